@@ -1,0 +1,68 @@
+package page
+
+// Encoder lays out a branch or leaf page in a buffer: header, element array,
+// then keys and values packed behind it, as bbolt does. The caller computes
+// the size beforehand (see LeafSize and BranchSize) and adds exactly count
+// elements in ascending key order.
+type Encoder struct {
+	buf  []byte
+	leaf bool
+	elem int // next element header
+	data int // next key
+}
+
+// NewLeaf begins leaf page id in buf. overflow is the number of pages behind
+// the first that buf covers. Use id 0 for an inline page.
+func NewLeaf(buf []byte, id ID, count int, overflow uint32) Encoder {
+	return newEncoder(buf, Header{ID: id, Flags: FlagLeaf, Count: uint16(count), Overflow: overflow})
+}
+
+// NewBranch begins branch page id in buf.
+func NewBranch(buf []byte, id ID, count int, overflow uint32) Encoder {
+	return newEncoder(buf, Header{ID: id, Flags: FlagBranch, Count: uint16(count), Overflow: overflow})
+}
+
+func newEncoder(buf []byte, h Header) Encoder {
+	EncodeHeader(buf, h)
+	return Encoder{
+		buf:  buf,
+		leaf: h.Flags == FlagLeaf,
+		elem: HeaderSize,
+		data: HeaderSize + int(h.Count)*LeafElementSize,
+	}
+}
+
+// Leaf adds an element to a leaf page.
+func (e *Encoder) Leaf(flags uint32, key, value []byte) {
+	h := e.buf[e.elem : e.elem+LeafElementSize]
+	order.PutUint32(h, flags)
+	order.PutUint32(h[4:], uint32(e.data-e.elem))
+	order.PutUint32(h[8:], uint32(len(key)))
+	order.PutUint32(h[12:], uint32(len(value)))
+	e.elem += LeafElementSize
+	e.data += copy(e.buf[e.data:], key)
+	e.data += copy(e.buf[e.data:], value)
+}
+
+// Branch adds an element to a branch page.
+func (e *Encoder) Branch(key []byte, child ID) {
+	h := e.buf[e.elem : e.elem+BranchElementSize]
+	order.PutUint32(h, uint32(e.data-e.elem))
+	order.PutUint32(h[4:], uint32(len(key)))
+	order.PutUint64(h[8:], uint64(child))
+	e.elem += BranchElementSize
+	e.data += copy(e.buf[e.data:], key)
+}
+
+// Finish ends the page: what lies behind its content becomes zero.
+func (e *Encoder) Finish() { finish(e.buf, e.data) }
+
+// finish is where every encoder of a page run ends: run is complete up to end.
+// It is the one place that may use the bytes behind the content.
+func finish(run []byte, end int) { clear(run[end:]) }
+
+// LeafSize is the bytes that one leaf element takes.
+func LeafSize(key, value []byte) int { return LeafElementSize + len(key) + len(value) }
+
+// BranchSize is the bytes that one branch element takes.
+func BranchSize(key []byte) int { return BranchElementSize + len(key) }

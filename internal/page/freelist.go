@@ -1,0 +1,90 @@
+package page
+
+import "iter"
+
+// A freelist page lists page numbers, ascending, 8 bytes each. From
+// freelistBig on the header's count is freelistBig and the first 8 bytes are
+// the true count.
+const (
+	freelistBig     = 0xFFFF
+	freelistIDBytes = 8
+)
+
+// FreelistSize is the bytes that a freelist page of n numbers takes, header included.
+func FreelistSize(n uint64) uint64 {
+	if n >= freelistBig {
+		n++
+	}
+	return HeaderSize + n*freelistIDBytes
+}
+
+// EncodeFreelist fills run, which begins at page id and is at least
+// FreelistSize(n) bytes long, with the n pages of the extents, which must ascend.
+func EncodeFreelist(run []byte, id ID, overflow uint32, n uint64, extents iter.Seq[Extent]) {
+	h := Header{ID: id, Flags: FlagFreelist, Count: uint16(min(n, freelistBig)), Overflow: overflow}
+	EncodeHeader(run, h)
+	at := HeaderSize
+	if n >= freelistBig {
+		order.PutUint64(run[at:], n)
+		at += freelistIDBytes
+	}
+	for e := range extents {
+		for p := e.Start; p < e.End(); p++ {
+			order.PutUint64(run[at:], uint64(p))
+			at += freelistIDBytes
+		}
+	}
+	finish(run, at)
+}
+
+// Freelist reads freelist page id of the image. It returns the free pages as
+// ascending extents and the number of pages of the list itself. Numbers must
+// ascend and be data pages below the high-water mark.
+func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
+	run, h, err := m.freelistRun(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	n, body := uint64(h.Count), run[HeaderSize:]
+	if n == freelistBig {
+		if len(body) < freelistIDBytes {
+			return nil, 0, Corruptf(id, "freelist page has no room for its count")
+		}
+		n, body = order.Uint64(body), body[freelistIDBytes:]
+	}
+	if n > uint64(len(body)/freelistIDBytes) {
+		return nil, 0, Corruptf(id, "freelist of %d numbers does not fit into its %d page(s)", n, uint64(h.Overflow)+1)
+	}
+	var last ID
+	for i := uint64(0); i < n; i++ {
+		p := ID(order.Uint64(body[i*freelistIDBytes:]))
+		if p < FirstDataPage || p >= m.highWater {
+			return nil, 0, Corruptf(id, "freelist names page %d, pages are %d to %d", p, FirstDataPage, m.highWater-1)
+		}
+		if i > 0 && p <= last {
+			return nil, 0, Corruptf(id, "freelist is not in ascending order: %d follows %d", p, last)
+		}
+		if k := len(free); k > 0 && free[k-1].End() == p {
+			free[k-1].N++
+		} else {
+			free = append(free, Extent{Start: p, N: 1})
+		}
+		last = p
+	}
+	return free, uint64(h.Overflow) + 1, nil
+}
+
+func (m *Image) freelistRun(id ID) ([]byte, Header, error) {
+	h, err := m.Header(id)
+	if err != nil {
+		return nil, h, err
+	}
+	if h.ID != id {
+		return nil, h, Corruptf(id, "the page says that it is page %d", h.ID)
+	}
+	if h.Flags != FlagFreelist {
+		return nil, h, Corruptf(id, "has unexpected type/flags: %x (%s), want freelist", h.Flags, TypeName(h.Flags))
+	}
+	run, err := m.Run(id, uint64(h.Overflow)+1)
+	return run, h, err
+}

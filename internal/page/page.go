@@ -1,0 +1,268 @@
+package page
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+var order = binary.NativeEndian
+
+// Header is the 16 bytes that every page begins with.
+type Header struct {
+	ID       ID
+	Flags    uint16
+	Count    uint16 // elements
+	Overflow uint32 // pages behind this one that belong to it
+}
+
+// DecodeHeader reads a header from the first HeaderSize bytes of b, which must
+// be that long. It checks nothing: the caller knows what it expects.
+func DecodeHeader(b []byte) Header {
+	_ = b[HeaderSize-1]
+	return Header{
+		ID:       ID(order.Uint64(b[0:])),
+		Flags:    order.Uint16(b[8:]),
+		Count:    order.Uint16(b[10:]),
+		Overflow: order.Uint32(b[12:]),
+	}
+}
+
+// EncodeHeader writes h to the first HeaderSize bytes of b.
+func EncodeHeader(b []byte, h Header) {
+	_ = b[HeaderSize-1]
+	order.PutUint64(b[0:], uint64(h.ID))
+	order.PutUint16(b[8:], h.Flags)
+	order.PutUint16(b[10:], h.Count)
+	order.PutUint32(b[12:], h.Overflow)
+}
+
+// TypeName names a page's type by its flags: "branch", "leaf", "meta",
+// "freelist" or "unknown<xx>".
+func TypeName(flags uint16) string {
+	switch flags {
+	case FlagBranch:
+		return "branch"
+	case FlagLeaf:
+		return "leaf"
+	case FlagMeta:
+		return "meta"
+	case FlagFreelist:
+		return "freelist"
+	}
+	const hex = "0123456789abcdef"
+	return "unknown<" + string([]byte{hex[flags>>12], hex[flags>>8&15], hex[flags>>4&15], hex[flags&15]}) + ">"
+}
+
+// Page is a checked view of one branch or leaf page with its overflow pages,
+// or of the leaf that an inline bucket's value holds. The zero Page is not
+// valid. A Page is immutable and may be shared between goroutines; it is valid
+// as long as the bytes below it.
+type Page struct {
+	buf   []byte // the whole run
+	count int
+	leaf  bool
+}
+
+// Parse checks run as the branch or leaf page id: its number, its type, and
+// that the element array lies inside. What the elements point to is checked
+// when they are read. An inline page is parsed with the id 0.
+func Parse(run []byte, id ID) (Page, error) {
+	if len(run) < HeaderSize {
+		return Page{}, Corruptf(id, "page of %d bytes is shorter than its header", len(run))
+	}
+	h := DecodeHeader(run)
+	if h.ID != id {
+		return Page{}, Corruptf(id, "the page says that it is page %d", h.ID)
+	}
+	if h.Flags != FlagLeaf && h.Flags != FlagBranch {
+		return Page{}, Corruptf(id, "has unexpected type/flags: %x (%s), want branch or leaf", h.Flags, TypeName(h.Flags))
+	}
+	if HeaderSize+int(h.Count)*LeafElementSize > len(run) {
+		return Page{}, Corruptf(id, "%d elements do not fit into %d bytes", h.Count, len(run))
+	}
+	return Page{buf: run, count: int(h.Count), leaf: h.Flags == FlagLeaf}, nil
+}
+
+// ID is the page's number; 0 for an inline page.
+func (p Page) ID() ID { return ID(order.Uint64(p.buf)) }
+
+// IsLeaf tells a leaf from a branch.
+func (p Page) IsLeaf() bool { return p.leaf }
+
+// Count is the number of elements.
+func (p Page) Count() int { return p.count }
+
+// Overflow is the number of pages behind the first that belong to this one.
+func (p Page) Overflow() uint32 { return order.Uint32(p.buf[12:]) }
+
+// Pages is the number of pages of the run: 1 + Overflow.
+func (p Page) Pages() uint64 { return uint64(p.Overflow()) + 1 }
+
+// Bytes is the whole run.
+func (p Page) Bytes() []byte { return p.buf }
+
+// Valid tells a parsed page from the zero Page.
+func (p Page) Valid() bool { return p.buf != nil }
+
+// Element is one decoded element of a leaf page. Key and Value point into the
+// page and are limited to their own capacity.
+type Element struct {
+	Flags uint32
+	Key   []byte
+	Value []byte
+}
+
+// IsBucket tells whether the value is a bucket header.
+func (e Element) IsBucket() bool { return e.Flags&BucketFlag != 0 }
+
+func (p Page) elementError(i int) error {
+	return Corruptf(p.ID(), "element %d of %d lies outside its page", i, p.count)
+}
+
+// Leaf decodes element i of a leaf page. i must be in [0, Count).
+func (p Page) Leaf(i int) (Element, error) {
+	at := HeaderSize + i*LeafElementSize
+	h := p.buf[at : at+LeafElementSize]
+	pos, ksize, vsize := uint64(order.Uint32(h[4:])), uint64(order.Uint32(h[8:])), uint64(order.Uint32(h[12:]))
+	start := uint64(at) + pos
+	mid := start + ksize
+	end := mid + vsize
+	if end > uint64(len(p.buf)) {
+		return Element{}, p.elementError(i)
+	}
+	return Element{Flags: order.Uint32(h), Key: p.buf[start:mid:mid], Value: p.buf[mid:end:end]}, nil
+}
+
+// Branch decodes element i of a branch page. i must be in [0, Count).
+func (p Page) Branch(i int) (key []byte, child ID, err error) {
+	at := HeaderSize + i*BranchElementSize
+	h := p.buf[at : at+BranchElementSize]
+	start := uint64(at) + uint64(order.Uint32(h))
+	end := start + uint64(order.Uint32(h[4:]))
+	if end > uint64(len(p.buf)) {
+		return nil, 0, p.elementError(i)
+	}
+	return p.buf[start:end:end], ID(order.Uint64(h[8:])), nil
+}
+
+// Key is the key of element i of a leaf or branch page. i must be in [0, Count).
+func (p Page) Key(i int) ([]byte, error) {
+	at := HeaderSize + i*LeafElementSize
+	h := p.buf[at : at+LeafElementSize]
+	var start, end uint64
+	if p.leaf {
+		start = uint64(at) + uint64(order.Uint32(h[4:]))
+		end = start + uint64(order.Uint32(h[8:]))
+	} else {
+		start = uint64(at) + uint64(order.Uint32(h))
+		end = start + uint64(order.Uint32(h[4:]))
+	}
+	if end > uint64(len(p.buf)) {
+		return nil, p.elementError(i)
+	}
+	return p.buf[start:end:end], nil
+}
+
+// Search finds the first element whose key is not less than key, Count if
+// there is none, and tells whether it is equal. It is correct if the keys
+// ascend; on a damaged page it ends all the same, with some index.
+func (p Page) Search(key []byte) (index int, exact bool, err error) {
+	lo, hi := 0, p.count
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		k, err := p.Key(mid)
+		if err != nil {
+			return 0, false, err
+		}
+		switch bytes.Compare(k, key) {
+		case 0:
+			return mid, true, nil
+		case -1:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return lo, false, nil
+}
+
+// UsedBytes is the number of bytes of the run that header, elements, keys and
+// values take.
+func (p Page) UsedBytes() (int, error) {
+	end := HeaderSize + p.count*LeafElementSize
+	for i := 0; i < p.count; i++ {
+		k, err := p.Key(i)
+		if err != nil {
+			return 0, err
+		}
+		end += len(k)
+		if p.leaf {
+			e, err := p.Leaf(i)
+			if err != nil {
+				return 0, err
+			}
+			end += len(e.Value)
+		}
+	}
+	return end, nil
+}
+
+// Image is a database file's bytes as one state sees them: pages below its
+// high-water mark. It is immutable and may be shared between goroutines.
+type Image struct {
+	data      []byte
+	pageSize  uint64
+	highWater ID
+}
+
+// NewImage makes an image of data, of which pages below highWater belong to
+// the state.
+func NewImage(data []byte, pageSize int, highWater ID) Image {
+	return Image{data: data, pageSize: uint64(pageSize), highWater: highWater}
+}
+
+// PageSize is the size of one page in bytes.
+func (m *Image) PageSize() int { return int(m.pageSize) }
+
+// HighWater is the first page number that the state does not use.
+func (m *Image) HighWater() ID { return m.highWater }
+
+// Run returns the bytes of n pages from id on, checked against the high-water
+// mark and the bytes at hand.
+func (m *Image) Run(id ID, n uint64) ([]byte, error) {
+	if id >= m.highWater || n > uint64(m.highWater-id) {
+		return nil, Corruptf(id, "%d page(s) from here on reach beyond the high-water mark %d", n, m.highWater)
+	}
+	start := uint64(id) * m.pageSize
+	end := start + n*m.pageSize
+	if end > uint64(len(m.data)) || end < start {
+		return nil, Corruptf(id, "%d page(s) from here on reach beyond the end of the file", n)
+	}
+	return m.data[start:end:end], nil
+}
+
+// Header reads the header of page id, of whatever type it is.
+func (m *Image) Header(id ID) (Header, error) {
+	b, err := m.Run(id, 1)
+	if err != nil {
+		return Header{}, err
+	}
+	return DecodeHeader(b), nil
+}
+
+// Page returns the branch or leaf page id with its overflow pages.
+func (m *Image) Page(id ID) (Page, error) {
+	start := uint64(id) * m.pageSize
+	if id < FirstDataPage || id >= m.highWater || start+m.pageSize > uint64(len(m.data)) {
+		return Page{}, Corruptf(id, "no such page: the file's pages are %d to %d", FirstDataPage, uint64(m.highWater)-1)
+	}
+	end := start + m.pageSize
+	if over := order.Uint32(m.data[start+12:]); over != 0 {
+		run, err := m.Run(id, uint64(over)+1)
+		if err != nil {
+			return Page{}, err
+		}
+		return Parse(run, id)
+	}
+	return Parse(m.data[start:end:end], id)
+}

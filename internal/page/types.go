@@ -1,0 +1,103 @@
+// Package page converts between bytes and the structures of the bbolt v2 file
+// format: page headers, branch, leaf, meta and freelist pages, and the bucket
+// header that is stored as a value.
+//
+// Every decode is bounds-checked and returns an error; nothing in this package
+// trusts a byte that came from disk. Numbers are in the byte order of the
+// machine, as bbolt writes them.
+package page
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ID is a page number: the page's offset in the file divided by the page size.
+// (bbolt calls it pgid.)
+type ID uint64
+
+// Label is the transaction id that stands in a v2 meta page. It decides which
+// of the two metas wins and in which slot a meta is written (label mod 2). It
+// is a label and nothing more: see TxID.
+type Label uint64
+
+// TxID is Holdfast's own transaction number. It is dense: each committed
+// transaction takes the next one. It is what Tx.ID returns and what decides
+// when a page may be reused.
+type TxID uint64
+
+// NoFreelist is the freelist pgid of a meta that names no freelist page:
+// whoever opens the file finds the free pages in another way.
+const NoFreelist = ^ID(0)
+
+// Page flags. A page carries exactly one of them.
+const (
+	FlagBranch   uint16 = 0x01
+	FlagLeaf     uint16 = 0x02
+	FlagMeta     uint16 = 0x04
+	FlagFreelist uint16 = 0x10
+)
+
+// BucketFlag marks a leaf element whose value is a bucket header.
+const BucketFlag uint32 = 0x01
+
+// Sizes of the format, in bytes.
+const (
+	HeaderSize        = 16 // page header
+	BranchElementSize = 16
+	LeafElementSize   = 16
+	BucketHeaderSize  = 16 // root pgid and sequence
+	MetaSize          = 64 // v2 meta, behind the page header
+	ExtensionOffset   = HeaderSize + MetaSize
+)
+
+// Limits of the format.
+const (
+	// MinPageSize and MaxPageSize bound the page sizes that are accepted, in
+	// bytes. bbolt probes 1024 to 16 MiB for the second meta page.
+	MinPageSize = 512
+	MaxPageSize = 16 << 20
+
+	// MaxCount is the largest number of elements of one page.
+	MaxCount = 0xFFFE
+
+	// FirstDataPage is the lowest page that can hold anything but a meta.
+	FirstDataPage ID = 2
+
+	// MaxKeySize is the largest key, in bytes.
+	MaxKeySize = 32768
+	// MaxValueSize is the largest value, in bytes.
+	MaxValueSize = (1 << 31) - 2
+)
+
+// Errors of a meta page, compared with == by callers of bbolt.
+var (
+	ErrInvalid         = errors.New("invalid database")
+	ErrVersionMismatch = errors.New("version mismatch")
+	ErrChecksum        = errors.New("checksum error")
+)
+
+// CorruptError reports damage found in a file. It names the page where the
+// damage was met.
+type CorruptError struct {
+	Page   ID
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("page %d: %s", e.Page, e.Reason)
+}
+
+// Corruptf makes a CorruptError.
+func Corruptf(id ID, format string, args ...any) *CorruptError {
+	return &CorruptError{Page: id, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Extent is a run of N consecutive pages that begins at Start.
+type Extent struct {
+	Start ID
+	N     uint64
+}
+
+// End is the first page behind the extent.
+func (e Extent) End() ID { return e.Start + ID(e.N) }
