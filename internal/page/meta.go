@@ -153,4 +153,3 @@ func (s Slots) Next() (slot int, label Label) {
 	}
 	return slot, label
 }
-

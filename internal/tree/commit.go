@@ -1,0 +1,293 @@
+package tree
+
+import (
+	"bytes"
+
+	"holdfast/internal/page"
+)
+
+// DefaultFill is the fill share that stands for "as Holdfast finds best".
+const DefaultFill = 0.5
+
+// Merge prepares an edited tree for writing: nodes that have become too empty
+// are joined with a neighbour, branches with one child vanish. Call it once,
+// before Inline or Write.
+func (t *Tree) Merge() error {
+	if t.node == nil {
+		return nil
+	}
+	if err := t.merge(t.node, 0); err != nil {
+		return err
+	}
+	for t.node != nil && !t.node.leaf && len(t.node.items) <= 1 {
+		if err := t.dropRoot(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropRoot replaces a root branch of at most one child by that child.
+func (t *Tree) dropRoot() error {
+	old := t.node
+	if len(old.items) == 0 {
+		t.node = t.edit.arena.newNode(true)
+		return t.freeBase(old)
+	}
+	if t.node = old.items[0].node; t.node == nil {
+		t.root = old.items[0].child
+	}
+	return t.freeBase(old)
+}
+
+func (t *Tree) freeBase(n *node) error {
+	if n.basePages == 0 {
+		return nil
+	}
+	id, pages := n.base, n.basePages
+	n.base, n.basePages = 0, 0
+	return t.edit.w.Free(id, pages)
+}
+
+// underfull tells whether n should be joined with a neighbour.
+func (t *Tree) underfull(n *node) bool {
+	if !n.leaf && len(n.items) < 2 {
+		return true
+	}
+	return n.size < t.edit.w.PageSize()/4
+}
+
+func (t *Tree) merge(n *node, depth int) error {
+	if n.leaf {
+		return nil
+	}
+	if depth == maxDepth {
+		return page.Corruptf(n.base, tooDeep)
+	}
+	for i := range n.items {
+		if c := n.items[i].node; c != nil {
+			if err := t.merge(c, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return t.mergeChildren(n)
+}
+
+// mergeChildren joins the children of n that have become too empty.
+func (t *Tree) mergeChildren(n *node) error {
+	for i := 0; i < len(n.items); {
+		c := n.items[i].node
+		if c == nil || !c.shrunk {
+			i++
+			continue
+		}
+		t.edit.Stats.Rebalances++
+		if !t.underfull(c) {
+			c.shrunk = false
+			i++
+			continue
+		}
+		next, err := t.mergeChild(n, i)
+		if err != nil {
+			return err
+		}
+		i = next
+	}
+	return nil
+}
+
+// mergeChild joins child i of n, which is underfull, with a neighbour, and
+// returns the index to go on with.
+func (t *Tree) mergeChild(n *node, i int) (int, error) {
+	c := n.items[i].node
+	if len(c.items) == 0 {
+		n.remove(i)
+		n.shrunk = true
+		return i, t.freeBase(c)
+	}
+	if len(n.items) == 1 {
+		// No neighbour. n, a branch of one, gets new children when the level
+		// above joins it, and c is looked at again; or n is the root and goes.
+		n.shrunk = true
+		return i + 1, nil
+	}
+	l := max(i-1, 0)
+	left, err := t.editChild(n, l)
+	if err != nil {
+		return i, err
+	}
+	right, err := t.editChild(n, l+1)
+	if err != nil {
+		return i, err
+	}
+	if left.leaf != right.leaf {
+		return i, page.Corruptf(right.base, "a leaf and a branch at the same level")
+	}
+	if a, b := len(left.items), len(right.items); a > 0 && b > 0 &&
+		bytes.Compare(left.items[a-1].key, right.items[0].key) >= 0 {
+		return i, page.Corruptf(right.base, "keys are not in ascending order from page %d on", left.base)
+	}
+	right.moveTail(0, left)
+	left.grown = true
+	left.shrunk = true
+	n.remove(l + 1)
+	n.shrunk = true
+	if err := t.freeBase(right); err != nil || left.leaf {
+		return l, err
+	}
+	return l, t.mergeChildren(left)
+}
+
+// InlineSize is the size of the page that an edited tree of one leaf takes as
+// an inline bucket. ok is false if it holds a bucket, is no leaf or takes more
+// than limit bytes.
+func (t *Tree) InlineSize(limit int) (size int, ok bool) {
+	n := t.node
+	if n == nil || !n.leaf || n.size > limit {
+		return 0, false
+	}
+	for i := range n.items {
+		if n.items[i].flags&page.BucketFlag != 0 {
+			return 0, false
+		}
+	}
+	return n.size, true
+}
+
+// Inline encodes the tree as an inline page into buf, of InlineSize bytes, and
+// frees the page that it came from.
+func (t *Tree) Inline(buf []byte) error {
+	encode(buf, 0, 0, true, t.node.items)
+	return t.freeBase(t.node)
+}
+
+// Write gives pages to all nodes, encodes them, frees what they replace and
+// returns the new root. fill is the share of a page to fill when splitting;
+// DefaultFill lets the tree choose: full pages where keys were appended, room
+// for more elsewhere.
+func (t *Tree) Write(fill float64) (page.ID, error) {
+	if t.node == nil {
+		return t.root, nil
+	}
+	parts, err := t.write(t.node, fill, 0)
+	if err != nil {
+		return 0, err
+	}
+	for len(parts) > 1 {
+		n := t.edit.arena.newNode(false)
+		n.appended = true
+		for _, it := range parts {
+			n.insert(len(n.items), it)
+		}
+		if parts, err = t.write(n, fill, maxDepth); err != nil {
+			return 0, err
+		}
+	}
+	t.root, t.node, t.inline = parts[0].child, nil, page.Page{}
+	t.edits++
+	return t.root, nil
+}
+
+// write writes n with all below it and returns a branch element for each page
+// run that it became.
+func (t *Tree) write(n *node, fill float64, depth int) ([]item, error) {
+	if !n.leaf {
+		if err := t.writeChildren(n, fill, depth); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.freeBase(n); err != nil {
+		return nil, err
+	}
+	t.edit.Stats.Spills++
+	w := t.edit.w
+	cuts := splitter{pageSize: w.PageSize(), fill: fill, append: n.appended && !n.grown}.split(n)
+	t.edit.Stats.Splits += int64(len(cuts) - 1)
+	parts := make([]item, 0, len(cuts))
+	from := 0
+	for _, cut := range cuts {
+		items := n.items[from:cut.end]
+		pages := max((cut.size+w.PageSize()-1)/w.PageSize(), 1)
+		id, buf, err := w.Allocate(uint64(pages))
+		if err != nil {
+			return nil, err
+		}
+		t.edit.Stats.PagesFilled += int64(pages)
+		encode(buf, id, uint32(pages-1), n.leaf, items)
+		part := item{child: id}
+		if len(items) > 0 {
+			part.key = items[0].key
+		}
+		parts = append(parts, part)
+		from = cut.end
+	}
+	return parts, nil
+}
+
+// writeChildren writes the nodes below branch n and puts what they became in
+// their place.
+func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
+	old := n.items
+	grown := false
+	for i := 0; i < len(old); i++ {
+		c := old[i].node
+		if c == nil {
+			if grown {
+				n.items = append(n.items, old[i])
+			}
+			continue
+		}
+		parts, err := t.write(c, fill, depth+1)
+		if err != nil {
+			return err
+		}
+		if !grown && len(parts) == 1 {
+			n.size += len(parts[0].key) - len(old[i].key)
+			old[i] = parts[0]
+			continue
+		}
+		if !grown { // from here on there are more elements than there were
+			grown = true
+			n.items = append(make([]item, 0, len(old)+len(parts)+len(parts)/2), old[:i]...)
+			n.appended = n.appended || i == len(old)-1
+			n.grown = n.grown || i < len(old)-1
+		}
+		n.items = append(n.items, parts...)
+	}
+	if grown {
+		n.size = page.HeaderSize
+		for i := range n.items {
+			n.size += itemSize(&n.items[i])
+		}
+	}
+	return checkOrder(n)
+}
+
+// checkOrder keeps a damaged file from being written on: the first keys of the
+// children must ascend.
+func checkOrder(n *node) error {
+	for i := 1; i < len(n.items); i++ {
+		if bytes.Compare(n.items[i-1].key, n.items[i].key) >= 0 {
+			return page.Corruptf(n.items[i].child, "first key is not behind that of its left neighbour, page %d", n.items[i-1].child)
+		}
+	}
+	return nil
+}
+
+// encode lays out items as one page run in buf.
+func encode(buf []byte, id page.ID, overflow uint32, leaf bool, items []item) {
+	if leaf {
+		e := page.NewLeaf(buf, id, len(items), overflow)
+		for i := range items {
+			e.Leaf(items[i].flags, items[i].key, items[i].value)
+		}
+		e.Finish()
+		return
+	}
+	e := page.NewBranch(buf, id, len(items), overflow)
+	for i := range items {
+		e.Branch(items[i].key, items[i].child)
+	}
+	e.Finish()
+}

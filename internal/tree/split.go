@@ -1,0 +1,135 @@
+package tree
+
+import "holdfast/internal/page"
+
+// cut ends one part of a node that is split.
+type cut struct {
+	end  int // index behind its last item
+	size int // bytes as one page run
+}
+
+// splitter decides how a node becomes pages.
+type splitter struct {
+	pageSize int
+	fill     float64
+	append   bool // items were added behind all others, and nowhere else
+}
+
+const (
+	minFill = 0.1
+	maxFill = 1.0
+
+	// roomyFill is the share that pages get when a node that was edited in the
+	// middle becomes more than two: what random inserts need next is room.
+	roomyFill = 0.7
+
+	// maxGroup is the number of large values that may share a page run.
+	maxGroup = 4
+)
+
+// split returns the parts of n, at least one. A part of more than one page
+// holds at most maxGroup items.
+func (s splitter) split(n *node) []cut {
+	if n.size <= s.pageSize && len(n.items) <= page.MaxCount {
+		return []cut{{end: len(n.items), size: n.size}}
+	}
+	target := s.target(n.size)
+	var cuts []cut
+	for from := 0; from < len(n.items); {
+		c := s.part(n.items, from, target)
+		if !n.leaf && c.end == from+1 {
+			c = s.pair(n.items, from)
+		}
+		cuts = append(cuts, c)
+		from = c.end
+	}
+	if k := len(cuts); !n.leaf && k > 1 && cuts[k-1].end-cuts[k-2].end == 1 {
+		return evenTail(n.items, cuts)
+	}
+	return cuts
+}
+
+// evenTail gives the last part, a branch of one child, another: from the part
+// before it if that can spare one, else the two become one.
+func evenTail(items []item, cuts []cut) []cut {
+	k := len(cuts)
+	from := 0
+	if k > 2 {
+		from = cuts[k-3].end
+	}
+	prev, last := &cuts[k-2], &cuts[k-1]
+	if prev.end-from > 2 {
+		prev.end--
+		moved := itemSize(&items[prev.end])
+		prev.size -= moved
+		last.size += moved
+		return cuts
+	}
+	prev.size += last.size - page.HeaderSize
+	prev.end = last.end
+	return cuts[:k-1]
+}
+
+// target is the number of bytes after which a part ends.
+func (s splitter) target(size int) int {
+	if s.fill != DefaultFill {
+		return int(min(max(s.fill, minFill), maxFill) * float64(s.pageSize))
+	}
+	if s.append {
+		return s.pageSize
+	}
+	room := s.pageSize - page.HeaderSize
+	parts := 2
+	if size > 2*room {
+		parts = int(float64(size)/(roomyFill*float64(room))) + 1
+	}
+	return size/parts + page.HeaderSize
+}
+
+// part gathers items from index from on, up to target bytes and one page.
+func (s splitter) part(items []item, from, target int) cut {
+	size := page.HeaderSize
+	i := from
+	for ; i < len(items) && i-from < page.MaxCount; i++ {
+		next := size + itemSize(&items[i])
+		if next > s.pageSize || i > from && next > target {
+			break
+		}
+		size = next
+	}
+	if i == from {
+		return s.group(items, from)
+	}
+	return cut{end: i, size: size}
+}
+
+// group gathers large items, the first of which does not fit into one page: as
+// many as waste the smallest share of their last page.
+func (s splitter) group(items []item, from int) cut {
+	var best cut
+	bestWaste := 2.0
+	size := page.HeaderSize
+	for i := from; i < len(items) && i-from < maxGroup; i++ {
+		size += itemSize(&items[i])
+		pages := (size + s.pageSize - 1) / s.pageSize
+		waste := float64(pages*s.pageSize-size) / float64(pages*s.pageSize)
+		if waste < bestWaste {
+			best, bestWaste = cut{end: i + 1, size: size}, waste
+		}
+		if waste < 1.0/16 {
+			break
+		}
+	}
+	return best
+}
+
+// pair is the part of a branch that begins at from and holds two children: a
+// branch of one is useless, so long keys make it longer than a page.
+func (s splitter) pair(items []item, from int) cut {
+	end := min(from+2, len(items))
+	size := page.HeaderSize
+	for i := from; i < end; i++ {
+		size += itemSize(&items[i])
+	}
+	return cut{end: end, size: size}
+}

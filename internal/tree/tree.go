@@ -1,0 +1,337 @@
+// Package tree is a copy-on-write B+tree over pages. It searches pages and
+// nodes (pages being edited, in memory), edits nodes, and at commit merges,
+// splits and writes them. It knows nothing of files or buckets: pages come from
+// a Reader and go to a Writer.
+//
+// Invariant shared with bbolt: a branch element's key equals the first key of
+// the child it names. bbolt finds a child in its parent by that key, so a file
+// in which it does not hold is one that bbolt would damage.
+package tree
+
+import (
+	"errors"
+
+	"holdfast/internal/page"
+)
+
+// maxDepth bounds the height of a tree that is believed; a deeper one is a cycle.
+const maxDepth = 64
+
+// Reader gives pages by number. Pages stay valid and unchanged as long as the
+// transaction that uses the tree.
+type Reader interface {
+	Page(id page.ID) (page.Page, error)
+}
+
+// Writer gives and takes pages on behalf of the one writing transaction.
+type Writer interface {
+	Reader
+	// PageSize is the size of a page in bytes.
+	PageSize() int
+	// Allocate reserves n consecutive pages and returns the buffer, n pages
+	// long and of any content, that becomes theirs. The tree fills it before
+	// the next call.
+	Allocate(n uint64) (page.ID, []byte, error)
+	// Free gives up the run of n pages at id, which belongs to the state that
+	// the transaction began with.
+	Free(id page.ID, n uint64) error
+}
+
+// errReadOnly is returned by an edit of a tree opened without a Writer. The
+// layers above refuse such calls before they come here.
+var errReadOnly = errors.New("tree is read-only")
+
+// Tree is one B+tree as one transaction sees it. For reading, any number of
+// goroutines may use it; an edit excludes all other use.
+type Tree struct {
+	src    Reader
+	edit   *Edit     // nil: read-only
+	root   page.ID   // root page, unless inline or node is set
+	inline page.Page // root page of an inline bucket
+	node   *node     // root node once something was edited
+	edits  uint64    // counts changes, so that cursors notice them
+}
+
+// Edit is what all trees of one writing transaction share.
+type Edit struct {
+	w     Writer
+	Stats Counters
+	arena arena
+}
+
+// Counters count what a transaction did to its trees.
+type Counters struct {
+	Nodes       int64 // pages turned into nodes
+	Rebalances  int64 // nodes looked at because they shrank
+	Splits      int64 // additional pages that nodes were split into
+	Spills      int64 // nodes written
+	PagesFilled int64 // pages allocated
+}
+
+// NewEdit begins the edits of one transaction.
+func NewEdit(w Writer) *Edit { return &Edit{w: w} }
+
+// Reset makes e ready for the next transaction, keeping its memory. Nothing
+// may use the trees of the previous one any more.
+func (e *Edit) Reset(w Writer) {
+	e.w = w
+	e.Stats = Counters{}
+	e.arena.reset()
+}
+
+// Open is the tree whose root is page root. edit is nil for a read-only tree.
+func Open(src Reader, edit *Edit, root page.ID) Tree {
+	return Tree{src: src, edit: edit, root: root}
+}
+
+// OpenInline is the tree that consists of the one leaf page p. A tree opened
+// from the zero Page is empty.
+func OpenInline(src Reader, edit *Edit, p page.Page) Tree {
+	return Tree{src: src, edit: edit, inline: p}
+}
+
+// Root is the tree's root page as of the transaction's begin; 0 for an inline
+// or new tree.
+func (t *Tree) Root() page.ID { return t.root }
+
+// Edited tells whether the tree differs from its pages.
+func (t *Tree) Edited() bool { return t.node != nil }
+
+// place is a node or a page: one level of a descent.
+type place struct {
+	n *node
+	p page.Page
+}
+
+func (t *Tree) rootPlace() (place, error) {
+	if t.node != nil {
+		return place{n: t.node}, nil
+	}
+	if t.root != 0 {
+		p, err := t.src.Page(t.root)
+		return place{p: p}, err
+	}
+	if t.inline.Valid() {
+		return place{p: t.inline}, nil
+	}
+	return place{n: &emptyLeaf}, nil
+}
+
+// emptyLeaf stands for the root of a tree without pages. It is never edited.
+var emptyLeaf = node{leaf: true, size: page.HeaderSize}
+
+func (pl *place) leaf() bool {
+	if pl.n != nil {
+		return pl.n.leaf
+	}
+	return pl.p.IsLeaf()
+}
+
+func (pl *place) count() int {
+	if pl.n != nil {
+		return len(pl.n.items)
+	}
+	return pl.p.Count()
+}
+
+func (pl *place) search(key []byte) (int, bool, error) {
+	if pl.n != nil {
+		i, exact := pl.n.search(key)
+		return i, exact, nil
+	}
+	return pl.p.Search(key)
+}
+
+func (pl *place) key(i int) ([]byte, error) {
+	if pl.n != nil {
+		return pl.n.items[i].key, nil
+	}
+	return pl.p.Key(i)
+}
+
+func (pl *place) element(i int) (page.Element, error) {
+	if pl.n != nil {
+		it := &pl.n.items[i]
+		return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, nil
+	}
+	return pl.p.Leaf(i)
+}
+
+// child descends into element i of a branch.
+func (t *Tree) child(pl *place, i int) (place, error) {
+	var id page.ID
+	if pl.n != nil {
+		it := &pl.n.items[i]
+		if it.node != nil {
+			return place{n: it.node}, nil
+		}
+		id = it.child
+	} else {
+		_, c, err := pl.p.Branch(i)
+		if err != nil {
+			return place{}, err
+		}
+		id = c
+	}
+	p, err := t.src.Page(id)
+	return place{p: p}, err
+}
+
+// descendIndex is the child of a branch in which key belongs.
+func (pl *place) descendIndex(key []byte) (int, error) {
+	i, exact, err := pl.search(key)
+	if err != nil {
+		return 0, err
+	}
+	if !exact && i > 0 {
+		i--
+	}
+	return i, nil
+}
+
+// corrupt names the page of a place in an error.
+func (pl *place) corrupt(reason string) error {
+	var id page.ID
+	if pl.n != nil {
+		id = pl.n.base
+	} else {
+		id = pl.p.ID()
+	}
+	return page.Corruptf(id, "%s", reason)
+}
+
+const (
+	tooDeep     = "the tree is deeper than any real one: pages form a cycle"
+	emptyBranch = "branch without elements"
+)
+
+// Get finds key. The element's slices are valid for the transaction and must
+// not be changed. It does not allocate.
+func (t *Tree) Get(key []byte) (page.Element, bool, error) {
+	pl, err := t.rootPlace()
+	for depth := 0; err == nil; depth++ {
+		if pl.leaf() {
+			i, exact, err := pl.search(key)
+			if err != nil || !exact {
+				return page.Element{}, false, err
+			}
+			e, err := pl.element(i)
+			return e, err == nil, err
+		}
+		if depth == maxDepth {
+			return page.Element{}, false, pl.corrupt(tooDeep)
+		}
+		if pl.count() == 0 {
+			return page.Element{}, false, pl.corrupt(emptyBranch)
+		}
+		var i int
+		if i, err = pl.descendIndex(key); err == nil {
+			pl, err = t.child(&pl, i)
+		}
+	}
+	return page.Element{}, false, err
+}
+
+// Put sets key to value. The tree copies a key that is new to it; value is
+// kept as it is and must not change until the transaction ends.
+func (t *Tree) Put(key, value []byte, flags uint32) error {
+	n, err := t.editLeaf(key)
+	if err != nil {
+		return err
+	}
+	t.edits++
+	i, exact := n.search(key)
+	if exact {
+		it := &n.items[i]
+		n.size += len(value) - len(it.value)
+		it.value, it.flags = value, flags
+		return nil
+	}
+	n.insert(i, item{key: t.edit.arena.copyKey(key), value: value, flags: flags})
+	if len(n.items) > maxNodeItems {
+		t.splitInMemory(key)
+	}
+	return nil
+}
+
+// Delete removes key and tells whether it was there.
+func (t *Tree) Delete(key []byte) (bool, error) {
+	if _, ok, err := t.Get(key); err != nil || !ok {
+		return false, err
+	}
+	n, err := t.editLeaf(key)
+	if err != nil {
+		return false, err
+	}
+	i, exact := n.search(key)
+	if !exact {
+		return false, page.Corruptf(n.base, "key is found by one search and not by the next")
+	}
+	t.edits++
+	n.remove(i)
+	n.shrunk = true
+	return true, nil
+}
+
+// editLeaf turns the path to the leaf in which key belongs into nodes.
+func (t *Tree) editLeaf(key []byte) (*node, error) {
+	if t.edit == nil {
+		return nil, errReadOnly
+	}
+	n, err := t.editRoot()
+	if err != nil {
+		return nil, err
+	}
+	for depth := 0; !n.leaf; depth++ {
+		if depth == maxDepth {
+			return nil, page.Corruptf(n.base, tooDeep)
+		}
+		if len(n.items) == 0 {
+			return nil, page.Corruptf(n.base, emptyBranch)
+		}
+		if n, err = t.editChild(n, n.descendIndex(key)); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+func (t *Tree) editRoot() (*node, error) {
+	if t.node != nil {
+		return t.node, nil
+	}
+	pl, err := t.rootPlace()
+	if err != nil {
+		return nil, err
+	}
+	n := t.edit.arena.newNode(true)
+	if pl.p.Valid() {
+		if err := n.load(pl.p); err != nil {
+			return nil, err
+		}
+		t.edit.Stats.Nodes++
+	}
+	t.node = n
+	t.edits++
+	return n, nil
+}
+
+// editChild is child i of branch n as a node.
+func (t *Tree) editChild(n *node, i int) (*node, error) {
+	it := &n.items[i]
+	if it.node != nil {
+		return it.node, nil
+	}
+	p, err := t.src.Page(it.child)
+	if err != nil {
+		return nil, err
+	}
+	c := t.edit.arena.newNode(p.IsLeaf())
+	if err := c.load(p); err != nil {
+		return nil, err
+	}
+	t.edit.Stats.Nodes++
+	it.node = c
+	t.edits++
+	return c, nil
+}

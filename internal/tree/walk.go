@@ -1,0 +1,68 @@
+package tree
+
+import "holdfast/internal/page"
+
+// Level is one page or node met by Walk.
+type Level struct {
+	place
+	Depth int // 0 for the root
+}
+
+// IsLeaf tells a leaf from a branch.
+func (l *Level) IsLeaf() bool { return l.leaf() }
+
+// Count is the number of elements.
+func (l *Level) Count() int { return l.count() }
+
+// Element is element i of a leaf.
+func (l *Level) Element(i int) (page.Element, error) { return l.element(i) }
+
+// Base is the page run on disk that the level is, or replaces; n is 0 if there
+// is none.
+func (l *Level) Base() (id page.ID, n uint64) {
+	if l.n != nil {
+		return l.n.base, l.n.basePages
+	}
+	if id = l.p.ID(); id == 0 {
+		return 0, 0
+	}
+	return id, l.p.Pages()
+}
+
+// UsedBytes is the number of bytes that the level's content takes.
+func (l *Level) UsedBytes() (int, error) {
+	if l.n != nil {
+		return l.n.size, nil
+	}
+	return l.p.UsedBytes()
+}
+
+// Walk visits all pages and nodes of the tree in key order, parents first. It
+// stops at the first error. On a damaged file it may meet a page more than
+// once; visit must notice if that matters.
+func (t *Tree) Walk(visit func(*Level) error) error {
+	pl, err := t.rootPlace()
+	if err != nil {
+		return err
+	}
+	return t.walk(&Level{place: pl}, visit)
+}
+
+func (t *Tree) walk(l *Level, visit func(*Level) error) error {
+	if err := visit(l); err != nil || l.leaf() {
+		return err
+	}
+	if l.Depth == maxDepth {
+		return l.corrupt(tooDeep)
+	}
+	for i := 0; i < l.count(); i++ {
+		pl, err := t.child(&l.place, i)
+		if err != nil {
+			return err
+		}
+		if err := t.walk(&Level{place: pl, Depth: l.Depth + 1}, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
