@@ -2,7 +2,14 @@
 // flush, truncate, map and lock. It knows nothing of pages.
 //
 // Three implementations share the File interface: the operating system's file
-// (OS), a file in memory (Mem) and a wrapper that injects errors (Inject).
+// (OSFile), a file in memory (Mem) and a wrapper that injects errors (Inject).
+//
+// OSFile builds on Linux, Darwin, the BSDs except OpenBSD (whose mappings do
+// not show later writes), Solaris, illumos, AIX and Windows.
+//
+// Except where a method says otherwise, errors name what was being done and
+// the file, and wrap the system's error, so that errors.Is finds for example
+// syscall.ENOSPC. After Close they wrap os.ErrClosed.
 package vfs
 
 import (
@@ -19,25 +26,31 @@ var (
 )
 
 // File is an open file. All methods may be called concurrently, except Close,
-// which must be the last call.
+// which must be the last call. Offsets, sizes and lengths are in bytes.
+//
+// A write that makes the file longer must not run at the same time as
+// Truncate or Grow: whichever comes last would decide the file's length.
 type File interface {
 	// Name is the path that the file was opened with.
 	Name() string
-	// ReadAt follows io.ReaderAt.
+	// ReadAt follows io.ReaderAt; at the end of the file its error is io.EOF.
 	ReadAt(p []byte, off int64) (int, error)
 	// WriteAt follows io.WriterAt: a short write is an error.
 	WriteAt(p []byte, off int64) (int, error)
 	// WriteVec writes the buffers one behind the other from off on, with as
 	// few system calls as the platform allows. It writes all of them or
-	// returns an error.
+	// returns an error; then any part of them may have been written. Buffers
+	// may be empty, and neither they nor bufs are changed or kept.
 	WriteVec(bufs [][]byte, off int64) error
-	// Size is the file's length in bytes.
+	// Size is the file's length.
 	Size() (int64, error)
-	// Truncate sets the file's length, without reserving blocks.
+	// Truncate sets the file's length, without reserving blocks. A new part
+	// reads as zeros. Windows refuses to shorten a file below a mapping.
 	Truncate(size int64) error
 	// Grow makes the file size bytes long (it is never shortened) and
 	// reserves the blocks of the new part where the file system can, so that
-	// a full disk shows here and not in a flush.
+	// a full disk shows here and not in a flush. The new part reads as zeros.
+	// After an error the file has its old length.
 	Grow(size int64) error
 	// Sync returns when the data written so far, and the size needed to read
 	// it, are on the device.
@@ -45,17 +58,19 @@ type File interface {
 	// Map maps the first length bytes read-only and shared: later writes
 	// through the file show in it. If MapBeyondEnd is true length may exceed
 	// the file's size; bytes behind the end must not be touched until the
-	// file has grown over them.
+	// file has grown over them. Errors wrap ErrMapping.
 	Map(length int64, opts MapOptions) (Mapping, error)
 	// MapBeyondEnd tells whether Map accepts a length beyond the end of file.
 	MapBeyondEnd() bool
 	// Lock takes the advisory lock of the whole file, exclusive or shared,
-	// trying every 50 ms until timeout has passed (0: for ever). It returns
-	// ErrTimeout, bare, when it gives up.
+	// trying at once and then every 50 ms until timeout has passed (0: for
+	// ever). It returns ErrTimeout, bare, when it gives up, and any other
+	// error at once. It must not be called on a file that holds the lock.
 	Lock(exclusive bool, timeout time.Duration) error
-	// Unlock gives the lock back.
+	// Unlock gives the lock back; it does nothing when there is none.
 	Unlock() error
-	// Close closes the file. Mappings stay valid until they are closed.
+	// Close closes the file and gives its lock back. Mappings stay valid
+	// until they are closed.
 	Close() error
 }
 
@@ -66,13 +81,16 @@ type MapOptions struct {
 	Flags int
 }
 
-// Mapping is a mapped part of a file.
+// Mapping is a mapped part of a file. Its methods may be called concurrently,
+// except Close.
 type Mapping interface {
 	// Data is the mapped bytes. They must not be written to, nor used after Close.
 	Data() []byte
 	// Lock pins the first n bytes in memory (mlock). It may be called again
-	// with a larger n. An error where the platform cannot.
+	// with a larger n, which pins what is new; a smaller n does nothing. n
+	// must lie within the mapping and within the file. It returns an error
+	// where the platform cannot, or the process may not, pin so much.
 	Lock(n int64) error
-	// Close unmaps.
+	// Close unmaps and unpins. A second Close does nothing.
 	Close() error
 }

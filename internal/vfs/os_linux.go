@@ -1,0 +1,43 @@
+package vfs
+
+import "golang.org/x/sys/unix"
+
+// Bounds of one fallocate. A signal makes tmpfs undo the whole call, so the
+// pieces shrink until one fits between two signals.
+const (
+	reserveMax = 1 << 30
+	reserveMin = 1 << 20
+)
+
+func (f *OSFile) datasync() error {
+	return f.control(func(fd uintptr) error {
+		return ignoringEINTR(func() error { return unix.Fdatasync(int(fd)) })
+	})
+}
+
+// extend makes the file size bytes long and reserves the blocks from old on.
+func (f *OSFile) extend(old, size int64) error {
+	err := f.control(func(fd uintptr) error { return reserve(int(fd), old, size) })
+	switch err {
+	case unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL:
+		// The file system cannot reserve.
+		return f.file.Truncate(size)
+	}
+	return err
+}
+
+func reserve(fd int, off, end int64) error {
+	piece := int64(reserveMax)
+	for off < end {
+		n := min(piece, end-off)
+		switch err := unix.Fallocate(fd, 0, off, n); err {
+		case nil:
+			off += n
+		case unix.EINTR:
+			piece = max(piece/2, reserveMin)
+		default:
+			return err
+		}
+	}
+	return nil
+}
