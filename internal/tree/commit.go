@@ -291,3 +291,12 @@ func encode(buf []byte, id page.ID, overflow uint32, leaf bool, items []item) {
 	}
 	e.Finish()
 }
+
+// AppendUnedited appends the inline page of an unedited inline tree to value,
+// and nothing for a tree with a root page.
+func (t *Tree) AppendUnedited(value []byte) []byte {
+	if t.root != 0 || !t.inline.Valid() {
+		return value
+	}
+	return append(value, t.inline.Bytes()...)
+}

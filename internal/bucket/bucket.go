@@ -1,0 +1,440 @@
+// Package bucket puts buckets on trees: nested and inline buckets, sequences,
+// creating, deleting, moving. It knows nothing of files.
+//
+// A bucket's keys are one tree. A nested bucket is an element of its parent
+// whose value is a bucket header; a small one keeps its only leaf in that
+// value (inline). Within a writing transaction each opened bucket exists once,
+// in its parent's children, and its header is brought up to date at Commit.
+package bucket
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"holdfast/internal/page"
+	"holdfast/internal/tree"
+)
+
+// Errors that callers of bbolt compare with ==.
+var (
+	ErrBucketNotFound     = errors.New("bucket not found")
+	ErrBucketExists       = errors.New("bucket already exists")
+	ErrBucketNameRequired = errors.New("bucket name required")
+	ErrKeyRequired        = errors.New("key required")
+	ErrKeyTooLarge        = errors.New("key too large")
+	ErrValueTooLarge      = errors.New("value too large")
+	ErrIncompatibleValue  = errors.New("incompatible value")
+	ErrSameBuckets        = errors.New("the source and target are the same bucket")
+	ErrDifferentDB        = errors.New("the source and target buckets are in different database files")
+	ErrTxNotWritable      = errors.New("tx not writable")
+)
+
+// Tx is what the buckets of one transaction share.
+type Tx struct {
+	Source tree.Reader
+	Writer tree.Writer // nil: read-only
+	Edit   *tree.Edit  // nil: read-only
+}
+
+// Bucket is a bucket as one transaction sees it. For reading, any number of
+// goroutines may use it; an edit excludes all other use of the transaction.
+type Bucket struct {
+	// FillPercent is the share of a page to fill when one is split.
+	FillPercent float64
+
+	tx       *Tx
+	tree     tree.Tree
+	sequence uint64
+	altered  bool // the header differs from the stored one
+	gone     bool // deleted in this transaction
+	children map[string]*Bucket
+	outer    any
+}
+
+// inlineShare is the part of a page that an inline bucket's page may take.
+const inlineShare = 4
+
+// emptyValueSize is the size of the value of a new bucket: header and empty leaf.
+const emptyValueSize = page.BucketHeaderSize + page.HeaderSize
+
+// OpenRoot makes b the root bucket.
+func (b *Bucket) OpenRoot(tx *Tx, root page.ID, sequence uint64) {
+	*b = Bucket{FillPercent: tree.DefaultFill, tx: tx, sequence: sequence, tree: tree.Open(tx.Source, tx.Edit, root)}
+}
+
+// SetOuter remembers the object that the layer above made for b.
+func (b *Bucket) SetOuter(o any) { b.outer = o }
+
+// Outer is what SetOuter was given.
+func (b *Bucket) Outer() any { return b.outer }
+
+// Writable tells whether the transaction may change b.
+func (b *Bucket) Writable() bool { return b.tx.Edit != nil }
+
+// Root is b's root page as of the transaction's begin, 0 if b is inline or new.
+func (b *Bucket) Root() page.ID { return b.tree.Root() }
+
+// Tree is b's tree, for cursors and walks.
+func (b *Bucket) Tree() *tree.Tree { return &b.tree }
+
+// Child is the nested bucket name if this transaction has opened it already.
+// Read-only transactions remember none.
+func (b *Bucket) Child(name []byte) *Bucket { return b.children[string(name)] }
+
+// OpenChild makes child the nested bucket name; false if there is none. In a
+// writing transaction b remembers child: ask Child first.
+func (b *Bucket) OpenChild(name []byte, child *Bucket) (bool, error) {
+	e, ok, err := b.tree.Get(name)
+	if err != nil || !ok || !e.IsBucket() {
+		return false, err
+	}
+	if err := child.openValue(b.tx, e.Value); err != nil {
+		return false, err
+	}
+	b.remember(name, child)
+	return true, nil
+}
+
+func (b *Bucket) openValue(tx *Tx, value []byte) error {
+	h, inline, err := page.DecodeBucket(value)
+	if err != nil {
+		return err
+	}
+	*b = Bucket{FillPercent: tree.DefaultFill, tx: tx, sequence: h.Sequence}
+	if h.Root == 0 {
+		b.tree = tree.OpenInline(tx.Source, tx.Edit, inline)
+	} else {
+		b.tree = tree.Open(tx.Source, tx.Edit, h.Root)
+	}
+	return nil
+}
+
+func (b *Bucket) remember(name []byte, child *Bucket) {
+	if !b.Writable() {
+		return
+	}
+	if b.children == nil {
+		b.children = make(map[string]*Bucket)
+	}
+	b.children[string(name)] = child
+}
+
+// writable is the error of an edit of b, if any.
+func (b *Bucket) writable() error {
+	if !b.Writable() {
+		return ErrTxNotWritable
+	}
+	if b.gone {
+		return ErrBucketNotFound
+	}
+	return nil
+}
+
+// Get finds key, a bucket or not.
+func (b *Bucket) Get(key []byte) (page.Element, bool, error) { return b.tree.Get(key) }
+
+// Put sets key to value, which must stay as it is until the transaction ends.
+func (b *Bucket) Put(key, value []byte) error {
+	switch err := b.writable(); {
+	case err != nil:
+		return err
+	case len(key) == 0:
+		return ErrKeyRequired
+	case len(key) > page.MaxKeySize:
+		return ErrKeyTooLarge
+	case int64(len(value)) > page.MaxValueSize:
+		return ErrValueTooLarge
+	}
+	e, ok, err := b.tree.Get(key)
+	if err != nil {
+		return err
+	}
+	if ok && e.IsBucket() {
+		return ErrIncompatibleValue
+	}
+	return b.tree.Put(key, value, 0)
+}
+
+// Delete removes key; nothing happens if it is not there.
+func (b *Bucket) Delete(key []byte) error {
+	if err := b.writable(); err != nil {
+		return err
+	}
+	e, ok, err := b.tree.Get(key)
+	if err != nil || !ok {
+		return err
+	}
+	if e.IsBucket() {
+		return ErrIncompatibleValue
+	}
+	_, err = b.tree.Delete(key)
+	return err
+}
+
+// DeleteAt removes the element that c, a cursor over b, stands on.
+func (b *Bucket) DeleteAt(c *tree.Cursor) error {
+	if err := b.writable(); err != nil {
+		return err
+	}
+	return c.Delete(func(e page.Element) error {
+		if e.IsBucket() {
+			return ErrIncompatibleValue
+		}
+		return nil
+	})
+}
+
+// Create makes child a new, empty nested bucket of b.
+func (b *Bucket) Create(name []byte, child *Bucket) error {
+	switch err := b.writable(); {
+	case err != nil:
+		return err
+	case len(name) == 0:
+		return ErrBucketNameRequired
+	case len(name) > page.MaxKeySize:
+		return ErrKeyTooLarge
+	}
+	e, ok, err := b.tree.Get(name)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if e.IsBucket() {
+			return ErrBucketExists
+		}
+		return ErrIncompatibleValue
+	}
+	value := make([]byte, emptyValueSize)
+	page.EncodeBucket(value, page.Bucket{})
+	enc := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
+	enc.Finish()
+	if err := b.tree.Put(name, value, page.BucketFlag); err != nil {
+		return err
+	}
+	if err := child.openValue(b.tx, value); err != nil {
+		return err
+	}
+	b.remember(name, child)
+	return nil
+}
+
+// get finds the nested bucket name for an edit of it as a whole.
+func (b *Bucket) get(name []byte) (page.Element, error) {
+	e, ok, err := b.tree.Get(name)
+	if err != nil {
+		return e, err
+	}
+	if !ok {
+		return e, ErrBucketNotFound
+	}
+	if !e.IsBucket() {
+		return e, ErrIncompatibleValue
+	}
+	return e, nil
+}
+
+// DeleteChild removes the nested bucket name with everything in it.
+func (b *Bucket) DeleteChild(name []byte) error {
+	if err := b.writable(); err != nil {
+		return err
+	}
+	e, err := b.get(name)
+	if err != nil {
+		return err
+	}
+	child := b.children[string(name)]
+	if child == nil {
+		child = new(Bucket)
+		if err := child.openValue(b.tx, e.Value); err != nil {
+			return err
+		}
+	}
+	if err := child.free(0); err != nil {
+		return err
+	}
+	delete(b.children, string(name))
+	_, err = b.tree.Delete(name)
+	return err
+}
+
+// maxNesting bounds the nesting of buckets that is believed.
+const maxNesting = 1000
+
+// free gives up all pages of b and of the buckets in it. What this transaction
+// has edited counts with the pages that it came from, so that each page of the
+// state before is freed once, whatever happened to it since.
+func (b *Bucket) free(depth int) error {
+	if depth > maxNesting {
+		return page.Corruptf(b.Root(), "buckets are nested more than %d deep", maxNesting)
+	}
+	b.gone = true
+	return b.tree.Walk(func(l *tree.Level) error {
+		if id, n := l.Base(); n != 0 {
+			if err := b.tx.Writer.Free(id, n); err != nil {
+				return err
+			}
+		}
+		if !l.IsLeaf() {
+			return nil
+		}
+		for i := range l.Count() {
+			e, err := l.Element(i)
+			if err != nil {
+				return err
+			}
+			if !e.IsBucket() {
+				continue
+			}
+			child := b.children[string(e.Key)]
+			if child == nil {
+				child = new(Bucket)
+				if err := child.openValue(b.tx, e.Value); err != nil {
+					return err
+				}
+			}
+			if err := child.free(depth + 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Move makes the nested bucket name of b a nested bucket of to, with all that
+// this transaction did to it.
+func (b *Bucket) Move(name []byte, to *Bucket) error {
+	if err := b.writable(); err != nil {
+		return err
+	}
+	if err := to.writable(); err != nil {
+		return err
+	}
+	if b.tx != to.tx {
+		return ErrDifferentDB
+	}
+	e, err := b.get(name)
+	if err != nil {
+		return err
+	}
+	if b == to {
+		return ErrSameBuckets
+	}
+	if old, ok, err := to.tree.Get(name); err != nil {
+		return err
+	} else if ok {
+		if old.IsBucket() {
+			return ErrBucketExists
+		}
+		return ErrIncompatibleValue
+	}
+	child := b.children[string(name)]
+	if child != nil && child.holds(to) {
+		return ErrSameBuckets // a bucket cannot be moved into itself
+	}
+	value := bytes.Clone(e.Value)
+	if _, err := b.tree.Delete(name); err != nil {
+		return err
+	}
+	if err := to.tree.Put(name, value, page.BucketFlag); err != nil {
+		return err
+	}
+	if child != nil {
+		delete(b.children, string(name))
+		to.remember(name, child)
+	}
+	return nil
+}
+
+// holds tells whether to is b or a bucket below it. (An opened bucket is always
+// in its parent's children.)
+func (b *Bucket) holds(to *Bucket) bool {
+	if b == to {
+		return true
+	}
+	for _, c := range b.children {
+		if c.holds(to) {
+			return true
+		}
+	}
+	return false
+}
+
+// Sequence is the bucket's counter.
+func (b *Bucket) Sequence() uint64 { return b.sequence }
+
+// SetSequence sets the counter.
+func (b *Bucket) SetSequence(v uint64) error {
+	if err := b.writable(); err != nil {
+		return err
+	}
+	b.sequence = v
+	b.altered = true
+	return nil
+}
+
+// Commit writes b and all buckets opened below it, and returns b's root and
+// sequence. Call it on the root bucket, once, as the transaction's last act.
+func (b *Bucket) Commit() (page.ID, uint64, error) {
+	if err := b.commitChildren(); err != nil {
+		return 0, 0, err
+	}
+	if err := b.tree.Merge(); err != nil {
+		return 0, 0, err
+	}
+	root, err := b.tree.Write(b.FillPercent)
+	return root, b.sequence, err
+}
+
+func (b *Bucket) commitChildren() error {
+	names := make([]string, 0, len(b.children))
+	for name := range b.children {
+		names = append(names, name)
+	}
+	slices.Sort(names) // the same edits give the same file
+	for _, name := range names {
+		child := b.children[name]
+		if err := child.commitChildren(); err != nil {
+			return err
+		}
+		if !child.tree.Edited() && !child.altered {
+			continue
+		}
+		value, err := child.write()
+		if err != nil {
+			return err
+		}
+		if err := b.tree.Put([]byte(name), value, page.BucketFlag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write brings b to pages, or into its value, and returns that.
+func (b *Bucket) write() ([]byte, error) {
+	h := page.Bucket{Root: b.tree.Root(), Sequence: b.sequence}
+	if !b.tree.Edited() {
+		return b.tree.AppendUnedited(encodeHeader(h, 0)), nil
+	}
+	if err := b.tree.Merge(); err != nil {
+		return nil, err
+	}
+	if size, ok := b.tree.InlineSize(b.tx.Writer.PageSize() / inlineShare); ok {
+		h.Root = 0
+		value := encodeHeader(h, size)
+		return value, b.tree.Inline(value[page.BucketHeaderSize:])
+	}
+	root, err := b.tree.Write(b.FillPercent)
+	if err != nil {
+		return nil, err
+	}
+	h.Root = root
+	return encodeHeader(h, 0), nil
+}
+
+func encodeHeader(h page.Bucket, room int) []byte {
+	value := make([]byte, page.BucketHeaderSize+room)
+	page.EncodeBucket(value, h)
+	return value
+}
