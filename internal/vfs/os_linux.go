@@ -17,7 +17,11 @@ func (f *OSFile) datasync() error {
 
 // extend makes the file size bytes long and reserves the blocks from old on.
 func (f *OSFile) extend(old, size int64) error {
-	err := f.control(func(fd uintptr) error { return reserve(int(fd), old, size) })
+	err := f.control(func(fd uintptr) error {
+		return reserve(old, size, func(off, length int64) error {
+			return unix.Fallocate(int(fd), 0, off, length)
+		})
+	})
 	switch err {
 	case unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL:
 		// The file system cannot reserve.
@@ -26,13 +30,13 @@ func (f *OSFile) extend(old, size int64) error {
 	return err
 }
 
-func reserve(fd int, off, end int64) error {
+func reserve(off, end int64, fallocate func(off, length int64) error) error {
 	piece := int64(reserveMax)
 	for off < end {
-		n := min(piece, end-off)
-		switch err := unix.Fallocate(fd, 0, off, n); err {
+		length := min(piece, end-off)
+		switch err := fallocate(off, length); err {
 		case nil:
-			off += n
+			off += length
 		case unix.EINTR:
 			piece = max(piece/2, reserveMin)
 		default:
