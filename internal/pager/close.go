@@ -1,0 +1,88 @@
+package pager
+
+import (
+	"errors"
+	"fmt"
+
+	"holdfast/internal/page"
+)
+
+// stop makes err the answer to every later write.
+func (p *Pager) stop(err error) error {
+	p.stopped = fmt.Errorf("%w: %s: %w", ErrStopped, p.file.Name(), err)
+	return p.stopped
+}
+
+// CloseOptions say how to leave the file.
+type CloseOptions struct {
+	NoFreelist bool // do not write a freelist page
+	Commit     CommitOptions
+}
+
+// Close waits for the writer and for all snapshots, leaves a freelist page
+// behind so that the next to open the file need not scan it, and closes the
+// file. A second Close does nothing.
+func (p *Pager) Close(opts CloseOptions) error {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if p.closed.Swap(true) {
+		return nil
+	}
+	last := p.states.Current().Tx
+	p.states.Close()()
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	var errs []error
+	if !p.opts.ReadOnly && !opts.NoFreelist && p.stopped == nil {
+		if err := p.leaveFreelist(last+1, opts.Commit); err != nil {
+			errs = append(errs, p.wrap("write the freelist of", err))
+		}
+	}
+	if p.gen != nil {
+		errs = append(errs, p.gen.mapping.Close())
+		p.gen = nil
+	}
+	if !p.opts.ReadOnly {
+		errs = append(errs, p.file.Unlock())
+	}
+	errs = append(errs, p.file.Close())
+	return errors.Join(errs...)
+}
+
+// leaveFreelist commits a state that differs from the current one in naming a
+// freelist page. Nothing happens if the file's better slot names one already.
+func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
+	best, err := p.slots.Best()
+	if err != nil || p.slots.Meta[best].Freelist != page.NoFreelist {
+		return err
+	}
+	m := p.slots.Meta[best]
+	txn := p.space.Begin(tx)
+	var slot int
+	slot, m.Label = p.slots.Next()
+	if p.list.N > 0 {
+		if err := txn.Free(p.list); err != nil {
+			txn.Rollback()
+			return err
+		}
+	}
+	n := p.space.FreeCount() + p.space.PendingCount() + p.list.N
+	pages := (page.FreelistSize(n) + uint64(p.pageSize) - 1) / uint64(p.pageSize)
+	id, err := txn.Allocate(pages)
+	if err != nil {
+		txn.Rollback()
+		return err
+	}
+	txn.Commit()
+	m.Freelist, m.HighWater = id, txn.HighWater()
+	n = p.space.FreeCount() + p.space.PendingCount()
+	buf := make([]byte, pages*uint64(p.pageSize))
+	page.EncodeFreelist(buf, id, uint32(pages-1), n, p.space.Unused())
+	if err := p.grow(int64(m.HighWater)*int64(p.pageSize), opts); err != nil {
+		return err
+	}
+	if err := p.writeRuns([]run{{id: id, buffer: buffer{bytes: buf}}}); err != nil {
+		return err
+	}
+	return p.commitMeta(slot, m, opts.NoSync)
+}

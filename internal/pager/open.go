@@ -1,0 +1,222 @@
+package pager
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"holdfast/internal/epoch"
+	"holdfast/internal/page"
+	"holdfast/internal/space"
+	"holdfast/internal/vfs"
+)
+
+// Open takes over file, locks it and finds its state. An empty file becomes a
+// new database. The file is closed if Open fails.
+func Open(file vfs.File, opts Options) (*Pager, error) {
+	p := &Pager{file: file, opts: opts}
+	if err := p.open(); err != nil {
+		if p.gen != nil {
+			_ = p.gen.mapping.Close()
+		}
+		_ = file.Close() // which gives the lock back
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pager) open() error {
+	if err := p.file.Lock(!p.opts.ReadOnly, p.opts.Timeout); err != nil {
+		return err
+	}
+	size, err := p.file.Size()
+	if err != nil {
+		return err
+	}
+	if !p.opts.ReadOnly {
+		if size == 0 {
+			if size, err = p.create(); err != nil {
+				return err
+			}
+		}
+		// What an earlier process wrote may be in the page cache only. What is
+		// read below is built upon, so it must be on the disk first.
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	if err := p.readSlots(size); err != nil {
+		return err
+	}
+	p.fileSize = size
+	p.buffers.pageSize = p.pageSize
+	return p.openState()
+}
+
+// create writes the four pages of a new database.
+func (p *Pager) create() (int64, error) {
+	ps := p.opts.PageSize
+	if ps == 0 {
+		ps = os.Getpagesize()
+	}
+	if ps < page.MinPageSize || ps > page.MaxPageSize {
+		return 0, fmt.Errorf("page size of %d bytes is outside of %d to %d", ps, page.MinPageSize, page.MaxPageSize)
+	}
+	const (
+		listPage, rootPage, pages = page.ID(2), page.ID(3), 4
+	)
+	buf := make([]byte, pages*ps)
+	for slot := page.ID(0); slot < 2; slot++ {
+		page.EncodeMeta(buf[int(slot)*ps:][:ps], slot, page.Meta{
+			PageSize: uint32(ps), Root: rootPage, Freelist: listPage, HighWater: pages, Label: page.Label(slot),
+		}, nil)
+	}
+	page.EncodeFreelist(buf[int(listPage)*ps:][:ps], listPage, 0, 0, func(func(page.Extent) bool) {})
+	leaf := page.NewLeaf(buf[int(rootPage)*ps:][:ps], rootPage, 0, 0)
+	leaf.Finish()
+	// The metas go last: a file with a valid meta is a whole database.
+	if _, err := p.file.WriteAt(buf[2*ps:], int64(2*ps)); err != nil {
+		return 0, err
+	}
+	if err := p.flush(); err != nil {
+		return 0, err
+	}
+	if _, err := p.file.WriteAt(buf[:2*ps], 0); err != nil {
+		return 0, err
+	}
+	p.counts.BytesWritten.Add(int64(len(buf)))
+	return int64(len(buf)), nil
+}
+
+// smallestFile is the smallest size at which bbolt looks for metas.
+const smallestFile = 4096
+
+// readSlots finds the page size and reads both metas.
+func (p *Pager) readSlots(size int64) error {
+	head := make([]byte, smallestFile)
+	n, err := p.file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return p.wrap("read the metas of", err)
+	}
+	head = head[:n]
+	ps, err := p.findPageSize(head)
+	if err != nil {
+		return err
+	}
+	p.pageSize = ps
+	if size < 2*int64(ps) {
+		return fmt.Errorf("%w: file size too small: %d bytes, less than the two meta pages of %d bytes", page.ErrInvalid, size, ps)
+	}
+	second := make([]byte, page.ExtensionOffset)
+	if _, err := p.file.ReadAt(second, int64(ps)); err != nil {
+		return p.wrap("read the second meta of", err)
+	}
+	p.slots = page.DecodeSlots(head, second)
+	best, err := p.slots.Best()
+	if err != nil {
+		return err
+	}
+	if m := p.slots.Meta[best]; m.PageSize != uint32(ps) {
+		return page.Corruptf(page.ID(best), "the metas give page sizes of %d and %d bytes", ps, m.PageSize)
+	}
+	return p.slots.Meta[best].Check(size)
+}
+
+// findPageSize takes the page size from the first meta or, where that is
+// damaged, from the second one, which lies one page further, wherever that is.
+func (p *Pager) findPageSize(head []byte) (int, error) {
+	first, firstErr := page.DecodeMeta(head)
+	if firstErr == nil {
+		if first.PageSize < page.MinPageSize || first.PageSize > page.MaxPageSize {
+			return 0, page.Corruptf(0, "meta gives a page size of %d bytes", first.PageSize)
+		}
+		return int(first.PageSize), nil
+	}
+	sizes := []int{os.Getpagesize(), p.opts.PageSize}
+	for ps := page.MinPageSize; ps <= page.MaxPageSize; ps *= 2 {
+		sizes = append(sizes, ps)
+	}
+	buf := make([]byte, page.ExtensionOffset)
+	for _, ps := range sizes {
+		n, err := p.file.ReadAt(buf, int64(ps))
+		if err != nil && err != io.EOF {
+			return 0, p.wrap("read the second meta of", err)
+		}
+		if m, err := page.DecodeMeta(buf[:n]); err == nil && int(m.PageSize) == ps {
+			return ps, nil
+		}
+	}
+	return 0, firstErr
+}
+
+// openState maps the file and makes the state of the better slot current.
+func (p *Pager) openState() error {
+	if err := p.remap(p.fileSize); err != nil {
+		return err
+	}
+	best, err := p.slots.Best()
+	if err != nil {
+		return err
+	}
+	m := p.slots.Meta[best]
+	s := p.newState(page.TxID(m.Label), m)
+	if !p.opts.ReadOnly || p.opts.LoadFreeList {
+		if err := p.loadFree(&s); err != nil {
+			return err
+		}
+	}
+	p.gen.states++
+	p.states = epoch.New(s, p.retire)
+	return nil
+}
+
+func (p *Pager) newState(tx page.TxID, m page.Meta) State {
+	return State{Tx: tx, Meta: m, gen: p.gen, image: page.NewImage(p.gen.mapping.Data(), p.pageSize, m.HighWater)}
+}
+
+// loadFree fills space from the freelist page of state s, or by scanning, and
+// pins s.
+func (p *Pager) loadFree(s *State) error {
+	sp := space.New(s.Meta.HighWater)
+	if s.Meta.Freelist != page.NoFreelist {
+		free, n, err := s.image.Freelist(s.Meta.Freelist)
+		if err != nil {
+			return err
+		}
+		for _, e := range free {
+			if err := sp.AddFree(e); err != nil {
+				return err
+			}
+		}
+		p.list = page.Extent{Start: s.Meta.Freelist, N: n}
+		p.listSlot, _ = p.slots.Best()
+	} else if err := p.scan(s, sp); err != nil {
+		return err
+	}
+	sp.Pin(s.Tx)
+	p.space = sp
+	p.updateGauges()
+	return nil
+}
+
+// scan finds the free pages by visiting all that are used.
+func (p *Pager) scan(s *State, sp *space.Space) error {
+	p.logf("%s has no freelist page: scanning %d pages", p.file.Name(), s.Meta.HighWater)
+	used := newPageSet(s.Meta.HighWater)
+	used.add(page.Extent{Start: 0, N: uint64(page.FirstDataPage)})
+	err := p.opts.Scan(s, func(e page.Extent) error {
+		if at, ok := used.add(e); !ok {
+			return page.Corruptf(at, "the page is used twice")
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for e := range used.missing() {
+		if err := sp.AddFree(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

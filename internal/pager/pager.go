@@ -1,0 +1,224 @@
+// Package pager is an open database file: its mapping, its current state, its
+// free pages, and how a transaction becomes durable. It knows nothing of keys.
+//
+// Readers take a state (a meta and a mapping) from an epoch and hold no lock.
+// One writer at a time edits; Prepare ends the edit and Finish makes it
+// durable. In this version a commit takes the two flushes that bbolt takes:
+// pages, flush, meta, flush.
+//
+// Locks, in the order in which they are taken:
+//
+//	turn    the writer's turn, for the life of a WriteTx
+//	commit  space, slots and file size, for a Prepare to Finish and for looks at them
+package pager
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"holdfast/internal/epoch"
+	"holdfast/internal/page"
+	"holdfast/internal/space"
+	"holdfast/internal/vfs"
+)
+
+// Errors that callers of bbolt compare with ==.
+var (
+	ErrDatabaseNotOpen    = errors.New("database not open")
+	ErrDatabaseReadOnly   = errors.New("database is in read-only mode")
+	ErrFreePagesNotLoaded = errors.New("free pages are not pre-loaded")
+	ErrMaxSizeReached     = errors.New("database reached maximum size")
+)
+
+// ErrStopped is wrapped by the error of every write after a flush has failed:
+// what the disk holds is not known any more, and only opening the file again
+// finds out.
+var ErrStopped = errors.New("writing has stopped because a flush failed; close the database and open it again")
+
+// Options say how to open a file.
+type Options struct {
+	ReadOnly     bool
+	Timeout      time.Duration // for the lock; 0 waits for ever
+	PageSize     int           // of a new file, in bytes; 0: the system's
+	InitialMap   int64         // bytes to map at least
+	MapFlags     int           // further flags for mmap
+	Lock         bool          // lock the mapping in memory
+	LoadFreeList bool          // also when read-only
+	// Scan visits all page runs that a state's tree uses, each once, and fails
+	// on a damaged one. It is called when free pages are not recorded.
+	Scan func(src *State, used func(page.Extent) error) error
+	// Log is told of what an operator may want to know. May be nil.
+	Log func(format string, args ...any)
+}
+
+// State is the database as of one committed transaction. It is immutable.
+type State struct {
+	Tx    page.TxID
+	Meta  page.Meta // Label and Freelist are those of the slot it came from
+	image page.Image
+	gen   *generation
+}
+
+// Page returns branch or leaf page id.
+func (s *State) Page(id page.ID) (page.Page, error) { return s.image.Page(id) }
+
+// Image is the state's bytes.
+func (s *State) Image() *page.Image { return &s.image }
+
+// Snapshot is a held state.
+type Snapshot = epoch.Guard[State]
+
+// Pager is an open file. Methods may be called concurrently.
+type Pager struct {
+	file     vfs.File
+	opts     Options
+	pageSize int
+	states   *epoch.Epoch[State]
+
+	turn sync.Mutex // the writer's
+
+	commit   sync.Mutex // guards what follows
+	space    *space.Space
+	slots    page.Slots
+	list     page.Extent // pages of the freelist page that a slot names; N is 0 if none does
+	listSlot int         // that slot
+	gen      *generation // newest
+	fileSize int64
+	stopped  error
+	editing  *WriteTx
+	metaPage []byte   // scratch
+	vec      [][]byte // scratch
+
+	closed  atomic.Bool // set while turn is held
+	buffers bufferPool
+	counts  Counts
+}
+
+// Counts are running totals and gauges, for statistics.
+type Counts struct {
+	FreePages    atomic.Int64
+	PendingPages atomic.Int64
+	BytesWritten atomic.Int64
+	Writes       atomic.Int64 // write calls
+	Flushes      atomic.Int64
+}
+
+// Counts gives the pager's counters.
+func (p *Pager) Counts() *Counts { return &p.counts }
+
+// Name is the file's path.
+func (p *Pager) Name() string { return p.file.Name() }
+
+// PageSize is the size of a page in bytes.
+func (p *Pager) PageSize() int { return p.pageSize }
+
+// ReadOnly tells whether the file was opened for reading only.
+func (p *Pager) ReadOnly() bool { return p.opts.ReadOnly }
+
+// File is the file itself, for copying it.
+func (p *Pager) File() vfs.File { return p.file }
+
+// Begin holds the current state for a reader. No lock, no wait, no allocation.
+func (p *Pager) Begin() (Snapshot, error) {
+	g, ok := p.states.Acquire()
+	if !ok {
+		return g, ErrDatabaseNotOpen
+	}
+	return g, nil
+}
+
+// Readers is the number of held snapshots and of snapshots ever held.
+func (p *Pager) Readers() (now int64, ever uint64) {
+	return p.states.Held(), p.states.Acquired()
+}
+
+// Data is the newest mapping, for those who want raw bytes. It is nil after Close.
+func (p *Pager) Data() []byte {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.gen == nil {
+		return nil
+	}
+	return p.gen.mapping.Data()
+}
+
+// Sync flushes the file.
+func (p *Pager) Sync() error {
+	if p.closed.Load() {
+		return ErrDatabaseNotOpen
+	}
+	return p.flush()
+}
+
+func (p *Pager) flush() error {
+	p.counts.Flushes.Add(1)
+	return p.file.Sync()
+}
+
+func (p *Pager) logf(format string, args ...any) {
+	if p.opts.Log != nil {
+		p.opts.Log(format, args...)
+	}
+}
+
+// Accounting is what a state's pages are, besides the tree: for checking.
+type Accounting struct {
+	Free     []page.Extent // free and pending, ascending
+	Reserved []page.Extent // used, but not by a tree
+	// Exact is false if a newer transaction has committed, whose freed pages
+	// and not the state's own are listed.
+	Exact bool
+}
+
+// Account tells what the pages of the current state are. It waits for a commit
+// under way, not for a transaction in edit.
+func (p *Pager) Account(s *State) (Accounting, error) {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.closed.Load() {
+		return Accounting{}, ErrDatabaseNotOpen
+	}
+	if p.space == nil {
+		return Accounting{}, ErrFreePagesNotLoaded
+	}
+	a := Accounting{Exact: p.states.Current().Tx == s.Tx}
+	for e := range p.space.Unused() {
+		a.Free = append(a.Free, e)
+	}
+	if p.editing != nil { // what it has taken already is free to everybody else
+		a.Free = append(a.Free, p.editing.space.Allocated()...)
+		slices.SortFunc(a.Free, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
+	}
+	if p.list.N > 0 {
+		a.Reserved = append(a.Reserved, p.list)
+	}
+	return a, nil
+}
+
+// LoadFree makes sure that the free pages are known. Only a read-only database
+// can lack them.
+func (p *Pager) LoadFree() error {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.space != nil {
+		return nil
+	}
+	return p.loadFree(p.states.Current())
+}
+
+func (p *Pager) updateGauges() {
+	if p.space == nil {
+		return
+	}
+	p.counts.FreePages.Store(int64(p.space.FreeCount()))
+	p.counts.PendingPages.Store(int64(p.space.PendingCount()))
+}
+
+func (p *Pager) wrap(doing string, err error) error {
+	return fmt.Errorf("%s %s: %w", doing, p.file.Name(), err)
+}

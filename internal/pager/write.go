@@ -1,0 +1,286 @@
+package pager
+
+import (
+	"cmp"
+	"slices"
+
+	"holdfast/internal/page"
+	"holdfast/internal/space"
+)
+
+// WriteTx is the one transaction that may edit. It implements tree.Writer.
+// It is for one goroutine.
+type WriteTx struct {
+	p     *Pager
+	base  *State
+	space *space.Txn
+	tx    page.TxID
+	runs  []run
+	buf   buffers
+}
+
+// run is a page run to be written.
+type run struct {
+	id page.ID
+	buffer
+}
+
+// BeginWrite waits for the writer's turn and takes it, until Rollback or Finish.
+func (p *Pager) BeginWrite() (*WriteTx, error) {
+	if p.opts.ReadOnly {
+		return nil, ErrDatabaseReadOnly
+	}
+	p.turn.Lock()
+	if p.closed.Load() {
+		p.turn.Unlock()
+		return nil, ErrDatabaseNotOpen
+	}
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	p.states.Sweep()
+	base := p.states.Current()
+	tx := base.Tx + 1
+	p.editing = &WriteTx{p: p, base: base, tx: tx, space: p.space.Begin(tx)}
+	return p.editing, nil
+}
+
+// ID is the number that the transaction gets if it commits.
+func (w *WriteTx) ID() page.TxID { return w.tx }
+
+// Base is the state that the transaction began with.
+func (w *WriteTx) Base() *State { return w.base }
+
+// PageSize is the size of a page in bytes.
+func (w *WriteTx) PageSize() int { return w.p.pageSize }
+
+// Page returns page id of the state that the transaction began with.
+func (w *WriteTx) Page(id page.ID) (page.Page, error) { return w.base.image.Page(id) }
+
+// Allocate reserves n pages and the buffer that is written to them.
+func (w *WriteTx) Allocate(n uint64) (page.ID, []byte, error) {
+	w.p.commit.Lock()
+	id, err := w.space.Allocate(n)
+	w.p.commit.Unlock()
+	if err != nil {
+		return 0, nil, err
+	}
+	buf := w.p.buffers.get(&w.buf, n)
+	w.runs = append(w.runs, run{id: id, buffer: buf})
+	return id, buf.bytes, nil
+}
+
+// Free gives up n pages of the base state.
+func (w *WriteTx) Free(id page.ID, n uint64) error {
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	return w.space.Free(page.Extent{Start: id, N: n})
+}
+
+// Rollback ends the transaction without a trace.
+func (w *WriteTx) Rollback() {
+	w.p.commit.Lock()
+	w.abandon()
+	w.p.commit.Unlock()
+	w.p.turn.Unlock()
+}
+
+// abandon undoes the transaction's use of space. The caller holds commit.
+func (w *WriteTx) abandon() {
+	w.space.Rollback()
+	w.end()
+}
+
+// end lets go of what the transaction used. The caller holds commit.
+func (w *WriteTx) end() {
+	w.space.Recycle()
+	w.p.buffers.put(&w.buf)
+	w.p.editing = nil
+	w.p.updateGauges()
+}
+
+// CommitOptions say how a commit is made durable.
+type CommitOptions struct {
+	NoSync    bool
+	AllocSize int64 // step in which a large file grows, in bytes
+	MaxSize   int64 // of the file; 0: no limit
+}
+
+// Prepared is a transaction that is complete and not durable yet.
+type Prepared struct {
+	w     *WriteTx
+	opts  CommitOptions
+	meta  page.Meta
+	slot  int
+	freed page.Extent // freelist page that it gives up
+}
+
+// Prepare ends the edit: root and sequence are those of the root bucket. All
+// pages of the transaction have been allocated and filled. On an error the
+// transaction is rolled back.
+func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
+	p := w.p
+	p.commit.Lock()
+	pr, err := w.prepare(root, sequence, opts)
+	if err != nil {
+		w.abandon()
+		p.commit.Unlock()
+		p.turn.Unlock()
+		return nil, err
+	}
+	return pr, nil
+}
+
+func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
+	p := w.p
+	if p.stopped != nil {
+		return nil, p.stopped
+	}
+	pr := &Prepared{w: w, opts: opts}
+	var label page.Label
+	pr.slot, label = p.slots.Next()
+	if p.list.N > 0 && p.listSlot == pr.slot {
+		// The slot that names the freelist page is overwritten: from then on
+		// nobody needs that page.
+		if err := w.space.Free(p.list); err != nil {
+			return nil, err
+		}
+		pr.freed = p.list
+	}
+	pr.meta = page.Meta{
+		PageSize:  uint32(p.pageSize),
+		Flags:     w.base.Meta.Flags,
+		Root:      root,
+		Sequence:  sequence,
+		Freelist:  page.NoFreelist,
+		HighWater: w.space.HighWater(),
+		Label:     label,
+	}
+	w.space.Commit()
+	return pr, nil
+}
+
+// Finish makes the transaction durable and visible, and gives up the turn. If
+// it fails the transaction has not happened; if it failed in a flush, or in
+// writing the meta, nothing more is written until the file is opened again.
+func (pr *Prepared) Finish() error {
+	w, p := pr.w, pr.w.p
+	defer p.turn.Unlock()
+	defer p.commit.Unlock()
+	err := pr.finish()
+	if err != nil {
+		w.abandon()
+		return err
+	}
+	w.end()
+	return nil
+}
+
+func (pr *Prepared) finish() error {
+	w, p := pr.w, pr.w.p
+	if err := p.grow(int64(pr.meta.HighWater)*int64(p.pageSize), pr.opts); err != nil {
+		return err
+	}
+	if err := p.writeRuns(w.runs); err != nil {
+		return err
+	}
+	if err := p.commitMeta(pr.slot, pr.meta, pr.opts.NoSync); err != nil {
+		return err
+	}
+	if pr.freed.N > 0 {
+		p.list = page.Extent{}
+	}
+	p.publish(w.tx, pr.meta)
+	return nil
+}
+
+// publish makes the state that meta describes current.
+func (p *Pager) publish(tx page.TxID, meta page.Meta) {
+	p.space.Pin(tx)
+	p.gen.states++
+	p.states.Publish(p.newState(tx, meta))
+	p.states.Sweep()
+}
+
+// commitMeta makes what was written before durable, then the meta. A failure
+// leaves it open what the disk holds, so it stops the writer.
+func (p *Pager) commitMeta(slot int, m page.Meta, noSync bool) error {
+	if !noSync {
+		if err := p.flush(); err != nil {
+			return p.stop(err)
+		}
+	}
+	if p.metaPage == nil {
+		p.metaPage = make([]byte, p.pageSize)
+	}
+	buf := p.metaPage
+	page.EncodeMeta(buf, page.ID(slot), m, nil)
+	if _, err := p.file.WriteAt(buf, int64(slot)*int64(p.pageSize)); err != nil {
+		return p.stop(err)
+	}
+	p.counts.Writes.Add(1)
+	p.counts.BytesWritten.Add(int64(len(buf)))
+	if !noSync {
+		if err := p.flush(); err != nil {
+			return p.stop(err)
+		}
+	}
+	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
+	return nil
+}
+
+// writeRuns writes page runs in file order, neighbours in one call.
+func (p *Pager) writeRuns(runs []run) error {
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.id, b.id) })
+	ps := page.ID(p.pageSize)
+	for from := 0; from < len(runs); {
+		vec := p.vec[:0]
+		next := runs[from].id
+		to := from
+		for ; to < len(runs) && runs[to].id == next; to++ {
+			r := &runs[to]
+			if to > from && r.follows(&runs[to-1].buffer) {
+				last := len(vec) - 1
+				vec[last] = vec[last][:len(vec[last])+len(r.bytes)]
+			} else {
+				vec = append(vec, r.bytes)
+			}
+			next += page.ID(len(r.bytes)) / ps
+		}
+		err := p.file.WriteVec(vec, int64(runs[from].id)*int64(ps))
+		clear(vec)
+		p.vec = vec
+		if err != nil {
+			return err
+		}
+		p.counts.Writes.Add(1)
+		p.counts.BytesWritten.Add(int64(next-runs[from].id) * int64(ps))
+		from = to
+	}
+	return nil
+}
+
+// minFileSize is the size to which the first growth takes a file, in bytes.
+const minFileSize = 32 << 10
+
+// grow makes the file at least need bytes long. It grows in steps, as bbolt
+// does: powers of two up to AllocSize, AllocSize more than needed from there on.
+func (p *Pager) grow(need int64, opts CommitOptions) error {
+	if need > p.fileSize {
+		size := int64(minFileSize)
+		if need <= opts.AllocSize {
+			for size < need {
+				size *= 2
+			}
+		} else {
+			size = need + opts.AllocSize
+		}
+		if opts.MaxSize > 0 && size > opts.MaxSize {
+			return ErrMaxSizeReached
+		}
+		if err := p.file.Grow(size); err != nil {
+			return err
+		}
+		p.fileSize = size
+	}
+	return p.remap(need)
+}
