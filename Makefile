@@ -1,0 +1,57 @@
+# compat/bbolt and bench are modules outside every workspace, hence GOWORK=off:
+# with compat/bbolt in a workspace each import of bbolt would be ourselves.
+# There is no go.work while the module at the top is the only other one.
+export GOWORK := off
+
+GO ?= go
+BENCH ?= .
+BENCHFLAGS ?= -benchmem
+DEMOFLAGS ?=
+# How long each case of the long concurrent tests runs in a soak.
+SOAK ?= 10m
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## bin/holdfast
+	$(GO) build -o bin/holdfast ./cmd/holdfast
+
+.PHONY: demo
+demo: ## an aged file, worked on by Holdfast and by bbolt side by side (DEMOFLAGS=...)
+	cd bench && $(GO) run ./cmd/demo $(DEMOFLAGS)
+
+.PHONY: test
+test: ## everything: format, lint, cross-compiles, all tests, bbolt's own tests, adoption
+	scripts/test
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, golangci-lint with the import order
+	scripts/test tools format lint
+
+.PHONY: race
+race: ## the tests of the module at the top with the race detector
+	scripts/test race
+
+.PHONY: cross
+cross: ## compile and vet for every supported system
+	scripts/test cross
+
+.PHONY: dropin
+dropin: ## bbolt's own black-box tests on Holdfast
+	scripts/dropin-suite
+
+.PHONY: bench
+bench: ## benchmarks beside bbolt (BENCH=regexp BENCHFLAGS=...)
+	cd bench && $(GO) test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ./...
+
+.PHONY: soak
+soak: ## bbolt's concurrent tests for long, with the race detector (SOAK=10m per case)
+	RACE=1 RUN='^TestConcurrent' TEST_CONCURRENT_CASE_DURATION=$(SOAK) TEST_TIMEOUT=24h scripts/dropin-suite
+
+.PHONY: clean
+clean: ## what was built here
+	rm -rf bin
