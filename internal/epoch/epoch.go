@@ -1,0 +1,322 @@
+// Package epoch knows which states of a database are held by readers.
+//
+// One writer publishes states, one after the other. Readers acquire the current
+// one and release it when they are done. A state that is no longer current and
+// that nobody holds is retired, exactly once, by the writer.
+//
+// Acquire and Release take no lock and allocate nothing. Each state carries
+// counters of its own, one per shard, so that readers on different processors
+// seldom touch the same cache line:
+//
+//	Acquire:  load current ── add one to a shard ── still current? ── hold it
+//	               ▲                                     │ no
+//	               └────── take it back on that shard ◂──┘
+//	Release:  subtract one on the shard that the guard remembers
+//
+// # Why a retired state is held by nobody
+//
+// A guard exists only if its Acquire saw the state current after it had counted
+// itself. A state becomes current once, when it is published, and never again.
+// So all counts that will ever belong to a guard are in their shards before the
+// state ceases to be current, and each stays in its shard until its guard is
+// released: what is added to a shard is subtracted on the same one. The writer
+// reads the shards after the switch. When it reads zero in a shard, nobody holds
+// the state through this shard, and nobody ever will; when it has read zero in
+// every shard, one pass over them, nobody holds the state.
+//
+// An Acquire that loaded the state before the switch may still add to a shard
+// and take that back, even of a retired state. It does not look at the value. It
+// can delay retirement to the next Sweep and does no other harm, because a
+// state's memory is never used for another one: the garbage collector owns it.
+//
+// All of this relies on Go's atomic operations being sequentially consistent.
+package epoch
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// An Epoch is a sequence of states with values of type T. It is made with New.
+//
+// Acquire, Current, Held, Acquired, and the methods of Guard can be called from
+// any goroutine. The other methods are the writer's: calls of them must not
+// overlap.
+type Epoch[T any] struct {
+	current atomic.Pointer[state[T]] // nil from Close on
+	mask    uint32                   // number of shards - 1
+	wake    chan struct{}            // tells the waiter that a count fell to zero after Close
+	retire  func(*T)
+
+	// The states that are not retired, oldest first. The writer changes the
+	// list; the lock is for those who only count.
+	mu     sync.Mutex
+	oldest *state[T]
+	newest *state[T]
+	// past counts the acquisitions that no longer stand in a shard.
+	past atomic.Uint64
+
+	hand *state[T] // where the next Sweep begins; nil: at the oldest
+}
+
+// A state is immutable but for its counters and its links.
+type state[T any] struct {
+	value  T
+	shards []shard
+	epoch  *Epoch[T]
+
+	older, newer *state[T] // by Epoch.mu
+}
+
+// A shard counts on a cache line of its own (128 bytes, because some processors
+// fetch lines in pairs). The low 32 bits are the guards that hold the state
+// through this shard, the high 32 bits the acquisitions that went through it.
+type shard struct {
+	count atomic.Uint64
+	_     [120]byte
+}
+
+const (
+	oneHeld     = 1
+	oneAcquired = 1<<32 | oneHeld
+
+	// When the acquisitions of a shard reach half of what it can count, a
+	// quarter is moved to Epoch.past. Enough stays behind for every Acquire
+	// that may yet take its own back.
+	almostFull = 1 << 63
+	quarter    = 1 << 30
+
+	// maxHeld is more guards than memory has room for. A count above it has
+	// fallen below zero.
+	maxHeld = 1 << 31
+
+	maxShards = 64
+
+	// sweepStates is how many states one Sweep looks at, at most.
+	sweepStates = 64
+)
+
+func held(count uint64) uint32 { return uint32(count) }
+
+// New returns an Epoch whose current state has the value first. The writer's
+// goroutine calls retire exactly once for each state, when the state is not
+// current any more and nobody holds it. Retire must not call the Epoch's
+// methods.
+func New[T any](first T, retire func(*T)) *Epoch[T] {
+	shards := 1
+	for shards < runtime.GOMAXPROCS(0) && shards < maxShards {
+		shards *= 2
+	}
+	e := &Epoch[T]{mask: uint32(shards - 1), wake: make(chan struct{}, 1), retire: retire}
+	e.Publish(first)
+	return e
+}
+
+// Acquire holds the current state until the guard is released. It returns false
+// after Close.
+func (e *Epoch[T]) Acquire() (Guard[T], bool) {
+	for {
+		s := e.current.Load()
+		if s == nil {
+			return Guard[T]{}, false
+		}
+		i := rand.Uint32() & e.mask
+		count := s.shards[i].count.Add(oneAcquired)
+		if e.current.Load() == s {
+			if count >= almostFull {
+				e.drain(&s.shards[i])
+			}
+			return Guard[T]{state: s, shard: i}, true
+		}
+		s.subtract(i, oneAcquired)
+	}
+}
+
+// drain moves acquisitions out of a shard before it overflows.
+func (e *Epoch[T]) drain(s *shard) {
+	count := s.count.Load()
+	if count >= almostFull && s.count.CompareAndSwap(count, count-quarter<<32) {
+		e.past.Add(quarter)
+	}
+}
+
+// subtract takes a count back on the shard to which it was added.
+//
+// After Close somebody may wait for that. Whoever closes clears current first
+// and reads the shard then; here the shard is changed first and current is read
+// then. So at least one of the two sees what the other did: either the closer
+// finds the shard at zero, or this finds the Epoch closed and leaves a token.
+// When a token is there already, it will be taken after this, and the closer
+// reads the shard again after it took one.
+func (s *state[T]) subtract(i uint32, n uint64) {
+	left := held(s.shards[i].count.Add(-n))
+	if left > maxHeld {
+		panic("epoch: guard released twice")
+	}
+	if left == 0 && s.epoch.current.Load() == nil {
+		select {
+		case s.epoch.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// A Guard holds a state. The zero Guard holds none and must not be used.
+type Guard[T any] struct {
+	state *state[T]
+	shard uint32
+}
+
+// Value is the value of the state. It must not be used after Release.
+func (g Guard[T]) Value() *T { return &g.state.value }
+
+// Release lets the state go. It must be called exactly once for each Acquire,
+// on whichever copy of the Guard and from any goroutine.
+func (g Guard[T]) Release() { g.state.subtract(g.shard, oneHeld) }
+
+// Current is the value that was published last, or nil after Close. It is held
+// by nobody: only the writer can use what it points to without an Acquire.
+func (e *Epoch[T]) Current() *T {
+	if s := e.current.Load(); s != nil {
+		return &s.value
+	}
+	return nil
+}
+
+// Publish makes v the value of the current state. It must not be called after
+// Close.
+func (e *Epoch[T]) Publish(v T) {
+	s := &state[T]{value: v, shards: make([]shard, e.mask+1), epoch: e}
+	e.mu.Lock()
+	s.older = e.newest
+	if s.older != nil {
+		s.older.newer = s
+	} else {
+		e.oldest = s
+	}
+	e.newest = s
+	e.mu.Unlock()
+	e.current.Store(s)
+}
+
+// Sweep retires states that nobody holds. One call looks at a bounded number of
+// states and the next goes on from there, so that the cost does not grow with
+// the number of states held.
+func (e *Epoch[T]) Sweep() {
+	current := e.current.Load()
+	s, first := e.hand, (*state[T])(nil)
+	for range sweepStates {
+		if s == nil || s == current {
+			s = e.oldest // go round
+		}
+		if s == nil || s == current || s == first {
+			break
+		}
+		next := s.newer
+		if acquired, ok := s.idle(); ok {
+			e.unlink(s, acquired)
+		} else if first == nil {
+			first = s
+		}
+		s = next
+	}
+	e.hand = s
+}
+
+// idle reports whether nobody holds a state that is not current, and if so how
+// many acquisitions its shards have counted. Both come from the same reading: a
+// shard that is held by nobody counts no Acquire that will take itself back.
+func (s *state[T]) idle() (acquired uint64, ok bool) {
+	for i := range s.shards {
+		count := s.shards[i].count.Load()
+		if held(count) != 0 {
+			return 0, false
+		}
+		acquired += count >> 32
+	}
+	return acquired, true
+}
+
+// unlink takes an idle state off the list and retires it.
+func (e *Epoch[T]) unlink(s *state[T], acquired uint64) {
+	e.mu.Lock()
+	if s.older != nil {
+		s.older.newer = s.newer
+	} else {
+		e.oldest = s.newer
+	}
+	if s.newer != nil {
+		s.newer.older = s.older
+	} else {
+		e.newest = s.older
+	}
+	e.past.Add(acquired)
+	e.mu.Unlock()
+	s.older, s.newer = nil, nil
+	e.retire(&s.value)
+}
+
+// Held is about how many guards there are. It takes time in proportion to the
+// states that are held.
+func (e *Epoch[T]) Held() (n int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := e.oldest; s != nil; s = s.newer {
+		for i := range s.shards {
+			n += int64(held(s.shards[i].count.Load()))
+		}
+	}
+	return n
+}
+
+// Acquired is about how many guards there have ever been. It takes time in
+// proportion to the states that are held.
+func (e *Epoch[T]) Acquired() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.past.Load()
+	for s := e.oldest; s != nil; s = s.newer {
+		for i := range s.shards {
+			n += s.shards[i].count.Load() >> 32
+		}
+	}
+	return n
+}
+
+// Oldest is the value of the oldest state that is not retired: the current one
+// when no other is held, nil when Close has retired all. It is the writer's to
+// call.
+func (e *Epoch[T]) Oldest() *T {
+	if e.oldest == nil {
+		return nil
+	}
+	return &e.oldest.value
+}
+
+// Close ends acquisition: no Acquire succeeds that begins after it. The writer
+// calls it, publishes nothing afterwards, and then calls wait, once, which
+// returns when every guard was released and every state retired. Between the
+// two it can do other things, Sweep among them.
+//
+// An Acquire that runs at the same time either saw its state current before
+// Close cleared it, and then its count stands in a shard and is waited for; or
+// it finds no state, takes its count back and fails.
+func (e *Epoch[T]) Close() (wait func()) {
+	e.current.Store(nil)
+	return e.drainStates
+}
+
+// drainStates waits for the states one after the other. None can be acquired any
+// more, so it need not look twice at one that was idle.
+func (e *Epoch[T]) drainStates() {
+	for e.oldest != nil {
+		if acquired, ok := e.oldest.idle(); ok {
+			e.unlink(e.oldest, acquired)
+		} else {
+			<-e.wake
+		}
+	}
+	e.hand = nil
+}
