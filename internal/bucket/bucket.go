@@ -40,9 +40,6 @@ type Tx struct {
 // Bucket is a bucket as one transaction sees it. For reading, any number of
 // goroutines may use it; an edit excludes all other use of the transaction.
 type Bucket struct {
-	// FillPercent is the share of a page to fill when one is split.
-	FillPercent float64
-
 	tx       *Tx
 	tree     tree.Tree
 	sequence uint64
@@ -50,6 +47,7 @@ type Bucket struct {
 	gone     bool // deleted in this transaction
 	children map[string]*Bucket
 	outer    any
+	fill     *float64 // in outer
 }
 
 // inlineShare is the part of a page that an inline bucket's page may take.
@@ -60,11 +58,32 @@ const emptyValueSize = page.BucketHeaderSize + page.HeaderSize
 
 // OpenRoot makes b the root bucket.
 func (b *Bucket) OpenRoot(tx *Tx, root page.ID, sequence uint64) {
-	*b = Bucket{FillPercent: tree.DefaultFill, tx: tx, sequence: sequence, tree: tree.Open(tx.Source, tx.Edit, root)}
+	*b = Bucket{tx: tx, sequence: sequence, tree: tree.Open(tx.Source, tx.Edit, root)}
 }
 
-// SetOuter remembers the object that the layer above made for b.
-func (b *Bucket) SetOuter(o any) { b.outer = o }
+// SetOuter remembers the object that the layer above made for b, and where in
+// it stands the share of a page to fill when one is split.
+func (b *Bucket) SetOuter(o any, fill *float64) { b.outer, b.fill = o, fill }
+
+func (b *Bucket) fillShare() float64 {
+	if b.fill == nil {
+		return tree.DefaultFill
+	}
+	return *b.fill
+}
+
+// Changed tells whether the transaction changed b or a bucket below it.
+func (b *Bucket) Changed() bool {
+	if b.altered || b.tree.Edited() {
+		return true
+	}
+	for _, c := range b.children {
+		if c.Changed() {
+			return true
+		}
+	}
+	return false
+}
 
 // Outer is what SetOuter was given.
 func (b *Bucket) Outer() any { return b.outer }
@@ -101,7 +120,7 @@ func (b *Bucket) openValue(tx *Tx, value []byte) error {
 	if err != nil {
 		return err
 	}
-	*b = Bucket{FillPercent: tree.DefaultFill, tx: tx, sequence: h.Sequence}
+	*b = Bucket{tx: tx, sequence: h.Sequence}
 	if h.Root == 0 {
 		b.tree = tree.OpenInline(tx.Source, tx.Edit, inline)
 	} else {
@@ -382,7 +401,7 @@ func (b *Bucket) Commit() (page.ID, uint64, error) {
 	if err := b.tree.Merge(); err != nil {
 		return 0, 0, err
 	}
-	root, err := b.tree.Write(b.FillPercent)
+	root, err := b.tree.Write(b.fillShare())
 	return root, b.sequence, err
 }
 
@@ -425,7 +444,7 @@ func (b *Bucket) write() ([]byte, error) {
 		value := encodeHeader(h, size)
 		return value, b.tree.Inline(value[page.BucketHeaderSize:])
 	}
-	root, err := b.tree.Write(b.FillPercent)
+	root, err := b.tree.Write(b.fillShare())
 	if err != nil {
 		return nil, err
 	}

@@ -200,6 +200,16 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	return a, nil
 }
 
+// IsFree tells whether page id is free or pending.
+func (p *Pager) IsFree(id page.ID) (bool, error) {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.space == nil {
+		return false, ErrFreePagesNotLoaded
+	}
+	return p.space.IsUnused(id), nil
+}
+
 // LoadFree makes sure that the free pages are known. Only a read-only database
 // can lack them.
 func (p *Pager) LoadFree() error {

@@ -163,8 +163,11 @@ func testReadWrite(t *testing.T, open func() File) {
 	wantContent(t, opened(t, open), want)
 
 	p := make([]byte, 8)
-	for _, read := range []struct{ length, off, n int }{{8, 10000, 5}, {1, 10005, 0}, {1, 1 << 40, 0}} {
-		n, err := file.ReadAt(p[:read.length], int64(read.off))
+	for _, read := range []struct {
+		length, n int
+		off       int64
+	}{{8, 5, 10000}, {1, 0, 10005}, {1, 0, 1 << 40}} {
+		n, err := file.ReadAt(p[:read.length], read.off)
 		if n != read.n || err != io.EOF {
 			t.Errorf("read of %d at %d: %d, %v; want %d, EOF", read.length, read.off, n, err, read.n)
 		}
@@ -200,7 +203,7 @@ func testWriteVec(t *testing.T, open func() File) {
 	must(t, file.WriteVec(large, 0))
 	must(t, file.WriteVec([][]byte{{'x'}}, 5))
 	for _, nothing := range [][][]byte{nil, {}, {nil}, {nil, {}}, make([][]byte, 2000)} {
-		must(t, file.WriteVec(nothing, 1<<30))
+		must(t, file.WriteVec(nothing, 1<<29))
 	}
 	want = bytes.Join(large, nil)
 	want[5] = 'x'

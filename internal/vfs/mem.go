@@ -17,7 +17,7 @@ const memMax = (math.MaxInt >> 1) & (1<<36 - 1)
 
 // Mem is a file in memory. Its handles (Open) share its bytes and exclude each
 // other with Lock as handles of a real file do. It lasts as long as anything
-// refers to it. A length of more than 64 GiB is an error, syscall.EFBIG.
+// refers to it. Growing it beyond memMax is an error, syscall.EFBIG.
 //
 // A mapping shows every later write, however the file grew since. Mapping or
 // truncating to n bytes needs n bytes of memory, also beyond the file's end.

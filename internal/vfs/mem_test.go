@@ -51,7 +51,13 @@ func TestMemLimit(t *testing.T) {
 func TestMemArrays(t *testing.T) {
 	mem := NewMem("db")
 	file := opened(t, mem.Open)
-	for _, pages := range []int64{0, 100, 1000} {
+	for page := range int64(50) {
+		write(t, file, pattern(10, 1), page*testPage)
+	}
+	if len(mem.arrays) != 1 {
+		t.Errorf("%d arrays of a file that was never mapped, want 1", len(mem.arrays))
+	}
+	for _, pages := range []int64{100, 1000, 10000} {
 		var mappings []Mapping
 		for i := range int64(5) {
 			mappings = append(mappings, mapped(t, file, (pages+i+1)*testPage))

@@ -96,11 +96,23 @@ func (f *OSFile) Grow(size int64) error {
 		return nil
 	}
 	if err := f.extend(old, size); err != nil {
-		// Part of the extension may be there; the last truncation also gives
-		// blocks behind the end back.
-		return fileError("grow", f.Name(), errors.Join(cause(err), f.file.Truncate(old)))
+		return fileError("grow", f.Name(), errors.Join(cause(err), f.restoreSize(old)))
 	}
 	return nil
+}
+
+// restoreSize takes back the part of an extension that is there, and blocks
+// that are reserved behind the end. A truncation that fails does no harm when
+// the size is right.
+func (f *OSFile) restoreSize(old int64) error {
+	failed := f.file.Truncate(old)
+	if failed == nil {
+		return nil
+	}
+	if size, err := f.Size(); err == nil && size == old {
+		return nil
+	}
+	return failed
 }
 
 // Sync flushes data and size to the device.

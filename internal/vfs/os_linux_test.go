@@ -114,11 +114,12 @@ func TestGrowUnsupported(t *testing.T) {
 	content := pattern(10, 1)
 	write(t, file, content, 0)
 	must(t, file.Grow(100_000))
+	must(t, file.Grow(50_000))
 	wantContent(t, file, append(content, make([]byte, 100_000-10)...))
 }
 
 func TestReserve(t *testing.T) {
-	const end = 5<<30 + 7
+	const end = int64(5<<30 + 7)
 	var pieces []int64
 	done := int64(3)
 	err := reserve(done, end, func(off, length int64) error {
@@ -242,5 +243,16 @@ func TestMapKernelView(t *testing.T) {
 		if pinned, _ := smaps(t, mapping.Data()); int64(pinned)<<10 != step.pages*page {
 			t.Errorf("after Lock(%d): %d KiB pinned, want %d pages", step.n, pinned, step.pages)
 		}
+	}
+
+	// Only what is new is pinned: a page unpinned behind its back stays so.
+	// (smaps shares a page out among its mappings, so there must be but one.)
+	must(t, mapping.Close())
+	mapping = mapped(t, file, 64*testPage)
+	must(t, mapping.Lock(page))
+	must(t, unix.Munlock(mapping.Data()[:page]))
+	must(t, mapping.Lock(2*page))
+	if pinned, _ := smaps(t, mapping.Data()); int64(pinned)<<10 != page {
+		t.Errorf("%d KiB pinned, want 1 page", pinned)
 	}
 }

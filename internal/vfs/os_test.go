@@ -56,8 +56,8 @@ func TestOSReadOnly(t *testing.T) {
 	} {
 		if err == nil {
 			t.Errorf("%s succeeds", doing)
-		} else if !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v does not name the file", doing, err)
+		} else if strings.Count(err.Error(), path) != 1 || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v is not one error that names the file once", doing, err)
 		}
 	}
 	wantContent(t, file, content)

@@ -1,0 +1,252 @@
+package holdfast
+
+import (
+	"bytes"
+	"iter"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+)
+
+// Bucket is a collection of keys with values and of nested buckets. It is
+// valid as long as its transaction.
+type Bucket struct {
+	// FillPercent is the share of a page to which it is filled when pages are
+	// split. DefaultFillPercent lets Holdfast choose. It is not stored.
+	FillPercent float64
+
+	tx   *Tx
+	core bucket.Bucket
+}
+
+// Tx is the bucket's transaction.
+func (b *Bucket) Tx() *Tx { return b.tx }
+
+// Root is the number of the bucket's root page; 0 if it is inline.
+func (b *Bucket) Root() Pgid { return b.core.Root() }
+
+// RootPage is Root.
+func (b *Bucket) RootPage() Pgid { return b.core.Root() }
+
+// Writable tells whether the bucket's transaction can change it.
+func (b *Bucket) Writable() bool { return b.tx.Writable() }
+
+// log tells a logger that wants to know of a change.
+func (b *Bucket) log(did string, key []byte, err error) {
+	lg := b.tx.db.logger
+	if lg == discardLogger {
+		return
+	}
+	if err != nil {
+		lg.Errorf("%s %q failed: %v", did, key, err)
+		return
+	}
+	lg.Debugf("%s %q successfully", did, key)
+}
+
+// Cursor is a cursor over the bucket.
+func (b *Bucket) Cursor() *Cursor {
+	b.tx.cursors.Add(1)
+	c := &Cursor{bucket: b}
+	c.core.Init(b.core.Tree())
+	return c
+}
+
+// Bucket opens a nested bucket; nil if there is none. In a writing transaction
+// each bucket is opened once and then returned again.
+func (b *Bucket) Bucket(name []byte) *Bucket {
+	if b.tx.usable() != nil {
+		return nil
+	}
+	if child := b.core.Child(name); child != nil {
+		return child.Outer().(*Bucket)
+	}
+	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx}
+	if ok, err := b.core.OpenChild(name, &child.core); err != nil || !ok {
+		_ = b.tx.keep(err)
+		return nil
+	}
+	child.core.SetOuter(child, &child.FillPercent)
+	return child
+}
+
+// CreateBucket creates a nested bucket. Errors: ErrBucketExists,
+// ErrBucketNameRequired, ErrKeyTooLarge, ErrIncompatibleValue if name is a key.
+func (b *Bucket) CreateBucket(name []byte) (*Bucket, error) {
+	if err := b.tx.usable(); err != nil {
+		return nil, err
+	}
+	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx}
+	err := b.tx.keep(b.core.Create(name, &child.core))
+	b.log("Creating bucket", name, err)
+	if err != nil {
+		return nil, err
+	}
+	child.core.SetOuter(child, &child.FillPercent)
+	return child, nil
+}
+
+// CreateBucketIfNotExists opens a nested bucket and creates it first if there
+// is none.
+func (b *Bucket) CreateBucketIfNotExists(name []byte) (*Bucket, error) {
+	child, err := b.CreateBucket(name)
+	if err != ErrBucketExists {
+		return child, err
+	}
+	if child = b.Bucket(name); child == nil {
+		return nil, b.tx.Err() // only damage can have hidden it
+	}
+	return child, nil
+}
+
+// DeleteBucket removes a nested bucket with everything in it. Errors:
+// ErrBucketNotFound, ErrIncompatibleValue if name is a key.
+func (b *Bucket) DeleteBucket(name []byte) error {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	err := b.tx.keep(b.core.DeleteChild(name))
+	b.log("Deleting bucket", name, err)
+	return err
+}
+
+// MoveBucket moves the nested bucket name to dst, with all that the
+// transaction did to it. Errors: ErrBucketNotFound, ErrIncompatibleValue,
+// ErrBucketExists, ErrSameBuckets if dst is b or lies in the bucket itself,
+// ErrDifferentDB if dst belongs to another transaction.
+func (b *Bucket) MoveBucket(name []byte, dst *Bucket) error {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	if err := dst.tx.usable(); err != nil {
+		return err
+	}
+	err := b.tx.keep(b.core.Move(name, &dst.core))
+	b.log("Moving bucket", name, err)
+	return err
+}
+
+// Get is the value of key; nil if there is none or key is a bucket. It is
+// valid as long as the transaction and must not be changed.
+func (b *Bucket) Get(key []byte) []byte {
+	if b.tx.usable() != nil {
+		return nil
+	}
+	e, ok, err := b.core.Get(key)
+	if err != nil {
+		_ = b.tx.keep(err)
+		return nil
+	}
+	if !ok || e.IsBucket() {
+		return nil
+	}
+	return e.Value[:len(e.Value):len(e.Value)]
+}
+
+// Put sets key to value. key is copied; value must stay as it is until the
+// transaction has ended. Errors: ErrKeyRequired, ErrKeyTooLarge,
+// ErrValueTooLarge, ErrIncompatibleValue if key is a bucket.
+func (b *Bucket) Put(key []byte, value []byte) error {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	if value == nil {
+		value = []byte{} // nil would mean a bucket
+	}
+	err := b.tx.keep(b.core.Put(key, value))
+	b.log("Putting key", key, err)
+	return err
+}
+
+// Delete removes key. Nothing happens if it does not exist.
+// ErrIncompatibleValue if it is a bucket.
+func (b *Bucket) Delete(key []byte) error {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	err := b.tx.keep(b.core.Delete(key))
+	b.log("Deleting key", key, err)
+	return err
+}
+
+// Sequence is the bucket's counter.
+func (b *Bucket) Sequence() uint64 { return b.core.Sequence() }
+
+// SetSequence sets the bucket's counter.
+func (b *Bucket) SetSequence(v uint64) error {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	return b.core.SetSequence(v)
+}
+
+// NextSequence adds one to the bucket's counter and returns it.
+func (b *Bucket) NextSequence() (uint64, error) {
+	if err := b.SetSequence(b.Sequence() + 1); err != nil {
+		return 0, err
+	}
+	return b.Sequence(), nil
+}
+
+// ForEach calls fn for each key with its value, and for each nested bucket
+// with nil, in the order of the keys, until it returns an error, which is
+// returned. fn must not change the bucket.
+func (b *Bucket) ForEach(fn func(k, v []byte) error) error {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	c := b.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if err := fn(k, v); err != nil {
+			return err
+		}
+	}
+	return b.tx.Err()
+}
+
+// ForEachBucket calls fn with the name of each nested bucket, as ForEach does.
+func (b *Bucket) ForEachBucket(fn func(k []byte) error) error {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	c := b.Cursor()
+	for k, _, flags := c.first(); k != nil; k, _, flags = c.next() {
+		if flags&page.BucketFlag == 0 {
+			continue
+		}
+		if err := fn(k); err != nil {
+			return err
+		}
+	}
+	return b.tx.Err()
+}
+
+// All iterates over the bucket in the order of its keys. The value of a nested
+// bucket is nil. If Tx.Err is not nil afterwards the iteration ended early.
+func (b *Bucket) All() iter.Seq2[[]byte, []byte] { return b.Range(nil, nil) }
+
+// Range iterates over the keys from from on and before to. nil stands for the
+// beginning and the end. See All.
+func (b *Bucket) Range(from, to []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(k, v []byte) bool) {
+		c := b.Cursor()
+		k, v := c.Seek(from)
+		for ; k != nil; k, v = c.Next() {
+			if to != nil && bytes.Compare(k, to) >= 0 || !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+// Backward iterates over the bucket from its last key to its first. See All.
+func (b *Bucket) Backward() iter.Seq2[[]byte, []byte] {
+	return func(yield func(k, v []byte) bool) {
+		c := b.Cursor()
+		for k, v := c.Last(); k != nil; k, v = c.Prev() {
+			if !yield(k, v) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package holdfast
+
+// compactFill is the share to which Compact fills pages: keys come in order,
+// and the copy is written to rarely.
+const compactFill = 0.9
+
+// Compact copies all of src into dst, an empty database, in the order of the
+// keys, so that dst has no free pages in between. A transaction on dst holds
+// about txMaxSize bytes at most; 0 or less: everything is one transaction. On
+// an error dst may hold part of src.
+func Compact(dst, src *DB, txMaxSize int64) error {
+	tx, err := dst.Begin(true)
+	if err != nil {
+		return err
+	}
+	c := compaction{dst: dst, tx: tx, max: txMaxSize}
+	defer func() { c.tx.abandon() }()
+	err = src.View(func(from *Tx) error {
+		return from.ForEach(func(name []byte, b *Bucket) error { return c.bucket(nil, name, b) })
+	})
+	if err != nil {
+		return err
+	}
+	return c.tx.Commit()
+}
+
+type compaction struct {
+	dst  *DB
+	tx   *Tx
+	max  int64
+	size int64 // bytes put in this transaction
+}
+
+// reserve begins a new transaction if n more bytes are too many for this one.
+func (c *compaction) reserve(n int) error {
+	if c.max > 0 && c.size > 0 && c.size+int64(n) > c.max {
+		if err := c.tx.Commit(); err != nil {
+			return err
+		}
+		tx, err := c.dst.Begin(true)
+		if err != nil {
+			return err
+		}
+		c.tx, c.size = tx, 0
+	}
+	c.size += int64(n)
+	return nil
+}
+
+// at opens the bucket at path in the transaction of the moment.
+func (c *compaction) at(path [][]byte) *Bucket {
+	b := c.tx.Bucket(path[0])
+	for _, name := range path[1:] {
+		b = b.Bucket(name)
+	}
+	b.FillPercent = compactFill
+	return b
+}
+
+// bucket copies from, which is called name and lies below path.
+func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
+	if err := c.reserve(len(name)); err != nil {
+		return err
+	}
+	var to *Bucket
+	var err error
+	if len(path) == 0 {
+		to, err = c.tx.CreateBucket(name)
+	} else {
+		to, err = c.at(path).CreateBucket(name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := to.SetSequence(from.Sequence()); err != nil {
+		return err
+	}
+	to.FillPercent = compactFill
+	path = append(path[:len(path):len(path)], name)
+	in := c.tx
+	return from.ForEach(func(k, v []byte) error {
+		if v == nil {
+			child := from.Bucket(k)
+			if child == nil {
+				return from.tx.Err()
+			}
+			return c.bucket(path, k, child)
+		}
+		if err := c.reserve(len(k) + len(v)); err != nil {
+			return err
+		}
+		if in != c.tx { // to belongs to a transaction that has ended
+			in, to = c.tx, c.at(path)
+		}
+		return to.Put(k, v)
+	})
+}

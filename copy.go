@@ -1,0 +1,95 @@
+package holdfast
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"holdfast/internal/page"
+)
+
+// Copy is WriteTo without the count.
+//
+// Deprecated: use WriteTo.
+func (tx *Tx) Copy(w io.Writer) error {
+	_, err := tx.WriteTo(w)
+	return err
+}
+
+// CopyFile writes the database as the transaction sees it to a file, which is
+// created with mode or overwritten. The database can be used meanwhile. If it
+// fails the file is not removed.
+func (tx *Tx) CopyFile(path string, mode os.FileMode) error {
+	f, err := tx.db.openCopy(path, mode)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.WriteTo(f); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+func (db *DB) openCopy(path string, mode os.FileMode) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, mode)
+}
+
+// WriteTo writes the database as the transaction sees it, Size bytes. Its
+// metas name no freelist page, so whoever opens the copy scans it.
+func (tx *Tx) WriteTo(w io.Writer) (n int64, err error) {
+	if err := tx.usable(); err != nil {
+		return 0, err
+	}
+	src, closeSrc, err := tx.copySource()
+	if err != nil {
+		return 0, err
+	}
+	defer closeSrc()
+
+	ps := tx.db.pager.PageSize()
+	n, err = tx.writeMetas(w, ps)
+	if err != nil {
+		return n, err
+	}
+	// Pages that are free in this state may change while they are copied;
+	// nobody will read them in the copy.
+	rest := io.NewSectionReader(src, n, tx.Size()-n)
+	m, err := io.Copy(w, rest)
+	n += m
+	if err == nil && n != tx.Size() {
+		err = fmt.Errorf("copy %s: %w: %d of %d bytes", tx.db.path, io.ErrUnexpectedEOF, n, tx.Size())
+	}
+	return n, err
+}
+
+// copySource is where the pages are read from.
+func (tx *Tx) copySource() (io.ReaderAt, func(), error) {
+	if tx.WriteFlag == 0 {
+		return tx.db.pager.File(), func() {}, nil
+	}
+	f, err := os.OpenFile(tx.db.path, os.O_RDONLY|tx.WriteFlag, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { _ = f.Close() }, nil
+}
+
+// writeMetas writes both meta pages of the copy: slot 0, with an even label,
+// holds the state; slot 1 the same with the label before it.
+func (tx *Tx) writeMetas(w io.Writer, pageSize int) (n int64, err error) {
+	m := tx.state.Meta
+	m.Freelist = page.NoFreelist
+	m.Label += m.Label%2 + 2 // even, and not so small that slot 1 has none before it
+	buf := make([]byte, pageSize)
+	for slot := page.ID(0); slot < 2; slot++ {
+		page.EncodeMeta(buf, slot, m, nil)
+		k, err := w.Write(buf)
+		n += int64(k)
+		if err != nil {
+			return n, fmt.Errorf("meta %d copy: %w", slot, err)
+		}
+		m.Label--
+	}
+	return n, nil
+}

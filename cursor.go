@@ -1,0 +1,92 @@
+package holdfast
+
+import (
+	"holdfast/internal/page"
+	"holdfast/internal/tree"
+)
+
+// Cursor walks a bucket in the order of its keys. Nested buckets have a nil
+// value. Keys and values are valid as long as the transaction and must not be
+// changed.
+//
+// Next at the last element and Prev at the first return nil and stay there. A
+// cursor that stood on a key that was deleted since goes on from where it was.
+type Cursor struct {
+	bucket *Bucket
+	core   tree.Cursor
+}
+
+// Bucket is the bucket that the cursor walks.
+func (c *Cursor) Bucket() *Bucket { return c.bucket }
+
+// First moves to the first element; nil if there is none.
+func (c *Cursor) First() (key []byte, value []byte) { return hideBucket(c.first()) }
+
+// Last moves to the last element; nil if there is none.
+func (c *Cursor) Last() (key []byte, value []byte) {
+	if c.bucket.tx.usable() != nil {
+		return nil, nil
+	}
+	return hideBucket(c.found(c.core.Last()))
+}
+
+// Next moves to the next element; nil at the end.
+func (c *Cursor) Next() (key []byte, value []byte) { return hideBucket(c.next()) }
+
+// Prev moves to the previous element; nil at the beginning.
+func (c *Cursor) Prev() (key []byte, value []byte) {
+	if c.bucket.tx.usable() != nil {
+		return nil, nil
+	}
+	return hideBucket(c.found(c.core.Prev()))
+}
+
+// Seek moves to the first key that is not less than seek; nil if there is none.
+func (c *Cursor) Seek(seek []byte) (key []byte, value []byte) {
+	if c.bucket.tx.usable() != nil {
+		return nil, nil
+	}
+	return hideBucket(c.found(c.core.Seek(seek)))
+}
+
+// Delete removes the key that the cursor stands on; ErrIncompatibleValue if it
+// is a bucket.
+func (c *Cursor) Delete() error {
+	tx := c.bucket.tx
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	return tx.keep(c.bucket.core.DeleteAt(&c.core))
+}
+
+func (c *Cursor) first() (key, value []byte, flags uint32) {
+	if c.bucket.tx.usable() != nil {
+		return nil, nil, 0
+	}
+	return c.found(c.core.First())
+}
+
+func (c *Cursor) next() (key, value []byte, flags uint32) {
+	if c.bucket.tx.usable() != nil {
+		return nil, nil, 0
+	}
+	return c.found(c.core.Next())
+}
+
+func (c *Cursor) found(e page.Element, ok bool, err error) (key, value []byte, flags uint32) {
+	if err != nil {
+		_ = c.bucket.tx.keep(err)
+		return nil, nil, 0
+	}
+	if !ok {
+		return nil, nil, 0
+	}
+	return e.Key, e.Value[:len(e.Value):len(e.Value)], e.Flags
+}
+
+func hideBucket(key, value []byte, flags uint32) ([]byte, []byte) {
+	if flags&page.BucketFlag != 0 {
+		return key, nil
+	}
+	return key, value
+}

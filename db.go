@@ -1,0 +1,309 @@
+package holdfast
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+	"holdfast/internal/pager"
+	"holdfast/internal/tree"
+	"holdfast/internal/vfs"
+)
+
+// DB is an open database: a file of buckets. Its methods may be called
+// concurrently. The fields are as in bbolt; those that a running transaction
+// reads must not be changed meanwhile.
+type DB struct {
+	// StrictMode checks the whole database after each commit and panics if it
+	// is damaged. For debugging: it costs in proportion to the file.
+	StrictMode bool
+
+	// NoSync leaves out the flushes of commits. After a power failure the file
+	// may be damaged beyond use. See also Sync.
+	NoSync bool
+
+	// NoFreelistSync, FreelistType, NoGrowSync, PreLoadFreelist, MmapFlags and
+	// Mlock are as in Options.
+	NoFreelistSync  bool
+	FreelistType    FreelistType
+	NoGrowSync      bool
+	PreLoadFreelist bool
+	MmapFlags       int
+
+	// MaxBatchSize is the number of calls that Batch joins in one transaction
+	// at most; 0 or less: Batch does not join any.
+	MaxBatchSize int
+
+	// MaxBatchDelay is how long Batch waits for more calls; 0 or less: not at
+	// all.
+	MaxBatchDelay time.Duration
+
+	// AllocSize is the step in bytes by which a file larger than it grows.
+	AllocSize int
+
+	// MaxSize is as in Options.
+	MaxSize int
+
+	Mlock bool
+
+	pager    *pager.Pager
+	path     string
+	readOnly bool
+	noStats  bool
+	logger   Logger
+	closed   atomic.Bool
+	edit     *tree.Edit // of the writing transaction; whoever has the turn owns it
+	stats    txTotals
+	batch    batcher
+	closing  sync.Mutex
+}
+
+// Open opens the database at path, and creates it with the given mode if there
+// is none, unless options.ReadOnly is set. nil options are DefaultOptions.
+// Only one process can have a database open for writing: Open waits for its
+// lock as long as Options.Timeout says and then returns ErrTimeout. The errors
+// of a file that is no database are ErrInvalid, ErrVersionMismatch and
+// ErrChecksum; those of a damaged one wrap a *CorruptError.
+func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
+	if options == nil {
+		options = DefaultOptions
+	}
+	flag := os.O_RDWR | os.O_CREATE
+	if options.ReadOnly {
+		flag = os.O_RDONLY
+	}
+	file, err := vfs.OpenOS(path, flag, mode, options.OpenFile)
+	if err != nil {
+		return nil, err
+	}
+	return OpenVFS(file, options)
+}
+
+// OpenVFS opens the database in file, which it takes over. It is for tests
+// within this repository, which bring files of their own making.
+func OpenVFS(file vfs.File, options *Options) (*DB, error) {
+	if options == nil {
+		options = DefaultOptions
+	}
+	db := &DB{
+		NoSync:          options.NoSync,
+		NoFreelistSync:  options.NoFreelistSync,
+		FreelistType:    options.FreelistType,
+		NoGrowSync:      options.NoGrowSync,
+		PreLoadFreelist: options.PreLoadFreelist || !options.ReadOnly,
+		MmapFlags:       options.MmapFlags,
+		MaxBatchSize:    DefaultMaxBatchSize,
+		MaxBatchDelay:   DefaultMaxBatchDelay,
+		AllocSize:       DefaultAllocSize,
+		MaxSize:         options.MaxSize,
+		Mlock:           options.Mlock,
+		path:            file.Name(),
+		readOnly:        options.ReadOnly,
+		noStats:         options.NoStatistics,
+		logger:          options.Logger,
+		edit:            tree.NewEdit(nil),
+	}
+	if db.logger == nil {
+		db.logger = discardLogger
+	}
+	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
+	p, err := pager.Open(file, pager.Options{
+		ReadOnly:     options.ReadOnly,
+		Timeout:      options.Timeout,
+		PageSize:     options.PageSize,
+		InitialMap:   int64(options.InitialMmapSize),
+		MapFlags:     options.MmapFlags,
+		Lock:         options.Mlock,
+		LoadFreeList: options.PreLoadFreelist,
+		Log:          db.logger.Infof,
+		Scan: func(s *pager.State, used func(page.Extent) error) error {
+			return bucket.EachRun(s, s.Meta.Root, used)
+		},
+	})
+	if err != nil {
+		db.logger.Errorf("Opening db file (%s) failed: %v", db.path, err)
+		return nil, db.corrupt(err)
+	}
+	db.pager = p
+	db.logger.Infof("Opening db file (%s) successfully", db.path)
+	return db, nil
+}
+
+// corrupt puts the file's name before an error that reports damage. Others it
+// returns as they are.
+func (db *DB) corrupt(err error) error {
+	var damage *CorruptError
+	if errors.As(err, &damage) {
+		return fmt.Errorf("%s is damaged: %w", db.path, err)
+	}
+	return err
+}
+
+// Close waits for all transactions and closes the file. It leaves a freelist
+// page behind, so that the next Open need not scan the file, unless
+// NoFreelistSync is set. Calls on a closed DB return ErrDatabaseNotOpen.
+func (db *DB) Close() error {
+	if db.pager == nil {
+		return nil
+	}
+	db.closing.Lock()
+	defer db.closing.Unlock()
+	if db.closed.Load() {
+		return nil
+	}
+	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: db.commitOptions()})
+	db.closed.Store(true)
+	if err != nil {
+		db.logger.Errorf("Closing db file (%s) failed: %v", db.path, err)
+	}
+	return err
+}
+
+// ignoreNoSync is true where a mapping does not show what was written until it
+// is flushed.
+const ignoreNoSync = runtime.GOOS == "openbsd"
+
+func (db *DB) commitOptions() pager.CommitOptions {
+	return pager.CommitOptions{
+		NoSync:    db.NoSync && !ignoreNoSync,
+		AllocSize: int64(db.AllocSize),
+		MaxSize:   int64(db.MaxSize),
+	}
+}
+
+// Path is the path of the file, "" after Close.
+func (db *DB) Path() string {
+	if db.closed.Load() {
+		return ""
+	}
+	return db.path
+}
+
+// IsReadOnly tells whether the database was opened for reading only.
+func (db *DB) IsReadOnly() bool { return db.readOnly }
+
+// Logger is the logger that was given to Open, or one that drops everything.
+func (db *DB) Logger() Logger {
+	if db == nil || db.logger == nil {
+		return discardLogger
+	}
+	return db.logger
+}
+
+// GoString gives the DB in Go syntax.
+func (db *DB) GoString() string { return fmt.Sprintf("holdfast.DB{path:%q}", db.Path()) }
+
+// String names the DB.
+func (db *DB) String() string { return fmt.Sprintf("DB<%q>", db.Path()) }
+
+// Sync flushes the file to the disk. With NoSync set it is what makes earlier
+// commits durable.
+func (db *DB) Sync() error {
+	if db.pager == nil {
+		return ErrDatabaseNotOpen
+	}
+	return db.pager.Sync()
+}
+
+// Info is the mapping as raw memory.
+type Info struct {
+	Data     uintptr
+	PageSize int
+}
+
+// Info gives the address of the newest mapping and the page size. The address
+// is good until the database is closed or has outgrown the mapping. It panics
+// if the database is not open.
+func (db *DB) Info() *Info {
+	if db.pager == nil {
+		panic(ErrDatabaseNotOpen)
+	}
+	data := db.pager.Data()
+	if len(data) == 0 {
+		panic(ErrDatabaseNotOpen)
+	}
+	return &Info{Data: uintptr(unsafe.Pointer(&data[0])), PageSize: db.pager.PageSize()}
+}
+
+// Begin starts a transaction. Any number may read, one may write; a second
+// writer waits for the first. Each transaction must be ended, a reading one by
+// Rollback, or the pages that it sees are never used again.
+//
+// A reading transaction sees the database as it was at Begin. It holds no
+// lock: it waits for nobody and nobody waits for it, also while the file
+// grows.
+func (db *DB) Begin(writable bool) (*Tx, error) {
+	if db.pager == nil {
+		return nil, ErrDatabaseNotOpen
+	}
+	if writable {
+		return db.beginWrite()
+	}
+	snap, err := db.pager.Begin()
+	if err != nil {
+		return nil, err
+	}
+	state := snap.Value()
+	tx := &Tx{db: db, snap: snap, state: state}
+	tx.buckets.Source = state
+	return tx, nil
+}
+
+func (db *DB) beginWrite() (*Tx, error) {
+	w, err := db.pager.BeginWrite()
+	if err != nil {
+		return nil, err
+	}
+	db.edit.Reset(w)
+	tx := &Tx{db: db, state: w.Base(), w: &writeTx{w: w}}
+	tx.buckets = bucket.Tx{Source: w, Writer: w, Edit: db.edit}
+	tx.w.root.tx = tx
+	tx.w.root.FillPercent = DefaultFillPercent
+	tx.w.root.core.OpenRoot(&tx.buckets, tx.state.Meta.Root, tx.state.Meta.Sequence)
+	tx.w.root.core.SetOuter(&tx.w.root, &tx.w.root.FillPercent)
+	return tx, nil
+}
+
+// Update runs fn in a writing transaction and commits it if fn returns nil;
+// otherwise, and if fn panics, nothing of it happened. fn must not end the
+// transaction itself.
+func (db *DB) Update(fn func(*Tx) error) error {
+	tx, err := db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer tx.abandon() // for a panic; ended transactions do not mind
+	tx.managed = true
+	err = fn(tx)
+	tx.managed = false
+	if err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Commit()
+}
+
+// View runs fn in a reading transaction. fn must not end the transaction
+// itself.
+func (db *DB) View(fn func(*Tx) error) error {
+	tx, err := db.Begin(false)
+	if err != nil {
+		return err
+	}
+	defer tx.abandon()
+	tx.managed = true
+	err = fn(tx)
+	tx.managed = false
+	if err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	return tx.Rollback()
+}

@@ -1,0 +1,82 @@
+package holdfast
+
+import (
+	"errors"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+	"holdfast/internal/pager"
+	"holdfast/internal/vfs"
+)
+
+// Errors of opening a database and of calls on it. They are returned as they
+// are, so that they can be compared with ==.
+var (
+	// ErrDatabaseNotOpen is returned by calls on a DB that was not opened or
+	// has been closed.
+	ErrDatabaseNotOpen = pager.ErrDatabaseNotOpen
+	// ErrInvalid is returned for a file whose two meta pages are both no
+	// bbolt metas: most likely it is no database.
+	ErrInvalid = page.ErrInvalid
+	// ErrInvalidMapping is wrapped by errors of mapping the file into memory.
+	ErrInvalidMapping = vfs.ErrMapping
+	// ErrVersionMismatch is returned for a file of another format version.
+	ErrVersionMismatch = page.ErrVersionMismatch
+	// ErrChecksum is returned for a file whose metas both fail their checksum.
+	ErrChecksum = page.ErrChecksum
+	// ErrTimeout is returned when the file's lock was not to be had within
+	// Options.Timeout.
+	ErrTimeout = vfs.ErrTimeout
+)
+
+// Errors of beginning and ending a transaction.
+var (
+	// ErrTxNotWritable is returned by a change in a read-only transaction.
+	ErrTxNotWritable = bucket.ErrTxNotWritable
+	// ErrTxClosed is returned by calls on a transaction that has ended.
+	ErrTxClosed = errors.New("tx closed")
+	// ErrDatabaseReadOnly is returned by a writing transaction on a database
+	// that was opened for reading only.
+	ErrDatabaseReadOnly = pager.ErrDatabaseReadOnly
+	// ErrFreePagesNotLoaded is returned by calls that need the free pages on a
+	// read-only database opened without PreLoadFreelist.
+	ErrFreePagesNotLoaded = pager.ErrFreePagesNotLoaded
+)
+
+// Errors of changing keys and buckets.
+var (
+	// ErrBucketNotFound is returned for a bucket that does not exist.
+	ErrBucketNotFound = bucket.ErrBucketNotFound
+	// ErrBucketExists is returned when creating a bucket that exists.
+	ErrBucketExists = bucket.ErrBucketExists
+	// ErrBucketNameRequired is returned when creating a bucket without a name.
+	ErrBucketNameRequired = bucket.ErrBucketNameRequired
+	// ErrKeyRequired is returned when putting an empty key.
+	ErrKeyRequired = bucket.ErrKeyRequired
+	// ErrKeyTooLarge is returned for a key of more than MaxKeySize bytes.
+	ErrKeyTooLarge = bucket.ErrKeyTooLarge
+	// ErrValueTooLarge is returned for a value of more than MaxValueSize bytes.
+	ErrValueTooLarge = bucket.ErrValueTooLarge
+	// ErrMaxSizeReached is returned by a commit for which the file would have
+	// to grow beyond MaxSize.
+	ErrMaxSizeReached = pager.ErrMaxSizeReached
+	// ErrIncompatibleValue is returned when a key is used as a bucket, or a
+	// bucket as a key.
+	ErrIncompatibleValue = bucket.ErrIncompatibleValue
+	// ErrSameBuckets is returned when a bucket would be moved to where it is.
+	ErrSameBuckets = bucket.ErrSameBuckets
+	// ErrDifferentDB is returned when a bucket would be moved to another database.
+	ErrDifferentDB = bucket.ErrDifferentDB
+)
+
+// ErrStopped is wrapped by every write after a flush has failed. What reached
+// the disk is not known then; closing the database and opening it again finds
+// out. Readers go on.
+var ErrStopped = pager.ErrStopped
+
+// CorruptError reports damage in the file and names the page where it was met.
+// Find it with errors.As.
+type CorruptError = page.CorruptError
+
+// Pgid is a page number.
+type Pgid = page.ID

@@ -1,0 +1,280 @@
+// Package check walks a file's pages and reports every broken invariant that it
+// finds as a value. It reads pages by itself, not through a tree, so that one
+// fault does not hide the next, and it ends on any bytes whatever.
+package check
+
+import (
+	"bytes"
+	"fmt"
+
+	"holdfast/internal/page"
+)
+
+// Input is what to check.
+type Input struct {
+	Image *page.Image
+	Meta  page.Meta
+
+	// Start is the page to start from; 0 for the root. With another page only
+	// what lies below it is checked, and not which pages are free.
+	Start page.ID
+
+	// Free are the free and pending pages, Reserved those in use outside of
+	// any tree. Accounted says that they are known and belong to this state.
+	Free      []page.Extent
+	Reserved  []page.Extent
+	Accounted bool
+
+	// Key turns a key into text for messages; nil: quoted.
+	Key func([]byte) string
+}
+
+// Limits of what is believed.
+const (
+	maxDepth   = 64   // of a tree
+	maxNesting = 1000 // of buckets
+)
+
+// Run checks in and calls report for each fault, until it returns false.
+func Run(in Input, report func(*page.CorruptError) bool) {
+	c := &checker{in: in, report: report, seen: make(map[page.ID]struct{})}
+	if in.Key == nil {
+		c.in.Key = func(k []byte) string { return fmt.Sprintf("%q", k) }
+	}
+	if in.Start != 0 {
+		c.tree(in.Start, nil)
+		return
+	}
+	c.used = newBitmap(in.Meta.HighWater)
+	c.free = newBitmap(in.Meta.HighWater)
+	c.freePages()
+	c.tree(in.Meta.Root, nil)
+	c.unaccounted()
+}
+
+type checker struct {
+	in      Input
+	report  func(*page.CorruptError) bool
+	stopped bool
+	used    bitmap
+	free    bitmap
+	seen    map[page.ID]struct{} // in place of used when only a part is checked
+}
+
+func (c *checker) fault(id page.ID, format string, args ...any) {
+	if !c.stopped {
+		c.stopped = !c.report(page.Corruptf(id, format, args...))
+	}
+}
+
+// err reports an error that a decoder returned.
+func (c *checker) err(err error, where string) {
+	damage, ok := err.(*page.CorruptError)
+	if !ok {
+		damage = page.Corruptf(0, "%v", err)
+	}
+	c.fault(damage.Page, "%s%s", damage.Reason, where)
+}
+
+// freePages notes the free and the reserved pages.
+func (c *checker) freePages() {
+	for _, e := range c.in.Free {
+		if bad, ok := c.free.add(e); !ok {
+			c.fault(bad, "the page is listed as free twice, or does not exist")
+		}
+	}
+	c.used.add(page.Extent{N: uint64(page.FirstDataPage)})
+	for _, e := range c.in.Reserved {
+		if bad, ok := c.used.add(e); !ok {
+			c.fault(bad, "a freelist page lies outside of the file's pages")
+		}
+		if bad, ok := c.free.touches(e); ok {
+			c.fault(bad, "the freelist page is listed as free")
+		}
+	}
+}
+
+// unaccounted reports the pages that are neither used nor free.
+func (c *checker) unaccounted() {
+	if !c.in.Accounted {
+		return
+	}
+	for id := page.FirstDataPage; id < c.in.Meta.HighWater && !c.stopped; id++ {
+		if !c.used.has(id) && !c.free.has(id) {
+			c.fault(id, "unreachable unfreed: no bucket uses the page, and it is not free")
+		}
+	}
+}
+
+// path is the names of the buckets from the root down.
+type path [][]byte
+
+func (c *checker) where(p path) string {
+	if len(p) == 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	b.WriteString(" (in bucket ")
+	for i, name := range p {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		b.WriteString(c.in.Key(name))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// tree checks the tree whose root is page root.
+func (c *checker) tree(root page.ID, p path) {
+	if len(p) > maxNesting {
+		c.fault(root, "buckets are nested more than %d deep", maxNesting)
+		return
+	}
+	leafDepth := -1
+	c.page(root, 0, bounds{}, &leafDepth, p)
+}
+
+// bounds of the keys of a page: from lo, which its parent names, to before hi.
+type bounds struct {
+	lo, hi []byte
+}
+
+func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) {
+	if c.stopped {
+		return
+	}
+	pg, err := c.in.Image.Page(id)
+	if err != nil {
+		c.err(err, c.where(p))
+		return
+	}
+	if !c.claim(id, pg.Pages(), p) {
+		return
+	}
+	if depth == maxDepth {
+		c.fault(id, "the tree is deeper than any real one%s", c.where(p))
+		return
+	}
+	keys := c.keys(pg, id, b, p)
+	if pg.IsLeaf() {
+		if *leafDepth < 0 {
+			*leafDepth = depth
+		} else if *leafDepth != depth {
+			c.fault(id, "leaf at depth %d, others are at depth %d%s", depth, *leafDepth, c.where(p))
+		}
+		c.values(pg, id, p)
+		return
+	}
+	if pg.Count() == 0 {
+		c.fault(id, "branch without elements%s", c.where(p))
+	}
+	for i := range pg.Count() {
+		_, child, err := pg.Branch(i)
+		if err != nil {
+			continue // reported with the keys
+		}
+		below := bounds{hi: b.hi}
+		if keys != nil {
+			below.lo = keys[i]
+			if i+1 < len(keys) {
+				below.hi = keys[i+1]
+			}
+		}
+		c.page(child, depth+1, below, leafDepth, p)
+	}
+}
+
+// claim notes that a tree uses the pages; false if they must not be entered.
+func (c *checker) claim(id page.ID, n uint64, p path) bool {
+	e := page.Extent{Start: id, N: n}
+	if c.in.Start != 0 {
+		if _, again := c.seen[id]; again {
+			c.fault(id, "the page is used twice%s", c.where(p))
+			return false
+		}
+		c.seen[id] = struct{}{}
+		return true
+	}
+	if bad, ok := c.free.touches(e); ok {
+		c.fault(bad, "reachable freed: the page is in use and listed as free%s", c.where(p))
+	}
+	if bad, ok := c.used.add(e); !ok {
+		c.fault(bad, "the page is used twice%s", c.where(p))
+		return false
+	}
+	return true
+}
+
+// keys checks the elements of a page and returns its keys; nil if one of them
+// cannot be read or they are out of order.
+func (c *checker) keys(pg page.Page, id page.ID, b bounds, p path) [][]byte {
+	keys := make([][]byte, pg.Count())
+	sound := true
+	for i := range keys {
+		k, err := pg.Key(i)
+		if err == nil && pg.IsLeaf() {
+			_, err = pg.Leaf(i)
+		}
+		if err != nil {
+			c.fault(id, "element %d of %d lies outside its page%s", i, pg.Count(), c.where(p))
+			sound = false
+			continue
+		}
+		keys[i] = k
+		switch {
+		case i > 0 && keys[i-1] != nil && bytes.Compare(keys[i-1], k) >= 0:
+			c.fault(id, "key %s of element %d is not above key %s before it%s", c.in.Key(k), i, c.in.Key(keys[i-1]), c.where(p))
+			sound = false
+		case b.lo != nil && bytes.Compare(k, b.lo) < 0:
+			c.fault(id, "key %s of element %d is below %s, with which the branch above names the page%s", c.in.Key(k), i, c.in.Key(b.lo), c.where(p))
+		case b.hi != nil && bytes.Compare(k, b.hi) >= 0:
+			c.fault(id, "key %s of element %d is not below %s, the first key of the next page%s", c.in.Key(k), i, c.in.Key(b.hi), c.where(p))
+		}
+	}
+	if !sound {
+		return nil
+	}
+	return keys
+}
+
+// values checks the buckets in a leaf.
+func (c *checker) values(pg page.Page, id page.ID, p path) {
+	for i := range pg.Count() {
+		e, err := pg.Leaf(i)
+		if err != nil {
+			continue // reported with the keys
+		}
+		if e.Flags&^page.BucketFlag != 0 {
+			c.fault(id, "element %d has unknown flags %#x%s", i, e.Flags, c.where(p))
+		}
+		if len(e.Key) == 0 {
+			c.fault(id, "element %d has an empty key%s", i, c.where(p))
+		}
+		if !e.IsBucket() {
+			continue
+		}
+		name := append(p[:len(p):len(p)], e.Key)
+		h, inline, err := page.DecodeBucket(e.Value)
+		switch {
+		case err != nil:
+			c.fault(id, "element %d: %s%s", i, reason(err), c.where(name))
+		case h.Root != 0:
+			c.tree(h.Root, name)
+		default:
+			c.keys(inline, id, bounds{}, name)
+			if len(name) > maxNesting {
+				c.fault(id, "buckets are nested more than %d deep", maxNesting)
+				continue
+			}
+			c.values(inline, id, name)
+		}
+	}
+}
+
+func reason(err error) string {
+	if damage, ok := err.(*page.CorruptError); ok {
+		return damage.Reason
+	}
+	return err.Error()
+}

@@ -1,0 +1,106 @@
+package holdfast
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"holdfast/internal/page"
+)
+
+// Limits of keys and values, in bytes.
+const (
+	MaxKeySize   = page.MaxKeySize
+	MaxValueSize = page.MaxValueSize
+)
+
+// Defaults of the fields of DB.
+const (
+	DefaultMaxBatchSize  = 1000
+	DefaultMaxBatchDelay = 10 * time.Millisecond
+	DefaultAllocSize     = 16 << 20
+)
+
+// DefaultFillPercent is the value of Bucket.FillPercent in a bucket that was
+// just opened. It lets Holdfast choose: pages to which keys were appended are
+// filled, others are split in halves.
+const DefaultFillPercent = 0.5
+
+// FreelistType is accepted for compatibility with bbolt. Holdfast has one
+// structure for free pages, whose cost does not depend on how many there are.
+type FreelistType string
+
+// The values that bbolt knows.
+const (
+	FreelistArrayType = FreelistType("array")
+	FreelistMapType   = FreelistType("hashmap")
+)
+
+// Options say how to open a database.
+type Options struct {
+	// Timeout is how long to wait for the file's lock; 0 waits for ever.
+	Timeout time.Duration
+
+	// NoGrowSync is accepted for compatibility. Holdfast always reserves the
+	// space by which it grows the file.
+	NoGrowSync bool
+
+	// NoFreelistSync leaves no freelist page behind when the database is
+	// closed, so that the next to open the file has to scan it. (While a
+	// database is open Holdfast never writes one.)
+	NoFreelistSync bool
+
+	// PreLoadFreelist finds the free pages on opening, also of a read-only
+	// database. A writable one does so always.
+	PreLoadFreelist bool
+
+	// FreelistType is accepted for compatibility.
+	FreelistType FreelistType
+
+	// ReadOnly opens for reading only, with a lock that is shared with other
+	// readers.
+	ReadOnly bool
+
+	// MmapFlags are further flags for mmap, such as syscall.MAP_POPULATE.
+	MmapFlags int
+
+	// InitialMmapSize is the number of bytes to map at least. Holdfast maps
+	// more than the file has anyway; no reader or writer waits for a new
+	// mapping.
+	InitialMmapSize int
+
+	// PageSize is the page size of a new file in bytes; 0 takes the system's.
+	PageSize int
+
+	// MaxSize is the size in bytes beyond which the file does not grow;
+	// 0 or less: no limit.
+	MaxSize int
+
+	// NoSync sets DB.NoSync.
+	NoSync bool
+
+	// OpenFile opens the file in place of os.OpenFile.
+	OpenFile func(string, int, os.FileMode) (*os.File, error)
+
+	// Mlock locks the mapped file in memory, where the system can.
+	Mlock bool
+
+	// Logger receives messages; nil: none.
+	Logger Logger
+
+	// NoStatistics makes DB.Stats return zeroes. Counting costs next to
+	// nothing here; the field is for compatibility.
+	NoStatistics bool
+}
+
+// DefaultOptions are the options that Open uses if it is given none.
+var DefaultOptions = &Options{FreelistType: FreelistArrayType}
+
+// String gives the options in one line, for a log.
+func (o *Options) String() string {
+	if o == nil {
+		return "{}"
+	}
+	return fmt.Sprintf("{Timeout: %s, NoGrowSync: %t, NoFreelistSync: %t, PreLoadFreelist: %t, FreelistType: %s, ReadOnly: %t, MmapFlags: %x, InitialMmapSize: %d, PageSize: %d, MaxSize: %d, NoSync: %t, OpenFile: %p, Mlock: %t, Logger: %p, NoStatistics: %t}",
+		o.Timeout, o.NoGrowSync, o.NoFreelistSync, o.PreLoadFreelist, o.FreelistType, o.ReadOnly, o.MmapFlags, o.InitialMmapSize, o.PageSize, o.MaxSize, o.NoSync, o.OpenFile, o.Mlock, o.Logger, o.NoStatistics)
+}

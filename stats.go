@@ -1,0 +1,322 @@
+package holdfast
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+)
+
+// Stats are figures of a database since it was opened.
+type Stats struct {
+	// TxStats are the sums over all transactions that have ended.
+	TxStats TxStats
+
+	FreePageN     int // pages that can be allocated
+	PendingPageN  int // pages that are free as soon as nobody reads them
+	FreeAlloc     int // bytes of both
+	FreelistInuse int // bytes that a freelist page naming both takes
+
+	TxN     int // reading transactions ever begun
+	OpenTxN int // reading transactions open now
+}
+
+// Sub gives the figures of the time between other and s.
+func (s *Stats) Sub(other *Stats) Stats {
+	if other == nil {
+		return *s
+	}
+	d := *s // gauges are those of s
+	d.TxN = s.TxN - other.TxN
+	d.TxStats = s.TxStats.Sub(&other.TxStats)
+	return d
+}
+
+// TxStats are figures of one transaction, or sums over many. The fields are to
+// be read and changed through the methods where several goroutines do so.
+type TxStats struct {
+	PageCount int64 // pages allocated
+	PageAlloc int64 // their bytes
+
+	CursorCount int64 // cursors created
+
+	NodeCount int64 // pages read for being edited
+	NodeDeref int64 // always 0: keys and values are not copied before a new mapping
+
+	Rebalance     int64         // nodes that were looked at because something was removed
+	RebalanceTime time.Duration // always 0: it is part of SpillTime
+
+	Split     int64         // pages added by splitting nodes
+	Spill     int64         // nodes written
+	SpillTime time.Duration // time taken to turn changes into pages
+
+	Write     int64         // write calls
+	WriteTime time.Duration // time taken to write and flush
+}
+
+func (s *TxStats) add(o *TxStats) {
+	s.IncPageCount(o.GetPageCount())
+	s.IncPageAlloc(o.GetPageAlloc())
+	s.IncCursorCount(o.GetCursorCount())
+	s.IncNodeCount(o.GetNodeCount())
+	s.IncNodeDeref(o.GetNodeDeref())
+	s.IncRebalance(o.GetRebalance())
+	s.IncRebalanceTime(o.GetRebalanceTime())
+	s.IncSplit(o.GetSplit())
+	s.IncSpill(o.GetSpill())
+	s.IncSpillTime(o.GetSpillTime())
+	s.IncWrite(o.GetWrite())
+	s.IncWriteTime(o.GetWriteTime())
+}
+
+// Sub gives the figures of the time between other and s.
+func (s *TxStats) Sub(other *TxStats) TxStats {
+	return TxStats{
+		PageCount:     s.GetPageCount() - other.GetPageCount(),
+		PageAlloc:     s.GetPageAlloc() - other.GetPageAlloc(),
+		CursorCount:   s.GetCursorCount() - other.GetCursorCount(),
+		NodeCount:     s.GetNodeCount() - other.GetNodeCount(),
+		NodeDeref:     s.GetNodeDeref() - other.GetNodeDeref(),
+		Rebalance:     s.GetRebalance() - other.GetRebalance(),
+		RebalanceTime: s.GetRebalanceTime() - other.GetRebalanceTime(),
+		Split:         s.GetSplit() - other.GetSplit(),
+		Spill:         s.GetSpill() - other.GetSpill(),
+		SpillTime:     s.GetSpillTime() - other.GetSpillTime(),
+		Write:         s.GetWrite() - other.GetWrite(),
+		WriteTime:     s.GetWriteTime() - other.GetWriteTime(),
+	}
+}
+
+func loadTime(p *time.Duration) time.Duration {
+	return time.Duration(atomic.LoadInt64((*int64)(p)))
+}
+
+func addTime(p *time.Duration, d time.Duration) time.Duration {
+	return time.Duration(atomic.AddInt64((*int64)(p), int64(d)))
+}
+
+// GetPageCount returns PageCount atomically.
+func (s *TxStats) GetPageCount() int64 { return atomic.LoadInt64(&s.PageCount) }
+
+// IncPageCount adds to PageCount atomically and returns the sum.
+func (s *TxStats) IncPageCount(delta int64) int64 { return atomic.AddInt64(&s.PageCount, delta) }
+
+// GetPageAlloc returns PageAlloc atomically.
+func (s *TxStats) GetPageAlloc() int64 { return atomic.LoadInt64(&s.PageAlloc) }
+
+// IncPageAlloc adds to PageAlloc atomically and returns the sum.
+func (s *TxStats) IncPageAlloc(delta int64) int64 { return atomic.AddInt64(&s.PageAlloc, delta) }
+
+// GetCursorCount returns CursorCount atomically.
+func (s *TxStats) GetCursorCount() int64 { return atomic.LoadInt64(&s.CursorCount) }
+
+// IncCursorCount adds to CursorCount atomically and returns the sum.
+func (s *TxStats) IncCursorCount(delta int64) int64 { return atomic.AddInt64(&s.CursorCount, delta) }
+
+// GetNodeCount returns NodeCount atomically.
+func (s *TxStats) GetNodeCount() int64 { return atomic.LoadInt64(&s.NodeCount) }
+
+// IncNodeCount adds to NodeCount atomically and returns the sum.
+func (s *TxStats) IncNodeCount(delta int64) int64 { return atomic.AddInt64(&s.NodeCount, delta) }
+
+// GetNodeDeref returns NodeDeref atomically.
+func (s *TxStats) GetNodeDeref() int64 { return atomic.LoadInt64(&s.NodeDeref) }
+
+// IncNodeDeref adds to NodeDeref atomically and returns the sum.
+func (s *TxStats) IncNodeDeref(delta int64) int64 { return atomic.AddInt64(&s.NodeDeref, delta) }
+
+// GetRebalance returns Rebalance atomically.
+func (s *TxStats) GetRebalance() int64 { return atomic.LoadInt64(&s.Rebalance) }
+
+// IncRebalance adds to Rebalance atomically and returns the sum.
+func (s *TxStats) IncRebalance(delta int64) int64 { return atomic.AddInt64(&s.Rebalance, delta) }
+
+// GetRebalanceTime returns RebalanceTime atomically.
+func (s *TxStats) GetRebalanceTime() time.Duration { return loadTime(&s.RebalanceTime) }
+
+// IncRebalanceTime adds to RebalanceTime atomically and returns the sum.
+func (s *TxStats) IncRebalanceTime(delta time.Duration) time.Duration {
+	return addTime(&s.RebalanceTime, delta)
+}
+
+// GetSplit returns Split atomically.
+func (s *TxStats) GetSplit() int64 { return atomic.LoadInt64(&s.Split) }
+
+// IncSplit adds to Split atomically and returns the sum.
+func (s *TxStats) IncSplit(delta int64) int64 { return atomic.AddInt64(&s.Split, delta) }
+
+// GetSpill returns Spill atomically.
+func (s *TxStats) GetSpill() int64 { return atomic.LoadInt64(&s.Spill) }
+
+// IncSpill adds to Spill atomically and returns the sum.
+func (s *TxStats) IncSpill(delta int64) int64 { return atomic.AddInt64(&s.Spill, delta) }
+
+// GetSpillTime returns SpillTime atomically.
+func (s *TxStats) GetSpillTime() time.Duration { return loadTime(&s.SpillTime) }
+
+// IncSpillTime adds to SpillTime atomically and returns the sum.
+func (s *TxStats) IncSpillTime(delta time.Duration) time.Duration {
+	return addTime(&s.SpillTime, delta)
+}
+
+// GetWrite returns Write atomically.
+func (s *TxStats) GetWrite() int64 { return atomic.LoadInt64(&s.Write) }
+
+// IncWrite adds to Write atomically and returns the sum.
+func (s *TxStats) IncWrite(delta int64) int64 { return atomic.AddInt64(&s.Write, delta) }
+
+// GetWriteTime returns WriteTime atomically.
+func (s *TxStats) GetWriteTime() time.Duration { return loadTime(&s.WriteTime) }
+
+// IncWriteTime adds to WriteTime atomically and returns the sum.
+func (s *TxStats) IncWriteTime(delta time.Duration) time.Duration {
+	return addTime(&s.WriteTime, delta)
+}
+
+// txTotals are the sums over ended transactions. Writing ones are added under
+// the lock; reading ones only ever have cursors to add, most not even that.
+type txTotals struct {
+	mu      sync.Mutex
+	sum     TxStats
+	cursors atomic.Int64
+}
+
+// count adds an ending transaction to the totals.
+func (tx *Tx) count() {
+	if tx.db.noStats {
+		return
+	}
+	t := &tx.db.stats
+	if n := tx.cursors.Load(); n != 0 {
+		t.cursors.Add(n)
+	}
+	if tx.w != nil {
+		t.mu.Lock()
+		t.sum.add(&tx.w.stats)
+		t.mu.Unlock()
+	}
+}
+
+// Stats are the transaction's own figures. Those of a writing transaction are
+// complete after its end.
+func (tx *Tx) Stats() TxStats {
+	var s TxStats
+	if tx.w != nil {
+		s = tx.w.stats
+	}
+	s.CursorCount = tx.cursors.Load()
+	return s
+}
+
+// Stats are the figures of the database. All zero if it was opened with
+// NoStatistics.
+func (db *DB) Stats() Stats {
+	if db.pager == nil || db.noStats {
+		return Stats{}
+	}
+	c := db.pager.Counts()
+	free, pending := int(c.FreePages.Load()), int(c.PendingPages.Load())
+	now, ever := db.pager.Readers()
+	s := Stats{
+		FreePageN:     free,
+		PendingPageN:  pending,
+		FreeAlloc:     (free + pending) * db.pager.PageSize(),
+		FreelistInuse: freelistBytes(free + pending),
+		TxN:           int(ever),
+		OpenTxN:       int(now),
+	}
+	db.stats.mu.Lock()
+	s.TxStats = db.stats.sum
+	db.stats.mu.Unlock()
+	s.TxStats.CursorCount = db.stats.cursors.Load()
+	return s
+}
+
+// BucketStats are the figures of a bucket with all buckets in it.
+type BucketStats struct {
+	// Pages.
+	BranchPageN     int // branch pages, without overflow
+	BranchOverflowN int // overflow pages of branches
+	LeafPageN       int // leaf pages, without overflow
+	LeafOverflowN   int // overflow pages of leaves
+
+	// Tree.
+	KeyN  int // keys
+	Depth int // levels, those of nested buckets included
+
+	// Bytes.
+	BranchAlloc int // of the branch pages
+	BranchInuse int // used in them
+	LeafAlloc   int // of the leaf pages
+	LeafInuse   int // used in them
+
+	// Buckets.
+	BucketN           int // buckets, this one included
+	InlineBucketN     int // those of them that are inline
+	InlineBucketInuse int // bytes of the inline ones, part of LeafInuse
+}
+
+// Add adds other to s. Depth becomes the larger of the two.
+func (s *BucketStats) Add(other BucketStats) {
+	(*bucket.Stats)(s).Add(bucket.Stats(other))
+}
+
+// Stats walks the bucket and all buckets in it. It takes time in proportion to
+// their pages.
+func (b *Bucket) Stats() BucketStats {
+	if b.tx.usable() != nil {
+		return BucketStats{}
+	}
+	s, err := b.core.Stats(b.tx.db.pager.PageSize(), uint64(b.tx.state.Meta.HighWater))
+	_ = b.tx.keep(err)
+	return BucketStats(s)
+}
+
+// BucketStructure is what a bucket holds, by names and numbers.
+type BucketStructure struct {
+	Name     string            `json:"name"`              // name of the bucket
+	KeyN     int               `json:"keyN"`              // number of keys, nested buckets not counted
+	Children []BucketStructure `json:"buckets,omitempty"` // nested buckets
+}
+
+// Inspect gives the structure of the whole database, beginning with its root
+// bucket, which is called "root".
+func (tx *Tx) Inspect() BucketStructure {
+	root, err := tx.root()
+	if err != nil {
+		return BucketStructure{}
+	}
+	s := root.Inspect()
+	s.Name = "root"
+	return s
+}
+
+// Inspect gives the structure of the bucket; its own name is not known to it.
+func (b *Bucket) Inspect() BucketStructure { return b.inspect("", 0) }
+
+// maxInspectDepth bounds the nesting that Inspect follows: a damaged file may
+// hold a bucket that contains itself.
+const maxInspectDepth = 1000
+
+func (b *Bucket) inspect(name string, depth int) BucketStructure {
+	s := BucketStructure{Name: name}
+	if depth > maxInspectDepth {
+		return s
+	}
+	_ = b.ForEach(func(k, v []byte) error {
+		if v != nil {
+			s.KeyN++
+			return nil
+		}
+		if child := b.Bucket(k); child != nil {
+			s.Children = append(s.Children, child.inspect(string(k), depth+1))
+		}
+		return nil
+	})
+	return s
+}
+
+// freelistBytes is the size of a freelist page that names n pages.
+func freelistBytes(n int) int { return int(page.FreelistSize(uint64(n))) }

@@ -1,0 +1,362 @@
+package holdfast
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+	"holdfast/internal/pager"
+)
+
+// Tx is a transaction. A reading one may be used by several goroutines at
+// once, each with cursors of its own, and ended by another; a writing one is
+// for one goroutine. Nothing that came from a transaction may be used after
+// it has ended.
+type Tx struct {
+	// WriteFlag is a further flag, such as syscall.O_DIRECT, with which WriteTo
+	// opens the file for reading. 0: it reads through the open file.
+	WriteFlag int
+
+	db      *DB
+	state   *pager.State
+	snap    pager.Snapshot // of a reading transaction
+	w       *writeTx       // of a writing transaction
+	buckets bucket.Tx
+	managed bool
+	ended   atomic.Bool
+	cursors atomic.Int64
+	damage  atomic.Pointer[error]
+}
+
+// writeTx is what only a writing transaction has.
+type writeTx struct {
+	w        *pager.WriteTx
+	root     Bucket
+	stats    TxStats
+	onCommit []func()
+}
+
+// ID is the transaction's number. A reading transaction has that of the last
+// one to commit before it; a writing one the next. Numbers go up by one from
+// commit to commit, but may jump, even backwards, where stock bbolt has
+// written the file in between: do not store them.
+func (tx *Tx) ID() int {
+	if tx == nil || tx.db == nil {
+		return -1
+	}
+	if tx.w != nil {
+		return int(tx.w.w.ID())
+	}
+	return int(tx.state.Tx)
+}
+
+// DB is the database of the transaction, nil after its end.
+func (tx *Tx) DB() *DB {
+	if tx.ended.Load() {
+		return nil
+	}
+	return tx.db
+}
+
+// Size is the size of the database in bytes as the transaction sees it.
+func (tx *Tx) Size() int64 {
+	return int64(tx.state.Meta.HighWater) * int64(tx.db.pager.PageSize())
+}
+
+// Writable tells whether the transaction can change the database.
+func (tx *Tx) Writable() bool { return tx.w != nil }
+
+// Err is the damage that the transaction has met in a call that has no error
+// to return, such as Get; nil if there was none. View, Update, Commit and
+// Rollback return it too, and such a transaction cannot be committed.
+func (tx *Tx) Err() error {
+	if p := tx.damage.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// keep remembers an error that reports damage, and returns it with the file's
+// name. Other errors it returns as they are.
+func (tx *Tx) keep(err error) error {
+	var damage *CorruptError
+	if err == nil || !errors.As(err, &damage) {
+		return err
+	}
+	err = tx.db.corrupt(err)
+	tx.damage.CompareAndSwap(nil, &err)
+	return err
+}
+
+// usable is the error of a call on a transaction that has ended.
+func (tx *Tx) usable() error {
+	if tx.ended.Load() {
+		return ErrTxClosed
+	}
+	return nil
+}
+
+func (tx *Tx) root() (*Bucket, error) {
+	if err := tx.usable(); err != nil {
+		return nil, err
+	}
+	if tx.w != nil {
+		return &tx.w.root, nil
+	}
+	b := &Bucket{FillPercent: DefaultFillPercent, tx: tx}
+	b.core.OpenRoot(&tx.buckets, tx.state.Meta.Root, tx.state.Meta.Sequence)
+	return b, nil
+}
+
+// Cursor is a cursor over the top-level buckets: its values are all nil.
+func (tx *Tx) Cursor() *Cursor {
+	root, err := tx.root()
+	if err != nil {
+		return &Cursor{bucket: &Bucket{tx: tx}}
+	}
+	return root.Cursor()
+}
+
+// Bucket opens a top-level bucket; nil if there is none.
+func (tx *Tx) Bucket(name []byte) *Bucket {
+	if tx.usable() != nil {
+		return nil
+	}
+	if tx.w != nil {
+		return tx.w.root.Bucket(name)
+	}
+	var root bucket.Bucket
+	root.OpenRoot(&tx.buckets, tx.state.Meta.Root, 0)
+	child := &Bucket{FillPercent: DefaultFillPercent, tx: tx}
+	if ok, err := root.OpenChild(name, &child.core); err != nil || !ok {
+		_ = tx.keep(err)
+		return nil
+	}
+	return child
+}
+
+// CreateBucket creates a top-level bucket. See Bucket.CreateBucket.
+func (tx *Tx) CreateBucket(name []byte) (*Bucket, error) {
+	root, err := tx.root()
+	if err != nil {
+		return nil, err
+	}
+	return root.CreateBucket(name)
+}
+
+// CreateBucketIfNotExists opens a top-level bucket and creates it first if
+// there is none.
+func (tx *Tx) CreateBucketIfNotExists(name []byte) (*Bucket, error) {
+	root, err := tx.root()
+	if err != nil {
+		return nil, err
+	}
+	return root.CreateBucketIfNotExists(name)
+}
+
+// DeleteBucket removes a top-level bucket with everything in it.
+func (tx *Tx) DeleteBucket(name []byte) error {
+	root, err := tx.root()
+	if err != nil {
+		return err
+	}
+	return root.DeleteBucket(name)
+}
+
+// MoveBucket moves the bucket child from src to dst; nil stands for the top
+// level. See Bucket.MoveBucket.
+func (tx *Tx) MoveBucket(child []byte, src *Bucket, dst *Bucket) error {
+	root, err := tx.root()
+	if err != nil {
+		return err
+	}
+	if src == nil {
+		src = root
+	}
+	if dst == nil {
+		dst = root
+	}
+	return src.MoveBucket(child, dst)
+}
+
+// ForEach calls fn for each top-level bucket, in order of their names, until
+// it returns an error, which is returned.
+func (tx *Tx) ForEach(fn func(name []byte, b *Bucket) error) error {
+	root, err := tx.root()
+	if err != nil {
+		return err
+	}
+	return root.ForEach(func(k, _ []byte) error { return fn(k, root.Bucket(k)) })
+}
+
+// OnCommit has fn called after the transaction has committed, in the order of
+// the calls.
+func (tx *Tx) OnCommit(fn func()) {
+	if tx.w != nil {
+		tx.w.onCommit = append(tx.w.onCommit, fn)
+	}
+}
+
+// Commit makes the changes of the transaction durable and visible and ends it.
+// If it returns an error nothing of it happened; after ErrStopped the file
+// has to be opened again before more can be written. A transaction that
+// changed nothing writes nothing.
+func (tx *Tx) Commit() error {
+	if tx.managed {
+		panic("managed tx commit not allowed")
+	}
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	if tx.w == nil {
+		return ErrTxNotWritable
+	}
+	if err := tx.Err(); err != nil {
+		tx.rollback()
+		return err
+	}
+	if !tx.w.root.core.Changed() {
+		tx.rollback()
+		tx.runOnCommit()
+		return nil
+	}
+	prepared, err := tx.prepare()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	before := tx.db.pager.Counts().Writes.Load()
+	tx.ended.Store(true)
+	err = prepared.Finish()
+	tx.w.stats.Write = tx.db.pager.Counts().Writes.Load() - before
+	tx.w.stats.WriteTime = time.Since(start)
+	tx.count()
+	if err != nil {
+		return err
+	}
+	if tx.db.StrictMode {
+		tx.db.mustCheck()
+	}
+	tx.runOnCommit()
+	return nil
+}
+
+// prepare brings all changes to pages. If that fails the transaction is rolled
+// back.
+func (tx *Tx) prepare() (*pager.Prepared, error) {
+	start := time.Now()
+	root, sequence, err := tx.w.root.core.Commit()
+	tx.w.stats.SpillTime = time.Since(start)
+	tx.takeEditStats()
+	if err != nil {
+		err = tx.keep(err)
+		tx.rollback()
+		return nil, err
+	}
+	tx.buckets.Edit.Reset(nil)
+	prepared, err := tx.w.w.Prepare(root, sequence, tx.db.commitOptions())
+	if err != nil {
+		tx.ended.Store(true)
+		return nil, tx.db.corrupt(err)
+	}
+	return prepared, nil
+}
+
+func (tx *Tx) takeEditStats() {
+	c := &tx.buckets.Edit.Stats
+	s := &tx.w.stats
+	s.NodeCount = c.Nodes
+	s.Rebalance = c.Rebalances
+	s.Split = c.Splits
+	s.Spill = c.Spills
+	s.PageCount = c.PagesFilled
+	s.PageAlloc = c.PagesFilled * int64(tx.db.pager.PageSize())
+}
+
+func (tx *Tx) runOnCommit() {
+	for _, fn := range tx.w.onCommit {
+		fn()
+	}
+}
+
+// Rollback ends the transaction; nothing of it happened. Reading transactions
+// are ended by it too.
+func (tx *Tx) Rollback() error {
+	if tx.managed {
+		panic("managed tx rollback not allowed")
+	}
+	if !tx.rollback() {
+		return ErrTxClosed
+	}
+	return tx.Err()
+}
+
+// abandon ends the transaction if it has not ended yet.
+func (tx *Tx) abandon() { tx.rollback() }
+
+// rollback ends the transaction; false if it has ended before. Of several
+// calls at once one takes effect.
+func (tx *Tx) rollback() bool {
+	if !tx.ended.CompareAndSwap(false, true) {
+		return false
+	}
+	if tx.w == nil {
+		tx.count()
+		tx.snap.Release()
+		return true
+	}
+	tx.takeEditStats()
+	tx.buckets.Edit.Reset(nil)
+	tx.count()
+	tx.w.w.Rollback()
+	return true
+}
+
+// PageInfo describes a page.
+type PageInfo struct {
+	ID            int
+	Type          string // "branch", "leaf", "meta", "freelist" or "free"
+	Count         int    // elements
+	OverflowCount int    // pages behind it that belong to it
+}
+
+// Page describes page id; nil if the file has no such page. It returns
+// ErrFreePagesNotLoaded on a read-only database opened without PreLoadFreelist.
+func (tx *Tx) Page(id int) (*PageInfo, error) {
+	if err := tx.usable(); err != nil {
+		return nil, err
+	}
+	if id < 0 || page.ID(id) >= tx.state.Meta.HighWater {
+		return nil, nil
+	}
+	free, err := tx.db.pager.IsFree(page.ID(id))
+	if err != nil {
+		return nil, err
+	}
+	h, err := tx.state.Image().Header(page.ID(id))
+	if err != nil {
+		return nil, tx.keep(err)
+	}
+	info := &PageInfo{ID: id, Count: int(h.Count), OverflowCount: int(h.Overflow), Type: page.TypeName(h.Flags)}
+	if free {
+		info.Type = "free"
+	}
+	return info, nil
+}
+
+// mustCheck panics unless the database is sound.
+func (db *DB) mustCheck() {
+	err := db.View(func(tx *Tx) error {
+		var errs []error
+		for err := range tx.Check() {
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		panic(fmt.Sprintf("check of %s failed: %v", db.path, err))
+	}
+}
