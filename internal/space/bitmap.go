@@ -30,10 +30,10 @@ func (l *leaf) fill(lo, hi int, member bool) {
 	}
 }
 
-// next finds the first page at or behind from that is a member (or the first
-// that is none). It returns leafPages when there is none.
-func (l *leaf) next(from int, member bool) int {
-	for w := from / 64; w < leafWords; w++ {
+// next finds the first page of [from, to) that is a member (or the first that
+// is none). It returns to when there is none.
+func (l *leaf) next(from, to int, member bool) int {
+	for w := from / 64; w*64 < to; w++ {
 		x := l[w]
 		if !member {
 			x = ^x
@@ -42,10 +42,24 @@ func (l *leaf) next(from int, member bool) int {
 			x &= allOnes << (from - w*64)
 		}
 		if x != 0 {
-			return w*64 + bits.TrailingZeros64(x)
+			return min(to, w*64+bits.TrailingZeros64(x))
 		}
 	}
-	return leafPages
+	return to
+}
+
+// runBefore is where the run of members begins that ends before page end, or
+// end when the page before is none.
+func (l *leaf) runBefore(end int) int {
+	for w := (end - 1) / 64; end > 0; w-- {
+		// The page before end moves to the top of the word.
+		n := bits.LeadingZeros64(^(l[w] << ((w+1)*64 - end)))
+		if n < end-w*64 {
+			return end - n
+		}
+		end = w * 64
+	}
+	return 0
 }
 
 // find returns where the first run of n members begins. The caller knows from
@@ -73,25 +87,55 @@ func (l *leaf) find(n int) int {
 	panic("space: summary promises a run that its bitmap does not have")
 }
 
-// summary computes the leaf's summary from its bits.
-func (l *leaf) summary() summary {
-	head, best, run := -1, 0, 0
+// set makes the pages [lo, hi) members, which none of them was, and returns the
+// new summary. Only the run that they become part of can be longer than before.
+func (l *leaf) set(lo, hi int, old summary) summary {
+	l.fill(lo, hi, true)
+	begin, end := l.runBefore(lo), l.next(hi, leafPages, false)
+	if begin == 0 {
+		old.head = uint64(end)
+	}
+	if end == leafPages {
+		old.tail = uint64(leafPages - begin)
+	}
+	old.best = max(old.best, uint64(end-begin))
+	return old
+}
+
+// unset makes the pages [lo, hi) no members, which all of them were, and returns
+// the new summary. All runs must be looked at only when the one that is cut was
+// a longest one.
+func (l *leaf) unset(lo, hi int, old summary) summary {
+	begin, end := l.runBefore(lo), l.next(hi, leafPages, false)
+	l.fill(lo, hi, false)
+	if begin == 0 {
+		old.head = uint64(lo)
+	}
+	if end == leafPages {
+		old.tail = uint64(leafPages - hi)
+	}
+	if uint64(end-begin) == old.best {
+		old.best = uint64(l.best(int(old.best)))
+	}
+	return old
+}
+
+// best is the length of the longest run, which is known to be at most limit.
+func (l *leaf) best(limit int) int {
+	best, run := 0, 0
 	for _, x := range l {
 		if x == allOnes {
 			run += 64
 			continue
 		}
 		run += bits.TrailingZeros64(^x)
-		if head < 0 {
-			head = run
-		}
 		best = longestRun(x, max(best, run))
+		if best >= limit {
+			return limit
+		}
 		run = bits.LeadingZeros64(^x)
 	}
-	if head < 0 {
-		head = run
-	}
-	return summary{head: uint64(head), best: uint64(max(best, run)), tail: uint64(run)}
+	return max(best, run)
 }
 
 // erode keeps those bits of x at which a run of at least n ones begins, with

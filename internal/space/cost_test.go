@@ -39,11 +39,12 @@ func bytesOf(s *Space) uint64 {
 		}
 		return sum
 	}
-	sum := size(*s) + tree(s.free.root) + tree(s.pending.root)
-	sum += uint64(len(s.pool.leaves))*size(leaf{}) + uint64(len(s.pool.nodes))*size(node{})
+	extents := func(x *extentSet) uint64 { return uint64(len(x.lengths.blocks)) * size(block[uint64]{}) }
+	sum := size(*s) + tree(s.free.root) + extents(&s.pending)
+	sum += uint64(len(s.free.pool.leaves))*size(leaf{}) + uint64(len(s.free.pool.nodes))*size(node{})
 	sum += uint64(len(s.pins.blocks))*size(block[pin]{}) + uint64(len(s.births.entries.blocks))*size(block[birth]{})
 	for _, x := range s.idle {
-		sum += size(*x) + tree(x.own.root) + tree(x.freed.root)
+		sum += size(*x) + extents(&x.own) + extents(&x.freed)
 	}
 	return sum + uint64(s.spare.n)*size(held{})
 }

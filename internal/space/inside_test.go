@@ -8,17 +8,20 @@ import (
 
 // checkInside verifies the invariants that no method shows.
 func checkInside(s *Space) error {
-	sets := map[string]*pageSet{"free": &s.free, "pending": &s.pending}
+	count, err := checkNode(s.free.root, s.free.height)
+	if err != nil {
+		return fmt.Errorf("free: %w", err)
+	}
+	if sum := s.free.root.summary(sizeOf(s.free.height - 1)); sum != s.free.sum || count != s.free.count {
+		return fmt.Errorf("free: %d members and summary %v, recorded %d and %v", count, sum, s.free.count, s.free.sum)
+	}
+	sets := map[string]*extentSet{"pending": &s.pending}
 	if s.open != nil {
 		sets["own"], sets["freed"] = &s.open.own, &s.open.freed
 	}
 	for name, set := range sets {
-		count, err := checkNode(set.root, set.height)
-		if err != nil {
+		if err := checkExtents(set); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
-		}
-		if sum := set.root.summary(sizeOf(set.height - 1)); sum != set.sum || count != set.count {
-			return fmt.Errorf("%s: %d members and summary %v, recorded %d and %v", name, count, sum, set.count, set.sum)
 		}
 	}
 	if err := checkOrder(&s.births.entries); err != nil {
@@ -47,12 +50,9 @@ func checkNode(n *node, level int) (uint64, error) {
 			count += below
 			got = n.child[i].summary(sizeOf(level - 2))
 		case n.leaf[i] != nil:
-			got = n.leaf[i].summary()
-			for at := 0; at < leafPages; at++ {
-				if n.leaf[i][at/64]>>(at%64)&1 != 0 {
-					count++
-				}
-			}
+			var members uint64
+			got, members = slowSummary(n.leaf[i])
+			count += members
 		default:
 			got = uniform(size, sum.best > 0)
 			count += got.best
@@ -63,6 +63,47 @@ func checkNode(n *node, level int) (uint64, error) {
 		}
 	}
 	return count, nil
+}
+
+// slowSummary computes a leaf's summary bit by bit, and counts the members.
+func slowSummary(l *leaf) (sum summary, members uint64) {
+	var run uint64
+	for at := range leafPages {
+		if l[at/64]>>(at%64)&1 == 0 {
+			run = 0
+			continue
+		}
+		members++
+		run++
+		sum.best = max(sum.best, run)
+		if run == uint64(at)+1 {
+			sum.head = run
+		}
+	}
+	sum.tail = run
+	return sum, members
+}
+
+// checkExtents verifies that runs are maximal and counted.
+func checkExtents(s *extentSet) error {
+	if err := checkOrder(&s.lengths); err != nil {
+		return err
+	}
+	count, end := uint64(0), page.ID(0)
+	for _, b := range s.lengths.blocks {
+		for i := range b.n {
+			e := ext(b.keys[i], b.vals[i])
+			if e.N == 0 || e.Start <= end {
+				return fmt.Errorf("extent %v behind one that ends at %d", e, end)
+			}
+			count += e.N
+			end = e.End()
+		}
+	}
+	if count != s.count {
+		return fmt.Errorf("%d members, recorded %d", count, s.count)
+	}
+	return nil
 }
 
 func checkOrder[V any](o *ordered[V]) error {

@@ -65,6 +65,9 @@ func (o *ordered[V]) after(key uint64) (place, bool) {
 func (o *ordered[V]) key(at place) uint64 { return o.blocks[at.block].keys[at.index] }
 func (o *ordered[V]) val(at place) *V     { return &o.blocks[at.block].vals[at.index] }
 
+// rekey gives the entry at a place another key that does not change its order.
+func (o *ordered[V]) rekey(at place, key uint64) { o.blocks[at.block].keys[at.index] = key }
+
 // first is the smallest key.
 func (o *ordered[V]) first() (uint64, bool) {
 	return o.blocks[0].keys[0], o.size > 0

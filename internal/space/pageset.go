@@ -23,7 +23,7 @@ type pageSet struct {
 	sum    summary
 	height int    // levels of nodes above the leaves, at least 1
 	count  uint64 // members
-	pool   *pool
+	pool   pool
 }
 
 const (
@@ -64,8 +64,8 @@ func uniform(size uint64, member bool) summary {
 	return summary{head: size, best: size, tail: size}
 }
 
-func (s *pageSet) init(p *pool) {
-	*s = pageSet{root: p.takeNode(), height: 1, pool: p}
+func (s *pageSet) init() {
+	*s = pageSet{root: new(node), height: 1}
 }
 
 func (s *pageSet) capacity() uint64 { return sizeOf(s.height) }
@@ -75,20 +75,26 @@ func (s *pageSet) add(e page.Extent) {
 	for uint64(e.End()) > s.capacity() {
 		s.grow()
 	}
-	s.sum = s.write(s.root, s.height, uint64(e.Start), uint64(e.End()), true)
+	s.write(e, true)
 	s.count += e.N
 }
 
 // remove makes the pages of e no members. All of them must be.
 func (s *pageSet) remove(e page.Extent) {
-	s.sum = s.write(s.root, s.height, uint64(e.Start), uint64(e.End()), false)
+	s.write(e, false)
 	s.count -= e.N
+}
+
+func (s *pageSet) write(e page.Extent, member bool) {
+	if s.writeNode(s.root, s.height, uint64(e.Start), uint64(e.End()), member) {
+		s.sum = s.root.summary(sizeOf(s.height - 1))
+	}
 }
 
 // grow puts a level on top, so that the capacity rises by the factor fanout.
 func (s *pageSet) grow() {
 	if s.count > 0 {
-		top := s.pool.takeNode()
+		top := s.pool.takeNode(summary{})
 		top.sum[0], top.child[0] = s.sum, s.root
 		s.root = top
 		s.sum.tail = 0
@@ -96,28 +102,21 @@ func (s *pageSet) grow() {
 	s.height++
 }
 
-// clear removes every member. It costs what the tree has in nodes.
-func (s *pageSet) clear() {
-	for i := range fanout {
-		s.drop(s.root, i)
-		s.root.sum[i] = summary{}
-	}
-	s.sum, s.count = summary{}, 0
-}
-
-// write makes the pages [lo, hi), counted from the first page of n, members or
-// no members, and returns the new summary of n.
-func (s *pageSet) write(n *node, level int, lo, hi uint64, member bool) summary {
+// writeNode makes the pages [lo, hi), counted from the first page of n, members
+// or no members, and reports whether the summary of n may be another now.
+func (s *pageSet) writeNode(n *node, level int, lo, hi uint64, member bool) (changed bool) {
 	shift := shiftOf(level - 1)
 	for i := lo >> shift; i <= (hi-1)>>shift; i++ {
 		base := i << shift
 		end := base + sizeOf(level-1)
+		old := n.sum[i]
 		s.writeChild(n, int(i), level-1, max(lo, base)-base, min(hi, end)-base, member)
+		changed = changed || n.sum[i] != old
 	}
-	return n.summary(sizeOf(level - 1))
+	return changed
 }
 
-// writeChild is write for child i of n, a subtree of the given level.
+// writeChild is writeNode for child i of n, a subtree of the given level.
 func (s *pageSet) writeChild(n *node, i, level int, lo, hi uint64, member bool) {
 	size := sizeOf(level)
 	if lo == 0 && hi == size {
@@ -125,23 +124,24 @@ func (s *pageSet) writeChild(n *node, i, level int, lo, hi uint64, member bool) 
 		n.sum[i] = uniform(size, member)
 		return
 	}
-	full := n.sum[i].best == size
-	if level == 0 {
+	switch {
+	case level > 0:
+		if n.child[i] == nil {
+			n.child[i] = s.pool.takeNode(uniform(size/fanout, n.sum[i].best == size))
+		}
+		if s.writeNode(n.child[i], level, lo, hi, member) {
+			n.sum[i] = n.child[i].summary(sizeOf(level - 1))
+		}
+	default:
 		if n.leaf[i] == nil {
 			n.leaf[i] = s.pool.takeLeaf()
-			n.leaf[i].fill(0, leafPages, full)
+			n.leaf[i].fill(0, leafPages, n.sum[i].best == size)
 		}
-		n.leaf[i].fill(int(lo), int(hi), member)
-		n.sum[i] = n.leaf[i].summary()
-	} else {
-		if n.child[i] == nil {
-			c := s.pool.takeNode()
-			for k := range c.sum {
-				c.sum[k] = uniform(sizeOf(level-1), full)
-			}
-			n.child[i] = c
+		if member {
+			n.sum[i] = n.leaf[i].set(int(lo), int(hi), n.sum[i])
+		} else {
+			n.sum[i] = n.leaf[i].unset(int(lo), int(hi), n.sum[i])
 		}
-		n.sum[i] = s.write(n.child[i], level, lo, hi, member)
 	}
 	if best := n.sum[i].best; best == 0 || best == size {
 		s.drop(n, i)
@@ -232,31 +232,20 @@ func (n *node) step(pages, size uint64) (i int, start uint64) {
 
 // contains reports whether a page is a member.
 func (s *pageSet) contains(id page.ID) bool {
-	got, ok := s.next(id, true)
-	return ok && got == id
+	if id >= maxPages {
+		return false
+	}
+	_, ok := s.next(id, id+1, true)
+	return ok
 }
 
 // runFrom is the first run of members at or behind from, cut off at limit.
 func (s *pageSet) runFrom(from, limit page.ID) (page.Extent, bool) {
-	start, ok := s.next(from, true)
-	if !ok || start >= limit {
+	start, ok := s.next(from, limit, true)
+	if !ok {
 		return page.Extent{}, false
 	}
-	end, _ := s.next(start, false)
-	return page.Extent{Start: start, N: uint64(min(end, limit) - start)}, true
-}
-
-// gapFrom is the first run of pages at or behind from that are no members, cut
-// off at limit.
-func (s *pageSet) gapFrom(from, limit page.ID) (page.Extent, bool) {
-	start, _ := s.next(from, false)
-	if start >= limit {
-		return page.Extent{}, false
-	}
-	end, ok := s.next(start, true)
-	if !ok || end > limit {
-		end = limit
-	}
+	end, _ := s.next(start, limit, false)
 	return page.Extent{Start: start, N: uint64(end - start)}, true
 }
 
@@ -270,44 +259,48 @@ func (s *pageSet) runs() iter.Seq[page.Extent] {
 	}
 }
 
-// next is the first page at or behind from that is a member (there may be
-// none), or that is none (there always is one).
-func (s *pageSet) next(from page.ID, member bool) (page.ID, bool) {
+// next is the first page of [from, limit) that is a member (or the first that is
+// none), and whether there is one; if not, it is limit.
+func (s *pageSet) next(from, limit page.ID, member bool) (page.ID, bool) {
 	beyond := page.ID(s.capacity())
 	if from < beyond {
-		if id, ok := s.root.next(s.height, uint64(from), member); ok {
-			return page.ID(id), true
+		at, ok := s.root.next(s.height, uint64(from), uint64(min(limit, beyond)), member)
+		if ok || limit <= beyond {
+			return page.ID(at), ok
 		}
 	}
-	return max(from, beyond), !member
+	if member || from >= limit {
+		return limit, false
+	}
+	return max(from, beyond), true
 }
 
-// next is pageSet.next below a node, in pages counted from its first.
-func (n *node) next(level int, from uint64, member bool) (uint64, bool) {
+// next is pageSet.next below a node, in pages counted from its first. When it
+// finds none it returns to.
+func (n *node) next(level int, from, to uint64, member bool) (uint64, bool) {
 	shift := shiftOf(level - 1)
-	for i := from >> shift; i < fanout; i++ {
+	for i := from >> shift; i<<shift < to; i++ {
 		base := i << shift
-		rel := max(from, base) - base
+		lo, hi := max(from, base)-base, min(to-base, sizeOf(level-1))
+		at, ok := hi, false
 		switch best := n.sum[i].best; {
 		case best == 0 || best == sizeOf(level-1):
-			if (best != 0) == member {
-				return base + rel, true
-			}
+			at, ok = lo, (best != 0) == member
 		case level == 1:
-			if at := n.leaf[i].next(int(rel), member); at < leafPages {
-				return base + uint64(at), true
-			}
+			at = uint64(n.leaf[i].next(int(lo), int(hi), member))
+			ok = at < hi
 		default:
-			if at, ok := n.child[i].next(level-1, rel, member); ok {
-				return base + at, true
-			}
+			at, ok = n.child[i].next(level-1, lo, hi, member)
+		}
+		if ok {
+			return base + at, true
 		}
 	}
-	return 0, false
+	return to, false
 }
 
-// A pool keeps a few unused leaves and nodes, so that sets whose members come
-// and go do not feed the garbage collector.
+// A pool keeps a few unused leaves and nodes, so that a set whose members come
+// and go does not feed the garbage collector.
 type pool struct {
 	leaves []*leaf
 	nodes  []*node
@@ -336,15 +329,18 @@ func (p *pool) putLeaf(l *leaf) {
 	}
 }
 
-// takeNode returns a node without members.
-func (p *pool) takeNode() *node {
-	last := len(p.nodes) - 1
-	if last < 0 {
-		return new(node)
+// takeNode returns a node whose children are uniform.
+func (p *pool) takeNode(child summary) *node {
+	var n *node
+	if last := len(p.nodes) - 1; last < 0 {
+		n = new(node)
+	} else {
+		n = p.nodes[last]
+		p.nodes = p.nodes[:last]
 	}
-	n := p.nodes[last]
-	p.nodes = p.nodes[:last]
-	*n = node{}
+	for i := range n.sum {
+		n.sum[i] = child
+	}
 	return n
 }
 

@@ -34,10 +34,9 @@ var ErrFull = errors.New("no page number left")
 // A Space holds the free and the pending pages of one file, the pinned states,
 // and the high-water mark.
 type Space struct {
-	pool      pool
 	free      pageSet
-	pending   pageSet // exactly the pages of the extents in the pins' heaps
-	highWater page.ID // first page number never used
+	pending   extentSet // exactly the pages of the extents in the pins' heaps
+	highWater page.ID   // first page number never used
 
 	pins   ordered[pin]
 	births births
@@ -57,8 +56,8 @@ type pin struct {
 // New returns the Space of a file whose pages below highWater are all in use.
 func New(highWater page.ID) *Space {
 	s := &Space{highWater: max(highWater, page.FirstDataPage)}
-	s.free.init(&s.pool)
-	s.pending.init(&s.pool)
+	s.free.init()
+	s.pending.init()
 	s.pins.init()
 	s.births.entries.init()
 	return s
@@ -100,8 +99,8 @@ func (s *Space) checkUsed(e page.Extent) error {
 	case e.N > uint64(limit-e.Start):
 		return page.Corruptf(limit, "free extent of %d pages from page %d goes beyond the high-water mark %d", e.N, e.Start, s.highWater)
 	}
-	if run, ok := s.free.runFrom(e.Start, e.End()); ok {
-		return page.Corruptf(run.Start, "freed, but free already")
+	if id, ok := s.free.next(e.Start, e.End(), true); ok {
+		return page.Corruptf(id, "freed, but free already")
 	}
 	if run, ok := s.pending.runFrom(e.Start, e.End()); ok {
 		return page.Corruptf(run.Start, "freed, but freed before")
@@ -148,7 +147,8 @@ func (s *Space) Unused() iter.Seq[page.Extent] {
 
 // IsUnused reports whether a page is free or pending.
 func (s *Space) IsUnused(id page.ID) bool {
-	return s.free.contains(id) || s.pending.contains(id)
+	_, pending := s.pending.around(id)
+	return pending || s.free.contains(id)
 }
 
 // Pin says that somebody holds the state that transaction tx made. Every Pin

@@ -23,8 +23,8 @@ type Txn struct {
 	high     page.ID   // high-water mark at Commit or Rollback
 	state    txnState
 
-	own   pageSet // allocated and not freed again
-	freed pageSet // freed and not allocated by itself; disjoint from own
+	own   extentSet // allocated and not freed again
+	freed extentSet // freed and not allocated by itself; disjoint from own
 
 	allocatedBuf, freedBuf []page.Extent // reused results
 }
@@ -40,7 +40,7 @@ const (
 
 // Bounds on what is kept of recycled transactions.
 const (
-	maxIdleTxns    = 16
+	maxIdleTxns    = 8
 	maxIdleExtents = 1024
 )
 
@@ -57,8 +57,8 @@ func (s *Space) Begin(tx page.TxID) *Txn {
 		s.idle = s.idle[:last]
 	} else {
 		t = &Txn{space: s}
-		t.own.init(&s.pool)
-		t.freed.init(&s.pool)
+		t.own.init()
+		t.freed.init()
 	}
 	t.tx, t.previous, t.base, t.state = tx, s.latest, s.highWater, edited
 	s.open = t
