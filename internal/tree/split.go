@@ -30,6 +30,9 @@ const (
 // split returns the parts of n, at least one. A part of more than one page
 // holds at most maxGroup items.
 func (s splitter) split(n *node) []cut {
+	if s.fill != DefaultFill {
+		return s.splitAt(n, int(min(max(s.fill, minFill), maxFill)*float64(s.pageSize)))
+	}
 	if n.size <= s.pageSize && len(n.items) <= page.MaxCount {
 		return []cut{{end: len(n.items), size: n.size}}
 	}
@@ -70,11 +73,36 @@ func evenTail(items []item, cuts []cut) []cut {
 	return cuts[:k-1]
 }
 
+// minKeys is the number of elements that a part has at least when the caller
+// chose the fill share.
+const minKeys = 2
+
+// splitAt splits where a caller who sets the fill share expects it: as bbolt
+// does, each part ends before the element with which it would exceed threshold,
+// and has two at least.
+func (s splitter) splitAt(n *node, threshold int) []cut {
+	var cuts []cut
+	items, left := n.items, n.size
+	from := 0
+	for len(items)-from > 2*minKeys && left >= s.pageSize {
+		size := page.HeaderSize
+		i := from
+		for ; i < len(items)-minKeys && i-from < page.MaxCount; i++ {
+			next := size + itemSize(&items[i])
+			if i-from >= minKeys && next > threshold {
+				break
+			}
+			size = next
+		}
+		cuts = append(cuts, cut{end: i, size: size})
+		left -= size - page.HeaderSize
+		from = i
+	}
+	return append(cuts, cut{end: len(items), size: left})
+}
+
 // target is the number of bytes after which a part ends.
 func (s splitter) target(size int) int {
-	if s.fill != DefaultFill {
-		return int(min(max(s.fill, minFill), maxFill) * float64(s.pageSize))
-	}
 	if s.append {
 		return s.pageSize
 	}
