@@ -139,11 +139,15 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 // corrupt puts the file's name before an error that reports damage. Others it
 // returns as they are.
 func (db *DB) corrupt(err error) error {
-	var damage *CorruptError
-	if errors.As(err, &damage) {
+	if isDamage(err) {
 		return fmt.Errorf("%s is damaged: %w", db.path, err)
 	}
 	return err
+}
+
+func isDamage(err error) bool {
+	var damage *CorruptError
+	return errors.As(err, &damage)
 }
 
 // Close waits for all transactions and closes the file. It leaves a freelist

@@ -82,13 +82,12 @@ func (tx *Tx) Err() error {
 // keep remembers an error that reports damage, and returns it with the file's
 // name. Other errors it returns as they are.
 func (tx *Tx) keep(err error) error {
-	var damage *CorruptError
-	if err == nil || !errors.As(err, &damage) {
+	if err == nil || !isDamage(err) {
 		return err
 	}
-	err = tx.db.corrupt(err)
-	tx.damage.CompareAndSwap(nil, &err)
-	return err
+	named := tx.db.corrupt(err)
+	tx.damage.CompareAndSwap(nil, &named)
+	return named
 }
 
 // usable is the error of a call on a transaction that has ended.

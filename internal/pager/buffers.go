@@ -1,6 +1,10 @@
 package pager
 
-import "sync"
+import (
+	"sync"
+
+	"holdfast/internal/page"
+)
 
 // slabBytes is the size of the pieces in which page buffers are reserved.
 // Consecutive allocations lie next to each other in one, so that a commit
@@ -10,10 +14,20 @@ const slabBytes = 256 << 10
 // maxIdleSlabs bounds the slabs kept for later commits: 8 MiB.
 const maxIdleSlabs = 32
 
-// buffers are the page buffers of one transaction.
+// maxIdleRuns bounds the length of the list of runs kept for later commits.
+const maxIdleRuns = 4096
+
+// buffers are the page runs of one transaction and the memory that they lie in.
 type buffers struct {
+	runs  []run
 	slabs []*slab
 	used  int // bytes of the last slab
+}
+
+// run is a page run to be written.
+type run struct {
+	id page.ID
+	buffer
 }
 
 type slab [slabBytes]byte
@@ -23,6 +37,22 @@ type bufferPool struct {
 	pageSize int
 	mu       sync.Mutex
 	idle     []*slab
+	idleBufs []*buffers
+}
+
+// maxIdleBuffers is the number of transactions whose lists are kept.
+const maxIdleBuffers = 4
+
+// take gives the empty buffers of a new transaction.
+func (p *bufferPool) take() *buffers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.idleBufs) - 1; last >= 0 {
+		b := p.idleBufs[last]
+		p.idleBufs = p.idleBufs[:last]
+		return b
+	}
+	return new(buffers)
 }
 
 // buffer is some pages of memory, and where in a slab it lies.
@@ -76,5 +106,9 @@ func (p *bufferPool) put(b *buffers) {
 		}
 	}
 	clear(b.slabs)
-	b.slabs, b.used = b.slabs[:0], 0
+	clear(b.runs)
+	b.slabs, b.runs, b.used = b.slabs[:0], b.runs[:0], 0
+	if cap(b.runs) <= maxIdleRuns && len(p.idleBufs) < maxIdleBuffers {
+		p.idleBufs = append(p.idleBufs, b)
+	}
 }

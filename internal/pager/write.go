@@ -15,14 +15,7 @@ type WriteTx struct {
 	base  *State
 	space *space.Txn
 	tx    page.TxID
-	runs  []run
-	buf   buffers
-}
-
-// run is a page run to be written.
-type run struct {
-	id page.ID
-	buffer
+	buf   *buffers
 }
 
 // BeginWrite waits for the writer's turn and takes it, until Rollback or Finish.
@@ -40,7 +33,7 @@ func (p *Pager) BeginWrite() (*WriteTx, error) {
 	p.states.Sweep()
 	base := p.states.Current()
 	tx := base.Tx + 1
-	p.editing = &WriteTx{p: p, base: base, tx: tx, space: p.space.Begin(tx)}
+	p.editing = &WriteTx{p: p, base: base, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take()}
 	return p.editing, nil
 }
 
@@ -64,8 +57,8 @@ func (w *WriteTx) Allocate(n uint64) (page.ID, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	buf := w.p.buffers.get(&w.buf, n)
-	w.runs = append(w.runs, run{id: id, buffer: buf})
+	buf := w.p.buffers.get(w.buf, n)
+	w.buf.runs = append(w.buf.runs, run{id: id, buffer: buf})
 	return id, buf.bytes, nil
 }
 
@@ -93,7 +86,7 @@ func (w *WriteTx) abandon() {
 // end lets go of what the transaction used. The caller holds commit.
 func (w *WriteTx) end() {
 	w.space.Recycle()
-	w.p.buffers.put(&w.buf)
+	w.p.buffers.put(w.buf)
 	w.p.editing = nil
 	w.p.updateGauges()
 }
@@ -180,7 +173,7 @@ func (pr *Prepared) finish() error {
 	if err := p.grow(int64(pr.meta.HighWater)*int64(p.pageSize), pr.opts); err != nil {
 		return err
 	}
-	if err := p.writeRuns(w.runs); err != nil {
+	if err := p.writeRuns(w.buf.runs); err != nil {
 		return err
 	}
 	if err := p.commitMeta(pr.slot, pr.meta, pr.opts.NoSync); err != nil {

@@ -170,59 +170,62 @@ func (t *Tree) Write(fill float64) (page.ID, error) {
 	if t.node == nil {
 		return t.root, nil
 	}
-	parts, err := t.write(t.node, fill, 0)
-	if err != nil {
-		return 0, err
-	}
-	for len(parts) > 1 {
-		n := t.edit.arena.newNode(false)
+	t.edit.parts = t.edit.parts[:0]
+	n := t.node
+	for depth := 0; ; depth = maxDepth { // a new root has no nodes below it
+		if err := t.write(n, fill, depth); err != nil {
+			return 0, err
+		}
+		parts := t.edit.parts
+		if len(parts) == 1 {
+			break
+		}
+		n = t.edit.arena.newNode(false)
 		n.appended = true
 		for _, it := range parts {
 			n.insert(len(n.items), it)
 		}
-		if parts, err = t.write(n, fill, maxDepth); err != nil {
-			return 0, err
-		}
+		t.edit.parts = parts[:0]
 	}
-	t.root, t.node, t.inline = parts[0].child, nil, page.Page{}
+	t.root, t.node, t.inline = t.edit.parts[0].child, nil, page.Page{}
 	t.edits++
 	return t.root, nil
 }
 
-// write writes n with all below it and returns a branch element for each page
-// run that it became.
-func (t *Tree) write(n *node, fill float64, depth int) ([]item, error) {
+// write writes n with all below it and adds to edit.parts a branch element for
+// each page run that it became.
+func (t *Tree) write(n *node, fill float64, depth int) error {
 	if !n.leaf {
 		if err := t.writeChildren(n, fill, depth); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := t.freeBase(n); err != nil {
-		return nil, err
+		return err
 	}
-	t.edit.Stats.Spills++
-	w := t.edit.w
-	cuts := splitter{pageSize: w.PageSize(), fill: fill, append: n.appended && !n.grown}.split(n)
-	t.edit.Stats.Splits += int64(len(cuts) - 1)
-	parts := make([]item, 0, len(cuts))
+	e := t.edit
+	ps := e.w.PageSize()
+	e.cuts = splitter{pageSize: ps, fill: fill, append: n.appended && !n.grown}.split(n, e.cuts[:0])
+	e.Stats.Spills++
+	e.Stats.Splits += int64(len(e.cuts) - 1)
 	from := 0
-	for _, cut := range cuts {
+	for _, cut := range e.cuts {
 		items := n.items[from:cut.end]
-		pages := max((cut.size+w.PageSize()-1)/w.PageSize(), 1)
-		id, buf, err := w.Allocate(uint64(pages))
+		pages := max((cut.size+ps-1)/ps, 1)
+		id, buf, err := e.w.Allocate(uint64(pages))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		t.edit.Stats.PagesFilled += int64(pages)
+		e.Stats.PagesFilled += int64(pages)
 		encode(buf, id, uint32(pages-1), n.leaf, items)
 		part := item{child: id}
 		if len(items) > 0 {
 			part.key = items[0].key
 		}
-		parts = append(parts, part)
+		e.parts = append(e.parts, part)
 		from = cut.end
 	}
-	return parts, nil
+	return nil
 }
 
 // writeChildren writes the nodes below branch n and puts what they became in
@@ -230,6 +233,7 @@ func (t *Tree) write(n *node, fill float64, depth int) ([]item, error) {
 func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
 	old := n.items
 	grown := false
+	base := len(t.edit.parts)
 	for i := 0; i < len(old); i++ {
 		c := old[i].node
 		if c == nil {
@@ -238,10 +242,11 @@ func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
 			}
 			continue
 		}
-		parts, err := t.write(c, fill, depth+1)
-		if err != nil {
+		if err := t.write(c, fill, depth+1); err != nil {
 			return err
 		}
+		parts := t.edit.parts[base:]
+		t.edit.parts = t.edit.parts[:base]
 		if !grown && len(parts) == 1 {
 			n.size += len(parts[0].key) - len(old[i].key)
 			old[i] = parts[0]

@@ -27,17 +27,16 @@ const (
 	maxGroup = 4
 )
 
-// split returns the parts of n, at least one. A part of more than one page
-// holds at most maxGroup items.
-func (s splitter) split(n *node) []cut {
+// split adds the parts of n, at least one, to cuts, which is empty. A part of
+// more than one page holds at most maxGroup items.
+func (s splitter) split(n *node, cuts []cut) []cut {
 	if s.fill != DefaultFill {
-		return s.splitAt(n, int(min(max(s.fill, minFill), maxFill)*float64(s.pageSize)))
+		return s.splitAt(n, cuts, int(min(max(s.fill, minFill), maxFill)*float64(s.pageSize)))
 	}
 	if n.size <= s.pageSize && len(n.items) <= page.MaxCount {
-		return []cut{{end: len(n.items), size: n.size}}
+		return append(cuts, cut{end: len(n.items), size: n.size})
 	}
 	target := s.target(n.size)
-	var cuts []cut
 	for from := 0; from < len(n.items); {
 		c := s.part(n.items, from, target)
 		if !n.leaf && c.end == from+1 {
@@ -80,8 +79,7 @@ const minKeys = 2
 // splitAt splits where a caller who sets the fill share expects it: as bbolt
 // does, each part ends before the element with which it would exceed threshold,
 // and has two at least.
-func (s splitter) splitAt(n *node, threshold int) []cut {
-	var cuts []cut
+func (s splitter) splitAt(n *node, cuts []cut, threshold int) []cut {
 	items, left := n.items, n.size
 	from := 0
 	for len(items)-from > 2*minKeys && left >= s.pageSize {

@@ -57,6 +57,8 @@ type Edit struct {
 	w     Writer
 	Stats Counters
 	arena arena
+	parts []item // scratch of Write: a stack
+	cuts  []cut  // scratch of Write
 }
 
 // Counters count what a transaction did to its trees.
@@ -77,6 +79,8 @@ func (e *Edit) Reset(w Writer) {
 	e.w = w
 	e.Stats = Counters{}
 	e.arena.reset()
+	clear(e.parts[:cap(e.parts)])
+	e.parts = e.parts[:0]
 }
 
 // Open is the tree whose root is page root. edit is nil for a read-only tree.
