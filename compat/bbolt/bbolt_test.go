@@ -18,8 +18,7 @@ func TestErrorsAreTheEngines(t *testing.T) {
 		_, err := tx.CreateBucket(nil)
 		return err
 	})
-	//lint:ignore SA1019 a program may still use the old name
-	if err != errors.ErrBucketNameRequired || err != bbolt.ErrBucketNameRequired || err != holdfast.ErrBucketNameRequired { //nolint:staticcheck // as above
+	if err != errors.ErrBucketNameRequired || err != bbolt.ErrBucketNameRequired || err != holdfast.ErrBucketNameRequired {
 		t.Errorf("got %v, want one and the same ErrBucketNameRequired", err)
 	}
 	if err := db.Close(); err != nil {
