@@ -12,8 +12,8 @@ func checkInside(s *Space) error {
 	if err != nil {
 		return fmt.Errorf("free: %w", err)
 	}
-	if sum := s.free.root.summary(sizeOf(s.free.height - 1)); sum != s.free.sum || count != s.free.count {
-		return fmt.Errorf("free: %d members and summary %v, recorded %d and %v", count, sum, s.free.count, s.free.sum)
+	if best := s.free.root.summary(sizeOf(s.free.height - 1)).best; best != s.free.best || count != s.free.count {
+		return fmt.Errorf("free: %d members and %d in a row, recorded %d and %d", count, best, s.free.count, s.free.best)
 	}
 	sets := map[string]*extentSet{"pending": &s.pending}
 	if s.open != nil {

@@ -20,9 +20,9 @@ import (
 // root is never nil; pages at or above the capacity are no members.
 type pageSet struct {
 	root   *node
-	sum    summary
 	height int    // levels of nodes above the leaves, at least 1
 	count  uint64 // members
+	best   uint64 // length of the longest run
 	pool   pool
 }
 
@@ -87,7 +87,7 @@ func (s *pageSet) remove(e page.Extent) {
 
 func (s *pageSet) write(e page.Extent, member bool) {
 	if s.writeNode(s.root, s.height, uint64(e.Start), uint64(e.End()), member) {
-		s.sum = s.root.summary(sizeOf(s.height - 1))
+		s.best = s.root.summary(sizeOf(s.height - 1)).best
 	}
 }
 
@@ -95,9 +95,9 @@ func (s *pageSet) write(e page.Extent, member bool) {
 func (s *pageSet) grow() {
 	if s.count > 0 {
 		top := s.pool.takeNode(summary{})
-		top.sum[0], top.child[0] = s.sum, s.root
+		top.sum[0] = s.root.summary(sizeOf(s.height - 1))
+		top.child[0] = s.root
 		s.root = top
-		s.sum.tail = 0
 	}
 	s.height++
 }
@@ -120,7 +120,7 @@ func (s *pageSet) writeNode(n *node, level int, lo, hi uint64, member bool) (cha
 func (s *pageSet) writeChild(n *node, i, level int, lo, hi uint64, member bool) {
 	size := sizeOf(level)
 	if lo == 0 && hi == size {
-		s.drop(n, i)
+		// It was uniform before, and is now the other way round.
 		n.sum[i] = uniform(size, member)
 		return
 	}
@@ -148,7 +148,7 @@ func (s *pageSet) writeChild(n *node, i, level int, lo, hi uint64, member bool) 
 	}
 }
 
-// drop gives the memory of child i of n back.
+// drop gives the memory of child i of n back, which has become uniform.
 func (s *pageSet) drop(n *node, i int) {
 	if l := n.leaf[i]; l != nil {
 		n.leaf[i] = nil
@@ -156,9 +156,6 @@ func (s *pageSet) drop(n *node, i int) {
 	}
 	if c := n.child[i]; c != nil {
 		n.child[i] = nil
-		for k := range fanout {
-			s.drop(c, k)
-		}
 		s.pool.putNode(c)
 	}
 }
@@ -192,7 +189,7 @@ func (n *node) summary(size uint64) summary {
 // find returns where the first run of n members begins, and whether there is
 // one.
 func (s *pageSet) find(n uint64) (page.ID, bool) {
-	if s.sum.best < n {
+	if s.best < n {
 		return 0, false
 	}
 	at, base := s.root, uint64(0)

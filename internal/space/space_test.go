@@ -219,6 +219,93 @@ func TestBirthsAreBounded(t *testing.T) {
 	}
 }
 
+// Of a file that grows while readers follow each other closely, so that there is
+// always one that is a little behind, only the young births are remembered.
+func TestOldBirthsAreSwept(t *testing.T) {
+	const lag = 5
+	s := New(2)
+	s.Pin(0)
+	for tx := page.TxID(1); tx < 5000; tx++ {
+		x := s.Begin(tx)
+		for range 10 {
+			id := mustAllocate(t, x, 3)
+			mustFree(t, x, page.Extent{Start: id + 1, N: 1}) // so that runs do not join
+		}
+		x.Commit()
+		x.Recycle()
+		s.Pin(tx)
+		if tx > lag {
+			s.Unpin(tx - 1 - lag)
+		}
+		if n := s.births.entries.size; n > 4*blockSize {
+			t.Fatalf("transaction %d: %d births remembered", tx, n)
+		}
+		if err := checkOrder(&s.births.entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A sweep keeps what is younger than the oldest pinned state, if only by one.
+func TestSweepKeepsTheYoung(t *testing.T) {
+	const old, young = 2, 3 // states; old stays pinned
+	s := New(10_000)
+	s.Pin(1)
+	s.Pin(old)
+	allocated := map[page.TxID][]page.ID{}
+	for tx := page.TxID(1); tx <= 6; tx++ {
+		s.Pin(tx)
+		x := s.Begin(tx + 1)
+		for range 200 {
+			allocated[tx+1] = append(allocated[tx+1], mustAllocate(t, x, 2)+1)
+		}
+		for _, id := range allocated[tx+1] {
+			mustFree(t, x, page.Extent{Start: id - 1, N: 1})
+		}
+		x.Commit()
+		s.Unpin(tx)
+		if tx == 3 {
+			s.Unpin(1)
+		}
+	}
+	s.Pin(7)
+	free := s.FreeCount()
+	x := s.Begin(8)
+	for _, tx := range []page.TxID{old, young} {
+		for _, id := range allocated[tx] {
+			mustFree(t, x, page.Extent{Start: id, N: 1})
+		}
+	}
+	x.Commit()
+	s.Unpin(7)
+	if got := s.FreeCount() - free; got != 200 || s.PendingCount() != 200 {
+		t.Fatalf("%d pages released and %d pending, want 200 and 200", got, s.PendingCount())
+	}
+}
+
+// A rollback puts back not only the pages but also what is known about them.
+func TestRollbackRestoresBirths(t *testing.T) {
+	s := New(100)
+	s.Pin(1)
+	x := s.Begin(2)
+	e := page.Extent{Start: mustAllocate(t, x, 4), N: 4}
+	x.Commit()
+	s.Pin(2)
+	for range 3 {
+		x = s.Begin(3)
+		mustFree(t, x, page.Extent{Start: e.Start + 1, N: 2})
+		x.Commit()
+		x.Rollback()
+	}
+	x = s.Begin(3)
+	mustFree(t, x, e)
+	x.Commit()
+	s.Unpin(2)
+	if s.FreeCount() != 4 || s.PendingCount() != 0 {
+		t.Fatalf("%d pages free, %d pending; state 1 does not see them", s.FreeCount(), s.PendingCount())
+	}
+}
+
 // A state that is pinned late, when a later transaction has committed, keeps
 // what is left of it.
 func TestLatePin(t *testing.T) {
