@@ -165,14 +165,11 @@ func (b *Bucket) Put(key, value []byte) error {
 	case int64(len(value)) > page.MaxValueSize:
 		return ErrValueTooLarge
 	}
-	e, ok, err := b.tree.Get(key)
-	if err != nil {
-		return err
+	ok, err := b.tree.PutValue(key, value)
+	if err == nil && !ok {
+		err = ErrIncompatibleValue
 	}
-	if ok && e.IsBucket() {
-		return ErrIncompatibleValue
-	}
-	return b.tree.Put(key, value, 0)
+	return err
 }
 
 // Delete removes key; nothing happens if it is not there.

@@ -236,26 +236,41 @@ func (t *Tree) Get(key []byte) (page.Element, bool, error) {
 	return page.Element{}, false, err
 }
 
-// Put sets key to value. The tree copies a key that is new to it; value is
-// kept as it is and must not change until the transaction ends.
+// Put sets key to value and its flags. The tree copies a key that is new to it;
+// value is kept as it is and must not change until the transaction ends.
 func (t *Tree) Put(key, value []byte, flags uint32) error {
+	_, err := t.put(key, value, flags, 0)
+	return err
+}
+
+// PutValue is Put without flags. If key has flags already, that is, if it is a
+// bucket, nothing changes and ok is false.
+func (t *Tree) PutValue(key, value []byte) (ok bool, err error) {
+	return t.put(key, value, 0, ^uint32(0))
+}
+
+// put sets key unless it exists with one of the flags in refuse.
+func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	n, err := t.editLeaf(key)
 	if err != nil {
-		return err
+		return false, err
+	}
+	i, exact := n.search(key)
+	if exact && n.items[i].flags&refuse != 0 {
+		return false, nil
 	}
 	t.edits++
-	i, exact := n.search(key)
 	if exact {
 		it := &n.items[i]
 		n.size += len(value) - len(it.value)
 		it.value, it.flags = value, flags
-		return nil
+		return true, nil
 	}
 	n.insert(i, item{key: t.edit.arena.copyKey(key), value: value, flags: flags})
 	if len(n.items) > maxNodeItems {
 		t.splitInMemory(key)
 	}
-	return nil
+	return true, nil
 }
 
 // Delete removes key and tells whether it was there.
