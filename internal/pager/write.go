@@ -1,9 +1,6 @@
 package pager
 
 import (
-	"cmp"
-	"slices"
-
 	"holdfast/internal/page"
 	"holdfast/internal/space"
 )
@@ -13,6 +10,7 @@ import (
 type WriteTx struct {
 	p     *Pager
 	base  *State
+	over  overlay // prepared and not in the file yet
 	space *space.Txn
 	tx    page.TxID
 	buf   *buffers
@@ -33,8 +31,13 @@ func (p *Pager) BeginWrite() (*WriteTx, error) {
 	p.states.Sweep()
 	base := p.states.Current()
 	tx := base.Tx + 1
-	p.editing = &WriteTx{p: p, base: base, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take()}
+	// The turn is kept until Finish, so nothing is prepared and unwritten here.
+	p.editing = p.newWriteTx(base, nil, tx)
 	return p.editing, nil
+}
+
+func (p *Pager) newWriteTx(base *State, over overlay, tx page.TxID) *WriteTx {
+	return &WriteTx{p: p, base: base, over: over, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take()}
 }
 
 // ID is the number that the transaction gets if it commits.
@@ -47,7 +50,14 @@ func (w *WriteTx) Base() *State { return w.base }
 func (w *WriteTx) PageSize() int { return w.p.pageSize }
 
 // Page returns page id of the state that the transaction began with.
-func (w *WriteTx) Page(id page.ID) (page.Page, error) { return w.base.image.Page(id) }
+func (w *WriteTx) Page(id page.ID) (page.Page, error) {
+	if len(w.over) > 0 {
+		if run := w.over.find(id); run != nil {
+			return page.Parse(run, id)
+		}
+	}
+	return w.base.image.Page(id)
+}
 
 // Allocate reserves n pages and the buffer that is written to them.
 func (w *WriteTx) Allocate(n uint64) (page.ID, []byte, error) {
@@ -148,6 +158,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		HighWater: w.space.HighWater(),
 		Label:     label,
 	}
+	sortRuns(w.buf.runs)
 	w.space.Commit()
 	return pr, nil
 }
@@ -221,9 +232,8 @@ func (p *Pager) commitMeta(slot int, m page.Meta, noSync bool) error {
 	return nil
 }
 
-// writeRuns writes page runs in file order, neighbours in one call.
+// writeRuns writes page runs, which are in file order, neighbours in one call.
 func (p *Pager) writeRuns(runs []run) error {
-	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.id, b.id) })
 	ps := page.ID(p.pageSize)
 	for from := 0; from < len(runs); {
 		vec := p.vec[:0]
