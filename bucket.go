@@ -89,14 +89,12 @@ func (b *Bucket) CreateBucket(name []byte) (*Bucket, error) {
 // CreateBucketIfNotExists opens a nested bucket and creates it first if there
 // is none.
 func (b *Bucket) CreateBucketIfNotExists(name []byte) (*Bucket, error) {
-	child, err := b.CreateBucket(name)
-	if err != ErrBucketExists {
-		return child, err
+	if b.Writable() {
+		if child := b.Bucket(name); child != nil {
+			return child, nil
+		}
 	}
-	if child = b.Bucket(name); child == nil {
-		return nil, b.tx.Err() // only damage can have hidden it
-	}
-	return child, nil
+	return b.CreateBucket(name)
 }
 
 // DeleteBucket removes a nested bucket with everything in it. Errors:

@@ -165,11 +165,7 @@ func (b *Bucket) Put(key, value []byte) error {
 	case int64(len(value)) > page.MaxValueSize:
 		return ErrValueTooLarge
 	}
-	ok, err := b.tree.PutValue(key, value)
-	if err == nil && !ok {
-		err = ErrIncompatibleValue
-	}
-	return err
+	return valueOnly(b.tree.PutValue(key, value))
 }
 
 // Delete removes key; nothing happens if it is not there.
@@ -177,14 +173,14 @@ func (b *Bucket) Delete(key []byte) error {
 	if err := b.writable(); err != nil {
 		return err
 	}
-	e, ok, err := b.tree.Get(key)
-	if err != nil || !ok {
-		return err
-	}
-	if e.IsBucket() {
+	return valueOnly(b.tree.DeleteValue(key))
+}
+
+// valueOnly is the error of an edit that is refused for buckets.
+func valueOnly(ok bool, err error) error {
+	if err == nil && !ok {
 		return ErrIncompatibleValue
 	}
-	_, err = b.tree.Delete(key)
 	return err
 }
 
@@ -193,12 +189,7 @@ func (b *Bucket) DeleteAt(c *tree.Cursor) error {
 	if err := b.writable(); err != nil {
 		return err
 	}
-	return c.Delete(func(e page.Element) error {
-		if e.IsBucket() {
-			return ErrIncompatibleValue
-		}
-		return nil
-	})
+	return valueOnly(c.DeleteValue())
 }
 
 // Create makes child a new, empty nested bucket of b.

@@ -34,8 +34,12 @@ func (p *Pager) Close(opts CloseOptions) error {
 	defer p.commit.Unlock()
 	var errs []error
 	if !p.opts.ReadOnly && !opts.NoFreelist && p.stopped == nil {
-		if err := p.leaveFreelist(last+1, opts.Commit); err != nil {
-			errs = append(errs, p.wrap("write the freelist of", err))
+		err := p.leaveFreelist(last+1, opts.Commit)
+		switch {
+		case errors.Is(err, ErrStopped):
+			errs = append(errs, err)
+		case err != nil: // a full disk, say: the next to open the file scans it
+			p.logf("close %s without a freelist page: %v", p.file.Name(), err)
 		}
 	}
 	if p.gen != nil {

@@ -42,20 +42,20 @@ func (p *Pager) mapLength(size int64) int64 {
 	return (length + align - 1) / align * align
 }
 
-// remap makes a generation in which size bytes of file can be read the newest.
-// Readers are neither waited for nor disturbed.
-func (p *Pager) remap(size int64) error {
-	if p.gen != nil && int64(len(p.gen.mapping.Data())) >= size {
-		return p.lockMapping(p.gen.mapping, size)
+// remap makes a generation in which need bytes of the file can be read the
+// newest. Readers are neither waited for nor disturbed.
+func (p *Pager) remap(need int64) error {
+	if p.gen != nil && int64(len(p.gen.mapping.Data())) >= need {
+		return p.lockMapping(p.gen.mapping)
 	}
 	opts := vfs.MapOptions{Flags: p.opts.MapFlags}
-	m, err := p.file.Map(p.mapLength(size), opts)
+	m, err := p.file.Map(p.mapLength(p.fileSize), opts)
 	if err != nil { // perhaps for want of address space: without room, then
-		if m, err = p.file.Map(size, opts); err != nil {
+		if m, err = p.file.Map(p.fileSize, opts); err != nil {
 			return err
 		}
 	}
-	if err := p.lockMapping(m, size); err != nil {
+	if err := p.lockMapping(m); err != nil {
 		_ = m.Close()
 		return err
 	}
@@ -68,11 +68,11 @@ func (p *Pager) remap(size int64) error {
 	return nil
 }
 
-func (p *Pager) lockMapping(m vfs.Mapping, size int64) error {
+func (p *Pager) lockMapping(m vfs.Mapping) error {
 	if !p.opts.Lock {
 		return nil
 	}
-	return m.Lock(size)
+	return m.Lock(min(p.fileSize, int64(len(m.Data()))))
 }
 
 func (g *generation) closeIfUnused() error {

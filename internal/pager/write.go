@@ -28,6 +28,10 @@ func (p *Pager) BeginWrite() (*WriteTx, error) {
 	}
 	p.commit.Lock()
 	defer p.commit.Unlock()
+	if p.stopped != nil {
+		p.turn.Unlock()
+		return nil, p.stopped
+	}
 	p.states.Sweep()
 	base := p.states.Current()
 	tx := base.Tx + 1
@@ -135,9 +139,6 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 
 func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
 	p := w.p
-	if p.stopped != nil {
-		return nil, p.stopped
-	}
 	pr := &Prepared{w: w, opts: opts}
 	var label page.Label
 	pr.slot, label = p.slots.Next()

@@ -131,22 +131,14 @@ func (c *Cursor) Prev() (e page.Element, ok bool, err error) {
 	return c.retreat(c.key)
 }
 
-// Delete removes the element that the cursor stands on. refuse is asked first,
-// with that element; its error is returned and nothing removed. Without an
+// DeleteValue removes the element that the cursor stands on. If it has flags,
+// that is, if it is a bucket, nothing changes and ok is false. Without an
 // element nothing happens.
-func (c *Cursor) Delete(refuse func(page.Element) error) error {
+func (c *Cursor) DeleteValue() (ok bool, err error) {
 	if !c.on {
-		return nil
+		return true, nil
 	}
-	e, ok, err := c.t.Get(c.key)
-	if err != nil || !ok {
-		return err
-	}
-	if err := refuse(e); err != nil {
-		return err
-	}
-	_, err = c.t.Delete(c.key)
-	return err
+	return c.t.DeleteValue(c.key)
 }
 
 func (c *Cursor) top() *frame { return &c.stack[len(c.stack)-1] }

@@ -199,10 +199,9 @@ type arena struct {
 const (
 	minKeyChunk = 64
 	maxKeyChunk = 32 << 10
-	// maxKeptItems bounds the memory that a recycled node keeps.
-	maxKeptItems = 1024
-	// maxKeptNodes bounds the number of nodes kept between transactions.
-	maxKeptNodes = 4096
+	// maxKeptItems bounds the items that all nodes together keep between
+	// transactions: about 9 MiB.
+	maxKeptItems = 1 << 17
 )
 
 func (a *arena) newNode(leaf bool) *node {
@@ -217,16 +216,16 @@ func (a *arena) newNode(leaf bool) *node {
 }
 
 func (a *arena) reset() {
-	for _, n := range a.nodes[:a.used] {
-		if cap(n.items) > maxKeptItems {
-			n.items = nil
-			continue
+	kept := 0
+	for i, n := range a.nodes {
+		if kept += cap(n.items); kept > maxKeptItems {
+			clear(a.nodes[i:])
+			a.nodes = a.nodes[:i]
+			break
 		}
-		clear(n.items[:cap(n.items)]) // let go of values and mappings
-	}
-	if len(a.nodes) > maxKeptNodes {
-		clear(a.nodes[maxKeptNodes:])
-		a.nodes = a.nodes[:maxKeptNodes]
+		if i < a.used {
+			clear(n.items[:cap(n.items)]) // let go of values and mappings
+		}
 	}
 	a.used = 0
 	a.keys = nil

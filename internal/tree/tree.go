@@ -274,22 +274,48 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 }
 
 // Delete removes key and tells whether it was there.
-func (t *Tree) Delete(key []byte) (bool, error) {
-	if _, ok, err := t.Get(key); err != nil || !ok {
-		return false, err
+func (t *Tree) Delete(key []byte) (found bool, err error) {
+	r, err := t.delete(key, 0)
+	return r == removed, err
+}
+
+// DeleteValue is Delete of a key without flags. If key has some, that is, if it
+// is a bucket, nothing changes and ok is false.
+func (t *Tree) DeleteValue(key []byte) (ok bool, err error) {
+	r, err := t.delete(key, ^uint32(0))
+	return r != refused, err
+}
+
+// What became of a key that was to be deleted.
+type deletion int
+
+const (
+	absent deletion = iota
+	refused
+	removed
+)
+
+// delete removes key unless it has one of the flags in refuse.
+func (t *Tree) delete(key []byte, refuse uint32) (deletion, error) {
+	e, ok, err := t.Get(key)
+	if err != nil || !ok {
+		return absent, err
+	}
+	if e.Flags&refuse != 0 {
+		return refused, nil
 	}
 	n, err := t.editLeaf(key)
 	if err != nil {
-		return false, err
+		return absent, err
 	}
 	i, exact := n.search(key)
 	if !exact {
-		return false, page.Corruptf(n.base, "key is found by one search and not by the next")
+		return absent, page.Corruptf(n.base, "key is found by one search and not by the next")
 	}
 	t.edits++
 	n.remove(i)
 	n.shrunk = true
-	return true, nil
+	return removed, nil
 }
 
 // editLeaf turns the path to the leaf in which key belongs into nodes.
