@@ -279,8 +279,8 @@ func wrongUndo(e *Epoch[version], undone *atomic.Int64) (Guard[version], bool) {
 			return Guard[version]{state: s, shard: i}, true
 		}
 		undone.Add(1)
-		neg := oneAcquired
-		s.shards[(i+1)&e.mask].count.Add(-uint64(neg))
+		neg := uint64(oneAcquired)
+		s.shards[(i+1)&e.mask].count.Add(-neg)
 	}
 }
 
