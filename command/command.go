@@ -1,0 +1,146 @@
+// Package command holds the commands on database files, so that programs can
+// offer them under a command of their own. The holdfast command is
+// NewRootCommand; NewBboltCommand has the same commands in the shape of bbolt's,
+// for scripts that read its output.
+//
+// Run either with Execute, which prints errors and returns the exit code.
+//
+// Commands that only read (info, check, stats, buckets, keys, get, doctor) open
+// the file for reading with the lock that readers share, and change no byte of
+// it. No command but put --create makes a database where there was none, apart
+// from what compact and demo write.
+package command
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of the commands.
+const (
+	ExitOK      = 0 // done
+	ExitFailed  = 1 // the operation failed
+	ExitUsage   = 2 // the command line is wrong
+	ExitDamaged = 3 // check found damage
+)
+
+// defaultTimeout is how long opening a file waits for another process's lock.
+const defaultTimeout = time.Second
+
+const rootHelp = `holdfast works on database files of bbolt and Holdfast.
+
+Commands that only read share the file with other readers and change no byte of
+it. While a program has the file open for writing, nobody else can open it: stop
+the program first, or work on a copy.
+
+Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check
+found damage.
+
+Colours are used on a terminal only, and not if NO_COLOR is set.`
+
+// NewRootCommand makes the holdfast command with all that is below it.
+func NewRootCommand() *cobra.Command {
+	a := &app{}
+	root := a.newRoot("holdfast", "Look into, check and mend bbolt database files")
+	root.Long = rootHelp
+	root.Version = version()
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.AddCommand(
+		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
+		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
+		a.newCompact(), a.newDemo(), a.newVersion(),
+	)
+	return root
+}
+
+// NewBboltCommand makes the bbolt command: the commands that bbolt has too,
+// with its flags, its order of arguments and the lines that scripts read, and
+// those that it lacks as holdfast has them.
+func NewBboltCommand() *cobra.Command {
+	a := &app{stock: true}
+	root := a.newRoot("bbolt", "Look into and check bbolt database files")
+	root.Version = bboltVersion
+	root.SilenceUsage = true
+	root.AddCommand(
+		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
+		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
+		a.newCompact(), a.newVersion(),
+	)
+	return root
+}
+
+// app is what the commands of one root have in common.
+type app struct {
+	stock   bool // in bbolt's shape
+	json    bool
+	timeout time.Duration
+}
+
+func (a *app) newRoot(name, short string) *cobra.Command {
+	root := &cobra.Command{Use: name, Short: short}
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
+	flags.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to wait for a file that another process has locked; 0: for ever")
+	return root
+}
+
+// call is one run of a command.
+type call struct {
+	*app
+	ctx  context.Context
+	cmd  *cobra.Command
+	args []string
+	out  *bufio.Writer // standard output, flushed when the command has ended
+}
+
+// action makes what cobra runs of fn.
+func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(cmd.OutOrStdout())}
+		if c.ctx == nil {
+			c.ctx = context.Background()
+		}
+		if a.timeout < 0 {
+			return usagef("--timeout is %s; give 0 to wait for ever, or more", a.timeout)
+		}
+		err := fn(c)
+		if flushErr := c.out.Flush(); flushErr != nil && !isClosedPipe(flushErr) && err == nil {
+			err = fmt.Errorf("write the output: %w", flushErr)
+		}
+		if isClosedPipe(err) { // whoever read the output has seen enough
+			err = nil
+		}
+		return err
+	}
+}
+
+// Execute runs root, prints its error to its error output, unless root leaves
+// that to cobra, and returns the exit code.
+func Execute(ctx context.Context, root *cobra.Command) int {
+	started := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	if !started {
+		err = &usageError{err}
+	}
+	if root.SilenceErrors {
+		printError(root, err)
+	}
+	return ExitCode(err)
+}
+
+func printError(root *cobra.Command, err error) {
+	w := root.ErrOrStderr()
+	fmt.Fprintf(w, "%s %s\n", paint(w, red, root.Name()+":"), err)
+	if ExitCode(err) == ExitUsage {
+		fmt.Fprintf(w, "Run '%s --help' for usage.\n", root.Name())
+	}
+}

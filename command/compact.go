@@ -1,0 +1,245 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+	"holdfast/internal/page"
+)
+
+const compactHelp = `Copy all buckets and keys of SRC to DST, in order and without free pages in
+between. SRC is only read and stays as it is.
+
+The copy is made under another name next to DST, flushed to the disk, and gets
+its name at the very end: DST is never half a database. If DST exists, nothing
+is done unless --force is given, which replaces it.`
+
+// compactTxBytes is about how much a transaction of compact writes.
+const compactTxBytes = 64 << 10
+
+// compactGrowth is by how much the copy grows at a time. What it has too much
+// is cut off at the end.
+const compactGrowth = 1 << 20
+
+type compactFlags struct {
+	output    string
+	txMaxSize int64
+	noSync    bool
+	force     bool
+}
+
+type compactReport struct {
+	Source           string `json:"source"`
+	Destination      string `json:"destination"`
+	SourceBytes      int64  `json:"source_bytes"`
+	DestinationBytes int64  `json:"destination_bytes"`
+}
+
+func (a *app) newCompact() *cobra.Command {
+	var f compactFlags
+	cmd := &cobra.Command{
+		Use:   "compact -o DST SRC",
+		Short: "Copy a database without its free pages",
+		Long:  compactHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE:  a.action(func(c *call) error { return c.compact(f) }),
+	}
+	if a.stock {
+		cmd.Args = cobra.MinimumNArgs(1)
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.output, "output", "o", "", "file to write (required)")
+	flags.Int64Var(&f.txMaxSize, "tx-max-size", compactTxBytes, "bytes that are copied in one transaction, about; 0: everything")
+	flags.BoolVar(&f.noSync, "no-sync", false, "do not flush the copy to the disk before it gets its name")
+	flags.BoolVar(&f.force, "force", false, "replace DST if it exists")
+	_ = cmd.MarkFlagFilename("output")
+	return cmd
+}
+
+func (c *call) compact(f compactFlags) error {
+	if f.output == "" {
+		return usagef("required flag(s) \"output\" not set: -o says where to write the copy")
+	}
+	info, err := c.look(c.args[0])
+	if err != nil {
+		return err
+	}
+	dst, err := c.destination(info, f)
+	if err != nil {
+		return err
+	}
+	src, err := c.read(c.args[0], false)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	r := compactReport{Source: src.path, Destination: f.output, SourceBytes: src.size}
+	if r.DestinationBytes, err = c.compactTo(dst, info, src, f); err != nil {
+		return err
+	}
+	switch {
+	case c.json:
+		return c.printJSON(r)
+	case c.stock:
+		fmt.Fprintf(c.out, "%d -> %d bytes (gain=%.2fx)\n", r.SourceBytes, r.DestinationBytes, float64(r.SourceBytes)/float64(r.DestinationBytes))
+	default:
+		fmt.Fprintf(c.out, "%s -> %s: %s -> %s\n", r.Source, r.Destination, sizeExactly(r.SourceBytes), sizeExactly(r.DestinationBytes))
+	}
+	return nil
+}
+
+// destination is the path to give to the copy in the end: what a symbolic link
+// points to. It is an error if something is there that must stay.
+func (c *call) destination(src fs.FileInfo, f compactFlags) (string, error) {
+	info, err := os.Stat(f.output)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f.output, nil
+	case err != nil:
+		return "", c.explain(f.output, err)
+	case os.SameFile(src, info):
+		return "", usagef("%s: the copy cannot replace the database that it is made from; give another file with -o", f.output)
+	case !info.Mode().IsRegular():
+		return "", &fileError{file: f.output, what: "is not a regular file", err: fs.ErrExist}
+	case !f.force && !(c.stock && c.hasNoBuckets(f.output, info)):
+		return "", &fileError{file: f.output, what: "exists already", next: "--force replaces it", err: fs.ErrExist}
+	}
+	path, err := filepath.EvalSymlinks(f.output)
+	return path, c.explain(f.output, err)
+}
+
+// hasNoBuckets tells whether the file is empty, or a database without buckets.
+// bbolt fills such a file, so in its shape that is no reason to refuse.
+func (c *call) hasNoBuckets(path string, info fs.FileInfo) bool {
+	if info.Size() == 0 {
+		return true
+	}
+	empty := false
+	err := c.view(path, false, func(_ *database, tx *holdfast.Tx) error {
+		name, _ := tx.Cursor().First()
+		empty = name == nil
+		return nil
+	})
+	return err == nil && empty
+}
+
+// compactTo writes the copy of src next to dst, then calls it dst. It returns
+// its size. Whatever fails, nothing is left behind.
+func (c *call) compactTo(dst string, info fs.FileInfo, src *database, f compactFlags) (int64, error) {
+	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	temp, err := os.CreateTemp(filepath.Dir(dst), "."+filepath.Base(dst)+".*.tmp")
+	if err != nil {
+		return 0, c.explain(f.output, err)
+	}
+	defer os.Remove(temp.Name()) // which it is not called any more if all went well
+	_ = temp.Close()
+	size, err := c.writeCopy(ctx, temp.Name(), src, f)
+	if err == nil {
+		err = c.finishCopy(temp.Name(), size, info, f)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), dst)
+	}
+	if err == nil && !f.noSync {
+		err = flushDir(filepath.Dir(dst))
+	}
+	if ctx.Err() != nil {
+		return 0, &fileError{file: f.output, what: "interrupted, nothing was written", err: ctx.Err()}
+	}
+	if isDamage(err) {
+		return 0, c.explain(src.path, err)
+	}
+	return size, c.explain(f.output, err)
+}
+
+// writeCopy copies src to the empty file at path and returns the bytes of it
+// that belong to the database. It ends early when ctx does.
+func (c *call) writeCopy(ctx context.Context, path string, src *database, f compactFlags) (int64, error) {
+	// The copy is flushed once, when it is complete.
+	d, err := c.open(path, nil, &holdfast.Options{NoSync: true, PageSize: src.Info().PageSize})
+	if err != nil {
+		return 0, err
+	}
+	d.AllocSize = compactGrowth
+	cancel := context.AfterFunc(ctx, func() { _ = d.file.Close() }) // every later write fails
+	defer cancel()
+	var done func() int64
+	total := src.liveBytes()
+	if total > 0 {
+		done = func() int64 { s := d.Stats(); return s.TxStats.GetPageAlloc() }
+	}
+	stop := c.progress("copying", total, done)
+	err = holdfast.Compact(d.DB, src.DB, f.txMaxSize)
+	pageSize := d.Info().PageSize
+	err = errors.Join(err, d.Close())
+	stop()
+	if err != nil {
+		return 0, err
+	}
+	return databaseBytes(path, pageSize)
+}
+
+// liveBytes is the size of the pages in use, if that is known without a scan.
+func (d *database) liveBytes() int64 {
+	r, err := d.info()
+	if err != nil || r.FreePages == nil {
+		return 0
+	}
+	return (int64(r.HighWater) - int64(*r.FreePages)) * int64(r.PageSize)
+}
+
+// databaseBytes is how much of the file at path its metas speak of.
+func databaseBytes(path string, pageSize int) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	slots, err := readMetas(f, pageSize)
+	if err != nil {
+		return 0, err
+	}
+	var pages page.ID
+	for slot, err := range slots.Err {
+		if err == nil {
+			pages = max(pages, slots.Meta[slot].HighWater)
+		}
+	}
+	return int64(pages) * int64(pageSize), nil
+}
+
+// finishCopy cuts off what the copy grew too much, gives it the mode and the
+// owner of the source, and flushes it.
+func (c *call) finishCopy(path string, size int64, src fs.FileInfo, f compactFlags) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := file.Truncate(size); err != nil {
+		return err
+	}
+	copyOwner(path, src)
+	if err := file.Chmod(src.Mode().Perm()); err != nil {
+		return err
+	}
+	if !f.noSync {
+		if err := file.Sync(); err != nil {
+			return err
+		}
+	}
+	return file.Close()
+}

@@ -1,0 +1,162 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"holdfast"
+)
+
+// demo is one run of the demo command.
+type demo struct {
+	*call
+	ctx   context.Context
+	flags demoFlags
+	bytes int64
+	r     demoReport
+}
+
+// run makes both databases, measures, and prints each part when it is done.
+func (d *demo) run() error {
+	aged, young := filepath.Join(d.r.Dir, "aged.db"), filepath.Join(d.r.Dir, "young.db")
+	if err := d.make(aged, young); err != nil {
+		return err
+	}
+	if err := d.openBoth(aged, young); err != nil {
+		return err
+	}
+	if err := d.grow(filepath.Join(d.r.Dir, "growing.db")); err != nil {
+		return err
+	}
+	verdict, err := d.examine(aged)
+	if err != nil {
+		return err
+	}
+	d.r.Verdict = verdict
+	if d.flags.keep {
+		d.r.KeptFile = aged
+	}
+	if d.json {
+		return nil
+	}
+	d.say("\n%s", d.paint(bold, "What `holdfast doctor` says of the aged file"))
+	d.printDoctor(verdict)
+	if d.flags.keep {
+		d.say("\nThe files are in %s", d.r.Dir)
+	}
+	return nil
+}
+
+// make writes the two databases.
+func (d *demo) make(aged, young string) error {
+	stop := d.progress("writing and deleting "+size(d.bytes), 0, nil)
+	defer stop()
+	start := time.Now()
+	d.r.Values = int(d.bytes / demoValueBytes)
+	if err := makeAged(d.ctx, aged, d.r.Values); err != nil {
+		return err
+	}
+	d.r.FillMS = time.Since(start).Milliseconds()
+	return makeYoung(young)
+}
+
+// openBoth times the opening of both databases and then the commits on them,
+// in turns.
+func (d *demo) openBoth(aged, young string) error {
+	a, err := openTimed(aged, &d.r.Aged)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	y, err := openTimed(young, &d.r.Young)
+	if err != nil {
+		return err
+	}
+	defer y.Close()
+	if d.r.FlushUS, err = bareFlush(filepath.Join(d.r.Dir, "flush")); err != nil {
+		return err
+	}
+	d.say("%s: %s values of %d bytes written and deleted again (%.1f s), %d keys left", d.paint(bold, "Aged file"),
+		count(d.r.Values), demoValueBytes, float64(d.r.FillMS)/1000, demoKeys)
+	d.say("%s: the same %d keys and nothing else", d.paint(bold, "Young file"), demoKeys)
+	if err := d.commits(a, y); err != nil {
+		return err
+	}
+	d.printStores()
+	if err := a.Close(); err != nil {
+		return err
+	}
+	return y.Close()
+}
+
+// demoRounds is the number of rounds of commits on each database.
+const demoRounds = 5
+
+func (d *demo) commits(a, y *holdfast.DB) error {
+	runtime.GC() // what writing the aged file left behind is not to be paid for here
+	var aged, young commitMeter
+	for range demoRounds {
+		for _, m := range []struct {
+			db    *holdfast.DB
+			meter *commitMeter
+		}{{y, &young}, {a, &aged}} {
+			if err := m.meter.round(d.ctx, m.db, d.flags.round); err != nil {
+				return err
+			}
+		}
+	}
+	aged.report(&d.r.Aged)
+	young.report(&d.r.Young)
+	return nil
+}
+
+func (d *demo) printStores() {
+	a, y := &d.r.Aged, &d.r.Young
+	row := func(name string, value func(*demoStore) string) []string {
+		return []string{"  " + name, value(y), value(a)}
+	}
+	d.say("")
+	d.table(
+		[]string{"", "young", "aged"},
+		row("file", func(s *demoStore) string { return size(s.SizeBytes) }),
+		row("free pages", func(s *demoStore) string { return count(s.FreePages) }),
+		row("open", func(s *demoStore) string { return micros(s.OpenUS) }),
+		row("bytes written by a one-key commit", func(s *demoStore) string {
+			if s.BytesPerCommit == nil {
+				return "not measured here"
+			}
+			return count(int64(*s.BytesPerCommit + 0.5))
+		}),
+		row("one-key commits a second", func(s *demoStore) string {
+			return fmt.Sprintf("%s (%s to %s)", count(int64(s.CommitsPerSec)), count(int64(s.Slowest)), count(int64(s.Fastest)))
+		}))
+	d.say("  Each commit is flushed to the disk; one bare flush of a page takes %s here. Median of %d rounds, in turns.",
+		micros(d.r.FlushUS), demoRounds)
+}
+
+// grow measures a writer that makes the file grow, and short readers beside it,
+// without and with another reader that stays open.
+func (d *demo) grow(path string) error {
+	for _, held := range []bool{false, true} {
+		g, err := growth(d.ctx, path, held, demoRounds*d.flags.round)
+		if err != nil {
+			return err
+		}
+		d.r.Growing = append(d.r.Growing, g)
+	}
+	d.say("\n%s", d.paint(bold, "A file that grows while it is read"))
+	lines := [][]string{{"", "grown by", "commit median", "commit worst", "read median", "read p99", "read worst"}}
+	for _, g := range d.r.Growing {
+		name := "  no reader stays open"
+		if g.ReaderHeld {
+			name = "  a reader stays open"
+		}
+		lines = append(lines, []string{name, size(g.GrownBytes), micros(g.CommitMidUS), micros(g.CommitMaxUS),
+			micros(g.ReadMidUS), micros(g.ReadP99US), micros(g.ReadMaxUS)})
+	}
+	d.table(lines...)
+	return nil
+}

@@ -1,0 +1,245 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+	"holdfast/internal/page"
+)
+
+const doctorHelp = `Tell in plain words how a database is: how much of the file is in use and how
+much is free, what a commit that changes one key writes, and what to do next.
+
+All figures are computed from the file. It is read from end to end once, and not
+changed.`
+
+// compactFill is the share to which compaction fills pages.
+const compactFill = 0.9
+
+// Compaction is advised if it gives back so much of the file.
+const (
+	worthShare = 0.25
+	worthBytes = 1 << 20
+)
+
+// freelistHeavy is how many times larger than the rest of a commit the
+// freelist is when it is spoken of as a trouble.
+const freelistHeavy = 4
+
+type doctorReport struct {
+	File           string       `json:"file"`
+	SizeBytes      int64        `json:"size_bytes"`
+	PageSize       int64        `json:"page_size_bytes"`
+	HighWater      int64        `json:"high_water_pages"`
+	LivePages      int64        `json:"live_pages"` // metas and freelist among them
+	LiveBytes      int64        `json:"live_bytes"` // of these pages
+	UsedBytes      int64        `json:"used_bytes"` // that keys and values take in them
+	FreePages      int64        `json:"free_pages"`
+	FreeBytes      int64        `json:"free_bytes"`
+	Keys           int64        `json:"keys"`
+	Buckets        int64        `json:"buckets"`
+	FreelistStored bool         `json:"freelist_stored"`
+	FreelistPages  int64        `json:"freelist_pages"` // that it takes itself
+	Commit         commitReport `json:"one_key_commit"`
+	CompactedBytes int64        `json:"compacted_bytes_estimate"`
+	GivenBackBytes int64        `json:"given_back_bytes_estimate"`
+	WorthIt        bool         `json:"compaction_advised"`
+	Next           []string     `json:"next"` // command lines
+}
+
+// commitReport is what a commit that changes one key writes.
+type commitReport struct {
+	Bucket            []string `json:"bucket"`
+	PathPages         int64    `json:"path_pages"`
+	PathBytes         int64    `json:"path_bytes"`
+	MetaBytes         int64    `json:"meta_bytes"`
+	FreelistBytes     int64    `json:"freelist_bytes"`
+	Bbolt             int64    `json:"bbolt_bytes"`
+	BboltNoFreelist   int64    `json:"bbolt_no_freelist_sync_bytes"`
+	OpenScanPages     int64    `json:"bbolt_no_freelist_sync_open_scan_pages"`
+	Holdfast          int64    `json:"holdfast_bytes"`
+	HoldfastCloseOnce int64    `json:"holdfast_close_bytes"`
+}
+
+func (a *app) newDoctor() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor FILE",
+		Short: "Explain the state of a database and say what to do",
+		Long:  doctorHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE:  a.action((*call).doctor),
+	}
+}
+
+func (c *call) doctor() error {
+	r, err := c.examine(c.args[0])
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.printJSON(r)
+	}
+	c.printDoctor(r)
+	return nil
+}
+
+// examine finds out everything that doctor tells.
+func (c *call) examine(path string) (*doctorReport, error) {
+	r := &doctorReport{File: path, Next: []string{}}
+	err := c.view(path, true, func(d *database, tx *holdfast.Tx) error {
+		stop := c.progress("reading "+size(tx.Size()), 0, nil)
+		defer stop()
+		return r.fill(d, tx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.advise()
+	return r, nil
+}
+
+func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
+	slots, err := d.metas()
+	if err != nil {
+		return err
+	}
+	best, err := slots.Best()
+	if err != nil {
+		return err
+	}
+	m := slots.Meta[best]
+	stats := d.Stats()
+	r.SizeBytes, r.PageSize = d.size, int64(m.PageSize)
+	r.HighWater, r.FreePages = int64(m.HighWater), int64(stats.FreePageN+stats.PendingPageN)
+	r.LivePages = r.HighWater - r.FreePages
+	r.LiveBytes, r.FreeBytes = r.LivePages*r.PageSize, r.FreePages*r.PageSize
+	if m.Freelist != page.NoFreelist {
+		list, err := d.freelist(m)
+		if err != nil {
+			return err
+		}
+		r.FreelistStored, r.FreelistPages = true, int64(list.pages)
+	}
+	if err := r.fillTree(tx); err != nil {
+		return err
+	}
+	return r.fillCommit(d, m, tx)
+}
+
+// fillTree counts what is in the pages, and estimates what compaction leaves.
+func (r *doctorReport) fillTree(tx *holdfast.Tx) error {
+	var sum holdfast.BucketStats
+	var estimate int64
+	err := tx.ForEach(func(_ []byte, b *holdfast.Bucket) error {
+		s := b.Stats()
+		sum.Add(s)
+		estimate += r.compacted(s)
+		return tx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	r.Buckets = int64(sum.BucketN)
+	// The pages of the root bucket are what is left.
+	inTrees := int64(sum.BranchAlloc + sum.LeafAlloc)
+	root := max(r.LiveBytes-inTrees-(int64(page.FirstDataPage)+r.FreelistPages)*r.PageSize, 0)
+	r.UsedBytes = int64(sum.BranchInuse+sum.LeafInuse) + root
+	const freelistPages = 1
+	r.CompactedBytes = min(estimate+root+(int64(page.FirstDataPage)+freelistPages)*r.PageSize, r.SizeBytes)
+	r.GivenBackBytes = r.SizeBytes - r.CompactedBytes
+	return nil
+}
+
+// compacted is about how many bytes a bucket takes after compaction.
+func (r *doctorReport) compacted(s holdfast.BucketStats) int64 {
+	filled := func(inuse, alloc int) int64 {
+		return min(int64(float64(inuse)/compactFill), int64(alloc))
+	}
+	least := int64(s.BucketN-s.InlineBucketN) * r.PageSize // each has a page at least
+	return max(filled(s.LeafInuse, s.LeafAlloc), least) + filled(s.BranchInuse, s.BranchAlloc)
+}
+
+// fillCommit computes what a commit writes that changes one key: the middle one
+// of the bucket with the most keys.
+func (r *doctorReport) fillCommit(d *database, m page.Meta, tx *holdfast.Tx) error {
+	largest := census{}
+	if err := largest.take(container{tx: tx}, nil); err != nil {
+		return err
+	}
+	if err := tx.Err(); err != nil {
+		return err
+	}
+	r.Keys = largest.total
+	in, key := container{tx: tx}, []byte(nil)
+	for _, name := range largest.path {
+		in.Bucket = in.child(name)
+	}
+	cursor := in.cursor()
+	key, _ = cursor.First()
+	for range largest.keys / 2 {
+		if next, _ := cursor.Next(); next != nil {
+			key = next
+		}
+	}
+	pages, err := commitPages(d.file, m, largest.path, key)
+	if err != nil {
+		return err
+	}
+	list := int64(page.FreelistSize(uint64(r.FreePages)))/r.PageSize + 1
+	c := &r.Commit
+	c.Bucket = pathNames(largest.path)
+	c.PathPages, c.PathBytes, c.MetaBytes = int64(pages), int64(pages)*r.PageSize, r.PageSize
+	c.FreelistBytes = list * r.PageSize
+	c.BboltNoFreelist = c.PathBytes + c.MetaBytes
+	c.Bbolt = c.BboltNoFreelist + c.FreelistBytes
+	c.OpenScanPages = r.LivePages - int64(page.FirstDataPage) - r.FreelistPages
+	c.Holdfast = c.PathBytes + c.MetaBytes
+	c.HoldfastCloseOnce = c.FreelistBytes + c.MetaBytes
+	return nil
+}
+
+func (r *doctorReport) advise() {
+	r.WorthIt = r.GivenBackBytes >= worthBytes && float64(r.GivenBackBytes) >= worthShare*float64(r.SizeBytes)
+	if r.WorthIt {
+		file, copied := shellQuote(r.File), shellQuote(r.File+".compact")
+		r.Next = append(r.Next, fmt.Sprintf("holdfast compact -o %s %s && mv %s %s", copied, file, copied, file))
+	}
+}
+
+// census counts keys and finds the bucket that has the most of its own.
+type census struct {
+	total int64 // keys in all buckets
+	keys  int64 // in the bucket at path
+	path  [][]byte
+}
+
+// maxNesting bounds the buckets in buckets that are followed.
+const maxNesting = 1000
+
+func (s *census) take(in container, path [][]byte) error {
+	if len(path) > maxNesting {
+		return fmt.Errorf("buckets are nested more than %d deep", maxNesting)
+	}
+	var own int64
+	cursor := in.cursor()
+	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
+		if v != nil {
+			own++
+			continue
+		}
+		child := in.child(k)
+		if child == nil {
+			return in.tx.Err()
+		}
+		if err := s.take(container{tx: in.tx, Bucket: child}, append(path[:len(path):len(path)], k)); err != nil {
+			return err
+		}
+	}
+	s.total += own
+	if own > s.keys {
+		s.keys, s.path = own, path
+	}
+	return nil
+}

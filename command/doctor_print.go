@@ -1,0 +1,80 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+)
+
+// printDoctor prints r in plain words.
+func (c *call) printDoctor(r *doctorReport) {
+	fmt.Fprintln(c.out, c.paint(bold, r.File))
+	inFile := r.SizeBytes - r.LiveBytes - r.FreeBytes
+	lines := [][2]string{
+		{"  Size", sizeExactly(r.SizeBytes)},
+		{"  In use", fmt.Sprintf("%s in %s of %s; keys and values fill %s of them (%s)",
+			size(r.LiveBytes), plural(int(r.LivePages), "page"), size(r.PageSize), size(r.UsedBytes), percent(r.UsedBytes, r.LiveBytes))},
+		{"  Free", fmt.Sprintf("%s in %s, %s of the file", size(r.FreeBytes), plural(int(r.FreePages), "page"), percent(r.FreeBytes, r.SizeBytes))},
+	}
+	if inFile > 0 {
+		lines = append(lines, [2]string{"  Never used", fmt.Sprintf("%s at the end, reserved for growth", size(inFile))})
+	}
+	lines = append(lines,
+		[2]string{"  Holds", fmt.Sprintf("%s in %s", plural(int(r.Keys), "key"), plural(int(r.Buckets), "bucket"))},
+		[2]string{"  Freelist", r.freelistText()})
+	rows(c.out, lines...)
+	c.printCommit(r)
+	fmt.Fprintf(c.out, "\n%s\n  would leave about %s and give back about %s (%s of the file)\n", c.paint(bold, "Compaction"),
+		size(r.CompactedBytes), size(r.GivenBackBytes), percent(r.GivenBackBytes, r.SizeBytes))
+	c.printAdvice(r)
+}
+
+func (r *doctorReport) freelistText() string {
+	if r.FreelistStored {
+		return fmt.Sprintf("stored, in %s: opening the file needs no scan", plural(int(r.FreelistPages), "page"))
+	}
+	return fmt.Sprintf("not stored (NoFreelistSync, or the last writer did not close the file): opening it for writing reads %s",
+		plural(int(r.Commit.OpenScanPages), "page"))
+}
+
+// printCommit prints what a commit costs under which engine and settings.
+func (c *call) printCommit(r *doctorReport) {
+	where := "in a database without keys"
+	if len(r.Commit.Bucket) > 0 {
+		where = fmt.Sprintf("in bucket %s, which has the most", strings.Join(r.Commit.Bucket, "/"))
+	}
+	m := &r.Commit
+	fmt.Fprintf(c.out, "\n%s, %s\n", c.paint(bold, "A commit of one key writes"), where)
+	rows(c.out,
+		[2]string{"  bbolt, default", fmt.Sprintf("%s: %s of data, the meta page, and the whole freelist, %s",
+			size(m.Bbolt), plural(int(m.PathPages), "page"), size(m.FreelistBytes))},
+		[2]string{"  bbolt, NoFreelistSync", fmt.Sprintf("%s: no freelist; but each open for writing reads %s",
+			size(m.BboltNoFreelist), plural(int(m.OpenScanPages), "page"))},
+		[2]string{"  Holdfast", fmt.Sprintf("%s: no freelist; it is written once, on close (%s), and only after a crash is the file scanned",
+			size(m.Holdfast), size(m.HoldfastCloseOnce))})
+}
+
+func (c *call) printAdvice(r *doctorReport) {
+	fmt.Fprintln(c.out)
+	heavy := r.Commit.FreelistBytes >= freelistHeavy*r.Commit.BboltNoFreelist
+	switch {
+	case heavy && r.WorthIt:
+		fmt.Fprintf(c.out, "%s %s of what bbolt writes in such a commit is the list of free pages, and %s of the file is empty.\n",
+			c.paint(yellow, "Bloated."), percent(r.Commit.FreelistBytes, r.Commit.Bbolt), percent(r.GivenBackBytes, r.SizeBytes))
+	case r.WorthIt:
+		fmt.Fprintf(c.out, "%s Much of the file is not needed.\n", c.paint(yellow, "Bloated."))
+	case heavy:
+		fmt.Fprintf(c.out, "%s %s of what bbolt writes in such a commit is the list of free pages.\n",
+			c.paint(yellow, "Costly."), percent(r.Commit.FreelistBytes, r.Commit.Bbolt))
+	default:
+		fmt.Fprintf(c.out, "%s Nothing needs to be done.\n", c.paint(green, "Healthy."))
+	}
+	if r.WorthIt {
+		fmt.Fprintln(c.out, "Next: stop the program that uses the file, then run")
+	}
+	for _, line := range r.Next {
+		fmt.Fprintf(c.out, "  %s\n", line)
+	}
+	if heavy {
+		fmt.Fprintln(c.out, "With Holdfast in place of bbolt the size of the freelist does not matter to commits.")
+	}
+}

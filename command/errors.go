@@ -1,0 +1,145 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"holdfast"
+)
+
+// ErrDamaged is returned by check when it has found damage.
+var ErrDamaged = errors.New("invalid value")
+
+// usageError is an error of the command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// ExitCode is the exit code that tells err.
+func ExitCode(err error) int {
+	var usage *usageError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &usage):
+		return ExitUsage
+	case errors.Is(err, ErrDamaged):
+		return ExitDamaged
+	}
+	return ExitFailed
+}
+
+// fileError is what went wrong with a file, and what to do about it.
+type fileError struct {
+	file string
+	what string
+	next string // the next step; "" if there is none to give
+	err  error
+}
+
+func (e *fileError) Error() string {
+	s := e.file + ": " + e.what
+	if e.next != "" {
+		s += "; " + e.next
+	}
+	return s
+}
+
+func (e *fileError) Unwrap() error { return e.err }
+
+// checkFailure is the error of a check that found damage.
+type checkFailure struct {
+	file   string
+	faults int
+}
+
+func (e *checkFailure) Error() string {
+	return fmt.Sprintf("%s: damaged (%s); keep a copy of the file as it is before anything writes to it again",
+		e.file, plural(e.faults, "fault"))
+}
+
+func (e *checkFailure) Unwrap() error { return ErrDamaged }
+
+// isClosedPipe tells whether err is that nobody reads the output any more.
+func isClosedPipe(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// isDamage tells whether err says that a database is damaged, as opposed to
+// the file not being one.
+func isDamage(err error) bool {
+	var corrupt *holdfast.CorruptError
+	return errors.As(err, &corrupt) || errors.Is(err, holdfast.ErrChecksum)
+}
+
+// explain names the file in an error of opening or using it, and says the next
+// step where it is known. Errors that name it already pass.
+func (a *app) explain(file string, err error) error {
+	if err == nil || isClosedPipe(err) {
+		return err
+	}
+	var known *fileError
+	var usage *usageError
+	if errors.As(err, &known) || errors.As(err, &usage) || errors.Is(err, ErrDamaged) {
+		return err
+	}
+	e := &fileError{file: file, what: a.plain(err), err: err}
+	switch {
+	case errors.Is(err, holdfast.ErrTimeout):
+		e.what = fmt.Sprintf("locked by another process for longer than %s%s", a.timeout, holders(file))
+		e.next = "stop that program, work on a copy of the file, or wait longer with --timeout"
+	case errors.Is(err, holdfast.ErrVersionMismatch):
+		e.what = "a bbolt database of another format version than 2"
+		e.next = "use the version of the program that wrote it"
+	case errors.Is(err, holdfast.ErrInvalid):
+		e.what = "not a bbolt database"
+		if err.Error() != holdfast.ErrInvalid.Error() {
+			e.what = fmt.Sprintf("not a bbolt database (%s)", err)
+		}
+	case errors.Is(err, holdfast.ErrChecksum):
+		e.what = "damaged: neither of its two meta pages is whole"
+		e.next = "restore a copy of it"
+	case isDamage(err):
+		e.what = "damaged: " + a.plain(err)
+		e.next = fmt.Sprintf("run: %s check %s", a.name(), shellQuote(file))
+	case errors.Is(err, syscall.EROFS):
+		e.what = "on a file system that is mounted read-only"
+	case errors.Is(err, fs.ErrPermission):
+		e.what = "no permission to open it" + owner(file)
+		e.next = "run the command as a user who may, for example with sudo"
+	case errors.Is(err, syscall.ENOSPC):
+		e.what = "no space left on its disk"
+		e.next = "free some space on that disk and try again"
+	}
+	return e
+}
+
+// plain is the text of err without the file's name.
+func (a *app) plain(err error) string {
+	var corrupt *holdfast.CorruptError
+	if errors.As(err, &corrupt) {
+		return corrupt.Error()
+	}
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return fmt.Sprintf("%s: %s", path.Op, path.Err)
+	}
+	return err.Error()
+}
+
+// name is the name of the command, for messages.
+func (a *app) name() string {
+	if a.stock {
+		return "bbolt"
+	}
+	return "holdfast"
+}

@@ -1,0 +1,154 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+type bucketsReport struct {
+	File    string        `json:"file"`
+	Bucket  []string      `json:"bucket"` // in which they are
+	Buckets []bucketEntry `json:"buckets"`
+}
+
+type bucketEntry struct {
+	Name     string `json:"name"`
+	Encoding string `json:"encoding"`
+}
+
+type listFlags struct {
+	naming
+	format string
+}
+
+func (a *app) newBuckets() *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use:   "buckets FILE [BUCKET...]",
+		Short: "List the buckets at the top level or in a bucket",
+		Args:  cobra.MinimumNArgs(1),
+		RunE:  a.action(func(c *call) error { return c.buckets(f) }),
+	}
+	format := "auto"
+	if a.stock {
+		format = "bytes"
+		cmd.Use, cmd.Args = "buckets FILE", cobra.ExactArgs(1)
+	}
+	f.addFormatFlag(cmd, format)
+	f.addBucketFlag(cmd)
+	return cmd
+}
+
+func (f *listFlags) addFormatFlag(cmd *cobra.Command, format string) {
+	cmd.Flags().StringVarP(&f.format, "format", "f", format, "how to print: "+strings.Join(outputFormats, "|"))
+}
+
+func (c *call) buckets(f listFlags) error {
+	if err := checkFormat("format", f.format, outputFormats); err != nil {
+		return err
+	}
+	path, err := f.buckets(c.args[1:])
+	if err != nil {
+		return err
+	}
+	r := bucketsReport{File: c.args[0], Bucket: pathNames(path), Buckets: []bucketEntry{}}
+	err = c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
+		in, err := c.locate(c.args[0], tx, path)
+		if err != nil {
+			return err
+		}
+		return in.eachBucket(func(name []byte) error {
+			if c.json {
+				value, encoding := encodeBytes(name, f.format)
+				r.Buckets = append(r.Buckets, bucketEntry{value, encoding})
+				return nil
+			}
+			_, err := fmt.Fprintln(c.out, formatBytes(name, f.format))
+			return err
+		})
+	})
+	if err != nil || !c.json {
+		return err
+	}
+	return c.printJSON(r)
+}
+
+type keyEntry struct {
+	Key      string `json:"key"`
+	Encoding string `json:"encoding"`
+	Bucket   bool   `json:"bucket"` // it is a nested bucket
+}
+
+func (a *app) newKeys() *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use:   "keys FILE BUCKET...",
+		Short: "List the keys of a bucket, nested buckets among them",
+		Args:  cobra.MinimumNArgs(2),
+		RunE:  a.action(func(c *call) error { return c.keys(f) }),
+	}
+	f.addFormatFlag(cmd, "auto")
+	f.addBucketFlag(cmd)
+	return cmd
+}
+
+func (c *call) keys(f listFlags) error {
+	if err := checkFormat("format", f.format, outputFormats); err != nil {
+		return err
+	}
+	path, err := f.buckets(c.args[1:])
+	if err != nil {
+		return err
+	}
+	return c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
+		in, err := c.locate(c.args[0], tx, path)
+		if err != nil {
+			return err
+		}
+		if c.json {
+			return c.keysJSON(in, path, f.format)
+		}
+		return in.ForEach(func(k, _ []byte) error {
+			_, err := fmt.Fprintln(c.out, formatBytes(k, f.format))
+			return err
+		})
+	})
+}
+
+// keysJSON prints the keys one by one, so that a bucket of any size does.
+func (c *call) keysJSON(in container, path [][]byte, format string) error {
+	file, err := json.Marshal(c.args[0])
+	if err != nil {
+		return err
+	}
+	bucket, err := json.Marshal(pathNames(path))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "{\n  \"file\": %s,\n  \"bucket\": %s,\n  \"keys\": [", file, bucket)
+	n := 0
+	err = in.ForEach(func(k, v []byte) error {
+		value, encoding := encodeBytes(k, format)
+		line, err := json.Marshal(keyEntry{value, encoding, v == nil})
+		if err != nil {
+			return err
+		}
+		separator := ",\n    "
+		if n == 0 {
+			separator = "\n    "
+		}
+		n++
+		_, err = fmt.Fprintf(c.out, "%s%s", separator, line)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "\n  ],\n  \"count\": %d\n}\n", n)
+	return err
+}

@@ -1,0 +1,169 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"holdfast"
+	"holdfast/internal/page"
+)
+
+// database is an open database with what the command knows of its file.
+type database struct {
+	*holdfast.DB
+	path string
+	file *os.File // the same open file as the database's
+	size int64    // when it was opened
+	mode fs.FileMode
+}
+
+// look finds out whether path can be a database at all.
+func (a *app) look(path string) (fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &fileError{file: path, what: "no such file", next: similarFile(path), err: err}
+	case err != nil:
+		return nil, a.explain(path, err)
+	case info.IsDir():
+		return nil, &fileError{file: path, what: "is a directory", next: databasesIn(path), err: errNotAFile}
+	case !info.Mode().IsRegular():
+		return nil, &fileError{file: path, what: "is not a regular file", err: errNotAFile}
+	case info.Size() == 0:
+		return nil, &fileError{file: path, what: "empty: not a bbolt database", next: a.createHint(), err: holdfast.ErrInvalid}
+	}
+	return info, nil
+}
+
+var errNotAFile = errors.New("not a regular file")
+
+func (a *app) createHint() string {
+	return fmt.Sprintf("%s put --create makes a database", a.name())
+}
+
+// read opens the database at path for reading. freePages says that the free
+// pages have to be known, which takes a scan if they are not stored.
+func (a *app) read(path string, freePages bool) (*database, error) {
+	info, err := a.look(path)
+	if err != nil {
+		return nil, err
+	}
+	return a.open(path, info, &holdfast.Options{ReadOnly: true, PreLoadFreelist: freePages})
+}
+
+// open opens the database with options, to which it adds what all have in common.
+func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*database, error) {
+	d := &database{path: path, mode: 0o600}
+	if info != nil {
+		d.size, d.mode = info.Size(), info.Mode().Perm()
+	}
+	options.Timeout = a.timeout
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, mode)
+		d.file = f
+		return f, err
+	}
+	db, err := holdfast.Open(path, d.mode, options)
+	if err != nil {
+		return nil, a.explain(path, err)
+	}
+	d.DB = db
+	return d, nil
+}
+
+// view opens the database at path for reading and calls fn with it and a
+// transaction on it.
+func (a *app) view(path string, freePages bool, fn func(*database, *holdfast.Tx) error) error {
+	d, err := a.read(path, freePages)
+	if err != nil {
+		return err
+	}
+	err = d.View(func(tx *holdfast.Tx) error {
+		if err := fn(d, tx); err != nil {
+			return err
+		}
+		return tx.Err()
+	})
+	return a.explain(path, errors.Join(err, d.Close()))
+}
+
+// metas reads both meta pages of the open file.
+func (d *database) metas() (page.Slots, error) { return readMetas(d.file, d.Info().PageSize) }
+
+func readMetas(file io.ReaderAt, pageSize int) (page.Slots, error) {
+	var bufs [2][page.ExtensionOffset]byte
+	for slot := range bufs {
+		if _, err := file.ReadAt(bufs[slot][:], int64(slot)*int64(pageSize)); err != nil && err != io.EOF {
+			return page.Slots{}, err
+		}
+	}
+	return page.DecodeSlots(bufs[0][:], bufs[1][:]), nil
+}
+
+// Bounds on what is looked at to help with a wrong file name.
+const (
+	maxEntries = 200
+	maxNamed   = 3
+)
+
+// databasesIn is advice for somebody who gave a directory: the databases in it.
+func databasesIn(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "give a file"
+	}
+	var found []string
+	for _, e := range entries[:min(len(entries), maxEntries)] {
+		path := filepath.Join(dir, e.Name())
+		if e.Type().IsRegular() && hasMeta(path) && len(found) < maxNamed {
+			found = append(found, path)
+		}
+	}
+	if len(found) == 0 {
+		return "give a file; none of those in it looks like a database"
+	}
+	return "give a file, for example " + strings.Join(found, " or ")
+}
+
+// hasMeta tells whether the file at path begins like a database.
+func hasMeta(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var buf [page.ExtensionOffset]byte
+	if _, err := io.ReadFull(f, buf[:]); err != nil {
+		return false
+	}
+	_, err = page.DecodeMeta(buf[:])
+	return err == nil
+}
+
+// similarFile is advice for somebody who gave a file that is not there.
+func similarFile(path string) string {
+	dir := filepath.Dir(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, e := range entries[:min(len(entries), maxEntries)] {
+		if !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	var found []string
+	for _, name := range similar(filepath.Base(path), names) {
+		found = append(found, filepath.Join(dir, name))
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return "there is " + strings.Join(found, " and ")
+}

@@ -1,0 +1,146 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/fatih/color"
+	"github.com/mattn/go-isatty"
+	"github.com/schollz/progressbar/v3"
+)
+
+// printJSON prints v, indented.
+func (c *call) printJSON(v any) error {
+	e := json.NewEncoder(c.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// rows prints pairs of a name and a value in two columns.
+func rows(w io.Writer, pairs ...[2]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, p := range pairs {
+		fmt.Fprintf(t, "%s\t%s\n", p[0], p[1])
+	}
+	_ = t.Flush() // an error shows when w is flushed
+}
+
+// columns prints lines of columns.
+func columns(w io.Writer, lines ...[]string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(t, strings.Join(line, "\t"))
+	}
+	_ = t.Flush() // an error shows when w is flushed
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// sizeExactly writes a number of bytes for people and in full.
+func sizeExactly(n int64) string {
+	if n < 1024 {
+		return plural(int(n), "byte")
+	}
+	return fmt.Sprintf("%s (%s bytes)", size(n), humanize.Comma(n))
+}
+
+// count writes a number for people.
+func count[T int | int64 | uint64](n T) string { return humanize.Comma(int64(n)) }
+
+// plural writes n things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return count(n) + " " + thing + "s"
+}
+
+// percent writes part of whole.
+func percent(part, whole int64) string {
+	if whole <= 0 {
+		return "0%"
+	}
+	share := float64(part) * 100 / float64(whole)
+	if share > 0 && share < 1 || share > 99 && share < 100 {
+		return fmt.Sprintf("%.2f%%", share)
+	}
+	return fmt.Sprintf("%.0f%%", share)
+}
+
+// Colours of words in messages.
+const (
+	red    = color.FgRed
+	green  = color.FgGreen
+	yellow = color.FgYellow
+	bold   = color.Bold
+)
+
+// paint colours s if w is a terminal.
+func paint(w io.Writer, c color.Attribute, s string) string {
+	p := color.New(c)
+	if isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+		p.EnableColor()
+	} else {
+		p.DisableColor()
+	}
+	return p.Sprint(s)
+}
+
+// paint colours s if the command's output is a terminal.
+func (c *call) paint(a color.Attribute, s string) string {
+	return paint(c.cmd.OutOrStdout(), a, s)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
+}
+
+// progressStep is how often progress is drawn.
+const progressStep = 100 * time.Millisecond
+
+// progress shows on a terminal that something takes time, until the function
+// that it returns is called. done tells how many of total bytes are done; nil
+// if that is not known.
+func (c *call) progress(what string, total int64, done func() int64) (stop func()) {
+	w := c.cmd.ErrOrStderr()
+	if !isTerminal(w) {
+		return func() {}
+	}
+	if done == nil {
+		total = -1
+	}
+	bar := progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(20),
+		progressbar.OptionShowBytes(done != nil), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14))
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressStep)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				_ = bar.Exit()
+				_ = bar.Clear()
+				return
+			case <-tick.C:
+				if done == nil {
+					_ = bar.Add(1)
+				} else {
+					_ = bar.Set64(min(done(), total))
+				}
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}

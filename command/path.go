@@ -1,0 +1,91 @@
+package command
+
+import (
+	"io"
+
+	"holdfast/internal/page"
+)
+
+// maxPathPages bounds the levels of a tree that are believed.
+const maxPathPages = 64
+
+// pathWalk goes from the root of a database down to a key, as a commit that
+// changes the key has to, and counts the pages on the way.
+type pathWalk struct {
+	file  io.ReaderAt
+	meta  page.Meta
+	pages uint64
+}
+
+// commitPages is the number of pages on the path to key in the bucket with the
+// given names: each commit that changes the key writes them anew.
+func commitPages(file io.ReaderAt, m page.Meta, names [][]byte, key []byte) (uint64, error) {
+	w := &pathWalk{file: file, meta: m}
+	root := m.Root
+	for _, name := range names {
+		e, found, err := w.descend(root, name)
+		if err != nil || !found {
+			return w.pages, err
+		}
+		header, _, err := page.DecodeBucket(e.Value)
+		if err != nil || header.Root == 0 { // an inline bucket lies in the page of its header
+			return w.pages, err
+		}
+		root = header.Root
+	}
+	_, _, err := w.descend(root, key)
+	return w.pages, err
+}
+
+// descend goes from page root to the leaf where key belongs.
+func (w *pathWalk) descend(root page.ID, key []byte) (e page.Element, found bool, err error) {
+	for id, level := root, 0; level < maxPathPages; level++ {
+		p, err := w.read(id)
+		if err != nil {
+			return e, false, err
+		}
+		w.pages += p.Pages()
+		i, exact, err := p.Search(key)
+		if err != nil {
+			return e, false, err
+		}
+		if p.IsLeaf() {
+			if !exact {
+				return e, false, nil
+			}
+			e, err = p.Leaf(i)
+			return e, true, err
+		}
+		if !exact && i > 0 {
+			i--
+		}
+		if p.Count() == 0 {
+			return e, false, page.Corruptf(id, "branch without elements")
+		}
+		if _, id, err = p.Branch(i); err != nil {
+			return e, false, err
+		}
+	}
+	return e, false, page.Corruptf(root, "the tree is deeper than any real one")
+}
+
+// read reads page id with its overflow pages.
+func (w *pathWalk) read(id page.ID) (page.Page, error) {
+	pageSize := int64(w.meta.PageSize)
+	if id < page.FirstDataPage || id >= w.meta.HighWater {
+		return page.Page{}, page.Corruptf(id, "no such page")
+	}
+	header := make([]byte, page.HeaderSize)
+	if _, err := w.file.ReadAt(header, int64(id)*pageSize); err != nil {
+		return page.Page{}, err
+	}
+	n := uint64(page.DecodeHeader(header).Overflow) + 1
+	if n > uint64(w.meta.HighWater-id) {
+		return page.Page{}, page.Corruptf(id, "%d pages from here on reach beyond the high-water mark", n)
+	}
+	run := make([]byte, int64(n)*pageSize)
+	if _, err := w.file.ReadAt(run, int64(id)*pageSize); err != nil {
+		return page.Page{}, err
+	}
+	return page.Parse(run, id)
+}

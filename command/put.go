@@ -1,0 +1,192 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+const putHelp = `Set a key to a value. The command prints what it did.
+
+Neither the file nor a bucket is created unless --create is given.`
+
+type putFlags struct {
+	naming
+	valueFormat string
+	valueFile   string
+	create      bool
+}
+
+type putReport struct {
+	File           string   `json:"file"`
+	Bucket         []string `json:"bucket"`
+	Key            string   `json:"key"`
+	KeyEncoding    string   `json:"key_encoding"`
+	ValueBytes     int      `json:"value_bytes"`
+	Replaced       bool     `json:"replaced"`
+	ReplacedBytes  int      `json:"replaced_bytes"`
+	CreatedFile    bool     `json:"created_file"`
+	CreatedBuckets int      `json:"created_buckets"`
+}
+
+func (a *app) newPut() *cobra.Command {
+	var f putFlags
+	cmd := &cobra.Command{
+		Use:   "put FILE BUCKET... KEY VALUE",
+		Short: "Set a key to a value",
+		Long:  putHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.valueFile != "" {
+				return cobra.MinimumNArgs(3)(cmd, args)
+			}
+			return cobra.MinimumNArgs(4)(cmd, args)
+		},
+		RunE: a.action(func(c *call) error { return c.put(f) }),
+	}
+	f.addBucketFlag(cmd)
+	f.addKeyFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.valueFormat, "value-format", "ascii-encoded", "how VALUE is given: ascii-encoded|hex")
+	flags.StringVar(&f.valueFile, "value-file", "", "take the value from this file instead of VALUE; -: from standard input")
+	flags.BoolVar(&f.create, "create", false, "create the file and the buckets if they do not exist")
+	return cmd
+}
+
+// value gives the value to put and the arguments without it.
+func (c *call) value(f putFlags) (value []byte, args []string, err error) {
+	if err := checkFormat("value-format", f.valueFormat, inputFormats); err != nil {
+		return nil, nil, err
+	}
+	switch f.valueFile {
+	case "":
+		last := len(c.args) - 1
+		value, err = parseBytes("value", c.args[last], f.valueFormat)
+		return value, c.args[:last], err
+	case "-":
+		value, err = io.ReadAll(io.LimitReader(c.cmd.InOrStdin(), holdfast.MaxValueSize+1))
+	default:
+		value, err = os.ReadFile(f.valueFile)
+		err = c.explain(f.valueFile, err)
+	}
+	if value == nil {
+		value = []byte{}
+	}
+	return value, c.args, err
+}
+
+func (c *call) put(f putFlags) error {
+	value, args, err := c.value(f)
+	if err != nil {
+		return err
+	}
+	path, key, err := f.pathAndKey(args[1:])
+	if err != nil {
+		return err
+	}
+	r := putReport{File: c.args[0], Bucket: pathNames(path), ValueBytes: len(value)}
+	r.Key, r.KeyEncoding = encodeBytes(key, "auto")
+	r.CreatedFile, err = c.update(r.File, f.create, func(tx *holdfast.Tx) error {
+		in, created, err := c.locateOrCreate(r.File, tx, path, f.create)
+		if err != nil {
+			return err
+		}
+		r.CreatedBuckets = created
+		if old := in.Get(key); old != nil {
+			r.Replaced, r.ReplacedBytes = true, len(old)
+		}
+		return in.Put(key, value)
+	})
+	switch {
+	case errors.Is(err, holdfast.ErrIncompatibleValue):
+		return &fileError{file: r.File, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", r.Key, pathText(path))}
+	case err != nil:
+		return err
+	case c.json:
+		return c.printJSON(r)
+	}
+	c.printPut(r, path)
+	return nil
+}
+
+func (c *call) printPut(r putReport, path [][]byte) {
+	if r.CreatedFile {
+		fmt.Fprintf(c.out, "created the database %s\n", r.File)
+	}
+	if r.CreatedBuckets > 0 {
+		fmt.Fprintf(c.out, "created %s of %s\n", plural(r.CreatedBuckets, "bucket"), pathText(path))
+	}
+	was := "a new key"
+	if r.Replaced {
+		was = fmt.Sprintf("it had %s", plural(r.ReplacedBytes, "byte"))
+	}
+	fmt.Fprintf(c.out, "set %s in %s to %s (%s)\n", r.Key, pathText(path), plural(r.ValueBytes, "byte"), was)
+}
+
+// update opens the database at path for writing and runs fn in a transaction.
+// It creates the database only if create is set.
+func (c *call) update(path string, create bool, fn func(*holdfast.Tx) error) (created bool, err error) {
+	info, err := c.look(path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil {
+		if missing && !create {
+			return false, c.hintCreate(path, err)
+		}
+		if !create || !missing && !errors.Is(err, holdfast.ErrInvalid) {
+			return false, err
+		}
+		created = true
+	}
+	d, err := c.open(path, info, &holdfast.Options{})
+	if err != nil {
+		return false, err
+	}
+	err = errors.Join(d.Update(fn), d.Close())
+	if err != nil && missing {
+		_ = os.Remove(path)
+	}
+	return created, c.explain(path, err)
+}
+
+// hintCreate adds to the error of a missing file how to create it, unless a
+// file of a similar name is there.
+func (c *call) hintCreate(path string, err error) error {
+	var e *fileError
+	if errors.As(err, &e) && e.next == "" && c.cmd.Flags().Lookup("create") != nil {
+		return &fileError{file: path, what: e.what, next: "--create makes it", err: err}
+	}
+	return err
+}
+
+// locateOrCreate opens the bucket at path and creates what is missing of it, if
+// it may.
+func (c *call) locateOrCreate(file string, tx *holdfast.Tx, path [][]byte, create bool) (at container, created int, err error) {
+	if !create {
+		at, err = c.locate(file, tx, path)
+		return at, 0, err
+	}
+	at = container{tx: tx}
+	for i, name := range path {
+		next := at.child(name)
+		if next == nil {
+			if next, err = at.create(name); err != nil {
+				return at, created, c.badBucket(file, path[:i+1], err)
+			}
+			created++
+		}
+		at.Bucket = next
+	}
+	return at, created, nil
+}
+
+func (c *call) badBucket(file string, path [][]byte, err error) error {
+	if errors.Is(err, holdfast.ErrIncompatibleValue) {
+		return &fileError{file: file, what: fmt.Sprintf("%s is a key and cannot be a bucket", pathText(path)), err: err}
+	}
+	return c.explain(file, err)
+}

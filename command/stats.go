@@ -1,0 +1,131 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+type statsReport struct {
+	File             string `json:"file"`
+	Prefix           string `json:"bucket_prefix"`
+	TopLevelBuckets  int    `json:"top_level_buckets"`
+	Buckets          int    `json:"buckets"`
+	InlineBuckets    int    `json:"inline_buckets"`
+	Keys             int    `json:"keys"`
+	Depth            int    `json:"depth"`
+	BranchPages      int    `json:"branch_pages"`
+	BranchOverflow   int    `json:"branch_overflow_pages"`
+	LeafPages        int    `json:"leaf_pages"`
+	LeafOverflow     int    `json:"leaf_overflow_pages"`
+	BranchAlloc      int    `json:"branch_allocated_bytes"`
+	BranchInuse      int    `json:"branch_used_bytes"`
+	LeafAlloc        int    `json:"leaf_allocated_bytes"`
+	LeafInuse        int    `json:"leaf_used_bytes"`
+	InlineBucketUsed int    `json:"inline_bucket_used_bytes"`
+}
+
+func (a *app) newStats() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats FILE [PREFIX]",
+		Short: "Count pages, keys, buckets and bytes of the buckets whose names begin with PREFIX",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE:  a.action((*call).stats),
+	}
+}
+
+func (c *call) stats() error {
+	prefix := ""
+	if len(c.args) > 1 {
+		prefix = c.args[1]
+	}
+	var sum holdfast.BucketStats
+	top := 0
+	err := c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
+		stop := c.progress("counting "+size(tx.Size()), 0, nil)
+		defer stop()
+		return tx.ForEach(func(name []byte, b *holdfast.Bucket) error {
+			if bytes.HasPrefix(name, []byte(prefix)) {
+				sum.Add(b.Stats())
+				top++
+			}
+			return tx.Err()
+		})
+	})
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.printJSON(newStatsReport(c.args[0], prefix, top, sum))
+	case c.stock:
+		printStockStats(c.out, top, sum)
+	default:
+		c.printStats(prefix, top, sum)
+	}
+	return nil
+}
+
+func newStatsReport(file, prefix string, top int, s holdfast.BucketStats) statsReport {
+	return statsReport{
+		File: file, Prefix: prefix, TopLevelBuckets: top,
+		Buckets: s.BucketN, InlineBuckets: s.InlineBucketN, Keys: s.KeyN, Depth: s.Depth,
+		BranchPages: s.BranchPageN, BranchOverflow: s.BranchOverflowN,
+		LeafPages: s.LeafPageN, LeafOverflow: s.LeafOverflowN,
+		BranchAlloc: s.BranchAlloc, BranchInuse: s.BranchInuse,
+		LeafAlloc: s.LeafAlloc, LeafInuse: s.LeafInuse, InlineBucketUsed: s.InlineBucketInuse,
+	}
+}
+
+func (c *call) printStats(prefix string, top int, s holdfast.BucketStats) {
+	buckets := fmt.Sprintf("%s, with those inside %s; %s of them inline", count(top), count(s.BucketN), count(s.InlineBucketN))
+	if prefix != "" {
+		buckets += fmt.Sprintf(" (only names that begin with %q)", prefix)
+	}
+	pages := func(n, overflow int) string {
+		return fmt.Sprintf("%s and %s of overflow", count(n), count(overflow))
+	}
+	used := func(inuse, alloc int) string {
+		return fmt.Sprintf("%s of %s (%s)", size(int64(inuse)), size(int64(alloc)), percent(int64(inuse), int64(alloc)))
+	}
+	rows(c.out,
+		[2]string{"Buckets", buckets},
+		[2]string{"Keys", fmt.Sprintf("%s, buckets among them", count(s.KeyN))},
+		[2]string{"Depth", plural(s.Depth, "level")},
+		[2]string{"Branch pages", pages(s.BranchPageN, s.BranchOverflowN)},
+		[2]string{"Leaf pages", pages(s.LeafPageN, s.LeafOverflowN)},
+		[2]string{"Branch bytes used", used(s.BranchInuse, s.BranchAlloc)},
+		[2]string{"Leaf bytes used", used(s.LeafInuse, s.LeafAlloc)},
+		[2]string{"Inline buckets", size(int64(s.InlineBucketInuse))})
+}
+
+// printStockStats prints the lines that scripts written for bbolt read.
+func printStockStats(w io.Writer, top int, s holdfast.BucketStats) {
+	share := func(part, whole int) int {
+		if whole == 0 {
+			return 0
+		}
+		return int(float32(part) * 100 / float32(whole))
+	}
+	fmt.Fprintf(w, "Aggregate statistics for %d buckets\n\n", top)
+	fmt.Fprintf(w, "Page count statistics\n")
+	fmt.Fprintf(w, "\tNumber of logical branch pages: %d\n", s.BranchPageN)
+	fmt.Fprintf(w, "\tNumber of physical branch overflow pages: %d\n", s.BranchOverflowN)
+	fmt.Fprintf(w, "\tNumber of logical leaf pages: %d\n", s.LeafPageN)
+	fmt.Fprintf(w, "\tNumber of physical leaf overflow pages: %d\n", s.LeafOverflowN)
+	fmt.Fprintf(w, "Tree statistics\n")
+	fmt.Fprintf(w, "\tNumber of keys/value pairs: %d\n", s.KeyN)
+	fmt.Fprintf(w, "\tNumber of levels in B+tree: %d\n", s.Depth)
+	fmt.Fprintf(w, "Page size utilization\n")
+	fmt.Fprintf(w, "\tBytes allocated for physical branch pages: %d\n", s.BranchAlloc)
+	fmt.Fprintf(w, "\tBytes actually used for branch data: %d (%d%%)\n", s.BranchInuse, share(s.BranchInuse, s.BranchAlloc))
+	fmt.Fprintf(w, "\tBytes allocated for physical leaf pages: %d\n", s.LeafAlloc)
+	fmt.Fprintf(w, "\tBytes actually used for leaf data: %d (%d%%)\n", s.LeafInuse, share(s.LeafInuse, s.LeafAlloc))
+	fmt.Fprintf(w, "Bucket statistics\n")
+	fmt.Fprintf(w, "\tTotal number of buckets: %d\n", s.BucketN)
+	fmt.Fprintf(w, "\tTotal number on inlined buckets: %d (%d%%)\n", s.InlineBucketN, share(s.InlineBucketN, s.BucketN))
+	fmt.Fprintf(w, "\tBytes used for inlined buckets: %d (%d%%)\n", s.InlineBucketInuse, share(s.InlineBucketInuse, s.LeafInuse))
+}

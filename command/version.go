@@ -1,0 +1,67 @@
+package command
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// bboltVersion is the version of bbolt whose interface and file this is.
+const bboltVersion = "1.5.0"
+
+// version is the version of Holdfast that was built in.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, dep := range info.Deps {
+		if dep.Path == modulePath {
+			v = dep.Version
+		}
+	}
+	if v == "" || v == "(devel)" {
+		return "devel"
+	}
+	return v
+}
+
+// modulePath is the module that this package belongs to.
+const modulePath = "holdfast"
+
+type versionReport struct {
+	Version      string `json:"version"`
+	BboltVersion string `json:"bbolt_version"`
+	GoVersion    string `json:"go_version"`
+	OS           string `json:"os"`
+	Arch         string `json:"arch"`
+}
+
+func (a *app) newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE:  a.action((*call).version),
+	}
+}
+
+func (c *call) version() error {
+	r := versionReport{version(), bboltVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	switch {
+	case c.json:
+		return c.printJSON(r)
+	case c.stock:
+		fmt.Fprintf(c.out, "bbolt Version: %s\nGo Version: %s\nGo OS/Arch: %s/%s\n", r.BboltVersion, r.GoVersion, r.OS, r.Arch)
+	default:
+		rows(c.out,
+			[2]string{"Holdfast", r.Version},
+			[2]string{"Interface and file of bbolt", r.BboltVersion},
+			[2]string{"Go", r.GoVersion},
+			[2]string{"System", r.OS + "/" + r.Arch})
+	}
+	return nil
+}
