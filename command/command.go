@@ -124,7 +124,7 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 func Execute(ctx context.Context, root *cobra.Command) int {
 	started := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
 	}
@@ -132,15 +132,15 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 		err = &usageError{err}
 	}
 	if root.SilenceErrors {
-		printError(root, err)
+		printError(root, cmd, err)
 	}
 	return ExitCode(err)
 }
 
-func printError(root *cobra.Command, err error) {
+func printError(root, cmd *cobra.Command, err error) {
 	w := root.ErrOrStderr()
 	fmt.Fprintf(w, "%s %s\n", paint(w, red, root.Name()+":"), err)
 	if ExitCode(err) == ExitUsage {
-		fmt.Fprintf(w, "Run '%s --help' for usage.\n", root.Name())
+		fmt.Fprintf(w, "Usage: %s\nMore: %s --help\n", cmd.UseLine(), cmd.CommandPath())
 	}
 }

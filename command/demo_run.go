@@ -46,6 +46,8 @@ func (d *demo) run() error {
 	d.printDoctor(verdict)
 	if d.flags.keep {
 		d.say("\nThe files are in %s", d.r.Dir)
+	} else {
+		d.say("\nThe files are removed now; --keep keeps them.")
 	}
 	return nil
 }
@@ -76,9 +78,6 @@ func (d *demo) openBoth(aged, young string) error {
 		return err
 	}
 	defer y.Close()
-	if d.r.FlushUS, err = bareFlush(filepath.Join(d.r.Dir, "flush")); err != nil {
-		return err
-	}
 	d.say("%s: %s values of %d bytes written and deleted again (%.1f s), %d keys left", d.paint(bold, "Aged file"),
 		count(d.r.Values), demoValueBytes, float64(d.r.FillMS)/1000, demoKeys)
 	d.say("%s: the same %d keys and nothing else", d.paint(bold, "Young file"), demoKeys)
@@ -97,20 +96,26 @@ const demoRounds = 5
 
 func (d *demo) commits(a, y *holdfast.DB) error {
 	runtime.GC() // what writing the aged file left behind is not to be paid for here
+	flush, err := newFlushMeter(filepath.Join(d.r.Dir, "flush"))
+	if err != nil {
+		return err
+	}
 	var aged, young commitMeter
 	for range demoRounds {
-		for _, m := range []struct {
-			db    *holdfast.DB
-			meter *commitMeter
-		}{{y, &young}, {a, &aged}} {
-			if err := m.meter.round(d.ctx, m.db, d.flags.round); err != nil {
-				return err
-			}
+		if err := flush.round(); err != nil {
+			return err
+		}
+		if err := young.round(d.ctx, y, d.flags.round); err != nil {
+			return err
+		}
+		if err := aged.round(d.ctx, a, d.flags.round); err != nil {
+			return err
 		}
 	}
 	aged.report(&d.r.Aged)
 	young.report(&d.r.Young)
-	return nil
+	d.r.FlushUS, err = flush.median()
+	return err
 }
 
 func (d *demo) printStores() {

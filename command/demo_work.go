@@ -103,29 +103,39 @@ func openTimed(path string, r *demoStore) (*holdfast.DB, error) {
 	return db, nil
 }
 
-// bareFlush is the median time to write a page and flush it, without a database.
-func bareFlush(path string) (float64, error) {
+// flushMeter measures what it takes to write a page and flush it, without a
+// database.
+type flushMeter struct {
+	file vfs.File
+	took []time.Duration
+}
+
+func newFlushMeter(path string) (*flushMeter, error) {
 	f, err := vfs.OpenOS(path, os.O_RDWR|os.O_CREATE, 0o600, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	const rounds = 51
+	return &flushMeter{file: f}, err
+}
+
+// round flushes a few times.
+func (m *flushMeter) round() error {
+	const flushes = 21
 	buf := make([]byte, os.Getpagesize())
-	var took []time.Duration
-	for i := range rounds {
-		buf[0] = byte(i)
+	for range flushes {
 		start := time.Now()
-		if _, err := f.WriteAt(buf, 0); err != nil {
-			return 0, err
+		if _, err := m.file.WriteAt(buf, 0); err != nil {
+			return err
 		}
-		if err := f.Sync(); err != nil {
-			return 0, err
+		if err := m.file.Sync(); err != nil {
+			return err
 		}
-		took = append(took, time.Since(start))
+		m.took = append(m.took, time.Since(start))
 	}
-	slices.Sort(took)
-	return inMicros(quantile(took, 0.5)), nil
+	return nil
+}
+
+// median ends the measurement.
+func (m *flushMeter) median() (float64, error) {
+	slices.Sort(m.took)
+	return inMicros(quantile(m.took, 0.5)), m.file.Close()
 }
 
 // commitMeter measures rounds of durable one-key commits.

@@ -33,9 +33,9 @@ type doctorReport struct {
 	SizeBytes      int64        `json:"size_bytes"`
 	PageSize       int64        `json:"page_size_bytes"`
 	HighWater      int64        `json:"high_water_pages"`
-	LivePages      int64        `json:"live_pages"` // metas and freelist among them
+	LivePages      int64        `json:"live_pages"` // that hold buckets, keys and values
 	LiveBytes      int64        `json:"live_bytes"` // of these pages
-	UsedBytes      int64        `json:"used_bytes"` // that keys and values take in them
+	UsedBytes      int64        `json:"used_bytes"` // that are filled in them
 	FreePages      int64        `json:"free_pages"`
 	FreeBytes      int64        `json:"free_bytes"`
 	Keys           int64        `json:"keys"`
@@ -113,8 +113,6 @@ func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
 	stats := d.Stats()
 	r.SizeBytes, r.PageSize = d.size, int64(m.PageSize)
 	r.HighWater, r.FreePages = int64(m.HighWater), int64(stats.FreePageN+stats.PendingPageN)
-	r.LivePages = r.HighWater - r.FreePages
-	r.LiveBytes, r.FreeBytes = r.LivePages*r.PageSize, r.FreePages*r.PageSize
 	if m.Freelist != page.NoFreelist {
 		list, err := d.freelist(m)
 		if err != nil {
@@ -122,14 +120,21 @@ func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
 		}
 		r.FreelistStored, r.FreelistPages = true, int64(list.pages)
 	}
-	if err := r.fillTree(tx); err != nil {
+	r.LivePages = max(r.HighWater-r.FreePages-int64(page.FirstDataPage)-r.FreelistPages, 0)
+	r.LiveBytes, r.FreeBytes = r.LivePages*r.PageSize, r.FreePages*r.PageSize
+	root, err := rootUsage(d.file, m)
+	if err != nil {
+		return err
+	}
+	if err := r.fillTree(tx, root); err != nil {
 		return err
 	}
 	return r.fillCommit(d, m, tx)
 }
 
 // fillTree counts what is in the pages, and estimates what compaction leaves.
-func (r *doctorReport) fillTree(tx *holdfast.Tx) error {
+// root is what the pages of the root bucket take.
+func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 	var sum holdfast.BucketStats
 	var estimate int64
 	err := tx.ForEach(func(_ []byte, b *holdfast.Bucket) error {
@@ -142,12 +147,10 @@ func (r *doctorReport) fillTree(tx *holdfast.Tx) error {
 		return err
 	}
 	r.Buckets = int64(sum.BucketN)
-	// The pages of the root bucket are what is left.
-	inTrees := int64(sum.BranchAlloc + sum.LeafAlloc)
-	root := max(r.LiveBytes-inTrees-(int64(page.FirstDataPage)+r.FreelistPages)*r.PageSize, 0)
-	r.UsedBytes = int64(sum.BranchInuse+sum.LeafInuse) + root
+	r.UsedBytes = int64(sum.BranchInuse+sum.LeafInuse) + root.used
 	const freelistPages = 1
-	r.CompactedBytes = min(estimate+root+(int64(page.FirstDataPage)+freelistPages)*r.PageSize, r.SizeBytes)
+	others := (int64(page.FirstDataPage) + freelistPages) * r.PageSize
+	r.CompactedBytes = min(estimate+int64(root.pages)*r.PageSize+others, r.SizeBytes)
 	r.GivenBackBytes = r.SizeBytes - r.CompactedBytes
 	return nil
 }
@@ -194,7 +197,7 @@ func (r *doctorReport) fillCommit(d *database, m page.Meta, tx *holdfast.Tx) err
 	c.FreelistBytes = list * r.PageSize
 	c.BboltNoFreelist = c.PathBytes + c.MetaBytes
 	c.Bbolt = c.BboltNoFreelist + c.FreelistBytes
-	c.OpenScanPages = r.LivePages - int64(page.FirstDataPage) - r.FreelistPages
+	c.OpenScanPages = r.LivePages
 	c.Holdfast = c.PathBytes + c.MetaBytes
 	c.HoldfastCloseOnce = c.FreelistBytes + c.MetaBytes
 	return nil

@@ -8,15 +8,15 @@ import (
 // printDoctor prints r in plain words.
 func (c *call) printDoctor(r *doctorReport) {
 	fmt.Fprintln(c.out, c.paint(bold, r.File))
-	inFile := r.SizeBytes - r.LiveBytes - r.FreeBytes
+	unused := r.SizeBytes - r.HighWater*r.PageSize
 	lines := [][2]string{
 		{"  Size", sizeExactly(r.SizeBytes)},
-		{"  In use", fmt.Sprintf("%s in %s of %s; keys and values fill %s of them (%s)",
+		{"  In use", fmt.Sprintf("%s in %s of %s; %s of that is filled (%s)",
 			size(r.LiveBytes), plural(int(r.LivePages), "page"), size(r.PageSize), size(r.UsedBytes), percent(r.UsedBytes, r.LiveBytes))},
 		{"  Free", fmt.Sprintf("%s in %s, %s of the file", size(r.FreeBytes), plural(int(r.FreePages), "page"), percent(r.FreeBytes, r.SizeBytes))},
 	}
-	if inFile > 0 {
-		lines = append(lines, [2]string{"  Never used", fmt.Sprintf("%s at the end, reserved for growth", size(inFile))})
+	if unused > 0 {
+		lines = append(lines, [2]string{"  Never used", fmt.Sprintf("%s at the end, reserved for growth", size(unused))})
 	}
 	lines = append(lines,
 		[2]string{"  Holds", fmt.Sprintf("%s in %s", plural(int(r.Keys), "key"), plural(int(r.Buckets), "bucket"))},

@@ -69,6 +69,46 @@ func (w *pathWalk) descend(root page.ID, key []byte) (e page.Element, found bool
 	return e, false, page.Corruptf(root, "the tree is deeper than any real one")
 }
 
+// usage is what pages hold.
+type usage struct {
+	pages uint64
+	used  int64 // bytes
+}
+
+// rootUsage walks the root bucket, without the buckets in it.
+func rootUsage(file io.ReaderAt, m page.Meta) (usage, error) {
+	w := &pathWalk{file: file, meta: m}
+	var u usage
+	err := w.usage(m.Root, &u, 0)
+	return u, err
+}
+
+func (w *pathWalk) usage(id page.ID, u *usage, level int) error {
+	p, err := w.read(id)
+	if err != nil {
+		return err
+	}
+	u.pages += p.Pages()
+	if level == maxPathPages || u.pages > uint64(w.meta.HighWater) {
+		return page.Corruptf(id, "the root bucket has more pages than the file")
+	}
+	used, err := p.UsedBytes()
+	if err != nil {
+		return err
+	}
+	u.used += int64(used)
+	for i := 0; i < p.Count() && !p.IsLeaf(); i++ {
+		_, child, err := p.Branch(i)
+		if err != nil {
+			return err
+		}
+		if err := w.usage(child, u, level+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // read reads page id with its overflow pages.
 func (w *pathWalk) read(id page.ID) (page.Page, error) {
 	pageSize := int64(w.meta.PageSize)

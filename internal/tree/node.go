@@ -200,7 +200,7 @@ const (
 	minKeyChunk = 64
 	maxKeyChunk = 32 << 10
 	// maxKeptItems bounds the items that all nodes together keep between
-	// transactions: about 9 MiB.
+	// transactions: about 9 MiB. A node of more than maxNodeItems keeps none.
 	maxKeptItems = 1 << 17
 )
 
@@ -210,22 +210,23 @@ func (a *arena) newNode(leaf bool) *node {
 	}
 	n := a.nodes[a.used]
 	a.used++
-	items := n.items[:0]
-	*n = node{items: items, leaf: leaf, size: page.HeaderSize}
+	*n = node{items: n.items, leaf: leaf, size: page.HeaderSize}
 	return n
 }
 
 func (a *arena) reset() {
 	kept := 0
-	for i, n := range a.nodes {
+	for i, n := range a.nodes[:a.used] {
+		if cap(n.items) > 2*maxNodeItems {
+			n.items = nil
+		}
 		if kept += cap(n.items); kept > maxKeptItems {
 			clear(a.nodes[i:])
 			a.nodes = a.nodes[:i]
 			break
 		}
-		if i < a.used {
-			clear(n.items[:cap(n.items)]) // let go of values and mappings
-		}
+		clear(n.items) // let go of values and mappings; behind them all is zero
+		n.items = n.items[:0]
 	}
 	a.used = 0
 	a.keys = nil

@@ -79,6 +79,9 @@ func (e *Edit) Reset(w Writer) {
 	e.w = w
 	e.Stats = Counters{}
 	e.arena.reset()
+	if cap(e.parts) > maxNodeItems {
+		e.parts = nil
+	}
 	clear(e.parts[:cap(e.parts)])
 	e.parts = e.parts[:0]
 }
