@@ -1,0 +1,20 @@
+// Package differential compares Holdfast with bbolt and with a model of both.
+//
+// A History makes up operations from a seed and knows, from nested ordered maps
+// in memory, what each has to give. Any number of engines can be made to follow
+// it: every result, every error and the order of every iteration is compared.
+// The engines may hold a file each, or take turns on one.
+//
+// Differences that are meant are left out where bbolt takes part:
+//
+//   - the value of a key that the same transaction put with a nil value: nil in
+//     bbolt, empty and not nil in Holdfast;
+//   - where a cursor goes with Next or Prev after its bucket was changed, also
+//     through the cursor's own Delete: bbolt may pass over a key, Holdfast goes
+//     on from the key where it stood;
+//   - Last and Prev in a bucket from which the same transaction removed
+//     elements: bbolt, meeting a page that lost all of them, may never return;
+//   - MoveBucket of a bucket that the same transaction changed: bbolt loses the
+//     changes;
+//   - handles of deleted buckets.
+package differential
