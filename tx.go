@@ -127,10 +127,8 @@ func (tx *Tx) Bucket(name []byte) *Bucket {
 	if tx.w != nil {
 		return tx.w.root.Bucket(name)
 	}
-	var root bucket.Bucket
-	root.OpenRoot(&tx.buckets, tx.state.Meta.Root, 0)
 	child := &Bucket{FillPercent: DefaultFillPercent, tx: tx}
-	if ok, err := root.OpenChild(name, &child.core); err != nil || !ok {
+	if ok, err := bucket.OpenTop(&tx.buckets, tx.state.Meta.Root, name, &child.core); err != nil || !ok {
 		_ = tx.keep(err)
 		return nil
 	}

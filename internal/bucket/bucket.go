@@ -101,6 +101,17 @@ func (b *Bucket) Tree() *tree.Tree { return &b.tree }
 // Read-only transactions remember none.
 func (b *Bucket) Child(name []byte) *Bucket { return b.children[string(name)] }
 
+// OpenTop makes child the bucket name in the root bucket of a read-only
+// transaction, whose root page is root; false if there is none.
+func OpenTop(tx *Tx, root page.ID, name []byte, child *Bucket) (bool, error) {
+	t := tree.Open(tx.Source, nil, root)
+	e, ok, err := t.Get(name)
+	if err != nil || !ok || !e.IsBucket() {
+		return false, err
+	}
+	return true, child.openValue(tx, e.Value)
+}
+
 // OpenChild makes child the nested bucket name; false if there is none. In a
 // writing transaction b remembers child: ask Child first.
 func (b *Bucket) OpenChild(name []byte, child *Bucket) (bool, error) {

@@ -145,6 +145,12 @@ func (p Page) Branch(i int) (key []byte, child ID, err error) {
 	return p.buf[start:end:end], ID(order.Uint64(h[8:])), nil
 }
 
+// Child is the child that element i of a branch page names. i must be in
+// [0, Count).
+func (p Page) Child(i int) ID {
+	return ID(order.Uint64(p.buf[HeaderSize+i*BranchElementSize+8:]))
+}
+
 // keyField is where pos and ksize stand in an element: behind the flags in a
 // leaf, at the beginning in a branch.
 func (p Page) keyField() int {

@@ -174,11 +174,7 @@ func (t *Tree) child(pl *place, i int) (place, error) {
 		}
 		id = it.child
 	} else {
-		_, c, err := pl.p.Branch(i)
-		if err != nil {
-			return place{}, err
-		}
-		id = c
+		id = pl.p.Child(i)
 	}
 	p, err := t.src.Page(id)
 	return place{p: p}, err
@@ -215,28 +211,62 @@ const (
 // Get finds key. The element's slices are valid for the transaction and must
 // not be changed. It does not allocate.
 func (t *Tree) Get(key []byte) (page.Element, bool, error) {
-	pl, err := t.rootPlace()
-	for depth := 0; err == nil; depth++ {
-		if pl.leaf() {
-			i, exact, err := pl.search(key)
-			if err != nil || !exact {
+	n := t.node
+	if n == nil {
+		pl, err := t.rootPlace()
+		if err != nil || pl.n != nil { // pl.n: a tree without pages
+			return page.Element{}, false, err
+		}
+		return t.getFrom(pl.p, key)
+	}
+	for !n.leaf {
+		if len(n.items) == 0 {
+			return page.Element{}, false, page.Corruptf(n.base, emptyBranch)
+		}
+		it := &n.items[n.descendIndex(key)]
+		if it.node == nil {
+			p, err := t.src.Page(it.child)
+			if err != nil {
 				return page.Element{}, false, err
 			}
-			e, err := pl.element(i)
+			return t.getFrom(p, key)
+		}
+		n = it.node
+	}
+	i, exact := n.search(key)
+	if !exact {
+		return page.Element{}, false, nil
+	}
+	it := &n.items[i]
+	return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, true, nil
+}
+
+// getFrom finds key below page p. Below a page there are only pages.
+func (t *Tree) getFrom(p page.Page, key []byte) (page.Element, bool, error) {
+	for depth := 0; ; depth++ {
+		i, exact, err := p.Search(key)
+		if err != nil {
+			return page.Element{}, false, err
+		}
+		if p.IsLeaf() {
+			if !exact {
+				return page.Element{}, false, nil
+			}
+			e, err := p.Leaf(i)
 			return e, err == nil, err
 		}
-		if depth == maxDepth {
-			return page.Element{}, false, pl.corrupt(tooDeep)
+		switch {
+		case depth == maxDepth:
+			return page.Element{}, false, page.Corruptf(p.ID(), tooDeep)
+		case p.Count() == 0:
+			return page.Element{}, false, page.Corruptf(p.ID(), emptyBranch)
+		case !exact && i > 0:
+			i--
 		}
-		if pl.count() == 0 {
-			return page.Element{}, false, pl.corrupt(emptyBranch)
-		}
-		var i int
-		if i, err = pl.descendIndex(key); err == nil {
-			pl, err = t.child(&pl, i)
+		if p, err = t.src.Page(p.Child(i)); err != nil {
+			return page.Element{}, false, err
 		}
 	}
-	return page.Element{}, false, err
 }
 
 // Put sets key to value and its flags. The tree copies a key that is new to it;
