@@ -54,6 +54,29 @@ func (e *Encoder) Branch(key []byte, child ID) {
 	e.data += copy(e.buf[e.data:], key)
 }
 
+// CopyBranch makes buf, which is as long as from's run, a copy of the branch page
+// from as page id. SetChild then changes children.
+func CopyBranch(buf []byte, id ID, from Page) error {
+	end := HeaderSize + from.count*BranchElementSize
+	for i := range from.count {
+		at := HeaderSize + i*BranchElementSize
+		keyEnd := uint64(at) + uint64(order.Uint32(from.buf[at:])) + uint64(order.Uint32(from.buf[at+4:]))
+		if keyEnd > uint64(len(from.buf)) {
+			return from.elementError(i)
+		}
+		end = max(end, int(keyEnd))
+	}
+	copy(buf, from.buf)
+	order.PutUint64(buf, uint64(id))
+	finish(buf, end)
+	return nil
+}
+
+// SetChild changes the child that element i of the branch page in buf names.
+func SetChild(buf []byte, i int, child ID) {
+	order.PutUint64(buf[HeaderSize+i*BranchElementSize+8:], uint64(child))
+}
+
 // Finish ends the page: what lies behind its content becomes zero.
 func (e *Encoder) Finish() { finish(e.buf, e.data) }
 

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"slices"
 
 	"holdfast/internal/page"
 )
@@ -19,7 +20,7 @@ func (t *Tree) Merge() error {
 	if err := t.merge(t.node, 0); err != nil {
 		return err
 	}
-	for t.node != nil && !t.node.leaf && len(t.node.items) <= 1 {
+	for t.node != nil && !t.node.leaf && t.node.count() <= 1 {
 		if err := t.dropRoot(); err != nil {
 			return err
 		}
@@ -30,6 +31,9 @@ func (t *Tree) Merge() error {
 // dropRoot replaces a root branch of at most one child by that child.
 func (t *Tree) dropRoot() error {
 	old := t.node
+	if err := old.thicken(); err != nil {
+		return err
+	}
 	if len(old.items) == 0 {
 		t.node = t.edit.arena.newNode(true)
 		return t.freeBase(old)
@@ -64,12 +68,28 @@ func (t *Tree) merge(n *node, depth int) error {
 	if depth == maxDepth {
 		return page.Corruptf(n.base, tooDeep)
 	}
-	for i := range n.items {
-		if c := n.items[i].node; c != nil {
-			if err := t.merge(c, depth+1); err != nil {
-				return err
+	if !n.thin.Valid() {
+		for i := range n.items {
+			if c := n.items[i].node; c != nil {
+				if err := t.merge(c, depth+1); err != nil {
+					return err
+				}
 			}
 		}
+		return t.mergeChildren(n)
+	}
+	shrunk := false
+	for _, k := range n.kids {
+		if err := t.merge(k.node, depth+1); err != nil {
+			return err
+		}
+		shrunk = shrunk || k.node.shrunk && t.underfull(k.node)
+	}
+	if !shrunk {
+		return nil
+	}
+	if err := n.thicken(); err != nil {
+		return err
 	}
 	return t.mergeChildren(n)
 }
@@ -120,6 +140,11 @@ func (t *Tree) mergeChild(n *node, i int) (int, error) {
 	right, err := t.editChild(n, l+1)
 	if err != nil {
 		return i, err
+	}
+	for _, side := range []*node{left, right} {
+		if err := side.thicken(); err != nil {
+			return i, err
+		}
 	}
 	if left.leaf != right.leaf {
 		return i, page.Corruptf(right.base, "a leaf and a branch at the same level")
@@ -195,6 +220,14 @@ func (t *Tree) Write(fill float64) (page.ID, error) {
 // write writes n with all below it and adds to edit.parts a branch element for
 // each page run that it became.
 func (t *Tree) write(n *node, fill float64, depth int) error {
+	if n.thin.Valid() {
+		if err := t.writeKids(n, fill, depth); err != nil {
+			return err
+		}
+	}
+	if n.thin.Valid() {
+		return t.writeThin(n)
+	}
 	if !n.leaf {
 		if err := t.writeChildren(n, fill, depth); err != nil {
 			return err
@@ -225,6 +258,65 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 		e.parts = append(e.parts, part)
 		from = cut.end
 	}
+	return nil
+}
+
+// writeKids writes the nodes below a thin branch. If one of them became more
+// than one run, or one with another first key, the branch is thick afterwards.
+func (t *Tree) writeKids(n *node, fill float64, depth int) error {
+	base := len(t.edit.parts)
+	for j := range n.kids {
+		k := &n.kids[j]
+		if err := t.write(k.node, fill, depth+1); err != nil {
+			return err
+		}
+		parts := t.edit.parts[base:]
+		t.edit.parts = t.edit.parts[:base]
+		key, err := n.thin.Key(k.index)
+		if err != nil {
+			return err
+		}
+		if len(parts) == 1 && bytes.Equal(parts[0].key, key) {
+			k.id, k.node = parts[0].child, nil
+			continue
+		}
+		i := k.index
+		if err := n.thicken(); err != nil {
+			return err
+		}
+		n.appended = n.appended || i == len(n.items)-1
+		n.grown = n.grown || i < len(n.items)-1
+		n.items = slices.Replace(n.items, i, i+1, parts...)
+		n.resize()
+		return nil
+	}
+	return nil
+}
+
+// writeThin writes a branch whose elements are those of its page, but for the
+// pages of the children in kids.
+func (t *Tree) writeThin(n *node) error {
+	from := n.thin
+	if err := t.freeBase(n); err != nil {
+		return err
+	}
+	first, err := from.Key(0)
+	if err != nil {
+		return err
+	}
+	id, buf, err := t.edit.w.Allocate(from.Pages())
+	if err != nil {
+		return err
+	}
+	if err := page.CopyBranch(buf, id, from); err != nil {
+		return err
+	}
+	for _, k := range n.kids {
+		page.SetChild(buf, k.index, k.id)
+	}
+	t.edit.Stats.Spills++
+	t.edit.Stats.PagesFilled += int64(from.Pages())
+	t.edit.parts = append(t.edit.parts, item{key: first, child: id})
 	return nil
 }
 
@@ -261,10 +353,7 @@ func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
 		n.items = append(n.items, parts...)
 	}
 	if grown {
-		n.size = page.HeaderSize
-		for i := range n.items {
-			n.size += itemSize(&n.items[i])
-		}
+		n.resize()
 	}
 	return checkOrder(n)
 }

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"slices"
 
 	"holdfast/internal/page"
 )
@@ -25,8 +26,15 @@ type item struct {
 
 // node is a page in memory, to be edited. It has no page number until it is
 // written; base is what it replaces.
+//
+// A branch begins thin: it keeps its page and notes only which children are
+// nodes. If all of them are written to one run each, under the same first key,
+// the branch becomes a copy of its page with other children. Anything more makes
+// it thick first: its elements become items.
 type node struct {
-	items     []item // ascending by key
+	items     []item // ascending by key; empty while thin
+	thin      page.Page
+	kids      []kid // of a thin branch, ascending by index
 	base      page.ID
 	basePages uint64 // 0: it replaces no page
 	size      int    // bytes as one page
@@ -34,6 +42,95 @@ type node struct {
 	shrunk    bool // something was removed: it may be too empty
 	grown     bool // something was inserted before the end
 	appended  bool // something was inserted at the end
+}
+
+// kid is a child of a thin branch that is a node, or was one and is written.
+type kid struct {
+	index int
+	node  *node
+	id    page.ID // once written
+}
+
+// open makes an empty node stand for page p.
+func (n *node) open(p page.Page) error {
+	if p.IsLeaf() {
+		return n.load(p)
+	}
+	n.leaf = false
+	n.thin = p
+	n.base, n.basePages = p.ID(), p.Pages()
+	return nil
+}
+
+// thicken turns the elements of a thin branch into items.
+func (n *node) thicken() error {
+	if !n.thin.Valid() {
+		return nil
+	}
+	if err := n.load(n.thin); err != nil {
+		return err
+	}
+	n.thin = page.Page{}
+	for _, k := range n.kids {
+		it := &n.items[k.index]
+		if it.node = k.node; k.node == nil {
+			it.child = k.id
+		}
+	}
+	clear(n.kids)
+	n.kids = n.kids[:0]
+	return nil
+}
+
+// count is the number of elements.
+func (n *node) count() int {
+	if n.thin.Valid() {
+		return n.thin.Count()
+	}
+	return len(n.items)
+}
+
+// key is the key of element i.
+func (n *node) key(i int) ([]byte, error) {
+	if n.thin.Valid() {
+		return n.thin.Key(i)
+	}
+	return n.items[i].key, nil
+}
+
+// find is Page.Search for a node.
+func (n *node) find(key []byte) (int, bool, error) {
+	if n.thin.Valid() {
+		return n.thin.Search(key)
+	}
+	i, exact := n.search(key)
+	return i, exact, nil
+}
+
+// child is child i of a branch: a node, or nil and its page.
+func (n *node) child(i int) (*node, page.ID) {
+	if !n.thin.Valid() {
+		it := &n.items[i]
+		return it.node, it.child
+	}
+	if at, ok := n.kid(i); ok {
+		return n.kids[at].node, n.kids[at].id
+	}
+	return nil, n.thin.Child(i)
+}
+
+func (n *node) kid(i int) (int, bool) {
+	return slices.BinarySearchFunc(n.kids, i, func(k kid, i int) int { return k.index - i })
+}
+
+// setChild makes c child i of a branch.
+func (n *node) setChild(i int, c *node) {
+	if !n.thin.Valid() {
+		n.items[i].node = c
+		return
+	}
+	at, _ := n.kid(i)
+	n.kids = slices.Insert(n.kids, at, kid{index: i, node: c})
 }
 
 // load fills an empty node from a page. Keys and values stay where they are.
@@ -96,13 +193,19 @@ func (n *node) search(key []byte) (int, bool) {
 	return lo, false
 }
 
-// descendIndex is the child in which key belongs. n has at least one item.
-func (n *node) descendIndex(key []byte) int {
-	i, exact := n.search(key)
+// descendIndex is the child of a branch in which key belongs.
+func (n *node) descendIndex(key []byte) (int, error) {
+	i, exact, err := n.find(key)
+	if err != nil {
+		return 0, err
+	}
+	if n.count() == 0 {
+		return 0, page.Corruptf(n.base, emptyBranch)
+	}
 	if !exact && i > 0 {
 		i--
 	}
-	return i
+	return i, nil
 }
 
 // itemSize is the bytes that it takes on a page. (Leaf and branch elements are
@@ -130,6 +233,14 @@ func (n *node) remove(i int) {
 	n.items = n.items[:last]
 }
 
+// resize computes the size anew.
+func (n *node) resize() {
+	n.size = page.HeaderSize
+	for i := range n.items {
+		n.size += itemSize(&n.items[i])
+	}
+}
+
 // moveTail moves the items from i on to the end of to.
 func (n *node) moveTail(i int, to *node) {
 	for j := i; j < len(n.items); j++ {
@@ -144,7 +255,7 @@ func (n *node) moveTail(i int, to *node) {
 
 // splitInMemory splits the nodes on the path to key that have become too long.
 // Nodes have no page yet, so this costs nothing on disk.
-func (t *Tree) splitInMemory(key []byte) {
+func (t *Tree) splitInMemory(key []byte) error {
 	var path [maxDepth + 1]*node
 	depth := 0
 	for n := t.node; ; depth++ {
@@ -152,12 +263,16 @@ func (t *Tree) splitInMemory(key []byte) {
 		if n.leaf {
 			break
 		}
-		n = n.items[n.descendIndex(key)].node
+		i, err := n.descendIndex(key)
+		if err != nil {
+			return err
+		}
+		n, _ = n.child(i)
 	}
 	for d := depth; d >= 0; d-- {
 		n := path[d]
 		if !n.tooLong() {
-			return
+			return nil
 		}
 		right := t.edit.arena.newNode(n.leaf)
 		cut := len(n.items) / 2
@@ -175,12 +290,19 @@ func (t *Tree) splitInMemory(key []byte) {
 			t.node = root
 			path[0] = root
 			root.insert(1, item{key: right.items[0].key, node: right})
-			return
+			return nil
 		}
 		parent := path[d-1]
-		i := parent.descendIndex(n.items[0].key)
+		if err := parent.thicken(); err != nil {
+			return err
+		}
+		i, err := parent.descendIndex(n.items[0].key)
+		if err != nil {
+			return err
+		}
 		parent.insert(i+1, item{key: right.items[0].key, node: right})
 	}
+	return nil
 }
 
 func (n *node) tooLong() bool {
@@ -210,7 +332,7 @@ func (a *arena) newNode(leaf bool) *node {
 	}
 	n := a.nodes[a.used]
 	a.used++
-	*n = node{items: n.items, leaf: leaf, size: page.HeaderSize}
+	*n = node{items: n.items, kids: n.kids, leaf: leaf, size: page.HeaderSize}
 	return n
 }
 
@@ -227,6 +349,9 @@ func (a *arena) reset() {
 		}
 		clear(n.items) // let go of values and mappings; behind them all is zero
 		n.items = n.items[:0]
+		clear(n.kids)
+		n.kids = n.kids[:0]
+		n.thin = page.Page{}
 	}
 	a.used = 0
 	a.keys = nil

@@ -136,22 +136,21 @@ func (pl *place) leaf() bool {
 
 func (pl *place) count() int {
 	if pl.n != nil {
-		return len(pl.n.items)
+		return pl.n.count()
 	}
 	return pl.p.Count()
 }
 
 func (pl *place) search(key []byte) (int, bool, error) {
 	if pl.n != nil {
-		i, exact := pl.n.search(key)
-		return i, exact, nil
+		return pl.n.find(key)
 	}
 	return pl.p.Search(key)
 }
 
 func (pl *place) key(i int) ([]byte, error) {
 	if pl.n != nil {
-		return pl.n.items[i].key, nil
+		return pl.n.key(i)
 	}
 	return pl.p.Key(i)
 }
@@ -168,11 +167,10 @@ func (pl *place) element(i int) (page.Element, error) {
 func (t *Tree) child(pl *place, i int) (place, error) {
 	var id page.ID
 	if pl.n != nil {
-		it := &pl.n.items[i]
-		if it.node != nil {
-			return place{n: it.node}, nil
+		var c *node
+		if c, id = pl.n.child(i); c != nil {
+			return place{n: c}, nil
 		}
-		id = it.child
 	} else {
 		id = pl.p.Child(i)
 	}
@@ -220,18 +218,19 @@ func (t *Tree) Get(key []byte) (page.Element, bool, error) {
 		return t.getFrom(pl.p, key)
 	}
 	for !n.leaf {
-		if len(n.items) == 0 {
-			return page.Element{}, false, page.Corruptf(n.base, emptyBranch)
+		i, err := n.descendIndex(key)
+		if err != nil {
+			return page.Element{}, false, err
 		}
-		it := &n.items[n.descendIndex(key)]
-		if it.node == nil {
-			p, err := t.src.Page(it.child)
+		c, id := n.child(i)
+		if c == nil {
+			p, err := t.src.Page(id)
 			if err != nil {
 				return page.Element{}, false, err
 			}
 			return t.getFrom(p, key)
 		}
-		n = it.node
+		n = c
 	}
 	i, exact := n.search(key)
 	if !exact {
@@ -301,7 +300,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	}
 	n.insert(i, item{key: t.edit.arena.copyKey(key), value: value, flags: flags})
 	if len(n.items) > maxNodeItems {
-		t.splitInMemory(key)
+		return true, t.splitInMemory(key)
 	}
 	return true, nil
 }
@@ -364,10 +363,11 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 		if depth == maxDepth {
 			return nil, page.Corruptf(n.base, tooDeep)
 		}
-		if len(n.items) == 0 {
-			return nil, page.Corruptf(n.base, emptyBranch)
+		i, err := n.descendIndex(key)
+		if err != nil {
+			return nil, err
 		}
-		if n, err = t.editChild(n, n.descendIndex(key)); err != nil {
+		if n, err = t.editChild(n, i); err != nil {
 			return nil, err
 		}
 	}
@@ -384,7 +384,7 @@ func (t *Tree) editRoot() (*node, error) {
 	}
 	n := t.edit.arena.newNode(true)
 	if pl.p.Valid() {
-		if err := n.load(pl.p); err != nil {
+		if err := n.open(pl.p); err != nil {
 			return nil, err
 		}
 		t.edit.Stats.Nodes++
@@ -396,20 +396,20 @@ func (t *Tree) editRoot() (*node, error) {
 
 // editChild is child i of branch n as a node.
 func (t *Tree) editChild(n *node, i int) (*node, error) {
-	it := &n.items[i]
-	if it.node != nil {
-		return it.node, nil
+	c, id := n.child(i)
+	if c != nil {
+		return c, nil
 	}
-	p, err := t.src.Page(it.child)
+	p, err := t.src.Page(id)
 	if err != nil {
 		return nil, err
 	}
-	c := t.edit.arena.newNode(p.IsLeaf())
-	if err := c.load(p); err != nil {
+	c = t.edit.arena.newNode(p.IsLeaf())
+	if err := c.open(p); err != nil {
 		return nil, err
 	}
 	t.edit.Stats.Nodes++
-	it.node = c
+	n.setChild(i, c)
 	t.edits++
 	return c, nil
 }

@@ -31,10 +31,13 @@ func (l *Level) Base() (id page.ID, n uint64) {
 
 // UsedBytes is the number of bytes that the level's content takes.
 func (l *Level) UsedBytes() (int, error) {
-	if l.n != nil {
-		return l.n.size, nil
+	switch {
+	case l.n == nil:
+		return l.p.UsedBytes()
+	case l.n.thin.Valid():
+		return l.n.thin.UsedBytes()
 	}
-	return l.p.UsedBytes()
+	return l.n.size, nil
 }
 
 // Walk visits all pages and nodes of the tree in key order, parents first. It
