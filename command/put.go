@@ -100,11 +100,13 @@ func (c *call) put(f putFlags) error {
 		if old := in.Get(key); old != nil {
 			r.Replaced, r.ReplacedBytes = true, len(old)
 		}
-		return in.Put(key, value)
+		err = in.Put(key, value)
+		if errors.Is(err, holdfast.ErrIncompatibleValue) {
+			return &fileError{file: r.File, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", r.Key, pathText(path))}
+		}
+		return err
 	})
 	switch {
-	case errors.Is(err, holdfast.ErrIncompatibleValue):
-		return &fileError{file: r.File, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", r.Key, pathText(path))}
 	case err != nil:
 		return err
 	case c.json:

@@ -275,14 +275,14 @@ func (t *transaction) moveBucket(b *node, op ops.Op) ops.Result {
 		return fail(berrors.ErrIncompatibleValue)
 	case b == dst:
 		return fail(berrors.ErrSameBuckets)
-	case len(op.Dst) >= len(inside) && slices.Equal(op.Dst[:len(inside)], inside):
-		return fail(berrors.ErrSameBuckets)
 	}
 	switch in := dst.entries[key]; {
 	case in != nil && in.child != nil:
 		return fail(berrors.ErrBucketExists)
 	case in != nil:
 		return fail(berrors.ErrIncompatibleValue)
+	case len(op.Dst) >= len(inside) && slices.Equal(op.Dst[:len(inside)], inside):
+		return fail(berrors.ErrSameBuckets)
 	}
 	b.remove(key)
 	dst.set(key, e)

@@ -90,7 +90,11 @@ func (c *Cursor) Next() (e page.Element, ok bool, err error) {
 	if !c.on {
 		return c.behindLast()
 	}
-	key := c.key
+	return c.orStay(c.key, c.nextAfter)
+}
+
+// nextAfter moves to the first element behind key, in a tree that was edited.
+func (c *Cursor) nextAfter(key []byte) (page.Element, bool, error) {
 	if err := c.descend(key); err != nil {
 		return page.Element{}, false, err
 	}
@@ -120,15 +124,37 @@ func (c *Cursor) Prev() (e page.Element, ok bool, err error) {
 		if !c.on {
 			return c.Last()
 		}
-		if err := c.descend(c.key); err != nil {
-			return page.Element{}, false, err
-		}
+		return c.orStay(c.key, c.prevBefore)
 	}
 	if top := c.top(); top.index > 0 {
 		top.index--
 		return c.take()
 	}
 	return c.retreat(c.key)
+}
+
+// prevBefore moves to the last element before key, in a tree that was edited.
+func (c *Cursor) prevBefore(key []byte) (page.Element, bool, error) {
+	if err := c.descend(key); err != nil {
+		return page.Element{}, false, err
+	}
+	if top := c.top(); top.index > 0 {
+		top.index--
+		return c.take()
+	}
+	return c.retreat(key)
+}
+
+// orStay makes a move in an edited tree from key. If there is no element that
+// way the cursor still stands on key, which may be gone: the path says nothing
+// then, and the next move looks for key again.
+func (c *Cursor) orStay(key []byte, move func([]byte) (page.Element, bool, error)) (page.Element, bool, error) {
+	e, ok, err := move(key)
+	if err == nil && !ok {
+		c.key, c.on = key, true
+		c.edits = c.t.edits - 1
+	}
+	return e, ok, err
 }
 
 // DeleteValue removes the element that the cursor stands on. If it has flags,

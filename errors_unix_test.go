@@ -1,0 +1,64 @@
+//go:build unix
+
+package holdfast_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// nobody is a user other than root.
+const nobody = 65534
+
+// tryNoPermission opens a file whose permissions forbid it, as a user to whom
+// permissions matter.
+func tryNoPermission(r *errorRow) {
+	dir, err := os.MkdirTemp("", "holdfast") // that of the test is closed to others
+	must(r, err)
+	r.Cleanup(func() { os.RemoveAll(dir) })
+	must(r, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "db")
+	must(r, os.WriteFile(path, newSample(r).data, 0o600))
+
+	cmd := exec.Command(os.Args[0], path)
+	if os.Getuid() == 0 {
+		binary := filepath.Join(dir, "test")
+		program, err := os.ReadFile("/proc/self/exe")
+		if err != nil {
+			program, err = os.ReadFile(os.Args[0])
+		}
+		must(r, err)
+		must(r, os.WriteFile(binary, program, 0o755))
+		cmd = exec.Command(binary, path)
+		cmd.Dir = dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	} else {
+		must(r, os.Chmod(path, 0))
+		r.Cleanup(func() { os.Chmod(path, 0o600) })
+	}
+	cmd.Env = append(os.Environ(), childEnv+"=open")
+	r.tryPath("another user", path, func(string) error {
+		if os.Getuid() != 0 {
+			defer os.Chmod(path, 0o600)
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("run the other process: %v: %s", err, out)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		for _, line := range lines {
+			if !strings.HasPrefix(line, "true ") || !strings.Contains(line, path) {
+				return fmt.Errorf("not refused: %s", out)
+			}
+		}
+		if len(lines) != 2 {
+			return fmt.Errorf("tried %d times, want 2: %s", len(lines), out)
+		}
+		return fmt.Errorf("%w: %s", fs.ErrPermission, out)
+	})
+}
