@@ -14,6 +14,7 @@
 //     on from the key where it stood;
 //   - Last and Prev in a bucket from which the same transaction removed
 //     elements: bbolt, meeting a page that lost all of them, may never return;
+//   - in such a bucket, where a cursor stands that went beyond an end;
 //   - MoveBucket of a bucket that the same transaction changed: bbolt loses the
 //     changes;
 //   - handles of deleted buckets.

@@ -231,7 +231,7 @@ func (h *History) walk(tx int, t *transaction) ops.Op {
 		i = (i + 1) % 4
 		c = t.cursors[i]
 	}
-	if !c.placed || h.Stock && (c.stale() || !c.on) || h.chance(10) {
+	if !c.placed || h.Stock && (c.stale() || c.ended && c.n.thinned || !c.on) || h.chance(10) {
 		return h.placeCursor(tx, i, c.n)
 	}
 	op := ops.Op{Tx: tx, Cursor: i, Kind: ops.Next}

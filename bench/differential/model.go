@@ -129,6 +129,7 @@ type cursor struct {
 	key    string
 	on     bool // it stands on key
 	placed bool // it has been moved at all
+	ended  bool // the last move found nothing
 	edits  int  // of the bucket, at the last move
 }
 
@@ -382,7 +383,7 @@ func (t *transaction) moveCursor(op ops.Op) ops.Result {
 	if op.Kind != ops.Next && op.Kind != ops.Prev {
 		c.placed, c.on = true, 0 <= i && i < len(keys)
 	}
-	if i < 0 || i >= len(keys) {
+	if c.ended = i < 0 || i >= len(keys); c.ended {
 		return ops.Result{}
 	}
 	c.key, c.on = keys[i], true
