@@ -1,5 +1,10 @@
 package holdfast
 
+import (
+	"cmp"
+	"fmt"
+)
+
 // compactFill is the share to which Compact fills pages: keys come in order,
 // and the copy is written to rarely.
 const compactFill = 0.9
@@ -16,7 +21,12 @@ func Compact(dst, src *DB, txMaxSize int64) error {
 	c := compaction{dst: dst, tx: tx, max: txMaxSize}
 	defer func() { c.tx.abandon() }()
 	err = src.View(func(from *Tx) error {
-		return from.ForEach(func(name []byte, b *Bucket) error { return c.bucket(nil, name, b) })
+		return from.ForEach(func(name []byte, b *Bucket) error {
+			if b == nil {
+				return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is no bucket", src.path, name))
+			}
+			return c.bucket(nil, name, b)
+		})
 	})
 	if err != nil {
 		return err
@@ -59,6 +69,9 @@ func (c *compaction) at(path [][]byte) *Bucket {
 
 // bucket copies from, which is called name and lies below path.
 func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
+	if len(path) > maxNesting {
+		return from.tooDeep()
+	}
 	if err := c.reserve(len(name)); err != nil {
 		return err
 	}

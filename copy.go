@@ -20,6 +20,9 @@ func (tx *Tx) Copy(w io.Writer) error {
 // created with mode or overwritten. The database can be used meanwhile. If it
 // fails the file is not removed.
 func (tx *Tx) CopyFile(path string, mode os.FileMode) error {
+	if err := tx.usable(); err != nil {
+		return err
+	}
 	f, err := tx.db.openCopy(path, mode)
 	if err != nil {
 		return err

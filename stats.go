@@ -296,13 +296,18 @@ func (tx *Tx) Inspect() BucketStructure {
 // Inspect gives the structure of the bucket; its own name is not known to it.
 func (b *Bucket) Inspect() BucketStructure { return b.inspect("", 0) }
 
-// maxInspectDepth bounds the nesting that Inspect follows: a damaged file may
+// maxNesting bounds the nesting of buckets that is believed: a damaged file may
 // hold a bucket that contains itself.
-const maxInspectDepth = 1000
+const maxNesting = 1000
+
+func (b *Bucket) tooDeep() error {
+	return b.tx.keep(page.Corruptf(b.Root(), "buckets are nested more than %d deep", maxNesting))
+}
 
 func (b *Bucket) inspect(name string, depth int) BucketStructure {
 	s := BucketStructure{Name: name}
-	if depth > maxInspectDepth {
+	if depth > maxNesting {
+		_ = b.tooDeep()
 		return s
 	}
 	_ = b.ForEach(func(k, v []byte) error {
@@ -313,7 +318,7 @@ func (b *Bucket) inspect(name string, depth int) BucketStructure {
 		if child := b.Bucket(k); child != nil {
 			s.Children = append(s.Children, child.inspect(string(k), depth+1))
 		}
-		return nil
+		return b.tx.Err() // of a bucket that contains itself there is no end
 	})
 	return s
 }
