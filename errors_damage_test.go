@@ -201,8 +201,10 @@ func (r *reader) bucket(b *holdfast.Bucket, depth int) {
 		c.Prev()
 		b.Get(sampleKey(i))
 	}
-	b.Stats()
-	b.Inspect()
+	if depth == 0 {
+		b.Stats()
+		b.Inspect()
+	}
 	b.Sequence()
 }
 

@@ -81,6 +81,7 @@ func TestErrorTable(t *testing.T) {
 		}
 		delete(cases, id)
 		t.Run(id, func(t *testing.T) {
+			t.Parallel()
 			row := &errorRow{T: t, wantError: cells[2], wantFile: cells[3]}
 			run(row)
 			if row.tried == 0 && !t.Skipped() {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"holdfast"
 )
 
 // nobody is a user other than root.
@@ -61,4 +63,16 @@ func tryNoPermission(r *errorRow) {
 		}
 		return fmt.Errorf("%w: %s", fs.ErrPermission, out)
 	})
+}
+
+// longValue is a value of more bytes than MaxValueSize, of memory that nobody
+// touches, so that none is used.
+func longValue(r *errorRow, more int) []byte {
+	n := holdfast.MaxValueSize + more
+	value, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		r.Skipf("map %d bytes: %v", n, err)
+	}
+	r.Cleanup(func() { _ = syscall.Munmap(value) })
+	return value
 }
