@@ -1,15 +1,14 @@
-// Command bbolt is the holdfast command under bbolt's name, for modules that
-// list go.etcd.io/bbolt/cmd/bbolt among their tools.
+// Command bbolt is the holdfast command in bbolt's shape, for modules that list
+// go.etcd.io/bbolt/cmd/bbolt among their tools.
 package main
 
 import (
+	"context"
 	"os"
 
-	"go.etcd.io/bbolt/cmd/bbolt/command"
+	"holdfast/command"
 )
 
 func main() {
-	if command.NewRootCommand().Execute() != nil {
-		os.Exit(1)
-	}
+	os.Exit(command.Execute(context.Background(), command.NewBboltCommand()))
 }

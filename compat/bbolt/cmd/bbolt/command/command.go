@@ -8,7 +8,8 @@ import (
 	"holdfast/command"
 )
 
-// NewRootCommand makes the command that all others are below.
+// NewRootCommand makes the command that all others are below. They take the
+// arguments of bbolt's.
 func NewRootCommand() *cobra.Command {
-	return command.NewRootCommand()
+	return command.NewBboltCommand()
 }
