@@ -121,7 +121,8 @@ func (c *call) progress(what string, total int64, done func() int64) (stop func(
 	bar := progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(20),
 		progressbar.OptionShowBytes(done != nil), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14))
+		progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14),
+		progressbar.OptionSetSpinnerChangeInterval(0)) // drawn below, and by no goroutine of its own
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

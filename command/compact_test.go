@@ -1,0 +1,154 @@
+package command_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast"
+	"holdfast/command"
+)
+
+// content is everything that a database holds, as text.
+func content(t *testing.T, path string) string {
+	t.Helper()
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{ReadOnly: true})
+	check(t, err)
+	defer db.Close()
+	var b strings.Builder
+	var walk func(path string, in *holdfast.Bucket) error
+	walk = func(path string, in *holdfast.Bucket) error {
+		fmt.Fprintln(&b, path, in.Sequence())
+		return in.ForEach(func(k, v []byte) error {
+			if v == nil {
+				return walk(fmt.Sprintf("%s/%x", path, k), in.Bucket(k))
+			}
+			fmt.Fprintf(&b, "%s/%x=%x\n", path, k, v)
+			return nil
+		})
+	}
+	check(t, db.View(func(tx *holdfast.Tx) error {
+		for err := range tx.Check() {
+			t.Error(err)
+		}
+		return tx.ForEach(func(name []byte, in *holdfast.Bucket) error { return walk(fmt.Sprintf("%x", name), in) })
+	}))
+	return b.String()
+}
+
+func TestCompact(t *testing.T) {
+	here, err := os.Getwd()
+	check(t, err)
+	dir := withSample(t)
+	check(t, os.Chmod("sample.db", 0o640))
+	want, before := content(t, "sample.db"), snapshot(t, "sample.db")
+	for _, args := range []string{"", "--tx-max-size 100", "--tx-max-size 0", "--no-sync"} {
+		out := must(t, append([]string{"compact", "-o", "copy.db", "sample.db"}, strings.Fields(args)...)...)
+		if !strings.HasPrefix(out, "sample.db -> copy.db: 32 KiB (32,768 bytes) -> ") {
+			t.Errorf("got %q", out)
+		}
+		if got := content(t, "copy.db"); got != want {
+			t.Errorf("%s: the copy holds\n%s\nwant\n%s", args, got, want)
+		}
+		info, err := os.Stat("copy.db")
+		check(t, err)
+		if info.Mode().Perm() != 0o640 || info.Size() >= 32768 || info.Size()%samplePage != 0 {
+			t.Errorf("%s: the copy has mode %s and %d bytes", args, info.Mode(), info.Size())
+		}
+		check(t, os.Remove("copy.db"))
+	}
+	if after := snapshot(t, "sample.db"); after != before {
+		t.Errorf("the source changed: before\n%s\nafter\n%s", before, after)
+	}
+	golden(t, here, "compact.json.golden", zero(must(t, "compact", "-o", "copy.db", "sample.db", "--json")))
+	// The copy can be worked on.
+	must(t, "put", "copy.db", "alpha", "k", "v")
+	must(t, "check", "copy.db")
+	wantFiles(t, dir, "copy.db sample.db")
+}
+
+func wantFiles(t *testing.T, dir, want string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	check(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if strings.Join(got, " ") != want {
+		t.Errorf("there are %v, want %s", got, want)
+	}
+}
+
+func TestCompactRefuses(t *testing.T) {
+	dir := withSample(t)
+	check(t, os.WriteFile("other", []byte("precious"), 0o600))
+	check(t, os.Link("sample.db", "link.db"))
+	check(t, os.Symlink("other", "symlink"))
+	check(t, os.Mkdir("sub", 0o700))
+	before := snapshot(t, dir)
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"compact sample.db", 2, "output"},
+		{"compact -o sample.db sample.db", 2, "sample.db: the copy cannot replace the database that it is made from"},
+		{"compact -o link.db sample.db --force", 2, "link.db: the copy cannot replace"},
+		{"compact -o other sample.db", 1, "other: exists already; --force replaces it"},
+		{"compact -o symlink sample.db", 1, "symlink: exists already; --force replaces it"},
+		{"compact -o sub sample.db --force", 1, "sub: is not a regular file"},
+		{"compact -o gone/copy.db sample.db", 1, "gone/copy.db: "},
+		{"compact -o copy.db gone.db", 1, "gone.db: no such file"},
+	} {
+		r := run(t, strings.Fields(c.args)...)
+		wantIn(t, r, c.code, "", "holdfast: ")
+		wantIn(t, r, c.code, "", c.want)
+	}
+	if after := snapshot(t, dir); after != before {
+		t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
+	}
+	must(t, "compact", "-o", "symlink", "sample.db", "--force")
+	if got := content(t, "other"); got != content(t, "sample.db") {
+		t.Errorf("the copy through a symbolic link holds\n%s", got)
+	}
+	if info, err := os.Lstat("symlink"); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the symbolic link was replaced: %v %v", info.Mode(), err)
+	}
+}
+
+// TestCompactStock: bbolt fills a database that exists and has no buckets.
+func TestCompactStock(t *testing.T) {
+	withSample(t)
+	db, err := holdfast.Open("copy.db", 0o600, nil)
+	check(t, err)
+	check(t, db.Close())
+	stock := func(args ...string) result { return execute(command.NewBboltCommand(), "", args...) }
+	wantIn(t, stock("compact", "-o", "copy.db", "sample.db"), 0, "32768 -> ", "")
+	if content(t, "copy.db") != content(t, "sample.db") {
+		t.Error("the copy differs")
+	}
+	wantIn(t, stock("compact", "-o", "copy.db", "sample.db"), 1, "", "copy.db: exists already")
+}
+
+// TestCompactInterrupted: a context that ends leaves nothing behind.
+func TestCompactInterrupted(t *testing.T) {
+	dir := workdir(t)
+	makeBig(t, "big.db", 100_000)
+	for _, after := range []time.Duration{0, 5 * time.Millisecond, 30 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		root := command.NewRootCommand()
+		var errOut strings.Builder
+		root.SetErr(&errOut)
+		root.SetArgs([]string{"compact", "-o", "copy.db", "big.db", "--tx-max-size", "1000"})
+		code := command.Execute(ctx, root)
+		cancel()
+		if code != 1 || !strings.Contains(errOut.String(), "holdfast: copy.db: interrupted, nothing was written\n") {
+			t.Errorf("after %s: exit code %d, %s", after, code, &errOut)
+		}
+		wantFiles(t, dir, "big.db")
+	}
+}

@@ -1,0 +1,175 @@
+package command_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"holdfast"
+	"holdfast/command"
+)
+
+// diagnosis is the part of doctor's JSON that is compared with the truth.
+type diagnosis struct {
+	Size      int64 `json:"size_bytes"`
+	PageSize  int64 `json:"page_size_bytes"`
+	Live      int64 `json:"live_pages"`
+	Free      int64 `json:"free_pages"`
+	Keys      int64 `json:"keys"`
+	Buckets   int64 `json:"buckets"`
+	Stored    bool  `json:"freelist_stored"`
+	Compacted int64 `json:"compacted_bytes_estimate"`
+	Advised   bool  `json:"compaction_advised"`
+	Commit    struct {
+		Bbolt    int64 `json:"bbolt_bytes"`
+		Freelist int64 `json:"freelist_bytes"`
+		Holdfast int64 `json:"holdfast_bytes"`
+	} `json:"one_key_commit"`
+	Next []string `json:"next"`
+}
+
+func diagnose(t *testing.T, path string) (d diagnosis) {
+	t.Helper()
+	check(t, json.Unmarshal([]byte(must(t, "doctor", path, "--json")), &d))
+	return d
+}
+
+// makeMixed makes a database of buckets of many shapes and deletes most of it.
+func makeMixed(t *testing.T, path string, options *holdfast.Options) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	db, err := holdfast.Open(path, 0o600, options)
+	check(t, err)
+	fill := func(name string, n, size int, keep float64) {
+		check(t, db.Update(func(tx *holdfast.Tx) error {
+			b, err := tx.CreateBucketIfNotExists([]byte(name))
+			check(t, err)
+			for i := range n {
+				check(t, b.Put(fmt.Appendf(nil, "%s-%08d", name, random.IntN(1<<30)), make([]byte, random.IntN(size))))
+				if i%100 == 0 {
+					_, err := b.CreateBucketIfNotExists(fmt.Appendf(nil, "sub-%d", i))
+					check(t, err)
+				}
+			}
+			return nil
+		}))
+		check(t, db.Update(func(tx *holdfast.Tx) error {
+			c := tx.Bucket([]byte(name)).Cursor()
+			for k, v := c.First(); k != nil; k, v = c.Next() {
+				if v != nil && random.Float64() >= keep {
+					check(t, c.Delete())
+				}
+			}
+			return nil
+		}))
+	}
+	fill("small", 20_000, 200, 0.2)
+	fill("large", 300, 30_000, 0.3)
+	fill("few", 50, 20, 1)
+	check(t, db.Close())
+}
+
+// TestDoctorTells the truth: what it estimates is compared with what a real
+// compaction and real commits give.
+func TestDoctorTells(t *testing.T) {
+	workdir(t)
+	for _, noFreelist := range []bool{false, true} {
+		makeMixed(t, "mixed.db", &holdfast.Options{NoSync: true, NoFreelistSync: noFreelist, PageSize: 4096})
+		d := diagnose(t, "mixed.db")
+		if d.Stored == noFreelist {
+			t.Errorf("freelist_stored is %t, NoFreelistSync was %t", d.Stored, noFreelist)
+		}
+		must(t, "compact", "-o", "copy.db", "mixed.db")
+		info, err := os.Stat("copy.db")
+		check(t, err)
+		if off := float64(d.Compacted) / float64(info.Size()); off < 0.85 || off > 1.15 {
+			t.Errorf("compaction was estimated to leave %d bytes and left %d", d.Compacted, info.Size())
+		}
+		if !d.Advised || len(d.Next) != 1 || d.Next[0] != "holdfast compact -o mixed.db.compact mixed.db && mv mixed.db.compact mixed.db" {
+			t.Errorf("of a file of %d bytes with %d live: %+v", d.Size, d.Live*d.PageSize, d)
+		}
+		after := diagnose(t, "copy.db")
+		if after.Advised || after.Keys != d.Keys || after.Buckets != d.Buckets || len(after.Next) != 0 {
+			t.Errorf("of the compacted file: %+v, it was made of %+v", after, d)
+		}
+		if out := must(t, "doctor", "copy.db"); !strings.Contains(out, "Healthy. Nothing needs to be done.") {
+			t.Errorf("of the compacted file: %s", out)
+		}
+		check(t, os.Remove("mixed.db"))
+		check(t, os.Remove("copy.db"))
+	}
+}
+
+// TestDoctorSmall: databases with nothing or next to nothing in them.
+func TestDoctorSmall(t *testing.T) {
+	workdir(t)
+	db, err := holdfast.Open("none.db", 0o600, nil)
+	check(t, err)
+	check(t, db.Close())
+	wantIn(t, run(t, "doctor", "none.db"), 0, "A commit of one key writes, in a database without keys", "")
+	db, err = holdfast.Open("empty.db", 0o600, nil)
+	check(t, err)
+	check(t, db.Update(func(tx *holdfast.Tx) error {
+		_, err := tx.CreateBucket([]byte("b"))
+		return err
+	}))
+	check(t, db.Close())
+	wantIn(t, run(t, "doctor", "empty.db"), 0, "0 keys in 1 bucket", "")
+	if d := diagnose(t, "empty.db"); d.Keys != 0 || d.Buckets != 1 || d.Live != 1 {
+		t.Errorf("got %+v", d)
+	}
+}
+
+// TestDemo runs a small demo: every figure is there, and the files are gone
+// unless they are to be kept.
+func TestDemo(t *testing.T) {
+	here, err := os.Getwd()
+	check(t, err)
+	dir := workdir(t)
+	args := []string{"demo", "--size", "3MiB", "--round", "5ms", "--dir", dir}
+	out := must(t, args...)
+	for _, want := range []string{"Aged file: ", "one-key commits a second", "a reader stays open", "Bloated.", "--keep keeps them"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	wantFiles(t, dir, "")
+
+	out = must(t, append(args, "--json", "--keep")...)
+	var r struct {
+		Kept string `json:"kept_file"`
+		Aged struct {
+			Bytes *float64 `json:"bytes_per_commit"`
+		} `json:"aged"`
+		Doctor diagnosis `json:"doctor"`
+	}
+	check(t, json.Unmarshal([]byte(out), &r))
+	if !strings.HasPrefix(r.Kept, dir) {
+		t.Errorf("kept %s", r.Kept)
+	}
+	must(t, "check", r.Kept)
+	if r.Aged.Bytes != nil { // what doctor says is what was measured
+		if off := *r.Aged.Bytes / float64(r.Doctor.Commit.Holdfast); off < 0.9 || off > 1.1 {
+			t.Errorf("a commit wrote %g bytes, doctor says %d", *r.Aged.Bytes, r.Doctor.Commit.Holdfast)
+		}
+		golden(t, here, "demo.json.golden", zero(strings.ReplaceAll(strings.ReplaceAll(out, r.Kept, "FILE"), r.Kept[:strings.LastIndexByte(r.Kept, os.PathSeparator)], "DIR")))
+	}
+}
+
+// TestDemoInterrupted: nothing is left.
+func TestDemoInterrupted(t *testing.T) {
+	dir := workdir(t)
+	root := command.NewRootCommand()
+	var errOut strings.Builder
+	root.SetErr(&errOut)
+	root.SetArgs([]string{"demo", "--dir", dir})
+	ctx, cancel := contextDone(t)
+	defer cancel()
+	if code := command.Execute(ctx, root); code != 1 || !strings.Contains(errOut.String(), "interrupted, the files were removed") {
+		t.Errorf("exit code %d, %s", code, &errOut)
+	}
+	wantFiles(t, dir, "")
+}

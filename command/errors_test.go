@@ -1,0 +1,260 @@
+package command_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"strings"
+	"testing"
+
+	"holdfast"
+	"holdfast/command"
+)
+
+// onFile are calls of all commands that work on a file: what comes behind its
+// name. The last three write.
+var onFile = []struct{ name, args string }{
+	{"info", ""}, {"check", ""}, {"stats", ""}, {"doctor", ""}, {"buckets", ""},
+	{"keys", "many"}, {"get", "many 01110"}, {"compact", "-o copy.db"},
+	{"put", "many 01110 v"}, {"delete", "many 01110"}, {"delete", "--bucket many"},
+}
+
+// damage changes the sample database.
+func damage(t *testing.T, path string, change func(data []byte) []byte) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	check(t, err)
+	check(t, os.WriteFile(path, change(data), 0o600))
+}
+
+// Offsets in a meta page, in bytes.
+const (
+	metaVersion  = 16 + 4
+	metaChecksum = 16 + 56
+	samplePage   = 1024
+)
+
+func setVersion(data []byte, version uint32) []byte {
+	for slot := range 2 {
+		meta := data[slot*samplePage:]
+		binary.NativeEndian.PutUint32(meta[metaVersion:], version)
+		sum := fnv.New64a()
+		sum.Write(meta[16:metaChecksum])
+		binary.NativeEndian.PutUint64(meta[metaChecksum:], sum.Sum64())
+	}
+	return data
+}
+
+// TestBadFiles gives each command each kind of file that it cannot work on.
+// Every error begins with the command's name and names the file; nothing on
+// the disk changes.
+func TestBadFiles(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		make  func(t *testing.T)
+		file  string
+		want  string
+		check int // exit code of check
+	}{
+		{"missing", nil, "gone.db", "gone.db: no such file", command.ExitFailed},
+		{"misspelt", nil, "simple.db", "simple.db: no such file; there is sample.db", command.ExitFailed},
+		{"no such directory", nil, "gone/gone.db", "gone/gone.db: no such file", command.ExitFailed},
+		{"directory", nil, ".", ".: is a directory; give a file, for example sample.db", command.ExitFailed},
+		{"directory without databases", func(t *testing.T) { check(t, os.Mkdir("d", 0o700)) }, "d",
+			"d: is a directory; give a file; none of those in it looks like a database", command.ExitFailed},
+		{"empty", func(t *testing.T) { check(t, os.WriteFile("empty", nil, 0o600)) }, "empty",
+			"empty: empty: not a bbolt database", command.ExitFailed},
+		{"text", func(t *testing.T) { check(t, os.WriteFile("text", bytes.Repeat([]byte("text "), 5000), 0o600)) }, "text",
+			"text: not a bbolt database", command.ExitFailed},
+		{"short text", func(t *testing.T) { check(t, os.WriteFile("text", []byte("text"), 0o600)) }, "text",
+			"text: not a bbolt database", command.ExitFailed},
+		{"newer version", func(t *testing.T) {
+			damage(t, "sample.db", func(b []byte) []byte { return setVersion(b, 3) })
+		}, "sample.db", "sample.db: a bbolt database of another format version than 2", command.ExitFailed},
+		{"truncated", func(t *testing.T) { check(t, os.Truncate("sample.db", 20*samplePage)) }, "sample.db",
+			"sample.db: damaged: page 0: meta gives a high-water mark of 28 pages", command.ExitDamaged},
+		{"both metas torn", func(t *testing.T) {
+			damage(t, "sample.db", func(b []byte) []byte { b[metaChecksum]++; b[samplePage+metaChecksum]++; return b })
+		}, "sample.db", "sample.db: damaged: neither of its two meta pages is whole", command.ExitDamaged},
+		{"locked", func(t *testing.T) {
+			db, err := holdfast.Open("sample.db", 0o600, nil)
+			check(t, err)
+			t.Cleanup(func() { db.Close() })
+		}, "sample.db", "sample.db: locked by another process for longer than 10ms", command.ExitFailed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := withSample(t)
+			if c.make != nil {
+				c.make(t)
+			}
+			before := snapshot(t, dir)
+			for _, on := range onFile {
+				args := append([]string{on.name, c.file, "--timeout", "10ms"}, strings.Fields(on.args)...)
+				r := run(t, args...)
+				code, want := command.ExitFailed, "holdfast: "+c.want
+				if on.name == "check" {
+					code = c.check
+				}
+				if code == command.ExitDamaged {
+					want = "holdfast: " + c.file + ": damaged (1 fault)"
+				}
+				if r.code != code || !strings.HasPrefix(r.errOut, want) || strings.Count(r.errOut, "\n") != 1 {
+					t.Errorf("holdfast %s: %s\nwant exit code %d and %s", strings.Join(args, " "), r, code, want)
+				}
+				if damaged := code == command.ExitDamaged; damaged != strings.Contains(r.out, "1 fault, on page 0\n") {
+					t.Errorf("holdfast %s: %s", strings.Join(args, " "), r)
+				}
+			}
+			if after := snapshot(t, dir); after != before {
+				t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
+			}
+		})
+	}
+}
+
+// TestTornMeta: one meta that is not whole is no damage; info shows it and
+// check notes it.
+func TestTornMeta(t *testing.T) {
+	withSample(t)
+	damage(t, "sample.db", func(b []byte) []byte { b[samplePage+metaChecksum]++; return b })
+	wantIn(t, run(t, "info", "sample.db"), 0, "Meta page 1  damaged: checksum error; the other one is used", "")
+	wantIn(t, run(t, "check", "sample.db"), 0, "OK\n", "holdfast: note: meta page 1 is not whole")
+	wantIn(t, run(t, "check", "sample.db", "--json"), 0, `"notes": [
+    "meta page 1 is not whole (checksum error), the other one is used: a commit was cut off"
+  ]`, "")
+}
+
+// TestDamagedPages: check finds everything, the others say what to do.
+func TestDamagedPages(t *testing.T) {
+	dir := withSample(t)
+	leaves := 0
+	damage(t, "sample.db", func(b []byte) []byte {
+		for id := 2; id < 28; id++ { // all leaves claim more elements than they have room for
+			if p := b[id*samplePage:]; binary.NativeEndian.Uint16(p[8:]) == 2 && binary.NativeEndian.Uint64(p) == uint64(id) {
+				binary.NativeEndian.PutUint16(p[10:], 5000)
+				leaves++
+			}
+		}
+		return b
+	})
+	if leaves < 3 {
+		t.Fatalf("the sample has %d leaves", leaves)
+	}
+	before := snapshot(t, dir)
+	r := run(t, "check", "sample.db")
+	wantIn(t, r, command.ExitDamaged, "page 12: 5000 elements do not fit", "holdfast: sample.db: damaged (")
+	wantIn(t, run(t, "check", "sample.db", "--json"), command.ExitDamaged, `"ok": false`, "holdfast: sample.db: damaged (")
+	wantIn(t, run(t, "info", "sample.db"), 0, "Meta page 0", "")
+	for _, on := range onFile[2:] {
+		r := run(t, append([]string{on.name, "sample.db"}, strings.Fields(on.args)...)...)
+		wantIn(t, r, command.ExitFailed, "", "holdfast: sample.db: damaged: page 12: 5000 elements do not fit")
+		wantIn(t, r, command.ExitFailed, "", "; run: holdfast check sample.db\n")
+	}
+	if after := snapshot(t, dir); after != before {
+		t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
+	}
+}
+
+// TestWrongNames gives buckets, keys and formats that do not exist.
+func TestWrongNames(t *testing.T) {
+	dir := withSample(t)
+	before := snapshot(t, dir)
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"keys sample.db alpa", 1, "holdfast: sample.db: no bucket alpa; similar: alpha; list them with: holdfast buckets sample.db\n"},
+		{"keys sample.db zzzzzz", 1, "holdfast: sample.db: no bucket zzzzzz; list them with: holdfast buckets sample.db\n"},
+		{"keys sample.db nested iner", 1, "no bucket nested/iner; similar: inner; list them with: holdfast buckets sample.db nested\n"},
+		{"keys sample.db nested plain", 1, "no bucket nested/plain; it is a key"},
+		{"keys sample.db alpha x", 1, "no bucket alpha/x; there are no buckets at all there"},
+		{"buckets sample.db alpa", 1, "no bucket alpa; similar: alpha"},
+		{"get sample.db alpha key-9", 1, "no key key-9 in bucket alpha; list its keys with: holdfast keys sample.db alpha\n"},
+		{"get sample.db nested inner", 1, "no key inner in bucket nested: it is a bucket; list its keys with: holdfast keys sample.db nested inner\n"},
+		{"get sample.db --bucket-format hex 0001feff 00", 1, "no key 00 in bucket 0001feff; list its keys with: holdfast keys sample.db 0001feff --bucket-format hex\n"},
+		{"put sample.db alpa k v", 1, "no bucket alpa; similar: alpha"},
+		{"put sample.db nested inner v", 1, "sample.db: inner in nested is a bucket and cannot have a value"},
+		{"put sample.db nested plain k v --create", 1, "sample.db: nested/plain is a key and cannot be a bucket"},
+		{"put gone.db b k v", 1, "gone.db: no such file; --create makes it"},
+		{"put gone/gone.db b k v --create", 1, "gone/gone.db: open: no such file or directory"},
+		{"delete sample.db alpha key-9", 1, "no key key-9 in bucket alpha"},
+		{"delete sample.db nested inner", 1, "inner in nested is a bucket; --bucket deletes it with everything in it"},
+		{"delete sample.db --bucket nested gone", 1, "no bucket nested/gone"},
+		{"delete gone.db b k", 1, "gone.db: no such file\n"},
+		{"keys sample.db", 2, "requires at least 2 arg(s), only received 1"},
+		{"keys sample.db alpha --format base2", 2, "--format: unsupported format: base2; there are auto, ascii-encoded"},
+		{"get sample.db alpha zz --parse-format hex", 2, `key "zz" is not hexadecimal`},
+		{"get sample.db alpha zz --parse-format octal", 2, "--parse-format: unsupported format: octal"},
+		{"get sample.db zz zz --bucket-format hex", 2, `bucket "zz" is not hexadecimal`},
+		{"put sample.db alpha k zz --value-format hex", 2, `value "zz" is not hexadecimal`},
+		{"put sample.db alpha k", 2, "requires at least 4 arg(s), only received 3"},
+		{"check sample.db --from-page 99", 2, "--from-page: sample.db has pages 2 to 27, not 99"},
+		{"check sample.db --from-page x", 2, "invalid argument"},
+		{"info sample.db --timeout -1s", 2, "--timeout is -1s"},
+		{"info sample.db --bogus", 2, "unknown flag: --bogus"},
+		{"bogus", 2, `unknown command "bogus"`},
+		{"demo --size lots", 2, `--size: "lots" is no number of bytes`},
+		{"demo --size 1kB", 2, "--size: 1kB is outside of 1.0 MiB to 1.0 TiB"},
+		{"demo --round 0s", 2, "--round is 0s"},
+		{"demo --dir gone --size 1MiB", 1, "gone: "},
+	} {
+		r := run(t, strings.Fields(c.args)...)
+		if r.code != c.code || !strings.HasPrefix(r.errOut, "holdfast: ") || !strings.Contains(r.errOut, c.want) || r.out != "" {
+			t.Errorf("holdfast %s: %s\nwant exit code %d, stderr with %q", c.args, r, c.code, c.want)
+		}
+	}
+	for _, empty := range [][]string{{"get", "sample.db", "", "k"}, {"get", "sample.db", "alpha", ""}, {"keys", "sample.db", ""}} {
+		wantIn(t, run(t, empty...), command.ExitUsage, "", "Usage: holdfast "+empty[0]+" FILE")
+	}
+	if after := snapshot(t, dir); after != before {
+		t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
+	}
+}
+
+// closedPipe is an output that nobody reads any more.
+type closedPipe struct{ after int }
+
+func (p *closedPipe) Write(b []byte) (int, error) {
+	if p.after -= len(b); p.after < 0 {
+		return 0, fmt.Errorf("write |1: %w", epipe)
+	}
+	return len(b), nil
+}
+
+func TestClosedPipe(t *testing.T) {
+	withSample(t)
+	for _, after := range []int{0, 5000} {
+		for _, args := range [][]string{{"keys", "big.db", "b"}, {"keys", "big.db", "b", "--json"}, {"info", "big.db"}} {
+			if _, err := os.Stat("big.db"); err != nil {
+				makeBig(t, "big.db", 5000)
+			}
+			root := command.NewRootCommand()
+			var errOut bytes.Buffer
+			root.SetOut(&closedPipe{after})
+			root.SetErr(&errOut)
+			root.SetArgs(args)
+			if code := command.Execute(t.Context(), root); code != 0 || errOut.Len() > 0 {
+				t.Errorf("%v: exit code %d, %s", args, code, &errOut)
+			}
+		}
+	}
+}
+
+// makeBig makes a database of n keys.
+func makeBig(t *testing.T, path string, n int) {
+	t.Helper()
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true})
+	check(t, err)
+	check(t, db.Update(func(tx *holdfast.Tx) error {
+		b, err := tx.CreateBucketIfNotExists([]byte("b"))
+		check(t, err)
+		for i := range n {
+			check(t, b.Put(fmt.Appendf(nil, "%08d", i), make([]byte, 100)))
+		}
+		return nil
+	}))
+	check(t, db.Close())
+}

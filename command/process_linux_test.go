@@ -1,0 +1,203 @@
+package command_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast"
+	"holdfast/command"
+)
+
+// process is the holdfast command as a process of its own.
+func process(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+func runProcess(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+const nobody = 65534
+
+// publicDir is a directory that everybody may enter.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-test-")
+	check(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	check(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+// TestNoPermission runs the commands as a user who may not read the file, or
+// may read it only.
+func TestNoPermission(t *testing.T) {
+	data, err := os.ReadFile(samplePath)
+	check(t, err)
+	dir := publicDir(t)
+	t.Chdir(dir)
+	check(t, os.WriteFile("secret.db", data, 0))
+	check(t, os.WriteFile("readable.db", data, 0o444))
+	check(t, os.Mkdir("closed", 0o755))
+	check(t, os.WriteFile("closed/x.db", data, 0o444))
+	check(t, os.Chmod("closed", 0))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "closed"), 0o755) })
+	as := func(args ...string) result {
+		cmd := process(t, args...)
+		if os.Getuid() == 0 { // root may read everything
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		}
+		return runProcess(t, cmd)
+	}
+	for _, on := range []string{"info closed/x.db", "put closed/x.db b k v --create"} {
+		wantIn(t, as(strings.Fields(on)...), 1, "", "holdfast: closed/x.db: no permission to open it; run the command as a user who may")
+	}
+	for _, on := range onFile {
+		rest := strings.Fields(on.args)
+		wantIn(t, as(append([]string{on.name, "secret.db"}, rest...)...), 1, "",
+			"holdfast: secret.db: no permission to open it (it belongs to ")
+		r := as(append([]string{on.name, "readable.db"}, rest...)...)
+		switch on.name {
+		case "put", "delete":
+			wantIn(t, r, 1, "", "holdfast: readable.db: no permission to open it (it belongs to ")
+		case "compact":
+			if os.Getuid() == 0 { // to whom the directory belongs
+				wantIn(t, r, 1, "", "holdfast: copy.db: no permission")
+			}
+		default:
+			wantIn(t, r, 0, "", "")
+		}
+	}
+}
+
+// TestLockedByProcess names the process that holds the lock.
+func TestLockedByProcess(t *testing.T) {
+	withSample(t)
+	db, err := holdfast.Open("sample.db", 0o600, nil)
+	check(t, err)
+	defer db.Close()
+	r := runProcess(t, process(t, "get", "sample.db", "alpha", "key-1", "--timeout", "10ms"))
+	wantIn(t, r, 1, "", fmt.Sprintf("sample.db: locked by another process for longer than 10ms, held by process %d (", os.Getpid()))
+	wantIn(t, r, 1, "", "; stop that program, work on a copy of the file, or wait longer with --timeout\n")
+}
+
+// TestReadersShare: commands that read do not keep each other out, but they
+// keep out those that write.
+func TestReadersShare(t *testing.T) {
+	withSample(t)
+	db, err := holdfast.Open("sample.db", 0o600, &holdfast.Options{ReadOnly: true})
+	check(t, err)
+	defer db.Close()
+	for _, on := range onFile {
+		r := run(t, append([]string{on.name, "sample.db", "--timeout", "10ms"}, strings.Fields(on.args)...)...)
+		if on.name == "put" || on.name == "delete" {
+			wantIn(t, r, 1, "", "locked by another process")
+		} else {
+			wantIn(t, r, 0, "", "")
+		}
+	}
+}
+
+// TestBrokenPipe: a process whose output nobody reads ends quietly.
+func TestBrokenPipe(t *testing.T) {
+	workdir(t)
+	makeBig(t, "big.db", 50_000)
+	cmd := process(t, "keys", "big.db", "b")
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	check(t, cmd.Start())
+	_, err = io.ReadFull(out, make([]byte, 100))
+	check(t, err)
+	check(t, out.Close())
+	err = cmd.Wait()
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if err != nil && status.Signal() != syscall.SIGPIPE || errOut.Len() > 0 {
+		t.Errorf("%v: %s", err, &errOut)
+	}
+}
+
+// TestOutputFull: an output that takes nothing is an error.
+func TestOutputFull(t *testing.T) {
+	withSample(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	check(t, err)
+	defer full.Close()
+	root := command.NewRootCommand()
+	var errOut bytes.Buffer
+	root.SetOut(full)
+	root.SetErr(&errOut)
+	root.SetArgs([]string{"info", "sample.db"})
+	if code := command.Execute(t.Context(), root); code != 1 || !strings.Contains(errOut.String(), "no space left") {
+		t.Errorf("exit code %d, %s", code, &errOut)
+	}
+}
+
+// TestDiskFull: a copy that does not fit leaves nothing behind.
+func TestDiskFull(t *testing.T) {
+	dir := workdir(t)
+	makeBig(t, "big.db", 30_000)
+	check(t, os.Mkdir("small", 0o755))
+	if err := unix.Mount("tmpfs", "small", "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("no small disk: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "small"), unix.MNT_DETACH) })
+	before := snapshot(t, "big.db")
+	wantIn(t, run(t, "compact", "-o", "small/copy.db", "big.db"), 1, "",
+		"holdfast: small/copy.db: no space left on its disk; free some space on that disk and try again\n")
+	wantFiles(t, "small", "")
+	if after := snapshot(t, "big.db"); after != before {
+		t.Errorf("the source changed: before\n%s\nafter\n%s", before, after)
+	}
+	wantIn(t, run(t, "demo", "--dir", "small", "--size", "4MiB"), 1, "", "no space left on its disk")
+	wantFiles(t, "small", "")
+	wantIn(t, run(t, "put", "small/new.db", "b", "k", "v", "--create"), 0, "created the database", "")
+}
+
+// TestTerminal: colours are for terminals, and not with NO_COLOR.
+func TestTerminal(t *testing.T) {
+	withSample(t)
+	onTerminal := func(args ...string) string {
+		tty, end := command.Terminal(t)
+		root := command.NewRootCommand()
+		root.SetOut(tty)
+		root.SetErr(tty)
+		root.SetArgs(args)
+		command.Execute(t.Context(), root)
+		return end()
+	}
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	if out := onTerminal("check", "sample.db"); !strings.Contains(out, "\x1b[32mOK") {
+		t.Errorf("no colour: %q", out)
+	}
+	if out := onTerminal("info", "gone.db"); !strings.Contains(out, "\x1b[31mholdfast:") {
+		t.Errorf("no colour: %q", out)
+	}
+	t.Setenv("NO_COLOR", "1")
+	if out := onTerminal("check", "sample.db"); strings.Contains(out, "\x1b[32m") {
+		t.Errorf("colour in spite of NO_COLOR: %q", out)
+	}
+}
