@@ -186,7 +186,13 @@ func (tx *Tx) ForEach(fn func(name []byte, b *Bucket) error) error {
 	if err != nil {
 		return err
 	}
-	return root.ForEach(func(k, _ []byte) error { return fn(k, root.Bucket(k)) })
+	return root.ForEach(func(k, _ []byte) error {
+		b := root.Bucket(k)
+		if b == nil && tx.Err() != nil {
+			return tx.Err()
+		}
+		return fn(k, b)
+	})
 }
 
 // OnCommit has fn called after the transaction has committed, in the order of

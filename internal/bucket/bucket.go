@@ -115,6 +115,9 @@ func OpenTop(tx *Tx, root page.ID, name []byte, child *Bucket) (bool, error) {
 // OpenChild makes child the nested bucket name; false if there is none. In a
 // writing transaction b remembers child: ask Child first.
 func (b *Bucket) OpenChild(name []byte, child *Bucket) (bool, error) {
+	if b.gone { // its buckets went with it
+		return false, nil
+	}
 	e, ok, err := b.tree.Get(name)
 	if err != nil || !ok || !e.IsBucket() {
 		return false, err

@@ -138,6 +138,9 @@ func (p *Pager) findPageSize(head []byte) (int, error) {
 	}
 	buf := make([]byte, page.ExtensionOffset)
 	for _, ps := range sizes {
+		if ps < page.MinPageSize || ps > page.MaxPageSize {
+			continue
+		}
 		n, err := p.file.ReadAt(buf, int64(ps))
 		if err != nil && err != io.EOF {
 			return 0, p.wrap("read the second meta of", err)
@@ -190,6 +193,14 @@ func (p *Pager) loadFree(s *State) error {
 		}
 		p.list = page.Extent{Start: s.Meta.Freelist, N: n}
 		p.listSlot, _ = p.slots.Best()
+		for id := p.list.Start; id < p.list.End(); id++ {
+			if sp.IsUnused(id) {
+				return page.Corruptf(id, "the freelist page lists itself as free")
+			}
+		}
+		if sp.IsUnused(s.Meta.Root) {
+			return page.Corruptf(s.Meta.Root, "the root page is listed as free")
+		}
 	} else if err := p.scan(s, sp); err != nil {
 		return err
 	}

@@ -147,12 +147,25 @@ func (p *Pager) Data() []byte {
 	return p.gen.mapping.Data()
 }
 
-// Sync flushes the file.
+// Sync flushes the file. If that fails the writer is stopped, as by a commit
+// whose flush fails: the system may have dropped what was to be flushed.
 func (p *Pager) Sync() error {
 	if p.closed.Load() {
 		return ErrDatabaseNotOpen
 	}
-	return p.flush()
+	p.commit.Lock()
+	stopped := p.stopped
+	p.commit.Unlock()
+	if stopped != nil {
+		return stopped // another flush would succeed and mean nothing
+	}
+	err := p.flush()
+	if err == nil {
+		return nil
+	}
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	return p.stop(err)
 }
 
 func (p *Pager) flush() error {

@@ -274,7 +274,7 @@ func (c *Cursor) descend(key []byte) error {
 
 // advance moves to the first element of the next leaf that has one. from is the
 // last key of the leaf that it leaves, if it stood on it. In the absence of a
-// next leaf the path stays as it is.
+// next leaf the cursor stays where it is.
 func (c *Cursor) advance(from []byte) (page.Element, bool, error) {
 	return c.cross(from, false)
 }
@@ -288,6 +288,7 @@ func (c *Cursor) cross(from []byte, back bool) (page.Element, bool, error) {
 	if err := c.checkLeaving(from, back); err != nil {
 		return c.fail(err)
 	}
+	moved := false
 	for empty := 0; ; {
 		i := len(c.stack) - 2
 		for ; i >= 0; i-- {
@@ -297,8 +298,12 @@ func (c *Cursor) cross(from []byte, back bool) (page.Element, bool, error) {
 			}
 		}
 		if i < 0 {
+			if moved { // over leaves that were emptied: the path is not where the cursor stands
+				c.edits = c.t.edits - 1
+			}
 			return page.Element{}, false, nil
 		}
+		moved = true
 		if back {
 			c.stack[i].index--
 		} else {

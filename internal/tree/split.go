@@ -27,9 +27,41 @@ const (
 	maxGroup = 4
 )
 
-// split adds the parts of n, at least one, to cuts, which is empty. A part of
-// more than one page holds at most maxGroup items.
+// maxPartBytes bounds the bytes before the last element of a part: offsets in a
+// page have 32 bits.
+const maxPartBytes int64 = 1 << 31
+
+// split adds the parts of n, at least one, to cuts, which is empty.
 func (s splitter) split(n *node, cuts []cut) []cut {
+	cuts = s.choose(n, cuts)
+	if int64(n.size) > maxPartBytes {
+		return bound(n.items, cuts)
+	}
+	return cuts
+}
+
+// bound ends parts before an element that would lie too far behind.
+func bound(items []item, cuts []cut) []cut {
+	var bounded []cut
+	from := 0
+	for _, c := range cuts {
+		size := page.HeaderSize
+		for i := from; i < c.end; i++ {
+			if int64(size) > maxPartBytes {
+				bounded = append(bounded, cut{end: i, size: size})
+				size = page.HeaderSize
+			}
+			size += itemSize(&items[i])
+		}
+		bounded = append(bounded, cut{end: c.end, size: size})
+		from = c.end
+	}
+	return bounded
+}
+
+// choose decides on the parts. One that is longer than a page holds at most
+// maxGroup items.
+func (s splitter) choose(n *node, cuts []cut) []cut {
 	if s.fill != DefaultFill {
 		return s.splitAt(n, cuts, int(min(max(s.fill, minFill), maxFill)*float64(s.pageSize)))
 	}
