@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast"
 	"holdfast/command"
@@ -197,4 +198,14 @@ func contextDone(t *testing.T) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx, cancel
+}
+
+func newRoot() *cobra.Command { return command.NewRootCommand() }
+
+// flagNames are the flags of a command, those of all commands among them.
+func flagNames(cmd *cobra.Command) (names []string) {
+	add := func(f *pflag.Flag) { names = append(names, f.Name) }
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return names
 }

@@ -26,10 +26,10 @@ const (
 )
 
 type demoFlags struct {
-	size  string
-	dir   string
-	keep  bool
-	round time.Duration
+	size string
+	dir  string
+	keep bool
+	time time.Duration
 }
 
 // demoReport is what a demo measured. Times are in microseconds.
@@ -50,10 +50,11 @@ type demoStore struct {
 	SizeBytes      int64    `json:"size_bytes"`
 	FreePages      int      `json:"free_pages"`
 	OpenUS         float64  `json:"open_us"`
-	CommitsPerSec  float64  `json:"commits_per_second"` // median of the rounds
-	Slowest        float64  `json:"commits_per_second_slowest_round"`
-	Fastest        float64  `json:"commits_per_second_fastest_round"`
-	BytesPerCommit *float64 `json:"bytes_per_commit"` // null where the system does not tell
+	Commits        int      `json:"commits"`
+	CommitMidUS    float64  `json:"commit_median_us"`
+	CommitP99US    float64  `json:"commit_p99_us"`
+	CommitsPerSec  float64  `json:"commits_per_second"` // by the median
+	BytesPerCommit *float64 `json:"bytes_per_commit"`   // null where the system does not tell
 }
 
 // demoGrowth is what a writer and short readers saw while the file grew.
@@ -82,7 +83,7 @@ func (a *app) newDemo() *cobra.Command {
 	flags.StringVar(&f.size, "size", "64MiB", "bytes of values to write and delete, such as 64MiB or 1GiB")
 	flags.StringVar(&f.dir, "dir", "", "where to make the files; default: the system's directory for temporary files")
 	flags.BoolVar(&f.keep, "keep", false, "keep the files")
-	flags.DurationVar(&f.round, "round", 200*time.Millisecond, "how long each round of a measurement takes")
+	flags.DurationVar(&f.time, "time", 2*time.Second, "how long to measure commits, and then again how long to let a file grow")
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd
 }
@@ -95,8 +96,8 @@ func (c *call) demo(f demoFlags) error {
 	if bytes < minDemoBytes || bytes > maxDemoBytes {
 		return usagef("--size: %s is outside of %s to %s", f.size, humanize.IBytes(minDemoBytes), humanize.IBytes(maxDemoBytes))
 	}
-	if f.round <= 0 {
-		return usagef("--round is %s; it must be more than nothing", f.round)
+	if f.time <= 0 {
+		return usagef("--time is %s; it must be more than nothing", f.time)
 	}
 	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

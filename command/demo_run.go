@@ -2,9 +2,9 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"holdfast"
@@ -91,25 +91,33 @@ func (d *demo) openBoth(aged, young string) error {
 	return y.Close()
 }
 
-// demoRounds is the number of rounds of commits on each database.
-const demoRounds = 5
+// flushEvery is the number of pairs of commits to one bare flush.
+const flushEvery = 8
 
+// commits measures commits on both databases and bare flushes, in turns, so
+// that what else goes on on the machine meets all of them alike.
 func (d *demo) commits(a, y *holdfast.DB) error {
 	runtime.GC() // what writing the aged file left behind is not to be paid for here
 	flush, err := newFlushMeter(filepath.Join(d.r.Dir, "flush"))
 	if err != nil {
 		return err
 	}
-	var aged, young commitMeter
-	for range demoRounds {
-		if err := flush.round(); err != nil {
+	aged, young := &commitMeter{db: a}, &commitMeter{db: y}
+	turns := []*commitMeter{young, aged}
+	for n, start := 0, time.Now(); n == 0 || time.Since(start) < d.flags.time; n++ {
+		if err := d.ctx.Err(); err != nil {
 			return err
 		}
-		if err := young.round(d.ctx, y, d.flags.round); err != nil {
-			return err
+		for _, m := range turns {
+			if err := m.commit(); err != nil {
+				return err
+			}
 		}
-		if err := aged.round(d.ctx, a, d.flags.round); err != nil {
-			return err
+		slices.Reverse(turns) // so that neither always comes first
+		if n%flushEvery == 0 {
+			if err := flush.flush(); err != nil {
+				return err
+			}
 		}
 	}
 	aged.report(&d.r.Aged)
@@ -128,25 +136,25 @@ func (d *demo) printStores() {
 		[]string{"", "young", "aged"},
 		row("file", func(s *demoStore) string { return size(s.SizeBytes) }),
 		row("free pages", func(s *demoStore) string { return count(s.FreePages) }),
-		row("open", func(s *demoStore) string { return micros(s.OpenUS) }),
+		row("open, median", func(s *demoStore) string { return micros(s.OpenUS) }),
 		row("bytes written by a one-key commit", func(s *demoStore) string {
 			if s.BytesPerCommit == nil {
 				return "not measured here"
 			}
 			return count(int64(*s.BytesPerCommit + 0.5))
 		}),
-		row("one-key commits a second", func(s *demoStore) string {
-			return fmt.Sprintf("%s (%s to %s)", count(int64(s.CommitsPerSec)), count(int64(s.Slowest)), count(int64(s.Fastest)))
-		}))
-	d.say("  Each commit is flushed to the disk; one bare flush of a page takes %s here. Median of %d rounds, in turns.",
-		micros(d.r.FlushUS), demoRounds)
+		row("one-key commit, median", func(s *demoStore) string { return micros(s.CommitMidUS) }),
+		row("one-key commit, p99", func(s *demoStore) string { return micros(s.CommitP99US) }),
+		row("commits a second, by the median", func(s *demoStore) string { return count(int64(s.CommitsPerSec)) }))
+	d.say("  %s commits each, in turns, every one flushed to the disk; to write and flush a page takes %s here by itself.",
+		count(a.Commits), micros(d.r.FlushUS))
 }
 
 // grow measures a writer that makes the file grow, and short readers beside it,
 // without and with another reader that stays open.
 func (d *demo) grow(path string) error {
 	for _, held := range []bool{false, true} {
-		g, err := growth(d.ctx, path, held, demoRounds*d.flags.round)
+		g, err := growth(d.ctx, path, held, d.flags.time/2)
 		if err != nil {
 			return err
 		}

@@ -129,9 +129,9 @@ func TestDemo(t *testing.T) {
 	here, err := os.Getwd()
 	check(t, err)
 	dir := workdir(t)
-	args := []string{"demo", "--size", "3MiB", "--round", "5ms", "--dir", dir}
+	args := []string{"demo", "--size", "3MiB", "--time", "20ms", "--dir", dir}
 	out := must(t, args...)
-	for _, want := range []string{"Aged file: ", "one-key commits a second", "a reader stays open", "Bloated.", "--keep keeps them"} {
+	for _, want := range []string{"Aged file: ", "one-key commit, median", "a reader stays open", "Bloated.", "--keep keeps them"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

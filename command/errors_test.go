@@ -198,7 +198,7 @@ func TestWrongNames(t *testing.T) {
 		{"bogus", 2, `unknown command "bogus"`},
 		{"demo --size lots", 2, `--size: "lots" is no number of bytes`},
 		{"demo --size 1kB", 2, "--size: 1kB is outside of 1.0 MiB to 1.0 TiB"},
-		{"demo --round 0s", 2, "--round is 0s"},
+		{"demo --time 0s", 2, "--time is 0s"},
 		{"demo --dir gone --size 1MiB", 1, "gone: "},
 	} {
 		r := run(t, strings.Fields(c.args)...)

@@ -69,6 +69,9 @@ func percent(part, whole int64) string {
 		return "0%"
 	}
 	share := float64(part) * 100 / float64(whole)
+	if share > 99.99 && share < 100 {
+		return "more than 99.99%"
+	}
 	if share > 0 && share < 1 || share > 99 && share < 100 {
 		return fmt.Sprintf("%.2f%%", share)
 	}
