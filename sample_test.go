@@ -196,3 +196,11 @@ func (s *sample) bucketValue(id page.ID, name string) []byte {
 	}
 	return e.Value
 }
+
+// writeSample puts the sample into a file.
+func writeSample(t testing.TB) string {
+	t.Helper()
+	path := tempPath(t)
+	must(t, os.WriteFile(path, newSample(t).data, 0o600))
+	return path
+}
