@@ -181,8 +181,7 @@ func (c *Cursor) take() (page.Element, bool, error) {
 }
 
 func (c *Cursor) fail(err error) (page.Element, bool, error) {
-	c.stack = c.stack[:0]
-	c.on = false
+	c.stack, c.key, c.on = c.stack[:0], nil, false
 	return page.Element{}, false, err
 }
 
@@ -198,7 +197,7 @@ func (c *Cursor) behindLast() (page.Element, bool, error) {
 
 // start begins a new path at the root.
 func (c *Cursor) start() error {
-	c.stack, c.on, c.edits = c.stack[:0], false, c.t.edits
+	c.stack, c.key, c.on, c.edits = c.stack[:0], nil, false, c.t.edits
 	pl, err := c.t.rootPlace()
 	if err != nil {
 		return err
