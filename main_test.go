@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"testing"
 	"time"
@@ -21,11 +22,19 @@ func TestMain(m *testing.M) {
 	os.Exit(child(role, os.Args[1]))
 }
 
+func defaultLogger() *holdfast.DefaultLogger {
+	return &holdfast.DefaultLogger{Logger: log.New(os.Stderr, "", 0)}
+}
+
 // child runs in the other process. It prints one line when it is ready, or what
 // it found, and holds what it holds until its input ends.
 func child(role, path string) int {
 	options := &holdfast.Options{Timeout: time.Minute}
 	switch role {
+	case "fatal":
+		defaultLogger().Fatal("the end ", 1)
+	case "fatalf":
+		defaultLogger().Fatalf("the end %d", 1)
 	case "hold":
 	case "hold-shared":
 		options.ReadOnly = true
