@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -47,43 +48,46 @@ func setVersion(data []byte, version uint32) []byte {
 	return data
 }
 
+// badFiles are files that no command can work on.
+var badFiles = []struct {
+	name  string
+	make  func(t *testing.T)
+	file  string
+	want  string
+	check int // exit code of check
+}{
+	{"missing", nil, "gone.db", "gone.db: no such file", command.ExitFailed},
+	{"misspelt", nil, "simple.db", "simple.db: no such file; there is sample.db", command.ExitFailed},
+	{"no such directory", nil, "gone/gone.db", "gone/gone.db: no such file", command.ExitFailed},
+	{"directory", nil, ".", ".: is a directory; give a file, for example sample.db", command.ExitFailed},
+	{"directory without databases", func(t *testing.T) { check(t, os.Mkdir("d", 0o700)) }, "d",
+		"d: is a directory; give a file; none of those in it looks like a database", command.ExitFailed},
+	{"empty", func(t *testing.T) { check(t, os.WriteFile("empty", nil, 0o600)) }, "empty",
+		"empty: empty: not a bbolt database", command.ExitFailed},
+	{"text", func(t *testing.T) { check(t, os.WriteFile("text", bytes.Repeat([]byte("text "), 5000), 0o600)) }, "text",
+		"text: not a bbolt database", command.ExitFailed},
+	{"short text", func(t *testing.T) { check(t, os.WriteFile("text", []byte("text"), 0o600)) }, "text",
+		"text: not a bbolt database", command.ExitFailed},
+	{"newer version", func(t *testing.T) {
+		damage(t, "sample.db", func(b []byte) []byte { return setVersion(b, 3) })
+	}, "sample.db", "sample.db: a bbolt database of another format version than 2", command.ExitFailed},
+	{"truncated", func(t *testing.T) { check(t, os.Truncate("sample.db", 20*samplePage)) }, "sample.db",
+		"sample.db: damaged: page 0: meta gives a high-water mark of 28 pages", command.ExitDamaged},
+	{"both metas torn", func(t *testing.T) {
+		damage(t, "sample.db", func(b []byte) []byte { b[metaChecksum]++; b[samplePage+metaChecksum]++; return b })
+	}, "sample.db", "sample.db: damaged: neither of its two meta pages is whole", command.ExitDamaged},
+	{"locked", func(t *testing.T) {
+		db, err := holdfast.Open("sample.db", 0o600, nil)
+		check(t, err)
+		t.Cleanup(func() { db.Close() })
+	}, "sample.db", "sample.db: locked by another process for longer than 10ms", command.ExitFailed},
+}
+
 // TestBadFiles gives each command each kind of file that it cannot work on.
 // Every error begins with the command's name and names the file; nothing on
 // the disk changes.
 func TestBadFiles(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		make  func(t *testing.T)
-		file  string
-		want  string
-		check int // exit code of check
-	}{
-		{"missing", nil, "gone.db", "gone.db: no such file", command.ExitFailed},
-		{"misspelt", nil, "simple.db", "simple.db: no such file; there is sample.db", command.ExitFailed},
-		{"no such directory", nil, "gone/gone.db", "gone/gone.db: no such file", command.ExitFailed},
-		{"directory", nil, ".", ".: is a directory; give a file, for example sample.db", command.ExitFailed},
-		{"directory without databases", func(t *testing.T) { check(t, os.Mkdir("d", 0o700)) }, "d",
-			"d: is a directory; give a file; none of those in it looks like a database", command.ExitFailed},
-		{"empty", func(t *testing.T) { check(t, os.WriteFile("empty", nil, 0o600)) }, "empty",
-			"empty: empty: not a bbolt database", command.ExitFailed},
-		{"text", func(t *testing.T) { check(t, os.WriteFile("text", bytes.Repeat([]byte("text "), 5000), 0o600)) }, "text",
-			"text: not a bbolt database", command.ExitFailed},
-		{"short text", func(t *testing.T) { check(t, os.WriteFile("text", []byte("text"), 0o600)) }, "text",
-			"text: not a bbolt database", command.ExitFailed},
-		{"newer version", func(t *testing.T) {
-			damage(t, "sample.db", func(b []byte) []byte { return setVersion(b, 3) })
-		}, "sample.db", "sample.db: a bbolt database of another format version than 2", command.ExitFailed},
-		{"truncated", func(t *testing.T) { check(t, os.Truncate("sample.db", 20*samplePage)) }, "sample.db",
-			"sample.db: damaged: page 0: meta gives a high-water mark of 28 pages", command.ExitDamaged},
-		{"both metas torn", func(t *testing.T) {
-			damage(t, "sample.db", func(b []byte) []byte { b[metaChecksum]++; b[samplePage+metaChecksum]++; return b })
-		}, "sample.db", "sample.db: damaged: neither of its two meta pages is whole", command.ExitDamaged},
-		{"locked", func(t *testing.T) {
-			db, err := holdfast.Open("sample.db", 0o600, nil)
-			check(t, err)
-			t.Cleanup(func() { db.Close() })
-		}, "sample.db", "sample.db: locked by another process for longer than 10ms", command.ExitFailed},
-	} {
+	for _, c := range badFiles {
 		t.Run(c.name, func(t *testing.T) {
 			dir := withSample(t)
 			if c.make != nil {
@@ -257,4 +261,34 @@ func makeBig(t *testing.T, path string, n int) {
 		return nil
 	}))
 	check(t, db.Close())
+}
+
+// TestAnyBytes: whatever the bytes of the file are, no command that reads it
+// panics, goes round in circles, or changes them.
+func TestAnyBytes(t *testing.T) {
+	data, err := os.ReadFile(samplePath)
+	check(t, err)
+	workdir(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	for n := range 150 {
+		bad := bytes.Clone(data)
+		for range 1 + random.IntN(8) {
+			// The first bytes of a page decide most.
+			at := (2+random.IntN(26))*samplePage + random.IntN(1+random.IntN(samplePage))
+			bad[at] = []byte{0, 1, 0xff, byte(random.Uint32())}[random.IntN(4)]
+		}
+		check(t, os.WriteFile("bad.db", bad, 0o600))
+		for _, on := range onFile[:8] {
+			_ = os.Remove("copy.db")
+			r := run(t, append([]string{on.name, "bad.db"}, strings.Fields(on.args)...)...)
+			if r.code == command.ExitUsage || r.code != 0 && !strings.HasPrefix(r.errOut, "holdfast: bad.db: ") {
+				t.Errorf("file %d: holdfast %s: %s", n, on.name, r)
+			}
+		}
+		after, err := os.ReadFile("bad.db")
+		check(t, err)
+		if !bytes.Equal(after, bad) {
+			t.Errorf("file %d was changed", n)
+		}
+	}
 }
