@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"holdfast"
-	"holdfast/internal/vfs"
 )
 
 // watchdog is how long something may take that must not hang. No test relies on
@@ -47,16 +46,6 @@ func open(t testing.TB, path string, options *holdfast.Options) *holdfast.DB {
 func openNew(t testing.TB, pageSize int) *holdfast.DB {
 	t.Helper()
 	return open(t, tempPath(t), &holdfast.Options{NoSync: true, PageSize: pageSize})
-}
-
-// openMem opens a new database in memory.
-func openMem(t testing.TB, pageSize int) (*holdfast.DB, *vfs.Mem) {
-	t.Helper()
-	mem := vfs.NewMem("mem")
-	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: pageSize})
-	must(t, err)
-	t.Cleanup(func() { db.Close() })
-	return db, mem
 }
 
 func update(t testing.TB, db *holdfast.DB, fn func(tx *holdfast.Tx)) {
