@@ -248,11 +248,11 @@ func TestPagesAreUsedAgain(t *testing.T) {
 			view(t, db, func(tx *holdfast.Tx) { n = tx.Size() })
 			return n
 		}
-		work(300)
+		work(150)
 		settled := highWater()
 		tx := begin(t, db, false)
 		kept := hashOf(tx)
-		work(300)
+		work(150)
 		withReader := highWater()
 		if limit := 3 * settled; withReader > limit {
 			t.Errorf("one reader: %d bytes, %d before", withReader, settled)
@@ -261,9 +261,9 @@ func TestPagesAreUsedAgain(t *testing.T) {
 			t.Error("the reader's state was overwritten")
 		}
 		must(t, tx.Rollback())
-		work(100)
+		work(60)
 		freed, before := highWater(), size()
-		work(300)
+		work(150)
 		if now := highWater(); now > freed+freed/4 {
 			t.Errorf("the database grew from %d to %d bytes with nobody reading", freed, now)
 		}
@@ -317,7 +317,7 @@ func TestReadersBesideWriter(t *testing.T) {
 				done <- nil
 			}()
 		}
-		for round := 1; round <= 100 || reads.Load() < 100 && round < 1000; round++ {
+		for round := 1; round <= 50 || reads.Load() < 50 && round < 500; round++ {
 			update(t, db, func(tx *holdfast.Tx) {
 				b := tx.Bucket([]byte("b"))
 				for i := range accounts {
