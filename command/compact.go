@@ -182,7 +182,12 @@ func (c *call) writeCopy(ctx context.Context, path string, src *database, f comp
 		done = func() int64 { s := d.Stats(); return s.TxStats.GetPageAlloc() }
 	}
 	stop := c.progress("copying", total, done)
-	err = holdfast.Compact(d.DB, src.DB, f.txMaxSize)
+	err = src.View(func(tx *holdfast.Tx) error {
+		return eachTop(tx, func([]byte, *holdfast.Bucket) error { return nil })
+	})
+	if err == nil {
+		err = blameSource(holdfast.Compact(d.DB, src.DB, f.txMaxSize))
+	}
 	pageSize := d.Info().PageSize
 	err = errors.Join(err, d.Close())
 	stop()
@@ -190,6 +195,20 @@ func (c *call) writeCopy(ctx context.Context, path string, src *database, f comp
 		return 0, err
 	}
 	return databaseBytes(path, pageSize)
+}
+
+// blameSource makes errors of putting what no database can hold into errors of
+// damage: it came from the source.
+func blameSource(err error) error {
+	for _, e := range []error{
+		holdfast.ErrKeyRequired, holdfast.ErrBucketNameRequired, holdfast.ErrKeyTooLarge,
+		holdfast.ErrBucketExists, holdfast.ErrIncompatibleValue,
+	} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", errDamage, err)
+		}
+	}
+	return err
 }
 
 // liveBytes is the size of the pages in use, if that is known without a scan.

@@ -137,7 +137,7 @@ func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
 func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 	var sum holdfast.BucketStats
 	var estimate int64
-	err := tx.ForEach(func(_ []byte, b *holdfast.Bucket) error {
+	err := eachTop(tx, func(_ []byte, b *holdfast.Bucket) error {
 		s := b.Stats()
 		sum.Add(s)
 		estimate += r.compacted(s)

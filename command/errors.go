@@ -74,11 +74,14 @@ func isClosedPipe(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }
 
+// errDamage is wrapped by errors of damage that only the command sees.
+var errDamage = errors.New("not what a database can hold")
+
 // isDamage tells whether err says that a database is damaged, as opposed to
 // the file not being one.
 func isDamage(err error) bool {
 	var corrupt *holdfast.CorruptError
-	return errors.As(err, &corrupt) || errors.Is(err, holdfast.ErrChecksum)
+	return errors.As(err, &corrupt) || errors.Is(err, holdfast.ErrChecksum) || errors.Is(err, errDamage)
 }
 
 // explain names the file in an error of opening or using it, and says the next

@@ -112,9 +112,23 @@ func (c container) cursor() *holdfast.Cursor {
 // eachBucket calls fn with the name of each bucket in the container.
 func (c container) eachBucket(fn func(name []byte) error) error {
 	if c.Bucket == nil {
-		return c.tx.ForEach(func(name []byte, _ *holdfast.Bucket) error { return fn(name) })
+		return eachTop(c.tx, func(name []byte, _ *holdfast.Bucket) error { return fn(name) })
 	}
 	return c.ForEachBucket(fn)
+}
+
+// eachTop calls fn for each top-level bucket. A name there that is no bucket, or
+// one that cannot be opened, is damage.
+func eachTop(tx *holdfast.Tx, fn func(name []byte, b *holdfast.Bucket) error) error {
+	return tx.ForEach(func(name []byte, b *holdfast.Bucket) error {
+		if b != nil {
+			return fn(name, b)
+		}
+		if err := tx.Err(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s stands where only buckets can be", errDamage, show(name))
+	})
 }
 
 // locate opens the bucket at path, nil for the top level.

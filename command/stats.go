@@ -48,7 +48,7 @@ func (c *call) stats() error {
 	err := c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
 		stop := c.progress("counting "+size(tx.Size()), 0, nil)
 		defer stop()
-		return tx.ForEach(func(name []byte, b *holdfast.Bucket) error {
+		return eachTop(tx, func(name []byte, b *holdfast.Bucket) error {
 			if bytes.HasPrefix(name, []byte(prefix)) {
 				sum.Add(b.Stats())
 				top++
