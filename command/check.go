@@ -27,6 +27,8 @@ type checkReport struct {
 	Faults    []faultReport `json:"faults"`
 	Truncated bool          `json:"truncated"` // there may be more faults
 	Notes     []string      `json:"notes"`
+
+	root uint64 // page of the root bucket
 }
 
 type faultReport struct {
@@ -84,7 +86,10 @@ func (r *checkReport) add(err error) {
 	case errors.Is(err, holdfast.ErrChecksum):
 		r.Faults = append(r.Faults, faultReport{0, "neither of the two meta pages is whole: " + holdfast.ErrChecksum.Error()})
 	default:
-		r.Faults = append(r.Faults, faultReport{0, err.Error()})
+		if explained := (*fileError)(nil); errors.As(err, &explained) {
+			err = explained.err // the report names the file
+		}
+		r.Faults = append(r.Faults, faultReport{r.root, err.Error()})
 	}
 }
 
@@ -108,7 +113,10 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 			r.add(err)
 		}
 		r.Truncated = len(r.Faults) >= maxFaults
-		return nil
+		if len(r.Faults) > 0 || f.fromPage != 0 {
+			return nil
+		}
+		return eachTop(tx, func([]byte, *holdfast.Bucket) error { return nil })
 	})
 }
 
@@ -126,6 +134,9 @@ func (d *database) noteMetas(r *checkReport) error {
 	slots, err := d.metas()
 	if err != nil {
 		return err
+	}
+	if best, err := slots.Best(); err == nil {
+		r.root = uint64(slots.Meta[best].Root)
 	}
 	for slot, err := range slots.Err {
 		if err != nil {

@@ -161,6 +161,25 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
+// TestTopLevelKey: at the top level there can be buckets only.
+func TestTopLevelKey(t *testing.T) {
+	withSample(t)
+	const root, alpha, elementSize = 12, 1, 16
+	damage(t, "sample.db", func(b []byte) []byte {
+		b[root*samplePage+(1+alpha)*elementSize] = 0 // the flag that says bucket
+		return b
+	})
+	for _, on := range onFile[1:5] {
+		code := command.ExitFailed
+		if on.name == "check" {
+			code = command.ExitDamaged
+		}
+		wantIn(t, run(t, on.name, "sample.db"), code, "", "holdfast: sample.db: damaged")
+	}
+	wantIn(t, run(t, "check", "sample.db"), command.ExitDamaged, "page 12: not what a database can hold: alpha stands where only buckets can be", "")
+	wantIn(t, run(t, "compact", "-o", "copy.db", "sample.db"), 1, "", "run: holdfast check sample.db")
+}
+
 // TestWrongNames gives buckets, keys and formats that do not exist.
 func TestWrongNames(t *testing.T) {
 	dir := withSample(t)
