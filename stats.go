@@ -294,19 +294,22 @@ func (tx *Tx) Inspect() BucketStructure {
 }
 
 // Inspect gives the structure of the bucket; its own name is not known to it.
-func (b *Bucket) Inspect() BucketStructure { return b.inspect("", 0) }
+func (b *Bucket) Inspect() BucketStructure {
+	left := b.tx.Size() / page.BucketHeaderSize // more buckets than that do not fit in
+	return b.inspect("", 0, &left)
+}
 
 // maxNesting bounds the nesting of buckets that is believed: a damaged file may
 // hold a bucket that contains itself.
 const maxNesting = 1000
 
 func (b *Bucket) tooDeep() error {
-	return b.tx.keep(page.Corruptf(b.Root(), "buckets are nested more than %d deep", maxNesting))
+	return b.tx.keep(page.Corruptf(b.Root(), "buckets are nested more than %d deep, or contain each other", maxNesting))
 }
 
-func (b *Bucket) inspect(name string, depth int) BucketStructure {
+func (b *Bucket) inspect(name string, depth int, left *int64) BucketStructure {
 	s := BucketStructure{Name: name}
-	if depth > maxNesting {
+	if *left--; depth > maxNesting || *left < 0 {
 		_ = b.tooDeep()
 		return s
 	}
@@ -316,7 +319,7 @@ func (b *Bucket) inspect(name string, depth int) BucketStructure {
 			return nil
 		}
 		if child := b.Bucket(k); child != nil {
-			s.Children = append(s.Children, child.inspect(string(k), depth+1))
+			s.Children = append(s.Children, child.inspect(string(k), depth+1, left))
 		}
 		return b.tx.Err() // of a bucket that contains itself there is no end
 	})

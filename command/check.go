@@ -113,10 +113,7 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 			r.add(err)
 		}
 		r.Truncated = len(r.Faults) >= maxFaults
-		if len(r.Faults) > 0 || f.fromPage != 0 {
-			return nil
-		}
-		return eachTop(tx, func([]byte, *holdfast.Bucket) error { return nil })
+		return nil
 	})
 }
 

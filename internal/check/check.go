@@ -252,6 +252,9 @@ func (c *checker) values(pg page.Page, id page.ID, p path) {
 			c.fault(id, "element %d has an empty key%s", i, c.where(p))
 		}
 		if !e.IsBucket() {
+			if len(p) == 0 && c.in.Start == 0 {
+				c.fault(id, "%s stands where only buckets can be", c.in.Key(e.Key))
+			}
 			continue
 		}
 		name := append(p[:len(p):len(p)], e.Key)
