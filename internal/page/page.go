@@ -227,12 +227,14 @@ type Image struct {
 	data      []byte
 	pageSize  uint64
 	highWater ID
+	limit     ID // first page that is not in data, or not below highWater
 }
 
 // NewImage makes an image of data, of which pages below highWater belong to
 // the state.
 func NewImage(data []byte, pageSize int, highWater ID) Image {
-	return Image{data: data, pageSize: uint64(pageSize), highWater: highWater}
+	limit := min(highWater, ID(len(data)/pageSize))
+	return Image{data: data, pageSize: uint64(pageSize), highWater: highWater, limit: limit}
 }
 
 // PageSize is the size of one page in bytes.
@@ -247,11 +249,11 @@ func (m *Image) Run(id ID, n uint64) ([]byte, error) {
 	if id >= m.highWater || n > uint64(m.highWater-id) {
 		return nil, Corruptf(id, "%d page(s) from here on reach beyond the high-water mark %d", n, m.highWater)
 	}
-	start := uint64(id) * m.pageSize
-	end := start + n*m.pageSize
-	if end > uint64(len(m.data)) || end < start {
+	if id >= m.limit || n > uint64(m.limit-id) {
 		return nil, Corruptf(id, "%d page(s) from here on reach beyond the end of the file", n)
 	}
+	start := uint64(id) * m.pageSize
+	end := start + n*m.pageSize
 	return m.data[start:end:end], nil
 }
 
@@ -266,10 +268,10 @@ func (m *Image) Header(id ID) (Header, error) {
 
 // Page returns the branch or leaf page id with its overflow pages.
 func (m *Image) Page(id ID) (Page, error) {
-	start := uint64(id) * m.pageSize
-	if id < FirstDataPage || id >= m.highWater || start+m.pageSize > uint64(len(m.data)) {
-		return Page{}, Corruptf(id, "no such page: the file's pages are %d to %d", FirstDataPage, uint64(m.highWater)-1)
+	if id < FirstDataPage || id >= m.limit {
+		return Page{}, Corruptf(id, "no such page: the file's pages are %d to %d", FirstDataPage, uint64(m.limit)-1)
 	}
+	start := uint64(id) * m.pageSize
 	end := start + m.pageSize
 	if over := order.Uint32(m.data[start+12:]); over != 0 {
 		run, err := m.Run(id, uint64(over)+1)
