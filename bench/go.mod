@@ -3,6 +3,7 @@ module holdfast/bench
 go 1.25.0
 
 require (
+	github.com/nspcc-dev/bbolt v0.0.0-20260404200350-24f70ceb2bd9
 	go.etcd.io/bbolt v1.5.0
 	holdfast v0.0.0
 	holdfast/bench/stock v0.0.0

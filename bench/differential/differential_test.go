@@ -40,7 +40,7 @@ func histories(t *testing.T, n int, fn func(t *testing.T, seed uint64)) {
 		return
 	}
 	for seed := range n {
-		if !one(uint64(seed+1)) {
+		if !one(uint64(seed + 1)) {
 			return
 		}
 	}

@@ -1,0 +1,103 @@
+// Command bench measures Holdfast beside bbolt and prints a table for each group
+// of workloads: the median of several rounds in which the engines take turns,
+// with the lowest and the highest.
+//
+//	go run ./cmd/bench            # small sizes, less than three minutes
+//	go run ./cmd/bench -full      # the sizes of docs/performance.md
+//	go run ./cmd/bench read grow  # some groups
+//
+// With the build tag lmdb, which needs LMDB's header and library, LMDB takes
+// part in reading.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	_ "holdfast/bench/lmdb"
+	"holdfast/bench/suite"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	full := flag.Bool("full", false, "the sizes of the documentation")
+	keys := flag.Int("keys", 0, "keys of the large database")
+	rounds := flag.Int("rounds", 0, "rounds of each workload")
+	loads := flag.Int("loads", 0, "rounds of bulk loading")
+	emptied := flag.Int64("emptied", 0, "MiB put into the file that is emptied")
+	dir := flag.String("dir", "", "where to put the databases; default: the temporary directory")
+	verbose := flag.Bool("v", false, "say what is being done")
+	flag.Parse()
+	c := suite.Quick
+	if *full {
+		c = suite.Full
+	}
+	for _, set := range []struct {
+		value int
+		field *int
+	}{{*keys, &c.Keys}, {*rounds, &c.Rounds}, {*loads, &c.Loads}} {
+		if set.value > 0 {
+			*set.field = set.value
+		}
+	}
+	if *emptied > 0 {
+		c.Emptied = *emptied << 20
+	}
+	if *verbose {
+		c.Log = os.Stderr
+	}
+	var err error
+	if c.Dir, err = os.MkdirTemp(*dir, "holdfast-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(c.Dir)
+	return groups(c, flag.Args())
+}
+
+func groups(c suite.Config, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(suite.Groups, func(g suite.Group) bool { return g.Name == name }) {
+			return fmt.Errorf("there is no group %q", name)
+		}
+	}
+	fmt.Println(machine(c.Dir))
+	for _, g := range suite.Groups {
+		if len(names) > 0 && !slices.Contains(names, g.Name) {
+			continue
+		}
+		began := time.Now()
+		t, err := g.Run(c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.Name, err)
+		}
+		t.Print(os.Stdout)
+		fmt.Fprintf(os.Stderr, "%s took %v\n", g.Name, time.Since(began).Round(time.Second))
+	}
+	return nil
+}
+
+// machine describes where it runs, as far as that can be found out.
+func machine(dir string) string {
+	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU()), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+	for _, args := range [][]string{{"uname", "-r"}, {"stat", "-f", "-c", "%T", dir}} {
+		if out, err := exec.Command(args[0], args[1:]...).Output(); err == nil {
+			parts = append(parts, strings.TrimSpace(string(out)))
+		}
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		parts = append(parts, "load "+strings.Join(strings.Fields(string(load))[:3], " "))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,17 @@
+package suite
+
+// Group is a group of workloads with one table.
+type Group struct {
+	Name string
+	Run  func(Config) (Table, error)
+}
+
+// Groups are all groups.
+var Groups = []Group{
+	{"read", Read},
+	{"readers", Readers},
+	{"write", Write},
+	{"load", Load},
+	{"aged", Aged},
+	{"grow", Growing},
+}
