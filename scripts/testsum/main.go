@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -87,7 +88,7 @@ type summary struct {
 // summarize copies to w what is worth reading of the events in r, and counts.
 func summarize(r io.Reader, w io.Writer) (summary, error) {
 	sum := summary{seen: map[string]bool{}}
-	output := map[string][]string{} // by package and top-level test: not yet known to be worth printing
+	output := map[string][]said{}   // by package and top-level test: not yet known to be worth printing
 	failedTests := map[string]int{} // by package
 	build := map[string][]string{}  // compiler output by import path
 	key := func(e event) string { return e.Package + "\x00" + topLevel(e.Test) }
@@ -108,7 +109,7 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 			case e.Action == "build-fail":
 				fmt.Fprint(w, strings.Join(build[e.ImportPath], ""))
 			case e.Action == "output":
-				output[key(e)] = append(output[key(e)], e.Output)
+				output[key(e)] = append(output[key(e)], said{e.Test, e.Output})
 			case e.Test == "":
 				if e.Action == "fail" {
 					printUnfinished(w, e.Package, output)
@@ -116,7 +117,11 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 				sum.endOfPackage(w, e, output[key(e)], failedTests[e.Package])
 				delete(output, key(e))
 			case strings.Contains(e.Test, "/"):
-				// A subtest: its parent's result counts.
+				// A subtest: its parent's result counts. What it said is worth
+				// printing only if it failed.
+				if e.Action == "pass" || e.Action == "skip" {
+					output[key(e)] = slices.DeleteFunc(output[key(e)], func(s said) bool { return s.test == e.Test })
+				}
 			case e.Action == "pass":
 				sum.seen[e.Test] = true
 				sum.passed++
@@ -130,7 +135,7 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 				sum.seen[e.Test] = true
 				sum.failed++
 				failedTests[e.Package]++
-				fmt.Fprint(w, strings.Join(output[key(e)], ""))
+				printResult(w, output[key(e)])
 				delete(output, key(e))
 			}
 		}
@@ -143,7 +148,19 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 	}
 }
 
-func (sum *summary) endOfPackage(w io.Writer, e event, output []string, failedTests int) {
+// said is a line that a test wrote.
+type said struct{ test, text string }
+
+// printResult leaves out the lines on how the test was scheduled.
+func printResult(w io.Writer, output []said) {
+	for _, s := range output {
+		if !strings.HasPrefix(s.text, "=== ") {
+			fmt.Fprint(w, s.text)
+		}
+	}
+}
+
+func (sum *summary) endOfPackage(w io.Writer, e event, output []said, failedTests int) {
 	switch e.Action {
 	case "pass":
 		sum.packages++
@@ -154,7 +171,7 @@ func (sum *summary) endOfPackage(w io.Writer, e event, output []string, failedTe
 	case "fail":
 		if failedTests == 0 {
 			sum.failed++
-			fmt.Fprint(w, strings.Join(output, ""))
+			printResult(w, output)
 		}
 		fmt.Fprintf(w, "FAIL\t%s\t%.3fs\n", e.Package, e.Elapsed)
 	}
@@ -162,10 +179,12 @@ func (sum *summary) endOfPackage(w io.Writer, e event, output []string, failedTe
 
 // printUnfinished prints what the tests said that had no result when the
 // process of their package ended: one of them ended it.
-func printUnfinished(w io.Writer, pkg string, output map[string][]string) {
+func printUnfinished(w io.Writer, pkg string, output map[string][]said) {
 	for key, lines := range output {
 		if test, ok := strings.CutPrefix(key, pkg+"\x00"); ok && test != "" {
-			fmt.Fprint(w, strings.Join(lines, ""))
+			for _, s := range lines {
+				fmt.Fprint(w, s.text)
+			}
 			delete(output, key)
 		}
 	}
@@ -177,9 +196,9 @@ func topLevel(test string) string {
 }
 
 // reason is what a skipped test said about itself.
-func reason(output []string) string {
+func reason(output []said) string {
 	for i := len(output) - 1; i >= 0; i-- {
-		line := strings.TrimSpace(output[i])
+		line := strings.TrimSpace(output[i].text)
 		if line != "" && !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "===") {
 			return line
 		}

@@ -37,6 +37,16 @@ func TestSummarize(t *testing.T) {
 			failed: 1, want: "loud",
 		},
 		{
+			name: "the output of its passing sibling is not",
+			events: `{"Action":"output","Package":"p","Test":"TestC/good","Output":"quiet\n"}
+{"Action":"pass","Package":"p","Test":"TestC/good"}
+{"Action":"output","Package":"p","Test":"TestC/bad","Output":"loud\n"}
+{"Action":"fail","Package":"p","Test":"TestC/bad"}
+{"Action":"fail","Package":"p","Test":"TestC"}
+`,
+			failed: 1, want: "loud", unwanted: "quiet",
+		},
+		{
 			name: "a package that does not build is one failure",
 			events: `{"ImportPath":"p [p.test]","Action":"build-output","Output":"p.go:1: undefined: x\n"}
 {"ImportPath":"p [p.test]","Action":"build-fail"}
