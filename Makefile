@@ -4,8 +4,9 @@
 export GOWORK := off
 
 GO ?= go
-BENCH ?= .
-BENCHFLAGS ?= -benchmem
+BENCH ?=
+BENCHFLAGS ?=
+BENCHTAGS ?=
 DEMOFLAGS ?=
 # How long each case of the long concurrent tests runs in a soak.
 SOAK ?= 10m
@@ -45,11 +46,12 @@ dropin: ## bbolt's own black-box tests on Holdfast
 	scripts/dropin-suite
 
 .PHONY: bench
-bench: ## benchmarks beside bbolt (BENCH=regexp BENCHFLAGS=...)
-	cd bench && $(GO) test -run '^$$' -bench '$(BENCH)' $(BENCHFLAGS) ./...
+bench: ## tables beside bbolt (BENCH="read readers write load aged grow" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
+	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
 
 .PHONY: soak
-soak: ## bbolt's concurrent tests for long, with the race detector (SOAK=10m per case)
+soak: ## random histories beside bbolt, then bbolt's concurrent tests with the race detector, for long (SOAK=10m per case)
+	cd bench && HOLDFAST_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 ./differential
 	RACE=1 RUN='^TestConcurrent' TEST_CONCURRENT_CASE_DURATION=$(SOAK) TEST_TIMEOUT=24h scripts/dropin-suite
 
 .PHONY: clean

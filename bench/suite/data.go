@@ -67,7 +67,7 @@ func (c *Config) loaded(engines []Engine, n int, noSync bool) (stores []Store, d
 	var paths []string
 	drop = func() {
 		for i, s := range stores {
-			s.Close()
+			_ = s.Close()
 			remove(paths[i])
 		}
 	}

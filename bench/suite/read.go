@@ -100,7 +100,7 @@ func (c *Config) peers() (stores []PeerStore, names []string, drop func(), err e
 	var paths []string
 	drop = func() {
 		for i, s := range stores {
-			s.Close()
+			_ = s.Close()
 			remove(paths[i])
 		}
 	}

@@ -14,7 +14,7 @@ func columns(engines []Engine) (names []string) {
 	return names
 }
 
-func remove(path string) { os.RemoveAll(filepath.Dir(path)) }
+func remove(path string) { _ = os.RemoveAll(filepath.Dir(path)) }
 
 // compare adds a row of times per operation.
 func (t *Table) compare(c Config, workload string, engines []Engine, measure func(i int) (sample, error)) error {

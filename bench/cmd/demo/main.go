@@ -70,7 +70,7 @@ func run() error {
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted
-		os.RemoveAll(work)
+		_ = os.RemoveAll(work)
 		os.Exit(130)
 	}()
 	d := demo{dir: work, size: int64(size), began: time.Now()}
