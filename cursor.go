@@ -31,12 +31,28 @@ func (c *Cursor) Last() (key []byte, value []byte) {
 }
 
 // Next moves to the next element; nil at the end.
-func (c *Cursor) Next() (key []byte, value []byte) { return hideBucket(c.next()) }
+func (c *Cursor) Next() (key []byte, value []byte) {
+	if !c.bucket.tx.ended.Load() {
+		if k, v, flags, ok := c.core.Step(); ok {
+			if flags&page.BucketFlag != 0 {
+				v = nil
+			}
+			return k, v
+		}
+	}
+	return hideBucket(c.next())
+}
 
 // Prev moves to the previous element; nil at the beginning.
 func (c *Cursor) Prev() (key []byte, value []byte) {
 	if c.bucket.tx.usable() != nil {
 		return nil, nil
+	}
+	if k, v, flags, ok := c.core.StepBack(); ok {
+		if flags&page.BucketFlag != 0 {
+			v = nil
+		}
+		return k, v
 	}
 	return hideBucket(c.found(c.core.Prev()))
 }

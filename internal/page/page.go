@@ -133,6 +133,23 @@ func (p Page) Leaf(i int) (Element, error) {
 	return Element{Flags: order.Uint32(h), Key: p.buf[start:mid:mid], Value: p.buf[mid:end:end]}, nil
 }
 
+// LeafAt is Leaf with results that fit into registers, for scans. ok is false
+// if i is out of range or the element lies outside of its page.
+func (p Page) LeafAt(i int) (key, value []byte, flags uint32, ok bool) {
+	at := HeaderSize + i*LeafElementSize
+	if uint(i) >= uint(p.count) || at+LeafElementSize > len(p.buf) {
+		return nil, nil, 0, false
+	}
+	h := p.buf[at : at+LeafElementSize]
+	start := uint64(at) + uint64(order.Uint32(h[4:]))
+	mid := start + uint64(order.Uint32(h[8:]))
+	end := mid + uint64(order.Uint32(h[12:]))
+	if end > uint64(len(p.buf)) {
+		return nil, nil, 0, false
+	}
+	return p.buf[start:mid:mid], p.buf[mid:end:end], order.Uint32(h), true
+}
+
 // Branch decodes element i of a branch page. i must be in [0, Count).
 func (p Page) Branch(i int) (key []byte, child ID, err error) {
 	at := HeaderSize + i*BranchElementSize

@@ -75,6 +75,40 @@ func (c *Cursor) Seek(key []byte) (e page.Element, ok bool, err error) {
 	return c.advance(nil)
 }
 
+// Step moves to the next element if that lies on the page on which the cursor
+// stands and nothing was edited. Otherwise it does nothing, ok is false, and
+// Next is to be called. It exists because scans spend their time here.
+func (c *Cursor) Step() (key, value []byte, flags uint32, ok bool) {
+	if len(c.stack) == 0 || c.edits != c.t.edits {
+		return nil, nil, 0, false
+	}
+	top := &c.stack[len(c.stack)-1]
+	if top.n != nil {
+		return nil, nil, 0, false
+	}
+	if key, value, flags, ok = top.p.LeafAt(top.index + 1); ok {
+		top.index++
+		c.key, c.on = key, true
+	}
+	return key, value, flags, ok
+}
+
+// StepBack is Step to the previous element.
+func (c *Cursor) StepBack() (key, value []byte, flags uint32, ok bool) {
+	if len(c.stack) == 0 || c.edits != c.t.edits {
+		return nil, nil, 0, false
+	}
+	top := &c.stack[len(c.stack)-1]
+	if top.n != nil {
+		return nil, nil, 0, false
+	}
+	if key, value, flags, ok = top.p.LeafAt(top.index - 1); ok {
+		top.index--
+		c.key, c.on = key, true
+	}
+	return key, value, flags, ok
+}
+
 // Next moves to the next element. ok is false at the end.
 func (c *Cursor) Next() (e page.Element, ok bool, err error) {
 	if len(c.stack) == 0 {

@@ -69,12 +69,18 @@ func (s splitter) choose(n *node, cuts []cut) []cut {
 		return append(cuts, cut{end: len(n.items), size: n.size})
 	}
 	target := s.target(n.size)
+	left := n.size // of what is not in a part yet, as one page
 	for from := 0; from < len(n.items); {
+		if left <= s.pageSize && len(n.items)-from <= page.MaxCount {
+			cuts = append(cuts, cut{end: len(n.items), size: left})
+			break
+		}
 		c := s.part(n.items, from, target)
 		if !n.leaf && c.end == from+1 {
 			c = s.pair(n.items, from)
 		}
 		cuts = append(cuts, c)
+		left -= c.size - page.HeaderSize
 		from = c.end
 	}
 	if k := len(cuts); !n.leaf && k > 1 && cuts[k-1].end-cuts[k-2].end == 1 {
