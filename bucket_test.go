@@ -247,3 +247,35 @@ func TestBucketHandlesAndForEach(t *testing.T) {
 		}
 	})
 }
+
+// A cursor that stands nowhere deletes nothing; a bucket cannot be moved to a
+// transaction that has ended.
+func TestNowhere(t *testing.T) {
+	db := openNew(t, 0)
+	var ended *holdfast.Bucket
+	update(t, db, func(tx *holdfast.Tx) { ended = createBucket(t, tx, "b"); put(t, ended, "k", "v") })
+	update(t, db, func(tx *holdfast.Tx) {
+		b := tx.Bucket([]byte("b"))
+		c := b.Cursor()
+		must(t, c.Delete())
+		if k, _ := c.Next(); k != nil {
+			t.Errorf("Next of a cursor that stands nowhere gives %s", k)
+		}
+		if k, _ := c.Prev(); k != nil {
+			t.Errorf("Prev of a cursor that stands nowhere gives %s", k)
+		}
+		c.Seek([]byte("z"))
+		must(t, c.Delete())
+		c.First()
+		must(t, c.Delete())
+		must(t, c.Delete()) // there is nothing any more
+		put(t, b, "k", "v")
+		createBucket(t, b, "in")
+		if err := b.MoveBucket([]byte("in"), ended); err != holdfast.ErrTxClosed {
+			t.Errorf("moving to a transaction that has ended: %v", err)
+		}
+	})
+	view(t, db, func(tx *holdfast.Tx) {
+		equalPairs(t, "bucket", collect(tx.Bucket([]byte("b")).All()), []pair{{key: "in", bucket: true}, {key: "k", value: "v"}})
+	})
+}

@@ -144,6 +144,40 @@ var treeCases = map[string]func(*errorRow){
 		k[0] = 'a'
 		r.tryUse("in a branch", s.data, checkOnly)
 	},
+	"commit-meets": func(r *errorRow) {
+		s := newSample(r)
+		branch := s.child(s.keys, 0)
+		s.set16(s.child(branch, 1), offFlags, 0)
+		first, err := s.parse(s.child(branch, 0)).Leaf(s.parse(s.child(branch, 0)).Count() - 1)
+		must(r, err)
+		for way, options := range ways {
+			if options.ReadOnly {
+				continue
+			}
+			r.try(way, s.data, func(path string) error {
+				return openUse(path, options, func(db *holdfast.DB) error {
+					for range 2 { // the writer's turn is free again
+						tx := begin(r, db, true)
+						b := tx.Bucket([]byte("keys"))
+						for i := range 3000 { // all of the first leaf but its last key
+							if string(sampleKey(i)) == string(first.Key) {
+								break
+							}
+							must(r, b.Delete(sampleKey(i)))
+						}
+						if tx.Err() != nil {
+							return fmt.Errorf("met too early: %v", tx.Err())
+						}
+						err = tx.Commit()
+						if tx.Rollback() != holdfast.ErrTxClosed {
+							return fmt.Errorf("the transaction goes on after %v", err)
+						}
+					}
+					return err
+				})
+			})
+		}
+	},
 	"sticky": func(r *errorRow) {
 		r.trySticky(func(db *holdfast.DB) error {
 			tx := begin(r, db, true)

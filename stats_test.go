@@ -57,6 +57,26 @@ func TestBucketStats(t *testing.T) {
 	})
 }
 
+// Stats of a bucket in a writing transaction counts what is not committed yet,
+// which has no pages so far.
+func TestBucketStatsUncommitted(t *testing.T) {
+	db := openNew(t, 4096)
+	fill(t, db, 1000, 100)
+	update(t, db, func(tx *holdfast.Tx) {
+		b := tx.Bucket([]byte("b"))
+		before := b.Stats()
+		for i := range 100 {
+			must(t, b.Delete(fmt.Appendf(nil, "%08d", i)))
+		}
+		put(t, b, "new", "value")
+		createBucket(t, b, "nested")
+		after := b.Stats()
+		if after.KeyN != before.KeyN-100+2 || after.BucketN != 2 || after.LeafInuse >= before.LeafInuse {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
+	})
+}
+
 // Inspect gives names and numbers of keys, also of what is not committed yet.
 func TestInspect(t *testing.T) {
 	db := openNew(t, 0)
