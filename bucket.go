@@ -130,15 +130,15 @@ func (b *Bucket) Get(key []byte) []byte {
 	if b.tx.usable() != nil {
 		return nil
 	}
-	e, ok, err := b.core.Get(key)
+	value, flags, ok, err := b.core.Lookup(key)
 	if err != nil {
 		_ = b.tx.keep(err)
 		return nil
 	}
-	if !ok || e.IsBucket() {
+	if !ok || flags&page.BucketFlag != 0 {
 		return nil
 	}
-	return e.Value[:len(e.Value):len(e.Value)]
+	return value
 }
 
 // Put sets key to value. key is copied; value must stay as it is until the

@@ -256,7 +256,7 @@ func (db *DB) Begin(writable bool) (*Tx, error) {
 	}
 	state := snap.Value()
 	tx := &Tx{db: db, snap: snap, state: state}
-	tx.buckets.Source = state
+	tx.buckets.Source = state.Image()
 	return tx, nil
 }
 

@@ -105,11 +105,11 @@ func (b *Bucket) Child(name []byte) *Bucket { return b.children[string(name)] }
 // transaction, whose root page is root; false if there is none.
 func OpenTop(tx *Tx, root page.ID, name []byte, child *Bucket) (bool, error) {
 	t := tree.Open(tx.Source, nil, root)
-	e, ok, err := t.Get(name)
-	if err != nil || !ok || !e.IsBucket() {
+	value, flags, ok, err := t.Lookup(name)
+	if err != nil || !ok || flags&page.BucketFlag == 0 {
 		return false, err
 	}
-	return true, child.openValue(tx, e.Value)
+	return true, child.openValue(tx, value)
 }
 
 // OpenChild makes child the nested bucket name; false if there is none. In a
@@ -162,6 +162,11 @@ func (b *Bucket) writable() error {
 		return ErrBucketNotFound
 	}
 	return nil
+}
+
+// Lookup is Get, for reads.
+func (b *Bucket) Lookup(key []byte) (value []byte, flags uint32, ok bool, err error) {
+	return b.tree.Lookup(key)
 }
 
 // Get finds key, a bucket or not.

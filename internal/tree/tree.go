@@ -206,64 +206,78 @@ const (
 	emptyBranch = "branch without elements"
 )
 
-// Get finds key. The element's slices are valid for the transaction and must
-// not be changed. It does not allocate.
+// Get finds key. The element's value is valid for the transaction and must not
+// be changed; its Key is not set.
 func (t *Tree) Get(key []byte) (page.Element, bool, error) {
+	value, flags, ok, err := t.Lookup(key)
+	return page.Element{Flags: flags, Value: value}, ok, err
+}
+
+// Lookup is Get with results that fit into registers. It does not allocate.
+func (t *Tree) Lookup(key []byte) (value []byte, flags uint32, ok bool, err error) {
 	n := t.node
 	if n == nil {
-		pl, err := t.rootPlace()
-		if err != nil || pl.n != nil { // pl.n: a tree without pages
-			return page.Element{}, false, err
+		if t.root != 0 {
+			return t.lookupBelow(t.root, key)
 		}
-		return t.getFrom(pl.p, key)
+		if t.inline.Valid() {
+			return t.lookupFrom(t.inline, key)
+		}
+		return nil, 0, false, nil
 	}
 	for !n.leaf {
 		i, err := n.descendIndex(key)
 		if err != nil {
-			return page.Element{}, false, err
+			return nil, 0, false, err
 		}
 		c, id := n.child(i)
 		if c == nil {
-			p, err := t.src.Page(id)
-			if err != nil {
-				return page.Element{}, false, err
-			}
-			return t.getFrom(p, key)
+			return t.lookupBelow(id, key)
 		}
 		n = c
 	}
 	i, exact := n.search(key)
 	if !exact {
-		return page.Element{}, false, nil
+		return nil, 0, false, nil
 	}
 	it := &n.items[i]
-	return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, true, nil
+	return it.value[:len(it.value):len(it.value)], it.flags, true, nil
 }
 
-// getFrom finds key below page p. Below a page there are only pages.
-func (t *Tree) getFrom(p page.Page, key []byte) (page.Element, bool, error) {
+func (t *Tree) lookupBelow(id page.ID, key []byte) ([]byte, uint32, bool, error) {
+	p, err := t.src.Page(id)
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return t.lookupFrom(p, key)
+}
+
+// lookupFrom finds key below page p. Below a page there are only pages.
+func (t *Tree) lookupFrom(p page.Page, key []byte) (value []byte, flags uint32, ok bool, err error) {
 	for depth := 0; ; depth++ {
 		i, exact, err := p.Search(key)
 		if err != nil {
-			return page.Element{}, false, err
+			return nil, 0, false, err
 		}
 		if p.IsLeaf() {
 			if !exact {
-				return page.Element{}, false, nil
+				return nil, 0, false, nil
 			}
-			e, err := p.Leaf(i)
-			return e, err == nil, err
+			if _, value, flags, ok = p.LeafAt(i); !ok {
+				_, err = p.Leaf(i)
+			}
+			return value, flags, ok, err
 		}
 		switch {
 		case depth == maxDepth:
-			return page.Element{}, false, page.Corruptf(p.ID(), tooDeep)
+			return nil, 0, false, page.Corruptf(p.ID(), tooDeep)
 		case p.Count() == 0:
-			return page.Element{}, false, page.Corruptf(p.ID(), emptyBranch)
+			return nil, 0, false, page.Corruptf(p.ID(), emptyBranch)
 		case !exact && i > 0:
 			i--
 		}
 		if p, err = t.src.Page(p.Child(i)); err != nil {
-			return page.Element{}, false, err
+			return nil, 0, false, err
 		}
 	}
 }
