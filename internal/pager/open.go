@@ -34,10 +34,8 @@ func (p *Pager) open() error {
 		return err
 	}
 	if !p.opts.ReadOnly {
-		if size == 0 {
-			if size, err = p.create(); err != nil {
-				return err
-			}
+		if size, err = p.createIfNone(size); err != nil {
+			return err
 		}
 		// What an earlier process wrote may be in the page cache only. What is
 		// read below is built upon, so it must be on the disk first.
@@ -51,41 +49,6 @@ func (p *Pager) open() error {
 	p.fileSize = size
 	p.buffers.pageSize = p.pageSize
 	return p.openState()
-}
-
-// create writes the four pages of a new database.
-func (p *Pager) create() (int64, error) {
-	ps := p.opts.PageSize
-	if ps == 0 {
-		ps = os.Getpagesize()
-	}
-	if ps < page.MinPageSize || ps > page.MaxPageSize {
-		return 0, fmt.Errorf("page size of %d bytes is outside of %d to %d", ps, page.MinPageSize, page.MaxPageSize)
-	}
-	const (
-		listPage, rootPage, pages = page.ID(2), page.ID(3), 4
-	)
-	buf := make([]byte, pages*ps)
-	for slot := page.ID(0); slot < 2; slot++ {
-		page.EncodeMeta(buf[int(slot)*ps:][:ps], slot, page.Meta{
-			PageSize: uint32(ps), Root: rootPage, Freelist: listPage, HighWater: pages, Label: page.Label(slot),
-		}, nil)
-	}
-	page.EncodeFreelist(buf[int(listPage)*ps:][:ps], listPage, 0, 0, func(func(page.Extent) bool) {})
-	leaf := page.NewLeaf(buf[int(rootPage)*ps:][:ps], rootPage, 0, 0)
-	leaf.Finish()
-	// The metas go last: a file with a valid meta is a whole database.
-	if _, err := p.file.WriteAt(buf[2*ps:], int64(2*ps)); err != nil {
-		return 0, err
-	}
-	if err := p.flush(); err != nil {
-		return 0, err
-	}
-	if _, err := p.file.WriteAt(buf[:2*ps], 0); err != nil {
-		return 0, err
-	}
-	p.counts.BytesWritten.Add(int64(len(buf)))
-	return int64(len(buf)), nil
 }
 
 // smallestFile is the smallest size at which bbolt looks for metas.

@@ -1,0 +1,105 @@
+package pager
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"holdfast/internal/page"
+)
+
+// The pages of a new database.
+const (
+	firstList  page.ID = 2
+	firstRoot  page.ID = 3
+	firstPages         = 4
+)
+
+// createIfNone makes a database of an empty file, and of one in which an earlier
+// creation was interrupted. It returns the file's size.
+func (p *Pager) createIfNone(size int64) (int64, error) {
+	ps := p.opts.PageSize
+	if ps == 0 {
+		ps = os.Getpagesize()
+	}
+	valid := ps >= page.MinPageSize && ps <= page.MaxPageSize
+	if size > 0 {
+		if !valid || size <= int64(page.FirstDataPage)*int64(ps) || size > firstPages*int64(ps) {
+			return size, nil // not by create
+		}
+		interrupted, err := p.interrupted(size, ps)
+		if err != nil || !interrupted {
+			return size, err
+		}
+		p.logf("%s: its creation was interrupted; creating it anew", p.file.Name())
+	}
+	if !valid {
+		return 0, fmt.Errorf("page size of %d bytes is outside of %d to %d", ps, page.MinPageSize, page.MaxPageSize)
+	}
+	if err := p.create(newFile(ps)); err != nil {
+		_ = p.file.Truncate(size) // so that the next to try finds what we found
+		return 0, err
+	}
+	return firstPages * int64(ps), nil
+}
+
+// newFile is the content of a new database.
+func newFile(ps int) []byte {
+	buf := make([]byte, firstPages*ps)
+	at := func(id page.ID) []byte { return buf[int(id)*ps:][:ps] }
+	for slot := page.ID(0); slot < 2; slot++ {
+		page.EncodeMeta(at(slot), slot, page.Meta{
+			PageSize: uint32(ps), Root: firstRoot, Freelist: firstList, HighWater: firstPages, Label: page.Label(slot),
+		}, nil)
+	}
+	page.EncodeFreelist(at(firstList), firstList, 0, 0, func(func(page.Extent) bool) {})
+	leaf := page.NewLeaf(at(firstRoot), firstRoot, 0, 0)
+	leaf.Finish()
+	return buf
+}
+
+// create writes the metas last: a file with a valid meta is a whole database.
+// Open flushes them.
+func (p *Pager) create(content []byte) error {
+	metas := len(content) / firstPages * int(page.FirstDataPage)
+	if _, err := p.file.WriteAt(content[metas:], int64(metas)); err != nil {
+		return err
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	if _, err := p.file.WriteAt(content[:metas], 0); err != nil {
+		return err
+	}
+	p.counts.BytesWritten.Add(int64(len(content)))
+	return nil
+}
+
+// sector is the smallest piece of a write that survives as a whole, in bytes.
+const sector = 512
+
+// interrupted tells whether a file of three or firstPages pages is one whose
+// creation a crash has cut short, so that nothing was ever stored in it: its
+// metas are still zero and the rest is in part what create writes; or the rest
+// is that in full and neither meta is whole. (Any commit makes a file longer.)
+func (p *Pager) interrupted(size int64, ps int) (bool, error) {
+	have := make([]byte, size)
+	if _, err := p.file.ReadAt(have, 0); err != nil {
+		return false, p.wrap("read", err)
+	}
+	want := newFile(ps)
+	metas := int(page.FirstDataPage) * ps
+	if len(have) == len(want) && bytes.Equal(have[metas:], want[metas:]) {
+		_, err := page.DecodeSlots(have, have[ps:]).Best()
+		return err != nil, nil
+	}
+	zero := make([]byte, sector)
+	for at := 0; at < len(have); at += sector {
+		piece := have[at:min(at+sector, len(have))]
+		created := at >= metas && bytes.Equal(piece, want[at:at+len(piece)])
+		if !created && !bytes.Equal(piece, zero[:len(piece)]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
