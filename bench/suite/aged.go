@@ -111,10 +111,10 @@ func (c *Config) agedCommits(t *Table, size int64) error {
 		runners = append(runners, runner{e.Name, func() (sample, error) {
 			f, err := Commits(stores[i], c.Time)
 			bytes[e.Name] = append(bytes[e.Name], sample{f.Bytes, -1})
-			return sample{float64(f.Latency), -1}, err
+			return sample{1 / f.Latency.Seconds(), -1}, err
 		}})
 	}
-	row := Row{Workload: file + ": one-key commit", Unit: "ns"}
+	row := Row{Workload: file + ": durable one-key commits", Unit: "/s", More: true}
 	var err error
 	if row.Flush, err = bareFlush(c.Dir); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (c *Config) agedCommits(t *Table, size int64) error {
 	if err := t.add(c, row, runners); err != nil {
 		return err
 	}
-	row = Row{Workload: file + ": bytes written by it", Unit: "B", Cells: map[string]Cell{}}
+	row = Row{Workload: file + ": bytes written by one", Unit: "B", Cells: map[string]Cell{}}
 	for name, all := range bytes {
 		row.Cells[name] = cellOf(all)
 	}

@@ -55,7 +55,7 @@ func commits(s Store, d time.Duration) (sample, error) {
 
 // Write measures small transactions that write.
 func Write(c Config) (Table, error) {
-	t := Table{Title: "Writing, one writer", Columns: columns(Engines)}
+	t := Table{Title: "Writing, one writer", Columns: append(columns(Engines), floorName)}
 	for _, noSync := range []bool{false, true} {
 		if err := c.oneKey(&t, noSync); err != nil {
 			return t, err
@@ -65,7 +65,7 @@ func Write(c Config) (Table, error) {
 }
 
 func (c *Config) oneKey(t *Table, noSync bool) error {
-	var stores []Store
+	var runners []runner
 	for _, e := range Engines {
 		path, err := c.path("commit", e.Name)
 		if err != nil {
@@ -80,18 +80,55 @@ func (c *Config) oneKey(t *Table, noSync bool) error {
 		if err := s.Put(hundred()); err != nil {
 			return err
 		}
-		stores = append(stores, s)
+		runners = append(runners, runner{e.Name, func() (sample, error) {
+			m, err := commits(s, c.Time)
+			if !noSync {
+				m.value = 1e9 / m.value
+			}
+			return m, err
+		}})
 	}
-	name := "one-key `Update`, durable"
 	if noSync {
-		name = "one-key `Update`, `NoSync`"
+		return t.add(c, Row{Workload: "one-key `Update`, `NoSync`", Unit: "ns"}, runners)
 	}
-	err := t.compare(*c, name, Engines, func(i int) (sample, error) { return commits(stores[i], c.Time) })
-	if err != nil || noSync {
+	row := Row{Workload: "one-key `Update`, durable", Unit: "/s", More: true}
+	var err error
+	if row.Flush, err = bareFlush(c.Dir); err != nil {
 		return err
 	}
-	t.Rows[len(t.Rows)-1].Flush, err = bareFlush(c.Dir)
-	return err
+	runners = append(runners, runner{floorName, func() (sample, error) { return c.commitFloor() }})
+	return t.add(c, row, runners)
+}
+
+// floorName is the column of the same writes without a database.
+const floorName = "bare writes"
+
+// commitFloor is how often three pages can be written and flushed, and then one
+// more page: what a commit of one key in a small tree writes.
+func (c *Config) commitFloor() (sample, error) {
+	f, err := os.CreateTemp(c.Dir, "floor")
+	if err != nil {
+		return sample{}, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.Write(noise[:64<<10]); err != nil {
+		return sample{}, err
+	}
+	i := int64(0)
+	m, err := perOperation(c.Time, 1, func() error {
+		i++
+		for _, w := range []struct{ at, size int64 }{{8192 + i%4*12288, 12288}, {i % 2 * 4096, 4096}} {
+			if _, err := f.WriteAt(noise[:w.size], w.at); err != nil {
+				return err
+			}
+			if err := fdatasync(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return sample{1e9 / m.value, -1}, err
 }
 
 // thousandPuts puts random keys of 100,000 in transactions of 1,000.
