@@ -1,0 +1,171 @@
+package holdfast_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"holdfast"
+	"holdfast/internal/page"
+	"holdfast/internal/vfs"
+)
+
+// mutate damages the sample as the bytes of recipe say: first how many pages
+// are left of it (0: all), then an offset and a value, again and again. Metas
+// whose checksum a change broke get a right one, so that damage gets past it.
+func mutate(t testing.TB, recipe []byte) []byte {
+	s := newSample(t)
+	if len(recipe) < 2 {
+		return s.data
+	}
+	if pages := int(binary.LittleEndian.Uint16(recipe)) % int(s.meta.HighWater); pages > 0 {
+		s.data = s.data[:pages*samplePageSize]
+	}
+	for recipe = recipe[2:]; len(recipe) >= 4; recipe = recipe[4:] {
+		at := (int(recipe[0]) | int(recipe[1])<<8 | int(recipe[2])<<16) % len(s.data)
+		s.data[at] ^= recipe[3]
+	}
+	for slot := range 2 {
+		if at := slot * samplePageSize; len(s.data) >= at+samplePageSize {
+			m, _, ok := forceMeta(s.data[at:])
+			if ok {
+				page.EncodeMeta(s.data[at:at+samplePageSize], page.ID(slot), m, nil)
+			}
+		}
+	}
+	return s.data
+}
+
+// forceMeta reads a meta whatever its checksum is.
+func forceMeta(b []byte) (m page.Meta, raw []byte, ok bool) {
+	if _, err := page.DecodeMeta(b); err == nil || err != page.ErrChecksum {
+		return m, nil, false
+	}
+	f := b[page.HeaderSize:]
+	order := binary.NativeEndian
+	return page.Meta{
+		PageSize: order.Uint32(f[8:]), Flags: order.Uint32(f[12:]), Root: page.ID(order.Uint64(f[16:])),
+		Sequence: order.Uint64(f[24:]), Freelist: page.ID(order.Uint64(f[32:])),
+		HighWater: page.ID(order.Uint64(f[40:])), Label: page.Label(order.Uint64(f[48:])),
+	}, f, true
+}
+
+// FuzzDamagedFile opens, reads, checks, changes and copies a damaged file: no
+// panic, no fault, no hang, no error but damage.
+func FuzzDamagedFile(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{5, 0})
+	f.Add([]byte{0, 0, 20, 4, 0, 1, 0, 8, 0, 0xFF})
+	for i := range 12 { // a bit in the header of each of the first pages
+		f.Add([]byte{0, 0, byte(8 + i%8), byte(4 * i), 0, 1 << (i % 8)})
+	}
+	for i := range 12 { // and in the first elements
+		f.Add([]byte{0, 0, byte(16 + i), byte(4 * (i % 30)), byte(i % 2), 0x80 >> (i % 8)})
+	}
+	f.Fuzz(func(t *testing.T, recipe []byte) {
+		data := mutate(t, recipe)
+		for _, options := range []holdfast.Options{{ReadOnly: true}, {ReadOnly: true, PreLoadFreelist: true}, {}, {NoFreelistSync: true}} {
+			must(t, within(t, fmt.Sprint(options.ReadOnly, " ", options.PreLoadFreelist), func() error {
+				return useDamaged(data, options)
+			}))
+		}
+	})
+}
+
+// useDamaged does everything with a copy of a damaged file and returns an error
+// that is not about the damage.
+func useDamaged(data []byte, options holdfast.Options) error {
+	mem := vfs.NewMem("mem")
+	file := mem.Open()
+	if _, err := file.WriteAt(data, 0); err != nil {
+		return err
+	}
+	db, err := holdfast.OpenVFS(file, &options)
+	if err != nil {
+		return notDamage("open", err)
+	}
+	for what, use := range map[string]func() error{
+		"read":  func() error { return db.View(readAll) },
+		"check": func() error { return checkOnly(db) },
+		"copy": func() error {
+			return db.View(func(tx *holdfast.Tx) error { return tx.Copy(io.Discard) })
+		},
+		"change and roll back": func() error {
+			if err := changeEverything(db); err != holdfast.ErrDatabaseReadOnly {
+				return err
+			}
+			return nil
+		},
+		"compact": func() error {
+			dst, err := holdfast.OpenVFS(vfs.NewMem("copy").Open(), nil)
+			if err != nil {
+				return err
+			}
+			defer dst.Close()
+			return holdfast.Compact(dst, db, 10_000)
+		},
+	} {
+		if err := notDamage(what, use()); err != nil {
+			return err
+		}
+	}
+	for i := range 3 {
+		if db.IsReadOnly() {
+			break
+		}
+		if err := notDamage("change", db.Update(func(tx *holdfast.Tx) error { return changeSome(tx, i) })); err != nil {
+			return err
+		}
+	}
+	return notDamage("close", db.Close())
+}
+
+// changeSome puts and deletes here and there, without a look at what is there.
+func changeSome(tx *holdfast.Tx, i int) error {
+	if b := tx.Bucket([]byte("keys")); b != nil {
+		for k := i; k < 3000; k += 97 {
+			if err := b.Put(sampleKey(k), make([]byte, 10*k%3000)); err != nil && err != holdfast.ErrIncompatibleValue {
+				return err
+			}
+			if err := b.Delete(sampleKey(k + 1)); err != nil && err != holdfast.ErrIncompatibleValue {
+				return err
+			}
+		}
+	}
+	for _, name := range []string{"nest", "big", "small"}[i:] {
+		if err := tx.DeleteBucket([]byte(name)); err != nil && err != holdfast.ErrBucketNotFound && err != holdfast.ErrIncompatibleValue {
+			return err
+		}
+	}
+	return nil
+}
+
+// notDamage is an error that a damaged file does not explain.
+func notDamage(what string, err error) error {
+	var damage *holdfast.CorruptError
+	switch {
+	case err == nil, errors.As(err, &damage), errors.Is(err, holdfast.ErrInvalid),
+		err == holdfast.ErrVersionMismatch, err == holdfast.ErrChecksum:
+		return nil
+	case what == "compact": // it may find a key where only buckets can be
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// readAll reads in every way, whatever there is.
+func readAll(tx *holdfast.Tx) error {
+	r := reader{tx: tx}
+	for c, k := topLevel(tx); k != nil; k, _ = c.Next() {
+		r.bucket(tx.Bucket(k), 0)
+	}
+	tx.Inspect()
+	for id := range 200 {
+		if _, err := tx.Page(id); err != nil && err != holdfast.ErrFreePagesNotLoaded {
+			return err
+		}
+	}
+	return nil
+}
