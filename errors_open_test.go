@@ -108,6 +108,35 @@ var openCases = map[string]func(*errorRow){
 			s.set32(slot, page.HeaderSize+4, 3)
 		}
 		r.tryOpen("version 3", s.data)
+		data := emptyDatabase(r)
+		for slot := range 2 {
+			data[slot*4096+page.HeaderSize+4] = 3
+		}
+		r.tryOpen("empty database", data)
+	},
+	"interrupted-creation": func(r *errorRow) {
+		for name, cut := range map[string]func(data []byte) []byte{
+			"nothing written":      func(data []byte) []byte { clear(data); return data },
+			"nothing, and shorter": func(data []byte) []byte { clear(data); return data[:3*4096] },
+			"no metas":             func(data []byte) []byte { clear(data[:2*4096]); return data },
+			"no metas, no root":    func(data []byte) []byte { clear(data[:2*4096]); return data[:3*4096] },
+			"torn metas": func(data []byte) []byte {
+				clear(data[:512])
+				clear(data[4096:])
+				copy(data[2*4096:], emptyDatabase(r)[2*4096:])
+				return data
+			},
+		} {
+			r.try(name, cut(emptyDatabase(r)), func(path string) error {
+				if err := openUse(path, holdfast.Options{ReadOnly: true}, nil); err != holdfast.ErrInvalid {
+					return fmt.Errorf("opened for reading: %v", err)
+				}
+				if err := openUse(path, holdfast.Options{PageSize: 4096}, useEverything); err != nil {
+					return err
+				}
+				return openUse(path, holdfast.Options{}, func(db *holdfast.DB) error { return db.Update(fillSample) })
+			})
+		}
 	},
 	"both-metas-torn": func(r *errorRow) {
 		s := newSample(r)
@@ -204,6 +233,14 @@ func oneMetaTorn(r *errorRow) {
 			must(r, openUse(path, holdfast.Options{}, useEverything))
 		}
 	}
+}
+
+// emptyDatabase is a new database of four pages of 4,096 bytes.
+func emptyDatabase(t testing.TB) []byte {
+	t.Helper()
+	path := tempPath(t)
+	must(t, openUse(path, holdfast.Options{PageSize: 4096}, func(*holdfast.DB) error { return nil }))
+	return readFile(t, path)
 }
 
 // swapMeta turns every number of a meta to the other byte order, with the
