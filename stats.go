@@ -56,19 +56,21 @@ type TxStats struct {
 	WriteTime time.Duration // time taken to write and flush
 }
 
+// add adds o to s. Nobody else uses either meanwhile, so nothing is atomic:
+// they lie in larger structs, where 32-bit machines do not align them for it.
 func (s *TxStats) add(o *TxStats) {
-	s.IncPageCount(o.GetPageCount())
-	s.IncPageAlloc(o.GetPageAlloc())
-	s.IncCursorCount(o.GetCursorCount())
-	s.IncNodeCount(o.GetNodeCount())
-	s.IncNodeDeref(o.GetNodeDeref())
-	s.IncRebalance(o.GetRebalance())
-	s.IncRebalanceTime(o.GetRebalanceTime())
-	s.IncSplit(o.GetSplit())
-	s.IncSpill(o.GetSpill())
-	s.IncSpillTime(o.GetSpillTime())
-	s.IncWrite(o.GetWrite())
-	s.IncWriteTime(o.GetWriteTime())
+	s.PageCount += o.PageCount
+	s.PageAlloc += o.PageAlloc
+	s.CursorCount += o.CursorCount
+	s.NodeCount += o.NodeCount
+	s.NodeDeref += o.NodeDeref
+	s.Rebalance += o.Rebalance
+	s.RebalanceTime += o.RebalanceTime
+	s.Split += o.Split
+	s.Spill += o.Spill
+	s.SpillTime += o.SpillTime
+	s.Write += o.Write
+	s.WriteTime += o.WriteTime
 }
 
 // Sub gives the figures of the time between other and s.
