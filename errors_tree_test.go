@@ -194,19 +194,19 @@ var treeCases = map[string]func(*errorRow){
 				return fmt.Errorf("the transaction goes on: %v", err)
 			}
 			// The writer's turn is free again.
-			return db.Update(func(tx *holdfast.Tx) error { meet(r, tx); return nil })
+			return db.Update(func(tx *holdfast.Tx) error { _ = meet(r, tx); return nil })
 		})
 	},
 	"sticky-rollback": func(r *errorRow) {
 		r.trySticky(func(db *holdfast.DB) error {
 			tx := begin(r, db, !db.IsReadOnly())
-			meet(r, tx)
+			_ = meet(r, tx)
 			return tx.Rollback()
 		})
 	},
 	"sticky-view": func(r *errorRow) {
 		r.trySticky(func(db *holdfast.DB) error {
-			return db.View(func(tx *holdfast.Tx) error { meet(r, tx); return nil })
+			return db.View(func(tx *holdfast.Tx) error { _ = meet(r, tx); return nil })
 		})
 	},
 }

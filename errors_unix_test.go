@@ -41,7 +41,7 @@ func tryNoPermission(r *errorRow) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	} else {
 		must(r, os.Chmod(path, 0))
-		r.Cleanup(func() { os.Chmod(path, 0o600) })
+		r.Cleanup(func() { _ = os.Chmod(path, 0o600) })
 	}
 	cmd.Env = append(os.Environ(), childEnv+"=open")
 	r.tryPath("another user", path, func(string) error {

@@ -3,6 +3,7 @@ package holdfast_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -196,7 +197,7 @@ func TestPages(t *testing.T) {
 			}
 			id += 1 + info.OverflowCount
 		}
-		for _, id := range []int{-1, pages, 1 << 40} {
+		for _, id := range []int{-1, pages, math.MaxInt} {
 			if info, err := tx.Page(id); info != nil || err != nil {
 				t.Errorf("page %d: %v, %v", id, info, err)
 			}
