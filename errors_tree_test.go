@@ -11,7 +11,7 @@ import (
 // treeCases are the rows of docs/errors.md about damage in a tree.
 var treeCases = map[string]func(*errorRow){
 	"page-type": func(r *errorRow) {
-		for _, flags := range []uint16{0, page.FlagMeta, page.FlagFreelist, page.FlagLeaf | page.FlagBranch, 0xFFFF} {
+		for _, flags := range []uint16{0, page.FlagMeta, page.FlagLeaf | page.FlagBranch} {
 			r.tryPages(func(s *sample, id page.ID) { s.set16(id, offFlags, flags) })
 		}
 	},

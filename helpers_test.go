@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/internal/vfs"
 )
 
 // watchdog is how long something may take that must not hang. No test relies on
@@ -131,6 +132,12 @@ func within(t testing.TB, what string, fn func() error) error {
 		return nil
 	}
 }
+
+// exactFile is a file that is mapped without room ahead, as on Windows: each
+// growth takes a new mapping. In memory, room ahead costs as much as a file.
+type exactFile struct{ vfs.File }
+
+func (exactFile) MapBeyondEnd() bool { return false }
 
 // random is a source of chance whose seed the test prints.
 func random(t testing.TB) *rand.Rand {

@@ -57,7 +57,7 @@ func (s *script) commit(db *holdfast.DB, n int) error {
 // or one that was tried after it, whole.
 func (s *script) verify(where string) {
 	s.t.Helper()
-	db, err := holdfast.OpenVFS(s.mem.Open(), nil)
+	db, err := holdfast.OpenVFS(exactFile{s.mem.Open()}, nil)
 	if err != nil {
 		s.t.Fatalf("%s: opening again: %v", where, err)
 	}
@@ -117,7 +117,11 @@ func failOnce(t *testing.T, kind vfs.Kind, nth int64, sessions, commits int) (do
 	}
 	for session := range sessions {
 		options := &holdfast.Options{PageSize: 1024, Mlock: true}
-		db, err := holdfast.OpenVFS(vfs.NewInject(s.mem.Open(), hook), options)
+		var file vfs.File = vfs.NewInject(s.mem.Open(), hook)
+		if session > 0 || kind == vfs.KindMap { // both ways of growing
+			file = exactFile{file}
+		}
+		db, err := holdfast.OpenVFS(file, options)
 		if err != nil {
 			if !failed || !errors.Is(err, syscall.EIO) {
 				t.Fatalf("%s: open: %v", where, err)
