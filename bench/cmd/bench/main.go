@@ -11,6 +11,7 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -38,6 +39,7 @@ func run() error {
 	loads := flag.Int("loads", 0, "rounds of bulk loading")
 	emptied := flag.Int64("emptied", 0, "MiB put into the file that is emptied")
 	dir := flag.String("dir", "", "where to put the databases; default: the temporary directory")
+	update := flag.String("update", "", "a document whose tables, between <!-- bench GROUP --> and <!-- end -->, are replaced")
 	verbose := flag.Bool("v", false, "say what is being done")
 	flag.Parse()
 	c := suite.Quick
@@ -63,26 +65,34 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(c.Dir)
-	return groups(c, flag.Args())
+	return groups(c, flag.Args(), *update)
 }
 
-func groups(c suite.Config, names []string) error {
+func groups(c suite.Config, names []string, document string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(suite.Groups, func(g suite.Group) bool { return g.Name == name }) {
 			return fmt.Errorf("there is no group %q", name)
 		}
 	}
-	fmt.Println(machine(c.Dir))
+	fmt.Println(machine(c.Dir) + ", " + load())
 	for _, g := range suite.Groups {
 		if len(names) > 0 && !slices.Contains(names, g.Name) {
 			continue
 		}
-		began := time.Now()
+		began, before := time.Now(), load()
 		t, err := g.Run(c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.Name, err)
 		}
 		t.Print(os.Stdout)
+		if document != "" {
+			var table bytes.Buffer
+			t.Print(&table)
+			fmt.Fprintf(&table, "\n%s; %s\n", machine(c.Dir), before)
+			if err := replace(document, g.Name, table.Bytes()); err != nil {
+				return err
+			}
+		}
 		fmt.Fprintf(os.Stderr, "%s took %v\n", g.Name, time.Since(began).Round(time.Second))
 	}
 	return nil
@@ -96,8 +106,29 @@ func machine(dir string) string {
 			parts = append(parts, strings.TrimSpace(string(out)))
 		}
 	}
-	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
-		parts = append(parts, "load "+strings.Join(strings.Fields(string(load))[:3], " "))
-	}
 	return strings.Join(parts, ", ")
+}
+
+// load is how busy the machine is.
+func load() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "load not known"
+	}
+	return "load " + strings.Join(strings.Fields(string(data))[:3], " ")
+}
+
+// replace puts table in place of the group's in the document.
+func replace(document, group string, table []byte) error {
+	data, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	head, rest, ok := bytes.Cut(data, fmt.Appendf(nil, "<!-- bench %s -->\n", group))
+	_, tail, end := bytes.Cut(rest, []byte("<!-- end -->"))
+	if !ok || !end {
+		return fmt.Errorf("%s has no place for the group %s", document, group)
+	}
+	text := fmt.Appendf(nil, "%s<!-- bench %s -->\n%s\n<!-- end -->%s", head, group, bytes.TrimRight(table, "\n"), tail)
+	return os.WriteFile(document, text, 0o644)
 }
