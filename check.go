@@ -93,7 +93,7 @@ func (tx *Tx) check(config checkConfig) []error {
 
 func (tx *Tx) account() (pager.Accounting, error) {
 	if tx.db.readOnly {
-		if err := tx.db.pager.LoadFree(); err != nil {
+		if err := tx.db.pager.LoadFree(tx.state); err != nil {
 			return pager.Accounting{}, err
 		}
 	}

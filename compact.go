@@ -18,20 +18,23 @@ func Compact(dst, src *DB, txMaxSize int64) error {
 	if err != nil {
 		return err
 	}
-	c := compaction{dst: dst, tx: tx, max: txMaxSize}
+	c := compaction{dst: dst, tx: tx, max: txMaxSize, roots: make(map[Pgid]struct{})}
 	defer func() { c.tx.abandon() }()
-	err = src.View(func(from *Tx) error {
-		return from.ForEach(func(name []byte, b *Bucket) error {
+	return src.View(func(from *Tx) error {
+		c.left = from.Size()
+		err := from.ForEach(func(name []byte, b *Bucket) error {
 			if b == nil {
 				return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is no bucket", src.path, name))
 			}
 			return c.bucket(nil, name, b)
 		})
+		if err != nil {
+			return err
+		}
+		// Before the view ends: what was put lies in src's mapping until it is
+		// committed.
+		return c.tx.Commit()
 	})
-	if err != nil {
-		return err
-	}
-	return c.tx.Commit()
 }
 
 type compaction struct {
@@ -39,6 +42,24 @@ type compaction struct {
 	tx   *Tx
 	max  int64
 	size int64 // bytes put in this transaction
+
+	// What the source cannot have more of, however damaged it is.
+	left  int64             // bytes
+	roots map[Pgid]struct{} // buckets met
+}
+
+// meet counts n bytes of from, and from itself if it is met for the first time.
+func (c *compaction) meet(from *Bucket, n int, first bool) error {
+	if c.left -= int64(n); c.left < 0 {
+		return from.circular()
+	}
+	if root := from.Root(); first && root != 0 {
+		if _, again := c.roots[root]; again {
+			return from.circular()
+		}
+		c.roots[root] = struct{}{}
+	}
+	return nil
 }
 
 // reserve begins a new transaction if n more bytes are too many for this one.
@@ -69,8 +90,8 @@ func (c *compaction) at(path [][]byte) *Bucket {
 
 // bucket copies from, which is called name and lies below path.
 func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
-	if len(path) > maxNesting {
-		return from.tooDeep()
+	if err := c.meet(from, len(name), true); err != nil {
+		return err
 	}
 	if err := c.reserve(len(name)); err != nil {
 		return err
@@ -89,7 +110,7 @@ func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
 		return err
 	}
 	to.FillPercent = compactFill
-	path = append(path[:len(path):len(path)], name)
+	path = append(path, name) // shares memory with siblings, which come one after the other
 	in := c.tx
 	return from.ForEach(func(k, v []byte) error {
 		if v == nil {
@@ -98,6 +119,9 @@ func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
 				return from.tx.Err()
 			}
 			return c.bucket(path, k, child)
+		}
+		if err := c.meet(from, len(k)+len(v), false); err != nil {
+			return err
 		}
 		if err := c.reserve(len(k) + len(v)); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
+	"holdfast/internal/tree"
 	"holdfast/internal/vfs"
 )
 
@@ -67,6 +68,15 @@ var (
 	ErrSameBuckets = bucket.ErrSameBuckets
 	// ErrDifferentDB is returned when a bucket would be moved to another database.
 	ErrDifferentDB = bucket.ErrDifferentDB
+)
+
+// Errors that bbolt does not know.
+var (
+	// ErrTooDeep is returned when creating a bucket more than 10,000 deep.
+	ErrTooDeep = bucket.ErrTooDeep
+	// ErrTooLarge is returned on processors of 32 bits for values that are too
+	// large together.
+	ErrTooLarge = tree.ErrTooLarge
 )
 
 // ErrStopped is wrapped by every write after a flush has failed. What reached

@@ -30,12 +30,10 @@ func tryNoPermission(r *errorRow) {
 	cmd := exec.Command(os.Args[0], path)
 	if os.Getuid() == 0 {
 		binary := filepath.Join(dir, "test")
-		program, err := os.ReadFile("/proc/self/exe")
-		if err != nil {
-			program, err = os.ReadFile(os.Args[0])
-		}
-		must(r, err)
-		must(r, os.WriteFile(binary, program, 0o755))
+		// Not written by this process: another test may fork meanwhile and so
+		// keep the file open for writing, and it could not be run.
+		must(r, exec.Command("cp", os.Args[0], binary).Run())
+		must(r, os.Chmod(binary, 0o755))
 		cmd = exec.Command(binary, path)
 		cmd.Dir = dir
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

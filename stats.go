@@ -284,36 +284,35 @@ type BucketStructure struct {
 }
 
 // Inspect gives the structure of the whole database, beginning with its root
-// bucket, which is called "root".
+// bucket.
 func (tx *Tx) Inspect() BucketStructure {
 	root, err := tx.root()
 	if err != nil {
 		return BucketStructure{}
 	}
-	s := root.Inspect()
-	s.Name = "root"
-	return s
+	return root.Inspect()
 }
 
-// Inspect gives the structure of the bucket; its own name is not known to it.
+// Inspect gives the structure of the bucket, which is called "root" in it: its
+// own name is not known to it.
 func (b *Bucket) Inspect() BucketStructure {
-	left := b.tx.Size() / page.BucketHeaderSize // more buckets than that do not fit in
-	return b.inspect("", 0, &left)
+	return b.inspect("root", make(map[Pgid]struct{}))
 }
 
-// maxNesting bounds the nesting of buckets that is believed: a damaged file may
-// hold a bucket that contains itself.
-const maxNesting = 1000
-
-func (b *Bucket) tooDeep() error {
-	return b.tx.keep(page.Corruptf(b.Root(), "buckets are nested more than %d deep, or contain each other", maxNesting))
+// circular is the damage of a bucket that is met where it cannot be.
+func (b *Bucket) circular() error {
+	return b.tx.keep(page.Corruptf(b.Root(), "buckets contain each other, or more than fits into the file"))
 }
 
-func (b *Bucket) inspect(name string, depth int, left *int64) BucketStructure {
+// inspect is Inspect of a bucket called name; roots are those of the buckets met.
+func (b *Bucket) inspect(name string, roots map[Pgid]struct{}) BucketStructure {
 	s := BucketStructure{Name: name}
-	if *left--; depth > maxNesting || *left < 0 {
-		_ = b.tooDeep()
-		return s
+	if root := b.Root(); root != 0 {
+		if _, again := roots[root]; again {
+			_ = b.circular()
+			return s
+		}
+		roots[root] = struct{}{}
 	}
 	_ = b.ForEach(func(k, v []byte) error {
 		if v != nil {
@@ -321,9 +320,9 @@ func (b *Bucket) inspect(name string, depth int, left *int64) BucketStructure {
 			return nil
 		}
 		if child := b.Bucket(k); child != nil {
-			s.Children = append(s.Children, child.inspect(string(k), depth+1, left))
+			s.Children = append(s.Children, child.inspect(string(k), roots))
 		}
-		return b.tx.Err() // of a bucket that contains itself there is no end
+		return b.tx.Err() // of buckets that contain each other there is no end
 	})
 	return s
 }

@@ -90,7 +90,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 		inner := want.Children[0]
-		inner.Name = ""
+		inner.Name = "root"
 		if got := tx.Bucket([]byte("a")).Inspect(); !reflect.DeepEqual(got, inner) {
 			t.Errorf("of a bucket: got %v, want %v", got, inner)
 		}

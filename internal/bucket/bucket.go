@@ -30,6 +30,16 @@ var (
 	ErrTxNotWritable      = errors.New("tx not writable")
 )
 
+// ErrTooDeep is returned when creating a bucket more than MaxNesting deep.
+var ErrTooDeep = errors.New("buckets are nested too deep")
+
+// MaxNesting is how deep buckets can be created, and maxNesting how deep they
+// are believed to be: moving may nest them deeper than creating.
+const (
+	MaxNesting = 10_000
+	maxNesting = 100_000
+)
+
 // Tx is what the buckets of one transaction share.
 type Tx struct {
 	Source tree.Reader
@@ -43,6 +53,7 @@ type Bucket struct {
 	tx       *Tx
 	tree     tree.Tree
 	sequence uint64
+	depth    int  // 0 for the root bucket
 	altered  bool // the header differs from the stored one
 	gone     bool // deleted in this transaction
 	children map[string]*Bucket
@@ -109,7 +120,11 @@ func OpenTop(tx *Tx, root page.ID, name []byte, child *Bucket) (bool, error) {
 	if err != nil || !ok || flags&page.BucketFlag == 0 {
 		return false, err
 	}
-	return true, child.openValue(tx, value)
+	if err := child.openValue(tx, value); err != nil {
+		return false, err
+	}
+	child.depth = 1
+	return true, nil
 }
 
 // OpenChild makes child the nested bucket name; false if there is none. In a
@@ -121,6 +136,9 @@ func (b *Bucket) OpenChild(name []byte, child *Bucket) (bool, error) {
 	e, ok, err := b.tree.Get(name)
 	if err != nil || !ok || !e.IsBucket() {
 		return false, err
+	}
+	if b.tree.UneditedInline() {
+		return false, errNestedInline()
 	}
 	if err := child.openValue(b.tx, e.Value); err != nil {
 		return false, err
@@ -144,6 +162,7 @@ func (b *Bucket) openValue(tx *Tx, value []byte) error {
 }
 
 func (b *Bucket) remember(name []byte, child *Bucket) {
+	child.depth = b.depth + 1
 	if !b.Writable() {
 		return
 	}
@@ -151,6 +170,12 @@ func (b *Bucket) remember(name []byte, child *Bucket) {
 		b.children = make(map[string]*Bucket)
 	}
 	b.children[string(name)] = child
+}
+
+// errNestedInline is the damage of an inline bucket in the file that holds a
+// bucket. None does, and a damaged one could hold itself.
+func errNestedInline() error {
+	return page.Corruptf(0, "an inline bucket holds a bucket")
 }
 
 // writable is the error of an edit of b, if any.
@@ -220,6 +245,8 @@ func (b *Bucket) Create(name []byte, child *Bucket) error {
 		return ErrBucketNameRequired
 	case len(name) > page.MaxKeySize:
 		return ErrKeyTooLarge
+	case b.depth >= MaxNesting:
+		return ErrTooDeep
 	}
 	e, ok, err := b.tree.Get(name)
 	if err != nil {
@@ -284,9 +311,6 @@ func (b *Bucket) DeleteChild(name []byte) error {
 	return err
 }
 
-// maxNesting bounds the nesting of buckets that is believed.
-const maxNesting = 1000
-
 // free gives up all pages of b and of the buckets in it. What this transaction
 // has edited counts with the pages that it came from, so that each page of the
 // state before is freed once, whatever happened to it since.
@@ -311,6 +335,9 @@ func (b *Bucket) free(depth int) error {
 			}
 			if !e.IsBucket() {
 				continue
+			}
+			if l.Inline() {
+				return errNestedInline()
 			}
 			child := b.children[string(e.Key)]
 			if child == nil {

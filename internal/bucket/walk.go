@@ -39,6 +39,9 @@ func eachNested(l *tree.Level, tx *Tx, visit func(*Bucket) error) error {
 		if !e.IsBucket() {
 			continue
 		}
+		if l.Inline() {
+			return errNestedInline()
+		}
 		var child Bucket
 		if err := child.openValue(tx, e.Value); err != nil {
 			return err

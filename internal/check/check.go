@@ -31,15 +31,24 @@ type Input struct {
 
 // Limits of what is believed.
 const (
-	maxDepth   = 64   // of a tree
-	maxNesting = 1000 // of buckets
+	maxDepth   = 64      // of a tree
+	maxNesting = 100_000 // of buckets
+	maxShown   = 64      // bytes of a key in a message
+	maxPath    = 8       // names of a bucket's path in a message
 )
 
 // Run checks in and calls report for each fault, until it returns false.
 func Run(in Input, report func(*page.CorruptError) bool) {
 	c := &checker{in: in, report: report, seen: make(map[page.ID]struct{})}
-	if in.Key == nil {
-		c.in.Key = func(k []byte) string { return fmt.Sprintf("%q", k) }
+	show := in.Key
+	if show == nil {
+		show = func(k []byte) string { return fmt.Sprintf("%q", k) }
+	}
+	c.in.Key = func(k []byte) string {
+		if len(k) > maxShown {
+			return fmt.Sprintf("%s... (%d bytes)", show(k[:maxShown]), len(k))
+		}
+		return show(k)
 	}
 	if in.Start != 0 {
 		c.tree(in.Start, nil)
@@ -115,6 +124,10 @@ func (c *checker) where(p path) string {
 	}
 	var b bytes.Buffer
 	b.WriteString(" (in bucket ")
+	if cut := len(p) - maxPath; cut > 0 {
+		b.WriteString(".../")
+		p = p[cut:]
+	}
 	for i, name := range p {
 		if i > 0 {
 			b.WriteByte('/')
@@ -163,7 +176,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 		} else if *leafDepth != depth {
 			c.fault(id, "leaf at depth %d, others are at depth %d%s", depth, *leafDepth, c.where(p))
 		}
-		c.values(pg, id, p)
+		c.values(pg, id, p, false)
 		return
 	}
 	if pg.Count() == 0 {
@@ -235,11 +248,14 @@ func (c *checker) keys(pg page.Page, id page.ID, b bounds, p path) [][]byte {
 	if !sound {
 		return nil
 	}
+	if used, err := pg.UsedBytes(); err == nil && used > len(pg.Bytes()) {
+		c.fault(id, "the elements take %d bytes of %d: they overlap%s", used, len(pg.Bytes()), c.where(p))
+	}
 	return keys
 }
 
-// values checks the buckets in a leaf.
-func (c *checker) values(pg page.Page, id page.ID, p path) {
+// values checks the buckets in a leaf, which may be that of an inline bucket.
+func (c *checker) values(pg page.Page, id page.ID, p path, inInline bool) {
 	for i := range pg.Count() {
 		e, err := pg.Leaf(i)
 		if err != nil {
@@ -247,6 +263,9 @@ func (c *checker) values(pg page.Page, id page.ID, p path) {
 		}
 		if e.Flags&^page.BucketFlag != 0 {
 			c.fault(id, "element %d has unknown flags %#x%s", i, e.Flags, c.where(p))
+		}
+		if len(e.Key) > page.MaxKeySize {
+			c.fault(id, "element %d has a key of %d bytes%s", i, len(e.Key), c.where(p))
 		}
 		if len(e.Key) == 0 {
 			c.fault(id, "element %d has an empty key%s", i, c.where(p))
@@ -257,20 +276,18 @@ func (c *checker) values(pg page.Page, id page.ID, p path) {
 			}
 			continue
 		}
-		name := append(p[:len(p):len(p)], e.Key)
+		name := append(p, e.Key) // shares p's memory: what is below is done before the next
 		h, inline, err := page.DecodeBucket(e.Value)
 		switch {
 		case err != nil:
 			c.fault(id, "element %d: %s%s", i, reason(err), c.where(name))
 		case h.Root != 0:
 			c.tree(h.Root, name)
+		case inInline:
+			c.fault(id, "an inline bucket holds a bucket%s", c.where(name))
 		default:
 			c.keys(inline, id, bounds{}, name)
-			if len(name) > maxNesting {
-				c.fault(id, "buckets are nested more than %d deep", maxNesting)
-				continue
-			}
-			c.values(inline, id, name)
+			c.values(inline, id, name, true)
 		}
 	}
 }

@@ -291,25 +291,24 @@ func TestDepth(t *testing.T) {
 	if len(faults) == 0 || faults[0] != "page 66: the tree is deeper than any real one" {
 		t.Errorf("deep tree: %v", faults)
 	}
-	f = newFile(2 + 1100)
-	for id := page.ID(2); id < 1101; id++ {
+	const deep = 100_010
+	f = newFile(2 + deep)
+	for id := page.ID(2); id < deep+1; id++ {
 		f.leaf(id, nested("b", id+1))
 	}
-	f.leaf(1101)
+	f.leaf(deep + 1)
+	f.in.Accounted = false
 	faults = f.run()
-	if len(faults) == 0 || !strings.Contains(faults[0], "page 1003: buckets are nested more than 1000 deep") {
+	if len(faults) != 1 || !strings.Contains(faults[0], "page 100003: buckets are nested more than 100000 deep") {
 		t.Errorf("deep nesting: %.200v", fmt.Sprint(faults))
 	}
 	in := inline("b")
-	for range 1100 {
-		in = inline("b", in)
-	}
 	f = newFile(2 + 200)
-	f.leaf(2, in)
+	f.leaf(2, inline("b", inline("b", in)))
 	f.in.Accounted = false
 	faults = f.run()
-	if len(faults) != 1 || !strings.Contains(faults[0], "buckets are nested more than 1000 deep") {
-		t.Errorf("deep inline nesting: %.200v", fmt.Sprint(faults))
+	if len(faults) != 1 || !strings.Contains(faults[0], "page 2: an inline bucket holds a bucket") {
+		t.Errorf("inline nesting: %.200v", fmt.Sprint(faults))
 	}
 }
 

@@ -1,5 +1,7 @@
 package page
 
+import "fmt"
+
 // Encoder lays out a branch or leaf page in a buffer: header, element array,
 // then keys and values packed behind it, as bbolt does. The caller computes
 // the size beforehand (see LeafSize and BranchSize) and adds exactly count
@@ -14,15 +16,19 @@ type Encoder struct {
 // NewLeaf begins leaf page id in buf. overflow is the number of pages behind
 // the first that buf covers. Use id 0 for an inline page.
 func NewLeaf(buf []byte, id ID, count int, overflow uint32) Encoder {
-	return newEncoder(buf, Header{ID: id, Flags: FlagLeaf, Count: uint16(count), Overflow: overflow})
+	return newEncoder(buf, Header{ID: id, Flags: FlagLeaf, Overflow: overflow}, count)
 }
 
 // NewBranch begins branch page id in buf.
 func NewBranch(buf []byte, id ID, count int, overflow uint32) Encoder {
-	return newEncoder(buf, Header{ID: id, Flags: FlagBranch, Count: uint16(count), Overflow: overflow})
+	return newEncoder(buf, Header{ID: id, Flags: FlagBranch, Overflow: overflow}, count)
 }
 
-func newEncoder(buf []byte, h Header) Encoder {
+func newEncoder(buf []byte, h Header, count int) Encoder {
+	if count > MaxCount {
+		panic(fmt.Sprintf("page %d would have %d elements", h.ID, count)) // keys would be lost without a word
+	}
+	h.Count = uint16(count)
 	EncodeHeader(buf, h)
 	return Encoder{
 		buf:  buf,

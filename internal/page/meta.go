@@ -89,12 +89,18 @@ func metaSum(meta []byte) uint64 {
 	return h.Sum64()
 }
 
+// maxLabel is the highest label that is believed: there must be room above it.
+const maxLabel = 1<<63 - 1
+
 // Check tells whether the numbers of a valid meta can be those of a database
 // in a file of size bytes.
 func (m Meta) Check(size int64) error {
 	ps := uint64(m.PageSize)
 	if ps < MinPageSize || ps > MaxPageSize {
 		return Corruptf(0, "meta gives a page size of %d bytes", ps)
+	}
+	if m.Label > maxLabel {
+		return Corruptf(0, "meta gives %d as transaction id", uint64(m.Label))
 	}
 	if m.HighWater < FirstDataPage+1 {
 		return Corruptf(0, "meta gives a high-water mark of %d", m.HighWater)
@@ -114,14 +120,16 @@ func (m Meta) Check(size int64) error {
 // Slots are the two metas of a file with the order between them.
 type Slots struct {
 	Meta [2]Meta
-	Err  [2]error // why a slot does not count
+	Ext  [2][]byte // what lies behind each v2 meta in its page
+	Err  [2]error  // why a slot does not count
 }
 
-// DecodeSlots reads both metas, given as the beginnings of pages 0 and 1.
+// DecodeSlots reads both metas, given as pages 0 and 1. Ext points into them.
 func DecodeSlots(slot0, slot1 []byte) Slots {
 	var s Slots
 	s.Meta[0], s.Err[0] = DecodeMeta(slot0)
 	s.Meta[1], s.Err[1] = DecodeMeta(slot1)
+	s.Ext = [2][]byte{Extension(slot0), Extension(slot1)}
 	return s
 }
 

@@ -11,7 +11,7 @@ import (
 
 var testMeta = Meta{
 	PageSize: 4096, Flags: 0x11223344, Root: 3, Sequence: 0x5566778899AABBCC,
-	Freelist: 2, HighWater: 4, Label: 0xFFEEDDCCBBAA9988,
+	Freelist: 2, HighWater: 4, Label: 0x0102030405060708,
 }
 
 func metaPage(slot ID, m Meta, ext ...byte) []byte {

@@ -64,13 +64,14 @@ func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
 	txn := p.space.Begin(tx)
 	var slot int
 	slot, m.Label = p.slots.Next()
-	if p.list.N > 0 {
-		if err := txn.Free(p.list); err != nil {
+	old := p.lists[slot]
+	if old.N > 0 {
+		if err := txn.Free(old); err != nil {
 			txn.Rollback()
 			return err
 		}
 	}
-	n := p.space.FreeCount() + p.space.PendingCount() + p.list.N
+	n := p.space.FreeCount() + p.space.PendingCount() + old.N
 	pages := (page.FreelistSize(n) + uint64(p.pageSize) - 1) / uint64(p.pageSize)
 	id, err := txn.Allocate(pages)
 	if err != nil {
@@ -88,5 +89,5 @@ func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
 	if err := p.writeRuns([]run{{id: id, buffer: buffer{bytes: buf}}}); err != nil {
 		return err
 	}
-	return p.commitMeta(slot, m, opts.NoSync)
+	return p.commitMeta(slot, m, nil, opts.NoSync)
 }

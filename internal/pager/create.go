@@ -75,6 +75,13 @@ func (p *Pager) create(content []byte) error {
 	return nil
 }
 
+// torn tells whether a meta page is what a crash leaves of one: not whole, and
+// not of another version or byte order either.
+func torn(metaPage []byte) bool {
+	_, err := page.DecodeMeta(metaPage)
+	return err == page.ErrInvalid || err == page.ErrChecksum
+}
+
 // sector is the smallest piece of a write that survives as a whole, in bytes.
 const sector = 512
 
@@ -90,8 +97,7 @@ func (p *Pager) interrupted(size int64, ps int) (bool, error) {
 	want := newFile(ps)
 	metas := int(page.FirstDataPage) * ps
 	if len(have) == len(want) && bytes.Equal(have[metas:], want[metas:]) {
-		_, err := page.DecodeSlots(have, have[ps:]).Best()
-		return err != nil, nil
+		return torn(have) && torn(have[ps:]), nil
 	}
 	zero := make([]byte, sector)
 	for at := 0; at < len(have); at += sector {

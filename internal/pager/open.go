@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"holdfast/internal/epoch"
 	"holdfast/internal/page"
@@ -70,11 +71,11 @@ func (p *Pager) readSlots(size int64) error {
 	if size < 2*int64(ps) {
 		return fmt.Errorf("%w: file size too small: %d bytes, less than the two meta pages of %d bytes", page.ErrInvalid, size, ps)
 	}
-	second := make([]byte, page.ExtensionOffset)
-	if _, err := p.file.ReadAt(second, int64(ps)); err != nil {
-		return p.wrap("read the second meta of", err)
+	metas := make([]byte, int(page.FirstDataPage)*ps)
+	if _, err := p.file.ReadAt(metas, 0); err != nil {
+		return p.wrap("read the metas of", err)
 	}
-	p.slots = page.DecodeSlots(head, second)
+	p.slots = page.DecodeSlots(metas[:ps], metas[ps:])
 	best, err := p.slots.Best()
 	if err != nil {
 		return err
@@ -143,38 +144,84 @@ func (p *Pager) newState(tx page.TxID, m page.Meta) State {
 // loadFree fills space from the freelist page of state s, or by scanning, and
 // pins s.
 func (p *Pager) loadFree(s *State) error {
-	sp := space.New(s.Meta.HighWater)
-	if s.Meta.Freelist != page.NoFreelist {
-		free, n, err := s.image.Freelist(s.Meta.Freelist)
-		if err != nil {
-			return err
-		}
-		for _, e := range free {
-			if err := sp.AddFree(e); err != nil {
-				return err
-			}
-		}
-		p.list = page.Extent{Start: s.Meta.Freelist, N: n}
-		p.listSlot, _ = p.slots.Best()
-		for id := p.list.Start; id < p.list.End(); id++ {
-			if sp.IsUnused(id) {
-				return page.Corruptf(id, "the freelist page lists itself as free")
-			}
-		}
-		if sp.IsUnused(s.Meta.Root) {
-			return page.Corruptf(s.Meta.Root, "the root page is listed as free")
-		}
-	} else if err := p.scan(s, sp); err != nil {
+	best, err := p.slots.Best()
+	if err != nil {
 		return err
 	}
+	var free []page.Extent
+	var lists [2]page.Extent
+	if id := s.Meta.Freelist; id != page.NoFreelist {
+		var n uint64
+		if free, n, err = s.image.Freelist(id); err != nil {
+			return err
+		}
+		lists[best] = page.Extent{Start: id, N: n}
+		if _, whole := without(free, lists[best]); whole != 0 {
+			return page.Corruptf(id, "the freelist page lists itself as free")
+		}
+		if _, whole := without(free, page.Extent{Start: s.Meta.Root, N: 1}); whole != 0 {
+			return page.Corruptf(s.Meta.Root, "the root page is listed as free")
+		}
+	} else if free, err = p.scan(s); err != nil {
+		return err
+	}
+	// The other slot's freelist is of no use any more, but that slot would be
+	// opened if the better one were lost: its pages wait until it is overwritten.
+	if list, ok := p.otherList(s, 1-best); ok {
+		if rest, taken := without(free, list); taken == list.N {
+			free, lists[1-best] = rest, list
+		}
+	}
+	sp := space.New(s.Meta.HighWater)
+	for _, e := range free {
+		if err := sp.AddFree(e); err != nil {
+			return err
+		}
+	}
 	sp.Pin(s.Tx)
-	p.space = sp
+	p.space, p.lists = sp, lists
 	p.updateGauges()
 	return nil
 }
 
+// otherList is the freelist run that a slot names which is not the better one.
+func (p *Pager) otherList(s *State, slot int) (page.Extent, bool) {
+	if p.slots.Err[slot] != nil {
+		return page.Extent{}, false
+	}
+	id := p.slots.Meta[slot].Freelist
+	if id < page.FirstDataPage || id >= s.Meta.HighWater {
+		return page.Extent{}, false
+	}
+	h, err := s.image.Header(id)
+	if err != nil || h.ID != id || h.Flags != page.FlagFreelist {
+		return page.Extent{}, false
+	}
+	return page.Extent{Start: id, N: uint64(h.Overflow) + 1}, true
+}
+
+// without takes e out of ascending extents. It returns the rest and how many
+// pages of e were among them.
+func without(free []page.Extent, e page.Extent) (rest []page.Extent, taken uint64) {
+	for _, f := range free {
+		from, to := max(f.Start, e.Start), min(f.End(), e.End())
+		if from >= to {
+			rest = append(rest, f)
+			continue
+		}
+		taken += uint64(to - from)
+		if f.Start < from {
+			rest = append(rest, page.Extent{Start: f.Start, N: uint64(from - f.Start)})
+		}
+		if to < f.End() {
+			rest = append(rest, page.Extent{Start: to, N: uint64(f.End() - to)})
+		}
+	}
+	return rest, taken
+}
+
 // scan finds the free pages by visiting all that are used.
-func (p *Pager) scan(s *State, sp *space.Space) error {
+func (p *Pager) scan(s *State) ([]page.Extent, error) {
 	p.logf("%s has no freelist page: scanning %d pages", p.file.Name(), s.Meta.HighWater)
 	used := newPageSet(s.Meta.HighWater)
 	used.add(page.Extent{Start: 0, N: uint64(page.FirstDataPage)})
@@ -185,12 +232,7 @@ func (p *Pager) scan(s *State, sp *space.Space) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for e := range used.missing() {
-		if err := sp.AddFree(e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return slices.Collect(used.missing()), nil
 }

@@ -85,9 +85,8 @@ type Pager struct {
 	commit   sync.Mutex // guards what follows
 	space    *space.Space
 	slots    page.Slots
-	list     page.Extent // pages of the freelist page that a slot names; N is 0 if none does
-	listSlot int         // that slot
-	gen      *generation // newest
+	lists    [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
+	gen      *generation    // newest
 	fileSize int64
 	stopped  error
 	editing  *WriteTx
@@ -150,22 +149,20 @@ func (p *Pager) Data() []byte {
 // Sync flushes the file. If that fails the writer is stopped, as by a commit
 // whose flush fails: the system may have dropped what was to be flushed.
 func (p *Pager) Sync() error {
-	if p.closed.Load() {
-		return ErrDatabaseNotOpen
-	}
-	p.commit.Lock()
-	stopped := p.stopped
-	p.commit.Unlock()
-	if stopped != nil {
-		return stopped // another flush would succeed and mean nothing
-	}
-	err := p.flush()
-	if err == nil {
-		return nil
-	}
+	// Under the lock: a flush that fails beside a commit would take the error
+	// away from the commit's own flush, which would then succeed.
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	return p.stop(err)
+	switch {
+	case p.closed.Load():
+		return ErrDatabaseNotOpen
+	case p.stopped != nil:
+		return p.stopped // another flush would succeed and mean nothing
+	}
+	if err := p.flush(); err != nil {
+		return p.stop(err)
+	}
+	return nil
 }
 
 func (p *Pager) flush() error {
@@ -188,8 +185,8 @@ type Accounting struct {
 	Exact bool
 }
 
-// Account tells what the pages of the current state are. It waits for a commit
-// under way, not for a transaction in edit.
+// Account tells what the pages of state s are, which the caller holds. It waits
+// for a commit under way, not for a transaction in edit.
 func (p *Pager) Account(s *State) (Accounting, error) {
 	p.commit.Lock()
 	defer p.commit.Unlock()
@@ -199,7 +196,8 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	if p.space == nil {
 		return Accounting{}, ErrFreePagesNotLoaded
 	}
-	a := Accounting{Exact: p.states.Current().Tx == s.Tx}
+	current := p.states.Current() // nil if Close waits for s
+	a := Accounting{Exact: current == nil || current.Tx == s.Tx}
 	for e := range p.space.Unused() {
 		a.Free = append(a.Free, e)
 	}
@@ -207,8 +205,10 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 		a.Free = append(a.Free, p.editing.space.Allocated()...)
 		slices.SortFunc(a.Free, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
 	}
-	if p.list.N > 0 {
-		a.Reserved = append(a.Reserved, p.list)
+	for _, list := range p.lists {
+		if list.N > 0 {
+			a.Reserved = append(a.Reserved, list)
+		}
 	}
 	return a, nil
 }
@@ -224,14 +224,14 @@ func (p *Pager) IsFree(id page.ID) (bool, error) {
 }
 
 // LoadFree makes sure that the free pages are known. Only a read-only database
-// can lack them.
-func (p *Pager) LoadFree() error {
+// can lack them; s, which the caller holds, is its one state.
+func (p *Pager) LoadFree(s *State) error {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	if p.space != nil {
 		return nil
 	}
-	return p.loadFree(p.states.Current())
+	return p.loadFree(s)
 }
 
 func (p *Pager) updateGauges() {

@@ -249,7 +249,7 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 		t.Errorf("Account: %v", err)
 	}
 	for range 2 {
-		if err := e.LoadFree(); err != nil {
+		if err := e.LoadFree(snap.Value()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -114,11 +114,11 @@ type CommitOptions struct {
 
 // Prepared is a transaction that is complete and not durable yet.
 type Prepared struct {
-	w     *WriteTx
-	opts  CommitOptions
-	meta  page.Meta
-	slot  int
-	freed page.Extent // freelist page that it gives up
+	w    *WriteTx
+	opts CommitOptions
+	meta page.Meta
+	ext  []byte // behind the v2 meta; nothing in this version
+	slot int
 }
 
 // Prepare ends the edit: root and sequence are those of the root bucket. All
@@ -139,16 +139,18 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 
 func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
 	p := w.p
+	if p.stopped != nil { // since the transaction began
+		return nil, p.stopped
+	}
 	pr := &Prepared{w: w, opts: opts}
 	var label page.Label
 	pr.slot, label = p.slots.Next()
-	if p.list.N > 0 && p.listSlot == pr.slot {
-		// The slot that names the freelist page is overwritten: from then on
-		// nobody needs that page.
-		if err := w.space.Free(p.list); err != nil {
+	if list := p.lists[pr.slot]; list.N > 0 {
+		// The slot that names this freelist is overwritten: from then on nobody
+		// needs its pages.
+		if err := w.space.Free(list); err != nil {
 			return nil, err
 		}
-		pr.freed = p.list
 	}
 	pr.meta = page.Meta{
 		PageSize:  uint32(p.pageSize),
@@ -188,12 +190,10 @@ func (pr *Prepared) finish() error {
 	if err := p.writeRuns(w.buf.runs); err != nil {
 		return err
 	}
-	if err := p.commitMeta(pr.slot, pr.meta, pr.opts.NoSync); err != nil {
+	if err := p.commitMeta(pr.slot, pr.meta, pr.ext, pr.opts.NoSync); err != nil {
 		return err
 	}
-	if pr.freed.N > 0 {
-		p.list = page.Extent{}
-	}
+	p.lists[pr.slot] = page.Extent{}
 	p.publish(w.tx, pr.meta)
 	return nil
 }
@@ -208,7 +208,7 @@ func (p *Pager) publish(tx page.TxID, meta page.Meta) {
 
 // commitMeta makes what was written before durable, then the meta. A failure
 // leaves it open what the disk holds, so it stops the writer.
-func (p *Pager) commitMeta(slot int, m page.Meta, noSync bool) error {
+func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error {
 	if !noSync {
 		if err := p.flush(); err != nil {
 			return p.stop(err)
@@ -218,7 +218,7 @@ func (p *Pager) commitMeta(slot int, m page.Meta, noSync bool) error {
 		p.metaPage = make([]byte, p.pageSize)
 	}
 	buf := p.metaPage
-	page.EncodeMeta(buf, page.ID(slot), m, nil)
+	page.EncodeMeta(buf, page.ID(slot), m, ext)
 	if _, err := p.file.WriteAt(buf, int64(slot)*int64(p.pageSize)); err != nil {
 		return p.stop(err)
 	}
@@ -229,7 +229,7 @@ func (p *Pager) commitMeta(slot int, m page.Meta, noSync bool) error {
 			return p.stop(err)
 		}
 	}
-	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
+	p.slots.Meta[slot], p.slots.Ext[slot], p.slots.Err[slot] = m, ext, nil
 	return nil
 }
 

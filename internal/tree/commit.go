@@ -169,7 +169,7 @@ func (t *Tree) mergeChild(n *node, i int) (int, error) {
 // than limit bytes.
 func (t *Tree) InlineSize(limit int) (size int, ok bool) {
 	n := t.node
-	if n == nil || !n.leaf || n.size > limit {
+	if n == nil || !n.leaf || n.size > limit || len(n.items) > page.MaxCount {
 		return 0, false
 	}
 	for i := range n.items {

@@ -124,7 +124,7 @@ func (c *Cursor) Next() (e page.Element, ok bool, err error) {
 	if !c.on {
 		return c.behindLast()
 	}
-	return c.orStay(c.key, c.nextAfter)
+	return c.orStay(c.key, false)
 }
 
 // nextAfter moves to the first element behind key, in a tree that was edited.
@@ -158,7 +158,7 @@ func (c *Cursor) Prev() (e page.Element, ok bool, err error) {
 		if !c.on {
 			return c.Last()
 		}
-		return c.orStay(c.key, c.prevBefore)
+		return c.orStay(c.key, true)
 	}
 	if top := c.top(); top.index > 0 {
 		top.index--
@@ -182,11 +182,19 @@ func (c *Cursor) prevBefore(key []byte) (page.Element, bool, error) {
 // orStay makes a move in an edited tree from key. If there is no element that
 // way the cursor still stands on key, which may be gone: the path says nothing
 // then, and the next move looks for key again.
-func (c *Cursor) orStay(key []byte, move func([]byte) (page.Element, bool, error)) (page.Element, bool, error) {
-	e, ok, err := move(key)
-	if err == nil && !ok {
+func (c *Cursor) orStay(key []byte, back bool) (e page.Element, ok bool, err error) {
+	if back {
+		e, ok, err = c.prevBefore(key)
+	} else {
+		e, ok, err = c.nextAfter(key)
+	}
+	switch {
+	case err != nil:
+	case !ok:
 		c.key, c.on = key, true
 		c.edits = c.t.edits - 1
+	case (bytes.Compare(e.Key, key) > 0) == back: // on a damaged page the walk would not end
+		return c.fail(c.top().corrupt("keys are not in ascending order"))
 	}
 	return e, ok, err
 }

@@ -306,8 +306,14 @@ func (t *Tree) splitInMemory(key []byte) error {
 }
 
 func (n *node) tooLong() bool {
+	if n.size > maxNodeBytes && len(n.items) > 3 {
+		return true
+	}
 	return len(n.items) > maxNodeItems && (n.grown || len(n.items) > maxAppendItems)
 }
+
+// maxNodeBytes is the size from which on a node is split while it is in memory.
+const maxNodeBytes = 1 << 30
 
 // arena hands out nodes and key copies of one writing transaction. Nodes are
 // used again by the next; key copies are not, because a program may still hold

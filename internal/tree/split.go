@@ -120,7 +120,7 @@ const minKeys = 2
 func (s splitter) splitAt(n *node, cuts []cut, threshold int) []cut {
 	items, left := n.items, n.size
 	from := 0
-	for len(items)-from > 2*minKeys && left >= s.pageSize {
+	for len(items)-from > 2*minKeys && (left >= s.pageSize || len(items)-from > page.MaxCount) {
 		size := page.HeaderSize
 		i := from
 		for ; i < len(items)-minKeys && i-from < page.MaxCount; i++ {

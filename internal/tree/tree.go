@@ -10,6 +10,7 @@ package tree
 
 import (
 	"errors"
+	"math"
 
 	"holdfast/internal/page"
 )
@@ -36,6 +37,10 @@ type Writer interface {
 	// the transaction began with.
 	Free(id page.ID, n uint64) error
 }
+
+// ErrTooLarge is returned by an edit after which the values of one page would
+// take more bytes than the processor can address.
+var ErrTooLarge = errors.New("values of neighbouring keys are larger together than this processor can address")
 
 // errReadOnly is returned by an edit of a tree opened without a Writer. The
 // layers above refuse such calls before they come here.
@@ -100,6 +105,9 @@ func OpenInline(src Reader, edit *Edit, p page.Page) Tree {
 // Root is the tree's root page as of the transaction's begin; 0 for an inline
 // or new tree.
 func (t *Tree) Root() page.ID { return t.root }
+
+// UneditedInline tells whether the tree is an inline page as it is in the file.
+func (t *Tree) UneditedInline() bool { return t.node == nil && t.root == 0 && t.inline.Valid() }
 
 // Edited tells whether the tree differs from its pages.
 func (t *Tree) Edited() bool { return t.node != nil }
@@ -305,6 +313,9 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	if exact && n.items[i].flags&refuse != 0 {
 		return false, nil
 	}
+	if int64(n.size)+int64(len(key)+page.LeafElementSize)+int64(len(value)) > math.MaxInt {
+		return false, ErrTooLarge
+	}
 	t.edits++
 	if exact {
 		it := &n.items[i]
@@ -313,7 +324,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		return true, nil
 	}
 	n.insert(i, item{key: t.edit.arena.copyKey(key), value: value, flags: flags})
-	if len(n.items) > maxNodeItems {
+	if n.tooLong() {
 		return true, t.splitInMemory(key)
 	}
 	return true, nil

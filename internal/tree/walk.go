@@ -11,6 +11,10 @@ type Level struct {
 // IsLeaf tells a leaf from a branch.
 func (l *Level) IsLeaf() bool { return l.leaf() }
 
+// Inline tells whether the level is the page of an inline bucket as it is in
+// the file.
+func (l *Level) Inline() bool { return l.n == nil && l.p.ID() == 0 }
+
 // Count is the number of elements.
 func (l *Level) Count() int { return l.count() }
 
