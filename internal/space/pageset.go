@@ -279,7 +279,8 @@ func (n *node) next(level int, from, to uint64, member bool) (uint64, bool) {
 	for i := from >> shift; i<<shift < to; i++ {
 		base := i << shift
 		lo, hi := max(from, base)-base, min(to-base, sizeOf(level-1))
-		at, ok := hi, false
+		var at uint64
+		var ok bool
 		switch best := n.sum[i].best; {
 		case best == 0 || best == sizeOf(level-1):
 			at, ok = lo, (best != 0) == member
