@@ -71,6 +71,13 @@ func (p *Pager) readSlots(size int64) error {
 	if size < 2*int64(ps) {
 		return fmt.Errorf("%w: file size too small: %d bytes, less than the two meta pages of %d bytes", page.ErrInvalid, size, ps)
 	}
+	if !p.opts.ReadOnly {
+		// After a flush that failed, the cache may hold a meta that the disk
+		// does not. Nothing is mapped yet: mapped pages would be kept.
+		if err := p.file.DropCache(0, int64(page.FirstDataPage)*int64(ps)); err != nil {
+			return err
+		}
+	}
 	metas := make([]byte, int(page.FirstDataPage)*ps)
 	if _, err := p.file.ReadAt(metas, 0); err != nil {
 		return p.wrap("read the metas of", err)

@@ -191,6 +191,9 @@ func (f *Inject) Sync() error {
 	return f.file.Sync()
 }
 
+// DropCache is passed on: it is advice, and its failure changes nothing.
+func (f *Inject) DropCache(off, n int64) error { return f.file.DropCache(off, n) }
+
 // Map is a KindMap. The mapping it returns is injected into as well.
 func (f *Inject) Map(length int64, opts MapOptions) (Mapping, error) {
 	if err := f.before(KindMap, 0, length); err != nil {

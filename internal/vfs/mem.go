@@ -220,6 +220,9 @@ func (f *memFile) Grow(size int64) error {
 
 func (f *memFile) Sync() error { return f.do("flush", func(*Mem) error { return nil }) }
 
+// DropCache has nothing to do: there is no device.
+func (f *memFile) DropCache(int64, int64) error { return nil }
+
 func (f *memFile) Map(length int64, _ MapOptions) (Mapping, error) {
 	f.mem.mu.Lock()
 	defer f.mem.mu.Unlock()

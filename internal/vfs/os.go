@@ -118,6 +118,11 @@ func (f *OSFile) restoreSize(old int64) error {
 // Sync flushes data and size to the device.
 func (f *OSFile) Sync() error { return fileError("flush", f.Name(), f.datasync()) }
 
+// DropCache drops cached bytes, on Linux.
+func (f *OSFile) DropCache(off, n int64) error {
+	return fileError("drop the cache of", f.Name(), f.dropCache(off, n))
+}
+
 // Map maps the first length bytes and advises random access.
 func (f *OSFile) Map(length int64, opts MapOptions) (Mapping, error) {
 	data, err := f.mapData(length, opts)

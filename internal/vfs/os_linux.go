@@ -15,6 +15,12 @@ func (f *OSFile) datasync() error {
 	})
 }
 
+func (f *OSFile) dropCache(off, n int64) error {
+	return f.control(func(fd uintptr) error {
+		return unix.Fadvise(int(fd), off, n, unix.FADV_DONTNEED)
+	})
+}
+
 // extend makes the file size bytes long and reserves the blocks from old on.
 func (f *OSFile) extend(old, size int64) error {
 	err := f.control(func(fd uintptr) error {

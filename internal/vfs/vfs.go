@@ -55,6 +55,12 @@ type File interface {
 	// Sync returns when the data written so far, and the size needed to read
 	// it, are on the device.
 	Sync() error
+	// DropCache asks the system to forget n bytes from off on that it has in
+	// memory and on the device, so that the next ReadAt comes from the device.
+	// Bytes that are mapped, or not flushed, are kept. After a failed flush
+	// the memory may hold what the device does not. Where a system cannot, it
+	// does nothing.
+	DropCache(off, n int64) error
 	// Map maps the first length bytes read-only and shared: later writes
 	// through the file show in it. If MapBeyondEnd is true length may exceed
 	// the file's size; bytes behind the end must not be touched until the

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package vfs
+
+func (f *OSFile) dropCache(off, n int64) error { return nil }
