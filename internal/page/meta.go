@@ -89,8 +89,8 @@ func metaSum(meta []byte) uint64 {
 	return h.Sum64()
 }
 
-// maxLabel is the highest label that is believed: there must be room above it.
-const maxLabel = 1<<63 - 1
+// MaxLabel is the highest label that is believed, and that is given.
+const MaxLabel Label = 1<<63 - 1
 
 // Check tells whether the numbers of a valid meta can be those of a database
 // in a file of size bytes.
@@ -99,7 +99,7 @@ func (m Meta) Check(size int64) error {
 	if ps < MinPageSize || ps > MaxPageSize {
 		return Corruptf(0, "meta gives a page size of %d bytes", ps)
 	}
-	if m.Label > maxLabel {
+	if m.Label > MaxLabel {
 		return Corruptf(0, "meta gives %d as transaction id", uint64(m.Label))
 	}
 	if m.HighWater < FirstDataPage+1 {

@@ -7,10 +7,19 @@ import (
 	"holdfast/internal/page"
 )
 
-// stop makes err the answer to every later write.
+// stop makes err the answer to every later write, unless there is one already.
 func (p *Pager) stop(err error) error {
-	p.stopped = fmt.Errorf("%w: %s: %w", ErrStopped, p.file.Name(), err)
-	return p.stopped
+	err = fmt.Errorf("%w: %s: %w", ErrStopped, p.file.Name(), err)
+	p.stopped.CompareAndSwap(nil, &err)
+	return p.stoppedBy()
+}
+
+// stoppedBy is what the writer was stopped by; nil if it was not.
+func (p *Pager) stoppedBy() error {
+	if err := p.stopped.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // CloseOptions say how to leave the file.
@@ -33,7 +42,7 @@ func (p *Pager) Close(opts CloseOptions) error {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	var errs []error
-	if !p.opts.ReadOnly && !opts.NoFreelist && p.stopped == nil {
+	if !p.opts.ReadOnly && !opts.NoFreelist && p.stoppedBy() == nil {
 		err := p.leaveFreelist(last+1, opts.Commit)
 		switch {
 		case errors.Is(err, ErrStopped):
@@ -46,6 +55,8 @@ func (p *Pager) Close(opts CloseOptions) error {
 		errs = append(errs, p.gen.mapping.Close())
 		p.gen = nil
 	}
+	p.flushing.Lock() // a Sync may be under way
+	defer p.flushing.Unlock()
 	if !p.opts.ReadOnly {
 		errs = append(errs, p.file.Unlock())
 	}

@@ -65,7 +65,7 @@ func (p *Pager) create(content []byte) error {
 	if _, err := p.file.WriteAt(content[metas:], int64(metas)); err != nil {
 		return err
 	}
-	if err := p.flush(); err != nil {
+	if err := p.flushOpening(); err != nil {
 		return err
 	}
 	if _, err := p.file.WriteAt(content[:metas], 0); err != nil {
@@ -75,20 +75,13 @@ func (p *Pager) create(content []byte) error {
 	return nil
 }
 
-// torn tells whether a meta page is what a crash leaves of one: not whole, and
-// not of another version or byte order either.
-func torn(metaPage []byte) bool {
-	_, err := page.DecodeMeta(metaPage)
-	return err == page.ErrInvalid || err == page.ErrChecksum
-}
-
 // sector is the smallest piece of a write that survives as a whole, in bytes.
 const sector = 512
 
 // interrupted tells whether a file of three or firstPages pages is one whose
 // creation a crash has cut short, so that nothing was ever stored in it: its
-// metas are still zero and the rest is in part what create writes; or the rest
-// is that in full and neither meta is whole. (Any commit makes a file longer.)
+// metas are still zero, and each sector behind them is zero or what create
+// writes. (Any commit makes a file longer.)
 func (p *Pager) interrupted(size int64, ps int) (bool, error) {
 	have := make([]byte, size)
 	if _, err := p.file.ReadAt(have, 0); err != nil {
@@ -96,9 +89,6 @@ func (p *Pager) interrupted(size int64, ps int) (bool, error) {
 	}
 	want := newFile(ps)
 	metas := int(page.FirstDataPage) * ps
-	if len(have) == len(want) && bytes.Equal(have[metas:], want[metas:]) {
-		return torn(have) && torn(have[ps:]), nil
-	}
 	zero := make([]byte, sector)
 	for at := 0; at < len(have); at += sector {
 		piece := have[at:min(at+sector, len(have))]

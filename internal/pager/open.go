@@ -40,7 +40,7 @@ func (p *Pager) open() error {
 		}
 		// What an earlier process wrote may be in the page cache only. What is
 		// read below is built upon, so it must be on the disk first.
-		if err := p.flush(); err != nil {
+		if err := p.flushOpening(); err != nil {
 			return err
 		}
 	}

@@ -8,8 +8,9 @@
 //
 // Locks, in the order in which they are taken:
 //
-//	turn    the writer's turn, for the life of a WriteTx
-//	commit  space, slots and file size, for a Prepare to Finish and for looks at them
+//	turn      the writer's turn, for the life of a WriteTx
+//	commit    space, slots and file size, for a Prepare to Finish and for looks at them
+//	flushing  one flush
 package pager
 
 import (
@@ -88,10 +89,16 @@ type Pager struct {
 	lists    [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
 	gen      *generation    // newest
 	fileSize int64
-	stopped  error
 	editing  *WriteTx
 	metaPage []byte   // scratch
 	vec      [][]byte // scratch
+
+	// flushing is held by whoever flushes. A system reports a failed flush
+	// once: the flush of a Sync that met a commit's pages would take the error
+	// away from the commit's own, which would then succeed. So the first sets
+	// stopped before the second begins.
+	flushing sync.Mutex
+	stopped  atomic.Pointer[error]
 
 	closed  atomic.Bool // set while turn is held
 	buffers bufferPool
@@ -149,25 +156,37 @@ func (p *Pager) Data() []byte {
 // Sync flushes the file. If that fails the writer is stopped, as by a commit
 // whose flush fails: the system may have dropped what was to be flushed.
 func (p *Pager) Sync() error {
-	// Under the lock: a flush that fails beside a commit would take the error
-	// away from the commit's own flush, which would then succeed.
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	switch {
-	case p.closed.Load():
+	p.flushing.Lock()
+	defer p.flushing.Unlock()
+	if p.closed.Load() {
 		return ErrDatabaseNotOpen
-	case p.stopped != nil:
-		return p.stopped // another flush would succeed and mean nothing
 	}
-	if err := p.flush(); err != nil {
+	return p.flushLocked()
+}
+
+// flushOpening flushes a file that is not open yet: there is no writer to stop.
+func (p *Pager) flushOpening() error {
+	p.counts.Flushes.Add(1)
+	return p.file.Sync()
+}
+
+// flush flushes the file, or says by what the writer was stopped. A failure
+// stops it.
+func (p *Pager) flush() error {
+	p.flushing.Lock()
+	defer p.flushing.Unlock()
+	return p.flushLocked()
+}
+
+func (p *Pager) flushLocked() error {
+	if err := p.stoppedBy(); err != nil {
+		return err // another flush would succeed and mean nothing
+	}
+	p.counts.Flushes.Add(1)
+	if err := p.file.Sync(); err != nil {
 		return p.stop(err)
 	}
 	return nil
-}
-
-func (p *Pager) flush() error {
-	p.counts.Flushes.Add(1)
-	return p.file.Sync()
 }
 
 func (p *Pager) logf(format string, args ...any) {

@@ -28,9 +28,9 @@ func (p *Pager) BeginWrite() (*WriteTx, error) {
 	}
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	if p.stopped != nil {
+	if err := p.stoppedBy(); err != nil {
 		p.turn.Unlock()
-		return nil, p.stopped
+		return nil, err
 	}
 	p.states.Sweep()
 	base := p.states.Current()
@@ -139,12 +139,14 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 
 func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
 	p := w.p
-	if p.stopped != nil { // since the transaction began
-		return nil, p.stopped
+	if err := p.stoppedBy(); err != nil { // since the transaction began
+		return nil, err
 	}
 	pr := &Prepared{w: w, opts: opts}
 	var label page.Label
-	pr.slot, label = p.slots.Next()
+	if pr.slot, label = p.slots.Next(); label > page.MaxLabel {
+		return nil, page.Corruptf(page.ID(pr.slot), "transaction ids are used up")
+	}
 	if list := p.lists[pr.slot]; list.N > 0 {
 		// The slot that names this freelist is overwritten: from then on nobody
 		// needs its pages.
@@ -211,7 +213,7 @@ func (p *Pager) publish(tx page.TxID, meta page.Meta) {
 func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error {
 	if !noSync {
 		if err := p.flush(); err != nil {
-			return p.stop(err)
+			return err
 		}
 	}
 	if p.metaPage == nil {
@@ -226,7 +228,7 @@ func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error
 	p.counts.BytesWritten.Add(int64(len(buf)))
 	if !noSync {
 		if err := p.flush(); err != nil {
-			return p.stop(err)
+			return err
 		}
 	}
 	p.slots.Meta[slot], p.slots.Ext[slot], p.slots.Err[slot] = m, ext, nil

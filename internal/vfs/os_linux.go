@@ -24,6 +24,11 @@ func (f *OSFile) dropCache(off, n int64) error {
 // extend makes the file size bytes long and reserves the blocks from old on.
 func (f *OSFile) extend(old, size int64) error {
 	err := f.control(func(fd uintptr) error {
+		var fs unix.Statfs_t
+		if grow := size - old; grow > reserveMax && unix.Fstatfs(int(fd), &fs) == nil &&
+			uint64(grow) > fs.Bfree*uint64(fs.Bsize) {
+			return unix.ENOSPC // without filling the disk first to find out
+		}
 		return reserve(old, size, func(off, length int64) error {
 			return unix.Fallocate(int(fd), 0, off, length)
 		})
