@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// batcher joins calls of Batch in one transaction.
+// batcher gathers calls of Batch until there are MaxBatchSize of them, or until
+// the first has waited for MaxBatchDelay. Whoever completes the number, or the
+// timer, runs them.
 type batcher struct {
-	mu   sync.Mutex
-	open *batch // takes more calls
+	mu      sync.Mutex
+	waiting []*batchCall
+	rounds  int // batches taken so far: a timer is for one of them
+	timer   *time.Timer
 }
 
-// batch is calls that will be run in one transaction.
-type batch struct {
-	db    *DB
-	timer *time.Timer
-	start sync.Once
-	calls []call
+// batchCall is one caller of Batch, who waits for the result.
+type batchCall struct {
+	fn     func(*Tx) error
+	result chan error // room for one
 }
 
-type call struct {
-	fn   func(*Tx) error
-	done chan<- error
-}
-
-// errRerun tells a call of Batch that it must be run by itself.
-var errRerun = errors.New("batch function returned an error and should be re-run solo")
+// errAlone is the result of a call whose function failed beside others: its
+// caller runs it once more in a transaction of its own, where its error, or its
+// panic, is the caller's.
+var errAlone = errors.New("the function of a Batch failed among others")
 
 // Batch runs fn in a writing transaction as Update does, but joins concurrent
 // calls in one transaction. It pays off only if many goroutines call it. fn
@@ -38,72 +37,84 @@ var errRerun = errors.New("batch function returned an error and should be re-run
 // A call whose function fails is taken out and run again by itself; the others
 // are run again without it.
 func (db *DB) Batch(fn func(*Tx) error) error {
-	done := make(chan error, 1)
-	db.batch.mu.Lock()
-	b := db.batch.open
-	if b == nil || len(b.calls) >= db.MaxBatchSize {
-		b = &batch{db: db}
-		b.timer = time.AfterFunc(db.MaxBatchDelay, b.trigger)
-		db.batch.open = b
+	c := &batchCall{fn: fn, result: make(chan error, 1)}
+	if full := db.batch.add(db, c); full != nil {
+		db.runTogether(full)
 	}
-	b.calls = append(b.calls, call{fn: fn, done: done})
-	if len(b.calls) >= db.MaxBatchSize {
-		go b.trigger()
+	if err := <-c.result; err != errAlone {
+		return err
 	}
-	db.batch.mu.Unlock()
-
-	err := <-done
-	if err == errRerun {
-		err = db.Update(fn)
-	}
-	return err
+	return db.Update(fn)
 }
 
-// trigger runs the batch, once.
-func (b *batch) trigger() { b.start.Do(b.run) }
-
-func (b *batch) run() {
-	b.db.batch.mu.Lock()
-	b.timer.Stop()
-	if b.db.batch.open == b {
-		b.db.batch.open = nil
+// add puts c among those that wait, and returns them all if they are enough.
+func (b *batcher) add(db *DB, c *batchCall) []*batchCall {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, c)
+	if len(b.waiting) >= db.MaxBatchSize {
+		return b.take()
 	}
-	b.db.batch.mu.Unlock()
+	if len(b.waiting) == 1 {
+		round := b.rounds
+		b.timer = time.AfterFunc(db.MaxBatchDelay, func() { db.runTogether(b.takeRound(round)) })
+	}
+	return nil
+}
 
-	for len(b.calls) > 0 {
-		failed := -1
-		err := b.db.Update(func(tx *Tx) error {
-			for i, c := range b.calls {
-				if err := callSafely(c.fn, tx); err != nil {
-					failed = i
+// take ends the gathering of a batch. The caller holds mu.
+func (b *batcher) take() []*batchCall {
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	calls := b.waiting
+	b.waiting = nil
+	b.rounds++
+	return calls
+}
+
+// takeRound is take for a timer, whose batch may have been taken already.
+func (b *batcher) takeRound(round int) []*batchCall {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rounds != round {
+		return nil
+	}
+	return b.take()
+}
+
+// runTogether runs calls in one transaction, and without those whose function
+// fails until all that are left succeed or the transaction itself fails.
+func (db *DB) runTogether(calls []*batchCall) {
+	for len(calls) > 0 {
+		bad := -1
+		err := db.Update(func(tx *Tx) error {
+			for i := range calls {
+				if err := calls[i].run(tx); err != nil {
+					bad = i
 					return err
 				}
 			}
 			return nil
 		})
-		if failed >= 0 {
-			// The function may behave differently when run by itself, and its
-			// error or panic belongs to the goroutine that called Batch.
-			c := b.calls[failed]
-			last := len(b.calls) - 1
-			b.calls[failed] = b.calls[last]
-			b.calls = b.calls[:last]
-			c.done <- errRerun
-			continue
+		if bad < 0 {
+			for _, c := range calls {
+				c.result <- err
+			}
+			return
 		}
-		for _, c := range b.calls {
-			c.done <- err
-		}
-		return
+		calls[bad].result <- errAlone
+		calls = append(calls[:bad], calls[bad+1:]...)
 	}
 }
 
-// callSafely turns a panic of fn into an error.
-func callSafely(fn func(*Tx) error, tx *Tx) (err error) {
+// run calls the function; a panic of it is an error here.
+func (c *batchCall) run(tx *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in a batch function: %v", p)
+			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return fn(tx)
+	return c.fn(tx)
 }

@@ -32,7 +32,7 @@ var (
 
 // Errors of beginning and ending a transaction.
 var (
-	// ErrTxNotWritable is returned by a change in a read-only transaction.
+	// ErrTxNotWritable: a reading transaction was to change something.
 	ErrTxNotWritable = bucket.ErrTxNotWritable
 	// ErrTxClosed is returned by calls on a transaction that has ended.
 	ErrTxClosed = errors.New("tx closed")
@@ -48,11 +48,11 @@ var (
 var (
 	// ErrBucketNotFound is returned for a bucket that does not exist.
 	ErrBucketNotFound = bucket.ErrBucketNotFound
-	// ErrBucketExists is returned when creating a bucket that exists.
+	// ErrBucketExists: there is a bucket of that name already.
 	ErrBucketExists = bucket.ErrBucketExists
-	// ErrBucketNameRequired is returned when creating a bucket without a name.
+	// ErrBucketNameRequired: the name of a new bucket is empty.
 	ErrBucketNameRequired = bucket.ErrBucketNameRequired
-	// ErrKeyRequired is returned when putting an empty key.
+	// ErrKeyRequired: a key to put is empty.
 	ErrKeyRequired = bucket.ErrKeyRequired
 	// ErrKeyTooLarge is returned for a key of more than MaxKeySize bytes.
 	ErrKeyTooLarge = bucket.ErrKeyTooLarge

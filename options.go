@@ -3,6 +3,8 @@ package holdfast
 import (
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
 	"time"
 
 	"holdfast/internal/page"
@@ -96,11 +98,22 @@ type Options struct {
 // DefaultOptions are the options that Open uses if it is given none.
 var DefaultOptions = &Options{FreelistType: FreelistArrayType}
 
-// String gives the options in one line, for a log.
+// String names the options that differ from their zero values, for a log.
 func (o *Options) String() string {
 	if o == nil {
 		return "{}"
 	}
-	return fmt.Sprintf("{Timeout: %s, NoGrowSync: %t, NoFreelistSync: %t, PreLoadFreelist: %t, FreelistType: %s, ReadOnly: %t, MmapFlags: %x, InitialMmapSize: %d, PageSize: %d, MaxSize: %d, NoSync: %t, OpenFile: %p, Mlock: %t, Logger: %p, NoStatistics: %t}",
-		o.Timeout, o.NoGrowSync, o.NoFreelistSync, o.PreLoadFreelist, o.FreelistType, o.ReadOnly, o.MmapFlags, o.InitialMmapSize, o.PageSize, o.MaxSize, o.NoSync, o.OpenFile, o.Mlock, o.Logger, o.NoStatistics)
+	var set []string
+	v := reflect.ValueOf(*o)
+	for i := range v.NumField() {
+		f := v.Field(i)
+		switch name := v.Type().Field(i).Name; {
+		case f.IsZero():
+		case f.Kind() == reflect.Func || f.Kind() == reflect.Interface:
+			set = append(set, name)
+		default:
+			set = append(set, fmt.Sprintf("%s: %v", name, f.Interface()))
+		}
+	}
+	return "{" + strings.Join(set, ", ") + "}"
 }
