@@ -37,13 +37,11 @@ func tryNoPermission(r *errorRow) {
 		cmd = exec.Command(binary, path)
 		cmd.Dir = dir
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	} else {
-		must(r, os.Chmod(path, 0))
-		r.Cleanup(func() { _ = os.Chmod(path, 0o600) })
 	}
 	cmd.Env = append(os.Environ(), childEnv+"=open")
 	r.tryPath("another user", path, func(string) error {
 		if os.Getuid() != 0 {
+			must(r, os.Chmod(path, 0)) // not earlier: tryPath reads the file before and after
 			defer os.Chmod(path, 0o600)
 		}
 		out, err := cmd.CombinedOutput()
