@@ -65,6 +65,7 @@ type checker struct {
 	in      Input
 	report  func(*page.CorruptError) bool
 	stopped bool
+	unread  bool // a page of a tree could not be read, so pages below it are missed
 	used    bitmap
 	free    bitmap
 	seen    map[page.ID]struct{} // in place of used when only a part is checked
@@ -108,9 +109,13 @@ func (c *checker) unaccounted() {
 	if !c.in.Accounted {
 		return
 	}
+	readable := ""
+	if c.unread {
+		readable = ", as far as they could be read,"
+	}
 	for id := page.FirstDataPage; id < c.in.Meta.HighWater && !c.stopped; id++ {
 		if !c.used.has(id) && !c.free.has(id) {
-			c.fault(id, "unreachable unfreed: no bucket uses the page, and it is not free")
+			c.fault(id, "unreachable unfreed: no bucket%s uses the page, and it is not free", readable)
 		}
 	}
 }
@@ -159,6 +164,11 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 	}
 	pg, err := c.in.Image.Page(id)
 	if err != nil {
+		// What a tree names is in use, also if it cannot be read.
+		if id >= page.FirstDataPage && id < c.in.Meta.HighWater {
+			c.claim(id, 1, p)
+		}
+		c.unread = true
 		c.err(err, c.where(p))
 		return
 	}
