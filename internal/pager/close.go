@@ -97,6 +97,9 @@ func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
 	if err := p.grow(int64(m.HighWater)*int64(p.pageSize), opts); err != nil {
 		return err
 	}
+	if err := p.flushUnsynced(opts.NoSync); err != nil {
+		return err
+	}
 	if err := p.writeRuns([]run{{id: id, buffer: buffer{bytes: buf}}}); err != nil {
 		return err
 	}

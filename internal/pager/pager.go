@@ -100,6 +100,8 @@ type Pager struct {
 	flushing sync.Mutex
 	stopped  atomic.Pointer[error]
 
+	unsynced atomic.Int64 // commits since the last that was flushed
+
 	closed  atomic.Bool // set while turn is held
 	buffers bufferPool
 	counts  Counts
@@ -161,7 +163,12 @@ func (p *Pager) Sync() error {
 	if p.closed.Load() {
 		return ErrDatabaseNotOpen
 	}
-	return p.flushLocked()
+	before := p.unsynced.Load()
+	if err := p.flushLocked(); err != nil {
+		return err
+	}
+	p.unsynced.CompareAndSwap(before, 0) // one that came meanwhile may not be flushed
+	return nil
 }
 
 // flushOpening flushes a file that is not open yet: there is no writer to stop.

@@ -189,6 +189,9 @@ func (pr *Prepared) finish() error {
 	if err := p.grow(int64(pr.meta.HighWater)*int64(p.pageSize), pr.opts); err != nil {
 		return err
 	}
+	if err := p.flushUnsynced(pr.opts.NoSync); err != nil {
+		return err
+	}
 	if err := p.writeRuns(w.buf.runs); err != nil {
 		return err
 	}
@@ -206,6 +209,16 @@ func (p *Pager) publish(tx page.TxID, meta page.Meta) {
 	p.gen.states++
 	p.states.Publish(p.newState(tx, meta))
 	p.states.Sweep()
+}
+
+// flushUnsynced comes before the first page of a commit that is to be durable
+// after some that were not: those may have given pages away that the newest
+// durable state uses, so they must be durable before these pages are written.
+func (p *Pager) flushUnsynced(noSync bool) error {
+	if noSync || p.unsynced.Load() == 0 {
+		return nil
+	}
+	return p.flush()
 }
 
 // commitMeta makes what was written before durable, then the meta. A failure
@@ -230,6 +243,11 @@ func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error
 		if err := p.flush(); err != nil {
 			return err
 		}
+	}
+	if noSync {
+		p.unsynced.Add(1)
+	} else {
+		p.unsynced.Store(0)
 	}
 	p.slots.Meta[slot], p.slots.Ext[slot], p.slots.Err[slot] = m, ext, nil
 	return nil
