@@ -11,6 +11,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+
+	"holdfast/internal/vfs"
 )
 
 const demoHelp = `Make a database file that has been emptied, as the files of build workers are
@@ -35,6 +37,7 @@ type demoFlags struct {
 // demoReport is what a demo measured. Times are in microseconds.
 type demoReport struct {
 	Dir      string        `json:"dir"`
+	InMemory bool          `json:"in_memory"` // no disk is behind the directory
 	Values   int           `json:"values_written_and_deleted"`
 	FillMS   int64         `json:"fill_ms"`
 	FlushUS  float64       `json:"bare_flush_us"`
@@ -81,7 +84,7 @@ func (a *app) newDemo() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.size, "size", "64MiB", "bytes of values to write and delete, such as 64MiB or 1GiB")
-	flags.StringVar(&f.dir, "dir", "", "where to make the files; default: the system's directory for temporary files")
+	flags.StringVar(&f.dir, "dir", "", "where to make the files; default: the system's directory for temporary files, or /var/tmp if that one is in memory")
 	flags.BoolVar(&f.keep, "keep", false, "keep the files")
 	flags.DurationVar(&f.time, "time", 2*time.Second, "how long to measure commits, and then again how long to let a file grow")
 	_ = cmd.MarkFlagDirname("dir")
@@ -101,6 +104,9 @@ func (c *call) demo(f demoFlags) error {
 	}
 	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if f.dir == "" {
+		f.dir = vfs.TempDir()
+	}
 	dir, err := os.MkdirTemp(f.dir, "holdfast-demo-")
 	if err != nil {
 		return c.explain(f.dir, err)
@@ -108,7 +114,7 @@ func (c *call) demo(f demoFlags) error {
 	if !f.keep {
 		defer os.RemoveAll(dir)
 	}
-	d := &demo{call: c, ctx: ctx, flags: f, bytes: int64(bytes), r: demoReport{Dir: dir}}
+	d := &demo{call: c, ctx: ctx, flags: f, bytes: int64(bytes), r: demoReport{Dir: dir, InMemory: vfs.InMemory(dir)}}
 	err = d.run()
 	switch {
 	case errors.Is(err, context.Canceled):

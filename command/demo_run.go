@@ -146,6 +146,11 @@ func (d *demo) printStores() {
 		row("one-key commit, median", func(s *demoStore) string { return micros(s.CommitMidUS) }),
 		row("one-key commit, p99", func(s *demoStore) string { return micros(s.CommitP99US) }),
 		row("commits a second, by the median", func(s *demoStore) string { return count(int64(s.CommitsPerSec)) }))
+	if d.r.InMemory {
+		d.say("  %s commits each, in turns. Nothing was flushed to a disk: %s is in memory (tmpfs); --dir gives another place.",
+			count(a.Commits), filepath.Dir(d.r.Dir))
+		return
+	}
 	d.say("  %s commits each, in turns, every one flushed to the disk; to write and flush a page takes %s here by itself.",
 		count(a.Commits), micros(d.r.FlushUS))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast/bench/suite"
+	"holdfast/internal/vfs"
 )
 
 const (
@@ -103,7 +104,11 @@ func progress(format string, args ...any) {
 
 func (d *demo) print(w io.Writer) {
 	fmt.Fprintf(w, "Each file held %s and was emptied; 100 small keys are left. The same work on all, by turns:\n\n", suite.FormatBytes(float64(d.size)))
-	rows := [][]string{{""}, {""}, {"written to change one key"}, {"durable one-key commits"}, {"opening the file"},
+	commits := "durable one-key commits"
+	if vfs.InMemory(d.dir) {
+		commits = "one-key commits, in memory"
+	}
+	rows := [][]string{{""}, {""}, {"written to change one key"}, {commits}, {"opening the file"},
 		{fmt.Sprintf("While the file grows, one reader open (%v at most):", growLimit)}, {"  the writer waits at most"}, {"  a new reader waits at most"}}
 	for _, r := range d.results {
 		cells := []string{
@@ -127,6 +132,9 @@ func (d *demo) print(w io.Writer) {
 			}
 		}
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
+	}
+	if vfs.InMemory(d.dir) {
+		fmt.Fprintf(w, "\nNothing was flushed to a disk: %s is in memory (tmpfs), so no commit was durable; -dir gives another place.\n", filepath.Dir(d.dir))
 	}
 	fmt.Fprintf(w, "\n%s\n", d.sentence())
 	fmt.Fprintf(w, "(%d cores, %s/%s, %s; the whole run took %.0f s)\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), time.Since(d.began).Seconds())

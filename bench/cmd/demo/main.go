@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"holdfast/bench/suite"
+	"holdfast/internal/vfs"
 )
 
 func main() {
@@ -56,10 +57,18 @@ func (b *byteSize) Set(s string) error {
 func run() error {
 	size := byteSize(128 << 20)
 	flag.Var(&size, "size", "bytes to write and delete, such as 128MiB or 1GiB")
-	dir := flag.String("dir", "", "where to make the files; default: the directory for temporary files")
+	dir := flag.String("dir", "", "where to make the files; default: the directory for temporary files, or /var/tmp if that one is in memory")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "usage: make demo [DEMOFLAGS='-size SIZE -dir DIR']\n\n"+
+			"The same work on an emptied database with bbolt and with Holdfast.\n\n")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	if *dir == "" {
+		*dir = vfs.TempDir()
 	}
 	work, err := os.MkdirTemp(*dir, "holdfast-demo-")
 	if err != nil {
