@@ -103,6 +103,10 @@ func (c *call) destination(src fs.FileInfo, f compactFlags) (string, error) {
 	info, err := os.Stat(f.output)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		dir := filepath.Dir(f.output)
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return "", &fileError{file: f.output, what: "the directory " + dir + " does not exist", next: "make it first", err: err}
+		}
 		return f.output, nil
 	case err != nil:
 		return "", c.explain(f.output, err)

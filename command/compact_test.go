@@ -101,7 +101,7 @@ func TestCompactRefuses(t *testing.T) {
 		{"compact -o other sample.db", 1, "other: exists already; --force replaces it"},
 		{"compact -o symlink sample.db", 1, "symlink: exists already; --force replaces it"},
 		{"compact -o sub sample.db --force", 1, "sub: is not a regular file"},
-		{"compact -o gone/copy.db sample.db", 1, "gone/copy.db: "},
+		{"compact -o gone/copy.db sample.db", 1, "gone/copy.db: the directory gone does not exist"},
 		{"compact -o copy.db gone.db", 1, "gone.db: no such file"},
 	} {
 		r := run(t, strings.Fields(c.args)...)

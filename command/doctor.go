@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,10 @@ changed.`
 
 // compactFill is the share to which compaction fills pages.
 const compactFill = 0.9
+
+// compactPages are those of a compacted file that hold no data: its freelist,
+// and a page that its last transaction gave up.
+const compactPages = 2
 
 // Compaction is advised if it gives back so much of the file.
 const (
@@ -148,8 +153,7 @@ func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 	}
 	r.Buckets = int64(sum.BucketN)
 	r.UsedBytes = int64(sum.BranchInuse+sum.LeafInuse) + root.used
-	const freelistPages = 1
-	others := (int64(page.FirstDataPage) + freelistPages) * r.PageSize
+	others := (int64(page.FirstDataPage) + compactPages) * r.PageSize
 	r.CompactedBytes = min(estimate+int64(root.pages)*r.PageSize+others, r.SizeBytes)
 	r.GivenBackBytes = r.SizeBytes - r.CompactedBytes
 	return nil
@@ -158,7 +162,8 @@ func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 // compacted is about how many bytes a bucket takes after compaction.
 func (r *doctorReport) compacted(s holdfast.BucketStats) int64 {
 	filled := func(inuse, alloc int) int64 {
-		return min(int64(float64(inuse)/compactFill), int64(alloc))
+		pages := int64(math.Ceil(float64(inuse) / compactFill / float64(r.PageSize)))
+		return min(pages*r.PageSize, int64(alloc))
 	}
 	least := int64(s.BucketN-s.InlineBucketN) * r.PageSize // each has a page at least
 	return max(filled(s.LeafInuse, s.LeafAlloc), least) + filled(s.BranchInuse, s.BranchAlloc)
@@ -204,11 +209,24 @@ func (r *doctorReport) fillCommit(d *database, m page.Meta, tx *holdfast.Tx) err
 }
 
 func (r *doctorReport) advise() {
-	r.WorthIt = r.GivenBackBytes >= worthBytes && float64(r.GivenBackBytes) >= worthShare*float64(r.SizeBytes)
+	r.WorthIt = r.GivenBackBytes >= worthBytes && r.largeShare()
 	if r.WorthIt {
 		file, copied := shellQuote(r.File), shellQuote(r.File+".compact")
 		r.Next = append(r.Next, fmt.Sprintf("holdfast compact -o %s %s && mv %s %s", copied, file, copied, file))
 	}
+}
+
+// largeShare tells whether compaction gives back much of the file, be it large
+// or small.
+func (r *doctorReport) largeShare() bool {
+	return float64(r.GivenBackBytes) >= worthShare*float64(r.SizeBytes)
+}
+
+// halfFilled tells whether what compaction gives back is mostly room in pages
+// that are in use, and not whole pages.
+func (r *doctorReport) halfFilled() bool {
+	whole := r.SizeBytes - int64(page.FirstDataPage)*r.PageSize - r.LiveBytes
+	return whole < r.GivenBackBytes/2
 }
 
 // census counts keys and finds the bucket that has the most of its own.

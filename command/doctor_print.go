@@ -55,16 +55,22 @@ func (c *call) printCommit(r *doctorReport) {
 
 func (c *call) printAdvice(r *doctorReport) {
 	fmt.Fprintln(c.out)
+	share := percent(r.GivenBackBytes, r.SizeBytes)
 	heavy := r.Commit.FreelistBytes >= freelistHeavy*r.Commit.BboltNoFreelist
 	switch {
 	case heavy && r.WorthIt:
 		fmt.Fprintf(c.out, "%s %s of what bbolt writes in such a commit is the list of free pages, and %s of the file is empty.\n",
-			c.paint(yellow, "Bloated."), percent(r.Commit.FreelistBytes, r.Commit.Bbolt), percent(r.GivenBackBytes, r.SizeBytes))
+			c.paint(yellow, "Bloated."), percent(r.Commit.FreelistBytes, r.Commit.Bbolt), share)
+	case r.WorthIt && r.halfFilled():
+		fmt.Fprintf(c.out, "%s compaction would give back %s.\n", c.paint(yellow, "Half-filled pages:"), share)
 	case r.WorthIt:
-		fmt.Fprintf(c.out, "%s Much of the file is not needed.\n", c.paint(yellow, "Bloated."))
+		fmt.Fprintf(c.out, "%s %s of the file is not needed.\n", c.paint(yellow, "Bloated."), share)
 	case heavy:
 		fmt.Fprintf(c.out, "%s %s of what bbolt writes in such a commit is the list of free pages.\n",
 			c.paint(yellow, "Costly."), percent(r.Commit.FreelistBytes, r.Commit.Bbolt))
+	case r.largeShare():
+		fmt.Fprintf(c.out, "%s Compaction would give back %s of the file, but that is only %s: too little to matter.\n",
+			c.paint(green, "Small."), share, size(r.GivenBackBytes))
 	default:
 		fmt.Fprintf(c.out, "%s Nothing needs to be done.\n", c.paint(green, "Healthy."))
 	}

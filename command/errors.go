@@ -63,7 +63,7 @@ type checkFailure struct {
 }
 
 func (e *checkFailure) Error() string {
-	return fmt.Sprintf("%s: damaged (%s); keep a copy of the file as it is before anything writes to it again",
+	return fmt.Sprintf("%s: damaged (%s); keep a copy of the file as it is before anything writes to it again; see docs/recovering.md",
 		e.file, plural(e.faults, "fault"))
 }
 
