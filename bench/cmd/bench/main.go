@@ -101,9 +101,12 @@ func groups(c suite.Config, names []string, document string) error {
 // machine describes where it runs, as far as that can be found out.
 func machine(dir string) string {
 	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU()), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-	for _, args := range [][]string{{"uname", "-r"}, {"stat", "-f", "-c", "%T", dir}} {
+	for _, args := range [][]string{{"uname", "-r"}, {"df", "--output=fstype", dir}} {
 		if out, err := exec.Command(args[0], args[1:]...).Output(); err == nil {
-			parts = append(parts, strings.TrimSpace(string(out)))
+			if fields := strings.Fields(string(out)); len(fields) > 0 {
+				last, _, _ := strings.Cut(fields[len(fields)-1], "-") // without a builder's suffix
+				parts = append(parts, last)
+			}
 		}
 	}
 	return strings.Join(parts, ", ")
