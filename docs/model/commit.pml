@@ -1,10 +1,10 @@
 /* commit.pml: the commit protocol on a page cache and a disk.
  *
  * One process walks through every history of openings, transactions, groups,
- * flushes, failures, crashes and other engines that the bounds allow.  The
- * histories are not bounded in length: names of states that nothing refers to
- * any more are used again, labels are kept small by taking two off all of
- * them, so the set of states is finite and is searched to the end.
+ * flushes, failures, crashes and other engines.  The histories are not bounded
+ * in length: what nothing refers to any more is forgotten and its name used
+ * again, labels are kept small by taking two off all of them, so that the set
+ * of states is finite and is searched to the end.
  *
  * See README.md for the abstraction, the features (F_...) and the rules that
  * the mutations (MUT_...) leave out.
@@ -82,9 +82,15 @@ short alt;			/* Periodic: states that power loss may leave */
 bit killed;			/* only kill -9 since then, no power loss */
 bit stocked;			/* stock has written: its pages may lie on our logs */
 bit clean;			/* after a clean Close, nothing written since */
+bit stale;			/* a flush has failed in this boot: the cache may show
+				 * what the disk has not */
+byte cpd;			/* (mutation) the state that a copy being made names */
 
-bit stale;			/* a flush failed in this boot: the cache may show what the disk has not */
-byte cpd;			/* the state that a copy being made names */
+/* Always 0: they name an assertion in what pan prints. */
+byte state_is_whole, nothing_acknowledged_lost, nobody_acted_on_what_vanished,
+	reader_undisturbed, a_meta_is_valid, no_needless_scan, stock_state_is_whole,
+	stock_one_flush_behind_at_most, stock_freelist_page_is_one, no_read_behind_the_end,
+	copy_is_whole, maxid_suffices, np_suffices;
 
 byte i, x, y, p, id, T, S, kf, nn;	/* scratch; 0 between events */
 int m, z, savem;
@@ -128,9 +134,9 @@ inline live() {
 }
 
 /* Between events: forget what nothing refers to any more, and rename what is
- * left in the order in which it is found (states, pages, labels, and without
- * F_REVERT the two slots).  It changes nothing that can be observed; it makes
- * the set of states finite and small.  In C, because it runs after each event. */
+ * left in the order in which it is found (states, pages, labels).  It changes
+ * nothing that can be observed; it makes the set of states finite and small.
+ * In C, because it runs after each event. */
 #define NEEDED(pg, c, ok) do { \
 	int q_, w_; \
 	ok = now.ph == 6 && now.T == (pg)+1 && (c) == FLS+now.D; \
@@ -312,7 +318,7 @@ inline fresh() {
 		:: (m>>id) & 1 -> id++
 		:: else -> break
 		od;
-		assert(id <= MAXID);	/* MAXID is too small */
+		assert(maxid_suffices || id <= MAXID);
 		i = 0; m = savem; z = 0; savem = 0
 	}
 }
@@ -431,8 +437,7 @@ inline pins() {
 #ifndef MUT_D_PIN
 		m = m | PAGES(D);
 #endif
-#ifdef MUT_V2_PIN
-#else
+#ifndef MUT_V2_PIN
 		if :: !nopin -> m = m | TREE(sm[p].d) :: else fi;
 #endif
 #ifndef MUT_PREP_PIN
@@ -473,7 +478,7 @@ inline pick() {
 }
 
 #ifdef CHECK_ROOM
-#define ROOM assert(false)	/* NP is too small: a transaction found no room */
+#define ROOM assert(np_suffices)	/* a transaction found no room */
 #else
 #define ROOM skip
 #endif
@@ -541,7 +546,7 @@ inline verify() {
 #else
 #ifdef MUT_NO_BOUNDS
 		/* reading behind the end of the file through a mapping is a fault */
-		assert(mem[rt[x]] != EOFV && mem[lf[x]] != EOFV);
+		assert(no_read_behind_the_end || (mem[rt[x]] != EOFV && mem[lf[x]] != EOFV));
 #endif
 		nn = (sm[T].l == 0 || mem[sm[T].l-1] == x) &&
 		  mem[rt[x]] == x &&
@@ -553,7 +558,7 @@ inline verify() {
 }
 /* S: the state that we open; T: the slot that stock would open */
 inline choose() {
-	assert(VALID(0) || VALID(1));
+	assert(a_meta_is_valid || VALID(0) || VALID(1));
 	T = OURHI;
 	S = sm[T].d;
 	if
@@ -565,12 +570,12 @@ inline choose() {
 	fi
 }
 inline check_opened() {
-	assert(S != 0);
-	assert(INTACT(S));		/* no mixture, nothing overwritten */
+	/* no mixture, no page overwritten */
+	assert(state_is_whole || (S != 0 && INTACT(S)));
 	/* nothing acknowledged is lost, nothing that was undone is back */
-	assert((killed && S == vis) || (!killed && (S == acked || ((alt>>S) & 1))) ||
+	assert(nothing_acknowledged_lost || (killed && S == vis) || (!killed && (S == acked || ((alt>>S) & 1))) ||
 		((maybe>>S) & 1));
-	assert(!early || S != acked)	/* nobody acted on what has vanished */
+	assert(nobody_acted_on_what_vanished || !early || S != acked)
 }
 
 /* ======================================================================== */
@@ -651,7 +656,7 @@ ours:
 		fi;
 		if
 		:: !LOGOK(S) ->
-			assert(stocked);	/* else only stock makes a scan necessary */
+			assert(no_needless_scan || stocked);	/* only stock makes it necessary */
 			lg[S] = 0; gv[S] = 0
 		:: else
 		fi;
@@ -684,10 +689,10 @@ ours:
 /* ------------------------------------------------------------ our session */
 loop:
 	gc();
-	assert(rd == 0 || INTACT(rd));		/* no page of a reader is overwritten */
+	assert(reader_undisturbed || rd == 0 || INTACT(rd));
 	if
 	/* a transaction is prepared on top of the newest one */
-	:: atomic { nq < MAXQ && !stopped && !weak && ph < 4 ->
+	:: atomic { nq < MAXQ && !stopped && !weak && (ph < 4 || ph == 5) ->
 #ifdef PERIODIC
 		T = (nq == 2 -> q1 : (nq == 1 -> q0 : V));
 #else
@@ -839,6 +844,12 @@ loop:
 			fi
 		fi;
 		goto loop }
+#ifdef MUT_WRITE_EARLY
+	/* The next group's pages are written while the flush of this one runs. */
+	:: atomic { ph == 1 && nq > 0 && kf == 0 ->
+		T = q0; write_pages(); T = 0;
+		goto loop }
+#endif
 #ifdef MUT_EARLY_RETURN
 	/* A writer that has read the state in flight changes nothing and returns. */
 	:: atomic { fl && !early -> early = 1; goto loop }
@@ -961,7 +972,7 @@ loop:
 		goto loop }
 	:: atomic { rd != 0 ->
 #ifdef MUT_COPY_META
-		assert(INTACT(cpd));	/* the copy, complete now: what stock opens in it */
+		assert(copy_is_whole || INTACT(cpd));	/* the copy, complete now: what stock opens in it */
 		cpd = 0;
 #endif
 		rd = 0; goto loop }
@@ -1029,13 +1040,13 @@ stock:
 		flush();
 #endif
 		drop_pages(); drop_slots();
-		assert(VALID(0) || VALID(1));
+		assert(a_meta_is_valid || VALID(0) || VALID(1));
 		T = HI; S = sm[T].d;
-		assert(INTACT(S));				/* consistent */
+		assert(stock_state_is_whole || INTACT(S));
 #ifndef ANY_AGE
-		assert(S == acked || S == prev || ((maybe>>S) & 1));	/* older by one flush at most */
+		assert(stock_one_flush_behind_at_most || S == acked || S == prev || ((maybe>>S) & 1));
 #endif
-		assert(sm[T].n == 0 || mem[sm[T].n-1] == FLS+S);	/* its freelist page is one */
+		assert(stock_freelist_page_is_one || sm[T].n == 0 || mem[sm[T].n-1] == FLS+S);
 	}
 	if
 	:: goto between						/* writes nothing */
