@@ -1,0 +1,20 @@
+// Package real holds tests against the real operating system: processes that
+// are killed, disks that are full, flushes that fail, files that are changed
+// by others.
+//
+//   - TestKill: a process that commits is killed with SIGKILL, again and again,
+//     on one file. Everything it acknowledged must be there.
+//   - TestFull*: a file system of some MiB runs full.
+//   - TestHoleIsReal, TestFlushThatLies: a device fails for one flush; from
+//     then on the page cache shows what the device does not have.
+//   - TestChangedUnderneath: the file is truncated, overwritten or replaced
+//     while a process has it open.
+//
+// Those that mount a file system need root (CAP_SYS_ADMIN), loop devices and
+// mkfs.ext4, and say so when they are skipped. The test program runs itself in
+// a mount namespace of its own, so that no mount and no loop device outlives
+// it, however it ends.
+//
+//	HOLDFAST_SEED=n    the random choices of this run only
+//	HOLDFAST_SOAK=10m  each random test for that long
+package real

@@ -1,0 +1,314 @@
+package real
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"holdfast/internal/vfs"
+)
+
+// killRounds is the number of processes that are killed on one file.
+const killRounds = 15
+
+// killMinimums are the kills that a run must have seen, by what was going on.
+var killMinimums = map[string]int{
+	"a commit was in flight":  6,
+	"during a close":          1,
+	"during an open":          1,
+	"during a compaction":     1,
+	"the file grew":           2,
+	"a rollback before":       2,
+	"of bbolt":                1,
+	"bbolt committed between": 1,
+}
+
+// killFile is a file on which processes are killed, and what is known of it.
+type killFile struct {
+	t      *testing.T
+	rand   *rand.Rand
+	order  order
+	model  *model
+	counts map[string]int
+}
+
+func TestKill(t *testing.T) {
+	counts := map[string]int{}
+	kills := 0
+	for seed := range seeds(t, 1) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			againWith(t, seed)
+			f := newKillFile(t, seed, counts)
+			for round := range killRounds {
+				f.round(round)
+				kills++
+			}
+			// What a slow or fast machine has left out.
+			for extra := 0; extra < 3*killRounds && f.missing() != ""; extra++ {
+				f.round(extra)
+				kills++
+			}
+		})
+	}
+	t.Logf("%d kills: %v", kills, counts)
+	for what, least := range killMinimums {
+		if counts[what] < least {
+			t.Errorf("%s: %d kills, want %d at least", what, counts[what], least)
+		}
+	}
+}
+
+func newKillFile(t *testing.T, seed uint64, counts map[string]int) *killFile {
+	dir, err := os.MkdirTemp(vfs.TempDir(), "holdfast-real-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := rand.New(rand.NewPCG(seed, 0))
+	f := &killFile{t: t, rand: r, counts: counts}
+	f.order = order{
+		Role: "commit", Path: filepath.Join(dir, "db"), History: seed, Large: 200 << 10,
+		Options: openOptions{PageSize: []int{1024, 4096, 4096, 16384}[r.IntN(4)]},
+	}
+	f.model = newModel(history{f.order.History, f.order.Large})
+	return f
+}
+
+func (f *killFile) missing() string {
+	for what, least := range killMinimums {
+		if f.counts[what] < least {
+			return what
+		}
+	}
+	return ""
+}
+
+// target says when a process is killed: some time after it has said what for
+// the count-th time.
+type target struct {
+	what  string
+	count int
+}
+
+func (f *killFile) target(round int) target {
+	switch round % 7 {
+	case 1:
+		return target{saysClosing, 1}
+	case 3:
+		return target{saysCompacting, 1}
+	case 5:
+		return target{saysOpening, 1 + f.rand.IntN(2)}
+	}
+	return target{saysBegun, 1 + f.rand.IntN(60)}
+}
+
+// delay is how long after the target a process is killed: at once, or as long
+// as a flush or as some commits take.
+func (f *killFile) delay() time.Duration {
+	longest := []time.Duration{1, 300 * time.Microsecond, 3 * time.Millisecond}[f.rand.IntN(3)]
+	return time.Duration(f.rand.Int64N(int64(longest)))
+}
+
+// heard is what a process said before its end.
+type heard struct {
+	done, begun uint64 // highest numbers
+	last        string
+	rolledBack  bool
+	fault       string
+}
+
+func (h *heard) line(line string) (what string) {
+	var n uint64
+	if _, err := fmt.Sscanf(line, "%s %d", &what, &n); err != nil {
+		h.fault = line
+	}
+	switch what {
+	case saysDone:
+		h.done = max(h.done, n)
+	case saysBegun:
+		h.begun = max(h.begun, n)
+	case saysRolledBack:
+		h.rolledBack = true
+	}
+	h.last = what
+	return what
+}
+
+// round starts a process, kills it and judges the file.
+func (f *killFile) round(round int) {
+	o := f.order
+	o.Engine = "holdfast"
+	if round%7 == 6 {
+		o.Engine = "bbolt"
+	}
+	o.Seed = f.rand.Uint64()
+	before := fileSize(o.Path)
+	h, err := f.kill(o, f.target(round), f.delay())
+	if err != nil {
+		f.t.Fatalf("round %d, %s: %v", round, o.Engine, err)
+	}
+	f.count(o, h, before)
+	if err := f.judge(h); err != nil {
+		f.t.Fatalf("round %d, %s killed after %q, commits acknowledged up to %d, begun up to %d, page size %d: %v",
+			round, o.Engine, h.last, h.done, h.begun, o.Options.PageSize, err)
+	}
+	if round%4 == 2 {
+		f.counts["bbolt committed between"]++
+		if err := f.commitSome("bbolt", 3); err != nil {
+			f.t.Fatalf("round %d: bbolt commits: %v", round, err)
+		}
+	}
+}
+
+// kill runs a process until the target and a delay longer.
+func (f *killFile) kill(o order, at target, delay time.Duration) (heard, error) {
+	c, err := start(o)
+	if err != nil {
+		return heard{}, err
+	}
+	// For want of the target, for example where commits take very long. It is
+	// no verdict: whenever the kill comes, the file must be right.
+	patience := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() })
+	defer patience.Stop()
+	h := heard{done: f.model.number, begun: f.model.number}
+	for in := bufio.NewScanner(c.out); in.Scan(); {
+		if h.line(in.Text()) == at.what && at.count > 0 {
+			if at.count--; at.count == 0 {
+				time.AfterFunc(delay, func() { _ = c.cmd.Process.Kill() })
+			}
+		}
+	}
+	if err := c.wait(); err != nil {
+		return h, err
+	}
+	if h.fault != "" {
+		return h, fmt.Errorf("the process stopped by itself: %s", h.fault)
+	}
+	return h, nil
+}
+
+func (f *killFile) count(o order, h heard, before int64) {
+	add := func(what string, seen bool) {
+		if seen {
+			f.counts[what]++
+		}
+	}
+	add("a commit was in flight", h.begun > h.done)
+	add("during a close", h.last == saysClosing)
+	add("during an open", h.last == saysOpening)
+	add("during a compaction", h.last == saysCompacting)
+	add("a rollback before", h.rolledBack)
+	add("the file grew", fileSize(o.Path) > before)
+	add("of bbolt", o.Engine == "bbolt")
+}
+
+// judge opens the file with both engines: first bbolt, a copy of what the kill
+// left, then Holdfast, which commits, and bbolt again.
+func (f *killFile) judge(h heard) error {
+	if _, err := os.Stat(f.order.Path); os.IsNotExist(err) && h.done == 0 {
+		return nil // killed before it was created
+	}
+	if h.done > 0 || f.model.number > 0 {
+		// bbolt does not open a file whose creation was cut short.
+		if err := f.openCopy(h); err != nil {
+			return fmt.Errorf("bbolt opens a copy: %w", err)
+		}
+	}
+	db, err := openHoldfast(f.order.Path, f.order.Options)
+	if err != nil {
+		return err
+	}
+	err = db.view(func(tx transaction) error { return f.inspect(tx, h) })
+	if err == nil {
+		f.tallyCommit(h)
+		err = f.commitTo(db, 2)
+	}
+	if err = errors.Join(err, db.close()); err != nil {
+		return err
+	}
+	if err := f.openCopy(heard{done: f.model.number, begun: f.model.number}); err != nil {
+		return fmt.Errorf("bbolt opens a copy of the closed file: %w", err)
+	}
+	return nil
+}
+
+func (f *killFile) tallyCommit(h heard) {
+	if f.model.number > h.done {
+		f.counts["an unacknowledged commit is there"]++
+	} else if h.begun > h.done {
+		f.counts["an unacknowledged commit is not there"]++
+	}
+}
+
+// inspect is the oracle: the content is exactly that of one commit, not older
+// than the last that was acknowledged, not newer than the last begun, and the
+// structure is whole with every page accounted for.
+func (f *killFile) inspect(tx transaction, h heard) error {
+	got, err := tx.lines()
+	if err != nil {
+		return err
+	}
+	if n := tx.number(); n < h.done || n > h.begun {
+		return fmt.Errorf("the state is that of commit %d, want %d to %d", n, h.done, h.begun)
+	}
+	if err := f.model.forward(tx.number()); err != nil {
+		return err
+	}
+	return errors.Join(compare(got, f.model.lines()), tx.check())
+}
+
+// openCopy has bbolt look at a copy of the file.
+func (f *killFile) openCopy(h heard) error {
+	path := f.order.Path + ".stock"
+	if err := copyFile(path, f.order.Path, 1<<20); err != nil {
+		return err
+	}
+	db, err := openStock(path, openOptions{NoSync: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.view(func(tx transaction) error { return f.inspect(tx, h) }), db.close(), os.Remove(path))
+}
+
+// commitTo commits the next edits and looks at each. bbolt's own check is left
+// out after its own commits: it may leak pages. Holdfast's comes later.
+func (f *killFile) commitTo(db engine, edits int) error {
+	for range edits {
+		n := f.model.number + 1
+		if err := db.update(func(tx transaction) error { return f.model.edit(tx.root, n) }); err != nil {
+			return fmt.Errorf("commit %d: %w", n, err)
+		}
+		err := db.view(func(tx transaction) error {
+			if _, ok := db.(stockDB); ok {
+				tx.check = func() error { return nil }
+			}
+			return f.inspect(tx, heard{done: n, begun: n})
+		})
+		if err != nil {
+			return fmt.Errorf("after commit %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// commitSome opens the file with an engine for some commits.
+func (f *killFile) commitSome(name string, edits int) error {
+	db, err := open(name, f.order.Path, f.order.Options)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.commitTo(db, edits), db.close())
+}
+
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
