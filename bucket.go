@@ -3,6 +3,7 @@ package holdfast
 import (
 	"bytes"
 	"iter"
+	"runtime/debug"
 
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
@@ -61,6 +62,9 @@ func (b *Bucket) Bucket(name []byte) *Bucket {
 	if child := b.core.Child(name); child != nil {
 		return child.Outer().(*Bucket)
 	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
+	}
 	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx}
 	if ok, err := b.core.OpenChild(name, &child.core); err != nil || !ok {
 		_ = b.tx.keep(err)
@@ -72,12 +76,15 @@ func (b *Bucket) Bucket(name []byte) *Bucket {
 
 // CreateBucket creates a nested bucket. Errors: ErrBucketExists,
 // ErrBucketNameRequired, ErrKeyTooLarge, ErrIncompatibleValue if name is a key.
-func (b *Bucket) CreateBucket(name []byte) (*Bucket, error) {
+func (b *Bucket) CreateBucket(name []byte) (_ *Bucket, err error) {
 	if err := b.tx.usable(); err != nil {
 		return nil, err
 	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
+	}
 	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx}
-	err := b.tx.keep(b.core.Create(name, &child.core))
+	err = b.tx.keep(b.core.Create(name, &child.core))
 	b.log("Creating bucket", name, err)
 	if err != nil {
 		return nil, err
@@ -99,11 +106,14 @@ func (b *Bucket) CreateBucketIfNotExists(name []byte) (*Bucket, error) {
 
 // DeleteBucket removes a nested bucket with everything in it. Errors:
 // ErrBucketNotFound, ErrIncompatibleValue if name is a key.
-func (b *Bucket) DeleteBucket(name []byte) error {
+func (b *Bucket) DeleteBucket(name []byte) (err error) {
 	if err := b.tx.usable(); err != nil {
 		return err
 	}
-	err := b.tx.keep(b.core.DeleteChild(name))
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
+	}
+	err = b.tx.keep(b.core.DeleteChild(name))
 	b.log("Deleting bucket", name, err)
 	return err
 }
@@ -112,14 +122,17 @@ func (b *Bucket) DeleteBucket(name []byte) error {
 // transaction did to it. Errors: ErrBucketNotFound, ErrIncompatibleValue,
 // ErrBucketExists, ErrSameBuckets if dst is b or lies in the bucket itself,
 // ErrDifferentDB if dst belongs to another transaction.
-func (b *Bucket) MoveBucket(name []byte, dst *Bucket) error {
+func (b *Bucket) MoveBucket(name []byte, dst *Bucket) (err error) {
 	if err := b.tx.usable(); err != nil {
 		return err
 	}
 	if err := dst.tx.usable(); err != nil {
 		return err
 	}
-	err := b.tx.keep(b.core.Move(name, &dst.core))
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
+	}
+	err = b.tx.keep(b.core.Move(name, &dst.core))
 	b.log("Moving bucket", name, err)
 	return err
 }
@@ -129,6 +142,9 @@ func (b *Bucket) MoveBucket(name []byte, dst *Bucket) error {
 func (b *Bucket) Get(key []byte) []byte {
 	if b.tx.usable() != nil {
 		return nil
+	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
 	}
 	value, flags, ok, err := b.core.Lookup(key)
 	if err != nil {
@@ -144,25 +160,31 @@ func (b *Bucket) Get(key []byte) []byte {
 // Put sets key to value. key is copied; value must stay as it is until the
 // transaction has ended. Errors: ErrKeyRequired, ErrKeyTooLarge,
 // ErrValueTooLarge, ErrIncompatibleValue if key is a bucket.
-func (b *Bucket) Put(key []byte, value []byte) error {
+func (b *Bucket) Put(key []byte, value []byte) (err error) {
 	if err := b.tx.usable(); err != nil {
 		return err
+	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
 	if value == nil {
 		value = []byte{} // nil would mean a bucket
 	}
-	err := b.tx.keep(b.core.Put(key, value))
+	err = b.tx.keep(b.core.Put(key, value))
 	b.log("Putting key", key, err)
 	return err
 }
 
 // Delete removes key. Nothing happens if it does not exist.
 // ErrIncompatibleValue if it is a bucket.
-func (b *Bucket) Delete(key []byte) error {
+func (b *Bucket) Delete(key []byte) (err error) {
 	if err := b.tx.usable(); err != nil {
 		return err
 	}
-	err := b.tx.keep(b.core.Delete(key))
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
+	}
+	err = b.tx.keep(b.core.Delete(key))
 	b.log("Deleting key", key, err)
 	return err
 }
@@ -203,9 +225,12 @@ func (b *Bucket) ForEach(fn func(k, v []byte) error) error {
 }
 
 // ForEachBucket calls fn with the name of each nested bucket, as ForEach does.
-func (b *Bucket) ForEachBucket(fn func(k []byte) error) error {
+func (b *Bucket) ForEachBucket(fn func(k []byte) error) (err error) {
 	if err := b.tx.usable(); err != nil {
 		return err
+	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
 	c := b.Cursor()
 	for k, _, flags := c.first(); k != nil; k, _, flags = c.next() {

@@ -1,7 +1,9 @@
 package holdfast
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
 
 	"holdfast/internal/check"
 	"holdfast/internal/page"
@@ -14,6 +16,7 @@ type CheckOption func(options *checkConfig)
 type checkConfig struct {
 	kvStringer KVStringer
 	pageID     uint64
+	progress   func(done, total uint64)
 }
 
 // WithKVStringer has keys in messages written by kvStringer.
@@ -24,6 +27,12 @@ func WithKVStringer(kvStringer KVStringer) CheckOption {
 // WithPageId checks only page pageId and what lies below it.
 func WithPageId(pageId uint64) CheckOption {
 	return func(c *checkConfig) { c.pageID = pageId }
+}
+
+// WithProgress has fn called as the check goes on, with the pages of trees that
+// it has looked at and the pages of the database, of which some are free.
+func WithProgress(fn func(done, total uint64)) CheckOption {
+	return func(c *checkConfig) { c.progress = fn }
 }
 
 // KVStringer turns keys and values into text for messages.
@@ -49,12 +58,11 @@ const maxFaults = 10_000
 // transaction began, which pages are free is not checked. On a read-only
 // database opened without PreLoadFreelist it finds the free pages first.
 func (tx *Tx) Check(options ...CheckOption) <-chan error {
-	config := checkConfig{kvStringer: HexKVStringer()}
-	for _, o := range options {
-		o(&config)
+	faults, err := tx.verify(context.Background(), options)
+	ch := make(chan error, len(faults)+1)
+	if err != nil {
+		ch <- err
 	}
-	faults := tx.check(config)
-	ch := make(chan error, len(faults))
 	for _, err := range faults {
 		ch <- err
 	}
@@ -62,33 +70,65 @@ func (tx *Tx) Check(options ...CheckOption) <-chan error {
 	return ch
 }
 
-func (tx *Tx) check(config checkConfig) []error {
-	if err := tx.usable(); err != nil {
-		return []error{err}
+// Verify looks at every page of the database as it is now and returns all
+// faults that it finds, up to 10,000, none if the database is sound. It holds
+// up neither readers nor writers; if somebody commits meanwhile, which pages are
+// free is not checked. The error says why it could not look: that ctx was
+// cancelled, in which case the faults are those found until then, or that the
+// database is not open. On a read-only database opened without PreLoadFreelist
+// it finds the free pages first.
+func (db *DB) Verify(ctx context.Context, options ...CheckOption) ([]*CorruptError, error) {
+	tx, err := db.Begin(false)
+	if err != nil {
+		return nil, err
 	}
-	var faults []error
+	defer tx.rollback()
+	return tx.verify(ctx, options)
+}
+
+func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptError, error) {
+	if err := tx.usable(); err != nil {
+		return nil, err
+	}
+	config := checkConfig{kvStringer: HexKVStringer()}
+	for _, o := range options {
+		o(&config)
+	}
 	in := check.Input{
 		Image: tx.state.Image(),
 		Meta:  tx.state.Meta,
 		Start: page.ID(config.pageID),
 		Key:   config.kvStringer.KeyToString,
 	}
+	var faults []*CorruptError
 	if in.Start == 0 {
 		free, err := tx.account()
-		if err != nil {
-			faults = append(faults, err)
-		} else {
-			in.Free, in.Reserved, in.Accounted = free.Free, free.Reserved, free.Exact
-			if !free.Exact {
-				in.Free = nil
+		var damage *CorruptError
+		switch {
+		case errors.As(err, &damage):
+			faults = append(faults, damage)
+		case err != nil:
+			return nil, err
+		default:
+			in.Reserved, in.Accounted = free.Reserved, free.Exact
+			if free.Exact {
+				in.Free = free.Free
 			}
 		}
+	}
+	done := uint64(0)
+	in.Progress = func(pages uint64) bool {
+		done += pages
+		if config.progress != nil {
+			config.progress(done, uint64(in.Meta.HighWater))
+		}
+		return ctx.Err() == nil
 	}
 	check.Run(in, func(damage *page.CorruptError) bool {
 		faults = append(faults, damage)
 		return len(faults) < maxFaults
 	})
-	return faults
+	return faults, context.Cause(ctx)
 }
 
 func (tx *Tx) account() (pager.Accounting, error) {

@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -96,5 +97,38 @@ func TestCheckBesideWriters(t *testing.T) {
 	checkDB(t, db)
 	if got := fmt.Sprint(len(w.Check())); got != "1" {
 		t.Errorf("a transaction that has ended has %s faults, want 1: ErrTxClosed", got)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	db := openNew(t, 0)
+	fill(t, db, 5000, 100)
+	var last, total uint64
+	faults, err := db.Verify(context.Background(), holdfast.WithProgress(func(done, of uint64) {
+		if done <= last || done > of {
+			t.Fatalf("%d pages of %d after %d", done, of, last)
+		}
+		last, total = done, of
+	}))
+	if err != nil || len(faults) != 0 || last < total/2 {
+		t.Errorf("faults %v, %v; %d pages of %d looked at", faults, err, last, total)
+	}
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop, calls := errors.New("enough"), 0
+	_, err = db.Verify(ctx, holdfast.WithProgress(func(uint64, uint64) {
+		if calls++; calls == 3 {
+			cancel(stop)
+		}
+	}))
+	if err != stop || calls != 3 {
+		t.Errorf("cancelled: %v after %d pages", err, calls)
+	}
+	if n := db.Stats().OpenTxN; n != 0 {
+		t.Errorf("%d transactions are open", n)
+	}
+	must(t, db.Close())
+	if _, err := db.Verify(context.Background()); err != holdfast.ErrDatabaseNotOpen {
+		t.Errorf("closed: %v", err)
 	}
 }

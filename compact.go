@@ -19,7 +19,7 @@ func Compact(dst, src *DB, txMaxSize int64) error {
 		return err
 	}
 	c := compaction{dst: dst, tx: tx, max: txMaxSize, roots: make(map[Pgid]struct{})}
-	defer func() { c.tx.abandon() }()
+	defer func() { c.tx.rollback() }()
 	return src.View(func(from *Tx) error {
 		c.left = from.Size()
 		err := from.ForEach(func(name []byte, b *Bucket) error {

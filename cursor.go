@@ -1,6 +1,8 @@
 package holdfast
 
 import (
+	"runtime/debug"
+
 	"holdfast/internal/page"
 	"holdfast/internal/tree"
 )
@@ -20,18 +22,79 @@ type Cursor struct {
 func (c *Cursor) Bucket() *Bucket { return c.bucket }
 
 // First moves to the first element; nil if there is none.
-func (c *Cursor) First() (key []byte, value []byte) { return hideBucket(c.first()) }
+func (c *Cursor) First() (key []byte, value []byte) {
+	if !c.bucket.tx.managed {
+		return c.caught((*Cursor).toFirst)
+	}
+	return c.toFirst()
+}
 
 // Last moves to the last element; nil if there is none.
 func (c *Cursor) Last() (key []byte, value []byte) {
+	if !c.bucket.tx.managed {
+		return c.caught((*Cursor).toLast)
+	}
+	return c.toLast()
+}
+
+// Next moves to the next element; nil at the end.
+func (c *Cursor) Next() (key []byte, value []byte) {
+	if !c.bucket.tx.managed {
+		return c.caught((*Cursor).forward)
+	}
+	return c.forward()
+}
+
+// Prev moves to the previous element; nil at the beginning.
+func (c *Cursor) Prev() (key []byte, value []byte) {
+	if !c.bucket.tx.managed {
+		return c.caught((*Cursor).back)
+	}
+	return c.back()
+}
+
+// Seek moves to the first key that is not less than seek; nil if there is none.
+func (c *Cursor) Seek(seek []byte) (key []byte, value []byte) {
+	tx := c.bucket.tx
+	if tx.usable() != nil {
+		return nil, nil
+	}
+	if !tx.managed {
+		defer tx.caught(debug.SetPanicOnFault(true), nil)
+	}
+	return hideBucket(c.found(c.core.Seek(seek)))
+}
+
+// Delete removes the key that the cursor stands on; ErrIncompatibleValue if it
+// is a bucket.
+func (c *Cursor) Delete() (err error) {
+	tx := c.bucket.tx
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	if !tx.managed {
+		defer tx.caught(debug.SetPanicOnFault(true), &err)
+	}
+	return tx.keep(c.bucket.core.DeleteAt(&c.core))
+}
+
+// caught is move in a transaction that is not managed: see guard.go. It stands
+// apart because a function that defers is slower even where it does not.
+func (c *Cursor) caught(move func(*Cursor) ([]byte, []byte)) (key, value []byte) {
+	defer c.bucket.tx.caught(debug.SetPanicOnFault(true), nil)
+	return move(c)
+}
+
+func (c *Cursor) toFirst() (key, value []byte) { return hideBucket(c.first()) }
+
+func (c *Cursor) toLast() (key, value []byte) {
 	if c.bucket.tx.usable() != nil {
 		return nil, nil
 	}
 	return hideBucket(c.found(c.core.Last()))
 }
 
-// Next moves to the next element; nil at the end.
-func (c *Cursor) Next() (key []byte, value []byte) {
+func (c *Cursor) forward() (key, value []byte) {
 	if !c.bucket.tx.ended.Load() {
 		if k, v, flags, ok := c.core.Step(); ok {
 			if flags&page.BucketFlag != 0 {
@@ -43,8 +106,7 @@ func (c *Cursor) Next() (key []byte, value []byte) {
 	return hideBucket(c.next())
 }
 
-// Prev moves to the previous element; nil at the beginning.
-func (c *Cursor) Prev() (key []byte, value []byte) {
+func (c *Cursor) back() (key, value []byte) {
 	if c.bucket.tx.usable() != nil {
 		return nil, nil
 	}
@@ -55,24 +117,6 @@ func (c *Cursor) Prev() (key []byte, value []byte) {
 		return k, v
 	}
 	return hideBucket(c.found(c.core.Prev()))
-}
-
-// Seek moves to the first key that is not less than seek; nil if there is none.
-func (c *Cursor) Seek(seek []byte) (key []byte, value []byte) {
-	if c.bucket.tx.usable() != nil {
-		return nil, nil
-	}
-	return hideBucket(c.found(c.core.Seek(seek)))
-}
-
-// Delete removes the key that the cursor stands on; ErrIncompatibleValue if it
-// is a bucket.
-func (c *Cursor) Delete() error {
-	tx := c.bucket.tx
-	if err := tx.usable(); err != nil {
-		return err
-	}
-	return tx.keep(c.bucket.core.DeleteAt(&c.core))
 }
 
 func (c *Cursor) first() (key, value []byte, flags uint32) {

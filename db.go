@@ -283,12 +283,8 @@ func (db *DB) Update(fn func(*Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.abandon() // for a panic; ended transactions do not mind
-	tx.managed = true
-	err = fn(tx)
-	tx.managed = false
-	if err != nil {
-		_ = tx.Rollback()
+	if err := tx.manage(fn); err != nil {
+		tx.rollback()
 		return err
 	}
 	return tx.Commit()
@@ -301,12 +297,8 @@ func (db *DB) View(fn func(*Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.abandon()
-	tx.managed = true
-	err = fn(tx)
-	tx.managed = false
-	if err != nil {
-		_ = tx.Rollback()
+	if err := tx.manage(fn); err != nil {
+		tx.rollback()
 		return err
 	}
 	return tx.Rollback()

@@ -79,10 +79,21 @@ var (
 	ErrTooLarge = tree.ErrTooLarge
 )
 
-// ErrStopped is wrapped by every write after a flush has failed. What reached
-// the disk is not known then; closing the database and opening it again finds
-// out. Readers go on.
+// ErrStopped is wrapped by every write after a flush has failed, or after
+// somebody has shortened the file. What the disk holds is not known then;
+// closing the database and opening it again finds out. Readers go on.
 var ErrStopped = pager.ErrStopped
+
+// ErrUnreadable is wrapped by the *CorruptError of a page that the system could
+// not deliver: somebody shortened the file while it was open, or its disk
+// failed. A transaction that met one cannot be committed.
+//
+// In View, Update and Batch that holds for all that the function does on its
+// own goroutine, what it reads from keys and values included; a transaction
+// from Begin sees to its own calls only, on whichever goroutine. Elsewhere the
+// runtime ends the program, as it does for any mapped file; a goroutine can ask
+// for a panic instead by debug.SetPanicOnFault.
+var ErrUnreadable = page.ErrUnreadable
 
 // CorruptError reports damage in the file and names the page where it was met.
 // Find it with errors.As.

@@ -35,6 +35,7 @@ var sentinels = map[string]error{
 	"ErrSameBuckets":        holdfast.ErrSameBuckets,
 	"ErrDifferentDB":        holdfast.ErrDifferentDB,
 	"ErrStopped":            holdfast.ErrStopped,
+	"ErrUnreadable":         holdfast.ErrUnreadable,
 	"EISDIR":                syscall.EISDIR,
 	"fs.ErrNotExist":        fs.ErrNotExist,
 	"fs.ErrPermission":      fs.ErrPermission,
@@ -55,7 +56,7 @@ func TestErrorTable(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("docs", "errors.md"))
 	must(t, err)
 	cases := map[string]func(*errorRow){}
-	for _, some := range []map[string]func(*errorRow){openCases, freelistCases, treeCases, keyCases, endedCases} {
+	for _, some := range []map[string]func(*errorRow){openCases, freelistCases, treeCases, keyCases, endedCases, shortenedCases} {
 		for id, c := range some {
 			if cases[id] != nil {
 				t.Fatalf("two cases %s", id)

@@ -14,6 +14,30 @@ import (
 	"holdfast"
 )
 
+var shortenedCases = map[string]func(*errorRow){
+	"shortened-read": func(r *errorRow) {
+		metas := func(int64) int64 { return 2 * int64(os.Getpagesize()) }
+		tryShortened(r, metas, func(db *holdfast.DB) error { return db.View(readAll) })
+	},
+	"shortened-commit": func(r *errorRow) { // by a byte that nobody reads
+		tryShortened(r, func(size int64) int64 { return size - 1 }, func(db *holdfast.DB) error {
+			return db.Update(func(tx *holdfast.Tx) error { _, err := tx.CreateBucket([]byte("new")); return err })
+		})
+	},
+}
+
+// tryShortened uses a database whose file was shortened to size bytes.
+func tryShortened(r *errorRow, less func(size int64) int64, use func(*holdfast.DB) error) {
+	db, _ := shortened(r, nil)
+	defer db.Close() // may say that it left no freelist page
+	info, err := os.Stat(db.Path())
+	must(r, err)
+	must(r, os.Truncate(db.Path(), less(info.Size())))
+	for range 2 {
+		r.tryPath("shortened", db.Path(), func(string) error { return use(db) })
+	}
+}
+
 // nobody is a user other than root.
 const nobody = 65534
 

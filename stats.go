@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -270,6 +271,9 @@ func (s *BucketStats) Add(other BucketStats) {
 func (b *Bucket) Stats() BucketStats {
 	if b.tx.usable() != nil {
 		return BucketStats{}
+	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
 	}
 	s, err := b.core.Stats(b.tx.db.pager.PageSize(), uint64(b.tx.state.Meta.HighWater))
 	_ = b.tx.keep(err)

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -126,6 +127,9 @@ func (tx *Tx) Bucket(name []byte) *Bucket {
 	}
 	if tx.w != nil {
 		return tx.w.root.Bucket(name)
+	}
+	if !tx.managed {
+		defer tx.caught(debug.SetPanicOnFault(true), nil)
 	}
 	child := &Bucket{FillPercent: DefaultFillPercent, tx: tx}
 	if ok, err := bucket.OpenTop(&tx.buckets, tx.state.Meta.Root, name, &child.core); err != nil || !ok {
@@ -251,7 +255,7 @@ func (tx *Tx) Commit() error {
 // back.
 func (tx *Tx) prepare() (*pager.Prepared, error) {
 	start := time.Now()
-	root, sequence, err := tx.w.root.core.Commit()
+	root, sequence, err := tx.spill()
 	tx.w.stats.SpillTime = time.Since(start)
 	tx.takeEditStats()
 	if err != nil {
@@ -266,6 +270,12 @@ func (tx *Tx) prepare() (*pager.Prepared, error) {
 		return nil, tx.db.corrupt(err)
 	}
 	return prepared, nil
+}
+
+// spill writes the changes to the transaction's pages in memory.
+func (tx *Tx) spill() (root page.ID, sequence uint64, err error) {
+	defer tx.state.Image().CatchFault(debug.SetPanicOnFault(true), &err)
+	return tx.w.root.core.Commit()
 }
 
 func (tx *Tx) takeEditStats() {
@@ -297,9 +307,6 @@ func (tx *Tx) Rollback() error {
 	return tx.Err()
 }
 
-// abandon ends the transaction if it has not ended yet.
-func (tx *Tx) abandon() { tx.rollback() }
-
 // rollback ends the transaction; false if it has ended before. Of several
 // calls at once one takes effect.
 func (tx *Tx) rollback() bool {
@@ -328,9 +335,12 @@ type PageInfo struct {
 
 // Page describes page id; nil if the file has no such page. It returns
 // ErrFreePagesNotLoaded on a read-only database opened without PreLoadFreelist.
-func (tx *Tx) Page(id int) (*PageInfo, error) {
+func (tx *Tx) Page(id int) (_ *PageInfo, err error) {
 	if err := tx.usable(); err != nil {
 		return nil, err
+	}
+	if !tx.managed {
+		defer tx.caught(debug.SetPanicOnFault(true), &err)
 	}
 	if id < 0 || page.ID(id) >= tx.state.Meta.HighWater {
 		return nil, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -107,7 +108,10 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 			}
 			options = append(options, holdfast.WithPageId(f.fromPage))
 		}
-		stop := c.progress("checking "+size(tx.Size()), 0, nil)
+		var done atomic.Int64
+		pageSize := uint64(d.Info().PageSize)
+		options = append(options, holdfast.WithProgress(func(pages, _ uint64) { done.Store(int64(pages * pageSize)) }))
+		stop := c.progress("checking", tx.Size(), done.Load)
 		defer stop()
 		for err := range tx.Check(options...) {
 			r.add(err)

@@ -6,6 +6,7 @@ package check
 import (
 	"bytes"
 	"fmt"
+	"runtime/debug"
 
 	"holdfast/internal/page"
 )
@@ -27,6 +28,10 @@ type Input struct {
 
 	// Key turns a key into text for messages; nil: quoted.
 	Key func([]byte) string
+
+	// Progress is called with the pages of each tree page that has been looked
+	// at. It ends the check by returning false. May be nil.
+	Progress func(pages uint64) bool
 }
 
 // Limits of what is believed.
@@ -37,8 +42,10 @@ const (
 	maxPath    = 8       // names of a bucket's path in a message
 )
 
-// Run checks in and calls report for each fault, until it returns false.
+// Run checks in and calls report for each fault, until it returns false. A
+// page that the system cannot deliver is a fault as any other.
 func Run(in Input, report func(*page.CorruptError) bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	c := &checker{in: in, report: report, seen: make(map[page.ID]struct{})}
 	show := in.Key
 	if show == nil {
@@ -83,7 +90,9 @@ func (c *checker) err(err error, where string) {
 	if !ok {
 		damage = page.Corruptf(0, "%v", err)
 	}
-	c.fault(damage.Page, "%s%s", damage.Reason, where)
+	if !c.stopped {
+		c.stopped = !c.report(&page.CorruptError{Page: damage.Page, Reason: damage.Reason + where, Err: damage.Err})
+	}
 }
 
 // freePages notes the free and the reserved pages.
@@ -162,6 +171,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 	if c.stopped {
 		return
 	}
+	defer c.caught(p)
 	pg, err := c.in.Image.Page(id)
 	if err != nil {
 		// What a tree names is in use, also if it cannot be read.
@@ -173,6 +183,10 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 		return
 	}
 	if !c.claim(id, pg.Pages(), p) {
+		return
+	}
+	if c.in.Progress != nil && !c.in.Progress(pg.Pages()) {
+		c.stopped = true
 		return
 	}
 	if depth == maxDepth {
@@ -206,6 +220,21 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 		}
 		c.page(child, depth+1, below, leafDepth, p)
 	}
+}
+
+// caught reports a fault in reading a page, as far as the page has not been
+// looked at yet: a page below has seen to its own.
+func (c *checker) caught(p path) {
+	recovered := recover()
+	if recovered == nil {
+		return
+	}
+	fault := c.in.Image.Fault(recovered)
+	if fault == nil {
+		panic(recovered)
+	}
+	c.unread = true
+	c.err(fault, c.where(p))
 }
 
 // claim notes that a tree uses the pages; false if they must not be entered.

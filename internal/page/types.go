@@ -82,11 +82,14 @@ var (
 type CorruptError struct {
 	Page   ID
 	Reason string
+	Err    error // what it wraps: ErrUnreadable or nil
 }
 
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("page %d: %s", e.Page, e.Reason)
 }
+
+func (e *CorruptError) Unwrap() error { return e.Err }
 
 // Corruptf makes a CorruptError.
 func Corruptf(id ID, format string, args ...any) *CorruptError {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 
 	"holdfast/internal/epoch"
@@ -150,7 +151,8 @@ func (p *Pager) newState(tx page.TxID, m page.Meta) State {
 
 // loadFree fills space from the freelist page of state s, or by scanning, and
 // pins s.
-func (p *Pager) loadFree(s *State) error {
+func (p *Pager) loadFree(s *State) (err error) {
+	defer s.image.CatchFault(debug.SetPanicOnFault(true), &err)
 	best, err := p.slots.Best()
 	if err != nil {
 		return err

@@ -36,10 +36,10 @@ var (
 	ErrMaxSizeReached     = errors.New("database reached maximum size")
 )
 
-// ErrStopped is wrapped by the error of every write after a flush has failed:
-// what the disk holds is not known any more, and only opening the file again
-// finds out.
-var ErrStopped = errors.New("writing has stopped because a flush failed; close the database and open it again")
+// ErrStopped is wrapped by the error of every write after a flush has failed, or
+// after somebody has shortened the file: what the disk holds is not known any
+// more, and only opening the file again finds out.
+var ErrStopped = errors.New("writing has stopped because it is not known what the file holds; close the database and open it again")
 
 // Options say how to open a file.
 type Options struct {

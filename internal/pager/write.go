@@ -1,6 +1,8 @@
 package pager
 
 import (
+	"fmt"
+
 	"holdfast/internal/page"
 	"holdfast/internal/space"
 )
@@ -186,6 +188,11 @@ func (pr *Prepared) Finish() error {
 
 func (pr *Prepared) finish() error {
 	w, p := pr.w, pr.w.p
+	if !pr.opts.NoSync { // which promises nothing
+		if err := p.checkLength(); err != nil {
+			return err
+		}
+	}
 	if err := p.grow(int64(pr.meta.HighWater)*int64(p.pageSize), pr.opts); err != nil {
 		return err
 	}
@@ -200,6 +207,19 @@ func (pr *Prepared) finish() error {
 	}
 	p.lists[pr.slot] = page.Extent{}
 	p.publish(w.tx, pr.meta)
+	return nil
+}
+
+// checkLength stops the writer if the file is shorter than we left it. A commit
+// would acknowledge what stands on pages that are no more.
+func (p *Pager) checkLength() error {
+	size, err := p.file.Size()
+	if err != nil {
+		return err
+	}
+	if size < p.fileSize {
+		return p.stop(fmt.Errorf("somebody shortened the file to %d bytes while it was open, from %d", size, p.fileSize))
+	}
 	return nil
 }
 
