@@ -34,6 +34,40 @@ func mountpoint(t *testing.T, source, kind, options string) string {
 	return dir
 }
 
+// DropCache dropped nothing, and said nothing, where the range was less than a
+// unit of the cache: in a file whose beginning was written in one piece, or with
+// pages of the database smaller than the system's.
+func TestDropCacheDrops(t *testing.T) {
+	dir := loopExt4(t, 64)
+	for _, size := range []int{4 << 10, 64 << 10, 4 << 20} {
+		for _, n := range []int64{1024, 8192} {
+			name := filepath.Join(dir, fmt.Sprint(size, "-", n))
+			must(t, os.WriteFile(name, make([]byte, size), 0o600))
+			f, err := OpenOS(name, os.O_RDWR, 0, nil)
+			must(t, err)
+			must(t, f.Sync())
+			before, known := cached(descriptor(t, f), 0, n)
+			if !known {
+				t.Skip("the kernel does not tell what it has cached")
+			}
+			if before == 0 {
+				t.Errorf("%s: nothing is cached", name)
+			}
+			must(t, f.DropCache(0, n))
+			if after, _ := cached(descriptor(t, f), 0, n); after != 0 {
+				t.Errorf("%s: %d pages are still cached", name, after)
+			}
+			must(t, f.Close())
+		}
+	}
+}
+
+// descriptor is that of f, for looking at it.
+func descriptor(t *testing.T, f File) (fd uintptr) {
+	must(t, f.(*OSFile).control(func(is uintptr) error { fd = is; return nil }))
+	return fd
+}
+
 // loopExt4 mounts an ext4 of so many MiB on a loop device.
 func loopExt4(t *testing.T, mebibytes int) string {
 	t.Helper()

@@ -57,9 +57,9 @@ type File interface {
 	Sync() error
 	// DropCache asks the system to forget n bytes from off on that it has in
 	// memory and on the device, so that the next ReadAt comes from the device.
-	// Bytes that are mapped, or not flushed, are kept. After a failed flush
-	// the memory may hold what the device does not. Where a system cannot, it
-	// does nothing.
+	// Bytes that are mapped, or not flushed, are kept; bytes around may be
+	// forgotten too. After a failed flush the memory may hold what the device
+	// does not. Where a system cannot, it does nothing.
 	DropCache(off, n int64) error
 	// Map maps the first length bytes read-only and shared: later writes
 	// through the file show in it. If MapBeyondEnd is true length may exceed
