@@ -37,6 +37,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"holdfast/internal/plant"
 )
 
 // An Epoch is a sequence of states with values of type T. It is made with New.
@@ -124,7 +126,7 @@ func (e *Epoch[T]) Acquire() (Guard[T], bool) {
 		}
 		i := rand.Uint32() & e.mask
 		count := s.shards[i].count.Add(oneAcquired)
-		if e.current.Load() == s {
+		if e.current.Load() == s || plant.On(plant.NoRecheck) {
 			if count >= almostFull {
 				e.drain(&s.shards[i])
 			}

@@ -1,6 +1,10 @@
 package page
 
-import "iter"
+import (
+	"iter"
+
+	"holdfast/internal/plant"
+)
 
 // A freelist page lists page numbers, ascending, 8 bytes each. From
 // freelistBig on the header's count is freelistBig and the first 8 bytes are
@@ -58,7 +62,7 @@ func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
 	var last ID
 	for i := uint64(0); i < n; i++ {
 		p := ID(order.Uint64(body[i*freelistIDBytes:]))
-		if p < FirstDataPage || p >= m.highWater {
+		if p < FirstDataPage || p >= m.highWater && !(plant.On(plant.FreelistBound) && p == m.highWater) {
 			return nil, 0, Corruptf(id, "freelist names page %d, pages are %d to %d", p, FirstDataPage, m.highWater-1)
 		}
 		if i > 0 && p <= last {

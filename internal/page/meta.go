@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/bits"
+
+	"holdfast/internal/plant"
 )
 
 const (
@@ -141,7 +143,7 @@ func (s Slots) Best() (int, error) {
 		return 0, s.Err[0]
 	case s.Err[0] != nil:
 		return 1, nil
-	case s.Err[1] != nil || s.Meta[0].Label >= s.Meta[1].Label:
+	case s.Err[1] != nil || s.Meta[0].Label >= s.Meta[1].Label != plant.On(plant.LowerLabelWins):
 		return 0, nil
 	}
 	return 1, nil

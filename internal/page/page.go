@@ -3,6 +3,8 @@ package page
 import (
 	"bytes"
 	"encoding/binary"
+
+	"holdfast/internal/plant"
 )
 
 var order = binary.NativeEndian
@@ -77,7 +79,11 @@ func Parse(run []byte, id ID) (Page, error) {
 	if h.Flags != FlagLeaf && h.Flags != FlagBranch {
 		return Page{}, Corruptf(id, "has unexpected type/flags: %x (%s), want branch or leaf", h.Flags, TypeName(h.Flags))
 	}
-	if HeaderSize+int(h.Count)*LeafElementSize > len(run) {
+	room := len(run)
+	if plant.On(plant.CountBound) {
+		room += LeafElementSize
+	}
+	if HeaderSize+int(h.Count)*LeafElementSize > room {
 		return Page{}, Corruptf(id, "%d elements do not fit into %d bytes", h.Count, len(run))
 	}
 	return Page{buf: run, count: int(h.Count), leaf: h.Flags == FlagLeaf}, nil
@@ -127,7 +133,7 @@ func (p Page) Leaf(i int) (Element, error) {
 	start := uint64(at) + pos
 	mid := start + ksize
 	end := mid + vsize
-	if end > uint64(len(p.buf)) {
+	if end > uint64(len(p.buf)) && !(plant.On(plant.LeafBound) && end == uint64(len(p.buf))+1) {
 		return Element{}, p.elementError(i)
 	}
 	return Element{Flags: order.Uint32(h), Key: p.buf[start:mid:mid], Value: p.buf[mid:end:end]}, nil
@@ -263,7 +269,7 @@ func (m *Image) HighWater() ID { return m.highWater }
 // Run returns the bytes of n pages from id on, checked against the high-water
 // mark and the bytes at hand.
 func (m *Image) Run(id ID, n uint64) ([]byte, error) {
-	if id >= m.highWater || n > uint64(m.highWater-id) {
+	if id >= m.highWater || n > uint64(m.highWater-id) && !(plant.On(plant.OverflowBound) && n == uint64(m.highWater-id)+1) {
 		return nil, Corruptf(id, "%d page(s) from here on reach beyond the high-water mark %d", n, m.highWater)
 	}
 	if id >= m.limit || n > uint64(m.limit-id) {

@@ -9,6 +9,7 @@ import (
 
 	"holdfast/internal/epoch"
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 	"holdfast/internal/space"
 	"holdfast/internal/vfs"
 )
@@ -72,7 +73,7 @@ func (p *Pager) readSlots(size int64) error {
 	if size < 2*int64(ps) {
 		return fmt.Errorf("%w: file size too small: %d bytes, less than the two meta pages of %d bytes", page.ErrInvalid, size, ps)
 	}
-	if !p.opts.ReadOnly {
+	if !p.opts.ReadOnly && !plant.On(plant.OpenNoDrop) {
 		// After a flush that failed, the cache may hold a meta that the disk
 		// does not. Nothing is mapped yet: mapped pages would be kept.
 		if err := p.file.DropCache(0, int64(page.FirstDataPage)*int64(ps)); err != nil {
@@ -164,7 +165,10 @@ func (p *Pager) loadFree(s *State) (err error) {
 		if free, n, err = s.image.Freelist(id); err != nil {
 			return err
 		}
-		lists[best] = page.Extent{Start: id, N: n}
+		if lists[best] = (page.Extent{Start: id, N: n}); plant.On(plant.FreelistGivenAway) {
+			free = append(free, lists[best])
+			lists[best] = page.Extent{}
+		}
 		if _, whole := without(free, lists[best]); whole != 0 {
 			return page.Corruptf(id, "the freelist page lists itself as free")
 		}
@@ -176,7 +180,7 @@ func (p *Pager) loadFree(s *State) (err error) {
 	}
 	// The other slot's freelist is of no use any more, but that slot would be
 	// opened if the better one were lost: its pages wait until it is overwritten.
-	if list, ok := p.otherList(s, 1-best); ok {
+	if list, ok := p.otherList(s, 1-best); ok && !plant.On(plant.OtherListGivenAway) {
 		if rest, taken := without(free, list); taken == list.N {
 			free, lists[1-best] = rest, list
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 	"holdfast/internal/space"
 )
 
@@ -82,7 +83,11 @@ func (w *WriteTx) Allocate(n uint64) (page.ID, []byte, error) {
 func (w *WriteTx) Free(id page.ID, n uint64) error {
 	w.p.commit.Lock()
 	defer w.p.commit.Unlock()
-	return w.space.Free(page.Extent{Start: id, N: n})
+	e := page.Extent{Start: id, N: n}
+	if plant.On(plant.FreedTwice) {
+		_ = w.space.Free(e)
+	}
+	return w.space.Free(e)
 }
 
 // Rollback ends the transaction without a trace.
@@ -165,6 +170,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		HighWater: w.space.HighWater(),
 		Label:     label,
 	}
+	if plant.On(plant.HighWaterStays) {
+		pr.meta.HighWater = w.base.Meta.HighWater
+	}
 	sortRuns(w.buf.runs)
 	w.space.Commit()
 	return pr, nil
@@ -217,7 +225,7 @@ func (p *Pager) checkLength() error {
 	if err != nil {
 		return err
 	}
-	if size < p.fileSize {
+	if size < p.fileSize && !plant.On(plant.LengthUnchecked) {
 		return p.stop(fmt.Errorf("somebody shortened the file to %d bytes while it was open, from %d", size, p.fileSize))
 	}
 	return nil
@@ -235,7 +243,7 @@ func (p *Pager) publish(tx page.TxID, meta page.Meta) {
 // after some that were not: those may have given pages away that the newest
 // durable state uses, so they must be durable before these pages are written.
 func (p *Pager) flushUnsynced(noSync bool) error {
-	if noSync || p.unsynced.Load() == 0 {
+	if noSync || p.unsynced.Load() == 0 || plant.On(plant.NoFlushAfterNoSync) {
 		return nil
 	}
 	return p.flush()
@@ -244,22 +252,25 @@ func (p *Pager) flushUnsynced(noSync bool) error {
 // commitMeta makes what was written before durable, then the meta. A failure
 // leaves it open what the disk holds, so it stops the writer.
 func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error {
-	if !noSync {
+	if !noSync && !plant.On(plant.NoFlushBeforeMeta) && !(plant.On(plant.CloseNoFlush) && m.Freelist != page.NoFreelist) {
 		if err := p.flush(); err != nil {
 			return err
 		}
+	}
+	if plant.On(plant.WrongSlot) {
+		slot = 1 - slot
 	}
 	if p.metaPage == nil {
 		p.metaPage = make([]byte, p.pageSize)
 	}
 	buf := p.metaPage
 	page.EncodeMeta(buf, page.ID(slot), m, ext)
-	if _, err := p.file.WriteAt(buf, int64(slot)*int64(p.pageSize)); err != nil {
+	if _, err := p.file.WriteAt(buf, int64(slot)*int64(p.pageSize)); err != nil && !plant.On(plant.MetaErrorSwallowed) {
 		return p.stop(err)
 	}
 	p.counts.Writes.Add(1)
 	p.counts.BytesWritten.Add(int64(len(buf)))
-	if !noSync {
+	if !noSync && !plant.On(plant.NoFlushAfterMeta) {
 		if err := p.flush(); err != nil {
 			return err
 		}
@@ -293,7 +304,7 @@ func (p *Pager) writeRuns(runs []run) error {
 		err := p.file.WriteVec(vec, int64(runs[from].id)*int64(ps))
 		clear(vec)
 		p.vec = vec
-		if err != nil {
+		if err != nil && !plant.On(plant.WriteErrorSwallowed) {
 			return err
 		}
 		p.counts.Writes.Add(1)
@@ -309,7 +320,7 @@ const minFileSize = 32 << 10
 // grow makes the file at least need bytes long. It grows in steps, as bbolt
 // does: powers of two up to AllocSize, AllocSize more than needed from there on.
 func (p *Pager) grow(need int64, opts CommitOptions) error {
-	if need > p.fileSize {
+	if need > p.fileSize && !plant.On(plant.NotGrown) {
 		size := int64(minFileSize)
 		if need <= opts.AllocSize {
 			for size < need {

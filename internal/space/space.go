@@ -26,6 +26,7 @@ import (
 	"iter"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 // ErrFull says that there is no page number left for an allocation.
@@ -102,7 +103,7 @@ func (s *Space) checkUsed(e page.Extent) error {
 	if id, ok := s.free.next(e.Start, e.End(), true); ok {
 		return page.Corruptf(id, "freed, but free already")
 	}
-	if run, ok := s.pending.runFrom(e.Start, e.End()); ok {
+	if run, ok := s.pending.runFrom(e.Start, e.End()); ok && !plant.On(plant.DoubleFreeAllowed) {
 		return page.Corruptf(run.Start, "freed, but freed before")
 	}
 	return nil
@@ -217,6 +218,9 @@ func (s *Space) Unpin(tx page.TxID) {
 // handDown finds a new witness for everything whose witness was state tx, or
 // releases it.
 func (s *Space) handDown(heap *held, tx page.TxID) {
+	if plant.On(plant.PendingForever) {
+		return
+	}
 	at, ok := s.pinnedBefore(tx)
 	for heap != nil && (!ok || uint64(heap.born) > s.pins.key(at)) {
 		var h *held
@@ -242,7 +246,7 @@ func (s *Space) freedBy(tx page.TxID, e page.Extent) {
 	for e.N > 0 {
 		n, born := s.births.take(e)
 		part := page.Extent{Start: e.Start, N: n}
-		if pinned && uint64(born) <= witness {
+		if pinned && uint64(born) <= witness && !(plant.On(plant.ReadersIgnored) && witness+1 < uint64(tx)) {
 			s.pending.add(part)
 			p := s.pins.val(at)
 			p.heap = meld(p.heap, s.spare.take(part, born, tx))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 // A Txn is what one transaction does to the free space.
@@ -106,7 +107,7 @@ func (t *Txn) Free(e page.Extent) error {
 	if err := s.checkUsed(e); err != nil {
 		return err
 	}
-	if run, ok := t.freed.runFrom(e.Start, e.End()); ok {
+	if run, ok := t.freed.runFrom(e.Start, e.End()); ok && !plant.On(plant.DoubleFreeAllowed) {
 		return page.Corruptf(run.Start, "freed twice in one transaction")
 	}
 	for at := e.Start; at < e.End(); {
@@ -114,7 +115,9 @@ func (t *Txn) Free(e page.Extent) error {
 		if !ok {
 			run = page.Extent{Start: e.End()}
 		}
-		if run.Start > at {
+		if run.Start > at && plant.On(plant.FreedAtOnce) {
+			s.free.add(page.Extent{Start: at, N: uint64(run.Start - at)})
+		} else if run.Start > at {
 			t.freed.add(page.Extent{Start: at, N: uint64(run.Start - at)})
 		}
 		if ok {
@@ -207,7 +210,7 @@ func (t *Txn) Rollback() {
 	default:
 		panic(fmt.Sprintf("space: transaction %d cannot be rolled back now", t.tx))
 	}
-	for e, ok := t.own.runFrom(0, t.base); ok; e, ok = t.own.runFrom(e.End(), t.base) {
+	for e, ok := t.own.runFrom(0, t.base); ok && !plant.On(plant.RollbackLeaks); e, ok = t.own.runFrom(e.End(), t.base) {
 		s.free.add(e)
 	}
 	for e, ok := t.own.gapFrom(t.base, s.highWater); ok; e, ok = t.own.gapFrom(e.End(), s.highWater) {

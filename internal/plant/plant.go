@@ -1,0 +1,57 @@
+// Package plant lists defects that can be planted in the engine, to see that the
+// tests find them: bench/plant plants each and runs the tests that must fail;
+// docs/testing.md is the list in words.
+//
+// Only a program built with the tag plant has defects, the one that the
+// environment variable HOLDFAST_PLANT names. In any other On is constantly
+// false, and the compiler leaves nothing of it.
+package plant
+
+// A Defect is a mistake that the engine makes on purpose.
+type Defect string
+
+// How a commit reaches the disk.
+const (
+	NoFlushBeforeMeta   Defect = "no-flush-before-meta"
+	NoFlushAfterMeta    Defect = "no-flush-after-meta"
+	WrongSlot           Defect = "wrong-slot"
+	WriteErrorSwallowed Defect = "write-error-swallowed"
+	MetaErrorSwallowed  Defect = "meta-error-swallowed"
+	ShortWriteUnnoticed Defect = "short-write-unnoticed"
+	HighWaterStays      Defect = "high-water-stays"
+	FlushErrorForgotten Defect = "flush-error-forgotten"
+	NoFlushAfterNoSync  Defect = "no-flush-after-nosync"
+	NotGrown            Defect = "not-grown"
+)
+
+// Which pages may be used again.
+const (
+	FreedAtOnce       Defect = "freed-at-once"
+	ReadersIgnored    Defect = "readers-ignored"
+	PendingForever    Defect = "pending-forever"
+	FreedTwice        Defect = "freed-twice"
+	DoubleFreeAllowed Defect = "double-free-allowed"
+	RollbackLeaks     Defect = "rollback-leaks"
+)
+
+// How a file is closed and opened.
+const (
+	CloseNoFlush         Defect = "close-no-flush"
+	FreelistGivenAway    Defect = "freelist-given-away"
+	OtherListGivenAway   Defect = "other-list-given-away"
+	OpenNoFlush          Defect = "open-no-flush"
+	OpenNoDrop           Defect = "open-no-drop"
+	LowerLabelWins       Defect = "lower-label-wins"
+	PendingNotInFreelist Defect = "pending-not-in-freelist"
+)
+
+// How bytes are believed, and what becomes of readers.
+const (
+	LeafBound       Defect = "leaf-bound"
+	CountBound      Defect = "count-bound"
+	FreelistBound   Defect = "freelist-bound"
+	OverflowBound   Defect = "overflow-bound"
+	NoRecheck       Defect = "no-recheck"
+	FaultUncaught   Defect = "fault-uncaught"
+	LengthUnchecked Defect = "length-unchecked"
+)
