@@ -47,6 +47,8 @@ type engine[D database[T], T transaction[B], B bucket[B, C], C cursor] struct {
 	open  func() (D, error)
 	check func(T) <-chan error
 	size  int64 // of the file, in bytes
+	// expects tells whether an error can come from damage; nil: any can.
+	expects func(error) bool
 }
 
 // result is what became of one file.
@@ -59,9 +61,10 @@ type result struct {
 	Write   string // error of a commit or of Close
 	Worse   string // what writing made worse, although nothing had been found
 	Alloc   uint64 // bytes allocated in all of this
+	strange error  // one that the engine's expects refused
 }
 
-// detected tells whether anything was noticed before the file was written.
+// detected tells whether the engine noticed anything before the file was written.
 func (r *result) detected() bool { return r.Open != "" || r.Walk != "" || r.Faults > 0 }
 
 // use does everything with one file.
@@ -74,14 +77,20 @@ func (e *engine[D, T, B, C]) use() (r result) {
 	}()
 	db, err := e.open()
 	if err != nil {
-		r.Open = err.Error()
+		r.Open, r.strange = text(err), e.strange(err)
 		return r
 	}
 	first := e.look(db)
 	r.Walk, r.Faults, r.Fault, r.Content = text(first.walk), first.faults, text(first.fault), first.content
-	r.Write = text(e.write(db, first.paths))
+	err = e.write(db, first.paths)
 	again := e.look(db)
-	r.Write = text(errors.Join(errors.New(r.Write), db.Close()))
+	err = errors.Join(err, db.Close())
+	r.Write = text(err)
+	for _, err := range []error{first.walk, first.fault, again.walk, again.fault, err} {
+		if r.strange == nil {
+			r.strange = e.strange(err)
+		}
+	}
 	if r.detected() {
 		return r
 	}
@@ -109,6 +118,22 @@ func (e *engine[D, T, B, C]) reopened(first looked) string {
 	return ""
 }
 
+// strange is an error in err that damage does not explain.
+func (e *engine[D, T, B, C]) strange(err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range all.Unwrap() {
+			if err := e.strange(err); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err == nil || e.expects == nil || e.expects(err) {
+		return nil
+	}
+	return err
+}
+
 func text(err error) string {
 	if err == nil {
 		return ""
@@ -119,8 +144,8 @@ func text(err error) string {
 
 // looked is what walk and check found.
 type looked struct {
-	walk    error
-	content string
+	walk    error  // of the engine
+	content string // "" if the walk did not come to its end
 	faults  int
 	fault   error
 	paths   [][][]byte // of buckets
@@ -141,10 +166,15 @@ func (l looked) worse(first looked) string {
 
 func (e *engine[D, T, B, C]) look(db D) (l looked) {
 	w := walker[B, C]{hash: sha256.New(), bytesLeft: 4*e.size + 1<<20, keysLeft: e.size}
+	var incomplete error
 	l.walk = db.View(func(tx T) error {
-		return tx.ForEach(func(name []byte, b B) error { return w.bucket([][]byte{clone(name)}, b) })
+		err := tx.ForEach(func(name []byte, b B) error { return w.bucket([][]byte{clone(name)}, b) })
+		if incomplete = err; errors.Is(err, errIncomplete) {
+			return nil // which is not the engine's error; it may have one of its own
+		}
+		return err
 	})
-	if l.walk == nil {
+	if l.walk == nil && incomplete == nil {
 		l.content = fmt.Sprintf("%x", w.hash.Sum(nil)[:12])
 	}
 	l.paths = w.paths
@@ -167,7 +197,9 @@ const (
 	maxWalkPaths = 60
 )
 
-var errEndless = errors.New("the walk meets more than the file can hold")
+// errIncomplete is of a walk that meets more than the file can hold, a bucket that
+// cannot be opened, or fewer keys in one direction than in the other.
+var errIncomplete = errors.New("the walk is not complete")
 
 // walker hashes all content. It goes forward and backward.
 type walker[B bucket[B, C], C cursor] struct {
@@ -189,10 +221,10 @@ func (w *walker[B, C]) add(kind byte, b []byte) {
 func (w *walker[B, C]) bucket(path [][]byte, b B) error {
 	var none B
 	if b == none {
-		return errors.New("a bucket cannot be opened")
+		return errIncomplete
 	}
 	if len(path) > maxWalkDepth {
-		return errEndless
+		return errIncomplete
 	}
 	if len(w.paths) < maxWalkPaths {
 		w.paths = append(w.paths, path)
@@ -202,7 +234,7 @@ func (w *walker[B, C]) bucket(path [][]byte, b B) error {
 	n, c := 0, b.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		if n++; int64(n) > w.keysLeft || w.bytesLeft < 0 {
-			return errEndless
+			return errIncomplete
 		}
 		w.add('k', k)
 		if v != nil {
@@ -223,7 +255,7 @@ func (w *walker[B, C]) bucket(path [][]byte, b B) error {
 		}
 	}
 	if back != n {
-		return fmt.Errorf("%d keys forward, %d backward", n, back)
+		return errIncomplete
 	}
 	return nil
 }
