@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
 
 	"holdfast"
@@ -67,11 +68,32 @@ func FuzzDamagedFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, recipe []byte) {
 		data := mutate(t, recipe)
 		for _, options := range []holdfast.Options{{ReadOnly: true}, {ReadOnly: true, PreLoadFreelist: true}, {}, {NoFreelistSync: true}} {
-			must(t, within(t, fmt.Sprint(options.ReadOnly, " ", options.PreLoadFreelist), func() error {
-				return useDamaged(data, options)
-			}))
+			n := allocated(func() {
+				must(t, within(t, fmt.Sprint(options.ReadOnly, " ", options.PreLoadFreelist), func() error {
+					return useDamaged(data, options)
+				}))
+			})
+			if limit := uint64(allocBase + allocTimes*len(data)); n > limit {
+				t.Fatalf("%+v: %d bytes allocated for a file of %d, at most %d are in proportion", options, n, len(data), limit)
+			}
 		}
 	})
+}
+
+// What useDamaged may allocate with a file of n bytes: allocBase + allocTimes·n.
+// The file is in memory, so that each growth and each mapping is a copy of it.
+const (
+	allocBase  = 8 << 20
+	allocTimes = 32
+)
+
+// allocated is how many bytes are allocated while fn runs, by whomever.
+func allocated(fn func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // useDamaged does everything with a copy of a damaged file and returns an error

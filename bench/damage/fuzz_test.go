@@ -110,10 +110,20 @@ func memEngine(mem *vfs.Mem, size int64) *memory {
 	}
 }
 
-// damaged tells whether an error of Holdfast can come from a damaged file.
+// damaged tells whether an error of Holdfast can come from a damaged file: it is
+// damage, or the file has a key that nobody can put again, or own names.
 func damaged(err error) bool {
 	var damage *holdfast.CorruptError
-	return errors.As(err, &damage) || errors.Is(err, holdfast.ErrInvalid) ||
-		errors.Is(err, holdfast.ErrVersionMismatch) || errors.Is(err, holdfast.ErrChecksum) ||
-		err == holdfast.ErrIncompatibleValue || err == holdfast.ErrBucketNotFound // of own keys and buckets
+	if errors.As(err, &damage) {
+		return true
+	}
+	for _, of := range []error{
+		holdfast.ErrInvalid, holdfast.ErrVersionMismatch, holdfast.ErrChecksum,
+		holdfast.ErrKeyRequired, holdfast.ErrKeyTooLarge, holdfast.ErrIncompatibleValue, holdfast.ErrBucketNotFound,
+	} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
