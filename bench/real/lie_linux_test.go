@@ -1,0 +1,456 @@
+package real
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast"
+	"holdfast/internal/vfs"
+)
+
+// lieMinimums are the failed flushes that a run must have seen.
+var lieMinimums = map[string]int{
+	"while creating":              1,
+	"while opening":               3,
+	"all pages of a commit":       3,
+	"some pages of a commit":      3,
+	"a meta":                      5,
+	"while closing":               2,
+	"the cache showed a meta":     5,
+	"the cache showed pages":      5,
+	"commits over the lost pages": 5,
+	"remounted as it was":         5,
+}
+
+// failing is a file on a disk that fails for one flush.
+type failing struct {
+	vfs.File
+	path   string
+	disk   *disk
+	rand   *rand.Rand
+	after  int  // flushes that succeed before
+	part   bool // only some of what is flushed is lost
+	failed bool
+	meta   bool // a meta was written since the last flush
+	what   string
+}
+
+func (f *failing) WriteAt(p []byte, off int64) (int, error) {
+	if off < 2*int64(len(p)) {
+		f.meta = true
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// Grow writes zeros and flushes them, so that a failing flush meets nothing but
+// blocks that have been written before: else the file system has to change
+// structures of its own then, which may lie behind the position as well.
+func (f *failing) Grow(size int64) error {
+	old, err := f.Size()
+	if err != nil || size <= old {
+		return err
+	}
+	if err := f.File.Grow(size); err != nil {
+		return err
+	}
+	if _, err := f.File.WriteAt(make([]byte, size-old), old); err != nil {
+		return err
+	}
+	return f.File.Sync()
+}
+
+// Sync lets the device fail behind a position while it flushes. What is lost
+// may be nothing, if the flush wrote nothing there: then a later one will do.
+func (f *failing) Sync() error {
+	meta := f.meta
+	f.meta = false
+	f.after--
+	if f.failed || f.after >= 0 {
+		return f.File.Sync()
+	}
+	plain, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	where, err := extents(plain)
+	if err != nil {
+		return err
+	}
+	position := lowest(where)
+	if f.part {
+		e := where[f.rand.IntN(len(where))]
+		position = e.physical + uint64(f.rand.Int64N(int64(e.length)))&^4095
+	}
+	err = f.disk.failDuring(position, f.File.Sync)
+	f.failed = err != nil
+	switch {
+	case !f.failed:
+	case meta:
+		f.what = "a meta"
+	case f.part:
+		f.what = "some pages of a commit"
+	default:
+		f.what = "all pages of a commit"
+	}
+	return err
+}
+
+// lieFile is a database on a disk whose n-th flush failed.
+type lieFile struct {
+	t      *testing.T
+	disk   *disk
+	rand   *rand.Rand
+	path   string
+	model  *model
+	opts   holdfast.Options
+	counts map[string]int
+}
+
+func TestFlushThatLies(t *testing.T) {
+	const files = 48
+	counts := map[string]int{}
+	tried := 0
+	for seed := range seeds(t, 1) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			againWith(t, seed)
+			d := newDisk(t, 256, lieOptions...)
+			r := rand.New(rand.NewPCG(seed, 0))
+			var all []*lieFile
+			for i := range files {
+				f := newLieFile(t, d, r, i, counts)
+				if err := f.run(i); err != nil {
+					t.Fatalf("file %d, page size %d: %v", i, f.opts.PageSize, err)
+				}
+				all = append(all, f)
+				tried++
+			}
+			d.remount()
+			for i, f := range all {
+				if err := f.judge(); err != nil {
+					t.Fatalf("after a remount: file %d, page size %d: %v", i, f.opts.PageSize, err)
+				}
+			}
+		})
+	}
+	t.Logf("%d failed flushes: %v", tried, counts)
+	for what, least := range lieMinimums {
+		if !t.Skipped() && counts[what] < least && tried > 0 {
+			t.Errorf("%s: %d, want %d at least", what, counts[what], least)
+		}
+	}
+}
+
+func newLieFile(t *testing.T, d *disk, r *rand.Rand, i int, counts map[string]int) *lieFile {
+	f := &lieFile{t: t, disk: d, rand: r, counts: counts, path: filepath.Join(d.dir, fmt.Sprintf("db%d", i))}
+	f.opts = holdfast.Options{PageSize: []int{1024, 4096, 4096, 16384}[r.IntN(4)], NoFreelistSync: r.IntN(2) == 0}
+	f.model = newModel(history{r.Uint64(), 20 << 10})
+	return f
+}
+
+// run brings the file about, lets one flush fail, and opens it again.
+func (f *lieFile) run(i int) error {
+	if i%4 != 0 {
+		if err := f.prepare(); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
+	}
+	if err := giveBlocks(f.path); err != nil {
+		return err
+	}
+	plain, err := vfs.OpenOS(f.path, os.O_RDWR, 0, nil)
+	if err != nil {
+		return err
+	}
+	file := &failing{
+		File: plain, path: f.path, disk: f.disk, rand: f.rand,
+		after: f.rand.IntN(14), part: f.rand.IntN(3) == 0,
+	}
+	if i%8 == 0 { // one of the flushes of a creation
+		file.after, file.part = f.rand.IntN(2), false
+	}
+	if i%4 == 1 {
+		if err := f.die(); err != nil {
+			return fmt.Errorf("a process that dies: %w", err)
+		}
+		file.after, file.part = 0, false
+	}
+	if err := f.fail(file); err != nil {
+		return fmt.Errorf("%s lost: %w", file.what, err)
+	}
+	if !file.failed {
+		return errors.New("no flush failed")
+	}
+	f.counts[file.what]++
+	if err := f.lies(true); err != nil {
+		return err
+	}
+	if err := f.reopen(); err != nil {
+		return fmt.Errorf("%s lost, opened again: %w", file.what, err)
+	}
+	return nil
+}
+
+// prepare makes a file with some commits and copies it to the disk in pieces
+// of any size: so large are the units in which the page cache holds it.
+func (f *lieFile) prepare() error {
+	if f.rand.IntN(2) == 0 {
+		f.opts.PageSize = 4096
+	}
+	elsewhere := filepath.Join(f.t.TempDir(), "db")
+	db, err := holdfast.Open(elsewhere, 0o600, &f.opts)
+	if err != nil {
+		return err
+	}
+	db.NoSync = true
+	for range 1 + f.rand.IntN(30) {
+		if err := f.commit(db); err != nil {
+			return err
+		}
+	}
+	return errors.Join(db.Close(), copyFile(f.path, elsewhere, 4096<<f.rand.IntN(8)))
+}
+
+// giveBlocks creates the file if there is none, reserves blocks for its first
+// pages and flushes it.
+func giveBlocks(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, 64<<10)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// commit makes the next edit; the model follows if the commit succeeds.
+func (f *lieFile) commit(db *holdfast.DB) error {
+	n := f.model.number + 1
+	if err := (holdfastDB{db}).update(func(tx transaction) error { return f.model.edit(tx.root, n) }); err != nil {
+		return err
+	}
+	return f.model.forward(n)
+}
+
+// dying is a file whose process dies instead of flushing.
+type dying struct {
+	vfs.File
+	flushes int // that come before
+}
+
+var errDead = errors.New("dead")
+
+func (f *dying) Sync() error {
+	if f.flushes--; f.flushes < 0 {
+		return errDead
+	}
+	return f.File.Sync()
+}
+
+// die leaves in the page cache what a process leaves that is killed within a
+// commit: pages that were not flushed, or a meta.
+func (f *lieFile) die() error {
+	plain, err := vfs.OpenOS(f.path, os.O_RDWR, 0, nil)
+	if err != nil {
+		return err
+	}
+	// One flush to open the file, and two for each commit.
+	file := &dying{File: &failing{File: plain, failed: true}, flushes: 1 + f.rand.IntN(6)}
+	db, err := holdfast.OpenVFS(file, &f.opts)
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		err = f.commit(db)
+	}
+	if !errors.Is(err, errDead) {
+		return err
+	}
+	return db.Close()
+}
+
+// fail commits until the flush fails and looks at what the database does then.
+func (f *lieFile) fail(file *failing) error {
+	fresh := f.model.number == 0
+	db, err := holdfast.OpenVFS(file, &f.opts)
+	if err != nil {
+		file.what = "while opening"
+		if fresh {
+			file.what = "while creating"
+		}
+		return wantFailure(err, file, false)
+	}
+	db.AllocSize = 64 << 10
+	before, err := db.Begin(false)
+	if err != nil {
+		return err
+	}
+	linesBefore := f.model.lines()
+	for range 4 + f.rand.IntN(6) {
+		if err = f.commit(db); err != nil {
+			break
+		}
+	}
+	if err == nil { // then it is Close whose flush fails
+		file.what = "while closing"
+		db.NoFreelistSync, file.after, file.part = false, f.rand.IntN(2), false
+		err = errors.Join(before.Rollback(), f.closing(db, file))
+		file.what = "while closing"
+		return err
+	}
+	return errors.Join(
+		wantFailure(err, file, true),
+		f.stopped(db, file, err),
+		f.inspect(db),
+		f.inspectTx(before, linesBefore),
+		before.Rollback(),
+		db.Close())
+}
+
+func (f *lieFile) closing(db *holdfast.DB, file *failing) error {
+	if err := f.commit(db); err != nil { // so that there is something to leave
+		return errors.Join(wantFailure(err, file, true), f.stopped(db, file, err), db.Close())
+	}
+	file.after = f.rand.IntN(2)
+	return wantFailure(db.Close(), file, true)
+}
+
+// wantFailure tells whether err is what a failed flush has to give.
+func wantFailure(err error, file *failing, stopped bool) error {
+	if err == nil || !errors.Is(err, unix.EIO) || stopped && !errors.Is(err, holdfast.ErrStopped) {
+		return fmt.Errorf("error %v, want EIO, and ErrStopped if it is open", err)
+	}
+	if !bytes.Contains([]byte(err.Error()), []byte(file.path)) {
+		return fmt.Errorf("the error does not name the file: %v", err)
+	}
+	return nil
+}
+
+// stopped tells whether every write gives the first error again, although the
+// device is sound and a flush would succeed.
+func (f *lieFile) stopped(db *holdfast.DB, file *failing, first error) error {
+	if err := file.File.Sync(); err != nil {
+		return fmt.Errorf("a second flush gave %w, want success: then there is no lie", err)
+	}
+	size := fileSize(f.path)
+	touch := func(tx *holdfast.Tx) error {
+		_, err := tx.CreateBucketIfNotExists([]byte("new"))
+		return err
+	}
+	for what, do := range map[string]func() error{
+		"Update": func() error { return db.Update(touch) },
+		"Batch":  func() error { return db.Batch(touch) },
+		"Sync":   db.Sync,
+		"Begin": func() error {
+			_, err := db.Begin(true)
+			return err
+		},
+	} {
+		if err := do(); err == nil || err.Error() != first.Error() || !errors.Is(err, holdfast.ErrStopped) {
+			return fmt.Errorf("%s after the failure gave %v, want %v", what, err, first)
+		}
+	}
+	if now := fileSize(f.path); now != size {
+		return fmt.Errorf("the file went from %d to %d bytes after the failure", size, now)
+	}
+	return nil
+}
+
+func (f *lieFile) inspect(db *holdfast.DB) error {
+	return db.View(func(tx *holdfast.Tx) error { return f.inspectTx(tx, f.model.lines()) })
+}
+
+func (f *lieFile) inspectTx(tx *holdfast.Tx, want []string) error {
+	t := newHoldfastTx(tx)
+	got, err := t.lines()
+	return errors.Join(err, compare(got, want), t.check())
+}
+
+// lies compares what the page cache shows with what the device has. Metas that
+// differ are an error unless they may.
+func (f *lieFile) lies(may bool) error {
+	cached, err := os.ReadFile(f.path)
+	if err != nil {
+		return err
+	}
+	device, err := readDevice(f.path)
+	if err != nil {
+		return err
+	}
+	if len(device) != len(cached) {
+		return fmt.Errorf("the device has %d bytes of the file, the cache %d", len(device), len(cached))
+	}
+	head := min(2*f.opts.PageSize, len(cached))
+	metas := !bytes.Equal(cached[:head], device[:head])
+	if metas && !may {
+		return errors.New("opened, and the page cache still shows metas that are not on the device")
+	}
+	if may && metas {
+		f.counts["the cache showed a meta"]++
+	}
+	if may && !bytes.Equal(cached[head:], device[head:]) {
+		f.counts["the cache showed pages"]++
+	}
+	return nil
+}
+
+// reopen opens the file while the page cache still shows what was lost, and
+// looks whether it is the newest acknowledged state.
+func (f *lieFile) reopen() error {
+	opts := f.opts
+	opts.NoFreelistSync = true // Close writes nothing then
+	db, err := holdfast.Open(f.path, 0o600, &opts)
+	if err == holdfast.ErrInvalid && f.model.number == 0 {
+		// A creation whose last flush failed shows in the cache as a whole file.
+		// The first to open it finds that out, the next creates it anew.
+		f.counts["a creation opened twice"]++
+		db, err = holdfast.Open(f.path, 0o600, &opts)
+	}
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.lies(false), f.inspect(db)); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if f.rand.IntN(2) == 0 {
+		f.counts["remounted as it was"]++
+		return db.Close()
+	}
+	f.counts["commits over the lost pages"]++
+	for range 1 + f.rand.IntN(4) {
+		if err := f.commit(db); err != nil {
+			return errors.Join(err, db.Close())
+		}
+	}
+	return errors.Join(f.inspect(db), db.Close())
+}
+
+// judge opens the file with nothing in the page cache, by both engines.
+func (f *lieFile) judge() error {
+	copied := filepath.Join(f.t.TempDir(), "copy")
+	if err := copyFile(copied, f.path, 1<<20); err != nil {
+		return err
+	}
+	stock, err := openStock(copied, openOptions{})
+	if err != nil {
+		return err
+	}
+	err = stock.view(func(tx transaction) error {
+		got, err := tx.lines()
+		return errors.Join(err, compare(got, f.model.lines()), tx.check())
+	})
+	if err = errors.Join(err, stock.close()); err != nil {
+		return fmt.Errorf("bbolt: %w", err)
+	}
+	db, err := holdfast.Open(f.path, 0o600, &f.opts)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.inspect(db), db.Close())
+}
