@@ -13,8 +13,8 @@ import "holdfast/internal/page"
 //   - a bucket of no page that is a value from now on;
 //   - an older version of a page in its place, if its keys are in order there;
 //   - a damaged meta: the other one is opened, as after a crash;
-//   - in a file without a freelist page, a reference to a page that is free: which
-//     pages are free is what the references say.
+//   - in a file without a freelist page, a reference to a page that is free, or to
+//     one below the right one: which pages are free is what the references say.
 func (s *sample) must(r role, f field, was, v uint64) bool {
 	switch r {
 	case headID, headFlags:
@@ -28,14 +28,12 @@ func (s *sample) must(r role, f field, was, v uint64) bool {
 			return true
 		}
 		return f.top || !f.inline && s.kind.synced
-	case leafPos, leafKeySize, leafValueSize:
-		return s.outside(f, v, f.at-4*int(r-leafFlags)+4, 3)
-	case branchPos, branchKeySize:
-		return s.outside(f, v, f.at-4*int(r-branchPos), 2)
+	case leafPos, leafKeySize, leafValueSize, branchPos, branchKeySize:
+		return v > was+s.behind(r, f)
 	case branchChild:
-		return s.mustRefer(v)
+		return s.mustRefer(was, v)
 	case bucketRoot:
-		return v == 0 || s.mustRefer(v)
+		return v == 0 || s.mustRefer(was, v)
 	case inlineHead:
 		return f.part < 2 // id and flags
 	case listHead, listNumber:
@@ -45,9 +43,38 @@ func (s *sample) must(r role, f field, was, v uint64) bool {
 }
 
 // mustRefer tells whether a reference to page v has to be noticed, where it
-// referred to another page.
-func (s *sample) mustRefer(v uint64) bool {
-	return s.kind.synced || v >= uint64(s.meta.HighWater) || s.used[page.ID(v)]
+// referred to page was; 0: to none.
+func (s *sample) mustRefer(was, v uint64) bool {
+	if s.kind.synced || v >= uint64(s.meta.HighWater) {
+		return true
+	}
+	return s.used[page.ID(v)] && !s.below(page.ID(was), page.ID(v))
+}
+
+// below tells whether page v is one of those below page id, or part of one: the
+// others become free, and v is used once as before.
+func (s *sample) below(id, v page.ID) bool {
+	p, err := s.image.Page(id)
+	if err != nil {
+		return false
+	}
+	if v >= id && v < id+page.ID(p.Pages()) {
+		return true
+	}
+	for i := range p.Count() {
+		child := page.ID(0)
+		if !p.IsLeaf() {
+			child = p.Child(i)
+		} else if e, err := p.Leaf(i); err == nil && e.IsBucket() {
+			if b, _, err := page.DecodeBucket(e.Value); err == nil {
+				child = b.Root
+			}
+		}
+		if child != 0 && s.below(child, v) {
+			return true
+		}
+	}
+	return false
 }
 
 // overlaps tells whether a run from id on with that many overflow pages meets
@@ -65,23 +92,25 @@ func (s *sample) overlaps(id page.ID, overflow uint64) bool {
 	return false
 }
 
-// outside tells whether the numbers of an element, of which n lie from first
-// on: position, and sizes of key and value, reach out of the page if the one of
-// f is v.
-func (s *sample) outside(f field, v uint64, first, n int) bool {
-	end := uint64(first)
-	if n == 3 {
-		end -= 4 // a leaf's element begins with its flags
-	}
-	for i := range n {
-		if at := first + 4*i; at == f.at {
-			end += v
-		} else {
-			end += s.get(at, 4)
-		}
+// behind is the number of bytes between the end of the element whose position or
+// size f is and the end of its page; 0 if f is another field.
+func (s *sample) behind(r role, f field) uint64 {
+	var end, first int
+	switch r {
+	case leafPos, leafKeySize, leafValueSize:
+		first = f.at - 4*int(r-leafPos)
+		end = first - 4 + int(s.get(first, 4)+s.get(first+4, 4)+s.get(first+8, 4))
+	case branchPos, branchKeySize:
+		first = f.at - 4*int(r-branchPos)
+		end = first + int(s.get(first, 4)+s.get(first+4, 4))
+	default:
+		return 0
 	}
 	p, err := s.image.Page(f.page)
-	return err == nil && end > uint64(s.at(f.page)+len(p.Bytes()))
+	if err != nil {
+		return 0
+	}
+	return uint64(s.at(f.page) + len(p.Bytes()) - end)
 }
 
 // mustMeta is the same for a field of the meta that wins, or of both.

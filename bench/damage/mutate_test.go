@@ -211,6 +211,9 @@ func setField(of ...role) func(s *sample, data []byte, c chooser) ([]byte, mutat
 		}
 		was := s.get(f.at, f.size)
 		v := s.edge(was, f.size, c)
+		if n := s.behind(r, f); n != 0 && c.IntN(4) == 0 { // up to the page's last byte, or one more
+			v = was + n + uint64(c.IntN(2))
+		}
 		set(data[f.at:], f.size, v)
 		return data, mutation{
 			text: fmt.Sprintf("%s of page %d, at %d: %d becomes %d", roleNames[r], f.page, f.at, was, v),
@@ -245,6 +248,9 @@ func setMeta(s *sample, data []byte, c chooser) ([]byte, mutation) {
 	}
 	was := s.get(s.slot*s.kind.pageSize+page.HeaderSize+f.off, f.size)
 	v := s.edge(was, f.size, c)
+	if f.name == "txid" && v == math.MaxInt64 {
+		v-- // Close gives the id behind it, which no Open takes
+	}
 	for _, slot := range slots {
 		b := data[slot*s.kind.pageSize+page.HeaderSize:]
 		set(b[f.off:], f.size, v)

@@ -2,6 +2,7 @@ package damage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,6 @@ type kind struct {
 	stock    bool
 	pageSize int
 	synced   bool // it has a freelist page
-	hashmap  bool // how bbolt kept its free pages
 	bigForm  bool // its freelist is rewritten as one of more than 0xFFFE numbers
 	big      bool // it has more than 0xFFFE free pages
 	killed   bool // it was not closed
@@ -33,7 +33,7 @@ func (k kind) String() string {
 	for _, is := range []struct {
 		on   bool
 		text string
-	}{{!k.synced, "no freelist"}, {k.hashmap, "hashmap"}, {k.bigForm, "big form"}, {k.big, "0xFFFF free"}, {k.killed, "killed"}} {
+	}{{!k.synced, "no freelist"}, {k.bigForm, "big form"}, {k.big, "0xFFFF free"}, {k.killed, "killed"}} {
 		if is.on {
 			s += ", " + is.text
 		}
@@ -45,11 +45,11 @@ func (k kind) String() string {
 var kinds = []kind{
 	{pageSize: 1024, synced: true},
 	{stock: true, pageSize: 1024, synced: true},
-	{stock: true, pageSize: 4096, synced: true, hashmap: true},
+	{stock: true, pageSize: 4096, synced: true},
 	{pageSize: 4096, synced: true},
 	{stock: true, pageSize: 1024},
 	{pageSize: 512, synced: true},
-	{stock: true, pageSize: 4096, hashmap: true},
+	{stock: true, pageSize: 4096},
 	{pageSize: 1024},
 	{stock: true, pageSize: 1024, synced: true, bigForm: true},
 	{pageSize: 4096, killed: true},
@@ -92,12 +92,8 @@ func makeSample(k kind) (*sample, error) {
 	s := &sample{kind: k}
 	path := filepath.Join(dir, "db")
 	if k.stock {
-		freelist := bbolt.FreelistArrayType
-		if k.hashmap {
-			freelist = bbolt.FreelistMapType
-		}
 		var db *bbolt.DB
-		if db, err = bbolt.Open(path, 0o600, &bbolt.Options{PageSize: k.pageSize, NoSync: true, NoFreelistSync: !k.synced, FreelistType: freelist}); err == nil {
+		if db, err = bbolt.Open(path, 0o600, &bbolt.Options{PageSize: k.pageSize, NoSync: true, NoFreelistSync: !k.synced, FreelistType: bbolt.FreelistArrayType}); err == nil {
 			err = grow(s, path, db)
 		}
 	} else {
@@ -125,15 +121,25 @@ func makeSample(k kind) (*sample, error) {
 	return s, nil
 }
 
-// commits is the number of transactions in a sample's history.
-const commits = 10
-
+// grow makes the file. Each transaction changes one bucket: where one changes
+// several, bbolt takes them in an order of chance, and a seed would not give the
+// same file again.
 func grow[D database[T], T transaction[B], B bucket[B, C], C cursor](s *sample, path string, db D) error {
-	for step := range commits {
-		if err := db.Update(func(tx T) error { return edit[T, B, C](tx, s.kind, step) }); err != nil {
+	steps := history[B, C](s.kind)
+	for i, st := range steps {
+		if err := db.Update(func(tx T) error {
+			b, err := tx.CreateBucketIfNotExists([]byte(st.bucket))
+			if err != nil {
+				return err
+			}
+			if st.edit == nil {
+				return tx.DeleteBucket([]byte(st.bucket))
+			}
+			return st.edit(b)
+		}); err != nil {
 			return err
 		}
-		if (step == 3 || step == 6) && !s.kind.big {
+		if (i == len(steps)/2 || i == len(steps)*3/4) && !s.kind.big {
 			data, err := os.ReadFile(path)
 			if err != nil {
 				return err
@@ -144,7 +150,7 @@ func grow[D database[T], T transaction[B], B bucket[B, C], C cursor](s *sample, 
 	if s.kind.killed {
 		data, err := os.ReadFile(path)
 		s.data = data
-		return firstOf(err, db.Close())
+		return errors.Join(err, db.Close())
 	}
 	if err := db.Close(); err != nil {
 		return err
@@ -154,86 +160,81 @@ func grow[D database[T], T transaction[B], B bucket[B, C], C cursor](s *sample, 
 	return err
 }
 
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
+func sampleKey(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
+
+// filler is a value that is no row of zeros.
+func filler(n int) []byte { return bytes.Repeat([]byte("abc"), n/3+1)[:n] }
+
+// step is a transaction of a sample's history: an edit of a top-level bucket, or,
+// if there is none, its end.
+type step[B any] struct {
+	bucket string
+	edit   func(b B) error
+}
+
+func history[B bucket[B, C], C cursor](k kind) []step[B] {
+	lost := 20 * k.pageSize
+	if k.big {
+		lost = 70_000 * k.pageSize
+	}
+	steps := []step[B]{
+		{"keys", func(b B) error {
+			return times(3000, func(i int) error { return b.Put(sampleKey(i), fmt.Appendf(nil, "the value of key number %d", i)) })
+		}},
+		{"big", func(b B) error {
+			return times(4, func(i int) error { // a branch with overflow pages
+				return b.Put(bytes.Repeat([]byte{byte('m' + i)}, min(k.pageSize*3/4, 20000)), []byte("long key"))
+			})
+		}},
+		{"big", func(b B) error { return b.Put([]byte("two"), filler(9*k.pageSize)) }},
+		{"gone", func(b B) error { return b.Put([]byte("gone"), make([]byte, lost)) }},
+		{"small", func(b B) error { return errors.Join(b.Put([]byte("k"), []byte("v")), b.SetSequence(77)) }},
+		{"nest", func(b B) error { return child(b, "deep", 100, 50) }},
+		{"nest", func(b B) error { return child(b.Bucket([]byte("deep")), "deeper", 100, 70) }},
+		{"nest", func(b B) error { return child(b, "inline", 2, 10) }},
+		{"nest", func(b B) error { return child(b, "nothing", 0, 0) }},
+	}
+	for round := 1; round < 10; round++ {
+		steps = append(steps,
+			step[B]{"keys", func(b B) error { return editKeys(b, round) }},
+			step[B]{"big", func(b B) error { return b.Put([]byte("one"), filler(3*k.pageSize+round)) }},
+			step[B]{"nest", func(b B) error {
+				return errors.Join(b.SetSequence(uint64(round)), b.Bucket([]byte("deep")).Put(fmt.Appendf(nil, "round %d", round), []byte("s")))
+			}},
+		)
+		if round == 4 {
+			steps = append(steps, step[B]{"big", func(b B) error { return b.Delete([]byte("two")) }}, step[B]{bucket: "gone"})
+		}
+	}
+	return steps
+}
+
+func times(n int, do func(i int) error) error {
+	for i := range n {
+		if err := do(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func sampleKey(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
-
-// edit is transaction step of each sample's history.
-func edit[T transaction[B], B bucket[B, C], C cursor](tx T, k kind, step int) error {
-	if step == 0 {
-		return create[T, B, C](tx, k)
-	}
-	keys, big, nest := tx.Bucket([]byte("keys")), tx.Bucket([]byte("big")), tx.Bucket([]byte("nest"))
-	var errs []error
-	for i := 100 * step; i < 3000; i += 700 { // leaves here and there
-		errs = append(errs, keys.Put(sampleKey(i), fmt.Appendf(nil, "other value %d of %d", step, i)))
-	}
-	for i := range 60 { // and some that go empty
-		errs = append(errs, keys.Delete(sampleKey(250*step+i)))
-	}
-	errs = append(errs, big.Put([]byte("one"), text3(3*k.pageSize+step)), nest.SetSequence(uint64(step)),
-		nest.Bucket([]byte("deep")).Put(fmt.Appendf(nil, "step %d", step), []byte("s")))
-	if step == 4 {
-		errs = append(errs, big.Delete([]byte("two")), tx.DeleteBucket([]byte("gone")))
-	}
-	return firstOf(errs...)
-}
-
-// text3 is a value that is no row of zeros.
-func text3(n int) []byte { return bytes.Repeat([]byte("abc"), n/3+1)[:n] }
-
-func create[T transaction[B], B bucket[B, C], C cursor](tx T, k kind) error {
-	b := map[string]B{}
-	for _, name := range []string{"keys", "big", "nest", "small", "gone"} {
-		var err error
-		if b[name], err = tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+// editKeys changes leaves here and there, and empties some.
+func editKeys[B bucket[B, C], C cursor](b B, round int) error {
+	for i := 100 * round; i < 3000; i += 700 {
+		if err := b.Put(sampleKey(i), fmt.Appendf(nil, "other value %d of %d", round, i)); err != nil {
 			return err
 		}
 	}
-	var errs []error
-	for i := range 3000 {
-		errs = append(errs, b["keys"].Put(sampleKey(i), fmt.Appendf(nil, "the value of key number %d", i)))
-	}
-	for i := range 4 { // a branch with overflow pages
-		errs = append(errs, b["big"].Put(bytes.Repeat([]byte{byte('m' + i)}, min(k.pageSize*3/4, 20000)), []byte("long key")))
-	}
-	errs = append(errs, b["big"].Put([]byte("one"), text3(3*k.pageSize)), b["big"].Put([]byte("two"), text3(9*k.pageSize)))
-	lost := 20 * k.pageSize
-	if k.big {
-		lost = 70_000 * k.pageSize
-	}
-	errs = append(errs, b["gone"].Put([]byte("gone"), make([]byte, lost)), b["small"].Put([]byte("k"), []byte("v")),
-		b["small"].SetSequence(77), nested(b["nest"]))
-	return firstOf(errs...)
+	return times(60, func(i int) error { return b.Delete(sampleKey(250*round + i)) })
 }
 
-// nested fills a bucket with buckets: of pages, inline, empty.
-func nested[B bucket[B, C], C cursor](nest B) error {
-	deep, err := nest.CreateBucket([]byte("deep"))
+// child makes a nested bucket of n keys with values of size bytes.
+func child[B bucket[B, C], C cursor](in B, name string, n, size int) error {
+	b, err := in.CreateBucket([]byte(name))
 	if err != nil {
 		return err
 	}
-	deeper, err := deep.CreateBucket([]byte("deeper"))
-	if err != nil {
-		return err
-	}
-	inline, err := nest.CreateBucket([]byte("inline"))
-	if err != nil {
-		return err
-	}
-	_, err = nest.CreateBucket([]byte("nothing"))
-	errs := []error{err, inline.Put([]byte("a"), []byte("value a")), inline.Put([]byte("b"), []byte("value b")), inline.SetSequence(5)}
-	for i := range 100 {
-		errs = append(errs, deep.Put(sampleKey(i), text3(50)), deeper.Put(sampleKey(i), text3(70)))
-	}
-	return firstOf(errs...)
+	return errors.Join(b.SetSequence(5), times(n, func(i int) error { return b.Put(sampleKey(i), filler(size)) }))
 }
 
 // holdfastEngine and stockEngine use the file at path, of size bytes.

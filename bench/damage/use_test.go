@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"runtime"
+	"strings"
 )
 
 // database, transaction, bucket and cursor are what both engines have in common.
@@ -95,7 +96,7 @@ func (e *engine[D, T, B, C]) use() (r result) {
 		return r
 	}
 	switch {
-	case r.Write != "":
+	case r.Write != "" && !strings.Contains(r.Write, usedUp):
 		r.Worse = "write: " + r.Write
 	case again.worse(first) != "":
 		r.Worse = "then " + again.worse(first)
@@ -117,6 +118,10 @@ func (e *engine[D, T, B, C]) reopened(first looked) string {
 	}
 	return ""
 }
+
+// usedUp is what Holdfast says to a write where a meta gives the last transaction
+// id that there is. Nothing is wrong with such a file until somebody writes.
+const usedUp = "transaction ids are used up"
 
 // strange is an error in err that damage does not explain.
 func (e *engine[D, T, B, C]) strange(err error) error {
