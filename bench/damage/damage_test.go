@@ -102,7 +102,7 @@ func (c *tally) String() string {
 
 // allocLimit is the bytes that opening, walking, checking, writing and closing a
 // file of n bytes may allocate in all, whatever the file's bytes are.
-func allocLimit(n int64) uint64 { return 8<<20 + uint64(n) }
+func allocLimit(n int64) uint64 { return 16<<20 + 2*uint64(n) }
 
 // TestDamage has both engines use damaged files. See the package's comment.
 func TestDamage(t *testing.T) {

@@ -198,7 +198,7 @@ func (e *engine[D, T, B, C]) look(db D) (l looked) {
 // Bounds of a walk, which a damaged file can make endless for who walks as a
 // user does.
 const (
-	maxWalkDepth = 50
+	maxWalkDepth = 10
 	maxWalkPaths = 60
 )
 
