@@ -1,12 +1,21 @@
 // Package crash holds tests that cut the power. Random histories run on
-// Holdfast over a disk that knows what has been flushed (vfs.Crash); at write
-// boundaries, disks that a power failure could leave there are made and opened,
-// by Holdfast and by bbolt.
+// Holdfast over a disk that knows what has been flushed (vfs.Crash); behind
+// each write, growth and flush, disks that a power failure could leave there are
+// made and opened, by Holdfast and by bbolt. A history may go on with one of
+// these disks, or after its process was killed, or after a call on the file
+// failed, or after bbolt has written the file.
 //
 // The oracle: the state found is that of the last acknowledged commit, or of the
-// one under way; its structure checks; each page is reachable or free, and not
-// both.
+// one under way, as a model of the content knows them; its structure checks;
+// each page is reachable or free, and not both; the same holds after another
+// commit and after a clean close. While the power stays on, readers go on to see
+// what they saw, and no page waits for a reader if there is none.
 //
-//	HOLDFAST_SEED=n    this history only
-//	HOLDFAST_SOAK=10m  histories for that long
+// A history is a Script: text, made up from a seed. One that fails is cut down
+// to what is needed to fail, and printed.
+//
+//	HOLDFAST_SEED=n       this history only
+//	HOLDFAST_HISTORIES=n  that many histories (from HOLDFAST_SEED on)
+//	HOLDFAST_SOAK=10m     TestSoak runs histories for that long
+//	HOLDFAST_SCRIPT=file  TestScript runs the script in a file
 package crash

@@ -1,0 +1,99 @@
+package crash
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"holdfast/internal/vfs"
+)
+
+var (
+	errDead     = errors.New("the power is off")
+	errInjected = errors.New("failed on purpose")
+)
+
+// handle is the file as the database has it open. It counts the calls that
+// change the file, lets one of them fail, and all of them once it is dead.
+type handle struct {
+	vfs.File
+	r    *run
+	dead bool // guarded by r.mu
+}
+
+// before says whether a call is to fail.
+func (h *handle) before(kind vfs.Kind) error {
+	r := h.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.dead {
+		return errDead
+	}
+	r.calls++
+	if r.calls == r.step.Fail && !r.exposed && r.db != nil {
+		r.failed = kind.String()
+		return errInjected
+	}
+	return nil
+}
+
+func (h *handle) isDead() bool {
+	h.r.mu.Lock()
+	defer h.r.mu.Unlock()
+	return h.dead
+}
+
+// half of a write that fails is written.
+func (h *handle) half(p []byte, off int64) error {
+	_, err := h.File.WriteAt(p[:len(p)/2], off)
+	return errors.Join(errInjected, err)
+}
+
+func (h *handle) WriteAt(p []byte, off int64) (int, error) {
+	switch err := h.before(vfs.KindWrite); err {
+	case nil:
+		return h.File.WriteAt(p, off)
+	case errInjected:
+		return 0, h.half(p, off)
+	default:
+		return 0, err
+	}
+}
+
+func (h *handle) WriteVec(bufs [][]byte, off int64) error {
+	switch err := h.before(vfs.KindWrite); err {
+	case nil:
+		return h.File.WriteVec(bufs, off)
+	case errInjected:
+		return h.half(bufs[0], off)
+	default:
+		return err
+	}
+}
+
+func (h *handle) Truncate(size int64) error {
+	if err := h.before(vfs.KindTruncate); err != nil {
+		return err
+	}
+	return h.File.Truncate(size)
+}
+
+func (h *handle) Grow(size int64) error {
+	if err := h.before(vfs.KindGrow); err != nil {
+		return err
+	}
+	return h.File.Grow(size)
+}
+
+func (h *handle) Sync() error {
+	switch err := h.before(vfs.KindSync); err {
+	case nil:
+	case errInjected:
+		h.r.disk.FailSync(rand.New(rand.NewPCG(h.r.step.Seed, 4)), errInjected)
+	default:
+		return err
+	}
+	if h.r.lies {
+		return nil
+	}
+	return h.File.Sync()
+}

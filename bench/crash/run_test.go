@@ -1,0 +1,303 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"holdfast"
+	"holdfast/bench/soak"
+	"holdfast/internal/vfs"
+)
+
+// run runs a script.
+type run struct {
+	script Script
+	tally  *soak.Tally // counts disks by what was going on
+	dir    string      // where bbolt opens disks
+	lies   bool        // the disk forgets to flush, for tests of the test
+
+	disk    *vfs.Crash
+	file    *handle
+	db      *holdfast.DB // nil: closed
+	options Step         // of the last open
+	readers []held
+	leaks   leaks // pages that bbolt has lost
+
+	mu     sync.Mutex // guards what follows; the disk calls back from where it is written
+	step   Step       // that is running
+	last   bool       // it is the last
+	calls  int        // that changed the file in this step
+	failed string     // the call that failed in this step
+	chosen []byte     // disk with which the history goes on
+	fault  error      // the first that a disk showed
+
+	state, next   *node  // last acknowledged, and under way
+	acked, coming string // their contents; coming is "" if nothing is under way
+	created       bool   // Open has returned for the first time
+	noSync        bool
+	exposed       bool // something was written without a flush and has to be flushed
+	past          past
+}
+
+// past is what has happened before the running step.
+type past struct {
+	sessions   int
+	recoveries int // since the last clean close
+	killed     bool
+	rollback   bool
+	stock      bool
+	switched   bool // the last flush was the first after commits without any
+	failed     string
+	growth     bool // in the running step
+}
+
+// held is a reading transaction and what it saw at first.
+type held struct {
+	tx      *holdfast.Tx
+	content string
+}
+
+// failure is where a script fails.
+type failure struct {
+	step int
+	err  error
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("step %d: %v", f.step+1, f.err) }
+
+// do runs the script; nil: everything was as it has to be.
+func (r *run) do() (fail *failure) {
+	r.state, r.acked, r.leaks = newNode(), emptyContent, leaks{}
+	r.disk = vfs.NewCrash("crash.db", nil, r.event)
+	at := 0
+	defer func() {
+		if p := recover(); p != nil {
+			fail = &failure{at, fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+		}
+	}()
+	for at < len(r.script.Steps) {
+		n := r.group(at)
+		r.begin(r.script.Steps[at], at+n == len(r.script.Steps))
+		err := r.one(r.script.Steps[at : at+n])
+		r.mu.Lock()
+		err = errors.Join(r.fault, err)
+		r.mu.Unlock()
+		if err != nil {
+			r.end()
+			return &failure{at + n - 1, err}
+		}
+		at += n
+	}
+	r.end()
+	return nil
+}
+
+// group is the number of steps from at on that run at once.
+func (r *run) group(at int) int {
+	n := 1
+	if first := r.script.Steps[at]; first.Kind == "tx" && first.Together {
+		for at+n < len(r.script.Steps) && r.script.Steps[at+n].Kind == "tx" && r.script.Steps[at+n].Together {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *run) begin(s Step, last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.step, r.last, r.calls, r.failed = s, last, 0, ""
+	r.past.growth = false
+	if s.Together { // which of them is hit would be chance
+		r.step.Cut, r.step.Kill, r.step.Fail = 0, 0, 0
+	}
+}
+
+func (r *run) one(steps []Step) error {
+	switch s := steps[0]; s.Kind {
+	case "open":
+		return r.open(s)
+	case "stock":
+		return r.stock(s)
+	case "tx":
+		if r.db == nil && r.past.sessions > 0 {
+			// Without an open of its own.
+			if err := r.open(Step{NoFreelistSync: r.options.NoFreelistSync}); err != nil || r.db == nil {
+				return err
+			}
+		}
+		if r.db == nil {
+			return nil
+		}
+		return r.transactions(steps)
+	default:
+		if r.db == nil {
+			return nil
+		}
+		return r.simple(s)
+	}
+}
+
+func (r *run) simple(s Step) error {
+	switch s.Kind {
+	case "reader":
+		tx, err := r.db.Begin(false)
+		if err != nil {
+			return err
+		}
+		content, err := contentOf(tx)
+		r.readers = append(r.readers, held{tx, content})
+		return err
+	case "release":
+		return r.release(1)
+	case "nosync":
+		r.db.NoSync = s.NoSync
+		r.set(func() { r.noSync = s.NoSync })
+		return nil
+	case "sync":
+		return r.db.Sync()
+	}
+	return r.close()
+}
+
+func (r *run) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+}
+
+// release ends the n oldest readers, if there are so many. They still see what
+// they saw.
+func (r *run) release(n int) error {
+	for ; n > 0 && len(r.readers) > 0; n-- {
+		if err := r.readers[0].look(); err != nil {
+			return err
+		}
+		if err := r.readers[0].tx.Rollback(); err != nil {
+			return err
+		}
+		r.readers = r.readers[1:]
+	}
+	return nil
+}
+
+func (h held) look() error {
+	content, err := contentOf(h.tx)
+	if err == nil && content != h.content {
+		err = fmt.Errorf("a reader sees\n%s\nand saw at first\n%s", content, h.content)
+	}
+	return err
+}
+
+// open opens the database. What it holds settles what became of the commit
+// under way when the power went or the process died.
+func (r *run) open(s Step) error {
+	if r.db != nil {
+		return nil
+	}
+	r.set(func() {
+		r.noSync = false // opening flushes whatever the options say
+		r.past.sessions++
+	})
+	r.file = &handle{File: r.disk.Open(), r: r}
+	db, err := holdfast.OpenVFS(r.file, &holdfast.Options{PageSize: r.script.PageSize, NoFreelistSync: s.NoFreelistSync, NoSync: s.NoSync})
+	switch {
+	case err == nil:
+		r.set(func() { r.created = true })
+	case r.file.isDead():
+	case r.unborn(err):
+		r.disk = vfs.NewCrash("crash.db", nil, r.event)
+		return nil
+	default:
+		return fmt.Errorf("open: %w", err)
+	}
+	r.db, r.options = db, s
+	if r.file.isDead() {
+		return r.die()
+	}
+	r.db.AllocSize = 16 << 10
+	r.set(func() { r.noSync = s.NoSync })
+	return r.settle()
+}
+
+// unborn tells whether err is that of a file whose creation was cut short in
+// such a way that its metas are garbage. Nothing was in it.
+func (r *run) unborn(err error) bool {
+	return !r.created && (err == holdfast.ErrInvalid || err == holdfast.ErrChecksum)
+}
+
+func (r *run) settle() error {
+	content, lost, err := viewed(r.db, r.leaks)
+	if err != nil {
+		return err
+	}
+	if err := r.settleOn(content); err != nil {
+		return err
+	}
+	r.leaks = lost
+	return nil
+}
+
+func (r *run) settleOn(content string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	state, err := r.expected(content)
+	if err == nil {
+		r.state, r.acked, r.coming = state, content, ""
+	}
+	return err
+}
+
+// close closes the database.
+func (r *run) close() error {
+	if err := r.release(len(r.readers)); err != nil {
+		return err
+	}
+	err := r.db.Close()
+	if r.file.isDead() {
+		return r.die()
+	}
+	r.db = nil
+	if r.failed != "" {
+		r.set(func() { r.past.failed = r.failed })
+		return nil
+	}
+	r.set(func() { r.past.recoveries = 0 })
+	return err
+}
+
+// die ends a session in which the power went or the process died.
+func (r *run) die() error {
+	for _, h := range r.readers {
+		h.tx.Rollback()
+	}
+	r.readers = nil
+	if r.db != nil {
+		_ = r.db.Close() // the file is gone
+	}
+	r.db = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.chosen == nil {
+		r.past.killed = true
+		return nil
+	}
+	r.disk = vfs.NewCrash("crash.db", r.chosen, r.event)
+	r.chosen, r.exposed = nil, false
+	r.past.recoveries++
+	return nil
+}
+
+// end closes everything, without looking.
+func (r *run) end() {
+	r.mu.Lock()
+	if r.file != nil {
+		r.file.dead = true
+	}
+	r.mu.Unlock()
+	if r.db != nil {
+		_ = r.die()
+	}
+}

@@ -1,0 +1,213 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"holdfast"
+	"holdfast/internal/vfs"
+)
+
+var errRollback = errors.New("rolled back on purpose")
+
+// transactions does one transaction, or several at once.
+func (r *run) transactions(steps []Step) error {
+	errs := make([]error, len(steps))
+	var wg sync.WaitGroup
+	for i, s := range steps {
+		if len(steps) == 1 {
+			errs[i] = r.update(s)
+			break
+		}
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				}
+			}()
+			errs[i] = r.update(s)
+		})
+	}
+	wg.Wait()
+	if r.file.isDead() {
+		if errs[0] == nil {
+			r.set(r.acknowledge)
+		}
+		return r.die()
+	}
+	if r.failed != "" {
+		return r.afterFailure(errs[0])
+	}
+	for _, err := range errs {
+		if err != nil && err != errRollback {
+			return fmt.Errorf("update: %w", err)
+		}
+	}
+	r.set(r.acknowledge)
+	return r.live()
+}
+
+// acknowledge says that the commit under way, if any, has succeeded.
+func (r *run) acknowledge() {
+	if r.coming != "" {
+		r.state, r.acked, r.coming = r.next, r.coming, ""
+	}
+}
+
+func (r *run) update(s Step) error {
+	return r.db.Update(func(tx *holdfast.Tx) error {
+		r.set(func() {
+			r.acknowledge() // the turn is ours: the one before is done
+			if s.Together {
+				seed := r.step.Seed
+				r.step = s
+				r.step.Seed, r.step.Cut, r.step.Kill, r.step.Fail = seed, 0, 0, 0
+			}
+		})
+		if err := applyTo(tx, s.Edits); err != nil {
+			return err
+		}
+		if s.Rollback {
+			r.set(func() { r.past.rollback = true })
+			return errRollback
+		}
+		next := r.state.clone() // only whoever has the turn changes it
+		next.apply(s.Edits)
+		r.set(func() { r.next, r.coming = next, next.content() })
+		return nil
+	})
+}
+
+// afterFailure is behind a transaction in which a call on the file failed.
+func (r *run) afterFailure(err error) error {
+	r.set(func() { r.past.failed = r.failed })
+	if err == nil {
+		return fmt.Errorf("a %s failed, and the commit succeeded", r.failed)
+	}
+	if !errors.Is(err, errInjected) {
+		return fmt.Errorf("a %s failed with %q, and the commit with %w", r.failed, errInjected, err)
+	}
+	if !errors.Is(err, holdfast.ErrStopped) {
+		if r.failed == "sync" {
+			return fmt.Errorf("a flush failed, and writing goes on: %w", err)
+		}
+		r.set(func() { r.coming = "" }) // it has not happened
+		return r.live()
+	}
+	again := r.db.Update(func(tx *holdfast.Tx) error { return applyTo(tx, again) })
+	if !errors.Is(again, holdfast.ErrStopped) {
+		return fmt.Errorf("the writer was stopped by %w, but the next transaction gives: %w", err, again)
+	}
+	content, _, err := viewed(r.db, r.leaks)
+	if err != nil {
+		return err
+	}
+	if content != r.acked {
+		return fmt.Errorf("after a failed flush a reader sees\n%s\nacknowledged:\n%s", content, r.acked)
+	}
+	if err := r.release(len(r.readers)); err != nil {
+		return err
+	}
+	if err := r.db.Close(); err != nil {
+		return fmt.Errorf("close after a failed flush: %w", err)
+	}
+	r.db = nil
+	return r.open(r.options)
+}
+
+// live looks at the database that is open, and at its readers.
+func (r *run) live() error {
+	pending := r.db.Stats().PendingPageN
+	content, _, err := viewed(r.db, r.leaks)
+	if err != nil {
+		return err
+	}
+	if content != r.acked {
+		return fmt.Errorf("the database holds\n%s\nacknowledged:\n%s", content, r.acked)
+	}
+	if len(r.readers) == 0 && pending != 0 {
+		return fmt.Errorf("%d pages wait for readers, and there is none", pending)
+	}
+	for _, h := range r.readers {
+		if err := h.look(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stock has bbolt open the file, whatever the page cache and the disk hold of
+// it, do a transaction and close it. What it leaves is on the disk.
+func (r *run) stock(s Step) error {
+	// bbolt does not find a second meta at 512 bytes, nor know a creation that
+	// was cut short.
+	if r.db != nil || !r.created || r.script.PageSize < 1024 {
+		return nil
+	}
+	path := filepath.Join(r.dir, "stock.db")
+	if err := os.WriteFile(path, r.disk.Bytes(), 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(path)
+	if err := r.stockSession(path, s); err != nil {
+		return fmt.Errorf("bbolt: %w", err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	r.set(func() {
+		r.disk = vfs.NewCrash("crash.db", data, r.event)
+		r.exposed, r.past.stock = false, true
+	})
+	return r.inherit(data)
+}
+
+func (r *run) stockSession(path string, s Step) error {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout: time.Minute, PageSize: r.script.PageSize, NoSync: true, NoFreelistSync: s.NoFreelistSync,
+	})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var content string
+	if err := db.View(func(tx *bbolt.Tx) (err error) {
+		content, err = contentOf(tx)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := r.settleOn(content); err != nil {
+		return err
+	}
+	next := r.state.clone()
+	next.apply(s.Edits)
+	if err := db.Update(func(tx *bbolt.Tx) error { return applyTo(tx, s.Edits) }); err != nil {
+		return err
+	}
+	r.set(func() { r.state, r.acked = next, next.content() })
+	return db.Close()
+}
+
+// inherit notes the pages that bbolt has lost.
+func (r *run) inherit(data []byte) error {
+	db, err := holdfast.OpenVFS(vfs.NewCrash("inherited.db", data, nil).Open(), &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
+	if err != nil {
+		return fmt.Errorf("open what bbolt left: %w", err)
+	}
+	defer db.Close()
+	content, lost, err := viewed(db, everyLeak)
+	if err == nil && content != r.acked {
+		err = fmt.Errorf("what bbolt left holds\n%s\nand not\n%s", content, r.acked)
+	}
+	r.leaks = lost
+	return err
+}
