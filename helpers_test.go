@@ -63,6 +63,7 @@ func begin(t testing.TB, db *holdfast.DB, writable bool) *holdfast.Tx {
 	t.Helper()
 	tx, err := db.Begin(writable)
 	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() }) // or, after a Fatal, Close would wait for it
 	return tx
 }
 

@@ -309,3 +309,24 @@ func randomHistory(t *testing.T, options *holdfast.Options) {
 		t.Errorf("%d of %d pages are in use by an empty database", used, pages)
 	}
 }
+
+// The pages of the freelist that a slot names are freed when that slot is written
+// again, which may be by Close, into the list that it is just writing. Sessions
+// of few commits are those in which that happens.
+func TestFewCommitsPerSession(t *testing.T) {
+	for first := range 4 {
+		path := tempPath(t)
+		for session := range 12 {
+			db := open(t, path, &holdfast.Options{PageSize: 512, NoFreelistSync: session%5 == 4})
+			checkDB(t, db)
+			for n := range (first + session) % 4 {
+				update(t, db, func(tx *holdfast.Tx) {
+					b, err := tx.CreateBucketIfNotExists([]byte("b"))
+					must(t, err)
+					must(t, b.Put([]byte("k"), make([]byte, 100+1000*n)))
+				})
+			}
+			must(t, db.Close())
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // stop makes err the answer to every later write, unless there is one already.
@@ -94,12 +93,7 @@ func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
 	m.Freelist, m.HighWater = id, txn.HighWater()
 	n = p.space.FreeCount() + p.space.PendingCount()
 	buf := make([]byte, pages*uint64(p.pageSize))
-	if plant.On(plant.PendingNotInFreelist) {
-		n = p.space.FreeCount()
-		page.EncodeFreelist(buf, id, uint32(pages-1), n, p.space.Free())
-	} else {
-		page.EncodeFreelist(buf, id, uint32(pages-1), n, p.space.Unused())
-	}
+	page.EncodeFreelist(buf, id, uint32(pages-1), n, p.space.Unused())
 	if err := p.grow(int64(m.HighWater)*int64(p.pageSize), opts); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -113,15 +114,21 @@ func TestStopped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			release := sync.OnceFunc(held.Release)
+			defer release()
 			e.next(c.kind, c.n, c.cause)
 			err = e.commit("lost", 1)
 			if !errors.Is(err, pager.ErrStopped) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "mem") {
-				t.Errorf("commit: %v", err)
+				t.Fatalf("commit: %v", err)
 			}
 			e.fail = nil
 			e.ops = nil
-			if _, again := e.BeginWrite(); again == nil || again.Error() != err.Error() || !errors.Is(again, pager.ErrStopped) {
-				t.Errorf("the next writer: %v", again)
+			w, again := e.BeginWrite()
+			if again == nil {
+				w.Rollback()
+			}
+			if again == nil || again.Error() != err.Error() || !errors.Is(again, pager.ErrStopped) {
+				t.Fatalf("the next writer: %v", again)
 			}
 			if again := e.Sync(); !errors.Is(again, pager.ErrStopped) {
 				t.Errorf("Sync: %v", again)
@@ -129,7 +136,7 @@ func TestStopped(t *testing.T) {
 			if e.read() != "before" || textOf(t, held.Value()) != "before" {
 				t.Error("readers see something else")
 			}
-			held.Release()
+			release()
 			e.accounted()
 			if err := e.Close(pager.CloseOptions{Commit: e.opts}); err != nil {
 				t.Errorf("Close: %v", err)

@@ -84,6 +84,12 @@ func (e *env) commit(text string, n uint64) error {
 	if err != nil {
 		return err
 	}
+	prepared := false
+	defer func() {
+		if !prepared { // after a Fatal Close waits for the turn
+			w.Rollback()
+		}
+	}()
 	old, err := w.Page(w.Base().Meta.Root)
 	if err != nil {
 		e.t.Fatal(err)
@@ -101,6 +107,7 @@ func (e *env) commit(text string, n uint64) error {
 	enc := page.NewLeaf(buf, id, 1, uint32(n-1))
 	enc.Leaf(0, []byte("k"), []byte(text))
 	enc.Finish()
+	prepared = true // or rolled back by Prepare
 	pr, err := w.Prepare(id, uint64(len(text)), e.opts)
 	if err != nil {
 		return err

@@ -36,13 +36,12 @@ const (
 
 // How a file is closed and opened.
 const (
-	CloseNoFlush         Defect = "close-no-flush"
-	FreelistGivenAway    Defect = "freelist-given-away"
-	OtherListGivenAway   Defect = "other-list-given-away"
-	OpenNoFlush          Defect = "open-no-flush"
-	OpenNoDrop           Defect = "open-no-drop"
-	LowerLabelWins       Defect = "lower-label-wins"
-	PendingNotInFreelist Defect = "pending-not-in-freelist"
+	CloseNoFlush       Defect = "close-no-flush"
+	FreelistGivenAway  Defect = "freelist-given-away"
+	OtherListGivenAway Defect = "other-list-given-away"
+	OpenNoFlush        Defect = "open-no-flush"
+	OpenNoDrop         Defect = "open-no-drop"
+	LowerLabelWins     Defect = "lower-label-wins"
 )
 
 // How bytes are believed, and what becomes of readers.

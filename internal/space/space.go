@@ -222,6 +222,9 @@ func (s *Space) handDown(heap *held, tx page.TxID) {
 		return
 	}
 	at, ok := s.pinnedBefore(tx)
+	if plant.On(plant.ReadersIgnored) {
+		ok = false
+	}
 	for heap != nil && (!ok || uint64(heap.born) > s.pins.key(at)) {
 		var h *held
 		h, heap = pop(heap)
@@ -246,7 +249,7 @@ func (s *Space) freedBy(tx page.TxID, e page.Extent) {
 	for e.N > 0 {
 		n, born := s.births.take(e)
 		part := page.Extent{Start: e.Start, N: n}
-		if pinned && uint64(born) <= witness && !(plant.On(plant.ReadersIgnored) && witness+1 < uint64(tx)) {
+		if pinned && uint64(born) <= witness {
 			s.pending.add(part)
 			p := s.pins.val(at)
 			p.heap = meld(p.heap, s.spare.take(part, born, tx))
