@@ -133,11 +133,28 @@ func (s *sample) tree(id page.ID, top bool) error {
 		s.add(branchKeySize, field{at: e + 4, size: 4, page: id})
 		s.add(branchChild, field{at: e + 8, size: 8, page: id})
 		s.add(keyBytes, field{at: e + int(s.get(e, 4)), size: len(key), page: id, branch: true})
+		if err := s.separates(key, child); err != nil {
+			return err
+		}
 		if err := s.tree(child, top); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// separates makes sure that a branch names a page by its first key, as both
+// engines always do: bbolt finds pages by it when it writes.
+func (s *sample) separates(key []byte, child page.ID) error {
+	p, err := s.image.Page(child)
+	if err != nil {
+		return err
+	}
+	first, err := p.Key(0)
+	if err == nil && string(first) != string(key) {
+		return fmt.Errorf("the first key of page %d is %q, its branch says %q", child, first, key)
+	}
+	return err
 }
 
 // leaf notes the fields of element i of leaf p, which is at e in the file.
