@@ -6,6 +6,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
+
+	"holdfast"
+	"holdfast/internal/vfs"
 )
 
 // What a committer says on its standard output, a line each, with a number.
@@ -24,6 +28,7 @@ type committer struct {
 	history
 	rand *rand.Rand
 	db   engine
+	call atomic.Int64 // of a file, twice: before and behind it
 }
 
 // say writes a line, in one system call: lines do not mix.
@@ -36,7 +41,7 @@ func say(what string, n uint64) {
 // runCommitter opens the database and commits the next edits of a history, in
 // sessions, until it is killed.
 func runCommitter(o order) error {
-	c := &committer{order: o, history: history{o.History, o.Large}, rand: rand.New(rand.NewPCG(o.Seed, 1))}
+	c := &committer{order: o, history: history{seed: o.History, large: o.Large}, rand: rand.New(rand.NewPCG(o.Seed, 1))}
 	for {
 		if err := c.session(); err != nil {
 			return err
@@ -51,7 +56,12 @@ func (c *committer) session() (err error) {
 	o.NoFreelistSync = c.rand.IntN(2) == 0
 	o.NoSync = c.rand.IntN(5) == 0 // what is in the page cache outlives the process
 	o.AllocSize = []int{64 << 10, 256 << 10, 16 << 20}[c.rand.IntN(3)]
-	if c.db, err = open(c.Engine, c.Path, o); err != nil {
+	if c.KillAt > 0 {
+		c.db, err = c.openSuicidal(o)
+	} else {
+		c.db, err = open(c.Engine, c.Path, o)
+	}
+	if err != nil {
 		return err
 	}
 	writers := 1 + c.rand.IntN(4)
@@ -80,6 +90,65 @@ func (c *committer) session() (err error) {
 	}
 	say(saysClosing, 0)
 	return c.db.close()
+}
+
+// suicidal is a file whose calls that change it kill the process, one day.
+type suicidal struct {
+	vfs.File
+	c *committer
+}
+
+func (c *committer) openSuicidal(o openOptions) (engine, error) {
+	file, err := vfs.OpenOS(c.Path, os.O_RDWR|os.O_CREATE, 0o600, nil)
+	if err != nil {
+		return nil, err
+	}
+	db, err := holdfast.OpenVFS(suicidal{file, c}, &holdfast.Options{PageSize: o.PageSize, NoFreelistSync: o.NoFreelistSync})
+	if err != nil {
+		return nil, err
+	}
+	db.AllocSize = o.AllocSize
+	return holdfastDB{db}, nil
+}
+
+func (f suicidal) around(call func() error) error {
+	f.c.mayDie()
+	err := call()
+	f.c.mayDie()
+	return err
+}
+
+// mayDie kills the process when its time has come.
+func (c *committer) mayDie() {
+	if c.call.Add(1) != int64(c.KillAt) {
+		return
+	}
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Kill()
+	}
+	select {}
+}
+
+func (f suicidal) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.around(func() error {
+		n, err = f.File.WriteAt(p, off)
+		return err
+	})
+	return n, err
+}
+
+func (f suicidal) WriteVec(bufs [][]byte, off int64) error {
+	return f.around(func() error { return f.File.WriteVec(bufs, off) })
+}
+
+func (f suicidal) Sync() error { return f.around(f.File.Sync) }
+
+func (f suicidal) Grow(size int64) error {
+	return f.around(func() error { return f.File.Grow(size) })
+}
+
+func (f suicidal) Truncate(size int64) error {
+	return f.around(func() error { return f.File.Truncate(size) })
 }
 
 var errRollback = errors.New("rolled back on purpose")

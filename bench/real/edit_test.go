@@ -39,7 +39,15 @@ type history struct {
 	seed uint64
 	// large is the length of the longest values, in bytes.
 	large int
+	// fill is the length of a further value that each edit puts under a key of
+	// its own; 0: none. Edit purge deletes them all. Both may be set while the
+	// history goes on.
+	fill  int
+	purge uint64
 }
+
+// fillBucket holds the values that only purge deletes.
+const fillBucket = "fill"
 
 // edit makes edit n in root.
 func (h history) edit(root container, n uint64) error {
@@ -57,6 +65,20 @@ func (h history) edit(root container, n uint64) error {
 			return err
 		}
 		if err := h.editBucket(r, b, 0); err != nil {
+			return err
+		}
+	}
+	if n == h.purge {
+		if err := root.drop(fillBucket); err != nil {
+			return err
+		}
+	}
+	if h.fill > 0 {
+		b, err := root.child(fillBucket)
+		if err != nil {
+			return err
+		}
+		if err := b.put(fmt.Sprintf("%08d", n), bytes.Repeat([]byte{byte(n)}, h.fill)); err != nil {
 			return err
 		}
 	}

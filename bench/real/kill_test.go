@@ -14,18 +14,20 @@ import (
 )
 
 // killRounds is the number of processes that are killed on one file.
-const killRounds = 15
+const killRounds = 20
 
 // killMinimums are the kills that a run must have seen, by what was going on.
 var killMinimums = map[string]int{
-	"a commit was in flight":  6,
-	"during a close":          1,
-	"during an open":          1,
-	"during a compaction":     1,
-	"the file grew":           2,
-	"a rollback before":       2,
-	"of bbolt":                1,
-	"bbolt committed between": 1,
+	"a commit was in flight":                8,
+	"an unacknowledged commit is there":     2,
+	"an unacknowledged commit is not there": 4,
+	"during a close":                        1,
+	"during an open":                        2,
+	"during a compaction":                   2,
+	"the file grew":                         2,
+	"a rollback before":                     5,
+	"of bbolt":                              2,
+	"bbolt committed between":               3,
 }
 
 // killFile is a file on which processes are killed, and what is known of it.
@@ -63,6 +65,35 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// TestKillAtCall has a process kill itself before and behind each of its first
+// calls that change the file: the moments that are too short to be hit from
+// outside. Each process goes on with the file of the one before.
+func TestKillAtCall(t *testing.T) {
+	const calls = 20
+	counts := map[string]int{}
+	for seed := range seeds(t, 1) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			againWith(t, seed)
+			f := newKillFile(t, seed, counts)
+			for at := range 2 * calls {
+				f.order.KillAt = at + 1
+				f.round(0)
+			}
+		})
+	}
+	t.Log(counts)
+	for what, least := range map[string]int{
+		"a commit was in flight":                20,
+		"an unacknowledged commit is there":     1,
+		"an unacknowledged commit is not there": 10,
+		"during an open":                        2,
+	} {
+		if counts[what] < least {
+			t.Errorf("%s: %d kills, want %d at least", what, counts[what], least)
+		}
+	}
+}
+
 func newKillFile(t *testing.T, seed uint64, counts map[string]int) *killFile {
 	dir, err := os.MkdirTemp(vfs.TempDir(), "holdfast-real-")
 	if err != nil {
@@ -75,7 +106,7 @@ func newKillFile(t *testing.T, seed uint64, counts map[string]int) *killFile {
 		Role: "commit", Path: filepath.Join(dir, "db"), History: seed, Large: 200 << 10,
 		Options: openOptions{PageSize: []int{1024, 4096, 4096, 16384}[r.IntN(4)]},
 	}
-	f.model = newModel(history{f.order.History, f.order.Large})
+	f.model = newModel(history{seed: f.order.History, large: f.order.Large})
 	return f
 }
 
@@ -107,11 +138,25 @@ func (f *killFile) target(round int) target {
 	return target{saysBegun, 1 + f.rand.IntN(60)}
 }
 
-// delay is how long after the target a process is killed: at once, or as long
-// as a flush or as some commits take.
-func (f *killFile) delay() time.Duration {
-	longest := []time.Duration{1, 300 * time.Microsecond, 3 * time.Millisecond}[f.rand.IntN(3)]
-	return time.Duration(f.rand.Int64N(int64(longest)))
+// pace is how long the commits of a process take, as its listener sees them.
+type pace struct {
+	begun   time.Time
+	typical time.Duration
+}
+
+func (p *pace) hear(what string) {
+	switch what {
+	case saysBegun:
+		p.begun = time.Now()
+	case saysDone:
+		p.typical = (3*p.typical + time.Since(p.begun)) / 4
+	}
+}
+
+// delay is how long after the target a process is killed: at some moment within
+// a commit, mostly.
+func (p *pace) delay(r *rand.Rand) time.Duration {
+	return time.Duration(float64(p.typical) * 1.2 * r.Float64())
 }
 
 // heard is what a process said before its end.
@@ -148,7 +193,7 @@ func (f *killFile) round(round int) {
 	}
 	o.Seed = f.rand.Uint64()
 	before := fileSize(o.Path)
-	h, err := f.kill(o, f.target(round), f.delay())
+	h, err := f.kill(o, f.target(round))
 	if err != nil {
 		f.t.Fatalf("round %d, %s: %v", round, o.Engine, err)
 	}
@@ -165,8 +210,8 @@ func (f *killFile) round(round int) {
 	}
 }
 
-// kill runs a process until the target and a delay longer.
-func (f *killFile) kill(o order, at target, delay time.Duration) (heard, error) {
+// kill runs a process until the target and some time longer.
+func (f *killFile) kill(o order, at target) (heard, error) {
 	c, err := start(o)
 	if err != nil {
 		return heard{}, err
@@ -176,11 +221,18 @@ func (f *killFile) kill(o order, at target, delay time.Duration) (heard, error) 
 	patience := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() })
 	defer patience.Stop()
 	h := heard{done: f.model.number, begun: f.model.number}
+	p := pace{typical: 300 * time.Microsecond}
 	for in := bufio.NewScanner(c.out); in.Scan(); {
-		if h.line(in.Text()) == at.what && at.count > 0 {
-			if at.count--; at.count == 0 {
-				time.AfterFunc(delay, func() { _ = c.cmd.Process.Kill() })
+		what := h.line(in.Text())
+		p.hear(what)
+		if what != at.what || at.count == 0 || o.KillAt > 0 {
+			continue
+		}
+		if at.count--; at.count == 0 {
+			for end := time.Now().Add(p.delay(f.rand)); time.Now().Before(end); {
+				// A timer is not that exact.
 			}
+			_ = c.cmd.Process.Kill()
 		}
 	}
 	if err := c.wait(); err != nil {
@@ -207,15 +259,18 @@ func (f *killFile) count(o order, h heard, before int64) {
 	add("of bbolt", o.Engine == "bbolt")
 }
 
-// judge opens the file with both engines: first bbolt, a copy of what the kill
-// left, then Holdfast, which commits, and bbolt again.
+// judge opens what the kill left: a copy with Holdfast, which has errors where
+// bbolt has panics; another with bbolt; then the file itself with Holdfast,
+// which commits; and what that leaves with bbolt.
 func (f *killFile) judge(h heard) error {
 	if _, err := os.Stat(f.order.Path); os.IsNotExist(err) && h.done == 0 {
 		return nil // killed before it was created
 	}
-	if h.done > 0 || f.model.number > 0 {
-		// bbolt does not open a file whose creation was cut short.
-		if err := f.openCopy(h); err != nil {
+	if err := f.openCopy("holdfast", h); err != nil {
+		return fmt.Errorf("a copy: %w", err)
+	}
+	if h.done > 0 { // bbolt does not open a file whose creation was cut short
+		if err := f.openCopy("bbolt", h); err != nil {
 			return fmt.Errorf("bbolt opens a copy: %w", err)
 		}
 	}
@@ -231,7 +286,7 @@ func (f *killFile) judge(h heard) error {
 	if err = errors.Join(err, db.close()); err != nil {
 		return err
 	}
-	if err := f.openCopy(heard{done: f.model.number, begun: f.model.number}); err != nil {
+	if err := f.openCopy("bbolt", heard{done: f.model.number, begun: f.model.number}); err != nil {
 		return fmt.Errorf("bbolt opens a copy of the closed file: %w", err)
 	}
 	return nil
@@ -262,13 +317,15 @@ func (f *killFile) inspect(tx transaction, h heard) error {
 	return errors.Join(compare(got, f.model.lines()), tx.check())
 }
 
-// openCopy has bbolt look at a copy of the file.
-func (f *killFile) openCopy(h heard) error {
-	path := f.order.Path + ".stock"
+// openCopy has an engine look at a copy of the file.
+func (f *killFile) openCopy(engine string, h heard) error {
+	path := f.order.Path + ".judged"
 	if err := copyFile(path, f.order.Path, 1<<20); err != nil {
 		return err
 	}
-	db, err := openStock(path, openOptions{NoSync: true})
+	o := f.order.Options
+	o.NoSync = true
+	db, err := open(engine, path, o)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func TestFlushThatLies(t *testing.T) {
 func newLieFile(t *testing.T, d *disk, r *rand.Rand, i int, counts map[string]int) *lieFile {
 	f := &lieFile{t: t, disk: d, rand: r, counts: counts, path: filepath.Join(d.dir, fmt.Sprintf("db%d", i))}
 	f.opts = holdfast.Options{PageSize: []int{1024, 4096, 4096, 16384}[r.IntN(4)], NoFreelistSync: r.IntN(2) == 0}
-	f.model = newModel(history{r.Uint64(), 20 << 10})
+	f.model = newModel(history{seed: r.Uint64(), large: 20 << 10})
 	return f
 }
 
@@ -266,11 +266,13 @@ func (f *lieFile) die() error {
 	if err != nil {
 		return err
 	}
-	for err == nil {
-		err = f.commit(db)
+	for range 10 {
+		if err = f.commit(db); err != nil {
+			break
+		}
 	}
 	if !errors.Is(err, errDead) {
-		return err
+		return errors.Join(fmt.Errorf("the last commit gave %w, want its flush's error", err), db.Close())
 	}
 	return db.Close()
 }
@@ -348,7 +350,10 @@ func (f *lieFile) stopped(db *holdfast.DB, file *failing, first error) error {
 		"Batch":  func() error { return db.Batch(touch) },
 		"Sync":   db.Sync,
 		"Begin": func() error {
-			_, err := db.Begin(true)
+			tx, err := db.Begin(true)
+			if err == nil {
+				err = errors.Join(errors.New("a transaction"), tx.Rollback())
+			}
 			return err
 		},
 	} {

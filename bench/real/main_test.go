@@ -28,6 +28,9 @@ type order struct {
 	History uint64 // seed of the history
 	Large   int    // length of its longest values
 	Options openOptions
+	// KillAt is the number of the file call in which the process kills itself:
+	// before it if the number is odd, behind it if even. 0: never.
+	KillAt int
 }
 
 var roles = map[string]func(order) error{
