@@ -117,6 +117,7 @@ func TestDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.file(seed)
+		t.Logf("\n%v\n%v", d.tallies[0], d.tallies[1])
 		return
 	}
 	first := uint64(time.Now().UnixNano())

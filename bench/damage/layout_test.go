@@ -117,6 +117,9 @@ func (s *sample) tree(id page.ID, top bool) error {
 	s.claim(id, p.Pages())
 	s.heads = append(s.heads, id)
 	s.header(id, !p.IsLeaf())
+	if err := s.packed(p); err != nil {
+		return err
+	}
 	for i := range p.Count() {
 		e := s.at(id) + page.HeaderSize + i*page.LeafElementSize
 		if p.IsLeaf() {
@@ -139,6 +142,24 @@ func (s *sample) tree(id page.ID, top bool) error {
 		if err := s.tree(child, top); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// packed makes sure that keys and values lie one behind the other from the last
+// element on, as both engines always lay them out.
+func (s *sample) packed(p page.Page) error {
+	data := s.at(p.ID()) + page.HeaderSize + p.Count()*page.LeafElementSize
+	for i := range p.Count() {
+		at := s.at(p.ID()) + page.HeaderSize + i*page.LeafElementSize
+		pos, size := 0, s.get(at+4, 4) // of a branch
+		if p.IsLeaf() {
+			pos, size = 4, s.get(at+8, 4)+s.get(at+12, 4)
+		}
+		if at+int(s.get(at+pos, 4)) != data {
+			return fmt.Errorf("element %d of page %d is not behind the one before", i, p.ID())
+		}
+		data += int(size)
 	}
 	return nil
 }
