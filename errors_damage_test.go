@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"testing"
 
 	"holdfast"
 	"holdfast/internal/page"
@@ -286,4 +288,18 @@ func changeEverything(db *holdfast.DB) error {
 		return nil
 	}
 	return err
+}
+
+// Close gave a file its last transaction id plus one, and nobody could open it
+// again.
+func TestCloseAtTheLastID(t *testing.T) {
+	s := newSample(t)
+	s.setMetas(func(m *page.Meta) { m.Freelist, m.Label = page.NoFreelist, page.MaxLabel })
+	path := tempPath(t)
+	must(t, os.WriteFile(path, s.data, 0o600))
+	for range 2 {
+		db, err := holdfast.Open(path, 0o600, nil)
+		must(t, err)
+		must(t, db.Close())
+	}
 }

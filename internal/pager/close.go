@@ -74,7 +74,10 @@ func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
 	m := p.slots.Meta[best]
 	txn := p.space.Begin(tx)
 	var slot int
-	slot, m.Label = p.slots.Next()
+	if slot, m.Label = p.slots.Next(); m.Label > page.MaxLabel {
+		txn.Rollback()
+		return page.Corruptf(page.ID(slot), "transaction ids are used up")
+	}
 	old := p.lists[slot]
 	if old.N > 0 {
 		if err := txn.Free(old); err != nil {

@@ -27,6 +27,10 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 		if !valid || size <= int64(page.FirstDataPage)*int64(ps) || size > firstPages*int64(ps) {
 			return size, nil // not by create
 		}
+		// As with the metas of any file, what the cache shows may be all there is.
+		if err := p.file.DropCache(0, size); err != nil {
+			return size, err
+		}
 		interrupted, err := p.interrupted(size, ps)
 		if err != nil || !interrupted {
 			return size, err
@@ -59,7 +63,6 @@ func newFile(ps int) []byte {
 }
 
 // create writes the metas last: a file with a valid meta is a whole database.
-// Open flushes them.
 func (p *Pager) create(content []byte) error {
 	metas := len(content) / firstPages * int(page.FirstDataPage)
 	if _, err := p.file.WriteAt(content[metas:], int64(metas)); err != nil {
@@ -72,7 +75,7 @@ func (p *Pager) create(content []byte) error {
 		return err
 	}
 	p.counts.BytesWritten.Add(int64(len(content)))
-	return nil
+	return p.flushOpening()
 }
 
 // sector is the smallest piece of a write that survives as a whole, in bytes.

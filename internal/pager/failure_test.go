@@ -436,3 +436,56 @@ func TestGenerations(t *testing.T) {
 		t.Errorf("%d mappings are left after Close", maps-unmaps)
 	}
 }
+
+// A disk counted as full when the step by which the file grows did not fit,
+// though there was room for what the commit needed: half of a small disk was
+// never used.
+func TestGrowthOnAFullDisk(t *testing.T) {
+	for _, room := range []int64{300 << 10, 400 << 10, 2 << 20} {
+		e := newEnv(t)
+		e.mustCommit("before", 1)
+		e.fail = func(op vfs.Op) error {
+			if op.Kind == vfs.KindGrow && op.Len > room {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		var err error
+		for n := uint64(1); err == nil && n < 4000; n++ {
+			err = e.commit("more", n)
+		}
+		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, pager.ErrStopped) {
+			t.Errorf("room for %d bytes: %v", room, err)
+		}
+		if size := int64(len(e.mem.Bytes())); size > room || size < room-128<<10 {
+			t.Errorf("room for %d bytes: the file has %d", room, size)
+		}
+		e.accounted()
+		e.mustCommit("fits", 1)
+	}
+}
+
+// The last flush of a creation failed, and the metas that only the page cache
+// had were taken for those of a database by the next opening, and for none once
+// it had dropped them.
+func TestCreationFlushFails(t *testing.T) {
+	for nth := int64(1); nth <= 2; nth++ {
+		e := &env{t: t, mem: vfs.NewMem("mem")}
+		e.fail = func(op vfs.Op) error {
+			if op.Kind == vfs.KindSync && op.N == nth {
+				return syscall.EIO
+			}
+			return nil
+		}
+		if err := e.tryOpen(pager.Options{}); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("flush %d fails: %v", nth, err)
+		}
+		if n := len(e.mem.Bytes()); n != 0 {
+			t.Errorf("flush %d fails: the file has %d bytes", nth, n)
+		}
+		e.fail = nil
+		e.open(pager.Options{})
+		e.mustCommit("goes on", 1)
+		e.close()
+	}
+}

@@ -37,12 +37,14 @@ func (p *Pager) open() error {
 		return err
 	}
 	if !p.opts.ReadOnly {
-		if size, err = p.createIfNone(size); err != nil {
-			return err
+		if size > 0 {
+			// What an earlier process wrote may be in the page cache only. What is
+			// read below is built upon, so it must be on the disk first.
+			if err := p.flushOpening(); err != nil {
+				return err
+			}
 		}
-		// What an earlier process wrote may be in the page cache only. What is
-		// read below is built upon, so it must be on the disk first.
-		if err := p.flushOpening(); err != nil {
+		if size, err = p.createIfNone(size); err != nil {
 			return err
 		}
 	}

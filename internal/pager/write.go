@@ -1,7 +1,9 @@
 package pager
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -332,10 +334,30 @@ func (p *Pager) grow(need int64, opts CommitOptions) error {
 		if opts.MaxSize > 0 && size > opts.MaxSize {
 			return ErrMaxSizeReached
 		}
-		if err := p.file.Grow(size); err != nil {
+		size, err := p.growTo(size, need)
+		if err != nil {
 			return err
 		}
 		p.fileSize = size
 	}
 	return p.remap(need)
+}
+
+// growTo makes the file size bytes long, or shorter, down to need bytes, if the
+// disk has no room for more, and returns its size.
+func (p *Pager) growTo(size, need int64) (int64, error) {
+	for {
+		err := p.file.Grow(size)
+		if err == nil {
+			return size, nil
+		}
+		if size == need || !errors.Is(err, syscall.ENOSPC) {
+			return 0, err
+		}
+		extra := (size - need) / 2
+		if extra < minFileSize {
+			extra = 0
+		}
+		size = need + extra/int64(p.pageSize)*int64(p.pageSize)
+	}
 }
