@@ -157,6 +157,8 @@ func FuzzParse(f *testing.F) {
 func FuzzImage(f *testing.F) {
 	two := append(make([]byte, 2*64), leafPage(2, 64, testElement{0, "a", "b"})...)
 	f.Add(append(two, branchPage(3, 64, "a", "b")...), uint8(0), uint16(4))
+	one := append(make([]byte, 64), leafPage(1, 64, testElement{0, "a", "b"})...) // in place of a meta
+	f.Add(append(one, leafPage(2, 64)...), uint8(0), uint16(3))
 	long := leafPage(2, 192, testElement{0, "a", string(make([]byte, 100))})
 	long[12] = 2
 	for highWater := uint16(4); highWater < 7; highWater++ { // one page short, exact, and more than there are
@@ -220,6 +222,10 @@ func FuzzFreelist(f *testing.F) {
 	f.Add(m.data[3*512:], uint16(8))
 	big := listImage(8, 8, 0xFFFF, 1, 2, 5, 6)
 	f.Add(big.data[3*512:], uint16(8))
+	for _, ids := range [][]uint64{{1, 4}, {4, 8}, {4, 4}, {5, 4}} { // a meta, one too high, twice, descending
+		m := listImage(8, 8, 2, 0, ids...)
+		f.Add(m.data[3*512:], uint16(8))
+	}
 	for _, extra := range []int{0, 8} { // a list that ends with its page, and one number more
 		for _, form := range []bool{false, true} {
 			f.Add(fullList(512, extra, form), uint16(200))
