@@ -248,9 +248,6 @@ func setMeta(s *sample, data []byte, c chooser) ([]byte, mutation) {
 	}
 	was := s.get(s.slot*s.kind.pageSize+page.HeaderSize+f.off, f.size)
 	v := s.edge(was, f.size, c)
-	if f.name == "txid" && v == math.MaxInt64 {
-		v -= 1000 // behind the last id Close gives one more, which no Open takes
-	}
 	for _, slot := range slots {
 		b := data[slot*s.kind.pageSize+page.HeaderSize:]
 		set(b[f.off:], f.size, v)
