@@ -134,7 +134,7 @@ func (d *disk) failDuring(position uint64, do func() error) error {
 	heal := func() { once.Do(d.heal) }
 	d.failFrom(position)
 	defer heal()
-	defer time.AfterFunc(time.Second, heal).Stop()
+	defer time.AfterFunc(10*time.Second, heal).Stop()
 	return do()
 }
 
@@ -206,11 +206,4 @@ func readDevice(path string) ([]byte, error) {
 		at += n
 	}
 	return slices.Clone(buf[:size]), nil
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

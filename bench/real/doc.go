@@ -2,11 +2,12 @@
 // are killed, disks that are full, flushes that fail, files that are changed
 // by others.
 //
-//   - TestKill: a process that commits is killed with SIGKILL, again and again,
+//   - TestKill, TestKillAtCall: a process that commits is killed, again and again,
 //     on one file. Everything it acknowledged must be there.
 //   - TestFull*: a file system of some MiB runs full.
 //   - TestHoleIsReal, TestFlushThatLies: a device fails for one flush; from
 //     then on the page cache shows what the device does not have.
+//   - TestBadSectors: a part of the device cannot be read.
 //   - TestChangedUnderneath: the file is truncated, overwritten or replaced
 //     while a process has it open.
 //

@@ -207,9 +207,12 @@ func (d *fullDisk) byCommits() {
 func (d *fullDisk) byAnother() {
 	d.open()
 	d.model.fill = 4000
-	for before := int64(0); before < 1<<20 || fileSize(d.path) == before; {
+	for before, n := int64(0), 0; before < 1<<20 || fileSize(d.path) == before; n++ {
 		before = fileSize(d.path)
 		must(d.T, d.commit())
+		if n == 5000 {
+			d.Fatalf("%d commits, and the file has %d bytes", n, before)
+		}
 	}
 	free := d.fillDisk()
 	size := fileSize(d.path)

@@ -272,7 +272,7 @@ func (f *lieFile) die() error {
 		}
 	}
 	if !errors.Is(err, errDead) {
-		return errors.Join(fmt.Errorf("the last commit gave %w, want its flush's error", err), db.Close())
+		return errors.Join(fmt.Errorf("the last commit gave %v, want its flush's error", err), db.Close())
 	}
 	return db.Close()
 }

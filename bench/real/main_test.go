@@ -1,6 +1,7 @@
 package real
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,10 +32,16 @@ type order struct {
 	// KillAt is the number of the file call in which the process kills itself:
 	// before it if the number is odd, behind it if even. 0: never.
 	KillAt int
+	// Commits is the number of commits that the file has; Busy says that it is
+	// used while it is changed, and not only before and after.
+	Commits uint64
+	Busy    bool
 }
 
 var roles = map[string]func(order) error{
 	"commit": runCommitter,
+	"victim": runVictim,
+	"look":   runLook,
 }
 
 func TestMain(m *testing.M) {
@@ -55,9 +62,14 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+// told has a value for each line that the parent writes to a child.
+var told = make(chan struct{}, 1)
+
 // exitWithParent ends a child whose parent is gone: its standard input ends.
 func exitWithParent() {
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		told <- struct{}{}
+	}
 	os.Exit(3)
 }
 
@@ -126,4 +138,11 @@ func againWith(t *testing.T, seed uint64) {
 			t.Logf("again with HOLDFAST_SEED=%d", seed)
 		}
 	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
