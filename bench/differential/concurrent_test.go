@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/bench/soak"
 	"holdfast/bench/stock/ops"
 )
 
@@ -51,34 +52,34 @@ func (l *ledger) holds(digest []byte, from int) bool {
 // TestReadersBesideWriter lets readers look at everything, over and over, while
 // a history goes on: each sees one committed state, not older than the last
 // commit before it began, and sees the same again when it looks twice.
-func TestReadersBesideWriter(t *testing.T) {
-	histories(t, 6, func(t *testing.T, seed uint64) {
-		h := New(seed, pageSize(seed))
-		h.universe, h.bulk, h.large = 300, 60, 60
-		db, err := OpenHoldfast(filepath.Join(t.TempDir(), "db"), ops.Options{NoSync: true, PageSize: h.page})
-		if err != nil {
-			t.Fatal(err)
-		}
-		states := &ledger{}
-		states.add(h.model.committed.content().Digest())
-		states.commit()
-		var stop, readers = make(chan struct{}), sync.WaitGroup{}
-		for range 3 {
-			readers.Go(func() { readStates(t, seed, db, states, stop) })
-		}
-		r := newRun(t, h)
-		r.follow(shared(db), "")
-		for range 60 {
-			r.commitTo(states)
-		}
-		close(stop)
-		readers.Wait()
-		r.check()
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
+func TestReadersBesideWriter(t *testing.T) { histories(t, readersKind) }
+
+var readersKind = kind{"readers beside writer", 6, func(t *testing.T, seed uint64, tally *soak.Tally) {
+	h := New(seed, pageSize(seed))
+	h.universe, h.bulk, h.large = 300, 60, 60
+	db, err := OpenHoldfast(filepath.Join(t.TempDir(), "db"), ops.Options{NoSync: true, PageSize: h.page})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := &ledger{}
+	states.add(h.model.committed.content().Digest())
+	states.commit()
+	var stop, readers = make(chan struct{}), sync.WaitGroup{}
+	for range 3 {
+		readers.Go(func() { readStates(t, seed, db, states, stop) })
+	}
+	r := newRun(t, h, tally)
+	r.follow(shared(db), "")
+	for range 60 {
+		r.commitTo(states)
+	}
+	close(stop)
+	readers.Wait()
+	r.check()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}}
 
 // shared is a follower on a database that is open already.
 func shared(db *holdfast.DB) *Follower {
@@ -86,6 +87,7 @@ func shared(db *holdfast.DB) *Follower {
 		Open:    func(string, ops.Options) (*holdfast.DB, error) { return db, nil },
 		Check:   func(tx *holdfast.Tx) <-chan error { return tx.Check() },
 		SetFill: func(b *holdfast.Bucket, percent float64) { b.FillPercent = percent },
+		Compact: compactHoldfast,
 	})
 	r.Do(ops.Op{Kind: ops.Open})
 	return &Follower{Name: "holdfast", Moves: true, Do: r.Do}

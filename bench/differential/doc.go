@@ -17,5 +17,10 @@
 //   - in such a bucket, where a cursor stands that went beyond an end;
 //   - MoveBucket of a bucket that the same transaction changed: bbolt loses the
 //     changes;
-//   - handles of deleted buckets.
+//   - handles of deleted buckets;
+//   - names of buckets above MaxKeySize, which bbolt takes and Holdfast refuses.
+//
+// Seeds and durations are chosen as package soak says: HOLDFAST_SEED,
+// HOLDFAST_HISTORIES, and HOLDFAST_SOAK for TestSoak. HOLDFAST_TRACE prints each
+// operation.
 package differential

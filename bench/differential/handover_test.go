@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"holdfast/bench/soak"
 	"holdfast/bench/stock/ops"
 )
 
@@ -62,35 +63,39 @@ func other(t *testing.T, version string) *Follower {
 // TestHandover passes one file between Holdfast and versions of bbolt in the
 // middle of a history. After each turn Holdfast and bbolt check the file and
 // compare its content with the model.
-func TestHandover(t *testing.T) {
-	histories(t, 60, func(t *testing.T, seed uint64) {
-		engines := []*Follower{Holdfast(), Stock(), other(t, "v1.4.3"), other(t, "v1.3.12")}
-		handover(t, seed, engines, func(h *History) int { return max(0, h.rand.IntN(6)-2) })
-	})
-}
+func TestHandover(t *testing.T) { histories(t, handoverKind) }
+
+var handoverKind = kind{"handover", 40, func(t *testing.T, seed uint64, tally *soak.Tally) {
+	engines := []*Follower{Holdfast(), Stock(), other(t, "v1.4.3"), other(t, "v1.3.12")}
+	handover(t, seed, tally, engines, func(h *History) int { return max(0, h.rand.IntN(6)-2) })
+}}
+
+var versions = []string{"v1.5.0", "v1.4.3", "v1.3.12"}
 
 // TestReturn passes a file between Holdfast and one other version, by turns.
 func TestReturn(t *testing.T) {
-	for _, version := range []string{"v1.5.0", "v1.4.3", "v1.3.12"} {
-		t.Run(version, func(t *testing.T) {
-			histories(t, 15, func(t *testing.T, seed uint64) {
-				engines := []*Follower{Holdfast(), Stock()}
-				if version != "v1.5.0" {
-					engines[1] = other(t, version)
-				}
-				turn := int(seed)
-				handover(t, seed, engines, func(*History) int {
-					turn++
-					return turn % 2
-				})
-			})
-		})
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) { histories(t, returnKind(version)) })
 	}
 }
 
-func handover(t *testing.T, seed uint64, engines []*Follower, choose func(*History) int) {
+func returnKind(version string) kind {
+	return kind{"return " + version, 15, func(t *testing.T, seed uint64, tally *soak.Tally) {
+		engines := []*Follower{Holdfast(), Stock()}
+		if version != "v1.5.0" {
+			engines[1] = other(t, version)
+		}
+		turn := int(seed % 2)
+		handover(t, seed, tally, engines, func(*History) int {
+			turn++
+			return turn % 2
+		})
+	}}
+}
+
+func handover(t *testing.T, seed uint64, tally *soak.Tally, engines []*Follower, choose func(*History) int) {
 	h := New(seed, pageSize(seed))
-	r := newRun(t, h)
+	r := newRun(t, h, tally)
 	file := filepath.Join(t.TempDir(), "db")
 	var turns []string
 	t.Cleanup(func() {

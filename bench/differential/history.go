@@ -181,7 +181,11 @@ func (h *History) read(tx int, t *transaction) ops.Op {
 		op.Kind = ops.ForEachBucket
 	case n < 8 && h.chance(8):
 		return h.dump(tx)
-	case n < 13 || len(t.cursors) == 0:
+	case n < 9 && h.chance(2):
+		op.Kind = ops.Inspect
+	case n < 10 && len(path) > 0 && !t.writable:
+		op.Kind = ops.BucketStats
+	case n < 14 || len(t.cursors) == 0:
 		op.Kind, op.Cursor = ops.NewCursor, h.rand.IntN(4)
 		h.queue = append(h.queue, h.placeCursor(tx, op.Cursor, b))
 	default:

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/bench/soak"
 	"holdfast/bench/stock/ops"
 )
 
@@ -67,35 +68,38 @@ func checkFile(t *testing.T, f *Follower, file string) []string {
 // TestBucketChurn creates, nests, fills, deletes and rolls back buckets. After
 // each transaction every page is used, free or pending, in memory as on disk.
 func TestBucketChurn(t *testing.T) {
-	for _, pageSize := range []int{1024, 4096, 16384} {
-		t.Run(fmt.Sprint(pageSize), func(t *testing.T) {
-			histories(t, 20, func(t *testing.T, seed uint64) {
-				h := New(seed, pageSize)
-				h.bulk, h.universe, h.large = 30, 60, 20
-				r := newRun(t, h)
-				file := filepath.Join(t.TempDir(), "db")
-				r.follow(Holdfast(), file)
-				for range 3 {
-					o := h.options()
-					r.do(ops.Op{Kind: ops.Open, Options: o})
-					for range 15 {
-						r.churn()
-						r.check()
-						r.t.Helper()
-					}
-					r.do(ops.Op{Kind: ops.Close})
-					if synced := syncedFreelist(t, file, pageSize); synced == o.NoFreelistSync {
-						t.Fatalf("seed %d: NoFreelistSync %v, but the closed file has a freelist page: %v", seed, o.NoFreelistSync, synced)
-					}
-					for _, checker := range []*Follower{Stock(), Holdfast()} {
-						if leaks := r.inspect(checker, file); len(leaks) > 0 {
-							t.Fatalf("seed %d: %s finds lost pages %v", seed, checker.Name, leaks)
-						}
-					}
-				}
-			})
-		})
+	for _, pageSize := range churnPageSizes {
+		t.Run(fmt.Sprint(pageSize), func(t *testing.T) { histories(t, churnKind(pageSize)) })
 	}
+}
+
+var churnPageSizes = []int{1024, 4096, 16384}
+
+func churnKind(pageSize int) kind {
+	return kind{fmt.Sprintf("bucket churn %d", pageSize), 20, func(t *testing.T, seed uint64, tally *soak.Tally) {
+		h := New(seed, pageSize)
+		h.bulk, h.universe, h.large = 30, 60, 20
+		r := newRun(t, h, tally)
+		file := filepath.Join(t.TempDir(), "db")
+		r.follow(Holdfast(), file)
+		for range 3 {
+			o := h.options()
+			r.do(ops.Op{Kind: ops.Open, Options: o})
+			for range 15 {
+				r.churn()
+				r.check()
+			}
+			r.do(ops.Op{Kind: ops.Close})
+			if synced := syncedFreelist(t, file, pageSize); synced == o.NoFreelistSync {
+				t.Fatalf("seed %d: NoFreelistSync %v, but the closed file has a freelist page: %v", seed, o.NoFreelistSync, synced)
+			}
+			for _, checker := range []*Follower{Stock(), Holdfast()} {
+				if leaks := r.inspect(checker, file); len(leaks) > 0 {
+					t.Fatalf("seed %d: %s finds lost pages %v", seed, checker.Name, leaks)
+				}
+			}
+		}
+	}}
 }
 
 // churn is a transaction that mostly changes buckets.

@@ -148,7 +148,7 @@ type transaction struct {
 type model struct {
 	committed *node
 	txs       map[int]*transaction
-	moves     bool // the engines can move buckets
+	moves     bool // the engines can move and inspect buckets
 }
 
 func newModel() *model {
@@ -160,7 +160,7 @@ func fail(err error) ops.Result { return ops.Result{Err: err.Error()} }
 // do applies op and gives the result that it has to have.
 func (m *model) do(op ops.Op) ops.Result {
 	switch op.Kind {
-	case ops.Open, ops.Close:
+	case ops.Open, ops.Close, ops.WriteTo, ops.Compact:
 		return ops.Result{}
 	case ops.Begin:
 		t := &transaction{root: m.committed, writable: op.Writable, cursors: map[int]*cursor{}}
@@ -200,6 +200,10 @@ func (m *model) do(op ops.Op) ops.Result {
 		return t.change(b, op)
 	case ops.SetSequence, ops.NextSequence:
 		return t.changeSequence(b, op)
+	case ops.Inspect:
+		if !m.moves {
+			return ops.Result{Err: ops.Unsupported}
+		}
 	}
 	return t.read(b, op)
 }
@@ -347,6 +351,11 @@ func (t *transaction) read(b *node, op ops.Op) ops.Result {
 		r.N = b.seq
 	case ops.ForEach, ops.ForEachBucket:
 		r.Value, r.N = b.top().ForEach(op.Kind == ops.ForEachBucket)
+	case ops.Inspect:
+		r.Value, r.N = b.content().Inspect()
+	case ops.BucketStats:
+		r.Value, r.N = b.content().Stats()
+		r.HasValue = true
 	case ops.NewCursor:
 		t.cursors[op.Cursor] = &cursor{n: b, edits: b.edits}
 	}

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	berrors "go.etcd.io/bbolt/errors"
+
+	"holdfast/bench/soak"
 	"holdfast/bench/stock/ops"
 )
 
@@ -21,10 +24,11 @@ type run struct {
 	steps     int
 	trace     bool
 	leaks     map[string]bool // pages that were lost before the session began
+	tally     *soak.Tally     // of the operations
 }
 
-func newRun(t *testing.T, h *History) *run {
-	r := &run{t: t, h: h, trace: os.Getenv("HOLDFAST_TRACE") != ""}
+func newRun(t *testing.T, h *History, tally *soak.Tally) *run {
+	r := &run{t: t, h: h, tally: tally, trace: os.Getenv("HOLDFAST_TRACE") != ""}
 	// A hang is ended by the test's timeout, which does not say which seed.
 	watchdog := time.AfterFunc(3*time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "%s: seed %d does not end\n", t.Name(), h.Seed)
@@ -46,6 +50,7 @@ func (r *run) fatal(f *Follower, op ops.Op, problem string) {
 func (r *run) do(op ops.Op) {
 	r.t.Helper()
 	r.steps++
+	r.tally.Add(op.Kind.String())
 	if r.trace {
 		fmt.Printf("%d: %s\n", r.steps, describe(op))
 	}
@@ -120,6 +125,9 @@ func (r *run) session(o ops.Options, transactions int) {
 	for _, f := range r.followers {
 		h.model.moves = h.model.moves && f.Moves
 	}
+	if len(r.leaks) > 0 {
+		o.Strict = false // it would panic about what bbolt has lost
+	}
 	r.do(ops.Op{Kind: ops.Open, Options: o})
 	for range transactions {
 		if holds && len(h.readers) < 4 && h.chance(2) {
@@ -131,6 +139,9 @@ func (r *run) session(o ops.Options, transactions int) {
 		}
 		if h.chance(6) {
 			r.check()
+		}
+		if h.chance(25) {
+			r.copies()
 		}
 	}
 	for len(h.readers) > 0 {
@@ -176,6 +187,28 @@ func (r *run) check() {
 	r.do(r.h.endReader(len(r.h.readers) - 1))
 }
 
+// copies has the followers write copies of their databases, and looks at them.
+func (r *run) copies() {
+	begin := r.h.begin(false)
+	r.do(begin)
+	r.do(ops.Op{Kind: ops.WriteTo, Tx: begin.Tx})
+	r.do(r.h.endReader(len(r.h.readers) - 1))
+	r.do(ops.Op{Kind: ops.Compact, N: uint64(r.h.rand.IntN(3)) * 10000})
+	for i, f := range r.followers {
+		for _, suffix := range []string{ops.CopySuffix, ops.CompactSuffix} {
+			for _, checker := range []*Follower{Holdfast(), Stock()} {
+				leaks := r.inspect(checker, r.files[i]+suffix)
+				if len(leaks) > 0 && !f.Stock && (len(r.leaks) == 0 || suffix == ops.CompactSuffix) {
+					r.t.Fatalf("seed %d, step %d: in %s of %s, %s finds lost pages %v", r.h.Seed, r.steps, suffix, f.Name, checker.Name, leaks)
+				}
+			}
+			if err := os.Remove(r.files[i] + suffix); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
+
 // inspect opens the database for reading with f and checks it. It gives the
 // pages that are lost.
 func (r *run) inspect(f *Follower, file string) map[string]bool {
@@ -183,6 +216,10 @@ func (r *run) inspect(f *Follower, file string) map[string]bool {
 	open := ops.Op{Kind: ops.Open, File: file, Options: ops.Options{ReadOnly: true, PreLoadFreelist: true}}
 	if got := f.Do(open); got.Err != "" {
 		r.fatal(f, open, got.Err)
+	}
+	write := ops.Op{Kind: ops.Begin, Tx: -2, Writable: true}
+	if got := f.Do(write); got.Err != berrors.ErrDatabaseReadOnly.Error() {
+		r.fatal(f, write, "of a read-only database: "+quote(got.Err))
 	}
 	begin, check, dump := ops.Op{Kind: ops.Begin, Tx: -1}, ops.Op{Kind: ops.Check, Tx: -1}, ops.Op{Kind: ops.Dump, Tx: -1}
 	want := r.h.apply(begin)

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -19,6 +20,7 @@ func main() {
 		Open:    open,
 		Check:   func(tx *bbolt.Tx) <-chan error { return tx.Check() },
 		SetFill: func(b *bbolt.Bucket, percent float64) { b.FillPercent = percent },
+		Compact: compact,
 	})
 	if err := ops.Serve(os.Stdin, os.Stdout, runner.Do); err != nil {
 		fmt.Fprintln(os.Stderr, "stock:", err)
@@ -31,7 +33,7 @@ func open(path string, o ops.Options) (*bbolt.DB, error) {
 	if o.MapFreelist {
 		freelist = bbolt.FreelistMapType
 	}
-	return bbolt.Open(path, 0o600, &bbolt.Options{
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		NoFreelistSync:  o.NoFreelistSync,
 		FreelistType:    freelist,
 		NoSync:          o.NoSync,
@@ -41,4 +43,17 @@ func open(path string, o ops.Options) (*bbolt.DB, error) {
 		PageSize:        o.PageSize,
 		InitialMmapSize: o.InitialMmapSize,
 	})
+	if err == nil && o.AllocSize > 0 {
+		db.AllocSize = o.AllocSize
+	}
+	return db, err
+}
+
+// compact copies db to a new file.
+func compact(db *bbolt.DB, path string, max int64) error {
+	dst, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, PageSize: db.Info().PageSize})
+	if err != nil {
+		return err
+	}
+	return errors.Join(bbolt.Compact(dst, db, max), dst.Close())
 }

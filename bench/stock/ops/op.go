@@ -18,6 +18,8 @@ const (
 	Check                // the whole database; faults in Result.Lines
 	Dump                 // digest of all content in Result.Value
 	List                 // all content in Result.Lines
+	WriteTo              // a copy of the database to Op.File + CopySuffix
+	Compact              // a compacted copy to Op.File + CompactSuffix
 
 	CreateBucket
 	CreateBucketIfNotExists
@@ -34,6 +36,9 @@ const (
 	SetSequence
 	NextSequence
 
+	Inspect     // digest of the tree of buckets in Result.Value
+	BucketStats // keys in Result.N, buckets in Result.Value; of what is committed
+
 	NewCursor // Op.Cursor, over Op.Path; the kinds below move it
 	First
 	Last
@@ -44,9 +49,9 @@ const (
 )
 
 var kindNames = [...]string{
-	"Open", "Close", "Begin", "Commit", "Rollback", "Check", "Dump", "List",
+	"Open", "Close", "Begin", "Commit", "Rollback", "Check", "Dump", "List", "WriteTo", "Compact",
 	"CreateBucket", "CreateBucketIfNotExists", "DeleteBucket", "MoveBucket", "ForEach", "ForEachBucket",
-	"Put", "Delete", "Get", "Sequence", "SetSequence", "NextSequence",
+	"Put", "Delete", "Get", "Sequence", "SetSequence", "NextSequence", "Inspect", "BucketStats",
 	"NewCursor", "First", "Last", "Next", "Prev", "Seek", "CursorDelete",
 }
 
@@ -62,6 +67,12 @@ func (k Kind) String() string {
 // backward as well.
 const ForwardOnly = 1
 
+// What the copies of a file are called.
+const (
+	CopySuffix    = ".copy"
+	CompactSuffix = ".compact"
+)
+
 // Options are those of the database's options that a history varies.
 type Options struct {
 	NoFreelistSync  bool
@@ -72,6 +83,9 @@ type Options struct {
 	PreLoadFreelist bool
 	PageSize        int
 	InitialMmapSize int
+	AllocSize       int // in bytes; 0: the engine's own
+	Strict          bool
+	Mlock           bool
 }
 
 // Op is one operation.

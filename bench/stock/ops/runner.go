@@ -56,6 +56,8 @@ type Engine[D DB[T], T Tx[B, C], B Bucket[B, C], C Cursor] struct {
 	Open    func(path string, o Options) (D, error)
 	Check   func(T) <-chan error
 	SetFill func(b B, percent float64)
+	// Compact copies db to a new file in transactions of max bytes.
+	Compact func(db D, path string, max int64) error
 }
 
 // Runner runs operations on one engine. It holds one database at a time.
@@ -95,6 +97,8 @@ func (r *Runner[D, T, B, C]) do(op Op, res *Result) (err error) {
 		return err
 	case Close:
 		return r.db.Close()
+	case Compact:
+		return r.engine.Compact(r.db, op.File+CompactSuffix, int64(op.N))
 	case Begin:
 		tx, err := r.db.Begin(op.Writable)
 		if err == nil {
@@ -117,6 +121,8 @@ func (r *Runner[D, T, B, C]) do(op Op, res *Result) (err error) {
 		return r.dump(t.tx, newDigest(), op, res)
 	case List:
 		return r.dump(t.tx, &lister{}, op, res)
+	case WriteTo:
+		return writeTo(t.tx, op.File+CopySuffix)
 	}
 	if op.Kind >= First {
 		return moveCursor(t.cursors[op.Cursor], op, res)
@@ -170,6 +176,8 @@ func (r *Runner[D, T, B, C]) atTop(t *openTx[T, C], op Op, res *Result) (err err
 		res.Value, res.N = d.sum(), d.n
 	case NewCursor:
 		t.cursors[op.Cursor] = t.tx.Cursor()
+	case Inspect:
+		inspect(t.tx, res)
 	default:
 		res.Err = Unsupported
 	}
@@ -222,6 +230,10 @@ func (r *Runner[D, T, B, C]) inBucket(t *openTx[T, C], b B, op Op, res *Result) 
 		res.N, err = b.NextSequence()
 	case NewCursor:
 		t.cursors[op.Cursor] = b.Cursor()
+	case Inspect:
+		inspect(b, res)
+	case BucketStats:
+		bucketStats(b, res)
 	}
 	return err
 }
