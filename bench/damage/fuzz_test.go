@@ -3,6 +3,7 @@ package damage
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"runtime"
 	"testing"
 	"time"
@@ -52,7 +53,13 @@ func FuzzRealFile(f *testing.F) {
 		if _, err := mem.Open().WriteAt(data, 0); err != nil {
 			t.Fatal(err)
 		}
-		r := ends(t, memEngine(mem, int64(len(data))))
+		r := ends(t, func() result {
+			r := memEngine(mem, int64(len(data))).use()
+			if err := onlyRead(data); err != nil && r.strange == nil {
+				r.strange = err
+			}
+			return r
+		})
 		switch {
 		case m.must && !r.detected():
 			t.Errorf("file of %v: %s: %s: nobody noticed", s.kind, m.kind, m.text)
@@ -70,10 +77,10 @@ func FuzzRealFile(f *testing.F) {
 // mapping is a copy of the file.
 func memLimit(n int64) uint64 { return allocLimit(n) + 24*uint64(n) }
 
-// ends uses a file and fails the test if that does not come to an end.
-func ends(t *testing.T, e *memory) result {
+// ends fails the test if use does not come to an end.
+func ends(t *testing.T, use func() result) result {
 	done := make(chan result, 1)
-	go func() { done <- e.use() }()
+	go func() { done <- use() }()
 	timer := time.NewTimer(ownTimeout)
 	defer timer.Stop()
 	select {
@@ -84,6 +91,43 @@ func ends(t *testing.T, e *memory) result {
 		t.Fatalf("still not done\n%s", stack[:runtime.Stack(stack, true)])
 		return result{}
 	}
+}
+
+// onlyRead opens a file for reading and does what use does not: figures, pages,
+// copies. It returns an error that damage does not explain.
+func onlyRead(data []byte) error {
+	mem := vfs.NewMem("mem")
+	if _, err := mem.Open().WriteAt(data, 0); err != nil {
+		return err
+	}
+	e := engine[*holdfast.DB, *holdfast.Tx, *holdfast.Bucket, *holdfast.Cursor]{expects: damaged}
+	db, err := holdfast.OpenVFS(exactFile{mem.Open()}, &holdfast.Options{ReadOnly: true})
+	if err != nil {
+		return e.strange(err)
+	}
+	err = db.View(func(tx *holdfast.Tx) error {
+		for range tx.Check() {
+		}
+		for id := 0; int64(id) < tx.Size()>>9 && id < 1000; id++ {
+			if _, err := tx.Page(id); err != nil && err != holdfast.ErrFreePagesNotLoaded && !damaged(err) {
+				return err
+			}
+		}
+		tx.Inspect()
+		err := tx.ForEach(func(_ []byte, b *holdfast.Bucket) error {
+			if b != nil {
+				b.Stats()
+			}
+			return nil
+		})
+		return errors.Join(err, tx.Copy(io.Discard))
+	})
+	dst, errDst := holdfast.OpenVFS(exactFile{vfs.NewMem("copy").Open()}, &holdfast.Options{NoSync: true})
+	if errDst != nil {
+		return errDst
+	}
+	_ = holdfast.Compact(dst, db, 100_000) // may meet keys that nobody can put
+	return errors.Join(e.strange(err), dst.Close(), db.Close())
 }
 
 type memory = engine[*holdfast.DB, *holdfast.Tx, *holdfast.Bucket, *holdfast.Cursor]
