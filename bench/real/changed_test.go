@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"holdfast/internal/vfs"
 )
 
 // change is what somebody does to an open file.
@@ -89,10 +87,7 @@ func randomBytes(r *rand.Rand, n int) []byte {
 func TestChangedUnderneath(t *testing.T) {
 	counts := map[string]int{}
 	for seed := range seeds(t, 1) {
-		dir, err := os.MkdirTemp(vfs.TempDir(), "holdfast-real-")
-		must(t, err)
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		sample := newSample(t, dir, seed)
+		sample := newSample(t, t.TempDir(), seed)
 		for _, c := range changes {
 			for _, busy := range []bool{false, true} {
 				name := fmt.Sprintf("%s/busy=%v/%d", strings.ReplaceAll(c.name, " ", "-"), busy, seed)

@@ -40,8 +40,8 @@ type history struct {
 	// large is the length of the longest values, in bytes.
 	large int
 	// fill is the length of a further value that each edit puts under a key of
-	// its own; 0: none. Edit purge deletes them all. Both may be set while the
-	// history goes on.
+	// its own; 0: none. Edit purge deletes them all and does nothing else. Both
+	// may be set while the history goes on.
 	fill  int
 	purge uint64
 }
@@ -51,6 +51,29 @@ const fillBucket = "fill"
 
 // edit makes edit n in root.
 func (h history) edit(root container, n uint64) error {
+	if err := h.editContent(root, n); err != nil {
+		return err
+	}
+	b, err := root.child(numberBucket)
+	if err != nil {
+		return err
+	}
+	return b.put(numberKey, binary.BigEndian.AppendUint64(nil, n))
+}
+
+func (h history) editContent(root container, n uint64) error {
+	if n == h.purge {
+		return root.drop(fillBucket)
+	}
+	if h.fill > 0 {
+		b, err := root.child(fillBucket)
+		if err != nil {
+			return err
+		}
+		if err := b.put(fmt.Sprintf("%08d", n), bytes.Repeat([]byte{byte(n)}, h.fill)); err != nil {
+			return err
+		}
+	}
 	r := rand.New(rand.NewPCG(h.seed, n))
 	for range 1 + r.IntN(3) {
 		name := fmt.Sprintf("b%d", r.IntN(4))
@@ -68,25 +91,7 @@ func (h history) edit(root container, n uint64) error {
 			return err
 		}
 	}
-	if n == h.purge {
-		if err := root.drop(fillBucket); err != nil {
-			return err
-		}
-	}
-	if h.fill > 0 {
-		b, err := root.child(fillBucket)
-		if err != nil {
-			return err
-		}
-		if err := b.put(fmt.Sprintf("%08d", n), bytes.Repeat([]byte{byte(n)}, h.fill)); err != nil {
-			return err
-		}
-	}
-	b, err := root.child(numberBucket)
-	if err != nil {
-		return err
-	}
-	return b.put(numberKey, binary.BigEndian.AppendUint64(nil, n))
+	return nil
 }
 
 func (h history) editBucket(r *rand.Rand, b bucket, depth int) error {

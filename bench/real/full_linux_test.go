@@ -170,11 +170,16 @@ func (d *fullDisk) byCommits() {
 	d.open()
 	reader, err := d.db.Begin(false)
 	must(d.T, err)
+	d.Cleanup(func() { reader.Rollback() }) // before Close, which waits for it
 	d.model.fill = 40 << 10
 	n := d.commitUntilFull(2000)
 	var fs unix.Statfs_t
 	must(d.T, unix.Statfs(d.dir, &fs))
-	d.Logf("page size %d: full after %d commits; the file has %d bytes, %d are free", d.opts.PageSize, n, fileSize(d.path), int64(fs.Bfree)*fs.Bsize)
+	free, all := int64(fs.Bfree)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
+	d.Logf("page size %d: full after %d commits; the file has %d bytes, %d of %d are free", d.opts.PageSize, n, fileSize(d.path), free, all)
+	if free > all/10 { // ext4 itself keeps 2%
+		d.Errorf("%d of %d bytes are free, and commits fail", free, all)
+	}
 	d.sound("full")
 	for range 3 { // again and again; nothing is used up by it
 		d.full("commit to a full disk", d.commit())

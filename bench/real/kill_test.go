@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"holdfast/internal/vfs"
 )
 
 // killRounds is the number of processes that are killed on one file.
@@ -95,11 +93,7 @@ func TestKillAtCall(t *testing.T) {
 }
 
 func newKillFile(t *testing.T, seed uint64, counts map[string]int) *killFile {
-	dir, err := os.MkdirTemp(vfs.TempDir(), "holdfast-real-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := t.TempDir()
 	r := rand.New(rand.NewPCG(seed, 0))
 	f := &killFile{t: t, rand: r, counts: counts}
 	f.order = order{

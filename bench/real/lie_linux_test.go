@@ -411,12 +411,6 @@ func (f *lieFile) reopen() error {
 	opts := f.opts
 	opts.NoFreelistSync = true // Close writes nothing then
 	db, err := holdfast.Open(f.path, 0o600, &opts)
-	if err == holdfast.ErrInvalid && f.model.number == 0 {
-		// A creation whose last flush failed shows in the cache as a whole file.
-		// The first to open it finds that out, the next creates it anew.
-		f.counts["a creation opened twice"]++
-		db, err = holdfast.Open(f.path, 0o600, &opts)
-	}
 	if err != nil {
 		return err
 	}

@@ -240,7 +240,7 @@ func (v *victim) same(tx *holdfast.Tx) error {
 		return nil
 	}
 	wanted := v.content
-	if tx.ID() > int(v.held.ID()) { // the commit has succeeded
+	if tx.ID() > v.held.ID() { // the commit has succeeded
 		if err := v.model.forward(v.Commits + 1); err != nil {
 			return err
 		}
