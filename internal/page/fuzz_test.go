@@ -155,16 +155,24 @@ func FuzzParse(f *testing.F) {
 // FuzzImage takes any bytes as a file and reads all its pages: none reaches
 // beyond the high-water mark or the bytes at hand.
 func FuzzImage(f *testing.F) {
-	two := append(make([]byte, 2*64), leafPage(2, 64, testElement{0, "a", "b"})...)
-	f.Add(append(two, branchPage(3, 64, "a", "b")...), uint8(0), uint16(4))
-	one := append(make([]byte, 64), leafPage(1, 64, testElement{0, "a", "b"})...) // in place of a meta
-	f.Add(append(one, leafPage(2, 64)...), uint8(0), uint16(3))
-	long := leafPage(2, 192, testElement{0, "a", string(make([]byte, 100))})
-	long[12] = 2
-	for highWater := uint16(4); highWater < 7; highWater++ { // one page short, exact, and more than there are
-		f.Add(append(make([]byte, 2*64), long...), uint8(0), highWater)
+	file := func(pages ...[]byte) []byte {
+		return append(make([]byte, 64*FirstDataPage), bytes.Join(pages, nil)...)
 	}
-	f.Add(append(make([]byte, 2*64), long[:190]...), uint8(0), uint16(5))
+	small := func(run []byte, overflow uint32) []byte {
+		order.PutUint32(run[12:], overflow)
+		return run
+	}
+	leaf, branch := small(leafPage(2, 64, testElement{0, "a", "b"}), 0), small(branchPage(3, 64, "a", "b"), 0)
+	f.Add(file(leaf, branch), uint8(0), uint16(4))
+	one := file(leaf)
+	copy(one[64:], small(leafPage(1, 64, testElement{0, "a", "b"}), 0)) // in place of a meta
+	f.Add(one, uint8(0), uint16(3))
+	long := small(leafPage(2, 192, testElement{0, "a", string(make([]byte, 100))}), 2)
+	for highWater := uint16(4); highWater < 7; highWater++ { // one page short, exact, and more than there are
+		f.Add(file(long), uint8(0), highWater)
+		f.Add(file(long, leaf), uint8(0), highWater)
+	}
+	f.Add(file(long[:190]), uint8(0), uint16(5))
 	f.Fuzz(func(t *testing.T, data []byte, shift uint8, highWater uint16) {
 		size := 64 << (shift % 4)
 		data = data[:len(data):len(data)]
@@ -226,6 +234,9 @@ func FuzzFreelist(f *testing.F) {
 		m := listImage(8, 8, 2, 0, ids...)
 		f.Add(m.data[3*512:], uint16(8))
 	}
+	huge := fullList(512, 0, true)
+	order.PutUint64(huge[HeaderSize:], 1<<40)
+	f.Add(huge, uint16(200))
 	for _, extra := range []int{0, 8} { // a list that ends with its page, and one number more
 		for _, form := range []bool{false, true} {
 			f.Add(fullList(512, extra, form), uint16(200))
@@ -271,6 +282,14 @@ func FuzzFreelist(f *testing.F) {
 func FuzzMeta(f *testing.F) {
 	f.Add(metaPage(0, testMeta), int64(1<<20))
 	f.Add(metaPage(1, Meta{}), int64(0))
+	for _, size := range []uint32{0, 1, MinPageSize - 1, MaxPageSize + 1, 1 << 31} {
+		f.Add(metaPage(0, Meta{PageSize: size, Root: 2, Freelist: NoFreelist, HighWater: 4}), int64(1<<40))
+	}
+	for _, highWater := range []ID{3, 4, 5, 1 << 55, 1<<55 + 3} { // in a file of 4 pages; the last two overflow
+		f.Add(metaPage(0, Meta{PageSize: 512, Root: 2, Freelist: 3, HighWater: highWater}), int64(4*512))
+		f.Add(metaPage(0, Meta{PageSize: 512, Root: highWater, Freelist: 3, HighWater: 4}), int64(4*512))
+		f.Add(metaPage(0, Meta{PageSize: 512, Root: 2, Freelist: highWater, HighWater: 4}), int64(4*512))
+	}
 	f.Fuzz(func(t *testing.T, buf []byte, size int64) {
 		m, err := DecodeMeta(buf)
 		if err != nil {
@@ -279,7 +298,17 @@ func FuzzMeta(f *testing.F) {
 			}
 			return
 		}
-		onlyDamage(t, m.Check(size))
+		if err := m.Check(size); err != nil {
+			onlyDamage(t, err)
+		} else {
+			ps := uint64(m.PageSize)
+			pages := ID(uint64(size) / max(ps, 1))
+			if size < 0 || ps < MinPageSize || ps > MaxPageSize || m.HighWater > pages || m.Label > MaxLabel ||
+				m.Root < FirstDataPage || m.Root >= m.HighWater ||
+				m.Freelist != NoFreelist && (m.Freelist < FirstDataPage || m.Freelist >= m.HighWater) {
+				t.Fatalf("%+v is believed of a file of %d bytes", m, size)
+			}
+		}
 		again := make([]byte, ExtensionOffset)
 		EncodeMeta(again, 0, m, nil)
 		if !bytes.Equal(again[HeaderSize:ExtensionOffset], buf[HeaderSize:ExtensionOffset]) {
