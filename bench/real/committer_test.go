@@ -41,7 +41,7 @@ func say(what string, n uint64) {
 // runCommitter opens the database and commits the next edits of a history, in
 // sessions, until it is killed.
 func runCommitter(o order) error {
-	c := &committer{order: o, history: history{seed: o.History, large: o.Large}, rand: rand.New(rand.NewPCG(o.Seed, 1))}
+	c := &committer{order: o, history: history{seed: o.History, large: o.Large, fill: o.Fill}, rand: rand.New(rand.NewPCG(o.Seed, 1))}
 	for {
 		if err := c.session(); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (c *committer) session() (err error) {
 	o := c.Options
 	o.NoFreelistSync = c.rand.IntN(2) == 0
 	o.NoSync = c.rand.IntN(5) == 0 // what is in the page cache outlives the process
-	o.AllocSize = []int{64 << 10, 256 << 10, 16 << 20}[c.rand.IntN(3)]
+	o.AllocSize = []int{64 << 10, 256 << 10, 1 << 20}[c.rand.IntN(3)]
 	if c.KillAt > 0 {
 		c.db, err = c.openSuicidal(o)
 	} else {

@@ -49,7 +49,7 @@ func TestKill(t *testing.T) {
 				kills++
 			}
 			// What a slow or fast machine has left out.
-			for extra := 0; extra < 3*killRounds && f.missing() != ""; extra++ {
+			for extra := 0; extra < 3*killRounds && f.missing(killMinimums) != ""; extra++ {
 				f.round(extra)
 				kills++
 			}
@@ -63,6 +63,14 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// killAtMinimums are the same for TestKillAtCall.
+var killAtMinimums = map[string]int{
+	"a commit was in flight":                20,
+	"an unacknowledged commit is there":     3,
+	"an unacknowledged commit is not there": 10,
+	"during an open":                        2,
+}
+
 // TestKillAtCall has a process kill itself before and behind each of its first
 // calls that change the file: the moments that are too short to be hit from
 // outside. Each process goes on with the file of the one before.
@@ -73,19 +81,14 @@ func TestKillAtCall(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			againWith(t, seed)
 			f := newKillFile(t, seed, counts)
-			for at := range 2 * calls {
+			for at := 0; at < 2*calls || at < 8*calls && f.missing(killAtMinimums) != ""; at++ {
 				f.order.KillAt = at + 1
 				f.round(0)
 			}
 		})
 	}
 	t.Log(counts)
-	for what, least := range map[string]int{
-		"a commit was in flight":                20,
-		"an unacknowledged commit is there":     1,
-		"an unacknowledged commit is not there": 10,
-		"during an open":                        2,
-	} {
+	for what, least := range killAtMinimums {
 		if counts[what] < least {
 			t.Errorf("%s: %d kills, want %d at least", what, counts[what], least)
 		}
@@ -104,8 +107,9 @@ func newKillFile(t *testing.T, seed uint64, counts map[string]int) *killFile {
 	return f
 }
 
-func (f *killFile) missing() string {
-	for what, least := range killMinimums {
+// missing is something of which there were not enough kills yet.
+func (f *killFile) missing(minimums map[string]int) string {
+	for what, least := range minimums {
 		if f.counts[what] < least {
 			return what
 		}
@@ -186,6 +190,10 @@ func (f *killFile) round(round int) {
 		o.Engine = "bbolt"
 	}
 	o.Seed = f.rand.Uint64()
+	if round%5 == 0 { // so that the file grows
+		o.Fill = 32 << 10
+	}
+	f.model.fill = o.Fill
 	before := fileSize(o.Path)
 	h, err := f.kill(o, f.target(round))
 	if err != nil {

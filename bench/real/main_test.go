@@ -28,6 +28,7 @@ type order struct {
 	Seed    uint64 // of the child's own choices
 	History uint64 // seed of the history
 	Large   int    // length of its longest values
+	Fill    int    // as in history
 	Options openOptions
 	// KillAt is the number of the file call in which the process kills itself:
 	// before it if the number is odd, behind it if even. 0: never.
