@@ -17,7 +17,7 @@ const killRounds = 20
 // killMinimums are the kills that a run must have seen, by what was going on.
 var killMinimums = map[string]int{
 	"a commit was in flight":                8,
-	"an unacknowledged commit is there":     2,
+	"an unacknowledged commit is there":     1,
 	"an unacknowledged commit is not there": 4,
 	"during a close":                        1,
 	"during an open":                        2,
