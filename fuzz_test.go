@@ -191,3 +191,27 @@ func readAll(tx *holdfast.Tx) error {
 	}
 	return nil
 }
+
+// The meta that wins gives another page size than the first meta, by which the
+// file is read. It is refused, also where the file is long enough for both.
+func TestMetasOfDifferentPageSizes(t *testing.T) {
+	s := newSample(t)
+	m := s.meta
+	m.PageSize = samplePageSize / 2
+	m.Label = (m.Label + 1) | 1 // which wins, in slot 1
+	page.EncodeMeta(s.data[samplePageSize:][:samplePageSize], 1, m, nil)
+	for _, options := range []holdfast.Options{{ReadOnly: true}, {}} {
+		mem := vfs.NewMem("mem")
+		file := mem.Open()
+		_, err := file.WriteAt(s.data, 0)
+		must(t, err)
+		db, err := holdfast.OpenVFS(exactFile{file}, &options)
+		var damage *holdfast.CorruptError
+		if err == nil {
+			db.Close()
+		}
+		if !errors.As(err, &damage) || damage.Page != 1 {
+			t.Errorf("read-only %t: %v, want damage on page 1", options.ReadOnly, err)
+		}
+	}
+}
