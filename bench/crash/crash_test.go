@@ -3,6 +3,7 @@ package crash
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,10 +24,10 @@ var minimums = map[string]int{
 	"rollback before":        200,
 	"reopened":               200,
 	"opening":                40,
-	"closing":                60,
+	"closing":                40,
 	"stock in between":       200,
 	"goes on after a cut":    200,
-	"goes on after two cuts": 20,
+	"goes on after two cuts": 10,
 	"goes on after a kill":   200,
 	"recovered twice":        500,
 	"NoSync":                 100,
@@ -37,23 +38,26 @@ var minimums = map[string]int{
 }
 
 // histories of an ordinary run.
-const histories = 32
+const histories = 48
 
 // TestPowerCut runs histories and asserts how many disks they tried.
 func TestPowerCut(t *testing.T) {
-	tally := &soak.Tally{}
+	c := &campaign{}
 	seeds, chosen := soak.Seeds(t, uint64(time.Now().UnixNano()), histories)
 	t.Run("seeds", func(t *testing.T) {
 		for _, seed := range seeds {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				history(t, seed, tally)
+				if c.failed.Load() {
+					t.Skip("another one has failed")
+				}
+				c.history(t, seed)
 			})
 		}
 	})
-	t.Log(tally)
+	t.Log(&c.tally)
 	for feature, least := range minimums {
-		if n := tally.Get(feature); n < least && !chosen {
+		if n := c.tally.Get(feature); n < least && !chosen && !c.failed.Load() {
 			t.Errorf("%s: %d disks, want %d at least", feature, n, least)
 		}
 	}
@@ -61,14 +65,14 @@ func TestPowerCut(t *testing.T) {
 
 // TestSoak runs histories for as long as HOLDFAST_SOAK says; without it, one.
 func TestSoak(t *testing.T) {
-	tally := &soak.Tally{}
+	c := &campaign{}
 	d := soak.Duration(t)
 	seed := uint64(time.Now().UnixNano())
 	if d == 0 {
-		history(t, seed, tally)
+		c.history(t, seed)
 		return
 	}
-	soak.For(d, seed, os.Stderr, tally.String, func(seed uint64) bool { return history(t, seed, tally) })
+	soak.For(d, seed, os.Stderr, c.tally.String, func(seed uint64) bool { return c.history(t, seed) })
 }
 
 // TestScript runs the script in the file that HOLDFAST_SCRIPT names; without
@@ -97,9 +101,15 @@ func runScript(dir string, s Script, tally *soak.Tally) *failure {
 	return (&run{script: s, tally: tally, dir: dir}).do()
 }
 
-// history runs the history of a seed; false: it failed, and a short script
-// that fails too has been printed.
-func history(t *testing.T, seed uint64, tally *soak.Tally) bool {
+// campaign is a number of histories.
+type campaign struct {
+	tally  soak.Tally
+	failed atomic.Bool
+}
+
+// history runs the history of a seed; false: it failed. Of the first to fail a
+// short script that fails too is printed.
+func (c *campaign) history(t *testing.T, seed uint64) bool {
 	dir, err := os.MkdirTemp("", "holdfast-crash")
 	if err != nil {
 		t.Error(err)
@@ -107,9 +117,13 @@ func history(t *testing.T, seed uint64, tally *soak.Tally) bool {
 	}
 	defer os.RemoveAll(dir)
 	script := generate(seed)
-	fail := runScript(dir, script, tally)
+	fail := runScript(dir, script, &c.tally)
 	if fail == nil {
 		return true
+	}
+	if c.failed.Swap(true) {
+		t.Errorf("HOLDFAST_SEED=%d: %v", seed, fail)
+		return false
 	}
 	short, how := shrink(script, fail, 20*time.Second, func(s Script) *failure {
 		return runScript(dir, s, &soak.Tally{})

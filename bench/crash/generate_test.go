@@ -71,14 +71,19 @@ func (g *generator) strike(s Step, oneIn int, fail bool) Step {
 		return s
 	}
 	at := 1 + g.r.IntN(5)
-	switch g.r.IntN(4) {
-	case 0:
+	switch g.r.IntN(5) {
+	case 0, 4:
 		s.Cut, s.Disk = at, 1+g.r.IntN(8)
 	case 1:
 		s.Kill = at
-	default:
+	case 2:
 		if fail {
 			s.Fail = at
+		}
+		return s
+	default:
+		if fail {
+			s.FailSync = 1 + g.r.IntN(2)
 		}
 		return s
 	}

@@ -29,7 +29,12 @@ func (h *handle) before(kind vfs.Kind) error {
 		return errDead
 	}
 	r.calls++
-	if r.calls == r.step.Fail && !r.exposed && r.db != nil {
+	hit := r.calls == r.step.Fail
+	if kind == vfs.KindSync {
+		r.flushes++
+		hit = hit || r.flushes == r.step.FailSync
+	}
+	if hit && r.failed == "" && !r.exposed && r.db != nil {
 		r.failed = kind.String()
 		return errInjected
 	}

@@ -25,13 +25,14 @@ type run struct {
 	readers []held
 	leaks   leaks // pages that bbolt has lost
 
-	mu     sync.Mutex // guards what follows; the disk calls back from where it is written
-	step   Step       // that is running
-	last   bool       // it is the last
-	calls  int        // that changed the file in this step
-	failed string     // the call that failed in this step
-	chosen []byte     // disk with which the history goes on
-	fault  error      // the first that a disk showed
+	mu      sync.Mutex // guards what follows; the disk calls back from where it is written
+	step    Step       // that is running
+	last    bool       // it is the last
+	calls   int        // that changed the file in this step
+	flushes int        // of these
+	failed  string     // the call that failed in this step
+	chosen  []byte     // disk with which the history goes on
+	fault   error      // the first that a disk showed
 
 	state, next   *node  // last acknowledged, and under way
 	acked, coming string // their contents; coming is "" if nothing is under way
@@ -108,10 +109,10 @@ func (r *run) group(at int) int {
 func (r *run) begin(s Step, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.step, r.last, r.calls, r.failed = s, last, 0, ""
+	r.step, r.last, r.calls, r.flushes, r.failed = s, last, 0, 0, ""
 	r.past.growth = false
 	if s.Together { // which of them is hit would be chance
-		r.step.Cut, r.step.Kill, r.step.Fail = 0, 0, 0
+		r.step.Cut, r.step.Kill, r.step.Fail, r.step.FailSync = 0, 0, 0, 0
 	}
 }
 

@@ -41,7 +41,8 @@ type Step struct {
 	// Where open, close and tx are hit, counted in the calls that change the
 	// file, from 1; 0: not. Cut: there the history goes on with the Disk-th
 	// disk. Kill: with what had been written by then. Fail: the call fails.
-	Cut, Disk, Kill, Fail int
+	// FailSync: that flush fails, counted in flushes.
+	Cut, Disk, Kill, Fail, FailSync int
 
 	Edits []Edit
 }
@@ -73,7 +74,7 @@ func (s Step) String() string {
 		n    uint64
 	}{
 		{"seed", s.Seed}, {"cut", uint64(s.Cut)}, {"disk", uint64(s.Disk)},
-		{"kill", uint64(s.Kill)}, {"fail", uint64(s.Fail)},
+		{"kill", uint64(s.Kill)}, {"fail", uint64(s.Fail)}, {"failsync", uint64(s.FailSync)},
 	} {
 		if n.n != 0 {
 			words = append(words, fmt.Sprintf("%s=%d", n.name, n.n))
@@ -168,7 +169,7 @@ func (s *Script) parseLine(words []string) (err error) {
 
 func parseStep(words []string) (Step, error) {
 	s := Step{Kind: words[0]}
-	numbers := map[string]*int{"cut": &s.Cut, "disk": &s.Disk, "kill": &s.Kill, "fail": &s.Fail}
+	numbers := map[string]*int{"cut": &s.Cut, "disk": &s.Disk, "kill": &s.Kill, "fail": &s.Fail, "failsync": &s.FailSync}
 next:
 	for _, w := range words[1:] {
 		for _, f := range s.flags() {

@@ -37,6 +37,8 @@ tx seed=8 fail=2
   put b0 k7 n=40 30f
 tx seed=9 fail=3
   put b0 k7 n=40 30g
+tx seed=9 failsync=2
+  put b0 k7 n=40 30g
 tx seed=10 kill=2
   put b0 k7 n=40 30h
 tx seed=11 cut=2 disk=4

@@ -104,7 +104,7 @@ func (h *shrinker) simplify() {
 		step := func(change func(*Step)) { h.change(func(s *Script) { change(&s.Steps[i]) }) }
 		step(func(s *Step) { s.Cut, s.Disk = 0, 0 })
 		step(func(s *Step) { s.Kill = 0 })
-		step(func(s *Step) { s.Fail = 0 })
+		step(func(s *Step) { s.Fail, s.FailSync = 0, 0 })
 		step(func(s *Step) { s.NoSync = false })
 		step(func(s *Step) { s.NoFreelistSync = false })
 		step(func(s *Step) { s.Rollback = false })

@@ -68,7 +68,7 @@ func (r *run) update(s Step) error {
 			if s.Together {
 				seed := r.step.Seed
 				r.step = s
-				r.step.Seed, r.step.Cut, r.step.Kill, r.step.Fail = seed, 0, 0, 0
+				r.step.Seed, r.step.Cut, r.step.Kill, r.step.Fail, r.step.FailSync = seed, 0, 0, 0, 0
 			}
 		})
 		if err := applyTo(tx, s.Edits); err != nil {

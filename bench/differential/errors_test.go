@@ -95,7 +95,11 @@ func misuse[D misusedDB[T], T misusedTx[B, C], B ops.Bucket[B, C], C ops.Cursor]
 		return err
 	}))
 	top := func(tx T) (B, C) {
+		var none B
 		b := tx.Bucket([]byte("top"))
+		if b == none {
+			t.Fatal("a bucket that was committed is not there")
+		}
 		cursor := b.Cursor()
 		cursor.First()
 		return b, cursor
