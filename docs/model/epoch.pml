@@ -1,14 +1,24 @@
-/* epoch.pml: readers hold a state of the database without a lock.
+/* epoch.pml: how readers hold a state of the database without a lock
+ * (internal/epoch).
  *
- * A state has one counter per shard.  Acquire: load the current state, add one
- * to a shard, check that the state is still current; else undo on the same
- * shard and retry.  Release: subtract on the shard that the reader remembers.
- * The writer publishes a new state, and retires an old one when a single pass
- * over its shards, made after the switch, sums to zero.  Close makes the
- * database refuse new readers and sleeps until the last reader wakes it.
+ * WHAT IS MODELLED
+ * A state has one counter per shard.  Acquire loads the current state, adds one on
+ * a shard, and looks whether the state is still current; if not, it takes the one
+ * back on the same shard and tries again.  Release subtracts on the shard that the
+ * guard remembers.  The writer publishes states and retires those that are not
+ * current and whose counters were all zero in one pass.  Close clears the current
+ * state and then waits for the states one after the other; whoever brings a
+ * counter to zero after that leaves a token that wakes it.
  *
- * Every shared access is one atomic step (Go's sync/atomic is sequentially
- * consistent), everything else interleaves.
+ * WHAT IS ABSTRACTED AWAY
+ * Every access to a shared variable is one atomic step, in one order for all (Go's
+ * sync/atomic is sequentially consistent); between the steps everything
+ * interleaves.  The statistics in the high half of the counters, the list of
+ * states, and the bound on one Sweep are left out.
+ *
+ * BOUNDS
+ * NREAD readers, ROUNDS transactions each, NSTATE states, two shards.
+ * `waits for ever' (an invalid end state) is a Close that is never woken.
  */
 #ifndef NREAD
 #define NREAD 3		/* readers */
@@ -19,198 +29,199 @@
 #ifndef ROUNDS
 #define ROUNDS 2	/* transactions per reader */
 #endif
-#define NSH 2		/* shards; reader i starts on shard i%NSH */
 #define NONE 99
 
 #ifdef MUT_RECYCLE
-#define NOBJ 2		/* the objects are pooled: state s lives in object s%2 */
+#define OBJECTS 2	/* states are pooled: state s lives in object s%2 */
 #else
-#define NOBJ NSTATE
+#define OBJECTS NSTATE
 #endif
-#define OBJ(s) ((s) % NOBJ)
+#define COUNT(s, shard) count[((s) % OBJECTS)*2 + (shard)]
 
-byte cur;			/* the current state; NONE once Close has begun */
-short cnt[NOBJ*NSH];		/* object o, shard h: cnt[o*NSH+h] */
-byte held[NSTATE];		/* ghost: readers that hold state s */
-bit retired[NSTATE];
-bit closing, closed, asleep, wake;
+byte current;			/* NONE once Close has begun */
+short count[OBJECTS*2];
+bit token;			/* the channel that wakes Close; it has room for one */
+byte held[NSTATE];		/* ghost: guards of each state */
+bit retired[NSTATE];		/* ghost */
 /* Always 0: they name an assertion in what pan prints. */
 byte no_held_state_retired, retired_once;
 
-#define C(s,h) cnt[OBJ(s)*NSH+(h)]
-
-/* The writer, or with MUT_RELEASER_RETIRES whoever releases, retires s. */
+/* The writer retires s. */
 inline retire(s) {
 	d_step {
-		assert(no_held_state_retired || held[s] == 0);		/* nobody reads its pages */
-		assert(retired_once || !retired[s]);		/* its pages are released once */
+		assert(no_held_state_retired || held[s] == 0);	/* nobody reads its pages */
+		assert(retired_once || !retired[s]);		/* they are released once */
 		retired[s] = 1
 	}
 }
 
-/* One pass over the shards; sum is left in x. */
-inline scan(s) {
-	x = 0; h = 0;
-	do
-	:: h < NSH -> atomic { x = x + C(s,h); h++ }
-	:: else -> break
-	od;
-	h = 0
+/* idle: one pass found every counter of s at zero.  With SUM the counters are
+ * added up instead, as the design has it; it makes no difference while each is
+ * subtracted from where it was added to. */
+inline look(s) {
+#ifdef SUM
+	atomic { idle = 0; sum = COUNT(s, 0) };
+	atomic { sum = sum + COUNT(s, 1); idle = (sum == 0); sum = 0 }
+#else
+	atomic { idle = (COUNT(s, 0) == 0) };
+	if
+	:: idle -> atomic { idle = (COUNT(s, 1) == 0) }
+	:: else
+	fi
+#endif
 }
 
+/* after a counter was changed: was it the last one of a closed database? */
+inline wake_closer() {
+	if
+	:: left == 0 && current == NONE -> token = 1
+	:: else
+	fi;
+	left = 0
+}
+
+#ifdef MUT_RELEASE_OTHER
+#define RELEASE_ON (1-shard)
+#else
+#define RELEASE_ON shard
+#endif
+#ifdef MUT_UNDO_OTHER
+#define UNDO_ON (1-shard)
+#else
+#define UNDO_ON shard
+#endif
+
 proctype Reader(byte me) {
-	byte s, sh, n;
-	short x; byte h;
-	sh = me % NSH;
+	byte s, n, shard;
+	short left, sum;
+	bit idle;
+	shard = me % 2;
 	do
 	:: n == ROUNDS -> break
 	:: else ->
 again:
-		s = cur;
+		s = current;
 		if
 		:: s == NONE -> break		/* the database is closed */
 		:: else
 		fi;
-		C(s,sh)++;
+		COUNT(s, shard)++;
 #ifdef MUT_NO_RECHECK
 		held[s]++;
 #else
 		if
-		:: atomic { cur == s -> held[s]++ }
-		:: atomic { cur != s ->
-			skip }
-#ifdef MUT_UNDO_OTHER
-			C(s,(sh+1)%NSH)--;
-#else
-			C(s,sh)--;
-#endif
+		:: atomic { current == s -> held[s]++ }
+		:: atomic { current != s -> skip }
+			atomic { COUNT(s, UNDO_ON)--; left = COUNT(s, UNDO_ON) };
 #ifndef MUT_UNDO_NO_WAKE
-			if
-			:: closing -> wake = 1
-			:: else
-			fi;
+			wake_closer();
 #endif
 			goto again
 		fi;
 #endif
-		/* the transaction reads */
-		skip;
+		skip;				/* the transaction reads */
 #ifdef MUT_WAKE_FIRST
 		/* looks whether Close waits before it lets go */
-		if
-		:: closing -> wake = 1
-		:: else
-		fi;
+		left = COUNT(s, shard) - 1;
+		wake_closer();
 #endif
-#ifdef MUT_RELEASE_OTHER
-		atomic { held[s]--; C(s,(sh+1)%NSH)-- };
-#else
-		atomic { held[s]--; C(s,sh)-- };
-#endif
+		atomic { held[s]--; COUNT(s, RELEASE_ON)--; left = COUNT(s, RELEASE_ON) };
 #ifndef MUT_WAKE_FIRST
-		if
-		:: closing -> wake = 1
-		:: else
-		fi;
+		wake_closer();
 #endif
 #ifdef MUT_RELEASER_RETIRES
 		if
-		:: cur != s && cur != NONE ->
-			scan(s);
+		:: current != s && current != NONE ->
+			look(s);
 			if
-			:: x == 0 && !retired[s] -> retire(s)
+			:: idle && !retired[s] -> retire(s)
 			:: else
 			fi;
-			x = 0
+			idle = 0
 		:: else
 		fi;
 #endif
-		atomic { s = 0; n++ }
+		atomic { s = 0; left = 0; n++ }
 	od
 }
 
 proctype Writer() {
-	byte i, s, h;
-	short x, pre;
+	byte i, s;
+	short sum, before;
+	bit idle;
 	i = 1;
 	do
 	:: i < NSTATE ->
 #ifdef MUT_RECYCLE
-		/* the object of state i-2 is taken again: it must be retired */
+		/* the object of state i-2 is taken again, once that is retired */
 		if
-		:: i >= NOBJ ->
+		:: i >= OBJECTS ->
 			do
-			:: retired[i-NOBJ] -> break
+			:: retired[i-OBJECTS] -> break
 			:: else ->
-				scan(i-NOBJ);
+				look(i-OBJECTS);
 				if
-				:: x == 0 -> retire(i-NOBJ)
+				:: idle -> retire(i-OBJECTS)
 				:: else
 				fi;
-				x = 0
+				idle = 0
 			od;
-			atomic { C(i,0) = 0; C(i,1) = 0 }
+			atomic { COUNT(i, 0) = 0; COUNT(i, 1) = 0 }
 		:: else
 		fi;
 #endif
 #ifdef MUT_SCAN_BEFORE_SWITCH
-		pre = C(i-1,0);
+		before = COUNT(i-1, 0);
 #endif
-		cur = i;
+		current = i;			/* Publish */
 		i++;
-		/* try to retire what is no longer current, oldest first */
-		s = 0;
+		s = 0;				/* Sweep */
 		do
 		:: s < i-1 && !retired[s] ->
 #ifdef MUT_SCAN_BEFORE_SWITCH
 			if
-			:: s == i-2 -> x = pre + C(s,1)
-			:: else -> scan(s)
+			:: s == i-2 -> idle = (before == 0 && COUNT(s, 1) == 0)
+			:: else -> look(s)
 			fi;
 #else
-			scan(s);
+			look(s);
 #endif
 			if
-			:: x == 0 -> retire(s)
+			:: idle -> retire(s)
 			:: else
 			fi;
-			x = 0; s++
+			idle = 0; s++
 		:: s < i-1 && retired[s] -> s++
 		:: else -> break
 		od;
 		s = 0
 	:: else -> break
 	od;
-	/* Close: refuse new readers, wait for the last one, retire the rest */
-	closing = 1;
-	cur = NONE;
-	s = 0;
+	before = 0;
+	current = NONE;				/* Close */
 	do
-	:: s < NSTATE ->
+	:: s < NSTATE && retired[s] -> s++
+	:: s < NSTATE && !retired[s] ->
+		look(s);
 		if
-		:: retired[s] -> s++
+		:: idle -> retire(s); idle = 0; s++
 		:: else ->
-			wake = 0;
-			scan(s);
-			if
-			:: x == 0 -> retire(s); s++
-			:: else -> x = 0; asleep = 1; wake -> asleep = 0	/* sleeps here */
-			fi
+#ifdef MUT_TOKEN_DROPPED
+			token = 0;		/* forgets a token that came after the look */
+#endif
+			token -> token = 0	/* sleeps here */
 		fi
 	:: else -> break
-	od;
-	closed = 1
+	od
 }
 
 init {
 	byte r;
 	atomic {
-		r = 0;
 		do
 		:: r < NREAD -> run Reader(r); r++
 		:: else -> break
 		od;
 		run Writer()
 	}
-	/* an end state in which Close still sleeps is reported as a deadlock */
 }
