@@ -115,6 +115,7 @@ type lieFile struct {
 }
 
 func TestFlushThatLies(t *testing.T) {
+	needsMounts(t)
 	const files = 48
 	counts := map[string]int{}
 	tried := 0
@@ -142,7 +143,7 @@ func TestFlushThatLies(t *testing.T) {
 	}
 	t.Logf("%d failed flushes: %v", tried, counts)
 	for what, least := range lieMinimums {
-		if !t.Skipped() && counts[what] < least && tried > 0 {
+		if counts[what] < least {
 			t.Errorf("%s: %d, want %d at least", what, counts[what], least)
 		}
 	}
