@@ -101,12 +101,13 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		Key:   config.kvStringer.KeyToString,
 	}
 	var faults []*CorruptError
+	var damage *CorruptError
 	if in.Start == 0 {
 		free, err := tx.account()
-		var damage *CorruptError
 		switch {
-		case errors.As(err, &damage):
-			faults = append(faults, damage)
+		case errors.As(err, &damage) && in.Meta.Freelist != page.NoFreelist:
+			in.Freelist = in.Meta.Freelist // whose faults are looked for one by one
+		case errors.As(err, &damage): // met by a scan, as it will be below
 		case err != nil:
 			return nil, err
 		default:
@@ -128,6 +129,9 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		faults = append(faults, damage)
 		return len(faults) < maxFaults
 	})
+	if len(faults) == 0 && damage != nil && ctx.Err() == nil {
+		faults = append(faults, damage)
+	}
 	return faults, context.Cause(ctx)
 }
 

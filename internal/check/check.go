@@ -26,6 +26,11 @@ type Input struct {
 	Reserved  []page.Extent
 	Accounted bool
 
+	// Freelist is the freelist page if it is damaged, so that Free and Reserved
+	// are not known: its faults are reported, and what can be read of it counts.
+	// 0: there is none.
+	Freelist page.ID
+
 	// Key turns a key into text for messages; nil: quoted.
 	Key func([]byte) string
 
@@ -58,13 +63,16 @@ func Run(in Input, report func(*page.CorruptError) bool) {
 		return show(k)
 	}
 	if in.Start != 0 {
-		c.tree(in.Start, nil)
+		c.tree(in.Start, nil, reference{})
 		return
 	}
 	c.used = newBitmap(in.Meta.HighWater)
 	c.free = newBitmap(in.Meta.HighWater)
 	c.freePages()
-	c.tree(in.Meta.Root, nil)
+	if in.Freelist != 0 {
+		c.freelist(in.Freelist)
+	}
+	c.tree(in.Meta.Root, nil, reference{})
 	c.unaccounted()
 }
 
@@ -113,6 +121,39 @@ func (c *checker) freePages() {
 	}
 }
 
+// freelist reports what is wrong with a freelist page, and notes what is right.
+func (c *checker) freelist(id page.ID) {
+	defer c.caught(nil)
+	ids, pages, err := c.in.Image.FreelistIDs(id)
+	if err != nil {
+		c.err(err, "")
+		return
+	}
+	list := page.Extent{Start: id, N: pages}
+	var last page.ID
+	for p := range ids {
+		switch {
+		case p < page.FirstDataPage || p >= c.in.Meta.HighWater:
+			c.fault(id, "freelist names page %d, pages are %d to %d", p, page.FirstDataPage, c.in.Meta.HighWater-1)
+			continue
+		case c.free.has(p):
+			c.fault(p, "the page is listed as free twice")
+		case p < last:
+			c.fault(id, "freelist is not in ascending order: %d follows %d", p, last)
+		}
+		c.free.add(page.Extent{Start: p, N: 1})
+		last = max(last, p)
+		if c.stopped {
+			return
+		}
+	}
+	c.used.add(list)
+	if bad, ok := c.free.touches(list); ok {
+		c.fault(bad, "the freelist page is listed as free")
+	}
+	c.in.Accounted = true
+}
+
 // unaccounted reports the pages that are neither used nor free.
 func (c *checker) unaccounted() {
 	if !c.in.Accounted {
@@ -152,14 +193,27 @@ func (c *checker) where(p path) string {
 	return b.String()
 }
 
+// reference is the element that names a page. The zero reference is the meta.
+type reference struct {
+	page    page.ID
+	element int
+}
+
+func (r reference) String() string {
+	if r.page == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", named by element %d of page %d", r.element, r.page)
+}
+
 // tree checks the tree whose root is page root.
-func (c *checker) tree(root page.ID, p path) {
+func (c *checker) tree(root page.ID, p path, by reference) {
 	if len(p) > maxNesting {
 		c.fault(root, "buckets are nested more than %d deep", maxNesting)
 		return
 	}
 	leafDepth := -1
-	c.page(root, 0, bounds{}, &leafDepth, p)
+	c.page(root, 0, bounds{}, &leafDepth, p, by)
 }
 
 // bounds of the keys of a page: from lo, which its parent names, to before hi.
@@ -167,7 +221,7 @@ type bounds struct {
 	lo, hi []byte
 }
 
-func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) {
+func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path, by reference) {
 	if c.stopped {
 		return
 	}
@@ -176,13 +230,13 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 	if err != nil {
 		// What a tree names is in use, also if it cannot be read.
 		if id >= page.FirstDataPage && id < c.in.Meta.HighWater {
-			c.claim(id, 1, p)
+			c.claim(id, 1, p, by)
 		}
 		c.unread = true
-		c.err(err, c.where(p))
+		c.err(err, c.where(p)+by.String())
 		return
 	}
-	if !c.claim(id, pg.Pages(), p) {
+	if !c.claim(id, pg.Pages(), p, by) {
 		return
 	}
 	if c.in.Progress != nil && !c.in.Progress(pg.Pages()) {
@@ -199,6 +253,9 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 			*leafDepth = depth
 		} else if *leafDepth != depth {
 			c.fault(id, "leaf at depth %d, others are at depth %d%s", depth, *leafDepth, c.where(p))
+		}
+		if pg.Count() == 0 && depth > 0 {
+			c.fault(id, "leaf without elements below a branch%s", c.where(p))
 		}
 		c.values(pg, id, p, false)
 		return
@@ -218,7 +275,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path) 
 				below.hi = keys[i+1]
 			}
 		}
-		c.page(child, depth+1, below, leafDepth, p)
+		c.page(child, depth+1, below, leafDepth, p, reference{id, i})
 	}
 }
 
@@ -238,21 +295,21 @@ func (c *checker) caught(p path) {
 }
 
 // claim notes that a tree uses the pages; false if they must not be entered.
-func (c *checker) claim(id page.ID, n uint64, p path) bool {
+func (c *checker) claim(id page.ID, n uint64, p path, by reference) bool {
 	e := page.Extent{Start: id, N: n}
 	if c.in.Start != 0 {
 		if _, again := c.seen[id]; again {
-			c.fault(id, "the page is used twice%s", c.where(p))
+			c.fault(id, "the page is used twice%s%s", c.where(p), by)
 			return false
 		}
 		c.seen[id] = struct{}{}
 		return true
 	}
 	if bad, ok := c.free.touches(e); ok {
-		c.fault(bad, "reachable freed: the page is in use and listed as free%s", c.where(p))
+		c.fault(bad, "reachable freed: the page is in use and listed as free%s%s", c.where(p), by)
 	}
 	if bad, ok := c.used.add(e); !ok {
-		c.fault(bad, "the page is used twice%s", c.where(p))
+		c.fault(bad, "the page is used twice%s%s", c.where(p), by)
 		return false
 	}
 	return true
@@ -284,13 +341,32 @@ func (c *checker) keys(pg page.Page, id page.ID, b bounds, p path) [][]byte {
 			c.fault(id, "key %s of element %d is not below %s, the first key of the next page%s", c.in.Key(k), i, c.in.Key(b.hi), c.where(p))
 		}
 	}
+	c.packing(pg, id, p)
 	if !sound {
 		return nil
 	}
-	if used, err := pg.UsedBytes(); err == nil && used > len(pg.Bytes()) {
-		c.fault(id, "the elements take %d bytes of %d: they overlap%s", used, len(pg.Bytes()), c.where(p))
+	if b.lo != nil && len(keys) > 0 && bytes.Compare(keys[0], b.lo) > 0 && (b.hi == nil || bytes.Compare(keys[0], b.hi) < 0) {
+		c.fault(id, "the first key %s is not %s, with which the branch above names the page%s", c.in.Key(keys[0]), c.in.Key(b.lo), c.where(p))
 	}
 	return keys
+}
+
+// packing checks that what elements point to lies in their order, without gaps,
+// behind the element array, as whoever writes a page leaves it. One fault is
+// reported for a page: those behind it mostly follow.
+func (c *checker) packing(pg page.Page, id page.ID, p path) {
+	next := page.HeaderSize + pg.Count()*page.LeafElementSize
+	for i := range pg.Count() {
+		from, to, err := pg.Span(i)
+		if err != nil {
+			return // reported with the keys
+		}
+		if from != next {
+			c.fault(id, "element %d of %d begins at byte %d, but what is before it ends at byte %d%s", i, pg.Count(), from, next, c.where(p))
+			return
+		}
+		next = to
+	}
 }
 
 // values checks the buckets in a leaf, which may be that of an inline bucket.
@@ -321,7 +397,7 @@ func (c *checker) values(pg page.Page, id page.ID, p path, inInline bool) {
 		case err != nil:
 			c.fault(id, "element %d: %s%s", i, reason(err), c.where(name))
 		case h.Root != 0:
-			c.tree(h.Root, name)
+			c.tree(h.Root, name, reference{id, i})
 		case inInline:
 			c.fault(id, "an inline bucket holds a bucket%s", c.where(name))
 		default:

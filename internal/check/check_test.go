@@ -198,6 +198,10 @@ func TestEachFault(t *testing.T) {
 			[]string{`page 5: key "l" of element 0 is below "m", with which the branch above names the page (in bucket "tree")`}},
 		{"key above its branch", func(f *file) { f.leaf(4, kv("a"), kv("m")) },
 			[]string{`page 4: key "m" of element 1 is not below "m", the first key of the next page (in bucket "tree")`}},
+		{"first key above its branch", func(f *file) { f.leaf(5, kv("n")) },
+			[]string{`page 5: the first key "n" is not "m", with which the branch above names the page (in bucket "tree")`}},
+		{"empty leaf", func(f *file) { f.leaf(5) },
+			[]string{`page 5: leaf without elements below a branch (in bucket "tree")`}},
 		{"unknown flags", func(f *file) { f.leaf(10, element{key: "k", flags: 6}) },
 			[]string{`page 10: element 0 has unknown flags 0x6 (in bucket "small"/"deep")`}},
 		{"empty key", func(f *file) { f.leaf(10, kv("")) },
@@ -231,6 +235,27 @@ func expect(t *testing.T, got, want []string) {
 			t.Fatalf("found\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 		}
 	}
+}
+
+// All that is wrong with a freelist page is found, and what is right of it
+// counts.
+func TestFreelistFaults(t *testing.T) {
+	f := sound()
+	list := f.at(11)
+	ids := []page.ID{1, 13, 12, 13, 14, 5}
+	page.EncodeFreelist(list, 11, 0, uint64(len(ids)), func(yield func(page.Extent) bool) {
+		for _, id := range ids {
+			yield(page.Extent{Start: id, N: 1})
+		}
+	})
+	f.in.Free, f.in.Reserved, f.in.Accounted, f.in.Freelist = nil, nil, false, 11
+	expect(t, f.run(), []string{
+		"page 11: freelist names page 1, pages are 2 to 13", "page 11: freelist is not in ascending order: 12 follows 13",
+		"page 13: the page is listed as free twice", "page 11: freelist names page 14, pages are 2 to 13",
+		"page 11: freelist is not in ascending order: 5 follows 13", "page 5: reachable freed",
+	})
+	f.set16(11, 8, page.FlagLeaf)
+	expect(t, f.run(), []string{"page 11: has unexpected type/flags: 2 (leaf), want freelist"})
 }
 
 // Several faults are all found, not only the first of them; and no more than

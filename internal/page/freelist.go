@@ -45,6 +45,31 @@ func EncodeFreelist(run []byte, id ID, overflow uint32, n uint64, extents iter.S
 // ascending extents and the number of pages of the list itself. Numbers must
 // ascend and be data pages below the high-water mark.
 func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
+	ids, pages, err := m.FreelistIDs(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	var last ID
+	for p := range ids {
+		if p < FirstDataPage || p >= m.highWater && !(plant.On(plant.FreelistBound) && p == m.highWater) {
+			return nil, 0, Corruptf(id, "freelist names page %d, pages are %d to %d", p, FirstDataPage, m.highWater-1)
+		}
+		if p <= last { // 0 at first, which is no data page
+			return nil, 0, Corruptf(id, "freelist is not in ascending order: %d follows %d", p, last)
+		}
+		if k := len(free); k > 0 && free[k-1].End() == p {
+			free[k-1].N++
+		} else {
+			free = append(free, Extent{Start: p, N: 1})
+		}
+		last = p
+	}
+	return free, pages, nil
+}
+
+// FreelistIDs yields the numbers on freelist page id as they stand there, and
+// the number of pages of the list itself.
+func (m *Image) FreelistIDs(id ID) (ids iter.Seq[ID], pages uint64, err error) {
 	run, h, err := m.freelistRun(id)
 	if err != nil {
 		return nil, 0, err
@@ -59,23 +84,14 @@ func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
 	if n > uint64(len(body)/freelistIDBytes) {
 		return nil, 0, Corruptf(id, "freelist of %d numbers does not fit into its %d page(s)", n, uint64(h.Overflow)+1)
 	}
-	var last ID
-	for i := uint64(0); i < n; i++ {
-		p := ID(order.Uint64(body[i*freelistIDBytes:]))
-		if p < FirstDataPage || p >= m.highWater && !(plant.On(plant.FreelistBound) && p == m.highWater) {
-			return nil, 0, Corruptf(id, "freelist names page %d, pages are %d to %d", p, FirstDataPage, m.highWater-1)
+	return func(yield func(ID) bool) {
+		for ; n > 0; n-- {
+			if !yield(ID(order.Uint64(body))) {
+				return
+			}
+			body = body[freelistIDBytes:]
 		}
-		if i > 0 && p <= last {
-			return nil, 0, Corruptf(id, "freelist is not in ascending order: %d follows %d", p, last)
-		}
-		if k := len(free); k > 0 && free[k-1].End() == p {
-			free[k-1].N++
-		} else {
-			free = append(free, Extent{Start: p, N: 1})
-		}
-		last = p
-	}
-	return free, uint64(h.Overflow) + 1, nil
+	}, uint64(h.Overflow) + 1, nil
 }
 
 func (m *Image) freelistRun(id ID) ([]byte, Header, error) {

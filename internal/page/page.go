@@ -223,6 +223,26 @@ func (p Page) Search(key []byte) (index int, exact bool, err error) {
 	return lo, false, nil
 }
 
+// Span is where key and value of element i lie, in bytes from the beginning of
+// the run. i must be in [0, Count).
+func (p Page) Span(i int) (from, to int, err error) {
+	key, err := p.Key(i)
+	if err != nil {
+		return 0, 0, err
+	}
+	length := len(key)
+	if p.leaf {
+		e, err := p.Leaf(i)
+		if err != nil {
+			return 0, 0, err
+		}
+		length += len(e.Value)
+	}
+	at := HeaderSize + i*LeafElementSize
+	from = at + int(order.Uint32(p.buf[at+p.keyField():]))
+	return from, from + length, nil
+}
+
 // UsedBytes is the number of bytes of the run that header, elements, keys and
 // values take.
 func (p Page) UsedBytes() (int, error) {
