@@ -215,3 +215,20 @@ func TestMetasOfDifferentPageSizes(t *testing.T) {
 		}
 	}
 }
+
+// A freelist that names the root page is refused before anybody writes there.
+func TestRootListedAsFree(t *testing.T) {
+	s := newSample(t)
+	setFreelist(s, func(ids []page.ID) []page.ID { return append(ids, s.meta.Root) })
+	file := vfs.NewMem("mem").Open()
+	_, err := file.WriteAt(s.data, 0)
+	must(t, err)
+	db, err := holdfast.OpenVFS(exactFile{file}, &holdfast.Options{})
+	var damage *holdfast.CorruptError
+	if err == nil {
+		db.Close()
+	}
+	if !errors.As(err, &damage) || damage.Page != s.meta.Root {
+		t.Errorf("%v, want damage on page %d", err, s.meta.Root)
+	}
+}
