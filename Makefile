@@ -8,8 +8,8 @@ BENCH ?=
 BENCHFLAGS ?=
 BENCHTAGS ?=
 DEMOFLAGS ?=
-# How long each case of the long concurrent tests runs in a soak.
-SOAK ?= 10m
+# How long a soak takes, about.
+DURATION ?= 10m
 
 .DEFAULT_GOAL := help
 
@@ -50,9 +50,12 @@ bench: ## tables beside bbolt (BENCH="read readers write load aged grow" BENCHFL
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
 
 .PHONY: soak
-soak: ## random histories beside bbolt, then bbolt's concurrent tests with the race detector, for long (SOAK=10m per case)
-	cd bench && HOLDFAST_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 ./differential
-	RACE=1 RUN='^TestConcurrent' TEST_CONCURRENT_CASE_DURATION=$(SOAK) TEST_TIMEOUT=24h scripts/dropin-suite
+soak: ## all judges with new seeds, for about DURATION=10m
+	scripts/soak $(DURATION)
+
+.PHONY: model
+model: ## the models in docs/model, complete
+	MODEL= scripts/test model
 
 .PHONY: clean
 clean: ## what was built here
