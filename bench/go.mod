@@ -9,7 +9,7 @@ require (
 	holdfast/bench/stock v0.0.0
 )
 
-require golang.org/x/sys v0.47.0 // indirect
+require golang.org/x/sys v0.47.0
 
 replace (
 	holdfast => ../
