@@ -55,7 +55,7 @@ soak: ## all judges with new seeds, for about DURATION=10m
 
 .PHONY: model
 model: ## the models in docs/model, complete
-	MODEL= scripts/test model
+	MODEL=full scripts/test model
 
 .PHONY: clean
 clean: ## what was built here
