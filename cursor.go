@@ -42,7 +42,15 @@ func (c *Cursor) Next() (key []byte, value []byte) {
 	if !c.bucket.tx.managed {
 		return c.caught((*Cursor).forward)
 	}
-	return c.forward()
+	// As forward, but without a call more, which a scan would notice. A managed
+	// transaction has not ended.
+	if k, v, flags, ok := c.core.Step(); ok {
+		if flags&page.BucketFlag != 0 {
+			v = nil
+		}
+		return k, v
+	}
+	return hideBucket(c.next())
 }
 
 // Prev moves to the previous element; nil at the beginning.
@@ -50,7 +58,13 @@ func (c *Cursor) Prev() (key []byte, value []byte) {
 	if !c.bucket.tx.managed {
 		return c.caught((*Cursor).back)
 	}
-	return c.back()
+	if k, v, flags, ok := c.core.StepBack(); ok {
+		if flags&page.BucketFlag != 0 {
+			v = nil
+		}
+		return k, v
+	}
+	return hideBucket(c.found(c.core.Prev()))
 }
 
 // Seek moves to the first key that is not less than seek; nil if there is none.
