@@ -59,11 +59,11 @@ func (b *Bucket) Bucket(name []byte) *Bucket {
 	if b.tx.usable() != nil {
 		return nil
 	}
-	if child := b.core.Child(name); child != nil {
-		return child.Outer().(*Bucket)
-	}
 	if !b.tx.managed {
 		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
+	}
+	if child := b.core.Child(name); child != nil {
+		return child.Outer().(*Bucket)
 	}
 	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx}
 	if ok, err := b.core.OpenChild(name, &child.core); err != nil || !ok {
@@ -84,7 +84,9 @@ func (b *Bucket) CreateBucket(name []byte) (_ *Bucket, err error) {
 		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
 	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx}
+	b.tx.change()
 	err = b.tx.keep(b.core.Create(name, &child.core))
+	b.tx.changed()
 	b.log("Creating bucket", name, err)
 	if err != nil {
 		return nil, err
@@ -113,7 +115,9 @@ func (b *Bucket) DeleteBucket(name []byte) (err error) {
 	if !b.tx.managed {
 		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
+	b.tx.change()
 	err = b.tx.keep(b.core.DeleteChild(name))
+	b.tx.changed()
 	b.log("Deleting bucket", name, err)
 	return err
 }
@@ -132,7 +136,9 @@ func (b *Bucket) MoveBucket(name []byte, dst *Bucket) (err error) {
 	if !b.tx.managed {
 		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
+	b.tx.change()
 	err = b.tx.keep(b.core.Move(name, &dst.core))
+	b.tx.changed()
 	b.log("Moving bucket", name, err)
 	return err
 }
@@ -170,7 +176,9 @@ func (b *Bucket) Put(key []byte, value []byte) (err error) {
 	if value == nil {
 		value = []byte{} // nil would mean a bucket
 	}
+	b.tx.change()
 	err = b.tx.keep(b.core.Put(key, value))
+	b.tx.changed()
 	b.log("Putting key", key, err)
 	return err
 }
@@ -184,7 +192,9 @@ func (b *Bucket) Delete(key []byte) (err error) {
 	if !b.tx.managed {
 		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
+	b.tx.change()
 	err = b.tx.keep(b.core.Delete(key))
+	b.tx.changed()
 	b.log("Deleting key", key, err)
 	return err
 }
@@ -255,11 +265,19 @@ func (b *Bucket) Range(from, to []byte) iter.Seq2[[]byte, []byte] {
 		c := b.Cursor()
 		k, v := c.Seek(from)
 		for ; k != nil; k, v = c.Next() {
-			if to != nil && bytes.Compare(k, to) >= 0 || !yield(k, v) {
+			if to != nil && !b.tx.before(k, to) || !yield(k, v) {
 				return
 			}
 		}
 	}
+}
+
+// before tells whether k, a key in the mapping, is below to.
+func (tx *Tx) before(k, to []byte) bool {
+	if !tx.managed {
+		defer tx.caught(debug.SetPanicOnFault(true), nil)
+	}
+	return bytes.Compare(k, to) < 0
 }
 
 // Backward iterates over the bucket from its last key to its first. See All.

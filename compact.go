@@ -79,13 +79,30 @@ func (c *compaction) reserve(n int) error {
 }
 
 // at opens the bucket at path in the transaction of the moment.
-func (c *compaction) at(path [][]byte) *Bucket {
+func (c *compaction) at(path [][]byte) (*Bucket, error) {
 	b := c.tx.Bucket(path[0])
 	for _, name := range path[1:] {
-		b = b.Bucket(name)
+		if b != nil {
+			b = b.Bucket(name)
+		}
+	}
+	if b == nil { // which was created by the transaction before
+		return nil, cmp.Or(c.tx.Err(), ErrBucketNotFound)
 	}
 	b.FillPercent = compactFill
-	return b
+	return b, nil
+}
+
+// create makes the bucket called name below path.
+func (c *compaction) create(path [][]byte, name []byte) (*Bucket, error) {
+	if len(path) == 0 {
+		return c.tx.CreateBucket(name)
+	}
+	in, err := c.at(path)
+	if err != nil {
+		return nil, err
+	}
+	return in.CreateBucket(name)
 }
 
 // bucket copies from, which is called name and lies below path.
@@ -96,13 +113,7 @@ func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
 	if err := c.reserve(len(name)); err != nil {
 		return err
 	}
-	var to *Bucket
-	var err error
-	if len(path) == 0 {
-		to, err = c.tx.CreateBucket(name)
-	} else {
-		to, err = c.at(path).CreateBucket(name)
-	}
+	to, err := c.create(path, name)
 	if err != nil {
 		return err
 	}
@@ -127,7 +138,10 @@ func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
 			return err
 		}
 		if in != c.tx { // to belongs to a transaction that has ended
-			in, to = c.tx, c.at(path)
+			in = c.tx
+			if to, err = c.at(path); err != nil {
+				return err
+			}
 		}
 		return to.Put(k, v)
 	})

@@ -74,7 +74,7 @@ func (c *Cursor) Seek(seek []byte) (key []byte, value []byte) {
 		return nil, nil
 	}
 	if !tx.managed {
-		defer tx.caught(debug.SetPanicOnFault(true), nil)
+		defer c.lost(debug.SetPanicOnFault(true), nil)
 	}
 	return hideBucket(c.found(c.core.Seek(seek)))
 }
@@ -87,16 +87,29 @@ func (c *Cursor) Delete() (err error) {
 		return err
 	}
 	if !tx.managed {
-		defer tx.caught(debug.SetPanicOnFault(true), &err)
+		defer c.lost(debug.SetPanicOnFault(true), &err)
 	}
-	return tx.keep(c.bucket.core.DeleteAt(&c.core))
+	tx.change()
+	err = tx.keep(c.bucket.core.DeleteAt(&c.core))
+	tx.changed()
+	return err
 }
 
 // caught is move in a transaction that is not managed: see guard.go. It stands
 // apart because a function that defers is slower even where it does not.
 func (c *Cursor) caught(move func(*Cursor) ([]byte, []byte)) (key, value []byte) {
-	defer c.bucket.tx.caught(debug.SetPanicOnFault(true), nil)
+	defer c.lost(debug.SetPanicOnFault(true), nil)
 	return move(c)
+}
+
+// lost is Tx.caught for a call on a cursor, which a fault left on its way: it
+// stands nowhere then.
+func (c *Cursor) lost(before bool, err *error) {
+	debug.SetPanicOnFault(before)
+	if recovered := recover(); recovered != nil {
+		c.core.Init(c.bucket.core.Tree())
+		c.bucket.tx.recovered(recovered, err)
+	}
 }
 
 func (c *Cursor) toFirst() (key, value []byte) { return hideBucket(c.first()) }

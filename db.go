@@ -26,7 +26,8 @@ type DB struct {
 	StrictMode bool
 
 	// NoSync leaves out the flushes of commits. After a power failure the file
-	// may be damaged beyond use. See also Sync.
+	// may be damaged beyond use; so it may after a failed flush, if the process
+	// is killed before it has closed the database. See also Sync.
 	NoSync bool
 
 	// NoFreelistSync, FreelistType, NoGrowSync, PreLoadFreelist, MmapFlags and
@@ -283,6 +284,7 @@ func (db *DB) Update(fn func(*Tx) error) error {
 	if err != nil {
 		return err
 	}
+	defer tx.rollback() // for a panic; ended transactions do not mind
 	if err := tx.manage(fn); err != nil {
 		tx.rollback()
 		return err

@@ -3,12 +3,14 @@
 package holdfast_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"holdfast"
@@ -143,7 +145,7 @@ func TestShortenedUnderBegin(t *testing.T) {
 				err := call(tx, b, nests, c)
 				if errors.Is(err, holdfast.ErrTxNotWritable) {
 					must(t, tx.Rollback())
-					must(t, db.Close())
+					_ = db.Close() // which may fail: the file is damaged
 					return
 				}
 				if err != nil {
@@ -232,6 +234,11 @@ func TestShortenedUnderCheck(t *testing.T) {
 			pages[f.Page] = true
 		}
 	}
+	for _, f := range faults {
+		if pages[f.Page] && !errors.Is(f, holdfast.ErrUnreadable) {
+			t.Errorf("besides, %v", f)
+		}
+	}
 	if len(pages) < 10 {
 		t.Errorf("%d pages are reported as unreadable, and %d faults", len(pages), len(faults))
 	}
@@ -273,5 +280,171 @@ func TestOtherPanicsPass(t *testing.T) {
 	must(t, tx.Rollback())
 	if n := db.Stats().OpenTxN; n != 0 {
 		t.Errorf("%d transactions are open", n)
+	}
+}
+
+// A value that lies in another database's mapping could not be read while it was
+// committed: the panic went through Commit, which kept the writer's turn, and the
+// next writer waited for ever.
+func TestFaultOfAnotherFileInCommit(t *testing.T) {
+	src, cut := shortened(t, nil)
+	defer src.Close()
+	dst := openNew(t, 0)
+	err := src.View(func(r *holdfast.Tx) error {
+		v := r.Bucket([]byte("b")).Get([]byte("00000012"))
+		return dst.Update(func(w *holdfast.Tx) error {
+			b, err := w.CreateBucket([]byte("copy"))
+			must(t, err)
+			must(t, b.Put([]byte("k"), v))
+			cut()
+			return nil
+		})
+	})
+	wantUnreadable(t, "View", err)
+	must(t, within(t, "the next writer", func() error {
+		return dst.Update(func(tx *holdfast.Tx) error {
+			if tx.Bucket([]byte("copy")) != nil {
+				t.Error("half of the transaction is there")
+			}
+			return nil
+		})
+	}))
+	checkDB(t, dst)
+}
+
+// A fault in the middle of a change was recovered by the caller, or by a View in
+// between, and the transaction could be committed, half done.
+func TestFaultInAChange(t *testing.T) {
+	for _, recovers := range []string{"caller", "view"} {
+		db, _ := shortened(t, nil)
+		size := fileSize(t, db.Path())
+		for i := range 10 { // roots move to low pages, which stay
+			update(t, db, func(tx *holdfast.Tx) { must(t, tx.Bucket([]byte("b")).Delete(fmt.Appendf(nil, "%08d", i*50))) })
+		}
+		err := db.Update(func(tx *holdfast.Tx) error {
+			must(t, os.Truncate(db.Path(), size/2/int64(os.Getpagesize())*int64(os.Getpagesize())))
+			defer os.Truncate(db.Path(), size)
+			if recovers == "view" {
+				_ = db.View(func(*holdfast.Tx) error { return tx.DeleteBucket([]byte("b")) })
+				return nil
+			}
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("no fault: the test tests nothing")
+					}
+				}()
+				_ = tx.DeleteBucket([]byte("b"))
+			}()
+			return nil
+		})
+		if err == nil {
+			t.Errorf("recovered by the %s: the transaction is committed", recovers)
+		}
+		_ = db.Close()
+	}
+}
+
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	must(t, err)
+	return info.Size()
+}
+
+// A write into a value, a fault of the program, was reported as damage of the
+// file.
+func TestWriteIntoAValue(t *testing.T) {
+	db, _ := shortened(t, nil)
+	defer db.Close()
+	defer func() {
+		if _, ok := recover().(runtime.Error); !ok {
+			t.Error("the panic is not the runtime's")
+		}
+	}()
+	err := db.View(func(tx *holdfast.Tx) error {
+		tx.Bucket([]byte("b")).Get([]byte("00000012"))[0] = 1
+		return nil
+	})
+	t.Errorf("View: %v", err)
+}
+
+// A cursor that met a fault read branch elements as leaf elements afterwards.
+func TestCursorAfterAFault(t *testing.T) {
+	db, _ := shortened(t, nil)
+	t.Cleanup(func() { _ = db.Close() })
+	for i := range 10 {
+		update(t, db, func(tx *holdfast.Tx) { must(t, tx.Bucket([]byte("b")).Delete(fmt.Appendf(nil, "%08d", i))) })
+	}
+	tx := begin(t, db, false)
+	c := tx.Bucket([]byte("b")).Cursor()
+	c.First()
+	must(t, os.Truncate(db.Path(), fileSize(t, db.Path())/4))
+	for n := 0; tx.Err() == nil; n++ {
+		if n > 5000 {
+			t.Fatal("no fault: the test tests nothing")
+		}
+		c.Next()
+	}
+	for _, move := range []func() ([]byte, []byte){c.Next, c.Prev, c.Next, c.Next} {
+		if k, _ := move(); k != nil {
+			t.Errorf("a key %q after the fault", k)
+		}
+	}
+}
+
+// Keys that go on behind the page in which they begin: what compares them reads
+// the mapping as well.
+func TestShortenedLongKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: 4096})
+	must(t, err)
+	long := func(i int) []byte { return fmt.Appendf(nil, "%030000d", i) }
+	update(t, db, func(tx *holdfast.Tx) {
+		for i := range 3 {
+			b, err := tx.CreateBucket(long(i))
+			must(t, err)
+			must(t, b.Put(long(i), []byte("v")))
+		}
+	})
+	for _, writable := range []bool{false, true} {
+		tx := begin(t, db, writable)
+		size := fileSize(t, path)
+		for cut := int64(8192); cut < size; cut += 4096 {
+			must(t, os.Truncate(path, cut))
+			if b := tx.Bucket(long(1)); b != nil {
+				for range b.Range(nil, long(5)) {
+				}
+			}
+			_ = tx.ForEach(func(name []byte, b *holdfast.Bucket) error { return nil })
+			must(t, os.Truncate(path, size)) // with zeros
+		}
+		_ = tx.Rollback()
+	}
+	_ = db.Close()
+}
+
+// Close wrote over a file that somebody had shortened, made it long again with a
+// hole, and said nothing; so did commits without flushes, and Sync.
+func TestShortenedIsNotWrittenOver(t *testing.T) {
+	for what, use := range map[string]func(*holdfast.DB) error{
+		"Close": func(db *holdfast.DB) error { return db.Close() },
+		"Sync":  func(db *holdfast.DB) error { return db.Sync() },
+		"NoSync": func(db *holdfast.DB) error {
+			db.NoSync = true
+			return db.Update(func(tx *holdfast.Tx) error { _, err := tx.CreateBucket([]byte("new")); return err })
+		},
+	} {
+		db, cut := shortened(t, nil)
+		path := db.Path()
+		cut()
+		before := readFile(t, path)
+		if err := use(db); !errors.Is(err, holdfast.ErrStopped) && !errors.Is(err, holdfast.ErrUnreadable) {
+			t.Errorf("%s: %v, want ErrStopped or ErrUnreadable", what, err)
+		}
+		_ = db.Close()
+		if !bytes.Equal(readFile(t, path), before) {
+			t.Errorf("%s changed the file", what)
+		}
 	}
 }

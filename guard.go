@@ -1,6 +1,10 @@
 package holdfast
 
-import "runtime/debug"
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
 
 // A page of the mapping that the system cannot deliver is a fault of the
 // processor in whoever reads it (see page.ErrUnreadable). View and Update are
@@ -37,10 +41,13 @@ func (tx *Tx) manage(fn func(*Tx) error) (err error) {
 // it unless err is nil.
 func (tx *Tx) caught(before bool, err *error) {
 	debug.SetPanicOnFault(before)
-	recovered := recover()
-	if recovered == nil {
-		return
+	if recovered := recover(); recovered != nil {
+		tx.recovered(recovered, err)
 	}
+}
+
+// recovered is caught once the panic has been recovered.
+func (tx *Tx) recovered(recovered any, err *error) {
 	fault := tx.fault(recovered)
 	if fault == nil {
 		panic(recovered)
@@ -51,10 +58,45 @@ func (tx *Tx) caught(before bool, err *error) {
 }
 
 // fault is the error of a fault in the transaction's pages, which it keeps; nil
-// if what was recovered is something else.
+// if what was recovered is something else. A caller who writes to a value, whose
+// memory can only be read, has a mistake in his program and not in his file.
 func (tx *Tx) fault(recovered any) error {
-	if fault := tx.state.Image().Fault(recovered); fault != nil {
-		return tx.keep(fault)
+	image := tx.state.Image()
+	fault := image.Fault(recovered)
+	if fault == nil || !faultInEngine() && image.WriteFault(recovered) {
+		return nil
 	}
-	return nil
+	return tx.keep(fault)
+}
+
+// faultInEngine tells whether the function in which the fault happened is ours,
+// or was called by us from the standard library. It is for a deferred function,
+// which stands on the stack of the panic.
+func faultInEngine() bool {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	in := false // behind the fault
+	for {
+		frame, more := frames.Next()
+		switch name := frame.Function; {
+		case name == "runtime.sigpanic":
+			in = true
+		case !in, isStandard(name):
+		default:
+			return strings.HasPrefix(name, "holdfast/internal/") || strings.HasPrefix(name, "holdfast.(")
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// isStandard knows the packages that read our bytes for us.
+func isStandard(function string) bool {
+	for _, pkg := range []string{"runtime.", "internal/", "bytes.", "encoding/binary.", "slices.", "strings."} {
+		if strings.HasPrefix(function, pkg) {
+			return true
+		}
+	}
+	return false
 }

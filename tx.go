@@ -38,6 +38,7 @@ type writeTx struct {
 	root     Bucket
 	stats    TxStats
 	onCommit []func()
+	changing bool // in a call that changes something, or it was left by a panic
 }
 
 // ID is the transaction's number. A reading transaction has that of the last
@@ -69,6 +70,21 @@ func (tx *Tx) Size() int64 {
 
 // Writable tells whether the transaction can change the database.
 func (tx *Tx) Writable() bool { return tx.w != nil }
+
+// change is called at the beginning of a call that changes something, and
+// changed when it returns. In between the transaction cannot be committed: if
+// somebody recovers from a panic there, what was done is not whole.
+func (tx *Tx) change() {
+	if tx.w != nil {
+		tx.w.changing = true
+	}
+}
+
+func (tx *Tx) changed() {
+	if tx.w != nil {
+		tx.w.changing = false
+	}
+}
 
 // Err is the damage that the transaction has met in a call that has no error
 // to return, such as Get; nil if there was none. View, Update, Commit and
@@ -225,6 +241,10 @@ func (tx *Tx) Commit() error {
 		tx.rollback()
 		return err
 	}
+	if tx.w.changing {
+		tx.rollback()
+		return fmt.Errorf("%s: the transaction cannot be committed: a call that changes it ended in a panic", tx.db.path)
+	}
 	if !tx.w.root.core.Changed() {
 		tx.rollback()
 		tx.runOnCommit()
@@ -255,7 +275,14 @@ func (tx *Tx) Commit() error {
 // back.
 func (tx *Tx) prepare() (*pager.Prepared, error) {
 	start := time.Now()
+	spilled := false
+	defer func() {
+		if !spilled { // a panic; without this the next writer would wait for ever
+			tx.rollback()
+		}
+	}()
 	root, sequence, err := tx.spill()
+	spilled = true
 	tx.w.stats.SpillTime = time.Since(start)
 	tx.takeEditStats()
 	if err != nil {

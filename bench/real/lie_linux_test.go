@@ -38,6 +38,7 @@ type failing struct {
 	after  int  // flushes that succeed before
 	part   bool // only some of what is flushed is lost
 	failed bool
+	killed bool // behind the failure: what the cache shows stays there
 	meta   bool // a meta was written since the last flush
 	what   string
 }
@@ -64,6 +65,15 @@ func (f *failing) Grow(size int64) error {
 		return err
 	}
 	return f.File.Sync()
+}
+
+// DropCache is left out where the process is to be one that was killed behind
+// the failure; one that closes the file drops it from the cache.
+func (f *failing) DropCache(off, n int64) error {
+	if f.failed && f.killed {
+		return nil
+	}
+	return f.File.DropCache(off, n)
 }
 
 // Sync lets the device fail behind a position while it flushes. What is lost
@@ -170,7 +180,7 @@ func (f *lieFile) run(i int) error {
 	if err != nil {
 		return err
 	}
-	file := &failing{File: plain, path: f.path, disk: f.disk, rand: f.rand}
+	file := &failing{File: plain, path: f.path, disk: f.disk, rand: f.rand, killed: f.rand.IntN(3) > 0}
 	if err := f.plan(i, file); err != nil {
 		return err
 	}
@@ -261,6 +271,15 @@ type dying struct {
 }
 
 var errDead = errors.New("dead")
+
+// DropCache does nothing, as a dead process does; it would write what was not
+// flushed.
+func (f *dying) DropCache(off, n int64) error {
+	if f.flushes < 0 {
+		return nil
+	}
+	return f.File.DropCache(off, n)
+}
 
 func (f *dying) Sync() error {
 	if f.flushes--; f.flushes < 0 {

@@ -31,6 +31,8 @@ func eachNested(l *tree.Level, tx *Tx, visit func(*Bucket) error) error {
 	if !l.IsLeaf() {
 		return nil
 	}
+	// On a damaged page many elements may share one inline bucket.
+	room := l.Bytes()
 	for i := range l.Count() {
 		e, err := l.Element(i)
 		if err != nil {
@@ -38,6 +40,12 @@ func eachNested(l *tree.Level, tx *Tx, visit func(*Bucket) error) error {
 		}
 		if !e.IsBucket() {
 			continue
+		}
+		if room >= 0 {
+			if room -= len(e.Value); room < 0 {
+				id, _ := l.Base()
+				return page.Corruptf(id, "the buckets in the page take more bytes than it has")
+			}
 		}
 		if l.Inline() {
 			return errNestedInline()

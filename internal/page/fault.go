@@ -36,19 +36,48 @@ func (m *Image) CatchFault(before bool, err *error) {
 // Fault is the error of a fault in the image's bytes that was recovered as a
 // panic; nil if it was another panic.
 func (m *Image) Fault(recovered any) *CorruptError {
+	at, ok := m.faultAt(recovered)
+	if !ok {
+		return nil
+	}
+	return &CorruptError{Page: ID(at / m.pageSize), Reason: ErrUnreadable.Error(), Err: ErrUnreadable}
+}
+
+// WriteFault tells whether a fault in the image's bytes may come from writing to
+// them: they can be read. The caller knows whether somebody may have written.
+func (m *Image) WriteFault(recovered any) bool {
+	at, ok := m.faultAt(recovered)
+	return ok && m.readable(at)
+}
+
+// faultAt is where in the image a fault happened.
+func (m *Image) faultAt(recovered any) (at uint64, ok bool) {
 	fault, ok := recovered.(interface {
 		runtime.Error
 		Addr() uintptr
 	})
 	if !ok || len(m.data) == 0 || plant.On(plant.FaultUncaught) {
-		return nil
+		return 0, false
 	}
 	// The address is compared and never followed. The mapping does not move: it
 	// is not the garbage collector's.
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(m.data)))
-	at := fault.Addr()
-	if at < start || at-start >= uintptr(len(m.data)) {
-		return nil
+	address := fault.Addr()
+	if address < start || address-start >= uintptr(len(m.data)) {
+		return 0, false
 	}
-	return &CorruptError{Page: ID(uint64(at-start) / m.pageSize), Reason: ErrUnreadable.Error(), Err: ErrUnreadable}
+	return uint64(address - start), true
 }
+
+// readable tries to read a byte.
+func (m *Image) readable(at uint64) (ok bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { ok = recover() == nil }()
+	probe(m.data[at])
+	return true
+}
+
+// probe is a use of what was read, so that it is read.
+//
+//go:noinline
+func probe(byte) {}

@@ -57,6 +57,9 @@ func (p *Pager) Close(opts CloseOptions) error {
 	}
 	p.flushing.Lock() // a Sync may be under way
 	defer p.flushing.Unlock()
+	if p.stoppedBy() != nil {
+		p.forget()
+	}
 	if !p.opts.ReadOnly {
 		errs = append(errs, p.file.Unlock())
 	}
@@ -69,6 +72,9 @@ func (p *Pager) Close(opts CloseOptions) error {
 func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
 	best, err := p.slots.Best()
 	if err != nil || p.slots.Meta[best].Freelist != page.NoFreelist {
+		return err
+	}
+	if err := p.checkLength(); err != nil {
 		return err
 	}
 	m := p.slots.Meta[best]

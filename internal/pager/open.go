@@ -200,7 +200,9 @@ func (p *Pager) loadFree(s *State) (err error) {
 }
 
 // otherList is the freelist run that a slot names which is not the better one.
-func (p *Pager) otherList(s *State, slot int) (page.Extent, bool) {
+func (p *Pager) otherList(s *State, slot int) (list page.Extent, ok bool) {
+	var unreadable error // then so be it: nobody needs that page
+	defer s.image.CatchFault(debug.SetPanicOnFault(true), &unreadable)
 	if p.slots.Err[slot] != nil {
 		return page.Extent{}, false
 	}

@@ -159,6 +159,9 @@ func (p *Pager) Data() []byte {
 // Sync flushes the file. If that fails the writer is stopped, as by a commit
 // whose flush fails: the system may have dropped what was to be flushed.
 func (p *Pager) Sync() error {
+	if err := p.checkLengthUnlocked(); err != nil {
+		return err
+	}
 	p.flushing.Lock()
 	defer p.flushing.Unlock()
 	if p.closed.Load() {
@@ -178,7 +181,24 @@ func (p *Pager) flushOpening() error {
 		return nil
 	}
 	p.counts.Flushes.Add(1)
-	return p.file.Sync()
+	err := p.file.Sync()
+	if err != nil {
+		p.forget()
+	}
+	return err
+}
+
+// forget drops the file from the system's cache, of which nothing may be mapped
+// any more: after a failed flush the cache shows what the disk does not have, and
+// whoever opens the file next would build upon that.
+func (p *Pager) forget() {
+	size, err := p.file.Size()
+	if err == nil {
+		err = p.file.DropCache(0, size)
+	}
+	if err != nil {
+		p.logf("drop %s from the system's cache: %v", p.file.Name(), err)
+	}
 }
 
 // flush flushes the file, or says by what the writer was stopped. A failure

@@ -1,13 +1,12 @@
 package pager
 
 import (
-	"errors"
 	"fmt"
-	"syscall"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
+	"holdfast/internal/vfs"
 )
 
 // WriteTx is the one transaction that may edit. It implements tree.Writer.
@@ -198,10 +197,8 @@ func (pr *Prepared) Finish() error {
 
 func (pr *Prepared) finish() error {
 	w, p := pr.w, pr.w.p
-	if !pr.opts.NoSync { // which promises nothing
-		if err := p.checkLength(); err != nil {
-			return err
-		}
+	if err := p.checkLength(); err != nil {
+		return err
 	}
 	if err := p.grow(int64(pr.meta.HighWater)*int64(p.pageSize), pr.opts); err != nil {
 		return err
@@ -231,6 +228,16 @@ func (p *Pager) checkLength() error {
 		return p.stop(fmt.Errorf("somebody shortened the file to %d bytes while it was open, from %d", size, p.fileSize))
 	}
 	return nil
+}
+
+// checkLengthUnlocked is checkLength for who does not hold commit.
+func (p *Pager) checkLengthUnlocked() error {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.closed.Load() {
+		return ErrDatabaseNotOpen
+	}
+	return p.checkLength()
 }
 
 // publish makes the state that meta describes current.
@@ -351,7 +358,7 @@ func (p *Pager) growTo(size, need int64) (int64, error) {
 		if err == nil {
 			return size, nil
 		}
-		if size == need || !errors.Is(err, syscall.ENOSPC) {
+		if size == need || !vfs.IsFull(err) {
 			return 0, err
 		}
 		extra := (size - need) / 2

@@ -33,6 +33,14 @@ func (l *Level) Base() (id page.ID, n uint64) {
 	return id, l.p.Pages()
 }
 
+// Bytes is the size of the page run that the level is; -1 if it is in memory.
+func (l *Level) Bytes() int {
+	if l.n != nil {
+		return -1
+	}
+	return len(l.p.Bytes())
+}
+
 // UsedBytes is the number of bytes that the level's content takes.
 func (l *Level) UsedBytes() (int, error) {
 	switch {
