@@ -208,6 +208,31 @@ func contentOf[B bucket[B]](tx reader[B]) (string, error) {
 	return s.String(), err
 }
 
+// nodeOf is all that a transaction sees, as a model.
+func nodeOf[B bucket[B]](tx reader[B]) (*node, error) {
+	n := newNode()
+	return n, tx.ForEach(func(name []byte, b B) error {
+		n.buckets[string(name)] = newNode()
+		return readBucket(n.buckets[string(name)], b)
+	})
+}
+
+func readBucket[B bucket[B]](n *node, b B) error {
+	n.sequence = b.Sequence()
+	return b.ForEach(func(k, v []byte) error {
+		switch {
+		case v == nil:
+			n.buckets[string(k)] = newNode()
+			return readBucket(n.buckets[string(k)], b.Bucket(k))
+		case len(v) == 0:
+			n.values[string(k)] = value{}
+		default:
+			n.values[string(k)] = value{len(v), v[0]}
+		}
+		return nil
+	})
+}
+
 func writeBucket[B bucket[B]](s *strings.Builder, b B, depth int) error {
 	var none B
 	if b == none {

@@ -11,7 +11,7 @@ import (
 )
 
 // minimums are the disks that an ordinary run must have tried, by what was going
-// on when the power went.
+// on when the power went; the last three are failures.
 var minimums = map[string]int{
 	"creation":               50,
 	"reader open":            500,
@@ -35,6 +35,9 @@ var minimums = map[string]int{
 	"write error before":     100,
 	"flush error before":     100,
 	"opened by bbolt":        500,
+	"lost flush":             2,
+	"failure in Open":        1,
+	"failure in Close":       1,
 }
 
 // histories of an ordinary run.

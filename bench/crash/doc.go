@@ -3,7 +3,8 @@
 // each write, growth and flush, disks that a power failure could leave there are
 // made and opened, by Holdfast and by bbolt. A history may go on with one of
 // these disks, or after its process was killed, or after a call on the file
-// failed, or after bbolt has written the file.
+// failed, or after bbolt has written the file; and, where a flush has lost commits
+// that were made without any, with whatever is sound (lost_test.go).
 //
 // The oracle: the state found is that of the last acknowledged commit, or of the
 // one under way, as a model of the content knows them; its structure checks;

@@ -25,7 +25,7 @@ func (g *generator) oneIn(n int) bool { return g.r.IntN(n) == 0 }
 
 func (g *generator) add(s Step) {
 	switch s.Kind {
-	case "open", "close", "tx":
+	case "open", "close", "tx", "sync":
 		s.Seed = 1 + uint64(g.r.Uint32()>>8)
 	}
 	g.steps = append(g.steps, s)
@@ -35,7 +35,7 @@ func (g *generator) add(s Step) {
 // then, perhaps, bbolt has the file.
 func (g *generator) session() {
 	g.hit = false
-	g.add(g.strike(Step{Kind: "open", NoFreelistSync: g.oneIn(2), NoSync: g.oneIn(8)}, 12, false))
+	g.add(g.strike(Step{Kind: "open", NoFreelistSync: g.oneIn(2), NoSync: g.oneIn(8)}, 6))
 	for n := 3 + g.r.IntN(6); n > 0 && !g.hit; n-- {
 		switch g.r.IntN(12) {
 		case 0, 1, 2:
@@ -45,7 +45,7 @@ func (g *generator) session() {
 		case 5, 6:
 			g.add(Step{Kind: "nosync", NoSync: g.oneIn(2)})
 		case 7:
-			g.add(Step{Kind: "sync"})
+			g.add(g.strike(Step{Kind: "sync"}, 2))
 		}
 		if g.oneIn(5) {
 			for range 3 {
@@ -53,10 +53,20 @@ func (g *generator) session() {
 			}
 			continue
 		}
-		g.add(g.strike(Step{Kind: "tx", Rollback: g.oneIn(6), Edits: g.edits()}, 4, true))
+		if g.oneIn(10) { // the meta's flush, and nobody closes the file
+			g.add(Step{Kind: "tx", FailSync: 2, Die: true, Edits: g.edits()})
+			continue
+		}
+		g.add(g.strike(Step{Kind: "tx", Rollback: g.oneIn(6), Edits: g.edits()}, 4))
 	}
-	if !g.hit {
-		g.add(g.strike(Step{Kind: "close"}, 6, true))
+	switch {
+	case g.hit:
+	case g.oneIn(6):
+		g.lost()
+	case g.oneIn(3):
+		g.add(Step{Kind: "close", FailSync: 1 + g.r.IntN(2)})
+	default:
+		g.add(g.strike(Step{Kind: "close"}, 4))
 	}
 	if g.page >= 1024 && g.oneIn(3) {
 		for range 1 + g.r.IntN(3) {
@@ -65,29 +75,48 @@ func (g *generator) session() {
 	}
 }
 
+// lost has a flush fail behind commits without any.
+func (g *generator) lost() {
+	g.add(Step{Kind: "nosync", NoSync: true})
+	for range 1 + g.r.IntN(4) {
+		g.add(Step{Kind: "tx", Edits: g.edits()})
+	}
+	if g.oneIn(4) { // the process ends, and the flush of the next is the one
+		g.add(Step{Kind: "tx", Kill: 1 + g.r.IntN(3), Edits: g.edits()})
+		g.add(Step{Kind: "open", FailSync: 1})
+		return
+	}
+	if g.oneIn(3) {
+		g.add(Step{Kind: "sync", FailSync: 1})
+		return
+	}
+	g.add(Step{Kind: "nosync"})
+	g.add(Step{Kind: "tx", FailSync: 1 + g.r.IntN(2), Edits: g.edits()})
+	g.add(Step{Kind: "close", FailSync: 1 + g.r.IntN(2)})
+}
+
 // strike has one in so many steps hit by something.
-func (g *generator) strike(s Step, oneIn int, fail bool) Step {
+func (g *generator) strike(s Step, oneIn int) Step {
 	if !g.oneIn(oneIn) {
 		return s
 	}
 	at := 1 + g.r.IntN(5)
+	if s.Kind == "sync" { // a single call
+		at = 1
+	}
 	switch g.r.IntN(5) {
 	case 0, 4:
 		s.Cut, s.Disk = at, 1+g.r.IntN(8)
 	case 1:
 		s.Kill = at
 	case 2:
-		if fail {
-			s.Fail = at
-		}
+		s.Fail = at
 		return s
 	default:
-		if fail {
-			s.FailSync = 1 + g.r.IntN(2)
-		}
+		s.FailSync, s.Die = 1+g.r.IntN(min(at, 2)), g.oneIn(2)
 		return s
 	}
-	g.hit = s.Kind == "tx"
+	g.hit = s.Kind == "tx" || s.Kind == "sync"
 	return s
 }
 

@@ -34,8 +34,8 @@ func (h *handle) before(kind vfs.Kind) error {
 		r.flushes++
 		hit = hit || r.flushes == r.step.FailSync
 	}
-	if hit && r.failed == "" && !r.exposed && r.db != nil {
-		r.failed = kind.String()
+	if hit && r.failed == "" && r.created { // creations fail in TestEveryCallFails
+		r.failed, r.failing = kind.String(), kind == vfs.KindSync
 		return errInjected
 	}
 	return nil
@@ -58,6 +58,7 @@ func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	case nil:
 		return h.File.WriteAt(p, off)
 	case errInjected:
+		h.r.set(func() { h.r.failedMeta = off < 2*int64(h.r.script.PageSize) })
 		return 0, h.half(p, off)
 	default:
 		return 0, err
@@ -87,6 +88,14 @@ func (h *handle) Grow(size int64) error {
 		return err
 	}
 	return h.File.Grow(size)
+}
+
+// DropCache is nothing that a dead process does.
+func (h *handle) DropCache(off, n int64) error {
+	if h.isDead() {
+		return errDead
+	}
+	return h.File.DropCache(off, n)
 }
 
 func (h *handle) Sync() error {

@@ -34,7 +34,13 @@ func (r *run) event(kind vfs.Kind) {
 	switch {
 	case kind == vfs.KindGrow:
 		r.past.growth = true
-	case kind == vfs.KindSync && r.failed != "sync":
+	case kind == vfs.KindSync && r.failing:
+		r.failing = false
+		if r.exposed {
+			r.unsure, r.lying = true, true
+			r.tally.Add("lost flush")
+		}
+	case kind == vfs.KindSync:
 		r.past.switched, r.exposed = r.exposed, false
 	case r.noSync:
 		r.exposed = true
@@ -64,7 +70,8 @@ func (r *run) cut(kind vfs.Kind) {
 		}
 		return r.fault == nil
 	}
-	if r.exposed { // only what a killed process leaves is known
+	cached := r.exposed && !r.unsure
+	if cached { // only what a killed process leaves is known
 		all := r.disk.Bytes()
 		if r.calls == r.step.Cut {
 			r.chosen = all
@@ -80,10 +87,10 @@ func (r *run) cut(kind vfs.Kind) {
 	n := 0
 	for disk := range r.disk.Disks(rand.New(rand.NewPCG(r.step.Seed, uint64(r.calls))), r.script.PageSize, random) {
 		n++
-		if !r.exposed && r.calls == r.step.Cut && n <= max(1, r.step.Disk) {
+		if !cached && r.calls == r.step.Cut && n <= max(1, r.step.Disk) {
 			r.chosen = disk
 		}
-		if judging && !try(n, disk, r.exposed) {
+		if judging && !try(n, disk, r.exposed || r.unsure) {
 			return
 		}
 	}
@@ -118,6 +125,7 @@ func (r *run) features() []string {
 	add("durable after NoSync", p.switched)
 	add("write error before", p.failed == "write" || p.failed == "grow")
 	add("flush error before", p.failed == "sync")
+	add("after a lost flush", p.adopted)
 	return f
 }
 
@@ -184,7 +192,7 @@ func (r *run) judge(disk []byte, rng *rand.Rand) error {
 	options := &holdfast.Options{PageSize: r.script.PageSize, NoFreelistSync: rng.IntN(2) == 0}
 	db, err := holdfast.OpenVFS(j.disk.Open(), options)
 	if err != nil {
-		if r.unborn(err) {
+		if r.unborn(err, disk) {
 			return nil
 		}
 		return fmt.Errorf("open: %w", err)
@@ -251,7 +259,7 @@ func (j *judged) event(vfs.Kind) {
 func (j *judged) second(disk []byte) error {
 	db, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: j.r.script.PageSize})
 	if err != nil {
-		if j.r.unborn(err) {
+		if j.r.unborn(err, disk) {
 			return nil
 		}
 		return fmt.Errorf("open: %w", err)

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -30,15 +31,21 @@ type run struct {
 	last    bool       // it is the last
 	calls   int        // that changed the file in this step
 	flushes int        // of these
-	failed  string     // the call that failed in this step
 	chosen  []byte     // disk with which the history goes on
 	fault   error      // the first that a disk showed
+
+	failed     string // the call that failed in this step
+	failedMeta bool   // it wrote a meta
+	failing    bool   // it is a flush, and under way
 
 	state, next   *node  // last acknowledged, and under way
 	acked, coming string // their contents; coming is "" if nothing is under way
 	created       bool   // Open has returned for the first time
 	noSync        bool
 	exposed       bool // something was written without a flush and has to be flushed
+	wasExposed    bool // when the running step began
+	unsure        bool // and a flush of it failed: see lost_test.go
+	lying         bool // since then nobody has closed the file
 	past          past
 }
 
@@ -47,6 +54,7 @@ type past struct {
 	sessions   int
 	recoveries int // since the last clean close
 	killed     bool
+	adopted    bool // what was found after a flush had failed
 	rollback   bool
 	stock      bool
 	switched   bool // the last flush was the first after commits without any
@@ -109,7 +117,9 @@ func (r *run) group(at int) int {
 func (r *run) begin(s Step, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.step, r.last, r.calls, r.flushes, r.failed = s, last, 0, 0, ""
+	r.step, r.last, r.calls, r.flushes = s, last, 0, 0
+	r.failed, r.failedMeta, r.failing = "", false, false
+	r.wasExposed = r.exposed
 	r.past.growth = false
 	if s.Together { // which of them is hit would be chance
 		r.step.Cut, r.step.Kill, r.step.Fail, r.step.FailSync = 0, 0, 0, 0
@@ -158,7 +168,14 @@ func (r *run) simple(s Step) error {
 		r.set(func() { r.noSync = s.NoSync })
 		return nil
 	case "sync":
-		return r.db.Sync()
+		err := r.db.Sync()
+		if r.file.isDead() {
+			return r.die()
+		}
+		if r.failed != "" {
+			return r.afterFailure(err)
+		}
+		return err
 	}
 	return r.close()
 }
@@ -203,30 +220,77 @@ func (r *run) open(s Step) error {
 		r.past.sessions++
 	})
 	r.file = &handle{File: r.disk.Open(), r: r}
+	found, before := r.disk.Bytes(), r.failed
 	db, err := holdfast.OpenVFS(r.file, &holdfast.Options{PageSize: r.script.PageSize, NoFreelistSync: s.NoFreelistSync, NoSync: s.NoSync})
+	r.db, r.options = db, s
 	switch {
-	case err == nil:
-		r.set(func() { r.created = true })
 	case r.file.isDead():
-	case r.unborn(err):
-		r.disk = vfs.NewCrash("crash.db", nil, r.event)
+		if err == nil {
+			r.set(func() { r.created = true })
+		}
+		return r.die()
+	case r.failed != before:
+		return r.failedOpen(err)
+	case err == nil:
+	case r.unsure:
+		r.tally.Add("damage found after a lost flush")
+		r.startAnew()
+		return nil
+	case r.unborn(err, found):
+		r.startAnew()
 		return nil
 	default:
 		return fmt.Errorf("open: %w", err)
 	}
-	r.db, r.options = db, s
-	if r.file.isDead() {
-		return r.die()
-	}
 	r.db.AllocSize = 16 << 10
-	r.set(func() { r.noSync = s.NoSync })
+	r.set(func() { r.created, r.noSync = true, s.NoSync })
+	if r.unsure {
+		return r.adopt()
+	}
 	return r.settle()
 }
 
+// failedOpen is behind an Open in which a call on the file failed.
+func (r *run) failedOpen(err error) error {
+	r.set(func() { r.past.failed, r.lying = r.failed, false })
+	r.tally.Add("failure in Open")
+	if err == nil {
+		return fmt.Errorf("a %s failed, and Open succeeded", r.failed)
+	}
+	if !errors.Is(err, errInjected) {
+		return fmt.Errorf("a %s failed with %q, and Open with %w", r.failed, errInjected, err)
+	}
+	return nil
+}
+
 // unborn tells whether err is that of a file whose creation was cut short in
-// such a way that its metas are garbage. Nothing was in it.
-func (r *run) unborn(err error) bool {
-	return !r.created && (err == holdfast.ErrInvalid || err == holdfast.ErrChecksum)
+// such a way that there is garbage in it. Nothing else was. A file without any
+// is opened, or its creation done again.
+func (r *run) unborn(err error, disk []byte) bool {
+	return !r.created && (err == holdfast.ErrInvalid || err == holdfast.ErrChecksum) && r.garbage(disk)
+}
+
+// garbage tells whether a sector of disk is neither zero nor what creation
+// writes there.
+func (r *run) garbage(disk []byte) bool {
+	const sector = 512
+	created := vfs.NewMem("created.db")
+	db, err := holdfast.OpenVFS(created.Open(), &holdfast.Options{PageSize: r.script.PageSize, NoFreelistSync: true})
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		return false
+	}
+	content := created.Bytes()
+	for at := 0; at < len(disk); at += sector {
+		piece := disk[at:min(at+sector, len(disk))]
+		written := at+len(piece) <= len(content) && bytes.Equal(piece, content[at:at+len(piece)])
+		if !written && !bytes.Equal(piece, make([]byte, len(piece))) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *run) settle() error {
@@ -261,12 +325,20 @@ func (r *run) close() error {
 		return r.die()
 	}
 	r.db = nil
-	if r.failed != "" {
-		r.set(func() { r.past.failed = r.failed })
-		return nil
+	if r.failed == "" {
+		r.set(func() { r.past.recoveries, r.past.adopted = 0, false })
+		return err
 	}
-	r.set(func() { r.past.recoveries = 0 })
-	return err
+	r.set(func() { r.past.failed, r.lying = r.failed, false })
+	r.tally.Add("failure in Close")
+	switch {
+	case err != nil && !errors.Is(err, errInjected):
+		return fmt.Errorf("a %s failed with %q, and Close with %w", r.failed, errInjected, err)
+	case err == nil && (r.failed == "sync" || r.failedMeta):
+		// Without its freelist page a file is as good; Close need not tell.
+		return fmt.Errorf("a %s failed, and Close succeeded", r.failed)
+	}
+	return nil
 }
 
 // die ends a session in which the power went or the process died.
@@ -279,8 +351,14 @@ func (r *run) die() error {
 		_ = r.db.Close() // the file is gone
 	}
 	r.db = nil
+	if r.lying && r.chosen == nil {
+		r.tally.Add("killed after a lost flush")
+		r.startAnew()
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.lying = false
 	if r.chosen == nil {
 		r.past.killed = true
 		return nil

@@ -38,10 +38,12 @@ type Step struct {
 	Together       bool // tx: at the same time as its neighbours that say so too
 	Rollback       bool // tx
 
-	// Where open, close and tx are hit, counted in the calls that change the
+	// Where open, close, tx and sync are hit, counted in the calls that change the
 	// file, from 1; 0: not. Cut: there the history goes on with the Disk-th
 	// disk. Kill: with what had been written by then. Fail: the call fails.
-	// FailSync: that flush fails, counted in flushes.
+	// FailSync: that flush fails, counted in flushes. Die: if a failure stops the
+	// writer, the process is killed and does not close the file.
+	Die                             bool
 	Cut, Disk, Kill, Fail, FailSync int
 
 	Edits []Edit
@@ -100,7 +102,7 @@ type flag struct {
 func (s *Step) flags() []flag {
 	return []flag{
 		{"nofreelistsync", &s.NoFreelistSync}, {"nosync", &s.NoSync},
-		{"together", &s.Together}, {"rollback", &s.Rollback},
+		{"together", &s.Together}, {"rollback", &s.Rollback}, {"die", &s.Die},
 	}
 }
 

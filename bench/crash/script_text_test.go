@@ -30,6 +30,13 @@ nosync nosync
 tx seed=6
   put b0 k1 n=40 30d
 sync
+tx seed=6
+  put b0 k1 n=40 30e
+sync seed=6 failsync=1
+nosync nosync
+tx seed=6
+  put b0 k1 n=40 30f
+sync seed=7 cut=1
 tx seed=7
   put b0 k7 n=40 30e
 nosync
@@ -37,7 +44,7 @@ tx seed=8 fail=2
   put b0 k7 n=40 30f
 tx seed=9 fail=3
   put b0 k7 n=40 30g
-tx seed=9 failsync=2
+tx seed=9 failsync=2 die
   put b0 k7 n=40 30g
 tx seed=10 kill=2
   put b0 k7 n=40 30h

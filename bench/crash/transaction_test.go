@@ -85,20 +85,23 @@ func (r *run) update(s Step) error {
 	})
 }
 
-// afterFailure is behind a transaction in which a call on the file failed.
+// afterFailure is behind a transaction or a Sync in which a call on the file
+// failed.
 func (r *run) afterFailure(err error) error {
 	r.set(func() { r.past.failed = r.failed })
 	if err == nil {
-		return fmt.Errorf("a %s failed, and the commit succeeded", r.failed)
+		return fmt.Errorf("a %s failed, and the %s succeeded", r.failed, r.step.Kind)
 	}
 	if !errors.Is(err, errInjected) {
-		return fmt.Errorf("a %s failed with %q, and the commit with %w", r.failed, errInjected, err)
+		return fmt.Errorf("a %s failed with %q, and the %s with %w", r.failed, errInjected, r.step.Kind, err)
 	}
 	if !errors.Is(err, holdfast.ErrStopped) {
 		if r.failed == "sync" {
 			return fmt.Errorf("a flush failed, and writing goes on: %w", err)
 		}
-		r.set(func() { r.coming = "" }) // it has not happened
+		r.set(func() { // it has not happened, and wrote to free pages only
+			r.coming, r.exposed = "", r.exposed && r.wasExposed
+		})
 		return r.live()
 	}
 	again := r.db.Update(func(tx *holdfast.Tx) error { return applyTo(tx, again) })
@@ -115,10 +118,15 @@ func (r *run) afterFailure(err error) error {
 	if err := r.release(len(r.readers)); err != nil {
 		return err
 	}
+	if r.step.Die {
+		r.set(func() { r.file.dead = true })
+		return r.die()
+	}
 	if err := r.db.Close(); err != nil {
 		return fmt.Errorf("close after a failed flush: %w", err)
 	}
 	r.db = nil
+	r.set(func() { r.lying = false })
 	return r.open(r.options)
 }
 
@@ -147,8 +155,8 @@ func (r *run) live() error {
 // it, do a transaction and close it. What it leaves is on the disk.
 func (r *run) stock(s Step) error {
 	// bbolt does not find a second meta at 512 bytes, nor know a creation that
-	// was cut short.
-	if r.db != nil || !r.created || r.script.PageSize < 1024 {
+	// was cut short; and it ends the process on pages that a lost flush mixed up.
+	if r.db != nil || !r.created || r.unsure || r.script.PageSize < 1024 {
 		return nil
 	}
 	path := filepath.Join(r.dir, "stock.db")

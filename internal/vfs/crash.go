@@ -18,7 +18,9 @@ import (
 //
 // A flush that fails (see FailSync) leaves some blocks on the disk and drops
 // the others for good: handles go on to see them, as Linux lets them, but no
-// later flush writes them, and DropCache brings the disk's version back.
+// later flush writes them. DropCache brings the disk's version back, in its
+// range and no further, and nowhere while anything is mapped. The size is not
+// lost: file systems keep it in their journal, and a later flush writes it.
 //
 // Methods may be called concurrently.
 type Crash struct {
@@ -26,9 +28,9 @@ type Crash struct {
 	after func(Kind)
 
 	mu       sync.Mutex
-	stable   []byte   // on the disk for certain
-	pending  []change // since, in order
-	dropped  []span   // what a failed flush has dropped
+	stable   []byte         // on the disk for certain
+	pending  []change       // since, in order
+	dropped  map[int64]bool // units of the cache with what a failed flush dropped
 	syncFail func(rng *rand.Rand) error
 	failRNG  *rand.Rand
 }
@@ -39,8 +41,6 @@ type change struct {
 	data []byte
 }
 
-type span struct{ from, to int64 }
-
 // NewCrash returns a file whose disk holds a copy of content. after, if not
 // nil, is called behind each call that changes the file or its disk: KindWrite,
 // KindTruncate, KindGrow, KindSync. It may call Disks, but not use the handle.
@@ -48,7 +48,7 @@ func NewCrash(name string, content []byte, after func(Kind)) *Crash {
 	if after == nil {
 		after = func(Kind) {}
 	}
-	c := &Crash{cache: NewMem(name), stable: slices.Clone(content), after: after}
+	c := &Crash{cache: NewMem(name), stable: slices.Clone(content), dropped: map[int64]bool{}, after: after}
 	c.cache.write(content, 0)
 	return c
 }
@@ -91,33 +91,54 @@ func (c *Crash) sync() error {
 
 // loseSome is what a failed flush does to the pending changes.
 func (c *Crash) loseSome() {
-	for _, ch := range c.pending {
-		if ch.data != nil {
-			c.dropped = append(c.dropped, span{ch.off, ch.off + int64(len(ch.data))})
-		}
+	for u := range units(c.pending) {
+		c.dropped[u] = true
 	}
 	half := policy{block: smallestBlock, newest: 0.5, older: 0.5}
+	size := everything.size(c.stable, c.pending, nil)
 	c.stable = half.apply(c.stable, c.pending, c.failRNG)
 	c.pending = nil
+	if size != int64(len(c.stable)) {
+		c.pending = []change{{off: size}}
+	}
 }
 
-// dropCache shows handles the disk's version of what failed flushes dropped.
-func (c *Crash) dropCache() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.dropped {
-		if end := min(s.to, int64(len(c.stable))); s.from < end {
-			c.cache.mu.Lock()
-			c.cache.write(c.stable[s.from:end], s.from)
-			c.cache.mu.Unlock()
+// cacheUnit is the size in bytes of what is cached, and forgotten, as a whole.
+const cacheUnit = 4096
+
+// units are the numbers of the cache units that changes have written to.
+func units(changes []change) map[int64]bool {
+	all := map[int64]bool{}
+	for _, ch := range changes {
+		for u := ch.off / cacheUnit; u*cacheUnit < ch.off+int64(len(ch.data)); u++ {
+			all[u] = true
 		}
 	}
-	c.dropped = nil
-	for _, ch := range c.pending { // written since: not dropped
-		if ch.data != nil {
-			c.cache.mu.Lock()
-			c.cache.write(ch.data, ch.off)
-			c.cache.mu.Unlock()
+	return all
+}
+
+// dropCache shows handles the disk's version of what failed flushes dropped in
+// the units that the range touches. As with Linux, a unit that is mapped (here,
+// any while there is a mapping) or was written since is not forgotten.
+func (c *Crash) dropCache(off, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	if slices.ContainsFunc(c.cache.arrays, func(a *memArray) bool { return a.mappings > 0 }) {
+		return
+	}
+	dirty := units(c.pending)
+	for u := range c.dropped {
+		from, to := u*cacheUnit, min((u+1)*cacheUnit, c.cache.size)
+		if dirty[u] || from >= off+n || (u+1)*cacheUnit <= off {
+			continue
+		}
+		delete(c.dropped, u)
+		if from < to {
+			disk := make([]byte, to-from) // zero behind the disk's end
+			copy(disk, c.stable[min(from, int64(len(c.stable))):])
+			c.cache.write(disk, from)
 		}
 	}
 }
@@ -347,9 +368,9 @@ func (f *crashFile) Sync() error {
 	return err
 }
 
-// DropCache drops all that a failed flush did not write.
-func (f *crashFile) DropCache(int64, int64) error {
-	f.c.dropCache()
+// DropCache drops what failed flushes did not write of the range.
+func (f *crashFile) DropCache(off, n int64) error {
+	f.c.dropCache(off, n)
 	return nil
 }
 

@@ -177,6 +177,87 @@ func TestCrashFailedFlush(t *testing.T) {
 	}
 }
 
+// DropCache shows the disk in the range that it is given, in whole units, and
+// leaves alone what is mapped or was written since.
+func TestCrashDropsARange(t *testing.T) {
+	const unit, count = 4096, 8
+	c := NewCrash("db", fill('0', count*unit), nil)
+	f := c.Open()
+	put(t, f, 0, fill('1', count*unit))
+	c.FailSync(seeded(7), errors.New("broken"))
+	if f.Sync() == nil {
+		t.Fatal("the flush succeeds")
+	}
+	disk := disks(c, 7, 0)[0]
+	drop := func(off, n int64) {
+		t.Helper()
+		if err := f.DropCache(off, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows := func(what string, from int, dropped bool) {
+		t.Helper()
+		want := fill('1', unit)
+		if dropped {
+			want = disk[from*unit:][:unit]
+		}
+		if !bytes.Equal(c.Bytes()[from*unit:][:unit], want) {
+			t.Errorf("%s: unit %d, dropped %t, shows something else", what, from, dropped)
+		}
+	}
+	m, err := f.Map(unit, MapOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop(0, count*unit)
+	for u := range count {
+		shows("while something is mapped", u, false)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	drop(unit+100, unit) // touches units 1 and 2
+	for u := range count {
+		shows("a range", u, u == 1 || u == 2)
+	}
+	put(t, f, 5*unit, fill('1', 512))
+	drop(0, count*unit)
+	for u := range count {
+		shows("all but what was written since", u, u != 5)
+	}
+	flush(t, f)
+	disk = disks(c, 7, 0)[0]
+	drop(0, count*unit)
+	shows("all", 5, true)
+}
+
+// A failed flush loses bytes, not the size: the next one writes that. Behind
+// the disk's end a dropped cache shows zeros.
+func TestCrashFailedFlushKeepsTheSize(t *testing.T) {
+	lost := false
+	for seed := range uint64(20) {
+		c := NewCrash("db", fill('0', 4096), nil)
+		f := c.Open()
+		put(t, f, 4096, fill('1', 8192))
+		c.FailSync(seeded(seed), errors.New("broken"))
+		if f.Sync() == nil {
+			t.Fatal("the flush succeeds")
+		}
+		if err := f.DropCache(0, 12288); err != nil {
+			t.Fatal(err)
+		}
+		flush(t, f)
+		d := disks(c, seed, 0)[0]
+		if len(d) != 12288 || !bytes.Equal(d, c.Bytes()) {
+			t.Fatalf("seed %d: a disk of %d bytes, and a cache of %d", seed, len(d), len(c.Bytes()))
+		}
+		lost = lost || bytes.Contains(d, make([]byte, 512))
+	}
+	if !lost {
+		t.Error("nothing was lost")
+	}
+}
+
 // Mappings show writes, and the hook hears of every change.
 func TestCrashFile(t *testing.T) {
 	var kinds []Kind
