@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 // The pages of a new database.
@@ -32,7 +33,7 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 			return size, err
 		}
 		interrupted, err := p.interrupted(size, ps)
-		if err != nil || !interrupted {
+		if err != nil || !interrupted || plant.On(plant.CreationNotRedone) {
 			return size, err
 		}
 		p.logf("%s: its creation was interrupted; creating it anew", p.file.Name())

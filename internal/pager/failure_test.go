@@ -469,7 +469,7 @@ func TestGrowthOnAFullDisk(t *testing.T) {
 // had were taken for those of a database by the next opening, and for none once
 // it had dropped them.
 func TestCreationFlushFails(t *testing.T) {
-	for nth := int64(1); nth <= 2; nth++ {
+	for nth := int64(1); nth <= 3; nth++ {
 		e := &env{t: t, mem: vfs.NewMem("mem")}
 		e.fail = func(op vfs.Op) error {
 			if op.Kind == vfs.KindSync && op.N == nth {

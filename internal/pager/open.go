@@ -37,12 +37,11 @@ func (p *Pager) open() error {
 		return err
 	}
 	if !p.opts.ReadOnly {
-		if size > 0 {
-			// What an earlier process wrote may be in the page cache only. What is
-			// read below is built upon, so it must be on the disk first.
-			if err := p.flushOpening(); err != nil {
-				return err
-			}
+		// What an earlier process did to the file may be in the page cache only. What
+		// is read below is built upon, so it must be on the disk first; of an empty
+		// file, that it was truncated, as by a creation that failed.
+		if err := p.flushOpening(); err != nil {
+			return err
 		}
 		if size, err = p.createIfNone(size); err != nil {
 			return err

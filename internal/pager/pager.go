@@ -182,7 +182,7 @@ func (p *Pager) flushOpening() error {
 	}
 	p.counts.Flushes.Add(1)
 	err := p.file.Sync()
-	if err != nil {
+	if err != nil && !plant.On(plant.FailedOpenNoDrop) {
 		p.forget()
 	}
 	return err
@@ -217,6 +217,9 @@ func (p *Pager) flushLocked() error {
 	if err := p.file.Sync(); err != nil {
 		if plant.On(plant.FlushErrorForgotten) {
 			return err
+		}
+		if plant.On(plant.FlushErrorSwallowed) {
+			return nil
 		}
 		return p.stop(err)
 	}

@@ -179,7 +179,7 @@ func (e *env) written() string {
 // reader or a transaction that is rolled back writes nothing.
 func TestCommitOrder(t *testing.T) {
 	e := newEnv(t)
-	if got := e.written(); got != "p s write 0+2048 s" {
+	if got := e.written(); got != "s p s write 0+2048 s" {
 		t.Errorf("a new file: %s", got)
 	}
 	for i, want := range []string{"p s m0 s", "p s m1 s", "p s m0 s"} {

@@ -20,6 +20,7 @@ const (
 	ShortWriteUnnoticed Defect = "short-write-unnoticed"
 	HighWaterStays      Defect = "high-water-stays"
 	FlushErrorForgotten Defect = "flush-error-forgotten"
+	FlushErrorSwallowed Defect = "flush-error-swallowed"
 	NoFlushAfterNoSync  Defect = "no-flush-after-nosync"
 	NotGrown            Defect = "not-grown"
 )
@@ -36,12 +37,16 @@ const (
 
 // How a file is closed and opened.
 const (
-	CloseNoFlush       Defect = "close-no-flush"
-	FreelistGivenAway  Defect = "freelist-given-away"
-	OtherListGivenAway Defect = "other-list-given-away"
-	OpenNoFlush        Defect = "open-no-flush"
-	OpenNoDrop         Defect = "open-no-drop"
-	LowerLabelWins     Defect = "lower-label-wins"
+	CloseNoFlush        Defect = "close-no-flush"
+	CloseNoDrop         Defect = "close-no-drop"
+	CloseErrorSwallowed Defect = "close-error-swallowed"
+	FreelistGivenAway   Defect = "freelist-given-away"
+	OtherListGivenAway  Defect = "other-list-given-away"
+	OpenNoFlush         Defect = "open-no-flush"
+	OpenNoDrop          Defect = "open-no-drop"
+	FailedOpenNoDrop    Defect = "failed-open-no-drop"
+	CreationNotRedone   Defect = "creation-not-redone"
+	LowerLabelWins      Defect = "lower-label-wins"
 )
 
 // How bytes are believed, and what becomes of readers.
