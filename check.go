@@ -10,7 +10,7 @@ import (
 	"holdfast/internal/pager"
 )
 
-// CheckOption is an option of Tx.Check.
+// CheckOption is an option of DB.Verify and Tx.Check.
 type CheckOption func(options *checkConfig)
 
 type checkConfig struct {
@@ -29,8 +29,10 @@ func WithPageId(pageId uint64) CheckOption {
 	return func(c *checkConfig) { c.pageID = pageId }
 }
 
-// WithProgress has fn called as the check goes on, with the pages of trees that
-// it has looked at and the pages of the database, of which some are free.
+// WithProgress has fn called on the caller's goroutine, mostly once a page, so it
+// should be quick: with the number of pages of trees that have been looked at, and
+// that of all pages of the database. Free pages are not looked at, so done ends
+// below total.
 func WithProgress(fn func(done, total uint64)) CheckOption {
 	return func(c *checkConfig) { c.progress = fn }
 }
@@ -73,9 +75,9 @@ func (tx *Tx) Check(options ...CheckOption) <-chan error {
 // Verify looks at every page of the database as it is now and returns all
 // faults that it finds, up to 10,000, none if the database is sound. It holds
 // up neither readers nor writers; if somebody commits meanwhile, which pages are
-// free is not checked. The error says why it could not look: that ctx was
-// cancelled, in which case the faults are those found until then, or that the
-// database is not open. On a read-only database opened without PreLoadFreelist
+// free is not checked. The error says why it could not look: the cause of ctx's
+// end, in which case the faults are those found until then, or that the database
+// is not open. On a read-only database opened without PreLoadFreelist
 // it finds the free pages first.
 func (db *DB) Verify(ctx context.Context, options ...CheckOption) ([]*CorruptError, error) {
 	tx, err := db.Begin(false)

@@ -79,20 +79,26 @@ var (
 	ErrTooLarge = tree.ErrTooLarge
 )
 
-// ErrStopped is wrapped by every write after a flush has failed, or after
-// somebody has shortened the file. What the disk holds is not known then;
-// closing the database and opening it again finds out. Readers go on.
+// ErrStopped is wrapped by the error of the commit, Sync or Close that finds that
+// a flush failed or that somebody shortened the file, and from then on of
+// Begin(true), Update, Batch and Sync. What the disk holds is not known then, nor
+// whether the commit that failed is there; closing the database and opening it
+// again finds out. Readers go on, except at pages that were cut off
+// (ErrUnreadable).
 var ErrStopped = pager.ErrStopped
 
 // ErrUnreadable is wrapped by the *CorruptError of a page that the system could
 // not deliver: somebody shortened the file while it was open, or its disk
 // failed. A transaction that met one cannot be committed.
 //
-// In View, Update and Batch that holds for all that the function does on its
-// own goroutine, what it reads from keys and values included; a transaction
-// from Begin sees to its own calls only, on whichever goroutine. Elsewhere the
-// runtime ends the program, as it does for any mapped file; a goroutine can ask
-// for a panic instead by debug.SetPanicOnFault.
+// Within the function of View, Update and Batch, on its own goroutine, reading the
+// bytes of keys and values is covered too: the function is then left where it
+// stands, as by a panic (its deferred calls run, nothing else), and View, Update
+// or Batch returns the error. So release by defer what the function holds. In a
+// transaction from Begin only the calls of this package are covered. Reading the
+// bytes of a key or value there, or on another goroutine, ends the program, as
+// with any mapped file, unless that goroutine has called
+// debug.SetPanicOnFault(true), which makes it a panic.
 var ErrUnreadable = page.ErrUnreadable
 
 // CorruptError reports damage in the file and names the page where it was met.

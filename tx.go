@@ -224,8 +224,9 @@ func (tx *Tx) OnCommit(fn func()) {
 }
 
 // Commit makes the changes of the transaction durable and visible and ends it.
-// If it returns an error nothing of it happened; after ErrStopped the file
-// has to be opened again before more can be written. A transaction that
+// If it returns an error nothing of it happened, with one exception: after an
+// error that wraps ErrStopped it is not known whether the file holds the commit,
+// and opening the file again finds it there, whole, or not. A transaction that
 // changed nothing writes nothing.
 func (tx *Tx) Commit() error {
 	if tx.managed {
