@@ -173,7 +173,8 @@ func failOnce(t *testing.T, kind vfs.Kind, nth int64, sessions, commits int) (do
 			}
 			continue
 		}
-		reader := begin(t, db, false)
+		reader, err := db.Begin(false) // begin would keep each database until the test ends
+		must(t, err)
 		seen := hashOf(reader)
 		db.AllocSize = 8 << 10
 		stopped := false
