@@ -166,6 +166,9 @@ func judgeResults(t *testing.T, o order, c change, results []result) {
 			// (A busy process may have been in the middle of a commit, and what it
 			// wrote made the file long again.)
 			bad = c.short && !o.Busy && slices.Contains(commits, r.what)
+			if c.blind && r.what == "delete" { // of zeros it may read that there is nothing to delete
+				bad = false
+			}
 		}
 		if bad {
 			t.Errorf("page size %d: %s gave %s: %s", o.Options.PageSize, r.what, r.gave, r.text)

@@ -44,10 +44,12 @@ func (m *Image) Fault(recovered any) *CorruptError {
 }
 
 // WriteFault tells whether a fault in the image's bytes may come from writing to
-// them: they can be read. The caller knows whether somebody may have written.
+// them: they can be read, and are not the zeros that a file has where it was
+// shortened and made long again meanwhile. The caller knows whether somebody may
+// have written.
 func (m *Image) WriteFault(recovered any) bool {
 	at, ok := m.faultAt(recovered)
-	return ok && m.readable(at)
+	return ok && m.hasContent(at)
 }
 
 // faultAt is where in the image a fault happened.
@@ -69,15 +71,21 @@ func (m *Image) faultAt(recovered any) (at uint64, ok bool) {
 	return uint64(address - start), true
 }
 
-// readable tries to read a byte.
-func (m *Image) readable(at uint64) (ok bool) {
+// hasContent reads the system's smallest page around at; false if it cannot be
+// read, or is zero.
+func (m *Image) hasContent(at uint64) (has bool) {
+	const unit = 4096
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() { ok = recover() == nil }()
-	probe(m.data[at])
-	return true
+	defer func() {
+		if recover() != nil {
+			has = false
+		}
+	}()
+	from := at / unit * unit
+	for _, b := range m.data[from:min(from+unit, uint64(len(m.data)))] {
+		if b != 0 {
+			return true
+		}
+	}
+	return false
 }
-
-// probe is a use of what was read, so that it is read.
-//
-//go:noinline
-func probe(byte) {}
