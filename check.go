@@ -119,22 +119,26 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 			}
 		}
 	}
-	done := uint64(0)
+	done, cancelled := uint64(0), false
 	in.Progress = func(pages uint64) bool {
 		done += pages
 		if config.progress != nil {
 			config.progress(done, uint64(in.Meta.HighWater))
 		}
-		return ctx.Err() == nil
+		cancelled = ctx.Err() != nil
+		return !cancelled
 	}
 	check.Run(in, func(damage *page.CorruptError) bool {
 		faults = append(faults, damage)
 		return len(faults) < maxFaults
 	})
-	if len(faults) == 0 && damage != nil && ctx.Err() == nil {
+	if cancelled {
+		return faults, context.Cause(ctx)
+	}
+	if len(faults) == 0 && damage != nil {
 		faults = append(faults, damage)
 	}
-	return faults, context.Cause(ctx)
+	return faults, nil
 }
 
 func (tx *Tx) account() (pager.Accounting, error) {

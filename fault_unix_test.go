@@ -448,3 +448,19 @@ func TestShortenedIsNotWrittenOver(t *testing.T) {
 		}
 	}
 }
+
+// The caller's own read met a page that had been cut off; when the panic was
+// looked at the file was long again, and the page could be read. It was taken for
+// a write into a value, and the program ended.
+func TestShortenedAndLongAgain(t *testing.T) {
+	db, cut := shortened(t, nil)
+	t.Cleanup(func() { _ = db.Close() })
+	size := fileSize(t, db.Path())
+	err := db.View(func(tx *holdfast.Tx) error {
+		v := tx.Bucket([]byte("b")).Get([]byte("00000012"))
+		cut()
+		defer os.Truncate(db.Path(), size)
+		return fmt.Errorf("read %d", v[0])
+	})
+	wantUnreadable(t, "View", err)
+}

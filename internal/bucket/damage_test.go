@@ -1,6 +1,7 @@
 package bucket_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -109,4 +110,40 @@ func TestNestingLimit(t *testing.T) {
 	if len(s.runs) != 1 {
 		t.Errorf("%d pages are left", len(s.runs))
 	}
+}
+
+// Elements of a damaged page that share one inline bucket made a scan, and the
+// counting of a bucket, visit it as often as there are elements.
+func TestSharedInlineBucket(t *testing.T) {
+	s := newStore(t)
+	id, buf, _ := s.Allocate(1)
+	value := make([]byte, page.BucketHeaderSize+pageSize/3)
+	in := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
+	in.Finish()
+	const n = 4
+	enc := page.NewLeaf(buf, id, n, 0)
+	enc.Leaf(page.BucketFlag, []byte("a"), value)
+	for range n - 1 {
+		enc.Leaf(page.BucketFlag, []byte("b"), nil)
+	}
+	enc.Finish()
+	s.root = id
+	first := buf[page.HeaderSize:][:page.LeafElementSize]
+	for i := 1; i < n; i++ { // all are what the first is
+		e := buf[page.HeaderSize+i*page.LeafElementSize:][:page.LeafElementSize]
+		copy(e, first)
+		binary.NativeEndian.PutUint32(e[4:], binary.NativeEndian.Uint32(first[4:])-uint32(i*page.LeafElementSize))
+	}
+	isDamage := func(what string, err error) {
+		t.Helper()
+		var damage *page.CorruptError
+		if !errors.As(err, &damage) || damage.Page != id || !strings.Contains(err.Error(), "more bytes than it has") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	isDamage("EachRun", bucket.EachRun(s, s.root, func(page.Extent) error { return nil }))
+	s.view(func(root *bucket.Bucket) {
+		_, err := root.Stats(pageSize, 100)
+		isDamage("Stats", err)
+	})
 }

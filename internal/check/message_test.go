@@ -85,3 +85,19 @@ func TestKeyLengthIsReported(t *testing.T) {
 		t.Errorf("one byte more: %.300q", faults)
 	}
 }
+
+// Many elements of a damaged leaf can share one inline bucket, which was checked
+// for each of them. Where elements are not packed nothing inline is looked at.
+func TestInlineOfUnpackedLeaf(t *testing.T) {
+	f := newFile(4)
+	bad := func(name string) element { return inline(name, kv("y"), kv("x")) }
+	f.leaf(2, nested("b", 3))
+	f.leaf(3, bad("a"), bad("b"), element{key: "c", value: "zz"})
+	expect(t, f.run(), []string{`page 3: key "x" of element 1 is not above`, `page 3: key "x" of element 1 is not above`})
+
+	third := page.HeaderSize + 2*page.LeafElementSize
+	pos := binary.NativeEndian.Uint32(f.at(3)[third+4:])
+	f.set32(3, third+4, pos+1) // the key is "z" now, behind a gap
+	f.set32(3, third+12, 1)
+	expect(t, f.run(), []string{"page 3: element 2 of 3 begins at byte "})
+}
