@@ -186,7 +186,7 @@ func (f *memFile) WriteVec(bufs [][]byte, off int64) error {
 }
 
 func (f *memFile) Size() (size int64, err error) {
-	err = f.do("stat", func(m *Mem) error {
+	err = f.do("seek", func(m *Mem) error {
 		size = m.size
 		return nil
 	})

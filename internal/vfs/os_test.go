@@ -75,7 +75,7 @@ func TestOSErrorsNameFile(t *testing.T) {
 	for start, err := range map[string]error{
 		"read ":        readErr,
 		"write ":       file.WriteVec([][]byte{{1}, {2}}, 0),
-		"stat ":        sizeErr,
+		"seek ":        sizeErr,
 		"truncate ":    file.Truncate(0),
 		"flush ":       file.Sync(),
 		"map 1 bytes ": mapErr,
