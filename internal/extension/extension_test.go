@@ -1,0 +1,216 @@
+package extension
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"holdfast/internal/page"
+)
+
+const pageSize = 4096
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sampleExtension fills every field.
+func sampleExtension() *Extension {
+	e := &Extension{Tx: 17, List: 3, OtherList: page.Extent{Start: 99, N: 2}}
+	for i := range e.Key {
+		e.Key[i], e.Database[i] = byte(i), byte(100+i)
+	}
+	e.Free = FreeSet{
+		Count: 12, Snapshot: Run{Start: 7, Pages: 4, Bytes: 15000, Hash: Hash{1, 2}},
+		Logs:   []Run{{Start: 20, Pages: 2, Bytes: 4096, Hash: Hash{3}}, {Start: 30, Pages: 9, Bytes: 1, Hash: Hash{4}}},
+		Inline: []byte{1, 2, 3},
+	}
+	return e
+}
+
+// metaPage is a meta page with e.
+func metaPage(t testing.TB, slot page.ID, e *Extension) []byte {
+	t.Helper()
+	buf := make([]byte, pageSize)
+	page.EncodeMeta(buf, slot, page.Meta{PageSize: pageSize, HighWater: 1000, Root: 3, Label: page.Label(slot)}, nil)
+	h, err := NewHasher(e.Key)
+	must(t, err)
+	must(t, Encode(buf, e, h))
+	return buf
+}
+
+func TestRoundTrip(t *testing.T) {
+	for _, logs := range []int{0, 1, MaxLogs} {
+		e := sampleExtension()
+		e.Free.Logs = nil
+		for i := range logs {
+			e.Free.Logs = append(e.Free.Logs, Run{Start: page.ID(i), Pages: 1, Bytes: 9, Hash: Hash{byte(i)}})
+		}
+		e.Free.Inline = make([]byte, Room(pageSize, logs))
+		got, err := Decode(metaPage(t, 1, e))
+		must(t, err)
+		if !reflect.DeepEqual(got, e) {
+			t.Errorf("%d logs: got %+v, want %+v", logs, got, e)
+		}
+		e.Free.Inline = append(e.Free.Inline, 0)
+		h, err := NewHasher(e.Key)
+		must(t, err)
+		if Encode(make([]byte, pageSize), e, h) == nil {
+			t.Errorf("%d logs: an extension that is too long was written", logs)
+		}
+	}
+}
+
+// Each bit of the meta and of the extension counts, also where it stands.
+func TestEveryBit(t *testing.T) {
+	buf := metaPage(t, 0, sampleExtension())
+	end := page.ExtensionOffset + int(order.Uint32(buf[page.ExtensionOffset+12:]))
+	for i := range end * 8 {
+		buf[i/8] ^= 1 << (i % 8)
+		if _, err := Decode(buf); err == nil {
+			t.Errorf("bit %d of byte %d: believed", i%8, i/8)
+		}
+		buf[i/8] ^= 1 << (i % 8)
+	}
+	_, err := Decode(buf)
+	must(t, err)
+	other := metaPage(t, 1, sampleExtension())
+	copy(other[page.ExtensionOffset:], buf[page.ExtensionOffset:])
+	if _, err := Decode(other); err == nil {
+		t.Error("believed in the other slot")
+	}
+	for n := range end {
+		if _, err := Decode(buf[:n]); err == nil {
+			t.Errorf("believed of %d bytes", n)
+		}
+	}
+	if _, err := Decode(make([]byte, pageSize)); !errors.Is(err, ErrNone) {
+		t.Errorf("nothing there: %v", err)
+	}
+}
+
+// set is a free set as a map, to compare with.
+type set map[page.ID]bool
+
+func (s set) take(e page.Extent) error {
+	for id := e.Start; id < e.End(); id++ {
+		if !s[id] {
+			return errors.New("not there")
+		}
+		delete(s, id)
+	}
+	return nil
+}
+
+func (s set) put(e page.Extent) error {
+	for id := e.Start; id < e.End(); id++ {
+		if s[id] {
+			return errors.New("there already")
+		}
+		s[id] = true
+	}
+	return nil
+}
+
+func (s set) extents(highWater page.ID) (all []page.Extent) {
+	for id := range highWater {
+		if n := len(all); !s[id] {
+			continue
+		} else if n > 0 && all[n-1].End() == id {
+			all[n-1].N++
+		} else {
+			all = append(all, page.Extent{Start: id, N: 1})
+		}
+	}
+	return all
+}
+
+// Random changes, chunked or not, and snapshots of the set give the set again.
+func TestChangesAndSnapshots(t *testing.T) {
+	const highWater = 3000
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		truth := set{}
+		var records, log []byte
+		for range 50 {
+			var taken, put []page.Extent
+			for id := page.ID(2); id < highWater; {
+				n := min(page.ID(1+rng.IntN(1+rng.IntN(20))), highWater-id)
+				e := page.Extent{Start: id, N: uint64(n)}
+				all, none := true, true
+				for p := e.Start; p < e.End(); p++ {
+					all, none = all && truth[p], none && !truth[p]
+				}
+				switch {
+				case all && rng.IntN(3) == 0:
+					taken = append(taken, e)
+					must(t, truth.take(e))
+				case none && rng.IntN(3) == 0:
+					put = append(put, e)
+					must(t, truth.put(e))
+				}
+				id += n + page.ID(rng.IntN(100))
+			}
+			records = AppendChange(records, taken, put)
+			if rng.IntN(4) == 0 {
+				log = AppendChunk(log, records, 512)
+				records = nil
+			}
+		}
+		got := set{}
+		must(t, Log(log, 512, highWater, got.take, got.put))
+		must(t, Changes(records, highWater, got.take, got.put))
+		if !reflect.DeepEqual(got, truth) {
+			t.Fatalf("seed %d: the changes give another set", seed)
+		}
+		again := set{}
+		b := AppendSnapshot(nil, slices.Values(truth.extents(highWater)), highWater)
+		if uint64(len(b)) > MaxSnapshot(highWater) {
+			t.Errorf("seed %d: a snapshot of %d bytes", seed, len(b))
+		}
+		must(t, Snapshot(b, highWater, again.put))
+		if !reflect.DeepEqual(again, truth) {
+			t.Fatalf("seed %d: the snapshot gives another set", seed)
+		}
+	}
+}
+
+// Whatever the bytes are, decoding ends, within the high-water mark.
+func FuzzRecords(f *testing.F) {
+	f.Add(AppendChange(nil, []page.Extent{{Start: 5, N: 2}}, []page.Extent{{Start: 9, N: 1}}), uint64(20))
+	f.Add(AppendSnapshot(nil, slices.Values([]page.Extent{{Start: 5, N: 2}, {Start: 9, N: 1}}), 20), uint64(20))
+	f.Add(AppendChunk(nil, AppendChange(nil, nil, []page.Extent{{Start: 9, N: 1}}), 512), uint64(10))
+	f.Add([]byte{asBitmap, 0xFF, 0xFF}, uint64(12))
+	f.Fuzz(func(t *testing.T, b []byte, high uint64) {
+		highWater := page.ID(high % (1 << 40))
+		visited := 0
+		visit := func(e page.Extent) error {
+			if visited++; e.N == 0 || e.Start >= highWater || e.N > uint64(highWater-e.Start) {
+				t.Fatalf("extent %v, high-water mark %d", e, highWater)
+			}
+			return nil
+		}
+		_ = Changes(b, highWater, visit, visit)
+		_ = Log(b, 512, highWater, visit, visit)
+		_ = Snapshot(b, highWater, visit)
+		if visited > 3*8*(len(b)+1) {
+			t.Fatalf("%d extents from %d bytes", visited, len(b))
+		}
+	})
+}
+
+// FuzzExtension decodes meta pages of any content.
+func FuzzExtension(f *testing.F) {
+	f.Add(metaPage(f, 0, sampleExtension()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := Decode(b)
+		if err == nil && len(e.Free.Logs) > MaxLogs {
+			t.Fatalf("%d log runs", len(e.Free.Logs))
+		}
+	})
+}
