@@ -115,7 +115,7 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		default:
 			in.Reserved, in.Accounted = free.Reserved, free.Exact
 			if free.Exact {
-				in.Free = free.Free
+				in.Free, in.Listed, in.Records = free.Free, free.List, free.Records
 			}
 		}
 	}

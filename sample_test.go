@@ -30,8 +30,19 @@ type sample struct {
 
 var sampleOnce = sync.OnceValues(makeSample)
 
-// newSample gives a copy of the sample, to be damaged.
+// newSample gives a copy of the sample, to be damaged. It is as bbolt writes a
+// file: the metas say nothing of free pages.
 func newSample(t testing.TB) *sample {
+	t.Helper()
+	s := recordedSample(t)
+	for slot := range 2 {
+		clear(s.data[slot*samplePageSize:][page.ExtensionOffset:samplePageSize])
+	}
+	return s
+}
+
+// recordedSample is the sample as Holdfast leaves it.
+func recordedSample(t testing.TB) *sample {
 	t.Helper()
 	s, err := sampleOnce()
 	must(t, err)

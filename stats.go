@@ -8,6 +8,7 @@ import (
 
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
+	"holdfast/internal/pager"
 )
 
 // Stats are figures of a database since it was opened.
@@ -22,7 +23,22 @@ type Stats struct {
 
 	TxN     int // reading transactions ever begun
 	OpenTxN int // reading transactions open now
+
+	// OpenPath is how the free pages were found when the database was opened.
+	OpenPath OpenPath
 }
+
+// OpenPath is a way in which free pages are found.
+type OpenPath = pager.OpenPath
+
+// Ways in which free pages are found. The first takes the same time for any
+// file; a freelist page takes time in proportion to the free pages, a scan in
+// proportion to the file.
+const (
+	OpenedByRecord   = pager.OpenedByRecord   // as Holdfast's last commit recorded them
+	OpenedByFreelist = pager.OpenedByFreelist // from a freelist page, as bbolt leaves it
+	OpenedByScan     = pager.OpenedByScan     // by looking which pages are in use
+)
 
 // Sub gives the figures of the time between other and s.
 func (s *Stats) Sub(other *Stats) Stats {
@@ -229,6 +245,7 @@ func (db *DB) Stats() Stats {
 		FreelistInuse: freelistBytes(free + pending),
 		TxN:           int(ever),
 		OpenTxN:       int(now),
+		OpenPath:      db.pager.OpenPath(),
 	}
 	db.stats.mu.Lock()
 	s.TxStats = db.stats.sum

@@ -6,6 +6,7 @@ package check
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"runtime/debug"
 
 	"holdfast/internal/page"
@@ -30,6 +31,11 @@ type Input struct {
 	// are not known: its faults are reported, and what can be read of it counts.
 	// 0: there is none.
 	Freelist page.ID
+
+	// Listed is the freelist page if Free comes from elsewhere: it has to list the
+	// same pages, and those of Records, which are some of Reserved. 0: there is none.
+	Listed  page.ID
+	Records []page.Extent
 
 	// Key turns a key into text for messages; nil: quoted.
 	Key func([]byte) string
@@ -71,6 +77,9 @@ func Run(in Input, report func(*page.CorruptError) bool) {
 	c.freePages()
 	if in.Freelist != 0 {
 		c.freelist(in.Freelist)
+	}
+	if in.Listed != 0 {
+		c.listed(in.Listed)
 	}
 	c.tree(in.Meta.Root, nil, reference{})
 	c.unaccounted()
@@ -130,28 +139,62 @@ func (c *checker) freelist(id page.ID) {
 		return
 	}
 	list := page.Extent{Start: id, N: pages}
+	c.numbers(id, ids, c.free)
+	c.used.add(list)
+	if bad, ok := c.free.touches(list); ok {
+		c.fault(bad, "the freelist page is listed as free")
+	}
+	c.in.Accounted = true
+}
+
+// numbers notes the numbers on a freelist page in set, and reports those that
+// cannot be right.
+func (c *checker) numbers(id page.ID, ids iter.Seq[page.ID], set bitmap) {
 	var last page.ID
 	for p := range ids {
 		switch {
 		case p < page.FirstDataPage || p >= c.in.Meta.HighWater:
 			c.fault(id, "freelist names page %d, pages are %d to %d", p, page.FirstDataPage, c.in.Meta.HighWater-1)
 			continue
-		case c.free.has(p):
+		case set.has(p):
 			c.fault(p, "the page is listed as free twice")
 		case p < last:
 			c.fault(id, "freelist is not in ascending order: %d follows %d", p, last)
 		}
-		c.free.add(page.Extent{Start: p, N: 1})
+		set.add(page.Extent{Start: p, N: 1})
 		last = max(last, p)
 		if c.stopped {
 			return
 		}
 	}
-	c.used.add(list)
-	if bad, ok := c.free.touches(list); ok {
-		c.fault(bad, "the freelist page is listed as free")
+}
+
+// listed compares a freelist page with what is free: bbolt goes by it.
+func (c *checker) listed(id page.ID) {
+	defer c.caught(nil)
+	ids, pages, err := c.in.Image.FreelistIDs(id)
+	if err != nil {
+		c.err(err, "")
+		return
 	}
-	c.in.Accounted = true
+	for _, e := range c.in.Reserved {
+		if e.Start == id && e.N != pages {
+			c.fault(id, "the freelist page has %d pages, and %d are recorded", pages, e.N)
+		}
+	}
+	set, records := newBitmap(c.in.Meta.HighWater), newBitmap(c.in.Meta.HighWater)
+	c.numbers(id, ids, set)
+	for _, e := range c.in.Records {
+		records.add(e)
+	}
+	for p := page.FirstDataPage; p < c.in.Meta.HighWater && !c.stopped; p++ {
+		switch free := c.free.has(p) || records.has(p); {
+		case free && !set.has(p):
+			c.fault(p, "the page is free, but the freelist page %d does not list it", id)
+		case !free && set.has(p):
+			c.fault(p, "the page is not free, but the freelist page %d lists it", id)
+		}
+	}
 }
 
 // unaccounted reports the pages that are neither used nor free.

@@ -1,8 +1,10 @@
 package pager
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -94,26 +96,46 @@ func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
 			return err
 		}
 	}
-	n := p.space.FreeCount() + p.space.PendingCount() + old.N
+	n := p.space.FreeCount() + p.space.PendingCount() + old.N + p.recordPages(txn)
 	pages := (page.FreelistSize(n) + uint64(p.pageSize) - 1) / uint64(p.pageSize)
 	id, err := txn.Allocate(pages)
 	if err != nil {
 		txn.Rollback()
 		return err
 	}
+	rec, err := p.plan(txn)
+	if err != nil {
+		txn.Rollback()
+		return err
+	}
 	txn.Commit()
+	list := page.Extent{Start: id, N: pages}
+	p.complete(rec, tx, slot, list)
 	m.Freelist, m.HighWater = id, txn.HighWater()
-	n = p.space.FreeCount() + p.space.PendingCount()
 	buf := make([]byte, pages*uint64(p.pageSize))
-	page.EncodeFreelist(buf, id, uint32(pages-1), n, p.space.Unused())
+	p.encodeFreelist(buf, list, &rec.record)
 	if err := p.grow(int64(m.HighWater)*int64(p.pageSize), opts); err != nil {
 		return err
 	}
 	if err := p.flushUnsynced(opts.NoSync); err != nil {
 		return err
 	}
-	if err := p.writeRuns([]run{{id: id, buffer: buffer{bytes: buf}}}); err != nil {
+	runs := append(rec.pages, run{id: id, buffer: buffer{bytes: buf}})
+	sortRuns(runs)
+	if err := p.writeRuns(runs); err != nil {
 		return err
 	}
-	return p.commitMeta(slot, m, nil, opts.NoSync)
+	return p.commitMeta(slot, m, rec, opts.NoSync)
+}
+
+// encodeFreelist writes the freelist page list: free pages, pending ones, and
+// those of the record, which to bbolt are free.
+func (p *Pager) encodeFreelist(buf []byte, list page.Extent, rec *record) {
+	all := slices.AppendSeq(slices.Collect(p.space.Unused()), rec.runs())
+	slices.SortFunc(all, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
+	n := uint64(0)
+	for _, e := range all {
+		n += e.N
+	}
+	page.EncodeFreelist(buf, list.Start, uint32(list.N-1), n, slices.Values(all))
 }

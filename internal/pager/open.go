@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	"holdfast/internal/epoch"
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
@@ -86,6 +88,7 @@ func (p *Pager) readSlots(size int64) error {
 		return p.wrap("read the metas of", err)
 	}
 	p.slots = page.DecodeSlots(metas[:ps], metas[ps:])
+	p.metaPages = [2][]byte{metas[:ps], metas[ps:]}
 	best, err := p.slots.Best()
 	if err != nil {
 		return err
@@ -136,7 +139,8 @@ func (p *Pager) openState() error {
 		return err
 	}
 	m := p.slots.Meta[best]
-	s := p.newState(page.TxID(m.Label), m)
+	s := p.newState(p.number(best), m)
+	p.record = p.newRecord()
 	if !p.opts.ReadOnly || p.opts.LoadFreeList {
 		if err := p.loadFree(&s); err != nil {
 			return err
@@ -147,37 +151,81 @@ func (p *Pager) openState() error {
 	return nil
 }
 
+// number is that of the newest transaction. bbolt, which knows labels only, may
+// have written the file since we gave the last number.
+func (p *Pager) number(best int) page.TxID {
+	tx := page.TxID(p.slots.Meta[best].Label)
+	for slot, b := range p.metaPages {
+		if ext, err := extension.Decode(b); err == nil && p.slots.Err[slot] == nil {
+			if slot == best {
+				return ext.Tx
+			}
+			tx = max(tx, ext.Tx)
+		}
+	}
+	return tx
+}
+
 func (p *Pager) newState(tx page.TxID, m page.Meta) State {
 	return State{Tx: tx, Meta: m, gen: p.gen, image: page.NewImage(p.gen.mapping.Data(), p.pageSize, m.HighWater)}
 }
 
-// loadFree fills space from the freelist page of state s, or by scanning, and
-// pins s.
+// loadFree fills space, as the extension of the better slot records it, or from
+// the freelist page of state s, or by scanning; and pins s.
 func (p *Pager) loadFree(s *State) (err error) {
 	defer s.image.CatchFault(debug.SetPanicOnFault(true), &err)
 	best, err := p.slots.Best()
 	if err != nil {
 		return err
 	}
+	opened := OpenedByRecord
+	sp, rec, err := p.readRecord(s, best)
+	if err == nil {
+		p.record = *rec
+		p.lists[best] = page.Extent{}
+		if rec.ext.List > 0 {
+			p.lists[best] = page.Extent{Start: s.Meta.Freelist, N: uint64(rec.ext.List)}
+		}
+		p.lists[1-best] = rec.ext.OtherList
+	} else {
+		if !errors.Is(err, extension.ErrNone) {
+			p.logf("%s: what is recorded of its free pages is not believed: %v", p.file.Name(), err)
+		}
+		if opened = OpenedByFreelist; s.Meta.Freelist == page.NoFreelist {
+			opened = OpenedByScan
+		}
+		if sp, p.lists, err = p.findFree(s, best); err != nil {
+			return err
+		}
+	}
+	sp.Pin(s.Tx)
+	p.space = sp
+	p.opened.Store(&opened)
+	p.updateGauges()
+	return nil
+}
+
+// findFree makes the free set of state s, and the freelists of both slots, from
+// the freelist page or by scanning.
+func (p *Pager) findFree(s *State, best int) (sp *space.Space, lists [2]page.Extent, err error) {
 	var free []page.Extent
-	var lists [2]page.Extent
 	if id := s.Meta.Freelist; id != page.NoFreelist {
 		var n uint64
 		if free, n, err = s.image.Freelist(id); err != nil {
-			return err
+			return nil, lists, err
 		}
 		if lists[best] = (page.Extent{Start: id, N: n}); plant.On(plant.FreelistGivenAway) {
 			free = append(free, lists[best])
 			lists[best] = page.Extent{}
 		}
 		if _, whole := without(free, lists[best]); whole != 0 {
-			return page.Corruptf(id, "the freelist page lists itself as free")
+			return nil, lists, page.Corruptf(id, "the freelist page lists itself as free")
 		}
 		if _, whole := without(free, page.Extent{Start: s.Meta.Root, N: 1}); whole != 0 {
-			return page.Corruptf(s.Meta.Root, "the root page is listed as free")
+			return nil, lists, page.Corruptf(s.Meta.Root, "the root page is listed as free")
 		}
 	} else if free, err = p.scan(s); err != nil {
-		return err
+		return nil, lists, err
 	}
 	// The other slot's freelist is of no use any more, but that slot would be
 	// opened if the better one were lost: its pages wait until it is overwritten.
@@ -186,16 +234,13 @@ func (p *Pager) loadFree(s *State) (err error) {
 			free, lists[1-best] = rest, list
 		}
 	}
-	sp := space.New(s.Meta.HighWater)
+	sp = space.New(s.Meta.HighWater)
 	for _, e := range free {
 		if err := sp.AddFree(e); err != nil {
-			return err
+			return nil, lists, err
 		}
 	}
-	sp.Pin(s.Tx)
-	p.space, p.lists = sp, lists
-	p.updateGauges()
-	return nil
+	return sp, lists, nil
 }
 
 // otherList is the freelist run that a slot names which is not the better one.

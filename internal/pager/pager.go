@@ -84,15 +84,18 @@ type Pager struct {
 
 	turn sync.Mutex // the writer's
 
-	commit   sync.Mutex // guards what follows
-	space    *space.Space
-	slots    page.Slots
-	lists    [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
-	gen      *generation    // newest
-	fileSize int64
-	editing  *WriteTx
-	metaPage []byte   // scratch
-	vec      [][]byte // scratch
+	commit    sync.Mutex // guards what follows
+	space     *space.Space
+	slots     page.Slots
+	lists     [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
+	record    record         // of the free pages, as the newest meta has it
+	opened    atomic.Pointer[OpenPath]
+	metaPages [2][]byte   // as they were found at open
+	gen       *generation // newest
+	fileSize  int64
+	editing   *WriteTx
+	metaPage  []byte   // scratch
+	vec       [][]byte // scratch
 
 	// flushing is held by whoever flushes. A system reports a failed flush
 	// once: the flush of a Sync that met a commit's pages would take the error
@@ -115,6 +118,24 @@ type Counts struct {
 	BytesWritten atomic.Int64
 	Writes       atomic.Int64 // write calls
 	Flushes      atomic.Int64
+}
+
+// OpenPath is how the free pages were found.
+type OpenPath string
+
+// See the names in the root package.
+const (
+	OpenedByRecord   OpenPath = "record"
+	OpenedByFreelist OpenPath = "freelist"
+	OpenedByScan     OpenPath = "scan"
+)
+
+// OpenPath tells how the free pages were found; "" if they were not needed.
+func (p *Pager) OpenPath() OpenPath {
+	if o := p.opened.Load(); o != nil {
+		return *o
+	}
+	return ""
 }
 
 // Counts gives the pager's counters.
@@ -235,7 +256,11 @@ func (p *Pager) logf(format string, args ...any) {
 // Accounting is what a state's pages are, besides the tree: for checking.
 type Accounting struct {
 	Free     []page.Extent // free and pending, ascending
-	Reserved []page.Extent // used, but not by a tree
+	Reserved []page.Extent // used, but not by a tree: freelist pages, records of free pages
+	// Records are those of Reserved that hold records of free pages, and List is
+	// the freelist page that says the same for bbolt; 0 if there is none.
+	Records []page.Extent
+	List    page.ID
 	// Exact is false if a newer transaction has committed, whose freed pages
 	// and not the state's own are listed.
 	Exact bool
@@ -265,6 +290,11 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 		if list.N > 0 {
 			a.Reserved = append(a.Reserved, list)
 		}
+	}
+	a.Records = slices.Collect(p.record.runs())
+	a.Reserved = append(a.Reserved, a.Records...)
+	if best, err := p.slots.Best(); err == nil && p.record.known && p.slots.Meta[best].Freelist != page.NoFreelist {
+		a.List = p.slots.Meta[best].Freelist
 	}
 	return a, nil
 }

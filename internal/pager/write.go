@@ -3,6 +3,7 @@ package pager
 import (
 	"fmt"
 
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
@@ -125,7 +126,7 @@ type Prepared struct {
 	w    *WriteTx
 	opts CommitOptions
 	meta page.Meta
-	ext  []byte // behind the v2 meta; nothing in this version
+	rec  *recording
 	slot int
 }
 
@@ -162,6 +163,10 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 			return nil, err
 		}
 	}
+	var err error
+	if pr.rec, err = p.plan(w.space); err != nil {
+		return nil, err
+	}
 	pr.meta = page.Meta{
 		PageSize:  uint32(p.pageSize),
 		Flags:     w.base.Meta.Flags,
@@ -174,8 +179,10 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	if plant.On(plant.HighWaterStays) {
 		pr.meta.HighWater = w.base.Meta.HighWater
 	}
-	sortRuns(w.buf.runs)
 	w.space.Commit()
+	p.complete(pr.rec, w.tx, pr.slot, page.Extent{})
+	w.buf.runs = append(w.buf.runs, pr.rec.pages...)
+	sortRuns(w.buf.runs)
 	return pr, nil
 }
 
@@ -209,7 +216,7 @@ func (pr *Prepared) finish() error {
 	if err := p.writeRuns(w.buf.runs); err != nil {
 		return err
 	}
-	if err := p.commitMeta(pr.slot, pr.meta, pr.ext, pr.opts.NoSync); err != nil {
+	if err := p.commitMeta(pr.slot, pr.meta, pr.rec, pr.opts.NoSync); err != nil {
 		return err
 	}
 	p.lists[pr.slot] = page.Extent{}
@@ -260,7 +267,7 @@ func (p *Pager) flushUnsynced(noSync bool) error {
 
 // commitMeta makes what was written before durable, then the meta. A failure
 // leaves it open what the disk holds, so it stops the writer.
-func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error {
+func (p *Pager) commitMeta(slot int, m page.Meta, rec *recording, noSync bool) error {
 	if !noSync && !plant.On(plant.NoFlushBeforeMeta) && !(plant.On(plant.CloseNoFlush) && m.Freelist != page.NoFreelist) {
 		if err := p.flush(); err != nil {
 			return err
@@ -273,7 +280,12 @@ func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error
 		p.metaPage = make([]byte, p.pageSize)
 	}
 	buf := p.metaPage
-	page.EncodeMeta(buf, page.ID(slot), m, ext)
+	page.EncodeMeta(buf, page.ID(slot), m, nil)
+	if rec.hasher != nil {
+		if err := extension.Encode(buf, &rec.ext, rec.hasher); err != nil {
+			return p.stop(err)
+		}
+	}
 	if _, err := p.file.WriteAt(buf, int64(slot)*int64(p.pageSize)); err != nil && !plant.On(plant.MetaErrorSwallowed) {
 		return p.stop(err)
 	}
@@ -289,7 +301,8 @@ func (p *Pager) commitMeta(slot int, m page.Meta, ext []byte, noSync bool) error
 	} else {
 		p.unsynced.Store(0)
 	}
-	p.slots.Meta[slot], p.slots.Ext[slot], p.slots.Err[slot] = m, ext, nil
+	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
+	p.record = rec.record
 	return nil
 }
 

@@ -49,6 +49,16 @@ const (
 	LowerLabelWins      Defect = "lower-label-wins"
 )
 
+// How free pages are recorded in the extension.
+const (
+	ChangeLost      Defect = "change-lost"
+	InlineLost      Defect = "inline-lost"
+	RunGivenAway    Defect = "run-given-away"
+	RunUnchecked    Defect = "run-unchecked"
+	RunsKeptForever Defect = "runs-kept-forever"
+	AnySlotBelieved Defect = "any-slot-believed"
+)
+
 // How bytes are believed, and what becomes of readers.
 const (
 	LeafBound       Defect = "leaf-bound"

@@ -87,6 +87,20 @@ func (s *Space) AddFree(e page.Extent) error {
 	return nil
 }
 
+// TakeFree marks free pages as in use while a file is being loaded, before the
+// first transaction. It returns a *page.CorruptError, and changes nothing, when a
+// page is not free.
+func (s *Space) TakeFree(e page.Extent) error {
+	if e.N == 0 || e.Start >= s.highWater || e.N > uint64(s.highWater-e.Start) {
+		return page.Corruptf(e.Start, "%d pages from here on are taken, which do not all exist", e.N)
+	}
+	if id, ok := s.free.next(e.Start, e.End(), false); ok {
+		return page.Corruptf(id, "taken, but not free")
+	}
+	s.free.remove(e)
+	return nil
+}
+
 // checkUsed returns an error unless all pages of e are in use.
 func (s *Space) checkUsed(e page.Extent) error {
 	limit := min(s.highWater, maxPages)
@@ -150,6 +164,15 @@ func (s *Space) Unused() iter.Seq[page.Extent] {
 func (s *Space) IsUnused(id page.ID) bool {
 	_, pending := s.pending.around(id)
 	return pending || s.free.contains(id)
+}
+
+// AnyUnused reports whether one of the pages is free or pending.
+func (s *Space) AnyUnused(e page.Extent) bool {
+	if _, ok := s.free.next(e.Start, e.End(), true); ok {
+		return true
+	}
+	_, ok := s.pending.runFrom(e.Start, e.End())
+	return ok
 }
 
 // Pin says that somebody holds the state that transaction tx made. Every Pin
