@@ -92,6 +92,9 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 	if err := tx.usable(); err != nil {
 		return nil, err
 	}
+	if err := tx.waitForBase(); err != nil {
+		return nil, err
+	}
 	config := checkConfig{kvStringer: HexKVStringer()}
 	for _, o := range options {
 		o(&config)

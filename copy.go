@@ -44,6 +44,9 @@ func (tx *Tx) WriteTo(w io.Writer) (n int64, err error) {
 	if err := tx.usable(); err != nil {
 		return 0, err
 	}
+	if err := tx.waitForBase(); err != nil {
+		return 0, err
+	}
 	src, closeSrc, err := tx.copySource()
 	if err != nil {
 		return 0, err

@@ -123,6 +123,8 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		MapFlags:     options.MmapFlags,
 		Lock:         options.Mlock,
 		LoadFreeList: options.PreLoadFreelist,
+		StrictCompat: options.StrictCompat,
+		Settle:       options.SettleDelay,
 		Log:          db.logger.Infof,
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)
@@ -210,7 +212,8 @@ func (db *DB) GoString() string { return fmt.Sprintf("holdfast.DB{path:%q}", db.
 // String names the DB.
 func (db *DB) String() string { return fmt.Sprintf("DB<%q>", db.Path()) }
 
-// Sync flushes the file to the disk. With NoSync set it is what makes earlier
+// Sync returns when all commits that have returned are durable, and found by stock
+// bbolt too (see Options.StrictCompat). With NoSync set it is what makes earlier
 // commits durable.
 func (db *DB) Sync() error {
 	if db.pager == nil {
@@ -288,8 +291,7 @@ func (db *DB) Update(fn func(*Tx) error) error {
 	}
 	defer tx.rollback() // for a panic; ended transactions do not mind
 	if err := tx.manage(fn); err != nil {
-		tx.rollback()
-		return err
+		return tx.rollbackWith(err)
 	}
 	return tx.Commit()
 }
@@ -302,8 +304,7 @@ func (db *DB) View(fn func(*Tx) error) error {
 		return err
 	}
 	if err := tx.manage(fn); err != nil {
-		tx.rollback()
-		return err
+		return tx.rollbackWith(err)
 	}
 	return tx.Rollback()
 }

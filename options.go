@@ -81,6 +81,18 @@ type Options struct {
 	// NoSync sets DB.NoSync.
 	NoSync bool
 
+	// StrictCompat makes each commit with two flushes, as bbolt does, in place of
+	// one. After a crash, that is without a Close, stock bbolt then finds the last
+	// commit. Otherwise it finds the state before the last flush, whole, and the
+	// last commit is found by Holdfast, which makes it visible to bbolt when it
+	// opens the file.
+	StrictCompat bool
+
+	// SettleDelay is how long after the last commit the newest state is written so
+	// that stock bbolt finds it too (see StrictCompat), with one more flush. 0: 50
+	// milliseconds. If it is negative only Sync and Close do that.
+	SettleDelay time.Duration
+
 	// OpenFile opens the file in place of os.OpenFile.
 	OpenFile func(string, int, os.FileMode) (*os.File, error)
 

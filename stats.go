@@ -26,6 +26,14 @@ type Stats struct {
 
 	// OpenPath is how the free pages were found when the database was opened.
 	OpenPath OpenPath
+
+	// What was written since the database was opened.
+	Commits      int   // transactions that changed something
+	CommitGroups int   // groups in which they were written: transactions of a group share a flush
+	GroupSize    int   // transactions of the newest group
+	Flushes      int   // flushes, of other causes too
+	WriteCalls   int   // calls
+	BytesWritten int64 // by these
 }
 
 // OpenPath is a way in which free pages are found.
@@ -48,6 +56,11 @@ func (s *Stats) Sub(other *Stats) Stats {
 	d := *s // gauges are those of s
 	d.TxN = s.TxN - other.TxN
 	d.TxStats = s.TxStats.Sub(&other.TxStats)
+	d.Commits -= other.Commits
+	d.CommitGroups -= other.CommitGroups
+	d.Flushes -= other.Flushes
+	d.WriteCalls -= other.WriteCalls
+	d.BytesWritten -= other.BytesWritten
 	return d
 }
 
@@ -246,6 +259,12 @@ func (db *DB) Stats() Stats {
 		TxN:           int(ever),
 		OpenTxN:       int(now),
 		OpenPath:      db.pager.OpenPath(),
+		Commits:       int(c.Commits.Load()),
+		CommitGroups:  int(c.Groups.Load()),
+		GroupSize:     int(c.Group.Load()),
+		Flushes:       int(c.Flushes.Load()),
+		WriteCalls:    int(c.Writes.Load()),
+		BytesWritten:  c.BytesWritten.Load(),
 	}
 	db.stats.mu.Lock()
 	s.TxStats = db.stats.sum

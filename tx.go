@@ -239,15 +239,15 @@ func (tx *Tx) Commit() error {
 		return ErrTxNotWritable
 	}
 	if err := tx.Err(); err != nil {
-		tx.rollback()
-		return err
+		return tx.rollbackWith(err)
 	}
 	if tx.w.changing {
-		tx.rollback()
-		return fmt.Errorf("%s: the transaction cannot be committed: a call that changes it ended in a panic", tx.db.path)
+		return tx.rollbackWith(fmt.Errorf("%s: the transaction cannot be committed: a call that changes it ended in a panic", tx.db.path))
 	}
 	if !tx.w.root.core.Changed() {
-		tx.rollback()
+		if err := tx.rollbackWith(nil); err != nil {
+			return err
+		}
 		tx.runOnCommit()
 		return nil
 	}
@@ -279,7 +279,7 @@ func (tx *Tx) prepare() (*pager.Prepared, error) {
 	spilled := false
 	defer func() {
 		if !spilled { // a panic; without this the next writer would wait for ever
-			tx.rollback()
+			_, _ = tx.rollback()
 		}
 	}()
 	root, sequence, err := tx.spill()
@@ -287,9 +287,7 @@ func (tx *Tx) prepare() (*pager.Prepared, error) {
 	tx.w.stats.SpillTime = time.Since(start)
 	tx.takeEditStats()
 	if err != nil {
-		err = tx.keep(err)
-		tx.rollback()
-		return nil, err
+		return nil, tx.rollbackWith(tx.keep(err))
 	}
 	tx.buckets.Edit.Reset(nil)
 	prepared, err := tx.w.w.Prepare(root, sequence, tx.db.commitOptions())
@@ -325,32 +323,56 @@ func (tx *Tx) runOnCommit() {
 
 // Rollback ends the transaction; nothing of it happened. Reading transactions
 // are ended by it too.
+//
+// A writing transaction may have begun on top of one that is not durable yet;
+// then Rollback, like a Commit that changes nothing, returns when that is, and
+// returns its error if it fails: nobody is to act on what may vanish.
 func (tx *Tx) Rollback() error {
 	if tx.managed {
 		panic("managed tx rollback not allowed")
 	}
-	if !tx.rollback() {
+	ended, err := tx.rollback()
+	if !ended {
 		return ErrTxClosed
+	}
+	if err != nil {
+		return err
 	}
 	return tx.Err()
 }
 
 // rollback ends the transaction; false if it has ended before. Of several
-// calls at once one takes effect.
-func (tx *Tx) rollback() bool {
+// calls at once one takes effect. The error is that of what it stood on.
+func (tx *Tx) rollback() (ended bool, err error) {
 	if !tx.ended.CompareAndSwap(false, true) {
-		return false
+		return false, nil
 	}
 	if tx.w == nil {
 		tx.count()
 		tx.snap.Release()
-		return true
+		return true, nil
 	}
 	tx.takeEditStats()
 	tx.buckets.Edit.Reset(nil)
 	tx.count()
-	tx.w.w.Rollback()
-	return true
+	return true, tx.w.w.Rollback()
+}
+
+// rollbackWith ends the transaction because of err. If what it stood on has
+// failed, that is the error that counts.
+func (tx *Tx) rollbackWith(err error) error {
+	if _, failed := tx.rollback(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// waitForBase makes sure that all pages that a transaction sees are in the file.
+func (tx *Tx) waitForBase() error {
+	if tx.w == nil {
+		return nil
+	}
+	return tx.w.w.WaitForBase()
 }
 
 // PageInfo describes a page.
@@ -372,6 +394,9 @@ func (tx *Tx) Page(id int) (_ *PageInfo, err error) {
 	}
 	if id < 0 || page.ID(id) >= tx.state.Meta.HighWater {
 		return nil, nil
+	}
+	if err := tx.waitForBase(); err != nil {
+		return nil, err
 	}
 	free, err := tx.db.pager.IsFree(page.ID(id))
 	if err != nil {

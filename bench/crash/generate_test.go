@@ -35,7 +35,7 @@ func (g *generator) add(s Step) {
 // then, perhaps, bbolt has the file.
 func (g *generator) session() {
 	g.hit = false
-	g.add(g.strike(Step{Kind: "open", NoFreelistSync: g.oneIn(2), NoSync: g.oneIn(8)}, 6))
+	g.add(g.strike(Step{Kind: "open", NoFreelistSync: g.oneIn(2), NoSync: g.oneIn(8), Strict: g.oneIn(4)}, 6))
 	for n := 3 + g.r.IntN(6); n > 0 && !g.hit; n-- {
 		switch g.r.IntN(12) {
 		case 0, 1, 2:
@@ -48,13 +48,18 @@ func (g *generator) session() {
 			g.add(g.strike(Step{Kind: "sync"}, 2))
 		}
 		if g.oneIn(5) {
-			for range 3 {
+			first := Step{Kind: "tx", Together: true, Rollback: g.oneIn(6), Edits: g.edits()}
+			if g.oneIn(3) {
+				first = g.strike(first, 1)
+			}
+			g.add(first)
+			for range 2 + g.r.IntN(3) {
 				g.add(Step{Kind: "tx", Together: true, Rollback: g.oneIn(6), Edits: g.edits()})
 			}
 			continue
 		}
 		if g.oneIn(10) { // the meta's flush, and nobody closes the file
-			g.add(Step{Kind: "tx", FailSync: 2, Die: true, Edits: g.edits()})
+			g.add(Step{Kind: "tx", FailSync: 1 + g.r.IntN(2), Die: true, Edits: g.edits()})
 			continue
 		}
 		g.add(g.strike(Step{Kind: "tx", Rollback: g.oneIn(6), Edits: g.edits()}, 4))

@@ -98,7 +98,14 @@ func (h *handle) DropCache(off, n int64) error {
 	return h.File.DropCache(off, n)
 }
 
+// Sync waits, where transactions run at once, until all have done their edits: so
+// some are prepared when the next group is formed.
 func (h *handle) Sync() error {
+	h.r.mu.Lock()
+	for !h.dead && h.r.edited < h.r.together {
+		h.r.wake.Wait()
+	}
+	h.r.mu.Unlock()
 	switch err := h.before(vfs.KindSync); err {
 	case nil:
 	case errInjected:

@@ -46,7 +46,8 @@ func (r *run) adopt() error {
 	r.tally.Add("sound after a lost flush")
 	r.leaks = lost
 	r.set(func() {
-		r.state, r.acked, r.coming = state, content, ""
+		r.version, r.pending = version{state: state, acked: content}, nil
+		r.settles()
 		r.unsure, r.past.adopted = false, true
 	})
 	return nil
@@ -73,7 +74,8 @@ func (r *run) startAnew() {
 	r.db, r.leaks = nil, leaks{}
 	r.set(func() {
 		r.disk = vfs.NewCrash("crash.db", nil, r.event)
-		r.state, r.next, r.acked, r.coming, r.chosen = newNode(), nil, emptyContent, "", nil
+		r.version, r.pending, r.chosen = version{state: newNode(), acked: emptyContent}, nil, nil
+		r.settles()
 		r.created, r.exposed, r.unsure, r.lying = false, false, false, false
 	})
 }

@@ -26,6 +26,7 @@ type run struct {
 	readers []held
 	leaks   leaks // pages that bbolt has lost
 
+	wake    *sync.Cond // edited, with mu
 	mu      sync.Mutex // guards what follows; the disk calls back from where it is written
 	step    Step       // that is running
 	last    bool       // it is the last
@@ -38,15 +39,31 @@ type run struct {
 	failedMeta bool   // it wrote a meta
 	failing    bool   // it is a flush, and under way
 
-	state, next   *node  // last acknowledged, and under way
-	acked, coming string // their contents; coming is "" if nothing is under way
-	created       bool   // Open has returned for the first time
-	noSync        bool
-	exposed       bool // something was written without a flush and has to be flushed
-	wasExposed    bool // when the running step began
-	unsure        bool // and a flush of it failed: see lost_test.go
-	lying         bool // since then nobody has closed the file
-	past          past
+	version           // last acknowledged
+	pending []version // on top of it, prepared or about to be, oldest first
+	behind  []version // acknowledged before, one of which bbolt may find
+	acking  bool      // some of the running step is acknowledged
+	done    int       // transactions
+	settled bool      // nothing has been committed since bbolt would find all
+	created bool      // Open has returned for the first time
+	// Of the transactions that run at once, how many there are, and how many have
+	// done their edits.
+	together, edited int
+	panicked         error // one of them
+	noSync           bool
+	exposed          bool // something was written without a flush and has to be flushed
+	wasExposed       bool // when the running step began
+	unsure           bool // and a flush of it failed: see lost_test.go
+	lying            bool // since then nobody has closed the file
+	past             past
+}
+
+// version is what a transaction made of the database.
+type version struct {
+	nth   int // in the order of all transactions; numbers are given again after an abort
+	id    int // of the transaction
+	state *node
+	acked string // its content
 }
 
 // past is what has happened before the running step.
@@ -78,7 +95,8 @@ func (f *failure) Error() string { return fmt.Sprintf("step %d: %v", f.step+1, f
 
 // do runs the script; nil: everything was as it has to be.
 func (r *run) do() (fail *failure) {
-	r.state, r.acked, r.leaks = newNode(), emptyContent, leaks{}
+	r.version, r.leaks = version{state: newNode(), acked: emptyContent}, leaks{}
+	r.wake = sync.NewCond(&r.mu)
 	r.disk = vfs.NewCrash("crash.db", nil, r.event)
 	at := 0
 	defer func() {
@@ -120,10 +138,7 @@ func (r *run) begin(s Step, last bool) {
 	r.step, r.last, r.calls, r.flushes = s, last, 0, 0
 	r.failed, r.failedMeta, r.failing = "", false, false
 	r.wasExposed = r.exposed
-	r.past.growth = false
-	if s.Together { // which of them is hit would be chance
-		r.step.Cut, r.step.Kill, r.step.Fail, r.step.FailSync = 0, 0, 0, 0
-	}
+	r.past.growth, r.acking = false, false
 }
 
 func (r *run) one(steps []Step) error {
@@ -135,7 +150,7 @@ func (r *run) one(steps []Step) error {
 	case "tx":
 		if r.db == nil && r.past.sessions > 0 {
 			// Without an open of its own.
-			if err := r.open(Step{NoFreelistSync: r.options.NoFreelistSync}); err != nil || r.db == nil {
+			if err := r.open(Step{NoFreelistSync: r.options.NoFreelistSync, Strict: r.options.Strict}); err != nil || r.db == nil {
 				return err
 			}
 		}
@@ -175,7 +190,8 @@ func (r *run) simple(s Step) error {
 		if r.failed != "" {
 			return r.afterFailure(err)
 		}
-		return err
+		r.set(r.settles)
+		return errors.Join(err, r.live())
 	}
 	return r.close()
 }
@@ -221,7 +237,10 @@ func (r *run) open(s Step) error {
 	})
 	r.file = &handle{File: r.disk.Open(), r: r}
 	found, before := r.disk.Bytes(), r.failed
-	db, err := holdfast.OpenVFS(r.file, &holdfast.Options{PageSize: r.script.PageSize, NoFreelistSync: s.NoFreelistSync, NoSync: s.NoSync})
+	db, err := holdfast.OpenVFS(r.file, &holdfast.Options{
+		PageSize: r.script.PageSize, NoFreelistSync: s.NoFreelistSync, NoSync: s.NoSync, StrictCompat: s.Strict,
+		SettleDelay: -1, // sync does it, where the script says
+	})
 	r.db, r.options = db, s
 	switch {
 	case r.file.isDead():
@@ -244,6 +263,7 @@ func (r *run) open(s Step) error {
 	}
 	r.db.AllocSize = 16 << 10
 	r.set(func() { r.created, r.noSync = true, s.NoSync })
+	r.tally.Add("opened by " + string(db.Stats().OpenPath))
 	if r.unsure {
 		return r.adopt()
 	}
@@ -298,22 +318,28 @@ func (r *run) settle() error {
 	if err != nil {
 		return err
 	}
-	if err := r.settleOn(content); err != nil {
+	if err := r.settleOn(content, false); err != nil {
 		return err
 	}
 	r.leaks = lost
 	return nil
 }
 
-func (r *run) settleOn(content string) error {
+// settleOn goes on with what Holdfast, or bbolt, has found.
+func (r *run) settleOn(content string, stock bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	state, err := r.expected(content)
+	state, err := r.expected(content, stock)
 	if err == nil {
-		r.state, r.acked, r.coming = state, content, ""
+		r.version, r.pending = version{state: state, acked: content}, nil
+		r.settles()
 	}
 	return err
 }
+
+// settles says that the newest meta is one that bbolt understands. The caller
+// holds mu.
+func (r *run) settles() { r.behind, r.settled = nil, true }
 
 // close closes the database.
 func (r *run) close() error {
@@ -326,7 +352,10 @@ func (r *run) close() error {
 	}
 	r.db = nil
 	if r.failed == "" {
-		r.set(func() { r.past.recoveries, r.past.adopted = 0, false })
+		r.set(func() {
+			r.past.recoveries, r.past.adopted = 0, false
+			r.settles()
+		})
 		return err
 	}
 	r.set(func() { r.past.failed, r.lying = r.failed, false })

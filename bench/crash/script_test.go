@@ -35,6 +35,7 @@ type Step struct {
 	Seed           uint64 // of the disks that are tried
 	NoFreelistSync bool
 	NoSync         bool
+	Strict         bool // StrictCompat
 	Together       bool // tx: at the same time as its neighbours that say so too
 	Rollback       bool // tx
 
@@ -101,7 +102,7 @@ type flag struct {
 
 func (s *Step) flags() []flag {
 	return []flag{
-		{"nofreelistsync", &s.NoFreelistSync}, {"nosync", &s.NoSync},
+		{"nofreelistsync", &s.NoFreelistSync}, {"nosync", &s.NoSync}, {"strict", &s.Strict},
 		{"together", &s.Together}, {"rollback", &s.Rollback}, {"die", &s.Die},
 	}
 }

@@ -20,6 +20,9 @@ var errRollback = errors.New("rolled back on purpose")
 // transactions does one transaction, or several at once.
 func (r *run) transactions(steps []Step) error {
 	errs := make([]error, len(steps))
+	if len(steps) > 1 {
+		r.set(func() { r.together, r.edited = len(steps), 0 })
+	}
 	var wg sync.WaitGroup
 	for i, s := range steps {
 		if len(steps) == 1 {
@@ -29,46 +32,78 @@ func (r *run) transactions(steps []Step) error {
 		wg.Go(func() {
 			defer func() {
 				if p := recover(); p != nil {
-					errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+					err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+					r.set(func() { r.panicked = err })
 				}
 			}()
 			errs[i] = r.update(s)
 		})
 	}
 	wg.Wait()
+	r.set(func() { r.together = 0 })
+	if err := r.panicked; err != nil {
+		r.db = nil // whose locks nobody gives up any more
+		return err
+	}
 	if r.file.isDead() {
-		if errs[0] == nil {
-			r.set(r.acknowledge)
-		}
 		return r.die()
 	}
 	if r.failed != "" {
-		return r.afterFailure(errs[0])
+		for _, err := range errs {
+			if err != nil && err != errRollback {
+				return r.afterFailure(err)
+			}
+		}
+		return r.afterFailure(nil)
 	}
 	for _, err := range errs {
 		if err != nil && err != errRollback {
 			return fmt.Errorf("update: %w", err)
 		}
 	}
-	r.set(r.acknowledge)
 	return r.live()
 }
 
-// acknowledge says that the commit under way, if any, has succeeded.
-func (r *run) acknowledge() {
-	if r.coming != "" {
-		r.state, r.acked, r.coming = r.next, r.coming, ""
+// acknowledge says that the nth transaction has succeeded, and so have those before
+// it.
+func (r *run) acknowledge(nth int) {
+	for len(r.pending) > 0 && r.pending[0].nth <= nth {
+		// One that changed nothing has written nothing.
+		if !r.acking && r.pending[0].acked != r.version.acked {
+			r.behind, r.acking = nil, true
+		}
+		if !r.options.Strict {
+			r.behind = append(r.behind, r.version)
+		}
+		r.version, r.pending = r.pending[0], r.pending[1:]
+		r.settled = false
 	}
 }
 
+// update does a transaction. Others may be prepared and not durable when it
+// begins: it stands on them.
 func (r *run) update(s Step) error {
-	return r.db.Update(func(tx *holdfast.Tx) error {
+	edited := sync.OnceFunc(func() {
+		r.set(func() { r.edited++ })
+		r.wake.Broadcast()
+	})
+	defer edited()
+	nth := 0
+	err := r.db.Update(func(tx *holdfast.Tx) error {
+		defer edited()
+		var base *node
 		r.set(func() {
-			r.acknowledge() // the turn is ours: the one before is done
+			for len(r.pending) > 0 && r.pending[len(r.pending)-1].id >= tx.ID() { // aborted, or nothing was changed
+				r.pending = r.pending[:len(r.pending)-1]
+			}
+			if base = r.state; len(r.pending) > 0 {
+				base = r.pending[len(r.pending)-1].state
+			}
 			if s.Together {
-				seed := r.step.Seed
+				was := r.step
 				r.step = s
-				r.step.Seed, r.step.Cut, r.step.Kill, r.step.Fail, r.step.FailSync = seed, 0, 0, 0, 0
+				r.step.Seed, r.step.Cut, r.step.Disk, r.step.Kill = was.Seed, was.Cut, was.Disk, was.Kill
+				r.step.Fail, r.step.FailSync, r.step.Die = was.Fail, was.FailSync, was.Die
 			}
 		})
 		if err := applyTo(tx, s.Edits); err != nil {
@@ -78,11 +113,19 @@ func (r *run) update(s Step) error {
 			r.set(func() { r.past.rollback = true })
 			return errRollback
 		}
-		next := r.state.clone() // only whoever has the turn changes it
+		next := base.clone()
 		next.apply(s.Edits)
-		r.set(func() { r.next, r.coming = next, next.content() })
+		r.set(func() {
+			r.done++
+			nth = r.done
+			r.pending = append(r.pending, version{nth, tx.ID(), next, next.content()})
+		})
 		return nil
 	})
+	if err == nil {
+		r.set(func() { r.acknowledge(nth) })
+	}
+	return err
 }
 
 // afterFailure is behind a transaction or a Sync in which a call on the file
@@ -100,7 +143,10 @@ func (r *run) afterFailure(err error) error {
 			return fmt.Errorf("a flush failed, and writing goes on: %w", err)
 		}
 		r.set(func() { // it has not happened, and wrote to free pages only
-			r.coming, r.exposed = "", r.exposed && r.wasExposed
+			if r.pending != nil && len(r.pending) > 0 && r.step.Together {
+				r.tally.Add("failed write inside a group")
+			}
+			r.pending, r.exposed = nil, r.exposed && r.wasExposed
 		})
 		return r.live()
 	}
@@ -140,7 +186,7 @@ func (r *run) live() error {
 	if content != r.acked {
 		return fmt.Errorf("the database holds\n%s\nacknowledged:\n%s", content, r.acked)
 	}
-	if len(r.readers) == 0 && pending != 0 {
+	if len(r.readers) == 0 && pending != 0 && (r.settled || r.options.Strict) {
 		return fmt.Errorf("%d pages wait for readers, and there is none", pending)
 	}
 	for _, h := range r.readers {
@@ -193,7 +239,7 @@ func (r *run) stockSession(path string, s Step) error {
 	}); err != nil {
 		return err
 	}
-	if err := r.settleOn(content); err != nil {
+	if err := r.settleOn(content, true); err != nil {
 		return err
 	}
 	next := r.state.clone()
@@ -201,7 +247,7 @@ func (r *run) stockSession(path string, s Step) error {
 	if err := db.Update(func(tx *bbolt.Tx) error { return applyTo(tx, s.Edits) }); err != nil {
 		return err
 	}
-	r.set(func() { r.state, r.acked = next, next.content() })
+	r.set(func() { r.version = version{state: next, acked: next.content()} })
 	return db.Close()
 }
 

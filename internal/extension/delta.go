@@ -17,10 +17,21 @@ var errRecord = errors.New("free-space record cannot be read")
 
 // AppendChange appends the change of one transaction to records.
 func AppendChange(b []byte, taken, put []page.Extent) []byte {
-	return appendExtents(appendExtents(b, taken), put)
+	return AppendExtents(AppendExtents(b, taken), put)
 }
 
-func appendExtents(b []byte, extents []page.Extent) []byte {
+// Extents calls visit for each extent of a list that is all of b. They ascend and
+// lie below the high-water mark.
+func Extents(b []byte, highWater page.ID, visit func(page.Extent) error) error {
+	rest, err := readExtents(b, highWater, visit)
+	if err == nil && len(rest) > 0 {
+		err = errRecord
+	}
+	return err
+}
+
+// AppendExtents appends a list of extents, ascending, to b.
+func AppendExtents(b []byte, extents []page.Extent) []byte {
 	b = binary.AppendUvarint(b, uint64(len(extents)))
 	var last page.ID
 	for _, e := range extents {

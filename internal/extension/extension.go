@@ -1,6 +1,6 @@
 // Package extension is what Holdfast keeps in a meta page behind bbolt's meta:
-// which pages are free, so that nobody has to look for them. docs/format.md has
-// the bytes.
+// which state a flush has made newest, and which pages are free, so that nobody
+// has to look for them. docs/format.md has the bytes.
 //
 // bbolt ignores these bytes, and zeroes them in the slot that it writes. An
 // extension is believed only if its checksum holds, which also covers the meta
@@ -25,31 +25,57 @@ const magic = "HOLDFAST"
 // believed, which costs a scan.
 const version = 1
 
+// Bits of the flags.
+const (
+	flagTrailing = 1 << iota
+	flagFreeSet
+)
+
 // Sizes of the layout, in bytes.
 const (
-	fixedSize = 112 // before the log runs
+	fixedSize = 168 // before the freelists
+	listSize  = 16
 	runSize   = 32
 	// maxArea bounds the part of a meta page that is used: a write of so much is
 	// not torn by the end of a process.
 	maxArea = 4096
 )
 
-// MaxLogs is the number of log runs that an extension names at most.
-const MaxLogs = 8
+// Limits of an extension.
+const (
+	MaxLogs  = 8 // log runs
+	MaxLists = 4 // freelists
+)
 
 // ErrNone says that there is no extension, as in what bbolt writes.
 var ErrNone = errors.New("no extension")
 
 // Extension is what one meta page says besides its meta.
+//
+// A plain one belongs to the meta's own state. A trailing one names a newer
+// state, T, which one flush wrote together with this page: it is T that the file
+// holds if the pages listed have the hash, and the meta's own state if not.
 type Extension struct {
 	Database [16]byte // id of the file; zero in this version
 	Key      [16]byte // of the checksums; zero in this version
 	Tx       page.TxID
-	// List is how many pages the freelist page of this slot has, and OtherList
-	// is that of the other slot. Both are in use, and in no tree.
-	List      uint32
-	OtherList page.Extent
-	Free      FreeSet
+	Trailing *Trailing // nil in a plain one
+	// Lists are the freelist pages that a slot of the file names, or one that
+	// was overwritten by the page's commit. They are in use, and in no tree.
+	Lists []page.Extent
+	// Free is the free set of state Tx; nil if nothing is recorded of it.
+	Free *FreeSet
+}
+
+// Trailing is what a trailing extension says of its state.
+type Trailing struct {
+	Base      page.TxID // number of the meta's own state
+	Root      page.ID
+	Sequence  uint64
+	HighWater page.ID
+	Key       [16]byte // of Hash: new with each opening, so that nobody can prepare pages that have it
+	Hash      Hash     // of the pages written, see PageHash
+	Written   []byte   // the pages written, as AppendExtents writes them
 }
 
 // FreeSet is the set of unused pages: a snapshot, and what changed since.
@@ -71,41 +97,73 @@ type Run struct {
 // Extent is the run's pages.
 func (r Run) Extent() page.Extent { return page.Extent{Start: r.Start, N: uint64(r.Pages)} }
 
-// Room is how many bytes of inline changes fit behind so many log runs.
-func Room(pageSize, logs int) int {
-	return min(pageSize, maxArea) - page.ExtensionOffset - fixedSize - logs*runSize - len(Hash{})
+// Room is how many bytes of inline changes and of pages written fit together
+// behind so many log runs and freelists.
+func Room(pageSize, logs, lists int) int {
+	return min(pageSize, maxArea) - page.ExtensionOffset - fixedSize - logs*runSize - lists*listSize - len(Hash{})
+}
+
+// used is the bytes of e that count against Room.
+func (e *Extension) used() (logs, variable int) {
+	if e.Free != nil {
+		logs, variable = len(e.Free.Logs), len(e.Free.Inline)
+	}
+	if e.Trailing != nil {
+		variable += len(e.Trailing.Written)
+	}
+	return logs, variable
 }
 
 // Encode writes e behind the meta of a meta page, which must be there already.
 // h makes checksums with e.Key.
 func Encode(buf []byte, e *Extension, h *Hasher) error {
-	if len(e.Free.Logs) > MaxLogs || len(e.Free.Inline) > Room(len(buf), len(e.Free.Logs)) {
-		return fmt.Errorf("an extension of %d log runs and %d bytes does not fit", len(e.Free.Logs), len(e.Free.Inline))
+	logs, variable := e.used()
+	if logs > MaxLogs || len(e.Lists) > MaxLists || variable > Room(len(buf), logs, len(e.Lists)) {
+		return fmt.Errorf("an extension of %d log runs, %d freelists and %d bytes does not fit", logs, len(e.Lists), variable)
 	}
 	b := buf[page.ExtensionOffset:]
 	clear(b)
-	size := fixedSize + len(e.Free.Logs)*runSize + len(e.Free.Inline) + len(Hash{})
 	copy(b, magic)
-	b[8] = version
+	b[8], b[9], b[11] = version, byte(logs), byte(len(e.Lists))
+	size := fixedSize + len(e.Lists)*listSize + logs*runSize + variable + len(Hash{})
 	order.PutUint32(b[12:], uint32(size))
 	copy(b[16:32], e.Database[:])
 	copy(b[32:48], e.Key[:])
 	order.PutUint64(b[48:], uint64(e.Tx))
-	order.PutUint64(b[56:], e.Free.Count)
-	putRun(b[64:], e.Free.Snapshot)
-	order.PutUint32(b[96:], e.List)
-	order.PutUint32(b[100:], uint32(e.OtherList.N))
-	order.PutUint64(b[104:], uint64(e.OtherList.Start))
 	at := fixedSize
-	b[9] = byte(len(e.Free.Logs))
-	for _, r := range e.Free.Logs {
-		putRun(b[at:], r)
-		at += runSize
+	for _, l := range e.Lists {
+		order.PutUint64(b[at:], uint64(l.Start))
+		order.PutUint64(b[at+8:], l.N)
+		at += listSize
 	}
-	at += copy(b[at:], e.Free.Inline)
+	if f := e.Free; f != nil {
+		b[10] |= flagFreeSet
+		order.PutUint64(b[56:], f.Count)
+		putRun(b[64:], f.Snapshot)
+		for _, r := range f.Logs {
+			putRun(b[at:], r)
+			at += runSize
+		}
+		at += copy(b[at:], f.Inline)
+	}
+	if t := e.Trailing; t != nil {
+		b[10] |= flagTrailing
+		putTrailing(b, t)
+		at += copy(b[at:], t.Written)
+	}
 	sum := h.Sum(OfMeta, 0, buf[:page.ExtensionOffset+at])
 	copy(b[at:], sum[:])
 	return nil
+}
+
+func putTrailing(b []byte, t *Trailing) {
+	order.PutUint64(b[96:], uint64(t.Base))
+	order.PutUint64(b[104:], uint64(t.Root))
+	order.PutUint64(b[112:], t.Sequence)
+	order.PutUint64(b[120:], uint64(t.HighWater))
+	copy(b[128:144], t.Key[:])
+	copy(b[144:160], t.Hash[:])
+	order.PutUint32(b[160:], uint32(len(t.Written)))
 }
 
 func putRun(b []byte, r Run) {
@@ -116,7 +174,7 @@ func putRun(b []byte, r Run) {
 }
 
 // Decode reads the extension of a meta page. It returns ErrNone if there is
-// none, and another error if it is not to be believed.
+// none, and another error if it is not to be believed. The result refers to buf.
 func Decode(buf []byte) (*Extension, error) {
 	if len(buf) < page.ExtensionOffset+fixedSize+len(Hash{}) {
 		return nil, ErrNone
@@ -129,24 +187,14 @@ func Decode(buf []byte) (*Extension, error) {
 		return nil, fmt.Errorf("extension of version %d, this program knows %d", b[8], version)
 	}
 	size := uint64(order.Uint32(b[12:]))
-	logs := int(b[9])
-	start := fixedSize + logs*runSize
-	if logs > MaxLogs || size > uint64(len(b)) || size < uint64(start+len(Hash{})) {
-		return nil, fmt.Errorf("extension of %d bytes with %d log runs", size, logs)
+	logs, lists, written := int(b[9]), int(b[11]), uint64(order.Uint32(b[160:]))
+	start := fixedSize + lists*listSize + logs*runSize // of what is variable
+	if logs > MaxLogs || lists > MaxLists || size > uint64(len(b)) || size < uint64(start+len(Hash{})) ||
+		written > size-uint64(start+len(Hash{})) {
+		return nil, fmt.Errorf("extension of %d bytes with %d log runs, %d freelists, %d bytes of pages written", size, logs, lists, written)
 	}
 	end := int(size) - len(Hash{})
-	e := &Extension{
-		Database:  [16]byte(b[16:32]),
-		Key:       [16]byte(b[32:48]),
-		Tx:        page.TxID(order.Uint64(b[48:])),
-		List:      order.Uint32(b[96:]),
-		OtherList: page.Extent{Start: page.ID(order.Uint64(b[104:])), N: uint64(order.Uint32(b[100:]))},
-		Free: FreeSet{
-			Count:    order.Uint64(b[56:]),
-			Snapshot: getRun(b[64:]),
-			Inline:   b[start:end:end],
-		},
-	}
+	e := &Extension{Database: [16]byte(b[16:32]), Key: [16]byte(b[32:48]), Tx: page.TxID(order.Uint64(b[48:]))}
 	h, err := NewHasher(e.Key)
 	if err != nil {
 		return nil, err
@@ -154,10 +202,34 @@ func Decode(buf []byte) (*Extension, error) {
 	if h.Sum(OfMeta, 0, buf[:page.ExtensionOffset+end]) != Hash(b[end:size]) {
 		return nil, errors.New("the extension's checksum does not hold")
 	}
-	for i := range logs {
-		e.Free.Logs = append(e.Free.Logs, getRun(b[fixedSize+i*runSize:]))
+	at := fixedSize
+	for range lists {
+		e.Lists = append(e.Lists, page.Extent{Start: page.ID(order.Uint64(b[at:])), N: order.Uint64(b[at+8:])})
+		at += listSize
+	}
+	if b[10]&flagFreeSet != 0 {
+		e.Free = &FreeSet{Count: order.Uint64(b[56:]), Snapshot: getRun(b[64:]), Inline: b[start : end-int(written) : end-int(written)]}
+		for range logs {
+			e.Free.Logs = append(e.Free.Logs, getRun(b[at:]))
+			at += runSize
+		}
+	}
+	if b[10]&flagTrailing != 0 {
+		e.Trailing = getTrailing(b)
+		e.Trailing.Written = b[end-int(written) : end : end]
 	}
 	return e, nil
+}
+
+func getTrailing(b []byte) *Trailing {
+	return &Trailing{
+		Base:      page.TxID(order.Uint64(b[96:])),
+		Root:      page.ID(order.Uint64(b[104:])),
+		Sequence:  order.Uint64(b[112:]),
+		HighWater: page.ID(order.Uint64(b[120:])),
+		Key:       [16]byte(b[128:144]),
+		Hash:      Hash(b[144:160]),
+	}
 }
 
 func getRun(b []byte) Run {

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"reflect"
@@ -21,11 +22,12 @@ func must(t testing.TB, err error) {
 
 // sampleExtension fills every field.
 func sampleExtension() *Extension {
-	e := &Extension{Tx: 17, List: 3, OtherList: page.Extent{Start: 99, N: 2}}
+	e := &Extension{Tx: 17, Lists: []page.Extent{{Start: 99, N: 2}, {Start: 120, N: 1}}, Free: &FreeSet{}, Trailing: &Trailing{}}
 	for i := range e.Key {
 		e.Key[i], e.Database[i] = byte(i), byte(100+i)
 	}
-	e.Free = FreeSet{
+	*e.Trailing = Trailing{Base: 16, Root: 44, Sequence: 5, HighWater: 200, Key: [16]byte{9}, Hash: Hash{8}, Written: []byte{1, 0, 0, 4}}
+	*e.Free = FreeSet{
 		Count: 12, Snapshot: Run{Start: 7, Pages: 4, Bytes: 15000, Hash: Hash{1, 2}},
 		Logs:   []Run{{Start: 20, Pages: 2, Bytes: 4096, Hash: Hash{3}}, {Start: 30, Pages: 9, Bytes: 1, Hash: Hash{4}}},
 		Inline: []byte{1, 2, 3},
@@ -51,7 +53,7 @@ func TestRoundTrip(t *testing.T) {
 		for i := range logs {
 			e.Free.Logs = append(e.Free.Logs, Run{Start: page.ID(i), Pages: 1, Bytes: 9, Hash: Hash{byte(i)}})
 		}
-		e.Free.Inline = make([]byte, Room(pageSize, logs))
+		e.Free.Inline = make([]byte, Room(pageSize, logs, 2)-len(e.Trailing.Written))
 		got, err := Decode(metaPage(t, 1, e))
 		must(t, err)
 		if !reflect.DeepEqual(got, e) {
@@ -63,6 +65,71 @@ func TestRoundTrip(t *testing.T) {
 		if Encode(make([]byte, pageSize), e, h) == nil {
 			t.Errorf("%d logs: an extension that is too long was written", logs)
 		}
+	}
+}
+
+// What an extension need not have is not there when it is read again.
+func TestRoundTripOfLess(t *testing.T) {
+	for _, leave := range []func(*Extension){
+		func(e *Extension) { e.Trailing = nil },
+		func(e *Extension) { e.Free = nil },
+		func(e *Extension) { e.Lists, e.Free, e.Trailing = nil, nil, nil },
+		func(e *Extension) { e.Trailing.Written = []byte{} },
+	} {
+		e := sampleExtension()
+		leave(e)
+		got, err := Decode(metaPage(t, 1, e))
+		must(t, err)
+		if !reflect.DeepEqual(got, e) {
+			t.Errorf("got %+v, want %+v", got, e)
+		}
+	}
+}
+
+// The checksum of pages does not depend on their order, does on each bit and on
+// where a page stands, and a page that is added twice is gone.
+func TestPages(t *testing.T) {
+	h, err := NewHasher([16]byte{1})
+	must(t, err)
+	b := make([]byte, 3*512)
+	for i := range b {
+		b[i] = byte(i*i + i/512)
+	}
+	sum := func(id page.ID, b []byte) (sum Hash) {
+		h.Pages(&sum, id, b, 512)
+		return sum
+	}
+	all := sum(7, b)
+	parts := sum(9, b[1024:])
+	parts.Add(sum(7, b[:1024]))
+	if parts != all {
+		t.Error("two parts give another sum")
+	}
+	if sum(8, b) == all {
+		t.Error("the same sum one page further")
+	}
+	for i := range len(b) * 8 {
+		b[i/8] ^= 1 << (i % 8)
+		if sum(7, b) == all {
+			t.Fatalf("bit %d of byte %d: the same sum", i%8, i/8)
+		}
+		b[i/8] ^= 1 << (i % 8)
+	}
+	// What GMAC alone does not see: pages that traded places, and equal pages that
+	// changed in the same way. Half a write of a long value passed for the whole.
+	traded := append(append(append([]byte(nil), b[512:1024]...), b[:512]...), b[1024:]...)
+	if sum(7, traded) == all {
+		t.Error("two pages traded places: the same sum")
+	}
+	if sum(7, make([]byte, 1024)) == sum(7, bytes.Repeat([]byte{9}, 1024)) {
+		t.Error("two equal pages that changed in the same way: the same sum")
+	}
+	h.Pages(&all, 7, b, 512)
+	if all != (Hash{}) {
+		t.Error("pages taken out again leave something")
+	}
+	if n := testing.AllocsPerRun(100, func() { h.Pages(&all, 7, b, 512) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
@@ -209,7 +276,7 @@ func FuzzExtension(f *testing.F) {
 	f.Add(metaPage(f, 0, sampleExtension()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := Decode(b)
-		if err == nil && len(e.Free.Logs) > MaxLogs {
+		if err == nil && e.Free != nil && len(e.Free.Logs) > MaxLogs {
 			t.Fatalf("%d log runs", len(e.Free.Logs))
 		}
 	})

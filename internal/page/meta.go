@@ -151,10 +151,18 @@ func (s Slots) Best() (int, error) {
 
 // Next gives the slot that the next commit writes, the one that bbolt would
 // not open, and its label: the smallest above the other's with the slot's parity.
+//
+// After a meta page was copied over the other both are the same. Then the one that
+// stays, should the write be torn, is to be the one whose label has not its
+// parity: no extension counts there, so what somebody went back from does not
+// return.
 func (s Slots) Next() (slot int, label Label) {
 	best, err := s.Best()
 	if err != nil {
 		return 0, 0
+	}
+	if s.Err[0] == nil && s.Err[1] == nil && s.Meta[0] == s.Meta[1] && !plant.On(plant.TieStaysBelieved) {
+		best = int(1 - s.Meta[0].Label%2)
 	}
 	slot = 1 - best
 	label = s.Meta[best].Label + 1

@@ -1,6 +1,8 @@
 package pager
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"holdfast/internal/page"
@@ -26,8 +28,15 @@ type buffers struct {
 
 // run is a page run to be written.
 type run struct {
-	id page.ID
+	id    page.ID
+	by    page.TxID // who wrote it
+	until page.TxID // the prepared transaction that freed it; 0 if none has
 	buffer
+}
+
+// sortRuns puts runs in file order, in which they are searched and written.
+func sortRuns(runs []run) {
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.id, b.id) })
 }
 
 type slab [slabBytes]byte

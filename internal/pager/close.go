@@ -8,6 +8,7 @@ import (
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
+	"holdfast/internal/space"
 )
 
 // stop makes err the answer to every later write, unless there is one already.
@@ -37,16 +38,27 @@ type CloseOptions struct {
 func (p *Pager) Close(opts CloseOptions) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()
+	p.commit.Lock()
 	if p.closed.Swap(true) {
+		p.commit.Unlock()
 		return nil
 	}
+	if p.settling != nil {
+		p.settling.Stop()
+	}
+	for p.leading || len(p.queue)+len(p.barriers) > 0 {
+		p.idle.Wait()
+	}
 	last := p.states.Current().Tx
-	p.states.Close()()
+	wait := p.states.Close()
+	p.draining = true
+	p.commit.Unlock()
+	wait()
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	var errs []error
-	if !p.opts.ReadOnly && !opts.NoFreelist && p.stoppedBy() == nil {
-		err := p.leaveFreelist(last+1, opts.Commit)
+	if !p.opts.ReadOnly && p.stoppedBy() == nil {
+		err := p.leave(last+1, opts)
 		switch {
 		case errors.Is(err, ErrStopped):
 			if !plant.On(plant.CloseErrorSwallowed) {
@@ -60,8 +72,6 @@ func (p *Pager) Close(opts CloseOptions) error {
 		errs = append(errs, p.gen.mapping.Close())
 		p.gen = nil
 	}
-	p.flushing.Lock() // a Sync may be under way
-	defer p.flushing.Unlock()
 	if p.stoppedBy() != nil && !plant.On(plant.CloseNoDrop) {
 		p.forget()
 	}
@@ -72,60 +82,118 @@ func (p *Pager) Close(opts CloseOptions) error {
 	return errors.Join(errs...)
 }
 
-// leaveFreelist commits a state that differs from the current one in naming a
-// freelist page. Nothing happens if the file's better slot names one already.
-func (p *Pager) leaveFreelist(tx page.TxID, opts CommitOptions) error {
+// leave makes the file one that bbolt opens as we would: the newest meta is plain,
+// and names a freelist page unless that is not wanted.
+func (p *Pager) leave(tx page.TxID, opts CloseOptions) error {
 	best, err := p.slots.Best()
-	if err != nil || p.slots.Meta[best].Freelist != page.NoFreelist {
+	if err != nil {
 		return err
+	}
+	listed := p.slots.Meta[best].Freelist != page.NoFreelist
+	if !p.trailing && (listed || opts.NoFreelist) {
+		return nil
 	}
 	if err := p.checkLength(); err != nil {
 		return err
 	}
-	m := p.slots.Meta[best]
-	txn := p.space.Begin(tx)
-	var slot int
-	if slot, m.Label = p.slots.Next(); m.Label > page.MaxLabel {
-		txn.Rollback()
-		return page.Corruptf(page.ID(slot), "transaction ids are used up")
-	}
-	old := p.lists[slot]
-	if old.N > 0 {
-		if err := txn.Free(old); err != nil {
-			txn.Rollback()
+	g := &group{p: p, state: p.durable, rec: p.recorded, sync: !opts.Commit.NoSync, settles: p.trailing}
+	if !opts.NoFreelist {
+		err := p.leaveFreelist(g, tx, opts.Commit)
+		if err == nil || errors.Is(err, ErrStopped) || !p.trailing {
 			return err
 		}
+		p.logf("close %s without a freelist page: %v", p.file.Name(), err)
+		g = &group{p: p, state: p.durable, rec: p.recorded, sync: !opts.Commit.NoSync, settles: p.trailing}
 	}
-	n := p.space.FreeCount() + p.space.PendingCount() + old.N + p.recordPages(txn)
-	pages := (page.FreelistSize(n) + uint64(p.pageSize) - 1) / uint64(p.pageSize)
-	id, err := txn.Allocate(pages)
-	if err != nil {
-		txn.Rollback()
+	g.slot, g.label = p.slots.Next()
+	g.lists = p.listsInUse(nil)
+	if err := g.writePlain(); err != nil {
 		return err
 	}
-	rec, err := p.plan(txn)
+	return p.evenOut(g)
+}
+
+// leaveFreelist commits a state that differs from the current one in naming a
+// freelist page.
+func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error {
+	if g.slot, g.label = p.slots.Next(); g.label > page.MaxLabel {
+		return page.Corruptf(page.ID(g.slot), "transaction ids are used up")
+	}
+	txn := p.space.Begin(tx)
+	list, rec, err := p.planFreelist(txn, g.slot)
+	if err == nil {
+		g.state.Tx, g.state.Meta.HighWater = tx, txn.HighWater()
+		err = p.grow(int64(txn.HighWater())*int64(p.pageSize), opts)
+	}
 	if err != nil {
 		txn.Rollback()
 		return err
 	}
 	txn.Commit()
-	list := page.Extent{Start: id, N: pages}
-	p.complete(rec, tx, slot, list)
-	m.Freelist, m.HighWater = id, txn.HighWater()
-	buf := make([]byte, pages*uint64(p.pageSize))
+	p.complete(rec)
+	g.rec, g.lists = rec.record, []page.Extent{list}
+	if other := p.lists[1-g.slot]; other.N > 0 {
+		g.lists = append(g.lists, other)
+	}
+	buf := make([]byte, list.N*uint64(p.pageSize))
 	p.encodeFreelist(buf, list, &rec.record)
-	if err := p.grow(int64(m.HighWater)*int64(p.pageSize), opts); err != nil {
-		return err
-	}
-	if err := p.flushUnsynced(opts.NoSync); err != nil {
-		return err
-	}
-	runs := append(rec.pages, run{id: id, buffer: buffer{bytes: buf}})
+	runs := append(rec.pages, run{id: list.Start, buffer: buffer{bytes: buf}})
 	sortRuns(runs)
-	if err := p.writeRuns(runs); err != nil {
+	if g.sync && p.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	if _, err := p.writeRuns(runs); err != nil {
 		return err
 	}
-	return p.commitMeta(slot, m, rec, opts.NoSync)
+	if g.sync && !plant.On(plant.CloseNoFlush) {
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+	g.list = list.Start
+	if err := g.writePlain(); err != nil {
+		return err
+	}
+	return p.evenOut(g)
+}
+
+// planFreelist takes pages for a freelist page, and for the record with it, and
+// gives up the freelist that the slot to be written names: nobody takes a page any
+// more before it is written.
+func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *recording, err error) {
+	pages := uint64(0)
+	old := slices.Clone(p.orphans)
+	if l := p.lists[slot]; l.N > 0 && l != p.lists[1-slot] {
+		old = append(old, l)
+	}
+	for _, l := range old {
+		if err := txn.Free(l); err != nil {
+			return list, nil, err
+		}
+		pages += l.N
+	}
+	pages += p.space.FreeCount() + p.space.PendingCount() + p.recordPages(txn)
+	list.N = (page.FreelistSize(pages) + uint64(p.pageSize) - 1) / uint64(p.pageSize)
+	if list.Start, err = txn.Allocate(list.N); err != nil {
+		return list, nil, err
+	}
+	rec, err = p.plan(txn)
+	return list, rec, err
+}
+
+// evenOut writes over a trailing meta that is not the newest any more: the other
+// slot gets the meta just written, under the label before it, and no extension.
+// It needs no flush: until it is on the disk, and if it never is, the newest slot
+// counts. A closed file has nothing random in it then.
+func (p *Pager) evenOut(g *group) error {
+	if !g.settles || !g.sync {
+		return nil
+	}
+	m := g.meta
+	m.Label--
+	return p.putMeta(1-g.slot, m, nil)
 }
 
 // encodeFreelist writes the freelist page list: free pages, pending ones, and

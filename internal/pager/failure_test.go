@@ -95,19 +95,22 @@ func TestPageWriteFails(t *testing.T) {
 // made visible; opening again finds a whole state: the old or the new one.
 func TestStopped(t *testing.T) {
 	for name, c := range map[string]struct {
-		kind  vfs.Kind
-		n     int64
-		cause error
-		after string // what opening again finds
+		kind   vfs.Kind
+		n      int64
+		cause  error
+		after  string // what opening again finds
+		strict bool
 	}{
-		"first flush":        {vfs.KindSync, 1, syscall.EIO, "before"},
-		"meta":               {vfs.KindWrite, 2, syscall.EIO, "before"},
-		"meta, in part":      {vfs.KindWrite, 2, &vfs.PartialWrite{Bytes: 50, Err: syscall.EIO}, "before"},
-		"meta, all the same": {vfs.KindWrite, 2, &vfs.PartialWrite{Bytes: pageSize, Err: syscall.EIO}, "lost"},
-		"second flush":       {vfs.KindSync, 2, syscall.EIO, "lost"},
+		"the flush":          {vfs.KindSync, 1, syscall.EIO, "lost", false},
+		"first flush":        {vfs.KindSync, 1, syscall.EIO, "before", true},
+		"meta":               {vfs.KindWrite, 2, syscall.EIO, "before", false},
+		"meta, in part":      {vfs.KindWrite, 2, &vfs.PartialWrite{Bytes: 50, Err: syscall.EIO}, "before", false},
+		"meta, mostly":       {vfs.KindWrite, 2, &vfs.PartialWrite{Bytes: 100, Err: syscall.EIO}, "before", false},
+		"meta, all the same": {vfs.KindWrite, 2, &vfs.PartialWrite{Bytes: pageSize, Err: syscall.EIO}, "lost", false},
+		"second flush":       {vfs.KindSync, 2, syscall.EIO, "lost", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEnv(t)
+			e := newEnvWith(t, pager.Options{StrictCompat: c.strict})
 			e.mustCommit("older", 1)
 			e.mustCommit("before", 1)
 			held, err := e.Begin()

@@ -82,10 +82,10 @@ func (g *generation) closeIfUnused() error {
 	return g.mapping.Close()
 }
 
-// retire is called by the epoch, in the writer's goroutine and with commit
-// held, for a state that nobody holds any more.
+// retire is called by the epoch, with commit held except by Close, for a state that
+// nobody holds any more.
 func (p *Pager) retire(s *State) {
-	if p.closed.Load() { // by Close, which waits for readers without the lock
+	if p.draining { // by Close, which waits for readers without the lock
 		p.commit.Lock()
 		defer p.commit.Unlock()
 	}

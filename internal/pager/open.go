@@ -1,15 +1,14 @@
 package pager
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	"holdfast/internal/epoch"
-	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
@@ -20,6 +19,10 @@ import (
 // new database. The file is closed if Open fails.
 func Open(file vfs.File, opts Options) (*Pager, error) {
 	p := &Pager{file: file, opts: opts}
+	p.idle = sync.NewCond(&p.commit)
+	if p.opts.Settle == 0 {
+		p.opts.Settle = settleDelay
+	}
 	if err := p.open(); err != nil {
 		if p.gen != nil {
 			_ = p.gen.mapping.Close()
@@ -52,7 +55,6 @@ func (p *Pager) open() error {
 	if err := p.readSlots(size); err != nil {
 		return err
 	}
-	p.fileSize = size
 	p.buffers.pageSize = p.pageSize
 	return p.openState()
 }
@@ -88,15 +90,20 @@ func (p *Pager) readSlots(size int64) error {
 		return p.wrap("read the metas of", err)
 	}
 	p.slots = page.DecodeSlots(metas[:ps], metas[ps:])
-	p.metaPages = [2][]byte{metas[:ps], metas[ps:]}
 	best, err := p.slots.Best()
 	if err != nil {
 		return err
 	}
-	if m := p.slots.Meta[best]; m.PageSize != uint32(ps) {
+	m := p.slots.Meta[best]
+	if m.PageSize != uint32(ps) {
 		return page.Corruptf(page.ID(best), "the metas give page sizes of %d and %d bytes", ps, m.PageSize)
 	}
-	return p.slots.Meta[best].Check(size)
+	if err := m.Check(size); err != nil {
+		return err
+	}
+	p.fileSize = size
+	p.found = p.find(best, metas)
+	return nil
 }
 
 // findPageSize takes the page size from the first meta or, where that is
@@ -129,20 +136,30 @@ func (p *Pager) findPageSize(head []byte) (int, error) {
 	return 0, firstErr
 }
 
-// openState maps the file and makes the state of the better slot current.
+// openState makes the state that was found current.
 func (p *Pager) openState() error {
+	p.newRecord()
+	f := &p.found
+	load := !p.opts.ReadOnly || p.opts.LoadFreeList
+	if load { // before anything is mapped, so that what is read can be dropped from the cache
+		p.loadRecord()
+	}
 	if err := p.remap(p.fileSize); err != nil {
 		return err
 	}
-	best, err := p.slots.Best()
-	if err != nil {
-		return err
-	}
-	m := p.slots.Meta[best]
-	s := p.newState(p.number(best), m)
-	p.record = p.newRecord()
-	if !p.opts.ReadOnly || p.opts.LoadFreeList {
+	s := p.newState(f.tx, f.meta)
+	if load && p.space == nil {
 		if err := p.loadFree(&s); err != nil {
+			return err
+		}
+	}
+	p.recorded, p.trailing, p.durable = p.record, f.trailing, s
+	if p.space != nil {
+		p.space.Pin(s.Tx) // as the durable state,
+		p.space.Pin(s.Tx) // and as the current one
+	}
+	if f.trailing && !p.opts.ReadOnly && !plant.On(plant.OpenNoSettle) {
+		if err := p.settleOpening(); err != nil {
 			return err
 		}
 	}
@@ -151,57 +168,75 @@ func (p *Pager) openState() error {
 	return nil
 }
 
-// number is that of the newest transaction. bbolt, which knows labels only, may
-// have written the file since we gave the last number.
-func (p *Pager) number(best int) page.TxID {
-	tx := page.TxID(p.slots.Meta[best].Label)
-	for slot, b := range p.metaPages {
-		if ext, err := extension.Decode(b); err == nil && p.slots.Err[slot] == nil {
-			if slot == best {
-				return ext.Tx
-			}
-			tx = max(tx, ext.Tx)
-		}
+// settleOpening gives the state that was found a plain meta: bbolt and we open the
+// same from then on, and nobody needs the older state of the trailing meta.
+func (p *Pager) settleOpening() error {
+	slot, label := p.slots.Next()
+	if label > page.MaxLabel {
+		return page.Corruptf(page.ID(slot), "transaction ids are used up")
 	}
-	return tx
+	m := p.found.meta
+	m.Freelist, m.Label = page.NoFreelist, label
+	if err := p.putMeta(slot, m, p.extension(p.found.tx, &p.recorded, p.listsInUse(nil))); err != nil {
+		return err
+	}
+	if err := p.flushOpening(); err != nil {
+		return err
+	}
+	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
+	p.unlist(slot)
+	p.trailing = false
+	return nil
 }
 
 func (p *Pager) newState(tx page.TxID, m page.Meta) State {
 	return State{Tx: tx, Meta: m, gen: p.gen, image: page.NewImage(p.gen.mapping.Data(), p.pageSize, m.HighWater)}
 }
 
-// loadFree fills space, as the extension of the better slot records it, or from
-// the freelist page of state s, or by scanning; and pins s.
+// loadRecord fills space as an extension records it, if one does and is believed.
+func (p *Pager) loadRecord() {
+	f := &p.found
+	if f.free == nil {
+		return
+	}
+	sp, err := p.readRecord(f)
+	if err != nil {
+		p.logf("%s: what is recorded of its free pages is not believed: %v", p.file.Name(), err)
+		return
+	}
+	for _, l := range f.free.Lists {
+		named := false
+		for slot := range p.lists {
+			if p.slots.Err[slot] == nil && p.slots.Meta[slot].Freelist == l.Start {
+				p.lists[slot], named = l, true
+			}
+		}
+		if !named {
+			p.orphans = append(p.orphans, l)
+		}
+	}
+	p.loaded(sp, OpenedByRecord)
+}
+
+func (p *Pager) loaded(sp *space.Space, how OpenPath) {
+	p.space = sp
+	p.opened.Store(&how)
+	p.updateGauges()
+}
+
+// loadFree fills space from the freelist page of state s, or by scanning.
 func (p *Pager) loadFree(s *State) (err error) {
 	defer s.image.CatchFault(debug.SetPanicOnFault(true), &err)
-	best, err := p.slots.Best()
+	opened := OpenedByFreelist
+	if s.Meta.Freelist == page.NoFreelist {
+		opened = OpenedByScan
+	}
+	sp, lists, err := p.findFree(s, p.found.best)
 	if err != nil {
 		return err
 	}
-	opened := OpenedByRecord
-	sp, rec, err := p.readRecord(s, best)
-	if err == nil {
-		p.record = *rec
-		p.lists[best] = page.Extent{}
-		if rec.ext.List > 0 {
-			p.lists[best] = page.Extent{Start: s.Meta.Freelist, N: uint64(rec.ext.List)}
-		}
-		p.lists[1-best] = rec.ext.OtherList
-	} else {
-		if !errors.Is(err, extension.ErrNone) {
-			p.logf("%s: what is recorded of its free pages is not believed: %v", p.file.Name(), err)
-		}
-		if opened = OpenedByFreelist; s.Meta.Freelist == page.NoFreelist {
-			opened = OpenedByScan
-		}
-		if sp, p.lists, err = p.findFree(s, best); err != nil {
-			return err
-		}
-	}
-	sp.Pin(s.Tx)
-	p.space = sp
-	p.opened.Store(&opened)
-	p.updateGauges()
+	p.lists = lists
+	p.loaded(sp, opened)
 	return nil
 }
 

@@ -23,7 +23,8 @@ func TestOtherSlotsFreelistIsReserved(t *testing.T) {
 
 // otherSlotsFreelist opens the file with or without what our metas record.
 func otherSlotsFreelist(t *testing.T, recorded bool) {
-	e := newEnv(t)
+	strict := pager.Options{StrictCompat: true}
+	e := newEnvWith(t, strict)
 	for i := range uint64(6) {
 		e.mustCommit(fmt.Sprint("early ", i), 6-i) // holes
 	}
@@ -40,7 +41,7 @@ func otherSlotsFreelist(t *testing.T, recorded bool) {
 	if !recorded {
 		e.forgetRecords()
 	}
-	e.open(pager.Options{})
+	e.open(strict)
 	e.mustCommit("newer", 1) // in the other slot, without a freelist
 	if err := e.Close(pager.CloseOptions{NoFreelist: true, Commit: e.opts}); err != nil {
 		t.Fatal(err)
@@ -49,7 +50,7 @@ func otherSlotsFreelist(t *testing.T, recorded bool) {
 	if !recorded {
 		e.forgetRecords()
 	}
-	e.open(pager.Options{})
+	e.open(strict)
 	e.accounted()
 	if !slices.Contains(e.reserved(), page.Extent{Start: list, N: 1}) {
 		t.Errorf("reserved are %v, and not page %d, the freelist of the other slot", e.reserved(), list)
@@ -86,6 +87,7 @@ func otherSlotsFreelist(t *testing.T, recorded bool) {
 		t.Errorf("%d metas were written, want 1", metas)
 	}
 	e.accounted()
+	e.mustCommit("frees it", 1)
 	if got := e.reserved(); len(got) > 0 {
 		t.Errorf("reserved are %v once no slot names a freelist", got)
 	}

@@ -4,10 +4,11 @@ import (
 	"testing"
 
 	"holdfast/internal/page"
+	"holdfast/internal/space"
 )
 
-// A writer on top of a prepared transaction must see that transaction's pages,
-// which are not in the file yet, and of two the newer.
+// A writer on top of prepared transactions must see their pages, which are not in
+// the file yet, and of two the newer.
 func TestWriterReadsPreparedPages(t *testing.T) {
 	leaf := func(id page.ID, key string) run {
 		buf := make([]byte, 512)
@@ -16,22 +17,39 @@ func TestWriterReadsPreparedPages(t *testing.T) {
 		e.Finish()
 		return run{id: id, buffer: buffer{bytes: buf}}
 	}
+	prepared := func(runs ...run) *Prepared {
+		return &Prepared{w: &WriteTx{buf: &buffers{runs: runs}}}
+	}
 	file := make([]byte, 8*512)
 	copy(file[5*512:], leaf(5, "file").bytes)
-	w := &WriteTx{
-		base: &State{image: page.NewImage(file, 512, 8)},
-		over: overlay{{leaf(3, "old"), leaf(6, "six")}, {leaf(3, "new"), leaf(4, "four")}},
-	}
+	p := &Pager{space: space.New(8)}
+	old, young := prepared(leaf(3, "old"), leaf(6, "six")), prepared(leaf(3, "new"), leaf(4, "four"))
+	p.flight, p.queue = []*Prepared{old}, []*Prepared{young}
+	p.layOver()
+	w := &WriteTx{p: p, on: young, base: &State{image: page.NewImage(file, 512, 8)}}
 	for id, want := range map[page.ID]string{3: "new", 4: "four", 5: "file", 6: "six"} {
-		p, err := w.Page(id)
+		got, err := w.Page(id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k, err := p.Key(0); err != nil || string(k) != want {
+		if k, err := got.Key(0); err != nil || string(k) != want {
 			t.Errorf("page %d: %q, %v; want %q", id, k, err, want)
 		}
 	}
 	if _, err := w.Page(7); err == nil {
 		t.Error("page 7, which nobody wrote, is readable")
+	}
+
+	// Taken off again, in any order, the newer page stays as long as its transaction.
+	p.flight, p.queue = nil, nil
+	p.landed = []*Prepared{old}
+	p.reap()
+	if r := p.overlay[3]; r == nil || r != &young.w.buf.runs[0] || p.overlay[6] != nil {
+		t.Errorf("overlay of %d runs after the older transaction went", len(p.overlay))
+	}
+	p.landed = []*Prepared{young}
+	p.reap()
+	if len(p.overlay) != 0 {
+		t.Errorf("%d runs are left in the overlay", len(p.overlay))
 	}
 }

@@ -2,15 +2,17 @@
 // free pages, and how a transaction becomes durable. It knows nothing of keys.
 //
 // Readers take a state (a meta and a mapping) from an epoch and hold no lock.
-// One writer at a time edits; Prepare ends the edit and Finish makes it
-// durable. In this version a commit takes the two flushes that bbolt takes:
-// pages, flush, meta, flush.
+// One writer at a time edits; Prepare ends the edit, and the next one begins on
+// top of it; Finish makes it durable, together with whatever else is prepared
+// (pipeline.go). docs/design.md argues what a crash at any moment leaves.
 //
 // Locks, in the order in which they are taken:
 //
-//	turn      the writer's turn, for the life of a WriteTx
-//	commit    space, slots and file size, for a Prepare to Finish and for looks at them
-//	flushing  one flush
+//	turn      the writer's turn, from BeginWrite to Prepare or Rollback
+//	commit    all fields of Pager that change
+//
+// The lead, which one goroutine at a time has (Pager.leading), is not a lock: who
+// has it may read and write the file without holding commit.
 package pager
 
 import (
@@ -50,7 +52,11 @@ type Options struct {
 	InitialMap   int64         // bytes to map at least
 	MapFlags     int           // further flags for mmap
 	Lock         bool          // lock the mapping in memory
-	LoadFreeList bool          // also when read-only
+	StrictCompat bool          // no trailing metas: bbolt finds the newest state after a crash
+	// Settle is how long after the last commit the newest state gets a plain meta,
+	// for bbolt to find; negative: not before Sync or Close.
+	Settle       time.Duration
+	LoadFreeList bool // also when read-only
 	// Scan visits all page runs that a state's tree uses, each once, and fails
 	// on a damaged one. It is called when free pages are not recorded.
 	Scan func(src *State, used func(page.Extent) error) error
@@ -88,24 +94,36 @@ type Pager struct {
 	space     *space.Space
 	slots     page.Slots
 	lists     [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
-	record    record         // of the free pages, as the newest meta has it
-	opened    atomic.Pointer[OpenPath]
-	metaPages [2][]byte   // as they were found at open
-	gen       *generation // newest
+	orphans   []page.Extent  // freelists that no slot names any more, to be freed by the next transaction
+	record    record         // of the free pages, as of the newest transaction that is prepared
+	recorded  record         // as the newest meta has it
+	durable   State          // the newest that is durable, or will be before anything builds on that
+	held      *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
+	trailing  bool           // the newest meta
+	gen       *generation    // newest
 	fileSize  int64
 	editing   *WriteTx
-	metaPage  []byte   // scratch
-	vec       [][]byte // scratch
+	overlay   map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver
+	queue     []*Prepared      // oldest first
+	queued    int64            // bytes
+	barriers  []*Prepared
+	flight    []*Prepared // being written
+	aborted   []*Prepared // whose use of space is still to be undone, oldest first
+	landed    []*Prepared // whose buffers are still to be taken back
+	leading   bool
+	draining  bool        // Close waits for the last readers
+	idle      *sync.Cond  // nobody leads any more
+	unsynced  int64       // commits since the last that was flushed
+	settling  *time.Timer // see settleLater
+	wound     bool        // it runs
+	lastWrite time.Time
 
-	// flushing is held by whoever flushes. A system reports a failed flush
-	// once: the flush of a Sync that met a commit's pages would take the error
-	// away from the commit's own, which would then succeed. So the first sets
-	// stopped before the second begins.
-	flushing sync.Mutex
-	stopped  atomic.Pointer[error]
+	group  group // the leader's, and
+	leader leader
 
-	unsynced atomic.Int64 // commits since the last that was flushed
-
+	found   found // by opening
+	opened  atomic.Pointer[OpenPath]
+	stopped atomic.Pointer[error]
 	closed  atomic.Bool // set while turn is held
 	buffers bufferPool
 	counts  Counts
@@ -118,6 +136,9 @@ type Counts struct {
 	BytesWritten atomic.Int64
 	Writes       atomic.Int64 // write calls
 	Flushes      atomic.Int64
+	Commits      atomic.Int64
+	Groups       atomic.Int64 // in which they were written
+	Group        atomic.Int64 // commits in the newest one
 }
 
 // OpenPath is how the free pages were found.
@@ -177,25 +198,6 @@ func (p *Pager) Data() []byte {
 	return p.gen.mapping.Data()
 }
 
-// Sync flushes the file. If that fails the writer is stopped, as by a commit
-// whose flush fails: the system may have dropped what was to be flushed.
-func (p *Pager) Sync() error {
-	if err := p.checkLengthUnlocked(); err != nil {
-		return err
-	}
-	p.flushing.Lock()
-	defer p.flushing.Unlock()
-	if p.closed.Load() {
-		return ErrDatabaseNotOpen
-	}
-	before := p.unsynced.Load()
-	if err := p.flushLocked(); err != nil {
-		return err
-	}
-	p.unsynced.CompareAndSwap(before, 0) // one that came meanwhile may not be flushed
-	return nil
-}
-
 // flushOpening flushes a file that is not open yet: there is no writer to stop.
 func (p *Pager) flushOpening() error {
 	if plant.On(plant.OpenNoFlush) {
@@ -225,12 +227,6 @@ func (p *Pager) forget() {
 // flush flushes the file, or says by what the writer was stopped. A failure
 // stops it.
 func (p *Pager) flush() error {
-	p.flushing.Lock()
-	defer p.flushing.Unlock()
-	return p.flushLocked()
-}
-
-func (p *Pager) flushLocked() error {
 	if err := p.stoppedBy(); err != nil {
 		return err // another flush would succeed and mean nothing
 	}
@@ -266,8 +262,7 @@ type Accounting struct {
 	Exact bool
 }
 
-// Account tells what the pages of state s are, which the caller holds. It waits
-// for a commit under way, not for a transaction in edit.
+// Account tells what the pages of state s are, which the caller holds.
 func (p *Pager) Account(s *State) (Accounting, error) {
 	p.commit.Lock()
 	defer p.commit.Unlock()
@@ -278,7 +273,8 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 		return Accounting{}, ErrFreePagesNotLoaded
 	}
 	current := p.states.Current() // nil if Close waits for s
-	a := Accounting{Exact: current == nil || current.Tx == s.Tx}
+	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0
+	a := Accounting{Exact: !busy && (current == nil || current.Tx == s.Tx)}
 	for e := range p.space.Unused() {
 		a.Free = append(a.Free, e)
 	}
@@ -286,17 +282,31 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 		a.Free = append(a.Free, p.editing.space.Allocated()...)
 		slices.SortFunc(a.Free, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
 	}
-	for _, list := range p.lists {
-		if list.N > 0 {
-			a.Reserved = append(a.Reserved, list)
-		}
-	}
-	a.Records = slices.Collect(p.record.runs())
-	a.Reserved = append(a.Reserved, a.Records...)
-	if best, err := p.slots.Best(); err == nil && p.record.known && p.slots.Meta[best].Freelist != page.NoFreelist {
+	a.Records = slices.Collect(p.recorded.runs())
+	a.Reserved = append(p.listsInUse(nil), a.Records...)
+	if best, err := p.slots.Best(); err == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
 		a.List = p.slots.Meta[best].Freelist
 	}
 	return a, nil
+}
+
+// listsInUse appends the freelist pages that are neither free nor in a tree.
+func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
+	for _, l := range p.lists {
+		if l.N > 0 && !slices.Contains(lists, l) {
+			lists = append(lists, l)
+		}
+	}
+	return append(lists, p.orphans...)
+}
+
+// unlist is called when a slot was overwritten that may have named a freelist.
+func (p *Pager) unlist(slot int) {
+	l := p.lists[slot]
+	p.lists[slot] = page.Extent{}
+	if l.N > 0 && p.lists[1-slot] != l {
+		p.orphans = append(p.orphans, l)
+	}
 }
 
 // IsFree tells whether page id is free or pending.
@@ -317,7 +327,14 @@ func (p *Pager) LoadFree(s *State) error {
 	if p.space != nil {
 		return nil
 	}
-	return p.loadFree(s)
+	if p.loadRecord(); p.space == nil {
+		if err := p.loadFree(s); err != nil {
+			return err
+		}
+	}
+	p.recorded = p.record
+	p.space.Pin(s.Tx)
+	return nil
 }
 
 func (p *Pager) updateGauges() {

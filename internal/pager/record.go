@@ -1,6 +1,8 @@
 package pager
 
 import (
+	"cmp"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"slices"
@@ -19,31 +21,41 @@ import (
 // tree, and freed and used again under the rules of tree pages; to bbolt they
 // are free.
 type record struct {
-	ext    extension.Extension
-	hasher *extension.Hasher
-	known  bool   // the extension records the free set: else the next commit does
-	log    []byte // of the newest log run
+	free   extension.FreeSet
+	hasher *extension.Hasher // of runs, used with commit held; nil: nothing is recorded
+	known  bool              // free is the set: else the next commit records it
+	log    []byte            // of the newest log run
 }
 
-// newRecord is the record of an opening that knows nothing yet. Without checksums
-// nothing is recorded, and each opening scans. Nothing in it is random: the same
-// history makes the same file.
-func (p *Pager) newRecord() record {
-	var r record
+// newRecord is the record of an opening that knows nothing yet, and the hashers
+// of the leader. Without checksums nothing is recorded, each opening scans, and
+// each commit takes two flushes. Nothing in a record is random: the same history
+// makes the same file, once it is closed.
+func (p *Pager) newRecord() {
+	p.record = record{}
+	var zero [16]byte
 	var err error
-	if r.hasher, err = extension.NewHasher(r.ext.Key); err != nil {
+	if p.record.hasher, err = extension.NewHasher(zero); err != nil {
 		p.logf("%s: %v: free pages are not recorded", p.file.Name(), err)
+		return
 	}
-	return r
+	l := &p.leader
+	rand.Read(l.key[:])
+	if l.metas, err = extension.NewHasher(zero); err == nil {
+		l.pages, err = extension.NewHasher(l.key)
+	}
+	if err != nil {
+		p.logf("%s: %v", p.file.Name(), err)
+	}
 }
 
 // runs are the page runs of the record.
 func (r *record) runs() iter.Seq[page.Extent] {
 	return func(yield func(page.Extent) bool) {
-		if s := r.ext.Free.Snapshot; s.Pages > 0 && !yield(s.Extent()) {
+		if s := r.free.Snapshot; s.Pages > 0 && !yield(s.Extent()) {
 			return
 		}
-		for _, l := range r.ext.Free.Logs {
+		for _, l := range r.free.Logs {
 			if !yield(l.Extent()) {
 				return
 			}
@@ -80,19 +92,21 @@ func (p *Pager) recordPages(txn *space.Txn) (n uint64) {
 func (p *Pager) plan(txn *space.Txn) (*recording, error) {
 	cur := &p.record
 	next := &recording{record: *cur}
-	if cur.hasher == nil || extension.Room(p.pageSize, 0) < minInline {
-		next.hasher = nil
+	if cur.hasher == nil || p.inlineRoom(0) < minInline {
+		next.hasher, next.known = nil, false
 		return next, nil
 	}
 	if !cur.known {
 		return next, p.planWhole(txn, next)
 	}
-	free := &next.ext.Free
-	inline := extension.AppendChange(slices.Clone(free.Inline), txn.Allocated(), txn.Freed())
+	// Records share memory: each appends behind those before it, and what a
+	// transaction appended that was aborted is written over.
+	free, freed := &next.free, txn.Freed()
 	if plant.On(plant.ChangeLost) {
-		inline = extension.AppendChange(slices.Clone(free.Inline), txn.Allocated(), nil)
+		freed = nil
 	}
-	if len(inline) <= extension.Room(p.pageSize, len(free.Logs)) {
+	inline := extension.AppendChange(free.Inline, txn.Allocated(), freed)
+	if len(inline) <= p.inlineRoom(len(free.Logs)) {
 		free.Inline = inline
 		return next, nil
 	}
@@ -102,15 +116,21 @@ func (p *Pager) plan(txn *space.Txn) (*recording, error) {
 	return next, p.planWhole(txn, next)
 }
 
+// inlineRoom is how many bytes of changes an extension takes: the rest is for what
+// a flush has written.
+func (p *Pager) inlineRoom(logs int) int {
+	return extension.Room(p.pageSize, logs, extension.MaxLists) * 3 / 4
+}
+
 // planLog moves the inline changes and the transaction's, size bytes of them, to
 // the log; false if there is no place for them.
 func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err error) {
-	free := &next.ext.Free
+	free := &next.free
 	const more = 64 // bytes by which a run that is allocated makes the change longer
 	n := extension.ChunkPages(size+more, p.pageSize)
 	last := len(free.Logs) - 1
 	if last < 0 || int(free.Logs[last].Pages)-len(next.log)/p.pageSize < n {
-		if len(free.Logs) == extension.MaxLogs || extension.Room(p.pageSize, len(free.Logs)+1) < minInline {
+		if len(free.Logs) == extension.MaxLogs || p.inlineRoom(len(free.Logs)+1) < minInline {
 			return false, nil
 		}
 		pages := max(n, p.logPages(txn))
@@ -144,7 +164,7 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 // logPages is the length of a new log run: more in a large file, and as much as
 // the snapshot that the runs together stand for.
 func (p *Pager) logPages(txn *space.Txn) int {
-	n := max(2, int(txn.HighWater()/64), int(p.record.ext.Free.Snapshot.Pages)/extension.MaxLogs)
+	n := max(2, int(txn.HighWater()/64), int(p.record.free.Snapshot.Pages)/extension.MaxLogs)
 	return min(n, max(2, maxLogBytes/p.pageSize))
 }
 
@@ -163,7 +183,7 @@ func (p *Pager) planWhole(txn *space.Txn, next *recording) error {
 			return err
 		}
 	}
-	next.ext.Free = extension.FreeSet{}
+	next.free = extension.FreeSet{}
 	next.log, next.whole, next.known = nil, true, true
 	if p.isSmall(txn) {
 		return nil
@@ -181,7 +201,7 @@ const extentBytes = 2 * 7
 
 // isSmall tells whether the set fits into half of an extension.
 func (p *Pager) isSmall(txn *space.Txn) bool {
-	room := extension.Room(p.pageSize, 0)/2 - 16
+	room := p.inlineRoom(0)/2 - 16
 	n := len(txn.Freed())
 	for range p.space.Unused() {
 		if n++; n*extentBytes > room {
@@ -191,17 +211,13 @@ func (p *Pager) isSmall(txn *space.Txn) bool {
 	return n*extentBytes <= room
 }
 
-// complete ends the recording of a transaction that is committed; its meta goes
-// to slot and names the freelist page list, if it has any pages.
-func (p *Pager) complete(next *recording, tx page.TxID, slot int, list page.Extent) {
-	next.ext.Tx = tx
-	next.ext.List = uint32(list.N)
-	next.ext.OtherList = p.lists[1-slot]
-	next.ext.Free.Count = p.space.FreeCount() + p.space.PendingCount()
+// complete ends the recording of a transaction that is committed.
+func (p *Pager) complete(next *recording) {
+	free := &next.free
+	free.Count = p.space.FreeCount() + p.space.PendingCount()
 	if !next.whole {
 		return
 	}
-	free := &next.ext.Free
 	if next.snapshot.N == 0 {
 		free.Inline = extension.AppendChange(nil, nil, slices.Collect(p.space.Unused()))
 		return
@@ -216,27 +232,16 @@ func (p *Pager) complete(next *recording, tx page.TxID, slot int, list page.Exte
 	next.write(next.snapshot.Start, b[:pages*p.pageSize])
 }
 
-// readRecord makes the free set of state s from the extension in slot best. Any
-// error means that it is not to be believed.
-func (p *Pager) readRecord(s *State, best int) (*space.Space, *record, error) {
-	ext, err := extension.Decode(p.metaPages[best])
-	if err != nil {
-		return nil, nil, err
-	}
-	label := p.slots.Meta[best].Label
-	own := int(label%2) == best && (p.slots.Err[1-best] != nil || p.slots.Meta[1-best].Label < label)
-	if !own && !plant.On(plant.AnySlotBelieved) {
-		return nil, nil, fmt.Errorf("the extension stands in slot %d under label %d", best, label)
-	}
+// readRecord makes the free set of a state from what an extension says, and the
+// record that goes on from there. Any error means that it is not to be believed.
+func (p *Pager) readRecord(f *found) (*space.Space, error) {
+	ext := f.free
 	old, err := extension.NewHasher(ext.Key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	rec := p.record // with a new key
-	key := rec.ext.Key
-	rec.ext, rec.known = *ext, true
-	rec.ext.Key = key
-	high := s.Meta.HighWater
+	rec := record{hasher: p.record.hasher, free: *ext.Free, known: p.record.hasher != nil}
+	high := f.meta.HighWater
 	sp := space.New(high)
 	read := func(r *extension.Run, purpose extension.Purpose) ([]byte, error) {
 		b, err := p.readRun(*r, high)
@@ -246,17 +251,20 @@ func (p *Pager) readRecord(s *State, best int) (*space.Space, *record, error) {
 		if old.Sum(purpose, r.Start, b) != r.Hash && !plant.On(plant.RunUnchecked) {
 			return nil, page.Corruptf(r.Start, "the checksum of a record of free pages does not hold")
 		}
-		r.Hash = rec.hasher.Sum(purpose, r.Start, b)
+		if rec.hasher != nil {
+			r.Hash = rec.hasher.Sum(purpose, r.Start, b)
+		}
 		return b, nil
 	}
-	free := &rec.ext.Free
+	free := &rec.free
+	free.Logs = slices.Clone(free.Logs)
 	if free.Snapshot.Pages > 0 {
 		b, err := read(&free.Snapshot, extension.OfSnapshot)
 		if err == nil {
 			err = extension.Snapshot(b, high, sp.AddFree)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	for i := range free.Logs {
@@ -264,26 +272,31 @@ func (p *Pager) readRecord(s *State, best int) (*space.Space, *record, error) {
 			err = extension.Log(rec.log, p.pageSize, high, sp.TakeFree, sp.AddFree)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if err := extension.Changes(free.Inline, high, sp.TakeFree, sp.AddFree); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := p.checkRecord(s, sp, &rec); err != nil {
-		return nil, nil, err
+	free.Inline = slices.Clone(free.Inline)
+	if err := p.checkRecord(f, sp, &rec); err != nil {
+		return nil, err
 	}
 	for e := range rec.runs() {
 		if plant.On(plant.RunGivenAway) {
 			_ = sp.AddFree(e)
 		}
 	}
-	return sp, &rec, nil
+	p.record = rec
+	return sp, nil
 }
 
-// readRun reads what means something of a run.
+// readRun reads what means something of a run, from the disk.
 func (p *Pager) readRun(r extension.Run, high page.ID) ([]byte, error) {
 	if err := r.Check(high, p.pageSize); err != nil {
+		return nil, err
+	}
+	if err := p.dropPages(r.Extent()); err != nil {
 		return nil, err
 	}
 	b := make([]byte, r.Bytes)
@@ -293,24 +306,32 @@ func (p *Pager) readRun(r extension.Run, high page.ID) ([]byte, error) {
 	return b, nil
 }
 
-// checkRecord tells whether the free set can be that of state s.
-func (p *Pager) checkRecord(s *State, sp *space.Space, rec *record) error {
-	if n := sp.FreeCount(); n != rec.ext.Free.Count {
-		return fmt.Errorf("the record has %d free pages and says that there are %d", n, rec.ext.Free.Count)
+// checkRecord tells whether the free set can be that of the state.
+func (p *Pager) checkRecord(f *found, sp *space.Space, rec *record) error {
+	if n := sp.FreeCount(); n != rec.free.Count {
+		return fmt.Errorf("the record has %d free pages and says that there are %d", n, rec.free.Count)
 	}
-	if sp.IsUnused(s.Meta.Root) {
-		return page.Corruptf(s.Meta.Root, "the root page is recorded as free")
+	if sp.IsUnused(f.meta.Root) {
+		return page.Corruptf(f.meta.Root, "the root page is recorded as free")
 	}
-	lists := []page.Extent{{Start: s.Meta.Freelist, N: uint64(rec.ext.List)}, rec.ext.OtherList}
-	if (s.Meta.Freelist == page.NoFreelist) != (rec.ext.List == 0) {
-		return fmt.Errorf("the freelist page is recorded with %d pages", rec.ext.List)
+	lists := slices.Clone(f.free.Lists)
+	if id := f.meta.Freelist; id != page.NoFreelist {
+		if !slices.ContainsFunc(lists, func(e page.Extent) bool { return e.Start == id }) {
+			return page.Corruptf(id, "the freelist page is not recorded as one")
+		}
 	}
 	for e := range rec.runs() {
 		lists = append(lists, e)
 	}
 	for _, e := range lists {
-		if e.N > 0 && (e.Start < page.FirstDataPage || e.Start >= s.Meta.HighWater || e.N > uint64(s.Meta.HighWater-e.Start) || sp.AnyUnused(e)) {
+		if e.N == 0 || e.Start < page.FirstDataPage || e.Start >= f.meta.HighWater || e.N > uint64(f.meta.HighWater-e.Start) || sp.AnyUnused(e) {
 			return page.Corruptf(e.Start, "%d pages from here on are recorded as in use and as free, or do not exist", e.N)
+		}
+	}
+	slices.SortFunc(lists, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
+	for i := 1; i < len(lists); i++ {
+		if lists[i].Start < lists[i-1].End() {
+			return page.Corruptf(lists[i].Start, "two records of free pages, or freelists, lie upon each other")
 		}
 	}
 	return nil

@@ -59,6 +59,16 @@ const (
 	AnySlotBelieved Defect = "any-slot-believed"
 )
 
+// How a commit of one flush is written and found again.
+const (
+	TrailUnchecked   Defect = "trail-unchecked"
+	OtherUnchecked   Defect = "other-unchecked"
+	OpenNoSettle     Defect = "open-no-settle"
+	BaseNotHeld      Defect = "base-not-held"
+	BaseNotAwaited   Defect = "base-not-awaited"
+	TieStaysBelieved Defect = "tie-stays-believed"
+)
+
 // How bytes are believed, and what becomes of readers.
 const (
 	LeafBound       Defect = "leaf-bound"

@@ -1,0 +1,144 @@
+package pager
+
+import (
+	"errors"
+
+	"holdfast/internal/extension"
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+)
+
+// found is what the slots of a file say.
+type found struct {
+	best     int       // slot that bbolt opens
+	meta     page.Meta // of the newest state; Label and Freelist are those of the slot
+	tx       page.TxID
+	trailing bool // the slot's extension is: it names another state than the slot's meta
+	// free is the extension that records the state's free pages; nil if none does.
+	free *extension.Extension
+}
+
+// find finds the newest state that is whole. metas are both meta pages.
+func (p *Pager) find(best int, metas []byte) found {
+	f := found{best: best, meta: p.slots.Meta[best], tx: page.TxID(p.slots.Meta[best].Label)}
+	var exts [2]*extension.Extension
+	for slot := range exts {
+		ext, err := extension.Decode(metas[slot*p.pageSize:][:p.pageSize])
+		switch {
+		case p.slots.Err[slot] != nil || errors.Is(err, extension.ErrNone):
+		case err != nil:
+			p.logf("%s: slot %d: %v", p.file.Name(), slot, err)
+		case ext.Tx > page.TxID(page.MaxLabel):
+			p.logf("%s: slot %d: extension of transaction %d", p.file.Name(), slot, ext.Tx)
+		default:
+			exts[slot] = ext
+		}
+	}
+	own, other := exts[best], exts[1-best]
+	if own != nil && !p.believes(best, own, other) {
+		own = nil
+	}
+	if own == nil {
+		// bbolt, which knows labels only, may have written the file since we gave
+		// the last number.
+		for _, ext := range exts {
+			if ext != nil {
+				f.tx = max(f.tx, ext.Tx)
+			}
+		}
+		return f
+	}
+	f.tx, f.free = own.Tx, own
+	if t := own.Trailing; t != nil {
+		f.trailing = true
+		meta := f.meta
+		meta.Root, meta.Sequence, meta.HighWater = t.Root, t.Sequence, t.HighWater
+		if err := p.verify(meta, t); err == nil || plant.On(plant.TrailUnchecked) {
+			f.meta = meta
+		} else {
+			p.logf("%s: transaction %d was not finished: %v", p.file.Name(), own.Tx, err)
+			f.tx, f.free = t.Base, nil
+			if other != nil && (other.Tx == t.Base || plant.On(plant.OtherUnchecked)) {
+				f.free = other
+			}
+		}
+	}
+	if f.free != nil && f.free.Free == nil {
+		f.free = nil
+	}
+	return f
+}
+
+// believes tells whether the extension of the better slot counts: bbolt copies
+// slots, and an extension is not for a state that somebody went back to.
+func (p *Pager) believes(best int, own, other *extension.Extension) bool {
+	if plant.On(plant.AnySlotBelieved) {
+		return true
+	}
+	label := p.slots.Meta[best].Label
+	highest := p.slots.Err[1-best] != nil || p.slots.Meta[1-best].Label < label
+	if !highest || int(label%2) != best {
+		p.logf("%s: the extension in slot %d under label %d does not count", p.file.Name(), best, label)
+		return false
+	}
+	if other != nil && other.Database != own.Database {
+		p.logf("%s: the extensions are those of two databases", p.file.Name())
+		return false
+	}
+	return true
+}
+
+// errUnfinished says that pages are not those that a flush was to write.
+var errUnfinished = errors.New("not all of its pages are there")
+
+// verify tells whether the pages that a trailing extension lists are on the disk.
+func (p *Pager) verify(m page.Meta, t *extension.Trailing) error {
+	if err := m.Check(p.fileSize); err != nil {
+		return err
+	}
+	h, err := extension.NewHasher(t.Key)
+	if err != nil {
+		return err
+	}
+	var sum extension.Hash
+	bytes := int64(0)
+	var buf []byte
+	err = extension.Extents(t.Written, m.HighWater, func(e page.Extent) error {
+		if e.Start < page.FirstDataPage {
+			return page.Corruptf(e.Start, "a meta page is listed as written")
+		}
+		if e.N > uint64(maxListed-bytes)/uint64(p.pageSize) {
+			return page.Corruptf(e.Start, "more than %d bytes are listed as written", maxListed)
+		}
+		bytes += int64(e.N) * int64(p.pageSize)
+		if err := p.dropPages(e); err != nil {
+			return err
+		}
+		for e.N > 0 {
+			n := min(e.N, max(1, 1<<20/uint64(p.pageSize)))
+			if size := int(n) * p.pageSize; size > len(buf) {
+				buf = make([]byte, size)
+			}
+			part := buf[:int(n)*p.pageSize]
+			if _, err := p.file.ReadAt(part, int64(e.Start)*int64(p.pageSize)); err != nil {
+				return p.wrap("read pages of", err)
+			}
+			h.Pages(&sum, e.Start, part, p.pageSize)
+			e = page.Extent{Start: e.Start + page.ID(n), N: e.N - n}
+		}
+		return nil
+	})
+	if err == nil && sum != t.Hash {
+		return errUnfinished
+	}
+	return err
+}
+
+// dropPages makes the next read of pages one of the disk: after a failed flush the
+// cache may show what the disk does not have. Nothing is mapped yet.
+func (p *Pager) dropPages(e page.Extent) error {
+	if p.opts.ReadOnly || p.gen != nil || plant.On(plant.OpenNoDrop) {
+		return nil
+	}
+	return p.file.DropCache(int64(e.Start)*int64(p.pageSize), int64(e.N)*int64(p.pageSize))
+}

@@ -1,0 +1,249 @@
+package pager
+
+import (
+	"fmt"
+
+	"holdfast/internal/extension"
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+)
+
+// group is the transactions that one leader writes, with one meta. What it needs
+// of the Pager was copied when it was formed: it is written without the lock.
+type group struct {
+	p        *Pager
+	members  []*Prepared
+	barriers []*Prepared
+	runs     []run // to write, in file order
+	state    State // as of the last member
+	rec      record
+	base     State // the newest durable one
+	slot     int
+	label    page.Label
+	lists    []page.Extent // freelist pages in use
+	list     page.ID       // the one that the meta names; 0: none
+	sync     bool          // somebody wants it durable
+	settles  bool          // the newest meta is trailing
+	strict   bool
+	unsynced int64
+
+	// What came of it.
+	wroteMeta bool
+	meta      page.Meta
+	trailing  bool
+}
+
+// drop lets go of the members, and keeps the memory.
+func (g *group) drop() {
+	clear(g.members)
+	clear(g.barriers)
+	clear(g.runs)
+	if cap(g.runs) > maxIdleRuns {
+		g.runs = nil
+	}
+}
+
+// write writes the group, as durably as it must be. If it returns an error and
+// the number of a transaction, the pages of that one, and perhaps of later ones,
+// could not be written, and nothing refers to those of the earlier ones. After an
+// error of a flush or of the meta the writer is stopped.
+func (g *group) write() (failed page.TxID, err error) {
+	if err := g.p.stoppedBy(); err != nil {
+		return 0, err
+	}
+	if g.sync && g.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
+		// Commits that were not flushed may have given pages away that the newest
+		// durable state uses, so they must be durable before these are written.
+		if err := g.p.flush(); err != nil {
+			return 0, err
+		}
+	}
+	if len(g.members) == 0 {
+		return 0, g.settle()
+	}
+	if failed, err = g.p.writeRuns(g.runs); err != nil {
+		return failed, err
+	}
+	return 0, g.writeMeta()
+}
+
+// settle is what a barrier asks for when there is nothing to commit.
+func (g *group) settle() error {
+	if !g.settles {
+		if g.unsynced > 0 {
+			return nil // flushed above
+		}
+		return g.p.flush()
+	}
+	return g.writePlain()
+}
+
+// writeMeta ends the group: what was written becomes the newest state. With one
+// flush if it can be; with two if bbolt is to find the newest state after a
+// crash, or if there is no room to list what was written.
+func (g *group) writeMeta() error {
+	switch {
+	case !g.sync:
+		return g.writePlain()
+	case g.strict || len(g.barriers) > 0:
+	default:
+		ext, ok := g.trail()
+		if !ok {
+			break
+		}
+		g.meta, g.trailing = g.base.Meta, true
+		return g.put(ext)
+	}
+	if !plant.On(plant.NoFlushBeforeMeta) {
+		if err := g.p.flush(); err != nil {
+			return err
+		}
+	}
+	return g.writePlain()
+}
+
+// writePlain writes a meta of the group's own state.
+func (g *group) writePlain() error {
+	g.meta = g.state.Meta
+	return g.put(g.p.extension(g.state.Tx, &g.rec, g.lists))
+}
+
+// put writes the meta page and, if the group is to be durable, flushes. A failure
+// leaves it open what the disk holds, so it stops the writer.
+func (g *group) put(ext *extension.Extension) error {
+	g.meta.Freelist, g.meta.Label = page.NoFreelist, g.label
+	if g.list != 0 {
+		g.meta.Freelist = g.list
+	}
+	if err := g.p.putMeta(g.slot, g.meta, ext); err != nil {
+		return err
+	}
+	g.wroteMeta = true
+	if !g.sync || plant.On(plant.NoFlushAfterMeta) {
+		return nil
+	}
+	return g.p.flush()
+}
+
+// maxListed bounds the bytes of pages that a trailing extension lists: it is what
+// an opening after a crash reads.
+const maxListed = 64 << 20
+
+// trail is the trailing extension of the group; false if there is no room for it.
+func (g *group) trail() (*extension.Extension, bool) {
+	l := &g.p.leader
+	if l.pages == nil || g.rec.hasher == nil {
+		return nil, false
+	}
+	l.extents = l.extents[:0]
+	bytes := 0
+	for i := range g.runs {
+		r := &g.runs[i]
+		bytes += len(r.bytes)
+		e := page.Extent{Start: r.id, N: uint64(len(r.bytes) / g.p.pageSize)}
+		if last := len(l.extents) - 1; last >= 0 && l.extents[last].End() == e.Start {
+			l.extents[last].N += e.N
+		} else {
+			l.extents = append(l.extents, e)
+		}
+	}
+	// An extent takes at least two bytes.
+	logs, inline := len(g.rec.free.Logs), len(g.rec.free.Inline)
+	room := extension.Room(g.p.pageSize, logs, len(g.lists)) - inline
+	if bytes > maxListed || 2*len(l.extents) > room {
+		return nil, false
+	}
+	if l.written = extension.AppendExtents(l.written[:0], l.extents); len(l.written) > room {
+		return nil, false
+	}
+	ext := g.p.extension(g.state.Tx, &g.rec, g.lists)
+	l.trailing = extension.Trailing{
+		Base: g.base.Tx, Root: g.state.Meta.Root, Sequence: g.state.Meta.Sequence,
+		HighWater: g.state.Meta.HighWater, Key: l.key, Written: l.written,
+	}
+	for i := range g.runs {
+		l.pages.Pages(&l.trailing.Hash, g.runs[i].id, g.runs[i].bytes, g.p.pageSize)
+	}
+	ext.Trailing = &l.trailing
+	return ext, true
+}
+
+// leader is memory of whoever leads.
+type leader struct {
+	meta     []byte // a page
+	vec      [][]byte
+	extents  []page.Extent
+	written  []byte
+	ext      extension.Extension
+	trailing extension.Trailing
+	metas    *extension.Hasher // of extensions; nil if none are written
+	pages    *extension.Hasher // of pages written
+	key      [16]byte          // of those
+}
+
+// extension is the plain extension of state tx. It is good until the next call,
+// by whoever leads.
+func (p *Pager) extension(tx page.TxID, rec *record, lists []page.Extent) *extension.Extension {
+	e := &p.leader.ext
+	*e = extension.Extension{Tx: tx, Lists: lists}
+	if rec.known {
+		e.Free = &rec.free
+	}
+	return e
+}
+
+// putMeta writes a meta page. A failure stops the writer.
+func (p *Pager) putMeta(slot int, m page.Meta, ext *extension.Extension) error {
+	l := &p.leader
+	if l.meta == nil {
+		l.meta = make([]byte, p.pageSize)
+	}
+	page.EncodeMeta(l.meta, page.ID(slot), m, nil)
+	if l.metas != nil && ext != nil {
+		if err := extension.Encode(l.meta, ext, l.metas); err != nil {
+			return p.stop(err)
+		}
+	}
+	if _, err := p.file.WriteAt(l.meta, int64(slot)*int64(p.pageSize)); err != nil && !plant.On(plant.MetaErrorSwallowed) {
+		return p.stop(err)
+	}
+	p.counts.Writes.Add(1)
+	p.counts.BytesWritten.Add(int64(len(l.meta)))
+	return nil
+}
+
+// writeRuns writes page runs, which are in file order, neighbours in one call. If
+// that fails it returns the number of the oldest transaction one of whose runs
+// was in the call.
+func (p *Pager) writeRuns(runs []run) (failed page.TxID, err error) {
+	ps := page.ID(p.pageSize)
+	for from := 0; from < len(runs); {
+		vec := p.leader.vec[:0]
+		next := runs[from].id
+		to := from
+		for ; to < len(runs) && runs[to].id == next; to++ {
+			r := &runs[to]
+			if to > from && r.follows(&runs[to-1].buffer) {
+				last := len(vec) - 1
+				vec[last] = vec[last][:len(vec[last])+len(r.bytes)]
+			} else {
+				vec = append(vec, r.bytes)
+			}
+			next += page.ID(len(r.bytes)) / ps
+		}
+		err := p.file.WriteVec(vec, int64(runs[from].id)*int64(ps))
+		clear(vec)
+		p.leader.vec = vec
+		if err != nil && !plant.On(plant.WriteErrorSwallowed) {
+			failed = runs[from].by
+			for _, r := range runs[from:to] {
+				failed = min(failed, r.by)
+			}
+			return failed, fmt.Errorf("write %d pages: %w", next-runs[from].id, err)
+		}
+		p.counts.Writes.Add(1)
+		p.counts.BytesWritten.Add(int64(next-runs[from].id) * int64(ps))
+		from = to
+	}
+	return 0, nil
+}

@@ -1,0 +1,401 @@
+package pager
+
+import (
+	"fmt"
+	"time"
+
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+)
+
+// How commits become durable. Prepare puts a transaction into the queue and lets
+// the next one begin. Its caller then calls Finish: if nobody leads, it leads.
+// The leader takes all that is queued, the group, writes its pages and one meta,
+// flushes, makes the newest state of the group current and wakes the others.
+// What is prepared meanwhile is the next group, which one of its callers leads;
+// so nothing of a group is written before the flush of the one before has ended.
+//
+//	queue ──lead──▸ flight ──land──▸ landed ──reap──▸ buffers for others
+//	   │               │
+//	   └─────abort─────┴──▸ aborted ──undo (when nobody edits)──▸ landed
+//
+// All of it is guarded by commit, which the leader lets go while it writes.
+
+// Prepared is a transaction that is complete and not durable yet, or a barrier,
+// which is a request that everything be durable.
+type Prepared struct {
+	p      *Pager
+	w      *WriteTx // nil of a barrier
+	noSync bool
+	state  State
+	size   int // bytes of its pages
+
+	rec     record        // of the free pages, with its own change
+	before  record        // without
+	orphans []page.Extent // that it has freed
+
+	laidOver bool
+	done     bool
+	err      error
+	wake     chan bool     // to the one in Finish: true, lead; false, done
+	ended    chan struct{} // closed when done, for all others; nil while nobody waits
+}
+
+// Bounds of what is prepared and not written; beyond, writers wait.
+const (
+	maxQueue      = 1024
+	maxQueueBytes = 64 << 20
+)
+
+// Finish returns when the transaction is durable and visible. If it fails the
+// transaction has not happened; if it failed in a flush, or in writing the meta,
+// nothing more is written until the file is opened again.
+func (pr *Prepared) Finish() error {
+	p := pr.p
+	p.commit.Lock()
+	if pr.done { // the leader was quick
+		p.commit.Unlock()
+		return pr.err
+	}
+	if p.leading {
+		pr.wake = make(chan bool, 1)
+		p.commit.Unlock()
+		if lead := <-pr.wake; !lead {
+			return pr.err
+		}
+		p.commit.Lock()
+	}
+	p.leading = true
+	for !pr.done {
+		p.lead()
+	}
+	p.passOn()
+	p.commit.Unlock()
+	return pr.err
+}
+
+// passOn gives the lead to somebody who waits, if anybody does. The caller holds
+// commit and the lead.
+func (p *Pager) passOn() {
+	for _, prs := range [2][]*Prepared{p.queue, p.barriers} {
+		for _, pr := range prs {
+			if pr.wake != nil {
+				pr.wake <- true
+				return
+			}
+		}
+	}
+	// Those in the queue, if any, have not called Finish yet, and will lead.
+	p.leading = false
+	p.idle.Broadcast()
+	p.settleLater()
+}
+
+// end wakes those who wait for pr. The caller holds commit.
+func (pr *Prepared) end(err error) {
+	pr.done, pr.err = true, err
+	if pr.wake != nil {
+		select {
+		case pr.wake <- false:
+		default: // it is the one who leads
+		}
+	}
+	if pr.ended != nil {
+		close(pr.ended)
+	}
+}
+
+// waitFor waits for a transaction that somebody else finishes.
+func (p *Pager) waitFor(pr *Prepared) error {
+	p.commit.Lock()
+	if !pr.done {
+		if pr.ended == nil {
+			pr.ended = make(chan struct{})
+		}
+		ended := pr.ended
+		p.commit.Unlock()
+		<-ended
+		return pr.err
+	}
+	p.commit.Unlock()
+	return pr.err
+}
+
+// newest is the state on which the next transaction stands, and the Prepared that
+// it is of; nil if it is the current one. The caller holds commit.
+func (p *Pager) newest() (*State, *Prepared) {
+	for _, prs := range [2][]*Prepared{p.queue, p.flight} {
+		if n := len(prs); n > 0 {
+			return &prs[n-1].state, prs[n-1]
+		}
+	}
+	return p.states.Current(), nil
+}
+
+// waitForRoom waits while too much is prepared. The caller holds the turn and
+// commit, which it gives up meanwhile.
+func (p *Pager) waitForRoom() error {
+	for len(p.queue) > maxQueue || p.queued > maxQueueBytes {
+		last := p.queue[len(p.queue)-1]
+		p.commit.Unlock()
+		err := p.waitFor(last)
+		p.commit.Lock()
+		if err != nil {
+			return fmt.Errorf("an earlier transaction, on which this one would stand, failed: %w", err)
+		}
+	}
+	return nil
+}
+
+// lead writes one group. The caller holds the lead, and commit, which is given
+// up meanwhile.
+func (p *Pager) lead() {
+	g := p.form()
+	p.commit.Unlock()
+	failed, err := g.write()
+	p.commit.Lock()
+	clear(p.flight)
+	p.flight = p.flight[:0]
+	switch {
+	case err == nil:
+		p.land(g)
+	case failed != 0 && p.stoppedBy() == nil:
+		p.abortFrom(g, failed, err)
+	default:
+		p.abortAll(g, err)
+	}
+}
+
+// form makes a group of all that waits. The caller holds commit.
+func (p *Pager) form() *group {
+	g := &p.group
+	*g = group{
+		p: p, members: append(g.members[:0], p.queue...), barriers: append(g.barriers[:0], p.barriers...),
+		runs: g.runs[:0], base: p.durable, state: *p.states.Current(), rec: p.recorded, sync: len(p.barriers) > 0,
+		unsynced: p.unsynced, strict: p.opts.StrictCompat, settles: p.trailing,
+	}
+	p.flight = append(p.flight[:0], p.queue...)
+	clear(p.queue)
+	clear(p.barriers)
+	p.queue, p.barriers, p.queued = p.queue[:0], p.barriers[:0], 0
+	g.lists = p.listsInUse(g.lists[:0])
+	g.slot, g.label = p.slots.Next()
+	if plant.On(plant.WrongSlot) {
+		g.slot = 1 - g.slot
+	}
+	if len(g.members) == 0 {
+		return g
+	}
+	p.counts.Group.Store(int64(len(g.members)))
+	last := g.members[len(g.members)-1]
+	g.state, g.rec = last.state, last.rec
+	for _, pr := range g.members {
+		g.sync = g.sync || !pr.noSync
+		for i := range pr.w.buf.runs {
+			r := &pr.w.buf.runs[i]
+			if r.until == 0 || r.until > last.state.Tx {
+				g.runs = append(g.runs, *r)
+			}
+		}
+	}
+	if len(g.members) > 1 {
+		sortRuns(g.runs)
+	}
+	return g
+}
+
+// land makes a group that was written current. The caller holds commit.
+func (p *Pager) land(g *group) {
+	if g.wroteMeta {
+		p.slots.Meta[g.slot], p.slots.Err[g.slot] = g.meta, nil
+		p.unlist(g.slot)
+		p.trailing = g.trailing
+		p.holdDurable(g)
+		p.recorded = g.rec
+	}
+	if g.sync {
+		p.unsynced = 0
+	} else {
+		p.unsynced += int64(len(g.members))
+	}
+	if n := len(g.members); n > 0 {
+		for _, pr := range g.members[:n-1] {
+			p.space.Unpin(pr.state.Tx)
+		}
+		// The pin of the last one is that of the state from now on.
+		p.gen.states++
+		p.states.Publish(p.newState(g.state.Tx, g.state.Meta))
+		p.states.Sweep()
+		p.counts.Commits.Add(int64(n))
+		p.counts.Groups.Add(1)
+	}
+	for _, pr := range g.members {
+		pr.w.space.Recycle()
+		p.landed = append(p.landed, pr)
+		pr.end(nil)
+	}
+	for _, pr := range g.barriers {
+		pr.end(nil)
+	}
+	if p.editing == nil {
+		p.reap()
+	}
+	p.updateGauges()
+	g.drop()
+}
+
+// holdDurable moves the pins of what power loss, or bbolt, may need: the newest
+// durable state, and the one that the meta of the slot just written describes.
+// The caller holds commit.
+func (p *Pager) holdDurable(g *group) {
+	if p.held != nil {
+		p.space.Unpin(*p.held)
+		p.held = nil
+	}
+	old := p.durable.Tx
+	if g.trailing && !plant.On(plant.BaseNotHeld) {
+		p.held = &old
+	}
+	p.space.Pin(g.state.Tx)
+	if p.held == nil {
+		p.space.Unpin(old)
+	}
+	p.durable = g.state
+}
+
+// abortFrom aborts the members of a group from transaction tx on, whose pages
+// could not be written, and all that stands on them. Those before go back into the
+// queue. The caller holds commit.
+func (p *Pager) abortFrom(g *group, tx page.TxID, err error) {
+	n := 0
+	for n < len(g.members) && g.members[n].state.Tx < tx {
+		n++
+	}
+	doomed := append(append([]*Prepared(nil), g.members[n:]...), p.queue...)
+	p.queue = append(p.queue[:0], g.members[:n]...)
+	p.queued = 0
+	for _, pr := range p.queue {
+		p.queued += int64(pr.size)
+		for i := range pr.w.buf.runs {
+			if r := &pr.w.buf.runs[i]; r.until >= tx {
+				r.until = 0
+			}
+		}
+	}
+	p.barriers = append(append([]*Prepared(nil), g.barriers...), p.barriers...)
+	p.abort(doomed, err)
+	g.drop()
+}
+
+// abortAll aborts whatever waits, because the writer was stopped. The caller
+// holds commit.
+func (p *Pager) abortAll(g *group, err error) {
+	doomed := append(append([]*Prepared(nil), g.members...), p.queue...)
+	barriers := append(append([]*Prepared(nil), g.barriers...), p.barriers...)
+	p.queue, p.barriers, p.queued = nil, nil, 0
+	p.abort(doomed, err)
+	for _, pr := range barriers {
+		pr.end(err)
+	}
+	g.drop()
+}
+
+func (p *Pager) abort(doomed []*Prepared, err error) {
+	p.aborted = append(p.aborted, doomed...)
+	for _, pr := range doomed {
+		pr.end(err)
+	}
+	if p.editing == nil {
+		p.undo()
+		p.reap()
+		p.updateGauges()
+		return
+	}
+	if len(doomed) > 0 {
+		p.editing.doomed = err
+	}
+}
+
+// undo takes back what aborted transactions did to the free pages, the newest
+// first. The caller holds commit, and nobody edits.
+func (p *Pager) undo() {
+	for i := len(p.aborted) - 1; i >= 0; i-- {
+		pr := p.aborted[i]
+		p.aborted[i] = nil
+		p.space.Unpin(pr.state.Tx)
+		pr.w.space.Rollback()
+		pr.w.space.Recycle()
+		p.record = pr.before
+		p.orphans = append(p.orphans, pr.orphans...)
+		p.landed = append(p.landed, pr)
+	}
+	p.aborted = p.aborted[:0]
+}
+
+// Sync returns when everything that was committed before is durable, also for
+// bbolt: the newest meta names the newest state.
+func (p *Pager) Sync() error {
+	p.commit.Lock()
+	if p.closed.Load() {
+		p.commit.Unlock()
+		return ErrDatabaseNotOpen
+	}
+	if p.opts.ReadOnly {
+		p.commit.Unlock()
+		return p.flush()
+	}
+	if err := p.checkLength(); err != nil {
+		p.commit.Unlock()
+		return err
+	}
+	pr := p.barrier()
+	p.commit.Unlock()
+	return pr.Finish()
+}
+
+// barrier queues a barrier. The caller holds commit.
+func (p *Pager) barrier() *Prepared {
+	pr := &Prepared{p: p}
+	p.barriers = append(p.barriers, pr)
+	return pr
+}
+
+// settleDelay is Options.Settle unless that is set.
+const settleDelay = 50 * time.Millisecond
+
+// settleLater sees to it that the newest state gets a plain meta when nothing has
+// been committed for a while. The timer is not wound up anew with each commit: it
+// looks how long ago the last one was when it runs out. The caller holds commit.
+func (p *Pager) settleLater() {
+	p.lastWrite = time.Now()
+	if !p.trailing || p.opts.Settle < 0 || p.closed.Load() || p.stoppedBy() != nil {
+		return
+	}
+	if p.settling == nil {
+		p.settling = time.AfterFunc(p.opts.Settle, p.settle)
+	} else if !p.wound {
+		p.settling.Reset(p.opts.Settle)
+	}
+	p.wound = true
+}
+
+// settle is called by the timer.
+func (p *Pager) settle() {
+	p.commit.Lock()
+	p.wound = false
+	if p.closed.Load() || p.leading || !p.trailing || len(p.queue) > 0 { // who leads winds it up again
+		p.commit.Unlock()
+		return
+	}
+	if left := p.opts.Settle - time.Since(p.lastWrite); left > 0 {
+		p.wound = true
+		p.settling.Reset(left)
+		p.commit.Unlock()
+		return
+	}
+	pr := p.barrier()
+	p.commit.Unlock()
+	if err := pr.Finish(); err != nil {
+		p.logf("settle %s: %v", p.file.Name(), err)
+	}
+}

@@ -1,0 +1,297 @@
+package pager
+
+import (
+	"sort"
+
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+	"holdfast/internal/space"
+)
+
+// WriteTx is the one transaction that may edit. It implements tree.Writer.
+// It is for one goroutine.
+type WriteTx struct {
+	p     *Pager
+	base  *State
+	on    *Prepared // whose state base is, if it was not durable at the beginning
+	space *space.Txn
+	tx    page.TxID
+	buf   *buffers
+	// doomed is why it cannot commit: what it stands on has failed. By commit.
+	doomed error
+	pr     Prepared // what becomes of it
+}
+
+// BeginWrite waits for the writer's turn and takes it, until Rollback or Prepare.
+// The transaction stands on the newest one that is prepared.
+func (p *Pager) BeginWrite() (*WriteTx, error) {
+	if p.opts.ReadOnly {
+		return nil, ErrDatabaseReadOnly
+	}
+	p.turn.Lock()
+	w, err := p.beginWrite()
+	if err != nil {
+		p.turn.Unlock()
+	}
+	return w, err
+}
+
+func (p *Pager) beginWrite() (*WriteTx, error) {
+	if p.closed.Load() {
+		return nil, ErrDatabaseNotOpen
+	}
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if err := p.waitForRoom(); err != nil {
+		return nil, err
+	}
+	if err := p.stoppedBy(); err != nil {
+		return nil, err
+	}
+	p.states.Sweep()
+	base, on := p.newest()
+	p.layOver()
+	tx := base.Tx + 1
+	w := &WriteTx{p: p, base: base, on: on, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take()}
+	p.editing = w
+	return w, nil
+}
+
+// ID is the number that the transaction gets if it commits.
+func (w *WriteTx) ID() page.TxID { return w.tx }
+
+// Base is the state that the transaction began with. Its image shows pages of
+// transactions that were not durable then only after WaitForBase.
+func (w *WriteTx) Base() *State { return w.base }
+
+// WaitForBase returns when what the transaction stands on is durable, so that
+// its pages are in the file, or the error that kept it from becoming so.
+func (w *WriteTx) WaitForBase() error {
+	if w.on == nil || plant.On(plant.BaseNotAwaited) {
+		return nil
+	}
+	return w.p.waitFor(w.on)
+}
+
+// PageSize is the size of a page in bytes.
+func (w *WriteTx) PageSize() int { return w.p.pageSize }
+
+// Page returns page id of the state that the transaction began with.
+func (w *WriteTx) Page(id page.ID) (page.Page, error) {
+	if w.on != nil {
+		if run := w.p.overlay[id]; run != nil {
+			return page.Parse(run.bytes, id)
+		}
+	}
+	return w.base.image.Page(id)
+}
+
+// Allocate reserves n pages and the buffer that is written to them.
+func (w *WriteTx) Allocate(n uint64) (page.ID, []byte, error) {
+	w.p.commit.Lock()
+	id, err := w.space.Allocate(n)
+	w.p.commit.Unlock()
+	if err != nil {
+		return 0, nil, err
+	}
+	buf := w.p.buffers.get(w.buf, n)
+	w.buf.runs = append(w.buf.runs, run{id: id, by: w.tx, buffer: buf})
+	return id, buf.bytes, nil
+}
+
+// Free gives up n pages of the base state.
+func (w *WriteTx) Free(id page.ID, n uint64) error {
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	e := page.Extent{Start: id, N: n}
+	if plant.On(plant.FreedTwice) {
+		_ = w.space.Free(e)
+	}
+	return w.space.Free(e)
+}
+
+// Rollback ends the transaction without a trace. If what it stands on is not
+// durable yet, it returns when that is, or the error that kept it from becoming
+// so: nobody acts on what may vanish.
+func (w *WriteTx) Rollback() error {
+	w.p.commit.Lock()
+	w.abandon()
+	w.p.commit.Unlock()
+	w.p.turn.Unlock()
+	return w.WaitForBase()
+}
+
+// abandon undoes the transaction's use of space. The caller holds commit.
+func (w *WriteTx) abandon() {
+	p := w.p
+	w.space.Rollback()
+	w.space.Recycle()
+	p.buffers.put(w.buf)
+	p.endEdit()
+}
+
+// endEdit is what waits until nobody edits. The caller holds commit.
+func (p *Pager) endEdit() {
+	p.editing = nil
+	p.undo()
+	p.reap()
+	p.updateGauges()
+}
+
+// CommitOptions say how a commit is made durable.
+type CommitOptions struct {
+	NoSync    bool
+	AllocSize int64 // step in which a large file grows, in bytes
+	MaxSize   int64 // of the file; 0: no limit
+}
+
+// Prepare ends the edit and gives up the turn: root and sequence are those of the
+// root bucket. All pages of the transaction have been allocated and filled. The
+// next transaction can begin on top of this one, which becomes durable in
+// Finish. On an error the transaction is rolled back.
+func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
+	p := w.p
+	p.commit.Lock()
+	if err := w.prepare(root, sequence, opts); err != nil {
+		w.abandon()
+		p.commit.Unlock()
+		p.turn.Unlock()
+		if w.on != nil {
+			if failed := p.waitFor(w.on); failed != nil {
+				return nil, failed
+			}
+		}
+		return nil, err
+	}
+	p.queue = append(p.queue, &w.pr)
+	p.queued += int64(w.pr.size)
+	p.endEdit()
+	p.commit.Unlock()
+	p.turn.Unlock()
+	return &w.pr, nil
+}
+
+// prepare makes the Prepared. If it fails the space's transaction is still in
+// edit.
+func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) error {
+	p := w.p
+	if w.doomed != nil {
+		return w.doomed
+	}
+	if err := p.stoppedBy(); err != nil { // since the transaction began
+		return err
+	}
+	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) {
+		return page.Corruptf(0, "transaction ids are used up")
+	}
+	pr := &w.pr
+	*pr = Prepared{p: p, w: w, noSync: opts.NoSync, before: p.record}
+	for _, list := range p.orphans {
+		if err := w.space.Free(list); err != nil {
+			return err
+		}
+	}
+	rec, err := p.plan(w.space)
+	if err != nil {
+		return err
+	}
+	meta := w.base.Meta // for its page size and flags
+	meta.Root, meta.Sequence = root, sequence
+	meta.Freelist, meta.Label = page.NoFreelist, 0
+	if meta.HighWater = w.space.HighWater(); plant.On(plant.HighWaterStays) {
+		meta.HighWater = w.base.Meta.HighWater
+	}
+	if err := p.checkLength(); err != nil {
+		return err
+	}
+	if err := p.grow(int64(meta.HighWater)*int64(p.pageSize), opts); err != nil {
+		return err
+	}
+	pr.orphans, p.orphans = p.orphans, nil
+	w.supersede()
+	w.space.Commit()
+	p.complete(rec)
+	p.space.Pin(w.tx)
+	p.record = rec.record
+	pr.rec = rec.record
+	pr.state = p.newState(w.tx, meta)
+	for _, r := range rec.pages {
+		r.by = w.tx
+		w.buf.runs = append(w.buf.runs, r)
+	}
+	sortRuns(w.buf.runs)
+	for i := range w.buf.runs {
+		pr.size += len(w.buf.runs[i].bytes)
+	}
+	return nil
+}
+
+// layOver puts the page runs of prepared transactions into the overlay, in which
+// the next transaction looks before the mapping. The caller holds commit, and
+// nobody edits.
+func (p *Pager) layOver() {
+	all := [2][]*Prepared{p.flight, p.queue}
+	for _, prs := range all {
+		for _, pr := range prs {
+			if pr.laidOver {
+				continue
+			}
+			pr.laidOver = true
+			if p.overlay == nil {
+				p.overlay = make(map[page.ID]*run)
+			}
+			for i := range pr.w.buf.runs {
+				r := &pr.w.buf.runs[i]
+				p.overlay[r.id] = r
+			}
+		}
+	}
+}
+
+// supersede marks the page runs of prepared transactions that this one has freed:
+// a group that holds both does not write them. The caller holds commit.
+func (w *WriteTx) supersede() {
+	overlay := w.p.overlay
+	if w.on == nil || len(overlay) == 0 {
+		return
+	}
+	freed := w.space.Freed()
+	pages := uint64(0)
+	for _, e := range freed {
+		pages += e.N
+	}
+	if pages <= uint64(len(overlay)) {
+		for _, e := range freed {
+			for id := e.Start; id < e.End(); id++ {
+				if r := overlay[id]; r != nil {
+					r.until = w.tx
+				}
+			}
+		}
+		return
+	}
+	for id, r := range overlay {
+		at := sort.Search(len(freed), func(i int) bool { return freed[i].End() > id })
+		if at < len(freed) && freed[at].Start <= id {
+			r.until = w.tx
+		}
+	}
+}
+
+// reap takes landed transactions off the overlay, and their buffers back. The
+// caller holds commit, and nobody edits.
+func (p *Pager) reap() {
+	for i, pr := range p.landed {
+		if pr.laidOver {
+			for j := range pr.w.buf.runs {
+				if r := &pr.w.buf.runs[j]; p.overlay[r.id] == r {
+					delete(p.overlay, r.id)
+				}
+			}
+		}
+		p.buffers.put(pr.w.buf)
+		pr.w.buf = nil
+		p.landed[i] = nil
+	}
+	p.landed = p.landed[:0]
+}
