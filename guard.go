@@ -26,7 +26,7 @@ func (tx *Tx) manage(fn func(*Tx) error) (err error) {
 		}
 		recovered := recover()
 		err = tx.fault(recovered)
-		tx.rollback()
+		_, _ = tx.rollback()
 		if recovered != nil && err == nil {
 			panic(recovered)
 		}

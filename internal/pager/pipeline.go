@@ -2,6 +2,7 @@ package pager
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"holdfast/internal/page"
@@ -271,7 +272,7 @@ func (p *Pager) abortFrom(g *group, tx page.TxID, err error) {
 	for n < len(g.members) && g.members[n].state.Tx < tx {
 		n++
 	}
-	doomed := append(append([]*Prepared(nil), g.members[n:]...), p.queue...)
+	doomed := slices.Concat(g.members[n:], p.queue)
 	p.queue = append(p.queue[:0], g.members[:n]...)
 	p.queued = 0
 	for _, pr := range p.queue {
@@ -282,7 +283,7 @@ func (p *Pager) abortFrom(g *group, tx page.TxID, err error) {
 			}
 		}
 	}
-	p.barriers = append(append([]*Prepared(nil), g.barriers...), p.barriers...)
+	p.barriers = slices.Concat(g.barriers, p.barriers)
 	p.abort(doomed, err)
 	g.drop()
 }
@@ -290,8 +291,8 @@ func (p *Pager) abortFrom(g *group, tx page.TxID, err error) {
 // abortAll aborts whatever waits, because the writer was stopped. The caller
 // holds commit.
 func (p *Pager) abortAll(g *group, err error) {
-	doomed := append(append([]*Prepared(nil), g.members...), p.queue...)
-	barriers := append(append([]*Prepared(nil), g.barriers...), p.barriers...)
+	doomed := slices.Concat(g.members, p.queue)
+	barriers := slices.Concat(g.barriers, p.barriers)
 	p.queue, p.barriers, p.queued = nil, nil, 0
 	p.abort(doomed, err)
 	for _, pr := range barriers {
@@ -301,7 +302,7 @@ func (p *Pager) abortAll(g *group, err error) {
 }
 
 func (p *Pager) abort(doomed []*Prepared, err error) {
-	p.aborted = append(p.aborted, doomed...)
+	p.aborted = slices.Concat(doomed, p.aborted) // those that are there stood on these
 	for _, pr := range doomed {
 		pr.end(err)
 	}

@@ -1,0 +1,8 @@
+package pager
+
+// Waiting tells whether so many transactions and barriers wait for the next group.
+func (p *Pager) Waiting(n int) bool {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	return len(p.queue)+len(p.barriers) == n
+}
