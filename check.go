@@ -116,9 +116,8 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		case err != nil:
 			return nil, err
 		default:
-			in.Reserved, in.Accounted = free.Reserved, free.Exact
-			if free.Exact {
-				in.Free, in.Listed, in.Records = free.Free, free.List, free.Records
+			if in.Accounted = free.Exact; free.Exact { // else they are those of a newer state
+				in.Free, in.Reserved, in.Listed, in.Records = free.Free, free.Reserved, free.List, free.Records
 			}
 		}
 	}

@@ -164,3 +164,17 @@ func TestRevertedMeta(t *testing.T) {
 		must(t, db.Close())
 	}
 }
+
+// A reader's check took the pages of a newer commit's record for those of its own
+// state, behind whose end they lay.
+func TestCheckOfOlderStateThanRecord(t *testing.T) {
+	db, err := holdfast.OpenVFS(vfs.NewMem("mem").Open(), &holdfast.Options{PageSize: 512, NoSync: true})
+	must(t, err)
+	defer db.Close()
+	old := begin(t, db, false)
+	for i := range 400 { // until there are runs
+		fill(t, db, i, 10)
+		checkTx(t, old)
+	}
+	must(t, old.Rollback())
+}

@@ -2,6 +2,7 @@ package differential
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -119,21 +120,27 @@ func readStates(t *testing.T, seed uint64, db *holdfast.DB, states *ledger, stop
 			return
 		default:
 		}
-		from := states.committed()
-		for _, op := range []ops.Op{{Kind: ops.Begin}, {Kind: ops.Dump}, {Kind: ops.Dump}, {Kind: ops.Check}, {Kind: ops.Rollback}} {
-			got := f.Do(op)
-			if got.Err != "" {
-				t.Errorf("seed %d: %v: %s", seed, op.Kind, got.Err)
-				return
-			}
-			if op.Kind == ops.Dump && !states.holds(got.Value, from) {
-				t.Errorf("seed %d: a reader that began after commit %d sees no state since then", seed, from)
-				return
-			}
-			if len(got.Lines) > 0 {
-				t.Errorf("seed %d: a reader's check finds %q", seed, got.Lines)
-				return
-			}
+		if err := readState(f, states); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+			f.Do(ops.Op{Kind: ops.Rollback}) // or Close would wait for it
+			return
 		}
 	}
+}
+
+func readState(f *Follower, states *ledger) error {
+	from := states.committed()
+	for _, op := range []ops.Op{{Kind: ops.Begin}, {Kind: ops.Dump}, {Kind: ops.Dump}, {Kind: ops.Check}, {Kind: ops.Rollback}} {
+		got := f.Do(op)
+		if got.Err != "" {
+			return fmt.Errorf("%v: %s", op.Kind, got.Err)
+		}
+		if op.Kind == ops.Dump && !states.holds(got.Value, from) {
+			return fmt.Errorf("a reader that began after commit %d sees no state since then", from)
+		}
+		if len(got.Lines) > 0 {
+			return fmt.Errorf("a reader's check finds %q", got.Lines)
+		}
+	}
+	return nil
 }
