@@ -15,7 +15,7 @@ DURATION ?= 10m
 
 .PHONY: help
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## bin/holdfast
@@ -48,6 +48,10 @@ dropin: ## bbolt's own black-box tests on Holdfast
 .PHONY: bench
 bench: ## tables beside bbolt (BENCH="read readers write load aged grow" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
+
+.PHONY: bench-commit
+bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied opening writers readers free" BENCHFLAGS="-full -v -json")
+	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
 
 .PHONY: soak
 soak: ## all judges with new seeds, for about DURATION=10m

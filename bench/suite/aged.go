@@ -9,19 +9,29 @@ import (
 // BuildEmptied makes a file at path that held size bytes and was emptied: a
 // bucket of 900-byte values is filled and deleted, and 100 small keys remain.
 func BuildEmptied(e Engine, path string, size int64) error {
-	const valueSize, transactionSize = 900, 20_000
+	return build(e, path, size, 900, size > 0)
+}
+
+// BuildLive makes a file at path that holds size bytes in sequential keys, and
+// 100 small keys.
+func BuildLive(e Engine, path string, size int64) error {
+	return build(e, path, size, 880, false) // four to a page
+}
+
+func build(e Engine, path string, size int64, valueSize int, empty bool) error {
+	const transactionSize = 20_000
 	s, err := e.Open(path, true)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	big := []byte("big")
-	for from, n := 0, int(size/valueSize); from < n; from += transactionSize {
+	for from, n := 0, int(size/int64(valueSize)); from < n; from += transactionSize {
 		if err := s.Fill(big, from, min(transactionSize, n-from), noise[:valueSize]); err != nil {
 			return err
 		}
 	}
-	if size > 0 {
+	if empty {
 		if err := s.DeleteBucket(big); err != nil {
 			return err
 		}
@@ -122,29 +132,17 @@ func (c *Config) agedCommits(t *Table, size int64) error {
 	if err := t.add(c, row, runners); err != nil {
 		return err
 	}
-	row = Row{Workload: file + ": bytes written by one", Unit: "B", Cells: map[string]Cell{}}
-	for name, all := range bytes {
-		row.Cells[name] = cellOf(all)
-	}
-	t.Rows = append(t.Rows, row)
+	t.Rows = append(t.Rows, Row{Workload: file + ": bytes written by one", Unit: "B", Cells: cellsOf(bytes)})
 	return nil
 }
 
 // openAndCommit measures what it takes to open the file and commit once.
 func (c *Config) openAndCommit(t *Table, file string, paths []string) error {
 	var runners []runner
-	keys, values := hundred()
 	for i, e := range Engines {
 		runners = append(runners, runner{e.Name, func() (sample, error) {
-			began := time.Now()
-			s, err := e.Open(paths[i], false)
-			if err != nil {
-				return sample{}, err
-			}
-			if err := s.Put(keys[:1], values[:1]); err != nil {
-				return sample{}, err
-			}
-			return sample{float64(time.Since(began)), -1}, s.Close()
+			took, err := openOnce(e, paths[i])
+			return sample{float64(took), -1}, err
 		}})
 	}
 	return t.add(c, Row{Workload: file + ": open and first commit", Unit: "ns"}, runners)

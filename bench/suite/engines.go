@@ -45,13 +45,7 @@ var Fork = Engine{"nspcc-dev fork", func(path string, noSync bool) (Store, error
 
 // Holdfast is Holdfast as it is.
 var Holdfast = Engine{"holdfast", func(path string, noSync bool) (Store, error) {
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{NoSync: noSync})
-	if err != nil {
-		return nil, err
-	}
-	return &store[*holdfast.DB, *holdfast.Tx, *holdfast.Bucket, *holdfast.Cursor]{
-		db: db, fill: func(b *holdfast.Bucket, percent float64) { b.FillPercent = percent },
-	}, nil
+	return openHoldfast(path, &holdfast.Options{NoSync: noSync})
 }}
 
 // Engines are those that every workload runs on.
@@ -64,5 +58,15 @@ func openStock(path string, o *bbolt.Options) (Store, error) {
 	}
 	return &store[*bbolt.DB, *bbolt.Tx, *bbolt.Bucket, *bbolt.Cursor]{
 		db: db, fill: func(b *bbolt.Bucket, percent float64) { b.FillPercent = percent },
+	}, nil
+}
+
+func openHoldfast(path string, o *holdfast.Options) (Store, error) {
+	db, err := holdfast.Open(path, 0o600, o)
+	if err != nil {
+		return nil, err
+	}
+	return &store[*holdfast.DB, *holdfast.Tx, *holdfast.Bucket, *holdfast.Cursor]{
+		db: db, fill: func(b *holdfast.Bucket, percent float64) { b.FillPercent = percent },
 	}, nil
 }

@@ -15,3 +15,15 @@ var Groups = []Group{
 	{"aged", Aged},
 	{"grow", Growing},
 }
+
+// CommitGroups are those about commits, opening and what both need; each has
+// targets.
+func CommitGroups() []Group {
+	return append([]Group{
+		{"emptied", Emptied},
+		{"opening", Opening},
+		{"writers", Writers},
+		{"readers", Readers},
+		{"free", FreePages},
+	}, nextGroups...)
+}

@@ -23,6 +23,12 @@ type Config struct {
 	Emptied int64         // bytes put into the file that is then emptied
 	Workers int           // goroutines that read at once
 	Log     io.Writer     // progress
+
+	// Of the groups about commits:
+	Live        []int64      // bytes of data in the files that are opened
+	Writers     []int        // goroutines that commit at once
+	FreePages   int          // in the files whose free pages are held in memory
+	CommitPeers []CommitPeer // engines beside bbolt that take part
 }
 
 // Quick is a run of less than three minutes, Full one of the sizes that the
@@ -30,6 +36,19 @@ type Config struct {
 var (
 	Quick = Config{Keys: 200_000, Loads: 5, Rounds: 5, Time: 200 * time.Millisecond, Emptied: 64 << 20, Workers: 10_000}
 	Full  = Config{Keys: 2_000_000, Loads: 5, Rounds: 7, Time: time.Second, Emptied: 256 << 20, Workers: 10_000}
+)
+
+// CommitQuick and CommitFull are the same for the groups about commits. The
+// latter needs 32 GiB of disk and some ten minutes.
+var (
+	CommitQuick = Config{
+		Keys: 200_000, Rounds: 5, Time: 200 * time.Millisecond, Emptied: 256 << 20, Workers: 10_000,
+		Live: []int64{16 << 20, 64 << 20, 256 << 20}, Writers: []int{1, 8, 64}, FreePages: 1_200_000,
+	}
+	CommitFull = Config{
+		Keys: 2_000_000, Rounds: 7, Time: time.Second, Emptied: 1 << 30, Workers: 10_000,
+		Live: []int64{100 << 20, 1 << 30, 8 << 30}, Writers: []int{1, 8, 64}, FreePages: 1_200_000,
+	}
 )
 
 func (c *Config) logf(format string, args ...any) {
@@ -71,6 +90,11 @@ type Table struct {
 	Title   string
 	Columns []string // engines, in order
 	Rows    []Row
+	Targets []Target // what of it was promised
+
+	// The columns whose ratio is shown; if empty, those of bbolt as it is and
+	// of Holdfast.
+	Peer, Ours string
 }
 
 // sample is one measurement.
@@ -84,6 +108,13 @@ type runner struct {
 
 // alternate measures each of the runners once a round, and gives the medians.
 func alternate(rounds int, runners []runner) (map[string]Cell, error) {
+	samples, err := byTurns(rounds, runners)
+	return cellsOf(samples), err
+}
+
+// byTurns measures each of the runners once a round. The samples of a runner are
+// in the order of the rounds.
+func byTurns(rounds int, runners []runner) (map[string][]sample, error) {
 	samples := map[string][]sample{}
 	for round := range rounds {
 		for i := range runners {
@@ -96,11 +127,15 @@ func alternate(rounds int, runners []runner) (map[string]Cell, error) {
 			samples[r.name] = append(samples[r.name], s)
 		}
 	}
+	return samples, nil
+}
+
+func cellsOf(samples map[string][]sample) map[string]Cell {
 	cells := map[string]Cell{}
 	for name, all := range samples {
 		cells[name] = cellOf(all)
 	}
-	return cells, nil
+	return cells
 }
 
 func cellOf(all []sample) Cell {
@@ -140,17 +175,21 @@ func perOperation(d time.Duration, n int, fn func() error) (sample, error) {
 }
 
 // written is the number of bytes that the process has handed to write calls.
-func written() (int64, error) {
+func written() (int64, error) { return counter("wchar") }
+
+// counter is a line of /proc/self/io: "wchar" is what written returns, "syscw"
+// the number of those calls.
+func counter(name string) (int64, error) {
 	data, err := os.ReadFile("/proc/self/io")
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(data)) {
-		if number, ok := strings.CutPrefix(line, "wchar: "); ok {
+		if number, ok := strings.CutPrefix(line, name+": "); ok {
 			return strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("/proc/self/io has no wchar")
+	return 0, fmt.Errorf("/proc/self/io has no %s", name)
 }
 
 // Print writes the table as Markdown.
@@ -170,7 +209,7 @@ func (t *Table) Print(w io.Writer) {
 		for _, c := range t.Columns {
 			fmt.Fprintf(w, " %s |", r.text(c))
 		}
-		fmt.Fprintf(w, " %s | %s |", r.ratio(), r.allocs(t.Columns))
+		fmt.Fprintf(w, " %s | %s |", r.ratio(t.ratioOf()), r.allocs(t.Columns))
 		if flush {
 			fmt.Fprintf(w, " %s |", flushText(r.Flush))
 		}
@@ -206,9 +245,17 @@ func (r *Row) text(column string) string {
 	return fmt.Sprintf("%s (%s–%s)", formatValue(c.Median, r.Unit), formatValue(c.Low, r.Unit), formatValue(c.High, r.Unit))
 }
 
-// ratio says how many times better Holdfast is than the first column.
-func (r *Row) ratio() string {
-	peer, ours := r.Cells[StockDefault.Name], r.Cells[Holdfast.Name]
+// ratioOf are the columns whose ratio is shown.
+func (t *Table) ratioOf() (peer, ours string) {
+	if t.Peer == "" {
+		return StockDefault.Name, Holdfast.Name
+	}
+	return t.Peer, t.Ours
+}
+
+// ratio says how many times better one column is than another.
+func (r *Row) ratio(peerName, oursName string) string {
+	peer, ours := r.Cells[peerName], r.Cells[oursName]
 	if peer.Median == 0 || ours.Median == 0 || peer.Text != "" || ours.Text != "" {
 		return ""
 	}

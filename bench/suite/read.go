@@ -164,10 +164,14 @@ func Readers(c Config) (Table, error) {
 			return sample{average(times), -1}, nil
 		}})
 	}
-	c.Rounds = max(c.Rounds, 9)
-	if err := t.add(&c, Row{Workload: "average of one `View`", Unit: "ns"}, runners); err != nil {
+	c.logf("measuring: many readers")
+	samples, err := byTurns(max(c.Rounds, 9), runners)
+	if err != nil {
 		return t, err
 	}
+	t.Rows = append(t.Rows, Row{Workload: "average of one `View`", Unit: "ns", Cells: cellsOf(samples)})
+	t.ratioAtMost("many readers at once, average `View`", "the same program without a database", samples[Holdfast.Name], samples[floor], 1.5)
+	t.ratioAtMost("many readers at once, average `View`", "that of the "+Fork.Name, samples[Holdfast.Name], samples[Fork.Name], 1)
 	row := Row{Workload: "slowest `View`", Unit: "ns", Cells: map[string]Cell{}}
 	for i, name := range t.Columns {
 		row.Cells[name] = cellOf(worst[i])

@@ -96,40 +96,17 @@ func (c *Config) oneKey(t *Table, noSync bool) error {
 	if row.Flush, err = bareFlush(c.Dir); err != nil {
 		return err
 	}
-	runners = append(runners, runner{floorName, func() (sample, error) { return c.commitFloor() }})
+	runners = append(runners, runner{floorName, func() (sample, error) {
+		bare, err := c.bareCommits(shape{bytes: 16 << 10, writes: 2}, 2)
+		return sample{bare.rate, -1}, err
+	}})
 	return t.add(c, row, runners)
 }
 
-// floorName is the column of the same writes without a database.
+// floorName is the column of the same writes without a database: three pages
+// and a flush, then one more page and a flush, as a commit of one key in a small
+// tree writes them.
 const floorName = "bare writes"
-
-// commitFloor is how often three pages can be written and flushed, and then one
-// more page: what a commit of one key in a small tree writes.
-func (c *Config) commitFloor() (sample, error) {
-	f, err := os.CreateTemp(c.Dir, "floor")
-	if err != nil {
-		return sample{}, err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	if _, err := f.Write(noise[:64<<10]); err != nil {
-		return sample{}, err
-	}
-	i := int64(0)
-	m, err := perOperation(c.Time, 1, func() error {
-		i++
-		for _, w := range []struct{ at, size int64 }{{8192 + i%4*12288, 12288}, {i % 2 * 4096, 4096}} {
-			if _, err := f.WriteAt(noise[:w.size], w.at); err != nil {
-				return err
-			}
-			if err := fdatasync(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return sample{1e9 / m.value, -1}, err
-}
 
 // thousandPuts puts random keys of 100,000 in transactions of 1,000.
 func (c *Config) thousandPuts(t *Table) error {
@@ -185,10 +162,7 @@ func Load(c Config) (Table, error) {
 		}
 		for i, samples := range []map[string][]sample{bytes, sizes} {
 			row := rows[i+1]
-			row.Cells = map[string]Cell{}
-			for name, all := range samples {
-				row.Cells[name] = cellOf(all)
-			}
+			row.Cells = cellsOf(samples)
 			t.Rows = append(t.Rows, row)
 		}
 	}

@@ -1,0 +1,23 @@
+// Command bench-commit measures commits, opening, and what both need, beside
+// bbolt and others, and says which targets were met. It is a program of its own
+// because the others take minutes to compile, once.
+//
+//	go run ./cmd/bench-commit              # small sizes
+//	go run ./cmd/bench-commit -full        # the sizes of docs/performance.md
+//	go run ./cmd/bench-commit writers free # some groups
+//	go run ./cmd/bench-commit -json
+package main
+
+import (
+	"holdfast/bench/peers"
+	"holdfast/bench/program"
+	"holdfast/bench/suite"
+)
+
+func main() {
+	p := program.Program{
+		Name: "bench-commit", Groups: suite.CommitGroups(),
+		Quick: suite.CommitQuick, Full: suite.CommitFull, CommitPeers: peers.All,
+	}
+	p.Main()
+}

@@ -1,0 +1,88 @@
+package program
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"holdfast/bench/suite"
+	"holdfast/internal/vfs"
+)
+
+// options are what the command line says.
+type options struct {
+	config   suite.Config
+	names    []string // of groups; none: all
+	document string   // whose tables are replaced, if any
+	json     bool
+}
+
+func (p *Program) parse(args []string) (*options, error) {
+	f := flag.NewFlagSet(p.Name, flag.ContinueOnError)
+	full := f.Bool("full", false, "the sizes of the documentation")
+	keys := f.Int("keys", 0, "keys of the large database")
+	rounds := f.Int("rounds", 0, "rounds of each workload")
+	loads := f.Int("loads", 0, "rounds of bulk loading")
+	emptied := f.Int64("emptied", 0, "MiB put into the file that is emptied")
+	live := f.String("live", "", "MiB of data in the files that are opened, such as 100,1024")
+	length := f.Duration("time", 0, "of one measurement")
+	dir := f.String("dir", "", "where to put the databases; default: the temporary directory, or /var/tmp if that one is in memory")
+	update := f.String("update", "", "a document whose tables, between <!-- bench GROUP --> and <!-- end -->, are replaced")
+	asJSON := f.Bool("json", false, "print JSON in place of tables")
+	verbose := f.Bool("v", false, "say what is being done")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	c := p.Quick
+	if *full {
+		c = p.Full
+	}
+	for _, set := range []struct {
+		value int
+		field *int
+	}{{*keys, &c.Keys}, {*rounds, &c.Rounds}, {*loads, &c.Loads}} {
+		if set.value > 0 {
+			*set.field = set.value
+		}
+	}
+	if *emptied > 0 {
+		c.Emptied = *emptied << 20
+	}
+	if *length > 0 {
+		c.Time = *length
+	}
+	if *live != "" {
+		var err error
+		if c.Live, err = sizes(*live); err != nil {
+			return nil, err
+		}
+	}
+	if *verbose {
+		c.Log = os.Stderr
+	}
+	if c.Dir = *dir; c.Dir == "" {
+		c.Dir = vfs.TempDir()
+	}
+	c.CommitPeers = p.CommitPeers
+	for _, name := range f.Args() {
+		if !slices.ContainsFunc(p.Groups, func(g suite.Group) bool { return g.Name == name }) {
+			return nil, fmt.Errorf("there is no group %q", name)
+		}
+	}
+	return &options{config: c, names: f.Args(), document: *update, json: *asJSON}, nil
+}
+
+// sizes reads numbers of MiB with commas between.
+func sizes(list string) (bytes []int64, err error) {
+	for part := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(part), 10, 32)
+		if err != nil || n <= 0 {
+			return nil, fmt.Errorf("%q is no number of MiB", part)
+		}
+		bytes = append(bytes, n<<20)
+	}
+	return bytes, nil
+}
