@@ -170,7 +170,7 @@ func TestRevertedMeta(t *testing.T) {
 func TestCheckOfOlderStateThanRecord(t *testing.T) {
 	db, err := holdfast.OpenVFS(vfs.NewMem("mem").Open(), &holdfast.Options{PageSize: 512, NoSync: true})
 	must(t, err)
-	defer db.Close()
+	t.Cleanup(func() { must(t, db.Close()) })
 	old := begin(t, db, false)
 	for i := range 400 { // until there are runs
 		fill(t, db, i, 10)
