@@ -58,6 +58,7 @@ type DB struct {
 	path     string
 	readOnly bool
 	noStats  bool
+	noSeals  bool
 	logger   Logger
 	closed   atomic.Bool
 	edit     *tree.Edit // of the writing transaction; whoever has the turn owns it
@@ -73,8 +74,9 @@ type DB struct {
 // of a file that is no database are ErrInvalid, ErrVersionMismatch and
 // ErrChecksum; those of a damaged one wrap a *CorruptError.
 func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
-	if options == nil {
-		options = DefaultOptions
+	options, err := withEnvironment(options)
+	if err != nil {
+		return nil, err
 	}
 	flag := os.O_RDWR | os.O_CREATE
 	if options.ReadOnly {
@@ -108,8 +110,9 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		path:            file.Name(),
 		readOnly:        options.ReadOnly,
 		noStats:         options.NoStatistics,
+		noSeals:         options.NoSeals,
 		logger:          options.Logger,
-		edit:            tree.NewEdit(nil),
+		edit:            &tree.Edit{Unsealed: options.NoSeals},
 	}
 	if db.logger == nil {
 		db.logger = discardLogger
@@ -123,6 +126,7 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		MapFlags:     options.MmapFlags,
 		Lock:         options.Mlock,
 		LoadFreeList: options.PreLoadFreelist,
+		NoSeals:      options.NoSeals,
 		Log:          db.logger.Infof,
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)

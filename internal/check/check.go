@@ -37,6 +37,10 @@ type Input struct {
 	Listed  page.ID
 	Records []page.Extent
 
+	// Seals counts the pages that were looked at by their seals, of which the wrong
+	// ones are faults. nil: seals are not looked at.
+	Seals *Seals
+
 	// Key turns a key into text for messages; nil: quoted.
 	Key func([]byte) string
 
@@ -138,6 +142,7 @@ func (c *checker) freelist(id page.ID) {
 		c.err(err, "")
 		return
 	}
+	c.listSeal(id)
 	list := page.Extent{Start: id, N: pages}
 	c.numbers(id, ids, c.free)
 	c.used.add(list)
@@ -177,6 +182,7 @@ func (c *checker) listed(id page.ID) {
 		c.err(err, "")
 		return
 	}
+	c.listSeal(id)
 	for _, e := range c.in.Reserved {
 		if e.Start == id && e.N != pages {
 			c.fault(id, "the freelist page has %d pages, and %d are recorded", pages, e.N)
@@ -286,6 +292,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path, 
 		c.stopped = true
 		return
 	}
+	c.seal(pg.Bytes(), id, p, by)
 	if depth == maxDepth {
 		c.fault(id, "the tree is deeper than any real one%s", c.where(p))
 		return
@@ -337,11 +344,11 @@ func (c *checker) caught(p path) {
 	c.err(fault, c.where(p))
 }
 
-// read is a page's view. That its header cannot be delivered is an error here as
-// any other damage.
+// read is a page's view, whatever its seal says. That its header cannot be
+// delivered is an error here as any other damage.
 func (c *checker) read(id page.ID) (pg page.Page, err error) {
 	defer c.in.Image.CatchFault(debug.SetPanicOnFault(true), &err)
-	return c.in.Image.Page(id)
+	return c.in.Image.UnsealedPage(id)
 }
 
 // claim notes that a tree uses the pages; false if they must not be entered.

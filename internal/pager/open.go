@@ -167,7 +167,7 @@ func (p *Pager) number(best int) page.TxID {
 }
 
 func (p *Pager) newState(tx page.TxID, m page.Meta) State {
-	return State{Tx: tx, Meta: m, gen: p.gen, image: page.NewImage(p.gen.mapping.Data(), p.pageSize, m.HighWater)}
+	return State{Tx: tx, Meta: m, gen: p.gen, image: p.image(m.HighWater)}
 }
 
 // loadFree fills space, as the extension of the better slot records it, or from

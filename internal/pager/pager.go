@@ -51,6 +51,7 @@ type Options struct {
 	MapFlags     int           // further flags for mmap
 	Lock         bool          // lock the mapping in memory
 	LoadFreeList bool          // also when read-only
+	NoSeals      bool          // neither write nor verify seals
 	// Scan visits all page runs that a state's tree uses, each once, and fails
 	// on a damaged one. It is called when free pages are not recorded.
 	Scan func(src *State, used func(page.Extent) error) error

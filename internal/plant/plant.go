@@ -69,3 +69,11 @@ const (
 	FaultUncaught   Defect = "fault-uncaught"
 	LengthUnchecked Defect = "length-unchecked"
 )
+
+// How pages are sealed.
+const (
+	SealUnchecked   Defect = "seal-unchecked"
+	SealWithoutID   Defect = "seal-without-id"
+	SealBeforeChild Defect = "seal-before-child"
+	SealLaunders    Defect = "seal-launders"
+)
