@@ -335,7 +335,7 @@ func (b *Bucket) inspect(name string, roots map[Pgid]struct{}) BucketStructure {
 		}
 		roots[root] = struct{}{}
 	}
-	_ = b.ForEach(func(k, v []byte) error {
+	_ = b.forEach(func(k, v []byte) error {
 		if v != nil {
 			s.KeyN++
 			return nil
@@ -344,7 +344,7 @@ func (b *Bucket) inspect(name string, roots map[Pgid]struct{}) BucketStructure {
 			s.Children = append(s.Children, child.inspect(string(k), roots))
 		}
 		return b.tx.Err() // of buckets that contain each other there is no end
-	})
+	}, true)
 	return s
 }
 

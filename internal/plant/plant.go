@@ -76,4 +76,5 @@ const (
 	SealWithoutID   Defect = "seal-without-id"
 	SealBeforeChild Defect = "seal-before-child"
 	SealLaunders    Defect = "seal-launders"
+	ResealFirstPage Defect = "reseal-first-page"
 )
