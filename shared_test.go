@@ -118,13 +118,13 @@ func TestBucketsThatShareRoots(t *testing.T) {
 		for i := range fan {
 			enc.Leaf(page.BucketFlag, []byte{byte('a' + i)}, value)
 		}
-		enc.Finish(true)
+		enc.Finish(false)
 		leaves = append(leaves, leaf)
 	}
 	last := make([]byte, samplePageSize)
 	enc := page.NewLeaf(last, 0, 1, 0)
 	enc.Leaf(0, []byte("k"), []byte("v"))
-	enc.Finish(true)
+	enc.Finish(false)
 	endsAsDamaged(t, append(leaves, last))
 }
 

@@ -24,6 +24,8 @@ type Stats struct {
 	TxN     int // reading transactions ever begun
 	OpenTxN int // reading transactions open now
 
+	SealsVerified int // seals of pages that were looked at
+
 	// OpenPath is how the free pages were found when the database was opened.
 	OpenPath OpenPath
 }
@@ -47,6 +49,7 @@ func (s *Stats) Sub(other *Stats) Stats {
 	}
 	d := *s // gauges are those of s
 	d.TxN = s.TxN - other.TxN
+	d.SealsVerified = s.SealsVerified - other.SealsVerified
 	d.TxStats = s.TxStats.Sub(&other.TxStats)
 	return d
 }
@@ -245,6 +248,7 @@ func (db *DB) Stats() Stats {
 		FreelistInuse: freelistBytes(free + pending),
 		TxN:           int(ever),
 		OpenTxN:       int(now),
+		SealsVerified: int(c.SealsVerified.Load()),
 		OpenPath:      db.pager.OpenPath(),
 	}
 	db.stats.mu.Lock()

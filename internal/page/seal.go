@@ -115,39 +115,60 @@ func sealSum(content []byte, id ID) uint32 {
 }
 
 // hasSealRoom tells whether the last bytes of the run are no content. It goes by
-// the last element, as whoever writes a page puts it last. One that ends beyond
-// the run is damage and says nothing.
+// the last element, as whoever writes a page puts it last, directly behind the one
+// before. One that is elsewhere, or ends beyond the run, is damage and says nothing.
+//
+// This is the one place where damage can hide a seal: in the length of the last
+// element, by so much that it ends within the last 8 bytes. Were a seal looked for
+// there all the same, a user could put what looks like one at the end of a value
+// that fills a page, and nobody could read that page any more.
 func hasSealRoom(run []byte) bool {
-	end := contentEnd(run)
-	return end <= uint64(len(run)-SealSize) || end > uint64(len(run))
+	h := DecodeHeader(run)
+	size, n := uint64(len(run)), uint64(h.Count)
+	var end uint64
+	switch {
+	case h.Flags == FlagFreelist:
+		end = freelistEnd(run, n)
+	case h.Flags != FlagLeaf && h.Flags != FlagBranch || n == 0:
+		return true
+	case HeaderSize+n*LeafElementSize > size:
+		return true
+	default:
+		p := Page{buf: run, leaf: h.Flags == FlagLeaf}
+		before := HeaderSize + n*LeafElementSize
+		if n > 1 {
+			_, before = p.bounds(int(n) - 2)
+		}
+		var start uint64
+		if start, end = p.bounds(int(n) - 1); start != before {
+			return true
+		}
+	}
+	return end <= size-SealSize || end > size
 }
 
-// contentEnd is where the last element of a run ends, MaxUint64 if that cannot be.
-func contentEnd(run []byte) uint64 {
-	h := DecodeHeader(run)
-	n := uint64(h.Count)
-	if h.Flags == FlagFreelist {
-		at := uint64(HeaderSize)
-		if n == freelistBig && at+freelistIDBytes <= uint64(len(run)) {
-			n, at = order.Uint64(run[at:]), at+freelistIDBytes
-		}
-		if n > uint64(len(run)) {
-			return math.MaxUint64
-		}
-		return at + n*freelistIDBytes
+// bounds is where element i begins and ends, as it says itself.
+func (p Page) bounds(i int) (start, end uint64) {
+	at := HeaderSize + i*LeafElementSize
+	b := p.buf[at : at+LeafElementSize]
+	if !p.leaf {
+		start = uint64(at) + uint64(order.Uint32(b))
+		return start, start + uint64(order.Uint32(b[4:]))
 	}
-	if n == 0 || h.Flags != FlagLeaf && h.Flags != FlagBranch {
-		return HeaderSize
+	start = uint64(at) + uint64(order.Uint32(b[4:]))
+	return start, start + uint64(order.Uint32(b[8:])) + uint64(order.Uint32(b[12:]))
+}
+
+// freelistEnd is where the last of the numbers ends; count is that of the header.
+func freelistEnd(run []byte, count uint64) uint64 {
+	at := uint64(HeaderSize)
+	if count == freelistBig && at+freelistIDBytes <= uint64(len(run)) {
+		count, at = order.Uint64(run[at:]), at+freelistIDBytes
 	}
-	at := HeaderSize + (n-1)*LeafElementSize
-	if at+LeafElementSize > uint64(len(run)) {
+	if count > uint64(len(run)) {
 		return math.MaxUint64
 	}
-	b := run[at : at+LeafElementSize]
-	if h.Flags == FlagBranch {
-		return at + uint64(order.Uint32(b)) + uint64(order.Uint32(b[4:]))
-	}
-	return at + uint64(order.Uint32(b[4:])) + uint64(order.Uint32(b[8:])) + uint64(order.Uint32(b[12:]))
+	return at + count*freelistIDBytes
 }
 
 // WrongSealError is the error of page id, whose seal is wrong.

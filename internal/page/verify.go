@@ -21,25 +21,21 @@ const maxEagerPages = 16
 // with a page that stays in use. Each opening begins with no bit.
 type Verified struct {
 	bits   []atomic.Uint32
-	passes atomic.Int64
+	passes *atomic.Int64
 }
 
 // NewVerified is for the pages below pages. What before, which may be nil,
 // remembers of them is taken over: the pages of a file that is mapped again are
-// the same.
-func NewVerified(pages int, before *Verified) *Verified {
-	v := &Verified{bits: make([]atomic.Uint32, (pages+31)/32)}
+// the same. passes counts the seals that are looked at.
+func NewVerified(pages int, before *Verified, passes *atomic.Int64) *Verified {
+	v := &Verified{bits: make([]atomic.Uint32, (pages+31)/32), passes: passes}
 	if before != nil {
 		for i := range min(len(v.bits), len(before.bits)) {
 			v.bits[i].Store(before.bits[i].Load())
 		}
-		v.passes.Store(before.passes.Load())
 	}
 	return v
 }
-
-// Passes is the number of seals that were looked at.
-func (v *Verified) Passes() int64 { return v.passes.Load() }
 
 func (v *Verified) set(id ID) { v.bits[id/32].Or(1 << (id % 32)) }
 

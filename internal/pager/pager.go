@@ -119,6 +119,8 @@ type Counts struct {
 	BytesWritten atomic.Int64
 	Writes       atomic.Int64 // write calls
 	Flushes      atomic.Int64
+
+	SealsVerified atomic.Int64
 }
 
 // OpenPath is how the free pages were found.

@@ -12,17 +12,7 @@ func (p *Pager) rememberSeals(before *generation) {
 	if before != nil {
 		seen = before.verified
 	}
-	p.gen.verified = page.NewVerified(len(p.gen.mapping.Data())/p.pageSize, seen)
-}
-
-// SealsVerified is the number of seals that were looked at since opening.
-func (p *Pager) SealsVerified() int64 {
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	if p.gen == nil || p.gen.verified == nil {
-		return 0
-	}
-	return p.gen.verified.Passes()
+	p.gen.verified = page.NewVerified(len(p.gen.mapping.Data())/p.pageSize, seen, &p.counts.SealsVerified)
 }
 
 // Verify verifies the values of a page that is Unverified.
