@@ -53,9 +53,11 @@ func TestLongValuesAreVerifiedLate(t *testing.T) {
 		"opening":        func(*holdfast.Tx) {},
 		"another key":    func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Get([]byte("dd")) },
 		"seeking behind": func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Cursor().Seek([]byte("ee")) },
-		"the buckets":    func(tx *holdfast.Tx) { must(t, tx.Bucket([]byte("b")).ForEachBucket(func([]byte) error { return nil })) },
-		"inspecting":     func(tx *holdfast.Tx) { tx.Inspect() },
-		"counting":       func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Stats() },
+		"the buckets": func(tx *holdfast.Tx) {
+			must(t, tx.Bucket([]byte("b")).ForEachBucket(func([]byte) error { return nil }))
+		},
+		"inspecting": func(tx *holdfast.Tx) { tx.Inspect() },
+		"counting":   func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Stats() },
 	} {
 		for way, options := range map[string]*holdfast.Options{
 			"record": nil, "scan": {ReadOnly: true, PreLoadFreelist: true}, "read-only": {ReadOnly: true},
