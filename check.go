@@ -18,6 +18,7 @@ type checkConfig struct {
 	pageID     uint64
 	progress   func(done, total uint64)
 	seals      *SealCounts
+	gaps       bool
 }
 
 // WithKVStringer has keys in messages written by kvStringer.
@@ -118,6 +119,7 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		Start: page.ID(config.pageID),
 		Key:   config.kvStringer.KeyToString,
 	}
+	in.Gaps = config.gaps
 	var seals check.Seals
 	if !tx.db.noSeals {
 		in.Seals = &seals

@@ -49,7 +49,7 @@ type Resealed struct {
 // silence damage.
 //
 // Reseal takes the file's lock as for writing. First it checks the database but
-// for its seals; if there is another fault it returns that, a *CorruptError, and
+// for its seals, and for gaps between elements; if there is another fault it returns that, a *CorruptError, and
 // has changed nothing. It returns when what it wrote is flushed. If it is
 // interrupted, also by the end of the process, each seal is the old or the new
 // one, since it lies within a sector, and it can be run again; docs/design.md has
@@ -90,7 +90,10 @@ func (r *resealing) run(ctx context.Context) (err error) {
 	}
 	defer r.tx.rollback()
 	defer r.tx.caught(debug.SetPanicOnFault(true), &err)
-	faults, err := r.tx.verify(ctx, []CheckOption{WithProgress(func(done, _ uint64) { r.progress(done - r.pages) })})
+	faults, err := r.tx.verify(ctx, []CheckOption{
+		WithProgress(func(done, _ uint64) { r.progress(done - r.pages) }),
+		func(c *checkConfig) { c.gaps = true }, // which the surgery leaves that Reseal is for
+	})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,12 @@ require (
 
 require golang.org/x/sys v0.47.0
 
+require (
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
+	github.com/spf13/pflag v1.0.10 // indirect
+)
+
 replace (
 	holdfast => ../
 	holdfast/bench/stock => ./stock

@@ -75,11 +75,11 @@ func CheckSeal(run []byte, id ID) SealState {
 	return Unsealed
 }
 
-// SealOf is the seal that the run at page id should have; false if its content
-// leaves no room for one.
+// SealOf is the seal that the run at page id should have; false if one of its
+// elements leaves no room for one. It is meant for pages that are sound.
 func SealOf(run []byte, id ID) (seal [SealSize]byte, ok bool) {
 	at := len(run) - SealSize
-	if at < HeaderSize || !hasSealRoom(run) {
+	if at < HeaderSize || contentEnd(run) > uint64(at) {
 		return seal, false
 	}
 	putSeal(seal[:], sealSum(run[:at], id))
@@ -145,6 +145,25 @@ func hasSealRoom(run []byte) bool {
 		}
 	}
 	return end <= size-SealSize || end > size
+}
+
+// contentEnd is where the content of a run ends: MaxUint64 if that cannot be told.
+func contentEnd(run []byte) uint64 {
+	h := DecodeHeader(run)
+	n := uint64(h.Count)
+	end := HeaderSize + n*LeafElementSize
+	switch {
+	case h.Flags == FlagFreelist:
+		return freelistEnd(run, n)
+	case h.Flags != FlagLeaf && h.Flags != FlagBranch || end > uint64(len(run)):
+		return math.MaxUint64
+	}
+	p := Page{buf: run, leaf: h.Flags == FlagLeaf}
+	for i := range int(n) {
+		_, to := p.bounds(i)
+		end = max(end, to)
+	}
+	return end
 }
 
 // bounds is where element i begins and ends, as it says itself.
