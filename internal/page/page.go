@@ -317,11 +317,10 @@ func (m *Image) Header(id ID) (Header, error) {
 // Page returns the branch or leaf page id with its overflow pages, its seal
 // verified, unless it is Unverified.
 func (m *Image) Page(id ID) (Page, error) {
-	p, err := m.UnsealedPage(id)
-	if err == nil && !m.isVerified(id) {
-		return m.firstRead(p)
+	if !m.isVerified(id) {
+		return m.firstPage(id)
 	}
-	return p, err
+	return m.UnsealedPage(id)
 }
 
 // UnsealedPage is Page without a look at the seal.

@@ -88,7 +88,7 @@ func SealOf(run []byte, id ID) (seal [SealSize]byte, ok bool) {
 
 // setSeal seals a run whose content ends at end, if that leaves room.
 func setSeal(run []byte, id ID, end int) {
-	if at := len(run) - SealSize; end <= at {
+	if at := len(run) - SealSize; end <= at || plant.On(plant.SealOverContent) && end <= at+4 {
 		putSeal(run[at:], sealSum(run[:at], id))
 	}
 }

@@ -76,5 +76,8 @@ const (
 	SealWithoutID   Defect = "seal-without-id"
 	SealBeforeChild Defect = "seal-before-child"
 	SealLaunders    Defect = "seal-launders"
+	SealOverContent Defect = "seal-over-content"
+	SealNeverLate   Defect = "seal-never-late"
+	SealForgotten   Defect = "seal-forgotten"
 	ResealFirstPage Defect = "reseal-first-page"
 )
