@@ -55,7 +55,8 @@ func (m *Image) isVerified(id ID) bool {
 	return word >= uint64(len(m.bits)) || m.bits[word].Load()>>(id%32)&1 != 0
 }
 
-// firstPage is page id once its seal was verified, or put off.
+// firstPage is page id, if there is such a page, once its seal was verified, or
+// put off.
 func (m *Image) firstPage(id ID) (Page, error) {
 	p, err := m.UnsealedPage(id)
 	if err != nil {
