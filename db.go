@@ -70,7 +70,8 @@ type DB struct {
 // Open opens the database at path, and creates it with the given mode if there
 // is none, unless options.ReadOnly is set. nil options are DefaultOptions.
 // Only one process can have a database open for writing: Open waits for its
-// lock as long as Options.Timeout says and then returns ErrTimeout. The errors
+// lock as long as Options.Timeout says and then returns ErrTimeout. The environment
+// variables HOLDFAST_* (docs/adopting.md) add to the options. The errors
 // of a file that is no database are ErrInvalid, ErrVersionMismatch and
 // ErrChecksum; those of a damaged one wrap a *CorruptError.
 func Open(path string, mode os.FileMode, options *Options) (*DB, error) {

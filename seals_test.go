@@ -267,3 +267,31 @@ func TestSealsOfAnotherMapping(t *testing.T) {
 	}
 	must(t, db.Close())
 }
+
+// sealCases are the rows of docs/errors.md about seals.
+var sealCases = map[string]func(*errorRow){
+	"seal-wrong": func(r *errorRow) {
+		data := sealedFile(r, samplePageSize, holdfast.Options{})
+		runs, _ := runsOf(r, data, samplePageSize)
+		for _, run := range runs[1:] {
+			if run.N > 1 || run.Start%7 == 0 {
+				changed := slices.Clone(data)
+				changed[int(run.End())*samplePageSize-1] ^= 1
+				r.tryUse(fmt.Sprint("page ", run.Start), changed, useEverything)
+			}
+		}
+	},
+	"seal-wrong-ignored": func(r *errorRow) {
+		data := sealedFile(r, samplePageSize, holdfast.Options{})
+		runs, _ := runsOf(r, data, samplePageSize)
+		for _, run := range runs {
+			data[int(run.End())*samplePageSize-1] ^= 1
+		}
+		r.try("all pages", data, func(path string) error {
+			return openUse(path, holdfast.Options{NoSeals: true}, readEverything)
+		})
+	},
+	"seal-missing": func(r *errorRow) {
+		r.tryUse("all pages", sealedFile(r, samplePageSize, holdfast.Options{NoSeals: true}), readEverything)
+	},
+}
