@@ -17,7 +17,7 @@ import (
 func longFile(t *testing.T) []byte {
 	t.Helper()
 	mem := vfs.NewMem("mem")
-	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: 512, NoSync: true})
+	db, err := holdfast.OpenVFS(exactFile{mem.Open()}, &holdfast.Options{PageSize: 512, NoSync: true})
 	must(t, err)
 	update(t, db, func(tx *holdfast.Tx) {
 		b := createBucket(t, tx, "b")

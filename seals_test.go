@@ -22,7 +22,7 @@ func sealedFile(t testing.TB, pageSize int, options holdfast.Options) []byte {
 	t.Helper()
 	mem := vfs.NewMem("mem")
 	options.PageSize, options.NoSync = pageSize, true
-	db, err := holdfast.OpenVFS(mem.Open(), &options)
+	db, err := holdfast.OpenVFS(exactFile{mem.Open()}, &options)
 	must(t, err)
 	db.AllocSize = 16 * pageSize
 	must(t, db.Update(fillSample))
@@ -46,7 +46,7 @@ func openSealed(t testing.TB, data []byte, options *holdfast.Options) (*holdfast
 	mem := vfs.NewMem("mem")
 	_, err := mem.Open().WriteAt(data, 0)
 	must(t, err)
-	db, err := holdfast.OpenVFS(mem.Open(), options)
+	db, err := holdfast.OpenVFS(exactFile{mem.Open()}, options)
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db, mem
@@ -204,7 +204,7 @@ func TestCheckOfWrongSeals(t *testing.T) {
 	mem := vfs.NewMem("mem")
 	_, err = mem.Open().WriteAt(data, 0)
 	must(t, err)
-	if _, err := holdfast.OpenVFS(mem.Open(), nil); !isWrongSeal(err) {
+	if _, err := holdfast.OpenVFS(exactFile{mem.Open()}, nil); !isWrongSeal(err) {
 		t.Errorf("opening by a freelist page with a wrong seal: %v", err)
 	}
 	db, _ = openSealed(t, data, &holdfast.Options{ReadOnly: true})

@@ -62,14 +62,13 @@ func TestSealEachByte(t *testing.T) {
 			if CheckSeal(run, 7) != Sealed {
 				t.Fatalf("%s of %d bytes is not sealed", name, len(run))
 			}
-			step := max(1, pageSize/1024/8) // of the large ones a sample
+			step := pageSize / 512 // of the large ones a sample
 			for at := 0; at < len(run); at++ {
 				if step > 1 && at > 256 && at < len(run)-256 && at%step != 0 {
 					continue
 				}
-				flips := []byte{1, 2, 4, 8, 16, 32, 64, 128}
-				if pageSize == 512 {
-					flips = flips[:0]
+				flips := []byte{1 << (at % 8), 0xFF}
+				if pageSize == 512 && len(run) == 512 {
 					for f := 1; f < 256; f++ {
 						flips = append(flips, byte(f))
 					}
@@ -92,7 +91,7 @@ func TestSealEachByte(t *testing.T) {
 			}
 		}
 	}
-	if hidden > 100 {
+	if hidden > 10 {
 		t.Errorf("%d changes of the length of a last element hide the seal", hidden)
 	}
 	t.Logf("%d changes of the length of a last element hide the seal", hidden)
