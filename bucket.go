@@ -222,10 +222,16 @@ func (b *Bucket) NextSequence() (uint64, error) {
 // with nil, in the order of the keys, until it returns an error, which is
 // returned. fn must not change the bucket.
 func (b *Bucket) ForEach(fn func(k, v []byte) error) error {
+	return b.forEach(fn, false)
+}
+
+// forEach is ForEach; keysOnly says that fn does not read values.
+func (b *Bucket) forEach(fn func(k, v []byte) error, keysOnly bool) error {
 	if err := b.tx.usable(); err != nil {
 		return err
 	}
 	c := b.Cursor()
+	c.core.KeysOnly = keysOnly
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		if err := fn(k, v); err != nil {
 			return err
@@ -243,6 +249,7 @@ func (b *Bucket) ForEachBucket(fn func(k []byte) error) (err error) {
 		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
 	c := b.Cursor()
+	c.core.KeysOnly = true
 	for k, _, flags := c.first(); k != nil; k, _, flags = c.next() {
 		if flags&page.BucketFlag == 0 {
 			continue

@@ -17,6 +17,8 @@ type checkConfig struct {
 	kvStringer KVStringer
 	pageID     uint64
 	progress   func(done, total uint64)
+	seals      *SealCounts
+	gaps       bool
 }
 
 // WithKVStringer has keys in messages written by kvStringer.
@@ -35,6 +37,21 @@ func WithPageId(pageId uint64) CheckOption {
 // below total.
 func WithProgress(fn func(done, total uint64)) CheckOption {
 	return func(c *checkConfig) { c.progress = fn }
+}
+
+// SealCounts counts pages by their seals. A page counts once with its overflow
+// pages. Pages of trees have seals, and the freelist page; those of Holdfast's
+// records of free pages have checksums of another kind and are not counted.
+type SealCounts struct {
+	Sealed   uint64 // the seal fits the content
+	Unsealed uint64 // no seal: bbolt wrote the page, or its content leaves no room
+	Wrong    uint64 // the seal does not fit: each is a fault
+}
+
+// WithSealCounts sets counts, when the check ends, to the number of the pages that
+// it has looked at. They are zero if the database was opened with NoSeals.
+func WithSealCounts(counts *SealCounts) CheckOption {
+	return func(c *checkConfig) { c.seals = counts }
 }
 
 // KVStringer turns keys and values into text for messages.
@@ -104,6 +121,14 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		Meta:  tx.state.Meta,
 		Start: page.ID(config.pageID),
 		Key:   config.kvStringer.KeyToString,
+	}
+	in.Gaps = config.gaps
+	var seals check.Seals
+	if !tx.db.noSeals {
+		in.Seals = &seals
+	}
+	if config.seals != nil {
+		defer func() { *config.seals = SealCounts(seals) }()
 	}
 	var faults []*CorruptError
 	var damage *CorruptError

@@ -58,6 +58,7 @@ type DB struct {
 	path     string
 	readOnly bool
 	noStats  bool
+	noSeals  bool
 	logger   Logger
 	closed   atomic.Bool
 	edit     *tree.Edit // of the writing transaction; whoever has the turn owns it
@@ -69,12 +70,14 @@ type DB struct {
 // Open opens the database at path, and creates it with the given mode if there
 // is none, unless options.ReadOnly is set. nil options are DefaultOptions.
 // Only one process can have a database open for writing: Open waits for its
-// lock as long as Options.Timeout says and then returns ErrTimeout. The errors
+// lock as long as Options.Timeout says and then returns ErrTimeout. The environment
+// variables HOLDFAST_* (docs/adopting.md) add to the options. The errors
 // of a file that is no database are ErrInvalid, ErrVersionMismatch and
 // ErrChecksum; those of a damaged one wrap a *CorruptError.
 func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
-	if options == nil {
-		options = DefaultOptions
+	options, err := withEnvironment(options)
+	if err != nil {
+		return nil, err
 	}
 	flag := os.O_RDWR | os.O_CREATE
 	if options.ReadOnly {
@@ -108,8 +111,9 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		path:            file.Name(),
 		readOnly:        options.ReadOnly,
 		noStats:         options.NoStatistics,
+		noSeals:         options.NoSeals,
 		logger:          options.Logger,
-		edit:            tree.NewEdit(nil),
+		edit:            &tree.Edit{Unsealed: options.NoSeals},
 	}
 	if db.logger == nil {
 		db.logger = discardLogger
@@ -125,6 +129,7 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		LoadFreeList: options.PreLoadFreelist,
 		StrictCompat: options.StrictCompat,
 		Settle:       options.SettleDelay,
+		NoSeals:      options.NoSeals,
 		Log:          db.logger.Infof,
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)

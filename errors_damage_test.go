@@ -123,7 +123,7 @@ func setFreelist(s *sample, change func(ids []page.ID) []page.ID) {
 				return
 			}
 		}
-	})
+	}, false)
 }
 
 // readEverything reads the database in every way that the API has, and returns

@@ -56,7 +56,7 @@ func TestErrorTable(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("docs", "errors.md"))
 	must(t, err)
 	cases := map[string]func(*errorRow){}
-	for _, some := range []map[string]func(*errorRow){openCases, freelistCases, treeCases, keyCases, endedCases, shortenedCases} {
+	for _, some := range []map[string]func(*errorRow){openCases, freelistCases, treeCases, keyCases, endedCases, shortenedCases, sealCases} {
 		for id, c := range some {
 			if cases[id] != nil {
 				t.Fatalf("two cases %s", id)

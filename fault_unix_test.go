@@ -85,6 +85,42 @@ func TestShortenedUnderView(t *testing.T) {
 	}
 }
 
+// A page that cannot be read may be met when the seal of its run is verified,
+// whose first page can be.
+func TestShortenedUnderSeal(t *testing.T) {
+	path := tempPath(t)
+	size := os.Getpagesize()
+	db := open(t, path, nil)
+	update(t, db, func(tx *holdfast.Tx) {
+		b := createBucket(t, tx, "b")
+		put(t, b, "short run", string(make([]byte, 9*size)))
+		put(t, createBucket(t, tx, "c"), "long run", string(make([]byte, 99*size)))
+	})
+	must(t, db.Close())
+	data := readFile(t, path)
+	runs, _ := runsOf(t, data, size)
+	for name, key := range map[string]string{"b": "short run", "c": "long run"} {
+		db := open(t, path, nil)
+		tx := begin(t, db, false)
+		b := tx.Bucket([]byte(name))
+		must(t, os.Truncate(path, (int64(b.Root())+5)*int64(size)))
+		if b.Get([]byte(key)) != nil {
+			t.Errorf("%s: a value", key)
+		}
+		wantUnreadable(t, key, tx.Err())
+		_ = tx.Rollback()
+		faults, err := db.Verify(context.Background())
+		if err != nil || len(faults) == 0 {
+			t.Errorf("%s: a check finds %v, %v", key, faults, err)
+		}
+		_ = db.Close()
+		must(t, os.WriteFile(path, data, 0o600))
+	}
+	if len(runs) < 4 {
+		t.Errorf("%d runs", len(runs))
+	}
+}
+
 // A transaction from Begin is ready for faults in each of its calls.
 func TestShortenedUnderBegin(t *testing.T) {
 	name, key := []byte("b"), []byte("00000012")

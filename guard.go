@@ -93,7 +93,7 @@ func faultInEngine() bool {
 
 // isStandard knows the packages that read our bytes for us.
 func isStandard(function string) bool {
-	for _, pkg := range []string{"runtime.", "internal/", "bytes.", "encoding/binary.", "slices.", "strings."} {
+	for _, pkg := range []string{"runtime.", "internal/", "bytes.", "encoding/binary.", "hash/crc32.", "slices.", "strings."} {
 		if strings.HasPrefix(function, pkg) {
 			return true
 		}

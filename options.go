@@ -99,6 +99,12 @@ type Options struct {
 	// Mlock locks the mapped file in memory, where the system can.
 	Mlock bool
 
+	// NoSeals leaves seals out: pages are written without, and those that are
+	// there are not verified. A seal is a checksum in the last 8 bytes of a page,
+	// verified when the page is first read; see docs/design.md. The environment
+	// variable HOLDFAST_SEALS=off does the same.
+	NoSeals bool
+
 	// Logger receives messages; nil: none.
 	Logger Logger
 

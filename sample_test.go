@@ -31,7 +31,8 @@ type sample struct {
 var sampleOnce = sync.OnceValues(makeSample)
 
 // newSample gives a copy of the sample, to be damaged. It is as bbolt writes a
-// file: the metas say nothing of free pages.
+// file: the metas say nothing of free pages, and no page has a seal, which would
+// tell of any damage before anything else does.
 func newSample(t testing.TB) *sample {
 	t.Helper()
 	s := recordedSample(t)
@@ -41,7 +42,7 @@ func newSample(t testing.TB) *sample {
 	return s
 }
 
-// recordedSample is the sample as Holdfast leaves it.
+// recordedSample is the sample as Holdfast leaves it, but for seals.
 func recordedSample(t testing.TB) *sample {
 	t.Helper()
 	s, err := sampleOnce()
@@ -58,7 +59,7 @@ func makeSample() (*sample, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "db")
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: samplePageSize})
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: samplePageSize, NoSeals: true})
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func damagedFile(t *testing.T, leaves [][]byte, list page.ID) string {
 			PageSize: samplePageSize, Root: 3, Freelist: list, HighWater: page.ID(n), Label: page.Label(10 + slot),
 		}, nil)
 	}
-	page.EncodeFreelist(at(2), 2, 0, 0, func(func(page.Extent) bool) {})
+	page.EncodeFreelist(at(2), 2, 0, 0, func(func(page.Extent) bool) {}, true)
 	for i, leaf := range leaves {
 		if len(leaf) > samplePageSize {
 			t.Fatalf("a leaf of %d bytes", len(leaf))
@@ -118,13 +118,13 @@ func TestBucketsThatShareRoots(t *testing.T) {
 		for i := range fan {
 			enc.Leaf(page.BucketFlag, []byte{byte('a' + i)}, value)
 		}
-		enc.Finish()
+		enc.Finish(false)
 		leaves = append(leaves, leaf)
 	}
 	last := make([]byte, samplePageSize)
 	enc := page.NewLeaf(last, 0, 1, 0)
 	enc.Leaf(0, []byte("k"), []byte("v"))
-	enc.Finish()
+	enc.Finish(false)
 	endsAsDamaged(t, append(leaves, last))
 }
 

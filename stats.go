@@ -24,6 +24,8 @@ type Stats struct {
 	TxN     int // reading transactions ever begun
 	OpenTxN int // reading transactions open now
 
+	SealsVerified int // seals of pages that were looked at
+
 	// OpenPath is how the free pages were found when the database was opened.
 	OpenPath OpenPath
 
@@ -55,6 +57,7 @@ func (s *Stats) Sub(other *Stats) Stats {
 	}
 	d := *s // gauges are those of s
 	d.TxN = s.TxN - other.TxN
+	d.SealsVerified = s.SealsVerified - other.SealsVerified
 	d.TxStats = s.TxStats.Sub(&other.TxStats)
 	d.Commits -= other.Commits
 	d.CommitGroups -= other.CommitGroups
@@ -258,6 +261,7 @@ func (db *DB) Stats() Stats {
 		FreelistInuse: freelistBytes(free + pending),
 		TxN:           int(ever),
 		OpenTxN:       int(now),
+		SealsVerified: int(c.SealsVerified.Load()),
 		OpenPath:      db.pager.OpenPath(),
 		Commits:       int(c.Commits.Load()),
 		CommitGroups:  int(c.Groups.Load()),
@@ -354,7 +358,7 @@ func (b *Bucket) inspect(name string, roots map[Pgid]struct{}) BucketStructure {
 		}
 		roots[root] = struct{}{}
 	}
-	_ = b.ForEach(func(k, v []byte) error {
+	_ = b.forEach(func(k, v []byte) error {
 		if v != nil {
 			s.KeyN++
 			return nil
@@ -363,7 +367,7 @@ func (b *Bucket) inspect(name string, roots map[Pgid]struct{}) BucketStructure {
 			s.Children = append(s.Children, child.inspect(string(k), roots))
 		}
 		return b.tx.Err() // of buckets that contain each other there is no end
-	})
+	}, true)
 	return s
 }
 

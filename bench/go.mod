@@ -47,6 +47,12 @@ require (
 	google.golang.org/protobuf v1.33.0 // indirect
 )
 
+require (
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
+	github.com/spf13/pflag v1.0.10 // indirect
+)
+
 replace (
 	holdfast => ../
 	holdfast/bench/stock => ./stock

@@ -17,7 +17,12 @@ const checkHelp = `Look at every page of the database and print each fault with 
 was found, or OK if there is none. The exit code is 3 if there are faults.
 
 A meta page that is not whole is told as a note and not as a fault: that is how
-the end of a process in the middle of a commit looks, and the other one is used.`
+the end of a process in the middle of a commit looks, and the other one is used.
+
+Pages that Holdfast writes are sealed: their last bytes are a checksum. A seal that
+is wrong is a fault: the disk damaged the page, or a tool changed it in place; after
+such a tool, "holdfast reseal" mends the seals. A page without a seal is none: bbolt
+wrote it, or it is full. The last line counts them.`
 
 // maxFaults is the number of faults at which the engine ends a check.
 const maxFaults = 10_000
@@ -28,8 +33,16 @@ type checkReport struct {
 	Faults    []faultReport `json:"faults"`
 	Truncated bool          `json:"truncated"` // there may be more faults
 	Notes     []string      `json:"notes"`
+	Seals     sealReport    `json:"seals"`
 
 	root uint64 // page of the root bucket
+}
+
+// sealReport counts the pages that were looked at, each with its overflow pages.
+type sealReport struct {
+	Sealed   uint64 `json:"sealed"`
+	Unsealed uint64 `json:"unsealed"`
+	Wrong    uint64 `json:"wrong"`
 }
 
 type faultReport struct {
@@ -100,7 +113,8 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 		if err := d.noteMetas(r); err != nil {
 			return err
 		}
-		options := []holdfast.CheckOption{holdfast.WithKVStringer(stringer{})}
+		var seals holdfast.SealCounts
+		options := []holdfast.CheckOption{holdfast.WithKVStringer(stringer{}), holdfast.WithSealCounts(&seals)}
 		if f.fromPage != 0 {
 			pages := uint64(tx.Size()) / uint64(d.Info().PageSize)
 			if first := uint64(page.FirstDataPage); f.fromPage < first || f.fromPage >= pages {
@@ -117,6 +131,7 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 			r.add(err)
 		}
 		r.Truncated = len(r.Faults) >= maxFaults
+		r.Seals = sealReport(seals)
 		return nil
 	})
 }
@@ -153,6 +168,9 @@ func (c *call) printCheck(r *checkReport) {
 	}
 	if r.OK {
 		fmt.Fprintln(c.out, c.paint(green, "OK"))
+		if !c.stock {
+			fmt.Fprintln(c.out, r.Seals)
+		}
 		return
 	}
 	for _, f := range r.Faults {
@@ -167,6 +185,16 @@ func (c *call) printCheck(r *checkReport) {
 		more = " and perhaps more"
 	}
 	fmt.Fprintf(c.out, "%s%s, on %s\n", plural(len(r.Faults), "fault"), more, r.pages())
+	fmt.Fprintln(c.out, r.Seals)
+}
+
+// String is the line that counts seals.
+func (s sealReport) String() string {
+	all := s.Sealed + s.Unsealed + s.Wrong
+	if all == 0 {
+		return "no seals were looked at"
+	}
+	return fmt.Sprintf("seals of %s: %s right, %s missing, %s wrong", plural(int(all), "page"), count(s.Sealed), count(s.Unsealed), count(s.Wrong))
 }
 
 // maxListed is the number of pages that the summary names at most.

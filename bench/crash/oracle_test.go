@@ -78,6 +78,7 @@ func freelistOf(t *testing.T, file []byte, pageSize int) (pages []uint64, replac
 		for i, id := range pages {
 			binary.NativeEndian.PutUint64(header[16+8*i:], id)
 		}
+		clear(header[pageSize-8 : pageSize]) // the seal of what was there
 	}
 }
 

@@ -44,6 +44,8 @@ type tally struct {
 	worse    int // writing broke what open, walk and check had found sound
 	mustSeen int // damage that had to be noticed
 	missed   int // and was not
+	sealed   int // files that Holdfast made, whose pages have seals
+	unseen   int // of those, the unnoticed
 	maxAlloc uint64
 	kinds    map[string]*[outcomes]int
 }
@@ -67,6 +69,12 @@ func (c *tally) add(m mutation, s *sample, r result, d death) outcome {
 	}
 	c.files++
 	c.by[o]++
+	if !s.kind.stock {
+		c.sealed++
+		if o == unnoticed {
+			c.unseen++
+		}
+	}
 	if c.kinds[m.kind] == nil {
 		c.kinds[m.kind] = new([outcomes]int)
 	}
@@ -95,6 +103,7 @@ func (c *tally) String() string {
 		}
 	}
 	row("  all", c.by)
+	fmt.Fprintf(&s, "of %d files with seals %d unnoticed; ", c.sealed, c.unseen)
 	fmt.Fprintf(&s, "died of %v; made worse by writing, where nothing was noticed: %d; of %d that had to be noticed not: %d; at most %d KiB allocated",
 		c.deaths, c.worse, c.mustSeen, c.missed, c.maxAlloc>>10)
 	return s.String()

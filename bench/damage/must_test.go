@@ -1,11 +1,16 @@
 package damage
 
-import "holdfast/internal/page"
+import (
+	"bytes"
+
+	"holdfast/internal/page"
+)
 
 // must tells whether it has to be noticed that field f of a sound file, of role
 // r, was changed from was to v, and nothing else.
 //
-// What the format leaves nobody to notice, as long as pages have no checksum:
+// What the format leaves nobody to notice where pages have no seals (see
+// mustBySeal for those that have):
 //
 //   - the bytes of values, of sequences, and of keys that stay in order;
 //   - a leaf with fewer elements, or more, if what lies there looks like some;
@@ -133,6 +138,32 @@ func (s *sample) mustMeta(name string, v uint64, both bool) bool {
 			if uint64(id) >= v {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// mustBySeal tells whether data, the damaged file, has a page in use that was
+// sealed and is not what was sealed. If the metas are damaged too, another state
+// may be opened; if the page's length is, its seal is elsewhere.
+func (s *sample) mustBySeal(data []byte) bool {
+	metas := s.at(page.FirstDataPage)
+	if len(data) < s.end() || !bytes.Equal(data[:metas], s.data[:metas]) {
+		return false
+	}
+	heads := s.heads
+	if s.kind.synced {
+		heads = append(heads[:len(heads):len(heads)], s.meta.Freelist)
+	}
+	for _, id := range heads {
+		from := s.at(id)
+		h := page.DecodeHeader(s.data[from:])
+		to := s.at(id + page.ID(h.Overflow) + 1)
+		if page.CheckSeal(s.data[from:to], id) != page.Sealed || page.DecodeHeader(data[from:]).Overflow != h.Overflow {
+			continue
+		}
+		if page.CheckSeal(data[from:to], id) == page.WrongSeal {
+			return true
 		}
 	}
 	return false

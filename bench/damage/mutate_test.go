@@ -47,16 +47,19 @@ var mutators = []mutator{
 // mutate damages a copy of s in one way, or in several.
 func (s *sample) mutate(c chooser) ([]byte, mutation) {
 	data := clone(s.data)
-	if c.IntN(12) == 0 {
+	var m mutation
+	if c.IntN(12) != 0 {
+		data, m = s.one(data, c)
+	} else {
 		all := mutation{kind: "several"}
 		for range 2 + c.IntN(4) {
-			var m mutation
 			data, m = s.one(data, c)
 			all.text += m.text + "; "
 		}
-		return data, all
+		m = all
 	}
-	return s.one(data, c)
+	m.must = m.must || s.mustBySeal(data)
+	return data, m
 }
 
 func (s *sample) one(data []byte, c chooser) ([]byte, mutation) {

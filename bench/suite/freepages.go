@@ -109,9 +109,9 @@ func WithFreePages(path string, pages, stride uint64) error {
 			PageSize: pageSize, Root: root, Freelist: firstList, HighWater: high, Label: page.Label(slot),
 		}, nil)
 	}
-	page.EncodeFreelist(at(firstList)[:listPages*pageSize], firstList, uint32(listPages-1), pages, everyStride(first, pages, stride))
+	page.EncodeFreelist(at(firstList)[:listPages*pageSize], firstList, uint32(listPages-1), pages, everyStride(first, pages, stride), true)
 	leaf := page.NewLeaf(at(root)[:pageSize], root, 0, 0)
-	leaf.Finish()
+	leaf.Finish(true)
 	if err := os.WriteFile(path, head, 0o600); err != nil {
 		return err
 	}

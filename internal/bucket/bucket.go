@@ -261,7 +261,7 @@ func (b *Bucket) Create(name []byte, child *Bucket) error {
 	value := make([]byte, emptyValueSize)
 	page.EncodeBucket(value, page.Bucket{})
 	enc := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
-	enc.Finish()
+	enc.Finish(false)
 	if err := b.tree.Put(name, value, page.BucketFlag); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func inlineBucket(value []byte, names ...string) []byte {
 	for _, name := range names {
 		enc.Leaf(page.BucketFlag, []byte(name), value)
 	}
-	enc.Finish()
+	enc.Finish(true)
 	return v
 }
 
@@ -37,7 +37,7 @@ func TestInlineBucketHoldsNone(t *testing.T) {
 	id, buf, _ := s.Allocate(1)
 	enc := page.NewLeaf(buf, id, 1, 0)
 	enc.Leaf(page.BucketFlag, []byte("a"), value)
-	enc.Finish()
+	enc.Finish(true)
 	s.root = id
 
 	isDamage := func(what string, err error) {
@@ -119,14 +119,14 @@ func TestSharedInlineBucket(t *testing.T) {
 	id, buf, _ := s.Allocate(1)
 	value := make([]byte, page.BucketHeaderSize+pageSize/3)
 	in := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
-	in.Finish()
+	in.Finish(true)
 	const n = 4
 	enc := page.NewLeaf(buf, id, n, 0)
 	enc.Leaf(page.BucketFlag, []byte("a"), value)
 	for range n - 1 {
 		enc.Leaf(page.BucketFlag, []byte("b"), nil)
 	}
-	enc.Finish()
+	enc.Finish(true)
 	s.root = id
 	first := buf[page.HeaderSize:][:page.LeafElementSize]
 	for i := 1; i < n; i++ { // all are what the first is

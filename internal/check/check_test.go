@@ -63,7 +63,7 @@ func encodeLeaf(buf []byte, id page.ID, elements []element) {
 	for _, e := range elements {
 		enc.Leaf(e.flags, []byte(e.key), []byte(e.value))
 	}
-	enc.Finish()
+	enc.Finish(true)
 }
 
 // leaf lays out a leaf with the overflow pages that it needs.
@@ -77,7 +77,7 @@ func (f *file) branch(id page.ID, children ...any) {
 	for i := 0; i < len(children); i += 2 {
 		enc.Branch([]byte(children[i].(string)), page.ID(children[i+1].(int)))
 	}
-	enc.Finish()
+	enc.Finish(true)
 }
 
 func (f *file) set16(id page.ID, off int, v uint16) {
@@ -247,7 +247,7 @@ func TestFreelistFaults(t *testing.T) {
 		for _, id := range ids {
 			yield(page.Extent{Start: id, N: 1})
 		}
-	})
+	}, true)
 	f.in.Free, f.in.Reserved, f.in.Accounted, f.in.Freelist = nil, nil, false, 11
 	expect(t, f.run(), []string{
 		"page 11: freelist names page 1, pages are 2 to 13", "page 11: freelist is not in ascending order: 12 follows 13",

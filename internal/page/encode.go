@@ -1,6 +1,10 @@
 package page
 
-import "fmt"
+import (
+	"fmt"
+
+	"holdfast/internal/plant"
+)
 
 // Encoder lays out a branch or leaf page in a buffer: header, element array,
 // then keys and values packed behind it, as bbolt does. The caller computes
@@ -11,6 +15,9 @@ type Encoder struct {
 	leaf bool
 	elem int // next element header
 	data int // next key
+	id   ID
+
+	sealed bool // only with a planted defect
 }
 
 // NewLeaf begins leaf page id in buf. overflow is the number of pages behind
@@ -35,6 +42,7 @@ func newEncoder(buf []byte, h Header, count int) Encoder {
 		leaf: h.Flags == FlagLeaf,
 		elem: HeaderSize,
 		data: HeaderSize + int(h.Count)*LeafElementSize,
+		id:   h.ID,
 	}
 }
 
@@ -61,34 +69,49 @@ func (e *Encoder) Branch(key []byte, child ID) {
 }
 
 // CopyBranch makes buf, which is as long as from's run, a copy of the branch page
-// from as page id. SetChild then changes children.
-func CopyBranch(buf []byte, id ID, from Page) error {
-	end := HeaderSize + from.count*BranchElementSize
+// from as page id. SetChild then changes children, and Finish ends it.
+func CopyBranch(buf []byte, id ID, from Page) (Encoder, error) {
+	e := Encoder{buf: buf, data: HeaderSize + from.count*BranchElementSize, id: id}
 	for i := range from.count {
 		at := HeaderSize + i*BranchElementSize
 		keyEnd := uint64(at) + uint64(order.Uint32(from.buf[at:])) + uint64(order.Uint32(from.buf[at+4:]))
 		if keyEnd > uint64(len(from.buf)) {
-			return from.elementError(i)
+			return e, from.elementError(i)
 		}
-		end = max(end, int(keyEnd))
+		e.data = max(e.data, int(keyEnd))
 	}
 	copy(buf, from.buf)
 	order.PutUint64(buf, uint64(id))
-	finish(buf, end)
-	return nil
+	if plant.On(plant.SealBeforeChild) {
+		e.Finish(true)
+		e.sealed = true
+	}
+	return e, nil
 }
 
-// SetChild changes the child that element i of the branch page in buf names.
-func SetChild(buf []byte, i int, child ID) {
-	order.PutUint64(buf[HeaderSize+i*BranchElementSize+8:], uint64(child))
+// SetChild changes the child that element i of a copied branch page names.
+func (e *Encoder) SetChild(i int, child ID) {
+	order.PutUint64(e.buf[HeaderSize+i*BranchElementSize+8:], uint64(child))
 }
 
-// Finish ends the page: what lies behind its content becomes zero.
-func (e *Encoder) Finish() { finish(e.buf, e.data) }
+// Finish ends the page: what lies behind its content becomes zero, and if seal is
+// set, at its end a seal, unless it is an inline page. Nothing may change the page
+// any more.
+func (e *Encoder) Finish(seal bool) {
+	if plant.On(plant.SealBeforeChild) && e.sealed {
+		return
+	}
+	finish(e.buf, e.data, e.id, seal && e.id != 0)
+}
 
 // finish is where every encoder of a page run ends: run is complete up to end.
 // It is the one place that may use the bytes behind the content.
-func finish(run []byte, end int) { clear(run[end:]) }
+func finish(run []byte, end int, id ID, seal bool) {
+	clear(run[end:])
+	if seal {
+		setSeal(run, id, end)
+	}
+}
 
 // LeafSize is the bytes that one leaf element takes.
 func LeafSize(key, value []byte) int { return LeafElementSize + len(key) + len(value) }

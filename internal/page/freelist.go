@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"iter"
 
 	"holdfast/internal/plant"
@@ -24,7 +25,8 @@ func FreelistSize(n uint64) uint64 {
 
 // EncodeFreelist fills run, which begins at page id and is at least
 // FreelistSize(n) bytes long, with the n pages of the extents, which must ascend.
-func EncodeFreelist(run []byte, id ID, overflow uint32, n uint64, extents iter.Seq[Extent]) {
+// seal says that it gets a seal.
+func EncodeFreelist(run []byte, id ID, overflow uint32, n uint64, extents iter.Seq[Extent], seal bool) {
 	h := Header{ID: id, Flags: FlagFreelist, Count: uint16(min(n, freelistBig)), Overflow: overflow}
 	EncodeHeader(run, h)
 	at := HeaderSize
@@ -38,16 +40,22 @@ func EncodeFreelist(run []byte, id ID, overflow uint32, n uint64, extents iter.S
 			at += freelistIDBytes
 		}
 	}
-	finish(run, at)
+	finish(run, at, id, seal)
 }
 
 // Freelist reads freelist page id of the image. It returns the free pages as
 // ascending extents and the number of pages of the list itself. Numbers must
-// ascend and be data pages below the high-water mark.
+// ascend and be data pages below the high-water mark. Its seal is verified if the
+// image's are.
 func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
 	ids, pages, err := m.FreelistIDs(id)
 	if err != nil {
 		return nil, 0, err
+	}
+	if m.verified != nil {
+		if state, err := m.FreelistSeal(id); err != nil || state == WrongSeal {
+			return nil, 0, cmp.Or(err, error(WrongSealError(id)))
+		}
 	}
 	var last ID
 	for p := range ids {
@@ -92,6 +100,15 @@ func (m *Image) FreelistIDs(id ID) (ids iter.Seq[ID], pages uint64, err error) {
 			body = body[freelistIDBytes:]
 		}
 	}, uint64(h.Overflow) + 1, nil
+}
+
+// FreelistSeal looks at the seal of freelist page id.
+func (m *Image) FreelistSeal(id ID) (SealState, error) {
+	run, _, err := m.freelistRun(id)
+	if err != nil {
+		return Unsealed, err
+	}
+	return CheckSeal(run, id), nil
 }
 
 func (m *Image) freelistRun(id ID) ([]byte, Header, error) {

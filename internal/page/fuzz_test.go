@@ -133,10 +133,12 @@ func FuzzParse(f *testing.F) {
 		walkPage(t, p, run)
 		if !p.IsLeaf() {
 			again := make([]byte, len(run))
-			if err := CopyBranch(again, 9, p); err != nil {
+			enc, err := CopyBranch(again, 9, p)
+			if err != nil {
 				onlyDamage(t, err)
 				return
 			}
+			enc.Finish(true)
 			q, err := Parse(again, 9)
 			if err != nil {
 				t.Fatal(err)
@@ -268,7 +270,7 @@ func FuzzFreelist(f *testing.F) {
 			for _, e := range free {
 				yield(e)
 			}
-		})
+		}, true)
 		m2 := NewImage(append(make([]byte, 3*512), again...), 512, max(ID(highWater), ID(3+len(again)/512)))
 		free2, _, err := m2.Freelist(3)
 		if err != nil || len(free) != len(free2) {

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"encoding/binary"
+	"sync/atomic"
 
 	"holdfast/internal/plant"
 )
@@ -60,9 +61,10 @@ func TypeName(flags uint16) string {
 // valid. A Page is immutable and may be shared between goroutines; it is valid
 // as long as the bytes below it.
 type Page struct {
-	buf   []byte // the whole run
-	count int
-	leaf  bool
+	buf        []byte // the whole run
+	count      int
+	leaf       bool
+	unverified bool
 }
 
 // Parse checks run as the branch or leaf page id: its number, its type, and
@@ -271,6 +273,9 @@ type Image struct {
 	pageSize  uint64
 	highWater ID
 	limit     ID // first page that is not in data, or not below highWater
+
+	verified *Verified       // nil: seals are not verified
+	bits     []atomic.Uint32 // of verified
 }
 
 // NewImage makes an image of data, of which pages below highWater belong to
@@ -309,8 +314,23 @@ func (m *Image) Header(id ID) (Header, error) {
 	return DecodeHeader(b), nil
 }
 
-// Page returns the branch or leaf page id with its overflow pages.
+// Page returns the branch or leaf page id with its overflow pages, its seal
+// verified, unless it is Unverified.
 func (m *Image) Page(id ID) (Page, error) {
+	if id < FirstDataPage || id >= m.limit || !m.isVerified(id) {
+		return m.firstPage(id)
+	}
+	// As UnsealedPage, but without a call more, which random reads would notice.
+	start := uint64(id) * m.pageSize
+	end := start + m.pageSize
+	if order.Uint32(m.data[start+12:]) != 0 {
+		return m.UnsealedPage(id)
+	}
+	return Parse(m.data[start:end:end], id)
+}
+
+// UnsealedPage is Page without a look at the seal.
+func (m *Image) UnsealedPage(id ID) (Page, error) {
 	if id < FirstDataPage || id >= m.limit {
 		return Page{}, Corruptf(id, "no such page: the file's pages are %d to %d", FirstDataPage, uint64(m.limit)-1)
 	}

@@ -28,7 +28,7 @@ func leafPage(id ID, size int, elements ...testElement) []byte {
 	for _, el := range elements {
 		e.Leaf(el.flags, []byte(el.key), []byte(el.value))
 	}
-	e.Finish()
+	e.Finish(true)
 	return buf
 }
 
@@ -38,7 +38,7 @@ func branchPage(id ID, size int, keys ...string) []byte {
 	for i, k := range keys {
 		e.Branch([]byte(k), ID(100+i))
 	}
-	e.Finish()
+	e.Finish(true)
 	return buf
 }
 
@@ -73,7 +73,7 @@ func TestLeafRoundTrip(t *testing.T) {
 	if n, err := p.UsedBytes(); err != nil || n != used {
 		t.Errorf("%d bytes used, %v; want %d", n, err, used)
 	}
-	if len(bytes.Trim(buf[used:], "\x00")) != 0 {
+	if len(bytes.Trim(buf[used:len(buf)-SealSize], "\x00")) != 0 {
 		t.Error("bytes behind the content are left")
 	}
 	var zero Page
@@ -102,19 +102,21 @@ func TestBranchRoundTrip(t *testing.T) {
 	}
 	// A copy with other children is the page with those.
 	copied := bytes.Repeat([]byte{0xEE}, 512)
-	if err := CopyBranch(copied, 11, p); err != nil {
+	enc, err := CopyBranch(copied, 11, p)
+	if err != nil {
 		t.Fatal(err)
 	}
-	SetChild(copied, 1, 4711)
+	enc.SetChild(1, 4711)
+	enc.Finish(true)
 	c, err := Parse(copied, 11)
 	if err != nil || c.Child(0) != 100 || c.Child(1) != 4711 || c.Child(2) != 102 {
 		t.Errorf("copy: %v, children %d %d %d", err, c.Child(0), c.Child(1), c.Child(2))
 	}
-	if !bytes.Equal(copied[used:], buf[used:]) {
-		t.Error("bytes behind the content are left in the copy")
+	if len(bytes.Trim(copied[used:512-SealSize], "\x00")) != 0 || CheckSeal(copied, 11) != Sealed {
+		t.Error("bytes behind the content are left in the copy, or it is not sealed")
 	}
 	binary.NativeEndian.PutUint32(buf[HeaderSize+2*BranchElementSize+4:], 512)
-	if err := CopyBranch(copied, 11, p); !damaged(err, 9, "element 2 of 3 lies outside") {
+	if _, err := CopyBranch(copied, 11, p); !damaged(err, 9, "element 2 of 3 lies outside") {
 		t.Errorf("copy of a damaged branch: %v", err)
 	}
 }
@@ -202,7 +204,9 @@ func TestElementBounds(t *testing.T) {
 			_, used := p.UsedBytes()
 			if c.branch {
 				_, _, err = p.Branch(0)
-				errs = append(errs, err, CopyBranch(make([]byte, 512), 6, p))
+				errs = append(errs, err)
+				_, err = CopyBranch(make([]byte, 512), 6, p)
+				errs = append(errs, err)
 			} else {
 				_, err = p.Leaf(0)
 				errs = append(errs, err)

@@ -205,5 +205,5 @@ func (p *Pager) encodeFreelist(buf []byte, list page.Extent, rec *record) {
 	for _, e := range all {
 		n += e.N
 	}
-	page.EncodeFreelist(buf, list.Start, uint32(list.N-1), n, slices.Values(all))
+	page.EncodeFreelist(buf, list.Start, uint32(list.N-1), n, slices.Values(all), !p.opts.NoSeals)
 }

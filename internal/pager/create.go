@@ -41,15 +41,15 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 	if !valid {
 		return 0, fmt.Errorf("page size of %d bytes is outside of %d to %d", ps, page.MinPageSize, page.MaxPageSize)
 	}
-	if err := p.create(newFile(ps)); err != nil {
+	if err := p.create(newFile(ps, !p.opts.NoSeals)); err != nil {
 		_ = p.file.Truncate(size) // so that the next to try finds what we found
 		return 0, err
 	}
 	return firstPages * int64(ps), nil
 }
 
-// newFile is the content of a new database.
-func newFile(ps int) []byte {
+// newFile is the content of a new database, with seals or without.
+func newFile(ps int, seal bool) []byte {
 	buf := make([]byte, firstPages*ps)
 	at := func(id page.ID) []byte { return buf[int(id)*ps:][:ps] }
 	for slot := page.ID(0); slot < 2; slot++ {
@@ -57,9 +57,9 @@ func newFile(ps int) []byte {
 			PageSize: uint32(ps), Root: firstRoot, Freelist: firstList, HighWater: firstPages, Label: page.Label(slot),
 		}, nil)
 	}
-	page.EncodeFreelist(at(firstList), firstList, 0, 0, func(func(page.Extent) bool) {})
+	page.EncodeFreelist(at(firstList), firstList, 0, 0, func(func(page.Extent) bool) {}, seal)
 	leaf := page.NewLeaf(at(firstRoot), firstRoot, 0, 0)
-	leaf.Finish()
+	leaf.Finish(seal)
 	return buf
 }
 
@@ -85,18 +85,19 @@ const sector = 512
 // interrupted tells whether a file of three or firstPages pages is one whose
 // creation a crash has cut short, so that nothing was ever stored in it: its
 // metas are still zero, and each sector behind them is zero or what create
-// writes. (Any commit makes a file longer.)
+// writes, in this version or in those that knew no seals. (Any commit makes a file longer.)
 func (p *Pager) interrupted(size int64, ps int) (bool, error) {
 	have := make([]byte, size)
 	if _, err := p.file.ReadAt(have, 0); err != nil {
 		return false, p.wrap("read", err)
 	}
-	want := newFile(ps)
+	sealed, unsealed := newFile(ps, true), newFile(ps, false)
 	metas := int(page.FirstDataPage) * ps
 	zero := make([]byte, sector)
 	for at := 0; at < len(have); at += sector {
 		piece := have[at:min(at+sector, len(have))]
-		created := at >= metas && bytes.Equal(piece, want[at:at+len(piece)])
+		end := at + len(piece)
+		created := at >= metas && (bytes.Equal(piece, sealed[at:end]) || bytes.Equal(piece, unsealed[at:end]))
 		if !created && !bytes.Equal(piece, zero[:len(piece)]) {
 			return false, nil
 		}

@@ -3,6 +3,7 @@ package pager
 import (
 	"math"
 
+	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
 
@@ -10,9 +11,10 @@ import (
 // them is retired and a newer generation exists, it is unmapped. Only the
 // writer counts.
 type generation struct {
-	mapping vfs.Mapping
-	states  int
-	newest  bool
+	mapping  vfs.Mapping
+	verified *page.Verified // the seals of its pages; nil: they are not verified
+	states   int
+	newest   bool
 }
 
 // Bounds on the room that is mapped ahead of the file, in bytes, so that
@@ -61,6 +63,7 @@ func (p *Pager) remap(need int64) error {
 	}
 	old := p.gen
 	p.gen = &generation{mapping: m, newest: true}
+	p.rememberSeals(old)
 	if old != nil {
 		old.newest = false
 		return old.closeIfUnused()

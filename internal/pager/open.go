@@ -190,7 +190,7 @@ func (p *Pager) settleOpening() error {
 }
 
 func (p *Pager) newState(tx page.TxID, m page.Meta) State {
-	return State{Tx: tx, Meta: m, gen: p.gen, image: page.NewImage(p.gen.mapping.Data(), p.pageSize, m.HighWater)}
+	return State{Tx: tx, Meta: m, gen: p.gen, image: p.image(m.HighWater)}
 }
 
 // loadRecord fills space as an extension records it, if one does and is believed.

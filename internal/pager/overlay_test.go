@@ -14,7 +14,7 @@ func TestWriterReadsPreparedPages(t *testing.T) {
 		buf := make([]byte, 512)
 		e := page.NewLeaf(buf, id, 1, 0)
 		e.Leaf(0, []byte(key), nil)
-		e.Finish()
+		e.Finish(true)
 		return run{id: id, buffer: buffer{bytes: buf}}
 	}
 	prepared := func(runs ...run) *Prepared {

@@ -57,6 +57,7 @@ type Options struct {
 	// for bbolt to find; negative: not before Sync or Close.
 	Settle       time.Duration
 	LoadFreeList bool // also when read-only
+	NoSeals      bool // neither write nor verify seals
 	// Scan visits all page runs that a state's tree uses, each once, and fails
 	// on a damaged one. It is called when free pages are not recorded.
 	Scan func(src *State, used func(page.Extent) error) error
@@ -139,6 +140,8 @@ type Counts struct {
 	Commits      atomic.Int64
 	Groups       atomic.Int64 // in which they were written
 	Group        atomic.Int64 // commits in the newest one
+
+	SealsVerified atomic.Int64
 }
 
 // OpenPath is how the free pages were found.

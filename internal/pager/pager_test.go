@@ -111,7 +111,7 @@ func (e *env) commit(text string, n uint64) error {
 	}
 	enc := page.NewLeaf(buf, id, 1, uint32(n-1))
 	enc.Leaf(0, []byte("k"), []byte(text))
-	enc.Finish()
+	enc.Finish(true)
 	prepared = true // or rolled back by Prepare
 	pr, err := w.Prepare(id, uint64(len(text)), e.opts)
 	if err != nil {

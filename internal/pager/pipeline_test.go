@@ -101,7 +101,7 @@ func (g *gate) rewrite(w *pager.WriteTx, text string, n uint64) page.ID {
 	}
 	enc := page.NewLeaf(buf, id, 1, uint32(n-1))
 	enc.Leaf(0, []byte("k"), []byte(text))
-	enc.Finish()
+	enc.Finish(true)
 	return id
 }
 

@@ -26,7 +26,7 @@ func (e *env) edit() (*pager.WriteTx, page.ID) {
 		e.t.Fatal(err)
 	}
 	enc := page.NewLeaf(buf, id, 0, 0)
-	enc.Finish()
+	enc.Finish(true)
 	return w, id
 }
 

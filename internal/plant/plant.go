@@ -79,3 +79,15 @@ const (
 	FaultUncaught   Defect = "fault-uncaught"
 	LengthUnchecked Defect = "length-unchecked"
 )
+
+// How pages are sealed.
+const (
+	SealUnchecked   Defect = "seal-unchecked"
+	SealWithoutID   Defect = "seal-without-id"
+	SealBeforeChild Defect = "seal-before-child"
+	SealLaunders    Defect = "seal-launders"
+	SealOverContent Defect = "seal-over-content"
+	SealNeverLate   Defect = "seal-never-late"
+	SealForgotten   Defect = "seal-forgotten"
+	ResealFirstPage Defect = "reseal-first-page"
+)

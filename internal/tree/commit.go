@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 // DefaultFill is the fill share that stands for "as Holdfast finds best".
@@ -183,7 +184,10 @@ func (t *Tree) InlineSize(limit int) (size int, ok bool) {
 // Inline encodes the tree as an inline page into buf, of InlineSize bytes, and
 // frees the page that it came from.
 func (t *Tree) Inline(buf []byte) error {
-	encode(buf, 0, 0, true, t.node.items)
+	if err := t.edit.verifyItems(t.node.items); err != nil {
+		return err
+	}
+	encode(buf, 0, 0, true, t.node.items, false)
 	return t.freeBase(t.node)
 }
 
@@ -245,12 +249,15 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 	for _, cut := range e.cuts {
 		items := n.items[from:cut.end]
 		pages := max((cut.size+ps-1)/ps, 1)
+		if err := e.verifyItems(items); err != nil {
+			return err
+		}
 		id, buf, err := e.w.Allocate(uint64(pages))
 		if err != nil {
 			return err
 		}
 		e.Stats.PagesFilled += int64(pages)
-		encode(buf, id, uint32(pages-1), n.leaf, items)
+		encode(buf, id, uint32(pages-1), n.leaf, items, !e.Unsealed)
 		part := item{child: id}
 		if len(items) > 0 {
 			part.key = items[0].key
@@ -308,12 +315,14 @@ func (t *Tree) writeThin(n *node) error {
 	if err != nil {
 		return err
 	}
-	if err := page.CopyBranch(buf, id, from); err != nil {
+	enc, err := page.CopyBranch(buf, id, from)
+	if err != nil {
 		return err
 	}
 	for _, k := range n.kids {
-		page.SetChild(buf, k.index, k.id)
+		enc.SetChild(k.index, k.id)
 	}
+	enc.Finish(!t.edit.Unsealed)
 	t.edit.Stats.Spills++
 	t.edit.Stats.PagesFilled += int64(from.Pages())
 	t.edit.parts = append(t.edit.parts, item{key: first, child: id})
@@ -369,21 +378,32 @@ func checkOrder(n *node) error {
 	return nil
 }
 
+// verifyItems verifies the values that go from unverified pages to new ones, which
+// would give them a right seal.
+func (e *Edit) verifyItems(items []item) error {
+	for i := range items {
+		if items[i].unverified && !plant.On(plant.SealLaunders) {
+			return e.verifyLazy()
+		}
+	}
+	return nil
+}
+
 // encode lays out items as one page run in buf.
-func encode(buf []byte, id page.ID, overflow uint32, leaf bool, items []item) {
+func encode(buf []byte, id page.ID, overflow uint32, leaf bool, items []item, seal bool) {
 	if leaf {
 		e := page.NewLeaf(buf, id, len(items), overflow)
 		for i := range items {
 			e.Leaf(items[i].flags, items[i].key, items[i].value)
 		}
-		e.Finish()
+		e.Finish(seal)
 		return
 	}
 	e := page.NewBranch(buf, id, len(items), overflow)
 	for i := range items {
 		e.Branch(items[i].key, items[i].child)
 	}
-	e.Finish()
+	e.Finish(seal)
 }
 
 // AppendUnedited appends the inline page of an unedited inline tree to value,

@@ -27,6 +27,10 @@ type frame struct {
 //
 // A Cursor is for one goroutine; several cursors may read one tree at once.
 type Cursor struct {
+	// KeysOnly says that values are not used, but for their flags and, of buckets,
+	// to open those: the values of long pages are not verified then.
+	KeysOnly bool
+
 	t     *Tree
 	stack []frame
 	room  [5]frame // the stack of a tree of usual height
@@ -83,7 +87,7 @@ func (c *Cursor) Step() (key, value []byte, flags uint32, ok bool) {
 		return nil, nil, 0, false
 	}
 	top := &c.stack[len(c.stack)-1]
-	if top.n != nil {
+	if top.n != nil || top.p.Unverified() {
 		return nil, nil, 0, false
 	}
 	if key, value, flags, ok = top.p.LeafAt(top.index + 1); ok {
@@ -99,7 +103,7 @@ func (c *Cursor) StepBack() (key, value []byte, flags uint32, ok bool) {
 		return nil, nil, 0, false
 	}
 	top := &c.stack[len(c.stack)-1]
-	if top.n != nil {
+	if top.n != nil || top.p.Unverified() {
 		return nil, nil, 0, false
 	}
 	if key, value, flags, ok = top.p.LeafAt(top.index - 1); ok {
@@ -214,6 +218,11 @@ func (c *Cursor) top() *frame { return &c.stack[len(c.stack)-1] }
 // take makes the element under the top frame the position.
 func (c *Cursor) take() (page.Element, bool, error) {
 	top := c.top()
+	if !c.KeysOnly {
+		if err := c.t.verify(&top.place, top.index); err != nil {
+			return c.fail(err)
+		}
+	}
 	e, err := top.element(top.index)
 	if err != nil {
 		return c.fail(err)

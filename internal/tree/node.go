@@ -22,6 +22,8 @@ type item struct {
 	child page.ID // branch: the child's page, unless node is set
 	node  *node   // branch: the child, once edited
 	flags uint32  // leaf
+
+	unverified bool // the value is that of an unverified page
 }
 
 // node is a page in memory, to be edited. It has no page number until it is
@@ -152,7 +154,7 @@ func (n *node) load(p page.Page) error {
 			if err != nil {
 				return err
 			}
-			*it = item{key: e.Key, value: e.Value, flags: e.Flags}
+			*it = item{key: e.Key, value: e.Value, flags: e.Flags, unverified: p.Unverified()}
 			n.size += len(e.Key) + len(e.Value)
 		} else {
 			k, c, err := p.Branch(i)

@@ -22,6 +22,9 @@ const maxDepth = 64
 // transaction that uses the tree.
 type Reader interface {
 	Page(id page.ID) (page.Page, error)
+	// Verify makes of a page from Page that is Unverified one that is not, or
+	// finds that it is damaged. Values of an unverified page are not used.
+	Verify(p page.Page) (page.Page, error)
 }
 
 // Writer gives and takes pages on behalf of the one writing transaction.
@@ -59,8 +62,12 @@ type Tree struct {
 
 // Edit is what all trees of one writing transaction share.
 type Edit struct {
-	w     Writer
 	Stats Counters
+	// Unsealed leaves out the seals of pages.
+	Unsealed bool
+
+	w     Writer
+	lazy  []page.Page // unverified pages of which nodes were made
 	arena arena
 	parts []item // scratch of Write: a stack
 	cuts  []cut  // scratch of Write
@@ -83,6 +90,8 @@ func NewEdit(w Writer) *Edit { return &Edit{w: w} }
 func (e *Edit) Reset(w Writer) {
 	e.w = w
 	e.Stats = Counters{}
+	clear(e.lazy)
+	e.lazy = e.lazy[:0]
 	e.arena.reset()
 	if cap(e.parts) > maxNodeItems {
 		e.parts = nil
@@ -171,6 +180,41 @@ func (pl *place) element(i int) (page.Element, error) {
 	return pl.p.Leaf(i)
 }
 
+// open makes n, an empty node, stand for page p.
+func (e *Edit) open(n *node, p page.Page) error {
+	if err := n.open(p); err != nil {
+		return err
+	}
+	if p.Unverified() {
+		e.lazy = append(e.lazy, p)
+	}
+	e.Stats.Nodes++
+	return nil
+}
+
+// verifyLazy verifies the pages whose values nodes hold unverified.
+func (e *Edit) verifyLazy() error {
+	for _, p := range e.lazy {
+		if _, err := e.w.Verify(p); err != nil {
+			return err
+		}
+	}
+	clear(e.lazy)
+	e.lazy = e.lazy[:0]
+	return nil
+}
+
+// verify sees to it that the value of element i of a leaf may be used.
+func (t *Tree) verify(pl *place, i int) (err error) {
+	switch {
+	case pl.n == nil && pl.p.Unverified():
+		pl.p, err = t.src.Verify(pl.p)
+	case pl.n != nil && pl.n.items[i].unverified:
+		err = t.edit.verifyLazy()
+	}
+	return err
+}
+
 // child descends into element i of a branch.
 func (t *Tree) child(pl *place, i int) (place, error) {
 	var id page.ID
@@ -223,13 +267,18 @@ func (t *Tree) Get(key []byte) (page.Element, bool, error) {
 
 // Lookup is Get with results that fit into registers. It does not allocate.
 func (t *Tree) Lookup(key []byte) (value []byte, flags uint32, ok bool, err error) {
+	return t.lookup(key, true)
+}
+
+// lookup is Lookup; verify says that the value is used.
+func (t *Tree) lookup(key []byte, verify bool) (value []byte, flags uint32, ok bool, err error) {
 	n := t.node
 	if n == nil {
 		if t.root != 0 {
-			return t.lookupBelow(t.root, key)
+			return t.lookupBelow(t.root, key, verify)
 		}
 		if t.inline.Valid() {
-			return t.lookupFrom(t.inline, key)
+			return t.lookupFrom(t.inline, key, verify)
 		}
 		return nil, 0, false, nil
 	}
@@ -240,7 +289,7 @@ func (t *Tree) Lookup(key []byte) (value []byte, flags uint32, ok bool, err erro
 		}
 		c, id := n.child(i)
 		if c == nil {
-			return t.lookupBelow(id, key)
+			return t.lookupBelow(id, key, verify)
 		}
 		n = c
 	}
@@ -249,19 +298,24 @@ func (t *Tree) Lookup(key []byte) (value []byte, flags uint32, ok bool, err erro
 		return nil, 0, false, nil
 	}
 	it := &n.items[i]
+	if verify && it.unverified {
+		if err := t.edit.verifyLazy(); err != nil {
+			return nil, 0, false, err
+		}
+	}
 	return it.value[:len(it.value):len(it.value)], it.flags, true, nil
 }
 
-func (t *Tree) lookupBelow(id page.ID, key []byte) ([]byte, uint32, bool, error) {
+func (t *Tree) lookupBelow(id page.ID, key []byte, verify bool) ([]byte, uint32, bool, error) {
 	p, err := t.src.Page(id)
 	if err != nil {
 		return nil, 0, false, err
 	}
-	return t.lookupFrom(p, key)
+	return t.lookupFrom(p, key, verify)
 }
 
 // lookupFrom finds key below page p. Below a page there are only pages.
-func (t *Tree) lookupFrom(p page.Page, key []byte) (value []byte, flags uint32, ok bool, err error) {
+func (t *Tree) lookupFrom(p page.Page, key []byte, verify bool) (value []byte, flags uint32, ok bool, err error) {
 	for depth := 0; ; depth++ {
 		i, exact, err := p.Search(key)
 		if err != nil {
@@ -270,6 +324,11 @@ func (t *Tree) lookupFrom(p page.Page, key []byte) (value []byte, flags uint32, 
 		if p.IsLeaf() {
 			if !exact {
 				return nil, 0, false, nil
+			}
+			if verify && p.Unverified() {
+				if p, err = t.src.Verify(p); err != nil {
+					return nil, 0, false, err
+				}
 			}
 			if _, value, flags, ok = p.LeafAt(i); !ok {
 				_, err = p.Leaf(i)
@@ -320,7 +379,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	if exact {
 		it := &n.items[i]
 		n.size += len(value) - len(it.value)
-		it.value, it.flags = value, flags
+		it.value, it.flags, it.unverified = value, flags, false
 		return true, nil
 	}
 	n.insert(i, item{key: t.edit.arena.copyKey(key), value: value, flags: flags})
@@ -354,11 +413,11 @@ const (
 
 // delete removes key unless it has one of the flags in refuse.
 func (t *Tree) delete(key []byte, refuse uint32) (deletion, error) {
-	e, ok, err := t.Get(key)
+	_, flags, ok, err := t.lookup(key, false)
 	if err != nil || !ok {
 		return absent, err
 	}
-	if e.Flags&refuse != 0 {
+	if flags&refuse != 0 {
 		return refused, nil
 	}
 	n, err := t.editLeaf(key)
@@ -409,10 +468,9 @@ func (t *Tree) editRoot() (*node, error) {
 	}
 	n := t.edit.arena.newNode(true)
 	if pl.p.Valid() {
-		if err := n.open(pl.p); err != nil {
+		if err := t.edit.open(n, pl.p); err != nil {
 			return nil, err
 		}
-		t.edit.Stats.Nodes++
 	}
 	t.node = n
 	t.edits++
@@ -430,10 +488,9 @@ func (t *Tree) editChild(n *node, i int) (*node, error) {
 		return nil, err
 	}
 	c = t.edit.arena.newNode(p.IsLeaf())
-	if err := c.open(p); err != nil {
+	if err := t.edit.open(c, p); err != nil {
 		return nil, err
 	}
-	t.edit.Stats.Nodes++
 	n.setChild(i, c)
 	t.edits++
 	return c, nil

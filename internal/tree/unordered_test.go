@@ -27,7 +27,7 @@ func TestUnorderedPageEndsWalk(t *testing.T) {
 				for _, k := range keys {
 					enc.Leaf(0, []byte(k), []byte("v"))
 				}
-				enc.Finish()
+				enc.Finish(true)
 				return id
 			}
 			one, two := leaf(c.first), leaf(c.second)
@@ -35,7 +35,7 @@ func TestUnorderedPageEndsWalk(t *testing.T) {
 			enc := page.NewBranch(buf, root, 2, 0)
 			enc.Branch([]byte(c.first[0]), one)
 			enc.Branch([]byte(c.second[0]), two)
-			enc.Finish()
+			enc.Finish(true)
 
 			tr := Open(s, NewEdit(s), root)
 			var cursor Cursor

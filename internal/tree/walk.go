@@ -5,6 +5,7 @@ import "holdfast/internal/page"
 // Level is one page or node met by Walk.
 type Level struct {
 	place
+	t     *Tree
 	Depth int // 0 for the root
 }
 
@@ -18,8 +19,15 @@ func (l *Level) Inline() bool { return l.n == nil && l.p.ID() == 0 }
 // Count is the number of elements.
 func (l *Level) Count() int { return l.count() }
 
-// Element is element i of a leaf.
-func (l *Level) Element(i int) (page.Element, error) { return l.element(i) }
+// Element is element i of a leaf. The value of one that is no bucket is not to be
+// used: it may be unverified.
+func (l *Level) Element(i int) (page.Element, error) {
+	e, err := l.element(i)
+	if err == nil && e.IsBucket() {
+		err = l.t.verify(&l.place, i)
+	}
+	return e, err
+}
 
 // Base is the page run on disk that the level is, or replaces; n is 0 if there
 // is none.
@@ -60,7 +68,7 @@ func (t *Tree) Walk(visit func(*Level) error) error {
 	if err != nil {
 		return err
 	}
-	return t.walk(&Level{place: pl}, visit)
+	return t.walk(&Level{place: pl, t: t}, visit)
 }
 
 func (t *Tree) walk(l *Level, visit func(*Level) error) error {
@@ -75,7 +83,7 @@ func (t *Tree) walk(l *Level, visit func(*Level) error) error {
 		if err != nil {
 			return err
 		}
-		if err := t.walk(&Level{place: pl, Depth: l.Depth + 1}, visit); err != nil {
+		if err := t.walk(&Level{place: pl, t: t, Depth: l.Depth + 1}, visit); err != nil {
 			return err
 		}
 	}

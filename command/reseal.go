@@ -1,0 +1,124 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+const resealHelp = `Give the pages of a database the seals that belong to their content, where they
+are wrong or missing. Nothing else is changed.
+
+A seal is a checksum in the last bytes of a page. It is wrong after a tool has
+changed the page in place, as "bbolt surgery" does with clear-page-elements and
+copy-page: then this command is the one to run. It is also wrong after the disk
+has damaged the page: then this command makes the damage look right, and a copy of
+the file is what you need. Keep one in any case.
+
+It is missing in pages that bbolt wrote. --missing adds those and leaves wrong ones
+alone.
+
+The database is checked first, but for its seals; if it is damaged otherwise
+nothing is changed. Some pages are so full that they have no room for a seal. If
+the command is interrupted, run it again.`
+
+type resealReport struct {
+	File     string   `json:"file"`
+	Right    uint64   `json:"right"`
+	Added    uint64   `json:"added"`
+	Replaced uint64   `json:"replaced"`
+	NoRoom   uint64   `json:"no_room"`
+	Wrong    uint64   `json:"wrong"` // left, with --missing
+	Pages    []uint64 `json:"replaced_pages"`
+}
+
+func (a *app) newReseal() *cobra.Command {
+	var missing bool
+	cmd := &cobra.Command{
+		Use:   "reseal FILE",
+		Short: "Mend the seals of pages that a tool changed in place",
+		Long:  resealHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE:  a.action(func(c *call) error { return c.reseal(missing) }),
+	}
+	cmd.Flags().BoolVar(&missing, "missing", false, "add missing seals only")
+	return cmd
+}
+
+func (c *call) reseal(missing bool) error {
+	path := c.args[0]
+	info, err := c.look(path)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	done, err := c.runReseal(ctx, path, info, missing)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return &fileError{file: path, what: fmt.Sprintf("interrupted after %s", plural(int(done.Added)+len(done.Replaced), "seal")), next: "run it again for the others", err: err}
+	}
+	if err != nil {
+		return c.explain(path, err)
+	}
+	r := &resealReport{
+		File: path, Right: done.Right, Added: done.Added, Replaced: uint64(len(done.Replaced)),
+		NoRoom: done.NoRoom, Wrong: done.Wrong, Pages: []uint64{},
+	}
+	for _, id := range done.Replaced {
+		r.Pages = append(r.Pages, uint64(id))
+	}
+	if c.json {
+		return c.printJSON(r)
+	}
+	c.printReseal(r)
+	return nil
+}
+
+func (c *call) runReseal(ctx context.Context, path string, info fs.FileInfo, missing bool) (holdfast.Resealed, error) {
+	var share atomic.Int64 // of the file, in bytes
+	stop := c.progress("resealing", info.Size(), share.Load)
+	defer stop()
+	return holdfast.Reseal(ctx, path, holdfast.ResealOptions{
+		MissingOnly: missing,
+		Timeout:     c.timeout,
+		Progress: func(done, total uint64) {
+			share.Store(int64(float64(info.Size()) * float64(done) / float64(total)))
+		},
+	})
+}
+
+func (c *call) printReseal(r *resealReport) {
+	for _, id := range r.Pages {
+		fmt.Fprintf(c.out, "%s the seal was wrong and is replaced\n", c.paint(yellow, fmt.Sprintf("page %d:", id)))
+	}
+	parts := []string{fmt.Sprintf("%s right", countOf(r.Right, "seal was", "seals were"))}
+	if r.Replaced > 0 || r.Wrong == 0 {
+		parts = append(parts, count(r.Replaced)+" replaced")
+	}
+	parts = append(parts, count(r.Added)+" added")
+	if r.Wrong > 0 {
+		parts = append(parts, count(r.Wrong)+" left wrong")
+	}
+	if r.NoRoom > 0 {
+		parts = append(parts, countOf(r.NoRoom, "page has", "pages have")+" no room for one")
+	}
+	fmt.Fprintln(c.out, strings.Join(parts, ", "))
+}
+
+// countOf is n with one of two words.
+func countOf(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + many
+}

@@ -1,0 +1,167 @@
+package holdfast
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+	"holdfast/internal/vfs"
+)
+
+// ResealOptions say what Reseal does.
+type ResealOptions struct {
+	// MissingOnly leaves wrong seals as they are and adds missing ones only.
+	MissingOnly bool
+
+	// Timeout is how long to wait for the file's lock; 0 waits for ever.
+	Timeout time.Duration
+
+	// OpenFile opens the file in place of os.OpenFile.
+	OpenFile func(string, int, os.FileMode) (*os.File, error)
+
+	// Progress is called with the number of pages that have been looked at, of
+	// total. Each page of a tree is looked at twice. May be nil.
+	Progress func(done, total uint64)
+}
+
+// Resealed is what Reseal found and did. A page counts once with its overflow
+// pages.
+type Resealed struct {
+	Right    uint64 // seals that were right
+	Added    uint64 // seals that were missing
+	Replaced []Pgid // pages whose seal was wrong
+	NoRoom   uint64 // pages whose content leaves no room for a seal
+	Wrong    uint64 // wrong seals that were left, with MissingOnly
+}
+
+// Reseal gives the pages of the database at path the seals that belong to their
+// content, where they are wrong or missing: after a tool has changed pages in
+// place, as "bbolt surgery" does. It changes nothing else.
+//
+// A wrong seal says that a page is not what was written. Reseal makes it a right
+// one whatever the reason was: keep a copy of the file, and do not use it to
+// silence damage.
+//
+// Reseal takes the file's lock as for writing. First it checks the database but
+// for its seals, and for gaps between elements; if there is another fault it returns that, a *CorruptError, and
+// has changed nothing. It returns when what it wrote is flushed. If it is
+// interrupted, also by the end of the process, each seal is the old or the new
+// one, since it lies within a sector, and it can be run again; docs/design.md has
+// what a power failure can do. With an error the result is what was done until
+// then.
+func Reseal(ctx context.Context, path string, options ResealOptions) (Resealed, error) {
+	var done Resealed
+	file, err := vfs.OpenOS(path, os.O_RDWR, 0, options.OpenFile)
+	if err != nil {
+		return done, err
+	}
+	if size, err := file.Size(); err != nil || size == 0 { // which OpenVFS would make a database of
+		_ = file.Close()
+		return done, cmp.Or(err, ErrInvalid)
+	}
+	// Close has nothing to write: nothing is committed, and no freelist wanted.
+	db, err := OpenVFS(file, &Options{Timeout: options.Timeout, NoSeals: true, NoFreelistSync: true})
+	if err != nil {
+		return done, err
+	}
+	r := resealing{db: db, options: options, Resealed: &done}
+	err = r.run(ctx)
+	return done, cmp.Or(err, db.Close())
+}
+
+// resealing is one Reseal.
+type resealing struct {
+	*Resealed
+	db      *DB
+	tx      *Tx
+	options ResealOptions
+	pages   uint64 // looked at
+}
+
+func (r *resealing) run(ctx context.Context) (err error) {
+	if r.tx, err = r.db.Begin(false); err != nil {
+		return err
+	}
+	defer r.tx.rollback()
+	defer r.tx.caught(debug.SetPanicOnFault(true), &err)
+	faults, err := r.tx.verify(ctx, []CheckOption{
+		WithProgress(func(done, _ uint64) { r.progress(done - r.pages) }),
+		func(c *checkConfig) { c.gaps = true }, // which the surgery leaves that Reseal is for
+	})
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("%w (faults besides seals: %d; no seal was changed)", r.db.corrupt(faults[0]), len(faults))
+	}
+	meta := r.tx.state.Meta
+	runs := func(e page.Extent) error {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		return r.page(e)
+	}
+	if meta.Freelist != page.NoFreelist {
+		h, err := r.tx.state.Image().Header(meta.Freelist)
+		if err != nil {
+			return err
+		}
+		if err := runs(page.Extent{Start: meta.Freelist, N: uint64(h.Overflow) + 1}); err != nil {
+			return err
+		}
+	}
+	err = bucket.EachRun(r.tx.state, meta.Root, runs)
+	if r.Added == 0 && len(r.Replaced) == 0 {
+		return err
+	}
+	return cmp.Or(err, r.db.Sync())
+}
+
+func (r *resealing) progress(pages uint64) {
+	r.pages += pages
+	if r.options.Progress != nil {
+		r.options.Progress(r.pages, 2*uint64(r.tx.state.Meta.HighWater))
+	}
+}
+
+// page gives the run e the seal that it should have.
+func (r *resealing) page(e page.Extent) error {
+	if plant.On(plant.ResealFirstPage) {
+		e.N = 1
+	}
+	run, err := r.tx.state.Image().Run(e.Start, e.N)
+	if err != nil {
+		return err
+	}
+	defer r.progress(e.N)
+	seal, ok := page.SealOf(run, e.Start)
+	if !ok {
+		r.NoRoom++
+		return nil
+	}
+	state := page.CheckSeal(run, e.Start)
+	switch {
+	case state == page.Sealed:
+		r.Right++
+		return nil
+	case state == page.WrongSeal && r.options.MissingOnly:
+		r.Wrong++
+		return nil
+	}
+	end := (int64(e.Start) + int64(e.N)) * int64(r.db.pager.PageSize())
+	if _, err := r.db.pager.File().WriteAt(seal[:], end-page.SealSize); err != nil {
+		return err
+	}
+	if state == page.WrongSeal {
+		r.Replaced = append(r.Replaced, e.Start)
+	} else {
+		r.Added++
+	}
+	return nil
+}
