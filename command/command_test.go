@@ -104,7 +104,7 @@ var binaryName = []byte{0, 1, 0xfe, 0xff}
 func makeSample(t *testing.T, path string) {
 	t.Helper()
 	_ = os.Remove(path)
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: 1024})
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: 1024, StrictCompat: true, SettleDelay: -1})
 	check(t, err)
 	update := func(fn func(*holdfast.Tx) error) { check(t, db.Update(fn)) }
 	bucket := func(tx *holdfast.Tx, names ...string) *holdfast.Bucket {

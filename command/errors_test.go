@@ -72,7 +72,7 @@ var badFiles = []struct {
 		damage(t, "sample.db", func(b []byte) []byte { return setVersion(b, 3) })
 	}, "sample.db", "sample.db: a bbolt database of another format version than 2", command.ExitFailed},
 	{"truncated", func(t *testing.T) { check(t, os.Truncate("sample.db", 20*samplePage)) }, "sample.db",
-		"sample.db: damaged: page 0: meta gives a high-water mark of 28 pages", command.ExitDamaged},
+		"sample.db: damaged: page 0: meta gives a high-water mark of 29 pages", command.ExitDamaged},
 	{"both metas torn", func(t *testing.T) {
 		damage(t, "sample.db", func(b []byte) []byte { b[metaChecksum]++; b[samplePage+metaChecksum]++; return b })
 	}, "sample.db", "sample.db: damaged: neither of its two meta pages is whole", command.ExitDamaged},
@@ -135,7 +135,7 @@ func TestDamagedPages(t *testing.T) {
 	dir := withSample(t)
 	leaves := 0
 	damage(t, "sample.db", func(b []byte) []byte {
-		for id := 2; id < 28; id++ { // all leaves claim more elements than they have room for
+		for id := 2; id < 29; id++ { // all leaves claim more elements than they have room for
 			if p := b[id*samplePage:]; binary.NativeEndian.Uint16(p[8:]) == 2 && binary.NativeEndian.Uint64(p) == uint64(id) {
 				binary.NativeEndian.PutUint16(p[10:], 5000)
 				leaves++
@@ -148,12 +148,12 @@ func TestDamagedPages(t *testing.T) {
 	}
 	before := snapshot(t, dir)
 	r := run(t, "check", "sample.db")
-	wantIn(t, r, command.ExitDamaged, "page 12: 5000 elements do not fit", "holdfast: sample.db: damaged (")
+	wantIn(t, r, command.ExitDamaged, "page 11: 5000 elements do not fit", "holdfast: sample.db: damaged (")
 	wantIn(t, run(t, "check", "sample.db", "--json"), command.ExitDamaged, `"ok": false`, "holdfast: sample.db: damaged (")
 	wantIn(t, run(t, "info", "sample.db"), 0, "Meta page 0", "")
 	for _, on := range onFile[2:] {
 		r := run(t, append([]string{on.name, "sample.db"}, strings.Fields(on.args)...)...)
-		wantIn(t, r, command.ExitFailed, "", "holdfast: sample.db: damaged: page 12: 5000 elements do not fit")
+		wantIn(t, r, command.ExitFailed, "", "holdfast: sample.db: damaged: page 11: 5000 elements do not fit")
 		wantIn(t, r, command.ExitFailed, "", "; run: holdfast check sample.db\n")
 	}
 	if after := snapshot(t, dir); after != before {
@@ -164,7 +164,7 @@ func TestDamagedPages(t *testing.T) {
 // TestTopLevelKey: at the top level there can be buckets only.
 func TestTopLevelKey(t *testing.T) {
 	withSample(t)
-	const root, alpha, elementSize = 12, 1, 16
+	const root, alpha, elementSize = 11, 1, 16
 	damage(t, "sample.db", func(b []byte) []byte {
 		b[root*samplePage+(1+alpha)*elementSize] = 0 // the flag that says bucket
 		return b
@@ -176,7 +176,7 @@ func TestTopLevelKey(t *testing.T) {
 		}
 		wantIn(t, run(t, on.name, "sample.db"), code, "", "holdfast: sample.db: damaged")
 	}
-	wantIn(t, run(t, "check", "sample.db"), command.ExitDamaged, "page 12: alpha stands where only buckets can be", "")
+	wantIn(t, run(t, "check", "sample.db"), command.ExitDamaged, "page 11: alpha stands where only buckets can be", "")
 	wantIn(t, run(t, "compact", "-o", "copy.db", "sample.db"), 1, "", "run: holdfast check sample.db")
 }
 
@@ -214,7 +214,7 @@ func TestWrongNames(t *testing.T) {
 		{"get sample.db zz zz --bucket-format hex", 2, `bucket "zz" is not hexadecimal`},
 		{"put sample.db alpha k zz --value-format hex", 2, `value "zz" is not hexadecimal`},
 		{"put sample.db alpha k", 2, "requires at least 4 arg(s), only received 3"},
-		{"check sample.db --from-page 99", 2, "--from-page: sample.db has pages 2 to 27, not 99"},
+		{"check sample.db --from-page 99", 2, "--from-page: sample.db has pages 2 to 28, not 99"},
 		{"check sample.db --from-page x", 2, "invalid argument"},
 		{"info sample.db --timeout -1s", 2, "--timeout is -1s"},
 		{"info sample.db --bogus", 2, "unknown flag: --bogus"},

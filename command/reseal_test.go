@@ -75,13 +75,13 @@ func TestResealRefuses(t *testing.T) {
 	sound, err := os.ReadFile("sample.db")
 	check(t, err)
 	damage(t, "sample.db", func(b []byte) []byte {
-		b[31*samplePage+8] = 0x40 // no type of page
+		b[11*samplePage+8] = 0x40 // no type of page
 		return b
 	})
 	check(t, os.WriteFile("empty.db", nil, 0o600))
 	before := snapshot(t, dir)
 	r := run(t, "reseal", "sample.db")
-	wantIn(t, r, command.ExitFailed, "", "holdfast: sample.db: damaged: page 31: has unexpected type")
+	wantIn(t, r, command.ExitFailed, "", "holdfast: sample.db: damaged: page 11: has unexpected type")
 	wantIn(t, r, command.ExitFailed, "", "; run: holdfast check sample.db\n")
 	wantIn(t, run(t, "reseal", "gone.db"), command.ExitFailed, "", "holdfast: gone.db: no such file")
 	wantIn(t, run(t, "reseal", "empty.db"), command.ExitFailed, "", "holdfast: empty.db: empty: not a bbolt database")
