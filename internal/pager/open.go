@@ -23,6 +23,12 @@ func Open(file vfs.File, opts Options) (*Pager, error) {
 	if p.opts.Settle == 0 {
 		p.opts.Settle = settleDelay
 	}
+	if p.opts.PeriodicDelay <= 0 {
+		p.opts.PeriodicDelay = periodicDelay
+	}
+	if p.opts.PeriodicBytes <= 0 {
+		p.opts.PeriodicBytes = periodicBytes
+	}
 	if err := p.open(); err != nil {
 		if p.gen != nil {
 			_ = p.gen.mapping.Close()

@@ -138,9 +138,19 @@ func (p *Pager) endEdit() {
 	p.updateGauges()
 }
 
+// Durability is when a commit returns. See the root package.
+type Durability int
+
+// From the most careful on.
+const (
+	Full     Durability = iota // it is on the disk
+	Periodic                   // it is visible, and will soon be on the disk
+	None                       // it is visible
+)
+
 // CommitOptions say how a commit is made durable.
 type CommitOptions struct {
-	NoSync    bool
+	Mode      Durability
 	AllocSize int64 // step in which a large file grows, in bytes
 	MaxSize   int64 // of the file; 0: no limit
 }
@@ -185,7 +195,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 		return page.Corruptf(0, "transaction ids are used up")
 	}
 	pr := &w.pr
-	*pr = Prepared{p: p, w: w, noSync: opts.NoSync, before: p.record}
+	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record}
 	for _, list := range p.orphans {
 		if err := w.space.Free(list); err != nil {
 			return err
