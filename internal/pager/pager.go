@@ -296,7 +296,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	}
 	a.Records = slices.Collect(p.recorded.runs())
 	a.Reserved = append(p.listsInUse(nil), a.Records...)
-	if best, err := p.slots.Best(); err == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
+	if best, err := p.slots.Best(); err == nil && p.visible == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
 		a.List = p.slots.Meta[best].Freelist
 	}
 	return a, nil
