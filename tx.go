@@ -349,8 +349,9 @@ func (tx *Tx) rollback() (ended bool, err error) {
 	}
 	if tx.w == nil {
 		tx.count()
+		err = tx.db.pager.Lost(tx.state)
 		tx.snap.Release()
-		return true, nil
+		return true, err
 	}
 	tx.takeEditStats()
 	tx.buckets.Edit.Reset(nil)

@@ -35,6 +35,7 @@ type group struct {
 	meta      page.Meta
 	trailing  bool
 	flushed   bool
+	absorbed  bool // what was visible became durable before that, in the slot before
 }
 
 // drop lets go of the members, and keeps the memory.
@@ -104,6 +105,12 @@ func (g *group) writeMeta() error {
 		if err := g.p.flush(); err != nil {
 			return err
 		}
+	}
+	if g.visible {
+		// It is durable now, in the slot that this group was to write: the other one
+		// is the loser.
+		g.absorbed = true
+		g.slot, g.label = 1-g.slot, g.label+1
 	}
 	return g.writePlain()
 }

@@ -118,14 +118,14 @@ type Pager struct {
 	aborted   []*Prepared // whose use of space is still to be undone, oldest first
 	landed    []*Prepared // whose buffers are still to be taken back
 	leading   bool
-	reverted  bool        // a flush failed, and the current state is older than what space says
-	draining  bool        // Close waits for the last readers
-	idle      *sync.Cond  // nobody leads any more
-	unsynced  int64       // commits since the last that was flushed
-	flusher   *time.Timer // see flushLater
-	flushing  bool        // it runs
-	settling  *time.Timer // see settleLater
-	wound     bool        // it runs
+	lost      atomic.Uint64 // see Lost: one more than the number of the newest state that is good
+	draining  bool          // Close waits for the last readers
+	idle      *sync.Cond    // nobody leads any more
+	unsynced  int64         // commits since the last that was flushed
+	flusher   *time.Timer   // see flushLater
+	flushing  bool          // it runs
+	settling  *time.Timer   // see settleLater
+	wound     bool          // it runs
 	lastWrite time.Time
 
 	group  group // the leader's, and
@@ -193,6 +193,16 @@ func (p *Pager) Begin() (Snapshot, error) {
 		return g, ErrDatabaseNotOpen
 	}
 	return g, nil
+}
+
+// Lost is why state s must not be believed any more: it was visible and not durable
+// when a flush failed, and what is read of it now may be what the disk has. nil: it
+// is good.
+func (p *Pager) Lost(s *State) error {
+	if bad := p.lost.Load(); bad == 0 || uint64(s.Tx) < bad {
+		return nil
+	}
+	return p.stoppedBy()
 }
 
 // Readers is the number of held snapshots and of snapshots ever held.
@@ -285,7 +295,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 		return Accounting{}, ErrFreePagesNotLoaded
 	}
 	current := p.states.Current() // nil if Close waits for s
-	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.reverted
+	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.lost.Load() != 0
 	a := Accounting{Exact: !busy && (current == nil || current.Tx == s.Tx)}
 	for e := range p.space.Unused() {
 		a.Free = append(a.Free, e)

@@ -226,6 +226,10 @@ func (p *Pager) land(g *group) {
 		p.dirty, p.leader.dirty = p.leader.dirty, p.dirty
 		p.flushLater()
 	case g.wroteMeta:
+		if g.absorbed {
+			p.overwritten(1-g.slot, *p.visible, true)
+			p.holdDurable(*p.states.Current(), true)
+		}
 		p.overwritten(g.slot, g.meta, g.trailing)
 		p.holdDurable(g.state, g.trailing)
 		p.recorded = g.rec
@@ -325,7 +329,8 @@ func (p *Pager) abortAll(g *group, err error) {
 	if p.visible != nil {
 		// Pages of the visible state may be read again from the disk, which may not
 		// have them. Readers that begin now get what it has.
-		p.visible, p.reverted = nil, true
+		p.visible = nil
+		p.lost.Store(uint64(p.durable.Tx) + 1)
 		p.space.Pin(p.durable.Tx)
 		p.gen.states++
 		p.states.Publish(p.newState(p.durable.Tx, p.durable.Meta))
