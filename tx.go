@@ -251,6 +251,7 @@ func (tx *Tx) Commit() error {
 		tx.runOnCommit()
 		return nil
 	}
+	begin := time.Now()
 	prepared, err := tx.prepare()
 	if err != nil {
 		return err
@@ -265,6 +266,7 @@ func (tx *Tx) Commit() error {
 	if err != nil {
 		return err
 	}
+	tx.db.stats.latency.add(time.Since(begin))
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}
