@@ -80,6 +80,9 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := options.validate(); err != nil { // before there is a file
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
 	flag := os.O_RDWR | os.O_CREATE
 	if options.ReadOnly {
 		flag = os.O_RDONLY
@@ -88,7 +91,7 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return OpenVFS(file, options)
+	return openFile(file, options, true)
 }
 
 // OpenVFS opens the database in file, which it takes over. It is for tests
@@ -101,6 +104,22 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("open %s: %w", file.Name(), err)
 	}
+	return openFile(file, options, true)
+}
+
+// openExisting opens the database at path for writing, and makes none where there
+// is none: an empty file is ErrInvalid. What the environment says does not count.
+func openExisting(path string, options *Options) (*DB, error) {
+	file, err := vfs.OpenOS(path, os.O_RDWR, 0, options.OpenFile)
+	if err != nil {
+		return nil, err
+	}
+	return openFile(file, options, false)
+}
+
+// openFile opens the database in file, which it takes over. Unless create is set it
+// makes none of a file that is empty, or whose creation was interrupted.
+func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	db := &DB{
 		NoSync:          options.NoSync,
 		NoFreelistSync:  options.NoFreelistSync,
@@ -127,6 +146,7 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
 	p, err := pager.Open(file, pager.Options{
 		ReadOnly:     options.ReadOnly,
+		NoCreate:     !create,
 		Timeout:      options.Timeout,
 		PageSize:     options.PageSize,
 		InitialMap:   int64(options.InitialMmapSize),

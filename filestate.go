@@ -15,8 +15,14 @@ type FileState struct {
 	Unfinished bool
 
 	// FreeRecorded says that the file records its free pages, so that opening it
-	// takes the same time whatever its size.
+	// takes the same time whatever its size. (If pages of the record are damaged, which
+	// shows when they are needed, they are found as if there were none: see
+	// Stats.OpenPath.)
 	FreeRecorded bool
+
+	// FreePages is the number of free pages that the record gives; 0 if there is
+	// none. Stats.FreePageN has those of a database that was opened for writing.
+	FreePages int
 }
 
 // FileState is what was found when the database was opened.
@@ -27,6 +33,7 @@ func (db *DB) FileState() FileState {
 	f := db.pager.Finding()
 	return FileState{
 		Tx: int(f.Tx), Slot: f.Slot, Label: int(f.Label),
-		BboltBehind: f.Trailing && !f.Unfinished, Unfinished: f.Unfinished, FreeRecorded: f.Recorded,
+		BboltBehind: f.Trailing && !f.Unfinished, Unfinished: f.Unfinished,
+		FreeRecorded: f.Recorded, FreePages: int(f.FreePages),
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
-	"holdfast/internal/vfs"
 )
 
 // ResealOptions say what Reseal does.
@@ -57,16 +56,8 @@ type Resealed struct {
 // then.
 func Reseal(ctx context.Context, path string, options ResealOptions) (Resealed, error) {
 	var done Resealed
-	file, err := vfs.OpenOS(path, os.O_RDWR, 0, options.OpenFile)
-	if err != nil {
-		return done, err
-	}
-	if size, err := file.Size(); err != nil || size == 0 { // which OpenVFS would make a database of
-		_ = file.Close()
-		return done, cmp.Or(err, ErrInvalid)
-	}
 	// Close has nothing to write: nothing is committed, and no freelist wanted.
-	db, err := OpenVFS(file, &Options{Timeout: options.Timeout, NoSeals: true, NoFreelistSync: true})
+	db, err := openExisting(path, &Options{Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: true})
 	if err != nil {
 		return done, err
 	}

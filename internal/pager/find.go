@@ -27,15 +27,18 @@ type Finding struct {
 	Trailing bool // bbolt finds another state in the slot than we do, an older one unless Unfinished
 	// Unfinished: a newer state was begun, and what was to be its flush did not end.
 	Unfinished bool
-	Recorded   bool // the free pages are
+	Recorded   bool   // the free pages are
+	FreePages  uint64 // so many, if they are
 }
 
 // Finding tells what opening has found.
 func (p *Pager) Finding() Finding {
 	f := &p.found
-	return Finding{
-		Tx: f.tx, Label: f.meta.Label, Slot: f.best, Trailing: f.trailing, Unfinished: f.unfinished, Recorded: f.free != nil,
+	found := Finding{Tx: f.tx, Label: f.meta.Label, Slot: f.best, Trailing: f.trailing, Unfinished: f.unfinished}
+	if f.free != nil {
+		found.Recorded, found.FreePages = true, f.free.Free.Count
 	}
+	return found
 }
 
 // find finds the newest state that is whole. metas are both meta pages.

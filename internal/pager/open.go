@@ -54,8 +54,10 @@ func (p *Pager) open() error {
 		if err := p.flushOpening(); err != nil {
 			return err
 		}
-		if size, err = p.createIfNone(size); err != nil {
-			return err
+		if !p.opts.NoCreate {
+			if size, err = p.createIfNone(size); err != nil {
+				return err
+			}
 		}
 	}
 	if err := p.readSlots(size); err != nil {

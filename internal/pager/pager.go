@@ -47,6 +47,7 @@ var ErrStopped = errors.New("writing has stopped because it is not known what th
 // Options say how to open a file.
 type Options struct {
 	ReadOnly     bool
+	NoCreate     bool          // of a file that is empty, or was not created to its end, make no database
 	Timeout      time.Duration // for the lock; 0 waits for ever
 	PageSize     int           // of a new file, in bytes; 0: the system's
 	InitialMap   int64         // bytes to map at least

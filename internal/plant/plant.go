@@ -67,6 +67,7 @@ const (
 	BaseNotHeld      Defect = "base-not-held"
 	BaseNotAwaited   Defect = "base-not-awaited"
 	TieStaysBelieved Defect = "tie-stays-believed"
+	SettleLeavesList Defect = "settle-leaves-list"
 )
 
 // How bytes are believed, and what becomes of readers.
