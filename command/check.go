@@ -113,6 +113,7 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 		if err := d.noteMetas(r); err != nil {
 			return err
 		}
+		r.root = uint64(tx.Cursor().Bucket().RootPage())
 		var seals holdfast.SealCounts
 		options := []holdfast.CheckOption{holdfast.WithKVStringer(stringer{}), holdfast.WithSealCounts(&seals)}
 		if f.fromPage != 0 {
@@ -150,9 +151,6 @@ func (d *database) noteMetas(r *checkReport) error {
 	slots, err := d.metas()
 	if err != nil {
 		return err
-	}
-	if best, err := slots.Best(); err == nil {
-		r.root = uint64(slots.Meta[best].Root)
 	}
 	for slot, err := range slots.Err {
 		if err != nil {

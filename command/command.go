@@ -53,7 +53,7 @@ func NewRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newReseal(), a.newDemo(), a.newVersion(),
+		a.newCompact(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
 	)
 	return root
 }
@@ -69,7 +69,7 @@ func NewBboltCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newReseal(), a.newVersion(),
+		a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
 	)
 	return root
 }

@@ -33,6 +33,13 @@ const (
 // freelist is when it is spoken of as a trouble.
 const freelistHeavy = 4
 
+// What a commit takes besides writing pages.
+const (
+	bboltFlushes       = 2
+	holdfastFlushes    = 1
+	holdfastCloseMetas = 2 // that closing writes after commits
+)
+
 type doctorReport struct {
 	File           string       `json:"file"`
 	SizeBytes      int64        `json:"size_bytes"`
@@ -45,8 +52,11 @@ type doctorReport struct {
 	FreeBytes      int64        `json:"free_bytes"`
 	Keys           int64        `json:"keys"`
 	Buckets        int64        `json:"buckets"`
+	FreeRecorded   bool         `json:"free_pages_recorded"`
+	RecordPages    int64        `json:"record_pages"` // that the record takes, besides a part of the meta page
 	FreelistStored bool         `json:"freelist_stored"`
 	FreelistPages  int64        `json:"freelist_pages"` // that it takes itself
+	BboltBehind    bool         `json:"bbolt_behind"`
 	Commit         commitReport `json:"one_key_commit"`
 	CompactedBytes int64        `json:"compacted_bytes_estimate"`
 	GivenBackBytes int64        `json:"given_back_bytes_estimate"`
@@ -64,7 +74,9 @@ type commitReport struct {
 	Bbolt             int64    `json:"bbolt_bytes"`
 	BboltNoFreelist   int64    `json:"bbolt_no_freelist_sync_bytes"`
 	OpenScanPages     int64    `json:"bbolt_no_freelist_sync_open_scan_pages"`
+	BboltFlushes      int64    `json:"bbolt_flushes"`
 	Holdfast          int64    `json:"holdfast_bytes"`
+	HoldfastFlushes   int64    `json:"holdfast_flushes"`
 	HoldfastCloseOnce int64    `json:"holdfast_close_bytes"`
 }
 
@@ -110,12 +122,12 @@ func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
 	if err != nil {
 		return err
 	}
-	best, err := slots.Best()
+	m, err := d.newest(slots)
 	if err != nil {
 		return err
 	}
-	m := slots.Meta[best]
-	stats := d.Stats()
+	stats, state := d.Stats(), d.FileState()
+	r.BboltBehind, r.FreeRecorded = state.BboltBehind, stats.OpenPath == holdfast.OpenedByRecord
 	r.SizeBytes, r.PageSize = d.size, int64(m.PageSize)
 	r.HighWater, r.FreePages = int64(m.HighWater), int64(stats.FreePageN+stats.PendingPageN)
 	if m.Freelist != page.NoFreelist {
@@ -125,8 +137,7 @@ func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
 		}
 		r.FreelistStored, r.FreelistPages = true, int64(list.pages)
 	}
-	r.LivePages = max(r.HighWater-r.FreePages-int64(page.FirstDataPage)-r.FreelistPages, 0)
-	r.LiveBytes, r.FreeBytes = r.LivePages*r.PageSize, r.FreePages*r.PageSize
+	r.FreeBytes = r.FreePages * r.PageSize
 	root, err := rootUsage(d.file, m)
 	if err != nil {
 		return err
@@ -153,6 +164,11 @@ func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 	}
 	r.Buckets = int64(sum.BucketN)
 	r.UsedBytes = int64(sum.BranchInuse+sum.LeafInuse) + root.used
+	r.LivePages = int64(sum.BranchPageN+sum.BranchOverflowN+sum.LeafPageN+sum.LeafOverflowN) + int64(root.pages)
+	r.LiveBytes = r.LivePages * r.PageSize
+	if r.FreeRecorded {
+		r.RecordPages = max(r.HighWater-int64(page.FirstDataPage)-r.LivePages-r.FreePages-r.FreelistPages, 0)
+	}
 	others := (int64(page.FirstDataPage) + compactPages) * r.PageSize
 	r.CompactedBytes = min(estimate+int64(root.pages)*r.PageSize+others, r.SizeBytes)
 	r.GivenBackBytes = r.SizeBytes - r.CompactedBytes
@@ -204,7 +220,8 @@ func (r *doctorReport) fillCommit(d *database, m page.Meta, tx *holdfast.Tx) err
 	c.Bbolt = c.BboltNoFreelist + c.FreelistBytes
 	c.OpenScanPages = r.LivePages
 	c.Holdfast = c.PathBytes + c.MetaBytes
-	c.HoldfastCloseOnce = c.FreelistBytes + c.MetaBytes
+	c.HoldfastCloseOnce = c.FreelistBytes + holdfastCloseMetas*c.MetaBytes
+	c.BboltFlushes, c.HoldfastFlushes = bboltFlushes, holdfastFlushes
 	return nil
 }
 

@@ -20,7 +20,11 @@ func (c *call) printDoctor(r *doctorReport) {
 	}
 	lines = append(lines,
 		[2]string{"  Holds", fmt.Sprintf("%s in %s", plural(int(r.Keys), "key"), plural(int(r.Buckets), "bucket"))},
-		[2]string{"  Freelist", r.freelistText()})
+		[2]string{"  Free list", r.freeListText()})
+	if r.BboltBehind {
+		lines = append(lines, [2]string{"  Not closed", c.paint(yellow, "the last program to write it did not close it")})
+		lines = append(lines, [2]string{"", "bbolt finds " + c.bboltText(&stateReport{BboltBehind: true}, r.File)})
+	}
 	rows(c.out, lines...)
 	c.printCommit(r)
 	fmt.Fprintf(c.out, "\n%s\n  would leave about %s and give back about %s (%s of the file)\n", c.paint(bold, "Compaction"),
@@ -28,12 +32,20 @@ func (c *call) printDoctor(r *doctorReport) {
 	c.printAdvice(r)
 }
 
-func (r *doctorReport) freelistText() string {
-	if r.FreelistStored {
-		return fmt.Sprintf("stored, in %s: opening the file needs no scan", plural(int(r.FreelistPages), "page"))
+// freeListText says how whoever opens the file for writing gets to know which pages
+// are free.
+func (r *doctorReport) freeListText() string {
+	scan := fmt.Sprintf("opening it for writing reads %s", plural(int(r.Commit.OpenScanPages), "page"))
+	stored := fmt.Sprintf("stored, in %s", plural(int(r.FreelistPages), "page"))
+	switch {
+	case r.FreeRecorded && r.FreelistStored:
+		return "recorded: opening the file needs no scan, also after a crash; for bbolt also " + stored
+	case r.FreeRecorded:
+		return "recorded: opening the file needs no scan, also after a crash; with bbolt " + scan
+	case r.FreelistStored:
+		return stored + ", as bbolt does: opening the file needs no scan; Holdfast's first commit records it"
 	}
-	return fmt.Sprintf("not stored (NoFreelistSync, or the last writer did not close the file): opening it for writing reads %s",
-		plural(int(r.Commit.OpenScanPages), "page"))
+	return "not stored (NoFreelistSync): " + scan + ", until Holdfast has recorded it in a commit"
 }
 
 // printCommit prints what a commit costs under which engine and settings.
@@ -45,11 +57,11 @@ func (c *call) printCommit(r *doctorReport) {
 	m := &r.Commit
 	fmt.Fprintf(c.out, "\n%s, %s\n", c.paint(bold, "A commit of one key writes"), where)
 	rows(c.out,
-		[2]string{"  bbolt, default", fmt.Sprintf("%s: %s of data, the meta page, and the whole freelist, %s",
+		[2]string{"  bbolt, default", fmt.Sprintf("%s in two flushes: %s of data, the whole freelist (%s), then the meta page",
 			size(m.Bbolt), plural(int(m.PathPages), "page"), size(m.FreelistBytes))},
-		[2]string{"  bbolt, NoFreelistSync", fmt.Sprintf("%s: no freelist; but each open for writing reads %s",
+		[2]string{"  bbolt, NoFreelistSync", fmt.Sprintf("%s in two flushes: no freelist; but each open for writing reads %s",
 			size(m.BboltNoFreelist), plural(int(m.OpenScanPages), "page"))},
-		[2]string{"  Holdfast", fmt.Sprintf("%s: no freelist; it is written once, on close (%s), and only after a crash is the file scanned",
+		[2]string{"  Holdfast", fmt.Sprintf("%s in one flush: what it changed in the free list is recorded in the meta page; a freelist for bbolt is written on close (%s)",
 			size(m.Holdfast), size(m.HoldfastCloseOnce))})
 }
 

@@ -116,6 +116,7 @@ func (a *app) explain(file string, err error) error {
 		e.next = fmt.Sprintf("run: %s check %s", a.name(), shellQuote(file))
 	case errors.Is(err, syscall.EROFS):
 		e.what = "on a file system that is mounted read-only"
+		e.next = "work on a copy of the file elsewhere"
 	case errors.Is(err, fs.ErrPermission):
 		e.what = "no permission to open it" + owner(file)
 		e.next = "run the command as a user who may, for example with sudo"

@@ -6,20 +6,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast"
 	"holdfast/internal/page"
 )
 
 type infoReport struct {
-	File         string       `json:"file"`
-	SizeBytes    int64        `json:"size_bytes"`
-	PageSize     int          `json:"page_size_bytes"`
-	HighWater    uint64       `json:"high_water_pages"`
-	RootPage     uint64       `json:"root_page"`
-	RootSequence uint64       `json:"root_sequence"`
-	TxID         uint64       `json:"txid"`
-	Freelist     *uint64      `json:"freelist_page"`
-	FreePages    *uint64      `json:"free_pages"`
-	Metas        []metaReport `json:"metas"`
+	File         string `json:"file"`
+	SizeBytes    int64  `json:"size_bytes"`
+	PageSize     int    `json:"page_size_bytes"`
+	HighWater    uint64 `json:"high_water_pages"`
+	RootPage     uint64 `json:"root_page"`
+	RootSequence uint64 `json:"root_sequence"`
+	stateReport
+	Freelist  *uint64      `json:"freelist_page"`
+	FreePages *uint64      `json:"free_pages"`
+	Metas     []metaReport `json:"metas"`
 }
 
 type metaReport struct {
@@ -59,27 +60,33 @@ func (c *call) info() error {
 	return nil
 }
 
-// info reads the metas and the header of the freelist page, and nothing else.
+// info reads the metas and the header of the freelist page, and nothing else; of a
+// file that was not closed also the pages that the last flush wrote, to see that they
+// are there.
 func (d *database) info() (*infoReport, error) {
 	slots, err := d.metas()
 	if err != nil {
 		return nil, err
 	}
-	best, err := slots.Best()
+	m, err := d.newest(slots)
 	if err != nil {
 		return nil, err
 	}
-	m := slots.Meta[best]
+	state := d.FileState()
 	r := &infoReport{
-		File: d.path, SizeBytes: d.size, PageSize: int(m.PageSize), HighWater: uint64(m.HighWater),
-		RootPage: uint64(m.Root), RootSequence: m.Sequence, TxID: uint64(m.Label),
+		File: d.path, SizeBytes: d.size, PageSize: d.Info().PageSize, HighWater: uint64(m.HighWater),
+		RootPage: uint64(m.Root), RootSequence: m.Sequence, stateReport: newStateReport(state),
 	}
 	for slot, slotErr := range slots.Err {
-		mr := metaReport{Slot: slot, Valid: slotErr == nil, Current: slot == best, TxID: uint64(slots.Meta[slot].Label)}
+		mr := metaReport{Slot: slot, Valid: slotErr == nil, Current: slot == r.Slot, TxID: uint64(slots.Meta[slot].Label)}
 		if slotErr != nil {
 			mr.Error = slotErr.Error()
 		}
 		r.Metas = append(r.Metas, mr)
+	}
+	if state.FreeRecorded {
+		free := uint64(state.FreePages)
+		r.FreePages = &free
 	}
 	if m.Freelist == page.NoFreelist {
 		return r, nil
@@ -90,8 +97,26 @@ func (d *database) info() (*infoReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.FreePages = &list.free
+	if r.FreePages == nil {
+		r.FreePages = &list.free
+	}
 	return r, nil
+}
+
+// newest is the meta of the newest state. The current slot's own may be of the state
+// before; then the newest has no freelist page.
+func (d *database) newest(slots page.Slots) (m page.Meta, err error) {
+	m = slots.Meta[d.FileState().Slot]
+	if d.FileState().BboltBehind {
+		m.Freelist = page.NoFreelist
+	}
+	err = d.View(func(tx *holdfast.Tx) error {
+		root := tx.Cursor().Bucket()
+		m.Root, m.Sequence = root.RootPage(), root.Sequence()
+		m.HighWater = page.ID(tx.Size() / int64(m.PageSize))
+		return nil
+	})
+	return m, err
 }
 
 // freelist is what the header of a freelist page says.
@@ -127,26 +152,51 @@ func (d *database) freelist(m page.Meta) (freelist, error) {
 }
 
 func (c *call) printInfo(r *infoReport) {
-	free := "not stored: whoever opens the file for writing scans it"
-	if r.FreePages != nil {
-		used := int64(*r.FreePages) * int64(r.PageSize)
-		free = fmt.Sprintf("%s, %s of the file (freelist in page %d)", count(*r.FreePages), size(used), *r.Freelist)
+	lines := [][2]string{
+		{"File", r.File},
+		{"Size", sizeExactly(r.SizeBytes)},
+		{"Page size", sizeExactly(int64(r.PageSize))},
+		{"Pages", fmt.Sprintf("%s up to the high-water mark (%s)", count(r.HighWater), size(int64(r.HighWater)*int64(r.PageSize)))},
+		{"Free pages", r.freeText()},
+		{"Root bucket", fmt.Sprintf("page %d, sequence %d", r.RootPage, r.RootSequence)},
+		{"Transaction", fmt.Sprintf("%d (bbolt's transaction id: %d)", r.Transaction, r.Label)},
 	}
-	rows(c.out,
-		[2]string{"File", r.File},
-		[2]string{"Size", sizeExactly(r.SizeBytes)},
-		[2]string{"Page size", sizeExactly(int64(r.PageSize))},
-		[2]string{"Pages", fmt.Sprintf("%s up to the high-water mark (%s)", count(r.HighWater), size(int64(r.HighWater)*int64(r.PageSize)))},
-		[2]string{"Free pages", free},
-		[2]string{"Root bucket", fmt.Sprintf("page %d, sequence %d", r.RootPage, r.RootSequence)})
 	for _, m := range r.Metas {
-		text := fmt.Sprintf("transaction %d", m.TxID)
+		text := fmt.Sprintf("transaction id %d", m.TxID)
 		switch {
 		case !m.Valid:
 			text = c.paint(yellow, "damaged: "+m.Error) + "; the other one is used"
 		case m.Current:
 			text += ", current"
 		}
-		rows(c.out, [2]string{fmt.Sprintf("Meta page %d", m.Slot), text})
+		lines = append(lines, [2]string{fmt.Sprintf("Meta page %d", m.Slot), text})
 	}
+	if r.Unfinished {
+		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not finished") + ": what it was to write is lost; a commit that had waited for it has not returned"})
+	}
+	rows(c.out, append(lines, [2]string{"bbolt finds", c.bboltText(&r.stateReport, r.File)})...)
+}
+
+// bboltText says what bbolt finds in a file.
+func (a *app) bboltText(s *stateReport, file string) string {
+	if s.BboltBehind {
+		return fmt.Sprintf("the state before the last flush; before you go back to bbolt, run: %s settle %s", a.name(), shellQuote(file))
+	}
+	return "the newest state"
+}
+
+// freeText says how many pages are free, and how somebody who opens the file for
+// writing gets to know which.
+func (r *infoReport) freeText() string {
+	if r.FreePages == nil {
+		return "not stored: whoever opens the file for writing scans it"
+	}
+	text := fmt.Sprintf("%s, %s of the file; ", count(*r.FreePages), size(int64(*r.FreePages)*int64(r.PageSize)))
+	switch {
+	case !r.FreeRecorded:
+		return text + fmt.Sprintf("in the freelist in page %d: opening takes no scan", *r.Freelist)
+	case r.Freelist == nil:
+		return text + "recorded: opening takes no scan (with bbolt it does)"
+	}
+	return text + fmt.Sprintf("recorded: opening takes no scan; for bbolt there is the freelist in page %d", *r.Freelist)
 }
