@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast"
 )
@@ -41,5 +42,40 @@ func TestEnvironmentSeals(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("a file was made")
+	}
+}
+
+// HOLDFAST_DURABILITY and HOLDFAST_STRICT_COMPAT say how commits are made, whatever
+// the options are: in how many flushes, and whether bbolt would find them after a
+// crash.
+func TestEnvironmentCommits(t *testing.T) {
+	for _, c := range []struct {
+		durability, strict string
+		options            holdfast.Options
+		flushes            int
+		behind             bool
+	}{
+		{"", "", holdfast.Options{}, 1, true},
+		{"full", "off", holdfast.Options{}, 1, true},
+		{"full", "", holdfast.Options{Durability: holdfast.None}, 1, true},
+		{"periodic", "", holdfast.Options{}, 0, true},
+		{"none", "", holdfast.Options{}, 0, false},
+		{"", "on", holdfast.Options{}, 2, false},
+		{"", "off", holdfast.Options{StrictCompat: true}, 2, false}, // off is no wish
+		{"none", "on", holdfast.Options{Durability: holdfast.Periodic}, 0, false},
+	} {
+		t.Setenv("HOLDFAST_DURABILITY", c.durability)
+		t.Setenv("HOLDFAST_STRICT_COMPAT", c.strict)
+		c.options.SettleDelay, c.options.PeriodicDelay = -1, time.Hour
+		path := tempPath(t)
+		db := open(t, path, &c.options)
+		before := db.Stats()
+		fill(t, db, 0, 10)
+		after := db.Stats()
+		diff := after.Sub(&before)
+		if _, found := newestOf(t, left(t, path)); diff.Flushes != c.flushes*diff.Commits || found.BboltBehind != c.behind {
+			t.Errorf("%+v: %d commits in %d flushes, found %+v", c, diff.Commits, diff.Flushes, found)
+		}
+		must(t, db.Close())
 	}
 }
