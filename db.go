@@ -187,8 +187,8 @@ func isDamage(err error) bool {
 	return errors.As(err, &damage)
 }
 
-// Close waits for all transactions and closes the file. It leaves a freelist
-// page behind, so that the next Open need not scan the file, unless
+// Close waits for all transactions and closes the file. Stock bbolt finds the newest
+// state in it, and a freelist page, so that it need not scan the file, unless
 // NoFreelistSync is set. It returns ErrStopped if its own flush fails or it finds
 // the file shortened; not again what a commit or Sync has reported. Calls on a
 // closed DB return ErrDatabaseNotOpen.

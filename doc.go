@@ -63,6 +63,12 @@ they do not wait for it, and a new reader does not wait for either.
 No freelist is written with a commit, however many pages are free. [DB.Close]
 writes it once, in bbolt's format, unless [Options.NoFreelistSync] is set.
 
+A commit takes one flush, which it shares with those that are under way at the same
+time. After a crash stock bbolt may find the state before the last flush, until
+Holdfast has opened the file once for writing, or [Settle] was called;
+[Options.StrictCompat] has commits take two flushes instead. [Options.Durability]
+chooses what a commit waits for.
+
 Damage in the file is an error and not a panic: a [*CorruptError], which names the
 page. Where a call has no error to return, such as [Bucket.Get], it returns
 nothing, and the transaction keeps the error: [Tx.Err] returns it, and so do View,

@@ -291,6 +291,43 @@ func ExampleTx_Check() {
 	// Output: checked
 }
 
+func ExampleDB_Stats() {
+	db, closeDB := fruit()
+	defer closeDB()
+
+	before := db.Stats()
+	for i := range 3 {
+		err := db.Update(func(tx *holdfast.Tx) error {
+			return tx.Bucket([]byte("fruit")).Put([]byte("kiwi"), []byte{byte(i)})
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	now := db.Stats()
+	d := now.Sub(&before)
+	log.Printf("%d flushes, %d bytes written, 99%% of the commits within %s",
+		d.Flushes, d.BytesWritten, d.CommitLatency.Quantile(0.99))
+	fmt.Println(d.Commits, "commits in", d.CommitGroups, "groups")
+	// Output: 3 commits in 3 groups
+}
+
+func ExampleSettle() {
+	db, closeDB := fruit()
+	defer closeDB()
+	backup := db.Path() + ".copy"
+	if err := db.View(func(tx *holdfast.Tx) error { return tx.CopyFile(backup, 0o600) }); err != nil {
+		log.Fatal(err)
+	}
+
+	found, err := holdfast.Settle(backup, holdfast.SettleOptions{Timeout: time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("bbolt would have been behind:", found.BboltBehind)
+	// Output: bbolt would have been behind: false
+}
+
 func ExampleCompact() {
 	src, closeSrc := fruit()
 	defer closeSrc()

@@ -71,8 +71,8 @@ type Options struct {
 	NoGrowSync bool
 
 	// NoFreelistSync leaves no freelist page behind when the database is
-	// closed, so that the next to open the file has to scan it. (While a
-	// database is open Holdfast never writes one.)
+	// closed, so that stock bbolt has to scan the file when it opens it. (While a
+	// database is open Holdfast never writes one; it needs none.)
 	NoFreelistSync bool
 
 	// PreLoadFreelist finds the free pages on opening, also of a read-only
