@@ -356,3 +356,17 @@ func TestBarrier(t *testing.T) {
 	}
 	g.accounted()
 }
+
+// On a full disk the pages that a commit had freed were of no use to the next: the
+// state before it was held until one more flush. Whoever tries again finds them.
+func TestFullThenAgain(t *testing.T) {
+	e := newEnv(t)
+	e.opts.MaxSize = 32 * pageSize
+	e.mustCommit("large", 20)
+	e.mustCommit("small", 1)
+	if err := e.commit("large", 20); err == nil {
+		t.Fatal("the file has more room than this test thinks")
+	}
+	e.mustCommit("large again", 20)
+	e.accounted()
+}
