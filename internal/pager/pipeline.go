@@ -275,6 +275,7 @@ func (p *Pager) overwritten(slot int, meta page.Meta, trailing bool) {
 	p.slots.Meta[slot], p.slots.Err[slot] = meta, nil
 	p.unlist(slot)
 	p.trailing, p.visible = trailing, nil
+	p.random[slot] = trailing
 	p.dirty.clear()
 }
 
