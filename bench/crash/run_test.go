@@ -212,7 +212,12 @@ func (r *run) release(n int) error {
 		if err := r.readers[0].look(); err != nil {
 			return err
 		}
-		if err := r.readers[0].tx.Rollback(); err != nil {
+		err := r.readers[0].tx.Rollback()
+		if errors.Is(err, holdfast.ErrStopped) && r.powered && r.options.durability() == holdfast.Periodic {
+			r.tally.Add("reader told that its state was lost")
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 		r.readers = r.readers[1:]

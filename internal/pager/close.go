@@ -94,7 +94,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	}
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
 	if !p.trailing && p.visible == nil && (listed || opts.NoFreelist) {
-		return nil
+		return p.evenOut(best, p.slots.Meta[best])
 	}
 	if err := p.checkLength(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	if err := g.writePlain(); err != nil {
 		return err
 	}
-	return p.evenOut(g)
+	return g.evenOut()
 }
 
 // leaveFreelist commits a state that differs from the current one in naming a
@@ -171,7 +171,7 @@ func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error 
 	if err := g.writePlain(); err != nil {
 		return err
 	}
-	return p.evenOut(g)
+	return g.evenOut()
 }
 
 // planFreelist takes pages for a freelist page, and for the record with it, and
@@ -199,16 +199,22 @@ func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *r
 }
 
 // evenOut writes over a trailing meta that is not the newest any more: the other
-// slot gets the meta just written, under the label before it, and no extension.
-// It needs no flush: until it is on the disk, and if it never is, the newest slot
-// counts. A closed file has nothing random in it then.
-func (p *Pager) evenOut(g *group) error {
-	if !g.settles || g.mode != Full {
+// slot than the newest gets the newest meta too, under the label before it, and no
+// extension. It needs no flush: until it is on the disk, and if it never is, the
+// newest slot counts. A closed file has nothing random in it then.
+func (p *Pager) evenOut(newest int, m page.Meta) error {
+	if !p.random[1-newest] || m.Label == 0 || p.unsynced > 0 {
 		return nil
 	}
-	m := g.meta
 	m.Label--
-	return p.putMeta(1-g.slot, m, nil)
+	return p.putMeta(1-newest, m, nil)
+}
+
+func (g *group) evenOut() error {
+	if g.mode != Full { // the newest one is not flushed
+		return nil
+	}
+	return g.p.evenOut(g.slot, g.meta)
 }
 
 // encodeFreelist writes the freelist page list: free pages, pending ones, and

@@ -63,10 +63,10 @@ func (p *Pager) find(best int, metas []byte) found {
 	}
 	if own == nil {
 		// bbolt, which knows labels only, may have written the file since we gave
-		// the last number.
+		// the last number, or gone back to a state before: it is none of ours.
 		for _, ext := range exts {
 			if ext != nil {
-				f.tx = max(f.tx, ext.Tx)
+				f.tx = max(f.tx, ext.Tx+1)
 			}
 		}
 		return f

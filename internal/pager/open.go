@@ -193,7 +193,7 @@ func (p *Pager) settleOpening() error {
 	}
 	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
 	p.unlist(slot)
-	p.trailing = false
+	p.trailing, p.random[1-slot] = false, true
 	return nil
 }
 

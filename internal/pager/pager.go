@@ -106,6 +106,7 @@ type Pager struct {
 	durable   State          // the newest that is durable, or will be before anything builds on that
 	held      *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
 	trailing  bool           // the newest durable meta
+	random    [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
 	visible   *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
 	dirty     dirty          // pages of the current state that are not in the durable one
 	gen       *generation    // newest
@@ -319,6 +320,9 @@ func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
 		if l.N > 0 && !slices.Contains(lists, l) {
 			lists = append(lists, l)
 		}
+	}
+	for _, pr := range p.aborted { // whose use of space is not undone yet
+		lists = append(lists, pr.orphans...)
 	}
 	return append(lists, p.orphans...)
 }

@@ -1,11 +1,13 @@
 package pager
 
 import (
+	"errors"
 	"sort"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
+	"holdfast/internal/vfs"
 )
 
 // WriteTx is the one transaction that may edit. It implements tree.Writer.
@@ -164,12 +166,18 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	p.commit.Lock()
 	if err := w.prepare(root, sequence, opts); err != nil {
 		w.abandon()
+		full := p.held != nil && (vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached))
 		p.commit.Unlock()
 		p.turn.Unlock()
 		if w.on != nil {
 			if failed := p.waitFor(w.on); failed != nil {
 				return nil, failed
 			}
+		}
+		if full {
+			// What the last commits have freed waits for the next flush. Whoever tries
+			// again, with less or after having removed something, is to find it free.
+			_ = p.Sync()
 		}
 		return nil, err
 	}
