@@ -17,7 +17,7 @@ import (
 
 // What a committer says on its standard output, a line each, with a number.
 const (
-	saysOpening    = "opening"    // 0, or 1 if bbolt is to find each commit at once
+	saysOpening    = "opening"    // bbolt finds each commit at once: 0 no, 1 with StrictCompat, 2 yes
 	saysBegun      = "begun"      // commit n is what comes next
 	saysDone       = "done"       // commit n has returned
 	saysRolledBack = "rolledback" // the edit n
@@ -61,15 +61,18 @@ func runCommitter(o order) error {
 func (c *committer) session() (err error) {
 	o := c.Options
 	o.NoFreelistSync = c.rand.IntN(2) == 0
-	o.NoSync = c.rand.IntN(8) == 0 // what is in the page cache outlives the process
+	o.NoSync = c.rand.IntN(10) == 0 // what is in the page cache outlives the process
 	o.AllocSize = []int{64 << 10, 256 << 10, 1 << 20}[c.rand.IntN(3)]
-	o.StrictCompat = c.rand.IntN(3) == 0
+	o.StrictCompat = c.rand.IntN(4) == 0
 	o.SettleDelay = []time.Duration{-1, -1, 0, time.Millisecond}[c.rand.IntN(4)]
-	exact := uint64(0)
-	if o.NoSync || o.StrictCompat || c.Engine == "bbolt" {
-		exact = 1
+	switch {
+	case o.NoSync || c.Engine == "bbolt":
+		say(saysOpening, 2)
+	case o.StrictCompat:
+		say(saysOpening, 1)
+	default:
+		say(saysOpening, 0)
 	}
-	say(saysOpening, exact)
 	if c.KillAt > 0 {
 		c.db, err = c.openSuicidal(o)
 	} else {
