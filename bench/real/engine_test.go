@@ -260,11 +260,19 @@ func open(name, path string, o openOptions) (engine, error) {
 
 // copyFile copies a file, in pieces of that many bytes.
 func copyFile(to, from string, piece int) error {
+	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return copyInto(to, from, piece)
+}
+
+// copyInto does so in the place of a file that may be there, and is no longer.
+func copyInto(to, from string, piece int) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(to)
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

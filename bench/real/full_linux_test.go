@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,7 @@ func testFull(t *testing.T, mounted func(*testing.T) string) {
 			"by-commits": (*fullDisk).byCommits,
 			"by-another": (*fullDisk).byAnother,
 			"sparse":     (*fullDisk).sparse,
+			"crowd":      (*fullDisk).crowd,
 			"creation":   (*fullDisk).creation,
 			"compaction": (*fullDisk).compaction,
 		} {
@@ -247,20 +249,84 @@ func (d *fullDisk) byAnother() {
 	d.reopen("free again")
 }
 
-// sparse works in a file with a hole at its end, as bbolt makes them: there
-// the disk is full when a page is written.
-func (d *fullDisk) sparse() {
+// holeFile is the length of a file with a hole: more than the disk has.
+const holeFile = 64 << 20
+
+// withHole opens a file that has a hole at its end, on a disk that is full until
+// free is called.
+func (d *fullDisk) withHole() (free func()) {
+	d.Helper()
 	d.open()
 	d.model.fill = 1000
 	for range 20 {
 		must(d.T, d.commit())
 	}
 	must(d.T, d.db.Close())
-	const size = 64 << 20 // more than the disk has
-	must(d.T, os.Truncate(d.path, size))
-	free := d.fillDisk()
+	must(d.T, os.Truncate(d.path, holeFile))
+	free = d.fillDisk()
 	d.open()
 	d.sound("opened sparse")
+	return free
+}
+
+// crowd has many commit into a hole side by side: those whose pages have no place
+// any more fail, and with them those that stand on them.
+func (d *fullDisk) crowd() {
+	free := d.withHole()
+	d.model.fill = 3000
+	const room = 1 << 20
+	other := filepath.Join(d.dir, "other")
+	must(d.T, os.Truncate(other, fileSize(other)-room))
+	must(d.T, unixSync(d.dir))
+	acked, failed := d.model.number, []error(nil)
+	for range 3 {
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for range 32 {
+			wg.Go(func() {
+				for {
+					var n uint64
+					err := d.db.update(func(tx transaction) error {
+						n = tx.number() + 1
+						return d.model.edit(tx.root, n)
+					})
+					mu.Lock()
+					if err != nil {
+						failed = append(failed, err)
+					} else {
+						acked = max(acked, n)
+					}
+					mu.Unlock()
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		must(d.T, d.model.forward(acked))
+		d.sound("full in the hole, in a crowd")
+	}
+	for _, err := range failed {
+		d.full("commit in a crowd", err)
+	}
+	stats := d.db.Stats()
+	d.Logf("page size %d: %d commits in %d groups, %d failed", d.opts.PageSize, stats.Commits, stats.CommitGroups, len(failed))
+	if stats.Commits == stats.CommitGroups && strings.Contains(d.Name(), "Ext4") { // on a tmpfs a flush takes no time
+		d.Errorf("%d commits in as many groups: this was no crowd", stats.Commits)
+	}
+	d.reopen("full in the hole, in a crowd")
+	free()
+	for range 10 {
+		must(d.T, d.commit())
+	}
+	d.reopen("free again")
+}
+
+// sparse works in a file with a hole at its end, as bbolt makes them: there
+// the disk is full when a page is written.
+func (d *fullDisk) sparse() {
+	free := d.withHole()
 	d.model.fill = 20 << 10
 	d.commitUntilFull(2000)
 	d.sound("full in the hole")
@@ -273,8 +339,8 @@ func (d *fullDisk) sparse() {
 	for range 10 {
 		must(d.T, d.commit())
 	}
-	if now := fileSize(d.path); now != size {
-		d.Errorf("the file went from %d to %d bytes", size, now)
+	if now := fileSize(d.path); now != holeFile {
+		d.Errorf("the file went from %d to %d bytes", holeFile, now)
 	}
 	d.sound("free again")
 	d.reopen("free again")

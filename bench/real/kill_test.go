@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 				kills++
 			}
 			// What a slow or fast machine has left out.
-			for extra := 0; extra < 3*killRounds && f.missing(killMinimums) != ""; extra++ {
+			for extra := 0; extra < 3*killRounds && missing(counts, killMinimums) != ""; extra++ {
 				f.round(extra)
 				kills++
 			}
@@ -91,7 +91,7 @@ func TestKillAtCall(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			againWith(t, seed)
 			f := newKillFile(t, seed, counts)
-			for at := 0; at < 2*calls || at < 8*calls && f.missing(killAtMinimums) != ""; at++ {
+			for at := 0; at < 2*calls || at < 8*calls && missing(counts, killAtMinimums) != ""; at++ {
 				f.order.KillAt = at + 1
 				f.round(0)
 			}
@@ -117,10 +117,10 @@ func newKillFile(t *testing.T, seed uint64, counts map[string]int) *killFile {
 	return f
 }
 
-// missing is something of which there were not enough kills yet.
-func (f *killFile) missing(minimums map[string]int) string {
+// missing is something of which there was not enough yet.
+func missing(counts, minimums map[string]int) string {
 	for what, least := range minimums {
-		if f.counts[what] < least {
+		if counts[what] < least {
 			return what
 		}
 	}
