@@ -202,6 +202,9 @@ func (d *fullDisk) byCommits() {
 		d.Fatalf("what fills the disk cannot be deleted: %v", err)
 	}
 	d.sound("purged")
+	// What the purge freed belongs to the state before it, which bbolt would find
+	// after a crash, until one more flush has ended.
+	must(d.T, d.db.Sync())
 	d.model.fill = 40 << 10
 	size := fileSize(d.path)
 	for i := range n / 3 { // into the pages that were freed

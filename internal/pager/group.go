@@ -75,6 +75,9 @@ func (g *group) settle() error {
 		}
 		return g.p.flush()
 	}
+	if best, err := g.p.slots.Best(); err == nil && plant.On(plant.SettlesOlder) {
+		g.state.Meta = g.p.slots.Meta[best]
+	}
 	return g.writePlain()
 }
 
@@ -85,7 +88,7 @@ func (g *group) writeMeta() error {
 	switch {
 	case !g.sync:
 		return g.writePlain()
-	case g.strict || len(g.barriers) > 0:
+	case g.strict && !plant.On(plant.StrictIgnored) || len(g.barriers) > 0 && !plant.On(plant.SyncStaysBehind):
 	default:
 		ext, ok := g.trail()
 		if !ok {
@@ -119,6 +122,11 @@ func (g *group) put(ext *extension.Extension) error {
 		return err
 	}
 	g.wroteMeta = true
+	if plant.On(plant.EvenOutEarly) && len(g.members)+len(g.barriers) == 0 {
+		if err := g.p.evenOut(g); err != nil {
+			return err
+		}
+	}
 	if !g.sync || plant.On(plant.NoFlushAfterMeta) {
 		return nil
 	}
@@ -137,8 +145,12 @@ func (g *group) trail() (*extension.Extension, bool) {
 	}
 	l.extents = l.extents[:0]
 	bytes := 0
-	for i := range g.runs {
-		r := &g.runs[i]
+	listed := g.runs
+	if plant.On(plant.RunUnlisted) && len(listed) > 0 {
+		listed = listed[:len(listed)-1]
+	}
+	for i := range listed {
+		r := &listed[i]
 		bytes += len(r.bytes)
 		e := page.Extent{Start: r.id, N: uint64(len(r.bytes) / g.p.pageSize)}
 		if last := len(l.extents) - 1; last >= 0 && l.extents[last].End() == e.Start {
@@ -161,8 +173,8 @@ func (g *group) trail() (*extension.Extension, bool) {
 		Base: g.base.Tx, Root: g.state.Meta.Root, Sequence: g.state.Meta.Sequence,
 		HighWater: g.state.Meta.HighWater, Key: l.key, Written: l.written,
 	}
-	for i := range g.runs {
-		l.pages.Pages(&l.trailing.Hash, g.runs[i].id, g.runs[i].bytes, g.p.pageSize)
+	for i := range listed {
+		l.pages.Pages(&l.trailing.Hash, listed[i].id, listed[i].bytes, g.p.pageSize)
 	}
 	ext.Trailing = &l.trailing
 	return ext, true
