@@ -186,7 +186,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if err := p.stoppedBy(); err != nil { // since the transaction began
 		return err
 	}
-	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) {
+	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) || w.tx > page.TxID(page.MaxLabel) {
 		return page.Corruptf(0, "transaction ids are used up")
 	}
 	pr := &w.pr
