@@ -196,14 +196,15 @@ func (d *fullDisk) byCommits() {
 		d.stillFull()
 	}
 	must(d.T, reader.Rollback())
+	// What a commit has freed belongs to the state before it, which bbolt would find
+	// after a crash, until one more flush has ended.
+	must(d.T, d.db.Sync())
 	d.model.fill, d.model.purge = 0, d.model.number+1
 	if err := d.commit(); err != nil {
 		d.full("purge", err)
 		d.Fatalf("what fills the disk cannot be deleted: %v", err)
 	}
 	d.sound("purged")
-	// What the purge freed belongs to the state before it, which bbolt would find
-	// after a crash, until one more flush has ended.
 	must(d.T, d.db.Sync())
 	d.model.fill = 40 << 10
 	size := fileSize(d.path)
