@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -204,6 +205,11 @@ func TestTrailingMeta(t *testing.T) {
 			listed := f.listed()
 			if len(listed) < 2 {
 				t.Fatalf("%d pages are listed: the test tests little", len(listed))
+			}
+			for at := 2 * size; at < min(len(f.before), len(f.data)); at += size {
+				if id := page.ID(at / size); !bytes.Equal(f.before[at:][:size], f.data[at:][:size]) && !slices.Contains(listed, id) {
+					t.Errorf("page %d was written and is not listed", id)
+				}
 			}
 			for i, id := range listed {
 				at := int(id) * size
