@@ -332,9 +332,14 @@ func TestBarrier(t *testing.T) {
 	wait(t, "a", a, nil)
 	<-g.arrived // the pages of b
 	g.pass <- nil
-	<-g.arrived // and its meta, which is plain
-	g.pass <- nil
-	wait(t, "b", b, nil)
+	select {
+	case <-g.arrived: // and its meta, which is plain
+		g.pass <- nil
+		wait(t, "b", b, nil)
+	case err := <-b:
+		g.letAll()
+		t.Fatalf("b ended after one flush, with %v", err)
+	}
 	wait(t, "Sync", barrier, nil)
 	g.letAll()
 	s := g.slots()
