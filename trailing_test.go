@@ -19,7 +19,7 @@ import (
 // trailed is a file as a process leaves it that is killed: the winning slot has
 // the meta of one state, older, and a trailing extension for the next, newest.
 type trailed struct {
-	t             *testing.T
+	t             testing.TB
 	size          int // of a page
 	data          []byte
 	before        []byte // the newest commit
@@ -29,7 +29,7 @@ type trailed struct {
 
 // newTrailed makes a file with at least so many commits, and more until its newest
 // extension is one that is wanted.
-func newTrailed(t *testing.T, size, commits int, wanted func(e *extension.Extension) bool) *trailed {
+func newTrailed(t testing.TB, size, commits int, wanted func(e *extension.Extension) bool) *trailed {
 	f := &trailed{t: t, size: size}
 	mem := vfs.NewMem("mem")
 	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: size, SettleDelay: -1})
