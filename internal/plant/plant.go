@@ -69,6 +69,7 @@ const (
 	TieStaysBelieved Defect = "tie-stays-believed"
 	RunUnlisted      Defect = "run-unlisted"
 	TrailOutOfRange  Defect = "trail-out-of-range"
+	NumberUnchecked  Defect = "number-unchecked"
 	HashLinear       Defect = "hash-linear"
 	SettlesOlder     Defect = "settles-older"
 	StrictIgnored    Defect = "strict-ignored"
