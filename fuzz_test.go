@@ -6,22 +6,32 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
+	"sync"
 	"testing"
 
 	"holdfast"
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
 
 // mutate damages the sample as the bytes of recipe say: first how many pages
-// are left of it (0: all), then an offset and a value, again and again. Metas
-// whose checksum a change broke get a right one, so that damage gets past it.
+// are left of it (0: all), then an offset and a value, again and again. Metas and
+// extensions whose checksum a change broke get a right one, so that damage gets
+// past it. The highest bit of the first two bytes chooses a file that was not
+// closed, with a trailing meta.
 func mutate(t testing.TB, recipe []byte) []byte {
 	s := newSample(t)
 	if len(recipe) < 2 {
 		return s.data
 	}
-	if pages := int(binary.LittleEndian.Uint16(recipe)) % int(s.meta.HighWater); pages > 0 {
+	all := int(s.meta.HighWater)
+	if recipe[1]&0x80 != 0 {
+		s.data = slices.Clone(trailingSample(t))
+		all = len(s.data) / samplePageSize
+	}
+	if pages := int(binary.LittleEndian.Uint16(recipe)) % all; pages > 0 {
 		s.data = s.data[:pages*samplePageSize]
 	}
 	for recipe = recipe[2:]; len(recipe) >= 4; recipe = recipe[4:] {
@@ -32,11 +42,39 @@ func mutate(t testing.TB, recipe []byte) []byte {
 		if at := slot * samplePageSize; len(s.data) >= at+samplePageSize {
 			m, _, ok := forceMeta(s.data[at:])
 			if ok {
-				page.EncodeMeta(s.data[at:at+samplePageSize], page.ID(slot), m, nil)
+				ext := slices.Clone(s.data[at+page.ExtensionOffset : at+samplePageSize])
+				page.EncodeMeta(s.data[at:at+samplePageSize], page.ID(slot), m, ext)
 			}
+			forceExtension(s.data[at : at+samplePageSize])
 		}
 	}
 	return s.data
+}
+
+var (
+	trailingOnce sync.Once
+	trailingData []byte
+)
+
+// trailingSample is a file that was not closed, but for its random key the same
+// each time.
+func trailingSample(t testing.TB) []byte {
+	trailingOnce.Do(func() { trailingData = newTrailed(t, samplePageSize, 40, anyExtension).data })
+	return trailingData
+}
+
+// forceExtension gives the extension of a meta page, if there is one, a right
+// checksum.
+func forceExtension(buf []byte) {
+	b := buf[page.ExtensionOffset:]
+	end := int64(binary.NativeEndian.Uint32(b[12:])) - int64(len(extension.Hash{}))
+	if string(b[:8]) != "HOLDFAST" || end < 64 || end > int64(len(b)-len(extension.Hash{})) {
+		return
+	}
+	if h, err := extension.NewHasher([16]byte(b[32:48])); err == nil {
+		sum := h.Sum(extension.OfMeta, 0, buf[:page.ExtensionOffset+end])
+		copy(b[end:], sum[:])
+	}
 }
 
 // forceMeta reads a meta whatever its checksum is.
@@ -64,6 +102,11 @@ func FuzzDamagedFile(f *testing.F) {
 	}
 	for i := range 6 { // and in the first elements
 		f.Add([]byte{0, 0, byte(16 + i), byte(4 * (i % 30)), byte(i % 2), 0x80 >> (i % 8)})
+	}
+	for i := range 48 { // and in what a trailing extension says
+		field := []int{8, 9, 10, 11, 48, 56, 64, 72, 96, 104, 111, 120, 127, 160, 168, 169, 170, 172, 174, 180}[i%20]
+		at := i%2*samplePageSize + page.ExtensionOffset + field
+		f.Add([]byte{0, 0x80, byte(at), byte(at >> 8), 0, 1 << (i % 8)})
 	}
 	f.Fuzz(func(t *testing.T, recipe []byte) {
 		data := mutate(t, recipe)

@@ -33,7 +33,7 @@ func (l *memoryLogger) Infof(format string, v ...any)    { l.add("info", format,
 func (l *memoryLogger) Warningf(format string, v ...any) { l.add("warning", format, v...) }
 func (l *memoryLogger) Errorf(format string, v ...any)   { l.add("error", format, v...) }
 
-func (l *memoryLogger) has(t *testing.T, pattern string) {
+func (l *memoryLogger) has(t testing.TB, pattern string) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()

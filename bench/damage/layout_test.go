@@ -1,9 +1,12 @@
 package damage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 )
 
@@ -65,6 +68,9 @@ func (s *sample) analyse() error {
 		return err
 	}
 	s.slot, s.meta = best, slots.Meta[best]
+	if err := s.trail(); err != nil {
+		return err
+	}
 	s.image = page.NewImage(s.data, ps, s.meta.HighWater)
 	s.used, s.free, s.fields = map[page.ID]bool{0: true, 1: true}, map[page.ID]bool{}, map[role][]field{}
 	if err := s.tree(s.meta.Root, true); err != nil {
@@ -90,6 +96,37 @@ func (s *sample) analyse() error {
 		}
 	}
 	return nil
+}
+
+// trail goes on to the state of a trailing extension.
+func (s *sample) trail() error {
+	ext, err := extension.Decode(s.data[s.at(page.ID(s.slot)):][:s.kind.pageSize])
+	if trailing := err == nil && ext.Trailing != nil; trailing != s.kind.trailing {
+		return fmt.Errorf("its meta is trailing: %t, want %t (%w)", trailing, s.kind.trailing, err)
+	} else if !trailing {
+		return nil
+	}
+	t := ext.Trailing
+	s.meta.Root, s.meta.Sequence, s.meta.HighWater = t.Root, t.Sequence, t.HighWater
+	return extension.Extents(t.Written, t.HighWater, func(e page.Extent) error {
+		for id := e.Start; id < e.End(); id++ {
+			s.listed = append(s.listed, id)
+		}
+		return nil
+	})
+}
+
+// unfinished tells whether data, the damaged file, is one whose last flush was cut
+// short, by all that it shows: the state before that is opened.
+func (s *sample) unfinished(data []byte) bool {
+	if !s.kind.trailing {
+		return false
+	}
+	metas := s.at(page.FirstDataPage)
+	if len(data) < s.end() || !bytes.Equal(data[:metas], s.data[:metas]) {
+		return true
+	}
+	return slices.ContainsFunc(s.listed, func(id page.ID) bool { return !bytes.Equal(s.bytesOf(data, id), s.bytesOf(s.data, id)) })
 }
 
 func (s *sample) add(r role, f field) { s.fields[r] = append(s.fields[r], f) }
@@ -275,6 +312,8 @@ func (s *sample) set(at, size int, v uint64) { set(s.data[at:], size, v) }
 
 func get(b []byte, size int) uint64 {
 	switch size {
+	case 1:
+		return uint64(b[0])
 	case 2:
 		return uint64(binary.NativeEndian.Uint16(b))
 	case 4:
@@ -285,6 +324,8 @@ func get(b []byte, size int) uint64 {
 
 func set(b []byte, size int, v uint64) {
 	switch size {
+	case 1:
+		b[0] = byte(v)
 	case 2:
 		binary.NativeEndian.PutUint16(b, uint16(v))
 	case 4:

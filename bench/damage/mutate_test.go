@@ -42,6 +42,7 @@ var mutators = []mutator{
 	{"bucket", setField(bucketRoot, bucketSequence, inlineHead, inlineField)},
 	{"freelist", setField(listHead, listNumber)},
 	{"meta", setMeta},
+	{"extension", setExtension},
 }
 
 // mutate damages a copy of s in one way, or in several.
@@ -58,7 +59,7 @@ func (s *sample) mutate(c chooser) ([]byte, mutation) {
 		}
 		m = all
 	}
-	m.must = m.must || s.mustBySeal(data)
+	m.must = (m.must || s.mustBySeal(data)) && !s.unfinished(data)
 	return data, m
 }
 

@@ -22,6 +22,7 @@ type kind struct {
 	bigForm  bool // its freelist is rewritten as one of more than 0xFFFE numbers
 	big      bool // it has more than 0xFFFE free pages
 	killed   bool // it was not closed
+	trailing bool // nor settled: the winning meta is that of the state before the last
 }
 
 func (k kind) String() string {
@@ -33,7 +34,7 @@ func (k kind) String() string {
 	for _, is := range []struct {
 		on   bool
 		text string
-	}{{!k.synced, "no freelist"}, {k.bigForm, "big form"}, {k.big, "0xFFFF free"}, {k.killed, "killed"}} {
+	}{{!k.synced, "no freelist"}, {k.bigForm, "big form"}, {k.big, "0xFFFF free"}, {k.killed, "killed"}, {k.trailing, "trailing meta"}} {
 		if is.on {
 			s += ", " + is.text
 		}
@@ -55,17 +56,20 @@ var kinds = []kind{
 	{pageSize: 4096, killed: true},
 	{stock: true, pageSize: 16384, synced: true},
 	{pageSize: 16384, synced: true},
+	{pageSize: 1024, killed: true, trailing: true},
+	{pageSize: 4096, killed: true, trailing: true},
 	{pageSize: 512, synced: true, big: true},
 	{stock: true, pageSize: 1024, synced: true, big: true},
 }
 
-const firstBig = 12
+const firstBig = 14
 
 // sample is a sound file and where in it things are.
 type sample struct {
 	kind    kind
 	data    []byte
-	older   [][]byte // the same file some commits before
+	older   [][]byte  // the same file some commits before
+	listed  []page.ID // of a trailing meta: the pages that it was written with
 	meta    page.Meta
 	slot    int // that meta is in
 	image   page.Image
@@ -76,7 +80,7 @@ type sample struct {
 	content string // as use hashes it
 }
 
-var samples = func() (s [14]func() (*sample, error)) {
+var samples = func() (s [16]func() (*sample, error)) {
 	for i, k := range kinds {
 		s[i] = sync.OnceValues(func() (*sample, error) { return makeSample(k) })
 	}
@@ -98,7 +102,7 @@ func makeSample(k kind) (*sample, error) {
 		}
 	} else {
 		var db *holdfast.DB
-		if db, err = holdfast.Open(path, 0o600, &holdfast.Options{PageSize: k.pageSize, NoSync: true, NoFreelistSync: !k.synced}); err == nil {
+		if db, err = holdfast.Open(path, 0o600, &holdfast.Options{PageSize: k.pageSize, NoSync: !k.trailing, SettleDelay: -1, NoFreelistSync: !k.synced}); err == nil {
 			db.AllocSize = 64 << 10
 			err = grow(s, path, db)
 		}

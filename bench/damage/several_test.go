@@ -138,6 +138,9 @@ func TestSeveralDamages(t *testing.T) {
 		if k.pageSize > 4096 {
 			continue // too few leaves
 		}
+		if k.trailing {
+			continue // the state before the last is opened, where other pages are in use
+		}
 		t.Run(k.String(), func(t *testing.T) {
 			s, err := samples[i]()
 			if err != nil {

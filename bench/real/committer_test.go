@@ -7,19 +7,27 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"holdfast"
+	"holdfast/internal/extension"
+	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
 
 // What a committer says on its standard output, a line each, with a number.
 const (
-	saysOpening    = "opening"    // 0
+	saysOpening    = "opening"    // bbolt finds each commit at once: 0 no, 1 with StrictCompat, 2 yes
 	saysBegun      = "begun"      // commit n is what comes next
 	saysDone       = "done"       // commit n has returned
 	saysRolledBack = "rolledback" // the edit n
 	saysCompacting = "compacting" // 0: a copy is being written
 	saysClosing    = "closing"    // 0
+	saysSyncing    = "syncing"    // 0
+	saysSynced     = "synced"     // 0: Sync has returned
+	saysSettled    = "settled"    // 0: after a while without commits bbolt finds the newest
+	saysWriters    = "writers"    // so many commit side by side
+	saysGroup      = "group"      // so many commits were written together
 )
 
 // committer is a process that commits until it is killed.
@@ -51,11 +59,20 @@ func runCommitter(o order) error {
 
 // session is some commits with one opening of the file.
 func (c *committer) session() (err error) {
-	say(saysOpening, 0)
 	o := c.Options
 	o.NoFreelistSync = c.rand.IntN(2) == 0
-	o.NoSync = c.rand.IntN(5) == 0 // what is in the page cache outlives the process
+	o.NoSync = c.rand.IntN(10) == 0 // what is in the page cache outlives the process
 	o.AllocSize = []int{64 << 10, 256 << 10, 1 << 20}[c.rand.IntN(3)]
+	o.StrictCompat = c.rand.IntN(4) == 0
+	o.SettleDelay = []time.Duration{-1, -1, 0, time.Millisecond}[c.rand.IntN(4)]
+	switch {
+	case o.NoSync || c.Engine == "bbolt":
+		say(saysOpening, 2)
+	case o.StrictCompat:
+		say(saysOpening, 1)
+	default:
+		say(saysOpening, 0)
+	}
 	if c.KillAt > 0 {
 		c.db, err = c.openSuicidal(o)
 	} else {
@@ -64,10 +81,39 @@ func (c *committer) session() (err error) {
 	if err != nil {
 		return err
 	}
-	writers := 1 + c.rand.IntN(4)
-	commits := 5 + c.rand.IntN(40)
+	for range 1 + c.rand.IntN(3) {
+		if err := c.burst(); err != nil {
+			return err
+		}
+		if c.Engine == "holdfast" && o.SettleDelay >= 0 && c.rand.IntN(2) == 0 {
+			if err := untilSettled(c.Path); err != nil {
+				return err
+			}
+			say(saysSettled, 0)
+		}
+	}
+	if c.rand.IntN(3) == 0 {
+		if err := c.compact(); err != nil {
+			return err
+		}
+	}
+	say(saysClosing, 0)
+	return c.db.close()
+}
+
+// burst has some goroutines commit, others read and call Sync meanwhile.
+func (c *committer) burst() error {
+	writers, commits := 1, 5+c.rand.IntN(40)
+	switch c.rand.IntN(4) {
+	case 0, 1:
+		writers = 2 + c.rand.IntN(3)
+	case 2:
+		writers, commits = 64, 1+c.rand.IntN(4)
+	}
+	say(saysWriters, uint64(writers))
+	syncs := c.rand.IntN(4)
 	var wg sync.WaitGroup
-	errs := make([]error, writers+1)
+	errs := make([]error, writers+2)
 	for i := range writers {
 		r := rand.New(rand.NewPCG(c.rand.Uint64(), 2))
 		wg.Go(func() {
@@ -79,17 +125,69 @@ func (c *committer) session() (err error) {
 		})
 	}
 	wg.Go(func() { errs[writers] = c.readAlong(5) })
+	wg.Go(func() { errs[writers+1] = c.syncAlong(syncs) })
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
+	return errors.Join(errs...)
+}
+
+// syncAlong calls Sync while others commit.
+func (c *committer) syncAlong(times int) error {
+	for range times {
+		say(saysSyncing, 0)
+		if err := c.db.sync(); err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+		say(saysSynced, 0)
 	}
-	if c.rand.IntN(3) == 0 {
-		if err := c.compact(); err != nil {
+	return nil
+}
+
+// untilSettled returns when the meta that bbolt would open describes the newest
+// state, while nobody commits.
+func untilSettled(path string) error {
+	for range time.Tick(time.Millisecond) {
+		trailing, err := isTrailing(path)
+		if err == nil && !trailing {
+			return nil
+		}
+		if err != nil && !errors.Is(err, holdfast.ErrChecksum) { // being written
 			return err
 		}
 	}
-	say(saysClosing, 0)
-	return c.db.close()
+	return nil
+}
+
+// isTrailing tells whether the newest meta of a file describes an older state
+// than its extension.
+func isTrailing(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, page.ExtensionOffset)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return false, err
+	}
+	first, err := page.DecodeMeta(head)
+	if err != nil {
+		return false, err
+	}
+	size := int(first.PageSize)
+	metas := make([]byte, 2*size)
+	if _, err := f.ReadAt(metas, 0); err != nil {
+		return false, err
+	}
+	slots := page.DecodeSlots(metas[:size], metas[size:])
+	best, err := slots.Best()
+	if err != nil {
+		return false, err
+	}
+	ext, err := extension.Decode(metas[best*size:][:size])
+	if errors.Is(err, extension.ErrNone) {
+		return false, nil
+	}
+	return err == nil && ext.Trailing != nil, nil
 }
 
 // suicidal is a file whose calls that change it kill the process, one day.
@@ -103,7 +201,7 @@ func (c *committer) openSuicidal(o openOptions) (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := holdfast.OpenVFS(suicidal{file, c}, &holdfast.Options{PageSize: o.PageSize, NoFreelistSync: o.NoFreelistSync})
+	db, err := holdfast.OpenVFS(suicidal{file, c}, o.holdfast())
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +268,9 @@ func (c *committer) commit(r *rand.Rand) error {
 	switch err {
 	case nil:
 		say(saysDone, n)
+		if size := c.db.groupSize(); size > 1 && r.IntN(8) == 0 {
+			say(saysGroup, uint64(size))
+		}
 	case errRollback:
 		say(saysRolledBack, n)
 		return nil

@@ -3,7 +3,8 @@
 // by others.
 //
 //   - TestKill, TestKillAtCall: a process that commits is killed, again and again,
-//     on one file. Everything it acknowledged must be there.
+//     on one file. Everything it acknowledged must be there for Holdfast, and for
+//     bbolt all but what the last flush has brought, or all where it was asked for.
 //   - TestFull*: a file system of some MiB runs full.
 //   - TestHoleIsReal, TestFlushThatLies: a device fails for one flush; from
 //     then on the page cache shows what the device does not have.

@@ -196,6 +196,21 @@ func (m *model) forward(number uint64) error {
 	return nil
 }
 
+// clone is a copy that goes on by itself.
+func (m *model) clone() *model {
+	c := *m
+	c.root = m.root.clone()
+	return &c
+}
+
+func (n *node) clone() *node {
+	c := &node{values: maps.Clone(n.values), children: map[string]*node{}, sequence: n.sequence}
+	for name, child := range n.children {
+		c.children[name] = child.clone()
+	}
+	return c
+}
+
 // lines is the content as text, a line for each key and bucket.
 func (m *model) lines() []string { return m.root.lines(nil, "") }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -144,6 +145,10 @@ type engine interface {
 	view(fn func(tx transaction) error) error
 	// compactTo writes a compacted copy to path.
 	compactTo(path string) error
+	// sync returns when what was committed is durable, for both engines.
+	sync() error
+	// groupSize is the number of transactions that were written with the last.
+	groupSize() int
 	close() error
 }
 
@@ -153,14 +158,23 @@ type openOptions struct {
 	AllocSize      int
 	NoFreelistSync bool
 	NoSync         bool
+	ReadOnly       bool
+	StrictCompat   bool          // Holdfast only
+	SettleDelay    time.Duration // Holdfast only
+}
+
+// holdfast are these options as Holdfast takes them.
+func (o openOptions) holdfast() *holdfast.Options {
+	return &holdfast.Options{
+		PageSize: o.PageSize, NoFreelistSync: o.NoFreelistSync, NoSync: o.NoSync, ReadOnly: o.ReadOnly, PreLoadFreelist: o.ReadOnly,
+		StrictCompat: o.StrictCompat, SettleDelay: o.SettleDelay, Timeout: lockTimeout,
+	}
 }
 
 type holdfastDB struct{ *holdfast.DB }
 
 func openHoldfast(path string, o openOptions) (holdfastDB, error) {
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{
-		PageSize: o.PageSize, NoFreelistSync: o.NoFreelistSync, NoSync: o.NoSync, Timeout: lockTimeout,
-	})
+	db, err := holdfast.Open(path, 0o600, o.holdfast())
 	if err != nil {
 		return holdfastDB{}, err
 	}
@@ -190,7 +204,9 @@ func (db holdfastDB) compactTo(path string) error {
 	return errors.Join(holdfast.Compact(dst.DB, db.DB, 64<<10), dst.close())
 }
 
-func (db holdfastDB) close() error { return db.Close() }
+func (db holdfastDB) sync() error    { return db.Sync() }
+func (db holdfastDB) groupSize() int { return db.Stats().GroupSize }
+func (db holdfastDB) close() error   { return db.Close() }
 
 type stockDB struct{ *bbolt.DB }
 
@@ -230,7 +246,9 @@ func (db stockDB) compactTo(path string) error {
 	return errors.Join(bbolt.Compact(dst.DB, db.DB, 64<<10), dst.close())
 }
 
-func (db stockDB) close() error { return db.Close() }
+func (db stockDB) sync() error    { return db.Sync() }
+func (db stockDB) groupSize() int { return 1 }
+func (db stockDB) close() error   { return db.Close() }
 
 // open opens a file with the engine of that name, bbolt or Holdfast.
 func open(name, path string, o openOptions) (engine, error) {
@@ -242,11 +260,19 @@ func open(name, path string, o openOptions) (engine, error) {
 
 // copyFile copies a file, in pieces of that many bytes.
 func copyFile(to, from string, piece int) error {
+	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return copyInto(to, from, piece)
+}
+
+// copyInto does so in the place of a file that may be there, and is no longer.
+func copyInto(to, from string, piece int) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(to)
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,7 @@ func testFull(t *testing.T, mounted func(*testing.T) string) {
 			"by-commits": (*fullDisk).byCommits,
 			"by-another": (*fullDisk).byAnother,
 			"sparse":     (*fullDisk).sparse,
+			"crowd":      (*fullDisk).crowd,
 			"creation":   (*fullDisk).creation,
 			"compaction": (*fullDisk).compaction,
 		} {
@@ -110,6 +112,15 @@ func (d *fullDisk) commitUntilFull(most int) int {
 	return 0
 }
 
+// stillFull commits until that fails again, which need not be at once: the pages
+// of the state before the last can be used when one more flush has ended, and
+// that may be the one by which an idle database settles.
+func (d *fullDisk) stillFull() {
+	d.Helper()
+	d.commitUntilFull(50)
+	d.sound("still full")
+}
+
 // fillDisk takes what is left of the disk by a file, which free removes.
 func (d *fullDisk) fillDisk() (free func()) {
 	d.Helper()
@@ -182,16 +193,19 @@ func (d *fullDisk) byCommits() {
 	}
 	d.sound("full")
 	for range 3 { // again and again; nothing is used up by it
-		d.full("commit to a full disk", d.commit())
-		d.sound("full")
+		d.stillFull()
 	}
 	must(d.T, reader.Rollback())
+	// What a commit has freed belongs to the state before it, which bbolt would find
+	// after a crash, until one more flush has ended.
+	must(d.T, d.db.Sync())
 	d.model.fill, d.model.purge = 0, d.model.number+1
 	if err := d.commit(); err != nil {
 		d.full("purge", err)
 		d.Fatalf("what fills the disk cannot be deleted: %v", err)
 	}
 	d.sound("purged")
+	must(d.T, d.db.Sync())
 	d.model.fill = 40 << 10
 	size := fileSize(d.path)
 	for i := range n / 3 { // into the pages that were freed
@@ -239,35 +253,98 @@ func (d *fullDisk) byAnother() {
 	d.reopen("free again")
 }
 
-// sparse works in a file with a hole at its end, as bbolt makes them: there
-// the disk is full when a page is written.
-func (d *fullDisk) sparse() {
+// holeFile is the length of a file with a hole: more than the disk has.
+const holeFile = 64 << 20
+
+// withHole opens a file that has a hole at its end, on a disk that is full until
+// free is called.
+func (d *fullDisk) withHole() (free func()) {
+	d.Helper()
 	d.open()
 	d.model.fill = 1000
 	for range 20 {
 		must(d.T, d.commit())
 	}
 	must(d.T, d.db.Close())
-	const size = 64 << 20 // more than the disk has
-	must(d.T, os.Truncate(d.path, size))
-	free := d.fillDisk()
+	must(d.T, os.Truncate(d.path, holeFile))
+	free = d.fillDisk()
 	d.open()
 	d.sound("opened sparse")
-	d.model.fill = 20 << 10
-	d.commitUntilFull(2000)
-	d.sound("full in the hole")
+	return free
+}
+
+// crowd has many commit into a hole side by side: those whose pages have no place
+// any more fail, and with them those that stand on them.
+func (d *fullDisk) crowd() {
+	free := d.withHole()
+	d.model.fill = 3000
+	const room = 1 << 20
+	other := filepath.Join(d.dir, "other")
+	must(d.T, os.Truncate(other, fileSize(other)-room))
+	must(d.T, unixSync(d.dir))
+	acked, failed := d.model.number, []error(nil)
 	for range 3 {
-		d.full("commit into the hole", d.commit())
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for range 32 {
+			wg.Go(func() {
+				for {
+					var n uint64
+					err := d.db.update(func(tx transaction) error {
+						n = tx.number() + 1
+						return d.model.edit(tx.root, n)
+					})
+					mu.Lock()
+					if err != nil {
+						failed = append(failed, err)
+					} else {
+						acked = max(acked, n)
+					}
+					mu.Unlock()
+					if err != nil {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		must(d.T, d.model.forward(acked))
+		d.sound("full in the hole, in a crowd")
 	}
-	d.sound("full in the hole")
-	d.reopen("full in the hole")
-	d.full("commit into the hole", d.commit())
+	for _, err := range failed {
+		d.full("commit in a crowd", err)
+	}
+	stats := d.db.Stats()
+	d.Logf("page size %d: %d commits in %d groups, %d failed", d.opts.PageSize, stats.Commits, stats.CommitGroups, len(failed))
+	if stats.Commits == stats.CommitGroups && strings.Contains(d.Name(), "Ext4") { // on a tmpfs a flush takes no time
+		d.Errorf("%d commits in as many groups: this was no crowd", stats.Commits)
+	}
+	d.reopen("full in the hole, in a crowd")
 	free()
 	for range 10 {
 		must(d.T, d.commit())
 	}
-	if now := fileSize(d.path); now != size {
-		d.Errorf("the file went from %d to %d bytes", size, now)
+	d.reopen("free again")
+}
+
+// sparse works in a file with a hole at its end, as bbolt makes them: there
+// the disk is full when a page is written.
+func (d *fullDisk) sparse() {
+	free := d.withHole()
+	d.model.fill = 20 << 10
+	d.commitUntilFull(2000)
+	d.sound("full in the hole")
+	for range 3 {
+		d.stillFull()
+	}
+	d.reopen("full in the hole")
+	d.stillFull()
+	free()
+	for range 10 {
+		must(d.T, d.commit())
+	}
+	if now := fileSize(d.path); now != holeFile {
+		d.Errorf("the file went from %d to %d bytes", holeFile, now)
 	}
 	d.sound("free again")
 	d.reopen("free again")

@@ -2,7 +2,6 @@ package real
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -24,6 +23,13 @@ var killMinimums = map[string]int{
 	"during a compaction":                   2,
 	"the file grew":                         2,
 	"a rollback before":                     5,
+	"bbolt finds an older state":            5,
+	"bbolt finds the newest state":          8,
+	"with StrictCompat":                     3,
+	"settled":                               1,
+	"64 writers":                            3,
+	"commits written together":              6,
+	"bbolt goes on from an older state":     2,
 	"of bbolt":                              2,
 	"bbolt committed between":               3,
 }
@@ -49,7 +55,7 @@ func TestKill(t *testing.T) {
 				kills++
 			}
 			// What a slow or fast machine has left out.
-			for extra := 0; extra < 3*killRounds && f.missing(killMinimums) != ""; extra++ {
+			for extra := 0; extra < 3*killRounds && missing(counts, killMinimums) != ""; extra++ {
 				f.round(extra)
 				kills++
 			}
@@ -69,6 +75,10 @@ var killAtMinimums = map[string]int{
 	"an unacknowledged commit is there":     3,
 	"an unacknowledged commit is not there": 10,
 	"during an open":                        2,
+	"bbolt finds an older state":            5,
+	"bbolt finds the newest state":          10,
+	"with StrictCompat":                     4,
+	"commits written together":              2,
 }
 
 // TestKillAtCall has a process kill itself before and behind each of its first
@@ -81,7 +91,7 @@ func TestKillAtCall(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			againWith(t, seed)
 			f := newKillFile(t, seed, counts)
-			for at := 0; at < 2*calls || at < 8*calls && f.missing(killAtMinimums) != ""; at++ {
+			for at := 0; at < 2*calls || at < 8*calls && missing(counts, killAtMinimums) != ""; at++ {
 				f.order.KillAt = at + 1
 				f.round(0)
 			}
@@ -107,10 +117,10 @@ func newKillFile(t *testing.T, seed uint64, counts map[string]int) *killFile {
 	return f
 }
 
-// missing is something of which there were not enough kills yet.
-func (f *killFile) missing(minimums map[string]int) string {
+// missing is something of which there was not enough yet.
+func missing(counts, minimums map[string]int) string {
 	for what, least := range minimums {
-		if f.counts[what] < least {
+		if counts[what] < least {
 			return what
 		}
 	}
@@ -132,6 +142,8 @@ func (f *killFile) target(round int) target {
 		return target{saysCompacting, 1}
 	case 5:
 		return target{saysOpening, 1 + f.rand.IntN(2)}
+	case 2:
+		return target{[]string{saysSettled, saysSynced}[f.rand.IntN(2)], 1}
 	}
 	return target{saysBegun, 1 + f.rand.IntN(60)}
 }
@@ -159,10 +171,21 @@ func (p *pace) delay(r *rand.Rand) time.Duration {
 
 // heard is what a process said before its end.
 type heard struct {
-	done, begun uint64 // highest numbers
-	last        string
-	rolledBack  bool
-	fault       string
+	done, begun uint64 // highest numbers of commits
+	// floor is the oldest state that bbolt may find. It finds each commit of a
+	// session that is exact; else all that was done before a commit began that is
+	// done too, since that one has brought a flush of its own.
+	floor      uint64
+	before     map[uint64]uint64 // of a commit: the newest that was done when it began
+	exact      bool
+	strict     bool   // because of StrictCompat
+	syncing    uint64 // done when the last Sync began
+	writers    uint64
+	group      uint64 // largest
+	last       string
+	rolledBack bool
+	settled    bool // so was the newest state, when it was killed
+	fault      string
 }
 
 func (h *heard) line(line string) (what string) {
@@ -171,12 +194,29 @@ func (h *heard) line(line string) (what string) {
 		h.fault = line
 	}
 	switch what {
+	case saysOpening: // what was open before was closed
+		h.exact, h.strict, h.floor = n > 0, n == 1, h.done
 	case saysDone:
-		h.done = max(h.done, n)
+		h.done, h.settled = max(h.done, n), false
+		if h.exact {
+			h.floor = max(h.floor, n)
+		}
+		h.floor = max(h.floor, h.before[n])
 	case saysBegun:
-		h.begun = max(h.begun, n)
+		h.begun, h.settled = max(h.begun, n), false
+		h.before[n] = h.done
 	case saysRolledBack:
 		h.rolledBack = true
+	case saysSyncing:
+		h.syncing = h.done
+	case saysSynced:
+		h.floor = max(h.floor, h.syncing)
+	case saysSettled:
+		h.floor, h.settled = h.done, true
+	case saysWriters:
+		h.writers = n
+	case saysGroup:
+		h.group = max(h.group, n)
 	}
 	h.last = what
 	return what
@@ -201,12 +241,12 @@ func (f *killFile) round(round int) {
 	}
 	f.count(o, h, before)
 	if err := f.judge(h); err != nil {
-		f.t.Fatalf("round %d, %s killed after %q, commits acknowledged up to %d, begun up to %d, page size %d: %v",
-			round, o.Engine, h.last, h.done, h.begun, o.Options.PageSize, err)
+		f.t.Fatalf("round %d, %s killed after %q, commits acknowledged up to %d, for bbolt up to %d, begun up to %d, page size %d: %v",
+			round, o.Engine, h.last, h.done, h.floor, h.begun, o.Options.PageSize, err)
 	}
 	if round%4 == 2 {
 		f.counts["bbolt committed between"]++
-		if err := f.commitSome("bbolt", 3); err != nil {
+		if err := f.commitSome("bbolt"); err != nil {
 			f.t.Fatalf("round %d: bbolt commits: %v", round, err)
 		}
 	}
@@ -222,7 +262,7 @@ func (f *killFile) kill(o order, at target) (heard, error) {
 	// no verdict: whenever the kill comes, the file must be right.
 	patience := time.AfterFunc(time.Minute, func() { _ = c.cmd.Process.Kill() })
 	defer patience.Stop()
-	h := heard{done: f.model.number, begun: f.model.number}
+	h := heard{done: f.model.number, begun: f.model.number, floor: f.model.number, before: map[uint64]uint64{}}
 	p := pace{typical: 300 * time.Microsecond}
 	for in := bufio.NewScanner(c.out); in.Scan(); {
 		what := h.line(in.Text())
@@ -259,109 +299,10 @@ func (f *killFile) count(o order, h heard, before int64) {
 	add("a rollback before", h.rolledBack)
 	add("the file grew", fileSize(o.Path) > before)
 	add("of bbolt", o.Engine == "bbolt")
-}
-
-// judge opens what the kill left: a copy with Holdfast, which has errors where
-// bbolt has panics; another with bbolt; then the file itself with Holdfast,
-// which commits; and what that leaves with bbolt.
-func (f *killFile) judge(h heard) error {
-	if _, err := os.Stat(f.order.Path); os.IsNotExist(err) && h.done == 0 {
-		return nil // killed before it was created
-	}
-	if err := f.openCopy("holdfast", h); err != nil {
-		return fmt.Errorf("a copy: %w", err)
-	}
-	if h.done > 0 { // bbolt does not open a file whose creation was cut short
-		if err := f.openCopy("bbolt", h); err != nil {
-			return fmt.Errorf("bbolt opens a copy: %w", err)
-		}
-	}
-	db, err := openHoldfast(f.order.Path, f.order.Options)
-	if err != nil {
-		return err
-	}
-	err = db.view(func(tx transaction) error { return f.inspect(tx, h) })
-	if err == nil {
-		f.tallyCommit(h)
-		err = f.commitTo(db, 2)
-	}
-	if err = errors.Join(err, db.close()); err != nil {
-		return err
-	}
-	if err := f.openCopy("bbolt", heard{done: f.model.number, begun: f.model.number}); err != nil {
-		return fmt.Errorf("bbolt opens a copy of the closed file: %w", err)
-	}
-	return nil
-}
-
-func (f *killFile) tallyCommit(h heard) {
-	if f.model.number > h.done {
-		f.counts["an unacknowledged commit is there"]++
-	} else if h.begun > h.done {
-		f.counts["an unacknowledged commit is not there"]++
-	}
-}
-
-// inspect is the oracle: the content is exactly that of one commit, not older
-// than the last that was acknowledged, not newer than the last begun, and the
-// structure is whole with every page accounted for.
-func (f *killFile) inspect(tx transaction, h heard) error {
-	got, err := tx.lines()
-	if err != nil {
-		return err
-	}
-	if n := tx.number(); n < h.done || n > h.begun {
-		return fmt.Errorf("the state is that of commit %d, want %d to %d", n, h.done, h.begun)
-	}
-	if err := f.model.forward(tx.number()); err != nil {
-		return err
-	}
-	return errors.Join(compare(got, f.model.lines()), tx.check())
-}
-
-// openCopy has an engine look at a copy of the file.
-func (f *killFile) openCopy(engine string, h heard) error {
-	path := f.order.Path + ".judged"
-	if err := copyFile(path, f.order.Path, 1<<20); err != nil {
-		return err
-	}
-	o := f.order.Options
-	o.NoSync = true
-	db, err := open(engine, path, o)
-	if err != nil {
-		return err
-	}
-	return errors.Join(db.view(func(tx transaction) error { return f.inspect(tx, h) }), db.close(), os.Remove(path))
-}
-
-// commitTo commits the next edits and looks at each. bbolt's own check is left
-// out after its own commits: it may leak pages. Holdfast's comes later.
-func (f *killFile) commitTo(db engine, edits int) error {
-	for range edits {
-		n := f.model.number + 1
-		if err := db.update(func(tx transaction) error { return f.model.edit(tx.root, n) }); err != nil {
-			return fmt.Errorf("commit %d: %w", n, err)
-		}
-		err := db.view(func(tx transaction) error {
-			if _, ok := db.(stockDB); ok {
-				tx.check = func() error { return nil }
-			}
-			return f.inspect(tx, heard{done: n, begun: n})
-		})
-		if err != nil {
-			return fmt.Errorf("after commit %d: %w", n, err)
-		}
-	}
-	return nil
-}
-
-// commitSome opens the file with an engine for some commits.
-func (f *killFile) commitSome(name string, edits int) error {
-	db, err := open(name, f.order.Path, f.order.Options)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.commitTo(db, edits), db.close())
+	add("with StrictCompat", h.strict)
+	add("settled", h.settled)
+	add("64 writers", h.writers == 64)
+	add("commits written together", h.group > 1)
 }
 
 func fileSize(path string) int64 {

@@ -15,102 +15,26 @@ import (
 	"holdfast/internal/vfs"
 )
 
-// lieMinimums are the failed flushes that a run must have seen.
+// lieMinimums are the failed flushes that a run must have seen, by what was lost.
 var lieMinimums = map[string]int{
-	"while creating":              1,
-	"while opening":               3,
+	"while creating": 1,
+	"while opening":  3,
+	"while closing":  4,
+	// One flush for a commit.
+	"the meta, all pages":     5,
+	"the meta, some pages":    1,
+	"the meta, no pages":      1,
+	"not the meta, pages":     2,
+	"while settling":          1,
+	"a dead process's commit": 3,
+	// Two flushes, with StrictCompat.
 	"all pages of a commit":       3,
-	"some pages of a commit":      2,
-	"a meta":                      5,
-	"while closing":               4,
+	"some pages of a commit":      1,
+	"a meta":                      2,
 	"the cache showed a meta":     5,
 	"the cache showed pages":      5,
 	"commits over the lost pages": 5,
 	"remounted as it was":         5,
-}
-
-// failing is a file on a disk that fails for one flush.
-type failing struct {
-	vfs.File
-	path   string
-	disk   *disk
-	rand   *rand.Rand
-	after  int  // flushes that succeed before
-	part   bool // only some of what is flushed is lost
-	failed bool
-	killed bool // behind the failure: what the cache shows stays there
-	meta   bool // a meta was written since the last flush
-	what   string
-}
-
-func (f *failing) WriteAt(p []byte, off int64) (int, error) {
-	if off < 2*int64(len(p)) {
-		f.meta = true
-	}
-	return f.File.WriteAt(p, off)
-}
-
-// Grow writes zeros and flushes them, so that a failing flush meets nothing but
-// blocks that have been written before: else the file system has to change
-// structures of its own then, which may lie behind the position as well.
-func (f *failing) Grow(size int64) error {
-	old, err := f.Size()
-	if err != nil || size <= old {
-		return err
-	}
-	if err := f.File.Grow(size); err != nil {
-		return err
-	}
-	if _, err := f.File.WriteAt(make([]byte, size-old), old); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
-
-// DropCache is left out where the process is to be one that was killed behind
-// the failure; one that closes the file drops it from the cache.
-func (f *failing) DropCache(off, n int64) error {
-	if f.failed && f.killed {
-		return nil
-	}
-	return f.File.DropCache(off, n)
-}
-
-// Sync lets the device fail behind a position while it flushes. What is lost
-// may be nothing, if the flush wrote nothing there: then a later one will do.
-func (f *failing) Sync() error {
-	meta := f.meta
-	f.meta = false
-	f.after--
-	if f.failed || f.after >= 0 {
-		return f.File.Sync()
-	}
-	plain, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	defer plain.Close()
-	where, err := extents(plain)
-	if err != nil {
-		return err
-	}
-	position := lowest(where)
-	if f.part {
-		e := where[f.rand.IntN(len(where))]
-		position = e.physical + uint64(f.rand.Int64N(int64(e.length)))&^4095
-	}
-	err = f.disk.failDuring(position, f.File.Sync)
-	f.failed = err != nil
-	switch {
-	case !f.failed:
-	case meta:
-		f.what = "a meta"
-	case f.part:
-		f.what = "some pages of a commit"
-	default:
-		f.what = "all pages of a commit"
-	}
-	return err
 }
 
 // lieFile is a database on a disk whose n-th flush failed.
@@ -122,11 +46,14 @@ type lieFile struct {
 	model  *model
 	opts   holdfast.Options
 	counts map[string]int
+	syncs  bool // Sync is called behind each commit
+	metas  bool // lie behind the pages on the device
+	newer  bool // a commit that nobody was told of may be there
 }
 
 func TestFlushThatLies(t *testing.T) {
 	needsMounts(t)
-	const files = 48
+	const files = 6 * kinds
 	counts := map[string]int{}
 	tried := 0
 	for seed := range seeds(t, 1) {
@@ -135,9 +62,16 @@ func TestFlushThatLies(t *testing.T) {
 			d := newDisk(t, 256, lieOptions...)
 			r := rand.New(rand.NewPCG(seed, 0))
 			var all []*lieFile
-			for i := range files {
+			for i := range 3 * files {
+				kind := i % kinds
+				if i >= files { // what is rare
+					if missing(counts, lieMinimums) == "" {
+						break
+					}
+					kind = []int{4, 6, 10, 11, 11}[i%5]
+				}
 				f := newLieFile(t, d, r, i, counts)
-				if err := f.run(i); err != nil {
+				if err := f.run(kind); err != nil {
 					t.Fatalf("file %d, page size %d: %v", i, f.opts.PageSize, err)
 				}
 				all = append(all, f)
@@ -161,14 +95,19 @@ func TestFlushThatLies(t *testing.T) {
 
 func newLieFile(t *testing.T, d *disk, r *rand.Rand, i int, counts map[string]int) *lieFile {
 	f := &lieFile{t: t, disk: d, rand: r, counts: counts, path: filepath.Join(d.dir, fmt.Sprintf("db%d", i))}
-	f.opts = holdfast.Options{PageSize: []int{1024, 4096, 4096, 16384}[r.IntN(4)], NoFreelistSync: r.IntN(2) == 0}
+	f.opts = holdfast.Options{
+		PageSize: []int{1024, 4096, 4096, 16384}[r.IntN(4)], NoFreelistSync: r.IntN(2) == 0,
+		SettleDelay: -1, // a flush beside a transaction would have the device fail for that one's reads, too
+	}
 	f.model = newModel(history{seed: r.Uint64(), large: 20 << 10})
 	return f
 }
 
 // run brings the file about, lets one flush fail, and opens it again.
-func (f *lieFile) run(i int) error {
-	if i%4 != 0 {
+func (f *lieFile) run(kind int) error {
+	file := &failing{path: f.path, disk: f.disk, rand: f.rand, killed: f.rand.IntN(3) > 0}
+	dies := f.plan(kind, file)
+	if kind != 0 {
 		if err := f.prepare(); err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}
@@ -176,14 +115,18 @@ func (f *lieFile) run(i int) error {
 	if err := giveBlocks(f.path); err != nil {
 		return err
 	}
+	if dies {
+		f.newer = true
+		f.counts["a dead process's commit"]++
+		if err := f.die(); err != nil {
+			return err
+		}
+	}
 	plain, err := vfs.OpenOS(f.path, os.O_RDWR, 0, nil)
 	if err != nil {
 		return err
 	}
-	file := &failing{File: plain, path: f.path, disk: f.disk, rand: f.rand, killed: f.rand.IntN(3) > 0}
-	if err := f.plan(i, file); err != nil {
-		return err
-	}
+	file.File, file.metas = plain, 2*int64(f.opts.PageSize)
 	if err := f.fail(file); err != nil {
 		return fmt.Errorf("%s lost: %w", file.what, err)
 	}
@@ -194,34 +137,46 @@ func (f *lieFile) run(i int) error {
 	if err := f.lies(true); err != nil {
 		return err
 	}
+	f.newer = f.newer || file.what == lostNothing
 	if err := f.reopen(); err != nil {
 		return fmt.Errorf("%s lost, opened again: %w", file.what, err)
 	}
 	return nil
 }
 
-// plan says which flush fails: in turn of each kind. The first flush opens the
-// file; then each commit has one for its pages and one for its meta.
-func (f *lieFile) plan(i int, file *failing) error {
-	commit := 1 + 2*f.rand.IntN(4)
-	switch i % 8 {
+// kinds is the number of kinds of failures that plan knows.
+const kinds = 12
+
+// plan says which flush fails, of files that take turns. The first flush opens the
+// file; then each commit has one, or with StrictCompat one for its pages and one
+// for its meta. It says whether a process died before.
+func (f *lieFile) plan(kind int, file *failing) (dies bool) {
+	strict := 1 + 2*f.rand.IntN(4)
+	file.after = 1 + f.rand.IntN(6)
+	switch kind {
 	case 0:
 		file.after = f.rand.IntN(2) // of a creation
 	case 1, 5:
-		file.after = 0 // what a dead process has left
-		return f.die()
+		file.after, file.part = 0, kind == 5 // what a dead process has left
+		f.opts.StrictCompat = f.rand.IntN(3) == 0
+		return true
 	case 2:
 		file.after = 100 // of Close
 	case 3:
-		file.after = commit // pages, all of them
+		f.opts.StrictCompat, file.after = true, strict // pages, all of them
 	case 6:
-		file.after, file.part = commit, true // pages
+		f.opts.StrictCompat, file.after, file.part = true, strict, true // pages
 	case 7:
-		file.after = commit + 1 // a meta
+		f.opts.StrictCompat, file.after = true, strict+1 // a meta
+	case 8: // a commit
+	case 9, 10:
+		file.part = true // of a commit
+	case 11:
+		file.fromMetas, f.metas = true, true
 	default:
-		file.after, file.part = f.rand.IntN(14), f.rand.IntN(3) == 0
+		file.after, file.part, f.syncs = f.rand.IntN(14), f.rand.IntN(3) == 0, true
 	}
-	return nil
+	return false
 }
 
 // prepare makes a file with some commits and copies it to the disk in pieces
@@ -241,7 +196,28 @@ func (f *lieFile) prepare() error {
 			return err
 		}
 	}
-	return errors.Join(db.Close(), copyFile(f.path, elsewhere, 4096<<f.rand.IntN(8)))
+	if err := db.Close(); err != nil {
+		return err
+	}
+	if f.metas {
+		if err := makeTail(f.path, elsewhere); err != nil {
+			return err
+		}
+	}
+	return copyInto(f.path, elsewhere, 4096<<f.rand.IntN(8))
+}
+
+// makeTail makes a file as long as the other, which has the place of its first
+// pages behind that of all others, on the device: it is written without them, and
+// they are inserted.
+func makeTail(path, like string) error {
+	const head = 64 << 10
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, max(fileSize(like)-head, 4096)))
+	return errors.Join(err, f.Sync(), unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_INSERT_RANGE, 0, head), f.Close())
 }
 
 // giveBlocks creates the file if there is none, reserves blocks for its first
@@ -295,7 +271,7 @@ func (f *lieFile) die() error {
 	if err != nil {
 		return err
 	}
-	// One flush to open the file, and two for each commit.
+	// One flush to open the file, and one or two for each commit.
 	file := &dying{File: &failing{File: plain, failed: true}, flushes: 1 + f.rand.IntN(6)}
 	db, err := holdfast.OpenVFS(file, &f.opts)
 	if err != nil {
@@ -324,6 +300,9 @@ func (f *lieFile) fail(file *failing) error {
 		return wantFailure(err, file, false)
 	}
 	db.AllocSize = 64 << 10
+	if err := f.adopt(db); err != nil {
+		return err
+	}
 	before, err := db.Begin(false)
 	if err != nil {
 		return err
@@ -332,6 +311,12 @@ func (f *lieFile) fail(file *failing) error {
 	for range 4 + f.rand.IntN(6) {
 		if err = f.commit(db); err != nil {
 			break
+		}
+		if f.syncs {
+			if err = db.Sync(); err != nil {
+				file.what = "while settling"
+				break
+			}
 		}
 	}
 	if err == nil { // then it is Close whose flush fails
@@ -408,6 +393,17 @@ func (f *lieFile) stopped(db *holdfast.DB, file *failing, first error) error {
 	return nil
 }
 
+// adopt goes on to a commit that is there and may be, although it failed.
+func (f *lieFile) adopt(db *holdfast.DB) error {
+	return db.View(func(tx *holdfast.Tx) error {
+		if n := newHoldfastTx(tx).number(); f.newer && n == f.model.number+1 {
+			f.counts["a commit was there that had failed"]++
+			return f.model.forward(n)
+		}
+		return nil
+	})
+}
+
 func (f *lieFile) inspect(db *holdfast.DB) error {
 	return db.View(func(tx *holdfast.Tx) error { return f.inspectTx(tx, f.model.lines()) })
 }
@@ -455,7 +451,7 @@ func (f *lieFile) reopen() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.lies(false), f.inspect(db)); err != nil {
+	if err := errors.Join(f.adopt(db), f.lies(false), f.inspect(db)); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	if f.rand.IntN(2) == 0 {

@@ -166,7 +166,7 @@ func (s Slots) Next() (slot int, label Label) {
 	}
 	slot = 1 - best
 	label = s.Meta[best].Label + 1
-	if uint64(label)%2 != uint64(slot) {
+	if uint64(label)%2 != uint64(slot) && !plant.On(plant.LabelParity) {
 		label++
 	}
 	return slot, label

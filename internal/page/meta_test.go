@@ -133,9 +133,9 @@ func TestSlots(t *testing.T) {
 	}{
 		{[2][]byte{slot(0), slot(1)}, 1, 0, 2},
 		{[2][]byte{slot(2), slot(1)}, 0, 1, 3},
+		// Equal slots: the one whose label has its parity is written over.
 		{[2][]byte{slot(5), slot(5)}, 0, 1, 7},
-		{[2][]byte{slot(4), slot(4)}, 0, 0, 6}, // the one that stays has not its parity
-		{[2][]byte{slot(5), slot(5)}, 0, 1, 7},
+		{[2][]byte{slot(4), slot(4)}, 0, 0, 6},
 		{[2][]byte{slot(3), slot(7)}, 1, 0, 8},
 		{[2][]byte{slot(3), slot(8)}, 1, 0, 10}, // a label without its slot's parity
 		{[2][]byte{torn, slot(9)}, 1, 0, 10},
@@ -146,7 +146,8 @@ func TestSlots(t *testing.T) {
 		best, err := s.Best()
 		next, label := s.Next()
 		if err != nil || best != c.best || next != c.next || label != c.nextLabel {
-			t.Errorf("labels %d and %d: best %d, next %d with %d, %v; want %+v", s.Meta[0].Label, s.Meta[1].Label, best, next, label, err, c)
+			t.Errorf("labels %d and %d: best %d, next %d with %d, %v; want %d, %d with %d",
+				s.Meta[0].Label, s.Meta[1].Label, best, next, label, err, c.best, c.next, c.nextLabel)
 		}
 		if label <= s.Meta[best].Label || uint64(label)%2 != uint64(next) {
 			t.Errorf("label %d in slot %d above %d", label, next, s.Meta[best].Label)

@@ -131,7 +131,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 // leaveFreelist commits a state that differs from the current one in naming a
 // freelist page.
 func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error {
-	if g.slot, g.label = p.slots.Next(); g.label > page.MaxLabel {
+	if g.slot, g.label = p.slots.Next(); g.label > page.MaxLabel || tx > page.TxID(page.MaxLabel) {
 		return page.Corruptf(page.ID(g.slot), "transaction ids are used up")
 	}
 	txn := p.space.Begin(tx)

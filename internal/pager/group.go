@@ -78,6 +78,9 @@ func (g *group) write() (failed page.TxID, err error) {
 func (g *group) flush() error {
 	switch {
 	case g.settles && g.plain && !g.visible:
+		if best, err := g.p.slots.Best(); err == nil && plant.On(plant.SettlesOlder) {
+			g.state.Meta = g.p.slots.Meta[best]
+		}
 		return g.writePlain()
 	case g.flushed:
 		return nil
@@ -94,7 +97,8 @@ func (g *group) writeMeta() error {
 	if g.mode == None {
 		return g.writePlain()
 	}
-	if !g.strict && !g.plain {
+	strict := g.strict && !plant.On(plant.StrictIgnored)
+	if !strict && (!g.plain || plant.On(plant.SyncStaysBehind)) {
 		if ext, ok := g.trail(); ok {
 			g.meta, g.trailing = g.base.Meta, true
 			return g.put(ext)
@@ -132,6 +136,11 @@ func (g *group) put(ext *extension.Extension) error {
 		return err
 	}
 	g.wroteMeta = true
+	if plant.On(plant.EvenOutEarly) && len(g.members)+len(g.barriers) == 0 {
+		if err := g.p.evenOut(g.slot, g.meta); err != nil {
+			return err
+		}
+	}
 	if g.mode != Full || plant.On(plant.NoFlushAfterMeta) {
 		return nil
 	}
@@ -152,10 +161,14 @@ func (g *group) trail() (*extension.Extension, bool) {
 	if l.pages == nil || g.rec.hasher == nil {
 		return nil, false
 	}
+	listed := g.runs
+	if plant.On(plant.RunUnlisted) && len(listed) > 0 {
+		listed = listed[:len(listed)-1]
+	}
 	logs, inline := len(g.rec.free.Logs), len(g.rec.free.Inline)
 	room := extension.Room(g.p.pageSize, logs, len(g.lists)) - inline
 	// An extent takes at least two bytes, and is at least one run.
-	if !g.p.dirty.next(&l.dirty, g.freed, g.runs, l.pages, g.p.pageSize, maxListedRuns) {
+	if !g.p.dirty.next(&l.dirty, g.freed, listed, l.pages, g.p.pageSize, maxListedRuns) {
 		return nil, false
 	}
 	l.extents = l.dirty.extents(l.extents[:0])

@@ -184,6 +184,9 @@ func (p *Pager) settleOpening() error {
 		return page.Corruptf(page.ID(slot), "transaction ids are used up")
 	}
 	m := p.found.meta
+	if plant.On(plant.SettlesOlder) {
+		m = p.slots.Meta[p.found.best]
+	}
 	m.Freelist, m.Label = page.NoFreelist, label
 	if err := p.putMeta(slot, m, p.extension(p.found.tx, &p.recorded, p.listsInUse(nil))); err != nil {
 		return err

@@ -331,7 +331,7 @@ func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
 func (p *Pager) unlist(slot int) {
 	l := p.lists[slot]
 	p.lists[slot] = page.Extent{}
-	if l.N > 0 && p.lists[1-slot] != l {
+	if l.N > 0 && (p.lists[1-slot] != l || plant.On(plant.OrphanTooEarly)) {
 		p.orphans = append(p.orphans, l)
 	}
 }

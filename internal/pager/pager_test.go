@@ -35,6 +35,16 @@ type env struct {
 	fail func(vfs.Op) error // nil: nothing fails
 	opts pager.CommitOptions
 	log  []string
+	dead bool // a call has panicked, and may have left locks held
+}
+
+// giveUp is deferred where a panic is to be reported, and not be hidden by a Close
+// that waits for ever.
+func (e *env) giveUp() {
+	if r := recover(); r != nil {
+		e.dead = true
+		panic(r)
+	}
 }
 
 func newEnv(t *testing.T) *env { return newEnvWith(t, pager.Options{}) }
@@ -42,7 +52,11 @@ func newEnv(t *testing.T) *env { return newEnvWith(t, pager.Options{}) }
 func newEnvWith(t *testing.T, opts pager.Options) *env {
 	e := &env{t: t, mem: vfs.NewMem("mem"), opts: pager.CommitOptions{AllocSize: 1 << 20}}
 	e.open(opts)
-	t.Cleanup(func() { _ = e.Close(pager.CloseOptions{Commit: e.opts}) })
+	t.Cleanup(func() {
+		if !e.dead {
+			_ = e.Close(pager.CloseOptions{Commit: e.opts})
+		}
+	})
 	return e
 }
 

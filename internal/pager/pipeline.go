@@ -310,7 +310,7 @@ func (p *Pager) abortFrom(g *group, tx page.TxID, err error) {
 	for _, pr := range p.queue {
 		p.queued += int64(pr.size)
 		for i := range pr.w.buf.runs {
-			if r := &pr.w.buf.runs[i]; r.until >= tx {
+			if r := &pr.w.buf.runs[i]; r.until >= tx && !plant.On(plant.UntilKept) {
 				r.until = 0
 			}
 		}
@@ -361,6 +361,9 @@ func (p *Pager) abort(doomed []*Prepared, err error) {
 // undo takes back what aborted transactions did to the free pages, the newest
 // first. The caller holds commit, and nobody edits.
 func (p *Pager) undo() {
+	if plant.On(plant.AbortOrder) {
+		slices.Reverse(p.aborted)
+	}
 	for i := len(p.aborted) - 1; i >= 0; i-- {
 		pr := p.aborted[i]
 		p.aborted[i] = nil
@@ -368,7 +371,9 @@ func (p *Pager) undo() {
 		pr.w.space.Rollback()
 		pr.w.space.Recycle()
 		p.record = pr.before
-		p.orphans = append(p.orphans, pr.orphans...)
+		if !plant.On(plant.OrphansLost) {
+			p.orphans = append(p.orphans, pr.orphans...)
+		}
 		p.landed = append(p.landed, pr)
 	}
 	p.aborted = p.aborted[:0]

@@ -80,7 +80,7 @@ func (w *WriteTx) PageSize() int { return w.p.pageSize }
 
 // Page returns page id of the state that the transaction began with.
 func (w *WriteTx) Page(id page.ID) (page.Page, error) {
-	if w.on != nil {
+	if w.on != nil && !plant.On(plant.OverlayIgnored) {
 		if run := w.p.overlay[id]; run != nil {
 			return page.Parse(run.bytes, id)
 		}
@@ -181,6 +181,11 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		}
 		return nil, err
 	}
+	if plant.On(plant.WrittenEarly) {
+		for _, r := range w.buf.runs {
+			_ = p.file.WriteVec([][]byte{r.bytes}, int64(r.id)*int64(p.pageSize))
+		}
+	}
 	p.queue = append(p.queue, &w.pr)
 	p.queued += int64(w.pr.size)
 	p.endEdit()
@@ -199,7 +204,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if err := p.stoppedBy(); err != nil { // since the transaction began
 		return err
 	}
-	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) {
+	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) || w.tx > page.TxID(page.MaxLabel) {
 		return page.Corruptf(0, "transaction ids are used up")
 	}
 	pr := &w.pr

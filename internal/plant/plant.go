@@ -68,6 +68,25 @@ const (
 	BaseNotAwaited   Defect = "base-not-awaited"
 	TieStaysBelieved Defect = "tie-stays-believed"
 	SettleLeavesList Defect = "settle-leaves-list"
+	RunUnlisted      Defect = "run-unlisted"
+	TrailOutOfRange  Defect = "trail-out-of-range"
+	NumberUnchecked  Defect = "number-unchecked"
+	HashLinear       Defect = "hash-linear"
+	SettlesOlder     Defect = "settles-older"
+	StrictIgnored    Defect = "strict-ignored"
+	SyncStaysBehind  Defect = "sync-stays-behind"
+	EvenOutEarly     Defect = "even-out-early"
+	LabelParity      Defect = "label-parity"
+)
+
+// How transactions are prepared on top of each other, and aborted.
+const (
+	WrittenEarly   Defect = "written-early"
+	OverlayIgnored Defect = "overlay-ignored"
+	UntilKept      Defect = "until-kept"
+	AbortOrder     Defect = "abort-order"
+	OrphansLost    Defect = "orphans-lost"
+	OrphanTooEarly Defect = "orphan-too-early"
 )
 
 // How bytes are believed, and what becomes of readers.
