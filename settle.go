@@ -18,8 +18,8 @@ type SettleOptions struct {
 
 // Settle makes the newest state of the database at path the one that stock bbolt
 // finds. After a crash, or in a copy of a file that was in use, bbolt would find the
-// state before the last flush (see Options.StrictCompat); Settle writes one meta
-// page, flushes, and changes nothing else: no other page, not the size of the file.
+// state before the last flush (see Options.StrictCompat); Settle writes the meta
+// pages and changes nothing else: no other page, not the size of the file.
 // A database that bbolt finds as it is stays as it is, to the byte.
 //
 // Opening the database with Holdfast for writing does the same. Settle is for those

@@ -16,8 +16,8 @@ commit for 50 ms, bbolt would open the state before the last flush. Holdfast its
 always finds the newest state, and its next opening for writing does what this
 command does.
 
-One meta page is written, and nothing else; where there is nothing to do, not even
-that. If the command is interrupted, run it again.`
+The meta pages are written, and nothing else; where there is nothing to do, not even
+these. If the command is interrupted, run it again.`
 
 type settleReport struct {
 	File string `json:"file"`
