@@ -21,6 +21,7 @@ type takeover struct {
 	t      *testing.T
 	rand   *rand.Rand
 	path   string
+	size   int // of a page
 	data   []byte
 	states map[uint64]map[string]string // by number of the last commit
 	next   uint64
@@ -94,7 +95,7 @@ func (o *takeover) ours() {
 	_, err := mem.Open().WriteAt(o.data, 0)
 	must(o.t, err)
 	strict := o.rand.IntN(4) == 0
-	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: 1024, StrictCompat: strict, SettleDelay: -1})
+	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: o.size, StrictCompat: strict, SettleDelay: -1})
 	must(o.t, err)
 	must(o.t, db.View(func(tx *holdfast.Tx) error {
 		for err := range tx.Check() {
@@ -208,7 +209,10 @@ func TestTakeover(t *testing.T) {
 }
 
 var takeoverKind = kind{"takeover", 8, func(t *testing.T, seed uint64, tally *soak.Tally) {
-	o := &takeover{t: t, rand: rand.New(rand.NewPCG(seed, 0)), path: filepath.Join(t.TempDir(), "db"), states: map[uint64]map[string]string{}, tally: tally}
+	o := &takeover{
+		t: t, tally: tally, rand: rand.New(rand.NewPCG(seed, 0)), path: filepath.Join(t.TempDir(), "db"),
+		size: pageSize(seed), states: map[uint64]map[string]string{},
+	}
 	for range 40 {
 		o.ours()
 		if o.rand.IntN(3) > 0 {
