@@ -38,6 +38,19 @@ var minimums = map[string]int{
 	"lost flush":             2,
 	"failure in Open":        1,
 	"failure in Close":       1,
+
+	"one flush":                                 1000,
+	"strict":                                    300,
+	"settling":                                  10,
+	"group of several":                          100,
+	"bbolt one flush behind":                    30,
+	"Periodic":                                  300,
+	"Periodic, not the newest":                  50,
+	"opened by record":                          20,
+	"opened by scan":                            2,
+	"opened with a trailing meta":               5,
+	"two flushes for want of room":              1,
+	"Periodic, several commits since the flush": 50,
 }
 
 // histories of an ordinary run.

@@ -10,6 +10,8 @@ import (
 
 	"holdfast"
 	"holdfast/bench/soak"
+	"holdfast/internal/extension"
+	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
 
@@ -273,10 +275,37 @@ func (r *run) open(s Step) error {
 	r.db.AllocSize = 16 << 10
 	r.set(func() { r.created, r.noSync = true, s.NoSync })
 	r.tally.Add("opened by " + string(db.Stats().OpenPath))
+	r.countRuns(found)
 	if r.unsure {
 		return r.adopt()
 	}
 	return r.settle()
+}
+
+// countRuns tells how the free pages of a file that was opened are recorded.
+func (r *run) countRuns(data []byte) {
+	ps := r.script.PageSize
+	if len(data) < 2*ps {
+		return
+	}
+	slots := page.DecodeSlots(data[:ps], data[ps:2*ps])
+	best, err := slots.Best()
+	if err != nil {
+		return
+	}
+	ext, err := extension.Decode(data[best*ps:][:ps])
+	if err != nil {
+		return
+	}
+	if ext.Trailing != nil {
+		r.tally.Add("opened with a trailing meta")
+	}
+	if ext.Free != nil && len(ext.Free.Logs) > 0 {
+		r.tally.Add("opened with log runs")
+	}
+	if ext.Free != nil && ext.Free.Snapshot.Pages > 0 {
+		r.tally.Add("opened with a snapshot")
+	}
 }
 
 // failedOpen is behind an Open in which a call on the file failed.

@@ -61,6 +61,9 @@ func (r *run) transactions(steps []Step) error {
 			return fmt.Errorf("update: %w", err)
 		}
 	}
+	if len(steps) == 1 && r.flushes == 2 && !r.options.Strict && !r.wasExposed {
+		r.tally.Add("two flushes for want of room")
+	}
 	return r.live()
 }
 
@@ -146,7 +149,7 @@ func (r *run) afterFailure(err error) error {
 			return fmt.Errorf("a flush failed, and writing goes on: %w", err)
 		}
 		r.set(func() { // it has not happened, and wrote to free pages only
-			if r.pending != nil && len(r.pending) > 0 && r.step.Together {
+			if len(r.pending) > 0 && r.step.Together {
 				r.tally.Add("failed write inside a group")
 			}
 			r.pending, r.exposed = nil, r.exposed && r.wasExposed
