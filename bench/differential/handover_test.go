@@ -142,6 +142,9 @@ func (r *run) handOver(f *Follower, file string, engines []*Follower) {
 func (r *run) copied(f *Follower, file string, engines []*Follower) {
 	r.t.Helper()
 	o := r.h.options()
+	if !f.Stock {
+		o.NoSync = true // else others find the state before the last flush, which TestTakeover is about
+	}
 	r.do(ops.Op{Kind: ops.Open, Options: o})
 	r.transaction()
 	data, err := os.ReadFile(file)
