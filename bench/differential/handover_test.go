@@ -142,6 +142,7 @@ func (r *run) handOver(f *Follower, file string, engines []*Follower) {
 func (r *run) copied(f *Follower, file string, engines []*Follower) {
 	r.t.Helper()
 	o := r.h.options()
+	o.Strict = false // it would panic about what bbolt has lost
 	r.do(ops.Op{Kind: ops.Open, Options: o})
 	r.transaction()
 	data, err := os.ReadFile(file)
