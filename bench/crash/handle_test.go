@@ -17,7 +17,8 @@ var (
 type handle struct {
 	vfs.File
 	r    *run
-	dead bool // guarded by r.mu
+	dead bool     // guarded by r.mu, as is
+	by   vfs.Kind // behind which it died
 }
 
 // before says whether a call is to fail.
@@ -41,6 +42,18 @@ func (h *handle) before(kind vfs.Kind) error {
 	return nil
 }
 
+// after is what a call returns that gave err. Another, one that makes the file
+// longer, may have met the end meanwhile: nothing of this one need be on the disk
+// that was chosen then.
+func (h *handle) after(kind vfs.Kind, err error) error {
+	h.r.mu.Lock()
+	defer h.r.mu.Unlock()
+	if err == nil && h.dead && h.by != kind {
+		return errDead
+	}
+	return err
+}
+
 func (h *handle) isDead() bool {
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()
@@ -56,7 +69,8 @@ func (h *handle) half(p []byte, off int64) error {
 func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	switch err := h.before(vfs.KindWrite); err {
 	case nil:
-		return h.File.WriteAt(p, off)
+		n, err := h.File.WriteAt(p, off)
+		return n, h.after(vfs.KindWrite, err)
 	case errInjected:
 		h.r.set(func() { h.r.failedMeta = off < 2*int64(h.r.script.PageSize) })
 		return 0, h.half(p, off)
@@ -68,7 +82,7 @@ func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 func (h *handle) WriteVec(bufs [][]byte, off int64) error {
 	switch err := h.before(vfs.KindWrite); err {
 	case nil:
-		return h.File.WriteVec(bufs, off)
+		return h.after(vfs.KindWrite, h.File.WriteVec(bufs, off))
 	case errInjected:
 		return h.half(bufs[0], off)
 	default:
@@ -116,5 +130,5 @@ func (h *handle) Sync() error {
 	if h.r.lies {
 		return nil
 	}
-	return h.File.Sync()
+	return h.after(vfs.KindSync, h.File.Sync())
 }

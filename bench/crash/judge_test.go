@@ -54,7 +54,7 @@ func (r *run) event(kind vfs.Kind) {
 		r.cut(kind)
 	}
 	if r.calls == r.step.Cut || r.calls == r.step.Kill {
-		r.file.dead = true
+		r.file.dead, r.file.by = true, kind
 	}
 	if kind == vfs.KindSync {
 		r.past.rollback = false
