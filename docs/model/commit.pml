@@ -178,7 +178,7 @@ inline pins() {
 		m = m | KEPT(D);
 #endif
 #ifndef MUT_V2_PIN
-#if defined(MUT_HELD_EARLY) && defined(PERIODIC)
+#if defined(WITHOUT_HELD_TO_END) && defined(PERIODIC)
 		if :: phase != BACKGROUND -> m = m | KEPT(held) :: else fi;
 #else
 		m = m | KEPT(held);
@@ -317,10 +317,13 @@ inline open_database() {
 	OPENING_FLUSH;
 #endif
 #ifndef MUT_OPEN_NO_DROP
-	drop_pages();
 #ifndef MUT_OPEN_ORDER
 	drop_slots();			/* the metas are read after flush and drop */
 #endif
+	/* then the pages listed and those of the record; not others */
+	T = OURHI;
+	m = LOGS(cslot[0].v2) | LOGS(cslot[1].v2) | LOGS(cslot[0].trail) | LOGS(cslot[1].trail) | (PAGES(cslot[T].trail) & ~TREE(cslot[T].v2));
+	drop_pages(m); m = 0;
 #endif
 	choose();
 	check_opened();
@@ -337,11 +340,7 @@ inline open_database() {
 	acked = S; vis = S; prev = cslot[T].v2; maybe = 0; alt = 0;
 	killed = 0; stocked = 0; early = 0;
 	D = S; V = S; S = 0; k = 1 - T; T = 0;
-#ifdef MUT_NO_SETTLE
-#ifndef MUT_REOPEN_PIN
-	if :: HONOURED(1-k) && cslot[1-k].trail == D -> held = cslot[1-k].v2 :: else fi;
-#endif
-#else
+#ifndef MUT_NO_SETTLE
 	if
 #ifdef WITHOUT_SETTLING_LOST
 	:: HONOURED(1-k) && cslot[1-k].trail == D ->
@@ -452,7 +451,7 @@ inline write_one_flush() {
 	write_pages();
 	phase = IDLE;
 	leave_list();
-#ifdef MUT_HELD_EARLY
+#ifdef WITHOUT_HELD_TO_END
 	held = 0;
 #endif
 #ifdef MUT_WRONG_SLOT
@@ -480,7 +479,7 @@ inline lead() {
 	a_member_fails();
 	x = ONE;
 #ifdef PERIODIC
-	x = TWO_PAGES;
+	x = TWO_PAGES;			/* for Sync */
 #elif defined(F_TWO)
 	/* Somebody waits in Sync, or the list of pages has no room in the extension;
 	 * StrictCompat always does it this way. */
@@ -535,6 +534,12 @@ inline flush_ends() {
 	:: phase == ONE || phase == TWO_META ->
 		/* stock sees D, the flush before; in StrictCompat it sees all */
 		prev = ((phase == ONE && !strict) -> D : flying);
+#ifdef MUT_BARRIER_TRAILING
+		if
+		:: phase == ONE -> prev = flying	/* Sync waited for it, and promised that */
+		:: skip
+		fi;
+#endif
 		held = (phase == ONE -> D : 0);
 		D = flying; V = D; acked = D; vis = D; flying = 0; maybe = 0; alt = 0; k = 1-k; phase = IDLE;
 		goes = 0; early = 0;
@@ -751,7 +756,7 @@ inline stock_opens() {
 #ifndef CLAIM_STOCK_FLUSHES_NOT
 	flush();	/* Stock does not flush when it opens: its own hole, masked here. */
 #endif
-	drop_pages(); drop_slots();
+	drop_pages(~0); drop_slots();
 	assert(a_meta_is_valid || VALID(0) || VALID(1));
 	T = HI; S = cslot[T].v2;
 	assert(stock_state_is_whole || INTACT(S));
@@ -869,7 +874,7 @@ loop:
 	:: atomic { phase != IDLE -> flush_ends(); goto loop }
 #ifdef WITHOUT_WAITING
 	/* The pages of the next group are written while the flush of this one runs. */
-	:: atomic { phase == ONE && nq > 0 -> T = q0; write_pages(); T = 0; goto loop }
+	:: atomic { phase != IDLE && nq > 0 -> T = q0; write_pages(); T = 0; goto loop }
 #endif
 #ifdef MUT_EARLY_RETURN
 	/* A writer that has read the state in flight changes nothing and returns. */
@@ -889,7 +894,7 @@ loop:
 	/* Sync, with something to commit: two flushes */
 	:: atomic { phase == IDLE && nq > 0 && !stopped -> lead(); goto loop }
 #endif
-#ifdef MUT_PAGES_IN_FLUSH
+#ifdef WITHOUT_WAITING
 	/* The pages are written while a flush runs, the meta behind it. */
 	:: atomic { phase != IDLE && nq > 0 -> T = q0; write_pages(); T = 0; goto loop }
 #endif

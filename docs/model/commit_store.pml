@@ -115,13 +115,13 @@ inline flush_fails() {
 	dirty = 0; sdirty = 0; inflush = 0; sinflush = 0; i = 0; stale = 1
 }
 
-/* what is clean is read from the disk again */
-inline drop_pages() {
+/* what is clean of pages set is read from the disk again */
+inline drop_pages(set) {
 	d_step {
 		i = 0;
 		do
 		:: i == NP -> break
-		:: else -> if :: !HAS(dirty, i) -> cache[i] = disk[i] :: else fi; i++
+		:: else -> if :: HAS(set, i) && !HAS(dirty, i) -> cache[i] = disk[i] :: else fi; i++
 		od;
 		i = 0
 	}

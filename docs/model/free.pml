@@ -605,7 +605,7 @@ inline find_free_set() {
 	:: BELIEVED(i) && slot[i].trail && slot[i].bad ->	/* the flush never finished: D */
 		D = slot[i].v2num; m = slot[i].v2tree;
 		/* its free set is in the other slot, if that names D's number */
-#ifdef MUT_OTHER_UNCHECKED
+#ifdef WITHOUT_OTHER_CHECKED
 		if
 		:: slot[1-i].ok && slot[1-i].ext -> torn = 1; recover(1-i)
 #else

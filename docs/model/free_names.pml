@@ -55,8 +55,24 @@ inline tidy() {
 #ifdef F_REVERT
 			now.slot[w].gone = 1;
 #endif
+			w = 1-w;
 			}
 		}
+#ifndef MUT_FALLBACK_BY_NUMBER
+		/* while the higher one has no extension, only a number of the other one's */
+		if (!now.slot[w].ext
+#ifdef F_REVERT
+		 && (now.slot[1-w].gone || now.slot[1-w].flist)
+#endif
+		) {
+			w = 1-w;
+			now.slot[w].v2tree = now.slot[w].v2root = now.slot[w].lists = 0;
+			now.slot[w].r.ttree = now.slot[w].r.root = now.slot[w].r.set = 0;
+			now.slot[w].r.snap = now.slot[w].r.log1 = now.slot[w].r.log2 = now.slot[w].r.nlog = now.slot[w].r.ninline = now.slot[w].r.noset = 0;
+			if (!now.D) now.slot[w].trail = 0;
+			now.slot[w].bad = now.slot[w].v2num = 0;
+		}
+#endif
 #ifndef F_REVERT
 		now.slot[0].gone = now.slot[1].gone = 0;
 #endif
