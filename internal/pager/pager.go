@@ -300,11 +300,7 @@ func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
 			lists = append(lists, l)
 		}
 	}
-	lists = append(lists, p.orphans...)
-	for _, pr := range p.aborted { // undone as soon as nobody edits
-		lists = append(lists, pr.orphans...)
-	}
-	return lists
+	return append(lists, p.orphans...)
 }
 
 // unlist is called when a slot was overwritten that may have named a freelist.
