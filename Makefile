@@ -50,7 +50,7 @@ bench: ## tables beside bbolt (BENCH="read readers write load aged grow" BENCHFL
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-commit
-bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied opening writers readers free" BENCHFLAGS="-full -v -json")
+bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
 
 .PHONY: soak

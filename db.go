@@ -54,17 +54,18 @@ type DB struct {
 
 	Mlock bool
 
-	pager    *pager.Pager
-	path     string
-	readOnly bool
-	noStats  bool
-	noSeals  bool
-	logger   Logger
-	closed   atomic.Bool
-	edit     *tree.Edit // of the writing transaction; whoever has the turn owns it
-	stats    txTotals
-	batch    batcher
-	closing  sync.Mutex
+	pager      *pager.Pager
+	path       string
+	readOnly   bool
+	noStats    bool
+	durability Durability
+	noSeals    bool
+	logger     Logger
+	closed     atomic.Bool
+	edit       *tree.Edit // of the writing transaction; whoever has the turn owns it
+	stats      txTotals
+	batch      batcher
+	closing    sync.Mutex
 }
 
 // Open opens the database at path, and creates it with the given mode if there
@@ -96,6 +97,10 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 	if options == nil {
 		options = DefaultOptions
 	}
+	if err := options.validate(); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("open %s: %w", file.Name(), err)
+	}
 	db := &DB{
 		NoSync:          options.NoSync,
 		NoFreelistSync:  options.NoFreelistSync,
@@ -111,6 +116,7 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		path:            file.Name(),
 		readOnly:        options.ReadOnly,
 		noStats:         options.NoStatistics,
+		durability:      options.Durability,
 		noSeals:         options.NoSeals,
 		logger:          options.Logger,
 		edit:            &tree.Edit{Unsealed: options.NoSeals},
@@ -129,8 +135,11 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 		LoadFreeList: options.PreLoadFreelist,
 		StrictCompat: options.StrictCompat,
 		Settle:       options.SettleDelay,
-		NoSeals:      options.NoSeals,
-		Log:          db.logger.Infof,
+
+		PeriodicDelay: options.PeriodicDelay,
+		PeriodicBytes: options.PeriodicBytes,
+		NoSeals:       options.NoSeals,
+		Log:           db.logger.Infof,
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)
 		},
@@ -185,8 +194,12 @@ func (db *DB) Close() error {
 const ignoreNoSync = runtime.GOOS == "openbsd"
 
 func (db *DB) commitOptions() pager.CommitOptions {
+	mode := db.durability
+	if db.NoSync && !ignoreNoSync {
+		mode = None
+	}
 	return pager.CommitOptions{
-		NoSync:    db.NoSync && !ignoreNoSync,
+		Mode:      mode,
 		AllocSize: int64(db.AllocSize),
 		MaxSize:   int64(db.MaxSize),
 	}

@@ -36,7 +36,7 @@ func TestEnvironmentSeals(t *testing.T) {
 	}
 	t.Setenv("HOLDFAST_SEALS", "of")
 	path := tempPath(t)
-	if _, err := holdfast.Open(path, 0o600, nil); err == nil || !strings.Contains(err.Error(), `HOLDFAST_SEALS is "of"; it can be "on" or "off"`) {
+	if _, err := holdfast.Open(path, 0o600, nil); err == nil || !strings.Contains(err.Error(), `HOLDFAST_SEALS is "of"; it can be "off" or "on"`) {
 		t.Errorf("an unknown value: %v", err)
 	}
 	if _, err := os.Stat(path); err == nil {

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"holdfast/internal/page"
+	"holdfast/internal/pager"
 )
 
 // Limits of keys and values, in bytes.
@@ -27,6 +29,27 @@ const (
 // just opened. It lets Holdfast choose: pages to which keys were appended are
 // filled, others are split in halves.
 const DefaultFillPercent = 0.5
+
+// Durability is how a commit is made durable.
+type Durability = pager.Durability
+
+// Modes of durability. In all of them a commit that has returned is there after the
+// process was killed.
+const (
+	// Full: a commit returns when it is on the disk. Those that are under way at the
+	// same time share a flush.
+	Full = pager.Full
+
+	// Periodic: a commit returns when it is visible. It is flushed a little later, with
+	// all that were made meanwhile, see Options.PeriodicDelay. After a power failure
+	// the database is what some commit left, the last that was flushed or a later one,
+	// whole.
+	Periodic = pager.Periodic
+
+	// None is bbolt's NoSync: nothing is flushed but by DB.Sync. After a power failure
+	// the file may be damaged.
+	None = pager.None
+)
 
 // FreelistType is accepted for compatibility with bbolt. Holdfast has one
 // structure for free pages, whose cost does not depend on how many there are.
@@ -81,6 +104,16 @@ type Options struct {
 	// NoSync sets DB.NoSync.
 	NoSync bool
 
+	// Durability is when a commit returns, and what is left of it after a power
+	// failure. With DB.NoSync it is None.
+	Durability Durability
+
+	// PeriodicDelay is how long after its return a commit with Periodic may be lost
+	// with the power, 0: 100 milliseconds, and PeriodicBytes how many bytes of pages
+	// may be, 0: 16 MiB. Beyond, the commit waits for a flush.
+	PeriodicDelay time.Duration
+	PeriodicBytes int64
+
 	// StrictCompat makes each commit with two flushes, as bbolt does, in place of
 	// one. After a crash, that is without a Close, stock bbolt then finds the last
 	// commit. Otherwise it finds the state before the last flush, whole, and the
@@ -111,6 +144,17 @@ type Options struct {
 	// NoStatistics makes DB.Stats return zeroes. Counting costs next to
 	// nothing here; the field is for compatibility.
 	NoStatistics bool
+}
+
+// validate tells whether the options go together.
+func (o *Options) validate() error {
+	if d := o.Durability; d < Full || d > None {
+		return fmt.Errorf("a Durability of %d; it can be Full, Periodic or None", d)
+	}
+	if o.StrictCompat && o.Durability == Periodic {
+		return errors.New("StrictCompat does not go with Durability Periodic: bbolt would find a state from before the last flush")
+	}
+	return nil
 }
 
 // DefaultOptions are the options that Open uses if it is given none.

@@ -35,7 +35,12 @@ type Stats struct {
 	GroupSize    int   // transactions of the newest group
 	Flushes      int   // flushes, of other causes too
 	WriteCalls   int   // calls
-	BytesWritten int64 // by these
+	PagesWritten int64 // by these, metas included
+	BytesWritten int64
+
+	// CommitLatency is how long Commit took, of the transactions that changed
+	// something.
+	CommitLatency Histogram
 }
 
 // OpenPath is a way in which free pages are found.
@@ -63,7 +68,9 @@ func (s *Stats) Sub(other *Stats) Stats {
 	d.CommitGroups -= other.CommitGroups
 	d.Flushes -= other.Flushes
 	d.WriteCalls -= other.WriteCalls
+	d.PagesWritten -= other.PagesWritten
 	d.BytesWritten -= other.BytesWritten
+	d.CommitLatency = s.CommitLatency.Sub(&other.CommitLatency)
 	return d
 }
 
@@ -213,6 +220,7 @@ func (s *TxStats) IncWriteTime(delta time.Duration) time.Duration {
 // txTotals are the sums over ended transactions. Writing ones are added under
 // the lock; reading ones only ever have cursors to add, most not even that.
 type txTotals struct {
+	latency liveHistogram
 	mu      sync.Mutex
 	sum     TxStats
 	cursors atomic.Int64
@@ -268,7 +276,9 @@ func (db *DB) Stats() Stats {
 		GroupSize:     int(c.Group.Load()),
 		Flushes:       int(c.Flushes.Load()),
 		WriteCalls:    int(c.Writes.Load()),
+		PagesWritten:  c.BytesWritten.Load() / int64(db.pager.PageSize()),
 		BytesWritten:  c.BytesWritten.Load(),
+		CommitLatency: db.stats.latency.read(),
 	}
 	db.stats.mu.Lock()
 	s.TxStats = db.stats.sum

@@ -251,6 +251,7 @@ func (tx *Tx) Commit() error {
 		tx.runOnCommit()
 		return nil
 	}
+	begin := time.Now()
 	prepared, err := tx.prepare()
 	if err != nil {
 		return err
@@ -265,6 +266,7 @@ func (tx *Tx) Commit() error {
 	if err != nil {
 		return err
 	}
+	tx.db.stats.latency.add(time.Since(begin))
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}
@@ -349,8 +351,9 @@ func (tx *Tx) rollback() (ended bool, err error) {
 	}
 	if tx.w == nil {
 		tx.count()
+		err = tx.db.pager.Lost(tx.state)
 		tx.snap.Release()
-		return true, nil
+		return true, err
 	}
 	tx.takeEditStats()
 	tx.buckets.Edit.Reset(nil)

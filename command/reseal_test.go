@@ -65,7 +65,7 @@ func TestSealsOff(t *testing.T) {
 	t.Setenv("HOLDFAST_SEALS", "on")
 	wantIn(t, run(t, "check", "copy.db"), 0, " 0 missing, 0 wrong\n", "")
 	t.Setenv("HOLDFAST_SEALS", "no")
-	wantIn(t, run(t, "check", "copy.db"), command.ExitFailed, "", `the environment variable HOLDFAST_SEALS is "no"; it can be "on" or "off"`)
+	wantIn(t, run(t, "check", "copy.db"), command.ExitFailed, "", `the environment variable HOLDFAST_SEALS is "no"; it can be "off" or "on"`)
 }
 
 // TestResealRefuses: files that are damaged otherwise, in use, or none, stay as

@@ -35,7 +35,7 @@ func (g *generator) add(s Step) {
 // then, perhaps, bbolt has the file.
 func (g *generator) session() {
 	g.hit = false
-	g.add(g.strike(Step{Kind: "open", NoFreelistSync: g.oneIn(2), NoSync: g.oneIn(8), Strict: g.oneIn(4)}, 6))
+	g.add(g.strike(Step{Kind: "open", NoFreelistSync: g.oneIn(2), NoSync: g.oneIn(8), Strict: g.oneIn(4), Periodic: g.oneIn(3)}, 6))
 	for n := 3 + g.r.IntN(6); n > 0 && !g.hit; n-- {
 		switch g.r.IntN(12) {
 		case 0, 1, 2:

@@ -42,6 +42,9 @@ func (r *run) event(kind vfs.Kind) {
 		}
 	case kind == vfs.KindSync:
 		r.past.switched, r.exposed = r.exposed, false
+		if r.db != nil && r.failed == "" { // all that is visible is on the disk
+			r.soft = nil
+		}
 	case r.noSync:
 		r.exposed = true
 	case r.exposed && kind == vfs.KindWrite:
@@ -111,6 +114,8 @@ func (r *run) features() []string {
 	add("group of several", r.db != nil && len(r.pending) > 1 && r.db.Stats().GroupSize > 1)
 	add("strict", r.db != nil && r.options.Strict)
 	add("one flush", r.db != nil && !r.options.Strict && !r.exposed)
+	add("Periodic", r.db != nil && r.options.durability() == holdfast.Periodic && !r.exposed)
+	add("Periodic, several commits since the flush", len(r.soft) > 1)
 	add("settling", r.step.Kind == "sync")
 	add("growth", p.growth)
 	add("large value", r.has(func(e Edit) bool { return e.Op == "put" && e.Size > r.script.PageSize }))
@@ -136,17 +141,24 @@ func (r *run) features() []string {
 func (r *run) has(is func(Edit) bool) bool { return slices.ContainsFunc(r.step.Edits, is) }
 
 // expected is the state with that content, if a disk may hold it now. Stock bbolt
-// may find it one flush behind.
-func (r *run) expected(content string, stock bool) (*node, error) {
+// may find it one flush behind; so may a power failure leave it with Periodic.
+func (r *run) expected(content string, stock, power bool) (*node, error) {
 	all := append([]version{r.version}, r.pending...)
 	if stock {
 		all = append(all, r.behind...)
 	}
+	if stock || power {
+		all = append(all, r.soft...)
+	}
 	var text strings.Builder
 	for i, v := range all {
 		if v.acked == content {
-			if stock && i > len(r.pending) {
+			switch {
+			case i <= len(r.pending):
+			case stock:
 				r.tally.Add("bbolt one flush behind")
+			default:
+				r.tally.Add("Periodic, not the newest")
 			}
 			return v.state, nil
 		}
@@ -216,7 +228,7 @@ func (r *run) judge(disk []byte, rng *rand.Rand) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	state, err := r.expected(content, false)
+	state, err := r.expected(content, false, true)
 	if err != nil || r.script.Plain {
 		return errors.Join(err, db.Close())
 	}
@@ -281,7 +293,7 @@ func (j *judged) second(disk []byte) error {
 	}
 	content, _, err := viewed(db, j.r.leaks)
 	if err == nil && content != j.content && content != j.also {
-		if _, err = j.r.expected(content, false); j.content != "" {
+		if _, err = j.r.expected(content, false, true); j.content != "" {
 			err = fmt.Errorf("it holds\n%s\nand neither\n%s\nnor\n%s", content, j.content, j.also)
 		}
 	}
@@ -345,7 +357,7 @@ func (r *run) judgeStock(disk []byte) error {
 				faults = append(faults, fault)
 			}
 		}
-		_, err = r.expected(content, true)
+		_, err = r.expected(content, true, true)
 		return errors.Join(append(faults, err)...)
 	})
 	return errors.Join(err, db.Close(), os.Remove(path))

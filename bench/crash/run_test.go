@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"holdfast"
 	"holdfast/bench/soak"
@@ -43,6 +44,8 @@ type run struct {
 	pending []version // on top of it, prepared or about to be, oldest first
 	behind  []version // acknowledged before, one of which bbolt may find
 	acking  bool      // some of the running step is acknowledged
+	soft    []version // acknowledged with Periodic and followed by others since the last flush
+	powered bool      // the power, or a flush, failed since the file was last open: one of soft may be what is left
 	done    int       // transactions
 	settled bool      // nothing has been committed since bbolt would find all
 	created bool      // Open has returned for the first time
@@ -150,7 +153,7 @@ func (r *run) one(steps []Step) error {
 	case "tx":
 		if r.db == nil && r.past.sessions > 0 {
 			// Without an open of its own.
-			if err := r.open(Step{NoFreelistSync: r.options.NoFreelistSync, Strict: r.options.Strict}); err != nil || r.db == nil {
+			if err := r.open(Step{NoFreelistSync: r.options.NoFreelistSync, Strict: r.options.Strict, Periodic: r.options.Periodic}); err != nil || r.db == nil {
 				return err
 			}
 		}
@@ -209,7 +212,12 @@ func (r *run) release(n int) error {
 		if err := r.readers[0].look(); err != nil {
 			return err
 		}
-		if err := r.readers[0].tx.Rollback(); err != nil {
+		err := r.readers[0].tx.Rollback()
+		if errors.Is(err, holdfast.ErrStopped) && r.powered && r.options.durability() == holdfast.Periodic {
+			r.tally.Add("reader told that its state was lost")
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 		r.readers = r.readers[1:]
@@ -239,6 +247,7 @@ func (r *run) open(s Step) error {
 	found, before := r.disk.Bytes(), r.failed
 	db, err := holdfast.OpenVFS(r.file, &holdfast.Options{
 		PageSize: r.script.PageSize, NoFreelistSync: s.NoFreelistSync, NoSync: s.NoSync, StrictCompat: s.Strict,
+		Durability: s.durability(), PeriodicDelay: time.Hour, PeriodicBytes: 32 << 10,
 		SettleDelay: -1, // sync does it, where the script says
 	})
 	r.db, r.options = db, s
@@ -272,7 +281,7 @@ func (r *run) open(s Step) error {
 
 // failedOpen is behind an Open in which a call on the file failed.
 func (r *run) failedOpen(err error) error {
-	r.set(func() { r.past.failed, r.lying = r.failed, false })
+	r.set(func() { r.past.failed, r.lying, r.powered = r.failed, false, r.powered || r.failed == "sync" })
 	r.tally.Add("failure in Open")
 	if err == nil {
 		return fmt.Errorf("a %s failed, and Open succeeded", r.failed)
@@ -329,7 +338,8 @@ func (r *run) settle() error {
 func (r *run) settleOn(content string, stock bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	state, err := r.expected(content, stock)
+	state, err := r.expected(content, stock, r.powered)
+	r.powered = false
 	if err == nil {
 		r.version, r.pending = version{state: state, acked: content}, nil
 		r.settles()
@@ -339,7 +349,7 @@ func (r *run) settleOn(content string, stock bool) error {
 
 // settles says that the newest meta is one that bbolt understands. The caller
 // holds mu.
-func (r *run) settles() { r.behind, r.settled = nil, true }
+func (r *run) settles() { r.behind, r.soft, r.settled = nil, nil, true }
 
 // close closes the database.
 func (r *run) close() error {
@@ -358,7 +368,7 @@ func (r *run) close() error {
 		})
 		return err
 	}
-	r.set(func() { r.past.failed, r.lying = r.failed, false })
+	r.set(func() { r.past.failed, r.lying, r.powered = r.failed, false, r.powered || r.failed == "sync" })
 	r.tally.Add("failure in Close")
 	switch {
 	case err != nil && !errors.Is(err, errInjected):
@@ -393,7 +403,7 @@ func (r *run) die() error {
 		return nil
 	}
 	r.disk = vfs.NewCrash("crash.db", r.chosen, r.event)
-	r.chosen, r.exposed = nil, false
+	r.chosen, r.exposed, r.powered = nil, false, true
 	r.past.recoveries++
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"holdfast"
 )
 
 // Script is a history as data. Any script can be run: what makes no sense where
@@ -36,6 +38,7 @@ type Step struct {
 	NoFreelistSync bool
 	NoSync         bool
 	Strict         bool // StrictCompat
+	Periodic       bool // Durability, unless Strict
 	Together       bool // tx: at the same time as its neighbours that say so too
 	Rollback       bool // tx
 
@@ -95,6 +98,13 @@ func (s Step) String() string {
 	return strings.Join(lines, "\n")
 }
 
+func (s Step) durability() holdfast.Durability {
+	if s.Periodic && !s.Strict {
+		return holdfast.Periodic
+	}
+	return holdfast.Full
+}
+
 type flag struct {
 	name string
 	on   *bool
@@ -102,7 +112,7 @@ type flag struct {
 
 func (s *Step) flags() []flag {
 	return []flag{
-		{"nofreelistsync", &s.NoFreelistSync}, {"nosync", &s.NoSync}, {"strict", &s.Strict},
+		{"nofreelistsync", &s.NoFreelistSync}, {"nosync", &s.NoSync}, {"strict", &s.Strict}, {"periodic", &s.Periodic},
 		{"together", &s.Together}, {"rollback", &s.Rollback}, {"die", &s.Die},
 	}
 }

@@ -79,7 +79,6 @@ type result struct {
 	Load    string         `json:"load"` // before the first group
 	Groups  []groupResult  `json:"groups"`
 	Targets []suite.Target `json:"targets"`
-	LeftOut string         `json:"left_out,omitempty"`
 }
 
 type groupResult struct {
@@ -92,7 +91,7 @@ type groupResult struct {
 // groups runs them and prints their tables. When one fails the others run
 // nevertheless.
 func (p *Program) groups(o *options, out io.Writer) (*result, error) {
-	r := &result{Machine: machine(o.config.Dir), Load: load(), Targets: []suite.Target{}, LeftOut: suite.LeftOut}
+	r := &result{Machine: machine(o.config.Dir), Load: load(), Targets: []suite.Target{}}
 	fmt.Fprintln(out, r.Machine+", "+r.Load)
 	var failed error
 	for _, g := range p.Groups {

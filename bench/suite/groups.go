@@ -25,5 +25,5 @@ func CommitGroups() []Group {
 		{"writers", Writers},
 		{"readers", Readers},
 		{"free", FreePages},
-	}, nextGroups...)
+	}, modeGroups...)
 }

@@ -69,7 +69,4 @@ func PrintTargets(w io.Writer, targets []Target) {
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", t.Name, t.Wanted, t.Measured, met)
 	}
-	if LeftOut != "" {
-		fmt.Fprintf(w, "\n%s\n", LeftOut)
-	}
 }

@@ -158,7 +158,7 @@ func Writers(c Config) (Table, error) {
 	t.Title = fmt.Sprintf("Durable one-key commits, on a young file; one of Holdfast's writes %v, one of bbolt's (NoFreelistSync) %v", ours, theirs)
 	var s committers
 	defer s.drop()
-	if err := s.openEngines(&c, slices.Concat(Engines, nextEngines), false); err != nil {
+	if err := s.openEngines(&c, slices.Concat(Engines, modeEngines), false); err != nil {
 		return t, err
 	}
 	if err := s.openPeers(&c, true, ""); err != nil {

@@ -134,7 +134,8 @@ func TestSlots(t *testing.T) {
 		{[2][]byte{slot(0), slot(1)}, 1, 0, 2},
 		{[2][]byte{slot(2), slot(1)}, 0, 1, 3},
 		{[2][]byte{slot(5), slot(5)}, 0, 1, 7},
-		{[2][]byte{slot(4), slot(4)}, 0, 1, 5},
+		{[2][]byte{slot(4), slot(4)}, 0, 0, 6}, // the one that stays has not its parity
+		{[2][]byte{slot(5), slot(5)}, 0, 1, 7},
 		{[2][]byte{slot(3), slot(7)}, 1, 0, 8},
 		{[2][]byte{slot(3), slot(8)}, 1, 0, 10}, // a label without its slot's parity
 		{[2][]byte{torn, slot(9)}, 1, 0, 10},

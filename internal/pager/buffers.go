@@ -8,13 +8,19 @@ import (
 	"holdfast/internal/page"
 )
 
-// slabBytes is the size of the pieces in which page buffers are reserved.
-// Consecutive allocations lie next to each other in one, so that a commit
-// writes them with few buffers.
-const slabBytes = 256 << 10
+// Page buffers are reserved in pieces, slabs. Consecutive allocations lie next to
+// each other in one, so that a commit writes them with few buffers. The first slab
+// of a transaction is small: many small transactions may be prepared at once.
+const (
+	slabBytes      = 256 << 10
+	smallSlabBytes = 32 << 10
+)
 
-// maxIdleSlabs bounds the slabs kept for later commits: 8 MiB.
-const maxIdleSlabs = 32
+// Bounds of the slabs kept for later commits: 8 MiB of each size.
+const (
+	maxIdleSlabs      = 32
+	maxIdleSmallSlabs = 256
+)
 
 // maxIdleRuns bounds the length of the list of runs kept for later commits.
 const maxIdleRuns = 4096
@@ -39,18 +45,20 @@ func sortRuns(runs []run) {
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.id, b.id) })
 }
 
-type slab [slabBytes]byte
+// slab is named by its address.
+type slab struct{ bytes []byte }
 
 // bufferPool hands out slabs. Safe for concurrent use.
 type bufferPool struct {
 	pageSize int
 	mu       sync.Mutex
 	idle     []*slab
+	small    []*slab
 	idleBufs []*buffers
 }
 
 // maxIdleBuffers is the number of transactions whose lists are kept.
-const maxIdleBuffers = 4
+const maxIdleBuffers = 128
 
 // take gives the empty buffers of a new transaction.
 func (p *bufferPool) take() *buffers {
@@ -83,26 +91,32 @@ func (p *bufferPool) get(b *buffers, n uint64) buffer {
 	if size > slabBytes/4 {
 		return buffer{bytes: make([]byte, size)}
 	}
-	if len(b.slabs) == 0 || b.used+size > slabBytes {
-		b.slabs = append(b.slabs, p.slab())
+	last := len(b.slabs) - 1
+	if last < 0 || b.used+size > len(b.slabs[last].bytes) {
+		b.slabs = append(b.slabs, p.slab(last < 0 && size <= smallSlabBytes))
 		b.used = 0
+		last++
 	}
-	s := b.slabs[len(b.slabs)-1]
+	s := b.slabs[last]
 	at := b.used
 	b.used += size
-	return buffer{bytes: s[at : at+size], slab: s, at: at}
+	return buffer{bytes: s.bytes[at : at+size], slab: s, at: at}
 }
 
-func (p *bufferPool) slab() *slab {
+func (p *bufferPool) slab(small bool) *slab {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if last := len(p.idle) - 1; last >= 0 {
-		s := p.idle[last]
-		p.idle[last] = nil
-		p.idle = p.idle[:last]
+	idle, size := &p.idle, slabBytes
+	if small {
+		idle, size = &p.small, smallSlabBytes
+	}
+	if last := len(*idle) - 1; last >= 0 {
+		s := (*idle)[last]
+		(*idle)[last] = nil
+		*idle = (*idle)[:last]
 		return s
 	}
-	return new(slab)
+	return &slab{make([]byte, size)}
 }
 
 // put takes the buffers back; nobody may use them any more.
@@ -110,7 +124,10 @@ func (p *bufferPool) put(b *buffers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range b.slabs {
-		if len(p.idle) < maxIdleSlabs {
+		switch small := len(s.bytes) == smallSlabBytes; {
+		case small && len(p.small) < maxIdleSmallSlabs:
+			p.small = append(p.small, s)
+		case !small && len(p.idle) < maxIdleSlabs:
 			p.idle = append(p.idle, s)
 		}
 	}

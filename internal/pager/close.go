@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -43,13 +44,15 @@ func (p *Pager) Close(opts CloseOptions) error {
 		p.commit.Unlock()
 		return nil
 	}
-	if p.settling != nil {
-		p.settling.Stop()
+	for _, timer := range []*time.Timer{p.settling, p.flusher} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	for p.leading || len(p.queue)+len(p.barriers) > 0 {
 		p.idle.Wait()
 	}
-	last := p.states.Current().Tx
+	last := *p.states.Current()
 	wait := p.states.Close()
 	p.draining = true
 	p.commit.Unlock()
@@ -58,7 +61,7 @@ func (p *Pager) Close(opts CloseOptions) error {
 	defer p.commit.Unlock()
 	var errs []error
 	if !p.opts.ReadOnly && p.stoppedBy() == nil {
-		err := p.leave(last+1, opts)
+		err := p.leave(last, opts)
 		switch {
 		case errors.Is(err, ErrStopped):
 			if !plant.On(plant.CloseErrorSwallowed) {
@@ -83,34 +86,46 @@ func (p *Pager) Close(opts CloseOptions) error {
 }
 
 // leave makes the file one that bbolt opens as we would: the newest meta is plain,
-// and names a freelist page unless that is not wanted.
-func (p *Pager) leave(tx page.TxID, opts CloseOptions) error {
+// and names a freelist page unless that is not wanted. last is the current state.
+func (p *Pager) leave(last State, opts CloseOptions) error {
 	best, err := p.slots.Best()
 	if err != nil {
 		return err
 	}
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
-	if !p.trailing && (listed || opts.NoFreelist) {
-		return nil
+	if !p.trailing && p.visible == nil && (listed || opts.NoFreelist) {
+		return p.evenOut(best, p.slots.Meta[best])
 	}
 	if err := p.checkLength(); err != nil {
 		return err
 	}
-	g := &group{p: p, state: p.durable, rec: p.recorded, sync: !opts.Commit.NoSync, settles: p.trailing}
+	if p.visible != nil {
+		if err := p.flush(); err != nil {
+			return err
+		}
+		slot, _ := p.slots.Next()
+		p.overwritten(slot, *p.visible, true)
+		p.holdDurable(last, true)
+	}
+	mode := Full
+	if opts.Commit.Mode == None {
+		mode = None
+	}
+	g := &group{p: p, state: p.durable, rec: p.recorded, mode: mode, settles: p.trailing}
 	if !opts.NoFreelist {
-		err := p.leaveFreelist(g, tx, opts.Commit)
+		err := p.leaveFreelist(g, last.Tx+1, opts.Commit)
 		if err == nil || errors.Is(err, ErrStopped) || !p.trailing {
 			return err
 		}
 		p.logf("close %s without a freelist page: %v", p.file.Name(), err)
-		g = &group{p: p, state: p.durable, rec: p.recorded, sync: !opts.Commit.NoSync, settles: p.trailing}
+		g = &group{p: p, state: p.durable, rec: p.recorded, mode: mode, settles: p.trailing}
 	}
 	g.slot, g.label = p.slots.Next()
 	g.lists = p.listsInUse(nil)
 	if err := g.writePlain(); err != nil {
 		return err
 	}
-	return p.evenOut(g)
+	return g.evenOut()
 }
 
 // leaveFreelist commits a state that differs from the current one in naming a
@@ -139,7 +154,7 @@ func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error 
 	p.encodeFreelist(buf, list, &rec.record)
 	runs := append(rec.pages, run{id: list.Start, buffer: buffer{bytes: buf}})
 	sortRuns(runs)
-	if g.sync && p.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
+	if g.mode == Full && p.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
 		if err := p.flush(); err != nil {
 			return err
 		}
@@ -147,7 +162,7 @@ func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error 
 	if _, err := p.writeRuns(runs); err != nil {
 		return err
 	}
-	if g.sync && !plant.On(plant.CloseNoFlush) {
+	if g.mode == Full && !plant.On(plant.CloseNoFlush) {
 		if err := p.flush(); err != nil {
 			return err
 		}
@@ -156,7 +171,7 @@ func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error 
 	if err := g.writePlain(); err != nil {
 		return err
 	}
-	return p.evenOut(g)
+	return g.evenOut()
 }
 
 // planFreelist takes pages for a freelist page, and for the record with it, and
@@ -184,16 +199,22 @@ func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *r
 }
 
 // evenOut writes over a trailing meta that is not the newest any more: the other
-// slot gets the meta just written, under the label before it, and no extension.
-// It needs no flush: until it is on the disk, and if it never is, the newest slot
-// counts. A closed file has nothing random in it then.
-func (p *Pager) evenOut(g *group) error {
-	if !g.settles || !g.sync {
+// slot than the newest gets the newest meta too, under the label before it, and no
+// extension. It needs no flush: until it is on the disk, and if it never is, the
+// newest slot counts. A closed file has nothing random in it then.
+func (p *Pager) evenOut(newest int, m page.Meta) error {
+	if !p.random[1-newest] || m.Label == 0 || p.unsynced > 0 {
 		return nil
 	}
-	m := g.meta
 	m.Label--
-	return p.putMeta(1-g.slot, m, nil)
+	return p.putMeta(1-newest, m, nil)
+}
+
+func (g *group) evenOut() error {
+	if g.mode != Full { // the newest one is not flushed
+		return nil
+	}
+	return g.p.evenOut(g.slot, g.meta)
 }
 
 // encodeFreelist writes the freelist page list: free pages, pending ones, and

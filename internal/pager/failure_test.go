@@ -162,7 +162,7 @@ func TestStopped(t *testing.T) {
 // be lost, so this stops the writer too.
 func TestSyncFails(t *testing.T) {
 	e := newEnv(t)
-	e.opts.NoSync = true
+	e.opts.Mode = pager.None
 	e.mustCommit("not flushed", 1)
 	e.next(vfs.KindSync, 1, syscall.EIO)
 	for range 2 {

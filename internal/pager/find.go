@@ -10,12 +10,32 @@ import (
 
 // found is what the slots of a file say.
 type found struct {
-	best     int       // slot that bbolt opens
-	meta     page.Meta // of the newest state; Label and Freelist are those of the slot
-	tx       page.TxID
-	trailing bool // the slot's extension is: it names another state than the slot's meta
+	best       int       // slot that bbolt opens
+	meta       page.Meta // of the newest state; Label and Freelist are those of the slot
+	tx         page.TxID
+	trailing   bool // the slot's extension is: it names another state than the slot's meta
+	unfinished bool // and that one is not whole
 	// free is the extension that records the state's free pages; nil if none does.
 	free *extension.Extension
+}
+
+// Finding is what opening has found.
+type Finding struct {
+	Tx       page.TxID // number of the newest state that is whole
+	Label    page.Label
+	Slot     int
+	Trailing bool // bbolt finds another state in the slot than we do, an older one unless Unfinished
+	// Unfinished: a newer state was begun, and what was to be its flush did not end.
+	Unfinished bool
+	Recorded   bool // the free pages are
+}
+
+// Finding tells what opening has found.
+func (p *Pager) Finding() Finding {
+	f := &p.found
+	return Finding{
+		Tx: f.tx, Label: f.meta.Label, Slot: f.best, Trailing: f.trailing, Unfinished: f.unfinished, Recorded: f.free != nil,
+	}
 }
 
 // find finds the newest state that is whole. metas are both meta pages.
@@ -40,10 +60,10 @@ func (p *Pager) find(best int, metas []byte) found {
 	}
 	if own == nil {
 		// bbolt, which knows labels only, may have written the file since we gave
-		// the last number.
+		// the last number, or gone back to a state before: it is none of ours.
 		for _, ext := range exts {
 			if ext != nil {
-				f.tx = max(f.tx, ext.Tx)
+				f.tx = max(f.tx, ext.Tx+1)
 			}
 		}
 		return f
@@ -57,7 +77,7 @@ func (p *Pager) find(best int, metas []byte) found {
 			f.meta = meta
 		} else {
 			p.logf("%s: transaction %d was not finished: %v", p.file.Name(), own.Tx, err)
-			f.tx, f.free = t.Base, nil
+			f.tx, f.free, f.unfinished = t.Base, nil, true
 			if other != nil && (other.Tx == t.Base || plant.On(plant.OtherUnchecked)) {
 				f.free = other
 			}

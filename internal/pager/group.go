@@ -22,8 +22,11 @@ type group struct {
 	label    page.Label
 	lists    []page.Extent // freelist pages in use
 	list     page.ID       // the one that the meta names; 0: none
-	sync     bool          // somebody wants it durable
-	settles  bool          // the newest meta is trailing
+	freed    []page.Extent // by members, ascending
+	mode     Durability    // what the most careful member wants
+	plain    bool          // somebody wants bbolt to find it
+	settles  bool          // the newest durable meta is trailing
+	visible  bool          // there is a newer state than the durable one, in slot
 	strict   bool
 	unsynced int64
 
@@ -31,6 +34,8 @@ type group struct {
 	wroteMeta bool
 	meta      page.Meta
 	trailing  bool
+	flushed   bool
+	absorbed  bool // what was visible became durable before that, in the slot before
 }
 
 // drop lets go of the members, and keeps the memory.
@@ -51,15 +56,16 @@ func (g *group) write() (failed page.TxID, err error) {
 	if err := g.p.stoppedBy(); err != nil {
 		return 0, err
 	}
-	if g.sync && g.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
+	if g.mode != None && g.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
 		// Commits that were not flushed may have given pages away that the newest
 		// durable state uses, so they must be durable before these are written.
 		if err := g.p.flush(); err != nil {
 			return 0, err
 		}
+		g.flushed = true
 	}
 	if len(g.members) == 0 {
-		return 0, g.settle()
+		return 0, g.flush()
 	}
 	if failed, err = g.p.writeRuns(g.runs); err != nil {
 		return failed, err
@@ -67,37 +73,44 @@ func (g *group) write() (failed page.TxID, err error) {
 	return 0, g.writeMeta()
 }
 
-// settle is what a barrier asks for when there is nothing to commit.
-func (g *group) settle() error {
-	if !g.settles {
-		if g.unsynced > 0 {
-			return nil // flushed above
-		}
-		return g.p.flush()
+// flush is what a barrier asks for when there is nothing to commit: that the newest
+// state be durable. If it is, that bbolt find it.
+func (g *group) flush() error {
+	switch {
+	case g.settles && g.plain && !g.visible:
+		return g.writePlain()
+	case g.flushed:
+		return nil
 	}
-	return g.writePlain()
+	g.flushed = true
+	return g.p.flush()
 }
 
 // writeMeta ends the group: what was written becomes the newest state. With one
 // flush if it can be; with two if bbolt is to find the newest state after a
-// crash, or if there is no room to list what was written.
+// crash, or if there is no room to list what was written; with none if nobody
+// wants one now.
 func (g *group) writeMeta() error {
-	switch {
-	case !g.sync:
+	if g.mode == None {
 		return g.writePlain()
-	case g.strict || len(g.barriers) > 0:
-	default:
-		ext, ok := g.trail()
-		if !ok {
-			break
-		}
-		g.meta, g.trailing = g.base.Meta, true
-		return g.put(ext)
 	}
+	if !g.strict && !g.plain {
+		if ext, ok := g.trail(); ok {
+			g.meta, g.trailing = g.base.Meta, true
+			return g.put(ext)
+		}
+	}
+	g.mode = Full
 	if !plant.On(plant.NoFlushBeforeMeta) {
 		if err := g.p.flush(); err != nil {
 			return err
 		}
+	}
+	if g.visible {
+		// It is durable now, in the slot that this group was to write: the other one
+		// is the loser.
+		g.absorbed = true
+		g.slot, g.label = 1-g.slot, g.label+1
 	}
 	return g.writePlain()
 }
@@ -119,15 +132,19 @@ func (g *group) put(ext *extension.Extension) error {
 		return err
 	}
 	g.wroteMeta = true
-	if !g.sync || plant.On(plant.NoFlushAfterMeta) {
+	if g.mode != Full || plant.On(plant.NoFlushAfterMeta) {
 		return nil
 	}
+	g.flushed = true
 	return g.p.flush()
 }
 
-// maxListed bounds the bytes of pages that a trailing extension lists: it is what
-// an opening after a crash reads.
-const maxListed = 64 << 20
+// Bounds of what a trailing extension lists, in bytes of pages, which an opening
+// after a crash reads, and in page runs.
+const (
+	maxListed     = 64 << 20
+	maxListedRuns = 4096
+)
 
 // trail is the trailing extension of the group; false if there is no room for it.
 func (g *group) trail() (*extension.Extension, bool) {
@@ -135,22 +152,14 @@ func (g *group) trail() (*extension.Extension, bool) {
 	if l.pages == nil || g.rec.hasher == nil {
 		return nil, false
 	}
-	l.extents = l.extents[:0]
-	bytes := 0
-	for i := range g.runs {
-		r := &g.runs[i]
-		bytes += len(r.bytes)
-		e := page.Extent{Start: r.id, N: uint64(len(r.bytes) / g.p.pageSize)}
-		if last := len(l.extents) - 1; last >= 0 && l.extents[last].End() == e.Start {
-			l.extents[last].N += e.N
-		} else {
-			l.extents = append(l.extents, e)
-		}
-	}
-	// An extent takes at least two bytes.
 	logs, inline := len(g.rec.free.Logs), len(g.rec.free.Inline)
 	room := extension.Room(g.p.pageSize, logs, len(g.lists)) - inline
-	if bytes > maxListed || 2*len(l.extents) > room {
+	// An extent takes at least two bytes, and is at least one run.
+	if !g.p.dirty.next(&l.dirty, g.freed, g.runs, l.pages, g.p.pageSize, maxListedRuns) {
+		return nil, false
+	}
+	l.extents = l.dirty.extents(l.extents[:0])
+	if 2*len(l.extents) > room {
 		return nil, false
 	}
 	if l.written = extension.AppendExtents(l.written[:0], l.extents); len(l.written) > room {
@@ -159,10 +168,7 @@ func (g *group) trail() (*extension.Extension, bool) {
 	ext := g.p.extension(g.state.Tx, &g.rec, g.lists)
 	l.trailing = extension.Trailing{
 		Base: g.base.Tx, Root: g.state.Meta.Root, Sequence: g.state.Meta.Sequence,
-		HighWater: g.state.Meta.HighWater, Key: l.key, Written: l.written,
-	}
-	for i := range g.runs {
-		l.pages.Pages(&l.trailing.Hash, g.runs[i].id, g.runs[i].bytes, g.p.pageSize)
+		HighWater: g.state.Meta.HighWater, Key: l.key, Hash: l.dirty.hash, Written: l.written,
 	}
 	ext.Trailing = &l.trailing
 	return ext, true
@@ -173,6 +179,7 @@ type leader struct {
 	meta     []byte // a page
 	vec      [][]byte
 	extents  []page.Extent
+	dirty    dirty // as of the group
 	written  []byte
 	ext      extension.Extension
 	trailing extension.Trailing

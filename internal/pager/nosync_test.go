@@ -3,6 +3,7 @@ package pager_test
 import (
 	"testing"
 
+	"holdfast/internal/pager"
 	"holdfast/internal/vfs"
 )
 
@@ -12,13 +13,13 @@ import (
 func TestFlushAfterNoSync(t *testing.T) {
 	e := newEnv(t)
 	e.ops = nil
-	e.opts.NoSync = true
+	e.opts.Mode = pager.None
 	e.mustCommit("a", 1)
 	e.mustCommit("b", 1)
 	if n := count(e, vfs.KindSync); n != 0 {
 		t.Errorf("%d flushes with NoSync", n)
 	}
-	e.opts.NoSync = false
+	e.opts.Mode = pager.Full
 	e.ops = nil
 	e.mustCommit("c", 1)
 	first := e.ops[0].Kind

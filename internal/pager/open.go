@@ -23,6 +23,12 @@ func Open(file vfs.File, opts Options) (*Pager, error) {
 	if p.opts.Settle == 0 {
 		p.opts.Settle = settleDelay
 	}
+	if p.opts.PeriodicDelay <= 0 {
+		p.opts.PeriodicDelay = periodicDelay
+	}
+	if p.opts.PeriodicBytes <= 0 {
+		p.opts.PeriodicBytes = periodicBytes
+	}
 	if err := p.open(); err != nil {
 		if p.gen != nil {
 			_ = p.gen.mapping.Close()
@@ -185,7 +191,7 @@ func (p *Pager) settleOpening() error {
 	}
 	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
 	p.unlist(slot)
-	p.trailing = false
+	p.trailing, p.random[1-slot] = false, true
 	return nil
 }
 

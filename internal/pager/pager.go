@@ -55,9 +55,13 @@ type Options struct {
 	StrictCompat bool          // no trailing metas: bbolt finds the newest state after a crash
 	// Settle is how long after the last commit the newest state gets a plain meta,
 	// for bbolt to find; negative: not before Sync or Close.
-	Settle       time.Duration
-	LoadFreeList bool // also when read-only
-	NoSeals      bool // neither write nor verify seals
+	Settle time.Duration
+	// PeriodicDelay is how long a commit with Periodic may not be durable, and
+	// PeriodicBytes how many bytes of pages may not be.
+	PeriodicDelay time.Duration
+	PeriodicBytes int64
+	LoadFreeList  bool // also when read-only
+	NoSeals       bool // neither write nor verify seals
 	// Scan visits all page runs that a state's tree uses, each once, and fails
 	// on a damaged one. It is called when free pages are not recorded.
 	Scan func(src *State, used func(page.Extent) error) error
@@ -100,7 +104,10 @@ type Pager struct {
 	recorded  record         // as the newest meta has it
 	durable   State          // the newest that is durable, or will be before anything builds on that
 	held      *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
-	trailing  bool           // the newest meta
+	trailing  bool           // the newest durable meta
+	random    [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
+	visible   *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
+	dirty     dirty          // pages of the current state that are not in the durable one
 	gen       *generation    // newest
 	fileSize  int64
 	editing   *WriteTx
@@ -112,11 +119,14 @@ type Pager struct {
 	aborted   []*Prepared // whose use of space is still to be undone, oldest first
 	landed    []*Prepared // whose buffers are still to be taken back
 	leading   bool
-	draining  bool        // Close waits for the last readers
-	idle      *sync.Cond  // nobody leads any more
-	unsynced  int64       // commits since the last that was flushed
-	settling  *time.Timer // see settleLater
-	wound     bool        // it runs
+	lost      atomic.Uint64 // see Lost: one more than the number of the newest state that is good
+	draining  bool          // Close waits for the last readers
+	idle      *sync.Cond    // nobody leads any more
+	unsynced  int64         // commits since the last that was flushed
+	flusher   *time.Timer   // see flushLater
+	flushing  bool          // it runs
+	settling  *time.Timer   // see settleLater
+	wound     bool          // it runs
 	lastWrite time.Time
 
 	group  group // the leader's, and
@@ -184,6 +194,16 @@ func (p *Pager) Begin() (Snapshot, error) {
 		return g, ErrDatabaseNotOpen
 	}
 	return g, nil
+}
+
+// Lost is why state s must not be believed any more: it was visible and not durable
+// when a flush failed, and what is read of it now may be what the disk has. nil: it
+// is good.
+func (p *Pager) Lost(s *State) error {
+	if bad := p.lost.Load(); bad == 0 || uint64(s.Tx) < bad {
+		return nil
+	}
+	return p.stoppedBy()
 }
 
 // Readers is the number of held snapshots and of snapshots ever held.
@@ -276,7 +296,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 		return Accounting{}, ErrFreePagesNotLoaded
 	}
 	current := p.states.Current() // nil if Close waits for s
-	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0
+	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.lost.Load() != 0
 	a := Accounting{Exact: !busy && (current == nil || current.Tx == s.Tx)}
 	for e := range p.space.Unused() {
 		a.Free = append(a.Free, e)
@@ -287,7 +307,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	}
 	a.Records = slices.Collect(p.recorded.runs())
 	a.Reserved = append(p.listsInUse(nil), a.Records...)
-	if best, err := p.slots.Best(); err == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
+	if best, err := p.slots.Best(); err == nil && p.visible == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
 		a.List = p.slots.Meta[best].Freelist
 	}
 	return a, nil
@@ -299,6 +319,9 @@ func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
 		if l.N > 0 && !slices.Contains(lists, l) {
 			lists = append(lists, l)
 		}
+	}
+	for _, pr := range p.aborted { // whose use of space is not undone yet
+		lists = append(lists, pr.orphans...)
 	}
 	return append(lists, p.orphans...)
 }

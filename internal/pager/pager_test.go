@@ -211,7 +211,7 @@ func commitOrder(t *testing.T, opts pager.Options, want string) {
 	if got := e.written(); got != "" {
 		t.Errorf("reading and rolling back: %s", got)
 	}
-	e.opts.NoSync = true
+	e.opts.Mode = pager.None
 	e.mustCommit("text", 1)
 	if got := e.written(); got != "p m1" {
 		t.Errorf("without flushes: %s", got)
@@ -222,7 +222,7 @@ func commitOrder(t *testing.T, opts pager.Options, want string) {
 	if got := e.written(); got != "s" {
 		t.Errorf("Sync: %s", got)
 	}
-	e.opts.NoSync = false
+	e.opts.Mode = pager.Full
 	e.close()
 	if got := e.written(); got != "p s m0 s" {
 		t.Errorf("closing: %s", got)

@@ -1,9 +1,9 @@
 package pager
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -25,11 +25,12 @@ import (
 // Prepared is a transaction that is complete and not durable yet, or a barrier,
 // which is a request that everything be durable.
 type Prepared struct {
-	p      *Pager
-	w      *WriteTx // nil of a barrier
-	noSync bool
-	state  State
-	size   int // bytes of its pages
+	p     *Pager
+	w     *WriteTx // nil of a barrier
+	mode  Durability
+	plain bool // of a barrier: bbolt is to find the state
+	state State
+	size  int // bytes of its pages
 
 	rec     record        // of the free pages, with its own change
 	before  record        // without
@@ -172,8 +173,8 @@ func (p *Pager) form() *group {
 	g := &p.group
 	*g = group{
 		p: p, members: append(g.members[:0], p.queue...), barriers: append(g.barriers[:0], p.barriers...),
-		runs: g.runs[:0], base: p.durable, state: *p.states.Current(), rec: p.recorded, sync: len(p.barriers) > 0,
-		unsynced: p.unsynced, strict: p.opts.StrictCompat, settles: p.trailing,
+		runs: g.runs[:0], freed: g.freed[:0], base: p.durable, state: *p.states.Current(), rec: p.recorded, mode: None,
+		unsynced: p.unsynced, strict: p.opts.StrictCompat, settles: p.trailing, visible: p.visible != nil,
 	}
 	p.flight = append(p.flight[:0], p.queue...)
 	clear(p.queue)
@@ -184,6 +185,9 @@ func (p *Pager) form() *group {
 	if plant.On(plant.WrongSlot) {
 		g.slot = 1 - g.slot
 	}
+	for _, pr := range g.barriers {
+		g.mode, g.plain = Full, g.plain || pr.plain
+	}
 	if len(g.members) == 0 {
 		return g
 	}
@@ -191,7 +195,10 @@ func (p *Pager) form() *group {
 	last := g.members[len(g.members)-1]
 	g.state, g.rec = last.state, last.rec
 	for _, pr := range g.members {
-		g.sync = g.sync || !pr.noSync
+		g.mode = min(g.mode, pr.mode)
+		if len(p.dirty.runs) > 0 {
+			g.freed = append(g.freed, pr.w.space.Freed()...)
+		}
 		for i := range pr.w.buf.runs {
 			r := &pr.w.buf.runs[i]
 			if r.until == 0 || r.until > last.state.Tx {
@@ -201,22 +208,38 @@ func (p *Pager) form() *group {
 	}
 	if len(g.members) > 1 {
 		sortRuns(g.runs)
+		slices.SortFunc(g.freed, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
+	}
+	if g.mode == Periodic && p.dirty.size > p.opts.PeriodicBytes {
+		g.mode = Full
 	}
 	return g
 }
 
 // land makes a group that was written current. The caller holds commit.
 func (p *Pager) land(g *group) {
-	if g.wroteMeta {
-		p.slots.Meta[g.slot], p.slots.Err[g.slot] = g.meta, nil
-		p.unlist(g.slot)
-		p.trailing = g.trailing
-		p.holdDurable(g)
+	switch {
+	case g.mode == Periodic:
+		meta := g.meta
+		p.visible, p.recorded, p.unsynced = &meta, g.rec, 0
+		p.dirty, p.leader.dirty = p.leader.dirty, p.dirty
+		p.flushLater()
+	case g.wroteMeta:
+		if g.absorbed {
+			p.overwritten(1-g.slot, *p.visible, true)
+			p.holdDurable(*p.states.Current(), true)
+		}
+		p.overwritten(g.slot, g.meta, g.trailing)
+		p.holdDurable(g.state, g.trailing)
 		p.recorded = g.rec
+	case g.visible: // and now it is durable
+		p.overwritten(g.slot, *p.visible, true)
+		p.holdDurable(g.state, true)
 	}
-	if g.sync {
+	switch g.mode {
+	case Full:
 		p.unsynced = 0
-	} else {
+	case None:
 		p.unsynced += int64(len(g.members))
 	}
 	if n := len(g.members); n > 0 {
@@ -245,23 +268,32 @@ func (p *Pager) land(g *group) {
 	g.drop()
 }
 
+// overwritten notes that a slot has another meta, and what is lost with the one
+// before. Nothing is newer than what the metas say any more. The caller holds commit.
+func (p *Pager) overwritten(slot int, meta page.Meta, trailing bool) {
+	p.slots.Meta[slot], p.slots.Err[slot] = meta, nil
+	p.unlist(slot)
+	p.trailing, p.visible = trailing, nil
+	p.random[slot] = trailing
+	p.dirty.clear()
+}
+
 // holdDurable moves the pins of what power loss, or bbolt, may need: the newest
-// durable state, and the one that the meta of the slot just written describes.
-// The caller holds commit.
-func (p *Pager) holdDurable(g *group) {
+// durable state, and the one that the v2 meta of the winning slot describes, if
+// that is another because its extension is trailing. The caller holds commit.
+func (p *Pager) holdDurable(s State, trailing bool) {
 	if p.held != nil {
 		p.space.Unpin(*p.held)
 		p.held = nil
 	}
 	old := p.durable.Tx
-	if g.trailing && !plant.On(plant.BaseNotHeld) {
+	p.space.Pin(s.Tx)
+	if trailing && !plant.On(plant.BaseNotHeld) {
 		p.held = &old
-	}
-	p.space.Pin(g.state.Tx)
-	if p.held == nil {
+	} else {
 		p.space.Unpin(old)
 	}
-	p.durable = g.state
+	p.durable = s
 }
 
 // abortFrom aborts the members of a group from transaction tx on, whose pages
@@ -294,6 +326,15 @@ func (p *Pager) abortAll(g *group, err error) {
 	doomed := slices.Concat(g.members, p.queue)
 	barriers := slices.Concat(g.barriers, p.barriers)
 	p.queue, p.barriers, p.queued = nil, nil, 0
+	if p.visible != nil {
+		// Pages of the visible state may be read again from the disk, which may not
+		// have them. Readers that begin now get what it has.
+		p.visible = nil
+		p.lost.Store(uint64(p.durable.Tx) + 1)
+		p.space.Pin(p.durable.Tx)
+		p.gen.states++
+		p.states.Publish(p.newState(p.durable.Tx, p.durable.Meta))
+	}
 	p.abort(doomed, err)
 	for _, pr := range barriers {
 		pr.end(err)
@@ -331,72 +372,4 @@ func (p *Pager) undo() {
 		p.landed = append(p.landed, pr)
 	}
 	p.aborted = p.aborted[:0]
-}
-
-// Sync returns when everything that was committed before is durable, also for
-// bbolt: the newest meta names the newest state.
-func (p *Pager) Sync() error {
-	p.commit.Lock()
-	if p.closed.Load() {
-		p.commit.Unlock()
-		return ErrDatabaseNotOpen
-	}
-	if p.opts.ReadOnly {
-		p.commit.Unlock()
-		return p.flush()
-	}
-	if err := p.checkLength(); err != nil {
-		p.commit.Unlock()
-		return err
-	}
-	pr := p.barrier()
-	p.commit.Unlock()
-	return pr.Finish()
-}
-
-// barrier queues a barrier. The caller holds commit.
-func (p *Pager) barrier() *Prepared {
-	pr := &Prepared{p: p}
-	p.barriers = append(p.barriers, pr)
-	return pr
-}
-
-// settleDelay is Options.Settle unless that is set.
-const settleDelay = 50 * time.Millisecond
-
-// settleLater sees to it that the newest state gets a plain meta when nothing has
-// been committed for a while. The timer is not wound up anew with each commit: it
-// looks how long ago the last one was when it runs out. The caller holds commit.
-func (p *Pager) settleLater() {
-	p.lastWrite = time.Now()
-	if !p.trailing || p.opts.Settle < 0 || p.closed.Load() || p.stoppedBy() != nil {
-		return
-	}
-	if p.settling == nil {
-		p.settling = time.AfterFunc(p.opts.Settle, p.settle)
-	} else if !p.wound {
-		p.settling.Reset(p.opts.Settle)
-	}
-	p.wound = true
-}
-
-// settle is called by the timer.
-func (p *Pager) settle() {
-	p.commit.Lock()
-	p.wound = false
-	if p.closed.Load() || p.leading || !p.trailing || len(p.queue) > 0 { // who leads winds it up again
-		p.commit.Unlock()
-		return
-	}
-	if left := p.opts.Settle - time.Since(p.lastWrite); left > 0 {
-		p.wound = true
-		p.settling.Reset(left)
-		p.commit.Unlock()
-		return
-	}
-	pr := p.barrier()
-	p.commit.Unlock()
-	if err := pr.Finish(); err != nil {
-		p.logf("settle %s: %v", p.file.Name(), err)
-	}
 }

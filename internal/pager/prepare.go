@@ -1,11 +1,13 @@
 package pager
 
 import (
+	"errors"
 	"sort"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
+	"holdfast/internal/vfs"
 )
 
 // WriteTx is the one transaction that may edit. It implements tree.Writer.
@@ -138,9 +140,19 @@ func (p *Pager) endEdit() {
 	p.updateGauges()
 }
 
+// Durability is when a commit returns. See the root package.
+type Durability int
+
+// From the most careful on.
+const (
+	Full     Durability = iota // it is on the disk
+	Periodic                   // it is visible, and will soon be on the disk
+	None                       // it is visible
+)
+
 // CommitOptions say how a commit is made durable.
 type CommitOptions struct {
-	NoSync    bool
+	Mode      Durability
 	AllocSize int64 // step in which a large file grows, in bytes
 	MaxSize   int64 // of the file; 0: no limit
 }
@@ -154,12 +166,18 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	p.commit.Lock()
 	if err := w.prepare(root, sequence, opts); err != nil {
 		w.abandon()
+		full := p.held != nil && (vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached))
 		p.commit.Unlock()
 		p.turn.Unlock()
 		if w.on != nil {
 			if failed := p.waitFor(w.on); failed != nil {
 				return nil, failed
 			}
+		}
+		if full {
+			// What the last commits have freed waits for the next flush. Whoever tries
+			// again, with less or after having removed something, is to find it free.
+			_ = p.Sync()
 		}
 		return nil, err
 	}
@@ -185,7 +203,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 		return page.Corruptf(0, "transaction ids are used up")
 	}
 	pr := &w.pr
-	*pr = Prepared{p: p, w: w, noSync: opts.NoSync, before: p.record}
+	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record}
 	for _, list := range p.orphans {
 		if err := w.space.Free(list); err != nil {
 			return err

@@ -1,20 +1,15 @@
-//go:build next
-
 package suite
 
 import "holdfast"
 
-// nextGroups need what Holdfast is about to get.
-var nextGroups = []Group{
+// modeGroups compare modes of Holdfast.
+var modeGroups = []Group{
 	{"relaxed", Relaxed},
 	{"seals", Seals},
 }
 
-// LeftOut says which groups this program does not have.
-const LeftOut = ""
-
-// nextEngines take part in durable commits.
-var nextEngines = []Engine{
+// modeEngines take part in durable commits.
+var modeEngines = []Engine{
 	holdfastWith("holdfast StrictCompat", holdfast.Options{StrictCompat: true}),
 }
 

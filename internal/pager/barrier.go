@@ -1,0 +1,112 @@
+package pager
+
+import "time"
+
+// Sync returns when everything that was committed before is durable, also for
+// bbolt: the newest meta names the newest state.
+func (p *Pager) Sync() error {
+	p.commit.Lock()
+	if p.closed.Load() {
+		p.commit.Unlock()
+		return ErrDatabaseNotOpen
+	}
+	if p.opts.ReadOnly {
+		p.commit.Unlock()
+		return p.flush()
+	}
+	if err := p.checkLength(); err != nil {
+		p.commit.Unlock()
+		return err
+	}
+	again := p.visible != nil // which must be durable before a plain meta names it
+	pr := p.barrier(true)
+	p.commit.Unlock()
+	if err := pr.Finish(); err != nil || !again {
+		return err
+	}
+	p.commit.Lock()
+	pr = p.barrier(true)
+	p.commit.Unlock()
+	return pr.Finish()
+}
+
+// barrier queues a barrier; plain: for bbolt to find the state too. The caller
+// holds commit.
+func (p *Pager) barrier(plain bool) *Prepared {
+	pr := &Prepared{p: p, plain: plain}
+	p.barriers = append(p.barriers, pr)
+	return pr
+}
+
+// flushLater sees to it that what is visible is soon durable. The caller holds
+// commit.
+func (p *Pager) flushLater() {
+	if p.flushing || p.closed.Load() {
+		return
+	}
+	p.flushing = true
+	if p.flusher == nil {
+		p.flusher = time.AfterFunc(p.opts.PeriodicDelay, p.flushVisible)
+	} else {
+		p.flusher.Reset(p.opts.PeriodicDelay)
+	}
+}
+
+// flushVisible is called by the timer.
+func (p *Pager) flushVisible() {
+	p.commit.Lock()
+	p.flushing = false
+	if p.closed.Load() || p.visible == nil || p.stoppedBy() != nil {
+		p.commit.Unlock()
+		return
+	}
+	pr := p.barrier(false)
+	p.commit.Unlock()
+	if err := pr.Finish(); err != nil {
+		p.logf("flush %s: %v", p.file.Name(), err)
+	}
+}
+
+// What Options are unless they are set.
+const (
+	settleDelay   = 50 * time.Millisecond
+	periodicDelay = 100 * time.Millisecond
+	periodicBytes = 16 << 20
+)
+
+// settleLater sees to it that the newest state gets a plain meta when nothing has
+// been committed for a while. The timer is not wound up anew with each commit: it
+// looks how long ago the last one was when it runs out. The caller holds commit.
+func (p *Pager) settleLater() {
+	p.lastWrite = time.Now()
+	if !p.trailing || p.opts.Settle < 0 || p.closed.Load() || p.stoppedBy() != nil {
+		return
+	}
+	if p.settling == nil {
+		p.settling = time.AfterFunc(p.opts.Settle, p.settle)
+	} else if !p.wound {
+		p.settling.Reset(p.opts.Settle)
+	}
+	p.wound = true
+}
+
+// settle is called by the timer.
+func (p *Pager) settle() {
+	p.commit.Lock()
+	p.wound = false
+	if p.closed.Load() || p.leading || !p.trailing || p.visible != nil || len(p.queue) > 0 { // who leads winds it up again
+		p.commit.Unlock()
+		return
+	}
+	if left := p.opts.Settle - time.Since(p.lastWrite); left > 0 {
+		p.wound = true
+		p.settling.Reset(left)
+		p.commit.Unlock()
+		return
+	}
+	pr := p.barrier(true)
+	p.commit.Unlock()
+	if err := pr.Finish(); err != nil {
+		p.logf("settle %s: %v", p.file.Name(), err)
+	}
+}

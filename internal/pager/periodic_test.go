@@ -1,0 +1,169 @@
+package pager_test
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"holdfast/internal/pager"
+	"holdfast/internal/vfs"
+)
+
+// periodic is an env with Periodic whose timer does not run out.
+func periodic(t *testing.T, opts pager.Options) *env {
+	if opts.PeriodicDelay == 0 {
+		opts.PeriodicDelay = time.Hour
+	}
+	e := newEnvWith(t, opts)
+	e.mustCommit("first", 1)
+	e.opts.Mode = pager.Periodic
+	e.ops = nil
+	return e
+}
+
+// Between flushes each commit writes its pages and then the same slot; a flush,
+// with nothing else, makes them durable, and the next commit takes the other.
+func TestPeriodicOrder(t *testing.T) {
+	e := periodic(t, pager.Options{})
+	for range 2 {
+		for i := range 3 {
+			e.mustCommit(fmt.Sprint("text ", i), uint64(1+i))
+			if got := e.written(); got != "p m1" {
+				t.Errorf("commit %d: %s", i, got)
+			}
+			if e.read() != fmt.Sprint("text ", i) {
+				t.Errorf("commit %d: reads %q", i, e.read())
+			}
+			e.accounted()
+		}
+		if err := e.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		// The flush, and for bbolt a meta of the newest state in the other slot.
+		if got := e.written(); got != "s m0 s" {
+			t.Errorf("Sync: %s", got)
+		}
+		e.accounted()
+	}
+}
+
+// What is not durable is bounded in time and in bytes.
+func TestPeriodicBounds(t *testing.T) {
+	e := periodic(t, pager.Options{PeriodicBytes: 8 * pageSize})
+	commits := 0
+	for ; commits < 100; commits++ {
+		e.mustCommit(fmt.Sprint("text ", commits), uint64(1+commits%9))
+		if got := e.written(); got == "p m1 s" || got == "p m0 s" {
+			break
+		}
+	}
+	if commits == 100 {
+		t.Error("100 commits without a flush")
+	}
+
+	// The timer runs out: in time, somebody flushes.
+	flushed := make(chan struct{}, 100)
+	e = periodic(t, pager.Options{PeriodicDelay: time.Millisecond})
+	e.fail = func(op vfs.Op) error {
+		if op.Kind == vfs.KindSync {
+			flushed <- struct{}{}
+		}
+		return nil
+	}
+	e.mustCommit("timed", 1)
+	<-flushed
+	e.close()
+}
+
+// Commits that return are there after the process was killed, and after Close.
+func TestPeriodicKill(t *testing.T) {
+	e := periodic(t, pager.Options{})
+	for i := range 20 {
+		e.mustCommit(fmt.Sprint("text ", i), uint64(1+i%4))
+		killed := &env{t: t, mem: vfs.NewMem("killed"), opts: e.opts}
+		f := killed.mem.Open()
+		if _, err := f.WriteAt(e.mem.Bytes(), 0); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		killed.open(pager.Options{})
+		if got := killed.read(); got != fmt.Sprint("text ", i) || killed.OpenPath() != pager.OpenedByRecord {
+			t.Errorf("killed after commit %d: finds %q, by %s", i, got, killed.OpenPath())
+		}
+		killed.accounted()
+		killed.close()
+	}
+	e.close()
+	e.open(pager.Options{})
+	if e.read() != "text 19" {
+		t.Errorf("after Close: %q", e.read())
+	}
+	e.accounted()
+}
+
+// A flush that fails: readers that begin get what is durable, those that hold a
+// newer state are told, nothing more is written.
+func TestPeriodicFlushFails(t *testing.T) {
+	e := periodic(t, pager.Options{})
+	if err := e.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	durable, err := e.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer durable.Release()
+	e.mustCommit("visible", 1)
+	held, err := e.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	e.next(vfs.KindSync, 1, syscall.EIO)
+	if err := e.Sync(); !errors.Is(err, pager.ErrStopped) {
+		t.Errorf("Sync: %v", err)
+	}
+	e.fail = nil
+	if e.read() != "first" {
+		t.Errorf("a new reader reads %q", e.read())
+	}
+	if err := e.Lost(held.Value()); !errors.Is(err, pager.ErrStopped) {
+		t.Errorf("the reader of what was visible is told %v", err)
+	}
+	if err := e.Lost(durable.Value()); err != nil {
+		t.Errorf("the reader of what is durable is told %v", err)
+	}
+	if err := e.commit("more", 1); !errors.Is(err, pager.ErrStopped) {
+		t.Errorf("the next commit: %v", err)
+	}
+}
+
+// The other modes in between: a durable commit takes what is visible with it, and
+// after commits without flushes one comes first.
+func TestPeriodicBesideOtherModes(t *testing.T) {
+	e := periodic(t, pager.Options{})
+	for i, c := range []struct {
+		mode pager.Durability
+		want string
+	}{
+		{pager.Periodic, "p m1"}, {pager.Full, "p m1 s"}, {pager.Periodic, "p m0"}, {pager.Periodic, "p m0"},
+		{pager.None, "p m0"}, {pager.None, "p m1"}, {pager.Periodic, "s p m0"}, {pager.Full, "p m0 s"}, {pager.None, "p m1"},
+		{pager.Full, "s p m0 s"},
+	} {
+		e.opts.Mode = c.mode
+		e.mustCommit(fmt.Sprint("text ", i), 1)
+		if got := e.written(); got != c.want {
+			t.Errorf("commit %d: %s, want %s", i, got, c.want)
+		}
+		e.accounted()
+	}
+	e.opts.Mode = pager.Full
+	e.close()
+	e.open(pager.Options{})
+	if e.read() != "text 9" {
+		t.Errorf("reads %q", e.read())
+	}
+	e.accounted()
+}
