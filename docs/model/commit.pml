@@ -369,7 +369,7 @@ inline open_database() {
 /* A transaction is prepared on top of the newest one. */
 inline prepare() {
 #ifdef PERIODIC
-	T = (nq == 2 -> q1 : (nq == 1 -> q0 : V));
+	T = (nq == 2 -> q1 : (nq == 1 -> q0 : ((flying && phase != BACKGROUND) -> flying : V)));
 #else
 	T = (nq == 2 -> q1 : (nq == 1 -> q0 : (flying -> flying : D)));
 #endif
@@ -446,7 +446,8 @@ inline a_member_fails() {
 	skip
 #endif
 }
-/* One flush: the pages and a trailing meta, in any order. */
+/* One flush: the pages and a trailing meta, in any order if all that is visible is
+ * durable. */
 inline write_one_flush() {
 	write_pages();
 	phase = IDLE;
@@ -460,7 +461,15 @@ inline write_one_flush() {
 #ifdef MUT_V2_NAMES_T
 	wrslot_or_die(k, EXT, LABEL(k), T, 0, 0);
 #else
+#if defined(PERIODIC) && !defined(MUT_META_FIRST)
+	/* behind the pages: kill -9 must leave the visible state, or this one whole */
+	if
+	:: dies -> skip
+	:: else -> wrslot(k, EXT, LABEL(k), D, T, NOLIST)
+	fi;
+#else
 	wrslot_or_die(k, EXT, LABEL(k), D, T, NOLIST);
+#endif
 #endif
 #endif
 	phase = ONE
@@ -479,7 +488,11 @@ inline lead() {
 	a_member_fails();
 	x = ONE;
 #ifdef PERIODIC
-	x = TWO_PAGES;			/* for Sync */
+	/* for Sync, or because its list has no room; or it is to be durable at once */
+	if
+	:: x = TWO_PAGES
+	:: skip
+	fi;
 #elif defined(F_TWO)
 	/* Somebody waits in Sync, or the list of pages has no room in the extension;
 	 * StrictCompat always does it this way. */
@@ -891,7 +904,7 @@ loop:
 	:: atomic { phase == BACKGROUND -> background_flush_ends(); goto loop }
 	:: atomic { phase != IDLE && phase != BACKGROUND -> flush_ends(); goto loop }
 #ifdef F_TWO
-	/* Sync, with something to commit: two flushes */
+	/* A commit that is to be durable, or that waits in Sync */
 	:: atomic { phase == IDLE && nq > 0 && !stopped -> lead(); goto loop }
 #endif
 #ifdef WITHOUT_WAITING

@@ -618,27 +618,22 @@ inline find_free_set() {
 		D = slot[i].num; m = slot[i].r.ttree;
 		recover(i)
 	:: !BELIEVED(i) ->
-		/* its number: max(label, the highest number in an extension that verifies) */
+		/* none of ours: its number is above those of all extensions */
 		n = (slot[0].ok && slot[0].ext -> slot[0].num : 1);
 		n = (slot[1].ok && slot[1].ext && slot[1].num > n -> slot[1].num : n);
 		if
 #ifdef WITHOUT_NUMBERS
 		:: D = 1
 #else
-		:: D = n			/* the label is not higher */
-		:: D = n+1			/* it is */
+		:: D = n+1
+#ifdef WITHOUT_OWN_NUMBER
+		:: D = n
+#endif
 #endif
 		fi;
 		n = 0;
 		m = slot[i].v2tree;
-		scan = 1; torn = 1;
-#ifdef MUT_FALLBACK_BY_NUMBER
-		/* it uses the other slot's if the numbers agree */
-		if
-		:: slot[1-i].ok && slot[1-i].ext && slot[1-i].num == D -> recover(1-i)
-		:: else
-		fi
-#endif
+		scan = 1; torn = 1
 	fi
 }
 /* whose freelists: the extension's are named by a slot, or orphaned */
@@ -674,7 +669,7 @@ inline open_database() {
 	assert(a_meta_is_valid || slot[0].ok || slot[1].ok);
 	i = HI;
 	find_free_set();
-#ifndef MUT_ROOT_UNCHECKED
+#ifndef WITHOUT_ROOT_CHECKED
 	/* a state's root is not free in its set */
 	if :: !scan && (F & PAGE1((BELIEVED(i) && !(slot[i].trail && slot[i].bad) -> slot[i].r.root : slot[i].v2root))) -> scan = 1; torn = 1 :: else fi;
 #endif

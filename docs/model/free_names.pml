@@ -58,7 +58,6 @@ inline tidy() {
 			w = 1-w;
 			}
 		}
-#ifndef MUT_FALLBACK_BY_NUMBER
 		/* while the higher one has no extension, only a number of the other one's */
 		if (!now.slot[w].ext
 #ifdef F_REVERT
@@ -72,7 +71,6 @@ inline tidy() {
 			if (!now.D) now.slot[w].trail = 0;
 			now.slot[w].bad = now.slot[w].v2num = 0;
 		}
-#endif
 #ifndef F_REVERT
 		now.slot[0].gone = now.slot[1].gone = 0;
 #endif
