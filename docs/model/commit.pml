@@ -3,21 +3,24 @@
  * WHAT IS MODELLED
  * One process, World, walks through every history of: openings of ours; in them
  * transactions that are prepared on top of one another, groups written with one
- * flush (a trailing meta) or two, commits in Periodic, idle plain metas, freelist
- * pages of Close, truncation, a reader, aborts, failed flushes and writes; kill -9
- * and power loss at any point; and between openings stock bbolt as a second
- * writer, read-only openings, and surgery revert-meta-page.  What the outside may
- * rely on is kept in ghost variables; assertions compare each opening with them.
+ * flush (a trailing meta) or two (a plain one), commits in Periodic, plain metas by
+ * Sync and when idle, the freelist page and the last writes of Close, truncation, a
+ * reader, aborts, failed flushes and writes; kill -9 and power loss at any point;
+ * and between openings stock bbolt as a second writer, read-only openings, and
+ * surgery revert-meta-page.  What the outside may rely on is kept in ghost
+ * variables; assertions compare each opening with them.
  *
  * WHAT IS ABSTRACTED AWAY
  * A database is a root and a leaf (a root only with ROOTONLY), and perhaps one log
  * page: enough for pages that are shared with older states, pages that are
  * replaced, and pages that are in no tree.  A page is a stamp (commit_store.pml),
  * so hashes and checksums are perfect.  Free pages are computed, not stored:
- * every page that is not pinned is free (free.pml has the free set).  Sizes are
- * not modelled: truncation cuts off everything that rule 5 does not protect, as if
- * it all lay behind the cut.  Openings exclude one another: the lock is given.
- * Prepared transactions change memory only, so they need no steps of their own.
+ * every page that is not of a pinned state, nor a freelist, is free (free.pml has
+ * the free set).  Of a group in flight only the last state is pinned, so more can
+ * happen than in the engine.  Sizes are not modelled: truncation, which is not
+ * built, cuts off everything that it need not protect, as if it all lay behind the
+ * cut.  Openings exclude one another: the lock is given.  Prepared transactions
+ * change memory only, so they need no steps of their own.
  *
  * BOUNDS
  * NP pages, MAXQ transactions prepared and waiting besides those in flight.
@@ -33,7 +36,7 @@
  * ASSUME_... (what does not hold).  README.md and check list them.
  *
  * The state V is visible, D durable, T the target of a flush; slot k is written
- * next, the other one stays (h in the design).
+ * next, the other one wins (h in docs/design.md); its v2 state is held.
  */
 #ifndef NP
 #define NP 12			/* pages, the two meta pages not counted */
@@ -68,10 +71,10 @@ byte flying;			/* target of the flush that runs */
 byte phase;			/* what is being flushed: */
 #define IDLE 0
 #define ONE 1			/* pages and a trailing meta */
-#define TWO_PAGES 2		/* first of two flushes */
+#define TWO_PAGES 2		/* first of two flushes: pages only */
 #define TWO_META 3		/* second of two: a plain meta of the target */
 #define BACKGROUND 4		/* Periodic: everything visible */
-#define PLAIN 5			/* a plain meta of D */
+#define PLAIN 5			/* a plain meta of D (Sync, idle, Close) */
 #define FREELIST 6		/* a freelist page; its page + 1 is in T */
 byte k;				/* the slot that the next meta goes to */
 byte goes;			/* the freelist page + 1 that it named before it was written */
@@ -126,7 +129,9 @@ inline endsession() {
  * has not its parity: should the write of the other be torn, this one stands
  * alone, and its extension, which names a state that was undone, never counts. */
 #define TIE (VALID(0) && VALID(1) && cslot[0].label == cslot[1].label && cslot[0].v2 == cslot[1].v2 && cslot[0].flist == cslot[1].flist)
-#if defined(MUT_TIE_SLOT0) || defined(MUT_TIE_EXT)
+#if defined(MUT_LOWER_WINS)
+#define OURHI ((VALID(0) && VALID(1)) -> 1-HI : HI)
+#elif defined(MUT_TIE_SLOT0) || defined(MUT_TIE_EXT)
 #define OURHI HI
 #else
 #define OURHI (TIE -> 1 - cslot[0].label%2 : HI)
@@ -310,7 +315,7 @@ inline promise_only_durable() {
 #define OPENING_FLUSH	flush()
 #endif
 
-/* Rule 3: flush; drop the metas and read them; drop the pages and verify; settle. */
+/* Flush; drop the metas and read them; drop the pages and verify; settle. */
 inline open_database() {
 	clean = 0;
 #ifndef MUT_OPEN_NO_FLUSH
@@ -347,7 +352,11 @@ inline open_database() {
 #else
 	:: HONOURED(1-k) && cslot[1-k].trail ->		/* also if it is D that was found */
 #endif
+#ifdef MUT_SETTLES_OLDER
+		S = cslot[1-k].v2; write_plain(S, 0); S = 0;
+#else
 		write_plain(D, 0);
+#endif
 		if
 		:: OPENING_FLUSH; k = 1-k; goes = 0
 		:: killed = 1; goto between
@@ -535,6 +544,9 @@ inline lead() {
 inline flush_ends() {
 	if
 	:: flush()
+#ifdef MUT_NO_FLUSH
+	:: phase == ONE || phase == TWO_META		/* it returns before its flush has ended */
+#endif
 #ifdef F_FAIL
 	:: flush_fails();
 #ifndef MUT_FAIL_GOES_ON
@@ -695,8 +707,8 @@ inline even_out() {
 	wrslot(k, V2, cslot[1-k].label-1, D, 0, cslot[1-k].flist)
 }
 
-/* The file is cut behind the highest page that rule 5 protects; in some layout
- * all that it does not protect lies behind that. */
+/* The file is cut behind the highest page that must stay; in some layout
+ * all that need not stay lies behind that. */
 inline truncate() {
 	d_step {
 		m = TREE(D) | LOGS(D) | TREE(V) | LOGS(V);

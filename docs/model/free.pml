@@ -303,8 +303,10 @@ inline complete() {
 #ifdef MUT_OLD_LOG_LEAK
 		tree[T] = tree[T] & ~m;
 #endif
-#ifdef MUT_LOG_NOT_IN_DELTA
+#if defined(MUT_LOG_NOT_IN_DELTA)
 		cur.set = (cur.set & ~(A & ~RUNS(cur))) | F;
+#elif defined(MUT_CHANGE_LOST)
+		cur.set = cur.set & ~A;
 #else
 		cur.set = (cur.set & ~A) | F;	/* a page of the record is not free in its own set */
 #endif
@@ -357,10 +359,19 @@ inline undo_last() {
 			p++
 		od;
 		p = 0;
-#ifndef MUT_RECORD_KEPT
-		copy_rec(cur, rec[nq-1]);
+#if defined(MUT_RECORD_KEPT) || defined(MUT_UNDO_ORDER)
+		if
+#ifdef MUT_UNDO_ORDER
+		/* as if the oldest were undone first: the record is what it was before the newest */
+		:: dead == 1 && scan -> scan = 0
+		:: dead != 1 || !scan -> copy_rec(cur, rec[nq-1]); scan = dead == 2
 #else
+		:: skip
+#endif
+		fi;
 		cur.ttree = rec[nq-1].ttree; cur.root = rec[nq-1].root;
+#else
+		copy_rec(cur, rec[nq-1]);
 #endif
 #ifndef MUT_ORPHAN_LOST
 		orph = orph | qorph[nq];
@@ -683,7 +694,11 @@ inline open_database() {
 	copy_rec(rec[0], cur);
 	tree[D] = ALL & ~F; top = D; v2n = D; k = 1 - STAYS;
 	if :: !scan -> torn = 0; stocked = 0 :: else fi;	/* a scan is repeated until something is written */
-	free = F; m = 0; F = 0; L = 0; o = 0; scan = 0;
+	free = F;
+#ifdef MUT_RUN_GIVEN
+	free = F | RUNS(cur); tree[D] = ALL & ~free;
+#endif
+	m = 0; F = 0; L = 0; o = 0; scan = 0;
 	if
 	:: BELIEVED(i) && slot[i].trail && !slot[i].bad -> i = 0; settle()
 #ifndef WITHOUT_SETTLING_LOST
