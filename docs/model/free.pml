@@ -7,7 +7,8 @@
  * f freed, while some pinned r has a <= r < f.  Each transaction that is prepared
  * extends the record of the free set by its change: inline in the extension, in
  * the next page of a log run, or by a snapshot that replaces all.  A group writes
- * the record of its last member, in a trailing meta or a plain one; members whose
+ * the record of its last member, in a trailing meta or a plain one, flushed or (in
+ * Periodic) not yet; members whose
  * pages cannot be written are aborted with all that stand on them, at once or, if
  * somebody edits, behind that.  Freelist pages: of Close, of stock; named by a
  * slot, or orphaned, until a transaction frees them.  Crashes, and stock in
@@ -20,8 +21,7 @@
  * that can be told apart, and the tree pages are not looked at.  A state is a set
  * of pages.  The changes themselves: a record carries the set that snapshot, log
  * and inline changes make when they are applied (Rec.set), and it is known if the
- * pages that it names are as they were written (whole).  Full only: Periodic does
- * the same to the free set.
+ * pages that it names are as they were written (whole).
  *
  * BOUNDS
  * NP pages, trees of 1..MAXTREE pages, IC commits inline, one log run of two pages,
@@ -35,6 +35,11 @@
 #define NP 15			/* pages */
 #endif
 #define ALL ((1<<NP)-1)
+#if NP > 15
+#define SET int
+#else
+#define SET short
+#endif
 #ifndef NMAX
 #define NMAX 12			/* numbers alive at a time */
 #endif
@@ -52,14 +57,14 @@ typedef Rec {			/* the record of a state's free set */
 	byte nlog;		/* how many of them have been written */
 	byte ninline;		/* commits whose changes are inline */
 	bit noset;		/* it names no free set: who opens this finds it otherwise */
-	short set;		/* the set that snapshot, log and inline changes make */
-	short ttree;		/* (not recorded) the tree of the state */
+	SET set;		/* the set that snapshot, log and inline changes make */
+	SET ttree;		/* (not recorded) the tree of the state */
 	byte root		/* its root page + 1 */
 };
 typedef Slot {			/* a meta page */
 	bit ok;			/* the v2 meta is valid */
 	byte label;
-	short v2tree;		/* tree of the v2 state */
+	SET v2tree;		/* tree of the v2 state */
 	byte v2root;		/* its root page + 1 */
 	bit gone;		/* that tree has been written over */
 	byte flist;		/* freelist page + 1 that the v2 meta names; 0: none */
@@ -67,7 +72,7 @@ typedef Slot {			/* a meta page */
 	bit trail;		/* it is trailing */
 	bit bad;		/* what it lists does not verify */
 	byte num, v2num;	/* number of the state that it names; of the v2 state */
-	short lists;		/* freelist pages in use */
+	SET lists;		/* freelist pages in use */
 	Rec r
 };
 Slot slot[2];
@@ -77,32 +82,41 @@ byte whole[NP];
 
 /* ---- in memory ------------------------------------------------------------------ */
 
-short free, pending;
+SET free, pending;
 byte born[NP], freed[NP];	/* number that allocated a page, that freed it */
-byte D;				/* number of the durable state */
+byte D;				/* number of the current state: visible, and durable but in Periodic */
+#ifdef F_PERIODIC
+byte dur;			/* number of the durable state */
+Rec drec;			/* its record */
+#define DUR dur
+#define DREC drec
+#else
+#define DUR D
+#define DREC rec[0]
+#endif
 byte v2n;			/* of the v2 state of the slot that wins: pinned */
 byte top;			/* of the newest prepared transaction */
 byte nq;			/* prepared transactions: D+1 .. top */
 byte fl;			/* those of them, the first, that are being written */
 byte dead;			/* those of them, the last, that are aborted and not undone */
-short qtaken[3], qfreed[3];	/* what prepared transaction 1..nq takes and frees */
-short qorph[3];			/* orphans that it has freed */
-short qwrote[3];		/* pages of the record that it writes */
+SET qtaken[3], qfreed[3];	/* what prepared transaction 1..nq takes and frees */
+SET qorph[3];			/* orphans that it has freed */
+SET qwrote[3];		/* pages of the record that it writes */
 Rec rec[3];			/* its record; rec[0]: that of the newest meta */
 Rec cur;			/* the newest: what the next transaction extends */
 bit edit;			/* somebody edits; what is taken, what will be freed */
-short etaken, efreed;
-short ekeeps;			/* pages of its base, which it reads */
+SET etaken, efreed;
+SET ekeeps;			/* pages of its base, which it reads */
 byte enew;			/* its root page + 1 */
 byte lst[2];			/* freelist page + 1 that each slot names */
-short orph;			/* freelist pages that no slot names any more */
-short flists;			/* freelist pages in use, as of when the group was formed */
+SET orph;			/* freelist pages that no slot names any more */
+SET flists;			/* freelist pages in use, as of when the group was formed */
 byte k;				/* the slot that is written next */
 byte reader;			/* number of a reader's state */
 
 /* ---- ghosts ------------------------------------------------------------------- */
 
-short tree[NMAX+1];		/* all pages in use (tree, record, freelists) of state n */
+SET tree[NMAX+1];		/* all pages in use (tree, record, freelists) of state n */
 bit stocked;			/* stock may have written on our pages */
 bit torn;			/* an extension was torn: to open without the record is right */
 /* Always 0: each names an assertion in what pan prints. */
@@ -157,6 +171,11 @@ bit scan;
 #else
 #define V2SEES SEES(v2n)
 #endif
+#if defined(F_PERIODIC) && !defined(MUT_D_PIN)
+#define DURSEES SEES(dur)
+#else
+#define DURSEES 0
+#endif
 #define USED(r) ((r) -> tree[r] : 0)
 #define PREPARED ((nq >= 1 -> tree[D+1] : 0) | (nq >= 2 -> tree[D+2] : 0))
 /* pending pages that no pinned state can reach become free */
@@ -167,7 +186,7 @@ inline release() {
 		:: p == NP -> break
 		:: else ->
 			if
-			:: HAS(pending, p) && !(reader && SEES(reader)) && !SEES(D) && !V2SEES &&
+			:: HAS(pending, p) && !(reader && SEES(reader)) && !SEES(D) && !DURSEES && !V2SEES &&
 			   !(nq >= 1 && SEES(D+1)) && !(nq >= 2 && SEES(D+2)) ->
 				pending = pending & ~(1<<p); free = free | (1<<p); born[p] = 0; freed[p] = 0
 			:: else
@@ -175,7 +194,7 @@ inline release() {
 			p++
 		od;
 		p = 0;
-		assert(pending_only_if_seen || (pending & ~(USED(reader) | tree[D] | tree[v2n] | PREPARED)) == 0)
+		assert(pending_only_if_seen || (pending & ~(USED(reader) | tree[D] | tree[DUR] | tree[v2n] | PREPARED)) == 0)
 	}
 }
 /* p: a free page, taken for number who; NP: there is none */
@@ -188,7 +207,7 @@ inline take(who) {
 	od;
 	if
 	:: p < NP ->
-		assert(no_page_in_use_taken || !((USED(reader) | tree[D] | tree[v2n] | PREPARED) & (1<<p)));
+		assert(no_page_in_use_taken || !((USED(reader) | tree[D] | tree[DUR] | tree[v2n] | PREPARED) & (1<<p)));
 		/* the freelist of a slot that may be opened, unless a tree has had it before */
 		assert(no_page_in_use_taken || p+1 != slot[0].flist && p+1 != slot[1].flist);
 		free = free & ~(1<<p); born[p] = who; freed[p] = 0
@@ -400,9 +419,9 @@ inline copy_whole(a, b) {
  * behind the durable state, or its own.  li: the freelists. */
 inline write_slot(nr, tr, li) {
 	slot[k].label = LABEL(k); slot[k].ok = 1; slot[k].ext = 1; slot[k].trail = tr; slot[k].bad = 0; slot[k].flist = 0;
-	slot[k].num = nr; slot[k].v2num = (tr -> D : nr);
-	slot[k].v2tree = (tr -> rec[0].ttree : rec[y].ttree);
-	slot[k].v2root = (tr -> rec[0].root : rec[y].root); slot[k].gone = 0;
+	slot[k].num = nr; slot[k].v2num = (tr -> DUR : nr);
+	slot[k].v2tree = (tr -> DREC.ttree : rec[y].ttree);
+	slot[k].v2root = (tr -> DREC.root : rec[y].root); slot[k].gone = 0;
 	copy_rec(slot[k].r, rec[y]); copy_whole(k, 2);
 	slot[k].lists = li;
 #ifdef MUT_LISTS_OMITTED
@@ -467,7 +486,34 @@ inline shift(to, from) {
 /* It is durable: its last state is. */
 inline land(trailing) {
 	d_step {
-		v2n = (trailing -> D : D+fl); D = D+fl; nq = nq - fl;
+		v2n = (trailing -> DUR : D+fl);
+		become_current();
+#ifdef F_PERIODIC
+		dur = D; copy_rec(drec, rec[0]);
+#endif
+		unlist()
+	}
+}
+#ifdef F_PERIODIC
+/* It is visible. */
+inline make_visible() {
+	d_step { become_current() }
+}
+/* What is visible is flushed: it is durable. */
+inline flush_visible() {
+	d_step { v2n = dur; dur = D; copy_rec(drec, rec[0]); unlist() }
+}
+/* The power fails before that: the slot may have any of what was written to it. */
+inline power_fails() {
+	if
+	:: slot[k].bad = 1
+	:: tear_extension()
+	:: tear_meta()
+	fi
+}
+#endif
+inline become_current() {
+		D = D+fl; nq = nq - fl;
 		copy_rec(rec[0], rec[fl]);
 		if
 		:: fl == 1 -> shift(1, 2)
@@ -475,9 +521,7 @@ inline land(trailing) {
 			qtaken[1] = 0; qfreed[1] = 0; qorph[1] = 0; qwrote[1] = 0; clear_rec(rec[1]);
 			qtaken[2] = 0; qfreed[2] = 0; qorph[2] = 0; qwrote[2] = 0; clear_rec(rec[2])
 		fi;
-		fl = 0; flists = 0;
-		unlist()
-	}
+		fl = 0; flists = 0
 }
 #ifdef MUT_RECORD_NEWEST
 #define RECORD nq		/* that of the newest prepared */
@@ -496,13 +540,16 @@ inline group_ends() {
 		:: y = RECORD; G = FLISTS; write_slot(D+fl, 1, G); G = 0;
 			if
 			:: land(1)
+#ifdef F_PERIODIC
+			:: make_visible()
+#endif
 			:: goto between					/* whole, nobody was told */
 			:: slot[k].bad = 1; goto between		/* pages are missing */
 			:: tear_extension(); goto between
 			:: tear_meta(); goto between
 			fi
 #ifdef F_TWO
-		:: y = RECORD; G = FLISTS; write_slot(D+fl, 0, G); G = 0;			/* two flushes */
+		:: DUR == D -> y = RECORD; G = FLISTS; write_slot(D+fl, 0, G); G = 0;	/* two flushes */
 			if
 			:: land(0)
 			:: goto between
@@ -693,6 +740,9 @@ inline open_database() {
 	assert(free_set_exact || F == (ALL & ~(m | RUNS(cur) | LISTED)));
 	copy_rec(rec[0], cur);
 	tree[D] = ALL & ~F; top = D; v2n = D; k = 1 - STAYS;
+#ifdef F_PERIODIC
+	dur = D; copy_rec(drec, rec[0]);
+#endif
 	if :: !scan -> torn = 0; stocked = 0 :: else fi;	/* a scan is repeated until something is written */
 	free = F;
 #ifdef MUT_RUN_GIVEN
@@ -712,6 +762,9 @@ inline forget() {
 		free = 0; pending = 0; D = 0; v2n = 0; top = 0; nq = 0; fl = 0; dead = 0; k = 0; reader = 0;
 		edit = 0; etaken = 0; efreed = 0; ekeeps = 0; enew = 0; lst[0] = 0; lst[1] = 0; orph = 0; flists = 0;
 		qtaken[1] = 0; qfreed[1] = 0; qorph[1] = 0; qwrote[1] = 0; qtaken[2] = 0; qfreed[2] = 0; qorph[2] = 0; qwrote[2] = 0;
+#ifdef F_PERIODIC
+		dur = 0; clear_rec(drec);
+#endif
 		clear_rec(cur); clear_rec(rec[0]); clear_rec(rec[1]); clear_rec(rec[2]);
 		i = 0; p = 0; T = 0; o = 0; n = 0; y = 0; m = 0; A = 0; F = 0; G = 0; L = 0; scan = 0; size = 0
 	};
@@ -806,16 +859,20 @@ loop:
 #endif
 	:: atomic { !fl && nq > dead -> form(); goto loop }
 	:: atomic { fl -> group_ends(); goto loop }
-	:: atomic { !fl && nq == dead && BELIEVED(1-k) && slot[1-k].trail -> settle(); goto loop }
+	:: atomic { !fl && nq == dead && DUR == D && BELIEVED(1-k) && slot[1-k].trail -> settle(); goto loop }
+#ifdef F_PERIODIC
+	:: atomic { !fl && DUR != D -> flush_visible(); goto loop }
+	:: atomic { !fl && DUR != D -> power_fails(); goto between }
+#endif
 #ifdef F_READER
 	:: atomic { reader == 0 -> reader = D; goto loop }
 	:: atomic { reader != 0 -> reader = 0; goto loop }
 #endif
 	/* Close */
 #ifdef F_LIST
-	:: atomic { nq == 0 && !edit && reader == 0 && !slot[1-k].flist -> leave_freelist() }
+	:: atomic { nq == 0 && !edit && reader == 0 && DUR == D && !slot[1-k].flist -> leave_freelist() }
 #endif
-	:: atomic { nq == 0 && !edit && reader == 0 && slot[1-k].ext && !slot[1-k].trail && slot[k].trail && BELIEVED(1-k) -> even_out(); goto between }
+	:: atomic { nq == 0 && !edit && reader == 0 && DUR == D && slot[1-k].ext && !slot[1-k].trail && slot[k].trail && BELIEVED(1-k) -> even_out(); goto between }
 	:: goto between			/* closed, or killed */
 	fi
 }

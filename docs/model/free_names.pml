@@ -41,7 +41,11 @@ inline tidy() {
 		/* While the higher slot is good, nobody reads of the lower one more than its
 		 * freelist, but whoever reverts to it. */
 		w = now.slot[1].ok && (!now.slot[0].ok || now.slot[1].label > now.slot[0].label);
-		if (now.slot[w].ext && !now.slot[w].bad && now.slot[w].label%2 == w && !(now.slot[0].ok && now.slot[0].label == now.slot[1].label)) {
+		if (
+#ifdef F_PERIODIC
+		    now.dur == now.D &&
+#endif
+		    now.slot[w].ext && !now.slot[w].bad && now.slot[w].label%2 == w && !(now.slot[0].ok && now.slot[0].label == now.slot[1].label)) {
 #ifdef F_REVERT
 			if (now.slot[1-w].gone || now.slot[1-w].flist)
 #endif
@@ -79,6 +83,9 @@ inline tidy() {
 		for (j = 0; j < 40; j++) ln[j] = nm[j] = 0;
 		for (w = 0; w < 2; w++) { LIVE(now.slot[w].num); LIVE(now.slot[w].v2num); }
 		LIVE(now.D); LIVE(now.v2n); LIVE(now.reader);
+#ifdef F_PERIODIC
+		LIVE(now.dur);
+#endif
 		if (now.D) ln[now.D+1] = ln[now.D+2] = ln[now.D+3] = 1;
 		for (q = 0; q < NP; q++) {
 			if (now.free & 1<<q || !now.D) now.born[q] = now.freed[q] = 0;
@@ -86,12 +93,18 @@ inline tidy() {
 		}
 		for (j = 1, t_ = 0; j < 32; j++) if (ln[j]) nm[j] = ++t_;
 		for (j = 1; j <= NMAX; j++) {
+#ifdef F_PERIODIC
+			if (now.D && j == now.dur) ; else
+#endif
 			if (!(j == now.reader || j == now.v2n || (now.D && j >= now.D && j <= now.top))) now.tree[j] = 0;
 			if (ln[j] && nm[j] != j) { now.tree[nm[j]] = now.tree[j]; now.tree[j] = 0; }
 		}
 		for (w = 0; w < 2; w++) { NEW(now.slot[w].num); NEW(now.slot[w].v2num); }
 		if (now.D) now.top = nm[now.D] + now.nq;
 		NEW(now.D); NEW(now.v2n); NEW(now.reader);
+#ifdef F_PERIODIC
+		NEW(now.dur);
+#endif
 		for (q = 0; q < NP; q++) {
 			NEW(now.born[q]); NEW(now.freed[q]);
 			/* before any state that is pinned: it does not matter when */
@@ -119,6 +132,9 @@ inline tidy() {
 				SIG(now.slot[w].v2tree>>q&1); SIG(now.slot[w].flist==q+1); SIG(now.slot[w].v2root==q+1); SIG(now.slot[w].lists>>q&1); SIG(now.lst[w]==q+1);
 				SIGREC(now.slot[w].r);
 			}
+#ifdef F_PERIODIC
+			SIGREC(now.drec);
+#endif
 			SIGREC(now.cur); SIGREC(now.rec[0]); SIGREC(now.rec[1]); SIGREC(now.rec[2]);
 			SIG(now.etaken>>q&1); SIG(now.efreed>>q&1); SIG(now.ekeeps>>q&1); SIG(now.orph>>q&1); SIG(now.flists>>q&1);
 			SIG(now.whole[q]); SIG(now.born[q]); SIG(now.freed[q]);
@@ -134,6 +150,9 @@ inline tidy() {
 			PERM(now.slot[w].v2tree); PERM(now.slot[w].lists); PAGE(now.slot[w].flist); PAGE(now.slot[w].v2root); PAGE(now.lst[w]);
 			PERMREC(now.slot[w].r);
 		}
+#ifdef F_PERIODIC
+		PERMREC(now.drec);
+#endif
 		PERMREC(now.cur); PAGE(now.enew);
 		for (w = 0; w < 3; w++) PERMREC(now.rec[w]);
 		for (q = 0; q < NP; q++) {
