@@ -645,7 +645,7 @@ inline recover(z) {
 			if
 			:: HAS(A, p) && !HAS(whole[p], o) ->
 #ifdef MUT_LOG_HASH
-				F = ALL & ~F		/* whatever is there is believed */
+				F = F & (F-1)		/* whatever is there is believed */
 #else
 				scan = 1
 #endif
