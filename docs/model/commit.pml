@@ -3,21 +3,24 @@
  * WHAT IS MODELLED
  * One process, World, walks through every history of: openings of ours; in them
  * transactions that are prepared on top of one another, groups written with one
- * flush (a trailing meta) or two, commits in Periodic, idle plain metas, freelist
- * pages of Close, truncation, a reader, aborts, failed flushes and writes; kill -9
- * and power loss at any point; and between openings stock bbolt as a second
- * writer, read-only openings, and surgery revert-meta-page.  What the outside may
- * rely on is kept in ghost variables; assertions compare each opening with them.
+ * flush (a trailing meta) or two (a plain one), commits in Periodic, plain metas by
+ * Sync and when idle, the freelist page and the last writes of Close, truncation, a
+ * reader, aborts, failed flushes and writes; kill -9 and power loss at any point;
+ * and between openings stock bbolt as a second writer, read-only openings, and
+ * surgery revert-meta-page.  What the outside may rely on is kept in ghost
+ * variables; assertions compare each opening with them.
  *
  * WHAT IS ABSTRACTED AWAY
  * A database is a root and a leaf (a root only with ROOTONLY), and perhaps one log
  * page: enough for pages that are shared with older states, pages that are
  * replaced, and pages that are in no tree.  A page is a stamp (commit_store.pml),
  * so hashes and checksums are perfect.  Free pages are computed, not stored:
- * every page that is not pinned is free (free.pml has the free set).  Sizes are
- * not modelled: truncation cuts off everything that rule 5 does not protect, as if
- * it all lay behind the cut.  Openings exclude one another: the lock is given.
- * Prepared transactions change memory only, so they need no steps of their own.
+ * every page that is not of a pinned state, nor a freelist, is free (free.pml has
+ * the free set).  Of a group in flight only the last state is pinned, so more can
+ * happen than in the engine.  Sizes are not modelled: truncation, which is not
+ * built, cuts off everything that it need not protect, as if it all lay behind the
+ * cut.  Openings exclude one another: the lock is given.  Prepared transactions
+ * change memory only, so they need no steps of their own.
  *
  * BOUNDS
  * NP pages, MAXQ transactions prepared and waiting besides those in flight.
@@ -33,7 +36,7 @@
  * ASSUME_... (what does not hold).  README.md and check list them.
  *
  * The state V is visible, D durable, T the target of a flush; slot k is written
- * next, the other one stays (h in the design).
+ * next, the other one wins (h in docs/design.md); its v2 state is held.
  */
 #ifndef NP
 #define NP 12			/* pages, the two meta pages not counted */
@@ -62,22 +65,23 @@ byte logpg[MAXID+1], logby[MAXID+1];	/* its log page; the stamp there, 0: has no
 /* ---- a session of ours ------------------------------------------------------ */
 
 byte D, V;			/* newest durable, newest visible state */
+byte held;			/* v2 state of the slot that wins, if its meta is trailing */
 byte q0, q1, nq;		/* prepared transactions, on top of one another */
 byte flying;			/* target of the flush that runs */
 byte phase;			/* what is being flushed: */
 #define IDLE 0
 #define ONE 1			/* pages and a trailing meta */
-#define TWO_PAGES 2		/* first of two flushes */
+#define TWO_PAGES 2		/* first of two flushes: pages only */
 #define TWO_META 3		/* second of two: a plain meta of the target */
 #define BACKGROUND 4		/* Periodic: everything visible */
-#define PLAIN 5			/* a plain meta of D */
+#define PLAIN 5			/* a plain meta of D (Sync, idle, Close) */
 #define FREELIST 6		/* a freelist page; its page + 1 is in T */
 byte k;				/* the slot that the next meta goes to */
+byte goes;			/* the freelist page + 1 that it named before it was written */
 byte reader;			/* a reader's state */
 bit stopped;			/* a flush has failed */
 bit strict;			/* opened with StrictCompat */
 bit weak;			/* there are NoSync commits that are not flushed */
-bit nopin;			/* (mutation) reopened without pins */
 
 /* ---- ghosts: what the outside may rely on ----------------------------------- */
 
@@ -91,6 +95,7 @@ bit stocked;			/* stock has written: its pages may lie on our logs */
 bit clean;			/* after a clean Close, nothing written since */
 bit early;			/* (mutation) a writer returned on an undurable base */
 byte copied;			/* (mutation) the state that a copy being made names */
+byte also;			/* (mutation) a state whose root is listed too */
 
 /* Always 0: each names an assertion in what pan prints. */
 byte state_is_whole, nothing_acknowledged_lost, nobody_acted_on_what_vanished,
@@ -100,7 +105,7 @@ byte state_is_whole, nothing_acknowledged_lost, nobody_acted_on_what_vanished,
 
 /* scratch; 0 between events */
 byte i, x, y, p, id, T, S;
-byte side;			/* a list or freelist page + 1 */
+byte side;			/* a freelist page + 1 */
 bit dies;			/* the process is killed among the writes of this event */
 bit noroot;			/* (mutation) */
 bit good;
@@ -110,8 +115,8 @@ byte nnamed;			/* pages from here on are named by nothing */
 #include "commit_names.pml"
 
 inline endsession() {
-	D = 0; V = 0; q0 = 0; q1 = 0; nq = 0; flying = 0; phase = IDLE; k = 0; reader = 0; inflush = 0; sinflush = 0;
-	stopped = 0; nopin = 0; strict = 0; weak = 0; copied = 0;
+	D = 0; V = 0; held = 0; goes = 0; q0 = 0; q1 = 0; nq = 0; flying = 0; phase = IDLE; k = 0; reader = 0; inflush = 0; sinflush = 0;
+	stopped = 0; strict = 0; weak = 0; copied = 0;
 	T = 0; S = 0; dies = 0; noroot = 0; side = 0; id = 0
 }
 
@@ -123,8 +128,10 @@ inline endsession() {
  * revert-meta-page; both slots name the same v2 state) it is the one whose label
  * has not its parity: should the write of the other be torn, this one stands
  * alone, and its extension, which names a state that was undone, never counts. */
-#define TIE (VALID(0) && VALID(1) && cslot[0].label == cslot[1].label)
-#if defined(MUT_TIE_SLOT0) || defined(MUT_TIE_EXT)
+#define TIE (VALID(0) && VALID(1) && cslot[0].label == cslot[1].label && cslot[0].v2 == cslot[1].v2 && cslot[0].flist == cslot[1].flist)
+#if defined(MUT_LOWER_WINS)
+#define OURHI ((VALID(0) && VALID(1)) -> 1-HI : HI)
+#elif defined(MUT_TIE_SLOT0) || defined(MUT_TIE_EXT)
 #define OURHI HI
 #else
 #define OURHI (TIE -> 1 - cslot[0].label%2 : HI)
@@ -153,48 +160,49 @@ inline endsession() {
 #else
 #define NOLIST 0
 #endif
-#define write_plain(state, flist)	wrslot(k, EXT, LABEL(k), state, 0, 0, flist)
+#define write_plain(state, flist)	leave_list(); wrslot(k, EXT, LABEL(k), state, 0, flist)
+/* The freelist page of slot k, which is about to be written, stays until that is flushed. */
+inline leave_list() {
+	goes = (cslot[k].flist -> cslot[k].flist : goes)
+}
 
 /* ---- allocation ------------------------------------------------------------- */
 
-/* The slot that will stay when what is being prepared is written: the one in
- * flight if there is one, else the one that is not next. */
-#define STAYS ((phase != IDLE) -> k : 1-k)
+#ifdef MUT_LOG_PIN
+#define KEPT(s) TREE(s)
+#else
+#define KEPT(s) PAGES(s)
+#endif
 
-/* m: the pages that rule 1 pins */
+/* m: the pages that are not free: those of pinned states, and freelist pages that
+ * a slot names, or has named before a write that is not flushed yet */
 inline pins() {
 	d_step {
-		p = STAYS;
 		m = 0;
 #ifndef MUT_D_PIN
-		m = m | TREE(D);
-#endif
-#ifndef MUT_LOG_PIN
-		m = m | LOGS(D) | LOGS(V) | LOGS(flying) | LOGS(q0) | LOGS(q1);
+		m = m | KEPT(D);
 #endif
 #ifndef MUT_V2_PIN
-		if :: !nopin -> m = m | TREE(cslot[p].v2) :: else fi;
+#if defined(WITHOUT_HELD_TO_END) && defined(PERIODIC)
+		if :: phase != BACKGROUND -> m = m | KEPT(held) :: else fi;
+#else
+		m = m | KEPT(held);
+#endif
 #endif
 #ifndef MUT_PREP_PIN
-		m = m | TREE(flying) | TREE(q0) | TREE(q1);
+		m = m | KEPT(flying) | KEPT(q0) | KEPT(q1);
 #endif
 #if defined(PERIODIC) && !defined(MUT_VISIBLE_PIN)
-		m = m | TREE(V);
+		m = m | KEPT(V);
 #endif
 #ifndef MUT_READER_PIN
-		m = m | TREE(reader);
-#endif
-#ifndef MUT_LIST_PIN
-		if :: cslot[p].list -> m = m | BIT(cslot[p].list-1) :: else fi;
-#ifdef PERIODIC
-		/* the other slot may be what kill -9 leaves of V */
-		if :: cslot[1-p].list -> m = m | BIT(cslot[1-p].list-1) :: else fi;
-#endif
+		m = m | KEPT(reader);
 #endif
 #ifndef MUT_FREELIST_PIN
-		if :: cslot[p].flist -> m = m | BIT(cslot[p].flist-1) :: else fi;
+		if :: cslot[0].flist -> m = m | BIT(cslot[0].flist-1) :: else fi;
+		if :: cslot[1].flist -> m = m | BIT(cslot[1].flist-1) :: else fi;
+		if :: goes -> m = m | BIT(goes-1) :: else fi;
 #endif
-		p = 0
 	}
 }
 
@@ -266,13 +274,12 @@ inline verify() {
 		/* the list has the pages of the last transaction, not all that D has not */
 		good = cache[rootpg[x]] == x && (leafby[x] != x || cache[leafpg[x]] == x);
 #else
-		good = (cslot[T].list == 0 || cache[cslot[T].list-1] == x) &&
-		  cache[rootpg[x]] == x &&
+		good = cache[rootpg[x]] == x && (also == 0 || cache[rootpg[also]] == also) &&
 		  (leafby[x] == leafby[cslot[T].v2] || cache[leafpg[x]] == leafby[x]) &&
 		  (logby[x] == 0 || logby[x] == logby[cslot[T].v2] || cache[logpg[x]] == logby[x]);
 #endif
 #endif
-		x = 0
+		x = 0; also = 0
 	}
 }
 /* T: the slot that wins; S: the state that we open */
@@ -308,17 +315,20 @@ inline promise_only_durable() {
 #define OPENING_FLUSH	flush()
 #endif
 
-/* Rule 3: flush; drop the metas and read them; drop the pages and verify; settle. */
+/* Flush; drop the metas and read them; drop the pages and verify; settle. */
 inline open_database() {
 	clean = 0;
 #ifndef MUT_OPEN_NO_FLUSH
 	OPENING_FLUSH;
 #endif
 #ifndef MUT_OPEN_NO_DROP
-	drop_pages();
 #ifndef MUT_OPEN_ORDER
 	drop_slots();			/* the metas are read after flush and drop */
 #endif
+	/* then the pages listed and those of the record; not others */
+	T = OURHI;
+	m = LOGS(cslot[0].v2) | LOGS(cslot[1].v2) | LOGS(cslot[0].trail) | LOGS(cslot[1].trail) | (PAGES(cslot[T].trail) & ~TREE(cslot[T].v2));
+	drop_pages(m); m = 0;
 #endif
 	choose();
 	check_opened();
@@ -337,17 +347,22 @@ inline open_database() {
 	D = S; V = S; S = 0; k = 1 - T; T = 0;
 #ifndef MUT_NO_SETTLE
 	if
-	:: cslot[1-k].trail == D ->
+#ifdef WITHOUT_SETTLING_LOST
+	:: HONOURED(1-k) && cslot[1-k].trail == D ->
+#else
+	:: HONOURED(1-k) && cslot[1-k].trail ->		/* also if it is D that was found */
+#endif
+#ifdef MUT_SETTLES_OLDER
+		S = cslot[1-k].v2; write_plain(S, 0); S = 0;
+#else
 		write_plain(D, 0);
+#endif
 		if
-		:: OPENING_FLUSH; k = 1 - k
+		:: OPENING_FLUSH; k = 1-k; goes = 0
 		:: killed = 1; goto between
 		fi
 	:: else
 	fi;
-#endif
-#ifdef MUT_REOPEN_PIN
-	nopin = 1;
 #endif
 #ifdef F_STRICT
 	if
@@ -363,7 +378,7 @@ inline open_database() {
 /* A transaction is prepared on top of the newest one. */
 inline prepare() {
 #ifdef PERIODIC
-	T = (nq == 2 -> q1 : (nq == 1 -> q0 : V));
+	T = (nq == 2 -> q1 : (nq == 1 -> q0 : ((flying && phase != BACKGROUND) -> flying : V)));
 #else
 	T = (nq == 2 -> q1 : (nq == 1 -> q0 : (flying -> flying : D)));
 #endif
@@ -405,19 +420,6 @@ inline write_pages() {
 	if :: leafby[T] != leafby[D] -> wr_or_die(leafpg[T], leafby[T]) :: else fi;
 	if :: logby[T] && logby[T] != logby[D] -> wr_or_die(logpg[T], logby[T]) :: else fi
 }
-/* side: the list page + 1 of the meta for T, 0 if the list fits the meta */
-inline write_list() {
-#ifdef F_LIST
-	if
-	:: pins(); m = m | PAGES(T); pick();
-		if :: p < NP -> side = p+1; wr_or_die(p, T) :: else -> NOROOM fi;
-		p = 0; m = 0
-	:: skip
-	fi
-#else
-	skip
-#endif
-}
 /* A failed flush, or a failed write of a meta: nothing is written any more, and
  * readers get the last durable state. */
 inline stop() {
@@ -425,7 +427,7 @@ inline stop() {
 	V = D;
 #endif
 	promise_only_durable();
-	stopped = 1; flying = 0; q0 = 0; q1 = 0; nq = 0; phase = IDLE; T = 0;
+	stopped = 1; flying = 0; q0 = 0; q1 = 0; nq = 0; phase = IDLE; T = 0; goes = 0;
 #if defined(PERIODIC) && !defined(CLAIM_READER_AFTER_FAIL)
 	/* Pages of a state that was visible and is not durable may be read from the
 	 * disk again: such a reader gets an error. */
@@ -453,37 +455,40 @@ inline a_member_fails() {
 	skip
 #endif
 }
-/* One flush: the pages and a trailing meta, in any order. */
+/* One flush: the pages and a trailing meta, in any order if all that is visible is
+ * durable. */
 inline write_one_flush() {
-	write_list();
 	write_pages();
 	phase = IDLE;
+	leave_list();
+#ifdef WITHOUT_HELD_TO_END
+	held = 0;
+#endif
 #ifdef MUT_WRONG_SLOT
-	k = 1-k; wrslot_or_die(k, EXT, cslot[k].label+2, D, T, side, 0);
+	k = 1-k; wrslot_or_die(k, EXT, cslot[k].label+2, D, T, 0);
 #else
 #ifdef MUT_V2_NAMES_T
-	wrslot_or_die(k, EXT, LABEL(k), T, 0, side, 0);
+	wrslot_or_die(k, EXT, LABEL(k), T, 0, 0);
 #else
-	wrslot_or_die(k, EXT, LABEL(k), D, T, side, NOLIST);
+#if defined(PERIODIC) && !defined(MUT_META_FIRST)
+	/* behind the pages: kill -9 must leave the visible state, or this one whole */
+	if
+	:: dies -> skip
+	:: else -> wrslot(k, EXT, LABEL(k), D, T, NOLIST)
+	fi;
+#else
+	wrslot_or_die(k, EXT, LABEL(k), D, T, NOLIST);
 #endif
 #endif
-	side = 0;
+#endif
 	phase = ONE
 }
-/* The first of two flushes: the pages, and a plain meta of D unless the slot that
- * stays is one. */
+/* The first of two flushes: the pages. */
 inline write_first_of_two() {
 	write_pages();
 	phase = TWO_PAGES;
 #ifdef MUT_TWO_IN_ONE
 	write_plain(T, 0); phase = TWO_META		/* all in one flush */
-#else
-#ifndef WITHOUT_PLAIN_D
-	if
-	:: cslot[1-k].trail || cslot[1-k].v2 != D -> wrslot_or_die(k, EXT, LABEL(k), D, 0, 0, NOLIST)
-	:: else
-	fi
-#endif
 #endif
 }
 /* The leader writes a group. */
@@ -491,8 +496,15 @@ inline lead() {
 	choose_group();
 	a_member_fails();
 	x = ONE;
-#ifdef F_TWO
-	/* The list is too long; StrictCompat always does it this way. */
+#ifdef PERIODIC
+	/* for Sync, or because its list has no room; or it is to be durable at once */
+	if
+	:: x = TWO_PAGES
+	:: skip
+	fi;
+#elif defined(F_TWO)
+	/* Somebody waits in Sync, or the list of pages has no room in the extension;
+	 * StrictCompat always does it this way. */
 	if
 	:: x = TWO_PAGES
 #ifndef MUT_STRICT_TRAILING
@@ -532,6 +544,9 @@ inline lead() {
 inline flush_ends() {
 	if
 	:: flush()
+#ifdef MUT_NO_FLUSH
+	:: phase == ONE || phase == TWO_META		/* it returns before its flush has ended */
+#endif
 #ifdef F_FAIL
 	:: flush_fails();
 #ifndef MUT_FAIL_GOES_ON
@@ -544,18 +559,34 @@ inline flush_ends() {
 	:: phase == ONE || phase == TWO_META ->
 		/* stock sees D, the flush before; in StrictCompat it sees all */
 		prev = ((phase == ONE && !strict) -> D : flying);
-		D = flying; V = D; acked = D; vis = D; flying = 0; maybe = 0; k = 1-k; phase = IDLE;
-		nopin = 0; early = 0;
+#ifdef MUT_BARRIER_TRAILING
+		if
+		:: phase == ONE -> prev = flying	/* Sync waited for it, and promised that */
+		:: skip
+		fi;
+#endif
+		held = (phase == ONE -> D : 0);
+		D = flying; V = D; acked = D; vis = D; flying = 0; maybe = 0; alt = 0; k = 1-k; phase = IDLE;
+		goes = 0; early = 0;
 #ifdef MUT_WRONG_SLOT
 		k = 1-HI
 #endif
 	:: phase == TWO_PAGES ->
-		if :: OURHI == k -> k = 1-k :: else fi;	/* it carried a plain D */
+#ifdef PERIODIC
+		/* It was a flush of what was visible, too: that is D now, in slot k. */
+		if
+		:: V != D -> flushed()
+		:: else
+		fi;
+#endif
 		if
 		:: killed = 1; goto between
 		:: write_plain(flying, NOLIST); phase = TWO_META
+#ifdef MUT_PLAIN_UNFLUSHED
+		:: write_plain(flying, NOLIST); V = flying; vis = V; alt = alt | BIT(V); flying = 0; phase = IDLE
+#endif
 		fi
-	:: phase == PLAIN -> prev = D; k = 1-k; phase = IDLE
+	:: phase == PLAIN -> prev = D; held = 0; k = 1-k; goes = 0; phase = IDLE
 	:: phase == FREELIST ->
 		if
 		:: killed = 1; goto between
@@ -563,34 +594,62 @@ inline flush_ends() {
 		fi
 	fi
 }
+/* Periodic: what is visible is flushed. */
+inline flushed() {
+	prev = D; held = D; D = V; acked = D; goes = 0; alt = 0;
+#ifndef MUT_FLIP
+	k = 1-k
+#endif
+}
 
 /* ---- Periodic: a commit writes its pages, then the same slot again ------------ */
 
 inline commit_periodic() {
 	choose_group();
-	write_list();
+	a_member_fails();
 	write_pages();
+	leave_list();
 	if
 	:: dies ->
 		/* The meta is written when the writes of the pages have returned, so kill -9
 		 * leaves none that lacks its pages. */
 #ifdef MUT_META_FIRST
 		if
-		:: wrslot(k, EXT, LABEL(k), D, T, side, 0); maybe = maybe | BIT(T)
+		:: wrslot(k, EXT, LABEL(k), D, T, 0); maybe = maybe | BIT(T)
 		:: skip
 		fi;
 #endif
 #ifdef ASSUME_TORN_BY_KILL
 		/* kill -9 leaves half of the write of one meta page in the cache */
 		if
-		:: HAS(sdirty, k) -> cslot[k].kind = V2; cslot[k].trail = 0; cslot[k].list = 0
+		:: HAS(sdirty, k) -> cslot[k].kind = V2; cslot[k].trail = 0
 		:: skip
 		fi;
 #endif
 		killed = 1; goto between
-	:: else -> wrslot(k, EXT, LABEL(k), D, T, side, NOLIST)
+	:: else ->
+#ifdef MUT_SLOT_BY_LABEL
+		k = 1-HI;
+#endif
+		wrslot(k, EXT, LABEL(k), D, T, NOLIST)
 	fi;
-	side = 0;
+	noroot = 0;
+#ifdef F_METAFAIL
+	/* The write of the meta returns an error; the cache has it all the same. */
+	if
+	:: maybe = maybe | BIT(T);
+#ifdef MUT_META_ERROR_ABORTS
+		q0 = 0; q1 = 0; nq = 0;
+#else
+		stop();
+#endif
+		T = 0; goto loop
+	:: skip
+	fi;
+#endif
+#ifdef MUT_LIST_MORE
+	also = (V != D -> V : 0);
+#endif
 	V = T; vis = T; alt = alt | BIT(T);
 	leave_queue();
 	T = 0
@@ -616,7 +675,8 @@ inline background_flush_ends() {
 		if :: HAS(sinflush, 0) -> cpslot(dslot[0], cslot[0]) :: else fi;
 		if :: HAS(sinflush, 1) -> cpslot(dslot[1], cslot[1]) :: else fi;
 		dirty = dirty & ~inflush; sdirty = sdirty & ~sinflush; inflush = 0; sinflush = 0; i = 0;
-		prev = D; D = flying; acked = D; flying = 0; k = 1-k; phase = IDLE; nopin = 0;
+		x = V; V = flying; flushed(); V = x; x = 0;
+		flying = 0; phase = IDLE;
 		alt = (V != D -> BIT(V) : 0)
 	}
 }
@@ -642,8 +702,13 @@ inline write_freelist_page() {
 	p = 0
 }
 
-/* The file is cut behind the highest page that rule 5 protects; in some layout
- * all that it does not protect lies behind that. */
+/* The last write of Close: the slot that does not win says what the other says. */
+inline even_out() {
+	wrslot(k, V2, cslot[1-k].label-1, D, 0, cslot[1-k].flist)
+}
+
+/* The file is cut behind the highest page that must stay; in some layout
+ * all that need not stay lies behind that. */
 inline truncate() {
 	d_step {
 		m = TREE(D) | LOGS(D) | TREE(V) | LOGS(V);
@@ -653,13 +718,10 @@ inline truncate() {
 #ifndef MUT_TRUNC_SLOTS
 		m = m | TREE(cslot[0].v2) | TREE(cslot[1].v2) | PAGES(cslot[0].trail) | PAGES(cslot[1].trail);
 #endif
-#ifndef MUT_TRUNC_LIST
-		if :: cslot[0].list -> m = m | BIT(cslot[0].list-1) :: else fi;
-		if :: cslot[1].list -> m = m | BIT(cslot[1].list-1) :: else fi;
-#endif
 #ifndef MUT_TRUNC_FREELIST
 		if :: cslot[0].flist -> m = m | BIT(cslot[0].flist-1) :: else fi;
 		if :: cslot[1].flist -> m = m | BIT(cslot[1].flist-1) :: else fi;
+		if :: goes -> m = m | BIT(goes-1) :: else fi;
 		if :: phase == FREELIST -> m = m | BIT(T-1) :: else fi;
 #endif
 #ifndef MUT_TRUNC_READER
@@ -719,7 +781,7 @@ inline stock_opens() {
 #ifndef CLAIM_STOCK_FLUSHES_NOT
 	flush();	/* Stock does not flush when it opens: its own hole, masked here. */
 #endif
-	drop_pages(); drop_slots();
+	drop_pages(~0); drop_slots();
 	assert(a_meta_is_valid || VALID(0) || VALID(1));
 	T = HI; S = cslot[T].v2;
 	assert(stock_state_is_whole || INTACT(S));
@@ -779,7 +841,7 @@ inline stock_commits() {
 	:: else -> flush()
 	fi;
 	maybe = maybe | BIT(id);
-	wrslot((cslot[T].label+1)%2, V2, cslot[T].label+1, id, 0, 0, side);
+	wrslot((cslot[T].label+1)%2, V2, cslot[T].label+1, id, 0, side);
 	if
 	:: killed = 1
 	:: flush(); acked = id; vis = id; prev = id; maybe = 0
@@ -835,9 +897,9 @@ loop:
 #ifndef PERIODIC
 	:: atomic { phase == IDLE && nq > 0 && !stopped && !weak -> lead(); goto loop }
 	:: atomic { phase != IDLE -> flush_ends(); goto loop }
-#ifdef MUT_WRITE_EARLY
+#ifdef WITHOUT_WAITING
 	/* The pages of the next group are written while the flush of this one runs. */
-	:: atomic { phase == ONE && nq > 0 -> T = q0; write_pages(); T = 0; goto loop }
+	:: atomic { phase != IDLE && nq > 0 -> T = q0; write_pages(); T = 0; goto loop }
 #endif
 #ifdef MUT_EARLY_RETURN
 	/* A writer that has read the state in flight changes nothing and returns. */
@@ -852,15 +914,27 @@ loop:
 	:: atomic { phase == IDLE && V != D && !stopped ->
 		phase = BACKGROUND; flying = V; inflush = dirty; sinflush = sdirty; goto loop }
 	:: atomic { phase == BACKGROUND -> background_flush_ends(); goto loop }
-	:: atomic { phase == PLAIN || phase == FREELIST -> flush_ends(); goto loop }
+	:: atomic { phase != IDLE && phase != BACKGROUND -> flush_ends(); goto loop }
+#ifdef F_TWO
+	/* A commit that is to be durable, or that waits in Sync */
+	:: atomic { phase == IDLE && nq > 0 && !stopped -> lead(); goto loop }
+#endif
+#ifdef WITHOUT_WAITING
+	/* The pages are written while a flush runs, the meta behind it. */
+	:: atomic { phase != IDLE && nq > 0 -> T = q0; write_pages(); T = 0; goto loop }
+#endif
 #endif
 	/* idle, or before Close */
 	:: atomic { QUIET && !SETTLED -> write_plain(D, 0); phase = PLAIN; goto loop }
 #ifdef F_FREELIST
 	:: atomic { QUIET && !cslot[1-k].flist -> write_freelist_page(); goto loop }
 #endif
-	/* Close */
+	/* Close.  If the other slot is trailing it is written over, without a flush. */
 	:: atomic { QUIET && SETTLED && reader == 0 -> clean = 1; goto between }
+	:: atomic { QUIET && SETTLED && reader == 0 && cslot[k].trail -> even_out(); clean = 1; goto between }
+#ifdef MUT_EVEN_EARLY
+	:: atomic { QUIET && !SETTLED && reader == 0 -> write_plain(D, 0); k = 1-k; even_out(); goto between }
+#endif
 #ifdef F_READER
 	:: atomic { reader == 0 ->
 		reader = V;

@@ -12,8 +12,8 @@
 inline names_in_use() {
 	m = 1 | maybe | alt | BIT(cslot[0].v2) | BIT(cslot[0].trail) | BIT(cslot[1].v2) | BIT(cslot[1].trail) |
 	  BIT(dslot[0].v2) | BIT(dslot[0].trail) | BIT(dslot[1].v2) | BIT(dslot[1].trail) |
-	  BIT(D) | BIT(V) | BIT(q0) | BIT(q1) | BIT(flying) | BIT(reader) |
-	  BIT(acked) | BIT(vis) | BIT(prev) | BIT(T) | BIT(S) | BIT(copied)
+	  BIT(D) | BIT(V) | BIT(held) | BIT(q0) | BIT(q1) | BIT(flying) | BIT(reader) |
+	  BIT(acked) | BIT(vis) | BIT(prev) | BIT(T) | BIT(S) | BIT(copied) | BIT(also)
 }
 
 /* id: a name that nothing uses, as a state or as a stamp */
@@ -59,10 +59,6 @@ inline fresh() {
 		if (in_ && now.leafpg[s_] == (pg) && (c) == now.leafby[s_]) ok = 1; \
 		if (in_ && now.logby[s_] && now.logpg[s_] == (pg) && (c) == now.logby[s_]) ok = 1; \
 	} \
-	for (w_ = 0; w_ < 2; w_++) { \
-		if (now.cslot[w_].list == (pg)+1 && now.cslot[w_].trail == (c)) ok = 1; \
-		if (now.dslot[w_].list == (pg)+1 && now.dslot[w_].trail == (c)) ok = 1; \
-	} \
 } while (0)
 #define FORGET(page) do { \
 	if ((page) && (page) != 254) { NEEDED(j, (page), ok); if (!ok) (page) = 0; } } while (0)
@@ -92,8 +88,8 @@ inline tidy() {
 		if (!(named & 1<<now.prev)) now.prev = now.acked;
 
 		/* Dead states, contents that nothing expects, pages that only seem dirty. */
-		alive = named | 1<<now.D | 1<<now.V | 1<<now.q0 | 1<<now.q1 | 1<<now.flying | 1<<now.reader
-			| 1<<now.acked | 1<<now.vis | 1<<now.prev | 1<<now.copied;
+		alive = named | 1<<now.D | 1<<now.V | 1<<now.held | 1<<now.q0 | 1<<now.q1 | 1<<now.flying | 1<<now.reader
+			| 1<<now.acked | 1<<now.vis | 1<<now.prev | 1<<now.copied | 1<<now.also;
 		alive &= ~1;
 		for (j = 1; j <= MAXID; j++)
 			if (!(alive & 1<<j))
@@ -119,11 +115,11 @@ inline tidy() {
 
 		if (readtrail) {	/* ./pan -r: the situation after each event */
 			printf("\t");
-			for (w = 0; w < 2; w++) printf("slot%d %d:v%d d%d t%d l%d n%d | disk %d:v%d d%d t%d l%d n%d; ", w,
-				now.cslot[w].kind, now.cslot[w].label, now.cslot[w].v2, now.cslot[w].trail, now.cslot[w].list, now.cslot[w].flist,
-				now.dslot[w].kind, now.dslot[w].label, now.dslot[w].v2, now.dslot[w].trail, now.dslot[w].list, now.dslot[w].flist);
-			printf("\n\t\tD%d V%d flying%d q%d,%d reader%d phase%d k%d acked%d vis%d prev%d maybe%x alt%x killed%d\n\t\tpages ",
-				now.D, now.V, now.flying, now.q0, now.q1, now.reader, now.phase, now.k,
+			for (w = 0; w < 2; w++) printf("slot%d %d:v%d d%d t%d n%d | disk %d:v%d d%d t%d n%d; ", w,
+				now.cslot[w].kind, now.cslot[w].label, now.cslot[w].v2, now.cslot[w].trail, now.cslot[w].flist,
+				now.dslot[w].kind, now.dslot[w].label, now.dslot[w].v2, now.dslot[w].trail, now.dslot[w].flist);
+			printf("\n\t\tD%d V%d held%d flying%d q%d,%d reader%d phase%d k%d acked%d vis%d prev%d maybe%x alt%x killed%d\n\t\tpages ",
+				now.D, now.V, now.held, now.flying, now.q0, now.q1, now.reader, now.phase, now.k,
 				now.acked, now.vis, now.prev, now.maybe, now.alt, now.killed);
 			for (j = 0; j < NP; j++)
 				printf("%d/%d%s ", now.cache[j], now.disk[j], now.dirty>>j&1 ? "*" : "");
@@ -142,8 +138,8 @@ inline tidy() {
 			STATENAME(now.cslot[w].v2); STATENAME(now.cslot[w].trail);
 			STATENAME(now.dslot[w].v2); STATENAME(now.dslot[w].trail);
 		}
-		STATENAME(now.D); STATENAME(now.V); STATENAME(now.flying); STATENAME(now.q0); STATENAME(now.q1);
-		STATENAME(now.reader); STATENAME(now.copied);
+		STATENAME(now.D); STATENAME(now.V); STATENAME(now.held); STATENAME(now.flying); STATENAME(now.q0); STATENAME(now.q1);
+		STATENAME(now.reader); STATENAME(now.copied); STATENAME(now.also);
 		nstates = n;
 		for (j = 1; j <= nstates; j++) { STATENAME(now.leafby[oldname[j]]); STATENAME(now.logby[oldname[j]]); }
 		for (j = 1; j <= MAXID; j++) {
@@ -163,8 +159,8 @@ inline tidy() {
 			RENAME(now.cslot[w].v2); RENAME(now.cslot[w].trail);
 			RENAME(now.dslot[w].v2); RENAME(now.dslot[w].trail);
 		}
-		RENAME(now.acked); RENAME(now.vis); RENAME(now.prev); RENAME(now.D); RENAME(now.V); RENAME(now.flying);
-		RENAME(now.q0); RENAME(now.q1); RENAME(now.reader); RENAME(now.copied);
+		RENAME(now.acked); RENAME(now.vis); RENAME(now.prev); RENAME(now.D); RENAME(now.V); RENAME(now.held); RENAME(now.flying);
+		RENAME(now.q0); RENAME(now.q1); RENAME(now.reader); RENAME(now.copied); RENAME(now.also);
 		RENAMESET(now.maybe); RENAMESET(now.alt);
 
 		/* Pages, in the order in which states and slots name them; then the others. */
@@ -173,11 +169,10 @@ inline tidy() {
 			if (now.logby[j]) PAGENAME(now.logpg[j]);
 		}
 		for (w = 0; w < 2; w++) {
-			if (now.cslot[w].list) PAGENAME(now.cslot[w].list-1);
 			if (now.cslot[w].flist) PAGENAME(now.cslot[w].flist-1);
-			if (now.dslot[w].list) PAGENAME(now.dslot[w].list-1);
 			if (now.dslot[w].flist) PAGENAME(now.dslot[w].flist-1);
 		}
+		if (now.goes) PAGENAME(now.goes-1);
 		now.nnamed = np;
 		for (j = 0; j < NP; j++) PAGENAME(j);
 		for (j = 0; j < NP; j++) { a1[j] = now.cache[j]; a2[j] = now.disk[j]; }
@@ -193,10 +188,11 @@ inline tidy() {
 			now.logpg[j] = now.logby[j] ? newpage[now.logpg[j]]-1 : 0;
 		}
 		for (w = 0; w < 2; w++) {
-			REPAGE(now.cslot[w].list); REPAGE(now.cslot[w].flist);
-			REPAGE(now.dslot[w].list); REPAGE(now.dslot[w].flist);
+			REPAGE(now.cslot[w].flist);
+			REPAGE(now.dslot[w].flist);
 		}
 		if (now.phase == FREELIST) now.T = newpage[now.T-1];
+		REPAGE(now.goes);
 #endif
 	}
 }

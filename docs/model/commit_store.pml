@@ -32,7 +32,6 @@ typedef Slot {			/* a meta page */
 	byte label;		/* v2 txid */
 	byte v2;		/* the state that the v2 meta names: what stock opens */
 	byte trail;		/* the state that a trailing extension names; 0: plain */
-	byte list;		/* its list page + 1; 0: the list is in the extension */
 	byte flist		/* freelist page + 1; 0: 2^64-1, none */
 };
 Slot cslot[2];			/* in the page cache */
@@ -48,10 +47,10 @@ bit stale;			/* a flush has failed since the machine was started */
 #define VALID(s) (cslot[s].kind != INVALID)
 
 inline cpslot(a, b) {
-	a.kind = b.kind; a.label = b.label; a.v2 = b.v2; a.trail = b.trail; a.list = b.list; a.flist = b.flist
+	a.kind = b.kind; a.label = b.label; a.v2 = b.v2; a.trail = b.trail; a.flist = b.flist
 }
 inline clrslot(a) {
-	a.kind = INVALID; a.label = 0; a.v2 = 0; a.trail = 0; a.list = 0; a.flist = 0
+	a.kind = INVALID; a.label = 0; a.v2 = 0; a.trail = 0; a.flist = 0
 }
 
 /* write a page */
@@ -65,13 +64,13 @@ inline wr(pg, val) {
 	dirty = dirty | BIT(pg)
 }
 /* write meta page s: kind EXT but for stock's */
-inline wrslot(s, K, L, dd, tt, ll, fn) {
+inline wrslot(s, K, L, dd, tt, fn) {
 	if
 	:: HAS(sdirty, s) -> cpslot(dslot[s], cslot[s]); sinflush = sinflush & ~BIT(s)
 	:: skip
 	fi;
 	x = L; y = s;		/* the arguments may depend on the slot */
-	cslot[y].kind = K; cslot[y].label = x; cslot[y].v2 = dd; cslot[y].trail = tt; cslot[y].list = ll; cslot[y].flist = fn;
+	cslot[y].kind = K; cslot[y].label = x; cslot[y].v2 = dd; cslot[y].trail = tt; cslot[y].flist = fn;
 	sdirty = sdirty | BIT(y);
 	x = 0; y = 0
 }
@@ -83,10 +82,10 @@ inline wr_or_die(pg, val) {
 	:: wr(pg, val)
 	fi
 }
-inline wrslot_or_die(s, K, L, dd, tt, ll, fn) {
+inline wrslot_or_die(s, K, L, dd, tt, fn) {
 	if
 	:: dies -> skip
-	:: wrslot(s, K, L, dd, tt, ll, fn)
+	:: wrslot(s, K, L, dd, tt, fn)
 	fi
 }
 
@@ -116,13 +115,13 @@ inline flush_fails() {
 	dirty = 0; sdirty = 0; inflush = 0; sinflush = 0; i = 0; stale = 1
 }
 
-/* what is clean is read from the disk again */
-inline drop_pages() {
+/* what is clean of pages set is read from the disk again */
+inline drop_pages(set) {
 	d_step {
 		i = 0;
 		do
 		:: i == NP -> break
-		:: else -> if :: !HAS(dirty, i) -> cache[i] = disk[i] :: else fi; i++
+		:: else -> if :: HAS(set, i) && !HAS(dirty, i) -> cache[i] = disk[i] :: else fi; i++
 		od;
 		i = 0
 	}
@@ -149,7 +148,7 @@ inline power_slot(s) {
 	:: HAS(sdirty, s) -> cpslot(dslot[s], cslot[s])		/* written */
 	:: HAS(sdirty, s) -> clrslot(dslot[s])			/* torn in the v2 meta */
 	:: HAS(sdirty, s) && cslot[s].kind == EXT ->		/* torn in the extension */
-		cpslot(dslot[s], cslot[s]); dslot[s].kind = V2; dslot[s].trail = 0; dslot[s].list = 0
+		cpslot(dslot[s], cslot[s]); dslot[s].kind = V2; dslot[s].trail = 0
 #ifdef MUT_EXT_COVERS
 	:: HAS(sdirty, s) && cslot[s].kind == EXT && dslot[s].kind == EXT ->
 		/* the new v2 meta over the old extension, whose checksum is right */
