@@ -785,9 +785,7 @@ inline stock_opens() {
 	assert(a_meta_is_valid || VALID(0) || VALID(1));
 	T = HI; S = cslot[T].v2;
 	assert(stock_state_is_whole || INTACT(S));
-#ifndef ANY_AGE
 	assert(stock_one_flush_behind_at_most || S == acked || S == prev || HAS(maybe, S));
-#endif
 	assert(stock_freelist_page_is_one || cslot[T].flist == 0 || cache[cslot[T].flist-1] == FLS+S)
 }
 /* After revert-meta-page, a torn write may leave one slot whose label has not its
