@@ -212,7 +212,7 @@ func notDamage(what string, err error) error {
 	var damage *holdfast.CorruptError
 	switch {
 	case err == nil, errors.As(err, &damage), errors.Is(err, holdfast.ErrInvalid),
-		err == holdfast.ErrVersionMismatch, err == holdfast.ErrChecksum:
+		errors.Is(err, holdfast.ErrVersionMismatch), err == holdfast.ErrChecksum:
 		return nil
 	case what == "compact": // it may find a key where only buckets can be
 		return nil

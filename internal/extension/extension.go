@@ -21,8 +21,8 @@ var order = binary.NativeEndian
 // magic begins every extension.
 const magic = "HOLDFAST"
 
-// version is that of the layout. An extension of another version is not
-// believed, which costs a scan.
+// version is that of the layout. A file whose newest meta has an extension of
+// another version is refused: it may name a state that nobody else knows.
 const version = 1
 
 // Bits of the flags.
@@ -45,6 +45,12 @@ const (
 const (
 	MaxLogs  = 8 // log runs
 	MaxLists = 4 // freelists
+)
+
+// Why an extension cannot be read, though it may say something that must be known.
+var (
+	ErrVersion    = fmt.Errorf("%w: written by another version of Holdfast", page.ErrVersionMismatch)
+	ErrNoChecksum = errors.New("its checksum cannot be computed")
 )
 
 // ErrNone says that there is no extension, as in what bbolt writes.
@@ -183,24 +189,30 @@ func Decode(buf []byte) (*Extension, error) {
 	if string(b[:len(magic)]) != magic {
 		return nil, ErrNone
 	}
-	if b[8] != version {
-		return nil, fmt.Errorf("extension of version %d, this program knows %d", b[8], version)
-	}
 	size := uint64(order.Uint32(b[12:]))
-	logs, lists, written := int(b[9]), int(b[11]), uint64(order.Uint32(b[160:]))
-	start := fixedSize + lists*listSize + logs*runSize // of what is variable
-	if logs > MaxLogs || lists > MaxLists || size > uint64(len(b)) || size < uint64(start+len(Hash{})) ||
-		written > size-uint64(start+len(Hash{})) {
-		return nil, fmt.Errorf("extension of %d bytes with %d log runs, %d freelists, %d bytes of pages written", size, logs, lists, written)
+	if size > uint64(len(b)) || size < uint64(fixedSize+len(Hash{})) {
+		return nil, fmt.Errorf("extension of %d bytes", size)
 	}
 	end := int(size) - len(Hash{})
 	e := &Extension{Database: [16]byte(b[16:32]), Key: [16]byte(b[32:48]), Tx: page.TxID(order.Uint64(b[48:]))}
 	h, err := NewHasher(e.Key)
+	if err != nil && b[10]&flagTrailing != 0 {
+		return nil, fmt.Errorf("%w: %w", ErrNoChecksum, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if h.Sum(OfMeta, 0, buf[:page.ExtensionOffset+end]) != Hash(b[end:size]) {
 		return nil, errors.New("the extension's checksum does not hold")
+	}
+	if b[8] != version { // size, key and checksum are in their places in every version
+		return nil, fmt.Errorf("%w: its extension is of version %d, this program knows %d", ErrVersion, b[8], version)
+	}
+	logs, lists, written := int(b[9]), int(b[11]), uint64(order.Uint32(b[160:]))
+	start := fixedSize + lists*listSize + logs*runSize // of what is variable
+	if logs > MaxLogs || lists > MaxLists || size < uint64(start+len(Hash{})) ||
+		written > size-uint64(start+len(Hash{})) {
+		return nil, fmt.Errorf("extension of %d bytes with %d log runs, %d freelists, %d bytes of pages written", size, logs, lists, written)
 	}
 	at := fixedSize
 	for range lists {

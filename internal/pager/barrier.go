@@ -25,6 +25,10 @@ func (p *Pager) Sync() error {
 		return err
 	}
 	p.commit.Lock()
+	if p.closed.Load() {
+		p.commit.Unlock()
+		return ErrDatabaseNotOpen
+	}
 	pr = p.barrier(true)
 	p.commit.Unlock()
 	return pr.Finish()

@@ -108,7 +108,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 		p.holdDurable(last, true)
 	}
 	mode := Full
-	if opts.Commit.Mode == None {
+	if opts.Commit.Mode == None && p.unsynced > 0 { // else all is durable, and is to stay so
 		mode = None
 	}
 	g := &group{p: p, state: p.durable, rec: p.recorded, mode: mode, settles: p.trailing}

@@ -2,6 +2,7 @@ package pager
 
 import (
 	"errors"
+	"fmt"
 
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
@@ -42,13 +43,18 @@ func (p *Pager) Finding() Finding {
 }
 
 // find finds the newest state that is whole. metas are both meta pages.
-func (p *Pager) find(best int, metas []byte) found {
+//
+// It fails where a newer state may be there that cannot be looked at: to open the
+// one before would be to lose a commit that was acknowledged.
+func (p *Pager) find(best int, metas []byte) (found, error) {
 	f := found{best: best, meta: p.slots.Meta[best], tx: page.TxID(p.slots.Meta[best].Label)}
 	var exts [2]*extension.Extension
 	for slot := range exts {
 		ext, err := extension.Decode(metas[slot*p.pageSize:][:p.pageSize])
 		switch {
 		case p.slots.Err[slot] != nil || errors.Is(err, extension.ErrNone):
+		case slot == best && (errors.Is(err, extension.ErrVersion) || errors.Is(err, extension.ErrNoChecksum)):
+			return f, fmt.Errorf("the newest state of %s cannot be told: meta page %d: %w", p.file.Name(), slot, err)
 		case err != nil:
 			p.logf("%s: slot %d: %v", p.file.Name(), slot, err)
 		case (ext.Tx > page.TxID(page.MaxLabel) || ext.Trailing != nil && ext.Trailing.Base >= ext.Tx) && !plant.On(plant.NumberUnchecked):
@@ -69,17 +75,21 @@ func (p *Pager) find(best int, metas []byte) found {
 				f.tx = max(f.tx, ext.Tx+1)
 			}
 		}
-		return f
+		return f, nil
 	}
 	f.tx, f.free = own.Tx, own
 	if t := own.Trailing; t != nil {
 		f.trailing = true
 		meta := f.meta
 		meta.Root, meta.Sequence, meta.HighWater = t.Root, t.Sequence, t.HighWater
-		if err := p.verify(meta, t); err == nil || plant.On(plant.TrailUnchecked) {
+		why, err := p.verify(meta, t)
+		if err != nil {
+			return f, err
+		}
+		if why == nil || plant.On(plant.TrailUnchecked) {
 			f.meta = meta
 		} else {
-			p.logf("%s: transaction %d was not finished: %v", p.file.Name(), own.Tx, err)
+			p.logf("%s: transaction %d was not finished: %v", p.file.Name(), own.Tx, why)
 			f.tx, f.free, f.unfinished = t.Base, nil, true
 			if other != nil && (other.Tx == t.Base || plant.On(plant.OtherUnchecked)) {
 				f.free = other
@@ -89,7 +99,7 @@ func (p *Pager) find(best int, metas []byte) found {
 	if f.free != nil && f.free.Free == nil {
 		f.free = nil
 	}
-	return f
+	return f, nil
 }
 
 // believes tells whether the extension of the better slot counts: bbolt copies
@@ -114,15 +124,17 @@ func (p *Pager) believes(best int, own, other *extension.Extension) bool {
 // errUnfinished says that pages are not those that a flush was to write.
 var errUnfinished = errors.New("not all of its pages are there")
 
-// verify tells whether the pages that a trailing extension lists are on the disk.
-func (p *Pager) verify(m page.Meta, t *extension.Trailing) error {
+// verify tells whether the pages that a trailing extension lists are on the disk:
+// why not, or an error if they cannot be read.
+func (p *Pager) verify(m page.Meta, t *extension.Trailing) (why, err error) {
 	if err := m.Check(p.fileSize); err != nil && !plant.On(plant.TrailOutOfRange) {
-		return err
+		return err, nil
 	}
 	h, err := extension.NewHasher(t.Key)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var unreadable error
 	var sum extension.Hash
 	bytes := int64(0)
 	var buf []byte
@@ -134,8 +146,8 @@ func (p *Pager) verify(m page.Meta, t *extension.Trailing) error {
 			return page.Corruptf(e.Start, "more than %d bytes are listed as written", maxListed)
 		}
 		bytes += int64(e.N) * int64(p.pageSize)
-		if err := p.dropPages(e); err != nil {
-			return err
+		if unreadable = p.dropPages(e); unreadable != nil {
+			return unreadable
 		}
 		for e.N > 0 {
 			n := min(e.N, max(1, 1<<20/uint64(p.pageSize)))
@@ -144,17 +156,21 @@ func (p *Pager) verify(m page.Meta, t *extension.Trailing) error {
 			}
 			part := buf[:int(n)*p.pageSize]
 			if _, err := p.file.ReadAt(part, int64(e.Start)*int64(p.pageSize)); err != nil {
-				return p.wrap("read pages of", err)
+				unreadable = p.wrap("read pages of the newest state of", err)
+				return unreadable
 			}
 			h.Pages(&sum, e.Start, part, p.pageSize)
 			e = page.Extent{Start: e.Start + page.ID(n), N: e.N - n}
 		}
 		return nil
 	})
-	if err == nil && sum != t.Hash {
-		return errUnfinished
+	switch {
+	case unreadable != nil:
+		return nil, unreadable
+	case err == nil && sum != t.Hash:
+		err = errUnfinished
 	}
-	return err
+	return err, nil
 }
 
 // dropPages makes the next read of pages one of the disk: after a failed flush the

@@ -110,8 +110,8 @@ func (p *Pager) readSlots(size int64) error {
 		return err
 	}
 	p.fileSize = size
-	p.found = p.find(best, metas)
-	return nil
+	p.found, err = p.find(best, metas)
+	return err
 }
 
 // findPageSize takes the page size from the first meta or, where that is

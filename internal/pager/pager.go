@@ -290,7 +290,7 @@ type Accounting struct {
 func (p *Pager) Account(s *State) (Accounting, error) {
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	if p.closed.Load() {
+	if p.gen == nil { // not if Close waits for s
 		return Accounting{}, ErrDatabaseNotOpen
 	}
 	if p.space == nil {

@@ -2,7 +2,6 @@ package pager
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"holdfast/internal/page"
@@ -140,10 +139,10 @@ func (p *Pager) waitForRoom() error {
 	for len(p.queue) > maxQueue || p.queued > maxQueueBytes {
 		last := p.queue[len(p.queue)-1]
 		p.commit.Unlock()
-		err := p.waitFor(last)
+		_ = p.waitFor(last) // whose failure is its own
 		p.commit.Lock()
-		if err != nil {
-			return fmt.Errorf("an earlier transaction, on which this one would stand, failed: %w", err)
+		if err := p.stoppedBy(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -255,6 +254,7 @@ func (p *Pager) land(g *group) {
 	}
 	for _, pr := range g.members {
 		pr.w.space.Recycle()
+		pr.rec, pr.before = record{}, record{}
 		p.landed = append(p.landed, pr)
 		pr.end(nil)
 	}
@@ -371,6 +371,7 @@ func (p *Pager) undo() {
 		pr.w.space.Rollback()
 		pr.w.space.Recycle()
 		p.record = pr.before
+		pr.rec, pr.before = record{}, record{}
 		if !plant.On(plant.OrphansLost) {
 			p.orphans = append(p.orphans, pr.orphans...)
 		}

@@ -15,6 +15,7 @@ import (
 type WriteTx struct {
 	p     *Pager
 	base  *State
+	under State     // base, if on is not nil
 	on    *Prepared // whose state base is, if it was not durable at the beginning
 	space *space.Txn
 	tx    page.TxID
@@ -55,6 +56,12 @@ func (p *Pager) beginWrite() (*WriteTx, error) {
 	p.layOver()
 	tx := base.Tx + 1
 	w := &WriteTx{p: p, base: base, on: on, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take()}
+	if on != nil {
+		// Of its own: the mapping with which that one was prepared may be older than
+		// the newest, and go before this transaction ends.
+		w.under = p.newState(base.Tx, base.Meta)
+		w.base = &w.under
+	}
 	p.editing = w
 	return w, nil
 }
@@ -166,7 +173,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	p.commit.Lock()
 	if err := w.prepare(root, sequence, opts); err != nil {
 		w.abandon()
-		full := p.held != nil && (vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached))
+		full := (p.held != nil || p.visible != nil) && (vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached))
 		p.commit.Unlock()
 		p.turn.Unlock()
 		if w.on != nil {
@@ -186,6 +193,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 			_ = p.file.WriteVec([][]byte{r.bytes}, int64(r.id)*int64(p.pageSize))
 		}
 	}
+	w.on, w.base = nil, nil // or each would keep all before it
 	p.queue = append(p.queue, &w.pr)
 	p.queued += int64(w.pr.size)
 	p.endEdit()

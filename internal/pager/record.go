@@ -76,6 +76,7 @@ type recording struct {
 // of a while, and not much of a small file.
 const (
 	maxLogBytes = 256 << 10
+	maxChange   = 1 << 20 // a longer one is recorded as a snapshot
 	minInline   = 64
 )
 
@@ -127,6 +128,9 @@ func (p *Pager) inlineRoom(logs int) int {
 func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err error) {
 	free := &next.free
 	const more = 64 // bytes by which a run that is allocated makes the change longer
+	if size+more > maxChange {
+		return false, nil
+	}
 	n := extension.ChunkPages(size+more, p.pageSize)
 	last := len(free.Logs) - 1
 	if last < 0 || int(free.Logs[last].Pages)-len(next.log)/p.pageSize < n {
@@ -244,6 +248,13 @@ func (p *Pager) readRecord(f *found) (*space.Space, error) {
 	high := f.meta.HighWater
 	sp := space.New(high)
 	read := func(r *extension.Run, purpose extension.Purpose) ([]byte, error) {
+		limit := uint64(maxLogBytes + maxChange)
+		if purpose == extension.OfSnapshot {
+			limit = extension.MaxSnapshot(high)
+		}
+		if uint64(r.Bytes) > limit {
+			return nil, page.Corruptf(r.Start, "a record of free pages of %d bytes", r.Bytes)
+		}
 		b, err := p.readRun(*r, high)
 		if err != nil {
 			return nil, err
