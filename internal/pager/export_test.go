@@ -6,3 +6,6 @@ func (p *Pager) Waiting(n int) bool {
 	defer p.commit.Unlock()
 	return len(p.queue)+len(p.barriers) == n
 }
+
+// Closing tells whether Close has begun.
+func (p *Pager) Closing() bool { return p.closed.Load() }
