@@ -10,8 +10,8 @@ func (p *Pager) Sync() error {
 		p.commit.Unlock()
 		return ErrDatabaseNotOpen
 	}
-	if p.opts.ReadOnly {
-		p.commit.Unlock()
+	if p.opts.ReadOnly { // nobody leads, and Close must not come between
+		defer p.commit.Unlock()
 		return p.flush()
 	}
 	if err := p.checkLength(); err != nil {

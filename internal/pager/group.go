@@ -167,6 +167,9 @@ func (g *group) trail() (*extension.Extension, bool) {
 	}
 	logs, inline := len(g.rec.free.Logs), len(g.rec.free.Inline)
 	room := extension.Room(g.p.pageSize, logs, len(g.lists)) - inline
+	if len(g.p.dirty.runs) == 0 && !listable(listed, room, g.p.pageSize) {
+		return nil, false
+	}
 	// An extent takes at least two bytes, and is at least one run.
 	if !g.p.dirty.next(&l.dirty, g.freed, listed, l.pages, g.p.pageSize, maxListedRuns) {
 		return nil, false
@@ -185,6 +188,20 @@ func (g *group) trail() (*extension.Extension, bool) {
 	}
 	ext.Trailing = &l.trailing
 	return ext, true
+}
+
+// listable tells whether a list of runs, in file order, may fit into room bytes:
+// before the checksums of a large commit are made for nothing.
+func listable(runs []run, room, pageSize int) bool {
+	extents, bytes, next := 0, 0, page.ID(0)
+	for i := range runs {
+		if runs[i].id != next {
+			extents++
+		}
+		bytes += len(runs[i].bytes)
+		next = runs[i].id + page.ID(len(runs[i].bytes)/pageSize)
+	}
+	return 2*extents <= room && bytes <= maxListed
 }
 
 // leader is memory of whoever leads.
