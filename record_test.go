@@ -75,7 +75,7 @@ func manyCommits(t *testing.T) []byte {
 	mem := vfs.NewMem("mem")
 	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: 512, NoSync: true})
 	must(t, err)
-	for i := range 700 {
+	for i := range 800 {
 		update(t, db, func(tx *holdfast.Tx) {
 			b, err := tx.CreateBucketIfNotExists([]byte("b"))
 			must(t, err)

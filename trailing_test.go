@@ -221,7 +221,9 @@ func TestTrailingMeta(t *testing.T) {
 					"traded": func(data []byte) { copy(data[at:][:size], f.data[next:]); copy(data[next:][:size], f.data[at:]) },
 				} {
 					data := slices.Clone(f.data)
-					change(data)
+					if change(data); bytes.Equal(data, f.data) {
+						continue // an older version that is the same
+					}
 					f.opens(fmt.Sprintf("page %d: %s", id, how), data, f.older, holdfast.OpenedByRecord, "was not finished: not all of its pages")
 				}
 			}

@@ -31,7 +31,7 @@ type store struct {
 
 func newStore(t *testing.T) *store {
 	s := &store{t: t, next: page.FirstDataPage, runs: map[page.ID][]byte{}, freed: map[page.ID]bool{}}
-	id, buf, _ := s.Allocate(1)
+	id, buf, _ := s.Allocate(1, true)
 	enc := page.NewLeaf(buf, id, 0, 0)
 	enc.Finish(true)
 	s.root = id
@@ -50,7 +50,7 @@ func (s *store) Page(id page.ID) (page.Page, error) {
 
 func (s *store) Verify(p page.Page) (page.Page, error) { return p, nil }
 
-func (s *store) Allocate(n uint64) (page.ID, []byte, error) {
+func (s *store) Allocate(n uint64, _ bool) (page.ID, []byte, error) {
 	id := s.next
 	s.next += page.ID(n)
 	s.runs[id] = bytes.Repeat([]byte{0xEE}, int(n)*pageSize)

@@ -34,7 +34,7 @@ func inlineBucket(value []byte, names ...string) []byte {
 func TestInlineBucketHoldsNone(t *testing.T) {
 	s := newStore(t)
 	value := inlineBucket(inlineBucket(inlineBucket(nil), "c1", "c2"), "b1", "b2")
-	id, buf, _ := s.Allocate(1)
+	id, buf, _ := s.Allocate(1, true)
 	enc := page.NewLeaf(buf, id, 1, 0)
 	enc.Leaf(page.BucketFlag, []byte("a"), value)
 	enc.Finish(true)
@@ -116,7 +116,7 @@ func TestNestingLimit(t *testing.T) {
 // counting of a bucket, visit it as often as there are elements.
 func TestSharedInlineBucket(t *testing.T) {
 	s := newStore(t)
-	id, buf, _ := s.Allocate(1)
+	id, buf, _ := s.Allocate(1, true)
 	value := make([]byte, page.BucketHeaderSize+pageSize/3)
 	in := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
 	in.Finish(true)

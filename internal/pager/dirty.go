@@ -1,72 +1,141 @@
 package pager
 
 import (
+	"slices"
+	"sort"
+
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 )
 
-// dirty is what a trailing extension lists: the page runs that are in the newest
-// state and were not in the durable one, ascending. With Periodic they are those
-// of several commits. It is never changed, but replaced.
+// dirty is what a trailing extension lists: the pages that are in the newest state
+// and were not in the durable one, and the sum of their checksums. With Periodic they
+// are those of several commits, each of which changes a few; so nothing here
+// goes through all of them for one.
 type dirty struct {
-	runs []dirtyRun
-	size int64          // bytes
-	hash extension.Hash // of all
+	extents []page.Extent // ascending, maximal
+	size    int64         // bytes
+	hash    extension.Hash
+	runs    map[page.ID]dirtyRun // by first page: what to take off when one is freed
 }
 
+// dirtyRun is a page run as it was written.
 type dirtyRun struct {
-	page.Extent
-	hash extension.Hash
+	pages uint64
+	hash  extension.Hash
 }
 
-// next makes into the dirty set that follows d when the pages of freed, ascending,
-// have been given up and those of runs, in file order, written. It returns false,
-// and leaves anything there, if it would be more than maxRuns or maxListed bytes.
-func (d *dirty) next(into *dirty, freed []page.Extent, runs []run, h *extension.Hasher, pageSize, maxRuns int) bool {
-	*into = dirty{runs: into.runs[:0]}
-	old := d.runs
-	for len(old) > 0 || len(runs) > 0 {
-		if len(runs) > 0 && (len(old) == 0 || runs[0].id < old[0].Start) {
-			r := &runs[0]
-			runs = runs[1:]
-			add := dirtyRun{Extent: page.Extent{Start: r.id, N: uint64(len(r.bytes) / pageSize)}}
-			h.Pages(&add.hash, r.id, r.bytes, pageSize)
-			into.add(add, pageSize)
-		} else {
-			r := old[0]
-			old = old[1:]
-			for len(freed) > 0 && freed[0].End() <= r.Start {
-				freed = freed[1:]
+// Bounds of what a trailing extension lists, in bytes of pages, which an opening
+// after a crash reads, and in page runs.
+const (
+	maxListed     = 64 << 20
+	maxListedRuns = 4096
+)
+
+// free takes off what of the pages of freed, ascending, is in the set. Runs are freed
+// whole.
+func (d *dirty) free(freed []page.Extent, pageSize int) {
+	if len(d.runs) == 0 {
+		return
+	}
+	for _, e := range freed {
+		if e.N > uint64(len(d.runs)) {
+			for id, r := range d.runs {
+				if e.Start <= id && id < e.End() {
+					d.forget(id, r, pageSize)
+				}
 			}
-			if len(freed) == 0 || freed[0].Start > r.Start {
-				into.add(r, pageSize)
+		} else {
+			for id := e.Start; id < e.End(); id++ {
+				if r, ok := d.runs[id]; ok {
+					d.forget(id, r, pageSize)
+				}
 			}
 		}
-		if len(into.runs) > maxRuns || into.size > maxListed {
+		d.subtract(e)
+	}
+}
+
+func (d *dirty) forget(id page.ID, r dirtyRun, pageSize int) {
+	d.hash.Add(r.hash)
+	d.size -= int64(r.pages) * int64(pageSize)
+	delete(d.runs, id)
+}
+
+// subtract takes the pages of e off the extents, as far as they are there.
+func (d *dirty) subtract(e page.Extent) {
+	from := sort.Search(len(d.extents), func(i int) bool { return d.extents[i].End() > e.Start })
+	to := from
+	var left [2]page.Extent
+	n := 0
+	for ; to < len(d.extents) && d.extents[to].Start < e.End(); to++ {
+		x := d.extents[to]
+		if x.Start < e.Start {
+			left[n] = page.Extent{Start: x.Start, N: uint64(e.Start - x.Start)}
+			n++
+		}
+		if x.End() > e.End() {
+			left[n] = page.Extent{Start: e.End(), N: uint64(x.End() - e.End())}
+			n++
+		}
+	}
+	if from < to {
+		d.extents = slices.Replace(d.extents, from, to, left[:n]...)
+	}
+}
+
+// write puts in runs that were written, in file order. It returns false, and leaves
+// anything there, if that makes more than limit extents or more than may be
+// listed. If all is durable soon, so that the set is cleared before it is
+// changed again, it need not remember the runs.
+func (d *dirty) write(runs []run, h *extension.Hasher, pageSize, limit int, remember bool) bool {
+	for i := range runs {
+		r := &runs[i]
+		d.size += int64(len(r.bytes))
+		if d.size > maxListed || len(d.runs) > maxListedRuns {
 			return false
+		}
+		var sum extension.Hash
+		h.Pages(&sum, r.id, r.bytes, pageSize)
+		d.hash.Add(sum)
+		n := uint64(len(r.bytes) / pageSize)
+		if d.add(page.Extent{Start: r.id, N: n}); len(d.extents) > limit {
+			return false
+		}
+		if remember {
+			if d.runs == nil {
+				d.runs = make(map[page.ID]dirtyRun)
+			}
+			d.runs[r.id] = dirtyRun{n, sum}
 		}
 	}
 	return true
 }
 
-func (d *dirty) add(r dirtyRun, pageSize int) {
-	d.runs = append(d.runs, r)
-	d.size += int64(r.N) * int64(pageSize)
-	d.hash.Add(r.hash)
+// add puts e, of which nothing is there, among the extents.
+func (d *dirty) add(e page.Extent) {
+	at := len(d.extents)
+	if at > 0 && d.extents[at-1].Start > e.Start {
+		at = sort.Search(at, func(i int) bool { return d.extents[i].Start > e.Start })
+	}
+	behind := at < len(d.extents) && d.extents[at].Start == e.End()
+	if at > 0 && d.extents[at-1].End() == e.Start {
+		d.extents[at-1].N += e.N
+		if behind {
+			d.extents[at-1].N += d.extents[at].N
+			d.extents = slices.Delete(d.extents, at, at+1)
+		}
+		return
+	}
+	if behind {
+		d.extents[at].Start, d.extents[at].N = e.Start, d.extents[at].N+e.N
+		return
+	}
+	d.extents = slices.Insert(d.extents, at, e)
 }
 
 // clear empties the set, and keeps its memory.
-func (d *dirty) clear() { *d = dirty{runs: d.runs[:0]} }
-
-// extents appends the pages as extents to list.
-func (d *dirty) extents(list []page.Extent) []page.Extent {
-	for i := range d.runs {
-		e := d.runs[i].Extent
-		if last := len(list) - 1; last >= 0 && list[last].End() == e.Start {
-			list[last].N += e.N
-		} else {
-			list = append(list, e)
-		}
-	}
-	return list
+func (d *dirty) clear() {
+	clear(d.runs)
+	*d = dirty{extents: d.extents[:0], runs: d.runs}
 }

@@ -148,14 +148,9 @@ func (g *group) put(ext *extension.Extension) error {
 	return g.p.flush()
 }
 
-// Bounds of what a trailing extension lists, in bytes of pages, which an opening
-// after a crash reads, and in page runs.
-const (
-	maxListed     = 64 << 20
-	maxListedRuns = 4096
-)
-
 // trail is the trailing extension of the group; false if there is no room for it.
+// The group's pages are written, so that from here on it lands or writing stops: the
+// dirty pages are as of the group in either case.
 func (g *group) trail() (*extension.Extension, bool) {
 	l := &g.p.leader
 	if l.pages == nil || g.rec.hasher == nil {
@@ -167,24 +162,22 @@ func (g *group) trail() (*extension.Extension, bool) {
 	}
 	logs, inline := len(g.rec.free.Logs), len(g.rec.free.Inline)
 	room := extension.Room(g.p.pageSize, logs, len(g.lists)) - inline
-	if len(g.p.dirty.runs) == 0 && !listable(listed, room, g.p.pageSize) {
+	d := &g.p.dirty
+	if len(d.extents) == 0 && !listable(listed, room, g.p.pageSize) {
 		return nil, false
 	}
-	// An extent takes at least two bytes, and is at least one run.
-	if !g.p.dirty.next(&l.dirty, g.freed, listed, l.pages, g.p.pageSize, maxListedRuns) {
+	d.free(g.freed, g.p.pageSize)
+	// An extent takes at least two bytes.
+	if !d.write(listed, l.pages, g.p.pageSize, room/2, g.mode == Periodic) {
 		return nil, false
 	}
-	l.extents = l.dirty.extents(l.extents[:0])
-	if 2*len(l.extents) > room {
-		return nil, false
-	}
-	if l.written = extension.AppendExtents(l.written[:0], l.extents); len(l.written) > room {
+	if l.written = extension.AppendExtents(l.written[:0], d.extents); len(l.written) > room {
 		return nil, false
 	}
 	ext := g.p.extension(g.state.Tx, &g.rec, g.lists)
 	l.trailing = extension.Trailing{
 		Base: g.base.Tx, Root: g.state.Meta.Root, Sequence: g.state.Meta.Sequence,
-		HighWater: g.state.Meta.HighWater, Key: l.key, Hash: l.dirty.hash, Written: l.written,
+		HighWater: g.state.Meta.HighWater, Key: l.key, Hash: d.hash, Written: l.written,
 	}
 	ext.Trailing = &l.trailing
 	return ext, true
@@ -208,8 +201,6 @@ func listable(runs []run, room, pageSize int) bool {
 type leader struct {
 	meta     []byte // a page
 	vec      [][]byte
-	extents  []page.Extent
-	dirty    dirty // as of the group
 	written  []byte
 	ext      extension.Extension
 	trailing extension.Trailing

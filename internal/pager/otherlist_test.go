@@ -75,7 +75,7 @@ func otherSlotsFreelist(t *testing.T, recorded bool) {
 			t.Fatal(err)
 		}
 		for range n {
-			if id, _, err := w.Allocate(1); err != nil || id == list {
+			if id, _, err := w.Allocate(1, true); err != nil || id == list {
 				t.Errorf("allocated page %d, %v", id, err)
 			}
 		}
@@ -98,7 +98,7 @@ func otherSlotsFreelist(t *testing.T, recorded bool) {
 			t.Fatal(err)
 		}
 		for range 12 {
-			id, _, err := w.Allocate(1)
+			id, _, err := w.Allocate(1, true)
 			if err != nil {
 				t.Fatal(err)
 			}

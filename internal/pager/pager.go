@@ -110,6 +110,8 @@ type Pager struct {
 	visible   *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
 	dirty     dirty          // pages of the current state that are not in the durable one
 	gen       *generation    // newest
+	behind    [2]page.ID     // where each lane ended
+	last      [2]uint64      // pages that the last transaction allocated in each lane
 	fileSize  int64
 	editing   *WriteTx
 	overlay   map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver

@@ -116,7 +116,7 @@ func (e *env) commit(text string, n uint64) error {
 	if err := w.Free(old.ID(), old.Pages()); err != nil {
 		e.t.Fatal(err)
 	}
-	id, buf, err := w.Allocate(n)
+	id, buf, err := w.Allocate(n, true)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func commitOrder(t *testing.T, opts pager.Options, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Allocate(3); err != nil {
+	if _, _, err := w.Allocate(3, true); err != nil {
 		t.Fatal(err)
 	}
 	w.Rollback()

@@ -195,7 +195,7 @@ func (p *Pager) form() *group {
 	g.state, g.rec = last.state, last.rec
 	for _, pr := range g.members {
 		g.mode = min(g.mode, pr.mode)
-		if len(p.dirty.runs) > 0 {
+		if len(p.dirty.extents) > 0 {
 			g.freed = append(g.freed, pr.w.space.Freed()...)
 		}
 		for i := range pr.w.buf.runs {
@@ -221,7 +221,6 @@ func (p *Pager) land(g *group) {
 	case g.mode == Periodic:
 		meta := g.meta
 		p.visible, p.recorded, p.unsynced = &meta, g.rec, 0
-		p.dirty, p.leader.dirty = p.leader.dirty, p.dirty
 		p.flushLater()
 	case g.wroteMeta:
 		if g.absorbed {

@@ -95,7 +95,7 @@ func (g *gate) rewrite(w *pager.WriteTx, text string, n uint64) page.ID {
 	if err := w.Free(old.ID(), old.Pages()); err != nil {
 		g.t.Fatal(err)
 	}
-	id, buf, err := w.Allocate(n)
+	id, buf, err := w.Allocate(n, true)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ type WriteTx struct {
 	buf   *buffers
 	// doomed is why it cannot commit: what it stands on has failed. By commit.
 	doomed error
+	lanes  [2]lane  // of its pages, see place
 	pr     Prepared // what becomes of it
 }
 
@@ -93,19 +94,6 @@ func (w *WriteTx) Page(id page.ID) (page.Page, error) {
 		}
 	}
 	return w.base.image.Page(id)
-}
-
-// Allocate reserves n pages and the buffer that is written to them.
-func (w *WriteTx) Allocate(n uint64) (page.ID, []byte, error) {
-	w.p.commit.Lock()
-	id, err := w.space.Allocate(n)
-	w.p.commit.Unlock()
-	if err != nil {
-		return 0, nil, err
-	}
-	buf := w.p.buffers.get(w.buf, n)
-	w.buf.runs = append(w.buf.runs, run{id: id, by: w.tx, buffer: buf})
-	return id, buf.bytes, nil
 }
 
 // Free gives up n pages of the base state.
@@ -232,8 +220,10 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if meta.HighWater = w.space.HighWater(); plant.On(plant.HighWaterStays) {
 		meta.HighWater = w.base.Meta.HighWater
 	}
-	if err := p.checkLength(); err != nil {
-		return err
+	if len(p.queue) == 0 { // or it was checked for those with which this one is written
+		if err := p.checkLength(); err != nil {
+			return err
+		}
 	}
 	if err := p.grow(int64(meta.HighWater)*int64(p.pageSize), opts); err != nil {
 		return err
@@ -243,6 +233,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	w.space.Commit()
 	p.complete(rec)
 	p.space.Pin(w.tx)
+	p.last = [2]uint64{w.lanes[ofLeaves].pages, w.lanes[ofHot].pages}
 	p.record = rec.record
 	pr.rec = rec.record
 	pr.state = p.newState(w.tx, meta)

@@ -21,7 +21,7 @@ func (e *env) edit() (*pager.WriteTx, page.ID) {
 	if err := w.Free(w.Base().Meta.Root, 1); err != nil {
 		e.t.Fatal(err)
 	}
-	id, buf, err := w.Allocate(1)
+	id, buf, err := w.Allocate(1, true)
 	if err != nil {
 		e.t.Fatal(err)
 	}

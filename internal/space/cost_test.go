@@ -39,14 +39,22 @@ func bytesOf(s *Space) uint64 {
 		}
 		return sum
 	}
-	extents := func(x *extentSet) uint64 { return uint64(len(x.lengths.blocks)) * size(block[uint64]{}) }
+	extents := func(x *extentSet) uint64 { return bytesOfMap(&x.lengths) }
 	sum := size(*s) + tree(s.free.root) + extents(&s.pending)
 	sum += uint64(len(s.free.pool.leaves))*size(leaf{}) + uint64(len(s.free.pool.nodes))*size(node{})
-	sum += uint64(len(s.pins.blocks))*size(block[pin]{}) + uint64(len(s.births.entries.blocks))*size(block[birth]{})
+	sum += bytesOfMap(&s.pins) + bytesOfMap(&s.births.entries)
 	for _, x := range s.idle {
 		sum += size(*x) + extents(&x.own) + extents(&x.freed)
 	}
 	return sum + uint64(s.spare.n)*size(held{})
+}
+
+func bytesOfMap[V any](o *ordered[V]) (sum uint64) {
+	var v V
+	for _, b := range o.blocks {
+		sum += uint64(reflect.TypeOf(*b).Size()) + 8*uint64(cap(b.keys)) + uint64(reflect.TypeOf(v).Size())*uint64(cap(b.vals))
+	}
+	return sum + 8*uint64(cap(o.blocks))
 }
 
 func TestMemory(t *testing.T) {

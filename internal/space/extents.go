@@ -23,9 +23,10 @@ func (s *extentSet) clear() {
 func (s *extentSet) add(e page.Extent) {
 	s.count += e.N
 	start, end := uint64(e.Start), uint64(e.End())
-	next, joins := s.lengths.after(start)
+	at, ok := s.lengths.floor(start)
+	next, joins := s.behind(at, ok)
 	joins = joins && s.lengths.key(next) == end
-	if at, ok := s.lengths.floor(start); ok && s.lengths.key(at)+*s.lengths.val(at) == start {
+	if ok && s.lengths.key(at)+*s.lengths.val(at) == start {
 		*s.lengths.val(at) += e.N
 		if joins {
 			*s.lengths.val(at) += *s.lengths.val(next)
@@ -39,6 +40,14 @@ func (s *extentSet) add(e page.Extent) {
 		return
 	}
 	s.lengths.insert(start, e.N)
+}
+
+// behind is the place behind at, or the first one if at is none.
+func (s *extentSet) behind(at place, ok bool) (place, bool) {
+	if !ok {
+		return place{}, s.lengths.size > 0
+	}
+	return s.lengths.next(at)
 }
 
 // remove makes the pages of e no members. All of them must be.
@@ -77,14 +86,16 @@ func (s *extentSet) around(id page.ID) (page.Extent, bool) {
 
 // runFrom is the first run of members at or behind from, cut off at limit.
 func (s *extentSet) runFrom(from, limit page.ID) (page.Extent, bool) {
-	e, ok := s.around(from)
-	if !ok {
-		at, found := s.lengths.after(uint64(from))
-		if !found {
+	if s.count == 0 {
+		return page.Extent{}, false
+	}
+	at, ok := s.lengths.floor(uint64(from))
+	if !ok || s.run(at).End() <= from {
+		if at, ok = s.behind(at, ok); !ok {
 			return page.Extent{}, false
 		}
-		e = s.run(at)
 	}
+	e := s.run(at)
 	start, end := max(e.Start, from), min(e.End(), limit)
 	if start >= end {
 		return page.Extent{}, false

@@ -91,7 +91,7 @@ func checkExtents(s *extentSet) error {
 	}
 	count, end := uint64(0), page.ID(0)
 	for _, b := range s.lengths.blocks {
-		for i := range b.n {
+		for i := range b.keys {
 			e := ext(b.keys[i], b.vals[i])
 			if e.N == 0 || e.Start <= end {
 				return fmt.Errorf("extent %v behind one that ends at %d", e, end)
@@ -109,10 +109,10 @@ func checkExtents(s *extentSet) error {
 func checkOrder[V any](o *ordered[V]) error {
 	size, last := 0, uint64(0)
 	for i, b := range o.blocks {
-		if b.n == 0 && len(o.blocks) > 1 {
+		if len(b.keys) == 0 && len(o.blocks) > 1 {
 			return fmt.Errorf("block %d is empty", i)
 		}
-		for _, key := range b.keys[:b.n] {
+		for _, key := range b.keys {
 			if size > 0 && key <= last {
 				return fmt.Errorf("key %d behind %d", key, last)
 			}
@@ -154,7 +154,7 @@ func checkHeaps(s *Space) error {
 		return walk(h.right, witness)
 	}
 	for _, b := range s.pins.blocks {
-		for i := range b.n {
+		for i := range b.keys {
 			if err := walk(b.vals[i].heap, page.TxID(b.keys[i])); err != nil {
 				return err
 			}

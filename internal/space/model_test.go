@@ -374,9 +374,31 @@ func (h *history) allocate() error {
 	if h.rng.IntN(8) == 0 {
 		n = 1 + h.rng.IntN(20)
 	}
-	want := h.m.fit(n)
-	h.note("allocate %d", n)
-	got, err := h.m.open.real.Allocate(uint64(n) * h.m.scale)
+	x, want := h.m.open.real, h.m.fit(n)
+	var got page.ID
+	var err error
+	switch h.rng.IntN(6) {
+	case 0:
+		want = len(h.m.units)
+		h.note("rise %d", n)
+		got, err = x.Rise(uint64(n) * h.m.scale)
+	case 1:
+		want = h.rng.IntN(len(h.m.units) + 1)
+		h.note("take %d at %d", n, want)
+		legal := want+n <= len(h.m.units) && !slices.ContainsFunc(h.m.units[want:want+n], func(u unit) bool { return u.kind != free })
+		if ok := x.Take(h.m.extent(want, n)); ok != legal {
+			return fmt.Errorf("take %d units at %d: %t, want %t", n, want, ok, legal)
+		} else if !ok {
+			return nil
+		}
+		got = h.m.page(want)
+	default:
+		h.note("allocate %d", n)
+		if id, ok := h.s.FindFree(uint64(n) * h.m.scale); ok != (want < len(h.m.units)) || ok && id != h.m.page(want) {
+			return fmt.Errorf("find %d units: got page %d, %t, want page %d", n, id, ok, h.m.page(want))
+		}
+		got, err = x.Allocate(uint64(n) * h.m.scale)
+	}
 	if err != nil || got != h.m.page(want) {
 		return fmt.Errorf("allocate %d units: got page %d, %v, want page %d", n, got, err, h.m.page(want))
 	}

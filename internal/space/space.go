@@ -127,6 +127,10 @@ func (s *Space) checkUsed(e page.Extent) error {
 // not be changed meanwhile.
 func (s *Space) Free() iter.Seq[page.Extent] { return s.free.runs() }
 
+// FindFree is where the first run of n free pages begins, and whether there is
+// one.
+func (s *Space) FindFree(n uint64) (page.ID, bool) { return s.free.find(n) }
+
 // Unused yields the free and the pending pages together, as maximal runs in
 // ascending order: what a freelist page lists. Pages that the transaction in
 // edit has freed are not among them before it commits. The Space must not be

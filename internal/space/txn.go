@@ -41,7 +41,7 @@ const (
 
 // Bounds on what is kept of recycled transactions.
 const (
-	maxIdleTxns    = 8
+	maxIdleTxns    = 64
 	maxIdleExtents = 1024
 )
 
@@ -81,20 +81,43 @@ func (t *Txn) Allocate(n uint64) (page.ID, error) {
 	if n == 0 {
 		return 0, errors.New("allocate 0 pages")
 	}
-	s := t.space
-	id, ok := s.free.find(n)
-	e := page.Extent{Start: id, N: n}
-	if ok {
-		s.free.remove(e)
-	} else {
-		if s.highWater > maxPages || n > uint64(maxPages-s.highWater) {
-			return 0, fmt.Errorf("allocate %d pages above page %d: %w", n, s.highWater, ErrFull)
-		}
-		e.Start = s.highWater
-		s.highWater = e.End()
+	if id, ok := t.space.free.find(n); ok {
+		e := page.Extent{Start: id, N: n}
+		t.space.free.remove(e)
+		t.own.add(e)
+		return id, nil
 	}
+	return t.Rise(n)
+}
+
+// Rise takes n consecutive pages, n at least 1, by raising the high-water mark, and
+// returns the first. It returns ErrFull when page numbers run out.
+func (t *Txn) Rise(n uint64) (page.ID, error) {
+	t.must(edited, "Rise")
+	s := t.space
+	if s.highWater > maxPages || n > uint64(maxPages-s.highWater) {
+		return 0, fmt.Errorf("allocate %d pages above page %d: %w", n, s.highWater, ErrFull)
+	}
+	e := page.Extent{Start: s.highWater, N: n}
+	s.highWater = e.End()
 	t.own.add(e)
 	return e.Start, nil
+}
+
+// Take takes the pages of e, at least one, if all of them are free, and tells whether
+// it did.
+func (t *Txn) Take(e page.Extent) bool {
+	t.must(edited, "Take")
+	s := t.space
+	if e.Start >= s.highWater || e.N > uint64(s.highWater-e.Start) {
+		return false
+	}
+	if _, used := s.free.next(e.Start, e.End(), false); used {
+		return false
+	}
+	s.free.remove(e)
+	t.own.add(e)
+	return true
 }
 
 // Free gives pages back. Those that this transaction allocated can be allocated

@@ -252,7 +252,7 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 		if err := e.verifyItems(items); err != nil {
 			return err
 		}
-		id, buf, err := e.w.Allocate(uint64(pages))
+		id, buf, err := e.w.Allocate(uint64(pages), !n.leaf || depth == 0)
 		if err != nil {
 			return err
 		}
@@ -311,7 +311,7 @@ func (t *Tree) writeThin(n *node) error {
 	if err != nil {
 		return err
 	}
-	id, buf, err := t.edit.w.Allocate(from.Pages())
+	id, buf, err := t.edit.w.Allocate(from.Pages(), true)
 	if err != nil {
 		return err
 	}

@@ -34,8 +34,9 @@ type Writer interface {
 	PageSize() int
 	// Allocate reserves n consecutive pages and returns the buffer, n pages
 	// long and of any content, that becomes theirs. The tree fills it before
-	// the next call.
-	Allocate(n uint64) (page.ID, []byte, error)
+	// the next call. Pages that most transactions write anew, roots and branches,
+	// are hot.
+	Allocate(n uint64, hot bool) (page.ID, []byte, error)
 	// Free gives up the run of n pages at id, which belongs to the state that
 	// the transaction began with.
 	Free(id page.ID, n uint64) error

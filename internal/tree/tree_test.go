@@ -34,7 +34,7 @@ func (s *store) Page(id page.ID) (page.Page, error) {
 
 func (s *store) Verify(p page.Page) (page.Page, error) { return p, nil }
 
-func (s *store) Allocate(n uint64) (page.ID, []byte, error) {
+func (s *store) Allocate(n uint64, _ bool) (page.ID, []byte, error) {
 	id := s.next
 	s.next += page.ID(n)
 	s.runs[id] = bytes.Repeat([]byte{0xEE}, int(n)*s.pageSize)

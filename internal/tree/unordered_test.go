@@ -22,7 +22,7 @@ func TestUnorderedPageEndsWalk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(512)
 			leaf := func(keys []string) page.ID {
-				id, buf, _ := s.Allocate(1)
+				id, buf, _ := s.Allocate(1, true)
 				enc := page.NewLeaf(buf, id, len(keys), 0)
 				for _, k := range keys {
 					enc.Leaf(0, []byte(k), []byte("v"))
@@ -31,7 +31,7 @@ func TestUnorderedPageEndsWalk(t *testing.T) {
 				return id
 			}
 			one, two := leaf(c.first), leaf(c.second)
-			root, buf, _ := s.Allocate(1)
+			root, buf, _ := s.Allocate(1, true)
 			enc := page.NewBranch(buf, root, 2, 0)
 			enc.Branch([]byte(c.first[0]), one)
 			enc.Branch([]byte(c.second[0]), two)

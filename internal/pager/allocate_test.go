@@ -1,0 +1,88 @@
+package pager_test
+
+import (
+	"fmt"
+	"testing"
+
+	"holdfast/internal/page"
+	"holdfast/internal/pager"
+	"holdfast/internal/vfs"
+)
+
+// Of a group, the leaves of all members lie together, and so are written with one
+// call, although each member has written a root of its own in between.
+func TestLeavesOfAGroupLieTogether(t *testing.T) {
+	g := newGate(t, pager.Options{})
+	const members, size = 12, 200
+	for range size { // a file of some length, with nothing free
+		w, err := g.BeginWrite()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.leaf(w)
+		pr, err := w.Prepare(g.rewrite(w, "x", 1), 1, g.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := finish(pr)
+		<-g.arrived
+		g.pass <- nil
+		wait(t, "a commit", done, nil)
+	}
+	first := finish(g.prepare("a", 1))
+	<-g.arrived
+	g.pages()
+	var rest []chan error
+	last := page.ID(0)
+	together := 0 // leaves that follow the one before
+	for i := range members {
+		w, err := g.BeginWrite()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := g.leaf(w)
+		if id == last+1 {
+			together++
+		}
+		last = id
+		pr, err := w.Prepare(g.rewrite(w, fmt.Sprint(i), 1), 1, g.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = append(rest, finish(pr))
+	}
+	if together < members-2 {
+		t.Errorf("%d of %d leaves follow the one before", together, members)
+	}
+	g.pass <- nil
+	wait(t, "the first commit", first, nil)
+	<-g.arrived
+	calls := 0
+	g.mu.Lock()
+	for _, op := range g.calls {
+		if op.Kind == vfs.KindWrite && op.Off >= 2*pageSize {
+			calls++
+		}
+	}
+	g.mu.Unlock()
+	if calls > 3 { // leaves in one or two places, and the root
+		t.Errorf("%d write calls", calls)
+	}
+	g.pass <- nil
+	for _, done := range rest {
+		wait(t, "a commit of the group", done, nil)
+	}
+	g.letAll()
+	g.close()
+}
+
+// leaf writes a page that is in no tree.
+func (g *gate) leaf(w *pager.WriteTx) page.ID {
+	id, buf, err := w.Allocate(1, false)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	enc := page.NewLeaf(buf, id, 0, 0)
+	enc.Finish(true)
+	return id
+}
