@@ -80,7 +80,7 @@ func CopyBranch(buf []byte, id ID, from Page) (Encoder, error) {
 		}
 		e.data = max(e.data, int(keyEnd))
 	}
-	copy(buf, from.buf)
+	copy(buf[:e.data], from.buf) // not its seal, which may be being made
 	order.PutUint64(buf, uint64(id))
 	if plant.On(plant.SealBeforeChild) {
 		e.Finish(true)
@@ -104,12 +104,21 @@ func (e *Encoder) Finish(seal bool) {
 	finish(e.buf, e.data, e.id, seal && e.id != 0)
 }
 
+// End is Finish without a seal. It returns where the content ends, for Seal.
+func (e *Encoder) End() int {
+	if plant.On(plant.SealBeforeChild) && e.sealed {
+		return len(e.buf)
+	}
+	clear(e.buf[e.data:])
+	return e.data
+}
+
 // finish is where every encoder of a page run ends: run is complete up to end.
 // It is the one place that may use the bytes behind the content.
 func finish(run []byte, end int, id ID, seal bool) {
 	clear(run[end:])
 	if seal {
-		setSeal(run, id, end)
+		Seal(run, id, end)
 	}
 }
 

@@ -86,8 +86,9 @@ func SealOf(run []byte, id ID) (seal [SealSize]byte, ok bool) {
 	return seal, true
 }
 
-// setSeal seals a run whose content ends at end, if that leaves room.
-func setSeal(run []byte, id ID, end int) {
+// Seal seals a run whose content ends at end and behind that is zero, if that leaves
+// room. Meanwhile others may read the content.
+func Seal(run []byte, id ID, end int) {
 	if at := len(run) - SealSize; end <= at || plant.On(plant.SealOverContent) && end <= at+4 {
 		putSeal(run[at:], sealSum(run[:at], id))
 	}

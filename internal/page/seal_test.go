@@ -296,6 +296,28 @@ func TestSealOfCopiedBranch(t *testing.T) {
 	}
 }
 
+// A page that is sealed after it was ended is the same.
+func TestSealLater(t *testing.T) {
+	for _, n := range []int{0, 1, 5} {
+		var bufs [2][]byte
+		for i := range bufs {
+			bufs[i] = bytes.Repeat([]byte{0xEE}, 512)
+			e := NewLeaf(bufs[i], 9, n, 0)
+			for k := range n {
+				e.Leaf(0, []byte{byte(k)}, make([]byte, 70))
+			}
+			if i == 0 {
+				e.Finish(true)
+			} else {
+				Seal(bufs[i], 9, e.End())
+			}
+		}
+		if !bytes.Equal(bufs[0], bufs[1]) {
+			t.Errorf("%d elements: sealed at once\n%x, sealed later\n%x", n, bufs[0], bufs[1])
+		}
+	}
+}
+
 // Sealing and verifying take no memory.
 func TestSealAllocations(t *testing.T) {
 	runs := sealedRuns(4096)
@@ -304,7 +326,7 @@ func TestSealAllocations(t *testing.T) {
 			if CheckSeal(run, 7) != Sealed {
 				t.Fatal("not sealed")
 			}
-			setSeal(run, 7, 100)
+			Seal(run, 7, 100)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

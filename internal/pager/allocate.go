@@ -33,6 +33,10 @@ func (w *WriteTx) Allocate(n uint64, hot bool) (page.ID, []byte, error) {
 	return id, buf.bytes, nil
 }
 
+// Seal says where the content of the run allocated last ends: it is sealed when it
+// is written.
+func (w *WriteTx) Seal(end int) { w.buf.runs[len(w.buf.runs)-1].end = end }
+
 // place chooses n pages. A transaction has a lane for leaves and one for hot pages.
 // The next transaction gives up the hot pages together, and another takes them
 // together; leaves among them would stay, and leave less and less room for that.

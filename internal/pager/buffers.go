@@ -36,6 +36,7 @@ type buffers struct {
 type run struct {
 	id    page.ID
 	by    page.TxID // who wrote it
+	end   int       // of its content, to be sealed behind; 0: it is not sealed
 	until page.TxID // the prepared transaction that freed it; 0 if none has
 	buffer
 }

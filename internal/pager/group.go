@@ -67,6 +67,11 @@ func (g *group) write() (failed page.TxID, err error) {
 	if len(g.members) == 0 {
 		return 0, g.flush()
 	}
+	for i := range g.runs {
+		if r := &g.runs[i]; r.end > 0 {
+			page.Seal(r.bytes, r.id, r.end)
+		}
+	}
 	if failed, err = g.p.writeRuns(g.runs); err != nil {
 		return failed, err
 	}

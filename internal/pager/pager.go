@@ -94,7 +94,7 @@ type Pager struct {
 	pageSize int
 	states   *epoch.Epoch[State]
 
-	turn sync.Mutex // the writer's
+	turn turn // the writer's
 
 	commit    sync.Mutex // guards what follows
 	space     *space.Space

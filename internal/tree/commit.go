@@ -187,7 +187,7 @@ func (t *Tree) Inline(buf []byte) error {
 	if err := t.edit.verifyItems(t.node.items); err != nil {
 		return err
 	}
-	encode(buf, 0, 0, true, t.node.items, false)
+	encode(buf, 0, 0, true, t.node.items)
 	return t.freeBase(t.node)
 }
 
@@ -257,7 +257,7 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 			return err
 		}
 		e.Stats.PagesFilled += int64(pages)
-		encode(buf, id, uint32(pages-1), n.leaf, items, !e.Unsealed)
+		e.seal(encode(buf, id, uint32(pages-1), n.leaf, items))
 		part := item{child: id}
 		if len(items) > 0 {
 			part.key = items[0].key
@@ -322,7 +322,7 @@ func (t *Tree) writeThin(n *node) error {
 	for _, k := range n.kids {
 		enc.SetChild(k.index, k.id)
 	}
-	enc.Finish(!t.edit.Unsealed)
+	t.edit.seal(enc.End())
 	t.edit.Stats.Spills++
 	t.edit.Stats.PagesFilled += int64(from.Pages())
 	t.edit.parts = append(t.edit.parts, item{key: first, child: id})
@@ -389,21 +389,28 @@ func (e *Edit) verifyItems(items []item) error {
 	return nil
 }
 
-// encode lays out items as one page run in buf.
-func encode(buf []byte, id page.ID, overflow uint32, leaf bool, items []item, seal bool) {
+// seal has the page run that was allocated last sealed when it is written: by then
+// another transaction may have replaced it.
+func (e *Edit) seal(end int) {
+	if !e.Unsealed {
+		e.w.Seal(end)
+	}
+}
+
+// encode lays out items as one page run in buf and returns where they end.
+func encode(buf []byte, id page.ID, overflow uint32, leaf bool, items []item) int {
 	if leaf {
 		e := page.NewLeaf(buf, id, len(items), overflow)
 		for i := range items {
 			e.Leaf(items[i].flags, items[i].key, items[i].value)
 		}
-		e.Finish(seal)
-		return
+		return e.End()
 	}
 	e := page.NewBranch(buf, id, len(items), overflow)
 	for i := range items {
 		e.Branch(items[i].key, items[i].child)
 	}
-	e.Finish(seal)
+	return e.End()
 }
 
 // AppendUnedited appends the inline page of an unedited inline tree to value,

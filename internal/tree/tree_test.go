@@ -41,6 +41,8 @@ func (s *store) Allocate(n uint64, _ bool) (page.ID, []byte, error) {
 	return id, s.runs[id], nil
 }
 
+func (s *store) Seal(int) {}
+
 func (s *store) Free(id page.ID, n uint64) error {
 	run, ok := s.runs[id]
 	if !ok || s.freed[id] || len(run) != int(n)*s.pageSize {

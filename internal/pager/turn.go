@@ -1,0 +1,14 @@
+package pager
+
+// turn is a lock that its waiters get in the order in which they came. A sync.Mutex
+// lets whoever runs overtake those who sleep, for up to a millisecond: with 64
+// writers one commit in a hundred took six times the median.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// Lock sends: of the goroutines blocked in that, a channel takes the first.
+func (t turn) Lock() { t <- struct{}{} }
+
+// Unlock is for whoever has the lock, in any goroutine.
+func (t turn) Unlock() { <-t }
