@@ -151,9 +151,9 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 	if plant.On(plant.InlineLost) {
 		free.Inline = nil
 	}
-	records := extension.AppendChange(slices.Clone(free.Inline), txn.Allocated(), txn.Freed())
+	records := extension.AppendChange(free.Inline, txn.Allocated(), txn.Freed())
 	at := len(next.log)
-	next.log = extension.AppendChunk(slices.Clone(next.log), records, p.pageSize)
+	next.log = extension.AppendChunk(next.log, records, p.pageSize)
 	l := &free.Logs[last]
 	if len(next.log) > int(l.Pages)*p.pageSize {
 		return false, fmt.Errorf("a log run of %d pages is too short for %d bytes", l.Pages, len(next.log))
