@@ -2,6 +2,7 @@ package pager
 
 import (
 	"cmp"
+	"runtime"
 	"slices"
 
 	"holdfast/internal/page"
@@ -64,6 +65,9 @@ func (pr *Prepared) Finish() error {
 		if lead := <-pr.wake; !lead {
 			return pr.err
 		}
+		// Those whom the leader before has woken are ready behind us. Let them come
+		// first: once we wait for the disk, nobody may run them for a while.
+		runtime.Gosched()
 		p.commit.Lock()
 	}
 	p.leading = true
