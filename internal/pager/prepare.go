@@ -218,6 +218,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	pr := &w.pr
 	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record}
 	for _, list := range p.orphans {
+		if plant.On(plant.OrphanLeaked) {
+			break
+		}
 		if err := w.space.Free(list); err != nil {
 			return err
 		}
@@ -240,6 +243,10 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	}
 	pr.orphans, p.orphans = p.orphans, nil
 	w.supersede()
+	if on := w.on != nil; on && plant.On(plant.PreparedNotHeld) || !on && p.visible != nil && plant.On(plant.VisibleNotHeld) {
+		p.space.Unpin(w.base.Tx)
+		defer p.space.Pin(w.base.Tx)
+	}
 	w.space.Commit()
 	p.complete(rec)
 	p.space.Pin(w.tx)
