@@ -71,7 +71,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		// bbolt, which knows labels only, may have written the file since we gave
 		// the last number, or gone back to a state before: it is none of ours.
 		for _, ext := range exts {
-			if ext != nil {
+			if ext != nil && !plant.On(plant.NumbersRestart) {
 				if f.tx = max(f.tx, ext.Tx+1); plant.On(plant.NumberOfAnother) {
 					f.tx--
 				}

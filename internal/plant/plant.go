@@ -73,6 +73,7 @@ const (
 	EmptyAfterScan  Defect = "empty-after-scan"
 	RootUnchecked   Defect = "root-unchecked"
 	NumberOfAnother Defect = "number-of-another"
+	NumbersRestart  Defect = "numbers-restart"
 	MetaNotCovered  Defect = "meta-not-covered"
 )
 
