@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"holdfast/internal/page"
@@ -31,7 +29,11 @@ func (h *history) call(op vfs.Op) error {
 	case h.failNext == "meta" && meta:
 		h.failNext, h.stopped = "", true
 		h.logf("a meta is not written")
-		return &vfs.PartialWrite{Bytes: h.rng.Int64N(op.Len + 1), Err: syscall.EIO}
+		n := h.rng.Int64N(op.Len + 1)
+		if h.oneIn(2) {
+			n = page.ExtensionOffset // the meta, and the extension of another
+		}
+		return &vfs.PartialWrite{Bytes: n, Err: syscall.EIO}
 	}
 	if h.editing == nil && h.oneIn(3) {
 		h.leading = false // its own calls are no group's
@@ -75,7 +77,11 @@ func (h *history) event(kind vfs.Kind) {
 	}
 	all := h.disk.Bytes()
 	h.judge(kind, "kill", all, floor)
-	if h.fault == nil && h.oneIn(200) {
+	odds := 200
+	if !h.isOpen {
+		odds = 20
+	}
+	if h.fault == nil && h.oneIn(odds) {
 		h.ends("kill", all)
 		h.durable = floor
 	}
@@ -83,7 +89,7 @@ func (h *history) event(kind vfs.Kind) {
 		if h.fault == nil && h.oneIn(3) {
 			h.judge(kind, "power", disk, h.durable)
 		}
-		if h.fault == nil && !h.gone && h.oneIn(200) {
+		if h.fault == nil && !h.gone && h.oneIn(odds) {
 			h.ends("power cut", disk)
 		}
 	}
@@ -109,7 +115,11 @@ func (h *history) judge(kind vfs.Kind, how string, content []byte, floor int) {
 	}
 	if err == nil && h.oneIn(2) {
 		h.counts["stock"]++
-		if _, err = h.stockFinds(content); err != nil {
+		var n int
+		if n, err = h.stockFinds(content); err == nil && h.isOpen && h.opts.StrictCompat && n < floor {
+			err = fmt.Errorf("finds %d, not %d, with StrictCompat", n, floor)
+		}
+		if err != nil {
 			err = fmt.Errorf("bbolt: %w", err)
 		}
 	}
@@ -125,7 +135,7 @@ func (h *history) opened(content []byte, readOnly bool) (*pager.Pager, *vfs.Mem,
 	if _, err := f.WriteAt(content, 0); err != nil {
 		return nil, nil, err
 	}
-	p, err := pager.Open(exactly{f}, pager.Options{Scan: scan, Settle: -1, ReadOnly: readOnly})
+	p, err := pager.Open(exactly{f}, pager.Options{Scan: scanTree, Settle: -1, ReadOnly: readOnly})
 	return p, mem, err
 }
 
@@ -197,7 +207,7 @@ func (h *history) stockFinds(content []byte) (n int, err error) {
 
 // mayBe tells whether n may be found where nothing below floor may be.
 func (h *history) mayBe(n, floor int) error {
-	if _, ok := h.pages[n]; !ok || n < floor {
+	if _, ok := h.trees[n]; !ok || n < floor {
 		return fmt.Errorf("%d is found: at least %d is there (acknowledged %d, durable %d, at all %d), %d is one: %t", n, floor, h.visible, h.durable, h.last, n, ok)
 	}
 	return nil
@@ -218,24 +228,32 @@ func (h *history) current(p *pager.Pager) (int, error) {
 
 // number is that of the transaction whose state s is, all of which is there.
 func (h *history) number(s *pager.State) (int, error) {
-	p, err := s.Page(s.Meta.Root)
-	if err != nil || p.Count() == 0 {
-		return 0, err
-	}
-	el, err := p.Leaf(0)
+	root, err := s.Page(s.Meta.Root)
 	if err != nil {
 		return 0, err
 	}
-	first, _, _ := strings.Cut(string(el.Value), " ")
-	n, err := strconv.Atoi(first)
-	if err != nil {
-		return 0, fmt.Errorf("page %d is no root of ours: %w", s.Meta.Root, err)
+	n, kids, err := parseRoot(root)
+	if err != nil || n == 0 {
+		return n, err
 	}
-	if _, ok := h.pages[n]; !ok {
+	want, ok := h.trees[n]
+	if !ok {
 		return n, fmt.Errorf("the state of %d is there, which cannot be", n)
 	}
-	if string(el.Value) != h.value(n) || s.Meta.Sequence != uint64(n) {
-		return n, fmt.Errorf("the state of %d is not whole, its sequence is %d", n, s.Meta.Sequence)
+	if s.Meta.Sequence != uint64(n) {
+		return n, fmt.Errorf("the state of %d has sequence %d", n, s.Meta.Sequence)
+	}
+	if err := want.root.isIn(root); err != nil {
+		return n, fmt.Errorf("the root of %d: %w", n, err)
+	}
+	for i, id := range kids {
+		kid, err := s.Page(id)
+		if err == nil {
+			err = want.kids[i].isIn(kid)
+		}
+		if err != nil {
+			return n, fmt.Errorf("a leaf of %d: %w", n, err)
+		}
 	}
 	return n, nil
 }
@@ -263,7 +281,7 @@ func (h *history) accounts(p *pager.Pager) error {
 		}
 		return nil
 	}
-	err = errors.Join(mark(page.Extent{Start: 0, N: uint64(page.FirstDataPage)}), scan(s, mark))
+	err = errors.Join(mark(page.Extent{Start: 0, N: uint64(page.FirstDataPage)}), scanTree(s, mark))
 	for _, e := range append(a.Free, a.Reserved...) {
 		err = errors.Join(err, mark(e))
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/internal/page"
 	"holdfast/internal/pager"
 	"holdfast/internal/vfs"
 )
@@ -56,7 +55,7 @@ func TestEveryMoment(t *testing.T) {
 }
 
 const (
-	momentHistories = 150
+	momentHistories = 100
 	momentSteps     = 30
 	momentPage      = 512
 )
@@ -67,22 +66,24 @@ type history struct {
 	*pager.Pager
 	rng    *rand.Rand
 	disk   *vfs.Crash
+	file   *mapped
 	log    []string
 	counts map[string]int
 	fault  error // the first that was found
 	opts   pager.Options
 
-	last     int         // number of the newest transaction
-	pages    map[int]int // of the root of each that may be found
-	queue    []*waiting  // prepared
-	visible  int         // the newest that was acknowledged
-	durable  int         // and that power loss may not take
-	stopped  bool        // a flush or the write of a meta has failed
-	leading  bool        // the file is being written
+	last     int           // number of the newest transaction
+	trees    map[int]*tree // of each that may be found
+	queue    []*waiting    // prepared
+	visible  int           // the newest that was acknowledged
+	durable  int           // and that power loss may not take
+	stopped  bool          // a flush or the write of a meta has failed
+	leading  bool          // the file is being written
 	editing  *pager.WriteTx
 	gone     bool   // the power is off, or the process ended: what happens counts no more,
 	next     []byte // and this is what it left
 	recorded bool   // the free pages are
+	isOpen   bool
 	failNext string // "page", "meta": the next one fails
 	lying    bool   // the next flush fails
 	held     []*holding
@@ -99,6 +100,28 @@ type holding struct {
 	n    int
 }
 
+// mapped is a file that knows what is mapped of it.
+type mapped struct {
+	vfs.File
+	maps []vfs.Mapping
+}
+
+func (f *mapped) Map(length int64, opts vfs.MapOptions) (vfs.Mapping, error) {
+	m, err := f.File.Map(length, opts)
+	if err == nil {
+		f.maps = append(f.maps, m)
+	}
+	return m, err
+}
+
+// killed is what the end of its process does to a file.
+func (f *mapped) killed() {
+	for _, m := range f.maps {
+		_ = m.Close()
+	}
+	_ = f.Close()
+}
+
 func (h *history) logf(format string, args ...any) {
 	h.log = append(h.log, fmt.Sprintf(format, args...))
 }
@@ -113,7 +136,7 @@ func (h *history) oneIn(n int) bool { return h.rng.IntN(n) == 0 }
 
 // run makes the history.
 func (h *history) run() error {
-	h.pages = map[int]int{0: 1}
+	h.trees = map[int]*tree{0: {root: part{0, 1}}}
 	mem := vfs.NewMem("new")
 	if err := h.create(mem); err != nil {
 		return err
@@ -152,13 +175,15 @@ func (h *history) onDisk(content []byte) {
 
 func (h *history) open() error {
 	h.opts = pager.Options{
-		Scan: scan, Settle: -1, StrictCompat: h.oneIn(5), PeriodicDelay: time.Hour, PeriodicBytes: int64(h.rng.IntN(40)) * momentPage,
+		Scan: scanTree, Settle: -1, StrictCompat: h.oneIn(5), PeriodicDelay: time.Hour, PeriodicBytes: int64(h.rng.IntN(40)) * momentPage,
 	}
 	h.logf("open, strict %t", h.opts.StrictCompat)
-	p, err := pager.Open(vfs.NewInject(h.disk.Open(), h.call), h.opts)
+	h.file = &mapped{File: vfs.NewInject(h.disk.Open(), h.call)}
+	p, err := pager.Open(h.file, h.opts)
 	if err != nil && h.stopped && !h.gone { // its own flush has failed
-		h.stopped = false
-		p, err = pager.Open(vfs.NewInject(h.disk.Open(), h.call), h.opts)
+		h.stopped, h.visible = false, h.durable
+		h.file = &mapped{File: vfs.NewInject(h.disk.Open(), h.call)}
+		p, err = pager.Open(h.file, h.opts)
 	}
 	if err != nil && !h.gone {
 		return fmt.Errorf("open: %w", err)
@@ -171,16 +196,17 @@ func (h *history) open() error {
 	}
 	n, err := h.current(p)
 	if err == nil {
-		err = h.mayBe(n, h.durable)
+		err = h.mayBe(n, h.visible)
 	}
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
 	h.logf("found %d by %s", n, p.OpenPath())
 	h.durable, h.visible, h.recorded = n, n, p.OpenPath() == pager.OpenedByRecord
-	for other := range h.pages { // what was not found is never to come back
+	h.isOpen = true
+	for other := range h.trees { // what was not found is never to come back
 		if other > n {
-			delete(h.pages, other)
+			delete(h.trees, other)
 		}
 	}
 	return nil
@@ -222,32 +248,6 @@ func (h *history) step() {
 	h.look()
 }
 
-// value is the text of the root of a transaction, which fills its pages.
-func (h *history) value(n int) string {
-	return strings.Repeat(fmt.Sprintf("%07d ", n), (h.pages[n]*momentPage-64)/8)
-}
-
-// edit makes a transaction of n pages.
-func (h *history) edit(w *pager.WriteTx, n int) (page.ID, error) {
-	h.last++
-	h.pages[h.last] = n
-	old, err := w.Page(w.Base().Meta.Root)
-	if err != nil {
-		return 0, err
-	}
-	if err := w.Free(old.ID(), old.Pages()); err != nil {
-		return 0, err
-	}
-	id, buf, err := w.Allocate(uint64(n))
-	if err != nil {
-		return 0, err
-	}
-	enc := page.NewLeaf(buf, id, 1, uint32(n-1))
-	enc.Leaf(0, []byte("k"), []byte(h.value(h.last)))
-	enc.Finish(true)
-	return id, nil
-}
-
 // prepare puts a transaction into the queue.
 func (h *history) prepare() {
 	if h.stopped || h.fault != nil || h.editing != nil {
@@ -262,7 +262,7 @@ func (h *history) prepare() {
 }
 
 func (h *history) complete(w *pager.WriteTx) {
-	root, err := h.edit(w, 1+h.rng.IntN(6))
+	root, err := h.edit(w)
 	if err != nil {
 		h.fail("edit: %w", err)
 		return
@@ -273,13 +273,13 @@ func (h *history) complete(w *pager.WriteTx) {
 	}
 	pr, err := w.Prepare(root, uint64(h.last), opts)
 	if err != nil {
-		delete(h.pages, h.last)
+		delete(h.trees, h.last)
 		if !h.stopped && !errors.Is(err, syscall.ENOSPC) {
 			h.fail("prepare: %w", err)
 		}
 		return
 	}
-	h.logf("prepare %d, %d pages, mode %d", h.last, h.pages[h.last], opts.Mode)
+	h.logf("prepare %d, %v, mode %d", h.last, *h.trees[h.last], opts.Mode)
 	h.queue = append(h.queue, &waiting{h.last, pr, opts.Mode})
 }
 
@@ -296,8 +296,23 @@ func (h *history) finish() {
 	h.logf("finish, %d leads", first.n)
 	h.leading = true
 	_ = first.pr.Finish()
-	defer func() { h.leading = false }()
-	for _, w := range all { // and others that were prepared meanwhile stay
+	h.queue = h.queue[len(all):] // what was prepared meanwhile stays
+	h.ended(all)
+	h.leading = false
+	h.endEdit()
+	if h.stopped && !h.gone { // and has failed, too
+		for _, w := range h.queue {
+			if w.pr.Finish() == nil {
+				h.fail("%d is committed by a writer that has stopped", w.n)
+			}
+		}
+		h.queue = nil
+	}
+}
+
+// ended takes note of what became of transactions.
+func (h *history) ended(all []*waiting) {
+	for _, w := range all {
 		err := w.pr.Finish()
 		switch {
 		case h.gone: // nobody was told
@@ -311,21 +326,10 @@ func (h *history) finish() {
 		case errors.Is(err, syscall.ENOSPC):
 			h.logf("%d: %v", w.n, err)
 			h.counts["aborted"]++
-			delete(h.pages, w.n)
+			delete(h.trees, w.n)
 		default:
 			h.fail("finish %d: %w", w.n, err)
 		}
-	}
-	h.leading = false
-	h.queue = h.queue[len(all):]
-	h.endEdit()
-	if h.stopped && !h.gone { // what was prepared meanwhile has failed, too
-		for _, w := range h.queue {
-			if w.pr.Finish() == nil {
-				h.fail("%d is committed by a writer that has stopped", w.n)
-			}
-		}
-		h.queue = nil
 	}
 }
 
@@ -352,10 +356,10 @@ func (h *history) rollback() {
 		h.fail("begin: %w", err)
 		return
 	}
-	if _, err := h.edit(w, 1+h.rng.IntN(6)); err != nil {
+	if _, err := h.edit(w); err != nil {
 		h.fail("edit: %w", err)
 	}
-	delete(h.pages, h.last)
+	delete(h.trees, h.last)
 	if err := w.Rollback(); err != nil {
 		h.fail("rollback: %w", err)
 	}
@@ -381,12 +385,15 @@ func (h *history) letGo() {
 	}
 }
 
-// sync makes all durable that is visible or prepared.
+// sync makes all durable that is visible or prepared, for bbolt too.
 func (h *history) sync() {
 	h.logf("sync")
+	all := h.queue
 	h.leading = true
 	err := h.Sync()
 	h.leading = false
+	h.queue = h.queue[len(all):]
+	h.ended(all)
 	switch {
 	case h.gone:
 	case err == nil:
@@ -397,7 +404,7 @@ func (h *history) sync() {
 	case !h.stopped:
 		h.fail("sync: %w", err)
 	}
-	h.finish() // of what was prepared
+	h.finish() // of what was prepared meanwhile
 }
 
 // flush makes all durable that is visible.
@@ -434,14 +441,18 @@ func (h *history) reopen() {
 
 // end ends the session: by a kill, a power failure, or Close.
 func (h *history) end(how int) {
+	h.isOpen = false
 	next := h.next
 	switch {
 	case h.gone:
 		h.visible = h.durable
-	case how == 0 && !h.stopped:
+	case how == 0: // the page cache stays as it is
 		h.logf("kill")
-		next = h.disk.Bytes()
-		h.durable = h.visible
+		if h.queue = nil; h.stopped {
+			h.visible = h.durable
+		}
+		h.file.killed()
+		return
 	case how == 1:
 		h.logf("power cut")
 		for disk := range h.disk.Disks(h.rng, momentPage, 2) {
