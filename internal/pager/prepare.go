@@ -243,11 +243,13 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	}
 	pr.orphans, p.orphans = p.orphans, nil
 	w.supersede()
-	if on := w.on != nil; on && plant.On(plant.PreparedNotHeld) || !on && p.visible != nil && plant.On(plant.VisibleNotHeld) {
+	unheld := w.on != nil && plant.On(plant.PreparedNotHeld) || w.on == nil && p.visible != nil && plant.On(plant.VisibleNotHeld)
+	if unheld {
 		p.space.Unpin(w.base.Tx)
-		defer p.space.Pin(w.base.Tx)
 	}
-	w.space.Commit()
+	if w.space.Commit(); unheld {
+		p.space.Pin(w.base.Tx)
+	}
 	p.complete(rec)
 	p.space.Pin(w.tx)
 	p.record = rec.record
