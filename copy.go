@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 // Copy is WriteTo without the count.
@@ -90,6 +91,9 @@ func (tx *Tx) writeMetas(w io.Writer, pageSize int) (n int64, err error) {
 	buf := make([]byte, pageSize)
 	for slot := page.ID(0); slot < 2; slot++ {
 		page.EncodeMeta(buf, slot, m, nil)
+		if plant.On(plant.CopyKeepsMetas) {
+			_, _ = tx.db.pager.File().ReadAt(buf, int64(slot)*int64(pageSize))
+		}
 		k, err := w.Write(buf)
 		n += int64(k)
 		if err != nil {

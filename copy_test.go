@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/internal/page"
 )
 
 // openBytes opens a copy of a database and checks it.
@@ -83,6 +84,37 @@ func TestWriteToWhileWriting(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
+}
+
+// A copy has the state that the reader sees under plain metas of its own, and not
+// those of the file: they name newer states, one of them behind the list of a flush,
+// whose pages the copy need not have.
+func TestCopyHasMetasOfItsOwn(t *testing.T) {
+	db := openNew(t, 1024)
+	fill(t, db, 50, 100)
+	tx := begin(t, db, false)
+	want := keys(t, db)
+	for i := range 3 { // in both slots
+		fill(t, db, 60+10*i, 100)
+	}
+	var buf bytes.Buffer
+	_, err := tx.WriteTo(&buf)
+	must(t, err)
+	must(t, tx.Rollback())
+	for _, torn := range []int{-1, 0, 1} { // no meta, and each in turn
+		data := bytes.Clone(buf.Bytes())
+		if torn >= 0 {
+			clear(data[torn*1024:][:1024])
+		}
+		for slot := range 2 { // bbolt looks for no more than this
+			if ext := data[slot*1024:][page.ExtensionOffset:1024]; !bytes.Equal(ext, make([]byte, len(ext))) {
+				t.Errorf("slot %d of the copy has an extension", slot)
+			}
+		}
+		if n := keys(t, openBytes(t, data)); n != want {
+			t.Errorf("the copy without meta %d has %d keys, the reader sees %d", torn, n, want)
+		}
+	}
 }
 
 // CopyFile makes a file with the mode it is given, overwrites what is there,

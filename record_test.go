@@ -160,6 +160,11 @@ func TestRevertedMeta(t *testing.T) {
 		must(t, extension.Encode(buf, ext, h))
 		db := openRecorded(t, reverted)
 		openedBy(t, db, holdfast.OpenedByScan)
+		view(t, db, func(tx *holdfast.Tx) { // or that one's free pages could be taken for those of this one
+			if page.TxID(tx.ID()) <= ext.Tx {
+				t.Errorf("label %d: it has the number %d, and another state has had %d", label, tx.ID(), ext.Tx)
+			}
+		})
 		checkDB(t, db)
 		must(t, db.Close())
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 var order = binary.NativeEndian
@@ -157,9 +158,18 @@ func Encode(buf []byte, e *Extension, h *Hasher) error {
 		putTrailing(b, t)
 		at += copy(b[at:], t.Written)
 	}
-	sum := h.Sum(OfMeta, 0, buf[:page.ExtensionOffset+at])
+	sum := h.Sum(OfMeta, 0, covered(buf, at))
 	copy(b[at:], sum[:])
 	return nil
+}
+
+// covered is what the checksum covers of a meta page whose extension has n bytes
+// before it: the meta, too.
+func covered(buf []byte, n int) []byte {
+	if plant.On(plant.MetaNotCovered) {
+		return buf[page.ExtensionOffset:][:n]
+	}
+	return buf[:page.ExtensionOffset+n]
 }
 
 func putTrailing(b []byte, t *Trailing) {
@@ -202,7 +212,7 @@ func Decode(buf []byte) (*Extension, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Sum(OfMeta, 0, buf[:page.ExtensionOffset+end]) != Hash(b[end:size]) {
+	if h.Sum(OfMeta, 0, covered(buf, end)) != Hash(b[end:size]) {
 		return nil, errors.New("the extension's checksum does not hold")
 	}
 	if b[8] != version { // size, key and checksum are in their places in every version

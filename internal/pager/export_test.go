@@ -7,5 +7,8 @@ func (p *Pager) Waiting(n int) bool {
 	return len(p.queue)+len(p.barriers) == n
 }
 
+// FlushVisible does what the timer of Periodic does.
+func (p *Pager) FlushVisible() { p.flushVisible() }
+
 // Closing tells whether Close has begun.
 func (p *Pager) Closing() bool { return p.closed.Load() }

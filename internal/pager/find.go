@@ -71,8 +71,10 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		// bbolt, which knows labels only, may have written the file since we gave
 		// the last number, or gone back to a state before: it is none of ours.
 		for _, ext := range exts {
-			if ext != nil {
-				f.tx = max(f.tx, ext.Tx+1)
+			if ext != nil && !plant.On(plant.NumbersRestart) {
+				if f.tx = max(f.tx, ext.Tx+1); plant.On(plant.NumberOfAnother) {
+					f.tx--
+				}
 			}
 		}
 		return f, nil
@@ -86,7 +88,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		if err != nil {
 			return f, err
 		}
-		if why == nil || plant.On(plant.TrailUnchecked) {
+		if why == nil || plant.On(plant.TrailUnchecked) || p.opts.ReadOnly && plant.On(plant.ReaderUnchecked) {
 			f.meta = meta
 		} else {
 			p.logf("%s: transaction %d was not finished: %v", p.file.Name(), own.Tx, why)

@@ -1,6 +1,7 @@
 package pager_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -199,4 +200,41 @@ func TestFullThenAgainPeriodic(t *testing.T) {
 		t.Fatal("the file has more room than this test thinks")
 	}
 	e.mustCommit("big again", 50)
+}
+
+// What an opening settles that had to scan says nothing of free pages: none is
+// recorded, which is not the same as that none is free.
+func TestNothingIsRecordedBehindAScan(t *testing.T) {
+	e := newEnv(t)
+	e.mustCommit("older", 6)
+	e.mustCommit("old", 1)
+	slots := e.slots()
+	before, err := slots.Best()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.mustCommit("newest", 2)
+	left := bytes.Clone(e.mem.Bytes()) // as of a power failure: the newest pages are not there,
+	snap, err := e.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(left[snap.Value().Meta.Root*pageSize:][:pageSize])
+	snap.Release()
+	clear(left[before*pageSize:][page.ExtensionOffset:pageSize]) // nor the record of those before
+	for range 2 {
+		killed := &env{t: t, mem: vfs.NewMem("killed"), opts: e.opts}
+		f := killed.mem.Open()
+		if _, err := f.WriteAt(left, 0); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		killed.open(pager.Options{})
+		if got := killed.read(); got != "old" || killed.OpenPath() != pager.OpenedByScan {
+			t.Errorf("%q was opened, by %s", got, killed.OpenPath())
+		}
+		killed.accounted()
+		left = bytes.Clone(killed.mem.Bytes()) // killed before anything else is written
+		killed.close()
+	}
 }

@@ -72,6 +72,12 @@ func (g *group) write() (failed page.TxID, err error) {
 			page.Seal(r.bytes, r.id, r.end)
 		}
 	}
+	if g.mode == Periodic && plant.On(plant.MetaBeforePages) {
+		if err := g.writeMeta(); err != nil {
+			return 0, err
+		}
+		return g.p.writeRuns(g.runs)
+	}
 	if failed, err = g.p.writeRuns(g.runs); err != nil {
 		return failed, err
 	}
@@ -105,11 +111,15 @@ func (g *group) writeMeta() error {
 	strict := g.strict && !plant.On(plant.StrictIgnored)
 	if !strict && (!g.plain || plant.On(plant.SyncStaysBehind)) {
 		if ext, ok := g.trail(); ok {
-			g.meta, g.trailing = g.base.Meta, true
+			if g.meta, g.trailing = g.base.Meta, true; plant.On(plant.NewestNamedTwice) {
+				g.meta = g.state.Meta
+			}
 			return g.put(ext)
 		}
 	}
-	g.mode = Full
+	if !plant.On(plant.PlainUnflushed) {
+		g.mode = Full
+	}
 	if !plant.On(plant.NoFlushBeforeMeta) {
 		if err := g.p.flush(); err != nil {
 			return err
@@ -134,6 +144,9 @@ func (g *group) writePlain() error {
 // leaves it open what the disk holds, so it stops the writer.
 func (g *group) put(ext *extension.Extension) error {
 	g.meta.Freelist, g.meta.Label = page.NoFreelist, g.label
+	if plant.On(plant.FreelistKept) {
+		g.meta.Freelist = g.p.slots.Meta[1-g.slot].Freelist
+	}
 	if g.list != 0 {
 		g.meta.Freelist = g.list
 	}
@@ -217,9 +230,18 @@ type leader struct {
 // extension is the plain extension of state tx. It is good until the next call,
 // by whoever leads.
 func (p *Pager) extension(tx page.TxID, rec *record, lists []page.Extent) *extension.Extension {
+	if plant.On(plant.RecordOfNewest) {
+		rec = &p.record
+	}
+	if plant.On(plant.ListsOmitted) {
+		lists = nil
+	}
+	if plant.On(plant.ListsLate) {
+		lists = p.listsInUse(nil)
+	}
 	e := &p.leader.ext
 	*e = extension.Extension{Tx: tx, Lists: lists}
-	if rec.known {
+	if rec.known || plant.On(plant.EmptyAfterScan) {
 		e.Free = &rec.free
 	}
 	return e

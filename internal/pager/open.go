@@ -47,6 +47,11 @@ func (p *Pager) open() error {
 	if err != nil {
 		return err
 	}
+	if plant.On(plant.MappedEarly) {
+		if m, err := p.file.Map(size, vfs.MapOptions{}); err == nil {
+			defer m.Close()
+		}
+	}
 	if !p.opts.ReadOnly {
 		// What an earlier process did to the file may be in the page cache only. What
 		// is read below is built upon, so it must be on the disk first; of an empty
@@ -166,7 +171,10 @@ func (p *Pager) openState() error {
 		p.space.Pin(s.Tx) // as the durable state,
 		p.space.Pin(s.Tx) // and as the current one
 	}
-	if f.trailing && !p.opts.ReadOnly && !plant.On(plant.OpenNoSettle) {
+	if plant.On(plant.LostNotSettled) && f.unfinished {
+		f.trailing = false
+	}
+	if f.trailing && (!p.opts.ReadOnly || plant.On(plant.ReaderSettles)) && !plant.On(plant.OpenNoSettle) {
 		if err := p.settleOpening(); err != nil {
 			return err
 		}

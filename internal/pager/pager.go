@@ -324,6 +324,9 @@ func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
 		}
 	}
 	for _, pr := range p.aborted { // whose use of space is not undone yet
+		if plant.On(plant.ListsOfAborted) {
+			break
+		}
 		lists = append(lists, pr.orphans...)
 	}
 	return append(lists, p.orphans...)

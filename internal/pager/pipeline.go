@@ -188,6 +188,10 @@ func (p *Pager) form() *group {
 	if plant.On(plant.WrongSlot) {
 		g.slot = 1 - g.slot
 	}
+	if p.visible != nil && plant.On(plant.VisibleAlternates) {
+		g.label = p.visible.Label + 1
+		g.slot = int(g.label % 2)
+	}
 	for _, pr := range g.barriers {
 		g.mode, g.plain = Full, g.plain || pr.plain
 	}
@@ -199,7 +203,7 @@ func (p *Pager) form() *group {
 	g.state, g.rec = last.state, last.rec
 	for _, pr := range g.members {
 		g.mode = min(g.mode, pr.mode)
-		if len(p.dirty.extents) > 0 {
+		if len(p.dirty.extents) > 0 && !plant.On(plant.FreedStillListed) {
 			g.freed = append(g.freed, pr.w.space.Freed()...)
 		}
 		for i := range pr.w.buf.runs {
@@ -235,7 +239,10 @@ func (p *Pager) land(g *group) {
 		p.holdDurable(g.state, g.trailing)
 		p.recorded = g.rec
 	case g.visible: // and now it is durable
-		p.overwritten(g.slot, *p.visible, true)
+		before := p.slots
+		if p.overwritten(g.slot, *p.visible, true); plant.On(plant.SlotKept) {
+			p.slots = before
+		}
 		p.holdDurable(g.state, true)
 	}
 	switch g.mode {
@@ -329,7 +336,11 @@ func (p *Pager) abortAll(g *group, err error) {
 	doomed := slices.Concat(g.members, p.queue)
 	barriers := slices.Concat(g.barriers, p.barriers)
 	p.queue, p.barriers, p.queued = nil, nil, 0
-	if p.visible != nil {
+	if g.absorbed && !plant.On(plant.AbsorbedForgotten) { // the first of two flushes did that, and the second failed
+		p.overwritten(1-g.slot, *p.visible, true)
+		p.holdDurable(*p.states.Current(), true)
+	}
+	if p.visible != nil && !plant.On(plant.StopKeepsVisible) {
 		// Pages of the visible state may be read again from the disk, which may not
 		// have them. Readers that begin now get what it has.
 		p.visible = nil
@@ -350,7 +361,7 @@ func (p *Pager) abort(doomed []*Prepared, err error) {
 	for _, pr := range doomed {
 		pr.end(err)
 	}
-	if p.editing == nil {
+	if p.editing == nil || plant.On(plant.UndoEarly) {
 		p.undo()
 		p.reap()
 		p.updateGauges()
@@ -373,7 +384,9 @@ func (p *Pager) undo() {
 		p.space.Unpin(pr.state.Tx)
 		pr.w.space.Rollback()
 		pr.w.space.Recycle()
-		p.record = pr.before
+		if !plant.On(plant.RecordKept) {
+			p.record = pr.before
+		}
 		pr.rec, pr.before = record{}, record{}
 		if !plant.On(plant.OrphansLost) {
 			p.orphans = append(p.orphans, pr.orphans...)

@@ -206,6 +206,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	pr := &w.pr
 	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record}
 	for _, list := range p.orphans {
+		if plant.On(plant.OrphanLeaked) {
+			break
+		}
 		if err := w.space.Free(list); err != nil {
 			return err
 		}
@@ -230,7 +233,13 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	}
 	pr.orphans, p.orphans = p.orphans, nil
 	w.supersede()
-	w.space.Commit()
+	unheld := w.on != nil && plant.On(plant.PreparedNotHeld) || w.on == nil && p.visible != nil && plant.On(plant.VisibleNotHeld)
+	if unheld {
+		p.space.Unpin(w.base.Tx)
+	}
+	if w.space.Commit(); unheld {
+		p.space.Pin(w.base.Tx)
+	}
 	p.complete(rec)
 	p.space.Pin(w.tx)
 	p.last = [2]uint64{w.lanes[ofLeaves].pages, w.lanes[ofHot].pages}

@@ -23,6 +23,7 @@ const (
 	FlushErrorSwallowed Defect = "flush-error-swallowed"
 	NoFlushAfterNoSync  Defect = "no-flush-after-nosync"
 	NotGrown            Defect = "not-grown"
+	FreelistKept        Defect = "freelist-kept"
 )
 
 // Which pages may be used again.
@@ -33,6 +34,8 @@ const (
 	FreedTwice        Defect = "freed-twice"
 	DoubleFreeAllowed Defect = "double-free-allowed"
 	RollbackLeaks     Defect = "rollback-leaks"
+	PreparedNotHeld   Defect = "prepared-not-held"
+	VisibleNotHeld    Defect = "visible-not-held"
 )
 
 // How a file is closed and opened.
@@ -47,6 +50,11 @@ const (
 	FailedOpenNoDrop    Defect = "failed-open-no-drop"
 	CreationNotRedone   Defect = "creation-not-redone"
 	LowerLabelWins      Defect = "lower-label-wins"
+	MappedEarly         Defect = "mapped-early"
+	ReaderUnchecked     Defect = "reader-unchecked"
+	ReaderSettles       Defect = "reader-settles"
+	LostNotSettled      Defect = "lost-not-settled"
+	CopyKeepsMetas      Defect = "copy-keeps-metas"
 )
 
 // How free pages are recorded in the extension.
@@ -57,6 +65,16 @@ const (
 	RunUnchecked    Defect = "run-unchecked"
 	RunsKeptForever Defect = "runs-kept-forever"
 	AnySlotBelieved Defect = "any-slot-believed"
+	LogRewritten    Defect = "log-rewritten"
+	RecordOfNewest  Defect = "record-of-newest"
+	ListsOmitted    Defect = "lists-omitted"
+	ListsLate       Defect = "lists-late"
+	ListsOfAborted  Defect = "lists-of-aborted"
+	EmptyAfterScan  Defect = "empty-after-scan"
+	RootUnchecked   Defect = "root-unchecked"
+	NumberOfAnother Defect = "number-of-another"
+	NumbersRestart  Defect = "numbers-restart"
+	MetaNotCovered  Defect = "meta-not-covered"
 )
 
 // How a commit of one flush is written and found again.
@@ -77,6 +95,18 @@ const (
 	SyncStaysBehind  Defect = "sync-stays-behind"
 	EvenOutEarly     Defect = "even-out-early"
 	LabelParity      Defect = "label-parity"
+	NewestNamedTwice Defect = "newest-named-twice"
+)
+
+// How a commit with Periodic is written.
+const (
+	FreedStillListed  Defect = "freed-still-listed"
+	MetaBeforePages   Defect = "meta-before-pages"
+	VisibleAlternates Defect = "visible-alternates"
+	SlotKept          Defect = "slot-kept"
+	PlainUnflushed    Defect = "plain-unflushed"
+	StopKeepsVisible  Defect = "stop-keeps-visible"
+	AbsorbedForgotten Defect = "absorbed-forgotten"
 )
 
 // How transactions are prepared on top of each other, and aborted.
@@ -87,6 +117,9 @@ const (
 	AbortOrder     Defect = "abort-order"
 	OrphansLost    Defect = "orphans-lost"
 	OrphanTooEarly Defect = "orphan-too-early"
+	OrphanLeaked   Defect = "orphan-leaked"
+	RecordKept     Defect = "record-kept"
+	UndoEarly      Defect = "undo-early"
 )
 
 // How bytes are believed, and what becomes of readers.
