@@ -61,7 +61,7 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("a loop over All allocates %v times", all)
 		}
 	})
-	maxAllocs(t, "an Update of one key", 15, func() {
+	maxAllocs(t, "an Update of one key", 10, func() {
 		fail(db.Update(func(tx *holdfast.Tx) error { return tx.Bucket(name).Put(key, value) }))
 	})
 	maxAllocs(t, "an Update that changes nothing", 4, func() { fail(db.Update(func(*holdfast.Tx) error { return nil })) })

@@ -252,21 +252,21 @@ func (tx *Tx) Commit() error {
 		return nil
 	}
 	begin := time.Now()
-	prepared, err := tx.prepare()
+	prepared, err := tx.prepare(begin)
 	if err != nil {
 		return err
 	}
-	start := time.Now()
 	before := tx.db.pager.Counts().Writes.Load()
 	tx.ended.Store(true)
 	err = prepared.Finish()
 	tx.w.stats.Write = tx.db.pager.Counts().Writes.Load() - before
-	tx.w.stats.WriteTime = time.Since(start)
+	took := time.Since(begin)
+	tx.w.stats.WriteTime = took - tx.w.stats.SpillTime
 	tx.count()
 	if err != nil {
 		return err
 	}
-	tx.db.stats.latency.add(time.Since(begin))
+	tx.db.stats.latency.add(took)
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}
@@ -274,10 +274,9 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-// prepare brings all changes to pages. If that fails the transaction is rolled
-// back.
-func (tx *Tx) prepare() (*pager.Prepared, error) {
-	start := time.Now()
+// prepare brings all changes to pages; Commit began at begin. If it fails the
+// transaction is rolled back.
+func (tx *Tx) prepare(begin time.Time) (*pager.Prepared, error) {
 	spilled := false
 	defer func() {
 		if !spilled { // a panic; without this the next writer would wait for ever
@@ -286,7 +285,7 @@ func (tx *Tx) prepare() (*pager.Prepared, error) {
 	}()
 	root, sequence, err := tx.spill()
 	spilled = true
-	tx.w.stats.SpillTime = time.Since(start)
+	tx.w.stats.SpillTime = time.Since(begin)
 	tx.takeEditStats()
 	if err != nil {
 		return nil, tx.rollbackWith(tx.keep(err))

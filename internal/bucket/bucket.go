@@ -10,7 +10,6 @@ package bucket
 import (
 	"bytes"
 	"errors"
-	"slices"
 
 	"holdfast/internal/page"
 	"holdfast/internal/tree"
@@ -56,7 +55,7 @@ type Bucket struct {
 	depth    int  // 0 for the root bucket
 	altered  bool // the header differs from the stored one
 	gone     bool // deleted in this transaction
-	children map[string]*Bucket
+	children children
 	outer    any
 	fill     *float64 // in outer
 }
@@ -88,8 +87,8 @@ func (b *Bucket) Changed() bool {
 	if b.altered || b.tree.Edited() {
 		return true
 	}
-	for _, c := range b.children {
-		if c.Changed() {
+	for _, c := range b.children.list() {
+		if c.bucket.Changed() {
 			return true
 		}
 	}
@@ -110,7 +109,7 @@ func (b *Bucket) Tree() *tree.Tree { return &b.tree }
 
 // Child is the nested bucket name if this transaction has opened it already.
 // Read-only transactions remember none.
-func (b *Bucket) Child(name []byte) *Bucket { return b.children[string(name)] }
+func (b *Bucket) Child(name []byte) *Bucket { return b.children.get(name) }
 
 // OpenTop makes child the bucket name in the root bucket of a read-only
 // transaction, whose root page is root; false if there is none.
@@ -166,10 +165,7 @@ func (b *Bucket) remember(name []byte, child *Bucket) {
 	if !b.Writable() {
 		return
 	}
-	if b.children == nil {
-		b.children = make(map[string]*Bucket)
-	}
-	b.children[string(name)] = child
+	b.children.set(name, child)
 }
 
 // errNestedInline is the damage of an inline bucket in the file that holds a
@@ -296,7 +292,7 @@ func (b *Bucket) DeleteChild(name []byte) error {
 	if err != nil {
 		return err
 	}
-	child := b.children[string(name)]
+	child := b.children.get(name)
 	if child == nil {
 		child = new(Bucket)
 		if err := child.openValue(b.tx, e.Value); err != nil {
@@ -306,7 +302,7 @@ func (b *Bucket) DeleteChild(name []byte) error {
 	if err := child.free(0); err != nil {
 		return err
 	}
-	delete(b.children, string(name))
+	b.children.remove(name)
 	_, err = b.tree.Delete(name)
 	return err
 }
@@ -339,7 +335,7 @@ func (b *Bucket) free(depth int) error {
 			if l.Inline() {
 				return errNestedInline()
 			}
-			child := b.children[string(e.Key)]
+			child := b.children.get(e.Key)
 			if child == nil {
 				child = new(Bucket)
 				if err := child.openValue(b.tx, e.Value); err != nil {
@@ -381,7 +377,7 @@ func (b *Bucket) Move(name []byte, to *Bucket) error {
 		}
 		return ErrIncompatibleValue
 	}
-	child := b.children[string(name)]
+	child := b.children.get(name)
 	if child != nil && child.holds(to) {
 		return ErrSameBuckets // a bucket cannot be moved into itself
 	}
@@ -393,7 +389,7 @@ func (b *Bucket) Move(name []byte, to *Bucket) error {
 		return err
 	}
 	if child != nil {
-		delete(b.children, string(name))
+		b.children.remove(name)
 		to.remember(name, child)
 	}
 	return nil
@@ -405,8 +401,8 @@ func (b *Bucket) holds(to *Bucket) bool {
 	if b == to {
 		return true
 	}
-	for _, c := range b.children {
-		if c.holds(to) {
+	for _, c := range b.children.list() {
+		if c.bucket.holds(to) {
 			return true
 		}
 	}
@@ -440,13 +436,8 @@ func (b *Bucket) Commit() (page.ID, uint64, error) {
 }
 
 func (b *Bucket) commitChildren() error {
-	names := make([]string, 0, len(b.children))
-	for name := range b.children {
-		names = append(names, name)
-	}
-	slices.Sort(names) // the same edits give the same file
-	for _, name := range names {
-		child := b.children[name]
+	for _, c := range b.children.sorted() { // the same edits give the same file
+		child := c.bucket
 		if err := child.commitChildren(); err != nil {
 			return err
 		}
@@ -457,7 +448,7 @@ func (b *Bucket) commitChildren() error {
 		if err != nil {
 			return err
 		}
-		if err := b.tree.Put([]byte(name), value, page.BucketFlag); err != nil {
+		if err := b.tree.Put([]byte(c.name), value, page.BucketFlag); err != nil {
 			return err
 		}
 	}

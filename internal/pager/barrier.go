@@ -64,6 +64,11 @@ func (p *Pager) flushVisible() {
 		p.commit.Unlock()
 		return
 	}
+	if err := p.checkLength(); err != nil {
+		p.logf("%v", err)
+		p.commit.Unlock()
+		return
+	}
 	pr := p.barrier(false)
 	p.commit.Unlock()
 	if err := pr.Finish(); err != nil {

@@ -194,8 +194,8 @@ func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *r
 	if list.Start, err = txn.Allocate(list.N); err != nil {
 		return list, nil, err
 	}
-	rec, err = p.plan(txn)
-	return list, rec, err
+	rec = new(recording)
+	return list, rec, p.plan(txn, rec)
 }
 
 // evenOut writes over a trailing meta that is not the newest any more: the other

@@ -213,8 +213,8 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 			return err
 		}
 	}
-	rec, err := p.plan(w.space)
-	if err != nil {
+	var rec recording
+	if err := p.plan(w.space, &rec); err != nil {
 		return err
 	}
 	meta := w.base.Meta // for its page size and flags
@@ -223,7 +223,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if meta.HighWater = w.space.HighWater(); plant.On(plant.HighWaterStays) {
 		meta.HighWater = w.base.Meta.HighWater
 	}
-	if len(p.queue) == 0 { // or it was checked for those with which this one is written
+	// Of those that are written as a group the first one checks, and of those that
+	// do not wait for a flush one in some; whoever flushes them does.
+	if len(p.queue) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) {
 		if err := p.checkLength(); err != nil {
 			return err
 		}
@@ -240,7 +242,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if w.space.Commit(); unheld {
 		p.space.Pin(w.base.Tx)
 	}
-	p.complete(rec)
+	p.complete(&rec)
 	p.space.Pin(w.tx)
 	p.last = [2]uint64{w.lanes[ofLeaves].pages, w.lanes[ofHot].pages}
 	p.record = rec.record

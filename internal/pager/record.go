@@ -88,17 +88,17 @@ func (p *Pager) recordPages(txn *space.Txn) (n uint64) {
 	return n + uint64(p.logPages(txn)) + extension.MaxSnapshot(p.space.HighWater())/uint64(p.pageSize) + 2
 }
 
-// plan begins the recording of a transaction that is complete but for the pages
-// that the recording takes. Call complete behind txn.Commit.
-func (p *Pager) plan(txn *space.Txn) (*recording, error) {
+// plan makes of next the recording of a transaction that is complete but for the
+// pages that the recording takes. Call complete behind txn.Commit.
+func (p *Pager) plan(txn *space.Txn, next *recording) error {
 	cur := &p.record
-	next := &recording{record: *cur}
+	*next = recording{record: *cur}
 	if cur.hasher == nil || p.inlineRoom(0) < minInline {
 		next.hasher, next.known = nil, false
-		return next, nil
+		return nil
 	}
 	if !cur.known {
-		return next, p.planWhole(txn, next)
+		return p.planWhole(txn, next)
 	}
 	// Records share memory: each appends behind those before it, and what a
 	// transaction appended that was aborted is written over.
@@ -109,12 +109,12 @@ func (p *Pager) plan(txn *space.Txn) (*recording, error) {
 	inline := extension.AppendChange(free.Inline, txn.Allocated(), freed)
 	if len(inline) <= p.inlineRoom(len(free.Logs)) {
 		free.Inline = inline
-		return next, nil
+		return nil
 	}
 	if ok, err := p.planLog(txn, next, len(inline)); ok || err != nil {
-		return next, err
+		return err
 	}
-	return next, p.planWhole(txn, next)
+	return p.planWhole(txn, next)
 }
 
 // inlineRoom is how many bytes of changes an extension takes: the rest is for what

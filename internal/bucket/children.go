@@ -1,0 +1,81 @@
+package bucket
+
+import (
+	"slices"
+	"strings"
+)
+
+// children are the opened buckets in a bucket, by name. Most transactions open one
+// or two; for these a list is smaller than a map, and faster.
+type children struct {
+	few  []child
+	many map[string]*Bucket // all of them, if there are more than maxFew
+}
+
+type child struct {
+	name   string
+	bucket *Bucket
+}
+
+const maxFew = 8
+
+func (c *children) at(name []byte) int {
+	return slices.IndexFunc(c.few, func(e child) bool { return e.name == string(name) })
+}
+
+// get is the child name, nil if it is not there.
+func (c *children) get(name []byte) *Bucket {
+	if c.many != nil {
+		return c.many[string(name)]
+	}
+	if i := c.at(name); i >= 0 {
+		return c.few[i].bucket
+	}
+	return nil
+}
+
+// set adds or replaces a child.
+func (c *children) set(name []byte, b *Bucket) {
+	switch i := c.at(name); {
+	case c.many != nil:
+		c.many[string(name)] = b
+	case i >= 0:
+		c.few[i].bucket = b
+	case len(c.few) < maxFew:
+		c.few = append(c.few, child{string(name), b})
+	default:
+		c.many = make(map[string]*Bucket)
+		for _, e := range c.few {
+			c.many[e.name] = e.bucket
+		}
+		c.many[string(name)] = b
+		c.few = nil
+	}
+}
+
+// remove forgets a child, if it is there.
+func (c *children) remove(name []byte) {
+	delete(c.many, string(name))
+	if i := c.at(name); i >= 0 {
+		c.few = slices.Delete(c.few, i, i+1)
+	}
+}
+
+// list are the children in any order, to be read only.
+func (c *children) list() []child {
+	if c.many == nil {
+		return c.few
+	}
+	list := make([]child, 0, len(c.many))
+	for name, b := range c.many {
+		list = append(list, child{name, b})
+	}
+	return list
+}
+
+// sorted are the children in the order of their names, to be read only.
+func (c *children) sorted() []child {
+	list := c.list()
+	slices.SortFunc(list, func(a, b child) int { return strings.Compare(a.name, b.name) })
+	return list
+}
