@@ -2,12 +2,16 @@ package suite
 
 import (
 	"fmt"
+	"time"
 
 	"holdfast"
 )
 
 // holdfastNoSeals neither writes nor verifies page seals.
 var holdfastNoSeals = holdfastWith("holdfast NoSeals", holdfast.Options{NoSeals: true})
+
+// sealShare is the target for what seals may cost.
+const sealShare = 0.03
 
 // Seals measures what page seals cost: the same work with them and without.
 func Seals(c Config) (Table, error) {
@@ -39,15 +43,25 @@ func (c *Config) sealedReads(t *Table, engines []Engine) error {
 		}
 	}
 	keys := someKeys(c.Keys, 100_000, 2)
-	err = t.compare(*c, "random reads, own transaction each", engines, func(i int) (sample, error) {
-		return perOperation(c.Time, len(keys), func() error { return stores[i].ViewGets(keys) })
-	})
-	if err != nil {
-		return err
+	for _, r := range []struct {
+		name string
+		read func(Store) error
+	}{
+		{"random reads, own transaction each", func(s Store) error { return s.ViewGets(keys) }},
+		{"random reads, one transaction", func(s Store) error { return s.Gets(keys) }},
+	} {
+		samples := map[string][]sample{}
+		err := t.compare(*c, r.name, engines, func(i int) (sample, error) {
+			s, err := perOperation(c.Time, len(keys), func() error { return r.read(stores[i]) })
+			samples[engines[i].Name] = append(samples[engines[i].Name], s)
+			return s, err
+		})
+		if err != nil {
+			return err
+		}
+		t.ratioAtMost(r.name+", with seals", "without", samples[Holdfast.Name], samples[holdfastNoSeals.Name], 1+sealShare)
 	}
-	return t.compare(*c, "random reads, one transaction", engines, func(i int) (sample, error) {
-		return perOperation(c.Time, len(keys), func() error { return stores[i].Gets(keys) })
-	})
+	return nil
 }
 
 func (c *Config) sealedCommits(t *Table, engines []Engine, noSync bool) error {
@@ -56,13 +70,17 @@ func (c *Config) sealedCommits(t *Table, engines []Engine, noSync bool) error {
 	if err := s.openEngines(c, engines, noSync); err != nil {
 		return err
 	}
-	if noSync {
-		_, _, err := c.committing(t, "1 writer, `NoSync`", 1, s.runners(c.Time), 0)
-		return err
+	who, flush := "1 writer, `NoSync`", time.Duration(0)
+	if !noSync {
+		var err error
+		if flush, err = bareFlush(c.Dir); err != nil {
+			return err
+		}
+		who = "1 writer, durable"
 	}
-	flush, err := bareFlush(c.Dir)
+	rates, _, err := c.committing(t, who, 1, s.runners(c.Time), flush)
 	if err == nil {
-		_, _, err = c.committing(t, "1 writer, durable", 1, s.runners(c.Time), flush)
+		t.ratioAtLeast(who+": commits with seals", "without", rates[Holdfast.Name], rates[holdfastNoSeals.Name], 1/(1+sealShare))
 	}
 	return err
 }
