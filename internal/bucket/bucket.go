@@ -52,10 +52,10 @@ type Bucket struct {
 	tx       *Tx
 	tree     tree.Tree
 	sequence uint64
-	depth    int  // 0 for the root bucket
-	altered  bool // the header differs from the stored one
-	gone     bool // deleted in this transaction
-	children children
+	depth    int       // 0 for the root bucket
+	altered  bool      // the header differs from the stored one
+	gone     bool      // deleted in this transaction
+	children *children // nil: none; readers remember none
 	outer    any
 	fill     *float64 // in outer
 }
@@ -164,6 +164,9 @@ func (b *Bucket) remember(name []byte, child *Bucket) {
 	child.depth = b.depth + 1
 	if !b.Writable() {
 		return
+	}
+	if b.children == nil {
+		b.children = new(children)
 	}
 	b.children.set(name, child)
 }

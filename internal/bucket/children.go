@@ -6,9 +6,10 @@ import (
 )
 
 // children are the opened buckets in a bucket, by name. Most transactions open one
-// or two; for these a list is smaller than a map, and faster.
+// or two; for these a list is smaller than a map, and faster. nil has none.
 type children struct {
 	few  []child
+	one  [1]child           // memory of the first
 	many map[string]*Bucket // all of them, if there are more than maxFew
 }
 
@@ -25,6 +26,9 @@ func (c *children) at(name []byte) int {
 
 // get is the child name, nil if it is not there.
 func (c *children) get(name []byte) *Bucket {
+	if c == nil {
+		return nil
+	}
 	if c.many != nil {
 		return c.many[string(name)]
 	}
@@ -36,6 +40,9 @@ func (c *children) get(name []byte) *Bucket {
 
 // set adds or replaces a child.
 func (c *children) set(name []byte, b *Bucket) {
+	if c.few == nil {
+		c.few = c.one[:0]
+	}
 	switch i := c.at(name); {
 	case c.many != nil:
 		c.many[string(name)] = b
@@ -55,6 +62,9 @@ func (c *children) set(name []byte, b *Bucket) {
 
 // remove forgets a child, if it is there.
 func (c *children) remove(name []byte) {
+	if c == nil {
+		return
+	}
 	delete(c.many, string(name))
 	if i := c.at(name); i >= 0 {
 		c.few = slices.Delete(c.few, i, i+1)
@@ -63,6 +73,9 @@ func (c *children) remove(name []byte) {
 
 // list are the children in any order, to be read only.
 func (c *children) list() []child {
+	if c == nil {
+		return nil
+	}
 	if c.many == nil {
 		return c.few
 	}
