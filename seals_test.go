@@ -83,6 +83,29 @@ func runsOf(t testing.TB, data []byte, pageSize int) (sealed, full []page.Extent
 	return sealed, full
 }
 
+// Elements of some sizes, such as 18 of 56 bytes in a page of 1,024, filled pages to the
+// end, and a whole bulk load was without seals. Now only a page of one element can.
+func TestFullPagesAreSealed(t *testing.T) {
+	const pageSize = 1024
+	for _, size := range []int{16, 30, 32, 40, 64, 88, 100, 136, 228, 480, 983, 984, 990} {
+		mem := vfs.NewMem("mem")
+		db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: pageSize})
+		must(t, err)
+		fill(t, db, 400, size)
+		must(t, db.Close())
+		sealed, full := runsOf(t, mem.Bytes(), pageSize)
+		if len(sealed) < 10 && size < 900 {
+			t.Errorf("values of %d bytes: %d pages: the test tests little", size, len(sealed))
+		}
+		image := page.NewImage(mem.Bytes(), pageSize, page.ID(len(mem.Bytes())/pageSize))
+		for _, e := range full {
+			if p, err := image.Page(e.Start); err != nil || p.Count() > 1 {
+				t.Errorf("values of %d bytes: page %d of %d elements has no room for a seal, %v", size, e.Start, p.Count(), err)
+			}
+		}
+	}
+}
+
 func isWrongSeal(err error) bool {
 	var damage *holdfast.CorruptError
 	return errors.As(err, &damage) && strings.Contains(damage.Reason, "its seal does not fit its content")

@@ -65,13 +65,13 @@ func (s splitter) choose(n *node, cuts []cut) []cut {
 	if s.fill != DefaultFill {
 		return s.splitAt(n, cuts, int(min(max(s.fill, minFill), maxFill)*float64(s.pageSize)))
 	}
-	if n.size <= s.pageSize && len(n.items) <= page.MaxCount {
+	if n.size <= s.full() && len(n.items) <= page.MaxCount {
 		return append(cuts, cut{end: len(n.items), size: n.size})
 	}
 	target := s.target(n.size)
 	left := n.size // of what is not in a part yet, as one page
 	for from := 0; from < len(n.items); {
-		if left <= s.pageSize && len(n.items)-from <= page.MaxCount {
+		if left <= s.full() && len(n.items)-from <= page.MaxCount {
 			cuts = append(cuts, cut{end: len(n.items), size: left})
 			break
 		}
@@ -137,12 +137,17 @@ func (s splitter) splitAt(n *node, cuts []cut, threshold int) []cut {
 	return append(cuts, cut{end: len(items), size: left})
 }
 
+// full is the size of a page that is full, in bytes: it has room for a seal. (Elements
+// of some sizes fill a page to its end; with these no page of a bulk load had one.)
+// That goes for files without seals too, which can be given some.
+func (s splitter) full() int { return s.pageSize - page.SealSize }
+
 // target is the number of bytes after which a part ends.
 func (s splitter) target(size int) int {
 	if s.append {
-		return s.pageSize
+		return s.full()
 	}
-	room := s.pageSize - page.HeaderSize
+	room := s.full() - page.HeaderSize
 	parts := 2
 	if size > 2*room {
 		parts = int(float64(size)/(roomyFill*float64(room))) + 1
@@ -156,7 +161,7 @@ func (s splitter) part(items []item, from, target int) cut {
 	i := from
 	for ; i < len(items) && i-from < page.MaxCount; i++ {
 		next := size + itemSize(&items[i])
-		if next > s.pageSize || i > from && next > target {
+		if next > s.full() || i > from && next > target {
 			break
 		}
 		size = next
@@ -167,8 +172,9 @@ func (s splitter) part(items []item, from, target int) cut {
 	return cut{end: i, size: size}
 }
 
-// group gathers large items, the first of which does not fit into one page: as
-// many as waste the smallest share of their last page.
+// group gathers large items, the first of which does not fit into one page with a
+// seal: as many as waste the smallest share of their last page and, if they are
+// several, leave room for one.
 func (s splitter) group(items []item, from int) cut {
 	var best cut
 	bestWaste := 2.0
@@ -176,7 +182,11 @@ func (s splitter) group(items []item, from int) cut {
 	for i := from; i < len(items) && i-from < maxGroup; i++ {
 		size += itemSize(&items[i])
 		pages := (size + s.pageSize - 1) / s.pageSize
-		waste := float64(pages*s.pageSize-size) / float64(pages*s.pageSize)
+		left := pages*s.pageSize - size
+		if i > from && left < page.SealSize {
+			continue
+		}
+		waste := float64(left) / float64(pages*s.pageSize)
 		if waste < bestWaste {
 			best, bestWaste = cut{end: i + 1, size: size}, waste
 		}
