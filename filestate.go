@@ -10,9 +10,16 @@ type FileState struct {
 	// writable Open has mended that since (see Options.StrictCompat).
 	BboltBehind bool
 
-	// Unfinished says that the file was left in the middle of a flush, of which
-	// nothing is left.
+	// Unfinished says that not all pages of the last flush are there. It was cut short
+	// by a crash, and then no commit that had waited for it has returned (with Periodic
+	// some had, which are lost if the power failed); or one of its pages was damaged
+	// later, and its commits are lost.
 	Unfinished bool
+
+	// Unreadable says that what the newest meta page has besides bbolt's fields, and
+	// which may have named a newer state, cannot be read. The reasons are the same, or
+	// a tool changed the page.
+	Unreadable bool
 
 	// FreeRecorded says that the file records its free pages, so that opening it
 	// takes the same time whatever its size. (If pages of the record are damaged, which
@@ -33,7 +40,7 @@ func (db *DB) FileState() FileState {
 	f := db.pager.Finding()
 	return FileState{
 		Tx: int(f.Tx), Slot: f.Slot, Label: int(f.Label),
-		BboltBehind: f.Trailing && !f.Unfinished, Unfinished: f.Unfinished,
+		BboltBehind: f.Trailing && !f.Unfinished, Unfinished: f.Unfinished, Unreadable: f.Unreadable,
 		FreeRecorded: f.Recorded, FreePages: int(f.FreePages),
 	}
 }

@@ -152,12 +152,25 @@ func (d *database) noteMetas(r *checkReport) error {
 	if err != nil {
 		return err
 	}
+	r.Notes = append(r.Notes, d.notes(slots)...)
+	return nil
+}
+
+// notes say what is odd about the metas of a file and yet no fault: a crash can leave
+// them so.
+func (d *database) notes(slots page.Slots) (notes []string) {
 	for slot, err := range slots.Err {
 		if err != nil {
-			r.Notes = append(r.Notes, fmt.Sprintf("meta page %d is not whole (%s), the other one is used: a commit was cut off", slot, err))
+			notes = append(notes, fmt.Sprintf("meta page %d is not whole (%s), the other one is used: the last flush is not there: %s", slot, err, lastFlush))
 		}
 	}
-	return nil
+	switch s := d.FileState(); {
+	case s.Unfinished:
+		notes = append(notes, "the last flush is not whole: "+lastFlush)
+	case s.Unreadable:
+		notes = append(notes, fmt.Sprintf("what Holdfast wrote into meta page %d cannot be read; if it was for a last flush: %s", s.Slot, lastFlush))
+	}
+	return notes
 }
 
 func (c *call) printCheck(r *checkReport) {

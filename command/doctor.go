@@ -57,6 +57,7 @@ type doctorReport struct {
 	FreelistStored bool         `json:"freelist_stored"`
 	FreelistPages  int64        `json:"freelist_pages"` // that it takes itself
 	BboltBehind    bool         `json:"bbolt_behind"`
+	Notes          []string     `json:"notes"`
 	Commit         commitReport `json:"one_key_commit"`
 	CompactedBytes int64        `json:"compacted_bytes_estimate"`
 	GivenBackBytes int64        `json:"given_back_bytes_estimate"`
@@ -104,7 +105,7 @@ func (c *call) doctor() error {
 
 // examine finds out everything that doctor tells.
 func (c *call) examine(path string) (*doctorReport, error) {
-	r := &doctorReport{File: path, Next: []string{}}
+	r := &doctorReport{File: path, Notes: []string{}, Next: []string{}}
 	err := c.view(path, true, func(d *database, tx *holdfast.Tx) error {
 		stop := c.progress("reading "+size(tx.Size()), 0, nil)
 		defer stop()
@@ -126,6 +127,7 @@ func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
 	if err != nil {
 		return err
 	}
+	r.Notes = append(r.Notes, d.notes(slots)...)
 	stats, state := d.Stats(), d.FileState()
 	r.BboltBehind, r.FreeRecorded = state.BboltBehind, stats.OpenPath == holdfast.OpenedByRecord
 	r.SizeBytes, r.PageSize = d.size, int64(m.PageSize)

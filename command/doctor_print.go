@@ -25,6 +25,9 @@ func (c *call) printDoctor(r *doctorReport) {
 		lines = append(lines, [2]string{"  Not closed", c.paint(yellow, "the last program to write it did not close it")})
 		lines = append(lines, [2]string{"", "bbolt finds " + c.bboltText(&stateReport{BboltBehind: true}, r.File)})
 	}
+	for _, note := range r.Notes {
+		lines = append(lines, [2]string{"  Note", c.paint(yellow, note)})
+	}
 	rows(c.out, lines...)
 	c.printCommit(r)
 	fmt.Fprintf(c.out, "\n%s\n  would leave about %s and give back about %s (%s of the file)\n", c.paint(bold, "Compaction"),

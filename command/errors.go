@@ -99,7 +99,7 @@ func (a *app) explain(file string, err error) error {
 	switch {
 	case errors.Is(err, holdfast.ErrTimeout):
 		e.what = fmt.Sprintf("locked by another process for longer than %s%s", a.timeout, holders(file))
-		e.next = "stop that program, work on a copy of the file, or wait longer with --timeout"
+		e.next = "stop that program, or wait longer with --timeout (a copy of a file in use is whole only if the program itself makes it, or a snapshot of the disk)"
 	case errors.Is(err, holdfast.ErrVersionMismatch):
 		e.what = "a bbolt database of another format version than 2"
 		e.next = "use the version of the program that wrote it"
@@ -108,6 +108,7 @@ func (a *app) explain(file string, err error) error {
 		if err.Error() != holdfast.ErrInvalid.Error() {
 			e.what = fmt.Sprintf("not a bbolt database (%s)", err)
 		}
+		e.next = "if it held one, restore a copy of it; see docs/recovering.md"
 	case errors.Is(err, holdfast.ErrChecksum):
 		e.what = "damaged: neither of its two meta pages is whole"
 		e.next = "restore a copy of it"

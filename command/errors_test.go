@@ -126,7 +126,7 @@ func TestTornMeta(t *testing.T) {
 	wantIn(t, run(t, "info", "sample.db"), 0, "Meta page 1  damaged: checksum error; the other one is used", "")
 	wantIn(t, run(t, "check", "sample.db"), 0, "OK\n", "holdfast: note: meta page 1 is not whole")
 	wantIn(t, run(t, "check", "sample.db", "--json"), 0, `"notes": [
-    "meta page 1 is not whole (checksum error), the other one is used: a commit was cut off"
+    "meta page 1 is not whole (checksum error), the other one is used: the last flush is not there: a crash cut it short, before its commits had returned (with Periodic they may have), or it was damaged since, and its commits are lost; see docs/recovering.md"
   ]`, "")
 }
 

@@ -171,11 +171,17 @@ func (c *call) printInfo(r *infoReport) {
 		}
 		lines = append(lines, [2]string{fmt.Sprintf("Meta page %d", m.Slot), text})
 	}
-	if r.Unfinished {
-		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not finished") + ": what it was to write is lost; a commit that had waited for it has not returned"})
+	switch {
+	case r.Unfinished:
+		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not whole") + ": " + lastFlush})
+	case r.Unreadable:
+		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not known") + ": what Holdfast wrote into the current meta page cannot be read; " + lastFlush})
 	}
 	rows(c.out, append(lines, [2]string{"bbolt finds", c.bboltText(&r.stateReport, r.File)})...)
 }
+
+// lastFlush is what may have become of the last flush, which a file cannot tell.
+const lastFlush = "a crash cut it short, before its commits had returned (with Periodic they may have), or it was damaged since, and its commits are lost; see docs/recovering.md"
 
 // bboltText says what bbolt finds in a file.
 func (a *app) bboltText(s *stateReport, file string) string {

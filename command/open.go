@@ -35,7 +35,7 @@ func (a *app) look(path string) (fs.FileInfo, error) {
 	case !info.Mode().IsRegular():
 		return nil, &fileError{file: path, what: "is not a regular file", err: errNotAFile}
 	case info.Size() == 0:
-		return nil, &fileError{file: path, what: "empty: not a bbolt database", next: a.createHint(), err: holdfast.ErrInvalid}
+		return nil, &fileError{file: path, what: "empty: not a bbolt database", next: "if it held one, restore a copy before a program opens it; if not, " + a.createHint(), err: holdfast.ErrInvalid}
 	}
 	return info, nil
 }

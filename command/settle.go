@@ -32,13 +32,14 @@ type stateReport struct {
 	Slot         int  `json:"slot"`
 	BboltBehind  bool `json:"bbolt_behind"`
 	Unfinished   bool `json:"last_flush_unfinished"`
+	Unreadable   bool `json:"meta_unreadable"`
 	FreeRecorded bool `json:"free_pages_recorded"`
 }
 
 func newStateReport(s holdfast.FileState) stateReport {
 	return stateReport{
 		Transaction: s.Tx, Label: s.Label, Slot: s.Slot,
-		BboltBehind: s.BboltBehind, Unfinished: s.Unfinished, FreeRecorded: s.FreeRecorded,
+		BboltBehind: s.BboltBehind, Unfinished: s.Unfinished, Unreadable: s.Unreadable, FreeRecorded: s.FreeRecorded,
 	}
 }
 

@@ -178,7 +178,7 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	makeLeft(t)
-	wantIn(t, run(t, "info", "torn.db"), 0, "\nLast flush   not finished: what it was to write is lost; ", "")
+	wantIn(t, run(t, "info", "torn.db"), 0, "\nLast flush   not whole: a crash cut it short", "")
 	wantIn(t, run(t, "info", "torn.db"), 0, "\nbbolt finds  the newest state\n", "")
 	if s := stateOf(t, "info", "torn.db"); !s.Unfinished || s.Behind || s.Transaction != newest-1 {
 		t.Errorf("info: %+v", s)

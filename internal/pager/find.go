@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -16,6 +17,7 @@ type found struct {
 	tx         page.TxID
 	trailing   bool // the slot's extension is: it names another state than the slot's meta
 	unfinished bool // and that one is not whole
+	unreadable bool // what stands behind the slot's meta: it may have named another state
 	// free is the extension that records the state's free pages; nil if none does.
 	free *extension.Extension
 }
@@ -28,6 +30,7 @@ type Finding struct {
 	Trailing bool // bbolt finds another state in the slot than we do, an older one unless Unfinished
 	// Unfinished: a newer state was begun, and what was to be its flush did not end.
 	Unfinished bool
+	Unreadable bool   // what the meta page in the slot has besides bbolt's meta
 	Recorded   bool   // the free pages are
 	FreePages  uint64 // so many, if they are
 }
@@ -35,7 +38,7 @@ type Finding struct {
 // Finding tells what opening has found.
 func (p *Pager) Finding() Finding {
 	f := &p.found
-	found := Finding{Tx: f.tx, Label: f.meta.Label, Slot: f.best, Trailing: f.trailing, Unfinished: f.unfinished}
+	found := Finding{Tx: f.tx, Label: f.meta.Label, Slot: f.best, Trailing: f.trailing, Unfinished: f.unfinished, Unreadable: f.unreadable}
 	if f.free != nil {
 		found.Recorded, found.FreePages = true, f.free.Free.Count
 	}
@@ -50,7 +53,11 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	f := found{best: best, meta: p.slots.Meta[best], tx: page.TxID(p.slots.Meta[best].Label)}
 	var exts [2]*extension.Extension
 	for slot := range exts {
-		ext, err := extension.Decode(metas[slot*p.pageSize:][:p.pageSize])
+		buf := metas[slot*p.pageSize:][:p.pageSize]
+		ext, err := extension.Decode(buf)
+		if slot == best && err != nil && !isZero(buf[page.ExtensionOffset:]) && !plant.On(plant.GarbledUnnoticed) {
+			f.unreadable = true
+		}
 		switch {
 		case p.slots.Err[slot] != nil || errors.Is(err, extension.ErrNone):
 		case slot == best && (errors.Is(err, extension.ErrVersion) || errors.Is(err, extension.ErrNoChecksum)):
@@ -62,6 +69,9 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		default:
 			exts[slot] = ext
 		}
+	}
+	if f.unreadable {
+		p.logf("%s: what meta page %d has besides bbolt's meta cannot be read: the last flush was cut short, or its commits are lost by damage", p.file.Name(), best)
 	}
 	own, other := exts[best], exts[1-best]
 	if own != nil && !p.believes(best, own, other) {
@@ -104,6 +114,9 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	return f, nil
 }
 
+// isZero tells whether b is as bbolt leaves what it does not use.
+func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
+
 // believes tells whether the extension of the better slot counts: bbolt copies
 // slots, and an extension is not for a state that somebody went back to.
 func (p *Pager) believes(best int, own, other *extension.Extension) bool {
@@ -138,16 +151,16 @@ func (p *Pager) verify(m page.Meta, t *extension.Trailing) (why, err error) {
 	}
 	var unreadable error
 	var sum extension.Hash
-	bytes := int64(0)
+	listed := int64(0)
 	var buf []byte
 	err = extension.Extents(t.Written, m.HighWater, func(e page.Extent) error {
 		if e.Start < page.FirstDataPage {
 			return page.Corruptf(e.Start, "a meta page is listed as written")
 		}
-		if e.N > uint64(maxListed-bytes)/uint64(p.pageSize) {
+		if e.N > uint64(maxListed-listed)/uint64(p.pageSize) {
 			return page.Corruptf(e.Start, "more than %d bytes are listed as written", maxListed)
 		}
-		bytes += int64(e.N) * int64(p.pageSize)
+		listed += int64(e.N) * int64(p.pageSize)
 		if unreadable = p.dropPages(e); unreadable != nil {
 			return unreadable
 		}

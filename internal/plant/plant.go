@@ -107,6 +107,7 @@ const (
 	PlainUnflushed    Defect = "plain-unflushed"
 	StopKeepsVisible  Defect = "stop-keeps-visible"
 	AbsorbedForgotten Defect = "absorbed-forgotten"
+	GarbledUnnoticed  Defect = "garbled-unnoticed"
 )
 
 // How transactions are prepared on top of each other, and aborted.
