@@ -113,6 +113,9 @@ func (c *call) printReseal(r *resealReport) {
 		parts = append(parts, countOf(r.NoRoom, "page has", "pages have")+" no room for one")
 	}
 	fmt.Fprintln(c.out, strings.Join(parts, ", "))
+	if r.Replaced > 0 {
+		fmt.Fprintln(c.out, "if no tool changed these pages, they are damaged, and that does not show any more: restore a copy; see docs/recovering.md")
+	}
 }
 
 // countOf is n with one of two words.

@@ -9,7 +9,7 @@ import (
 )
 
 const settleHelp = `Make the newest state of a database the one that bbolt finds: to be run before
-going back to bbolt after a crash, or on a copy of a file that was in use.
+going back to bbolt after a crash, or on a snapshot of a file that was in use.
 
 Holdfast commits with one flush. Until the file is closed, synced, or has seen no
 commit for 50 ms, bbolt would open the state before the last flush. Holdfast itself
