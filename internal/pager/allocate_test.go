@@ -86,3 +86,46 @@ func (g *gate) leaf(w *pager.WriteTx) page.ID {
 	enc.Finish(true)
 	return id
 }
+
+// A transaction that raised the high-water mark for more pages than it had taken yet
+// gave the rest to the free ones, and a check of the state before it, beside it,
+// reported pages that do not exist.
+func TestAccountBesideALane(t *testing.T) {
+	e := newEnv(t)
+	const leaves = 8
+	for range 2 {
+		w, err := e.BeginWrite()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.Base().Meta.HighWater
+		var last page.ID
+		for i := range leaves {
+			last, _, err = w.Allocate(1, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			snap, err := e.Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := e.Account(snap.Value())
+			if err != nil || !a.Exact {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			for _, free := range a.Free {
+				if free.End() > before {
+					t.Errorf("leaf %d, page %d: %v is free, the high-water mark is %d", i, last, free, before)
+				}
+			}
+			snap.Release()
+		}
+		pr, err := w.Prepare(w.Base().Meta.Root, 1, e.opts)
+		if err == nil {
+			err = pr.Finish()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -301,8 +301,14 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	current := p.states.Current() // nil if Close waits for s
 	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.lost.Load() != 0
 	a := Accounting{Exact: !busy && (current == nil || current.Tx == s.Tx)}
+	limit := p.space.HighWater()
+	if p.editing != nil && !plant.On(plant.RisenListed) {
+		limit = p.editing.base.Meta.HighWater // behind that is what it has risen by, and not taken yet
+	}
 	for e := range p.space.Unused() {
-		a.Free = append(a.Free, e)
+		if e.Start < limit {
+			a.Free = append(a.Free, page.Extent{Start: e.Start, N: min(e.N, uint64(limit-e.Start))})
+		}
 	}
 	if p.editing != nil { // what it has taken already is free to everybody else
 		a.Free = append(a.Free, p.editing.space.Allocated()...)

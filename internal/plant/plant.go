@@ -131,6 +131,7 @@ const (
 	NoRecheck       Defect = "no-recheck"
 	FaultUncaught   Defect = "fault-uncaught"
 	LengthUnchecked Defect = "length-unchecked"
+	RisenListed     Defect = "risen-listed"
 )
 
 // How pages are sealed.
