@@ -1,7 +1,9 @@
 package pager_test
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 
 	"holdfast/internal/page"
@@ -128,4 +130,30 @@ func TestAccountBesideALane(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A full disk, and a file with holes at its end, as bbolt leaves it, which cannot be
+// filled: each transaction raised the high-water mark into the hole again, though
+// pages below were free, and failed.
+func TestFullDiskUsesFreePages(t *testing.T) {
+	e := newEnv(t)
+	const pages = 4
+	e.holes(20)
+	if err := e.fill(pages); err != nil {
+		t.Fatal(err)
+	}
+	hole := int64(e.highWater()) * pageSize
+	e.fail = func(op vfs.Op) error {
+		if op.Kind == vfs.KindWrite && op.Off+op.Len > hole {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	if err := e.fill(pages); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("the first is to fail, as it takes pages that lie together: %v", err)
+	}
+	if err := e.fill(pages); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	e.fail = nil
 }

@@ -120,6 +120,7 @@ const (
 	OrphanLeaked   Defect = "orphan-leaked"
 	RecordKept     Defect = "record-kept"
 	UndoEarly      Defect = "undo-early"
+	RisesIntoHole  Defect = "rises-into-hole"
 )
 
 // How bytes are believed, and what becomes of readers.
