@@ -113,8 +113,8 @@ func (e *Encoder) End() int {
 	return e.data
 }
 
-// finish is where every encoder of a page run ends: run is complete up to end.
-// It is the one place that may use the bytes behind the content.
+// finish is where an encoder of a page run ends that is not sealed later: run is
+// complete up to end. Only this, and End and Seal, use the bytes behind the content.
 func finish(run []byte, end int, id ID, seal bool) {
 	clear(run[end:])
 	if seal {

@@ -1,6 +1,9 @@
 package pager
 
-import "holdfast/internal/page"
+import (
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+)
 
 // lane is where pages of one kind are taken next to each other, if they are free:
 // each piece of a commit that lies by itself costs a write call, and the disk
@@ -101,8 +104,12 @@ func (w *WriteTx) choose(next page.ID, n, reach, parts, part uint64) (page.ID, e
 }
 
 // mayRise tells whether the high-water mark may be raised by n pages although shorter
-// runs below it are free: if there are few, and the file is long enough.
+// runs below it are free: if there are few, and the file is long enough. Not on a full
+// disk: the end of the file may be a hole, which cannot be filled then.
 func (p *Pager) mayRise(n uint64) bool {
+	if p.noRoom && !plant.On(plant.RisesIntoHole) {
+		return false
+	}
 	high := uint64(p.space.HighWater())
 	return p.space.FreeCount()+n <= 16+high/64 && (high+n)*uint64(p.pageSize) <= uint64(p.fileSize)
 }

@@ -1,7 +1,9 @@
 package pager_test
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 
 	"holdfast/internal/page"
@@ -85,4 +87,73 @@ func (g *gate) leaf(w *pager.WriteTx) page.ID {
 	enc := page.NewLeaf(buf, id, 0, 0)
 	enc.Finish(true)
 	return id
+}
+
+// A transaction that raised the high-water mark for more pages than it had taken yet
+// gave the rest to the free ones, and a check of the state before it, beside it,
+// reported pages that do not exist.
+func TestAccountBesideALane(t *testing.T) {
+	e := newEnv(t)
+	const leaves = 8
+	for range 2 {
+		w, err := e.BeginWrite()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.Base().Meta.HighWater
+		var last page.ID
+		for i := range leaves {
+			last, _, err = w.Allocate(1, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			snap, err := e.Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := e.Account(snap.Value())
+			if err != nil || !a.Exact {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			for _, free := range a.Free {
+				if free.End() > before {
+					t.Errorf("leaf %d, page %d: %v is free, the high-water mark is %d", i, last, free, before)
+				}
+			}
+			snap.Release()
+		}
+		pr, err := w.Prepare(w.Base().Meta.Root, 1, e.opts)
+		if err == nil {
+			err = pr.Finish()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A full disk, and a file with holes at its end, as bbolt leaves it, which cannot be
+// filled: each transaction raised the high-water mark into the hole again, though
+// pages below were free, and failed.
+func TestFullDiskUsesFreePages(t *testing.T) {
+	e := newEnv(t)
+	const pages = 4
+	e.holes(20)
+	if err := e.fill(pages); err != nil {
+		t.Fatal(err)
+	}
+	hole := int64(e.highWater()) * pageSize
+	e.fail = func(op vfs.Op) error {
+		if op.Kind == vfs.KindWrite && op.Off+op.Len > hole {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	if err := e.fill(pages); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("the first is to fail, as it takes pages that lie together: %v", err)
+	}
+	if err := e.fill(pages); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	e.fail = nil
 }

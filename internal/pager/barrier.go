@@ -60,14 +60,14 @@ func (p *Pager) flushLater() {
 func (p *Pager) flushVisible() {
 	p.commit.Lock()
 	p.flushing = false
-	if p.closed.Load() || p.visible == nil || p.stoppedBy() != nil {
+	if p.closed.Load() || p.visible == nil {
 		p.commit.Unlock()
 		return
 	}
-	if err := p.checkLength(); err != nil {
+	// If writing has stopped, by this or before, the barrier fails as its flush would,
+	// and who begins to read gets what is durable: what is visible never will be.
+	if err := p.checkLength(); err != nil && p.stoppedBy() == nil {
 		p.logf("%v", err)
-		p.commit.Unlock()
-		return
 	}
 	pr := p.barrier(false)
 	p.commit.Unlock()

@@ -56,6 +56,11 @@ func (g *group) write() (failed page.TxID, err error) {
 	if err := g.p.stoppedBy(); err != nil {
 		return 0, err
 	}
+	if len(g.members) > 0 && g.mode == Full && g.members[0].mode != Full {
+		if err := g.checkLength(); err != nil {
+			return 0, err
+		}
+	}
 	if g.mode != None && g.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
 		// Commits that were not flushed may have given pages away that the newest
 		// durable state uses, so they must be durable before these are written.
@@ -82,6 +87,18 @@ func (g *group) write() (failed page.TxID, err error) {
 		return failed, err
 	}
 	return 0, g.writeMeta()
+}
+
+// checkLength is for a group that is flushed although its first member did not ask
+// for that, and so has not looked when it was prepared.
+func (g *group) checkLength() error {
+	p := g.p
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if err := p.checkLength(); err != nil && p.stoppedBy() == nil {
+		p.logf("%v", err)
+	}
+	return p.stoppedBy()
 }
 
 // flush is what a barrier asks for when there is nothing to commit: that the newest
@@ -115,6 +132,11 @@ func (g *group) writeMeta() error {
 				g.meta = g.state.Meta
 			}
 			return g.put(ext)
+		}
+	}
+	if g.mode == Periodic {
+		if err := g.checkLength(); err != nil {
+			return err
 		}
 	}
 	if !plant.On(plant.PlainUnflushed) {

@@ -46,7 +46,7 @@ func (p *Pager) grow(need int64, opts CommitOptions) error {
 		if err != nil {
 			return err
 		}
-		p.fileSize = size
+		p.fileSize, p.noRoom = size, false
 	}
 	return p.remap(need)
 }

@@ -112,6 +112,7 @@ type Pager struct {
 	gen       *generation    // newest
 	behind    [2]page.ID     // where each lane ended
 	last      [2]uint64      // pages that the last transaction allocated in each lane
+	noRoom    bool           // the disk was full when pages were to be written: see mayRise
 	fileSize  int64
 	editing   *WriteTx
 	overlay   map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver
@@ -301,8 +302,14 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	current := p.states.Current() // nil if Close waits for s
 	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.lost.Load() != 0
 	a := Accounting{Exact: !busy && (current == nil || current.Tx == s.Tx)}
+	limit := p.space.HighWater()
+	if p.editing != nil && !plant.On(plant.RisenListed) {
+		limit = p.editing.base.Meta.HighWater // behind that is what it has risen by, and not taken yet
+	}
 	for e := range p.space.Unused() {
-		a.Free = append(a.Free, e)
+		if e.Start < limit {
+			a.Free = append(a.Free, page.Extent{Start: e.Start, N: min(e.N, uint64(limit-e.Start))})
+		}
 	}
 	if p.editing != nil { // what it has taken already is free to everybody else
 		a.Free = append(a.Free, p.editing.space.Allocated()...)

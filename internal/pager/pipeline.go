@@ -7,6 +7,7 @@ import (
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
+	"holdfast/internal/vfs"
 )
 
 // How commits become durable. Prepare puts a transaction into the queue and lets
@@ -326,6 +327,7 @@ func (p *Pager) abortFrom(g *group, tx page.TxID, err error) {
 		}
 	}
 	p.barriers = slices.Concat(g.barriers, p.barriers)
+	p.noRoom = p.noRoom || vfs.IsFull(err)
 	p.abort(doomed, err)
 	g.drop()
 }

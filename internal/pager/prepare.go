@@ -223,14 +223,17 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if meta.HighWater = w.space.HighWater(); plant.On(plant.HighWaterStays) {
 		meta.HighWater = w.base.Meta.HighWater
 	}
+	need := int64(meta.HighWater) * int64(p.pageSize)
 	// Of those that are written as a group the first one checks, and of those that
-	// do not wait for a flush one in some; whoever flushes them does.
-	if len(p.queue) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) {
+	// do not wait for a flush one in some; whoever flushes them does. Whoever makes
+	// the file longer, or may write its last page, always does: nobody could tell
+	// behind that.
+	if len(p.queue) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
 		if err := p.checkLength(); err != nil {
 			return err
 		}
 	}
-	if err := p.grow(int64(meta.HighWater)*int64(p.pageSize), opts); err != nil {
+	if err := p.grow(need, opts); err != nil {
 		return err
 	}
 	pr.orphans, p.orphans = p.orphans, nil

@@ -121,6 +121,7 @@ const (
 	OrphanLeaked   Defect = "orphan-leaked"
 	RecordKept     Defect = "record-kept"
 	UndoEarly      Defect = "undo-early"
+	RisesIntoHole  Defect = "rises-into-hole"
 )
 
 // How bytes are believed, and what becomes of readers.
@@ -132,6 +133,7 @@ const (
 	NoRecheck       Defect = "no-recheck"
 	FaultUncaught   Defect = "fault-uncaught"
 	LengthUnchecked Defect = "length-unchecked"
+	RisenListed     Defect = "risen-listed"
 )
 
 // How pages are sealed.
