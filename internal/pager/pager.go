@@ -108,7 +108,7 @@ type Pager struct {
 	trailing  bool           // the newest durable meta
 	random    [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
 	visible   *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
-	dirty     dirty          // pages of the current state that are not in the durable one
+	dirty     dirty          // pages of the state written last that are not in the durable one; the leader's, who changes it without commit
 	gen       *generation    // newest
 	behind    [2]page.ID     // where each lane ended
 	last      [2]uint64      // pages that the last transaction allocated in each lane

@@ -3,6 +3,7 @@ package pager_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"syscall"
 	"testing"
 	"time"
@@ -101,6 +102,47 @@ func TestPeriodicKill(t *testing.T) {
 		t.Errorf("after Close: %q", e.read())
 	}
 	e.accounted()
+}
+
+// Commits that return are there after the process was killed, also if those with
+// other modes, flushes and failed writes come in between.
+func TestModesKill(t *testing.T) {
+	for seed := range uint64(10) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		e := periodic(t, pager.Options{PeriodicBytes: 40 * pageSize})
+		want := "first"
+		for i := range 40 {
+			e.opts.Mode = pager.Durability(rng.IntN(3))
+			failed := rng.IntN(8) == 0
+			if failed {
+				e.next(vfs.KindWrite, 1, syscall.ENOSPC)
+			}
+			text := fmt.Sprint("text ", i)
+			err := e.commit(text, uint64(1+rng.IntN(6)))
+			if failed != errors.Is(err, syscall.ENOSPC) || !failed && err != nil {
+				t.Fatalf("seed %d: commit %d: %v", seed, i, err)
+			}
+			if e.fail = nil; err == nil {
+				want = text
+			}
+			switch rng.IntN(8) {
+			case 0:
+				if err := e.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			case 1:
+				e.FlushVisible()
+			}
+			killed := &env{t: t, mem: e.mem.Clone(), opts: e.opts}
+			killed.open(pager.Options{})
+			if got := killed.read(); got != want || killed.OpenPath() != pager.OpenedByRecord {
+				t.Errorf("seed %d: killed after commit %d: finds %q, not %q, by %s", seed, i, got, want, killed.OpenPath())
+			}
+			killed.accounted()
+			killed.close()
+		}
+		e.close()
+	}
 }
 
 // A flush that fails: readers that begin get what is durable, those that hold a
