@@ -24,6 +24,9 @@ type ResealOptions struct {
 	// OpenFile opens the file in place of os.OpenFile.
 	OpenFile func(string, int, os.FileMode) (*os.File, error)
 
+	// KVStringer writes keys in errors; nil: in hexadecimal.
+	KVStringer KVStringer
+
 	// Progress is called with the number of pages that have been looked at, of
 	// total. Each page of a tree is looked at twice. May be nil.
 	Progress func(done, total uint64)
@@ -81,7 +84,12 @@ func (r *resealing) run(ctx context.Context) (err error) {
 	}
 	defer r.tx.rollback()
 	defer r.tx.caught(debug.SetPanicOnFault(true), &err)
+	keys := r.options.KVStringer
+	if keys == nil {
+		keys = HexKVStringer()
+	}
 	faults, err := r.tx.verify(ctx, []CheckOption{
+		WithKVStringer(keys),
 		WithProgress(func(done, _ uint64) { r.progress(done - r.pages) }),
 		func(c *checkConfig) { c.gaps = true }, // which the surgery leaves that Reseal is for
 	})

@@ -90,6 +90,7 @@ func (c *call) runReseal(ctx context.Context, path string, info fs.FileInfo, mis
 	defer stop()
 	return holdfast.Reseal(ctx, path, holdfast.ResealOptions{
 		MissingOnly: missing,
+		KVStringer:  stringer{},
 		Timeout:     c.timeout,
 		Progress: func(done, total uint64) {
 			share.Store(int64(float64(info.Size()) * float64(done) / float64(total)))
