@@ -123,6 +123,9 @@ func (r *run) handOver(f *Follower, file string, engines []*Follower) {
 	leaks := r.inspect(engines[0], file)
 	for _, e := range engines[1:] {
 		seen := r.inspect(e, file)
+		if len(seen) == 0 && !f.Stock && !syncedFreelist(r.t, file, pageSize(r.h.Seed)) {
+			continue // bbolt, which has no freelist then, scans, and finds what it had lost
+		}
 		if fmt.Sprint(seen) != fmt.Sprint(leaks) {
 			r.t.Fatalf("seed %d, step %d, after %s: holdfast finds lost pages %v, %s finds %v", r.h.Seed, r.steps, f.Name, leaks, e.Name, seen)
 		}

@@ -112,7 +112,7 @@ type Pager struct {
 	gen       *generation    // newest
 	behind    [2]page.ID     // where each lane ended
 	last      [2]uint64      // pages that the last transaction allocated in each lane
-	noRoom    bool           // the disk was full when pages were to be written: see mayRise
+	noRoom    bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom
 	fileSize  int64
 	editing   *WriteTx
 	overlay   map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver

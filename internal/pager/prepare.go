@@ -161,7 +161,9 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	p.commit.Lock()
 	if err := w.prepare(root, sequence, opts); err != nil {
 		w.abandon()
-		full := (p.held != nil || p.visible != nil) && (vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached))
+		full := vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
+		p.noRoom = p.noRoom || full
+		full = full && (p.held != nil || p.visible != nil)
 		p.commit.Unlock()
 		p.turn.Unlock()
 		if w.on != nil {

@@ -138,6 +138,12 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 			return false, nil
 		}
 		pages := max(n, p.logPages(txn))
+		for pages > n && !p.hasRoom(pages) {
+			pages = max(n, pages/2)
+		}
+		if !p.hasRoom(pages) {
+			return false, nil
+		}
 		start, err := txn.Allocate(uint64(pages))
 		if err != nil {
 			return false, err
@@ -202,9 +208,25 @@ func (p *Pager) planWhole(txn *space.Txn, next *recording) error {
 	ps := uint64(p.pageSize)
 	n := (extension.MaxSnapshot(txn.HighWater()) + ps - 1) / ps
 	n = (extension.MaxSnapshot(txn.HighWater()+page.ID(n)+1) + ps - 1) / ps // the pages themselves may raise the mark
+	if !p.hasRoom(int(n)) {
+		next.known = false // and who opens the file scans it, until there is room
+		next.whole = false
+		return nil
+	}
 	start, err := txn.Allocate(n)
 	next.snapshot = page.Extent{Start: start, N: n}
 	return err
+}
+
+// hasRoom tells whether the record may take n pages: on a full disk only if so many
+// are free one behind the other. (A commit that could have freed some failed
+// because its record wanted 24.)
+func (p *Pager) hasRoom(n int) bool {
+	if !p.noRoom || plant.On(plant.RecordWantsRoom) {
+		return true
+	}
+	_, ok := p.space.FindFree(uint64(n))
+	return ok
 }
 
 // extentBytes is the most that an extent takes in a change.

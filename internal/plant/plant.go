@@ -112,16 +112,17 @@ const (
 
 // How transactions are prepared on top of each other, and aborted.
 const (
-	WrittenEarly   Defect = "written-early"
-	OverlayIgnored Defect = "overlay-ignored"
-	UntilKept      Defect = "until-kept"
-	AbortOrder     Defect = "abort-order"
-	OrphansLost    Defect = "orphans-lost"
-	OrphanTooEarly Defect = "orphan-too-early"
-	OrphanLeaked   Defect = "orphan-leaked"
-	RecordKept     Defect = "record-kept"
-	UndoEarly      Defect = "undo-early"
-	RisesIntoHole  Defect = "rises-into-hole"
+	WrittenEarly    Defect = "written-early"
+	OverlayIgnored  Defect = "overlay-ignored"
+	UntilKept       Defect = "until-kept"
+	AbortOrder      Defect = "abort-order"
+	OrphansLost     Defect = "orphans-lost"
+	OrphanTooEarly  Defect = "orphan-too-early"
+	OrphanLeaked    Defect = "orphan-leaked"
+	RecordKept      Defect = "record-kept"
+	UndoEarly       Defect = "undo-early"
+	RisesIntoHole   Defect = "rises-into-hole"
+	RecordWantsRoom Defect = "record-wants-room"
 )
 
 // How bytes are believed, and what becomes of readers.
