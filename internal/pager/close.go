@@ -189,7 +189,7 @@ func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *r
 		}
 		pages += l.N
 	}
-	pages += p.space.FreeCount() + p.space.PendingCount() + p.recordPages(txn)
+	pages += p.space.FreeCount() + p.space.PendingCount() + p.recordPages()
 	list.N = (page.FreelistSize(pages) + uint64(p.pageSize) - 1) / uint64(p.pageSize)
 	if list.Start, err = txn.Allocate(list.N); err != nil {
 		return list, nil, err

@@ -80,12 +80,12 @@ const (
 	minInline   = 64
 )
 
-// recordPages bounds the pages of the record as the transaction will leave it.
-func (p *Pager) recordPages(txn *space.Txn) (n uint64) {
+// recordPages bounds the pages of the record as a transaction will leave it.
+func (p *Pager) recordPages() (n uint64) {
 	for e := range p.record.runs() {
 		n += e.N
 	}
-	return n + uint64(p.logPages(txn)) + extension.MaxSnapshot(p.space.HighWater())/uint64(p.pageSize) + 2
+	return n + uint64(p.logPages()) + extension.MaxSnapshot(p.space.HighWater())/uint64(p.pageSize) + 2
 }
 
 // plan makes of next the recording of a transaction that is complete but for the
@@ -137,7 +137,7 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 		if len(free.Logs) == extension.MaxLogs || p.inlineRoom(len(free.Logs)+1) < minInline {
 			return false, nil
 		}
-		pages := max(n, p.logPages(txn))
+		pages := max(n, p.logPages())
 		for pages > n && !p.hasRoom(pages) {
 			pages = max(n, pages/2)
 		}
@@ -178,10 +178,11 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 	return true, nil
 }
 
-// logPages is the length of a new log run: more in a large file, and as much as
-// the snapshot that the runs together stand for.
-func (p *Pager) logPages(txn *space.Txn) int {
-	n := max(2, int(txn.HighWater()/64), int(p.record.free.Snapshot.Pages)/extension.MaxLogs)
+// logPages is the length of a new log run. All of them are replayed by an opening, at
+// some 20 µs a page, so they are short; and half as long as the snapshot, together four
+// times that, so that its cost is shared by many commits.
+func (p *Pager) logPages() int {
+	n := max(3, int(p.record.free.Snapshot.Pages)/2)
 	return min(n, max(2, maxLogBytes/p.pageSize))
 }
 
