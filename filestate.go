@@ -22,7 +22,7 @@ type FileState struct {
 	Unreadable bool
 
 	// FreeRecorded says that the file records its free pages, so that opening it
-	// takes the same time whatever its size. (If pages of the record are damaged, which
+	// scans nothing, whatever its size. (If pages of the record are damaged, which
 	// shows when they are needed, they are found as if there were none: see
 	// Stats.OpenPath.)
 	FreeRecorded bool
