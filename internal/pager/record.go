@@ -178,8 +178,8 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 	return true, nil
 }
 
-// logPages is the length of a new log run. All of them are replayed by an opening, at
-// some 20 µs a page, so they are short; and half as long as the snapshot, together four
+// logPages is the length of a new log run. All of them are replayed by an opening,
+// so they are short; and half as long as the snapshot, together four
 // times that, so that its cost is shared by many commits.
 func (p *Pager) logPages() int {
 	n := max(3, int(p.record.free.Snapshot.Pages)/2)

@@ -91,7 +91,7 @@ func (o *ordered[V]) blockFor(key uint64) int {
 }
 
 // search is the index of the first key at or above key, and whether it is key.
-// (slices.BinarySearch, which compares through a dictionary, takes twice as long.)
+// (slices.BinarySearch compares through a dictionary.)
 func (b *block[V]) search(key uint64) (int, bool) {
 	keys := b.keys
 	lo, hi := 0, len(keys)
