@@ -176,3 +176,33 @@ func usedLeaf(t *testing.T, file []byte, free []uint64) uint64 {
 	}
 	return id
 }
+
+// Of two transactions at once one failed and the other was committed without a flush:
+// a judge that took it for flushed, as what was before both of them, blamed the engine
+// when it was lost with the next flush.
+func TestUnflushedBesideAFailedOne(t *testing.T) {
+	script, err := Parse(`pagesize 2048
+plain
+open seed=1 strict
+nosync seed=1 nosync
+tx seed=1 fail=5 together
+ put b1 k1 n=1 0c
+tx seed=1 together
+ put b1 k42 n=1 2576k
+nosync seed=1
+tx seed=1 fail=1
+ put b0 k1 n=0 23s
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tally := &soak.Tally{}
+	for range 20 { // whose order differs
+		if fail := runScript(t.TempDir(), script, tally); fail != nil {
+			t.Fatal(fail)
+		}
+	}
+	if n := tally.Get("lost for want of a flush"); n < 20 {
+		t.Errorf("%d disks without a flush: the step is not what it was", n)
+	}
+}

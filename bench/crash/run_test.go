@@ -57,7 +57,7 @@ type run struct {
 	panicked         error // one of them
 	noSync           bool
 	exposed          bool // something was written without a flush and has to be flushed
-	wasExposed       bool // when the running step began
+	wasExposed       bool // when the running step began, or by a commit of it
 	unsure           bool // and a flush of it failed: see lost_test.go
 	lying            bool // since then nobody has closed the file
 	past             past

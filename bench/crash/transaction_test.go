@@ -72,9 +72,12 @@ func (r *run) transactions(steps []Step) error {
 func (r *run) acknowledge(nth int) {
 	for len(r.pending) > 0 && r.pending[0].nth <= nth {
 		// One that changed nothing has written nothing.
-		if !r.acking && r.pending[0].acked != r.version.acked && r.options.durability() == holdfast.Full {
+		changed := r.pending[0].acked != r.version.acked
+		if !r.acking && changed && r.options.durability() == holdfast.Full {
 			r.behind, r.acking = nil, true
 		}
+		// Should another of the step fail, this one stays without a flush.
+		r.wasExposed = r.wasExposed || changed && r.noSync
 		if !r.options.Strict {
 			r.behind = append(r.behind, r.version)
 		}
