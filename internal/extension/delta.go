@@ -3,7 +3,7 @@ package extension
 import (
 	"encoding/binary"
 	"errors"
-	"iter"
+	"math/bits"
 
 	"holdfast/internal/page"
 )
@@ -102,43 +102,25 @@ const (
 // MaxSnapshot bounds the size of a snapshot, in bytes.
 func MaxSnapshot(highWater page.ID) uint64 { return 1 + (uint64(highWater)+7)/8 }
 
-// AppendSnapshot appends a snapshot of the set, ascending runs below the
-// high-water mark, to b, in the smaller form.
-func AppendSnapshot(b []byte, set iter.Seq[page.Extent], highWater page.ID) []byte {
-	limit := len(b) + int(MaxSnapshot(highWater))
-	start := len(b)
-	n := uint64(0)
-	for range set {
-		n++
-	}
-	b = append(b, asExtents, 0) // nothing is taken out
-	b = binary.AppendUvarint(b, n)
-	var last page.ID
-	for e := range set {
-		b = binary.AppendUvarint(b, uint64(e.Start-last))
-		b = binary.AppendUvarint(b, e.N)
-		last = e.End()
-		if len(b) > limit {
-			return appendBitmap(b[:start], set, highWater)
-		}
-	}
-	return b
+// MaxExtents bounds the size of a snapshot of at most n extents below the high-water
+// mark, in bytes.
+func MaxExtents(n uint64, highWater page.ID) uint64 {
+	each := uint64(bits.Len64(uint64(highWater))+6) / 7 // the most that a distance or a length takes
+	return 1 + 1 + binary.MaxVarintLen64 + n*2*each
 }
 
-func appendBitmap(b []byte, set iter.Seq[page.Extent], highWater page.ID) []byte {
-	b = append(b, asBitmap)
-	start := len(b)
-	b = append(b, make([]byte, (highWater+7)/8)...)
-	for e := range set {
-		for id := e.Start; id < e.End(); id++ {
-			b[start+int(id/8)] |= 1 << (id % 8)
-		}
-	}
-	return b
+// AppendExtentsSnapshot appends a snapshot of a set, given as ascending runs, to b.
+func AppendExtentsSnapshot(b []byte, set []page.Extent) []byte {
+	return AppendChange(append(b, asExtents), nil, set)
 }
 
-// Snapshot calls put for each extent of a snapshot, ascending.
-func Snapshot(b []byte, highWater page.ID, put func(page.Extent) error) error {
+// AppendBitsSnapshot appends a snapshot of a set to b. The caller appends its bits: one
+// for each page below the high-water mark, the lowest of a byte first.
+func AppendBitsSnapshot(b []byte) []byte { return append(b, asBitmap) }
+
+// Snapshot calls put for each extent of a snapshot, ascending and below the high-water
+// mark, or putBits for its bits, as they are: some may be beyond that mark.
+func Snapshot(b []byte, highWater page.ID, put func(page.Extent) error, putBits func([]byte) error) error {
 	if len(b) == 0 {
 		return errRecord
 	}
@@ -155,40 +137,9 @@ func Snapshot(b []byte, highWater page.ID, put func(page.Extent) error) error {
 		}
 		return err
 	case asBitmap:
-		return bits(b, highWater, put)
+		return putBits(b)
 	}
 	return errRecord
-}
-
-func bits(b []byte, highWater page.ID, put func(page.Extent) error) error {
-	var run page.Extent
-	for i := 0; i < len(b); i++ {
-		if b[i] == 0 && run.N == 0 {
-			continue
-		}
-		for bit := range page.ID(8) {
-			id := page.ID(i)*8 + bit
-			set := b[i]&(1<<bit) != 0
-			if set && id >= highWater {
-				return errRecord
-			}
-			switch {
-			case set && run.N > 0:
-				run.N++
-			case set:
-				run = page.Extent{Start: id, N: 1}
-			case run.N > 0:
-				if err := put(run); err != nil {
-					return err
-				}
-				run = page.Extent{}
-			}
-		}
-	}
-	if run.N > 0 {
-		return put(run)
-	}
-	return nil
 }
 
 // A log run is chunks, each at the beginning of a page: the length of its records

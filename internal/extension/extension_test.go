@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"testing"
 
 	"holdfast/internal/page"
@@ -235,14 +234,21 @@ func TestChangesAndSnapshots(t *testing.T) {
 		if !reflect.DeepEqual(got, truth) {
 			t.Fatalf("seed %d: the changes give another set", seed)
 		}
-		again := set{}
-		b := AppendSnapshot(nil, slices.Values(truth.extents(highWater)), highWater)
-		if uint64(len(b)) > MaxSnapshot(highWater) {
-			t.Errorf("seed %d: a snapshot of %d bytes", seed, len(b))
+		again, extents := set{}, truth.extents(highWater)
+		b := AppendExtentsSnapshot(nil, extents)
+		if limit := MaxExtents(uint64(len(extents)), highWater); uint64(len(b)) > limit {
+			t.Errorf("seed %d: a snapshot of %d bytes, want at most %d", seed, len(b), limit)
 		}
-		must(t, Snapshot(b, highWater, again.put))
+		noBits := func([]byte) error { return errors.New("a bitmap") }
+		must(t, Snapshot(b, highWater, again.put, noBits))
 		if !reflect.DeepEqual(again, truth) {
 			t.Fatalf("seed %d: the snapshot gives another set", seed)
+		}
+		noExtents := func(page.Extent) error { return errors.New("an extent") }
+		var bits []byte
+		must(t, Snapshot(append(AppendBitsSnapshot(nil), b...), highWater, noExtents, func(b []byte) error { bits = b; return nil }))
+		if !bytes.Equal(bits, b) {
+			t.Fatalf("seed %d: other bits", seed)
 		}
 	}
 }
@@ -250,7 +256,7 @@ func TestChangesAndSnapshots(t *testing.T) {
 // Whatever the bytes are, decoding ends, within the high-water mark.
 func FuzzRecords(f *testing.F) {
 	f.Add(AppendChange(nil, []page.Extent{{Start: 5, N: 2}}, []page.Extent{{Start: 9, N: 1}}), uint64(20))
-	f.Add(AppendSnapshot(nil, slices.Values([]page.Extent{{Start: 5, N: 2}, {Start: 9, N: 1}}), 20), uint64(20))
+	f.Add(AppendExtentsSnapshot(nil, []page.Extent{{Start: 5, N: 2}, {Start: 9, N: 1}}), uint64(20))
 	f.Add(AppendChunk(nil, AppendChange(nil, nil, []page.Extent{{Start: 9, N: 1}}), 512), uint64(10))
 	f.Add([]byte{asBitmap, 0xFF, 0xFF}, uint64(12))
 	f.Fuzz(func(t *testing.T, b []byte, high uint64) {
@@ -264,7 +270,12 @@ func FuzzRecords(f *testing.F) {
 		}
 		_ = Changes(b, highWater, visit, visit)
 		_ = Log(b, 512, highWater, visit, visit)
-		_ = Snapshot(b, highWater, visit)
+		_ = Snapshot(b, highWater, visit, func(bits []byte) error {
+			if len(bits) >= len(b) {
+				t.Fatalf("%d bytes of bits from %d bytes", len(bits), len(b))
+			}
+			return nil
+		})
 		if visited > 3*8*(len(b)+1) {
 			t.Fatalf("%d extents from %d bytes", visited, len(b))
 		}

@@ -288,13 +288,13 @@ func (p *Pager) findFree(s *State, best int) (sp *space.Space, lists [2]page.Ext
 			free, lists[1-best] = rest, list
 		}
 	}
-	sp = space.New(s.Meta.HighWater)
+	load := space.Load(s.Meta.HighWater)
 	for _, e := range free {
-		if err := sp.AddFree(e); err != nil {
+		if err := load.Put(e); err != nil {
 			return nil, lists, err
 		}
 	}
-	return sp, lists, nil
+	return load.Space(), lists, nil
 }
 
 // otherList is the freelist run that a slot names which is not the better one.

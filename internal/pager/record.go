@@ -70,6 +70,7 @@ type recording struct {
 
 	whole    bool // the set is recorded anew, once the transaction is committed
 	snapshot page.Extent
+	bits     bool // the snapshot is to be a bitmap
 }
 
 // Bounds on log runs, in bytes and in runs of an extension: room for the commits
@@ -178,11 +179,11 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 	return true, nil
 }
 
-// logPages is the length of a new log run. All of them are replayed by an opening,
-// so they are short; and half as long as the snapshot, together four
-// times that, so that its cost is shared by many commits.
+// logPages is the length of a new log run. An opening replays all of them, so they are
+// short; and together about as long as the snapshot, so that a snapshot doubles the
+// few bytes that a commit records, and no more.
 func (p *Pager) logPages() int {
-	n := max(3, int(p.record.free.Snapshot.Pages)/2)
+	n := max(3, int(p.record.free.Snapshot.Pages)/extension.MaxLogs)
 	return min(n, max(2, maxLogBytes/p.pageSize))
 }
 
@@ -203,20 +204,37 @@ func (p *Pager) planWhole(txn *space.Txn, next *recording) error {
 	}
 	next.free = extension.FreeSet{}
 	next.log, next.whole, next.known = nil, true, true
-	if p.isSmall(txn) {
-		return nil
+	// The pages of the snapshot may come from within a run, and what the transaction
+	// has freed is not among the unused ones yet.
+	runs := p.space.UnusedRuns() + uint64(len(txn.Freed())) + 1
+	if runs*extentBytes <= uint64(p.inlineRoom(0)/2) {
+		return nil // the extension itself takes it
 	}
-	ps := uint64(p.pageSize)
-	n := (extension.MaxSnapshot(txn.HighWater()) + ps - 1) / ps
-	n = (extension.MaxSnapshot(txn.HighWater()+page.ID(n)+1) + ps - 1) / ps // the pages themselves may raise the mark
+	n, asBits := p.snapshotPages(runs, txn.HighWater())
 	if !p.hasRoom(int(n)) {
 		next.known = false // and who opens the file scans it, until there is room
 		next.whole = false
 		return nil
 	}
 	start, err := txn.Allocate(n)
-	next.snapshot = page.Extent{Start: start, N: n}
+	next.snapshot, next.bits = page.Extent{Start: start, N: n}, asBits
 	return err
+}
+
+// extentBytes is the most that an extent takes in a change.
+const extentBytes = 2 * 7
+
+// snapshotPages is how many pages a snapshot of so many runs may take, and whether it
+// is one of bits, which is never longer than MaxSnapshot. The pages themselves may
+// raise the high-water mark.
+func (p *Pager) snapshotPages(runs uint64, highWater page.ID) (n uint64, asBits bool) {
+	ps := uint64(p.pageSize)
+	highWater += page.ID(2*extension.MaxSnapshot(highWater)/ps) + 2
+	size := extension.MaxExtents(runs, highWater)
+	if bits := extension.MaxSnapshot(highWater); size > bits {
+		size, asBits = bits, true
+	}
+	return (size + ps - 1) / ps, asBits
 }
 
 // hasRoom tells whether the record may take n pages: on a full disk only if so many
@@ -228,21 +246,6 @@ func (p *Pager) hasRoom(n int) bool {
 	}
 	_, ok := p.space.FindFree(uint64(n))
 	return ok
-}
-
-// extentBytes is the most that an extent takes in a change.
-const extentBytes = 2 * 7
-
-// isSmall tells whether the set fits into half of an extension.
-func (p *Pager) isSmall(txn *space.Txn) bool {
-	room := p.inlineRoom(0)/2 - 16
-	n := len(txn.Freed())
-	for range p.space.Unused() {
-		if n++; n*extentBytes > room {
-			return false
-		}
-	}
-	return n*extentBytes <= room
 }
 
 // complete ends the recording of a transaction that is committed.
@@ -257,7 +260,11 @@ func (p *Pager) complete(next *recording) {
 		return
 	}
 	b := make([]byte, 0, next.snapshot.N*uint64(p.pageSize))
-	b = extension.AppendSnapshot(b, p.space.Unused(), p.space.HighWater())
+	if next.bits {
+		b = p.space.AppendUnusedBits(extension.AppendBitsSnapshot(b))
+	} else {
+		b = extension.AppendExtentsSnapshot(b, slices.Collect(p.space.Unused()))
+	}
 	free.Snapshot = extension.Run{
 		Start: next.snapshot.Start, Pages: uint32(next.snapshot.N), Bytes: uint32(len(b)),
 		Hash: next.hasher.Sum(extension.OfSnapshot, next.snapshot.Start, b),
@@ -276,7 +283,7 @@ func (p *Pager) readRecord(f *found) (*space.Space, error) {
 	}
 	rec := record{hasher: p.record.hasher, free: *ext.Free, known: p.record.hasher != nil}
 	high := f.meta.HighWater
-	sp := space.New(high)
+	load := space.Load(high)
 	read := func(r *extension.Run, purpose extension.Purpose) ([]byte, error) {
 		limit := uint64(maxLogBytes + maxChange)
 		if purpose == extension.OfSnapshot {
@@ -302,7 +309,7 @@ func (p *Pager) readRecord(f *found) (*space.Space, error) {
 	if free.Snapshot.Pages > 0 {
 		b, err := read(&free.Snapshot, extension.OfSnapshot)
 		if err == nil {
-			err = extension.Snapshot(b, high, sp.AddFree)
+			err = extension.Snapshot(b, high, load.Put, load.PutBits)
 		}
 		if err != nil {
 			return nil, err
@@ -310,23 +317,26 @@ func (p *Pager) readRecord(f *found) (*space.Space, error) {
 	}
 	for i := range free.Logs {
 		if rec.log, err = read(&free.Logs[i], extension.OfLog); err == nil {
-			err = extension.Log(rec.log, p.pageSize, high, sp.TakeFree, sp.AddFree)
+			err = extension.Log(rec.log, p.pageSize, high, load.Take, load.Put)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := extension.Changes(free.Inline, high, sp.TakeFree, sp.AddFree); err != nil {
+	if err := extension.Changes(free.Inline, high, load.Take, load.Put); err != nil {
 		return nil, err
 	}
 	free.Inline = slices.Clone(free.Inline)
+	sp := load.Space()
 	if err := p.checkRecord(f, sp, &rec); err != nil {
 		return nil, err
 	}
-	for e := range rec.runs() {
-		if plant.On(plant.RunGivenAway) {
-			_ = sp.AddFree(e)
+	if plant.On(plant.RunGivenAway) {
+		txn := sp.Begin(f.tx)
+		for e := range rec.runs() {
+			_ = txn.Free(e)
 		}
+		txn.Commit()
 	}
 	p.record = rec
 	return sp, nil

@@ -15,19 +15,41 @@ const (
 // fill makes the pages [lo, hi) members, or no members.
 func (l *leaf) fill(lo, hi int, member bool) {
 	for w := lo / 64; w*64 < hi; w++ {
-		mask := allOnes
-		if lo > w*64 {
-			mask &= allOnes << (lo - w*64)
-		}
-		if end := (w + 1) * 64; hi < end {
-			mask &= allOnes >> (end - hi)
-		}
+		mask := maskOf(w, lo, hi)
 		if member {
 			l[w] |= mask
 		} else {
 			l[w] &^= mask
 		}
 	}
+}
+
+// maskOf is the bits of word w that stand for pages of [lo, hi).
+func maskOf(w, lo, hi int) uint64 {
+	mask := allOnes
+	if lo > w*64 {
+		mask &= allOnes << (lo - w*64)
+	}
+	if end := (w + 1) * 64; hi < end {
+		mask &= allOnes >> (end - hi)
+	}
+	return mask
+}
+
+// turn is fill for pages that are not yet so. Where one is, it stops, and returns
+// that page and false.
+func (l *leaf) turn(lo, hi int, member bool) (at int, ok bool) {
+	for w := lo / 64; w*64 < hi; w++ {
+		mask, already := maskOf(w, lo, hi), l[w]
+		if !member {
+			already = ^already
+		}
+		if already &= mask; already != 0 {
+			return w*64 + bits.TrailingZeros64(already), false
+		}
+		l[w] ^= mask
+	}
+	return 0, true
 }
 
 // next finds the first page of [from, to) that is a member (or the first that
@@ -118,6 +140,32 @@ func (l *leaf) unset(lo, hi int, old summary) summary {
 		old.best = uint64(l.best(int(old.best)))
 	}
 	return old
+}
+
+// summarize describes the leaf, and counts its members.
+func (l *leaf) summarize() (sum summary, members uint64) {
+	for _, x := range l {
+		members += uint64(bits.OnesCount64(x))
+	}
+	return summary{
+		head: uint64(l.next(0, leafPages, false)),
+		best: uint64(l.best(leafPages)),
+		tail: uint64(leafPages - l.runBefore(leafPages)),
+	}, members
+}
+
+// runs counts the runs of members. behind tells whether the page before the first is
+// one, and the result whether the last is.
+func (l *leaf) runs(behind bool) (n uint64, last bool) {
+	carry := uint64(0)
+	if behind {
+		carry = 1
+	}
+	for _, x := range l {
+		n += uint64(bits.OnesCount64(x &^ (x<<1 | carry)))
+		carry = x >> 63
+	}
+	return n, carry == 1
 }
 
 // best is the length of the longest run, which is known to be at most limit.

@@ -14,13 +14,13 @@ const manyPages = 1_200_000
 
 // scattered is a Space of n pages of which every second one is free.
 func scattered(t testing.TB, n uint64) *Space {
-	s := New(page.ID(n))
+	l := Load(page.ID(n))
 	for id := uint64(2); id < n; id += 2 {
-		if err := s.AddFree(ext(id, 1)); err != nil {
+		if err := l.Put(ext(id, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return s
+	return l.Space()
 }
 
 // bytesOf adds up everything that a Space refers to.

@@ -246,13 +246,14 @@ func newHistory(seed, scale uint64) *history {
 	n := 4 + rng.IntN(60)
 	first := page.TxID(rng.IntN(3))
 	m := &model{scale: scale, units: make([]unit, n), pins: map[page.TxID]int{}, first: first}
-	h := &history{m: m, s: New(m.page(n)), rng: rng}
+	h := &history{m: m, rng: rng}
+	load := Load(m.page(n))
 	for i := 0; i < n; i += 1 + rng.IntN(4) {
 		k := 1 + rng.IntN(3)
 		if i+k > n {
 			break
 		}
-		if err := h.s.AddFree(m.extent(i, k)); err != nil {
+		if err := load.Put(m.extent(i, k)); err != nil {
 			panic(err)
 		}
 		for ; k > 0; k-- {
@@ -260,6 +261,7 @@ func newHistory(seed, scale uint64) *history {
 			i++
 		}
 	}
+	h.s = load.Space()
 	h.note("load %d units, state %d", n, first)
 	if rng.IntN(4) > 0 {
 		h.pin(first)

@@ -127,15 +127,14 @@ func (s *pageSet) writeChild(n *node, i, level int, lo, hi uint64, member bool) 
 	switch {
 	case level > 0:
 		if n.child[i] == nil {
-			n.child[i] = s.pool.takeNode(uniform(size/fanout, n.sum[i].best == size))
+			s.spread(n, uint64(i), level)
 		}
 		if s.writeNode(n.child[i], level, lo, hi, member) {
 			n.sum[i] = n.child[i].summary(sizeOf(level - 1))
 		}
 	default:
 		if n.leaf[i] == nil {
-			n.leaf[i] = s.pool.takeLeaf()
-			n.leaf[i].fill(0, leafPages, n.sum[i].best == size)
+			s.spread(n, uint64(i), level)
 		}
 		if member {
 			n.sum[i] = n.leaf[i].set(int(lo), int(hi), n.sum[i])

@@ -54,7 +54,8 @@ type pin struct {
 	heap    *held
 }
 
-// New returns the Space of a file whose pages below highWater are all in use.
+// New returns the Space of a file whose pages below highWater are all in use. See
+// Load for one with free pages.
 func New(highWater page.ID) *Space {
 	s := &Space{highWater: max(highWater, page.FirstDataPage)}
 	s.free.init()
@@ -76,33 +77,22 @@ func (s *Space) FreeCount() uint64 { return s.free.count }
 // state.
 func (s *Space) PendingCount() uint64 { return s.pending.count }
 
-// AddFree marks pages as free while a file is being loaded, before the first
-// transaction. It returns a *page.CorruptError, and changes nothing, when a page
-// lies outside of the file's data pages or is free already.
-func (s *Space) AddFree(e page.Extent) error {
-	if err := s.checkUsed(e); err != nil {
-		return err
-	}
-	s.free.add(e)
-	return nil
-}
-
-// TakeFree marks free pages as in use while a file is being loaded, before the
-// first transaction. It returns a *page.CorruptError, and changes nothing, when a
-// page is not free.
-func (s *Space) TakeFree(e page.Extent) error {
-	if e.N == 0 || e.Start >= s.highWater || e.N > uint64(s.highWater-e.Start) {
-		return page.Corruptf(e.Start, "%d pages from here on are taken, which do not all exist", e.N)
-	}
-	if id, ok := s.free.next(e.Start, e.End(), false); ok {
-		return page.Corruptf(id, "taken, but not free")
-	}
-	s.free.remove(e)
-	return nil
-}
-
 // checkUsed returns an error unless all pages of e are in use.
 func (s *Space) checkUsed(e page.Extent) error {
+	if err := s.checkInside(e); err != nil {
+		return err
+	}
+	if id, ok := s.free.next(e.Start, e.End(), true); ok {
+		return page.Corruptf(id, "freed, but free already")
+	}
+	if run, ok := s.pending.runFrom(e.Start, e.End()); ok && !plant.On(plant.DoubleFreeAllowed) {
+		return page.Corruptf(run.Start, "freed, but freed before")
+	}
+	return nil
+}
+
+// checkInside returns an error unless e are data pages below the high-water mark.
+func (s *Space) checkInside(e page.Extent) error {
 	limit := min(s.highWater, maxPages)
 	switch {
 	case e.N == 0:
@@ -113,12 +103,6 @@ func (s *Space) checkUsed(e page.Extent) error {
 		return page.Corruptf(e.Start, "free page is not below the high-water mark %d", s.highWater)
 	case e.N > uint64(limit-e.Start):
 		return page.Corruptf(limit, "free extent of %d pages from page %d goes beyond the high-water mark %d", e.N, e.Start, s.highWater)
-	}
-	if id, ok := s.free.next(e.Start, e.End(), true); ok {
-		return page.Corruptf(id, "freed, but free already")
-	}
-	if run, ok := s.pending.runFrom(e.Start, e.End()); ok && !plant.On(plant.DoubleFreeAllowed) {
-		return page.Corruptf(run.Start, "freed, but freed before")
 	}
 	return nil
 }

@@ -1,0 +1,206 @@
+package space
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"holdfast/internal/page"
+)
+
+// What a Loader refuses, and the page that it names.
+func TestLoadErrors(t *testing.T) {
+	for _, c := range []struct {
+		e  page.Extent
+		id page.ID
+	}{
+		{ext(20, 0), 20}, {ext(0, 1), 0}, {ext(1, 3), 1}, {ext(100, 1), 100}, {ext(98, 3), 100},
+		{ext(14, 1), 14}, {ext(5, 20), 10}, {ext(12, 1<<63), 100}, {ext(50, ^uint64(0)), 100},
+		{ext(^uint64(0), 1), page.NoFreelist}, {ext(^uint64(0), ^uint64(0)), page.NoFreelist},
+	} {
+		l := Load(100)
+		if err := l.Put(ext(10, 5)); err != nil {
+			t.Fatal(err)
+		}
+		wantCorrupt(t, l.Put(c.e), c.id)
+	}
+	for _, c := range []struct {
+		e  page.Extent
+		id page.ID
+	}{
+		{ext(20, 0), 20}, {ext(0, 1), 0}, {ext(9, 3), 9}, {ext(100, 1), 100}, {ext(98, 3), 98}, {ext(12, 5), 15},
+		{ext(12, 1<<63), 12}, {ext(12, ^uint64(0)), 12}, {ext(^uint64(0), 1), page.NoFreelist},
+	} {
+		l := Load(100)
+		if err := l.Put(ext(10, 5)); err != nil {
+			t.Fatal(err)
+		}
+		wantCorrupt(t, l.Take(c.e), c.id)
+	}
+	for _, c := range []struct {
+		bit page.ID
+		id  page.ID
+	}{{0, 0}, {1, 1}, {100, 100}, {104, 104}, {5000, 5000}, {11, 0}} {
+		l := Load(100)
+		if err := l.Put(ext(10, 5)); err != nil {
+			t.Fatal(err)
+		}
+		bits := make([]byte, c.bit/8+1)
+		bits[c.bit/8] |= 1 << (c.bit % 8)
+		wantCorrupt(t, l.PutBits(bits), c.id)
+	}
+	// Bytes of no pages are harmless.
+	l := Load(100)
+	if err := l.PutBits(make([]byte, 10_000)); err != nil {
+		t.Fatal(err)
+	}
+	if s := l.Space(); s.FreeCount() != 0 || checkInside(s) != nil {
+		t.Fatalf("%d free pages, %v", s.FreeCount(), checkInside(s))
+	}
+}
+
+// A file may claim any number of pages: what is loaded costs no memory for them.
+func TestLoadOfAnAbsurdFile(t *testing.T) {
+	for _, high := range []page.ID{1 << 50, 1 << 62, ^page.ID(0)} {
+		l := Load(high)
+		for _, e := range []page.Extent{ext(2, 1<<49), ext(1<<49+3, 7)} {
+			if err := l.Put(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Take(ext(1<<20, 1<<40)); err != nil {
+			t.Fatal(err)
+		}
+		s := l.Space()
+		if err := checkInside(s); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.FreeCount(), uint64(1<<49+7-1<<40); got != want {
+			t.Fatalf("%d free pages, want %d", got, want)
+		}
+		if n := bytesOf(s); n > 100_000 {
+			t.Errorf("%d bytes", n)
+		}
+	}
+}
+
+// A set loaded from bits and changes is the set that the changes make one by one; and
+// its bits and the count of its runs are those of the set.
+func TestLoadAndSave(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		high := page.ID(3 + rng.IntN(40_000))
+		truth := make([]bool, high)
+		bits := make([]byte, (int(high)+7)/8)
+		for id := page.ID(2); id < high; {
+			n := min(page.ID(1+rng.IntN(1+rng.IntN(5000))), high-id)
+			for ; n > 0 && rng.IntN(3) > 0; n-- {
+				truth[id] = true
+				bits[id/8] |= 1 << (id % 8)
+				id++
+			}
+			id += n + 1
+		}
+		l := Load(high)
+		if err := l.PutBits(bits); err != nil {
+			t.Fatal(err)
+		}
+		for range rng.IntN(300) {
+			id := page.ID(2 + rng.IntN(int(high)-2))
+			e := page.Extent{Start: id}
+			for limit := 1 + rng.IntN(1+rng.IntN(6000)); id < high && truth[id] == truth[e.Start] && e.N < uint64(limit); id++ {
+				e.N++
+			}
+			change := l.Put
+			if truth[e.Start] {
+				change = l.Take
+			}
+			if err := change(e); err != nil {
+				t.Fatal(err)
+			}
+			for id := e.Start; id < e.End(); id++ {
+				truth[id] = !truth[id]
+			}
+		}
+		s := l.Space()
+		if err := checkInside(s); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		var want []page.Extent
+		for id, free := range truth {
+			if last := len(want) - 1; !free {
+				continue
+			} else if last >= 0 && want[last].End() == page.ID(id) {
+				want[last].N++
+			} else {
+				want = append(want, ext(uint64(id), 1))
+			}
+		}
+		if got := slices.Collect(s.Free()); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: other runs", seed)
+		}
+		if n := s.UnusedRuns(); n != uint64(len(want)) {
+			t.Fatalf("seed %d: %d runs, want %d", seed, n, len(want))
+		}
+		// Some pages are pending: to who opens the file they are as free as the others.
+		s.Pin(1)
+		x := s.Begin(2)
+		for id, free := range truth {
+			if id >= 2 && !free && rng.IntN(3) == 0 {
+				mustFree(t, x, ext(uint64(id), 1))
+			}
+		}
+		x.Commit()
+		unused := slices.Collect(s.Unused())
+		if n := s.UnusedRuns(); n < uint64(len(unused)) {
+			t.Fatalf("seed %d: at most %d runs, and there are %d", seed, n, len(unused))
+		}
+		again := Load(high)
+		saved := s.AppendUnusedBits([]byte{7})
+		if len(saved) != 1+(int(high)+7)/8 || saved[0] != 7 {
+			t.Fatalf("seed %d: %d bytes", seed, len(saved))
+		}
+		if err := again.PutBits(saved[1:]); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Collect(again.Space().Free()); !slices.Equal(got, unused) {
+			t.Fatalf("seed %d: other runs from the bits", seed)
+		}
+	}
+}
+
+// BenchmarkLoad loads a snapshot, and changes as of a log.
+func BenchmarkLoad(b *testing.B) {
+	bits := scattered(b, manyPages).AppendUnusedBits(nil)
+	rng := rand.New(rand.NewPCG(1, 1))
+	var changes []page.Extent
+	for range 10_000 {
+		changes = append(changes, ext(2+2*rng.Uint64N(manyPages/2-1), 1))
+	}
+	for b.Loop() {
+		l := Load(manyPages)
+		if err := l.PutBits(bits); err != nil {
+			b.Fatal(err)
+		}
+		for _, e := range changes {
+			if l.Take(e) != nil {
+				break
+			}
+			if err := l.Put(e); err != nil {
+				b.Fatal(err)
+			}
+		}
+		l.Space()
+	}
+}
+
+// BenchmarkSave writes a snapshot.
+func BenchmarkSave(b *testing.B) {
+	s := scattered(b, manyPages)
+	var buf []byte
+	for b.Loop() {
+		if s.UnusedRuns() > 0 {
+			buf = s.AppendUnusedBits(buf[:0])
+		}
+	}
+}
