@@ -94,6 +94,26 @@ func (e *Encoder) SetChild(i int, child ID) {
 	order.PutUint64(e.buf[HeaderSize+i*BranchElementSize+8:], uint64(child))
 }
 
+// CopyLeaf makes buf, which is as long as from's run, a copy of the leaf page from as
+// page id. end is where its content ends, see Packed. SetValue then changes values,
+// and End ends it.
+func CopyLeaf(buf []byte, id ID, from Page, end int) Encoder {
+	copy(buf[:end], from.buf) // not its seal, which may be being made
+	order.PutUint64(buf, uint64(id))
+	return Encoder{buf: buf, leaf: true, data: end, id: id}
+}
+
+// SetValue changes the value of element i of a copied leaf page to one of the same
+// length.
+func (e *Encoder) SetValue(i int, value []byte) {
+	at := HeaderSize + i*LeafElementSize
+	h := e.buf[at : at+LeafElementSize]
+	start := at + int(order.Uint32(h[4:])) + int(order.Uint32(h[8:]))
+	if n := copy(e.buf[start:start+int(order.Uint32(h[12:]))], value); n != len(value) {
+		panic(fmt.Sprintf("page %d: a value of %d bytes takes the place of %d", e.id, len(value), n))
+	}
+}
+
 // Finish ends the page: what lies behind its content becomes zero, and if seal is
 // set, at its end a seal, unless it is an inline page. Nothing may change the page
 // any more.

@@ -266,6 +266,33 @@ func (p Page) UsedBytes() (int, error) {
 	return end, nil
 }
 
+// Packed tells whether the page, a leaf, is as an Encoder makes one: keys and values
+// one behind the other, in the order of the elements, and keys ascending. end is where
+// they end.
+func (p Page) Packed() (end int, ok bool) {
+	next := uint64(HeaderSize + p.count*LeafElementSize)
+	var last []byte
+	for i := range p.count {
+		key, value, _, ok := p.LeafAt(i)
+		if start, _ := p.bounds(i); !ok || start != next || i > 0 && bytes.Compare(last, key) >= 0 {
+			return 0, false
+		}
+		next += uint64(len(key) + len(value))
+		last = key
+	}
+	return int(next), true
+}
+
+// End is where the content of a leaf or branch page that is packed ends. Of a damaged
+// one it may be anything.
+func (p Page) End() uint64 {
+	if p.count == 0 {
+		return HeaderSize
+	}
+	_, end := p.bounds(p.count - 1)
+	return end
+}
+
 // Image is a database file's bytes as one state sees them: pages below its
 // high-water mark. It is immutable and may be shared between goroutines.
 type Image struct {

@@ -80,11 +80,11 @@ func (t *Tree) merge(n *node, depth int) error {
 		return t.mergeChildren(n)
 	}
 	shrunk := false
-	for _, k := range n.kids {
-		if err := t.merge(k.node, depth+1); err != nil {
+	for _, c := range n.changes {
+		if err := t.merge(c.node, depth+1); err != nil {
 			return err
 		}
-		shrunk = shrunk || k.node.shrunk && t.underfull(k.node)
+		shrunk = shrunk || c.node.shrunk && t.underfull(c.node)
 	}
 	if !shrunk {
 		return nil
@@ -170,7 +170,10 @@ func (t *Tree) mergeChild(n *node, i int) (int, error) {
 // than limit bytes.
 func (t *Tree) InlineSize(limit int) (size int, ok bool) {
 	n := t.node
-	if n == nil || !n.leaf || n.size > limit || len(n.items) > page.MaxCount {
+	if n == nil || !n.leaf || n.thin.Valid() && (n.thin.End() > uint64(limit) || n.thicken() != nil) {
+		return 0, false // and Write will say what is wrong with it
+	}
+	if n.size > limit || len(n.items) > page.MaxCount {
 		return 0, false
 	}
 	for i := range n.items {
@@ -225,12 +228,9 @@ func (t *Tree) Write(fill float64) (page.ID, error) {
 // each page run that it became.
 func (t *Tree) write(n *node, fill float64, depth int) error {
 	if n.thin.Valid() {
-		if err := t.writeKids(n, fill, depth); err != nil {
+		if done, err := t.writeThin(n, fill, depth); done || err != nil {
 			return err
 		}
-	}
-	if n.thin.Valid() {
-		return t.writeThin(n)
 	}
 	if !n.leaf {
 		if err := t.writeChildren(n, fill, depth); err != nil {
@@ -268,26 +268,37 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 	return nil
 }
 
+// writeThin writes a thin node as a copy of its page, or makes it thick.
+func (t *Tree) writeThin(n *node, fill float64, depth int) (done bool, err error) {
+	if n.leaf {
+		return t.writeThinLeaf(n, depth)
+	}
+	if err := t.writeKids(n, fill, depth); err != nil || !n.thin.Valid() {
+		return false, err
+	}
+	return true, t.writeThinBranch(n)
+}
+
 // writeKids writes the nodes below a thin branch. If one of them became more
 // than one run, or one with another first key, the branch is thick afterwards.
 func (t *Tree) writeKids(n *node, fill float64, depth int) error {
 	base := len(t.edit.parts)
-	for j := range n.kids {
-		k := &n.kids[j]
-		if err := t.write(k.node, fill, depth+1); err != nil {
+	for j := range n.changes {
+		c := &n.changes[j]
+		if err := t.write(c.node, fill, depth+1); err != nil {
 			return err
 		}
 		parts := t.edit.parts[base:]
 		t.edit.parts = t.edit.parts[:base]
-		key, err := n.thin.Key(k.index)
+		key, err := n.thin.Key(c.index)
 		if err != nil {
 			return err
 		}
 		if len(parts) == 1 && bytes.Equal(parts[0].key, key) {
-			k.id, k.node = parts[0].child, nil
+			c.id, c.node = parts[0].child, nil
 			continue
 		}
-		i := k.index
+		i := c.index
 		if err := n.thicken(); err != nil {
 			return err
 		}
@@ -300,31 +311,66 @@ func (t *Tree) writeKids(n *node, fill float64, depth int) error {
 	return nil
 }
 
-// writeThin writes a branch whose elements are those of its page, but for the
-// pages of the children in kids.
-func (t *Tree) writeThin(n *node) error {
-	from := n.thin
+// writeThinLeaf writes a leaf whose elements are those of its page, but for some
+// values. If the page is not as we would write it the leaf is thick afterwards.
+func (t *Tree) writeThinLeaf(n *node, depth int) (done bool, err error) {
+	end, ok := n.thin.Packed()
+	if !ok || n.thin.Count() == 0 {
+		return false, n.thicken()
+	}
+	if n.thin.Unverified() && !plant.On(plant.SealLaunders) {
+		if err := t.edit.verifyLazy(); err != nil {
+			return false, err
+		}
+	}
+	first, err := n.thin.Key(0)
+	if err != nil {
+		return false, err
+	}
+	return true, t.writeCopy(n, first, depth == 0, func(buf []byte, id page.ID) (page.Encoder, error) {
+		enc := page.CopyLeaf(buf, id, n.thin, end)
+		for _, c := range n.changes {
+			enc.SetValue(c.index, c.value)
+		}
+		return enc, nil
+	})
+}
+
+// writeThinBranch writes a branch whose elements are those of its page, but for the
+// pages of some children.
+func (t *Tree) writeThinBranch(n *node) error {
+	first, err := n.thin.Key(0)
+	if err != nil {
+		return err
+	}
+	return t.writeCopy(n, first, true, func(buf []byte, id page.ID) (page.Encoder, error) {
+		enc, err := page.CopyBranch(buf, id, n.thin)
+		if err == nil {
+			for _, c := range n.changes {
+				enc.SetChild(c.index, c.id)
+			}
+		}
+		return enc, err
+	})
+}
+
+// writeCopy writes a thin node as what fill makes of a buffer.
+func (t *Tree) writeCopy(n *node, first []byte, hot bool, fill func([]byte, page.ID) (page.Encoder, error)) error {
+	pages := n.thin.Pages()
 	if err := t.freeBase(n); err != nil {
 		return err
 	}
-	first, err := from.Key(0)
+	id, buf, err := t.edit.w.Allocate(pages, hot)
 	if err != nil {
 		return err
 	}
-	id, buf, err := t.edit.w.Allocate(from.Pages(), true)
+	enc, err := fill(buf, id)
 	if err != nil {
 		return err
-	}
-	enc, err := page.CopyBranch(buf, id, from)
-	if err != nil {
-		return err
-	}
-	for _, k := range n.kids {
-		enc.SetChild(k.index, k.id)
 	}
 	t.edit.seal(enc.End())
 	t.edit.Stats.Spills++
-	t.edit.Stats.PagesFilled += int64(from.Pages())
+	t.edit.Stats.PagesFilled += int64(pages)
 	t.edit.parts = append(t.edit.parts, item{key: first, child: id})
 	return nil
 }

@@ -29,14 +29,15 @@ type item struct {
 // node is a page in memory, to be edited. It has no page number until it is
 // written; base is what it replaces.
 //
-// A branch begins thin: it keeps its page and notes only which children are
-// nodes. If all of them are written to one run each, under the same first key,
-// the branch becomes a copy of its page with other children. Anything more makes
-// it thick first: its elements become items.
+// A node begins thin: it keeps its page and notes only what is another now. A branch
+// notes which children are nodes: if all of them are written to one run each, under
+// the same first key, it becomes a copy of its page with other children. A leaf of
+// one page notes a few values that replace some of the same length. Anything more
+// makes a node thick first: its elements become items.
 type node struct {
 	items     []item // ascending by key; empty while thin
 	thin      page.Page
-	kids      []kid // of a thin branch, ascending by index
+	changes   []change // of a thin node, ascending by index
 	base      page.ID
 	basePages uint64 // 0: it replaces no page
 	size      int    // bytes as one page
@@ -46,25 +47,31 @@ type node struct {
 	appended  bool // something was inserted at the end
 }
 
-// kid is a child of a thin branch that is a node, or was one and is written.
-type kid struct {
+// change is an element of a thin node that is another now: of a branch, a child that
+// is a node, or was one and is written; of a leaf, a value.
+type change struct {
 	index int
 	node  *node
 	id    page.ID // once written
+	value []byte
 }
 
-// open makes an empty node stand for page p.
-func (n *node) open(p page.Page) error {
-	if p.IsLeaf() {
+// maxNewValues is how many values of a thin leaf are replaced before it is made thick.
+const maxNewValues = 8
+
+// open makes an empty node stand for page p. full is the size of a page that is full.
+func (n *node) open(p page.Page, full int) error {
+	// A leaf that would be more than one page, or an inline one, would not become a copy.
+	if p.IsLeaf() && (p.ID() == 0 || p.Overflow() > 0 || p.End() > uint64(full)) {
 		return n.load(p)
 	}
-	n.leaf = false
+	n.leaf = p.IsLeaf()
 	n.thin = p
 	n.base, n.basePages = p.ID(), p.Pages()
 	return nil
 }
 
-// thicken turns the elements of a thin branch into items.
+// thicken turns the elements of a thin node into items.
 func (n *node) thicken() error {
 	if !n.thin.Valid() {
 		return nil
@@ -73,14 +80,19 @@ func (n *node) thicken() error {
 		return err
 	}
 	n.thin = page.Page{}
-	for _, k := range n.kids {
-		it := &n.items[k.index]
-		if it.node = k.node; k.node == nil {
-			it.child = k.id
+	for _, c := range n.changes {
+		it := &n.items[c.index]
+		switch {
+		case n.leaf:
+			it.value, it.unverified = c.value, false
+		case c.node == nil:
+			it.child = c.id
+		default:
+			it.node = c.node
 		}
 	}
-	clear(n.kids)
-	n.kids = n.kids[:0]
+	clear(n.changes)
+	n.changes = n.changes[:0]
 	return nil
 }
 
@@ -115,14 +127,48 @@ func (n *node) child(i int) (*node, page.ID) {
 		it := &n.items[i]
 		return it.node, it.child
 	}
-	if at, ok := n.kid(i); ok {
-		return n.kids[at].node, n.kids[at].id
+	if at, ok := n.change(i); ok {
+		return n.changes[at].node, n.changes[at].id
 	}
 	return nil, n.thin.Child(i)
 }
 
-func (n *node) kid(i int) (int, bool) {
-	return slices.BinarySearchFunc(n.kids, i, func(k kid, i int) int { return k.index - i })
+// change is where the change of element i of a thin node is, or belongs.
+func (n *node) change(i int) (int, bool) {
+	return slices.BinarySearchFunc(n.changes, i, func(c change, i int) int { return c.index - i })
+}
+
+// element is element i of a leaf. unverified says that its value is that of an
+// unverified page.
+func (n *node) element(i int) (e page.Element, unverified bool, err error) {
+	if !n.thin.Valid() {
+		it := &n.items[i]
+		return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, it.unverified, nil
+	}
+	e, err = n.thin.Leaf(i)
+	if at, ok := n.change(i); ok {
+		e.Value = n.changes[at].value
+		return e, false, err
+	}
+	return e, n.thin.Unverified(), err
+}
+
+// replace makes value that of element i of a thin leaf, if it has the length of the one
+// there. false: the leaf has to be thick for that.
+func (n *node) replace(i int, e page.Element, value []byte, flags uint32) bool {
+	if !n.thin.Valid() || e.Flags != flags || len(e.Value) != len(value) {
+		return false
+	}
+	at, ok := n.change(i)
+	switch {
+	case ok:
+		n.changes[at].value = value
+	case len(n.changes) == maxNewValues:
+		return false
+	default:
+		n.changes = slices.Insert(n.changes, at, change{index: i, value: value})
+	}
+	return true
 }
 
 // setChild makes c child i of a branch.
@@ -131,8 +177,8 @@ func (n *node) setChild(i int, c *node) {
 		n.items[i].node = c
 		return
 	}
-	at, _ := n.kid(i)
-	n.kids = slices.Insert(n.kids, at, kid{index: i, node: c})
+	at, _ := n.change(i)
+	n.changes = slices.Insert(n.changes, at, change{index: i, node: c})
 }
 
 // load fills an empty node from a page. Keys and values stay where they are.
@@ -340,7 +386,7 @@ func (a *arena) newNode(leaf bool) *node {
 	}
 	n := a.nodes[a.used]
 	a.used++
-	*n = node{items: n.items, kids: n.kids, leaf: leaf, size: page.HeaderSize}
+	*n = node{items: n.items, changes: n.changes, leaf: leaf, size: page.HeaderSize}
 	return n
 }
 
@@ -357,8 +403,8 @@ func (a *arena) reset() {
 		}
 		clear(n.items) // let go of values and mappings; behind them all is zero
 		n.items = n.items[:0]
-		clear(n.kids)
-		n.kids = n.kids[:0]
+		clear(n.changes)
+		n.changes = n.changes[:0]
 		n.thin = page.Page{}
 	}
 	a.used = 0

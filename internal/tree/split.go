@@ -140,7 +140,9 @@ func (s splitter) splitAt(n *node, cuts []cut, threshold int) []cut {
 // full is the size of a page that is full, in bytes: it has room for a seal. (Elements
 // of some sizes fill a page to its end; with these no page of a bulk load had one.)
 // That goes for files without seals too, which can be given some.
-func (s splitter) full() int { return s.pageSize - page.SealSize }
+func (s splitter) full() int { return fullPage(s.pageSize) }
+
+func fullPage(pageSize int) int { return pageSize - page.SealSize }
 
 // target is the number of bytes after which a part ends.
 func (s splitter) target(size int) int {

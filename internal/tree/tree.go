@@ -178,15 +178,15 @@ func (pl *place) key(i int) ([]byte, error) {
 
 func (pl *place) element(i int) (page.Element, error) {
 	if pl.n != nil {
-		it := &pl.n.items[i]
-		return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, nil
+		e, _, err := pl.n.element(i)
+		return e, err
 	}
 	return pl.p.Leaf(i)
 }
 
 // open makes n, an empty node, stand for page p.
 func (e *Edit) open(n *node, p page.Page) error {
-	if err := n.open(p); err != nil {
+	if err := n.open(p, fullPage(e.w.PageSize())); err != nil {
 		return err
 	}
 	if p.Unverified() {
@@ -213,8 +213,11 @@ func (t *Tree) verify(pl *place, i int) (err error) {
 	switch {
 	case pl.n == nil && pl.p.Unverified():
 		pl.p, err = t.src.Verify(pl.p)
-	case pl.n != nil && pl.n.items[i].unverified:
-		err = t.edit.verifyLazy()
+	case pl.n != nil:
+		var unverified bool
+		if _, unverified, err = pl.n.element(i); err == nil && unverified {
+			err = t.edit.verifyLazy()
+		}
 	}
 	return err
 }
@@ -297,17 +300,18 @@ func (t *Tree) lookup(key []byte, verify bool) (value []byte, flags uint32, ok b
 		}
 		n = c
 	}
-	i, exact := n.search(key)
-	if !exact {
-		return nil, 0, false, nil
+	i, exact, err := n.find(key)
+	if err != nil || !exact {
+		return nil, 0, false, err
 	}
-	it := &n.items[i]
-	if verify && it.unverified {
-		if err := t.edit.verifyLazy(); err != nil {
-			return nil, 0, false, err
-		}
+	e, unverified, err := n.element(i)
+	if err == nil && verify && unverified {
+		err = t.edit.verifyLazy()
 	}
-	return it.value[:len(it.value):len(it.value)], it.flags, true, nil
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return e.Value[:len(e.Value):len(e.Value)], e.Flags, true, nil
 }
 
 func (t *Tree) lookupBelow(id page.ID, key []byte, verify bool) ([]byte, uint32, bool, error) {
@@ -372,9 +376,22 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	i, exact := n.search(key)
-	if exact && n.items[i].flags&refuse != 0 {
-		return false, nil
+	i, exact, err := n.find(key)
+	if err != nil {
+		return false, err
+	}
+	if exact {
+		e, _, err := n.element(i)
+		if err != nil || e.Flags&refuse != 0 {
+			return false, err
+		}
+		if n.replace(i, e, value, flags) {
+			t.edits++
+			return true, nil
+		}
+	}
+	if err := n.thicken(); err != nil {
+		return false, err
 	}
 	if int64(n.size)+int64(len(key)+page.LeafElementSize)+int64(len(value)) > math.MaxInt {
 		return false, ErrTooLarge
@@ -426,6 +443,9 @@ func (t *Tree) delete(key []byte, refuse uint32) (deletion, error) {
 	}
 	n, err := t.editLeaf(key)
 	if err != nil {
+		return absent, err
+	}
+	if err := n.thicken(); err != nil {
 		return absent, err
 	}
 	i, exact := n.search(key)
