@@ -95,7 +95,7 @@ func TestPages(t *testing.T) {
 		b[i] = byte(i*i + i/512)
 	}
 	sum := func(id page.ID, b []byte) (sum Hash) {
-		h.Pages(&sum, id, b, 512)
+		h.Pages(&sum, id, b, 512, len(b))
 		return sum
 	}
 	all := sum(7, b)
@@ -123,12 +123,46 @@ func TestPages(t *testing.T) {
 	if sum(7, make([]byte, 1024)) == sum(7, bytes.Repeat([]byte{9}, 1024)) {
 		t.Error("two equal pages that changed in the same way: the same sum")
 	}
-	h.Pages(&all, 7, b, 512)
+	h.Pages(&all, 7, b, 512, len(b))
 	if all != (Hash{}) {
 		t.Error("pages taken out again leave something")
 	}
-	if n := testing.AllocsPerRun(100, func() { h.Pages(&all, 7, b, 512) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { h.Pages(&all, 7, b, 512, len(b)) }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Zeros at the end of a page are not summed, and count all the same.
+func TestPagesWithZeros(t *testing.T) {
+	h, err := NewHasher([16]byte{1})
+	must(t, err)
+	sum := func(b []byte, end int) (sum Hash) {
+		h.Pages(&sum, 7, b, 512, end)
+		return sum
+	}
+	for _, content := range []int{0, 1, 5, 63, 64, 200, 440, 503, 504, 505, 512, 600, 1015, 1016, 1024} {
+		for _, sealed := range []bool{false, true} {
+			b := make([]byte, 1024)
+			for i := range content {
+				b[i] = byte(i*7) | byte(i%2) // some are zero
+			}
+			if sealed {
+				copy(b[1016:], "sealseal")
+			}
+			all := sum(b, len(b))
+			for end := content; end <= len(b); end++ {
+				if sum(b, end) != all {
+					t.Fatalf("%d bytes, zeros known from %d on: another sum", content, end)
+				}
+			}
+			for i := range len(b) * 8 {
+				b[i/8] ^= 1 << (i % 8)
+				if sum(b, len(b)) == all {
+					t.Errorf("%d bytes, bit %d of byte %d: the same sum", content, i%8, i/8)
+				}
+				b[i/8] ^= 1 << (i % 8)
+			}
+		}
 	}
 }
 

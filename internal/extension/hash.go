@@ -61,20 +61,39 @@ func (h *Hasher) Sum(p Purpose, id page.ID, b []byte) Hash {
 	return h.sum
 }
 
+// tailBytes are the last of a page, where its seal may be.
+const tailBytes = 8
+
 // Pages adds to sum the checksums of the pages of pageSize bytes that b holds, of
 // which id is the first. Sums of pages are combined by exclusive or, so that
-// the order does not matter and a page can be taken out again.
+// the order does not matter and a page can be taken out again. From end on, all is known
+// to be zero but for the tails of pages.
 //
-// GMAC is linear but for its mask: the exclusive or of two of them does not change
-// if the pages trade places, or if both change in the same way. So each is
-// encrypted once more.
-func (h *Hasher) Pages(sum *Hash, id page.ID, b []byte, pageSize int) {
+// Of a page, what is before the zeros in front of its tail is summed: that is all of it,
+// as its length is summed too. The tail is put on top. GMAC is linear but for its mask:
+// the exclusive or of two of them does not change if the pages trade places, or if both
+// change in the same way. So each is encrypted once more.
+func (h *Hasher) Pages(sum *Hash, id page.ID, b []byte, pageSize, end int) {
 	for len(b) >= pageSize {
-		h.Sum(OfPage, id, b[:pageSize])
+		p, tail := b[:pageSize-tailBytes], b[pageSize-tailBytes:pageSize]
+		h.Sum(OfPage, id, withoutZeros(p[:min(len(p), max(end, 0))]))
+		subtle.XORBytes(h.sum[:tailBytes], h.sum[:tailBytes], tail)
 		if !plant.On(plant.HashLinear) {
 			h.block.Encrypt(h.sum[:], h.sum[:])
 		}
 		sum.Add(h.sum)
-		id, b = id+1, b[pageSize:]
+		id, b, end = id+1, b[pageSize:], end-pageSize
 	}
+}
+
+// withoutZeros is b up to its last byte that is not zero.
+func withoutZeros(b []byte) []byte {
+	const row = 64
+	for len(b) >= row && [row]byte(b[len(b)-row:]) == [row]byte{} {
+		b = b[:len(b)-row]
+	}
+	for len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	return b
 }

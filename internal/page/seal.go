@@ -65,7 +65,7 @@ func CheckSeal(run []byte, id ID) SealState {
 		return Unsealed
 	}
 	second ^= sealMark
-	sum := sealSum(run[:at], id)
+	sum := sealSum(run[:at], at, id)
 	switch {
 	case first == sum && second == sum:
 		return Sealed
@@ -82,7 +82,7 @@ func SealOf(run []byte, id ID) (seal [SealSize]byte, ok bool) {
 	if at < HeaderSize || contentEnd(run) > uint64(at) {
 		return seal, false
 	}
-	putSeal(seal[:], sealSum(run[:at], id))
+	putSeal(seal[:], sealSum(run[:at], at, id))
 	return seal, true
 }
 
@@ -90,7 +90,7 @@ func SealOf(run []byte, id ID) (seal [SealSize]byte, ok bool) {
 // room. Meanwhile others may read the content.
 func Seal(run []byte, id ID, end int) {
 	if at := len(run) - SealSize; end <= at || plant.On(plant.SealOverContent) && end <= at+4 {
-		putSeal(run[at:], sealSum(run[:at], id))
+		putSeal(run[at:], sealSum(run[:at], end, id))
 	}
 }
 
@@ -99,10 +99,11 @@ func putSeal(b []byte, sum uint32) {
 	order.PutUint32(b[4:], sum^sealMark)
 }
 
-// sealSum is the checksum of content and, behind it, of id. The page's own number
-// in its header is not enough: it would be copied along with the page.
-func sealSum(content []byte, id ID) uint32 {
-	sum := crc32.Update(0, castagnoli, content)
+// sealSum is the checksum of content, which is zero from end on, and, behind it, of id.
+// The page's own number in its header is not enough: it would be copied along with the
+// page.
+func sealSum(content []byte, end int, id ID) uint32 {
+	sum := sumWithZeros(content, end)
 	if plant.On(plant.SealWithoutID) {
 		return sum
 	}

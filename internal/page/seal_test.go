@@ -326,7 +326,7 @@ func TestSealAllocations(t *testing.T) {
 			if CheckSeal(run, 7) != Sealed {
 				t.Fatal("not sealed")
 			}
-			Seal(run, 7, 100)
+			Seal(run, 7, int(contentEnd(run)))
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -41,6 +41,14 @@ type run struct {
 	buffer
 }
 
+// contentEnd is from where on all is zero, but for a seal.
+func (r *run) contentEnd() int {
+	if r.end > 0 {
+		return r.end
+	}
+	return len(r.bytes)
+}
+
 // sortRuns puts runs in file order, in which they are searched and written.
 func sortRuns(runs []run) {
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.id, b.id) })

@@ -96,7 +96,7 @@ func (d *dirty) write(runs []run, h *extension.Hasher, pageSize, limit int, reme
 			return false
 		}
 		var sum extension.Hash
-		h.Pages(&sum, r.id, r.bytes, pageSize)
+		h.Pages(&sum, r.id, r.bytes, pageSize, r.contentEnd())
 		d.hash.Add(sum)
 		n := uint64(len(r.bytes) / pageSize)
 		if d.add(page.Extent{Start: r.id, N: n}); len(d.extents) > limit {

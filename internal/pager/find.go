@@ -174,7 +174,7 @@ func (p *Pager) verify(m page.Meta, t *extension.Trailing) (why, err error) {
 				unreadable = p.wrap("read pages of the newest state of", err)
 				return unreadable
 			}
-			h.Pages(&sum, e.Start, part, p.pageSize)
+			h.Pages(&sum, e.Start, part, p.pageSize, len(part))
 			e = page.Extent{Start: e.Start + page.ID(n), N: e.N - n}
 		}
 		return nil
