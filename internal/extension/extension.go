@@ -24,7 +24,7 @@ const magic = "HOLDFAST"
 
 // version is that of the layout. A file whose newest meta has an extension of
 // another version is refused: it may name a state that nobody else knows.
-const version = 1
+const version = 2
 
 // Bits of the flags.
 const (

@@ -189,8 +189,13 @@ func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *r
 		}
 		pages += l.N
 	}
-	pages += p.space.FreeCount() + p.space.PendingCount() + p.recordPages()
-	list.N = (page.FreelistSize(pages) + uint64(p.pageSize) - 1) / uint64(p.pageSize)
+	pages += p.space.FreeCount() + p.space.PendingCount()
+	ps := uint64(p.pageSize)
+	highWater := txn.HighWater()
+	for range 2 { // the list may raise the mark by its own pages, and the record is longer then
+		list.N = (page.FreelistSize(pages+p.recordPages(highWater)) + ps - 1) / ps
+		highWater = txn.HighWater() + page.ID(2*list.N)
+	}
 	if list.Start, err = txn.Allocate(list.N); err != nil {
 		return list, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"holdfast/internal/extension"
@@ -81,12 +82,14 @@ const (
 	minInline   = 64
 )
 
-// recordPages bounds the pages of the record as a transaction will leave it.
-func (p *Pager) recordPages() (n uint64) {
+// recordPages bounds the pages of the record as a transaction will leave it, which
+// may raise the high-water mark to highWater before.
+func (p *Pager) recordPages(highWater page.ID) (n uint64) {
 	for e := range p.record.runs() {
 		n += e.N
 	}
-	return n + uint64(p.logPages()) + extension.MaxSnapshot(p.space.HighWater())/uint64(p.pageSize) + 2
+	snapshot, _ := p.snapshotPages(math.MaxUint32, highWater)
+	return n + uint64(p.logPages()) + snapshot + 2
 }
 
 // plan makes of next the recording of a transaction that is complete but for the
@@ -181,7 +184,8 @@ func (p *Pager) planLog(txn *space.Txn, next *recording, size int) (ok bool, err
 
 // logPages is the length of a new log run. An opening replays all of them, so they are
 // short; and together about as long as the snapshot, so that a snapshot doubles the
-// few bytes that a commit records, and no more.
+// few bytes that a commit records. (One of more than eight times maxLogBytes, of a file
+// of 64 GiB and more, adds more to them.)
 func (p *Pager) logPages() int {
 	n := max(3, int(p.record.free.Snapshot.Pages)/extension.MaxLogs)
 	return min(n, max(2, maxLogBytes/p.pageSize))
@@ -285,7 +289,7 @@ func (p *Pager) readRecord(f *found) (*space.Space, error) {
 	high := f.meta.HighWater
 	load := space.Load(high)
 	read := func(r *extension.Run, purpose extension.Purpose) ([]byte, error) {
-		limit := uint64(maxLogBytes + maxChange)
+		limit := uint64(maxLogBytes + maxChange + 4*p.pageSize) // runs and chunks are whole pages
 		if purpose == extension.OfSnapshot {
 			limit = extension.MaxSnapshot(high)
 		}

@@ -49,3 +49,51 @@ func TestSnapshotFits(t *testing.T) {
 		t.Errorf("forms: %v", forms)
 	}
 }
+
+// The pages of the freelist that Close leaves are known to suffice before the record is
+// planned, which is in it. In files of some GiB of small pages it was longer than thought
+// by the pages of the list, and Close panicked.
+func TestFreelistHasRoom(t *testing.T) {
+	for _, c := range []struct {
+		pageSize int
+		high     page.ID
+	}{{512, 3_000_000}, {512, 26_000_000}, {1024, 20_000_000}, {4096, 1_200_000}} {
+		for _, known := range []bool{false, true} {
+			for extra := range page.ID(8) {
+				high := c.high + 17*extra
+				bits := make([]byte, high/8)
+				for i := range bits {
+					bits[i] = 0x55
+				}
+				bits[0] = 0x54
+				load := space.Load(high)
+				if err := load.PutBits(bits); err != nil {
+					t.Fatal(err)
+				}
+				p := &Pager{pageSize: c.pageSize, space: load.Space()}
+				var err error
+				if p.record.hasher, err = extension.NewHasher([16]byte{}); err != nil {
+					t.Fatal(err)
+				}
+				if p.record.known = known; known {
+					p.record.free.Snapshot = extension.Run{Start: 3, Pages: 1}
+					p.record.free.Inline = make([]byte, p.inlineRoom(0))
+				}
+				txn := p.space.Begin(1)
+				list, rec, err := p.planFreelist(txn, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				txn.Commit()
+				n := p.space.FreeCount() + p.space.PendingCount()
+				for e := range rec.runs() {
+					n += e.N
+				}
+				n += rec.snapshot.N
+				if size := page.FreelistSize(n); size > list.N*uint64(c.pageSize) {
+					t.Errorf("pages of %d bytes, high-water mark %d, known %t: a list of %d bytes in %d", c.pageSize, high, known, size, list.N*uint64(c.pageSize))
+				}
+			}
+		}
+	}
+}

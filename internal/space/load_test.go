@@ -84,6 +84,45 @@ func TestLoadOfAnAbsurdFile(t *testing.T) {
 	}
 }
 
+// Subtrees that become uniform again are uniform at once: so what turns all pages of a
+// large file time and again, in a few bytes each time, takes no time.
+func TestLoadGathers(t *testing.T) {
+	const high = 1 << 24
+	l := Load(high)
+	for id := uint64(2); id < high; id += leafPages / 2 {
+		if err := l.Put(ext(id, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := uint64(2); id < high; id += leafPages / 2 {
+		if err := l.Put(ext(id+1, leafPages/2-1)); err != nil && id+leafPages/2 <= high {
+			t.Fatal(err)
+		}
+		if id+leafPages > high {
+			break
+		}
+	}
+	memory := func() int { return int(bytesOf(l.space)) }
+	before := memory()
+	all := ext(leafPages, high-3*leafPages)
+	for turn := range 100_000 {
+		change := l.Take
+		if turn%2 == 1 {
+			change = l.Put
+		}
+		if err := change(all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := memory(); now > before/10 {
+		t.Errorf("%d bytes, %d when each leaf had memory", now, before)
+	}
+	s := l.Space()
+	if err := checkInside(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A set loaded from bits and changes is the set that the changes make one by one; and
 // its bits and the count of its runs are those of the set.
 func TestLoadAndSave(t *testing.T) {

@@ -318,11 +318,6 @@ func (t *Tree) writeThinLeaf(n *node, depth int) (done bool, err error) {
 	if !ok || n.thin.Count() == 0 {
 		return false, n.thicken()
 	}
-	if n.thin.Unverified() && !plant.On(plant.SealLaunders) {
-		if err := t.edit.verifyLazy(); err != nil {
-			return false, err
-		}
-	}
 	first, err := n.thin.Key(0)
 	if err != nil {
 		return false, err

@@ -61,8 +61,8 @@ const maxNewValues = 8
 
 // open makes an empty node stand for page p. full is the size of a page that is full.
 func (n *node) open(p page.Page, full int) error {
-	// A leaf that would be more than one page, or an inline one, would not become a copy.
-	if p.IsLeaf() && (p.ID() == 0 || p.Overflow() > 0 || p.End() > uint64(full)) {
+	// A leaf of more than one page, and an inline one, would not become a copy.
+	if p.IsLeaf() && (p.ID() == 0 || p.Overflow() > 0 || p.Unverified() || p.End() > uint64(full)) {
 		return n.load(p)
 	}
 	n.leaf = p.IsLeaf()
@@ -148,9 +148,8 @@ func (n *node) element(i int) (e page.Element, unverified bool, err error) {
 	e, err = n.thin.Leaf(i)
 	if at, ok := n.change(i); ok {
 		e.Value = n.changes[at].value
-		return e, false, err
 	}
-	return e, n.thin.Unverified(), err
+	return e, false, err
 }
 
 // replace makes value that of element i of a thin leaf, if it has the length of the one
