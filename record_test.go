@@ -3,6 +3,8 @@ package holdfast_test
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -76,14 +78,19 @@ func manyCommits(t *testing.T) []byte {
 	mem := vfs.NewMem("mem")
 	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: 512, NoSync: true})
 	must(t, err)
-	for i := range 800 {
+	var data []byte
+	for i := range 2000 {
 		update(t, db, func(tx *holdfast.Tx) {
 			b, err := tx.CreateBucketIfNotExists([]byte("b"))
 			must(t, err)
 			must(t, b.Put(fmt.Append(nil, i*7919%300), make([]byte, i%300)))
 		})
+		if data = slices.Clone(mem.Bytes()); i >= 800 {
+			if _, _, ext := winner(t, data); len(ext.Free.Logs) > 1 && ext.Free.Snapshot.Pages > 0 {
+				break
+			}
+		}
 	}
-	data := slices.Clone(mem.Bytes())
 	must(t, db.Close())
 	return data
 }
@@ -211,5 +218,35 @@ func TestLogsOfFreePagesAreShort(t *testing.T) {
 	t.Logf("at most %d bytes of logs, %d snapshots", longest, turns)
 	if longest > 8*3*512 || turns < 3 {
 		t.Errorf("%d bytes of logs are replayed, %d snapshots in 20,000 commits", longest, turns)
+	}
+}
+
+// A file whose extension is of an earlier version, plain, is opened as one of bbolt's; and
+// nothing is said of a flush that may be lost.
+func TestEarlierExtension(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "extension-version1.db"))
+	must(t, err)
+	path := tempPath(t)
+	must(t, os.WriteFile(path, data, 0o600))
+	for _, want := range []holdfast.OpenPath{holdfast.OpenedByFreelist, holdfast.OpenedByRecord} {
+		db := open(t, path, nil)
+		if how := db.Stats().OpenPath; how != want {
+			t.Errorf("opened by %s, want %s", how, want)
+		}
+		if db.FileState().Unreadable {
+			t.Error("what its meta page says is taken for damage")
+		}
+		faults, err := db.Verify(t.Context())
+		if must(t, err); len(faults) > 0 {
+			t.Error(faults)
+		}
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			b, err := tx.CreateBucketIfNotExists([]byte("new"))
+			if err == nil {
+				err = b.Put([]byte("k"), []byte(fmt.Sprint(want)))
+			}
+			return err
+		}))
+		must(t, db.Close())
 	}
 }

@@ -46,8 +46,8 @@ type Stats struct {
 // OpenPath is a way in which free pages are found.
 type OpenPath = pager.OpenPath
 
-// Ways in which free pages are found. The first takes time in proportion to the
-// separate runs of free pages; a freelist page takes time in proportion to the free pages, a scan in
+// Ways in which free pages are found. The first reads at most a bit for each page of the
+// file and a short log; a freelist page takes time in proportion to the free pages, a scan in
 // proportion to the file.
 const (
 	OpenedByRecord   = pager.OpenedByRecord   // as Holdfast's last commit recorded them

@@ -102,6 +102,9 @@ func (a *app) explain(file string, err error) error {
 		e.next = "stop that program, or wait longer with --timeout (a copy of a file in use is whole only if the program itself makes it, or a snapshot of the disk)"
 	case errors.Is(err, holdfast.ErrVersionMismatch):
 		e.what = "a bbolt database of another format version than 2"
+		if err.Error() != holdfast.ErrVersionMismatch.Error() { // of Holdfast's part of it
+			e.what = a.plain(err)
+		}
 		e.next = "use the version of the program that wrote it"
 	case errors.Is(err, holdfast.ErrInvalid):
 		e.what = "not a bbolt database"

@@ -22,8 +22,9 @@ var order = binary.NativeEndian
 // magic begins every extension.
 const magic = "HOLDFAST"
 
-// version is that of the layout. A file whose newest meta has an extension of
-// another version is refused: it may name a state that nobody else knows.
+// version is that of the layout. A file whose newest meta has a trailing extension of
+// another version is refused: it names a state that nobody else knows. A plain one is
+// as good as none.
 const version = 2
 
 // Bits of the flags.
@@ -54,8 +55,11 @@ var (
 	ErrNoChecksum = errors.New("its checksum cannot be computed")
 )
 
-// ErrNone says that there is no extension, as in what bbolt writes.
-var ErrNone = errors.New("no extension")
+// Why there is nothing to read.
+var (
+	ErrNone         = errors.New("no extension") // as in what bbolt writes
+	ErrPlainVersion = errors.New("another version of Holdfast has recorded the free pages")
+)
 
 // Extension is what one meta page says besides its meta.
 //
@@ -215,8 +219,12 @@ func Decode(buf []byte) (*Extension, error) {
 	if h.Sum(OfMeta, 0, covered(buf, end)) != Hash(b[end:size]) {
 		return nil, errors.New("the extension's checksum does not hold")
 	}
-	if b[8] != version { // size, key and checksum are in their places in every version
-		return nil, fmt.Errorf("%w: its extension is of version %d, this program knows %d", ErrVersion, b[8], version)
+	if b[8] != version { // flags, size, key and checksum are in their places in every version
+		why := ErrVersion
+		if b[10]&flagTrailing == 0 {
+			why = ErrPlainVersion
+		}
+		return nil, fmt.Errorf("%w: its extension is of version %d, this program knows %d", why, b[8], version)
 	}
 	logs, lists, written := int(b[9]), int(b[11]), uint64(order.Uint32(b[160:]))
 	start := fixedSize + lists*listSize + logs*runSize // of what is variable

@@ -133,6 +133,33 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A trailing extension of another version names a state that cannot be told; a plain one
+// is as good as none.
+func TestOtherVersion(t *testing.T) {
+	for _, trailing := range []bool{true, false} {
+		ext := sampleExtension()
+		want := ErrVersion
+		if !trailing {
+			ext.Trailing, want = nil, ErrPlainVersion
+		}
+		buf := metaPage(t, 0, ext)
+		b := buf[page.ExtensionOffset:]
+		b[8]++
+		size := int(order.Uint32(b[12:]))
+		h, err := NewHasher(ext.Key)
+		must(t, err)
+		sum := h.Sum(OfMeta, 0, covered(buf, size-len(Hash{})))
+		copy(b[size-len(sum):], sum[:])
+		if _, err := Decode(buf); !errors.Is(err, want) {
+			t.Errorf("trailing %t: %v, want %v", trailing, err, want)
+		}
+		b[size-1]++ // and of one that is damaged nothing is known
+		if _, err := Decode(buf); err == nil || errors.Is(err, ErrVersion) || errors.Is(err, ErrPlainVersion) {
+			t.Errorf("trailing %t, damaged: %v", trailing, err)
+		}
+	}
+}
+
 // What is on disks is this. The hash of pages was changed once and the version was not: a
 // file in mid use then opened one flush behind, without an error.
 func TestHashesStay(t *testing.T) {

@@ -55,7 +55,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	for slot := range exts {
 		buf := metas[slot*p.pageSize:][:p.pageSize]
 		ext, err := extension.Decode(buf)
-		if slot == best && err != nil && !isZero(buf[page.ExtensionOffset:]) && !plant.On(plant.GarbledUnnoticed) {
+		if slot == best && err != nil && !errors.Is(err, extension.ErrPlainVersion) && !isZero(buf[page.ExtensionOffset:]) && !plant.On(plant.GarbledUnnoticed) {
 			f.unreadable = true
 		}
 		switch {

@@ -23,7 +23,7 @@ func (h *history) call(op vfs.Op) error {
 	case !h.leading:
 		return nil
 	case h.failNext == "page" && op.Kind == vfs.KindWrite && !meta:
-		h.failNext = ""
+		h.failNext, h.full = "", true
 		h.logf("a page is not written")
 		return &vfs.PartialWrite{Bytes: h.rng.Int64N(op.Len), Err: syscall.ENOSPC}
 	case h.failNext == "meta" && meta:
@@ -156,7 +156,7 @@ func (h *history) finds(how string, content []byte, floor int) (n int, err error
 	h.count("not finished", found.Unfinished)
 	h.count("Periodic, behind", n < h.visible)
 	h.count("scan", p.OpenPath() == pager.OpenedByScan)
-	if how == "kill" && h.recorded && !h.stopped && p.OpenPath() != pager.OpenedByRecord {
+	if how == "kill" && h.recorded && !h.full && !h.stopped && p.OpenPath() != pager.OpenedByRecord {
 		return n, fmt.Errorf("opened by %s", p.OpenPath())
 	}
 	return n, h.accounts(p)

@@ -82,7 +82,8 @@ type history struct {
 	editing  *pager.WriteTx
 	gone     bool   // the power is off, or the process ended: what happens counts no more,
 	next     []byte // and this is what it left
-	recorded bool   // the free pages are
+	recorded bool   // the free pages are,
+	full     bool   // unless the disk was full since the file was opened: perhaps there is no room for that
 	isOpen   bool
 	failNext string // "page", "meta": the next one fails
 	lying    bool   // the next flush fails
@@ -432,7 +433,7 @@ func (h *history) reopen() {
 	}
 	for again := true; again && h.fault == nil; again = h.gone {
 		h.end(h.rng.IntN(3))
-		h.stopped, h.recorded, h.failNext = false, false, ""
+		h.stopped, h.recorded, h.full, h.failNext = false, false, false, ""
 		if err := h.open(); err != nil {
 			h.fail("%w", err)
 		}

@@ -83,10 +83,32 @@ func (s splitter) choose(n *node, cuts []cut) []cut {
 		left -= c.size - page.HeaderSize
 		from = c.end
 	}
-	if k := len(cuts); !n.leaf && k > 1 && cuts[k-1].end-cuts[k-2].end == 1 {
+	if k := len(cuts); k > 1 && cuts[k-1].end-cuts[k-2].end == 1 {
+		if n.leaf {
+			s.giveLast(n.items, cuts)
+			return cuts
+		}
 		return evenTail(n.items, cuts)
 	}
 	return cuts
+}
+
+// giveLast gives the last part, a leaf of one element, a second one if the part before
+// it can spare one and there is room: as with bbolt, small elements are not alone in a
+// page. (A test of bbolt's relies on it.)
+func (s splitter) giveLast(items []item, cuts []cut) {
+	prev, last := &cuts[len(cuts)-2], &cuts[len(cuts)-1]
+	from := 0
+	if len(cuts) > 2 {
+		from = cuts[len(cuts)-3].end
+	}
+	moved := itemSize(&items[prev.end-1])
+	if prev.end-from <= minKeys || last.size+moved > s.full() {
+		return
+	}
+	prev.end--
+	prev.size -= moved
+	last.size += moved
 }
 
 // evenTail gives the last part, a branch of one child, another: from the part
