@@ -156,7 +156,7 @@ func (h *history) finds(how string, content []byte, floor int) (n int, err error
 	h.count("not finished", found.Unfinished)
 	h.count("Periodic, behind", n < h.visible)
 	h.count("scan", p.OpenPath() == pager.OpenedByScan)
-	if how == "kill" && h.recorded && !h.full && !h.stopped && p.OpenPath() != pager.OpenedByRecord {
+	if how == "kill" && h.recorded && !h.stopped && p.OpenPath() != pager.OpenedByRecord && (found.Recorded || !h.full) {
 		return n, fmt.Errorf("opened by %s", p.OpenPath())
 	}
 	return n, h.accounts(p)

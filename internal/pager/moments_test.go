@@ -83,7 +83,7 @@ type history struct {
 	gone     bool   // the power is off, or the process ended: what happens counts no more,
 	next     []byte // and this is what it left
 	recorded bool   // the free pages are,
-	full     bool   // unless the disk was full since the file was opened: perhaps there is no room for that
+	full     bool   // unless the disk was full since the file was opened: then there may be no record
 	isOpen   bool
 	failNext string // "page", "meta": the next one fails
 	lying    bool   // the next flush fails
