@@ -23,6 +23,9 @@ type Program struct {
 	Groups      []suite.Group
 	Quick, Full suite.Config
 	CommitPeers []suite.CommitPeer
+	// ListsTargets says that a document's list of targets is that of this program: others
+	// that run some of the groups print theirs and leave the list alone.
+	ListsTargets bool
 }
 
 // Main runs the groups that the command line names, or all, and does not return.
@@ -120,7 +123,7 @@ func (p *Program) groups(o *options, out io.Writer) (*result, error) {
 	}
 	targets := func(w io.Writer) { suite.PrintTargets(w, r.Targets) }
 	targets(out)
-	if len(o.names) == 0 && failed == nil { // else the list would be shorter than that of the document
+	if p.ListsTargets && len(o.names) == 0 && failed == nil { // else the list would be shorter than that of the document
 		failed = o.replace("targets", targets, r.Machine+"; "+r.Load)
 	}
 	return r, failed
