@@ -8,46 +8,32 @@ import (
 	"holdfast/internal/page"
 )
 
-// What a Loader refuses, and the page that it names.
+// What a Loader that has free pages refuses, and the page that it names.
 func TestLoadErrors(t *testing.T) {
+	put, take := (*Loader).Put, (*Loader).Take
+	putBit := func(l *Loader, e page.Extent) error {
+		bits := make([]byte, e.Start/8+1)
+		bits[e.Start/8] |= 1 << (e.Start % 8)
+		return l.PutBits(bits)
+	}
 	for _, c := range []struct {
+		do func(*Loader, page.Extent) error
 		e  page.Extent
 		id page.ID
 	}{
-		{ext(20, 0), 20}, {ext(0, 1), 0}, {ext(1, 3), 1}, {ext(100, 1), 100}, {ext(98, 3), 100},
-		{ext(14, 1), 14}, {ext(5, 20), 10}, {ext(12, 1<<63), 100}, {ext(50, ^uint64(0)), 100},
-		{ext(^uint64(0), 1), page.NoFreelist}, {ext(^uint64(0), ^uint64(0)), page.NoFreelist},
+		{put, ext(20, 0), 20}, {put, ext(0, 1), 0}, {put, ext(1, 3), 1}, {put, ext(100, 1), 100}, {put, ext(98, 3), 100},
+		{put, ext(14, 1), 14}, {put, ext(5, 20), 10}, {put, ext(12, 1<<63), 100}, {put, ext(50, ^uint64(0)), 100},
+		{put, ext(^uint64(0), 1), page.NoFreelist}, {put, ext(^uint64(0), ^uint64(0)), page.NoFreelist},
+		{take, ext(20, 0), 20}, {take, ext(0, 1), 0}, {take, ext(9, 3), 9}, {take, ext(100, 1), 100}, {take, ext(98, 3), 98},
+		{take, ext(12, 5), 15}, {take, ext(12, 1<<63), 12}, {take, ext(12, ^uint64(0)), 12}, {take, ext(^uint64(0), 1), page.NoFreelist},
+		{putBit, ext(0, 1), 0}, {putBit, ext(1, 1), 1}, {putBit, ext(100, 1), 100}, {putBit, ext(104, 1), 104},
+		{putBit, ext(5000, 1), 5000}, {putBit, ext(11, 1), 0},
 	} {
 		l := Load(100)
 		if err := l.Put(ext(10, 5)); err != nil {
 			t.Fatal(err)
 		}
-		wantCorrupt(t, l.Put(c.e), c.id)
-	}
-	for _, c := range []struct {
-		e  page.Extent
-		id page.ID
-	}{
-		{ext(20, 0), 20}, {ext(0, 1), 0}, {ext(9, 3), 9}, {ext(100, 1), 100}, {ext(98, 3), 98}, {ext(12, 5), 15},
-		{ext(12, 1<<63), 12}, {ext(12, ^uint64(0)), 12}, {ext(^uint64(0), 1), page.NoFreelist},
-	} {
-		l := Load(100)
-		if err := l.Put(ext(10, 5)); err != nil {
-			t.Fatal(err)
-		}
-		wantCorrupt(t, l.Take(c.e), c.id)
-	}
-	for _, c := range []struct {
-		bit page.ID
-		id  page.ID
-	}{{0, 0}, {1, 1}, {100, 100}, {104, 104}, {5000, 5000}, {11, 0}} {
-		l := Load(100)
-		if err := l.Put(ext(10, 5)); err != nil {
-			t.Fatal(err)
-		}
-		bits := make([]byte, c.bit/8+1)
-		bits[c.bit/8] |= 1 << (c.bit % 8)
-		wantCorrupt(t, l.PutBits(bits), c.id)
+		wantCorrupt(t, c.do(l, c.e), c.id)
 	}
 	// Bytes of no pages are harmless.
 	l := Load(100)

@@ -315,12 +315,9 @@ func (t *Tree) writeKids(n *node, fill float64, depth int) error {
 // values. If the page is not as we would write it the leaf is thick afterwards.
 func (t *Tree) writeThinLeaf(n *node, depth int) (done bool, err error) {
 	end, ok := n.thin.Packed()
-	if !ok || n.thin.Count() == 0 {
+	first, _, _, some := n.thin.LeafAt(0)
+	if !ok || !some {
 		return false, n.thicken()
-	}
-	first, err := n.thin.Key(0)
-	if err != nil {
-		return false, err
 	}
 	return true, t.writeCopy(n, first, depth == 0, func(buf []byte, id page.ID) (page.Encoder, error) {
 		enc := page.CopyLeaf(buf, id, n.thin, end)

@@ -61,8 +61,9 @@ const maxNewValues = 8
 
 // open makes an empty node stand for page p. full is the size of a page that is full.
 func (n *node) open(p page.Page, full int) error {
-	// A leaf of more than one page, and an inline one, would not become a copy.
-	if p.IsLeaf() && (p.ID() == 0 || p.Overflow() > 0 || p.Unverified() || p.End() > uint64(full)) {
+	// A leaf of more than one page, and an inline one, would not become a copy. (So one
+	// that does is never unverified.)
+	if p.IsLeaf() && (p.ID() == 0 || p.Overflow() > 0 || p.End() > uint64(full)) {
 		return n.load(p)
 	}
 	n.leaf = p.IsLeaf()
