@@ -12,6 +12,8 @@ import (
 
 	"holdfast"
 	"holdfast/command"
+	"holdfast/internal/extension"
+	"holdfast/internal/page"
 )
 
 // onFile are calls of all commands that work on a file: what comes behind its
@@ -48,6 +50,20 @@ func setVersion(data []byte, version uint32) []byte {
 	return data
 }
 
+// laterExtension makes the extension of the newest meta, in slot 0, that of a file in mid
+// use by a later version of Holdfast.
+func laterExtension(t *testing.T, data []byte) []byte {
+	b := data[page.ExtensionOffset:samplePage]
+	b[8]++     // version
+	b[10] |= 1 // trailing
+	h, err := extension.NewHasher([16]byte(b[32:48]))
+	check(t, err)
+	end := int(binary.NativeEndian.Uint32(b[12:])) - len(extension.Hash{})
+	sum := h.Sum(extension.OfMeta, 0, data[:page.ExtensionOffset+end])
+	copy(b[end:], sum[:])
+	return data
+}
+
 // badFiles are files that no command can work on.
 var badFiles = []struct {
 	name  string
@@ -71,6 +87,9 @@ var badFiles = []struct {
 	{"newer version", func(t *testing.T) {
 		damage(t, "sample.db", func(b []byte) []byte { return setVersion(b, 3) })
 	}, "sample.db", "sample.db: a bbolt database of another format version than 2", command.ExitFailed},
+	{"in mid use by a later version", func(t *testing.T) {
+		damage(t, "sample.db", func(b []byte) []byte { return laterExtension(t, b) })
+	}, "sample.db", "sample.db: the newest state of sample.db cannot be told: meta page 0: version mismatch: written by another version of Holdfast", command.ExitFailed},
 	{"truncated", func(t *testing.T) { check(t, os.Truncate("sample.db", 20*samplePage)) }, "sample.db",
 		"sample.db: damaged: page 0: meta gives a high-water mark of 29 pages", command.ExitDamaged},
 	{"both metas torn", func(t *testing.T) {
