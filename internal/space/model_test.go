@@ -130,7 +130,17 @@ func (m *model) undo(t *modelTxn) {
 	for i, born := range t.freed {
 		m.units[i] = unit{kind: used, born: born}
 	}
+	for len(m.units) < t.base { // lowered
+		m.units = append(m.units, unit{kind: free})
+	}
 	m.units = m.units[:t.base]
+}
+
+// lower takes away the units at the end that are free.
+func (m *model) lower() {
+	for n := len(m.units); n > 0 && m.units[n-1].kind == free; n-- {
+		m.units = m.units[:n-1]
+	}
 }
 
 func (m *model) page(i int) page.ID { return page.FirstDataPage + page.ID(uint64(i)*m.scale) }
@@ -315,7 +325,13 @@ func (h *history) step() error {
 		return h.rollbackCommitted()
 	case h.m.open == nil:
 		h.begin()
-	case c < 60:
+	case c < 50:
+		h.note("lower")
+		h.m.lower()
+		if got, want := h.m.open.real.Lower(), h.m.page(len(h.m.units)); got != want {
+			return fmt.Errorf("lowered to %d, want %d", got, want)
+		}
+	case c < 62:
 		return h.allocate()
 	case c < 85:
 		return h.free()

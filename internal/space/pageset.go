@@ -226,6 +226,38 @@ func (n *node) step(pages, size uint64) (i int, start uint64) {
 	panic("space: summary promises a run that its children do not have")
 }
 
+// runBefore is where the run of members begins that ends before page end, or end when
+// the page before is none.
+func (s *pageSet) runBefore(end page.ID) page.ID {
+	if uint64(end) > s.capacity() || end == 0 {
+		return end
+	}
+	return page.ID(s.root.runBefore(s.height, uint64(end)))
+}
+
+// runBefore is pageSet.runBefore below a node, in pages counted from its first.
+func (n *node) runBefore(level int, end uint64) uint64 {
+	shift, size := shiftOf(level-1), sizeOf(level-1)
+	for end > 0 {
+		i := (end - 1) >> shift
+		base := i << shift
+		var begin uint64 // of the run, within the child
+		switch best := n.sum[i].best; {
+		case best == 0:
+			return end
+		case best == size:
+		case level == 1:
+			begin = uint64(n.leaf[i].runBefore(int(end - base)))
+		default:
+			begin = n.child[i].runBefore(level-1, end-base)
+		}
+		if end = base + begin; begin > 0 {
+			return end
+		}
+	}
+	return 0
+}
+
 // contains reports whether a page is a member.
 func (s *pageSet) contains(id page.ID) bool {
 	if id >= maxPages {

@@ -104,6 +104,19 @@ func (t *Txn) Rise(n uint64) (page.ID, error) {
 	return e.Start, nil
 }
 
+// Lower lets the high-water mark fall to behind the last page that is not free, and
+// returns it: the pages behind that exist no more. A page that some pinned state can
+// reach is not free, nor is one that this transaction has freed and not allocated.
+func (t *Txn) Lower() page.ID {
+	t.must(edited, "Lower")
+	s := t.space
+	if low := max(s.free.runBefore(s.highWater), page.FirstDataPage); low < s.highWater {
+		s.free.remove(page.Extent{Start: low, N: uint64(s.highWater - low)})
+		s.highWater = low
+	}
+	return s.highWater
+}
+
 // Take takes the pages of e, at least one, if all of them are free, and tells whether
 // it did.
 func (t *Txn) Take(e page.Extent) bool {
@@ -238,6 +251,9 @@ func (t *Txn) Rollback() {
 	}
 	for e, ok := t.own.gapFrom(t.base, s.highWater); ok; e, ok = t.own.gapFrom(e.End(), s.highWater) {
 		s.free.remove(e)
+	}
+	if s.highWater < t.base { // it was lowered
+		s.free.add(page.Extent{Start: s.highWater, N: uint64(t.base - s.highWater)})
 	}
 	t.high, s.highWater = s.highWater, t.base
 	t.state = rolledBack
