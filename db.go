@@ -66,6 +66,7 @@ type DB struct {
 	stats      txTotals
 	batch      batcher
 	closing    sync.Mutex
+	vacuuming  chan struct{} // holds one token, of whoever vacuums
 }
 
 // Open opens the database at path, and creates it with the given mode if there
@@ -139,6 +140,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		noSeals:         options.NoSeals,
 		logger:          options.Logger,
 		edit:            &tree.Edit{Unsealed: options.NoSeals},
+		vacuuming:       make(chan struct{}, 1),
 	}
 	if db.logger == nil {
 		db.logger = discardLogger

@@ -33,6 +33,7 @@
 package epoch
 
 import (
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -227,6 +228,19 @@ func (e *Epoch[T]) Sweep() {
 	e.hand = s
 }
 
+// SweepAll is Sweep of all states, in time in proportion to their number.
+func (e *Epoch[T]) SweepAll() {
+	current := e.current.Load()
+	for s := e.oldest; s != nil && s != current; {
+		next := s.newer
+		if acquired, ok := s.idle(); ok {
+			e.unlink(s, acquired)
+		}
+		s = next
+	}
+	e.hand = nil
+}
+
 // idle reports whether nobody holds a state that is not current, and if so how
 // many acquisitions its shards have counted. Both come from the same reading: a
 // shard that is held by nobody counts no Acquire that will take itself back.
@@ -295,6 +309,18 @@ func (e *Epoch[T]) Oldest() *T {
 		return nil
 	}
 	return &e.oldest.value
+}
+
+// All yields the values of the states that are not retired, oldest first. It is the
+// writer's to call, who must not change anything meanwhile.
+func (e *Epoch[T]) All() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for s := e.oldest; s != nil; s = s.newer {
+			if !yield(&s.value) {
+				return
+			}
+		}
+	}
 }
 
 // Close ends acquisition: no Acquire succeeds that begins after it. The writer

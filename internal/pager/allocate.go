@@ -47,9 +47,15 @@ func (w *WriteTx) Seal(end int) { w.buf.runs[len(w.buf.runs)-1].end = end }
 // Of transactions that are written as a group only the hot pages of the last are,
 // but the leaves of all: the lanes of one go on where those of the one before ended,
 // those of leaves in the first half of a run of free pages, the others in the
-// second. The caller holds commit.
+// second.
+//
+// While somebody empties the end of the file, all take the first pages that are free.
+// The caller holds commit.
 func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 	p := w.p
+	if p.low > 0 {
+		return w.space.Allocate(n)
+	}
 	kind := ofLeaves
 	if hot {
 		kind = ofHot

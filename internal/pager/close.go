@@ -200,7 +200,7 @@ func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *r
 		return list, nil, err
 	}
 	rec = new(recording)
-	return list, rec, p.plan(txn, rec)
+	return list, rec, p.plan(txn, rec, false)
 }
 
 // evenOut writes over a trailing meta that is not the newest any more: the other

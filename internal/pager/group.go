@@ -25,6 +25,7 @@ type group struct {
 	freed    []page.Extent // by members, ascending
 	mode     Durability    // what the most careful member wants
 	plain    bool          // somebody wants bbolt to find it
+	even     bool          // and the losing slot to need no page behind the state's
 	settles  bool          // the newest durable meta is trailing
 	visible  bool          // there is a newer state than the durable one, in slot
 	strict   bool
@@ -105,7 +106,7 @@ func (g *group) checkLength() error {
 // state be durable. If it is, that bbolt find it.
 func (g *group) flush() error {
 	switch {
-	case g.settles && g.plain && !g.visible:
+	case (g.settles && g.plain || g.even) && !g.visible:
 		if best, err := g.p.slots.Best(); err == nil && plant.On(plant.SettlesOlder) {
 			g.state.Meta = g.p.slots.Meta[best]
 		}

@@ -76,6 +76,8 @@ type State struct {
 	Meta  page.Meta // Label and Freelist are those of the slot it came from
 	image page.Image
 	gen   *generation
+
+	published time.Time // when it became current; zero of the one that was opened
 }
 
 // Page returns branch or leaf page id.
@@ -112,6 +114,8 @@ type Pager struct {
 	gen       *generation    // newest
 	behind    [2]page.ID     // where each lane ended
 	last      [2]uint64      // pages that the last transaction allocated in each lane
+	low       int            // see PlaceLow
+	shrinking int            // see Shrink
 	noRoom    bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom
 	fileSize  int64
 	editing   *WriteTx

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"runtime"
 	"slices"
+	"time"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -30,6 +31,7 @@ type Prepared struct {
 	w     *WriteTx // nil of a barrier
 	mode  Durability
 	plain bool // of a barrier: bbolt is to find the state
+	even  bool // and both slots are to need no page behind it
 	state State
 	size  int // bytes of its pages
 
@@ -165,6 +167,9 @@ func (p *Pager) lead() {
 	switch {
 	case err == nil:
 		p.land(g)
+		if p.shrinking > 0 && g.mode == Full {
+			p.truncate()
+		}
 	case failed != 0 && p.stoppedBy() == nil:
 		p.abortFrom(g, failed, err)
 	default:
@@ -194,8 +199,9 @@ func (p *Pager) form() *group {
 		g.slot = int(g.label % 2)
 	}
 	for _, pr := range g.barriers {
-		g.mode, g.plain = Full, g.plain || pr.plain
+		g.mode, g.plain, g.even = Full, g.plain || pr.plain, g.even || pr.even
 	}
+	g.even = g.even && p.slots.Err[g.slot] == nil && p.slots.Meta[g.slot].HighWater > g.state.Meta.HighWater
 	if len(g.members) == 0 {
 		return g
 	}
@@ -258,7 +264,9 @@ func (p *Pager) land(g *group) {
 		}
 		// The pin of the last one is that of the state from now on.
 		p.gen.states++
-		p.states.Publish(p.newState(g.state.Tx, g.state.Meta))
+		s := p.newState(g.state.Tx, g.state.Meta)
+		s.published = time.Now()
+		p.states.Publish(s)
 		p.states.Sweep()
 		p.counts.Commits.Add(int64(n))
 		p.counts.Groups.Add(1)

@@ -23,6 +23,7 @@ type WriteTx struct {
 	// doomed is why it cannot commit: what it stands on has failed. By commit.
 	doomed error
 	lanes  [2]lane  // of its pages, see place
+	lower  bool     // see Lower
 	pr     Prepared // what becomes of it
 }
 
@@ -215,8 +216,11 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 			return err
 		}
 	}
+	if w.lower {
+		w.space.Lower()
+	}
 	var rec recording
-	if err := p.plan(w.space, &rec); err != nil {
+	if err := p.plan(w.space, &rec, w.lower); err != nil {
 		return err
 	}
 	meta := w.base.Meta // for its page size and flags

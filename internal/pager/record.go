@@ -93,15 +93,17 @@ func (p *Pager) recordPages(highWater page.ID) (n uint64) {
 }
 
 // plan makes of next the recording of a transaction that is complete but for the
-// pages that the recording takes. Call complete behind txn.Commit.
-func (p *Pager) plan(txn *space.Txn, next *recording) error {
+// pages that the recording takes. Call complete behind txn.Commit. whole: the set is
+// recorded anew; what is recorded already may name pages above a high-water mark that
+// was lowered.
+func (p *Pager) plan(txn *space.Txn, next *recording, whole bool) error {
 	cur := &p.record
 	*next = recording{record: *cur}
 	if cur.hasher == nil || p.inlineRoom(0) < minInline {
 		next.hasher, next.known = nil, false
 		return nil
 	}
-	if !cur.known {
+	if !cur.known || whole && !plant.On(plant.LoweredInLog) {
 		return p.planWhole(txn, next)
 	}
 	// Records share memory: each appends behind those before it, and what a

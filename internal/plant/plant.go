@@ -125,6 +125,14 @@ const (
 	RecordWantsRoom Defect = "record-wants-room"
 )
 
+// How the file becomes shorter.
+const (
+	CutSlots     Defect = "cut-slots"
+	CutPrepared  Defect = "cut-prepared"
+	CutReaders   Defect = "cut-readers"
+	LoweredInLog Defect = "lowered-in-log"
+)
+
 // How bytes are believed, and what becomes of readers.
 const (
 	LeafBound       Defect = "leaf-bound"

@@ -111,6 +111,9 @@ func (s *Space) checkInside(e page.Extent) error {
 // not be changed meanwhile.
 func (s *Space) Free() iter.Seq[page.Extent] { return s.free.runs() }
 
+// Tail is how many free pages lie directly before the high-water mark.
+func (s *Space) Tail() uint64 { return uint64(s.highWater - s.free.runBefore(s.highWater)) }
+
 // FindFree is where the first run of n free pages begins, and whether there is
 // one.
 func (s *Space) FindFree(n uint64) (page.ID, bool) { return s.free.find(n) }

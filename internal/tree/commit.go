@@ -237,12 +237,13 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 			return err
 		}
 	}
+	pages := n.basePages
 	if err := t.freeBase(n); err != nil {
 		return err
 	}
 	e := t.edit
 	ps := e.w.PageSize()
-	e.cuts = splitter{pageSize: ps, fill: fill, append: n.appended && !n.grown}.split(n, e.cuts[:0])
+	e.cuts = splitter{pageSize: ps, fill: fill, append: n.appended && !n.grown}.split(n, pages, e.cuts[:0])
 	e.Stats.Spills++
 	e.Stats.Splits += int64(len(e.cuts) - 1)
 	from := 0

@@ -18,7 +18,7 @@ func TestElementCountFitsPage(t *testing.T) {
 	for _, fill := range []float64{DefaultFill, 0.1, 0.5, 0.9, 1} {
 		for _, pageSize := range []int{4 << 20, 16 << 20} {
 			from := 0
-			for _, c := range (splitter{pageSize: pageSize, fill: fill}).split(n, nil) {
+			for _, c := range (splitter{pageSize: pageSize, fill: fill}).split(n, 0, nil) {
 				if c.end-from > page.MaxCount || c.end <= from {
 					t.Errorf("fill %v, pages of %d bytes: a part from %d to %d", fill, pageSize, from, c.end)
 				}

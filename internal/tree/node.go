@@ -45,6 +45,9 @@ type node struct {
 	shrunk    bool // something was removed: it may be too empty
 	grown     bool // something was inserted before the end
 	appended  bool // something was inserted at the end
+
+	whole bool    // it becomes one run again, if that is no longer
+	fill  float64 // 0: as the tree finds best; else see Pack
 }
 
 // change is an element of a thin node that is another now: of a branch, a child that

@@ -31,9 +31,18 @@ const (
 // page have 32 bits.
 const maxPartBytes int64 = 1 << 31
 
-// split adds the parts of n, at least one, to cuts, which is empty.
-func (s splitter) split(n *node, cuts []cut) []cut {
-	cuts = s.choose(n, cuts)
+// split adds the parts of n, which replaces a run of so many pages, at least one, to
+// cuts, which is empty.
+func (s splitter) split(n *node, pages uint64, cuts []cut) []cut {
+	switch {
+	case n.fill > 0:
+		s.fill = n.fill
+		cuts = s.pack(n, cuts)
+	case n.whole && uint64(n.size) <= pages*uint64(s.pageSize) && len(n.items) <= page.MaxCount:
+		cuts = append(cuts, cut{end: len(n.items), size: n.size})
+	default:
+		cuts = s.choose(n, cuts)
+	}
 	if int64(n.size) > maxPartBytes {
 		return bound(n.items, cuts)
 	}
@@ -83,14 +92,54 @@ func (s splitter) choose(n *node, cuts []cut) []cut {
 		left -= c.size - page.HeaderSize
 		from = c.end
 	}
-	if k := len(cuts); k > 1 && cuts[k-1].end-cuts[k-2].end == 1 {
-		if n.leaf {
-			s.giveLast(n.items, cuts)
-			return cuts
-		}
-		return evenTail(n.items, cuts)
+	return s.tail(n, cuts)
+}
+
+// tail sees to it that the last part of several has more than one element.
+func (s splitter) tail(n *node, cuts []cut) []cut {
+	k := len(cuts)
+	if k < 2 || cuts[k-1].end-cuts[k-2].end != 1 {
+		return cuts
 	}
-	return cuts
+	if n.leaf {
+		s.giveLast(n.items, cuts)
+		return cuts
+	}
+	return evenTail(n.items, cuts)
+}
+
+// pack makes pages that are filled up to the share s.fill.
+func (s splitter) pack(n *node, cuts []cut) []cut {
+	for from := 0; from < len(n.items); {
+		c := s.packPart(from, len(n.items), func(i int) int { return itemSize(&n.items[i]) })
+		if !n.leaf && c.end == from+1 {
+			c = s.pair(n.items, from)
+		}
+		cuts = append(cuts, c)
+		from = c.end
+	}
+	if len(cuts) == 0 {
+		cuts = append(cuts, cut{size: page.HeaderSize})
+	}
+	return s.tail(n, cuts)
+}
+
+// packPart is the part that begins with element from of n: as much of a page as is to be
+// filled, and two elements if they fit; or large ones, as few pages as they take.
+func (s splitter) packPart(from, n int, size func(int) int) cut {
+	threshold := int(min(max(s.fill, minFill), maxFill) * float64(s.pageSize))
+	used, i := page.HeaderSize, from
+	for ; i < n && i-from < page.MaxCount; i++ {
+		next := used + size(i)
+		if next > s.full() || i-from >= minKeys && next > threshold {
+			break
+		}
+		used = next
+	}
+	if i == from {
+		return s.groupOf(from, n, size)
+	}
+	return cut{end: i, size: used}
 }
 
 // giveLast gives the last part, a leaf of one element, a second one if the part before
@@ -200,11 +249,16 @@ func (s splitter) part(items []item, from, target int) cut {
 // seal: as many as waste the smallest share of their last page and, if they are
 // several, leave room for one.
 func (s splitter) group(items []item, from int) cut {
+	return s.groupOf(from, len(items), func(i int) int { return itemSize(&items[i]) })
+}
+
+// groupOf is group of n elements of which only the sizes are known.
+func (s splitter) groupOf(from, n int, itemSize func(int) int) cut {
 	var best cut
 	bestWaste := 2.0
 	size := page.HeaderSize
-	for i := from; i < len(items) && i-from < maxGroup; i++ {
-		size += itemSize(&items[i])
+	for i := from; i < n && i-from < maxGroup; i++ {
+		size += itemSize(i)
 		pages := (size + s.pageSize - 1) / s.pageSize
 		left := pages*s.pageSize - size
 		if i > from && left < page.SealSize {

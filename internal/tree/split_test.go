@@ -21,7 +21,7 @@ func TestSplitKeepsOffsetsIn32Bits(t *testing.T) {
 				n.insert(i, item{key: fmt.Appendf(nil, "%d", i), value: value})
 			}
 			from := 0
-			for _, c := range (splitter{pageSize: 4096, fill: fill}).split(n, nil) {
+			for _, c := range (splitter{pageSize: 4096, fill: fill}).split(n, 0, nil) {
 				size := page.HeaderSize
 				for i := from; i < c.end; i++ {
 					if uint64(size) > 1<<32-1 {
@@ -49,7 +49,7 @@ func TestNoSmallElementIsAlone(t *testing.T) {
 		for i := range count {
 			n.insert(i, item{key: fmt.Appendf(nil, "%04d", i), value: make([]byte, 100)})
 		}
-		cuts := splitter{pageSize: 4096, fill: DefaultFill, append: true}.split(n, nil)
+		cuts := splitter{pageSize: 4096, fill: DefaultFill, append: true}.split(n, 0, nil)
 		from, total := 0, page.HeaderSize
 		for _, c := range cuts {
 			if c.end-from < 2 || c.size > 4096-page.SealSize {
@@ -67,7 +67,7 @@ func TestNoSmallElementIsAlone(t *testing.T) {
 	for i := range 5 {
 		n.insert(i, item{key: fmt.Appendf(nil, "%d", i), value: make([]byte, 1300+500*(i/4)*4)})
 	}
-	for _, c := range (splitter{pageSize: 4096, fill: DefaultFill, append: true}).split(n, nil) {
+	for _, c := range (splitter{pageSize: 4096, fill: DefaultFill, append: true}).split(n, 0, nil) {
 		if c.size > 4096 {
 			t.Errorf("a run of %d bytes", c.size)
 		}

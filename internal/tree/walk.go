@@ -29,6 +29,19 @@ func (l *Level) Element(i int) (page.Element, error) {
 	return e, err
 }
 
+// Key is the key of element i.
+func (l *Level) Key(i int) ([]byte, error) { return l.key(i) }
+
+// Size is how many bytes key and value of element i take, of a branch the key.
+func (l *Level) Size(i int) (int, error) {
+	if !l.leaf() {
+		key, err := l.key(i)
+		return len(key), err
+	}
+	e, err := l.element(i)
+	return len(e.Key) + len(e.Value), err
+}
+
 // Base is the page run on disk that the level is, or replaces; n is 0 if there
 // is none.
 func (l *Level) Base() (id page.ID, n uint64) {
@@ -69,6 +82,44 @@ func (t *Tree) Walk(visit func(*Level) error) error {
 		return err
 	}
 	return t.walk(&Level{place: pl, t: t}, visit)
+}
+
+// WalkFrom is Walk of the pages on the way to key, and of all behind them.
+func (t *Tree) WalkFrom(key []byte, visit func(*Level) error) error {
+	pl, err := t.rootPlace()
+	if err != nil {
+		return err
+	}
+	return t.walkFrom(&Level{place: pl, t: t}, key, visit)
+}
+
+func (t *Tree) walkFrom(l *Level, key []byte, visit func(*Level) error) error {
+	if err := visit(l); err != nil || l.leaf() {
+		return err
+	}
+	if l.Depth == maxDepth {
+		return l.corrupt(tooDeep)
+	}
+	first, err := l.descendIndex(key)
+	if err != nil {
+		return err
+	}
+	for i := first; i < l.count(); i++ {
+		pl, err := t.child(&l.place, i)
+		if err != nil {
+			return err
+		}
+		below := &Level{place: pl, t: t, Depth: l.Depth + 1}
+		if i == first {
+			err = t.walkFrom(below, key, visit)
+		} else {
+			err = t.walk(below, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Tree) walk(l *Level, visit func(*Level) error) error {

@@ -1,0 +1,236 @@
+package pager
+
+import (
+	"time"
+
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+)
+
+// How the file becomes shorter. Somebody (internal/vacuum) moves what is at its end
+// to the front, a transaction lowers the high-water mark to behind the last page that is
+// not free, and when nobody needs the pages behind that any more the file is cut off.
+//
+// A lower mark is a state as any other: the pages behind it were free, so none that
+// is pinned has one of them. But what was recorded of free pages before may name
+// them, so the transaction records all of them anew.
+//
+// The file is cut off by whoever leads, when a flush has returned and while nobody
+// writes: then what the slots say is on the disk. It stays as long as any state says
+// that may be opened (both slots, the durable and the visible one), read (held by
+// readers, who may copy the file up to their mark), or written (prepared ones, and the
+// one in edit). The models check that: docs/model, truncation.
+
+// maxCut is how much is cut off at a time, in bytes: writers wait meanwhile, some
+// 2 ms if it is in the system's cache.
+const maxCut = 32 << 20
+
+// minFile is the size below which no file is cut: bbolt refuses a shorter one if
+// one of its metas is torn.
+const minFile = 4096
+
+// PlaceLow makes all transactions take the first pages that are free, until it is
+// called once more with false; otherwise they prefer longer runs. Calls nest.
+func (p *Pager) PlaceLow(on bool) {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if on {
+		p.low++
+	} else {
+		p.low--
+	}
+}
+
+// Lower makes the transaction lower the high-water mark to behind the last page
+// that is not free when it is prepared, and record the free pages anew, as far at the
+// front as there is room.
+func (w *WriteTx) Lower() { w.lower = true }
+
+// HighWater is the mark as the transaction has it now.
+func (w *WriteTx) HighWater() page.ID {
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	return w.space.HighWater()
+}
+
+// Lowers tells whether Lower was called.
+func (w *WriteTx) Lowers() bool { return w.lower }
+
+// FreeCount is how many pages can be taken without raising the high-water mark.
+func (w *WriteTx) FreeCount() uint64 {
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	return w.p.space.FreeCount()
+}
+
+// FindFree is where n free pages lie that are the first such run.
+func (w *WriteTx) FindFree(n uint64) (page.ID, bool) {
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	return w.p.space.FindFree(n)
+}
+
+// Usage says how the pages of the file are used.
+type Usage struct {
+	HighWater     page.ID
+	Free, Pending uint64 // pages
+	Tail          uint64 // free pages directly before the high-water mark
+	FileSize      int64
+	// LastRecord is behind the last page of a record of free pages, or of a freelist.
+	LastRecord page.ID
+	Oldest     Held
+}
+
+// Held is the oldest state that somebody reads.
+type Held struct {
+	Tx    page.TxID
+	Since time.Time // when it was superseded: it has been held since then at least; zero: the current one
+	High  page.ID   // its high-water mark
+	Age   uint64    // transactions committed since
+}
+
+// Usage tells how the file is used.
+func (p *Pager) Usage() (Usage, error) {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.space == nil || p.closed.Load() {
+		return Usage{}, ErrDatabaseNotOpen
+	}
+	u := Usage{
+		HighWater: p.space.HighWater(), Free: p.space.FreeCount(), Pending: p.space.PendingCount(),
+		Tail: p.space.Tail(), FileSize: p.fileSize,
+	}
+	for e := range p.record.runs() {
+		u.LastRecord = max(u.LastRecord, e.End())
+	}
+	for _, l := range p.listsInUse(nil) {
+		u.LastRecord = max(u.LastRecord, l.End())
+	}
+	u.Oldest = p.oldest()
+	return u, nil
+}
+
+// OldestReader is the oldest state that somebody reads; false if that is the current
+// one.
+func (p *Pager) OldestReader() (Held, bool) {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.closed.Load() {
+		return Held{}, false
+	}
+	h := p.oldest()
+	return h, !h.Since.IsZero()
+}
+
+// oldest is what OldestReader tells. The caller holds commit.
+func (p *Pager) oldest() Held {
+	p.states.SweepAll()
+	current := p.states.Current()
+	if current == nil { // Close waits for readers
+		return Held{}
+	}
+	var oldest *State
+	for s := range p.states.All() {
+		if oldest != nil {
+			return Held{Tx: oldest.Tx, Since: s.published, High: oldest.Meta.HighWater, Age: uint64(current.Tx - min(oldest.Tx, current.Tx))}
+		}
+		oldest = s
+	}
+	return Held{}
+}
+
+// Shrink cuts off what is behind the high-water mark, as far as nobody needs it, and
+// returns the file's size. First it makes both slots name the newest state, if
+// they say that the file is longer.
+func (p *Pager) Shrink() (size int64, err error) {
+	for idle := 0; ; {
+		p.commit.Lock()
+		if err := p.mayShrink(); err != nil {
+			p.commit.Unlock()
+			return 0, err
+		}
+		size = p.fileSize
+		if own, _ := p.end(); own >= size || idle == 4 {
+			p.commit.Unlock()
+			return size, nil
+		}
+		if err := p.checkLength(); err != nil {
+			p.commit.Unlock()
+			return size, err
+		}
+		p.shrinking++
+		pr := p.barrier(true)
+		pr.even = true
+		p.commit.Unlock()
+		err := pr.Finish()
+		p.commit.Lock()
+		p.shrinking--
+		if idle++; p.fileSize < size {
+			idle = 0
+		}
+		p.commit.Unlock()
+		if err != nil {
+			return size, err
+		}
+	}
+}
+
+func (p *Pager) mayShrink() error {
+	switch {
+	case p.closed.Load():
+		return ErrDatabaseNotOpen
+	case p.opts.ReadOnly:
+		return ErrDatabaseReadOnly
+	}
+	return p.stoppedBy()
+}
+
+// end is how many bytes of the file are needed: own without regard to readers and to
+// what slots name, which is what Shrink can hope for, and all. The caller holds commit.
+func (p *Pager) end() (own, all int64) {
+	high := p.space.HighWater()
+	for _, prs := range [3][]*Prepared{p.queue, p.flight, p.aborted} {
+		for _, pr := range prs {
+			if !plant.On(plant.CutPrepared) {
+				high = max(high, pr.state.Meta.HighWater)
+			}
+		}
+	}
+	if p.editing != nil && p.editing.base != nil {
+		high = max(high, p.editing.base.Meta.HighWater)
+	}
+	size := func(high page.ID) int64 { return max(int64(high)*int64(p.pageSize), minFile) }
+	own = size(high)
+	high = max(high, p.durable.Meta.HighWater)
+	for slot := range p.slots.Meta {
+		if p.slots.Err[slot] == nil && !plant.On(plant.CutSlots) {
+			high = max(high, p.slots.Meta[slot].HighWater)
+		}
+	}
+	p.states.SweepAll()
+	for s := range p.states.All() {
+		if !plant.On(plant.CutReaders) || s == p.states.Current() {
+			high = max(high, s.Meta.HighWater)
+		}
+	}
+	return own, size(high)
+}
+
+// truncate cuts off a piece of what nobody needs. Everything that was written is
+// flushed. The caller holds the lead, and commit, without which nobody makes the file
+// longer.
+func (p *Pager) truncate() {
+	if p.stoppedBy() != nil || p.unsynced > 0 || p.visible != nil || !p.file.MapBeyondEnd() {
+		return
+	}
+	_, need := p.end()
+	if need >= p.fileSize {
+		return
+	}
+	size := max(need, p.fileSize-maxCut)
+	if err := p.file.Truncate(size); err != nil {
+		p.logf("cut %s off at %d bytes: %v", p.file.Name(), size, err)
+		return
+	}
+	p.fileSize = size
+}

@@ -1,0 +1,181 @@
+package vacuum
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+	"holdfast/internal/pager"
+	"holdfast/internal/tree"
+)
+
+// stepper writes targets anew, each step in a transaction of its own.
+type stepper struct {
+	run  *vac
+	edit tree.Edit
+
+	// Of the step under way:
+	w     *pager.WriteTx
+	began time.Time // when it got the writer's turn
+	tx    bucket.Tx
+	root  bucket.Bucket
+	path  [][]byte       // of the bucket that was opened last
+	last  *bucket.Bucket // that
+}
+
+// do writes the first of targets, at least one, and returns how many: as many as a
+// step may.
+func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
+	begin := time.Now()
+	wrote := false
+	err = s.write(func() error {
+		pages := uint64(0)
+		for n < len(targets) {
+			t := &targets[n]
+			if n > 0 && (pages+t.pages > uint64(s.run.o.StepPages) || time.Since(s.began) > s.run.o.StepTime) {
+				break
+			}
+			n++
+			ok, err := s.apply(t)
+			if err != nil {
+				return err
+			}
+			if ok {
+				pages += t.pages
+				wrote = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return n, err
+	}
+	if wrote {
+		s.run.result.Steps++
+		s.run.acted = true
+	}
+	return n, s.pause(ctx, time.Since(begin))
+}
+
+// pause leaves time to others after a step that took some.
+func (s *stepper) pause(ctx context.Context, took time.Duration) error {
+	share := s.run.o.Share
+	if share <= 0 || share >= 1 {
+		return nil
+	}
+	timer := time.NewTimer(time.Duration(float64(took) * (1 - share) / share))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// lower lets the high-water mark fall.
+func (s *stepper) lower() error {
+	return s.write(func() error {
+		s.w.Lower()
+		return nil
+	})
+}
+
+// write runs fn in a transaction.
+func (s *stepper) write(fn func() error) error {
+	w, err := s.run.p.BeginWrite()
+	if err != nil {
+		return err
+	}
+	s.began = time.Now()
+	prepared, err := s.prepare(w, fn)
+	s.run.result.Longest = max(s.run.result.Longest, time.Since(s.began))
+	if err != nil {
+		return err
+	}
+	if prepared == nil {
+		return w.Rollback()
+	}
+	return prepared.Finish()
+}
+
+// prepare runs fn on w and prepares what it did; nil if that is nothing. On an error w
+// has ended.
+func (s *stepper) prepare(w *pager.WriteTx, fn func() error) (*pager.Prepared, error) {
+	base := w.Base().Meta
+	s.edit.Reset(w)
+	s.w, s.last, s.path = w, nil, nil
+	s.tx = bucket.Tx{Source: w, Writer: w, Edit: &s.edit}
+	s.root.OpenRoot(&s.tx, base.Root, base.Sequence)
+	root, sequence, err := base.Root, base.Sequence, error(nil)
+	changed := false
+	func() {
+		defer w.Base().Image().CatchFault(debug.SetPanicOnFault(true), &err)
+		if err = fn(); err == nil {
+			if changed = s.root.Changed(); changed {
+				root, sequence, err = s.root.Commit()
+			}
+		}
+	}()
+	pages := s.edit.Stats.PagesFilled
+	s.edit.Reset(nil)
+	if err != nil {
+		if failed := w.Rollback(); failed != nil {
+			err = failed // what the transaction stood on
+		}
+		return nil, err
+	}
+	if !changed && !w.Lowers() {
+		return nil, nil
+	}
+	s.run.result.PagesWritten += pages
+	return w.Prepare(root, sequence, s.run.o.Commit)
+}
+
+// maxRise is by how many steps' pages the file may grow at first, if none are free:
+// what a step frees can be used again only some transactions later, and if somebody
+// reads an old state not before he has ended.
+const maxRise = 4
+
+// apply makes what is to be written nodes. ok is false if there is nothing to be gained.
+func (s *stepper) apply(t *target) (ok bool, err error) {
+	b, err := s.bucket(t.path)
+	if err != nil || b == nil {
+		return false, err
+	}
+	if t.join > 0 {
+		if s.w.FreeCount() < t.pages && s.w.HighWater() > s.run.start+page.ID(maxRise*s.run.o.StepPages) {
+			return false, nil
+		}
+		return true, b.Tree().Pack(t.key, t.depth, t.join, Fill)
+	}
+	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id {
+		s.run.stuck += t.pages
+		s.run.result.Stuck++
+		return false, nil
+	}
+	return true, b.Tree().Rewrite(t.key, t.depth)
+}
+
+// bucket is the bucket at path; nil if there is none any more.
+func (s *stepper) bucket(path [][]byte) (*bucket.Bucket, error) {
+	if s.last != nil && slices.EqualFunc(s.path, path, slices.Equal) {
+		return s.last, nil
+	}
+	b := &s.root
+	for _, name := range path {
+		child := b.Child(name)
+		if child == nil {
+			child = new(bucket.Bucket)
+			if ok, err := b.OpenChild(name, child); err != nil || !ok {
+				return nil, err
+			}
+		}
+		b = child
+	}
+	s.path, s.last = path, b
+	return b, nil
+}

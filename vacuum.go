@@ -1,0 +1,118 @@
+package holdfast
+
+import (
+	"context"
+	"time"
+
+	"holdfast/internal/pager"
+	"holdfast/internal/vacuum"
+)
+
+// VacuumOptions say how DB.Vacuum goes about it. The zero value is a good choice.
+type VacuumOptions struct {
+	// StepPages is how many pages one step writes at most, 0: 64; a longer value is a
+	// step of its own. StepTime is about how long a step keeps writers waiting at
+	// most, 0: 5 milliseconds.
+	StepPages int
+	StepTime  time.Duration
+
+	// DryRun only looks: VacuumResult.Expected is what would be left.
+	DryRun bool
+
+	// Progress is called between steps, by the goroutine that called Vacuum. It must
+	// not write to the database. nil: nobody.
+	Progress func(VacuumProgress)
+}
+
+// VacuumProgress is how far a vacuum is.
+type VacuumProgress struct {
+	Pass     int   // walk over the file: 0 only looks what there is to do
+	Done     int64 // pages looked at in this walk
+	Total    int64 // of about so many
+	FileSize int64 // of the moment, in bytes
+	Expected int64 // size of the file that will be left, about; 0: not known yet
+}
+
+// VacuumResult is what a vacuum did.
+type VacuumResult struct {
+	SizeBefore, SizeAfter int64 // of the file, in bytes
+	FreeBefore, FreeAfter int64 // bytes of it that are free pages
+	Expected              int64 // about how many bytes all pages in use take when they are well filled
+
+	PagesWritten int64 // besides metas and records of free pages
+	Steps        int   // transactions that wrote pages
+	Passes       int   // walks over the file
+	Duration     time.Duration
+	LongestStep  time.Duration // that kept writers waiting
+
+	// Pinned is how many bytes of free pages readers still see; the file can become
+	// shorter by as much when they have ended. Reader is the oldest of them.
+	Pinned int64
+	Reader OldReader
+
+	// Stuck is how many long values found no room at the front.
+	Stuck int
+}
+
+// OldReader is the oldest state of the database that a transaction still reads.
+type OldReader struct {
+	Tx     uint64        // number of the transaction that made it, as Tx.ID says; 0: nobody reads an old state
+	Behind int           // transactions that were committed since
+	Age    time.Duration // since the first of them: the reader has been open for longer than that
+}
+
+func oldReader(h pager.Held) OldReader {
+	if h.Since.IsZero() {
+		return OldReader{}
+	}
+	return OldReader{Tx: uint64(h.Tx), Behind: int(h.Age), Age: time.Since(h.Since)}
+}
+
+// Vacuum makes the file shorter: it moves what lies at its end to free pages at the
+// front, joins pages that are half empty, and cuts the end off. Others read and write
+// meanwhile. No reader waits; a writer waits for a step at most, which writes
+// VacuumOptions.StepPages pages. It needs no room on the disk beyond a few steps.
+//
+// What was done is done when ctx ends, an error occurs or the process is killed, and the next
+// Vacuum goes on from there. It first reads every page in use: a damaged one ends it, with a
+// *CorruptError, before anything was changed. (Values longer than 16 pages are verified
+// when they are moved.) ErrDatabaseReadOnly is returned for a database that was opened
+// for reading.
+//
+// Pages that an open transaction sees can neither be used again nor cut off:
+// VacuumResult.Pinned. If nothing else is left to do, Vacuum does not wait for it.
+//
+// Of several calls at once one works, and the others wait for it.
+func (db *DB) Vacuum(ctx context.Context, options VacuumOptions) (VacuumResult, error) {
+	if db.pager == nil {
+		return VacuumResult{}, ErrDatabaseNotOpen
+	}
+	if db.readOnly && !options.DryRun {
+		return VacuumResult{}, ErrDatabaseReadOnly
+	}
+	select {
+	case db.vacuuming <- struct{}{}:
+		defer func() { <-db.vacuuming }()
+	case <-ctx.Done():
+		return VacuumResult{}, ctx.Err()
+	}
+	return db.vacuum(ctx, vacuum.Options{StepPages: options.StepPages, StepTime: options.StepTime, DryRun: options.DryRun}, options.Progress)
+}
+
+// vacuum is Vacuum by whoever has the right to.
+func (db *DB) vacuum(ctx context.Context, o vacuum.Options, progress func(VacuumProgress)) (VacuumResult, error) {
+	o.Commit, o.Unsealed = db.commitOptions(), db.noSeals
+	if progress != nil {
+		o.Progress = func(p vacuum.Progress) {
+			progress(VacuumProgress{Pass: p.Pass, Done: int64(p.Done), Total: int64(p.Total), FileSize: p.FileSize, Expected: p.Expected})
+		}
+	}
+	begin := time.Now()
+	r, err := vacuum.Run(ctx, db.pager, o)
+	return VacuumResult{
+		SizeBefore: r.SizeBefore, SizeAfter: r.SizeAfter, FreeBefore: r.FreeBefore, FreeAfter: r.FreeAfter,
+		Expected: r.Expected, PagesWritten: r.PagesWritten, Steps: r.Steps, Passes: r.Passes,
+		Duration: time.Since(begin), LongestStep: r.Longest,
+		Pinned: r.Pinned, Reader: oldReader(r.Reader), Stuck: r.Stuck,
+	}, db.corrupt(err)
+}
