@@ -29,6 +29,10 @@ const maxCut = 32 << 20
 // one of its metas is torn.
 const minFile = 4096
 
+// maxShrink is how many flushes Shrink makes behind each other without a gain: some
+// reader, or those who commit all the time, keep the end of the file then.
+const maxShrink = 4
+
 // PlaceLow makes all transactions take the first pages that are free, until it is
 // called once more with false; otherwise they prefer longer runs. Calls nest.
 func (p *Pager) PlaceLow(on bool) {
@@ -110,16 +114,15 @@ func (p *Pager) Usage() (Usage, error) {
 	return u, nil
 }
 
-// OldestReader is the oldest state that somebody reads; false if that is the current
+// OldestReader is the oldest state that somebody reads; zero if that is the current
 // one.
-func (p *Pager) OldestReader() (Held, bool) {
+func (p *Pager) OldestReader() Held {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	if p.closed.Load() {
-		return Held{}, false
+		return Held{}
 	}
-	h := p.oldest()
-	return h, !h.Since.IsZero()
+	return p.oldest()
 }
 
 // oldest is what OldestReader tells. The caller holds commit.
@@ -150,7 +153,7 @@ func (p *Pager) Shrink() (size int64, err error) {
 			return 0, err
 		}
 		size = p.fileSize
-		if own, _ := p.end(); own >= size || idle == 4 {
+		if own, _ := p.end(); own >= size || idle == maxShrink || p.cutLater && idle > 0 {
 			p.commit.Unlock()
 			return size, nil
 		}
@@ -175,6 +178,18 @@ func (p *Pager) Shrink() (size int64, err error) {
 	}
 }
 
+// cutClosed cuts off the file when it is not mapped any more, if Shrink wanted to. Close
+// calls it, which has left metas of the newest state. The caller holds commit.
+func (p *Pager) cutClosed() {
+	_, need := p.end()
+	if !p.cutLater || need >= p.fileSize {
+		return
+	}
+	if err := p.file.Truncate(need); err != nil {
+		p.logf("cut %s off at %d bytes: %v", p.file.Name(), need, err)
+	}
+}
+
 func (p *Pager) mayShrink() error {
 	switch {
 	case p.closed.Load():
@@ -196,7 +211,7 @@ func (p *Pager) end() (own, all int64) {
 			}
 		}
 	}
-	if p.editing != nil && p.editing.base != nil {
+	if p.editing != nil {
 		high = max(high, p.editing.base.Meta.HighWater)
 	}
 	size := func(high page.ID) int64 { return max(int64(high)*int64(p.pageSize), minFile) }
@@ -220,11 +235,15 @@ func (p *Pager) end() (own, all int64) {
 // flushed. The caller holds the lead, and commit, without which nobody makes the file
 // longer.
 func (p *Pager) truncate() {
-	if p.stoppedBy() != nil || p.unsynced > 0 || p.visible != nil || !p.file.MapBeyondEnd() {
+	if p.stoppedBy() != nil || p.unsynced > 0 || p.visible != nil {
 		return
 	}
 	_, need := p.end()
 	if need >= p.fileSize {
+		return
+	}
+	if !p.file.MapBeyondEnd() { // then it can only be cut when it is not mapped
+		p.cutLater = true
 		return
 	}
 	size := max(need, p.fileSize-maxCut)

@@ -127,10 +127,12 @@ const (
 
 // How the file becomes shorter.
 const (
-	CutSlots     Defect = "cut-slots"
-	CutPrepared  Defect = "cut-prepared"
-	CutReaders   Defect = "cut-readers"
-	LoweredInLog Defect = "lowered-in-log"
+	CutSlots      Defect = "cut-slots"
+	CutPrepared   Defect = "cut-prepared"
+	CutReaders    Defect = "cut-readers"
+	LoweredInLog  Defect = "lowered-in-log"
+	WayNotCleared Defect = "way-not-cleared"
+	MovedBack     Defect = "moved-back"
 )
 
 // How bytes are believed, and what becomes of readers.

@@ -9,6 +9,7 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
+	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 )
 
@@ -152,12 +153,18 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		}
 		return true, b.Tree().Pack(t.key, t.depth, t.join, Fill)
 	}
-	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id {
-		s.run.stuck += t.pages
-		s.run.result.Stuck++
+	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id && !plant.On(plant.MovedBack) {
+		s.run.noPlace(t.pages)
 		return false, nil
 	}
 	return true, b.Tree().Rewrite(t.key, t.depth)
+}
+
+// noPlace counts a run that was to be moved and found no place before its own.
+func (v *vac) noPlace(pages uint64) {
+	v.stuck += pages
+	v.longestStuck = max(v.longestStuck, pages)
+	v.result.Stuck++
 }
 
 // bucket is the bucket at path; nil if there is none any more.

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
+	"holdfast/internal/plant"
 )
 
 // Fill is the share up to which pages are filled that are joined: what Compact fills.
@@ -67,8 +68,11 @@ type Result struct {
 	Stuck int
 }
 
-// maxPasses bounds the walks over the file.
-const maxPasses = 8
+// Bounds on walks over the file: in all, and behind each other without a gain.
+const (
+	maxPasses = 12
+	maxIdle   = 3
+)
 
 // Run gives back what can be given back. On an error, or if ctx ends, what was done
 // stays done, and the result says what that is.
@@ -110,10 +114,14 @@ type vac struct {
 	live   uint64 // pages of trees
 	left   uint64 // these, once they are joined
 
-	cut   page.ID // what lies behind it is moved
-	start page.ID // high-water mark at the beginning
-	stuck uint64  // pages of runs that found no place in this pass
-	acted bool    // something was written in this pass
+	start   page.ID // high-water mark at the beginning
+	cut     page.ID // what lies behind it is moved,
+	clear   page.ID // and what lies behind this and is shorter than
+	longest uint64  // so many pages
+	// Of this pass:
+	stuck        uint64 // pages of runs that found no place,
+	longestStuck uint64 // and of the longest one
+	acted        bool   // something was written
 }
 
 func newRun(p *pager.Pager, o Options) *vac {
@@ -144,7 +152,7 @@ func (v *vac) progress(p Progress) {
 func (v *vac) survey(ctx context.Context) error {
 	s := newScan(v.p)
 	s.gain = v.o.Gain
-	s.where = func(page.ID, uint64) placement { return stays }
+	s.moves = func(page.ID, uint64) bool { return false }
 	for !s.done() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -163,45 +171,58 @@ func (v *vac) survey(ctx context.Context) error {
 	return nil
 }
 
+// run walks until the file is as short as it can be, or walks gain nothing. Where
+// long runs have found no place, the next walk moves shorter ones to the front, so
+// that what they leave lies together, and the one behind it the long ones.
 func (v *vac) run(ctx context.Context) error {
-	for pass := 1; pass <= maxPasses; pass++ {
-		u, err := v.p.Usage()
-		if err != nil {
-			return err
-		}
-		if pass == 1 {
-			v.start = u.HighWater
-		}
-		// A little room, for the branches that each step writes anew.
-		v.cut = page.FirstDataPage + page.ID(v.left+v.left/128+8)
-		v.acted, v.stuck, v.result.Stuck = false, 0, 0
-		v.result.Passes = pass
+	u, err := v.p.Usage()
+	if err != nil {
+		return err
+	}
+	v.start = u.HighWater
+	v.aim()
+	best, idle := u.HighWater, 0
+	for v.result.Passes = 1; ; v.result.Passes++ {
+		v.acted, v.stuck, v.longestStuck, v.result.Stuck = false, 0, 0, 0
 		if err := v.pass(ctx); err != nil {
 			return err
 		}
-		before := u.HighWater
 		if err := v.finish(ctx); err != nil {
 			return err
 		}
 		if u, err = v.p.Usage(); err != nil {
 			return err
 		}
-		if !v.acted || u.HighWater <= v.cut || pass > 1 && before-u.HighWater <= before/64 {
-			break
+		clears := v.clear < v.cut
+		v.aim()
+		if !clears && v.stuck > 0 && !plant.On(plant.WayNotCleared) {
+			v.clear -= page.ID(min(v.stuck, uint64(v.cut)))
+			v.longest = v.longestStuck
+		}
+		if idle++; u.HighWater < best && (best-u.HighWater) > best/64 {
+			idle = 0
+		}
+		best = min(best, u.HighWater)
+		if !v.acted && v.clear == v.cut || u.HighWater <= v.cut || idle == maxIdle || v.result.Passes == maxPasses {
+			return nil
 		}
 	}
-	return nil
+}
+
+// aim sets the cut: as many pages as there will be, with a little room for the
+// branches that each step writes anew.
+func (v *vac) aim() {
+	v.cut = page.FirstDataPage + page.ID(v.left+v.left/128+8)
+	v.clear = v.cut
 }
 
 // pass goes through the file once.
 func (v *vac) pass(ctx context.Context) error {
 	s := newScan(v.p)
 	s.gain, s.limit = v.o.Gain, uint64(v.o.StepPages)
-	s.where = func(id page.ID, pages uint64) placement {
-		if id+page.ID(pages) > v.cut {
-			return behindCut
-		}
-		return stays
+	s.moves = func(id page.ID, pages uint64) bool {
+		end := id + page.ID(pages)
+		return end > v.cut || end > v.clear && pages < v.longest
 	}
 	for !s.done() {
 		if err := ctx.Err(); err != nil {
