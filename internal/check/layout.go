@@ -78,7 +78,7 @@ type outside struct {
 }
 
 func newLayout(in Input, damage *page.CorruptError) *layout {
-	metas := []page.Extent{{N: uint64(page.FirstDataPage)}}
+	metas := []page.Extent{{Start: 0, N: 1}, {Start: 1, N: 1}}
 	free, freeKind := in.Free, KindFree
 	var lists []page.Extent
 	for _, e := range in.Reserved {

@@ -42,7 +42,7 @@ func (f *file) layout(t *testing.T, damage *page.CorruptError) string {
 }
 
 func TestLayout(t *testing.T) {
-	const all = "0-1 meta, 2 leaf 4, 3 branch 3, 4 leaf 2, 5 leaf 2, 6-8 leaf 2, 9 leaf 2, 10 leaf, 11 freelist, 12-13 free"
+	const all = "0 meta, 1 meta, 2 leaf 4, 3 branch 3, 4 leaf 2, 5 leaf 2, 6-8 leaf 2, 9 leaf 2, 10 leaf, 11 freelist, 12-13 free"
 	for _, c := range []struct {
 		name   string
 		change func(f *file) *page.CorruptError
@@ -103,12 +103,12 @@ func TestLayout(t *testing.T) {
 			f.in.Accounted, f.in.Reserved, f.in.Free = false, nil, nil
 			f.at(3)[0]++
 			return page.Corruptf(3, "is no good")
-		}, "0-1 meta, 2 leaf 4, 3 damaged, 4-8 unknown, 9 leaf 2, 10 leaf, 11-13 unknown"},
+		}, "0 meta, 1 meta, 2 leaf 4, 3 damaged, 4-8 unknown, 9 leaf 2, 10 leaf, 11-13 unknown"},
 		{"a scan that found damage of no page", func(f *file) *page.CorruptError {
 			f.in.Accounted, f.in.Reserved, f.in.Free = false, nil, nil
 			f.branch(3, "a", 4, "m", 5, "p", 99)
 			return page.Corruptf(99, "no such page")
-		}, "0-1 meta, 2 leaf 4, 3 branch 3, 4 leaf 2, 5 leaf 2, 6-8 unknown, 9 leaf 2, 10 leaf, 11-13 unknown"},
+		}, "0 meta, 1 meta, 2 leaf 4, 3 branch 3, 4 leaf 2, 5 leaf 2, 6-8 unknown, 9 leaf 2, 10 leaf, 11-13 unknown"},
 	} {
 		f := sound()
 		page.EncodeFreelist(f.at(11)[:pageSize], 11, 0, 0, func(func(page.Extent) bool) {}, false)
