@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/fatih/color"
@@ -91,16 +92,28 @@ func (c *call) printMap(m *pageMap) {
 		fmt.Fprintf(c.out, "%*s%s%s\n", digits, count(uint64(first)*m.perCell), mapMargin, c.row(row, &s))
 	}
 	fmt.Fprintln(c.out)
+	c.printLegend(m, &s)
+	if m.perCell > 1 {
+		fmt.Fprintln(c.out, s.explain())
+	}
+}
+
+// printLegend prints what the cells stand for, and how much of it there is. What is
+// painted stands before the columns, which count its bytes otherwise.
+func (c *call) printLegend(m *pageMap, s *mapStyle) {
+	var swatches []string
 	var lines [][]string
 	for u := range uses {
 		if m.total[u] == 0 && u != useFree {
 			continue
 		}
-		lines = append(lines, []string{c.cellText(u, s.swatch(u), &s), plural(int(m.total[u]), "page"), size(m.bytes(u)), percent(m.bytes(u), m.size), useStyles[u].text})
+		swatches = append(swatches, c.cellText(u, s.swatch(u), s))
+		lines = append(lines, []string{plural(int(m.total[u]), "page"), size(m.bytes(u)), percent(m.bytes(u), m.size), useStyles[u].text})
 	}
-	columns(c.out, lines...)
-	if m.perCell > 1 {
-		fmt.Fprintln(c.out, s.explain())
+	var table strings.Builder
+	columns(&table, lines...)
+	for i, line := range slices.Collect(strings.Lines(table.String())) {
+		fmt.Fprintf(c.out, "%s  %s", swatches[i], line)
 	}
 }
 
