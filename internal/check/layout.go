@@ -63,6 +63,9 @@ func Layout(in Input, damage *page.CorruptError) iter.Seq[PageRun] {
 	}
 }
 
+// maxDamaged is how many damaged runs are met before the rest is not read.
+const maxDamaged = 1 << 20
+
 // layout knows the pages that are no tree's.
 type layout struct {
 	in     Input
@@ -70,6 +73,7 @@ type layout struct {
 	// outside are ascending extents of one kind each. Where, in a damaged file, two of
 	// them claim a page, the first counts.
 	outside []outside
+	damaged int // runs met, as far as they were read
 }
 
 type outside struct {
@@ -131,16 +135,17 @@ func reachable(in Input) (used bitmap, whole bool) {
 
 // missing are the pages that are not in, as ascending extents.
 func (b *bitmap) missing() (extents []page.Extent) {
-	for id := page.ID(0); id < b.limit; id++ {
-		switch last := len(extents) - 1; {
-		case id%64 == 0 && b.bits[id/64] == ^uint64(0):
-			id += 63
-		case b.has(id):
-		case last >= 0 && extents[last].End() == id:
-			extents[last].N++
-		default:
-			extents = append(extents, page.Extent{Start: id, N: 1})
+	for id := page.ID(0); id < b.limit; {
+		n, out := uint64(1), !b.has(id)
+		if word := b.bits[id/64]; id%64 == 0 && (word == 0 || word == ^uint64(0)) { // all 64 alike
+			n = min(64, uint64(b.limit-id))
 		}
+		if last := len(extents) - 1; out && last >= 0 && extents[last].End() == id {
+			extents[last].N += n
+		} else if out {
+			extents = append(extents, page.Extent{Start: id, N: n})
+		}
+		id += page.ID(n)
 	}
 	return extents
 }
@@ -178,11 +183,18 @@ func (l *layout) run(id page.ID) PageRun {
 		}
 	}
 	r := PageRun{ID: id, Pages: uint64(limit - id), Kind: kind}
-	if kind == "" || kind == KindFreelist {
+	switch {
+	case kind == "" && l.damaged >= maxDamaged:
+		r.Kind = KindUnknown
+		return r
+	case kind == "" || kind == KindFreelist:
 		l.look(&r)
 	}
 	if d := l.damage; d != nil && d.Page >= id && d.Page < r.End() && (kind == "" || kind == KindFreelist) && r.Err == nil {
 		r.fail(d)
+	}
+	if r.Err != nil {
+		l.damaged++
 	}
 	return r
 }

@@ -141,3 +141,39 @@ func TestLayoutSeals(t *testing.T) {
 		t.Errorf("%d damaged pages", damaged)
 	}
 }
+
+// A file that is one large hole, with a meta that claims all of it, is not read to its end.
+func TestLayoutOfHole(t *testing.T) {
+	const pages = 1<<20 + 5000
+	m := page.NewImage(make([]byte, pages*pageSize), pageSize, pages)
+	in := check.Input{Image: &m, Meta: page.Meta{Root: 2, HighWater: pages}, Accounted: true, Free: []page.Extent{{Start: pages - 100, N: 50}}}
+	var damaged, unknown, free uint64
+	for r := range check.Layout(in, nil) {
+		switch r.Kind {
+		case check.KindDamaged:
+			damaged += r.Pages
+		case check.KindUnknown:
+			unknown += r.Pages
+		case check.KindFree:
+			free += r.Pages
+		}
+	}
+	if damaged != 1<<20 || free != 50 || damaged+unknown+free != pages-2 {
+		t.Errorf("%d pages are damaged, %d unknown, %d free", damaged, unknown, free)
+	}
+}
+
+// What trees do not use is found whatever the number of pages.
+func TestLayoutMissing(t *testing.T) {
+	for _, pages := range []int{14, 63, 64, 65, 127, 128, 129, 200, 640} {
+		f := newFile(pages)
+		last := page.ID(pages - 1)
+		f.leaf(2, nested("bucket", last))
+		f.leaf(last, kv("k"))
+		f.in.Accounted = false
+		want := fmt.Sprintf("0 meta, 1 meta, 2 leaf 1, 3-%d free, %d leaf 1", last-1, last)
+		if got := f.layout(t, nil); got != want {
+			t.Errorf("%d pages: %s", pages, got)
+		}
+	}
+}
