@@ -2,6 +2,7 @@ package vacuum
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"holdfast/internal/pager"
 	"holdfast/internal/plant"
 	"holdfast/internal/tree"
+	"holdfast/internal/vfs"
 )
 
 // stepper writes targets anew, each step in a transaction of its own.
@@ -34,6 +36,7 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	wrote := false
 	err = s.write(func() error {
 		pages := uint64(0)
+		n, wrote = 0, false
 		for n < len(targets) {
 			t := &targets[n]
 			if n > 0 && (pages+t.pages > uint64(s.run.o.StepPages) || time.Since(s.began) > s.run.o.StepTime) {
@@ -85,8 +88,17 @@ func (s *stepper) lower() error {
 	})
 }
 
-// write runs fn in a transaction.
+// write runs fn in a transaction. If there is no room it does so once more: what the
+// last transactions have freed can be used by then.
 func (s *stepper) write(fn func() error) error {
+	err := s.try(fn)
+	if vfs.IsFull(err) || errors.Is(err, pager.ErrMaxSizeReached) {
+		err = s.try(fn)
+	}
+	return err
+}
+
+func (s *stepper) try(fn func() error) error {
 	w, err := s.run.p.BeginWrite()
 	if err != nil {
 		return err

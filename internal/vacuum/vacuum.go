@@ -78,15 +78,18 @@ const (
 // stays done, and the result says what that is.
 func Run(ctx context.Context, p *pager.Pager, o Options) (Result, error) {
 	v := newRun(p, o)
+	if p.ReadOnly() {
+		if err := v.loadFree(); err != nil {
+			return v.result, err
+		}
+	}
 	u, err := p.Usage()
 	if err != nil {
 		return v.result, err
 	}
 	v.result.SizeBefore, v.result.FreeBefore = u.FileSize, v.bytes(u.Free+u.Pending)
 	if err = v.survey(ctx); err == nil && !o.DryRun {
-		p.PlaceLow(true)
 		err = v.run(ctx)
-		p.PlaceLow(false)
 	}
 	u, failed := p.Usage()
 	if failed != nil {
@@ -101,6 +104,16 @@ func Run(ctx context.Context, p *pager.Pager, o Options) (Result, error) {
 		v.result.Pinned = 0
 	}
 	return v.result, err
+}
+
+// loadFree finds the free pages of a file that was opened for reading.
+func (v *vac) loadFree() error {
+	snap, err := v.p.Begin()
+	if err != nil {
+		return err
+	}
+	defer snap.Release()
+	return v.p.LoadFree(snap.Value())
 }
 
 func (v *vac) bytes(pages uint64) int64 { return int64(pages) * int64(v.p.PageSize()) }
@@ -175,6 +188,8 @@ func (v *vac) survey(ctx context.Context) error {
 // long runs have found no place, the next walk moves shorter ones to the front, so
 // that what they leave lies together, and the one behind it the long ones.
 func (v *vac) run(ctx context.Context) error {
+	v.p.PlaceLow(true)
+	defer v.p.PlaceLow(false)
 	u, err := v.p.Usage()
 	if err != nil {
 		return err
