@@ -1,9 +1,6 @@
 package command
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // printEstimate prints what there is to do, before it is begun.
 func (c *call) printEstimate(r *vacuumReport, worth bool) {
@@ -37,5 +34,8 @@ func (c *call) printVacuumed(r *vacuumReport) {
 
 // millis writes a time for people.
 func millis(ms int64) string {
-	return (time.Duration(ms) * time.Millisecond).String()
+	if ms < 1000 {
+		return fmt.Sprintf("%d ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", float64(ms)/1000)
 }
