@@ -54,14 +54,14 @@ func NewRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
+		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
 	)
 	return root
 }
 
 // NewBboltCommand makes the bbolt command: the commands that bbolt has too,
 // with its flags, its order of arguments and the lines that scripts read, and
-// those that it lacks as holdfast has them.
+// those that it lacks as holdfast has them, without those for Holdfast itself.
 func NewBboltCommand() *cobra.Command {
 	a := &app{stock: true}
 	root := a.newRoot("bbolt", "Look into and check bbolt database files")
