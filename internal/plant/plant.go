@@ -127,6 +127,7 @@ const (
 
 // How the file becomes shorter.
 const (
+	RunsInLanes   Defect = "runs-in-lanes"
 	CutSlots      Defect = "cut-slots"
 	CutPrepared   Defect = "cut-prepared"
 	CutReaders    Defect = "cut-readers"
