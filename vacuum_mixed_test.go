@@ -41,7 +41,8 @@ func TestVacuumMixed(t *testing.T) {
 			must(t, err)
 			after, compacted := fileSize(t, db.Path()), compactSize(t, db)
 			t.Logf("%d -> %d, %.3f of a compacted copy; %+v", before, after, float64(after)/float64(compacted), r)
-			if float64(after) > 1.05*float64(compacted)+64<<10 {
+			// The longest value can only be moved into a hole that is as long.
+			if float64(after) > 1.05*float64(compacted)+500_000 {
 				t.Errorf("the file has %d bytes, a compacted copy %d", after, compacted)
 			}
 			if content(t, db) != want {

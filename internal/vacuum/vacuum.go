@@ -129,8 +129,8 @@ type vac struct {
 
 	start   page.ID // high-water mark at the beginning
 	cut     page.ID // what lies behind it is moved,
-	clear   page.ID // and what lies behind this and is shorter than
-	longest uint64  // so many pages
+	clear   pageSet // and what lies here; nil: nothing does
+	shorter uint64  // and has fewer pages
 	// Of this pass:
 	stuck        uint64 // pages of runs that found no place,
 	longestStuck uint64 // and of the longest one
@@ -208,17 +208,24 @@ func (v *vac) run(ctx context.Context) error {
 		if u, err = v.p.Usage(); err != nil {
 			return err
 		}
-		clears := v.clear < v.cut
 		v.aim()
-		if !clears && v.stuck > 0 && !plant.On(plant.WayNotCleared) {
-			v.clear -= page.ID(min(v.stuck, uint64(v.cut)))
-			v.longest = v.longestStuck
-		}
 		if idle++; u.HighWater < best && (best-u.HighWater) > best/64 {
 			idle = 0
 		}
 		best = min(best, u.HighWater)
-		if !v.acted && v.clear == v.cut || u.HighWater <= v.cut || idle == maxIdle || v.result.Passes == maxPasses {
+		if u.HighWater <= v.cut || idle == maxIdle || v.result.Passes == maxPasses {
+			return nil
+		}
+		cleared := v.clear != nil
+		v.clear = nil
+		if v.stuck > 0 && !cleared && !plant.On(plant.WayNotCleared) {
+			made, err := v.makeWay(ctx)
+			if err != nil {
+				return err
+			}
+			v.acted = v.acted || made
+		}
+		if !v.acted {
 			return nil
 		}
 	}
@@ -228,7 +235,6 @@ func (v *vac) run(ctx context.Context) error {
 // branches that each step writes anew.
 func (v *vac) aim() {
 	v.cut = page.FirstDataPage + page.ID(v.left+v.left/128+8)
-	v.clear = v.cut
 }
 
 // pass goes through the file once.
@@ -237,7 +243,7 @@ func (v *vac) pass(ctx context.Context) error {
 	s.gain, s.limit = v.o.Gain, uint64(v.o.StepPages)
 	s.moves = func(id page.ID, pages uint64) bool {
 		end := id + page.ID(pages)
-		return end > v.cut || end > v.clear && pages < v.longest
+		return end > v.cut || v.clear != nil && pages < v.shorter && v.clear.overlaps(id, pages)
 	}
 	for !s.done() {
 		if err := ctx.Err(); err != nil {
