@@ -54,7 +54,7 @@ bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-vacuum
-bench-vacuum: ## vacuum beside readers, a writer and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-offline" BENCHFLAGS="-full -v -json")
+bench-vacuum: ## vacuum beside readers, a writer and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run ./cmd/bench-vacuum $(BENCHFLAGS) $(BENCH)
 
 .PHONY: soak

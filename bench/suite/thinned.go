@@ -51,6 +51,41 @@ func buildThinned(path string, size int64) (left [][]byte, err error) {
 	return left, deleteAll(path, order[n/thinned:], transactionSize)
 }
 
+// looseValue is the size of the values of a loose file.
+const looseValue = 100
+
+// buildLoose makes a file of about so many bytes whose pages are half full and none of
+// which is free, and returns all keys.
+func buildLoose(path string, size int64) (keys [][]byte, err error) {
+	// The default, 0.5, would fill pages to which keys are appended.
+	const fill, aValue, transactionSize = 0.45, 375, 20_000
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true})
+	if err != nil {
+		return nil, err
+	}
+	n := int(size / aValue)
+	for i := 0; i < n && err == nil; i += transactionSize {
+		err = db.Update(func(tx *holdfast.Tx) error {
+			b, err := tx.CreateBucketIfNotExists(bigName)
+			if err != nil {
+				return err
+			}
+			b.FillPercent = fill
+			for k := i; k < min(n, i+transactionSize); k++ {
+				keys = append(keys, bigKey(k))
+				if err := b.Put(bigKey(k), noise[:looseValue]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err == nil {
+		err = db.Sync()
+	}
+	return keys, errors.Join(err, db.Close())
+}
+
 // deleteAll deletes keys that Fill put, some at a time, and closes the file again.
 func deleteAll(path string, order []int, atOnce int) error {
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true})

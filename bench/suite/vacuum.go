@@ -21,6 +21,7 @@ const (
 var VacuumGroups = []Group{
 	{"vacuum-emptied", VacuumEmptied},
 	{"vacuum-thinned", VacuumThinned},
+	{"vacuum-loose", VacuumLoose},
 	{"vacuum-offline", VacuumOffline},
 }
 
@@ -52,31 +53,55 @@ func VacuumEmptied(c Config) (Table, error) {
 		return t, err
 	}
 	v.rows(&t)
-	after := cellOf(v.after)
-	t.atMost(v.what+": size after a vacuum beside readers and a writer", FormatBytes(shrunkLimit), after.High, shrunkLimit,
-		FormatBytes(after.High)+" at most")
-	return t, c.afterVacuum(&t, v.copied)
+	if err := c.afterVacuum(&t, v.copied); err != nil {
+		return t, err
+	}
+	alone, err := v.sizesAlone()
+	if err != nil {
+		return t, err
+	}
+	t.Rows = append(t.Rows, Row{
+		Workload: "size of the file afterwards, if nobody else is at work", Unit: "B", Cells: map[string]Cell{withVacuum: cellOf(alone)},
+	})
+	for _, s := range []struct {
+		who   string
+		sizes []sample
+	}{{"beside readers and a writer", v.after}, {"with nobody else at work", alone}} {
+		most := cellOf(s.sizes).High
+		t.atMost(v.what+": size after a vacuum "+s.who, FormatBytes(shrunkLimit), most, shrunkLimit, FormatBytes(most)+" at most")
+	}
+	return t, nil
 }
 
 // VacuumThinned measures a vacuum of a file whose keys were deleted at random beside
 // readers and a writer. It takes long enough to see many commits.
 func VacuumThinned(c Config) (Table, error) {
+	return c.vacuumLarge("random deletes", "in which four of five keys were deleted at random", c.Thinned, bigValue, buildThinned)
+}
+
+// VacuumLoose does the same with a file in which no page is free to begin with.
+func VacuumLoose(c Config) (Table, error) {
+	return c.vacuumLarge("half full pages", "whose pages are half full, and none free", c.Thinned/4, looseValue, buildLoose)
+}
+
+// vacuumLarge measures vacuums of a file that build makes, which returns its keys.
+func (c *Config) vacuumLarge(what, title string, size int64, value int, build func(string, int64) ([][]byte, error)) (Table, error) {
 	t := vacuumTable("")
-	file, err := c.fileOf("thinned", 5*c.Thinned/2)
+	file, err := c.fileOf("large", 5*size/2)
 	if err != nil {
 		return t, err
 	}
 	defer remove(file)
-	c.logf("building a file of %s with keys that are deleted at random", FormatBytes(float64(c.Thinned)))
-	left, err := buildThinned(file, c.Thinned)
+	c.logf("building a file of %s %s", FormatBytes(float64(size)), title)
+	keys, err := build(file, size)
 	if err != nil {
 		return t, err
 	}
-	v := &besideVacuum{c: c, what: "random deletes", source: file, bucket: bigName, keys: left, size: bigValue}
+	v := &besideVacuum{c: *c, what: what, source: file, bucket: bigName, keys: keys, size: value}
 	if err := v.run(); err != nil {
 		return t, err
 	}
-	t.Title = fmt.Sprintf("Vacuum of a file of %s in which four of five keys were deleted at random", FormatBytes(cellOf(v.before).Median))
+	t.Title = fmt.Sprintf("Vacuum of a file of %s %s", FormatBytes(cellOf(v.before).Median), title)
 	v.rows(&t)
 	return t, nil
 }
@@ -96,8 +121,9 @@ type besideVacuum struct {
 	size   int
 
 	alone, beside []latencies // of each round
+	flushes       []sample    // bare ones, before each round
 	// Of each vacuum:
-	before, after, grown, took, written, steps, longest []sample
+	before, free, after, grown, took, written, steps, longest []sample
 }
 
 func (v *besideVacuum) run() error {
@@ -107,15 +133,17 @@ func (v *besideVacuum) run() error {
 	}
 	v.c.logf("measuring: vacuum beside readers and a writer, %s", v.what)
 	for range v.c.Rounds {
+		flush, err := bareFlush(v.c.Dir)
+		if err != nil {
+			return err
+		}
+		v.flushes = append(v.flushes, sample{float64(flush), -1})
 		var alone, beside latencies
+		const most = 50
 		// One vacuum can be too short for a percentile.
-		for vacuums := 0; vacuums == 0 || len(beside.commits) < v.c.Commits; vacuums++ {
+		for vacuums := 0; vacuums == 0 || vacuums < most && len(beside.commits) < v.c.Commits; vacuums++ {
 			if err := v.once(&alone, &beside); err != nil {
 				return fmt.Errorf("%s: %w", v.what, err)
-			}
-			const most = 50
-			if vacuums == most {
-				break
 			}
 		}
 		if len(alone.commits)*len(alone.views)*len(beside.commits)*len(beside.views) == 0 {
@@ -138,6 +166,9 @@ func (v *besideVacuum) once(alone, beside *latencies) error {
 		return err
 	}
 	t := &traffic{db: db, bucket: v.bucket, keys: v.keys, size: v.size}
+	if err := t.warm(); err != nil {
+		return errors.Join(err, db.Close())
+	}
 	t.start()
 	quiet, during, err := v.measure(t)
 	if err := errors.Join(err, t.end(), db.Close()); err != nil {
@@ -169,13 +200,32 @@ func (v *besideVacuum) measure(t *traffic) (quiet, during interval, err error) {
 		to    *[]sample
 		value float64
 	}{
-		{&v.before, float64(r.SizeBefore)}, {&v.after, float64(r.SizeAfter)}, {&v.grown, float64(grown)},
+		{&v.before, float64(r.SizeBefore)}, {&v.free, float64(r.FreeBefore)}, {&v.after, float64(r.SizeAfter)}, {&v.grown, float64(grown)},
 		{&v.took, float64(r.Duration)}, {&v.written, float64(r.PagesWritten * pageSize)},
 		{&v.steps, float64(r.Steps)}, {&v.longest, float64(r.LongestStep)},
 	} {
 		*s.to = append(*s.to, sample{s.value, -1})
 	}
 	return quiet, during, errors.Join(err, failed)
+}
+
+// sizesAlone are those after vacuums of new copies with nobody else at work, each the
+// first one since the file was opened.
+func (v *besideVacuum) sizesAlone() (sizes []sample, err error) {
+	for range v.c.Rounds {
+		if err := copyFile(v.copied, v.source); err != nil {
+			return nil, err
+		}
+		if err := vacuumFile(v.copied, false); err != nil {
+			return nil, err
+		}
+		size, err := sizeOf(v.copied)
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, sample{float64(size), -1})
+	}
+	return sizes, nil
 }
 
 // of gives the same figure of each round.
@@ -206,6 +256,7 @@ func (v *besideVacuum) rows(t *Table) {
 	}
 	both("commits of one writer", "/s", func(l latencies) float64 { return float64(len(l.commits)) / l.lasted.Seconds() })
 	both("`Update` of one key, median", "ns", commitAt(500))
+	t.Rows[len(t.Rows)-1].Flush = time.Duration(cellOf(v.flushes).Median)
 	both("`Update` of one key, 99th percentile", "ns", commitAt(990))
 	both("`Update` of one key, longest", "ns", commitAt(1000))
 	both("`View` with four `Get`s, median", "ns", viewAt(500))
@@ -216,7 +267,8 @@ func (v *besideVacuum) rows(t *Table) {
 		workload, unit string
 		samples        []sample
 	}{
-		{"size of the file before", "B", v.before}, {"size of the file afterwards", "B", v.after},
+		{"size of the file before", "B", v.before}, {"free pages of that", "B", v.free},
+		{"size of the file afterwards", "B", v.after},
 		{"the most disk it took above that at the start", "B", v.grown},
 		{"time", "ns", v.took}, {"bytes of pages written", "B", v.written}, {"steps", "", v.steps}, {"longest step", "ns", v.longest},
 	} {
