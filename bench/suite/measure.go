@@ -59,7 +59,7 @@ var (
 // 13 GiB of disk.
 var (
 	VacuumQuick = Config{Rounds: 5, Time: 200 * time.Millisecond, Emptied: 64 << 20, Thinned: 192 << 20, Commits: 100}
-	VacuumFull  = Config{Rounds: 3, Time: time.Second, Emptied: 1 << 30, Thinned: 5 << 30, Commits: 2000}
+	VacuumFull  = Config{Rounds: 3, Time: time.Second, Emptied: 1 << 30, Thinned: 5 << 30, Commits: 1000}
 )
 
 func (c *Config) logf(format string, args ...any) {

@@ -132,7 +132,7 @@ func (v *besideVacuum) run() error {
 		return err
 	}
 	v.c.logf("measuring: vacuum beside readers and a writer, %s", v.what)
-	for range v.c.Rounds {
+	for round := range v.c.Rounds {
 		flush, err := bareFlush(v.c.Dir)
 		if err != nil {
 			return err
@@ -146,6 +146,7 @@ func (v *besideVacuum) run() error {
 				return fmt.Errorf("%s: %w", v.what, err)
 			}
 		}
+		v.c.logf("round %d: %d commits beside %s of vacuum", round+1, len(beside.commits), FormatDuration(beside.lasted))
 		if len(alone.commits)*len(alone.views)*len(beside.commits)*len(beside.views) == 0 {
 			return fmt.Errorf("%s: nobody read or committed meanwhile", v.what)
 		}
