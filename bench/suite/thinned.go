@@ -54,8 +54,8 @@ func buildThinned(path string, size int64) (left [][]byte, err error) {
 // looseValue is the size of the values of a loose file.
 const looseValue = 100
 
-// buildLoose makes a file of about so many bytes whose pages are half full and none of
-// which is free, and returns all keys.
+// buildLoose makes a file of about so many bytes whose pages are half full, and next to
+// none of them free, and returns all keys.
 func buildLoose(path string, size int64) (keys [][]byte, err error) {
 	// The default, 0.5, would fill pages to which keys are appended.
 	const fill, aValue, transactionSize = 0.45, 375, 20_000

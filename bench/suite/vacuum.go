@@ -79,9 +79,9 @@ func VacuumThinned(c Config) (Table, error) {
 	return c.vacuumLarge("random deletes", "in which four of five keys were deleted at random", c.Thinned, bigValue, buildThinned)
 }
 
-// VacuumLoose does the same with a file in which no page is free to begin with.
+// VacuumLoose does the same with a file in which next to no page is free to begin with.
 func VacuumLoose(c Config) (Table, error) {
-	return c.vacuumLarge("half full pages", "whose pages are half full, and none free", c.Thinned/4, looseValue, buildLoose)
+	return c.vacuumLarge("half full pages", "whose pages are half full, and few free", c.Thinned/4, looseValue, buildLoose)
 }
 
 // vacuumLarge measures vacuums of a file that build makes, which returns its keys.
