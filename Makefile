@@ -53,6 +53,10 @@ bench: ## tables beside bbolt (BENCH="read readers write load aged grow" BENCHFL
 bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
 
+.PHONY: bench-vacuum
+bench-vacuum: ## vacuum beside readers, a writer and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
+	cd bench && $(GO) run ./cmd/bench-vacuum $(BENCHFLAGS) $(BENCH)
+
 .PHONY: soak
 soak: ## all judges with new seeds, for about DURATION=10m
 	scripts/soak $(DURATION)
