@@ -82,9 +82,12 @@ const (
 	WaitsForWriters = "writers" // which are busy
 )
 
-// gainOfAuto is the share of pages that joining neighbours must save: more than if
-// somebody asks, since full pages are split again by those who write on.
-const gainOfAuto = 0.25
+// gainOfAuto is the share of pages that joining neighbours must save, and fillOfAuto how
+// full pages become by that: full ones are split again by those who write on.
+const (
+	gainOfAuto = 0.25
+	fillOfAuto = 0.8
+)
 
 // auto vacuums a database by itself. It is wound up by commits and looks when its timer
 // runs out, so that there is no goroutine, nor a timer, while nothing happens.
@@ -262,7 +265,7 @@ func (a *auto) run(ctx context.Context) (VacuumResult, error) {
 	default:
 		return VacuumResult{}, nil // somebody does it already
 	}
-	r, err := db.vacuum(ctx, vacuum.Options{Share: a.opts.MaxShare, Gain: gainOfAuto}, nil)
+	r, err := db.vacuum(ctx, vacuum.Options{Share: a.opts.MaxShare, Gain: gainOfAuto, Fill: fillOfAuto}, nil)
 	if err == nil {
 		db.logger.Infof("Vacuumed %s in %v: %d bytes, %d before; wrote %d pages", db.path, r.Duration.Round(time.Millisecond), r.SizeAfter, r.SizeBefore, r.PagesWritten)
 	}

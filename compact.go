@@ -7,7 +7,7 @@ import (
 
 // compactFill is the share to which Compact fills pages: keys come in order,
 // and the copy is written to rarely.
-const compactFill = 0.9
+const compactFill = 1.0
 
 // Compact copies all of src into dst, an empty database, in the order of the
 // keys, so that dst has no free pages in between. A transaction on dst holds

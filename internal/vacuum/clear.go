@@ -68,8 +68,7 @@ func (v *vac) longRuns(ctx context.Context, n uint64) (pageSet, error) {
 		return nil, err
 	}
 	long := newPageSet(u.HighWater)
-	s := newScan(v.p)
-	s.gain = v.o.Gain
+	s := newScan(v)
 	s.moves = func(id page.ID, pages uint64) bool {
 		if pages >= n {
 			long.add(id, pages)

@@ -82,8 +82,8 @@ type scan struct {
 // errPause ends a walk within a tree.
 var errPause = errors.New("pause")
 
-func newScan(p *pager.Pager) *scan {
-	return &scan{p: p, stack: []place{{}}, fill: Fill, reads: maxReads}
+func newScan(v *vac) *scan {
+	return &scan{p: v.p, stack: []place{{}}, gain: v.o.Gain, fill: v.o.Fill, reads: maxReads}
 }
 
 // done tells whether the scan is complete.

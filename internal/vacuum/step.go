@@ -70,7 +70,12 @@ func (s *stepper) pause(ctx context.Context, took time.Duration) error {
 	if share <= 0 || share >= 1 {
 		return nil
 	}
-	timer := time.NewTimer(time.Duration(float64(took) * (1 - share) / share))
+	return sleep(ctx, time.Duration(float64(took)*(1-share)/share))
+}
+
+// sleep returns after a while, or when ctx ends, with its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -163,7 +168,7 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		if s.w.FreeCount() < t.pages && s.w.HighWater() > s.run.start+page.ID(maxRise*s.run.o.StepPages) {
 			return false, nil
 		}
-		return true, b.Tree().Pack(t.key, t.depth, t.join, Fill)
+		return true, b.Tree().Pack(t.key, t.depth, t.join, s.run.o.Fill)
 	}
 	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id && !plant.On(plant.MovedBack) {
 		s.run.noPlace(t.pages)

@@ -17,14 +17,12 @@ import (
 	"holdfast/internal/plant"
 )
 
-// Fill is the share up to which pages are filled that are joined: what Compact fills.
-const Fill = 0.9
-
 // Options say how to go about it. All fields but Commit have defaults.
 type Options struct {
 	StepPages int           // most pages that a step writes; a longer run is a step of its own
 	StepTime  time.Duration // most time that a step keeps writers waiting, about
-	Gain      float64       // neighbours are joined if that saves this share of their pages
+	Gain      float64       // neighbours are joined if that saves this share of their pages,
+	Fill      float64       // and their pages are filled up to this share
 	Share     float64       // most of the time in which writers may have to wait; 0: all
 	Commit    pager.CommitOptions
 	Unsealed  bool
@@ -37,6 +35,7 @@ const (
 	StepPages = 64
 	StepTime  = 5 * time.Millisecond
 	Gain      = 0.05
+	Fill      = 1
 )
 
 // maxReads is how many pages one reading transaction looks at, at most.
@@ -67,6 +66,15 @@ type Result struct {
 	// Stuck is how many runs of pages found no place at the front.
 	Stuck int
 }
+
+// Between pieces that are cut off others make restCommits commits, or none within a nap.
+const (
+	restCommits = 256
+	nap         = 2 * time.Millisecond
+)
+
+// maxRounds bounds the transactions that lower the high-water mark behind a walk.
+const maxRounds = 8
 
 // Bounds on walks over the file: in all, and behind each other without a gain.
 const (
@@ -127,6 +135,7 @@ type vac struct {
 	live   uint64 // pages of trees
 	left   uint64 // these, once they are joined
 
+	rested  int64   // commits at the last rest
 	start   page.ID // high-water mark at the beginning
 	cut     page.ID // what lies behind it is moved,
 	clear   pageSet // and what lies here; nil: nothing does
@@ -147,6 +156,9 @@ func newRun(p *pager.Pager, o Options) *vac {
 	if o.Gain <= 0 {
 		o.Gain = Gain
 	}
+	if o.Fill <= 0 {
+		o.Fill = Fill
+	}
 	o.Commit.AllocSize = 0 // the file grows by no more than a step needs
 	v := &vac{p: p, o: o}
 	v.step = &stepper{run: v}
@@ -163,8 +175,7 @@ func (v *vac) progress(p Progress) {
 // survey finds out how many pages there will be, before anything is written, and
 // whether all can be read.
 func (v *vac) survey(ctx context.Context) error {
-	s := newScan(v.p)
-	s.gain = v.o.Gain
+	s := newScan(v)
 	s.moves = func(page.ID, uint64) bool { return false }
 	for !s.done() {
 		if err := ctx.Err(); err != nil {
@@ -239,8 +250,8 @@ func (v *vac) aim() {
 
 // pass goes through the file once.
 func (v *vac) pass(ctx context.Context) error {
-	s := newScan(v.p)
-	s.gain, s.limit = v.o.Gain, uint64(v.o.StepPages)
+	s := newScan(v)
+	s.limit = uint64(v.o.StepPages)
 	s.moves = func(id page.ID, pages uint64) bool {
 		end := id + page.ID(pages)
 		return end > v.cut || v.clear != nil && pages < v.shorter && v.clear.overlaps(id, pages)
@@ -287,9 +298,9 @@ func worthCutting(u pager.Usage, pageSize int) bool {
 
 // finish gives back what is free at the end, and what becomes so by that: records of
 // free pages move too, and pages that the last transactions have freed are given back
-// when nobody needs these any more.
+// when nobody needs these any more, which takes two rounds.
 func (v *vac) finish(ctx context.Context) error {
-	for range 6 {
+	for idle, round := 0, 0; idle < 2 && round < maxRounds; round++ {
 		if err := v.p.Sync(); err != nil {
 			return err
 		}
@@ -307,11 +318,11 @@ func (v *vac) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if after.HighWater >= before.HighWater && after.FileSize >= before.FileSize {
-			break
+		if idle++; after.HighWater < before.HighWater {
+			idle = 0
 		}
 	}
-	_, err := v.p.Shrink()
+	_, err := v.p.Shrink(func() error { return v.rest(ctx) })
 	return err
 }
 
@@ -323,6 +334,23 @@ func (v *vac) cutOff(ctx context.Context) error {
 	if err := v.step.lower(); err != nil {
 		return err
 	}
-	_, err := v.p.Shrink()
+	_, err := v.p.Shrink(func() error { return v.rest(ctx) })
 	return err
+}
+
+// rest lets others commit, after what keeps one of them waiting: so many that this is not
+// noticed among a hundred. If nobody does it returns soon.
+func (v *vac) rest(ctx context.Context) error {
+	commits := &v.p.Counts().Commits
+	for first := commits.Load(); ; {
+		before := commits.Load()
+		if before == v.rested || before-first >= restCommits {
+			v.rested = before
+			return ctx.Err()
+		}
+		v.rested = before
+		if err := sleep(ctx, nap); err != nil {
+			return err
+		}
+	}
 }
