@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -225,12 +226,7 @@ func (r *run) release(n int) error {
 		if err := r.readers[0].look(); err != nil {
 			return err
 		}
-		err := r.readers[0].tx.Rollback()
-		if errors.Is(err, holdfast.ErrStopped) && r.powered && r.options.durability() == holdfast.Periodic {
-			r.tally.Add("reader told that its state was lost")
-			err = nil
-		}
-		if err != nil {
+		if err := r.endReader(r.readers[0]); err != nil {
 			return err
 		}
 		r.readers = r.readers[1:]
@@ -238,10 +234,25 @@ func (r *run) release(n int) error {
 	return nil
 }
 
+func (r *run) endReader(h held) error {
+	err := h.tx.Rollback()
+	if errors.Is(err, holdfast.ErrStopped) && r.powered && r.options.durability() == holdfast.Periodic {
+		r.tally.Add("reader told that its state was lost")
+		err = nil
+	}
+	return err
+}
+
+// look tells whether a reader still sees what it saw, and can copy the file.
 func (h held) look() error {
 	content, err := contentOf(h.tx)
 	if err == nil && content != h.content {
 		err = fmt.Errorf("a reader sees\n%s\nand saw at first\n%s", content, h.content)
+	}
+	if err == nil {
+		if _, err = h.tx.WriteTo(io.Discard); errors.Is(err, holdfast.ErrStopped) {
+			err = nil
+		}
 	}
 	return err
 }

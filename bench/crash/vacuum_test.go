@@ -137,7 +137,19 @@ func (r *run) beside(s Step) error {
 			r.readers = append(r.readers, held{tx, content})
 		})
 		return err
-	case "release", "nosync":
+	case "release":
+		var oldest []held
+		r.set(func() {
+			if len(r.readers) > 0 {
+				oldest, r.readers = r.readers[:1:1], r.readers[1:]
+			}
+		})
+		for _, h := range oldest {
+			if err := errors.Join(h.look(), r.endReader(h)); err != nil {
+				return err
+			}
+		}
+	case "nosync":
 		return r.simple(s)
 	}
 	return nil

@@ -116,6 +116,7 @@ type Pager struct {
 	last      [2]uint64      // pages that the last transaction allocated in each lane
 	low       int            // see PlaceLow
 	shrinking int            // see Shrink
+	cutFailed error          // and so did the truncation
 	noRoom    bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom
 	fileSize  int64
 	editing   *WriteTx

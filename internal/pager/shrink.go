@@ -141,7 +141,8 @@ func (p *Pager) oldest() Held {
 
 // Shrink cuts off what is behind the high-water mark, as far as nobody needs it, and
 // returns the file's size. First it makes both slots name the newest state, if
-// they say that the file is longer.
+// they say that the file is longer. An error of the truncation itself leaves all as it
+// was.
 func (p *Pager) Shrink() (size int64, err error) {
 	for idle := 0; ; {
 		p.commit.Lock()
@@ -167,6 +168,9 @@ func (p *Pager) Shrink() (size int64, err error) {
 		p.shrinking--
 		if idle++; p.fileSize < size {
 			idle = 0
+		}
+		if err == nil {
+			err, p.cutFailed = p.cutFailed, nil
 		}
 		p.commit.Unlock()
 		if err != nil {
@@ -229,7 +233,7 @@ func (p *Pager) truncate() {
 	}
 	size := max(need, p.fileSize-maxCut)
 	if err := p.file.Truncate(size); err != nil {
-		p.logf("cut %s off at %d bytes: %v", p.file.Name(), size, err)
+		p.cutFailed = err // for one of those in Shrink
 		return
 	}
 	p.fileSize = size
