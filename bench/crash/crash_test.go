@@ -51,6 +51,16 @@ var minimums = map[string]int{
 	"opened with a trailing meta":  5,
 	"two flushes for want of room": 1,
 	"Periodic, several commits since the flush": 50,
+
+	"vacuum under way":                   1000,
+	"vacuum under way, reader open":      300,
+	"vacuum under way, commit under way": 30,
+	"vacuum under way, Periodic":         100,
+	"vacuum under way, strict":           100,
+	"vacuum of what was left":            100,
+	"truncation":                         50,
+	"truncation, reader open":            10,
+	"behind a truncation":                200,
 }
 
 // histories of an ordinary run.

@@ -8,6 +8,9 @@ import (
 // generate makes the script up that seed stands for.
 func generate(seed uint64) Script {
 	g := &generator{r: rand.New(rand.NewPCG(seed, 2)), page: 512 << (seed % 4)}
+	if seed/4%3 == 1 {
+		g.vacuums = &generator{r: rand.New(rand.NewPCG(seed, 3)), page: g.page}
+	}
 	for range 3 + g.r.IntN(3) {
 		g.session()
 	}
@@ -19,13 +22,15 @@ type generator struct {
 	page  int
 	steps []Step
 	hit   bool // the session may have ended early
+
+	vacuums *generator // what makes vacuums up, and is asked for nothing else; nil: there are none
 }
 
 func (g *generator) oneIn(n int) bool { return g.r.IntN(n) == 0 }
 
 func (g *generator) add(s Step) {
 	switch s.Kind {
-	case "open", "close", "tx", "sync":
+	case "open", "close", "tx", "sync", "vacuum":
 		s.Seed = 1 + uint64(g.r.Uint32()>>8)
 	}
 	g.steps = append(g.steps, s)
@@ -36,7 +41,15 @@ func (g *generator) add(s Step) {
 func (g *generator) session() {
 	g.hit = false
 	g.add(g.strike(Step{Kind: "open", NoFreelistSync: g.oneIn(2), NoSync: g.oneIn(8), Strict: g.oneIn(4), Periodic: g.oneIn(3)}, 6))
+	if v := g.vacuums; v != nil {
+		g.steps[len(g.steps)-1].Ahead = !v.oneIn(8)
+	}
 	for n := 3 + g.r.IntN(6); n > 0 && !g.hit; n-- {
+		if v := g.vacuums; v != nil && v.oneIn(6) {
+			v.vacuum()
+			g.steps = append(g.steps, v.steps...)
+			v.steps = nil
+		}
 		switch g.r.IntN(12) {
 		case 0, 1, 2:
 			g.add(Step{Kind: "reader"})

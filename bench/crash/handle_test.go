@@ -94,7 +94,7 @@ func (h *handle) Truncate(size int64) error {
 	if err := h.before(vfs.KindTruncate); err != nil {
 		return err
 	}
-	return h.File.Truncate(size)
+	return h.after(vfs.KindTruncate, h.File.Truncate(size))
 }
 
 func (h *handle) Grow(size int64) error {

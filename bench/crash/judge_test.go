@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -34,6 +35,8 @@ func (r *run) event(kind vfs.Kind) {
 	switch {
 	case kind == vfs.KindGrow:
 		r.past.growth = true
+	case kind == vfs.KindTruncate:
+		r.past.cutOff, r.past.truncated = true, true
 	case kind == vfs.KindSync && r.failing:
 		r.failing = false
 		if r.exposed {
@@ -50,14 +53,19 @@ func (r *run) event(kind vfs.Kind) {
 	case r.exposed && kind == vfs.KindWrite:
 		r.fault = fmt.Errorf("NoSync is off, and call %d writes before what came before is flushed", r.calls)
 	}
-	if !r.script.OnlyLast || r.last || r.step.Cut == r.calls {
+	if err := r.longEnough(r.disk.Bytes()); err != nil && r.fault == nil {
+		r.fault = fmt.Errorf("behind call %d, a %s: %w", r.calls, kind, err)
+	}
+	// A vacuum has many boundaries that are much alike.
+	skip := r.step.Kind == "vacuum" && !r.past.cutOff && (r.step.Seed+uint64(r.calls))%2 == 0
+	if r.fault == nil && (!r.script.OnlyLast && !skip || r.script.OnlyLast && r.last || r.step.Cut == r.calls) {
 		r.cut(kind)
 	}
 	if r.calls == r.step.Cut || r.calls == r.step.Kill {
 		r.file.dead, r.file.by = true, kind
 	}
 	if kind == vfs.KindSync {
-		r.past.rollback = false
+		r.past.rollback, r.past.cutOff = false, false
 	}
 }
 
@@ -135,6 +143,16 @@ func (r *run) features() []string {
 	add("write error before", p.failed == "write" || p.failed == "grow")
 	add("flush error before", p.failed == "sync")
 	add("after a lost flush", p.adopted)
+	vacuum := r.step.Kind == "vacuum"
+	add("vacuum under way", vacuum)
+	add("vacuum under way, reader open", vacuum && len(r.readers) > 0)
+	add("vacuum under way, Periodic", vacuum && r.options.durability() == holdfast.Periodic)
+	add("vacuum under way, strict", vacuum && r.options.Strict)
+	add("vacuum under way, commit under way", vacuum && len(r.pending) > 0)
+	add("truncation", p.cutOff)
+	add("truncation, reader open", p.cutOff && len(r.readers) > 0)
+	add("truncation, growth", p.cutOff && p.growth)
+	add("behind a truncation", p.truncated && !p.cutOff)
 	return f
 }
 
@@ -174,6 +192,9 @@ func (r *run) try(disk []byte, features []string, lenient bool, rng *rand.Rand) 
 		return r.look(disk)
 	}
 	r.tally.Add(features...)
+	if err := r.longEnough(disk); err != nil {
+		return err
+	}
 	if err := r.judge(disk, rng); err != nil {
 		return err
 	}
@@ -217,7 +238,11 @@ func (r *run) judge(disk []byte, rng *rand.Rand) error {
 	options := &holdfast.Options{
 		PageSize: r.script.PageSize, NoFreelistSync: rng.IntN(2) == 0, StrictCompat: rng.IntN(4) == 0, SettleDelay: -1,
 	}
-	db, err := holdfast.OpenVFS(j.disk.Open(), options)
+	open := j.disk.Open
+	if r.vacuums() && rng.IntN(2) == 0 {
+		open = func() vfs.File { return j.disk.OpenAhead(32 << 10) }
+	}
+	db, err := holdfast.OpenVFS(open(), options)
 	if err != nil {
 		if r.unborn(err, disk) {
 			return nil
@@ -239,6 +264,12 @@ func (r *run) judge(disk []byte, rng *rand.Rand) error {
 		return fmt.Errorf("commit to it: %w", err)
 	}
 	j.content = j.also
+	if r.vacuums() && rng.IntN(12) == 0 {
+		if _, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{StepPages: 1 + rng.IntN(8)}); err != nil {
+			return fmt.Errorf("vacuum of it: %w", errors.Join(err, db.Close()))
+		}
+		r.tally.Add("vacuum of what was left")
+	}
 	for range 2 {
 		if err := j.holds(db); err != nil {
 			return errors.Join(err, db.Close())
@@ -246,7 +277,7 @@ func (r *run) judge(disk []byte, rng *rand.Rand) error {
 		if err := db.Close(); err != nil {
 			return err
 		}
-		if db, err = holdfast.OpenVFS(j.disk.Open(), options); err != nil {
+		if db, err = holdfast.OpenVFS(open(), options); err != nil {
 			return fmt.Errorf("open again: %w", err)
 		}
 	}

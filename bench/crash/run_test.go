@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -82,6 +83,8 @@ type past struct {
 	switched   bool // the last flush was the first after commits without any
 	failed     string
 	growth     bool // in the running step
+	cutOff     bool // the file was cut off, and that is not flushed
+	truncated  bool // it was cut off in this session
 }
 
 // held is a reading transaction and what it saw at first.
@@ -133,6 +136,10 @@ func (r *run) group(at int) int {
 		for at+n < len(r.script.Steps) && r.script.Steps[at+n].Kind == "tx" && r.script.Steps[at+n].Together {
 			n++
 		}
+	} else if first.Kind == "vacuum" {
+		for at+n < len(r.script.Steps) && r.script.Steps[at+n].During {
+			n++
+		}
 	}
 	return n
 }
@@ -163,6 +170,11 @@ func (r *run) one(steps []Step) error {
 			return nil
 		}
 		return r.transactions(steps)
+	case "vacuum":
+		if r.db == nil {
+			return nil
+		}
+		return r.vacuum(steps)
 	default:
 		if r.db == nil {
 			return nil
@@ -214,12 +226,7 @@ func (r *run) release(n int) error {
 		if err := r.readers[0].look(); err != nil {
 			return err
 		}
-		err := r.readers[0].tx.Rollback()
-		if errors.Is(err, holdfast.ErrStopped) && r.powered && r.options.durability() == holdfast.Periodic {
-			r.tally.Add("reader told that its state was lost")
-			err = nil
-		}
-		if err != nil {
+		if err := r.endReader(r.readers[0]); err != nil {
 			return err
 		}
 		r.readers = r.readers[1:]
@@ -227,10 +234,25 @@ func (r *run) release(n int) error {
 	return nil
 }
 
+func (r *run) endReader(h held) error {
+	err := h.tx.Rollback()
+	if errors.Is(err, holdfast.ErrStopped) && r.powered && r.options.durability() == holdfast.Periodic {
+		r.tally.Add("reader told that its state was lost")
+		err = nil
+	}
+	return err
+}
+
+// look tells whether a reader still sees what it saw, and can copy the file.
 func (h held) look() error {
 	content, err := contentOf(h.tx)
 	if err == nil && content != h.content {
 		err = fmt.Errorf("a reader sees\n%s\nand saw at first\n%s", content, h.content)
+	}
+	if err == nil {
+		if _, err = h.tx.WriteTo(io.Discard); errors.Is(err, holdfast.ErrStopped) {
+			err = nil
+		}
 	}
 	return err
 }
@@ -244,8 +266,12 @@ func (r *run) open(s Step) error {
 	r.set(func() {
 		r.noSync = false // opening flushes whatever the options say
 		r.past.sessions++
+		r.past.cutOff, r.past.truncated = false, false
 	})
 	r.file = &handle{File: r.disk.Open(), r: r}
+	if s.Ahead {
+		r.file.File = r.disk.OpenAhead(32 << 10)
+	}
 	found, before := r.disk.Bytes(), r.failed
 	db, err := holdfast.OpenVFS(r.file, &holdfast.Options{
 		PageSize: r.script.PageSize, NoFreelistSync: s.NoFreelistSync, NoSync: s.NoSync, StrictCompat: s.Strict,
@@ -272,7 +298,9 @@ func (r *run) open(s Step) error {
 	default:
 		return fmt.Errorf("open: %w", err)
 	}
-	r.db.AllocSize = 16 << 10
+	if r.db.AllocSize = 16 << 10; s.Ahead { // then the file often grows again
+		r.db.AllocSize = r.script.PageSize
+	}
 	r.set(func() { r.created, r.noSync = true, s.NoSync })
 	r.tally.Add("opened by " + string(db.Stats().OpenPath))
 	r.countRuns(found)

@@ -31,6 +31,7 @@ type Step struct {
 	//	release  ends the oldest
 	//	sync     DB.Sync
 	//	nosync   sets DB.NoSync as NoSync says
+	//	vacuum   DB.Vacuum, in steps of so many Pages
 	//	stock    bbolt opens a closed file, does the edits and closes it
 	Kind string
 
@@ -41,8 +42,13 @@ type Step struct {
 	Periodic       bool // Durability, unless Strict
 	Together       bool // tx: at the same time as its neighbours that say so too
 	Rollback       bool // tx
+	Ahead          bool // open: the file is mapped beyond its end, and can be cut off
+	// During: a tx, reader, release, sync or nosync in one of the pauses of the vacuum
+	// before it or, if that is Together, at the same time.
+	During bool
+	Pages  int // vacuum
 
-	// Where open, close, tx and sync are hit, counted in the calls that change the
+	// Where open, close, tx, sync and vacuum are hit, counted in the calls that change the
 	// file, from 1; 0: not. Cut: there the history goes on with the Disk-th
 	// disk. Kill: with what had been written by then. Fail: the call fails.
 	// FailSync: that flush fails, counted in flushes. Die: if a failure stops the
@@ -80,7 +86,7 @@ func (s Step) String() string {
 		n    uint64
 	}{
 		{"seed", s.Seed}, {"cut", uint64(s.Cut)}, {"disk", uint64(s.Disk)},
-		{"kill", uint64(s.Kill)}, {"fail", uint64(s.Fail)}, {"failsync", uint64(s.FailSync)},
+		{"kill", uint64(s.Kill)}, {"fail", uint64(s.Fail)}, {"failsync", uint64(s.FailSync)}, {"pages", uint64(s.Pages)},
 	} {
 		if n.n != 0 {
 			words = append(words, fmt.Sprintf("%s=%d", n.name, n.n))
@@ -113,7 +119,7 @@ type flag struct {
 func (s *Step) flags() []flag {
 	return []flag{
 		{"nofreelistsync", &s.NoFreelistSync}, {"nosync", &s.NoSync}, {"strict", &s.Strict}, {"periodic", &s.Periodic},
-		{"together", &s.Together}, {"rollback", &s.Rollback}, {"die", &s.Die},
+		{"together", &s.Together}, {"rollback", &s.Rollback}, {"die", &s.Die}, {"ahead", &s.Ahead}, {"during", &s.During},
 	}
 }
 
@@ -166,7 +172,7 @@ func (s *Script) parseLine(words []string) (err error) {
 	case "plain":
 		s.Plain = true
 		return nil
-	case "open", "close", "tx", "reader", "release", "sync", "nosync", "stock":
+	case "open", "close", "tx", "reader", "release", "sync", "nosync", "stock", "vacuum":
 		step, err := parseStep(words)
 		s.Steps = append(s.Steps, step)
 		return err
@@ -182,7 +188,7 @@ func (s *Script) parseLine(words []string) (err error) {
 
 func parseStep(words []string) (Step, error) {
 	s := Step{Kind: words[0]}
-	numbers := map[string]*int{"cut": &s.Cut, "disk": &s.Disk, "kill": &s.Kill, "fail": &s.Fail, "failsync": &s.FailSync}
+	numbers := map[string]*int{"cut": &s.Cut, "disk": &s.Disk, "kill": &s.Kill, "fail": &s.Fail, "failsync": &s.FailSync, "pages": &s.Pages}
 next:
 	for _, w := range words[1:] {
 		for _, f := range s.flags() {

@@ -55,6 +55,28 @@ stock nofreelistsync
 open seed=12
 tx seed=13
   put b0 k7 n=40 30k
+close seed=13
+open seed=13 ahead
+tx seed=13
+  put b0 k1 n=80 500k
+tx seed=13
+  del b0 k1 n=70
+reader
+vacuum seed=13 pages=2
+release during
+reader during
+tx seed=13 during
+  put b0 k7 n=40 30l
+sync during
+vacuum seed=13 pages=1 cut=30 disk=3
+tx during
+  put b0 k7 n=40 300m
+open seed=13 ahead
+vacuum seed=13 pages=1 together
+tx during
+  put b0 k8 n=40 300n
+tx during
+  del b0 k7 n=40
 close seed=14 cut=1 disk=2
 open seed=15
 close seed=16

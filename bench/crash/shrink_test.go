@@ -109,6 +109,9 @@ func (h *shrinker) simplify() {
 		step(func(s *Step) { s.NoFreelistSync = false })
 		step(func(s *Step) { s.Rollback = false })
 		step(func(s *Step) { s.Die = false })
+		step(func(s *Step) { s.During = false })
+		step(func(s *Step) { s.Ahead = false })
+		step(func(s *Step) { s.Pages = 0 })
 		step(func(s *Step) { s.Seed = 1 })
 		for j := range h.script.Steps[i].Edits {
 			edit := func(change func(*Edit)) bool {

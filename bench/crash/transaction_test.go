@@ -111,7 +111,7 @@ func (r *run) update(s Step) error {
 			if s.Together {
 				was := r.step
 				r.step = s
-				r.step.Seed, r.step.Cut, r.step.Disk, r.step.Kill = was.Seed, was.Cut, was.Disk, was.Kill
+				r.step.Kind, r.step.Seed, r.step.Cut, r.step.Disk, r.step.Kill = was.Kind, was.Seed, was.Cut, was.Disk, was.Kill
 				r.step.Fail, r.step.FailSync, r.step.Die = was.Fail, was.FailSync, was.Die
 			}
 		})

@@ -1,5 +1,7 @@
 package pager
 
+import "holdfast/internal/page"
+
 // Waiting tells whether so many transactions and barriers wait for the next group.
 func (p *Pager) Waiting(n int) bool {
 	p.commit.Lock()
@@ -12,3 +14,14 @@ func (p *Pager) FlushVisible() { p.flushVisible() }
 
 // Closing tells whether Close has begun.
 func (p *Pager) Closing() bool { return p.closed.Load() }
+
+// Rise raises the high-water mark by n pages, which are free.
+func (w *WriteTx) Rise(n uint64) error {
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	id, err := w.space.Rise(n)
+	if err != nil {
+		return err
+	}
+	return w.space.Free(page.Extent{Start: id, N: n})
+}

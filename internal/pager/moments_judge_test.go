@@ -14,6 +14,9 @@ import (
 // call is asked before each call on the file: it may fail, and while a group is
 // written others go on.
 func (h *history) call(op vfs.Op) error {
+	if op.Kind == vfs.KindTruncate && !h.gone {
+		return h.cutOff(op)
+	}
 	if h.gone || op.Kind != vfs.KindWrite && op.Kind != vfs.KindSync {
 		return nil
 	}
@@ -108,7 +111,11 @@ func (h *history) judge(kind vfs.Kind, how string, content []byte, floor int) {
 		return
 	}
 	h.counts[how]++
-	n, err := h.finds(how, content, floor)
+	err := longEnough(content)
+	var n int
+	if err == nil {
+		n, err = h.finds(how, content, floor)
+	}
 	if err == nil && h.oneIn(2) {
 		h.counts["reader"]++
 		err = h.readerFinds(content, n)
@@ -313,6 +320,9 @@ func (h *history) look() {
 		}
 		if n, err := h.number(r.snap.Value()); err != nil || n != r.n {
 			h.fail("a reader of %d reads %d, %w", r.n, n, err)
+		}
+		if err := h.canCopy(r.snap.Value()); err != nil {
+			h.fail("a reader of %d: %w", r.n, err)
 		}
 	}
 	if len(h.queue) == 0 && !h.stopped && h.fault == nil {

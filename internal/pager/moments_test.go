@@ -40,14 +40,15 @@ func TestEveryMoment(t *testing.T) {
 	histories, _ = number("HOLDFAST_HISTORIES", histories)
 	total := map[string]int{}
 	for n := range histories {
-		h := &history{rng: rand.New(rand.NewPCG(seed+n, 7)), counts: total}
+		h := &history{rng: rand.New(rand.NewPCG(seed+n, 7)), counts: total, shrinks: (seed+n)%2 == 0}
 		if err := h.run(); err != nil {
 			t.Fatalf("%s\nHOLDFAST_SEED=%d: %v", strings.Join(h.log, "\n"), seed+n, err)
 		}
 	}
 	t.Log(total)
 	for _, what := range []string{"kill", "power", "stock", "reader", "trailing", "not finished", "two prepared", "prepared while written",
-		"aborted", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call"} {
+		"aborted", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call",
+		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared behind the cut"} {
 		if total[what] < 10 && !chosen {
 			t.Errorf("%s: %d times, the test tests little", what, total[what])
 		}
@@ -55,7 +56,7 @@ func TestEveryMoment(t *testing.T) {
 }
 
 const (
-	momentHistories = 100
+	momentHistories = 150
 	momentSteps     = 30
 	momentPage      = 512
 )
@@ -85,15 +86,19 @@ type history struct {
 	recorded bool   // the free pages are,
 	full     bool   // unless the disk was full since the file was opened: then there may be no record
 	isOpen   bool
-	failNext string // "page", "meta": the next one fails
+	failNext string // "page", "meta", "cut": the next one fails
 	lying    bool   // the next flush fails
 	held     []*holding
+	shrinks  bool // the file becomes shorter now and then: see moments_shrink_test.go
+	low      bool // transactions take the first free pages
+	big      bool // and long runs
 }
 
 type waiting struct {
-	n    int
-	pr   *pager.Prepared
-	mode pager.Durability
+	n      int
+	pr     *pager.Prepared
+	mode   pager.Durability
+	lowers bool
 }
 
 type holding struct {
@@ -179,11 +184,11 @@ func (h *history) open() error {
 		Scan: scanTree, Settle: -1, StrictCompat: h.oneIn(5), PeriodicDelay: time.Hour, PeriodicBytes: int64(h.rng.IntN(40)) * momentPage,
 	}
 	h.logf("open, strict %t", h.opts.StrictCompat)
-	h.file = &mapped{File: vfs.NewInject(h.disk.Open(), h.call)}
+	h.file = h.handle()
 	p, err := pager.Open(h.file, h.opts)
 	if err != nil && h.stopped && !h.gone { // its own flush has failed
 		h.stopped, h.visible = false, h.durable
-		h.file = &mapped{File: vfs.NewInject(h.disk.Open(), h.call)}
+		h.file = h.handle()
 		p, err = pager.Open(h.file, h.opts)
 	}
 	if err != nil && !h.gone {
@@ -204,7 +209,7 @@ func (h *history) open() error {
 	}
 	h.logf("found %d by %s", n, p.OpenPath())
 	h.durable, h.visible, h.recorded = n, n, p.OpenPath() == pager.OpenedByRecord
-	h.isOpen = true
+	h.isOpen, h.low = true, false
 	for other := range h.trees { // what was not found is never to come back
 		if other > n {
 			delete(h.trees, other)
@@ -215,6 +220,11 @@ func (h *history) open() error {
 
 // step does one thing.
 func (h *history) step() {
+	if h.shrinks && h.oneIn(3) {
+		h.stepShorter()
+		h.look()
+		return
+	}
 	switch k := h.rng.IntN(20); {
 	case k < 9:
 		for range 1 + h.rng.IntN(3) {
@@ -272,6 +282,7 @@ func (h *history) complete(w *pager.WriteTx) {
 	if h.oneIn(2) {
 		opts.Mode = pager.Periodic
 	}
+	lowers := h.lower(w)
 	pr, err := w.Prepare(root, uint64(h.last), opts)
 	if err != nil {
 		delete(h.trees, h.last)
@@ -281,7 +292,7 @@ func (h *history) complete(w *pager.WriteTx) {
 		return
 	}
 	h.logf("prepare %d, %v, mode %d", h.last, *h.trees[h.last], opts.Mode)
-	h.queue = append(h.queue, &waiting{h.last, pr, opts.Mode})
+	h.queue = append(h.queue, &waiting{h.last, pr, opts.Mode, lowers})
 }
 
 // finish finishes what is prepared, one of the queue first.
@@ -327,6 +338,7 @@ func (h *history) ended(all []*waiting) {
 		case errors.Is(err, syscall.ENOSPC):
 			h.logf("%d: %v", w.n, err)
 			h.counts["aborted"]++
+			h.count("lowered and aborted", w.lowers)
 			delete(h.trees, w.n)
 		default:
 			h.fail("finish %d: %w", w.n, err)

@@ -54,6 +54,9 @@ func (h *history) edit(w *pager.WriteTx) (page.ID, error) {
 			}
 		}
 		next.kids[i] = part{h.last, 1 + h.rng.IntN(3)}
+		if h.big {
+			next.kids[i].pages += h.rng.IntN(12)
+		}
 		if kids[i], err = next.kids[i].write(w, nil); err != nil {
 			return 0, err
 		}

@@ -118,6 +118,7 @@ type Pager struct {
 	low       int            // see PlaceLow
 	shrinking int            // see Shrink
 	cutLater  bool           // Shrink found that the file cannot be cut while it is mapped
+	cutFailed error          // of the last attempt of a Shrink
 	noRoom    bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom
 	fileSize  int64
 	editing   *WriteTx

@@ -113,6 +113,7 @@ func (p *Pager) Usage() (Usage, error) {
 	if p.space == nil || p.closed.Load() {
 		return Usage{}, ErrDatabaseNotOpen
 	}
+	p.states.SweepAll() // what readers have let go is free
 	u := Usage{
 		HighWater: p.space.HighWater(), Free: p.space.FreeCount(), Pending: p.space.PendingCount(),
 		Tail: p.space.Tail(), FileSize: p.fileSize,
@@ -141,7 +142,8 @@ func (p *Pager) OldestReader() Held {
 // Shrink cuts off what is behind the high-water mark, as far as nobody needs it, and
 // returns the file's size. First it makes both slots name the newest state, if
 // they say that the file is longer. Those who commit meanwhile wait for one piece at a
-// time; rest is called in between, and its error ends it.
+// time; rest, if it is not nil, is called in between, and its error ends it. An error of the truncation
+// itself leaves all as it was.
 func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 	for tries := 0; ; tries++ {
 		p.commit.Lock()
@@ -164,11 +166,15 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 		p.commit.Unlock()
 		err := pr.Finish()
 		for err == nil && p.cutPiece() {
-			tries = 0
-			err = rest()
+			if tries = 0; rest != nil {
+				err = rest()
+			}
 		}
 		p.commit.Lock()
 		p.shrinking--
+		if err == nil {
+			err, p.cutFailed = p.cutFailed, nil
+		}
 		p.commit.Unlock()
 		if err != nil {
 			return size, err
@@ -254,7 +260,7 @@ func (p *Pager) truncate() bool {
 	}
 	size := max(need, p.fileSize-maxCut)
 	if err := p.file.Truncate(size); err != nil {
-		p.logf("cut %s off at %d bytes: %v", p.file.Name(), size, err)
+		p.cutFailed = err // for one of those in Shrink
 		return false
 	}
 	p.fileSize = size

@@ -76,6 +76,7 @@ type scan struct {
 	path     [][]byte // of the bucket in hand
 	windows  []window // by depth
 	resume   []byte
+	advanced bool // a leaf was looked at since the walk of this tree went on
 	holds    bool
 }
 
@@ -166,7 +167,7 @@ func (s *scan) tree(b *bucket.Bucket, at *place) error {
 	for _, p := range s.stack[1:] {
 		s.path = append(s.path, p.name)
 	}
-	s.windows, s.resume, s.holds = s.windows[:0], nil, at.holds
+	s.windows, s.resume, s.advanced, s.holds = s.windows[:0], nil, false, at.holds
 	err := b.Tree().WalkFrom(at.key, s.level)
 	at.holds = s.holds
 	if err != nil && !errors.Is(err, errPause) {
@@ -186,7 +187,8 @@ func (s *scan) level(l *tree.Level) error {
 			return err
 		}
 	}
-	if s.full() && l.Count() > 0 && l.Depth > 0 {
+	// Not before a leaf: the branches above it may be enough for a step, in each piece.
+	if s.full() && l.Count() > 0 && s.advanced {
 		s.resume = bytes.Clone(key)
 		return errPause
 	}
@@ -195,6 +197,7 @@ func (s *scan) level(l *tree.Level) error {
 		return err
 	}
 	s.live += pages
+	s.advanced = s.advanced || l.IsLeaf()
 	s.judge(l.Depth + 1)
 	for len(s.windows) <= l.Depth {
 		s.windows = append(s.windows, window{})

@@ -14,7 +14,8 @@ import (
 // The model is that of docs/design.md. What was flushed stays. Of what was
 // written since, each block survives or not, by itself, in any of the versions
 // that were written, or as garbage. Changes of the size happen in their order,
-// up to some point. A flush covers what was written before it began.
+// up to some point. Where the file was cut off, and has grown again, are zeros, what
+// was there before, or garbage. A flush covers what was written before it began.
 //
 // A flush that fails (see FailSync) leaves some blocks on the disk and drops
 // the others for good: handles go on to see them, as Linux lets them, but no
@@ -55,6 +56,12 @@ func NewCrash(name string, content []byte, after func(Kind)) *Crash {
 
 // Open returns a new handle.
 func (c *Crash) Open() File { return &crashFile{File: c.cache.Open(), c: c} }
+
+// OpenAhead returns a new handle that can be mapped beyond the end, by so many bytes:
+// such a file can also be cut off below a mapping.
+func (c *Crash) OpenAhead(room int64) File {
+	return &crashFile{File: c.cache.Open(), c: c, ahead: room}
+}
 
 // Bytes is a copy of what handles see.
 func (c *Crash) Bytes() []byte { return c.cache.Bytes() }
@@ -170,8 +177,12 @@ func (c *Crash) Disks(rng *rand.Rand, pageSize, n int) iter.Seq[[]byte] {
 		}
 		block := int64(min(largestBlock, pageSize))
 		if dirty := dirtyBlocks(pending, block); len(dirty) <= maxEnumerated {
-			for keep := 1; keep < 1<<len(dirty)-1; keep++ {
-				p := policy{block: block, chosen: map[int64]bool{}, newest: 1}
+			cut := slices.ContainsFunc(pending, func(ch change) bool { return ch.data == nil && ch.off < int64(len(stable)) })
+			for keep := range 1 << len(dirty) {
+				if (keep == 0 || keep == 1<<len(dirty)-1) && !cut { // there were these
+					continue
+				}
+				p := policy{block: block, chosen: map[int64]bool{}, newest: 1, anySize: cut}
 				for i, b := range dirty {
 					p.chosen[b] = keep&(1<<i) != 0
 				}
@@ -210,6 +221,7 @@ type policy struct {
 	older   float64        // and else, that it survives in some version
 	garbage float64        // and else, that it is garbage; what remains stays as flushed
 	chosen  map[int64]bool // if not nil: which blocks survive, in place of chance
+	anySize bool           // and the size is any that there was
 }
 
 // everything survives.
@@ -232,13 +244,25 @@ func (p policy) apply(stable []byte, pending []change, rng *rand.Rand) []byte {
 	disk := make([]byte, max(size, int64(len(stable))))
 	copy(disk, stable)
 	last := map[int64]int{} // how many of the pending changes a block has seen
+	length := int64(len(stable))
 	for i := range pending {
 		ch := &pending[i]
-		for b := ch.off / p.block; ch.data != nil && b*p.block < ch.off+int64(len(ch.data)); b++ {
+		end := ch.off + int64(len(ch.data))
+		if ch.data == nil { // all that lies behind becomes zero
+			end, length = max(length, end), ch.off
+		} else {
+			length = max(length, end)
+		}
+		for b := ch.off / p.block; b*p.block < end; b++ {
 			if _, ok := last[b]; !ok {
 				last[b] = p.version(b, len(pending), rng)
 			}
-			if i < last[b] {
+			switch {
+			case i >= last[b]:
+			case ch.data == nil:
+				to := min(end, (b+1)*p.block, int64(len(disk)))
+				clear(disk[min(max(ch.off, b*p.block), to):to])
+			default:
 				disk = writeBlock(disk, ch, b*p.block, p.block)
 			}
 		}
@@ -287,7 +311,7 @@ func (p policy) size(stable []byte, pending []change, rng *rand.Rand) int64 {
 			sizes = append(sizes, ch.off+int64(len(ch.data)))
 		}
 	}
-	if p.newest == 1 {
+	if p.newest == 1 && !p.anySize {
 		return sizes[len(sizes)-1]
 	}
 	return sizes[rng.IntN(len(sizes))]
@@ -316,7 +340,8 @@ func sortedKeys(m map[int64]int) []int64 {
 // crashFile is a handle of a Crash.
 type crashFile struct {
 	File
-	c *Crash
+	c     *Crash
+	ahead int64 // see OpenAhead
 }
 
 func (f *crashFile) WriteAt(p []byte, off int64) (int, error) {
@@ -374,5 +399,18 @@ func (f *crashFile) DropCache(off, n int64) error {
 	return nil
 }
 
-// MapBeyondEnd is false, so that each growth makes a new mapping.
-func (f *crashFile) MapBeyondEnd() bool { return false }
+// MapBeyondEnd is false unless the handle is OpenAhead's, so that each growth makes a
+// new mapping.
+func (f *crashFile) MapBeyondEnd() bool { return f.ahead > 0 }
+
+// Map maps no more room ahead than the handle has: each byte of it is memory.
+func (f *crashFile) Map(length int64, opts MapOptions) (Mapping, error) {
+	size, err := f.File.Size()
+	switch {
+	case err != nil:
+		return nil, mapError(f.Name(), length, err)
+	case length > size+f.ahead && f.ahead > 0:
+		length = size + f.ahead
+	}
+	return f.File.Map(length, opts)
+}

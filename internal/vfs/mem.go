@@ -28,7 +28,8 @@ type Mem struct {
 	size int64
 	// arrays are copies of the file, the longest last. That one is at least
 	// size bytes long; the others are there because they are still mapped,
-	// and are written to as far as they reach. Bytes behind size are zero.
+	// and are written to as far as they reach. Bytes behind size are zero, or
+	// cutOff in an array that was mapped when they were cut off.
 	arrays []*memArray
 	// lockers are the handles that hold the lock; true is exclusive.
 	lockers map[*memFile]bool
@@ -90,6 +91,7 @@ func (m *Mem) write(p []byte, off int64) {
 		if have := int64(len(m.newest().data)); end > have {
 			m.reserve(max(end, min(2*have, memMax)))
 		}
+		m.clear(m.size, off)
 		m.size = end
 	}
 	for _, array := range m.arrays {
@@ -99,15 +101,29 @@ func (m *Mem) write(p []byte, off int64) {
 	}
 }
 
+// cutOff is what mappings show where the file was cut off. Of a real file that is
+// no byte at all: whoever reads there ends, and here at least gets nothing sensible.
+const cutOff = 0xEE
+
 func (m *Mem) truncate(size int64) {
 	m.reserve(size)
 	for _, array := range m.arrays {
-		have := int64(len(array.data))
-		if size < m.size && size < have {
-			clear(array.data[size:min(m.size, have)])
+		end := min(m.size, int64(len(array.data)))
+		for i := size; i < end; i++ {
+			array.data[i] = cutOff
 		}
 	}
+	m.clear(m.size, size)
 	m.size = size
+}
+
+// clear makes bytes zero that become part of the file again.
+func (m *Mem) clear(from, to int64) {
+	for _, array := range m.arrays {
+		if end := min(to, int64(len(array.data))); from < end {
+			clear(array.data[from:end])
+		}
+	}
 }
 
 // unmap forgets arrays that are no longer mapped, except the newest.
