@@ -46,7 +46,7 @@ dropin: ## bbolt's own black-box tests on Holdfast
 	scripts/dropin-suite
 
 .PHONY: bench
-bench: ## tables beside bbolt (BENCH="read readers write load aged grow" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
+bench: ## tables beside bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-commit

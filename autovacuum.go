@@ -104,7 +104,7 @@ type auto struct {
 	stats   VacuumStats
 	looked  time.Time
 	turns   time.Duration // that writers had had at the last look
-	settled int64         // bytes that the last run left free
+	settled int64         // bytes that were free at the last run and that it could not give back
 	named   uint64        // transaction of the reader that was named in the log
 }
 
@@ -196,8 +196,9 @@ func (a *auto) look() {
 		a.stats.Runs++
 	}
 	if r.SizeAfter > 0 {
-		a.stats.Freed += r.SizeBefore - r.SizeAfter
-		a.settled = r.FreeAfter - r.Pinned
+		freed := r.SizeBefore - r.SizeAfter
+		a.stats.Freed += freed
+		a.settled = max(r.FreeBefore-freed, 0) // not FreeAfter: others go on freeing
 	}
 	// Something was committed meanwhile, or it is to go on behind a reader.
 	again := a.wound || r.Pinned >= a.opts.MinBytes

@@ -16,7 +16,8 @@ much is free, what a commit that changes one key writes, and what to do next.
 All figures are computed from the file. It is read from end to end once, and not
 changed.`
 
-// compactFill is the share to which compaction fills pages.
+// compactFill is the share to which compaction fills pages, about: to the end, but
+// elements do not end there.
 const compactFill = 0.9
 
 // compactPages are those of a compacted file that hold no data: its freelist,
@@ -271,9 +272,10 @@ func (r *doctorReport) halfFilled() bool {
 
 // copyRoom is how much room a compacted copy needs on the disk while it is made, at most:
 // elements that leave a page half empty are not in the estimate, and the copy grows by
-// a step at a time.
+// a step at a time, at first to twice what it needs.
 func (r *doctorReport) copyRoom() int64 {
-	return r.CompactedBytes + r.CompactedBytes/4 + compactGrowth
+	need := r.CompactedBytes + r.CompactedBytes/4
+	return need + min(need, compactGrowth)
 }
 
 // fits tells whether the disk has room for a compacted copy, as far as it is known.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/internal/page"
 	"holdfast/internal/pager"
 	"holdfast/internal/vfs"
 )
@@ -47,7 +48,7 @@ func TestEveryMoment(t *testing.T) {
 	}
 	t.Log(total)
 	for _, what := range []string{"kill", "power", "stock", "reader", "trailing", "not finished", "two prepared", "prepared while written",
-		"aborted", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call",
+		"aborted", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call", "streamed", "streamed and given up",
 		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared behind the cut"} {
 		if total[what] < 10 && !chosen {
 			t.Errorf("%s: %d times, the test tests little", what, total[what])
@@ -227,6 +228,9 @@ func (h *history) step() {
 	}
 	switch k := h.rng.IntN(20); {
 	case k < 9:
+		if h.oneIn(3) {
+			h.stream()
+		}
 		for range 1 + h.rng.IntN(3) {
 			h.prepare()
 		}
@@ -273,15 +277,24 @@ func (h *history) prepare() {
 }
 
 func (h *history) complete(w *pager.WriteTx) {
-	root, err := h.edit(w)
+	root, err := h.edit(w, w)
 	if err != nil {
 		h.fail("edit: %w", err)
 		return
 	}
+	h.enqueue(w, root, h.options())
+}
+
+func (h *history) options() pager.CommitOptions {
 	opts := pager.CommitOptions{AllocSize: 16 << 10}
 	if h.oneIn(2) {
 		opts.Mode = pager.Periodic
 	}
+	return opts
+}
+
+// enqueue ends an edit.
+func (h *history) enqueue(w *pager.WriteTx, root page.ID, opts pager.CommitOptions) {
 	lowers := h.lower(w)
 	pr, err := w.Prepare(root, uint64(h.last), opts)
 	if err != nil {
@@ -369,7 +382,7 @@ func (h *history) rollback() {
 		h.fail("begin: %w", err)
 		return
 	}
-	if _, err := h.edit(w); err != nil {
+	if _, err := h.edit(w, w); err != nil {
 		h.fail("edit: %w", err)
 	}
 	delete(h.trees, h.last)

@@ -23,6 +23,7 @@ type WriteTx struct {
 	buf   *buffers
 	// doomed is why it cannot commit: what it stands on has failed. By commit.
 	doomed error
+	early  bool      // pages of it were written before it was prepared, see Stream
 	lanes  [2]lane   // of its pages, see place
 	lower  bool      // see Lower
 	began  time.Time // if turns are timed
