@@ -324,7 +324,7 @@ func TestVacuumBesideWriters(t *testing.T) {
 	}
 	all.Go(func() {
 		for ; ctx.Err() == nil; vacuums.Add(1) {
-			if _, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{StepPages: int(1 + vacuums.Load()%16)}); err != nil {
+			if _, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{StepPages: int(1 + vacuums.Load()%16), Hurry: vacuums.Load() != 2}); err != nil {
 				t.Error(err)
 			}
 		}

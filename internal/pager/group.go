@@ -26,6 +26,7 @@ type group struct {
 	mode     Durability    // what the most careful member wants
 	plain    bool          // somebody wants bbolt to find it
 	even     bool          // and the losing slot to need no page behind the state's
+	cuts     bool          // somebody wants the file to be cut off
 	settles  bool          // the newest durable meta is trailing
 	visible  bool          // there is a newer state than the durable one, in slot
 	strict   bool

@@ -116,7 +116,6 @@ type Pager struct {
 	behind    [2]page.ID     // where each lane ended
 	last      [2]uint64      // pages that the last transaction allocated in each lane
 	low       int            // see PlaceLow
-	shrinking int            // see Shrink
 	cutLater  bool           // Shrink found that the file cannot be cut while it is mapped
 	cutFailed error          // of the last attempt of a Shrink
 	noRoom    bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom

@@ -86,6 +86,13 @@ type Usage struct {
 	Oldest     Held
 }
 
+// Busy tells whether somebody edits, or commits.
+func (p *Pager) Busy() bool {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	return p.editing != nil || p.leading || len(p.queue) > 0
+}
+
 // UnusedBits gives a bit for each page below the high-water mark, the lowest of a byte
 // first: those of the pages that are free or pending are set. reserved are the runs
 // that are in use and in no tree.
@@ -160,7 +167,6 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 			p.commit.Unlock()
 			return size, err
 		}
-		p.shrinking++
 		pr := p.barrier(true)
 		pr.even = true
 		p.commit.Unlock()
@@ -171,7 +177,6 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 			}
 		}
 		p.commit.Lock()
-		p.shrinking--
 		if err == nil {
 			err, p.cutFailed = p.cutFailed, nil
 		}

@@ -66,6 +66,9 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 
 // pause leaves time to others after a step that took some.
 func (s *stepper) pause(ctx context.Context, took time.Duration) error {
+	if err := s.run.rest(ctx, restStep); err != nil {
+		return err
+	}
 	share := s.run.o.Share
 	if share <= 0 || share >= 1 {
 		return nil
@@ -117,7 +120,11 @@ func (s *stepper) try(fn func() error) error {
 	if prepared == nil {
 		return w.Rollback()
 	}
-	return prepared.Finish()
+	if err := prepared.Finish(); err != nil {
+		return err
+	}
+	s.run.own++
+	return nil
 }
 
 // prepare runs fn on w and prepares what it did; nil if that is nothing. On an error w

@@ -23,6 +23,7 @@ type Options struct {
 	StepTime  time.Duration // most time that a step keeps writers waiting, about
 	Gain      float64       // neighbours are joined if that saves this share of their pages,
 	Fill      float64       // and their pages are filled up to this share
+	Hurry     bool          // leave others no time between steps
 	Share     float64       // most of the time in which writers may have to wait; 0: all
 	Commit    pager.CommitOptions
 	Unsealed  bool
@@ -67,10 +68,13 @@ type Result struct {
 	Stuck int
 }
 
-// Between pieces that are cut off others make restCommits commits, or none within a nap.
+// Behind a step others make restStep commits, and behind a piece that is cut off
+// restCut, or none within a nap, or as many as they can for maxRest.
 const (
-	restCommits = 256
-	nap         = 2 * time.Millisecond
+	restStep = 128
+	restCut  = 256
+	nap      = time.Millisecond
+	maxRest  = 50 * time.Millisecond
 )
 
 // maxRounds bounds the transactions that lower the high-water mark behind a walk.
@@ -135,7 +139,8 @@ type vac struct {
 	live   uint64 // pages of trees
 	left   uint64 // these, once they are joined
 
-	rested  int64   // commits at the last rest
+	own     int64   // commits
+	rested  int64   // commits of others at the last rest
 	start   page.ID // high-water mark at the beginning
 	cut     page.ID // what lies behind it is moved,
 	clear   pageSet // and what lies here; nil: nothing does
@@ -322,7 +327,7 @@ func (v *vac) finish(ctx context.Context) error {
 			idle = 0
 		}
 	}
-	_, err := v.p.Shrink(func() error { return v.rest(ctx) })
+	_, err := v.p.Shrink(func() error { return v.rest(ctx, restCut) })
 	return err
 }
 
@@ -334,23 +339,27 @@ func (v *vac) cutOff(ctx context.Context) error {
 	if err := v.step.lower(); err != nil {
 		return err
 	}
-	_, err := v.p.Shrink(func() error { return v.rest(ctx) })
+	_, err := v.p.Shrink(func() error { return v.rest(ctx, restCut) })
 	return err
 }
 
-// rest lets others commit, after what keeps one of them waiting: so many that this is not
-// noticed among a hundred. If nobody does it returns soon.
-func (v *vac) rest(ctx context.Context) error {
-	commits := &v.p.Counts().Commits
-	for first := commits.Load(); ; {
-		before := commits.Load()
-		if before == v.rested || before-first >= restCommits {
-			v.rested = before
-			return ctx.Err()
+// rest lets others commit, after what keeps one of them waiting: enough that it is not
+// noticed among a hundred, or for a while. If nobody is about to it returns at once, or
+// after a nap.
+func (v *vac) rest(ctx context.Context, enough int64) error {
+	begin := time.Now()
+	for first := v.others(); !v.o.Hurry; {
+		before := v.others()
+		idle := before == v.rested && !v.p.Busy()
+		if v.rested = before; idle || before-first >= enough || time.Since(begin) > maxRest {
+			break
 		}
-		v.rested = before
 		if err := sleep(ctx, nap); err != nil {
 			return err
 		}
 	}
+	return ctx.Err()
 }
+
+// others is how many transactions others have committed.
+func (v *vac) others() int64 { return v.p.Counts().Commits.Load() - v.own }
