@@ -73,15 +73,19 @@ func VacuumEmptied(c Config) (Table, error) {
 	return t, nil
 }
 
+// besideTraffic bounds the files that are vacuumed beside a writer that never rests: vacuum
+// leaves it so much time that a GiB takes minutes.
+const besideTraffic = 640 << 20
+
 // VacuumThinned measures a vacuum of a file whose keys were deleted at random beside
 // readers and a writer. It takes long enough to see many commits.
 func VacuumThinned(c Config) (Table, error) {
-	return c.vacuumLarge("random deletes", "in which four of five keys were deleted at random", c.Thinned, bigValue, buildThinned)
+	return c.vacuumLarge("random deletes", "in which four of five keys were deleted at random", min(c.Thinned, besideTraffic), bigValue, buildThinned)
 }
 
 // VacuumLoose does the same with a file in which next to no page is free to begin with.
 func VacuumLoose(c Config) (Table, error) {
-	return c.vacuumLarge("half full pages", "whose pages are half full, and few free", c.Thinned/4, looseValue, buildLoose)
+	return c.vacuumLarge("half full pages", "whose pages are half full, and few free", min(c.Thinned/4, besideTraffic/2), looseValue, buildLoose)
 }
 
 // vacuumLarge measures vacuums of a file that build makes, which returns its keys.

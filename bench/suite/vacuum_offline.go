@@ -24,8 +24,7 @@ const (
 // compactedLimit is the target for the size after a vacuum, of that of a compacted copy.
 const compactedLimit = 1.05
 
-// copyTxBytes is what a transaction of both compact commands holds if they are not told
-// otherwise.
+// copyTxBytes is what a transaction of `bbolt compact` holds if it is not told otherwise.
 const copyTxBytes = 64 << 10
 
 // VacuumOffline measures a vacuum, with nobody else at work, beside compacting the same
@@ -190,9 +189,9 @@ func copyAsHoldfast(dst, src string) error {
 	if err != nil {
 		return err
 	}
-	to.AllocSize = 1 << 20
+	to.AllocSize = 16 << 20
 	var size int64
-	err = holdfast.Compact(to, from, copyTxBytes)
+	err = holdfast.Compact(to, from, 0)
 	if err == nil {
 		err = to.View(func(tx *holdfast.Tx) error {
 			size = tx.Size()
