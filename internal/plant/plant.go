@@ -131,6 +131,15 @@ const (
 	CutPrepared  Defect = "cut-prepared"
 	CutReaders   Defect = "cut-readers"
 	LoweredInLog Defect = "lowered-in-log"
+
+	CutShort          Defect = "cut-short"
+	CutErrorSwallowed Defect = "cut-error-swallowed"
+	SlotsStayUneven   Defect = "slots-stay-uneven"
+	LoweredForgotten  Defect = "lowered-forgotten"
+	PlacedAnywhere    Defect = "placed-anywhere"
+	MovedBehind       Defect = "moved-behind"
+	SurveyBlind       Defect = "survey-blind"
+	StandsStill       Defect = "stands-still"
 )
 
 // How bytes are believed, and what becomes of readers.

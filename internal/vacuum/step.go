@@ -9,6 +9,7 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
+	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 )
 
@@ -152,7 +153,7 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		}
 		return true, b.Tree().Pack(t.key, t.depth, t.join, Fill)
 	}
-	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id {
+	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id && !plant.On(plant.MovedBehind) {
 		s.run.stuck += t.pages
 		s.run.result.Stuck++
 		return false, nil
