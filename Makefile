@@ -46,12 +46,16 @@ dropin: ## bbolt's own black-box tests on Holdfast
 	scripts/dropin-suite
 
 .PHONY: bench
-bench: ## tables beside bbolt (BENCH="read readers write load aged grow" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
+bench: ## tables beside bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-commit
 bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
+
+.PHONY: bench-vacuum
+bench-vacuum: ## vacuum beside readers, a writer and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
+	cd bench && $(GO) run ./cmd/bench-vacuum $(BENCHFLAGS) $(BENCH)
 
 .PHONY: soak
 soak: ## all judges with new seeds, for about DURATION=10m

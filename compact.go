@@ -2,50 +2,93 @@ package holdfast
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"runtime/debug"
+
+	"holdfast/internal/bucket"
+	"holdfast/internal/page"
+	"holdfast/internal/tree"
 )
 
-// compactFill is the share to which Compact fills pages: keys come in order,
-// and the copy is written to rarely.
-const compactFill = 0.9
+// compactFill lets the tree choose, which fills pages of keys that come in order but for
+// a seal.
+const compactFill = tree.DefaultFill
+
+// compactHeld is how many bytes of pages Compact gathers before it writes them: more in
+// one call is not faster.
+const compactHeld = 4 << 20
 
 // Compact copies all of src into dst, an empty database, in the order of the
-// keys, so that dst has no free pages in between. A transaction on dst holds
-// about txMaxSize bytes at most; 0 or less: everything is one transaction. On
-// an error dst may hold part of src.
+// keys, so that dst has no free pages in between. Each page of the copy is written
+// once, one behind the other, and they are flushed together, as dst.Durability says.
+//
+// It is one transaction on dst: on an error dst is as before. The transaction holds
+// about txMaxSize bytes in memory at most, and no more than 4 MiB if that is 0 or less,
+// or larger; what is complete goes to the file before the commit. (A value that is larger than
+// that is held whole.)
+//
+// Compact waits for the writer's turn on dst and keeps it; src is read in one
+// transaction, beside which it can be written. Errors are those of both, and a
+// *CorruptError for a source that is damaged.
 func Compact(dst, src *DB, txMaxSize int64) error {
 	tx, err := dst.Begin(true)
 	if err != nil {
 		return err
 	}
-	c := compaction{dst: dst, tx: tx, max: txMaxSize, roots: make(map[Pgid]struct{})}
-	defer func() { c.tx.rollback() }()
+	defer func() { _, _ = tx.rollback() }()
+	held := int64(compactHeld)
+	if txMaxSize > 0 {
+		held = min(held, txMaxSize)
+	}
 	return src.View(func(from *Tx) error {
-		c.left = from.Size()
-		err := from.ForEach(func(name []byte, b *Bucket) error {
-			if b == nil {
-				return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is no bucket", src.path, name))
-			}
-			return c.bucket(nil, name, b)
-		})
-		if err != nil {
+		c := compaction{tx: tx, left: from.Size(), roots: make(map[Pgid]struct{})}
+		c.build = bucket.NewBuilder(&tx.buckets, tx.w.w.Stream(held, dst.commitOptions()), compactFill)
+		if err := c.all(from); err != nil {
 			return err
 		}
 		// Before the view ends: what was put lies in src's mapping until it is
 		// committed.
-		return c.tx.Commit()
+		return tx.Commit()
 	})
 }
 
 type compaction struct {
-	dst  *DB
-	tx   *Tx
-	max  int64
-	size int64 // bytes put in this transaction
+	tx    *Tx // on dst
+	build *bucket.Builder
 
 	// What the source cannot have more of, however damaged it is.
 	left  int64             // bytes
 	roots map[Pgid]struct{} // buckets met
+}
+
+// all copies the buckets of from.
+func (c *compaction) all(from *Tx) error {
+	root, err := from.root()
+	if err != nil {
+		return err
+	}
+	first, _ := c.tx.Cursor().First()
+	if err := c.tx.Err(); err != nil {
+		return err
+	}
+	n := 0
+	err = from.ForEach(func(name []byte, b *Bucket) error {
+		if n++; b == nil {
+			return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is no bucket", from.db.path, name))
+		}
+		if err := c.bucket(name, b); err != nil {
+			return err
+		}
+		if first != nil { // beside what is in dst already
+			return c.ended(root, c.build.CloseInto)
+		}
+		return root.ordered(c.build.Close())
+	})
+	if err != nil || n == 0 || first != nil {
+		return err
+	}
+	return c.ended(root, c.build.Finish)
 }
 
 // meet counts n bytes of from, and from itself if it is met for the first time.
@@ -62,87 +105,43 @@ func (c *compaction) meet(from *Bucket, n int, first bool) error {
 	return nil
 }
 
-// reserve begins a new transaction if n more bytes are too many for this one.
-func (c *compaction) reserve(n int) error {
-	if c.max > 0 && c.size > 0 && c.size+int64(n) > c.max {
-		if err := c.tx.Commit(); err != nil {
-			return err
-		}
-		tx, err := c.dst.Begin(true)
-		if err != nil {
-			return err
-		}
-		c.tx, c.size = tx, 0
-	}
-	c.size += int64(n)
-	return nil
-}
-
-// at opens the bucket at path in the transaction of the moment.
-func (c *compaction) at(path [][]byte) (*Bucket, error) {
-	b := c.tx.Bucket(path[0])
-	for _, name := range path[1:] {
-		if b != nil {
-			b = b.Bucket(name)
-		}
-	}
-	if b == nil { // which was created by the transaction before
-		return nil, cmp.Or(c.tx.Err(), ErrBucketNotFound)
-	}
-	b.FillPercent = compactFill
-	return b, nil
-}
-
-// create makes the bucket called name below path.
-func (c *compaction) create(path [][]byte, name []byte) (*Bucket, error) {
-	if len(path) == 0 {
-		return c.tx.CreateBucket(name)
-	}
-	in, err := c.at(path)
-	if err != nil {
-		return nil, err
-	}
-	return in.CreateBucket(name)
-}
-
-// bucket copies from, which is called name and lies below path.
-func (c *compaction) bucket(path [][]byte, name []byte, from *Bucket) error {
+// bucket copies from, which is called name, and leaves the copy open.
+func (c *compaction) bucket(name []byte, from *Bucket) error {
 	if err := c.meet(from, len(name), true); err != nil {
 		return err
 	}
-	if err := c.reserve(len(name)); err != nil {
+	if err := c.build.Open(name, from.Sequence()); err != nil {
 		return err
 	}
-	to, err := c.create(path, name)
-	if err != nil {
-		return err
-	}
-	if err := to.SetSequence(from.Sequence()); err != nil {
-		return err
-	}
-	to.FillPercent = compactFill
-	path = append(path, name) // shares memory with siblings, which come one after the other
-	in := c.tx
 	return from.ForEach(func(k, v []byte) error {
 		if v == nil {
 			child := from.Bucket(k)
 			if child == nil {
 				return from.tx.Err()
 			}
-			return c.bucket(path, k, child)
+			if err := c.bucket(k, child); err != nil {
+				return err
+			}
+			return from.ordered(c.build.Close())
 		}
 		if err := c.meet(from, len(k)+len(v), false); err != nil {
 			return err
 		}
-		if err := c.reserve(len(k) + len(v)); err != nil {
-			return err
-		}
-		if in != c.tx { // to belongs to a transaction that has ended
-			in = c.tx
-			if to, err = c.at(path); err != nil {
-				return err
-			}
-		}
-		return to.Put(k, v)
+		return from.ordered(c.build.Put(k, v))
 	})
+}
+
+// ended ends what was built of from with fn, which puts it into the root bucket of dst.
+// Pages of that are read only here.
+func (c *compaction) ended(from *Bucket, fn func(*bucket.Bucket) error) (err error) {
+	defer c.tx.caught(debug.SetPanicOnFault(true), &err)
+	return from.ordered(c.tx.keep(fn(&c.tx.w.root.core)))
+}
+
+// ordered makes the error of keys of b that do not ascend the damage that it is.
+func (b *Bucket) ordered(err error) error {
+	if errors.Is(err, tree.ErrUnordered) {
+		return b.tx.keep(page.Corruptf(b.Root(), "%v below this page", err))
+	}
+	return err
 }

@@ -67,6 +67,7 @@ type DB struct {
 	batch      batcher
 	closing    sync.Mutex
 	vacuuming  chan struct{} // holds one token, of whoever vacuums
+	auto       *auto         // nil: it is off
 }
 
 // Open opens the database at path, and creates it with the given mode if there
@@ -161,6 +162,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		PeriodicDelay: options.PeriodicDelay,
 		PeriodicBytes: options.PeriodicBytes,
 		NoSeals:       options.NoSeals,
+		TimeTurns:     options.AutoVacuum != nil,
 		Log:           db.logger.Infof,
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)
@@ -171,6 +173,10 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		return nil, db.corrupt(err)
 	}
 	db.pager = p
+	if options.AutoVacuum != nil && !options.ReadOnly {
+		db.auto = newAuto(db, *options.AutoVacuum)
+		db.auto.wind()
+	}
 	db.logger.Infof("Opening db file (%s) successfully", db.path)
 	return db, nil
 }
@@ -203,6 +209,7 @@ func (db *DB) Close() error {
 	if db.closed.Load() {
 		return nil
 	}
+	db.auto.stop()
 	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: db.commitOptions()})
 	db.closed.Store(true)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 const (
 	envSeals      = "HOLDFAST_SEALS"         // "off": as Options.NoSeals
 	envStrict     = "HOLDFAST_STRICT_COMPAT" // "on": as Options.StrictCompat
+	envAutoVacuum = "HOLDFAST_AUTO_VACUUM"   // "on": as Options.AutoVacuum
 	envDurability = "HOLDFAST_DURABILITY"    // "full", "periodic" or "none": as Options.Durability
 )
 
@@ -31,6 +32,11 @@ func withEnvironment(options *Options) (*Options, error) {
 	}{
 		{envSeals, map[string]func(){"on": func() {}, "off": func() { changed.NoSeals = true }}},
 		{envStrict, map[string]func(){"off": func() {}, "on": func() { changed.StrictCompat = true }}},
+		{envAutoVacuum, map[string]func(){"off": func() {}, "on": func() {
+			if changed.AutoVacuum == nil {
+				changed.AutoVacuum = &AutoVacuum{}
+			}
+		}}},
 		{envDurability, map[string]func(){
 			"full":     func() { changed.Durability = Full },
 			"periodic": func() { changed.Durability = Periodic },

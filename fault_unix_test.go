@@ -381,13 +381,6 @@ func TestFaultInAChange(t *testing.T) {
 	}
 }
 
-func fileSize(t *testing.T, path string) int64 {
-	t.Helper()
-	info, err := os.Stat(path)
-	must(t, err)
-	return info.Size()
-}
-
 // A write into a value, a fault of the program, was reported as damage of the
 // file.
 func TestWriteIntoAValue(t *testing.T) {

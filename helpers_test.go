@@ -97,6 +97,14 @@ func checkDB(t testing.TB, db *holdfast.DB) {
 	view(t, db, func(tx *holdfast.Tx) { checkTx(t, tx) })
 }
 
+// fileSize is the size of the file at path, in bytes.
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	must(t, err)
+	return info.Size()
+}
+
 // within fails the test if fn has not returned after the watchdog's time. A
 // panic in fn is an error of the test, with its stack.
 func within(t testing.TB, what string, fn func() error) error {

@@ -126,6 +126,11 @@ type Options struct {
 	// milliseconds. If it is negative only Sync and Close do that.
 	SettleDelay time.Duration
 
+	// AutoVacuum has the file made shorter by itself when much of it is free, while it is
+	// in use. nil: it is not. The environment variable HOLDFAST_AUTO_VACUUM=on
+	// switches it on with its defaults.
+	AutoVacuum *AutoVacuum
+
 	// OpenFile opens the file in place of os.OpenFile.
 	OpenFile func(string, int, os.FileMode) (*os.File, error)
 
@@ -153,6 +158,9 @@ func (o *Options) validate() error {
 	}
 	if o.StrictCompat && o.Durability == Periodic {
 		return errors.New("StrictCompat does not go with Durability Periodic: bbolt would find a state from before the last flush")
+	}
+	if o.AutoVacuum != nil {
+		return o.AutoVacuum.validate()
 	}
 	return nil
 }

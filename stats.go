@@ -38,6 +38,13 @@ type Stats struct {
 	PagesWritten int64 // by these, metas included
 	BytesWritten int64
 
+	// OldestReader is the oldest state that an open transaction reads: pages that it sees
+	// and nobody after it are not used again before its end.
+	OldestReader OldReader
+
+	// Vacuum is what AutoVacuum does.
+	Vacuum VacuumStats
+
 	// CommitLatency is how long Commit took, of the transactions that changed
 	// something.
 	CommitLatency Histogram
@@ -279,6 +286,8 @@ func (db *DB) Stats() Stats {
 		PagesWritten:  c.BytesWritten.Load() / int64(db.pager.PageSize()),
 		BytesWritten:  c.BytesWritten.Load(),
 		CommitLatency: db.stats.latency.read(),
+		OldestReader:  oldReader(db.pager.OldestReader()),
+		Vacuum:        db.auto.read(),
 	}
 	db.stats.mu.Lock()
 	s.TxStats = db.stats.sum

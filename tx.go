@@ -267,6 +267,7 @@ func (tx *Tx) Commit() error {
 		return err
 	}
 	tx.db.stats.latency.add(took)
+	tx.db.auto.wind()
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}

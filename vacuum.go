@@ -16,6 +16,11 @@ type VacuumOptions struct {
 	StepPages int
 	StepTime  time.Duration
 
+	// Hurry leaves writers no time between steps. Otherwise, while others commit, they get
+	// some 128 commits between two steps, or 50 milliseconds: then one commit in a
+	// hundred takes longer, and vacuum takes as long as it takes.
+	Hurry bool
+
 	// DryRun only looks: VacuumResult.Expected is what would be left.
 	DryRun bool
 
@@ -96,7 +101,7 @@ func (db *DB) Vacuum(ctx context.Context, options VacuumOptions) (VacuumResult, 
 	case <-ctx.Done():
 		return VacuumResult{}, ctx.Err()
 	}
-	return db.vacuum(ctx, vacuum.Options{StepPages: options.StepPages, StepTime: options.StepTime, DryRun: options.DryRun}, options.Progress)
+	return db.vacuum(ctx, vacuum.Options{StepPages: options.StepPages, StepTime: options.StepTime, DryRun: options.DryRun, Hurry: options.Hurry}, options.Progress)
 }
 
 // vacuum is Vacuum by whoever has the right to.

@@ -5,7 +5,7 @@
 //
 // Run either with Execute, which prints errors and returns the exit code.
 //
-// Commands that only read (info, check, stats, buckets, keys, get, doctor) open
+// Commands that only read (info, check, stats, pages, buckets, keys, get, doctor) open
 // the file for reading with the lock that readers share, and change no byte of
 // it. No command but put --create makes a database where there was none, apart
 // from what compact and demo write.
@@ -52,16 +52,16 @@ func NewRootCommand() *cobra.Command {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.AddCommand(
-		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
+		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
+		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
 	)
 	return root
 }
 
 // NewBboltCommand makes the bbolt command: the commands that bbolt has too,
 // with its flags, its order of arguments and the lines that scripts read, and
-// those that it lacks as holdfast has them.
+// those that it lacks as holdfast has them, without those for Holdfast itself.
 func NewBboltCommand() *cobra.Command {
 	a := &app{stock: true}
 	root := a.newRoot("bbolt", "Look into and check bbolt database files")

@@ -23,12 +23,9 @@ The copy is made under another name next to DST, flushed to the disk, and gets
 its name at the very end: DST is never half a database. If DST exists, nothing
 is done unless --force is given, which replaces it.`
 
-// compactTxBytes is about how much a transaction of compact writes.
-const compactTxBytes = 64 << 10
-
 // compactGrowth is by how much the copy grows at a time. What it has too much
 // is cut off at the end.
-const compactGrowth = 1 << 20
+const compactGrowth = 16 << 20
 
 type compactFlags struct {
 	output    string
@@ -58,7 +55,7 @@ func (a *app) newCompact() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "file to write (required)")
-	flags.Int64Var(&f.txMaxSize, "tx-max-size", compactTxBytes, "bytes that are copied in one transaction, about; 0: everything")
+	flags.Int64Var(&f.txMaxSize, "tx-max-size", 0, "bytes of the copy that are held in memory, about; 0: a few MiB, which is the most")
 	flags.BoolVar(&f.noSync, "no-sync", false, "do not flush the copy to the disk before it gets its name")
 	flags.BoolVar(&f.force, "force", false, "replace DST if it exists")
 	_ = cmd.MarkFlagFilename("output")
@@ -93,6 +90,9 @@ func (c *call) compact(f compactFlags) error {
 		fmt.Fprintf(c.out, "%d -> %d bytes (gain=%.2fx)\n", r.SourceBytes, r.DestinationBytes, float64(r.SourceBytes)/float64(r.DestinationBytes))
 	default:
 		fmt.Fprintf(c.out, "%s -> %s: %s -> %s\n", r.Source, r.Destination, sizeExactly(r.SourceBytes), sizeExactly(r.DestinationBytes))
+		if r.DestinationBytes > r.SourceBytes {
+			fmt.Fprintf(c.out, "The copy is larger: %s had little to gain, and the pages of a copy have room for a seal.\n", r.Source)
+		}
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (c *call) writeCopy(ctx context.Context, path string, src *database, f comp
 	var done func() int64
 	total := src.liveBytes()
 	if total > 0 {
-		done = func() int64 { s := d.Stats(); return s.TxStats.GetPageAlloc() }
+		done = func() int64 { return d.Stats().BytesWritten }
 	}
 	stop := c.progress("copying", total, done)
 	err = src.View(func(tx *holdfast.Tx) error {

@@ -16,14 +16,20 @@ much is free, what a commit that changes one key writes, and what to do next.
 All figures are computed from the file. It is read from end to end once, and not
 changed.`
 
-// compactFill is the share to which compaction fills pages.
+// compactFill is the share to which compaction fills pages, about: to the end, but
+// elements do not end there.
 const compactFill = 0.9
 
 // compactPages are those of a compacted file that hold no data: its freelist,
 // and a page that its last transaction gave up.
 const compactPages = 2
 
-// Compaction is advised if it gives back so much of the file.
+// maxKnownBuckets is how many names of buckets are looked at to know the program. None
+// that is known has more.
+const maxKnownBuckets = 32
+
+// Vacuum, or compaction, is advised if it gives back so much of the file: with less
+// the file would soon be as long again by what a program commonly writes.
 const (
 	worthShare = 0.25
 	worthBytes = 1 << 20
@@ -62,7 +68,12 @@ type doctorReport struct {
 	CompactedBytes int64        `json:"compacted_bytes_estimate"`
 	GivenBackBytes int64        `json:"given_back_bytes_estimate"`
 	WorthIt        bool         `json:"compaction_advised"`
-	Next           []string     `json:"next"` // command lines
+	Program        string       `json:"program"`         // that keeps such a database; "" if it is not known
+	DiskFree       *int64       `json:"disk_free_bytes"` // of its disk; null where nothing is advised, or the system does not tell
+	Next           []string     `json:"next"`            // command lines, which work in place
+	NextCopy       []string     `json:"next_copy"`       // in place of them, if a copy is wanted
+
+	program *program
 }
 
 // commitReport is what a commit that changes one key writes.
@@ -105,7 +116,7 @@ func (c *call) doctor() error {
 
 // examine finds out everything that doctor tells.
 func (c *call) examine(path string) (*doctorReport, error) {
-	r := &doctorReport{File: path, Notes: []string{}, Next: []string{}}
+	r := &doctorReport{File: path, Notes: []string{}, Next: []string{}, NextCopy: []string{}}
 	err := c.view(path, true, func(d *database, tx *holdfast.Tx) error {
 		stop := c.progress("reading "+size(tx.Size()), 0, nil)
 		defer stop()
@@ -155,7 +166,11 @@ func (r *doctorReport) fill(d *database, tx *holdfast.Tx) error {
 func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 	var sum holdfast.BucketStats
 	var estimate int64
-	err := eachTop(tx, func(_ []byte, b *holdfast.Bucket) error {
+	var names []string
+	err := eachTop(tx, func(name []byte, b *holdfast.Bucket) error {
+		if len(names) < maxKnownBuckets {
+			names = append(names, string(name))
+		}
 		s := b.Stats()
 		sum.Add(s)
 		estimate += r.compacted(s)
@@ -163,6 +178,9 @@ func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 	})
 	if err != nil {
 		return err
+	}
+	if r.program = programOf(r.File, names); r.program != nil {
+		r.Program = r.program.name
 	}
 	r.Buckets = int64(sum.BucketN)
 	r.UsedBytes = int64(sum.BranchInuse+sum.LeafInuse) + root.used
@@ -230,8 +248,12 @@ func (r *doctorReport) fillCommit(d *database, m page.Meta, tx *holdfast.Tx) err
 func (r *doctorReport) advise() {
 	r.WorthIt = r.GivenBackBytes >= worthBytes && r.largeShare()
 	if r.WorthIt {
+		if free, ok := diskFree(r.File); ok {
+			r.DiskFree = &free
+		}
 		file, copied := shellQuote(r.File), shellQuote(r.File+".compact")
-		r.Next = append(r.Next, fmt.Sprintf("holdfast compact -o %s %s && mv %s %s", copied, file, copied, file))
+		r.Next = r.program.vacuumLines(r.File)
+		r.NextCopy = append(r.NextCopy, fmt.Sprintf("holdfast compact -o %s %s && mv %s %s", copied, file, copied, file))
 	}
 }
 
@@ -246,6 +268,19 @@ func (r *doctorReport) largeShare() bool {
 func (r *doctorReport) halfFilled() bool {
 	whole := r.SizeBytes - int64(page.FirstDataPage)*r.PageSize - r.LiveBytes
 	return whole < r.GivenBackBytes/2
+}
+
+// copyRoom is how much room a compacted copy needs on the disk while it is made, at most:
+// elements that leave a page half empty are not in the estimate, and the copy grows by
+// a step at a time, at first to twice what it needs.
+func (r *doctorReport) copyRoom() int64 {
+	need := r.CompactedBytes + r.CompactedBytes/4
+	return need + min(need, compactGrowth)
+}
+
+// fits tells whether the disk has room for a compacted copy, as far as it is known.
+func (r *doctorReport) fits() bool {
+	return r.DiskFree == nil || *r.DiskFree >= r.copyRoom()
 }
 
 // census counts keys and finds the bucket that has the most of its own.

@@ -90,12 +90,41 @@ func (c *call) printAdvice(r *doctorReport) {
 		fmt.Fprintf(c.out, "%s Nothing needs to be done.\n", c.paint(green, "Healthy."))
 	}
 	if r.WorthIt {
-		fmt.Fprintln(c.out, "Next: stop the program that uses the file, then run")
-	}
-	for _, line := range r.Next {
-		fmt.Fprintf(c.out, "  %s\n", line)
+		c.printNext(r)
 	}
 	if heavy {
 		fmt.Fprintln(c.out, "With Holdfast in place of bbolt the size of the freelist does not matter to commits.")
+	}
+	if r.program != nil {
+		for _, note := range r.program.notes {
+			fmt.Fprintln(c.out, note)
+		}
+	}
+}
+
+// printNext prints the command lines to run, and what each way needs.
+func (c *call) printNext(r *doctorReport) {
+	stop := "stop the program that uses the file, then run"
+	switch p := r.program; {
+	case p != nil && p.stop != "":
+		stop = fmt.Sprintf("it is a database of %s; run", p.name)
+	case p != nil:
+		stop = fmt.Sprintf("it is a database of %s; stop the one that uses it, if one does, then run", p.name)
+	}
+	fmt.Fprintf(c.out, "Next: %s\n", stop)
+	for _, line := range r.Next {
+		fmt.Fprintf(c.out, "  %s\n", line)
+	}
+	fmt.Fprintln(c.out, "which works in place and needs next to no room on the disk. If you want a copy instead")
+	for _, line := range r.NextCopy {
+		fmt.Fprintf(c.out, "  %s\n", line)
+	}
+	switch need := size(r.copyRoom()); {
+	case r.DiskFree == nil:
+		fmt.Fprintf(c.out, "which needs up to %s of room on the disk.\n", need)
+	case r.fits():
+		fmt.Fprintf(c.out, "which needs up to %s of room on the disk; %s are free.\n", need, size(*r.DiskFree))
+	default:
+		fmt.Fprintf(c.out, "which needs up to %s of room on the disk, %s: only %s are free.\n", need, c.paint(yellow, "and does not fit"), size(*r.DiskFree))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,10 @@ type diagnosis struct {
 		Freelist int64 `json:"freelist_bytes"`
 		Holdfast int64 `json:"holdfast_bytes"`
 	} `json:"one_key_commit"`
-	Next []string `json:"next"`
+	Program  string   `json:"program"`
+	DiskFree *int64   `json:"disk_free_bytes"`
+	Next     []string `json:"next"`
+	NextCopy []string `json:"next_copy"`
 }
 
 func diagnose(t *testing.T, path string) (d diagnosis) {
@@ -88,12 +92,17 @@ func TestDoctorTells(t *testing.T) {
 		if off := float64(d.Compacted) / float64(info.Size()); off < 0.85 || off > 1.15 {
 			t.Errorf("compaction was estimated to leave %d bytes and left %d", d.Compacted, info.Size())
 		}
-		if !d.Advised || len(d.Next) != 1 || d.Next[0] != "holdfast compact -o mixed.db.compact mixed.db && mv mixed.db.compact mixed.db" {
+		if !d.Advised || len(d.Next) != 1 || d.Next[0] != "holdfast vacuum mixed.db" || d.Program != "" ||
+			len(d.NextCopy) != 1 || d.NextCopy[0] != "holdfast compact -o mixed.db.compact mixed.db && mv mixed.db.compact mixed.db" {
 			t.Errorf("of a file of %d bytes with %d live: %+v", d.Size, d.Live*d.PageSize, d)
 		}
 		after := diagnose(t, "copy.db")
-		if after.Advised || after.Keys != d.Keys || after.Buckets != d.Buckets || len(after.Next) != 0 {
+		if after.Advised || after.Keys != d.Keys || after.Buckets != d.Buckets || len(after.Next)+len(after.NextCopy) != 0 {
 			t.Errorf("of the compacted file: %+v, it was made of %+v", after, d)
+		}
+		must(t, "vacuum", "mixed.db") // what is advised helps
+		if after := diagnose(t, "mixed.db"); after.Advised || after.Keys != d.Keys || float64(after.Size) > 1.1*float64(info.Size())+64<<10 {
+			t.Errorf("of the file after a vacuum: %+v, a compacted one has %d bytes", after, info.Size())
 		}
 		if out := must(t, "doctor", "copy.db"); !strings.Contains(out, "Healthy. Nothing needs to be done.") {
 			t.Errorf("of the compacted file: %s", out)
@@ -129,6 +138,41 @@ func TestDoctorVerdict(t *testing.T) {
 		check(t, db.Close())
 		wantIn(t, run(t, "doctor", "filled.db"), 0, c.want, "")
 		check(t, os.Remove("filled.db"))
+	}
+}
+
+// TestDoctorProgram: of a program that is known the whole sequence is told, and what is
+// its own.
+func TestDoctorProgram(t *testing.T) {
+	workdir(t)
+	check(t, os.MkdirAll("data/member/snap", 0o700))
+	const etcd = "data/member/snap/db"
+	makeBloated(t, etcd, 20_000)
+	d := diagnose(t, etcd)
+	if d.Program != "etcd" || !slices.Equal(d.Next, []string{"systemctl stop etcd", "holdfast vacuum " + etcd, "systemctl start etcd"}) {
+		t.Errorf("got %+v", d)
+	}
+	out := must(t, "doctor", etcd)
+	for _, want := range []string{
+		"\nNext: it is a database of etcd; run\n  systemctl stop etcd\n  holdfast vacuum data/member/snap/db\n  systemctl start etcd\nwhich works in place",
+		"\nOld revisions are not free before etcd has compacted them: `etcdctl compact REVISION`",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	must(t, "vacuum", etcd)
+	out = must(t, "doctor", etcd)
+	if !strings.Contains(out, "Healthy.") || !strings.Contains(out, "\nOld revisions are not free") || strings.Contains(out, "systemctl stop") {
+		t.Errorf("got\n%s", out)
+	}
+	// The same buckets elsewhere.
+	for _, name := range []string{"key", "lease", "meta", "members_removed"} {
+		must(t, "put", "copied.db", name, "k", "v", "--create")
+	}
+	wantIn(t, run(t, "doctor", "copied.db"), 0, "wrote ends with a checksum of its own: leave it as it is.\n", "")
+	if d := diagnose(t, "copied.db"); d.Program != "etcd" || d.DiskFree != nil {
+		t.Errorf("got %+v", d)
 	}
 }
 

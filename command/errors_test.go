@@ -17,11 +17,12 @@ import (
 )
 
 // onFile are calls of all commands that work on a file: what comes behind its
-// name. The last four write.
+// name. Those from put to settle write.
 var onFile = []struct{ name, args string }{
 	{"info", ""}, {"check", ""}, {"stats", ""}, {"doctor", ""}, {"buckets", ""},
 	{"keys", "many"}, {"get", "many 01110"}, {"compact", "-o copy.db"},
 	{"put", "many 01110 v"}, {"delete", "many 01110"}, {"delete", "--bucket many"}, {"settle", ""},
+	{"pages", ""}, {"pages", "--map"},
 }
 
 // damage changes the sample database.
@@ -236,6 +237,12 @@ func TestWrongNames(t *testing.T) {
 		{"check sample.db --from-page 99", 2, "--from-page: sample.db has pages 2 to 28, not 99"},
 		{"check sample.db --from-page x", 2, "invalid argument"},
 		{"info sample.db --timeout -1s", 2, "--timeout is -1s"},
+		{"pages sample.db --type leaf,twig", 2, `--type: no pages are of type "twig"; there are meta, branch, leaf,`},
+		{"pages sample.db --map --type leaf", 2, "--type is for the list, not for --map"},
+		{"pages sample.db --width 10", 2, "--width and --rows are for --map"},
+		{"pages sample.db --map --width -1", 2, "--width: -1 is outside of 1 to 500"},
+		{"pages sample.db --map --width 501", 2, "--width: 501 is outside of 1 to 500"},
+		{"pages sample.db --map --rows 0", 2, "--rows: 0 is outside of 1 to 1000"},
 		{"info sample.db --bogus", 2, "unknown flag: --bogus"},
 		{"bogus", 2, `unknown command "bogus"`},
 		{"demo --size lots", 2, `--size: "lots" is no number of bytes`},
@@ -269,7 +276,8 @@ func (p *closedPipe) Write(b []byte) (int, error) {
 func TestClosedPipe(t *testing.T) {
 	withSample(t)
 	for _, after := range []int{0, 5000} {
-		for _, args := range [][]string{{"keys", "big.db", "b"}, {"keys", "big.db", "b", "--json"}, {"info", "big.db"}} {
+		for _, args := range [][]string{{"keys", "big.db", "b"}, {"keys", "big.db", "b", "--json"}, {"info", "big.db"},
+			{"pages", "big.db"}, {"pages", "big.db", "--json"}, {"pages", "big.db", "--map"}, {"pages", "big.db", "--map", "--json"}} {
 			if _, err := os.Stat("big.db"); err != nil {
 				makeBig(t, "big.db", 5000)
 			}
@@ -316,7 +324,7 @@ func TestAnyBytes(t *testing.T) {
 			bad[at] = []byte{0, 1, 0xff, byte(random.Uint32())}[random.IntN(4)]
 		}
 		check(t, os.WriteFile("bad.db", bad, 0o600))
-		for _, on := range onFile[:8] {
+		for _, on := range append(onFile[:8:8], onFile[12:]...) {
 			_ = os.Remove("copy.db")
 			r := run(t, append([]string{on.name, "bad.db"}, strings.Fields(on.args)...)...)
 			if r.code == command.ExitUsage || r.code != 0 && !strings.HasPrefix(r.errOut, "holdfast: bad.db: ") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/fatih/color"
 	"github.com/mattn/go-isatty"
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 )
 
 // printJSON prints v, indented.
@@ -89,12 +91,45 @@ const (
 // paint colours s if w is a terminal.
 func paint(w io.Writer, c color.Attribute, s string) string {
 	p := color.New(c)
-	if isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+	if hasColour(w) {
 		p.EnableColor()
 	} else {
 		p.DisableColor()
 	}
 	return p.Sprint(s)
+}
+
+// hasColour tells whether colours are used on w.
+func hasColour(w io.Writer) bool {
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// hasUTF8 tells whether characters beyond ASCII can be shown on w.
+func hasUTF8(w io.Writer) bool {
+	if !isTerminal(w) || os.Getenv("TERM") == "dumb" {
+		return false // who reads it is not known, nor in which locale
+	}
+	if runtime.GOOS == "windows" {
+		return true // there is no such variable, and its terminals can
+	}
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} { // the first that is set counts
+		if v := strings.ToLower(os.Getenv(name)); v != "" {
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}
+
+// terminalWidth is how many columns w has; 0 if it is no terminal.
+func terminalWidth(w io.Writer) int {
+	if !isTerminal(w) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // paint colours s if the command's output is a terminal.

@@ -27,15 +27,30 @@ type statsReport struct {
 	LeafAlloc        int    `json:"leaf_allocated_bytes"`
 	LeafInuse        int    `json:"leaf_used_bytes"`
 	InlineBucketUsed int    `json:"inline_bucket_used_bytes"`
+
+	*freeReport // of the whole file; nil if only some of its buckets were asked for
 }
 
+const statsHelp = `Count pages, keys, buckets and bytes of the buckets whose names begin with PREFIX, or
+of all.
+
+Without PREFIX also the free pages of the file, and a histogram of the extents that
+they form, which are runs of consecutive free pages, by their length. Many short ones
+mean that the file is fragmented: a value that takes several pages finds no room in
+them. "holdfast pages --map" shows where in the file they lie.`
+
 func (a *app) newStats() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "stats FILE [PREFIX]",
 		Short: "Count pages, keys, buckets and bytes of the buckets whose names begin with PREFIX",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE:  a.action((*call).stats),
 	}
+	if !a.stock {
+		cmd.Short = "Count pages, keys, buckets and bytes, and show how free space is scattered"
+		cmd.Long = statsHelp
+	}
+	return cmd
 }
 
 func (c *call) stats() error {
@@ -44,27 +59,34 @@ func (c *call) stats() error {
 		prefix = c.args[1]
 	}
 	var sum holdfast.BucketStats
+	var free *freeReport
 	top := 0
-	err := c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
+	err := c.view(c.args[0], false, func(d *database, tx *holdfast.Tx) error {
 		stop := c.progress("counting "+size(tx.Size()), 0, nil)
 		defer stop()
-		return eachTop(tx, func(name []byte, b *holdfast.Bucket) error {
+		err := eachTop(tx, func(name []byte, b *holdfast.Bucket) error {
 			if bytes.HasPrefix(name, []byte(prefix)) {
 				sum.Add(b.Stats())
 				top++
 			}
 			return tx.Err()
 		})
+		if err == nil && prefix == "" && !c.stock {
+			free, err = d.freeSpace(tx)
+		}
+		return err
 	})
 	switch {
 	case err != nil:
 		return err
 	case c.json:
-		return c.printJSON(newStatsReport(c.args[0], prefix, top, sum))
+		r := newStatsReport(c.args[0], prefix, top, sum)
+		r.freeReport = free
+		return c.printJSON(r)
 	case c.stock:
 		printStockStats(c.out, top, sum)
 	default:
-		c.printStats(prefix, top, sum)
+		c.printStats(prefix, top, sum, free)
 	}
 	return nil
 }
@@ -80,7 +102,7 @@ func newStatsReport(file, prefix string, top int, s holdfast.BucketStats) statsR
 	}
 }
 
-func (c *call) printStats(prefix string, top int, s holdfast.BucketStats) {
+func (c *call) printStats(prefix string, top int, s holdfast.BucketStats, free *freeReport) {
 	buckets := fmt.Sprintf("%s, with those inside %s; %s of them inline", count(top), count(s.BucketN), count(s.InlineBucketN))
 	if prefix != "" {
 		buckets += fmt.Sprintf(" (only names that begin with %q)", prefix)
@@ -91,15 +113,25 @@ func (c *call) printStats(prefix string, top int, s holdfast.BucketStats) {
 	used := func(inuse, alloc int) string {
 		return fmt.Sprintf("%s of %s (%s)", size(int64(inuse)), size(int64(alloc)), percent(int64(inuse), int64(alloc)))
 	}
-	rows(c.out,
-		[2]string{"Buckets", buckets},
-		[2]string{"Keys", fmt.Sprintf("%s, buckets among them", count(s.KeyN))},
-		[2]string{"Depth", plural(s.Depth, "level")},
-		[2]string{"Branch pages", pages(s.BranchPageN, s.BranchOverflowN)},
-		[2]string{"Leaf pages", pages(s.LeafPageN, s.LeafOverflowN)},
-		[2]string{"Branch bytes used", used(s.BranchInuse, s.BranchAlloc)},
-		[2]string{"Leaf bytes used", used(s.LeafInuse, s.LeafAlloc)},
-		[2]string{"Inline buckets", size(int64(s.InlineBucketInuse))})
+	lines := [][2]string{
+		{"Buckets", buckets},
+		{"Keys", fmt.Sprintf("%s, buckets among them", count(s.KeyN))},
+		{"Depth", plural(s.Depth, "level")},
+		{"Branch pages", pages(s.BranchPageN, s.BranchOverflowN)},
+		{"Leaf pages", pages(s.LeafPageN, s.LeafOverflowN)},
+		{"Branch bytes used", used(s.BranchInuse, s.BranchAlloc)},
+		{"Leaf bytes used", used(s.LeafInuse, s.LeafAlloc)},
+		{"Inline buckets", size(int64(s.InlineBucketInuse))},
+	}
+	if free == nil {
+		rows(c.out, lines...)
+		return
+	}
+	rows(c.out, append(lines, free.rows()...)...)
+	if free.Extents > 0 {
+		fmt.Fprintf(c.out, "\n%s\n", c.paint(bold, "Free extents by length"))
+		columns(c.out, free.histogram(c.block())...)
+	}
 }
 
 // printStockStats prints the lines that scripts written for bbolt read.

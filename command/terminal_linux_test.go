@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"holdfast"
 )
 
 // Terminal is a pseudo-terminal; what is written to it comes out of the
@@ -72,6 +74,28 @@ func TestProgress(t *testing.T) {
 		stop()
 		if buf.Len() > 0 {
 			t.Errorf("progress where there is no terminal: %q", buf.String())
+		}
+	}
+}
+
+// TestVacuumProgress: each walk over the file is shown for itself.
+func TestVacuumProgress(t *testing.T) {
+	tty, end := Terminal(t)
+	cmd := &cobra.Command{}
+	cmd.SetErr(tty)
+	bar := vacuumBar{call: &call{cmd: cmd}, pageSize: 4096}
+	bar.end() // of nothing
+	for _, p := range []holdfast.VacuumProgress{
+		{Done: 250, Total: 1000}, {Pass: 1, Done: 500, Total: 1000}, {Pass: 1, Done: 600, Total: 800}, {Pass: 2, Done: 300, Total: 600},
+	} {
+		bar.show(p)
+		time.Sleep(5 * progressStep / 2)
+	}
+	bar.end()
+	out := end()
+	for _, want := range []string{"reading  25%", "pass 1  50%", "pass 1  75%", "pass 2  50%"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %q", want, out)
 		}
 	}
 }

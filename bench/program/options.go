@@ -27,6 +27,7 @@ func (p *Program) parse(args []string) (*options, error) {
 	rounds := f.Int("rounds", 0, "rounds of each workload")
 	loads := f.Int("loads", 0, "rounds of bulk loading")
 	emptied := f.Int64("emptied", 0, "MiB put into the file that is emptied")
+	thinned := f.Int64("thinned", 0, "MiB of the file of which four fifths are deleted at random")
 	live := f.String("live", "", "MiB of data in the files that are opened, such as 100,1024")
 	length := f.Duration("time", 0, "of one measurement")
 	dir := f.String("dir", "", "where to put the databases; default: the temporary directory, or /var/tmp if that one is in memory")
@@ -50,6 +51,9 @@ func (p *Program) parse(args []string) (*options, error) {
 	}
 	if *emptied > 0 {
 		c.Emptied = *emptied << 20
+	}
+	if *thinned > 0 {
+		c.Thinned = *thinned << 20
 	}
 	if *length > 0 {
 		c.Time = *length

@@ -23,9 +23,9 @@ type Program struct {
 	Groups      []suite.Group
 	Quick, Full suite.Config
 	CommitPeers []suite.CommitPeer
-	// ListsTargets says that a document's list of targets is that of this program: others
-	// that run some of the groups print theirs and leave the list alone.
-	ListsTargets bool
+	// TargetList is the name of this program's list of targets in a document. One that
+	// has none, and runs some of the groups of another, prints targets and leaves lists alone.
+	TargetList string
 }
 
 // Main runs the groups that the command line names, or all, and does not return.
@@ -123,8 +123,8 @@ func (p *Program) groups(o *options, out io.Writer) (*result, error) {
 	}
 	targets := func(w io.Writer) { suite.PrintTargets(w, r.Targets) }
 	targets(out)
-	if p.ListsTargets && len(o.names) == 0 && failed == nil { // else the list would be shorter than that of the document
-		failed = o.replace("targets", targets, r.Machine+"; "+r.Load)
+	if p.TargetList != "" && len(o.names) == 0 && failed == nil { // else the list would be shorter than that of the document
+		failed = o.replace(p.TargetList, targets, r.Machine+"; "+r.Load)
 	}
 	return r, failed
 }

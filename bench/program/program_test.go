@@ -63,7 +63,7 @@ func TestTables(t *testing.T) {
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := Program{Name: "test", ListsTargets: true, Groups: []suite.Group{{Name: "bad", Run: bad}, {Name: "good", Run: good}}}
+	p := Program{Name: "test", TargetList: "targets", Groups: []suite.Group{{Name: "bad", Run: bad}, {Name: "good", Run: good}}}
 	var out bytes.Buffer
 	err := p.run([]string{"-dir", dir, "-time", "5ms", "-update", document}, &out)
 	if !errors.Is(err, errBad) {
@@ -88,14 +88,14 @@ func TestTables(t *testing.T) {
 
 	// A program that runs one of the groups that have targets took the list of all of
 	// them for its own.
-	p.Groups, p.ListsTargets = p.Groups[1:], false
+	p.Groups, p.TargetList = p.Groups[1:], ""
 	if err := p.run([]string{"-dir", dir, "-time", "5ms", "-update", document}, &out); err != nil {
 		t.Fatal(err)
 	}
 	if got := changed(); !strings.Contains(got, "targets -->\nstale\n") {
 		t.Errorf("the list of targets is replaced by a program whose it is not:\n%s", got)
 	}
-	p.ListsTargets = true
+	p.TargetList = "targets"
 	if err := p.run([]string{"-dir", dir, "-time", "6ms", "-update", document}, &out); err != nil {
 		t.Fatal(err)
 	}

@@ -15,3 +15,11 @@ func diskFree(dir string) (int64, error) {
 	}
 	return int64(s.Bavail * uint64(s.Bsize)), nil
 }
+
+// diskBytes is how many bytes of the disk a file takes.
+func diskBytes(info os.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Blocks * 512
+	}
+	return info.Size()
+}

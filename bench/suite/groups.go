@@ -14,6 +14,7 @@ var Groups = []Group{
 	{"load", Load},
 	{"aged", Aged},
 	{"grow", Growing},
+	{"compact", Compact},
 }
 
 // CommitGroups are those about commits, opening and what both need; each has

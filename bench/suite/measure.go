@@ -29,6 +29,10 @@ type Config struct {
 	Writers     []int        // goroutines that commit at once
 	FreePages   int          // in the files whose free pages are held in memory
 	CommitPeers []CommitPeer // engines beside bbolt that take part
+
+	// Of the groups about vacuum:
+	Thinned int64 // bytes of the file of which four fifths are deleted
+	Commits int   // that are to be seen during vacuum, at least
 }
 
 // Quick is a run of less than three minutes, Full one of the sizes that the
@@ -49,6 +53,13 @@ var (
 		Keys: 2_000_000, Rounds: 7, Time: time.Second, Emptied: 1 << 30, Workers: 10_000,
 		Live: []int64{100 << 20, 1 << 30, 8 << 30}, Writers: []int{1, 8, 64}, FreePages: 1_200_000,
 	}
+)
+
+// VacuumQuick and VacuumFull are the same for the groups about vacuum. The latter needs
+// 13 GiB of disk.
+var (
+	VacuumQuick = Config{Rounds: 5, Time: 200 * time.Millisecond, Emptied: 64 << 20, Thinned: 192 << 20, Commits: 100}
+	VacuumFull  = Config{Rounds: 3, Time: time.Second, Emptied: 1 << 30, Thinned: 5 << 30, Commits: 1000}
 )
 
 func (c *Config) logf(format string, args ...any) {

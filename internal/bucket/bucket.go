@@ -198,15 +198,12 @@ func (b *Bucket) Get(key []byte) (page.Element, bool, error) { return b.tree.Get
 
 // Put sets key to value, which must stay as it is until the transaction ends.
 func (b *Bucket) Put(key, value []byte) error {
-	switch err := b.writable(); {
-	case err != nil:
+	err := b.writable()
+	if err == nil {
+		err = checkPair(key, value)
+	}
+	if err != nil {
 		return err
-	case len(key) == 0:
-		return ErrKeyRequired
-	case len(key) > page.MaxKeySize:
-		return ErrKeyTooLarge
-	case int64(len(value)) > page.MaxValueSize:
-		return ErrValueTooLarge
 	}
 	return valueOnly(b.tree.PutValue(key, value))
 }
@@ -237,25 +234,15 @@ func (b *Bucket) DeleteAt(c *tree.Cursor) error {
 
 // Create makes child a new, empty nested bucket of b.
 func (b *Bucket) Create(name []byte, child *Bucket) error {
-	switch err := b.writable(); {
-	case err != nil:
-		return err
-	case len(name) == 0:
-		return ErrBucketNameRequired
-	case len(name) > page.MaxKeySize:
-		return ErrKeyTooLarge
-	case b.depth >= MaxNesting:
-		return ErrTooDeep
+	err := b.writable()
+	if err == nil {
+		err = checkName(name, b.depth)
 	}
-	e, ok, err := b.tree.Get(name)
+	if err == nil {
+		err = b.vacant(name)
+	}
 	if err != nil {
 		return err
-	}
-	if ok {
-		if e.IsBucket() {
-			return ErrBucketExists
-		}
-		return ErrIncompatibleValue
 	}
 	value := make([]byte, emptyValueSize)
 	page.EncodeBucket(value, page.Bucket{})
@@ -269,6 +256,18 @@ func (b *Bucket) Create(name []byte, child *Bucket) error {
 	}
 	b.remember(name, child)
 	return nil
+}
+
+// vacant is the error of a new bucket called name if there is something of that name.
+func (b *Bucket) vacant(name []byte) error {
+	e, ok, err := b.tree.Get(name)
+	switch {
+	case err != nil || !ok:
+		return err
+	case e.IsBucket():
+		return ErrBucketExists
+	}
+	return ErrIncompatibleValue
 }
 
 // get finds the nested bucket name for an edit of it as a whole.
@@ -372,13 +371,8 @@ func (b *Bucket) Move(name []byte, to *Bucket) error {
 	if b == to {
 		return ErrSameBuckets
 	}
-	if old, ok, err := to.tree.Get(name); err != nil {
+	if err := to.vacant(name); err != nil {
 		return err
-	} else if ok {
-		if old.IsBucket() {
-			return ErrBucketExists
-		}
-		return ErrIncompatibleValue
 	}
 	child := b.children.get(name)
 	if child != nil && child.holds(to) {

@@ -287,6 +287,21 @@ func (e *Epoch[T]) Held() (n int64) {
 	return n
 }
 
+// OldestHeld is the oldest value that a guard holds, if that is not the current one, and
+// the one that was published next. It takes time in proportion to the states that are
+// not retired.
+func (e *Epoch[T]) OldestHeld() (oldest, next *T) {
+	current := e.current.Load()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := e.oldest; s != nil && s != current && s.newer != nil; s = s.newer {
+		if _, idle := s.idle(); !idle {
+			return &s.value, &s.newer.value
+		}
+	}
+	return nil, nil
+}
+
 // Acquired is about how many guards there have ever been. It takes time in
 // proportion to the states that are held.
 func (e *Epoch[T]) Acquired() uint64 {

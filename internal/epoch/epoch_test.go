@@ -3,6 +3,7 @@ package epoch
 import (
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -393,5 +394,43 @@ func BenchmarkPublishSweepManyHeld(b *testing.B) {
 		v.retired = new(atomic.Int32)
 		e.Publish(v)
 		e.Sweep()
+	}
+}
+
+// OldestHeld names the oldest state that somebody holds, never the current one; All gives
+// those that are not retired; SweepAll leaves only what is held.
+func TestOldestHeld(t *testing.T) {
+	e, retired := newCounted(t)
+	now := mustAcquire(t, e)
+	if old, _ := e.OldestHeld(); old != nil {
+		t.Fatalf("version %d is held and current", old.number)
+	}
+	var guards []Guard[version]
+	for n := 1; n <= 200; n++ {
+		e.Publish(newVersion(n))
+		if n%50 == 0 {
+			guards = append(guards, mustAcquire(t, e))
+		}
+	}
+	if old, next := e.OldestHeld(); old == nil || old.number != 0 || next.number != 1 {
+		t.Fatal("version 0 is held, and 1 was published next")
+	}
+	now.Release()
+	if old, next := e.OldestHeld(); old == nil || old.number != 50 || next.number != 51 {
+		t.Fatal("version 50 is held, and 51 was published next")
+	}
+	e.SweepAll()
+	var left []int
+	for v := range e.All() {
+		left = append(left, v.number)
+	}
+	if !slices.Equal(left, []int{50, 100, 150, 200}) || *retired != 197 {
+		t.Fatalf("left %v, %d retired", left, *retired)
+	}
+	for _, g := range guards {
+		g.Release()
+	}
+	if old, _ := e.OldestHeld(); old != nil {
+		t.Fatal("nobody holds anything")
 	}
 }

@@ -130,6 +130,16 @@ func (p *bufferPool) slab(small bool) *slab {
 
 // put takes the buffers back; nobody may use them any more.
 func (p *bufferPool) put(b *buffers) {
+	p.reuse(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cap(b.runs) <= maxIdleRuns && len(p.idleBufs) < maxIdleBuffers {
+		p.idleBufs = append(p.idleBufs, b)
+	}
+}
+
+// reuse takes the memory of the page runs back, of which b has none then.
+func (p *bufferPool) reuse(b *buffers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range b.slabs {
@@ -143,7 +153,4 @@ func (p *bufferPool) put(b *buffers) {
 	clear(b.slabs)
 	clear(b.runs)
 	b.slabs, b.runs, b.used = b.slabs[:0], b.runs[:0], 0
-	if cap(b.runs) <= maxIdleRuns && len(p.idleBufs) < maxIdleBuffers {
-		p.idleBufs = append(p.idleBufs, b)
-	}
 }

@@ -60,8 +60,10 @@ func (p *Pager) Close(opts CloseOptions) error {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	var errs []error
+	left := false
 	if !p.opts.ReadOnly && p.stoppedBy() == nil {
 		err := p.leave(last, opts)
+		left = err == nil
 		switch {
 		case errors.Is(err, ErrStopped):
 			if !plant.On(plant.CloseErrorSwallowed) {
@@ -74,6 +76,9 @@ func (p *Pager) Close(opts CloseOptions) error {
 	if p.gen != nil {
 		errs = append(errs, p.gen.mapping.Close())
 		p.gen = nil
+	}
+	if left && p.stoppedBy() == nil {
+		p.cutClosed()
 	}
 	if p.stoppedBy() != nil && !plant.On(plant.CloseNoDrop) {
 		p.forget()

@@ -26,6 +26,7 @@ type group struct {
 	mode     Durability    // what the most careful member wants
 	plain    bool          // somebody wants bbolt to find it
 	even     bool          // and the losing slot to need no page behind the state's
+	cuts     bool          // somebody wants the file to be cut off
 	settles  bool          // the newest durable meta is trailing
 	visible  bool          // there is a newer state than the durable one, in slot
 	strict   bool
@@ -73,11 +74,7 @@ func (g *group) write() (failed page.TxID, err error) {
 	if len(g.members) == 0 {
 		return 0, g.flush()
 	}
-	for i := range g.runs {
-		if r := &g.runs[i]; r.end > 0 {
-			page.Seal(r.bytes, r.id, r.end)
-		}
-	}
+	sealRuns(g.runs)
 	if g.mode == Periodic && plant.On(plant.MetaBeforePages) {
 		if err := g.writeMeta(); err != nil {
 			return 0, err
@@ -288,6 +285,15 @@ func (p *Pager) putMeta(slot int, m page.Meta, ext *extension.Extension) error {
 	p.counts.Writes.Add(1)
 	p.counts.BytesWritten.Add(int64(len(l.meta)))
 	return nil
+}
+
+// sealRuns seals page runs that are complete.
+func sealRuns(runs []run) {
+	for i := range runs {
+		if r := &runs[i]; r.end > 0 {
+			page.Seal(r.bytes, r.id, r.end)
+		}
+	}
 }
 
 // writeRuns writes page runs, which are in file order, neighbours in one call. If

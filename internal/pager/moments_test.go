@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/internal/page"
 	"holdfast/internal/pager"
 	"holdfast/internal/vfs"
 )
@@ -47,7 +48,7 @@ func TestEveryMoment(t *testing.T) {
 	}
 	t.Log(total)
 	for _, what := range []string{"kill", "power", "stock", "reader", "trailing", "not finished", "two prepared", "prepared while written",
-		"aborted", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call",
+		"aborted", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call", "streamed", "streamed and given up",
 		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared behind the cut"} {
 		if total[what] < 10 && !chosen {
 			t.Errorf("%s: %d times, the test tests little", what, total[what])
@@ -73,25 +74,26 @@ type history struct {
 	fault  error // the first that was found
 	opts   pager.Options
 
-	last     int           // number of the newest transaction
-	trees    map[int]*tree // of each that may be found
-	queue    []*waiting    // prepared
-	visible  int           // the newest that was acknowledged
-	durable  int           // and that power loss may not take
-	stopped  bool          // a flush or the write of a meta has failed
-	leading  bool          // the file is being written
-	editing  *pager.WriteTx
-	gone     bool   // the power is off, or the process ended: what happens counts no more,
-	next     []byte // and this is what it left
-	recorded bool   // the free pages are,
-	full     bool   // unless the disk was full since the file was opened: then there may be no record
-	isOpen   bool
-	failNext string // "page", "meta", "cut": the next one fails
-	lying    bool   // the next flush fails
-	held     []*holding
-	shrinks  bool // the file becomes shorter now and then: see moments_shrink_test.go
-	low      bool // transactions take the first free pages
-	big      bool // and long runs
+	last      int           // number of the newest transaction
+	trees     map[int]*tree // of each that may be found
+	queue     []*waiting    // prepared
+	visible   int           // the newest that was acknowledged
+	durable   int           // and that power loss may not take
+	stopped   bool          // a flush or the write of a meta has failed
+	leading   bool          // the file is being written
+	editing   *pager.WriteTx
+	gone      bool   // the power is off, or the process ended: what happens counts no more,
+	next      []byte // and this is what it left
+	recorded  bool   // the free pages are,
+	full      bool   // unless the disk was full since the file was opened: then there may be no record
+	isOpen    bool
+	failNext  string // "page", "meta", "cut": the next one fails
+	lying     bool   // the next flush fails
+	held      []*holding
+	shrinks   bool // the file becomes shorter now and then: see moments_shrink_test.go
+	low       bool // transactions take the first free pages
+	big       bool // and long runs
+	cutFailed bool // a truncation has
 }
 
 type waiting struct {
@@ -104,28 +106,6 @@ type waiting struct {
 type holding struct {
 	snap pager.Snapshot
 	n    int
-}
-
-// mapped is a file that knows what is mapped of it.
-type mapped struct {
-	vfs.File
-	maps []vfs.Mapping
-}
-
-func (f *mapped) Map(length int64, opts vfs.MapOptions) (vfs.Mapping, error) {
-	m, err := f.File.Map(length, opts)
-	if err == nil {
-		f.maps = append(f.maps, m)
-	}
-	return m, err
-}
-
-// killed is what the end of its process does to a file.
-func (f *mapped) killed() {
-	for _, m := range f.maps {
-		_ = m.Close()
-	}
-	_ = f.Close()
 }
 
 func (h *history) logf(format string, args ...any) {
@@ -227,6 +207,9 @@ func (h *history) step() {
 	}
 	switch k := h.rng.IntN(20); {
 	case k < 9:
+		if h.oneIn(3) {
+			h.stream()
+		}
 		for range 1 + h.rng.IntN(3) {
 			h.prepare()
 		}
@@ -273,15 +256,24 @@ func (h *history) prepare() {
 }
 
 func (h *history) complete(w *pager.WriteTx) {
-	root, err := h.edit(w)
+	root, err := h.edit(w, w)
 	if err != nil {
 		h.fail("edit: %w", err)
 		return
 	}
+	h.enqueue(w, root, h.options())
+}
+
+func (h *history) options() pager.CommitOptions {
 	opts := pager.CommitOptions{AllocSize: 16 << 10}
 	if h.oneIn(2) {
 		opts.Mode = pager.Periodic
 	}
+	return opts
+}
+
+// enqueue ends an edit.
+func (h *history) enqueue(w *pager.WriteTx, root page.ID, opts pager.CommitOptions) {
 	lowers := h.lower(w)
 	pr, err := w.Prepare(root, uint64(h.last), opts)
 	if err != nil {
@@ -369,7 +361,7 @@ func (h *history) rollback() {
 		h.fail("begin: %w", err)
 		return
 	}
-	if _, err := h.edit(w); err != nil {
+	if _, err := h.edit(w, w); err != nil {
 		h.fail("edit: %w", err)
 	}
 	delete(h.trees, h.last)

@@ -28,8 +28,15 @@ func (p part) text() string {
 // elements and their keys, the pages of three kids, and a seal.
 const momentFrame = 128
 
-// edit makes a transaction that writes the root and some of what is below.
-func (h *history) edit(w *pager.WriteTx) (page.ID, error) {
+// allocator is a transaction, or its Stream.
+type allocator interface {
+	Allocate(n uint64, hot bool) (page.ID, []byte, error)
+	Seal(end int)
+}
+
+// edit makes a transaction that writes the root and some of what is below, in pages
+// from a.
+func (h *history) edit(w *pager.WriteTx, a allocator) (page.ID, error) {
 	old, err := w.Page(w.Base().Meta.Root)
 	if err != nil {
 		return 0, err
@@ -57,7 +64,7 @@ func (h *history) edit(w *pager.WriteTx) (page.ID, error) {
 		if h.big {
 			next.kids[i].pages += h.rng.IntN(12)
 		}
-		if kids[i], err = next.kids[i].write(w, nil); err != nil {
+		if kids[i], err = next.kids[i].write(a, nil); err != nil {
 			return 0, err
 		}
 	}
@@ -66,11 +73,11 @@ func (h *history) edit(w *pager.WriteTx) (page.ID, error) {
 	for _, id := range kids {
 		list = binary.LittleEndian.AppendUint64(list, uint64(id))
 	}
-	return next.root.write(w, list)
+	return next.root.write(a, list)
 }
 
 // write writes a part; list, if there is one, is where the kids are.
-func (p part) write(w *pager.WriteTx, list []byte) (page.ID, error) {
+func (p part) write(w allocator, list []byte) (page.ID, error) {
 	id, buf, err := w.Allocate(uint64(p.pages), list != nil)
 	if err != nil {
 		return 0, err

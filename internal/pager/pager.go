@@ -63,6 +63,7 @@ type Options struct {
 	PeriodicBytes int64
 	LoadFreeList  bool // also when read-only
 	NoSeals       bool // neither write nor verify seals
+	TimeTurns     bool // count Counts.TurnTime
 	// Scan visits all page runs that a state's tree uses, each once, and fails
 	// on a damaged one. It is called when free pages are not recorded.
 	Scan func(src *State, used func(page.Extent) error) error
@@ -115,8 +116,8 @@ type Pager struct {
 	behind    [2]page.ID     // where each lane ended
 	last      [2]uint64      // pages that the last transaction allocated in each lane
 	low       int            // see PlaceLow
-	shrinking int            // see Shrink
-	cutFailed error          // and so did the truncation
+	cutLater  bool           // Shrink found that the file cannot be cut while it is mapped
+	cutFailed error          // of the last attempt of a Shrink
 	noRoom    bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom
 	fileSize  int64
 	editing   *WriteTx
@@ -161,6 +162,8 @@ type Counts struct {
 	Group        atomic.Int64 // commits in the newest one
 
 	SealsVerified atomic.Int64
+
+	TurnTime atomic.Int64 // nanoseconds in which somebody had the writer's turn, if that is counted
 }
 
 // OpenPath is how the free pages were found.

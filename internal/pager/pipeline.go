@@ -167,8 +167,8 @@ func (p *Pager) lead() {
 	switch {
 	case err == nil:
 		p.land(g)
-		if p.shrinking > 0 && g.mode == Full {
-			p.truncate()
+		if g.cuts {
+			p.truncate() // while nothing is visible that is not durable
 		}
 	case failed != 0 && p.stoppedBy() == nil:
 		p.abortFrom(g, failed, err)
@@ -201,6 +201,7 @@ func (p *Pager) form() *group {
 	for _, pr := range g.barriers {
 		g.mode, g.plain, g.even = Full, g.plain || pr.plain, g.even || pr.even
 	}
+	g.cuts = g.even
 	g.even = g.even && p.slots.Err[g.slot] == nil && p.slots.Meta[g.slot].HighWater > g.state.Meta.HighWater
 	if len(g.members) == 0 {
 		return g
@@ -210,6 +211,7 @@ func (p *Pager) form() *group {
 	g.state, g.rec = last.state, last.rec
 	for _, pr := range g.members {
 		g.mode = min(g.mode, pr.mode)
+		g.plain = g.plain || pr.w.early // no list could name its pages
 		if len(p.dirty.extents) > 0 && !plant.On(plant.FreedStillListed) {
 			g.freed = append(g.freed, pr.w.space.Freed()...)
 		}

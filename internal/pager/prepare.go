@@ -3,6 +3,7 @@ package pager
 import (
 	"errors"
 	"sort"
+	"time"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -22,9 +23,11 @@ type WriteTx struct {
 	buf   *buffers
 	// doomed is why it cannot commit: what it stands on has failed. By commit.
 	doomed error
-	lanes  [2]lane  // of its pages, see place
-	lower  bool     // see Lower
-	pr     Prepared // what becomes of it
+	early  bool      // pages of it were written before it was prepared, see Stream
+	lanes  [2]lane   // of its pages, see place
+	lower  bool      // see Lower
+	began  time.Time // if turns are timed
+	pr     Prepared  // what becomes of it
 }
 
 // BeginWrite waits for the writer's turn and takes it, until Rollback or Prepare.
@@ -37,8 +40,20 @@ func (p *Pager) BeginWrite() (*WriteTx, error) {
 	w, err := p.beginWrite()
 	if err != nil {
 		p.turn.Unlock()
+		return nil, err
 	}
-	return w, err
+	if p.opts.TimeTurns {
+		w.began = time.Now()
+	}
+	return w, nil
+}
+
+// endTurn lets the next writer begin.
+func (w *WriteTx) endTurn() {
+	if !w.began.IsZero() {
+		w.p.counts.TurnTime.Add(int64(time.Since(w.began)))
+	}
+	w.p.turn.Unlock()
 }
 
 func (p *Pager) beginWrite() (*WriteTx, error) {
@@ -115,7 +130,7 @@ func (w *WriteTx) Rollback() error {
 	w.p.commit.Lock()
 	w.abandon()
 	w.p.commit.Unlock()
-	w.p.turn.Unlock()
+	w.endTurn()
 	return w.WaitForBase()
 }
 
@@ -166,7 +181,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		p.noRoom = p.noRoom || full
 		full = full && (p.held != nil || p.visible != nil)
 		p.commit.Unlock()
-		p.turn.Unlock()
+		w.endTurn()
 		if w.on != nil {
 			if failed := p.waitFor(w.on); failed != nil {
 				return nil, failed
@@ -189,7 +204,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	p.queued += int64(w.pr.size)
 	p.endEdit()
 	p.commit.Unlock()
-	p.turn.Unlock()
+	w.endTurn()
 	return &w.pr, nil
 }
 

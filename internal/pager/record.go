@@ -117,6 +117,9 @@ func (p *Pager) plan(txn *space.Txn, next *recording, whole bool) error {
 		free.Inline = inline
 		return nil
 	}
+	if p.fitsInline(txn) {
+		return p.planWhole(txn, next)
+	}
 	if ok, err := p.planLog(txn, next, len(inline)); ok || err != nil {
 		return err
 	}
@@ -210,13 +213,10 @@ func (p *Pager) planWhole(txn *space.Txn, next *recording) error {
 	}
 	next.free = extension.FreeSet{}
 	next.log, next.whole, next.known = nil, true, true
-	// The pages of the snapshot may come from within a run, and what the transaction
-	// has freed is not among the unused ones yet.
-	runs := p.space.UnusedRuns() + uint64(len(txn.Freed())) + 1
-	if runs*extentBytes <= uint64(p.inlineRoom(0)/2) {
-		return nil // the extension itself takes it
+	if p.fitsInline(txn) {
+		return nil
 	}
-	n, asBits := p.snapshotPages(runs, txn.HighWater())
+	n, asBits := p.snapshotPages(p.unusedRuns(txn), txn.HighWater())
 	if !p.hasRoom(int(n)) {
 		next.known = false // and who opens the file scans it, until there is room
 		next.whole = false
@@ -225,6 +225,20 @@ func (p *Pager) planWhole(txn *space.Txn, next *recording) error {
 	start, err := txn.Allocate(n)
 	next.snapshot, next.bits = page.Extent{Start: start, N: n}, asBits
 	return err
+}
+
+// unusedRuns bounds the number of runs of free and pending pages behind a transaction:
+// the pages of a snapshot may come from within a run, and what it has freed is not
+// among the unused ones yet.
+func (p *Pager) unusedRuns(txn *space.Txn) uint64 {
+	return p.space.UnusedRuns() + uint64(len(txn.Freed())) + 1
+}
+
+// fitsInline tells whether the whole set fits into half of the room for changes: then
+// the extension itself takes it, and no page.
+func (p *Pager) fitsInline(txn *space.Txn) bool {
+	most := uint64(p.inlineRoom(0)/2) / extentBytes
+	return p.unusedRuns(txn) <= most
 }
 
 // extentBytes is the most that an extent takes in a change.

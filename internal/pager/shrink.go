@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"slices"
 	"time"
 
 	"holdfast/internal/page"
@@ -15,19 +16,23 @@ import (
 // is pinned has one of them. But what was recorded of free pages before may name
 // them, so the transaction records all of them anew.
 //
-// The file is cut off by whoever leads, when a flush has returned and while nobody
-// writes: then what the slots say is on the disk. It stays as long as any state says
-// that may be opened (both slots, the durable and the visible one), read (held by
-// readers, who may copy the file up to their mark), or written (prepared ones, and the
-// one in edit). The models check that: docs/model, truncation.
+// The file stays as long as any state says that may be opened (both slots as they are
+// on the disk, the durable one), read (held by readers, who may copy the file up to their
+// mark), or written (prepared ones, those in flight, and the one in edit). What the
+// slots say is on the disk when all that was written has been flushed: not while
+// something is visible that is not durable. The models check that: docs/model, truncation.
 
-// maxCut is how much is cut off at a time, in bytes: writers wait meanwhile, some
-// 2 ms if it is in the system's cache.
-const maxCut = 32 << 20
+// maxCut is how much is cut off at a time, in bytes: who commits waits meanwhile, with
+// ext4 some 2 ms, in proportion to it.
+const maxCut = 8 << 20
 
 // minFile is the size below which no file is cut: bbolt refuses a shorter one if
 // one of its metas is torn.
 const minFile = 4096
+
+// maxShrink is how many flushes Shrink makes behind each other without a gain: some
+// reader, or those who commit all the time, keep the end of the file then.
+const maxShrink = 4
 
 // PlaceLow makes all transactions take the first pages that are free, until it is
 // called once more with false; otherwise they prefer longer runs. Calls nest.
@@ -81,6 +86,25 @@ type Usage struct {
 	Oldest     Held
 }
 
+// Busy tells whether somebody edits, or commits.
+func (p *Pager) Busy() bool {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	return p.editing != nil || p.leading || len(p.queue) > 0
+}
+
+// UnusedBits gives a bit for each page below the high-water mark, the lowest of a byte
+// first: those of the pages that are free or pending are set. reserved are the runs
+// that are in use and in no tree.
+func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.space == nil || p.closed.Load() {
+		return nil, nil, ErrDatabaseNotOpen
+	}
+	return p.space.AppendUnusedBits(nil), p.listsInUse(slices.Collect(p.record.runs())), nil
+}
+
 // Held is the oldest state that somebody reads.
 type Held struct {
 	Tx    page.TxID
@@ -96,6 +120,7 @@ func (p *Pager) Usage() (Usage, error) {
 	if p.space == nil || p.closed.Load() {
 		return Usage{}, ErrDatabaseNotOpen
 	}
+	p.states.SweepAll() // what readers have let go is free
 	u := Usage{
 		HighWater: p.space.HighWater(), Free: p.space.FreeCount(), Pending: p.space.PendingCount(),
 		Tail: p.space.Tail(), FileSize: p.fileSize,
@@ -106,52 +131,35 @@ func (p *Pager) Usage() (Usage, error) {
 	for _, l := range p.listsInUse(nil) {
 		u.LastRecord = max(u.LastRecord, l.End())
 	}
-	u.Oldest = p.oldest()
+	u.Oldest = p.OldestReader()
 	return u, nil
 }
 
-// OldestReader is the oldest state that somebody reads; false if that is the current
-// one.
-func (p *Pager) OldestReader() (Held, bool) {
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	if p.closed.Load() {
-		return Held{}, false
-	}
-	h := p.oldest()
-	return h, !h.Since.IsZero()
-}
-
-// oldest is what OldestReader tells. The caller holds commit.
-func (p *Pager) oldest() Held {
-	p.states.SweepAll()
+// OldestReader is the oldest state that somebody reads; zero if that is the current
+// one. It waits for nobody.
+func (p *Pager) OldestReader() Held {
+	s, next := p.states.OldestHeld()
 	current := p.states.Current()
-	if current == nil { // Close waits for readers
+	if s == nil || next == nil || current == nil {
 		return Held{}
 	}
-	var oldest *State
-	for s := range p.states.All() {
-		if oldest != nil {
-			return Held{Tx: oldest.Tx, Since: s.published, High: oldest.Meta.HighWater, Age: uint64(current.Tx - min(oldest.Tx, current.Tx))}
-		}
-		oldest = s
-	}
-	return Held{}
+	return Held{Tx: s.Tx, Since: next.published, High: s.Meta.HighWater, Age: uint64(current.Tx - min(s.Tx, current.Tx))}
 }
 
 // Shrink cuts off what is behind the high-water mark, as far as nobody needs it, and
 // returns the file's size. First it makes both slots name the newest state, if
-// they say that the file is longer. An error of the truncation itself leaves all as it
-// was.
-func (p *Pager) Shrink() (size int64, err error) {
-	for idle := 0; ; {
+// they say that the file is longer. Those who commit meanwhile wait for one piece at a
+// time; rest, if it is not nil, is called in between, and its error ends it. An error of the truncation
+// itself leaves all as it was.
+func (p *Pager) Shrink(rest func() error) (size int64, err error) {
+	for tries := 0; ; tries++ {
 		p.commit.Lock()
 		if err := p.mayShrink(); err != nil {
 			p.commit.Unlock()
 			return 0, err
 		}
 		size = p.fileSize
-		if own, _ := p.end(); own >= size || idle == 4 {
+		if own, _ := p.end(); own >= size || tries == maxShrink || p.cutLater && tries > 0 {
 			p.commit.Unlock()
 			return size, nil
 		}
@@ -159,16 +167,16 @@ func (p *Pager) Shrink() (size int64, err error) {
 			p.commit.Unlock()
 			return size, err
 		}
-		p.shrinking++
 		pr := p.barrier(true)
 		pr.even = !plant.On(plant.SlotsStayUneven)
 		p.commit.Unlock()
 		err := pr.Finish()
-		p.commit.Lock()
-		p.shrinking--
-		if idle++; p.fileSize < size {
-			idle = 0
+		for err == nil && p.cutPiece() {
+			if tries = 0; rest != nil {
+				err = rest()
+			}
 		}
+		p.commit.Lock()
 		if err == nil {
 			err, p.cutFailed = p.cutFailed, nil
 		}
@@ -176,6 +184,26 @@ func (p *Pager) Shrink() (size int64, err error) {
 		if err != nil {
 			return size, err
 		}
+	}
+}
+
+// cutPiece cuts off a piece. It returns false if there is nothing to be cut off, or it is
+// not the time.
+func (p *Pager) cutPiece() bool {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	return p.truncate()
+}
+
+// cutClosed cuts off the file when it is not mapped any more, if Shrink wanted to. Close
+// calls it, which has left metas of the newest state. The caller holds commit.
+func (p *Pager) cutClosed() {
+	_, need := p.end()
+	if !p.cutLater || need >= p.fileSize {
+		return
+	}
+	if err := p.file.Truncate(need); err != nil {
+		p.logf("cut %s off at %d bytes: %v", p.file.Name(), need, err)
 	}
 }
 
@@ -200,7 +228,7 @@ func (p *Pager) end() (own, all int64) {
 			}
 		}
 	}
-	if p.editing != nil && p.editing.base != nil {
+	if p.editing != nil {
 		high = max(high, p.editing.base.Meta.HighWater)
 	}
 	size := func(high page.ID) int64 {
@@ -225,23 +253,28 @@ func (p *Pager) end() (own, all int64) {
 	return own, size(high)
 }
 
-// truncate cuts off a piece of what nobody needs. Everything that was written is
-// flushed. The caller holds the lead, and commit, without which nobody makes the file
-// longer.
-func (p *Pager) truncate() {
-	if p.stoppedBy() != nil || p.unsynced > 0 || p.visible != nil || !p.file.MapBeyondEnd() {
-		return
+// truncate cuts off a piece of what nobody needs, and tells whether it did. Whoever leads may
+// write meanwhile: what it writes, and what its meta will say, lies before the end. The
+// caller holds commit, without which nobody makes the file longer.
+func (p *Pager) truncate() bool {
+	if p.stoppedBy() != nil || p.unsynced > 0 || p.visible != nil {
+		return false // what the slots say is not on the disk
 	}
 	_, need := p.end()
 	if need >= p.fileSize {
-		return
+		return false
+	}
+	if !p.file.MapBeyondEnd() { // then it can only be cut when it is not mapped
+		p.cutLater = true
+		return false
 	}
 	size := max(need, p.fileSize-maxCut)
 	if err := p.file.Truncate(size); err != nil {
 		if !plant.On(plant.CutErrorSwallowed) {
 			p.cutFailed = err // for one of those in Shrink
 		}
-		return
+		return false
 	}
 	p.fileSize = size
+	return true
 }

@@ -46,7 +46,7 @@ func TestCutLeavesWhatIsPrepared(t *testing.T) {
 	g := shrinkable(t)
 	shrunk := make(chan error, 1)
 	go func() {
-		_, err := g.Shrink()
+		_, err := g.Shrink(nil)
 		shrunk <- err
 	}()
 	<-g.arrived // its flush, behind which the file is cut off
@@ -121,14 +121,14 @@ func TestTruncationFails(t *testing.T) {
 		}
 		return nil
 	}
-	if size, err := g.Shrink(); !errors.Is(err, syscall.EIO) {
+	if size, err := g.Shrink(nil); !errors.Is(err, syscall.EIO) {
 		t.Errorf("Shrink says %d, %v", size, err)
 	}
 	if len(g.mem.Bytes()) != before || g.read() != "low" {
 		t.Errorf("%d bytes, %d before; reads %q", len(g.mem.Bytes()), before, g.read())
 	}
 	g.letAll()
-	size, err := g.Shrink()
+	size, err := g.Shrink(nil)
 	if err != nil || size >= int64(before) || size != int64(len(g.mem.Bytes())) {
 		t.Errorf("Shrink says %d, %v; %d bytes, %d before", size, err, len(g.mem.Bytes()), before)
 	}

@@ -127,17 +127,19 @@ const (
 
 // How the file becomes shorter.
 const (
-	CutSlots     Defect = "cut-slots"
-	CutPrepared  Defect = "cut-prepared"
-	CutReaders   Defect = "cut-readers"
-	LoweredInLog Defect = "lowered-in-log"
+	RunsInLanes   Defect = "runs-in-lanes"
+	CutSlots      Defect = "cut-slots"
+	CutPrepared   Defect = "cut-prepared"
+	CutReaders    Defect = "cut-readers"
+	LoweredInLog  Defect = "lowered-in-log"
+	WayNotCleared Defect = "way-not-cleared"
+	MovedBack     Defect = "moved-back"
 
 	CutShort          Defect = "cut-short"
 	CutErrorSwallowed Defect = "cut-error-swallowed"
 	SlotsStayUneven   Defect = "slots-stay-uneven"
 	LoweredForgotten  Defect = "lowered-forgotten"
 	PlacedAnywhere    Defect = "placed-anywhere"
-	MovedBehind       Defect = "moved-behind"
 	SurveyBlind       Defect = "survey-blind"
 	StandsStill       Defect = "stands-still"
 )

@@ -21,20 +21,10 @@ type target struct {
 	path  [][]byte // names of the buckets
 	key   []byte
 	depth int
-	join  int       // how many pages are joined; 0: one is moved
-	id    page.ID   // of the one that is moved
-	pages uint64    // about how many are written
-	kind  placement // why it is moved
+	join  int     // how many pages are joined; 0: one is moved
+	id    page.ID // of the one that is moved
+	pages uint64  // about how many are written
 }
-
-// placement is where a page lies.
-type placement int
-
-const (
-	stays placement = iota
-	behindCut
-	inWindow // that is to become free for a longer run
-)
 
 // Bounds of windows, in pages: of all that is joined at a time, and of a run that may be.
 const (
@@ -68,8 +58,8 @@ type place struct {
 // transaction of its own so that it pins nothing for long, and gathers targets.
 type scan struct {
 	p     *pager.Pager
-	where func(id page.ID, pages uint64) placement
-	gain  float64 // share of the pages of a window that joining must save
+	moves func(id page.ID, pages uint64) bool // whether a run is to lie elsewhere
+	gain  float64                             // share of the pages of a window that joining must save
 	fill  float64
 	limit uint64 // pages of targets, and
 	reads uint64 // pages read, after which a piece ends
@@ -94,8 +84,8 @@ type scan struct {
 // errPause ends a walk within a tree.
 var errPause = errors.New("pause")
 
-func newScan(p *pager.Pager) *scan {
-	return &scan{p: p, stack: []place{{}}, fill: Fill, reads: maxReads}
+func newScan(v *vac) *scan {
+	return &scan{p: v.p, stack: []place{{}}, gain: v.o.Gain, fill: v.o.Fill, reads: maxReads}
 }
 
 // done tells whether the scan is complete.
@@ -280,8 +270,8 @@ func (s *scan) judge(from int) {
 
 // move makes a page run a target if it is not to stay where it is.
 func (s *scan) move(r run, depth int) {
-	if kind := s.where(r.id, r.pages); kind != stays {
-		s.add(target{key: bytes.Clone(r.key), depth: depth, id: r.id, pages: r.pages, kind: kind})
+	if s.moves(r.id, r.pages) {
+		s.add(target{key: bytes.Clone(r.key), depth: depth, id: r.id, pages: r.pages})
 	}
 }
 

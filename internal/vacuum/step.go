@@ -2,6 +2,7 @@ package vacuum
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"holdfast/internal/pager"
 	"holdfast/internal/plant"
 	"holdfast/internal/tree"
+	"holdfast/internal/vfs"
 )
 
 // stepper writes targets anew, each step in a transaction of its own.
@@ -34,6 +36,7 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	wrote := false
 	err = s.write(func() error {
 		pages := uint64(0)
+		n, wrote = 0, false
 		for n < len(targets) {
 			t := &targets[n]
 			if n > 0 && (pages+t.pages > uint64(s.run.o.StepPages) || time.Since(s.began) > s.run.o.StepTime) {
@@ -63,11 +66,19 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 
 // pause leaves time to others after a step that took some.
 func (s *stepper) pause(ctx context.Context, took time.Duration) error {
+	if err := s.run.rest(ctx, restStep); err != nil {
+		return err
+	}
 	share := s.run.o.Share
 	if share <= 0 || share >= 1 {
 		return nil
 	}
-	timer := time.NewTimer(time.Duration(float64(took) * (1 - share) / share))
+	return sleep(ctx, time.Duration(float64(took)*(1-share)/share))
+}
+
+// sleep returns after a while, or when ctx ends, with its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -85,8 +96,17 @@ func (s *stepper) lower() error {
 	})
 }
 
-// write runs fn in a transaction.
+// write runs fn in a transaction. If there is no room it does so once more: what the
+// last transactions have freed can be used by then.
 func (s *stepper) write(fn func() error) error {
+	err := s.try(fn)
+	if vfs.IsFull(err) || errors.Is(err, pager.ErrMaxSizeReached) {
+		err = s.try(fn)
+	}
+	return err
+}
+
+func (s *stepper) try(fn func() error) error {
 	w, err := s.run.p.BeginWrite()
 	if err != nil {
 		return err
@@ -100,7 +120,11 @@ func (s *stepper) write(fn func() error) error {
 	if prepared == nil {
 		return w.Rollback()
 	}
-	return prepared.Finish()
+	if err := prepared.Finish(); err != nil {
+		return err
+	}
+	s.run.own++
+	return nil
 }
 
 // prepare runs fn on w and prepares what it did; nil if that is nothing. On an error w
@@ -151,14 +175,20 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		if s.w.FreeCount() < t.pages && s.w.HighWater() > s.run.start+page.ID(maxRise*s.run.o.StepPages) {
 			return false, nil
 		}
-		return true, b.Tree().Pack(t.key, t.depth, t.join, Fill)
+		return true, b.Tree().Pack(t.key, t.depth, t.join, s.run.o.Fill)
 	}
-	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id && !plant.On(plant.MovedBehind) {
-		s.run.stuck += t.pages
-		s.run.result.Stuck++
+	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id && !plant.On(plant.MovedBack) {
+		s.run.noPlace(t.pages)
 		return false, nil
 	}
 	return true, b.Tree().Rewrite(t.key, t.depth)
+}
+
+// noPlace counts a run that was to be moved and found no place before its own.
+func (v *vac) noPlace(pages uint64) {
+	v.stuck += pages
+	v.longestStuck = max(v.longestStuck, pages)
+	v.result.Stuck++
 }
 
 // bucket is the bucket at path; nil if there is none any more.

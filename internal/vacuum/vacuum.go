@@ -17,14 +17,13 @@ import (
 	"holdfast/internal/plant"
 )
 
-// Fill is the share up to which pages are filled that are joined: what Compact fills.
-const Fill = 0.9
-
 // Options say how to go about it. All fields but Commit have defaults.
 type Options struct {
 	StepPages int           // most pages that a step writes; a longer run is a step of its own
 	StepTime  time.Duration // most time that a step keeps writers waiting, about
-	Gain      float64       // neighbours are joined if that saves this share of their pages
+	Gain      float64       // neighbours are joined if that saves this share of their pages,
+	Fill      float64       // and their pages are filled up to this share
+	Hurry     bool          // leave others no time between steps
 	Share     float64       // most of the time in which writers may have to wait; 0: all
 	Commit    pager.CommitOptions
 	Unsealed  bool
@@ -37,6 +36,7 @@ const (
 	StepPages = 64
 	StepTime  = 5 * time.Millisecond
 	Gain      = 0.05
+	Fill      = 1
 )
 
 // maxReads is how many pages one reading transaction looks at, at most.
@@ -68,22 +68,40 @@ type Result struct {
 	Stuck int
 }
 
-// maxPasses bounds the walks over the file.
-const maxPasses = 8
+// Behind a step others make restStep commits, and behind a piece that is cut off
+// restCut, or none within a nap, or as many as they can for maxRest.
+const (
+	restStep = 128
+	restCut  = 256
+	nap      = time.Millisecond
+	maxRest  = 50 * time.Millisecond
+)
+
+// maxRounds bounds the transactions that lower the high-water mark behind a walk.
+const maxRounds = 8
+
+// Bounds on walks over the file: in all, and behind each other without a gain.
+const (
+	maxPasses = 12
+	maxIdle   = 3
+)
 
 // Run gives back what can be given back. On an error, or if ctx ends, what was done
 // stays done, and the result says what that is.
 func Run(ctx context.Context, p *pager.Pager, o Options) (Result, error) {
 	v := newRun(p, o)
+	if p.ReadOnly() {
+		if err := v.loadFree(); err != nil {
+			return v.result, err
+		}
+	}
 	u, err := p.Usage()
 	if err != nil {
 		return v.result, err
 	}
 	v.result.SizeBefore, v.result.FreeBefore = u.FileSize, v.bytes(u.Free+u.Pending)
 	if err = v.survey(ctx); err == nil && !o.DryRun {
-		p.PlaceLow(true)
 		err = v.run(ctx)
-		p.PlaceLow(false)
 	}
 	u, failed := p.Usage()
 	if failed != nil {
@@ -100,6 +118,16 @@ func Run(ctx context.Context, p *pager.Pager, o Options) (Result, error) {
 	return v.result, err
 }
 
+// loadFree finds the free pages of a file that was opened for reading.
+func (v *vac) loadFree() error {
+	snap, err := v.p.Begin()
+	if err != nil {
+		return err
+	}
+	defer snap.Release()
+	return v.p.LoadFree(snap.Value())
+}
+
 func (v *vac) bytes(pages uint64) int64 { return int64(pages) * int64(v.p.PageSize()) }
 
 // vac is one vacuum.
@@ -111,10 +139,16 @@ type vac struct {
 	live   uint64 // pages of trees
 	left   uint64 // these, once they are joined
 
-	cut   page.ID // what lies behind it is moved
-	start page.ID // high-water mark at the beginning
-	stuck uint64  // pages of runs that found no place in this pass
-	acted bool    // something was written in this pass
+	own     int64   // commits
+	rested  int64   // commits of others at the last rest
+	start   page.ID // high-water mark at the beginning
+	cut     page.ID // what lies behind it is moved,
+	clear   pageSet // and what lies here; nil: nothing does
+	shorter uint64  // and has fewer pages
+	// Of this pass:
+	stuck        uint64 // pages of runs that found no place,
+	longestStuck uint64 // and of the longest one
+	acted        bool   // something was written
 }
 
 func newRun(p *pager.Pager, o Options) *vac {
@@ -126,6 +160,9 @@ func newRun(p *pager.Pager, o Options) *vac {
 	}
 	if o.Gain <= 0 {
 		o.Gain = Gain
+	}
+	if o.Fill <= 0 {
+		o.Fill = Fill
 	}
 	o.Commit.AllocSize = 0 // the file grows by no more than a step needs
 	v := &vac{p: p, o: o}
@@ -143,9 +180,8 @@ func (v *vac) progress(p Progress) {
 // survey finds out how many pages there will be, before anything is written, and
 // whether all can be read.
 func (v *vac) survey(ctx context.Context) error {
-	s := newScan(v.p)
-	s.gain = v.o.Gain
-	s.where = func(page.ID, uint64) placement { return stays }
+	s := newScan(v)
+	s.moves = func(page.ID, uint64) bool { return false }
 	for !s.done() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -167,45 +203,66 @@ func (v *vac) survey(ctx context.Context) error {
 	return nil
 }
 
+// run walks until the file is as short as it can be, or walks gain nothing. Where
+// long runs have found no place, the next walk moves shorter ones to the front, so
+// that what they leave lies together, and the one behind it the long ones.
 func (v *vac) run(ctx context.Context) error {
-	for pass := 1; pass <= maxPasses; pass++ {
-		u, err := v.p.Usage()
-		if err != nil {
-			return err
-		}
-		if pass == 1 {
-			v.start = u.HighWater
-		}
-		// A little room, for the branches that each step writes anew.
-		v.cut = page.FirstDataPage + page.ID(v.left+v.left/128+8)
-		v.acted, v.stuck, v.result.Stuck = false, 0, 0
-		v.result.Passes = pass
+	v.p.PlaceLow(true)
+	defer v.p.PlaceLow(false)
+	u, err := v.p.Usage()
+	if err != nil {
+		return err
+	}
+	v.start = u.HighWater
+	v.aim()
+	best, idle := u.HighWater, 0
+	for v.result.Passes = 1; ; v.result.Passes++ {
+		v.acted, v.stuck, v.longestStuck, v.result.Stuck = false, 0, 0, 0
 		if err := v.pass(ctx); err != nil {
 			return err
 		}
-		before := u.HighWater
 		if err := v.finish(ctx); err != nil {
 			return err
 		}
 		if u, err = v.p.Usage(); err != nil {
 			return err
 		}
-		if !v.acted || u.HighWater <= v.cut || pass > 1 && before-u.HighWater <= before/64 {
-			break
+		v.aim()
+		if idle++; u.HighWater < best && (best-u.HighWater) > best/64 {
+			idle = 0
+		}
+		best = min(best, u.HighWater)
+		if u.HighWater <= v.cut || idle == maxIdle || v.result.Passes == maxPasses {
+			return nil
+		}
+		cleared := v.clear != nil
+		v.clear = nil
+		if v.stuck > 0 && !cleared && !plant.On(plant.WayNotCleared) {
+			made, err := v.makeWay(ctx)
+			if err != nil {
+				return err
+			}
+			v.acted = v.acted || made
+		}
+		if !v.acted {
+			return nil
 		}
 	}
-	return nil
+}
+
+// aim sets the cut: as many pages as there will be, with a little room for the
+// branches that each step writes anew.
+func (v *vac) aim() {
+	v.cut = page.FirstDataPage + page.ID(v.left+v.left/128+8)
 }
 
 // pass goes through the file once.
 func (v *vac) pass(ctx context.Context) error {
-	s := newScan(v.p)
-	s.gain, s.limit = v.o.Gain, uint64(v.o.StepPages)
-	s.where = func(id page.ID, pages uint64) placement {
-		if id+page.ID(pages) > v.cut {
-			return behindCut
-		}
-		return stays
+	s := newScan(v)
+	s.limit = uint64(v.o.StepPages)
+	s.moves = func(id page.ID, pages uint64) bool {
+		end := id + page.ID(pages)
+		return end > v.cut || v.clear != nil && pages < v.shorter && v.clear.overlaps(id, pages)
 	}
 	for !s.done() {
 		if err := ctx.Err(); err != nil {
@@ -249,9 +306,9 @@ func worthCutting(u pager.Usage, pageSize int) bool {
 
 // finish gives back what is free at the end, and what becomes so by that: records of
 // free pages move too, and pages that the last transactions have freed are given back
-// when nobody needs these any more.
+// when nobody needs these any more, which takes two rounds.
 func (v *vac) finish(ctx context.Context) error {
-	for range 6 {
+	for idle, round := 0, 0; idle < 2 && round < maxRounds; round++ {
 		if err := v.p.Sync(); err != nil {
 			return err
 		}
@@ -269,11 +326,11 @@ func (v *vac) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if after.HighWater >= before.HighWater && after.FileSize >= before.FileSize {
-			break
+		if idle++; after.HighWater < before.HighWater {
+			idle = 0
 		}
 	}
-	_, err := v.p.Shrink()
+	_, err := v.p.Shrink(func() error { return v.rest(ctx, restCut) })
 	return err
 }
 
@@ -285,6 +342,27 @@ func (v *vac) cutOff(ctx context.Context) error {
 	if err := v.step.lower(); err != nil {
 		return err
 	}
-	_, err := v.p.Shrink()
+	_, err := v.p.Shrink(func() error { return v.rest(ctx, restCut) })
 	return err
 }
+
+// rest lets others commit, after what keeps one of them waiting: enough that it is not
+// noticed among a hundred, or for a while. If nobody is about to it returns at once, or
+// after a nap.
+func (v *vac) rest(ctx context.Context, enough int64) error {
+	begin := time.Now()
+	for first := v.others(); !v.o.Hurry; {
+		before := v.others()
+		idle := before == v.rested && !v.p.Busy()
+		if v.rested = before; idle || before-first >= enough || time.Since(begin) > maxRest {
+			break
+		}
+		if err := sleep(ctx, nap); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// others is how many transactions others have committed.
+func (v *vac) others() int64 { return v.p.Counts().Commits.Load() - v.own }

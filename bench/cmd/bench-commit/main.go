@@ -17,7 +17,7 @@ import (
 func main() {
 	p := program.Program{
 		Name: "bench-commit", Groups: suite.CommitGroups(),
-		Quick: suite.CommitQuick, Full: suite.CommitFull, CommitPeers: peers.All, ListsTargets: true,
+		Quick: suite.CommitQuick, Full: suite.CommitFull, CommitPeers: peers.All, TargetList: "targets",
 	}
 	p.Main()
 }

@@ -1,0 +1,274 @@
+package holdfast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"holdfast/internal/vacuum"
+)
+
+// AutoVacuum has the database vacuumed (see DB.Vacuum) whenever much of its file is free
+// and its writers have time. Fields that are zero have defaults.
+type AutoVacuum struct {
+	// MinShare and MinBytes are how much of the file must be free: at least that
+	// share of it, default 0.25, and so many bytes, default 16 MiB. What readers
+	// still see does not count.
+	MinShare float64
+	MinBytes int64
+
+	// Interval is how often it looks, default one second. It looks after commits and after
+	// Open, and not at a database in which nothing happens.
+	Interval time.Duration
+
+	// MaxBusy is how busy writers may be when it begins: the share of the time between
+	// two looks in which a writing transaction was open, default 0.5.
+	MaxBusy float64
+
+	// MaxShare is the share of the time in which it keeps writers waiting, at most,
+	// default 0.1.
+	MaxShare float64
+}
+
+// withDefaults fills what is zero.
+func (a AutoVacuum) withDefaults() AutoVacuum {
+	if a.MinShare == 0 {
+		a.MinShare = 0.25
+	}
+	if a.MinBytes == 0 {
+		a.MinBytes = 16 << 20
+	}
+	if a.Interval == 0 {
+		a.Interval = time.Second
+	}
+	if a.MaxBusy == 0 {
+		a.MaxBusy = 0.5
+	}
+	if a.MaxShare == 0 {
+		a.MaxShare = 0.1
+	}
+	return a
+}
+
+func (a *AutoVacuum) validate() error {
+	if a.MinShare < 0 || a.MinShare > 1 || a.MaxBusy < 0 || a.MaxBusy > 1 || a.MaxShare < 0 || a.MaxShare > 1 {
+		return errors.New("a share in AutoVacuum is not between 0 and 1")
+	}
+	if a.MinBytes < 0 || a.Interval < 0 {
+		return errors.New("AutoVacuum has a negative threshold or interval")
+	}
+	return nil
+}
+
+// String gives the fields, for a log.
+func (a *AutoVacuum) String() string { return fmt.Sprintf("%+v", *a) }
+
+// VacuumStats say what AutoVacuum does.
+type VacuumStats struct {
+	Running bool
+	Runs    int   // that have ended
+	Freed   int64 // bytes by which they made the file shorter
+	// Waits is what keeps it from beginning although much is free: WaitsForReader or
+	// WaitsForWriters; "" otherwise.
+	Waits string
+	Last  VacuumResult // of the last run
+}
+
+// Values of VacuumStats.Waits.
+const (
+	WaitsForReader  = "reader"  // one that reads an old state, see Stats.OldestReader
+	WaitsForWriters = "writers" // which are busy
+)
+
+// gainOfAuto is the share of pages that joining neighbours must save, and fillOfAuto how
+// full pages become by that: full ones are split again by those who write on.
+const (
+	gainOfAuto = 0.25
+	fillOfAuto = 0.8
+)
+
+// auto vacuums a database by itself. It is wound up by commits and looks when its timer
+// runs out, so that there is no goroutine, nor a timer, while nothing happens.
+type auto struct {
+	db   *DB
+	opts AutoVacuum
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	wound   bool
+	closed  bool
+	cancel  context.CancelFunc // of the run under way; nil: none is
+	ended   *sync.Cond
+	stats   VacuumStats
+	looked  time.Time
+	turns   time.Duration // that writers had had at the last look
+	settled int64         // bytes that were free at the last run and that it could not give back
+	named   uint64        // transaction of the reader that was named in the log
+}
+
+// newAuto makes the auto of db, not wound up.
+func newAuto(db *DB, opts AutoVacuum) *auto {
+	a := &auto{db: db, opts: opts.withDefaults(), looked: time.Now()}
+	a.ended = sync.NewCond(&a.mu)
+	return a
+}
+
+// wind sees to it that it looks after a while. It does nothing on a nil auto.
+func (a *auto) wind() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.windLocked()
+}
+
+func (a *auto) windLocked() {
+	if a.wound || a.closed {
+		return
+	}
+	a.wound = true
+	if a.cancel != nil {
+		return // when the run has ended
+	}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(a.opts.Interval, a.look)
+	} else {
+		a.timer.Reset(a.opts.Interval)
+	}
+}
+
+// stop ends what is under way and waits for that. It does nothing on a nil auto.
+func (a *auto) stop() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if a.cancel != nil {
+		a.cancel()
+	}
+	for a.cancel != nil {
+		a.ended.Wait()
+	}
+}
+
+// read gives the statistics.
+func (a *auto) read() VacuumStats {
+	if a == nil {
+		return VacuumStats{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.stats
+	s.Running = a.cancel != nil
+	return s
+}
+
+// look is called by the timer.
+func (a *auto) look() {
+	a.mu.Lock()
+	a.wound = false
+	if a.closed {
+		a.mu.Unlock()
+		return
+	}
+	if !a.due() {
+		a.mu.Unlock()
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.cancel = cancel
+	a.mu.Unlock()
+	r, err := a.run(ctx)
+	a.mu.Lock()
+	cancel()
+	a.cancel = nil
+	a.ended.Broadcast()
+	if r.SizeBefore > 0 {
+		a.stats.Last = r
+		a.stats.Runs++
+	}
+	if r.SizeAfter > 0 {
+		freed := r.SizeBefore - r.SizeAfter
+		a.stats.Freed += freed
+		a.settled = max(r.FreeBefore-freed, 0) // not FreeAfter: others go on freeing
+	}
+	// Something was committed meanwhile, or it is to go on behind a reader.
+	again := a.wound || r.Pinned >= a.opts.MinBytes
+	a.wound = false
+	if again {
+		a.windLocked()
+	}
+	a.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		a.db.logger.Errorf("Vacuuming %s failed: %v", a.db.path, err)
+	}
+}
+
+// due tells whether to vacuum now. If it is to look again without a commit in between it
+// winds itself up. The caller holds mu.
+func (a *auto) due() bool {
+	u, err := a.db.pager.Usage()
+	if err != nil {
+		return false
+	}
+	page := int64(a.db.pager.PageSize())
+	free, pending := int64(u.Free)*page, int64(u.Pending)*page
+	reader := oldReader(u.Oldest)
+	if reader.Tx == 0 { // then what is pending waits for a flush at most
+		free, pending = free+pending, 0
+	}
+	now, turns := time.Now(), time.Duration(a.db.pager.Counts().TurnTime.Load())
+	busy := float64(turns-a.turns) / float64(max(now.Sub(a.looked), 1))
+	a.looked, a.turns = now, turns
+	a.stats.Waits = ""
+	enough := func(bytes int64) bool {
+		return bytes >= a.opts.MinBytes && float64(bytes) >= a.opts.MinShare*float64(u.FileSize) && bytes >= a.settled+a.opts.MinBytes
+	}
+	if !enough(free) {
+		a.settled = min(a.settled, free)
+		if enough(free + pending) {
+			a.stats.Waits = WaitsForReader
+			a.name(reader, pending)
+			a.windLocked()
+		}
+		return false
+	}
+	if busy > a.opts.MaxBusy {
+		a.stats.Waits = WaitsForWriters
+		a.windLocked()
+		return false
+	}
+	return true
+}
+
+// name tells the log, once, who keeps pages. The caller holds mu.
+func (a *auto) name(r OldReader, bytes int64) {
+	if a.named != r.Tx {
+		a.named = r.Tx
+		a.db.logger.Warningf("%s: vacuum waits: %d bytes are free but for a transaction that has been open for more than %v and reads the state of transaction %d, %d before the newest",
+			a.db.path, bytes, r.Age.Round(time.Millisecond), r.Tx, r.Behind)
+	}
+}
+
+func (a *auto) run(ctx context.Context) (VacuumResult, error) {
+	db := a.db
+	select {
+	case db.vacuuming <- struct{}{}:
+		defer func() { <-db.vacuuming }()
+	default:
+		return VacuumResult{}, nil // somebody does it already
+	}
+	r, err := db.vacuum(ctx, vacuum.Options{Share: a.opts.MaxShare, Gain: gainOfAuto, Fill: fillOfAuto}, nil)
+	if err == nil {
+		db.logger.Infof("Vacuumed %s in %v: %d bytes, %d before; wrote %d pages", db.path, r.Duration.Round(time.Millisecond), r.SizeAfter, r.SizeBefore, r.PagesWritten)
+	}
+	return r, err
+}
