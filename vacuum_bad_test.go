@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"holdfast"
@@ -17,21 +16,21 @@ import (
 // it, each piece of the walk ended behind it and the next began there, until the walk
 // had met more pages than the file has: a *CorruptError of a sound file.
 func TestVacuumInSmallSteps(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), watchdog/6)
+	defer cancel()
 	for pages := 1; pages <= 4; pages++ {
 		for _, n := range []int{30, 300, 3000} {
 			t.Run(fmt.Sprint(pages, n), func(t *testing.T) {
-				db, err := holdfast.Open(filepath.Join(t.TempDir(), "db"), 0o600, &holdfast.Options{NoSync: true, PageSize: 1024})
-				must(t, err)
-				defer db.Close()
+				db := open(t, tempPath(t), &holdfast.Options{NoSync: true, PageSize: 1024})
 				all := func(int) bool { return true }
 				fillAndDelete(t, db, "b", n, 300, all)
-				_, err = db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+				_, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 				must(t, err)
 				reader := begin(t, db, false) // of whose pages none can be used
 				fillAndDelete(t, db, "b", n, 300, all)
 				want := content(t, db)
 				for range 2 {
-					_, err = db.Vacuum(context.Background(), holdfast.VacuumOptions{StepPages: pages})
+					_, err = db.Vacuum(ctx, holdfast.VacuumOptions{StepPages: pages})
 					must(t, err)
 				}
 				must(t, reader.Rollback())
@@ -168,4 +167,19 @@ func TestVacuumReadOnly(t *testing.T) {
 	if !bytes.Equal(readFile(t, path), before) {
 		t.Error("the file has changed")
 	}
+}
+
+// However little is in a file, it stays as long as bbolt wants one to be that has one
+// torn meta.
+func TestVacuumOfAlmostNothing(t *testing.T) {
+	db := open(t, tempPath(t), &holdfast.Options{PageSize: 512})
+	update(t, db, func(tx *holdfast.Tx) { createBucket(t, tx, "b") })
+	for range 3 {
+		_, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+		must(t, err)
+		if size := fileSize(t, db.Path()); size != 4096 {
+			t.Errorf("the file has %d bytes", size)
+		}
+	}
+	checkDB(t, db)
 }

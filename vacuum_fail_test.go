@@ -23,11 +23,6 @@ func sparseBytes(t *testing.T, pageSize, n, size int) []byte {
 	return mem.Bytes()
 }
 
-// onDisk is a file whose calls can fail, and which can be cut off.
-func onDisk(content []byte, hook func(vfs.Op) error) vfs.File {
-	return vfs.NewInject(vfs.NewCrash("db", content, nil).OpenAhead(64<<10), hook)
-}
-
 // vacuumWithCommits does a vacuum with commits in its first pauses, and returns the
 // last one that was acknowledged, and the error of one that was not.
 func vacuumWithCommits(t *testing.T, db *holdfast.DB) (acked uint64, refused, err error) {

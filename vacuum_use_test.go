@@ -350,3 +350,28 @@ func TestVacuumBesideWriters(t *testing.T) {
 		t.Error(info, err)
 	}
 }
+
+// What has no place before it, because a reader holds that, is not moved behind what is
+// free at the end.
+func TestVacuumMovesNothingBack(t *testing.T) {
+	db := open(t, tempPath(t), &holdfast.Options{PageSize: 1024, NoSync: true})
+	all := func(int) bool { return true }
+	fillAndDelete(t, db, "b", 2000, 200, all)
+	_, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+	must(t, err)
+	reader := begin(t, db, false)
+	fillAndDelete(t, db, "b", 2000, 200, all)
+	fillAndDelete(t, db, "end", 2000, 200, func(int) bool { return false })
+	update(t, db, func(tx *holdfast.Tx) { must(t, tx.DeleteBucket([]byte("end"))) })
+	for range 2 {
+		r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+		must(t, err)
+		if r.Stuck == 0 && r.PagesWritten == 0 || r.PagesWritten > 40 {
+			t.Errorf("%+v", r)
+		}
+	}
+	must(t, reader.Rollback())
+	_, err = db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+	must(t, err)
+	dense(t, db)
+}

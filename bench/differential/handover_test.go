@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,6 +99,7 @@ func handover(t *testing.T, seed uint64, tally *soak.Tally, engines []*Follower,
 	r := newRun(t, h, tally)
 	file := filepath.Join(t.TempDir(), "db")
 	var turns []string
+	vacuums := rand.New(rand.NewPCG(seed, 7))
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("turns: %v", turns)
@@ -114,6 +116,10 @@ func handover(t *testing.T, seed uint64, tally *soak.Tally, engines []*Follower,
 			r.copied(f, file, engines)
 		}
 		r.handOver(f, file, engines)
+		if vacuums.IntN(3) == 0 {
+			turns = append(turns, "vacuum")
+			r.vacuumed(file, engines, vacuums)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package real
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,6 +29,8 @@ const (
 	saysSettled    = "settled"    // 0: after a while without commits bbolt finds the newest
 	saysWriters    = "writers"    // so many commit side by side
 	saysGroup      = "group"      // so many commits were written together
+	saysVacuuming  = "vacuuming"  // 0: a vacuum has begun
+	saysVacuumed   = "vacuumed"   // by so many bytes the file has become shorter
 )
 
 // committer is a process that commits until it is killed.
@@ -111,9 +114,9 @@ func (c *committer) burst() error {
 		writers, commits = 64, 1+c.rand.IntN(4)
 	}
 	say(saysWriters, uint64(writers))
-	syncs := c.rand.IntN(4)
+	syncs, vacuums := c.rand.IntN(4), c.rand.IntN(4)
 	var wg sync.WaitGroup
-	errs := make([]error, writers+2)
+	errs := make([]error, writers+3)
 	for i := range writers {
 		r := rand.New(rand.NewPCG(c.rand.Uint64(), 2))
 		wg.Go(func() {
@@ -126,6 +129,7 @@ func (c *committer) burst() error {
 	}
 	wg.Go(func() { errs[writers] = c.readAlong(5) })
 	wg.Go(func() { errs[writers+1] = c.syncAlong(syncs) })
+	wg.Go(func() { errs[writers+2] = c.vacuumAlong(vacuums) })
 	wg.Wait()
 	return errors.Join(errs...)
 }
@@ -138,6 +142,20 @@ func (c *committer) syncAlong(times int) error {
 			return fmt.Errorf("sync: %w", err)
 		}
 		say(saysSynced, 0)
+	}
+	return nil
+}
+
+// vacuumAlong makes the file shorter while others commit.
+func (c *committer) vacuumAlong(times int) error {
+	db, ok := c.db.(holdfastDB)
+	for n := 0; ok && n < times; n++ {
+		say(saysVacuuming, 0)
+		r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{StepPages: 1 << (2 * n)})
+		if err != nil {
+			return fmt.Errorf("vacuum: %w", err)
+		}
+		say(saysVacuumed, uint64(max(0, r.SizeBefore-r.SizeAfter)))
 	}
 	return nil
 }

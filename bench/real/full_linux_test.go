@@ -34,6 +34,7 @@ func testFull(t *testing.T, mounted func(*testing.T) string) {
 			"crowd":      (*fullDisk).crowd,
 			"creation":   (*fullDisk).creation,
 			"compaction": (*fullDisk).compaction,
+			"vacuum":     (*fullDisk).vacuum,
 		} {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				againWith(t, seed)

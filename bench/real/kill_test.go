@@ -32,6 +32,8 @@ var killMinimums = map[string]int{
 	"bbolt goes on from an older state":     2,
 	"of bbolt":                              2,
 	"bbolt committed between":               3,
+	"during a vacuum":                       3,
+	"a vacuum before made the file shorter": 2,
 }
 
 // killFile is a file on which processes are killed, and what is known of it.
@@ -79,6 +81,7 @@ var killAtMinimums = map[string]int{
 	"bbolt finds the newest state":          10,
 	"with StrictCompat":                     4,
 	"commits written together":              2,
+	"during a vacuum":                       3,
 }
 
 // TestKillAtCall has a process kill itself before and behind each of its first
@@ -185,6 +188,8 @@ type heard struct {
 	last       string
 	rolledBack bool
 	settled    bool // so was the newest state, when it was killed
+	vacuuming  bool
+	shorter    bool // a vacuum has made the file
 	fault      string
 }
 
@@ -213,6 +218,8 @@ func (h *heard) line(line string) (what string) {
 		h.floor = max(h.floor, h.syncing)
 	case saysSettled:
 		h.floor, h.settled = h.done, true
+	case saysVacuuming, saysVacuumed:
+		h.vacuuming, h.shorter = what == saysVacuuming, h.shorter || n > 0
 	case saysWriters:
 		h.writers = n
 	case saysGroup:
@@ -302,6 +309,8 @@ func (f *killFile) count(o order, h heard, before int64) {
 	add("with StrictCompat", h.strict)
 	add("settled", h.settled)
 	add("64 writers", h.writers == 64)
+	add("during a vacuum", h.vacuuming)
+	add("a vacuum before made the file shorter", h.shorter)
 	add("commits written together", h.group > 1)
 }
 

@@ -17,9 +17,8 @@
  * so hashes and checksums are perfect.  Free pages are computed, not stored:
  * every page that is not of a pinned state, nor a freelist, is free (free.pml has
  * the free set).  Of a group in flight only the last state is pinned, so more can
- * happen than in the engine.  Sizes are not modelled: truncation, which is not
- * built, cuts off everything that it need not protect, as if it all lay behind the
- * cut.  Openings exclude one another: the lock is given.  Prepared transactions
+ * happen than in the engine.  Sizes are not modelled: truncation cuts off
+ * everything that it need not protect, as if it all lay behind the cut.  Openings exclude one another: the lock is given.  Prepared transactions
  * change memory only, so they need no steps of their own.
  *
  * BOUNDS

@@ -58,7 +58,7 @@ func (w *WriteTx) Seal(end int) { w.buf.runs[len(w.buf.runs)-1].end = end }
 // The caller holds commit.
 func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 	p := w.p
-	if p.low > 0 || n > 1 && !hot && !plant.On(plant.RunsInLanes) {
+	if p.low > 0 && !plant.On(plant.PlacedAnywhere) || n > 1 && !hot && !plant.On(plant.RunsInLanes) {
 		return w.space.Allocate(n)
 	}
 	kind := ofLeaves

@@ -10,6 +10,28 @@ import (
 	"holdfast/internal/vfs"
 )
 
+// mapped is a file that knows what is mapped of it.
+type mapped struct {
+	vfs.File
+	maps []vfs.Mapping
+}
+
+func (f *mapped) Map(length int64, opts vfs.MapOptions) (vfs.Mapping, error) {
+	m, err := f.File.Map(length, opts)
+	if err == nil {
+		f.maps = append(f.maps, m)
+	}
+	return m, err
+}
+
+// killed is what the end of its process does to a file.
+func (f *mapped) killed() {
+	for _, m := range f.maps {
+		_ = m.Close()
+	}
+	_ = f.Close()
+}
+
 // handle opens the disk. In histories in which the file becomes shorter it can be cut
 // off below its mapping.
 func (h *history) handle() *mapped {
@@ -46,6 +68,9 @@ func (h *history) lower(w *pager.WriteTx) bool {
 	h.logf("lower, from %d", before)
 	w.Lower()
 	h.counts["lowered"]++
+	if h.oneIn(6) {
+		h.failNext = "page" // so that some of them are aborted
+	}
 	for _, r := range h.held {
 		h.count("reader of what is lowered", r.snap.Value().Meta.HighWater > before)
 	}
@@ -57,12 +82,12 @@ func (h *history) shrink() {
 	h.logf("shrink")
 	all := h.queue
 	h.leading = true
-	failing := h.failNext == "cut"
+	h.cutFailed = false
 	size, err := h.Shrink(nil)
 	h.queue = h.queue[len(all):]
 	h.ended(all) // some of them lead if nothing was to be cut off
 	h.leading = false
-	failed := failing && h.failNext != "cut"
+	failed := h.cutFailed
 	switch {
 	case h.gone || h.stopped:
 	case failed && !errors.Is(err, syscall.EIO):
@@ -79,7 +104,7 @@ func (h *history) shrink() {
 func (h *history) cutOff(op vfs.Op) error {
 	h.logf("  cut off at page %d", op.Len/momentPage)
 	if h.failNext == "cut" {
-		h.failNext = ""
+		h.failNext, h.cutFailed = "", true
 		return syscall.EIO
 	}
 	h.counts["cut off"]++

@@ -74,25 +74,26 @@ type history struct {
 	fault  error // the first that was found
 	opts   pager.Options
 
-	last     int           // number of the newest transaction
-	trees    map[int]*tree // of each that may be found
-	queue    []*waiting    // prepared
-	visible  int           // the newest that was acknowledged
-	durable  int           // and that power loss may not take
-	stopped  bool          // a flush or the write of a meta has failed
-	leading  bool          // the file is being written
-	editing  *pager.WriteTx
-	gone     bool   // the power is off, or the process ended: what happens counts no more,
-	next     []byte // and this is what it left
-	recorded bool   // the free pages are,
-	full     bool   // unless the disk was full since the file was opened: then there may be no record
-	isOpen   bool
-	failNext string // "page", "meta", "cut": the next one fails
-	lying    bool   // the next flush fails
-	held     []*holding
-	shrinks  bool // the file becomes shorter now and then: see moments_shrink_test.go
-	low      bool // transactions take the first free pages
-	big      bool // and long runs
+	last      int           // number of the newest transaction
+	trees     map[int]*tree // of each that may be found
+	queue     []*waiting    // prepared
+	visible   int           // the newest that was acknowledged
+	durable   int           // and that power loss may not take
+	stopped   bool          // a flush or the write of a meta has failed
+	leading   bool          // the file is being written
+	editing   *pager.WriteTx
+	gone      bool   // the power is off, or the process ended: what happens counts no more,
+	next      []byte // and this is what it left
+	recorded  bool   // the free pages are,
+	full      bool   // unless the disk was full since the file was opened: then there may be no record
+	isOpen    bool
+	failNext  string // "page", "meta", "cut": the next one fails
+	lying     bool   // the next flush fails
+	held      []*holding
+	shrinks   bool // the file becomes shorter now and then: see moments_shrink_test.go
+	low       bool // transactions take the first free pages
+	big       bool // and long runs
+	cutFailed bool // a truncation has
 }
 
 type waiting struct {
@@ -105,28 +106,6 @@ type waiting struct {
 type holding struct {
 	snap pager.Snapshot
 	n    int
-}
-
-// mapped is a file that knows what is mapped of it.
-type mapped struct {
-	vfs.File
-	maps []vfs.Mapping
-}
-
-func (f *mapped) Map(length int64, opts vfs.MapOptions) (vfs.Mapping, error) {
-	m, err := f.File.Map(length, opts)
-	if err == nil {
-		f.maps = append(f.maps, m)
-	}
-	return m, err
-}
-
-// killed is what the end of its process does to a file.
-func (f *mapped) killed() {
-	for _, m := range f.maps {
-		_ = m.Close()
-	}
-	_ = f.Close()
 }
 
 func (h *history) logf(format string, args ...any) {

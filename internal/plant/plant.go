@@ -134,6 +134,14 @@ const (
 	LoweredInLog  Defect = "lowered-in-log"
 	WayNotCleared Defect = "way-not-cleared"
 	MovedBack     Defect = "moved-back"
+
+	CutShort          Defect = "cut-short"
+	CutErrorSwallowed Defect = "cut-error-swallowed"
+	SlotsStayUneven   Defect = "slots-stay-uneven"
+	LoweredForgotten  Defect = "lowered-forgotten"
+	PlacedAnywhere    Defect = "placed-anywhere"
+	SurveyBlind       Defect = "survey-blind"
+	StandsStill       Defect = "stands-still"
 )
 
 // How bytes are believed, and what becomes of readers.

@@ -252,7 +252,7 @@ func (t *Txn) Rollback() {
 	for e, ok := t.own.gapFrom(t.base, s.highWater); ok; e, ok = t.own.gapFrom(e.End(), s.highWater) {
 		s.free.remove(e)
 	}
-	if s.highWater < t.base { // it was lowered
+	if s.highWater < t.base && !plant.On(plant.LoweredForgotten) { // it was lowered
 		s.free.add(page.Extent{Start: s.highWater, N: uint64(t.base - s.highWater)})
 	}
 	t.high, s.highWater = s.highWater, t.base

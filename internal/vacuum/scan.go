@@ -9,6 +9,7 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
+	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 )
 
@@ -188,7 +189,7 @@ func (s *scan) level(l *tree.Level) error {
 		}
 	}
 	// Not before a leaf: the branches above it may be enough for a step, in each piece.
-	if s.full() && l.Count() > 0 && s.advanced {
+	if s.full() && l.Count() > 0 && (s.advanced || plant.On(plant.StandsStill) && l.Depth > 0) {
 		s.resume = bytes.Clone(key)
 		return errPause
 	}

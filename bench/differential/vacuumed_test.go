@@ -1,0 +1,45 @@
+package differential
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+
+	"holdfast"
+	"holdfast/bench/stock/ops"
+)
+
+// vacuumed has Holdfast make the file shorter, whoever wrote it, and all engines look at
+// it: as a kill of the process leaves it, once it is settled, and as Close leaves it.
+func (r *run) vacuumed(file string, engines []*Follower, rng *rand.Rand) {
+	r.t.Helper()
+	fatal := func(err error) {
+		r.t.Helper()
+		if err != nil {
+			r.t.Fatalf("seed %d, step %d: vacuum: %v", r.h.Seed, r.steps, err)
+		}
+	}
+	db, err := OpenHoldfast(file, ops.Options{PageSize: pageSize(r.h.Seed), NoFreelistSync: rng.IntN(2) == 0})
+	fatal(err)
+	result, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{StepPages: 1 + rng.IntN(16)})
+	fatal(err)
+	data, err := os.ReadFile(file)
+	fatal(err)
+	fatal(db.Close())
+	r.tally.Add("vacuum")
+	if result.SizeAfter < result.SizeBefore {
+		r.tally.Add("vacuum made it shorter")
+	}
+	killed := file + ".killed"
+	fatal(os.WriteFile(killed, data, 0o600))
+	_, err = holdfast.Settle(killed, holdfast.SettleOptions{})
+	fatal(err)
+	for _, e := range engines {
+		for id := range r.inspect(e, killed) {
+			if !r.leaks[id] {
+				r.t.Fatalf("seed %d, step %d: killed behind a vacuum, page %s is lost for %s", r.h.Seed, r.steps, id, e.Name)
+			}
+		}
+	}
+	r.handOver(engines[0], file, engines)
+}
