@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"holdfast/internal/pager"
 	"holdfast/internal/vacuum"
 )
 
@@ -105,7 +106,8 @@ type auto struct {
 	looked  time.Time
 	turns   time.Duration // that writers had had at the last look
 	settled int64         // bytes that were free at the last run and that it could not give back
-	named   uint64        // transaction of the reader that was named in the log
+	behind  uint64        // transaction of the reader beside which that run worked; 0: none
+	named   uint64        // that of the reader that was named in the log
 }
 
 // newAuto makes the auto of db, not wound up.
@@ -171,91 +173,99 @@ func (a *auto) read() VacuumStats {
 	return s
 }
 
-// look is called by the timer.
+// look is called by the timer. Nothing is asked of the pager, and nothing said to the
+// logger, with mu held: whoever wants statistics takes it.
 func (a *auto) look() {
+	u, err := a.db.pager.Usage()
+	now, turns := time.Now(), time.Duration(a.db.pager.Counts().TurnTime.Load())
 	a.mu.Lock()
 	a.wound = false
-	if a.closed {
+	busy := float64(turns-a.turns) / float64(max(now.Sub(a.looked), 1))
+	a.looked, a.turns = now, turns
+	if a.closed || err != nil {
 		a.mu.Unlock()
 		return
 	}
-	if !a.due() {
+	due, named := a.due(u, busy)
+	if !due {
 		a.mu.Unlock()
+		if named != "" {
+			a.db.logger.Warningf("%s: vacuum waits: %s", a.db.path, named)
+		}
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel = cancel
 	a.mu.Unlock()
 	r, err := a.run(ctx)
+	if err != nil && ctx.Err() == nil {
+		a.db.logger.Errorf("Vacuuming %s failed: %v", a.db.path, err)
+	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	cancel()
 	a.cancel = nil
 	a.ended.Broadcast()
-	if r.SizeBefore > 0 {
-		a.stats.Last = r
-		a.stats.Runs++
-	}
-	if r.SizeAfter > 0 {
-		freed := r.SizeBefore - r.SizeAfter
-		a.stats.Freed += freed
-		a.settled = max(r.FreeBefore-freed, 0) // not FreeAfter: others go on freeing
-	}
+	a.note(r, err)
 	// Something was committed meanwhile, or it is to go on behind a reader.
-	again := a.wound || r.Pinned >= a.opts.MinBytes
+	again := a.wound || a.behind != 0
 	a.wound = false
 	if again {
 		a.windLocked()
 	}
-	a.mu.Unlock()
-	if err != nil && ctx.Err() == nil {
-		a.db.logger.Errorf("Vacuuming %s failed: %v", a.db.path, err)
+}
+
+// note remembers what came of a run. The caller holds mu.
+func (a *auto) note(r VacuumResult, err error) {
+	if r.SizeBefore > 0 {
+		a.stats.Last = r
+		a.stats.Runs++
+	}
+	a.behind = r.Reader.Tx
+	freed := max(r.SizeBefore-r.SizeAfter, 0)
+	if r.SizeAfter > 0 {
+		a.stats.Freed += freed
+	}
+	if err == nil && r.SizeAfter > 0 || isDamage(err) {
+		a.settled = max(r.FreeBefore-freed, 0) // not FreeAfter: others go on freeing
 	}
 }
 
-// due tells whether to vacuum now. If it is to look again without a commit in between it
-// winds itself up. The caller holds mu.
-func (a *auto) due() bool {
-	u, err := a.db.pager.Usage()
-	if err != nil {
-		return false
-	}
+// due tells whether to vacuum now, or whom to name in the log. If it is to look again
+// without a commit in between it winds itself up. The caller holds mu.
+func (a *auto) due(u pager.Usage, busy float64) (due bool, named string) {
 	page := int64(a.db.pager.PageSize())
 	free, pending := int64(u.Free)*page, int64(u.Pending)*page
 	reader := oldReader(u.Oldest)
 	if reader.Tx == 0 { // then what is pending waits for a flush at most
 		free, pending = free+pending, 0
 	}
-	now, turns := time.Now(), time.Duration(a.db.pager.Counts().TurnTime.Load())
-	busy := float64(turns-a.turns) / float64(max(now.Sub(a.looked), 1))
-	a.looked, a.turns = now, turns
+	if a.behind != 0 && a.behind != reader.Tx { // it has ended, beside which nothing more was to be had
+		a.behind, a.settled = 0, 0
+	}
 	a.stats.Waits = ""
 	enough := func(bytes int64) bool {
-		return bytes >= a.opts.MinBytes && float64(bytes) >= a.opts.MinShare*float64(u.FileSize) && bytes >= a.settled+a.opts.MinBytes
+		return bytes >= a.opts.MinBytes && float64(bytes) >= a.opts.MinShare*float64(u.FileSize)
 	}
-	if !enough(free) {
-		a.settled = min(a.settled, free)
-		if enough(free + pending) {
-			a.stats.Waits = WaitsForReader
-			a.name(reader, pending)
-			a.windLocked()
-		}
-		return false
-	}
-	if busy > a.opts.MaxBusy {
+	more := free >= a.settled+a.opts.MinBytes || a.settled == 0
+	switch {
+	case enough(free) && more && busy > a.opts.MaxBusy:
 		a.stats.Waits = WaitsForWriters
-		a.windLocked()
-		return false
+	case enough(free) && more:
+		return true, ""
+	case reader.Tx != 0 && (enough(free+pending) && !enough(free) || a.behind != 0 && enough(free)):
+		a.stats.Waits = WaitsForReader
+		if a.named != reader.Tx {
+			a.named = reader.Tx
+			named = fmt.Sprintf("%d bytes cannot be given back before the end of a transaction that has been open for more than %v and reads the state of transaction %d, %d before the newest",
+				free+pending, reader.Age.Round(time.Millisecond), reader.Tx, reader.Behind)
+		}
+	default:
+		a.settled = min(a.settled, free)
+		return false, ""
 	}
-	return true
-}
-
-// name tells the log, once, who keeps pages. The caller holds mu.
-func (a *auto) name(r OldReader, bytes int64) {
-	if a.named != r.Tx {
-		a.named = r.Tx
-		a.db.logger.Warningf("%s: vacuum waits: %d bytes are free but for a transaction that has been open for more than %v and reads the state of transaction %d, %d before the newest",
-			a.db.path, bytes, r.Age.Round(time.Millisecond), r.Tx, r.Behind)
-	}
+	a.windLocked()
+	return false, named
 }
 
 func (a *auto) run(ctx context.Context) (VacuumResult, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,3 +190,55 @@ func (w *warnings) text() string {
 
 func (w *warnings) Infof(string, ...any)  {}
 func (w *warnings) Errorf(string, ...any) {}
+
+// A reader was open while it worked. Nearly all was free behind that and could not be given
+// back, and it took that for what cannot be had for good.
+func TestAutoVacuumGoesOnBehindAReader(t *testing.T) {
+	path := tempPath(t)
+	db := open(t, path, &holdfast.Options{NoSync: true})
+	fillAndDelete(t, db, "b", 8000, 1000, func(i int) bool { return i >= 7900 })
+	must(t, db.Close())
+	opts := eager()
+	opts.Interval = 50 * time.Millisecond // so that the reader begins before it looks
+	db = open(t, path, &holdfast.Options{AutoVacuum: opts, NoSync: true})
+	reader := begin(t, db, false)
+	touch := func() {
+		update(t, db, func(tx *holdfast.Tx) { put(t, tx.Bucket([]byte("b")), "key00007999", "value") })
+	}
+	touch()
+	until(t, db, "a run beside the reader", func(s holdfast.Stats) bool { return s.Vacuum.Runs > 0 && !s.Vacuum.Running })
+	touch()
+	must(t, reader.Rollback())
+	touch()
+	untilShort(t, db, "vacuum behind the reader")
+	must(t, db.Close())
+}
+
+// A logger that asked for the statistics was called with their lock held.
+func TestAutoVacuumLoggerAsksForStatistics(t *testing.T) {
+	log := &asking{}
+	db := open(t, tempPath(t), &holdfast.Options{AutoVacuum: eager(), Logger: log})
+	log.db.Store(db)
+	fillAndDelete(t, db, "b", 4096, 1000, func(int) bool { return true })
+	reader := begin(t, db, false)
+	update(t, db, func(tx *holdfast.Tx) { must(t, tx.DeleteBucket([]byte("b"))) })
+	must(t, within(t, "the logger to be told", func() error {
+		for log.asked.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	}))
+	must(t, reader.Rollback())
+	must(t, within(t, "close", db.Close))
+}
+
+type asking struct {
+	warnings
+	db    atomic.Pointer[holdfast.DB]
+	asked atomic.Int64
+}
+
+func (a *asking) Warningf(string, ...any) {
+	a.db.Load().Stats()
+	a.asked.Add(1)
+}

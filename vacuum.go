@@ -25,7 +25,7 @@ type VacuumOptions struct {
 	DryRun bool
 
 	// Progress is called between steps, by the goroutine that called Vacuum. It must
-	// not write to the database. nil: nobody.
+	// neither vacuum nor close the database. nil: nobody.
 	Progress func(VacuumProgress)
 }
 
@@ -48,14 +48,14 @@ type VacuumResult struct {
 	Steps        int   // transactions that wrote pages
 	Passes       int   // walks over the file
 	Duration     time.Duration
-	LongestStep  time.Duration // that kept writers waiting
+	LongestStep  time.Duration // that kept writers waiting; the end is cut off in pieces besides, of some 2 ms each
 
 	// Pinned is how many bytes of free pages readers still see; the file can become
 	// shorter by as much when they have ended. Reader is the oldest of them.
 	Pinned int64
 	Reader OldReader
 
-	// Stuck is how many long values found no room at the front.
+	// Stuck is how many runs of pages, long values as a rule, found no room at the front in the last walk.
 	Stuck int
 }
 

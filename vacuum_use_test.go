@@ -366,7 +366,7 @@ func TestVacuumMovesNothingBack(t *testing.T) {
 	for range 2 {
 		r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 		must(t, err)
-		if r.Stuck == 0 && r.PagesWritten == 0 || r.PagesWritten > 40 {
+		if r.PagesWritten > 40 || r.SizeAfter < 3*r.Expected/2 {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -152,14 +152,17 @@ func (p *Pager) OldestReader() Held {
 // time; rest, if it is not nil, is called in between, and its error ends it. An error of the truncation
 // itself leaves all as it was.
 func (p *Pager) Shrink(rest func() error) (size int64, err error) {
+	pieces := int64(-1) // that may be cut off: others may make the file longer meanwhile
 	for tries := 0; ; tries++ {
 		p.commit.Lock()
 		if err := p.mayShrink(); err != nil {
 			p.commit.Unlock()
 			return 0, err
 		}
-		size = p.fileSize
-		if own, _ := p.end(); own >= size || tries == maxShrink || p.cutLater && tries > 0 {
+		if size = p.fileSize; pieces < 0 {
+			pieces = size/maxCut + 1
+		}
+		if own, _ := p.end(); own >= size || tries == maxShrink || pieces == 0 || p.cutLater && tries > 0 {
 			p.commit.Unlock()
 			return size, nil
 		}
@@ -171,7 +174,7 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 		pr.even = !plant.On(plant.SlotsStayUneven)
 		p.commit.Unlock()
 		err := pr.Finish()
-		for err == nil && p.cutPiece() {
+		for ; err == nil && pieces > 0 && p.cutPiece(); pieces-- {
 			if tries = 0; rest != nil {
 				err = rest()
 			}
@@ -188,18 +191,18 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 }
 
 // cutPiece cuts off a piece. It returns false if there is nothing to be cut off, or it is
-// not the time.
+// not the time: while Close waits for readers, it retires states.
 func (p *Pager) cutPiece() bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	return p.truncate()
+	return !p.closed.Load() && p.truncate()
 }
 
 // cutClosed cuts off the file when it is not mapped any more, if Shrink wanted to. Close
 // calls it, which has left metas of the newest state. The caller holds commit.
 func (p *Pager) cutClosed() {
 	_, need := p.end()
-	if !p.cutLater || need >= p.fileSize {
+	if !p.cutLater || need >= p.fileSize || p.unsynced > 0 { // then the disk may have older metas
 		return
 	}
 	if err := p.file.Truncate(need); err != nil {

@@ -21,7 +21,8 @@ type target struct {
 	path  [][]byte // names of the buckets
 	key   []byte
 	depth int
-	join  int     // how many pages are joined; 0: one is moved
+	join  int     // how many runs are joined; 0: one is moved
+	long  bool    // some of those have more than one page
 	id    page.ID // of the one that is moved
 	pages uint64  // about how many are written
 }
@@ -79,6 +80,7 @@ type scan struct {
 	resume   []byte
 	advanced bool // a leaf was looked at since the walk of this tree went on
 	holds    bool
+	resumed  bool // the walk of this tree goes on where a piece before has ended
 }
 
 // errPause ends a walk within a tree.
@@ -169,6 +171,7 @@ func (s *scan) tree(b *bucket.Bucket, at *place) error {
 		s.path = append(s.path, p.name)
 	}
 	s.windows, s.resume, s.advanced, s.holds = s.windows[:0], nil, false, at.holds
+	s.resumed = at.key != nil
 	err := b.Tree().WalkFrom(at.key, s.level)
 	at.holds = s.holds
 	if err != nil && !errors.Is(err, errPause) {
@@ -188,10 +191,14 @@ func (s *scan) level(l *tree.Level) error {
 			return err
 		}
 	}
-	// Not before a leaf: the branches above it may be enough for a step, in each piece.
-	if s.full() && l.Count() > 0 && (s.advanced || plant.On(plant.StandsStill) && l.Depth > 0) {
+	// A piece ends before a leaf that begins a window, and not before the first: the branches
+	// above it may be enough for a step, in each piece.
+	if s.full() && l.Count() > 0 && (l.IsLeaf() && s.advanced && s.begins(l) || l.Depth > 0 && plant.On(plant.StandsStill)) {
 		s.resume = bytes.Clone(key)
 		return errPause
+	}
+	if s.resumed && !s.advanced && !l.IsLeaf() {
+		return nil // the piece before has seen it
 	}
 	id, pages := l.Base()
 	if err := s.visit(id, pages); err != nil {
@@ -215,6 +222,12 @@ func (s *scan) level(l *tree.Level) error {
 		s.judge(l.Depth)
 	}
 	return err
+}
+
+// begins tells whether a leaf would begin a window.
+func (s *scan) begins(l *tree.Level) bool {
+	_, pages := l.Base()
+	return l.Depth >= len(s.windows) || len(s.windows[l.Depth].runs) == 0 || s.windows[l.Depth].pages+pages > maxWindow
 }
 
 // look goes through the elements of a page.
@@ -257,7 +270,8 @@ func (s *scan) judge(from int) {
 		}
 		if after < w.pages && float64(w.pages-after) >= s.gain*float64(w.pages) {
 			s.packed += after
-			s.add(target{key: bytes.Clone(w.runs[0].key), depth: depth, join: len(w.runs), pages: after})
+			long := w.pages > uint64(len(w.runs))
+			s.add(target{key: bytes.Clone(w.runs[0].key), depth: depth, join: len(w.runs), long: long, pages: after})
 		} else {
 			s.packed += w.pages
 			for _, r := range w.runs {

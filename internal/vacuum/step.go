@@ -34,9 +34,12 @@ type stepper struct {
 func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	begin := time.Now()
 	wrote := false
+	v := s.run
+	stuck, longest, values := v.stuck, v.longestStuck, v.result.Stuck
 	err = s.write(func() error {
 		pages := uint64(0)
 		n, wrote = 0, false
+		v.stuck, v.longestStuck, v.result.Stuck = stuck, longest, values
 		for n < len(targets) {
 			t := &targets[n]
 			if n > 0 && (pages+t.pages > uint64(s.run.o.StepPages) || time.Since(s.began) > s.run.o.StepTime) {
@@ -57,10 +60,11 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	if err != nil {
 		return n, err
 	}
-	if wrote {
-		s.run.result.Steps++
-		s.run.acted = true
+	if !wrote {
+		return n, nil
 	}
+	s.run.result.Steps++
+	s.run.acted = true
 	return n, s.pause(ctx, time.Since(begin))
 }
 
@@ -156,8 +160,11 @@ func (s *stepper) prepare(w *pager.WriteTx, fn func() error) (*pager.Prepared, e
 	if !changed && !w.Lowers() {
 		return nil, nil
 	}
-	s.run.result.PagesWritten += pages
-	return w.Prepare(root, sequence, s.run.o.Commit)
+	prepared, err := w.Prepare(root, sequence, s.run.o.Commit)
+	if err == nil {
+		s.run.result.PagesWritten += pages
+	}
+	return prepared, err
 }
 
 // maxRise is by how many steps' pages the file may grow at first, if none are free:
@@ -172,7 +179,8 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		return false, err
 	}
 	if t.join > 0 {
-		if s.w.FreeCount() < t.pages && s.w.HighWater() > s.run.start+page.ID(maxRise*s.run.o.StepPages) {
+		if !s.mayJoin(t) {
+			s.run.noPlace(t.pages)
 			return false, nil
 		}
 		return true, b.Tree().Pack(t.key, t.depth, t.join, s.run.o.Fill)
@@ -184,11 +192,24 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 	return true, b.Tree().Rewrite(t.key, t.depth)
 }
 
+// mayJoin tells whether there is room for what neighbours become: long runs all together
+// in one hole, or they would leave others behind that are too short for the next; single
+// pages anywhere, or, to begin with, a little behind the end.
+func (s *stepper) mayJoin(t *target) bool {
+	if t.long {
+		_, found := s.w.FindFree(t.pages)
+		return found
+	}
+	return s.w.FreeCount() >= t.pages || s.w.HighWater() <= s.run.start+page.ID(maxRise*s.run.o.StepPages)
+}
+
 // noPlace counts a run that was to be moved and found no place before its own.
 func (v *vac) noPlace(pages uint64) {
 	v.stuck += pages
 	v.longestStuck = max(v.longestStuck, pages)
-	v.result.Stuck++
+	if pages > 1 {
+		v.result.Stuck++
+	}
 }
 
 // bucket is the bucket at path; nil if there is none any more.

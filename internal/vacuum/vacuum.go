@@ -264,7 +264,12 @@ func (v *vac) pass(ctx context.Context) error {
 		end := id + page.ID(pages)
 		return end > v.cut || v.clear != nil && pages < v.shorter && v.clear.overlaps(id, pages)
 	}
-	for !s.done() {
+	begin, err := v.p.Usage()
+	if err != nil {
+		return err
+	}
+	// Who appends all the time is not to be run after: what is new lies behind the cut.
+	for s.total <= uint64(begin.HighWater)+maxReads && !s.done() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -295,7 +300,9 @@ func (v *vac) pass(ctx context.Context) error {
 			}
 		}
 	}
-	v.left = s.packed
+	if s.done() {
+		v.left = s.packed
+	}
 	return nil
 }
 

@@ -1,0 +1,93 @@
+package holdfast_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"holdfast"
+)
+
+// Four writers appended all the time, behind the cut, and vacuum ran after them for ever.
+func TestVacuumEndsBesideInserters(t *testing.T) {
+	db := openNew(t, 4096)
+	fillAndDelete(t, db, "b", 5000, 1000, func(int) bool { return true })
+	db.NoSync = false
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := db.Update(func(tx *holdfast.Tx) error {
+					b, err := tx.CreateBucketIfNotExists(fmt.Append(nil, "i", w))
+					if err != nil {
+						return err
+					}
+					return b.Put(fmt.Appendf(nil, "%012d", n), make([]byte, 2500))
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	must(t, within(t, "vacuum", func() error {
+		_, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+		return err
+	}))
+	close(stop)
+	wg.Wait()
+	checkDB(t, db)
+}
+
+// Joining long values left holes too short for the next ones, and the file of an idle
+// database became longer.
+func TestVacuumMakesNothingLonger(t *testing.T) {
+	for _, size := range []int{1500, 3000, 5000, 9000, 13_000, 20_000} {
+		db := open(t, tempPath(t), &holdfast.Options{NoSync: true, PageSize: 4096})
+		db.AllocSize = 64 << 10
+		rng := rand.New(rand.NewPCG(3, 4))
+		n := 10_000_000 / size
+		perm := rng.Perm(n)
+		for at := 0; at < n; at += 10 {
+			update(t, db, func(tx *holdfast.Tx) {
+				b, err := tx.CreateBucketIfNotExists([]byte("b"))
+				must(t, err)
+				for _, i := range perm[at:min(at+10, n)] {
+					must(t, b.Put(fmt.Appendf(nil, "%08d", i), make([]byte, size)))
+				}
+			})
+		}
+		for range 2 {
+			r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+			must(t, err)
+			if r.SizeAfter > r.SizeBefore {
+				t.Errorf("values of %d bytes: %d bytes, and %d before", size, r.SizeAfter, r.SizeBefore)
+			}
+		}
+		must(t, db.Close())
+	}
+}
+
+// In steps of one page each piece of the walk was full after the root and one leaf, so
+// nothing was joined, and the file stayed twice as long as a copy.
+func TestVacuumJoinsInSmallSteps(t *testing.T) {
+	for _, pageSize := range []int{512, 4096} {
+		db := openNew(t, pageSize)
+		rng := rand.New(rand.NewPCG(3, 4))
+		fillAndDelete(t, db, "b", 20_000, 100, func(int) bool { return rng.IntN(5) > 2 })
+		_, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{StepPages: 1})
+		must(t, err)
+		if size, compacted := fileSize(t, db.Path()), compactSize(t, db); float64(size) > 1.1*float64(compacted) {
+			t.Errorf("pages of %d bytes: the file has %d bytes, a compacted copy %d", pageSize, size, compacted)
+		}
+		must(t, db.Close())
+	}
+}
