@@ -64,12 +64,15 @@ func (a *AutoVacuum) validate() error {
 }
 
 // String gives the fields, for a log.
-func (a *AutoVacuum) String() string { return fmt.Sprintf("%+v", *a) }
+func (a *AutoVacuum) String() string {
+	type plain AutoVacuum // without this method
+	return fmt.Sprintf("%+v", plain(a.withDefaults()))
+}
 
-// VacuumStats say what AutoVacuum does.
+// VacuumStats say what AutoVacuum does. Calls of DB.Vacuum are not counted.
 type VacuumStats struct {
 	Running bool
-	Runs    int   // that have ended
+	Runs    int   // that have ended, also with an error, which is in the log
 	Freed   int64 // bytes by which they made the file shorter
 	// Waits is what keeps it from beginning although much is free: WaitsForReader or
 	// WaitsForWriters; "" otherwise.
@@ -278,7 +281,7 @@ func (a *auto) run(ctx context.Context) (VacuumResult, error) {
 	}
 	r, err := db.vacuum(ctx, vacuum.Options{Share: a.opts.MaxShare, Gain: gainOfAuto, Fill: fillOfAuto}, nil)
 	if err == nil {
-		db.logger.Infof("Vacuumed %s in %v: %d bytes, %d before; wrote %d pages", db.path, r.Duration.Round(time.Millisecond), r.SizeAfter, r.SizeBefore, r.PagesWritten)
+		db.logger.Infof("Vacuumed %s in %v: %d -> %d bytes; %d pages written, %d bytes seen by readers", db.path, r.Duration.Round(time.Millisecond), r.SizeBefore, r.SizeAfter, r.PagesWritten, r.Pinned)
 	}
 	return r, err
 }

@@ -210,7 +210,9 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.auto.stop()
-	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: db.commitOptions()})
+	commit := db.commitOptions()
+	commit.AllocSize = 0 // the freelist page is the last: no room behind it
+	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: commit})
 	db.closed.Store(true)
 	if err != nil {
 		db.logger.Errorf("Closing db file (%s) failed: %v", db.path, err)

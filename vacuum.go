@@ -10,15 +10,16 @@ import (
 
 // VacuumOptions say how DB.Vacuum goes about it. The zero value is a good choice.
 type VacuumOptions struct {
-	// StepPages is how many pages one step writes at most, 0: 64; a longer value is a
-	// step of its own. StepTime is about how long a step keeps writers waiting at
-	// most, 0: 5 milliseconds.
+	// StepPages is how many pages one step writes at most, 0 or less: 64; a longer value is
+	// a step of its own. StepTime is about how long a step keeps writers waiting at
+	// most, 0 or less: 5 milliseconds.
 	StepPages int
 	StepTime  time.Duration
 
-	// Hurry leaves writers no time between steps. Otherwise, while others commit, they get
-	// some 128 commits between two steps, or 50 milliseconds: then one commit in a
-	// hundred takes longer, and vacuum takes as long as it takes.
+	// Hurry leaves no pause between steps. Otherwise, while others commit, Vacuum waits
+	// behind each step for 128 commits or 50 milliseconds, whichever comes first, so that
+	// only about one commit in a hundred meets a step; on a busy database a GiB then takes
+	// minutes.
 	Hurry bool
 
 	// DryRun only looks: VacuumResult.Expected is what would be left.
@@ -50,8 +51,9 @@ type VacuumResult struct {
 	Duration     time.Duration
 	LongestStep  time.Duration // that kept writers waiting; the end is cut off in pieces besides, of some 2 ms each
 
-	// Pinned is how many bytes of free pages readers still see; the file can become
-	// shorter by as much when they have ended. Reader is the oldest of them.
+	// Pinned is how many bytes of free pages readers still see. The file can become shorter
+	// by as much when they have ended, often by far more: one page near the end that a
+	// reader sees keeps all before it. Reader is the oldest of them.
 	Pinned int64
 	Reader OldReader
 
@@ -76,13 +78,15 @@ func oldReader(h pager.Held) OldReader {
 // Vacuum makes the file shorter: it moves what lies at its end to free pages at the
 // front, joins pages that are half empty, and cuts the end off. Others read and write
 // meanwhile. No reader waits; a writer waits for a step at most, which writes
-// VacuumOptions.StepPages pages. It needs no room on the disk beyond a few steps.
+// VacuumOptions.StepPages pages. It needs no room on the disk beyond a few steps, 1 MiB as a rule. It
+// must not be called within Update: it would wait for itself.
 //
-// What was done is done when ctx ends, an error occurs or the process is killed, and the next
+// It returns ctx's error when that ends, and with any error what was done so far. That is
+// done when ctx ends, an error occurs or the process is killed, and the next
 // Vacuum goes on from there. It first reads every page in use: a damaged one ends it, with a
 // *CorruptError, before anything was changed. (Values longer than 16 pages are verified
 // when they are moved.) ErrDatabaseReadOnly is returned for a database that was opened
-// for reading.
+// for reading, unless DryRun is set.
 //
 // Pages that an open transaction sees can neither be used again nor cut off:
 // VacuumResult.Pinned. If nothing else is left to do, Vacuum does not wait for it.

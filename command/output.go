@@ -149,6 +149,11 @@ const progressStep = 100 * time.Millisecond
 // that it returns is called. done tells how many of total bytes are done; nil
 // if that is not known.
 func (c *call) progress(what string, total int64, done func() int64) (stop func()) {
+	return c.progressOf(what, total, done, done != nil)
+}
+
+// progressOf is progress; bytes: of so many a second.
+func (c *call) progressOf(what string, total int64, done func() int64, bytes bool) (stop func()) {
 	w := c.cmd.ErrOrStderr()
 	if !isTerminal(w) {
 		return func() {}
@@ -158,8 +163,8 @@ func (c *call) progress(what string, total int64, done func() int64) (stop func(
 	}
 	bar := progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(20),
-		progressbar.OptionShowBytes(done != nil), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14),
+		progressbar.OptionShowBytes(bytes), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetElapsedTime(bytes), progressbar.OptionSetPredictTime(bytes), progressbar.OptionSpinnerType(14),
 		progressbar.OptionSetSpinnerChangeInterval(0)) // drawn below, and by no goroutine of its own
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {

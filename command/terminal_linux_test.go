@@ -93,7 +93,7 @@ func TestVacuumProgress(t *testing.T) {
 	}
 	bar.end()
 	out := end()
-	for _, want := range []string{"reading  25%", "pass 1  50%", "pass 1  75%", "pass 2  50%"} {
+	for _, want := range []string{"reading  25%", "moving pages to the front  50%", "moving pages to the front  75%", "moving pages to the front again  50%"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %q", want, out)
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -124,7 +125,7 @@ func (c *call) vacuum(dryRun bool) error {
 		c.printVacuumed(r)
 	}
 	if r.Interrupted {
-		return &fileError{file: path, what: "interrupted" + r.sofar(), next: "run it again to go on", err: err}
+		return &fileError{file: path, what: "interrupted" + r.sofar(), next: "run it again", err: err}
 	}
 	return nil
 }
@@ -185,7 +186,7 @@ func (r *vacuumReport) sofar() string {
 	case r.Steps == 0 && r.GivenBack <= 0:
 		return ", nothing was changed"
 	case r.GivenBack > 0:
-		return fmt.Sprintf(" after %s; what was done stays done: %s -> %s", plural(r.Steps, "step"), size(r.SizeBefore), size(r.SizeAfter))
+		return fmt.Sprintf(" after %s; what was done stays done: %s -> %s so far, most is cut off at the end", plural(r.Steps, "step"), size(r.SizeBefore), size(r.SizeAfter))
 	}
 	return fmt.Sprintf(" after %s; what was done stays done, and the file is not shorter yet", plural(r.Steps, "step"))
 }
@@ -207,7 +208,9 @@ func (c *call) explainVacuum(r *vacuumReport, err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	e.what += r.sofar()
+	if !r.DryRun {
+		e.what = strings.TrimPrefix(strings.TrimPrefix(r.sofar(), ", "), " ") + ": " + e.what
+	}
 	if errors.Is(err, syscall.ENOSPC) {
 		e.next = "free some space on that disk, a few MiB, and run it again to go on"
 	}
@@ -230,9 +233,12 @@ func (b *vacuumBar) show(p holdfast.VacuumProgress) {
 		b.pass, b.total, b.done = p.Pass, max(p.Total, 1)*b.pageSize, new(atomic.Int64)
 		what := "reading"
 		if p.Pass > 0 {
-			what = fmt.Sprintf("pass %d", p.Pass)
+			what = "moving pages to the front"
+			if p.Pass > 1 {
+				what += " again"
+			}
 		}
-		b.stop = b.progress(what, b.total, b.done.Load)
+		b.stop = b.progressOf(what, b.total, b.done.Load, false)
 	}
 	b.done.Store(int64(float64(b.total) * float64(p.Done) / float64(max(p.Total, 1))))
 }

@@ -86,7 +86,7 @@ func TestVacuumFullDisk(t *testing.T) {
 	if r.code == 0 {
 		t.Logf("it needed no room: %s", r)
 	} else {
-		wantIn(t, r, 1, "", "holdfast: small/half.db: no space left on its disk")
+		wantIn(t, r, 1, "", ": no space left on its disk; ")
 		wantIn(t, r, 1, "", "; free some space on that disk, a few MiB, and run it again to go on\n")
 	}
 	wantIn(t, run(t, "check", "small/half.db"), 0, "OK\n", "")

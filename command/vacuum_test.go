@@ -225,8 +225,12 @@ func TestVacuumDamaged(t *testing.T) {
 	before := snapshot(t, dir)
 	for _, args := range []string{"", "--dry-run", "--json"} {
 		r := run(t, append([]string{"vacuum", "bloated.db"}, strings.Fields(args)...)...)
-		wantIn(t, r, command.ExitFailed, "", fmt.Sprintf("holdfast: bloated.db: damaged: page %d: ", leaf))
-		wantIn(t, r, command.ExitFailed, "", ", nothing was changed; run: holdfast check bloated.db\n")
+		first := "nothing was changed: "
+		if args == "--dry-run" { // then it goes without saying
+			first = ""
+		}
+		wantIn(t, r, command.ExitFailed, "", fmt.Sprintf("holdfast: bloated.db: %sdamaged: page %d: ", first, leaf))
+		wantIn(t, r, command.ExitFailed, "", "; run: holdfast check bloated.db\n")
 		if r.out != "" {
 			t.Errorf("%q was printed", r.out)
 		}
@@ -263,7 +267,7 @@ func TestVacuumInterrupted(t *testing.T) {
 			break
 		}
 		t.Logf("after %s: %s", after, errOut.String())
-		if !strings.HasPrefix(errOut.String(), "holdfast: bloated.db: interrupted") || !strings.HasSuffix(errOut.String(), "; run it again to go on\n") {
+		if !strings.HasPrefix(errOut.String(), "holdfast: bloated.db: interrupted") || !strings.HasSuffix(errOut.String(), "; run it again\n") {
 			t.Errorf("after %s: exit code %d, %s", after, code, &errOut)
 		}
 		if after == 0 && snapshot(t, dir) != before {

@@ -38,6 +38,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"holdfast/internal/plant"
 )
@@ -71,6 +72,7 @@ type state[T any] struct {
 	epoch  *Epoch[T]
 
 	older, newer *state[T] // by Epoch.mu
+	replaced     time.Time // when the next state was published; by Epoch.mu
 }
 
 // A shard counts on a cache line of its own (128 bytes, because some processors
@@ -192,10 +194,12 @@ func (e *Epoch[T]) Current() *T {
 // Close.
 func (e *Epoch[T]) Publish(v T) {
 	s := &state[T]{value: v, shards: make([]shard, e.mask+1), epoch: e}
+	now := time.Now()
 	e.mu.Lock()
 	s.older = e.newest
 	if s.older != nil {
 		s.older.newer = s
+		s.older.replaced = now
 	} else {
 		e.oldest = s
 	}
@@ -288,18 +292,18 @@ func (e *Epoch[T]) Held() (n int64) {
 }
 
 // OldestHeld is the oldest value that a guard holds, if that is not the current one, and
-// the one that was published next. It takes time in proportion to the states that are
+// when the one behind it was published. It takes time in proportion to the states that are
 // not retired.
-func (e *Epoch[T]) OldestHeld() (oldest, next *T) {
+func (e *Epoch[T]) OldestHeld() (oldest *T, replaced time.Time) {
 	current := e.current.Load()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for s := e.oldest; s != nil && s != current && s.newer != nil; s = s.newer {
 		if _, idle := s.idle(); !idle {
-			return &s.value, &s.newer.value
+			return &s.value, s.replaced
 		}
 	}
-	return nil, nil
+	return nil, time.Time{}
 }
 
 // Acquired is about how many guards there have ever been. It takes time in

@@ -77,8 +77,6 @@ type State struct {
 	Meta  page.Meta // Label and Freelist are those of the slot it came from
 	image page.Image
 	gen   *generation
-
-	published time.Time // when it became current; zero of the one that was opened
 }
 
 // Page returns branch or leaf page id.

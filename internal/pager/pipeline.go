@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"runtime"
 	"slices"
-	"time"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -266,9 +265,7 @@ func (p *Pager) land(g *group) {
 		}
 		// The pin of the last one is that of the state from now on.
 		p.gen.states++
-		s := p.newState(g.state.Tx, g.state.Meta)
-		s.published = time.Now()
-		p.states.Publish(s)
+		p.states.Publish(p.newState(g.state.Tx, g.state.Meta))
 		p.states.Sweep()
 		p.counts.Commits.Add(int64(n))
 		p.counts.Groups.Add(1)

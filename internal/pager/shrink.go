@@ -138,12 +138,12 @@ func (p *Pager) Usage() (Usage, error) {
 // OldestReader is the oldest state that somebody reads; zero if that is the current
 // one. It waits for nobody.
 func (p *Pager) OldestReader() Held {
-	s, next := p.states.OldestHeld()
+	s, replaced := p.states.OldestHeld()
 	current := p.states.Current()
-	if s == nil || next == nil || current == nil {
+	if s == nil || current == nil {
 		return Held{}
 	}
-	return Held{Tx: s.Tx, Since: next.published, High: s.Meta.HighWater, Age: uint64(current.Tx - min(s.Tx, current.Tx))}
+	return Held{Tx: s.Tx, Since: replaced, High: s.Meta.HighWater, Age: uint64(current.Tx - min(s.Tx, current.Tx))}
 }
 
 // Shrink cuts off what is behind the high-water mark, as far as nobody needs it, and
