@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"holdfast"
 )
@@ -89,5 +90,38 @@ func TestVacuumJoinsInSmallSteps(t *testing.T) {
 			t.Errorf("pages of %d bytes: the file has %d bytes, a compacted copy %d", pageSize, size, compacted)
 		}
 		must(t, db.Close())
+	}
+}
+
+// The age of a reader was that of the newest state: states in between, which nobody
+// held, were gone. It is at least as old as the first commit behind it.
+func TestOldestReaderAge(t *testing.T) {
+	db := openNew(t, 4096)
+	update(t, db, func(tx *holdfast.Tx) { createBucket(t, tx, "b") })
+	reader := begin(t, db, false)
+	defer func() { must(t, reader.Rollback()) }()
+	touch := func() { update(t, db, func(tx *holdfast.Tx) { put(t, tx.Bucket([]byte("b")), "key", "value") }) }
+	touch()
+	first := time.Now()
+	for range 5 {
+		time.Sleep(2 * time.Millisecond)
+		touch()
+	}
+	if age, least := db.Stats().OldestReader.Age, time.Since(first); age < 10*time.Millisecond || age < least-time.Second {
+		t.Errorf("the reader is %v old, and at least %v", age, least)
+	}
+}
+
+// Vacuum left no free page, Close took one for the freelist that bbolt reads, and made the
+// file as long as the next power of two.
+func TestCloseLeavesNoRoom(t *testing.T) {
+	path := tempPath(t)
+	db := open(t, path, nil)
+	fillAndDelete(t, db, "b", 40_000, 100, func(i int) bool { return i%10 == 0 })
+	r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
+	must(t, err)
+	must(t, db.Close())
+	if size := fileSize(t, path); size > r.SizeAfter+64<<10 {
+		t.Errorf("the closed file has %d bytes, and %d before", size, r.SizeAfter)
 	}
 }
