@@ -141,7 +141,6 @@ const (
 	LoweredForgotten  Defect = "lowered-forgotten"
 	PlacedAnywhere    Defect = "placed-anywhere"
 	SurveyBlind       Defect = "survey-blind"
-	StandsStill       Defect = "stands-still"
 )
 
 // How bytes are believed, and what becomes of readers.

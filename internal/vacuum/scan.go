@@ -9,7 +9,6 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
-	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 )
 
@@ -193,7 +192,7 @@ func (s *scan) level(l *tree.Level) error {
 	}
 	// A piece ends before a leaf that begins a window, and not before the first: the branches
 	// above it may be enough for a step, in each piece.
-	if s.full() && l.Count() > 0 && (l.IsLeaf() && s.advanced && s.begins(l) || l.Depth > 0 && plant.On(plant.StandsStill)) {
+	if s.full() && l.IsLeaf() && l.Count() > 0 && s.advanced && s.begins(l) {
 		s.resume = bytes.Clone(key)
 		return errPause
 	}
