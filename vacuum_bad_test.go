@@ -85,7 +85,7 @@ func TestVacuumOfDamage(t *testing.T) {
 		}},
 		{"a child that does not exist", false, func(t *testing.T, db *holdfast.DB, _ []byte) (int, func(vfs.File)) {
 			id := pagesOf(t, db, "branch", 3)[0]
-			return 1 << 40, func(f vfs.File) { write(t, f, le.AppendUint64(nil, 1<<40), int64(id*size+16+16+8)) }
+			return 1 << 30, func(f vfs.File) { write(t, f, le.AppendUint64(nil, 1<<30), int64(id*size+16+16+8)) }
 		}},
 		{"a bucket in itself", false, func(t *testing.T, db *holdfast.DB, file []byte) (int, func(vfs.File)) {
 			var outer, inner holdfast.Pgid
