@@ -121,6 +121,7 @@ func (p *Pager) Usage() (Usage, error) {
 		return Usage{}, ErrDatabaseNotOpen
 	}
 	p.states.SweepAll() // what readers have let go is free
+	p.updateGauges()
 	u := Usage{
 		HighWater: p.space.HighWater(), Free: p.space.FreeCount(), Pending: p.space.PendingCount(),
 		Tail: p.space.Tail(), FileSize: p.fileSize,
