@@ -72,6 +72,14 @@ func (r *run) vacuum(steps []Step) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("vacuum: %w", err)
 	}
+	// A reader may have ended behind the vacuum: the next writer lets go what it held.
+	tx, err := r.db.Begin(true)
+	if err == nil {
+		err = tx.Rollback()
+	}
+	if err != nil {
+		return fmt.Errorf("begin and roll back behind a vacuum: %w", err)
+	}
 	return r.live()
 }
 
