@@ -30,7 +30,7 @@ func sparse(t *testing.T, options holdfast.Options, n, size int) *holdfast.DB {
 // dense fails the test unless the file is about as short as a compacted copy.
 func dense(t *testing.T, db *holdfast.DB) {
 	t.Helper()
-	if size, compacted := fileSize(t, db.Path()), compactSize(t, db); float64(size) > 1.2*float64(compacted)+128<<10 {
+	if size, compacted := fileSize(t, db.Path()), compactSize(t, db); float64(size) > 1.1*float64(compacted)+64<<10 {
 		t.Errorf("the file has %d bytes, a compacted copy %d", size, compacted)
 	}
 }
@@ -261,7 +261,7 @@ func TestVacuumOfAllKinds(t *testing.T) {
 				}
 				checkDB(t, db)
 			}
-			if file, compacted := fileSize(t, db.Path()), compactSize(t, db); float64(file) > 1.2*float64(compacted)+max(128<<10, 24*float64(size)) {
+			if file, compacted := fileSize(t, db.Path()), compactSize(t, db); float64(file) > 1.1*float64(compacted)+max(64<<10, 24*float64(size)) {
 				t.Errorf("the file has %d bytes, a compacted copy %d", file, compacted)
 			}
 		})

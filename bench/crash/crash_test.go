@@ -52,15 +52,15 @@ var minimums = map[string]int{
 	"two flushes for want of room": 1,
 	"Periodic, several commits since the flush": 50,
 
-	"vacuum under way":                   300,
-	"vacuum under way, reader open":      50,
-	"vacuum under way, commit under way": 5,
-	"vacuum under way, Periodic":         10,
-	"vacuum under way, strict":           10,
-	"vacuum of what was left":            20,
-	"truncation":                         10,
-	"truncation, reader open":            2,
-	"behind a truncation":                20,
+	"vacuum under way":                   1000,
+	"vacuum under way, reader open":      300,
+	"vacuum under way, commit under way": 30,
+	"vacuum under way, Periodic":         100,
+	"vacuum under way, strict":           100,
+	"vacuum of what was left":            100,
+	"truncation":                         50,
+	"truncation, reader open":            10,
+	"behind a truncation":                200,
 }
 
 // histories of an ordinary run.

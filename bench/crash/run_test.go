@@ -84,7 +84,7 @@ type past struct {
 	failed     string
 	growth     bool // in the running step
 	cutOff     bool // the file was cut off, and that is not flushed
-	truncated  bool // it was cut off in this session
+	truncated  bool // it was cut off since it was opened
 }
 
 // held is a reading transaction and what it saw at first.
