@@ -40,7 +40,10 @@ func (s pageSet) overlaps(id page.ID, n uint64) bool {
 // makeWay decides what the next walk moves out of the way of the runs that have found no
 // place, beginning with the longest ones; false: nothing can be.
 func (v *vac) makeWay(ctx context.Context) (bool, error) {
-	n := v.longestStuck
+	n, pages := v.longestStuck, v.stuck
+	if pages == 0 { // then for what was to be joined
+		n, pages = v.longestJoin, v.joins
+	}
 	if n < 2 {
 		return false, nil
 	}
@@ -55,7 +58,7 @@ func (v *vac) makeWay(ctx context.Context) (bool, error) {
 	for _, e := range reserved {
 		blocked.add(e.Start, e.N)
 	}
-	wanted := int((v.stuck + n - 1) / n)
+	wanted := int((pages + n - 1) / n)
 	v.clear = windows(pageSet(unused), blocked, v.cut, n, wanted)
 	v.shorter = n
 	return v.clear != nil, nil

@@ -17,13 +17,14 @@ import (
 // target stays good whatever others do meanwhile: at worst something is written that
 // need not have been.
 type target struct {
-	path  [][]byte // names of the buckets
-	key   []byte
-	depth int
-	join  int     // how many runs are joined; 0: one is moved
-	long  bool    // some of those have more than one page
-	id    page.ID // of the one that is moved
-	pages uint64  // about how many are written
+	path    [][]byte // names of the buckets
+	key     []byte
+	depth   int
+	join    int      // how many runs are joined; 0: one is moved
+	long    bool     // some of those have more than one page
+	instead []target // what is moved if there is no room for joining
+	id      page.ID  // of the one that is moved
+	pages   uint64   // about how many are written
 }
 
 // Bounds of windows, in pages: of all that is joined at a time, and of a run that may be.
@@ -269,8 +270,14 @@ func (s *scan) judge(from int) {
 		}
 		if after < w.pages && float64(w.pages-after) >= s.gain*float64(w.pages) {
 			s.packed += after
-			long := w.pages > uint64(len(w.runs))
-			s.add(target{key: bytes.Clone(w.runs[0].key), depth: depth, join: len(w.runs), long: long, pages: after})
+			t := target{key: bytes.Clone(w.runs[0].key), depth: depth, join: len(w.runs), pages: after}
+			t.long = w.pages > uint64(len(w.runs))
+			for _, r := range w.runs {
+				if s.moves(r.id, r.pages) {
+					t.instead = append(t.instead, s.moved(r, depth))
+				}
+			}
+			s.add(t)
 		} else {
 			s.packed += w.pages
 			for _, r := range w.runs {
@@ -284,8 +291,13 @@ func (s *scan) judge(from int) {
 // move makes a page run a target if it is not to stay where it is.
 func (s *scan) move(r run, depth int) {
 	if s.moves(r.id, r.pages) {
-		s.add(target{key: bytes.Clone(r.key), depth: depth, id: r.id, pages: r.pages})
+		s.add(s.moved(r, depth))
 	}
+}
+
+// moved is the target of a run that is to lie elsewhere.
+func (s *scan) moved(r run, depth int) target {
+	return target{path: s.path, key: bytes.Clone(r.key), depth: depth, id: r.id, pages: r.pages}
 }
 
 func (s *scan) add(t target) {

@@ -35,11 +35,11 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	begin := time.Now()
 	wrote := false
 	v := s.run
-	stuck, longest, values := v.stuck, v.longestStuck, v.result.Stuck
+	before := v.places
 	err = s.write(func() error {
 		pages := uint64(0)
 		n, wrote = 0, false
-		v.stuck, v.longestStuck, v.result.Stuck = stuck, longest, values
+		v.places = before
 		for n < len(targets) {
 			t := &targets[n]
 			if n > 0 && (pages+t.pages > uint64(s.run.o.StepPages) || time.Since(s.began) > s.run.o.StepTime) {
@@ -180,8 +180,7 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 	}
 	if t.join > 0 {
 		if !s.mayJoin(t) {
-			s.run.noPlace(t.pages)
-			return false, nil
+			return s.moveInstead(t)
 		}
 		return true, b.Tree().Pack(t.key, t.depth, t.join, s.run.o.Fill)
 	}
@@ -190,6 +189,21 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		return false, nil
 	}
 	return true, b.Tree().Rewrite(t.key, t.depth)
+}
+
+// moveInstead moves those runs that a target was to join, and for which there is no room
+// together, that are not to stay where they are.
+func (s *stepper) moveInstead(t *target) (ok bool, err error) {
+	s.run.joins += t.pages
+	s.run.longestJoin = max(s.run.longestJoin, t.pages)
+	for i := range t.instead {
+		moved, err := s.apply(&t.instead[i])
+		if err != nil {
+			return false, err
+		}
+		ok = ok || moved
+	}
+	return ok, nil
 }
 
 // mayJoin tells whether there is room for what neighbours become: long runs all together
@@ -208,7 +222,7 @@ func (v *vac) noPlace(pages uint64) {
 	v.stuck += pages
 	v.longestStuck = max(v.longestStuck, pages)
 	if pages > 1 {
-		v.result.Stuck++
+		v.values++
 	}
 }
 

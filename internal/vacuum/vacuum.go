@@ -146,9 +146,17 @@ type vac struct {
 	clear   pageSet // and what lies here; nil: nothing does
 	shorter uint64  // and has fewer pages
 	// Of this pass:
-	stuck        uint64 // pages of runs that found no place,
+	places
+	acted bool // something was written
+}
+
+// places says what found none.
+type places struct {
+	stuck        uint64 // pages of runs that were to be moved,
 	longestStuck uint64 // and of the longest one
-	acted        bool   // something was written
+	values       int    // those with more than one page
+	joins        uint64 // pages of what was to be joined,
+	longestJoin  uint64 // and most at a time
 }
 
 func newRun(p *pager.Pager, o Options) *vac {
@@ -217,8 +225,9 @@ func (v *vac) run(ctx context.Context) error {
 	v.aim()
 	best, idle := u.HighWater, 0
 	for v.result.Passes = 1; ; v.result.Passes++ {
-		v.acted, v.stuck, v.longestStuck, v.result.Stuck = false, 0, 0, 0
-		if err := v.pass(ctx); err != nil {
+		v.acted, v.places = false, places{}
+		err := v.pass(ctx)
+		if v.result.Stuck = v.values; err != nil {
 			return err
 		}
 		if err := v.finish(ctx); err != nil {
@@ -237,7 +246,7 @@ func (v *vac) run(ctx context.Context) error {
 		}
 		cleared := v.clear != nil
 		v.clear = nil
-		if v.stuck > 0 && !cleared && !plant.On(plant.WayNotCleared) {
+		if v.stuck+v.joins > 0 && !cleared && !plant.On(plant.WayNotCleared) {
 			made, err := v.makeWay(ctx)
 			if err != nil {
 				return err
