@@ -64,7 +64,7 @@ var minimums = map[string]int{
 }
 
 // histories of an ordinary run.
-const histories = 48
+const histories = 72
 
 // TestPowerCut runs histories and asserts how many disks they tried.
 func TestPowerCut(t *testing.T) {

@@ -10,6 +10,7 @@ func generate(seed uint64) Script {
 	g := &generator{r: rand.New(rand.NewPCG(seed, 2)), page: 512 << (seed % 4)}
 	if seed/4%3 == 1 {
 		g.vacuums = &generator{r: rand.New(rand.NewPCG(seed, 3)), page: g.page}
+		g.vacuumFirst(seed / 12 % 4)
 	}
 	for range 3 + g.r.IntN(3) {
 		g.session()
@@ -46,9 +47,8 @@ func (g *generator) session() {
 	}
 	for n := 3 + g.r.IntN(6); n > 0 && !g.hit; n-- {
 		if v := g.vacuums; v != nil && v.oneIn(6) {
-			v.vacuum()
-			g.steps = append(g.steps, v.steps...)
-			v.steps = nil
+			v.vacuum(true)
+			g.take(v)
 		}
 		switch g.r.IntN(12) {
 		case 0, 1, 2:

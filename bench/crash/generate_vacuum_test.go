@@ -2,9 +2,25 @@ package crash
 
 import "fmt"
 
+// vacuumFirst has the history begin with a vacuum to which nothing happens. One in
+// four has it in a strict session and one in four in a periodic one, whatever else is
+// drawn: so each run of many histories has many of each.
+func (g *generator) vacuumFirst(class uint64) {
+	g.add(Step{Kind: "open", Strict: class == 0, Periodic: class == 1, Ahead: true})
+	g.vacuums.vacuum(false)
+	g.take(g.vacuums)
+	g.add(Step{Kind: "close"})
+}
+
+// take takes the steps that another generator has made up.
+func (g *generator) take(from *generator) {
+	g.steps = append(g.steps, from.steps...)
+	from.steps = nil
+}
+
 // vacuum fills some buckets, empties them for the greater part, and has the file made
-// shorter while others read and write.
-func (g *generator) vacuum() {
+// shorter while others read and write. It may be struck by something.
+func (g *generator) vacuum(struck bool) {
 	var fill, empty []Edit
 	for range 1 + g.r.IntN(3) {
 		path := fmt.Sprintf("b%d", g.r.IntN(3))
@@ -33,7 +49,10 @@ func (g *generator) vacuum() {
 		g.add(Step{Kind: "reader"})
 	}
 	s := Step{Kind: "vacuum", Pages: 1 + g.r.IntN(8), Together: g.oneIn(4)}
-	g.add(g.strikeVacuum(s))
+	if struck {
+		s = g.strikeVacuum(s)
+	}
+	g.add(s)
 	for range g.r.IntN(5) {
 		switch g.r.IntN(6) {
 		case 0:

@@ -50,6 +50,7 @@ type run struct {
 	soft    []version // acknowledged with Periodic and followed by others since the last flush
 	powered bool      // the power, or a flush, failed since the file was last open: one of soft may be what is left
 	done    int       // transactions
+	acks    []version // acknowledged since the last vacuum began
 	settled bool      // nothing has been committed since bbolt would find all
 	created bool      // Open has returned for the first time
 	// Of the transactions that run at once, how many there are, and how many have

@@ -85,6 +85,7 @@ func (r *run) acknowledge(nth int) {
 			r.soft = append(r.soft, r.version)
 		}
 		r.version, r.pending = r.pending[0], r.pending[1:]
+		r.acks = append(r.acks, r.version)
 		r.settled = false
 	}
 }

@@ -41,11 +41,18 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 	if !valid {
 		return 0, fmt.Errorf("page size of %d bytes is outside of %d to %d", ps, page.MinPageSize, page.MaxPageSize)
 	}
-	if err := p.create(newFile(ps, !p.opts.NoSeals)); err != nil {
+	content := newFile(ps, !p.opts.NoSeals)
+	metas := int(page.FirstDataPage) * ps
+	if err := p.createPart(content[metas:], int64(metas)); err != nil {
 		_ = p.file.Truncate(size) // so that the next to try finds what we found
 		return 0, err
 	}
-	return firstPages * int64(ps), nil
+	// The metas come last: a file with a valid meta is a whole database. For that
+	// reason it is not cut off either once they may be in it.
+	if err := p.createPart(content[:metas], 0); err != nil {
+		return 0, err
+	}
+	return int64(len(content)), nil
 }
 
 // newFile is the content of a new database, with seals or without.
@@ -63,19 +70,12 @@ func newFile(ps int, seal bool) []byte {
 	return buf
 }
 
-// create writes the metas last: a file with a valid meta is a whole database.
-func (p *Pager) create(content []byte) error {
-	metas := len(content) / firstPages * int(page.FirstDataPage)
-	if _, err := p.file.WriteAt(content[metas:], int64(metas)); err != nil {
+// createPart writes a part of a new database, and flushes it.
+func (p *Pager) createPart(part []byte, at int64) error {
+	if _, err := p.file.WriteAt(part, at); err != nil {
 		return err
 	}
-	if err := p.flushOpening(); err != nil {
-		return err
-	}
-	if _, err := p.file.WriteAt(content[:metas], 0); err != nil {
-		return err
-	}
-	p.counts.BytesWritten.Add(int64(len(content)))
+	p.counts.BytesWritten.Add(int64(len(part)))
 	return p.flushOpening()
 }
 
