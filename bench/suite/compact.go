@@ -62,7 +62,7 @@ func Compact(c Config) (Table, error) {
 		{compactStock, func(dst, src string) error { return compactAsStock(dst, src, false) }, src},
 		{compactUnflushed, func(dst, src string) error { return compactAsStock(dst, src, true) }, src},
 		{compactHoldfast, compactCommand, src},
-		{compactFloor, bareCopy, copied},
+		{compactFloor, copyFile, copied},
 	} {
 		runners = append(runners, runner{way.name, func() (sample, error) {
 			took, wrote, size, err := copyOnce(way.copy, way.from)
@@ -133,23 +133,23 @@ func compactAsStock(dst, src string, oneFlush bool) error {
 	return errors.Join(err, to.Close())
 }
 
-// bareCopy copies a file in pieces of a MiB, with one flush.
-func bareCopy(dst, src string) error {
+// copyFile copies a file in pieces of a MiB, with one flush: without the methods with
+// which the system copies by itself, and may let both files share blocks.
+func copyFile(dst, src string) error {
 	from, err := os.Open(src)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := os.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	to, err := os.OpenFile(dst, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer to.Close()
-	// Without the methods with which the system copies by itself: what is measured is writing.
-	if _, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 1<<20)); err != nil {
-		return err
+	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 1<<20))
+	if err == nil {
+		err = fdatasync(to)
 	}
-	return fdatasync(to)
+	return errors.Join(err, to.Close())
 }
 
 // buildSparse makes a file from half as many keys again, in random order, and deletes

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -109,25 +108,6 @@ func deleteAll(path string, order []int, atOnce int) error {
 		err = db.Sync()
 	}
 	return errors.Join(err, db.Close())
-}
-
-// copyFile copies a file, with blocks of its own on the disk, and flushes the copy, so
-// that the system does not write it while something is measured.
-func copyFile(dst, src string) error {
-	from, err := os.Open(src)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := os.Create(dst)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, from)
-	if err == nil {
-		err = to.Sync()
-	}
-	return errors.Join(err, to.Close())
 }
 
 // diskUse watches how many bytes of the disk the files in a directory take.

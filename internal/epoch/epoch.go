@@ -320,16 +320,6 @@ func (e *Epoch[T]) Acquired() uint64 {
 	return n
 }
 
-// Oldest is the value of the oldest state that is not retired: the current one
-// when no other is held, nil when Close has retired all. It is the writer's to
-// call.
-func (e *Epoch[T]) Oldest() *T {
-	if e.oldest == nil {
-		return nil
-	}
-	return &e.oldest.value
-}
-
 // All yields the values of the states that are not retired, oldest first. It is the
 // writer's to call, who must not change anything meanwhile.
 func (e *Epoch[T]) All() iter.Seq[*T] {

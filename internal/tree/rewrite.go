@@ -27,26 +27,7 @@ func (t *Tree) editDown(key []byte, depth int) (*node, error) {
 	if t.root == 0 && t.node == nil {
 		return nil, nil
 	}
-	n, err := t.editRoot()
-	if err != nil {
-		return nil, err
-	}
-	for d := 0; ; d++ {
-		n.whole = true
-		if d == depth || n.leaf {
-			return n, nil
-		}
-		if d == maxDepth {
-			return nil, page.Corruptf(n.base, tooDeep)
-		}
-		i, err := n.descendIndex(key)
-		if err != nil {
-			return nil, err
-		}
-		if n, err = t.editChild(n, i); err != nil {
-			return nil, err
-		}
-	}
+	return t.editPath(key, depth, true)
 }
 
 // Pack joins n pages that are neighbours at the given depth, at least 1, beginning

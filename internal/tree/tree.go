@@ -463,12 +463,23 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 	if t.edit == nil {
 		return nil, errReadOnly
 	}
+	return t.editPath(key, maxDepth, false)
+}
+
+// editPath turns the path to key into nodes, down to the given depth or, if that is
+// less deep, to the leaf, and returns the last one. whole: they are to be written even
+// if nothing in them changes.
+func (t *Tree) editPath(key []byte, depth int, whole bool) (*node, error) {
 	n, err := t.editRoot()
 	if err != nil {
 		return nil, err
 	}
-	for depth := 0; !n.leaf; depth++ {
-		if depth == maxDepth {
+	for d := 0; ; d++ {
+		n.whole = n.whole || whole
+		if n.leaf || d == depth && d < maxDepth {
+			return n, nil
+		}
+		if d == maxDepth {
 			return nil, page.Corruptf(n.base, tooDeep)
 		}
 		i, err := n.descendIndex(key)
@@ -479,7 +490,6 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 			return nil, err
 		}
 	}
-	return n, nil
 }
 
 func (t *Tree) editRoot() (*node, error) {

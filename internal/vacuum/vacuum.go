@@ -136,7 +136,6 @@ type vac struct {
 	o      Options
 	step   *stepper
 	result Result
-	live   uint64 // pages of trees
 	left   uint64 // these, once they are joined
 
 	own     int64   // commits
@@ -206,7 +205,7 @@ func (v *vac) survey(ctx context.Context) error {
 		}
 		v.progress(Progress{Done: s.live, Total: uint64(u.HighWater) - u.Free - u.Pending, FileSize: u.FileSize})
 	}
-	v.live, v.left = s.live, s.packed
+	v.left = s.packed
 	v.result.Expected = v.bytes(v.left + uint64(page.FirstDataPage))
 	return nil
 }
