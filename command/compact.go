@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -28,10 +25,9 @@ is done unless --force is given, which replaces it.`
 const compactGrowth = 16 << 20
 
 type compactFlags struct {
-	output    string
+	output
 	txMaxSize int64
 	noSync    bool
-	force     bool
 }
 
 type compactReport struct {
@@ -53,24 +49,23 @@ func (a *app) newCompact() *cobra.Command {
 	if a.stock {
 		cmd.Args = cobra.MinimumNArgs(1)
 	}
+	f.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "", "file to write (required)")
 	flags.Int64Var(&f.txMaxSize, "tx-max-size", 0, "bytes of the copy that are held in memory, about; 0: a few MiB, which is the most")
 	flags.BoolVar(&f.noSync, "no-sync", false, "do not flush the copy to the disk before it gets its name")
-	flags.BoolVar(&f.force, "force", false, "replace DST if it exists")
-	_ = cmd.MarkFlagFilename("output")
 	return cmd
 }
 
 func (c *call) compact(f compactFlags) error {
-	if f.output == "" {
-		return usagef("required flag(s) \"output\" not set: -o says where to write the copy")
+	if err := f.given(); err != nil {
+		return err
 	}
 	info, err := c.look(c.args[0])
 	if err != nil {
 		return err
 	}
-	dst, err := c.destination(info, f)
+	f.unflushed = f.noSync
+	dst, err := c.destination(f.output, info, func(old fs.FileInfo) bool { return c.stock && c.hasNoBuckets(f.path, old) })
 	if err != nil {
 		return err
 	}
@@ -79,7 +74,7 @@ func (c *call) compact(f compactFlags) error {
 		return err
 	}
 	defer src.Close()
-	r := compactReport{Source: src.path, Destination: f.output, SourceBytes: src.size}
+	r := compactReport{Source: src.path, Destination: f.path, SourceBytes: src.size}
 	if r.DestinationBytes, err = c.compactTo(dst, info, src, f); err != nil {
 		return err
 	}
@@ -97,30 +92,6 @@ func (c *call) compact(f compactFlags) error {
 	return nil
 }
 
-// destination is the path to give to the copy in the end: what a symbolic link
-// points to. It is an error if something is there that must stay.
-func (c *call) destination(src fs.FileInfo, f compactFlags) (string, error) {
-	info, err := os.Stat(f.output)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		dir := filepath.Dir(f.output)
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return "", &fileError{file: f.output, what: "the directory " + dir + " does not exist", next: "make it first", err: err}
-		}
-		return f.output, nil
-	case err != nil:
-		return "", c.explain(f.output, err)
-	case os.SameFile(src, info):
-		return "", usagef("%s: the copy cannot replace the database that it is made from; give another file with -o", f.output)
-	case !info.Mode().IsRegular():
-		return "", &fileError{file: f.output, what: "is not a regular file", err: fs.ErrExist}
-	case !f.force && !(c.stock && c.hasNoBuckets(f.output, info)):
-		return "", &fileError{file: f.output, what: "exists already", next: "--force replaces it", err: fs.ErrExist}
-	}
-	path, err := filepath.EvalSymlinks(f.output)
-	return path, c.explain(f.output, err)
-}
-
 // hasNoBuckets tells whether the file is empty, or a database without buckets.
 // bbolt fills such a file, so in its shape that is no reason to refuse.
 func (c *call) hasNoBuckets(path string, info fs.FileInfo) bool {
@@ -136,37 +107,18 @@ func (c *call) hasNoBuckets(path string, info fs.FileInfo) bool {
 	return err == nil && empty
 }
 
-// compactTo writes the copy of src next to dst, then calls it dst. It returns
-// its size. Whatever fails, nothing is left behind.
-func (c *call) compactTo(dst string, info fs.FileInfo, src *database, f compactFlags) (int64, error) {
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	temp, err := os.CreateTemp(filepath.Dir(dst), "."+filepath.Base(dst)+".*.tmp")
-	if err != nil {
-		return 0, c.explain(f.output, err)
-	}
-	defer os.Remove(temp.Name()) // which it is not called any more if all went well
-	_ = temp.Close()
-	size, err := c.writeCopy(ctx, temp.Name(), src, f)
-	if err == nil {
-		err = c.finishCopy(temp.Name(), size, info, f)
-	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), dst)
-	}
-	if err == nil && !f.noSync {
-		err = flushDir(filepath.Dir(dst))
-	}
-	if ctx.Err() != nil {
-		return 0, &fileError{file: f.output, what: "interrupted, nothing was written", err: ctx.Err()}
-	}
+// compactTo writes the copy of src to dst and returns its size.
+func (c *call) compactTo(dst string, info fs.FileInfo, src *database, f compactFlags) (size int64, err error) {
+	err = c.makeFile(dst, f.output, func(ctx context.Context, temp string) error {
+		if size, err = c.writeCopy(ctx, temp, src, f); err != nil {
+			return err
+		}
+		return c.finishCopy(temp, size, info, f)
+	})
 	if isDamage(err) {
 		return 0, c.explain(src.path, err)
 	}
-	return size, c.explain(f.output, err)
+	return size, c.explain(f.path, err)
 }
 
 // writeCopy copies src to the empty file at path and returns the bytes of it

@@ -98,8 +98,8 @@ func TestCompactRefuses(t *testing.T) {
 		want string
 	}{
 		{"compact sample.db", 2, "output"},
-		{"compact -o sample.db sample.db", 2, "sample.db: the copy cannot replace the database that it is made from"},
-		{"compact -o link.db sample.db --force", 2, "link.db: the copy cannot replace"},
+		{"compact -o sample.db sample.db", 2, "sample.db: the output cannot replace the database that it is made from"},
+		{"compact -o link.db sample.db --force", 2, "link.db: the output cannot replace"},
 		{"compact -o other sample.db", 1, "other: exists already; --force replaces it"},
 		{"compact -o symlink sample.db", 1, "symlink: exists already; --force replaces it"},
 		{"compact -o sub sample.db --force", 1, "sub: is not a regular file"},
