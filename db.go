@@ -68,6 +68,7 @@ type DB struct {
 	closing    sync.Mutex
 	vacuuming  chan struct{} // holds one token, of whoever vacuums
 	auto       *auto         // nil: it is off
+	shown      *statsFile    // nil: figures are not shown
 }
 
 // Open opens the database at path, and creates it with the given mode if there
@@ -177,6 +178,9 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		db.auto = newAuto(db, *options.AutoVacuum)
 		db.auto.wind()
 	}
+	if options.StatsDir != "" && !options.ReadOnly {
+		db.shown = newStatsFile(db, options.StatsDir)
+	}
 	db.logger.Infof("Opening db file (%s) successfully", db.path)
 	return db, nil
 }
@@ -210,6 +214,7 @@ func (db *DB) Close() error {
 		return nil
 	}
 	db.auto.stop()
+	db.shown.stop()
 	commit := db.commitOptions()
 	commit.AllocSize = 0 // the freelist page is the last: no room behind it
 	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: commit})

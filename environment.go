@@ -2,22 +2,141 @@ package holdfast
 
 import (
 	"fmt"
-	"maps"
+	"log"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// Environment variables that Open reads. They are for programs that cannot be
-// given options, as those that use Holdfast in the place of bbolt. docs/adopting.md
-// lists them.
-const (
-	envSeals      = "HOLDFAST_SEALS"         // "off": as Options.NoSeals
-	envStrict     = "HOLDFAST_STRICT_COMPAT" // "on": as Options.StrictCompat
-	envAutoVacuum = "HOLDFAST_AUTO_VACUUM"   // "on": as Options.AutoVacuum
-	envDurability = "HOLDFAST_DURABILITY"    // "full", "periodic" or "none": as Options.Durability
-)
+// Variable is an environment variable that Open reads. Variables are for programs that
+// cannot be given options, as those that use Holdfast in the place of bbolt.
+type Variable struct {
+	Name    string
+	Values  []string // that it can have; a word in capitals stands for others: DURATION, DIRECTORY
+	Meaning string   // what it does, with the field of Options that does the same
+
+	set func(o *Options, value string) error // value is one of Values, or stands for one
+}
+
+// Check is an error if the variable cannot have that value. The empty one is as good as
+// none.
+func (v *Variable) Check(value string) error {
+	return v.apply(&Options{}, value)
+}
+
+func (v *Variable) apply(o *Options, value string) error {
+	if value == "" {
+		return nil
+	}
+	free := slices.ContainsFunc(v.Values, isPlaceholder)
+	if !free && !slices.Contains(v.Values, value) {
+		return v.wrong(value)
+	}
+	if err := v.set(o, value); err != nil {
+		return v.wrong(value)
+	}
+	return nil
+}
+
+func (v *Variable) wrong(value string) error {
+	var words []string
+	for _, word := range v.Values {
+		if isPlaceholder(word) {
+			words = append(words, placeholders[word])
+		} else {
+			words = append(words, strconv.Quote(word))
+		}
+	}
+	last := len(words) - 1
+	list := words[last]
+	if last > 0 {
+		list = strings.Join(words[:last], ", ") + " or " + list
+	}
+	return fmt.Errorf("the environment variable %s is %q; it can be %s", v.Name, value, list)
+}
+
+// placeholders are the words in Values that stand for others.
+var placeholders = map[string]string{
+	"DURATION":  `a duration such as "100ms"`,
+	"DIRECTORY": "a directory",
+}
+
+func isPlaceholder(word string) bool { return placeholders[word] != "" }
+
+// Environment lists the variables that Open reads, in the order of their names.
+func Environment() []Variable {
+	return []Variable{
+		{"HOLDFAST_AUTO_VACUUM", []string{"off", "on"},
+			"the file becomes shorter by itself when much of it is free (Options.AutoVacuum)",
+			func(o *Options, value string) error {
+				if value == "on" && o.AutoVacuum == nil {
+					o.AutoVacuum = &AutoVacuum{}
+				}
+				return nil
+			}},
+		{"HOLDFAST_DURABILITY", []string{"full", "none", "periodic"},
+			"when a commit returns, and what is left after a power failure (Options.Durability)",
+			func(o *Options, value string) error {
+				o.Durability = map[string]Durability{"full": Full, "periodic": Periodic, "none": None}[value]
+				return nil
+			}},
+		{"HOLDFAST_LOG", []string{"stderr"},
+			"where messages go, if the program does not take them itself (Options.Logger)",
+			func(o *Options, _ string) error {
+				if o.Logger == nil {
+					o.Logger = &DefaultLogger{Logger: log.New(os.Stderr, "holdfast: ", log.LstdFlags)}
+				}
+				return nil
+			}},
+		{"HOLDFAST_PERIODIC_DELAY", []string{"DURATION"},
+			"how long a commit may wait for its flush with HOLDFAST_DURABILITY=periodic (Options.PeriodicDelay)",
+			func(o *Options, value string) (err error) {
+				o.PeriodicDelay, err = positive(value)
+				return err
+			}},
+		{"HOLDFAST_SEALS", []string{"off", "on"},
+			"off: checksums of pages are neither written nor verified (Options.NoSeals)",
+			func(o *Options, value string) error {
+				o.NoSeals = o.NoSeals || value == "off"
+				return nil
+			}},
+		{"HOLDFAST_SETTLE_DELAY", []string{"off", "DURATION"},
+			"how long after the last commit bbolt finds it; off: behind Sync and Close only (Options.SettleDelay)",
+			func(o *Options, value string) (err error) {
+				if value == "off" {
+					o.SettleDelay = -1
+					return nil
+				}
+				o.SettleDelay, err = positive(value)
+				return err
+			}},
+		{"HOLDFAST_STATS", []string{"DIRECTORY"},
+			"figures of the open database are shown in a file there, for holdfast top (Options.StatsDir)",
+			func(o *Options, value string) error {
+				if o.StatsDir == "" {
+					o.StatsDir = value
+				}
+				return nil
+			}},
+		{"HOLDFAST_STRICT_COMPAT", []string{"off", "on"},
+			"on: two flushes for each commit, and bbolt finds it also after a crash (Options.StrictCompat)",
+			func(o *Options, value string) error {
+				o.StrictCompat = o.StrictCompat || value == "on"
+				return nil
+			}},
+	}
+}
+
+// positive reads a duration above zero, which stands for a default.
+func positive(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%s is not above zero", value)
+	}
+	return d, err
+}
 
 // withEnvironment is options, or DefaultOptions for nil, with what the environment
 // says. A value that is not known is an error: it would be a wish without effect.
@@ -26,42 +145,10 @@ func withEnvironment(options *Options) (*Options, error) {
 		options = DefaultOptions
 	}
 	changed := *options
-	for _, v := range []struct {
-		name   string
-		values map[string]func()
-	}{
-		{envSeals, map[string]func(){"on": func() {}, "off": func() { changed.NoSeals = true }}},
-		{envStrict, map[string]func(){"off": func() {}, "on": func() { changed.StrictCompat = true }}},
-		{envAutoVacuum, map[string]func(){"off": func() {}, "on": func() {
-			if changed.AutoVacuum == nil {
-				changed.AutoVacuum = &AutoVacuum{}
-			}
-		}}},
-		{envDurability, map[string]func(){
-			"full":     func() { changed.Durability = Full },
-			"periodic": func() { changed.Durability = Periodic },
-			"none":     func() { changed.Durability = None },
-		}},
-	} {
-		value := os.Getenv(v.name)
-		if value == "" {
-			continue
+	for _, v := range Environment() {
+		if err := v.apply(&changed, os.Getenv(v.Name)); err != nil {
+			return nil, err
 		}
-		set, ok := v.values[value]
-		if !ok {
-			return nil, fmt.Errorf("the environment variable %s is %q; it can be %s", v.name, value, quoted(v.values))
-		}
-		set()
 	}
 	return &changed, nil
-}
-
-// quoted lists the keys of values for a message.
-func quoted(values map[string]func()) string {
-	var words []string
-	for _, word := range slices.Sorted(maps.Keys(values)) {
-		words = append(words, strconv.Quote(word))
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -33,6 +33,12 @@ func (l *memoryLogger) Infof(format string, v ...any)    { l.add("info", format,
 func (l *memoryLogger) Warningf(format string, v ...any) { l.add("warning", format, v...) }
 func (l *memoryLogger) Errorf(format string, v ...any)   { l.add("error", format, v...) }
 
+func (l *memoryLogger) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
 func (l *memoryLogger) has(t testing.TB, pattern string) {
 	t.Helper()
 	l.mu.Lock()

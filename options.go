@@ -131,6 +131,12 @@ type Options struct {
 	// switches it on with its defaults.
 	AutoVacuum *AutoVacuum
 
+	// StatsDir is a directory, made if it is not there, in which a file with the figures
+	// of the database is replaced every second while it is open for writing, for
+	// "holdfast top" (see Snapshot). "": none. The environment variable HOLDFAST_STATS
+	// does the same.
+	StatsDir string
+
 	// OpenFile opens the file in place of os.OpenFile.
 	OpenFile func(string, int, os.FileMode) (*os.File, error)
 

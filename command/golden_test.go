@@ -25,6 +25,7 @@ var reading = []struct {
 	{"pages-none", []string{"pages", "sample.db", "--type", "damaged"}},
 	{"pages-map", []string{"pages", "sample.db", "--map"}},
 	{"pages-map-small", []string{"pages", "sample.db", "--map", "--width", "10", "--rows", "1"}},
+	{"env", []string{"env"}},
 	{"doctor", []string{"doctor", "sample.db"}},
 	{"buckets", []string{"buckets", "sample.db"}},
 	{"buckets-nested", []string{"buckets", "sample.db", "nested"}},

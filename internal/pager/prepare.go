@@ -3,6 +3,7 @@ package pager
 import (
 	"errors"
 	"sort"
+	"strconv"
 	"time"
 
 	"holdfast/internal/page"
@@ -160,6 +161,19 @@ const (
 	Periodic                   // it is visible, and will soon be on the disk
 	None                       // it is visible
 )
+
+// String is the mode's name, as HOLDFAST_DURABILITY has it.
+func (d Durability) String() string {
+	switch d {
+	case Full:
+		return "full"
+	case Periodic:
+		return "periodic"
+	case None:
+		return "none"
+	}
+	return strconv.Itoa(int(d))
+}
 
 // CommitOptions say how a commit is made durable.
 type CommitOptions struct {

@@ -1,0 +1,70 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+const envHelp = `List the environment variables that Holdfast reads when a program opens a database,
+with the values that they can have. They are for programs that cannot be given options,
+as those that use Holdfast in the place of bbolt.
+
+Shown is also what each is set to here. A program that runs already, or is started by
+somebody else, may have others. A value that a variable cannot have makes opening fail;
+this command then ends with exit code 1.`
+
+type envEntry struct {
+	Name    string   `json:"name"`
+	Values  []string `json:"values"`
+	Meaning string   `json:"meaning"`
+	Value   string   `json:"value"` // here; "" if it is not set
+	Valid   bool     `json:"valid"`
+}
+
+func (a *app) newEnv() *cobra.Command {
+	return &cobra.Command{
+		Use:   "env",
+		Short: "List the environment variables that programs with Holdfast read",
+		Long:  envHelp,
+		Args:  cobra.NoArgs,
+		RunE:  a.action((*call).env),
+	}
+}
+
+func (c *call) env() error {
+	entries := []envEntry{}
+	var wrong error
+	for _, v := range holdfast.Environment() {
+		e := envEntry{Name: v.Name, Values: v.Values, Meaning: v.Meaning, Value: os.Getenv(v.Name)}
+		err := v.Check(e.Value)
+		if e.Valid = err == nil; !e.Valid && wrong == nil {
+			wrong = err
+		}
+		entries = append(entries, e)
+	}
+	if c.json {
+		if err := c.printJSON(map[string][]envEntry{"variables": entries}); err != nil {
+			return err
+		}
+		return wrong
+	}
+	for i, e := range entries {
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		set := "not set"
+		switch {
+		case !e.Valid:
+			set = c.paint(red, "set to "+e.Value+", which it cannot be")
+		case e.Value != "":
+			set = "set to " + e.Value
+		}
+		fmt.Fprintf(c.out, "%s=%s  (%s)\n    %s\n", c.paint(bold, e.Name), strings.Join(e.Values, "|"), set, e.Meaning)
+	}
+	return wrong
+}

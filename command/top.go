@@ -1,0 +1,238 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+const topHelp = `Show what happens in a database while a program has it open: commits, how long they
+take, bytes written, readers, free pages, vacuum.
+
+The program has to show its figures: start it with HOLDFAST_STATS=DIR in its
+environment (or set Options.StatsDir), and give the same directory here with --dir, or
+HOLDFAST_STATS. The database itself is not opened and need not be readable.
+
+What to show is the file of the database or the number of a process; without either,
+all databases that are shown in the directory are listed.
+
+On a terminal the figures are drawn anew each --interval, until Ctrl-C. Elsewhere, and
+with --json, each interval gives a line; --count ends after so many.`
+
+// staleAfter is how old figures are of a program that does not run any more, or was
+// stopped.
+const staleAfter = 10 * holdfast.StatsInterval
+
+type topFlags struct {
+	dir      string
+	interval time.Duration
+	count    int
+}
+
+func (a *app) newTop() *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   "top [FILE|PID]",
+		Short: "Show what happens in a database that a program has open",
+		Long:  topHelp,
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  a.action(func(c *call) error { return c.top(f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", os.Getenv("HOLDFAST_STATS"), "directory in which programs show their figures")
+	flags.DurationVar(&f.interval, "interval", holdfast.StatsInterval, "time between two looks; figures are new once a second")
+	flags.IntVar(&f.count, "count", 0, "end after so many intervals; 0: on Ctrl-C")
+	_ = cmd.MarkFlagDirname("dir")
+	cmd.Flags().Lookup("dir").DefValue = "" // it is not for the help what it is here
+	return cmd
+}
+
+func (c *call) top(f topFlags) error {
+	switch {
+	case f.dir == "":
+		return usagef("no directory with figures: start the program with HOLDFAST_STATS=DIR in its environment, and give the same here with --dir DIR")
+	case f.interval < 10*time.Millisecond:
+		return usagef("--interval is %s; give 10ms or more", f.interval)
+	case f.count < 0:
+		return usagef("--count is %d; give 0 for no end, or more", f.count)
+	case len(c.args) == 0:
+		return c.topList(f)
+	}
+	file, err := c.figuresOf(f.dir, c.args[0])
+	if err != nil {
+		return err
+	}
+	first, err := readFigures(file)
+	if err != nil {
+		return c.noFigures(f.dir, c.args[0], err)
+	}
+	return c.watch(f, file, first)
+}
+
+// watch shows the figures in file until it is interrupted or they end.
+func (c *call) watch(f topFlags, file string, first *holdfast.Snapshot) error {
+	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	v := newTopView(c)
+	tick := time.NewTicker(f.interval)
+	defer tick.Stop()
+	last := first
+	for n := 0; f.count == 0 || n < f.count; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now, err := readFigures(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: closed by its program\n", first.Path)
+			return nil
+		} else if err != nil {
+			return c.noFigures(f.dir, c.args[0], err)
+		}
+		if err := v.show(newRates(last, now)); err != nil {
+			return err
+		}
+		if err := c.out.Flush(); err != nil {
+			return err
+		}
+		if now.Taken.After(last.Taken) {
+			last = now
+		}
+	}
+	return nil
+}
+
+// topList lists the databases that are shown in the directory.
+func (c *call) topList(f topFlags) error {
+	all, err := allFigures(f.dir)
+	if err != nil {
+		return c.explain(f.dir, err)
+	}
+	list := []topEntry{}
+	for _, s := range all {
+		list = append(list, topEntry{File: s.Path, PID: s.PID, Program: s.Program, SizeBytes: s.FileSize, Stale: isStale(s)})
+	}
+	if c.json {
+		return c.printJSON(map[string][]topEntry{"databases": list})
+	}
+	if len(list) == 0 {
+		fmt.Fprintf(c.out, "no database is shown in %s\n", f.dir)
+		return nil
+	}
+	lines := [][]string{{"PID", "PROGRAM", "SIZE", "FILE"}}
+	for _, e := range list {
+		path := e.File
+		if e.Stale {
+			path += "  (not heard of for " + staleAfter.String() + ")"
+		}
+		lines = append(lines, []string{strconv.Itoa(e.PID), filepath.Base(e.Program), size(e.SizeBytes), path})
+	}
+	columns(c.out, lines...)
+	return nil
+}
+
+type topEntry struct {
+	File      string `json:"file"`
+	PID       int    `json:"pid"`
+	Program   string `json:"program"`
+	SizeBytes int64  `json:"size_bytes"`
+	Stale     bool   `json:"stale"` // its program was killed, or stopped
+}
+
+func isStale(s *holdfast.Snapshot) bool { return time.Since(s.Taken) > staleAfter }
+
+// figuresOf is the file in dir with the figures of what: a database, or a process with one.
+func (c *call) figuresOf(dir, what string) (string, error) {
+	if _, err := os.Stat(what); err == nil {
+		file, err := holdfast.StatsFile(dir, what)
+		return file, c.explain(what, err)
+	}
+	pid, err := strconv.Atoi(what)
+	if err != nil {
+		_, err := c.look(what)
+		return "", err
+	}
+	all, err := allFigures(dir)
+	if err != nil {
+		return "", c.explain(dir, err)
+	}
+	var found []string
+	for _, s := range all {
+		if s.PID == pid && !isStale(s) {
+			found = append(found, s.Path)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", c.noFigures(dir, "process "+what, fs.ErrNotExist)
+	case 1:
+		return holdfast.StatsFile(dir, found[0])
+	}
+	return "", usagef("process %d has several databases open: name one of %s", pid, strings.Join(found, ", "))
+}
+
+func (c *call) noFigures(dir, what string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return c.explain(what, err)
+	}
+	return &fileError{file: what, what: "no figures of it in " + dir, err: err,
+		next: "start the program that has it open with HOLDFAST_STATS=" + shellQuote(dir) + " in its environment"}
+}
+
+// maxFigures bounds the bytes of a file with figures that are read, and maxShown the
+// files in a directory.
+const (
+	maxFigures = 1 << 20
+	maxShown   = 10_000
+)
+
+func readFigures(path string) (*holdfast.Snapshot, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFigures {
+		return nil, fmt.Errorf("%s does not hold figures of a database", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &holdfast.Snapshot{}
+	if err := json.Unmarshal(data, s); err != nil || s.Path == "" {
+		return nil, fmt.Errorf("%s does not hold figures of a database", path)
+	}
+	return s, nil
+}
+
+// allFigures are those that are in dir, in the order of their files. Other files are
+// passed over.
+func allFigures(dir string) ([]*holdfast.Snapshot, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []*holdfast.Snapshot
+	for _, e := range entries[:min(len(entries), maxShown)] {
+		if filepath.Ext(e.Name()) != ".json" {
+			continue
+		}
+		if s, err := readFigures(filepath.Join(dir, e.Name())); err == nil {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,125 @@
+package command_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast"
+	"holdfast/command"
+)
+
+// owner has a database open that shows its figures in dir.
+func owner(t *testing.T, path, dir string) *holdfast.DB {
+	t.Helper()
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{StatsDir: dir, NoSync: true})
+	check(t, err)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// TestTop: the figures of a database that is open are shown, by its file and by the
+// process, also by another path, and nothing is opened.
+func TestTop(t *testing.T) {
+	workdir(t)
+	owner(t, "a.db", "figures")
+	check(t, os.Symlink("a.db", "link.db"))
+	pid := fmt.Sprint(os.Getpid())
+	for _, what := range []string{"a.db", "link.db", pid} {
+		out := must(t, "top", what, "--dir", "figures", "--count", "2", "--interval", "10ms")
+		lines := strings.Split(out, "\n")
+		if len(lines) != 4 || !strings.HasPrefix(strings.TrimSpace(lines[0]), "TIME COMMITS/S") || !strings.HasSuffix(lines[1], "iB") {
+			t.Errorf("%s: %q", what, out)
+		}
+		out = must(t, "top", what, "--dir", "figures", "--count", "3", "--interval", "10ms", "--json")
+		d := json.NewDecoder(strings.NewReader(out))
+		for range 3 {
+			var r struct {
+				File  string `json:"file"`
+				PID   int    `json:"pid"`
+				Size  int64  `json:"size_bytes"`
+				Stale bool   `json:"stale"`
+			}
+			check(t, d.Decode(&r))
+			if filepath.Base(r.File) != "a.db" || r.PID != os.Getpid() || r.Size != fileSize(t, "a.db") || r.Stale {
+				t.Errorf("%s: %+v", what, r)
+			}
+		}
+	}
+	wantIn(t, run(t, "top", "--dir", "figures"), 0, "/a.db\n", "")
+	owner(t, "b.db", "figures")
+	wantIn(t, run(t, "top", "--dir", "figures"), 0, "/b.db\n", "")
+	wantIn(t, run(t, "top", "--dir", "figures", "--json"), 0, `"stale": false`, "")
+	wantIn(t, run(t, "top", pid, "--dir", "figures"), 2, "", "has several databases open: name one of ")
+}
+
+// TestTopEnds: when the program closes the database, the view ends.
+func TestTopEnds(t *testing.T) {
+	workdir(t)
+	db := owner(t, "a.db", "figures")
+	w := &closing{db: db}
+	var errOut strings.Builder
+	root := command.NewRootCommand()
+	root.SetOut(w)
+	root.SetErr(&errOut)
+	root.SetArgs([]string{"top", "a.db", "--dir", "figures", "--interval", "10ms", "--json"})
+	if code := command.Execute(t.Context(), root); code != 0 || !strings.Contains(errOut.String(), "a.db: closed by its program") || w.lines == 0 {
+		t.Errorf("exit code %d, %d lines, %s", code, w.lines, &errOut)
+	}
+}
+
+// closing is an output that closes the database behind the first line.
+type closing struct {
+	db    *holdfast.DB
+	lines int
+}
+
+func (w *closing) Write(p []byte) (int, error) {
+	w.lines++
+	return len(p), w.db.Close()
+}
+
+func TestTopRefuses(t *testing.T) {
+	dir := withSample(t)
+	check(t, os.Mkdir("figures", 0o755))
+	check(t, os.WriteFile("figures/other.json", []byte("{}"), 0o600))
+	check(t, os.WriteFile("figures/broken.json", []byte("{"), 0o600))
+	before := snapshot(t, dir)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"top", "sample.db"}, 2, "no directory with figures: start the program with HOLDFAST_STATS=DIR"},
+		{[]string{"top", "sample.db", "--dir", "figures"}, 1, "sample.db: no figures of it in figures; start the program that has it open with HOLDFAST_STATS=figures"},
+		{[]string{"top", "sampel.db", "--dir", "figures"}, 1, "sampel.db: no such file; there is sample.db"},
+		{[]string{"top", "1", "--dir", "figures"}, 1, "process 1: no figures of it in figures"},
+		{[]string{"top", "--dir", "nowhere"}, 1, "nowhere: "},
+		{[]string{"top", "sample.db", "--dir", "figures", "--interval", "1ms"}, 2, "--interval is 1ms; give 10ms or more"},
+		{[]string{"top", "sample.db", "--dir", "figures", "--count", "-1"}, 2, "--count is -1"},
+	} {
+		wantIn(t, run(t, c.args...), c.code, "", c.want)
+	}
+	wantIn(t, run(t, "top", "--dir", "figures"), 0, "no database is shown in figures\n", "")
+	if after := snapshot(t, dir); after != before {
+		t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
+	}
+	file, err := holdfast.StatsFile("figures", "sample.db")
+	check(t, err)
+	check(t, os.WriteFile(file, []byte(`{"Path":"sample.db"}`), 0o600))
+	wantIn(t, run(t, "top", "--dir", "figures"), 0, "sample.db  (not heard of for 10s)\n", "")
+	check(t, os.WriteFile(file, []byte("no JSON"), 0o600))
+	wantIn(t, run(t, "top", "sample.db", "--dir", "figures"), 1, "", "does not hold figures of a database")
+}
+
+// TestEnv: a value that a variable cannot have is named, and the exit code tells.
+func TestEnv(t *testing.T) {
+	t.Setenv("HOLDFAST_SEALS", "off")
+	wantIn(t, run(t, "env"), 0, "HOLDFAST_SEALS=off|on  (set to off)\n", "")
+	t.Setenv("HOLDFAST_SEALS", "of")
+	wantIn(t, run(t, "env"), 1, "HOLDFAST_SEALS=off|on  (set to of, which it cannot be)\n", `HOLDFAST_SEALS is "of"; it can be "off" or "on"`)
+	wantIn(t, run(t, "env", "--json"), 1, `"value": "of",`+"\n"+`      "valid": false`, "it can be")
+}
