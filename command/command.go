@@ -56,6 +56,7 @@ func NewRootCommand() *cobra.Command {
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newTop(), a.newEnv(), a.newDemo(), a.newVersion(),
 	)
+	a.completeBuckets(root)
 	return root
 }
 
@@ -72,6 +73,7 @@ func NewBboltCommand() *cobra.Command {
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
 	)
+	a.completeBuckets(root)
 	return root
 }
 

@@ -1,0 +1,90 @@
+package command
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+// Bounds on what a shell is offered: it asks behind a key, and has to be answered at once.
+const (
+	completeTimeout = 100 * time.Millisecond
+	maxCompleted    = 1000
+)
+
+// completeBuckets has the shell complete names of buckets for each command that takes
+// some, as its usage line tells: "FILE BUCKET..." are files first, and then the path of a
+// bucket. Everything else is completed as a file.
+func (a *app) completeBuckets(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		a.completeBuckets(child)
+	}
+	words := strings.Fields(cmd.Use)
+	for i, word := range words {
+		if i > 0 && strings.Contains(word, "BUCKET") {
+			cmd.ValidArgsFunction = a.bucketNames(i - 1)
+			return
+		}
+	}
+}
+
+// bucketNames offers the buckets in that of which the path is given behind so many files.
+func (a *app) bucketNames(files int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) < files {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		n := naming{bucketFormat: "ascii-encoded"}
+		if f := cmd.Flags().Lookup("bucket-format"); f != nil {
+			n.bucketFormat = f.Value.String()
+		}
+		path, err := n.buckets(args[files:])
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		quick := *a
+		quick.timeout = completeTimeout
+		names, err := quick.namesIn(args[files-1], path, n.bucketFormat, begun)
+		if err != nil { // there is nobody to tell; running the command tells
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough")
+
+// namesIn lists the buckets in the one at path whose names begin with begun, as the
+// command line takes them in that format.
+func (a *app) namesIn(file string, path [][]byte, format, begun string) (names []string, err error) {
+	err = a.view(file, false, func(_ *database, tx *holdfast.Tx) error {
+		in, err := a.locate(file, tx, path)
+		if err != nil {
+			return err
+		}
+		return in.eachBucket(func(name []byte) error {
+			text := string(name)
+			if format == "hex" {
+				text = formatBytes(name, "hex")
+			} else if !printable(name) {
+				return nil // it can be given with --bucket-format hex only
+			}
+			if strings.HasPrefix(text, begun) {
+				names = append(names, text)
+			}
+			if len(names) == maxCompleted {
+				return errEnough
+			}
+			return nil
+		})
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return names, err
+}
