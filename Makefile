@@ -21,6 +21,10 @@ help: ## print this list
 build: ## bin/holdfast
 	$(GO) build -o bin/holdfast ./cmd/holdfast
 
+.PHONY: man
+man: build ## bin/man: manual pages
+	bin/holdfast man --dir bin/man
+
 .PHONY: demo
 demo: ## an aged file, worked on by Holdfast and by bbolt side by side (DEMOFLAGS=...)
 	cd bench && $(GO) run ./cmd/demo $(DEMOFLAGS)

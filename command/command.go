@@ -54,7 +54,7 @@ func NewRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newTop(), a.newEnv(), a.newDemo(), a.newVersion(),
+		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
 	)
 	a.completeBuckets(root)
 	return root
