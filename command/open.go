@@ -79,7 +79,17 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 // view opens the database at path for reading and calls fn with it and a
 // transaction on it.
 func (a *app) view(path string, freePages bool, fn func(*database, *holdfast.Tx) error) error {
-	d, err := a.read(path, freePages)
+	return a.viewWith(path, &holdfast.Options{PreLoadFreelist: freePages}, fn)
+}
+
+// viewWith is view with further options.
+func (a *app) viewWith(path string, options *holdfast.Options, fn func(*database, *holdfast.Tx) error) error {
+	info, err := a.look(path)
+	if err != nil {
+		return err
+	}
+	options.ReadOnly = true
+	d, err := a.open(path, info, options)
 	if err != nil {
 		return err
 	}
