@@ -23,12 +23,13 @@ type WriteTx struct {
 	tx    page.TxID
 	buf   *buffers
 	// doomed is why it cannot commit: what it stands on has failed. By commit.
-	doomed error
-	early  bool      // pages of it were written before it was prepared, see Stream
-	lanes  [2]lane   // of its pages, see place
-	lower  bool      // see Lower
-	began  time.Time // if turns are timed
-	pr     Prepared  // what becomes of it
+	doomed   error
+	early    bool          // pages of it were written before it was prepared, see Stream
+	lanes    [2]lane       // of its pages, see place
+	lower    bool          // see Lower
+	reserved []page.Extent // see Reserve
+	began    time.Time     // if turns are timed
+	pr       Prepared      // what becomes of it
 }
 
 // BeginWrite waits for the writer's turn and takes it, until Rollback or Prepare.

@@ -68,11 +68,39 @@ func (w *WriteTx) FreeCount() uint64 {
 	return w.p.space.FreeCount()
 }
 
-// FindFree is where n free pages lie that are the first such run.
-func (w *WriteTx) FindFree(n uint64) (page.ID, bool) {
+// Reserve keeps the first n free pages that lie together, if they lie before a page, and
+// tells whether there are such: neither Reserve nor Allocate gives them away until
+// Unreserve.
+func (w *WriteTx) Reserve(n uint64, before page.ID) bool {
 	w.p.commit.Lock()
 	defer w.p.commit.Unlock()
-	return w.p.space.FindFree(n)
+	id, ok := w.p.space.FindFree(n)
+	if !ok || id >= before {
+		return false
+	}
+	e := page.Extent{Start: id, N: n}
+	if plant.On(plant.PromisedTwice) {
+		return true
+	}
+	if !w.space.Take(e) {
+		return false
+	}
+	w.reserved = append(w.reserved, e)
+	return true
+}
+
+// Unreserve gives up what was reserved. (Allocate then finds it, if it is asked for the
+// same numbers of pages in the same order.)
+func (w *WriteTx) Unreserve() error {
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	for _, e := range w.reserved {
+		if err := w.space.Free(e); err != nil {
+			return err
+		}
+	}
+	w.reserved = w.reserved[:0]
+	return nil
 }
 
 // Usage says how the pages of the file are used.

@@ -134,6 +134,7 @@ const (
 	LoweredInLog  Defect = "lowered-in-log"
 	WayNotCleared Defect = "way-not-cleared"
 	MovedBack     Defect = "moved-back"
+	PromisedTwice Defect = "promised-twice"
 
 	CutShort          Defect = "cut-short"
 	CutErrorSwallowed Defect = "cut-error-swallowed"

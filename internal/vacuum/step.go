@@ -3,6 +3,7 @@ package vacuum
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -27,6 +28,10 @@ type stepper struct {
 	root  bucket.Bucket
 	path  [][]byte       // of the bucket that was opened last
 	last  *bucket.Bucket // that
+	short uint64         // pages that it will take anywhere, one by one
+
+	tight bool  // there was no room: the file is not to grow any more
+	full  error // of the last step for which there was none even so
 }
 
 // do writes the first of targets, at least one, and returns how many: as many as a
@@ -57,6 +62,13 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 		}
 		return nil
 	})
+	if noRoom(err) && n > 0 { // others may need less
+		v.places, s.full = before, err
+		for _, t := range targets[:n] {
+			v.noPlace(t.pages)
+		}
+		return n, nil
+	}
 	if err != nil {
 		return n, err
 	}
@@ -100,15 +112,23 @@ func (s *stepper) lower() error {
 	})
 }
 
-// write runs fn in a transaction. If there is no room it does so once more: what the
-// last transactions have freed can be used by then.
+// write runs fn in a transaction. If there is no room it does so once more, with what
+// the last transactions have freed, and from then on nothing is written for which the
+// file would have to grow.
 func (s *stepper) write(fn func() error) error {
 	err := s.try(fn)
-	if vfs.IsFull(err) || errors.Is(err, pager.ErrMaxSizeReached) {
-		err = s.try(fn)
+	if !noRoom(err) {
+		return err
 	}
-	return err
+	s.tight = true
+	if err := s.run.p.Sync(); err != nil {
+		return err
+	}
+	return s.try(fn)
 }
+
+// noRoom tells whether err says that the file could not grow.
+func noRoom(err error) bool { return vfs.IsFull(err) || errors.Is(err, pager.ErrMaxSizeReached) }
 
 func (s *stepper) try(fn func() error) error {
 	w, err := s.run.p.BeginWrite()
@@ -136,7 +156,7 @@ func (s *stepper) try(fn func() error) error {
 func (s *stepper) prepare(w *pager.WriteTx, fn func() error) (*pager.Prepared, error) {
 	base := w.Base().Meta
 	s.edit.Reset(w)
-	s.w, s.last, s.path = w, nil, nil
+	s.w, s.last, s.path, s.short = w, nil, nil, 0
 	s.tx = bucket.Tx{Source: w, Writer: w, Edit: &s.edit}
 	s.root.OpenRoot(&s.tx, base.Root, base.Sequence)
 	root, sequence, err := base.Root, base.Sequence, error(nil)
@@ -144,6 +164,9 @@ func (s *stepper) prepare(w *pager.WriteTx, fn func() error) (*pager.Prepared, e
 	func() {
 		defer w.Base().Image().CatchFault(debug.SetPanicOnFault(true), &err)
 		if err = fn(); err == nil {
+			err = w.Unreserve()
+		}
+		if err == nil {
 			if changed = s.root.Changed(); changed {
 				root, sequence, err = s.root.Commit()
 			}
@@ -172,7 +195,13 @@ func (s *stepper) prepare(w *pager.WriteTx, fn func() error) (*pager.Prepared, e
 // reads an old state not before he has ended.
 const maxRise = 4
 
+// spareForBranches is how many pages more than a target's must be free where the file
+// cannot grow: for the branches above it.
+const spareForBranches = 16
+
 // apply makes what is to be written nodes. ok is false if there is nothing to be gained.
+// The targets of a step get their pages together, at its end: the hole of each is
+// reserved, or several would be promised the same one.
 func (s *stepper) apply(t *target) (ok bool, err error) {
 	b, err := s.bucket(t.path)
 	if err != nil || b == nil {
@@ -184,7 +213,11 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		}
 		return true, b.Tree().Pack(t.key, t.depth, t.join, s.run.o.Fill)
 	}
-	if hole, found := s.w.FindFree(t.pages); !found || hole >= t.id && !plant.On(plant.MovedBack) {
+	before := t.id
+	if plant.On(plant.MovedBack) {
+		before = anywhere
+	}
+	if !s.w.Reserve(t.pages, before) {
 		s.run.noPlace(t.pages)
 		return false, nil
 	}
@@ -211,11 +244,21 @@ func (s *stepper) moveInstead(t *target) (ok bool, err error) {
 // pages anywhere, or, to begin with, a little behind the end.
 func (s *stepper) mayJoin(t *target) bool {
 	if t.long {
-		_, found := s.w.FindFree(t.pages)
-		return found
+		return s.w.Reserve(t.pages, anywhere)
 	}
-	return s.w.FreeCount() >= t.pages || s.w.HighWater() <= s.run.start+page.ID(maxRise*s.run.o.StepPages)
+	wanted := s.short + t.pages
+	if s.tight {
+		wanted += spareForBranches
+	}
+	if s.w.FreeCount() < wanted && (s.tight || s.w.HighWater() > s.run.start+page.ID(maxRise*s.run.o.StepPages)) {
+		return false
+	}
+	s.short += t.pages
+	return true
 }
+
+// anywhere is before no page.
+const anywhere = page.ID(math.MaxUint64)
 
 // noPlace counts a run that was to be moved and found no place before its own.
 func (v *vac) noPlace(pages uint64) {

@@ -111,6 +111,9 @@ func Run(ctx context.Context, p *pager.Pager, o Options) (Result, error) {
 		return v.result, err
 	}
 	v.result.SizeAfter, v.result.FreeAfter = u.FileSize, v.bytes(u.Free+u.Pending)
+	if err == nil && v.result.SizeAfter >= v.result.SizeBefore {
+		err = v.step.full // why
+	}
 	v.result.Pinned = v.bytes(u.Pending)
 	if v.result.Reader = u.Oldest; u.Oldest.Since.IsZero() {
 		v.result.Pinned = 0
@@ -216,6 +219,9 @@ func (v *vac) survey(ctx context.Context) error {
 func (v *vac) run(ctx context.Context) error {
 	v.p.PlaceLow(true)
 	defer v.p.PlaceLow(false)
+	if err := v.finish(ctx); err != nil { // also what is free as soon as the last commits are settled
+		return err
+	}
 	u, err := v.p.Usage()
 	if err != nil {
 		return err
@@ -242,6 +248,9 @@ func (v *vac) run(ctx context.Context) error {
 		best = min(best, u.HighWater)
 		if u.HighWater <= v.cut || idle == maxIdle || v.result.Passes == maxPasses {
 			return nil
+		}
+		if idle > 0 && v.stuck > 0 { // holes are few: they are for what lies last, not for what comes first
+			v.cut = max(v.cut, u.HighWater-page.ID(u.Free/2))
 		}
 		cleared := v.clear != nil
 		v.clear = nil
