@@ -55,7 +55,7 @@ func NewRootCommand() *cobra.Command {
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
-		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(),
+		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newBench(),
 	)
 	return root
 }
@@ -72,7 +72,7 @@ func NewBboltCommand() *cobra.Command {
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
-		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(),
+		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newBench(),
 	)
 	return root
 }
