@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -119,7 +118,7 @@ func (c *call) dumpJSON(f *pageFile, ids []page.ID) error {
 			return err
 		}
 	}
-	name, err := json.Marshal(f.path)
+	name, err := compactJSON(f.path)
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,12 @@ func (s *structureJSON) line(level int, text string) {
 
 // field is a field of an object.
 func (s *structureJSON) field(level int, name string, value any, last bool) error {
-	text, err := json.Marshal(value)
+	text, err := compactJSON(value)
+	if s.stock { // which escapes more
+		var escaped []byte
+		escaped, err = json.Marshal(value)
+		text = string(escaped)
+	}
 	if err != nil {
 		return err
 	}

@@ -72,6 +72,9 @@ func (c *call) page(f pageFlags) error {
 		return err
 	}
 	return c.withPages(c.args[0], f.pageSize, func(file *pageFile) error {
+		if f.all && file.pages == 0 {
+			return file.noPage(0)
+		}
 		p := &pagePrinter{call: c, file: file, format: f.format, cut: !c.cmd.Flags().Changed("format-value")}
 		switch {
 		case c.stock && !c.json && f.all:

@@ -222,10 +222,10 @@ func (f *pageFile) offset(id page.ID) (int64, bool) {
 func (f *pageFile) noPage(id page.ID) error {
 	e := &fileError{file: f.path, what: fmt.Sprintf("no page %d; its pages are 0 to %d", id, uint64(max(f.pages, 1))-1), err: errNoPage}
 	switch {
-	case f.pages == 0:
-		e.what = fmt.Sprintf("no page %d; the file is shorter than one page of %d bytes", id, f.pageSize)
 	case id == f.pages && f.size%int64(f.pageSize) != 0:
 		e.what = fmt.Sprintf("page %d is not whole: the file ends within it", id)
+	case f.pages == 0:
+		e.what = fmt.Sprintf("no page %d; the file is shorter than one page of %d bytes", id, f.pageSize)
 	}
 	if id < page.FirstDataPage {
 		e.next = "restore a copy of it"

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"holdfast/internal/page"
@@ -59,7 +58,7 @@ func (p *pagePrinter) begin() error {
 	if !p.json {
 		return nil
 	}
-	name, err := json.Marshal(p.file.path)
+	name, err := compactJSON(p.file.path)
 	if err == nil {
 		_, err = fmt.Fprintf(p.out, "{\n  \"file\": %s,\n  \"page_size_bytes\": %d,\n  \"high_water_pages\": %d,\n  \"pages\": [",
 			name, p.file.pageSize, p.file.highWater)
@@ -82,7 +81,7 @@ func (p *pagePrinter) end() error {
 
 // nextJSON begins a page with its report, and leaves the object open.
 func (p *pagePrinter) nextJSON(r *pageReport) error {
-	text, err := json.Marshal(r)
+	text, err := compactJSON(r)
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func (p *pagePrinter) report(kind string, first page.ID, pages uint64) *pageRepo
 func (p *pagePrinter) printPageJSON(v *pageView) error {
 	r := p.report(v.kind, v.id, v.pages())
 	r.Seal, r.Behind = v.seal(), v.id >= p.file.highWater
-	if free := v.free.N > 0; p.file.freeKnown || v.kind == kindMeta || v.kind == kindRecord {
+	if free := v.free.N > 0; p.file.freeKnown && !r.Behind || v.kind == kindMeta || v.kind == kindRecord {
 		r.Free = &free
 	}
 	if v.fault != nil {
@@ -154,7 +153,7 @@ func (p *pagePrinter) listJSON(name string, v *pageView) error {
 		if err := p.ctx.Err(); err != nil {
 			return err
 		}
-		text, err := json.Marshal(item)
+		text, err := compactJSON(item)
 		if err != nil {
 			return err
 		}

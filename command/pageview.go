@@ -167,6 +167,9 @@ func (v *pageView) scan() {
 			v.fail("element %d of %d lies outside of its page", i, v.count)
 			continue
 		}
+		if _, _, ok := e.bucketHeader(); e.bucket && !ok {
+			v.fail("a bucket of %d bytes is shorter than its header", len(e.value))
+		}
 		if used += uint64(len(e.key) + len(e.value)); used > uint64(len(v.run)) {
 			v.fail("its elements take more bytes than the %d that it has", len(v.run))
 			v.fits = i // what comes behind would be printed without end
