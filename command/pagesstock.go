@@ -11,7 +11,8 @@ import (
 const stockPagesHelp = `Print a table of the pages of the file: number, type, how many elements there are
 (of the freelist, how many free pages) and how many overflow pages. Free pages have a
 line each; the overflow pages of others have none. Pages in which Holdfast records
-free pages are free for bbolt, and here too.`
+free pages, and a freelist that only the older meta page names, are free for bbolt, and
+here too.`
 
 // newStockPages is pages in bbolt's shape.
 func (a *app) newStockPages() *cobra.Command {
@@ -28,11 +29,19 @@ func (c *call) stockPages() error {
 	if c.json {
 		return c.pages(pagesFlags{rows: defaultRows})
 	}
-	return c.view(c.args[0], true, func(_ *database, tx *holdfast.Tx) error {
+	return c.view(c.args[0], true, func(d *database, tx *holdfast.Tx) error {
+		slots, err := d.metas()
+		if err != nil {
+			return err
+		}
+		freelist := slots.Meta[d.FileState().Slot].Freelist
 		fmt.Fprint(c.out, "ID       TYPE       ITEMS  OVRFLW\n======== ========== ====== ======\n")
 		var damage damages
-		err := tx.ForEachPage(func(r holdfast.PageRun) error {
+		err = tx.ForEachPage(func(r holdfast.PageRun) error {
 			damage.add(r)
+			if r.Kind == holdfast.PageRecord || r.Kind == holdfast.PageFreelist && r.ID != freelist {
+				r.Kind = holdfast.PageFree
+			}
 			return c.stockRow(r)
 		})
 		if err != nil && !isDamage(err) {
@@ -52,8 +61,7 @@ func (c *call) stockRow(r holdfast.PageRun) error {
 		return err
 	}
 	first := uint64(r.ID)
-	switch r.Kind {
-	case holdfast.PageFree, holdfast.PageRecord:
+	if r.Kind == holdfast.PageFree {
 		for id := first; id < first+r.Pages; id++ {
 			if err := row(id, string(holdfast.PageFree), "", ""); err != nil {
 				return err
