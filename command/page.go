@@ -309,15 +309,23 @@ func (p *pagePrinter) print(ids []page.ID, all bool) error {
 	return p.damage.err(nil)
 }
 
-// printAll prints all pages, free ones that lie side by side together.
+// printAll prints all pages, free ones that lie side by side together. So it does with
+// zeros where no meta page tells what the end of the file is.
 func (p *pagePrinter) printAll() error {
 	for id := page.ID(0); id < p.file.highWater; {
 		n := p.file.freeExtent(id)
 		n.N = min(n.N, uint64(p.file.highWater-id))
-		var err error
-		if n.N > 0 {
-			err = p.printFree(n)
-		} else {
+		kind, err := kindFree, error(nil)
+		if n.N == 0 && p.file.best < 0 && id >= page.FirstDataPage {
+			kind = kindZeros
+			err = p.file.safely(func() error { n.N = p.file.zeros(p.ctx, id); return nil })
+		}
+		switch {
+		case err != nil:
+			n.N, err = p.printPage(id) // which says so
+		case n.N > 0:
+			err = p.printRun(kind, n)
+		default:
 			n.N, err = p.printPage(id)
 		}
 		if err != nil {
@@ -331,29 +339,28 @@ func (p *pagePrinter) printAll() error {
 // printPage prints page id and returns how many pages belong together from there on. The
 // error is not of the page: damage is kept for the end.
 func (p *pagePrinter) printPage(id page.ID) (pages uint64, err error) {
-	pages = 1
-	fault := p.file.safely(func() error {
-		v, e := p.file.view(id)
-		if e != nil {
-			return e
-		}
-		if damage := v.damage(); damage != nil {
-			p.damage.add(holdfast.PageRun{Err: damage})
-		}
-		if pages = v.pages(); v.record != nil {
-			pages -= uint64(id - v.record.Start)
-		}
-		if p.json {
-			err = p.printPageJSON(v)
-		} else {
-			err = p.printPageText(v)
-		}
-		return nil
+	var v *pageView
+	err = p.file.safely(func() (err error) {
+		v, err = p.file.view(id)
+		return err
 	})
 	var damage *page.CorruptError
-	if errors.As(fault, &damage) { // the system could not deliver the page
-		p.damage.add(holdfast.PageRun{Err: damage})
-		fault = nil
+	if errors.As(err, &damage) { // the system could not deliver the page
+		v = &pageView{file: p.file, id: id, kind: kindUnknown, run: make([]byte, p.file.pageSize), fault: damage}
+	} else if err != nil {
+		return 0, err
 	}
-	return pages, errors.Join(err, fault, p.ctx.Err())
+	if damage := v.damage(); damage != nil {
+		p.damage.add(holdfast.PageRun{Err: damage})
+	}
+	if pages = v.pages(); v.record != nil {
+		pages -= uint64(id - v.record.Start)
+	}
+	err = p.file.safely(func() error {
+		if p.json {
+			return p.printPageJSON(v)
+		}
+		return p.printPageText(v)
+	})
+	return pages, errors.Join(err, p.ctx.Err())
 }

@@ -337,6 +337,9 @@ func TestPageWithoutMetas(t *testing.T) {
 				t.Errorf("%s, pages of %d: %.300s", name, pageSize, r)
 				continue
 			}
+			if last := s.Pages[len(s.Pages)-1]; name == "zeros" && (last.Page+last.Pages != s.HighWater || last.Type != "zeros" && last.Type != "leaf") {
+				t.Errorf("%s: the last is %+v", name, last)
+			}
 			if s.Pages[0].Error == "" || s.Pages[0].Meta == nil || s.Pages[0].Meta.Valid || s.Pages[0].Meta.Current {
 				t.Errorf("%s: %+v", name, s.Pages[0])
 			}

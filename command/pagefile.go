@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -272,6 +274,18 @@ func (f *pageFile) freeExtent(id page.ID) page.Extent {
 		return page.Extent{Start: id}
 	}
 	return page.Extent{Start: id, N: uint64(f.free[i].End() - id)}
+}
+
+// zeros is how many pages from page id on hold nothing but zeros.
+func (f *pageFile) zeros(ctx context.Context, id page.ID) (n uint64) {
+	for ctx.Err() == nil && id+page.ID(n) < f.pages {
+		b, err := f.image.Run(id+page.ID(n), 1)
+		if err != nil || page.DecodeHeader(b) != (page.Header{}) || len(bytes.TrimLeft(b, "\x00")) > 0 {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // recordRun is a run of pages in which Holdfast records free pages.

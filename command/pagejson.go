@@ -93,10 +93,12 @@ func (p *pagePrinter) nextJSON(r *pageReport) error {
 	return err
 }
 
-func (p *pagePrinter) printFreeJSON(e page.Extent) error {
+func (p *pagePrinter) printRunJSON(kind string, e page.Extent) error {
 	free := true
-	r := p.report(kindFree, e.Start, e.N)
-	r.Free = &free
+	r := p.report(kind, e.Start, e.N)
+	if kind == kindFree {
+		r.Free = &free
+	}
 	if err := p.nextJSON(r); err != nil {
 		return err
 	}

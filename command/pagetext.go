@@ -7,13 +7,13 @@ import (
 	"holdfast/internal/page"
 )
 
-// printFree prints a run of free pages.
-func (p *pagePrinter) printFree(e page.Extent) error {
+// printRun prints a run of pages of which it is known only what they are.
+func (p *pagePrinter) printRun(kind string, e page.Extent) error {
 	if p.json {
-		return p.printFreeJSON(e)
+		return p.printRunJSON(kind, e)
 	}
 	p.next()
-	_, err := fmt.Fprintf(p.out, "Page %d  %s\n", e.Start, p.paint(bold, kindFree))
+	_, err := fmt.Fprintf(p.out, "Page %d  %s\n", e.Start, p.paint(bold, kind))
 	rows(p.out, [2]string{"  Pages", p.pagesText(e.Start, e.N)})
 	return err
 }

@@ -18,6 +18,7 @@ const (
 	kindFreelist = "freelist"
 	kindRecord   = "record" // Holdfast's, of free pages
 	kindFree     = "free"
+	kindZeros    = "zeros" // never written, or lost
 	kindUnknown  = "unknown"
 )
 
