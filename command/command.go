@@ -5,10 +5,10 @@
 //
 // Run either with Execute, which prints errors and returns the exit code.
 //
-// Commands that only read (info, check, stats, pages, buckets, keys, get, doctor) open
-// the file for reading with the lock that readers share, and change no byte of
-// it. No command but put --create makes a database where there was none, apart
-// from what compact and demo write.
+// Commands that only read (info, check, stats, pages, page, page-item, dump, inspect,
+// buckets, keys, get, doctor) open the file for reading with the lock that readers share,
+// and change no byte of it. No command but put --create makes a database where there was
+// none, apart from what compact, demo and bench write.
 package command
 
 import (
@@ -55,6 +55,7 @@ func NewRootCommand() *cobra.Command {
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
+		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newBench(),
 	)
 	a.completeBuckets(root)
 	return root
@@ -72,6 +73,7 @@ func NewBboltCommand() *cobra.Command {
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
+		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newBench(),
 	)
 	a.completeBuckets(root)
 	return root

@@ -30,7 +30,8 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, ErrInvalidPageArgs), errors.Is(err, ErrPageIDRequired),
+		errors.Is(err, ErrBatchInvalidWriteMode), errors.Is(err, ErrBatchNonDivisibleBatchSize):
 		return ExitUsage
 	case errors.Is(err, ErrDamaged):
 		return ExitDamaged

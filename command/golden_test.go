@@ -45,6 +45,17 @@ var reading = []struct {
 	{"get-binary", []string{"get", "sample.db", "--bucket-format", "hex", "--parse-format", "hex", "0001feff", "0001feff"}},
 	{"get-binary-bytes", []string{"get", "sample.db", "--bucket-format", "hex", "--parse-format", "hex", "0001feff", "0001feff", "--format", "bytes"}},
 	{"get-redacted", []string{"get", "sample.db", "nested", "long", "--format", "redacted"}},
+	{"page-meta", []string{"page", "sample.db", "0", "1"}},
+	{"page-all", []string{"page", "sample.db", "--all"}},
+	{"page-free", []string{"page", "sample.db", "12", "28", "31"}},
+	{"page-redacted", []string{"page", "sample.db", "6", "--format-value", "redacted"}},
+	{"page-item", []string{"page-item", "sample.db", "2", "0"}},
+	{"page-item-branch", []string{"page-item", "sample.db", "9", "1"}},
+	{"page-item-bucket", []string{"page-item", "sample.db", "11", "2"}},
+	{"page-item-key", []string{"page-item", "sample.db", "11", "0", "--key-only", "--format", "ascii-encoded"}},
+	{"page-item-value", []string{"page-item", "sample.db", "6", "1", "--value-only", "--format", "bytes"}},
+	{"dump", []string{"dump", "sample.db", "0", "4"}},
+	{"inspect", []string{"inspect", "sample.db"}},
 }
 
 // TestReading runs every command that reads, for people and as JSON. None of
@@ -72,7 +83,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestStockShape runs the commands that bbolt has, in its shape.
+// TestStockShape runs the commands that bbolt has, in its shape.  What page,
+// page-item, pages, dump and inspect print was compared with the output of bbolt itself.
 func TestStockShape(t *testing.T) {
 	here, err := os.Getwd()
 	check(t, err)
@@ -88,6 +100,12 @@ func TestStockShape(t *testing.T) {
 		{"bbolt-buckets", []string{"buckets", "sample.db"}},
 		{"bbolt-keys", []string{"keys", "sample.db", "alpha", "--format", "hex"}},
 		{"bbolt-get", []string{"get", "sample.db", "alpha", "key-1"}},
+		{"bbolt-page", []string{"page", "sample.db", "--all"}},
+		{"bbolt-page-hex", []string{"page", "sample.db", "6", "11", "99", "--format-value", "hex"}},
+		{"bbolt-page-item", []string{"page-item", "sample.db", "11", "0"}},
+		{"bbolt-pages", []string{"pages", "sample.db"}},
+		{"bbolt-dump", []string{"dump", "sample.db", "0", "1", "31"}},
+		{"bbolt-inspect", []string{"inspect", "sample.db"}},
 	} {
 		r := execute(command.NewBboltCommand(), "", c.args...)
 		if r.code != 0 || r.errOut != "" {

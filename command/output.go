@@ -25,6 +25,15 @@ func (c *call) printJSON(v any) error {
 	return e.Encode(v)
 }
 
+// compactJSON is v as JSON on one line.
+func compactJSON(v any) (string, error) {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}
+
 // rows prints pairs of a name and a value in two columns.
 func rows(w io.Writer, pairs ...[2]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -1,0 +1,331 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+	"holdfast/internal/page"
+	"holdfast/internal/vfs"
+)
+
+// Errors of the flags of bench. In bbolt's shape it returns them bare.
+var (
+	// ErrBatchInvalidWriteMode is returned when there is no such write mode.
+	ErrBatchInvalidWriteMode = errors.New("the write mode should be one of seq, rnd, seq-nest, or rnd-nest")
+	// ErrBatchNonDivisibleBatchSize is returned when the last transaction would be smaller
+	// than the others.
+	ErrBatchNonDivisibleBatchSize = errors.New("the number of iterations must be divisible by the batch size")
+)
+
+const benchHelp = `Write keys to a new database, then read them for a second at least, and print how long
+that took. It is a quick look at one machine; "demo" shows what sets Holdfast apart.
+
+The database is a temporary file, or the one that --path names, which must not exist or
+be empty. It is removed in the end, unless --work is given.
+
+In one transaction come --batch-size keys, or all. Keys ascend with the write modes seq
+and seq-nest and are random numbers with rnd and rnd-nest; with seq-nest and rnd-nest
+each transaction writes to a nested bucket of its own. They are read in their order
+(--read-mode seq) or shuffled (rnd).
+
+Profiles are of writing (--profile-mode w), reading (r) or both (rw), and replace the files
+that they are written to.`
+
+type benchFlags struct {
+	profileMode, writeMode, readMode string
+	count, batchSize                 int64
+	keySize, valueSize               int
+	profiles                         [3]string // files, as profileKinds has them
+	fill                             float64
+	noSync, work, goBench            bool
+	path                             string
+	pageSize, mmapSize               int
+	time                             time.Duration // to read at least
+}
+
+func (a *app) newBench() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure writing to a new database and reading it",
+		Long:  benchHelp,
+		Args:  cobra.NoArgs,
+		RunE:  a.action(func(c *call) error { return c.bench(f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.profileMode, "profile-mode", "rw", "what is profiled: rw, r, w; n: nothing")
+	flags.StringVar(&f.writeMode, "write-mode", "seq", "how keys are written: seq, rnd, seq-nest or rnd-nest")
+	flags.StringVar(&f.readMode, "read-mode", "seq", "how keys are read: seq or rnd")
+	flags.Int64Var(&f.count, "count", 1000, "keys to write")
+	flags.Int64Var(&f.batchSize, "batch-size", 0, "keys of one transaction, by which their number can be divided; 0: all")
+	flags.IntVar(&f.keySize, "key-size", 8, "bytes of a key")
+	flags.IntVar(&f.valueSize, "value-size", 32, "bytes of a value")
+	for i, kind := range profileKinds {
+		flags.StringVar(&f.profiles[i], kind.flag, "", "file for the profile of "+kind.of)
+	}
+	flags.Float64Var(&f.fill, "fill-percent", holdfast.DefaultFillPercent, "share to which pages are filled when they are split")
+	flags.BoolVar(&f.noSync, "no-sync", false, "leave flushing to the system")
+	flags.BoolVar(&f.work, "work", false, "keep the database and name it")
+	flags.StringVar(&f.path, "path", "", "file to make the database in, which must not exist or be empty")
+	flags.BoolVar(&f.goBench, "gobench-output", false, "print what Go's benchmarks print")
+	flags.IntVar(&f.pageSize, "page-size", os.Getpagesize(), "page size in bytes")
+	flags.IntVar(&f.mmapSize, "initial-mmap-size", 0, "bytes to map at least")
+	f.time = time.Second
+	if !a.stock {
+		flags.DurationVar(&f.time, "time", time.Second, "how long to read at least")
+	}
+	return cmd
+}
+
+// check tells whether the flags fit each other, and completes them.
+func (f *benchFlags) check(c *call) error {
+	modes := map[string]bool{"seq": true, "rnd": true, "seq-nest": true, "rnd-nest": true}
+	profiled := map[string]bool{"rw": true, "r": true, "w": true, "n": true}
+	const maxKeys = math.MaxUint32 // they are numbers of 4 bytes
+	const number = 4
+	switch {
+	case f.count < 1 || f.count > maxKeys:
+		return usagef("--count: %d is outside of 1 to %d", f.count, int64(maxKeys))
+	case f.batchSize < 0:
+		return usagef("--batch-size is %d; give 0 for one transaction, or more", f.batchSize)
+	case f.batchSize > 0 && f.count%f.batchSize != 0:
+		return c.shape(ErrBatchNonDivisibleBatchSize)
+	case !modes[f.writeMode]:
+		return c.shape(ErrBatchInvalidWriteMode)
+	case f.readMode != "seq" && f.readMode != "rnd":
+		return usagef("--read-mode: there is no %q; there are seq and rnd", f.readMode)
+	case !profiled[f.profileMode] && !c.stock: // for bbolt any other word is none
+		return usagef("--profile-mode: there is no %q; there are rw, r, w and n", f.profileMode)
+	case f.keySize < number || f.keySize > holdfast.MaxKeySize:
+		return usagef("--key-size: %d is outside of %d to %d", f.keySize, number, holdfast.MaxKeySize)
+	case f.valueSize < 0 || f.valueSize > holdfast.MaxValueSize:
+		return usagef("--value-size: %d is outside of 0 to %d", f.valueSize, holdfast.MaxValueSize)
+	case f.pageSize < page.MinPageSize || f.pageSize > page.MaxPageSize || f.pageSize&(f.pageSize-1) != 0:
+		return usagef("--page-size: %d is no power of two from %d to %d", f.pageSize, page.MinPageSize, page.MaxPageSize)
+	case math.IsNaN(f.fill):
+		return usagef("--fill-percent is no number")
+	case f.mmapSize < 0:
+		return usagef("--initial-mmap-size is %d", f.mmapSize)
+	case f.time < 0:
+		return usagef("--time is %s", f.time)
+	case f.goBench && c.json:
+		return usagef("--gobench-output and --json exclude each other")
+	}
+	if f.batchSize == 0 {
+		f.batchSize = f.count
+	}
+	return nil
+}
+
+func (c *call) bench(f benchFlags) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	p, err := c.newProfiler(&f)
+	if err != nil {
+		return err
+	}
+	path, err := c.benchFile(f.path)
+	if err != nil {
+		return err
+	}
+	if f.work && c.stock {
+		fmt.Fprintf(c.cmd.ErrOrStderr(), "work: %s\n", path)
+	}
+	if !f.work {
+		defer os.Remove(path)
+	}
+	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := &benchmark{call: c, benchFlags: f, ctx: ctx, profiler: p, tick: time.NewTicker(time.Second)}
+	defer b.tick.Stop()
+	err = b.run(path)
+	switch {
+	case ctx.Err() != nil:
+		left := ", the file was removed"
+		if f.work {
+			left = ", the file is still there"
+		}
+		return &fileError{file: path, what: "interrupted" + left, err: ctx.Err()}
+	case err != nil:
+		return c.explain(path, err)
+	}
+	return b.print(path)
+}
+
+// benchFile makes the file of the database, or takes one that is empty.
+func (c *call) benchFile(path string) (string, error) {
+	if path == "" {
+		f, err := os.CreateTemp(vfs.TempDir(), c.name()+"-bench-")
+		if err != nil {
+			return "", err
+		}
+		return f.Name(), f.Close()
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if dir := filepath.Dir(path); !isDir(dir) {
+			return "", &fileError{file: path, what: "the directory " + dir + " does not exist", next: "make it first", err: err}
+		}
+		return path, nil
+	case err != nil:
+		return "", c.explain(path, err)
+	case !info.Mode().IsRegular():
+		return "", &fileError{file: path, what: "is not a regular file", err: errNotAFile}
+	case info.Size() > 0:
+		return "", &fileError{file: path, what: "exists already, and the file is removed in the end", next: "give a new one with --path", err: fs.ErrExist}
+	}
+	return path, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// benchResult is what was measured.
+type benchResult struct {
+	ops  int64
+	took time.Duration
+}
+
+// each is the time of one operation.
+func (r benchResult) each() time.Duration {
+	if r.ops == 0 {
+		return 0
+	}
+	return r.took / time.Duration(r.ops)
+}
+
+// perSecond is how many operations there were in a second.
+func (r benchResult) perSecond() int64 {
+	if r.took <= 0 {
+		return 0
+	}
+	return int64(float64(r.ops) / r.took.Seconds())
+}
+
+// stockPerSecond is perSecond as bbolt computes it.
+func (r benchResult) stockPerSecond() int64 {
+	if r.each() == 0 {
+		return 0
+	}
+	return int64(time.Second / r.each())
+}
+
+// benchmark is one run of bench.
+type benchmark struct {
+	*call
+	benchFlags
+	ctx      context.Context
+	profiler *profiler
+	random   *rand.Rand
+	last     uint32     // key
+	keys     []benchKey // in the order of reading, if that is not theirs
+
+	tick     *time.Ticker
+	ops      int64 // of what is measured
+	lastOps  int64 // at the last tick
+	lastTick time.Time
+
+	wrote, read benchResult
+}
+
+// say prints a line of progress in bbolt's shape.
+func (b *benchmark) say(format string, args ...any) {
+	if b.stock && !b.json {
+		fmt.Fprintf(b.cmd.ErrOrStderr(), format+"\n", args...)
+	}
+}
+
+// tickEvery is how many operations are done between two looks at the time.
+const tickEvery = 1 << 12
+
+// done counts operations, and says each second how many there were. The error is that
+// the command was ended.
+func (b *benchmark) done(n int64) error {
+	before := b.ops
+	b.ops += n
+	if before/tickEvery == b.ops/tickEvery {
+		return nil
+	}
+	select {
+	case now := <-b.tick.C:
+		seconds := max(now.Sub(b.lastTick).Seconds(), 1e-9)
+		b.say("Completed %d requests, %d/s ", b.ops, int64(float64(b.ops-b.lastOps)/seconds))
+		b.lastOps, b.lastTick = b.ops, now
+	default:
+	}
+	return b.ctx.Err()
+}
+
+func (b *benchmark) print(path string) error {
+	switch {
+	case b.json:
+		return b.printJSON(b.report(path))
+	case b.goBench:
+		printGoBench(b.out, "BenchmarkWrite", b.wrote)
+		printGoBench(b.out, "BenchmarkRead", b.read)
+		_, err := fmt.Fprintln(b.out)
+		return err
+	case b.stock:
+		line := func(name string, r benchResult) {
+			fmt.Fprintf(b.out, "# %s\t%d(ops)\t%v\t(%v/op)\t(%d op/sec)\n", name, r.ops, r.took, r.each(), r.stockPerSecond())
+		}
+		line("Write", b.wrote)
+		line("Read", b.read)
+		_, err := fmt.Fprintln(b.out)
+		return err
+	}
+	line := func(r benchResult) string {
+		return fmt.Sprintf("%s in %s: %s each, %s a second", countOf(uint64(r.ops), "key", "keys"), briefly(r.took), briefly(r.each()), count(r.perSecond()))
+	}
+	commits := countOf(uint64(b.count/b.batchSize), "transaction", "transactions")
+	flushed := "flushed"
+	if b.noSync {
+		flushed = "not flushed"
+	}
+	rows(b.out, [2]string{"Written", fmt.Sprintf("%s; in %s, %s", line(b.wrote), commits, flushed)}, [2]string{"Read", line(b.read)})
+	if b.work {
+		fmt.Fprintf(b.out, "The database is in %s\n", path)
+	}
+	return nil
+}
+
+// printGoBench prints a result as Go's benchmarks do, with more digits of small times.
+func printGoBench(w io.Writer, name string, r benchResult) {
+	ns := float64(r.took.Nanoseconds()) / float64(max(r.ops, 1))
+	width, digits := 10, 0
+	for limit := 999.95; ns < limit && digits < 4; limit /= 10 {
+		if digits++; digits == 1 {
+			width++ // for the point
+		}
+		width++
+	}
+	fmt.Fprintf(w, "%-*s\t%8d\t%*.*f ns/op\n", len("BenchmarkWrite"), name, r.ops, width, digits, ns)
+}
+
+// briefly is a duration for people.
+func briefly(d time.Duration) string {
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < time.Second:
+		return micros(inMicros(d))
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

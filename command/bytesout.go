@@ -1,0 +1,87 @@
+package command
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+)
+
+// quoteStep is how many bytes are quoted at a time.
+const quoteStep = 4096
+
+// writeBytes writes b in one of outputFormats, as formatBytes has it, without a copy of
+// it in memory.
+func writeBytes(w io.Writer, b []byte, format string) error {
+	var err error
+	switch {
+	case format == "ascii-encoded":
+		return writeQuoted(w, b)
+	case format == "bytes" || format == "auto" && printable(b):
+		_, err = w.Write(b)
+	case format == "hex" || format == "auto":
+		_, err = hex.NewEncoder(w).Write(b)
+	default:
+		_, err = io.WriteString(w, formatBytes(b, format))
+	}
+	return err
+}
+
+// writeQuoted writes b as fmt's %q does.
+func writeQuoted(w io.Writer, b []byte) error {
+	if _, err := io.WriteString(w, `"`); err != nil {
+		return err
+	}
+	for len(b) > 0 {
+		n := len(b)
+		if n > quoteStep {
+			n = quoteStep
+			for back := range utf8.UTFMax { // not in the middle of a character
+				if utf8.RuneStart(b[n-back]) {
+					n -= back
+					break
+				}
+			}
+		}
+		quoted := strconv.Quote(string(b[:n]))
+		if _, err := io.WriteString(w, quoted[1:len(quoted)-1]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	_, err := io.WriteString(w, `"`)
+	return err
+}
+
+// writeKey writes a key as bbolt's page command does: quoted text, or hexadecimal.
+func writeKey(w io.Writer, key []byte) error {
+	if printable(key) {
+		return writeQuoted(w, key)
+	}
+	_, err := hex.NewEncoder(w).Write(key)
+	return err
+}
+
+// shownBytes is how much is shown of a value that is cut off.
+const shownBytes = 64
+
+// writeCut writes a value for people; of a long one, the beginning and how long it is.
+func writeCut(w io.Writer, b []byte) error {
+	if len(b) <= shownBytes {
+		return writeBytes(w, b, "auto")
+	}
+	n := shownBytes
+	for back := range utf8.UTFMax {
+		if utf8.RuneStart(b[n-back]) {
+			n -= back
+			break
+		}
+	}
+	if printable(b) {
+		_, err := fmt.Fprintf(w, "%s... (%s)", b[:n], plural(len(b), "byte"))
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%x... (%s)", b[:shownBytes/2], plural(len(b), "byte"))
+	return err
+}
