@@ -24,13 +24,22 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
+func isUsage(err error) bool {
+	var usage *usageError
+	return errors.As(err, &usage)
+}
+
 // ExitCode is the exit code that tells err.
 func ExitCode(err error) int {
-	var usage *usageError
+	var trouble *troubleError
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &usage):
+	case errors.Is(err, ErrDifferent):
+		return ExitDifferent
+	case errors.As(err, &trouble):
+		return ExitTrouble
+	case isUsage(err):
 		return ExitUsage
 	case errors.Is(err, ErrDamaged):
 		return ExitDamaged
