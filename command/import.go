@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -140,7 +139,7 @@ func (c *call) importFile(f importFlags) error {
 		m.src = newCSVRows(in, path, limit, f.csvFlags)
 	}
 	if err = m.run(info); err != nil {
-		return m.explainImport(err)
+		return m.explain(file, m.interruption(err))
 	}
 	if c.json {
 		return c.printJSON(m.r)
@@ -211,18 +210,13 @@ func (m *importer) makeDatabase() error {
 	})
 }
 
-// explainImport is explain for an error of the import.
-func (m *importer) explainImport(err error) error {
+// interruption is err, which says so if it is that the command is to end.
+func (m *importer) interruption(err error) error {
 	var known *fileError
-	if m.interrupted(err) && !errors.As(err, &known) {
-		return &fileError{file: m.r.File, what: "interrupted, nothing was imported", err: m.ctx.Err()}
+	if m.ctx.Err() == nil || !errors.Is(err, m.ctx.Err()) || errors.As(err, &known) {
+		return err
 	}
-	return m.explain(m.r.File, err)
-}
-
-// interrupted tells whether err is that the command is to end.
-func (m *importer) interrupted(err error) bool {
-	return m.ctx.Err() != nil && errors.Is(err, m.ctx.Err())
+	return &fileError{file: m.r.File, what: "interrupted, nothing was imported", err: m.ctx.Err()}
 }
 
 func (m *importer) print() {
@@ -250,8 +244,11 @@ func (m *importer) print() {
 // badInput is an error of the input.
 func (m *importer) badInput(err error) error {
 	var usage *usageError
-	if err == io.EOF || errors.As(err, &usage) || m.interrupted(err) {
+	if errors.As(err, &usage) {
 		return err
+	}
+	if m.ctx.Err() != nil {
+		return m.interruption(m.ctx.Err())
 	}
 	return &fileError{file: m.in.name, what: err.Error(), next: "nothing was imported", err: err}
 }

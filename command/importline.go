@@ -34,8 +34,8 @@ type record struct {
 	keys     uint64
 }
 
-// maxNesting is how deep buckets can be created in each other.
-const maxNesting = 10_000
+// maxImportDepth is how deep buckets can be created in each other.
+const maxImportDepth = 10_000
 
 // Fields of a line.
 const (
@@ -194,8 +194,8 @@ func (p *lineParser) bucket() ([][]byte, error) {
 		if len(name) == 0 {
 			return nil, p.errorf("a bucket without a name")
 		}
-		if path = append(path, name); len(path) > maxNesting {
-			return nil, p.errorf("a bucket in more than %s others", count(maxNesting))
+		if path = append(path, name); len(path) > maxImportDepth {
+			return nil, p.errorf("a bucket in more than %s others", count(maxImportDepth))
 		}
 		if p.take(']') {
 			break
