@@ -100,6 +100,10 @@ func writeBytes(w *bufio.Writer, b []byte, long bool) {
 // isText tells whether b is UTF-8 that people can read: lines of characters that can be printed.
 func isText(b []byte) bool {
 	for len(b) > 0 {
+		if c := b[0]; c >= ' ' && c < 0x7f { // most are
+			b = b[1:]
+			continue
+		}
 		r, n := utf8.DecodeRune(b)
 		if r == utf8.RuneError && n == 1 || !unicode.IsPrint(r) && r != '\n' && r != '\t' && r != '\r' {
 			return false

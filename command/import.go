@@ -22,10 +22,9 @@ All is imported or nothing. A key that exists with another value, or a bucket wi
 sequence, ends the import before anything is changed, unless --replace is given. So does an input that
 is cut off. What exists as it is in the input stays, so the same can be imported again.
 
-A new database is made under another name and gets its own at the very end, and takes a few MiB of
+A new database is made under another name and gets its own at the very end, and takes some 60 MiB of
 memory however much is imported. Into a database that exists all goes in one transaction, which
-holds in memory what it imports: give the machine room for three times the size of the keys and
-values, or import into a new file.
+takes two to four times the bytes of the keys and values in memory.
 
 --csv takes lines of CSV, for one bucket, in which keys are replaced under the same rules.`
 
