@@ -22,7 +22,7 @@ var onFile = []struct{ name, args string }{
 	{"info", ""}, {"check", ""}, {"stats", ""}, {"doctor", ""}, {"buckets", ""},
 	{"keys", "many"}, {"get", "many 01110"}, {"compact", "-o copy.db"},
 	{"put", "many 01110 v"}, {"delete", "many 01110"}, {"delete", "--bucket many"}, {"settle", ""},
-	{"pages", ""}, {"pages", "--map"},
+	{"pages", ""}, {"pages", "--map"}, {"export", ""}, {"export", "--csv many"},
 }
 
 // damage changes the sample database.
@@ -277,7 +277,8 @@ func TestClosedPipe(t *testing.T) {
 	withSample(t)
 	for _, after := range []int{0, 5000} {
 		for _, args := range [][]string{{"keys", "big.db", "b"}, {"keys", "big.db", "b", "--json"}, {"info", "big.db"},
-			{"pages", "big.db"}, {"pages", "big.db", "--json"}, {"pages", "big.db", "--map"}, {"pages", "big.db", "--map", "--json"}} {
+			{"pages", "big.db"}, {"pages", "big.db", "--json"}, {"pages", "big.db", "--map"}, {"pages", "big.db", "--map", "--json"},
+			{"export", "big.db"}, {"export", "big.db", "b", "--csv"}, {"diff", "big.db", "big.db", "--json"}} {
 			if _, err := os.Stat("big.db"); err != nil {
 				makeBig(t, "big.db", 5000)
 			}
