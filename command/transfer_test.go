@@ -308,6 +308,9 @@ func TestImportInterrupted(t *testing.T) {
 		root := command.NewRootCommand()
 		var errOut strings.Builder
 		begin := "{\"format\":\"holdfast-export\",\"version\":1}\n{\"bucket\":[\"alpha\"],\"key\":\"new\",\"value\":\"\"}\n"
+		if strings.Contains(args, "--csv") {
+			begin = "key,value\n"
+		}
 		in := &waitingInput{begin: []byte(begin), waits: cancel, end: t.Context().Done()}
 		root.SetIn(in)
 		root.SetOut(&errOut)
