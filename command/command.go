@@ -6,14 +6,16 @@
 // Run either with Execute, which prints errors and returns the exit code.
 //
 // Commands that only read (info, check, stats, pages, page, page-item, dump, inspect,
-// buckets, keys, get, doctor) open the file for reading with the lock that readers share,
-// and change no byte of it. No command but put --create makes a database where there was
-// none, apart from what compact, demo and bench write.
+// buckets, keys, get, doctor, export, diff) open the file for reading with the lock that
+// readers share, and change no byte of it. No command but put --create and import --create
+// makes a database where there was none, apart from what compact, salvage, surgery, demo
+// and bench write.
 package command
 
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +28,10 @@ const (
 	ExitFailed  = 1 // the operation failed
 	ExitUsage   = 2 // the command line is wrong
 	ExitDamaged = 3 // check found damage
+
+	// diff has exit codes of its own, those of the command that it has its name from.
+	ExitDifferent = 1 // the databases differ
+	ExitTrouble   = 2 // any error
 )
 
 // defaultTimeout is how long opening a file waits for another process's lock.
@@ -39,7 +45,7 @@ while one reads it nobody can write it: stop that program first. A copy of a fil
 in use is whole only if the program makes it, or a snapshot of the disk.
 
 Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check
-found damage.
+found damage. Of diff: 0 the same, 1 different, 2 any error.
 
 Colours are used on a terminal only, and not if NO_COLOR is set.`
 
@@ -54,8 +60,9 @@ func NewRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
+		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(),
 		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newBench(),
+		a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
 	)
 	a.completeBuckets(root)
 	return root
@@ -72,7 +79,7 @@ func NewBboltCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
+		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
 		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newBench(),
 	)
 	a.completeBuckets(root)
@@ -136,7 +143,7 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	if !started {
 		err = &usageError{err}
 	}
-	if root.SilenceErrors {
+	if root.SilenceErrors && !errors.Is(err, ErrDifferent) {
 		printError(root, cmd, err)
 	}
 	return ExitCode(err)
@@ -145,7 +152,7 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 func printError(root, cmd *cobra.Command, err error) {
 	w := root.ErrOrStderr()
 	fmt.Fprintf(w, "%s %s\n", paint(w, red, root.Name()+":"), err)
-	if ExitCode(err) == ExitUsage {
+	if isUsage(err) {
 		fmt.Fprintf(w, "Usage: %s\nMore: %s --help\n", cmd.UseLine(), cmd.CommandPath())
 	}
 }

@@ -113,7 +113,7 @@ func (c *call) compactTo(dst string, info fs.FileInfo, src *database, f compactF
 		if size, err = c.writeCopy(ctx, temp, src, f); err != nil {
 			return err
 		}
-		return c.finishCopy(temp, size, info, f)
+		return finishFile(temp, size, info, !f.noSync)
 	})
 	if isDamage(err) {
 		return 0, c.explain(src.path, err)
@@ -196,9 +196,9 @@ func databaseBytes(path string, pageSize int) (int64, error) {
 	return int64(pages) * int64(pageSize), nil
 }
 
-// finishCopy cuts off what the copy grew too much, gives it the mode and the
-// owner of the source, and flushes it.
-func (c *call) finishCopy(path string, size int64, src fs.FileInfo, f compactFlags) error {
+// finishFile cuts off what a new database grew too much, gives it the mode and the
+// owner of the file that it stands for, if there is one, and flushes it.
+func finishFile(path string, size int64, like fs.FileInfo, flush bool) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -207,11 +207,13 @@ func (c *call) finishCopy(path string, size int64, src fs.FileInfo, f compactFla
 	if err := file.Truncate(size); err != nil {
 		return err
 	}
-	copyOwner(path, src)
-	if err := file.Chmod(src.Mode().Perm()); err != nil {
-		return err
+	if like != nil {
+		copyOwner(path, like)
+		if err := file.Chmod(like.Mode().Perm()); err != nil {
+			return err
+		}
 	}
-	if !f.noSync {
+	if flush {
 		if err := file.Sync(); err != nil {
 			return err
 		}

@@ -56,9 +56,6 @@ func (a *app) bucketNames(files int) cobra.CompletionFunc {
 	}
 }
 
-// errEnough ends a walk.
-var errEnough = errors.New("enough")
-
 // namesIn lists the buckets in the one at path whose names begin with begun, as the
 // command line takes them in that format.
 func (a *app) namesIn(file string, path [][]byte, format, begun string) (names []string, err error) {

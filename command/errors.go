@@ -24,14 +24,23 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
+func isUsage(err error) bool {
+	var usage *usageError
+	return errors.As(err, &usage) || errors.Is(err, ErrInvalidPageArgs) || errors.Is(err, ErrPageIDRequired) ||
+		errors.Is(err, ErrBatchInvalidWriteMode) || errors.Is(err, ErrBatchNonDivisibleBatchSize)
+}
+
 // ExitCode is the exit code that tells err.
 func ExitCode(err error) int {
-	var usage *usageError
+	var trouble *troubleError
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &usage), errors.Is(err, ErrInvalidPageArgs), errors.Is(err, ErrPageIDRequired),
-		errors.Is(err, ErrBatchInvalidWriteMode), errors.Is(err, ErrBatchNonDivisibleBatchSize):
+	case errors.Is(err, ErrDifferent):
+		return ExitDifferent
+	case errors.As(err, &trouble):
+		return ExitTrouble
+	case isUsage(err):
 		return ExitUsage
 	case errors.Is(err, ErrDamaged):
 		return ExitDamaged

@@ -40,6 +40,8 @@ var onFile = []struct {
 	{"vacuum", "", true, false},
 	{"vacuum", "--dry-run", false, false},
 	{"reseal", "", true, false},
+	{"export", "", false, true},
+	{"export", "--csv many", false, true},
 }
 
 // damage changes the sample database.
@@ -297,7 +299,8 @@ func TestClosedPipe(t *testing.T) {
 	withSample(t)
 	for _, after := range []int{0, 5000} {
 		for _, args := range [][]string{{"keys", "big.db", "b"}, {"keys", "big.db", "b", "--json"}, {"info", "big.db"},
-			{"pages", "big.db"}, {"pages", "big.db", "--json"}, {"pages", "big.db", "--map"}, {"pages", "big.db", "--map", "--json"}} {
+			{"pages", "big.db"}, {"pages", "big.db", "--json"}, {"pages", "big.db", "--map"}, {"pages", "big.db", "--map", "--json"},
+			{"export", "big.db"}, {"export", "big.db", "b", "--csv"}, {"diff", "big.db", "big.db", "--json"}} {
 			if _, err := os.Stat("big.db"); err != nil {
 				makeBig(t, "big.db", 5000)
 			}

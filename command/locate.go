@@ -127,7 +127,7 @@ func eachTop(tx *holdfast.Tx, fn func(name []byte, b *holdfast.Bucket) error) er
 		if err := tx.Err(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %s stands where only buckets can be", errDamage, show(name))
+		return topLevelKey(name)
 	})
 }
 

@@ -168,7 +168,7 @@ func (p *pagePrinter) listJSON(name string, v *pageView) error {
 	var err error
 	switch {
 	case v.record != nil && v.fault == nil:
-		err = v.changes(func(ch change) error {
+		err = v.changes(func(ch recordChange) error {
 			word := "taken"
 			if ch.put {
 				word = "free"

@@ -131,7 +131,7 @@ func (v *pageView) recordRows() [][2]string {
 // printItems prints what the page holds, a line each.
 func (p *pagePrinter) printItems(v *pageView) error {
 	if v.record != nil && v.fault == nil {
-		err := v.changes(func(ch change) error {
+		err := v.changes(func(ch recordChange) error {
 			word := "taken"
 			if ch.put {
 				word = "free"

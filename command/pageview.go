@@ -272,23 +272,23 @@ func (v *pageView) number(i uint64) page.ID {
 	return page.ID(binary.NativeEndian.Uint64(v.run[at:]))
 }
 
-// change is a part of a record of free pages.
-type change struct {
+// recordChange is a part of a record of free pages.
+type recordChange struct {
 	put bool // the pages became free; else they were taken
 	page.Extent
 }
 
 // changes calls fn for what a record of free pages holds, whose checksum has to be right.
 // It is all that is free for a snapshot.
-func (v *pageView) changes(fn func(change) error) error {
+func (v *pageView) changes(fn func(recordChange) error) error {
 	b, err := v.file.recordBytes(v.record)
 	if err != nil {
 		return err
 	}
 	const highWater = page.ID(math.MaxInt64) // the record may be of a state when the file was longer
-	put := func(e page.Extent) error { return fn(change{true, e}) }
+	put := func(e page.Extent) error { return fn(recordChange{true, e}) }
 	if v.record.log > 0 {
-		take := func(e page.Extent) error { return fn(change{false, e}) }
+		take := func(e page.Extent) error { return fn(recordChange{false, e}) }
 		return extension.Log(b, v.file.pageSize, highWater, take, put)
 	}
 	return extension.Snapshot(b, highWater, put, func(bits []byte) error { return bitExtents(bits, put) })

@@ -142,6 +142,7 @@ func TestBrokenPipe(t *testing.T) {
 // TestOutputFull: an output that takes nothing is an error.
 func TestOutputFull(t *testing.T) {
 	withSample(t)
+	must(t, "put", "other.db", "b", "k", "v", "--create")
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	check(t, err)
 	defer full.Close()
@@ -149,9 +150,12 @@ func TestOutputFull(t *testing.T) {
 	var errOut bytes.Buffer
 	root.SetOut(full)
 	root.SetErr(&errOut)
-	root.SetArgs([]string{"info", "sample.db"})
-	if code := command.Execute(t.Context(), root); code != 1 || !strings.Contains(errOut.String(), "no space left") {
-		t.Errorf("exit code %d, %s", code, &errOut)
+	for args, want := range map[string]int{"info sample.db": 1, "export sample.db": 1, "diff sample.db sample.db": command.ExitTrouble, "diff sample.db other.db": command.ExitTrouble} {
+		errOut.Reset()
+		root.SetArgs(strings.Fields(args))
+		if code := command.Execute(t.Context(), root); code != want || !strings.Contains(errOut.String(), "no space left") {
+			t.Errorf("%s: exit code %d, %s", args, code, &errOut)
+		}
 	}
 }
 
@@ -168,6 +172,20 @@ func TestDiskFull(t *testing.T) {
 	wantIn(t, run(t, "compact", "-o", "small/copy.db", "big.db"), 1, "",
 		"holdfast: small/copy.db: no space left on its disk; free some space on that disk and try again\n")
 	wantFiles(t, "small", "")
+	wantIn(t, run(t, "export", "-o", "small/x.jsonl", "big.db"), 1, "",
+		"holdfast: small/x.jsonl: no space left on its disk; free some space on that disk and try again\n")
+	must(t, "export", "-o", "big.jsonl", "big.db")
+	wantIn(t, run(t, "import", "small/new.db", "big.jsonl", "--create"), 1, "",
+		"holdfast: small/new.db: no space left on its disk; free some space on that disk and try again\n")
+	wantFiles(t, "small", "")
+	must(t, "put", "small/old.db", "b", "k", "v", "--create")
+	old := content(t, "small/old.db")
+	wantIn(t, run(t, "import", "small/old.db", "big.jsonl"), 1, "", "holdfast: small/old.db: no space left on its disk; ")
+	wantFiles(t, "small", "old.db")
+	if got := content(t, "small/old.db"); got != old {
+		t.Errorf("an import that failed left\n%s", got)
+	}
+	check(t, os.Remove("small/old.db"))
 	if after := snapshot(t, "big.db"); after != before {
 		t.Errorf("the source changed: before\n%s\nafter\n%s", before, after)
 	}
@@ -192,6 +210,19 @@ func TestTerminal(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	if out := onTerminal("check", "sample.db"); !strings.Contains(out, "\x1b[32mOK") {
 		t.Errorf("no colour: %q", out)
+	}
+	long := strings.Repeat("long ", 20)
+	must(t, "put", "other.db", "b", "k", long, "--create")
+	out := onTerminal("diff", "sample.db", "other.db", "b")
+	if !strings.Contains(out, "\x1b[32m+\x1b[0m b/: a bucket with 1 key in it") {
+		t.Errorf("got %q", out)
+	}
+	must(t, "put", "third.db", "b", "k", "v", "--create")
+	if out := onTerminal("diff", "other.db", "third.db"); strings.Contains(out, long) || !strings.Contains(out, "b/k: long long ") || !strings.Contains(out, "... (100 bytes) -> v") {
+		t.Errorf("a long value is not abbreviated: %q", out)
+	}
+	if out := onTerminal("diff", "other.db", "third.db", "--format", "bytes"); !strings.Contains(out, long+" -> v") {
+		t.Errorf("a long value is abbreviated in spite of --format: %q", out)
 	}
 	if out := onTerminal("info", "gone.db"); !strings.Contains(out, "\x1b[31mholdfast:") {
 		t.Errorf("no colour: %q", out)

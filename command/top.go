@@ -192,11 +192,11 @@ func (c *call) noFigures(dir, what string, err error) error {
 		next: "start the program that has it open with HOLDFAST_STATS=" + shellQuote(dir) + " in its environment"}
 }
 
-// maxFigures bounds the bytes of a file with figures that are read, and maxShown the
+// maxFigures bounds the bytes of a file with figures that are read, and maxInDir the
 // files in a directory.
 const (
 	maxFigures = 1 << 20
-	maxShown   = 10_000
+	maxInDir   = 10_000
 )
 
 func readFigures(path string) (*holdfast.Snapshot, error) {
@@ -226,7 +226,7 @@ func allFigures(dir string) ([]*holdfast.Snapshot, error) {
 		return nil, err
 	}
 	var all []*holdfast.Snapshot
-	for _, e := range entries[:min(len(entries), maxShown)] {
+	for _, e := range entries[:min(len(entries), maxInDir)] {
 		if filepath.Ext(e.Name()) != ".json" {
 			continue
 		}

@@ -1,0 +1,190 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/fatih/color"
+)
+
+// change is in which way something differs.
+type change string
+
+const (
+	onlyInA change = "only_in_a"
+	onlyInB change = "only_in_b"
+	changed change = "changed"
+)
+
+// signs of changes, at the beginning of a line.
+var signs = map[change]string{onlyInA: "-", onlyInB: "+", changed: "~"}
+
+var signColours = map[change]color.Attribute{onlyInA: red, onlyInB: green, changed: yellow}
+
+// diffEntry is a difference.
+type diffEntry struct {
+	change  change
+	kind    string   // key, bucket, sequence, or kind: a key in the one, a bucket in the other
+	path    [][]byte // of the bucket in which it is; of a sequence: the bucket itself
+	key     []byte   // or the name of a bucket; nil of a sequence
+	a, b    []byte   // values; nil where there is none, or a bucket
+	holds   contents // of a bucket
+	was, is uint64   // sequences
+}
+
+// diffPrinter prints differences one by one, so that there can be any number.
+type diffPrinter struct {
+	*differ
+	n int
+}
+
+func (p *diffPrinter) begin(path [][]byte) {
+	if !p.json || p.f.quiet {
+		return
+	}
+	a, _ := json.Marshal(p.a.file)           // a string
+	b, _ := json.Marshal(p.b.file)           // a string
+	bucket, _ := json.Marshal(p.names(path)) // strings
+	fmt.Fprintf(p.out, "{\n  \"a\": %s,\n  \"b\": %s,\n  \"bucket\": %s,\n  \"differences\": [", a, b, bucket)
+}
+
+// names writes the names of buckets in the format that was asked for.
+func (p *diffPrinter) names(path [][]byte) []string {
+	names := make([]string, len(path))
+	for i, b := range path {
+		names[i], _ = encodeBytes(b, p.f.format)
+	}
+	return names
+}
+
+// diffJSON is a difference in JSON. What does not apply is left out.
+type diffJSON struct {
+	Change      change     `json:"change"`
+	Kind        string     `json:"kind"`
+	Bucket      []string   `json:"bucket"`
+	Key         *string    `json:"key,omitempty"`
+	KeyEncoding string     `json:"key_encoding,omitempty"`
+	A           *diffValue `json:"a,omitempty"`
+	B           *diffValue `json:"b,omitempty"`
+	Holds       *contents  `json:"holds,omitempty"`
+	SequenceA   *uint64    `json:"sequence_a,omitempty"`
+	SequenceB   *uint64    `json:"sequence_b,omitempty"`
+}
+
+type diffValue struct {
+	Value    string `json:"value"`
+	Encoding string `json:"encoding"`
+	Bytes    int    `json:"bytes"`
+}
+
+func (p *diffPrinter) value(b []byte) *diffValue {
+	if b == nil {
+		return nil
+	}
+	v := &diffValue{Bytes: len(b)}
+	v.Value, v.Encoding = encodeBytes(b, p.f.format)
+	return v
+}
+
+func (p *diffPrinter) entry(e diffEntry) error {
+	p.n++
+	if !p.json {
+		_, err := fmt.Fprintf(p.out, "%s %s\n", p.paint(signColours[e.change], signs[e.change]), p.line(e))
+		return err
+	}
+	j := diffJSON{Change: e.change, Kind: e.kind, Bucket: p.names(e.path), A: p.value(e.a), B: p.value(e.b)}
+	if e.key != nil {
+		key, encoding := encodeBytes(e.key, p.f.format)
+		j.Key, j.KeyEncoding = &key, encoding
+	}
+	switch e.kind {
+	case "bucket":
+		j.Holds = &e.holds
+	case "sequence":
+		j.SequenceA, j.SequenceB = &e.was, &e.is
+	}
+	line, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	separator := ",\n    "
+	if p.n == 1 {
+		separator = "\n    "
+	}
+	_, err = fmt.Fprintf(p.out, "%s%s", separator, line)
+	return err
+}
+
+// line says for people what differs.
+func (p *diffPrinter) line(e diffEntry) string {
+	name := ""
+	for _, b := range e.path {
+		name += p.text(b) + "/"
+	}
+	if e.key != nil {
+		name += p.text(e.key)
+	}
+	switch {
+	case e.kind == "sequence":
+		return fmt.Sprintf("%s: sequence %d -> %d", name, e.was, e.is)
+	case e.kind == "bucket":
+		return fmt.Sprintf("%s/: a bucket with %s in it", name, e.holds.text())
+	case e.kind == "kind":
+		return fmt.Sprintf("%s: %s -> %s", name, p.kind(e.a), p.kind(e.b))
+	case e.change == changed:
+		return fmt.Sprintf("%s: %s -> %s", name, p.text(e.a), p.text(e.b))
+	case e.change == onlyInA:
+		return fmt.Sprintf("%s: %s", name, p.text(e.a))
+	}
+	return fmt.Sprintf("%s: %s", name, p.text(e.b))
+}
+
+func (p *diffPrinter) kind(value []byte) string {
+	if value == nil {
+		return "a bucket"
+	}
+	return "a value of " + plural(len(value), "byte")
+}
+
+// text writes bytes as they are asked for.
+func (p *diffPrinter) text(b []byte) string {
+	switch {
+	case len(b) == 0 && p.f.format != "ascii-encoded" && p.f.format != "redacted":
+		return "(empty)"
+	case p.f.full:
+		return formatBytes(b, p.f.format)
+	}
+	return brief(b)
+}
+
+// end prints the sum.
+func (p *diffPrinter) end() error {
+	if p.f.quiet {
+		return nil
+	}
+	if p.json {
+		if p.n > 0 {
+			fmt.Fprint(p.out, "\n  ")
+		}
+		sum, err := json.MarshalIndent(p.r, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.out, "],\n%s\n", sum[len("{\n"):])
+		return err
+	}
+	if p.r.Equal {
+		_, err := fmt.Fprintf(p.out, "%s and %s hold the same: %s\n", p.a.file, p.b.file, p.r.Same.total())
+		return err
+	}
+	differ := plural(int(p.r.Values), "value")
+	if p.r.Sequences > 0 {
+		differ += ", " + plural(int(p.r.Sequences), "sequence")
+	}
+	if p.r.Kinds > 0 {
+		differ += ", " + plural(int(p.r.Kinds), "kind")
+	}
+	_, err := fmt.Fprintf(p.out, "only in %s: %s; only in %s: %s; different: %s\n",
+		p.a.file, p.r.OnlyInA.text(), p.b.file, p.r.OnlyInB.text(), differ)
+	return err
+}

@@ -1,0 +1,260 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+)
+
+const importHelp = `Put what "export" has written into a database: from INPUT, or from standard input.
+Buckets are created where they do not exist; the database itself only with --create.
+
+All is imported or nothing. A key that exists with another value, or a bucket with another
+sequence, ends the import before anything is changed, unless --replace is given. So does an input that
+is cut off. What exists as it is in the input stays, so the same can be imported again.
+
+A new database is made under another name and gets its own at the very end, and takes some 60 MiB of
+memory however much is imported. Into a database that exists all goes in one transaction, which
+takes two to four times the bytes of the keys and values in memory.
+
+--csv takes lines of CSV, for one bucket, in which keys are replaced under the same rules.`
+
+type importFlags struct {
+	naming
+	csvFlags
+	csv     bool
+	input   string
+	create  bool
+	replace bool
+	dryRun  bool
+	maxLine string
+}
+
+type importReport struct {
+	File           string `json:"file"`
+	Input          string `json:"input"`
+	DryRun         bool   `json:"dry_run"`
+	CreatedFile    bool   `json:"created_file"`
+	CreatedBuckets uint64 `json:"created_buckets"`
+	Keys           uint64 `json:"keys"` // in the input
+	NewKeys        uint64 `json:"new_keys"`
+	ReplacedKeys   uint64 `json:"replaced_keys"`
+	UnchangedKeys  uint64 `json:"unchanged_keys"`
+	SetSequences   uint64 `json:"set_sequences"`
+	Unordered      bool   `json:"unordered"` // in a dry run: what is in the input twice is not found
+}
+
+func (a *app) newImport() *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:   "import FILE [INPUT]",
+		Short: "Put what export has written, or CSV, into a database",
+		Long:  importHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.csv {
+				return cobra.MinimumNArgs(2)(cmd, args)
+			}
+			return cobra.RangeArgs(1, 2)(cmd, args)
+		},
+		Example: fmt.Sprintf("  %[1]s import new.db export.jsonl --create\n  %[1]s import FILE BUCKET... --csv --input rows.csv", a.name()),
+		RunE:    a.action(func(c *call) error { return c.importFile(f) }),
+	}
+	f.addBucketFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.input, "input", "i", "", "file to read in place of standard input, as INPUT; -: standard input")
+	flags.BoolVar(&f.create, "create", false, "create the database if it does not exist, and with --csv the bucket")
+	flags.BoolVar(&f.replace, "replace", false, "replace the values of keys, and sequences, that exist")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "check the input and say what would be done")
+	flags.StringVar(&f.maxLine, "max-line", "256MiB", "the longest line of the input that is taken, such as 1GiB")
+	flags.BoolVar(&f.csv, "csv", false, "the input is CSV, for the bucket BUCKET... behind FILE")
+	flags.BoolVar(&f.header, "header", false, "with --csv: the first line names the columns")
+	flags.StringVar(&f.keyColumn, "key-column", "1", "with --csv: the column of the key, by its number or its name")
+	flags.StringVar(&f.valueColumn, "value-column", "2", "with --csv: the column of the value, by its number or its name")
+	formats := strings.Join(csvFormats, "|")
+	flags.StringVar(&f.formatOfKeys, "key-format", "bytes", "with --csv: how keys are written: "+formats)
+	flags.StringVar(&f.formatOfValues, "value-format", "bytes", "with --csv: how values are written: "+formats)
+	_ = cmd.MarkFlagFilename("input")
+	return cmd
+}
+
+// check looks at what the flags say together.
+func (f *importFlags) check(c *call) error {
+	for _, name := range []string{"header", "key-column", "value-column", "key-format", "value-format", "bucket-format"} {
+		if !f.csv && c.cmd.Flags().Changed(name) {
+			return usagef("--%s is for --csv", name)
+		}
+	}
+	if !f.csv && len(c.args) == 2 {
+		if f.input != "" {
+			return usagef("the input is given twice: %s and --input %s", c.args[1], f.input)
+		}
+		f.input = c.args[1]
+	}
+	if err := checkFormat("key-format", f.formatOfKeys, csvFormats); err != nil {
+		return err
+	}
+	return checkFormat("value-format", f.formatOfValues, csvFormats)
+}
+
+func (c *call) importFile(f importFlags) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	limit, err := parseMaxLine(f.maxLine)
+	if err != nil {
+		return err
+	}
+	var path [][]byte
+	if f.csv {
+		if path, err = f.buckets(c.args[1:]); err != nil {
+			return err
+		}
+	}
+	file := c.args[0]
+	info, err := c.look(file)
+	missing := err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, holdfast.ErrInvalid))
+	if err != nil && (!missing || !f.create) {
+		return c.hintCreate(file, err)
+	}
+	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	in, err := c.openInput(ctx, f.input)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	m := &importer{call: c, ctx: ctx, in: in, create: !f.csv || f.create, replace: f.replace}
+	m.r = importReport{File: file, Input: in.name, DryRun: f.dryRun, CreatedFile: missing}
+	if m.src = newLines(in, limit); f.csv {
+		m.src = newCSVRows(in, path, limit, f.csvFlags)
+	}
+	if err = m.run(info); err != nil {
+		return m.explain(file, m.interruption(err))
+	}
+	if c.json {
+		return c.printJSON(m.r)
+	}
+	m.print()
+	return nil
+}
+
+// run imports into the file, of which info is nil if it has to be made.
+func (m *importer) run(info fs.FileInfo) error {
+	var done func() int64
+	if m.in.size > 0 {
+		done = m.in.read.Load
+	}
+	if m.in.file != nil || !isTerminal(os.Stdin) { // there, the progress would be in the way
+		stop := m.progress("importing", m.in.size, done)
+		defer stop()
+	}
+	switch {
+	case m.r.DryRun && info == nil:
+		return m.all(nil)
+	case m.r.DryRun:
+		return m.view(m.r.File, false, func(_ *database, tx *holdfast.Tx) error { return m.all(tx) })
+	case info == nil:
+		return m.makeDatabase()
+	}
+	d, err := m.open(m.r.File, info, &holdfast.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Update(m.all), d.Close())
+}
+
+// makeDatabase imports into a new file, in as many transactions as it takes: none of them is
+// seen before the file has its name.
+func (m *importer) makeDatabase() error {
+	o := output{path: m.r.File, force: true} // what is replaced is empty
+	dst, err := m.destination(o, nil, nil)
+	if err != nil {
+		return err
+	}
+	empty, _ := os.Stat(dst)
+	return m.makeFile(dst, o, func(_ context.Context, temp string) error {
+		d, err := m.open(temp, nil, &holdfast.Options{NoSync: true}) // flushed once, when it is whole
+		var e *fileError
+		if errors.As(err, &e) {
+			e.file = m.r.File // whoever reads the error knows that name
+		}
+		if err != nil {
+			return err
+		}
+		d.AllocSize = compactGrowth
+		for more := true; more && err == nil; {
+			err = d.Update(func(tx *holdfast.Tx) error {
+				more, err = m.some(tx, importBatch)
+				return err
+			})
+		}
+		pageSize := d.Info().PageSize
+		if err = errors.Join(err, d.Close()); err != nil {
+			return err
+		}
+		size, err := databaseBytes(temp, pageSize)
+		if err != nil {
+			return err
+		}
+		return finishFile(temp, size, empty, true)
+	})
+}
+
+// interruption is err, which says so if it is that the command is to end.
+func (m *importer) interruption(err error) error {
+	var known *fileError
+	if m.ctx.Err() == nil || !errors.Is(err, m.ctx.Err()) || errors.As(err, &known) {
+		return err
+	}
+	return &fileError{file: m.r.File, what: "interrupted, nothing was imported", err: m.ctx.Err()}
+}
+
+func (m *importer) print() {
+	r := &m.r
+	did := "imported into"
+	if r.DryRun {
+		did = "would be imported into"
+	} else if r.CreatedFile {
+		fmt.Fprintf(m.out, "created the database %s\n", r.File)
+	}
+	fmt.Fprintf(m.out, "%s %s %s: %s new, %s replaced, %s unchanged; %s created", plural(int(r.Keys), "key"), did, r.File,
+		count(r.NewKeys), count(r.ReplacedKeys), count(r.UnchangedKeys), plural(int(r.CreatedBuckets), "bucket"))
+	if r.SetSequences > 0 {
+		fmt.Fprintf(m.out, ", %s set", plural(int(r.SetSequences), "sequence"))
+	}
+	fmt.Fprintln(m.out)
+	if r.DryRun {
+		fmt.Fprintln(m.out, "The input was checked and nothing was written.")
+	}
+	if r.Unordered {
+		fmt.Fprintln(m.out, "The input is not in the order of the keys: what is in it twice is counted twice, and only the import itself finds out whether that is the same.")
+	}
+}
+
+// badInput is an error of the input.
+func (m *importer) badInput(err error) error {
+	var usage *usageError
+	if errors.As(err, &usage) {
+		return err
+	}
+	if m.ctx.Err() != nil {
+		return m.interruption(m.ctx.Err())
+	}
+	return &fileError{file: m.in.name, what: err.Error(), next: "nothing was imported", err: err}
+}
+
+// conflict is the error of a line that does not fit what the database holds.
+func (m *importer) conflict(line int64, next, format string, args ...any) error {
+	return &fileError{file: m.in.name, what: fmt.Sprintf("line %d: %s", line, fmt.Sprintf(format, args...)), next: "nothing was imported" + next, err: errConflict}
+}
+
+var errConflict = errors.New("the database holds something else")

@@ -1,0 +1,180 @@
+package command
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// csvFormats are the formats in which keys and values in CSV are read.
+var csvFormats = []string{"bytes", "hex", "ascii-encoded"}
+
+// csvFlags say what the columns of CSV are.
+type csvFlags struct {
+	header         bool
+	keyColumn      string
+	valueColumn    string
+	formatOfKeys   string
+	formatOfValues string
+}
+
+// csvRows is CSV as a source of keys in one bucket.
+type csvRows struct {
+	csvFlags
+	r     *csv.Reader
+	bound *bounded
+	path  [][]byte
+	max   int64
+	begun bool
+	key   int // the column of the key, from 0
+	value int
+	line  int64 // where the last row began
+}
+
+func newCSVRows(r io.Reader, path [][]byte, maxLine int64, f csvFlags) *csvRows {
+	rows := &csvRows{csvFlags: f, bound: &bounded{r: r}, path: path, max: maxLine}
+	buffered := bufio.NewReaderSize(rows.bound, inputChunk)
+	rows.bound.allow(maxLine + inputChunk)
+	if f.header { // a mark that some programs put before the names
+		if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
+			_, _ = buffered.Discard(3)
+		}
+	}
+	rows.r = csv.NewReader(buffered)
+	rows.r.FieldsPerRecord = -1
+	rows.r.ReuseRecord = true
+	return rows
+}
+
+// bounded is a reader of which so many bytes can be read.
+type bounded struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bounded) allow(n int64) { b.left = n }
+
+var errBound = errors.New("more than is allowed")
+
+func (b *bounded) Read(buf []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errBound
+	}
+	n, err := b.r.Read(buf[:min(int64(len(buf)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// row reads a row. It is valid until the next.
+func (c *csvRows) row() ([]string, error) {
+	c.bound.allow(c.max + inputChunk) // of which the reader has some already
+	row, err := c.r.Read()
+	var bad *csv.ParseError
+	switch {
+	case errors.Is(err, errBound):
+		return nil, fmt.Errorf("the row behind that of line %d: %w", c.line, errLongLine(c.max))
+	case errors.As(err, &bad):
+		return nil, &lineError{int64(bad.StartLine), bad.Err}
+	case err != nil:
+		return nil, err
+	}
+	line, _ := c.r.FieldPos(0)
+	c.line = int64(line)
+	return row, nil
+}
+
+// begin finds the columns.
+func (c *csvRows) begin() error {
+	c.begun = true
+	var names []string
+	if c.header {
+		row, err := c.row()
+		if err == io.EOF {
+			err = errors.New("the input is empty: there is no line with the names of the columns")
+		}
+		if err != nil {
+			return err
+		}
+		names = slices.Clone(row)
+	}
+	var err error
+	if c.key, err = findColumn("key-column", c.keyColumn, names); err == nil {
+		c.value, err = findColumn("value-column", c.valueColumn, names)
+	}
+	if err == nil && c.key == c.value {
+		err = usagef("the key and the value are both taken from column %d", c.key+1)
+	}
+	return err
+}
+
+// findColumn is the index of a column that is given by its name or its number, from 1.
+func findColumn(flag, column string, names []string) (int, error) {
+	if i := slices.Index(names, column); i >= 0 {
+		if slices.Contains(names[i+1:], column) {
+			return 0, usagef("--%s: several columns have the name %s; give a number", flag, column)
+		}
+		return i, nil
+	}
+	n, err := strconv.Atoi(column)
+	if err == nil && n >= 1 {
+		return n - 1, nil
+	}
+	var shown []string
+	for _, name := range names[:min(len(names), maxNamed*maxNamed)] {
+		shown = append(shown, shorten(name))
+	}
+	switch {
+	case names == nil:
+		return 0, usagef("--%s: %q is no number of a column, from 1; with --header columns can be given by their names", flag, column)
+	default:
+		return 0, usagef("--%s: no column has the name %q; there are %s", flag, column, strings.Join(shown, ", "))
+	}
+}
+
+func (c *csvRows) next() (record, error) {
+	if !c.begun {
+		if err := c.begin(); err != nil {
+			return record{}, err
+		}
+	}
+	row, err := c.row()
+	if err != nil {
+		return record{}, err
+	}
+	r := record{kind: keyLine, line: c.line, path: c.path}
+	if last := max(c.key, c.value); last >= len(row) {
+		return r, &lineError{c.line, fmt.Errorf("there is no column %d: the row has %s", last+1, plural(len(row), "column"))}
+	}
+	if r.key, err = csvBytes(row[c.key], c.formatOfKeys); err != nil {
+		return r, &lineError{c.line, fmt.Errorf("key %s: %w", shorten(row[c.key]), err)}
+	}
+	if r.value, err = csvBytes(row[c.value], c.formatOfValues); err != nil {
+		return r, &lineError{c.line, fmt.Errorf("value %s: %w", shorten(row[c.value]), err)}
+	}
+	return r, nil
+}
+
+// csvBytes reads a field in one of csvFormats.
+func csvBytes(s, format string) ([]byte, error) {
+	switch format {
+	case "hex":
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			return nil, errors.New("not hexadecimal")
+		}
+		return b, nil
+	case "ascii-encoded":
+		text, err := strconv.Unquote(s)
+		if err != nil || s[0] != '"' {
+			return nil, errors.New("not in quotes with escapes, as ascii-encoded is")
+		}
+		return []byte(text), nil
+	}
+	return []byte(s), nil
+}

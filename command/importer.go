@@ -1,0 +1,249 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"holdfast"
+)
+
+// importBatch is about how many bytes of keys and values go into one transaction of a file
+// that nobody sees yet.
+const importBatch = 8 << 20
+
+// recordBytes is about what a key takes in memory beside its bytes.
+const recordBytes = 64
+
+// importer puts the records of a source into a database, or looks what would become of it.
+type importer struct {
+	*call
+	ctx     context.Context
+	in      *input
+	src     source
+	create  bool // buckets that do not exist
+	replace bool
+	r       importReport
+
+	tx   *holdfast.Tx       // nil in a dry run without a database
+	path [][]byte           // of the bucket of the last record
+	at   []*holdfast.Bucket // the same opened; nil in a dry run where it does not exist
+	last record             // in a dry run: to see whether the input is in order
+}
+
+// all imports all records in one transaction.
+func (m *importer) all(tx *holdfast.Tx) error {
+	_, err := m.some(tx, 0)
+	return err
+}
+
+// some imports records in tx until they have so many bytes, 0: all. more says that there
+// may be others.
+func (m *importer) some(tx *holdfast.Tx, limit int64) (more bool, err error) {
+	m.tx, m.path, m.at = tx, nil, m.at[:0]
+	for held := int64(0); limit == 0 || held < limit; {
+		r, err := m.src.next()
+		if err == io.EOF {
+			return false, m.ctx.Err()
+		}
+		if err != nil {
+			return false, m.badInput(err)
+		}
+		if err := m.add(r); err != nil {
+			return false, err
+		}
+		held += recordBytes + int64(len(r.key)+len(r.value))
+	}
+	return true, m.ctx.Err()
+}
+
+func (m *importer) add(r record) error {
+	if m.r.DryRun {
+		if err := m.order(r); err != nil {
+			return err
+		}
+	}
+	b, err := m.bucket(r)
+	if err != nil {
+		return err
+	}
+	if r.kind == bucketLine {
+		return m.sequence(b, r)
+	}
+	m.r.Keys++
+	switch {
+	case len(r.key) == 0:
+		return m.conflict(r.line, "", "the key is empty")
+	case len(r.key) > holdfast.MaxKeySize:
+		return m.conflict(r.line, "", "the key %s is too large: at most %s", brief(r.key), sizeExactly(holdfast.MaxKeySize))
+	case int64(len(r.value)) > holdfast.MaxValueSize:
+		return m.conflict(r.line, "", "the value of %s is too large: at most %s", brief(r.key), sizeExactly(holdfast.MaxValueSize))
+	case b == nil: // in a dry run, a bucket that would be created
+		m.r.NewKeys++
+		return nil
+	}
+	return m.put(b, r)
+}
+
+func (m *importer) put(b *holdfast.Bucket, r record) error {
+	old := b.Get(r.key)
+	switch {
+	case old != nil && bytes.Equal(old, r.value):
+		m.r.UnchangedKeys++
+		return nil
+	case old != nil && !m.replace:
+		return m.differs(r)
+	case old != nil:
+		m.r.ReplacedKeys++
+	case m.tx.Err() != nil:
+		return m.tx.Err()
+	default:
+		m.r.NewKeys++
+	}
+	var err error
+	if !m.r.DryRun {
+		err = b.Put(r.key, r.value)
+	} else if old == nil && b.Bucket(r.key) != nil {
+		err = holdfast.ErrIncompatibleValue
+	}
+	if errors.Is(err, holdfast.ErrIncompatibleValue) {
+		return m.conflict(r.line, "", "%s is a bucket in %s and cannot have a value", brief(r.key), m.r.File)
+	}
+	return err
+}
+
+// differs is the error of a key that has another value.
+func (m *importer) differs(r record) error {
+	return m.conflict(r.line, "; --replace replaces it", "key %s in %s has another value already", brief(r.key), briefPath(r.path))
+}
+
+// sequence sets the bucket's sequence to that of the record.
+func (m *importer) sequence(b *holdfast.Bucket, r record) error {
+	old := uint64(0)
+	if b != nil {
+		old = b.Sequence()
+	}
+	switch {
+	case r.sequence == 0 || r.sequence == old: // an export has none where it is 0
+		return nil
+	case old != 0 && !m.replace:
+		return m.conflict(r.line, "; --replace replaces it", "bucket %s has the sequence %d already, not %d", briefPath(r.path), old, r.sequence)
+	}
+	m.r.SetSequences++
+	if m.r.DryRun {
+		return nil
+	}
+	return b.SetSequence(r.sequence)
+}
+
+// bucket opens the bucket of the record, and creates it where it does not exist.
+func (m *importer) bucket(r record) (*holdfast.Bucket, error) {
+	same := 0
+	for same < min(len(r.path), len(m.at)) && bytes.Equal(r.path[same], m.path[same]) {
+		same++
+	}
+	m.path, m.at = r.path, m.at[:same]
+	for i := same; i < len(r.path); i++ {
+		in := container{tx: m.tx}
+		absent := m.tx == nil
+		if i > 0 {
+			in.Bucket = m.at[i-1]
+			absent = in.Bucket == nil
+		}
+		var b *holdfast.Bucket
+		if !absent {
+			if b = in.child(r.path[i]); b == nil && m.tx.Err() != nil {
+				return nil, m.tx.Err()
+			}
+		}
+		if b == nil {
+			var err error
+			if b, err = m.newBucket(in, r, i, absent); err != nil {
+				return nil, err
+			}
+			m.r.CreatedBuckets++
+		}
+		m.at = append(m.at, b)
+	}
+	return m.at[len(r.path)-1], nil
+}
+
+// newBucket creates the bucket r.path[:i+1] in the one given; absent: that does not exist
+// either, in a dry run.
+func (m *importer) newBucket(in container, r record, i int, absent bool) (b *holdfast.Bucket, err error) {
+	name, path := r.path[i], r.path[:i+1]
+	if !m.create && !absent {
+		err := m.noBucket(m.r.File, in, path)
+		var e *fileError
+		if errors.As(err, &e) {
+			e.next += "; --create creates it"
+		}
+		return nil, err
+	}
+	switch {
+	case len(name) > holdfast.MaxKeySize:
+		err = holdfast.ErrKeyTooLarge
+	case !m.r.DryRun:
+		b, err = in.create(name)
+	case !absent && in.Bucket != nil && in.Get(name) != nil:
+		err = holdfast.ErrIncompatibleValue
+	}
+	switch {
+	case errors.Is(err, holdfast.ErrIncompatibleValue):
+		return nil, m.conflict(r.line, "", "%s is a key in %s and cannot be a bucket", briefPath(path), m.r.File)
+	case errors.Is(err, holdfast.ErrKeyTooLarge):
+		return nil, m.conflict(r.line, "", "the name %s of a bucket is too large: at most %s", brief(name), sizeExactly(holdfast.MaxKeySize))
+	case errors.Is(err, holdfast.ErrTooDeep):
+		return nil, m.conflict(r.line, "", "a bucket in %s: %s", plural(i, "other"), err)
+	}
+	return b, err
+}
+
+// order sees in a dry run whether the record comes behind the one before in the order of an
+// export, and whether both fit together. As long as all are in order nothing can be there twice
+// but one behind the other.
+func (m *importer) order(r record) error {
+	last := m.last
+	m.last = r
+	if last.path == nil || m.r.Unordered {
+		return nil
+	}
+	before, now := last.position(), r.position()
+	switch c := slices.CompareFunc(before, now, bytes.Compare); {
+	case c > 0:
+		m.r.Unordered = true
+	case last.kind == keyLine && len(now) > len(before) && slices.EqualFunc(now[:len(before)], before, bytes.Equal),
+		c == 0 && last.kind != r.kind:
+		return m.conflict(r.line, "", "%s is both a key and a bucket in the input", briefPath(before))
+	case c == 0 && r.kind == keyLine && !bytes.Equal(last.value, r.value) && !m.replace:
+		return m.differs(r)
+	}
+	return nil
+}
+
+// position is where the record belongs in an export.
+func (r record) position() [][]byte {
+	if r.kind == bucketLine {
+		return r.path
+	}
+	return append(r.path[:len(r.path):len(r.path)], r.key)
+}
+
+// briefPath writes the names of buckets in messages.
+func briefPath(path [][]byte) string {
+	const most = 8
+	s := ""
+	for i, name := range path[:min(len(path), most)] {
+		if i > 0 {
+			s += "/"
+		}
+		s += brief(name)
+	}
+	if len(path) > most {
+		s += fmt.Sprintf("/... (%d levels)", len(path))
+	}
+	return s
+}
