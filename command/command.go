@@ -8,7 +8,7 @@
 // Commands that only read (info, check, stats, pages, buckets, keys, get, doctor) open
 // the file for reading with the lock that readers share, and change no byte of
 // it. No command but put --create makes a database where there was none, apart
-// from what compact and demo write.
+// from what compact, salvage and demo write.
 package command
 
 import (
@@ -25,7 +25,7 @@ const (
 	ExitOK      = 0 // done
 	ExitFailed  = 1 // the operation failed
 	ExitUsage   = 2 // the command line is wrong
-	ExitDamaged = 3 // check found damage
+	ExitDamaged = 3 // check found damage, or salvage a loss
 )
 
 // defaultTimeout is how long opening a file waits for another process's lock.
@@ -39,7 +39,7 @@ while one reads it nobody can write it: stop that program first. A copy of a fil
 in use is whole only if the program makes it, or a snapshot of the disk.
 
 Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check
-found damage.
+found damage, or salvage could not save everything.
 
 Colours are used on a terminal only, and not if NO_COLOR is set.`
 
@@ -54,7 +54,7 @@ func NewRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
+		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSalvage(), a.newSettle(), a.newDemo(), a.newVersion(),
 	)
 	return root
 }
@@ -70,7 +70,7 @@ func NewBboltCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
+		a.newCompact(), a.newReseal(), a.newSalvage(), a.newSettle(), a.newVersion(),
 	)
 	return root
 }
