@@ -164,11 +164,13 @@ func (s *salvage) canBeBelow(h *hole, o orphan) bool {
 	return !s.is(o.id, markChild)
 }
 
-// couldName tells whether a page of buckets' headers may be lost with h: what they named
-// is orphaned too, and may look like anything.
-func (h *hole) couldName() bool {
+// couldName tells whether a leaf may be lost with h that named other buckets: what these
+// hold is orphaned too, and may look like anything. likely: as far as what else is in
+// its bucket tells.
+func (h *hole) couldName() (possible, likely bool) {
 	t := h.at.tree
-	return h.mustBe() != markBranch && (t.buckets || !t.keys || h.at.Parent == nil)
+	possible = h.mustBe() != markBranch
+	return possible, possible && (t.buckets || !t.keys || h.at.Parent == nil)
 }
 
 // lost is an orphan of which it is not known where it belongs.
@@ -199,17 +201,21 @@ func (s *salvage) fill() error {
 	}
 	earlier := 0
 	for i := range open[0] {
-		if s.holes[i].couldName() {
+		if _, likely := s.holes[i].couldName(); likely {
 			earlier++
 		}
 	}
 	found := make(map[int][]orphan)
 	for id := page.FirstDataPage; id < s.pages; id++ {
-		if !s.isOrphan(id) || s.is(id, markRoot) {
+		if !s.isOrphan(id) {
 			continue
 		}
 		if err := s.ctx.Err(); err != nil {
 			return err
+		}
+		if s.is(id, markRoot) { // it comes with the orphan that names it, if that is saved
+			s.unknown(orphan{id: id, height: -1}, 0)
+			continue
 		}
 		o, ok := s.examine(id)
 		if !ok {
@@ -226,22 +232,25 @@ func (s *salvage) fill() error {
 }
 
 // place decides where an orphan belongs: below the one hole that it can have come from,
-// or nobody knows where. earlier holes could name it.
+// or nobody knows where. If it is not known which pages are free, it may be of an older
+// state, or of another bucket in that. earlier holes could name it.
 func (s *salvage) place(o orphan, ok bool, open []int, earlier int, found map[int][]orphan) {
-	direct, sources := -1, earlier
+	direct, sources, possible := -1, earlier, earlier > 0 || s.freeKnown
 	for _, i := range open {
 		h := &s.holes[i]
 		fits := ok && s.canBeBelow(h, o)
 		if fits {
 			direct = i
 		}
-		if fits || h.couldName() {
+		could, likely := h.couldName()
+		if fits || likely {
 			sources++
 		}
+		possible = possible || fits || could
 	}
 	switch {
-	case sources == 0:
-	case sources == 1 && direct >= 0 && s.holes[direct].mustBe() == markBranch:
+	case !possible:
+	case sources == 1 && direct >= 0 && s.freeKnown && s.holes[direct].mustBe() == markBranch:
 		found[direct] = append(found[direct], o)
 	case sources == 1 && direct >= 0:
 		s.unknown(o, s.holes[direct].page)
@@ -295,7 +304,8 @@ func (s *salvage) fillHole(i int, all []orphan) error {
 // saveUnplaced saves the orphans of which it is not known where they belong.
 func (s *salvage) saveUnplaced() error {
 	all := s.unplaced
-	s.unplaced = nil
+	s.unplaced, s.leftovers = nil, true
+	defer func() { s.leftovers = false }()
 	groups := make(map[page.ID][]orphan)
 	for _, l := range all {
 		if l.group != 0 && l.height >= 0 {
@@ -322,7 +332,7 @@ func (s *salvage) saveUnplaced() error {
 	}
 	for _, tops := range []bool{true, false} { // what others name comes with those
 		for _, l := range all {
-			if !s.isOrphan(l.id) || tops && s.is(l.id, markChild) {
+			if !s.isOrphan(l.id) || tops && s.is(l.id, markChild|markRoot) {
 				continue
 			}
 			place, err := s.lostPlace(l.id, "no sound page names this one")
@@ -371,6 +381,40 @@ func (s *salvage) saveSuspects() error {
 		}
 		if err := s.leaf(place, p, 0, bounds{}); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// stranger is a leaf in a tree with keys that do not belong where it is: what names it
+// may be damaged, and not the keys.
+type stranger struct {
+	page   page.ID
+	bounds bounds // in which the others are, which were saved
+}
+
+func (s *salvage) saveStrangers() error {
+	all := s.strangers
+	s.strangers = nil
+	for _, l := range all {
+		p, err := s.load(l.page)
+		if err != nil {
+			continue
+		}
+		var place *Place
+		for _, i := range sound(p, bounds{}) {
+			e, err := p.Leaf(i)
+			if err != nil || l.bounds.has(e.Key) {
+				continue
+			}
+			if place == nil {
+				if place, err = s.lostPlace(l.page, "keys of the page do not fit what names it"); err != nil {
+					return err
+				}
+			}
+			if err := s.element(place, l.page, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ type Report struct {
 	Trailing  bool    // it was the part of it that Holdfast wrote
 	Older     bool    // a newer state is named, whose root cannot be read
 	Tx        uint64  // number of the state
+	Root      page.ID // of the root bucket; 0: not known
 	Free      string  // what told the free pages: "" for nothing
 
 	Buckets, Keys uint64 // saved in their places

@@ -59,14 +59,15 @@ type salvage struct {
 	freeKnown bool
 	holes     []hole
 	suspects  []page.ID // leaves with nothing but a wrong seal
-	filling   *hole     // whose keys are being looked for
+	strangers []stranger
+	filling   *hole // whose keys are being looked for
 	scanned   bool
 	foundAt   *Place // lost+found
 	places    []*Found
 	unplaced  []lost
 	listed    map[page.ID]bool // in unplaced, ever
-	leftovers bool // what is walked may be stale: pages in use are none of its own
-	stale     bool // and its damage is none of the database's
+	leftovers bool             // what is walked may be stale: pages in use are none of its own
+	stale     bool             // and its damage is none of the database's
 }
 
 // Run reads the file r of size bytes and gives what can be saved to sink. The error is
@@ -106,10 +107,17 @@ func (s *salvage) run() error {
 			}
 			continue
 		}
-		if len(s.suspects) == 0 && len(s.unplaced) == 0 {
-			break
+		if len(s.suspects) == 0 && len(s.unplaced) == 0 && len(s.strangers) == 0 {
+			if more, err := s.unexplained(); err != nil {
+				return err
+			} else if !more {
+				break
+			}
 		}
 		if err := s.saveUnplaced(); err != nil {
+			return err
+		}
+		if err := s.saveStrangers(); err != nil {
 			return err
 		}
 	}
@@ -133,6 +141,26 @@ func (s *salvage) rest() error {
 		}
 	}
 	return nil
+}
+
+// unexplained looks for orphans that nothing that was lost explains: what named them may
+// be damaged so that it does not show.
+func (s *salvage) unexplained() (more bool, err error) {
+	if !s.freeKnown && s.r.Doubled == 0 {
+		return false, nil
+	}
+	if err := s.scan(false); err != nil {
+		return false, err
+	}
+	for id := page.FirstDataPage; id < s.pages; id++ {
+		if s.isOrphan(id) && !s.listed[id] {
+			s.unknown(orphan{id: id, height: -1}, 0)
+		}
+	}
+	if len(s.unplaced) > 0 {
+		s.r.Doubts = appendOnce(s.r.Doubts, "there are pages in use that nothing names: see lost+found")
+	}
+	return len(s.unplaced) > 0 || len(s.suspects) > 0, nil
 }
 
 // open tells whether there are holes that nothing was looked for yet.
@@ -172,7 +200,7 @@ func (s *salvage) start() error {
 		if s.freeKnown { // what is in use and in no tree is what the root named
 			return s.walk(s.root, states[0].root, 0, bounds{})
 		}
-		s.r.Slot = -1
+		s.r.Slot, s.r.Tx, s.r.Root = -1, 0, 0
 	}
 	s.limit(0)
 	return s.withoutRoot()
@@ -203,7 +231,7 @@ func appendOnce(list []string, s string) []string {
 
 // use takes a state for the one to save.
 func (s *salvage) use(st state) {
-	s.r.Slot, s.r.Trailing, s.r.Tx = st.slot, st.trailing, st.number
+	s.r.Slot, s.r.Trailing, s.r.Tx, s.r.Root = st.slot, st.trailing, st.number, st.root
 	if st.free == nil {
 		return
 	}
@@ -230,5 +258,6 @@ func (s *salvage) withoutRoot() error {
 		return nil
 	}
 	s.r.Doubts = append(s.r.Doubts, notef("page %d is taken for the root of the database; %d more look like it: what is saved may be of an older state", root, others))
+	s.r.Root = root
 	return s.walk(s.root, root, 0, bounds{})
 }

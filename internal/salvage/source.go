@@ -28,6 +28,7 @@ type source struct {
 	pages    page.ID // that are looked at: whole ones in the file
 	marks    []byte
 	read     uint64 // pages read, each time
+	sealing  bool   // Holdfast wrote the file, which seals what it writes
 
 	window   []byte // of peek
 	windowAt int64
@@ -49,6 +50,13 @@ func (s *source) mark(id page.ID, n uint64, bits byte) {
 	}
 	for i := uint64(0); i < n && id+page.ID(i) < s.pages; i++ {
 		s.marks[uint64(id)+i] |= bits
+	}
+}
+
+// unmark takes bits of n pages back.
+func (s *source) unmark(id page.ID, n uint64, bits byte) {
+	for i := uint64(0); i < n && id+page.ID(i) < s.pages; i++ {
+		s.marks[uint64(id)+i] &^= bits
 	}
 }
 
@@ -87,11 +95,40 @@ func (s *source) load(id page.ID) (p page.Page, err error) {
 	if p, err = page.Parse(run, id); err != nil {
 		return page.Page{}, err
 	}
-	if whole && page.CheckSeal(run, id) == page.WrongSeal {
-		return p, page.Corruptf(id, "its seal does not fit its content")
+	if whole {
+		return p, s.checkSeal(p, id)
 	}
 	return p, nil
 }
+
+// checkSeal is stricter than an opening, which takes a page whose seal is gone for one
+// that bbolt wrote.
+func (s *source) checkSeal(p page.Page, id page.ID) error {
+	run := p.Bytes()
+	switch page.CheckSeal(run, id) {
+	case page.WrongSeal:
+		return page.Corruptf(id, "its seal does not fit its content")
+	case page.Sealed:
+		s.sealing = true
+		return nil
+	}
+	end := p.End()
+	if end > uint64(len(run)-page.SealSize) {
+		return nil // which has no room for one
+	}
+	if !isZero(run[len(run)-page.SealSize:]) {
+		return page.Corruptf(id, "what stands in the place of its seal is none")
+	}
+	// What a disk loses at a time, or a program that writes zeros.
+	for _, unit := range []int{512, 4096, int(s.pageSize)} {
+		if from := len(run) - unit; s.sealing && from > 0 && end > uint64(from) && isZero(run[from:]) {
+			return page.Corruptf(id, "it ends with zeros, and has no seal: they stand in the place of both, or are of a value that bbolt wrote")
+		}
+	}
+	return nil
+}
+
+func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // long reads a run of more than one page, of which first is the first. A run that is
 // long without a reason is read as far as its elements reach, and not whole.

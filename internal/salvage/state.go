@@ -107,6 +107,7 @@ func (s *source) states() (found []state, notes []string) {
 	if err != nil {
 		return nil, notes
 	}
+	s.sealing = exts[0] != nil || exts[1] != nil
 	s.believe(slots, best, &exts)
 	for _, slot := range []int{best, 1 - best} {
 		if slots.Err[slot] == nil {

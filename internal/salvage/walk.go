@@ -71,6 +71,9 @@ func (s *salvage) walk(at *Place, id page.ID, depth int, b bounds) error {
 		return err
 	}
 	s.progress()
+	if s.leftovers && s.is(id, markUsed) { // it was saved where it belongs
+		return nil
+	}
 	p, err := s.claim(id)
 	switch {
 	case err != nil:
@@ -85,7 +88,7 @@ func (s *salvage) walk(at *Place, id page.ID, depth int, b bounds) error {
 
 // claim reads page id and notes that it is used.
 func (s *salvage) claim(id page.ID) (page.Page, error) {
-	if s.is(id, markTwice) || s.is(id, markUsed) && s.leftovers {
+	if s.is(id, markTwice) {
 		return page.Page{}, page.Corruptf(id, "the page is used in more than one place")
 	}
 	p, err := s.load(id)
@@ -185,16 +188,22 @@ func (s *salvage) branch(at *Place, p page.Page, depth int, b bounds) error {
 func (s *salvage) leaf(at *Place, p page.Page, depth int, b bounds) error {
 	good := sound(p, b)
 	if len(good) == 0 && p.Count() > 0 {
+		if !s.is(p.ID(), markTwice) && p.ID() != 0 && len(sound(p, bounds{})) > 0 { // it is another tree's
+			s.unmark(p.ID(), p.Pages(), markUsed)
+		}
 		return s.lose(at, p.ID(), depth, b, page.Page{}, page.Corruptf(p.ID(), "no key of the page is one that belongs there"))
 	}
 	if at.tree.leafDepth < 0 {
 		at.tree.leafDepth = depth
 	}
+	if len(good) < p.Count() && (b.lo != nil || b.hi != nil) && !s.stale {
+		s.strangers = append(s.strangers, stranger{p.ID(), b.clone()})
+	}
 	next := 0
 	for i := range p.Count() {
 		if next == len(good) || good[next] != i {
 			key, _ := p.Key(i)
-			s.loseElement(at, p.ID(), key, "it does not fit those beside it")
+			s.loseElement(at, p.ID(), key, "it does not fit those beside it, or the page above")
 			continue
 		}
 		next++
