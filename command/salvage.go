@@ -88,11 +88,12 @@ func (c *call) salvage(f salvageFlags) error {
 
 // salvageTo saves what file holds into the empty file at temp.
 func (c *call) salvageTo(ctx context.Context, temp string, file vfs.File, size int64, info fs.FileInfo, f salvageFlags) (*salvage.Report, error) {
-	var read atomic.Int64 // pages
-	stop := c.progressOf("salvaging", -1, nil, false)
+	var read atomic.Int64 // bytes
+	stop := c.progress("salvaging", size, read.Load)
 	defer stop()
-	sink := &salvageSink{ctx: ctx}
+	sink, unit := &salvageSink{ctx: ctx}, uint64(0)
 	sink.open = func(pageSize int) (*holdfast.DB, error) {
+		unit = uint64(pageSize)
 		d, err := c.open(temp, nil, &holdfast.Options{NoSync: true, PageSize: pageSize})
 		if err != nil {
 			return nil, err
@@ -101,7 +102,7 @@ func (c *call) salvageTo(ctx context.Context, temp string, file vfs.File, size i
 		return d.DB, nil
 	}
 	report, err := salvage.Run(ctx, file, size, sink, salvage.Options{
-		All: f.all, Progress: func(pages uint64) { read.Store(int64(pages)) },
+		All: f.all, Progress: func(pages uint64) { read.Store(int64(pages * unit)) },
 	})
 	if err = errors.Join(err, sink.close(err == nil)); err != nil {
 		return nil, err
