@@ -11,6 +11,7 @@ import (
 
 	"holdfast"
 	"holdfast/internal/page"
+	"holdfast/internal/salvage"
 )
 
 const checkHelp = `Look at every page of the database and print each fault with the page where it
@@ -22,7 +23,11 @@ the end of a process in the middle of a commit looks, and the other one is used.
 Pages that Holdfast writes are sealed: their last bytes are a checksum. A seal that
 is wrong is a fault: the disk damaged the page, or a tool changed it in place; after
 such a tool, "holdfast reseal" mends the seals. A page without a seal is none: bbolt
-wrote it, or it is full. The last line counts them.`
+wrote it, or it is full. The last line counts them.
+
+With --quick next to nothing is read: the meta pages and what stands behind them, what is
+recorded of free pages, and the pages of the root bucket from its root to its first leaf.
+That is instant on a file of any size, and says nothing of all other pages.`
 
 // maxFaults is the number of faults at which the engine ends a check.
 const maxFaults = 10_000
@@ -34,6 +39,7 @@ type checkReport struct {
 	Truncated bool          `json:"truncated"` // there may be more faults
 	Notes     []string      `json:"notes"`
 	Seals     sealReport    `json:"seals"`
+	Quick     *quickReport  `json:"quick,omitempty"`
 
 	root uint64 // page of the root bucket
 }
@@ -45,6 +51,13 @@ type sealReport struct {
 	Wrong    uint64 `json:"wrong"`
 }
 
+// quickReport says how little a quick check has looked at.
+type quickReport struct {
+	Pages uint64 `json:"pages_read"`
+	All   uint64 `json:"pages"`
+	Free  string `json:"free_pages_from"`
+}
+
 type faultReport struct {
 	Page   uint64 `json:"page"`
 	Reason string `json:"reason"`
@@ -52,6 +65,7 @@ type faultReport struct {
 
 type checkFlags struct {
 	fromPage uint64
+	quick    bool
 }
 
 func (a *app) newCheck() *cobra.Command {
@@ -64,12 +78,22 @@ func (a *app) newCheck() *cobra.Command {
 		RunE:  a.action(func(c *call) error { return c.check(f) }),
 	}
 	cmd.Flags().Uint64Var(&f.fromPage, "from-page", 0, "check only this page and what lies below it; 0: everything")
+	if !a.stock {
+		cmd.Flags().BoolVar(&f.quick, "quick", false, "look only at the metas, what is recorded of free pages, and one path to a leaf")
+	}
 	return cmd
 }
 
 func (c *call) check(f checkFlags) error {
+	if f.quick && f.fromPage != 0 {
+		return usagef("--quick does not go with --from-page")
+	}
 	r := &checkReport{File: c.args[0], Faults: []faultReport{}, Notes: []string{}}
-	if err := c.findFaults(f, r); err != nil {
+	find := c.findFaults
+	if f.quick {
+		find = c.quickFaults
+	}
+	if err := find(f, r); err != nil {
 		if !isDamage(err) {
 			return err
 		}
@@ -137,6 +161,25 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 	})
 }
 
+// quickFaults adds the faults to r that can be found in no time.
+func (c *call) quickFaults(_ checkFlags, r *checkReport) error {
+	r.Quick = &quickReport{}
+	return c.view(r.File, false, func(d *database, _ *holdfast.Tx) error {
+		if err := d.noteMetas(r); err != nil {
+			return err
+		}
+		look, err := salvage.Quick(d.file, d.size)
+		if err != nil {
+			return err
+		}
+		r.Quick = &quickReport{look.Pages, uint64(look.All), look.Free}
+		for _, f := range look.Faults {
+			r.Faults = append(r.Faults, faultReport{uint64(f.Page), f.Reason})
+		}
+		return nil
+	})
+}
+
 // noPage is what a page number gives that the file does not have.
 func (c *call) noPage(r *checkReport, id, pages uint64) error {
 	if c.stock {
@@ -177,6 +220,11 @@ func (c *call) printCheck(r *checkReport) {
 	for _, note := range r.Notes {
 		fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: %s\n", c.name(), note)
 	}
+	if r.OK && r.Quick != nil {
+		fmt.Fprintln(c.out, r.Quick)
+		fmt.Fprintf(c.out, "for all of it: %s check %s\n", c.name(), shellQuote(r.File))
+		return
+	}
 	if r.OK {
 		fmt.Fprintln(c.out, c.paint(green, "OK"))
 		if !c.stock {
@@ -196,7 +244,21 @@ func (c *call) printCheck(r *checkReport) {
 		more = " and perhaps more"
 	}
 	fmt.Fprintf(c.out, "%s%s, on %s\n", plural(len(r.Faults), "fault"), more, r.pages())
+	if r.Quick != nil {
+		fmt.Fprintf(c.out, "little was looked at; for all of it: %s check %s\n", c.name(), shellQuote(r.File))
+		return
+	}
 	fmt.Fprintln(c.out, r.Seals)
+}
+
+// String says what was looked at.
+func (q quickReport) String() string {
+	free := "nothing is recorded of free pages"
+	if q.Free != "" {
+		free = "what " + q.Free + " says of free pages"
+	}
+	return fmt.Sprintf("nothing wrong in the little that was looked at: the meta pages, %s, and %s on the way to one leaf, of %s in all",
+		free, countOf(q.Pages, "page", "pages"), count(q.All))
 }
 
 // String is the line that counts seals.

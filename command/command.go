@@ -27,7 +27,7 @@ const (
 	ExitOK      = 0 // done
 	ExitFailed  = 1 // the operation failed
 	ExitUsage   = 2 // the command line is wrong
-	ExitDamaged = 3 // check found damage
+	ExitDamaged = 3 // check found damage, or salvage a loss
 
 	// diff has exit codes of its own, those of the command that it has its name from.
 	ExitDifferent = 1 // the databases differ
@@ -45,7 +45,8 @@ while one reads it nobody can write it: stop that program first. A copy of a fil
 in use is whole only if the program makes it, or a snapshot of the disk.
 
 Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check
-found damage. Of diff: 0 the same, 1 different, 2 any error.
+found damage, or salvage could not save everything. Of diff: 0 the same, 1 different,
+2 any error.
 
 Colours are used on a terminal only, and not if NO_COLOR is set.`
 
@@ -60,7 +61,7 @@ func NewRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(),
+		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newSalvage(),
 		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newBench(),
 		a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
 	)
@@ -79,7 +80,7 @@ func NewBboltCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
+		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newReseal(), a.newSettle(), a.newSalvage(), a.newVersion(),
 		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newBench(),
 	)
 	a.completeBuckets(root)

@@ -18,6 +18,7 @@ var reading = []struct {
 	{"info", []string{"info", "sample.db"}},
 	{"check", []string{"check", "sample.db"}},
 	{"check-from-page", []string{"check", "sample.db", "--from-page", "3"}},
+	{"check-quick", []string{"check", "sample.db", "--quick"}},
 	{"stats", []string{"stats", "sample.db"}},
 	{"stats-prefix", []string{"stats", "sample.db", "n"}},
 	{"pages", []string{"pages", "sample.db"}},

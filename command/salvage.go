@@ -1,0 +1,124 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+	"holdfast/internal/salvage"
+	"holdfast/internal/vfs"
+)
+
+const salvageHelp = `Save all that a damaged database still holds into a new one, and say what is lost.
+FILE is only read. It need not be one that can be opened: its meta pages, its free
+pages and any other of its pages may be damaged or gone.
+
+Buckets and keys whose pages are sound get their places. Where a page is damaged, its
+keys are lost, or, if it only named other pages, these are looked for. Nothing is
+guessed: what cannot be told to belong to one bucket goes into a bucket of its own,
+"lost+found/page-N", and so does a page whose checksum is wrong: its keys and values
+may have wrong bytes. Keep FILE: nothing of it is repaired.
+
+The copy gets its name when it is complete. The exit code is 0 if nothing is lost, and 3
+if something is, or may be. docs/recovering.md says what to do in which order.`
+
+type salvageFlags struct {
+	output
+	all bool
+}
+
+func (a *app) newSalvage() *cobra.Command {
+	var f salvageFlags
+	cmd := &cobra.Command{
+		Use:   "salvage -o OUT FILE",
+		Short: "Save what a damaged database still holds into a new one",
+		Long:  salvageHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE:  a.action(func(c *call) error { return c.salvage(f) }),
+	}
+	f.addFlags(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "save pages that look free too, which hold what was deleted or replaced, into lost+found")
+	return cmd
+}
+
+func (c *call) salvage(f salvageFlags) error {
+	if err := f.given(); err != nil {
+		return err
+	}
+	src := c.args[0]
+	info, err := c.look(src)
+	if err != nil {
+		return err
+	}
+	dst, err := c.destination(f.output, info, nil)
+	if err != nil {
+		return err
+	}
+	file, err := vfs.OpenOS(src, os.O_RDONLY, 0, nil)
+	if err != nil {
+		return c.explain(src, err)
+	}
+	defer file.Close()
+	if err := file.Lock(false, c.timeout); err != nil {
+		return c.explain(src, err)
+	}
+	size, err := file.Size()
+	if err != nil {
+		return c.explain(src, err)
+	}
+	var report *salvage.Report
+	err = c.makeFile(dst, f.output, func(ctx context.Context, temp string) error {
+		report, err = c.salvageTo(ctx, temp, file, size, info, f)
+		return err
+	})
+	if errors.Is(err, salvage.ErrNone) {
+		return &fileError{file: src, what: "nothing in it looks like a page of a database", next: "restore a copy of it", err: err}
+	}
+	if err != nil {
+		return c.explain(f.path, err)
+	}
+	return c.printSalvage(src, f, report)
+}
+
+// salvageTo saves what file holds into the empty file at temp.
+func (c *call) salvageTo(ctx context.Context, temp string, file vfs.File, size int64, info fs.FileInfo, f salvageFlags) (*salvage.Report, error) {
+	var read atomic.Int64 // bytes
+	stop := c.progress("salvaging", size, read.Load)
+	defer stop()
+	sink, unit := &salvageSink{ctx: ctx}, uint64(0)
+	sink.open = func(pageSize int) (*holdfast.DB, error) {
+		unit = uint64(pageSize)
+		d, err := c.open(temp, nil, &holdfast.Options{NoSync: true, PageSize: pageSize})
+		if err != nil {
+			return nil, err
+		}
+		d.AllocSize = compactGrowth
+		return d.DB, nil
+	}
+	report, err := salvage.Run(ctx, file, size, sink, salvage.Options{
+		All: f.all, Progress: func(pages uint64) { read.Store(int64(pages * unit)) },
+	})
+	if err = errors.Join(err, sink.close(err == nil)); err != nil {
+		return nil, err
+	}
+	bytes, err := databaseBytes(temp, int(report.PageSize))
+	if err != nil {
+		return nil, err
+	}
+	return report, finishFile(temp, bytes, info, true)
+}
+
+// salvageLoss is the error of a file of which something is lost.
+type salvageLoss struct{ file, saved string }
+
+func (e *salvageLoss) Error() string {
+	return fmt.Sprintf("%s: something of it is lost, or may be; %s has what could be saved; keep both; see docs/recovering.md", e.file, e.saved)
+}
+
+func (e *salvageLoss) Unwrap() error { return ErrDamaged }

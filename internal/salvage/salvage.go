@@ -1,0 +1,263 @@
+// Package salvage reads all that a damaged database file still holds. It reads pages by
+// itself and believes none of them: what it meets is checked against what names it, and
+// where a page cannot be used, pages that no sound tree names are looked for that can
+// have been below it. docs/recovering.md has the method.
+//
+// In memory are a byte for each page of the file, the pages that lead to the one that
+// is being read, and the list of damage, which is bounded.
+package salvage
+
+import (
+	"context"
+	"io"
+
+	"holdfast/internal/page"
+)
+
+// Sink takes what is saved.
+type Sink interface {
+	// Begin comes before all else, with the page size of the file.
+	Begin(pageSize int) error
+	// Bucket makes the bucket p with its sequence, unless it is there; false if
+	// there is a key of that name.
+	Bucket(p *Place) (bool, error)
+	// Put puts a key into a bucket, unless there is one of that name, which stays.
+	// Key and value stay as they are.
+	Put(p *Place, key, value []byte) (Outcome, error)
+	// Fresh is name, or one like it that is no bucket at the top level.
+	Fresh(name string) (string, error)
+}
+
+// Outcome is what a Put did.
+type Outcome int
+
+// Outcomes.
+const (
+	Saved Outcome = iota
+	Same          // it was there, with the same value
+	Other         // another value was there, or a bucket
+)
+
+// Options say how to salvage.
+type Options struct {
+	// All saves also leaf pages that look free: what they hold was deleted, or
+	// replaced, or is a copy.
+	All bool
+	// Progress is called with the number of pages that were read; may be nil.
+	Progress func(pages uint64)
+}
+
+// salvage is one Run.
+type salvage struct {
+	source
+	ctx     context.Context
+	options Options
+	sink    Sink
+	r       Report
+	root    *Place
+
+	freeKnown bool
+	holes     []hole
+	suspects  []page.ID // leaves with nothing but a wrong seal
+	strangers []stranger
+	filling   *hole // whose keys are being looked for
+	scanned   bool
+	foundAt   *Place // lost+found
+	places    []*Found
+	unplaced  []lost
+	listed    map[page.ID]bool // in unplaced, ever
+	leftovers bool             // what is walked may be stale: pages in use are none of its own
+	stale     bool             // and its damage is none of the database's
+}
+
+// Run reads the file r of size bytes and gives what can be saved to sink. The error is
+// the sink's, that ctx has ended, or that there is no database in the file (ErrNone).
+func Run(ctx context.Context, r io.ReaderAt, size int64, sink Sink, options Options) (*Report, error) {
+	s := &salvage{ctx: ctx, options: options, sink: sink, root: &Place{tree: &tree{leafDepth: -1}}, listed: make(map[page.ID]bool)}
+	s.source = source{r: r, size: size}
+	var err error
+	if s.pageSize, err = findPageSize(r, size); err != nil {
+		return nil, err
+	}
+	if err := sink.Begin(int(s.pageSize)); err != nil {
+		return nil, err
+	}
+	s.r.PageSize, s.r.Slot = s.pageSize, -1
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	s.r.Pages, s.r.PagesRead = s.pages, s.read
+	return &s.r, nil
+}
+
+func (s *salvage) run() error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	for {
+		if err := s.saveSuspects(); err != nil {
+			return err
+		}
+		if s.open() {
+			if err := s.scan(false); err != nil {
+				return err
+			}
+			if err := s.fill(); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(s.suspects) == 0 && len(s.unplaced) == 0 && len(s.strangers) == 0 {
+			if more, err := s.unexplained(); err != nil {
+				return err
+			} else if !more {
+				break
+			}
+		}
+		if err := s.saveUnplaced(); err != nil {
+			return err
+		}
+		if err := s.saveStrangers(); err != nil {
+			return err
+		}
+	}
+	if err := s.rest(); err != nil {
+		return err
+	}
+	for _, f := range s.places {
+		add(&s.r, &s.r.Places, *f)
+	}
+	return nil
+}
+
+// rest saves, or counts, the orphans that are left.
+func (s *salvage) rest() error {
+	if s.options.All {
+		return s.saveLeftovers()
+	}
+	for id := range s.marks {
+		if s.marks[id]&(markLeaf|markBranch) != 0 && s.marks[id]&markUsed == 0 {
+			s.r.Orphans++
+		}
+	}
+	return nil
+}
+
+// unexplained looks for orphans that nothing that was lost explains: what named them may
+// be damaged so that it does not show.
+func (s *salvage) unexplained() (more bool, err error) {
+	if !s.freeKnown && s.r.Doubled == 0 {
+		return false, nil
+	}
+	if err := s.scan(false); err != nil {
+		return false, err
+	}
+	for id := page.FirstDataPage; id < s.pages; id++ {
+		if s.isOrphan(id) && !s.listed[id] {
+			s.unknown(orphan{id: id, height: -1}, 0)
+		}
+	}
+	if len(s.unplaced) > 0 {
+		s.r.Doubts = appendOnce(s.r.Doubts, "there are pages in use that nothing names: see lost+found")
+	}
+	return len(s.unplaced) > 0 || len(s.suspects) > 0, nil
+}
+
+// open tells whether there are holes that nothing was looked for yet.
+func (s *salvage) open() bool {
+	for i := range s.holes {
+		if !s.holes[i].closed {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *salvage) progress() {
+	if s.options.Progress != nil {
+		s.options.Progress(s.read)
+	}
+}
+
+// start finds the state to begin with and walks it.
+func (s *salvage) start() error {
+	s.limit(0)
+	states, doubts := s.states()
+	s.r.Doubts = append(s.r.Doubts, doubts...)
+	for i, st := range states {
+		s.limit(st.highWater)
+		if _, err := s.load(st.root); err != nil {
+			s.r.Notes = append(s.r.Notes, notef("the root of transaction %d cannot be used: %v", st.number, err))
+			continue
+		}
+		s.r.Older = i > 0
+		s.use(st)
+		return s.walk(s.root, st.root, 0, bounds{})
+	}
+	if len(states) > 0 {
+		s.limit(states[0].highWater)
+		s.use(states[0])
+		if s.freeKnown { // what is in use and in no tree is what the root named
+			return s.walk(s.root, states[0].root, 0, bounds{})
+		}
+		s.r.Slot, s.r.Tx, s.r.Root = -1, 0, 0
+	}
+	s.limit(0)
+	return s.withoutRoot()
+}
+
+// limit has pages below highWater looked at, as far as the file has them; with 0 all.
+func (s *salvage) limit(highWater page.ID) {
+	s.pages = page.ID(s.size / s.pageSize)
+	if highWater > 0 {
+		if highWater > s.pages {
+			s.r.Notes = appendOnce(s.r.Notes, notef("the file is cut short: it has %d of %d pages", s.pages, highWater))
+		}
+		s.pages = min(s.pages, highWater)
+	}
+	if len(s.marks) != int(s.pages) {
+		s.marks = make([]byte, s.pages)
+	}
+}
+
+func appendOnce(list []string, s string) []string {
+	for _, have := range list {
+		if have == s {
+			return list
+		}
+	}
+	return append(list, s)
+}
+
+// use takes a state for the one to save.
+func (s *salvage) use(st state) {
+	s.r.Slot, s.r.Trailing, s.r.Tx, s.r.Root = st.slot, st.trailing, st.number, st.root
+	if st.free == nil {
+		return
+	}
+	if err := st.free(&s.source); err != nil {
+		s.forgetFree()
+		s.r.Notes = append(s.r.Notes, notef("which pages are free is not known: %v", err))
+		return
+	}
+	s.freeKnown, s.r.Free = true, st.how
+}
+
+// withoutRoot looks for the root of the database among the pages.
+func (s *salvage) withoutRoot() error {
+	if err := s.scan(false); err != nil {
+		return err
+	}
+	root, others, err := s.findRoot()
+	if err != nil {
+		return err
+	}
+	if root == 0 {
+		s.r.Doubts = append(s.r.Doubts, "no page looks like the root of the database: the names of its buckets are not known")
+		s.addHole(hole{at: s.root})
+		return nil
+	}
+	s.r.Doubts = append(s.r.Doubts, notef("page %d is taken for the root of the database; %d more look like it: what is saved may be of an older state", root, others))
+	s.r.Root = root
+	return s.walk(s.root, root, 0, bounds{})
+}

@@ -1,0 +1,349 @@
+package salvage
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/bits"
+
+	"holdfast/internal/extension"
+	"holdfast/internal/page"
+)
+
+// state is one that the metas name.
+type state struct {
+	slot      int
+	trailing  bool // named by the slot's extension and not by its meta
+	number    uint64
+	root      page.ID
+	highWater page.ID
+	free      func(*source) error // marks its free pages; nil if nothing tells them
+	how       string              // tells them
+}
+
+// ErrNone is returned for a file in which there is nothing that looks like a database.
+var ErrNone = errors.New("no page of a database is in the file")
+
+// findPageSize takes the page size from a meta that is whole, or else from the pages
+// themselves: page N of a database says that it is page N.
+func findPageSize(r io.ReaderAt, size int64) (int64, error) {
+	buf := make([]byte, page.ExtensionOffset)
+	for at := int64(0); at <= page.MaxPageSize; at = max(page.MinPageSize, 2*at) {
+		n, err := r.ReadAt(buf, at)
+		if n < len(buf) && err != nil && err != io.EOF {
+			continue
+		}
+		m, err := page.DecodeMeta(buf[:n])
+		ps := int64(m.PageSize)
+		if err != nil || ps < page.MinPageSize || ps > page.MaxPageSize || bits.OnesCount64(uint64(ps)) != 1 || at != 0 && at != ps {
+			continue
+		}
+		return ps, nil
+	}
+	return guessPageSize(r, size)
+}
+
+// enough is the number of pages of one size that are believed.
+const enough = 1000
+
+func guessPageSize(r io.ReaderAt, size int64) (int64, error) {
+	votes := make(map[int64]int)
+	best := int64(0)
+	window := make([]byte, windowBytes)
+	for base := int64(0); base < size && votes[best] < enough; base += windowBytes {
+		n, _ := r.ReadAt(window, base)
+		for o := 0; o+page.HeaderSize <= n; o += page.MinPageSize {
+			at := base + int64(o)
+			h := page.DecodeHeader(window[o:])
+			if h.ID < page.FirstDataPage || uint64(h.ID) > uint64(at) || at%int64(h.ID) != 0 {
+				continue
+			}
+			if h.Flags != page.FlagLeaf && h.Flags != page.FlagBranch && h.Flags != page.FlagFreelist {
+				continue
+			}
+			ps := at / int64(h.ID)
+			if ps < page.MinPageSize || ps > page.MaxPageSize || bits.OnesCount64(uint64(ps)) != 1 {
+				continue
+			}
+			votes[ps]++
+			if votes[ps] > votes[best] || votes[ps] == votes[best] && ps < best {
+				best = ps
+			}
+		}
+	}
+	if best == 0 {
+		return 0, ErrNone
+	}
+	return best, nil
+}
+
+// states are those that the metas name, the newest first, with what is odd about them.
+func (s *source) states() (found []state, notes []string) {
+	var metas [2][]byte
+	for slot := range metas {
+		metas[slot] = make([]byte, s.pageSize)
+		if _, err := s.r.ReadAt(metas[slot], int64(slot)*s.pageSize); err != nil && err != io.EOF {
+			notes = append(notes, notef("meta page %d cannot be read: %v", slot, err))
+		}
+	}
+	slots := page.DecodeSlots(metas[0], metas[1])
+	var exts [2]*extension.Extension
+	for slot, err := range slots.Err {
+		if err == nil && int64(slots.Meta[slot].PageSize) != s.pageSize {
+			err = page.Corruptf(page.ID(slot), "it gives a page size of %d bytes", slots.Meta[slot].PageSize)
+			slots.Err[slot] = err
+		}
+		if err != nil {
+			notes = append(notes, notef("meta page %d is not whole: %v", slot, err))
+			continue
+		}
+		if ext, err := extension.Decode(metas[slot]); err == nil && uint64(ext.Tx) <= uint64(page.MaxLabel) && (ext.Trailing == nil || ext.Trailing.Base < ext.Tx) {
+			exts[slot] = ext
+		} else if err != nil && !errors.Is(err, extension.ErrNone) {
+			notes = append(notes, notef("what Holdfast wrote into meta page %d cannot be read: %v", slot, err))
+		}
+	}
+	best, err := slots.Best()
+	if err != nil {
+		return nil, notes
+	}
+	s.sealing = exts[0] != nil || exts[1] != nil
+	s.believe(slots, best, &exts)
+	for _, slot := range []int{best, 1 - best} {
+		if slots.Err[slot] == nil {
+			more, note := s.slotStates(slot, slots.Meta[slot], exts[slot], exts[1-slot])
+			found = append(found, more...)
+			if note != "" && slot == best {
+				notes = append(notes, note)
+			}
+		}
+	}
+	return found, notes
+}
+
+// believe forgets extensions that do not count, as an opening does.
+func (s *source) believe(slots page.Slots, best int, exts *[2]*extension.Extension) {
+	label := slots.Meta[best].Label
+	highest := slots.Err[1-best] != nil || slots.Meta[1-best].Label < label
+	if !highest || int(label%2) != best {
+		*exts = [2]*extension.Extension{}
+	}
+	if exts[0] != nil && exts[1] != nil && exts[0].Database != exts[1].Database {
+		*exts = [2]*extension.Extension{}
+	}
+}
+
+// slotStates are the states of one slot, the newer first.
+func (s *source) slotStates(slot int, m page.Meta, own, other *extension.Extension) (found []state, note string) {
+	plain := state{slot: slot, number: uint64(m.Label), root: m.Root, highWater: m.HighWater}
+	switch {
+	case own != nil && own.Trailing != nil:
+		t := own.Trailing
+		plain.number = uint64(t.Base)
+		plain.record(other, t.Base)
+		newer := state{slot: slot, trailing: true, number: uint64(own.Tx), root: t.Root, highWater: t.HighWater}
+		newer.record(own, own.Tx)
+		if s.isWhole(newer.highWater, t) {
+			found = append(found, newer)
+		} else {
+			note = notef("the last flush, of transaction %d, is not whole: the state before it counts", own.Tx)
+		}
+	case own != nil:
+		plain.number = uint64(own.Tx)
+		plain.record(own, own.Tx)
+	}
+	if m.Freelist != page.NoFreelist {
+		record := plain.free
+		plain.free = func(s *source) error {
+			if record != nil && record(s) == nil {
+				return nil
+			}
+			s.forgetFree()
+			return s.markFreelist(m.Freelist)
+		}
+		if plain.how == "" {
+			plain.how = "the freelist"
+		}
+	}
+	return append(found, plain), note
+}
+
+// record takes over what ext says of free pages, if it is of state tx.
+func (st *state) record(ext *extension.Extension, tx page.TxID) {
+	if ext == nil || ext.Free == nil || ext.Tx != tx {
+		return
+	}
+	st.how = "Holdfast's record"
+	st.free = func(s *source) error { return s.markRecord(ext, st.highWater) }
+}
+
+// maxWritten bounds the pages that an extension lists, in bytes.
+const maxWritten = 64 << 20
+
+var errNotWhole = errors.New("not whole")
+
+// isWhole tells whether all pages that a trailing extension lists are there.
+func (s *source) isWhole(highWater page.ID, t *extension.Trailing) bool {
+	h, err := extension.NewHasher(t.Key)
+	if err != nil {
+		return false
+	}
+	var sum extension.Hash
+	left := int64(maxWritten)
+	buf := make([]byte, s.pageSize)
+	err = extension.Extents(t.Written, highWater, func(e page.Extent) error {
+		if e.Start < page.FirstDataPage || e.N > uint64(left/s.pageSize) {
+			return errNotWhole
+		}
+		left -= int64(e.N) * s.pageSize
+		for id := e.Start; id < e.End(); id++ {
+			if uint64(id) > uint64(s.size/s.pageSize) {
+				return errNotWhole
+			}
+			if err := s.bytesAt(id, s.at(id), buf); err != nil {
+				return err
+			}
+			h.Pages(&sum, id, buf, int(s.pageSize), len(buf))
+		}
+		return nil
+	})
+	return err == nil && sum == t.Hash
+}
+
+// forgetFree takes back what was marked as free.
+func (s *source) forgetFree() {
+	for i := range s.marks {
+		s.marks[i] &^= markFree
+	}
+}
+
+// markFreelist marks the pages that freelist page id lists, and its own.
+func (s *source) markFreelist(id page.ID) error {
+	if !s.exists(id) {
+		return page.Corruptf(id, "no such freelist page")
+	}
+	first := make([]byte, s.pageSize)
+	if err := s.bytesAt(id, s.at(id), first); err != nil {
+		return err
+	}
+	h := page.DecodeHeader(first)
+	n := uint64(h.Overflow) + 1
+	if h.ID != id || h.Flags != page.FlagFreelist || n > uint64(s.pages-id) || n > 2+uint64(s.pages)*8/uint64(s.pageSize) {
+		return page.Corruptf(id, "it is no freelist page")
+	}
+	run := make([]byte, int64(n)*s.pageSize)
+	if err := s.bytesAt(id, s.at(id), run); err != nil {
+		return err
+	}
+	if page.CheckSeal(run, id) == page.WrongSeal {
+		return page.Corruptf(id, "its seal does not fit its content")
+	}
+	count, body := uint64(h.Count), run[page.HeaderSize:]
+	if count == 0xFFFF {
+		count, body = binary.NativeEndian.Uint64(body), body[8:]
+	}
+	if count > uint64(len(body))/8 {
+		return page.Corruptf(id, "a freelist of %d numbers does not fit into its %d pages", count, n)
+	}
+	last := page.ID(0)
+	for i := range count {
+		p := page.ID(binary.NativeEndian.Uint64(body[i*8:]))
+		if p < page.FirstDataPage || p <= last {
+			return page.Corruptf(id, "the freelist is not in ascending order")
+		}
+		last = p
+		s.mark(p, 1, markFree)
+	}
+	s.mark(id, n, markFree)
+	return nil
+}
+
+// markRecord marks the pages that an extension records as free in a state with that
+// high-water mark, and those of the record.
+func (s *source) markRecord(ext *extension.Extension, highWater page.ID) error {
+	h, err := extension.NewHasher(ext.Key)
+	if err != nil {
+		return err
+	}
+	count := uint64(0)
+	turn := func(on bool) func(page.Extent) error {
+		return func(e page.Extent) error {
+			for id := e.Start; id < min(e.End(), s.pages); id++ {
+				if s.is(id, markFree) == on {
+					return page.Corruptf(id, "the record of free pages contradicts itself")
+				}
+				s.marks[id] ^= markFree
+			}
+			if count += e.N; !on {
+				count -= 2 * e.N
+			}
+			return nil
+		}
+	}
+	put, take, free := turn(true), turn(false), ext.Free
+	if free.Snapshot.Pages > 0 {
+		b, err := s.readRecord(free.Snapshot, highWater, h, extension.OfSnapshot)
+		if err == nil {
+			err = extension.Snapshot(b, highWater, put, func(bits []byte) error { return s.markBits(bits, highWater, &count) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, l := range free.Logs {
+		b, err := s.readRecord(l, highWater, h, extension.OfLog)
+		if err == nil {
+			err = extension.Log(b, int(s.pageSize), highWater, take, put)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := extension.Changes(free.Inline, highWater, take, put); err != nil {
+		return err
+	}
+	if count != free.Count {
+		return page.Corruptf(0, "%d free pages are recorded, and there should be %d", count, free.Count)
+	}
+	s.mark(free.Snapshot.Start, uint64(free.Snapshot.Pages), markFree)
+	for _, l := range free.Logs {
+		s.mark(l.Start, uint64(l.Pages), markFree)
+	}
+	for _, l := range ext.Lists {
+		s.mark(l.Start, l.N, markFree)
+	}
+	return nil
+}
+
+// markBits marks the pages whose bits are set and adds them to count.
+func (s *source) markBits(set []byte, highWater page.ID, count *uint64) error {
+	for i, b := range set {
+		*count += uint64(bits.OnesCount8(b))
+		for ; b != 0; b &= b - 1 {
+			id := page.ID(i*8 + bits.TrailingZeros8(b))
+			if id >= highWater {
+				return page.Corruptf(id, "a page beyond the high-water mark is recorded as free")
+			}
+			s.mark(id, 1, markFree)
+		}
+	}
+	return nil
+}
+
+// readRecord reads a run of the record of free pages whose checksum holds.
+func (s *source) readRecord(r extension.Run, highWater page.ID, h *extension.Hasher, of extension.Purpose) ([]byte, error) {
+	if err := r.Check(highWater, int(s.pageSize)); err != nil {
+		return nil, err
+	}
+	if int64(r.Bytes) > s.size || uint64(r.Start) > uint64(s.size/s.pageSize) {
+		return nil, page.Corruptf(r.Start, "a record of free pages lies beyond the end of the file")
+	}
+	b := make([]byte, r.Bytes)
+	if err := s.bytesAt(r.Start, s.at(r.Start), b); err != nil {
+		return nil, err
+	}
+	if h.Sum(of, r.Start, b) != r.Hash {
+		return nil, page.Corruptf(r.Start, "the checksum of a record of free pages does not hold")
+	}
+	return b, nil
+}
