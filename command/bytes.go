@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"holdfast"
 )
 
 // Formats in which bytes are written and read.
@@ -92,6 +94,10 @@ func shellQuote(s string) string {
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
+
+// KVStringer writes keys and values as text if they can be printed, and in hexadecimal
+// otherwise.
+func KVStringer() holdfast.KVStringer { return stringer{} }
 
 // stringer writes keys and values in messages of a check.
 type stringer struct{}

@@ -54,7 +54,7 @@ func NewRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newDemo(), a.newVersion(),
+		a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newSurgery(), a.newDemo(), a.newVersion(),
 	)
 	return root
 }
@@ -70,7 +70,7 @@ func NewBboltCommand() *cobra.Command {
 	root.AddCommand(
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newCompact(), a.newReseal(), a.newSettle(), a.newVersion(),
+		a.newCompact(), a.newReseal(), a.newSettle(), a.newSurgery(), a.newVersion(),
 	)
 	return root
 }

@@ -14,6 +14,14 @@ import (
 // ErrDamaged is returned by check when it has found damage.
 var ErrDamaged = errors.New("invalid value")
 
+// ErrInvalidPageArgs is returned by page when page numbers are given together with
+// --all, or neither.
+var ErrInvalidPageArgs = errors.New("invalid args: either use '--all' or 'pageid...'")
+
+// ErrSurgeryFreelistAlreadyExist is returned, as it is, by surgery freelist rebuild when
+// the file has a freelist page.
+var ErrSurgeryFreelistAlreadyExist = errors.New("the file has a freelist page already; surgery freelist abandon makes a copy without it, which can be given to rebuild")
+
 // usageError is an error of the command line.
 type usageError struct{ err error }
 
