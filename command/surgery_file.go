@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 
 	"holdfast"
 	"holdfast/internal/extension"
@@ -143,10 +144,16 @@ func (p *patient) extension() (*extension.Extension, error) {
 	return ext, nil
 }
 
-// limit is the first page number that cannot be operated on.
-func (p *patient) limit() uint64 {
-	return min(uint64(p.slots.Meta[p.best].HighWater), uint64(p.size/p.pageSize))
+// inFile is how many pages the file has; 0 if that cannot be told.
+func (p *patient) inFile() uint64 {
+	if p.pageSize == 0 {
+		return 0
+	}
+	return uint64(p.size / p.pageSize)
 }
+
+// limit is the first page number that cannot be operated on.
+func (p *patient) limit() uint64 { return min(uint64(p.slots.Meta[p.best].HighWater), p.inFile()) }
 
 // readRun reads the page id with its overflow pages.
 func (p *patient) readRun(id page.ID) ([]byte, error) {
@@ -256,14 +263,14 @@ func (s *surgeon) settle(path string) error {
 	return err
 }
 
-// needState is an error unless one of the metas can be opened.
-func (s *surgeon) needState() error {
-	if s.err == nil {
+// needState is an error unless one of the metas of p can be opened.
+func (c *call) needState(p *patient) error {
+	if p.err == nil {
 		return nil
 	}
 	return &fileError{
-		file: s.r.File, what: fmt.Sprintf("neither of its two meta pages is whole (%s), so its pages cannot be told", s.err),
-		next: fmt.Sprintf("%s surgery meta update mends one", s.name()), err: s.err,
+		file: c.args[0], what: fmt.Sprintf("neither of its two meta pages is whole (%s), so its pages cannot be told", reason(p.err)),
+		next: fmt.Sprintf("%s surgery meta update mends one", c.name()), err: p.err,
 	}
 }
 
@@ -283,12 +290,18 @@ func (s *surgeon) writeRun(id page.ID, run []byte) error {
 
 func (s *surgeon) changed(id page.ID) {
 	s.r.Changed = true
-	s.r.Pages = append(s.r.Pages, uint64(id))
+	if !slices.Contains(s.r.Pages, uint64(id)) {
+		s.r.Pages = append(s.r.Pages, uint64(id))
+	}
 }
 
 // putMeta writes m, which is whole then, to a slot, with nothing of Holdfast's behind it.
 func (s *surgeon) putMeta(slot int, m page.Meta) error {
-	buf := make([]byte, max(s.pageSize, page.MinPageSize))
+	size := s.pageSize
+	if !s.sure { // then what is behind it may be of another page; Holdfast's magic is not
+		size = page.MinPageSize
+	}
+	buf := make([]byte, size)
 	page.EncodeMeta(buf, page.ID(slot), m, nil)
 	s.changed(page.ID(slot))
 	return s.write(buf, int64(slot)*s.pageSize)

@@ -21,12 +21,8 @@ Pages in use must be sound: a page below a damaged one would be taken for free.`
 func (a *app) newFreelistAbandon() *cobra.Command {
 	return a.newOperation(operation{
 		use: "abandon", short: "Give up the list of free pages", long: abandonHelp,
-		do: func(s *surgeon) error {
-			if err := s.needState(); err != nil {
-				return err
-			}
-			return s.loseFree()
-		},
+		look: (*call).needState,
+		do:   (*surgeon).loseFree,
 		stock: func(s *surgeon) {
 			fmt.Fprintln(s.out, "The freelist was abandoned in both meta pages.")
 			fmt.Fprintln(s.out, "It may cause some delay on next startup because bbolt needs to scan the whole db to reconstruct the free list.")
@@ -37,9 +33,9 @@ func (a *app) newFreelistAbandon() *cobra.Command {
 func (a *app) newFreelistRebuild() *cobra.Command {
 	return a.newOperation(operation{
 		use: "rebuild", short: "Make the list of free pages anew", long: rebuildHelp,
-		look: func(_ *call, p *patient) error {
-			if p.err != nil {
-				return p.err
+		look: func(c *call, p *patient) error {
+			if err := c.needState(p); err != nil {
+				return err
 			}
 			ext, err := p.extension()
 			if err != nil || ext != nil && ext.Trailing != nil { // the newest state has none
@@ -62,7 +58,7 @@ func (p *patient) noFreelist() error {
 
 // rebuild lets the engine find the free pages and write a freelist page.
 func (s *surgeon) rebuild() error {
-	if err := s.needState(); err != nil {
+	if err := s.needState(s.patient); err != nil {
 		return err
 	}
 	if err := s.noFreelist(); err != nil {

@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/spf13/cobra"
 
@@ -35,11 +34,11 @@ func (a *app) newCopyPage() *cobra.Command {
 	cmd := a.newOperation(operation{
 		use: "copy-page", short: "Copy a page over another one", long: copyPageHelp,
 		required: []string{flagFromPage, flagToPage},
-		look: func(_ *call, p *patient) error {
+		look: func(c *call, p *patient) error {
 			if from == to {
 				return usagef("--from-page and --to-page have the same value: %d", from)
 			}
-			return p.err
+			return c.needState(p)
 		},
 		do: func(s *surgeon) error { return s.copyPage(page.ID(from), page.ID(to)) },
 		stock: func(s *surgeon) {
@@ -56,6 +55,7 @@ func (a *app) newClearPage() *cobra.Command {
 	cmd := a.newOperation(operation{
 		use: "clear-page", short: "Remove all elements from a branch or leaf page", long: clearPageHelp,
 		required: []string{flagPage},
+		look:     func(c *call, p *patient) error { return c.dataPage(p, flagPage, page.ID(id), p.inFile()) },
 		do:       func(s *surgeon) error { return s.clearPage(page.ID(id), 0, -1) },
 		stock:    func(s *surgeon) { fmt.Fprintf(s.out, "The page (%d) was cleared\n", id) },
 	})
@@ -69,6 +69,7 @@ func (a *app) newClearPageElements() *cobra.Command {
 	cmd := a.newOperation(operation{
 		use: "clear-page-elements", short: "Remove some elements from a branch or leaf page", long: clearElementsHelp,
 		required: []string{flagPage, flagFromIndex, flagToIndex},
+		look:     func(c *call, p *patient) error { return c.dataPage(p, flagPage, page.ID(id), p.inFile()) },
 		do:       func(s *surgeon) error { return s.clearPage(page.ID(id), from, to) },
 		stock: func(s *surgeon) {
 			fmt.Fprintf(s.out, "All elements in [%d, %d) in page %d were cleared\n", from, to, id)
@@ -80,13 +81,14 @@ func (a *app) newClearPageElements() *cobra.Command {
 	return cmd
 }
 
-// dataPage is an error of the command line unless id is a page that can be operated on.
-func (s *surgeon) dataPage(flag string, id page.ID) error {
-	if err := s.needState(); err != nil {
+// dataPage is an error of the command line unless id is a page below limit that can be
+// operated on.
+func (c *call) dataPage(p *patient, flag string, id page.ID, limit uint64) error {
+	if err := c.needState(p); err != nil {
 		return err
 	}
-	if pages := s.limit(); id < page.FirstDataPage || uint64(id) >= pages {
-		return usagef("--%s: %s has pages %d to %d, not %d", flag, s.r.File, page.FirstDataPage, pages-1, id)
+	if id < page.FirstDataPage || uint64(id) >= limit {
+		return usagef("--%s: %s has pages %d to %d, not %d", flag, c.args[0], page.FirstDataPage, int64(limit)-1, id)
 	}
 	return nil
 }
@@ -100,7 +102,7 @@ func (s *surgeon) copyPage(from, to page.ID) error {
 		flag string
 		id   page.ID
 	}{{flagFromPage, from}, {flagToPage, to}} {
-		if err := s.dataPage(f.flag, f.id); err != nil {
+		if err := s.dataPage(s.patient, f.flag, f.id, s.limit()); err != nil {
 			return err
 		}
 	}
@@ -163,7 +165,7 @@ func (s *surgeon) loseFree() error {
 
 // clearPage removes the elements [from, to) of a page; to can be -1.
 func (s *surgeon) clearPage(id page.ID, from, to int) error {
-	if err := s.dataPage(flagPage, id); err != nil {
+	if err := s.dataPage(s.patient, flagPage, id, s.limit()); err != nil {
 		return err
 	}
 	run, err := s.readRun(id)
@@ -244,7 +246,7 @@ func without(run []byte, id page.ID, from, to, pageSize int) (remaining, error) 
 		r.kept = append(r.kept, i)
 		size += page.LeafElementSize + uint64(end-start)
 	}
-	if size > uint64(len(run)) || size > math.MaxInt32*2 {
+	if size > uint64(len(run)) {
 		return r, page.Corruptf(id, "its elements lie upon each other, and together they are longer than the page")
 	}
 	pages := (int(size) + pageSize - 1) / pageSize
