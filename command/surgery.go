@@ -68,7 +68,7 @@ type surgeryReport struct {
 	Output            string   `json:"output"`
 	Operation         string   `json:"operation"`
 	Settled           bool     `json:"settled"`            // the file was left in mid use
-	Changed           bool     `json:"changed"`            // the copy differs
+	Changed           bool     `json:"changed"`            // pages were, besides settling
 	FreelistAbandoned bool     `json:"freelist_abandoned"` // the copy does not say which pages are free
 	Pages             []uint64 `json:"changed_pages"`
 	Done              []string `json:"done"`
@@ -207,7 +207,10 @@ func (s *surgeon) print(op operation) error {
 	for _, w := range r.Warnings {
 		fmt.Fprintf(s.out, "%s %s\n", s.paint(yellow, "warning:"), w)
 	}
-	if !r.Changed {
+	switch {
+	case !r.Changed && r.Settled:
+		fmt.Fprintln(s.out, "nothing else was changed")
+	case !r.Changed:
 		fmt.Fprintf(s.out, "nothing was changed: %s is a copy of %s\n", r.Output, r.File)
 	}
 	fmt.Fprintf(s.out, "now run: %s check %s\n", s.name(), shellQuote(r.Output))

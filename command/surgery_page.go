@@ -16,7 +16,8 @@ length stays as it is. The list of free pages is given up: the copy may name pag
 that were free.`
 
 const clearPageHelp = `Remove all elements from a branch or leaf page. A branch becomes an empty leaf, as
-a branch without elements is no tree.
+a branch without elements is no tree. An empty leaf below a branch can be read
+past, by bbolt too, but is a fault for check: compact then makes a file without it.
 
 What the elements had below them, the pages of buckets and branches, is lost and becomes
 free: the list of free pages is given up, and whoever opens the file for writing
@@ -24,7 +25,9 @@ makes it anew.`
 
 const clearElementsHelp = `Remove the elements from --from-index, counted from 0, to before --to-index from a
 branch or leaf page; --to-index -1 is all to the end. So a damaged element can be
-cut out and the others stay. What is left is packed anew.
+cut out and the others stay. What is left is packed anew. Where the first one is
+removed from a page below a branch, the branch still has its key; that can be
+read, by bbolt too, but is a fault for check: compact then makes a file that is right.
 
 What the elements had below them is lost and becomes free: the list of free pages
 is given up, and whoever opens the file for writing makes it anew.`
@@ -203,6 +206,13 @@ func (s *surgeon) clearPage(id page.ID, from, to int) error {
 	s.r.did("page %d: %s removed, %s left", id, countOf(uint64(to-from), "element", "elements"), count(len(left.kept)))
 	if left.became != "" {
 		s.r.did("page %d: %s", id, left.became)
+	}
+	if from == 0 && id != s.slots.Meta[s.best].Root {
+		first := "has no elements any more"
+		if len(left.kept) > 0 {
+			first = "begins with another key"
+		}
+		s.r.warn("page %d %s: if a branch names the page, check finds that; it can be read, by bbolt too, and %s compact makes a file that is right", id, first, s.name())
 	}
 	return s.loseFree()
 }
