@@ -8,7 +8,7 @@
 // Commands that only read (info, check, stats, pages, buckets, keys, get, doctor) open
 // the file for reading with the lock that readers share, and change no byte of
 // it. No command but put --create makes a database where there was none, apart
-// from what compact and demo write.
+// from what compact, surgery and demo write.
 package command
 
 import (

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 const docsPath = "../docs/command.md"
@@ -54,10 +56,22 @@ func TestDocsComplete(t *testing.T) {
 		if !strings.Contains(text, "\n## "+cmd.Name()+"\n") {
 			t.Errorf("no section on %s", cmd.Name())
 		}
-		for _, flag := range flagNames(cmd) {
-			if !strings.Contains(text, "`--"+flag) {
-				t.Errorf("%s: nothing on --%s", cmd.Name(), flag)
-			}
+		flagsDocumented(t, text, cmd)
+	}
+}
+
+// flagsDocumented sees that the flags of a command, and of all below it, are in text.
+func flagsDocumented(t *testing.T, text string, cmd *cobra.Command) {
+	t.Helper()
+	for _, flag := range flagNames(cmd) {
+		if !strings.Contains(text, "`--"+flag) && !strings.Contains(text, " --"+flag+" ") {
+			t.Errorf("%s: nothing on --%s", cmd.CommandPath(), flag)
 		}
+	}
+	for _, sub := range cmd.Commands() {
+		if !strings.Contains(text, "`"+strings.TrimPrefix(sub.CommandPath(), "holdfast surgery ")+"`") {
+			t.Errorf("nothing on %s", sub.CommandPath())
+		}
+		flagsDocumented(t, text, sub)
 	}
 }

@@ -37,6 +37,7 @@ var reading = []struct {
 	{"keys-binary-bytes", []string{"keys", "sample.db", "--bucket-format", "hex", "0001feff", "-f", "bytes"}},
 	{"keys-binary-hex", []string{"keys", "sample.db", "--bucket-format", "hex", "0001feff", "-f", "hex"}},
 	{"keys-redacted", []string{"keys", "sample.db", "alpha", "-f", "redacted"}},
+	{"surgery-meta-validate", []string{"surgery", "meta", "validate", "sample.db"}},
 	{"get", []string{"get", "sample.db", "alpha", "key-1"}},
 	{"get-empty", []string{"get", "sample.db", "alpha", "empty"}},
 	{"get-unprintable", []string{"get", "sample.db", "nested", "plain"}},
@@ -87,6 +88,7 @@ func TestStockShape(t *testing.T) {
 		{"bbolt-buckets", []string{"buckets", "sample.db"}},
 		{"bbolt-keys", []string{"keys", "sample.db", "alpha", "--format", "hex"}},
 		{"bbolt-get", []string{"get", "sample.db", "alpha", "key-1"}},
+		{"bbolt-surgery-meta-validate", []string{"surgery", "meta", "validate", "sample.db"}},
 	} {
 		r := execute(command.NewBboltCommand(), "", c.args...)
 		if r.code != 0 || r.errOut != "" {
