@@ -198,6 +198,9 @@ func (s *surgeon) run(ctx context.Context, src *rawFile, path string, info fs.Fi
 	if s.patient, err = examine(file); err != nil {
 		return err
 	}
+	if err := s.noteUnreadable(); err != nil {
+		return err
+	}
 	if !op.raw {
 		if err := s.settle(path); err != nil {
 			return err
@@ -215,6 +218,19 @@ func (s *surgeon) run(ctx context.Context, src *rawFile, path string, info fs.Fi
 		return err
 	}
 	return file.Close()
+}
+
+// noteUnreadable warns if the meta page that is opened may have named a newer state, which
+// will not show any more.
+func (s *surgeon) noteUnreadable() error {
+	if s.err != nil {
+		return nil
+	}
+	buf, err := s.metaPage(s.best)
+	if err == nil && extensionKind(buf) == extensionUnreadable {
+		s.r.warn("what Holdfast wrote into meta page %d cannot be read; if it was for a last flush: %s", s.best, lastFlush)
+	}
+	return err
 }
 
 // copyStep is how much is copied before the copy looks whether it is to end.

@@ -62,6 +62,35 @@ func TestSurgeryReverts(t *testing.T) {
 		"meta page 1 is not whole (checksum error): there is no state to go back to; restore a copy of it")
 }
 
+// Where a last flush may be lost by damage, it is said, as it does not show any more.
+func TestSurgeryOfUnreadableMeta(t *testing.T) {
+	withSample(t)
+	makeLeft(t)
+	slot := stateOf(t, "info", "left.db").Slot
+	damage(t, "left.db", func(data []byte) []byte { data[slot*samplePage+page.ExtensionOffset+60] ^= 1; return data })
+	wantIn(t, run(t, "surgery", "meta", "validate", "left.db"), 0, "Holdfast added   something that cannot be read\n", "")
+	r := operate(t, "left.db", "freelist", "abandon")
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], fmt.Sprintf("what Holdfast wrote into meta page %d cannot be read", slot)) || r.Settled {
+		t.Errorf("%+v", r)
+	}
+	wantIn(t, run(t, "get", "out.db", "b", "last"), 0, "4\n", "")
+	sound(t)
+}
+
+// A file that was left in mid use, and of which no state can be opened, is not settled.
+func TestSurgeryOfWhatCannotBeSettled(t *testing.T) {
+	workdir(t)
+	makeLeft(t)
+	damage(t, "left.db", func(data []byte) []byte { return data[:3*samplePage] })
+	r := operate(t, "left.db", "freelist", "abandon")
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "its newest state cannot be opened (page 0: meta gives a high-water mark of") || r.Settled {
+		t.Errorf("%+v", r)
+	}
+	noExtensions(t, "out.db")
+	wantIn(t, run(t, "surgery", "freelist", "rebuild", "left.db", "-o", "rebuilt.db"), command.ExitFailed, "", "left.db: damaged: page 0: meta gives a high-water mark of")
+	wantFiles(t, ".", "left.db out.db torn.db")
+}
+
 // A database that several commits have been made to since it was opened again: its other
 // meta names a freelist, which must still be right when somebody goes back to it.
 func TestSurgeryRevertsToFreelist(t *testing.T) {

@@ -1,10 +1,10 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +82,7 @@ func (c *call) validateMetas() error {
 
 // verdict looks at a meta page.
 func (p *patient) verdict(slot int) (metaVerdict, error) {
-	v := metaVerdict{Slot: slot, Current: p.err == nil && slot == p.best, Extension: "none"}
+	v := metaVerdict{Slot: slot, Current: p.err == nil && slot == p.best, Extension: extensionNone}
 	if slot == 1 && p.pageSize == 0 {
 		v.Error = "the page size cannot be told, so neither where the page is"
 		return v, nil
@@ -117,20 +117,33 @@ func reason(err error) string {
 	return err.Error()
 }
 
+// What Holdfast has added to a meta page.
+const (
+	extensionNone       = "none"
+	extensionPlain      = "plain"
+	extensionTrailing   = "trailing"
+	extensionUnreadable = "unreadable"
+)
+
+var extensionTexts = map[string]string{
+	extensionNone:       "nothing",
+	extensionPlain:      "what it knows of this state: its number, its free pages",
+	extensionTrailing:   "a newer state than this, left in mid use",
+	extensionUnreadable: "something that cannot be read",
+}
+
 // extensionKind says what Holdfast has added to a meta page.
 func extensionKind(buf []byte) string {
 	ext, err := extension.Decode(buf)
 	switch {
-	case errors.Is(err, extension.ErrNone) && len(strings.Trim(string(page.Extension(buf)), "\x00")) > 0:
-		return "unreadable"
-	case errors.Is(err, extension.ErrNone):
-		return "none"
+	case errors.Is(err, extension.ErrNone) && len(bytes.Trim(page.Extension(buf), "\x00")) == 0:
+		return extensionNone
 	case err != nil:
-		return "unreadable"
+		return extensionUnreadable
 	case ext.Trailing != nil:
-		return "trailing"
+		return extensionTrailing
 	}
-	return "plain"
+	return extensionPlain
 }
 
 // printVerdicts prints what was found for people, or what bbolt prints.
@@ -146,13 +159,6 @@ func (c *call) printVerdicts(r *metaReports) {
 		}
 		c.printVerdict(v)
 	}
-}
-
-var extensionTexts = map[string]string{
-	"none":       "nothing",
-	"plain":      "what it knows of this state: its number, its free pages",
-	"trailing":   "a newer state than this, left in mid use",
-	"unreadable": "something that cannot be read",
 }
 
 func (c *call) printVerdict(v metaVerdict) {
