@@ -155,22 +155,33 @@ func (p *patient) inFile() uint64 {
 // limit is the first page number that cannot be operated on.
 func (p *patient) limit() uint64 { return min(uint64(p.slots.Meta[p.best].HighWater), p.inFile()) }
 
-// readRun reads the page id with its overflow pages.
-func (p *patient) readRun(id page.ID) ([]byte, error) {
-	header := make([]byte, page.HeaderSize)
-	if _, err := p.file.ReadAt(header, int64(id)*p.pageSize); err != nil {
+// readFirst reads the page id without its overflow pages.
+func (p *patient) readFirst(id page.ID) ([]byte, error) {
+	first := make([]byte, p.pageSize)
+	if _, err := p.file.ReadAt(first, int64(id)*p.pageSize); err != nil {
 		return nil, err
 	}
-	h := page.DecodeHeader(header)
-	if h.ID != id {
+	if h := page.DecodeHeader(first); h.ID != id {
 		return nil, page.Corruptf(id, "the page says that it is page %d", h.ID)
 	}
-	n := uint64(h.Overflow) + 1
+	return first, nil
+}
+
+// readRun reads the page id with its overflow pages.
+func (p *patient) readRun(id page.ID) ([]byte, error) {
+	first, err := p.readFirst(id)
+	if err != nil {
+		return nil, err
+	}
+	n := uint64(page.DecodeHeader(first).Overflow) + 1
 	if n > p.limit()-uint64(id) || n > math.MaxInt/uint64(p.pageSize) {
 		return nil, page.Corruptf(id, "it says that it has %d pages, and the last page is %d", n, p.limit()-1)
 	}
+	if n == 1 {
+		return first, nil
+	}
 	run := make([]byte, int64(n)*p.pageSize) // not more than the file has
-	_, err := p.file.ReadAt(run, int64(id)*p.pageSize)
+	_, err = p.file.ReadAt(run, int64(id)*p.pageSize)
 	return run, err
 }
 

@@ -77,6 +77,23 @@ func TestSurgeryOfUnreadableMeta(t *testing.T) {
 	sound(t)
 }
 
+// A meta page that is not valid is not made valid by the way.
+func TestSurgeryLeavesInvalidMeta(t *testing.T) {
+	withSample(t)
+	want := content(t, "sample.db")
+	for slot := range 2 {
+		damage(t, "sample.db", func(data []byte) []byte { data[slot*samplePage+40] ^= 1; return data })
+		for _, args := range []string{"freelist abandon", "copy-page --from-page 23 --to-page 13"} {
+			operate(t, "sample.db", strings.Fields(args)...)
+			wantIn(t, run(t, "surgery", "meta", "validate", "out.db"), command.ExitDamaged, fmt.Sprintf("Meta page %d        not valid: checksum error\n", slot), "")
+			if got := content(t, "out.db"); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		damage(t, "sample.db", func(data []byte) []byte { data[slot*samplePage+40] ^= 1; return data })
+	}
+}
+
 // A file that was left in mid use, and of which no state can be opened, is not settled.
 func TestSurgeryOfWhatCannotBeSettled(t *testing.T) {
 	workdir(t)
@@ -138,6 +155,11 @@ func TestSurgeryUpdatesMetas(t *testing.T) {
 		r := operate(t, "left.db", "meta", "update", "--meta-page", which, "--fields", "root:4")
 		if m := metaOf(slot); m.Root != 4 || m.Freelist != page.NoFreelist || !r.Settled {
 			t.Errorf("got %+v, %+v", m, r)
+		}
+	}
+	for _, field := range []string{"root:9", "pgid:30"} {
+		if operate(t, "sample.db", "meta", "update", "--fields", field); metaOf(0).Freelist != page.NoFreelist {
+			t.Errorf("%s: got %+v", field, metaOf(0))
 		}
 	}
 	r := operate(t, "sample.db", "meta", "update", "--fields", "pageSize:2048")

@@ -172,6 +172,9 @@ func (s *surgeon) clearPage(id page.ID, from, to int) error {
 		return err
 	}
 	run, err := s.readRun(id)
+	if isDamage(err) && from == 0 && to == -1 { // where nothing is to stay, its length does not matter
+		run, err = s.readFirst(id)
+	}
 	if err != nil {
 		return err
 	}
@@ -240,6 +243,12 @@ type remaining struct {
 // elements [from, to), which may be damaged; the others must be sound.
 func without(run []byte, id page.ID, from, to, pageSize int) (remaining, error) {
 	var r remaining
+	h := page.DecodeHeader(run)
+	if from == 0 && to == int(h.Count) {
+		h.Count, h.Overflow = 0, 0 // of what is removed nothing has to make sense
+		run = run[:pageSize]
+		page.EncodeHeader(run, h)
+	}
 	p, err := page.Parse(run, id)
 	if err != nil {
 		return r, err

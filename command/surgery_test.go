@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -323,6 +324,48 @@ func TestSurgeryCutsOutDamage(t *testing.T) {
 	wantIn(t, run(t, "keys", "sample.db", "many"), command.ExitFailed, "", "page 23")
 	if keys := must(t, "keys", "out.db", "many"); strings.Count(keys, "\n") != 29 {
 		t.Errorf("left are the keys\n%s", keys)
+	}
+}
+
+// Numbers in a page that cannot be are errors, and nothing is taken or written by them.
+func TestSurgeryOfNumbersThatCannotBe(t *testing.T) {
+	withSample(t)
+	whole, err := os.ReadFile("sample.db")
+	check(t, err)
+	at := 23*samplePage + page.HeaderSize
+	for _, c := range []struct {
+		change func(data []byte)
+		want   string
+	}{
+		{func(data []byte) { copy(data[23*samplePage+12:], "\xff\xff\xff\xff") }, "page 23: it says that it has 4294967296 pages, and the last page is 28"},
+		{func(data []byte) { data[23*samplePage+12] = 6 }, "page 23: it says that it has 7 pages, and the last page is 28"},
+		{func(data []byte) { copy(data[23*samplePage+10:], "\xff\xff") }, "page 23: 65535 elements do not fit"},
+		{func(data []byte) { // each value reaches to the end of the page
+			for i := range 8 {
+				e := page.LeafElementSize * i
+				binary.NativeEndian.PutUint32(data[at+e+4:], uint32(200-e))
+				binary.NativeEndian.PutUint32(data[at+e+12:], uint32(samplePage-page.HeaderSize-200-5))
+			}
+		}, "page 23: its elements lie upon each other"},
+	} {
+		workdir(t)
+		data := bytes.Clone(whole)
+		c.change(data)
+		check(t, os.WriteFile("sample.db", data, 0o600))
+		for _, args := range []string{"clear-page-elements --pageId 23 --from-index 0 --to-index 1", "copy-page --from-page 23 --to-page 13"} {
+			r := run(t, append([]string{"surgery"}, append(strings.Fields(args), "sample.db", "-o", "out.db")...)...)
+			if r.code == 0 && strings.HasPrefix(args, "copy-page") && !strings.Contains(c.want, "it says") {
+				check(t, os.Remove("out.db")) // what is in it does not matter
+				continue
+			}
+			wantIn(t, r, command.ExitFailed, "", "sample.db: damaged: "+c.want)
+			wantFiles(t, ".", "sample.db")
+		}
+		// Where nothing is to stay, nothing has to make sense.
+		operate(t, "sample.db", "clear-page", "--pageId", "23")
+		must(t, "compact", "out.db", "-o", "compact.db")
+		check(t, os.Rename("compact.db", "out.db"))
+		sound(t)
 	}
 }
 
