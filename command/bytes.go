@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"holdfast"
 )
 
 // Formats in which bytes are written and read.
@@ -93,6 +95,10 @@ func shellQuote(s string) string {
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
+
+// KVStringer writes keys and values as text if they can be printed, and in hexadecimal
+// otherwise.
+func KVStringer() holdfast.KVStringer { return stringer{} }
 
 // stringer writes keys and values in messages of a check.
 type stringer struct{}

@@ -62,7 +62,7 @@ func NewRootCommand() *cobra.Command {
 		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newSalvage(),
-		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newBench(),
+		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
 		a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
 	)
 	a.completeBuckets(root)
@@ -81,7 +81,7 @@ func NewBboltCommand() *cobra.Command {
 		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newReseal(), a.newSettle(), a.newSalvage(), a.newVersion(),
-		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newBench(),
+		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
 	)
 	a.completeBuckets(root)
 	return root

@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -89,6 +90,7 @@ func TestDocsComplete(t *testing.T) {
 	data, err := os.ReadFile(docsPath)
 	check(t, err)
 	text := string(data)
+	prose := regexp.MustCompile("(?s)"+usageFence+".*?```\n").ReplaceAllString(text, "") // without what is generated
 	for _, cmd := range newRoot().Commands() {
 		if cmd.Name() == "help" || cmd.Name() == "completion" {
 			continue
@@ -96,10 +98,22 @@ func TestDocsComplete(t *testing.T) {
 		if !strings.Contains(text, "\n## "+cmd.Name()+"\n\n"+usageFence) {
 			t.Errorf("no section on %s that begins with its usage", cmd.Name())
 		}
-		for _, flag := range flagNames(cmd) {
-			if !strings.Contains(text, "`--"+flag) {
-				t.Errorf("%s: nothing on --%s", cmd.Name(), flag)
-			}
+		flagsDocumented(t, prose, cmd)
+	}
+}
+
+// flagsDocumented sees that the flags of a command, and of all below it, are in text.
+func flagsDocumented(t *testing.T, text string, cmd *cobra.Command) {
+	t.Helper()
+	for _, flag := range flagNames(cmd) {
+		if !strings.Contains(text, "`--"+flag) && !strings.Contains(text, " --"+flag+" ") {
+			t.Errorf("%s: nothing on --%s", cmd.CommandPath(), flag)
 		}
+	}
+	for _, sub := range cmd.Commands() {
+		if !strings.Contains(text, "`"+strings.TrimPrefix(sub.CommandPath(), "holdfast surgery ")+"`") {
+			t.Errorf("nothing on %s", sub.CommandPath())
+		}
+		flagsDocumented(t, text, sub)
 	}
 }

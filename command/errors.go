@@ -14,6 +14,10 @@ import (
 // ErrDamaged is returned by check when it has found damage.
 var ErrDamaged = errors.New("invalid value")
 
+// ErrSurgeryFreelistAlreadyExist is returned, as it is, by surgery freelist rebuild when
+// the file has a freelist page.
+var ErrSurgeryFreelistAlreadyExist = errors.New("the file has a freelist page already; surgery freelist abandon makes a copy without it, which can be given to rebuild")
+
 // usageError is an error of the command line.
 type usageError struct{ err error }
 

@@ -39,6 +39,7 @@ var reading = []struct {
 	{"keys-binary-bytes", []string{"keys", "sample.db", "--bucket-format", "hex", "0001feff", "-f", "bytes"}},
 	{"keys-binary-hex", []string{"keys", "sample.db", "--bucket-format", "hex", "0001feff", "-f", "hex"}},
 	{"keys-redacted", []string{"keys", "sample.db", "alpha", "-f", "redacted"}},
+	{"surgery-meta-validate", []string{"surgery", "meta", "validate", "sample.db"}},
 	{"get", []string{"get", "sample.db", "alpha", "key-1"}},
 	{"get-empty", []string{"get", "sample.db", "alpha", "empty"}},
 	{"get-unprintable", []string{"get", "sample.db", "nested", "plain"}},
@@ -107,6 +108,7 @@ func TestStockShape(t *testing.T) {
 		{"bbolt-pages", []string{"pages", "sample.db"}},
 		{"bbolt-dump", []string{"dump", "sample.db", "0", "1", "31"}},
 		{"bbolt-inspect", []string{"inspect", "sample.db"}},
+		{"bbolt-surgery-meta-validate", []string{"surgery", "meta", "validate", "sample.db"}},
 	} {
 		r := execute(command.NewBboltCommand(), "", c.args...)
 		if r.code != 0 || r.errOut != "" {

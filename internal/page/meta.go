@@ -65,6 +65,13 @@ func DecodeMeta(buf []byte) (Meta, error) {
 	if order.Uint64(b[56:]) != metaSum(b) {
 		return Meta{}, ErrChecksum
 	}
+	return MetaFields(buf), nil
+}
+
+// MetaFields reads the numbers of a meta page, of at least ExtensionOffset bytes, and
+// checks nothing: not even that there is a meta.
+func MetaFields(buf []byte) Meta {
+	b := buf[HeaderSize:ExtensionOffset]
 	return Meta{
 		PageSize:  order.Uint32(b[8:]),
 		Flags:     order.Uint32(b[12:]),
@@ -73,7 +80,7 @@ func DecodeMeta(buf []byte) (Meta, error) {
 		Freelist:  ID(order.Uint64(b[32:])),
 		HighWater: ID(order.Uint64(b[40:])),
 		Label:     Label(order.Uint64(b[48:])),
-	}, nil
+	}
 }
 
 // Extension is the bytes of a meta page behind the v2 meta.

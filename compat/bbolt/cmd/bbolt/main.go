@@ -6,9 +6,11 @@ import (
 	"context"
 	"os"
 
-	"holdfast/command"
+	hcommand "holdfast/command"
+
+	"go.etcd.io/bbolt/cmd/bbolt/command"
 )
 
 func main() {
-	os.Exit(command.Execute(context.Background(), command.NewBboltCommand()))
+	os.Exit(hcommand.Execute(context.Background(), command.NewRootCommand()))
 }

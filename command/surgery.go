@@ -1,0 +1,218 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const surgeryHelp = `Change single pages of a damaged database, in a copy: the file itself is only
+read, and the result is written to --output. That is for damage that nothing else
+gets past, and takes a look at the pages first; a backup is better.
+
+The newest state is operated on. In a copy of a file that was left in mid use that
+state is settled first, as the command settle does, so that bbolt sees the
+same.
+
+Pages that had a seal get one that fits again. What the file says of its free pages is
+given up whenever it may be wrong, and then whoever opens the copy for writing
+scans it: nothing that is in use is given away.
+
+Whether the result is sound is for check to say, each time.`
+
+// Flags of the operations.
+const (
+	flagOutput    = "output"
+	flagFromPage  = "from-page"
+	flagToPage    = "to-page"
+	flagPage      = "pageId"
+	flagFromIndex = "from-index"
+	flagToIndex   = "to-index"
+	flagFields    = "fields"
+	flagMetaPage  = "meta-page"
+)
+
+func (a *app) newSurgery() *cobra.Command {
+	cmd := group("surgery", "Change pages of a damaged database, in a copy", surgeryHelp)
+	list := group("freelist", "Give up the list of free pages, or make it anew", "")
+	list.AddCommand(a.newFreelistAbandon(), a.newFreelistRebuild())
+	meta := group("meta", "Look at the meta pages, or change them", "")
+	meta.AddCommand(a.newMetaValidate(), a.newMetaUpdate())
+	cmd.AddCommand(a.newRevertMetaPage(), a.newCopyPage(), a.newClearPage(), a.newClearPageElements(), list, meta)
+	return cmd
+}
+
+// group is a command that only has others below it.
+func group(name, short, long string) *cobra.Command {
+	return &cobra.Command{
+		Use:   name,
+		Short: short,
+		Long:  long,
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+		},
+	}
+}
+
+// surgeryReport is what an operation did.
+type surgeryReport struct {
+	File              string   `json:"file"`
+	Output            string   `json:"output"`
+	Operation         string   `json:"operation"`
+	Settled           bool     `json:"settled"`            // the file was left in mid use
+	Changed           bool     `json:"changed"`            // pages were, besides settling
+	FreelistAbandoned bool     `json:"freelist_abandoned"` // the copy does not say which pages are free
+	Pages             []uint64 `json:"changed_pages"`
+	Done              []string `json:"done"`
+	Warnings          []string `json:"warnings"`
+}
+
+func (r *surgeryReport) did(format string, args ...any) {
+	r.Done = append(r.Done, fmt.Sprintf(format, args...))
+}
+
+func (r *surgeryReport) warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+// operation is one kind of surgery.
+type operation struct {
+	use, short, long string
+	required         []string // flags besides --output
+
+	// look is called with the file, before it is copied, and may refuse. May be nil.
+	look func(*call, *patient) error
+	// raw says that a copy of a file that was left in mid use is not to be settled.
+	raw bool
+	// do changes the copy.
+	do func(*surgeon) error
+	// stock prints what bbolt prints when it is done.
+	stock func(*surgeon)
+}
+
+// newOperation makes the command of an operation.
+func (a *app) newOperation(op operation) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:   op.use + " FILE",
+		Short: op.short,
+		Long:  op.long,
+		Args:  cobra.ExactArgs(1),
+	}
+	o.addFlags(cmd)
+	cmd.RunE = a.action(func(c *call) error {
+		if err := c.requiredFlags(append([]string{flagOutput}, op.required...)...); err != nil {
+			return err
+		}
+		if err := o.given(); err != nil {
+			return err
+		}
+		return c.operate(o, op)
+	})
+	return cmd
+}
+
+// requiredFlags is an error of the command line if one of the flags is not given.
+func (c *call) requiredFlags(names ...string) error {
+	var missing []string
+	for _, name := range names {
+		if !c.cmd.Flags().Changed(name) {
+			missing = append(missing, `"`+name+`"`)
+		}
+	}
+	if len(missing) > 0 {
+		return usagef("required flag(s) %s not set", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// operate copies the file, changes the copy, and gives it its name.
+func (c *call) operate(o output, op operation) error {
+	path := c.args[0]
+	info, err := c.look(path)
+	if err != nil {
+		return err
+	}
+	dst, err := c.destination(o, info, func(fs.FileInfo) bool { return c.stock })
+	if err != nil {
+		return err
+	}
+	src, err := c.openRaw(path)
+	if err != nil {
+		return c.explain(path, err)
+	}
+	defer src.Close()
+	if op.look != nil {
+		p, err := examine(src.File)
+		if err == nil {
+			err = op.look(c, p)
+		}
+		if err != nil {
+			return c.explainSurgery(path, err)
+		}
+	}
+	name, _, _ := strings.Cut(op.use, " ")
+	if parent := c.cmd.Parent(); parent.Name() != "surgery" {
+		name = parent.Name() + " " + name
+	}
+	s := &surgeon{call: c, r: &surgeryReport{
+		File: path, Output: o.path, Operation: name, Pages: []uint64{}, Done: []string{}, Warnings: []string{},
+	}}
+	err = c.makeFile(dst, o, func(ctx context.Context, temp string) error { return s.run(ctx, src, temp, info, op) })
+	if err != nil {
+		file := path
+		if s.writing {
+			file = o.path
+		}
+		return c.explainSurgery(file, err)
+	}
+	return s.print(op)
+}
+
+// explainSurgery is explain, but for the error that callers compare.
+func (c *call) explainSurgery(file string, err error) error {
+	if errors.Is(err, ErrSurgeryFreelistAlreadyExist) {
+		return ErrSurgeryFreelistAlreadyExist
+	}
+	return c.explain(file, err)
+}
+
+// print says what was done.
+func (s *surgeon) print(op operation) error {
+	r := s.r
+	if s.json {
+		return s.printJSON(r)
+	}
+	if s.stock {
+		for _, w := range r.Warnings {
+			fmt.Fprintf(s.cmd.ErrOrStderr(), "WARNING: %s\n", w)
+		}
+		op.stock(s)
+		return nil
+	}
+	if r.Settled {
+		fmt.Fprintf(s.out, "%s was left in mid use; the copy was settled first\n", r.File)
+	}
+	for _, line := range r.Done {
+		fmt.Fprintln(s.out, line)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(s.out, "%s %s\n", s.paint(yellow, "warning:"), w)
+	}
+	switch {
+	case !r.Changed && r.Settled:
+		fmt.Fprintln(s.out, "nothing else was changed")
+	case !r.Changed:
+		fmt.Fprintf(s.out, "nothing was changed: %s is a copy of %s\n", r.Output, r.File)
+	}
+	fmt.Fprintf(s.out, "now run: %s check %s\n", s.name(), shellQuote(r.Output))
+	return nil
+}

@@ -1,0 +1,91 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+	"holdfast/internal/page"
+)
+
+const abandonHelp = `Make the meta pages name no list of free pages, so that it is made anew by looking
+at all pages that are in use: when the list is damaged, or wrong.`
+
+const rebuildHelp = `Look at all pages that are in use, and write the list of the others as a freelist
+page, which spares bbolt the same at each opening. The file must have none; the
+command abandon makes a copy without one.
+
+Pages in use must be sound: a page below a damaged one would be taken for free.`
+
+func (a *app) newFreelistAbandon() *cobra.Command {
+	return a.newOperation(operation{
+		use: "abandon", short: "Give up the list of free pages", long: abandonHelp,
+		look: (*call).needState,
+		do:   (*surgeon).loseFree,
+		stock: func(s *surgeon) {
+			fmt.Fprintln(s.out, "The freelist was abandoned in both meta pages.")
+			fmt.Fprintln(s.out, "It may cause some delay on next startup because bbolt needs to scan the whole db to reconstruct the free list.")
+		},
+	})
+}
+
+func (a *app) newFreelistRebuild() *cobra.Command {
+	return a.newOperation(operation{
+		use: "rebuild", short: "Make the list of free pages anew", long: rebuildHelp,
+		look: func(c *call, p *patient) error {
+			if err := c.needState(p); err != nil {
+				return err
+			}
+			ext, err := p.extension()
+			if err != nil || ext != nil && ext.Trailing != nil { // the newest state has none
+				return err
+			}
+			return p.noFreelist()
+		},
+		do:    (*surgeon).rebuild,
+		stock: func(s *surgeon) { fmt.Fprintln(s.out, "The freelist was successfully rebuilt.") },
+	})
+}
+
+// noFreelist is an error if the newest state names a freelist page.
+func (p *patient) noFreelist() error {
+	if p.slots.Meta[p.best].Freelist != page.NoFreelist {
+		return ErrSurgeryFreelistAlreadyExist
+	}
+	return nil
+}
+
+// rebuild lets the engine find the free pages and write a freelist page.
+func (s *surgeon) rebuild() error {
+	if err := s.needState(s.patient); err != nil {
+		return err
+	}
+	if err := s.noFreelist(); err != nil {
+		return err
+	}
+	// Nothing of Holdfast's is left behind the metas, so that no record is believed.
+	if err := s.forgetFree(); err != nil {
+		return err
+	}
+	stop := s.progress("looking at the pages in use", 0, nil)
+	db, err := holdfast.Open(s.file.Name(), 0o600, &holdfast.Options{Timeout: s.timeout})
+	if err == nil {
+		err = db.Close()
+	}
+	stop()
+	if err != nil {
+		return err
+	}
+	if s.patient, err = examine(s.file); err != nil {
+		return err
+	}
+	if s.err != nil || s.noFreelist() == nil {
+		return &fileError{file: s.r.Output, what: "no freelist page could be written", next: "see whether its disk has room", err: errNoFreelist}
+	}
+	m := s.slots.Meta[s.best]
+	s.r.FreelistAbandoned = false
+	s.r.Pages = []uint64{uint64(s.best), uint64(m.Freelist)}
+	s.r.did("the list of free pages was made anew and is in page %d", m.Freelist)
+	return nil
+}

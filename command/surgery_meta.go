@@ -1,0 +1,293 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/internal/page"
+)
+
+const revertHelp = `Go back to the state before the newest one: both meta pages get to describe that.
+The pages of that state are all still there, as long as nothing was committed since.
+
+Which state that is depends on how the file was left. In mid use it is the one before
+the last flush. A file that bbolt has closed goes back by its last transaction. One
+that Holdfast has closed often has the same state in both meta pages, and then there is
+nothing to go back to.`
+
+const metaUpdateHelp = `Change fields of a meta page, and make it whole: its magic, version and checksum
+are written anew, whatever was wrong with them.
+
+--fields takes pairs as root:16,freelist:8 and can be given more than once. The
+fields are root (page of the root bucket), freelist (its page; 18446744073709551615 for
+none), pgid (the high-water mark: first page never used) and pageSize. If root or pgid
+is given and freelist is not, the meta names no freelist any more: the old
+one is that of another tree.`
+
+// Fields that can be updated.
+const (
+	fieldPageSize = "pageSize"
+	fieldRoot     = "root"
+	fieldFreelist = "freelist"
+	fieldPgid     = "pgid"
+)
+
+func (a *app) newRevertMetaPage() *cobra.Command {
+	return a.newOperation(operation{
+		use: "revert-meta-page", short: "Go back to the state before the newest", long: revertHelp,
+		look:  (*call).needState,
+		raw:   true,
+		do:    (*surgeon).revert,
+		stock: func(s *surgeon) { fmt.Fprintln(s.out, "The meta page is reverted.") },
+	})
+}
+
+// revert makes both slots describe the state before the newest.
+func (s *surgeon) revert() error {
+	if err := s.needState(s.patient); err != nil {
+		return err
+	}
+	ext, err := s.extension()
+	if err != nil {
+		return err
+	}
+	from := 1 - s.best
+	if ext != nil && ext.Trailing != nil && s.isBehind() {
+		// The newest state is the extension's. The one before is that of the meta
+		// itself, and not the other slot's, which is older still.
+		from = s.best
+		s.r.did("the file was left in mid use: its newest state, which bbolt does not see, is given up")
+	}
+	older, newer := s.slots.Meta[from], s.slots.Meta[s.best]
+	switch {
+	case s.slots.Err[from] != nil:
+		return &fileError{
+			file: s.r.File, what: fmt.Sprintf("meta page %d is not whole (%s): there is no state to go back to", from, s.slots.Err[from]),
+			next: "restore a copy of it", err: s.slots.Err[from],
+		}
+	case older.Check(s.size) != nil:
+		return older.Check(s.size)
+	case from != s.best && sameState(older, newer) && !s.stock:
+		return &fileError{
+			file: s.r.File, what: "both meta pages describe the same state: there is none to go back to", next: "restore a copy of it", err: errNothingBefore,
+		}
+	}
+	for slot := range s.slots.Meta {
+		if err := s.putMeta(slot, older); err != nil {
+			return err
+		}
+	}
+	s.r.did("both meta pages describe transaction %d, as bbolt counts, with page %d as root", older.Label, older.Root)
+	if from != s.best && older.Root == newer.Root && older.Sequence == newer.Sequence {
+		s.r.warn("that is the root of the newest state too: the buckets hold the same")
+	}
+	return nil
+}
+
+var (
+	errNothingBefore = errors.New("no state before")
+	errNoFreelist    = errors.New("no freelist page")
+)
+
+// sameState tells whether two metas differ at most in their labels.
+func sameState(a, b page.Meta) bool {
+	a.Label = b.Label
+	return a == b
+}
+
+// isBehind tells whether the copy's newest state is one that bbolt does not find.
+func (s *surgeon) isBehind() bool {
+	d, err := s.read(s.file.Name(), false)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	return d.FileState().BboltBehind
+}
+
+// copyMeta makes a slot describe what the other does.
+func (s *surgeon) copyMeta(from, to int) error {
+	if err := s.needState(s.patient); err != nil {
+		return err
+	}
+	if err := s.slots.Err[from]; err != nil {
+		return &fileError{
+			file: s.r.File, what: fmt.Sprintf("meta page %d is not whole (%s), and the other one is better", from, err),
+			next: fmt.Sprintf("%s surgery meta validate shows both", s.name()), err: err,
+		}
+	}
+	m := s.slots.Meta[from]
+	for _, slot := range []int{from, to} { // so that nothing of Holdfast's is behind either
+		if err := s.putMeta(slot, m); err != nil {
+			return err
+		}
+	}
+	s.r.did("meta page %d was copied to meta page %d", from, to)
+	return nil
+}
+
+func (a *app) newMetaUpdate() *cobra.Command {
+	var fields []string
+	var slot uint32
+	var values map[string]uint64
+	cmd := a.newOperation(operation{
+		use: "update", short: "Change fields of a meta page", long: metaUpdateHelp,
+		look: func(_ *call, p *patient) (err error) {
+			if slot > 1 {
+				return usagef("--%s: the meta pages are 0 and 1, not %d", flagMetaPage, slot)
+			}
+			values, err = parseFields(fields)
+			return err
+		},
+		do: func(s *surgeon) error { return s.updateMeta(int(slot), values) },
+		stock: func(s *surgeon) {
+			if s.r.Changed {
+				fmt.Fprintf(s.out, "The meta page %d has been updated!\n", slot)
+			} else {
+				fmt.Fprintln(s.out, "Nothing changed!")
+			}
+		},
+	})
+	cmd.Flags().StringSliceVar(&fields, flagFields, nil, "what to change, as root:16,freelist:8; of root, freelist, pgid and pageSize")
+	cmd.Flags().Uint32Var(&slot, flagMetaPage, 0, "the meta page to change, 0 or 1")
+	return cmd
+}
+
+// parseFields reads what --fields has.
+func parseFields(fields []string) (map[string]uint64, error) {
+	values := map[string]uint64{}
+	for _, field := range fields {
+		name, text, ok := strings.Cut(field, ":")
+		if !ok || strings.Contains(text, ":") {
+			return nil, usagef("--%s: invalid key-value pair: %s; give it as root:16", flagFields, field)
+		}
+		if known := []string{fieldRoot, fieldFreelist, fieldPgid, fieldPageSize}; !slices.Contains(known, name) {
+			return nil, usagef("--%s: field %q isn't allowed to be updated; there are %s", flagFields, name, strings.Join(known, ", "))
+		}
+		value, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || name == fieldPageSize && value > math.MaxUint32 {
+			return nil, usagef("--%s: invalid value %q for field %q", flagFields, text, name)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+// updateMeta changes fields of a meta and makes it whole.
+func (s *surgeon) updateMeta(slot int, values map[string]uint64) error {
+	if slot == 1 && s.pageSize == 0 {
+		return &fileError{file: s.r.File, what: "its page size cannot be told, so neither where meta page 1 is", next: "give meta page 0 its pageSize first", err: page.ErrInvalid}
+	}
+	buf, err := s.metaPage(slot)
+	if err != nil {
+		return err
+	}
+	old, err := page.DecodeMeta(buf)
+	if errors.Is(err, page.ErrInvalid) && err != page.ErrInvalid { // the other byte order
+		return err
+	}
+	wasWhole := err == nil
+	if !wasWhole {
+		old = page.MetaFields(buf)
+	}
+	m := updated(old, values)
+	if wasWhole && m == old {
+		return nil
+	}
+	if m.Freelist != old.Freelist {
+		s.r.FreelistAbandoned = m.Freelist == page.NoFreelist
+	}
+	if err := s.forgetExtensions(); err != nil {
+		return err
+	}
+	if err := s.putMeta(slot, m); err != nil {
+		return err
+	}
+	s.r.did("meta page %d: %s", slot, changesOf(old, m, wasWhole))
+	return s.judgeMetas(slot)
+}
+
+// updated is old with the fields that are given.
+func updated(old page.Meta, values map[string]uint64) page.Meta {
+	m := old
+	for name, value := range values {
+		switch name {
+		case fieldPageSize:
+			m.PageSize = uint32(value)
+		case fieldRoot:
+			m.Root = page.ID(value)
+		case fieldFreelist:
+			m.Freelist = page.ID(value)
+		case fieldPgid:
+			m.HighWater = page.ID(value)
+		}
+	}
+	if _, given := values[fieldFreelist]; !given && (m.Root != old.Root || m.HighWater != old.HighWater) {
+		m.Freelist = page.NoFreelist
+	}
+	return m
+}
+
+// changesOf says what was changed.
+func changesOf(old, m page.Meta, wasWhole bool) string {
+	var parts []string
+	note := func(name string, old, value uint64) {
+		if old != value {
+			parts = append(parts, fmt.Sprintf("%s %s -> %s", name, metaNumber(old), metaNumber(value)))
+		}
+	}
+	note(fieldPageSize, uint64(old.PageSize), uint64(m.PageSize))
+	note(fieldRoot, uint64(old.Root), uint64(m.Root))
+	note(fieldFreelist, uint64(old.Freelist), uint64(m.Freelist))
+	note(fieldPgid, uint64(old.HighWater), uint64(m.HighWater))
+	if !wasWhole {
+		parts = append(parts, "magic, version and checksum are right now")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func metaNumber(v uint64) string {
+	if v == uint64(page.NoFreelist) {
+		return "none"
+	}
+	return strconv.FormatUint(v, 10)
+}
+
+// forgetExtensions zeroes what Holdfast has added to the metas.
+func (s *surgeon) forgetExtensions() error {
+	for slot, m := range s.slots.Meta {
+		if s.slots.Err[slot] == nil {
+			if err := s.putMeta(slot, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// judgeMetas looks at the metas of the copy and warns of what is wrong with them.
+func (s *surgeon) judgeMetas(changed int) (err error) {
+	if s.patient, err = examine(s.file); err != nil {
+		return err
+	}
+	for slot, m := range s.slots.Meta {
+		if err := s.slots.Err[slot]; err != nil {
+			s.r.warn("meta page %d is not whole: %s", slot, err)
+		} else if err := m.Check(s.size); err != nil {
+			s.r.warn("meta page %d cannot be opened: %s", slot, s.plain(err))
+		}
+	}
+	switch {
+	case s.err != nil:
+		s.r.warn("no meta page can be opened yet: %s", s.err)
+	case s.best != changed:
+		s.r.warn("meta page %d is the one that is opened, not page %d", s.best, changed)
+	}
+	return nil
+}
