@@ -155,6 +155,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		PageSize:     options.PageSize,
 		InitialMap:   int64(options.InitialMmapSize),
 		MapFlags:     options.MmapFlags,
+		ReadAhead:    options.ReadAhead,
 		Lock:         options.Mlock,
 		LoadFreeList: options.PreLoadFreelist,
 		StrictCompat: options.StrictCompat,

@@ -89,6 +89,11 @@ type Options struct {
 	// MmapFlags are further flags for mmap, such as syscall.MAP_POPULATE.
 	MmapFlags int
 
+	// ReadAhead lets the system read ahead of the page that is looked at, which makes going
+	// through a large file that is not in memory many times as fast, and looking for single
+	// keys slower. Otherwise it is told that pages are looked at in no order, as by bbolt.
+	ReadAhead bool
+
 	// InitialMmapSize is the number of bytes to map at least. Holdfast maps
 	// more than the file has anyway; no reader or writer waits for a new
 	// mapping.

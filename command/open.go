@@ -62,7 +62,7 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 	if info != nil {
 		d.size, d.mode = info.Size(), info.Mode().Perm()
 	}
-	options.Timeout = a.timeout
+	options.Timeout, options.ReadAhead = a.timeout, true // most commands go through the file
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
 		f, err := os.OpenFile(name, flag, mode)
 		d.file = f

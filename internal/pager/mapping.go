@@ -50,7 +50,7 @@ func (p *Pager) remap(need int64) error {
 	if p.gen != nil && int64(len(p.gen.mapping.Data())) >= need {
 		return p.lockMapping(p.gen.mapping)
 	}
-	opts := vfs.MapOptions{Flags: p.opts.MapFlags}
+	opts := vfs.MapOptions{Flags: p.opts.MapFlags, ReadAhead: p.opts.ReadAhead}
 	m, err := p.file.Map(p.mapLength(p.fileSize), opts)
 	if err != nil { // perhaps for want of address space: without room, then
 		if m, err = p.file.Map(p.fileSize, opts); err != nil {

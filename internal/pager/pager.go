@@ -52,6 +52,7 @@ type Options struct {
 	PageSize     int           // of a new file, in bytes; 0: the system's
 	InitialMap   int64         // bytes to map at least
 	MapFlags     int           // further flags for mmap
+	ReadAhead    bool          // the system may read ahead of what is looked at
 	Lock         bool          // lock the mapping in memory
 	StrictCompat bool          // no trailing metas: bbolt finds the newest state after a crash
 	// Settle is how long after the last commit the newest state gets a plain meta,

@@ -151,7 +151,7 @@ func (f *OSFile) mapData(length int64, opts MapOptions) (data []byte, err error)
 		}
 	}
 	err = f.control(func(fd uintptr) error {
-		data, err = mapFile(fd, int(length), opts.Flags)
+		data, err = mapFile(fd, int(length), opts)
 		return err
 	})
 	return data, err

@@ -7,14 +7,16 @@ import "golang.org/x/sys/unix"
 const mapBeyondEnd = true
 
 // mapFile maps the first length bytes of the file.
-func mapFile(fd uintptr, length, flags int) ([]byte, error) {
-	data, err := unix.Mmap(int(fd), 0, length, unix.PROT_READ, unix.MAP_SHARED|flags)
+func mapFile(fd uintptr, length int, opts MapOptions) ([]byte, error) {
+	data, err := unix.Mmap(int(fd), 0, length, unix.PROT_READ, unix.MAP_SHARED|opts.Flags)
 	if err != nil {
 		return nil, err
 	}
 	// Readahead around a page of a B+tree brings pages that nobody asked for.
 	// This is advice only: a system that refuses it still has mapped the file.
-	_ = unix.Madvise(data, unix.MADV_RANDOM)
+	if !opts.ReadAhead {
+		_ = unix.Madvise(data, unix.MADV_RANDOM)
+	}
 	return data, nil
 }
 

@@ -16,7 +16,7 @@ func (f *OSFile) datasync() error { return cause(f.file.Sync()) }
 func (f *OSFile) extend(_, size int64) error { return f.file.Truncate(size) }
 
 // mapFile maps the first length bytes of the file, which must be there.
-func mapFile(fd uintptr, length, _ int) ([]byte, error) {
+func mapFile(fd uintptr, length int, _ MapOptions) ([]byte, error) {
 	high, low := uint32(uint64(length)>>32), uint32(length)
 	section, err := windows.CreateFileMapping(windows.Handle(fd), nil, windows.PAGE_READONLY, high, low, nil)
 	if err != nil {

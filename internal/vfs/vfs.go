@@ -85,6 +85,9 @@ type MapOptions struct {
 	// Flags are further flags for mmap(2), for example MAP_POPULATE; ignored
 	// where there is no mmap.
 	Flags int
+	// ReadAhead lets the system read ahead of what is looked at; where it cannot be told
+	// about, it does what it does.
+	ReadAhead bool
 }
 
 // Mapping is a mapped part of a file. Its methods may be called concurrently,
