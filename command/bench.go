@@ -24,10 +24,10 @@ import (
 // Errors of the flags of bench. In bbolt's shape it returns them bare.
 var (
 	// ErrBatchInvalidWriteMode is returned when there is no such write mode.
-	ErrBatchInvalidWriteMode = errors.New("the write mode should be one of seq, rnd, seq-nest, or rnd-nest")
+	ErrBatchInvalidWriteMode = errors.New("there is no such write mode; there are seq, rnd, seq-nest and rnd-nest")
 	// ErrBatchNonDivisibleBatchSize is returned when the last transaction would be smaller
 	// than the others.
-	ErrBatchNonDivisibleBatchSize = errors.New("the number of iterations must be divisible by the batch size")
+	ErrBatchNonDivisibleBatchSize = errors.New("the number of keys is no multiple of --batch-size")
 )
 
 const benchHelp = `Write keys to a new database, then read them for a second at least, and print how long

@@ -16,7 +16,7 @@ import (
 // Errors of naming pages. In bbolt's shape page returns them bare.
 var (
 	// ErrInvalidPageArgs is returned when page gets both page numbers and --all.
-	ErrInvalidPageArgs = errors.New("invalid args: either use '--all' or 'pageid...'")
+	ErrInvalidPageArgs = errors.New("page numbers and --all exclude each other")
 	// ErrPageIDRequired is returned when there is no page number.
 	ErrPageIDRequired = errors.New("page id required")
 )

@@ -30,7 +30,7 @@ func TestPageNumbers(t *testing.T) {
 		want string
 	}{
 		{"page sample.db", 2, "page id required"},
-		{"page sample.db 3 --all", 2, "either use '--all' or 'pageid...'"},
+		{"page sample.db 3 --all", 2, "page numbers and --all exclude each other"},
 		{"page sample.db x", 2, `"x" is no page number`},
 		{"page sample.db 0x3", 2, `"0x3" is no page number`},
 		{"page sample.db -- -1", 2, `"-1" is no page number`},

@@ -25,7 +25,7 @@ func (a *app) newFreelistAbandon() *cobra.Command {
 		do:   (*surgeon).loseFree,
 		stock: func(s *surgeon) {
 			fmt.Fprintln(s.out, "The freelist was abandoned in both meta pages.")
-			fmt.Fprintln(s.out, "It may cause some delay on next startup because bbolt needs to scan the whole db to reconstruct the free list.")
+			fmt.Fprintln(s.out, "The next opening for writing looks for the free pages, which takes a scan.")
 		},
 	})
 }

@@ -219,7 +219,7 @@ func TestSurgeryStockShape(t *testing.T) {
 		{"copy-page --from-page 0 --to-page 1", "The page 0 was successfully copied to page 1\n"},
 		{"clear-page --pageId 11", "The page (11) was cleared\n"},
 		{"clear-page-elements --pageId 11 --from-index 1 --to-index -1", "All elements in [1, -1) in page 11 were cleared\n"},
-		{"freelist abandon", "The freelist was abandoned in both meta pages.\nIt may cause some delay on next startup because bbolt needs to scan the whole db to reconstruct the free list.\n"},
+		{"freelist abandon", "The freelist was abandoned in both meta pages.\nThe next opening for writing looks for the free pages, which takes a scan.\n"},
 		{"meta update --meta-page 1 --fields pgid:30", "The meta page 1 has been updated!\n"},
 	} {
 		r := execute(command.NewBboltCommand(), "", append([]string{"surgery"}, append(strings.Fields(c.args), "sample.db", "--output", "out.db")...)...)
