@@ -38,8 +38,14 @@ func StatsFile(dir, path string) (string, error) {
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(path))
-	return filepath.Join(dir, fmt.Sprintf("%s-%016x.json", filepath.Base(path), h.Sum64())), nil
+	name := filepath.Base(path)
+	name = name[:min(len(name), maxStatsName)]
+	return filepath.Join(dir, fmt.Sprintf("%s-%016x.json", name, h.Sum64())), nil
 }
+
+// maxStatsName is how many bytes of a database's name are in that of the file with its
+// figures, so that there is room for the rest in the 255 of most file systems.
+const maxStatsName = 200
 
 func realPath(path string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
@@ -109,7 +115,7 @@ func (s *statsFile) write() {
 	data, err := json.Marshal(&s.shown)
 	if err == nil {
 		temp := fmt.Sprintf("%s.%d", s.file, s.shown.PID)
-		if err = os.WriteFile(temp, append(data, '\n'), 0o644); err == nil {
+		if err = writeNew(temp, append(data, '\n')); err == nil {
 			err = os.Rename(temp, s.file)
 		}
 		if err != nil {
@@ -120,6 +126,20 @@ func (s *statsFile) write() {
 		s.db.logger.Warningf("the figures of %s are not shown: %v", s.db.path, err)
 	}
 	s.failed = err != nil
+}
+
+// writeNew writes a file that it makes. In a directory to which others can write a link of
+// theirs may stand under its name, or a file of a process that was killed: it is removed.
+func writeNew(path string, data []byte) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
 }
 
 // stop ends it and removes the file. It does nothing on a nil statsFile.

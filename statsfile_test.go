@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,31 @@ func TestStatsFile(t *testing.T) {
 	defer reader.Close()
 	if _, err := os.Stat(file); err == nil {
 		t.Error("one that reads shows figures")
+	}
+}
+
+// A database with the longest name that there can be is shown too, and a link that somebody
+// has put where the figures are written is not followed.
+func TestStatsFileNames(t *testing.T) {
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("n", 250)+".db")
+	victim := filepath.Join(t.TempDir(), "victim")
+	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
+	open := func() *holdfast.DB {
+		db, err := holdfast.Open(path, 0o600, &holdfast.Options{StatsDir: dir})
+		must(t, err)
+		return db
+	}
+	must(t, open().Close())
+	file, err := holdfast.StatsFile(dir, path)
+	must(t, err)
+	must(t, os.Symlink(victim, fmt.Sprintf("%s.%d", file, os.Getpid())))
+	db := open()
+	defer db.Close()
+	if s := snapshotOf(t, file); s.PID != os.Getpid() {
+		t.Errorf("%+v", s)
+	}
+	if got := string(readFile(t, victim)); got != "precious" {
+		t.Errorf("the file that a link leads to holds %q", got)
 	}
 }
 

@@ -138,23 +138,25 @@ func (c *call) bench(f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	path, err := c.benchFile(f.path)
+	path, made, err := c.benchFile(f.path)
 	if err != nil {
 		return err
 	}
 	if f.work && c.stock {
 		fmt.Fprintf(c.cmd.ErrOrStderr(), "work: %s\n", path)
 	}
-	if !f.work {
-		defer os.Remove(path)
-	}
 	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &benchmark{call: c, benchFlags: f, ctx: ctx, profiler: p, tick: time.NewTicker(time.Second)}
+	b := &benchmark{call: c, benchFlags: f, ctx: ctx, mine: made, profiler: p, tick: time.NewTicker(time.Second)}
 	defer b.tick.Stop()
+	defer func() {
+		if b.mine && !f.work {
+			_ = os.Remove(path)
+		}
+	}()
 	err = b.run(path)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && b.mine:
 		left := ", the file was removed"
 		if f.work {
 			left = ", the file is still there"
@@ -166,30 +168,39 @@ func (c *call) bench(f benchFlags) error {
 	return b.print(path)
 }
 
-// benchFile makes the file of the database, or takes one that is empty.
-func (c *call) benchFile(path string) (string, error) {
+// benchFile makes the file of the database, or takes one that is empty. made tells which.
+func (c *call) benchFile(path string) (file string, made bool, err error) {
 	if path == "" {
 		f, err := os.CreateTemp(vfs.TempDir(), c.name()+"-bench-")
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
-		return f.Name(), f.Close()
+		return f.Name(), true, f.Close()
 	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if dir := filepath.Dir(path); !isDir(dir) {
-			return "", &fileError{file: path, what: "the directory " + dir + " does not exist", next: "make it first", err: err}
+			return "", false, &fileError{file: path, what: "the directory " + dir + " does not exist", next: "make it first", err: err}
 		}
-		return path, nil
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // so that it is nobody else's
+		if err != nil {
+			return "", false, c.explain(path, err)
+		}
+		return path, true, f.Close()
 	case err != nil:
-		return "", c.explain(path, err)
+		return "", false, c.explain(path, err)
 	case !info.Mode().IsRegular():
-		return "", &fileError{file: path, what: "is not a regular file", err: errNotAFile}
+		return "", false, &fileError{file: path, what: "is not a regular file", err: errNotAFile}
 	case info.Size() > 0:
-		return "", &fileError{file: path, what: "exists already, and the file is removed in the end", next: "give a new one with --path", err: fs.ErrExist}
+		return "", false, benchExists(path)
 	}
-	return path, nil
+	path, err = filepath.EvalSymlinks(path) // the file is removed, and not its name alone
+	return path, false, c.explain(path, err)
+}
+
+func benchExists(path string) error {
+	return &fileError{file: path, what: "exists already, and the file is removed in the end", next: "give a new one with --path", err: fs.ErrExist}
 }
 
 func isDir(path string) bool {
@@ -233,6 +244,7 @@ type benchmark struct {
 	benchFlags
 	ctx      context.Context
 	profiler *profiler
+	mine     bool // the file: nobody else has anything in it
 	random   *rand.Rand
 	last     uint32     // key
 	keys     []benchKey // in the order of reading, if that is not theirs

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holdfast/command"
+	"holdfast/internal/vfs"
 )
 
 // inTemp makes dir the place of temporary files.
@@ -141,6 +142,32 @@ func TestBenchProfiles(t *testing.T) {
 		if names := left(t, dir); len(names) > 0 {
 			t.Errorf("left %v", names)
 		}
+	}
+}
+
+// TestBenchLocked: an empty file that another program has open, which may be about to make a
+// database of it, stays.
+func TestBenchLocked(t *testing.T) {
+	dir := workdir(t)
+	check(t, os.WriteFile("new.db", nil, 0o600))
+	file, err := vfs.OpenOS("new.db", os.O_RDWR, 0, nil)
+	check(t, err)
+	defer file.Close()
+	check(t, file.Lock(true, 0))
+	wantIn(t, run(t, "bench", "--path", "new.db", "--time", "0s", "--timeout", "50ms"), 1, "", "new.db: locked by another process")
+	if names := left(t, dir); len(names) != 1 {
+		t.Errorf("there are %v", names)
+	}
+}
+
+// TestBenchLink: of a link to an empty file, the file is removed in which the database was made.
+func TestBenchLink(t *testing.T) {
+	workdir(t)
+	check(t, os.WriteFile("new.db", nil, 0o600))
+	check(t, os.Symlink("new.db", "link"))
+	must(t, "bench", "--path", "link", "--time", "0s")
+	if _, err := os.Stat("new.db"); !os.IsNotExist(err) {
+		t.Errorf("the database is still there: %v", err)
 	}
 }
 

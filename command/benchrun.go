@@ -2,7 +2,9 @@ package command
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -58,6 +60,7 @@ func (b *benchmark) run(path string) (err error) {
 	options.Timeout, options.PageSize, options.InitialMmapSize, options.NoSync = b.timeout, b.pageSize, b.mmapSize, b.noSync
 	db, err := holdfast.Open(path, 0o600, &options)
 	if err != nil {
+		b.mine = b.mine && !errors.Is(err, holdfast.ErrTimeout) // then somebody else has it open
 		return err
 	}
 	defer func() {
@@ -65,6 +68,13 @@ func (b *benchmark) run(path string) (err error) {
 			err = closed
 		}
 	}()
+	err = db.View(isUnused)
+	if b.mine = err == nil; errors.Is(err, fs.ErrExist) { // it came there between a look at the file and its lock
+		err = benchExists(path)
+	}
+	if err != nil {
+		return err
+	}
 	b.random = rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	defer b.profiler.end()
 	for _, phase := range []struct {
@@ -81,6 +91,14 @@ func (b *benchmark) run(path string) (err error) {
 		}
 	}
 	return b.profiler.save()
+}
+
+// isUnused is fs.ErrExist if the database holds anything.
+func isUnused(tx *holdfast.Tx) error {
+	if name, _ := tx.Cursor().First(); name != nil {
+		return fs.ErrExist
+	}
+	return tx.Err()
 }
 
 // phase measures one of them, and profiles it if mode is among those to profile.

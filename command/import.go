@@ -175,8 +175,8 @@ func (m *importer) run(info fs.FileInfo) error {
 // makeDatabase imports into a new file, in as many transactions as it takes: none of them is
 // seen before the file has its name.
 func (m *importer) makeDatabase() error {
-	o := output{path: m.r.File, force: true} // what is replaced is empty
-	dst, err := m.destination(o, nil, nil)
+	o := output{path: m.r.File}
+	dst, err := m.destination(o, nil, func(old fs.FileInfo) bool { return old.Size() == 0 })
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,11 @@ package command_test
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/command"
 )
@@ -168,6 +170,40 @@ func TestImportReplace(t *testing.T) {
 	if info, err := os.Stat("empty.db"); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("%v %v", info, err)
 	}
+}
+
+// TestImportOvertaken: a database that another program makes under the name of a new one
+// while its import goes on stays.
+func TestImportOvertaken(t *testing.T) {
+	dir := workdir(t)
+	in, feed := io.Pipe()
+	root := command.NewRootCommand()
+	var out, errOut strings.Builder
+	root.SetIn(in)
+	root.SetOut(&out)
+	root.SetErr(&errOut)
+	root.SetArgs([]string{"import", "new.db", "--create"})
+	code := make(chan int)
+	go func() { code <- command.Execute(t.Context(), root) }()
+	_, err := io.WriteString(feed, exportHead)
+	check(t, err)
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		entries, err := os.ReadDir(dir)
+		check(t, err)
+		begun = len(entries) > 0
+	}
+	must(t, "put", "new.db", "theirs", "key", "value", "--create")
+	want := content(t, "new.db")
+	_, err = fmt.Fprintf(feed, exportEnd, 0, 0)
+	check(t, err)
+	check(t, feed.Close())
+	if got := <-code; got != 1 || out.String() != "" || !strings.Contains(errOut.String(), "new.db: another program has made it") {
+		t.Errorf("exit code %d: %s%s", got, out.String(), errOut.String())
+	}
+	if got := content(t, "new.db"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	wantFiles(t, dir, "new.db")
 }
 
 // TestCSV exports keys and values of any bytes as CSV and imports them, and takes columns from

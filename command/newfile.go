@@ -62,10 +62,11 @@ func (c *call) destination(o output, src fs.FileInfo, replaceable func(fs.FileIn
 // makeFile calls write with the path of an empty file next to dst and then gives that
 // file the name dst: there is never half a file under that name, and whatever fails,
 // nothing is left behind. write flushes the file, and returns when its context ends: an
-// interruption ends it.
+// interruption ends it. What comes to be at dst meanwhile is replaced only with --force.
 func (c *call) makeFile(dst string, o output, write func(ctx context.Context, temp string) error) error {
 	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	before, _ := os.Lstat(dst)
 	temp, err := os.CreateTemp(filepath.Dir(dst), "."+filepath.Base(dst)+".*.tmp")
 	if err != nil {
 		return c.explain(o.path, err)
@@ -73,17 +74,31 @@ func (c *call) makeFile(dst string, o output, write func(ctx context.Context, te
 	defer os.Remove(temp.Name()) // which it is not called any more if all went well
 	_ = temp.Close()
 	err = write(ctx, temp.Name())
-	if err == nil {
-		err = ctx.Err()
+	if ctx.Err() != nil {
+		return &fileError{file: o.path, what: "interrupted, nothing was written", err: ctx.Err()}
+	}
+	if err == nil && !o.force {
+		err = o.untouched(dst, before)
 	}
 	if err == nil {
 		err = os.Rename(temp.Name(), dst)
 	}
-	if err == nil && !o.unflushed {
+	if err == nil && !o.unflushed { // from here on an interruption comes too late
 		err = flushDir(filepath.Dir(dst))
 	}
-	if ctx.Err() != nil {
-		return &fileError{file: o.path, what: "interrupted, nothing was written", err: ctx.Err()}
-	}
 	return err
+}
+
+// untouched is an error if there is something else at dst than there was before.
+func (o *output) untouched(dst string, before fs.FileInfo) error {
+	now, err := os.Lstat(dst)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case before == nil || !os.SameFile(before, now) || before.Size() != now.Size() || !before.ModTime().Equal(now.ModTime()):
+		return &fileError{file: o.path, what: "another program has made it or written to it meanwhile", next: "nothing was written", err: fs.ErrExist}
+	}
+	return nil
 }

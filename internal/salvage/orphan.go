@@ -71,7 +71,7 @@ func (s *salvage) orphan(p page.Page) {
 
 // isOrphan tells whether page id is one that was not walked yet.
 func (s *salvage) isOrphan(id page.ID) bool {
-	return s.is(id, markLeaf|markBranch) && !s.is(id, markUsed|markTaken)
+	return s.is(id, markLeaf|markBranch) && !s.is(id, markUsed)
 }
 
 // orphan is the tree below an orphaned page.
@@ -173,17 +173,26 @@ func (h *hole) couldName() (possible, likely bool) {
 	return possible, possible && (t.buckets || !t.keys || h.at.Parent == nil)
 }
 
-// lost is an orphan of which it is not known where it belongs.
+// lost is an orphan of which it is not known where it belongs, but with which others.
 type lost struct {
 	orphan
-	group page.ID // the one page below which all that fit it belong; 0: none
+	group page.ID // the one page below which all that fit it belong
 }
 
-// unknown notes an orphan of which it is not known where it belongs.
+// maxGrouped bounds the orphans whose keys are kept in memory: more than a branch page can
+// name. Others get a bucket each.
+const maxGrouped = 100_000
+
+// unknown notes an orphan of which it is not known where it belongs: in its mark, as there
+// can be as many as the file has pages.
 func (s *salvage) unknown(o orphan, group page.ID) {
-	if !s.listed[o.id] {
-		s.listed[o.id] = true
-		s.unplaced = append(s.unplaced, lost{o, group})
+	if s.is(o.id, markListed) {
+		return
+	}
+	s.mark(o.id, 1, markListed)
+	s.unplaced++
+	if group != 0 && o.height >= 0 && len(s.grouped) < maxGrouped {
+		s.grouped = append(s.grouped, lost{o, group})
 	}
 }
 
@@ -303,14 +312,12 @@ func (s *salvage) fillHole(i int, all []orphan) error {
 
 // saveUnplaced saves the orphans of which it is not known where they belong.
 func (s *salvage) saveUnplaced() error {
-	all := s.unplaced
-	s.unplaced, s.leftovers = nil, true
+	all := s.grouped
+	s.grouped, s.unplaced, s.leftovers = nil, 0, true
 	defer func() { s.leftovers = false }()
 	groups := make(map[page.ID][]orphan)
 	for _, l := range all {
-		if l.group != 0 && l.height >= 0 {
-			groups[l.group] = append(groups[l.group], l.orphan)
-		}
+		groups[l.group] = append(groups[l.group], l.orphan)
 	}
 	for _, l := range all {
 		alone, _ := apart(groups[l.group])
@@ -331,15 +338,15 @@ func (s *salvage) saveUnplaced() error {
 		}
 	}
 	for _, tops := range []bool{true, false} { // what others name comes with those
-		for _, l := range all {
-			if !s.isOrphan(l.id) || tops && s.is(l.id, markChild|markRoot) {
+		for id := page.FirstDataPage; id < s.pages; id++ {
+			if !s.is(id, markListed) || !s.isOrphan(id) || tops && s.is(id, markChild|markRoot) {
 				continue
 			}
-			place, err := s.lostPlace(l.id, "no sound page names this one")
+			place, err := s.lostPlace(id, "no sound page names this one")
 			if err != nil {
 				return err
 			}
-			if err := s.walk(place, l.id, 0, bounds{}); err != nil {
+			if err := s.walk(place, id, 0, bounds{}); err != nil {
 				return err
 			}
 		}
@@ -362,7 +369,11 @@ func (s *salvage) lostPlace(id page.ID, why string, args ...any) (*Place, error)
 	f := &Found{Name: fmt.Sprintf("page-%d", id), Page: id, Why: notef(why, args...)}
 	p := &Place{Parent: s.foundAt, Name: []byte(f.Name), depth: 2, tree: &tree{leafDepth: -1}, found: f}
 	_, err := s.sink.Bucket(p)
-	s.places = append(s.places, f)
+	if len(s.places) < maxNoted {
+		s.places = append(s.places, f)
+	} else {
+		s.r.More = true
+	}
 	return p, err
 }
 

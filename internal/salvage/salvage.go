@@ -64,16 +64,16 @@ type salvage struct {
 	scanned   bool
 	foundAt   *Place // lost+found
 	places    []*Found
-	unplaced  []lost
-	listed    map[page.ID]bool // in unplaced, ever
-	leftovers bool             // what is walked may be stale: pages in use are none of its own
-	stale     bool             // and its damage is none of the database's
+	unplaced  uint64 // pages with markListed that were not saved yet
+	grouped   []lost // of these, those that belong with others
+	leftovers bool   // what is walked may be stale: pages in use are none of its own
+	stale     bool   // and its damage is none of the database's
 }
 
 // Run reads the file r of size bytes and gives what can be saved to sink. The error is
 // the sink's, that ctx has ended, or that there is no database in the file (ErrNone).
 func Run(ctx context.Context, r io.ReaderAt, size int64, sink Sink, options Options) (*Report, error) {
-	s := &salvage{ctx: ctx, options: options, sink: sink, root: &Place{tree: &tree{leafDepth: -1}}, listed: make(map[page.ID]bool)}
+	s := &salvage{ctx: ctx, options: options, sink: sink, root: &Place{tree: &tree{leafDepth: -1}}}
 	s.source = source{r: r, size: size}
 	var err error
 	if s.pageSize, err = findPageSize(r, size); err != nil {
@@ -107,7 +107,7 @@ func (s *salvage) run() error {
 			}
 			continue
 		}
-		if len(s.suspects) == 0 && len(s.unplaced) == 0 && len(s.strangers) == 0 {
+		if len(s.suspects) == 0 && s.unplaced == 0 && len(s.strangers) == 0 {
 			if more, err := s.unexplained(); err != nil {
 				return err
 			} else if !more {
@@ -153,14 +153,14 @@ func (s *salvage) unexplained() (more bool, err error) {
 		return false, err
 	}
 	for id := page.FirstDataPage; id < s.pages; id++ {
-		if s.isOrphan(id) && !s.listed[id] {
+		if s.isOrphan(id) && !s.is(id, markListed) {
 			s.unknown(orphan{id: id, height: -1}, 0)
 		}
 	}
-	if len(s.unplaced) > 0 {
+	if s.unplaced > 0 {
 		s.r.Doubts = appendOnce(s.r.Doubts, "there are pages in use that nothing names: see lost+found")
 	}
-	return len(s.unplaced) > 0 || len(s.suspects) > 0, nil
+	return s.unplaced > 0 || len(s.suspects) > 0, nil
 }
 
 // open tells whether there are holes that nothing was looked for yet.

@@ -16,7 +16,7 @@ const (
 	markBranch             // an orphan: a branch that can be read
 	markRoot               // an orphan leaf names it as the root of a bucket
 	markChild              // an orphan branch names it
-	markTaken              // what it holds was saved, or is to be left out
+	markListed             // an orphan of which it is not known where it belongs
 )
 
 // source is the damaged file. Nothing is mapped: a page that the disk cannot deliver
