@@ -1,7 +1,6 @@
 package command
 
 import (
-	"errors"
 	"strings"
 	"time"
 
@@ -64,24 +63,26 @@ func (a *app) namesIn(file string, path [][]byte, format, begun string) (names [
 		if err != nil {
 			return err
 		}
-		return in.eachBucket(func(name []byte) error {
+		from := []byte(begun)
+		if format == "hex" {
+			from = nil
+		}
+		in.bucketsFrom(from, maxLooked, func(name []byte) bool {
 			text := string(name)
 			if format == "hex" {
 				text = formatBytes(name, "hex")
-			} else if !printable(name) {
-				return nil // it can be given with --bucket-format hex only
 			}
-			if strings.HasPrefix(text, begun) {
-				names = append(names, text)
+			switch {
+			case strings.HasPrefix(text, begun):
+				if format == "hex" || printable(name) { // others can be given as hexadecimal only
+					names = append(names, text)
+				}
+			case format != "hex":
+				return false // names are in order
 			}
-			if len(names) == maxCompleted {
-				return errEnough
-			}
-			return nil
+			return len(names) < maxCompleted
 		})
+		return tx.Err()
 	})
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
 	return names, err
 }

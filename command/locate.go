@@ -117,6 +117,18 @@ func (c container) eachBucket(fn func(name []byte) error) error {
 	return c.ForEachBucket(fn)
 }
 
+// bucketsFrom calls fn with the names of the buckets from one on, until it returns false.
+// It looks at n keys at most, buckets or not.
+func (c container) bucketsFrom(from []byte, n int, fn func(name []byte) bool) {
+	cursor := c.cursor()
+	for k, v := cursor.Seek(from); k != nil && n > 0; k, v = cursor.Next() {
+		if v == nil && !fn(k) {
+			return
+		}
+		n--
+	}
+}
+
 // eachTop calls fn for each top-level bucket. A name there that is no bucket, or
 // one that cannot be opened, is damage.
 func eachTop(tx *holdfast.Tx, fn func(name []byte, b *holdfast.Bucket) error) error {
@@ -147,7 +159,7 @@ func (a *app) locate(file string, tx *holdfast.Tx, path [][]byte) (container, er
 	return at, nil
 }
 
-// maxLooked bounds the names that are compared with one that does not exist.
+// maxLooked bounds the keys that are looked at for names like one that does not exist.
 const maxLooked = 10_000
 
 // noBucket is the error of a path of which only the last name does not exist.
@@ -159,12 +171,9 @@ func (a *app) noBucket(file string, in container, path [][]byte) error {
 		return e
 	}
 	var names []string
-	_ = in.eachBucket(func(name []byte) error {
+	in.bucketsFrom(nil, maxLooked, func(name []byte) bool {
 		names = append(names, show(name))
-		if len(names) == maxLooked {
-			return errNoBucket
-		}
-		return nil
+		return true
 	})
 	list := fmt.Sprintf("list them with: %s buckets %s", a.name(), shellQuote(file))
 	if !a.stock || len(path) == 1 {
