@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ type call struct {
 // action makes what cobra runs of fn.
 func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(cmd.OutOrStdout())}
+		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(outputWriter{cmd.OutOrStdout()})}
 		if c.ctx == nil {
 			c.ctx = context.Background()
 		}
@@ -123,13 +124,24 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		}
 		err := fn(c)
 		if flushErr := c.out.Flush(); flushErr != nil && !isClosedPipe(flushErr) && err == nil {
-			err = fmt.Errorf("write the output: %w", flushErr)
+			err = flushErr
 		}
 		if isClosedPipe(err) { // whoever read the output has seen enough
 			err = nil
 		}
 		return err
 	}
+}
+
+// outputWriter is standard output. Its errors say that they are of it, and not of a file.
+type outputWriter struct{ w io.Writer }
+
+func (o outputWriter) Write(b []byte) (int, error) {
+	n, err := o.w.Write(b)
+	if err != nil {
+		err = &outputError{err}
+	}
+	return n, err
 }
 
 // Execute runs root, prints its error to its error output, unless root leaves

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"holdfast"
@@ -52,6 +53,12 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
+// outputError is an error of writing to standard output.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string { return "write the output: " + e.err.Error() }
+func (e *outputError) Unwrap() error { return e.err }
+
 // fileError is what went wrong with a file, and what to do about it.
 type fileError struct {
 	file string
@@ -77,7 +84,7 @@ type checkFailure struct {
 }
 
 func (e *checkFailure) Error() string {
-	return fmt.Sprintf("%s: damaged (%s); keep a copy of the file as it is before anything writes to it again; see docs/recovering.md",
+	return fmt.Sprintf("%s: damaged (%s); keep a copy of the file as it is before anything writes to it again; salvage saves what it still holds; see docs/recovering.md",
 		e.file, plural(e.faults, "fault"))
 }
 
@@ -106,7 +113,8 @@ func (a *app) explain(file string, err error) error {
 	}
 	var known *fileError
 	var usage *usageError
-	if errors.As(err, &known) || errors.As(err, &usage) || errors.Is(err, ErrDamaged) {
+	var output *outputError
+	if errors.As(err, &known) || errors.As(err, &usage) || errors.As(err, &output) || errors.Is(err, ErrDamaged) {
 		return err
 	}
 	e := &fileError{file: file, what: a.plain(err), err: err}
@@ -137,6 +145,10 @@ func (a *app) explain(file string, err error) error {
 		e.next = "work on a copy of the file elsewhere"
 	case errors.Is(err, fs.ErrPermission):
 		e.what = "no permission to open it" + owner(file)
+		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+			dir := filepath.Dir(file)
+			e.what = "no permission to make it in the directory " + dir + owner(dir)
+		}
 		e.next = "run the command as a user who may, for example with sudo"
 	case errors.Is(err, syscall.ENOSPC):
 		e.what = "no space left on its disk"

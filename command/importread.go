@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"sync/atomic"
@@ -79,6 +80,9 @@ func (c *call) openInput(ctx context.Context, path string) (*input, error) {
 		f, err := os.Open(path)
 		if err != nil {
 			in.cancel()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, &fileError{file: path, what: "no such file", next: similarFile(path), err: err}
+			}
 			return nil, c.explain(path, err)
 		}
 		in.name, in.file, in.from = path, f, f
