@@ -99,7 +99,7 @@ func TestSalvageMemory(t *testing.T) {
 		}
 		return nil
 	}))
-	check(t, db.View(func(tx *holdfast.Tx) error { root = page.ID(tx.Bucket([]byte("b")).RootPage()); return nil }))
+	check(t, db.View(func(tx *holdfast.Tx) error { root = tx.Bucket([]byte("b")).RootPage(); return nil }))
 	check(t, db.Close())
 	data, err := os.ReadFile(path)
 	check(t, err)
@@ -110,7 +110,6 @@ func TestSalvageMemory(t *testing.T) {
 	_, err = file.Write(data)
 	check(t, err)
 	size := int64(len(data))
-	data = nil
 	var c counting
 	_, err = salvage.Run(context.Background(), file, size, &c, salvage.Options{})
 	check(t, err)
