@@ -97,8 +97,9 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	return openFile(file, options, true)
 }
 
-// OpenVFS opens the database in file, which it takes over. It is for tests
-// within this repository, which bring files of their own making.
+// OpenVFS opens the database in file, which it takes over. What the environment says does
+// not count. It is for this repository: for tests, which bring files of their own making,
+// and for files that a command is making.
 func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 	if options == nil {
 		options = DefaultOptions

@@ -90,8 +90,8 @@ type Options struct {
 	MmapFlags int
 
 	// ReadAhead lets the system read ahead of the page that is looked at, which makes going
-	// through a large file that is not in memory many times as fast, and looking for single
-	// keys slower. Otherwise it is told that pages are looked at in no order, as by bbolt.
+	// through a large file that is not in memory many times as fast; who looks for
+	// single keys reads more than is needed. Otherwise it is told that pages are looked at in no order, as by bbolt.
 	ReadAhead bool
 
 	// InitialMmapSize is the number of bytes to map at least. Holdfast maps

@@ -114,7 +114,7 @@ func (s *statsFile) write() {
 	}
 	data, err := json.Marshal(&s.shown)
 	if err == nil {
-		temp := fmt.Sprintf("%s.%d", s.file, s.shown.PID)
+		temp := s.file + ".tmp" // one a process killed here is replaced by the next
 		if err = writeNew(temp, append(data, '\n')); err == nil {
 			err = os.Rename(temp, s.file)
 		}

@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,7 +67,7 @@ func TestStatsFileNames(t *testing.T) {
 	must(t, open().Close())
 	file, err := holdfast.StatsFile(dir, path)
 	must(t, err)
-	must(t, os.Symlink(victim, fmt.Sprintf("%s.%d", file, os.Getpid())))
+	must(t, os.Symlink(victim, file+".tmp"))
 	db := open()
 	defer db.Close()
 	if s := snapshotOf(t, file); s.PID != os.Getpid() {

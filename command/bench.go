@@ -9,9 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +29,7 @@ var (
 )
 
 const benchHelp = `Write keys to a new database, then read them for a second at least, and print how long
-that took. It is a quick look at one machine; "demo" shows what sets Holdfast apart.
+that took. It is a quick look at one machine.
 
 The database is a temporary file, or the one that --path names, which must not exist or
 be empty. It is removed in the end, unless --work is given.
@@ -86,6 +84,8 @@ func (a *app) newBench() *cobra.Command {
 	f.time = time.Second
 	if !a.stock {
 		flags.DurationVar(&f.time, "time", time.Second, "how long to read at least")
+		cmd.Long += "\n\n\"bench run\" has workloads closer to what databases go through, and \"demo\" shows what sets\nHoldfast apart."
+		cmd.AddCommand(a.newBenchSuite())
 	}
 	return cmd
 }
@@ -145,7 +145,7 @@ func (c *call) bench(f benchFlags) error {
 	if f.work && c.stock {
 		fmt.Fprintf(c.cmd.ErrOrStderr(), "work: %s\n", path)
 	}
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(c.ctx)
 	defer stop()
 	b := &benchmark{call: c, benchFlags: f, ctx: ctx, mine: made, profiler: p, tick: time.NewTicker(time.Second)}
 	defer b.tick.Stop()

@@ -204,7 +204,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"--initial-mmap-size -1", 2, "--initial-mmap-size is -1"},
 		{"--time -1s", 2, "--time is -1s"},
 		{"--gobench-output --json", 2, "exclude each other"},
-		{"extra", 2, "unknown command"},
+		{"extra", 2, "unknown command \"extra\" for \"holdfast bench\""},
 	} {
 		wantIn(t, run(t, append([]string{"bench"}, strings.Fields(c.args)...)...), c.code, "", c.want)
 	}

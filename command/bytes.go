@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -53,6 +54,14 @@ func show(b []byte) string {
 
 func printable(b []byte) bool {
 	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// oneLine writes what another program has said, of which nothing reaches a terminal but text.
+func oneLine(s string) string {
+	if printable([]byte(s)) {
+		return s
+	}
+	return strconv.Quote(s)
 }
 
 // parseBytes reads s in one of inputFormats. what names it in errors.

@@ -36,13 +36,7 @@ func writeQuoted(w io.Writer, b []byte) error {
 	for len(b) > 0 {
 		n := len(b)
 		if n > quoteStep {
-			n = quoteStep
-			for back := range utf8.UTFMax { // not in the middle of a character
-				if utf8.RuneStart(b[n-back]) {
-					n -= back
-					break
-				}
-			}
+			n = runeEnd(b, quoteStep)
 		}
 		quoted := strconv.Quote(string(b[:n]))
 		if _, err := io.WriteString(w, quoted[1:len(quoted)-1]); err != nil {
@@ -71,17 +65,21 @@ func writeCut(w io.Writer, b []byte) error {
 	if len(b) <= shownBytes {
 		return writeBytes(w, b, "auto")
 	}
-	n := shownBytes
-	for back := range utf8.UTFMax {
-		if utf8.RuneStart(b[n-back]) {
-			n -= back
-			break
-		}
-	}
 	if printable(b) {
-		_, err := fmt.Fprintf(w, "%s... (%s)", b[:n], plural(len(b), "byte"))
+		_, err := fmt.Fprintf(w, "%s... (%s)", b[:runeEnd(b, shownBytes)], plural(len(b), "byte"))
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%x... (%s)", b[:shownBytes/2], plural(len(b), "byte"))
 	return err
+}
+
+// runeEnd is where b, which is longer than n bytes, is cut off after at most n of them and
+// not in the middle of a character: at n if what is there is no text.
+func runeEnd(b []byte, n int) int {
+	for back := range min(utf8.UTFMax, n) {
+		if utf8.RuneStart(b[n-back]) {
+			return n - back
+		}
+	}
+	return n
 }

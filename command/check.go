@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -113,7 +114,7 @@ func (c *call) check(f checkFlags) error {
 	case c.stock:
 		return ErrDamaged
 	}
-	return &checkFailure{file: r.File, faults: len(r.Faults)}
+	return &checkFailure{r.File, len(r.Faults), c.name()}
 }
 
 func (r *checkReport) add(err error) {
@@ -136,6 +137,9 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 	return c.view(r.File, false, func(d *database, tx *holdfast.Tx) error {
 		if err := d.noteMetas(r); err != nil {
 			return err
+		}
+		if os.Getenv("HOLDFAST_SEALS") == "off" {
+			r.Notes = append(r.Notes, "the environment sets HOLDFAST_SEALS=off: damage that only a seal shows is not found")
 		}
 		r.root = uint64(tx.Cursor().Bucket().RootPage())
 		var seals holdfast.SealCounts

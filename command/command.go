@@ -67,6 +67,9 @@ func NewRootCommand() *cobra.Command {
 		a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
 	)
 	a.completeBuckets(root)
+	completeValues(root)
+	a.completeShells(root)
+	nameArguments(root)
 	return root
 }
 
@@ -85,6 +88,8 @@ func NewBboltCommand() *cobra.Command {
 		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
 	)
 	a.completeBuckets(root)
+	completeValues(root)
+	a.completeShells(root)
 	return root
 }
 

@@ -13,11 +13,11 @@ import (
 	"holdfast/internal/page"
 )
 
-const compactHelp = `Copy all buckets and keys of SRC to DST, in order and without free pages in
-between. SRC is only read and stays as it is.
+const compactHelp = `Copy all buckets and keys of FILE to OUT, in order and without free pages in
+between. FILE is only read and stays as it is.
 
-The copy is made under another name next to DST, flushed to the disk, and gets
-its name at the very end: DST is never half a database. If DST exists, nothing
+The copy is made under another name next to OUT, flushed to the disk, and gets
+its name at the very end: OUT is never half a database. If OUT exists, nothing
 is done unless --force is given, which replaces it.`
 
 // compactGrowth is by how much the copy grows at a time. What it has too much
@@ -31,16 +31,16 @@ type compactFlags struct {
 }
 
 type compactReport struct {
-	Source           string `json:"source"`
-	Destination      string `json:"destination"`
-	SourceBytes      int64  `json:"source_bytes"`
-	DestinationBytes int64  `json:"destination_bytes"`
+	File        string `json:"file"`
+	Output      string `json:"output"`
+	SizeBytes   int64  `json:"size_bytes"`
+	OutputBytes int64  `json:"output_bytes"`
 }
 
 func (a *app) newCompact() *cobra.Command {
 	var f compactFlags
 	cmd := &cobra.Command{
-		Use:   "compact -o DST SRC",
+		Use:   "compact -o OUT FILE",
 		Short: "Copy a database without its free pages",
 		Long:  compactHelp,
 		Args:  cobra.ExactArgs(1),
@@ -74,19 +74,19 @@ func (c *call) compact(f compactFlags) error {
 		return err
 	}
 	defer src.Close()
-	r := compactReport{Source: src.path, Destination: f.path, SourceBytes: src.size}
-	if r.DestinationBytes, err = c.compactTo(dst, info, src, f); err != nil {
+	r := compactReport{File: src.path, Output: f.path, SizeBytes: src.size}
+	if r.OutputBytes, err = c.compactTo(dst, info, src, f); err != nil {
 		return err
 	}
 	switch {
 	case c.json:
 		return c.printJSON(r)
 	case c.stock:
-		fmt.Fprintf(c.out, "%d -> %d bytes (gain=%.2fx)\n", r.SourceBytes, r.DestinationBytes, float64(r.SourceBytes)/float64(r.DestinationBytes))
+		fmt.Fprintf(c.out, "%d -> %d bytes (gain=%.2fx)\n", r.SizeBytes, r.OutputBytes, float64(r.SizeBytes)/float64(r.OutputBytes))
 	default:
-		fmt.Fprintf(c.out, "%s -> %s: %s -> %s\n", r.Source, r.Destination, sizeExactly(r.SourceBytes), sizeExactly(r.DestinationBytes))
-		if r.DestinationBytes > r.SourceBytes {
-			fmt.Fprintf(c.out, "The copy is larger: %s had little to gain, and the pages of a copy have room for a seal.\n", r.Source)
+		fmt.Fprintf(c.out, "%s -> %s: %s -> %s\n", r.File, r.Output, sizeExactly(r.SizeBytes), sizeExactly(r.OutputBytes))
+		if r.OutputBytes > r.SizeBytes {
+			fmt.Fprintf(c.out, "The copy is larger: %s had little to gain, and the pages of a copy have room for a seal.\n", r.File)
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func (c *call) compactTo(dst string, info fs.FileInfo, src *database, f compactF
 // that belong to the database. It ends early when ctx does.
 func (c *call) writeCopy(ctx context.Context, path string, src *database, f compactFlags) (int64, error) {
 	// The copy is flushed once, when it is complete.
-	d, err := c.open(path, nil, &holdfast.Options{NoSync: true, PageSize: src.Info().PageSize})
+	d, err := c.openMade(path, &holdfast.Options{NoSync: true, PageSize: src.Info().PageSize})
 	if err != nil {
 		return 0, err
 	}
@@ -194,29 +194,4 @@ func databaseBytes(path string, pageSize int) (int64, error) {
 		}
 	}
 	return int64(pages) * int64(pageSize), nil
-}
-
-// finishFile cuts off what a new database grew too much, gives it the mode and the
-// owner of the file that it stands for, if there is one, and flushes it.
-func finishFile(path string, size int64, like fs.FileInfo, flush bool) error {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := file.Truncate(size); err != nil {
-		return err
-	}
-	if like != nil {
-		copyOwner(path, like)
-		if err := file.Chmod(like.Mode().Perm()); err != nil {
-			return err
-		}
-	}
-	if flush {
-		if err := file.Sync(); err != nil {
-			return err
-		}
-	}
-	return file.Close()
 }

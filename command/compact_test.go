@@ -122,6 +122,22 @@ func TestCompactRefuses(t *testing.T) {
 	}
 }
 
+// TestOutputIsNoDanglingLink: a symbolic link to a file that does not exist was itself replaced
+// by what a command made, without --force, where one to a file stays and the file is replaced.
+func TestOutputIsNoDanglingLink(t *testing.T) {
+	for _, c := range making {
+		t.Run(c.name, func(t *testing.T) {
+			makeInputs(t)
+			check(t, os.Symlink("gone.db", "new.db"))
+			r := run(t, strings.Fields(c.args)...)
+			wantIn(t, r, command.ExitFailed, "", "new.db: is a symbolic link to gone.db, which does not exist; give that name, or remove the link")
+			if target, err := os.Readlink("new.db"); err != nil || target != "gone.db" {
+				t.Errorf("the link is to %q now: %v", target, err)
+			}
+		})
+	}
+}
+
 // TestCompactLarger: a file whose pages are full becomes larger, and that is said, but not
 // in bbolt's shape or in JSON.
 func TestCompactLarger(t *testing.T) {

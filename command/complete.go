@@ -1,10 +1,12 @@
 package command
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast"
 )
@@ -24,6 +26,9 @@ func (a *app) completeBuckets(cmd *cobra.Command) {
 	}
 	words := strings.Fields(cmd.Use)
 	for i, word := range words {
+		if word == "|" { // the words behind it are another way to call it
+			return
+		}
 		if i > 0 && strings.Contains(word, "BUCKET") {
 			cmd.ValidArgsFunction = a.bucketNames(i - 1)
 			return
@@ -85,4 +90,79 @@ func (a *app) namesIn(file string, path [][]byte, format, begun string) (names [
 		return tx.Err()
 	})
 	return names, err
+}
+
+// valuesAtEnd are the values of a flag where what --help says of it ends with them.
+var valuesAtEnd = regexp.MustCompile(`: ([a-z-]+(?:\|[a-z-]+)+)$`)
+
+// completeValues has the shell complete what flags can be set to.
+func completeValues(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		completeValues(child)
+	}
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if m := valuesAtEnd.FindStringSubmatch(flag.Usage); m != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, flagValues(strings.Split(m[1], "|"))) // which has none yet
+		}
+	})
+}
+
+// flagValues offers values, also behind others and a comma, for flags that take several.
+func flagValues(values []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) (offered []string, _ cobra.ShellCompDirective) {
+		before := begun[:strings.LastIndexByte(begun, ',')+1]
+		for _, v := range values {
+			if strings.HasPrefix(before+v, begun) {
+				offered = append(offered, before+v)
+			}
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeShells has "completion", which cobra makes, fail as all other commands do.
+func (a *app) completeShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	cmd, _, err := root.Find([]string{"completion"})
+	if err != nil || cmd == root {
+		return
+	}
+	var shells []string
+	for _, child := range cmd.Commands() {
+		shells = append(shells, child.Name())
+		child.RunE = a.action((*call).completionScript)
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return usagef("there is no completion for the shell %q; there is for %s", args[0], strings.Join(shells, ", "))
+	}
+}
+
+// completionScript prints the script for the shell that the command has its name from.
+func (c *call) completionScript() error {
+	root := c.cmd.Root()
+	plain, err := c.cmd.Flags().GetBool("no-descriptions")
+	if err != nil {
+		return err
+	}
+	switch c.cmd.Name() {
+	case "bash":
+		return root.GenBashCompletionV2(c.out, !plain)
+	case "zsh":
+		if plain {
+			return root.GenZshCompletionNoDesc(c.out)
+		}
+		return root.GenZshCompletion(c.out)
+	case "fish":
+		return root.GenFishCompletion(c.out, !plain)
+	case "powershell":
+		if plain {
+			return root.GenPowerShellCompletion(c.out)
+		}
+		return root.GenPowerShellCompletionWithDesc(c.out)
+	}
+	return usagef("there is no completion for the shell %q", c.cmd.Name())
 }

@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -44,6 +45,10 @@ func TestCompletion(t *testing.T) {
 		{[]string{"keys", "sample.db", "nothing", ""}, "", false},
 		{[]string{"keys", "nothing.db", ""}, "", false},
 		{[]string{"keys", "sample.db", "", ""}, "", false},
+		{[]string{"keys", "sample.db", "-f", ""}, "auto ascii-encoded hex bytes redacted", false},
+		{[]string{"import", "--key-format", "h"}, "hex", false},
+		{[]string{"pages", "sample.db", "--type", "fr"}, "freelist free", false},
+		{[]string{"pages", "sample.db", "--type", "leaf,b"}, "leaf,branch", false},
 	} {
 		names, files := completed(t, c.args...)
 		if got := strings.Join(names, " "); got != c.want || files != c.files {
@@ -67,5 +72,36 @@ func TestCompletionOfLockedFile(t *testing.T) {
 	check(t, os.WriteFile("text", []byte("no database"), 0o600))
 	if names, _ := completed(t, "keys", "text", ""); len(names) != 0 {
 		t.Errorf("%q", names)
+	}
+}
+
+// TestCompletionShells: there is a script for each shell, and the shells are named to whom wants another.
+func TestCompletionShells(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		long, short := must(t, "completion", shell), must(t, "completion", shell, "--no-descriptions")
+		if !strings.Contains(long, "holdfast") || !strings.Contains(short, "__completeNoDesc") || strings.Contains(long, "__completeNoDesc") {
+			t.Errorf("%s: %.200s", shell, long)
+		}
+	}
+	wantIn(t, run(t, "completion", "tcsh"), 2, "", "holdfast: there is no completion for the shell \"tcsh\"; there is for bash, fish, powershell, zsh\n")
+	wantIn(t, run(t, "completion"), 0, "Available Commands:", "")
+	wantIn(t, execute(rootNamed("bbolt"), "", "completion", "tcsh"), 2, "", "there is for bash, ")
+}
+
+// TestEnvMisspelt: a variable that nobody reads, but that looks like one that is read, is noted.
+func TestEnvMisspelt(t *testing.T) {
+	workdir(t)
+	t.Setenv("HOLDFAST_SEAL", "off")
+	if runtime.GOOS != "windows" { // where it is the right one
+		t.Setenv("holdfast_seals", "off")
+	}
+	t.Setenv("HOLDFAST_OF_ANOTHER_PROGRAM", "1")
+	r := run(t, "env")
+	wantIn(t, r, 0, "HOLDFAST_SEALS=off|on  (not set)", "holdfast: note: HOLDFAST_SEAL is set, which nobody reads; similar: HOLDFAST_SEALS\n")
+	if runtime.GOOS != "windows" {
+		wantIn(t, r, 0, "", "note: holdfast_seals is set, which nobody reads; similar: HOLDFAST_SEALS\n")
+	}
+	if strings.Contains(r.errOut, "ANOTHER") {
+		t.Errorf("got %s", r.errOut)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -102,8 +100,9 @@ func (c *call) demo(f demoFlags) error {
 	if f.time <= 0 {
 		return usagef("--time is %s; it must be more than nothing", f.time)
 	}
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(c.ctx)
 	defer stop()
+	defer outliveReader()()
 	if f.dir == "" {
 		f.dir = vfs.TempDir()
 	}

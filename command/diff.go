@@ -140,6 +140,10 @@ func (d *differ) compare(path [][]byte) error {
 	a, errA := d.locate(d.a.file, d.a.tx, path)
 	b, errB := d.locate(d.b.file, d.b.tx, path)
 	missingA, missingB := errors.Is(errA, errNoBucket), errors.Is(errB, errNoBucket)
+	var both *fileError
+	if missingA && missingB && d.a.file != d.b.file && errors.As(errA, &both) {
+		both.what += fmt.Sprintf(", and none in %s", d.b.file)
+	}
 	switch {
 	case errA != nil && (!missingA || missingB):
 		return d.a.named(errA)

@@ -3,6 +3,8 @@ package command
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -259,10 +261,20 @@ func (r *doctorReport) advise() {
 		if free, ok := diskFree(r.File); ok {
 			r.DiskFree = &free
 		}
-		file, copied := shellQuote(r.File), shellQuote(r.File+".compact")
 		r.Next = r.program.vacuumLines(r.File)
+		named := r.File
+		if target, err := filepath.EvalSymlinks(named); err == nil && isLink(named) { // mv would replace the link, and leave the file as it is
+			named = target
+		}
+		file, copied := shellQuote(named), shellQuote(named+".compact")
 		r.NextCopy = append(r.NextCopy, fmt.Sprintf("holdfast compact -o %s %s && mv %s %s", copied, file, copied, file))
 	}
+}
+
+// isLink tells whether path is a symbolic link.
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
 // largeShare tells whether compaction gives back much of the file, be it large

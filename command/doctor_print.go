@@ -72,6 +72,9 @@ func (c *call) printAdvice(r *doctorReport) {
 	fmt.Fprintln(c.out)
 	share := percent(r.GivenBackBytes, r.SizeBytes)
 	heavy := r.Commit.FreelistBytes >= freelistHeavy*r.Commit.BboltNoFreelist
+	if len(r.Notes) > 0 { // all of them are of the last flush
+		fmt.Fprintf(c.out, "%s the note above. If there was no crash, do not go on before you know what damaged the file.\n", c.paint(yellow, "First:"))
+	}
 	switch {
 	case heavy && r.WorthIt:
 		fmt.Fprintf(c.out, "%s %s of what bbolt writes in such a commit is the list of free pages, and %s of the file is empty.\n",
@@ -86,6 +89,8 @@ func (c *call) printAdvice(r *doctorReport) {
 	case r.largeShare():
 		fmt.Fprintf(c.out, "%s Compaction would give back %s of the file, but that is only %s: too little to matter.\n",
 			c.paint(green, "Small."), share, size(r.GivenBackBytes))
+	case len(r.Notes) > 0:
+		fmt.Fprintf(c.out, "%s Nothing else needs to be done.\n", c.paint(green, "Healthy."))
 	default:
 		fmt.Fprintf(c.out, "%s Nothing needs to be done.\n", c.paint(green, "Healthy."))
 	}
@@ -96,8 +101,13 @@ func (c *call) printAdvice(r *doctorReport) {
 		fmt.Fprintln(c.out, "With Holdfast in place of bbolt the size of the freelist does not matter to commits.")
 	}
 	if r.program != nil {
-		for _, note := range r.program.notes {
+		for _, note := range r.program.always {
 			fmt.Fprintln(c.out, note)
+		}
+		if r.WorthIt {
+			for _, note := range r.program.notes {
+				fmt.Fprintln(c.out, note)
+			}
 		}
 	}
 }
@@ -109,7 +119,7 @@ func (c *call) printNext(r *doctorReport) {
 	case p != nil && p.stop != "":
 		stop = fmt.Sprintf("it is a database of %s; run", p.name)
 	case p != nil:
-		stop = fmt.Sprintf("it is a database of %s; stop the one that uses it, if one does, then run", p.name)
+		stop = fmt.Sprintf("it is a database of %s; stop %[1]s if it uses this file, then run", p.name)
 	}
 	fmt.Fprintf(c.out, "Next: %s\n", stop)
 	for _, line := range r.Next {

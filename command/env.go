@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,8 @@ as those that use Holdfast in the place of bbolt.
 
 Shown is also what each is set to here. A program that runs already, or is started by
 somebody else, may have others. A value that a variable cannot have makes opening fail;
-this command then ends with exit code 1.`
+this command then ends with exit code 1. Of a name that is nearly one of these, and set,
+there is a note: nobody reads it.`
 
 type envEntry struct {
 	Name    string   `json:"name"`
@@ -36,7 +38,33 @@ func (a *app) newEnv() *cobra.Command {
 	}
 }
 
+// noteMisspelt tells of variables that are set here and that nobody reads, but whose names are
+// nearly those of others: they would do nothing, and nobody would say so.
+func (c *call) noteMisspelt() {
+	const prefix = "HOLDFAST_" // by which all names would be similar
+	var names []string
+	for _, v := range holdfast.Environment() {
+		names = append(names, strings.TrimPrefix(v.Name, prefix))
+	}
+	set := os.Environ()
+	slices.Sort(set)
+	for _, s := range set {
+		name, _, _ := strings.Cut(s, "=")
+		if len(name) < len(prefix) || !strings.EqualFold(name[:len(prefix)], prefix) {
+			continue
+		}
+		rest, known := strings.CutPrefix(name, prefix)
+		if known && slices.Contains(names, rest) {
+			continue
+		}
+		if near := similar(name[len(prefix):], names); len(near) > 0 {
+			fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: %s is set, which nobody reads; similar: %s\n", c.name(), oneLine(name), prefix+near[0])
+		}
+	}
+}
+
 func (c *call) env() error {
+	c.noteMisspelt()
 	entries := []envEntry{}
 	var wrong error
 	for _, v := range holdfast.Environment() {

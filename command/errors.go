@@ -79,13 +79,14 @@ func (e *fileError) Unwrap() error { return e.err }
 
 // checkFailure is the error of a check that found damage.
 type checkFailure struct {
-	file   string
-	faults int
+	file    string
+	faults  int
+	command string // its name
 }
 
 func (e *checkFailure) Error() string {
-	return fmt.Sprintf("%s: damaged (%s); keep a copy of the file as it is before anything writes to it again; salvage saves what it still holds; see docs/recovering.md",
-		e.file, plural(e.faults, "fault"))
+	return fmt.Sprintf("%s: damaged (%s); keep a copy of the file as it is before anything writes to it again; what it still holds saves: %s salvage -o OUT %s (docs/recovering.md)",
+		e.file, plural(e.faults, "fault"), e.command, shellQuote(e.file))
 }
 
 func (e *checkFailure) Unwrap() error { return ErrDamaged }
@@ -133,10 +134,10 @@ func (a *app) explain(file string, err error) error {
 		if err.Error() != holdfast.ErrInvalid.Error() {
 			e.what = fmt.Sprintf("not a bbolt database (%s)", err)
 		}
-		e.next = "if it held one, restore a copy of it; see docs/recovering.md"
+		e.next = "if it held one, restore a copy of it, or save what is left of it: " + a.salvageLine(file)
 	case errors.Is(err, holdfast.ErrChecksum):
 		e.what = "damaged: neither of its two meta pages is whole"
-		e.next = "restore a copy of it"
+		e.next = "restore a copy of it, or save what it still holds: " + a.salvageLine(file)
 	case isDamage(err):
 		e.what = "damaged: " + a.plain(err)
 		e.next = fmt.Sprintf("run: %s check %s", a.name(), shellQuote(file))
@@ -155,6 +156,11 @@ func (a *app) explain(file string, err error) error {
 		e.next = "free some space on that disk and try again"
 	}
 	return e
+}
+
+// salvageLine is what saves what a file still holds, for messages.
+func (a *app) salvageLine(file string) string {
+	return fmt.Sprintf("%s salvage -o OUT %s (docs/recovering.md)", a.name(), shellQuote(file))
 }
 
 // plain is the text of err without the file's name.

@@ -157,6 +157,19 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
+// TestMissingFile: who may want a new file is told how to have it made, whatever lies beside it.
+func TestMissingFile(t *testing.T) {
+	withSample(t)
+	for args, want := range map[string]string{
+		"put simple.db a k v":     "simple.db: no such file; there is sample.db; --create makes a new one\n",
+		"put other-name.db a k v": "other-name.db: no such file; --create makes it\n",
+		"import simple.db":        "simple.db: no such file; there is sample.db; --create makes a new one\n",
+		"delete simple.db a k":    "simple.db: no such file; there is sample.db\n",
+	} {
+		wantIn(t, run(t, strings.Fields(args)...), 1, "", want)
+	}
+}
+
 // TestTornMeta: one meta that is not whole is no damage; info shows it and
 // check notes it.
 func TestTornMeta(t *testing.T) {
@@ -164,9 +177,20 @@ func TestTornMeta(t *testing.T) {
 	damage(t, "sample.db", func(b []byte) []byte { b[samplePage+metaChecksum]++; return b })
 	wantIn(t, run(t, "info", "sample.db"), 0, "Meta page 1  damaged: checksum error; the other one is used", "")
 	wantIn(t, run(t, "check", "sample.db"), 0, "OK\n", "holdfast: note: meta page 1 is not whole")
+	wantIn(t, run(t, "doctor", "sample.db"), 0, "\nFirst: the note above. ", "")
 	wantIn(t, run(t, "check", "sample.db", "--json"), 0, `"notes": [
-    "meta page 1 is not whole (checksum error), the other one is used: the last flush is not there: a crash cut it short, before its commits had returned (with Periodic they may have), or it was damaged since, and its commits are lost; see docs/recovering.md"
+    "meta page 1 is not whole (checksum error), the other one is used: the last flush is not there: a crash cut it short, before its commits had returned (with Periodic they may have), or it was damaged since, and its commits are lost: if there was no crash, take it for damage (docs/recovering.md)"
   ]`, "")
+}
+
+// TestDamagedFreelist: that nothing but the list of free pages is damaged can be seen, since compact
+// is enough then.
+func TestDamagedFreelist(t *testing.T) {
+	withSample(t)
+	damage(t, "sample.db", func(b []byte) []byte { b[10*samplePage]++; return b })
+	wantIn(t, run(t, "check", "sample.db"), 3, "page 10: the page says that it is page 11 (in the freelist page)\n1 fault, on page 10\n", "")
+	must(t, "compact", "sample.db", "-o", "out.db")
+	wantIn(t, run(t, "check", "out.db"), 0, "OK\n", "")
 }
 
 // TestDamagedPages: check finds everything, the others say what to do.
@@ -237,25 +261,25 @@ func TestWrongNames(t *testing.T) {
 		{"keys sample.db nested plain", 1, "no bucket nested/plain; it is a key"},
 		{"keys sample.db alpha x", 1, "no bucket alpha/x; there are no buckets at all there"},
 		{"buckets sample.db alpa", 1, "no bucket alpa; similar: alpha"},
-		{"get sample.db alpha key-9", 1, "no key key-9 in bucket alpha; list its keys with: holdfast keys sample.db alpha\n"},
+		{"get sample.db alpha key-9", 1, "no key key-9 in bucket alpha; similar: key-2, key-1, key-0; list its keys with: holdfast keys sample.db alpha\n"},
 		{"get sample.db nested inner", 1, "no key inner in bucket nested: it is a bucket; list its keys with: holdfast keys sample.db nested inner\n"},
 		{"get sample.db --bucket-format hex 0001feff 00", 1, "no key 00 in bucket 0001feff; list its keys with: holdfast keys sample.db 0001feff --bucket-format hex\n"},
 		{"put sample.db alpa k v", 1, "no bucket alpa; similar: alpha"},
 		{"put sample.db nested inner v", 1, "sample.db: inner in nested is a bucket and cannot have a value"},
 		{"put sample.db nested plain k v --create", 1, "sample.db: nested/plain is a key and cannot be a bucket"},
 		{"put gone.db b k v", 1, "gone.db: no such file; --create makes it"},
-		{"put gone/gone.db b k v --create", 1, "gone/gone.db: open: no such file or directory"},
+		{"put gone/gone.db b k v --create", 1, "gone/gone.db: the directory gone does not exist; make it first"},
 		{"delete sample.db alpha key-9", 1, "no key key-9 in bucket alpha"},
 		{"delete sample.db nested inner", 1, "inner in nested is a bucket; --bucket deletes it with everything in it"},
 		{"delete sample.db --bucket nested gone", 1, "no bucket nested/gone"},
 		{"delete gone.db b k", 1, "gone.db: no such file\n"},
-		{"keys sample.db", 2, "requires at least 2 arg(s), only received 1"},
+		{"keys sample.db", 2, "holdfast: BUCKET is missing\nUsage: holdfast keys FILE BUCKET... [flags]\n"},
 		{"keys sample.db alpha --format base2", 2, "--format: unsupported format: base2; there are auto, ascii-encoded"},
 		{"get sample.db alpha zz --parse-format hex", 2, `key "zz" is not hexadecimal`},
 		{"get sample.db alpha zz --parse-format octal", 2, "--parse-format: unsupported format: octal"},
 		{"get sample.db zz zz --bucket-format hex", 2, `bucket "zz" is not hexadecimal`},
 		{"put sample.db alpha k zz --value-format hex", 2, `value "zz" is not hexadecimal`},
-		{"put sample.db alpha k", 2, "requires at least 4 arg(s), only received 3"},
+		{"put sample.db alpha k", 2, "holdfast: VALUE is missing\nUsage: holdfast put FILE BUCKET... KEY VALUE [flags]\n"},
 		{"check sample.db --from-page 99", 2, "--from-page: sample.db has pages 2 to 28, not 99"},
 		{"check sample.db --from-page x", 2, "invalid argument"},
 		{"info sample.db --timeout -1s", 2, "--timeout is -1s"},

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"strings"
 
@@ -44,6 +44,8 @@ type exportReport struct {
 	Buckets     uint64   `json:"buckets"`
 	Keys        uint64   `json:"keys"`
 	LeftOut     uint64   `json:"buckets_left_out"` // by --csv
+
+	noText bool // with --csv: "auto" has written something as hexadecimal
 }
 
 func (a *app) newExport() *cobra.Command {
@@ -114,6 +116,9 @@ func (c *call) export(f exportFlags) error {
 		fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: %s in %s left out: CSV has keys and values only\n",
 			c.name(), plural(int(r.LeftOut), "bucket"), pathText(path))
 	}
+	if r.noText {
+		fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: what is no text was written as hexadecimal, which import cannot tell from text; to import it again, export with --key-format hex --value-format hex, and give the same to import\n", c.name())
+	}
 	switch {
 	case f.path == "":
 	case c.json:
@@ -149,30 +154,15 @@ func (c *call) exportTo(d *database, in container, path [][]byte, f exportFlags,
 		if err := w.Flush(); err != nil {
 			return err
 		}
-		r.OutputBytes, err = finishExport(file, info)
-		return err
+		if r.OutputBytes, err = file.Seek(0, io.SeekCurrent); err != nil {
+			return err
+		}
+		return finish(file, info, true) // as it says the same as the database
 	})
 	if isDamage(err) {
 		return err // of the database, which view names
 	}
 	return c.explain(f.path, err)
-}
-
-// finishExport gives the file the owner and the mode of the database, as it says the same,
-// and flushes it. It returns its size.
-func finishExport(file *os.File, src fs.FileInfo) (int64, error) {
-	copyOwner(file.Name(), src)
-	if err := file.Chmod(src.Mode().Perm()); err != nil {
-		return 0, err
-	}
-	if err := file.Sync(); err != nil {
-		return 0, err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), file.Close()
 }
 
 // write writes what is in the container at path.
@@ -238,6 +228,7 @@ func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, r *exp
 			return nil
 		}
 		r.Keys++
+		r.noText = r.noText || f.keyFormat == "auto" && !printable(k) || f.valueFormat == "auto" && !printable(v)
 		return lines.Write([]string{formatBytes(k, f.keyFormat), formatBytes(v, f.valueFormat)})
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ var reading = []struct {
 	{"page-meta", []string{"page", "sample.db", "0", "1"}},
 	{"page-all", []string{"page", "sample.db", "--all"}},
 	{"page-free", []string{"page", "sample.db", "12", "28", "31"}},
-	{"page-redacted", []string{"page", "sample.db", "6", "--format-value", "redacted"}},
+	{"page-redacted", []string{"page", "sample.db", "6", "--value-format", "redacted"}},
 	{"page-item", []string{"page-item", "sample.db", "2", "0"}},
 	{"page-item-branch", []string{"page-item", "sample.db", "9", "1"}},
 	{"page-item-bucket", []string{"page-item", "sample.db", "11", "2"}},

@@ -35,7 +35,7 @@ func holders(file string) string {
 		}
 		holder := "process " + f[4]
 		if comm, err := os.ReadFile("/proc/" + f[4] + "/comm"); err == nil {
-			holder += " (" + strings.TrimSpace(string(comm)) + ")"
+			holder += " (" + oneLine(strings.TrimSpace(string(comm))) + ")" // anybody can name a process
 		}
 		if !slices.Contains(found, holder) && len(found) < maxNamed {
 			found = append(found, holder)

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
+	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -56,12 +55,14 @@ type importReport struct {
 func (a *app) newImport() *cobra.Command {
 	var f importFlags
 	cmd := &cobra.Command{
-		Use:   "import FILE [INPUT]",
+		Use:   "import FILE [INPUT] | FILE BUCKET... --csv",
 		Short: "Put what export has written, or CSV, into a database",
 		Long:  importHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if f.csv {
-				return cobra.MinimumNArgs(2)(cmd, args)
+			if f.csv && len(args) == 1 {
+				return usagef("BUCKET is missing: --csv is for one bucket, behind FILE")
+			} else if f.csv {
+				return cobra.MinimumNArgs(1)(cmd, args)
 			}
 			return cobra.RangeArgs(1, 2)(cmd, args)
 		},
@@ -125,7 +126,12 @@ func (c *call) importFile(f importFlags) error {
 	if err != nil && (!missing || !f.create) {
 		return c.hintCreate(file, err)
 	}
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	if info != nil {
+		if err := c.isDatabase(file); err != nil {
+			return err
+		}
+	}
+	ctx, stop := interruptible(c.ctx)
 	defer stop()
 	in, err := c.openInput(ctx, f.input)
 	if err != nil {
@@ -182,11 +188,7 @@ func (m *importer) makeDatabase() error {
 	}
 	empty, _ := os.Stat(dst)
 	return m.makeFile(dst, o, func(_ context.Context, temp string) error {
-		d, err := m.open(temp, nil, &holdfast.Options{NoSync: true}) // flushed once, when it is whole
-		var e *fileError
-		if errors.As(err, &e) {
-			e.file = m.r.File // whoever reads the error knows that name
-		}
+		d, err := m.openMade(temp, &holdfast.Options{NoSync: true}) // flushed once, when it is whole
 		if err != nil {
 			return err
 		}
@@ -249,7 +251,11 @@ func (m *importer) badInput(err error) error {
 	if m.ctx.Err() != nil {
 		return m.interruption(m.ctx.Err())
 	}
-	return &fileError{file: m.in.name, what: err.Error(), next: "nothing was imported", err: err}
+	next := "nothing was imported"
+	if lines, ok := m.src.(*lines); ok && lines.n == 1 && strings.EqualFold(filepath.Ext(m.in.name), ".csv") {
+		next += fmt.Sprintf("; CSV takes --csv and the bucket: %s import %s BUCKET --csv --input %s", m.name(), shellQuote(m.r.File), shellQuote(m.in.name))
+	}
+	return &fileError{file: m.in.name, what: err.Error(), next: next, err: err}
 }
 
 // conflict is the error of a line that does not fit what the database holds.

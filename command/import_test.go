@@ -226,6 +226,15 @@ func TestCSV(t *testing.T) {
 			check(t, os.Remove("b.db"))
 		}
 	}
+	const asHex = "what is no text was written as hexadecimal, which import cannot tell from text; to import it again, export with --key-format hex --value-format hex"
+	wantIn(t, run(t, "export", "a.db", "b", "--csv"), 0, "", asHex)
+	if r := run(t, "export", "sample.db", "alpha", "--csv"); r.errOut != "" {
+		t.Errorf("a note on text: %s", r.errOut)
+	}
+	must(t, "put", "empty.db", "in", "k", "v", "--create")
+	must(t, "delete", "empty.db", "in", "k")
+	wantIn(t, importing(must(t, "export", "empty.db", "in", "--csv"), "again.db", "in", "--csv", "--create"), 0, "0 keys imported into again.db", "")
+	must(t, "diff", "empty.db", "again.db")
 	check(t, os.WriteFile("rows.csv", []byte("\ufeffid,name,note\n1,anna,\"x,\n\"\"y\"\"\"\n2,bert,\n"), 0o600))
 	must(t, "import", "c.db", "people", "--csv", "-i", "rows.csv", "--create", "--header", "--key-column", "name", "--value-column", "3")
 	must(t, "import", "c.db", "ids", "in", "--csv", "-i", "rows.csv", "--create", "--header", "--key-column", "id", "--value-column", "name")
@@ -257,8 +266,10 @@ func TestCSV(t *testing.T) {
 		{"a,b\n", "alpha --key-column 2", 2, "the key and the value are both taken from column 2"},
 		{"a,b\n", "alpa", 1, "sample.db: no bucket alpa; similar: alpha; list them with: holdfast buckets sample.db; --create creates it"},
 		{"a,b\n", "alpha key-1 --create", 1, "alpha/key-1 is a key in sample.db and cannot be a bucket"},
+		{"", "alpa", 1, "sample.db: no bucket alpa; "},
+		{"", "alpha rows.csv", 1, "--create creates it; if the file rows.csv is the input, give it as --input\n"},
 		{"a,b\n", "alpha --key-format octal", 2, "--key-format: unsupported format: octal"},
-		{"a,b\n", "", 2, "requires at least 2 arg(s), only received 1"},
+		{"a,b\n", "", 2, "BUCKET is missing: --csv is for one bucket"},
 	} {
 		r := importing(c.in, append([]string{"sample.db", "--csv", "--max-line", "1KiB"}, strings.Fields(c.args)...)...)
 		if r.code != c.code || r.out != "" || !strings.Contains(r.errOut, c.want) {
@@ -281,7 +292,7 @@ func TestTransferUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{"export", 2, "requires at least 1 arg(s)"},
+		{"export", 2, "FILE is missing"},
 		{"export sample.db --header", 2, "--header is for --csv"},
 		{"export sample.db --key-format hex", 2, "--key-format is for --csv"},
 		{"export sample.db --csv", 2, "--csv is for one bucket: name it behind the file"},
@@ -292,7 +303,7 @@ func TestTransferUsage(t *testing.T) {
 		{"export sample.db -o sample.db --force", 2, "sample.db: the output cannot replace the database that it is made from"},
 		{"export sample.db -o gone/x", 1, "gone/x: the directory gone does not exist"},
 		{"export sample.db -o sub", 1, "sub: is not a regular file"},
-		{"import", 2, "accepts between 1 and 2 arg(s), received 0"},
+		{"import", 2, "FILE is missing"},
 		{"import gone.db x.jsonl", 1, "gone.db: no such file; --create makes it"},
 		{"import gone.db x.jsonl --dry-run", 1, "gone.db: no such file; --create makes it"},
 		{"import gone/gone.db x.jsonl --create", 1, "gone/gone.db: the directory gone does not exist"},
@@ -304,7 +315,7 @@ func TestTransferUsage(t *testing.T) {
 		{"import sample.db x.jsonl --header", 2, "--header is for --csv"},
 		{"import sample.db x.jsonl --max-line x", 2, `--max-line: "x" is no number of bytes such as 64MiB or 1GiB`},
 		{"import sample.db x.jsonl --max-line 1B", 2, "--max-line: 1B is outside of 1.0 KiB to 8.0 GiB"},
-		{"diff sample.db", command.ExitTrouble, "requires at least 2 arg(s)"},
+		{"diff sample.db", command.ExitTrouble, "B is missing"},
 		{"diff sample.db gone.db", command.ExitTrouble, "gone.db: no such file"},
 		{"diff gone.db sample.db", command.ExitTrouble, "gone.db: no such file"},
 		{"diff sample.db sample.db alpa", command.ExitTrouble, "no bucket alpa; similar: alpha"},

@@ -138,10 +138,8 @@ func findColumn(flag, column string, names []string) (int, error) {
 }
 
 func (c *csvRows) next() (record, error) {
-	if !c.begun {
-		if err := c.begin(); err != nil {
-			return record{}, err
-		}
+	if !c.begun { // the bucket is what the import is for, also without a row
+		return record{kind: bucketLine, line: 1, path: c.path}, c.begin()
 	}
 	row, err := c.row()
 	if err != nil {

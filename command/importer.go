@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"holdfast"
@@ -180,6 +181,9 @@ func (m *importer) newBucket(in container, r record, i int, absent bool) (b *hol
 		var e *fileError
 		if errors.As(err, &e) {
 			e.next += "; --create creates it"
+			if m.in.file == nil && isFile(string(name)) {
+				e.next += fmt.Sprintf("; if the file %s is the input, give it as --input", shellQuote(string(name)))
+			}
 		}
 		return nil, err
 	}
@@ -200,6 +204,12 @@ func (m *importer) newBucket(in container, r record, i int, absent bool) (b *hol
 		return nil, m.conflict(r.line, "", "a bucket in %s: %s", plural(i, "other"), err)
 	}
 	return b, err
+}
+
+// isFile tells whether there is a file of that name.
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // order sees in a dry run whether the record comes behind the one before in the order of an

@@ -403,11 +403,7 @@ func brief(b []byte) string {
 	if len(b) <= maxShown {
 		return show(b)
 	}
-	n := maxShown
-	for n > maxShown-utf8.UTFMax && !utf8.RuneStart(b[n]) {
-		n--
-	}
-	head := b[:n]
+	head := b[:runeEnd(b, maxShown)]
 	if !printable(head) {
 		head = b[:maxShown/2]
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -125,26 +124,18 @@ type freelist struct {
 	pages uint64 // that it takes itself
 }
 
-// A freelist of more pages than its header can count has the number behind it.
-const (
-	freelistLong   = 0xFFFF
-	freelistNumber = 8 // bytes
-)
-
 // freelist reads the header of the freelist page that m names.
 func (d *database) freelist(m page.Meta) (freelist, error) {
-	buf := make([]byte, page.HeaderSize+freelistNumber)
+	buf := make([]byte, page.HeaderSize+8) // with the count of a long one
 	if _, err := d.file.ReadAt(buf, int64(m.Freelist)*int64(m.PageSize)); err != nil {
 		return freelist{}, err
 	}
 	h := page.DecodeHeader(buf)
 	if h.Flags != page.FlagFreelist {
-		return freelist{}, page.Corruptf(m.Freelist, "the meta names it as freelist, but it is a %s page", page.TypeName(h.Flags))
+		return freelist{}, page.Corruptf(m.Freelist, "the meta names it as freelist, but it is of type %s", page.TypeName(h.Flags))
 	}
-	list := freelist{free: uint64(h.Count), pages: uint64(h.Overflow) + 1}
-	if h.Count == freelistLong {
-		list.free = binary.NativeEndian.Uint64(buf[page.HeaderSize:])
-	}
+	list := freelist{pages: uint64(h.Overflow) + 1}
+	list.free, _ = page.FreelistBody(buf)
 	if list.free > uint64(m.HighWater) {
 		return freelist{}, page.Corruptf(m.Freelist, "the freelist has %d pages, more than the file", list.free)
 	}
@@ -181,7 +172,7 @@ func (c *call) printInfo(r *infoReport) {
 }
 
 // lastFlush is what may have become of the last flush, which a file cannot tell.
-const lastFlush = "a crash cut it short, before its commits had returned (with Periodic they may have), or it was damaged since, and its commits are lost; see docs/recovering.md"
+const lastFlush = "a crash cut it short, before its commits had returned (with Periodic they may have), or it was damaged since, and its commits are lost: if there was no crash, take it for damage (docs/recovering.md)"
 
 // bboltText says what bbolt finds in a file.
 func (a *app) bboltText(s *stateReport, file string) string {

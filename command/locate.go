@@ -165,47 +165,114 @@ const maxLooked = 10_000
 // noBucket is the error of a path of which only the last name does not exist.
 func (a *app) noBucket(file string, in container, path [][]byte) error {
 	wrong := path[len(path)-1]
-	e := &fileError{file: file, what: fmt.Sprintf("no bucket %s", pathText(path)), err: errNoBucket}
+	e := &fileError{file: file, what: fmt.Sprintf("no bucket %s", briefPath(path)), err: errNoBucket}
 	if in.Bucket != nil && in.Get(wrong) != nil {
 		e.what += "; it is a key"
 		return e
 	}
-	var names []string
-	in.bucketsFrom(nil, maxLooked, func(name []byte) bool {
-		names = append(names, show(name))
-		return true
-	})
-	list := fmt.Sprintf("list them with: %s buckets %s", a.name(), shellQuote(file))
-	if !a.stock || len(path) == 1 {
-		for _, b := range path[:len(path)-1] {
-			list += " " + shellQuote(show(b))
+	var names nameList
+	in.bucketsFrom(nil, maxLooked, names.add)
+	above := path[:len(path)-1]
+	list := "list them with: " + a.lineWith("buckets", file, above)
+	if a.stock && len(above) > 0 { // its buckets are those of the top level only
+		list = "list what is there with: " + a.lineWith("keys", file, above)
+	}
+	if len(names.text) == 0 {
+		e.next = "there are no buckets at all there"
+		return e
+	}
+	e.next = names.similarTo(wrong, "--bucket-format hex") + list
+	return e
+}
+
+// nameList are names that somebody who wrote another one may have meant.
+type nameList struct {
+	text        []string
+	hexadecimal map[string]bool // those that are no text
+}
+
+func (l *nameList) add(name []byte) bool {
+	text := brief(name)
+	if !printable(name) {
+		if l.hexadecimal == nil {
+			l.hexadecimal = map[string]bool{}
+		}
+		l.hexadecimal[text] = true
+	}
+	l.text = append(l.text, text)
+	return true
+}
+
+// similarTo says which are like wrong, for messages. asHex is the flag with which wrong is
+// taken as hexadecimal, if there is one.
+func (l *nameList) similarTo(wrong []byte, asHex string) string {
+	if asHex != "" && l.hexadecimal[string(wrong)] {
+		return fmt.Sprintf("it is there in hexadecimal: give it with %s; ", asHex)
+	}
+	near := similar(show(wrong), l.text)
+	for i, name := range near {
+		if l.hexadecimal[name] && printable(wrong) {
+			near[i] += " (hexadecimal)"
 		}
 	}
-	near := similar(show(wrong), names)
-	switch {
-	case len(names) == 0:
-		e.next = "there are no buckets at all there"
-	case len(near) > 0:
-		e.next = fmt.Sprintf("similar: %s; %s", strings.Join(near, ", "), list)
-	default:
-		e.next = list
+	if len(near) == 0 {
+		return ""
 	}
-	return e
+	return fmt.Sprintf("similar: %s; ", strings.Join(near, ", "))
 }
 
 // noKey is the error of a key that does not exist in the bucket at path.
 func (a *app) noKey(file string, b *holdfast.Bucket, path [][]byte, key []byte) error {
-	what := fmt.Sprintf("no key %s in bucket %s", show(key), pathText(path))
+	e := &fileError{file: file, what: fmt.Sprintf("no key %s in bucket %s", brief(key), briefPath(path)), err: errNoKey}
 	if b.Bucket(key) != nil {
-		return &fileError{file: file, what: what + ": it is a bucket", err: errNoKey,
-			next: fmt.Sprintf("list its keys with: %s", a.keysLine(file, append(path[:len(path):len(path)], key)))}
+		e.what += ": it is a bucket"
+		e.next = "list its keys with: " + a.lineWith("keys", file, append(path[:len(path):len(path)], key))
+		return e
 	}
-	return &fileError{file: file, what: what, err: errNoKey,
-		next: fmt.Sprintf("list its keys with: %s", a.keysLine(file, path))}
+	names := keysNear(b, key)
+	e.next = names.similarTo(key, "--parse-format hex") + "list its keys with: " + a.lineWith("keys", file, path)
+	return e
 }
 
-func (a *app) keysLine(file string, path [][]byte) string {
-	line := a.name() + " keys " + shellQuote(file)
+// keysNear are keys that somebody who wrote wrong may have meant: those on both sides of it,
+// where most mistakes lead, and the first ones of the bucket; maxLooked keys at most.
+func keysNear(b *holdfast.Bucket, wrong []byte) (names nameList) {
+	cursor, seen := b.Cursor(), map[string]bool{}
+	look := func(k, v []byte, next func() (k, v []byte)) {
+		for n := maxLooked / 3; k != nil && n > 0; n-- {
+			if v != nil && !seen[string(k)] {
+				seen[string(k)] = true
+				names.add(k)
+			}
+			k, v = next()
+		}
+	}
+	k, v := cursor.Seek(wrong)
+	look(k, v, cursor.Next)
+	cursor.Seek(wrong)
+	k, v = cursor.Prev()
+	look(k, v, cursor.Prev)
+	k, v = cursor.First()
+	look(k, v, cursor.Next)
+	return names
+}
+
+// noPrefix is the error of the beginning of names that no bucket at the top level has.
+func (a *app) noPrefix(file string, tx *holdfast.Tx, prefix []byte) error {
+	e := &fileError{file: file, what: fmt.Sprintf("no bucket whose name begins with %s", brief(prefix)), err: errNoBucket}
+	var names nameList
+	container{tx: tx}.bucketsFrom(nil, maxLooked, names.add)
+	if len(names.text) == 0 {
+		e.next = "there are no buckets at all"
+		return e
+	}
+	e.next = names.similarTo(prefix, "") + "list them with: " + a.lineWith("buckets", file, nil)
+	return e
+}
+
+// lineWith is the command line of a command on the bucket at path.
+func (a *app) lineWith(name, file string, path [][]byte) string {
+	line := fmt.Sprintf("%s %s %s", a.name(), name, shellQuote(file))
 	hexadecimal := false
 	for _, b := range path {
 		hexadecimal = hexadecimal || !printable(b)

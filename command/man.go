@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -115,7 +116,12 @@ func genMan(cmd *cobra.Command, w io.Writer) error {
 	page := *cmd
 	page.DisableAutoGenTag = true
 	page.Long = strings.ReplaceAll(cmd.Long, "\n  ", "\n      ") // what is indented stays as it is
-	return doc.GenMan(&page, manHeader(), w)
+	var text bytes.Buffer
+	if err := doc.GenMan(&page, manHeader(), &text); err != nil {
+		return err
+	}
+	_, err := w.Write(bytes.ReplaceAll(text.Bytes(), []byte("[=false]"), nil)) // how a flag without a value is written
+	return err
 }
 
 // manName is the name of the file with the page of cmd.

@@ -11,6 +11,7 @@ import (
 
 	"holdfast"
 	"holdfast/internal/page"
+	"holdfast/internal/vfs"
 )
 
 // database is an open database with what the command knows of its file.
@@ -63,17 +64,60 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 		d.size, d.mode = info.Size(), info.Mode().Perm()
 	}
 	options.Timeout, options.ReadAhead = a.timeout, true // most commands go through the file
-	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
-		f, err := os.OpenFile(name, flag, mode)
-		d.file = f
-		return f, err
-	}
+	options.OpenFile = d.openFile
 	db, err := holdfast.Open(path, d.mode, options)
 	if err != nil {
 		return nil, a.explain(path, err)
 	}
 	d.DB = db
 	return d, nil
+}
+
+// openMade opens the database at path, which a command is making under a name that nobody
+// knows: of what the environment says only whether there are seals counts, as that is how
+// the finished file is to be. The rest is about a program that has a database open: its
+// figures would be shown, and its messages told, of a file that is gone soon, and how it is
+// made durable is the command's matter. Errors are for explain with the name that the file is
+// to have.
+func (a *app) openMade(path string, options *holdfast.Options) (*database, error) {
+	for _, v := range holdfast.Environment() {
+		value := os.Getenv(v.Name)
+		if err := v.Check(value); err != nil {
+			return nil, err
+		}
+		if v.Name == "HOLDFAST_SEALS" {
+			options.NoSeals = value == "off"
+		}
+	}
+	d := &database{path: path, mode: 0o600}
+	options.Timeout, options.ReadAhead = a.timeout, true
+	file, err := vfs.OpenOS(path, os.O_RDWR, 0, d.openFile)
+	if err != nil {
+		return nil, err
+	}
+	if d.DB, err = holdfast.OpenVFS(file, options); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// openFile opens the file of d.
+func (d *database) openFile(name string, flag int, mode os.FileMode) (file *os.File, err error) {
+	d.file, err = os.OpenFile(name, flag, mode)
+	return d.file, err
+}
+
+// isDatabase is an error if no state of the file at path, which is not empty, can be opened. Opening
+// it for writing would make a database of one that holds nothing but zeros.
+func (a *app) isDatabase(path string) error {
+	if hasMeta(path) {
+		return nil
+	}
+	d, err := a.read(path, false)
+	if err != nil {
+		return err
+	}
+	return a.explain(path, d.Close())
 }
 
 // view opens the database at path for reading and calls fn with it and a
@@ -106,13 +150,11 @@ func (a *app) viewWith(path string, options *holdfast.Options, fn func(*database
 func (d *database) metas() (page.Slots, error) { return readMetas(d.file, d.Info().PageSize) }
 
 func readMetas(file io.ReaderAt, pageSize int) (page.Slots, error) {
-	var bufs [2][page.ExtensionOffset]byte
-	for slot := range bufs {
-		if _, err := file.ReadAt(bufs[slot][:], int64(slot)*int64(pageSize)); err != nil && err != io.EOF {
-			return page.Slots{}, err
-		}
+	metas, errs := page.ReadMetas(file, int64(pageSize), page.ExtensionOffset)
+	if err := errors.Join(errs[:]...); err != nil {
+		return page.Slots{}, err
 	}
-	return page.DecodeSlots(bufs[0][:], bufs[1][:]), nil
+	return page.DecodeSlots(metas[0], metas[1]), nil
 }
 
 // Bounds on what is looked at to help with a wrong file name.

@@ -151,8 +151,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
 }
 
-// progressStep is how often progress is drawn.
-const progressStep = 100 * time.Millisecond
+// progressStep is how often progress is drawn; 0, in tests: at once, too.
+var progressStep = 100 * time.Millisecond
 
 // progress shows on a terminal that something takes time, until the function
 // that it returns is called. done tells how many of total bytes are done; nil
@@ -178,7 +178,17 @@ func (c *call) progressOf(what string, total int64, done func() int64, bytes boo
 	quit, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(progressStep)
+		draw := func() {
+			if done == nil {
+				_ = bar.Add(1)
+			} else {
+				_ = bar.Set64(min(done(), total))
+			}
+		}
+		if progressStep == 0 {
+			_ = bar.RenderBlank()
+		}
+		tick := time.NewTicker(max(progressStep, time.Millisecond))
 		defer tick.Stop()
 		for {
 			select {
@@ -187,11 +197,7 @@ func (c *call) progressOf(what string, total int64, done func() int64, bytes boo
 				_ = bar.Clear()
 				return
 			case <-tick.C:
-				if done == nil {
-					_ = bar.Add(1)
-				} else {
-					_ = bar.Set64(min(done(), total))
-				}
+				draw()
 			}
 		}
 	}()

@@ -31,7 +31,7 @@ the page size is the one at which most pages are where they say that they are;
 --page-size gives it where that fails.
 
 Of a free page, what is printed is left from what it was before. Long values are cut
-off, unless --format-value or --json is given.`
+off, unless --%s or --json is given.`
 
 // stockSeparator stands between pages in bbolt's output.
 const stockSeparator = "===============================================\n"
@@ -47,15 +47,23 @@ func (a *app) newPage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "page FILE PAGE... | FILE --all",
 		Short: "Print what stands in pages, damaged ones too",
-		Long:  pageHelp,
+		Long:  fmt.Sprintf(pageHelp, a.valueFlag()),
 		Args:  cobra.MinimumNArgs(1),
 		RunE:  a.action(func(c *call) error { return c.page(f) }),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.all, "all", false, "print all pages up to the high-water mark")
-	flags.StringVar(&f.format, "format-value", "auto", "format of values in leaf pages: "+strings.Join(outputFormats, "|"))
+	flags.StringVar(&f.format, a.valueFlag(), "auto", "format of values in leaf pages: "+strings.Join(outputFormats, "|"))
 	addPageSize(cmd, &f.pageSize)
 	return cmd
+}
+
+// valueFlag is the flag of page that says how values are printed.
+func (a *app) valueFlag() string {
+	if a.stock {
+		return "format-value"
+	}
+	return "value-format" // as in all other commands
 }
 
 func (c *call) page(f pageFlags) error {
@@ -68,14 +76,14 @@ func (c *call) page(f pageFlags) error {
 	case len(ids) > 0 && f.all:
 		return c.shape(ErrInvalidPageArgs)
 	}
-	if err := checkFormat("format-value", f.format, outputFormats); err != nil {
+	if err := checkFormat(c.valueFlag(), f.format, outputFormats); err != nil {
 		return err
 	}
 	return c.withPages(c.args[0], f.pageSize, func(file *pageFile) error {
 		if f.all && file.pages == 0 {
 			return file.noPage(0)
 		}
-		p := &pagePrinter{call: c, file: file, format: f.format, cut: !c.cmd.Flags().Changed("format-value")}
+		p := &pagePrinter{call: c, file: file, format: f.format, cut: !c.cmd.Flags().Changed(c.valueFlag())}
 		switch {
 		case c.stock && !c.json && f.all:
 			return p.stockAll()

@@ -38,12 +38,12 @@ func TestPageNumbers(t *testing.T) {
 		{"page sample.db 18446744073709551616", 2, "value out of range"},
 		{"page sample.db 32", 1, "sample.db: no page 32; its pages are 0 to 31"},
 		{"page sample.db 2 " + huge, 1, "sample.db: no page " + huge},
-		{"page sample.db 2 --format-value base2", 2, "--format-value: unsupported format: base2"},
+		{"page sample.db 2 --value-format base2", 2, "--value-format: unsupported format: base2"},
 		{"page sample.db 2 --page-size 100", 2, "--page-size: 100 is outside of 512 to 16777216"},
-		{"page", 2, "requires at least 1 arg(s), only received 0"},
+		{"page", 2, "FILE is missing"},
 		{"page gone.db 2", 1, "gone.db: no such file"},
 		{"page . 2", 1, ".: is a directory"},
-		{"page-item sample.db 2", 2, "accepts 3 arg(s), received 2"},
+		{"page-item sample.db 2", 2, "ITEM is missing"},
 		{"page-item sample.db 2 2", 1, "sample.db: no element 2 in page 2, which has 0 to 1"},
 		{"page-item sample.db 2 65536", 1, "no element 65536 in page 2"},
 		{"page-item sample.db 2 " + huge, 1, "no element " + huge},
@@ -56,14 +56,14 @@ func TestPageNumbers(t *testing.T) {
 		{"page-item sample.db 29 0", 1, "it is a unknown<0000> page"},
 		{"page-item sample.db 2 0 --key-only --value-only", 2, "--key-only and --value-only exclude each other"},
 		{"page-item sample.db 2 0 --format base2", 2, "--format: unsupported format: base2"},
-		{"dump sample.db", 2, "requires at least 2 arg(s), only received 1"},
+		{"dump sample.db", 2, "PAGE is missing"},
 		{"dump sample.db x", 2, `"x" is no page number`},
 		{"dump sample.db 32", 1, "no page 32; its pages are 0 to 31"},
 		{"dump sample.db " + huge, 1, "no page " + huge},
 		{"dump sample.db 9007199254740992", 1, "no page 9007199254740992"}, // which times the page size is 2^63
 		{"dump sample.db 18014398509481984", 1, "no page 18014398509481984"},
 		{"dump sample.db 2 99 --json", 1, "no page 99"},
-		{"inspect", 2, "accepts 1 arg(s), received 0"},
+		{"inspect", 2, "FILE is missing"},
 	} {
 		r := run(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.HasPrefix(r.errOut, "holdfast: ") || !strings.Contains(r.errOut, c.want) || r.out != "" {
@@ -126,7 +126,7 @@ func TestPageLargeValue(t *testing.T) {
 		return b.Put([]byte("key"), value)
 	}))
 	check(t, db.Close())
-	s, _ := pagesShown(t, "large.db", "--all", "--format-value", "bytes")
+	s, _ := pagesShown(t, "large.db", "--all", "--value-format", "bytes")
 	found, texts := false, 0
 	for _, p := range s.Pages {
 		if p.Type == "leaf" && p.Pages == 1 && len(p.Elements) == 2 && p.Elements[1].Key == "text" {
@@ -145,7 +145,7 @@ func TestPageLargeValue(t *testing.T) {
 		for format, want := range map[string]string{
 			"ascii-encoded": fmt.Sprintf("%q", value), "hex": fmt.Sprintf("%x", value), "bytes": string(value), "auto": fmt.Sprintf("%x", value),
 		} {
-			if out := must(t, "page", "large.db", id, "--format-value", format); !strings.Contains(out, `"key": `+want+"\n") {
+			if out := must(t, "page", "large.db", id, "--value-format", format); !strings.Contains(out, `"key": `+want+"\n") {
 				t.Errorf("%s: the value is another", format)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"os"
 	"runtime/debug"
 	"sort"
 
@@ -53,15 +52,14 @@ func (c *call) withPages(path string, pageSize int, fn func(*pageFile) error) er
 	if pageSize != 0 && (pageSize < page.MinPageSize || pageSize > page.MaxPageSize) {
 		return usagef("--page-size: %d is outside of %d to %d", pageSize, page.MinPageSize, page.MaxPageSize)
 	}
-	info, err := c.look(path)
-	if err != nil {
+	if _, err := c.look(path); err != nil {
 		return err
 	}
-	file, err := vfs.OpenOS(path, os.O_RDONLY, 0, nil)
+	file, err := c.openRaw(path, true)
 	if err != nil {
 		return c.explain(path, err)
 	}
-	f := &pageFile{app: c.app, path: path, file: file, size: info.Size(), pageSize: pageSize, best: -1}
+	f := &pageFile{app: c.app, path: path, file: file.vfs, size: file.size, pageSize: pageSize, best: -1}
 	if err = f.open(); err == nil {
 		err = fn(f)
 	}
@@ -72,15 +70,7 @@ func (c *call) withPages(path string, pageSize int, fn func(*pageFile) error) er
 }
 
 func (f *pageFile) open() error {
-	if err := f.file.Lock(false, f.timeout); err == vfs.ErrTimeout {
-		return holdfast.ErrTimeout
-	} else if err != nil {
-		return err
-	}
 	var err error
-	if f.size, err = f.file.Size(); err != nil { // as it is under the lock
-		return err
-	}
 	if f.pageSize == 0 {
 		if f.pageSize, err = f.findPageSize(); err != nil {
 			return err
@@ -113,21 +103,13 @@ const looked = 64
 // neither is whole it takes the size at which most pages say that they are where they
 // are.
 func (f *pageFile) findPageSize() (int, error) {
-	first := make([]byte, page.ExtensionOffset)
-	if err := f.readAt(first, 0); err != nil {
-		return 0, err
+	said, whole, err := page.FindPageSize(f.file)
+	if err != nil || whole {
+		return int(said), err
 	}
-	if m, err := page.DecodeMeta(first); err == nil && m.PageSize >= page.MinPageSize && m.PageSize <= page.MaxPageSize {
-		return int(m.PageSize), nil
-	}
-	buf := make([]byte, page.ExtensionOffset)
-	for size := page.MinPageSize; size <= page.MaxPageSize; size *= 2 {
-		if err := f.readAt(buf, int64(size)); err != nil {
-			return 0, err
-		}
-		if m, err := page.DecodeMeta(buf); err == nil && int(m.PageSize) == size {
-			return size, nil
-		}
+	first, errs := page.ReadMetas(f.file, 0, page.ExtensionOffset)
+	if errs[0] != nil {
+		return 0, errs[0]
 	}
 	best, most := 0, 1 // page 0 is where it is at any page size
 	for size := page.MinPageSize; size <= page.MaxPageSize; size *= 2 {
@@ -135,7 +117,7 @@ func (f *pageFile) findPageSize() (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if m := readMeta(first); m.magicRight && int64(m.PageSize) == int64(size) {
+		if m := readMeta(first[0]); m.magicRight && int64(m.PageSize) == int64(size) {
 			fits++
 		}
 		if fits > most {
@@ -144,7 +126,7 @@ func (f *pageFile) findPageSize() (int, error) {
 	}
 	if best == 0 {
 		return 0, &fileError{file: f.path, what: "not a bbolt database, or so damaged that its page size cannot be told",
-			next: "if it is one, give the size with --page-size; see docs/recovering.md", err: errPageSize}
+			next: "if it is one, give the size with --page-size", err: errPageSize}
 	}
 	return best, nil
 }

@@ -27,15 +27,8 @@ type metaPage struct {
 const (
 	metaMagic = 0xED0CDAED
 
-	atMetaVersion  = 4
-	atMetaPageSize = 8
-	atMetaFlags    = 12
-	atMetaRoot     = 16
-	atMetaSequence = 24
-	atMetaFreelist = 32
-	atMetaHigh     = 40
-	atMetaTx       = 48
-	atMetaSum      = 56
+	atMetaVersion = 4
+	atMetaSum     = 56
 )
 
 // readMeta reads a meta page from its beginning, which may be cut off anywhere.
@@ -46,12 +39,7 @@ func readMeta(buf []byte) metaPage {
 		return m
 	}
 	b, order := buf[page.HeaderSize:], binary.NativeEndian
-	m.Meta = page.Meta{
-		PageSize: order.Uint32(b[atMetaPageSize:]), Flags: order.Uint32(b[atMetaFlags:]),
-		Root: page.ID(order.Uint64(b[atMetaRoot:])), Sequence: order.Uint64(b[atMetaSequence:]),
-		Freelist: page.ID(order.Uint64(b[atMetaFreelist:])), HighWater: page.ID(order.Uint64(b[atMetaHigh:])),
-		Label: page.Label(order.Uint64(b[atMetaTx:])),
-	}
+	m.Meta = page.MetaFields(buf)
 	m.magicRight = order.Uint32(b) == metaMagic
 	m.version, m.checksum = order.Uint32(b[atMetaVersion:]), order.Uint64(b[atMetaSum:])
 	sum := fnv.New64a()

@@ -143,11 +143,9 @@ func (v *pageView) readCount() {
 	v.count = uint64(v.header.Count)
 	switch v.kind {
 	case kindFreelist:
-		room = uint64(len(v.run)-page.HeaderSize) / freelistNumber
-		if v.count == freelistLong {
-			v.count = binary.NativeEndian.Uint64(v.run[page.HeaderSize:])
-			room--
-		}
+		var numbers []byte
+		v.count, numbers = page.FreelistBody(v.run)
+		room = uint64(len(numbers)) / freelistNumber
 	case kindUnknown:
 		v.count, room = 0, 0
 	}
@@ -263,13 +261,13 @@ func (e *element) bucketHeader() (root page.ID, sequence uint64, ok bool) {
 	return page.ID(binary.NativeEndian.Uint64(e.value)), binary.NativeEndian.Uint64(e.value[8:]), true
 }
 
+// freelistNumber is what a number on a freelist page takes, in bytes.
+const freelistNumber = 8
+
 // number is number i of a freelist page.
 func (v *pageView) number(i uint64) page.ID {
-	at := page.HeaderSize + i*freelistNumber
-	if v.header.Count == freelistLong {
-		at += freelistNumber
-	}
-	return page.ID(binary.NativeEndian.Uint64(v.run[at:]))
+	_, numbers := page.FreelistBody(v.run)
+	return page.FreelistNumber(numbers, i)
 }
 
 // recordChange is a part of a record of free pages.
@@ -291,27 +289,5 @@ func (v *pageView) changes(fn func(recordChange) error) error {
 		take := func(e page.Extent) error { return fn(recordChange{false, e}) }
 		return extension.Log(b, v.file.pageSize, highWater, take, put)
 	}
-	return extension.Snapshot(b, highWater, put, func(bits []byte) error { return bitExtents(bits, put) })
-}
-
-// bitExtents calls fn for the runs of set bits, the lowest of a byte first.
-func bitExtents(bits []byte, fn func(page.Extent) error) error {
-	var run page.Extent
-	for i := range page.ID(len(bits)) * 8 {
-		switch set := bits[i/8]>>(i%8)&1 != 0; {
-		case set && run.N == 0:
-			run = page.Extent{Start: i, N: 1}
-		case set:
-			run.N++
-		case run.N > 0:
-			if err := fn(run); err != nil {
-				return err
-			}
-			run.N = 0
-		}
-	}
-	if run.N > 0 {
-		return fn(run)
-	}
-	return nil
+	return extension.Snapshot(b, highWater, put, func(bits []byte) error { return extension.Bits(bits, put) })
 }

@@ -91,7 +91,8 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
-// TestLockedByProcess names the process that holds the lock.
+// TestLockedByProcess names the process that holds the lock. The name of the process, which it
+// can choose, reached the terminal as it is: it could clear it, or colour what came behind.
 func TestLockedByProcess(t *testing.T) {
 	withSample(t)
 	db, err := holdfast.Open("sample.db", 0o600, nil)
@@ -99,6 +100,14 @@ func TestLockedByProcess(t *testing.T) {
 	defer db.Close()
 	r := runProcess(t, process(t, "get", "sample.db", "alpha", "key-1", "--timeout", "10ms"))
 	wantIn(t, r, 1, "", fmt.Sprintf("sample.db: locked by another process for longer than 10ms, held by process %d (", os.Getpid()))
+
+	const own = "/proc/self/comm"
+	name, err := os.ReadFile(own)
+	check(t, err)
+	check(t, os.WriteFile(own, []byte("\x1b[31mred"), 0))
+	defer os.WriteFile(own, name, 0)
+	r = runProcess(t, process(t, "get", "sample.db", "alpha", "key-1", "--timeout", "10ms"))
+	wantIn(t, r, 1, "", fmt.Sprintf(`held by process %d ("\x1b[31mred"); `, os.Getpid()))
 	wantIn(t, r, 1, "", "; stop that program, or wait longer with --timeout (")
 }
 

@@ -12,7 +12,10 @@ type program struct {
 	name  string
 	stop  string // command line, if it is known how the program is run
 	start string
-	notes []string // sentences
+
+	// Sentences: what is worth knowing of each of its files, and of one that is made shorter.
+	always []string
+	notes  []string
 }
 
 // Programs, as their own releases and packages lay out their files.
@@ -29,8 +32,10 @@ var (
 	buildkitBuckets = []string{"_backlinks", "_byresult", "_links", "_result"}
 )
 
+// oldRevisions is so of each file of etcd, also of one that has no free pages.
+const oldRevisions = "Old revisions are not free before etcd has compacted them: `etcdctl compact REVISION`, or --auto-compaction-retention; under Kubernetes the API server does it."
+
 var etcdNotes = []string{
-	"Old revisions are not free before etcd has compacted them: `etcdctl compact REVISION`, or --auto-compaction-retention; under Kubernetes the API server does it.",
 	"One member at a time. Where the kubelet runs etcd as a static pod, move its manifest away in place of systemctl.",
 	"`etcdctl defrag` works while etcd runs, and needs room for a second file.",
 }
@@ -58,10 +63,12 @@ func programOf(path string, buckets []string) *program {
 	case strings.HasPrefix(path, buildkitRoot):
 		return unit("BuildKit", "buildkit", "Where BuildKit runs in a container, stop that in place of systemctl.")
 	case strings.HasSuffix(path, etcdFile):
-		return unit("etcd", "etcd", etcdNotes...)
+		p := unit("etcd", "etcd", etcdNotes...)
+		p.always = []string{oldRevisions}
+		return p
 	case has(etcdBuckets):
-		return &program{name: "etcd", notes: append(etcdNotes[:1:1],
-			"A file that `etcdctl snapshot save` wrote ends with a checksum of its own: leave it as it is.")}
+		return &program{name: "etcd", always: []string{oldRevisions,
+			"A file that `etcdctl snapshot save` wrote ends with a checksum of its own: leave it as it is."}}
 	case has(buildkitBuckets):
 		return &program{name: "BuildKit"}
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -135,6 +136,9 @@ func (c *call) printPut(r putReport, path [][]byte) {
 func (c *call) update(path string, create bool, fn func(*holdfast.Tx) error) (created bool, err error) {
 	info, err := c.look(path)
 	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil {
+		err = c.isDatabase(path)
+	}
 	if err != nil {
 		if missing && !create {
 			return false, c.hintCreate(path, err)
@@ -144,25 +148,40 @@ func (c *call) update(path string, create bool, fn func(*holdfast.Tx) error) (cr
 		}
 		created = true
 	}
-	d, err := c.open(path, info, &holdfast.Options{})
-	if err != nil {
-		return false, err
+	if !missing {
+		d, err := c.open(path, info, &holdfast.Options{})
+		if err != nil {
+			return created, err
+		}
+		return created, c.explain(path, errors.Join(d.Update(fn), d.Close()))
 	}
-	err = errors.Join(d.Update(fn), d.Close())
-	if err != nil && missing {
-		_ = os.Remove(path)
+	// It gets its name when it is whole: what another program makes there meanwhile stays.
+	o := output{path: path}
+	dst, err := c.destination(o, nil, nil)
+	if err == nil {
+		err = c.makeFile(dst, o, func(_ context.Context, temp string) error {
+			d, err := c.openMade(temp, &holdfast.Options{})
+			if err != nil {
+				return err
+			}
+			return errors.Join(d.Update(fn), d.Close())
+		})
 	}
 	return created, c.explain(path, err)
 }
 
-// hintCreate adds to the error of a missing file how to create it, unless a
-// file of a similar name is there.
+// hintCreate adds to the error of a missing file how to create it, behind the
+// files of similar names that are there.
 func (c *call) hintCreate(path string, err error) error {
 	var e *fileError
-	if errors.As(err, &e) && e.next == "" && c.cmd.Flags().Lookup("create") != nil {
-		return &fileError{file: path, what: e.what, next: "--create makes it", err: err}
+	if !errors.As(err, &e) || !errors.Is(err, fs.ErrNotExist) && e.next != "" || c.cmd.Flags().Lookup("create") == nil {
+		return err
 	}
-	return err
+	next := "--create makes it"
+	if e.next != "" {
+		next = e.next + "; --create makes a new one"
+	}
+	return &fileError{file: path, what: e.what, next: next, err: err}
 }
 
 // locateOrCreate opens the bucket at path and creates what is missing of it, if

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +58,7 @@ func (c *call) reseal(missing bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := interruptible(c.ctx)
 	defer cancel()
 	done, err := c.runReseal(ctx, path, info, missing)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -115,7 +112,7 @@ func (c *call) printReseal(r *resealReport) {
 	}
 	fmt.Fprintln(c.out, strings.Join(parts, ", "))
 	if r.Replaced > 0 {
-		fmt.Fprintln(c.out, "if no tool changed these pages, they are damaged, and that does not show any more: restore a copy; see docs/recovering.md")
+		fmt.Fprintln(c.out, "if no tool changed these pages, they are damaged, and that does not show any more: restore a copy (docs/recovering.md)")
 	}
 }
 

@@ -53,13 +53,17 @@ func TestReseal(t *testing.T) {
 	}
 }
 
-// TestSealsOff: without seals a changed page is read, and can be copied.
+// TestSealsOff: without seals a changed page is read, and can be copied. check said OK of such
+// a file as of a sound one, so that a variable that was set for a program hid the damage: it
+// says now why it looked at no seals.
 func TestSealsOff(t *testing.T) {
 	withSample(t)
 	changeValue(t)
 	wantIn(t, run(t, "compact", "-o", "copy.db", "sample.db"), command.ExitFailed, "", "sample.db: damaged: page")
 	t.Setenv("HOLDFAST_SEALS", "off")
-	wantIn(t, run(t, "check", "sample.db"), 0, "OK\nno seals were looked at\n", "")
+	const note = "the environment sets HOLDFAST_SEALS=off: damage that only a seal shows is not found"
+	wantIn(t, run(t, "check", "sample.db"), 0, "OK\nno seals were looked at\n", "holdfast: note: "+note+"\n")
+	wantIn(t, run(t, "check", "sample.db", "--json"), 0, note, "")
 	wantIn(t, run(t, "compact", "-o", "copy.db", "sample.db"), 0, "sample.db -> copy.db", "")
 	wantIn(t, run(t, "reseal", "copy.db"), 0, "0 seals were right, 0 replaced, ", "")
 	t.Setenv("HOLDFAST_SEALS", "on")
@@ -85,7 +89,7 @@ func TestResealRefuses(t *testing.T) {
 	wantIn(t, r, command.ExitFailed, "", "; run: holdfast check sample.db\n")
 	wantIn(t, run(t, "reseal", "gone.db"), command.ExitFailed, "", "holdfast: gone.db: no such file")
 	wantIn(t, run(t, "reseal", "empty.db"), command.ExitFailed, "", "holdfast: empty.db: empty: not a bbolt database")
-	wantIn(t, run(t, "reseal"), command.ExitUsage, "", "accepts 1 arg(s), received 0")
+	wantIn(t, run(t, "reseal"), command.ExitUsage, "", "FILE is missing")
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
 	}

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"holdfast"
 	"holdfast/internal/salvage"
-	"holdfast/internal/vfs"
 )
 
 const salvageHelp = `Save all that a damaged database still holds into a new one, and say what is lost.
@@ -60,21 +58,14 @@ func (c *call) salvage(f salvageFlags) error {
 	if err != nil {
 		return err
 	}
-	file, err := vfs.OpenOS(src, os.O_RDONLY, 0, nil)
+	file, err := c.openRaw(src, true)
 	if err != nil {
 		return c.explain(src, err)
 	}
 	defer file.Close()
-	if err := file.Lock(false, c.timeout); err != nil {
-		return c.explain(src, err)
-	}
-	size, err := file.Size()
-	if err != nil {
-		return c.explain(src, err)
-	}
 	var report *salvage.Report
 	err = c.makeFile(dst, f.output, func(ctx context.Context, temp string) error {
-		report, err = c.salvageTo(ctx, temp, file, size, info, f)
+		report, err = c.salvageTo(ctx, temp, file, info, f)
 		return err
 	})
 	if errors.Is(err, salvage.ErrNone) {
@@ -87,21 +78,21 @@ func (c *call) salvage(f salvageFlags) error {
 }
 
 // salvageTo saves what file holds into the empty file at temp.
-func (c *call) salvageTo(ctx context.Context, temp string, file vfs.File, size int64, info fs.FileInfo, f salvageFlags) (*salvage.Report, error) {
+func (c *call) salvageTo(ctx context.Context, temp string, file *rawFile, info fs.FileInfo, f salvageFlags) (*salvage.Report, error) {
 	var read atomic.Int64 // bytes
-	stop := c.progress("salvaging", size, read.Load)
+	stop := c.progress("salvaging", file.size, read.Load)
 	defer stop()
 	sink, unit := &salvageSink{ctx: ctx}, uint64(0)
 	sink.open = func(pageSize int) (*holdfast.DB, error) {
 		unit = uint64(pageSize)
-		d, err := c.open(temp, nil, &holdfast.Options{NoSync: true, PageSize: pageSize})
+		d, err := c.openMade(temp, &holdfast.Options{NoSync: true, PageSize: pageSize})
 		if err != nil {
 			return nil, err
 		}
 		d.AllocSize = compactGrowth
 		return d.DB, nil
 	}
-	report, err := salvage.Run(ctx, file, size, sink, salvage.Options{
+	report, err := salvage.Run(ctx, file, file.size, sink, salvage.Options{
 		All: f.all, Progress: func(pages uint64) { read.Store(int64(pages * unit)) },
 	})
 	if err = errors.Join(err, sink.close(err == nil)); err != nil {
@@ -115,10 +106,10 @@ func (c *call) salvageTo(ctx context.Context, temp string, file vfs.File, size i
 }
 
 // salvageLoss is the error of a file of which something is lost.
-type salvageLoss struct{ file, saved string }
+type salvageLoss struct{ file, saved, command string }
 
 func (e *salvageLoss) Error() string {
-	return fmt.Sprintf("%s: something of it is lost, or may be; %s has what could be saved; keep both; see docs/recovering.md", e.file, e.saved)
+	return fmt.Sprintf("%s: something of it is lost, or may be; %s has what could be saved; keep both; what was saved shows: %s inspect %s (docs/recovering.md)", e.file, e.saved, e.command, shellQuote(e.saved))
 }
 
 func (e *salvageLoss) Unwrap() error { return ErrDamaged }

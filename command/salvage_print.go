@@ -23,6 +23,7 @@ type salvageReport struct {
 	Buckets   uint64 `json:"saved_buckets"`
 	Keys      uint64 `json:"saved_keys"`
 	Found     uint64 `json:"saved_from_orphans"`
+	FoundIn   string `json:"lost_and_found_in"` // the bucket at the top level; "" if there is none
 	Unplaced  uint64 `json:"lost_and_found"`
 	Lost      uint64 `json:"lost_elements"`
 	Conflicts uint64 `json:"conflicts"`
@@ -65,7 +66,7 @@ type salvageFound struct {
 func newSalvageReport(src string, f salvageFlags, r *salvage.Report) *salvageReport {
 	out := &salvageReport{
 		File: src, Output: f.path, OK: r.Sound(), PageSize: r.PageSize, Pages: uint64(r.Pages), PagesRead: r.PagesRead,
-		Trailing: r.Trailing, Older: r.Older, Free: r.Free, Buckets: r.Buckets, Keys: r.Keys, Found: r.Found, Unplaced: r.Unplaced,
+		Trailing: r.Trailing, Older: r.Older, Free: r.Free, Buckets: r.Buckets, Keys: r.Keys, Found: r.Found, FoundIn: r.FoundIn, Unplaced: r.Unplaced,
 		Lost: r.LostElements, Conflicts: r.Conflicts, Doubled: r.Doubled, Orphans: r.Orphans, More: r.More,
 		Damage: []faultReport{}, Ranges: []salvageRange{}, Elements: []salvageElement{}, Places: []salvageFound{},
 		Doubts: append([]string{}, r.Doubts...), Notes: append([]string{}, r.Notes...),
@@ -108,7 +109,7 @@ func (c *call) printSalvage(src string, f salvageFlags, report *salvage.Report) 
 	if r.OK {
 		return nil
 	}
-	return &salvageLoss{src, f.path}
+	return &salvageLoss{src, f.path, c.name()}
 }
 
 // maxPrinted bounds each list for people.
@@ -156,7 +157,7 @@ func (c *call) printSalvageText(r *salvageReport) {
 	})
 	c.printList(len(r.Places), func(i int) string {
 		p := r.Places[i]
-		return fmt.Sprintf("%s/%s: %s of page %d: %s", "lost+found", p.Name, countOf(p.Count, "key or bucket", "keys and buckets"), p.Page, p.Why)
+		return fmt.Sprintf("%s/%s: %s of page %d: %s", r.FoundIn, p.Name, countOf(p.Count, "key or bucket", "keys and buckets"), p.Page, p.Why)
 	})
 	c.printSaved(r)
 }
@@ -167,7 +168,7 @@ func (c *call) printSaved(r *salvageReport) {
 		parts = append(parts, count(r.Found)+" of them found in pages that nothing sound names")
 	}
 	if r.Unplaced > 0 {
-		parts = append(parts, count(r.Unplaced)+" more in lost+found")
+		parts = append(parts, count(r.Unplaced)+" more in "+r.FoundIn)
 	}
 	if r.Conflicts > 0 {
 		parts = append(parts, countOf(r.Conflicts, "key was", "keys were")+" there already with another value and left out")

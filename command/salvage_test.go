@@ -54,6 +54,25 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
+// TestSalvageOfSalvaged: where the file has a bucket lost+found, as what was salvaged before
+// has, another one was made, and what was printed named buckets of the old one, which are not there.
+func TestSalvageOfSalvaged(t *testing.T) {
+	withSample(t)
+	must(t, "put", "sample.db", "lost+found", "k", "v", "--create")
+	damage(t, "sample.db", func(b []byte) []byte { b[strings.Index(string(b), "long long ")]++; return b })
+	r := run(t, "salvage", "sample.db", "-o", "out.db")
+	wantIn(t, r, 3, " more in lost+found-2\n", "")
+	_, line, ok := strings.Cut(r.out, "\nlost+found-2/")
+	if !ok {
+		t.Fatalf("no page in lost+found-2: %s", r)
+	}
+	page, _, _ := strings.Cut(line, ":")
+	must(t, "keys", "out.db", "lost+found-2", page)
+	wantIn(t, run(t, "get", "out.db", "lost+found", "k"), 0, "v\n", "")
+	wantIn(t, run(t, "salvage", "sample.db", "-o", "out.db", "--force", "--json"), 3, `"lost_and_found_in": "lost+found-2",`, "")
+	wantIn(t, run(t, "salvage", "out.db", "-o", "again.db", "--json"), 0, `"lost_and_found_in": "",`, "")
+}
+
 func TestSalvageRefuses(t *testing.T) {
 	dir := withSample(t)
 	check(t, os.WriteFile("other", []byte("precious"), 0o600))
@@ -95,4 +114,18 @@ func TestCheckQuick(t *testing.T) {
 	wantIn(t, run(t, "check", "sample.db", "--quick"), 3, "page 11: its seal does not fit its content\n1 fault, on page 11\nlittle was looked at", "damaged (1 fault)")
 	check(t, os.Truncate("sample.db", 20*samplePage))
 	wantIn(t, run(t, "check", "sample.db", "--quick"), 3, "it was truncated", "")
+}
+
+// TestSalvageStump: of a file that ends within its meta pages it is told what there is.
+func TestSalvageStump(t *testing.T) {
+	withSample(t)
+	data, err := os.ReadFile("sample.db")
+	check(t, err)
+	for n, want := range map[int]string{
+		2 * samplePage: "no such page: all that the file has is 2 of the two meta pages\n",
+		100:            "no such page: all that the file has is 0 of the two meta pages\n",
+	} {
+		check(t, os.WriteFile("cut.db", data[:n], 0o600))
+		wantIn(t, run(t, "salvage", "cut.db", "-o", "out.db", "--force"), 3, want, "cut.db: something of it is lost")
+	}
 }

@@ -184,7 +184,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("info: %+v", s)
 	}
 	wantIn(t, run(t, "get", "torn.db", "b", "last"), 0, "4\n", "")
-	wantIn(t, run(t, "settle"), command.ExitUsage, "", "accepts 1 arg(s), received 0")
+	wantIn(t, run(t, "settle"), command.ExitUsage, "", "FILE is missing")
 	wantIn(t, execute(command.NewBboltCommand(), "", "settle", "left.db"), 0, wanted["left.db"], "")
 }
 

@@ -35,23 +35,29 @@ func similar(wrong string, names []string) []string {
 // maxDistanceBytes bounds the names that distance compares; longer ones are cut.
 const maxDistanceBytes = 64
 
-// distance is the number of bytes to insert, remove or replace to get b from a.
+// distance is the number of bytes to insert, remove, replace, or swap with the next one, to get b
+// from a.
 func distance(a, b string) int {
 	a, b = a[:min(len(a), maxDistanceBytes)], b[:min(len(b), maxDistanceBytes)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	var rows [3][]int // of i-2, i-1 and i bytes of a
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+	}
+	for j := range rows[2] {
+		rows[2][j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		rows[0], rows[1], rows[2] = rows[1], rows[2], rows[0]
+		rows[2][0] = i + 1
 		for j := range len(b) {
-			next := diagonal
-			if a[i] != b[j] {
-				next = 1 + min(diagonal, row[j], row[j+1])
+			next := min(rows[1][j], rows[1][j+1], rows[2][j]) + 1
+			if a[i] == b[j] {
+				next = rows[1][j]
+			} else if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next = min(next, rows[0][j-1]+1)
 			}
-			diagonal, row[j+1] = row[j+1], next
+			rows[2][j+1] = next
 		}
 	}
-	return row[len(b)]
+	return rows[2][len(b)]
 }

@@ -75,6 +75,9 @@ func (c *call) stats() error {
 			}
 			return tx.Err()
 		})
+		if err == nil && prefix != "" && top == 0 && !c.stock { // where bbolt counts nothing
+			return c.noPrefix(c.args[0], tx, []byte(prefix))
+		}
 		if err == nil && prefix == "" && !c.stock {
 			free, err = d.freeSpace(tx)
 		}

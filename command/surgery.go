@@ -145,7 +145,7 @@ func (c *call) operate(o output, op operation) error {
 	if err != nil {
 		return err
 	}
-	src, err := c.openRaw(path)
+	src, err := c.openRaw(path, !c.stock) // bbolt takes no lock for surgery
 	if err != nil {
 		return c.explain(path, err)
 	}

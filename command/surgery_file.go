@@ -13,34 +13,7 @@ import (
 	"holdfast"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/vfs"
 )
-
-// rawFile is a file that is read as it is, whether or not it is a database.
-type rawFile struct {
-	*os.File
-	lock vfs.File // the same open file
-}
-
-func (f *rawFile) Close() error { return f.lock.Close() }
-
-// openRaw opens the file at path for reading, with the lock that readers share. bbolt
-// takes none for surgery, and so its shape has none.
-func (c *call) openRaw(path string) (*rawFile, error) {
-	f := &rawFile{}
-	var err error
-	f.lock, err = vfs.OpenOS(path, os.O_RDONLY, 0, func(name string, flag int, mode os.FileMode) (file *os.File, err error) {
-		f.File, err = os.OpenFile(name, flag, mode)
-		return f.File, err
-	})
-	if err != nil || c.stock {
-		return f, err
-	}
-	if err := f.lock.Lock(false, c.timeout); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
 
 // patient is a file that may be damaged in any way, with what can be told of it.
 type patient struct {
@@ -60,72 +33,29 @@ func examine(file *os.File) (*patient, error) {
 		return nil, err
 	}
 	p := &patient{file: file, size: info.Size()}
-	if err := p.findPageSize(); err != nil {
+	if p.pageSize, p.sure, err = page.FindPageSize(file); err != nil {
 		return nil, err
 	}
-	var bufs [2][]byte
-	for slot := range bufs {
-		if slot == 0 || p.pageSize != 0 {
-			if bufs[slot], err = p.metaPage(slot); err != nil {
-				return nil, err
-			}
-		}
+	metas, errs := page.ReadMetas(file, p.pageSize, p.metaBytes())
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
 	}
-	p.slots = page.DecodeSlots(bufs[0], bufs[1])
-	for slot := range p.slots.Err {
-		if p.slots.Err[slot] == nil && int64(p.slots.Meta[slot].PageSize) != p.pageSize {
-			p.slots.Err[slot] = page.Corruptf(page.ID(slot), "the metas give page sizes of %d and %d bytes", p.pageSize, p.slots.Meta[slot].PageSize)
-		}
+	if p.pageSize == 0 { // then it is not known where the second one is
+		metas[1] = nil
 	}
+	p.slots = page.DecodeSlots(metas[0], metas[1]).OfSize(p.pageSize)
 	p.best, p.err = p.slots.Best()
 	return p, nil
 }
 
+// metaBytes is as much of a meta page as can mean something.
+func (p *patient) metaBytes() int { return int(max(p.pageSize, page.MinPageSize)) }
+
 // metaPage reads as much of a meta page as can mean something; zeros stand for what is
 // beyond the end of the file.
 func (p *patient) metaPage(slot int) ([]byte, error) {
-	buf := make([]byte, max(p.pageSize, page.MinPageSize))
-	if _, err := p.file.ReadAt(buf, int64(slot)*p.pageSize); err != nil && err != io.EOF {
-		return nil, err
-	}
-	return buf, nil
-}
-
-// findPageSize takes the page size from the first meta, from the second one, wherever
-// that is, or from what the first says in spite of its checksum.
-func (p *patient) findPageSize() error {
-	first := make([]byte, page.ExtensionOffset)
-	if _, err := p.file.ReadAt(first, 0); err != nil && err != io.EOF {
-		return err
-	}
-	said := int64(page.MetaFields(first).PageSize)
-	if said < page.MinPageSize || said > page.MaxPageSize {
-		said = 0
-	}
-	if _, err := page.DecodeMeta(first); err == nil && said != 0 {
-		p.pageSize, p.sure = said, true
-		return nil
-	}
-	sizes := []int64{said, int64(os.Getpagesize())}
-	for ps := int64(page.MinPageSize); ps <= page.MaxPageSize; ps *= 2 {
-		sizes = append(sizes, ps)
-	}
-	second := make([]byte, page.ExtensionOffset)
-	for _, ps := range sizes {
-		if ps == 0 {
-			continue
-		}
-		n, err := p.file.ReadAt(second, ps)
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if m, err := page.DecodeMeta(second[:n]); err == nil && int64(m.PageSize) == ps {
-			p.pageSize, p.sure = ps, true
-			return nil
-		}
-	}
-	p.pageSize = said
-	return nil
+	metas, errs := page.ReadMetas(p.file, p.pageSize, p.metaBytes())
+	return metas[slot], errs[slot]
 }
 
 // extension reads what Holdfast has added to the meta page that is opened; nil: nothing.
@@ -154,6 +84,15 @@ func (p *patient) inFile() uint64 {
 
 // limit is the first page number that cannot be operated on.
 func (p *patient) limit() uint64 { return min(uint64(p.slots.Meta[p.best].HighWater), p.inFile()) }
+
+// known is limit, of a file that was left in mid use with the pages of its newest state.
+func (p *patient) known() uint64 {
+	highWater := p.slots.Meta[p.best].HighWater
+	if ext, err := p.extension(); err == nil && ext != nil && ext.Trailing != nil {
+		highWater = max(highWater, ext.Trailing.HighWater)
+	}
+	return min(uint64(highWater), p.inFile())
+}
 
 // readFirst reads the page id without its overflow pages.
 func (p *patient) readFirst(id page.ID) ([]byte, error) {
@@ -221,14 +160,7 @@ func (s *surgeon) run(ctx context.Context, src *rawFile, path string, info fs.Fi
 		return err
 	}
 	s.writing = true
-	copyOwner(path, info)
-	if err := file.Chmod(info.Mode().Perm()); err != nil {
-		return err
-	}
-	if err := file.Sync(); err != nil {
-		return err
-	}
-	return file.Close()
+	return finish(file, info, true)
 }
 
 // noteUnreadable warns if the meta page that is opened may have named a newer state, which

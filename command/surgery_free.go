@@ -69,7 +69,7 @@ func (s *surgeon) rebuild() error {
 		return err
 	}
 	stop := s.progress("looking at the pages in use", 0, nil)
-	db, err := holdfast.Open(s.file.Name(), 0o600, &holdfast.Options{Timeout: s.timeout})
+	db, err := s.openMade(s.file.Name(), &holdfast.Options{})
 	if err == nil {
 		err = db.Close()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast"
 	"holdfast/internal/page"
 )
 
@@ -58,7 +59,11 @@ func (s *surgeon) revert() error {
 		return err
 	}
 	from := 1 - s.best
-	if ext != nil && ext.Trailing != nil && s.isBehind() {
+	left := s.leftAs()
+	if left.Unfinished {
+		s.r.warn("the last flush was cut short, and the state that is opened was the one before it already: this goes back by one more, whose commits had returned, and the flush may have written over its pages")
+	}
+	if ext != nil && ext.Trailing != nil && left.BboltBehind {
 		// The newest state is the extension's. The one before is that of the meta
 		// itself, and not the other slot's, which is older still.
 		from = s.best
@@ -101,14 +106,14 @@ func sameState(a, b page.Meta) bool {
 	return a == b
 }
 
-// isBehind tells whether the copy's newest state is one that bbolt does not find.
-func (s *surgeon) isBehind() bool {
-	d, err := s.read(s.file.Name(), false)
+// leftAs is how the file was left, as far as it can be opened.
+func (s *surgeon) leftAs() holdfast.FileState {
+	d, err := s.openMade(s.file.Name(), &holdfast.Options{ReadOnly: true})
 	if err != nil {
-		return false
+		return holdfast.FileState{}
 	}
 	defer d.Close()
-	return d.FileState().BboltBehind
+	return d.FileState()
 }
 
 // copyMeta makes a slot describe what the other does.

@@ -62,6 +62,25 @@ func TestSurgeryReverts(t *testing.T) {
 		"meta page 1 is not whole (checksum error): there is no state to go back to; restore a copy of it")
 }
 
+// With HOLDFAST_LOG=stderr, going back told of the opening of a file that nobody knows: the
+// copy, under the name that it has while it is made.
+func TestSurgeryRevertsInSilence(t *testing.T) {
+	withSample(t)
+	makeClosed(t)
+	t.Setenv("HOLDFAST_LOG", "stderr")
+	messages, err := os.Create("messages")
+	check(t, err)
+	defer messages.Close()
+	defer func(stderr *os.File) { os.Stderr = stderr }(os.Stderr)
+	os.Stderr = messages
+	for _, file := range []string{"left.db", "torn.db"} {
+		operate(t, file, "revert-meta-page")
+	}
+	if told, err := os.ReadFile("messages"); err != nil || len(told) > 0 {
+		t.Errorf("messages: %v\n%s", err, told)
+	}
+}
+
 // Where a last flush may be lost by damage, it is said, as it does not show any more.
 func TestSurgeryOfUnreadableMeta(t *testing.T) {
 	withSample(t)
@@ -265,14 +284,14 @@ func TestSurgeryRefuses(t *testing.T) {
 		{"copy-page sample.db -o x --from-page 6 --to-page 27", 2, "page 6 takes 3 pages, and the last page is 28"},
 		{"copy-page sample.db -o x --from-page 6 --to-page 7", 2, "page 6 takes 3 pages, so that the two would lie upon each other"},
 		{"copy-page sample.db -o x --from-page 7 --to-page 3", 1, "sample.db: damaged: page 7: the page says that it is page "},
-		{"clear-page sample.db -o x --pageId 1", 2, "--pageId: sample.db has pages 2 to 31, not 1"},
+		{"clear-page sample.db -o x --pageId 1", 2, "--pageId: sample.db has pages 2 to 28, not 1"},
 		{"clear-page sample.db -o x --pageId 29", 2, "--pageId: sample.db has pages 2 to 28, not 29"},
-		{"clear-page sample.db -o x --pageId 18446744073709551615", 2, "--pageId: sample.db has pages 2 to 31"},
-		{"clear-page sample.db -o x --pageId 10", 2, "page 10 is a freelist page; only a leaf or a branch"},
-		{"clear-page-elements sample.db -o x --pageId 23 --from-index -1 --to-index 4", 2, "--from-index: the page has elements 0 to 7, not -1"},
-		{"clear-page-elements sample.db -o x --pageId 23 --from-index 8 --to-index -1", 2, "--from-index: the page has elements 0 to 7, not 8"},
-		{"clear-page-elements sample.db -o x --pageId 23 --from-index 3 --to-index 9", 2, "--to-index: the page has 8 elements, so that 9 is not"},
-		{"clear-page-elements sample.db -o x --pageId 23 --from-index 3 --to-index -2", 2, "--to-index: the page has 8 elements, so that -2 is not"},
+		{"clear-page sample.db -o x --pageId 18446744073709551615", 2, "--pageId: sample.db has pages 2 to 28"},
+		{"clear-page sample.db -o x --pageId 10", 2, "page 10 of sample.db is a freelist page; only a leaf or a branch"},
+		{"clear-page-elements sample.db -o x --pageId 23 --from-index -1 --to-index 4", 2, "--from-index: page 23 of sample.db has elements 0 to 7, not -1"},
+		{"clear-page-elements sample.db -o x --pageId 23 --from-index 8 --to-index -1", 2, "--from-index: page 23 of sample.db has elements 0 to 7, not 8"},
+		{"clear-page-elements sample.db -o x --pageId 23 --from-index 3 --to-index 9", 2, "--to-index: page 23 of sample.db has 8 elements, so that 9 is not"},
+		{"clear-page-elements sample.db -o x --pageId 23 --from-index 3 --to-index -2", 2, "--to-index: page 23 of sample.db has 8 elements, so that -2 is not"},
 		{"clear-page-elements sample.db -o x --pageId 23 --from-index 3 --to-index 3", 2, "--to-index: from 3 to before 3 there is no element"},
 		{"meta update sample.db -o x --meta-page 2", 2, "--meta-page: the meta pages are 0 and 1, not 2"},
 		{"meta update sample.db -o x --fields root", 2, "invalid key-value pair: root"},
@@ -398,5 +417,17 @@ func anySurgery(rng *rand.Rand, pages int) []string {
 		fmt.Sprintf("clear-page-elements --pageId %d --from-index %d --to-index %d", id(), rng.IntN(3), rng.IntN(5)-1),
 		fmt.Sprintf("meta update --meta-page %d --fields root:%d", rng.IntN(2), id()),
 		fmt.Sprintf("meta update --meta-page %d --fields pgid:%d,pageSize:%d", rng.IntN(2), id(), 1<<rng.IntN(32)),
+	}
+}
+
+// TestRevertAfterTornFlush: going back from a file whose last flush was cut short goes back twice, and
+// that is said.
+func TestRevertAfterTornFlush(t *testing.T) {
+	workdir(t)
+	makeLeft(t)
+	r := run(t, "surgery", "revert-meta-page", "torn.db", "-o", "back.db")
+	wantIn(t, r, 0, "warning: the last flush was cut short, and the state that is opened was the one before it already", "")
+	if r := run(t, "surgery", "revert-meta-page", "left.db", "-o", "other.db"); r.code != 0 || strings.Contains(r.out, "cut short") {
+		t.Errorf("%s", r)
 	}
 }

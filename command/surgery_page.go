@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -58,7 +59,7 @@ func (a *app) newClearPage() *cobra.Command {
 	cmd := a.newOperation(operation{
 		use: "clear-page", short: "Remove all elements from a branch or leaf page", long: clearPageHelp,
 		required: []string{flagPage},
-		look:     func(c *call, p *patient) error { return c.dataPage(p, flagPage, page.ID(id), p.inFile()) },
+		look:     func(c *call, p *patient) error { return c.dataPage(p, flagPage, page.ID(id), p.known()) },
 		do:       func(s *surgeon) error { return s.clearPage(page.ID(id), 0, -1) },
 		stock:    func(s *surgeon) { fmt.Fprintf(s.out, "The page (%d) was cleared\n", id) },
 	})
@@ -72,7 +73,7 @@ func (a *app) newClearPageElements() *cobra.Command {
 	cmd := a.newOperation(operation{
 		use: "clear-page-elements", short: "Remove some elements from a branch or leaf page", long: clearElementsHelp,
 		required: []string{flagPage, flagFromIndex, flagToIndex},
-		look:     func(c *call, p *patient) error { return c.dataPage(p, flagPage, page.ID(id), p.inFile()) },
+		look:     func(c *call, p *patient) error { return c.dataPage(p, flagPage, page.ID(id), p.known()) },
 		do:       func(s *surgeon) error { return s.clearPage(page.ID(id), from, to) },
 		stock: func(s *surgeon) {
 			fmt.Fprintf(s.out, "All elements in [%d, %d) in page %d were cleared\n", from, to, id)
@@ -90,8 +91,14 @@ func (c *call) dataPage(p *patient, flag string, id page.ID, limit uint64) error
 	if err := c.needState(p); err != nil {
 		return err
 	}
-	if id < page.FirstDataPage || uint64(id) >= limit {
-		return usagef("--%s: %s has pages %d to %d, not %d", flag, c.args[0], page.FirstDataPage, int64(limit)-1, id)
+	switch {
+	case limit <= uint64(page.FirstDataPage):
+		return &fileError{
+			file: c.args[0], what: fmt.Sprintf("meta page %d says that there are no pages besides the two meta pages", p.best),
+			next: fmt.Sprintf("%s surgery meta update changes what it says", c.name()), err: page.ErrInvalid,
+		}
+	case id < page.FirstDataPage || uint64(id) >= limit:
+		return usagef("--%s: %s has pages %d to %d, not %d", flag, c.args[0], page.FirstDataPage, limit-1, id)
 	}
 	return nil
 }
@@ -166,6 +173,17 @@ func (s *surgeon) loseFree() error {
 	return s.forgetFree()
 }
 
+// noSense is the error of a page of which not even the head makes sense: it can be cut off only
+// where it is named.
+func (s *surgeon) noSense(err error) error {
+	var e *fileError
+	if !isDamage(err) || !errors.As(s.explain(s.r.File, err), &e) {
+		return err
+	}
+	next := e.next + ", which says what element of what page names it; surgery clear-page-elements takes that out"
+	return &fileError{file: e.file, what: e.what, next: next, err: err}
+}
+
 // clearPage removes the elements [from, to) of a page; to can be -1.
 func (s *surgeon) clearPage(id page.ID, from, to int) error {
 	if err := s.dataPage(s.patient, flagPage, id, s.limit()); err != nil {
@@ -176,11 +194,11 @@ func (s *surgeon) clearPage(id page.ID, from, to int) error {
 		run, err = s.readFirst(id)
 	}
 	if err != nil {
-		return err
+		return s.noSense(err)
 	}
 	h := page.DecodeHeader(run)
 	if h.Flags != page.FlagLeaf && h.Flags != page.FlagBranch {
-		return usagef("--%s: page %d is a %s page; only a leaf or a branch has elements to remove", flagPage, id, page.TypeName(h.Flags))
+		return usagef("--%s: page %d of %s is a %s page; only a leaf or a branch has elements to remove", flagPage, id, s.r.File, page.TypeName(h.Flags))
 	}
 	if h.Count == 0 {
 		s.r.did("page %d has no elements", id)
@@ -189,7 +207,7 @@ func (s *surgeon) clearPage(id page.ID, from, to int) error {
 	if to == -1 {
 		to = int(h.Count)
 	}
-	if err := checkRange(int(h.Count), from, to); err != nil {
+	if err := s.checkRange(id, int(h.Count), from, to); err != nil {
 		return err
 	}
 	state := page.CheckSeal(run, id)
@@ -220,12 +238,14 @@ func (s *surgeon) clearPage(id page.ID, from, to int) error {
 	return s.loseFree()
 }
 
-func checkRange(n, from, to int) error {
+// checkRange is an error unless [from, to) are some of the n elements of page id.
+func (s *surgeon) checkRange(id page.ID, n, from, to int) error {
+	of := fmt.Sprintf("page %d of %s", id, s.r.File)
 	switch {
 	case from < 0 || from >= n:
-		return usagef("--%s: the page has elements 0 to %d, not %d", flagFromIndex, n-1, from)
+		return usagef("--%s: %s has elements 0 to %d, not %d", flagFromIndex, of, n-1, from)
 	case to < 0 || to > n:
-		return usagef("--%s: the page has %s, so that %d is not the end of a part of them", flagToIndex, plural(n, "element"), to)
+		return usagef("--%s: %s has %s, so that %d is not the end of a part of them", flagToIndex, of, plural(n, "element"), to)
 	case from >= to:
 		return usagef("--%s: from %d to before %d there is no element", flagToIndex, from, to)
 	}

@@ -440,3 +440,17 @@ func TestSurgeryFreelistExists(t *testing.T) {
 		t.Errorf("files changed: %s", after)
 	}
 }
+
+// TestSurgeryNoSense: who cannot clear a page is told how it can be cut off.
+func TestSurgeryNoSense(t *testing.T) {
+	withSample(t)
+	damage(t, "sample.db", func(b []byte) []byte {
+		for i := range samplePage {
+			b[23*samplePage+i] = byte(i*7 + 1)
+		}
+		return b
+	})
+	wantIn(t, run(t, "surgery", "clear-page", "sample.db", "--pageId", "23", "-o", "out.db"), 1, "",
+		"run: holdfast check sample.db, which says what element of what page names it; surgery clear-page-elements takes that out\n")
+	wantIn(t, run(t, "check", "sample.db"), 3, "page 23: ", "")
+}

@@ -48,7 +48,7 @@ func (c *call) validateMetas() error {
 	if _, err := c.look(path); err != nil {
 		return err
 	}
-	src, err := c.openRaw(path)
+	src, err := c.openRaw(path, !c.stock) // bbolt takes no lock for surgery
 	if err != nil {
 		return c.explain(path, err)
 	}
@@ -75,7 +75,7 @@ func (c *call) validateMetas() error {
 		c.printVerdicts(&r)
 	}
 	if err == nil && faults > 0 && !c.stock {
-		return &checkFailure{file: path, faults: faults}
+		return &checkFailure{path, faults, c.name()}
 	}
 	return err
 }

@@ -41,6 +41,13 @@ func Terminal(t *testing.T) (*os.File, func() string) {
 	}
 }
 
+// QuickProgress has progress drawn at once.
+func QuickProgress(t *testing.T) {
+	before := progressStep
+	progressStep = 0
+	t.Cleanup(func() { progressStep = before })
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

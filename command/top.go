@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,12 +81,12 @@ func (c *call) top(f topFlags) error {
 
 // watch shows the figures in file until it is interrupted or they end.
 func (c *call) watch(f topFlags, file string, first *holdfast.Snapshot) error {
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(c.ctx)
 	defer stop()
 	v := newTopView(c)
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
-	last := first
+	last, told := first, false
 	for n := 0; f.count == 0 || n < f.count; n++ {
 		select {
 		case <-ctx.Done():
@@ -97,13 +95,18 @@ func (c *call) watch(f topFlags, file string, first *holdfast.Snapshot) error {
 		}
 		now, err := readFigures(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: closed by its program\n", first.Path)
+			fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: closed by its program\n", oneLine(first.Path))
 			return nil
 		} else if err != nil {
 			return c.noFigures(f.dir, c.args[0], err)
 		}
-		if err := v.show(newRates(last, now)); err != nil {
+		r := newRates(last, now)
+		if err := v.show(r); err != nil {
 			return err
+		}
+		if r.Stale && !told && !v.terminal && !c.json { // those two say it themselves
+			told = true
+			fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: not heard of for %s: its program was killed or stopped, and the figures are the last that it showed\n", oneLine(first.Path), staleAfter)
 		}
 		if err := c.out.Flush(); err != nil {
 			return err
@@ -117,13 +120,13 @@ func (c *call) watch(f topFlags, file string, first *holdfast.Snapshot) error {
 
 // topList lists the databases that are shown in the directory.
 func (c *call) topList(f topFlags) error {
-	all, err := allFigures(f.dir)
+	all, err := c.figuresIn(f.dir)
 	if err != nil {
-		return c.explain(f.dir, err)
+		return err
 	}
 	list := []topEntry{}
 	for _, s := range all {
-		list = append(list, topEntry{File: s.Path, PID: s.PID, Program: s.Program, SizeBytes: s.FileSize, Stale: isStale(s)})
+		list = append(list, topEntry{File: s.Path, PID: s.PID, Program: s.Program, SizeBytes: s.FileSize, Stale: isStale(s.Snapshot)})
 	}
 	if c.json {
 		return c.printJSON(map[string][]topEntry{"databases": list})
@@ -134,11 +137,11 @@ func (c *call) topList(f topFlags) error {
 	}
 	lines := [][]string{{"PID", "PROGRAM", "SIZE", "FILE"}}
 	for _, e := range list {
-		path := e.File
+		path := oneLine(e.File)
 		if e.Stale {
 			path += "  (not heard of for " + staleAfter.String() + ")"
 		}
-		lines = append(lines, []string{strconv.Itoa(e.PID), filepath.Base(e.Program), size(e.SizeBytes), path})
+		lines = append(lines, []string{strconv.Itoa(e.PID), oneLine(filepath.Base(e.Program)), size(e.SizeBytes), path})
 	}
 	columns(c.out, lines...)
 	return nil
@@ -160,26 +163,32 @@ func (c *call) figuresOf(dir, what string) (string, error) {
 		file, err := holdfast.StatsFile(dir, what)
 		return file, c.explain(what, err)
 	}
+	all, listErr := c.figuresIn(dir)
+	for _, s := range all {
+		if s.Path == what { // it was removed since, or only its program sees it
+			return s.in, nil
+		}
+	}
 	pid, err := strconv.Atoi(what)
 	if err != nil {
 		_, err := c.look(what)
 		return "", err
 	}
-	all, err := allFigures(dir)
-	if err != nil {
-		return "", c.explain(dir, err)
+	if listErr != nil {
+		return "", listErr
 	}
+	var file string
 	var found []string
 	for _, s := range all {
-		if s.PID == pid && !isStale(s) {
-			found = append(found, s.Path)
+		if s.PID == pid && !isStale(s.Snapshot) {
+			file, found = s.in, append(found, oneLine(s.Path))
 		}
 	}
 	switch len(found) {
 	case 0:
 		return "", c.noFigures(dir, "process "+what, fs.ErrNotExist)
 	case 1:
-		return holdfast.StatsFile(dir, found[0])
+		return file, nil
 	}
 	return "", usagef("process %d has several databases open: name one of %s", pid, strings.Join(found, ", "))
 }
@@ -218,20 +227,37 @@ func readFigures(path string) (*holdfast.Snapshot, error) {
 	return s, nil
 }
 
+// figures are those of a database, with the file that they are in.
+type figures struct {
+	*holdfast.Snapshot
+	in string
+}
+
+// figuresIn are all figures in dir.
+func (c *call) figuresIn(dir string) ([]figures, error) {
+	all, err := allFigures(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &fileError{file: dir, what: "no such directory", err: err,
+			next: "a program that is started with HOLDFAST_STATS=" + shellQuote(dir) + " in its environment makes it, where that one runs"}
+	}
+	return all, c.explain(dir, err)
+}
+
 // allFigures are those that are in dir, in the order of their files. Other files are
 // passed over.
-func allFigures(dir string) ([]*holdfast.Snapshot, error) {
+func allFigures(dir string) ([]figures, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var all []*holdfast.Snapshot
+	var all []figures
 	for _, e := range entries[:min(len(entries), maxInDir)] {
 		if filepath.Ext(e.Name()) != ".json" {
 			continue
 		}
-		if s, err := readFigures(filepath.Join(dir, e.Name())); err == nil {
-			all = append(all, s)
+		file := filepath.Join(dir, e.Name())
+		if s, err := readFigures(file); err == nil {
+			all = append(all, figures{s, file})
 		}
 	}
 	return all, nil

@@ -56,6 +56,28 @@ func TestTop(t *testing.T) {
 	wantIn(t, run(t, "top", pid, "--dir", "figures"), 2, "", "has several databases open: name one of ")
 }
 
+// TestTopOfRemoved: of a database whose file was removed while its program has it open, or
+// lies where only the program sees it, top failed with the bare error of a system call,
+// though its figures were there: it looked for the file itself.
+func TestTopOfRemoved(t *testing.T) {
+	workdir(t)
+	owner(t, "a.db", "figures")
+	path, err := filepath.EvalSymlinks("a.db")
+	check(t, err)
+	path, err = filepath.Abs(path)
+	check(t, err)
+	if err := os.Remove("a.db"); err != nil {
+		t.Skip("the system removes no file that is open")
+	}
+	for _, what := range []string{fmt.Sprint(os.Getpid()), path} {
+		out := must(t, "top", what, "--dir", "figures", "--count", "1", "--interval", "10ms", "--json")
+		if !strings.Contains(out, fmt.Sprintf(`"pid":%d,`, os.Getpid())) {
+			t.Errorf("%s: %s", what, out)
+		}
+	}
+	wantIn(t, run(t, "top", "a.db", "--dir", "figures"), 1, "", "a.db: no such file")
+}
+
 // TestTopEnds: when the program closes the database, the view ends.
 func TestTopEnds(t *testing.T) {
 	workdir(t)
@@ -97,7 +119,8 @@ func TestTopRefuses(t *testing.T) {
 		{[]string{"top", "sample.db", "--dir", "figures"}, 1, "sample.db: no figures of it in figures; start the program that has it open with HOLDFAST_STATS=figures"},
 		{[]string{"top", "sampel.db", "--dir", "figures"}, 1, "sampel.db: no such file; there is sample.db"},
 		{[]string{"top", "1", "--dir", "figures"}, 1, "process 1: no figures of it in figures"},
-		{[]string{"top", "--dir", "nowhere"}, 1, "nowhere: "},
+		{[]string{"top", "--dir", "nowhere"}, 1, "nowhere: no such directory; a program that is started with HOLDFAST_STATS=nowhere in its environment makes it"},
+		{[]string{"top", "1", "--dir", "nowhere"}, 1, "nowhere: no such directory; "},
 		{[]string{"top", "sample.db", "--dir", "figures", "--interval", "1ms"}, 2, "--interval is 1ms; give 10ms or more"},
 		{[]string{"top", "sample.db", "--dir", "figures", "--count", "-1"}, 2, "--count is -1"},
 	} {
@@ -111,6 +134,11 @@ func TestTopRefuses(t *testing.T) {
 	check(t, err)
 	check(t, os.WriteFile(file, []byte(`{"Path":"sample.db"}`), 0o600))
 	wantIn(t, run(t, "top", "--dir", "figures"), 0, "sample.db  (not heard of for 10s)\n", "")
+	wantIn(t, run(t, "top", "sample.db", "--dir", "figures", "--count", "2", "--interval", "10ms"), 0, "", "sample.db: note: not heard of for 10s: its program was killed or stopped")
+	// What another user's program says reaches a terminal as text only.
+	check(t, os.WriteFile(file, []byte(`{"Path":"a\u001b[31m.db","Program":"/x/\u0007y","PID":1}`), 0o600))
+	wantIn(t, run(t, "top", "--dir", "figures"), 0, "\"\\ay\" ", "")
+	wantIn(t, run(t, "top", "--dir", "figures"), 0, " \"a\\x1b[31m.db\"  (not heard of", "")
 	check(t, os.WriteFile(file, []byte("no JSON"), 0o600))
 	wantIn(t, run(t, "top", "sample.db", "--dir", "figures"), 1, "", "does not hold figures of a database")
 }

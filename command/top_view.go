@@ -123,9 +123,9 @@ func (v *topView) draw(r rates) {
 	} else {
 		fmt.Fprintln(v.out)
 	}
-	fmt.Fprintf(v.out, "%s  %s\n", v.paint(bold, r.File), r.Time.Local().Format(time.TimeOnly))
+	fmt.Fprintf(v.out, "%s  %s\n", v.paint(bold, oneLine(r.File)), r.Time.Local().Format(time.TimeOnly))
 	rows(v.out,
-		[2]string{"Process", fmt.Sprintf("%d, %s, open for %s", r.PID, r.program, time.Duration(r.UptimeSeconds)*time.Second)},
+		[2]string{"Process", fmt.Sprintf("%d, %s, open for %s", r.PID, oneLine(r.program), time.Duration(r.UptimeSeconds)*time.Second)},
 		[2]string{"Commits", fmt.Sprintf("%s/s; half within %s, 99%% within %s", rate(r.Commits), r.latency(r.CommitP50), r.latency(r.CommitP99))},
 		[2]string{"Written", fmt.Sprintf("%s/s with %s flushes/s", size(int64(r.Written)), rate(r.Flushes))},
 		[2]string{"Readers", v.readers(r)},
@@ -152,7 +152,7 @@ func (v *topView) vacuumed(r rates) string {
 	case r.Vacuuming:
 		s = v.paint(green, "running")
 	case r.VacuumWaits != "":
-		s = "waits for " + r.VacuumWaits
+		s = "waits for " + oneLine(r.VacuumWaits)
 	}
 	return fmt.Sprintf("%s; %s given back by AutoVacuum", s, size(r.VacuumFreed))
 }

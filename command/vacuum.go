@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -95,7 +94,10 @@ func (c *call) vacuum(dryRun bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.ctx, os.Interrupt, syscall.SIGTERM)
+	if err := c.isDatabase(path); err != nil {
+		return inProgram(err)
+	}
+	ctx, stop := interruptible(c.ctx)
 	defer stop()
 	d, err := c.open(path, info, &holdfast.Options{ReadOnly: dryRun, PreLoadFreelist: true})
 	if err != nil {
@@ -132,6 +134,13 @@ func (c *call) vacuum(dryRun bool) error {
 
 // runVacuum finds out what there is to do, tells it, and does it.
 func (c *call) runVacuum(ctx context.Context, d *database, r *vacuumReport) error {
+	slots, err := d.metas()
+	if err != nil {
+		return err
+	}
+	for _, note := range d.notes(slots) { // afterwards nothing tells of it any more
+		fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: %s\n", c.name(), note)
+	}
 	bar := vacuumBar{call: c, pageSize: int64(d.Info().PageSize)}
 	defer bar.end()
 	found, err := d.Vacuum(ctx, holdfast.VacuumOptions{DryRun: true, Progress: bar.show})

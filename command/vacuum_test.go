@@ -180,8 +180,8 @@ func TestVacuumRefuses(t *testing.T) {
 			}
 		})
 	}
-	wantIn(t, run(t, "vacuum"), command.ExitUsage, "", "accepts 1 arg(s), received 0")
-	wantIn(t, run(t, "vacuum", "a", "b"), command.ExitUsage, "", "accepts 1 arg(s), received 2")
+	wantIn(t, run(t, "vacuum"), command.ExitUsage, "", "FILE is missing")
+	wantIn(t, run(t, "vacuum", "a", "b"), command.ExitUsage, "", "there is an argument too many: \"b\"")
 	wantIn(t, execute(command.NewBboltCommand(), "", "vacuum", "sample.db"), command.ExitUsage, "", `unknown command "vacuum"`)
 	wantIn(t, run(t, "completion", "bash"), 0, "holdfast", "")
 	wantIn(t, run(t, "__complete", "vac"), 0, "vacuum\tMake the file of a database shorter", "")
@@ -308,5 +308,15 @@ func TestVacuumWhatWasLeft(t *testing.T) {
 	}
 	if size := fileSize(t, "left.db"); size > 100<<10 {
 		t.Errorf("the file has %d bytes", size)
+	}
+}
+
+// TestVacuumTorn: that the last flush is not there is told before the file is written and nothing
+// shows it any more.
+func TestVacuumTorn(t *testing.T) {
+	withSample(t)
+	damage(t, "sample.db", func(b []byte) []byte { b[samplePage+metaChecksum]++; return b })
+	for _, args := range []string{"vacuum sample.db --dry-run", "vacuum sample.db"} {
+		wantIn(t, run(t, strings.Fields(args)...), 0, "", "holdfast: note: meta page 1 is not whole (checksum error), the other one is used: the last flush is not there: ")
 	}
 }

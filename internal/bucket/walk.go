@@ -33,13 +33,15 @@ func eachNested(l *tree.Level, tx *Tx, visit func(*Bucket) error) error {
 	}
 	// On a damaged page many elements may share one inline bucket.
 	room := l.Bytes()
-	for i := range l.Count() {
+	for next := 0; ; {
+		i, err := l.NextBucket(next)
+		if err != nil || i == l.Count() {
+			return err
+		}
+		next = i + 1
 		e, err := l.Element(i)
 		if err != nil {
 			return err
-		}
-		if !e.IsBucket() {
-			continue
 		}
 		if room >= 0 {
 			if room -= len(e.Value); room < 0 {
@@ -58,7 +60,6 @@ func eachNested(l *tree.Level, tx *Tx, visit func(*Bucket) error) error {
 			return err
 		}
 	}
-	return nil
 }
 
 // Stats are the figures of a bucket with all buckets in it, named as in bbolt.

@@ -142,7 +142,7 @@ func (c *checker) freelist(id page.ID) {
 	defer c.caught(nil)
 	ids, pages, err := c.in.Image.FreelistIDs(id)
 	if err != nil {
-		c.err(err, "")
+		c.err(err, " (in the freelist page)")
 		return
 	}
 	c.listSeal(id)
@@ -182,7 +182,7 @@ func (c *checker) listed(id page.ID) {
 	defer c.caught(nil)
 	ids, pages, err := c.in.Image.FreelistIDs(id)
 	if err != nil {
-		c.err(err, "")
+		c.err(err, " (in the freelist page)")
 		return
 	}
 	c.listSeal(id)

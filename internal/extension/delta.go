@@ -142,6 +142,34 @@ func Snapshot(b []byte, highWater page.ID, put func(page.Extent) error, putBits 
 	return errRecord
 }
 
+// Bits calls put for the runs of pages whose bits are set in the bits of a snapshot.
+func Bits(set []byte, put func(page.Extent) error) error {
+	var run page.Extent
+	for i, b := range set {
+		if b == 0 && run.N == 0 {
+			continue
+		}
+		for bit := range page.ID(8) {
+			switch {
+			case b>>bit&1 == 0 && run.N > 0:
+				if err := put(run); err != nil {
+					return err
+				}
+				run.N = 0
+			case b>>bit&1 == 0:
+			case run.N > 0:
+				run.N++
+			default:
+				run = page.Extent{Start: page.ID(i)*8 + bit, N: 1}
+			}
+		}
+	}
+	if run.N > 0 {
+		return put(run)
+	}
+	return nil
+}
+
 // A log run is chunks, each at the beginning of a page: the length of its records
 // in 4 bytes, then these. The rest of its last page is zero.
 const chunkHeader = 4

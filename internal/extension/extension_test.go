@@ -376,3 +376,28 @@ func FuzzExtension(f *testing.F) {
 		}
 	})
 }
+
+// TestBits: the runs of set bits are the set, each as long as it can be.
+func TestBits(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		set := make([]byte, random.IntN(40))
+		for i := range set {
+			set[i] = []byte{0, 0xFF, byte(random.Uint32())}[random.IntN(3)]
+		}
+		got, end := make([]byte, len(set)), page.ID(0)
+		err := Bits(set, func(e page.Extent) error {
+			if e.N == 0 || e.Start <= end && end > 0 {
+				t.Fatalf("%+v behind page %d", e, end)
+			}
+			for id := e.Start; id < e.End(); id++ {
+				got[id/8] |= 1 << (id % 8)
+			}
+			end = e.End()
+			return nil
+		})
+		if err != nil || !bytes.Equal(got, set) {
+			t.Fatalf("%v: got %x of %x", err, got, set)
+		}
+	}
+}

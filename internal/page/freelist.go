@@ -43,6 +43,25 @@ func EncodeFreelist(run []byte, id ID, overflow uint32, n uint64, extents iter.S
 	finish(run, at, id, seal)
 }
 
+// FreelistBody divides a freelist page, of which run has the header at least: n is how many
+// numbers it says that it has, numbers is where they stand, as much of that as run has. They
+// need not fit into it.
+func FreelistBody(run []byte) (n uint64, numbers []byte) {
+	n, numbers = uint64(DecodeHeader(run).Count), run[HeaderSize:]
+	if n != freelistBig {
+		return n, numbers
+	}
+	if len(numbers) < freelistIDBytes {
+		return n, nil
+	}
+	return order.Uint64(numbers), numbers[freelistIDBytes:]
+}
+
+// FreelistNumber is number i of those that FreelistBody gives, which must have it.
+func FreelistNumber(numbers []byte, i uint64) ID {
+	return ID(order.Uint64(numbers[i*freelistIDBytes:]))
+}
+
 // Freelist reads freelist page id of the image. It returns the free pages as
 // ascending extents and the number of pages of the list itself. Numbers must
 // ascend and be data pages below the high-water mark. Its seal is verified if the
@@ -82,13 +101,7 @@ func (m *Image) FreelistIDs(id ID) (ids iter.Seq[ID], pages uint64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	n, body := uint64(h.Count), run[HeaderSize:]
-	if n == freelistBig {
-		if len(body) < freelistIDBytes {
-			return nil, 0, Corruptf(id, "freelist page has no room for its count")
-		}
-		n, body = order.Uint64(body), body[freelistIDBytes:]
-	}
+	n, body := FreelistBody(run)
 	if n > uint64(len(body)/freelistIDBytes) {
 		return nil, 0, Corruptf(id, "freelist of %d numbers does not fit into its %d page(s)", n, uint64(h.Overflow)+1)
 	}

@@ -246,24 +246,43 @@ func (p Page) Span(i int) (from, to int, err error) {
 }
 
 // UsedBytes is the number of bytes of the run that header, elements, keys and
-// values take.
+// values take. It reads the elements' headers only.
 func (p Page) UsedBytes() (int, error) {
 	end := HeaderSize + p.count*LeafElementSize
-	for i := 0; i < p.count; i++ {
-		k, err := p.Key(i)
-		if err != nil {
-			return 0, err
-		}
-		end += len(k)
-		if p.leaf {
-			e, err := p.Leaf(i)
-			if err != nil {
-				return 0, err
+	heads := p.buf[HeaderSize:end]
+	used, length := uint64(end), uint64(len(p.buf))
+	if !p.leaf {
+		for i := 0; i < p.count; i++ {
+			h := heads[i*BranchElementSize:][:8]
+			ksize := uint64(order.Uint32(h[4:]))
+			if uint64(HeaderSize+i*BranchElementSize)+uint64(order.Uint32(h))+ksize > length {
+				return 0, p.elementError(i)
 			}
-			end += len(e.Value)
+			used += ksize
+		}
+		return int(used), nil
+	}
+	for i := 0; i < p.count; i++ {
+		h := heads[i*LeafElementSize:][:LeafElementSize]
+		size := uint64(order.Uint32(h[8:])) + uint64(order.Uint32(h[12:]))
+		if uint64(HeaderSize+i*LeafElementSize)+uint64(order.Uint32(h[4:]))+size > length {
+			return 0, p.elementError(i)
+		}
+		used += size
+	}
+	return int(used), nil
+}
+
+// NextBucket is the first element of a leaf from i on whose value is a bucket, Count
+// if there is none. It reads the elements' flags only. i must not be negative.
+func (p Page) NextBucket(i int) int {
+	heads := p.buf[HeaderSize : HeaderSize+p.count*LeafElementSize]
+	for ; i < p.count; i++ {
+		if order.Uint32(heads[i*LeafElementSize:][:4])&BucketFlag != 0 {
+			return i
 		}
 	}
-	return end, nil
+	return p.count
 }
 
 // Packed tells whether the page, a leaf, is as an Encoder makes one: keys and values

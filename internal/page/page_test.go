@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -69,6 +70,13 @@ func TestLeafRoundTrip(t *testing.T) {
 			t.Errorf("key %d: %q, %v", i, k, err)
 		}
 		used += LeafSize(e.Key, e.Value)
+	}
+	var buckets []int
+	for i := p.NextBucket(0); i < p.Count(); i = p.NextBucket(i + 1) {
+		buckets = append(buckets, i)
+	}
+	if !slices.Equal(buckets, []int{2, 3}) || p.NextBucket(p.Count()) != p.Count() {
+		t.Errorf("buckets are elements %d; want 2 and 3", buckets)
 	}
 	if n, err := p.UsedBytes(); err != nil || n != used {
 		t.Errorf("%d bytes used, %v; want %d", n, err, used)

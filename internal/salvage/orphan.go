@@ -43,7 +43,7 @@ func (s *salvage) scan(freeToo bool) error {
 			s.damaged(err)
 			s.mark(id, 1, markUsed)
 			if p.IsLeaf() {
-				s.suspects = append(s.suspects, id)
+				s.suspects.add(id, s.pages)
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (s *salvage) unknown(o orphan, group page.ID) {
 	}
 	s.mark(o.id, 1, markListed)
 	s.unplaced++
-	if group != 0 && o.height >= 0 && len(s.grouped) < maxGrouped {
+	if group != 0 && o.height >= 0 && len(s.grouped) < maxGrouped && s.keep(o.first, o.last) {
 		s.grouped = append(s.grouped, lost{o, group})
 	}
 }
@@ -259,7 +259,7 @@ func (s *salvage) place(o orphan, ok bool, open []int, earlier int, found map[in
 	}
 	switch {
 	case !possible:
-	case sources == 1 && direct >= 0 && s.freeKnown && s.holes[direct].mustBe() == markBranch:
+	case sources == 1 && direct >= 0 && s.freeKnown && s.holes[direct].mustBe() == markBranch && s.keep(o.first, o.last):
 		found[direct] = append(found[direct], o)
 	case sources == 1 && direct >= 0:
 		s.unknown(o, s.holes[direct].page)
@@ -296,6 +296,9 @@ func (s *salvage) fillHole(i int, all []orphan) error {
 	for _, o := range others {
 		s.unknown(o, 0)
 	}
+	for _, o := range all {
+		s.release(o.first, o.last)
+	}
 	h := s.holes[i] // the list may grow meanwhile
 	s.filling = &h
 	defer func() { s.filling = nil }()
@@ -317,6 +320,7 @@ func (s *salvage) saveUnplaced() error {
 	defer func() { s.leftovers = false }()
 	groups := make(map[page.ID][]orphan)
 	for _, l := range all {
+		s.release(l.first, l.last)
 		groups[l.group] = append(groups[l.group], l.orphan)
 	}
 	for _, l := range all {
@@ -365,6 +369,7 @@ func (s *salvage) lostPlace(id page.ID, why string, args ...any) (*Place, error)
 		if _, err := s.sink.Bucket(s.foundAt); err != nil {
 			return nil, err
 		}
+		s.r.FoundIn = name
 	}
 	f := &Found{Name: fmt.Sprintf("page-%d", id), Page: id, Why: notef(why, args...)}
 	p := &Place{Parent: s.foundAt, Name: []byte(f.Name), depth: 2, tree: &tree{leafDepth: -1}, found: f}
@@ -379,9 +384,10 @@ func (s *salvage) lostPlace(id page.ID, why string, args ...any) (*Place, error)
 
 // saveSuspects saves what can be read of leaves whose seal is wrong.
 func (s *salvage) saveSuspects() error {
-	for len(s.suspects) > 0 {
-		id := s.suspects[0]
-		s.suspects = s.suspects[1:]
+	for id, ok := s.suspects.next(); ok; id, ok = s.suspects.next() {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
 		p, err := s.load(id)
 		if !p.Valid() || err == nil {
 			continue
@@ -404,28 +410,58 @@ type stranger struct {
 	bounds bounds // in which the others are, which were saved
 }
 
+// maxStrangers bounds the strangers whose bounds are kept.
+const maxStrangers = 100_000
+
+// strange notes that some keys of leaf page id do not lie within b.
+func (s *salvage) strange(id page.ID, b bounds) {
+	if len(s.strangers) < maxStrangers && s.keep(b.lo, b.hi) {
+		s.strangers = append(s.strangers, stranger{id, b.clone()})
+		return
+	}
+	s.crowd.add(id, s.pages)
+}
+
+// saveStrangers saves the keys of strangers that were not saved yet, and all keys of those
+// of which it is not known any more which these are.
 func (s *salvage) saveStrangers() error {
 	all := s.strangers
 	s.strangers = nil
 	for _, l := range all {
-		p, err := s.load(l.page)
-		if err != nil {
+		s.release(l.bounds.lo, l.bounds.hi)
+		if err := s.saveStranger(l.page, func(key []byte) bool { return l.bounds.has(key) }); err != nil {
+			return err
+		}
+	}
+	for id, ok := s.crowd.next(); ok; id, ok = s.crowd.next() {
+		if err := s.saveStranger(id, func([]byte) bool { return false }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *salvage) saveStranger(id page.ID, saved func(key []byte) bool) error {
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	p, err := s.load(id)
+	if err != nil {
+		return nil
+	}
+	var place *Place
+	for _, i := range sound(p, bounds{}) {
+		e, err := p.Leaf(i)
+		if err != nil || saved(e.Key) {
 			continue
 		}
-		var place *Place
-		for _, i := range sound(p, bounds{}) {
-			e, err := p.Leaf(i)
-			if err != nil || l.bounds.has(e.Key) {
-				continue
-			}
-			if place == nil {
-				if place, err = s.lostPlace(l.page, "keys of the page do not fit what names it"); err != nil {
-					return err
-				}
-			}
-			if err := s.element(place, l.page, e); err != nil {
+		if place == nil {
+			if place, err = s.lostPlace(id, "keys of the page do not fit what names it"); err != nil {
 				return err
 			}
+		}
+		if err := s.element(place, id, e); err != nil {
+			return err
 		}
 	}
 	return nil

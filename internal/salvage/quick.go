@@ -21,9 +21,10 @@ type Looked struct {
 // behind them, what is recorded of free pages, the length of the file, and the pages of
 // the root bucket from its root to its first leaf.
 func Quick(r io.ReaderAt, size int64) (*Looked, error) {
-	s := &salvage{ctx: context.Background(), source: source{r: r, size: size}}
+	ctx := context.Background() // it is short
+	s := &salvage{ctx: ctx, source: source{r: r, size: size}}
 	var err error
-	if s.pageSize, err = findPageSize(r, size); err != nil {
+	if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
 		return nil, err
 	}
 	look := &Looked{}

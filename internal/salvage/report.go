@@ -23,7 +23,8 @@ type Report struct {
 
 	Buckets, Keys uint64 // saved in their places
 	Found         uint64 // keys and buckets of those, from pages that no sound tree names
-	Unplaced      uint64 // keys and buckets in lost+found
+	FoundIn       string // the bucket at the top level that lost+found is; "" if there is none
+	Unplaced      uint64 // keys and buckets in it
 	Conflicts     uint64 // keys of which another value was saved
 	LostElements  uint64
 	Orphans       uint64 // pages with elements that were not saved: see Options.All

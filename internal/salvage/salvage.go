@@ -3,8 +3,8 @@
 // where a page cannot be used, pages that no sound tree names are looked for that can
 // have been below it. docs/recovering.md has the method.
 //
-// In memory are a byte for each page of the file, the pages that lead to the one that
-// is being read, and the list of damage, which is bounded.
+// In memory are a byte and some bits for each page of the file, the pages that lead to the
+// one that is being read, and what has been found so far, which is bounded: see keep.
 package salvage
 
 import (
@@ -58,8 +58,10 @@ type salvage struct {
 
 	freeKnown bool
 	holes     []hole
-	suspects  []page.ID // leaves with nothing but a wrong seal
+	suspects  queue // leaves with nothing but a wrong seal
 	strangers []stranger
+	crowd     queue // leaves that would be strangers, were there not too many
+	kept      int64 // bytes of keys, see keep
 	filling   *hole // whose keys are being looked for
 	scanned   bool
 	foundAt   *Place // lost+found
@@ -76,7 +78,7 @@ func Run(ctx context.Context, r io.ReaderAt, size int64, sink Sink, options Opti
 	s := &salvage{ctx: ctx, options: options, sink: sink, root: &Place{tree: &tree{leafDepth: -1}}}
 	s.source = source{r: r, size: size}
 	var err error
-	if s.pageSize, err = findPageSize(r, size); err != nil {
+	if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
 		return nil, err
 	}
 	if err := sink.Begin(int(s.pageSize)); err != nil {
@@ -107,7 +109,7 @@ func (s *salvage) run() error {
 			}
 			continue
 		}
-		if len(s.suspects) == 0 && s.unplaced == 0 && len(s.strangers) == 0 {
+		if s.suspects.n == 0 && s.unplaced == 0 && len(s.strangers) == 0 && s.crowd.n == 0 {
 			if more, err := s.unexplained(); err != nil {
 				return err
 			} else if !more {
@@ -160,7 +162,7 @@ func (s *salvage) unexplained() (more bool, err error) {
 	if s.unplaced > 0 {
 		s.r.Doubts = appendOnce(s.r.Doubts, "there are pages in use that nothing names: see lost+found")
 	}
-	return s.unplaced > 0 || len(s.suspects) > 0, nil
+	return s.unplaced > 0 || s.suspects.n > 0, nil
 }
 
 // open tells whether there are holes that nothing was looked for yet.

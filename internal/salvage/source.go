@@ -78,6 +78,9 @@ func (s *source) bytesAt(id page.ID, off int64, b []byte) error {
 // p's own.
 func (s *source) load(id page.ID) (p page.Page, err error) {
 	if !s.exists(id) {
+		if s.pages <= page.FirstDataPage {
+			return p, page.Corruptf(id, "no such page: all that the file has is %d of the two meta pages", s.pages)
+		}
 		return p, page.Corruptf(id, "no such page: the file's pages are %d to %d", page.FirstDataPage, uint64(s.pages)-1)
 	}
 	run := make([]byte, s.pageSize)

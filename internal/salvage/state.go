@@ -1,7 +1,7 @@
 package salvage
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
 	"io"
 	"math/bits"
@@ -26,31 +26,25 @@ var ErrNone = errors.New("no page of a database is in the file")
 
 // findPageSize takes the page size from a meta that is whole, or else from the pages
 // themselves: page N of a database says that it is page N.
-func findPageSize(r io.ReaderAt, size int64) (int64, error) {
-	buf := make([]byte, page.ExtensionOffset)
-	for at := int64(0); at <= page.MaxPageSize; at = max(page.MinPageSize, 2*at) {
-		n, err := r.ReadAt(buf, at)
-		if n < len(buf) && err != nil && err != io.EOF {
-			continue
-		}
-		m, err := page.DecodeMeta(buf[:n])
-		ps := int64(m.PageSize)
-		if err != nil || ps < page.MinPageSize || ps > page.MaxPageSize || bits.OnesCount64(uint64(ps)) != 1 || at != 0 && at != ps {
-			continue
-		}
+func findPageSize(ctx context.Context, r io.ReaderAt, size int64) (int64, error) {
+	// What cannot be read does not count.
+	if ps, whole, _ := page.FindPageSize(r); whole {
 		return ps, nil
 	}
-	return guessPageSize(r, size)
+	return guessPageSize(ctx, r, size)
 }
 
 // enough is the number of pages of one size that are believed.
 const enough = 1000
 
-func guessPageSize(r io.ReaderAt, size int64) (int64, error) {
+func guessPageSize(ctx context.Context, r io.ReaderAt, size int64) (int64, error) {
 	votes := make(map[int64]int)
 	best := int64(0)
 	window := make([]byte, windowBytes)
 	for base := int64(0); base < size && votes[best] < enough; base += windowBytes {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
 		n, _ := r.ReadAt(window, base)
 		for o := 0; o+page.HeaderSize <= n; o += page.MinPageSize {
 			at := base + int64(o)
@@ -79,20 +73,15 @@ func guessPageSize(r io.ReaderAt, size int64) (int64, error) {
 
 // states are those that the metas name, the newest first, with what is odd about them.
 func (s *source) states() (found []state, notes []string) {
-	var metas [2][]byte
-	for slot := range metas {
-		metas[slot] = make([]byte, s.pageSize)
-		if _, err := s.r.ReadAt(metas[slot], int64(slot)*s.pageSize); err != nil && err != io.EOF {
+	metas, errs := page.ReadMetas(s.r, s.pageSize, int(s.pageSize))
+	for slot, err := range errs {
+		if err != nil {
 			notes = append(notes, notef("meta page %d cannot be read: %v", slot, err))
 		}
 	}
-	slots := page.DecodeSlots(metas[0], metas[1])
+	slots := page.DecodeSlots(metas[0], metas[1]).OfSize(s.pageSize)
 	var exts [2]*extension.Extension
 	for slot, err := range slots.Err {
-		if err == nil && int64(slots.Meta[slot].PageSize) != s.pageSize {
-			err = page.Corruptf(page.ID(slot), "it gives a page size of %d bytes", slots.Meta[slot].PageSize)
-			slots.Err[slot] = err
-		}
 		if err != nil {
 			notes = append(notes, notef("meta page %d is not whole: %v", slot, err))
 			continue
@@ -238,16 +227,13 @@ func (s *source) markFreelist(id page.ID) error {
 	if page.CheckSeal(run, id) == page.WrongSeal {
 		return page.Corruptf(id, "its seal does not fit its content")
 	}
-	count, body := uint64(h.Count), run[page.HeaderSize:]
-	if count == 0xFFFF {
-		count, body = binary.NativeEndian.Uint64(body), body[8:]
-	}
-	if count > uint64(len(body))/8 {
+	count, numbers := page.FreelistBody(run)
+	if count > uint64(len(numbers))/8 {
 		return page.Corruptf(id, "a freelist of %d numbers does not fit into its %d pages", count, n)
 	}
 	last := page.ID(0)
 	for i := range count {
-		p := page.ID(binary.NativeEndian.Uint64(body[i*8:]))
+		p := page.FreelistNumber(numbers, i)
 		if p < page.FirstDataPage || p <= last {
 			return page.Corruptf(id, "the freelist is not in ascending order")
 		}
@@ -284,7 +270,7 @@ func (s *source) markRecord(ext *extension.Extension, highWater page.ID) error {
 	if free.Snapshot.Pages > 0 {
 		b, err := s.readRecord(free.Snapshot, highWater, h, extension.OfSnapshot)
 		if err == nil {
-			err = extension.Snapshot(b, highWater, put, func(bits []byte) error { return s.markBits(bits, highWater, &count) })
+			err = extension.Snapshot(b, highWater, put, func(set []byte) error { return s.markBits(set, highWater, &count) })
 		}
 		if err != nil {
 			return err
@@ -317,17 +303,14 @@ func (s *source) markRecord(ext *extension.Extension, highWater page.ID) error {
 
 // markBits marks the pages whose bits are set and adds them to count.
 func (s *source) markBits(set []byte, highWater page.ID, count *uint64) error {
-	for i, b := range set {
-		*count += uint64(bits.OnesCount8(b))
-		for ; b != 0; b &= b - 1 {
-			id := page.ID(i*8 + bits.TrailingZeros8(b))
-			if id >= highWater {
-				return page.Corruptf(id, "a page beyond the high-water mark is recorded as free")
-			}
-			s.mark(id, 1, markFree)
+	return extension.Bits(set, func(e page.Extent) error {
+		if e.End() > highWater {
+			return page.Corruptf(e.Start, "a page beyond the high-water mark is recorded as free")
 		}
-	}
-	return nil
+		*count += e.N
+		s.mark(e.Start, e.N, markFree)
+		return nil
+	})
 }
 
 // readRecord reads a run of the record of free pages whose checksum holds.

@@ -124,12 +124,12 @@ func (s *salvage) lose(at *Place, id page.ID, depth int, b bounds, p page.Page, 
 		return nil
 	}
 	s.damaged(err)
-	h := hole{at: at, page: id, depth: depth, bounds: b.clone()}
+	h := hole{at: at, page: id, depth: depth, bounds: b}
 	if p.Valid() {
 		h.kind = markBranch
 		if p.IsLeaf() {
 			h.kind = markLeaf
-			s.suspects = append(s.suspects, id)
+			s.suspects.add(id, s.pages)
 		}
 	}
 	s.addHole(h)
@@ -137,6 +137,11 @@ func (s *salvage) lose(at *Place, id page.ID, depth int, b bounds, p page.Page, 
 }
 
 func (s *salvage) addHole(h hole) {
+	if len(s.r.Ranges) >= maxNoted && len(s.holes) >= maxNoted || !s.keep(h.bounds.lo, h.bounds.hi) {
+		s.r.More = true
+		return
+	}
+	h.bounds = h.bounds.clone()
 	h.report = -1
 	if n := len(s.r.Ranges); n < maxNoted {
 		h.report = n
@@ -175,7 +180,7 @@ func (s *salvage) branch(at *Place, p page.Page, depth int, b bounds) error {
 			last = good[j+1] - 1
 		}
 		if !s.stale && (gap || last > i) {
-			s.addHole(hole{at: at, page: p.ID(), depth: depth + 1, bounds: within.clone()})
+			s.addHole(hole{at: at, page: p.ID(), depth: depth + 1, bounds: within})
 		}
 		if err := s.walk(at, child, depth+1, within); err != nil {
 			return err
@@ -197,7 +202,7 @@ func (s *salvage) leaf(at *Place, p page.Page, depth int, b bounds) error {
 		at.tree.leafDepth = depth
 	}
 	if len(good) < p.Count() && (b.lo != nil || b.hi != nil) && !s.stale {
-		s.strangers = append(s.strangers, stranger{p.ID(), b.clone()})
+		s.strange(p.ID(), b)
 	}
 	next := 0
 	for i := range p.Count() {
@@ -223,12 +228,12 @@ func (s *salvage) loseElement(at *Place, id page.ID, key []byte, reason string) 
 		return
 	}
 	s.r.LostElements++
-	if len(s.r.Elements) >= maxNoted {
-		s.r.More = true
-		return
-	}
 	if len(key) > page.MaxKeySize {
 		key = nil
+	}
+	if len(s.r.Elements) >= maxNoted || !s.keep(key) {
+		s.r.More = true
+		return
 	}
 	add(&s.r, &s.r.Elements, Element{Page: id, Path: at.Path(), Key: bytes.Clone(key), Reason: reason})
 }

@@ -29,6 +29,20 @@ func (l *Level) Element(i int) (page.Element, error) {
 	return e, err
 }
 
+// NextBucket is the first element of a leaf from i on that is a bucket, Count if there
+// is none.
+func (l *Level) NextBucket(i int) (int, error) {
+	if l.n == nil {
+		return l.p.NextBucket(i), nil
+	}
+	for n := l.count(); i < n; i++ {
+		if e, _, err := l.n.element(i); err != nil || e.IsBucket() {
+			return i, err
+		}
+	}
+	return i, nil
+}
+
 // Key is the key of element i.
 func (l *Level) Key(i int) ([]byte, error) { return l.key(i) }
 

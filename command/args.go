@@ -1,0 +1,54 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// nameArguments has all commands below cmd say which argument is missing, or is one too many,
+// where cobra gives numbers. bbolt leaves it at those.
+func nameArguments(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		nameArguments(child)
+		if child.Args == nil || child.HasSubCommands() {
+			continue
+		}
+		check := child.Args
+		child.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil {
+				return nil
+			}
+			needed, most := argumentsOf(cmd.Use)
+			switch {
+			case len(args) < len(needed):
+				return usagef("%s is missing", needed[len(args)])
+			case most >= 0 && len(args) > most && !isUsage(err):
+				return usagef("there is an argument too many: %q", args[most])
+			}
+			return err
+		}
+	}
+}
+
+// argumentsOf are the arguments that a usage line has: those that are needed, and how many there can
+// be; -1: any number.
+func argumentsOf(use string) (needed []string, most int) {
+	use, _, _ = strings.Cut(use, " | ")
+	words := strings.Fields(use)[1:]
+	if i := slices.Index(words, "-o"); i >= 0 { // a flag with its value
+		words = slices.Delete(words, i, i+2)
+	}
+	for _, word := range words {
+		name, repeated := strings.CutSuffix(strings.Trim(word, "[]"), "...")
+		if word[0] != '[' {
+			needed = append(needed, name)
+		}
+		if most++; repeated {
+			most = -len(words)
+		}
+	}
+	return needed, max(most, -1)
+}

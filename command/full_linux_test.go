@@ -1,0 +1,153 @@
+package command_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/command"
+)
+
+// TestOutputFullEverywhere: an output that takes nothing is an error of all commands, which says so.
+func TestOutputFullEverywhere(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	check(t, err)
+	defer full.Close()
+	everyCall(t, func(root string, c aCall, args []string) {
+		cmd := rootNamed(root)
+		var errOut bytes.Buffer
+		cmd.SetOut(full)
+		cmd.SetErr(&errOut)
+		cmd.SetArgs(args)
+		code := command.Execute(t.Context(), cmd)
+		want := command.ExitFailed
+		if args[0] == "diff" {
+			want = command.ExitTrouble
+		}
+		text := "write the output: write /dev/full: no space left on device"
+		if strings.Contains(c.args, "--help") {
+			return // cobra looks at no error
+		}
+		if code != want || !strings.Contains(errOut.String(), text) {
+			t.Errorf("%s %v: exit code %d, %s", root, args, code, &errOut)
+		}
+		withoutOutput(t)
+		wantFiles(t, ".", "bad.db good good.db in.csv in.jsonl")
+	})
+}
+
+// smallDisk mounts a disk of two MiB at small; room leaves so many bytes of it, in a file "rest"
+// that takes all others.
+func smallDisk(t *testing.T) (room func(n int64)) {
+	t.Helper()
+	dir, err := os.Getwd()
+	check(t, err)
+	check(t, os.Mkdir("small", 0o755))
+	if err := unix.Mount("tmpfs", "small", "tmpfs", 0, "size=2m"); err != nil {
+		t.Skipf("no small disk: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(dir, "small"), unix.MNT_DETACH) })
+	return func(n int64) {
+		t.Helper()
+		check(t, os.WriteFile("small/rest", nil, 0o600))
+		var stat unix.Statfs_t
+		check(t, unix.Statfs("small", &stat))
+		check(t, os.WriteFile("small/rest", make([]byte, max(int64(stat.Bfree)*int64(os.Getpagesize())-n, 0)), 0o600))
+	}
+}
+
+// TestDiskFills: wherever the disk is full while a command makes a file, there is none then under
+// its name, or all of it; and what was to be written, and why it was not, is said.
+func TestDiskFills(t *testing.T) {
+	workdir(t)
+	makeBig(t, "big.db", 8000) // 1.2 MiB
+	must(t, "export", "big.db", "-o", "big.jsonl")
+	leaf := leafOf(t, "big.db")
+	room := smallDisk(t)
+	before := snapshot(t, "big.db")
+	for _, call := range []string{
+		"compact -o small/out big.db", "compact -o small/out big.db --no-sync", "export -o small/out big.db", "export -o small/out --csv big.db b",
+		"salvage -o small/out big.db", "import small/out big.jsonl --create", "put small/out b k v --create",
+		"surgery freelist abandon big.db -o small/out", "surgery clear-page big.db -o small/out --pageId " + leaf,
+		"surgery clear-page-elements big.db -o small/out --from-index 0 --to-index 1 --pageId " + leaf,
+		"surgery copy-page big.db -o small/out --to-page 3 --from-page " + leaf, "surgery meta update big.db -o small/out --fields pageSize:4096",
+	} {
+		failed, done := 0, 0
+		for _, n := range []int64{0, 4 << 10, 12 << 10, 64 << 10, 300 << 10, 1 << 20, 2 << 20} {
+			room(n)
+			r := run(t, strings.Fields(call)...)
+			files := "out rest"
+			if r.code != 0 {
+				files = "rest"
+				failed++
+				wantIn(t, r, 1, "", "holdfast: small/out: no space left on its disk; free some space on that disk and try again\n")
+			} else {
+				done++
+			}
+			wantFiles(t, "small", files)
+			if r.code == 0 && !strings.HasPrefix(call, "export") && !strings.HasPrefix(call, "surgery") {
+				wantIn(t, run(t, "check", "small/out"), 0, "OK\n", "")
+			}
+			_ = os.Remove("small/out")
+		}
+		if failed == 0 || done == 0 {
+			t.Errorf("%s: it failed %d times, and was done %d times", call, failed, done)
+		}
+	}
+	if after := snapshot(t, "big.db"); after != before {
+		t.Errorf("the source changed: before\n%s\nafter\n%s", before, after)
+	}
+}
+
+// leafOf is a leaf page of a database.
+func leafOf(t *testing.T, path string) string {
+	t.Helper()
+	for line := range strings.Lines(must(t, "pages", path, "--type", "leaf")) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == "leaf" {
+			return fields[0]
+		}
+	}
+	t.Fatal("no leaf")
+	return ""
+}
+
+// TestDiskFullInPlace: commands that write to a database leave it whole on a disk that is full.
+func TestDiskFullInPlace(t *testing.T) {
+	workdir(t)
+	makeBig(t, "big.db", 2000)
+	check(t, os.WriteFile("long", bytes.Repeat([]byte("long"), 1<<18), 0o600))
+	must(t, "put", "other.db", "b", "k", "--value-file", "long", "--create")
+	must(t, "export", "other.db", "-o", "long.jsonl")
+	room := smallDisk(t)
+	data := mustRead(t, "big.db")
+	for _, call := range []string{
+		"put small/db b k --value-file long", "import small/db long.jsonl", "delete small/db b 00000001", "delete small/db --bucket b",
+		"put small/db b k v", "vacuum small/db", "reseal small/db", "settle small/db",
+	} {
+		failed := 0
+		for _, n := range []int64{0, 8 << 10} {
+			_ = os.Remove("small/rest")
+			check(t, os.WriteFile("small/db", data, 0o600))
+			want := content(t, "small/db")
+			room(n)
+			r := run(t, strings.Fields(call)...)
+			if r.code != 0 {
+				failed++
+				wantIn(t, r, 1, "", "holdfast: small/db: no space left on its disk; free some space on that disk")
+				if got := content(t, "small/db"); got != want {
+					t.Errorf("%s, %s: the content is another", call, fmt.Sprint(n))
+				}
+			}
+			wantIn(t, run(t, "check", "small/db"), 0, "OK\n", "")
+			wantFiles(t, "small", "db rest")
+		}
+		if strings.Contains(call, "long") && failed == 0 {
+			t.Errorf("%s: it did not fail", call)
+		}
+	}
+}
