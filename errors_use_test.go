@@ -46,8 +46,9 @@ var keyCases = map[string]func(*errorRow){
 		r.putAndFind([]byte("empty"), nil)
 	},
 	"value-longest": func(r *errorRow) {
+		value := longValue(r, 0)
 		r.inTx("put", func(tx *holdfast.Tx) error {
-			err := small(tx).Put([]byte("k"), longValue(r, 0))
+			err := small(tx).Put([]byte("k"), value)
 			if strconv.IntSize == 32 && err == holdfast.ErrTooLarge {
 				return nil // it fits into no page's bytes beside other values there
 			}
@@ -55,7 +56,8 @@ var keyCases = map[string]func(*errorRow){
 		})
 	},
 	"value-too-long": func(r *errorRow) {
-		r.inTx("put", func(tx *holdfast.Tx) error { return small(tx).Put([]byte("k"), longValue(r, 1)) })
+		value := longValue(r, 1)
+		r.inTx("put", func(tx *holdfast.Tx) error { return small(tx).Put([]byte("k"), value) })
 	},
 	"name-empty": func(r *errorRow) {
 		r.inTx("top level", func(tx *holdfast.Tx) error { _, err := tx.CreateBucket(nil); return err })
