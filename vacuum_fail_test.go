@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -73,14 +74,16 @@ func TestVacuumEveryCallFails(t *testing.T) {
 func vacuumFailsOnce(t *testing.T, file []byte, kind vfs.Kind, nth int64, durability holdfast.Durability) bool {
 	t.Helper()
 	where := fmt.Sprint(kind, " ", nth)
-	calls, on, failed := int64(0), false, false
+	// A flush that a timer begins may come at any time, also while this is set.
+	var calls atomic.Int64
+	var on, failed atomic.Bool
 	disk := vfs.NewCrash("db", file, nil)
 	inject := vfs.NewInject(disk.OpenAhead(16<<10), func(op vfs.Op) error {
-		if !on || op.Kind != kind {
+		if !on.Load() || op.Kind != kind {
 			return nil
 		}
-		if calls++; calls == nth {
-			failed = true
+		if calls.Add(1) == nth {
+			failed.Store(true)
 			return syscall.EIO
 		}
 		return nil
@@ -93,17 +96,17 @@ func vacuumFailsOnce(t *testing.T, file []byte, kind vfs.Kind, nth int64, durabi
 	must(t, err)
 	seen := hashOf(reader)
 	want := contentOfBucket(t, db)
-	on = true
+	on.Store(true)
 	acked, refused, err := vacuumWithCommits(t, db)
-	on = false
-	if !failed {
+	on.Store(false)
+	if !failed.Load() {
 		must(t, err)
 	}
 	if err != nil && !errors.Is(err, syscall.EIO) {
 		t.Fatalf("%s: vacuum fails with %v", where, err)
 	}
 	told := kind == vfs.KindWrite || kind == vfs.KindSync || kind == vfs.KindGrow || kind == vfs.KindTruncate
-	if failed && told && err == nil && refused == nil {
+	if failed.Load() && told && err == nil && refused == nil {
 		t.Fatalf("%s: nobody is told", where)
 	}
 	if hashOf(reader) != seen {
@@ -135,7 +138,7 @@ func vacuumFailsOnce(t *testing.T, file []byte, kind vfs.Kind, nth int64, durabi
 		t.Fatalf("%s: the file still has %d of %d bytes", where, size, len(file))
 	}
 	must(t, db.Close())
-	return failed
+	return failed.Load()
 }
 
 // contentOfBucket is what no commit beside the vacuum changes.
