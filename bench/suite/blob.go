@@ -46,9 +46,9 @@ var (
 // blobTx is how many bytes go into one transaction.
 const blobTx = 16 << 20
 
-// stampStride is the distance of the numbers that make each part of a blob new. It is less
+// renewStride is the distance of the numbers that make each part of a blob new. It is less
 // than the smallest chunk of any of those who take part.
-const stampStride = 4000
+const renewStride = 4000
 
 // blobSource gives blobs of one size that never come again, nor does any chunk of them. The
 // blobs of a transaction do not share memory: bbolt keeps what it was given until it commits.
@@ -70,19 +70,19 @@ func newBlobSource(size int, tx int64) *blobSource {
 // blob is that with number i of a transaction.
 func (s *blobSource) blob(i int) []byte {
 	p := s.buf[i*s.size : (i+1)*s.size : (i+1)*s.size]
-	s.number = stamp(p, s.number)
+	s.number = renew(p, s.number)
 	return p
 }
 
-// stamp makes each part of p new, the last bytes too, and gives the next number.
-func stamp(p []byte, number uint64) uint64 {
+// renew makes each part of p new, the last bytes too, and gives the next number.
+func renew(p []byte, number uint64) uint64 {
 	put := func(at int) {
 		number++
 		for i := range 8 {
 			p[at+i] = byte(number >> (8 * i))
 		}
 	}
-	for at := 0; at+8 <= len(p); at += stampStride {
+	for at := 0; at+8 <= len(p); at += renewStride {
 		put(at)
 	}
 	if tail := len(p) - 8; tail > 0 {
@@ -187,7 +187,7 @@ func (r *largeReader) Read(p []byte) (int, error) {
 		if r.left == 0 {
 			return 0, io.EOF
 		}
-		r.number = stamp(r.buf, r.number)
+		r.number = renew(r.buf, r.number)
 		r.rest = r.buf[:min(int64(len(r.buf)), r.left)]
 		r.left -= int64(len(r.rest))
 	}

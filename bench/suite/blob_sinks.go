@@ -201,10 +201,10 @@ func (s *stockSink) put(p []byte) error {
 	if err != nil {
 		return err
 	}
-	var key [8]byte
-	binary.BigEndian.PutUint64(key[:], n)
-	return s.b.Put(key[:], p)
+	return s.b.Put(numberKey(n), p)
 }
+
+func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func (s *stockSink) commit() error {
 	tx := s.tx
