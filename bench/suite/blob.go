@@ -18,7 +18,6 @@ var BlobGroups = []Group{
 	{"blob-rows", BlobRows},
 	{"blob-memory", BlobMemory},
 	{"blob-read", BlobRead},
-	{"blob-remove", BlobRemove},
 }
 
 // BlobConfig says how much the groups about blobs write and read.

@@ -26,7 +26,8 @@ const parted = 1e6
 const (
 	allocsLimit  = 0.01 // target for the allocations of one more blob in a transaction: none, but for buffers that grow
 	collectLimit = 0.03 // target for the share of the processors' time that the garbage collector takes
-	mostFiles    = 20_000
+	mostFiles    = 2_000
+	marginalTx   = 2 << 20 // bytes of the smaller of the transactions of which allocations are compared
 )
 
 // BlobWrite measures writing blobs of several sizes.
@@ -147,7 +148,7 @@ func (w *blobWrites) shareRow() Row {
 // takes however many blobs it has is not in it.
 func (w *blobWrites) marginal(t *Table) (Row, error) {
 	const times = 5
-	n := max(1, int(min(blobTx, w.c.Blobs.Written))/w.size)
+	n := max(1, int(min(marginalTx, w.c.Blobs.Written))/w.size)
 	cells := map[string]Cell{}
 	for _, k := range storeKinds[:2] {
 		var few, many float64
@@ -177,7 +178,7 @@ func (w *blobWrites) marginal(t *Table) (Row, error) {
 func (w *blobWrites) allocations(to sink, n int) (least float64, err error) {
 	// One blob at a time: no buffer for all of them is needed, since package blob keeps nothing.
 	source := newBlobSource(w.size, 1)
-	for try := range 4 {
+	for try := range 3 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if err := to.begin(); err != nil {
