@@ -33,22 +33,22 @@ func (c *checker) drop(b *holdfast.Bucket, keys [][]byte, err error) error {
 	return err
 }
 
-// stored is a value of the bucket of leaves, or of that of packs.
-type stored struct {
+// holding is a value of the bucket of leaves, or of that of packs.
+type holding struct {
 	id     uint64
 	length int
 	key    chunkKey // that it belongs to
 	named  bool
 }
 
-const storedSize = 64 // bytes of memory, at most
+const holdingSize = 64 // bytes of memory, at most
 
 // bytesOf compares one of these buckets with the index, in windows of ids.
 type bytesOf struct {
 	*checker
 	bucket *holdfast.Bucket
 	packed bool
-	window []stored // in the order of ids
+	window []holding // in the order of ids
 	last   uint64   // id that belongs to the window
 	fixes  []func() error
 }
@@ -107,7 +107,7 @@ func (b *bytesOf) check(from uint64) error {
 
 // fill reads the window's ids and lengths, from the id from on.
 func (b *bytesOf) fill(from uint64) error {
-	limit := max(b.o.Memory/storedSize, 1)
+	limit := max(b.o.Memory/holdingSize, 1)
 	b.window, b.last = b.window[:0], math.MaxUint64
 	for key, v := range b.bucket.Range(binary.BigEndian.AppendUint64(nil, from), nil) {
 		if err := b.ctx.Err(); err != nil && len(b.window)%1024 == 0 {
@@ -123,7 +123,7 @@ func (b *bytesOf) fill(from uint64) error {
 			b.last = b.window[limit-1].id
 			break
 		}
-		b.window = append(b.window, stored{id: binary.BigEndian.Uint64(key), length: len(v)})
+		b.window = append(b.window, holding{id: binary.BigEndian.Uint64(key), length: len(v)})
 	}
 	if n := len(b.window); n > 0 && b.window[n-1].id > b.bucket.Sequence() {
 		last := b.window[n-1].id
@@ -139,7 +139,7 @@ func (b *bytesOf) fill(from uint64) error {
 
 // entry finds the bytes of a chunk in the window.
 func (b *bytesOf) entry(k chunkKey, e entry) error {
-	i, ok := slices.BinarySearchFunc(b.window, e.id, func(s stored, id uint64) int {
+	i, ok := slices.BinarySearchFunc(b.window, e.id, func(s holding, id uint64) int {
 		switch {
 		case s.id < id:
 			return -1
@@ -252,7 +252,7 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 // leaked reports bytes that the index does not name. A repair gives them to the chunk whose
 // they are, if that has none that are sound, or is not in the index; then it is dead for now, and counts finds
 // out who uses it.
-func (b *bytesOf) leaked(s *stored) error {
+func (b *bytesOf) leaked(s *holding) error {
 	p, err := b.read(s.id)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"holdfast"
 )
@@ -82,8 +83,7 @@ func (c *checker) lease(id []byte, b *holdfast.Bucket) (bool, error) {
 			return false, err
 		}
 		if c.o.Repair {
-			never := time0
-			if err := b.Put(expiresName, encodeExpires(never)); err != nil {
+			if err := b.Put(expiresName, encodeExpires(time.Time{})); err != nil {
 				return false, err
 			}
 		}

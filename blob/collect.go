@@ -175,8 +175,8 @@ func (c *collector) pass(k chunkKey, err error) {
 	}
 }
 
-// release takes a parent from each child of a chunk. A child that is missing
-// needs nothing.
+// release takes a parent from each child of a chunk. A child that is missing, or whose
+// count is too low, is damage that Check finds, and needs nothing here.
 func (c *collector) release(b *condemned) error {
 	if b.key.level == 0 {
 		return nil
@@ -184,11 +184,37 @@ func (c *collector) release(b *condemned) error {
 	c.at = &b.key
 	for i := range b.node.count() {
 		child, _ := b.node.child(i)
-		if err := c.s.refer(&child, -1, 0); err != nil && !errors.Is(err, ErrMissing) {
+		if err := c.s.orphan(&child); err != nil {
 			return fmt.Errorf("release chunk %v: %w", child, err)
 		}
 	}
 	return nil
+}
+
+// orphan takes a parent from a chunk, if the store has it and it has one.
+func (s *Store) orphan(k *chunkKey) error {
+	if s.batch != nil && len(s.batch.entries) >= maxPending {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	e, found, err := s.probe(k)
+	if errors.Is(err, ErrCorrupt) || err == nil && !found {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	parents := int64(e.parents)
+	if s.batch != nil {
+		if p := s.batch.find(k); p != nil {
+			parents += p.parents
+		}
+	}
+	if parents < 1 {
+		return nil
+	}
+	return s.adjust(k, -1, 0)
 }
 
 // CollectOptions are options of Collect.

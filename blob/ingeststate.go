@@ -40,7 +40,6 @@ func (st *ingestState) chunks() []chunkKey {
 	var keys []chunkKey
 	for level := range st.levels {
 		l := &st.levels[level]
-		nb := nodeBuilder{n: l.n}
 		for i := range l.n {
 			at := i * st.shape.entry()
 			var k chunkKey
@@ -48,7 +47,6 @@ func (st *ingestState) chunks() []chunkKey {
 			k.level = uint8(level)
 			keys = append(keys, k)
 		}
-		_ = nb
 	}
 	return keys
 }
