@@ -94,15 +94,15 @@ func (w *Writer) fail(err error) error {
 
 // drop takes back what was stored of the blob.
 func (w *Writer) drop() {
-	if w.hashing != nil {
-		w.hashing.drop()
-	}
 	w.tree.abort()
 	w.end()
 }
 
 // end makes the writer ready for the next blob.
 func (w *Writer) end() {
+	if w.hashing != nil {
+		w.hashing.drop()
+	}
 	w.cut.reset()
 	w.leaf = w.leaf[:0]
 	w.size = 0
@@ -151,26 +151,39 @@ func (w *Writer) write(p []byte) error {
 	w.size += int64(len(p))
 	for len(p) > 0 {
 		n, end := w.cut.cut(p)
-		piece := p[:n]
+		piece, lent := p[:n], true
 		p = p[n:]
 		if len(w.leaf) > 0 || !end {
 			w.leaf = append(w.leaf, piece...)
-			piece = w.leaf
+			piece, lent = w.leaf, false
 		}
 		if !end {
 			break
 		}
-		if err := w.add(piece); err != nil {
+		if err := w.add(piece, lent); err != nil {
 			return err
 		}
-		w.leaf = w.leaf[:0]
+	}
+	if w.hashing != nil {
+		return w.hashing.settle()
 	}
 	return nil
 }
 
-// add stores a leaf.
-func (w *Writer) add(p []byte) error {
-	k := chunkKey{addr: w.s.options.Algorithm.sum(p)}
+// add adds a leaf, either p that is lent by the caller or w.leaf.
+func (w *Writer) add(p []byte, lent bool) error {
+	if h := w.hasher(); h != nil {
+		return h.push(p, lent)
+	}
+	if !lent {
+		w.leaf = w.leaf[:0]
+	}
+	return w.store(w.s.options.Algorithm.sum(p), p)
+}
+
+// store stores a leaf whose address is known.
+func (w *Writer) store(addr Address, p []byte) error {
+	k := chunkKey{addr: addr}
 	if _, err := w.s.add(&k, p); err != nil {
 		return err
 	}
@@ -223,6 +236,39 @@ func (w *Writer) readFrom(r io.Reader) error {
 	}
 }
 
+// room is where the next bytes may be read to.
+func (w *Writer) room() []byte {
+	if w.cut.cdc {
+		if w.input == nil {
+			w.input = make([]byte, inputSize)
+		}
+		return w.input
+	}
+	if cap(w.leaf) < w.cut.size {
+		w.leaf = append(make([]byte, 0, w.cut.size), w.leaf...)
+	}
+	return w.leaf[len(w.leaf):w.cut.size]
+}
+
+// inputSize is how many bytes are read at once where they are to be cut by content.
+const inputSize = 64 << 10
+
+// took says that p was read into the room.
+func (w *Writer) took(p []byte) error {
+	if w.cut.cdc {
+		return w.write(p)
+	}
+	if err := w.check(len(p)); err != nil {
+		return err
+	}
+	w.size += int64(len(p))
+	w.leaf = w.leaf[:len(w.leaf)+len(p)]
+	if _, end := w.cut.cut(p); !end {
+		return nil
+	}
+	return w.add(w.leaf, false)
+}
+
 // Commit ends the blob and counts one use of it. If it returns an error
 // the blob is given up. The blob is in the file when the transaction has committed.
 func (w *Writer) Commit() (Ref, error) {
@@ -244,11 +290,8 @@ func (w *Writer) commit() (Ref, error) {
 	if w.expected.size >= 0 && w.size != w.expected.size {
 		return Ref{}, fmt.Errorf("%w: %d bytes, not %d", ErrSizeMismatch, w.size, w.expected.size)
 	}
-	if len(w.leaf) > 0 || w.size == 0 {
-		if err := w.add(w.leaf); err != nil {
-			return Ref{}, err
-		}
-		w.leaf = w.leaf[:0]
+	if err := w.lastLeaf(); err != nil {
+		return Ref{}, err
 	}
 	k, size, err := w.tree.finish()
 	if err != nil {
@@ -262,6 +305,25 @@ func (w *Writer) commit() (Ref, error) {
 		return Ref{}, err
 	}
 	return ref, nil
+}
+
+// lastLeaf adds what is left, so that all leaves are stored and the digest is known.
+func (w *Writer) lastLeaf() error {
+	switch {
+	case int64(len(w.leaf)) == w.size:
+		return w.only(w.leaf)
+	case len(w.leaf) > 0:
+		if err := w.add(w.leaf, false); err != nil {
+			return err
+		}
+	}
+	if h := w.hasher(); h != nil {
+		if err := h.drain(); err != nil {
+			return err
+		}
+		h.sumUp()
+	}
+	return nil
 }
 
 // verify compares a blob with what was expected of it.
