@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 
 	"holdfast"
 	"holdfast/blob"
@@ -18,6 +16,7 @@ var BlobGroups = []Group{
 	{"blob-rows", BlobRows},
 	{"blob-memory", BlobMemory},
 	{"blob-read", BlobRead},
+	{"blob-remove", BlobRemove},
 }
 
 // BlobConfig says how much the groups about blobs write and read.
@@ -128,7 +127,7 @@ type sinkKind struct {
 }
 
 // with runs fn on a sink of the kind that is removed afterwards.
-func (c *Config) with(k sinkKind, fn func(s sink, path string) error) error {
+func (c *Config) with(k sinkKind, fn func(s sink) error) error {
 	path, err := c.path("blobs", k.name)
 	if err != nil {
 		return err
@@ -138,7 +137,7 @@ func (c *Config) with(k sinkKind, fn func(s sink, path string) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(s, path), s.close())
+	return errors.Join(fn(s), s.close())
 }
 
 var blobsName = []byte("blobs")
@@ -203,19 +202,4 @@ func offsets(n int, size, length int64) []int64 {
 		all[i] = r.Int64N(size - length + 1)
 	}
 	return all
-}
-
-// fileSize is that of the file of a sink, or of the files in its directory.
-func fileSize(path string) (size int64, err error) {
-	err = filepath.WalkDir(path, func(_ string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			size += info.Size()
-		}
-		return err
-	})
-	return size, err
 }

@@ -16,7 +16,7 @@ var amplifiedTx = []struct {
 func BlobBytes(c Config) (Table, error) {
 	kinds := []sinkKind{storeKinds[0], storeKinds[2], storeKinds[3]}
 	t := Table{
-		Title: fmt.Sprintf("Bytes of %s in unique blobs, of the payload", FormatBytes(float64(c.Blobs.Amplified))),
+		Title: fmt.Sprintf("Bytes written for %s in unique blobs, of the payload", FormatBytes(float64(c.Blobs.Amplified))),
 		Peer:  blobStockHash, Ours: blobOurs,
 	}
 	for _, k := range kinds {
@@ -26,19 +26,16 @@ func BlobBytes(c Config) (Table, error) {
 		for _, tx := range amplifiedTx {
 			name := fmt.Sprintf("blobs of %s in transactions of %s", decimalBytes(size), FormatBytes(float64(tx.bytes)))
 			c.logf("measuring: bytes of %s", name)
-			rows := [2]Row{
-				{Workload: name + ": written", Unit: "×", Cells: map[string]Cell{}},
-				{Workload: name + ": size of the file", Unit: "×", Cells: map[string]Cell{}},
-			}
+			row := Row{Workload: name, Unit: "×", Cells: map[string]Cell{}}
 			for _, k := range kinds {
-				wrote, takes, err := c.amplification(k, size, tx.bytes)
+				wrote, err := c.amplification(k, size, tx.bytes)
 				if err != nil {
 					return t, fmt.Errorf("%s: %s: %w", name, k.name, err)
 				}
-				rows[0].Cells[k.name], rows[1].Cells[k.name] = exactly(wrote), exactly(takes)
+				row.Cells[k.name] = exactly(wrote)
 			}
-			t.Rows = append(t.Rows, rows[:]...)
-			wrote := rows[0].Cells[blobOurs].Median
+			t.Rows = append(t.Rows, row)
+			wrote := row.Cells[blobOurs].Median
 			t.atMost(name+": bytes written", fmt.Sprintf("%.4g × the payload", tx.limit), wrote, tx.limit, fmt.Sprintf("%.3f×", wrote))
 		}
 	}
@@ -48,10 +45,10 @@ func BlobBytes(c Config) (Table, error) {
 // exactly is a cell with what is counted, and is the same in each round.
 func exactly(v float64) Cell { return Cell{Median: v, Low: v, High: v, Allocs: -1} }
 
-// amplification gives the bytes that are written, and those of the file, of the payload.
-func (c *Config) amplification(k sinkKind, size int, tx int64) (wrote, takes float64, err error) {
+// amplification gives the bytes that are written, of the payload.
+func (c *Config) amplification(k sinkKind, size int, tx int64) (wrote float64, err error) {
 	source := newBlobSource(size, min(tx, c.Blobs.Amplified))
-	err = c.with(k, func(to sink, path string) error {
+	err = c.with(k, func(to sink) error {
 		before, err := written()
 		if err != nil {
 			return err
@@ -61,13 +58,8 @@ func (c *Config) amplification(k sinkKind, size int, tx int64) (wrote, takes flo
 			return err
 		}
 		after, err := written()
-		if err != nil {
-			return err
-		}
-		used, err := sizeOf(path)
-		payload := float64(n * size)
-		wrote, takes = float64(after-before)/payload, float64(used)/payload
+		wrote = float64(after-before) / float64(n*size)
 		return err
 	})
-	return wrote, takes, err
+	return wrote, err
 }

@@ -105,7 +105,7 @@ func (w *blobWrites) once(k sinkKind) (s sample, err error) {
 		bytes = min(bytes, mostFiles*int64(w.size))
 	}
 	source := newBlobSource(w.size, min(blobTx, bytes))
-	err = w.c.with(k, func(to sink, _ string) error {
+	err = w.c.with(k, func(to sink) error {
 		var before, after runtime.MemStats
 		collector := collectorSince()
 		runtime.ReadMemStats(&before)
@@ -152,7 +152,7 @@ func (w *blobWrites) marginal(t *Table) (Row, error) {
 	cells := map[string]Cell{}
 	for _, k := range storeKinds[:2] {
 		var few, many float64
-		err := w.c.with(k, func(to sink, _ string) (err error) {
+		err := w.c.with(k, func(to sink) (err error) {
 			for _, count := range []struct {
 				n  int
 				to *float64
