@@ -1,11 +1,12 @@
 // Command dolt lets bench-blob measure the blob builder of Dolt. It is a module of its own,
 // for it has hundreds of dependencies, and it is asked on its standard input:
 //
-//	blobs STORE SIZE BYTES DIR    as many blobs of SIZE bytes as BYTES hold
-//	values STORE COUNT COLUMNS DIR    COUNT small values, each as often as there are columns
+//	blobs STORE SIZE BYTES DIR         as many blobs of SIZE bytes as BYTES hold
+//	values STORE COUNT COLUMNS DIR     COUNT small values, each as often as there are columns
 //
-// STORE is "memory" or "journal", which keeps its file in DIR. The answer to each is a line
-// with nanoseconds and allocations of one blob, or of the whole for values.
+// STORE is "memory", or "journal", which keeps its file in DIR and is committed, which
+// flushes it, every 16 MiB. The answer to each is a line with nanoseconds and allocations of
+// one blob, or of the whole for values.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -20,6 +22,7 @@ import (
 	"time"
 
 	"github.com/dolthub/dolt/go/store/chunks"
+	"github.com/dolthub/dolt/go/store/hash"
 	"github.com/dolthub/dolt/go/store/nbs"
 	"github.com/dolthub/dolt/go/store/prolly/tree"
 	"github.com/dolthub/dolt/go/store/types"
@@ -49,13 +52,13 @@ func answer(line string) error {
 		return err
 	}
 	defer cs.Close()
-	ns := tree.NewNodeStore(cs)
-	defer ns.PurgeCaches()
+	d := builder{ctx: ctx, cs: cs, ns: tree.NewNodeStore(cs), commits: store == "journal"}
+	defer d.ns.PurgeCaches()
 	switch what {
 	case "blobs":
-		return blobs(ctx, ns, a, b)
+		return d.blobs(a, b)
 	case "values":
-		return values(ctx, ns, a, b)
+		return d.values(a, b)
 	}
 	return fmt.Errorf("%q is not known", what)
 }
@@ -71,11 +74,23 @@ func open(ctx context.Context, store, dir string) (chunks.ChunkStore, error) {
 	return nil, fmt.Errorf("there is no store %q", store)
 }
 
-// stride is the distance of the numbers that make each chunk of a blob new.
-const stride = 4000
+const (
+	stride   = 4000     // distance of the numbers that make each chunk of a blob new
+	together = 16 << 20 // bytes that are committed together
+)
+
+// builder builds blobs in a store.
+type builder struct {
+	ctx     context.Context
+	cs      chunks.ChunkStore
+	ns      tree.NodeStore
+	commits bool
+	last    hash.Hash // blob
+	pending int       // bytes since the last commit
+}
 
 // blobs builds blobs whose every chunk is new.
-func blobs(ctx context.Context, ns tree.NodeStore, size, total int) error {
+func (d *builder) blobs(size, total int) error {
 	n := max(1, total/size)
 	p := make([]byte, size)
 	for i, r := 0, rand.New(rand.NewPCG(3, 4)); i < size; i++ {
@@ -88,32 +103,54 @@ func blobs(ctx context.Context, ns tree.NodeStore, size, total int) error {
 				number++
 				binary.LittleEndian.PutUint64(p[at:], number)
 			}
-			if err := build(ctx, ns, p); err != nil {
+			if err := d.build(p); err != nil {
 				return err
 			}
 		}
-		return nil
+		return d.commit()
 	})
 }
 
 // values builds the small values of a table with so many rows.
-func values(ctx context.Context, ns tree.NodeStore, rows, columns int) error {
+func (d *builder) values(rows, columns int) error {
 	var p []byte
 	return measure(1, func() error {
 		for i := range rows {
 			p = fmt.Appendf(p[:0], "blob %d", i)
 			for range columns {
-				if err := build(ctx, ns, p); err != nil {
+				if err := d.build(p); err != nil {
 					return err
 				}
 			}
 		}
-		return nil
+		return d.commit()
 	})
 }
 
-func build(ctx context.Context, ns tree.NodeStore, p []byte) error {
-	_, _, err := tree.SerializeBytesToAddr(ctx, ns, bytes.NewReader(p), len(p))
+func (d *builder) build(p []byte) (err error) {
+	if _, d.last, err = tree.SerializeBytesToAddr(d.ctx, d.ns, bytes.NewReader(p), len(p)); err != nil {
+		return err
+	}
+	if d.pending += len(p); d.pending < together {
+		return nil
+	}
+	return d.commit()
+}
+
+// commit makes the last blob the root of the store, if that is one that has a root.
+func (d *builder) commit() error {
+	if !d.commits || d.pending == 0 {
+		return nil
+	}
+	d.pending = 0
+	root, err := d.cs.Root(d.ctx)
+	if err != nil {
+		return err
+	}
+	done, err := d.cs.Commit(d.ctx, d.last, root)
+	if err == nil && !done {
+		err = errors.New("the root has changed meanwhile")
+	}
 	return err
 }
 

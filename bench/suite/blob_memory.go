@@ -114,7 +114,7 @@ func memoryWork(kind string, n int64, path string) error {
 			if err != nil {
 				return err
 			}
-			_, err = importRows(to, &k, int(n), 2)
+			_, err = importRows(to, &k, int(n), 2, ourMost)
 			return errors.Join(err, to.close())
 		}
 	}
