@@ -230,7 +230,9 @@ func lease(d *damaged) *Lease {
 	return &Lease{d.Store, "lease", d.bucket.Bucket(leasesName).Bucket([]byte("lease"))}
 }
 
-func ingest(d *damaged) *holdfast.Bucket { return d.bucket.Bucket(ingestsName).Bucket([]byte("ingest")) }
+func ingest(d *damaged) *holdfast.Bucket {
+	return d.bucket.Bucket(ingestsName).Bucket([]byte("ingest"))
+}
 
 // problems are those of a check, by kind.
 func problems(t testing.TB, s *Store, o CheckOptions) (found []ProblemKind, text string) {

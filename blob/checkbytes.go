@@ -49,7 +49,7 @@ type bytesOf struct {
 	bucket *holdfast.Bucket
 	packed bool
 	window []holding // in the order of ids
-	last   uint64   // id that belongs to the window
+	last   uint64    // id that belongs to the window
 	fixes  []func() error
 }
 

@@ -17,8 +17,17 @@ func diff(t testing.TB, s *Store, a, b Ref) (ranges []Range) {
 	return ranges
 }
 
+// leavesOf gives all leaves of a content.
+func leavesOf(m *model, content string) []string {
+	all, rest := m.cut(content)
+	if rest != "" || len(all) == 0 {
+		all = append(all, rest)
+	}
+	return all
+}
+
 // naiveDiff compares contents leaf by leaf.
-func naiveDiff(m *model, a, b string) (ranges []Range) {
+func naiveDiff(m *model, a, b string, la, lb []string) (ranges []Range) {
 	add := func(r Range) {
 		if n := len(ranges); n > 0 && ranges[n-1].Offset+ranges[n-1].Length == r.Offset && ranges[n-1].InA == r.InA {
 			ranges[n-1].Length += r.Length
@@ -26,25 +35,23 @@ func naiveDiff(m *model, a, b string) (ranges []Range) {
 			ranges = append(ranges, r)
 		}
 	}
-	leaves := func(content string) []string {
-		all, rest := m.cut(content)
-		if rest != "" || len(all) == 0 {
-			all = append(all, rest)
+	in := map[string]bool{}
+	if m.o.Chunking == FastCDC {
+		for _, leaf := range la {
+			in[leaf] = true
 		}
-		return all
 	}
-	la, lb := leaves(a), leaves(b)
 	at := 0
 	for i, leaf := range lb {
 		switch {
 		case m.o.Chunking == FastCDC:
-			if !slices.Contains(la, leaf) {
+			if !in[leaf] {
 				add(Range{Offset: int64(at), Length: int64(len(leaf))})
 			}
 		case i >= len(la) || la[i] != leaf:
-			in := min(len(leaf), max(len(a)-at, 0))
-			add(Range{int64(at), int64(in), true})
-			add(Range{Offset: int64(at + in), Length: int64(len(leaf) - in)})
+			inA := min(len(leaf), max(len(a)-at, 0))
+			add(Range{int64(at), int64(inA), true})
+			add(Range{Offset: int64(at + inA), Length: int64(len(leaf) - inA)})
 		}
 		at += len(leaf)
 	}
@@ -64,17 +71,18 @@ func TestDiff(t *testing.T) {
 				contents = append(contents, strings.Repeat(base[:MinLeafSize], n)+"end")
 			}
 			update(t, newStore(t, o), func(s *Store) {
-				refs := make([]Ref, len(contents))
+				refs, leaves := make([]Ref, len(contents)), make([][]string, len(contents))
 				for i, content := range contents {
+					leaves[i] = leavesOf(m, content)
 					refs[i] = must2(s.Put([]byte(content)))
 				}
 				for i, a := range contents {
 					for j, b := range contents {
-						if got, want := diff(t, s, refs[i], refs[j]), naiveDiff(m, a, b); !slices.Equal(got, want) {
+						if got, want := diff(t, s, refs[i], refs[j]), naiveDiff(m, a, b, leaves[i], leaves[j]); !slices.Equal(got, want) {
 							t.Fatalf("%d bytes against %d: %v, want %v", len(b), len(a), got, want)
 						}
 						if len(b) <= MaxInline {
-							if got, want := diff(t, s, refs[i], must2(s.PutInline([]byte(b)))), naiveDiff(m, a, b); !slices.Equal(got, want) {
+							if got, want := diff(t, s, refs[i], must2(s.PutInline([]byte(b)))), naiveDiff(m, a, b, leaves[i], leaves[j]); !slices.Equal(got, want) {
 								t.Fatalf("%d bytes inline against %d: %v, want %v", len(b), len(a), got, want)
 							}
 						}
