@@ -115,7 +115,9 @@ func someContents(rng *rand.Rand, m *model) (all []string) {
 	return append(all, base[:2*leaf], string(b))
 }
 
-func (h *history) note(format string, args ...any) { h.log = append(h.log, fmt.Sprintf(format, args...)) }
+func (h *history) note(format string, args ...any) {
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
 
 func (h *history) open() {
 	db, err := holdfast.Open(h.path, 0o600, &holdfast.Options{NoSync: true, PageSize: 4096})

@@ -128,14 +128,14 @@ func parseLeased(key, v []byte) (chunkKey, int64, error) {
 
 // Release gives back all that the lease holds, and removes it.
 func (l *Lease) Release() error {
-	if _, err := l.give(math.MaxInt); err != nil {
+	if _, _, err := l.give(math.MaxInt); err != nil {
 		return fmt.Errorf("release lease %.100q: %w", l.id, err)
 	}
 	return nil
 }
 
-// give gives back at most limit of the lease's blobs, and removes it if that is all.
-func (l *Lease) give(limit int) (given int, err error) {
+// give gives back at most limit of the lease's blobs, and removes it if that is all: then it is done.
+func (l *Lease) give(limit int) (given int, done bool, err error) {
 	for more := true; more; {
 		var keys [][]byte
 		more = false
@@ -149,7 +149,7 @@ func (l *Lease) give(limit int) (given int, err error) {
 			keys = append(keys, append([]byte(nil), key...))
 		}
 		if err := l.s.tx.Err(); err != nil {
-			return given, err
+			return given, false, err
 		}
 		for _, key := range keys {
 			k, err := parseKey(key)
@@ -157,17 +157,17 @@ func (l *Lease) give(limit int) (given int, err error) {
 				err = l.s.unuse(&k)
 			}
 			if err != nil {
-				return given, err
+				return given, false, err
 			}
 			if err := l.b.Delete(key); err != nil {
-				return given, err
+				return given, false, err
 			}
 		}
 		if given += len(keys); more && given == limit {
-			return given, nil
+			return given, false, nil
 		}
 	}
-	return given, l.s.bucket.Bucket(leasesName).DeleteBucket([]byte(l.id))
+	return given, true, l.s.bucket.Bucket(leasesName).DeleteBucket([]byte(l.id))
 }
 
 // unuse takes a user from a chunk, which may be missing in a store that is damaged.
@@ -247,11 +247,13 @@ func (s *Store) expire(now time.Time, limit int) (given int, err error) {
 			break
 		}
 		l := Lease{s, id, all.Bucket([]byte(id))}
-		n, err := l.give(limit - given)
+		n, done, err := l.give(limit - given)
 		if err != nil {
 			return given, fmt.Errorf("lease %.100q has expired: %w", id, err)
 		}
-		given += n + 1
+		if given += n; done {
+			given++
+		}
 	}
 	return given, nil
 }

@@ -331,10 +331,13 @@ func (m *model) read(s *Store) error {
 	for content := range m.trees {
 		ref := m.tree(content)
 		has, err := s.Has(ref)
-		if err != nil || has != m.has(content) {
+		k := ref.key()
+		e, _, _ := s.lookup(&k)
+		// What dead nodes still hold may be there.
+		if err != nil || has != (m.has(content) || e.parents > 0) {
 			return fmt.Errorf("blob %v of %d bytes is there: %v, %v", ref, len(content), has, err)
 		}
-		if !has {
+		if !m.has(content) {
 			continue
 		}
 		r, err := s.Reader(ref)
