@@ -168,26 +168,32 @@ func TestAppendPowerCut(t *testing.T) {
 				}
 				var disks []disk
 				durable := 0
-				calls, step := 0, 2
+				calls, step, meta := 0, 2, false
 				if testing.Short() {
 					step = 8
 				}
 				var c *vfs.Crash
 				c = vfs.NewCrash("crash", nil, func(vfs.Kind) {
-					if calls++; calls%step != 0 {
+					n := 1
+					if calls++; meta { // what it refers to may be there or not
+						n = 12
+					} else if calls%step != 0 {
 						return
 					}
 					least := f.acked
 					if mode == Periodic {
 						least = durable
 					}
-					for data := range c.Disks(rng, appendedPage, 1) {
+					for data := range c.Disks(rng, appendedPage, n) {
 						disks = append(disks, disk{data, least, f.tried})
 					}
 				})
 				options := f.options()
 				options.Durability, options.StrictCompat = mode, strict
-				db, err := OpenVFS(c.Open(), options)
+				db, err := OpenVFS(vfs.NewInject(c.Open(), func(op vfs.Op) error {
+					meta = op.Kind == vfs.KindWrite && op.Off < 2*appendedPage
+					return nil
+				}), options)
 				if err != nil {
 					t.Fatal(err)
 				}
