@@ -16,7 +16,7 @@ var amplifiedTx = []struct {
 func BlobBytes(c Config) (Table, error) {
 	kinds := []sinkKind{storeKinds[0], storeKinds[2], storeKinds[3]}
 	t := Table{
-		Title: fmt.Sprintf("Bytes written for %s in unique blobs, of the payload", FormatBytes(float64(c.Blobs.Amplified))),
+		Title: fmt.Sprintf("Bytes written for %s in unique blobs, of the payload", wholeBytes(c.Blobs.Amplified)),
 		Peer:  blobStockHash, Ours: blobOurs,
 	}
 	for _, k := range kinds {
@@ -24,7 +24,7 @@ func BlobBytes(c Config) (Table, error) {
 	}
 	for _, size := range amplifiedSizes {
 		for _, tx := range amplifiedTx {
-			name := fmt.Sprintf("blobs of %s in transactions of %s", decimalBytes(size), FormatBytes(float64(tx.bytes)))
+			name := fmt.Sprintf("blobs of %s in transactions of %s", wholeBytes(int64(size)), wholeBytes(tx.bytes))
 			c.logf("measuring: bytes of %s", name)
 			row := Row{Workload: name, Unit: "×", Cells: map[string]Cell{}}
 			for _, k := range kinds {

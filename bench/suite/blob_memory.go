@@ -36,7 +36,7 @@ func BlobMemory(c Config) (Table, error) {
 		n := k.rows(&c.Blobs)
 		all = append(all, work{fmt.Sprintf("%d rows, values of %s", n, k.name), k.name, int64(n)})
 	}
-	all = append(all, work{memoryBlob + " of " + FormatBytes(float64(c.Blobs.Large)), memoryBlob, c.Blobs.Large})
+	all = append(all, work{memoryBlob + " of " + wholeBytes(c.Blobs.Large), memoryBlob, c.Blobs.Large})
 	for _, w := range all {
 		var runners []runner
 		for _, part := range []struct {

@@ -16,14 +16,14 @@ const (
 // BlobRead measures reading a large blob from one end to the other, and parts of it.
 func BlobRead(c Config) (Table, error) {
 	t := Table{
-		Title: fmt.Sprintf("Reading a blob of %s", FormatBytes(float64(c.Blobs.Large))),
+		Title: fmt.Sprintf("Reading a blob of %s", wholeBytes(c.Blobs.Large)),
 		Peer:  floorHash, Ours: blobOurs, Columns: []string{floorHash},
 	}
 	r := largeReads{c: &c, files: map[string]string{}, rates: map[string]map[string][]sample{}, times: map[string]map[string][]sample{}}
 	defer r.remove()
 	for _, k := range largeKinds {
 		t.Columns = append(t.Columns, k.name)
-		c.logf("building %s with %s", k.name, FormatBytes(float64(c.Blobs.Large)))
+		c.logf("building %s with %s", k.name, wholeBytes(c.Blobs.Large))
 		path, err := c.fileOf("large-"+k.name, 2*c.Blobs.Large)
 		if err != nil {
 			return t, err

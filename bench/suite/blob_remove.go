@@ -38,7 +38,7 @@ const holdLimit = 10 * time.Millisecond
 // BlobRemove measures removing a large blob.
 func BlobRemove(c Config) (Table, error) {
 	t := Table{
-		Title: fmt.Sprintf("Removing a blob of %s", FormatBytes(float64(c.Blobs.Large))),
+		Title: fmt.Sprintf("Removing a blob of %s", wholeBytes(c.Blobs.Large)),
 		Peer:  removeStock, Ours: removeDurable,
 	}
 	rows := map[string]map[string][]sample{}
@@ -70,7 +70,7 @@ func BlobRemove(c Config) (Table, error) {
 			return sample{}, err
 		}})
 	}
-	c.logf("measuring: removing %s", FormatBytes(float64(c.Blobs.Large)))
+	c.logf("measuring: removing %s", wholeBytes(c.Blobs.Large))
 	if _, err := byTurns(c.Rounds, runners); err != nil {
 		return t, err
 	}
@@ -81,7 +81,7 @@ func BlobRemove(c Config) (Table, error) {
 	}
 	for _, name := range []string{removeNoSync, removeDurable} {
 		longest := cellOf(rows[removeHeld][name]).High
-		t.atMost(fmt.Sprintf("removing %s, %s: longest time that another writer could not begin", FormatBytes(float64(c.Blobs.Large)), name),
+		t.atMost(fmt.Sprintf("removing %s, %s: longest time that another writer could not begin", wholeBytes(c.Blobs.Large), name),
 			FormatDuration(holdLimit), longest, float64(holdLimit), FormatDuration(time.Duration(longest))+" at worst")
 	}
 	return t, nil

@@ -197,8 +197,8 @@ func TestSumsOfSamples(t *testing.T) {
 	if d := differences(a, b); d[0].value != -9 || d[1].value != -18 {
 		t.Errorf("%v", d)
 	}
-	for n, want := range map[int]string{1e3: "1 kB", 1e6: "1 MB", 64 << 10: "64 KiB", 256 << 10: "256 KiB", 7: "7 B"} {
-		if got := decimalBytes(n); got != want {
+	for n, want := range map[int64]string{1e3: "1 kB", 1e6: "1 MB", 1e9: "1 GB", 64 << 10: "64 KiB", 256 << 20: "256 MiB", 7: "7 B", 65_488: "65488 B"} {
+		if got := wholeBytes(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}

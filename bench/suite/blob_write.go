@@ -76,7 +76,7 @@ type blobWrites struct {
 	shares  map[string][]sample // of the garbage collector
 }
 
-func (w *blobWrites) name() string { return "blobs of " + decimalBytes(w.size) }
+func (w *blobWrites) name() string { return "blobs of " + wholeBytes(int64(w.size)) }
 
 func (w *blobWrites) run(t *Table, peer *dolt) (err error) {
 	w.c.logf("measuring: %s", w.name())
@@ -212,15 +212,16 @@ func sums(parts ...[]sample) []sample {
 
 func percent(v float64) string { return fmt.Sprintf("%.3g %%", v) }
 
-// decimalBytes writes a number of bytes in the units of the targets.
-func decimalBytes(n int) string {
-	switch {
-	case n >= 1e6 && n%1e6 == 0:
-		return fmt.Sprintf("%d MB", n/1e6)
-	case n >= 1e3 && n%1e3 == 0:
-		return fmt.Sprintf("%d kB", n/1e3)
-	case n >= 1<<10 && n%(1<<10) == 0:
-		return fmt.Sprintf("%d KiB", n>>10)
+// wholeBytes writes a number of bytes in the largest unit of which it is a whole number,
+// those of the targets first.
+func wholeBytes(n int64) string {
+	for _, unit := range []struct {
+		bytes int64
+		name  string
+	}{{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.bytes && n%unit.bytes == 0 {
+			return fmt.Sprintf("%d %s", n/unit.bytes, unit.name)
+		}
 	}
 	return fmt.Sprintf("%d B", n)
 }
