@@ -283,9 +283,8 @@ func (m *model) compareRecords(s *Store) error {
 		if err != nil {
 			return err
 		}
-		l := Lease{s, info.ID, s.bucket.Bucket(leasesName).Bucket([]byte(info.ID))}
 		held := map[string]bool{}
-		for ref, err := range l.Refs() {
+		for ref, err := range s.Leased(info.ID) {
 			if err != nil {
 				return err
 			}
