@@ -111,8 +111,8 @@ func (d *damaged) unlink(k chunkKey) {
 
 func flip(p []byte) []byte { p[len(p)/2] ^= 1; return p }
 
-// damages are kinds of damage, what Check finds, and what it still finds behind a repair.
-var damages = []struct {
+// storeDamages are kinds of damage, what Check finds, and what it still finds behind a repair.
+var storeDamages = []struct {
 	name  string
 	do    func(d *damaged)
 	found []ProblemKind
@@ -252,7 +252,7 @@ func problems(t testing.TB, s *Store, o CheckOptions) (found []ProblemKind, text
 // Each damage is found, for what it is, whatever the memory; and a repair mends it as far
 // as it can be mended, so that all content that was sound still is.
 func TestCheckDamage(t *testing.T) {
-	for _, damage := range damages {
+	for _, damage := range storeDamages {
 		t.Run(damage.name, func(t *testing.T) {
 			db := newStore(t, Options{LeafSize: MinLeafSize})
 			must(t, db.Update(func(tx *holdfast.Tx) error {

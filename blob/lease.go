@@ -96,21 +96,36 @@ func (l *Lease) Add(ref Ref) error {
 }
 
 // Refs iterates over the blobs that the lease holds.
-func (l *Lease) Refs() iter.Seq2[Ref, error] {
+func (l *Lease) Refs() iter.Seq2[Ref, error] { return l.s.Leased(l.id) }
+
+// Leased iterates over the blobs that the lease of that id holds; none if there is no such lease.
+func (s *Store) Leased(id string) iter.Seq2[Ref, error] {
 	return func(yield func(Ref, error) bool) {
-		for key, v := range l.b.All() {
-			if string(key) == string(expiresName) {
-				continue
-			}
-			k, size, err := parseLeased(key, v)
-			if !yield(l.s.ref(k, size), err) {
+		all, err := s.child(leasesName)
+		if all != nil {
+			if b := all.Bucket([]byte(id)); b != nil && !s.leasedIn(b, yield) {
 				return
 			}
+			err = s.tx.Err()
 		}
-		if err := l.s.tx.Err(); err != nil {
-			yield(Ref{}, err)
+		if err != nil {
+			yield(Ref{}, fmt.Errorf("lease %.100q: %w", id, err))
 		}
 	}
+}
+
+// leasedIn calls yield with the blobs of a lease; false: it has returned false.
+func (s *Store) leasedIn(b *holdfast.Bucket, yield func(Ref, error) bool) bool {
+	for key, v := range b.All() {
+		if string(key) == string(expiresName) {
+			continue
+		}
+		k, size, err := parseLeased(key, v)
+		if !yield(s.ref(k, size), err) {
+			return false
+		}
+	}
+	return true
 }
 
 // parseLeased decodes what a lease says of a blob.
