@@ -8,6 +8,8 @@ BENCH ?=
 BENCHFLAGS ?=
 BENCHTAGS ?=
 DEMOFLAGS ?=
+# Anything: Dolt takes part in bench-blob. It takes minutes to build, once.
+DOLT ?=
 # How long a soak takes, about.
 DURATION ?= 10m
 
@@ -60,6 +62,11 @@ bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets
 .PHONY: bench-vacuum
 bench-vacuum: ## vacuum beside readers, a writer and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run ./cmd/bench-vacuum $(BENCHFLAGS) $(BENCH)
+
+.PHONY: bench-blob
+bench-blob: ## blobs beside SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt; which targets are met (BENCH="blob-write blob-bytes blob-rows blob-memory blob-read blob-remove" BENCHFLAGS="-full -v -json")
+	$(if $(DOLT),cd bench/dolt && $(GO) build -tags gms_pure_go -o ../../bin/bench-dolt .)
+	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 
 .PHONY: soak
 soak: ## all judges with new seeds, for about DURATION=10m

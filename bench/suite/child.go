@@ -18,14 +18,22 @@ const childVariable = "HOLDFAST_BENCH_CHILD"
 // childCommits is how many keys a child commits before it says so.
 const childCommits = 10
 
-// RunChild does not return in a process that Killed started. A program, or a
-// test binary, that runs the group "opening" calls it before anything else.
+// RunChild does not return in a process that this package started. A program, or a
+// test binary, that runs the groups "opening" or "blob-memory" calls it before anything else.
 func RunChild() {
+	if job := os.Getenv(memoryVariable); job != "" {
+		exit(memoryChild(job))
+	}
 	engine, path, ok := strings.Cut(os.Getenv(childVariable), "\n")
 	if !ok {
 		return
 	}
-	if err := child(engine, path); err != nil {
+	exit(child(engine, path))
+}
+
+// exit ends a child.
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

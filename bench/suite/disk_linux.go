@@ -3,6 +3,8 @@ package suite
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func fdatasync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
@@ -22,4 +24,20 @@ func diskBytes(info os.FileInfo) int64 {
 		return s.Blocks * 512
 	}
 	return info.Size()
+}
+
+// dropCache takes the file at path out of the page cache, as far as nobody uses it.
+func dropCache(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := fdatasync(f); err != nil { // what is not on the disk cannot be dropped
+		return err
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return &os.PathError{Op: "fadvise", Path: path, Err: err}
+	}
+	return nil
 }

@@ -33,6 +33,9 @@ type Config struct {
 	// Of the groups about vacuum:
 	Thinned int64 // bytes of the file of which four fifths are deleted
 	Commits int   // that are to be seen during vacuum, at least
+
+	// Of the groups about blobs:
+	Blobs BlobConfig
 }
 
 // Quick is a run of less than three minutes, Full one of the sizes that the
