@@ -318,6 +318,60 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
+// What a repair could not mend heals when the same content is put again, whatever was lost
+// or wrong: leaves, nodes, the root, short blobs; and the counts are right.
+func TestRepairHeals(t *testing.T) {
+	whole := [][]byte{random(1, 100), random(2, 130*MinLeafSize+17), random(3, MinLeafSize)}
+	damage := map[string]func(d *damaged, k chunkKey){
+		"lost": func(d *damaged, k chunkKey) {
+			b, id := d.bytesOf(k)
+			must(d.t, b.Delete(id))
+		},
+		"wrong": func(d *damaged, k chunkKey) { d.overwrite(k, flip) },
+	}
+	for name, do := range damage {
+		t.Run(name, func(t *testing.T) {
+			db := newStore(t, Options{LeafSize: MinLeafSize})
+			var d *damaged
+			must(t, db.Update(func(tx *holdfast.Tx) error {
+				d = someStore(t, openIn(tx))
+				root := value(t, must2(d.loadNode(&chunkKey{d.tree.addr, d.tree.level})), nil)
+				low, _ := root.child(0)
+				keys := []chunkKey{d.child(0), d.child(5), low, d.tree.key(), d.short.key(), d.refs[2].key()}
+				for _, k := range keys {
+					do(d, k)
+				}
+				found, _ := problems(t, reopened(t, tx), CheckOptions{Data: true, Roots: d.roots(), Repair: true, Discard: true})
+				if len(found) != len(keys) {
+					t.Errorf("found %v", found)
+				}
+				found, _ = problems(t, reopened(t, tx), CheckOptions{Data: true, Roots: d.roots()})
+				if !slices.Equal(found, slices.Repeat(kinds(MissingBytes), len(keys))) {
+					t.Errorf("behind the repair: %v", found)
+				}
+				return nil
+			}))
+			update(t, db, func(s *Store) {
+				for i, p := range whole {
+					ref := must2(s.Put(p))
+					d.refs = append(d.refs, ref)
+					if i%2 == 0 {
+						must(t, s.flush())
+					}
+				}
+			})
+			must(t, db.View(func(tx *holdfast.Tx) error {
+				d.Store = openIn(tx)
+				must(t, checkClean(d.Store, CheckOptions{Data: true, Roots: d.roots()}))
+				if n := len(readable(d)); n != len(d.refs) {
+					t.Errorf("%d of %d blobs can be read", n, len(d.refs))
+				}
+				return nil
+			}))
+		})
+	}
+}
+
 // Without roots, counts of users are not lowered, and what nobody is known to use stays.
 func TestCheckWithoutRoots(t *testing.T) {
 	update(t, newStore(t, Options{LeafSize: MinLeafSize}), func(s *Store) {
