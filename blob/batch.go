@@ -53,7 +53,7 @@ func (s *Store) begin() (*batch, error) {
 // up, and the rest is flushed.
 func (s *Store) finish() error {
 	for s.open != nil {
-		s.open.fail(ErrWriterClosed)
+		_ = s.open.fail(ErrWriterClosed)
 	}
 	return s.flush()
 }
