@@ -1,0 +1,168 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+var (
+	errShort = errors.New("bytes are missing")
+	errLong  = errors.New("more than belongs there")
+	errForm  = errors.New("not of the form that it should have")
+)
+
+// uvarint reads a number from the front of b. It takes the shortest encoding
+// only: so equal things are equal bytes.
+func uvarint(b []byte) (uint64, []byte, error) {
+	v, n := binary.Uvarint(b)
+	switch {
+	case n == 0:
+		return 0, nil, errShort
+	case n < 0:
+		return 0, nil, errLong
+	case n > 1 && b[n-1] == 0:
+		return 0, nil, errLong
+	}
+	return v, b[n:], nil
+}
+
+// maxChunk is the length in bytes of the longest chunk that any store can hold.
+const maxChunk = maxSpread * MaxLeafSize
+
+// configSize is the length in bytes of the encoded configuration.
+const configSize = 16
+
+const (
+	configMagic   = "HFBS"
+	configVersion = 1
+)
+
+// appendConfig encodes what a store keeps of its options.
+func appendConfig(b []byte, o Options) []byte {
+	b = append(b, configMagic...)
+	b = append(b, configVersion, byte(o.Algorithm), byte(o.Chunking), 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(o.LeafSize))
+	return append(b, 0, 0, 0, 0)
+}
+
+// parseConfig decodes it.
+func parseConfig(b []byte) (Options, error) {
+	if len(b) < len(configMagic) || string(b[:len(configMagic)]) != configMagic {
+		return Options{}, ErrNotStore
+	}
+	if len(b) != configSize {
+		return Options{}, corruptf("configuration of %d bytes", len(b))
+	}
+	o := Options{
+		Algorithm: Algorithm(b[5]),
+		Chunking:  Chunking(b[6]),
+		LeafSize:  int(min(binary.LittleEndian.Uint32(b[8:]), MaxLeafSize+1)),
+	}
+	switch {
+	case b[4] != configVersion:
+		return Options{}, fmt.Errorf("%w: version %d of the format is unknown", ErrCorrupt, b[4])
+	case b[7] != 0 || binary.LittleEndian.Uint32(b[12:]) != 0:
+		return Options{}, corruptf("configuration: reserved bytes are set")
+	}
+	if err := o.check(); err != nil {
+		return Options{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return o, nil
+}
+
+// chunkKey is what the index finds a chunk by. The level is part of it, so that
+// a blob whose content is the bytes of a node is another chunk than that node.
+type chunkKey struct {
+	addr  Address
+	level uint8
+}
+
+// keySize is the length in bytes of an encoded chunkKey.
+const keySize = len(Address{}) + 1
+
+func (k *chunkKey) encode() (b [keySize]byte) {
+	copy(b[:], k.addr[:])
+	b[keySize-1] = k.level
+	return b
+}
+
+func (k *chunkKey) compare(o *chunkKey) int {
+	if c := bytes.Compare(k.addr[:], o.addr[:]); c != 0 {
+		return c
+	}
+	return int(k.level) - int(o.level)
+}
+
+// parseKey decodes a key of the index.
+func parseKey(b []byte) (k chunkKey, err error) {
+	if len(b) != keySize {
+		return k, corruptf("key of %d bytes in the index", len(b))
+	}
+	copy(k.addr[:], b)
+	if k.level = b[keySize-1]; k.level > maxLevel {
+		return k, corruptf("key of level %d in the index", k.level)
+	}
+	return k, nil
+}
+
+// entry is what the index knows of a chunk.
+type entry struct {
+	packed  bool   // in the bucket of short chunks, else in that of leaves
+	id      uint64 // its key there
+	length  int    // bytes
+	parents uint64 // occurrences as a child in stored nodes
+	users   uint64 // references from outside: blobs, leases, writers
+}
+
+const packedFlag = 1
+
+// maxEntrySize is the length in bytes of the longest encoded entry.
+const maxEntrySize = 1 + 4*binary.MaxVarintLen64
+
+func (e *entry) append(b []byte) []byte {
+	var flags byte
+	if e.packed {
+		flags |= packedFlag
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, e.id)
+	b = binary.AppendUvarint(b, uint64(e.length))
+	b = binary.AppendUvarint(b, e.parents)
+	return binary.AppendUvarint(b, e.users)
+}
+
+func (e *entry) dead() bool { return e.parents == 0 && e.users == 0 }
+
+// parseEntry decodes a value of the index.
+func parseEntry(b []byte) (entry, error) {
+	if len(b) == 0 {
+		return entry{}, corruptf("entry of the index: %v", errShort)
+	}
+	if b[0]&^packedFlag != 0 {
+		return entry{}, corruptf("entry of the index: unknown flags %#x", b[0])
+	}
+	e := entry{packed: b[0]&packedFlag != 0}
+	b = b[1:]
+	var length uint64
+	for _, field := range []*uint64{&e.id, &length, &e.parents, &e.users} {
+		var err error
+		if *field, b, err = uvarint(b); err != nil {
+			return entry{}, corruptf("entry of the index: %v", err)
+		}
+	}
+	switch {
+	case len(b) != 0:
+		return entry{}, corruptf("entry of the index: %v", errLong)
+	case length > maxChunk:
+		return entry{}, corruptf("entry of the index: a chunk of %d bytes", length)
+	case e.parents > maxCount || e.users > maxCount:
+		return entry{}, corruptf("entry of the index: counts of %d and %d", e.parents, e.users)
+	}
+	e.length = int(length)
+	return e, nil
+}
+
+// maxCount bounds both counts, so that adding to them cannot overflow.
+const maxCount = 1 << 60

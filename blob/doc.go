@@ -1,0 +1,35 @@
+// Package blob keeps values of any size, from nothing to terabytes, in a bucket
+// of a Holdfast database. A blob is written and removed in ordinary
+// transactions, so it commits together with the row that names it.
+//
+// A blob is immutable and named by its content: a [Ref] holds the hash of the
+// blob, its size, and how many levels its tree has. A blob of at most a leaf
+// (64 KiB unless Options.LeafSize says otherwise) is one chunk, and its address
+// is the plain hash of its bytes: with SHA-256 the digest that OCI registries
+// use. A longer one is a tree of chunks, each named by the hash of its bytes.
+// Equal content is stored once, however often and in whatever pieces it was
+// written.
+//
+// [Create] makes a [Store] of an empty bucket and [Open] opens it in a
+// transaction. [Store.Put] writes a value that is in memory, [Store.Writer] one
+// that comes in pieces, [Store.Reader] reads any part of a blob and verifies
+// every chunk against its address. [Store.Delete] gives up one use of a blob;
+// what nobody uses any more is removed by Collect, in pieces.
+//
+// # Transactions and lifetime
+//
+// A Store, and all that comes from it, belongs to the transaction of its bucket
+// and is valid as long as that. In a reading transaction it may be used by
+// several goroutines at once; in a writing one by one goroutine. New chunks are
+// gathered in memory, some 4 MiB at most, and brought to the bucket in the order
+// of their addresses; what is left is brought there when the transaction
+// commits. A second Store on the same bucket in the same transaction is
+// correct, but does not see what the first has gathered until then.
+//
+// # Limits
+//
+// A blob has at most 2^63-1 bytes. A single value of a bucket is never longer
+// than four times the leaf size. Memory is bounded whatever the size and number
+// of blobs: some 8 MiB for a Store that writes, three leaves for each Writer, and
+// 64 KiB for a Reader.
+package blob

@@ -1,0 +1,227 @@
+package blob
+
+import (
+	"errors"
+	"fmt"
+
+	"holdfast"
+)
+
+// Chunking is how blobs are cut into leaves.
+type Chunking uint8
+
+// Ways of cutting. In a store all blobs are cut in the same way.
+const (
+	// FixedSize cuts leaves of LeafSize bytes. It is the fastest way, and finding an
+	// offset is a division.
+	FixedSize Chunking = 1
+	// FastCDC cuts where the content says so, into leaves of a quarter of LeafSize to
+	// four times that. So versions of a blob share leaves even where bytes were
+	// inserted or removed before them.
+	FastCDC Chunking = 2
+)
+
+// String is the name of the way.
+func (c Chunking) String() string {
+	switch c {
+	case FixedSize:
+		return "fixed"
+	case FastCDC:
+		return "fastcdc"
+	}
+	return fmt.Sprintf("chunking %d", uint8(c))
+}
+
+// Bounds of Options.LeafSize in bytes.
+const (
+	MinLeafSize = 1 << 10
+	MaxLeafSize = 16 << 20
+)
+
+// Leaves that are cut by content have from 1/maxSpread to maxSpread times LeafSize.
+const maxSpread = 4
+
+// Options of a store are chosen when it is created, and stay.
+type Options struct {
+	// Algorithm is the hash function; 0: SHA256.
+	Algorithm Algorithm
+	// Chunking is how blobs are cut; 0: FixedSize.
+	Chunking Chunking
+	// LeafSize is the size of a leaf in bytes, from MinLeafSize to MaxLeafSize. 0:
+	// DefaultLeafSize of the database's page size.
+	LeafSize int
+}
+
+// DefaultLeafSize is the size of leaves that, with all that stands around them in
+// the file, fill 16 pages of pageSize bytes exactly.
+func DefaultLeafSize(pageSize int) int {
+	const header, element, key, seal = 16, 16, 8, 8
+	size := 16*pageSize - header - element - key - seal
+	return min(max(size, MinLeafSize), MaxLeafSize)
+}
+
+func (o *Options) setDefaults(pageSize int) {
+	if o.Algorithm == 0 {
+		o.Algorithm = SHA256
+	}
+	if o.Chunking == 0 {
+		o.Chunking = FixedSize
+	}
+	if o.LeafSize == 0 {
+		o.LeafSize = DefaultLeafSize(pageSize)
+	}
+}
+
+func (o *Options) check() error {
+	switch {
+	case !o.Algorithm.valid():
+		return fmt.Errorf("%w: unknown hash function %d", ErrOptions, o.Algorithm)
+	case o.Chunking != FixedSize && o.Chunking != FastCDC:
+		return fmt.Errorf("%w: unknown chunking %d", ErrOptions, o.Chunking)
+	case o.LeafSize < MinLeafSize || o.LeafSize > MaxLeafSize:
+		return fmt.Errorf("%w: leaf size %d is not between %d and %d", ErrOptions, o.LeafSize, MinLeafSize, MaxLeafSize)
+	}
+	return nil
+}
+
+// Names in the bucket of a store.
+var (
+	configName = []byte("store")
+	leavesName = []byte("leaves")
+	packsName  = []byte("packs")
+	indexName  = []byte("index")
+	deadName   = []byte("dead")
+)
+
+// Store is a store of blobs as one transaction sees it.
+type Store struct {
+	options Options
+	tx      *holdfast.Tx
+	bucket  *holdfast.Bucket
+	leaves  *holdfast.Bucket // id -> bytes of a leaf
+	packs   *holdfast.Bucket // id -> bytes of a shorter chunk
+	index   *holdfast.Bucket // chunkKey -> entry
+	dead    *holdfast.Bucket // chunkKey of an unused chunk -> nothing
+
+	seen  verified // chunks that were verified
+	batch *batch   // what is not in the buckets yet; nil: nothing
+	open  *Writer  // list of the writers with unfinished blobs
+	put   *Writer  // of Put
+	hooks bool     // commit will flush
+	key   [keySize]byte
+}
+
+// Create makes a store of the bucket b, which must be empty: ErrNotEmpty. Options
+// that no store can have are ErrOptions.
+func Create(b *holdfast.Bucket, o Options) (*Store, error) {
+	s, err := create(b, o)
+	if err != nil {
+		return nil, fmt.Errorf("creating a blob store: %w", err)
+	}
+	return s, nil
+}
+
+func create(b *holdfast.Bucket, o Options) (*Store, error) {
+	db := b.Tx().DB()
+	if db == nil {
+		return nil, holdfast.ErrTxClosed
+	}
+	o.setDefaults(db.Info().PageSize)
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if k, _ := b.Cursor().First(); k != nil {
+		return nil, ErrNotEmpty
+	}
+	if err := b.Tx().Err(); err != nil {
+		return nil, err
+	}
+	if err := b.Put(configName, appendConfig(nil, o)); err != nil {
+		return nil, err
+	}
+	for _, name := range [][]byte{leavesName, packsName, indexName, deadName} {
+		if _, err := b.CreateBucket(name); err != nil {
+			return nil, err
+		}
+	}
+	return openStore(b)
+}
+
+// Open opens the store in b. ErrNotStore: there is none. ErrCorrupt: its
+// configuration is damaged, or of a version that is not known.
+func Open(b *holdfast.Bucket) (*Store, error) {
+	s, err := openStore(b)
+	if err != nil {
+		return nil, fmt.Errorf("opening a blob store: %w", err)
+	}
+	return s, nil
+}
+
+func openStore(b *holdfast.Bucket) (*Store, error) {
+	if b == nil || b.Tx().DB() == nil {
+		return nil, errors.Join(ErrNotStore, holdfast.ErrTxClosed)
+	}
+	o, err := parseConfig(b.Get(configName))
+	if err != nil {
+		if damage := b.Tx().Err(); damage != nil {
+			return nil, damage
+		}
+		return nil, err
+	}
+	s := &Store{options: o, tx: b.Tx(), bucket: b}
+	for _, part := range []struct {
+		name   []byte
+		bucket **holdfast.Bucket
+	}{{leavesName, &s.leaves}, {packsName, &s.packs}, {indexName, &s.index}, {deadName, &s.dead}} {
+		if *part.bucket = b.Bucket(part.name); *part.bucket == nil {
+			if damage := b.Tx().Err(); damage != nil {
+				return nil, damage
+			}
+			return nil, corruptf("bucket %q is missing", part.name)
+		}
+	}
+	return s, nil
+}
+
+// IsStore tells whether b holds a store of blobs, of whatever version.
+func IsStore(b *holdfast.Bucket) bool {
+	config := b.Get(configName)
+	return len(config) >= len(configMagic) && string(config[:len(configMagic)]) == configMagic
+}
+
+// Options are those that the store was created with, with its defaults.
+func (s *Store) Options() Options { return s.options }
+
+// Put stores p as a blob and counts one use of it. p is not kept. A value that is
+// there already is not stored again.
+func (s *Store) Put(p []byte) (Ref, error) {
+	if err := s.writable(); err != nil {
+		return Ref{}, fmt.Errorf("storing a blob: %w", err)
+	}
+	ref, err := s.putBytes(p)
+	if err != nil {
+		return Ref{}, fmt.Errorf("storing a blob of %d bytes: %w", len(p), err)
+	}
+	return ref, nil
+}
+
+// PutInline is Put for values that are mostly short: one of at most MaxInline
+// bytes is kept in the Ref itself, and nothing is stored. p is kept then, and must stay as it
+// is as long as the Ref is used; its encoded form has a copy.
+func (s *Store) PutInline(p []byte) (Ref, error) {
+	if len(p) > MaxInline {
+		return s.Put(p)
+	}
+	return inlineRef(s.options.Algorithm, p), nil
+}
+
+// writable is the error of a change, if any.
+func (s *Store) writable() error {
+	switch {
+	case s.tx.DB() == nil:
+		return holdfast.ErrTxClosed
+	case !s.tx.Writable():
+		return holdfast.ErrTxNotWritable
+	}
+	return nil
+}
