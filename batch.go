@@ -35,7 +35,8 @@ var errAlone = errors.New("the function of a Batch failed among others")
 // Batch has returned nil.
 //
 // A call whose function fails is taken out and run again by itself; the others
-// are run again without it.
+// are run again without it. If what one of them gave to Tx.BeforeCommit fails, each is run
+// again by itself.
 func (db *DB) Batch(fn func(*Tx) error) error {
 	c := &batchCall{fn: fn, result: make(chan error, 1)}
 	if full := db.batch.add(db, c); full != nil {
@@ -89,7 +90,9 @@ func (b *batcher) takeRound(round int) []*batchCall {
 func (db *DB) runTogether(calls []*batchCall) {
 	for len(calls) > 0 {
 		bad := -1
+		var begun *Tx
 		err := db.Update(func(tx *Tx) error {
+			begun = tx
 			for i := range calls {
 				if err := calls[i].run(tx); err != nil {
 					bad = i
@@ -99,6 +102,9 @@ func (db *DB) runTogether(calls []*batchCall) {
 			return nil
 		})
 		if bad < 0 {
+			if len(calls) > 1 && begun != nil && begun.w.hookFailed { // nobody knows whose it was
+				err = errAlone
+			}
 			for _, c := range calls {
 				c.result <- err
 			}

@@ -63,6 +63,7 @@ type DB struct {
 	logger     Logger
 	closed     atomic.Bool
 	edit       *tree.Edit // of the writing transaction; whoever has the turn owns it
+	appendHeld int64      // see its constant; tests have less
 	stats      txTotals
 	batch      batcher
 	closing    sync.Mutex

@@ -61,12 +61,24 @@ func (tx *Tx) recovered(recovered any, err *error) {
 // if what was recovered is something else. A caller who writes to a value, whose
 // memory can only be read, has a mistake in his program and not in his file.
 func (tx *Tx) fault(recovered any) error {
-	image := tx.state.Image()
-	fault := image.Fault(recovered)
-	if fault == nil || !faultInEngine() && image.WriteFault(recovered) {
+	fault, written := tx.pageFault(recovered)
+	if fault == nil || written && !faultInEngine() {
 		return nil
 	}
 	return tx.keep(fault)
+}
+
+// pageFault is the error of a fault in the transaction's pages, nil if what was recovered is
+// something else, and whether it may come from writing to them.
+func (tx *Tx) pageFault(recovered any) (fault *CorruptError, written bool) {
+	image := tx.state.Image()
+	if fault = image.Fault(recovered); fault != nil {
+		return fault, image.WriteFault(recovered)
+	}
+	if tx.w != nil {
+		return tx.w.w.Fault(recovered)
+	}
+	return nil, false
 }
 
 // faultInEngine tells whether the function in which the fault happened is ours,

@@ -334,7 +334,7 @@ func (b *Bucket) Stats() BucketStats {
 	if !b.tx.managed {
 		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
 	}
-	s, err := b.core.Stats(b.tx.db.pager.PageSize(), uint64(b.tx.state.Meta.HighWater))
+	s, err := b.core.Stats(b.tx.db.pager.PageSize(), b.tx.pages())
 	_ = b.tx.keep(err)
 	return BucketStats(s)
 }

@@ -34,11 +34,14 @@ type Tx struct {
 
 // writeTx is what only a writing transaction has.
 type writeTx struct {
-	w        *pager.WriteTx
-	root     Bucket
-	stats    TxStats
-	onCommit []func()
-	changing bool // in a call that changes something, or it was left by a panic
+	w            *pager.WriteTx
+	root         Bucket
+	stats        TxStats
+	beforeCommit []func() error
+	hookFailed   bool // one of beforeCommit
+	onCommit     []func()
+	changing     bool // in a call that changes something, or it was left by a panic
+	appending    appending
 }
 
 // ID is the transaction's number. A reading transaction has that of the last
@@ -88,8 +91,17 @@ func (tx *Tx) changed() {
 
 // Err is the damage that the transaction has met in a call that has no error
 // to return, such as Get; nil if there was none. View, Update, Commit and
-// Rollback return it too, and such a transaction cannot be committed.
+// Rollback return it too, and such a transaction cannot be committed. It is also the
+// error of an Append after which the transaction can only be rolled back.
 func (tx *Tx) Err() error {
+	if err := tx.damaged(); err != nil {
+		return err
+	}
+	return tx.doomed()
+}
+
+// damaged is the damage that the transaction has met.
+func (tx *Tx) damaged() error {
 	if p := tx.damage.Load(); p != nil {
 		return *p
 	}
@@ -107,12 +119,13 @@ func (tx *Tx) keep(err error) error {
 	return named
 }
 
-// usable is the error of a call on a transaction that has ended.
+// usable is the error of a call on a transaction that has ended, or can only be
+// rolled back.
 func (tx *Tx) usable() error {
 	if tx.ended.Load() {
 		return ErrTxClosed
 	}
-	return nil
+	return tx.doomed()
 }
 
 func (tx *Tx) root() (*Bucket, error) {
@@ -215,8 +228,31 @@ func (tx *Tx) ForEach(fn func(name []byte, b *Bucket) error) error {
 	})
 }
 
+// BeforeCommit has fn called at the beginning of Commit, in the order of the calls,
+// before anything is written, also by Update and Batch. fn may change the database, and
+// call BeforeCommit again. If it returns an error the transaction is rolled back, and Commit
+// returns that; if it panics, the transaction is rolled back. It must not end the transaction
+// itself, and is not called if that is rolled back, or cannot be committed.
+func (tx *Tx) BeforeCommit(fn func() error) {
+	if tx.w != nil {
+		tx.w.beforeCommit = append(tx.w.beforeCommit, fn)
+	}
+}
+
+// runBeforeCommit calls what BeforeCommit was given.
+func (tx *Tx) runBeforeCommit() error {
+	for i := 0; i < len(tx.w.beforeCommit); i++ {
+		if err := tx.manage(func(*Tx) error { return tx.w.beforeCommit[i]() }); err != nil {
+			tx.w.hookFailed = true
+			return err
+		}
+	}
+	tx.w.beforeCommit = nil
+	return nil
+}
+
 // OnCommit has fn called after the transaction has committed, in the order of
-// the calls.
+// the calls. See BeforeCommit.
 func (tx *Tx) OnCommit(fn func()) {
 	if tx.w != nil {
 		tx.w.onCommit = append(tx.w.onCommit, fn)
@@ -232,17 +268,23 @@ func (tx *Tx) Commit() error {
 	if tx.managed {
 		panic("managed tx commit not allowed")
 	}
-	if err := tx.usable(); err != nil {
-		return err
+	if tx.ended.Load() {
+		return ErrTxClosed
 	}
 	if tx.w == nil {
 		return ErrTxNotWritable
 	}
-	if err := tx.Err(); err != nil {
+	if err := tx.committable(); err != nil {
 		return tx.rollbackWith(err)
 	}
-	if tx.w.changing {
-		return tx.rollbackWith(fmt.Errorf("%s: the transaction cannot be committed: a call that changes it ended in a panic", tx.db.path))
+	if len(tx.w.beforeCommit) > 0 {
+		err := tx.runBeforeCommit()
+		if err == nil {
+			err = tx.committable()
+		}
+		if err != nil {
+			return tx.rollbackWith(err)
+		}
 	}
 	if !tx.w.root.core.Changed() {
 		if err := tx.rollbackWith(nil); err != nil {
@@ -275,6 +317,17 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
+// committable is why the transaction cannot be committed.
+func (tx *Tx) committable() error {
+	if err := tx.Err(); err != nil {
+		return err
+	}
+	if tx.w.changing {
+		return fmt.Errorf("%s: the transaction cannot be committed: a call that changes it ended in a panic", tx.db.path)
+	}
+	return nil
+}
+
 // prepare brings all changes to pages; Commit began at begin. If it fails the
 // transaction is rolled back.
 func (tx *Tx) prepare(begin time.Time) (*pager.Prepared, error) {
@@ -292,7 +345,7 @@ func (tx *Tx) prepare(begin time.Time) (*pager.Prepared, error) {
 		return nil, tx.rollbackWith(tx.keep(err))
 	}
 	tx.buckets.Edit.Reset(nil)
-	prepared, err := tx.w.w.Prepare(root, sequence, tx.db.commitOptions())
+	prepared, err := tx.w.w.Prepare(root, sequence, tx.commitOptions())
 	if err != nil {
 		tx.ended.Store(true)
 		return nil, tx.db.corrupt(err)
@@ -302,7 +355,19 @@ func (tx *Tx) prepare(begin time.Time) (*pager.Prepared, error) {
 
 // spill writes the changes to the transaction's pages in memory.
 func (tx *Tx) spill() (root page.ID, sequence uint64, err error) {
-	defer tx.state.Image().CatchFault(debug.SetPanicOnFault(true), &err)
+	defer func(before bool) {
+		debug.SetPanicOnFault(before)
+		if recovered := recover(); recovered != nil {
+			fault, _ := tx.pageFault(recovered)
+			if fault == nil {
+				panic(recovered)
+			}
+			err = fault
+		}
+	}(debug.SetPanicOnFault(true))
+	if err := tx.w.w.EndEdit(); err != nil {
+		return 0, 0, err
+	}
 	return tx.w.root.core.Commit()
 }
 
@@ -340,7 +405,7 @@ func (tx *Tx) Rollback() error {
 	if err != nil {
 		return err
 	}
-	return tx.Err()
+	return tx.damaged()
 }
 
 // rollback ends the transaction; false if it has ended before. Of several

@@ -1,26 +1,176 @@
 package blob
 
-import "errors"
+import (
+	"encoding/binary"
+	"fmt"
 
-type batch struct{}
+	"holdfast"
+)
 
-// lookup finds a chunk.
-func (s *Store) lookup(k *chunkKey) (entry, bool, error) {
-	return entry{}, false, errors.ErrUnsupported
+// probe finds what the index has of a chunk, without what was gathered.
+func (s *Store) probe(k *chunkKey) (entry, bool, error) {
+	key := k.encode()
+	b := s.index.Get(key[:])
+	if b == nil {
+		return entry{}, false, s.damage()
+	}
+	e, err := parseEntry(b)
+	if err != nil {
+		return entry{}, false, fmt.Errorf("chunk %v: %w", k.addr, err)
+	}
+	return e, true, nil
 }
 
-// refer adds to the counts of a chunk that exists.
-func (s *Store) refer(k *chunkKey, parents, users int64) error { return errors.ErrUnsupported }
+// damage is why a call that has no error to return gave nothing, if it should have.
+func (s *Store) damage() error {
+	if s.tx.DB() == nil {
+		return holdfast.ErrTxClosed
+	}
+	return s.tx.Err()
+}
 
-// data gives the bytes of a chunk as they are stored.
-func (s *Store) data(e *entry) ([]byte, error) { return nil, errors.ErrUnsupported }
+func missing(k *chunkKey) error {
+	return fmt.Errorf("chunk %v of level %d: %w", k.addr, k.level, ErrMissing)
+}
 
-// load gives the bytes of a chunk, verified.
-func (s *Store) load(k *chunkKey) ([]byte, error) { return nil, errors.ErrUnsupported }
+// lookup finds a chunk; false if the store has none. What was gathered is flushed first.
+func (s *Store) lookup(k *chunkKey) (entry, bool, error) {
+	if err := s.flush(); err != nil {
+		return entry{}, false, err
+	}
+	return s.probe(k)
+}
 
-// remove deletes a chunk.
-func (s *Store) remove(k *chunkKey, e *entry) error { return errors.ErrUnsupported }
+// refer adds to the counts of a chunk that exists: ErrMissing if it does not. A count that
+// gets below zero is an error of the flush: look before with lookup.
+func (s *Store) refer(k *chunkKey, parents, users int64) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	b, err := s.begin()
+	if err != nil {
+		return err
+	}
+	if b.find(k) == nil {
+		if len(b.entries) >= maxPending {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+		_, found, err := s.probe(k)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return missing(k)
+		}
+	}
+	return s.adjust(k, parents, users)
+}
 
-func (s *Store) flush() error { return errors.ErrUnsupported }
+// data gives the bytes of a chunk as they are stored, not verified. They are valid as
+// long as the transaction.
+func (s *Store) data(e *entry) ([]byte, error) {
+	var key [8]byte
+	binary.BigEndian.PutUint64(key[:], e.id)
+	p := s.bytesBucket(e.packed).Get(key[:])
+	if p == nil {
+		if err := s.damage(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMissing, err)
+		}
+		return nil, fmt.Errorf("bytes %d: %w", e.id, ErrMissing)
+	}
+	if len(p) != e.length {
+		return nil, corruptf("chunk has %d bytes, not %d", len(p), e.length)
+	}
+	return p, nil
+}
 
-func (s *Store) putBytes(p []byte) (Ref, error) { return Ref{}, errors.ErrUnsupported }
+func (s *Store) bytesBucket(packed bool) *holdfast.Bucket {
+	if packed {
+		return s.packs
+	}
+	return s.leaves
+}
+
+// load gives the bytes of a chunk, verified against its address.
+func (s *Store) load(k *chunkKey) ([]byte, error) {
+	e, found, err := s.lookup(k)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, ErrMissing
+	}
+	return s.loadEntry(k, &e)
+}
+
+func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
+	p, err := s.data(e)
+	if err != nil {
+		return nil, err
+	}
+	seen := s.seen.of(e)
+	if !seen.has(e.id, &k.addr) {
+		if got := s.options.Algorithm.sum(p); got != k.addr {
+			return nil, corruptf("chunk has the address %v", got)
+		}
+		seen.add(e.id, &k.addr)
+	}
+	return p, nil
+}
+
+// remove deletes a chunk that is not used: its bytes, its entry and its mark in dead. Those
+// below a node are not touched.
+func (s *Store) remove(k *chunkKey, e *entry) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	if s.batch != nil && s.batch.find(k) != nil {
+		now, found, err := s.lookup(k)
+		if err != nil {
+			return err
+		}
+		if !found || !now.dead() {
+			return fmt.Errorf("removing chunk %v, which is in use", k.addr)
+		}
+	}
+	if err := s.deleteBytes(e.packed, e.id); err != nil {
+		return s.fail(err)
+	}
+	s.key = k.encode()
+	if err := s.index.Delete(s.key[:]); err != nil {
+		return s.fail(err)
+	}
+	if err := s.dead.Delete(s.key[:]); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+func (s *Store) deleteBytes(packed bool, id uint64) error {
+	binary.BigEndian.PutUint64(s.key[:8], id)
+	return s.bytesBucket(packed).Delete(s.key[:8])
+}
+
+// putBytes adds a blob that is in memory.
+func (s *Store) putBytes(p []byte) (Ref, error) {
+	single := s.options.LeafSize
+	if s.options.Chunking == FastCDC {
+		single /= maxSpread // cut no sooner than that
+	}
+	if len(p) > single {
+		if s.put == nil {
+			s.put = s.Writer()
+		}
+		if _, err := s.put.Write(p); err != nil {
+			return Ref{}, err
+		}
+		return s.put.Commit()
+	}
+	k := chunkKey{addr: s.options.Algorithm.sum(p)}
+	if _, err := s.add(&k, p); err != nil {
+		return Ref{}, err
+	}
+	return Ref{algorithm: s.options.Algorithm, addr: k.addr, size: int64(len(p))}, nil
+}

@@ -241,3 +241,14 @@ func (nb *nodeBuilder) reset() {
 	}
 	nb.n, nb.size = 0, 0
 }
+
+// child is child i; all have the same level until finish has joined the rest.
+func (nb *nodeBuilder) child(sh shape, i int, level uint8) (k chunkKey) {
+	entry := fixedEntry
+	if sh.cdc {
+		entry = cdcEntry
+	}
+	copy(k.addr[:], nb.b[nodeHeaderSize+i*entry:])
+	k.level = level
+	return k
+}

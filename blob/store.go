@@ -103,12 +103,13 @@ type Store struct {
 	index   *holdfast.Bucket // chunkKey -> entry
 	dead    *holdfast.Bucket // chunkKey of an unused chunk -> nothing
 
-	seen  verified // chunks that were verified
-	batch *batch   // what is not in the buckets yet; nil: nothing
-	open  *Writer  // list of the writers with unfinished blobs
-	put   *Writer  // of Put
-	hooks bool     // commit will flush
-	key   [keySize]byte
+	seen  verified      // chunks that were verified
+	batch *batch        // what is not in the buckets yet; nil: nothing
+	open  *Writer       // list of the writers with unfinished blobs
+	put   *Writer       // of Put
+	key   [keySize]byte // scratch
+
+	failed error // what has left the buckets half changed, or nil
 }
 
 // Create makes a store of the bucket b, which must be empty: ErrNotEmpty. Options
@@ -222,6 +223,14 @@ func (s *Store) writable() error {
 		return holdfast.ErrTxClosed
 	case !s.tx.Writable():
 		return holdfast.ErrTxNotWritable
+	}
+	return nil
+}
+
+// ended is the error of a read after the transaction has ended.
+func (s *Store) ended() error {
+	if s.tx.DB() == nil {
+		return holdfast.ErrTxClosed
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ var (
 	ErrTxNotWritable      = errors.New("tx not writable")
 )
 
+// ErrUnordered is returned by Append for a key that is not behind all others.
+var ErrUnordered = errors.New("the key is not behind all others of its bucket")
+
 // ErrTooDeep is returned when creating a bucket more than MaxNesting deep.
 var ErrTooDeep = errors.New("buckets are nested too deep")
 
@@ -44,6 +47,8 @@ type Tx struct {
 	Source tree.Reader
 	Writer tree.Writer // nil: read-only
 	Edit   *tree.Edit  // nil: read-only
+	// Appender takes what Bucket.Append completes. nil until that is called.
+	Appender tree.Appender
 }
 
 // Bucket is a bucket as one transaction sees it. For reading, any number of
@@ -208,6 +213,21 @@ func (b *Bucket) Put(key, value []byte) error {
 	return valueOnly(b.tree.PutValue(key, value))
 }
 
+// Append puts key, with value, behind all other keys. Neither is kept.
+func (b *Bucket) Append(key, value []byte) error {
+	err := b.writable()
+	if err == nil {
+		err = checkPair(key, value)
+	}
+	if err == nil {
+		err = b.tree.Append(b.tx.Appender, b.fillShare(), key, value)
+	}
+	if err == tree.ErrUnordered {
+		return ErrUnordered
+	}
+	return err
+}
+
 // Delete removes key; nothing happens if it is not there.
 func (b *Bucket) Delete(key []byte) error {
 	if err := b.writable(); err != nil {
@@ -301,7 +321,13 @@ func (b *Bucket) DeleteChild(name []byte) error {
 			return err
 		}
 	}
-	if err := child.free(0); err != nil {
+	free := func() error { return child.free(0) }
+	if b.tx.Appender != nil {
+		err = b.tx.Appender.Quietly(free)
+	} else {
+		err = free()
+	}
+	if err != nil {
 		return err
 	}
 	b.children.remove(name)

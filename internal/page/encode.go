@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"hash/crc32"
 
 	"holdfast/internal/plant"
 )
@@ -140,6 +141,37 @@ func finish(run []byte, end int, id ID, seal bool) {
 	if seal {
 		Seal(run, id, end)
 	}
+}
+
+// LoneLeafPages is how many pages a leaf takes whose one element has key and value.
+func LoneLeafPages(key, value []byte, pageSize int) uint64 {
+	size := uint64(HeaderSize+LeafElementSize) + uint64(len(key)) + uint64(len(value))
+	return (size + uint64(pageSize) - 1) / uint64(pageSize)
+}
+
+// LoneLeaf lays out the leaf run of so many pages at page id, whose one element has key and
+// value, around the value: it appends what is before the value to head, and makes the end
+// of tail, from the index that it returns on, what is behind it. The last bytes of tail,
+// a page of zeros, may be any; all of it is zero but for these afterwards. sealed: there is
+// a seal, if that has room.
+func LoneLeaf(head, tail []byte, id ID, key, value []byte, pages uint64, sealed bool) ([]byte, int) {
+	var b [HeaderSize + LeafElementSize]byte
+	EncodeHeader(b[:], Header{ID: id, Flags: FlagLeaf, Count: 1, Overflow: uint32(pages - 1)})
+	h := b[HeaderSize:]
+	order.PutUint32(h[4:], LeafElementSize)
+	order.PutUint32(h[8:], uint32(len(key)))
+	order.PutUint32(h[12:], uint32(len(value)))
+	head = append(append(head, b[:]...), key...)
+
+	size := len(tail)
+	clear(tail[size-SealSize:])
+	padding := int(pages*uint64(size) - uint64(len(head)) - uint64(len(value)))
+	if sealed && padding >= SealSize {
+		sum := crc32.Update(crc32.Update(0, castagnoli, head), castagnoli, value)
+		sum = crc32.Update(sum, castagnoli, tail[size-padding:size-SealSize])
+		putSeal(tail[size-SealSize:], sumWithID(sum, id))
+	}
+	return head, size - padding
 }
 
 // LeafSize is the bytes that one leaf element takes.

@@ -103,7 +103,11 @@ func putSeal(b []byte, sum uint32) {
 // The page's own number in its header is not enough: it would be copied along with the
 // page.
 func sealSum(content []byte, end int, id ID) uint32 {
-	sum := sumWithZeros(content, end)
+	return sumWithID(sumWithZeros(content, end), id)
+}
+
+// sumWithID is the checksum sum with id behind what was summed.
+func sumWithID(sum uint32, id ID) uint32 {
 	if plant.On(plant.SealWithoutID) {
 		return sum
 	}

@@ -25,6 +25,7 @@ type WriteTx struct {
 	// doomed is why it cannot commit: what it stands on has failed. By commit.
 	doomed   error
 	early    bool          // pages of it were written before it was prepared, see Stream
+	stream   *Stream       // nil: there is none
 	lanes    [2]lane       // of its pages, see place
 	lower    bool          // see Lower
 	reserved []page.Extent // see Reserve
@@ -104,8 +105,12 @@ func (w *WriteTx) WaitForBase() error {
 // PageSize is the size of a page in bytes.
 func (w *WriteTx) PageSize() int { return w.p.pageSize }
 
-// Page returns page id of the state that the transaction began with.
+// Page returns page id of the state that the transaction began with, or one that it has
+// taken from its Stream.
 func (w *WriteTx) Page(id page.ID) (page.Page, error) {
+	if w.stream != nil && w.space.Owns(id) {
+		return w.stream.own.page(w.buf, id)
+	}
 	if w.on != nil && !plant.On(plant.OverlayIgnored) {
 		if run := w.p.overlay[id]; run != nil {
 			return page.Parse(run.bytes, id)
@@ -114,13 +119,16 @@ func (w *WriteTx) Page(id page.ID) (page.Page, error) {
 	return w.base.image.Page(id)
 }
 
-// Free gives up n pages of the base state.
+// Free gives up n pages of the base state, or of the transaction's own.
 func (w *WriteTx) Free(id page.ID, n uint64) error {
 	w.p.commit.Lock()
 	defer w.p.commit.Unlock()
 	e := page.Extent{Start: id, N: n}
 	if plant.On(plant.FreedTwice) {
 		_ = w.space.Free(e)
+	}
+	if w.stream != nil && w.space.Owns(id) && w.stream.own.free(w.buf, e) {
+		return nil
 	}
 	return w.space.Free(e)
 }
@@ -142,6 +150,9 @@ func (w *WriteTx) abandon() {
 	w.space.Rollback()
 	w.space.Recycle()
 	p.buffers.put(w.buf)
+	if w.stream != nil {
+		w.stream.own.release(p)
+	}
 	p.endEdit()
 }
 
@@ -214,7 +225,10 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 			_ = p.file.WriteVec([][]byte{r.bytes}, int64(r.id)*int64(p.pageSize))
 		}
 	}
-	w.on, w.base = nil, nil // or each would keep all before it
+	if w.stream != nil {
+		w.stream.own.release(p)
+	}
+	w.on, w.base, w.stream = nil, nil, nil // or each would keep all before it
 	p.queue = append(p.queue, &w.pr)
 	p.queued += int64(w.pr.size)
 	p.endEdit()
@@ -235,6 +249,12 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	}
 	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) || w.tx > page.TxID(page.MaxLabel) {
 		return page.Corruptf(0, "transaction ids are used up")
+	}
+	if w.stream != nil {
+		if err := w.stream.free(); err != nil {
+			return err
+		}
+		w.stream.own.drop(w.buf)
 	}
 	pr := &w.pr
 	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record}

@@ -2,14 +2,15 @@ package pager
 
 import (
 	"errors"
+	"fmt"
 
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
 
 // Stream gives pages to what a transaction builds beside the tree that is there, such
-// as a compacted copy. It implements tree.Writer. The pages lie one behind the other,
-// and are written to the file before the transaction is prepared, so that not all of
+// as a compacted copy, or what it appends. It implements tree.Writer and tree.Appender. The
+// pages are written to the file before the transaction is prepared, so that not all of
 // them need be in memory.
 //
 // Nothing refers to such pages until the transaction's meta is written, and they were
@@ -23,23 +24,43 @@ import (
 //
 // The caller has the turn all the time, so nobody else is prepared; writing takes the
 // lead, so nobody else writes, and nothing is written once a flush has failed (A4).
+//
+// The transaction can read its pages, and give them up again (own.go).
 type Stream struct {
 	w     *WriteTx
 	opts  CommitOptions // with which the transaction will be prepared
 	limit int64         // bytes from which on what is complete is written
 	held  int64         // bytes that are not
-	begun bool          // something was
+	spare bool          // flush at the beginning only what is not durable
+	begun bool          // something was written, or is about to be
+	err   error         // why nothing more is
+	own   own
+	lone  loneLeaf
 }
 
-// Stream makes a Stream that has about limit bytes of pages in memory.
+// Stream makes the transaction's Stream, which has about limit bytes of pages in
+// memory. A transaction has one at most.
 func (w *WriteTx) Stream(limit int64, opts CommitOptions) *Stream {
-	return &Stream{w: w, limit: limit, opts: opts}
+	w.stream = &Stream{w: w, limit: limit, opts: opts}
+	return w.stream
 }
+
+// Appender is a Stream that flushes nothing at its beginning if all is durable and
+// plain.
+func (w *WriteTx) Appender(limit int64, opts CommitOptions) *Stream {
+	s := w.Stream(limit, opts)
+	s.spare = true
+	return s
+}
+
+// Err is why the transaction cannot be committed: that pages could not be had, or not
+// be written.
+func (s *Stream) Err() error { return s.err }
 
 // PageSize is the size of a page in bytes.
 func (s *Stream) PageSize() int { return s.w.PageSize() }
 
-// Page returns a page of the state that the transaction began with.
+// Page returns a page of the state that the transaction began with, or one of its own.
 func (s *Stream) Page(id page.ID) (page.Page, error) { return s.w.Page(id) }
 
 // Verify is the transaction's.
@@ -60,54 +81,89 @@ func (s *Stream) Allocate(n uint64, _ bool) (page.ID, []byte, error) {
 			return 0, nil, err
 		}
 	}
-	w := s.w
-	w.p.commit.Lock()
-	id, err := w.space.Allocate(n)
-	w.p.commit.Unlock()
+	id, err := s.take(n)
 	if err != nil {
 		return 0, nil, err
 	}
+	w := s.w
 	buf := w.p.buffers.get(w.buf, n)
+	s.own.buffer(id, len(w.buf.runs))
 	w.buf.runs = append(w.buf.runs, run{id: id, by: w.tx, buffer: buf})
 	s.held += int64(len(buf.bytes))
 	return id, buf.bytes, nil
 }
 
+// take reserves n pages.
+func (s *Stream) take(n uint64) (page.ID, error) {
+	w := s.w
+	w.p.commit.Lock()
+	defer w.p.commit.Unlock()
+	id, err := w.space.Allocate(n)
+	return id, s.fail(err)
+}
+
+// fail dooms the transaction if err is not nil. The caller holds commit.
+func (s *Stream) fail(err error) error {
+	if err != nil {
+		p := s.w.p
+		p.noRoom = p.noRoom || vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
+		s.w.doomed, s.err = err, err
+	}
+	return err
+}
+
 // write writes the page runs that the transaction holds, and gives their memory back.
 func (s *Stream) write() error {
+	if err := s.lead(); err != nil {
+		return err
+	}
 	w := s.w
+	s.own.drop(w.buf)
+	sortRuns(w.buf.runs)
+	sealRuns(w.buf.runs)
+	_, err := w.p.writeRuns(w.buf.runs)
+	s.own.written(w.buf)
+	w.p.buffers.reuse(w.buf)
+	s.held = 0
+	return s.follow(err)
+}
+
+// lead takes the lead for a write, and makes the file long enough for all that was
+// reserved. After an error there is nothing to follow.
+func (s *Stream) lead() error {
+	w := s.w
+	p := w.p
+	if s.err != nil {
+		return s.err
+	}
 	if !s.begun {
 		if err := s.settle(); err != nil {
+			s.err = err
 			return err
 		}
 		s.begun = true
 	}
-	p := w.p
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	for p.leading {
 		p.idle.Wait()
 	}
 	if err := s.room(); err != nil {
-		p.noRoom = p.noRoom || vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
-		w.doomed = err
-		return err
+		return s.fail(err)
 	}
 	w.early = true
 	p.leading = true
-	p.commit.Unlock()
-	sortRuns(w.buf.runs)
-	sealRuns(w.buf.runs)
-	_, err := p.writeRuns(w.buf.runs)
-	p.buffers.reuse(w.buf)
-	s.held = 0
+	s.own.hold(p, w.space.HighWater())
+	return nil
+}
+
+// follow gives up the lead after a write, whose error it returns.
+func (s *Stream) follow(err error) error {
+	p := s.w.p
 	p.commit.Lock()
+	defer p.commit.Unlock()
 	p.passOn()
-	if err != nil {
-		p.noRoom = p.noRoom || vfs.IsFull(err)
-		w.doomed = err
-	}
-	return err
+	return s.fail(err)
 }
 
 // settle makes what the transaction stands on durable, and its meta plain, unless the
@@ -116,7 +172,16 @@ func (s *Stream) settle() error {
 	if err := s.w.WaitForBase(); err != nil || s.opts.Mode == None {
 		return err
 	}
-	return s.w.p.Sync()
+	p := s.w.p
+	if s.spare {
+		p.commit.Lock()
+		settled := !p.trailing && p.visible == nil && p.unsynced == 0
+		p.commit.Unlock()
+		if settled { // and stays so: others commit nothing while we have the turn
+			return nil
+		}
+	}
+	return p.Sync()
 }
 
 // room makes the file long enough for what was allocated, as prepare does. The caller
@@ -133,4 +198,73 @@ func (s *Stream) room() error {
 		return err
 	}
 	return w.p.grow(int64(w.space.HighWater())*int64(w.p.pageSize), s.opts)
+}
+
+// loneLeaf is memory for writing a leaf of one element.
+type loneLeaf struct {
+	head []byte
+	tail []byte // a page of zeros, but for its last bytes
+	vec  [3][]byte
+}
+
+// errLeft is the error of a transaction in which a write was left by a panic.
+var errLeft = errors.New("writing a page was left by a panic")
+
+// WriteLeaf writes a leaf that has one element, with key and value, as one run of pages, in
+// one call and straight from where they lie: neither is kept or copied as a whole. It
+// returns where it lies, and how many pages it has.
+func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, error) {
+	p := s.w.p
+	l := &s.lone
+	if l.tail == nil {
+		l.tail = make([]byte, p.pageSize)
+	}
+	pages := page.LoneLeafPages(key, value, p.pageSize)
+	id, err := s.take(pages)
+	if err != nil {
+		return 0, 0, err
+	}
+	// Whoever reads the value for its checksum may fault: not while we lead.
+	var end int
+	l.head, end = page.LoneLeaf(l.head[:0], l.tail, id, key, value, pages, sealed)
+	if err := s.lead(); err != nil {
+		return 0, 0, err
+	}
+	led := true
+	defer func() {
+		if clear(l.vec[:]); led {
+			_ = s.follow(errLeft)
+		}
+	}()
+	l.vec = [3][]byte{l.head, value, l.tail[end:]}
+	if err = p.file.WriteVec(l.vec[:], int64(id)*int64(p.pageSize)); err != nil {
+		err = fmt.Errorf("write %d pages: %w", pages, err)
+	} else {
+		p.counts.Writes.Add(1)
+		p.counts.BytesWritten.Add(int64(pages) * int64(p.pageSize))
+	}
+	led = false
+	return id, pages, s.follow(err)
+}
+
+// Owns tells whether the transaction has taken page id.
+func (s *Stream) Owns(id page.ID) bool { return s.w.space.Owns(id) }
+
+// Quietly calls read, which keeps nothing of the pages that it reads.
+func (s *Stream) Quietly(read func() error) error {
+	before := s.own.quiet
+	s.own.quiet = true
+	defer func() { s.own.quiet = before }()
+	return read()
+}
+
+// free gives the pages back that were given up. The caller holds commit.
+func (s *Stream) free() error {
+	for _, e := range s.own.limbo {
+		if err := s.w.space.Free(e); err != nil {
+			return err
+		}
+	}
+	s.own.limbo = nil
+	return nil
 }

@@ -133,6 +133,12 @@ func (t *Txn) Take(e page.Extent) bool {
 	return true
 }
 
+// Owns tells whether the transaction has allocated page id and not freed it again.
+func (t *Txn) Owns(id page.ID) bool {
+	_, ok := t.own.around(id)
+	return ok
+}
+
 // Free gives pages back. Those that this transaction allocated can be allocated
 // again at once, the others stay as they are until Commit. It returns a
 // *page.CorruptError, and changes nothing, when a page lies outside of the

@@ -227,6 +227,9 @@ func (c *Cursor) take() (page.Element, bool, error) {
 	if err != nil {
 		return c.fail(err)
 	}
+	if top.n != nil {
+		c.t.lend()
+	}
 	c.key, c.on = e.Key, true
 	return e, true, nil
 }

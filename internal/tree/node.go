@@ -24,6 +24,7 @@ type item struct {
 	flags uint32  // leaf
 
 	unverified bool // the value is that of an unverified page
+	gathered   bool // key and value lie in an edge's memory
 }
 
 // node is a page in memory, to be edited. It has no page number until it is
@@ -326,15 +327,7 @@ func (t *Tree) splitInMemory(key []byte) error {
 			return nil
 		}
 		right := t.edit.arena.newNode(n.leaf)
-		cut := len(n.items) / 2
-		if !n.grown {
-			cut = len(n.items) - 1
-			if !n.leaf {
-				cut-- // a branch has two children
-			}
-		}
-		right.grown, right.appended = n.grown, n.appended
-		n.moveTail(cut, right)
+		n.halve(right)
 		if d == 0 {
 			root := t.edit.arena.newNode(false)
 			root.insert(0, item{key: n.items[0].key, node: n})
@@ -354,6 +347,20 @@ func (t *Tree) splitInMemory(key []byte) error {
 		parent.insert(i+1, item{key: right.items[0].key, node: right})
 	}
 	return nil
+}
+
+// halve moves the second half of a node that has become too long to right, or the last
+// items if it is long because of appending.
+func (n *node) halve(right *node) {
+	cut := len(n.items) / 2
+	if !n.grown {
+		cut = len(n.items) - 1
+		if !n.leaf {
+			cut-- // a branch has two children
+		}
+	}
+	right.grown, right.appended = n.grown, n.appended
+	n.moveTail(cut, right)
 }
 
 func (n *node) tooLong() bool {

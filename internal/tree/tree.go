@@ -62,6 +62,7 @@ type Tree struct {
 	inline page.Page // root page of an inline bucket
 	node   *node     // root node once something was edited
 	edits  uint64    // counts changes, so that cursors notice them
+	edge   *edge     // nil: nothing was appended
 }
 
 // Edit is what all trees of one writing transaction share.
@@ -310,6 +311,9 @@ func (t *Tree) lookup(key []byte, verify bool) (value []byte, flags uint32, ok b
 	}
 	if err != nil {
 		return nil, 0, false, err
+	}
+	if verify {
+		t.lend()
 	}
 	return e.Value[:len(e.Value):len(e.Value)], e.Flags, true, nil
 }

@@ -22,6 +22,7 @@ func (l *Level) Count() int { return l.count() }
 // Element is element i of a leaf. The value of one that is no bucket is not to be
 // used: it may be unverified.
 func (l *Level) Element(i int) (page.Element, error) {
+	l.t.lend()
 	e, err := l.element(i)
 	if err == nil && e.IsBucket() {
 		err = l.t.verify(&l.place, i)
@@ -44,7 +45,10 @@ func (l *Level) NextBucket(i int) (int, error) {
 }
 
 // Key is the key of element i.
-func (l *Level) Key(i int) ([]byte, error) { return l.key(i) }
+func (l *Level) Key(i int) ([]byte, error) {
+	l.t.lend()
+	return l.key(i)
+}
 
 // Size is how many bytes key and value of element i take, of a branch the key.
 func (l *Level) Size(i int) (int, error) {

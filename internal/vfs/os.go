@@ -184,10 +184,18 @@ func (f *OSFile) Close() error { return f.file.Close() }
 // control calls fn with the file's descriptor, which stays open meanwhile.
 func (f *OSFile) control(fn func(fd uintptr) error) error {
 	var err error
-	if closed := f.raw.Control(func(fd uintptr) { err = fn(fd) }); closed != nil {
-		return os.ErrClosed
+	if closed := f.lend(func(fd uintptr) { err = fn(fd) }); closed != nil {
+		return closed
 	}
 	return err
+}
+
+// lend is control for what has no error, or keeps it.
+func (f *OSFile) lend(fn func(fd uintptr)) error {
+	if closed := f.raw.Control(fn); closed != nil {
+		return os.ErrClosed
+	}
+	return nil
 }
 
 // osMapping is a mapping of an OSFile. data comes from mapFile and no other

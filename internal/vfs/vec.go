@@ -54,8 +54,12 @@ func (v *vec) advance(n int) {
 // writeVec writes bufs from off on by calling write, which may write less than
 // it is given, with batches within limit.
 func writeVec(bufs [][]byte, off int64, limit vecLimit, write func(batch [][]byte, off int64) (int, error)) error {
+	return writeBatches(make([][]byte, 0, min(len(bufs), limit.buffers)), bufs, off, limit, write)
+}
+
+// writeBatches is writeVec with batch, which is empty, as memory.
+func writeBatches(batch, bufs [][]byte, off int64, limit vecLimit, write func(batch [][]byte, off int64) (int, error)) error {
 	left := vec{bufs: bufs}
-	batch := make([][]byte, 0, min(len(bufs), limit.buffers))
 	for {
 		batch = left.next(batch[:0], limit)
 		if len(batch) == 0 {

@@ -1,0 +1,339 @@
+package blob
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+)
+
+// batch is what a transaction has gathered and not brought to the buckets yet: chunks
+// shorter than a leaf with their bytes, and what is to be added to the counts of
+// chunks. Those are differences: so it does not matter in which order several Stores
+// of the same bucket bring theirs.
+type batch struct {
+	table
+	arena    []byte
+	maxLevel uint8
+
+	slabs [][]byte // values given to the index, which must stay until the transaction has ended
+	slab  int      // in which there is room
+}
+
+const (
+	maxArena   = 4 << 20
+	maxPending = 32 << 10
+	// A chunk that is longer goes to its bucket at once.
+	maxGathered = 256 << 10
+
+	slabSize     = 64 << 10
+	maxKeptSlabs = 64
+)
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// begin gives the batch of the transaction. The first time it arranges for the flush.
+func (s *Store) begin() (*batch, error) {
+	if s.failed != nil {
+		return nil, s.failed
+	}
+	if s.batch == nil {
+		b := batches.Get().(*batch)
+		if err := beforeCommit(s.tx, s.finish); err != nil {
+			return nil, err
+		}
+		// A transaction that is rolled back leaves its batch to the garbage collector.
+		s.tx.OnCommit(func() {
+			s.batch = nil
+			b.release()
+		})
+		s.batch = b
+	}
+	return s.batch, nil
+}
+
+// finish is called when the transaction commits: blobs that are not finished are given
+// up, and the rest is flushed.
+func (s *Store) finish() error {
+	for s.open != nil {
+		s.open.fail(ErrWriterClosed)
+	}
+	return s.flush()
+}
+
+func (b *batch) release() {
+	b.clear()
+	if len(b.slabs) > maxKeptSlabs {
+		clear(b.slabs[maxKeptSlabs:])
+		b.slabs = b.slabs[:maxKeptSlabs]
+	}
+	for i := range b.slabs {
+		b.slabs[i] = b.slabs[i][:0]
+	}
+	b.slab = 0
+	batches.Put(b)
+}
+
+func (b *batch) clear() {
+	b.reset()
+	b.arena = b.arena[:0]
+	b.maxLevel = 0
+}
+
+// value keeps a copy of e as the index has it until the transaction has ended.
+func (b *batch) value(e *entry) []byte {
+	for {
+		if b.slab == len(b.slabs) {
+			b.slabs = append(b.slabs, make([]byte, 0, slabSize))
+		}
+		slab := b.slabs[b.slab]
+		if at := len(slab); cap(slab)-at >= maxEntrySize {
+			slab = e.append(slab)
+			b.slabs[b.slab] = slab
+			return slab[at:len(slab):len(slab)]
+		}
+		b.slab++
+	}
+}
+
+// add counts one user of the chunk k, whose bytes are p, which is not kept. fresh: it
+// was not known to be there, and its bytes came with it.
+func (s *Store) add(k *chunkKey, p []byte) (fresh bool, err error) {
+	b, err := s.begin()
+	if err != nil {
+		return false, err
+	}
+	if e := b.find(k); e != nil {
+		e.users++
+		return false, nil
+	}
+	long := len(p) > maxGathered || s.isLeaf(k, len(p))
+	if len(b.entries) >= maxPending || !long && len(b.arena)+len(p) > maxArena {
+		if err := s.flush(); err != nil {
+			return false, err
+		}
+	}
+	if long {
+		return s.addLong(b, k, p)
+	}
+	e := b.insert(k)
+	e.state, e.users = hasBytes|packed, 1
+	e.at, e.length = int32(len(b.arena)), int32(len(p))
+	b.arena = append(b.arena, p...)
+	b.maxLevel = max(b.maxLevel, k.level)
+	return true, nil
+}
+
+// isLeaf tells whether a chunk belongs into the bucket of leaves.
+func (s *Store) isLeaf(k *chunkKey, length int) bool {
+	if k.level > 0 {
+		return false
+	}
+	if s.options.Chunking == FastCDC {
+		return length >= s.options.LeafSize/maxSpread
+	}
+	return length == s.options.LeafSize
+}
+
+// addLong is add for a chunk that is not gathered: it goes to its bucket now.
+func (s *Store) addLong(b *batch, k *chunkKey, p []byte) (fresh bool, err error) {
+	_, found, err := s.probe(k)
+	if err != nil {
+		return false, err
+	}
+	e := pending{users: 1, length: int32(len(p))}
+	if !found {
+		bucket := s.leaves
+		if !s.isLeaf(k, len(p)) {
+			bucket = s.packs
+			e.state = packed
+		}
+		e.state |= hasBytes | appended
+		if e.id, err = bucket.NextSequence(); err != nil {
+			return false, s.fail(err)
+		}
+		binary.BigEndian.PutUint64(s.key[:8], e.id)
+		if err := appendValue(bucket, s.key[:8], p); err != nil {
+			return false, s.fail(err)
+		}
+	}
+	e.key = *k
+	*b.insert(k) = e
+	return !found, nil
+}
+
+// fail makes err the error of all that is done with s, and of the commit.
+func (s *Store) fail(err error) error {
+	if s.failed == nil {
+		s.failed = err
+	}
+	return s.failed
+}
+
+// adjust adds to the counts of a chunk that somebody who is counted holds.
+func (s *Store) adjust(k *chunkKey, parents, users int64) error {
+	b, err := s.begin()
+	if err != nil {
+		return err
+	}
+	e := b.find(k)
+	if e == nil {
+		e = b.insert(k)
+		b.maxLevel = max(b.maxLevel, k.level)
+	}
+	e.parents += parents
+	e.users += users
+	return nil
+}
+
+// flush brings what was gathered to the buckets.
+func (s *Store) flush() error {
+	if s.failed != nil {
+		return s.failed
+	}
+	b := s.batch
+	if b == nil || len(b.entries) == 0 {
+		return nil
+	}
+	if err := s.flushBatch(b); err != nil {
+		return s.fail(fmt.Errorf("bringing chunks to the store: %w", err))
+	}
+	b.clear()
+	return nil
+}
+
+// flushBatch settles nodes from the highest level down, because a node that is not
+// stored gives up its children, then the leaves; then it writes, each bucket in the
+// order of its keys.
+func (s *Store) flushBatch(b *batch) error {
+	for level := b.maxLevel; level > 0; level-- {
+		for _, o := range b.sorted(level, level) {
+			if err := s.settle(b, int(o.at)); err != nil {
+				return err
+			}
+		}
+	}
+	sorted := b.sorted(0, maxLevel)
+	for _, o := range sorted {
+		if b.entries[o.at].key.level == 0 {
+			if err := s.settle(b, int(o.at)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.pack(b); err != nil {
+		return err
+	}
+	for _, o := range sorted {
+		if err := s.write(b, &b.entries[o.at]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle finds out what the index has of entry i, and what becomes of it.
+func (s *Store) settle(b *batch, i int) error {
+	p := &b.entries[i]
+	e, found, err := s.probe(&p.key)
+	if err != nil {
+		return err
+	}
+	came := *p
+	if found {
+		p.settleAs(&e)
+	} else if p.state&hasBytes == 0 {
+		return missing(&p.key)
+	}
+	switch {
+	case p.parents < 0 || p.users < 0:
+		return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
+	case found:
+	case p.parents == 0 && p.users == 0:
+		p.state |= unchanged
+	default:
+		return nil
+	}
+	if came.state&hasBytes == 0 {
+		return nil
+	}
+	// The bytes that came with it are not needed.
+	if came.state&appended != 0 {
+		return s.deleteBytes(came.state&packed != 0, came.id)
+	}
+	if came.key.level > 0 {
+		return s.giveUpChildren(b.arena[came.at:came.at+came.length], came.key.level)
+	}
+	return nil
+}
+
+// settleAs takes over what the index has.
+func (p *pending) settleAs(e *entry) {
+	p.state = p.state&^packed | stored
+	if e.packed {
+		p.state |= packed
+	}
+	if e.dead() {
+		p.state |= wasDead
+	}
+	if p.parents == 0 && p.users == 0 {
+		p.state |= unchanged
+	}
+	p.id, p.length = e.id, int32(e.length)
+	p.parents += int64(e.parents)
+	p.users += int64(e.users)
+}
+
+// giveUpChildren takes back that a node is a parent.
+func (s *Store) giveUpChildren(bytes []byte, level uint8) error {
+	n, err := parseNode(bytes, level, s.options.shape())
+	if err != nil {
+		return err
+	}
+	for i := range n.count() {
+		k, _ := n.child(i)
+		if err := s.adjust(&k, -1, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pack stores the bytes of the new chunks in the order of their arrival.
+func (s *Store) pack(b *batch) error {
+	id := s.packs.Sequence()
+	for i := range b.entries {
+		p := &b.entries[i]
+		if p.state&(hasBytes|appended|stored|unchanged) != hasBytes {
+			continue
+		}
+		id++
+		p.id = id
+		binary.BigEndian.PutUint64(s.key[:8], id)
+		if err := appendValue(s.packs, s.key[:8], b.arena[p.at:p.at+p.length]); err != nil {
+			return err
+		}
+	}
+	if id == s.packs.Sequence() {
+		return nil
+	}
+	return s.packs.SetSequence(id)
+}
+
+// write brings the index up to date with a settled entry.
+func (s *Store) write(b *batch, p *pending) error {
+	if p.state&unchanged != 0 {
+		return nil
+	}
+	s.key = p.key.encode()
+	e := entry{packed: p.state&packed != 0, id: p.id, length: int(p.length), parents: uint64(p.parents), users: uint64(p.users)}
+	if err := s.index.Put(s.key[:], b.value(&e)); err != nil {
+		return err
+	}
+	switch {
+	case e.dead() && p.state&wasDead == 0:
+		return s.dead.Put(s.key[:], nil)
+	case !e.dead() && p.state&wasDead != 0:
+		return s.dead.Delete(s.key[:])
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package blob
+
+import "sync"
+
+// lane does one thing to tasks, one after the other, in a goroutine that ends when there
+// is nothing to do: so none is left behind by a blob that is never finished.
+type lane struct {
+	run func() // loop, made once, since each use of a method as a value allocates
+	do  func(*task)
+
+	mu      sync.Mutex
+	queue   [laneDepth]*task
+	first   int
+	waiting int
+	running bool
+}
+
+// laneDepth is how many tasks there can be at a time.
+const laneDepth = 16
+
+// task is a piece of a blob that is being worked on; nobody else may change it or use
+// its sum until it is done.
+type task struct {
+	p    []byte
+	sum  Address
+	done chan struct{}
+}
+
+func newLane(do func(*task)) *lane {
+	l := &lane{do: do}
+	l.run = l.loop
+	return l
+}
+
+// start has p worked on. At most laneDepth tasks may be started and not waited for.
+func (l *lane) start(t *task, p []byte) {
+	if t.done == nil {
+		t.done = make(chan struct{}, 1)
+	}
+	t.p = p
+	l.mu.Lock()
+	l.queue[(l.first+l.waiting)%laneDepth] = t
+	l.waiting++
+	begin := !l.running
+	l.running = true
+	l.mu.Unlock()
+	if begin {
+		go l.run()
+	}
+}
+
+// wait returns when the task is done, if it was started.
+func (t *task) wait() {
+	if t.p != nil {
+		<-t.done
+		t.p = nil
+	}
+}
+
+func (l *lane) loop() {
+	for {
+		l.mu.Lock()
+		if l.waiting == 0 {
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		t := l.queue[l.first]
+		l.queue[l.first] = nil
+		l.first = (l.first + 1) % laneDepth
+		l.waiting--
+		l.mu.Unlock()
+		l.do(t)
+		t.done <- struct{}{}
+	}
+}
