@@ -1,0 +1,313 @@
+package blob
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"holdfast"
+)
+
+// entries finds what is malformed in the index. A repair deletes it; the bytes that it has named
+// belong to nobody then, and are taken in again by bytes.
+func (c *checker) entries() error {
+	var wrong [][]byte
+	err := c.each(nil, nil, func(chunkKey, entry) error { return nil }, func(key []byte, err error) error {
+		repaired := false
+		if c.o.Repair && c.s.index.Bucket(key) == nil && c.s.tx.Err() == nil {
+			wrong = append(wrong, slices.Clone(key))
+			repaired = true
+		}
+		return c.found(Malformed, chunkKey{}, repaired, "key %x of the index: %v", key[:min(len(key), 2*keySize)], err)
+	})
+	return c.drop(c.s.index, wrong, err)
+}
+
+// drop deletes keys, unless err is not nil, which it returns.
+func (c *checker) drop(b *holdfast.Bucket, keys [][]byte, err error) error {
+	for _, key := range keys {
+		if err == nil {
+			err = b.Delete(key)
+		}
+	}
+	return err
+}
+
+// holding is a value of the bucket of leaves, or of that of packs.
+type holding struct {
+	id     uint64
+	length int
+	key    chunkKey // that it belongs to
+	named  bool
+}
+
+const holdingSize = 64 // bytes of memory, at most
+
+// bytesOf compares one of these buckets with the index, in windows of ids.
+type bytesOf struct {
+	*checker
+	bucket *holdfast.Bucket
+	packed bool
+	window []holding // in the order of ids
+	last   uint64   // id that belongs to the window
+	fixes  []func() error
+}
+
+// bytes compares the bytes that are stored with those that the index names.
+func (c *checker) bytes() error {
+	for _, b := range []*bytesOf{{bucket: c.s.leaves}, {bucket: c.s.packs, packed: true}} {
+		b.checker = c
+		for from := uint64(0); ; from = b.last + 1 {
+			if err := b.check(from); err != nil {
+				return err
+			}
+			if b.last == math.MaxUint64 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// check is for one window. What it repairs it changes at its end, since nothing may be changed
+// that is being iterated over.
+func (b *bytesOf) check(from uint64) error {
+	if err := b.fill(from); err != nil {
+		return err
+	}
+	b.fixes = b.fixes[:0]
+	err := b.each(nil, nil, func(k chunkKey, e entry) error {
+		if e.packed != b.packed || e.id < from || e.id > b.last {
+			return nil
+		}
+		return b.entry(k, e)
+	}, nil)
+	if err != nil {
+		return err
+	}
+	if b.o.Data {
+		if err := b.verify(); err != nil {
+			return err
+		}
+	}
+	for _, fix := range b.fixes {
+		if err := fix(); err != nil {
+			return err
+		}
+	}
+	for i := range b.window {
+		if !b.window[i].named {
+			if err := b.leaked(&b.window[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return b.s.flush()
+}
+
+// fill reads the window's ids and lengths, from the id from on.
+func (b *bytesOf) fill(from uint64) error {
+	limit := max(b.o.Memory/holdingSize, 1)
+	b.window, b.last = b.window[:0], math.MaxUint64
+	for key, v := range b.bucket.Range(binary.BigEndian.AppendUint64(nil, from), nil) {
+		if err := b.ctx.Err(); err != nil && len(b.window)%1024 == 0 {
+			return err
+		}
+		if len(key) != 8 || v == nil {
+			if err := b.found(Malformed, chunkKey{}, false, "key %.100q in the bucket of chunks", key); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(b.window) == limit {
+			b.last = b.window[limit-1].id
+			break
+		}
+		b.window = append(b.window, holding{id: binary.BigEndian.Uint64(key), length: len(v)})
+	}
+	if n := len(b.window); n > 0 && b.window[n-1].id > b.bucket.Sequence() {
+		last := b.window[n-1].id
+		if err := b.found(Malformed, chunkKey{}, b.o.Repair, "the counter of ids is %d, and %d is in use", b.bucket.Sequence(), last); err != nil {
+			return err
+		}
+		if b.o.Repair {
+			return b.bucket.SetSequence(last)
+		}
+	}
+	return b.s.tx.Err()
+}
+
+// entry finds the bytes of a chunk in the window.
+func (b *bytesOf) entry(k chunkKey, e entry) error {
+	i, ok := slices.BinarySearchFunc(b.window, e.id, func(s holding, id uint64) int {
+		switch {
+		case s.id < id:
+			return -1
+		case s.id > id:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		// A dead chunk without bytes is nothing; a node would keep its children if they
+		// had been counted, which counts mends.
+		repaired := b.o.Repair && e.dead()
+		if repaired {
+			b.fixes = append(b.fixes, func() error { return b.s.remove(&k, &e) })
+		}
+		return b.found(MissingBytes, k, repaired, "%s %d", b.name(), e.id)
+	}
+	s := &b.window[i]
+	if s.named {
+		if b.o.Repair {
+			first := s.key
+			b.fixes = append(b.fixes, func() error { return b.separate(first, k) })
+		}
+		return b.found(SharedBytes, k, b.o.Repair, "%s %d, which chunk %v has too", b.name(), e.id, s.key)
+	}
+	s.key, s.named = k, true
+	if s.length == e.length {
+		return nil
+	}
+	p, err := b.read(e.id)
+	if err != nil {
+		return err
+	}
+	repaired := b.o.Repair && b.s.options.Algorithm.sum(p) == k.addr && len(p) <= maxChunk
+	if repaired {
+		e.length = len(p)
+		b.fixes = append(b.fixes, func() error { return b.s.putEntry(&k, &e) })
+	}
+	return b.found(WrongLength, k, repaired, "%s %d has %d bytes, and the index says %d", b.name(), e.id, s.length, e.length)
+}
+
+func (b *bytesOf) name() string {
+	if b.packed {
+		return "pack"
+	}
+	return "leaf"
+}
+
+// verify verifies the leaves of the window; nodes are read anyway.
+func (b *bytesOf) verify() error {
+	for _, s := range b.window {
+		if !s.named || s.key.level > 0 {
+			continue
+		}
+		if err := b.ctx.Err(); err != nil {
+			return err
+		}
+		p, err := b.read(s.id)
+		if err != nil {
+			return err
+		}
+		if sum := b.s.options.Algorithm.sum(p); sum != s.key.addr {
+			if err := b.found(WrongContent, s.key, false, "%s %d: its bytes have the address %v", b.name(), s.id, sum); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bytesOf) read(id uint64) ([]byte, error) {
+	p := b.bucket.Get(binary.BigEndian.AppendUint64(nil, id))
+	return p, b.s.tx.Err()
+}
+
+// separate gives two chunks that share bytes their own: those that have the address of both a copy;
+// otherwise the chunk whose they are not has none, and is reported as such from then on.
+func (b *bytesOf) separate(first, second chunkKey) error {
+	for _, k := range []*chunkKey{&second, &first} {
+		e, ok, err := b.s.lookup(k)
+		if err != nil || !ok {
+			return err
+		}
+		p, err := b.read(e.id)
+		if err != nil {
+			return err
+		}
+		sound := b.s.options.Algorithm.sum(p) == k.addr
+		switch {
+		case !sound:
+			e.id = 0
+		case k == &second:
+			// The first one may be sound too: level and address differ in the level only then.
+			if e.id, err = b.bucket.NextSequence(); err == nil {
+				err = b.bucket.Put(binary.BigEndian.AppendUint64(nil, e.id), p)
+			}
+		default:
+			continue
+		}
+		if err == nil {
+			err = b.s.putEntry(k, &e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaked reports bytes that the index does not name. A repair gives them to the chunk whose
+// they are, if that has none that are sound, or is not in the index; then it is dead for now, and counts finds
+// out who uses it.
+func (b *bytesOf) leaked(s *holding) error {
+	p, err := b.read(s.id)
+	if err != nil {
+		return err
+	}
+	k := chunkKey{addr: b.s.options.Algorithm.sum(p)}
+	if len(p) > 4 {
+		if _, err := parseNode(p, p[4], b.s.options.shape()); err == nil {
+			k.level = p[4]
+		}
+	}
+	if err := b.found(LeakedBytes, k, b.o.Repair, "%s %d of %d bytes", b.name(), s.id, s.length); err != nil || !b.o.Repair {
+		return err
+	}
+	id := binary.BigEndian.AppendUint64(nil, s.id)
+	e, ok, err := b.s.lookup(&k)
+	switch {
+	case err != nil:
+		return err
+	case len(p) > maxChunk:
+		return b.bucket.Delete(id)
+	case !ok:
+		e = entry{packed: b.packed, id: s.id, length: len(p)}
+		if err := b.s.putEntry(&k, &e); err != nil {
+			return err
+		}
+		return b.s.setMark(&k, true)
+	}
+	if have, err := b.s.data(&e); err == nil && b.s.options.Algorithm.sum(have) == k.addr {
+		return b.bucket.Delete(id)
+	}
+	if err := b.s.tx.Err(); err != nil {
+		return err
+	}
+	old := b.s.leaves
+	if e.packed {
+		old = b.s.packs
+	}
+	if err := old.Delete(binary.BigEndian.AppendUint64(nil, e.id)); err != nil {
+		return err
+	}
+	e.packed, e.id, e.length = b.packed, s.id, len(p)
+	return b.s.putEntry(&k, &e)
+}
+
+// putEntry changes the index, where nothing is pending.
+func (s *Store) putEntry(k *chunkKey, e *entry) error {
+	key := k.encode()
+	return s.index.Put(key[:], e.append(nil))
+}
+
+// setMark marks a chunk as dead or not.
+func (s *Store) setMark(k *chunkKey, dead bool) error {
+	key := k.encode()
+	if dead {
+		return s.dead.Put(key[:], []byte{})
+	}
+	return s.dead.Delete(key[:])
+}

@@ -1,0 +1,346 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"holdfast"
+)
+
+// Collect frees what deleted blobs leave behind: at most limit chunks, and more
+// tells whether there is more to free. What leases hold that have expired is given
+// back first, and counts against limit too. A removed chunk that is a node
+// releases its children, which may then be removed as well; leaves are removed
+// without being read. What is left stays marked in the store, so it does not
+// matter when it goes on, nor in which transaction.
+//
+// A chunk that is damaged or missing is passed over and stays marked. When only
+// such chunks are left the error names the first and wraps ErrCorrupt or
+// ErrMissing; the transaction can be committed all the same, unless the file
+// itself is damaged there (holdfast.CorruptError). Check can repair them.
+func (s *Store) Collect(limit int) (removed int, more bool, err error) {
+	given, err := s.expire(time.Now(), limit)
+	if err != nil || given >= limit {
+		return 0, given >= limit, err
+	}
+	limit -= given
+	c := collector{s: s}
+	for removed < limit {
+		if err := c.some(limit - removed); err != nil {
+			return removed + c.removed, false, err
+		}
+		removed += c.removed
+		if c.done() {
+			if removed > 0 && len(c.skip) > 0 {
+				return removed, true, s.flush() // the next call tells of them
+			}
+			return removed, false, errors.Join(s.flush(), c.first)
+		}
+	}
+	return removed, true, s.flush()
+}
+
+// collectBatch is how many chunks are taken up at once: so many nodes are held.
+const collectBatch = 64
+
+// collector removes dead chunks, in passes over the marks in the order of their
+// keys. What a removed node releases may lie before it: it is met in the next
+// pass.
+type collector struct {
+	s *Store
+
+	from  []byte                // where the pass goes on
+	nodes bool                  // the pass has removed nodes
+	ended bool                  // the pass has come to its end
+	skip  map[chunkKey]struct{} // damaged
+	first error                 // of these
+
+	// Of the last call of some.
+	removed int
+	bytes   int64
+	at      *chunkKey // being worked at when it failed
+
+	batch []condemned
+}
+
+type condemned struct {
+	key  chunkKey
+	e    entry
+	node node
+}
+
+// done tells whether nothing is left but what is damaged.
+func (c *collector) done() bool { return c.ended && !c.nodes }
+
+// some removes at most limit chunks.
+func (c *collector) some(limit int) error {
+	c.removed, c.bytes, c.at = 0, 0, nil
+	if c.ended {
+		c.from, c.nodes, c.ended = nil, false, false
+	}
+	for c.removed < limit && !c.ended {
+		if err := c.take(min(limit-c.removed, collectBatch)); err != nil {
+			return err
+		}
+		for i := range c.batch {
+			if err := c.release(&c.batch[i]); err != nil {
+				return err
+			}
+		}
+		for i := range c.batch {
+			b := &c.batch[i]
+			c.at = &b.key
+			if err := c.s.remove(&b.key, &b.e); err != nil {
+				return fmt.Errorf("remove chunk %v: %w", b.key, err)
+			}
+			if err := c.s.forgetDigest(&b.key); err != nil {
+				return err
+			}
+			c.removed++
+			c.bytes += int64(b.e.length)
+			c.nodes = c.nodes || b.key.level > 0
+		}
+		c.at = nil
+	}
+	return nil
+}
+
+// take reads the next n marks, and of nodes the content. A mark of a chunk that is
+// not dead is wrong, and is taken off.
+func (c *collector) take(n int) error {
+	c.batch = c.batch[:0]
+	if err := c.s.flush(); err != nil {
+		return err
+	}
+	var wrong [][]byte
+	cursor := c.s.dead.Cursor()
+	m, _ := cursor.Seek(c.from)
+	for ; m != nil && len(c.batch) < n; m, _ = cursor.Next() {
+		k, err := parseKey(m)
+		if err != nil {
+			continue // for Check
+		}
+		if _, skip := c.skip[k]; skip {
+			continue
+		}
+		c.at = &k
+		e, ok, err := c.s.lookup(&k)
+		switch {
+		case err != nil && c.s.tx.Err() != nil:
+			return err
+		case err != nil:
+			c.pass(k, err)
+			continue
+		case !ok || !e.dead():
+			wrong = append(wrong, append([]byte(nil), m...))
+			continue
+		}
+		var children node
+		if k.level > 0 {
+			if children, err = c.s.loadNode(&k); err != nil {
+				if c.s.tx.Err() != nil {
+					return err
+				}
+				c.pass(k, err)
+				continue
+			}
+		}
+		c.batch = append(c.batch, condemned{k, e, children})
+	}
+	c.at = nil
+	if err := c.s.tx.Err(); err != nil {
+		return err
+	}
+	if c.ended = m == nil; !c.ended {
+		c.from = append(c.from[:0], m...)
+	}
+	for _, m := range wrong {
+		if err := c.s.dead.Delete(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass passes a damaged chunk over, now and in later passes.
+func (c *collector) pass(k chunkKey, err error) {
+	if c.skip == nil {
+		c.skip = map[chunkKey]struct{}{}
+	}
+	c.skip[k] = struct{}{}
+	if c.first == nil {
+		c.first = fmt.Errorf("collect chunk %v: %w", k, err)
+	}
+}
+
+// release takes a parent from each child of a chunk. A child that is missing, or whose
+// count is too low, is damage that Check finds, and needs nothing here.
+func (c *collector) release(b *condemned) error {
+	if b.key.level == 0 {
+		return nil
+	}
+	c.at = &b.key
+	for i := range b.node.count() {
+		child, _ := b.node.child(i)
+		if err := c.s.orphan(&child); err != nil {
+			return fmt.Errorf("release chunk %v: %w", child, err)
+		}
+	}
+	return nil
+}
+
+// orphan takes a parent from a chunk, if the store has it and it has one.
+func (s *Store) orphan(k *chunkKey) error {
+	if s.batch != nil && len(s.batch.entries) >= maxPending {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	e, found, err := s.probe(k)
+	if errors.Is(err, ErrCorrupt) || err == nil && !found {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	parents := int64(e.parents)
+	if s.batch != nil {
+		if p := s.batch.find(k); p != nil {
+			parents += p.parents
+		}
+	}
+	if parents < 1 {
+		return nil
+	}
+	return s.adjust(k, -1, 0)
+}
+
+// CollectOptions are options of Collect.
+type CollectOptions struct {
+	// Hold is for how long a transaction may keep other writers waiting, as far as
+	// can be foreseen from those before. 0: 5 ms.
+	Hold time.Duration
+	// Progress is called behind each transaction.
+	Progress func(CollectStats)
+}
+
+// CollectStats tells what Collect has done.
+type CollectStats struct {
+	Chunks       int64         // removed
+	Bytes        int64         // of these
+	Leases       int64         // blobs of expired leases that were given back, and such leases
+	Transactions int           // committed
+	Longest      time.Duration // for which one of them kept other writers waiting
+	Damaged      int           // chunks passed over
+	FirstDamaged error         // of these; nil if there is none
+}
+
+// Collect frees all that deleted blobs leave behind in the store that open opens,
+// in many small transactions, so that others can write in between. It ends early
+// with the context's error; what is left is freed by the next call, as after a
+// crash. Damaged chunks are passed over and counted: they are no error.
+func Collect(ctx context.Context, db *holdfast.DB, open func(*holdfast.Tx) (*Store, error), o CollectOptions) (CollectStats, error) {
+	if o.Hold <= 0 {
+		o.Hold = 5 * time.Millisecond
+	}
+	r := collection{db: db, open: open, o: o, batch: collectBatch, now: time.Now}
+	for !r.done {
+		if err := ctx.Err(); err != nil {
+			return r.stats, err
+		}
+		if err := r.transaction(); err != nil {
+			return r.stats, err
+		}
+		if o.Progress != nil {
+			o.Progress(r.stats)
+		}
+	}
+	return r.stats, nil
+}
+
+// collection is a call of Collect.
+type collection struct {
+	db    *holdfast.DB
+	open  func(*holdfast.Tx) (*Store, error)
+	o     CollectOptions
+	c     collector
+	batch int // chunks in a transaction
+	stats CollectStats
+	done  bool
+	now   func() time.Time
+}
+
+// transaction does a piece. Where the file itself is damaged the transaction is
+// lost, and the chunk that was met there is passed over by the next.
+func (r *collection) transaction() error {
+	var (
+		stats  = r.stats
+		before = r.c
+		held   time.Duration
+		tx     *holdfast.Tx
+	)
+	before.from = append([]byte(nil), r.c.from...)
+	err := r.db.Update(func(t *holdfast.Tx) error {
+		begin := r.now()
+		tx = t
+		s, err := r.open(t)
+		if err != nil {
+			return err
+		}
+		given, err := s.expire(begin, r.batch)
+		if err != nil {
+			return err
+		}
+		stats.Leases += int64(given)
+		r.c.s, r.done = s, false
+		for n := r.batch - given; n > 0 && r.now().Sub(begin) < r.o.Hold && !r.done; {
+			if err := r.c.some(min(n, collectBatch)); err != nil {
+				return err
+			}
+			stats.Chunks += int64(r.c.removed)
+			stats.Bytes += r.c.bytes
+			n -= r.c.removed
+			r.done = r.c.done()
+		}
+		if err := s.flush(); err != nil {
+			return err
+		}
+		held = r.now().Sub(begin)
+		return nil
+	})
+	if err != nil {
+		at := r.c.at
+		skip, first := r.c.skip, r.c.first
+		r.c, r.done = before, false
+		r.c.skip, r.c.first = skip, first
+		var damage *holdfast.CorruptError
+		if at == nil || !errors.As(err, &damage) {
+			return err
+		}
+		if _, again := r.c.skip[*at]; again {
+			return err
+		}
+		r.c.pass(*at, err)
+		return nil
+	}
+	r.c.s = nil
+	held += tx.Stats().SpillTime
+	stats.Transactions++
+	stats.Longest = max(stats.Longest, held)
+	stats.Damaged, stats.FirstDamaged = len(r.c.skip), r.c.first
+	r.stats = stats
+	r.adapt(held)
+	return nil
+}
+
+// adapt chooses how much the next transaction does, from what the last one took.
+func (r *collection) adapt(held time.Duration) {
+	switch {
+	case held > r.o.Hold:
+		r.batch = max(1, int(float64(r.batch)*float64(r.o.Hold)/float64(held)))
+	case held < r.o.Hold*3/4:
+		r.batch = min(2*r.batch, 1<<16)
+	}
+}

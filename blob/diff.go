@@ -1,0 +1,239 @@
+package blob
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+// Range is a part of a blob, in bytes.
+type Range struct {
+	Offset int64
+	Length int64
+	// InA tells that the blob that it was compared with has bytes there too, other
+	// ones. In a store with content-defined chunking it is always false.
+	InA bool
+}
+
+// Diff calls fn with the ranges of b that differ from a, in order, until it returns an
+// error, which is returned. Leaves are compared by their hashes and not read, and equal
+// subtrees not entered: a change of some leaves in a large blob is found by
+// reading some nodes. So a range that differs consists of whole leaves.
+//
+// In a store with fixed leaves a range is compared with the bytes of a at the same offset;
+// where a ends, a range with InA ends. That b is shorter than a their sizes tell. With
+// content-defined chunking the ranges are the leaves of b that are nowhere in a: what
+// somebody who has a needs to make b. That takes 32 bytes of memory for each leaf of a.
+//
+// Either may be inline.
+func (s *Store) Diff(a, b Ref, fn func(Range) error) error {
+	j := rangeJoiner{fn: fn}
+	roots := [2]chunkKey{}
+	for i, ref := range []Ref{a, b} {
+		roots[i] = ref.key()
+		if ref.inlined {
+			if ref.algorithm != s.options.Algorithm {
+				return fmt.Errorf("diff: blob %v: %w", ref, ErrAlgorithm)
+			}
+			continue
+		}
+		k, _, ok, err := s.root(ref)
+		if err == nil && !ok {
+			err = fmt.Errorf("blob %v: %w", ref, ErrNotFound)
+		}
+		if err == nil && k.level > 0 {
+			err = s.checkTree(&k, ref.size)
+		}
+		if err != nil {
+			return fmt.Errorf("diff: %w", err)
+		}
+	}
+	if roots[0] == roots[1] {
+		return nil
+	}
+	var err error
+	if s.options.Chunking == FastCDC {
+		err = s.diffContent(subtree{roots[0], a.size}, subtree{roots[1], b.size}, &j)
+	} else {
+		err = s.diffFixed(&subtree{roots[0], a.size}, subtree{roots[1], b.size}, 0, a.size, &j)
+	}
+	if err != nil {
+		return fmt.Errorf("diff of blobs %v and %v: %w", a, b, err)
+	}
+	return j.end()
+}
+
+// checkTree tells whether a node has the size that the reference to it says.
+func (s *Store) checkTree(k *chunkKey, size int64) error {
+	n, err := s.loadNode(k)
+	if err == nil && n.size != size {
+		err = fmt.Errorf("blob %v has %d bytes, and the reference says %d: %w", k.addr, n.size, size, ErrInvalidRef)
+	}
+	return err
+}
+
+// subtree is a chunk and how much content is below it.
+type subtree struct {
+	key  chunkKey
+	size int64
+}
+
+// diffFixed compares b with a, which begins at the same offset; nil: a has ended
+// before. Both are trees of fixed leaves. All of a has aSize bytes.
+func (s *Store) diffFixed(a *subtree, b subtree, offset, aSize int64, j *rangeJoiner) error {
+	switch {
+	case a == nil:
+		return j.add(Range{Offset: offset, Length: b.size})
+	case a.key == b.key:
+		return nil
+	case a.key.level > b.key.level:
+		first, err := s.firstChild(a)
+		if err != nil {
+			return err
+		}
+		return s.diffFixed(&first, b, offset, aSize, j)
+	case b.key.level == 0:
+		in := min(b.size, max(aSize-offset, 0))
+		if err := j.add(Range{offset, in, true}); err != nil {
+			return err
+		}
+		return j.add(Range{Offset: offset + in, Length: b.size - in})
+	}
+	nb, err := s.loadNode(&b.key)
+	if err != nil {
+		return err
+	}
+	// The children of b lie beside those of a node of the same level, or the first of them
+	// beside all of a, if that is lower.
+	beside := func(i int) (*subtree, error) {
+		if i > 0 {
+			return nil, nil
+		}
+		return a, nil
+	}
+	if a.key.level == b.key.level {
+		na, err := s.loadNode(&a.key)
+		if err != nil {
+			return err
+		}
+		beside = func(i int) (*subtree, error) {
+			if i >= na.count() {
+				return nil, nil
+			}
+			key, size := na.child(i)
+			return &subtree{key, size}, nil
+		}
+	}
+	for i := range nb.count() {
+		key, size := nb.child(i)
+		other, err := beside(i)
+		if err != nil {
+			return err
+		}
+		if err := s.diffFixed(other, subtree{key, size}, offset, aSize, j); err != nil {
+			return err
+		}
+		offset += size
+	}
+	return nil
+}
+
+func (s *Store) firstChild(t *subtree) (subtree, error) {
+	n, err := s.loadNode(&t.key)
+	if err != nil {
+		return subtree{}, err
+	}
+	key, size := n.child(0)
+	return subtree{key, size}, nil
+}
+
+// diffContent finds the leaves of b that are nowhere in a.
+func (s *Store) diffContent(a, b subtree, j *rangeJoiner) error {
+	in := contentSet{s: s, nodes: map[chunkKey]struct{}{}}
+	if err := in.add(a.key); err != nil {
+		return err
+	}
+	slices.SortFunc(in.leaves, func(x, y Address) int { return bytes.Compare(x[:], y[:]) })
+	return in.missing(b, 0, j)
+}
+
+// contentSet is what a blob consists of.
+type contentSet struct {
+	s      *Store
+	nodes  map[chunkKey]struct{}
+	leaves []Address // in order, when all are there
+}
+
+func (c *contentSet) add(k chunkKey) error {
+	if k.level == 0 {
+		c.leaves = append(c.leaves, k.addr)
+		return nil
+	}
+	if _, again := c.nodes[k]; again {
+		return nil
+	}
+	c.nodes[k] = struct{}{}
+	n, err := c.s.loadNode(&k)
+	if err != nil {
+		return err
+	}
+	for i := range n.count() {
+		child, _ := n.child(i)
+		if err := c.add(child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *contentSet) missing(b subtree, offset int64, j *rangeJoiner) error {
+	if b.key.level == 0 {
+		if _, in := slices.BinarySearchFunc(c.leaves, b.key.addr, func(x, y Address) int { return bytes.Compare(x[:], y[:]) }); in {
+			return nil
+		}
+		return j.add(Range{Offset: offset, Length: b.size})
+	}
+	if _, in := c.nodes[b.key]; in {
+		return nil
+	}
+	n, err := c.s.loadNode(&b.key)
+	if err != nil {
+		return err
+	}
+	for i := range n.count() {
+		child, size := n.child(i)
+		if err := c.missing(subtree{child, size}, offset, j); err != nil {
+			return err
+		}
+		offset += size
+	}
+	return nil
+}
+
+// rangeJoiner joins ranges of the same kind that touch.
+type rangeJoiner struct {
+	fn   func(Range) error
+	last Range
+}
+
+func (j *rangeJoiner) add(r Range) error {
+	switch {
+	case r.Length == 0:
+		return nil
+	case j.last.Length > 0 && j.last.InA == r.InA && j.last.Offset+j.last.Length == r.Offset:
+		j.last.Length += r.Length
+		return nil
+	}
+	err := j.end()
+	j.last = r
+	return err
+}
+
+func (j *rangeJoiner) end() error {
+	if j.last.Length == 0 {
+		return nil
+	}
+	r := j.last
+	j.last = Range{}
+	return j.fn(r)
+}

@@ -1,0 +1,119 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// Roots iterates over the blobs of the store: all that have users, in the order of
+// their addresses. What a saved ingest stands on is not among them. A blob that is
+// damaged such that its size is not known is an error behind which the iteration
+// goes on. The store must not be changed meanwhile.
+func (s *Store) Roots() iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		for info, err := range s.blobs(nil) {
+			if !yield(info.ref, err) {
+				return
+			}
+		}
+	}
+}
+
+// Find finds the blob of an address. ErrNotFound if there is none with users.
+func (s *Store) Find(addr Address) (Ref, error) {
+	for info, err := range s.blobs(addr[:]) {
+		return info.ref, err
+	}
+	return Ref{}, firstError(s.tx.Err(), fmt.Errorf("blob %v: %w", addr, ErrNotFound))
+}
+
+// FindPrefix finds the blobs with users whose address, in hexadecimal, begins with
+// prefix, in order. ErrInvalidRef if prefix is not hexadecimal.
+func (s *Store) FindPrefix(prefix string) ([]Ref, error) {
+	digits := strings.ToLower(prefix)
+	whole, err := hex.DecodeString(digits[:len(digits)&^1])
+	if odd := digits[len(digits)&^1:]; err == nil && odd != "" {
+		_, err = hex.DecodeString(odd + "0")
+	}
+	if err != nil || len(whole) > len(Address{}) {
+		return nil, fmt.Errorf("prefix %.100q of an address: %w", prefix, ErrInvalidRef)
+	}
+	var found []Ref
+	for info, err := range s.blobs(whole) {
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(info.ref.addr.String(), digits) {
+			found = append(found, info.ref)
+		}
+	}
+	return found, s.tx.Err()
+}
+
+// blobInfo is a blob as the index has it.
+type blobInfo struct {
+	ref   Ref
+	users uint64 // but for ingests
+}
+
+// blobs iterates over the blobs whose address begins with prefix.
+func (s *Store) blobs(prefix []byte) iter.Seq2[blobInfo, error] {
+	return func(yield func(blobInfo, error) bool) {
+		ingests, err := s.ingestUsers()
+		if err == nil {
+			err = s.flush()
+		}
+		if err != nil {
+			yield(blobInfo{}, err)
+			return
+		}
+		c := s.index.Cursor()
+		for key, v := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, v = c.Next() {
+			k, err := parseKey(key)
+			var e entry
+			if err == nil {
+				e, err = parseEntry(v)
+			}
+			users := e.users
+			if err == nil {
+				users -= min(users, ingests[k])
+			}
+			if err == nil && users == 0 {
+				continue
+			}
+			var size int64
+			if err == nil {
+				size, err = s.sizeOf(&k, &e)
+			}
+			if !yield(blobInfo{s.ref(k, size), users}, err) {
+				return
+			}
+		}
+		if err := s.tx.Err(); err != nil {
+			yield(blobInfo{}, err)
+		}
+	}
+}
+
+// sizeOf is how many bytes of content a chunk stands for.
+func (s *Store) sizeOf(k *chunkKey, e *entry) (int64, error) {
+	if k.level == 0 {
+		return int64(e.length), nil
+	}
+	n, err := s.loadNode(k)
+	if err != nil {
+		return 0, fmt.Errorf("blob %v: %w", k.addr, err)
+	}
+	return n.size, nil
+}
+
+// String names a chunk in messages.
+func (k chunkKey) String() string {
+	if k.level == 0 {
+		return k.addr.String()
+	}
+	return fmt.Sprintf("%v (node of level %d)", k.addr, k.level)
+}

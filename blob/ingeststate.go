@@ -1,0 +1,197 @@
+package blob
+
+import (
+	"encoding/binary"
+	"math"
+
+	"holdfast"
+)
+
+// The bucket of ingests holds a bucket for each, named by its name, with two keys: the state, and
+// the bytes behind the last whole leaf.
+var (
+	ingestsName = []byte("ingests")
+	stateName   = []byte("state")
+	tailName    = []byte("tail")
+)
+
+// ingestState is an ingest as it is saved.
+type ingestState struct {
+	options        IngestOptions
+	started, saved int64 // seconds since 1970
+	offset         int64
+	levels         []ingestLevel // unfinished nodes, from the lowest
+	hash           []byte        // of the content so far; with WholeDigest
+	tail           []byte        // behind the last whole leaf
+
+	shape shape
+	err   error // why it cannot be used
+}
+
+// ingestLevel is a node that is not finished: its children as they stand in a node.
+type ingestLevel struct {
+	n        int
+	size     int64
+	children []byte
+}
+
+// chunks are those that the state stands on, each as often as it does.
+func (st *ingestState) chunks() []chunkKey {
+	var keys []chunkKey
+	for level := range st.levels {
+		l := &st.levels[level]
+		for i := range l.n {
+			at := i * st.shape.entry()
+			var k chunkKey
+			copy(k.addr[:], l.children[at:])
+			k.level = uint8(level)
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// entry is the length in bytes of what a node has of a child.
+func (sh shape) entry() int {
+	if sh.cdc {
+		return cdcEntry
+	}
+	return fixedEntry
+}
+
+const (
+	ingestVersion = 1
+	wholeFlag     = 1
+	maxHashState  = 1 << 10
+)
+
+// append encodes the state but for the tail: version, flags, size and digest that are expected,
+// the two times, offset, number of levels, and for each how many children, how much content, and
+// these; the state of the hash.
+func (st *ingestState) append(b []byte) []byte {
+	flags := byte(0)
+	if st.options.WholeDigest {
+		flags |= wholeFlag
+	}
+	b = append(b, ingestVersion, flags)
+	b = binary.AppendUvarint(b, uint64(st.options.Size))
+	b = append(b, st.options.Digest[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(st.started))
+	b = binary.LittleEndian.AppendUint64(b, uint64(st.saved))
+	b = binary.AppendUvarint(b, uint64(st.offset))
+	b = append(b, byte(len(st.levels)))
+	for _, l := range st.levels {
+		b = append(b, byte(l.n))
+		b = binary.AppendUvarint(b, uint64(l.size))
+		b = append(b, l.children...)
+	}
+	return append(b, st.hash...)
+}
+
+// loadIngest reads a saved state. It is checked as far as the store need not be asked.
+func (s *Store) loadIngest(b *holdfast.Bucket) (ingestState, error) {
+	v := b.Get(stateName)
+	tail := b.Get(tailName)
+	if err := s.tx.Err(); err != nil {
+		return ingestState{}, err
+	}
+	st, err := parseIngest(v, s.options.shape())
+	if err != nil {
+		return ingestState{}, corruptf("saved state: %v", err)
+	}
+	below := int64(0)
+	for _, l := range st.levels {
+		if l.size > math.MaxInt64-below {
+			return ingestState{}, corruptf("saved state: %v", errTooLarge)
+		}
+		below += l.size
+	}
+	if tail == nil || st.offset-below != int64(len(tail)) || int64(len(tail)) >= st.shape.maxLeaf() {
+		return ingestState{}, corruptf("saved state: %d bytes, %d of them in chunks, and %d in the rest", st.offset, below, len(tail))
+	}
+	st.tail = tail
+	return st, nil
+}
+
+// parseIngest decodes a state.
+func parseIngest(b []byte, sh shape) (st ingestState, err error) {
+	st.shape = sh
+	if len(b) < 2 {
+		return st, errShort
+	}
+	if b[0] != ingestVersion || b[1]&^wholeFlag != 0 {
+		return st, errForm
+	}
+	st.options.WholeDigest = b[1]&wholeFlag != 0
+	if st.options.Size, b, err = size(b[2:]); err != nil {
+		return st, err
+	}
+	if len(b) < len(st.options.Digest)+16 {
+		return st, errShort
+	}
+	b = b[copy(st.options.Digest[:], b):]
+	st.started, st.saved = int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
+	if st.offset, b, err = size(b[16:]); err != nil {
+		return st, err
+	}
+	if len(b) == 0 {
+		return st, errShort
+	}
+	levels := int(b[0])
+	if b = b[1:]; levels > maxLevel {
+		return st, errLong
+	}
+	for level := range levels {
+		var l ingestLevel
+		if l, b, err = parseIngestLevel(b, uint8(level), sh); err != nil {
+			return st, err
+		}
+		st.levels = append(st.levels, l)
+	}
+	if st.hash = b; st.options.WholeDigest != (len(b) > 0) || len(b) > maxHashState {
+		return st, errForm
+	}
+	return st, nil
+}
+
+// parseIngestLevel decodes an unfinished node, whose children have that level.
+func parseIngestLevel(b []byte, level uint8, sh shape) (l ingestLevel, rest []byte, err error) {
+	if len(b) == 0 {
+		return l, nil, errShort
+	}
+	l.n = int(b[0])
+	if l.size, b, err = size(b[1:]); err != nil {
+		return l, nil, err
+	}
+	n := l.n * sh.entry()
+	switch {
+	case l.n >= sh.fanout():
+		return l, nil, errLong
+	case len(b) < n:
+		return l, nil, errShort
+	}
+	l.children, rest = b[:n:n], b[n:]
+	if sh.cdc {
+		nd := node{shape: sh, children: l.children, size: l.size, level: level + 1}
+		if err := nd.checkChildren(); err != nil {
+			return l, nil, err
+		}
+		for i := range l.n {
+			if _, of := nd.cdcChild(i); of != level {
+				return l, nil, errForm
+			}
+		}
+	} else if full := sh.full(level); l.n > 0 && l.size/int64(l.n) != full || l.size != int64(l.n)*full {
+		return l, nil, errForm
+	}
+	return l, rest, nil
+}
+
+// size decodes a number of bytes.
+func size(b []byte) (int64, []byte, error) {
+	v, b, err := uvarint(b)
+	if err == nil && v > math.MaxInt64 {
+		err = errLong
+	}
+	return int64(v), b, err
+}

@@ -1,0 +1,66 @@
+package blob
+
+import "fmt"
+
+// Has tells whether the store holds the blob: it has users, or it is a part of
+// another one. It reads no content. An inline reference is always held.
+func (s *Store) Has(ref Ref) (bool, error) {
+	if _, inline := ref.Inline(); inline {
+		return true, nil
+	}
+	_, e, ok, err := s.root(ref)
+	return ok && !e.dead(), err
+}
+
+// Retain gives a blob one user more, who gives it back with Delete. ErrNotFound
+// if the store does not hold the blob; what was deleted is not held any more,
+// whether or not Collect has come by. Of an inline reference nothing is stored.
+func (s *Store) Retain(ref Ref) error {
+	if _, inline := ref.Inline(); inline {
+		return nil
+	}
+	k, e, ok, err := s.root(ref)
+	if err != nil {
+		return err
+	}
+	if !ok || e.dead() {
+		return fmt.Errorf("retain blob %v: %w", ref, ErrNotFound)
+	}
+	return s.refer(&k, 0, 1)
+}
+
+// Delete takes one user from a blob: one for each Put, Commit and Retain of it.
+// ErrNotFound if it has none. Without users, and if it is no part of another, it
+// is not held any more; Collect frees its space, so Delete takes the same short
+// time for a blob of any size. Leases and ingests are users too: who deletes more
+// often than he has put takes what they stand on, which Check finds.
+func (s *Store) Delete(ref Ref) error {
+	if _, inline := ref.Inline(); inline {
+		return nil
+	}
+	k, e, ok, err := s.root(ref)
+	if err != nil {
+		return err
+	}
+	if !ok || e.users == 0 {
+		return fmt.Errorf("delete blob %v: %w", ref, ErrNotFound)
+	}
+	return s.refer(&k, 0, -1)
+}
+
+// root looks the root chunk of a reference up. A reference of another algorithm
+// or size than the stored chunk is an error.
+func (s *Store) root(ref Ref) (k chunkKey, e entry, ok bool, err error) {
+	if ref.algorithm != s.options.Algorithm {
+		return k, e, false, fmt.Errorf("blob %v: %w", ref, ErrAlgorithm)
+	}
+	k = ref.key()
+	e, ok, err = s.lookup(&k)
+	if err != nil || !ok {
+		return k, e, false, err
+	}
+	if k.level == 0 && int64(e.length) != ref.size {
+		return k, e, false, fmt.Errorf("blob %v: it has %d bytes, and the reference says %d: %w", ref, e.length, ref.size, ErrInvalidRef)
+	}
+	return k, e, true, nil
+}
