@@ -67,7 +67,11 @@ func (a *app) openStore(file string, in container, path [][]byte) (*blob.Store, 
 		e.next = fmt.Sprintf("there is none in it; %s blob put --create makes one in a new bucket", a.name())
 		return nil, e
 	}
-	e.next = "there is " + strings.Join(names, " and ")
+	var texts []string
+	for _, path := range names {
+		texts = append(texts, storeText(path))
+	}
+	e.next = "there is " + strings.Join(texts, " and ")
 	return nil, e
 }
 
@@ -83,10 +87,10 @@ func withSlash(tx *holdfast.Tx, path [][]byte, err error) error {
 }
 
 // storesIn are the paths of stores at the top level and one level below it, n of them at most.
-func storesIn(tx *holdfast.Tx, n int) (names []string) {
+func storesIn(tx *holdfast.Tx, n int) (paths [][][]byte) {
 	add := func(b *holdfast.Bucket, path ...[]byte) bool {
 		if b != nil && blob.IsStore(b) {
-			names = append(names, pathText(path))
+			paths = append(paths, path)
 			return true
 		}
 		return false
@@ -94,18 +98,17 @@ func storesIn(tx *holdfast.Tx, n int) (names []string) {
 	look := maxLooked
 	container{tx: tx}.bucketsFrom(nil, look, func(name []byte) bool {
 		b := tx.Bucket(name)
-		if b == nil || add(b, name) {
-			return len(names) < n
+		if name = bytes.Clone(name); b == nil || add(b, name) {
+			return len(paths) < n
 		}
-		name = bytes.Clone(name)
 		container{tx, b}.bucketsFrom(nil, maxCompleted, func(inner []byte) bool {
 			look--
-			add(b.Bucket(inner), name, inner)
-			return look > 0 && len(names) < n
+			add(b.Bucket(inner), name, bytes.Clone(inner))
+			return look > 0 && len(paths) < n
 		})
-		return look > 0 && len(names) < n
+		return look > 0 && len(paths) < n
 	})
-	return names
+	return paths
 }
 
 // viewStore opens the database for reading, and the store that the arguments name in it.

@@ -115,7 +115,7 @@ type storeFailure struct {
 }
 
 func (e *storeFailure) Error() string {
-	return fmt.Sprintf("%s: the store is damaged (%s); --repair mends counts and marks; blobs that lack content: put them again, which brings back what is missing, or remove them",
+	return fmt.Sprintf("%s: the store is damaged (%s); --repair mends counts and marks; what lacks content has to be removed, with rm, and put again",
 		e.file, plural(e.faults, "fault"))
 }
 

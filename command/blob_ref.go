@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -168,16 +169,24 @@ func (a *app) storeLine(name, file string, path [][]byte) string {
 
 // storeText writes the path of a store as the command line takes it.
 func storeText(path [][]byte) string {
-	for _, name := range path {
-		if !printable(name) || strings.Contains(string(name), "/") {
-			names := make([]string, len(path))
-			for i, name := range path {
-				names[i] = hex.EncodeToString(name)
-			}
-			return strings.Join(names, "/") + " --bucket-format hex"
-		}
+	if !plainPath(path) {
+		return hexPath(path) + " --bucket-format hex"
 	}
 	return shellQuote(pathText(path))
+}
+
+// plainPath tells whether the path can be given as it is.
+func plainPath(path [][]byte) bool {
+	return !slices.ContainsFunc(path, func(name []byte) bool { return !printable(name) || bytes.Contains(name, []byte("/")) })
+}
+
+// hexPath writes the path as it is taken with --bucket-format hex.
+func hexPath(path [][]byte) string {
+	names := make([]string, len(path))
+	for i, name := range path {
+		names[i] = hex.EncodeToString(name)
+	}
+	return strings.Join(names, "/")
 }
 
 // digestOf is the digest of the whole blob as OCI writes it; "" if it is not known.

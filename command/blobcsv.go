@@ -49,7 +49,7 @@ func (t *table) storePath() ([][]byte, error) {
 	for i, e := range t.Store {
 		b, err := decodeName(e)
 		if err != nil || len(b) == 0 {
-			return nil, fmt.Errorf("%w: the description of its columns names no bucket as the store", errDamage)
+			return nil, fmt.Errorf("%w: it names no bucket as the store", errTable)
 		}
 		path[i] = b
 	}
@@ -113,6 +113,27 @@ func (t *table) appendField(value, field []byte) []byte {
 	return append(value, field...)
 }
 
+var errTable = errors.New("the description of the columns, in the bucket 00637376 in hexadecimal, is none that import has written")
+
+// open opens the store of the blobs; nil: there is none.
+func (t *table) open(tx *holdfast.Tx) (*blob.Store, error) {
+	path, err := t.storePath()
+	if err != nil {
+		return nil, err
+	}
+	at := container{tx: tx}
+	for _, name := range path {
+		if at.Bucket = at.child(name); at.Bucket == nil {
+			return nil, tx.Err()
+		}
+	}
+	s, err := blob.Open(at.Bucket)
+	if errors.Is(err, blob.ErrNotStore) {
+		return nil, nil
+	}
+	return s, err
+}
+
 // readTable reads the description of the rows in a bucket; nil: there is none.
 func readTable(b *holdfast.Bucket) (*table, error) {
 	in := b.Bucket(tableBucket)
@@ -121,7 +142,7 @@ func readTable(b *holdfast.Bucket) (*table, error) {
 	}
 	var t table
 	if err := json.Unmarshal(in.Get(tableKey), &t); err != nil {
-		return nil, fmt.Errorf("%w: the description of its columns: %w", errDamage, err)
+		return nil, fmt.Errorf("%w: %w", errTable, err)
 	}
 	switch {
 	case t.Version > tableVersion:
@@ -129,7 +150,7 @@ func readTable(b *holdfast.Bucket) (*table, error) {
 	case t.Columns < 2 || t.Columns > maxColumns, t.Key < 0 || t.Key >= t.Columns,
 		len(t.Names) > 0 && len(t.Names) != t.Columns, !slices.IsSorted(t.Blobs), len(t.Store) == 0,
 		slices.ContainsFunc(t.Blobs, func(i int) bool { return i < 0 || i >= t.Columns || i == t.Key }):
-		return nil, fmt.Errorf("%w: the description of its columns contradicts itself", errDamage)
+		return nil, fmt.Errorf("%w: it contradicts itself", errTable)
 	}
 	return &t, nil
 }

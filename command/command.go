@@ -64,7 +64,7 @@ func NewRootCommand() *cobra.Command {
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newSalvage(),
 		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
-		a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
+		a.newBlob(), a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
 	)
 	a.completeBuckets(root)
 	completeValues(root)

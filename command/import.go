@@ -279,7 +279,9 @@ func (m *importer) print() {
 		fmt.Fprintf(m.out, "%s of %s\n", plural(int(r.Blobs), "blob"), size(int64(r.BlobBytes)))
 	}
 	if m.table != nil && r.ReplacedKeys > 0 && !r.DryRun {
-		fmt.Fprintf(m.out, "What the rows that were replaced had in the store takes room until: %s blob gc %s %s\n", m.name(), shellQuote(r.File), m.storeText())
+		if path, err := m.table.storePath(); err == nil {
+			fmt.Fprintf(m.out, "What the rows that were replaced had in the store takes room until: %s\n", m.storeLine("gc", r.File, path))
+		}
 	}
 	if r.DryRun {
 		fmt.Fprintln(m.out, "The input was checked and nothing was written.")
