@@ -38,9 +38,9 @@ func (c *call) blobLs(f storeName) error {
 		if c.json {
 			return c.blobLsJSON(b)
 		}
-		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 		err := b.each(func(e blobEntry) error {
-			_, err := fmt.Fprintf(w, "%s\t%s\t%s\t\n", e.name(), size(e.Bytes), plural(int(e.Users), "user"))
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\n", e.name(), size(e.Bytes), plural(int(e.Users), "user"))
 			return err
 		})
 		if err != nil {

@@ -47,7 +47,8 @@ type blobPutReport struct {
 	File           string    `json:"file"`
 	Store          []string  `json:"store"`
 	CreatedFile    bool      `json:"created_file"`
-	CreatedBuckets int       `json:"created_buckets"`
+	CreatedStore   bool      `json:"created_store"`
+	CreatedBuckets int       `json:"created_buckets"` // with that of the store
 	Blobs          []putBlob `json:"blobs"`
 }
 
@@ -221,7 +222,7 @@ func (c *call) lookSource(source string) error {
 func (p *putter) open() error {
 	created, err := p.update(p.file, p.f.create, p.begin)
 	if err != nil {
-		return p.hintCreate(p.file, err)
+		return err
 	}
 	p.r.CreatedFile = created
 	info, err := p.look(p.file)
@@ -245,6 +246,7 @@ func (p *putter) begin(tx *holdfast.Tx) error {
 		}
 		return p.sameOptions(s.Options())
 	}
+	p.r.CreatedStore = true
 	_, err = blob.Create(at.Bucket, p.options)
 	return err
 }
@@ -565,8 +567,8 @@ func (p *putter) print() error {
 	if p.r.CreatedFile {
 		fmt.Fprintf(p.out, "created the database %s\n", p.file)
 	}
-	if p.r.CreatedBuckets > 0 {
-		fmt.Fprintf(p.out, "created %s, with the store %s\n", plural(p.r.CreatedBuckets, "bucket"), pathText(p.path))
+	if p.r.CreatedStore {
+		fmt.Fprintf(p.out, "created the store %s\n", pathText(p.path))
 	}
 	for _, b := range p.r.Blobs {
 		was := "new"

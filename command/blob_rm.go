@@ -118,7 +118,7 @@ func (c *call) changeStore(file string, fn func(d *database) error) error {
 		err = c.isDatabase(file)
 	}
 	if err != nil {
-		return c.hintCreate(file, err)
+		return err
 	}
 	d, err := c.open(file, info, &holdfast.Options{})
 	if err != nil {
