@@ -38,9 +38,7 @@ func (s *Store) begin() (*batch, error) {
 	}
 	if s.batch == nil {
 		b := batches.Get().(*batch)
-		if err := beforeCommit(s.tx, s.finish); err != nil {
-			return nil, err
-		}
+		s.tx.BeforeCommit(s.finish)
 		// A transaction that is rolled back leaves its batch to the garbage collector.
 		s.tx.OnCommit(func() {
 			s.batch = nil
@@ -152,7 +150,7 @@ func (s *Store) addLong(b *batch, k *chunkKey, p []byte) (fresh bool, err error)
 			return false, s.fail(err)
 		}
 		binary.BigEndian.PutUint64(s.key[:8], e.id)
-		if err := appendValue(bucket, s.key[:8], p); err != nil {
+		if err := bucket.Append(s.key[:8], p); err != nil {
 			return false, s.fail(err)
 		}
 	}
@@ -309,7 +307,7 @@ func (s *Store) pack(b *batch) error {
 		id++
 		p.id = id
 		binary.BigEndian.PutUint64(s.key[:8], id)
-		if err := appendValue(s.packs, s.key[:8], b.arena[p.at:p.at+p.length]); err != nil {
+		if err := s.packs.Append(s.key[:8], b.arena[p.at:p.at+p.length]); err != nil {
 			return err
 		}
 	}

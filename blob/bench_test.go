@@ -64,7 +64,7 @@ func benchmarkPut(b *testing.B, size int, concurrent bool, transaction int) {
 				}
 				done++
 			}
-			return s.finish()
+			return nil
 		}))
 	}
 	b.StopTimer()
@@ -108,7 +108,7 @@ func BenchmarkRead(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		return s.finish()
+		return nil
 	}))
 	b.Run("sequential", func(b *testing.B) {
 		b.SetBytes(size)
