@@ -1,0 +1,543 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast"
+)
+
+var histories = []Options{
+	{LeafSize: MinLeafSize, Algorithm: SHA256, Chunking: FixedSize},
+	{LeafSize: MinLeafSize, Algorithm: BLAKE3, Chunking: FixedSize},
+	{LeafSize: MinLeafSize, Algorithm: SHA256, Chunking: FastCDC},
+	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize},
+}
+
+// Random histories against a model. Behind each commit the counts of each chunk are compared,
+// and Check finds nothing. HOLDFAST_BLOB_SEED=n runs one history.
+func TestHistories(t *testing.T) {
+	seeds := []uint64{1, 2, 3, 4, 5, 6, uint64(time.Now().UnixNano()), uint64(time.Now().UnixNano()) + 1}
+	if v, err := strconv.ParseUint(os.Getenv("HOLDFAST_BLOB_SEED"), 10, 64); err == nil {
+		seeds = []uint64{v}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			h := newHistory(t, seed)
+			for range 40 {
+				if err := h.step(); err != nil {
+					t.Fatalf("HOLDFAST_BLOB_SEED=%d: %v\nin\n%s", seed, err, strings.Join(h.log, "\n"))
+				}
+			}
+		})
+	}
+}
+
+// history is a random history.
+type history struct {
+	t        *testing.T
+	rng      *rand.Rand
+	db       *holdfast.DB
+	path     string
+	places   [][]byte // names of the buckets in which the store lies
+	m        *model
+	contents []string
+	log      []string
+
+	// In a transaction:
+	s, other  *Store
+	ingests   map[string]*Ingest
+	written   map[string]string // of these
+	collected bool              // nothing dead may be left
+}
+
+func newHistory(t *testing.T, seed uint64) *history {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	o := histories[rng.IntN(len(histories))]
+	h := &history{t: t, rng: rng, path: filepath.Join(t.TempDir(), "db"), places: [][]byte{[]byte("blobs")}, m: newModel(o)}
+	h.open()
+	t.Cleanup(func() { h.db.Close() })
+	must(t, h.db.Update(func(tx *holdfast.Tx) error {
+		b, err := tx.CreateBucket(h.places[0])
+		if err != nil {
+			return err
+		}
+		_, err = Create(b, o)
+		return err
+	}))
+	h.contents = someContents(rng, h.m)
+	h.note("%v", o)
+	return h
+}
+
+// someContents are contents that share much with each other.
+func someContents(rng *rand.Rand, m *model) (all []string) {
+	leaf := m.o.LeafSize
+	base := string(random(rng.Uint64N(3), 300*leaf))
+	all = append(all, "", "a", base[:leaf-1], base[:leaf], base[:leaf+1], base[:126*leaf], base[:126*leaf+1], base[:127*leaf], base)
+	for range 8 {
+		begin := rng.IntN(4) * rng.IntN(leaf)
+		all = append(all, base[begin:begin+rng.IntN(200*leaf)])
+	}
+	for range 4 { // one place changed, and something inserted
+		at := rng.IntN(len(base))
+		all = append(all, base[:at]+"x"+base[at+1:], base[:at]+"inserted"+base[at:])
+	}
+	// Three levels, of few different leaves.
+	period := string(random(9, 7*leaf))
+	all = append(all, strings.Repeat(period, 126*126/7+40)+"end")
+	// The bytes of a node.
+	nodes := 0
+	m.tree(base)
+	for k := range m.chunks {
+		if k.level > 0 && nodes < 2 {
+			nodes++
+			all = append(all, "HFN1"+string(k.addr[:]))
+		}
+	}
+	b := append([]byte("HFN1"), 1, 0, 2, 0)
+	b = append(b, make([]byte, 8)...)
+	b[8], b[9] = byte(2*leaf), byte(2*leaf>>8)
+	for i := range 2 {
+		sum := m.o.Algorithm.sum([]byte(base[i*leaf : (i+1)*leaf]))
+		b = append(b, sum[:]...)
+	}
+	return append(all, base[:2*leaf], string(b))
+}
+
+func (h *history) note(format string, args ...any) { h.log = append(h.log, fmt.Sprintf(format, args...)) }
+
+func (h *history) open() {
+	db, err := holdfast.Open(h.path, 0o600, &holdfast.Options{NoSync: true, PageSize: 4096})
+	must(h.t, err)
+	h.db = db
+}
+
+// store opens the store, wherever it lies.
+func (h *history) store(tx *holdfast.Tx) (*Store, error) {
+	b := tx.Bucket(h.places[0])
+	for _, name := range h.places[1:] {
+		b = b.Bucket(name)
+	}
+	return Open(b)
+}
+
+func (h *history) content() string { return h.contents[h.rng.IntN(len(h.contents))] }
+
+// step is a transaction, or something besides.
+func (h *history) step() error {
+	switch h.rng.IntN(12) {
+	case 0:
+		h.note("reopen")
+		if err := h.db.Close(); err != nil {
+			return err
+		}
+		h.open()
+	case 1:
+		h.note("vacuum")
+		if _, err := h.db.Vacuum(context.Background(), holdfast.VacuumOptions{Hurry: true}); err != nil {
+			return err
+		}
+	case 2:
+		if err := h.move(); err != nil {
+			return err
+		}
+	case 3:
+		h.note("Collect")
+		stats, err := Collect(context.Background(), h.db, h.store, CollectOptions{})
+		if err != nil || stats.Damaged != 0 {
+			return fmt.Errorf("%+v: %w", stats, err)
+		}
+		for id := range h.m.state.expired {
+			delete(h.m.state.leases, id)
+		}
+		clear(h.m.state.expired)
+		h.collected = true
+	default:
+		if err := h.transaction(); err != nil {
+			return err
+		}
+	}
+	return h.check()
+}
+
+// move moves the store into another bucket.
+func (h *history) move() error {
+	h.note("move")
+	return h.db.Update(func(tx *holdfast.Tx) error {
+		name := h.places[len(h.places)-1]
+		if len(h.places) == 1 {
+			dst, err := tx.CreateBucketIfNotExists([]byte("inside"))
+			if err != nil {
+				return err
+			}
+			h.places = [][]byte{[]byte("inside"), name}
+			return tx.MoveBucket(name, nil, dst)
+		}
+		h.places = [][]byte{name}
+		return tx.MoveBucket(name, tx.Bucket([]byte("inside")), nil)
+	})
+}
+
+var errRollback = errors.New("rolled back")
+
+func (h *history) transaction() error {
+	before := h.m.state.clone()
+	back := h.rng.IntN(6) == 0
+	h.collected = false
+	err := h.db.Update(func(tx *holdfast.Tx) (err error) {
+		if h.s, err = h.store(tx); err != nil {
+			return err
+		}
+		if h.other, err = h.store(tx); err != nil {
+			return err
+		}
+		h.ingests, h.written = map[string]*Ingest{}, map[string]string{}
+		for range 1 + h.rng.IntN(12) {
+			if err := h.op(); err != nil {
+				return err
+			}
+		}
+		if back {
+			return errRollback
+		}
+		return nil
+	})
+	if back && errors.Is(err, errRollback) {
+		h.note("rollback")
+		h.m.state, err = before, nil
+	}
+	return err
+}
+
+// ops are what a transaction does, with how often.
+var ops = []struct {
+	weight int
+	do     func(h *history) error
+}{
+	{8, (*history).put}, {6, (*history).write}, {2, (*history).abort}, {1, (*history).abandon}, {1, (*history).second},
+	{9, (*history).delete}, {3, (*history).retain}, {3, (*history).collect}, {4, (*history).lease}, {2, (*history).release},
+	{9, (*history).ingest}, {1, (*history).read},
+}
+
+func (h *history) op() error {
+	sum := 0
+	for _, o := range ops {
+		sum += o.weight
+	}
+	n := h.rng.IntN(sum)
+	for _, o := range ops {
+		if n -= o.weight; n < 0 {
+			return o.do(h)
+		}
+	}
+	panic("weights")
+}
+
+// same tells whether a content got the reference that it must have.
+func (h *history) same(content string, ref Ref, err error) error {
+	if want := h.m.tree(content); err == nil && !want.Equal(ref) {
+		err = fmt.Errorf("%d bytes are %v, not %v", len(content), ref, want)
+	}
+	return err
+}
+
+func (h *history) put() error {
+	content := h.content()
+	h.note("put %d bytes", len(content))
+	ref, err := h.s.Put([]byte(content))
+	h.m.state.users[content]++
+	return h.same(content, ref, err)
+}
+
+// pieces writes a content in pieces of random sizes.
+func (h *history) pieces(w interface{ Write([]byte) (int, error) }, content string) error {
+	for len(content) > 0 {
+		n := min(len(content), 1+h.rng.IntN(1+h.rng.IntN(64*h.m.o.LeafSize)))
+		if _, err := w.Write([]byte(content[:n])); err != nil {
+			return err
+		}
+		content = content[n:]
+	}
+	return nil
+}
+
+func (h *history) write() error {
+	content := h.content()
+	h.note("write %d bytes", len(content))
+	w := h.s.Writer()
+	if h.rng.IntN(2) == 0 {
+		w.Digest(true)
+		h.m.state.digests[content] = true
+	}
+	if err := h.pieces(w, content); err != nil {
+		return err
+	}
+	ref, err := w.Commit()
+	h.m.state.users[content]++
+	return h.same(content, ref, err)
+}
+
+func (h *history) abort() error {
+	content := h.content()
+	h.note("write %d bytes and abort", len(content))
+	w := h.s.Writer()
+	h.m.tree(content)
+	h.m.standsOn(content)
+	if err := h.pieces(w, content); err != nil {
+		return err
+	}
+	if h.rng.IntN(2) == 0 {
+		if err := h.s.flush(); err != nil {
+			return err
+		}
+	}
+	w.Abort()
+	return nil
+}
+
+// abandon leaves a writer open.
+func (h *history) abandon() error {
+	content := h.content()
+	h.note("write %d bytes and leave it", len(content))
+	h.m.tree(content)
+	h.m.standsOn(content)
+	return h.pieces(h.s.Writer(), content)
+}
+
+// second uses another Store on the same bucket.
+func (h *history) second() error {
+	content := h.content()
+	h.note("put %d bytes with another Store", len(content))
+	ref, err := h.other.Put([]byte(content))
+	if err == nil {
+		err = h.other.flush() // or the first would not see it
+	}
+	h.m.state.users[content]++
+	return h.same(content, ref, err)
+}
+
+func (h *history) delete() error {
+	content := h.content()
+	h.note("delete %d bytes", len(content))
+	users := h.m.state.users[content]
+	if users == 0 && h.m.users()[h.m.tree(content).key()] > 0 {
+		return nil // it would be taken from a lease
+	}
+	err := h.s.Delete(h.m.tree(content))
+	if users == 0 {
+		if !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("delete of %d bytes that are not there: %w", len(content), err)
+		}
+		return nil
+	}
+	h.m.state.users[content]--
+	return err
+}
+
+func (h *history) retain() error {
+	content := h.content()
+	h.note("retain %d bytes", len(content))
+	err := h.s.Retain(h.m.tree(content))
+	if !h.held(content) {
+		if !errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("retain of %d bytes that are not there: %w", len(content), err)
+		}
+		return nil
+	}
+	h.m.state.users[content]++
+	return err
+}
+
+// held tells whether a chunk is there and not dead: dead nodes that were not collected
+// hold their children.
+func (h *history) held(content string) bool {
+	if h.m.has(content) {
+		return true
+	}
+	k := h.m.tree(content).key()
+	e, ok, err := h.s.lookup(&k)
+	return err == nil && ok && e.parents > 0
+}
+
+func (h *history) collect() error {
+	limit := 1 + h.rng.IntN(1+h.rng.IntN(400))
+	h.note("collect %d", limit)
+	for id := range h.m.state.expired {
+		// Leases go first, and this one transaction may give back a part of one only.
+		if _, err := h.s.expire(time.Now(), 1<<30); err != nil {
+			return err
+		}
+		delete(h.m.state.leases, id)
+	}
+	clear(h.m.state.expired)
+	removed, _, err := h.s.Collect(limit)
+	if removed > limit {
+		return fmt.Errorf("%d removed", removed)
+	}
+	return err
+}
+
+func (h *history) lease() error {
+	id := fmt.Sprint("lease ", h.rng.IntN(4))
+	expires := time.Time{}
+	delete(h.m.state.expired, id)
+	switch h.rng.IntN(3) {
+	case 0:
+		expires = time.Unix(1000, 0)
+		h.m.state.expired[id] = true
+	case 1:
+		expires = time.Now().Add(1000 * time.Hour)
+	}
+	h.note("%s expires %v", id, expires)
+	l, err := h.s.Lease(id, expires)
+	if err != nil {
+		return err
+	}
+	if h.m.state.leases[id] == nil {
+		h.m.state.leases[id] = map[string]bool{}
+	}
+	for range h.rng.IntN(4) {
+		content := h.content()
+		h.note("holds %d bytes", len(content))
+		there := h.held(content)
+		err := l.Add(h.m.tree(content))
+		if there != (err == nil) {
+			return fmt.Errorf("lease of %d bytes, which are there: %v: %w", len(content), there, err)
+		}
+		if there {
+			h.m.state.leases[id][content] = true
+		}
+	}
+	return nil
+}
+
+func (h *history) release() error {
+	id := fmt.Sprint("lease ", h.rng.IntN(4))
+	h.note("release %s", id)
+	l, err := h.s.Lease(id, time.Time{})
+	if err != nil {
+		return err
+	}
+	delete(h.m.state.leases, id)
+	delete(h.m.state.expired, id)
+	return l.Release()
+}
+
+// ingest begins or goes on with an ingest, and does one thing with it.
+func (h *history) ingest() error {
+	which := h.rng.IntN(3)
+	name := fmt.Sprint("ingest ", which)
+	content := h.contents[(which*5+3)%len(h.contents)]
+	in := h.ingests[name]
+	if in == nil {
+		var err error
+		if in, err = h.s.Ingest(name, IngestOptions{}); err != nil {
+			return err
+		}
+		saved := h.m.state.ingests[name]
+		if in.Offset() != int64(len(saved)) {
+			return fmt.Errorf("%s is at %d, not %d", name, in.Offset(), len(saved))
+		}
+		h.ingests[name], h.written[name], h.m.state.ingests[name] = in, saved, saved
+	}
+	switch n := h.rng.IntN(20); {
+	case n < 14:
+		done := len(h.written[name])
+		more := h.rng.IntN(1 + h.rng.IntN(len(content)-done+1))
+		h.note("%s: write %d of %d bytes from %d on", name, more, len(content), done)
+		if err := h.pieces(in, content[done:done+more]); err != nil {
+			return err
+		}
+		h.written[name] = content[:done+more]
+		h.m.standsOn(h.written[name])
+		h.m.tree(h.written[name])
+		if h.rng.IntN(2) == 0 {
+			h.note("%s: save", name)
+			h.m.state.ingests[name] = h.written[name]
+			return in.Save()
+		}
+	case n < 18:
+		h.note("%s: commit", name)
+		if h.rng.IntN(2) == 0 {
+			if err := h.pieces(in, content[len(h.written[name]):]); err != nil {
+				return err
+			}
+			h.written[name] = content
+		}
+		ref, err := in.Commit()
+		content = h.written[name]
+		h.m.state.users[content]++
+		delete(h.ingests, name)
+		delete(h.m.state.ingests, name)
+		return h.same(content, ref, err)
+	default:
+		h.note("%s: abort", name)
+		delete(h.ingests, name)
+		delete(h.m.state.ingests, name)
+		return in.Abort()
+	}
+	return nil
+}
+
+func (h *history) read() error {
+	content := h.content()
+	if !h.m.has(content) {
+		return nil
+	}
+	h.note("read %d bytes", len(content))
+	r, err := h.s.Reader(h.m.tree(content))
+	if err != nil {
+		return err
+	}
+	var got bytes.Buffer
+	if _, err := r.WriteTo(&got); err != nil || got.String() != content {
+		return fmt.Errorf("%d bytes have become %d others: %w", len(content), got.Len(), err)
+	}
+	return nil
+}
+
+// check compares the store with the model.
+func (h *history) check() error {
+	collected := h.collected
+	h.collected = false
+	return h.db.View(func(tx *holdfast.Tx) error {
+		for err := range tx.Check() {
+			return err
+		}
+		s, err := h.store(tx)
+		if err != nil {
+			return err
+		}
+		if err := h.m.compare(s, collected); err != nil {
+			return err
+		}
+		if err := checkClean(s, CheckOptions{Data: true, Roots: h.m.roots(), Memory: 1 << (8 + h.rng.IntN(16))}); err != nil {
+			return err
+		}
+		if h.rng.IntN(4) == 0 {
+			return h.m.read(s)
+		}
+		return nil
+	})
+}
+
+// checkClean is the error of a check, or the problems that it finds.
+func checkClean(s *Store, o CheckOptions) error {
+	var problems []error
+	_, err := s.Check(context.Background(), o, func(p Problem) error {
+		problems = append(problems, errors.New(p.String()))
+		return nil
+	})
+	return errors.Join(append(problems, err)...)
+}

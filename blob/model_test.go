@@ -1,0 +1,374 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"holdfast"
+)
+
+// model is what a store must hold, in plain maps. Trees and counts are computed from the
+// content by code of its own; of the store's it uses only the hash function and, with content-defined
+// chunking, where leaves end.
+type model struct {
+	o      Options
+	chunks map[chunkKey]modelChunk // all that were ever made
+	trees  map[string]Ref          // of contents
+
+	state modelState
+}
+
+// modelState is what a transaction changes.
+type modelState struct {
+	users   map[string]int             // content -> users but for leases
+	leases  map[string]map[string]bool // id -> contents
+	expired map[string]bool            // of the leases
+	ingests map[string]string          // name -> what was saved of the content
+	digests map[string]bool            // contents
+}
+
+type modelChunk struct {
+	length   int
+	children []chunkKey
+}
+
+func newModel(o Options) *model {
+	return &model{o: o, chunks: map[chunkKey]modelChunk{}, trees: map[string]Ref{}, state: modelState{
+		users: map[string]int{}, leases: map[string]map[string]bool{}, expired: map[string]bool{},
+		ingests: map[string]string{}, digests: map[string]bool{},
+	}}
+}
+
+func (st modelState) clone() modelState {
+	leases := map[string]map[string]bool{}
+	for id, held := range st.leases {
+		leases[id] = maps.Clone(held)
+	}
+	return modelState{maps.Clone(st.users), leases, maps.Clone(st.expired), maps.Clone(st.ingests), maps.Clone(st.digests)}
+}
+
+// cut gives the leaves of a content, and the rest that does not make a whole leaf.
+func (m *model) cut(content string) (leaves []string, rest string) {
+	if m.o.Chunking == FixedSize {
+		for len(content) >= m.o.LeafSize {
+			leaves = append(leaves, content[:m.o.LeafSize])
+			content = content[m.o.LeafSize:]
+		}
+		return leaves, content
+	}
+	c := newCutter(&m.o)
+	for {
+		n, end := c.cut([]byte(content))
+		if !end {
+			return leaves, content
+		}
+		leaves = append(leaves, content[:n])
+		content = content[n:]
+	}
+}
+
+func (m *model) leaf(content string) subtree {
+	k := chunkKey{addr: m.o.Algorithm.sum([]byte(content))}
+	m.chunks[k] = modelChunk{length: len(content)}
+	return subtree{k, int64(len(content))}
+}
+
+// above makes the nodes above trees; open gets those that no whole node is made of, if it is
+// not nil: then only whole nodes are made.
+func (m *model) above(level uint8, below []subtree, open *[]chunkKey) (nodes []subtree) {
+	fanout, magic := 126, "HFN1"
+	if m.o.Chunking == FastCDC {
+		fanout, magic = 100, "HFC1"
+	}
+	for len(below) > 0 {
+		n := min(fanout, len(below))
+		group := below[:n]
+		below = below[n:]
+		switch {
+		case open != nil && n < fanout:
+			for _, t := range group {
+				*open = append(*open, t.key)
+			}
+			continue
+		case n == 1:
+			nodes = append(nodes, group[0])
+			continue
+		}
+		b := append([]byte(magic), level, 0, byte(n), 0)
+		size := int64(0)
+		var children []chunkKey
+		for _, t := range group {
+			size += t.size
+			children = append(children, t.key)
+		}
+		b = binary.LittleEndian.AppendUint64(b, uint64(size))
+		for _, t := range group {
+			b = append(b, t.key.addr[:]...)
+			if m.o.Chunking == FastCDC {
+				b = binary.LittleEndian.AppendUint64(b, uint64(t.size)|uint64(t.key.level)<<56)
+			}
+		}
+		k := chunkKey{m.o.Algorithm.sum(b), level}
+		m.chunks[k] = modelChunk{len(b), children}
+		nodes = append(nodes, subtree{k, size})
+	}
+	return nodes
+}
+
+// tree gives the reference of a content.
+func (m *model) tree(content string) Ref {
+	if ref, ok := m.trees[content]; ok {
+		return ref
+	}
+	leaves, rest := m.cut(content)
+	var trees []subtree
+	for _, l := range leaves {
+		trees = append(trees, m.leaf(l))
+	}
+	if rest != "" || len(leaves) == 0 {
+		trees = append(trees, m.leaf(rest))
+	}
+	for level := uint8(1); len(trees) > 1; level++ {
+		trees = m.above(level, trees, nil)
+	}
+	ref := Ref{algorithm: m.o.Algorithm, addr: trees[0].key.addr, level: trees[0].key.level, size: trees[0].size}
+	m.trees[content] = ref
+	return ref
+}
+
+// standsOn gives the chunks that an ingest of so much content stands on.
+func (m *model) standsOn(content string) (open []chunkKey) {
+	leaves, _ := m.cut(content)
+	var trees []subtree
+	for _, l := range leaves {
+		trees = append(trees, m.leaf(l))
+	}
+	for level := uint8(1); len(trees) > 0; level++ {
+		trees = m.above(level, trees, &open)
+	}
+	return open
+}
+
+// users counts what is named from outside.
+func (m *model) users() map[chunkKey]int {
+	users := map[chunkKey]int{}
+	for content, n := range m.state.users {
+		users[m.tree(content).key()] += n
+	}
+	for _, held := range m.state.leases {
+		for content := range held {
+			users[m.tree(content).key()]++
+		}
+	}
+	for _, content := range m.state.ingests {
+		for _, k := range m.standsOn(content) {
+			users[k]++
+		}
+	}
+	return users
+}
+
+// alive gives all chunks that must be there.
+func (m *model) alive() map[chunkKey]bool {
+	alive := map[chunkKey]bool{}
+	var visit func(k chunkKey)
+	visit = func(k chunkKey) {
+		if alive[k] {
+			return
+		}
+		alive[k] = true
+		for _, child := range m.chunks[k].children {
+			visit(child)
+		}
+	}
+	for k, n := range m.users() {
+		if n > 0 {
+			visit(k)
+		}
+	}
+	return alive
+}
+
+// has tells whether the store has to hold a content.
+func (m *model) has(content string) bool { return m.alive()[m.tree(content).key()] }
+
+// roots gives the references from outside that are not records of the store.
+func (m *model) roots() iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		for content, n := range m.state.users {
+			for range n {
+				if !yield(m.tree(content), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// compare compares the store with the model: each chunk that must be there is, the counts are exactly
+// those that follow from which chunks are there, exactly those without any are marked, and each has its own
+// bytes. collected: nothing else may be there.
+func (m *model) compare(s *Store, collected bool) error {
+	stored := map[chunkKey]entry{}
+	ids := map[string]chunkKey{}
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	for key, v := range s.index.All() {
+		k, err := parseKey(key)
+		if err != nil {
+			return err
+		}
+		e, err := parseEntry(v)
+		if err != nil {
+			return err
+		}
+		stored[k] = e
+		id := fmt.Sprint(e.packed, e.id)
+		if other, ok := ids[id]; ok {
+			fault("chunks %v and %v have the same bytes", k, other)
+		}
+		ids[id] = k
+		if known, ok := m.chunks[k]; !ok || known.length != e.length {
+			fault("chunk %v has %d bytes; the model knows it: %v, with %d", k, e.length, ok, known.length)
+		}
+	}
+	alive := m.alive()
+	for k := range alive {
+		if _, ok := stored[k]; !ok {
+			fault("chunk %v is not there", k)
+		}
+	}
+	parents, users := map[chunkKey]int{}, m.users()
+	for k := range stored {
+		for _, child := range m.chunks[k].children {
+			parents[child]++
+		}
+	}
+	for k, e := range stored {
+		if e.parents != uint64(parents[k]) || e.users != uint64(users[k]) {
+			fault("chunk %v has %d parents and %d users, and must have %d and %d", k, e.parents, e.users, parents[k], users[k])
+		}
+		if collected && !alive[k] {
+			fault("chunk %v is still there", k)
+		}
+		key := k.encode()
+		if marked := s.dead.Get(key[:]) != nil; marked != (parents[k]+users[k] == 0) {
+			fault("chunk %v is marked as dead: %v", k, marked)
+		}
+	}
+	for key := range s.dead.All() {
+		if k, err := parseKey(key); err != nil || stored[k] == (entry{}) {
+			fault("a mark of %x, which is not there: %v", key, err)
+		}
+	}
+	for packed, b := range map[bool]*holdfast.Bucket{false: s.leaves, true: s.packs} {
+		for key := range b.All() {
+			if _, ok := ids[fmt.Sprint(packed, binary.BigEndian.Uint64(key))]; !ok {
+				fault("bytes %x belong to no chunk", key)
+			}
+		}
+	}
+	return errors.Join(append(faults, m.compareRecords(s))...)
+}
+
+// compareRecords compares leases, ingests and digests.
+func (m *model) compareRecords(s *Store) error {
+	leases := map[string]map[string]bool{}
+	for info, err := range s.Leases() {
+		if err != nil {
+			return err
+		}
+		l := Lease{s, info.ID, s.bucket.Bucket(leasesName).Bucket([]byte(info.ID))}
+		held := map[string]bool{}
+		for ref, err := range l.Refs() {
+			if err != nil {
+				return err
+			}
+			held[ref.String()] = true
+		}
+		if len(held) != info.Blobs {
+			return fmt.Errorf("lease %s of %d blobs has %d", info.ID, info.Blobs, len(held))
+		}
+		leases[info.ID] = held
+	}
+	for id, contents := range m.state.leases {
+		held := leases[id]
+		delete(leases, id)
+		for content := range contents {
+			if ref := m.tree(content).String(); !held[ref] {
+				return fmt.Errorf("lease %s does not hold %s", id, ref)
+			}
+		}
+		if len(held) != len(contents) {
+			return fmt.Errorf("lease %s holds %d blobs, not %d", id, len(held), len(contents))
+		}
+	}
+	if len(leases) > 0 {
+		return fmt.Errorf("leases that must not be there: %v", leases)
+	}
+	n := 0
+	for info, err := range s.Ingests() {
+		content, ok := m.state.ingests[info.Name]
+		if err != nil || !ok || int64(len(content)) != info.Offset {
+			return fmt.Errorf("ingest %s at %d, not %d (there: %v): %w", info.Name, info.Offset, len(content), ok, err)
+		}
+		n++
+	}
+	if n != len(m.state.ingests) {
+		return fmt.Errorf("%d ingests, not %d", n, len(m.state.ingests))
+	}
+	return nil
+}
+
+// read compares the bytes of all blobs, and which are there.
+func (m *model) read(s *Store) error {
+	refs := map[string]bool{}
+	for content := range m.trees {
+		ref := m.tree(content)
+		has, err := s.Has(ref)
+		if err != nil || has != m.has(content) {
+			return fmt.Errorf("blob %v of %d bytes is there: %v, %v", ref, len(content), has, err)
+		}
+		if !has {
+			continue
+		}
+		r, err := s.Reader(ref)
+		if err != nil {
+			return err
+		}
+		var got bytes.Buffer
+		if _, err := r.WriteTo(&got); err != nil {
+			return err
+		}
+		if got.String() != content {
+			return fmt.Errorf("blob %v has other content", ref)
+		}
+	}
+	for content, n := range m.state.users {
+		if n > 0 {
+			refs[m.tree(content).String()] = true
+		}
+	}
+	for _, held := range m.state.leases {
+		for content := range held {
+			refs[m.tree(content).String()] = true
+		}
+	}
+	var found []string
+	for ref, err := range s.Roots() {
+		if err != nil {
+			return err
+		}
+		found = append(found, ref.String())
+	}
+	want := slices.Sorted(maps.Keys(refs))
+	if slices.Sort(found); !slices.Equal(found, want) {
+		return fmt.Errorf("the blobs of the store are\n%v, not\n%v", found, want)
+	}
+	return nil
+}
