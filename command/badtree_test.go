@@ -2,12 +2,14 @@ package command_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"testing"
 
 	"holdfast"
+	"holdfast/blob"
 	"holdfast/internal/page"
 )
 
@@ -53,6 +55,27 @@ func fillTree(tx *holdfast.Tx) error {
 	return inline.Put([]byte("k"), []byte("v"))
 }
 
+// blobRef names the blob of treeBlob, by the beginning of its SHA-256.
+var blobRef = fmt.Sprintf("%x", sha256.Sum256(treeBlob))[:12]
+
+// treeBlob is a blob of one leaf.
+var treeBlob = []byte("a blob of one leaf")
+
+// fillStore makes a store with that blob and one of several leaves.
+func fillStore(tx *holdfast.Tx) error {
+	b, err := tx.CreateBucket([]byte("store"))
+	if err != nil {
+		return err
+	}
+	s, err := blob.Create(b, blob.Options{LeafSize: blob.MinLeafSize})
+	if err != nil {
+		return err
+	}
+	_, err1 := s.Put(treeBlob)
+	_, err2 := s.Put(bytes.Repeat([]byte("several leaves "), 200))
+	return firstErr(err1, err2)
+}
+
 func firstErr(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -70,6 +93,7 @@ func makeTree(t *testing.T, path string, options holdfast.Options, left bool) *t
 	db, err := holdfast.Open(path, 0o600, &options)
 	check(t, err)
 	check(t, db.Update(fillTree))
+	check(t, db.Update(fillStore))
 	for i := 0; i < 300; i += 60 { // holes that are not neighbours, for the freelist
 		check(t, db.Update(func(tx *holdfast.Tx) error {
 			return tx.Bucket([]byte("keys")).Put(treeKey(i), []byte("other"))

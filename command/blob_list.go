@@ -281,7 +281,7 @@ const blobDiffHelp = `Tell in which parts two blobs differ, without reading what
 
   ~ 65488+65488    both have these bytes, and not the same: offset and length
   + 130976+24      only B has them
-  - 130976+24      only A has them
+  - 130976+24      only A has them: it is longer
 
 Whole leaves are compared, so a part is as long as a leaf at least. In a store that is cut by content (fastcdc) there are
 lines with + only: the parts of B that are nowhere in A.
@@ -358,8 +358,15 @@ func (c *call) blobDiff(f storeName) (same bool, err error) {
 		}
 		r.Equal = len(r.Ranges) == 0 && r.A.Reference == r.B.Reference
 		same = r.Equal
-		if err == nil && c.json {
-			err = c.printJSON(r)
+		switch {
+		case err != nil:
+			return err
+		case c.json:
+			return c.printJSON(r)
+		case same:
+			_, err = fmt.Fprintf(c.out, "the same: %s\n", sizeExactly(r.B.Bytes))
+		default:
+			_, err = fmt.Fprintf(c.out, "%s of the %s of B differ\n", sizeExactly(r.Bytes), size(r.B.Bytes))
 		}
 		return err
 	})
