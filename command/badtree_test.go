@@ -93,7 +93,6 @@ func makeTree(t *testing.T, path string, options holdfast.Options, left bool) *t
 	db, err := holdfast.Open(path, 0o600, &options)
 	check(t, err)
 	check(t, db.Update(fillTree))
-	check(t, db.Update(fillStore))
 	for i := 0; i < 300; i += 60 { // holes that are not neighbours, for the freelist
 		check(t, db.Update(func(tx *holdfast.Tx) error {
 			return tx.Bucket([]byte("keys")).Put(treeKey(i), []byte("other"))

@@ -141,14 +141,17 @@ func (c *call) explainBlob(file string, err error) error {
 		return c.explain(file, err)
 	}
 	var known *fileError
-	if errors.As(err, &known) && known.next != "" {
-		return err
+	what := err.Error()
+	if errors.As(err, &known) {
+		if what = known.what; known.next != "" {
+			return err
+		}
 	}
 	line := c.name() + " blob check --data " + shellQuote(file)
 	if len(c.args) > 1 {
 		line += " " + shellQuote(c.args[1])
 	}
-	return &fileError{file: file, what: "damaged: " + err.Error(), next: "all that is wrong shows: " + line, err: err}
+	return &fileError{file: file, what: "damaged: " + what, next: "all that is wrong shows: " + line, err: err}
 }
 
 // parseDigest reads a SHA-256 digest, as OCI writes it or without the name of the algorithm.

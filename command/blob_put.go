@@ -290,6 +290,7 @@ type upload struct {
 	put     putBlob
 	ref     blob.Ref
 	lastErr error // of reading the source
+	other   bool  // the source is not the one of which a part is stored
 }
 
 // source stores a source.
@@ -372,7 +373,9 @@ func (u *upload) begin(b *blobs) (*blob.Ingest, error) {
 	}
 	u.put.Resumed = ingest.Offset()
 	u.saved = ingest.Offset()
-	return ingest, u.skip(ingest.Offset())
+	err = u.skip(ingest.Offset())
+	u.other = err != nil && u.ctx.Err() == nil
+	return ingest, err
 }
 
 // skip skips what is stored of the source.
@@ -511,7 +514,7 @@ func (u *upload) explain(err error) error {
 	if !errors.As(err, &known) {
 		return err
 	}
-	if u.saved == 0 {
+	if u.saved == 0 || u.other {
 		if stopped {
 			known.what += ", nothing was stored"
 		}
@@ -521,8 +524,11 @@ func (u *upload) explain(err error) error {
 	if known.next != "" {
 		known.next += "; "
 	}
-	source := u.put.Source
-	known.next += fmt.Sprintf("go on with: %s %s --resume %s", u.storeLine("put", u.file, u.path), shellQuote(source), shellQuote(u.ingest))
+	source := "-"
+	if u.put.Source != source {
+		source = shellQuote(u.put.Source)
+	}
+	known.next += fmt.Sprintf("go on with: %s %s --resume %s", u.storeLine("put", u.file, u.path), source, shellQuote(u.ingest))
 	return known
 }
 

@@ -23,7 +23,7 @@ type aCall struct {
 const notInStock = "holdfast"
 
 // calls are ways to call all commands that take a file. What they name is in the file that
-// makeTree makes.
+// makeTree makes, but for the store, which fillStore adds: its damage has a test of its own.
 var calls = []aCall{
 	{args: "info BAD"},
 	{args: "check BAD"},
