@@ -126,6 +126,15 @@ func (c *call) viewStore(n storeName, fn func(*database, *blobs) error) error {
 	}))
 }
 
+// lookStore is an error if the file has no such store. Opening it for writing can change it: that is left
+// to what can succeed.
+func (c *call) lookStore(file string, path [][]byte) error {
+	return c.explainBlob(file, c.view(file, false, func(_ *database, tx *holdfast.Tx) error {
+		_, err := c.store(file, tx, path)
+		return err
+	}))
+}
+
 // blobs is an open store with what the command knows of it.
 type blobs struct {
 	*blob.Store

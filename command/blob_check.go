@@ -78,7 +78,7 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 	if f.repair {
 		ctx, stop := interruptible(c.ctx)
 		defer stop()
-		err = c.changeStore(file, func(d *database) error {
+		err = c.changeStore(file, path, func(d *database) error {
 			return d.Update(func(tx *holdfast.Tx) error {
 				s, err := c.store(file, tx, path)
 				if err != nil {

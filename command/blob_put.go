@@ -220,6 +220,9 @@ func (c *call) lookSource(source string) error {
 
 // open opens the database, and creates it and the store where they do not exist.
 func (p *putter) open() error {
+	if err := p.lookFirst(); err != nil {
+		return err
+	}
 	created, err := p.update(p.file, p.f.create, p.begin)
 	if err != nil {
 		return err
@@ -231,6 +234,26 @@ func (p *putter) open() error {
 	}
 	p.db, err = p.call.open(p.file, info, &holdfast.Options{})
 	return err
+}
+
+// lookFirst finds out whether there is what has to be there.
+func (p *putter) lookFirst() error {
+	if p.f.create {
+		return nil
+	}
+	err := p.explainBlob(p.file, p.view(p.file, false, func(_ *database, tx *holdfast.Tx) error {
+		if p.into != nil {
+			if _, err := p.locate(p.file, tx, p.into); err != nil {
+				return withCreate(withSlash(tx, p.into, err))
+			}
+		}
+		s, err := p.store(p.file, tx, p.path)
+		if err != nil {
+			return withCreate(err)
+		}
+		return p.sameOptions(s.Options())
+	}))
+	return p.hintCreate(p.file, err)
 }
 
 // begin opens the store, and creates it where it does not exist.

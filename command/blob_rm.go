@@ -87,7 +87,7 @@ func (c *call) blobRm(f blobRmFlags) error {
 	if f.dryRun {
 		err = c.viewStore(f.storeName, func(_ *database, b *blobs) error { return c.wouldRemove(b, f, r) })
 	} else {
-		err = c.changeStore(file, func(d *database) error {
+		err = c.changeStore(file, path, func(d *database) error {
 			err := d.Update(func(tx *holdfast.Tx) error {
 				s, err := c.store(file, tx, path)
 				if err != nil {
@@ -111,11 +111,11 @@ func (c *call) blobRm(f blobRmFlags) error {
 	return nil
 }
 
-// changeStore opens the database for writing.
-func (c *call) changeStore(file string, fn func(d *database) error) error {
+// changeStore opens the database for writing, in which the store at path is.
+func (c *call) changeStore(file string, path [][]byte, fn func(d *database) error) error {
 	info, err := c.look(file)
 	if err == nil {
-		err = c.isDatabase(file)
+		err = c.lookStore(file, path)
 	}
 	if err != nil {
 		return err
@@ -331,7 +331,7 @@ func (c *call) blobGC(f storeName) error {
 		return err
 	}
 	r := blobGCReport{File: file, Store: pathNames(path)}
-	err = c.changeStore(file, func(d *database) (err error) {
+	err = c.changeStore(file, path, func(d *database) (err error) {
 		r.Freed, err = c.collect(d, path)
 		return err
 	})

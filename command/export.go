@@ -2,7 +2,6 @@ package command
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/csv"
 	"fmt"
@@ -171,7 +170,7 @@ func (c *call) exportTo(d *database, in container, path [][]byte, f exportFlags,
 func (f *exportFlags) write(ctx context.Context, w *bufio.Writer, in container, path [][]byte, r *exportReport) error {
 	walk := newWalk(ctx, in.tx)
 	if f.csv {
-		return f.writeCSV(w, walk, in, r)
+		return f.writeCSV(w, walk, in, path, r)
 	}
 	e := exporter{exportLines{w: w}, walk}
 	var names []byte
@@ -215,8 +214,8 @@ func (e *exporter) bucketAndInside(path []byte, in container) error {
 	})
 }
 
-// writeCSV writes the keys and values of a bucket as CSV.
-func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, r *exportReport) error {
+// writeCSV writes the keys and values of the bucket at path as CSV.
+func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, path [][]byte, r *exportReport) error {
 	lines := csv.NewWriter(w)
 	r.Buckets = 1
 	row := func(k, v []byte) ([]string, error) {
@@ -247,7 +246,7 @@ func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, r *exp
 	}
 	err = walk.each(in, func(k, v []byte) error {
 		if v == nil {
-			if t == nil || !bytes.Equal(k, tableBucket) {
+			if t == nil || !t.has(path, k) {
 				r.LeftOut++
 			}
 			return nil

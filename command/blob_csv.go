@@ -115,6 +115,13 @@ func (t *table) appendField(value, field []byte) []byte {
 
 var errTable = errors.New("the description of the columns, in the bucket 00637376 in hexadecimal, is none that import has written")
 
+// has tells whether the bucket name, in that of the rows at path, is the description or has the blobs.
+func (t *table) has(path [][]byte, name []byte) bool {
+	store, err := t.storePath()
+	in := err == nil && len(store) > len(path) && slices.EqualFunc(store[:len(path)], path, bytes.Equal)
+	return bytes.Equal(name, tableBucket) || in && bytes.Equal(store[len(path)], name)
+}
+
 // open opens the store of the blobs; nil: there is none.
 func (t *table) open(tx *holdfast.Tx) (*blob.Store, error) {
 	path, err := t.storePath()
