@@ -209,41 +209,48 @@ type leaseReport struct {
 
 func (c *call) storeStat(f storeName) error {
 	return c.viewStore(f, func(_ *database, b *blobs) error {
-		stop := c.progress("counting", 0, nil)
-		defer stop()
-		u, err := b.Usage()
-		if err != nil {
+		r, err := b.storeStat()
+		switch {
+		case err != nil:
 			return err
-		}
-		o := b.Options()
-		r := storeStatReport{File: b.file, Store: pathNames(b.path), Algorithm: o.Algorithm.String(), Chunking: o.Chunking.String(), LeafSize: o.LeafSize,
-			Blobs: u.Blobs, Users: u.Users, Content: u.Content, Leaves: u.Leaves, LeafBytes: u.LeafBytes, Nodes: u.Nodes, NodeBytes: u.NodeBytes,
-			Packed: u.Packed, Dead: u.Dead, DeadBytes: u.DeadBytes, Digests: u.Digests, Unreadable: u.Unreadable,
-			Ingests: []ingestReport{}, Leases: []leaseReport{}}
-		for in, err := range b.Ingests() {
-			if err != nil {
-				return err
-			}
-			r.Ingests = append(r.Ingests, ingestReport{in.Name, in.Offset})
-		}
-		for l, err := range b.Leases() {
-			if err != nil {
-				return err
-			}
-			lease := leaseReport{ID: l.ID, Blobs: l.Blobs}
-			if !l.Expires.IsZero() {
-				lease.Expires = l.Expires.UTC().Format(time.RFC3339)
-			}
-			r.Leases = append(r.Leases, lease)
-		}
-		stop()
-		stop = func() {}
-		if c.json {
+		case c.json:
 			return c.printJSON(r)
 		}
-		c.printStoreStat(b, &r)
+		c.printStoreStat(b, r)
 		return nil
 	})
+}
+
+// storeStat finds out what is in the store.
+func (b *blobs) storeStat() (*storeStatReport, error) {
+	stop := b.call.progress("counting", 0, nil)
+	defer stop()
+	u, err := b.Usage()
+	if err != nil {
+		return nil, err
+	}
+	o := b.Options()
+	r := &storeStatReport{File: b.file, Store: pathNames(b.path), Algorithm: o.Algorithm.String(), Chunking: o.Chunking.String(), LeafSize: o.LeafSize,
+		Blobs: u.Blobs, Users: u.Users, Content: u.Content, Leaves: u.Leaves, LeafBytes: u.LeafBytes, Nodes: u.Nodes, NodeBytes: u.NodeBytes,
+		Packed: u.Packed, Dead: u.Dead, DeadBytes: u.DeadBytes, Digests: u.Digests, Unreadable: u.Unreadable,
+		Ingests: []ingestReport{}, Leases: []leaseReport{}}
+	for in, err := range b.Ingests() {
+		if err != nil {
+			return nil, err
+		}
+		r.Ingests = append(r.Ingests, ingestReport{in.Name, in.Offset})
+	}
+	for l, err := range b.Leases() {
+		if err != nil {
+			return nil, err
+		}
+		lease := leaseReport{ID: l.ID, Blobs: l.Blobs}
+		if !l.Expires.IsZero() {
+			lease.Expires = l.Expires.UTC().Format(time.RFC3339)
+		}
+		r.Leases = append(r.Leases, lease)
+	}
+	return r, nil
 }
 
 func (c *call) printStoreStat(b *blobs, r *storeStatReport) {
