@@ -26,6 +26,7 @@ var sentinels = map[string]error{
 	"ErrFreePagesNotLoaded": holdfast.ErrFreePagesNotLoaded,
 	"ErrBucketNotFound":     holdfast.ErrBucketNotFound,
 	"ErrBucketExists":       holdfast.ErrBucketExists,
+	"ErrUnordered":          holdfast.ErrUnordered,
 	"ErrBucketNameRequired": holdfast.ErrBucketNameRequired,
 	"ErrKeyRequired":        holdfast.ErrKeyRequired,
 	"ErrKeyTooLarge":        holdfast.ErrKeyTooLarge,

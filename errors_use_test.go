@@ -59,6 +59,19 @@ var keyCases = map[string]func(*errorRow){
 		value := longValue(r, 1)
 		r.inTx("put", func(tx *holdfast.Tx) error { return small(tx).Put([]byte("k"), value) })
 	},
+	"append-unordered": func(r *errorRow) {
+		r.inTx("a key before the last", func(tx *holdfast.Tx) error { return small(tx).Append([]byte("\x00"), nil) })
+		r.inTx("the last key", func(tx *holdfast.Tx) error {
+			k, _ := small(tx).Cursor().Last()
+			return small(tx).Append(k, nil)
+		})
+		r.inTx("what was appended", func(tx *holdfast.Tx) error {
+			if err := small(tx).Append([]byte("\xff\xff"), nil); err != nil {
+				return err
+			}
+			return small(tx).Append([]byte("\xff\xff"), nil)
+		})
+	},
 	"name-empty": func(r *errorRow) {
 		r.inTx("top level", func(tx *holdfast.Tx) error { _, err := tx.CreateBucket(nil); return err })
 		r.inTx("nested", func(tx *holdfast.Tx) error { _, err := small(tx).CreateBucketIfNotExists([]byte{}); return err })

@@ -53,7 +53,7 @@ func (s *Store) begin() (*batch, error) {
 // up, and the rest is flushed.
 func (s *Store) finish() error {
 	for s.open != nil {
-		s.open.fail(ErrWriterClosed)
+		_ = s.open.fail(ErrWriterClosed)
 	}
 	return s.flush()
 }
@@ -296,25 +296,42 @@ func (s *Store) giveUpChildren(bytes []byte, level uint8) error {
 	return nil
 }
 
-// pack stores the bytes of the new chunks in the order of their arrival.
+// pack stores the bytes of the new chunks in the order of their arrival: first those that
+// get pages of their own, then those that share pages, which must follow each other for that.
 func (s *Store) pack(b *batch) error {
 	id := s.packs.Sequence()
+	begin := id
+	small := false
 	for i := range b.entries {
 		p := &b.entries[i]
 		if p.state&(hasBytes|appended|stored|unchanged) != hasBytes {
 			continue
 		}
-		id++
-		p.id = id
-		binary.BigEndian.PutUint64(s.key[:8], id)
-		if err := s.packs.Append(s.key[:8], b.arena[p.at:p.at+p.length]); err != nil {
+		if int(p.length) < s.pageSize {
+			small = true
+		} else if err := s.packOne(b, p, &id); err != nil {
 			return err
 		}
 	}
-	if id == s.packs.Sequence() {
+	for i := 0; small && i < len(b.entries); i++ {
+		p := &b.entries[i]
+		if p.state&(hasBytes|appended|stored|unchanged) == hasBytes && int(p.length) < s.pageSize {
+			if err := s.packOne(b, p, &id); err != nil {
+				return err
+			}
+		}
+	}
+	if id == begin {
 		return nil
 	}
 	return s.packs.SetSequence(id)
+}
+
+func (s *Store) packOne(b *batch, p *pending, id *uint64) error {
+	*id++
+	p.id = *id
+	binary.BigEndian.PutUint64(s.key[:8], *id)
+	return s.packs.Append(s.key[:8], b.arena[p.at:p.at+p.length])
 }
 
 // write brings the index up to date with a settled entry.

@@ -109,6 +109,8 @@ type Store struct {
 	put   *Writer       // of Put
 	key   [keySize]byte // scratch
 
+	pageSize int // of the database
+
 	failed error // what has left the buckets half changed, or nil
 }
 
@@ -169,7 +171,7 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 		}
 		return nil, err
 	}
-	s := &Store{options: o, tx: b.Tx(), bucket: b}
+	s := &Store{options: o, tx: b.Tx(), bucket: b, pageSize: b.Tx().DB().Info().PageSize}
 	for _, part := range []struct {
 		name   []byte
 		bucket **holdfast.Bucket

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 // own is what a transaction with a Stream knows of its own pages: those that are in
@@ -58,12 +59,15 @@ func (o *own) page(b *buffers, id page.ID) (page.Page, error) {
 // later: it is not free before the edit ends.
 func (o *own) free(b *buffers, e page.Extent) (later bool) {
 	if i, ok := o.buffered[e.Start]; ok {
+		if plant.On(plant.EarlyWrittenOver) {
+			return false
+		}
 		delete(o.buffered, e.Start)
 		b.runs[i] = run{}
 		o.dropped = true
 		return false
 	}
-	if !o.file || o.ended {
+	if !o.file || o.ended || plant.On(plant.LentGivenAway) {
 		return false
 	}
 	o.limbo = append(o.limbo, e)

@@ -210,7 +210,7 @@ func (p *Pager) form() *group {
 	g.state, g.rec = last.state, last.rec
 	for _, pr := range g.members {
 		g.mode = min(g.mode, pr.mode)
-		g.plain = g.plain || pr.w.early // no list could name its pages
+		g.plain = g.plain || pr.w.early && !plant.On(plant.EarlyUnflushed) // no list could name its pages
 		if len(p.dirty.extents) > 0 && !plant.On(plant.FreedStillListed) {
 			g.freed = append(g.freed, pr.w.space.Freed()...)
 		}

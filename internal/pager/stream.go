@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 	"holdfast/internal/vfs"
 )
 
@@ -107,6 +108,9 @@ func (s *Stream) fail(err error) error {
 	if err != nil {
 		p := s.w.p
 		p.noRoom = p.noRoom || vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
+		if plant.On(plant.DoomedCommits) {
+			return err
+		}
 		s.w.doomed, s.err = err, err
 	}
 	return err
@@ -260,6 +264,9 @@ func (s *Stream) Quietly(read func() error) error {
 
 // free gives the pages back that were given up. The caller holds commit.
 func (s *Stream) free() error {
+	if plant.On(plant.EarlyForgotten) {
+		s.own.limbo = nil
+	}
 	for _, e := range s.own.limbo {
 		if err := s.w.space.Free(e); err != nil {
 			return err

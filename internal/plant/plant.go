@@ -125,6 +125,17 @@ const (
 	RecordWantsRoom Defect = "record-wants-room"
 )
 
+// How what is appended is written before the commit.
+const (
+	EarlyUnflushed   Defect = "early-unflushed"
+	EarlyForgotten   Defect = "early-forgotten"
+	EarlyWrittenOver Defect = "early-written-over"
+	LentGivenAway    Defect = "lent-given-away"
+	DoomedCommits    Defect = "doomed-commits"
+	EdgeReused       Defect = "edge-reused"
+	EdgeNotPruned    Defect = "edge-not-pruned"
+)
+
 // How the file becomes shorter.
 const (
 	RunsInLanes   Defect = "runs-in-lanes"

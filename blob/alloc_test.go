@@ -1,0 +1,84 @@
+//go:build !race
+
+package blob
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"holdfast"
+)
+
+// Storing allocates nothing for a blob or a chunk, whatever its size, once a transaction
+// has its buffers; what those and the database's own structures take grows by doubling.
+func TestPutAllocations(t *testing.T) {
+	for _, c := range []struct {
+		size, count int
+		concurrent  bool
+	}{{1e3, 20_000, false}, {1e4, 3000, false}, {1e5, 600, false}, {1e6, 60, false}, {1e7, 6, false}, {1e6, 60, true}, {1e7, 6, true}} {
+		t.Run(fmt.Sprintf("%d-%v", c.size, c.concurrent), func(t *testing.T) {
+			db := newStore(t, Options{})
+			data := random(1, c.size)
+			fresh := fresher(data)
+			fill := func(s *Store, w *Writer, count int) {
+				for range count {
+					fresh()
+					_, err := w.Write(data)
+					must(t, err)
+					_, err = w.Commit()
+					must(t, err)
+				}
+			}
+			update(t, db, func(s *Store) { fill(s, s.Writer(), 1) })
+			must(t, db.Update(func(tx *holdfast.Tx) error {
+				s := openIn(tx)
+				w := s.Writer()
+				w.Concurrent(c.concurrent)
+				fill(s, w, c.count/2)
+				must(t, s.flush())
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				fill(s, w, c.count)
+				must(t, s.flush())
+				runtime.ReadMemStats(&after)
+				chunks := c.count * (c.size/s.options.LeafSize + 1)
+				if got := float64(after.Mallocs-before.Mallocs) / float64(chunks); got >= 0.5 {
+					t.Errorf("%.3f allocations for each chunk of %d blobs of %d bytes", got, c.count, c.size)
+				} else {
+					t.Logf("%.3f allocations for each chunk, %.3f for each blob", got, float64(after.Mallocs-before.Mallocs)/float64(c.count))
+				}
+				return nil
+			}))
+		})
+	}
+}
+
+func TestReadAllocations(t *testing.T) {
+	db := newStore(t, Options{})
+	data := random(1, 20_000_000)
+	var ref Ref
+	update(t, db, func(s *Store) {
+		var err error
+		ref, err = s.Put(data)
+		must(t, err)
+	})
+	view(t, db, func(s *Store) {
+		r, err := s.Reader(ref)
+		must(t, err)
+		_, err = r.WriteTo(io.Discard)
+		must(t, err)
+		p := make([]byte, 4096)
+		if got := testing.AllocsPerRun(1000, func() {
+			at := rand.IntN(len(data) - len(p))
+			if _, err := r.ReadAt(p, int64(at)); err != nil || !bytes.Equal(p, data[at:at+len(p)]) {
+				t.Fatal(err)
+			}
+		}); got > 0 {
+			t.Errorf("ReadAt allocates %v times", got)
+		}
+	})
+}
