@@ -39,7 +39,7 @@ type CheckStats struct {
 // Check verifies a store: that each chunk that is named somewhere is there, that each has
 // the counts that follow from the nodes, leases, ingests and roots, that those without any
 // are marked as dead, that all bytes belong to one chunk, and that nothing else is in the store. fn is
-// called with each problem; an error that it returns ends the check. The error of Check is that, the context's,
+// called with each problem, unless it is nil; an error that it returns ends the check. The error of Check is that, the context's,
 // or that of a file that is damaged itself such that the check cannot go on.
 //
 // Repair loses no content: bytes that no chunk has become one again, dead if nobody
@@ -89,6 +89,9 @@ func (c *checker) found(kind ProblemKind, k chunkKey, repaired bool, format stri
 	c.stats.Problems++
 	if repaired {
 		c.stats.Repaired++
+	}
+	if c.fn == nil {
+		return nil
 	}
 	return c.fn(Problem{Kind: kind, Chunk: k.addr, Level: k.level, Detail: fmt.Sprintf(format, args...), Repaired: repaired})
 }

@@ -49,7 +49,7 @@ type bytesOf struct {
 	bucket *holdfast.Bucket
 	packed bool
 	window []holding // in the order of ids
-	last   uint64   // id that belongs to the window
+	last   uint64    // id that belongs to the window
 	fixes  []func() error
 }
 
@@ -125,7 +125,7 @@ func (b *bytesOf) fill(from uint64) error {
 		}
 		b.window = append(b.window, holding{id: binary.BigEndian.Uint64(key), length: len(v)})
 	}
-	if n := len(b.window); n > 0 && b.window[n-1].id > b.bucket.Sequence() {
+	if n := len(b.window); n > 0 && b.last == math.MaxUint64 && b.window[n-1].id > b.bucket.Sequence() {
 		last := b.window[n-1].id
 		if err := b.found(Malformed, chunkKey{}, b.o.Repair, "the counter of ids is %d, and %d is in use", b.bucket.Sequence(), last); err != nil {
 			return err

@@ -295,7 +295,8 @@ func (r *collection) transaction() error {
 		}
 		stats.Leases += int64(given)
 		r.c.s, r.done = s, false
-		for n := r.batch - given; n > 0 && r.now().Sub(begin) < r.o.Hold && !r.done; {
+		// Something is done in any case, or it would never end.
+		for n := r.batch - given; n > 0 && !r.done && (n == r.batch-given || r.now().Sub(begin) < r.o.Hold); {
 			if err := r.c.some(min(n, collectBatch)); err != nil {
 				return err
 			}

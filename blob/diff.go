@@ -30,7 +30,7 @@ func (s *Store) Diff(a, b Ref, fn func(Range) error) error {
 	j := rangeJoiner{fn: fn}
 	roots := [2]chunkKey{}
 	for i, ref := range []Ref{a, b} {
-		roots[i] = ref.key()
+		roots[i] = chunkKey{ref.Address(), ref.level} // inline too
 		if ref.inlined {
 			if ref.algorithm != s.options.Algorithm {
 				return fmt.Errorf("diff: blob %v: %w", ref, ErrAlgorithm)

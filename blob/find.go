@@ -38,7 +38,7 @@ func (s *Store) FindPrefix(prefix string) ([]Ref, error) {
 	if odd := digits[len(digits)&^1:]; err == nil && odd != "" {
 		_, err = hex.DecodeString(odd + "0")
 	}
-	if err != nil || len(whole) > len(Address{}) {
+	if err != nil || len(digits) > hex.EncodedLen(len(Address{})) {
 		return nil, fmt.Errorf("prefix %.100q of an address: %w", prefix, ErrInvalidRef)
 	}
 	var found []Ref

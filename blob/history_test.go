@@ -51,14 +51,14 @@ type history struct {
 	path     string
 	places   [][]byte // names of the buckets in which the store lies
 	m        *model
-	contents []string
+	contents []*text
 	log      []string
 
 	// In a transaction:
 	s, other  *Store
 	ingests   map[string]*Ingest
-	written   map[string]string // of these
-	collected bool              // nothing dead may be left
+	written   map[string]*text // of these
+	collected bool             // nothing dead may be left
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
@@ -75,7 +75,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 		_, err = Create(b, o)
 		return err
 	}))
-	h.contents = someContents(rng, h.m)
+	for _, content := range someContents(rng, h.m) {
+		h.contents = append(h.contents, h.m.text(content))
+	}
 	h.note("%v", o)
 	return h
 }
@@ -98,7 +100,7 @@ func someContents(rng *rand.Rand, m *model) (all []string) {
 	all = append(all, strings.Repeat(period, 126*126/7+40)+"end")
 	// The bytes of a node.
 	nodes := 0
-	m.tree(base)
+	m.tree(m.text(base))
 	for k := range m.chunks {
 		if k.level > 0 && nodes < 2 {
 			nodes++
@@ -115,7 +117,9 @@ func someContents(rng *rand.Rand, m *model) (all []string) {
 	return append(all, base[:2*leaf], string(b))
 }
 
-func (h *history) note(format string, args ...any) { h.log = append(h.log, fmt.Sprintf(format, args...)) }
+func (h *history) note(format string, args ...any) {
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
 
 func (h *history) open() {
 	db, err := holdfast.Open(h.path, 0o600, &holdfast.Options{NoSync: true, PageSize: 4096})
@@ -132,7 +136,7 @@ func (h *history) store(tx *holdfast.Tx) (*Store, error) {
 	return Open(b)
 }
 
-func (h *history) content() string { return h.contents[h.rng.IntN(len(h.contents))] }
+func (h *history) content() *text { return h.contents[h.rng.IntN(len(h.contents))] }
 
 // step is a transaction, or something besides.
 func (h *history) step() error {
@@ -202,7 +206,7 @@ func (h *history) transaction() error {
 		if h.other, err = h.store(tx); err != nil {
 			return err
 		}
-		h.ingests, h.written = map[string]*Ingest{}, map[string]string{}
+		h.ingests, h.written = map[string]*Ingest{}, map[string]*text{}
 		for range 1 + h.rng.IntN(12) {
 			if err := h.op(); err != nil {
 				return err
@@ -245,17 +249,17 @@ func (h *history) op() error {
 }
 
 // same tells whether a content got the reference that it must have.
-func (h *history) same(content string, ref Ref, err error) error {
+func (h *history) same(content *text, ref Ref, err error) error {
 	if want := h.m.tree(content); err == nil && !want.Equal(ref) {
-		err = fmt.Errorf("%d bytes are %v, not %v", len(content), ref, want)
+		err = fmt.Errorf("%d bytes are %v, not %v", len(content.string), ref, want)
 	}
 	return err
 }
 
 func (h *history) put() error {
 	content := h.content()
-	h.note("put %d bytes", len(content))
-	ref, err := h.s.Put([]byte(content))
+	h.note("put %d bytes", len(content.string))
+	ref, err := h.s.Put([]byte(content.string))
 	h.m.state.users[content]++
 	return h.same(content, ref, err)
 }
@@ -274,13 +278,12 @@ func (h *history) pieces(w interface{ Write([]byte) (int, error) }, content stri
 
 func (h *history) write() error {
 	content := h.content()
-	h.note("write %d bytes", len(content))
+	h.note("write %d bytes", len(content.string))
 	w := h.s.Writer()
 	if h.rng.IntN(2) == 0 {
 		w.Digest(true)
-		h.m.state.digests[content] = true
 	}
-	if err := h.pieces(w, content); err != nil {
+	if err := h.pieces(w, content.string); err != nil {
 		return err
 	}
 	ref, err := w.Commit()
@@ -290,11 +293,11 @@ func (h *history) write() error {
 
 func (h *history) abort() error {
 	content := h.content()
-	h.note("write %d bytes and abort", len(content))
+	h.note("write %d bytes and abort", len(content.string))
 	w := h.s.Writer()
 	h.m.tree(content)
 	h.m.standsOn(content)
-	if err := h.pieces(w, content); err != nil {
+	if err := h.pieces(w, content.string); err != nil {
 		return err
 	}
 	if h.rng.IntN(2) == 0 {
@@ -309,17 +312,17 @@ func (h *history) abort() error {
 // abandon leaves a writer open.
 func (h *history) abandon() error {
 	content := h.content()
-	h.note("write %d bytes and leave it", len(content))
+	h.note("write %d bytes and leave it", len(content.string))
 	h.m.tree(content)
 	h.m.standsOn(content)
-	return h.pieces(h.s.Writer(), content)
+	return h.pieces(h.s.Writer(), content.string)
 }
 
 // second uses another Store on the same bucket.
 func (h *history) second() error {
 	content := h.content()
-	h.note("put %d bytes with another Store", len(content))
-	ref, err := h.other.Put([]byte(content))
+	h.note("put %d bytes with another Store", len(content.string))
+	ref, err := h.other.Put([]byte(content.string))
 	if err == nil {
 		err = h.other.flush() // or the first would not see it
 	}
@@ -329,7 +332,7 @@ func (h *history) second() error {
 
 func (h *history) delete() error {
 	content := h.content()
-	h.note("delete %d bytes", len(content))
+	h.note("delete %d bytes", len(content.string))
 	users := h.m.state.users[content]
 	if users == 0 && h.m.users()[h.m.tree(content).key()] > 0 {
 		return nil // it would be taken from a lease
@@ -337,7 +340,7 @@ func (h *history) delete() error {
 	err := h.s.Delete(h.m.tree(content))
 	if users == 0 {
 		if !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("delete of %d bytes that are not there: %w", len(content), err)
+			return fmt.Errorf("delete of %d bytes that are not there: %w", len(content.string), err)
 		}
 		return nil
 	}
@@ -347,11 +350,11 @@ func (h *history) delete() error {
 
 func (h *history) retain() error {
 	content := h.content()
-	h.note("retain %d bytes", len(content))
+	h.note("retain %d bytes", len(content.string))
 	err := h.s.Retain(h.m.tree(content))
 	if !h.held(content) {
 		if !errors.Is(err, ErrNotFound) {
-			return fmt.Errorf("retain of %d bytes that are not there: %w", len(content), err)
+			return fmt.Errorf("retain of %d bytes that are not there: %w", len(content.string), err)
 		}
 		return nil
 	}
@@ -361,7 +364,7 @@ func (h *history) retain() error {
 
 // held tells whether a chunk is there and not dead: dead nodes that were not collected
 // hold their children.
-func (h *history) held(content string) bool {
+func (h *history) held(content *text) bool {
 	if h.m.has(content) {
 		return true
 	}
@@ -405,15 +408,15 @@ func (h *history) lease() error {
 		return err
 	}
 	if h.m.state.leases[id] == nil {
-		h.m.state.leases[id] = map[string]bool{}
+		h.m.state.leases[id] = map[*text]bool{}
 	}
 	for range h.rng.IntN(4) {
 		content := h.content()
-		h.note("holds %d bytes", len(content))
+		h.note("holds %d bytes", len(content.string))
 		there := h.held(content)
 		err := l.Add(h.m.tree(content))
 		if there != (err == nil) {
-			return fmt.Errorf("lease of %d bytes, which are there: %v: %w", len(content), there, err)
+			return fmt.Errorf("lease of %d bytes, which are there: %v: %w", len(content.string), there, err)
 		}
 		if there {
 			h.m.state.leases[id][content] = true
@@ -446,20 +449,23 @@ func (h *history) ingest() error {
 			return err
 		}
 		saved := h.m.state.ingests[name]
-		if in.Offset() != int64(len(saved)) {
-			return fmt.Errorf("%s is at %d, not %d", name, in.Offset(), len(saved))
+		if saved == nil {
+			saved = h.m.text("")
+		}
+		if in.Offset() != int64(len(saved.string)) {
+			return fmt.Errorf("%s is at %d, not %d", name, in.Offset(), len(saved.string))
 		}
 		h.ingests[name], h.written[name], h.m.state.ingests[name] = in, saved, saved
 	}
 	switch n := h.rng.IntN(20); {
 	case n < 14:
-		done := len(h.written[name])
-		more := h.rng.IntN(1 + h.rng.IntN(len(content)-done+1))
-		h.note("%s: write %d of %d bytes from %d on", name, more, len(content), done)
-		if err := h.pieces(in, content[done:done+more]); err != nil {
+		done := len(h.written[name].string)
+		more := h.rng.IntN(1 + h.rng.IntN(len(content.string)-done+1))
+		h.note("%s: write %d of %d bytes from %d on", name, more, len(content.string), done)
+		if err := h.pieces(in, content.string[done:done+more]); err != nil {
 			return err
 		}
-		h.written[name] = content[:done+more]
+		h.written[name] = h.m.text(content.string[:done+more])
 		h.m.standsOn(h.written[name])
 		h.m.tree(h.written[name])
 		if h.rng.IntN(2) == 0 {
@@ -470,7 +476,7 @@ func (h *history) ingest() error {
 	case n < 18:
 		h.note("%s: commit", name)
 		if h.rng.IntN(2) == 0 {
-			if err := h.pieces(in, content[len(h.written[name]):]); err != nil {
+			if err := h.pieces(in, content.string[len(h.written[name].string):]); err != nil {
 				return err
 			}
 			h.written[name] = content
@@ -495,14 +501,14 @@ func (h *history) read() error {
 	if !h.m.has(content) {
 		return nil
 	}
-	h.note("read %d bytes", len(content))
+	h.note("read %d bytes", len(content.string))
 	r, err := h.s.Reader(h.m.tree(content))
 	if err != nil {
 		return err
 	}
 	var got bytes.Buffer
-	if _, err := r.WriteTo(&got); err != nil || got.String() != content {
-		return fmt.Errorf("%d bytes have become %d others: %w", len(content), got.Len(), err)
+	if _, err := r.WriteTo(&got); err != nil || got.String() != content.string {
+		return fmt.Errorf("%d bytes have become %d others: %w", len(content.string), got.Len(), err)
 	}
 	return nil
 }

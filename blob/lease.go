@@ -96,21 +96,36 @@ func (l *Lease) Add(ref Ref) error {
 }
 
 // Refs iterates over the blobs that the lease holds.
-func (l *Lease) Refs() iter.Seq2[Ref, error] {
+func (l *Lease) Refs() iter.Seq2[Ref, error] { return l.s.Leased(l.id) }
+
+// Leased iterates over the blobs that the lease of that id holds; none if there is no such lease.
+func (s *Store) Leased(id string) iter.Seq2[Ref, error] {
 	return func(yield func(Ref, error) bool) {
-		for key, v := range l.b.All() {
-			if string(key) == string(expiresName) {
-				continue
-			}
-			k, size, err := parseLeased(key, v)
-			if !yield(l.s.ref(k, size), err) {
+		all, err := s.child(leasesName)
+		if all != nil {
+			if b := all.Bucket([]byte(id)); b != nil && !s.leasedIn(b, yield) {
 				return
 			}
+			err = s.tx.Err()
 		}
-		if err := l.s.tx.Err(); err != nil {
-			yield(Ref{}, err)
+		if err != nil {
+			yield(Ref{}, fmt.Errorf("lease %.100q: %w", id, err))
 		}
 	}
+}
+
+// leasedIn calls yield with the blobs of a lease; false: it has returned false.
+func (s *Store) leasedIn(b *holdfast.Bucket, yield func(Ref, error) bool) bool {
+	for key, v := range b.All() {
+		if string(key) == string(expiresName) {
+			continue
+		}
+		k, size, err := parseLeased(key, v)
+		if !yield(s.ref(k, size), err) {
+			return false
+		}
+	}
+	return true
 }
 
 // parseLeased decodes what a lease says of a blob.
@@ -128,14 +143,14 @@ func parseLeased(key, v []byte) (chunkKey, int64, error) {
 
 // Release gives back all that the lease holds, and removes it.
 func (l *Lease) Release() error {
-	if _, err := l.give(math.MaxInt); err != nil {
+	if _, _, err := l.give(math.MaxInt); err != nil {
 		return fmt.Errorf("release lease %.100q: %w", l.id, err)
 	}
 	return nil
 }
 
-// give gives back at most limit of the lease's blobs, and removes it if that is all.
-func (l *Lease) give(limit int) (given int, err error) {
+// give gives back at most limit of the lease's blobs, and removes it if that is all: then it is done.
+func (l *Lease) give(limit int) (given int, done bool, err error) {
 	for more := true; more; {
 		var keys [][]byte
 		more = false
@@ -149,7 +164,7 @@ func (l *Lease) give(limit int) (given int, err error) {
 			keys = append(keys, append([]byte(nil), key...))
 		}
 		if err := l.s.tx.Err(); err != nil {
-			return given, err
+			return given, false, err
 		}
 		for _, key := range keys {
 			k, err := parseKey(key)
@@ -157,17 +172,17 @@ func (l *Lease) give(limit int) (given int, err error) {
 				err = l.s.unuse(&k)
 			}
 			if err != nil {
-				return given, err
+				return given, false, err
 			}
 			if err := l.b.Delete(key); err != nil {
-				return given, err
+				return given, false, err
 			}
 		}
 		if given += len(keys); more && given == limit {
-			return given, nil
+			return given, false, nil
 		}
 	}
-	return given, l.s.bucket.Bucket(leasesName).DeleteBucket([]byte(l.id))
+	return given, true, l.s.bucket.Bucket(leasesName).DeleteBucket([]byte(l.id))
 }
 
 // unuse takes a user from a chunk, which may be missing in a store that is damaged.
@@ -247,11 +262,13 @@ func (s *Store) expire(now time.Time, limit int) (given int, err error) {
 			break
 		}
 		l := Lease{s, id, all.Bucket([]byte(id))}
-		n, err := l.give(limit - given)
+		n, done, err := l.give(limit - given)
 		if err != nil {
 			return given, fmt.Errorf("lease %.100q has expired: %w", id, err)
 		}
-		given += n + 1
+		if given += n; done {
+			given++
+		}
 	}
 	return given, nil
 }

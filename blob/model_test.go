@@ -18,18 +18,34 @@ import (
 type model struct {
 	o      Options
 	chunks map[chunkKey]modelChunk // all that were ever made
-	trees  map[string]Ref          // of contents
+	texts  map[string]*text        // all contents
 
 	state modelState
 }
 
+// text is a content.
+type text struct {
+	string
+	ref  Ref        // zero: not computed yet
+	open []chunkKey // what an ingest of it stands on; nil: not computed yet
+}
+
+// text gives the one text of a content: maps of them need not look at megabytes.
+func (m *model) text(content string) *text {
+	t := m.texts[content]
+	if t == nil {
+		t = &text{string: content}
+		m.texts[content] = t
+	}
+	return t
+}
+
 // modelState is what a transaction changes.
 type modelState struct {
-	users   map[string]int             // content -> users but for leases
-	leases  map[string]map[string]bool // id -> contents
-	expired map[string]bool            // of the leases
-	ingests map[string]string          // name -> what was saved of the content
-	digests map[string]bool            // contents
+	users   map[*text]int             // content -> users but for leases
+	leases  map[string]map[*text]bool // id -> contents
+	expired map[string]bool           // of the leases
+	ingests map[string]*text          // name -> what was saved of the content
 }
 
 type modelChunk struct {
@@ -38,18 +54,17 @@ type modelChunk struct {
 }
 
 func newModel(o Options) *model {
-	return &model{o: o, chunks: map[chunkKey]modelChunk{}, trees: map[string]Ref{}, state: modelState{
-		users: map[string]int{}, leases: map[string]map[string]bool{}, expired: map[string]bool{},
-		ingests: map[string]string{}, digests: map[string]bool{},
+	return &model{o: o, chunks: map[chunkKey]modelChunk{}, texts: map[string]*text{}, state: modelState{
+		users: map[*text]int{}, leases: map[string]map[*text]bool{}, expired: map[string]bool{}, ingests: map[string]*text{},
 	}}
 }
 
 func (st modelState) clone() modelState {
-	leases := map[string]map[string]bool{}
+	leases := map[string]map[*text]bool{}
 	for id, held := range st.leases {
 		leases[id] = maps.Clone(held)
 	}
-	return modelState{maps.Clone(st.users), leases, maps.Clone(st.expired), maps.Clone(st.ingests), maps.Clone(st.digests)}
+	return modelState{maps.Clone(st.users), leases, maps.Clone(st.expired), maps.Clone(st.ingests)}
 }
 
 // cut gives the leaves of a content, and the rest that does not make a whole leaf.
@@ -121,11 +136,11 @@ func (m *model) above(level uint8, below []subtree, open *[]chunkKey) (nodes []s
 }
 
 // tree gives the reference of a content.
-func (m *model) tree(content string) Ref {
-	if ref, ok := m.trees[content]; ok {
-		return ref
+func (m *model) tree(t *text) Ref {
+	if !t.ref.IsZero() {
+		return t.ref
 	}
-	leaves, rest := m.cut(content)
+	leaves, rest := m.cut(t.string)
 	var trees []subtree
 	for _, l := range leaves {
 		trees = append(trees, m.leaf(l))
@@ -136,14 +151,17 @@ func (m *model) tree(content string) Ref {
 	for level := uint8(1); len(trees) > 1; level++ {
 		trees = m.above(level, trees, nil)
 	}
-	ref := Ref{algorithm: m.o.Algorithm, addr: trees[0].key.addr, level: trees[0].key.level, size: trees[0].size}
-	m.trees[content] = ref
-	return ref
+	t.ref = Ref{algorithm: m.o.Algorithm, addr: trees[0].key.addr, level: trees[0].key.level, size: trees[0].size}
+	return t.ref
 }
 
 // standsOn gives the chunks that an ingest of so much content stands on.
-func (m *model) standsOn(content string) (open []chunkKey) {
-	leaves, _ := m.cut(content)
+func (m *model) standsOn(t *text) []chunkKey {
+	if t.open != nil {
+		return t.open
+	}
+	open := []chunkKey{}
+	leaves, _ := m.cut(t.string)
 	var trees []subtree
 	for _, l := range leaves {
 		trees = append(trees, m.leaf(l))
@@ -151,6 +169,7 @@ func (m *model) standsOn(content string) (open []chunkKey) {
 	for level := uint8(1); len(trees) > 0; level++ {
 		trees = m.above(level, trees, &open)
 	}
+	t.open = open
 	return open
 }
 
@@ -195,7 +214,7 @@ func (m *model) alive() map[chunkKey]bool {
 }
 
 // has tells whether the store has to hold a content.
-func (m *model) has(content string) bool { return m.alive()[m.tree(content).key()] }
+func (m *model) has(content *text) bool { return m.alive()[m.tree(content).key()] }
 
 // roots gives the references from outside that are not records of the store.
 func (m *model) roots() iter.Seq2[Ref, error] {
@@ -283,9 +302,8 @@ func (m *model) compareRecords(s *Store) error {
 		if err != nil {
 			return err
 		}
-		l := Lease{s, info.ID, s.bucket.Bucket(leasesName).Bucket([]byte(info.ID))}
 		held := map[string]bool{}
-		for ref, err := range l.Refs() {
+		for ref, err := range s.Leased(info.ID) {
 			if err != nil {
 				return err
 			}
@@ -314,8 +332,8 @@ func (m *model) compareRecords(s *Store) error {
 	n := 0
 	for info, err := range s.Ingests() {
 		content, ok := m.state.ingests[info.Name]
-		if err != nil || !ok || int64(len(content)) != info.Offset {
-			return fmt.Errorf("ingest %s at %d, not %d (there: %v): %w", info.Name, info.Offset, len(content), ok, err)
+		if err != nil || !ok || int64(len(content.string)) != info.Offset {
+			return fmt.Errorf("ingest %s at %d (to be there: %v): %w", info.Name, info.Offset, ok, err)
 		}
 		n++
 	}
@@ -328,13 +346,17 @@ func (m *model) compareRecords(s *Store) error {
 // read compares the bytes of all blobs, and which are there.
 func (m *model) read(s *Store) error {
 	refs := map[string]bool{}
-	for content := range m.trees {
+	alive := m.alive()
+	for _, content := range m.texts {
 		ref := m.tree(content)
 		has, err := s.Has(ref)
-		if err != nil || has != m.has(content) {
-			return fmt.Errorf("blob %v of %d bytes is there: %v, %v", ref, len(content), has, err)
+		k := ref.key()
+		e, _, _ := s.lookup(&k)
+		// What dead nodes still hold may be there.
+		if err != nil || has != (alive[k] || e.parents > 0) {
+			return fmt.Errorf("blob %v of %d bytes is there: %v, %v", ref, ref.size, has, err)
 		}
-		if !has {
+		if !alive[k] {
 			continue
 		}
 		r, err := s.Reader(ref)
@@ -345,7 +367,7 @@ func (m *model) read(s *Store) error {
 		if _, err := r.WriteTo(&got); err != nil {
 			return err
 		}
-		if got.String() != content {
+		if got.String() != content.string {
 			return fmt.Errorf("blob %v has other content", ref)
 		}
 	}

@@ -51,6 +51,9 @@ func (s *Store) Delete(ref Ref) error {
 // root looks the root chunk of a reference up. A reference of another algorithm
 // or size than the stored chunk is an error.
 func (s *Store) root(ref Ref) (k chunkKey, e entry, ok bool, err error) {
+	if ref.IsZero() {
+		return k, e, false, fmt.Errorf("the zero reference: %w", ErrInvalidRef)
+	}
 	if ref.algorithm != s.options.Algorithm {
 		return k, e, false, fmt.Errorf("blob %v: %w", ref, ErrAlgorithm)
 	}

@@ -304,6 +304,11 @@ func (w *Writer) commit() (Ref, error) {
 		}
 		return Ref{}, err
 	}
+	if w.hasSum {
+		if err := w.s.setDigest(w.sum, ref); err != nil {
+			return Ref{}, w.s.fail(err)
+		}
+	}
 	return ref, nil
 }
 
