@@ -36,6 +36,11 @@ func (a *app) newBlob() *cobra.Command {
 // storeName is how the command line names a store.
 type storeName struct{ naming }
 
+// addStoreFlag adds the flag that says how the names in the path are given.
+func (n *storeName) addStoreFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&n.bucketFormat, "bucket-format", "ascii-encoded", "how the names in STORE are given: "+strings.Join(inputFormats, "|"))
+}
+
 // path reads the path of a bucket in one argument.
 func (n *storeName) path(arg string) ([][]byte, error) {
 	return n.buckets(strings.Split(arg, "/"))

@@ -65,7 +65,7 @@ func (a *app) newBlobCheck() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.data, "data", false, "read all content, and compare it with its digests")
 	flags.BoolVar(&f.repair, "repair", false, "mend what can be mended; this writes to the file")
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 

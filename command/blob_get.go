@@ -42,7 +42,7 @@ func (a *app) newBlobGet() *cobra.Command {
 	}
 	cmd.DisableFlagsInUseLine = true
 	f.addFlags(cmd)
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 
@@ -155,7 +155,7 @@ func (a *app) newBlobCat() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Int64Var(&f.offset, "offset", 0, "where to begin, in bytes")
 	flags.Int64Var(&f.length, "length", -1, "how many bytes to write at most; -1: all")
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 

@@ -29,7 +29,7 @@ func (a *app) newBlobLs() *cobra.Command {
 		Args:  cobra.ExactArgs(2),
 		RunE:  a.action(func(c *call) error { return c.blobLs(f) }),
 	}
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 
@@ -120,7 +120,7 @@ func (a *app) newBlobStat() *cobra.Command {
 			return c.storeStat(f)
 		}),
 	}
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 
@@ -333,7 +333,7 @@ func (a *app) newBlobDiff() *cobra.Command {
 			return ErrDifferent // which the lines have said
 		}),
 	}
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 

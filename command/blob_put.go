@@ -88,7 +88,7 @@ func (a *app) newBlobPut() *cobra.Command {
 	flags.BoolVar(&f.replace, "replace", false, "with --into: replace the reference that a row has, and give up its blob")
 	flags.StringVar(&f.resume, "resume", "", "name of the put, to continue it if it was interrupted")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print digests only, a line each")
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 

@@ -74,7 +74,7 @@ func (a *app) newBlobRm() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be freed")
 	flags.StringArrayVar(&f.unfinished, "unfinished", nil, "drop the unfinished put of this name; can be given several times")
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 
@@ -321,7 +321,7 @@ func (a *app) newBlobGC() *cobra.Command {
 		Args:  cobra.ExactArgs(2),
 		RunE:  a.action(func(c *call) error { return c.blobGC(f) }),
 	}
-	f.addBucketFlag(cmd)
+	f.addStoreFlag(cmd)
 	return cmd
 }
 

@@ -7,9 +7,10 @@
 //
 // Commands that only read (info, check, stats, pages, page, page-item, dump, inspect,
 // buckets, keys, get, doctor, export, diff) open the file for reading with the lock that
-// readers share, and change no byte of it. No command but put --create and import --create
-// makes a database where there was none, apart from what compact, salvage, surgery, demo
-// and bench write.
+// readers share, and change no byte of it; so do those of blob but for put, rm, gc and
+// check --repair. No command but put --create, blob put --create and import --create makes a
+// database where there was none, apart from what compact, salvage, surgery, demo and bench
+// write.
 package command
 
 import (
