@@ -178,7 +178,7 @@ func callAll(t *testing.T, b *builder, title, root string, data []byte) codesOf 
 				t.Errorf("%s left other files than before\n%s\nafter\n%s", call, before, after)
 			}
 		}
-		wantMessage(t, call, args[0], root, r)
+		wantMessage(t, call, commandOf(args), root, r)
 	}
 	return codes
 }
@@ -241,7 +241,7 @@ func TestBadPlaces(t *testing.T) {
 					continue
 				}
 				want := command.ExitFailed
-				if args[0] == "diff" {
+				if commandOf(args) == "diff" {
 					want = command.ExitTrouble
 				}
 				r := execute(rootNamed(root), "", args...)

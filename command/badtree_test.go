@@ -2,12 +2,14 @@ package command_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"testing"
 
 	"holdfast"
+	"holdfast/blob"
 	"holdfast/internal/page"
 )
 
@@ -51,6 +53,27 @@ func fillTree(tx *holdfast.Tx) error {
 		}
 	}
 	return inline.Put([]byte("k"), []byte("v"))
+}
+
+// blobRef names the blob of treeBlob, by the beginning of its SHA-256.
+var blobRef = fmt.Sprintf("%x", sha256.Sum256(treeBlob))[:12]
+
+// treeBlob is a blob of one leaf.
+var treeBlob = []byte("a blob of one leaf")
+
+// fillStore makes a store with that blob and one of several leaves.
+func fillStore(tx *holdfast.Tx) error {
+	b, err := tx.CreateBucket([]byte("store"))
+	if err != nil {
+		return err
+	}
+	s, err := blob.Create(b, blob.Options{LeafSize: blob.MinLeafSize})
+	if err != nil {
+		return err
+	}
+	_, err1 := s.Put(treeBlob)
+	_, err2 := s.Put(bytes.Repeat([]byte("several leaves "), 200))
+	return firstErr(err1, err2)
 }
 
 func firstErr(errs ...error) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // aCall is one way to call a command with a file. In args, BAD stands for the file, GOOD for
-// a database that is whole, OUT for a file to be made, and LEAF for a leaf page of BAD.
+// a database that is whole, OUT for a file to be made, LEAF for a leaf page of BAD, and REF for a blob in it.
 type aCall struct {
 	args   string
 	writes bool   // to the file
@@ -23,7 +23,7 @@ type aCall struct {
 const notInStock = "holdfast"
 
 // calls are ways to call all commands that take a file. What they name is in the file that
-// makeTree makes.
+// makeTree makes, but for the store, which fillStore adds: its damage has a test of its own.
 var calls = []aCall{
 	{args: "info BAD"},
 	{args: "check BAD"},
@@ -48,6 +48,14 @@ var calls = []aCall{
 	{args: "import BAD in.jsonl --dry-run"},
 	{args: "vacuum BAD --dry-run", root: notInStock},
 
+	{args: "blob ls BAD store", root: notInStock},
+	{args: "blob stat BAD store", root: notInStock},
+	{args: "blob cat BAD store REF", root: notInStock},
+	{args: "blob get BAD store REF -o OUT", root: notInStock},
+	{args: "blob diff BAD store REF REF", root: notInStock},
+	{args: "blob check BAD store --data", root: notInStock},
+	{args: "blob rm BAD store REF --dry-run", root: notInStock},
+
 	{args: "page BAD LEAF"},
 	{args: "page BAD --all"},
 	{args: "page-item BAD LEAF 0"},
@@ -70,6 +78,9 @@ var calls = []aCall{
 	{args: "delete BAD --bucket keys", writes: true},
 	{args: "import BAD in.jsonl --replace", writes: true},
 	{args: "import BAD keys --csv --input in.csv --replace", writes: true},
+	{args: "blob put BAD store in.csv", writes: true, root: notInStock},
+	{args: "blob rm BAD store REF", writes: true, root: notInStock},
+	{args: "blob gc BAD store", writes: true, root: notInStock},
 	{args: "vacuum BAD", writes: true, root: notInStock},
 	{args: "reseal BAD", writes: true},
 	{args: "settle BAD", writes: true},
@@ -118,7 +129,15 @@ func TestCallsComplete(t *testing.T) {
 
 // expand puts files into the arguments of a call.
 func (c aCall) expand(leaf string) []string {
-	return strings.Fields(strings.NewReplacer("BAD", "bad.db", "GOOD", "good.db", "OUT", "out", "LEAF", leaf).Replace(c.args))
+	return strings.Fields(strings.NewReplacer("BAD", "bad.db", "GOOD", "good.db", "OUT", "out", "LEAF", leaf, "REF", blobRef).Replace(c.args))
+}
+
+// commandOf is the last word of the command that args call.
+func commandOf(args []string) string {
+	if args[0] == "blob" {
+		return args[1]
+	}
+	return args[0]
 }
 
 // in tells whether the root has the call.

@@ -25,7 +25,8 @@ is noticed. In between each bucket has a line, with its sequence unless that is 
 
 Names, keys and values that are no text are {"hex":"00ff"} or {"base64":"AP8="}.
 
---csv writes the keys and values of one bucket as CSV, without the buckets in it.`
+--csv writes the keys and values of one bucket as CSV, without the buckets in it. Rows that
+"import --blob-columns" has put there get all their columns again, with the content of their blobs.`
 
 type exportFlags struct {
 	output
@@ -169,7 +170,7 @@ func (c *call) exportTo(d *database, in container, path [][]byte, f exportFlags,
 func (f *exportFlags) write(ctx context.Context, w *bufio.Writer, in container, path [][]byte, r *exportReport) error {
 	walk := newWalk(ctx, in.tx)
 	if f.csv {
-		return f.writeCSV(w, walk, in, r)
+		return f.writeCSV(w, walk, in, path, r)
 	}
 	e := exporter{exportLines{w: w}, walk}
 	var names []byte
@@ -213,23 +214,49 @@ func (e *exporter) bucketAndInside(path []byte, in container) error {
 	})
 }
 
-// writeCSV writes the keys and values of a bucket as CSV.
-func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, r *exportReport) error {
+// writeCSV writes the keys and values of the bucket at path as CSV.
+func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, path [][]byte, r *exportReport) error {
 	lines := csv.NewWriter(w)
 	r.Buckets = 1
-	if f.header {
+	row := func(k, v []byte) ([]string, error) {
+		r.noText = r.noText || f.keyFormat == "auto" && !printable(k) || f.valueFormat == "auto" && !printable(v)
+		return []string{formatBytes(k, f.keyFormat), formatBytes(v, f.valueFormat)}, nil
+	}
+	t, err := readTable(in.Bucket)
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		s, err := t.open(in.tx)
+		if err != nil {
+			return err
+		}
+		row = func(k, v []byte) ([]string, error) { return t.row(s, k, v, f, r) }
+		if len(t.Names) > 0 {
+			if err := lines.Write(t.Names); err != nil {
+				return err
+			}
+		} else if f.header {
+			return usagef("--header: the columns of these rows have no names")
+		}
+	} else if f.header {
 		if err := lines.Write([]string{"key", "value"}); err != nil {
 			return err
 		}
 	}
-	err := walk.each(in, func(k, v []byte) error {
+	err = walk.each(in, func(k, v []byte) error {
 		if v == nil {
-			r.LeftOut++
+			if t == nil || !t.has(path, k) {
+				r.LeftOut++
+			}
 			return nil
 		}
 		r.Keys++
-		r.noText = r.noText || f.keyFormat == "auto" && !printable(k) || f.valueFormat == "auto" && !printable(v)
-		return lines.Write([]string{formatBytes(k, f.keyFormat), formatBytes(v, f.valueFormat)})
+		fields, err := row(k, v)
+		if err != nil {
+			return err
+		}
+		return lines.Write(fields)
 	})
 	if err != nil {
 		return err

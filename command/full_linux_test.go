@@ -26,7 +26,7 @@ func TestOutputFullEverywhere(t *testing.T) {
 		cmd.SetArgs(args)
 		code := command.Execute(t.Context(), cmd)
 		want := command.ExitFailed
-		if args[0] == "diff" {
+		if commandOf(args) == "diff" {
 			want = command.ExitTrouble
 		}
 		text := "write the output: write /dev/full: no space left on device"

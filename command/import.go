@@ -25,7 +25,10 @@ A new database is made under another name and gets its own at the very end, and 
 memory however much is imported. Into a database that exists all goes in one transaction, which
 takes two to four times the bytes of the keys and values in memory.
 
---csv takes lines of CSV, for one bucket, in which keys are replaced under the same rules.`
+--csv takes lines of CSV, for one bucket, in which keys are replaced under the same rules. With
+--blob-columns a row keeps all its columns, and those that are named are stored as blobs, out of the
+row: in the store that --store names, where what is the same is stored once ("blob --help").
+"export --csv" gives the rows back.`
 
 type importFlags struct {
 	naming
@@ -36,6 +39,10 @@ type importFlags struct {
 	replace bool
 	dryRun  bool
 	maxLine string
+
+	columns string // of blobs, as the command line has them
+	storeAt string // the store of the blobs, as the command line has it
+	inline  bool   // short blobs stay in the row
 }
 
 type importReport struct {
@@ -49,6 +56,8 @@ type importReport struct {
 	ReplacedKeys   uint64 `json:"replaced_keys"`
 	UnchangedKeys  uint64 `json:"unchanged_keys"`
 	SetSequences   uint64 `json:"set_sequences"`
+	Blobs          uint64 `json:"blobs,omitempty"` // that were stored, or were there already
+	BlobBytes      uint64 `json:"blob_bytes,omitempty"`
 	Unordered      bool   `json:"unordered"` // in a dry run: what is in the input twice is not found
 }
 
@@ -84,6 +93,11 @@ func (a *app) newImport() *cobra.Command {
 	flags.StringVar(&f.formatOfKeys, "key-format", "bytes", "with --csv: how keys are written: "+formats)
 	flags.StringVar(&f.formatOfValues, "value-format", "bytes", "with --csv: how values are written: "+formats)
 	_ = cmd.MarkFlagFilename("input")
+	if !a.stock {
+		flags.StringVar(&f.columns, "blob-columns", "", "with --csv: keep all columns, and these, by numbers or names with commas between, as blobs out of the row")
+		flags.StringVar(&f.storeAt, "store", "blobs", "with --blob-columns: the path of the bucket for the blobs, as \"blob\" takes it")
+		flags.BoolVar(&f.inline, "inline", false, "with --blob-columns: blobs of up to 1 KiB stay in the row")
+	}
 	return cmd
 }
 
@@ -103,7 +117,34 @@ func (f *importFlags) check(c *call) error {
 	if err := checkFormat("key-format", f.formatOfKeys, csvFormats); err != nil {
 		return err
 	}
+	if err := f.checkBlobs(c); err != nil {
+		return err
+	}
 	return checkFormat("value-format", f.formatOfValues, csvFormats)
+}
+
+// checkBlobs looks at what the flags say of columns of blobs.
+func (f *importFlags) checkBlobs(c *call) (err error) {
+	changed := c.cmd.Flags().Changed
+	if !changed("blob-columns") {
+		for _, name := range []string{"store", "inline"} {
+			if changed(name) {
+				return usagef("--%s is for --blob-columns", name)
+			}
+		}
+		return nil
+	}
+	if !f.csv {
+		return usagef("--blob-columns is for --csv")
+	}
+	if changed("value-column") {
+		return usagef("--value-column does not go with --blob-columns, with which a row keeps all its columns")
+	}
+	if f.blobColumns, err = parseBlobColumns(f.columns); err != nil {
+		return err
+	}
+	f.store, err = (&storeName{f.naming}).path(f.storeAt)
+	return err
 }
 
 func (c *call) importFile(f importFlags) error {
@@ -138,7 +179,7 @@ func (c *call) importFile(f importFlags) error {
 		return err
 	}
 	defer in.close()
-	m := &importer{call: c, ctx: ctx, in: in, create: !f.csv || f.create, replace: f.replace}
+	m := &importer{call: c, ctx: ctx, in: in, create: !f.csv || f.create, replace: f.replace, inline: f.inline}
 	m.r = importReport{File: file, Input: in.name, DryRun: f.dryRun, CreatedFile: missing}
 	if m.src = newLines(in, limit); f.csv {
 		m.src = newCSVRows(in, path, limit, f.csvFlags)
@@ -234,6 +275,14 @@ func (m *importer) print() {
 		fmt.Fprintf(m.out, ", %s set", plural(int(r.SetSequences), "sequence"))
 	}
 	fmt.Fprintln(m.out)
+	if r.Blobs > 0 {
+		fmt.Fprintf(m.out, "%s of %s\n", plural(int(r.Blobs), "blob"), size(int64(r.BlobBytes)))
+	}
+	if m.table != nil && r.ReplacedKeys > 0 && !r.DryRun {
+		if path, err := m.table.storePath(); err == nil {
+			fmt.Fprintf(m.out, "What the rows that were replaced had in the store takes room until: %s\n", m.storeLine("gc", r.File, path))
+		}
+	}
 	if r.DryRun {
 		fmt.Fprintln(m.out, "The input was checked and nothing was written.")
 	}

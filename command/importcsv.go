@@ -22,6 +22,8 @@ type csvFlags struct {
 	valueColumn    string
 	formatOfKeys   string
 	formatOfValues string
+	blobColumns    []string // nil: the value is one column
+	store          [][]byte // the path of the bucket for those
 }
 
 // csvRows is CSV as a source of keys in one bucket.
@@ -35,6 +37,8 @@ type csvRows struct {
 	key   int // the column of the key, from 0
 	value int
 	line  int64 // where the last row began
+	table *table
+	first []string // a row that was read to know the columns
 }
 
 func newCSVRows(r io.Reader, path [][]byte, maxLine int64, f csvFlags) *csvRows {
@@ -73,6 +77,10 @@ func (b *bounded) Read(buf []byte) (int, error) {
 
 // row reads a row. It is valid until the next.
 func (c *csvRows) row() ([]string, error) {
+	if row := c.first; row != nil {
+		c.first = nil
+		return row, nil
+	}
 	c.bound.allow(c.max + inputChunk) // of which the reader has some already
 	row, err := c.r.Read()
 	var bad *csv.ParseError
@@ -104,12 +112,37 @@ func (c *csvRows) begin() error {
 		names = slices.Clone(row)
 	}
 	var err error
-	if c.key, err = findColumn("key-column", c.keyColumn, names); err == nil {
+	if c.key, err = findColumn("key-column", c.keyColumn, names); err == nil && c.blobColumns != nil {
+		return c.beginTable(names)
+	}
+	if err == nil {
 		c.value, err = findColumn("value-column", c.valueColumn, names)
 	}
 	if err == nil && c.key == c.value {
 		err = usagef("the key and the value are both taken from column %d", c.key+1)
 	}
+	return err
+}
+
+// beginTable finds out what the columns are of rows that keep all of them.
+func (c *csvRows) beginTable(names []string) error {
+	row := names
+	if row == nil {
+		first, err := c.row()
+		if err == io.EOF {
+			err = errors.New("the input is empty: there is no row that tells the columns")
+		}
+		if err != nil {
+			return err
+		}
+		row = slices.Clone(first)
+		c.first = row
+	}
+	if c.key >= len(row) {
+		return usagef("--key-column: there is no column %d: the first row has %s", c.key+1, plural(len(row), "column"))
+	}
+	var err error
+	c.table, err = newTable(row, c.key, c.csvFlags)
 	return err
 }
 
@@ -139,18 +172,25 @@ func findColumn(flag, column string, names []string) (int, error) {
 
 func (c *csvRows) next() (record, error) {
 	if !c.begun { // the bucket is what the import is for, also without a row
-		return record{kind: bucketLine, line: 1, path: c.path}, c.begin()
+		err := c.begin()
+		return record{kind: bucketLine, line: 1, path: c.path, table: c.table}, err
 	}
 	row, err := c.row()
 	if err != nil {
 		return record{}, err
 	}
-	r := record{kind: keyLine, line: c.line, path: c.path}
+	r := record{kind: keyLine, line: c.line, path: c.path, table: c.table}
 	if last := max(c.key, c.value); last >= len(row) {
 		return r, &lineError{c.line, fmt.Errorf("there is no column %d: the row has %s", last+1, plural(len(row), "column"))}
 	}
 	if r.key, err = csvBytes(row[c.key], c.formatOfKeys); err != nil {
 		return r, &lineError{c.line, fmt.Errorf("key %s: %w", shorten(row[c.key]), err)}
+	}
+	if c.table != nil {
+		if r.fields, err = c.rowFields(row); err != nil {
+			err = &lineError{c.line, err}
+		}
+		return r, err
 	}
 	if r.value, err = csvBytes(row[c.value], c.formatOfValues); err != nil {
 		return r, &lineError{c.line, fmt.Errorf("value %s: %w", shorten(row[c.value]), err)}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"holdfast"
+	"holdfast/blob"
 )
 
 // importBatch is about how many bytes of keys and values go into one transaction of a file
@@ -33,6 +34,10 @@ type importer struct {
 	path [][]byte           // of the bucket of the last record
 	at   []*holdfast.Bucket // the same opened; nil in a dry run where it does not exist
 	last record             // in a dry run: to see whether the input is in order
+
+	table  *table      // of rows with columns of blobs; nil: there are none
+	blobs  *blob.Store // of those; nil in a dry run where it does not exist
+	inline bool        // short blobs stay in the row
 }
 
 // all imports all records in one transaction.
@@ -45,6 +50,15 @@ func (m *importer) all(tx *holdfast.Tx) error {
 // may be others.
 func (m *importer) some(tx *holdfast.Tx, limit int64) (more bool, err error) {
 	m.tx, m.path, m.at = tx, nil, m.at[:0]
+	if m.table != nil { // which an earlier transaction has begun
+		path, err := m.table.storePath()
+		if err == nil {
+			m.blobs, err = m.tableStore(path)
+		}
+		if err != nil {
+			return true, err
+		}
+	}
 	for held := int64(0); limit == 0 || held < limit; {
 		r, err := m.src.next()
 		if err == io.EOF {
@@ -56,7 +70,7 @@ func (m *importer) some(tx *holdfast.Tx, limit int64) (more bool, err error) {
 		if err := m.add(r); err != nil {
 			return false, err
 		}
-		held += recordBytes + int64(len(r.key)+len(r.value))
+		held += r.bytes()
 	}
 	return true, m.ctx.Err()
 }
@@ -72,6 +86,9 @@ func (m *importer) add(r record) error {
 		return err
 	}
 	if r.kind == bucketLine {
+		if m.table = r.table; m.table != nil {
+			return m.beginTable(b, m.table)
+		}
 		return m.sequence(b, r)
 	}
 	m.r.Keys++
@@ -91,8 +108,14 @@ func (m *importer) add(r record) error {
 
 func (m *importer) put(b *holdfast.Bucket, r record) error {
 	old := b.Get(r.key)
+	same, err := old != nil && bytes.Equal(old, r.value), error(nil)
+	if old != nil && m.table != nil {
+		if same, err = m.sameRow(m.table, old, r); err != nil {
+			return err
+		}
+	}
 	switch {
-	case old != nil && bytes.Equal(old, r.value):
+	case same:
 		m.r.UnchangedKeys++
 		return nil
 	case old != nil && !m.replace:
@@ -104,9 +127,8 @@ func (m *importer) put(b *holdfast.Bucket, r record) error {
 	default:
 		m.r.NewKeys++
 	}
-	var err error
 	if !m.r.DryRun {
-		err = b.Put(r.key, r.value)
+		err = m.set(b, r, old)
 	} else if old == nil && b.Bucket(r.key) != nil {
 		err = holdfast.ErrIncompatibleValue
 	}
@@ -114,6 +136,36 @@ func (m *importer) put(b *holdfast.Bucket, r record) error {
 		return m.conflict(r.line, "", "%s is a bucket in %s and cannot have a value", brief(r.key), m.r.File)
 	}
 	return err
+}
+
+// set puts the value of the record in the place of another, if there is one.
+func (m *importer) set(b *holdfast.Bucket, r record, old []byte) (err error) {
+	if m.table != nil {
+		if r.value, err = m.rowValue(m.table, r); err != nil {
+			return err
+		}
+		if old != nil {
+			err = m.dropRow(m.table, old)
+		}
+	}
+	if err == nil {
+		err = b.Put(r.key, r.value)
+	}
+	return err
+}
+
+// bytes is about what the record takes in memory.
+func (r *record) bytes() int64 {
+	n := recordBytes + int64(len(r.key)+len(r.value))
+	for _, field := range r.fields {
+		n += int64(len(field))
+	}
+	return n
+}
+
+// sameValue tells whether both have the same value.
+func (r *record) sameValue(o *record) bool {
+	return bytes.Equal(r.value, o.value) && slices.EqualFunc(r.fields, o.fields, bytes.Equal)
 }
 
 // differs is the error of a key that has another value.
@@ -228,7 +280,7 @@ func (m *importer) order(r record) error {
 	case last.kind == keyLine && len(now) > len(before) && slices.EqualFunc(now[:len(before)], before, bytes.Equal),
 		c == 0 && last.kind != r.kind:
 		return m.conflict(r.line, "", "%s is both a key and a bucket in the input", briefPath(before))
-	case c == 0 && r.kind == keyLine && !bytes.Equal(last.value, r.value) && !m.replace:
+	case c == 0 && r.kind == keyLine && !last.sameValue(&r) && !m.replace:
 		return m.differs(r)
 	}
 	return nil

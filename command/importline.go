@@ -32,6 +32,10 @@ type record struct {
 	sequence uint64
 	buckets  uint64 // what the last line says
 	keys     uint64
+
+	// Of CSV with columns of blobs, in place of the value.
+	table  *table
+	fields [][]byte
 }
 
 // maxImportDepth is how deep buckets can be created in each other.

@@ -24,6 +24,7 @@ func everyCall(t *testing.T, fn func(root string, c aCall, args []string)) {
 	b := newBuilder(t)
 	inputs(t, b)
 	check(t, os.Rename("good.db", "good"))
+	change(t, "good", fillStore)
 	for _, root := range []string{"holdfast", "bbolt"} {
 		for _, c := range append(slices.Clone(calls), withoutFile...) {
 			if !c.in(root) {

@@ -1,0 +1,163 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"holdfast"
+	"holdfast/blob"
+)
+
+const blobCheckHelp = `Check a store: that each chunk is there that a blob consists of, that it is used as often as is
+counted, and that nothing lies in the store that nobody counts. Each fault is a line, the last says OK
+if there is none. The exit code is 3 if there are faults that are not repaired.
+
+With --data all content is read and compared with its digests; without it, that of the trees above it.
+"holdfast check" looks at the pages of the file, whatever is in them.
+
+--repair mends counts and marks, and removes bytes that nobody can reach. It loses no content, and brings none
+back: what is missing or wrong has to be restored, or the blobs removed that have it. It writes to
+the file, in one transaction; everything else only reads.`
+
+type blobCheckFlags struct {
+	storeName
+	data, repair bool
+}
+
+type blobCheckReport struct {
+	File      string       `json:"file"`
+	Store     []string     `json:"store"`
+	OK        bool         `json:"ok"` // nothing is wrong, or not any more
+	Faults    []blobFault  `json:"faults"`
+	Truncated bool         `json:"truncated"` // there are more faults
+	Count     int64        `json:"fault_count"`
+	Repaired  int64        `json:"repaired"`
+	Checked   blobsChecked `json:"checked"`
+}
+
+type blobsChecked struct {
+	Leaves   int64 `json:"leaves"`
+	Nodes    int64 `json:"nodes"`
+	Bytes    int64 `json:"bytes"`
+	Verified int64 `json:"verified_bytes"`
+	Dead     int64 `json:"dead_chunks"`
+}
+
+type blobFault struct {
+	Kind     string `json:"kind"`
+	Chunk    string `json:"chunk,omitempty"`
+	Level    uint8  `json:"level"`
+	Detail   string `json:"detail"`
+	Repaired bool   `json:"repaired"`
+}
+
+func (a *app) newBlobCheck() *cobra.Command {
+	var f blobCheckFlags
+	cmd := &cobra.Command{
+		Use:   "check FILE STORE",
+		Short: "Check a store of blobs, and mend it",
+		Long:  blobCheckHelp,
+		Args:  cobra.ExactArgs(2),
+		RunE:  a.action(func(c *call) error { return c.blobCheck(f) }),
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.data, "data", false, "read all content, and compare it with its digests")
+	flags.BoolVar(&f.repair, "repair", false, "mend what can be mended; this writes to the file")
+	f.addStoreFlag(cmd)
+	return cmd
+}
+
+func (c *call) blobCheck(f blobCheckFlags) error {
+	file, path, err := c.fileAndStore(f.storeName)
+	if err != nil {
+		return err
+	}
+	r := &blobCheckReport{File: file, Store: pathNames(path), Faults: []blobFault{}}
+	if f.repair {
+		ctx, stop := interruptible(c.ctx)
+		defer stop()
+		err = c.changeStore(file, path, func(d *database) error {
+			return d.Update(func(tx *holdfast.Tx) error {
+				s, err := c.store(file, tx, path)
+				if err != nil {
+					return err
+				}
+				return c.checkStore(ctx, s, f, r)
+			})
+		})
+		if ctx.Err() != nil && err != nil {
+			return &fileError{file: file, what: "interrupted, nothing was repaired", err: ctx.Err()}
+		}
+	} else {
+		err = c.viewStore(f.storeName, func(_ *database, b *blobs) error { return c.checkStore(c.ctx, b.Store, f, r) })
+	}
+	if err != nil {
+		return err
+	}
+	r.OK = r.Count == r.Repaired
+	if c.json {
+		err = c.printJSON(r)
+	} else {
+		c.printBlobCheck(r)
+	}
+	if err != nil || r.OK {
+		return err
+	}
+	return &storeFailure{file, int(r.Count - r.Repaired)}
+}
+
+// storeFailure is the error of a check that found faults in a store.
+type storeFailure struct {
+	file   string
+	faults int
+}
+
+func (e *storeFailure) Error() string {
+	return fmt.Sprintf("%s: the store is damaged (%s); --repair mends counts and marks; what lacks content has to be removed, with rm, and put again",
+		e.file, plural(e.faults, "fault"))
+}
+
+func (e *storeFailure) Unwrap() error { return ErrDamaged }
+
+func (c *call) checkStore(ctx context.Context, s *blob.Store, f blobCheckFlags, r *blobCheckReport) error {
+	stop := c.progress("checking", 0, nil)
+	defer stop()
+	stats, err := s.Check(ctx, blob.CheckOptions{Data: f.data, Repair: f.repair}, func(p blob.Problem) error {
+		if len(r.Faults) == maxFaults {
+			r.Truncated = true
+			return nil
+		}
+		fault := blobFault{Kind: p.Kind.String(), Level: p.Level, Detail: p.Detail, Repaired: p.Repaired}
+		if p.Chunk != (blob.Address{}) {
+			fault.Chunk = p.Chunk.String()
+		}
+		r.Faults = append(r.Faults, fault)
+		return nil
+	})
+	r.Count, r.Repaired = stats.Problems, stats.Repaired
+	r.Checked = blobsChecked{stats.Leaves, stats.Nodes, stats.Bytes, stats.Verified, stats.Dead}
+	return err
+}
+
+func (c *call) printBlobCheck(r *blobCheckReport) {
+	for _, f := range r.Faults {
+		line := f.Kind + ": "
+		if f.Chunk != "" {
+			line += "chunk " + f.Chunk + ": "
+		}
+		line += oneLine(f.Detail)
+		if f.Repaired {
+			line += " " + c.paint(green, "(repaired)")
+		}
+		fmt.Fprintln(c.out, line)
+	}
+	if r.Truncated {
+		fmt.Fprintf(c.out, "and more: %s in all\n", count(r.Count))
+	}
+	if r.OK {
+		fmt.Fprintln(c.out, c.paint(green, "OK"))
+	}
+	fmt.Fprintf(c.out, "%s and %s, %s; %s compared with their digests\n", leavesText(r.Checked.Leaves), plural(int(r.Checked.Nodes), "node"), size(r.Checked.Bytes), size(r.Checked.Verified))
+}

@@ -1,0 +1,241 @@
+package command
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/blob"
+)
+
+const blobGetHelp = `Write a blob to a file, which is there only when it is whole. All that is read is verified:
+damage is an error, and then there is no file.`
+
+type blobGetFlags struct {
+	storeName
+	output
+}
+
+type blobGetReport struct {
+	File  string   `json:"file"`
+	Store []string `json:"store"`
+	refReport
+	Output string `json:"output"`
+}
+
+func (a *app) newBlobGet() *cobra.Command {
+	var f blobGetFlags
+	cmd := &cobra.Command{
+		Use:   "get FILE STORE REF -o OUT",
+		Short: "Write a blob to a file",
+		Long:  blobGetHelp,
+		Args:  cobra.ExactArgs(3),
+		RunE:  a.action(func(c *call) error { return c.blobGet(f) }),
+	}
+	cmd.DisableFlagsInUseLine = true
+	f.addFlags(cmd)
+	f.addStoreFlag(cmd)
+	return cmd
+}
+
+func (c *call) blobGet(f blobGetFlags) error {
+	if err := f.given(); err != nil {
+		return err
+	}
+	var r blobGetReport
+	err := c.viewStore(f.storeName, func(d *database, b *blobs) error {
+		ref, err := b.resolve(c.args[2])
+		if err != nil {
+			return err
+		}
+		r = blobGetReport{File: b.file, Store: pathNames(b.path), Output: f.output.path}
+		if r.refReport, err = b.report(ref); err != nil {
+			return err
+		}
+		return c.blobTo(d, b, ref, f.output)
+	})
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.printJSON(r)
+	}
+	fmt.Fprintf(c.out, "%s -> %s: %s\n", r.name(), r.Output, sizeExactly(r.Bytes))
+	return nil
+}
+
+// name is what the blob is called.
+func (r *refReport) name() string {
+	if r.Digest != "" {
+		return r.Digest
+	}
+	return r.Reference
+}
+
+// blobTo writes the blob to a file.
+func (c *call) blobTo(d *database, b *blobs, ref blob.Ref, o output) error {
+	info, err := d.file.Stat()
+	if err != nil {
+		return err
+	}
+	dst, err := c.destination(o, info, nil)
+	if err != nil {
+		return err
+	}
+	r, err := b.Reader(ref)
+	if err != nil {
+		return err
+	}
+	var done atomic.Int64
+	stop := c.progress("reading", ref.Size(), done.Load)
+	defer stop()
+	err = c.makeFile(dst, o, func(ctx context.Context, temp string) error {
+		file, err := os.OpenFile(temp, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if _, err := r.WriteTo(&countingWriter{ctx, file, &done}); err != nil {
+			return err
+		}
+		return finish(file, info, true)
+	})
+	if isDamage(err) || isBlobDamage(err) {
+		return err // of the database, which view names
+	}
+	return c.explain(o.path, err)
+}
+
+// isBlobDamage tells whether err says that a store is damaged.
+func isBlobDamage(err error) bool {
+	return errors.Is(err, blob.ErrCorrupt) || errors.Is(err, blob.ErrMissing)
+}
+
+// countingWriter counts what is written, until its context ends.
+type countingWriter struct {
+	ctx  context.Context
+	w    io.Writer
+	done *atomic.Int64
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := w.w.Write(b)
+	w.done.Add(int64(n))
+	return n, err
+}
+
+const blobCatHelp = `Write a blob, or a part of it, to standard output. What is read is verified before it is written:
+where a blob is damaged the output ends, with an error.`
+
+type blobCatFlags struct {
+	storeName
+	offset, length int64
+}
+
+func (a *app) newBlobCat() *cobra.Command {
+	var f blobCatFlags
+	cmd := &cobra.Command{
+		Use:   "cat FILE STORE REF",
+		Short: "Write a blob, or a part of it, to standard output",
+		Long:  blobCatHelp,
+		Args:  cobra.ExactArgs(3),
+		RunE:  a.action(func(c *call) error { return c.blobCat(f) }),
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&f.offset, "offset", 0, "where to begin, in bytes")
+	flags.Int64Var(&f.length, "length", -1, "how many bytes to write at most; -1: all")
+	f.addStoreFlag(cmd)
+	return cmd
+}
+
+func (c *call) blobCat(f blobCatFlags) error {
+	switch {
+	case f.offset < 0:
+		return usagef("--offset is %d; give 0 or more", f.offset)
+	case f.length < -1:
+		return usagef("--length is %d; give 0 or more, or -1 for all", f.length)
+	}
+	return c.viewStore(f.storeName, func(_ *database, b *blobs) error {
+		ref, err := b.resolve(c.args[2])
+		if err != nil {
+			return err
+		}
+		if f.offset > ref.Size() {
+			return usagef("--offset: %s has %s", shorten(c.args[2]), sizeExactly(ref.Size()))
+		}
+		r, err := b.Reader(ref)
+		if err != nil {
+			return err
+		}
+		n := ref.Size() - f.offset
+		if f.length >= 0 {
+			n = min(n, f.length)
+		}
+		if _, err := r.Seek(f.offset, io.SeekStart); err != nil {
+			return err
+		}
+		if !c.json {
+			return copyPart(c.out, r, n, ref.Size())
+		}
+		return c.catJSON(b, ref, r, f.offset, n)
+	})
+}
+
+// copyPart writes n bytes of a blob of so many.
+func copyPart(w io.Writer, r *blob.Reader, n, whole int64) error {
+	if n == whole {
+		_, err := r.WriteTo(w)
+		return err
+	}
+	// Without the ReadFrom of the writer, which would copy in small pieces.
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(r, n), make([]byte, 16*inputChunk))
+	return err
+}
+
+type blobCatReport struct {
+	File  string   `json:"file"`
+	Store []string `json:"store"`
+	refReport
+	Offset   int64  `json:"offset"`
+	Length   int64  `json:"length"`
+	Encoding string `json:"content_encoding"`
+	Content  string `json:"content"`
+}
+
+// catJSON prints a part of a blob as JSON, piece by piece, so that one of any size does.
+func (c *call) catJSON(b *blobs, ref blob.Ref, r *blob.Reader, offset, n int64) error {
+	report := blobCatReport{File: b.file, Store: pathNames(b.path), Offset: offset, Length: n, Encoding: "base64"}
+	var err error
+	if report.refReport, err = b.report(ref); err != nil {
+		return err
+	}
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(report); err != nil {
+		return err
+	}
+	head := strings.TrimSuffix(text.String(), "\"\n}\n") // up to the content
+	_, _ = c.out.WriteString(head)
+	w := base64.NewEncoder(base64.StdEncoding, c.out)
+	if err := copyPart(w, r, n, ref.Size()); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	_, err = c.out.WriteString("\"\n}\n")
+	return err
+}

@@ -1,0 +1,406 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/blob"
+)
+
+const blobLsHelp = `List the blobs of a store: digest, size, and how many users each has. A put is a user, and so is
+each row that keeps a reference by "put --into" or "import --blob-columns"; rm takes one of them.`
+
+type blobEntry struct {
+	refReport
+	Users uint64 `json:"users"`
+}
+
+func (a *app) newBlobLs() *cobra.Command {
+	var f storeName
+	cmd := &cobra.Command{
+		Use:   "ls FILE STORE",
+		Short: "List the blobs of a store",
+		Long:  blobLsHelp,
+		Args:  cobra.ExactArgs(2),
+		RunE:  a.action(func(c *call) error { return c.blobLs(f) }),
+	}
+	f.addStoreFlag(cmd)
+	return cmd
+}
+
+func (c *call) blobLs(f storeName) error {
+	return c.viewStore(f, func(_ *database, b *blobs) error {
+		if c.json {
+			return c.blobLsJSON(b)
+		}
+		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+		err := b.each(func(e blobEntry) error {
+			_, err := fmt.Fprintf(w, "%s\t%s\t%s\n", e.name(), size(e.Bytes), plural(int(e.Users), "user"))
+			return err
+		})
+		if err != nil {
+			_ = w.Flush() // what could be listed; the error of writing it is that of c.out
+			return err
+		}
+		return w.Flush()
+	})
+}
+
+// each calls fn with each blob that has users.
+func (b *blobs) each(fn func(blobEntry) error) error {
+	for ref, err := range b.Roots() {
+		if err != nil {
+			return err
+		}
+		var e blobEntry
+		if e.refReport, err = b.report(ref); err != nil {
+			return err
+		}
+		if e.Users, err = b.Users(ref); err != nil {
+			return err
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blobLsJSON prints the blobs one by one, so that any number does.
+func (c *call) blobLsJSON(b *blobs) error {
+	file, err := json.Marshal(b.file)
+	if err != nil {
+		return err
+	}
+	store, err := json.Marshal(pathNames(b.path))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "{\n  \"file\": %s,\n  \"store\": %s,\n  \"blobs\": [", file, store)
+	n := 0
+	err = b.each(func(e blobEntry) error {
+		line, err := compactJSON(e)
+		if err != nil {
+			return err
+		}
+		separator := ",\n    "
+		if n == 0 {
+			separator = "\n    "
+		}
+		n++
+		_, err = fmt.Fprintf(c.out, "%s%s", separator, line)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "\n  ],\n  \"count\": %d\n}\n", n)
+	return err
+}
+
+const blobStatHelp = `Tell how a blob is stored, or with no REF what is in the store: its options, how much its
+blobs would take by themselves and what they take in it, puts that are not finished, and leases.`
+
+func (a *app) newBlobStat() *cobra.Command {
+	var f storeName
+	cmd := &cobra.Command{
+		Use:   "stat FILE STORE [REF]",
+		Short: "Tell how a blob is stored, or what is in a store",
+		Long:  blobStatHelp,
+		Args:  cobra.RangeArgs(2, 3),
+		RunE: a.action(func(c *call) error {
+			if len(c.args) == 3 {
+				return c.blobStat(f)
+			}
+			return c.storeStat(f)
+		}),
+	}
+	f.addStoreFlag(cmd)
+	return cmd
+}
+
+type blobStatReport struct {
+	File  string   `json:"file"`
+	Store []string `json:"store"`
+	refReport
+	Level       int    `json:"level"`
+	Leaves      int64  `json:"leaves"`
+	Nodes       int64  `json:"nodes"`
+	Chunks      int64  `json:"chunks"` // different ones
+	Stored      int64  `json:"stored_bytes"`
+	Shared      int64  `json:"shared_chunks"`
+	SharedBytes int64  `json:"shared_bytes"`
+	Users       uint64 `json:"users"`
+}
+
+func (c *call) blobStat(f storeName) error {
+	return c.viewStore(f, func(_ *database, b *blobs) error {
+		ref, err := b.resolve(c.args[2])
+		if err != nil {
+			return err
+		}
+		s, err := b.Stat(ref)
+		if err != nil {
+			return err
+		}
+		r := blobStatReport{File: b.file, Store: pathNames(b.path), Level: s.Level, Leaves: s.Leaves, Nodes: s.Nodes, Chunks: s.Chunks,
+			Stored: s.Stored, Shared: s.Shared, SharedBytes: s.SharedBytes, Users: s.Users}
+		if r.refReport, err = b.report(ref); err != nil {
+			return err
+		}
+		if c.json {
+			return c.printJSON(r)
+		}
+		lines := [][2]string{}
+		if r.Digest != "" {
+			lines = append(lines, [2]string{"Digest", r.Digest})
+		}
+		lines = append(lines, [][2]string{
+			{"Reference", r.Reference},
+			{"Size", sizeExactly(r.Bytes)},
+			{"Tree", fmt.Sprintf("%s and %s above them", leavesText(r.Leaves), plural(int(r.Nodes), "node"))},
+			{"Stored", fmt.Sprintf("%s in %s", sizeExactly(r.Stored), plural(int(r.Chunks), "different chunk"))},
+			{"Shared", fmt.Sprintf("%s in %s that others use too, or this blob more than once", size(r.SharedBytes), plural(int(r.Shared), "chunk"))},
+			{"Users", count(r.Users)},
+		}...)
+		rows(c.out, lines...)
+		return nil
+	})
+}
+
+type storeStatReport struct {
+	File       string         `json:"file"`
+	Store      []string       `json:"store"`
+	Algorithm  string         `json:"algorithm"`
+	Chunking   string         `json:"chunking"`
+	LeafSize   int            `json:"leaf_bytes"`
+	Blobs      int64          `json:"blobs"`
+	Users      uint64         `json:"users"`
+	Content    int64          `json:"content_bytes"` // of the blobs, each counted once
+	Leaves     int64          `json:"leaves"`
+	LeafBytes  int64          `json:"leaves_bytes"`
+	Nodes      int64          `json:"nodes"`
+	NodeBytes  int64          `json:"nodes_bytes"`
+	Packed     int64          `json:"packed_chunks"`
+	Dead       int64          `json:"dead_chunks"`
+	DeadBytes  int64          `json:"dead_bytes"`
+	Digests    int64          `json:"digests"`
+	Unreadable int64          `json:"unreadable"`
+	Ingests    []ingestReport `json:"unfinished"`
+	Leases     []leaseReport  `json:"leases"`
+}
+
+// ingestReport is a put that is not finished.
+type ingestReport struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"` // that are stored
+}
+
+type leaseReport struct {
+	ID      string `json:"id"`
+	Expires string `json:"expires"` // "": never
+	Blobs   int    `json:"blobs"`
+}
+
+func (c *call) storeStat(f storeName) error {
+	return c.viewStore(f, func(_ *database, b *blobs) error {
+		r, err := b.storeStat()
+		switch {
+		case err != nil:
+			return err
+		case c.json:
+			return c.printJSON(r)
+		}
+		c.printStoreStat(b, r)
+		return nil
+	})
+}
+
+// storeStat finds out what is in the store.
+func (b *blobs) storeStat() (*storeStatReport, error) {
+	stop := b.call.progress("counting", 0, nil)
+	defer stop()
+	u, err := b.Usage()
+	if err != nil {
+		return nil, err
+	}
+	o := b.Options()
+	r := &storeStatReport{File: b.file, Store: pathNames(b.path), Algorithm: o.Algorithm.String(), Chunking: o.Chunking.String(), LeafSize: o.LeafSize,
+		Blobs: u.Blobs, Users: u.Users, Content: u.Content, Leaves: u.Leaves, LeafBytes: u.LeafBytes, Nodes: u.Nodes, NodeBytes: u.NodeBytes,
+		Packed: u.Packed, Dead: u.Dead, DeadBytes: u.DeadBytes, Digests: u.Digests, Unreadable: u.Unreadable,
+		Ingests: []ingestReport{}, Leases: []leaseReport{}}
+	for in, err := range b.Ingests() {
+		if err != nil {
+			return nil, err
+		}
+		r.Ingests = append(r.Ingests, ingestReport{in.Name, in.Offset})
+	}
+	for l, err := range b.Leases() {
+		if err != nil {
+			return nil, err
+		}
+		lease := leaseReport{ID: l.ID, Blobs: l.Blobs}
+		if !l.Expires.IsZero() {
+			lease.Expires = l.Expires.UTC().Format(time.RFC3339)
+		}
+		r.Leases = append(r.Leases, lease)
+	}
+	return r, nil
+}
+
+func (c *call) printStoreStat(b *blobs, r *storeStatReport) {
+	stored := r.LeafBytes + r.NodeBytes
+	lines := [][2]string{
+		{"Store", fmt.Sprintf("%s in %s", pathText(b.path), r.File)},
+		{"Options", fmt.Sprintf("%s, %s leaves of %s", r.Algorithm, r.Chunking, sizeExactly(int64(r.LeafSize)))},
+		{"Blobs", fmt.Sprintf("%s with %s", count(r.Blobs), plural(int(r.Users), "user"))},
+		{"Content", sizeExactly(r.Content)},
+		{"Stored", fmt.Sprintf("%s: %s of %s, %s of %s above them", sizeExactly(stored), leavesText(r.Leaves), size(r.LeafBytes), plural(int(r.Nodes), "node"), size(r.NodeBytes))},
+	}
+	if saved := r.Content - (stored - r.DeadBytes - r.NodeBytes); saved > 0 {
+		lines = append(lines, [2]string{"Shared", fmt.Sprintf("%s, %s of the content, is there once where blobs have it more often", size(saved), percent(saved, r.Content))})
+	}
+	if r.Dead > 0 {
+		lines = append(lines, [2]string{"To free", fmt.Sprintf("%s in %s that nobody uses: %s", size(r.DeadBytes), plural(int(r.Dead), "chunk"), b.line("gc"))})
+	}
+	for _, in := range r.Ingests {
+		lines = append(lines, [2]string{"Unfinished", fmt.Sprintf("%s, %s so far", oneLine(in.Name), sizeExactly(in.Bytes))})
+	}
+	for _, l := range r.Leases {
+		until := "until it is released"
+		if l.Expires != "" {
+			until = "until " + l.Expires
+		}
+		lines = append(lines, [2]string{"Lease", fmt.Sprintf("%s of %s %s", oneLine(l.ID), plural(l.Blobs, "blob"), until)})
+	}
+	if r.Unreadable > 0 {
+		lines = append(lines, [2]string{"Damaged", fmt.Sprintf("%s cannot be read: %s", plural(int(r.Unreadable), "chunk"), b.line("check"))})
+	}
+	rows(c.out, lines...)
+}
+
+const blobDiffHelp = `Tell in which parts two blobs differ, without reading what is the same in both.
+
+  ~ 65488+65488    both have these bytes, and not the same: offset and length
+  + 130976+24      only B has them
+  - 130976+24      only A has them: it is longer
+
+Whole leaves are compared, so a part is as long as a leaf at least. In a store that is cut by content (fastcdc) there are
+lines with + only: the parts of B that are nowhere in A.
+
+Exit codes, as those of diff: 0 the same content, 1 they differ, 2 anything else: an error.`
+
+type blobDiffReport struct {
+	File   string       `json:"file"`
+	Store  []string     `json:"store"`
+	A      refReport    `json:"a"`
+	B      refReport    `json:"b"`
+	Equal  bool         `json:"equal"`
+	Ranges []rangeEntry `json:"ranges"`
+	Bytes  int64        `json:"different_bytes"` // of B
+}
+
+// rangeEntry is a part that differs.
+type rangeEntry struct {
+	Side   string `json:"in"` // both, b, or a
+	Offset int64  `json:"offset"`
+	Length int64  `json:"length"`
+}
+
+func (a *app) newBlobDiff() *cobra.Command {
+	var f storeName
+	cmd := &cobra.Command{
+		Use:   "diff FILE STORE A B",
+		Short: "Tell in which parts two blobs differ",
+		Long:  blobDiffHelp,
+		Args:  cobra.ExactArgs(4),
+		RunE: a.action(func(c *call) error {
+			same, err := c.blobDiff(f)
+			if err == nil {
+				err = c.out.Flush()
+			}
+			switch {
+			case err != nil && !isClosedPipe(err):
+				return &troubleError{err}
+			case err != nil || same:
+				return err
+			}
+			return ErrDifferent // which the lines have said
+		}),
+	}
+	f.addStoreFlag(cmd)
+	return cmd
+}
+
+func (c *call) blobDiff(f storeName) (same bool, err error) {
+	err = c.viewStore(f, func(_ *database, b *blobs) error {
+		r := blobDiffReport{File: b.file, Store: pathNames(b.path), Ranges: []rangeEntry{}}
+		var refs [2]blob.Ref
+		for i, name := range c.args[2:] {
+			if refs[i], err = b.resolve(name); err != nil {
+				return err
+			}
+		}
+		if r.A, err = b.report(refs[0]); err == nil {
+			r.B, err = b.report(refs[1])
+		}
+		if err != nil {
+			return err
+		}
+		err = b.Diff(refs[0], refs[1], func(p blob.Range) error {
+			r.Bytes += p.Length
+			return c.diffRange(&r, p)
+		})
+		if err != nil {
+			return err
+		}
+		end := refs[1].Size()
+		if cut := refs[0].Size() - end; cut > 0 && b.Options().Chunking == blob.FixedSize {
+			err = c.diffEntry(&r, rangeEntry{"a", end, cut})
+		}
+		r.Equal = len(r.Ranges) == 0 && r.A.Reference == r.B.Reference
+		same = r.Equal
+		switch {
+		case err != nil:
+			return err
+		case c.json:
+			return c.printJSON(r)
+		case same:
+			_, err = fmt.Fprintf(c.out, "the same: %s\n", sizeExactly(r.B.Bytes))
+		default:
+			_, err = fmt.Fprintf(c.out, "%s of the %s of B differ\n", sizeExactly(r.Bytes), size(r.B.Bytes))
+		}
+		return err
+	})
+	return same, err
+}
+
+func (c *call) diffRange(r *blobDiffReport, p blob.Range) error {
+	side := "b"
+	if p.InA {
+		side = "both"
+	}
+	return c.diffEntry(r, rangeEntry{side, p.Offset, p.Length})
+}
+
+// diffEntry prints a part that differs, or keeps it for JSON.
+func (c *call) diffEntry(r *blobDiffReport, e rangeEntry) error {
+	if c.json {
+		r.Ranges = append(r.Ranges, e)
+		return nil
+	}
+	r.Ranges = append(r.Ranges[:0], e) // there is one
+	mark := map[string]string{"both": c.paint(yellow, "~"), "b": c.paint(green, "+"), "a": c.paint(red, "-")}[e.Side]
+	_, err := fmt.Fprintf(c.out, "%s %d+%d\n", mark, e.Offset, e.Length)
+	return err
+}
+
+// leavesText writes n leaves.
+func leavesText(n int64) string {
+	return strings.Replace(plural(int(n), "leaf"), "leafs", "leaves", 1)
+}
