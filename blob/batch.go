@@ -14,6 +14,7 @@ type batch struct {
 	table
 	arena    []byte
 	maxLevel uint8
+	spaces   []workspace // that no Writer has at the moment
 
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
