@@ -1,10 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,24 +38,20 @@ func (c *call) blobLs(f storeName) error {
 		if c.json {
 			return c.blobLsJSON(b)
 		}
-		w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-		err := b.each(func(e blobEntry) error {
-			_, err := fmt.Fprintf(w, "%s\t%s\t%s\n", e.name(), size(e.Bytes), plural(int(e.Users), "user"))
+		return b.each(func(e blobEntry) error { // one by one, so that any number does
+			_, err := fmt.Fprintf(c.out, "%s  %10s  %s\n", e.name(), size(e.Bytes), plural(int(e.Users), "user"))
 			return err
 		})
-		if err != nil {
-			_ = w.Flush() // what could be listed; the error of writing it is that of c.out
-			return err
-		}
-		return w.Flush()
 	})
 }
 
-// each calls fn with each blob that has users.
+// each calls fn with each blob that has users, also behind one that is damaged, which is the error then.
 func (b *blobs) each(fn func(blobEntry) error) error {
+	var damage error
 	for ref, err := range b.Roots() {
 		if err != nil {
-			return err
+			damage = cmp.Or(damage, err)
+			continue
 		}
 		var e blobEntry
 		if e.refReport, err = b.report(ref); err != nil {
@@ -68,7 +64,7 @@ func (b *blobs) each(fn func(blobEntry) error) error {
 			return err
 		}
 	}
-	return nil
+	return damage
 }
 
 // blobLsJSON prints the blobs one by one, so that any number does.

@@ -117,7 +117,7 @@ func (c *call) blobPut(f blobPutFlags) error {
 		sources = []string{"-"}
 	}
 	for _, source := range sources { // before there is a database without anything in it
-		if err := c.lookSource(source); err != nil {
+		if err := p.lookSource(source); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (p *putter) storeOptions() error {
 }
 
 // lookSource finds out whether there is something to read.
-func (c *call) lookSource(source string) error {
+func (p *putter) lookSource(source string) error {
 	if source == "-" {
 		return nil
 	}
@@ -211,11 +211,18 @@ func (c *call) lookSource(source string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return &fileError{file: source, what: "no such file", next: similarFile(source), err: err}
 	case err != nil:
-		return c.explain(source, err)
+		return p.explain(source, err)
+	case sameFile(info, p.file):
+		return usagef("%s: a database cannot be stored in itself", source)
 	case info.IsDir():
 		return &fileError{file: source, what: "is a directory", next: "give the files in it", err: errNotAFile}
 	}
 	return nil
+}
+
+func sameFile(info fs.FileInfo, path string) bool {
+	other, err := os.Stat(path)
+	return err == nil && os.SameFile(info, other)
 }
 
 // open opens the database, and creates it and the store where they do not exist.
@@ -258,6 +265,9 @@ func (p *putter) lookFirst() error {
 
 // begin opens the store, and creates it where it does not exist.
 func (p *putter) begin(tx *holdfast.Tx) error {
+	if err := p.notInside(p.file, tx, p.path); err != nil {
+		return err
+	}
 	at, created, err := p.locateOrCreate(p.file, tx, p.path, p.f.create)
 	if err != nil {
 		return withCreate(withSlash(tx, p.path, err))
@@ -472,6 +482,9 @@ func (u *upload) end(tx *holdfast.Tx, b *blobs, ingest *blob.Ingest) (err error)
 
 // row puts the reference into a row.
 func (u *upload) row(tx *holdfast.Tx, b *blobs) error {
+	if err := u.notInside(u.file, tx, u.into); err != nil {
+		return err
+	}
 	in, created, err := u.locateOrCreate(u.file, tx, u.into, u.f.create)
 	if err != nil {
 		return withCreate(withSlash(tx, u.into, err))
