@@ -80,6 +80,20 @@ func (a *app) openStore(file string, in container, path [][]byte) (*blob.Store, 
 	return nil, e
 }
 
+// notInside is an error if the bucket at path would be one in a store, where nothing but its own can be.
+func (a *app) notInside(file string, tx *holdfast.Tx, path [][]byte) error {
+	at := container{tx: tx}
+	for i, name := range path[:len(path)-1] {
+		if at.Bucket = at.child(name); at.Bucket == nil {
+			break
+		}
+		if blob.IsStore(at.Bucket) {
+			return &fileError{file: file, what: fmt.Sprintf("bucket %s is a store of blobs, in which there can be no other bucket", briefPath(path[:i+1])), next: "give another bucket", err: errNoBucket}
+		}
+	}
+	return tx.Err()
+}
+
 // withSlash adds to the error of a bucket that does not exist how to give one that has a
 // slash in its name.
 func withSlash(tx *holdfast.Tx, path [][]byte, err error) error {

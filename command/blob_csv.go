@@ -232,13 +232,12 @@ func (c *csvRows) rowFields(row []string) (fields [][]byte, err error) {
 
 // tableStore opens the store of the table in the transaction, and creates it if that may be.
 func (m *importer) tableStore(path [][]byte) (*blob.Store, error) {
+	if err := m.notInside(m.r.File, m.tx, path); err != nil {
+		return nil, err
+	}
 	at, created, err := m.locateOrCreate(m.r.File, m.tx, path, m.create)
 	if err != nil {
-		var e *fileError
-		if errors.As(err, &e) && errors.Is(err, errNoBucket) {
-			e.next += "; --create creates it"
-		}
-		return nil, err
+		return nil, withCreate(withSlash(m.tx, path, err))
 	}
 	if created == 0 {
 		return m.openStore(m.r.File, at, path)
@@ -281,7 +280,7 @@ func (m *importer) beginTable(b *holdfast.Bucket, t *table) error {
 	if err == nil {
 		m.blobs, err = m.openStore(m.r.File, at, path)
 	}
-	return err
+	return withCreate(err)
 }
 
 // isEmpty tells whether there is nothing in the bucket.

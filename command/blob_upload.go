@@ -1,0 +1,295 @@
+package command
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"holdfast"
+	"holdfast/blob"
+)
+
+// upload is a source that is being stored.
+type upload struct {
+	*putter
+	in      *input
+	ingest  string // its name
+	saved   int64  // bytes that are in the store whatever happens
+	kept    bool   // what was stored stays: it has a name, or a transaction has committed
+	buf     []byte
+	put     putBlob
+	ref     blob.Ref
+	lastErr error // of reading the source
+	other   bool  // the source is not the one of which a part is stored
+}
+
+// source stores a source.
+func (p *putter) source(source string) error {
+	path := source
+	if path == "-" {
+		path = ""
+	}
+	in, err := p.openInput(p.ctx, path)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	u := &upload{putter: p, in: in, ingest: p.f.resume, kept: p.f.resume != "", buf: make([]byte, 1<<20)}
+	u.put.Source = source
+	if u.ingest == "" {
+		u.ingest = "put-" + strings.ToLower(rand.Text()[:8])
+	}
+	var done func() int64
+	if in.size > 0 {
+		done = in.read.Load
+	}
+	if in.file != nil || !isTerminal(os.Stdin) {
+		stop := p.progress("storing", in.size, done)
+		defer stop()
+	}
+	for more := true; more; {
+		if more, err = u.transaction(); err != nil {
+			return u.explain(err)
+		}
+	}
+	p.r.Blobs = append(p.r.Blobs, u.put)
+	return nil
+}
+
+// transaction stores a piece of the source, and the blob if that is all.
+func (u *upload) transaction() (more bool, err error) {
+	var at int64
+	err = u.db.Update(func(tx *holdfast.Tx) error {
+		s, err := u.store(u.file, tx, u.path)
+		if err != nil {
+			return err
+		}
+		b := &blobs{Store: s, call: u.call, file: u.file, path: u.path}
+		ingest, err := u.begin(b)
+		if err != nil {
+			return err
+		}
+		if more, err = u.copy(ingest); err != nil {
+			return err
+		}
+		at = ingest.Offset()
+		if more {
+			return ingest.Save()
+		}
+		return u.end(tx, b, ingest)
+	})
+	if err != nil {
+		return false, err
+	}
+	u.put.Transactions++
+	u.kept = u.kept || more
+	u.saved = at
+	return more, u.lastErr
+}
+
+// begin begins the put, or goes on with it.
+func (u *upload) begin(b *blobs) (*blob.Ingest, error) {
+	var options blob.IngestOptions
+	known := u.put.Transactions > 0
+	for in, err := range b.Ingests() {
+		if err == nil && in.Name == u.ingest {
+			known = true
+		}
+	}
+	options.WholeDigest = !known
+	ingest, err := b.Ingest(u.ingest, options)
+	if err != nil || u.put.Transactions > 0 {
+		return ingest, err
+	}
+	u.put.Resumed = ingest.Offset()
+	u.saved = ingest.Offset()
+	err = u.skip(ingest.Offset())
+	u.other = err != nil && u.ctx.Err() == nil
+	return ingest, err
+}
+
+// skip skips what is stored of the source.
+func (u *upload) skip(n int64) error {
+	if n == 0 {
+		return nil
+	}
+	if u.in.size > 0 && u.in.size < n {
+		return &fileError{file: u.in.name, what: fmt.Sprintf("has %s, and %s are stored by the name %s already", sizeExactly(u.in.size), sizeExactly(n), shorten(u.ingest)),
+			next: "this is another file; give the put another name, or drop what is stored with: " + u.dropLine(), err: blob.ErrSizeMismatch}
+	}
+	skipped, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(u.in, n), u.buf)
+	if err == nil && skipped < n {
+		err = &fileError{file: u.in.name, what: fmt.Sprintf("ends after %s, and %s are stored by the name %s already", sizeExactly(skipped), sizeExactly(n), shorten(u.ingest)),
+			next: "give all of it from the beginning", err: io.ErrUnexpectedEOF}
+	}
+	return err
+}
+
+func (u *upload) dropLine() string {
+	return u.storeLine("rm", u.file, u.path) + " --unfinished " + shellQuote(u.ingest)
+}
+
+// copy writes a piece of the source. An error of reading is kept for later if what was stored
+// stays.
+func (u *upload) copy(ingest *blob.Ingest) (more bool, err error) {
+	for n := int64(0); n < putBatch; {
+		k, err := io.ReadFull(u.in, u.buf)
+		if k > 0 {
+			if _, err := ingest.Write(u.buf[:k]); err != nil {
+				return false, err
+			}
+		}
+		n += int64(k)
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF && u.in.last.err == io.EOF:
+			return false, nil
+		case err != nil && u.kept:
+			u.lastErr = err
+			return true, nil
+		case err != nil:
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// end makes a blob of what was written, and puts it into a row.
+func (u *upload) end(tx *holdfast.Tx, b *blobs, ingest *blob.Ingest) (err error) {
+	if u.ref, err = ingest.Commit(); err != nil {
+		return err
+	}
+	digest, ok, err := b.DigestOf(u.ref)
+	if err != nil {
+		return err
+	}
+	if u.expect != nil && (!ok || digest != *u.expect) {
+		return fmt.Errorf("%w: sha256:%v, not sha256:%v", blob.ErrDigestMismatch, blob.Address(digest), blob.Address(*u.expect))
+	}
+	if u.into != nil {
+		if err := u.row(tx, b); err != nil {
+			return err
+		}
+	}
+	if u.put.refReport, err = b.report(u.ref); err == nil {
+		u.put.Users, err = b.Users(u.ref)
+	}
+	u.put.Existed = u.put.Users > 1
+	return err
+}
+
+// row puts the reference into a row.
+func (u *upload) row(tx *holdfast.Tx, b *blobs) error {
+	if err := u.notInside(u.file, tx, u.into); err != nil {
+		return err
+	}
+	in, created, err := u.locateOrCreate(u.file, tx, u.into, u.f.create)
+	if err != nil {
+		return withCreate(withSlash(tx, u.into, err))
+	}
+	if blob.IsStore(in.Bucket) {
+		return &fileError{file: u.file, what: fmt.Sprintf("bucket %s is a store of blobs", briefPath(u.into)), next: "give a bucket for rows with --into", err: errNoBucket}
+	}
+	u.r.CreatedBuckets += created
+	key := []byte(u.f.name)
+	if u.f.name == "" {
+		key = []byte(filepath.Base(u.in.name))
+	}
+	u.put.Bucket = pathNames(u.into)
+	u.put.Key, u.put.KeyEncoding = encodeBytes(key, "auto")
+	value, err := u.ref.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	if old := in.Get(key); old != nil {
+		if !bytes.Equal(old, value) && !u.f.replace {
+			return &fileError{file: u.file, what: fmt.Sprintf("key %s in %s has another value already", brief(key), briefPath(u.into)), next: "--replace replaces it", err: errConflict}
+		}
+		if err := giveUp(b.Store, old); err != nil {
+			return err
+		}
+	}
+	err = in.Put(key, value)
+	if errors.Is(err, holdfast.ErrIncompatibleValue) {
+		return &fileError{file: u.file, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", brief(key), briefPath(u.into))}
+	}
+	return err
+}
+
+// giveUp takes the user from a blob that a row was. The row may refer to something else.
+func giveUp(s *blob.Store, value []byte) error {
+	var ref blob.Ref
+	if ref.UnmarshalBinary(value) != nil {
+		return nil
+	}
+	err := s.Delete(ref)
+	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrAlgorithm) || errors.Is(err, blob.ErrInvalidRef) {
+		return nil
+	}
+	return err
+}
+
+// explain says what was stored of a source that could not be stored, and how to go on.
+func (u *upload) explain(err error) error {
+	if errors.Is(err, blob.ErrDigestMismatch) {
+		return u.mismatch(err)
+	}
+	var known *fileError
+	stopped := u.ctx.Err() != nil && errors.Is(err, u.ctx.Err())
+	switch {
+	case stopped:
+		err = &fileError{file: u.file, what: "interrupted", err: err}
+	case errors.As(err, &known):
+	case u.in.last.err != nil && errors.Is(err, u.in.last.err):
+		err = &fileError{file: u.in.name, what: u.plain(err), err: err}
+	default:
+		err = u.explainBlob(u.file, err)
+	}
+	if !errors.As(err, &known) {
+		return err
+	}
+	if u.saved == 0 || u.other {
+		if stopped {
+			known.what += ", nothing was stored"
+		}
+		return known
+	}
+	known.what += fmt.Sprintf("; %s of %s are stored", sizeExactly(u.saved), u.in.name)
+	if known.next != "" {
+		known.next += "; "
+	}
+	source := "-"
+	if u.put.Source != source {
+		source = shellQuote(u.put.Source)
+	}
+	known.next += fmt.Sprintf("go on with: %s %s --resume %s", u.storeLine("put", u.file, u.path), source, shellQuote(u.ingest))
+	return known
+}
+
+// mismatch drops what was stored of a source that is not what was expected.
+func (u *upload) mismatch(err error) error {
+	if u.put.Transactions > 0 || u.put.Resumed > 0 {
+		drop := u.db.Update(func(tx *holdfast.Tx) error {
+			s, err := u.store(u.file, tx, u.path)
+			if err != nil {
+				return err
+			}
+			ingest, err := s.Ingest(u.ingest, blob.IngestOptions{})
+			if err != nil {
+				return err
+			}
+			return ingest.Abort()
+		})
+		if drop == nil {
+			_, drop = u.collect(u.db, u.path)
+		}
+		if drop != nil {
+			return errors.Join(err, drop)
+		}
+	}
+	return &fileError{file: u.in.name, what: err.Error(), next: "nothing was stored", err: err}
+}
