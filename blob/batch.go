@@ -14,6 +14,7 @@ type batch struct {
 	table
 	arena    []byte
 	maxLevel uint8
+	spaces   []workspace // that no Writer has at the moment
 
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
@@ -134,12 +135,12 @@ func (s *Store) isLeaf(k *chunkKey, length int) bool {
 
 // addLong is add for a chunk that is not gathered: it goes to its bucket now.
 func (s *Store) addLong(b *batch, k *chunkKey, p []byte) (fresh bool, err error) {
-	_, found, err := s.probe(k)
+	had, found, err := s.probe(k)
 	if err != nil {
 		return false, err
 	}
 	e := pending{users: 1, length: int32(len(p))}
-	if !found {
+	if !found || had.lost() {
 		bucket := s.leaves
 		if !s.isLeaf(k, len(p)) {
 			bucket = s.packs
@@ -237,6 +238,19 @@ func (s *Store) settle(b *batch, i int) error {
 		return err
 	}
 	came := *p
+	if found && e.lost() && came.state&hasBytes != 0 {
+		// Its bytes are stored, and the children of a node have it as a parent already.
+		p.settleAs(&e)
+		p.state = came.state | p.state&wasDead
+		p.id, p.length = came.id, came.length
+		if p.parents < 0 || p.users < 0 {
+			return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
+		}
+		if came.key.level > 0 {
+			return s.giveUpChildren(b.arena[came.at:came.at+came.length], came.key.level)
+		}
+		return nil
+	}
 	if found {
 		p.settleAs(&e)
 	} else if p.state&hasBytes == 0 {

@@ -15,7 +15,7 @@ func (t *treeBuilder) push(k chunkKey, size int64) error {
 			return errTooLarge
 		}
 		for int(level) >= len(t.levels) {
-			t.levels = append(t.levels, nodeBuilder{})
+			t.grow()
 		}
 		nb := &t.levels[level]
 		if err := nb.add(t.shape, &k, size); err != nil {
@@ -29,6 +29,17 @@ func (t *treeBuilder) push(k chunkKey, size int64) error {
 			return err
 		}
 	}
+}
+
+// grow adds a level, with the memory that it had in an earlier blob.
+func (t *treeBuilder) grow() {
+	n := len(t.levels)
+	if n == cap(t.levels) {
+		t.levels = append(t.levels, nodeBuilder{})
+		return
+	}
+	t.levels = t.levels[:n+1]
+	t.levels[n].reset()
 }
 
 // finish gives the root of all that was pushed, of which one user is counted.

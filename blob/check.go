@@ -20,6 +20,9 @@ type CheckOptions struct {
 	// Repair mends what can be mended, in the transaction of the store, which must be a writing
 	// one without open writers.
 	Repair bool
+	// Discard has a repair delete what is stored of chunks in use whose content is wrong. They are
+	// missing then, and stored again when somebody puts the same content again.
+	Discard bool
 	// Memory is how many bytes the counting may take. 0: 64 MiB. Where that is not
 	// enough for all chunks, there are several passes over the nodes.
 	Memory int
@@ -45,8 +48,8 @@ type CheckStats struct {
 // Repair loses no content: bytes that no chunk has become one again, dead if nobody
 // names it, or are deleted if there is another sound copy of them. Counts and marks are set right; but while
 // nodes cannot be read that are in use, no count of parents is lowered, since their children are not known.
-// Chunks that are missing or whose content is wrong stay as they are: restore them from elsewhere.
-// An ingest that lacks a chunk, and what has no meaning, is deleted.
+// A chunk whose bytes are missing stays in the index, and its bytes are stored again when somebody puts
+// the same content again; so is one whose content is wrong, with Discard. An ingest that lacks a chunk, and what has no meaning, is deleted.
 func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) error) (CheckStats, error) {
 	c := checker{s: s, ctx: ctx, o: o, fn: fn}
 	if c.o.Memory <= 0 {
@@ -220,6 +223,10 @@ func (c *checker) unreadable() error {
 				return err
 			}
 			delete(c.bad, k)
+		} else if c.o.Repair && c.o.Discard && !errors.Is(reason, ErrMissing) {
+			if err := c.s.discard(&k); err != nil {
+				return err
+			}
 		}
 		if !errors.Is(reason, ErrMissing) {
 			if err := c.found(WrongContent, k, repaired, "%v", reason); err != nil {

@@ -188,14 +188,14 @@ var storeDamages = []struct {
 	{"malformed id", func(d *damaged) { must(d.t, d.packs.Put([]byte("key"), []byte{0})) }, kinds(Malformed), kinds(Malformed)},
 	{"counter of ids", func(d *damaged) { must(d.t, d.leaves.SetSequence(1)) }, kinds(Malformed), nil},
 	{"foreign key", func(d *damaged) { must(d.t, d.bucket.Put([]byte("key"), []byte{0})) }, kinds(Malformed), kinds(Malformed)},
-	{"lease of a missing blob", func(d *damaged) { lease(d).b.Put(make([]byte, keySize), []byte{1}) }, kinds(MissingChunk), nil},
-	{"lease with a malformed key", func(d *damaged) { lease(d).b.Put([]byte("key"), []byte{1}) }, kinds(Malformed), nil},
-	{"lease without end", func(d *damaged) { lease(d).b.Put(expiresName, []byte{1}) }, kinds(Malformed), nil},
-	{"lease that is no bucket", func(d *damaged) { d.bucket.Bucket(leasesName).Put([]byte("x"), nil) }, kinds(Malformed), nil},
+	{"lease of a missing blob", func(d *damaged) { must(d.t, lease(d).b.Put(make([]byte, keySize), []byte{1})) }, kinds(MissingChunk), nil},
+	{"lease with a malformed key", func(d *damaged) { must(d.t, lease(d).b.Put([]byte("key"), []byte{1})) }, kinds(Malformed), nil},
+	{"lease without end", func(d *damaged) { must(d.t, lease(d).b.Put(expiresName, []byte{1})) }, kinds(Malformed), nil},
+	{"lease that is no bucket", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).Put([]byte("x"), nil)) }, kinds(Malformed), nil},
 	{"lease lost", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).DeleteBucket([]byte("lease"))) }, kinds(WrongUsers), nil},
-	{"ingest malformed", func(d *damaged) { ingest(d).Put(stateName, []byte{1}) },
+	{"ingest malformed", func(d *damaged) { must(d.t, ingest(d).Put(stateName, []byte{1})) },
 		append(kinds(Malformed), slices.Repeat(kinds(WrongUsers), 5)...), nil},
-	{"ingest without its rest", func(d *damaged) { ingest(d).Delete(tailName) },
+	{"ingest without its rest", func(d *damaged) { must(d.t, ingest(d).Delete(tailName)) },
 		append(kinds(Malformed), slices.Repeat(kinds(WrongUsers), 5)...), nil},
 	{"ingest of a missing chunk", func(d *damaged) {
 		k := chunkKey{addr: d.options.Algorithm.sum(random(5, 5*MinLeafSize+5)[:MinLeafSize])}
@@ -317,6 +317,60 @@ func readable(d *damaged) (refs []string) {
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// What a repair could not mend heals when the same content is put again, whatever was lost
+// or wrong: leaves, nodes, the root, short blobs; and the counts are right.
+func TestRepairHeals(t *testing.T) {
+	whole := [][]byte{random(1, 100), random(2, 130*MinLeafSize+17), random(3, MinLeafSize)}
+	damage := map[string]func(d *damaged, k chunkKey){
+		"lost": func(d *damaged, k chunkKey) {
+			b, id := d.bytesOf(k)
+			must(d.t, b.Delete(id))
+		},
+		"wrong": func(d *damaged, k chunkKey) { d.overwrite(k, flip) },
+	}
+	for name, do := range damage {
+		t.Run(name, func(t *testing.T) {
+			db := newStore(t, Options{LeafSize: MinLeafSize})
+			var d *damaged
+			must(t, db.Update(func(tx *holdfast.Tx) error {
+				d = someStore(t, openIn(tx))
+				root := value(t, must2(d.loadNode(&chunkKey{d.tree.addr, d.tree.level})), nil)
+				low, _ := root.child(0)
+				keys := []chunkKey{d.child(0), d.child(5), low, d.tree.key(), d.short.key(), d.refs[2].key()}
+				for _, k := range keys {
+					do(d, k)
+				}
+				found, _ := problems(t, reopened(t, tx), CheckOptions{Data: true, Roots: d.roots(), Repair: true, Discard: true})
+				if len(found) != len(keys) {
+					t.Errorf("found %v", found)
+				}
+				found, _ = problems(t, reopened(t, tx), CheckOptions{Data: true, Roots: d.roots()})
+				if !slices.Equal(found, slices.Repeat(kinds(MissingBytes), len(keys))) {
+					t.Errorf("behind the repair: %v", found)
+				}
+				return nil
+			}))
+			update(t, db, func(s *Store) {
+				for i, p := range whole {
+					ref := must2(s.Put(p))
+					d.refs = append(d.refs, ref)
+					if i%2 == 0 {
+						must(t, s.flush())
+					}
+				}
+			})
+			must(t, db.View(func(tx *holdfast.Tx) error {
+				d.Store = openIn(tx)
+				must(t, checkClean(d.Store, CheckOptions{Data: true, Roots: d.roots()}))
+				if n := len(readable(d)); n != len(d.refs) {
+					t.Errorf("%d of %d blobs can be read", n, len(d.refs))
+				}
+				return nil
+			}))
+		})
+	}
+}
 
 // Without roots, counts of users are not lowered, and what nobody is known to use stays.
 func TestCheckWithoutRoots(t *testing.T) {

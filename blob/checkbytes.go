@@ -152,8 +152,11 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 		// A dead chunk without bytes is nothing; a node would keep its children if they
 		// had been counted, which counts mends.
 		repaired := b.o.Repair && e.dead()
-		if repaired {
+		switch {
+		case repaired:
 			b.fixes = append(b.fixes, func() error { return b.s.remove(&k, &e) })
+		case b.o.Repair && !e.lost():
+			b.fixes = append(b.fixes, func() error { return b.s.lose(&k, &e) })
 		}
 		return b.found(MissingBytes, k, repaired, "%s %d", b.name(), e.id)
 	}
@@ -205,6 +208,9 @@ func (b *bytesOf) verify() error {
 			if err := b.found(WrongContent, s.key, false, "%s %d: its bytes have the address %v", b.name(), s.id, sum); err != nil {
 				return err
 			}
+			if b.o.Repair && b.o.Discard {
+				b.fixes = append(b.fixes, func() error { return b.s.discard(&s.key) })
+			}
 		}
 	}
 	return nil
@@ -230,7 +236,7 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 		sound := b.s.options.Algorithm.sum(p) == k.addr
 		switch {
 		case !sound:
-			e.id = 0
+			e.id = 0 // lost
 		case k == &second:
 			// The first one may be sound too: level and address differ in the level only then.
 			if e.id, err = b.bucket.NextSequence(); err == nil {
@@ -295,6 +301,25 @@ func (b *bytesOf) leaked(s *holding) error {
 	}
 	e.packed, e.id, e.length = b.packed, s.id, len(p)
 	return b.s.putEntry(&k, &e)
+}
+
+// lose has a chunk that is in use, and whose bytes are not there, stored again when it is written
+// again.
+func (s *Store) lose(k *chunkKey, e *entry) error {
+	e.id = 0
+	return s.putEntry(k, e)
+}
+
+// discard deletes the bytes of a chunk, which are not those that it should have.
+func (s *Store) discard(k *chunkKey) error {
+	e, ok, err := s.lookup(k)
+	if err != nil || !ok {
+		return err
+	}
+	if err := s.deleteBytes(e.packed, e.id); err != nil {
+		return err
+	}
+	return s.lose(k, &e)
 }
 
 // putEntry changes the index, where nothing is pending.

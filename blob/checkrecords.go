@@ -150,7 +150,7 @@ func (c *checker) digests() error {
 	}
 	var wrong [][]byte
 	for key, v := range b.All() {
-		fault, k := c.digest(b, key, v)
+		k, fault := c.digest(b, key, v)
 		if err := c.s.tx.Err(); err != nil {
 			return err
 		}
@@ -169,12 +169,12 @@ func (c *checker) digests() error {
 }
 
 // digest checks a key of the bucket of digests.
-func (c *checker) digest(b *holdfast.Bucket, key, v []byte) (fault error, k chunkKey) {
+func (c *checker) digest(b *holdfast.Bucket, key, v []byte) (k chunkKey, fault error) {
 	switch len(key) {
 	case len(Address{}):
 		var ref Ref
 		if err := ref.UnmarshalBinary(v); err != nil {
-			return err, k
+			return k, err
 		}
 		k = ref.key()
 		_, _, ok, err := c.s.root(ref)
@@ -185,7 +185,7 @@ func (c *checker) digest(b *holdfast.Bucket, key, v []byte) (fault error, k chun
 		if err == nil && !bytes.Equal(b.Get(root[:]), key) {
 			err = fmt.Errorf("the blob has another digest, or none")
 		}
-		return err, k
+		return k, err
 	case keySize:
 		var ref Ref
 		k, err := parseKey(key)
@@ -195,7 +195,7 @@ func (c *checker) digest(b *holdfast.Bucket, key, v []byte) (fault error, k chun
 		if err == nil && ref.key() != k {
 			err = fmt.Errorf("the digest names another blob")
 		}
-		return err, k
+		return k, err
 	}
-	return corruptf("key of %d bytes", len(key)), k
+	return k, corruptf("key of %d bytes", len(key))
 }

@@ -133,6 +133,10 @@ func (e *entry) append(b []byte) []byte {
 	return binary.AppendUvarint(b, e.users)
 }
 
+// lost tells that a repair has found the bytes of the chunk missing: they are stored again when they
+// are written again. Ids begin with 1.
+func (e *entry) lost() bool { return e.id == 0 }
+
 func (e *entry) dead() bool { return e.parents == 0 && e.users == 0 }
 
 // parseEntry decodes a value of the index.

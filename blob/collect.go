@@ -45,6 +45,9 @@ func (s *Store) Collect(limit int) (removed int, more bool, err error) {
 // collectBatch is how many chunks are taken up at once: so many nodes are held.
 const collectBatch = 64
 
+// collectPiece is how many chunks are removed between two looks at the clock.
+const collectPiece = 16
+
 // collector removes dead chunks, in passes over the marks in the order of their
 // keys. What a removed node releases may lie before it: it is met in the next
 // pass.
@@ -245,7 +248,7 @@ func Collect(ctx context.Context, db *holdfast.DB, open func(*holdfast.Tx) (*Sto
 	if o.Hold <= 0 {
 		o.Hold = 5 * time.Millisecond
 	}
-	r := collection{db: db, open: open, o: o, batch: collectBatch, now: time.Now}
+	r := collection{db: db, open: open, o: o, batch: collectPiece, now: time.Now}
 	for !r.done {
 		if err := ctx.Err(); err != nil {
 			return r.stats, err
@@ -297,7 +300,7 @@ func (r *collection) transaction() error {
 		r.c.s, r.done = s, false
 		// Something is done in any case, or it would never end.
 		for n := r.batch - given; n > 0 && !r.done && (n == r.batch-given || r.now().Sub(begin) < r.o.Hold); {
-			if err := r.c.some(min(n, collectBatch)); err != nil {
+			if err := r.c.some(min(n, collectPiece)); err != nil {
 				return err
 			}
 			stats.Chunks += int64(r.c.removed)

@@ -72,7 +72,7 @@ func TestCollectTransactions(t *testing.T) {
 	r.now = func() time.Time { now = now.Add(2 * time.Millisecond); return now }
 	for before := int64(0); !r.done; before = r.stats.Chunks {
 		must(t, r.transaction())
-		if n := r.stats.Chunks - before; n > 3*collectBatch {
+		if n := r.stats.Chunks - before; n > 3*collectPiece {
 			t.Errorf("%d chunks in one transaction", n)
 		}
 	}

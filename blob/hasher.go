@@ -12,7 +12,8 @@ type hasher struct {
 	addressLane, digestLane *lane
 	digest                  hash.Hash // used by the lane of digests
 
-	begun     bool  // the blob; these are of it:
+	begun     bool // the blob; these are of it:
+	algorithm Algorithm
 	addresses *lane // nil: computed by the caller
 	digests   *lane // nil: no digest
 
@@ -46,13 +47,13 @@ func (w *Writer) hasher() *hasher {
 	h := w.hashing
 	if h == nil {
 		h = &hasher{w: w, digest: sha256.New()}
-		algorithm := w.s.options.Algorithm
-		h.addressLane = newLane(func(t *task) { t.sum = algorithm.sum(t.p) })
+		h.addressLane = newLane(func(t *task) { t.sum = h.algorithm.sum(t.p) })
 		h.digestLane = newLane(func(t *task) { h.digest.Write(t.p) })
 		w.hashing = h
 	}
 	if !h.begun {
 		h.begun, h.addresses, h.digests = true, nil, nil
+		h.algorithm = w.s.options.Algorithm
 		if w.concurrent {
 			h.addresses = h.addressLane
 		}
@@ -113,7 +114,7 @@ func (h *hasher) store(f *flying) error {
 	}
 	f.stored = true
 	if h.addresses == nil {
-		return h.w.store(h.w.s.options.Algorithm.sum(f.p), f.p)
+		return h.w.store(h.algorithm.sum(f.p), f.p)
 	}
 	f.address.wait()
 	return h.w.store(f.address.sum, f.p)

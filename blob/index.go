@@ -164,6 +164,7 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 			s.put = s.Writer()
 		}
 		if _, err := s.put.Write(p); err != nil {
+			s.put.Abort()
 			return Ref{}, err
 		}
 		return s.put.Commit()

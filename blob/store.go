@@ -188,6 +188,9 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 
 // IsStore tells whether b holds a store of blobs, of whatever version.
 func IsStore(b *holdfast.Bucket) bool {
+	if b == nil {
+		return false
+	}
 	config := b.Get(configName)
 	return len(config) >= len(configMagic) && string(config[:len(configMagic)]) == configMagic
 }

@@ -74,9 +74,11 @@ func (w *Writer) start() error {
 	if w.begun {
 		return nil
 	}
-	if _, err := w.s.begin(); err != nil {
+	b, err := w.s.begin()
+	if err != nil {
 		return err
 	}
+	w.take(b)
 	w.begun, w.hasSum = true, false
 	if w.next = w.s.open; w.next != nil {
 		w.next.prev = w
@@ -104,13 +106,13 @@ func (w *Writer) end() {
 		w.hashing.drop()
 	}
 	w.cut.reset()
-	w.leaf = w.leaf[:0]
 	w.size = 0
 	w.expected = expectation{size: -1}
 	if !w.begun {
 		return
 	}
 	w.begun = false
+	w.give(w.s.batch)
 	if w.next != nil {
 		w.next.prev = w.prev
 	}
@@ -120,6 +122,42 @@ func (w *Writer) end() {
 		w.s.open = w.next
 	}
 	w.next, w.prev = nil, nil
+}
+
+// workspace is the memory that a Writer has while a blob is being written. It is used
+// again by the next blob, of this transaction or another.
+type workspace struct {
+	leaf, input []byte
+	levels      []nodeBuilder
+	hashing     *hasher
+}
+
+const (
+	maxSpaces     = 4       // that are kept
+	maxKeptBuffer = 1 << 20 // bytes of each of its buffers
+)
+
+func (w *Writer) take(b *batch) {
+	n := len(b.spaces)
+	if n == 0 {
+		return
+	}
+	ws := b.spaces[n-1]
+	b.spaces = b.spaces[:n-1]
+	w.leaf, w.input, w.tree.levels, w.hashing = ws.leaf[:0], ws.input, ws.levels[:0], ws.hashing
+	if w.hashing != nil {
+		w.hashing.w = w
+	}
+}
+
+func (w *Writer) give(b *batch) {
+	if b != nil && len(b.spaces) < maxSpaces && cap(w.leaf) <= maxKeptBuffer {
+		if w.hashing != nil {
+			w.hashing.w = nil
+		}
+		b.spaces = append(b.spaces, workspace{w.leaf, w.input, w.tree.levels, w.hashing})
+	}
+	w.leaf, w.input, w.tree.levels, w.hashing = nil, nil, nil, nil
 }
 
 // check refuses n bytes more than a blob can have or was expected to have.

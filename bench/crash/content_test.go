@@ -2,10 +2,13 @@ package crash
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"holdfast"
 )
 
 // value is a letter, so many times.
@@ -50,6 +53,9 @@ func outer(path string) (dir, name string) {
 
 func key(i int) string { return fmt.Sprintf("k%d", i) }
 
+// appendedKey is a key that is behind those of lower numbers, and behind all of key.
+func appendedKey(i int) string { return fmt.Sprintf("m%08d", i) }
+
 func (n *node) apply(edits []Edit) {
 	for _, e := range edits {
 		if e.Op == "drop" {
@@ -68,6 +74,8 @@ func (n *node) apply(edits []Edit) {
 				b.values[key(e.Key+k)] = value{e.Size, e.Letter}
 			case "del":
 				delete(b.values, key(e.Key+k))
+			case "append":
+				b.values[appendedKey(e.Key+k)] = value{e.Size, e.Letter}
 			}
 		}
 		if e.Op == "seq" {
@@ -89,7 +97,7 @@ func (n *node) content() string {
 
 func (n *node) write(s *strings.Builder) {
 	fmt.Fprintf(s, "{%d ", n.sequence)
-	// Keys begin with k and buckets with n.
+	// Keys begin with k or m, and buckets with n.
 	for _, k := range slices.Sorted(maps.Keys(n.values)) {
 		v := n.values[k]
 		if v.size == 0 {
@@ -155,6 +163,8 @@ func applyOne[B bucket[B]](tx writer[B], e Edit) error {
 			err = b.Put([]byte(key(e.Key+k)), bytes.Repeat([]byte{e.Letter}, e.Size))
 		case "del":
 			err = b.Delete([]byte(key(e.Key + k)))
+		case "append":
+			err = appendTo(b, []byte(appendedKey(e.Key+k)), bytes.Repeat([]byte{e.Letter}, e.Size))
 		}
 		if err != nil {
 			return err
@@ -163,6 +173,22 @@ func applyOne[B bucket[B]](tx writer[B], e Edit) error {
 	if e.Op == "seq" {
 		_, err = b.NextSequence()
 	}
+	return err
+}
+
+// appendTo appends, and forgets key and value; bbolt puts. Of transactions at the same time
+// the one with the higher keys may be the first: then the others put too.
+func appendTo[B bucket[B]](b B, key, value []byte) error {
+	to, ok := any(b).(*holdfast.Bucket)
+	if !ok {
+		return b.Put(key, value)
+	}
+	err := to.Append(key, value)
+	if errors.Is(err, holdfast.ErrUnordered) {
+		return b.Put(key, value)
+	}
+	clear(key)
+	clear(value)
 	return err
 }
 

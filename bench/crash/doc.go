@@ -12,6 +12,8 @@
 // commit and after a clean close. While the power stays on, readers go on to see
 // what they saw, and no page waits for a reader if there is none.
 //
+// TestBlobPowerCut (blob_test.go) does the same for a store of blobs, with histories of its own.
+//
 // A history is a Script: text, made up from a seed. One that fails is cut down
 // to what is needed to fail, and printed.
 //

@@ -61,7 +61,7 @@ type Step struct {
 
 // Edit is a change of the bucket at Path, which is created if it is not there.
 type Edit struct {
-	Op     string // put, del, drop (the bucket), bucket (create it), seq
+	Op     string // put, append, del, drop (the bucket), bucket (create it), seq
 	Path   string // b0/n1
 	Key    int    // first key
 	N      int    // keys
@@ -73,6 +73,8 @@ func (e Edit) String() string {
 	switch e.Op {
 	case "put":
 		return fmt.Sprintf("put %s k%d n=%d %d%c", e.Path, e.Key, e.N, e.Size, e.Letter)
+	case "append":
+		return fmt.Sprintf("append %s k%d n=%d %d%c", e.Path, e.Key, e.N, e.Size, e.Letter)
 	case "del":
 		return fmt.Sprintf("del %s k%d n=%d", e.Path, e.Key, e.N)
 	}
@@ -219,6 +221,8 @@ func parseEdit(words []string) (e Edit, err error) {
 	switch e.Op {
 	case "put":
 		_, err = fmt.Sscanf(line, "put %s k%d n=%d %d%c", &e.Path, &e.Key, &e.N, &e.Size, &e.Letter)
+	case "append":
+		_, err = fmt.Sscanf(line, "append %s k%d n=%d %d%c", &e.Path, &e.Key, &e.N, &e.Size, &e.Letter)
 	case "del":
 		_, err = fmt.Sscanf(line, "del %s k%d n=%d", &e.Path, &e.Key, &e.N)
 	case "drop", "bucket", "seq":

@@ -19,6 +19,8 @@ tx seed=4
   del b0/n1 k5 n=12
   drop b1
   put b2 k1 n=1 3000y
+  append a0 k0 n=2 5000y
+  append a0 k2 n=5 50y
 tx seed=5 together
   put b1 k1 n=5 10a
 tx together rollback

@@ -21,7 +21,7 @@ type kind struct {
 
 // kinds are all of them, for TestSoak.
 func kinds() []kind {
-	all := []kind{modelKind, sideBySideKind, variantsKind, handoverKind, readersKind, takeoverKind}
+	all := []kind{modelKind, sideBySideKind, variantsKind, handoverKind, readersKind, takeoverKind, appendingKind}
 	for _, version := range versions {
 		all = append(all, returnKind(version))
 	}

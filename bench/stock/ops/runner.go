@@ -56,6 +56,8 @@ type Engine[D DB[T], T Tx[B, C], B Bucket[B, C], C Cursor] struct {
 	Open    func(path string, o Options) (D, error)
 	Check   func(T) <-chan error
 	SetFill func(b B, percent float64)
+	// Put puts key; nil: the bucket's Put.
+	Put func(b B, key, value []byte) error
 	// Compact copies db to a new file in transactions of max bytes.
 	Compact func(db D, path string, max int64) error
 }
@@ -216,7 +218,11 @@ func (r *Runner[D, T, B, C]) inBucket(t *openTx[T, C], b B, op Op, res *Result) 
 		if value == nil && !op.NilValue {
 			value = []byte{}
 		}
-		err = b.Put(op.Key, value)
+		if r.engine.Put != nil {
+			err = r.engine.Put(b, op.Key, value)
+		} else {
+			err = b.Put(op.Key, value)
+		}
 	case Delete:
 		err = b.Delete(op.Key)
 	case Get:

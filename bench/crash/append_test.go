@@ -1,0 +1,86 @@
+package crash
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/bench/soak"
+)
+
+// appendHistories is the number of histories of an ordinary run.
+const appendHistories = 4
+
+// generateAppends is the script of seed with transactions that also append: values of one
+// to twenty pages, and small ones.
+func generateAppends(seed uint64) Script {
+	s := generate(seed)
+	r := rand.New(rand.NewPCG(seed, 7))
+	next := 0
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		if step.Kind != "tx" && step.Kind != "stock" || r.IntN(3) > 0 {
+			continue
+		}
+		// A flush there waits for the edits of all: see handle.Sync. The first that appends
+		// flushes amid its own.
+		if step.Together || step.During {
+			continue
+		}
+		path := fmt.Sprintf("a%d", r.IntN(2))
+		var edits []Edit
+		if r.IntN(10) == 0 {
+			edits = append(edits, Edit{Op: "drop", Path: path})
+		}
+		for range 1 + r.IntN(3) {
+			e := Edit{Op: "append", Path: path, Key: next, N: 1, Size: s.PageSize + r.IntN(2*s.PageSize), Letter: byte('a' + r.IntN(26))}
+			switch r.IntN(6) {
+			case 0:
+				e.Size = s.PageSize + r.IntN(19*s.PageSize)
+			case 1, 2, 3:
+				e.N, e.Size = 1+r.IntN(20), r.IntN(s.PageSize/4)
+			}
+			edits = append(edits, e)
+			next += e.N
+		}
+		if r.IntN(2) == 0 {
+			step.Edits = append(edits, step.Edits...)
+		} else {
+			step.Edits = append(step.Edits, edits...)
+		}
+	}
+	return s
+}
+
+// TestPowerCutAppending runs histories with transactions that append.
+func TestPowerCutAppending(t *testing.T) {
+	tally := &soak.Tally{}
+	var failed atomic.Bool
+	seeds, chosen := soak.Seeds(t, uint64(time.Now().UnixNano()), appendHistories)
+	t.Run("seeds", func(t *testing.T) {
+		for _, seed := range seeds {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				dir, err := os.MkdirTemp("", "holdfast-crash")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer os.RemoveAll(dir)
+				script := generateAppends(seed)
+				fail := runScript(dir, script, tally)
+				if fail == nil || failed.Swap(true) {
+					return
+				}
+				short, how := shrink(script, fail, 20*time.Second, func(s Script) *failure { return runScript(dir, s, &soak.Tally{}) })
+				t.Errorf("HOLDFAST_SEED=%d: %v\n\nA short script that fails (HOLDFAST_SCRIPT=file runs it again):\n\n%s\n%v", seed, fail, short, how)
+			})
+		}
+	})
+	t.Log(tally)
+	if n := tally.Get("appending"); n < 30 && !chosen {
+		t.Errorf("%d disks while something is appended, want 30 at least", n)
+	}
+}
