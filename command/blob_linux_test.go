@@ -163,7 +163,7 @@ func TestBlobDamagedPages(t *testing.T) {
 	for kind, data := range map[string][]byte{"sealed": sealed, "bare": bare} {
 		for page := 2; page < len(data)/pageSize; page++ {
 			for _, at := range []int{8, 40, pageSize / 2} {
-				if kind == "sealed" && at != 40 { // the seal shows each
+				if at != []int{8, 40, pageSize / 2}[page%3] && (kind == "sealed" || page > 4) { // the seal shows each
 					continue
 				}
 				bad := bytes.Clone(data)
@@ -194,7 +194,7 @@ func TestBlobDamagedPages(t *testing.T) {
 			}
 		}
 	}
-	if failed < 40 {
+	if failed < 25 {
 		t.Errorf("only %d calls failed", failed)
 	}
 }

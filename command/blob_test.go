@@ -114,7 +114,11 @@ func TestBlobRoundTrip(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			workdir(t)
 			var refs []string
-			for i, n := range []int{0, 1, 1023, 1024, 1025, 5000, 1_200_000} {
+			sizes := []int{0, 1, 1024, 1025, 5000, 1_200_000}
+			if kind != "--algorithm sha256" {
+				sizes = sizes[:5]
+			}
+			for i, n := range sizes {
 				data := random(byte(i), n)
 				check(t, os.WriteFile("in", data, 0o600))
 				args := []string{"blob", "put", "x.db", "store", "in", "-q"}
