@@ -94,15 +94,26 @@ func (b *batch) value(e *entry) []byte {
 	}
 }
 
-// add counts one user of the chunk k, whose bytes are p, which is not kept. fresh: it
+// hold says as what a chunk that is added is counted.
+type hold struct{ parents, users int64 }
+
+var (
+	asUser = hold{users: 1}
+	// A Writer holds what it has not finished as a parent does that is not stored yet. Were it
+	// a user, whoever deletes a blob that he has not put would take what the Writer stands on.
+	asParent = hold{parents: 1}
+)
+
+// add counts one more of h for the chunk k, whose bytes are p, which is not kept. fresh: it
 // was not known to be there, and its bytes came with it.
-func (s *Store) add(k *chunkKey, p []byte) (fresh bool, err error) {
+func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	b, err := s.begin()
 	if err != nil {
 		return false, err
 	}
 	if e := b.find(k); e != nil {
-		e.users++
+		e.parents += h.parents
+		e.users += h.users
 		return false, nil
 	}
 	long := len(p) > maxGathered || s.isLeaf(k, len(p))
@@ -112,10 +123,10 @@ func (s *Store) add(k *chunkKey, p []byte) (fresh bool, err error) {
 		}
 	}
 	if long {
-		return s.addLong(b, k, p)
+		return s.addLong(b, k, p, h)
 	}
 	e := b.insert(k)
-	e.state, e.users = hasBytes|packed, 1
+	e.state, e.parents, e.users = hasBytes|packed, h.parents, h.users
 	e.at, e.length = int32(len(b.arena)), int32(len(p))
 	b.arena = append(b.arena, p...)
 	b.maxLevel = max(b.maxLevel, k.level)
@@ -134,12 +145,12 @@ func (s *Store) isLeaf(k *chunkKey, length int) bool {
 }
 
 // addLong is add for a chunk that is not gathered: it goes to its bucket now.
-func (s *Store) addLong(b *batch, k *chunkKey, p []byte) (fresh bool, err error) {
+func (s *Store) addLong(b *batch, k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	had, found, err := s.probe(k)
 	if err != nil {
 		return false, err
 	}
-	e := pending{users: 1, length: int32(len(p))}
+	e := pending{parents: h.parents, users: h.users, length: int32(len(p))}
 	if !found || had.lost() {
 		bucket := s.leaves
 		if !s.isLeaf(k, len(p)) {

@@ -8,7 +8,7 @@ type treeBuilder struct {
 	levels []nodeBuilder // those of which the children have the level of the index
 }
 
-// push appends a chunk of the level, of which the caller has counted one user.
+// push appends a chunk of the level, which the caller holds as its parent.
 func (t *treeBuilder) push(k chunkKey, size int64) error {
 	for level := k.level; ; level++ {
 		if level == maxLevel {
@@ -42,7 +42,7 @@ func (t *treeBuilder) grow() {
 	t.levels[n].reset()
 }
 
-// finish gives the root of all that was pushed, of which one user is counted.
+// finish gives the root of all that was pushed, which is held as by a parent.
 func (t *treeBuilder) finish() (k chunkKey, size int64, err error) {
 	below := false // k is the end of the content, and less high than what comes next
 	for level := range t.levels {
@@ -68,8 +68,9 @@ func (t *treeBuilder) finish() (k chunkKey, size int64, err error) {
 	return k, size, nil
 }
 
-// node makes a node of the children gathered at the level, and counts one user of it
-// in place of those of the children.
+// node makes a node of the children gathered at the level, and holds it in place of them: its
+// children have been counted as such since they were pushed. If it is there already it has
+// counted them, and they are given up.
 func (t *treeBuilder) node(level uint8) (chunkKey, int64, error) {
 	nb := &t.levels[level]
 	b := nb.finish(t.shape, level+1)
@@ -78,17 +79,13 @@ func (t *treeBuilder) node(level uint8) (chunkKey, int64, error) {
 		return chunkKey{}, 0, err
 	}
 	k := chunkKey{t.s.options.Algorithm.sum(b), level + 1}
-	fresh, err := t.s.add(&k, b)
+	fresh, err := t.s.add(&k, b, asParent)
 	if err != nil {
 		return chunkKey{}, 0, err
 	}
-	parents := int64(0)
-	if fresh {
-		parents = 1
-	}
-	for i := range n.count() {
+	for i := 0; !fresh && i < n.count(); i++ {
 		child, _ := n.child(i)
-		if err := t.s.adjust(&child, parents, -1); err != nil {
+		if err := t.s.adjust(&child, -1, 0); err != nil {
 			return chunkKey{}, 0, err
 		}
 	}
@@ -96,13 +93,13 @@ func (t *treeBuilder) node(level uint8) (chunkKey, int64, error) {
 	return k, n.size, nil
 }
 
-// abort takes back the users of what was pushed.
+// abort gives up what was pushed.
 func (t *treeBuilder) abort() {
 	for level := range t.levels {
 		nb := &t.levels[level]
 		for i := range nb.n {
 			k := nb.child(t.shape, i, uint8(level))
-			if t.s.adjust(&k, 0, -1) != nil {
+			if t.s.adjust(&k, -1, 0) != nil {
 				break // and the transaction cannot commit
 			}
 		}

@@ -170,7 +170,7 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 		return s.put.Commit()
 	}
 	k := chunkKey{addr: s.options.Algorithm.sum(p)}
-	if _, err := s.add(&k, p); err != nil {
+	if _, err := s.add(&k, p, asUser); err != nil {
 		return Ref{}, err
 	}
 	return Ref{algorithm: s.options.Algorithm, addr: k.addr, size: int64(len(p))}, nil

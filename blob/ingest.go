@@ -107,11 +107,11 @@ func (in *Ingest) expect() {
 	}
 }
 
-// resume brings the writer to where it was when the state was saved. It becomes a user of what
+// resume brings the writer to where it was when the state was saved. It holds what
 // it stands on beside the saved state, so that either can be given up without the other.
 func (in *Ingest) resume() error {
 	for _, k := range in.state.chunks() {
-		if err := in.s.refer(&k, 0, 1); err != nil {
+		if err := in.s.refer(&k, 1, 0); err != nil {
 			return err
 		}
 	}

@@ -222,7 +222,7 @@ func (w *Writer) add(p []byte, lent bool) error {
 // store stores a leaf whose address is known.
 func (w *Writer) store(addr Address, p []byte) error {
 	k := chunkKey{addr: addr}
-	if _, err := w.s.add(&k, p); err != nil {
+	if _, err := w.s.add(&k, p, asParent); err != nil {
 		return err
 	}
 	return w.tree.push(k, int64(len(p)))
@@ -337,9 +337,12 @@ func (w *Writer) commit() (Ref, error) {
 	}
 	ref := Ref{algorithm: w.s.options.Algorithm, addr: k.addr, level: k.level, size: size}
 	if err := w.verify(ref); err != nil {
-		if adjusting := w.s.adjust(&k, 0, -1); adjusting != nil {
+		if adjusting := w.s.adjust(&k, -1, 0); adjusting != nil {
 			return Ref{}, adjusting
 		}
+		return Ref{}, err
+	}
+	if err := w.s.adjust(&k, -1, 1); err != nil {
 		return Ref{}, err
 	}
 	if w.hasSum {
