@@ -22,7 +22,7 @@ type appending struct {
 // that comes in the order of its keys: a transaction of any size holds some 4 MiB of it
 // in memory, because what is complete is written to free pages of the file before the
 // commit. A value of a page or more is written at once, straight from value, as a run of
-// pages of its own; smaller ones fill pages together.
+// pages of its own, unless that left more than an eighth of them empty; others fill pages together.
 //
 // Neither key nor value is kept: the caller may use both again when Append has returned.
 // (Put keeps value until the end of the transaction.) What was appended is in the bucket for

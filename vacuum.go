@@ -84,7 +84,7 @@ func oldReader(h pager.Held) OldReader {
 // It returns ctx's error when that ends, and with any error what was done so far. That is
 // done when ctx ends, an error occurs or the process is killed, and the next
 // Vacuum goes on from there. It first reads every page in use: a damaged one ends it, with a
-// *CorruptError, before anything was changed. (Values longer than 16 pages are verified
+// *CorruptError, before anything was changed. (Values longer than 8 pages are verified
 // when they are moved.) ErrDatabaseReadOnly is returned for a database that was opened
 // for reading, unless DryRun is set.
 //

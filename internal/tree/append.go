@@ -49,6 +49,10 @@ type edge struct {
 // gatherPages is how many pages of elements are gathered before complete ones are sought.
 const gatherPages = 2
 
+// gatherValues is for how many values of a page or more there is to be room: twice as many as
+// the splitter looks at, and some.
+const gatherValues = 2*maxGroup + 2
+
 // minMemory is the first piece of an edge's memory, in bytes.
 const minMemory = 512
 
@@ -88,7 +92,7 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 	}
 	t.edits++
 	var err error
-	if len(value) >= t.edit.w.PageSize() {
+	if t.alone(key, value) {
 		err = t.appendLarge(key, value)
 	} else {
 		err = t.appendSmall(key, value)
@@ -100,6 +104,21 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 	g.edits = t.edits
 	g.key, g.some = append(g.key[:0], key...), true
 	return nil
+}
+
+// maxLoneWaste is the share, one in so many, of its pages that an element may leave empty
+// and still have them for itself. Sharing them with others costs two copies.
+const maxLoneWaste = 8
+
+// alone tells whether an element gets pages of its own.
+func (t *Tree) alone(key, value []byte) bool {
+	ps := int64(t.edit.w.PageSize())
+	if int64(len(value)) < ps {
+		return false
+	}
+	used := int64(page.HeaderSize+page.LeafElementSize+len(key)) + int64(len(value))
+	taken := (used + ps - 1) / ps * ps
+	return (taken-used)*maxLoneWaste <= taken
 }
 
 // findLast finds the last key.
@@ -441,7 +460,7 @@ func (t *Tree) completePage(items []item, size int) (item, error) {
 func (g *edge) keep(b []byte, pageSize int) []byte {
 	if len(b) > cap(g.memory)-len(g.memory) {
 		// What is there stays with the elements that lie in it.
-		size := min(max(2*cap(g.memory), minMemory), 2*gatherPages*pageSize)
+		size := min(max(2*cap(g.memory), minMemory), 2*gatherPages*pageSize+gatherValues*len(b))
 		g.memory = make([]byte, 0, max(size, len(b)))
 		g.lent = false
 	}

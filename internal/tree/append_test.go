@@ -99,14 +99,14 @@ func TestAppendManyLeaves(t *testing.T) {
 	const n = 2*maxAppendItems + 100
 	s := newAppendStore(512)
 	tr := Open(s, NewEdit(s), 0)
-	value := make([]byte, 512)
+	value := make([]byte, 980) // two pages
 	for i := range n {
 		if err := tr.Append(s, DefaultFill, fmt.Appendf(nil, "%08d", i), value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, i := range []int{0, 1, maxAppendItems - 2, maxAppendItems, n - 1} {
-		if v, _, ok, err := tr.Lookup(fmt.Appendf(nil, "%08d", i)); !ok || len(v) != 512 || err != nil {
+		if v, _, ok, err := tr.Lookup(fmt.Appendf(nil, "%08d", i)); !ok || len(v) != len(value) || err != nil {
 			t.Errorf("element %d: %t %v", i, ok, err)
 		}
 	}
@@ -158,6 +158,41 @@ func TestAppendBehindEmptied(t *testing.T) {
 		compare(t, &tr, m)
 		if err := tr.Append(s, DefaultFill, key(0), nil); err != ErrUnordered {
 			t.Error(err)
+		}
+	}
+}
+
+// Large values that would leave much of their pages empty share them.
+func TestAppendShares(t *testing.T) {
+	for _, c := range []struct{ value, pages int }{
+		{3*512 - 40, 3}, // whole pages
+		{3*512 - 40 - 192, 3},
+		{2*512 + 100, 0}, // a quarter would be empty
+	} {
+		s := newAppendStore(512)
+		tr := Open(s, NewEdit(s), 0)
+		const n = 100
+		for i := range n {
+			if err := tr.Append(s, DefaultFill, fmt.Appendf(nil, "%08d", i), make([]byte, c.value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tr.Merge(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.Write(DefaultFill); err != nil {
+			t.Fatal(err)
+		}
+		s.end(t, &tr)
+		pages := 0
+		for _, p := range leaves(t, &tr) {
+			pages += int(p)
+		}
+		if c.pages > 0 && pages != n*c.pages {
+			t.Errorf("%d values of %d bytes take %d pages", n, c.value, pages)
+		}
+		if used := n * (c.value + 24); c.pages == 0 && pages*512 > used+used/12 {
+			t.Errorf("%d values of %d bytes take %d bytes of pages", n, c.value, pages*512)
 		}
 	}
 }
