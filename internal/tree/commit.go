@@ -18,6 +18,7 @@ func (t *Tree) Merge() error {
 	if t.node == nil {
 		return nil
 	}
+	t.lift()
 	if err := t.merge(t.node, 0); err != nil {
 		return err
 	}
@@ -320,10 +321,45 @@ func (t *Tree) writeThinLeaf(n *node, depth int) (done bool, err error) {
 	if !ok || !some {
 		return false, n.thicken()
 	}
+	if n.added > 0 {
+		return true, t.writeWithAdded(n, depth)
+	}
 	return true, t.writeCopy(n, first, depth == 0, func(buf []byte, id page.ID) (page.Encoder, error) {
 		enc := page.CopyLeaf(buf, id, n.thin, end)
 		for _, c := range n.changes {
 			enc.SetValue(c.index, c.value)
+		}
+		return enc, nil
+	})
+}
+
+// writeWithAdded writes a thin leaf that has new elements. Its page is packed.
+func (t *Tree) writeWithAdded(n *node, depth int) error {
+	first, err := n.key(0)
+	if err != nil {
+		return err
+	}
+	return t.writeCopy(n, first, depth == 0, func(buf []byte, id page.ID) (page.Encoder, error) {
+		enc := page.NewLeaf(buf, id, n.count(), 0)
+		changes, taken := n.changes, 0
+		for i := range n.count() {
+			changed := len(changes) > 0 && changes[0].index == i
+			if changed && changes[0].key != nil {
+				enc.Leaf(changes[0].flags, changes[0].key, changes[0].value)
+				changes = changes[1:]
+				continue
+			}
+			key, value, flags, ok := n.thin.LeafAt(taken)
+			if !ok {
+				_, err := n.thin.Leaf(taken)
+				return enc, err
+			}
+			taken++
+			if changed {
+				value = changes[0].value
+				changes = changes[1:]
+			}
+			enc.Leaf(flags, key, value)
 		}
 		return enc, nil
 	})

@@ -33,12 +33,15 @@ type item struct {
 // A node begins thin: it keeps its page and notes only what is another now. A branch
 // notes which children are nodes: if all of them are written to one run each, under
 // the same first key, it becomes a copy of its page with other children. A leaf of
-// one page notes a few values that replace some of the same length. Anything more
+// one page notes a few values that replace some of the same length, and a few new elements
+// between those that it has, as long as it stays one page. Anything more
 // makes a node thick first: its elements become items.
 type node struct {
 	items     []item // ascending by key; empty while thin
 	thin      page.Page
 	changes   []change // of a thin node, ascending by index
+	added     int      // changes that are new elements
+	addedSize int      // bytes that they take
 	base      page.ID
 	basePages uint64 // 0: it replaces no page
 	size      int    // bytes as one page
@@ -52,16 +55,20 @@ type node struct {
 }
 
 // change is an element of a thin node that is another now: of a branch, a child that
-// is a node, or was one and is written; of a leaf, a value.
+// is a node, or was one and is written; of a leaf, a value, or an element that its page
+// does not have. The index is that of the element in the node, new ones counted.
 type change struct {
 	index int
 	node  *node
 	id    page.ID // once written
+	key   []byte  // of a new element
+	flags uint32
 	value []byte
 }
 
-// maxNewValues is how many values of a thin leaf are replaced before it is made thick.
-const maxNewValues = 8
+// maxThinChanges is how many values of a thin leaf are replaced, and elements added,
+// before it is made thick.
+const maxThinChanges = 16
 
 // open makes an empty node stand for page p. full is the size of a page that is full.
 func (n *node) open(p page.Page, full int) error {
@@ -85,7 +92,12 @@ func (n *node) thicken() error {
 		return err
 	}
 	n.thin = page.Page{}
+	n.added, n.addedSize = 0, 0
 	for _, c := range n.changes {
+		if c.key != nil { // those before it have been put in
+			n.insert(c.index, item{key: c.key, value: c.value, flags: c.flags})
+			continue
+		}
 		it := &n.items[c.index]
 		switch {
 		case n.leaf:
@@ -104,7 +116,7 @@ func (n *node) thicken() error {
 // count is the number of elements.
 func (n *node) count() int {
 	if n.thin.Valid() {
-		return n.thin.Count()
+		return n.thin.Count() + n.added
 	}
 	return len(n.items)
 }
@@ -112,18 +124,54 @@ func (n *node) count() int {
 // key is the key of element i.
 func (n *node) key(i int) ([]byte, error) {
 	if n.thin.Valid() {
-		return n.thin.Key(i)
+		if at, ok := n.change(i); ok && n.changes[at].key != nil {
+			return n.changes[at].key, nil
+		}
+		return n.thin.Key(n.pageIndex(i))
 	}
 	return n.items[i].key, nil
 }
 
 // find is Page.Search for a node.
 func (n *node) find(key []byte) (int, bool, error) {
-	if n.thin.Valid() {
-		return n.thin.Search(key)
+	if !n.thin.Valid() {
+		i, exact := n.search(key)
+		return i, exact, nil
 	}
-	i, exact := n.search(key)
+	i, exact, err := n.thin.Search(key)
+	if err != nil || n.added == 0 {
+		return i, exact, err
+	}
+	for _, c := range n.changes {
+		if c.key == nil {
+			continue
+		}
+		switch bytes.Compare(c.key, key) {
+		case 0:
+			return c.index, true, nil
+		case 1:
+			return i, exact, nil
+		}
+		i++
+	}
 	return i, exact, nil
+}
+
+// pageIndex is where its page has element i of a thin node, which is not a new one.
+func (n *node) pageIndex(i int) int {
+	if n.added == 0 {
+		return i
+	}
+	before := 0
+	for _, c := range n.changes {
+		if c.index >= i {
+			break
+		}
+		if c.key != nil {
+			before++
+		}
+	}
+	return i - before
 }
 
 // child is child i of a branch: a node, or nil and its page.
@@ -150,8 +198,13 @@ func (n *node) element(i int) (e page.Element, unverified bool, err error) {
 		it := &n.items[i]
 		return page.Element{Flags: it.flags, Key: it.key, Value: it.value}, it.unverified, nil
 	}
-	e, err = n.thin.Leaf(i)
-	if at, ok := n.change(i); ok {
+	at, ok := n.change(i)
+	if ok && n.changes[at].key != nil {
+		c := &n.changes[at]
+		return page.Element{Flags: c.flags, Key: c.key, Value: c.value}, false, nil
+	}
+	e, err = n.thin.Leaf(n.pageIndex(i))
+	if ok {
 		e.Value = n.changes[at].value
 	}
 	return e, false, err
@@ -167,11 +220,28 @@ func (n *node) replace(i int, e page.Element, value []byte, flags uint32) bool {
 	switch {
 	case ok:
 		n.changes[at].value = value
-	case len(n.changes) == maxNewValues:
+	case len(n.changes) == maxThinChanges:
 		return false
 	default:
 		n.changes = slices.Insert(n.changes, at, change{index: i, value: value})
 	}
+	return true
+}
+
+// addThin makes it, which is no element yet, element i of a thin leaf, unless that is the
+// last or does not fit into full bytes: the leaf has to be thick for that.
+func (n *node) addThin(i int, it item, full int) bool {
+	size := uint64(page.LeafElementSize) + uint64(len(it.key)) + uint64(len(it.value))
+	if !n.thin.Valid() || len(n.changes) == maxThinChanges || i == n.count() || uint64(n.addedSize)+n.thin.End()+size > uint64(full) {
+		return false
+	}
+	at, _ := n.change(i)
+	for j := at; j < len(n.changes); j++ {
+		n.changes[j].index++
+	}
+	n.changes = slices.Insert(n.changes, at, change{index: i, key: it.key, flags: it.flags, value: it.value})
+	n.added++
+	n.addedSize += int(size)
 	return true
 }
 
@@ -308,6 +378,7 @@ func (n *node) moveTail(i int, to *node) {
 // splitInMemory splits the nodes on the path to key that have become too long.
 // Nodes have no page yet, so this costs nothing on disk.
 func (t *Tree) splitInMemory(key []byte) error {
+	t.lift()
 	var path [maxDepth + 1]*node
 	depth := 0
 	for n := t.node; ; depth++ {

@@ -27,7 +27,8 @@ func (t *Tree) editDown(key []byte, depth int) (*node, error) {
 	if t.root == 0 && t.node == nil {
 		return nil, nil
 	}
-	return t.editPath(key, depth, true)
+	t.lift()
+	return t.editPath(key, depth)
 }
 
 // Pack joins n pages that are neighbours at the given depth, at least 1, beginning

@@ -75,7 +75,7 @@ func TestCopiedLeavesAreEncodedOnes(t *testing.T) {
 					t.Fatalf("seed %d: %s is %q, %t, %v", seed, k, got, ok, err)
 				}
 				if n.thin.Valid() == thick {
-					if thick || len(n.changes) > 0 && len(n.changes) < maxNewValues {
+					if thick || len(n.changes) > 0 && len(n.changes) < maxThinChanges {
 						t.Fatalf("seed %d: thin: %t, with %d changes", seed, n.thin.Valid(), len(n.changes))
 					}
 				}

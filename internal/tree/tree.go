@@ -63,6 +63,7 @@ type Tree struct {
 	node   *node     // root node once something was edited
 	edits  uint64    // counts changes, so that cursors notice them
 	edge   *edge     // nil: nothing was appended
+	finger finger    // of a tree that can be edited
 }
 
 // Edit is what all trees of one writing transaction share.
@@ -280,27 +281,20 @@ func (t *Tree) Lookup(key []byte) (value []byte, flags uint32, ok bool, err erro
 
 // lookup is Lookup; verify says that the value is used.
 func (t *Tree) lookup(key []byte, verify bool) (value []byte, flags uint32, ok bool, err error) {
-	n := t.node
-	if n == nil {
-		if t.root != 0 {
-			return t.lookupBelow(t.root, key, verify)
-		}
-		if t.inline.Valid() {
-			return t.lookupFrom(t.inline, key, verify)
-		}
-		return nil, 0, false, nil
+	if t.edit != nil {
+		return t.lookupNear(key, verify)
 	}
-	for !n.leaf {
-		i, err := n.descendIndex(key)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		c, id := n.child(i)
-		if c == nil {
-			return t.lookupBelow(id, key, verify)
-		}
-		n = c
+	if t.root != 0 {
+		return t.lookupBelow(t.root, key, verify)
 	}
+	if t.inline.Valid() {
+		return t.lookupFrom(t.inline, key, verify)
+	}
+	return nil, 0, false, nil
+}
+
+// lookupIn is lookup in a leaf that is a node.
+func (t *Tree) lookupIn(n *node, key []byte, verify bool) (value []byte, flags uint32, ok bool, err error) {
 	i, exact, err := n.find(key)
 	if err != nil || !exact {
 		return nil, 0, false, err
@@ -391,6 +385,15 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		}
 		if n.replace(i, e, value, flags) {
 			t.edits++
+			t.stay(n)
+			return true, nil
+		}
+	}
+	if !exact {
+		key = t.edit.arena.copyKey(key)
+		if n.addThin(i, item{key: key, value: value, flags: flags}, fullPage(t.edit.w.PageSize())) {
+			t.edits++
+			t.stay(n)
 			return true, nil
 		}
 	}
@@ -401,13 +404,14 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		return false, ErrTooLarge
 	}
 	t.edits++
+	t.stay(n)
 	if exact {
 		it := &n.items[i]
 		n.size += len(value) - len(it.value)
 		it.value, it.flags, it.unverified = value, flags, false
 		return true, nil
 	}
-	n.insert(i, item{key: t.edit.arena.copyKey(key), value: value, flags: flags})
+	n.insert(i, item{key: key, value: value, flags: flags})
 	if n.tooLong() {
 		return true, t.splitInMemory(key)
 	}
@@ -457,29 +461,22 @@ func (t *Tree) delete(key []byte, refuse uint32) (deletion, error) {
 		return absent, page.Corruptf(n.base, "key is found by one search and not by the next")
 	}
 	t.edits++
+	t.stay(n)
 	n.remove(i)
 	n.shrunk = true
 	return removed, nil
 }
 
-// editLeaf turns the path to the leaf in which key belongs into nodes.
-func (t *Tree) editLeaf(key []byte) (*node, error) {
-	if t.edit == nil {
-		return nil, errReadOnly
-	}
-	return t.editPath(key, maxDepth, false)
-}
-
 // editPath turns the path to key into nodes, down to the given depth or, if that is
-// less deep, to the leaf, and returns the last one. whole: they are to be written even
-// if nothing in them changes.
-func (t *Tree) editPath(key []byte, depth int, whole bool) (*node, error) {
+// less deep, to the leaf, and returns the last one. They are to be written even if nothing
+// in them changes.
+func (t *Tree) editPath(key []byte, depth int) (*node, error) {
 	n, err := t.editRoot()
 	if err != nil {
 		return nil, err
 	}
 	for d := 0; ; d++ {
-		n.whole = n.whole || whole
+		n.whole = true
 		if n.leaf || d == depth && d < maxDepth {
 			return n, nil
 		}

@@ -86,7 +86,8 @@ func (l *Level) UsedBytes() (int, error) {
 	case l.n == nil:
 		return l.p.UsedBytes()
 	case l.n.thin.Valid():
-		return l.n.thin.UsedBytes()
+		used, err := l.n.thin.UsedBytes()
+		return used + l.n.addedSize, err
 	}
 	return l.n.size, nil
 }
