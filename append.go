@@ -8,8 +8,9 @@ import (
 )
 
 // appendHeld is how many bytes of complete pages a transaction holds before it writes
-// them.
-const appendHeld = 4 << 20
+// them: few enough to be in a processor's cache still when they are written, and enough for
+// few calls.
+const appendHeld = 1 << 20
 
 // appending is what a transaction has that has appended.
 type appending struct {
@@ -19,7 +20,7 @@ type appending struct {
 }
 
 // Append puts key, with value, behind all other keys of the bucket. It is for much data
-// that comes in the order of its keys: a transaction of any size holds some 4 MiB of it
+// that comes in the order of its keys: a transaction of any size holds some MiB of it
 // in memory, because what is complete is written to free pages of the file before the
 // commit. A value of a page or more is written at once, straight from value, as a run of
 // pages of its own, unless that left more than an eighth of them empty; others fill pages together.

@@ -21,7 +21,7 @@ type batch struct {
 }
 
 const (
-	maxArena   = 4 << 20
+	maxArena   = 1 << 20 // what fits into a processor's own cache: 4 MiB took half as long again for blobs of 10 kB
 	maxPending = 32 << 10
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10

@@ -21,7 +21,7 @@
 // A Store, and all that comes from it, belongs to the transaction of its bucket
 // and is valid as long as that. In a reading transaction it may be used by
 // several goroutines at once; in a writing one by one goroutine. New chunks are
-// gathered in memory, some 4 MiB at most, and brought to the bucket in the order
+// gathered in memory, a MiB at most, and brought to the bucket in the order
 // of their addresses; what is left is brought there when the transaction
 // commits. A second Store on the same bucket in the same transaction is
 // correct, but does not see what the first has gathered until then.
