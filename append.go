@@ -33,7 +33,7 @@ type appending struct {
 //
 // The first Append of a transaction waits until what was committed before is durable, unless
 // commits are not flushed (Durability None, NoSync); the durability that is set then
-// is that of the commit. The commit is flushed twice.
+// is that of the commit. The commit is flushed twice if some of it was written before.
 //
 // Errors: ErrUnordered if key is not behind the last key of the bucket, ErrKeyRequired,
 // ErrKeyTooLarge, ErrValueTooLarge, ErrTxNotWritable, after which nothing has changed. After

@@ -21,7 +21,7 @@ type batch struct {
 }
 
 const (
-	maxArena   = 1 << 20 // what fits into a processor's own cache: 4 MiB took half as long again for blobs of 10 kB
+	maxArena   = 1 << 20 // it is to be in the processor's cache still when it is written
 	maxPending = 32 << 10
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10
