@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"cmp"
+	"runtime"
 	"runtime/debug"
 
 	"holdfast/internal/pager"
@@ -65,7 +66,19 @@ func (tx *Tx) beginAppending() {
 	a := &tx.w.appending
 	a.opts = tx.db.commitOptions()
 	a.stream = tx.w.w.Appender(cmp.Or(tx.db.appendHeld, appendHeld), a.opts)
+	if tx.db.writesBehind() {
+		a.stream.WriteBehind()
+	}
 	tx.buckets.Appender = a.stream
+}
+
+// writesBehind tells whether what is appended is written by a goroutine: if there are
+// processors for both.
+func (db *DB) writesBehind() bool {
+	if set := db.appendBehind; set != 0 {
+		return set > 0
+	}
+	return runtime.GOMAXPROCS(0) > 1
 }
 
 // commitOptions are those with which the transaction is committed.
@@ -81,7 +94,11 @@ func (tx *Tx) doomed() error {
 	if tx.w == nil {
 		return nil
 	}
-	return tx.w.appending.err
+	a := &tx.w.appending
+	if a.err == nil && a.stream != nil && a.stream.Err() != nil { // of a write behind the caller
+		a.err = tx.db.corrupt(a.stream.Err())
+	}
+	return a.err
 }
 
 // pages is a number that no walk through the transaction's pages exceeds.

@@ -10,9 +10,13 @@ import (
 	"holdfast/internal/vfs"
 )
 
+// writers are who writes what is appended, as appendBehind has it.
+var writers = map[string]int8{"caller": -1, "goroutine": 1}
+
 // appendedFile is a history of transactions that append, put, delete and roll back, on one
 // file; what is in it says how many there were.
 type appendedFile struct {
+	behind       int8 // as appendBehind of a DB
 	acked, tried int
 }
 
@@ -31,6 +35,7 @@ func (f *appendedFile) options() *Options {
 // commit does transaction n, the first is 1: what was appended goes on in the same bucket,
 // and in one that is new each time and goes two later.
 func (f *appendedFile) commit(db *DB, n int) error {
+	db.appendBehind = f.behind
 	db.appendHeld = appendedPage // so that small ones are written early too
 	f.tried = n
 	err := db.Update(func(tx *Tx) error {
@@ -158,72 +163,74 @@ func TestAppendPowerCut(t *testing.T) {
 			if strict && mode == Periodic {
 				continue
 			}
-			t.Run(fmt.Sprint(mode, strict), func(t *testing.T) {
-				t.Parallel()
-				f := &appendedFile{}
-				rng := rand.New(rand.NewPCG(7, uint64(mode)))
-				type disk struct {
-					data         []byte
-					acked, tried int
-				}
-				var disks []disk
-				durable := 0
-				calls, step, meta := 0, 2, false
-				if testing.Short() {
-					step = 8
-				}
-				var c *vfs.Crash
-				c = vfs.NewCrash("crash", nil, func(vfs.Kind) {
-					n := 1
-					if calls++; meta { // what it refers to may be there or not
-						n = 12
-					} else if calls%step != 0 {
-						return
+			for name, behind := range writers {
+				t.Run(fmt.Sprint(mode, strict, name), func(t *testing.T) {
+					t.Parallel()
+					f := &appendedFile{behind: behind}
+					rng := rand.New(rand.NewPCG(7, uint64(mode)))
+					type disk struct {
+						data         []byte
+						acked, tried int
 					}
-					least := f.acked
-					if mode == Periodic {
-						least = durable
+					var disks []disk
+					durable := 0
+					calls, step, meta := 0, 2, false
+					if testing.Short() {
+						step = 8
 					}
-					for data := range c.Disks(rng, appendedPage, n) {
-						disks = append(disks, disk{data, least, f.tried})
+					var c *vfs.Crash
+					c = vfs.NewCrash("crash", nil, func(vfs.Kind) {
+						n := 1
+						if calls++; meta { // what it refers to may be there or not
+							n = 12
+						} else if calls%step != 0 {
+							return
+						}
+						least := f.acked
+						if mode == Periodic {
+							least = durable
+						}
+						for data := range c.Disks(rng, appendedPage, n) {
+							disks = append(disks, disk{data, least, f.tried})
+						}
+					})
+					options := f.options()
+					options.Durability, options.StrictCompat = mode, strict
+					db, err := OpenVFS(vfs.NewInject(c.Open(), func(op vfs.Op) error {
+						meta = op.Kind == vfs.KindWrite && op.Off < 2*appendedPage
+						return nil
+					}), options)
+					if err != nil {
+						t.Fatal(err)
 					}
+					defer db.Close()
+					var reader *Tx
+					for n := 1; n <= 5; n++ {
+						if err := f.commit(db, n); err != nil {
+							t.Fatal(err)
+						}
+						durable = n // the commit flushes, whatever the mode
+						if err := f.rolledBack(db); err != nil {
+							t.Fatal(err)
+						}
+						if n == 2 {
+							reader, _ = db.Begin(false)
+						}
+						if n == 4 {
+							err = reader.Rollback()
+						}
+						if got, err2 := f.holds(db); err != nil || err2 != nil || got != n {
+							t.Fatal(got, err, err2)
+						}
+					}
+					for i, d := range disks {
+						if err := f.opens(d.data, d.acked, d.tried); err != nil && (d.tried > 0 || !errors.Is(err, ErrInvalid)) {
+							t.Fatalf("disk %d of %d: %v", i, len(disks), err)
+						}
+					}
+					t.Logf("%d disks", len(disks))
 				})
-				options := f.options()
-				options.Durability, options.StrictCompat = mode, strict
-				db, err := OpenVFS(vfs.NewInject(c.Open(), func(op vfs.Op) error {
-					meta = op.Kind == vfs.KindWrite && op.Off < 2*appendedPage
-					return nil
-				}), options)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer db.Close()
-				var reader *Tx
-				for n := 1; n <= 5; n++ {
-					if err := f.commit(db, n); err != nil {
-						t.Fatal(err)
-					}
-					durable = n // the commit flushes, whatever the mode
-					if err := f.rolledBack(db); err != nil {
-						t.Fatal(err)
-					}
-					if n == 2 {
-						reader, _ = db.Begin(false)
-					}
-					if n == 4 {
-						err = reader.Rollback()
-					}
-					if got, err2 := f.holds(db); err != nil || err2 != nil || got != n {
-						t.Fatal(got, err, err2)
-					}
-				}
-				for i, d := range disks {
-					if err := f.opens(d.data, d.acked, d.tried); err != nil && (d.tried > 0 || !errors.Is(err, ErrInvalid)) {
-						t.Fatalf("disk %d of %d: %v", i, len(disks), err)
-					}
-				}
-				t.Logf("%d disks", len(disks))
-			})
+			}
 		}
 	}
 }
@@ -234,20 +241,22 @@ func TestAppendPowerCut(t *testing.T) {
 func TestAppendFails(t *testing.T) {
 	for _, kind := range []vfs.Kind{vfs.KindWrite, vfs.KindGrow, vfs.KindSync} {
 		for _, failure := range []error{syscall.EIO, syscall.ENOSPC} {
-			t.Run(fmt.Sprint(kind, failure), func(t *testing.T) {
-				t.Parallel()
-				for nth := 1; ; nth++ {
-					if appendFails(t, kind, nth, failure) {
-						return
+			for name, behind := range writers {
+				t.Run(fmt.Sprint(kind, failure, name), func(t *testing.T) {
+					t.Parallel()
+					for nth := 1; ; nth++ {
+						if appendFails(t, kind, nth, failure, behind) {
+							return
+						}
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }
 
-func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error) (done bool) {
-	f := &appendedFile{}
+func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error, behind int8) (done bool) {
+	f := &appendedFile{behind: behind}
 	mem := vfs.NewMem("mem")
 	armed, failed := false, false
 	db, err := OpenVFS(vfs.NewInject(mem.Open(), func(op vfs.Op) error {
@@ -303,6 +312,12 @@ func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error) (done bool
 // A transaction that could not write can only be rolled back: all calls on it give the
 // error, or nothing; and then its pages are free again.
 func TestAppendDoomed(t *testing.T) {
+	for name, behind := range writers {
+		t.Run(name, func(t *testing.T) { testAppendDoomed(t, behind) })
+	}
+}
+
+func testAppendDoomed(t *testing.T, behind int8) {
 	for _, limit := range []bool{true, false} {
 		mem := vfs.NewMem("mem")
 		full := false
@@ -317,7 +332,7 @@ func TestAppendDoomed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		f := &appendedFile{}
+		f := &appendedFile{behind: behind}
 		if err := f.commit(db, 1); err != nil {
 			t.Fatal(err)
 		}

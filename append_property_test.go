@@ -344,6 +344,7 @@ func appendHistories(t *testing.T, seed uint64, rounds int) {
 			t.Fatal(err)
 		}
 		h.db.appendHeld = 1 << h.rng.IntN(18)
+		h.db.appendBehind = int8(1 - 2*h.rng.IntN(2))
 	}
 	open()
 	var reader *Tx

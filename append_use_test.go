@@ -92,7 +92,7 @@ func TestAppendKeepsItsMode(t *testing.T) {
 	soundUpdate(t, db, func(tx *Tx) error {
 		b, err := tx.CreateBucket([]byte("b"))
 		if err == nil {
-			err = b.Append([]byte("k"), make([]byte, 65488)) // it is written now
+			err = b.Append([]byte("k"), make([]byte, 1<<20)) // it is written now
 		}
 		db.NoSync = true
 		return err
@@ -140,8 +140,14 @@ func TestAppendHoldsLittle(t *testing.T) {
 // Pages that a transaction has appended and given up are free for it, and values that
 // it has read stay as they are.
 func TestAppendGivenUp(t *testing.T) {
+	for name, behind := range writers {
+		t.Run(name, func(t *testing.T) { testAppendGivenUp(t, behind) })
+	}
+}
+
+func testAppendGivenUp(t *testing.T, behind int8) {
 	db := appendDB(t, nil)
-	db.appendHeld = 64 << 10
+	db.appendHeld, db.appendBehind = 64<<10, behind
 	fill := func(tx *Tx, name string, letter byte) (*Bucket, error) {
 		b, err := tx.CreateBucket([]byte(name))
 		for i := 0; i < 300 && err == nil; i++ {
@@ -210,8 +216,14 @@ func TestAppendGivenUp(t *testing.T) {
 // Rolled back, what was appended and written leaves the file and its free pages as they
 // were, and readers see what they saw.
 func TestAppendRolledBack(t *testing.T) {
+	for name, behind := range writers {
+		t.Run(name, func(t *testing.T) { testAppendRolledBack(t, behind) })
+	}
+}
+
+func testAppendRolledBack(t *testing.T, behind int8) {
 	db := appendDB(t, nil)
-	f := &appendedFile{}
+	f := &appendedFile{behind: behind}
 	if err := f.commit(db, 1); err != nil {
 		t.Fatal(err)
 	}

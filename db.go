@@ -54,22 +54,23 @@ type DB struct {
 
 	Mlock bool
 
-	pager      *pager.Pager
-	path       string
-	readOnly   bool
-	noStats    bool
-	durability Durability
-	noSeals    bool
-	logger     Logger
-	closed     atomic.Bool
-	edit       *tree.Edit // of the writing transaction; whoever has the turn owns it
-	appendHeld int64      // see its constant; tests have less
-	stats      txTotals
-	batch      batcher
-	closing    sync.Mutex
-	vacuuming  chan struct{} // holds one token, of whoever vacuums
-	auto       *auto         // nil: it is off
-	shown      *statsFile    // nil: figures are not shown
+	pager        *pager.Pager
+	path         string
+	readOnly     bool
+	noStats      bool
+	durability   Durability
+	noSeals      bool
+	logger       Logger
+	closed       atomic.Bool
+	edit         *tree.Edit // of the writing transaction; whoever has the turn owns it
+	appendHeld   int64      // see its constant; tests have less
+	appendBehind int8       // of tests: 1, written by a goroutine, or -1, by the caller
+	stats        txTotals
+	batch        batcher
+	closing      sync.Mutex
+	vacuuming    chan struct{} // holds one token, of whoever vacuums
+	auto         *auto         // nil: it is off
+	shown        *statsFile    // nil: figures are not shown
 }
 
 // Open opens the database at path, and creates it with the given mode if there

@@ -116,7 +116,7 @@ func (h *hasher) store(f *flying) error {
 	if h.addresses == nil {
 		return h.w.store(h.algorithm.sum(f.p), f.p)
 	}
-	f.address.wait()
+	h.addresses.helped(&f.address)
 	return h.w.store(f.address.sum, f.p)
 }
 

@@ -2,7 +2,7 @@ package blob
 
 import "sync"
 
-// lane does one thing to tasks, one after the other, in a goroutine that ends when there
+// lane does one thing to tasks, begun in their order, in a goroutine that ends when there
 // is nothing to do: so none is left behind by a blob that is never finished.
 type lane struct {
 	run func() // loop, made once, since each use of a method as a value allocates
@@ -49,6 +49,39 @@ func (l *lane) start(t *task, p []byte) {
 	}
 }
 
+// help does a task that waits, the oldest, in the caller's goroutine; false if there is none.
+// It is for lanes whose tasks can be done in any order.
+func (l *lane) help() bool {
+	t := l.take()
+	if t == nil {
+		return false
+	}
+	l.do(t)
+	t.done <- struct{}{}
+	return true
+}
+
+// take takes the oldest task that waits; nil if there is none.
+func (l *lane) take() *task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == 0 {
+		return nil
+	}
+	t := l.queue[l.first]
+	l.queue[l.first] = nil
+	l.first = (l.first + 1) % laneDepth
+	l.waiting--
+	return t
+}
+
+// helped is wait of a task of the lane: meanwhile the caller does what waits.
+func (l *lane) helped(t *task) {
+	for t.p != nil && len(t.done) == 0 && l.help() {
+	}
+	t.wait()
+}
+
 // wait returns when the task is done, if it was started.
 func (t *task) wait() {
 	if t.p != nil {
@@ -59,18 +92,14 @@ func (t *task) wait() {
 
 func (l *lane) loop() {
 	for {
-		l.mu.Lock()
-		if l.waiting == 0 {
-			l.running = false
+		if !l.help() {
+			l.mu.Lock()
+			more := l.waiting > 0
+			l.running = more
 			l.mu.Unlock()
-			return
+			if !more {
+				return
+			}
 		}
-		t := l.queue[l.first]
-		l.queue[l.first] = nil
-		l.first = (l.first + 1) % laneDepth
-		l.waiting--
-		l.mu.Unlock()
-		l.do(t)
-		t.done <- struct{}{}
 	}
 }

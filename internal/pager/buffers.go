@@ -94,10 +94,19 @@ func (b *buffer) follows(a *buffer) bool {
 	return b.slab != nil && b.slab == a.slab && b.at == a.at+len(a.bytes)
 }
 
+// pooled tells whether n pages get memory that is used again.
+func (p *bufferPool) pooled(n uint64) bool { return n <= uint64(slabBytes/4/p.pageSize) }
+
+// forget leaves the memory to those who look at it.
+func (b *buffers) forget() {
+	clear(b.slabs)
+	b.slabs = b.slabs[:0]
+}
+
 // get returns n pages, of any content.
 func (p *bufferPool) get(b *buffers, n uint64) buffer {
 	size := int(n) * p.pageSize
-	if size > slabBytes/4 {
+	if !p.pooled(n) {
 		return buffer{bytes: make([]byte, size)}
 	}
 	last := len(b.slabs) - 1

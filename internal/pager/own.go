@@ -43,10 +43,16 @@ func (o *own) buffer(id page.ID, i int) {
 }
 
 // page is page id, which the transaction has taken.
-func (o *own) page(b *buffers, id page.ID) (page.Page, error) {
+func (s *Stream) page(id page.ID) (page.Page, error) {
+	o, b := &s.own, s.w.buf
 	if i, ok := o.buffered[id]; ok {
 		o.memory = o.memory || !o.quiet
 		return page.Parse(b.runs[i].bytes, id)
+	}
+	if !plant.On(plant.FlightUnread) {
+		if err := s.land(); err != nil {
+			return page.Page{}, err
+		}
 	}
 	if len(o.views) == 0 {
 		return page.Page{}, page.Corruptf(id, "it is free, and in use")
@@ -86,8 +92,7 @@ func (o *own) drop(b *buffers) {
 // written is called before the memory of runs that were written is used again.
 func (o *own) written(b *buffers) {
 	if o.memory {
-		clear(b.slabs)
-		b.slabs = b.slabs[:0]
+		b.forget()
 		o.memory = false
 	}
 }
@@ -121,6 +126,9 @@ func (w *WriteTx) EndEdit() error {
 	s := w.stream
 	if s == nil {
 		return nil
+	}
+	if err := s.land(); err != nil {
+		return err
 	}
 	w.p.commit.Lock()
 	defer w.p.commit.Unlock()

@@ -109,7 +109,7 @@ func (w *WriteTx) PageSize() int { return w.p.pageSize }
 // taken from its Stream.
 func (w *WriteTx) Page(id page.ID) (page.Page, error) {
 	if w.stream != nil && w.space.Owns(id) {
-		return w.stream.own.page(w.buf, id)
+		return w.stream.page(id)
 	}
 	if w.on != nil && !plant.On(plant.OverlayIgnored) {
 		if run := w.p.overlay[id]; run != nil {
@@ -137,6 +137,9 @@ func (w *WriteTx) Free(id page.ID, n uint64) error {
 // durable yet, it returns when that is, or the error that kept it from becoming
 // so: nobody acts on what may vanish.
 func (w *WriteTx) Rollback() error {
+	if w.stream != nil {
+		_ = w.stream.land() // nobody wants it any more
+	}
 	w.p.commit.Lock()
 	w.abandon()
 	w.p.commit.Unlock()
@@ -151,7 +154,7 @@ func (w *WriteTx) abandon() {
 	w.space.Recycle()
 	p.buffers.put(w.buf)
 	if w.stream != nil {
-		w.stream.own.release(p)
+		w.stream.end()
 	}
 	p.endEdit()
 }
@@ -200,6 +203,9 @@ type CommitOptions struct {
 // Finish. On an error the transaction is rolled back.
 func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
 	p := w.p
+	if w.stream != nil {
+		_ = w.stream.land() // its error is why prepare fails
+	}
 	p.commit.Lock()
 	if err := w.prepare(root, sequence, opts); err != nil {
 		w.abandon()
@@ -226,7 +232,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		}
 	}
 	if w.stream != nil {
-		w.stream.own.release(p)
+		w.stream.end()
 	}
 	w.on, w.base, w.stream = nil, nil, nil // or each would keep all before it
 	p.queue = append(p.queue, &w.pr)

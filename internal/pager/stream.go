@@ -37,6 +37,8 @@ type Stream struct {
 	err   error         // why nothing more is
 	own   own
 	lone  loneLeaf
+
+	behind *behind // nil: the caller waits for what is written
 }
 
 // Stream makes the transaction's Stream, which has about limit bytes of pages in
@@ -123,12 +125,15 @@ func (s *Stream) write() error {
 	}
 	w := s.w
 	s.own.drop(w.buf)
+	if s.held = 0; s.behind != nil {
+		s.takeOff()
+		return nil
+	}
 	sortRuns(w.buf.runs)
 	sealRuns(w.buf.runs)
 	_, err := w.p.writeRuns(w.buf.runs)
 	s.own.written(w.buf)
 	w.p.buffers.reuse(w.buf)
-	s.held = 0
 	return s.follow(err)
 }
 
@@ -139,6 +144,9 @@ func (s *Stream) lead() error {
 	p := w.p
 	if s.err != nil {
 		return s.err
+	}
+	if err := s.land(); err != nil {
+		return err
 	}
 	if !s.begun {
 		if err := s.settle(); err != nil {
@@ -214,16 +222,19 @@ type loneLeaf struct {
 // errLeft is the error of a transaction in which a write was left by a panic.
 var errLeft = errors.New("writing a page was left by a panic")
 
-// WriteLeaf writes a leaf that has one element, with key and value, as one run of pages, in
-// one call and straight from where they lie: neither is kept or copied as a whole. It
-// returns where it lies, and how many pages it has.
+// WriteLeaf makes a leaf that has one element, with key and value, of which it keeps neither,
+// and returns where it lies, and how many pages it has. It is written at once, in one
+// call and straight from where key and value lie, unless that is done behind the caller.
 func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, error) {
 	p := s.w.p
+	pages := page.LoneLeafPages(key, value, p.pageSize)
+	if s.behind != nil && s.w.p.buffers.pooled(pages) {
+		return s.bufferLeaf(key, value, pages, sealed)
+	}
 	l := &s.lone
 	if l.tail == nil {
 		l.tail = make([]byte, p.pageSize)
 	}
-	pages := page.LoneLeafPages(key, value, p.pageSize)
 	id, err := s.take(pages)
 	if err != nil {
 		return 0, 0, err
