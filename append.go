@@ -23,8 +23,9 @@ type appending struct {
 // Append puts key, with value, behind all other keys of the bucket. It is for much data
 // that comes in the order of its keys: a transaction of any size holds some MiB of it
 // in memory, because what is complete is written to free pages of the file before the
-// commit. A value of a page or more is written at once, straight from value, as a run of
-// pages of its own, unless that left more than an eighth of them empty; others fill pages together.
+// commit: by another goroutine, if GOMAXPROCS is more than 1. A value of a page or more gets a
+// run of pages of its own, unless that left more than an eighth of them empty; others fill pages together. One
+// that is longer than 64 KiB, or any where GOMAXPROCS is 1, is written at once and straight from value.
 //
 // Neither key nor value is kept: the caller may use both again when Append has returned.
 // (Put keeps value until the end of the transaction.) What was appended is in the bucket for

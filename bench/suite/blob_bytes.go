@@ -14,7 +14,7 @@ var amplifiedTx = []struct {
 
 // BlobBytes counts what is written for blobs.
 func BlobBytes(c Config) (Table, error) {
-	kinds := []sinkKind{storeKinds[0], storeKinds[2], storeKinds[3]}
+	kinds := []sinkKind{storeKinds[0], storeKinds[3], storeKinds[4]}
 	t := Table{
 		Title: fmt.Sprintf("Bytes written for %s in unique blobs, of the payload", wholeBytes(c.Blobs.Amplified)),
 		Peer:  blobStockHash, Ours: blobOurs,

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"go.etcd.io/bbolt"
 
@@ -20,7 +21,8 @@ const (
 	floorPwrite    = "pwrite alone"
 	floorSeal      = "seals alone"
 	blobOurs       = "holdfast"
-	blobConcurrent = "holdfast, hash on another core"
+	blobOneCore    = "holdfast, one core"
+	blobConcurrent = "holdfast, hash on both cores"
 	blobStockHash  = "stock, under SHA-256"
 	blobStockSeq   = "stock, under numbers"
 	blobFiles      = "bare files"
@@ -34,6 +36,7 @@ var floorKinds = []sinkKind{
 
 var storeKinds = []sinkKind{
 	{blobOurs, func(path string) (sink, error) { return openBlobSink(path, false) }},
+	{blobOneCore, openOneCoreSink},
 	{blobConcurrent, func(path string) (sink, error) { return openBlobSink(path, true) }},
 	{blobStockHash, func(path string) (sink, error) { return openStockSink(path, true) }},
 	{blobStockSeq, func(path string) (sink, error) { return openStockSink(path, false) }},
@@ -123,6 +126,27 @@ type blobSink struct {
 func openBlobSink(path string, concurrent bool) (sink, error) {
 	db, err := createBlobs(path)
 	return &blobSink{db: db, concurrent: concurrent}, err
+}
+
+// oneCoreSink stores blobs with one processor.
+type oneCoreSink struct {
+	sink
+	processors int // that were used before
+}
+
+func openOneCoreSink(path string) (sink, error) {
+	before := runtime.GOMAXPROCS(1)
+	s, err := openBlobSink(path, false)
+	if err != nil {
+		runtime.GOMAXPROCS(before)
+		return nil, err
+	}
+	return &oneCoreSink{s, before}, nil
+}
+
+func (s *oneCoreSink) close() error {
+	defer runtime.GOMAXPROCS(s.processors)
+	return s.sink.close()
 }
 
 func (s *blobSink) begin() (err error) {
