@@ -19,7 +19,7 @@ func TestPutAllocations(t *testing.T) {
 	for _, c := range []struct {
 		size, count int
 		concurrent  bool
-	}{{1e3, 20_000, false}, {1e4, 3000, false}, {1e5, 600, false}, {1e6, 60, false}, {1e7, 6, false}, {1e6, 60, true}, {1e7, 6, true}} {
+	}{{1e3, 20_000, false}, {1e4, 3000, false}, {1e5, 3000, false}, {1e6, 300, false}, {1e7, 30, false}, {1e6, 300, true}, {1e7, 30, true}} {
 		t.Run(fmt.Sprintf("%d-%v", c.size, c.concurrent), func(t *testing.T) {
 			db := newStore(t, Options{})
 			data := random(1, c.size)
