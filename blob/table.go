@@ -91,6 +91,7 @@ func (t *table) grow() {
 	} else {
 		t.slots = make([]int32, size)
 	}
+	t.entries = slices.Grow(t.entries, size/2-len(t.entries))
 	for i := range t.entries {
 		t.place(&t.entries[i].key, int32(i+1))
 	}

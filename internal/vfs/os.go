@@ -22,7 +22,16 @@ type OSFile struct {
 	raw syscall.RawConn
 	// sizeMu serialises Truncate and Grow: Grow looks at the size first and
 	// puts it back when it fails.
-	sizeMu sync.Mutex
+	sizeMu    sync.Mutex
+	extension extension
+}
+
+// extension is the memory of an extend, where it has some, so that it takes none: of a file
+// that only grows nothing else would be allocated.
+type extension struct {
+	old, size int64
+	err       error
+	call      func(fd uintptr)
 }
 
 var _ File = (*OSFile)(nil)
