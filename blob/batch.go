@@ -13,6 +13,9 @@ import (
 type batch struct {
 	table
 	arena    []byte
+	spilled  int     // entries of which the bytes, unless they are of a node, are not in the arena any more
+	nodes    []int32 // entries of nodes whose bytes are there
+	list     []int32 // scratch
 	maxLevel uint8
 	spaces   []workspace // that no Writer has at the moment
 
@@ -25,6 +28,9 @@ const (
 	maxPending = 32 << 10
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10
+	// maxProbed is how many of the short leaves that are spilled are looked up first; if they
+	// are more, one of so many that are spread over them.
+	maxProbed = 64
 
 	slabSize     = 64 << 10
 	maxKeptSlabs = 64
@@ -74,8 +80,8 @@ func (b *batch) release() {
 
 func (b *batch) clear() {
 	b.reset()
-	b.arena = b.arena[:0]
-	b.maxLevel = 0
+	b.arena, b.nodes = b.arena[:0], b.nodes[:0]
+	b.spilled, b.maxLevel = 0, 0
 }
 
 // value keeps a copy of e as the index has it until the transaction has ended.
@@ -117,15 +123,22 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 		return false, nil
 	}
 	long := len(p) > maxGathered || s.isLeaf(k, len(p))
-	if len(b.entries) >= maxPending || !long && len(b.arena)+len(p) > maxArena {
-		if err := s.flush(); err != nil {
-			return false, err
-		}
+	switch {
+	case len(b.entries) >= maxPending:
+		err = s.flush()
+	case !long && len(b.arena)+len(p) > maxArena:
+		err = s.makeRoom(b)
 	}
-	if long {
+	switch {
+	case err != nil:
+		return false, err
+	case long:
 		return s.addLong(b, k, p, h)
 	}
 	e := b.insert(k)
+	if k.level > 0 {
+		b.nodes = append(b.nodes, int32(len(b.entries)-1))
+	}
 	e.state, e.parents, e.users = hasBytes|packed, h.parents, h.users
 	e.at, e.length = int32(len(b.arena)), int32(len(p))
 	b.arena = append(b.arena, p...)
@@ -211,10 +224,13 @@ func (s *Store) flush() error {
 	return nil
 }
 
-// flushBatch settles nodes from the highest level down, because a node that is not
-// stored gives up its children, then the leaves; then it writes, each bucket in the
-// order of its keys.
+// flushBatch stores the leaves that were gathered. It settles nodes from the highest level
+// down, because a node that is not stored gives up its children, and stores them. Then it
+// settles leaves and brings the index up to date, in the order of its keys.
 func (s *Store) flushBatch(b *batch) error {
+	if err := s.spill(b); err != nil {
+		return err
+	}
 	for level := b.maxLevel; level > 0; level-- {
 		for _, o := range b.sorted(level, level) {
 			if err := s.settle(b, int(o.at)); err != nil {
@@ -222,23 +238,100 @@ func (s *Store) flushBatch(b *batch) error {
 			}
 		}
 	}
-	sorted := b.sorted(0, maxLevel)
-	for _, o := range sorted {
-		if b.entries[o.at].key.level == 0 {
+	if err := s.pack(b, b.nodes); err != nil {
+		return err
+	}
+	for _, o := range b.sorted(0, maxLevel) {
+		p := &b.entries[o.at]
+		if p.key.level == 0 {
 			if err := s.settle(b, int(o.at)); err != nil {
 				return err
 			}
 		}
-	}
-	if err := s.pack(b); err != nil {
-		return err
-	}
-	for _, o := range sorted {
-		if err := s.write(b, &b.entries[o.at]); err != nil {
+		if err := s.write(b, p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// makeRoom empties the arena.
+func (s *Store) makeRoom(b *batch) error {
+	if err := s.spill(b); err != nil {
+		return s.fail(fmt.Errorf("bringing chunks to the store: %w", err))
+	}
+	if len(b.arena) > maxArena/2 { // nodes
+		return s.flush()
+	}
+	return nil
+}
+
+// spill stores the bytes of the short leaves that were gathered. The index is brought up to
+// date only by the flush: the more keys come to it at a time, the more of them come to the
+// same page of it. Nor is it asked for each leaf, unless some of those asked for are there:
+// what turns out to be there is deleted again by the flush, as a long leaf is. A node needs its
+// bytes until it is settled, and its children before them, so it stays.
+func (s *Store) spill(b *batch) error {
+	list := b.list[:0]
+	for i := b.spilled; i < len(b.entries); i++ {
+		if p := &b.entries[i]; p.key.level == 0 && p.state&(hasBytes|appended) == hasBytes {
+			list = append(list, int32(i))
+		}
+	}
+	b.list = list
+	if err := s.skipStored(b, list); err != nil {
+		return err
+	}
+	if err := s.pack(b, list); err != nil {
+		return err
+	}
+	b.spilled = len(b.entries)
+	kept := b.arena[:0]
+	for _, i := range b.nodes {
+		p := &b.entries[i]
+		at := len(kept)
+		kept = append(kept, b.arena[p.at:p.at+p.length]...)
+		p.at = int32(at)
+	}
+	b.arena = kept
+	return nil
+}
+
+// skipStored finds those of the short leaves in the list that are stored already.
+func (s *Store) skipStored(b *batch, list []int32) error {
+	step := (len(list) + maxProbed - 1) / maxProbed
+	for i := 0; i < len(list); i += step {
+		switch found, err := s.skip(&b.entries[list[i]]); {
+		case err != nil:
+			return err
+		case found && step > 1:
+			return s.skipAll(b)
+		}
+	}
+	return nil
+}
+
+// skipAll is skipStored for all short leaves that were gathered, in the order of the index.
+func (s *Store) skipAll(b *batch) error {
+	for _, o := range b.sortedFrom(b.spilled, 0, 0) {
+		if _, err := s.skip(&b.entries[o.at]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip lets go of the bytes of a leaf that is stored already.
+func (s *Store) skip(p *pending) (bool, error) {
+	if p.state&(hasBytes|appended) != hasBytes {
+		return false, nil
+	}
+	e, found, err := s.probe(&p.key)
+	if err != nil || !found || e.lost() {
+		return false, err
+	}
+	p.state &^= hasBytes
+	return true, nil
 }
 
 // settle finds out what the index has of entry i, and what becomes of it.
@@ -321,13 +414,14 @@ func (s *Store) giveUpChildren(bytes []byte, level uint8) error {
 	return nil
 }
 
-// pack stores the bytes of the new chunks in the order of their arrival: first those that
-// get pages of their own, then those that share pages, which must follow each other for that.
-func (s *Store) pack(b *batch) error {
+// pack stores the bytes of the new chunks in the list, which is in the order of their arrival:
+// first those that get pages of their own, then those that share pages, which must follow each
+// other for that.
+func (s *Store) pack(b *batch, list []int32) error {
 	id := s.packs.Sequence()
 	begin := id
 	small := false
-	for i := range b.entries {
+	for _, i := range list {
 		p := &b.entries[i]
 		if p.state&(hasBytes|appended|stored|unchanged) != hasBytes {
 			continue
@@ -338,8 +432,8 @@ func (s *Store) pack(b *batch) error {
 			return err
 		}
 	}
-	for i := 0; small && i < len(b.entries); i++ {
-		p := &b.entries[i]
+	for i := 0; small && i < len(list); i++ {
+		p := &b.entries[list[i]]
 		if p.state&(hasBytes|appended|stored|unchanged) == hasBytes && int(p.length) < s.pageSize {
 			if err := s.packOne(b, p, &id); err != nil {
 				return err
@@ -354,9 +448,13 @@ func (s *Store) pack(b *batch) error {
 
 func (s *Store) packOne(b *batch, p *pending, id *uint64) error {
 	*id++
-	p.id = *id
 	binary.BigEndian.PutUint64(s.key[:8], *id)
-	return s.packs.Append(s.key[:8], b.arena[p.at:p.at+p.length])
+	if err := s.packs.Append(s.key[:8], b.arena[p.at:p.at+p.length]); err != nil {
+		return err
+	}
+	p.id = *id
+	p.state |= appended
+	return nil
 }
 
 // write brings the index up to date with a settled entry.

@@ -91,6 +91,7 @@ func (t *table) grow() {
 	} else {
 		t.slots = make([]int32, size)
 	}
+	t.entries = slices.Grow(t.entries, size/2-len(t.entries))
 	for i := range t.entries {
 		t.place(&t.entries[i].key, int32(i+1))
 	}
@@ -113,9 +114,12 @@ type order struct {
 
 // sorted gives those entries of the table whose level is at least low and at most
 // high in the order of their keys. It is valid until the next call.
-func (t *table) sorted(low, high uint8) []order {
+func (t *table) sorted(low, high uint8) []order { return t.sortedFrom(0, low, high) }
+
+// sortedFrom is sorted for the entries from index from on.
+func (t *table) sortedFrom(from int, low, high uint8) []order {
 	t.scratch = t.scratch[:0]
-	for i := range t.entries {
+	for i := from; i < len(t.entries); i++ {
 		if e := &t.entries[i]; e.key.level >= low && e.key.level <= high {
 			t.scratch = append(t.scratch, order{binary.BigEndian.Uint64(e.key.addr[:]), int32(i)})
 		}
@@ -128,7 +132,7 @@ func (t *table) sorted(low, high uint8) []order {
 	// Addresses are spread evenly: by their first bits they fall into groups of a few,
 	// in one pass.
 	t.scratch = slices.Grow(t.scratch, n)
-	from, to := t.scratch, t.scratch[n:2*n]
+	unsorted, to := t.scratch, t.scratch[n:2*n]
 	width := bits.Len(uint(n)) - 1
 	groups := 1 << width
 	if cap(t.counts) < groups {
@@ -136,16 +140,16 @@ func (t *table) sorted(low, high uint8) []order {
 	}
 	begins := t.counts[:groups]
 	clear(begins)
-	for i := range from {
-		begins[from[i].prefix>>(64-width)]++
+	for i := range unsorted {
+		begins[unsorted[i].prefix>>(64-width)]++
 	}
 	sum := int32(0)
 	for i, c := range begins {
 		begins[i], sum = sum, sum+c
 	}
-	for i := range from {
-		g := from[i].prefix >> (64 - width)
-		to[begins[g]] = from[i]
+	for i := range unsorted {
+		g := unsorted[i].prefix >> (64 - width)
+		to[begins[g]] = unsorted[i]
 		begins[g]++
 	}
 	last := int32(0)

@@ -306,6 +306,7 @@ func (t *Tree) writeKids(n *node, fill float64, depth int) error {
 		}
 		n.appended = n.appended || i == len(n.items)-1
 		n.grown = n.grown || i < len(n.items)-1
+		n.room(len(parts))
 		n.items = slices.Replace(n.items, i, i+1, parts...)
 		n.resize()
 		return nil
@@ -414,6 +415,7 @@ func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
 		c := old[i].node
 		if c == nil {
 			if grown {
+				n.room(1)
 				n.items = append(n.items, old[i])
 			}
 			continue
@@ -430,10 +432,13 @@ func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
 		}
 		if !grown { // from here on there are more elements than there were
 			grown = true
-			n.items = append(make([]item, 0, len(old)+len(parts)+len(parts)/2), old[:i]...)
+			n.items = nil
+			n.room(len(old) + len(parts))
+			n.items = append(n.items, old[:i]...)
 			n.appended = n.appended || i == len(old)-1
 			n.grown = n.grown || i < len(old)-1
 		}
+		n.room(len(parts))
 		n.items = append(n.items, parts...)
 	}
 	if grown {

@@ -37,6 +37,7 @@ type item struct {
 // between those that it has, as long as it stays one page. Anything more
 // makes a node thick first: its elements become items.
 type node struct {
+	arena     *arena // has the memory for items and changes; nil: the heap
 	items     []item // ascending by key; empty while thin
 	thin      page.Page
 	changes   []change // of a thin node, ascending by index
@@ -223,7 +224,7 @@ func (n *node) replace(i int, e page.Element, value []byte, flags uint32) bool {
 	case len(n.changes) == maxThinChanges:
 		return false
 	default:
-		n.changes = slices.Insert(n.changes, at, change{index: i, value: value})
+		n.addChange(at, change{index: i, value: value})
 	}
 	return true
 }
@@ -239,7 +240,7 @@ func (n *node) addThin(i int, it item, full int) bool {
 	for j := at; j < len(n.changes); j++ {
 		n.changes[j].index++
 	}
-	n.changes = slices.Insert(n.changes, at, change{index: i, key: it.key, flags: it.flags, value: it.value})
+	n.addChange(at, change{index: i, key: it.key, flags: it.flags, value: it.value})
 	n.added++
 	n.addedSize += int(size)
 	return true
@@ -252,15 +253,13 @@ func (n *node) setChild(i int, c *node) {
 		return
 	}
 	at, _ := n.change(i)
-	n.changes = slices.Insert(n.changes, at, change{index: i, node: c})
+	n.addChange(at, change{index: i, node: c})
 }
 
 // load fills an empty node from a page. Keys and values stay where they are.
 func (n *node) load(p page.Page) error {
 	count := p.Count()
-	if cap(n.items) < count {
-		n.items = make([]item, 0, count+1+count/4)
-	}
+	n.room(count)
 	n.items = n.items[:count]
 	n.size = page.HeaderSize + count*page.LeafElementSize
 	n.leaf = p.IsLeaf()
@@ -337,9 +336,11 @@ func itemSize(it *item) int { return page.LeafElementSize + len(it.key) + len(it
 func (n *node) insert(i int, it item) {
 	if i == len(n.items) {
 		n.appended = true
+		n.room(1)
 		n.items = append(n.items, it)
 	} else {
 		n.grown = true
+		n.room(1)
 		n.items = append(n.items, item{})
 		copy(n.items[i+1:], n.items[i:])
 		n.items[i] = it
@@ -370,6 +371,7 @@ func (n *node) moveTail(i int, to *node) {
 		n.size -= s
 		to.size += s
 	}
+	to.room(len(n.items) - i)
 	to.items = append(to.items, n.items[i:]...)
 	clear(n.items[i:])
 	n.items = n.items[:i]
@@ -443,61 +445,3 @@ func (n *node) tooLong() bool {
 
 // maxNodeBytes is the size from which on a node is split while it is in memory.
 const maxNodeBytes = 1 << 30
-
-// arena hands out nodes and key copies of one writing transaction. Nodes are
-// used again by the next; key copies are not, because a program may still hold
-// a key that it read.
-type arena struct {
-	nodes []*node
-	used  int
-	keys  []byte
-}
-
-const (
-	minKeyChunk = 64
-	maxKeyChunk = 32 << 10
-	// maxKeptItems bounds the items that all nodes together keep between
-	// transactions: about 9 MiB. A node of more than maxNodeItems keeps none.
-	maxKeptItems = 1 << 17
-)
-
-func (a *arena) newNode(leaf bool) *node {
-	if a.used == len(a.nodes) {
-		a.nodes = append(a.nodes, new(node))
-	}
-	n := a.nodes[a.used]
-	a.used++
-	*n = node{items: n.items, changes: n.changes, leaf: leaf, size: page.HeaderSize}
-	return n
-}
-
-func (a *arena) reset() {
-	kept := 0
-	for i, n := range a.nodes[:a.used] {
-		if cap(n.items) > 2*maxNodeItems {
-			n.items = nil
-		}
-		if kept += cap(n.items); kept > maxKeptItems {
-			clear(a.nodes[i:])
-			a.nodes = a.nodes[:i]
-			break
-		}
-		clear(n.items) // let go of values and mappings; behind them all is zero
-		n.items = n.items[:0]
-		clear(n.changes)
-		n.changes = n.changes[:0]
-		n.thin = page.Page{}
-	}
-	a.used = 0
-	a.keys = nil
-}
-
-func (a *arena) copyKey(key []byte) []byte {
-	if len(key) > cap(a.keys)-len(a.keys) {
-		size := min(max(2*cap(a.keys), minKeyChunk), maxKeyChunk)
-		a.keys = make([]byte, 0, max(size, len(key)))
-	}
-	at := len(a.keys)
-	a.keys = append(a.keys, key...)
-	return a.keys[at:len(a.keys):len(a.keys)]
-}

@@ -22,7 +22,16 @@ type OSFile struct {
 	raw syscall.RawConn
 	// sizeMu serialises Truncate and Grow: Grow looks at the size first and
 	// puts it back when it fails.
-	sizeMu sync.Mutex
+	sizeMu    sync.Mutex
+	extension extension
+}
+
+// extension is the memory of an extend, where it has some, so that it takes none: of a file
+// that only grows nothing else would be allocated.
+type extension struct {
+	old, size int64
+	err       error
+	call      func(fd uintptr)
 }
 
 var _ File = (*OSFile)(nil)
@@ -183,12 +192,29 @@ func (f *OSFile) Close() error { return f.file.Close() }
 
 // control calls fn with the file's descriptor, which stays open meanwhile.
 func (f *OSFile) control(fn func(fd uintptr) error) error {
-	var err error
-	if closed := f.lend(func(fd uintptr) { err = fn(fd) }); closed != nil {
-		return closed
+	c := controls.Get().(*control)
+	c.fn = fn
+	err := f.lend(c.with)
+	if err == nil {
+		err = c.err
 	}
+	c.fn, c.err = nil, nil
+	controls.Put(c)
 	return err
 }
+
+// control is the memory of a call of OSFile.control, so that it takes none.
+type control struct {
+	fn   func(fd uintptr) error
+	err  error
+	with func(fd uintptr)
+}
+
+var controls = sync.Pool{New: func() any {
+	c := new(control)
+	c.with = func(fd uintptr) { c.err = c.fn(fd) }
+	return c
+}}
 
 // lend is control for what has no error, or keeps it.
 func (f *OSFile) lend(fn func(fd uintptr)) error {

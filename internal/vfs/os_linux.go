@@ -54,24 +54,36 @@ func cached(fd uintptr, off, n int64) (pages uint64, known bool) {
 	return stat.Cache, err == nil
 }
 
-// extend makes the file size bytes long and reserves the blocks from old on.
+// extend makes the file size bytes long and reserves the blocks from old on. The caller
+// holds sizeMu.
 func (f *OSFile) extend(old, size int64) error {
-	err := f.control(func(fd uintptr) error {
-		var fs unix.Statfs_t
-		if grow := size - old; grow > reserveMax && unix.Fstatfs(int(fd), &fs) == nil &&
-			uint64(grow) > fs.Bfree*uint64(fs.Bsize) {
-			return unix.ENOSPC // without filling the disk first to find out
-		}
-		return reserve(old, size, func(off, length int64) error {
-			return unix.Fallocate(int(fd), 0, off, length)
-		})
-	})
+	e := &f.extension
+	e.old, e.size = old, size
+	if e.call == nil {
+		e.call = e.reserve
+	}
+	err := f.lend(e.call)
+	if err == nil {
+		err = e.err
+	}
 	switch err {
 	case unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL:
 		// The file system cannot reserve.
 		return f.file.Truncate(size)
 	}
 	return err
+}
+
+func (e *extension) reserve(fd uintptr) {
+	var fs unix.Statfs_t
+	if grow := e.size - e.old; grow > reserveMax && unix.Fstatfs(int(fd), &fs) == nil &&
+		uint64(grow) > fs.Bfree*uint64(fs.Bsize) {
+		e.err = unix.ENOSPC // without filling the disk first to find out
+		return
+	}
+	e.err = reserve(e.old, e.size, func(off, length int64) error {
+		return unix.Fallocate(int(fd), 0, off, length)
+	})
 }
 
 func reserve(off, end int64, fallocate func(off, length int64) error) error {

@@ -1,0 +1,132 @@
+package tree
+
+import (
+	"slices"
+
+	"holdfast/internal/page"
+)
+
+// arena has the memory of one writing transaction's nodes: nodes, their items and changes,
+// and copies of keys. It is used again by the next transaction, but for the keys, because a
+// program may still hold one that it read.
+type arena struct {
+	nodes   blocks[node]
+	items   blocks[item]
+	changes blocks[change]
+	keys    []byte
+}
+
+const (
+	minKeyChunk = 64
+	maxKeyChunk = 32 << 10
+
+	// How many of each are kept between transactions: some 10 MiB in all.
+	maxKeptNodes   = 1 << 14
+	maxKeptItems   = 1 << 16
+	maxKeptChanges = 1 << 15
+
+	// The first piece of a node's memory.
+	minItems   = 8
+	minChanges = 2
+)
+
+func (a *arena) newNode(leaf bool) *node {
+	n := &a.nodes.take(1)[:1][0]
+	*n = node{arena: a, leaf: leaf, size: page.HeaderSize}
+	return n
+}
+
+// room sees to it that there is room for more items. What was there stays as it is.
+func (n *node) room(more int) {
+	need := len(n.items) + more
+	if need <= cap(n.items) {
+		return
+	}
+	// A node that is made of a page may get some more, one that grows as many again.
+	size := max(need+1+need/4, 2*cap(n.items), minItems)
+	if n.arena == nil {
+		n.items = slices.Grow(n.items, size-len(n.items))
+		return
+	}
+	n.items = append(n.arena.items.take(size), n.items...)
+}
+
+// addChange puts c into the changes of a thin node.
+func (n *node) addChange(at int, c change) {
+	if count := len(n.changes); count == cap(n.changes) && n.arena != nil {
+		n.changes = append(n.arena.changes.take(max(2*count, minChanges)), n.changes...)
+	}
+	n.changes = slices.Insert(n.changes, at, c)
+}
+
+func (a *arena) reset() {
+	a.nodes.reset(maxKeptNodes)
+	a.items.reset(maxKeptItems)
+	a.changes.reset(maxKeptChanges)
+	a.keys = nil
+}
+
+func (a *arena) copyKey(key []byte) []byte {
+	if len(key) > cap(a.keys)-len(a.keys) {
+		size := min(max(2*cap(a.keys), minKeyChunk), maxKeyChunk)
+		a.keys = make([]byte, 0, max(size, len(key)))
+	}
+	at := len(a.keys)
+	a.keys = append(a.keys, key...)
+	return a.keys[at:len(a.keys):len(a.keys)]
+}
+
+// blocks hands out pieces of memory, which all go back at once. Blocks become longer as more
+// is needed.
+type blocks[T any] struct {
+	list [][]T
+	at   int // in which there is room
+	used int // of it
+}
+
+const (
+	minBlock = 16
+	maxBlock = 4096
+)
+
+// take gives an empty slice with room for n, zero. One that is longer than a quarter of the
+// longest block is not kept for the next transaction.
+func (b *blocks[T]) take(n int) []T {
+	if n > maxBlock/4 {
+		return make([]T, 0, n)
+	}
+	for ; b.at < len(b.list); b.at, b.used = b.at+1, 0 {
+		if block := b.list[b.at]; n <= len(block)-b.used {
+			at := b.used
+			b.used += n
+			return block[at:at:b.used]
+		}
+	}
+	size := minBlock
+	if b.at > 0 {
+		size = min(2*len(b.list[b.at-1]), maxBlock)
+	}
+	b.list = append(b.list, make([]T, max(size, n)))
+	b.used = n
+	return b.list[b.at][:0:n]
+}
+
+// reset takes back all that was handed out, and keeps about so many of the longest blocks.
+func (b *blocks[T]) reset(keep int) {
+	for i := range b.list {
+		switch {
+		case i < b.at:
+			clear(b.list[i])
+		case i == b.at:
+			clear(b.list[i][:b.used])
+		}
+	}
+	from := len(b.list)
+	for ; from > 0 && keep > 0; from-- {
+		keep -= len(b.list[from-1])
+	}
+	if from > 0 {
+		b.list = slices.Delete(b.list, 0, from)
+	}
+	b.at, b.used = 0, 0
+}
