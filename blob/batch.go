@@ -51,10 +51,13 @@ func (s *Store) begin() (*batch, error) {
 }
 
 // finish is called when the transaction commits: blobs that are not finished are given
-// up, and the rest is flushed.
+// up, and the rest is flushed, unless the store has been deleted.
 func (s *Store) finish() error {
 	for s.open != nil {
 		_ = s.open.fail(ErrWriterClosed)
+	}
+	if s.deleted() {
+		return nil
 	}
 	return s.flush()
 }

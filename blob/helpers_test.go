@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -181,4 +182,15 @@ func content(t testing.TB, s *Store) []byte {
 		fmt.Fprintln(&out)
 	}
 	return out.Bytes()
+}
+
+// rootsOf are the roots of a check.
+func rootsOf(refs ...Ref) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		for _, ref := range refs {
+			if !yield(ref, nil) {
+				return
+			}
+		}
+	}
 }
