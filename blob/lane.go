@@ -1,6 +1,13 @@
 package blob
 
-import "sync"
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"holdfast"
+)
 
 // lane does one thing to tasks, one after the other, in a goroutine that ends when there
 // is nothing to do: so none is left behind by a blob that is never finished.
@@ -21,9 +28,10 @@ const laneDepth = 16
 // task is a piece of a blob that is being worked on; nobody else may change it or use
 // its sum until it is done.
 type task struct {
-	p    []byte
-	sum  Address
-	done chan struct{}
+	p        []byte
+	sum      Address
+	panicked any // what doing it ended with, if it panicked
+	done     chan struct{}
 }
 
 func newLane(do func(*task)) *lane {
@@ -37,7 +45,7 @@ func (l *lane) start(t *task, p []byte) {
 	if t.done == nil {
 		t.done = make(chan struct{}, 1)
 	}
-	t.p = p
+	t.p, t.panicked = p, nil
 	l.mu.Lock()
 	l.queue[(l.first+l.waiting)%laneDepth] = t
 	l.waiting++
@@ -49,15 +57,28 @@ func (l *lane) start(t *task, p []byte) {
 	}
 }
 
-// wait returns when the task is done, if it was started.
-func (t *task) wait() {
-	if t.p != nil {
-		<-t.done
-		t.p = nil
+// wait returns when the task is done, if it was started. Its error is that the bytes could not
+// be read: they are mapped, and their file has been shortened.
+func (t *task) wait() error {
+	if t.p == nil {
+		return nil
 	}
+	<-t.done
+	t.p = nil
+	if t.panicked == nil {
+		return nil
+	}
+	if fault, ok := t.panicked.(interface {
+		runtime.Error
+		Addr() uintptr
+	}); ok {
+		return fmt.Errorf("%w: %w", holdfast.ErrUnreadable, fault)
+	}
+	panic(t.panicked)
 }
 
 func (l *lane) loop() {
+	debug.SetPanicOnFault(true) // of this goroutine
 	for {
 		l.mu.Lock()
 		if l.waiting == 0 {
@@ -70,7 +91,13 @@ func (l *lane) loop() {
 		l.first = (l.first + 1) % laneDepth
 		l.waiting--
 		l.mu.Unlock()
-		l.do(t)
+		l.work(t)
 		t.done <- struct{}{}
 	}
+}
+
+// work does a task. A panic is the caller's who waits for it.
+func (l *lane) work(t *task) {
+	defer func() { t.panicked = recover() }()
+	l.do(t)
 }
