@@ -124,6 +124,9 @@ var storeDamages = []struct {
 	{"parents zero", func(d *damaged) { d.change(d.child(3), func(e *entry) { e.parents = 0 }) }, kinds(WrongParents, WrongMark), nil},
 	{"users too low", func(d *damaged) { d.change(d.tree.key(), func(e *entry) { e.users = 0 }) }, kinds(WrongUsers, WrongMark), nil},
 	{"users too high", func(d *damaged) { d.change(d.tree.key(), func(e *entry) { e.users = 2 }) }, kinds(WrongUsers), nil},
+	{"leases too low", func(d *damaged) { d.change(d.short.key(), func(e *entry) { e.leased = 0 }) }, kinds(WrongUsers), nil},
+	{"leases too high", func(d *damaged) { d.change(d.tree.key(), func(e *entry) { e.leased = 1 }) }, kinds(WrongUsers), nil},
+	{"leases without users", func(d *damaged) { d.change(d.dead.key(), func(e *entry) { e.leased = 1 }) }, kinds(WrongUsers), nil},
 	{"mark missing", func(d *damaged) { must(d.t, setMark(d, d.dead.key(), false)) }, kinds(WrongMark), nil},
 	{"mark of the living", func(d *damaged) { must(d.t, setMark(d, d.tree.key(), true)) }, kinds(WrongMark), nil},
 	{"mark of nothing", func(d *damaged) { must(d.t, setMark(d, chunkKey{addr: Address{9}}, true)) }, kinds(WrongMark), nil},
@@ -194,9 +197,9 @@ var storeDamages = []struct {
 	{"lease that is no bucket", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).Put([]byte("x"), nil)) }, kinds(Malformed), nil},
 	{"lease lost", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).DeleteBucket([]byte("lease"))) }, kinds(WrongUsers), nil},
 	{"ingest malformed", func(d *damaged) { must(d.t, ingest(d).Put(stateName, []byte{1})) },
-		append(kinds(Malformed), slices.Repeat(kinds(WrongUsers), 5)...), nil},
+		append(kinds(Malformed), slices.Repeat(kinds(WrongParents), 5)...), nil},
 	{"ingest without its rest", func(d *damaged) { must(d.t, ingest(d).Delete(tailName)) },
-		append(kinds(Malformed), slices.Repeat(kinds(WrongUsers), 5)...), nil},
+		append(kinds(Malformed), slices.Repeat(kinds(WrongParents), 5)...), nil},
 	{"ingest of a missing chunk", func(d *damaged) {
 		k := chunkKey{addr: d.options.Algorithm.sum(random(5, 5*MinLeafSize+5)[:MinLeafSize])}
 		b, id := d.bytesOf(k)

@@ -333,10 +333,7 @@ func (h *history) second() error {
 func (h *history) delete() error {
 	content := h.content()
 	h.note("delete %d bytes", len(content.string))
-	users := h.m.state.users[content]
-	if users == 0 && h.m.users()[h.m.tree(content).key()] > 0 {
-		return nil // it would be taken from a lease
-	}
+	users := h.m.state.users[content] // and not leases
 	err := h.s.Delete(h.m.tree(content))
 	if users == 0 {
 		if !errors.Is(err, ErrNotFound) {

@@ -279,7 +279,7 @@ func (in *Ingest) bucket() (*holdfast.Bucket, error) {
 	return b, nil
 }
 
-// save replaces what was saved before. It has its own users of the chunks that it stands on.
+// save replaces what was saved before. What is saved is a parent of the chunks that it stands on, beside the writer.
 func (in *Ingest) save(b *holdfast.Bucket) error {
 	if err := in.s.writable(); err != nil {
 		return err
@@ -303,7 +303,7 @@ func (in *Ingest) save(b *holdfast.Bucket) error {
 		}
 	}
 	for _, k := range in.state.chunks() {
-		if err := in.s.refer(&k, 0, 1); err != nil {
+		if err := in.s.refer(&k, 1, 0); err != nil {
 			return err
 		}
 	}
@@ -338,7 +338,7 @@ func (s *Store) releaseSaved(b *holdfast.Bucket) error {
 		return err
 	}
 	for _, k := range old.chunks() {
-		if err := s.refer(&k, 0, -1); err != nil {
+		if err := s.refer(&k, -1, 0); err != nil {
 			return err
 		}
 	}
@@ -385,21 +385,4 @@ func (s *Store) ingests() iter.Seq2[string, ingestState] {
 			}
 		}
 	}
-}
-
-// ingestUsers counts what the saved ingests stand on.
-func (s *Store) ingestUsers() (map[chunkKey]uint64, error) {
-	var users map[chunkKey]uint64
-	for _, state := range s.ingests() {
-		if state.err != nil {
-			continue
-		}
-		for _, k := range state.chunks() {
-			if users == nil {
-				users = map[chunkKey]uint64{}
-			}
-			users[k]++
-		}
-	}
-	return users, s.tx.Err()
 }

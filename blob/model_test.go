@@ -184,12 +184,29 @@ func (m *model) users() map[chunkKey]int {
 			users[m.tree(content).key()]++
 		}
 	}
-	for _, content := range m.state.ingests {
-		for _, k := range m.standsOn(content) {
-			users[k]++
+	return users
+}
+
+// leased counts of these the leases.
+func (m *model) leased() map[chunkKey]int {
+	leased := map[chunkKey]int{}
+	for _, held := range m.state.leases {
+		for content := range held {
+			leased[m.tree(content).key()]++
 		}
 	}
-	return users
+	return leased
+}
+
+// ingested counts what ingests stand on.
+func (m *model) ingested() map[chunkKey]int {
+	parents := map[chunkKey]int{}
+	for _, content := range m.state.ingests {
+		for _, k := range m.standsOn(content) {
+			parents[k]++
+		}
+	}
+	return parents
 }
 
 // alive gives all chunks that must be there.
@@ -205,9 +222,11 @@ func (m *model) alive() map[chunkKey]bool {
 			visit(child)
 		}
 	}
-	for k, n := range m.users() {
-		if n > 0 {
-			visit(k)
+	for _, counts := range []map[chunkKey]int{m.users(), m.ingested()} {
+		for k, n := range counts {
+			if n > 0 {
+				visit(k)
+			}
 		}
 	}
 	return alive
@@ -262,15 +281,15 @@ func (m *model) compare(s *Store, collected bool) error {
 			fault("chunk %v is not there", k)
 		}
 	}
-	parents, users := map[chunkKey]int{}, m.users()
+	parents, users, leased := m.ingested(), m.users(), m.leased()
 	for k := range stored {
 		for _, child := range m.chunks[k].children {
 			parents[child]++
 		}
 	}
 	for k, e := range stored {
-		if e.parents != uint64(parents[k]) || e.users != uint64(users[k]) {
-			fault("chunk %v has %d parents and %d users, and must have %d and %d", k, e.parents, e.users, parents[k], users[k])
+		if e.parents != uint64(parents[k]) || e.users != uint64(users[k]) || e.leased != uint64(leased[k]) {
+			fault("chunk %v has %d parents, %d users and %d leases, and must have %d, %d and %d", k, e.parents, e.users, e.leased, parents[k], users[k], leased[k])
 		}
 		if collected && !alive[k] {
 			fault("chunk %v is still there", k)
