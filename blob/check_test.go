@@ -2,11 +2,13 @@ package blob
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -438,5 +440,45 @@ func TestCheckEnds(t *testing.T) {
 			stats.Dead != u.Dead || stats.Passes < 10 {
 			t.Errorf("%+v and %+v", stats, u)
 		}
+	})
+}
+
+// With Digests, the digest of a whole blob is that of its content: it is computed again, and a wrong one is deleted.
+func TestCheckDigests(t *testing.T) {
+	update(t, newStore(t, Options{LeafSize: MinLeafSize}), func(s *Store) {
+		d := someStore(t, s)
+		stats, err := s.Check(context.Background(), CheckOptions{Digests: true, Roots: d.roots()}, nil)
+		if err != nil || stats.Digests != 1 || stats.Problems != 0 {
+			t.Errorf("%+v, %v", stats, err)
+		}
+		// The digest of one blob is said to be that of another, both ways.
+		wrong := sha256.Sum256([]byte("another"))
+		must(t, s.setDigest(wrong, d.tree))
+		must(t, checkClean(s, CheckOptions{Data: true, Roots: d.roots()}))
+		for _, repair := range []bool{false, true} {
+			found, text := problems(t, s, CheckOptions{Digests: true, Roots: d.roots(), Repair: repair})
+			if !slices.Equal(found, kinds(WrongDigest)) {
+				t.Errorf("found %v:\n%s", found, text)
+			}
+		}
+		must(t, checkClean(s, CheckOptions{Digests: true, Roots: d.roots()}))
+		if _, err := s.ByDigest(wrong); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v", err)
+		}
+		if _, err := s.ByDigest(sha256.Sum256(random(6, 4*MinLeafSize))); err != nil {
+			t.Errorf("the right one: %v", err)
+		}
+		// Of damaged content the digest is not judged.
+		k := d.refs[len(d.refs)-1].key()
+		n := must2(s.loadNode(&k))
+		k, _ = n.child(2)
+		d.overwrite(k, flip)
+		d.Store = reopened(t, s.tx)
+		found, text := problems(t, d.Store, CheckOptions{Digests: true, Roots: d.roots(), Repair: true})
+		if !slices.Equal(found, kinds(WrongDigest)) || strings.Contains(text, "repaired") {
+			t.Errorf("found %v:\n%s", found, text)
+		}
+		d.overwrite(k, flip)
+		must(t, checkClean(reopened(t, s.tx), CheckOptions{Digests: true, Roots: d.roots()}))
 	})
 }

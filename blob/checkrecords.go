@@ -202,12 +202,14 @@ func (c *checker) digests() error {
 		if damage != nil || errors.Is(fault, ErrMissing) && c.unindexed(&k) {
 			return nil // reported
 		}
-		repaired := c.o.Repair && v != nil
 		if fault == nil && c.o.Digests && len(key) == len(Address{}) {
-			if fault, err = c.wholeDigest([32]byte(key), v); err != nil {
+			if damage, fault, err = c.wholeDigest([32]byte(key), v); err != nil {
 				return err
 			}
-			if repaired = repaired && errors.Is(fault, ErrDigestMismatch); repaired {
+			if damage != nil {
+				return c.found(Unreadable, k, false, "the content of the blob: %v", damage)
+			}
+			if c.o.Repair && errors.Is(fault, ErrDigestMismatch) {
 				root := k.encode()
 				wrong = append(wrong, root[:])
 			}
@@ -215,6 +217,8 @@ func (c *checker) digests() error {
 		if fault == nil {
 			return nil
 		}
+		var content *CorruptError
+		repaired := c.o.Repair && v != nil && !errors.As(fault, &content)
 		if repaired {
 			wrong = append(wrong, bytes.Clone(key))
 		}
@@ -224,13 +228,13 @@ func (c *checker) digests() error {
 }
 
 // wholeDigest compares the content of a blob with its digest.
-func (c *checker) wholeDigest(want [32]byte, v []byte) (fault, err error) {
+func (c *checker) wholeDigest(want [32]byte, v []byte) (damage, fault, err error) {
 	var ref Ref
 	if err := ref.UnmarshalBinary(v); err != nil {
-		return err, nil
+		return nil, err, nil
 	}
 	sum := sha256.New()
-	damage, fault := c.try(func() error {
+	damage, fault = c.try(func() error {
 		r, err := c.s.Reader(ref)
 		if err == nil {
 			_, err = r.WriteTo(stoppable{c.ctx, sum})
@@ -240,16 +244,13 @@ func (c *checker) wholeDigest(want [32]byte, v []byte) (fault, err error) {
 	c.stats.Digests++
 	switch got := [32]byte(sum.Sum(nil)); {
 	case c.ctx.Err() != nil:
-		return nil, c.ctx.Err()
-	case damage != nil:
-		fault = damage
-	case fault == nil && got != want:
-		return fmt.Errorf("%w: the content has sha256:%x", ErrDigestMismatch, got), nil
-	}
-	if fault != nil {
+		return nil, nil, c.ctx.Err()
+	case fault != nil:
 		fault = fmt.Errorf("the content cannot be read: %w", fault)
+	case got != want:
+		fault = fmt.Errorf("%w: the content has sha256:%x", ErrDigestMismatch, got)
 	}
-	return fault, nil
+	return damage, fault, nil
 }
 
 // stoppable is a writer that fails when its context has ended.
