@@ -197,7 +197,7 @@ func TestLeaseExpiresInPieces(t *testing.T) {
 		given := 0
 		for more := true; more; {
 			before := must2(s.Usage())
-			n, err := s.expire(time.Now(), 20)
+			n, err := s.expireLeases(time.Now(), 20)
 			must(t, err)
 			if n > 21 {
 				t.Errorf("%d given back at once", n)

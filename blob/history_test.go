@@ -162,10 +162,7 @@ func (h *history) step() error {
 		if err != nil || stats.Damaged != 0 {
 			return fmt.Errorf("%+v: %w", stats, err)
 		}
-		for id := range h.m.state.expired {
-			delete(h.m.state.leases, id)
-		}
-		clear(h.m.state.expired)
+		h.m.state.expire()
 		h.collected = true
 	default:
 		if err := h.transaction(); err != nil {
@@ -373,14 +370,14 @@ func (h *history) held(content *text) bool {
 func (h *history) collect() error {
 	limit := 1 + h.rng.IntN(1+h.rng.IntN(400))
 	h.note("collect %d", limit)
-	for id := range h.m.state.expired {
-		// Leases go first, and this one transaction may give back a part of one only.
-		if _, err := h.s.expire(time.Now(), 1<<30); err != nil {
-			return err
-		}
-		delete(h.m.state.leases, id)
+	// What has expired goes first, and this one transaction may give back a part of a lease only.
+	if _, _, _, err := h.s.expire(time.Now(), 1<<30); err != nil {
+		return err
 	}
-	clear(h.m.state.expired)
+	for name := range h.m.state.ended {
+		delete(h.ingests, name)
+	}
+	h.m.state.expire()
 	removed, _, err := h.s.Collect(limit)
 	if removed > limit {
 		return fmt.Errorf("%d removed", removed)
@@ -442,7 +439,7 @@ func (h *history) ingest() error {
 	in := h.ingests[name]
 	if in == nil {
 		var err error
-		if in, err = h.s.Ingest(name, IngestOptions{}); err != nil {
+		if in, err = h.s.Ingest(name, IngestOptions{Lifetime: time.Duration(h.rng.IntN(2)) * 1000 * time.Hour}); err != nil {
 			return err
 		}
 		saved := h.m.state.ingests[name]
@@ -468,7 +465,13 @@ func (h *history) ingest() error {
 		if h.rng.IntN(2) == 0 {
 			h.note("%s: save", name)
 			h.m.state.ingests[name] = h.written[name]
-			return in.Save()
+			delete(h.m.state.ended, name)
+			if err := in.Save(); err != nil || in.state.options.Lifetime == 0 || h.rng.IntN(3) > 0 {
+				return err
+			}
+			h.note("%s: was saved long ago", name)
+			h.m.state.ended[name] = true
+			return savedAt(in, 1000)
 		}
 	case n < 18:
 		h.note("%s: commit", name)
@@ -483,14 +486,30 @@ func (h *history) ingest() error {
 		h.m.state.users[content]++
 		delete(h.ingests, name)
 		delete(h.m.state.ingests, name)
+		delete(h.m.state.ended, name)
 		return h.same(content, ref, err)
 	default:
 		h.note("%s: abort", name)
 		delete(h.ingests, name)
 		delete(h.m.state.ingests, name)
+		delete(h.m.state.ended, name)
 		return in.Abort()
 	}
 	return nil
+}
+
+// savedAt has an ingest saved at another time.
+func savedAt(in *Ingest, unix int64) error {
+	b, err := in.bucket()
+	if err != nil {
+		return err
+	}
+	state, err := in.s.loadIngest(b)
+	if err != nil {
+		return err
+	}
+	state.saved = unix
+	return b.Put(stateName, state.append(nil))
 }
 
 func (h *history) read() error {

@@ -244,9 +244,17 @@ func (s *Store) leaseInfo(all *holdfast.Bucket, id []byte) (LeaseInfo, error) {
 	return info, s.tx.Err()
 }
 
-// expire gives back what leases hold that have expired, in at most some limit steps: a
+// expire gives back what leases hold that have expired, and gives up ingests, in some limit steps.
+func (s *Store) expire(now time.Time, limit int) (leases, ingests, steps int, err error) {
+	if leases, err = s.expireLeases(now, limit); err == nil && leases < limit {
+		ingests, steps, err = s.expireIngests(now, limit-leases)
+	}
+	return leases, ingests, leases + steps, err
+}
+
+// expireLeases is for leases, in at most limit steps: a
 // blob is one, and the end of a lease. A lease that is damaged is left alone.
-func (s *Store) expire(now time.Time, limit int) (given int, err error) {
+func (s *Store) expireLeases(now time.Time, limit int) (given int, err error) {
 	all, err := s.child(leasesName)
 	if all == nil {
 		return 0, err

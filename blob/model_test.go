@@ -46,6 +46,19 @@ type modelState struct {
 	leases  map[string]map[*text]bool // id -> contents
 	expired map[string]bool           // of the leases
 	ingests map[string]*text          // name -> what was saved of the content
+	ended   map[string]bool           // of these, which have expired
+}
+
+// expire is what a Collect does to leases and ingests.
+func (st *modelState) expire() {
+	for id := range st.expired {
+		delete(st.leases, id)
+	}
+	for name := range st.ended {
+		delete(st.ingests, name)
+	}
+	clear(st.expired)
+	clear(st.ended)
 }
 
 type modelChunk struct {
@@ -55,7 +68,7 @@ type modelChunk struct {
 
 func newModel(o Options) *model {
 	return &model{o: o, chunks: map[chunkKey]modelChunk{}, texts: map[string]*text{}, state: modelState{
-		users: map[*text]int{}, leases: map[string]map[*text]bool{}, expired: map[string]bool{}, ingests: map[string]*text{},
+		users: map[*text]int{}, leases: map[string]map[*text]bool{}, expired: map[string]bool{}, ingests: map[string]*text{}, ended: map[string]bool{},
 	}}
 }
 
@@ -64,7 +77,7 @@ func (st modelState) clone() modelState {
 	for id, held := range st.leases {
 		leases[id] = maps.Clone(held)
 	}
-	return modelState{maps.Clone(st.users), leases, maps.Clone(st.expired), maps.Clone(st.ingests)}
+	return modelState{maps.Clone(st.users), leases, maps.Clone(st.expired), maps.Clone(st.ingests), maps.Clone(st.ended)}
 }
 
 // cut gives the leaves of a content, and the rest that does not make a whole leaf.
