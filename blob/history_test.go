@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -228,7 +230,7 @@ var ops = []struct {
 }{
 	{8, (*history).put}, {6, (*history).write}, {2, (*history).abort}, {1, (*history).abandon}, {1, (*history).second},
 	{9, (*history).delete}, {3, (*history).retain}, {3, (*history).collect}, {4, (*history).lease}, {2, (*history).release},
-	{9, (*history).ingest}, {1, (*history).read},
+	{9, (*history).ingest}, {1, (*history).read}, {2, (*history).foresee},
 }
 
 func (h *history) op() error {
@@ -353,6 +355,68 @@ func (h *history) retain() error {
 		return nil
 	}
 	h.m.state.users[content]++
+	return err
+}
+
+// foresee asks what a Collect would remove behind some deletions, and compares with what it does.
+func (h *history) foresee() error {
+	var refs []Ref
+	var gone []string
+	for range h.rng.IntN(4) {
+		if content := h.content(); h.m.state.users[content] > 0 {
+			h.note("foresee the delete of %d bytes", len(content.string))
+			h.m.state.users[content]--
+			refs = append(refs, h.m.tree(content))
+		}
+	}
+	for name := range h.m.state.ingests {
+		if h.rng.IntN(3) == 0 {
+			h.note("and of %s", name)
+			gone = append(gone, name)
+		}
+	}
+	chunks, bytes, err := h.s.Reclaimable(refs, gone...)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		if err := h.s.Delete(ref); err != nil {
+			return err
+		}
+	}
+	for _, name := range gone {
+		in := h.ingests[name]
+		if in == nil {
+			if in, err = h.s.Ingest(name, IngestOptions{}); err != nil {
+				return err
+			}
+		}
+		if err := in.Abort(); err != nil {
+			return err
+		}
+	}
+	if _, _, _, err := h.s.expire(time.Now(), 1<<30); err != nil {
+		return err
+	}
+	for _, name := range append(gone, slices.Collect(maps.Keys(h.m.state.ended))...) {
+		delete(h.ingests, name)
+		delete(h.m.state.ingests, name)
+		delete(h.m.state.ended, name)
+	}
+	h.m.state.expire()
+	before, err := h.s.Usage()
+	if err != nil {
+		return err
+	}
+	removed, _, err := h.s.Collect(1 << 30)
+	if err != nil {
+		return err
+	}
+	after, err := h.s.Usage()
+	freed := before.LeafBytes + before.NodeBytes - after.LeafBytes - after.NodeBytes
+	if int64(removed) != chunks || freed != bytes {
+		return fmt.Errorf("%d bytes in %d chunks were freed, and %d in %d foreseen", freed, removed, bytes, chunks)
+	}
 	return err
 }
 
