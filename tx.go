@@ -108,6 +108,30 @@ func (tx *Tx) damaged() error {
 	return nil
 }
 
+// Probe runs fn and returns the damage that it met: in calls on the transaction that have no
+// error to return, such as Get and Cursor, and where it read keys and values itself. It is for what names
+// damage and goes on behind it: of a transaction that only reads, Err does not have that damage
+// afterwards, nor has View. One that writes cannot be committed, as ever. No other goroutine may use
+// the transaction meanwhile. ErrTxClosed if it has ended.
+func (tx *Tx) Probe(fn func()) (err error) {
+	if err := tx.usable(); err != nil {
+		return err
+	}
+	before := tx.damage.Swap(nil)
+	defer func() {
+		met := tx.damage.Load()
+		if met != nil {
+			err = *met
+		}
+		if met == nil || before != nil || tx.w == nil {
+			tx.damage.Store(before)
+		}
+	}()
+	defer tx.caught(debug.SetPanicOnFault(true), &err)
+	fn()
+	return nil
+}
+
 // keep remembers an error that reports damage, and returns it with the file's
 // name. Other errors it returns as they are.
 func (tx *Tx) keep(err error) error {

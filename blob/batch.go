@@ -57,10 +57,13 @@ func (s *Store) begin() (*batch, error) {
 }
 
 // finish is called when the transaction commits: blobs that are not finished are given
-// up, and the rest is flushed.
+// up, and the rest is flushed, unless the store has been deleted.
 func (s *Store) finish() error {
 	for s.open != nil {
 		_ = s.open.fail(ErrWriterClosed)
+	}
+	if s.deleted() {
+		return nil
 	}
 	return s.flush()
 }
@@ -347,7 +350,7 @@ func (s *Store) settle(b *batch, i int) error {
 		p.settleAs(&e)
 		p.state = came.state | p.state&wasDead
 		p.id, p.length = came.id, came.length
-		if p.parents < 0 || p.users < 0 {
+		if p.negative() {
 			return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
 		}
 		if came.key.level > 0 {
@@ -361,7 +364,7 @@ func (s *Store) settle(b *batch, i int) error {
 		return missing(&p.key)
 	}
 	switch {
-	case p.parents < 0 || p.users < 0:
+	case p.negative():
 		return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
 	case found:
 	case p.parents == 0 && p.users == 0:
@@ -391,13 +394,17 @@ func (p *pending) settleAs(e *entry) {
 	if e.dead() {
 		p.state |= wasDead
 	}
-	if p.parents == 0 && p.users == 0 {
+	if p.parents == 0 && p.users == 0 && p.leased == 0 {
 		p.state |= unchanged
 	}
 	p.id, p.length = e.id, int32(e.length)
 	p.parents += int64(e.parents)
 	p.users += int64(e.users)
+	p.leased += int32(e.leased)
 }
+
+// negative tells whether a count of a settled entry is below zero.
+func (p *pending) negative() bool { return p.parents < 0 || p.users < 0 || p.leased < 0 }
 
 // giveUpChildren takes back that a node is a parent.
 func (s *Store) giveUpChildren(bytes []byte, level uint8) error {
@@ -463,7 +470,8 @@ func (s *Store) write(b *batch, p *pending) error {
 		return nil
 	}
 	s.key = p.key.encode()
-	e := entry{packed: p.state&packed != 0, id: p.id, length: int(p.length), parents: uint64(p.parents), users: uint64(p.users)}
+	e := entry{packed: p.state&packed != 0, id: p.id, length: int(p.length),
+		parents: uint64(p.parents), users: uint64(p.users), leased: uint64(p.leased)}
 	if err := s.index.Put(s.key[:], b.value(&e)); err != nil {
 		return err
 	}

@@ -2,9 +2,12 @@ package blob
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
+
+	"holdfast"
 )
 
 // CheckOptions are options of Check.
@@ -12,6 +15,9 @@ type CheckOptions struct {
 	// Data has the bytes of all chunks read and verified. Without it, those of nodes are,
 	// and of leaves the lengths.
 	Data bool
+	// Digests has each blob whose SHA-256 as a whole is recorded read as a whole, and the digest
+	// compared: once more than Data reads it.
+	Digests bool
 	// Roots are the references from outside, each as often as it has been put or
 	// retained and not deleted: then users are counted exactly. They are iterated over several
 	// times. nil: counts of users are only required to cover leases and ingests.
@@ -35,6 +41,7 @@ type CheckStats struct {
 	Verified      int64 // bytes of them that were read and compared with their addresses
 	Dead          int64 // chunks that wait for Collect
 	Passes        int   // over all nodes
+	Digests       int64 // of whole blobs that were computed again
 	Problems      int64
 	Repaired      int64
 }
@@ -43,13 +50,18 @@ type CheckStats struct {
 // the counts that follow from the nodes, leases, ingests and roots, that those without any
 // are marked as dead, that all bytes belong to one chunk, and that nothing else is in the store. fn is
 // called with each problem, unless it is nil; an error that it returns ends the check. The error of Check is that, the context's,
-// or that of a file that is damaged itself such that the check cannot go on.
+// or one of Roots.
+//
+// Where the file itself is damaged (holdfast.CorruptError), that is a problem, Unreadable, with what cannot be read as far
+// as that is known; the check goes on with the rest. Of counts, only those that are too low are problems then. In a
+// transaction that only reads, Tx.Err does not have the damage afterwards.
 //
 // Repair loses no content: bytes that no chunk has become one again, dead if nobody
 // names it, or are deleted if there is another sound copy of them. Counts and marks are set right; but while
 // nodes cannot be read that are in use, no count of parents is lowered, since their children are not known.
 // A chunk whose bytes are missing stays in the index, and its bytes are stored again when somebody puts
 // the same content again; so is one whose content is wrong, with Discard. An ingest that lacks a chunk, and what has no meaning, is deleted.
+// On a file that is damaged itself nothing is repaired: problems are reported, and the error of Check is the first damage.
 func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) error) (CheckStats, error) {
 	c := checker{s: s, ctx: ctx, o: o, fn: fn}
 	if c.o.Memory <= 0 {
@@ -59,13 +71,14 @@ func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) erro
 	if err == nil && o.Repair {
 		err = s.writable()
 	}
-	for _, step := range []func() error{c.foreign, c.entries, c.bytes, c.records, c.unreadable, c.counts, c.digests, s.flush} {
+	for _, step := range []func() error{c.survey, c.foreign, c.entries, c.bytes, c.records, c.unreadable, c.counts, c.digests, s.flush} {
 		if err == nil {
 			err = step()
 		}
-		if err == nil {
-			err = s.tx.Err()
-		}
+	}
+	if err == nil && o.Repair && c.damage != nil {
+		c.stats.Repaired = 0
+		err = fmt.Errorf("nothing is repaired: %w", c.damage)
 	}
 	if err != nil {
 		return c.stats, fmt.Errorf("check of a blob store: %w", err)
@@ -82,9 +95,12 @@ type checker struct {
 	stats CheckStats
 
 	// bad are nodes whose children cannot be known; lossy says that some of them are in
-	// use, and so counts may be too high.
+	// use, or that something else could not be read, and so counts may be too high.
 	bad   map[chunkKey]error
 	lossy bool
+
+	gaps   map[string][]gap // of buckets, by their names
+	damage error            // of the file, that was met first
 }
 
 // found reports a problem.
@@ -101,16 +117,13 @@ func (c *checker) found(kind ProblemKind, k chunkKey, repaired bool, format stri
 
 // foreign finds what does not belong into the bucket of a store.
 func (c *checker) foreign() error {
-	for key, v := range c.s.bucket.All() {
+	return c.scan(storeItself, c.s.bucket, nil, nil, func(key, v []byte) error {
 		_, known := storeNames[string(key)]
 		if known && (v == nil) == (string(key) != string(configName)) {
-			continue
+			return nil
 		}
-		if err := c.found(Malformed, chunkKey{}, false, "key %.100q in the bucket of the store", key); err != nil {
-			return err
-		}
-	}
-	return nil
+		return c.found(Malformed, chunkKey{}, false, "key %.100q in the bucket of the store", key)
+	})
 }
 
 var storeNames = map[string]struct{}{
@@ -122,7 +135,7 @@ var storeNames = map[string]struct{}{
 // end, and bad with each that is malformed, unless it is nil.
 func (c *checker) each(from, to []byte, fn func(k chunkKey, e entry) error, bad func(key []byte, err error) error) error {
 	n := int64(0)
-	for key, v := range c.s.index.Range(from, to) {
+	return c.scan(string(indexName), c.s.index, from, to, func(key, v []byte) error {
 		if n++; n%1024 == 0 && c.ctx.Err() != nil {
 			return c.ctx.Err()
 		}
@@ -133,17 +146,21 @@ func (c *checker) each(from, to []byte, fn func(k chunkKey, e entry) error, bad 
 		}
 		switch {
 		case err == nil:
-			err = fn(k, e)
+			return fn(k, e)
 		case bad != nil:
-			err = bad(key, err)
-		default:
-			err = nil
+			return bad(key, err)
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return c.s.tx.Err()
+		return nil
+	})
+}
+
+// loadNode loads a node. damage: that of the file there.
+func (c *checker) loadNode(k *chunkKey) (n node, damage, err error) {
+	damage, err = c.try(func() (err error) {
+		n, err = c.s.loadNode(k)
+		return err
+	})
+	return n, damage, err
 }
 
 // children calls fn with each child that each node names which can be read.
@@ -155,8 +172,8 @@ func (c *checker) children(fn func(parent, child chunkKey, size int64) error) er
 		if _, bad := c.bad[k]; bad {
 			return nil
 		}
-		n, err := c.s.loadNode(&k)
-		if err != nil {
+		n, damage, err := c.loadNode(&k)
+		if damage != nil || err != nil {
 			return err // it could be read before
 		}
 		for i := range n.count() {
@@ -186,10 +203,12 @@ func (c *checker) unreadable() error {
 			return nil
 		}
 		c.stats.Nodes++
-		if _, err := c.s.loadNode(&k); err != nil {
-			if c.s.tx.Err() != nil {
-				return err // the file itself is damaged
-			}
+		_, damage, err := c.loadNode(&k)
+		switch {
+		case damage != nil:
+			c.bad[k] = damage
+			return c.unreadableBytes(k, &e, damage)
+		case err != nil:
 			c.bad[k] = err
 		}
 		return nil
@@ -197,21 +216,40 @@ func (c *checker) unreadable() error {
 	if err != nil || len(c.bad) == 0 {
 		return err
 	}
+	return c.badNodes()
+}
+
+// unreadableBytes reports bytes of a chunk that the file does not give, unless that was reported.
+func (c *checker) unreadableBytes(k chunkKey, e *entry, damage error) error {
+	if c.inGap(bytesName(e.packed), binary.BigEndian.AppendUint64(nil, e.id)) {
+		return nil
+	}
+	return c.found(Unreadable, k, false, "%s %d: %v", bytesWord(e.packed), e.id, damage)
+}
+
+// badNodes finds out which nodes that cannot be read are in use.
+func (c *checker) badNodes() error {
 	used := map[chunkKey]bool{}
-	use := func(k chunkKey) error {
+	use := func(k chunkKey) {
 		if _, bad := c.bad[k]; bad {
 			used[k] = true
 		}
-		return nil
 	}
-	if err := c.children(func(_, child chunkKey, _ int64) error { return use(child) }); err != nil {
-		return err
+	err := c.children(func(_, child chunkKey, _ int64) error { use(child); return nil })
+	for _, each := range []func(func(k chunkKey) error) error{c.ingested, c.leased, c.roots} {
+		if err == nil {
+			err = each(func(k chunkKey) error { use(k); return nil })
+		}
 	}
-	if err := c.users(func(k chunkKey, _ string) error { return use(k) }); err != nil {
+	if err != nil {
 		return err
 	}
 	for k, reason := range c.bad {
-		e, ok, err := c.s.lookup(&k)
+		var damage *holdfast.CorruptError
+		if errors.As(reason, &damage) {
+			continue // reported
+		}
+		e, ok, err := c.s.probe(&k)
 		if err != nil || !ok {
 			return errors.Join(err, fmt.Errorf("chunk %v: %w", k, ErrMissing))
 		}

@@ -2,11 +2,13 @@ package blob
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +126,9 @@ var storeDamages = []struct {
 	{"parents zero", func(d *damaged) { d.change(d.child(3), func(e *entry) { e.parents = 0 }) }, kinds(WrongParents, WrongMark), nil},
 	{"users too low", func(d *damaged) { d.change(d.tree.key(), func(e *entry) { e.users = 0 }) }, kinds(WrongUsers, WrongMark), nil},
 	{"users too high", func(d *damaged) { d.change(d.tree.key(), func(e *entry) { e.users = 2 }) }, kinds(WrongUsers), nil},
+	{"leases too low", func(d *damaged) { d.change(d.short.key(), func(e *entry) { e.leased = 0 }) }, kinds(WrongUsers), nil},
+	{"leases too high", func(d *damaged) { d.change(d.tree.key(), func(e *entry) { e.leased = 1 }) }, kinds(WrongUsers), nil},
+	{"leases without users", func(d *damaged) { d.change(d.dead.key(), func(e *entry) { e.leased = 1 }) }, kinds(WrongUsers), nil},
 	{"mark missing", func(d *damaged) { must(d.t, setMark(d, d.dead.key(), false)) }, kinds(WrongMark), nil},
 	{"mark of the living", func(d *damaged) { must(d.t, setMark(d, d.tree.key(), true)) }, kinds(WrongMark), nil},
 	{"mark of nothing", func(d *damaged) { must(d.t, setMark(d, chunkKey{addr: Address{9}}, true)) }, kinds(WrongMark), nil},
@@ -194,9 +199,9 @@ var storeDamages = []struct {
 	{"lease that is no bucket", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).Put([]byte("x"), nil)) }, kinds(Malformed), nil},
 	{"lease lost", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).DeleteBucket([]byte("lease"))) }, kinds(WrongUsers), nil},
 	{"ingest malformed", func(d *damaged) { must(d.t, ingest(d).Put(stateName, []byte{1})) },
-		append(kinds(Malformed), slices.Repeat(kinds(WrongUsers), 5)...), nil},
+		append(kinds(Malformed), slices.Repeat(kinds(WrongParents), 5)...), nil},
 	{"ingest without its rest", func(d *damaged) { must(d.t, ingest(d).Delete(tailName)) },
-		append(kinds(Malformed), slices.Repeat(kinds(WrongUsers), 5)...), nil},
+		append(kinds(Malformed), slices.Repeat(kinds(WrongParents), 5)...), nil},
 	{"ingest of a missing chunk", func(d *damaged) {
 		k := chunkKey{addr: d.options.Algorithm.sum(random(5, 5*MinLeafSize+5)[:MinLeafSize])}
 		b, id := d.bytesOf(k)
@@ -435,5 +440,45 @@ func TestCheckEnds(t *testing.T) {
 			stats.Dead != u.Dead || stats.Passes < 10 {
 			t.Errorf("%+v and %+v", stats, u)
 		}
+	})
+}
+
+// With Digests, the digest of a whole blob is that of its content: it is computed again, and a wrong one is deleted.
+func TestCheckDigests(t *testing.T) {
+	update(t, newStore(t, Options{LeafSize: MinLeafSize}), func(s *Store) {
+		d := someStore(t, s)
+		stats, err := s.Check(context.Background(), CheckOptions{Digests: true, Roots: d.roots()}, nil)
+		if err != nil || stats.Digests != 1 || stats.Problems != 0 {
+			t.Errorf("%+v, %v", stats, err)
+		}
+		// The digest of one blob is said to be that of another, both ways.
+		wrong := sha256.Sum256([]byte("another"))
+		must(t, s.setDigest(wrong, d.tree))
+		must(t, checkClean(s, CheckOptions{Data: true, Roots: d.roots()}))
+		for _, repair := range []bool{false, true} {
+			found, text := problems(t, s, CheckOptions{Digests: true, Roots: d.roots(), Repair: repair})
+			if !slices.Equal(found, kinds(WrongDigest)) {
+				t.Errorf("found %v:\n%s", found, text)
+			}
+		}
+		must(t, checkClean(s, CheckOptions{Digests: true, Roots: d.roots()}))
+		if _, err := s.ByDigest(wrong); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v", err)
+		}
+		if _, err := s.ByDigest(sha256.Sum256(random(6, 4*MinLeafSize))); err != nil {
+			t.Errorf("the right one: %v", err)
+		}
+		// Of damaged content the digest is not judged.
+		k := d.refs[len(d.refs)-1].key()
+		n := must2(s.loadNode(&k))
+		k, _ = n.child(2)
+		d.overwrite(k, flip)
+		d.Store = reopened(t, s.tx)
+		found, text := problems(t, d.Store, CheckOptions{Digests: true, Roots: d.roots(), Repair: true})
+		if !slices.Equal(found, kinds(WrongDigest)) || strings.Contains(text, "repaired") {
+			t.Errorf("found %v:\n%s", found, text)
+		}
+		d.overwrite(k, flip)
+		must(t, checkClean(reopened(t, s.tx), CheckOptions{Digests: true, Roots: d.roots()}))
 	})
 }

@@ -14,7 +14,7 @@ func (c *checker) entries() error {
 	var wrong [][]byte
 	err := c.each(nil, nil, func(chunkKey, entry) error { return nil }, func(key []byte, err error) error {
 		repaired := false
-		if c.o.Repair && c.s.index.Bucket(key) == nil && c.s.tx.Err() == nil {
+		if c.o.Repair && c.s.index.Bucket(key) == nil {
 			wrong = append(wrong, slices.Clone(key))
 			repaired = true
 		}
@@ -109,21 +109,22 @@ func (b *bytesOf) check(from uint64) error {
 func (b *bytesOf) fill(from uint64) error {
 	limit := max(b.o.Memory/holdingSize, 1)
 	b.window, b.last = b.window[:0], math.MaxUint64
-	for key, v := range b.bucket.Range(binary.BigEndian.AppendUint64(nil, from), nil) {
+	err := b.scan(bytesName(b.packed), b.bucket, binary.BigEndian.AppendUint64(nil, from), nil, func(key, v []byte) error {
 		if err := b.ctx.Err(); err != nil && len(b.window)%1024 == 0 {
 			return err
 		}
 		if len(key) != 8 || v == nil {
-			if err := b.found(Malformed, chunkKey{}, false, "key %.100q in the bucket of chunks", key); err != nil {
-				return err
-			}
-			continue
+			return b.found(Malformed, chunkKey{}, false, "key %.100q in the bucket of chunks", key)
 		}
 		if len(b.window) == limit {
 			b.last = b.window[limit-1].id
-			break
+			return errEnough
 		}
 		b.window = append(b.window, holding{id: binary.BigEndian.Uint64(key), length: len(v)})
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if n := len(b.window); n > 0 && b.last == math.MaxUint64 && b.window[n-1].id > b.bucket.Sequence() {
 		last := b.window[n-1].id
@@ -134,7 +135,7 @@ func (b *bytesOf) fill(from uint64) error {
 			return b.bucket.SetSequence(last)
 		}
 	}
-	return b.s.tx.Err()
+	return nil
 }
 
 // entry finds the bytes of a chunk in the window.
@@ -148,6 +149,9 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 		}
 		return 0
 	})
+	if !ok && b.inGap(bytesName(b.packed), binary.BigEndian.AppendUint64(nil, e.id)) {
+		return b.found(Unreadable, k, false, "%s %d", bytesWord(b.packed), e.id)
+	}
 	if !ok {
 		// A dead chunk without bytes is nothing; a node would keep its children if they
 		// had been counted, which counts mends.
@@ -172,7 +176,10 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 	if s.length == e.length {
 		return nil
 	}
-	p, err := b.read(e.id)
+	p, damage, err := b.read(e.id)
+	if damage != nil {
+		return b.unreadableBytes(k, &e, damage)
+	}
 	if err != nil {
 		return err
 	}
@@ -184,11 +191,21 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 	return b.found(WrongLength, k, repaired, "%s %d has %d bytes, and the index says %d", b.name(), e.id, s.length, e.length)
 }
 
-func (b *bytesOf) name() string {
-	if b.packed {
+func (b *bytesOf) name() string { return bytesWord(b.packed) }
+
+// bytesWord is what bytes in one of the two buckets are called, and bytesName which bucket that is.
+func bytesWord(packed bool) string {
+	if packed {
 		return "pack"
 	}
 	return "leaf"
+}
+
+func bytesName(packed bool) string {
+	if packed {
+		return string(packsName)
+	}
+	return string(leavesName)
 }
 
 // verify verifies the leaves of the window; nodes are read anyway.
@@ -200,11 +217,18 @@ func (b *bytesOf) verify() error {
 		if err := b.ctx.Err(); err != nil {
 			return err
 		}
-		p, err := b.read(s.id)
+		var sum Address
+		p, damage, err := b.readSum(s.id, &sum)
 		if err != nil {
 			return err
 		}
-		if sum := b.s.options.Algorithm.sum(p); sum != s.key.addr {
+		if damage != nil {
+			if err := b.unreadableBytes(s.key, &entry{packed: b.packed, id: s.id, length: len(p)}, damage); err != nil {
+				return err
+			}
+			continue
+		}
+		if sum != s.key.addr {
 			if err := b.found(WrongContent, s.key, false, "%s %d: its bytes have the address %v", b.name(), s.id, sum); err != nil {
 				return err
 			}
@@ -216,9 +240,19 @@ func (b *bytesOf) verify() error {
 	return nil
 }
 
-func (b *bytesOf) read(id uint64) ([]byte, error) {
-	p := b.bucket.Get(binary.BigEndian.AppendUint64(nil, id))
-	return p, b.s.tx.Err()
+// read gives bytes. damage: that of the file there.
+func (b *bytesOf) read(id uint64) (p []byte, damage, err error) { return b.readSum(id, nil) }
+
+// readSum gives their address too.
+func (b *bytesOf) readSum(id uint64, sum *Address) (p []byte, damage, err error) {
+	damage, err = b.try(func() error {
+		p = b.bucket.Get(binary.BigEndian.AppendUint64(nil, id))
+		if sum != nil && b.s.tx.Err() == nil {
+			*sum = b.s.options.Algorithm.sum(p)
+		}
+		return nil
+	})
+	return p, damage, err
 }
 
 // separate gives two chunks that share bytes their own: those that have the address of both a copy;
@@ -229,8 +263,8 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 		if err != nil || !ok {
 			return err
 		}
-		p, err := b.read(e.id)
-		if err != nil {
+		p, damage, err := b.read(e.id)
+		if damage != nil || err != nil {
 			return err
 		}
 		sound := b.s.options.Algorithm.sum(p) == k.addr
@@ -259,11 +293,17 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 // they are, if that has none that are sound, or is not in the index; then it is dead for now, and counts finds
 // out who uses it.
 func (b *bytesOf) leaked(s *holding) error {
-	p, err := b.read(s.id)
+	if len(b.gaps[string(indexName)]) > 0 {
+		return nil // it may be there that they are named
+	}
+	var k chunkKey
+	p, damage, err := b.readSum(s.id, &k.addr)
+	if damage != nil {
+		return b.unreadableBytes(chunkKey{}, &entry{packed: b.packed, id: s.id}, damage)
+	}
 	if err != nil {
 		return err
 	}
-	k := chunkKey{addr: b.s.options.Algorithm.sum(p)}
 	if len(p) > 4 {
 		if _, err := parseNode(p, p[4], b.s.options.shape()); err == nil {
 			k.level = p[4]

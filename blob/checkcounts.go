@@ -3,7 +3,6 @@ package blob
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -14,10 +13,11 @@ type counting struct {
 	keys     []chunkKey
 	lengths  []int32
 	parents  []uint64
-	users    []uint64
+	users    []uint64 // but for leases
+	leased   []uint32
 }
 
-const countedSize = 33 + 4 + 8 + 8 // bytes of memory for a chunk
+const countedSize = 33 + 4 + 8 + 8 + 4 // bytes of memory for a chunk
 
 // counts compares the counts of all chunks with what names them.
 func (c *checker) counts() error {
@@ -30,7 +30,7 @@ func (c *checker) counts() error {
 		if err := c.countParents(n); err != nil {
 			return err
 		}
-		if err := c.countUsers(n); err != nil {
+		if err := c.countRecords(n); err != nil {
 			return err
 		}
 		if err := c.compare(n); err != nil {
@@ -46,21 +46,17 @@ func (c *checker) counts() error {
 func (c *checker) chunks(from []byte) (*counting, error) {
 	n := &counting{from: from}
 	limit := max(c.o.Memory/countedSize, 1)
-	full := fmt.Errorf("enough")
 	err := c.each(from, nil, func(k chunkKey, e entry) error {
 		if len(n.keys) == limit {
 			key := k.encode()
 			n.to = key[:]
-			return full
+			return errEnough
 		}
 		n.keys = append(n.keys, k)
 		n.lengths = append(n.lengths, int32(e.length))
 		return nil
 	}, nil)
-	if err == full {
-		err = nil
-	}
-	n.parents, n.users = make([]uint64, len(n.keys)), make([]uint64, len(n.keys))
+	n.parents, n.users, n.leased = make([]uint64, len(n.keys)), make([]uint64, len(n.keys)), make([]uint32, len(n.keys))
 	return n, err
 }
 
@@ -81,7 +77,7 @@ func (c *checker) countParents(n *counting) error {
 		case !in:
 			return nil
 		case !ok:
-			return c.found(MissingChunk, child, false, "chunk %v is made of it", parent)
+			return c.missing(child, "chunk %v is made of it", parent)
 		}
 		n.parents[i]++
 		if child.level == 0 && int64(n.lengths[i]) != size {
@@ -91,37 +87,48 @@ func (c *checker) countParents(n *counting) error {
 	})
 }
 
-func (c *checker) countUsers(n *counting) error {
-	return c.users(func(k chunkKey, root string) error {
+// missing reports a chunk that something names and the index does not have, unless it cannot be known whether it has.
+func (c *checker) missing(k chunkKey, format string, args ...any) error {
+	if c.unindexed(&k) {
+		return nil
+	}
+	return c.found(MissingChunk, k, false, format, args...)
+}
+
+// countRecords counts what leases, ingests and roots name. That a chunk which a record of the store names is
+// missing, records has found.
+func (c *checker) countRecords(n *counting) error {
+	err := c.leased(func(k chunkKey) error {
+		if i, ok, _ := n.find(&k); ok {
+			n.leased[i]++
+		}
+		return nil
+	})
+	if err == nil {
+		err = c.ingested(func(k chunkKey) error {
+			if i, ok, _ := n.find(&k); ok {
+				n.parents[i]++
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return c.roots(func(k chunkKey) error {
 		i, ok, in := n.find(&k)
 		switch {
 		case ok:
 			n.users[i]++
-		case in && root != "":
-			return c.found(MissingChunk, k, false, "%s", root)
+		case in:
+			return c.missing(k, "a root")
 		}
 		return nil
 	})
 }
 
-// users calls fn with each chunk that is named from outside; with root if it is not a
-// record of the store that does, which records checks.
-func (c *checker) users(fn func(k chunkKey, root string) error) error {
-	err := c.s.leased(func(_ string, k chunkKey) error { return fn(k, "") })
-	if err != nil {
-		return err
-	}
-	ingests, err := c.s.ingestUsers()
-	if err != nil {
-		return err
-	}
-	for k, n := range ingests {
-		for range n {
-			if err := fn(k, ""); err != nil {
-				return err
-			}
-		}
-	}
+// roots calls fn with each chunk that the caller's references name.
+func (c *checker) roots(fn func(k chunkKey) error) error {
 	if c.o.Roots == nil {
 		return nil
 	}
@@ -130,7 +137,7 @@ func (c *checker) users(fn func(k chunkKey, root string) error) error {
 			err = fmt.Errorf("blob %v: %w", ref, ErrAlgorithm)
 		}
 		if err == nil && !ref.inlined {
-			err = fn(ref.key(), "a root")
+			err = fn(ref.key())
 		}
 		if err != nil {
 			return err
@@ -142,45 +149,33 @@ func (c *checker) users(fn func(k chunkKey, root string) error) error {
 // compare compares what was counted with what the index says, and the marks of the dead.
 func (c *checker) compare(n *counting) error {
 	var fixes []func() error
-	marks := c.s.dead.Cursor()
-	mark, _ := marks.Seek(n.from)
+	marked, err := c.marks(n, &fixes)
+	if err != nil {
+		return err
+	}
 	i := 0
-	err := c.each(n.from, n.to, func(k chunkKey, e entry) error {
-		fixed, err := c.compareCounts(n, i, k, e)
+	err = c.each(n.from, n.to, func(k chunkKey, e entry) error {
+		at := i
+		i++
+		fixed, err := c.compareCounts(n, at, k, e)
 		if err != nil {
 			return err
 		}
-		i++
 		if fixed != e {
 			fixes = append(fixes, func() error { return c.s.putEntry(&k, &fixed) })
 		}
 		key := k.encode()
-		for ; mark != nil && bytes.Compare(mark, key[:]) < 0; mark, _ = marks.Next() {
-			if err := c.wrongMark(mark, &fixes); err != nil {
-				return err
-			}
-		}
-		marked := bytes.Equal(mark, key[:])
-		if marked {
-			mark, _ = marks.Next()
-		}
-		if marked == fixed.dead() {
+		if marked[at] == fixed.dead() || c.inGap(string(deadName), key[:]) {
 			return nil
 		}
 		if c.o.Repair {
 			fixes = append(fixes, func() error { return c.s.setMark(&k, fixed.dead()) })
 		}
-		if marked == e.dead() {
+		if marked[at] == e.dead() {
 			return nil // it follows from the counts
 		}
-		return c.found(WrongMark, k, c.o.Repair, "%d parents, %d users, marked: %v", e.parents, e.users, marked)
+		return c.found(WrongMark, k, c.o.Repair, "%d parents, %d users, marked: %v", e.parents, e.users, marked[at])
 	}, nil)
-	for ; err == nil && mark != nil && (n.to == nil || bytes.Compare(mark, n.to) < 0); mark, _ = marks.Next() {
-		err = c.wrongMark(mark, &fixes)
-	}
-	if err == nil {
-		err = c.s.tx.Err()
-	}
 	for _, fix := range fixes {
 		if err == nil {
 			err = fix()
@@ -189,17 +184,29 @@ func (c *checker) compare(n *counting) error {
 	return err
 }
 
-// wrongMark is for a mark of a chunk that is not in the index.
-func (c *checker) wrongMark(mark []byte, fixes *[]func() error) error {
-	mark = bytes.Clone(mark)
-	if c.o.Repair {
-		*fixes = append(*fixes, func() error { return c.s.dead.Delete(mark) })
-	}
-	k, err := parseKey(mark)
-	if err != nil {
-		return c.found(Malformed, chunkKey{}, c.o.Repair, "mark of a dead chunk: %v", err)
-	}
-	return c.found(WrongMark, k, c.o.Repair, "it is marked as dead and not in the index")
+// marks tells which of the chunks are marked as dead, and finds marks of those that are not in the index.
+func (c *checker) marks(n *counting, fixes *[]func() error) ([]bool, error) {
+	marked := make([]bool, len(n.keys))
+	return marked, c.scan(string(deadName), c.s.dead, n.from, n.to, func(mark, _ []byte) error {
+		k, err := parseKey(mark)
+		if err == nil {
+			if i, ok, _ := n.find(&k); ok {
+				marked[i] = true
+				return nil
+			}
+			if c.unindexed(&k) {
+				return nil
+			}
+		}
+		mark = bytes.Clone(mark)
+		if c.o.Repair {
+			*fixes = append(*fixes, func() error { return c.s.dead.Delete(mark) })
+		}
+		if err != nil {
+			return c.found(Malformed, chunkKey{}, c.o.Repair, "mark of a dead chunk: %v", err)
+		}
+		return c.found(WrongMark, k, c.o.Repair, "it is marked as dead and not in the index")
+	})
 }
 
 // compareCounts compares the counts of chunk i, and gives what a repair makes of its entry.
@@ -216,17 +223,27 @@ func (c *checker) compareCounts(n *counting, i int, k chunkKey, e entry) (fixed 
 			return e, err
 		}
 	}
-	least, most := n.users[i], uint64(math.MaxUint64)
+	// Uses that are not of leases are as many as the caller says, or, if he does not, as the index does.
+	leased := max(uint64(n.leased[i]), c.atLeast(e.leased))
+	users := leased + e.users - min(e.users, e.leased)
 	if c.o.Roots != nil {
-		most = least
+		users = max(leased+n.users[i], c.atLeast(e.users))
 	}
-	if want := min(max(e.users, least), most); want != e.users {
+	if users != e.users || leased != e.leased {
 		if c.o.Repair {
-			fixed.users = want
+			fixed.users, fixed.leased = users, leased
 		}
-		if err := c.found(WrongUsers, k, c.o.Repair, "the index says %d, and there are %d", e.users, want); err != nil {
+		if err := c.found(WrongUsers, k, c.o.Repair, "the index says %d, %d of them leases, and there are %d and %d", e.users, e.leased, users, leased); err != nil {
 			return e, err
 		}
 	}
 	return fixed, nil
+}
+
+// atLeast is what a count is at least, beside what was counted: it may be right where something could not be read.
+func (c *checker) atLeast(count uint64) uint64 {
+	if c.damage != nil {
+		return count
+	}
+	return 0
 }

@@ -2,34 +2,67 @@ package blob
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"holdfast"
 )
 
 // leased calls fn with each blob that a lease holds, as often as one does.
-func (s *Store) leased(fn func(id string, k chunkKey) error) error {
-	all, err := s.child(leasesName)
-	if all == nil {
-		return err
-	}
-	for id := range all.All() {
-		b := all.Bucket(id)
-		if b == nil {
-			continue
-		}
-		for key, v := range b.All() {
+func (c *checker) leased(fn func(k chunkKey) error) error {
+	return c.inRecords(leasesName, func(name string, b *holdfast.Bucket) error {
+		return c.scan(name, b, nil, nil, func(key, v []byte) error {
 			k, _, err := parseLeased(key, v)
 			if err != nil {
-				continue
+				return nil
 			}
-			if err := fn(string(id), k); err != nil {
+			return fn(k)
+		})
+	})
+}
+
+// ingested calls fn with each chunk that a saved ingest stands on, as often as one does.
+func (c *checker) ingested(fn func(k chunkKey) error) error {
+	return c.inRecords(ingestsName, func(_ string, b *holdfast.Bucket) error {
+		state, damage, err := c.loadIngest(b)
+		if damage != nil || err != nil {
+			return nil
+		}
+		for _, k := range state.chunks() {
+			if err := fn(k); err != nil {
 				return err
 			}
 		}
+		return nil
+	})
+}
+
+// inRecords calls fn with each bucket in one of the store's buckets that can be opened.
+func (c *checker) inRecords(name []byte, fn func(name string, b *holdfast.Bucket) error) error {
+	all, err := c.recordsIn(name)
+	if all == nil {
+		return err
 	}
-	return s.tx.Err()
+	return c.scan(string(name), all, nil, nil, func(id, _ []byte) error {
+		b, _, err := c.record(all, id)
+		if b == nil || err != nil {
+			return err
+		}
+		return fn(inside(string(name), id), b)
+	})
+}
+
+// loadIngest loads a saved state, with bytes that it keeps. damage: that of the file there.
+func (c *checker) loadIngest(b *holdfast.Bucket) (state ingestState, damage, err error) {
+	damage, err = c.try(func() (err error) {
+		state, err = c.s.loadIngest(b)
+		return err
+	})
+	return state, damage, err
 }
 
 // records checks leases and ingests.
@@ -42,29 +75,29 @@ func (c *checker) records() error {
 
 // eachRecord calls check with each bucket in one of the store's buckets.
 func (c *checker) eachRecord(name []byte, what string, check func(id []byte, b *holdfast.Bucket) (remove bool, err error)) error {
-	all, err := c.s.child(name)
+	all, err := c.recordsIn(name)
 	if all == nil {
 		return err
 	}
 	var values, records [][]byte
-	for id := range all.All() {
-		b := all.Bucket(id)
-		if b == nil {
+	err = c.scan(string(name), all, nil, nil, func(id, _ []byte) error {
+		b, damage, err := c.record(all, id)
+		switch {
+		case err != nil:
+			return err
+		case damage != nil:
+			return c.found(Unreadable, chunkKey{}, false, "%s %.100q: %v", what, id, damage)
+		case b == nil:
 			values = append(values, bytes.Clone(id))
-			if err := c.found(Malformed, chunkKey{}, c.o.Repair, "%s %.100q is no bucket", what, id); err != nil {
-				return err
-			}
-			continue
+			return c.found(Malformed, chunkKey{}, c.o.Repair, "%s %.100q is no bucket", what, id)
 		}
 		remove, err := check(id, b)
-		if err != nil {
-			return err
-		}
 		if remove {
 			records = append(records, bytes.Clone(id))
 		}
-	}
-	if err := c.s.tx.Err(); err != nil || !c.o.Repair {
+		return err
+	})
+	if err != nil || !c.o.Repair {
 		return err
 	}
 	for _, id := range records {
@@ -78,7 +111,11 @@ func (c *checker) eachRecord(name []byte, what string, check func(id []byte, b *
 // lease checks a lease. A repair takes off what is not there; a lease whose end is not known
 // does not end.
 func (c *checker) lease(id []byte, b *holdfast.Bucket) (bool, error) {
-	if _, err := decodeExpires(b.Get(expiresName)); err != nil {
+	damage, err := c.try(func() error {
+		_, err := decodeExpires(b.Get(expiresName))
+		return err
+	})
+	if damage == nil && err != nil {
 		if err := c.found(Malformed, chunkKey{}, c.o.Repair, "lease %.100q: %v", id, err); err != nil {
 			return false, err
 		}
@@ -89,9 +126,9 @@ func (c *checker) lease(id []byte, b *holdfast.Bucket) (bool, error) {
 		}
 	}
 	var wrong [][]byte
-	for key, v := range b.All() {
+	err = c.scan(inside(string(leasesName), id), b, nil, nil, func(key, v []byte) error {
 		if bytes.Equal(key, expiresName) {
-			continue
+			return nil
 		}
 		k, _, err := parseLeased(key, v)
 		if err != nil {
@@ -99,73 +136,134 @@ func (c *checker) lease(id []byte, b *holdfast.Bucket) (bool, error) {
 			if repaired {
 				wrong = append(wrong, bytes.Clone(key))
 			}
-			if err := c.found(Malformed, chunkKey{}, repaired, "lease %.100q: %v", id, err); err != nil {
-				return false, err
-			}
-			continue
+			return c.found(Malformed, chunkKey{}, repaired, "lease %.100q: %v", id, err)
 		}
-		_, ok, err := c.s.lookup(&k)
-		if err != nil {
-			return false, err
+		there, err := c.known(&k)
+		if there || err != nil {
+			return err
 		}
-		if !ok {
-			wrong = append(wrong, bytes.Clone(key))
-			if err := c.found(MissingChunk, k, c.o.Repair, "lease %.100q holds it", id); err != nil {
-				return false, err
-			}
-		}
-	}
+		wrong = append(wrong, bytes.Clone(key))
+		return c.found(MissingChunk, k, c.o.Repair, "lease %.100q holds it", id)
+	})
 	if !c.o.Repair {
 		wrong = nil
 	}
-	return false, c.drop(b, wrong, c.s.tx.Err())
+	return false, c.drop(b, wrong, err)
+}
+
+// known tells whether the index has a chunk, or may have it.
+func (c *checker) known(k *chunkKey) (ok bool, err error) {
+	damage, err := c.try(func() (err error) {
+		_, ok, err = c.s.lookup(k)
+		return err
+	})
+	return ok || damage != nil || c.unindexed(k), err
 }
 
 // ingest checks an ingest. One that lacks something cannot go on: a repair removes it.
 func (c *checker) ingest(name []byte, b *holdfast.Bucket) (remove bool, err error) {
-	state, err := c.s.loadIngest(b)
+	state, damage, err := c.loadIngest(b)
+	if damage != nil {
+		return false, c.found(Unreadable, chunkKey{}, false, "ingest %.100q: %v", name, damage)
+	}
 	if err != nil {
-		return true, firstError(c.s.tx.Err(), c.found(Malformed, chunkKey{}, c.o.Repair, "ingest %.100q: %v", name, err))
+		return true, c.found(Malformed, chunkKey{}, c.o.Repair, "ingest %.100q: %v", name, err)
 	}
 	for _, k := range state.chunks() {
-		_, ok, err := c.s.lookup(&k)
+		there, err := c.known(&k)
 		if err != nil {
 			return false, err
 		}
-		if !ok {
-			if err := c.found(MissingChunk, k, c.o.Repair, "ingest %.100q stands on it", name); err != nil {
-				return false, err
-			}
-			remove = true
+		if there {
+			continue
 		}
+		if err := c.found(MissingChunk, k, c.o.Repair, "ingest %.100q stands on it", name); err != nil {
+			return false, err
+		}
+		remove = true
 	}
 	return remove, nil
 }
 
-// digests checks that each digest names a blob that is there, and is named by it.
+// digests checks that each digest names a blob that is there, and is named by it; and, with Digests, that it is
+// that of the content.
 func (c *checker) digests() error {
-	b, err := c.s.child(digestsName)
+	b, err := c.recordsIn(digestsName)
 	if b == nil {
 		return err
 	}
 	var wrong [][]byte
-	for key, v := range b.All() {
-		k, fault := c.digest(b, key, v)
-		if err := c.s.tx.Err(); err != nil {
+	err = c.scan(string(digestsName), b, nil, nil, func(key, v []byte) error {
+		var k chunkKey
+		damage, fault := c.try(func() (err error) {
+			k, err = c.digest(b, key, v)
 			return err
+		})
+		if damage != nil || errors.Is(fault, ErrMissing) && c.unindexed(&k) {
+			return nil // reported
+		}
+		if fault == nil && c.o.Digests && len(key) == len(Address{}) {
+			if damage, fault, err = c.wholeDigest([32]byte(key), v); err != nil {
+				return err
+			}
+			if damage != nil {
+				return c.found(Unreadable, k, false, "the content of the blob: %v", damage)
+			}
+			if c.o.Repair && errors.Is(fault, ErrDigestMismatch) {
+				root := k.encode()
+				wrong = append(wrong, root[:])
+			}
 		}
 		if fault == nil {
-			continue
+			return nil
 		}
-		repaired := c.o.Repair && v != nil
+		var content *CorruptError
+		repaired := c.o.Repair && v != nil && !errors.As(fault, &content)
 		if repaired {
 			wrong = append(wrong, bytes.Clone(key))
 		}
-		if err := c.found(WrongDigest, k, repaired, "%x: %v", key[:min(len(key), keySize)], fault); err != nil {
-			return err
-		}
+		return c.found(WrongDigest, k, repaired, "%x: %v", key[:min(len(key), keySize)], fault)
+	})
+	return c.drop(b, wrong, err)
+}
+
+// wholeDigest compares the content of a blob with its digest.
+func (c *checker) wholeDigest(want [32]byte, v []byte) (damage, fault, err error) {
+	var ref Ref
+	if err := ref.UnmarshalBinary(v); err != nil {
+		return nil, err, nil
 	}
-	return c.drop(b, wrong, c.s.tx.Err())
+	sum := sha256.New()
+	damage, fault = c.try(func() error {
+		r, err := c.s.Reader(ref)
+		if err == nil {
+			_, err = r.WriteTo(stoppable{c.ctx, sum})
+		}
+		return err
+	})
+	c.stats.Digests++
+	switch got := [32]byte(sum.Sum(nil)); {
+	case c.ctx.Err() != nil:
+		return nil, nil, c.ctx.Err()
+	case fault != nil:
+		fault = fmt.Errorf("the content cannot be read: %w", fault)
+	case got != want:
+		fault = fmt.Errorf("%w: the content has sha256:%x", ErrDigestMismatch, got)
+	}
+	return damage, fault, nil
+}
+
+// stoppable is a writer that fails when its context has ended.
+type stoppable struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (s stoppable) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.w.Write(p)
 }
 
 // digest checks a key of the bucket of digests.

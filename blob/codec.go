@@ -113,24 +113,35 @@ type entry struct {
 	id      uint64 // its key there
 	length  int    // bytes
 	parents uint64 // occurrences as a child in stored nodes
-	users   uint64 // references from outside: blobs, leases, writers
+	users   uint64 // references from outside: blobs that were put, and leases
+	leased  uint64 // of the users: leases
 }
 
-const packedFlag = 1
+const (
+	packedFlag = 1
+	leasedFlag = 2 // leased is not 0, and stands behind users
+)
 
 // maxEntrySize is the length in bytes of the longest encoded entry.
-const maxEntrySize = 1 + 4*binary.MaxVarintLen64
+const maxEntrySize = 1 + 5*binary.MaxVarintLen64
 
 func (e *entry) append(b []byte) []byte {
 	var flags byte
 	if e.packed {
 		flags |= packedFlag
 	}
+	if e.leased > 0 {
+		flags |= leasedFlag
+	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, e.id)
 	b = binary.AppendUvarint(b, uint64(e.length))
 	b = binary.AppendUvarint(b, e.parents)
-	return binary.AppendUvarint(b, e.users)
+	b = binary.AppendUvarint(b, e.users)
+	if e.leased > 0 {
+		b = binary.AppendUvarint(b, e.leased)
+	}
+	return b
 }
 
 // lost tells that a repair has found the bytes of the chunk missing: they are stored again when they
@@ -144,15 +155,24 @@ func parseEntry(b []byte) (entry, error) {
 	if len(b) == 0 {
 		return entry{}, corruptf("entry of the index: %v", errShort)
 	}
-	if b[0]&^packedFlag != 0 {
+	if b[0]&^(packedFlag|leasedFlag) != 0 {
 		return entry{}, corruptf("entry of the index: unknown flags %#x", b[0])
 	}
 	e := entry{packed: b[0]&packedFlag != 0}
+	leased := b[0]&leasedFlag != 0
 	b = b[1:]
 	var length uint64
+	var err error
 	for _, field := range []*uint64{&e.id, &length, &e.parents, &e.users} {
-		var err error
 		if *field, b, err = uvarint(b); err != nil {
+			return entry{}, corruptf("entry of the index: %v", err)
+		}
+	}
+	if leased {
+		if e.leased, b, err = uvarint(b); err == nil && e.leased == 0 {
+			err = errForm
+		}
+		if err != nil {
 			return entry{}, corruptf("entry of the index: %v", err)
 		}
 	}
@@ -161,12 +181,15 @@ func parseEntry(b []byte) (entry, error) {
 		return entry{}, corruptf("entry of the index: %v", errLong)
 	case length > maxChunk:
 		return entry{}, corruptf("entry of the index: a chunk of %d bytes", length)
-	case e.parents > maxCount || e.users > maxCount:
-		return entry{}, corruptf("entry of the index: counts of %d and %d", e.parents, e.users)
+	case e.parents > maxCount || e.users > maxCount || e.leased > maxLeased:
+		return entry{}, corruptf("entry of the index: counts of %d, %d and %d", e.parents, e.users, e.leased)
 	}
 	e.length = int(length)
 	return e, nil
 }
 
-// maxCount bounds both counts, so that adding to them cannot overflow.
-const maxCount = 1 << 60
+// They bound the counts, so that adding to them cannot overflow.
+const (
+	maxCount  = 1 << 60
+	maxLeased = 1 << 30
+)

@@ -11,7 +11,7 @@ import (
 
 // Collect frees what deleted blobs leave behind: at most limit chunks, and more
 // tells whether there is more to free. What leases hold that have expired is given
-// back first, and counts against limit too. A removed chunk that is a node
+// back first, ingests that have expired are given up, and both count against limit too. A removed chunk that is a node
 // releases its children, which may then be removed as well; leaves are removed
 // without being read. What is left stays marked in the store, so it does not
 // matter when it goes on, nor in which transaction.
@@ -21,11 +21,11 @@ import (
 // ErrMissing; the transaction can be committed all the same, unless the file
 // itself is damaged there (holdfast.CorruptError). Check can repair them.
 func (s *Store) Collect(limit int) (removed int, more bool, err error) {
-	given, err := s.expire(time.Now(), limit)
-	if err != nil || given >= limit {
-		return 0, given >= limit, err
+	_, _, steps, err := s.expire(time.Now(), limit)
+	if err != nil || steps >= limit {
+		return 0, steps >= limit, err
 	}
-	limit -= given
+	limit -= steps
 	c := collector{s: s}
 	for removed < limit {
 		if err := c.some(limit - removed); err != nil {
@@ -234,6 +234,7 @@ type CollectStats struct {
 	Chunks       int64         // removed
 	Bytes        int64         // of these
 	Leases       int64         // blobs of expired leases that were given back, and such leases
+	Ingests      int64         // expired ones that were given up
 	Transactions int           // committed
 	Longest      time.Duration // for which one of them kept other writers waiting
 	Damaged      int           // chunks passed over
@@ -292,11 +293,12 @@ func (r *collection) transaction() error {
 		if err != nil {
 			return err
 		}
-		given, err := s.expire(begin, r.batch)
+		leases, ingests, given, err := s.expire(begin, r.batch)
 		if err != nil {
 			return err
 		}
-		stats.Leases += int64(given)
+		stats.Leases += int64(leases)
+		stats.Ingests += int64(ingests)
 		r.c.s, r.done = s, false
 		// Something is done in any case, or it would never end.
 		for n := r.batch - given; n > 0 && !r.done && (n == r.batch-given || r.now().Sub(begin) < r.o.Hold); {

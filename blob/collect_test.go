@@ -32,7 +32,7 @@ func deleted(t testing.TB) (db *holdfast.DB, kept Ref) {
 func only(t testing.TB, db *holdfast.DB, ref Ref) {
 	t.Helper()
 	view(t, db, func(s *Store) {
-		must(t, checkClean(s, CheckOptions{Data: true, Roots: func(yield func(Ref, error) bool) { yield(ref, nil) }}))
+		must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(ref)}))
 		u, st := must2(s.Usage()), must2(s.Stat(ref))
 		if u.Dead != 0 || u.Blobs != 1 || u.Leaves+u.Nodes != st.Chunks || u.LeafBytes+u.NodeBytes != st.Stored {
 			t.Errorf("%+v is in use, the blob has %+v", u, st)

@@ -56,17 +56,13 @@ func (s *Store) FindPrefix(prefix string) ([]Ref, error) {
 // blobInfo is a blob as the index has it.
 type blobInfo struct {
 	ref   Ref
-	users uint64 // but for ingests
+	users uint64
 }
 
 // blobs iterates over the blobs whose address begins with prefix.
 func (s *Store) blobs(prefix []byte) iter.Seq2[blobInfo, error] {
 	return func(yield func(blobInfo, error) bool) {
-		ingests, err := s.ingestUsers()
-		if err == nil {
-			err = s.flush()
-		}
-		if err != nil {
+		if err := s.flush(); err != nil {
 			yield(blobInfo{}, err)
 			return
 		}
@@ -77,18 +73,14 @@ func (s *Store) blobs(prefix []byte) iter.Seq2[blobInfo, error] {
 			if err == nil {
 				e, err = parseEntry(v)
 			}
-			users := e.users
-			if err == nil {
-				users -= min(users, ingests[k])
-			}
-			if err == nil && users == 0 {
+			if err == nil && e.users == 0 {
 				continue
 			}
 			var size int64
 			if err == nil {
 				size, err = s.sizeOf(&k, &e)
 			}
-			if !yield(blobInfo{s.ref(k, size), users}, err) {
+			if !yield(blobInfo{s.ref(k, size), e.users}, err) {
 				return
 			}
 		}

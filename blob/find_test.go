@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -196,7 +197,7 @@ func TestLeaseExpiresInPieces(t *testing.T) {
 		given := 0
 		for more := true; more; {
 			before := must2(s.Usage())
-			n, err := s.expire(time.Now(), 20)
+			n, err := s.expireLeases(time.Now(), 20)
 			must(t, err)
 			if n > 21 {
 				t.Errorf("%d given back at once", n)
@@ -248,6 +249,74 @@ func TestByDigest(t *testing.T) {
 				if u := must2(s.Usage()); u.Digests != 0 {
 					t.Errorf("%+v", u)
 				}
+			}
+		})
+	}
+}
+
+// Who deletes more often than he has put does not take what belongs to a lease or an ingest, or to another's
+// transaction: whatever has been flushed, and whichever of several Stores it is.
+func TestDeleteTooMany(t *testing.T) {
+	leaf := random(1, MinLeafSize)
+	for _, flushed := range []bool{false, true} {
+		db := newStore(t, small[0])
+		var ref Ref
+		update(t, db, func(s *Store) {
+			ref = must2(s.Put(leaf))
+			for _, id := range []string{"a", "b"} {
+				must(t, must2(s.Lease(id, time.Time{})).Add(ref))
+				if flushed {
+					must(t, s.flush())
+				}
+			}
+			must(t, s.Delete(ref))
+			in := must2(s.Ingest("ingest", IngestOptions{}))
+			must2(in.Write(leaf))
+			must2(in.Write(leaf))
+			must(t, in.Save())
+		})
+		held := func(s *Store, leases uint64) {
+			t.Helper()
+			for _, store := range []*Store{s, openIn(s.tx)} {
+				if err := store.Delete(ref); !errors.Is(err, ErrNotFound) {
+					t.Errorf("Delete of what %d leases hold: %v", leases, err)
+				}
+			}
+			if n := must2(s.Users(ref)); n != leases {
+				t.Errorf("%d users, not %d", n, leases)
+			}
+			if _, _, err := s.Collect(100); err != nil {
+				t.Error(err)
+			}
+			if !bytes.Equal(readAll(t, s, ref), leaf) {
+				t.Error("other content")
+			}
+		}
+		for leases, id := range []string{"b", "a", ""} {
+			update(t, db, func(s *Store) {
+				held(s, uint64(2-leases))
+				if id != "" {
+					must(t, must2(s.Lease(id, time.Time{})).Release())
+				}
+			})
+		}
+		update(t, db, func(s *Store) {
+			if has := must2(s.Has(ref)); !has {
+				t.Error("an ingest stands on it, and it is not held")
+			}
+			for ref := range s.Roots() {
+				t.Errorf("%v is a root", ref)
+			}
+			got := must2(must2(s.Ingest("ingest", IngestOptions{})).Commit())
+			if !bytes.Equal(readAll(t, s, got), append(slices.Clone(leaf), leaf...)) {
+				t.Error("other content")
+			}
+			must(t, s.Delete(got))
+		})
+		must2(Collect(context.Background(), db, openStoreOf, CollectOptions{}))
+		view(t, db, func(s *Store) {
+			if n := checkStore(t, s); n != 0 {
+				t.Errorf("%d chunks are left", n)
 			}
 		})
 	}

@@ -77,7 +77,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 func FuzzEntry(f *testing.F) {
-	for _, e := range []entry{{}, {packed: true, id: 7, length: 100, parents: 3, users: 1}, {id: math.MaxUint64, length: maxChunk, parents: maxCount, users: maxCount}} {
+	for _, e := range []entry{{}, {packed: true, id: 7, length: 100, parents: 3, users: 1}, {id: math.MaxUint64, length: maxChunk, parents: maxCount, users: maxCount, leased: maxLeased}, {id: 1, users: 3, leased: 2}} {
 		f.Add(e.append(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

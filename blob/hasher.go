@@ -116,7 +116,9 @@ func (h *hasher) store(f *flying) error {
 	if h.addresses == nil {
 		return h.w.store(h.algorithm.sum(f.p), f.p)
 	}
-	h.addresses.helped(&f.address)
+	if err := h.addresses.helped(&f.address); err != nil {
+		return err
+	}
 	return h.w.store(f.address.sum, f.p)
 }
 
@@ -124,19 +126,19 @@ func (h *hasher) store(f *flying) error {
 func (h *hasher) pop() error {
 	f := &h.ring[h.first]
 	err := h.store(f)
-	h.release(f)
-	return err
+	return firstError(err, h.release(f))
 }
 
-func (h *hasher) release(f *flying) {
-	f.address.wait()
-	f.digest.wait()
+// release waits until nobody reads a leaf any more.
+func (h *hasher) release(f *flying) error {
+	err := firstError(f.address.wait(), f.digest.wait())
 	f.p = nil
 	if f.arena >= 0 {
 		h.arenas[f.arena].busy = false
 	}
 	h.first = (h.first + 1) % laneDepth
 	h.flying--
+	return err
 }
 
 // settle gives the caller's memory back to it.
@@ -161,7 +163,7 @@ func (h *hasher) drain() error {
 // drop gives up all that is in flight.
 func (h *hasher) drop() {
 	for h.flying > 0 {
-		h.release(&h.ring[h.first])
+		_ = h.release(&h.ring[h.first])
 	}
 	h.lent, h.begun = false, false
 }

@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
@@ -140,6 +141,16 @@ func checkStore(t testing.TB, s *Store) (chunks int) {
 			t.Errorf("chunk %v marked as unused: %v, its counts %d and %d", k.addr, marked, c.entry.parents, c.users)
 		}
 	}
+	for _, state := range s.ingests() {
+		must(t, state.err)
+		for _, k := range state.chunks() {
+			if found[k] == nil {
+				t.Errorf("chunk %v, on which an ingest stands, is not there", k)
+				continue
+			}
+			found[k].parents++
+		}
+	}
 	for k, c := range found {
 		if c.parents != c.entry.parents {
 			t.Errorf("chunk %v of level %d has %d parents, its entry says %d", k.addr, k.level, c.parents, c.entry.parents)
@@ -181,4 +192,15 @@ func content(t testing.TB, s *Store) []byte {
 		fmt.Fprintln(&out)
 	}
 	return out.Bytes()
+}
+
+// rootsOf are the roots of a check.
+func rootsOf(refs ...Ref) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		for _, ref := range refs {
+			if !yield(ref, nil) {
+				return
+			}
+		}
+	}
 }

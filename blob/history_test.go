@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,10 +164,7 @@ func (h *history) step() error {
 		if err != nil || stats.Damaged != 0 {
 			return fmt.Errorf("%+v: %w", stats, err)
 		}
-		for id := range h.m.state.expired {
-			delete(h.m.state.leases, id)
-		}
-		clear(h.m.state.expired)
+		h.m.state.expire()
 		h.collected = true
 	default:
 		if err := h.transaction(); err != nil {
@@ -231,7 +230,7 @@ var ops = []struct {
 }{
 	{8, (*history).put}, {6, (*history).write}, {2, (*history).abort}, {1, (*history).abandon}, {1, (*history).second},
 	{9, (*history).delete}, {3, (*history).retain}, {3, (*history).collect}, {4, (*history).lease}, {2, (*history).release},
-	{9, (*history).ingest}, {1, (*history).read},
+	{9, (*history).ingest}, {1, (*history).read}, {2, (*history).foresee},
 }
 
 func (h *history) op() error {
@@ -333,10 +332,7 @@ func (h *history) second() error {
 func (h *history) delete() error {
 	content := h.content()
 	h.note("delete %d bytes", len(content.string))
-	users := h.m.state.users[content]
-	if users == 0 && h.m.users()[h.m.tree(content).key()] > 0 {
-		return nil // it would be taken from a lease
-	}
+	users := h.m.state.users[content] // and not leases
 	err := h.s.Delete(h.m.tree(content))
 	if users == 0 {
 		if !errors.Is(err, ErrNotFound) {
@@ -362,6 +358,68 @@ func (h *history) retain() error {
 	return err
 }
 
+// foresee asks what a Collect would remove behind some deletions, and compares with what it does.
+func (h *history) foresee() error {
+	var refs []Ref
+	var gone []string
+	for range h.rng.IntN(4) {
+		if content := h.content(); h.m.state.users[content] > 0 {
+			h.note("foresee the delete of %d bytes", len(content.string))
+			h.m.state.users[content]--
+			refs = append(refs, h.m.tree(content))
+		}
+	}
+	for name := range h.m.state.ingests {
+		if h.rng.IntN(3) == 0 {
+			h.note("and of %s", name)
+			gone = append(gone, name)
+		}
+	}
+	chunks, bytes, err := h.s.Reclaimable(refs, gone...)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		if err := h.s.Delete(ref); err != nil {
+			return err
+		}
+	}
+	for _, name := range gone {
+		in := h.ingests[name]
+		if in == nil {
+			if in, err = h.s.Ingest(name, IngestOptions{}); err != nil {
+				return err
+			}
+		}
+		if err := in.Abort(); err != nil {
+			return err
+		}
+	}
+	if _, _, _, err := h.s.expire(time.Now(), 1<<30); err != nil {
+		return err
+	}
+	for _, name := range append(gone, slices.Collect(maps.Keys(h.m.state.ended))...) {
+		delete(h.ingests, name)
+		delete(h.m.state.ingests, name)
+		delete(h.m.state.ended, name)
+	}
+	h.m.state.expire()
+	before, err := h.s.Usage()
+	if err != nil {
+		return err
+	}
+	removed, _, err := h.s.Collect(1 << 30)
+	if err != nil {
+		return err
+	}
+	after, err := h.s.Usage()
+	freed := before.LeafBytes + before.NodeBytes - after.LeafBytes - after.NodeBytes
+	if int64(removed) != chunks || freed != bytes {
+		return fmt.Errorf("%d bytes in %d chunks were freed, and %d in %d foreseen", freed, removed, bytes, chunks)
+	}
+	return err
+}
+
 // held tells whether a chunk is there and not dead: dead nodes that were not collected
 // hold their children.
 func (h *history) held(content *text) bool {
@@ -376,14 +434,14 @@ func (h *history) held(content *text) bool {
 func (h *history) collect() error {
 	limit := 1 + h.rng.IntN(1+h.rng.IntN(400))
 	h.note("collect %d", limit)
-	for id := range h.m.state.expired {
-		// Leases go first, and this one transaction may give back a part of one only.
-		if _, err := h.s.expire(time.Now(), 1<<30); err != nil {
-			return err
-		}
-		delete(h.m.state.leases, id)
+	// What has expired goes first, and this one transaction may give back a part of a lease only.
+	if _, _, _, err := h.s.expire(time.Now(), 1<<30); err != nil {
+		return err
 	}
-	clear(h.m.state.expired)
+	for name := range h.m.state.ended {
+		delete(h.ingests, name)
+	}
+	h.m.state.expire()
 	removed, _, err := h.s.Collect(limit)
 	if removed > limit {
 		return fmt.Errorf("%d removed", removed)
@@ -445,7 +503,7 @@ func (h *history) ingest() error {
 	in := h.ingests[name]
 	if in == nil {
 		var err error
-		if in, err = h.s.Ingest(name, IngestOptions{}); err != nil {
+		if in, err = h.s.Ingest(name, IngestOptions{Lifetime: time.Duration(h.rng.IntN(2)) * 1000 * time.Hour}); err != nil {
 			return err
 		}
 		saved := h.m.state.ingests[name]
@@ -471,7 +529,13 @@ func (h *history) ingest() error {
 		if h.rng.IntN(2) == 0 {
 			h.note("%s: save", name)
 			h.m.state.ingests[name] = h.written[name]
-			return in.Save()
+			delete(h.m.state.ended, name)
+			if err := in.Save(); err != nil || in.state.options.Lifetime == 0 || h.rng.IntN(3) > 0 {
+				return err
+			}
+			h.note("%s: was saved long ago", name)
+			h.m.state.ended[name] = true
+			return savedAt(in, 1000)
 		}
 	case n < 18:
 		h.note("%s: commit", name)
@@ -486,14 +550,30 @@ func (h *history) ingest() error {
 		h.m.state.users[content]++
 		delete(h.ingests, name)
 		delete(h.m.state.ingests, name)
+		delete(h.m.state.ended, name)
 		return h.same(content, ref, err)
 	default:
 		h.note("%s: abort", name)
 		delete(h.ingests, name)
 		delete(h.m.state.ingests, name)
+		delete(h.m.state.ended, name)
 		return in.Abort()
 	}
 	return nil
+}
+
+// savedAt has an ingest saved at another time.
+func savedAt(in *Ingest, unix int64) error {
+	b, err := in.bucket()
+	if err != nil {
+		return err
+	}
+	state, err := in.s.loadIngest(b)
+	if err != nil {
+		return err
+	}
+	state.saved = unix
+	return b.Put(stateName, state.append(nil))
 }
 
 func (h *history) read() error {

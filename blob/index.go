@@ -68,6 +68,15 @@ func (s *Store) refer(k *chunkKey, parents, users int64) error {
 	return s.adjust(k, parents, users)
 }
 
+// lend adds n to the leases that hold a chunk, and so to its users. It is for a chunk that exists.
+func (s *Store) lend(k *chunkKey, n int32) error {
+	if err := s.refer(k, 0, int64(n)); err != nil {
+		return err
+	}
+	s.batch.find(k).leased += n
+	return nil
+}
+
 // data gives the bytes of a chunk as they are stored, not verified. They are valid as
 // long as the transaction.
 func (s *Store) data(e *entry) ([]byte, error) {

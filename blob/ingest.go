@@ -26,6 +26,9 @@ type IngestOptions struct {
 	// WholeDigest has the SHA-256 of the whole content computed, so that ByDigest finds the blob.
 	// Digest implies it.
 	WholeDigest bool
+	// Lifetime is for how long the ingest is kept behind its last Save, rounded up to seconds: then it has expired, and Collect
+	// gives it up. 0: for ever.
+	Lifetime time.Duration
 }
 
 // Ingest writes a blob over several transactions, and over restarts. Save puts into the
@@ -52,10 +55,12 @@ type IngestInfo struct {
 	Options IngestOptions
 	Started time.Time // to the second
 	Saved   time.Time
+	Expires time.Time // the zero Time: never
 }
 
 // Ingest begins an ingest of that name, or goes on with the one that there is, with the
-// options that it was begun with: o may be zero then, or must be the same (ErrIngestOptions).
+// options that it was begun with: o may be zero then, or must be the same (ErrIngestOptions), but for Lifetime: another one
+// than 0 is that of the next Save. Each Save begins a lifetime. One that has expired and that Collect has not met goes on as any other.
 func (s *Store) Ingest(name string, o IngestOptions) (*Ingest, error) {
 	in, err := s.ingest(name, o)
 	if err != nil {
@@ -68,8 +73,11 @@ func (s *Store) ingest(name string, o IngestOptions) (*Ingest, error) {
 	if err := s.writable(); err != nil {
 		return nil, err
 	}
-	if o.Size < 0 {
-		return nil, fmt.Errorf("%w: size %d", ErrOptions, o.Size)
+	if o.Size < 0 || o.Lifetime < 0 {
+		return nil, fmt.Errorf("%w: size %d, lifetime %v", ErrOptions, o.Size, o.Lifetime)
+	}
+	if part := o.Lifetime % time.Second; part > 0 {
+		o.Lifetime += time.Second - part
 	}
 	all, err := s.bucket.CreateBucketIfNotExists(ingestsName)
 	if err != nil {
@@ -93,8 +101,14 @@ func (s *Store) ingest(name string, o IngestOptions) (*Ingest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o != (IngestOptions{}) && o != state.options {
-		return nil, ErrIngestOptions
+	if o.Lifetime > 0 {
+		state.options.Lifetime = o.Lifetime
+	}
+	o.Lifetime = 0
+	if was := state.options; o != (IngestOptions{}) {
+		if was.Lifetime = 0; o != was {
+			return nil, ErrIngestOptions
+		}
 	}
 	in.state = state
 	in.expect()
@@ -279,7 +293,7 @@ func (in *Ingest) bucket() (*holdfast.Bucket, error) {
 	return b, nil
 }
 
-// save replaces what was saved before. It has its own users of the chunks that it stands on.
+// save replaces what was saved before. What is saved is a parent of the chunks that it stands on, beside the writer.
 func (in *Ingest) save(b *holdfast.Bucket) error {
 	if err := in.s.writable(); err != nil {
 		return err
@@ -303,7 +317,7 @@ func (in *Ingest) save(b *holdfast.Bucket) error {
 		}
 	}
 	for _, k := range in.state.chunks() {
-		if err := in.s.refer(&k, 0, 1); err != nil {
+		if err := in.s.refer(&k, 1, 0); err != nil {
 			return err
 		}
 	}
@@ -322,10 +336,44 @@ func (in *Ingest) remove() error {
 	if err != nil {
 		return err
 	}
-	if err := in.s.releaseSaved(b); err != nil {
+	return in.s.removeIngest(in.name, b)
+}
+
+func (s *Store) removeIngest(name string, b *holdfast.Bucket) error {
+	if err := s.releaseSaved(b); err != nil {
 		return err
 	}
-	return in.s.bucket.Bucket(ingestsName).DeleteBucket([]byte(in.name))
+	return s.bucket.Bucket(ingestsName).DeleteBucket([]byte(name))
+}
+
+// expireIngests gives up the ingests that have expired, until that has taken some limit steps: a chunk on which
+// one stands is one, and its end. One that is damaged is left alone.
+func (s *Store) expireIngests(now time.Time, limit int) (given, steps int, err error) {
+	var expired []string
+	for name, state := range s.ingests() {
+		if state.err == nil && state.expired(now) {
+			expired = append(expired, name)
+		}
+	}
+	if err := s.tx.Err(); err != nil {
+		return 0, 0, err
+	}
+	for _, name := range expired {
+		if steps >= limit {
+			break
+		}
+		b := s.bucket.Bucket(ingestsName).Bucket([]byte(name))
+		state, err := s.loadIngest(b)
+		if err == nil {
+			steps += 1 + len(state.chunks())
+			err = s.removeIngest(name, b)
+		}
+		if err != nil {
+			return given, steps, fmt.Errorf("ingest %.100q has expired: %w", name, err)
+		}
+		given++
+	}
+	return given, steps, nil
 }
 
 // releaseSaved gives back what the saved state stands on, if there is one.
@@ -338,7 +386,7 @@ func (s *Store) releaseSaved(b *holdfast.Bucket) error {
 		return err
 	}
 	for _, k := range old.chunks() {
-		if err := s.refer(&k, 0, -1); err != nil {
+		if err := s.refer(&k, -1, 0); err != nil {
 			return err
 		}
 	}
@@ -352,6 +400,9 @@ func (s *Store) Ingests() iter.Seq2[IngestInfo, error] {
 		for name, state := range s.ingests() {
 			info := IngestInfo{Name: name, Offset: state.offset, Options: state.options}
 			info.Started, info.Saved = time.Unix(state.started, 0), time.Unix(state.saved, 0)
+			if life := state.options.Lifetime; life > 0 {
+				info.Expires = info.Saved.Add(life)
+			}
 			err := state.err
 			if err != nil {
 				err = fmt.Errorf("ingest %.100q: %w", name, err)
@@ -385,21 +436,4 @@ func (s *Store) ingests() iter.Seq2[string, ingestState] {
 			}
 		}
 	}
-}
-
-// ingestUsers counts what the saved ingests stand on.
-func (s *Store) ingestUsers() (map[chunkKey]uint64, error) {
-	var users map[chunkKey]uint64
-	for _, state := range s.ingests() {
-		if state.err != nil {
-			continue
-		}
-		for _, k := range state.chunks() {
-			if users == nil {
-				users = map[chunkKey]uint64{}
-			}
-			users[k]++
-		}
-	}
-	return users, s.tx.Err()
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"holdfast"
 )
@@ -220,4 +221,73 @@ func FuzzIngestState(f *testing.F) {
 			t.Errorf("%x is encoded as %x", b, again)
 		}
 	})
+}
+
+// An ingest that has a lifetime expires when it has not been saved for so long: Collect gives it up and says so, and
+// what it stood on goes. Each Save begins a lifetime; without one it stays.
+func TestIngestExpires(t *testing.T) {
+	db := newStore(t, small[0])
+	begin := func(s *Store, name string, o IngestOptions) *Ingest {
+		in := must2(s.Ingest(name, o))
+		must2(in.Write(random(1, 5*MinLeafSize+5)))
+		must(t, in.Save())
+		return in
+	}
+	update(t, db, func(s *Store) {
+		begin(s, "for ever", IngestOptions{})
+		begin(s, "short", IngestOptions{Lifetime: 1500 * time.Millisecond})
+		begin(s, "saved again", IngestOptions{Lifetime: 2 * time.Second, Size: 1 << 20})
+		for _, o := range []IngestOptions{{Lifetime: -1}, {Size: -1}} {
+			if _, err := s.Ingest("x", o); !errors.Is(err, ErrOptions) {
+				t.Errorf("%+v: %v", o, err)
+			}
+		}
+	})
+	var saved int64
+	update(t, db, func(s *Store) {
+		for info, err := range s.Ingests() {
+			must(t, err)
+			if life := info.Expires.Sub(info.Saved); info.Name != "for ever" && life != 2*time.Second || info.Name == "for ever" && !info.Expires.IsZero() {
+				t.Errorf("%+v", info)
+			}
+			saved = max(saved, info.Saved.Unix())
+		}
+		_, ingests, _, err := s.expire(time.Unix(saved-10, 0), 100)
+		if must(t, err); ingests != 0 {
+			t.Errorf("%d have expired too early", ingests)
+		}
+		// Another lifetime is that of the next Save; other options are refused.
+		if _, err := s.Ingest("saved again", IngestOptions{Lifetime: time.Hour, Size: 7}); !errors.Is(err, ErrIngestOptions) {
+			t.Errorf("%v", err)
+		}
+		must(t, must2(s.Ingest("saved again", IngestOptions{Lifetime: time.Hour, Size: 1 << 20})).Save())
+	})
+	r := collection{db: db, open: openStoreOf, o: CollectOptions{Hold: time.Hour}, batch: collectPiece, now: func() time.Time { return time.Unix(saved+1000, 0) }}
+	for !r.done {
+		must(t, r.transaction())
+	}
+	if r.stats.Ingests != 1 || r.stats.Leases != 0 || r.stats.Chunks != 0 {
+		t.Errorf("%+v", r.stats)
+	}
+	update(t, db, func(s *Store) {
+		var names []string
+		for info, err := range s.Ingests() {
+			must(t, err)
+			names = append(names, info.Name)
+		}
+		if want := []string{"for ever", "saved again"}; !slices.Equal(names, want) {
+			t.Errorf("%q are left, want %q", names, want)
+		}
+		must(t, must2(s.Ingest("for ever", IngestOptions{})).Abort())
+		// Limits are kept, as well as can be: an ingest is not divided.
+		_, ingests, steps, err := s.expire(time.Unix(saved+4000, 0), 1)
+		if must(t, err); ingests != 1 || steps != 6 {
+			t.Errorf("%d ingests in %d steps", ingests, steps)
+		}
+		removed, _, err := s.Collect(100)
+		if must(t, err); removed != 5 {
+			t.Errorf("%d chunks were removed", removed)
+		}
+	})
+	view(t, db, func(s *Store) { must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf()})) })
 }

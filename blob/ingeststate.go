@@ -3,6 +3,7 @@ package blob
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"holdfast"
 )
@@ -35,6 +36,12 @@ type ingestLevel struct {
 	children []byte
 }
 
+// expired tells whether the lifetime of the state has ended.
+func (st *ingestState) expired(now time.Time) bool {
+	life := int64(st.options.Lifetime / time.Second)
+	return life > 0 && st.saved <= now.Unix()-life
+}
+
 // chunks are those that the state stands on, each as often as it does.
 func (st *ingestState) chunks() []chunkKey {
 	var keys []chunkKey
@@ -63,10 +70,11 @@ const (
 	ingestVersion = 1
 	wholeFlag     = 1
 	maxHashState  = 1 << 10
+	maxLifetime   = uint64(math.MaxInt64 / time.Second)
 )
 
 // append encodes the state but for the tail: version, flags, size and digest that are expected,
-// the two times, offset, number of levels, and for each how many children, how much content, and
+// the two times, lifetime, offset, number of levels, and for each how many children, how much content, and
 // these; the state of the hash.
 func (st *ingestState) append(b []byte) []byte {
 	flags := byte(0)
@@ -78,6 +86,7 @@ func (st *ingestState) append(b []byte) []byte {
 	b = append(b, st.options.Digest[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(st.started))
 	b = binary.LittleEndian.AppendUint64(b, uint64(st.saved))
+	b = binary.AppendUvarint(b, uint64(st.options.Lifetime/time.Second))
 	b = binary.AppendUvarint(b, uint64(st.offset))
 	b = append(b, byte(len(st.levels)))
 	for _, l := range st.levels {
@@ -131,7 +140,15 @@ func parseIngest(b []byte, sh shape) (st ingestState, err error) {
 	}
 	b = b[copy(st.options.Digest[:], b):]
 	st.started, st.saved = int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
-	if st.offset, b, err = size(b[16:]); err != nil {
+	life, b, err := uvarint(b[16:])
+	switch {
+	case err != nil:
+		return st, err
+	case life > maxLifetime:
+		return st, errLong
+	}
+	st.options.Lifetime = time.Duration(life) * time.Second
+	if st.offset, b, err = size(b); err != nil {
 		return st, err
 	}
 	if len(b) == 0 {

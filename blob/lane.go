@@ -1,6 +1,13 @@
 package blob
 
-import "sync"
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"holdfast"
+)
 
 // lane does one thing to tasks, begun in their order, in a goroutine that ends when there
 // is nothing to do: so none is left behind by a blob that is never finished.
@@ -21,9 +28,10 @@ const laneDepth = 16
 // task is a piece of a blob that is being worked on; nobody else may change it or use
 // its sum until it is done.
 type task struct {
-	p    []byte
-	sum  Address
-	done chan struct{}
+	p        []byte
+	sum      Address
+	panicked any // what doing it ended with, if it panicked
+	done     chan struct{}
 }
 
 func newLane(do func(*task)) *lane {
@@ -37,7 +45,7 @@ func (l *lane) start(t *task, p []byte) {
 	if t.done == nil {
 		t.done = make(chan struct{}, 1)
 	}
-	t.p = p
+	t.p, t.panicked = p, nil
 	l.mu.Lock()
 	l.queue[(l.first+l.waiting)%laneDepth] = t
 	l.waiting++
@@ -50,13 +58,12 @@ func (l *lane) start(t *task, p []byte) {
 }
 
 // help does a task that waits, the oldest, in the caller's goroutine; false if there is none.
-// It is for lanes whose tasks can be done in any order.
 func (l *lane) help() bool {
 	t := l.take()
 	if t == nil {
 		return false
 	}
-	l.do(t)
+	l.work(t)
 	t.done <- struct{}{}
 	return true
 }
@@ -75,22 +82,39 @@ func (l *lane) take() *task {
 	return t
 }
 
-// helped is wait of a task of the lane: meanwhile the caller does what waits.
-func (l *lane) helped(t *task) {
-	for t.p != nil && len(t.done) == 0 && l.help() {
+// helped is wait of a task of the lane, which must be one whose tasks can be done in any
+// order: meanwhile the caller does what waits.
+func (l *lane) helped(t *task) error {
+	if t.p != nil && len(t.done) == 0 {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		for len(t.done) == 0 && l.help() {
+		}
 	}
-	t.wait()
+	return t.wait()
 }
 
-// wait returns when the task is done, if it was started.
-func (t *task) wait() {
-	if t.p != nil {
-		<-t.done
-		t.p = nil
+// wait returns when the task is done, if it was started. Its error is that the bytes could not
+// be read: they are mapped, and their file has been shortened.
+func (t *task) wait() error {
+	if t.p == nil {
+		return nil
 	}
+	<-t.done
+	t.p = nil
+	if t.panicked == nil {
+		return nil
+	}
+	if fault, ok := t.panicked.(interface {
+		runtime.Error
+		Addr() uintptr
+	}); ok {
+		return fmt.Errorf("%w: %w", holdfast.ErrUnreadable, fault)
+	}
+	panic(t.panicked)
 }
 
 func (l *lane) loop() {
+	debug.SetPanicOnFault(true) // of this goroutine
 	for {
 		if !l.help() {
 			l.mu.Lock()
@@ -102,4 +126,10 @@ func (l *lane) loop() {
 			}
 		}
 	}
+}
+
+// work does a task. A panic is the caller's who waits for it.
+func (l *lane) work(t *task) {
+	defer func() { t.panicked = recover() }()
+	l.do(t)
 }

@@ -89,7 +89,14 @@ func (l *Lease) Add(ref Ref) error {
 	if l.b.Get(key[:]) != nil {
 		return nil
 	}
-	if err := l.s.Retain(ref); err != nil {
+	_, e, ok, err := l.s.root(ref)
+	if err == nil && (!ok || e.dead()) {
+		err = fmt.Errorf("blob %v: %w", ref, ErrNotFound)
+	}
+	if err == nil {
+		err = l.s.lend(&k, 1)
+	}
+	if err != nil {
 		return fmt.Errorf("lease %.100q: %w", l.id, err)
 	}
 	return l.b.Put(key[:], binary.AppendUvarint(nil, uint64(ref.size)))
@@ -169,7 +176,7 @@ func (l *Lease) give(limit int) (given int, done bool, err error) {
 		for _, key := range keys {
 			k, err := parseKey(key)
 			if err == nil {
-				err = l.s.unuse(&k)
+				err = l.s.unlease(&k)
 			}
 			if err != nil {
 				return given, false, err
@@ -185,13 +192,13 @@ func (l *Lease) give(limit int) (given int, done bool, err error) {
 	return given, true, l.s.bucket.Bucket(leasesName).DeleteBucket([]byte(l.id))
 }
 
-// unuse takes a user from a chunk, which may be missing in a store that is damaged.
-func (s *Store) unuse(k *chunkKey) error {
+// unlease takes a lease from a chunk, which may be missing in a store that is damaged.
+func (s *Store) unlease(k *chunkKey) error {
 	e, ok, err := s.lookup(k)
-	if err != nil || !ok || e.users == 0 {
+	if err != nil || !ok || e.users == 0 || e.leased == 0 {
 		return err
 	}
-	return s.refer(k, 0, -1)
+	return s.lend(k, -1)
 }
 
 // Leases iterates over the leases, in the order of their ids, expired ones too.
@@ -237,9 +244,17 @@ func (s *Store) leaseInfo(all *holdfast.Bucket, id []byte) (LeaseInfo, error) {
 	return info, s.tx.Err()
 }
 
-// expire gives back what leases hold that have expired, in at most some limit steps: a
+// expire gives back what leases hold that have expired, and gives up ingests, in some limit steps.
+func (s *Store) expire(now time.Time, limit int) (leases, ingests, steps int, err error) {
+	if leases, err = s.expireLeases(now, limit); err == nil && leases < limit {
+		ingests, steps, err = s.expireIngests(now, limit-leases)
+	}
+	return leases, ingests, leases + steps, err
+}
+
+// expireLeases is for leases, in at most limit steps: a
 // blob is one, and the end of a lease. A lease that is damaged is left alone.
-func (s *Store) expire(now time.Time, limit int) (given int, err error) {
+func (s *Store) expireLeases(now time.Time, limit int) (given int, err error) {
 	all, err := s.child(leasesName)
 	if all == nil {
 		return 0, err

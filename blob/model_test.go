@@ -46,6 +46,19 @@ type modelState struct {
 	leases  map[string]map[*text]bool // id -> contents
 	expired map[string]bool           // of the leases
 	ingests map[string]*text          // name -> what was saved of the content
+	ended   map[string]bool           // of these, which have expired
+}
+
+// expire is what a Collect does to leases and ingests.
+func (st *modelState) expire() {
+	for id := range st.expired {
+		delete(st.leases, id)
+	}
+	for name := range st.ended {
+		delete(st.ingests, name)
+	}
+	clear(st.expired)
+	clear(st.ended)
 }
 
 type modelChunk struct {
@@ -55,7 +68,7 @@ type modelChunk struct {
 
 func newModel(o Options) *model {
 	return &model{o: o, chunks: map[chunkKey]modelChunk{}, texts: map[string]*text{}, state: modelState{
-		users: map[*text]int{}, leases: map[string]map[*text]bool{}, expired: map[string]bool{}, ingests: map[string]*text{},
+		users: map[*text]int{}, leases: map[string]map[*text]bool{}, expired: map[string]bool{}, ingests: map[string]*text{}, ended: map[string]bool{},
 	}}
 }
 
@@ -64,7 +77,7 @@ func (st modelState) clone() modelState {
 	for id, held := range st.leases {
 		leases[id] = maps.Clone(held)
 	}
-	return modelState{maps.Clone(st.users), leases, maps.Clone(st.expired), maps.Clone(st.ingests)}
+	return modelState{maps.Clone(st.users), leases, maps.Clone(st.expired), maps.Clone(st.ingests), maps.Clone(st.ended)}
 }
 
 // cut gives the leaves of a content, and the rest that does not make a whole leaf.
@@ -184,12 +197,29 @@ func (m *model) users() map[chunkKey]int {
 			users[m.tree(content).key()]++
 		}
 	}
-	for _, content := range m.state.ingests {
-		for _, k := range m.standsOn(content) {
-			users[k]++
+	return users
+}
+
+// leased counts of these the leases.
+func (m *model) leased() map[chunkKey]int {
+	leased := map[chunkKey]int{}
+	for _, held := range m.state.leases {
+		for content := range held {
+			leased[m.tree(content).key()]++
 		}
 	}
-	return users
+	return leased
+}
+
+// ingested counts what ingests stand on.
+func (m *model) ingested() map[chunkKey]int {
+	parents := map[chunkKey]int{}
+	for _, content := range m.state.ingests {
+		for _, k := range m.standsOn(content) {
+			parents[k]++
+		}
+	}
+	return parents
 }
 
 // alive gives all chunks that must be there.
@@ -205,9 +235,11 @@ func (m *model) alive() map[chunkKey]bool {
 			visit(child)
 		}
 	}
-	for k, n := range m.users() {
-		if n > 0 {
-			visit(k)
+	for _, counts := range []map[chunkKey]int{m.users(), m.ingested()} {
+		for k, n := range counts {
+			if n > 0 {
+				visit(k)
+			}
 		}
 	}
 	return alive
@@ -262,15 +294,15 @@ func (m *model) compare(s *Store, collected bool) error {
 			fault("chunk %v is not there", k)
 		}
 	}
-	parents, users := map[chunkKey]int{}, m.users()
+	parents, users, leased := m.ingested(), m.users(), m.leased()
 	for k := range stored {
 		for _, child := range m.chunks[k].children {
 			parents[child]++
 		}
 	}
 	for k, e := range stored {
-		if e.parents != uint64(parents[k]) || e.users != uint64(users[k]) {
-			fault("chunk %v has %d parents and %d users, and must have %d and %d", k, e.parents, e.users, parents[k], users[k])
+		if e.parents != uint64(parents[k]) || e.users != uint64(users[k]) || e.leased != uint64(leased[k]) {
+			fault("chunk %v has %d parents, %d users and %d leases, and must have %d, %d and %d", k, e.parents, e.users, e.leased, parents[k], users[k], leased[k])
 		}
 		if collected && !alive[k] {
 			fault("chunk %v is still there", k)

@@ -28,14 +28,17 @@ const (
 	SharedBytes
 	// Malformed: a key or a value that has no meaning.
 	Malformed
-	// WrongDigest: a digest names a blob that is not there.
+	// WrongDigest: a digest names a blob that is not there, or that has another digest.
 	WrongDigest
+	// Unreadable: the file itself is damaged where this stands. What the store has there is not known.
+	Unreadable
 )
 
 var problemNames = [...]string{
 	MissingChunk: "chunk missing", MissingBytes: "bytes missing", WrongLength: "wrong length", WrongContent: "wrong content",
 	WrongParents: "wrong count of parents", WrongUsers: "wrong count of users", WrongMark: "wrong mark of a dead chunk",
 	LeakedBytes: "bytes that no chunk has", SharedBytes: "bytes of two chunks", Malformed: "malformed", WrongDigest: "wrong digest",
+	Unreadable: "unreadable",
 }
 
 // String is what the kind is called.

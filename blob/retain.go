@@ -30,10 +30,10 @@ func (s *Store) Retain(ref Ref) error {
 }
 
 // Delete takes one user from a blob: one for each Put, Commit and Retain of it.
-// ErrNotFound if it has none. Without users, and if it is no part of another, it
+// ErrNotFound if it has none; what leases hold, and what ingests stand on, it leaves to
+// them. Without users, and if it is no part of another, it
 // is not held any more; Collect frees its space, so Delete takes the same short
-// time for a blob of any size. Leases and ingests are users too: who deletes more
-// often than he has put takes what they stand on, which Check finds.
+// time for a blob of any size.
 func (s *Store) Delete(ref Ref) error {
 	if _, inline := ref.Inline(); inline {
 		return nil
@@ -42,7 +42,7 @@ func (s *Store) Delete(ref Ref) error {
 	if err != nil {
 		return err
 	}
-	if !ok || e.users == 0 {
+	if !ok || e.users <= e.leased {
 		return fmt.Errorf("delete blob %v: %w", ref, ErrNotFound)
 	}
 	return s.refer(&k, 0, -1)

@@ -19,7 +19,7 @@ type Stat struct {
 	Shared      int64 // how many occur more than once, here or in other blobs, or have users besides
 	SharedBytes int64
 
-	Users uint64 // of the blob, leases included, and not what saved ingests stand on
+	Users uint64 // of the blob, leases included
 }
 
 // Stat tells how a blob is stored. It reads the nodes of its tree and the index, but
@@ -37,12 +37,8 @@ func (s *Store) Stat(ref Ref) (Stat, error) {
 	if !ok || e.dead() {
 		return Stat{}, fmt.Errorf("stat of blob %v: %w", ref, ErrNotFound)
 	}
-	ingests, err := s.ingestUsers()
-	if err != nil {
-		return Stat{}, fmt.Errorf("stat of blob %v: %w", ref, err)
-	}
 	w := statWalk{s: s, seen: map[chunkKey]treeCounts{}}
-	w.stat = Stat{Size: ref.size, Level: ref.Level(), Users: e.users - min(e.users, ingests[k])}
+	w.stat = Stat{Size: ref.size, Level: ref.Level(), Users: e.users}
 	counts, err := w.tree(k)
 	if err == nil {
 		err = w.leaves(k)

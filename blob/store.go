@@ -221,6 +221,12 @@ func (s *Store) PutInline(p []byte) (Ref, error) {
 	return inlineRef(s.options.Algorithm, p), nil
 }
 
+// deleted tells whether the bucket of the store has been deleted in this transaction.
+func (s *Store) deleted() bool {
+	// Only a bucket that is there can be told to delete a key that is not.
+	return errors.Is(s.bucket.Delete(nil), holdfast.ErrBucketNotFound)
+}
+
 // writable is the error of a change, if any.
 func (s *Store) writable() error {
 	switch {

@@ -14,9 +14,10 @@ type pending struct {
 	state  pendingState
 	length int32
 	at     int32  // where its bytes are in the arena
+	leased int32  // see below
 	id     uint64 // once it has one
 
-	// What is to be added to the counts; from its settling on, the counts.
+	// What is to be added to the counts, and to leased; from its settling on, these.
 	parents, users int64
 }
 

@@ -1,0 +1,215 @@
+package blob
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"holdfast"
+)
+
+// gap is a part of a bucket that cannot be read, because the file is damaged there: the keys behind from and
+// before to; nil: from the beginning, to the end.
+type gap struct{ from, to []byte }
+
+func (g *gap) has(key []byte) bool {
+	return (g.from == nil || bytes.Compare(key, g.from) > 0) && (g.to == nil || bytes.Compare(key, g.to) < 0)
+}
+
+// errEnough ends a scan.
+var errEnough = errors.New("enough")
+
+// try runs fn, which reads. damage: the file is damaged where it did; then what fn returned means nothing.
+func (c *checker) try(fn func() error) (damage, err error) {
+	damage = c.s.tx.Probe(func() { err = fn() })
+	if damage == nil {
+		return nil, err
+	}
+	if errors.Is(damage, holdfast.ErrTxClosed) {
+		return nil, damage
+	}
+	c.hurt(damage)
+	return damage, nil
+}
+
+// hurt remembers that something could not be read. From then on nothing is repaired: whatever seems to be
+// too much, or not to be there, may be so only because of what was not seen.
+func (c *checker) hurt(damage error) {
+	if c.damage == nil {
+		c.damage = damage
+	}
+	c.o.Repair, c.lossy = false, true
+}
+
+// scan calls fn with the keys of a bucket from from on and before to, nil: to the end. A part that cannot be
+// read is reported, once, and passed over. What fn reads elsewhere it must try.
+func (c *checker) scan(name string, b *holdfast.Bucket, from, to []byte, fn func(key, v []byte) error) error {
+	for {
+		var last []byte
+		var err error
+		damage := c.s.tx.Probe(func() {
+			cursor := b.Cursor()
+			for key, v := cursor.Seek(from); key != nil && (to == nil || bytes.Compare(key, to) < 0); key, v = cursor.Next() {
+				last = append(last[:0], key...)
+				if err = fn(key, v); err != nil {
+					return
+				}
+			}
+		})
+		switch {
+		case err == errEnough:
+			return nil
+		case err != nil || damage == nil:
+			return err
+		case errors.Is(damage, holdfast.ErrTxClosed):
+			return damage
+		}
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		c.hurt(damage)
+		if last == nil {
+			last = from
+		}
+		from = c.behind(b, last)
+		if err := c.gap(name, gap{last, from}, damage); err != nil || from == nil {
+			return err
+		}
+	}
+}
+
+// behind finds a key from which on a bucket can be read again, behind key, where it cannot; nil if there
+// is none. It is found by its first 8 bytes: so close behind damage, what can be read may be passed over too.
+func (c *checker) behind(b *holdfast.Bucket, key []byte) []byte {
+	at := func(x uint64) []byte { return binary.BigEndian.AppendUint64(nil, x) }
+	readable := func(x uint64) bool { return c.s.tx.Probe(func() { b.Cursor().Seek(at(x)) }) == nil }
+	var prefix [8]byte
+	copy(prefix[:], key)
+	low, high := binary.BigEndian.Uint64(prefix[:]), uint64(math.MaxUint64)
+	for step := uint64(1); low < high; step *= 2 {
+		next := low + min(step, high-low)
+		if readable(next) {
+			high = next
+			break
+		}
+		if low = next; low == math.MaxUint64 {
+			return nil
+		}
+	}
+	for high-low > 1 {
+		if middle := low + (high-low)/2; readable(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	if !readable(high) {
+		return nil
+	}
+	return at(high)
+}
+
+// gap reports a gap, unless it was met before.
+func (c *checker) gap(name string, g gap, damage error) error {
+	known := c.gaps[name]
+	for i := range known {
+		k := &known[i]
+		if before(g.from, k.to, false) && before(k.from, g.to, false) {
+			if before(g.from, k.from, true) {
+				k.from = g.from
+			}
+			if k.to != nil && (g.to == nil || bytes.Compare(k.to, g.to) < 0) {
+				k.to = g.to
+			}
+			return nil
+		}
+	}
+	if c.gaps == nil {
+		c.gaps = map[string][]gap{}
+	}
+	c.gaps[name] = append(known, g)
+	where := "from the beginning"
+	if g.from != nil {
+		where = fmt.Sprintf("behind %x", g.from[:min(len(g.from), keySize)])
+	}
+	if g.to != nil {
+		where += fmt.Sprintf(" to %x", g.to)
+	}
+	return c.found(Unreadable, chunkKey{}, false, "%s, %s: %v", name, where, damage)
+}
+
+// before compares ends of gaps: a, where one begins, with b, where one ends, or begins too.
+func before(a, b []byte, begins bool) bool {
+	switch {
+	case a == nil:
+		return true
+	case b == nil:
+		return !begins
+	}
+	return bytes.Compare(a, b) < 0
+}
+
+// inGap tells whether a key of a bucket lies where it cannot be read.
+func (c *checker) inGap(name string, key []byte) bool {
+	for i := range c.gaps[name] {
+		if c.gaps[name][i].has(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// unindexed tells whether the entry of a chunk, if there is one, cannot be read.
+func (c *checker) unindexed(k *chunkKey) bool {
+	key := k.encode()
+	return c.inGap(string(indexName), key[:])
+}
+
+// survey reads all of the store, before a repair: where the file is damaged, nothing is repaired.
+func (c *checker) survey() error {
+	if !c.o.Repair {
+		return nil
+	}
+	return c.surveyBucket(storeItself, c.s.bucket)
+}
+
+const storeItself = "the store"
+
+func (c *checker) surveyBucket(name string, b *holdfast.Bucket) error {
+	return c.scan(name, b, nil, nil, func(key, v []byte) error {
+		if v != nil {
+			return nil
+		}
+		var child *holdfast.Bucket
+		damage, err := c.try(func() error { child = b.Bucket(key); return nil })
+		if child == nil || damage != nil || err != nil {
+			return err
+		}
+		return c.surveyBucket(inside(name, key), child)
+	})
+}
+
+// inside names a bucket in a bucket.
+func inside(name string, key []byte) string {
+	if name == storeItself {
+		return string(key)
+	}
+	return fmt.Sprintf("%s %.100q", name, key)
+}
+
+// record opens a bucket in a bucket of records, which is read in the order of its keys; nil: it is none.
+func (c *checker) record(all *holdfast.Bucket, id []byte) (b *holdfast.Bucket, damage, err error) {
+	damage, err = c.try(func() error { b = all.Bucket(id); return nil })
+	return b, damage, err
+}
+
+// records opens one of the store's buckets of records; nil if there is none, or it cannot be read.
+func (c *checker) recordsIn(name []byte) (b *holdfast.Bucket, err error) {
+	_, err = c.try(func() error {
+		b, err = c.s.child(name)
+		return err
+	})
+	return b, err
+}
