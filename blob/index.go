@@ -172,11 +172,7 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 		if s.put == nil {
 			s.put = s.Writer()
 		}
-		if _, err := s.put.Write(p); err != nil {
-			s.put.Abort()
-			return Ref{}, err
-		}
-		return s.put.Commit()
+		return s.put.putAll(p)
 	}
 	k := chunkKey{addr: s.options.Algorithm.sum(p)}
 	if _, err := s.add(&k, p, asUser); err != nil {

@@ -200,6 +200,8 @@ func (s *Store) Options() Options { return s.options }
 
 // Put stores p as a blob and counts one use of it. p is not kept. A value that is
 // there already is not stored again.
+//
+// If there is more than one processor, a blob of four leaves or more is hashed on two.
 func (s *Store) Put(p []byte) (Ref, error) {
 	if err := s.writable(); err != nil {
 		return Ref{}, fmt.Errorf("storing a blob: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 )
 
 // Writer writes one blob after the other, each in pieces of any size: how it
@@ -180,6 +181,29 @@ func (w *Writer) Write(p []byte) (int, error) {
 		return 0, w.fail(fmt.Errorf("writing a blob: %w", err))
 	}
 	return len(p), nil
+}
+
+// minShared is how many leaves a blob has from which on two processors hash it faster than
+// one: waking the other takes some microseconds.
+const minShared = 4
+
+// putAll writes the blob that has the bytes p, all of which stay as they are until it returns: so no
+// leaf is copied, and all can be hashed at once.
+func (w *Writer) putAll(p []byte) (Ref, error) {
+	w.concurrent = len(p) >= minShared*w.s.options.LeafSize && runtime.GOMAXPROCS(0) > 1
+	if err := w.start(); err != nil {
+		return Ref{}, err
+	}
+	w.size = int64(len(p))
+	for len(p) > 0 {
+		n, _ := w.cut.cut(p)
+		if err := w.add(p[:n], true); err != nil {
+			w.drop()
+			return Ref{}, err
+		}
+		p = p[n:]
+	}
+	return w.Commit()
 }
 
 func (w *Writer) write(p []byte) error {

@@ -18,10 +18,39 @@ type finger struct {
 	low, high []byte // first key, and the first behind; nil: none
 	edits     uint64
 	on        bool
+
+	// The way to leaf, if that is a page: depth elements of branches; -1: not known.
+	path  [fingerDepth]int32
+	depth int
+
+	// What the last search in leaf has found: who looks a key up often sets it then.
+	searched bool
+	key      []byte // a copy
+	index    int
+	exact    bool
 }
 
+// fingerDepth is how many branches above a leaf are remembered.
+const fingerDepth = 6
+
 // lift forgets where the last search ended.
-func (t *Tree) lift() { t.finger = finger{} }
+func (t *Tree) lift() { t.finger.on, t.finger.searched = false, false }
+
+// found remembers what a search for key in the finger's leaf has found.
+func (f *finger) found(key []byte, index int, exact bool) {
+	f.searched = f.on
+	f.key, f.index, f.exact = append(f.key[:0], key...), index, exact
+}
+
+// recall is what a search for key in the finger's leaf would find, if that was the last one
+// and nothing has changed since.
+func (t *Tree) recall(key []byte) (index int, exact, known bool) {
+	f := &t.finger
+	if !f.searched || !f.on || f.edits != t.edits || !bytes.Equal(f.key, key) {
+		return 0, false, false
+	}
+	return f.index, f.exact, true
+}
 
 // touches tells whether key belongs into the finger's leaf.
 func (t *Tree) touches(key []byte) bool {
@@ -30,8 +59,19 @@ func (t *Tree) touches(key []byte) bool {
 		(f.low == nil || bytes.Compare(f.low, key) <= 0) && (f.high == nil || bytes.Compare(key, f.high) < 0)
 }
 
-// narrow takes the bounds of element i of a branch.
-func (f *finger) narrow(pl *place, i int) (err error) {
+// aim begins a descent from the root.
+func (f *finger) aim() {
+	f.on, f.searched = false, false
+	f.low, f.high, f.depth = nil, nil, 0
+}
+
+// narrow takes the bounds of element i of a branch at a depth.
+func (f *finger) narrow(pl *place, i, depth int) (err error) {
+	if f.depth = depth + 1; depth < fingerDepth {
+		f.path[depth] = int32(i)
+	} else {
+		f.depth = -1
+	}
 	if i > 0 {
 		if f.low, err = pl.key(i); err != nil {
 			return err
@@ -49,7 +89,7 @@ func (t *Tree) point(key []byte) error {
 		return nil
 	}
 	f := &t.finger
-	t.lift()
+	f.aim()
 	var err error
 	if f.leaf, err = t.rootPlace(); err != nil {
 		return err
@@ -65,7 +105,7 @@ func (t *Tree) point(key []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := f.narrow(&f.leaf, i); err != nil {
+		if err := f.narrow(&f.leaf, i, depth); err != nil {
 			return err
 		}
 		if f.leaf, err = t.child(&f.leaf, i); err != nil {
@@ -81,11 +121,19 @@ func (t *Tree) lookupNear(key []byte, verify bool) (value []byte, flags uint32, 
 	if err := t.point(key); err != nil {
 		return nil, 0, false, err
 	}
-	leaf := &t.finger.leaf
-	if leaf.n == nil {
-		return t.lookupFrom(leaf.p, key, verify)
+	f := &t.finger
+	i, exact, err := f.leaf.search(key)
+	if err != nil {
+		return nil, 0, false, err
 	}
-	return t.lookupIn(leaf.n, key, verify)
+	f.found(key, i, exact)
+	switch {
+	case !exact:
+		return nil, 0, false, nil
+	case f.leaf.n == nil:
+		return t.valueIn(f.leaf.p, i, verify)
+	}
+	return t.valueOf(f.leaf.n, i, verify)
 }
 
 // editLeaf turns the path to the leaf in which key belongs into nodes.
@@ -93,15 +141,20 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 	if t.edit == nil {
 		return nil, errReadOnly
 	}
-	if t.touches(key) && t.finger.leaf.n != nil {
-		return t.finger.leaf.n, nil
+	f := &t.finger
+	if t.touches(key) {
+		switch {
+		case f.leaf.n != nil:
+			return f.leaf.n, nil
+		case f.depth >= 0:
+			return t.editPointed()
+		}
 	}
-	t.lift()
+	f.aim()
 	n, err := t.editRoot()
 	if err != nil {
 		return nil, err
 	}
-	f := &t.finger
 	for depth := 0; !n.leaf; depth++ {
 		if depth == maxDepth {
 			return nil, page.Corruptf(n.base, tooDeep)
@@ -110,7 +163,7 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := f.narrow(&place{n: n}, i); err != nil {
+		if err := f.narrow(&place{n: n}, i, depth); err != nil {
 			return nil, err
 		}
 		if n, err = t.editChild(n, i); err != nil {
@@ -121,8 +174,22 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 	return n, nil
 }
 
+// editPointed is editLeaf for the leaf, a page, on which the finger is.
+func (t *Tree) editPointed() (*node, error) {
+	f := &t.finger
+	n, err := t.editRoot()
+	for depth := 0; depth < f.depth && err == nil; depth++ {
+		n, err = t.editChild(n, int(f.path[depth]))
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.leaf, f.edits = place{n: n}, t.edits
+	return n, nil
+}
+
 // stay keeps the finger on n, whose elements were changed, and nothing else.
 func (t *Tree) stay(n *node) {
 	t.finger.on = t.finger.on && t.finger.leaf.n == n
-	t.finger.edits = t.edits
+	t.finger.edits, t.finger.searched = t.edits, false
 }

@@ -89,6 +89,9 @@ func (n *node) thicken() error {
 	if !n.thin.Valid() {
 		return nil
 	}
+	if n.added == maxThinChanges { // and there will be more
+		n.room(n.thin.Count() + n.thin.Count()/2)
+	}
 	if err := n.load(n.thin); err != nil {
 		return err
 	}
@@ -142,6 +145,9 @@ func (n *node) find(key []byte) (int, bool, error) {
 	i, exact, err := n.thin.Search(key)
 	if err != nil || n.added == 0 {
 		return i, exact, err
+	}
+	if last := &n.changes[len(n.changes)-1]; last.key != nil && bytes.Compare(last.key, key) < 0 {
+		return i + n.added, exact, nil // keys often come in their order
 	}
 	for _, c := range n.changes {
 		if c.key == nil {

@@ -293,12 +293,8 @@ func (t *Tree) lookup(key []byte, verify bool) (value []byte, flags uint32, ok b
 	return nil, 0, false, nil
 }
 
-// lookupIn is lookup in a leaf that is a node.
-func (t *Tree) lookupIn(n *node, key []byte, verify bool) (value []byte, flags uint32, ok bool, err error) {
-	i, exact, err := n.find(key)
-	if err != nil || !exact {
-		return nil, 0, false, err
-	}
+// valueOf is what lookup gives of element i of a leaf that is a node.
+func (t *Tree) valueOf(n *node, i int, verify bool) (value []byte, flags uint32, ok bool, err error) {
 	e, unverified, err := n.element(i)
 	if err == nil && verify && unverified {
 		err = t.edit.verifyLazy()
@@ -310,6 +306,19 @@ func (t *Tree) lookupIn(n *node, key []byte, verify bool) (value []byte, flags u
 		t.lend()
 	}
 	return e.Value[:len(e.Value):len(e.Value)], e.Flags, true, nil
+}
+
+// valueIn is what lookup gives of element i of a leaf that is a page.
+func (t *Tree) valueIn(p page.Page, i int, verify bool) (value []byte, flags uint32, ok bool, err error) {
+	if verify && p.Unverified() {
+		if p, err = t.src.Verify(p); err != nil {
+			return nil, 0, false, err
+		}
+	}
+	if _, value, flags, ok = p.LeafAt(i); !ok {
+		_, err = p.Leaf(i)
+	}
+	return value, flags, ok, err
 }
 
 func (t *Tree) lookupBelow(id page.ID, key []byte, verify bool) ([]byte, uint32, bool, error) {
@@ -331,15 +340,7 @@ func (t *Tree) lookupFrom(p page.Page, key []byte, verify bool) (value []byte, f
 			if !exact {
 				return nil, 0, false, nil
 			}
-			if verify && p.Unverified() {
-				if p, err = t.src.Verify(p); err != nil {
-					return nil, 0, false, err
-				}
-			}
-			if _, value, flags, ok = p.LeafAt(i); !ok {
-				_, err = p.Leaf(i)
-			}
-			return value, flags, ok, err
+			return t.valueIn(p, i, verify)
 		}
 		switch {
 		case depth == maxDepth:
@@ -370,11 +371,11 @@ func (t *Tree) PutValue(key, value []byte) (ok bool, err error) {
 
 // put sets key unless it exists with one of the flags in refuse.
 func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
+	i, exact, known := t.recall(key)
 	n, err := t.editLeaf(key)
-	if err != nil {
-		return false, err
+	if err == nil && !known {
+		i, exact, err = n.find(key)
 	}
-	i, exact, err := n.find(key)
 	if err != nil {
 		return false, err
 	}
