@@ -86,7 +86,11 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 		return ErrUnordered
 	}
 	if !known {
-		if err := a.Quietly(t.findEdge); err != nil {
+		find := func() error { return a.Quietly(t.findEdge) }
+		if t.spilled { // branches of pages that may be given up become nodes
+			find = t.findEdge
+		}
+		if err := find(); err != nil {
 			return err
 		}
 	}

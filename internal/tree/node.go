@@ -50,8 +50,9 @@ type node struct {
 	grown     bool // something was inserted before the end
 	appended  bool // something was inserted at the end
 
-	whole bool    // it becomes one run again, if that is no longer
-	fill  float64 // 0: as the tree finds best; else see Pack
+	whole  bool    // it becomes one run again, if that is no longer
+	fill   float64 // 0: as the tree finds best; else see Pack
+	marked bool    // see Edit.Sweep
 }
 
 // change is an element of a thin node that is another now: of a branch, a child that
@@ -451,6 +452,7 @@ type arena struct {
 	nodes []*node
 	used  int
 	keys  []byte
+	held  int64 // see Edit.Held
 }
 
 const (
@@ -461,19 +463,34 @@ const (
 	maxKeptItems = 1 << 17
 )
 
+// About what a node takes in memory, with the buffer of the page that it becomes, and an
+// element that is put into one, beside key and value.
+const (
+	heldNode = 8 << 10
+	heldItem = 120
+)
+
 func (a *arena) newNode(leaf bool) *node {
 	if a.used == len(a.nodes) {
 		a.nodes = append(a.nodes, new(node))
 	}
 	n := a.nodes[a.used]
 	a.used++
+	a.held += heldNode
 	*n = node{items: n.items, changes: n.changes, leaf: leaf, size: page.HeaderSize}
 	return n
 }
 
 func (a *arena) reset() {
+	a.clear(0)
+	a.keys, a.held = nil, 0
+}
+
+// clear makes the nodes from the given one on unused.
+func (a *arena) clear(from int) {
 	kept := 0
-	for i, n := range a.nodes[:a.used] {
+	for i := from; i < a.used; i++ {
+		n := a.nodes[i]
 		if cap(n.items) > 2*maxNodeItems {
 			n.items = nil
 		}
@@ -488,8 +505,7 @@ func (a *arena) reset() {
 		n.changes = n.changes[:0]
 		n.thin = page.Page{}
 	}
-	a.used = 0
-	a.keys = nil
+	a.used = from
 }
 
 func (a *arena) copyKey(key []byte) []byte {
@@ -497,6 +513,7 @@ func (a *arena) copyKey(key []byte) []byte {
 		size := min(max(2*cap(a.keys), minKeyChunk), maxKeyChunk)
 		a.keys = make([]byte, 0, max(size, len(key)))
 	}
+	a.held += heldItem + 2*int64(len(key))
 	at := len(a.keys)
 	a.keys = append(a.keys, key...)
 	return a.keys[at:len(a.keys):len(a.keys)]

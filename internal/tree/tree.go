@@ -64,6 +64,8 @@ type Tree struct {
 	edits  uint64    // counts changes, so that cursors notice them
 	edge   *edge     // nil: nothing was appended
 	finger finger    // of a tree that can be edited
+
+	spilled bool // it has pages that Spill wrote
 }
 
 // Edit is what all trees of one writing transaction share.
@@ -383,6 +385,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		if err != nil || e.Flags&refuse != 0 {
 			return false, err
 		}
+		t.edit.arena.held += 2 * int64(len(value))
 		if n.replace(i, e, value, flags) {
 			t.edits++
 			t.stay(n)
@@ -391,6 +394,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	}
 	if !exact {
 		key = t.edit.arena.copyKey(key)
+		t.edit.arena.held += 2 * int64(len(value))
 		if n.addThin(i, item{key: key, value: value, flags: flags}, fullPage(t.edit.w.PageSize())) {
 			t.edits++
 			t.stay(n)
