@@ -72,9 +72,10 @@ func TestSpillInline(t *testing.T) {
 			if err := errors.Join(fillBucket(a, 45, 55), mustSpill(tx), fillBucket(other, 0, 1000), mustSpill(tx)); err != nil {
 				return err
 			}
-		}
-		if v := n.Get([]byte("k")); string(v) != "value of n" {
-			t.Errorf("the value is %.100q", v)
+			value, _, _, err := n.core.Lookup([]byte("k")) // after Get nothing is used again
+			if string(value) != "value of n" {
+				return fmt.Errorf("the value in n is %.100q, %w", value, err)
+			}
 		}
 		return nil
 	})
