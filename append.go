@@ -18,6 +18,8 @@ type appending struct {
 	stream *pager.Stream
 	opts   pager.CommitOptions // with which the transaction is committed
 	err    error               // why it cannot be
+	lent   bool                // Get or a Cursor has given what may lie in a page that was written early
+	kept   int64               // bytes that the last Spill left in memory
 }
 
 // Append puts key, with value, behind all other keys of the bucket. It is for much data

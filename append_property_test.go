@@ -91,6 +91,9 @@ type appendHistory struct {
 	root  *appendModel
 	lent  []lentValue // that the transaction has read
 	named int
+
+	spills bool // transactions are written early
+	quiet  bool // they read nothing but at their end
 }
 
 // lentValue is a value as Get gave it, and a copy.
@@ -215,6 +218,9 @@ func (h *appendHistory) act(tx *Tx, root *appendModel) error {
 			}
 		}
 	case 7:
+		if h.quiet {
+			return nil
+		}
 		for range h.rng.IntN(8) {
 			if k, ok := pick(h.rng, m.values); ok {
 				v := b.Get([]byte(k))
@@ -253,7 +259,9 @@ func (h *appendHistory) act(tx *Tx, root *appendModel) error {
 			root.buckets[name] = moved
 		}
 	case 11:
-		b.Stats()
+		if b.Stats(); h.quiet {
+			return nil
+		}
 		c := b.Cursor()
 		if keys := m.keys(); len(keys) > 0 {
 			if k, _ := c.Last(); string(k) != keys[len(keys)-1] {
@@ -280,6 +288,11 @@ func (h *appendHistory) transaction() error {
 	for range 1 + h.rng.IntN(20) {
 		if err := h.act(tx, root); err != nil {
 			return err
+		}
+		if h.spills && h.rng.IntN(3) == 0 {
+			if _, err := tx.Spill(int64(h.rng.IntN(2)) << h.rng.IntN(20)); err != nil {
+				return err
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(root.buckets)) {
@@ -326,13 +339,30 @@ func TestAppendHistories(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			appendHistories(t, uint64(seed), 25)
+			h := &appendHistory{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 5))}
+			h.run(25)
 		})
 	}
 }
 
-func appendHistories(t *testing.T, seed uint64, rounds int) {
-	h := &appendHistory{t: t, rng: rand.New(rand.NewPCG(seed, 5)), root: newAppendModel()}
+// TestSpillHistories is TestAppendHistories with transactions that are written early.
+func TestSpillHistories(t *testing.T) {
+	seeds := 40
+	if testing.Short() {
+		seeds = 16
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			h := &appendHistory{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 6)), spills: true, quiet: seed%2 == 0}
+			h.run(25)
+		})
+	}
+}
+
+func (h *appendHistory) run(rounds int) {
+	t := h.t
+	h.root = newAppendModel()
 	options := &Options{PageSize: 1024, NoSeals: h.rng.IntN(5) == 0, StrictCompat: h.rng.IntN(5) == 0, NoSync: h.rng.IntN(5) == 0}
 	if !options.StrictCompat && h.rng.IntN(3) == 0 {
 		options.Durability = []Durability{Periodic, None}[h.rng.IntN(2)]

@@ -160,6 +160,7 @@ func (b *Bucket) Get(key []byte) []byte {
 	if !ok || flags&page.BucketFlag != 0 {
 		return nil
 	}
+	b.tx.lend()
 	return value
 }
 

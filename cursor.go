@@ -168,6 +168,7 @@ func (c *Cursor) found(e page.Element, ok bool, err error) (key, value []byte, f
 	if !ok {
 		return nil, nil, 0
 	}
+	c.bucket.tx.lend()
 	return e.Key, e.Value[:len(e.Value):len(e.Value)], e.Flags
 }
 

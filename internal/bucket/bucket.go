@@ -60,6 +60,7 @@ type Bucket struct {
 	depth    int       // 0 for the root bucket
 	altered  bool      // the header differs from the stored one
 	gone     bool      // deleted in this transaction
+	nested   bool      // it was opened in another bucket than the root
 	children *children // nil: none; readers remember none
 	outer    any
 	fill     *float64 // in outer
@@ -167,6 +168,7 @@ func (b *Bucket) openValue(tx *Tx, value []byte) error {
 
 func (b *Bucket) remember(name []byte, child *Bucket) {
 	child.depth = b.depth + 1
+	child.nested = child.nested || b.depth > 0
 	if !b.Writable() {
 		return
 	}
@@ -343,6 +345,7 @@ func (b *Bucket) free(depth int) error {
 		return page.Corruptf(b.Root(), "buckets are nested more than %d deep", maxNesting)
 	}
 	b.gone = true
+	defer b.tree.Clear() // for what the tree had may be used again
 	return b.tree.Walk(func(l *tree.Level) error {
 		if id, n := l.Base(); n != 0 {
 			if err := b.tx.Writer.Free(id, n); err != nil {

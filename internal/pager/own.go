@@ -151,3 +151,13 @@ func (w *WriteTx) Fault(recovered any) (fault *page.CorruptError, byWriting bool
 	}
 	return nil, false
 }
+
+// Forget says that nothing is used any more of what the transaction has read of its own
+// pages: those that it has given up can be taken again.
+func (s *Stream) Forget() error {
+	p := s.w.p
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	s.own.file, s.own.memory = false, false
+	return s.fail(s.free())
+}

@@ -86,7 +86,11 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 		return ErrUnordered
 	}
 	if !known {
-		if err := a.Quietly(t.findEdge); err != nil {
+		find := func() error { return a.Quietly(t.findEdge) }
+		if t.spilled { // branches of pages that may be given up become nodes
+			find = t.findEdge
+		}
+		if err := find(); err != nil {
 			return err
 		}
 	}
@@ -222,7 +226,7 @@ func (t *Tree) prune() error {
 			return err
 		}
 	}
-	t.node = t.edit.arena.newNode(true)
+	t.node = t.edit.arena().newNode(true)
 	return nil
 }
 
@@ -237,14 +241,14 @@ func (t *Tree) appendSmall(key, value []byte) error {
 	}
 	n := g.leaf
 	if n == nil {
-		n = t.edit.arena.newNode(true)
+		n = t.edit.arena().newNode(true)
 	}
 	if int64(n.size)+int64(len(key)+page.LeafElementSize)+int64(len(value)) > math.MaxInt {
 		return ErrTooLarge
 	}
 	n.insert(len(n.items), item{key: g.keep(key, ps), value: g.keep(value, ps), gathered: true})
 	if g.leaf == nil {
-		if err := t.appendChild(item{key: t.edit.arena.copyKey(key), node: n}); err != nil {
+		if err := t.appendChild(item{key: t.edit.arena().copyKey(key), node: n}); err != nil {
 			return err
 		}
 		g.leaf = n
@@ -296,7 +300,7 @@ func (t *Tree) appendLarge(key, value []byte) error {
 	}
 	e.Stats.Spills++
 	e.Stats.PagesFilled += int64(pages)
-	if err := t.appendChild(item{key: e.arena.copyKey(key), child: id}); err != nil {
+	if err := t.appendChild(item{key: e.arena().copyKey(key), child: id}); err != nil {
 		return err
 	}
 	g.leaf = nil
@@ -321,7 +325,7 @@ func (t *Tree) appendChild(it item) error {
 // raise puts a branch above a root that is a leaf.
 func (t *Tree) raise() error {
 	g := t.edge
-	root := t.edit.arena.newNode(false)
+	root := t.edit.arena().newNode(false)
 	switch n := t.node; {
 	case n != nil && len(n.items) > 0:
 		root.insert(0, item{key: t.edit.branchKey(&n.items[0]), node: n})
@@ -348,7 +352,7 @@ func (t *Tree) raise() error {
 // branchKey is the key of a leaf's first element for the branch above.
 func (e *Edit) branchKey(first *item) []byte {
 	if first.gathered {
-		return e.arena.copyKey(first.key)
+		return e.arena().copyKey(first.key)
 	}
 	return first.key
 }
@@ -361,7 +365,7 @@ func (t *Tree) splitEdge() {
 		if !n.tooLong() {
 			return
 		}
-		right := t.edit.arena.newNode(false)
+		right := t.edit.arena().newNode(false)
 		n.halve(right)
 		g.path[d] = right
 		it := item{key: right.items[0].key, node: right}
@@ -369,7 +373,7 @@ func (t *Tree) splitEdge() {
 			g.path[d-1].insert(len(g.path[d-1].items), it)
 			continue
 		}
-		root := t.edit.arena.newNode(false)
+		root := t.edit.arena().newNode(false)
 		root.insert(0, item{key: n.items[0].key, node: n})
 		root.insert(1, it)
 		t.node = root

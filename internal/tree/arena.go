@@ -14,6 +14,7 @@ type arena struct {
 	items   blocks[item]
 	changes blocks[change]
 	keys    []byte
+	held    int64 // see Edit.Held
 }
 
 const (
@@ -30,7 +31,15 @@ const (
 	minChanges = 2
 )
 
+// About what a node takes in memory, with the buffer of the page that it becomes, and an
+// element that is put into one, beside key and value.
+const (
+	heldNode = 8 << 10
+	heldItem = 120
+)
+
 func (a *arena) newNode(leaf bool) *node {
+	a.held += heldNode
 	n := &a.nodes.take(1)[:1][0]
 	*n = node{arena: a, leaf: leaf, size: page.HeaderSize}
 	return n
@@ -63,7 +72,28 @@ func (a *arena) reset() {
 	a.nodes.reset(maxKeptNodes)
 	a.items.reset(maxKeptItems)
 	a.changes.reset(maxKeptChanges)
-	a.keys = nil
+	a.keys, a.held = nil, 0
+}
+
+// move gives a copy of n, and of all nodes below it, whose memory is a's. What was in the
+// memory of n otherwise, keys and values, stays where it is.
+func (a *arena) move(n *node) *node {
+	c := a.newNode(n.leaf)
+	items, changes := n.items, n.changes
+	*c = *n
+	c.items, c.changes = append(a.items.take(len(items)), items...), append(a.changes.take(len(changes)), changes...)
+	c.arena = a
+	for i := range c.items {
+		if below := c.items[i].node; below != nil {
+			c.items[i].node = a.move(below)
+		}
+	}
+	for i := range c.changes {
+		if below := c.changes[i].node; below != nil {
+			c.changes[i].node = a.move(below)
+		}
+	}
+	return c
 }
 
 func (a *arena) copyKey(key []byte) []byte {
@@ -71,6 +101,7 @@ func (a *arena) copyKey(key []byte) []byte {
 		size := min(max(2*cap(a.keys), minKeyChunk), maxKeyChunk)
 		a.keys = make([]byte, 0, max(size, len(key)))
 	}
+	a.held += heldItem + 2*int64(len(key))
 	at := len(a.keys)
 	a.keys = append(a.keys, key...)
 	return a.keys[at:len(a.keys):len(a.keys)]

@@ -37,7 +37,7 @@ func (t *Tree) dropRoot() error {
 		return err
 	}
 	if len(old.items) == 0 {
-		t.node = t.edit.arena.newNode(true)
+		t.node = t.edit.arena().newNode(true)
 		return t.freeBase(old)
 	}
 	if t.node = old.items[0].node; t.node == nil {
@@ -213,7 +213,7 @@ func (t *Tree) Write(fill float64) (page.ID, error) {
 		if len(parts) == 1 {
 			break
 		}
-		n = t.edit.arena.newNode(false)
+		n = t.edit.arena().newNode(false)
 		n.appended = true
 		for _, it := range parts {
 			n.insert(len(n.items), it)

@@ -405,10 +405,10 @@ func (t *Tree) splitInMemory(key []byte) error {
 		if !n.tooLong() {
 			return nil
 		}
-		right := t.edit.arena.newNode(n.leaf)
+		right := t.edit.arena().newNode(n.leaf)
 		n.halve(right)
 		if d == 0 {
-			root := t.edit.arena.newNode(false)
+			root := t.edit.arena().newNode(false)
 			root.insert(0, item{key: n.items[0].key, node: n})
 			t.node = root
 			path[0] = root

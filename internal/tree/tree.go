@@ -64,6 +64,8 @@ type Tree struct {
 	edits  uint64    // counts changes, so that cursors notice them
 	edge   *edge     // nil: nothing was appended
 	finger finger    // of a tree that can be edited
+
+	spilled bool // it has pages that Spill wrote
 }
 
 // Edit is what all trees of one writing transaction share.
@@ -72,11 +74,12 @@ type Edit struct {
 	// Unsealed leaves out the seals of pages.
 	Unsealed bool
 
-	w     Writer
-	lazy  []page.Page // unverified pages of which nodes were made
-	arena arena
-	parts []item // scratch of Write: a stack
-	cuts  []cut  // scratch of Write
+	w      Writer
+	lazy   []page.Page // unverified pages of which nodes were made
+	arenas [2]arena    // one is used, the other is empty
+	turn   int         // which is used
+	parts  []item      // scratch of Write: a stack
+	cuts   []cut       // scratch of Write
 }
 
 // Counters count what a transaction did to its trees.
@@ -88,6 +91,8 @@ type Counters struct {
 	PagesFilled int64 // pages allocated
 }
 
+func (e *Edit) arena() *arena { return &e.arenas[e.turn] }
+
 // NewEdit begins the edits of one transaction.
 func NewEdit(w Writer) *Edit { return &Edit{w: w} }
 
@@ -98,7 +103,7 @@ func (e *Edit) Reset(w Writer) {
 	e.Stats = Counters{}
 	clear(e.lazy)
 	e.lazy = e.lazy[:0]
-	e.arena.reset()
+	e.arena().reset()
 	if cap(e.parts) > maxNodeItems {
 		e.parts = nil
 	}
@@ -384,6 +389,7 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		if err != nil || e.Flags&refuse != 0 {
 			return false, err
 		}
+		t.edit.arena().held += 2 * int64(len(value))
 		if n.replace(i, e, value, flags) {
 			t.edits++
 			t.stay(n)
@@ -391,7 +397,8 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		}
 	}
 	if !exact {
-		key = t.edit.arena.copyKey(key)
+		key = t.edit.arena().copyKey(key)
+		t.edit.arena().held += 2 * int64(len(value))
 		if n.addThin(i, item{key: key, value: value, flags: flags}, fullPage(t.edit.w.PageSize())) {
 			t.edits++
 			t.stay(n)
@@ -502,7 +509,7 @@ func (t *Tree) editRoot() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := t.edit.arena.newNode(true)
+	n := t.edit.arena().newNode(true)
 	if pl.p.Valid() {
 		if err := t.edit.open(n, pl.p); err != nil {
 			return nil, err
@@ -523,7 +530,7 @@ func (t *Tree) editChild(n *node, i int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	c = t.edit.arena.newNode(p.IsLeaf())
+	c = t.edit.arena().newNode(p.IsLeaf())
 	if err := t.edit.open(c, p); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,64 @@
+package tree
+
+import (
+	"iter"
+
+	"holdfast/internal/page"
+)
+
+// Spill brings the tree to pages of w, in the middle of a transaction, as Merge and Write do
+// at its end: it can be edited on afterwards. A tree of one leaf that takes at most inline bytes
+// keeps its node. Nodes that the tree had are used no more, but their memory is only free after
+// Edit.Sweep. After an error the tree is of no use.
+func (t *Tree) Spill(w Writer, fill float64, inline int) error {
+	t.lift()
+	if t.node == nil {
+		return nil
+	}
+	err := t.Merge()
+	t.edits++
+	if err != nil || t.node == nil {
+		return err
+	}
+	if _, ok := t.InlineSize(inline); ok {
+		return nil
+	}
+	before := t.edit.w
+	t.edit.w = w
+	defer func() { t.edit.w = before }()
+	t.spilled = true
+	_, err = t.Write(fill)
+	return err
+}
+
+// Clear makes the tree an empty one, and gives up nothing.
+func (t *Tree) Clear() {
+	t.lift()
+	t.root, t.node, t.inline = 0, nil, page.Page{}
+	t.edits++
+}
+
+// Holds tells whether the tree refers to a page from before its last Spill, in memory of its
+// own: outer says that an inline page, if it has one, may lie in such a page.
+func (t *Tree) Holds(outer bool) bool {
+	return t.spilled && t.node != nil || outer && (t.node != nil || t.inline.Valid())
+}
+
+// Held is about how many bytes the edits have in memory, values that are not copied included, and
+// will have in page buffers.
+func (e *Edit) Held() int64 { return e.arena().held }
+
+// Sweep makes the memory of all nodes free but of those that the trees have which are given.
+func (e *Edit) Sweep(trees iter.Seq[*Tree]) {
+	before := e.arena()
+	e.turn = 1 - e.turn
+	for t := range trees {
+		if t.node == nil {
+			continue
+		}
+		t.lift()
+		t.node = e.arena().move(t.node)
+		t.edits++ // others may know its nodes
+	}
+	before.reset()
+}
