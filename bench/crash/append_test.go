@@ -74,13 +74,38 @@ func TestPowerCutAppending(t *testing.T) {
 				if fail == nil || failed.Swap(true) {
 					return
 				}
-				short, how := shrink(script, fail, 20*time.Second, func(s Script) *failure { return runScript(dir, s, &soak.Tally{}) })
-				t.Errorf("HOLDFAST_SEED=%d: %v\n\nA short script that fails (HOLDFAST_SCRIPT=file runs it again):\n\n%s\n%v", seed, fail, short, how)
+				report(t, seed, dir, script, fail)
 			})
 		}
 	})
 	t.Log(tally)
 	if n := tally.Get("appending"); n < 30 && !chosen {
 		t.Errorf("%d disks while something is appended, want 30 at least", n)
+	}
+}
+
+// What a transaction appends without a flush, and then gives up, is in the file and no
+// part of any state: a judge that took it for a commit without a flush wanted the next
+// commit to flush before it writes.
+func TestGivenUpWithoutAFlush(t *testing.T) {
+	script, err := Parse(`pagesize 4096
+open seed=1
+nosync seed=1 nosync
+tx seed=1 rollback
+ append b0 k1 n=1 7879l
+nosync seed=1
+tx seed=1
+ put b0 k1 n=1 10a
+close
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tally := &soak.Tally{}
+	if fail := runScript(t.TempDir(), script, tally); fail != nil {
+		t.Fatal(fail)
+	}
+	if tally.Get("lost for want of a flush") == 0 || tally.Get("one flush") == 0 {
+		t.Errorf("the script does not write early, or commits nothing: %s", tally)
 	}
 }

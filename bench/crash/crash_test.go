@@ -151,9 +151,20 @@ func (c *campaign) history(t *testing.T, seed uint64) bool {
 		t.Errorf("HOLDFAST_SEED=%d: %v", seed, fail)
 		return false
 	}
+	report(t, seed, dir, script, fail)
+	return false
+}
+
+// report says how the script of a seed fails, and gives a short one that fails too. With
+// HOLDFAST_SHRINK=0 it does not look for one: who plants a defect knows it.
+func report(t *testing.T, seed uint64, dir string, script Script, fail *failure) {
+	t.Helper()
+	if os.Getenv("HOLDFAST_SHRINK") == "0" {
+		t.Errorf("HOLDFAST_SEED=%d: %v", seed, fail)
+		return
+	}
 	short, how := shrink(script, fail, 20*time.Second, func(s Script) *failure {
 		return runScript(dir, s, &soak.Tally{})
 	})
 	t.Errorf("HOLDFAST_SEED=%d: %v\n\nA short script that fails (HOLDFAST_SCRIPT=file runs it again):\n\n%s\n%v", seed, fail, short, how)
-	return false
 }

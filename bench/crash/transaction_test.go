@@ -56,10 +56,16 @@ func (r *run) transactions(steps []Step) error {
 		}
 		return r.afterFailure(nil)
 	}
+	committed := 0
 	for _, err := range errs {
-		if err != nil && err != errRollback {
+		if err == nil {
+			committed++
+		} else if err != errRollback {
 			return fmt.Errorf("update: %w", err)
 		}
+	}
+	if committed == 0 { // what was appended is in the file, and nothing names it
+		r.set(func() { r.exposed = r.exposed && r.wasExposed })
 	}
 	if len(steps) == 1 && r.flushes == 2 && !r.options.Strict && !r.wasExposed {
 		r.tally.Add("two flushes for want of room")

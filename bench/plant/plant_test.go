@@ -155,7 +155,7 @@ func (p planting) run(t *testing.T, binary, defect string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run", "^"+p.test+"$", "-test.v", "-test.timeout", "0")
 	cmd.Dir = filepath.Join(top, p.dir)
-	cmd.Env = append(os.Environ(), "HOLDFAST_PLANT="+defect)
+	cmd.Env = append(os.Environ(), "HOLDFAST_PLANT="+defect, "HOLDFAST_SHRINK=0", "GOGC=800")
 	cmd.Env = append(cmd.Env, p.env...)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
