@@ -149,65 +149,125 @@ func (s *Store) firstChild(t *subtree) (subtree, error) {
 
 // diffContent finds the leaves of b that are nowhere in a.
 func (s *Store) diffContent(a, b subtree, j *rangeJoiner) error {
-	in := contentSet{s: s, nodes: map[chunkKey]struct{}{}}
-	if err := in.add(a.key); err != nil {
-		return err
-	}
-	slices.SortFunc(in.leaves, func(x, y Address) int { return bytes.Compare(x[:], y[:]) })
-	return in.missing(b, 0, j)
+	d := contentDiff{s: s, a: a.key, nodes: map[chunkKey]struct{}{}, limit: diffLeaves, j: j}
+	return d.run(b)
 }
 
-// contentSet is what a blob consists of.
-type contentSet struct {
+// diffLeaves is how many leaves of b are looked for at once in a.
+const diffLeaves = 1 << 16
+
+// contentDiff compares blobs that are cut by content: leaves of b are gathered, and looked for in all of a,
+// some at a time. So memory does not depend on the number of leaves.
+type contentDiff struct {
 	s      *Store
-	nodes  map[chunkKey]struct{}
-	leaves []Address // in order, when all are there
+	a      chunkKey
+	nodes  map[chunkKey]struct{} // of a
+	limit  int
+	leaves []diffLeaf // of b, in order
+	order  []int32    // of their addresses
+	j      *rangeJoiner
 }
 
-func (c *contentSet) add(k chunkKey) error {
-	if k.level == 0 {
-		c.leaves = append(c.leaves, k.addr)
+type diffLeaf struct {
+	addr         Address
+	offset, size int64
+	in           bool
+}
+
+func (d *contentDiff) run(b subtree) error {
+	err := d.add(d.a)
+	if err == nil {
+		err = d.gather(b, 0)
+	}
+	if err == nil {
+		err = d.decide()
+	}
+	return err
+}
+
+// add takes up the nodes of a.
+func (d *contentDiff) add(k chunkKey) error {
+	if _, again := d.nodes[k]; again || k.level == 0 {
 		return nil
 	}
-	if _, again := c.nodes[k]; again {
-		return nil
-	}
-	c.nodes[k] = struct{}{}
-	n, err := c.s.loadNode(&k)
+	d.nodes[k] = struct{}{}
+	n, err := d.s.loadNode(&k)
 	if err != nil {
 		return err
 	}
 	for i := range n.count() {
 		child, _ := n.child(i)
-		if err := c.add(child); err != nil {
+		if err := d.add(child); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *contentSet) missing(b subtree, offset int64, j *rangeJoiner) error {
+// gather takes up the leaves of b, but for those below nodes of a.
+func (d *contentDiff) gather(b subtree, offset int64) error {
 	if b.key.level == 0 {
-		if _, in := slices.BinarySearchFunc(c.leaves, b.key.addr, func(x, y Address) int { return bytes.Compare(x[:], y[:]) }); in {
-			return nil
+		d.leaves = append(d.leaves, diffLeaf{b.key.addr, offset, b.size, false})
+		if len(d.leaves) == d.limit {
+			return d.decide()
 		}
-		return j.add(Range{Offset: offset, Length: b.size})
-	}
-	if _, in := c.nodes[b.key]; in {
 		return nil
 	}
-	n, err := c.s.loadNode(&b.key)
+	if _, in := d.nodes[b.key]; in {
+		return nil
+	}
+	n, err := d.s.loadNode(&b.key)
 	if err != nil {
 		return err
 	}
 	for i := range n.count() {
 		child, size := n.child(i)
-		if err := c.missing(subtree{child, size}, offset, j); err != nil {
+		if err := d.gather(subtree{child, size}, offset); err != nil {
 			return err
 		}
 		offset += size
 	}
 	return nil
+}
+
+// decide finds out which of the leaves that were gathered are in a, and reports the others.
+func (d *contentDiff) decide() error {
+	d.order = d.order[:0]
+	for i := range d.leaves {
+		d.order = append(d.order, int32(i))
+	}
+	slices.SortFunc(d.order, func(x, y int32) int { return bytes.Compare(d.leaves[x].addr[:], d.leaves[y].addr[:]) })
+	if d.a.level == 0 {
+		d.found(d.a.addr)
+	}
+	for k := range d.nodes {
+		n, err := d.s.loadNode(&k)
+		if err != nil {
+			return err
+		}
+		for i := range n.count() {
+			if child, _ := n.child(i); child.level == 0 {
+				d.found(child.addr)
+			}
+		}
+	}
+	for i := range d.leaves {
+		if l := &d.leaves[i]; !l.in {
+			if err := d.j.add(Range{Offset: l.offset, Length: l.size}); err != nil {
+				return err
+			}
+		}
+	}
+	d.leaves = d.leaves[:0]
+	return nil
+}
+
+// found says that a has a leaf.
+func (d *contentDiff) found(addr Address) {
+	i, ok := slices.BinarySearchFunc(d.order, addr, func(at int32, addr Address) int { return bytes.Compare(d.leaves[at].addr[:], addr[:]) })
+	for ; ok && i < len(d.order) && d.leaves[d.order[i]].addr == addr; i++ {
+		d.leaves[d.order[i]].in = true
+	}
 }
 
 // rangeJoiner joins ranges of the same kind that touch.

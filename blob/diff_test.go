@@ -17,6 +17,19 @@ func diff(t testing.TB, s *Store, a, b Ref) (ranges []Range) {
 	return ranges
 }
 
+// diffSome compares blobs that are cut by content, limit leaves at a time.
+func diffSome(t testing.TB, s *Store, a, b Ref, limit int) (ranges []Range) {
+	t.Helper()
+	j := rangeJoiner{fn: func(r Range) error {
+		ranges = append(ranges, r)
+		return nil
+	}}
+	d := contentDiff{s: s, a: a.key(), nodes: map[chunkKey]struct{}{}, limit: limit, j: &j}
+	must(t, d.run(subtree{b.key(), b.size}))
+	must(t, j.end())
+	return ranges
+}
+
 // leavesOf gives all leaves of a content.
 func leavesOf(m *model, content string) []string {
 	all, rest := m.cut(content)
@@ -80,6 +93,11 @@ func TestDiff(t *testing.T) {
 					for j, b := range contents {
 						if got, want := diff(t, s, refs[i], refs[j]), naiveDiff(m, a, b, leaves[i], leaves[j]); !slices.Equal(got, want) {
 							t.Fatalf("%d bytes against %d: %v, want %v", len(b), len(a), got, want)
+						}
+						if o.Chunking == FastCDC { // a few leaves at a time
+							if got, want := diffSome(t, s, refs[i], refs[j], 1+rng.IntN(50)), naiveDiff(m, a, b, leaves[i], leaves[j]); !slices.Equal(got, want) {
+								t.Fatalf("%d bytes against %d, some at a time: %v, want %v", len(b), len(a), got, want)
+							}
 						}
 						if len(b) <= MaxInline {
 							if got, want := diff(t, s, refs[i], must2(s.PutInline([]byte(b)))), naiveDiff(m, a, b, leaves[i], leaves[j]); !slices.Equal(got, want) {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,13 +18,19 @@ if there is none. The exit code is 3 if there are faults that are not repaired.
 With --data all content is read and compared with its digests; without it, that of the trees above it.
 "holdfast check" looks at the pages of the file, whatever is in them.
 
+With --digests each blob whose SHA-256 as a whole is recorded is read as a whole, and that compared.
+
+Where the file itself is damaged, what cannot be read there is a fault, and the check goes on with the rest.
+Nothing is repaired in such a file: salvage it first.
+
 --repair mends counts and marks, and removes bytes that nobody can reach. It loses no content, and brings none
-back: what is missing or wrong has to be restored, or the blobs removed that have it. It writes to
-the file, in one transaction; everything else only reads.`
+back: what is missing or wrong has to be restored, or the blobs removed that have it. With --discard, which
+implies --data, pieces whose content is wrong are deleted too: they are missing then, and stored again when somebody puts
+the same content again. It writes to the file, in one transaction; everything else only reads.`
 
 type blobCheckFlags struct {
 	storeName
-	data, repair bool
+	data, digests, repair, discard bool
 }
 
 type blobCheckReport struct {
@@ -34,7 +41,10 @@ type blobCheckReport struct {
 	Truncated bool         `json:"truncated"` // there are more faults
 	Count     int64        `json:"fault_count"`
 	Repaired  int64        `json:"repaired"`
+	Damaged   string       `json:"damaged,omitempty"` // why nothing was repaired: the file itself is damaged
 	Checked   blobsChecked `json:"checked"`
+
+	unreadable bool
 }
 
 type blobsChecked struct {
@@ -43,6 +53,7 @@ type blobsChecked struct {
 	Bytes    int64 `json:"bytes"`
 	Verified int64 `json:"verified_bytes"`
 	Dead     int64 `json:"dead_chunks"`
+	Digests  int64 `json:"whole_digests"` // of blobs that were compared
 }
 
 type blobFault struct {
@@ -60,11 +71,19 @@ func (a *app) newBlobCheck() *cobra.Command {
 		Short: "Check a store of blobs, and mend it",
 		Long:  blobCheckHelp,
 		Args:  cobra.ExactArgs(2),
-		RunE:  a.action(func(c *call) error { return c.blobCheck(f) }),
+		RunE: a.action(func(c *call) error {
+			if f.discard && !f.repair {
+				return usagef("--discard is for --repair")
+			}
+			f.data = f.data || f.discard
+			return c.blobCheck(f)
+		}),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.data, "data", false, "read all content, and compare it with its digests")
+	flags.BoolVar(&f.digests, "digests", false, "read blobs as a whole, and compare with the SHA-256 that is recorded of them")
 	flags.BoolVar(&f.repair, "repair", false, "mend what can be mended; this writes to the file")
+	flags.BoolVar(&f.discard, "discard", false, "with --repair: delete pieces whose content is wrong, so that they can be stored again")
 	f.addStoreFlag(cmd)
 	return cmd
 }
@@ -90,6 +109,10 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 		if ctx.Err() != nil && err != nil {
 			return &fileError{file: file, what: "interrupted, nothing was repaired", err: ctx.Err()}
 		}
+		var damage *holdfast.CorruptError
+		if errors.As(err, &damage) && r.Count > 0 {
+			r.Damaged, err = damage.Error(), nil // the faults say it; nothing was repaired
+		}
 	} else {
 		err = c.viewStore(f.storeName, func(_ *database, b *blobs) error { return c.checkStore(c.ctx, b.Store, f, r) })
 	}
@@ -105,16 +128,21 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 	if err != nil || r.OK {
 		return err
 	}
-	return &storeFailure{file, int(r.Count - r.Repaired)}
+	return &storeFailure{file, int(r.Count - r.Repaired), r.unreadable || r.Damaged != ""}
 }
 
 // storeFailure is the error of a check that found faults in a store.
 type storeFailure struct {
 	file   string
 	faults int
+	pages  bool // of the file are damaged
 }
 
 func (e *storeFailure) Error() string {
+	if e.pages {
+		return fmt.Sprintf("%s: the file itself is damaged (%s in the store); nothing is repaired in it: see what check says, and salvage it",
+			e.file, plural(e.faults, "fault"))
+	}
 	return fmt.Sprintf("%s: the store is damaged (%s); --repair mends counts and marks; what lacks content has to be removed, with rm, and put again",
 		e.file, plural(e.faults, "fault"))
 }
@@ -124,7 +152,8 @@ func (e *storeFailure) Unwrap() error { return ErrDamaged }
 func (c *call) checkStore(ctx context.Context, s *blob.Store, f blobCheckFlags, r *blobCheckReport) error {
 	stop := c.progress("checking", 0, nil)
 	defer stop()
-	stats, err := s.Check(ctx, blob.CheckOptions{Data: f.data, Repair: f.repair}, func(p blob.Problem) error {
+	stats, err := s.Check(ctx, blob.CheckOptions{Data: f.data, Digests: f.digests, Repair: f.repair, Discard: f.discard}, func(p blob.Problem) error {
+		r.unreadable = r.unreadable || p.Kind == blob.Unreadable
 		if len(r.Faults) == maxFaults {
 			r.Truncated = true
 			return nil
@@ -137,7 +166,7 @@ func (c *call) checkStore(ctx context.Context, s *blob.Store, f blobCheckFlags, 
 		return nil
 	})
 	r.Count, r.Repaired = stats.Problems, stats.Repaired
-	r.Checked = blobsChecked{stats.Leaves, stats.Nodes, stats.Bytes, stats.Verified, stats.Dead}
+	r.Checked = blobsChecked{stats.Leaves, stats.Nodes, stats.Bytes, stats.Verified, stats.Dead, stats.Digests}
 	return err
 }
 
@@ -160,4 +189,7 @@ func (c *call) printBlobCheck(r *blobCheckReport) {
 		fmt.Fprintln(c.out, c.paint(green, "OK"))
 	}
 	fmt.Fprintf(c.out, "%s and %s, %s; %s compared with their digests\n", leavesText(r.Checked.Leaves), plural(int(r.Checked.Nodes), "node"), size(r.Checked.Bytes), size(r.Checked.Verified))
+	if r.Checked.Digests > 0 {
+		fmt.Fprintf(c.out, "%s compared as a whole\n", plural(int(r.Checked.Digests), "blob"))
+	}
 }

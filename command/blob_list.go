@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"holdfast/blob"
 )
 
 const blobLsHelp = `List the blobs of a store: digest, size, and how many users each has. A put is a user, and so is
@@ -191,8 +193,22 @@ type storeStatReport struct {
 
 // ingestReport is a put that is not finished.
 type ingestReport struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"` // that are stored
+	Name    string `json:"name"`
+	Bytes   int64  `json:"bytes"`   // that are stored
+	Saved   string `json:"saved"`   // when that was
+	Expires string `json:"expires"` // "": never
+}
+
+func reportIngest(in blob.IngestInfo) ingestReport {
+	return ingestReport{in.Name, in.Offset, timeText(in.Saved), timeText(in.Expires)}
+}
+
+// timeText writes when something expires, or was; "": never.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 type leaseReport struct {
@@ -232,17 +248,13 @@ func (b *blobs) storeStat() (*storeStatReport, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.Ingests = append(r.Ingests, ingestReport{in.Name, in.Offset})
+		r.Ingests = append(r.Ingests, reportIngest(in))
 	}
 	for l, err := range b.Leases() {
 		if err != nil {
 			return nil, err
 		}
-		lease := leaseReport{ID: l.ID, Blobs: l.Blobs}
-		if !l.Expires.IsZero() {
-			lease.Expires = l.Expires.UTC().Format(time.RFC3339)
-		}
-		r.Leases = append(r.Leases, lease)
+		r.Leases = append(r.Leases, leaseReport{ID: l.ID, Expires: timeText(l.Expires), Blobs: l.Blobs})
 	}
 	return r, nil
 }
@@ -263,7 +275,11 @@ func (c *call) printStoreStat(b *blobs, r *storeStatReport) {
 		lines = append(lines, [2]string{"To free", fmt.Sprintf("%s in %s that nobody uses: %s", size(r.DeadBytes), plural(int(r.Dead), "chunk"), b.line("gc"))})
 	}
 	for _, in := range r.Ingests {
-		lines = append(lines, [2]string{"Unfinished", fmt.Sprintf("%s, %s so far", oneLine(in.Name), sizeExactly(in.Bytes))})
+		until := ""
+		if in.Expires != "" {
+			until = ", until " + in.Expires
+		}
+		lines = append(lines, [2]string{"Unfinished", fmt.Sprintf("%s, %s so far%s", oneLine(in.Name), sizeExactly(in.Bytes), until)})
 	}
 	for _, l := range r.Leases {
 		until := "until it is released"

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ A large source is stored in many transactions, and takes some tens of MiB of mem
 one ends early, what was stored stays, and put says how it is continued: with --resume and the name
 that it was given. Files are read on from where the last one ended, standard input
 has to come from its beginning again. --resume names a put also from its first time on. "rm
---unfinished" drops it.
+--unfinished" drops it; so does gc when nothing was added for as long as --keep-unfinished says.
 
 --into puts the reference into a row of a bucket, in the transaction that ends the blob: under the
 name of the file, or --name. --expect gives the SHA-256 that the source must have; if it has another,
@@ -37,6 +38,7 @@ type blobPutFlags struct {
 	algorithm, chunking, leafSize string
 	create, quiet, replace        bool
 	into, name, expect, resume    string
+	keep                          time.Duration
 }
 
 type blobPutReport struct {
@@ -83,6 +85,7 @@ func (a *app) newBlobPut() *cobra.Command {
 	flags.StringVar(&f.name, "name", "", "with --into: the key of the row; default: the name of the file")
 	flags.BoolVar(&f.replace, "replace", false, "with --into: replace the reference that a row has, and give up its blob")
 	flags.StringVar(&f.resume, "resume", "", "name of the put, to continue it if it was interrupted")
+	flags.DurationVar(&f.keep, "keep-unfinished", 7*24*time.Hour, "for how long what is stored is kept if the put is interrupted; 0: for ever")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print digests only, a line each")
 	f.addStoreFlag(cmd)
 	return cmd
@@ -153,6 +156,8 @@ func (p *putter) arguments() (err error) {
 		return usagef("--name and --replace are for --into, which says in which bucket the row is")
 	case f.into != "" && f.name == "" && (len(p.args) == 2 || p.args[2] == "-"):
 		return usagef("--into: standard input has no name; give the key of the row with --name")
+	case f.keep < 0:
+		return usagef("--keep-unfinished is negative")
 	case len(f.resume) > holdfast.MaxKeySize:
 		return usagef("--resume: a name has at most %s", sizeExactly(holdfast.MaxKeySize))
 	}

@@ -22,7 +22,7 @@ Space is freed in small transactions. An interruption does not matter: what is l
 rm or gc. The file gets shorter by "holdfast vacuum".
 
 --unfinished drops a put that was interrupted, by the name that it was given. --dry-run says
-what would be freed, and opens the file for reading.`
+how much would be freed, with what gc would free now, and opens the file for reading.`
 
 type blobRmFlags struct {
 	storeName
@@ -42,16 +42,15 @@ type blobRmReport struct {
 // removed is a blob that lost a user.
 type removed struct {
 	refReport
-	Users       uint64 `json:"users_left"`
-	FreedBytes  int64  `json:"bytes_to_free,omitempty"` // in a dry run: at least, if it has no users left
-	SharedBytes int64  `json:"shared_bytes,omitempty"`  // in a dry run
+	Users uint64 `json:"users_left"`
 }
 
-// freed is what a collection has done.
+// freed is what a collection has done, or in a dry run would do: then chunks and bytes only.
 type freed struct {
 	Chunks       int64 `json:"chunks"`
 	Bytes        int64 `json:"bytes"`
 	Leases       int64 `json:"leases"`
+	Ingests      int64 `json:"unfinished"` // that had expired
 	Transactions int   `json:"transactions"`
 	LongestUS    int64 `json:"longest_us"`
 	Damaged      int   `json:"damaged_chunks"`
@@ -140,7 +139,7 @@ func (c *call) removeBlobs(b *blobs, f blobRmFlags, r *blobRmReport) error {
 		}
 		err = b.Delete(ref)
 		if errors.Is(err, blob.ErrNotFound) {
-			return &fileError{file: b.file, what: fmt.Sprintf("%s has no user that could be taken", shorten(name)), next: "nothing was removed", err: err}
+			return b.noUser(name, err)
 		}
 		if err == nil {
 			e.Users, err = b.Users(ref)
@@ -183,7 +182,7 @@ func (b *blobs) unfinished(name string) (ingestReport, error) {
 			return ingestReport{}, err
 		}
 		if in.Name == name {
-			return ingestReport{in.Name, in.Offset}, nil
+			return reportIngest(in), nil
 		}
 		names = append(names, in.Name)
 	}
@@ -196,34 +195,44 @@ func (b *blobs) unfinished(name string) (ingestReport, error) {
 
 // wouldRemove says what removing would free.
 func (c *call) wouldRemove(b *blobs, f blobRmFlags, r *blobRmReport) error {
+	var refs []blob.Ref
 	taken := map[string]uint64{}
 	for _, name := range c.args[2:] {
 		ref, err := b.resolve(name)
 		if err != nil {
 			return err
 		}
-		s, err := b.Stat(ref)
-		if err != nil {
-			return err
-		}
-		var e removed
+		e := removed{}
 		if e.refReport, err = b.report(ref); err != nil {
 			return err
 		}
+		if e.Users, err = b.Users(ref); err != nil {
+			return err
+		}
+		refs = append(refs, ref)
 		taken[e.Reference]++
-		n := taken[e.Reference]
-		if _, inline := ref.Inline(); inline || n > s.Users {
-			return &fileError{file: b.file, what: fmt.Sprintf("%s has no user that could be taken", shorten(name)), err: errNoBlob}
+		if n := taken[e.Reference]; n <= e.Users {
+			e.Users -= n
+			r.Blobs = append(r.Blobs, e)
+			continue
 		}
-		if e.Users = s.Users - n; e.Users == 0 {
-			e.FreedBytes, e.SharedBytes = s.Stored-s.SharedBytes, s.SharedBytes
-			if s.Users > 1 && s.Level == 0 { // its users are what made it a shared one
-				e.FreedBytes, e.SharedBytes = s.Stored, 0
-			}
-		}
-		r.Blobs = append(r.Blobs, e)
+		return b.noUser(name, errNoBlob)
 	}
-	return b.dropIngests(f, r)
+	if err := b.dropIngests(f, r); err != nil {
+		return err
+	}
+	r.Freed = new(freed)
+	var err error
+	r.Freed.Chunks, r.Freed.Bytes, err = b.Reclaimable(refs, f.unfinished...)
+	if errors.Is(err, blob.ErrNotFound) { // it is a lease's
+		return b.noUser(strings.Join(c.args[2:], " or "), err)
+	}
+	return err
+}
+
+// noUser is the error of taking a user from a blob that has none that could be taken.
+func (b *blobs) noUser(name string, err error) error {
+	return &fileError{file: b.file, what: fmt.Sprintf("%s has no user that could be taken", shorten(name)), next: "nothing was removed", err: err}
 }
 
 func (c *call) printRemoved(r *blobRmReport) {
@@ -235,8 +244,6 @@ func (c *call) printRemoved(r *blobRmReport) {
 		switch {
 		case e.Users > 0:
 			fmt.Fprintf(c.out, "%s stays: it has %s left\n", e.name(), plural(int(e.Users), "user"))
-		case r.DryRun:
-			fmt.Fprintf(c.out, "%s %s: frees %s at least; %s is in other blobs too, or in this one more than once\n", e.name(), did, size(e.FreedBytes), size(e.SharedBytes))
 		default:
 			fmt.Fprintf(c.out, "%s %s\n", e.name(), did)
 		}
@@ -244,7 +251,10 @@ func (c *call) printRemoved(r *blobRmReport) {
 	for _, in := range r.Dropped {
 		fmt.Fprintf(c.out, "unfinished put %s of %s so far %s\n", oneLine(in.Name), size(in.Bytes), did)
 	}
-	if r.Freed != nil {
+	switch {
+	case r.DryRun:
+		fmt.Fprintf(c.out, "frees %s in %s, with all that waits for it\n", sizeExactly(r.Freed.Bytes), plural(int(r.Freed.Chunks), "chunk"))
+	case r.Freed != nil:
 		c.printFreed(r.Freed)
 	}
 }
@@ -253,6 +263,9 @@ func (c *call) printFreed(f *freed) {
 	fmt.Fprintf(c.out, "freed %s in %s", sizeExactly(f.Bytes), plural(int(f.Chunks), "chunk"))
 	if f.Leases > 0 {
 		fmt.Fprintf(c.out, "; %s had expired", plural(int(f.Leases), "use by leases"))
+	}
+	if f.Ingests > 0 {
+		fmt.Fprintf(c.out, "; %s had expired", plural(int(f.Ingests), "unfinished put"))
 	}
 	fmt.Fprintln(c.out)
 }
@@ -270,7 +283,7 @@ func (c *call) collect(d *database, path [][]byte) (*freed, error) {
 	defer end()
 	open := func(tx *holdfast.Tx) (*blob.Store, error) { return c.store(d.path, tx, path) }
 	s, err := blob.Collect(ctx, d.DB, open, blob.CollectOptions{Progress: func(s blob.CollectStats) { done.Store(s.Bytes) }})
-	f := &freed{s.Chunks, s.Bytes, s.Leases, s.Transactions, s.Longest.Microseconds(), s.Damaged}
+	f := &freed{s.Chunks, s.Bytes, s.Leases, s.Ingests, s.Transactions, s.Longest.Microseconds(), s.Damaged}
 	line := c.storeLine("gc", d.path, path)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -301,7 +314,7 @@ func (c *call) toFree(d *database, path [][]byte) (n int64, err error) {
 }
 
 const blobGCHelp = `Free what no blob, lease or unfinished put uses any more, as rm does behind what it removes: what an
-interrupted rm has left, rows that were replaced, and leases that have expired.
+interrupted rm has left, rows that were replaced, and leases and unfinished puts that have expired.
 
 That is done in small transactions, and can be interrupted at any time; the next one goes on. The file gets
 shorter by "holdfast vacuum".`

@@ -101,7 +101,7 @@ func (u *upload) begin(b *blobs) (*blob.Ingest, error) {
 			known = true
 		}
 	}
-	options.WholeDigest = !known
+	options.WholeDigest, options.Lifetime = !known, u.f.keep
 	ingest, err := b.Ingest(u.ingest, options)
 	if err != nil || u.put.Transactions > 0 {
 		return ingest, err

@@ -1,0 +1,160 @@
+package command_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast"
+	"holdfast/command"
+)
+
+// TestBlobDiscard: a piece whose content is wrong is deleted by --discard, and whole again when the blob is put again.
+func TestBlobDiscard(t *testing.T) {
+	workdir(t)
+	a, _, _ := makeBlobs(t)
+	change(t, "blobs.db", func(tx *holdfast.Tx) error {
+		leaves := tx.Bucket([]byte("store")).Bucket([]byte("leaves"))
+		for k, v := range leaves.All() {
+			if bytes.Equal(v, a[:4096]) {
+				bad := bytes.Clone(v)
+				bad[100]++
+				return leaves.Put(bytes.Clone(k), bad)
+			}
+		}
+		return errors.New("no such leaf")
+	})
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--discard"), command.ExitUsage, "", "--discard is for --repair")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--repair", "--discard"), command.ExitDamaged, "wrong content: chunk "+digestOf(a[:4096])[7:], "(1 fault)")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), command.ExitDamaged, "bytes missing: chunk "+digestOf(a[:4096])[7:], "(1 fault)")
+	must(t, "blob", "put", "blobs.db", "store", "a")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), 0, "OK\n", "")
+	if got := must(t, "blob", "cat", "blobs.db", "store", digestOf(a)); got != string(a) {
+		t.Error("the blob is not what it was")
+	}
+}
+
+// TestBlobCheckDigests: a digest that is another blob's is found by --digests.
+func TestBlobCheckDigests(t *testing.T) {
+	workdir(t)
+	a, b, _ := makeBlobs(t)
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--digests"), 0, "2 blobs compared as a whole\n", "")
+	change(t, "blobs.db", func(tx *holdfast.Tx) error { // both ways
+		digests := tx.Bucket([]byte("store")).Bucket([]byte("digests"))
+		var sums, refs, roots [][]byte
+		for k, v := range digests.All() {
+			if k, v = bytes.Clone(k), bytes.Clone(v); len(k) == 32 {
+				sums, refs = append(sums, k), append(refs, v)
+			} else {
+				roots = append(roots, k)
+			}
+		}
+		for i, root := range roots {
+			other := sums[1]
+			if bytes.Equal(digests.Get(root), other) {
+				other = sums[0]
+			}
+			if err := errors.Join(digests.Put(root, other), digests.Put(sums[i], refs[1-i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), 0, "OK\n", "")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--digests"), command.ExitDamaged, "wrong digest: ", "(2 faults)")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--digests", "--repair"), 0, "(repaired)", "")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--digests"), 0, "OK\n", "")
+	wantIn(t, run(t, "blob", "cat", "blobs.db", "store", digestOf(a)), 1, "", "no blob")
+	must(t, "blob", "put", "blobs.db", "store", "a", "b")
+	for _, want := range [][]byte{a, b} {
+		if got := must(t, "blob", "cat", "blobs.db", "store", digestOf(want)); got != string(want) {
+			t.Error("the blob is not what it was")
+		}
+	}
+}
+
+// TestBlobCheckDamagedFile: where the file itself is damaged, the check names what cannot be read, goes on, and repairs nothing.
+func TestBlobCheckDamagedFile(t *testing.T) {
+	workdir(t)
+	a, _, _ := makeBlobs(t)
+	file := mustRead(t, "blobs.db")
+	at := bytes.Index(file, a[4096:8192])
+	if at < 0 {
+		t.Fatal("the leaf is not in the file")
+	}
+	file[at+1000] ^= 1
+	check(t, os.WriteFile("blobs.db", file, 0o600))
+	named := "unreadable: chunk " + digestOf(a[4096:8192])[7:]
+	for _, args := range [][]string{{"--data"}, {"--data", "--repair"}} {
+		r := run(t, append([]string{"blob", "check", "blobs.db", "store"}, args...)...)
+		wantIn(t, r, command.ExitDamaged, named, "holdfast: blobs.db: the file itself is damaged (")
+		if strings.Contains(r.out, "repaired") || strings.Contains(r.out, "missing") || strings.Contains(r.out, "OK") {
+			t.Errorf("%v: %s", args, r)
+		}
+	}
+	var r struct {
+		OK       bool
+		Repaired int
+		Damaged  string
+		Checked  struct{ Leaves int }
+	}
+	check(t, json.Unmarshal([]byte(run(t, "blob", "check", "blobs.db", "store", "--repair", "--json").out), &r))
+	if r.OK || r.Repaired != 0 || !strings.Contains(r.Damaged, "page ") || r.Checked.Leaves < 3 {
+		t.Errorf("got %+v", r)
+	}
+	if !bytes.Equal(mustRead(t, "blobs.db")[8192:], file[8192:]) {
+		t.Error("the file has changed")
+	}
+}
+
+// TestBlobDryRun: what a dry run says is exactly what is freed then, of blobs that share pieces, with what waits for gc
+// and unfinished puts that have expired.
+func TestBlobDryRun(t *testing.T) {
+	workdir(t)
+	a, b, short := makeBlobs(t)
+	wantIn(t, putFrom(t, &failing{bytes.NewReader(random(7, 9000)), errSource}, "blobs.db", "store", "--resume", "mine", "--keep-unfinished", "1ns"), 1, "", "go on with")
+	wantIn(t, run(t, "blob", "put", "blobs.db", "store", "--keep-unfinished", "-1s"), command.ExitUsage, "", "--keep-unfinished is negative")
+	out := must(t, "blob", "stat", "blobs.db", "store")
+	if !strings.Contains(out, "Unfinished  mine, 8.8 KiB (9,000 bytes) so far, until 2") {
+		t.Errorf("got %s", out)
+	}
+	change(t, "blobs.db", func(tx *holdfast.Tx) error { // it was saved long ago
+		in := tx.Bucket([]byte("store")).Bucket([]byte("ingests")).Bucket([]byte("mine"))
+		state := bytes.Clone(in.Get([]byte("state")))
+		at := 2 + 1 + 32 + 8 // version and flags, no size, digest, when it was begun
+		copy(state[at:], []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		return in.Put([]byte("state"), state)
+	})
+	freed := func(args ...string) (f struct{ Chunks, Bytes, Unfinished int64 }) {
+		t.Helper()
+		var r struct {
+			Freed *struct{ Chunks, Bytes, Unfinished int64 }
+		}
+		check(t, json.Unmarshal([]byte(must(t, append([]string{"blob", "rm", "blobs.db", "store", "--json"}, args...)...)), &r))
+		return *r.Freed
+	}
+	for i, args := range [][]string{{digestOf(a)}, {digestOf(b), digestOf(short)}} {
+		foreseen, did := freed(append(args, "--dry-run")...), freed(args...)
+		if did.Chunks != foreseen.Chunks || did.Bytes != foreseen.Bytes || did.Bytes == 0 || did.Unfinished != int64(1-i) {
+			t.Errorf("%+v was foreseen, and %+v freed", foreseen, did)
+		}
+	}
+	if out := must(t, "blob", "stat", "blobs.db", "store"); strings.Contains(out, "To free") || strings.Contains(out, "Unfinished") {
+		t.Errorf("got %s", out)
+	}
+
+	// By default one is kept for a week.
+	wantIn(t, putFrom(t, &failing{bytes.NewReader(a), errSource}, "blobs.db", "store", "--resume", "mine"), 1, "", "go on with")
+	var s struct {
+		Unfinished []struct{ Saved, Expires time.Time }
+	}
+	check(t, json.Unmarshal([]byte(must(t, "blob", "stat", "blobs.db", "store", "--json")), &s))
+	if len(s.Unfinished) != 1 || s.Unfinished[0].Expires.Sub(s.Unfinished[0].Saved) != 7*24*time.Hour {
+		t.Errorf("got %+v", s)
+	}
+	wantIn(t, run(t, "blob", "gc", "blobs.db", "store"), 0, "freed 0 bytes in 0 chunks\n", "")
+}
