@@ -267,6 +267,7 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 		e.parts = append(e.parts, part)
 		from = cut.end
 	}
+	n.dropItems()
 	return nil
 }
 
