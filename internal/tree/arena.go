@@ -68,6 +68,14 @@ func (n *node) addChange(at int, c change) {
 	n.changes = slices.Insert(n.changes, at, c)
 }
 
+// dropItems gives the memory of the items of n, which is written, to the next node if it was
+// taken last. So nodes that are made thick to be written do not add up.
+func (n *node) dropItems() {
+	if n.arena != nil && n.arena.items.giveBack(n.items) {
+		n.items = nil
+	}
+}
+
 func (a *arena) reset() {
 	a.nodes.reset(maxKeptNodes)
 	a.items.reset(maxKeptItems)
@@ -140,6 +148,17 @@ func (b *blocks[T]) take(n int) []T {
 	b.list = append(b.list, make([]T, max(size, n)))
 	b.used = n
 	return b.list[b.at][:0:n]
+}
+
+// giveBack takes back a piece, if it was handed out last.
+func (b *blocks[T]) giveBack(piece []T) bool {
+	n := cap(piece)
+	if n == 0 || b.at == len(b.list) || b.used < n || &piece[:1][0] != &b.list[b.at][b.used-n] {
+		return false
+	}
+	b.used -= n
+	clear(piece[:n])
+	return true
 }
 
 // reset takes back all that was handed out, and keeps about so many of the longest blocks.

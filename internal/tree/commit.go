@@ -267,6 +267,7 @@ func (t *Tree) write(n *node, fill float64, depth int) error {
 		e.parts = append(e.parts, part)
 		from = cut.end
 	}
+	n.dropItems()
 	return nil
 }
 
@@ -319,7 +320,7 @@ func (t *Tree) writeKids(n *node, fill float64, depth int) error {
 func (t *Tree) writeThinLeaf(n *node, depth int) (done bool, err error) {
 	end, ok := n.thin.Packed()
 	first, _, _, some := n.thin.LeafAt(0)
-	if !ok || !some {
+	if !ok || !some || n.thin.End()+uint64(n.addedSize) > uint64(fullPage(t.edit.w.PageSize())) {
 		return false, n.thicken()
 	}
 	if n.added > 0 {

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"bytes"
-	"slices"
 
 	"holdfast/internal/page"
 )
@@ -33,9 +32,9 @@ type item struct {
 // A node begins thin: it keeps its page and notes only what is another now. A branch
 // notes which children are nodes: if all of them are written to one run each, under
 // the same first key, it becomes a copy of its page with other children. A leaf of
-// one page notes a few values that replace some of the same length, and a few new elements
-// between those that it has, as long as it stays one page. Anything more
-// makes a node thick first: its elements become items.
+// one page notes values that replace some of the same length, and new elements
+// between those that it has: a few, or many if they come in their order, as from one who merges
+// sorted keys into the tree. Anything more makes a node thick first: its elements become items.
 type node struct {
 	arena     *arena // has the memory for items and changes; nil: the heap
 	items     []item // ascending by key; empty while thin
@@ -59,17 +58,21 @@ type node struct {
 // is a node, or was one and is written; of a leaf, a value, or an element that its page
 // does not have. The index is that of the element in the node, new ones counted.
 type change struct {
-	index int
-	node  *node
-	id    page.ID // once written
-	key   []byte  // of a new element
-	flags uint32
-	value []byte
+	index  int
+	before int // new elements before it
+	node   *node
+	id     page.ID // once written
+	key    []byte  // of a new element
+	flags  uint32
+	value  []byte
 }
 
-// maxThinChanges is how many values of a thin leaf are replaced, and elements added,
-// before it is made thick.
-const maxThinChanges = 16
+// Values of a thin leaf that are replaced, and elements that are added, before it is made thick.
+const (
+	maxThinChanges = 16
+	maxThinRun     = 256 // each behind those before
+	maxThinPages   = 4   // bytes of all elements
+)
 
 // open makes an empty node stand for page p. full is the size of a page that is full.
 func (n *node) open(p page.Page, full int) error {
@@ -89,22 +92,34 @@ func (n *node) thicken() error {
 	if !n.thin.Valid() {
 		return nil
 	}
-	if n.added == maxThinChanges { // and there will be more
-		n.room(n.thin.Count() + n.thin.Count()/2)
-	}
+	n.room(n.count())
 	if err := n.load(n.thin); err != nil {
 		return err
 	}
 	n.thin = page.Page{}
-	n.added, n.addedSize = 0, 0
-	for _, c := range n.changes {
-		if c.key != nil { // those before it have been put in
-			n.insert(c.index, item{key: c.key, value: c.value, flags: c.flags})
-			continue
+	if n.added > 0 {
+		n.grown = true
+		n.size += n.addedSize
+	}
+	// From the end on elements move by as many as there are new ones before them.
+	to := len(n.items) + n.added
+	n.items = n.items[:to]
+	for j := len(n.changes) - 1; j >= 0; j-- {
+		c := &n.changes[j]
+		shift := c.before
+		if c.key != nil {
+			shift++
 		}
-		it := &n.items[c.index]
+		if shift > 0 {
+			copy(n.items[c.index+1:to], n.items[c.index+1-shift:to-shift])
+		}
+		to = c.index
+		it := &n.items[to]
 		switch {
+		case c.key != nil:
+			*it = item{key: c.key, value: c.value, flags: c.flags}
 		case n.leaf:
+			*it = n.items[to-shift]
 			it.value, it.unverified = c.value, false
 		case c.node == nil:
 			it.child = c.id
@@ -112,6 +127,7 @@ func (n *node) thicken() error {
 			it.node = c.node
 		}
 	}
+	n.added, n.addedSize = 0, 0
 	clear(n.changes)
 	n.changes = n.changes[:0]
 	return nil
@@ -146,22 +162,27 @@ func (n *node) find(key []byte) (int, bool, error) {
 	if err != nil || n.added == 0 {
 		return i, exact, err
 	}
-	if last := &n.changes[len(n.changes)-1]; last.key != nil && bytes.Compare(last.key, key) < 0 {
+	at := len(n.changes)
+	if last := &n.changes[at-1]; last.key != nil && bytes.Compare(last.key, key) < 0 {
 		return i + n.added, exact, nil // keys often come in their order
 	}
-	for _, c := range n.changes {
-		if c.key == nil {
-			continue
+	for lo := 0; lo < at; {
+		mid := int(uint(lo+at) >> 1)
+		c := &n.changes[mid]
+		side := c.index - c.before - i // one that is not new is before key if it is so in the page
+		if c.key != nil {
+			side = bytes.Compare(c.key, key)
 		}
-		switch bytes.Compare(c.key, key) {
-		case 0:
+		switch {
+		case side < 0:
+			lo = mid + 1
+		case side == 0 && c.key != nil:
 			return c.index, true, nil
-		case 1:
-			return i, exact, nil
+		default:
+			at = mid
 		}
-		i++
 	}
-	return i, exact, nil
+	return i + n.addedBefore(at), exact, nil
 }
 
 // pageIndex is where its page has element i of a thin node, which is not a new one.
@@ -169,16 +190,16 @@ func (n *node) pageIndex(i int) int {
 	if n.added == 0 {
 		return i
 	}
-	before := 0
-	for _, c := range n.changes {
-		if c.index >= i {
-			break
-		}
-		if c.key != nil {
-			before++
-		}
+	at, _ := n.change(i)
+	return i - n.addedBefore(at)
+}
+
+// addedBefore is the number of new elements among the first changes of a thin node, so many.
+func (n *node) addedBefore(at int) int {
+	if at == len(n.changes) {
+		return n.added
 	}
-	return i - before
+	return n.changes[at].before
 }
 
 // child is child i of a branch: a node, or nil and its page.
@@ -195,7 +216,18 @@ func (n *node) child(i int) (*node, page.ID) {
 
 // change is where the change of element i of a thin node is, or belongs.
 func (n *node) change(i int) (int, bool) {
-	return slices.BinarySearchFunc(n.changes, i, func(c change, i int) int { return c.index - i })
+	lo, hi := 0, len(n.changes)
+	if hi > 0 && n.changes[hi-1].index < i {
+		return hi, false
+	}
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); n.changes[mid].index < i {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(n.changes) && n.changes[lo].index == i
 }
 
 // element is element i of a leaf. unverified says that its value is that of an
@@ -227,26 +259,36 @@ func (n *node) replace(i int, e page.Element, value []byte, flags uint32) bool {
 	switch {
 	case ok:
 		n.changes[at].value = value
-	case len(n.changes) == maxThinChanges:
+	case !n.mayChange(at):
 		return false
 	default:
-		n.addChange(at, change{index: i, value: value})
+		n.addChange(at, change{index: i, before: n.addedBefore(at), value: value})
 	}
 	return true
 }
 
+// mayChange tells whether a thin leaf may have one more change, at at.
+func (n *node) mayChange(at int) bool {
+	return len(n.changes) < maxThinChanges || at == len(n.changes) && at < maxThinRun
+}
+
 // addThin makes it, which is no element yet, element i of a thin leaf, unless that is the
-// last or does not fit into full bytes: the leaf has to be thick for that.
+// last or makes it much longer than a page, of full bytes: the leaf has to be thick for that.
 func (n *node) addThin(i int, it item, full int) bool {
 	size := uint64(page.LeafElementSize) + uint64(len(it.key)) + uint64(len(it.value))
-	if !n.thin.Valid() || len(n.changes) == maxThinChanges || i == n.count() || uint64(n.addedSize)+n.thin.End()+size > uint64(full) {
+	if !n.thin.Valid() || i == n.count() || uint64(n.addedSize)+n.thin.End()+size > maxThinPages*uint64(full) {
 		return false
 	}
 	at, _ := n.change(i)
+	if !n.mayChange(at) {
+		return false
+	}
+	before := n.addedBefore(at)
 	for j := at; j < len(n.changes); j++ {
 		n.changes[j].index++
+		n.changes[j].before++
 	}
-	n.addChange(at, change{index: i, key: it.key, flags: it.flags, value: it.value})
+	n.addChange(at, change{index: i, before: before, key: it.key, flags: it.flags, value: it.value})
 	n.added++
 	n.addedSize += int(size)
 	return true

@@ -377,12 +377,15 @@ func (t *Tree) PutValue(key, value []byte) (ok bool, err error) {
 // put sets key unless it exists with one of the flags in refuse.
 func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	i, exact, known := t.recall(key)
-	n, err := t.editLeaf(key)
-	if err == nil && !known {
-		i, exact, err = n.find(key)
-	}
-	if err != nil {
-		return false, err
+	n := t.finger.leaf.n
+	if !known || n == nil {
+		var err error
+		if n, err = t.editLeaf(key); err == nil && !known {
+			i, exact, err = n.find(key)
+		}
+		if err != nil {
+			return false, err
+		}
 	}
 	if exact {
 		e, _, err := n.element(i)
