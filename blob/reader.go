@@ -17,6 +17,7 @@ type Reader struct {
 	ref    Ref
 	offset int64 // of Read
 	nodes  nodeCache
+	order  sequence
 
 	// The leaf that Read is in, in a reading transaction.
 	leaf      []byte
@@ -106,7 +107,7 @@ func (r *Reader) find(offset int64) (leaf []byte, begin int64, err error) {
 		begin += at
 		k, size = n.child(i)
 	}
-	leaf, err = r.s.load(&k)
+	leaf, err = r.leafOf(&k, size, r.ref.size-begin-size)
 	if err == nil && int64(len(leaf)) != size {
 		err = corruptf("leaf of %d bytes where one of %d should be", len(leaf), size)
 	}
