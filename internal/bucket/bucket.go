@@ -198,7 +198,7 @@ func (b *Bucket) Lookup(key []byte) (value []byte, flags uint32, ok bool, err er
 	return b.tree.Lookup(key)
 }
 
-// LookupUnsealed is Lookup by whoever verifies the value himself.
+// LookupUnsealed is Lookup, in a reading transaction, by whoever verifies the value himself.
 func (b *Bucket) LookupUnsealed(key []byte) (value []byte, flags uint32, ok bool, err error) {
 	return b.tree.LookupUnsealed(key)
 }
