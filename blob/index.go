@@ -115,18 +115,41 @@ func (s *Store) load(k *chunkKey) ([]byte, error) {
 }
 
 func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
+	if p := s.unsealed(e); p != nil && s.verify(k, e, p) {
+		return p, nil
+	}
+	// Whatever is wrong with it, the page may tell more.
 	p, err := s.data(e)
-	if err != nil {
-		return nil, err
+	if err == nil && !s.verify(k, e, p) {
+		return nil, corruptf("chunk has the address %v", s.options.Algorithm.sum(p))
 	}
+	return p, err
+}
+
+// unsealed is data, but that the seals of long leaves are not verified, for the bytes are going to be
+// verified by their hash; nil if there is anything wrong with them.
+func (s *Store) unsealed(e *entry) []byte {
+	var key [8]byte
+	binary.BigEndian.PutUint64(key[:], e.id)
+	p, err := s.bytesBucket(e.packed).GetUnsealed(key[:])
+	if err != nil || len(p) != e.length {
+		return nil
+	}
+	return p
+}
+
+// verify tells whether p, the bytes of the entry e, has the address in k. It is
+// computed once.
+func (s *Store) verify(k *chunkKey, e *entry, p []byte) bool {
 	seen := s.seen.of(e)
-	if !seen.has(e.id, &k.addr) {
-		if got := s.options.Algorithm.sum(p); got != k.addr {
-			return nil, corruptf("chunk has the address %v", got)
-		}
-		seen.add(e.id, &k.addr)
+	if seen.has(e.id, &k.addr) {
+		return true
 	}
-	return p, nil
+	if s.options.Algorithm.sum(p) != k.addr {
+		return false
+	}
+	seen.add(e.id, &k.addr)
+	return true
 }
 
 // remove deletes a chunk that is not used: its bytes, its entry and its mark in dead. Those

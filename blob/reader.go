@@ -17,10 +17,29 @@ type Reader struct {
 	ref    Ref
 	offset int64 // of Read
 	nodes  nodeCache
+	order  sequence
 
-	// The leaf that Read is in, in a reading transaction.
+	// The leaf that Read is in, in a reading transaction, and the node above it.
 	leaf      []byte
 	leafBegin int64
+	above     nodeAt
+}
+
+// nodeAt is a node, and where in the blob it begins.
+type nodeAt struct {
+	node
+	begin int64
+}
+
+func (t *nodeAt) holds(offset int64) bool {
+	return t.level > 0 && offset >= t.begin && offset-t.begin < t.size
+}
+
+// child is the child that holds the byte at offset, which is below the node, and where it begins.
+func (t *nodeAt) child(offset int64) (k chunkKey, size, begin int64) {
+	i, at := t.find(offset - t.begin)
+	k, size = t.node.child(i)
+	return k, size, t.begin + at
 }
 
 // Reader opens the blob that ref names. It is ErrNotFound if the store has no such
@@ -88,12 +107,15 @@ func (r *Reader) Address() Address { return r.ref.Address() }
 func (r *Reader) Ref() Ref { return r.ref }
 
 // find gives the leaf with the byte at offset, which is below the size, verified, and where
-// in the blob it begins.
-func (r *Reader) find(offset int64) (leaf []byte, begin int64, err error) {
+// in the blob it begins. above is where to look first, and becomes the node above the leaf.
+func (r *Reader) find(offset int64, above *nodeAt) (leaf []byte, begin int64, err error) {
 	if r.ref.inlined {
 		return r.ref.bytes, 0, nil
 	}
 	k, size := r.ref.key(), r.ref.size
+	if above.holds(offset) {
+		k, size, begin = above.child(offset)
+	}
 	for k.level > 0 {
 		n, err := r.node(&k)
 		if err == nil && n.size != size {
@@ -102,11 +124,10 @@ func (r *Reader) find(offset int64) (leaf []byte, begin int64, err error) {
 		if err != nil {
 			return nil, 0, r.corrupt(&k, begin, err)
 		}
-		i, at := n.find(offset - begin)
-		begin += at
-		k, size = n.child(i)
+		*above = nodeAt{n, begin}
+		k, size, begin = above.child(offset)
 	}
-	leaf, err = r.s.load(&k)
+	leaf, err = r.leafOf(&k, size, r.ref.size-begin-size)
 	if err == nil && int64(len(leaf)) != size {
 		err = corruptf("leaf of %d bytes where one of %d should be", len(leaf), size)
 	}
@@ -146,8 +167,9 @@ func (r *Reader) ReadAt(p []byte, offset int64) (n int, err error) {
 	if offset < 0 {
 		return 0, errOffset
 	}
+	var above nodeAt
 	for offset < r.ref.size && n < len(p) {
-		leaf, begin, err := r.find(offset)
+		leaf, begin, err := r.find(offset, &above)
 		if err != nil {
 			return n, err
 		}
@@ -166,7 +188,10 @@ func (r *Reader) next() ([]byte, error) {
 	if at := r.offset - r.leafBegin; r.leaf != nil && at >= 0 && at < int64(len(r.leaf)) {
 		return r.leaf[at:], r.s.ended()
 	}
-	leaf, begin, err := r.find(r.offset)
+	if r.s.tx.Writable() { // a chunk may be removed while the reader is in use
+		r.above = nodeAt{}
+	}
+	leaf, begin, err := r.find(r.offset, &r.above)
 	if err != nil {
 		return nil, err
 	}

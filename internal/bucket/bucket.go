@@ -200,6 +200,11 @@ func (b *Bucket) Lookup(key []byte) (value []byte, flags uint32, ok bool, err er
 	return b.tree.Lookup(key)
 }
 
+// LookupUnsealed is Lookup, in a reading transaction, by whoever verifies the value himself.
+func (b *Bucket) LookupUnsealed(key []byte) (value []byte, flags uint32, ok bool, err error) {
+	return b.tree.LookupUnsealed(key)
+}
+
 // Get finds key, a bucket or not.
 func (b *Bucket) Get(key []byte) (page.Element, bool, error) { return b.tree.Get(key) }
 

@@ -61,10 +61,13 @@ func (m *Image) faultAt(recovered any) (at uint64, ok bool) {
 	if !ok || len(m.data) == 0 || plant.On(plant.FaultUncaught) {
 		return 0, false
 	}
-	// The address is compared and never followed. The mapping does not move: it
-	// is not the garbage collector's.
+	return m.offset(fault.Addr())
+}
+
+// offset is where in the image an address lies. It is compared and never followed. The
+// mapping does not move: it is not the garbage collector's.
+func (m *Image) offset(address uintptr) (at uint64, ok bool) {
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(m.data)))
-	address := fault.Addr()
 	if address < start || address-start >= uintptr(len(m.data)) {
 		return 0, false
 	}

@@ -168,3 +168,29 @@ func testMlock(t *testing.T, open func() File) {
 	must(t, mapping.Close())
 	wantError(t, "mlock of a closed mapping", mapping.Lock(1), syscall.EINVAL)
 }
+
+// testPrefetch: a hint changes nothing, whatever its range.
+func testPrefetch(t *testing.T, open func() File) {
+	file := open()
+	content := pattern(40*testPage, 1)
+	write(t, file, content, 0)
+	length := int64(len(content))
+	if file.MapBeyondEnd() {
+		length += 40 * testPage
+	}
+	mapping := mapped(t, file, length)
+	hints := func() {
+		for _, off := range []int64{-1 << 62, -1, 0, 1, testPage - 1, testPage, 39 * testPage, 40 * testPage, 41 * testPage, length - 1, length, 1 << 62} {
+			for _, n := range []int64{-1 << 62, -1, 0, 1, testPage, 7*testPage + 5, 40 * testPage, length, 1 << 62} {
+				mapping.Prefetch(off, n)
+			}
+		}
+	}
+	hints()
+	wantBytes(t, mapping.Data()[:len(content)], content)
+	must(t, file.Close())
+	hints()
+	wantBytes(t, mapping.Data()[:len(content)], content)
+	must(t, mapping.Close())
+	hints()
+}

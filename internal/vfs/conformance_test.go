@@ -35,6 +35,7 @@ func TestConformance(t *testing.T) {
 		"MapAfterClose":   testMapAfterClose,
 		"MapWhileWriting": testMapWhileWriting,
 		"Mlock":           testMlock,
+		"Prefetch":        testPrefetch,
 		"LockExcludes":    testLockExcludes,
 		"LockTimeout":     testLockTimeout,
 		"LockWaits":       testLockWaits,

@@ -305,6 +305,9 @@ func (m *memMapping) Data() []byte { return m.data }
 // Lock has nothing to do.
 func (m *memMapping) Lock(n int64) error { return checkPin(m.mem.name, n, m.data) }
 
+// Prefetch has nothing to do.
+func (m *memMapping) Prefetch(int64, int64) {}
+
 func (m *memMapping) Close() error {
 	if m.data == nil {
 		return nil

@@ -143,7 +143,7 @@ func (f *OSFile) Map(length int64, opts MapOptions) (Mapping, error) {
 	if err != nil {
 		return nil, mapError(f.Name(), length, cause(err))
 	}
-	return &osMapping{name: f.Name(), data: data}, nil
+	return &osMapping{file: f, name: f.Name(), data: data}, nil
 }
 
 func (f *OSFile) mapData(length int64, opts MapOptions) (data []byte, err error) {
@@ -228,6 +228,7 @@ func (f *OSFile) lend(fn func(fd uintptr)) error {
 // slice of the memory is made, so once Close has cleared it nothing here
 // touches memory that is no longer mapped.
 type osMapping struct {
+	file *OSFile
 	name string
 	data []byte
 
@@ -250,6 +251,15 @@ func (m *osMapping) Lock(n int64) error {
 	}
 	m.pinned = n
 	return nil
+}
+
+func (m *osMapping) Prefetch(off, n int64) {
+	length := int64(len(m.data))
+	if off < 0 || n <= 0 || off >= length {
+		return
+	}
+	start := off &^ int64(os.Getpagesize()-1) // some systems want a page's start
+	m.file.prefetch(m.data, start, min(n, length-off)+off-start)
 }
 
 func (m *osMapping) Close() error {

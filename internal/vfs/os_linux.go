@@ -54,6 +54,30 @@ func cached(fd uintptr, off, n int64) (pages uint64, known bool) {
 	return stat.Cache, err == nil
 }
 
+// prefetchPiece is how much one call begins to read, in bytes. The kernel cuts a longer
+// one short, without a word, to what it would read ahead by itself.
+const prefetchPiece = 128 << 10
+
+// prefetch begins to read n bytes of the file, unless the last of them is cached. (To
+// ask for what is cached takes a look at each page, which is dear where all is, and that
+// is the usual case.) MADV_POPULATE_READ would map them too, but page by page: it reads a
+// page that is not cached by itself, and maps others more slowly than faults do, which
+// map what is cached around.
+func (f *OSFile) prefetch(_ []byte, off, n int64) {
+	_ = f.lend(func(fd uintptr) {
+		var b [1]byte
+		read, err := unix.Preadv2(int(fd), [][]byte{b[:]}, off+n-1, unix.RWF_NOWAIT)
+		if read == 1 || err == nil { // there, or behind the end
+			return
+		}
+		for ; n > 0; off, n = off+prefetchPiece, n-prefetchPiece {
+			if unix.Fadvise(int(fd), off, min(n, prefetchPiece), unix.FADV_WILLNEED) != nil {
+				return
+			}
+		}
+	})
+}
+
 // extend makes the file size bytes long and reserves the blocks from old on. The caller
 // holds sizeMu.
 func (f *OSFile) extend(old, size int64) error {

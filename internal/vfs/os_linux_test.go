@@ -62,6 +62,35 @@ func TestDropCacheDrops(t *testing.T) {
 	}
 }
 
+// Prefetch reads what is not cached, also where it is more than one call reads ahead, and no
+// more than that.
+func TestPrefetchReads(t *testing.T) {
+	const size, off, n = 40 << 20, 1<<20 + 5*testPage, 30<<20 + 17
+	name := filepath.Join(loopExt4(t, 64), "db")
+	must(t, os.WriteFile(name, make([]byte, size), 0o600))
+	f, err := OpenOS(name, os.O_RDWR, 0, nil)
+	must(t, err)
+	closeAfter(t, f)
+	must(t, f.Sync())
+	must(t, f.DropCache(0, size))
+	m := mapped(t, f, size)
+	fd := descriptor(t, f)
+	if before, known := cached(fd, 0, size); !known {
+		t.Skip("the kernel does not tell what it has cached")
+	} else if before != 0 {
+		t.Fatalf("%d pages are cached before", before)
+	}
+	m.Prefetch(off, n)
+	page := int64(os.Getpagesize())
+	pages := uint64((n-1)/page + 1)
+	if got, _ := cached(fd, off, n); got != pages {
+		t.Errorf("%d pages are cached, want %d", got, pages)
+	}
+	if got, _ := cached(fd, 0, size); got > pages+prefetchPiece/uint64(page) {
+		t.Errorf("%d pages are cached, though %d were asked for", got, pages)
+	}
+}
+
 // descriptor is that of f, for looking at it.
 func descriptor(t *testing.T, f File) (fd uintptr) {
 	must(t, f.(*OSFile).control(func(is uintptr) error { fd = is; return nil }))

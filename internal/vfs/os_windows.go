@@ -40,6 +40,8 @@ func unmap(data []byte) error {
 	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
+func (f *OSFile) prefetch([]byte, int64, int64) {}
+
 func pin(data []byte) error {
 	if len(data) == 0 {
 		return nil

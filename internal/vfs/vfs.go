@@ -100,6 +100,11 @@ type Mapping interface {
 	// must lie within the mapping and within the file. It returns an error
 	// where the platform cannot, or the process may not, pin so much.
 	Lock(n int64) error
+	// Prefetch begins to read those of the n bytes from off on that are not in
+	// memory, and does not wait for them. It is a hint: it reports nothing, a part
+	// that lies outside of the mapping or the file is left out, and where a system
+	// cannot, it does nothing.
+	Prefetch(off, n int64)
 	// Close unmaps and unpins. A second Close does nothing.
 	Close() error
 }
