@@ -16,6 +16,8 @@ type batch struct {
 	maxLevel uint8
 	spaces   []workspace // that no Writer has at the moment
 
+	long int // entries whose bytes are in a bucket already
+
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
 }
@@ -23,6 +25,7 @@ type batch struct {
 const (
 	maxArena   = 1 << 20 // it is to be in the processor's cache still when it is written
 	maxPending = 32 << 10
+	maxLong    = 4 << 10 // of chunks that are in their bucket already
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10
 
@@ -75,7 +78,7 @@ func (b *batch) release() {
 func (b *batch) clear() {
 	b.reset()
 	b.arena = b.arena[:0]
-	b.maxLevel = 0
+	b.maxLevel, b.long = 0, 0
 }
 
 // value keeps a copy of e as the index has it until the transaction has ended.
@@ -117,7 +120,7 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 		return false, nil
 	}
 	long := len(p) > maxGathered || s.isLeaf(k, len(p))
-	if len(b.entries) >= maxPending || !long && len(b.arena)+len(p) > maxArena {
+	if len(b.entries) >= maxPending || long && b.long >= maxLong || !long && len(b.arena)+len(p) > maxArena {
 		if err := s.flush(); err != nil {
 			return false, err
 		}
@@ -168,6 +171,7 @@ func (s *Store) addLong(b *batch, k *chunkKey, p []byte, h hold) (fresh bool, er
 	}
 	e.key = *k
 	*b.insert(k) = e
+	b.long++
 	return !found, nil
 }
 
@@ -369,11 +373,15 @@ func (s *Store) write(b *batch, p *pending) error {
 	if err := s.index.Put(s.key[:], b.value(&e)); err != nil {
 		return err
 	}
+	var err error
 	switch {
 	case e.dead() && p.state&wasDead == 0:
-		return s.dead.Put(s.key[:], nil)
+		err = s.dead.Put(s.key[:], nil)
 	case !e.dead() && p.state&wasDead != 0:
-		return s.dead.Delete(s.key[:])
+		err = s.dead.Delete(s.key[:])
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	return s.spill(b)
 }

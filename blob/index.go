@@ -10,8 +10,8 @@ import (
 // probe finds what the index has of a chunk, without what was gathered.
 func (s *Store) probe(k *chunkKey) (entry, bool, error) {
 	key := k.encode()
-	b := s.index.Get(key[:])
-	if b == nil {
+	b, found := s.index.AppendValue(s.value[:0], key[:])
+	if !found {
 		return entry{}, false, s.damage()
 	}
 	e, err := parseEntry(b)

@@ -453,6 +453,7 @@ type arena struct {
 	used  int
 	keys  []byte
 	held  int64 // see Edit.Held
+	swept bool  // memory is short, see Edit.Sweep
 }
 
 const (
@@ -461,6 +462,8 @@ const (
 	// maxKeptItems bounds the items that all nodes together keep between
 	// transactions: about 9 MiB. A node of more than maxNodeItems keeps none.
 	maxKeptItems = 1 << 17
+	// maxSweptItems is that bound for a transaction that gives memory back.
+	maxSweptItems = 1 << 14
 )
 
 // About what a node takes in memory, with the buffer of the page that it becomes, and an
@@ -483,18 +486,21 @@ func (a *arena) newNode(leaf bool) *node {
 
 func (a *arena) reset() {
 	a.clear(0)
-	a.keys, a.held = nil, 0
+	a.keys, a.held, a.swept = nil, 0, false
 }
 
 // clear makes the nodes from the given one on unused.
 func (a *arena) clear(from int) {
-	kept := 0
+	kept, most := 0, maxKeptItems
+	if a.swept {
+		most = maxSweptItems
+	}
 	for i := from; i < a.used; i++ {
 		n := a.nodes[i]
 		if cap(n.items) > 2*maxNodeItems {
 			n.items = nil
 		}
-		if kept += cap(n.items); kept > maxKeptItems {
+		if kept += cap(n.items) + cap(n.changes); kept > most {
 			clear(a.nodes[i:])
 			a.nodes = a.nodes[:i]
 			break

@@ -75,6 +75,7 @@ func (n *node) mark() {
 
 // sweep keeps the nodes that are marked.
 func (a *arena) sweep() {
+	a.swept = true
 	kept := 0
 	for i, n := range a.nodes[:a.used] {
 		if n.marked {
