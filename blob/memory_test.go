@@ -67,7 +67,7 @@ func TestMemory(t *testing.T) {
 		most  int64 // bytes of memory
 		write func(s *Store, n int, look func()) error
 	}{
-		{"short blobs", 60_000, 14 << 20, func(s *Store, n int, look func()) error {
+		{"short blobs", 120_000, 14 << 20, func(s *Store, n int, look func()) error {
 			for i := range n {
 				if i%(n/20) == n/20-1 {
 					look()

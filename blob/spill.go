@@ -2,7 +2,7 @@ package blob
 
 // maxHeld is about how many bytes of changed pages a transaction has in memory before it
 // writes them early. With less, pages of the index would be written again more often.
-const maxHeld = 4 << 20
+const maxHeld = 2 << 20
 
 // spill bounds the memory that the transaction takes for what it has changed, in the index
 // above all.

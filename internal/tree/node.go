@@ -462,8 +462,9 @@ const (
 	// maxKeptItems bounds the items that all nodes together keep between
 	// transactions: about 9 MiB. A node of more than maxNodeItems keeps none.
 	maxKeptItems = 1 << 17
-	// maxSweptItems is that bound for a transaction that gives memory back.
-	maxSweptItems = 1 << 14
+	// Those bounds for a transaction that gives memory back: enough for nodes of full pages.
+	maxSweptItems     = 1 << 15
+	maxSweptNodeItems = 256
 )
 
 // About what a node takes in memory, with the buffer of the page that it becomes, and an
@@ -491,13 +492,13 @@ func (a *arena) reset() {
 
 // clear makes the nodes from the given one on unused.
 func (a *arena) clear(from int) {
-	kept, most := 0, maxKeptItems
+	kept, most, longest := 0, maxKeptItems, 2*maxNodeItems
 	if a.swept {
-		most = maxSweptItems
+		most, longest = maxSweptItems, maxSweptNodeItems
 	}
 	for i := from; i < a.used; i++ {
 		n := a.nodes[i]
-		if cap(n.items) > 2*maxNodeItems {
+		if cap(n.items) > longest {
 			n.items = nil
 		}
 		if kept += cap(n.items) + cap(n.changes); kept > most {
