@@ -14,6 +14,7 @@ import (
 // file; what is in it says how many there were.
 type appendedFile struct {
 	acked, tried int
+	spills       bool // Put and Spill in place of Append
 }
 
 const (
@@ -47,7 +48,7 @@ func (f *appendedFile) commit(db *DB, n int) error {
 		}
 		for i := (n - 1) * appendedEach; i < n*appendedEach; i++ {
 			for _, to := range []*Bucket{b, fresh} {
-				if err := to.Append(fmt.Appendf(nil, "%08d", i), appendValue(i, appendedSize(i))); err != nil {
+				if err := f.add(to, fmt.Appendf(nil, "%08d", i), appendValue(i, appendedSize(i))); err != nil {
 					return err
 				}
 			}
@@ -63,6 +64,17 @@ func (f *appendedFile) commit(db *DB, n int) error {
 	return err
 }
 
+func (f *appendedFile) add(b *Bucket, key, value []byte) error {
+	if !f.spills {
+		return b.Append(key, value)
+	}
+	err := b.Put(key, value)
+	if err == nil {
+		_, err = b.Tx().Spill(4 << 10)
+	}
+	return err
+}
+
 // rolledBack appends and rolls back.
 func (f *appendedFile) rolledBack(db *DB) error {
 	tx, err := db.Begin(true)
@@ -71,7 +83,7 @@ func (f *appendedFile) rolledBack(db *DB) error {
 	}
 	b, err := tx.CreateBucket([]byte("given up"))
 	for i := 0; i < 20 && err == nil; i++ {
-		err = b.Append(fmt.Appendf(nil, "%08d", i), make([]byte, 300*i))
+		err = f.add(b, fmt.Appendf(nil, "%08d", i), make([]byte, 300*i))
 	}
 	return errors.Join(err, tx.Rollback())
 }
@@ -153,14 +165,15 @@ func (f *appendedFile) opens(data []byte, acked, tried int) error {
 // Wherever the power goes in a history with transactions that append, the file opens at the
 // state before or behind the one that was under way, and is sound.
 func TestAppendPowerCut(t *testing.T) {
-	for _, mode := range []Durability{Full, Periodic} {
-		for _, strict := range []bool{false, true} {
-			if strict && mode == Periodic {
-				continue
-			}
-			t.Run(fmt.Sprint(mode, strict), func(t *testing.T) {
+	for _, c := range []struct {
+		mode   Durability
+		strict bool
+	}{{Full, false}, {Full, true}, {Periodic, false}} {
+		for _, spills := range []bool{false, true} {
+			mode, strict := c.mode, c.strict
+			t.Run(fmt.Sprint(mode, strict, spills), func(t *testing.T) {
 				t.Parallel()
-				f := &appendedFile{}
+				f := &appendedFile{spills: spills}
 				rng := rand.New(rand.NewPCG(7, uint64(mode)))
 				type disk struct {
 					data         []byte
@@ -234,20 +247,22 @@ func TestAppendPowerCut(t *testing.T) {
 func TestAppendFails(t *testing.T) {
 	for _, kind := range []vfs.Kind{vfs.KindWrite, vfs.KindGrow, vfs.KindSync} {
 		for _, failure := range []error{syscall.EIO, syscall.ENOSPC} {
-			t.Run(fmt.Sprint(kind, failure), func(t *testing.T) {
-				t.Parallel()
-				for nth := 1; ; nth++ {
-					if appendFails(t, kind, nth, failure) {
-						return
+			for _, spills := range []bool{false, true} {
+				t.Run(fmt.Sprint(kind, failure, spills), func(t *testing.T) {
+					t.Parallel()
+					for nth := 1; ; nth++ {
+						if appendFails(t, kind, nth, failure, spills) {
+							return
+						}
 					}
-				}
-			})
+				})
+			}
 		}
 	}
 }
 
-func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error) (done bool) {
-	f := &appendedFile{}
+func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error, spills bool) (done bool) {
+	f := &appendedFile{spills: spills}
 	mem := vfs.NewMem("mem")
 	armed, failed := false, false
 	db, err := OpenVFS(vfs.NewInject(mem.Open(), func(op vfs.Op) error {
@@ -303,7 +318,8 @@ func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error) (done bool
 // A transaction that could not write can only be rolled back: all calls on it give the
 // error, or nothing; and then its pages are free again.
 func TestAppendDoomed(t *testing.T) {
-	for _, limit := range []bool{true, false} {
+	for i := range 4 {
+		limit, spills := i%2 == 0, i >= 2
 		mem := vfs.NewMem("mem")
 		full := false
 		options := &Options{PageSize: appendedPage, SettleDelay: -1}
@@ -317,7 +333,7 @@ func TestAppendDoomed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		f := &appendedFile{}
+		f := &appendedFile{spills: spills}
 		if err := f.commit(db, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +352,7 @@ func TestAppendDoomed(t *testing.T) {
 			}
 			b := tx.Bucket([]byte("b"))
 			for i := 0; err == nil; i++ {
-				err = b.Append(fmt.Append(nil, "x", 1000000+i), make([]byte, 9000))
+				err = f.add(b, fmt.Append(nil, "x", 1000000+i), make([]byte, 9000))
 			}
 			_, created := tx.CreateBucket([]byte("n"))
 			for what, got := range map[string]error{

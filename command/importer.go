@@ -39,7 +39,7 @@ type importer struct {
 	at   []*holdfast.Bucket // the same opened; nil in a dry run where it does not exist
 	last record             // in a dry run: to see whether the input is in order
 
-	old    []byte      // scratch: what a key had
+	old []byte // scratch: what a key had
 
 	table  *table      // of rows with columns of blobs; nil: there are none
 	blobs  *blob.Store // of those; nil in a dry run where it does not exist
