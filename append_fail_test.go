@@ -10,14 +10,20 @@ import (
 	"holdfast/internal/vfs"
 )
 
-// writers are who writes what is appended, as appendBehind has it.
-var writers = map[string]int8{"caller": -1, "goroutine": 1}
+// writers are who writes what is appended, as appendBehind has it, and how it is put in.
+var writers = map[string]appendedFile{
+	"caller":             {behind: -1},
+	"goroutine":          {behind: 1},
+	"caller, spilled":    {behind: -1, spills: true},
+	"goroutine, spilled": {behind: 1, spills: true},
+}
 
 // appendedFile is a history of transactions that append, put, delete and roll back, on one
 // file; what is in it says how many there were.
 type appendedFile struct {
 	behind       int8 // as appendBehind of a DB
 	acked, tried int
+	spills       bool // Put and Spill in place of Append
 }
 
 const (
@@ -52,7 +58,7 @@ func (f *appendedFile) commit(db *DB, n int) error {
 		}
 		for i := (n - 1) * appendedEach; i < n*appendedEach; i++ {
 			for _, to := range []*Bucket{b, fresh} {
-				if err := to.Append(fmt.Appendf(nil, "%08d", i), appendValue(i, appendedSize(i))); err != nil {
+				if err := f.add(to, fmt.Appendf(nil, "%08d", i), appendValue(i, appendedSize(i))); err != nil {
 					return err
 				}
 			}
@@ -68,6 +74,17 @@ func (f *appendedFile) commit(db *DB, n int) error {
 	return err
 }
 
+func (f *appendedFile) add(b *Bucket, key, value []byte) error {
+	if !f.spills {
+		return b.Append(key, value)
+	}
+	err := b.Put(key, value)
+	if err == nil {
+		_, err = b.Tx().Spill(4 << 10)
+	}
+	return err
+}
+
 // rolledBack appends and rolls back.
 func (f *appendedFile) rolledBack(db *DB) error {
 	tx, err := db.Begin(true)
@@ -76,7 +93,7 @@ func (f *appendedFile) rolledBack(db *DB) error {
 	}
 	b, err := tx.CreateBucket([]byte("given up"))
 	for i := 0; i < 20 && err == nil; i++ {
-		err = b.Append(fmt.Appendf(nil, "%08d", i), make([]byte, 300*i))
+		err = f.add(b, fmt.Appendf(nil, "%08d", i), make([]byte, 300*i))
 	}
 	return errors.Join(err, tx.Rollback())
 }
@@ -163,10 +180,10 @@ func TestAppendPowerCut(t *testing.T) {
 			if strict && mode == Periodic {
 				continue
 			}
-			for name, behind := range writers {
+			for name, how := range writers {
 				t.Run(fmt.Sprint(mode, strict, name), func(t *testing.T) {
 					t.Parallel()
-					f := &appendedFile{behind: behind}
+					f := &how
 					rng := rand.New(rand.NewPCG(7, uint64(mode)))
 					type disk struct {
 						data         []byte
@@ -241,11 +258,11 @@ func TestAppendPowerCut(t *testing.T) {
 func TestAppendFails(t *testing.T) {
 	for _, kind := range []vfs.Kind{vfs.KindWrite, vfs.KindGrow, vfs.KindSync} {
 		for _, failure := range []error{syscall.EIO, syscall.ENOSPC} {
-			for name, behind := range writers {
+			for name, how := range writers {
 				t.Run(fmt.Sprint(kind, failure, name), func(t *testing.T) {
 					t.Parallel()
 					for nth := 1; ; nth++ {
-						if appendFails(t, kind, nth, failure, behind) {
+						if appendFails(t, kind, nth, failure, how) {
 							return
 						}
 					}
@@ -255,8 +272,7 @@ func TestAppendFails(t *testing.T) {
 	}
 }
 
-func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error, behind int8) (done bool) {
-	f := &appendedFile{behind: behind}
+func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error, f appendedFile) (done bool) {
 	mem := vfs.NewMem("mem")
 	armed, failed := false, false
 	db, err := OpenVFS(vfs.NewInject(mem.Open(), func(op vfs.Op) error {
@@ -312,12 +328,12 @@ func appendFails(t *testing.T, kind vfs.Kind, nth int, failure error, behind int
 // A transaction that could not write can only be rolled back: all calls on it give the
 // error, or nothing; and then its pages are free again.
 func TestAppendDoomed(t *testing.T) {
-	for name, behind := range writers {
-		t.Run(name, func(t *testing.T) { testAppendDoomed(t, behind) })
+	for name, how := range writers {
+		t.Run(name, func(t *testing.T) { testAppendDoomed(t, how) })
 	}
 }
 
-func testAppendDoomed(t *testing.T, behind int8) {
+func testAppendDoomed(t *testing.T, f appendedFile) {
 	for _, limit := range []bool{true, false} {
 		mem := vfs.NewMem("mem")
 		full := false
@@ -332,7 +348,6 @@ func testAppendDoomed(t *testing.T, behind int8) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		f := &appendedFile{behind: behind}
 		if err := f.commit(db, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +366,7 @@ func testAppendDoomed(t *testing.T, behind int8) {
 			}
 			b := tx.Bucket([]byte("b"))
 			for i := 0; err == nil; i++ {
-				err = b.Append(fmt.Append(nil, "x", 1000000+i), make([]byte, 9000))
+				err = f.add(b, fmt.Append(nil, "x", 1000000+i), make([]byte, 9000))
 			}
 			_, created := tx.CreateBucket([]byte("n"))
 			for what, got := range map[string]error{

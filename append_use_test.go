@@ -140,8 +140,8 @@ func TestAppendHoldsLittle(t *testing.T) {
 // Pages that a transaction has appended and given up are free for it, and values that
 // it has read stay as they are.
 func TestAppendGivenUp(t *testing.T) {
-	for name, behind := range writers {
-		t.Run(name, func(t *testing.T) { testAppendGivenUp(t, behind) })
+	for name, how := range writers {
+		t.Run(name, func(t *testing.T) { testAppendGivenUp(t, how.behind) })
 	}
 }
 
@@ -216,14 +216,13 @@ func testAppendGivenUp(t *testing.T, behind int8) {
 // Rolled back, what was appended and written leaves the file and its free pages as they
 // were, and readers see what they saw.
 func TestAppendRolledBack(t *testing.T) {
-	for name, behind := range writers {
-		t.Run(name, func(t *testing.T) { testAppendRolledBack(t, behind) })
+	for name, how := range writers {
+		t.Run(name, func(t *testing.T) { testAppendRolledBack(t, how) })
 	}
 }
 
-func testAppendRolledBack(t *testing.T, behind int8) {
+func testAppendRolledBack(t *testing.T, f appendedFile) {
 	db := appendDB(t, nil)
-	f := &appendedFile{behind: behind}
 	if err := f.commit(db, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -164,6 +164,26 @@ func (b *Bucket) Get(key []byte) []byte {
 	return value
 }
 
+// AppendValue appends the value of key to dst; false if there is none or key is a bucket.
+// Unlike that of Get it is the caller's: so no page of the file has to stay as it is for it, see
+// Tx.Spill.
+func (b *Bucket) AppendValue(dst, key []byte) (_ []byte, found bool) {
+	if b.tx.usable() != nil {
+		return dst, false
+	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
+	}
+	value, flags, ok, err := b.core.Lookup(key)
+	if err != nil {
+		_ = b.tx.keep(err)
+	}
+	if err != nil || !ok || flags&page.BucketFlag != 0 {
+		return dst, false
+	}
+	return append(dst, value...), true
+}
+
 // Put sets key to value. key is copied; value must stay as it is until the
 // transaction has ended. Errors: ErrKeyRequired, ErrKeyTooLarge,
 // ErrValueTooLarge, ErrIncompatibleValue if key is a bucket.

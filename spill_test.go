@@ -234,9 +234,9 @@ func TestSpillMemory(t *testing.T) {
 		mustBeSound(t, db)
 		return most
 	}
-	few, many := peak(25_000), peak(100_000)
-	t.Logf("%d bytes for 25,000 keys, %d for 100,000", few, many)
+	few, many := peak(50_000), peak(200_000)
+	t.Logf("%d bytes for 50,000 keys, %d for 200,000", few, many)
 	if many > few*5/4 || many > 2*limit {
-		t.Errorf("%d bytes for 25,000 keys, %d for 100,000: at most %d, and a quarter more", few, many, 2*limit)
+		t.Errorf("%d bytes for 50,000 keys, %d for 200,000: at most %d, and a quarter more", few, many, 2*limit)
 	}
 }

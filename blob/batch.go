@@ -19,6 +19,8 @@ type batch struct {
 	maxLevel uint8
 	spaces   []workspace // that no Writer has at the moment
 
+	long int // entries whose bytes are in a bucket already
+
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
 }
@@ -26,6 +28,7 @@ type batch struct {
 const (
 	maxArena   = 1 << 20 // it is to be in the processor's cache still when it is written
 	maxPending = 64 << 10
+	maxLong    = 4 << 10 // of chunks that are in their bucket already
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10
 	// maxProbed is how many of the short leaves that are spilled are looked up first; if they
@@ -84,7 +87,7 @@ func (b *batch) release() {
 func (b *batch) clear() {
 	b.reset()
 	b.arena, b.nodes = b.arena[:0], b.nodes[:0]
-	b.spilled, b.maxLevel = 0, 0
+	b.spilled, b.maxLevel, b.long = 0, 0, 0
 }
 
 // value keeps a copy of e as the index has it until the transaction has ended.
@@ -127,7 +130,7 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	}
 	long := len(p) > maxGathered || s.isLeaf(k, len(p))
 	switch {
-	case len(b.entries) >= maxPending:
+	case len(b.entries) >= maxPending || long && b.long >= maxLong:
 		err = s.flush()
 	case !long && len(b.arena)+len(p) > maxArena:
 		err = s.makeRoom(b)
@@ -184,6 +187,7 @@ func (s *Store) addLong(b *batch, k *chunkKey, p []byte, h hold) (fresh bool, er
 	}
 	e.key = *k
 	*b.insert(k) = e
+	b.long++
 	return !found, nil
 }
 
@@ -475,11 +479,15 @@ func (s *Store) write(b *batch, p *pending) error {
 	if err := s.index.Put(s.key[:], b.value(&e)); err != nil {
 		return err
 	}
+	var err error
 	switch {
 	case e.dead() && p.state&wasDead == 0:
-		return s.dead.Put(s.key[:], nil)
+		err = s.dead.Put(s.key[:], nil)
 	case !e.dead() && p.state&wasDead != 0:
-		return s.dead.Delete(s.key[:])
+		err = s.dead.Delete(s.key[:])
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	return s.spillPages(b)
 }

@@ -10,7 +10,14 @@ import (
 // probe finds what the index has of a chunk, without what was gathered.
 func (s *Store) probe(k *chunkKey) (entry, bool, error) {
 	key := k.encode()
-	b := s.index.Get(key[:])
+	var b []byte
+	if s.tx.Writable() { // by one goroutine only, and what Get gives would keep pages in place
+		if v, found := s.index.AppendValue(s.value[:0], key[:]); found {
+			b = v
+		}
+	} else {
+		b = s.index.Get(key[:])
+	}
 	if b == nil {
 		return entry{}, false, s.damage()
 	}

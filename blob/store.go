@@ -108,6 +108,7 @@ type Store struct {
 	open  *Writer       // list of the writers with unfinished blobs
 	put   *Writer       // of Put
 	key   [keySize]byte // scratch
+	value [maxEntrySize]byte
 
 	pageSize int // of the database
 

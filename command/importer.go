@@ -17,6 +17,10 @@ import (
 // that nobody sees yet.
 const importBatch = 8 << 20
 
+// importHeld is about how many bytes of what it has changed a transaction has in memory before it
+// writes them early.
+const importHeld = 8 << 20
+
 // recordBytes is about what a key takes in memory beside its bytes.
 const recordBytes = 64
 
@@ -34,6 +38,8 @@ type importer struct {
 	path [][]byte           // of the bucket of the last record
 	at   []*holdfast.Bucket // the same opened; nil in a dry run where it does not exist
 	last record             // in a dry run: to see whether the input is in order
+
+	old []byte // scratch: what a key had
 
 	table  *table      // of rows with columns of blobs; nil: there are none
 	blobs  *blob.Store // of those; nil in a dry run where it does not exist
@@ -69,6 +75,11 @@ func (m *importer) some(tx *holdfast.Tx, limit int64) (more bool, err error) {
 		}
 		if err := m.add(r); err != nil {
 			return false, err
+		}
+		if tx != nil && tx.Writable() {
+			if _, err := tx.Spill(importHeld); err != nil {
+				return false, err
+			}
 		}
 		held += r.bytes()
 	}
@@ -107,7 +118,7 @@ func (m *importer) add(r record) error {
 }
 
 func (m *importer) put(b *holdfast.Bucket, r record) error {
-	old := b.Get(r.key)
+	old := m.value(b, r.key)
 	same, err := old != nil && bytes.Equal(old, r.value), error(nil)
 	if old != nil && m.table != nil {
 		if same, err = m.sameRow(m.table, old, r); err != nil {
@@ -136,6 +147,19 @@ func (m *importer) put(b *holdfast.Bucket, r record) error {
 		return m.conflict(r.line, "", "%s is a bucket in %s and cannot have a value", brief(r.key), m.r.File)
 	}
 	return err
+}
+
+// value is a copy of what key has, nil if it has none. It is valid until the next call.
+func (m *importer) value(b *holdfast.Bucket, key []byte) []byte {
+	if cap(m.old) == 0 || cap(m.old) > inputChunk {
+		m.old = make([]byte, 0, 1<<10) // nothing found is nil, and an empty value is not
+	}
+	old, found := b.AppendValue(m.old[:0], key)
+	if !found {
+		return nil
+	}
+	m.old = old
+	return old
 }
 
 // set puts the value of the record in the place of another, if there is one.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,8 +56,30 @@ func generateAppends(seed uint64) Script {
 	return s
 }
 
-// TestPowerCutAppending runs histories with transactions that append.
-func TestPowerCutAppending(t *testing.T) {
+// generateSpills is generateAppends with transactions that are written early.
+func generateSpills(seed uint64) Script {
+	s := generateAppends(seed)
+	r := rand.New(rand.NewPCG(seed, 8))
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		if step.Kind != "tx" || step.Together || step.During {
+			continue
+		}
+		for at := len(step.Edits); at > 0; at-- {
+			if r.IntN(3) == 0 {
+				step.Edits = slices.Insert(step.Edits, at, Edit{Op: "spill", Path: "all"})
+			}
+		}
+	}
+	return s
+}
+
+// TestPowerCutAppending runs histories with transactions that append, and TestPowerCutSpilling with such
+// as are written early.
+func TestPowerCutAppending(t *testing.T) { powerCuts(t, generateAppends, "appending") }
+func TestPowerCutSpilling(t *testing.T)  { powerCuts(t, generateSpills, "spilling") }
+
+func powerCuts(t *testing.T, generate func(uint64) Script, what string) {
 	tally := &soak.Tally{}
 	var failed atomic.Bool
 	seeds, chosen := soak.Seeds(t, uint64(time.Now().UnixNano()), appendHistories)
@@ -69,7 +92,7 @@ func TestPowerCutAppending(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer os.RemoveAll(dir)
-				script := generateAppends(seed)
+				script := generate(seed)
 				fail := runScript(dir, script, tally)
 				if fail == nil || failed.Swap(true) {
 					return
@@ -79,8 +102,8 @@ func TestPowerCutAppending(t *testing.T) {
 		}
 	})
 	t.Log(tally)
-	if n := tally.Get("appending"); n < 30 && !chosen {
-		t.Errorf("%d disks while something is appended, want 30 at least", n)
+	if n := tally.Get(what); n < 30 && !chosen {
+		t.Errorf("%d disks while %s, want 30 at least", n, what)
 	}
 }
 

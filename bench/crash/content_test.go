@@ -67,6 +67,9 @@ func (n *node) apply(edits []Edit) {
 			delete(b.buckets, name)
 			continue
 		}
+		if e.Op == "spill" {
+			continue
+		}
 		b := n.at(e.Path)
 		for k := range e.N {
 			switch e.Op {
@@ -150,8 +153,15 @@ func applyTo[B bucket[B]](tx writer[B], edits []Edit) error {
 }
 
 func applyOne[B bucket[B]](tx writer[B], e Edit) error {
-	if e.Op == "drop" {
+	switch e.Op {
+	case "drop":
 		return drop(tx, e.Path)
+	case "spill":
+		if ours, ok := any(tx).(*holdfast.Tx); ok {
+			_, err := ours.Spill(0)
+			return err
+		}
+		return nil
 	}
 	b, err := open(tx, e.Path)
 	if err != nil {

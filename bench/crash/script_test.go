@@ -61,7 +61,7 @@ type Step struct {
 
 // Edit is a change of the bucket at Path, which is created if it is not there.
 type Edit struct {
-	Op     string // put, append, del, drop (the bucket), bucket (create it), seq
+	Op     string // put, append, del, drop (the bucket), bucket (create it), seq, spill (all)
 	Path   string // b0/n1
 	Key    int    // first key
 	N      int    // keys
@@ -225,7 +225,7 @@ func parseEdit(words []string) (e Edit, err error) {
 		_, err = fmt.Sscanf(line, "append %s k%d n=%d %d%c", &e.Path, &e.Key, &e.N, &e.Size, &e.Letter)
 	case "del":
 		_, err = fmt.Sscanf(line, "del %s k%d n=%d", &e.Path, &e.Key, &e.N)
-	case "drop", "bucket", "seq":
+	case "drop", "bucket", "seq", "spill":
 		_, err = fmt.Sscanf(line, e.Op+" %s", &e.Path)
 	default:
 		err = fmt.Errorf("there is no such step or edit")

@@ -60,7 +60,7 @@ type Bucket struct {
 	depth    int       // 0 for the root bucket
 	altered  bool      // the header differs from the stored one
 	gone     bool      // deleted in this transaction
-	nested   bool      // it was opened in another bucket than the root
+	early    bool      // its value was, perhaps, in a page that was written early
 	children *children // nil: none; readers remember none
 	outer    any
 	fill     *float64 // in outer
@@ -168,7 +168,7 @@ func (b *Bucket) openValue(tx *Tx, value []byte) error {
 
 func (b *Bucket) remember(name []byte, child *Bucket) {
 	child.depth = b.depth + 1
-	child.nested = child.nested || b.depth > 0
+	child.early = child.early || b.tree.Spilled()
 	if !b.Writable() {
 		return
 	}

@@ -43,7 +43,7 @@ func (s *spill) below(b *Bucket) error {
 		if child.tree.Edited() {
 			s.kept = append(s.kept, &child.tree)
 		}
-		s.free = s.free && !child.tree.Holds(child.nested)
+		s.free = s.free && !child.tree.Holds(child.early)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ type arena struct {
 	changes blocks[change]
 	keys    []byte
 	held    int64 // see Edit.Held
+	swept   bool  // memory is short, see Edit.Sweep
 }
 
 const (
@@ -25,6 +26,8 @@ const (
 	maxKeptNodes   = 1 << 14
 	maxKeptItems   = 1 << 16
 	maxKeptChanges = 1 << 15
+	// The share of these, one in so many, that a transaction keeps which gives memory back.
+	sweptShare = 4
 
 	// The first piece of a node's memory.
 	minItems   = 8
@@ -77,9 +80,13 @@ func (n *node) dropItems() {
 }
 
 func (a *arena) reset() {
-	a.nodes.reset(maxKeptNodes)
-	a.items.reset(maxKeptItems)
-	a.changes.reset(maxKeptChanges)
+	share := 1
+	if a.swept {
+		share = sweptShare
+	}
+	a.nodes.reset(maxKeptNodes / share)
+	a.items.reset(maxKeptItems / share)
+	a.changes.reset(maxKeptChanges / share)
 	a.keys, a.held = nil, 0
 }
 

@@ -38,8 +38,11 @@ func (t *Tree) Clear() {
 	t.edits++
 }
 
-// Holds tells whether the tree refers to a page from before its last Spill, in memory of its
-// own: outer says that an inline page, if it has one, may lie in such a page.
+// Spilled tells whether Spill has written the tree, ever.
+func (t *Tree) Spilled() bool { return t.spilled }
+
+// Holds tells whether the tree, as Spill left it, may refer to pages that were written before.
+// outer says that its inline page, if it was one, may lie in such a page.
 func (t *Tree) Holds(outer bool) bool {
 	return t.spilled && t.node != nil || outer && (t.node != nil || t.inline.Valid())
 }
@@ -60,5 +63,6 @@ func (e *Edit) Sweep(trees iter.Seq[*Tree]) {
 		t.node = e.arena().move(t.node)
 		t.edits++ // others may know its nodes
 	}
+	before.swept, e.arena().swept = true, true
 	before.reset()
 }

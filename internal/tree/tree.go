@@ -103,7 +103,10 @@ func (e *Edit) Reset(w Writer) {
 	e.Stats = Counters{}
 	clear(e.lazy)
 	e.lazy = e.lazy[:0]
-	e.arena().reset()
+	for i := range e.arenas {
+		e.arenas[i].reset()
+		e.arenas[i].swept = false
+	}
 	if cap(e.parts) > maxNodeItems {
 		e.parts = nil
 	}
