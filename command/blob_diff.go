@@ -43,19 +43,7 @@ func (a *app) newBlobDiff() *cobra.Command {
 		Short: "Tell in which parts two blobs differ",
 		Long:  blobDiffHelp,
 		Args:  cobra.ExactArgs(4),
-		RunE: a.action(func(c *call) error {
-			same, err := c.blobDiff(f)
-			if err == nil {
-				err = c.out.Flush()
-			}
-			switch {
-			case err != nil && !isClosedPipe(err):
-				return &troubleError{err}
-			case err != nil || same:
-				return err
-			}
-			return ErrDifferent // which the lines have said
-		}),
+		RunE:  a.comparison(func(c *call) (bool, error) { return c.blobDiff(f) }),
 	}
 	f.addStoreFlag(cmd)
 	return cmd

@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -36,7 +35,9 @@ func (a *app) newBlobLs() *cobra.Command {
 func (c *call) blobLs(f storeName) error {
 	return c.viewStore(f, func(_ *database, b *blobs) error {
 		if c.json {
-			return c.blobLsJSON(b)
+			return c.listJSON("store", b.path, "blobs", func(add func(any) error) error {
+				return b.each(func(e blobEntry) error { return add(e) })
+			})
 		}
 		return b.each(func(e blobEntry) error { // one by one, so that any number does
 			_, err := fmt.Fprintf(c.out, "%s  %10s  %s\n", e.name(), size(e.Bytes), plural(int(e.Users), "user"))
@@ -65,38 +66,6 @@ func (b *blobs) each(fn func(blobEntry) error) error {
 		}
 	}
 	return damage
-}
-
-// blobLsJSON prints the blobs one by one, so that any number does.
-func (c *call) blobLsJSON(b *blobs) error {
-	file, err := json.Marshal(b.file)
-	if err != nil {
-		return err
-	}
-	store, err := json.Marshal(pathNames(b.path))
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(c.out, "{\n  \"file\": %s,\n  \"store\": %s,\n  \"blobs\": [", file, store)
-	n := 0
-	err = b.each(func(e blobEntry) error {
-		line, err := compactJSON(e)
-		if err != nil {
-			return err
-		}
-		separator := ",\n    "
-		if n == 0 {
-			separator = "\n    "
-		}
-		n++
-		_, err = fmt.Fprintf(c.out, "%s%s", separator, line)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(c.out, "\n  ],\n  \"count\": %d\n}\n", n)
-	return err
 }
 
 const blobStatHelp = `Tell how a blob is stored, or with no REF what is in the store: its options, how much its

@@ -119,11 +119,7 @@ func (c *call) changeStore(file string, path [][]byte, fn func(d *database) erro
 	if err != nil {
 		return err
 	}
-	d, err := c.open(file, info, &holdfast.Options{})
-	if err != nil {
-		return err
-	}
-	return c.explainBlob(file, errors.Join(fn(d), d.Close()))
+	return c.explainBlob(file, c.change(file, info, fn))
 }
 
 // removeBlobs takes a user from each blob.

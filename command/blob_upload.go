@@ -213,11 +213,7 @@ func (u *upload) row(tx *holdfast.Tx, b *blobs) error {
 			return err
 		}
 	}
-	err = in.Put(key, value)
-	if errors.Is(err, holdfast.ErrIncompatibleValue) {
-		return &fileError{file: u.file, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", brief(key), briefPath(u.into))}
-	}
-	return err
+	return cannotHaveValue(u.file, brief(key), briefPath(u.into), in.Put(key, value))
 }
 
 // giveUp takes the user from a blob that a row was. The row may refer to something else.

@@ -41,25 +41,30 @@ func (a *app) newDiff() *cobra.Command {
 		Short: "Compare what two databases hold",
 		Long:  diffHelp,
 		Args:  cobra.MinimumNArgs(2),
-		RunE: a.action(func(c *call) error {
-			same, err := c.diff(f)
-			if err == nil {
-				err = c.out.Flush()
-			}
-			switch {
-			case err != nil && !isClosedPipe(err):
-				return &troubleError{err}
-			case err != nil || same:
-				return err
-			}
-			c.cmd.SilenceErrors = true // the lines have said it
-			return ErrDifferent
-		}),
+		RunE:  a.comparison(func(c *call) (bool, error) { return c.diff(f) }),
 	}
 	cmd.Flags().StringVarP(&f.format, "format", "f", "auto", "how to print, in full: "+strings.Join(outputFormats, "|"))
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing and end at the first difference")
 	f.addBucketFlag(cmd)
 	return cmd
+}
+
+// comparison is an action that tells whether two things are the same, with the exit codes of diff.
+func (a *app) comparison(compare func(*call) (same bool, err error)) func(*cobra.Command, []string) error {
+	return a.action(func(c *call) error {
+		same, err := compare(c)
+		if err == nil {
+			err = c.out.Flush()
+		}
+		switch {
+		case err != nil && !isClosedPipe(err):
+			return &troubleError{err}
+		case err != nil || same:
+			return err
+		}
+		c.cmd.SilenceErrors = true // the lines have said it
+		return ErrDifferent
+	})
 }
 
 // diffReport is what a comparison has found. In JSON the differences stand before it.

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -122,19 +121,28 @@ func (c *call) keys(f listFlags) error {
 
 // keysJSON prints the keys one by one, so that a bucket of any size does.
 func (c *call) keysJSON(in container, path [][]byte, format string) error {
-	file, err := json.Marshal(c.args[0])
+	return c.listJSON("bucket", path, "keys", func(add func(any) error) error {
+		return in.ForEach(func(k, v []byte) error {
+			value, encoding := encodeBytes(k, format)
+			return add(keyEntry{value, encoding, v == nil})
+		})
+	})
+}
+
+// listJSON prints what there is of some kind in the bucket at path, and how many, one by one, so that any number does.
+func (c *call) listJSON(in string, path [][]byte, kind string, each func(add func(any) error) error) error {
+	file, err := compactJSON(c.args[0])
 	if err != nil {
 		return err
 	}
-	bucket, err := json.Marshal(pathNames(path))
+	names, err := compactJSON(pathNames(path))
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "{\n  \"file\": %s,\n  \"bucket\": %s,\n  \"keys\": [", file, bucket)
+	fmt.Fprintf(c.out, "{\n  \"file\": %s,\n  %q: %s,\n  %q: [", file, in, names, kind)
 	n := 0
-	err = in.ForEach(func(k, v []byte) error {
-		value, encoding := encodeBytes(k, format)
-		line, err := json.Marshal(keyEntry{value, encoding, v == nil})
+	err = each(func(entry any) error {
+		line, err := compactJSON(entry)
 		if err != nil {
 			return err
 		}

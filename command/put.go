@@ -101,11 +101,7 @@ func (c *call) put(f putFlags) error {
 		if old := in.Get(key); old != nil {
 			r.Replaced, r.ReplacedBytes = true, len(old)
 		}
-		err = in.Put(key, value)
-		if errors.Is(err, holdfast.ErrIncompatibleValue) {
-			return &fileError{file: r.File, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", r.Key, pathText(path))}
-		}
-		return err
+		return cannotHaveValue(r.File, r.Key, pathText(path), in.Put(key, value))
 	})
 	switch {
 	case err != nil:
@@ -149,11 +145,7 @@ func (c *call) update(path string, create bool, fn func(*holdfast.Tx) error) (cr
 		created = true
 	}
 	if !missing {
-		d, err := c.open(path, info, &holdfast.Options{})
-		if err != nil {
-			return created, err
-		}
-		return created, c.explain(path, errors.Join(d.Update(fn), d.Close()))
+		return created, c.explain(path, c.change(path, info, func(d *database) error { return d.Update(fn) }))
 	}
 	// It gets its name when it is whole: what another program makes there meanwhile stays.
 	o := output{path: path}
@@ -168,6 +160,23 @@ func (c *call) update(path string, create bool, fn func(*holdfast.Tx) error) (cr
 		})
 	}
 	return created, c.explain(path, err)
+}
+
+// change opens the database at path for writing, which is there, and calls fn with it.
+func (c *call) change(path string, info os.FileInfo, fn func(*database) error) error {
+	d, err := c.open(path, info, &holdfast.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(d), d.Close())
+}
+
+// cannotHaveValue says, of an error of Put, that the key is that of a bucket.
+func cannotHaveValue(file, key, in string, err error) error {
+	if !errors.Is(err, holdfast.ErrIncompatibleValue) {
+		return err
+	}
+	return &fileError{file: file, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", key, in)}
 }
 
 // hintCreate adds to the error of a missing file how to create it, behind the
