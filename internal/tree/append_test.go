@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -91,6 +92,28 @@ func TestAppendLayout(t *testing.T) {
 				t.Errorf("%d leaves, and %d if all is put", appended, put)
 			}
 		})
+	}
+}
+
+// A key that was not there when it was looked up, and then appended, is there when it is set.
+func TestAppendBehindLookup(t *testing.T) {
+	s := newAppendStore(512)
+	tr := Open(s, NewEdit(s), 0)
+	m := model{}
+	for i := range 200 {
+		key, value := fmt.Sprintf("%08d", i), fmt.Sprint(i)
+		_, _, ok, err := tr.Lookup([]byte(key))
+		if err == nil && !ok {
+			err = tr.Append(s, DefaultFill, []byte(key), []byte(value))
+		}
+		if m[key] = value; i%3 == 0 {
+			m[key] = "again"
+			err = errors.Join(err, tr.Put([]byte(key), []byte(m[key]), 0))
+		}
+		if ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		compare(t, &tr, m)
 	}
 }
 

@@ -154,6 +154,25 @@ func TestFinger(t *testing.T) {
 					if want, there := m[k]; err != nil || ok != there || string(v) != want {
 						t.Fatalf("seed %d: %s is %q, %t, %v", seed, k, v, ok, err)
 					}
+					// What was found is not sought again when it is set, unless something has changed.
+					near := fmt.Sprintf("k%05d", max(0, at-2+rng.IntN(5)))
+					switch rng.IntN(4) {
+					case 0:
+						_, err = tr.Delete([]byte(near))
+						delete(m, near)
+					case 1:
+						m[near] = string(bytes.Repeat([]byte{'n'}, rng.IntN(60)))
+						err = tr.Put([]byte(near), []byte(m[near]), 0)
+					case 2:
+						continue
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					m[k] = string(bytes.Repeat([]byte{'w'}, rng.IntN(60)))
+					if err := tr.Put([]byte(k), []byte(m[k]), 0); err != nil {
+						t.Fatal(err)
+					}
 				case 2:
 					found, err := tr.Delete([]byte(k))
 					if _, want := m[k]; err != nil || found != want {
