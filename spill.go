@@ -1,6 +1,10 @@
 package holdfast
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+
+	"holdfast/internal/plant"
+)
 
 // Spill writes what the transaction has changed to free pages of the file if it takes more than
 // about limit bytes of memory, and gives that memory back: so a transaction of any size takes no
@@ -53,7 +57,7 @@ func (tx *Tx) spillEarly() error {
 		return err
 	}
 	a.kept = tx.buckets.Edit.Held()
-	if free && !a.lent {
+	if free && (!a.lent || plant.On(plant.SpillTakesLent)) {
 		return a.stream.Forget()
 	}
 	return nil

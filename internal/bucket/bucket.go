@@ -12,6 +12,7 @@ import (
 	"errors"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 )
 
@@ -168,7 +169,7 @@ func (b *Bucket) openValue(tx *Tx, value []byte) error {
 
 func (b *Bucket) remember(name []byte, child *Bucket) {
 	child.depth = b.depth + 1
-	child.early = child.early || b.tree.Spilled()
+	child.early = child.early || b.tree.Spilled() && !plant.On(plant.SpillTakesInline)
 	if !b.Writable() {
 		return
 	}

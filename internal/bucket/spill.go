@@ -1,6 +1,9 @@
 package bucket
 
-import "holdfast/internal/tree"
+import (
+	"holdfast/internal/plant"
+	"holdfast/internal/tree"
+)
 
 // Spill writes what was changed in the buckets below b, the root bucket, to pages of w, and
 // gives back the memory that it took: the transaction goes on with those pages. Small buckets,
@@ -36,11 +39,11 @@ func (s *spill) below(b *Bucket) error {
 		if err := s.below(child); err != nil {
 			return err
 		}
-		child.altered = child.altered || child.tree.Edited()
+		child.altered = child.altered || child.tree.Edited() && !plant.On(plant.SpillForgetsRoot)
 		if err := child.tree.Spill(s.w, child.fillShare(), s.w.PageSize()/inlineShare); err != nil {
 			return err
 		}
-		if child.tree.Edited() {
+		if child.tree.Edited() && !plant.On(plant.SpillTakesNodes) {
 			s.kept = append(s.kept, &child.tree)
 		}
 		s.free = s.free && !child.tree.Holds(child.early)

@@ -137,6 +137,11 @@ const (
 	DoomedCommits    Defect = "doomed-commits"
 	EdgeReused       Defect = "edge-reused"
 	EdgeNotPruned    Defect = "edge-not-pruned"
+	SpillTakesLent   Defect = "spill-takes-lent"
+	SpillTakesInline Defect = "spill-takes-inline"
+	SpillTakesBranch Defect = "spill-takes-branch"
+	SpillTakesNodes  Defect = "spill-takes-nodes"
+	SpillForgetsRoot Defect = "spill-forgets-root"
 )
 
 // How the file becomes shorter.

@@ -87,7 +87,7 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 	}
 	if !known {
 		find := func() error { return a.Quietly(t.findEdge) }
-		if t.spilled { // branches of pages that may be given up become nodes
+		if t.spilled && !plant.On(plant.SpillTakesBranch) { // branches of pages that may be given up become nodes
 			find = t.findEdge
 		}
 		if err := find(); err != nil {
