@@ -139,7 +139,9 @@ func (r *Reader) leafOf(k *chunkKey, size, rest int64) ([]byte, error) {
 	}
 	if !e.packed {
 		r.order.found(&k.addr, e.id)
-		r.prepared(k, &e, rest)
+		if p := r.prepared(k, &e, rest); p != nil && s.verify(k, &e, p) {
+			return p, nil
+		}
 	}
 	return s.loadEntry(k, &e)
 }
