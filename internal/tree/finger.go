@@ -25,10 +25,14 @@ type finger struct {
 
 	// What the last search in leaf has found: who looks a key up often sets it then.
 	searched bool
-	key      []byte // a copy
+	key      [fingerKey]byte // a copy
+	length   int             // of it
 	index    int
 	exact    bool
 }
+
+// fingerKey is the length of the longest key that is remembered.
+const fingerKey = 40
 
 // fingerDepth is how many branches above a leaf are remembered.
 const fingerDepth = 6
@@ -38,15 +42,17 @@ func (t *Tree) lift() { t.finger.on, t.finger.searched = false, false }
 
 // found remembers what a search for key in the finger's leaf has found.
 func (f *finger) found(key []byte, index int, exact bool) {
-	f.searched = f.on
-	f.key, f.index, f.exact = append(f.key[:0], key...), index, exact
+	if f.searched = f.on && len(key) <= fingerKey; f.searched {
+		f.length = copy(f.key[:], key)
+		f.index, f.exact = index, exact
+	}
 }
 
 // recall is what a search for key in the finger's leaf would find, if that was the last one
 // and nothing has changed since.
 func (t *Tree) recall(key []byte) (index int, exact, known bool) {
 	f := &t.finger
-	if !f.searched || !f.on || f.edits != t.edits || !bytes.Equal(f.key, key) {
+	if !f.searched || !f.on || f.edits != t.edits || !bytes.Equal(f.key[:f.length], key) {
 		return 0, false, false
 	}
 	return f.index, f.exact, true
