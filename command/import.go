@@ -21,9 +21,9 @@ All is imported or nothing. A key that exists with another value, or a bucket wi
 sequence, ends the import before anything is changed, unless --replace is given. So does an input that
 is cut off. What exists as it is in the input stays, so the same can be imported again.
 
-A new database is made under another name and gets its own at the very end, and takes some 60 MiB of
-memory however much is imported. Into a database that exists all goes in one transaction, which
-takes two to four times the bytes of the keys and values in memory.
+A new database is made under another name and gets its own at the very end. Into a database that exists
+all goes in one transaction. Some tens of MiB of memory are taken however much is imported: what the
+transaction has changed is written to free pages of the file early, which nobody sees before it commits.
 
 --csv takes lines of CSV, for one bucket, in which keys are replaced under the same rules. With
 --blob-columns a row keeps all its columns, and those that are named are stored as blobs, out of the

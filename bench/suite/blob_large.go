@@ -47,6 +47,42 @@ func buildLargeBlob(path string, size int64) error {
 	return errors.Join(err, db.Close())
 }
 
+// buildIngested is buildLargeBlob in transactions of bounded size, as the command stores a blob.
+func buildIngested(path string, size int64) error {
+	db, err := createBlobs(path)
+	if err != nil {
+		return err
+	}
+	r := newLargeReader(size)
+	for done := false; err == nil && !done; {
+		err = db.Update(func(tx *holdfast.Tx) error {
+			s, err := openStore(tx)
+			if err != nil {
+				return err
+			}
+			in, err := s.Ingest("large", blob.IngestOptions{})
+			if err != nil {
+				return err
+			}
+			n, err := in.ReadFrom(io.LimitReader(r, 2*blobTx))
+			if err != nil || n > 0 {
+				return errors.Join(err, in.Save())
+			}
+			done = true
+			ref, err := in.Commit()
+			if err != nil {
+				return err
+			}
+			row, err := ref.AppendBinary(nil)
+			if err != nil {
+				return err
+			}
+			return tx.Bucket(bucketName).Put(refName, row)
+		})
+	}
+	return errors.Join(err, db.Close())
+}
+
 // largeRef is what the row in the file of buildLargeBlob names.
 func largeRef(tx *holdfast.Tx) (ref blob.Ref, err error) {
 	err = ref.UnmarshalBinary(tx.Bucket(bucketName).Get(refName))

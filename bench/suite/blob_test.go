@@ -422,6 +422,32 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
+// TestIngested sees that a blob is the same in one transaction and in an ingest.
+func TestIngested(t *testing.T) {
+	var refs []blob.Ref
+	for _, build := range []func(string, int64) error{buildLargeBlob, buildIngested} {
+		path := filepath.Join(t.TempDir(), "db")
+		if err := build(path, 3*blobTx+5); err != nil {
+			t.Fatal(err)
+		}
+		db, err := holdfast.Open(path, 0o600, &holdfast.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.View(func(tx *holdfast.Tx) error {
+			ref, err := largeRef(tx)
+			refs = append(refs, ref)
+			return err
+		})
+		if err = errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refs[0].String() != refs[1].String() || refs[0].Size() != 3*blobTx+5 {
+		t.Errorf("%v in one transaction, %v in an ingest", refs[0], refs[1])
+	}
+}
+
 // TestMemoryOf sees the memory of a child, and its errors.
 func TestMemoryOf(t *testing.T) {
 	c := tinyBlobs(t)
