@@ -14,8 +14,9 @@ import (
 )
 
 // Storing allocates nothing for a blob or a chunk, whatever its size, once a transaction
-// has its buffers. What is left is one for each step by which the file grows, and what the
-// database's own structures take, which grow by doubling.
+// has its buffers. What is left is one for each step by which the file grows, what the
+// database's own structures take, which grow by doubling, and some tens for each time that
+// the transaction writes its index early.
 func TestPutAllocations(t *testing.T) {
 	for _, c := range []struct {
 		size, count int
@@ -47,7 +48,7 @@ func TestPutAllocations(t *testing.T) {
 				must(t, s.flush())
 				runtime.ReadMemStats(&after)
 				chunks := c.count * (c.size/s.options.LeafSize + 1)
-				if got := float64(after.Mallocs-before.Mallocs) / float64(chunks); got >= 0.01 {
+				if got := float64(after.Mallocs-before.Mallocs) / float64(chunks); got >= 0.02 {
 					t.Errorf("%.3f allocations for each chunk of %d blobs of %d bytes", got, c.count, c.size)
 				} else {
 					t.Logf("%.3f allocations for each chunk, %.3f for each blob", got, float64(after.Mallocs-before.Mallocs)/float64(c.count))

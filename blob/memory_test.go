@@ -91,7 +91,7 @@ func TestMemory(t *testing.T) {
 			}
 			return nil
 		}},
-		{"one blob", 48 << 20, 8 << 20, func(s *Store, n int, look func()) error {
+		{"one blob", 48 << 20, 10 << 20, func(s *Store, n int, look func()) error {
 			w := s.Writer()
 			if _, err := w.ReadFrom(newNumbered(n, look)); err != nil {
 				return err

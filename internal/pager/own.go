@@ -159,5 +159,8 @@ func (s *Stream) Forget() error {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	s.own.file, s.own.memory = false, false
+	if s.behind != nil {
+		s.behind.lent = false
+	}
 	return s.fail(s.free())
 }

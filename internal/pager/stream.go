@@ -276,13 +276,13 @@ func (s *Stream) Quietly(read func() error) error {
 // free gives the pages back that were given up. The caller holds commit.
 func (s *Stream) free() error {
 	if plant.On(plant.EarlyForgotten) {
-		s.own.limbo = nil
+		s.own.limbo = s.own.limbo[:0]
 	}
 	for _, e := range s.own.limbo {
 		if err := s.w.space.Free(e); err != nil {
 			return err
 		}
 	}
-	s.own.limbo = nil
+	s.own.limbo = s.own.limbo[:0]
 	return nil
 }

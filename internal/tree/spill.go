@@ -64,5 +64,6 @@ func (e *Edit) Sweep(trees iter.Seq[*Tree]) {
 		t.edits++ // others may know its nodes
 	}
 	before.swept, e.arena().swept = true, true
+	e.arena().keys = before.keys // which has room
 	before.reset()
 }
