@@ -223,7 +223,7 @@ func (s *Store) orphan(k *chunkKey) error {
 // CollectOptions are options of Collect.
 type CollectOptions struct {
 	// Hold is for how long a transaction may keep other writers waiting, as far as
-	// can be foreseen from those before. 0: 5 ms.
+	// can be foreseen from those before. 0: 3 ms.
 	Hold time.Duration
 	// Progress is called behind each transaction.
 	Progress func(CollectStats)
@@ -247,7 +247,7 @@ type CollectStats struct {
 // crash. Damaged chunks are passed over and counted: they are no error.
 func Collect(ctx context.Context, db *holdfast.DB, open func(*holdfast.Tx) (*Store, error), o CollectOptions) (CollectStats, error) {
 	if o.Hold <= 0 {
-		o.Hold = 5 * time.Millisecond
+		o.Hold = 3 * time.Millisecond
 	}
 	r := collection{db: db, open: open, o: o, batch: collectPiece, now: time.Now}
 	for !r.done {
