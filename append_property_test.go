@@ -92,7 +92,8 @@ type appendHistory struct {
 	lent  []lentValue // that the transaction has read
 	named int
 
-	spills bool // transactions are written early
+	spills bool     // transactions are written early
+	put    [][]byte // values given to Put since then
 	quiet  bool // they read nothing but at their end
 }
 
@@ -201,13 +202,17 @@ func (h *appendHistory) act(tx *Tx, root *appendModel) error {
 				continue
 			}
 			m.values[string(k)] = string(v)
+			h.put = append(h.put, v)
 			if err := b.Put(k, v); err != nil {
 				return err
 			}
 		}
 	case 6:
 		n := h.rng.IntN(1 + len(m.values))
-		if h.rng.IntN(3) > 0 {
+		switch h.rng.IntN(6) {
+		case 0: // it becomes small
+			n = max(0, len(m.values)-1-h.rng.IntN(2))
+		case 1, 2, 3:
 			n = min(n, 5)
 		}
 		for range n {
@@ -220,6 +225,13 @@ func (h *appendHistory) act(tx *Tx, root *appendModel) error {
 	case 7:
 		if h.quiet {
 			return nil
+		}
+		c := b.Cursor()
+		if k, _ := c.Seek([]byte("~~")); k != nil {
+			return fmt.Errorf("%q is behind all", k)
+		}
+		if k, v := c.Prev(); v != nil {
+			h.lent = append(h.lent, lentValue{k, string(k)}, lentValue{v, string(v)})
 		}
 		for range h.rng.IntN(8) {
 			if k, ok := pick(h.rng, m.values); ok {
@@ -290,8 +302,15 @@ func (h *appendHistory) transaction() error {
 			return err
 		}
 		if h.spills && h.rng.IntN(3) == 0 {
-			if _, err := tx.Spill(int64(h.rng.IntN(2)) << h.rng.IntN(20)); err != nil {
+			done, err := tx.Spill(int64(h.rng.IntN(2)) << h.rng.IntN(20))
+			if err != nil {
 				return err
+			}
+			for i := 0; done && h.quiet && i < len(h.put); i++ {
+				clear(h.put[i]) // the caller may use them again, unless he has read them
+			}
+			if done {
+				h.put = h.put[:0]
 			}
 		}
 	}

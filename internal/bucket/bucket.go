@@ -169,7 +169,7 @@ func (b *Bucket) openValue(tx *Tx, value []byte) error {
 
 func (b *Bucket) remember(name []byte, child *Bucket) {
 	child.depth = b.depth + 1
-	child.early = child.early || b.tree.Spilled() && !plant.On(plant.SpillTakesInline)
+	child.early = child.early || b.tree.Early() && !plant.On(plant.SpillTakesInline)
 	if !b.Writable() {
 		return
 	}

@@ -16,6 +16,7 @@ func (b *Bucket) Spill(w tree.Writer) (free bool, err error) {
 		return false, err
 	}
 	s.kept = append(s.kept, &b.tree)
+	s.free = s.free && !b.tree.Early()
 	b.tx.Edit.Sweep(func(yield func(*tree.Tree) bool) {
 		for _, t := range s.kept {
 			if !yield(t) {
@@ -44,6 +45,7 @@ func (s *spill) below(b *Bucket) error {
 			return err
 		}
 		if child.tree.Edited() && !plant.On(plant.SpillTakesNodes) {
+			child.tree.Own()
 			s.kept = append(s.kept, &child.tree)
 		}
 		s.free = s.free && !child.tree.Holds(child.early)

@@ -99,7 +99,7 @@ func (c *Cursor) Step() (key, value []byte, flags uint32, ok bool) {
 
 // StepBack is Step to the previous element.
 func (c *Cursor) StepBack() (key, value []byte, flags uint32, ok bool) {
-	if len(c.stack) == 0 || c.edits != c.t.edits {
+	if len(c.stack) == 0 || !c.on || c.edits != c.t.edits {
 		return nil, nil, 0, false
 	}
 	top := &c.stack[len(c.stack)-1]

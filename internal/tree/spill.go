@@ -38,18 +38,39 @@ func (t *Tree) Clear() {
 	t.edits++
 }
 
-// Spilled tells whether Spill has written the tree, ever.
-func (t *Tree) Spilled() bool { return t.spilled }
+// Early tells whether the tree has, or had, pages that were written early: by Spill or Append.
+func (t *Tree) Early() bool { return t.spilled || t.edge != nil }
 
 // Holds tells whether the tree, as Spill left it, may refer to pages that were written before.
 // outer says that its inline page, if it was one, may lie in such a page.
 func (t *Tree) Holds(outer bool) bool {
-	return t.spilled && t.node != nil || outer && (t.node != nil || t.inline.Valid())
+	return outer && t.node == nil && t.inline.Valid()
 }
 
 // Held is about how many bytes the edits have in memory, values that are not copied included, and
 // will have in page buffers.
 func (e *Edit) Held() int64 { return e.arena().held }
+
+// Own copies the keys and values of a tree to which Spill has left its node, a small leaf: they
+// may lie in pages of the transaction's own that were given up, or in the caller's memory.
+func (t *Tree) Own() {
+	n := t.node
+	total := 0
+	for i := range n.items {
+		total += len(n.items[i].key) + len(n.items[i].value)
+	}
+	mem := make([]byte, 0, total)
+	take := func(b []byte) []byte {
+		at := len(mem)
+		mem = append(mem, b...)
+		return mem[at:len(mem):len(mem)]
+	}
+	for i := range n.items {
+		it := &n.items[i]
+		it.key, it.value, it.gathered = take(it.key), take(it.value), false
+	}
+	t.edits++
+}
 
 // Sweep makes the memory of all nodes free but of those that the trees have which are given.
 func (e *Edit) Sweep(trees iter.Seq[*Tree]) {

@@ -1,0 +1,196 @@
+package holdfast
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// What a small bucket keeps in memory lay in what the caller had put, which he may use again
+// behind a Spill: other bytes were committed.
+func TestSpillKeptValue(t *testing.T) {
+	db := spillDB(t)
+	v := []byte("the value")
+	err := db.Update(func(tx *Tx) error {
+		s, err := tx.CreateBucket([]byte("small"))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.Put([]byte("k"), v), fillBucket(tx.Bucket([]byte("a")), 0, 100), mustSpill(tx)); err != nil {
+			return err
+		}
+		copy(v, "XXXXXXXXXXXX")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = db.View(func(tx *Tx) error {
+		if got := tx.Bucket([]byte("small")).Get([]byte("k")); string(got) != "the value" {
+			t.Errorf("got %q", got)
+		}
+		return nil
+	})
+}
+
+// A cursor that has come behind the last element gave the last one without saying so, and Spill
+// used its page again.
+func TestSpillBehindTheEnd(t *testing.T) {
+	db := spillDB(t)
+	err := db.Update(func(tx *Tx) error {
+		a, other := tx.Bucket([]byte("a")), tx.Bucket([]byte("other"))
+		if err := errors.Join(fillBucket(other, 0, 100), mustSpill(tx)); err != nil {
+			return err
+		}
+		c := other.Cursor()
+		if k, _ := c.Seek([]byte("z")); k != nil {
+			return errors.New("found")
+		}
+		k, v := c.Prev()
+		was := string(k) + string(v)
+		for range 10 {
+			if err := errors.Join(fillBucket(other, 0, 100), mustSpill(tx), fillBucket(a, 0, 100), mustSpill(tx)); err != nil {
+				return err
+			}
+			if is := string(k) + string(v); is != was {
+				return fmt.Errorf("%q became %q", was, is)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A bucket to which much was appended, and of which so much was deleted that it became small, kept
+// elements in pages that Spill gave away.
+func TestSpillAppendedSmall(t *testing.T) {
+	db := spillDB(t)
+	value := func(i int) []byte { return fmt.Appendf(nil, "%060d", i) }
+	err := db.Update(func(tx *Tx) error {
+		a := tx.Bucket([]byte("a"))
+		s, err := tx.CreateBucket([]byte("s"))
+		if err != nil {
+			return err
+		}
+		for i := range 200 {
+			if err := s.Append(fmt.Appendf(nil, "%08d", i), value(i)); err != nil {
+				return err
+			}
+		}
+		for i := range 200 {
+			if i == 5 || i == 100 {
+				continue
+			}
+			if err := s.Delete(fmt.Appendf(nil, "%08d", i)); err != nil {
+				return err
+			}
+		}
+		for range 20 {
+			if err := errors.Join(fillBucket(a, 0, 100), mustSpill(tx)); err != nil {
+				return err
+			}
+			for _, i := range []int{5, 100} {
+				if v, _ := s.AppendValue(nil, fmt.Appendf(nil, "%08d", i)); !bytes.Equal(v, value(i)) {
+					return fmt.Errorf("%d is %q", i, v)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	mustBeSound(t, db)
+}
+
+// The same with a file's usual pages: what was committed was damaged.
+func TestSpillAppendedSmallCommitted(t *testing.T) {
+	db, err := Open(filepath.Join(t.TempDir(), "db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	value := func(i int) []byte { return fmt.Appendf(nil, "%060d", i) }
+	err = db.Update(func(tx *Tx) error {
+		a, err := tx.CreateBucket([]byte("a"))
+		if err != nil {
+			return err
+		}
+		s, err := tx.CreateBucket([]byte("s"))
+		if err != nil {
+			return err
+		}
+		for i := range 30000 {
+			if err := s.Append(fmt.Appendf(nil, "%08d", i), value(i)); err != nil {
+				return err
+			}
+		}
+		for i := range 30000 {
+			if i != 5 && i != 20000 {
+				if err := s.Delete(fmt.Appendf(nil, "%08d", i)); err != nil {
+					return err
+				}
+			}
+		}
+		for range 3 {
+			if err := errors.Join(fillBucket(a, 0, 40000), mustSpill(tx)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeSound(t, db)
+	_ = db.View(func(tx *Tx) error {
+		for _, i := range []int{5, 20000} {
+			if v := tx.Bucket([]byte("s")).Get(fmt.Appendf(nil, "%08d", i)); !bytes.Equal(v, value(i)) {
+				t.Errorf("%d is %q", i, v)
+			}
+		}
+		return nil
+	})
+}
+
+// An inline bucket in a leaf to which was appended lay in memory that Spill gave away.
+func TestSpillAppendedInline(t *testing.T) {
+	db := spillDB(t)
+	err := db.Update(func(tx *Tx) error {
+		n, err := tx.Bucket([]byte("other")).CreateBucket([]byte("00000099n"))
+		if err != nil {
+			return err
+		}
+		return n.Put([]byte("k"), []byte("value of n"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *Tx) error {
+		a, other := tx.Bucket([]byte("a")), tx.Bucket([]byte("other"))
+		for i := 100; i < 200; i++ {
+			if err := other.Append(fmt.Appendf(nil, "%08d", i), fmt.Appendf(nil, "%0100d", i)); err != nil {
+				return err
+			}
+		}
+		n := other.Bucket([]byte("00000099n"))
+		for range 20 {
+			if err := errors.Join(fillBucket(other, 90, 110), fillBucket(a, 0, 100), mustSpill(tx)); err != nil {
+				return err
+			}
+			v, _ := n.AppendValue(nil, []byte("k"))
+			if string(v) != "value of n" {
+				return fmt.Errorf("it is %q %v", v, tx.Err())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	mustBeSound(t, db)
+}
