@@ -94,7 +94,7 @@ type appendHistory struct {
 
 	spills bool     // transactions are written early
 	put    [][]byte // values given to Put since then
-	quiet  bool // they read nothing but at their end
+	quiet  bool     // they read nothing but at their end
 }
 
 // lentValue is a value as Get gave it, and a copy.
