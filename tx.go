@@ -41,6 +41,7 @@ type writeTx struct {
 	hookFailed   bool // one of beforeCommit
 	onCommit     []func()
 	changing     bool // in a call that changes something, or it was left by a panic
+	left         bool // an earlier such call was left by a panic
 	appending    appending
 }
 
@@ -79,6 +80,7 @@ func (tx *Tx) Writable() bool { return tx.w != nil }
 // somebody recovers from a panic there, what was done is not whole.
 func (tx *Tx) change() {
 	if tx.w != nil {
+		tx.w.left = tx.w.left || tx.w.changing
 		tx.w.changing = true
 	}
 }
@@ -346,7 +348,7 @@ func (tx *Tx) committable() error {
 	if err := tx.Err(); err != nil {
 		return err
 	}
-	if tx.w.changing {
+	if tx.w.changing || tx.w.left {
 		return fmt.Errorf("%s: the transaction cannot be committed: a call that changes it ended in a panic", tx.db.path)
 	}
 	return nil

@@ -41,14 +41,14 @@ const (
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// begin gives the batch of the transaction. The first time it arranges for the flush.
+// begin gives the batch of the transaction, and arranges for the flush: the first time, and again when
+// somebody else who is called before the commit goes on behind it.
 func (s *Store) begin() (*batch, error) {
 	if s.failed != nil {
 		return nil, s.failed
 	}
 	if s.batch == nil {
 		b := batches.Get().(*batch)
-		s.tx.BeforeCommit(s.finish)
 		// A transaction that is rolled back leaves its batch to the garbage collector.
 		s.tx.OnCommit(func() {
 			s.batch = nil
@@ -56,12 +56,17 @@ func (s *Store) begin() (*batch, error) {
 		})
 		s.batch = b
 	}
+	if !s.finishes {
+		s.finishes = true
+		s.tx.BeforeCommit(s.finish)
+	}
 	return s.batch, nil
 }
 
 // finish is called when the transaction commits: blobs that are not finished are given
 // up, and the rest is flushed, unless the store has been deleted.
 func (s *Store) finish() error {
+	defer func() { s.finishes = false }()
 	for s.open != nil {
 		_ = s.open.fail(ErrWriterClosed)
 	}
@@ -123,10 +128,14 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if e := b.find(k); e != nil {
+	if e := b.find(k); e != nil && e.state&lost == 0 {
 		e.parents += h.parents
 		e.users += h.users
 		return false, nil
+	} else if e != nil { // the bytes are to be stored again, as of one that nobody has counted before
+		if err := s.flush(); err != nil {
+			return false, err
+		}
 	}
 	long := len(p) > maxGathered || s.isLeaf(k, len(p))
 	switch {

@@ -202,17 +202,19 @@ func (s *Store) orphan(k *chunkKey) error {
 		}
 	}
 	e, found, err := s.probe(k)
-	if errors.Is(err, ErrCorrupt) || err == nil && !found {
+	var p *pending
+	if s.batch != nil {
+		p = s.batch.find(k)
+	}
+	if errors.Is(err, ErrCorrupt) || err == nil && !found && (p == nil || p.state&hasBytes == 0) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	parents := int64(e.parents)
-	if s.batch != nil {
-		if p := s.batch.find(k); p != nil {
-			parents += p.parents
-		}
+	if p != nil {
+		parents += p.parents
 	}
 	if parents < 1 {
 		return nil

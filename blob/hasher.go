@@ -98,6 +98,7 @@ func (h *hasher) swap(f *flying) error {
 	f.arena = h.current
 	h.arenas[h.current] = arena{h.w.leaf, true}
 	h.current = 1 - h.current
+	h.w.leaf = nil // that it is in flight holds behind an error too
 	for h.arenas[h.current].busy {
 		if err := h.pop(); err != nil {
 			return err

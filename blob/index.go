@@ -58,21 +58,29 @@ func (s *Store) refer(k *chunkKey, parents, users int64) error {
 	if err != nil {
 		return err
 	}
+	gone := false
 	if b.find(k) == nil {
 		if len(b.entries) >= maxPending {
 			if err := s.flush(); err != nil {
 				return err
 			}
 		}
-		_, found, err := s.probe(k)
+		e, found, err := s.probe(k)
 		if err != nil {
 			return err
 		}
 		if !found {
 			return missing(k)
 		}
+		gone = e.lost()
 	}
-	return s.adjust(k, parents, users)
+	if err := s.adjust(k, parents, users); err != nil {
+		return err
+	}
+	if gone {
+		s.batch.find(k).state |= lost
+	}
+	return nil
 }
 
 // lend adds n to the leases that hold a chunk, and so to its users. It is for a chunk that exists.

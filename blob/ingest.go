@@ -124,10 +124,8 @@ func (in *Ingest) expect() {
 // resume brings the writer to where it was when the state was saved. It holds what
 // it stands on beside the saved state, so that either can be given up without the other.
 func (in *Ingest) resume() error {
-	for _, k := range in.state.chunks() {
-		if err := in.s.refer(&k, 1, 0); err != nil {
-			return err
-		}
+	if err := in.s.hold(in.state.chunks()); err != nil {
+		return err
 	}
 	w := in.w
 	if err := w.start(); err != nil {
@@ -316,13 +314,12 @@ func (in *Ingest) save(b *holdfast.Bucket) error {
 			return err
 		}
 	}
-	for _, k := range in.state.chunks() {
-		if err := in.s.refer(&k, 1, 0); err != nil {
-			return err
-		}
+	chunks := in.state.chunks()
+	if err := in.s.hold(chunks); err != nil {
+		return err
 	}
 	if err := in.s.releaseSaved(b); err != nil {
-		return err
+		return errors.Join(err, in.s.letGo(chunks))
 	}
 	if err := b.Put(tailName, in.state.tail); err != nil {
 		return err
@@ -376,6 +373,27 @@ func (s *Store) expireIngests(now time.Time, limit int) (given, steps int, err e
 	return given, steps, nil
 }
 
+// hold makes an ingest a parent of chunks: of all or, after an error, none.
+func (s *Store) hold(chunks []chunkKey) error {
+	for i := range chunks {
+		if err := s.refer(&chunks[i], 1, 0); err != nil {
+			return errors.Join(err, s.letGo(chunks[:i]))
+		}
+	}
+	return nil
+}
+
+// letGo takes a parent from each of chunks. As for Collect, one that is missing or whose count is too low is
+// damage that Check finds, and keeps nobody from giving up the ingest.
+func (s *Store) letGo(chunks []chunkKey) error {
+	for i := range chunks {
+		if err := s.orphan(&chunks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // releaseSaved gives back what the saved state stands on, if there is one.
 func (s *Store) releaseSaved(b *holdfast.Bucket) error {
 	if b.Get(stateName) == nil {
@@ -385,12 +403,7 @@ func (s *Store) releaseSaved(b *holdfast.Bucket) error {
 	if err != nil {
 		return err
 	}
-	for _, k := range old.chunks() {
-		if err := s.refer(&k, -1, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.letGo(old.chunks())
 }
 
 // Ingests iterates over the ingests that were begun, in the order of their names. One that is

@@ -103,12 +103,13 @@ type Store struct {
 	index   *holdfast.Bucket // chunkKey -> entry
 	dead    *holdfast.Bucket // chunkKey of an unused chunk -> nothing
 
-	seen  verified      // chunks that were verified
-	batch *batch        // what is not in the buckets yet; nil: nothing
-	open  *Writer       // list of the writers with unfinished blobs
-	put   *Writer       // of Put
-	key   [keySize]byte // scratch
-	value [maxEntrySize]byte
+	seen     verified      // chunks that were verified
+	batch    *batch        // what is not in the buckets yet; nil: nothing
+	finishes bool          // finish is going to be called before the commit
+	open     *Writer       // list of the writers with unfinished blobs
+	put      *Writer       // of Put
+	key      [keySize]byte // scratch
+	value    [maxEntrySize]byte
 
 	pageSize int // of the database
 

@@ -30,6 +30,7 @@ const (
 	stored                             // settled: the index has it
 	wasDead                            // settled: the index had it as unused
 	unchanged                          // settled: nothing to do
+	lost                               // its bytes are not in the store, see entry.lost
 )
 
 // table finds pending chunks by their keys: open addressing with linear probing. An

@@ -1,11 +1,11 @@
 package blob
 
 import (
-	"encoding/binary"
+	"hash/maphash"
 	"sync/atomic"
 )
 
-// verified remembers which chunks were verified: for their ids, the first bytes of
+// verified remembers which chunks were verified: for their ids, marks of
 // the addresses that they were found to have. (An id alone would not do: in a damaged
 // index two addresses may lead to one chunk.) It is bounded: of blocks of ids that
 // share a place the last one is remembered. Several goroutines may use it at once.
@@ -32,8 +32,11 @@ type seenBlock struct {
 	marks  [blockIDs]atomic.Uint64
 }
 
-// mark is what is remembered of an address; never 0.
-func mark(a *Address) uint64 { return binary.LittleEndian.Uint64(a[:]) | 1 }
+var markSeed = maphash.MakeSeed()
+
+// mark is what is remembered of an address; never 0. Since nobody knows the seed, nobody can make two
+// contents with the same mark: a reader that guesses an id would take the one for the other.
+func mark(a *Address) uint64 { return maphash.Bytes(markSeed, a[:]) | 1 }
 
 func (s *seenIDs) has(id uint64, a *Address) bool {
 	b := s[id/blockIDs%maxBlocks].Load()

@@ -194,16 +194,23 @@ func (w *Writer) putAll(p []byte) (Ref, error) {
 	if err := w.start(); err != nil {
 		return Ref{}, err
 	}
+	whole := false
+	defer func() { // after a panic too: p may be mapped from a file that was shortened
+		if !whole {
+			w.drop()
+		}
+	}()
 	w.size = int64(len(p))
 	for len(p) > 0 {
 		n, _ := w.cut.cut(p)
 		if err := w.add(p[:n], true); err != nil {
-			w.drop()
 			return Ref{}, err
 		}
 		p = p[n:]
 	}
-	return w.Commit()
+	ref, err := w.Commit()
+	whole = true
+	return ref, err
 }
 
 func (w *Writer) write(p []byte) error {
