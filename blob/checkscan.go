@@ -88,6 +88,9 @@ func (c *checker) behind(b *holdfast.Bucket, key []byte) []byte {
 	var prefix [8]byte
 	copy(prefix[:], key)
 	low, high := binary.BigEndian.Uint64(prefix[:]), uint64(math.MaxUint64)
+	if low == high {
+		return nil // what there is has no other first bytes
+	}
 	for step := uint64(1); low < high; step *= 2 {
 		next := low + min(step, high-low)
 		if readable(next) {
