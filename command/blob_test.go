@@ -416,7 +416,7 @@ func TestBlobInto(t *testing.T) {
 	if got := must(t, "blob", "cat", "x.db", "a/store", row()); got != string(one) {
 		t.Error("the row refers to something else")
 	}
-	wantIn(t, run(t, put...), 0, "(new)", "") // the row's user has been taken over
+	wantIn(t, run(t, put...), 0, "(it was there already, and has 1 user now)", "") // the row's user has been taken over
 	check(t, os.WriteFile("file", two, 0o600))
 	wantIn(t, run(t, put...), 1, "", "key file in a/rows has another value already; --replace replaces it\n")
 	must(t, append(put, "--replace")...)
