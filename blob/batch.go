@@ -124,9 +124,20 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 		return false, err
 	}
 	if e := b.find(k); e != nil {
-		e.parents += h.parents
-		e.users += h.users
-		return false, nil
+		var lost bool
+		if e.state&counted != 0 {
+			if lost, err = s.isLost(e); err != nil {
+				return false, err
+			}
+		}
+		if !lost {
+			e.parents += h.parents
+			e.users += h.users
+			return false, nil
+		}
+		if err := s.flush(); err != nil { // the counts; then it comes as any other, with its bytes
+			return false, err
+		}
 	}
 	long := len(p) > maxGathered || s.isLeaf(k, len(p))
 	switch {
@@ -150,6 +161,16 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	b.arena = append(b.arena, p...)
 	b.maxLevel = max(b.maxLevel, k.level)
 	return true, nil
+}
+
+// isLost tells whether the bytes of an entry are lost that only its counts have come of.
+func (s *Store) isLost(e *pending) (bool, error) {
+	had, found, err := s.probe(&e.key)
+	if err != nil {
+		return false, err
+	}
+	e.state &^= counted
+	return found && had.lost(), nil
 }
 
 // isLeaf tells whether a chunk belongs into the bucket of leaves.
@@ -208,6 +229,7 @@ func (s *Store) adjust(k *chunkKey, parents, users int64) error {
 	e := b.find(k)
 	if e == nil {
 		e = b.insert(k)
+		e.state = counted
 		b.maxLevel = max(b.maxLevel, k.level)
 	}
 	e.parents += parents

@@ -212,6 +212,7 @@ func TestBlobRefuses(t *testing.T) {
 		{"put blobs.db store short --leaf-size 1", 2, `--leaf-size: "1" is no number of bytes from 1.0 KiB to 16 MiB`},
 		{"put blobs.db store short --algorithm md5", 2, "--algorithm: unsupported format: md5; there are sha256, blake3"},
 		{"put blobs.db store short --chunking rabin", 2, "--chunking: unsupported format: rabin"},
+		{"get blobs.db store " + ref + " -o -", 2, "-o -: get writes a file; \"blob cat\" writes to standard output"}, // it had made a file named -
 		{"put blobs.db store short --expect 12", 2, `"12" is no SHA-256 digest`},
 		{"put blobs.db store a short --expect " + ref, 2, "--expect is for one SOURCE, and there are 2"},
 		{"put blobs.db store a short --resume x", 2, "--resume is for one SOURCE"},

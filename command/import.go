@@ -179,7 +179,7 @@ func (c *call) importFile(f importFlags) error {
 		return err
 	}
 	defer in.close()
-	m := &importer{call: c, ctx: ctx, in: in, create: !f.csv || f.create, replace: f.replace, inline: f.inline}
+	m := &importer{call: c, ctx: ctx, in: in, create: !f.csv || f.create, replace: f.replace, inline: f.inline, rows: path}
 	m.r = importReport{File: file, Input: in.name, DryRun: f.dryRun, CreatedFile: missing}
 	if m.src = newLines(in, limit); f.csv {
 		m.src = newCSVRows(in, path, limit, f.csvFlags)
