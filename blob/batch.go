@@ -128,12 +128,19 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if e := b.find(k); e != nil && e.state&lost == 0 {
-		e.parents += h.parents
-		e.users += h.users
-		return false, nil
-	} else if e != nil { // the bytes are to be stored again, as of one that nobody has counted before
-		if err := s.flush(); err != nil {
+	if e := b.find(k); e != nil {
+		var lost bool
+		if e.state&counted != 0 {
+			if lost, err = s.isLost(e); err != nil {
+				return false, err
+			}
+		}
+		if !lost {
+			e.parents += h.parents
+			e.users += h.users
+			return false, nil
+		}
+		if err := s.flush(); err != nil { // the counts; then it comes as any other, with its bytes
 			return false, err
 		}
 	}
@@ -159,6 +166,16 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	b.arena = append(b.arena, p...)
 	b.maxLevel = max(b.maxLevel, k.level)
 	return true, nil
+}
+
+// isLost tells whether the bytes of an entry are lost that only its counts have come of.
+func (s *Store) isLost(e *pending) (bool, error) {
+	had, found, err := s.probe(&e.key)
+	if err != nil {
+		return false, err
+	}
+	e.state &^= counted
+	return found && had.lost(), nil
 }
 
 // isLeaf tells whether a chunk belongs into the bucket of leaves.
@@ -217,6 +234,7 @@ func (s *Store) adjust(k *chunkKey, parents, users int64) error {
 	e := b.find(k)
 	if e == nil {
 		e = b.insert(k)
+		e.state = counted
 		b.maxLevel = max(b.maxLevel, k.level)
 	}
 	e.parents += parents

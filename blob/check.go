@@ -105,14 +105,24 @@ type checker struct {
 
 // found reports a problem.
 func (c *checker) found(kind ProblemKind, k chunkKey, repaired bool, format string, args ...any) error {
+	return c.report(Problem{Kind: kind, Chunk: k.addr, Level: k.level, Repaired: repaired}, format, args...)
+}
+
+// wrong reports a chunk whose content is wrong.
+func (c *checker) wrong(k chunkKey, repaired, discarded bool, format string, args ...any) error {
+	return c.report(Problem{Kind: WrongContent, Chunk: k.addr, Level: k.level, Repaired: repaired, Discarded: discarded}, format, args...)
+}
+
+func (c *checker) report(p Problem, format string, args ...any) error {
 	c.stats.Problems++
-	if repaired {
+	if p.Repaired {
 		c.stats.Repaired++
 	}
 	if c.fn == nil {
 		return nil
 	}
-	return c.fn(Problem{Kind: kind, Chunk: k.addr, Level: k.level, Detail: fmt.Sprintf(format, args...), Repaired: repaired})
+	p.Detail = fmt.Sprintf(format, args...)
+	return c.fn(p)
 }
 
 // foreign finds what does not belong into the bucket of a store.
@@ -255,7 +265,7 @@ func (c *checker) badNodes() error {
 		}
 		dead := !used[k] && (c.o.Roots != nil || e.users == 0)
 		c.lossy = c.lossy || !dead
-		repaired := dead && c.o.Repair
+		repaired, discarded := dead && c.o.Repair, false
 		if repaired {
 			if err := c.s.remove(&k, &e); err != nil {
 				return err
@@ -265,9 +275,10 @@ func (c *checker) badNodes() error {
 			if err := c.s.discard(&k); err != nil {
 				return err
 			}
+			discarded = true
 		}
 		if !errors.Is(reason, ErrMissing) {
-			if err := c.found(WrongContent, k, repaired, "%v", reason); err != nil {
+			if err := c.wrong(k, repaired, discarded, "%v", reason); err != nil {
 				return err
 			}
 		}

@@ -229,10 +229,11 @@ func (b *bytesOf) verify() error {
 			continue
 		}
 		if sum != s.key.addr {
-			if err := b.found(WrongContent, s.key, false, "%s %d: its bytes have the address %v", b.name(), s.id, sum); err != nil {
+			discarded := b.o.Repair && b.o.Discard
+			if err := b.wrong(s.key, false, discarded, "%s %d: its bytes have the address %v", b.name(), s.id, sum); err != nil {
 				return err
 			}
-			if b.o.Repair && b.o.Discard {
+			if discarded {
 				b.fixes = append(b.fixes, func() error { return b.s.discard(&s.key) })
 			}
 		}

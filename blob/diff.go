@@ -23,7 +23,8 @@ type Range struct {
 // In a store with fixed leaves a range is compared with the bytes of a at the same offset;
 // where a ends, a range with InA ends. That b is shorter than a their sizes tell. With
 // content-defined chunking the ranges are the leaves of b that are nowhere in a: what
-// somebody who has a needs to make b. That takes 32 bytes of memory for each leaf of a.
+// somebody who has a needs to make b. That takes some MiB of memory, and 50 bytes for each
+// 100 leaves of a.
 //
 // Either may be inline.
 func (s *Store) Diff(a, b Ref, fn func(Range) error) error {

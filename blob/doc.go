@@ -31,6 +31,6 @@
 // A blob has at most 2^63-1 bytes. A single value of a bucket is never longer
 // than four times the leaf size. Memory does not depend on the size of
 // blobs: some 10 MiB for a Store that writes, two of the longest leaves for each Writer,
-// 64 KiB for a Reader; but the database keeps what a transaction has changed in the
-// index until it commits, some 200 bytes for each new chunk.
+// 64 KiB for a Reader. What a transaction has changed is written early when it takes
+// more than 2 MiB (holdfast.Tx.Spill).
 package blob

@@ -58,29 +58,21 @@ func (s *Store) refer(k *chunkKey, parents, users int64) error {
 	if err != nil {
 		return err
 	}
-	gone := false
 	if b.find(k) == nil {
 		if len(b.entries) >= maxPending {
 			if err := s.flush(); err != nil {
 				return err
 			}
 		}
-		e, found, err := s.probe(k)
+		_, found, err := s.probe(k)
 		if err != nil {
 			return err
 		}
 		if !found {
 			return missing(k)
 		}
-		gone = e.lost()
 	}
-	if err := s.adjust(k, parents, users); err != nil {
-		return err
-	}
-	if gone {
-		s.batch.find(k).state |= lost
-	}
-	return nil
+	return s.adjust(k, parents, users)
 }
 
 // lend adds n to the leases that hold a chunk, and so to its users. It is for a chunk that exists.

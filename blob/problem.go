@@ -56,6 +56,9 @@ type Problem struct {
 	Level    uint8   // of that chunk: 0 for a leaf
 	Detail   string
 	Repaired bool
+	// Discarded: the bytes of the chunk, whose content is wrong, have been deleted (CheckOptions.Discard): it is whole when
+	// somebody puts the same content again.
+	Discarded bool
 }
 
 // String is the problem in words.
@@ -65,8 +68,11 @@ func (p Problem) String() string {
 		text += "chunk " + chunkKey{p.Chunk, p.Level}.String() + ": "
 	}
 	text += p.Detail
-	if p.Repaired {
+	switch {
+	case p.Repaired:
 		text += " (repaired)"
+	case p.Discarded:
+		text += " (deleted)"
 	}
 	return text
 }

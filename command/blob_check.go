@@ -24,9 +24,9 @@ Where the file itself is damaged, what cannot be read there is a fault, and the 
 Nothing is repaired in such a file: salvage it first.
 
 --repair mends counts and marks, and removes bytes that nobody can reach. It loses no content, and brings none
-back: what is missing or wrong has to be restored, or the blobs removed that have it. With --discard, which
-implies --data, pieces whose content is wrong are deleted too: they are missing then, and stored again when somebody puts
-the same content again. It writes to the file, in one transaction; everything else only reads.`
+back: but what is missing is stored again when somebody puts the same content again, which without this repair is
+taken for stored. With --discard, which implies --data, pieces whose content is wrong are deleted too: they are
+missing then. It writes to the file, in one transaction; everything else only reads.`
 
 type blobCheckFlags struct {
 	storeName
@@ -45,6 +45,8 @@ type blobCheckReport struct {
 	Checked   blobsChecked `json:"checked"`
 
 	unreadable bool
+	lacks      bool // content is missing, or was deleted
+	wrong      bool // content is wrong, and is there still
 }
 
 type blobsChecked struct {
@@ -62,6 +64,7 @@ type blobFault struct {
 	Level    uint8  `json:"level"`
 	Detail   string `json:"detail"`
 	Repaired bool   `json:"repaired"`
+	Deleted  bool   `json:"deleted"` // its content was wrong, and is missing now
 }
 
 func (a *app) newBlobCheck() *cobra.Command {
@@ -112,6 +115,9 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 		var damage *holdfast.CorruptError
 		if errors.As(err, &damage) && r.Count > 0 {
 			r.Damaged, err = damage.Error(), nil // the faults say it; nothing was repaired
+			for i := range r.Faults {
+				r.Faults[i].Repaired, r.Faults[i].Deleted = false, false
+			}
 		}
 	} else {
 		err = c.viewStore(f.storeName, func(_ *database, b *blobs) error { return c.checkStore(c.ctx, b.Store, f, r) })
@@ -128,23 +134,45 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 	if err != nil || r.OK {
 		return err
 	}
-	return &storeFailure{file, int(r.Count - r.Repaired), r.unreadable || r.Damaged != ""}
+	next := r.next(f.repair)
+	if r.unreadable || r.Damaged != "" {
+		next = ""
+	}
+	return &storeFailure{file, int(r.Count - r.Repaired), next}
+}
+
+// next says what to do about the faults that are left. A repair brings no content back, and without one a put takes for
+// stored what the index has.
+func (r *blobCheckReport) next(repaired bool) string {
+	const again = "put the same content again (each put adds a user)"
+	switch {
+	case !repaired && r.wrong:
+		return "run it with --repair --discard, then " + again
+	case !repaired && r.lacks:
+		return "run it with --repair, then " + again
+	case !repaired:
+		return "run it with --repair"
+	case r.wrong:
+		return "what is wrong stays until it is deleted: run it with --repair --discard, then " + again
+	case r.lacks:
+		return again + " and it is whole"
+	}
+	return "what is left is not repaired: delete it, or make the store anew from its blobs"
 }
 
 // storeFailure is the error of a check that found faults in a store.
 type storeFailure struct {
 	file   string
 	faults int
-	pages  bool // of the file are damaged
+	next   string // "": pages of the file are damaged
 }
 
 func (e *storeFailure) Error() string {
-	if e.pages {
+	if e.next == "" {
 		return fmt.Sprintf("%s: the file itself is damaged (%s in the store); nothing is repaired in it: see what check says, and salvage it",
 			e.file, plural(e.faults, "fault"))
 	}
-	return fmt.Sprintf("%s: the store is damaged (%s); --repair mends counts and marks; what lacks content has to be removed, with rm, and put again",
-		e.file, plural(e.faults, "fault"))
+	return fmt.Sprintf("%s: the store is damaged (%s); %s", e.file, plural(e.faults, "fault"), e.next)
 }
 
 func (e *storeFailure) Unwrap() error { return ErrDamaged }
@@ -154,11 +182,15 @@ func (c *call) checkStore(ctx context.Context, s *blob.Store, f blobCheckFlags, 
 	defer stop()
 	stats, err := s.Check(ctx, blob.CheckOptions{Data: f.data, Digests: f.digests, Repair: f.repair, Discard: f.discard}, func(p blob.Problem) error {
 		r.unreadable = r.unreadable || p.Kind == blob.Unreadable
+		if !p.Repaired {
+			r.wrong = r.wrong || p.Kind == blob.WrongContent && !p.Discarded
+			r.lacks = r.lacks || p.Discarded || p.Kind == blob.MissingBytes || p.Kind == blob.MissingChunk
+		}
 		if len(r.Faults) == maxFaults {
 			r.Truncated = true
 			return nil
 		}
-		fault := blobFault{Kind: p.Kind.String(), Level: p.Level, Detail: p.Detail, Repaired: p.Repaired}
+		fault := blobFault{Kind: p.Kind.String(), Level: p.Level, Detail: p.Detail, Repaired: p.Repaired, Deleted: p.Discarded}
 		if p.Chunk != (blob.Address{}) {
 			fault.Chunk = p.Chunk.String()
 		}
@@ -177,8 +209,11 @@ func (c *call) printBlobCheck(r *blobCheckReport) {
 			line += "chunk " + f.Chunk + ": "
 		}
 		line += oneLine(f.Detail)
-		if f.Repaired {
+		switch {
+		case f.Repaired:
 			line += " " + c.paint(green, "(repaired)")
+		case f.Deleted:
+			line += " " + c.paint(yellow, "(deleted: put the same content again)")
 		}
 		fmt.Fprintln(c.out, line)
 	}

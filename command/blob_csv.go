@@ -338,13 +338,35 @@ func (m *importer) sameRow(t *table, old []byte, r record) (bool, error) {
 		if err != nil {
 			return err
 		}
-		same, err = content.equals(want)
-		return err
+		if same, err = content.equals(want); err != nil || !same {
+			return err
+		}
+		return m.hasUser(field)
 	})
-	if errors.Is(err, errRow) || errors.Is(err, blob.ErrInvalidRef) { // something else was put there
+	if errors.Is(err, errRow) || errors.Is(err, blob.ErrInvalidRef) || errors.Is(err, blob.ErrAlgorithm) { // something else was put there
+		return false, nil
+	}
+	lost := errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrCorrupt)
+	if lost && m.tx.Err() == nil { // of the row's blob; it can be replaced
 		return false, nil
 	}
 	return same, err
+}
+
+// hasUser is an error if nobody uses the blob of a reference in a row: the next collection removes it.
+func (m *importer) hasUser(field []byte) error {
+	var ref blob.Ref
+	if err := ref.UnmarshalBinary(field); err != nil {
+		return err
+	}
+	if _, inline := ref.Inline(); inline {
+		return nil
+	}
+	n, err := m.blobs.Users(ref)
+	if err == nil && n == 0 {
+		err = blob.ErrNotFound
+	}
+	return err
 }
 
 // dropRow gives up the blobs of a row that is replaced.
@@ -358,7 +380,7 @@ func (m *importer) dropRow(t *table, old []byte) error {
 			return err
 		}
 		err := m.blobs.Delete(ref)
-		if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrMissing) { // the row is replaced all the same
+		if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrAlgorithm) { // the row is replaced all the same
 			return nil
 		}
 		return err

@@ -50,6 +50,9 @@ func (c *call) blobGet(f blobGetFlags) error {
 	if err := f.given(); err != nil {
 		return err
 	}
+	if f.output.path == "-" {
+		return usagef("-o -: get writes a file; \"blob cat\" writes to standard output (a file of that name: -o ./-)")
+	}
 	var r blobGetReport
 	err := c.viewStore(f.storeName, func(d *database, b *blobs) error {
 		ref, err := b.resolve(c.args[2])

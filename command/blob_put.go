@@ -23,9 +23,9 @@ a new store, and stay as they are.
 What is in the store already, or a part of it, is not stored again. A blob that is put twice has two
 users, and is removed when both are.
 
-A large source is stored in many transactions, and takes some tens of MiB of memory whatever its size. Where
-one ends early, what was stored stays, and put says how it is continued: with --resume and the name
-that it was given. Files are read on from where the last one ended, standard input
+A large source is stored in many transactions, of some 32 MiB each, and takes some tens of MiB of memory whatever
+its size. Where one ends early, what was stored stays if a first transaction was committed, and put says how it
+is continued: with its flags, --resume and the name that it was given. Files are read on from where the last one ended, standard input
 has to come from its beginning again. --resume names a put also from its first time on. "rm
 --unfinished" drops it; so does gc when nothing was added for as long as --keep-unfinished says.
 

@@ -212,6 +212,7 @@ func TestBlobRefuses(t *testing.T) {
 		{"put blobs.db store short --leaf-size 1", 2, `--leaf-size: "1" is no number of bytes from 1.0 KiB to 16 MiB`},
 		{"put blobs.db store short --algorithm md5", 2, "--algorithm: unsupported format: md5; there are sha256, blake3"},
 		{"put blobs.db store short --chunking rabin", 2, "--chunking: unsupported format: rabin"},
+		{"get blobs.db store " + ref + " -o -", 2, "-o -: get writes a file; \"blob cat\" writes to standard output"}, // it had made a file named -
 		{"put blobs.db store short --expect 12", 2, `"12" is no SHA-256 digest`},
 		{"put blobs.db store a short --expect " + ref, 2, "--expect is for one SOURCE, and there are 2"},
 		{"put blobs.db store a short --resume x", 2, "--resume is for one SOURCE"},
@@ -416,7 +417,7 @@ func TestBlobInto(t *testing.T) {
 	if got := must(t, "blob", "cat", "x.db", "a/store", row()); got != string(one) {
 		t.Error("the row refers to something else")
 	}
-	wantIn(t, run(t, put...), 0, "(new)", "") // the row's user has been taken over
+	wantIn(t, run(t, put...), 0, "(it was there already, and has 1 user now)", "") // the row's user has been taken over
 	check(t, os.WriteFile("file", two, 0o600))
 	wantIn(t, run(t, put...), 1, "", "key file in a/rows has another value already; --replace replaces it\n")
 	must(t, append(put, "--replace")...)

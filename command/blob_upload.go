@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"holdfast"
 	"holdfast/blob"
 )
@@ -97,11 +99,23 @@ func (u *upload) begin(b *blobs) (*blob.Ingest, error) {
 	var options blob.IngestOptions
 	known := u.put.Transactions > 0
 	for in, err := range b.Ingests() {
-		if err == nil && in.Name == u.ingest {
-			known = true
+		if err != nil || in.Name != u.ingest {
+			continue
+		}
+		known = true
+		if was := in.Options.Digest; u.expect != nil && was != [32]byte{} && was != *u.expect {
+			u.other = true
+			return nil, &fileError{file: u.file, what: fmt.Sprintf("the put %s was begun with --expect sha256:%v", shorten(u.ingest), blob.Address(was)),
+				next: "give the same, or drop what is stored with: " + u.dropLine(), err: blob.ErrIngestOptions}
 		}
 	}
-	options.WholeDigest, options.Lifetime = !known, u.f.keep
+	options.Lifetime = u.f.keep
+	if !known {
+		options.WholeDigest = true
+		if u.expect != nil { // also of who continues it
+			options.Digest = *u.expect
+		}
+	}
 	ingest, err := b.Ingest(u.ingest, options)
 	if err != nil || u.put.Transactions > 0 {
 		return ingest, err
@@ -160,7 +174,16 @@ func (u *upload) copy(ingest *blob.Ingest) (more bool, err error) {
 
 // end makes a blob of what was written, and puts it into a row.
 func (u *upload) end(tx *holdfast.Tx, b *blobs, ingest *blob.Ingest) (err error) {
+	var r *row
+	if u.into != nil {
+		if r, err = u.openRow(tx, b); err != nil {
+			return err
+		}
+	}
 	if u.ref, err = ingest.Commit(); err != nil {
+		if errors.Is(err, blob.ErrDigestMismatch) {
+			err = errors.Unwrap(err) // without the name of the ingest, which nobody has given
+		}
 		return err
 	}
 	digest, ok, err := b.DigestOf(u.ref)
@@ -170,63 +193,80 @@ func (u *upload) end(tx *holdfast.Tx, b *blobs, ingest *blob.Ingest) (err error)
 	if u.expect != nil && (!ok || digest != *u.expect) {
 		return fmt.Errorf("%w: sha256:%v, not sha256:%v", blob.ErrDigestMismatch, blob.Address(digest), blob.Address(*u.expect))
 	}
-	if u.into != nil {
-		if err := u.row(tx, b); err != nil {
+	again := false // the row had a user of it
+	if r != nil {
+		if again, err = u.fill(r); err != nil {
 			return err
 		}
 	}
 	if u.put.refReport, err = b.report(u.ref); err == nil {
 		u.put.Users, err = b.Users(u.ref)
 	}
-	u.put.Existed = u.put.Users > 1
+	if err == nil && u.put.Users == 0 {
+		err = fmt.Errorf("blob %v has no user after it was put: %w", u.ref, blob.ErrCorrupt)
+	}
+	u.put.Existed = u.put.Users > 1 || again
 	return err
 }
 
-// row puts the reference into a row.
-func (u *upload) row(tx *holdfast.Tx, b *blobs) error {
+// row is the row that gets the reference.
+type row struct {
+	in      container
+	key     []byte
+	old     []byte // what it has; nil: nothing
+	givenUp bool   // the user that it had of a blob has been taken
+}
+
+// openRow looks for the row that gets the reference, and gives up what it had. That is before the blob is put: a row
+// whose blob is gone has no user of it, and would otherwise give up the one of the same blob that is just put.
+func (u *upload) openRow(tx *holdfast.Tx, b *blobs) (*row, error) {
 	if err := u.notInside(u.file, tx, u.into); err != nil {
-		return err
+		return nil, err
 	}
 	in, created, err := u.locateOrCreate(u.file, tx, u.into, u.f.create)
 	if err != nil {
-		return withCreate(withSlash(tx, u.into, err))
+		return nil, withCreate(withSlash(tx, u.into, err))
 	}
 	if blob.IsStore(in.Bucket) {
-		return &fileError{file: u.file, what: fmt.Sprintf("bucket %s is a store of blobs", briefPath(u.into)), next: "give a bucket for rows with --into", err: errNoBucket}
+		return nil, &fileError{file: u.file, what: fmt.Sprintf("bucket %s is a store of blobs", briefPath(u.into)), next: "give a bucket for rows with --into", err: errNoBucket}
 	}
 	u.r.CreatedBuckets += created
-	key := []byte(u.f.name)
+	r := &row{in: in, key: []byte(u.f.name)}
 	if u.f.name == "" {
-		key = []byte(filepath.Base(u.in.name))
+		r.key = []byte(filepath.Base(u.in.name))
 	}
-	u.put.Bucket = pathNames(u.into)
-	u.put.Key, u.put.KeyEncoding = encodeBytes(key, "auto")
-	value, err := u.ref.MarshalBinary()
-	if err != nil {
-		return err
+	if r.old = bytes.Clone(in.Get(r.key)); r.old != nil {
+		r.givenUp, err = giveUp(b.Store, r.old)
 	}
-	if old := in.Get(key); old != nil {
-		if !bytes.Equal(old, value) && !u.f.replace {
-			return &fileError{file: u.file, what: fmt.Sprintf("key %s in %s has another value already", brief(key), briefPath(u.into)), next: "--replace replaces it", err: errConflict}
-		}
-		if err := giveUp(b.Store, old); err != nil {
-			return err
-		}
-	}
-	return cannotHaveValue(u.file, brief(key), briefPath(u.into), in.Put(key, value))
+	return r, err
 }
 
-// giveUp takes the user from a blob that a row was. The row may refer to something else.
-func giveUp(s *blob.Store, value []byte) error {
+// fill puts the reference into the row. again: it had it before, with a user of its own.
+func (u *upload) fill(r *row) (again bool, err error) {
+	u.put.Bucket = pathNames(u.into)
+	u.put.Key, u.put.KeyEncoding = encodeBytes(r.key, "auto")
+	value, err := u.ref.MarshalBinary()
+	if err != nil {
+		return false, err
+	}
+	same := bytes.Equal(r.old, value)
+	if r.old != nil && !same && !u.f.replace {
+		return false, &fileError{file: u.file, what: fmt.Sprintf("key %s in %s has another value already", brief(r.key), briefPath(u.into)), next: "--replace replaces it", err: errConflict}
+	}
+	return same && r.givenUp, cannotHaveValue(u.file, brief(r.key), briefPath(u.into), r.in.Put(r.key, value))
+}
+
+// giveUp takes the user from a blob that a row was; done: it had one. The row may refer to something else.
+func giveUp(s *blob.Store, value []byte) (done bool, err error) {
 	var ref blob.Ref
 	if ref.UnmarshalBinary(value) != nil {
-		return nil
+		return false, nil
 	}
-	err := s.Delete(ref)
+	err = s.Delete(ref)
 	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrAlgorithm) || errors.Is(err, blob.ErrInvalidRef) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // explain says what was stored of a source that could not be stored, and how to go on.
@@ -258,17 +298,51 @@ func (u *upload) explain(err error) error {
 	if known.next != "" {
 		known.next += "; "
 	}
-	source := "-"
-	if u.put.Source != source {
-		source = shellQuote(u.put.Source)
-	}
-	known.next += fmt.Sprintf("go on with: %s %s --resume %s", u.storeLine("put", u.file, u.path), source, shellQuote(u.ingest))
+	known.next += "go on with: " + u.resumeLine()
 	return known
 }
 
-// mismatch drops what was stored of a source that is not what was expected.
+// resumeLine is the command line that continues the put: with all flags that were given.
+func (u *upload) resumeLine() string {
+	plain := plainPath(u.path) && (u.into == nil || plainPath(u.into))
+	pathOf := func(path [][]byte) string {
+		if plain {
+			return shellQuote(pathText(path))
+		}
+		return hexPath(path)
+	}
+	line := fmt.Sprintf("%s blob put %s %s", u.name(), shellQuote(u.file), pathOf(u.path))
+	if u.put.Source == "-" {
+		line += " -"
+	} else {
+		line += " " + shellQuote(u.put.Source)
+	}
+	if !plain {
+		line += " --bucket-format hex"
+	}
+	u.cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch {
+		case f.Name == "resume" || f.Name == "bucket-format":
+		case f.Name == "into":
+			line += " --into " + pathOf(u.into)
+		case f.Value.Type() == "bool" && f.Value.String() == "true":
+			line += " --" + f.Name
+		case f.Value.Type() == "bool":
+			line += " --" + f.Name + "=" + f.Value.String()
+		default:
+			line += " --" + f.Name + " " + shellQuote(f.Value.String())
+		}
+	})
+	return line + " --resume " + shellQuote(u.ingest)
+}
+
+// mismatch drops what was stored of a source that is not what was expected, but for what another put had stored: who
+// gave a wrong --expect when continuing it may go on.
 func (u *upload) mismatch(err error) error {
-	if u.put.Transactions > 0 || u.put.Resumed > 0 {
+	if u.put.Resumed > 0 {
+		return &fileError{file: u.in.name, what: err.Error(), next: fmt.Sprintf("no blob was made; %s stay stored by the name %s; drop them with: %s", sizeExactly(u.saved), shorten(u.ingest), u.dropLine()), err: err}
+	}
+	if u.put.Transactions > 0 {
 		drop := u.db.Update(func(tx *holdfast.Tx) error {
 			s, err := u.store(u.file, tx, u.path)
 			if err != nil {

@@ -29,13 +29,51 @@ func TestBlobDiscard(t *testing.T) {
 		return errors.New("no such leaf")
 	})
 	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--discard"), command.ExitUsage, "", "--discard is for --repair")
-	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--repair", "--discard"), command.ExitDamaged, "wrong content: chunk "+digestOf(a[:4096])[7:], "(1 fault)")
+	chunk := digestOf(a[:4096])[7:]
+	const next = "blobs.db: the store is damaged (1 fault); "
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), command.ExitDamaged, "wrong content: chunk "+chunk, next+"run it with --repair --discard, then put the same content again (each put adds a user)\n")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data", "--repair"), command.ExitDamaged, "wrong content: chunk "+chunk, next+"what is wrong stays until it is deleted: run it with --repair --discard, then put")
+	r := run(t, "blob", "check", "blobs.db", "store", "--repair", "--discard")
+	wantIn(t, r, command.ExitDamaged, "wrong content: chunk "+chunk, next+"put the same content again (each put adds a user) and it is whole\n")
+	wantIn(t, r, command.ExitDamaged, " (deleted: put the same content again)\n", "")
 	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), command.ExitDamaged, "bytes missing: chunk "+digestOf(a[:4096])[7:], "(1 fault)")
 	must(t, "blob", "put", "blobs.db", "store", "a")
 	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), 0, "OK\n", "")
 	if got := must(t, "blob", "cat", "blobs.db", "store", digestOf(a)); got != string(a) {
 		t.Error("the blob is not what it was")
 	}
+}
+
+// TestBlobCheckLost: of a blob whose leaf was lost, put said "it was there already", and check told to remove and put it
+// again: it stayed unreadable. Check says that the repair comes first, and that a put makes it whole then.
+func TestBlobCheckLost(t *testing.T) {
+	workdir(t)
+	a, _, _ := makeBlobs(t)
+	change(t, "blobs.db", func(tx *holdfast.Tx) error {
+		leaves := tx.Bucket([]byte("store")).Bucket([]byte("leaves"))
+		for k, v := range leaves.All() {
+			if bytes.Equal(v, a[:4096]) {
+				return leaves.Delete(bytes.Clone(k))
+			}
+		}
+		return errors.New("no such leaf")
+	})
+	const next = "blobs.db: the store is damaged (1 fault); "
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store"), command.ExitDamaged, "bytes missing: ", next+"run it with --repair, then put the same content again (each put adds a user)\n")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--repair"), command.ExitDamaged, "bytes missing: ", next+"put the same content again (each put adds a user) and it is whole\n")
+	must(t, "blob", "put", "blobs.db", "store", "a")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), 0, "OK\n", "")
+
+	// Marks alone: nothing has to be put again. And a key that is not the store's is not repaired.
+	change(t, "blobs.db", func(tx *holdfast.Tx) error {
+		s := tx.Bucket([]byte("store"))
+		k, _ := s.Bucket([]byte("index")).Cursor().First()
+		return s.Bucket([]byte("dead")).Put(bytes.Clone(k), nil)
+	})
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store"), command.ExitDamaged, "wrong mark of a dead chunk: ", next+"run it with --repair\n")
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--repair"), 0, "(repaired)\nOK\n", "")
+	change(t, "blobs.db", func(tx *holdfast.Tx) error { return tx.Bucket([]byte("store")).Put([]byte("mine"), nil) })
+	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--repair"), command.ExitDamaged, "mine", next+"what is left is not repaired: delete it, ")
 }
 
 // TestBlobCheckDigests: a digest that is another blob's is found by --digests.

@@ -2,8 +2,10 @@ package command_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/blob"
+	"holdfast/command"
 )
 
 // peopleCSV are rows with a column of blobs in hexadecimal, as it is no text, and one of texts.
@@ -120,6 +124,55 @@ func TestImportBlobReplace(t *testing.T) {
 	wantIn(t, run(t, "blob", "check", "x.db", "blobs", "--data"), 0, "OK\n", "")
 }
 
+// TestImportBlobDangling: import --replace could not mend a row whose blob had been removed, or is damaged: it ended with
+// "blob not found". It does, the blob is there afterwards, and without --replace the message names the line.
+func TestImportBlobDangling(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T){
+		"removed": func(t *testing.T) { must(t, "blob", "rm", "x.db", "blobs", digestOf([]byte("first"))) },
+		"removed, collected later": func(t *testing.T) {
+			change(t, "x.db", func(tx *holdfast.Tx) error {
+				s, err := blob.Open(tx.Bucket([]byte("blobs")))
+				if err != nil {
+					return err
+				}
+				ref, err := s.Find(blob.Address(sha256.Sum256([]byte("first"))))
+				return errors.Join(err, s.Delete(ref))
+			})
+		},
+		"damaged": func(t *testing.T) {
+			change(t, "x.db", func(tx *holdfast.Tx) error {
+				packs := tx.Bucket([]byte("blobs")).Bucket([]byte("packs"))
+				for k, v := range packs.All() {
+					if string(v) == "first" {
+						return packs.Put(bytes.Clone(k), []byte("other"))
+					}
+				}
+				return errors.New("no such leaf")
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			workdir(t)
+			const text = "k1,first\nk2,second\n"
+			args := strings.Fields("x.db b --csv --blob-columns 2")
+			wantIn(t, importing(text, append(args, "--create")...), 0, "2 new", "")
+			lose(t)
+			wantIn(t, importing(text, args...), 1, "", "line 1: key k1 in b has another value already; nothing was imported; --replace replaces it\n")
+			if name == "damaged" {
+				wantIn(t, importing(text, append(args, "--replace")...), 0, "1 replaced, 1 unchanged", "")
+				wantIn(t, run(t, "blob", "check", "x.db", "blobs", "--repair", "--discard"), command.ExitDamaged, "deleted", "")
+			}
+			wantIn(t, importing(text, append(args, "--replace")...), 0, "1 replaced, 1 unchanged", "")
+			must(t, "blob", "gc", "x.db", "blobs")
+			if got := must(t, "export", "x.db", "b", "--csv"); got != text {
+				t.Errorf("got %q", got)
+			}
+			wantIn(t, run(t, "blob", "check", "x.db", "blobs", "--data"), 0, "OK\n", "")
+			wantIn(t, run(t, "blob", "stat", "x.db", "blobs"), 0, "2 with 2 users", "")
+		})
+	}
+}
+
 // TestImportBlobSingle: of two columns the value of a row is the reference itself, which blob takes.
 func TestImportBlobSingle(t *testing.T) {
 	workdir(t)
@@ -160,6 +213,10 @@ func TestImportBlobRefuses(t *testing.T) {
 		{"", "x.db new --csv --blob-columns 2 --create", 1, "the input is empty"},
 		{"a,\xff\n", "x.db new --csv --blob-columns 2 --header --create", 1, "of a column is not UTF-8"},
 		{"a,b\n", "x.db people --csv --blob-columns 2", 1, "bucket people has rows of other columns, or with another store; nothing was imported\n"},
+		{"a,b\n", "x.db blobs --csv", 1, "x.db: bucket blobs is a store of blobs; give another bucket for the rows\n"}, // the rows had gone into the store
+		{"a,b\n", "x.db blobs --csv --dry-run", 1, "x.db: bucket blobs is a store of blobs; "},
+		{"a,b\n", "x.db blobs leaves --csv", 1, "bucket blobs is a store of blobs, in which there can be no other bucket"},
+		{"a,b\n", "x.db blobs --csv --blob-columns 2 --store other --create", 1, "bucket blobs is a store of blobs; "},
 		{"a,b\n", "x.db plain --csv --blob-columns 2", 1, "bucket plain has keys that are no rows with columns of blobs; nothing was imported; give another bucket\n"},
 		{"a,b\n", "x.db new --csv --blob-columns 2", 1, "no bucket new; "},
 		{"a,b\n", "x.db new --csv --blob-columns 2 --store plain --create", 1, "bucket plain is no store of blobs; there is blobs\n"},

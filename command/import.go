@@ -28,7 +28,7 @@ transaction has changed is written to free pages of the file early, which nobody
 --csv takes lines of CSV, for one bucket, in which keys are replaced under the same rules. With
 --blob-columns a row keeps all its columns, and those that are named are stored as blobs, out of the
 row: in the store that --store names, where what is the same is stored once ("blob --help").
-"export --csv" gives the rows back.`
+"export --csv" gives the rows back; with --value-format bytes --key-format bytes as they were.`
 
 type importFlags struct {
 	naming
@@ -179,7 +179,7 @@ func (c *call) importFile(f importFlags) error {
 		return err
 	}
 	defer in.close()
-	m := &importer{call: c, ctx: ctx, in: in, create: !f.csv || f.create, replace: f.replace, inline: f.inline}
+	m := &importer{call: c, ctx: ctx, in: in, create: !f.csv || f.create, replace: f.replace, inline: f.inline, rows: path}
 	m.r = importReport{File: file, Input: in.name, DryRun: f.dryRun, CreatedFile: missing}
 	if m.src = newLines(in, limit); f.csv {
 		m.src = newCSVRows(in, path, limit, f.csvFlags)

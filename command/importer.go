@@ -34,6 +34,8 @@ type importer struct {
 	replace bool
 	r       importReport
 
+	rows [][]byte // with CSV: the bucket of the rows
+
 	tx   *holdfast.Tx       // nil in a dry run without a database
 	path [][]byte           // of the bucket of the last record
 	at   []*holdfast.Bucket // the same opened; nil in a dry run where it does not exist
@@ -56,6 +58,9 @@ func (m *importer) all(tx *holdfast.Tx) error {
 // may be others.
 func (m *importer) some(tx *holdfast.Tx, limit int64) (more bool, err error) {
 	m.tx, m.path, m.at = tx, nil, m.at[:0]
+	if err := m.notStore(); err != nil {
+		return true, err
+	}
 	if m.table != nil { // which an earlier transaction has begun
 		path, err := m.table.storePath()
 		if err == nil {
@@ -84,6 +89,27 @@ func (m *importer) some(tx *holdfast.Tx, limit int64) (more bool, err error) {
 		held += r.bytes()
 	}
 	return true, m.ctx.Err()
+}
+
+// notStore is an error if the rows of CSV would go into a store of blobs, where nothing but its own can be. What export
+// has written of a store goes where it came from.
+func (m *importer) notStore() error {
+	if m.rows == nil || m.tx == nil {
+		return nil
+	}
+	if err := m.notInside(m.r.File, m.tx, m.rows); err != nil {
+		return err
+	}
+	at := container{tx: m.tx}
+	for _, name := range m.rows {
+		if at.Bucket = at.child(name); at.Bucket == nil {
+			return m.tx.Err()
+		}
+	}
+	if blob.IsStore(at.Bucket) {
+		return &fileError{file: m.r.File, what: fmt.Sprintf("bucket %s is a store of blobs", briefPath(m.rows)), next: "give another bucket for the rows", err: errNoBucket}
+	}
+	return m.tx.Err()
 }
 
 func (m *importer) add(r record) error {
@@ -165,11 +191,13 @@ func (m *importer) value(b *holdfast.Bucket, key []byte) []byte {
 // set puts the value of the record in the place of another, if there is one.
 func (m *importer) set(b *holdfast.Bucket, r record, old []byte) (err error) {
 	if m.table != nil {
-		if r.value, err = m.rowValue(m.table, r); err != nil {
-			return err
-		}
+		// First what it had: a row whose blob is gone has no user of it, and would otherwise give up the one of the
+		// same blob that is just put.
 		if old != nil {
 			err = m.dropRow(m.table, old)
+		}
+		if err == nil {
+			r.value, err = m.rowValue(m.table, r)
 		}
 	}
 	if err == nil {
