@@ -21,8 +21,8 @@ func (l *lease) expired(now uint64) bool { return l.expires != 0 && l.expires <=
 func (l *lease) byName() []byte {
 	return append(leasePrefix(l.tenant, l.name), number(uint64(l.id))...)
 }
-func (l *lease) bySnapshot() []byte { return number(uint64(l.id), l.name...) }
-func (l *lease) byTime() []byte     { return numbers(l.expires, uint64(l.id), l.name...) }
+func (l *lease) bySnapshot() []byte { return number(uint64(l.id), []byte(l.name)...) }
+func (l *lease) byTime() []byte     { return numbers(l.expires, uint64(l.id), []byte(l.name)...) }
 
 func leasePrefix(tenant, name string) []byte { return append(nameKey(tenant, name), 0) }
 

@@ -130,8 +130,8 @@ func (r *remover) unlink(dir int, name string, flags int) error {
 	return &os.PathError{Op: "unlink", Path: name, Err: err}
 }
 
-// protection are the attributes that chattr calls i and a.
-const protection = unix.FS_IMMUTABLE_FL | unix.FS_APPEND_FL
+// protection are the attributes that chattr calls i and a: FS_IMMUTABLE_FL and FS_APPEND_FL.
+const protection = 0x10 | 0x20
 
 // unprotect takes these attributes away where it can.
 func unprotect(dir int, name string) {
