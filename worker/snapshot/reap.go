@@ -252,6 +252,9 @@ func (r *reaper) forget(gone []doomed) error {
 // Cleanup returns when what was removed before is deleted. Its error tells of what cannot be
 // deleted, which is tried again later.
 func (s *Store) Cleanup(ctx context.Context) error {
+	if _, err := s.Reconciled(ctx); err != nil { // what was removed before Open is known then
+		return err
+	}
 	r := s.reaper
 	defer context.AfterFunc(ctx, r.broadcast)()
 	r.mu.Lock()
