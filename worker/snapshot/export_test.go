@@ -1,0 +1,22 @@
+package snapshot
+
+// SetBootID has stores that are opened from now on believe that the machine was started under this id; ""
+// is the end of that.
+func SetBootID(id string) { testBootID = id }
+
+// SetSyncError has a function called before each flush, whose error is the flush's; nil is the end of that.
+func SetSyncError(fn func() error) { testSyncError = fn }
+
+// Observe has fn called with the number of keys that each transaction has touched.
+func (s *Store) Observe(fn func(op string, keys int)) { s.observe = fn }
+
+// FlushDeferred does what SyncDeferred does after a second.
+func (s *Store) FlushDeferred() error { return s.flushDeferred() }
+
+// Crash closes the files of a store as the end of the process would: nothing is flushed or given back.
+func (s *Store) Crash() {
+	s.stop()
+	s.background.Wait()
+	s.closed.Store(true)
+	_ = s.release()
+}
