@@ -50,7 +50,12 @@ func victim(root, round string) error {
 	}
 	errs := make(chan error)
 	for w := range crashWorkers {
-		go func() { errs <- work(tenant, fmt.Sprintf("%d-%s", w, round)) }()
+		go func() {
+			errs <- work(tenant, fmt.Sprintf("%d-%s", w, round), func(stage string, op crashOp) error {
+				_, err := fmt.Printf("%s %v\n", stage, op)
+				return err
+			})
+		}()
 	}
 	return <-errs
 }
@@ -69,14 +74,15 @@ type crashOp struct{ what, name, other string }
 
 func (o crashOp) String() string { return o.what + " " + o.name + " " + o.other }
 
-// work makes a tree of snapshots whose names begin with own, and takes parts of it away.
-func work(tenant *snapshot.Tenant, own string) error {
+// work makes a tree of snapshots whose names begin with own, and takes parts of it away. It calls say
+// before each step with "intent", and after it with "done".
+func work(tenant *snapshot.Tenant, own string, say func(stage string, op crashOp) error) error {
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	state := map[string]crashed{}
 	for k := 0; ; k++ {
 		op := nextOp(rng, state, own, k)
-		if _, err := fmt.Printf("intent %v\n", op); err != nil {
+		if err := say("intent", op); err != nil {
 			return err
 		}
 		var err error
@@ -96,7 +102,7 @@ func work(tenant *snapshot.Tenant, own string) error {
 		if err != nil {
 			return fmt.Errorf("%v: %w", op, err)
 		}
-		if _, err := fmt.Printf("done %v\n", op); err != nil {
+		if err := say("done", op); err != nil {
 			return err
 		}
 		apply(state, op)

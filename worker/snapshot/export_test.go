@@ -1,5 +1,7 @@
 package snapshot
 
+import "time"
+
 // SetBootID has stores that are opened from now on believe that the machine was started under this id; ""
 // is the end of that.
 func SetBootID(id string) { testBootID = id }
@@ -20,3 +22,6 @@ func (s *Store) Crash() {
 	s.closed.Store(true)
 	_ = s.release()
 }
+
+// SetFlushDelay sets how long SyncDeferred waits, of stores that are opened from now on; 0 is the end of that.
+func SetFlushDelay(d time.Duration) { testFlushDelay = d }

@@ -99,7 +99,11 @@ const flushDelay = time.Second
 
 // flushLater flushes what SyncDeferred has put off.
 func (s *Store) flushLater() {
-	tick := time.NewTicker(flushDelay)
+	delay := flushDelay
+	if testFlushDelay != 0 {
+		delay = testFlushDelay
+	}
+	tick := time.NewTicker(delay)
 	defer tick.Stop()
 	for {
 		select {
