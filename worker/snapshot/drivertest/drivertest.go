@@ -16,7 +16,8 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// Make gives a driver for a store in root, a directory that is there and empty. It may skip the test.
+// Make gives a driver for a store in root, a directory that is there and empty. It may mount a
+// file system there (Filesystem), and may skip the test.
 type Make func(t *testing.T, root string) snapshot.Driver
 
 // Run runs the tests as subtests of t. As root all of them; otherwise those that need no mounts but
@@ -44,12 +45,12 @@ func Run(t *testing.T, newDriver Make) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := t.TempDir()
+			d := newDriver(t, root)
 			for _, dir := range []string{"snapshots", "trash"} {
 				if err := os.Mkdir(filepath.Join(root, dir), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
-			d := newDriver(t, root)
 			if p, ok := d.(snapshot.Prober); ok {
 				if err := p.Probe(root); err != nil {
 					t.Fatal(err)
@@ -443,4 +444,3 @@ func testFinish(b *bench) {
 	b.must(f.Finish(ctx, top))
 	Equal(b, "both finished", b.look(top, base), want)
 }
-
