@@ -112,6 +112,7 @@ func infoOf(i snapshot.Info) snapshots.Info {
 		Created: i.Created, Updated: i.Updated}
 }
 
+// mountsOf gives an overlay with lower layers that are mounted as containerd's mount manager wants it.
 func mountsOf(list []ours.Mount) []mount.Mount {
 	if list == nil {
 		return nil
@@ -119,6 +120,15 @@ func mountsOf(list []ours.Mount) []mount.Mount {
 	mounts := make([]mount.Mount, len(list))
 	for i, m := range list {
 		mounts[i] = mount.Mount{Type: m.Type, Source: m.Source, Options: m.Options}
+	}
+	if n := len(mounts) - 1; n > 0 {
+		top := &mounts[n]
+		lower := "lowerdir={{ mount 0 }}" // of one alone there is no range
+		if n > 1 {
+			lower = fmt.Sprintf("lowerdir={{ overlay 0 %d }}", n-1)
+		}
+		top.Type = "format/" + top.Type
+		top.Options = append(top.Options[:len(top.Options):len(top.Options)], lower)
 	}
 	return mounts
 }

@@ -48,7 +48,9 @@ type Driver interface {
 	Commit(ctx context.Context, t Tree) error
 
 	// Mounts gives the mounts that show the content of an active snapshot or a view: writable
-	// if t is active and readonly is not set. It changes nothing.
+	// if t is active and readonly is not set. It changes nothing. The last of them is what is
+	// wanted; if that is an overlay, those before it are lower layers of it that must be
+	// mounted themselves, the topmost first.
 	Mounts(ctx context.Context, t Tree, readonly bool) ([]mount.Mount, error)
 
 	// Usage measures what the snapshot takes, without its parents. It may be called while the
@@ -76,7 +78,8 @@ type Rebaser interface {
 
 // Finisher is a Driver that has something to do after a commit which takes long. The Store
 // calls Finish in the background, and again after a crash, until it returns nil. The
-// snapshot may be a parent, and its mounts may be in use, before, meanwhile and afterwards.
+// snapshot may be a parent, and mounts of its children may be in use, before, meanwhile and
+// afterwards. Usage is asked again then.
 type Finisher interface {
 	// Finished tells whether there is nothing to do for the snapshot.
 	Finished(l Layer) bool

@@ -314,20 +314,56 @@ func (r *reaper) finishOne() bool {
 	r.unfinished = r.unfinished[1:]
 	r.finishing = id
 	r.mu.Unlock()
-	err := r.s.view("finish", func(t *txn) error {
-		_, _, err := t.byID(id)
-		return err
-	})
-	if err == nil { // else it has been removed
-		if err := r.finisher.Finish(r.s.ctx, r.s.layer(id)); err != nil && r.s.ctx.Err() == nil {
-			r.s.log.Error("finishing a committed snapshot failed; it can be used as it is", "ID", id, "error", err)
-		}
+	if err := r.s.finishOne(r.finisher, id); err != nil && r.s.ctx.Err() == nil {
+		r.s.log.Error("finishing a committed snapshot failed; it can be used as it is", "ID", id, "error", err)
 	}
 	r.mu.Lock()
 	r.finishing = 0
 	r.idle.Broadcast()
 	r.mu.Unlock()
 	return true
+}
+
+// finishOne has the driver finish a snapshot, unless it has been removed, and stores what it takes
+// then.
+func (s *Store) finishOne(f Finisher, id ID) error {
+	committed := func(t *txn) ([]byte, record, error) {
+		v, err := t.get(inIDs, number(uint64(id)))
+		if err != nil || v == nil {
+			return nil, record{}, err
+		}
+		return t.byID(id)
+	}
+	there := false
+	err := s.view("finish", func(t *txn) error {
+		_, r, err := committed(t)
+		there = r.kind == Committed
+		return err
+	})
+	if err != nil || !there {
+		return err
+	}
+	if err := f.Finish(s.ctx, s.layer(id)); err != nil {
+		return err
+	}
+	usage, err := s.driver.Usage(s.ctx, Tree{Layer: s.layer(id), Kind: Committed})
+	if err != nil {
+		return err
+	}
+	return s.update("finish", func(t *txn) error {
+		key, r, err := committed(t)
+		if err != nil || r.kind != Committed {
+			return err
+		}
+		if err := t.count(&r, -1); err != nil {
+			return err
+		}
+		r.usage = usage
+		if err := t.count(&r, 1); err != nil {
+			return err
+		}
+		return t.save(key, &r, r.used)
+	})
 }
 
 // stopFinishing takes an ID out of those that are to be finished; false while it is worked on.

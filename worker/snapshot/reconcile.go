@@ -155,16 +155,17 @@ func (s *Store) entries(dir string, fn func(id ID, name string) error) error {
 	}
 }
 
-// findMissing finds snapshots without a directory: those whose ID is not among present.
+// findMissing finds snapshots without a directory: those whose ID is not among present. Those that
+// the driver has not finished are finished now.
 func (s *Store) findMissing(present []ID) error {
 	return s.view("missing", func(t *txn) error {
-		return t.scan(inIDs, nil, nil, func(k, _ []byte) (bool, error) {
+		return t.scan(inIDs, nil, nil, func(k, key []byte) (bool, error) {
 			n, _, err := fixed("ID", k, 1)
 			if err != nil {
 				return false, err
 			}
 			if _, ok := slices.BinarySearch(present, ID(n)); ok {
-				return true, s.ctx.Err()
+				return true, s.findUnfinished(t, key, ID(n))
 			}
 			// It may be younger than the list.
 			if _, err := os.Lstat(s.dir(ID(n))); errors.Is(err, os.ErrNotExist) {
@@ -173,4 +174,16 @@ func (s *Store) findMissing(present []ID) error {
 			return true, s.ctx.Err()
 		})
 	})
+}
+
+func (s *Store) findUnfinished(t *txn, key []byte, id ID) error {
+	f := s.reaper.finisher
+	if f == nil || s.ctx.Err() != nil {
+		return s.ctx.Err()
+	}
+	r, err := t.record(key)
+	if err == nil && r.kind == Committed && !f.Finished(s.layer(id)) {
+		s.reaper.finish(id)
+	}
+	return err
 }

@@ -426,12 +426,12 @@ func testFinish(b *bench) {
 	}
 	ctx := context.Background()
 	base := b.commit(b.create(snapshot.Active), b.fill)
-	want := b.look(base)
-	early := b.create(snapshot.Active, base)
-	dir, _ := b.mount(early, false)
 	if f.Finished(base) {
 		b.Error("a snapshot is finished when it was just committed")
 	}
+	want := b.look(base)
+	early := b.create(snapshot.Active, base)
+	dir, _ := b.mount(early, false)
 	b.must(f.Finish(ctx, base))
 	b.must(f.Finish(ctx, base))
 	if !f.Finished(base) {

@@ -13,7 +13,7 @@ import (
 	"holdfast/worker/mount"
 )
 
-// Mount mounts in a temporary directory, which it returns, and unmounts at the end of the test,
+// Mount mounts what a driver gives in a temporary directory, which it returns, and unmounts at the end of the test,
 // or when the function is called that it returns too.
 func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 	t.Helper()
@@ -24,22 +24,38 @@ func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 		t.Skip("needs root: it mounts")
 	}
 	target = t.TempDir()
-	for _, m := range mounts {
-		if err := mountOne(m, target); err != nil {
-			t.Fatalf("mount %+v on %s: %v", m, target, err)
-		}
-	}
-	left := len(mounts)
+	var mounted []string
 	unmount = func() {
-		for ; left > 0; left-- {
-			if err := unix.Unmount(target, 0); err != nil {
-				t.Errorf("unmount %s: %v", target, err)
-				_ = unix.Unmount(target, unix.MNT_DETACH)
+		for ; len(mounted) > 0; mounted = mounted[:len(mounted)-1] {
+			at := mounted[len(mounted)-1]
+			if err := unix.Unmount(at, 0); err != nil {
+				t.Errorf("unmount %s: %v", at, err)
+				_ = unix.Unmount(at, unix.MNT_DETACH)
 			}
 		}
 	}
 	t.Cleanup(unmount)
+	for i, m := range mounts {
+		at := target
+		if i < len(mounts)-1 {
+			at = t.TempDir() // a lower layer of the last one
+		} else {
+			m.Options = append(m.Options[:len(m.Options):len(m.Options)], lowers(mounted)...)
+		}
+		if err := mountOne(m, at); err != nil {
+			t.Fatalf("mount %+v on %s: %v", m, at, err)
+		}
+		mounted = append(mounted, at)
+	}
 	return target, unmount
+}
+
+// lowers is the option of an overlay for lower layers that are mounted.
+func lowers(mounted []string) []string {
+	if len(mounted) == 0 {
+		return nil
+	}
+	return []string{"lowerdir=" + strings.Join(mounted, ":")}
 }
 
 // mountOne mounts one of a list with fsopen, which takes options of any length.
