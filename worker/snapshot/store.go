@@ -122,7 +122,7 @@ func open(root string, options Options) (_ *Store, err error) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			s.release()
+			_ = s.release()
 		}
 	}()
 	if s.lock, err = takeLock(filepath.Join(root, lockName)); err != nil {

@@ -15,7 +15,7 @@ func (*Driver) Probe(root string) error {
 	if err := unix.Statfs(root, &st); err != nil {
 		return fmt.Errorf("statfs %s: %w", root, err)
 	}
-	if st.Type != unix.BTRFS_SUPER_MAGIC {
+	if uint32(st.Type) != unix.BTRFS_SUPER_MAGIC {
 		return fmt.Errorf("%s is not on btrfs: %w", root, snapshot.ErrUnsupported)
 	}
 	if _, err := exec.LookPath("btrfs"); err != nil {
