@@ -20,6 +20,7 @@ import (
 	"holdfast"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/copy"
+	"holdfast/worker/snapshot/drivertest"
 )
 
 // crashRoot is the environment variable that makes this test binary the victim.
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(drivertest.Main(m))
 }
 
 // victim works on a store until it is killed, and says on its output what it is about to do and what it has done.

@@ -20,6 +20,7 @@ type reaper struct {
 	s        *Store
 	finisher Finisher // nil: the driver has nothing to do
 	wake     chan struct{}
+	hurry    chan struct{} // there is enough to do, or somebody waits
 	wakeUp   chan struct{} // for the one who finishes
 
 	mu         sync.Mutex
@@ -46,14 +47,15 @@ type parked struct {
 }
 
 const (
-	reapBatch  = 64 // IDs taken out of the bucket trash in one transaction
+	reapBatch  = 64                    // IDs taken out of the bucket trash in one transaction
+	reapDelay  = 50 * time.Millisecond // how long is waited for that many
 	firstDelay = time.Second
 	maxDelay   = 5 * time.Minute
 	leaseTick  = time.Minute
 )
 
 func newReaper(s *Store) *reaper {
-	r := &reaper{s: s, wake: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), parked: map[ID]*parked{}}
+	r := &reaper{s: s, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), parked: map[ID]*parked{}}
 	r.idle = sync.NewCond(&r.mu)
 	r.finisher, _ = s.driver.(Finisher)
 	return r
@@ -63,8 +65,12 @@ func newReaper(s *Store) *reaper {
 func (r *reaper) add(id ID, making bool) {
 	r.mu.Lock()
 	r.queue = append(r.queue, doomed{id, making})
+	enough := len(r.queue) >= reapBatch
 	r.mu.Unlock()
 	signal(r.wake)
+	if enough {
+		signal(r.hurry)
+	}
 }
 
 func signal(c chan struct{}) {
@@ -84,6 +90,7 @@ func (r *reaper) run() {
 		select {
 		case <-r.s.ctx.Done():
 		case <-r.wake:
+			r.gather()
 		case <-retry.C:
 		case <-leases.C:
 			if err := r.s.ExpireLeases(r.s.ctx); err != nil {
@@ -96,6 +103,18 @@ func (r *reaper) run() {
 		if r.s.ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// gather waits for more, so that what is deleted in the background does not cost those who work in the
+// foreground a flush each.
+func (r *reaper) gather() {
+	wait := time.NewTimer(reapDelay)
+	defer wait.Stop()
+	select {
+	case <-r.s.ctx.Done():
+	case <-wait.C:
+	case <-r.hurry:
 	}
 }
 
@@ -262,6 +281,7 @@ func (s *Store) Cleanup(ctx context.Context) error {
 		r.queue = append(r.queue, p.doomed)
 	}
 	signal(r.wake)
+	signal(r.hurry)
 	defer r.mu.Unlock()
 	for len(r.queue) > 0 || r.batch > 0 {
 		if s.ctx.Err() != nil {
