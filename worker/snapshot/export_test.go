@@ -4,10 +4,20 @@ import "time"
 
 // SetBootID has stores that are opened from now on believe that the machine was started under this id; ""
 // is the end of that.
-func SetBootID(id string) { testBootID = id }
+func SetBootID(id string) {
+	testBootID.Store(nil)
+	if id != "" {
+		testBootID.Store(&id)
+	}
+}
 
 // SetSyncError has a function called before each flush, whose error is the flush's; nil is the end of that.
-func SetSyncError(fn func() error) { testSyncError = fn }
+func SetSyncError(fn func() error) {
+	testSyncError.Store(nil)
+	if fn != nil {
+		testSyncError.Store(&fn)
+	}
+}
 
 // Observe has fn called with the number of keys that each transaction has touched.
 func (s *Store) Observe(fn func(op string, keys int)) { s.observe = fn }
@@ -24,4 +34,9 @@ func (s *Store) Crash() {
 }
 
 // SetFlushDelay sets how long SyncDeferred waits, of stores that are opened from now on; 0 is the end of that.
-func SetFlushDelay(d time.Duration) { testFlushDelay = d }
+func SetFlushDelay(d time.Duration) {
+	testFlushDelay.Store(nil)
+	if d != 0 {
+		testFlushDelay.Store(&d)
+	}
+}

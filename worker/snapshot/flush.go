@@ -39,7 +39,7 @@ func (f *flusher) wait() error {
 		}
 		f.begun++
 		f.mu.Unlock()
-		err := f.target.sync()
+		err := f.sync()
 		f.mu.Lock()
 		f.done = f.begun
 		if err != nil {
@@ -51,6 +51,15 @@ func (f *flusher) wait() error {
 		return f.failure
 	}
 	return nil
+}
+
+func (f *flusher) sync() error {
+	if t := testSyncError.Load(); t != nil {
+		if err := (*t)(); err != nil {
+			return err
+		}
+	}
+	return f.target.sync()
 }
 
 func (f *flusher) close() error { return f.target.close() }
@@ -100,8 +109,8 @@ const flushDelay = time.Second
 // flushLater flushes what SyncDeferred has put off.
 func (s *Store) flushLater() {
 	delay := flushDelay
-	if testFlushDelay != 0 {
-		delay = testFlushDelay
+	if t := testFlushDelay.Load(); t != nil {
+		delay = *t
 	}
 	tick := time.NewTicker(delay)
 	defer tick.Stop()

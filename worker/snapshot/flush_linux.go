@@ -21,11 +21,6 @@ func (t *syncTarget) open(dir string) (err error) {
 }
 
 func (t *syncTarget) sync() error {
-	if testSyncError != nil {
-		if err := testSyncError(); err != nil {
-			return err
-		}
-	}
 	if err := unix.Syncfs(int(t.dir.Fd())); err != nil {
 		return fmt.Errorf("syncfs %s: %w", t.dir.Name(), err)
 	}

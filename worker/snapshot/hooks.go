@@ -1,10 +1,13 @@
 package snapshot
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
-// What tests put in place of the machine.
+// What tests put in place of the machine; nil: nothing.
 var (
-	testBootID     string        // not "": the boot id
-	testSyncError  func() error  // not nil: called before a flush; its error is the flush's
-	testFlushDelay time.Duration // not 0: the delay of SyncDeferred
+	testBootID     atomic.Pointer[string]        // the boot id
+	testSyncError  atomic.Pointer[func() error]  // called before a flush; its error is the flush's
+	testFlushDelay atomic.Pointer[time.Duration] // the delay of SyncDeferred
 )

@@ -174,8 +174,8 @@ func (s *Store) load() error {
 	if err != nil && s.opts.Sync == SyncDeferred {
 		return fmt.Errorf("SyncDeferred: %w", err)
 	}
-	if testBootID != "" {
-		boot = testBootID
+	if t := testBootID.Load(); t != nil {
+		boot = *t
 	}
 	return s.db.Update(func(tx *holdfast.Tx) error {
 		t := &txn{store: s, tx: tx}
