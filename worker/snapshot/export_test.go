@@ -40,3 +40,9 @@ func SetFlushDelay(d time.Duration) {
 		testFlushDelay.Store(&d)
 	}
 }
+
+// LookAround does what Open does in the background.
+func (s *Store) LookAround() error { return s.lookAround() }
+
+// Flushes is how often the metadata were flushed.
+func (s *Store) Flushes() int { return s.db.Stats().Flushes }

@@ -42,12 +42,14 @@ type history struct {
 	model   []map[string]*modelled
 	clock   int
 	ids     map[snapshot.ID]bool // ever seen
+
+	removals map[bool]int // of snapshots with a parent, and of others
 }
 
 func TestAgainstModel(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			h := &history{T: t, rng: rand.New(rand.NewPCG(seed, 1)), root: t.TempDir(), client: 1, ids: map[snapshot.ID]bool{}}
+			h := &history{T: t, rng: rand.New(rand.NewPCG(seed, 1)), root: t.TempDir(), client: 1, ids: map[snapshot.ID]bool{}, removals: map[bool]int{}}
 			h.options = snapshot.Options{Driver: copy.New(), Sync: snapshot.SyncMode(seed % 2),
 				Durability: []holdfast.Durability{holdfast.Full, holdfast.Periodic, holdfast.None}[seed%3]}
 			if seed%2 == 1 && !deferredWorks {
@@ -69,6 +71,9 @@ func TestAgainstModel(t *testing.T) {
 			h.compare()
 			h.must(h.store.Cleanup(context.Background()))
 			h.compareDirectories()
+			if h.removals[true] < 5 {
+				t.Errorf("only %d children were removed", h.removals[true])
+			}
 			h.must(h.store.Close())
 		})
 	}
@@ -103,6 +108,41 @@ func (h *history) open() {
 func (h *history) name() string {
 	names := []string{"a", "b", "c", "a/b", "a\x01", "\xff\xfe", "long/" + string(make0(300)), "d", "e", "f", "g", "h"}
 	return names[h.rng.IntN(len(names))]
+}
+
+// some is mostly the name of one that fits, and sometimes any.
+func (h *history) some(m map[string]*modelled, fits func(name string, s *modelled) bool) string {
+	var names []string
+	for name, s := range m {
+		if fits(name, s) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 || h.rng.IntN(5) == 0 {
+		return h.name()
+	}
+	slices.Sort(names)
+	return names[h.rng.IntN(len(names))]
+}
+
+// any is the name of one that there is, mostly.
+func (h *history) any(m map[string]*modelled) string {
+	return h.some(m, func(string, *modelled) bool { return true })
+}
+
+// ofKind is the name of one of a kind, mostly.
+func (h *history) ofKind(m map[string]*modelled, k snapshot.Kind) string {
+	return h.some(m, func(_ string, s *modelled) bool { return s.kind == k })
+}
+
+// free is a name that there is not, mostly.
+func (h *history) free(m map[string]*modelled) string {
+	for range 5 {
+		if name := h.name(); m[name] == nil {
+			return name
+		}
+	}
+	return h.name()
 }
 
 func make0(n int) []byte {
@@ -181,9 +221,9 @@ func children(m map[string]*modelled, name string) bool {
 }
 
 func (h *history) prepare(m map[string]*modelled, tenant *snapshot.Tenant) {
-	name, parent, labels := h.name(), "", h.labels()
+	name, parent, labels := h.free(m), "", h.labels()
 	if h.rng.IntN(3) > 0 {
-		parent = h.name()
+		parent = h.ofKind(m, snapshot.Committed)
 	}
 	s := &modelled{kind: snapshot.Active, parent: parent, labels: valued(labels), files: map[string]string{}, used: h.clock}
 	make := tenant.Prepare
@@ -222,7 +262,7 @@ func (h *history) prepare(m map[string]*modelled, tenant *snapshot.Tenant) {
 }
 
 func (h *history) commit(m map[string]*modelled, tenant *snapshot.Tenant) {
-	name, key, labels := h.name(), h.name(), h.labels()
+	name, key, labels := h.free(m), h.ofKind(m, snapshot.Active), h.labels()
 	var want []error
 	if m[name] != nil {
 		want = append(want, snapshot.ErrExists)
@@ -246,7 +286,8 @@ func (h *history) commit(m map[string]*modelled, tenant *snapshot.Tenant) {
 }
 
 func (h *history) remove(m map[string]*modelled, tenant *snapshot.Tenant) {
-	name := h.name()
+	name := h.some(m, func(name string, _ *modelled) bool { return !children(m, name) })
+	h.removals[m[name] != nil && m[name].parent != ""]++
 	var want []error
 	if s := m[name]; s == nil {
 		want = append(want, snapshot.ErrNotFound)
@@ -259,7 +300,7 @@ func (h *history) remove(m map[string]*modelled, tenant *snapshot.Tenant) {
 }
 
 func (h *history) update(m map[string]*modelled, tenant *snapshot.Tenant) {
-	name, labels := h.name(), h.labels()
+	name, labels := h.any(m), h.labels()
 	var want []error
 	if m[name] == nil {
 		want = append(want, snapshot.ErrNotFound)
@@ -288,7 +329,7 @@ func (h *history) update(m map[string]*modelled, tenant *snapshot.Tenant) {
 
 // hold leases or pins.
 func (h *history) hold(m map[string]*modelled, tenant *snapshot.Tenant) {
-	ctx, name := context.Background(), h.name()
+	ctx, name := context.Background(), h.any(m)
 	var want []error
 	if m[name] == nil {
 		want = append(want, snapshot.ErrNotFound)
@@ -314,7 +355,7 @@ func (h *history) hold(m map[string]*modelled, tenant *snapshot.Tenant) {
 }
 
 func (h *history) letGo(m map[string]*modelled, tenant *snapshot.Tenant) {
-	ctx, name, lease := context.Background(), h.name(), fmt.Sprint("lease ", h.rng.IntN(3))
+	ctx, name, lease := context.Background(), h.any(m), fmt.Sprint("lease ", h.rng.IntN(3))
 	var want []error
 	switch s := m[name]; h.rng.IntN(3) {
 	case 0:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/copy"
@@ -226,9 +227,11 @@ func TestClosed(t *testing.T) {
 // faulty is a driver of which a verb fails, or is held up.
 type faulty struct {
 	snapshot.Driver
-	mu   sync.Mutex
-	fail map[string]error
-	hold chan chan struct{} // Create sends a channel and waits until that is closed
+	mu       sync.Mutex
+	fail     map[string]error
+	removing func() // called by Remove
+
+	hold chan chan struct{} // Create sends a channel when it is ready and waits until that is closed
 }
 
 func (f *faulty) err(verb string) error {
@@ -244,12 +247,13 @@ func (f *faulty) set(verb string, err error) {
 }
 
 func (f *faulty) Create(ctx context.Context, t snapshot.Tree) error {
+	err := errors.Join(f.Driver.Create(ctx, t), f.err("create"))
 	if f.hold != nil {
 		held := make(chan struct{})
 		f.hold <- held
 		<-held
 	}
-	return errors.Join(f.Driver.Create(ctx, t), f.err("create"))
+	return err
 }
 
 func (f *faulty) Commit(ctx context.Context, t snapshot.Tree) error {
@@ -267,6 +271,9 @@ func (f *faulty) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, er
 }
 
 func (f *faulty) Remove(ctx context.Context, l snapshot.Layer) error {
+	if f.removing != nil {
+		f.removing()
+	}
 	return errors.Join(f.Driver.Remove(ctx, l), f.err("remove"))
 }
 
@@ -317,6 +324,84 @@ func TestDriverFails(t *testing.T) {
 		}
 	}
 	sound(t, s)
+}
+
+// TestTrashOutlivesCrash: what is removed and not yet deleted when the process ends is deleted by the next one.
+func TestTrashOutlivesCrash(t *testing.T) {
+	root := t.TempDir()
+	f := &faulty{Driver: copy.New()}
+	f.set("remove", errors.New("not now"))
+	s := open(t, root, snapshot.Options{Driver: f})
+	n := tenant(t, s, "t")
+	layer(t, n, "a", "")
+	if err := n.Remove(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	s.Crash()
+	s = open(t, root, snapshot.Options{})
+	if report, err := s.Reconciled(ctx); err != nil || report.Trash != 1 || report.Orphans != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if err := s.Cleanup(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range []string{"snapshots", "trash"} {
+		if left, err := os.ReadDir(filepath.Join(root, dir)); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", dir, left, err)
+		}
+	}
+}
+
+// TestMakingIsNoOrphan: what is being made is not taken for what a crash has left.
+func TestMakingIsNoOrphan(t *testing.T) {
+	f := &faulty{Driver: copy.New()}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: f})
+	n := tenant(t, s, "t")
+	layer(t, n, "base", "")
+	if _, err := s.Reconciled(ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.hold = make(chan chan struct{})
+	failed := make(chan error)
+	go func() {
+		_, err := n.Prepare(ctx, "a", "base")
+		failed <- err
+	}()
+	held := <-f.hold
+	if err := errors.Join(s.LookAround(), s.Cleanup(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	close(held)
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+	mounts, err := n.Mounts(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(mounts[0].Source, "base")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDurableBeforeDeleted: a tree is not deleted before it is on the disk that it is removed. (W2)
+func TestDurableBeforeDeleted(t *testing.T) {
+	f := &faulty{Driver: copy.New()}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: f, Durability: holdfast.Periodic})
+	n := tenant(t, s, "t")
+	layer(t, n, "a", "")
+	if err := s.Cleanup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	before, atDelete := 0, make(chan int, 1)
+	f.removing = func() { atDelete <- s.Flushes() }
+	before = s.Flushes()
+	if err := errors.Join(n.Remove(ctx, "a"), s.Cleanup(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	if then := <-atDelete; then <= before {
+		t.Errorf("it was deleted after %d flushes; before it was removed there were %d", then, before)
+	}
 }
 
 // TestParentVanishes: a parent is removed, and one of its name made anew, while a snapshot is made of it.
