@@ -120,6 +120,36 @@ func (t *txn) leasesOf(id ID) (leases []lease, err error) {
 	return leases, err
 }
 
+// Held is a lease on a snapshot.
+type Held struct {
+	Lease   string
+	Expires time.Time // zero: never
+}
+
+// Leases are the leases on a snapshot itself, those that have expired and were not taken away yet
+// included.
+func (t *Tenant) Leases(ctx context.Context, name string) (held []Held, err error) {
+	err = t.s.view("leases", func(tx *txn) error {
+		r, err := tx.record(t.key(name))
+		if err != nil {
+			return err
+		}
+		leases, err := tx.leasesOf(r.id)
+		for _, l := range leases {
+			h := Held{Lease: l.name}
+			if l.expires != 0 {
+				h.Expires = moment(l.expires)
+			}
+			held = append(held, h)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leases on snapshot %q: %w", name, err)
+	}
+	return held, nil
+}
+
 // Release gives up a lease on one snapshot; ErrNotFound if there is none.
 func (t *Tenant) Release(ctx context.Context, leaseName, name string) error {
 	err := t.s.update("release", func(tx *txn) error {

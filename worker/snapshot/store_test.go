@@ -152,6 +152,10 @@ func TestTenantsAreApart(t *testing.T) {
 			t.Errorf("tenant %s has %q", n.Name(), names)
 		}
 	}
+	layer(t, tenant(t, s, "b"), "x", "")
+	if names, err := s.Tenants(ctx); err != nil || !slices.Equal(names, []string{"a", "a/b", "b"}) {
+		t.Errorf("tenants are %q, %v", names, err)
+	}
 	_, err = s.ClientTenant("a")
 	want(t, "a client with snapshots that can be pruned", err, snapshot.ErrInUse)
 }
@@ -164,6 +168,9 @@ func TestHeld(t *testing.T) {
 	want(t, "a parent", n.Remove(ctx, "a"), snapshot.ErrInUse)
 	if err := n.Lease(ctx, "mine", "b", time.Hour); err != nil {
 		t.Fatal(err)
+	}
+	if held, err := n.Leases(ctx, "b"); err != nil || len(held) != 1 || held[0].Lease != "mine" || time.Until(held[0].Expires) < 50*time.Minute {
+		t.Errorf("leases are %v, %v", held, err)
 	}
 	err := n.Remove(ctx, "b")
 	want(t, "leased", err, snapshot.ErrInUse)

@@ -44,7 +44,7 @@ func TestUncleanBoot(t *testing.T) {
 			want(t, "prepare on "+name, err, snapshot.ErrDistrusted)
 			_, err = n.View(ctx, "a", name)
 			want(t, "view of "+name, err, snapshot.ErrDistrusted)
-			if info, err := n.Stat(ctx, name); err != nil || !info.Unflushed {
+			if info, err := n.Stat(ctx, name); err != nil || !info.Distrusted {
 				t.Errorf("stat of %s: %+v, %v", name, info, err)
 			}
 		}
@@ -66,6 +66,11 @@ func TestUncleanBoot(t *testing.T) {
 	}
 	if _, err := n.Prepare(ctx, "a", "on lost"); err != nil {
 		t.Errorf("after Trust: %v", err)
+	}
+	for _, name := range []string{"flushed", "lost", "on lost"} {
+		if info, err := n.Stat(ctx, name); err != nil || info.Distrusted {
+			t.Errorf("%+v, %v", info, err)
+		}
 	}
 	sound(t, s)
 }

@@ -75,6 +75,32 @@ func (s *Store) ClientTenant(name string) (*Tenant, error) {
 	return t, nil
 }
 
+// Tenants are the names of the tenants that have snapshots. It takes time in proportion to their number.
+func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
+	err = s.view("tenants", func(tx *txn) error {
+		for from := []byte(nil); ; {
+			found := ""
+			err := tx.scan(inSnapshots, nil, from, func(k, _ []byte) (bool, error) {
+				tenant, _, err := splitKey(k)
+				found = tenant
+				return false, err
+			})
+			if err != nil || found == "" {
+				return err
+			}
+			names = append(names, found)
+			from = append([]byte(found), 1) // behind all of its keys
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list tenants: %w", err)
+	}
+	return names, nil
+}
+
 // Name is the name of the tenant.
 func (t *Tenant) Name() string { return t.name }
 
@@ -87,7 +113,7 @@ func (t *Tenant) key(name string) []byte { return nameKey(t.name, name) }
 func (t *txn) infoOf(name string, r *record) (Info, error) {
 	info := Info{Kind: r.kind, Name: name, ID: r.id, Labels: r.labels, Created: moment(r.created),
 		Updated: moment(r.updated), LastUsed: moment(r.used), Pinned: r.flags&flagPinned != 0,
-		Usage: r.usage, Unflushed: r.commit != 0}
+		Usage: r.usage, Distrusted: t.store.trusts(r) != nil}
 	if r.parent != 0 {
 		key, err := t.keyOf(r.parent)
 		if err != nil {

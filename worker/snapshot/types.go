@@ -65,9 +65,9 @@ type Info struct {
 	Pinned   bool
 	Usage    Usage // of a committed snapshot, as it was found by Commit; otherwise zero
 
-	// Unflushed says that the content of a committed snapshot was not known to be on the disk
-	// when the snapshot was committed (SyncDeferred) and nobody has called Trust.
-	Unflushed bool
+	// Distrusted says that the machine went down before the content of a committed snapshot was
+	// on the disk, and nobody has called Trust: see ErrDistrusted.
+	Distrusted bool
 }
 
 // Option is a choice of Prepare, View and Commit.

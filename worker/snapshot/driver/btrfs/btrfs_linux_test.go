@@ -3,6 +3,7 @@ package btrfs_test
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -13,6 +14,9 @@ import (
 )
 
 func TestDriver(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts a btrfs of its own")
+	}
 	drivertest.Run(t, func(t *testing.T, root string) snapshot.Driver {
 		drivertest.Filesystem(t, "btrfs", root)
 		return btrfs.New()
