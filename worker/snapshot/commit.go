@@ -65,7 +65,10 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 			return err
 		}
 		r.labels, r.usage = labels, usage
-		return t.enterCommitted(tx, name, key, &r)
+		if err := t.enterCommitted(tx, name, key, &r); err != nil || r.parent == before.parent {
+			return err
+		}
+		return t.adopt(tx, &r)
 	})
 	if err == nil {
 		t.s.reaper.finish(before.id)
@@ -139,8 +142,5 @@ func (t *Tenant) enterCommitted(tx *txn, name, key string, r *record) error {
 	if err := tx.put(inIDs, number(uint64(r.id)), t.key(name)); err != nil {
 		return err
 	}
-	if err := tx.save(t.key(name), r, r.used); err != nil {
-		return err
-	}
-	return t.adopt(tx, r)
+	return tx.save(t.key(name), r, r.used)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"time"
 
 	"holdfast/worker/mount"
 )
@@ -129,10 +131,18 @@ func (t *Tenant) create(tx *txn, name, parent string, r *record) error {
 	return t.adopt(tx, r)
 }
 
+// useGrain is how old the last use of a parent must be for a further child to count as another: else the
+// record of a base would be written with each of its children.
+const useGrain = time.Minute
+
 // adopt makes r a child of its parent, which is used by that.
 func (t *Tenant) adopt(tx *txn, r *record) error {
 	if r.parent == 0 {
 		return nil
+	}
+	grain := useGrain
+	if hook := testUseGrain.Load(); hook != nil {
+		grain = *hook
 	}
 	if err := tx.put(inChildren, numbers(uint64(r.parent), uint64(r.id)), nil); err != nil {
 		return err
@@ -142,7 +152,12 @@ func (t *Tenant) adopt(tx *txn, r *record) error {
 		return err
 	}
 	was := p.used
-	p.used = max(p.used, r.used)
+	if r.used > p.used && r.used-p.used >= uint64(grain) {
+		p.used = r.used
+	}
+	if p.used == was && !p.listed() {
+		return nil
+	}
 	return tx.save(key, &p, was)
 }
 
@@ -164,7 +179,7 @@ func (t *Tenant) blame(parent string, id ID, err error) error {
 // makeDir makes the directory of a snapshot, with its content, under its final name. (W1)
 func (s *Store) makeDir(ctx context.Context, t Tree) error {
 	final := t.Dir
-	t.Dir += newSuffix
+	t.Dir = filepath.Join(s.root, newDir, t.ID.String())
 	if err := os.Mkdir(t.Dir, 0o700); err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ type Tree struct {
 // one of Create, Commit, Finish and Remove at a time, and Remove last.
 //
 // What a driver keeps of a snapshot is in Layer.Dir, or can be found by Layer.ID. Dir is not
-// the same in all calls: Create sees snapshots/ID.new, Remove trash/ID, the others
-// snapshots/ID. So nothing that a driver keeps may depend on it.
+// the same in all calls: Create sees new/ID, Remove trash/ID, the others snapshots/ID. So
+// nothing that a driver keeps may depend on it.
 //
 // Package drivertest has the tests that every driver must pass.
 type Driver interface {

@@ -46,3 +46,11 @@ func (s *Store) LookAround() error { return s.lookAround() }
 
 // Flushes is how often the metadata were flushed.
 func (s *Store) Flushes() int { return s.db.Stats().Flushes }
+
+// SetUseGrain has every use of a parent count that is so long after the one before; negative is the end of that.
+func SetUseGrain(d time.Duration) {
+	testUseGrain.Store(nil)
+	if d >= 0 {
+		testUseGrain.Store(&d)
+	}
+}

@@ -10,4 +10,5 @@ var (
 	testBootID     atomic.Pointer[string]        // the boot id
 	testSyncError  atomic.Pointer[func() error]  // called before a flush; its error is the flush's
 	testFlushDelay atomic.Pointer[time.Duration] // the delay of SyncDeferred
+	testUseGrain   atomic.Pointer[time.Duration] // useGrain
 )

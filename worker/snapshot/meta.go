@@ -267,6 +267,9 @@ func (t *txn) relist(id ID) error {
 	if err != nil {
 		return err
 	}
+	if listed, err := t.prunable(key, &r); err != nil || listed == r.listed() {
+		return err
+	}
 	return t.save(key, &r, r.used)
 }
 

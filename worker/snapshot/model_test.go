@@ -47,6 +47,8 @@ type history struct {
 }
 
 func TestAgainstModel(t *testing.T) {
+	snapshot.SetUseGrain(0)
+	defer snapshot.SetUseGrain(-1)
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			h := &history{T: t, rng: rand.New(rand.NewPCG(seed, 1)), root: t.TempDir(), client: 1, ids: map[snapshot.ID]bool{}, removals: map[bool]int{}}
@@ -279,9 +281,6 @@ func (h *history) commit(m map[string]*modelled, tenant *snapshot.Tenant) {
 	s := m[key]
 	delete(m, key)
 	s.kind, s.labels, s.used = snapshot.Committed, valued(labels), h.clock
-	if s.parent != "" {
-		m[s.parent].used = h.clock
-	}
 	m[name] = s
 }
 

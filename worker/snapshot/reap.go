@@ -194,26 +194,31 @@ func (r *reaper) reap(id ID) error {
 	if !r.stopFinishing(id) {
 		return fmt.Errorf("%v: its driver is still working on it", id)
 	}
+	l := Layer{ID: id, Dir: filepath.Join(r.s.root, trashDir, id.String())}
 	found := false
-	for _, suffix := range []string{"", newSuffix} {
-		name := id.String() + suffix
-		trash := filepath.Join(r.s.root, trashDir, name)
-		err := os.Rename(filepath.Join(r.s.root, snapshotsDir, name), trash)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+	for _, dir := range []string{trashDir, newDir, snapshotsDir} {
+		from := filepath.Join(r.s.root, dir, id.String())
+		var err error
+		if dir == trashDir { // it was here already
+			_, err = os.Lstat(from)
+		} else {
+			err = os.Rename(from, l.Dir)
 		}
-		if _, err := os.Lstat(trash); err != nil && errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		found = true
-		if err := r.erase(Layer{ID: id, Dir: trash}); err != nil {
+		if err == nil {
+			err = r.erase(l)
+		}
+		if err != nil {
 			return err
 		}
+		found = true
 	}
-	if !found { // what the driver keeps elsewhere may be left
-		return r.erase(Layer{ID: id, Dir: filepath.Join(r.s.root, trashDir, id.String())})
+	if found {
+		return nil
 	}
-	return nil
+	return r.erase(l) // what the driver keeps elsewhere may be left
 }
 
 func (r *reaper) erase(l Layer) error {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Report is what was found after opening a store.
@@ -81,9 +80,7 @@ func (s *Store) findTrash() error {
 
 // sweepTrash has the reaper delete what is in the directory trash and nowhere else.
 func (s *Store) sweepTrash() error {
-	return s.entries(trashDir, func(id ID, name string) error {
-		return s.orphan(id)
-	})
+	return s.entries(trashDir, s.orphan)
 }
 
 // orphan has the directory of an ID deleted, unless somebody knows it.
@@ -112,10 +109,10 @@ func (s *Store) orphan(id ID) error {
 
 // findOrphans has directories deleted that no record names, and returns the IDs of all.
 func (s *Store) findOrphans() (present []ID, err error) {
-	err = s.entries(snapshotsDir, func(id ID, name string) error {
-		if strings.HasSuffix(name, newSuffix) {
-			return s.orphan(id)
-		}
+	if err := s.entries(newDir, s.orphan); err != nil {
+		return nil, err
+	}
+	err = s.entries(snapshotsDir, func(id ID) error {
 		present = append(present, id)
 		return s.orphan(id)
 	})
@@ -125,7 +122,7 @@ func (s *Store) findOrphans() (present []ID, err error) {
 
 // entries calls fn for what lies in one of the directories and is called like a snapshot's
 // directory.
-func (s *Store) entries(dir string, fn func(id ID, name string) error) error {
+func (s *Store) entries(dir string, fn func(id ID) error) error {
 	f, err := os.Open(filepath.Join(s.root, dir))
 	if err != nil {
 		return err
@@ -134,12 +131,12 @@ func (s *Store) entries(dir string, fn func(id ID, name string) error) error {
 	for {
 		names, err := f.Readdirnames(1024)
 		for _, name := range names {
-			id, ok := parseID(strings.TrimSuffix(name, newSuffix))
+			id, ok := parseID(name)
 			if !ok {
 				s.report.Strange = append(s.report.Strange, filepath.Join(dir, name))
 				continue
 			}
-			if err := fn(id, name); err != nil {
+			if err := fn(id); err != nil {
 				return err
 			}
 		}

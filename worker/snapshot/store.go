@@ -84,8 +84,8 @@ const (
 	metadataName = "metadata.db"
 	lockName     = "lock"
 	snapshotsDir = "snapshots"
+	newDir       = "new"
 	trashDir     = "trash"
-	newSuffix    = ".new"
 )
 
 // storeVersion is the version of the layout that this package reads and writes.
@@ -109,8 +109,8 @@ func open(root string, options Options) (_ *Store, err error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{root, filepath.Join(root, snapshotsDir), filepath.Join(root, trashDir)} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+	for _, dir := range []string{"", snapshotsDir, newDir, trashDir} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
 			return nil, err
 		}
 	}

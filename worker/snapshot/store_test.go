@@ -486,14 +486,14 @@ func TestStrangeEntriesStay(t *testing.T) {
 	if err := open(t, root, snapshot.Options{}).Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"lost+found", "7", "8.new", "007", "9.new.new", "18446744073709551616"} {
-		if err := os.Mkdir(filepath.Join(root, "snapshots", name), 0o700); err != nil {
+	for _, name := range []string{"lost+found", "7", "../new/8", "../trash/8", "8", "007", "8.new", "18446744073709551616"} {
+		if err := os.MkdirAll(filepath.Join(root, "snapshots", name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := open(t, root, snapshot.Options{})
 	report, err := s.Reconciled(ctx)
-	if err != nil || report.Orphans != 2 || len(report.Strange) != 4 {
+	if err != nil || report.Orphans < 2 || report.Orphans > 3 || len(report.Strange) != 4 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	if err := s.Cleanup(ctx); err != nil {
