@@ -34,18 +34,25 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 	}
 	var before record
 	var tree Tree
-	err = t.s.view("commit", func(tx *txn) error {
-		if before, tree, err = tx.tree(t.key(key)); err != nil {
-			return err
+	look := func(tx *txn) (err error) {
+		if before, tree, err = tx.tree(t.key(key)); err == nil {
+			_, err = t.committable(tx, name, key, c.parent, before.id)
 		}
-		_, err := t.committable(tx, name, key, c.parent, before.id)
-		return err
-	})
-	if err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := t.s.view("commit", look); err != nil {
 		return err
+	}
+	id := before.id
+	if err := t.s.busy.take(ctx, id); err != nil {
+		return err
+	}
+	defer t.s.busy.release(id)
+	if err := t.s.view("commit", look); err != nil { // somebody else may have had it
+		return err
+	}
+	if before.id != id {
+		return fmt.Errorf("%w any more", ErrNotFound)
 	}
 	if err := t.s.driver.Commit(ctx, tree); err != nil {
 		return fmt.Errorf("driver %s: %w", t.s.driver.Name(), err)

@@ -28,7 +28,7 @@ type reaper struct {
 	queue      []doomed
 	batch      int // being reaped
 	parked     map[ID]*parked
-	finishing  ID
+	finishing  bool
 	unfinished []ID
 }
 
@@ -191,9 +191,11 @@ func (r *reaper) reapAll(batch []doomed) (gone []doomed, err error) {
 
 // reap deletes what there is of an ID. Each step may have been done before.
 func (r *reaper) reap(id ID) error {
-	if !r.stopFinishing(id) {
+	r.stopFinishing(id)
+	if taken, _ := r.s.busy.try(id); !taken {
 		return fmt.Errorf("%v: its driver is still working on it", id)
 	}
+	defer r.s.busy.release(id)
 	l := Layer{ID: id, Dir: filepath.Join(r.s.root, trashDir, id.String())}
 	found := false
 	for _, dir := range []string{trashDir, newDir, snapshotsDir} {
@@ -337,13 +339,13 @@ func (r *reaper) finishOne() bool {
 	}
 	id := r.unfinished[0]
 	r.unfinished = r.unfinished[1:]
-	r.finishing = id
+	r.finishing = true
 	r.mu.Unlock()
 	if err := r.s.finishOne(r.finisher, id); err != nil && r.s.ctx.Err() == nil {
 		r.s.log.Error("finishing a committed snapshot failed; it can be used as it is", "ID", id, "error", err)
 	}
 	r.mu.Lock()
-	r.finishing = 0
+	r.finishing = false
 	r.idle.Broadcast()
 	r.mu.Unlock()
 	return true
@@ -359,6 +361,10 @@ func (s *Store) finishOne(f Finisher, id ID) error {
 		}
 		return t.byID(id)
 	}
+	if err := s.busy.take(s.ctx, id); err != nil {
+		return err
+	}
+	defer s.busy.release(id)
 	there := false
 	err := s.view("finish", func(t *txn) error {
 		_, r, err := committed(t)
@@ -391,12 +397,11 @@ func (s *Store) finishOne(f Finisher, id ID) error {
 	})
 }
 
-// stopFinishing takes an ID out of those that are to be finished; false while it is worked on.
-func (r *reaper) stopFinishing(id ID) bool {
+// stopFinishing takes an ID out of those that are to be finished.
+func (r *reaper) stopFinishing(id ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unfinished = slices.DeleteFunc(r.unfinished, func(u ID) bool { return u == id })
-	return r.finishing != id
 }
 
 // Finished returns when the driver has finished all snapshots that were committed before: see
@@ -406,7 +411,7 @@ func (s *Store) Finished(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.broadcast)()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.unfinished) > 0 || r.finishing != 0 {
+	for len(r.unfinished) > 0 || r.finishing {
 		if s.ctx.Err() != nil {
 			return ErrClosed
 		}

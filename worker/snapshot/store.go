@@ -55,6 +55,7 @@ type Store struct {
 	lock   *os.File
 	db     *holdfast.DB
 	ids    ids
+	busy   busy
 	flush  *flusher
 	reaper *reaper
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -236,6 +237,9 @@ type faulty struct {
 	snapshot.Driver
 	mu       sync.Mutex
 	fail     map[string]error
+	working  map[snapshot.ID]int // calls of Commit under way
+	together int                 // how often there were two for one snapshot
+	commits  int
 	removing func() // called by Remove
 
 	hold chan chan struct{} // Create sends a channel when it is ready and waits until that is closed
@@ -264,6 +268,22 @@ func (f *faulty) Create(ctx context.Context, t snapshot.Tree) error {
 }
 
 func (f *faulty) Commit(ctx context.Context, t snapshot.Tree) error {
+	f.mu.Lock()
+	if f.working == nil {
+		f.working = map[snapshot.ID]int{}
+	}
+	f.working[t.ID]++
+	if f.working[t.ID] > 1 {
+		f.together++
+	}
+	f.commits++
+	f.mu.Unlock()
+	runtime.Gosched()
+	defer func() {
+		f.mu.Lock()
+		f.working[t.ID]--
+		f.mu.Unlock()
+	}()
 	return errors.Join(f.Driver.Commit(ctx, t), f.err("commit"))
 }
 
@@ -444,7 +464,8 @@ func TestParentVanishes(t *testing.T) {
 }
 
 func TestSameNameAtOnce(t *testing.T) {
-	s := open(t, t.TempDir(), snapshot.Options{})
+	f := &faulty{Driver: copy.New()}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: f})
 	n := tenant(t, s, "t")
 	layer(t, n, "base", "")
 	var wg sync.WaitGroup
@@ -474,6 +495,9 @@ func TestSameNameAtOnce(t *testing.T) {
 	}
 	if made != 2 {
 		t.Errorf("%d of prepare and commit succeeded", made)
+	}
+	if f.together > 0 || f.commits != 2 {
+		t.Errorf("the driver committed %d times, %d times two at once", f.commits, f.together)
 	}
 	if err := s.Cleanup(ctx); err != nil {
 		t.Error(err)
