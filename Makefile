@@ -68,6 +68,10 @@ bench-blob: ## blobs beside SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt
 	$(if $(DOLT),cd bench/dolt && $(GO) build -tags gms_pure_go -o ../../bin/bench-dolt .)
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 
+.PHONY: bench-worker
+bench-worker: ## snapshots beside containerd's overlay snapshotter, as root (BENCHFLAGS="-n 33787 -rounds 3 -json")
+	cd worker/containerd && $(GO) run ./cmd/bench-snapshots $(BENCHFLAGS)
+
 .PHONY: soak
 soak: ## all judges with new seeds, for about DURATION=10m
 	scripts/soak $(DURATION)

@@ -1,0 +1,285 @@
+//go:build linux
+
+// Command bench-snapshots measures cycles of prepare, commit and remove beside containerd's
+// overlay snapshotter, with few snapshots and with many, with one client and with twenty. All
+// stores stand side by side in one directory, and take turns.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+	theirs "github.com/containerd/containerd/v2/plugins/snapshots/overlay"
+
+	"holdfast"
+	"holdfast/worker/containerd"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/overlay"
+)
+
+// contender is a kind of snapshotter.
+type contender struct {
+	name string
+	open func(root string) (snapshots.Snapshotter, func() error, error)
+}
+
+func holdfastStore(o snapshot.Options) func(string) (snapshots.Snapshotter, func() error, error) {
+	return func(root string) (snapshots.Snapshotter, func() error, error) {
+		o.Driver = overlay.New()
+		store, err := snapshot.Open(root, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		tenant, err := store.Tenant("bench")
+		if err != nil {
+			return nil, nil, errors.Join(err, store.Close())
+		}
+		return containerd.New(tenant), store.Close, nil
+	}
+}
+
+func containerdStore(opts ...theirs.Opt) func(string) (snapshots.Snapshotter, func() error, error) {
+	return func(root string) (snapshots.Snapshotter, func() error, error) {
+		s, err := theirs.NewSnapshotter(root, opts...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.Close, nil
+	}
+}
+
+var contenders = []contender{
+	{"holdfast", holdfastStore(snapshot.Options{})},
+	{"holdfast, SyncDeferred", holdfastStore(snapshot.Options{Sync: snapshot.SyncDeferred})},
+	{"holdfast, SyncDeferred, Periodic", holdfastStore(snapshot.Options{Sync: snapshot.SyncDeferred, Durability: holdfast.Periodic})},
+	{"containerd overlay", containerdStore()},
+	{"containerd overlay, async_remove", containerdStore(theirs.AsynchronousRemove)},
+}
+
+// stand is a contender with a number of snapshots.
+type stand struct {
+	contender
+	count int
+	s     snapshots.Snapshotter
+	close func() error
+	runs  map[int][]result // by clients
+}
+
+// result is one run.
+type result struct {
+	CyclesPerSecond                                   float64
+	Prepare, Commit, Remove, RemoveP99, RemoveLongest time.Duration
+}
+
+var (
+	dir     = flag.String("dir", "", "directory for the stores; a temporary one if it is empty")
+	many    = flag.Int("n", 33787, "the large number of snapshots")
+	seconds = flag.Float64("seconds", 2, "length of a run")
+	rounds  = flag.Int("rounds", 3, "runs of each")
+	asJSON  = flag.Bool("json", false, "results as JSON")
+	verbose = flag.Bool("v", false, "say what is done")
+)
+
+func main() {
+	flag.Parse()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-snapshots:", err)
+		os.Exit(1)
+	}
+}
+
+func run() (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root: overlay layers have trusted attributes")
+	}
+	root := *dir
+	if root == "" {
+		if root, err = os.MkdirTemp("", "bench-snapshots-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	}
+	var stands []*stand
+	for i, c := range contenders {
+		for _, count := range []int{10, *many} {
+			st := &stand{contender: c, count: count, runs: map[int][]result{}}
+			if err := st.prepare(filepath.Join(root, fmt.Sprintf("%d-%d", i, count))); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			defer func() { err = errors.Join(err, st.close()) }()
+			stands = append(stands, st)
+		}
+	}
+	for round := range *rounds {
+		for _, clients := range []int{1, 20} {
+			for _, st := range stands {
+				r, err := st.measure(round, clients)
+				if err != nil {
+					return fmt.Errorf("%s: %w", st.name, err)
+				}
+				st.runs[clients] = append(st.runs[clients], r)
+			}
+		}
+	}
+	return report(stands)
+}
+
+// prepare opens the store and fills it, with chains of eight on one base.
+func (st *stand) prepare(root string) (err error) {
+	ctx := context.Background()
+	began := time.Now()
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return err
+	}
+	if st.s, st.close, err = st.open(root); err != nil {
+		return err
+	}
+	if _, err := st.s.Stat(ctx, "base"); err == nil {
+		return nil // from an earlier run
+	}
+	if err := st.layer(ctx, "base", ""); err != nil {
+		return err
+	}
+	var next atomic.Int64
+	err = each(20, func(int) error {
+		for {
+			chain := int(next.Add(8)) - 8
+			if chain >= st.count-1 {
+				return nil
+			}
+			parent := "base"
+			for i := chain; i < min(chain+8, st.count-1); i++ {
+				if err := st.layer(ctx, fmt.Sprint("old ", i), parent); err != nil {
+					return err
+				}
+				parent = fmt.Sprint("old ", i)
+			}
+		}
+	})
+	if *verbose {
+		fmt.Fprintf(os.Stderr, "%s: %d snapshots in %v\n", st.name, st.count, time.Since(began))
+	}
+	return err
+}
+
+func (st *stand) layer(ctx context.Context, name, parent string) error {
+	if _, err := st.s.Prepare(ctx, name+" active", parent); err != nil {
+		return err
+	}
+	return st.s.Commit(ctx, name, name+" active")
+}
+
+// each runs fn for n clients at once.
+func each(n int, fn func(client int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = fn(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// measure runs cycles for some time.
+func (st *stand) measure(round, clients int) (result, error) {
+	ctx := context.Background()
+	times := make([][3][]time.Duration, clients)
+	began := time.Now()
+	until := began.Add(time.Duration(*seconds * float64(time.Second)))
+	err := each(clients, func(c int) error {
+		for k := 0; time.Now().Before(until); k++ {
+			key := fmt.Sprintf("active %d %d %d", round, c, k)
+			name := fmt.Sprintf("new %d %d %d", round, c, k)
+			for i, step := range []func() error{
+				func() error { _, err := st.s.Prepare(ctx, key, "base"); return err },
+				func() error { return st.s.Commit(ctx, name, key) },
+				func() error { return st.s.Remove(ctx, name) },
+			} {
+				began := time.Now()
+				if err := step(); err != nil {
+					return err
+				}
+				times[c][i] = append(times[c][i], time.Since(began))
+			}
+		}
+		return nil
+	})
+	took := time.Since(began)
+	if err != nil {
+		return result{}, err
+	}
+	var all [3][]time.Duration
+	for _, t := range times {
+		for i := range all {
+			all[i] = append(all[i], t[i]...)
+		}
+	}
+	for i := range all {
+		slices.Sort(all[i])
+	}
+	n := len(all[2])
+	r := result{CyclesPerSecond: float64(n) / took.Seconds(), Prepare: all[0][n/2], Commit: all[1][n/2],
+		Remove: all[2][n/2], RemoveP99: all[2][n*99/100], RemoveLongest: all[2][n-1]}
+	// What was put off is done before the next one's turn, and is nobody's time.
+	if c, ok := st.s.(snapshots.Cleaner); ok {
+		if err := c.Cleanup(ctx); err != nil {
+			return result{}, err
+		}
+	}
+	return r, nil
+}
+
+func median[T any](list []result, of func(result) T, less func(a, b T) int) T {
+	values := make([]T, len(list))
+	for i, r := range list {
+		values[i] = of(r)
+	}
+	slices.SortFunc(values, less)
+	return values[len(values)/2]
+}
+
+func report(stands []*stand) error {
+	if *asJSON {
+		type line struct {
+			Name               string
+			Snapshots, Clients int
+			Runs               []result
+		}
+		var lines []line
+		for _, st := range stands {
+			for clients, runs := range st.runs {
+				lines = append(lines, line{st.name, st.count, clients, runs})
+			}
+		}
+		return json.NewEncoder(os.Stdout).Encode(lines)
+	}
+	duration := func(of func(result) time.Duration) func([]result) time.Duration {
+		return func(list []result) time.Duration {
+			return median(list, of, func(a, b time.Duration) int { return int(a - b) }).Round(time.Microsecond)
+		}
+	}
+	fmt.Printf("Medians of %d runs of %v s\n", *rounds, *seconds)
+	for _, clients := range []int{1, 20} {
+		fmt.Printf("\n%-34s %9s %10s %10s %10s %10s %10s   %d clients\n", "", "snapshots", "cycles/s", "prepare", "commit", "remove", "p99", clients)
+		for _, st := range stands {
+			runs := st.runs[clients]
+			fmt.Printf("%-34s %9d %10.0f %10v %10v %10v %10v\n", st.name, st.count,
+				median(runs, func(r result) float64 { return r.CyclesPerSecond }, func(a, b float64) int { return int(a*1000 - b*1000) }),
+				duration(func(r result) time.Duration { return r.Prepare })(runs),
+				duration(func(r result) time.Duration { return r.Commit })(runs),
+				duration(func(r result) time.Duration { return r.Remove })(runs),
+				duration(func(r result) time.Duration { return r.RemoveP99 })(runs))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+//go:build linux
+
+package containerd_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/core/snapshots/testsuite"
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/containerd"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/btrfs"
+	"holdfast/worker/snapshot/driver/copy"
+	"holdfast/worker/snapshot/driver/erofs"
+	"holdfast/worker/snapshot/driver/overlay"
+	"holdfast/worker/snapshot/drivertest"
+)
+
+// suite runs containerd's tests of snapshotters. name tells them what overlayfs cannot do.
+// fs is a file system of which each test makes one, "": that of temporary files.
+func suite(t *testing.T, name, fs string, mode snapshot.SyncMode, driver func() snapshot.Driver) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts")
+	}
+	testsuite.SnapshotterSuite(t, name, func(ctx context.Context, root string) (snapshots.Snapshotter, func() error, error) {
+		if fs != "" {
+			if err := drivertest.MakeFilesystem(fs, root+".image", root); err != nil {
+				return nil, nil, err
+			}
+		}
+		store, err := snapshot.Open(root, snapshot.Options{Driver: driver(), Sync: mode})
+		if err != nil {
+			return nil, nil, err
+		}
+		tenant, err := store.ClientTenant("testsuite")
+		if err != nil {
+			return nil, nil, errors.Join(err, store.Close())
+		}
+		return containerd.New(tenant), func() error {
+			err := sound(ctx, store)
+			if fs != "" {
+				err = errors.Join(err, unix.Unmount(root, 0))
+			}
+			return err
+		}, nil
+	})
+}
+
+// sound looks at a store after a test, and closes it.
+func sound(ctx context.Context, store *snapshot.Store) error {
+	problems, err := store.Check(ctx)
+	return errors.Join(append(problems, err, store.Finished(ctx), store.Cleanup(ctx), store.Close())...)
+}
+
+func TestSuiteOverlay(t *testing.T) {
+	suite(t, "overlayfs", "", snapshot.SyncCommit, func() snapshot.Driver { return overlay.New() })
+}
+
+func TestSuiteOverlayDeferred(t *testing.T) {
+	suite(t, "overlayfs", "", snapshot.SyncDeferred, func() snapshot.Driver { return overlay.New() })
+}
+
+func TestSuiteCopy(t *testing.T) {
+	suite(t, "copy", "", snapshot.SyncCommit, func() snapshot.Driver { return copy.New() })
+}
+
+func TestSuiteCopyXFS(t *testing.T) {
+	suite(t, "copy", "xfs", snapshot.SyncCommit, func() snapshot.Driver { return copy.New() })
+}
+
+func TestSuiteBtrfs(t *testing.T) {
+	suite(t, "btrfs", "btrfs", snapshot.SyncCommit, func() snapshot.Driver { return btrfs.New() })
+}
+
+func TestSuiteErofs(t *testing.T) {
+	suite(t, "erofs", "", snapshot.SyncDeferred, func() snapshot.Driver { return erofs.New() })
+}

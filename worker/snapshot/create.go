@@ -1,0 +1,219 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holdfast/worker/mount"
+)
+
+// Prepare makes an active snapshot with the content of its parent, "" for an empty one, and
+// returns its mounts. Errors: ErrExists, ErrNotFound of the parent, ErrKind if that is not
+// committed, ErrDistrusted, ErrInvalid, and what the driver meets.
+func (t *Tenant) Prepare(ctx context.Context, name, parent string, options ...Option) ([]mount.Mount, error) {
+	mounts, err := t.begin(ctx, Active, name, parent, choose(options))
+	if err != nil {
+		return nil, fmt.Errorf("prepare snapshot %q on %q: %w", name, parent, err)
+	}
+	return mounts, nil
+}
+
+// View is Prepare for a snapshot that is only read.
+func (t *Tenant) View(ctx context.Context, name, parent string, options ...Option) ([]mount.Mount, error) {
+	mounts, err := t.begin(ctx, View, name, parent, choose(options))
+	if err != nil {
+		return nil, fmt.Errorf("view snapshot %q as %q: %w", parent, name, err)
+	}
+	return mounts, nil
+}
+
+func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c choices) ([]mount.Mount, error) {
+	if err := checkName("name", name, MaxNameSize); err != nil {
+		return nil, err
+	}
+	if c.parent != "" {
+		return nil, fmt.Errorf("%w: WithParent is for Commit", ErrInvalid)
+	}
+	labels, err := keepLabels(c.labels)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := record{kind: kind, labels: labels}
+	var parents []ID
+	err = t.s.view("begin", func(tx *txn) (err error) {
+		if err := tx.vacant(t.key(name)); err != nil {
+			return err
+		}
+		if r.parent, err = t.parent(tx, parent); err != nil {
+			return err
+		}
+		parents, err = tx.ancestors(r.parent)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.id, err = t.s.ids.take(t.s); err != nil {
+		return nil, err
+	}
+	tree := Tree{Layer: t.s.layer(r.id), Kind: kind, Parents: t.s.layers(parents)}
+	if err := t.s.makeDir(ctx, tree); err != nil {
+		t.s.discard(r.id)
+		return nil, t.blame(parent, r.parent, err)
+	}
+	mounts, err := t.s.mounts(ctx, tree)
+	if err != nil {
+		t.s.discard(r.id)
+		return nil, err
+	}
+	err = t.s.update("create", func(tx *txn) error { return t.create(tx, name, parent, &r) })
+	if err != nil {
+		t.s.discardUnless(r.id, err)
+		return nil, err
+	}
+	t.s.ids.done(r.id)
+	return mounts, nil
+}
+
+// vacant is ErrExists if a snapshot has the key.
+func (t *txn) vacant(key []byte) error {
+	v, err := t.get(inSnapshots, key)
+	if err == nil && v != nil {
+		err = ErrExists
+	}
+	return err
+}
+
+// parent is the ID of a committed snapshot, 0 if the name is empty.
+func (t *Tenant) parent(tx *txn, name string) (ID, error) {
+	if name == "" {
+		return 0, nil
+	}
+	r, err := tx.record(t.key(name))
+	if err != nil {
+		return 0, fmt.Errorf("parent %q: %w", name, err)
+	}
+	if r.kind != Committed {
+		return 0, fmt.Errorf("parent %q: %w: %v, not committed", name, ErrKind, r.kind)
+	}
+	return r.id, nil
+}
+
+// create enters a snapshot whose directory is there, if what begin has read is still so.
+func (t *Tenant) create(tx *txn, name, parent string, r *record) error {
+	key := t.key(name)
+	if err := tx.vacant(key); err != nil {
+		return err
+	}
+	if id, err := t.parent(tx, parent); err != nil {
+		return err
+	} else if id != r.parent { // removed, and made anew
+		return fmt.Errorf("parent %q: %w any more", parent, ErrNotFound)
+	}
+	r.created = t.s.now()
+	r.updated, r.used = r.created, r.created
+	if err := tx.put(inIDs, number(uint64(r.id)), key); err != nil {
+		return err
+	}
+	if err := tx.save(key, r, r.used); err != nil {
+		return err
+	}
+	if err := tx.count(r, 1); err != nil {
+		return err
+	}
+	return t.adopt(tx, r)
+}
+
+// useGrain is how old the last use of a parent must be for a further child to count as another: else the
+// record of a base would be written with each of its children.
+const useGrain = time.Minute
+
+// adopt makes r a child of its parent, which is used by that.
+func (t *Tenant) adopt(tx *txn, r *record) error {
+	if r.parent == 0 {
+		return nil
+	}
+	grain := useGrain
+	if hook := testUseGrain.Load(); hook != nil {
+		grain = *hook
+	}
+	if err := tx.put(inChildren, numbers(uint64(r.parent), uint64(r.id)), nil); err != nil {
+		return err
+	}
+	key, p, err := tx.byID(r.parent)
+	if err != nil {
+		return err
+	}
+	was := p.used
+	if r.used > p.used && r.used-p.used >= uint64(grain) {
+		p.used = r.used
+	}
+	if p.used == was && !p.listed() {
+		return nil
+	}
+	return tx.save(key, &p, was)
+}
+
+// blame is the error of the driver, or that the parent has gone while the driver was reading it.
+func (t *Tenant) blame(parent string, id ID, err error) error {
+	gone := t.s.view("begin", func(tx *txn) error {
+		now, err := t.parent(tx, parent)
+		if err == nil && now != id {
+			err = fmt.Errorf("parent %q: %w any more", parent, ErrNotFound)
+		}
+		return err
+	})
+	if gone != nil {
+		return gone
+	}
+	return err
+}
+
+// makeDir makes the directory of a snapshot, with its content, under its final name. (W1)
+func (s *Store) makeDir(ctx context.Context, t Tree) error {
+	final := t.Dir
+	t.Dir = filepath.Join(s.root, newDir, t.ID.String())
+	if err := os.Mkdir(t.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := s.driver.Create(ctx, t); err != nil {
+		return fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+	}
+	if _, err := os.Lstat(final); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("directory %s: %w", final, ErrExists)
+	}
+	return os.Rename(t.Dir, final)
+}
+
+// discard has the directory of a snapshot that was not entered deleted.
+func (s *Store) discard(id ID) { s.reaper.add(id, true) }
+
+// discardUnless is discard if err, of the transaction that was to enter the snapshot, says that it
+// did not. If writing has stopped, it may have: what the disk holds is found out after the next Open.
+func (s *Store) discardUnless(id ID, err error) {
+	if !unknown(err) {
+		s.discard(id)
+	}
+}
+
+// mounts asks the driver.
+func (s *Store) mounts(ctx context.Context, t Tree) ([]mount.Mount, error) {
+	if _, err := os.Lstat(t.Dir); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w: %s", ErrMissing, t.Dir)
+		}
+		return nil, err
+	}
+	mounts, err := s.driver.Mounts(ctx, t, t.Kind != Active)
+	if err != nil {
+		return nil, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+	}
+	return mounts, nil
+}

@@ -1,0 +1,219 @@
+// Package erofs is the driver that keeps each committed snapshot as one file, an EROFS image, and
+// stacks them with overlayfs. It uses the command mkfs.erofs (Debian: erofs-utils).
+//
+// A commit leaves a directory, as the driver overlay does; the image is made after it, in the
+// background or when the first child is prepared, whichever comes first. So no mount ever has that
+// directory as a lower layer, and it is deleted when the image is on the disk. A mount
+// of the active snapshot that is still there then loses its files.
+package erofs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"holdfast/worker/internal/fstree"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/overlay"
+)
+
+// Driver keeps what a snapshot changes in DIR/fs, with overlayfs's scratch space in DIR/work, and after
+// the commit in the image DIR/layer.erofs.
+type Driver struct {
+	overlay overlay.Driver
+	options []string
+
+	mu     sync.Mutex
+	making map[snapshot.ID]*sync.Mutex // images that somebody makes
+}
+
+// New gives the driver. Its mounts of images have the further options given, such as "loop".
+func New(options ...string) *Driver {
+	return &Driver{options: append([]string{"ro"}, options...), making: map[snapshot.ID]*sync.Mutex{}}
+}
+
+// Name is "erofs".
+func (*Driver) Name() string { return "erofs" }
+
+// Rebase marks that a snapshot is changes only.
+func (*Driver) Rebase() {}
+
+func changes(dir string) string { return filepath.Join(dir, "fs") }
+func scratch(dir string) string { return filepath.Join(dir, "work") }
+func image(dir string) string   { return filepath.Join(dir, "layer.erofs") }
+
+const helper = "mkfs.erofs"
+
+// missing says where the helper is to be had.
+func missing(err error) error {
+	return fmt.Errorf("the command %s is missing; Debian has it in erofs-utils: %w", helper, err)
+}
+
+// Probe looks whether the file system of root can hold layers, and whether the command is there.
+func (d *Driver) Probe(root string) error {
+	if _, err := exec.LookPath(helper); err != nil {
+		return fmt.Errorf("%w (%w)", missing(err), snapshot.ErrUnsupported)
+	}
+	return d.overlay.Probe(root)
+}
+
+// Create makes the images of the parents, where they are not made yet, and the directories of an
+// overlay.
+func (d *Driver) Create(ctx context.Context, t snapshot.Tree) error {
+	if len(t.Parents) > overlay.MaxLayers {
+		return d.overlay.Create(ctx, t) // it says so
+	}
+	for _, p := range t.Parents {
+		if err := d.convert(ctx, p); err != nil {
+			return err
+		}
+	}
+	if t.Kind == snapshot.View || len(t.Parents) == 0 {
+		return d.overlay.Create(ctx, t)
+	}
+	alone := t
+	alone.Parents = nil
+	if err := d.overlay.Create(ctx, alone); err != nil {
+		return err
+	}
+	// The root of an overlay is that of its upper directory. A copy of the parent's was kept.
+	return fstree.CopyAttributes(rootOf(t.Parents[0].Dir), changes(t.Dir))
+}
+
+// rootOf is an empty directory with the attributes of the root of a layer, for which else an image
+// would have to be mounted.
+func rootOf(dir string) string { return filepath.Join(dir, "root") }
+
+// Commit has nothing to do.
+func (*Driver) Commit(context.Context, snapshot.Tree) error { return nil }
+
+// Mounts is an overlay on mounted images: the last of the mounts is the overlay, those before it are its
+// lower layers, the topmost first. Where there is only one layer it is that.
+func (d *Driver) Mounts(ctx context.Context, t snapshot.Tree, readonly bool) ([]mount.Mount, error) {
+	if len(t.Parents) == 0 {
+		return d.overlay.Mounts(ctx, t, readonly)
+	}
+	var mounts []mount.Mount
+	for _, p := range t.Parents {
+		mounts = append(mounts, mount.Mount{Type: "erofs", Source: image(p.Dir), Options: d.options})
+	}
+	top := mount.Mount{Type: "overlay", Source: "overlay"}
+	switch {
+	case t.Kind == snapshot.View:
+		if len(mounts) == 1 {
+			return mounts, nil
+		}
+	default:
+		top.Options = []string{"workdir=" + scratch(t.Dir), "upperdir=" + changes(t.Dir)}
+		if readonly {
+			top.Options = append(top.Options, "ro")
+		}
+	}
+	return append(mounts, top), nil
+}
+
+// Usage measures what the snapshot changes, or its image.
+func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
+	if d.Finished(t.Layer) {
+		u, err := fstree.Measure(ctx, t.Dir)
+		return snapshot.Usage(u), err
+	}
+	return d.overlay.Usage(ctx, t)
+}
+
+// Remove has nothing to do: it is all in the directory.
+func (*Driver) Remove(context.Context, snapshot.Layer) error { return nil }
+
+// Finished tells whether the image is there, and nothing else any more.
+func (*Driver) Finished(l snapshot.Layer) bool {
+	for _, gone := range []string{changes(l.Dir), scratch(l.Dir)} {
+		if _, err := os.Lstat(gone); !errors.Is(err, os.ErrNotExist) {
+			return false
+		}
+	}
+	_, err := os.Lstat(image(l.Dir))
+	return err == nil
+}
+
+// Finish makes the image, and deletes what it was made of.
+func (d *Driver) Finish(ctx context.Context, l snapshot.Layer) error {
+	return d.convert(ctx, l)
+}
+
+// convert is Finish; of several calls for one layer the first works and the others wait.
+func (d *Driver) convert(ctx context.Context, l snapshot.Layer) error {
+	if d.Finished(l) {
+		return nil
+	}
+	d.mu.Lock()
+	if d.making[l.ID] == nil {
+		d.making[l.ID] = &sync.Mutex{}
+	}
+	own := d.making[l.ID]
+	d.mu.Unlock()
+	own.Lock()
+	defer own.Unlock()
+	if d.Finished(l) {
+		return nil
+	}
+	if _, err := os.Lstat(image(l.Dir)); err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := makeImage(ctx, l.Dir); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{changes(l.Dir), scratch(l.Dir)} {
+		if err := fstree.Remove(ctx, dir); err != nil {
+			return err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.making, l.ID) // who has it already finds the layer finished
+	return nil
+}
+
+// makeImage makes the image under another name, flushes it, and renames it: an image that is there is whole.
+func makeImage(ctx context.Context, dir string) error {
+	if err := os.Mkdir(rootOf(dir), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := fstree.CopyAttributes(changes(dir), rootOf(dir), "trusted.overlay.", "user.overlay."); err != nil {
+		return err
+	}
+	under := image(dir) + ".new"
+	if err := os.Remove(under); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, helper, "--quiet", "--preserve-mtime", under, changes(dir))
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return missing(err)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w: %s", helper, err, bytes.TrimSpace(out)), os.Remove(under))
+	}
+	if err := flush(under); err != nil {
+		return err
+	}
+	if err := os.Rename(under, image(dir)); err != nil {
+		return err
+	}
+	return flush(dir)
+}
+
+func flush(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

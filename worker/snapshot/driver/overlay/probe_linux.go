@@ -1,0 +1,39 @@
+package overlay
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/snapshot"
+)
+
+// Probe tries whether the file system of root can hold layers: overlayfs wants the types of
+// directory entries, and extended attributes that only it uses. It mounts nothing, so it says
+// nothing about the kernel or privileges.
+func (*Driver) Probe(root string) error {
+	if strings.ContainsAny(root, `,:\"`) {
+		return fmt.Errorf("%w: the path %s has a character that means something in mount options", snapshot.ErrInvalid, root)
+	}
+	if os.Geteuid() != 0 {
+		return nil // trusted attributes are root's; mounting says the rest
+	}
+	dir, err := os.MkdirTemp(root, "probe-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := unix.Setxattr(dir, "trusted.overlay.probe", []byte("y"), 0); err != nil {
+		return fmt.Errorf("extended attributes, which overlayfs needs, in %s: %w (%w)", root, err, snapshot.ErrUnsupported)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "a"), unix.AT_FDCWD, filepath.Join(dir, "b"), unix.RENAME_WHITEOUT); err != nil {
+		return fmt.Errorf("whiteouts, which overlayfs needs, in %s: %w (%w)", root, err, snapshot.ErrUnsupported)
+	}
+	return nil
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package drivertest
+
+func (b *bench) special(string) {}

@@ -1,0 +1,56 @@
+package snapshot
+
+import "time"
+
+// SetBootID has stores that are opened from now on believe that the machine was started under this id; ""
+// is the end of that.
+func SetBootID(id string) {
+	testBootID.Store(nil)
+	if id != "" {
+		testBootID.Store(&id)
+	}
+}
+
+// SetSyncError has a function called before each flush, whose error is the flush's; nil is the end of that.
+func SetSyncError(fn func() error) {
+	testSyncError.Store(nil)
+	if fn != nil {
+		testSyncError.Store(&fn)
+	}
+}
+
+// Observe has fn called with the number of keys that each transaction has touched.
+func (s *Store) Observe(fn func(op string, keys int)) { s.observe = fn }
+
+// FlushDeferred does what SyncDeferred does after a second.
+func (s *Store) FlushDeferred() error { return s.flushDeferred() }
+
+// Crash closes the files of a store as the end of the process would: nothing is flushed or given back.
+func (s *Store) Crash() {
+	s.stop()
+	s.background.Wait()
+	s.closed.Store(true)
+	_ = s.release()
+}
+
+// SetFlushDelay sets how long SyncDeferred waits, of stores that are opened from now on; 0 is the end of that.
+func SetFlushDelay(d time.Duration) {
+	testFlushDelay.Store(nil)
+	if d != 0 {
+		testFlushDelay.Store(&d)
+	}
+}
+
+// LookAround does what Open does in the background.
+func (s *Store) LookAround() error { return s.lookAround() }
+
+// Flushes is how often the metadata were flushed.
+func (s *Store) Flushes() int { return s.db.Stats().Flushes }
+
+// SetUseGrain has every use of a parent count that is so long after the one before; negative is the end of that.
+func SetUseGrain(d time.Duration) {
+	testUseGrain.Store(nil)
+	if d >= 0 {
+		testUseGrain.Store(&d)
+	}
+}

@@ -1,0 +1,14 @@
+package snapshot
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// What tests put in place of the machine; nil: nothing.
+var (
+	testBootID     atomic.Pointer[string]        // the boot id
+	testSyncError  atomic.Pointer[func() error]  // called before a flush; its error is the flush's
+	testFlushDelay atomic.Pointer[time.Duration] // the delay of SyncDeferred
+	testUseGrain   atomic.Pointer[time.Duration] // useGrain
+)

@@ -1,0 +1,273 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// lease is one lease on one snapshot.
+type lease struct {
+	id      ID
+	tenant  string
+	name    string
+	expires uint64 // nanoseconds since 1970; 0: never
+}
+
+func (l *lease) expired(now uint64) bool { return l.expires != 0 && l.expires <= now }
+
+// byName, bySnapshot and byTime are its keys.
+func (l *lease) byName() []byte {
+	return append(leasePrefix(l.tenant, l.name), number(uint64(l.id))...)
+}
+func (l *lease) bySnapshot() []byte { return number(uint64(l.id), []byte(l.name)...) }
+func (l *lease) byTime() []byte     { return numbers(l.expires, uint64(l.id), []byte(l.name)...) }
+
+func leasePrefix(tenant, name string) []byte { return append(nameKey(tenant, name), 0) }
+
+// Lease holds a snapshot, and those below it, for a time, 0: for ever. It is neither pruned
+// nor removed meanwhile. A lease may hold any number of snapshots; on one that it holds
+// already it changes the time.
+func (t *Tenant) Lease(ctx context.Context, leaseName, name string, ttl time.Duration) error {
+	err := checkName("lease", leaseName, MaxTenantSize)
+	if err == nil && ttl < 0 {
+		err = fmt.Errorf("%w: a lease for %v", ErrInvalid, ttl)
+	}
+	if err == nil {
+		err = t.s.update("lease", func(tx *txn) error {
+			r, err := tx.record(t.key(name))
+			if err != nil {
+				return err
+			}
+			l := lease{id: r.id, tenant: t.name, name: leaseName}
+			if ttl != 0 {
+				l.expires = t.s.now() + uint64(ttl)
+			}
+			return tx.putLease(l, t.key(name), &r)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("lease %q on snapshot %q: %w", leaseName, name, err)
+	}
+	return nil
+}
+
+// putLease enters a lease, in place of an older one of that name.
+func (t *txn) putLease(l lease, key []byte, r *record) error {
+	v, err := t.get(inLeased, l.bySnapshot())
+	if err != nil {
+		return err
+	}
+	if v != nil {
+		old := l
+		if old.expires, _, err = fixed("lease", v, 1); err != nil {
+			return err
+		}
+		if old.expires != 0 {
+			if err := t.delete(inExpiries, old.byTime()); err != nil {
+				return err
+			}
+		}
+	}
+	when := binary.BigEndian.AppendUint64(nil, l.expires)
+	if err := t.put(inLeases, l.byName(), when); err != nil {
+		return err
+	}
+	if err := t.put(inLeased, l.bySnapshot(), when); err != nil {
+		return err
+	}
+	if l.expires != 0 {
+		if err := t.put(inExpiries, l.byTime(), nil); err != nil {
+			return err
+		}
+	}
+	return t.save(key, r, r.used)
+}
+
+// dropLease takes a lease away; the caller lists the snapshot anew.
+func (t *txn) dropLease(l lease) error {
+	if err := t.delete(inLeases, l.byName()); err != nil {
+		return err
+	}
+	if err := t.delete(inLeased, l.bySnapshot()); err != nil {
+		return err
+	}
+	if l.expires == 0 {
+		return nil
+	}
+	return t.delete(inExpiries, l.byTime())
+}
+
+// leasesOf are the leases on a snapshot.
+func (t *txn) leasesOf(id ID) (leases []lease, err error) {
+	err = t.scan(inLeased, number(uint64(id)), nil, func(k, v []byte) (bool, error) {
+		expires, _, err := fixed("lease", v, 1)
+		leases = append(leases, lease{id: id, name: string(k[8:]), expires: expires})
+		return true, err
+	})
+	if err != nil || len(leases) == 0 {
+		return nil, err
+	}
+	key, err := t.keyOf(id)
+	if err != nil {
+		return nil, err
+	}
+	tenant, _, err := splitKey(key)
+	for i := range leases {
+		leases[i].tenant = tenant
+	}
+	return leases, err
+}
+
+// Held is a lease on a snapshot.
+type Held struct {
+	Lease   string
+	Expires time.Time // zero: never
+}
+
+// Leases are the leases on a snapshot itself, those that have expired and were not taken away yet
+// included.
+func (t *Tenant) Leases(ctx context.Context, name string) (held []Held, err error) {
+	err = t.s.view("leases", func(tx *txn) error {
+		r, err := tx.record(t.key(name))
+		if err != nil {
+			return err
+		}
+		leases, err := tx.leasesOf(r.id)
+		for _, l := range leases {
+			h := Held{Lease: l.name}
+			if l.expires != 0 {
+				h.Expires = moment(l.expires)
+			}
+			held = append(held, h)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leases on snapshot %q: %w", name, err)
+	}
+	return held, nil
+}
+
+// Release gives up a lease on one snapshot; ErrNotFound if there is none.
+func (t *Tenant) Release(ctx context.Context, leaseName, name string) error {
+	err := t.s.update("release", func(tx *txn) error {
+		r, err := tx.record(t.key(name))
+		if err != nil {
+			return err
+		}
+		l := lease{id: r.id, tenant: t.name, name: leaseName}
+		v, err := tx.get(inLeased, l.bySnapshot())
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			return fmt.Errorf("lease: %w", ErrNotFound)
+		}
+		if l.expires, _, err = fixed("lease", v, 1); err != nil {
+			return err
+		}
+		if err := tx.dropLease(l); err != nil {
+			return err
+		}
+		return tx.save(t.key(name), &r, r.used)
+	})
+	if err != nil {
+		return fmt.Errorf("release %q on snapshot %q: %w", leaseName, name, err)
+	}
+	return nil
+}
+
+// leaseBatch is how many leases are given up in one transaction.
+const leaseBatch = 256
+
+// ReleaseAll gives up a lease on all snapshots that it holds. It takes as many transactions as they
+// need; a snapshot that is leased meanwhile may be held or not.
+func (t *Tenant) ReleaseAll(ctx context.Context, leaseName string) error {
+	prefix := leasePrefix(t.name, leaseName)
+	err := t.s.dropLeases(ctx, func(tx *txn) (leases []lease, err error) {
+		err = tx.scan(inLeases, prefix, nil, func(k, v []byte) (bool, error) {
+			id, _, err := fixed("lease", k[len(prefix):], 1)
+			if err != nil {
+				return false, err
+			}
+			expires, _, err := fixed("lease", v, 1)
+			leases = append(leases, lease{id: ID(id), tenant: t.name, name: leaseName, expires: expires})
+			return len(leases) < leaseBatch, err
+		})
+		return leases, err
+	})
+	if err != nil {
+		return fmt.Errorf("release %q: %w", leaseName, err)
+	}
+	return nil
+}
+
+// ExpireLeases takes away the leases whose time is over. The store does so every minute.
+func (s *Store) ExpireLeases(ctx context.Context) error {
+	err := s.dropLeases(ctx, func(tx *txn) (leases []lease, err error) {
+		now := s.now()
+		err = tx.scan(inExpiries, nil, nil, func(k, _ []byte) (bool, error) {
+			if len(k) <= 16 {
+				return false, corruptf("expiry: %d bytes", len(k))
+			}
+			when, id, err := fixed("expiry", k[:16], 2)
+			if err != nil || when > now {
+				return false, err
+			}
+			leases = append(leases, lease{id: ID(id), name: string(k[16:]), expires: when})
+			return len(leases) < leaseBatch, nil
+		})
+		for i := range leases {
+			if err != nil {
+				return nil, err
+			}
+			var key []byte
+			if key, err = tx.keyOf(leases[i].id); err == nil {
+				leases[i].tenant, _, err = splitKey(key)
+			}
+		}
+		return leases, err
+	})
+	if err != nil {
+		return fmt.Errorf("expire leases: %w", err)
+	}
+	return nil
+}
+
+// dropLeases takes away what find finds, until it finds less than a batch.
+func (s *Store) dropLeases(ctx context.Context, find func(*txn) ([]lease, error)) error {
+	for {
+		var some []lease
+		look := func(tx *txn) (err error) {
+			some, err = find(tx)
+			return err
+		}
+		if err := s.view("leases", look); err != nil || len(some) == 0 {
+			return err
+		}
+		err := s.update("leases", func(tx *txn) error {
+			if err := look(tx); err != nil {
+				return err
+			}
+			for _, l := range some {
+				if err := tx.dropLease(l); err != nil {
+					return err
+				}
+			}
+			for _, l := range some {
+				if err := tx.relist(l.id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil || len(some) < leaseBatch {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}

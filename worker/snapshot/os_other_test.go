@@ -1,0 +1,5 @@
+//go:build !linux
+
+package snapshot_test
+
+const deferredWorks = false

@@ -1,0 +1,424 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"holdfast/worker/internal/fstree"
+)
+
+// reaper deletes the directories of snapshots that are removed, in the background, and runs what
+// drivers have to do after a commit.
+type reaper struct {
+	s        *Store
+	finisher Finisher // nil: the driver has nothing to do
+	wake     chan struct{}
+	hurry    chan struct{} // there is enough to do, or somebody waits
+	wakeUp   chan struct{} // for the one who finishes
+
+	mu         sync.Mutex
+	idle       *sync.Cond
+	queue      []doomed
+	batch      int // being reaped
+	parked     map[ID]*parked
+	finishing  bool
+	unfinished []ID
+}
+
+// doomed is a directory that is to go.
+type doomed struct {
+	id     ID
+	making bool // it was never entered, and nobody else knows of its ID
+}
+
+// parked is a directory that could not be deleted.
+type parked struct {
+	doomed
+	err   error
+	delay time.Duration
+	due   time.Time
+}
+
+const (
+	reapBatch  = 64                    // IDs taken out of the bucket trash in one transaction
+	reapDelay  = 50 * time.Millisecond // how long is waited for that many
+	firstDelay = time.Second
+	maxDelay   = 5 * time.Minute
+	leaseTick  = time.Minute
+)
+
+func newReaper(s *Store) *reaper {
+	r := &reaper{s: s, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), parked: map[ID]*parked{}}
+	r.idle = sync.NewCond(&r.mu)
+	r.finisher, _ = s.driver.(Finisher)
+	return r
+}
+
+// add has the directory of an ID deleted.
+func (r *reaper) add(id ID, making bool) {
+	r.mu.Lock()
+	r.queue = append(r.queue, doomed{id, making})
+	enough := len(r.queue) >= reapBatch
+	r.mu.Unlock()
+	signal(r.wake)
+	if enough {
+		signal(r.hurry)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run deletes until the store closes.
+func (r *reaper) run() {
+	leases := time.NewTicker(leaseTick)
+	defer leases.Stop()
+	defer r.broadcast()
+	for {
+		retry := time.NewTimer(r.unpark(time.Now()))
+		select {
+		case <-r.s.ctx.Done():
+		case <-r.wake:
+			r.gather()
+		case <-retry.C:
+		case <-leases.C:
+			if err := r.s.ExpireLeases(r.s.ctx); err != nil {
+				r.s.log.Error("expiring leases failed", "error", err)
+			}
+		}
+		retry.Stop()
+		for r.s.ctx.Err() == nil && r.reapSome() {
+		}
+		if r.s.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// gather waits for more, so that what is deleted in the background does not cost those who work in the
+// foreground a flush each.
+func (r *reaper) gather() {
+	wait := time.NewTimer(reapDelay)
+	defer wait.Stop()
+	select {
+	case <-r.s.ctx.Done():
+	case <-wait.C:
+	case <-r.hurry:
+	}
+}
+
+func (r *reaper) broadcast() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.idle.Broadcast()
+}
+
+// unpark puts those whose time has come into the queue again, and tells how long it is to the next one.
+func (r *reaper) unpark(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := maxDelay
+	for _, p := range r.parked {
+		if wait := p.due.Sub(now); wait <= 0 {
+			r.queue = append(r.queue, p.doomed)
+			p.due = now.Add(maxDelay) // not twice
+			next = 0
+		} else {
+			next = min(next, wait)
+		}
+	}
+	return next
+}
+
+// reapSome deletes a batch; false if there was nothing to do.
+func (r *reaper) reapSome() bool {
+	r.mu.Lock()
+	n := min(len(r.queue), reapBatch)
+	batch := slices.Clone(r.queue[:n])
+	r.queue = r.queue[n:]
+	r.batch = n
+	r.mu.Unlock()
+	if n == 0 {
+		r.broadcast()
+		return false
+	}
+	gone, err := r.reapAll(batch)
+	if err == nil {
+		err = r.forget(gone)
+	}
+	if err != nil && r.s.ctx.Err() == nil {
+		r.s.log.Error("deleting removed snapshots failed", "error", err)
+		for _, d := range batch {
+			r.park(d, err)
+		}
+	}
+	r.mu.Lock()
+	r.batch = 0
+	r.idle.Broadcast()
+	r.mu.Unlock()
+	return true
+}
+
+// reapAll deletes the directories of a batch. Those that it cannot delete it parks.
+func (r *reaper) reapAll(batch []doomed) (gone []doomed, err error) {
+	if err := r.s.durable(); err != nil { // (W2)
+		return nil, err
+	}
+	for _, d := range batch {
+		if r.s.ctx.Err() != nil {
+			return gone, nil
+		}
+		err := r.reap(d.id)
+		if err == nil {
+			gone = append(gone, d)
+		} else if r.s.ctx.Err() == nil {
+			r.park(d, err)
+		}
+	}
+	return gone, nil
+}
+
+// reap deletes what there is of an ID. Each step may have been done before.
+func (r *reaper) reap(id ID) error {
+	r.stopFinishing(id)
+	if taken, _ := r.s.busy.try(id); !taken {
+		return fmt.Errorf("%v: its driver is still working on it", id)
+	}
+	defer r.s.busy.release(id)
+	l := Layer{ID: id, Dir: filepath.Join(r.s.root, trashDir, id.String())}
+	found := false
+	for _, dir := range []string{trashDir, newDir, snapshotsDir} {
+		from := filepath.Join(r.s.root, dir, id.String())
+		var err error
+		if dir == trashDir { // it was here already
+			_, err = os.Lstat(from)
+		} else {
+			err = os.Rename(from, l.Dir)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = r.erase(l)
+		}
+		if err != nil {
+			return err
+		}
+		found = true
+	}
+	if found {
+		return nil
+	}
+	return r.erase(l) // what the driver keeps elsewhere may be left
+}
+
+func (r *reaper) erase(l Layer) error {
+	if err := r.s.driver.Remove(r.s.ctx, l); err != nil {
+		return fmt.Errorf("driver %s: %w", r.s.driver.Name(), err)
+	}
+	return fstree.Remove(r.s.ctx, l.Dir)
+}
+
+// park has an ID tried again later.
+func (r *reaper) park(d doomed, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.parked[d.id]
+	if p == nil {
+		p = &parked{doomed: d, delay: firstDelay / 2}
+		r.parked[d.id] = p
+		r.s.log.Warn("a removed snapshot cannot be deleted yet", "ID", d.id, "error", err)
+	}
+	p.err = err
+	p.delay = min(2*p.delay, maxDelay)
+	p.due = time.Now().Add(p.delay)
+}
+
+// forget takes the IDs of directories that are gone out of the bucket trash.
+func (r *reaper) forget(gone []doomed) error {
+	entered := slices.ContainsFunc(gone, func(d doomed) bool { return !d.making })
+	if entered {
+		err := r.s.update("forget", func(t *txn) error {
+			for _, d := range gone {
+				if d.making {
+					continue
+				}
+				if err := t.delete(inTrash, number(uint64(d.id))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range gone {
+		if d.making {
+			r.s.ids.done(d.id)
+		}
+		delete(r.parked, d.id)
+	}
+	return nil
+}
+
+// Cleanup returns when what was removed before is deleted. Its error tells of what cannot be
+// deleted, which is tried again later.
+func (s *Store) Cleanup(ctx context.Context) error {
+	if _, err := s.Reconciled(ctx); err != nil { // what was removed before Open is known then
+		return err
+	}
+	r := s.reaper
+	defer context.AfterFunc(ctx, r.broadcast)()
+	r.mu.Lock()
+	for _, p := range r.parked {
+		r.queue = append(r.queue, p.doomed)
+	}
+	signal(r.wake)
+	signal(r.hurry)
+	defer r.mu.Unlock()
+	for len(r.queue) > 0 || r.batch > 0 {
+		if s.ctx.Err() != nil {
+			return ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.idle.Wait()
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(r.parked)) {
+		errs = append(errs, fmt.Errorf("delete snapshot %v: %w", id, r.parked[id].err))
+	}
+	return errors.Join(errs...)
+}
+
+// finish has the driver finish a snapshot that was committed.
+func (r *reaper) finish(id ID) {
+	if r.finisher == nil {
+		return
+	}
+	r.mu.Lock()
+	r.unfinished = append(r.unfinished, id)
+	r.mu.Unlock()
+	signal(r.wakeUp)
+}
+
+// runFinish finishes until the store closes.
+func (r *reaper) runFinish() {
+	for {
+		select {
+		case <-r.s.ctx.Done():
+			return
+		case <-r.wakeUp:
+		}
+		for r.s.ctx.Err() == nil && r.finishOne() {
+		}
+	}
+}
+
+// finishOne has the driver finish the first in the queue; false if there is none.
+func (r *reaper) finishOne() bool {
+	r.mu.Lock()
+	if len(r.unfinished) == 0 {
+		r.mu.Unlock()
+		return false
+	}
+	id := r.unfinished[0]
+	r.unfinished = r.unfinished[1:]
+	r.finishing = true
+	r.mu.Unlock()
+	if err := r.s.finishOne(r.finisher, id); err != nil && r.s.ctx.Err() == nil {
+		r.s.log.Error("finishing a committed snapshot failed; it can be used as it is", "ID", id, "error", err)
+	}
+	r.mu.Lock()
+	r.finishing = false
+	r.idle.Broadcast()
+	r.mu.Unlock()
+	return true
+}
+
+// finishOne has the driver finish a snapshot, unless it has been removed, and stores what it takes
+// then.
+func (s *Store) finishOne(f Finisher, id ID) error {
+	committed := func(t *txn) ([]byte, record, error) {
+		v, err := t.get(inIDs, number(uint64(id)))
+		if err != nil || v == nil {
+			return nil, record{}, err
+		}
+		return t.byID(id)
+	}
+	if err := s.busy.take(s.ctx, id); err != nil {
+		return err
+	}
+	defer s.busy.release(id)
+	there := false
+	err := s.view("finish", func(t *txn) error {
+		_, r, err := committed(t)
+		there = r.kind == Committed
+		return err
+	})
+	if err != nil || !there {
+		return err
+	}
+	if err := f.Finish(s.ctx, s.layer(id)); err != nil {
+		return err
+	}
+	usage, err := s.driver.Usage(s.ctx, Tree{Layer: s.layer(id), Kind: Committed})
+	if err != nil {
+		return err
+	}
+	return s.update("finish", func(t *txn) error {
+		key, r, err := committed(t)
+		if err != nil || r.kind != Committed {
+			return err
+		}
+		if err := t.count(&r, -1); err != nil {
+			return err
+		}
+		r.usage = usage
+		if err := t.count(&r, 1); err != nil {
+			return err
+		}
+		return t.save(key, &r, r.used)
+	})
+}
+
+// stopFinishing takes an ID out of those that are to be finished.
+func (r *reaper) stopFinishing(id ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unfinished = slices.DeleteFunc(r.unfinished, func(u ID) bool { return u == id })
+}
+
+// Finished returns when the driver has finished all snapshots that were committed before: see
+// Finisher.
+func (s *Store) Finished(ctx context.Context) error {
+	r := s.reaper
+	defer context.AfterFunc(ctx, r.broadcast)()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.unfinished) > 0 || r.finishing {
+		if s.ctx.Err() != nil {
+			return ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.idle.Wait()
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Report is what was found after opening a store.
+type Report struct {
+	Orphans int      // directories that no record names: left by a crash, and deleted
+	Trash   int      // removed snapshots that were not deleted yet
+	Missing []ID     // snapshots without a directory
+	Strange []string // entries that are not the store's, and are left alone
+}
+
+// Reconciled returns when what a crash may have left behind has been looked for, with what was
+// found. Deleting it may still go on: see Cleanup.
+func (s *Store) Reconciled(ctx context.Context) (Report, error) {
+	select {
+	case <-s.reconciled:
+		return s.report, s.reportErr
+	case <-ctx.Done():
+		return Report{}, ctx.Err()
+	}
+}
+
+// reconcile compares directories and records, and has those deleted that nobody names.
+func (s *Store) reconcile() {
+	defer close(s.reconciled)
+	s.reportErr = s.lookAround()
+	if s.reportErr != nil {
+		if s.ctx.Err() != nil {
+			s.reportErr = ErrClosed
+			return
+		}
+		s.log.Error("looking for what a crash left behind failed", "error", s.reportErr)
+		return
+	}
+	if r := s.report; r.Orphans+r.Trash+len(r.Missing)+len(r.Strange) > 0 {
+		s.log.Info("reconciled", "orphans", r.Orphans, "trash", r.Trash, "missing", r.Missing, "strange", r.Strange)
+	}
+}
+
+func (s *Store) lookAround() error {
+	if err := s.findTrash(); err != nil {
+		return fmt.Errorf("find removed snapshots: %w", err)
+	}
+	if err := s.sweepTrash(); err != nil {
+		return err
+	}
+	present, err := s.findOrphans()
+	if err != nil {
+		return fmt.Errorf("find orphans: %w", err)
+	}
+	if err := s.findMissing(present); err != nil {
+		return fmt.Errorf("find missing directories: %w", err)
+	}
+	return nil
+}
+
+// findTrash has the reaper go on with what was removed before.
+func (s *Store) findTrash() error {
+	return s.view("trash", func(t *txn) error {
+		return t.scan(inTrash, nil, nil, func(k, _ []byte) (bool, error) {
+			id, _, err := fixed("removed snapshot", k, 1)
+			if err != nil {
+				return false, err
+			}
+			s.report.Trash++
+			s.reaper.add(ID(id), false)
+			return true, s.ctx.Err()
+		})
+	})
+}
+
+// sweepTrash has the reaper delete what is in the directory trash and nowhere else.
+func (s *Store) sweepTrash() error {
+	return s.entries(trashDir, s.orphan)
+}
+
+// orphan has the directory of an ID deleted, unless somebody knows it.
+func (s *Store) orphan(id ID) error {
+	if s.ids.isMaking(id) { // first: when it is no longer made it is known
+		return nil
+	}
+	known := false
+	err := s.view("orphan", func(t *txn) error {
+		for _, n := range []bucket{inIDs, inTrash} {
+			v, err := t.get(n, number(uint64(id)))
+			if err != nil {
+				return err
+			}
+			known = known || v != nil
+		}
+		return nil
+	})
+	if err != nil || known {
+		return err
+	}
+	s.report.Orphans++
+	s.reaper.add(id, true)
+	return nil
+}
+
+// findOrphans has directories deleted that no record names, and returns the IDs of all.
+func (s *Store) findOrphans() (present []ID, err error) {
+	if err := s.entries(newDir, s.orphan); err != nil {
+		return nil, err
+	}
+	err = s.entries(snapshotsDir, func(id ID) error {
+		present = append(present, id)
+		return s.orphan(id)
+	})
+	slices.Sort(present)
+	return present, err
+}
+
+// entries calls fn for what lies in one of the directories and is called like a snapshot's
+// directory.
+func (s *Store) entries(dir string, fn func(id ID) error) error {
+	f, err := os.Open(filepath.Join(s.root, dir))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(1024)
+		for _, name := range names {
+			id, ok := parseID(name)
+			if !ok {
+				s.report.Strange = append(s.report.Strange, filepath.Join(dir, name))
+				continue
+			}
+			if err := fn(id); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = s.ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// findMissing finds snapshots without a directory: those whose ID is not among present. Those that
+// the driver has not finished are finished now.
+func (s *Store) findMissing(present []ID) error {
+	return s.view("missing", func(t *txn) error {
+		return t.scan(inIDs, nil, nil, func(k, key []byte) (bool, error) {
+			n, _, err := fixed("ID", k, 1)
+			if err != nil {
+				return false, err
+			}
+			if _, ok := slices.BinarySearch(present, ID(n)); ok {
+				return true, s.findUnfinished(t, key, ID(n))
+			}
+			// It may be younger than the list.
+			if _, err := os.Lstat(s.dir(ID(n))); errors.Is(err, os.ErrNotExist) {
+				s.report.Missing = append(s.report.Missing, ID(n))
+			}
+			return true, s.ctx.Err()
+		})
+	})
+}
+
+func (s *Store) findUnfinished(t *txn, key []byte, id ID) error {
+	f := s.reaper.finisher
+	if f == nil || s.ctx.Err() != nil {
+		return s.ctx.Err()
+	}
+	r, err := t.record(key)
+	if err == nil && r.kind == Committed && !f.Finished(s.layer(id)) {
+		s.reaper.finish(id)
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+)
+
+// Remove removes a snapshot. Its name is free at once; its content goes in the background.
+// ErrInUse if it has children or leases, or is pinned.
+func (t *Tenant) Remove(ctx context.Context, name string) error {
+	var id ID
+	err := t.s.update("remove", func(tx *txn) error {
+		key := t.key(name)
+		r, err := tx.record(key)
+		if err != nil {
+			return err
+		}
+		if err := tx.removable(&r, t.s.now()); err != nil {
+			return err
+		}
+		id = r.id
+		return tx.remove(key, &r)
+	})
+	if err != nil {
+		return fmt.Errorf("remove snapshot %q: %w", name, err)
+	}
+	t.s.reaper.add(id, false)
+	return nil
+}
+
+// removable is ErrInUse, with a reason, unless the snapshot can be removed. Leases on it that
+// have expired it takes away.
+func (t *txn) removable(r *record, now uint64) error {
+	if r.flags&flagPinned != 0 {
+		return fmt.Errorf("%w: it is pinned", ErrInUse)
+	}
+	child, err := t.any(inChildren, number(uint64(r.id)))
+	if err != nil {
+		return err
+	}
+	if child {
+		return fmt.Errorf("%w: it has children", ErrInUse)
+	}
+	leases, err := t.leasesOf(r.id)
+	if err != nil {
+		return err
+	}
+	for _, l := range leases {
+		if !l.expired(now) {
+			return fmt.Errorf("%w: it has the lease %q", ErrInUse, l.name)
+		}
+	}
+	for _, l := range leases {
+		if err := t.dropLease(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove takes the snapshot r out of the metadata, and enters its ID as one whose directory is
+// to be deleted.
+func (t *txn) remove(key []byte, r *record) error {
+	if r.listed() {
+		if err := t.delete(inUsed, numbers(r.used, uint64(r.id))); err != nil {
+			return err
+		}
+	}
+	if err := t.delete(inSnapshots, key); err != nil {
+		return err
+	}
+	if err := t.delete(inIDs, number(uint64(r.id))); err != nil {
+		return err
+	}
+	if err := t.count(r, -1); err != nil {
+		return err
+	}
+	if err := t.put(inTrash, number(uint64(r.id)), nil); err != nil {
+		return err
+	}
+	if r.parent == 0 {
+		return nil
+	}
+	if err := t.delete(inChildren, numbers(uint64(r.parent), uint64(r.id))); err != nil {
+		return err
+	}
+	return t.relist(r.parent)
+}

@@ -1,0 +1,369 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"holdfast/worker/mount"
+)
+
+// Tenant is a set of snapshots with names of their own. Any number of Tenants of one name
+// may be used at once.
+type Tenant struct {
+	s    *Store
+	name string
+}
+
+// Tenant gives the tenant of a name, which need not have been used before.
+func (s *Store) Tenant(name string) (*Tenant, error) {
+	if err := checkName("tenant", name, MaxTenantSize); err != nil {
+		return nil, err
+	}
+	return &Tenant{s: s, name: name}, nil
+}
+
+// tenantClient is the flag of a client.
+const tenantClient = 1
+
+func parseTenant(v []byte) (client bool, err error) {
+	if len(v) != 2 || v[0] != recordVersion || v[1]&^tenantClient != 0 {
+		return false, corruptf("tenant: %x", v)
+	}
+	return v[1]&tenantClient != 0, nil
+}
+
+// ClientTenant gives the tenant of a name and marks it, for ever, as that of a client which
+// removes by itself what it does not need: nothing of it is pruned. It is for a
+// tenant without snapshots, ErrInUse if an ordinary one has some.
+func (s *Store) ClientTenant(name string) (*Tenant, error) {
+	t, err := s.Tenant(name)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	known := s.clients[name]
+	s.mu.RUnlock()
+	if known {
+		return t, nil
+	}
+	err = s.update("client", func(tx *txn) error {
+		used, err := tx.any(inSnapshots, append([]byte(name), 0))
+		if err != nil {
+			return err
+		}
+		if used {
+			return fmt.Errorf("tenant %q has snapshots that can be pruned: %w", name, ErrInUse)
+		}
+		if err := tx.put(inTenants, []byte(name), []byte{recordVersion, tenantClient}); err != nil {
+			return err
+		}
+		// Inside the transaction: whoever writes next must see it.
+		s.mu.Lock()
+		s.clients[name] = true
+		s.mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		s.mu.Lock()
+		delete(s.clients, name)
+		s.mu.Unlock()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Tenants are the names of the tenants that have snapshots. It takes time in proportion to their number.
+func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
+	err = s.view("tenants", func(tx *txn) error {
+		for from := []byte(nil); ; {
+			found := ""
+			err := tx.scan(inSnapshots, nil, from, func(k, _ []byte) (bool, error) {
+				tenant, _, err := splitKey(k)
+				found = tenant
+				return false, err
+			})
+			if err != nil || found == "" {
+				return err
+			}
+			names = append(names, found)
+			from = append([]byte(found), 1) // behind all of its keys
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list tenants: %w", err)
+	}
+	return names, nil
+}
+
+// Name is the name of the tenant.
+func (t *Tenant) Name() string { return t.name }
+
+// Store is the store of the tenant.
+func (t *Tenant) Store() *Store { return t.s }
+
+func (t *Tenant) key(name string) []byte { return nameKey(t.name, name) }
+
+// infoOf makes an Info of a record.
+func (t *txn) infoOf(name string, r *record) (Info, error) {
+	info := Info{Kind: r.kind, Name: name, ID: r.id, Labels: r.labels, Created: moment(r.created),
+		Updated: moment(r.updated), LastUsed: moment(r.used), Pinned: r.flags&flagPinned != 0,
+		Usage: r.usage, Distrusted: t.store.trusts(r) != nil}
+	if r.parent != 0 {
+		key, err := t.keyOf(r.parent)
+		if err != nil {
+			return Info{}, err
+		}
+		if _, info.Parent, err = splitKey(key); err != nil {
+			return Info{}, err
+		}
+	}
+	return info, nil
+}
+
+func moment(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
+
+// Stat tells of a snapshot. ErrNotFound if there is none of that name.
+func (t *Tenant) Stat(ctx context.Context, name string) (info Info, err error) {
+	err = t.s.view("stat", func(tx *txn) error {
+		r, err := tx.record(t.key(name))
+		if err == nil {
+			info, err = tx.infoOf(name, &r)
+		}
+		return err
+	})
+	if err != nil {
+		return Info{}, fmt.Errorf("stat snapshot %q: %w", name, err)
+	}
+	return info, nil
+}
+
+// Update changes the labels of the snapshot info.Name to those of info: all of them, or
+// with fields only these, "labels" or "labels.KEY". A label that is empty in info, or not there, is
+// removed. Nothing else can be updated: other fields are ErrInvalid. It returns what
+// the snapshot is then.
+func (t *Tenant) Update(ctx context.Context, info Info, fields ...string) (updated Info, err error) {
+	err = t.s.update("update", func(tx *txn) error {
+		key := t.key(info.Name)
+		r, err := tx.record(key)
+		if err != nil {
+			return err
+		}
+		labels, err := mergeLabels(r.labels, info.Labels, fields)
+		if err != nil {
+			return err
+		}
+		r.labels, r.updated = labels, t.s.now()
+		if err := tx.save(key, &r, r.used); err != nil {
+			return err
+		}
+		updated, err = tx.infoOf(info.Name, &r)
+		return err
+	})
+	if err != nil {
+		return Info{}, fmt.Errorf("update snapshot %q: %w", info.Name, err)
+	}
+	return updated, nil
+}
+
+// mergeLabels are the labels old with the fields, nil for all, taken from labels.
+func mergeLabels(old, labels map[string]string, fields []string) (map[string]string, error) {
+	if len(fields) == 0 {
+		return keepLabels(labels)
+	}
+	merged := maps.Clone(old)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	for _, f := range fields {
+		if f == "labels" {
+			merged = maps.Clone(labels)
+			if merged == nil {
+				merged = map[string]string{}
+			}
+		} else if k, ok := strings.CutPrefix(f, "labels."); ok && k != "" {
+			merged[k] = labels[k]
+		} else {
+			return nil, fmt.Errorf("%w: the field %q cannot be updated", ErrInvalid, f)
+		}
+	}
+	return keepLabels(merged)
+}
+
+// Touch says that a committed snapshot is used now, so that it is pruned later.
+func (t *Tenant) Touch(ctx context.Context, name string) error {
+	err := t.s.update("touch", func(tx *txn) error {
+		key := t.key(name)
+		r, err := tx.record(key)
+		if err != nil {
+			return err
+		}
+		was := r.used
+		r.used = t.s.now()
+		return tx.save(key, &r, was)
+	})
+	if err != nil {
+		return fmt.Errorf("touch snapshot %q: %w", name, err)
+	}
+	return nil
+}
+
+// Pin protects a snapshot from being pruned and removed, and with it those below it, until
+// Unpin. Both are no errors if nothing changes.
+func (t *Tenant) Pin(ctx context.Context, name string) error { return t.pin(name, flagPinned) }
+
+// Unpin is the end of Pin.
+func (t *Tenant) Unpin(ctx context.Context, name string) error { return t.pin(name, 0) }
+
+func (t *Tenant) pin(name string, pinned byte) error {
+	err := t.s.update("pin", func(tx *txn) error {
+		key := t.key(name)
+		r, err := tx.record(key)
+		if err != nil {
+			return err
+		}
+		r.flags = r.flags&^flagPinned | pinned
+		return tx.save(key, &r, r.used)
+	})
+	if err != nil {
+		return fmt.Errorf("pin snapshot %q: %w", name, err)
+	}
+	return nil
+}
+
+// Trust says that the content of a committed snapshot is complete, though the machine went
+// down before it was known to be on the disk: the end of ErrDistrusted, for this one.
+func (t *Tenant) Trust(ctx context.Context, name string) error {
+	err := t.s.update("trust", func(tx *txn) error {
+		key := t.key(name)
+		r, err := tx.record(key)
+		if err != nil {
+			return err
+		}
+		r.commit = 0
+		return tx.save(key, &r, r.used)
+	})
+	if err != nil {
+		return fmt.Errorf("trust snapshot %q: %w", name, err)
+	}
+	return nil
+}
+
+// Walk calls fn for each snapshot of the tenant, in the order of their names, until it returns
+// an error, which is returned. It shows what there was when it began: fn may
+// call any method, and does not see what that changes. The file cannot reuse space that is
+// given up before Walk ends, so fn should not take long.
+func (t *Tenant) Walk(ctx context.Context, fn func(Info) error) error {
+	return t.s.view("walk", func(tx *txn) error {
+		return tx.scan(inSnapshots, append([]byte(t.name), 0), nil, func(k, v []byte) (bool, error) {
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			_, name, err := splitKey(k)
+			if err != nil {
+				return false, err
+			}
+			r, err := parseRecord(v)
+			if err != nil {
+				return false, fmt.Errorf("snapshot %q: %w", name, err)
+			}
+			info, err := tx.infoOf(name, &r)
+			if err != nil {
+				return false, fmt.Errorf("snapshot %q: %w", name, err)
+			}
+			return true, fn(info)
+		})
+	})
+}
+
+// Children are the names of the snapshots whose parent a snapshot is.
+func (t *Tenant) Children(ctx context.Context, name string) (names []string, err error) {
+	err = t.s.view("children", func(tx *txn) error {
+		r, err := tx.record(t.key(name))
+		if err != nil {
+			return err
+		}
+		return tx.scan(inChildren, number(uint64(r.id)), nil, func(k, _ []byte) (bool, error) {
+			_, child, err := fixed("child", k, 2)
+			if err != nil {
+				return false, err
+			}
+			key, err := tx.keyOf(ID(child))
+			if err != nil {
+				return false, err
+			}
+			_, name, err := splitKey(key)
+			names = append(names, name)
+			return err == nil, err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("children of snapshot %q: %w", name, err)
+	}
+	return names, nil
+}
+
+// Mounts gives the mounts of an active snapshot or a view. Other errors than ErrNotFound: ErrKind
+// of a committed one; ErrMissing if its directory is not there, as after a power failure
+// soon after Prepare; ErrDistrusted.
+func (t *Tenant) Mounts(ctx context.Context, name string) ([]mount.Mount, error) {
+	var tree Tree
+	err := t.s.view("mounts", func(tx *txn) (err error) {
+		_, tree, err = tx.tree(t.key(name))
+		return err
+	})
+	if err == nil && tree.Kind == Committed {
+		err = fmt.Errorf("%w: committed", ErrKind)
+	}
+	var mounts []mount.Mount
+	if err == nil {
+		mounts, err = t.s.mounts(ctx, tree)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mounts of snapshot %q: %w", name, err)
+	}
+	return mounts, nil
+}
+
+// tree is the snapshot with a key as its driver sees it.
+func (t *txn) tree(key []byte) (record, Tree, error) {
+	r, err := t.record(key)
+	if err != nil {
+		return r, Tree{}, err
+	}
+	if err := t.store.trusts(&r); err != nil {
+		return r, Tree{}, err
+	}
+	parents, err := t.ancestors(r.parent)
+	if err != nil {
+		return r, Tree{}, err
+	}
+	return r, Tree{Layer: t.store.layer(r.id), Kind: r.kind, Parents: t.store.layers(parents)}, nil
+}
+
+// Usage is what a snapshot takes, without its parents: of a committed one as Commit found it, of
+// others as it is now, which may take time in proportion to the number of its files.
+func (t *Tenant) Usage(ctx context.Context, name string) (Usage, error) {
+	var r record
+	var tree Tree
+	err := t.s.view("usage", func(tx *txn) (err error) {
+		if r, err = tx.record(t.key(name)); err != nil || r.kind == Committed {
+			return err
+		}
+		_, tree, err = tx.tree(t.key(name))
+		return err
+	})
+	u := r.usage
+	if err == nil && r.kind != Committed {
+		u, err = t.s.driver.Usage(ctx, tree)
+	}
+	if err != nil {
+		return Usage{}, fmt.Errorf("usage of snapshot %q: %w", name, err)
+	}
+	return u, nil
+}
