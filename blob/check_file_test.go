@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -136,4 +137,51 @@ func readsAll(s *Store, refs []Ref) error {
 		}
 	}
 	return nil
+}
+
+// Roots gives the damage of its transaction as its last error, also what another call has met, as its documentation says:
+// what came before may not be all.
+func TestRootsAfterDamage(t *testing.T) {
+	db := newStore(t, Options{LeafSize: MinLeafSize})
+	whole := random(1, 200_000)
+	update(t, db, func(s *Store) { must2(s.Put(whole)) })
+	path := db.Path()
+	must(t, db.Close())
+	file := must2(os.ReadFile(path))
+	at := bytes.Index(file, whole[100*MinLeafSize:][:200])
+	if at < 0 {
+		t.Fatal("the leaf is not in the file")
+	}
+	file[at] ^= 1
+	must(t, os.WriteFile(path, file, 0o600))
+	db = must2(holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true}))
+	var damage *holdfast.CorruptError
+	err := db.View(func(tx *holdfast.Tx) error {
+		s := openIn(tx)
+		roots := func() (n int, last error) {
+			for _, err := range s.Roots() {
+				if last = err; err == nil {
+					n++
+				}
+			}
+			return n, last
+		}
+		if n, err := roots(); n != 1 || err != nil {
+			t.Errorf("%d roots, %v", n, err)
+		}
+		for ref := range s.Roots() {
+			if err := readsAll(s, []Ref{ref}); !errors.As(err, &damage) {
+				t.Errorf("reading: %v", err)
+			}
+			break
+		}
+		if n, err := roots(); n != 1 || !errors.As(err, &damage) {
+			t.Errorf("behind the damage: %d roots, %v", n, err)
+		}
+		return nil
+	})
+	if !errors.As(err, &damage) {
+		t.Errorf("the transaction: %v", err)
+	}
+	must(t, db.Close())
 }

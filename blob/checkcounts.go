@@ -233,7 +233,7 @@ func (c *checker) compareCounts(n *counting, i int, k chunkKey, e entry) (fixed 
 		if c.o.Repair {
 			fixed.users, fixed.leased = users, leased
 		}
-		if err := c.found(WrongUsers, k, c.o.Repair, "the index says %d, %d of them leases, and there are %d and %d", e.users, e.leased, users, leased); err != nil {
+		if err := c.found(WrongUsers, k, c.o.Repair, "recorded: %d users, %d of them leases; found: %d, %d", e.users, e.leased, users, leased); err != nil {
 			return e, err
 		}
 	}

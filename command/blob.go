@@ -76,8 +76,16 @@ func (a *app) openStore(file string, in container, path [][]byte) (*blob.Store, 
 	for _, path := range names {
 		texts = append(texts, storeText(path))
 	}
-	e.next = "there is " + strings.Join(texts, " and ")
+	e.next = thereIs(texts)
 	return nil, e
+}
+
+// thereIs says which things there are.
+func thereIs(names []string) string {
+	if len(names) > 1 {
+		return "there are " + strings.Join(names, " and ")
+	}
+	return "there is " + strings.Join(names, " and ")
 }
 
 // notInside is an error if the bucket at path would be one in a store, where nothing but its own can be.

@@ -7,27 +7,94 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"holdfast/blob"
 )
 
-const blobGetHelp = `Write a blob to a file, which is there only when it is whole. All that is read is verified:
+const blobGetHelp = `Write a blob, or a part of it, to a file, which is there only when it is whole. All that is read is verified:
 damage is an error, and then there is no file.`
 
 type blobGetFlags struct {
 	storeName
 	output
+	blobPart
+}
+
+// blobPart is the part of a blob that the command line asks for.
+type blobPart struct {
+	offset, length int64 // length -1: to the end
+}
+
+func (p *blobPart) addPartFlags(cmd *cobra.Command) {
+	p.length = -1
+	flags := cmd.Flags()
+	flags.Var((*byteCount)(&p.offset), "offset", "where to begin, in bytes, such as 1000 or 1MiB")
+	flags.Var((*byteCount)(&p.length), "length", "how many bytes to write at most; -1: all")
+}
+
+// check looks at what the flags say.
+func (p *blobPart) check() error {
+	switch {
+	case p.offset < 0:
+		return usagef("--offset is %d; give 0 or more", p.offset)
+	case p.length < -1:
+		return usagef("--length is %d; give 0 or more, or -1 for all", p.length)
+	}
+	return nil
+}
+
+// open opens the blob where the part begins, which has n bytes.
+func (p *blobPart) open(b *blobs, ref blob.Ref) (r *blob.Reader, n int64, err error) {
+	if p.offset > ref.Size() {
+		return nil, 0, usagef("--offset %d is behind the end: the blob has %s bytes", p.offset, count(ref.Size()))
+	}
+	if r, err = b.Reader(ref); err != nil {
+		return nil, 0, err
+	}
+	n = ref.Size() - p.offset
+	if p.length >= 0 {
+		n = min(n, p.length)
+	}
+	_, err = r.Seek(p.offset, io.SeekStart)
+	return r, n, err
+}
+
+// byteCount is a flag of so many bytes, as a number or with a unit.
+type byteCount int64
+
+func (n *byteCount) String() string { return strconv.FormatInt(int64(*n), 10) }
+
+// Type is what the help calls it.
+func (n *byteCount) Type() string { return "bytes" }
+
+// Set reads a number of bytes.
+func (n *byteCount) Set(s string) error {
+	if exact, err := strconv.ParseInt(s, 10, 64); err == nil {
+		*n = byteCount(exact)
+		return nil
+	}
+	bytes, err := humanize.ParseBytes(s)
+	if err != nil || bytes > math.MaxInt64 {
+		return errors.New("no number of bytes such as 1000 or 64MiB")
+	}
+	*n = byteCount(bytes)
+	return nil
 }
 
 type blobGetReport struct {
 	File  string   `json:"file"`
 	Store []string `json:"store"`
 	refReport
+	Offset int64  `json:"offset"`
+	Length int64  `json:"length"`
 	Output string `json:"output"`
 }
 
@@ -35,13 +102,14 @@ func (a *app) newBlobGet() *cobra.Command {
 	var f blobGetFlags
 	cmd := &cobra.Command{
 		Use:   "get FILE STORE REF -o OUT",
-		Short: "Write a blob to a file",
+		Short: "Write a blob, or a part of it, to a file",
 		Long:  blobGetHelp,
 		Args:  cobra.ExactArgs(3),
 		RunE:  a.action(func(c *call) error { return c.blobGet(f) }),
 	}
 	cmd.DisableFlagsInUseLine = true
 	f.addFlags(cmd)
+	f.addPartFlags(cmd)
 	f.addStoreFlag(cmd)
 	return cmd
 }
@@ -53,17 +121,21 @@ func (c *call) blobGet(f blobGetFlags) error {
 	if f.output.path == "-" {
 		return usagef("-o -: get writes a file; \"blob cat\" writes to standard output (a file of that name: -o ./-)")
 	}
+	if err := f.check(); err != nil {
+		return err
+	}
 	var r blobGetReport
 	err := c.viewStore(f.storeName, func(d *database, b *blobs) error {
 		ref, err := b.resolve(c.args[2])
 		if err != nil {
 			return err
 		}
-		r = blobGetReport{File: b.file, Store: pathNames(b.path), Output: f.output.path}
+		r = blobGetReport{File: b.file, Store: pathNames(b.path), Offset: f.offset, Output: f.output.path}
 		if r.refReport, err = b.report(ref); err != nil {
 			return err
 		}
-		return c.blobTo(d, b, ref, f.output)
+		r.Length, err = c.blobTo(d, b, ref, f)
+		return err
 	})
 	switch {
 	case err != nil:
@@ -71,7 +143,11 @@ func (c *call) blobGet(f blobGetFlags) error {
 	case c.json:
 		return c.printJSON(r)
 	}
-	fmt.Fprintf(c.out, "%s -> %s: %s\n", r.name(), r.Output, sizeExactly(r.Bytes))
+	from := ""
+	if r.Length != r.Bytes {
+		from = fmt.Sprintf(", from %d on", r.Offset)
+	}
+	fmt.Fprintf(c.out, "%s -> %s: %s%s\n", r.name(), r.Output, sizeExactly(r.Length), from)
 	return nil
 }
 
@@ -83,22 +159,23 @@ func (r *refReport) name() string {
 	return r.Reference
 }
 
-// blobTo writes the blob to a file.
-func (c *call) blobTo(d *database, b *blobs, ref blob.Ref, o output) error {
+// blobTo writes the part of the blob that f asks for to a file, and gives its length.
+func (c *call) blobTo(d *database, b *blobs, ref blob.Ref, f blobGetFlags) (int64, error) {
+	o := f.output
 	info, err := d.file.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	dst, err := c.destination(o, info, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	r, err := b.Reader(ref)
+	r, n, err := f.open(b, ref)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var done atomic.Int64
-	stop := c.progress("reading", ref.Size(), done.Load)
+	stop := c.progress("reading", n, done.Load)
 	defer stop()
 	err = c.makeFile(dst, o, func(ctx context.Context, temp string) error {
 		file, err := os.OpenFile(temp, os.O_WRONLY, 0)
@@ -106,15 +183,15 @@ func (c *call) blobTo(d *database, b *blobs, ref blob.Ref, o output) error {
 			return err
 		}
 		defer file.Close()
-		if _, err := r.WriteTo(&countingWriter{ctx, file, &done}); err != nil {
+		if err := copyPart(&countingWriter{ctx, file, &done}, r, n, ref.Size()); err != nil {
 			return err
 		}
 		return finish(file, info, true)
 	})
 	if isDamage(err) || isBlobDamage(err) {
-		return err // of the database, which view names
+		return 0, err // of the database, which view names
 	}
-	return c.explain(o.path, err)
+	return n, c.explain(o.path, err)
 }
 
 // isBlobDamage tells whether err says that a store is damaged.
@@ -143,7 +220,7 @@ where a blob is damaged the output ends, with an error.`
 
 type blobCatFlags struct {
 	storeName
-	offset, length int64
+	blobPart
 }
 
 func (a *app) newBlobCat() *cobra.Command {
@@ -155,37 +232,22 @@ func (a *app) newBlobCat() *cobra.Command {
 		Args:  cobra.ExactArgs(3),
 		RunE:  a.action(func(c *call) error { return c.blobCat(f) }),
 	}
-	flags := cmd.Flags()
-	flags.Int64Var(&f.offset, "offset", 0, "where to begin, in bytes")
-	flags.Int64Var(&f.length, "length", -1, "how many bytes to write at most; -1: all")
+	f.addPartFlags(cmd)
 	f.addStoreFlag(cmd)
 	return cmd
 }
 
 func (c *call) blobCat(f blobCatFlags) error {
-	switch {
-	case f.offset < 0:
-		return usagef("--offset is %d; give 0 or more", f.offset)
-	case f.length < -1:
-		return usagef("--length is %d; give 0 or more, or -1 for all", f.length)
+	if err := f.check(); err != nil {
+		return err
 	}
 	return c.viewStore(f.storeName, func(_ *database, b *blobs) error {
 		ref, err := b.resolve(c.args[2])
 		if err != nil {
 			return err
 		}
-		if f.offset > ref.Size() {
-			return usagef("--offset: %s has %s", shorten(c.args[2]), sizeExactly(ref.Size()))
-		}
-		r, err := b.Reader(ref)
+		r, n, err := f.open(b, ref)
 		if err != nil {
-			return err
-		}
-		n := ref.Size() - f.offset
-		if f.length >= 0 {
-			n = min(n, f.length)
-		}
-		if _, err := r.Seek(f.offset, io.SeekStart); err != nil {
 			return err
 		}
 		if !c.json {

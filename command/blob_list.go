@@ -235,7 +235,7 @@ func (c *call) printStoreStat(b *blobs, r *storeStatReport) {
 		{"Options", fmt.Sprintf("%s, %s leaves of %s", r.Algorithm, r.Chunking, sizeExactly(int64(r.LeafSize)))},
 		{"Blobs", fmt.Sprintf("%s with %s", count(r.Blobs), plural(int(r.Users), "user"))},
 		{"Content", sizeExactly(r.Content)},
-		{"Stored", fmt.Sprintf("%s: %s of %s, %s of %s above them", sizeExactly(stored), leavesText(r.Leaves), size(r.LeafBytes), plural(int(r.Nodes), "node"), size(r.NodeBytes))},
+		{"Stored", fmt.Sprintf("%s: %s (%s) and %s (%s)", sizeExactly(stored), leavesText(r.Leaves), size(r.LeafBytes), plural(int(r.Nodes), "node"), size(r.NodeBytes))},
 	}
 	if saved := r.Content - (stored - r.DeadBytes - r.NodeBytes); saved > 0 {
 		lines = append(lines, [2]string{"Shared", fmt.Sprintf("%s, %s of the content, is there once where blobs have it more often", size(saved), percent(saved, r.Content))})

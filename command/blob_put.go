@@ -145,7 +145,15 @@ func (p *putter) arguments() (err error) {
 		return err
 	}
 	several := len(p.args) > 3
+	piped := 0
+	for _, source := range p.args[2:] {
+		if source == "-" {
+			piped++
+		}
+	}
 	switch {
+	case piped > 1:
+		return usagef("standard input is given %d times, and can be read once", piped)
 	case several && f.name != "":
 		return usagef("--name is for one SOURCE, and there are %d", len(p.args)-2)
 	case several && f.expect != "":
@@ -179,11 +187,11 @@ func (p *putter) arguments() (err error) {
 // storeOptions reads the options of a new store.
 func (p *putter) storeOptions() error {
 	f := &p.f
-	if err := checkFormat("algorithm", f.algorithm, []string{"sha256", "blake3"}); err != nil {
-		return err
-	}
-	if err := checkFormat("chunking", f.chunking, []string{"fixed", "fastcdc"}); err != nil {
-		return err
+	switch {
+	case f.algorithm != "sha256" && f.algorithm != "blake3":
+		return usagef("--algorithm: unknown hash %s; there are sha256, blake3", shorten(f.algorithm))
+	case f.chunking != "fixed" && f.chunking != "fastcdc":
+		return usagef("--chunking: %s is no way to cut; there are fixed, fastcdc", shorten(f.chunking))
 	}
 	p.options = blob.Options{Algorithm: blob.SHA256, Chunking: blob.FixedSize}
 	if f.algorithm == "blake3" {

@@ -184,7 +184,7 @@ func (b *blobs) unfinished(name string) (ingestReport, error) {
 	}
 	e := &fileError{file: b.file, what: fmt.Sprintf("no unfinished put %s in %s", shorten(name), briefPath(b.path)), next: "there are none", err: errNoBlob}
 	if len(names) > 0 {
-		e.next = "there is " + shorten(strings.Join(names[:min(len(names), maxNamed)], " and "))
+		e.next = shorten(thereIs(names[:min(len(names), maxNamed)]))
 	}
 	return ingestReport{}, e
 }

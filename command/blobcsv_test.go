@@ -173,6 +173,17 @@ func TestImportBlobDangling(t *testing.T) {
 	}
 }
 
+// TestImportFileAsBucket: of a file that was given behind the bucket, as other imports take it, the message said only that
+// standard input is empty.
+func TestImportFileAsBucket(t *testing.T) {
+	workdir(t)
+	check(t, os.WriteFile("p.csv", []byte("a,b\n"), 0o600))
+	for _, more := range []string{"--header", "--blob-columns 2"} {
+		r := importing("", strings.Fields("x.db rows p.csv --csv --create "+more)...)
+		wantIn(t, r, 1, "", "nothing was imported; p.csv was taken as a bucket: give the file as --input p.csv\n")
+	}
+}
+
 // TestImportBlobSingle: of two columns the value of a row is the reference itself, which blob takes.
 func TestImportBlobSingle(t *testing.T) {
 	workdir(t)

@@ -73,3 +73,18 @@ func TestBlobResumeLine(t *testing.T) {
 	}
 	wantIn(t, run(t, "blob", "check", "x.db", "store", "--data"), 0, "OK\n", "")
 }
+
+// TestBlobGetPart: a part of a blob could be written to standard output only; get writes it to a file too, with sizes in units.
+func TestBlobGetPart(t *testing.T) {
+	workdir(t)
+	a, _, _ := makeBlobs(t)
+	for _, part := range []struct {
+		offset, length string
+		want           []byte
+	}{{"0", "-1", a}, {"4KiB", "5000", a[4096:9096]}, {"20000", "-1", nil}, {"19999", "1MiB", a[19999:]}} {
+		must(t, "blob", "get", "blobs.db", "store", digestOf(a), "-o", "out", "--force", "--offset", part.offset, "--length", part.length)
+		if got := mustRead(t, "out"); !bytes.Equal(got, part.want) {
+			t.Errorf("%s bytes from %s on: %d bytes", part.length, part.offset, len(got))
+		}
+	}
+}

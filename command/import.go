@@ -301,6 +301,10 @@ func (m *importer) badInput(err error) error {
 		return m.interruption(m.ctx.Err())
 	}
 	next := "nothing was imported"
+	if last := m.rows; len(last) > 0 && m.in.file == nil && errors.Is(err, errEmptyInput) && isFile(string(last[len(last)-1])) {
+		name := string(last[len(last)-1])
+		next += fmt.Sprintf("; %s was taken as a bucket: give the file as --input %s", shorten(name), shellQuote(name))
+	}
 	if lines, ok := m.src.(*lines); ok && lines.n == 1 && strings.EqualFold(filepath.Ext(m.in.name), ".csv") {
 		next += fmt.Sprintf("; CSV takes --csv and the bucket: %s import %s BUCKET --csv --input %s", m.name(), shellQuote(m.r.File), shellQuote(m.in.name))
 	}

@@ -104,7 +104,7 @@ func (c *csvRows) begin() error {
 	if c.header {
 		row, err := c.row()
 		if err == io.EOF {
-			err = errors.New("the input is empty: there is no line with the names of the columns")
+			err = fmt.Errorf("%w: there is no line with the names of the columns", errEmptyInput)
 		}
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func (c *csvRows) beginTable(names []string) error {
 	if row == nil {
 		first, err := c.row()
 		if err == io.EOF {
-			err = errors.New("the input is empty: there is no row that tells the columns")
+			err = fmt.Errorf("%w: there is no row that tells the columns", errEmptyInput)
 		}
 		if err != nil {
 			return err
@@ -197,6 +197,8 @@ func (c *csvRows) next() (record, error) {
 	}
 	return r, nil
 }
+
+var errEmptyInput = errors.New("the input is empty")
 
 // csvBytes reads a field in one of csvFormats.
 func csvBytes(s, format string) ([]byte, error) {

@@ -217,5 +217,5 @@ func similarFile(path string) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return "there is " + strings.Join(found, " and ")
+	return thereIs(found)
 }
