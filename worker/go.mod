@@ -1,0 +1,5 @@
+module holdfast/worker
+
+go 1.25.0
+
+replace holdfast => ../
