@@ -2,4 +2,9 @@ module holdfast/worker
 
 go 1.25.0
 
+require (
+	golang.org/x/sys v0.47.0
+	holdfast v0.0.0
+)
+
 replace holdfast => ../
