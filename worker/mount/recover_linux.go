@@ -1,0 +1,272 @@
+package mount
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// recovery is the work of Open on what earlier runs have left.
+type recovery struct {
+	m       *Manager
+	damaged bool // the records were, so that runs are known by what they have mounted
+	kept    *kept
+	found   Recovery
+	parked  map[uint64]bool // numbers of attachments that are still there
+}
+
+// recover ends, unmounts and notes what earlier runs have left, in this order: processes,
+// for they hold mounts; attachments; what is left then is held by others.
+func (m *Manager) recover(ctx context.Context, damaged bool) error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	k, err := m.records.all()
+	if err != nil {
+		return fmt.Errorf("mount: reading records: %w", err)
+	}
+	r := &recovery{m: m, damaged: damaged, kept: k, parked: map[uint64]bool{}}
+	bootID := strings.TrimSpace(string(boot))
+	if err := r.dropOtherBoots(bootID); err != nil {
+		return err
+	}
+	r.found.Runs = len(r.kept.runs)
+	for n := range r.kept.attached {
+		m.serial = max(m.serial, n) // the numbers of what stays are not given again
+	}
+	if err := m.records.putRun(m.run, runRecord{pid: uint64(os.Getpid()), boot: bootID}); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	for _, dir := range m.opt.Cgroups {
+		pids, err := m.kernel.ways.endCgroup(ctx, dir)
+		r.found.Ended = append(r.found.Ended, pids...)
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.endSteps(ctx); err != nil {
+		return err
+	}
+	if err := r.unmountAll(); err != nil {
+		return err
+	}
+	if err := r.noteForeign(); err != nil {
+		return err
+	}
+	if n := len(r.found.Ended) + len(r.found.Unmounted) + len(r.found.Foreign); n > 0 {
+		m.log.Warn("an earlier run was not closed", "ended", r.found.Ended, "unmounted", r.found.Unmounted, "foreign", r.found.Foreign)
+	}
+	m.found = r.found
+	return nil
+}
+
+// dropOtherBoots drops all records if they are of another boot: its mounts are gone.
+func (r *recovery) dropOtherBoots(boot string) error {
+	for _, run := range r.kept.runs {
+		if run.boot == boot {
+			return nil
+		}
+	}
+	old := r.kept
+	r.kept = &kept{}
+	return r.m.records.forget(old)
+}
+
+// ours tells whether an earlier run has made a mount.
+func (r *recovery) ours(m *mountinfo) bool {
+	run, _, ok := runOf(m.source)
+	if !ok || run == r.m.run {
+		return false
+	}
+	if _, known := r.kept.runs[run]; known {
+		return true
+	}
+	return r.damaged && m.kind == "overlay" && slices.ContainsFunc(r.m.kernel.keep, func(dir string) bool {
+		upper := m.option("upperdir")
+		return upper != "" && under(upper, dir)
+	})
+}
+
+// endSteps ends the processes that live in what an earlier run has made (M8).
+func (r *recovery) endSteps(ctx context.Context) error {
+	for {
+		var victims []*group
+		err := eachNamespace(" holdfast-", func(g *group, m *mountinfo) {
+			if !r.ours(m) {
+				return
+			}
+			_, rest, _ := runOf(m.source)
+			if m.point != "/" && rest != nurseryMark {
+				return
+			}
+			if len(victims) == 0 || victims[len(victims)-1] != g {
+				victims = append(victims, g)
+			}
+		})
+		if err != nil || len(victims) == 0 {
+			return err
+		}
+		for _, g := range victims {
+			pids, err := r.m.kernel.ways.endProcesses(ctx, g.pids, func(pid int) bool {
+				namespace, err := namespaceOf(pid)
+				return err == nil && namespace == g.namespace
+			})
+			r.found.Ended = append(r.found.Ended, pids...)
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// unmountAll unmounts what earlier runs have attached in the host's namespace: at the
+// recorded paths, and below the manager's directory.
+func (r *recovery) unmountAll() error {
+	dir := r.m.kernel.dir
+	var points []string
+	at := map[string]uint64{} // what is uppermost at a path -> the file system
+	err := eachMount("", func(m *mountinfo) {
+		at[m.point] = unix.Mkdev(m.major, m.minor)
+		if m.point != dir && under(m.point, dir) {
+			points = append(points, m.point)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	numbers := map[string]uint64{}
+	for n, a := range r.kept.attached {
+		if at[a.path] == a.dev && at[a.path] != 0 {
+			numbers[a.path] = n
+			if !under(a.path, dir) {
+				points = append(points, a.path)
+			}
+		}
+	}
+	slices.Reverse(points) // what lies on others goes first
+	for _, p := range points {
+		number, recorded := numbers[p]
+		if err := unmount(p); err == nil {
+			r.found.Unmounted = append(r.found.Unmounted, p)
+			continue
+		}
+		r.parked[number] = recorded
+		go func() {
+			done := r.m.persist("a mount of an earlier run at "+p, make(chan struct{}), func(bool) error { return unmount(p) })
+			if done && recorded {
+				if err := r.m.records.dropAttached(number); err != nil {
+					r.m.log.Error("a record of a mount stays", "path", p, "reason", err)
+				}
+			}
+		}()
+	}
+	r.removePoints()
+	for n := range r.kept.attached {
+		if r.parked[n] {
+			continue
+		}
+		if err := r.m.records.dropAttached(n); err != nil {
+			return fmt.Errorf("mount: %w", err)
+		}
+	}
+	return nil
+}
+
+// removePoints removes the mount points of earlier runs: those that are empty, and so none
+// that is in use.
+func (r *recovery) removePoints() {
+	for _, d := range []string{mastersDir, pointsDir} {
+		dir := filepath.Join(r.m.kernel.dir, d)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// noteForeign refuses the directories of overlays that are still there, and drops the
+// records of all others.
+func (r *recovery) noteForeign() error {
+	still := map[string]*Foreign{}
+	err := eachNamespace(" holdfast-", func(g *group, m *mountinfo) {
+		if m.kind != "overlay" || !r.ours(m) {
+			return
+		}
+		f := still[m.source]
+		if f == nil {
+			f = &Foreign{Upper: r.kept.uppers[m.source].upper}
+			if upper := m.option("upperdir"); f.Upper == "" && filepath.IsAbs(upper) {
+				f.Upper = upper
+			}
+			still[m.source] = f
+		}
+		f.Pids = append(f.Pids, g.pids...)
+	})
+	if err != nil {
+		return err
+	}
+	runs := map[string]bool{}
+	for name, f := range still {
+		run, _, _ := runOf(name)
+		runs[run] = true
+		r.found.Foreign = append(r.found.Foreign, *f)
+		r.m.refuse(name, f, r.kept.uppers[name])
+	}
+	done := &kept{runs: map[string]runRecord{}, uppers: map[string]upperRecord{}}
+	for name, rec := range r.kept.uppers {
+		if still[name] == nil {
+			done.uppers[name] = rec
+		}
+	}
+	for name, rec := range r.kept.runs {
+		if !runs[name] {
+			done.runs[name] = rec
+		}
+	}
+	return r.m.records.forget(done)
+}
+
+// refuse claims the directories of an overlay that somebody else holds, until it is gone.
+func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
+	var taken []inode
+	m.mu.Lock()
+	for _, path := range []string{f.Upper, rec.work} {
+		var st unix.Stat_t
+		if path == "" || unix.Stat(path, &st) != nil {
+			continue // a directory that is not there needs no claim
+		}
+		at := inode{uint64(st.Dev), st.Ino}
+		m.claims[at] = &claim{below: map[*entry]int{}, foreign: fmt.Sprintf("an overlay of an earlier run that the processes %v hold", f.Pids)}
+		taken = append(taken, at)
+	}
+	m.mu.Unlock()
+	go func() {
+		what := fmt.Sprintf("an overlay of an earlier run on %s", f.Upper)
+		done := m.persist(what, make(chan struct{}), func(bool) error {
+			if pids := holders(name); len(pids) > 0 {
+				return fmt.Errorf("it is in the namespaces of the processes %v: %w", pids, ErrBusy)
+			}
+			return nil
+		})
+		if !done {
+			return
+		}
+		m.mu.Lock()
+		for _, at := range taken {
+			delete(m.claims, at)
+		}
+		m.mu.Unlock()
+		if err := m.records.dropUpper(name); err != nil {
+			m.log.Error("a record of a mount stays", "mount", what, "reason", err)
+		}
+	}()
+}
