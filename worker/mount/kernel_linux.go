@@ -119,11 +119,7 @@ func (k *kernel) unmake(m *master) error {
 	if m.path == "" {
 		return nil
 	}
-	n, err := k.attic()
-	if err != nil {
-		return err
-	}
-	return n.Do(func() error { return unmountPoint(m.path) })
+	return m.from.Do(func() error { return unmountPoint(m.path) })
 }
 
 // unmountPoint unmounts what is at a mount point that is the manager's own, and removes it.
@@ -169,19 +165,12 @@ func (k *kernel) clone(m *master, recursive bool) (int, error) {
 	if !k.ways.clones() {
 		return -1, fmt.Errorf("open_tree and move_mount (Linux 5.2): %w", errors.ErrUnsupported)
 	}
-	from := k.host
-	if m.path != "" {
-		var err error
-		if from, err = k.attic(); err != nil {
-			return -1, err
-		}
-	}
 	flags := uint(0)
 	if recursive {
 		flags = unix.AT_RECURSIVE
 	}
 	fd := -1
-	err := from.Do(func() (err error) {
+	err := m.from.Do(func() (err error) {
 		fd, err = cloneTree(m.fd, "", flags)
 		return err
 	})

@@ -15,8 +15,11 @@ import (
 type master struct {
 	fd   int    // its root; of a detached mount, the mount itself
 	dev  uint64 // the file system
-	path string // where it is attached in the kernel's home; "" if it is detached
+	path string // where it is attached in the attic; "" if it is detached
 	dir  bool   // its root is a directory
+
+	// from is where it was made: a detached mount is cloned from there only.
+	from *Namespace
 }
 
 // layers are the directories of an overlay, opened in the order in which it gets them.
@@ -107,6 +110,7 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 	if err != nil {
 		return nil, err
 	}
+	m.from = place
 	return m, nil
 }
 
@@ -180,7 +184,9 @@ func (k *kernel) makeOf(p *plan) (*master, error) {
 		case err == nil:
 			return m, nil
 		case errors.Is(err, unix.ENOTBLK):
-			k.ways.lacks(CallErofsFile, err)
+			if !inMemory(p.source) {
+				k.ways.lacks(CallErofsFile, err)
+			}
 		case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP):
 			return nil, err
 		}
@@ -195,6 +201,16 @@ func (k *kernel) makeOf(p *plan) (*master, error) {
 		return k.looped(p, once)
 	}
 	return once(p.source)
+}
+
+// inMemory tells whether a file is on a file system of which no kernel mounts an image
+// without a loop device.
+func inMemory(path string) bool {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return false
+	}
+	return int64(st.Type) == unix.TMPFS_MAGIC || int64(st.Type) == unix.RAMFS_MAGIC || int64(st.Type) == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // looped mounts by way of a loop device, which ends with the mount.
@@ -229,15 +245,18 @@ func (k *kernel) cloneBind(p *plan) (int, error) {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("mount_setattr %s: %w", p.source, err)
 	}
-	changed, err := k.changeAttached(fd, p)
-	_ = unix.Close(fd)
-	return changed, err
+	return k.changeAttached(fd, p)
 }
 
 // changeAttached changes the flags of a detached mount without mount_setattr: it is
-// attached, changed, and cloned again.
+// attached, changed, and cloned again. The descriptor is closed.
 func (k *kernel) changeAttached(fd int, p *plan) (clone int, err error) {
-	path, err := k.newPoint(true)
+	m, err := describe(fd)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	path, err := k.newPoint(m.dir)
 	if err != nil {
 		return -1, err
 	}
