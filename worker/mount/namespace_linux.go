@@ -74,7 +74,7 @@ func (n *Namespace) more() error {
 		return nil
 	}
 	ready := make(chan error)
-	go n.thread(ready)
+	ownThread(func() { n.thread(ready) })
 	err := <-ready
 	if err == nil {
 		n.threads++
@@ -82,9 +82,29 @@ func (n *Namespace) more() error {
 	return err
 }
 
-// thread serves jobs. It never unlocks its thread, which so ends with it.
+// ownThread runs a function on a thread that nobody else uses, and that ends with it. It
+// is not the first thread of the process, by which /proc/PID shows the process to others,
+// and which cannot end.
+func ownThread(f func()) {
+	go func() {
+		runtime.LockOSThread() // and not unlocked: whoever came next would be elsewhere
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		// While this one is locked another goroutine gets another thread.
+		begun := make(chan struct{})
+		ownThread(func() {
+			close(begun)
+			f()
+		})
+		<-begun
+		runtime.UnlockOSThread()
+	}()
+}
+
+// thread serves jobs, on a thread of its own.
 func (n *Namespace) thread(ready chan error) {
-	runtime.LockOSThread()
 	err := unix.Unshare(unix.CLONE_FS)
 	if err == nil {
 		err = unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNS)
@@ -142,11 +162,10 @@ func newNamespace(dir, mark string, keep []string) (*Namespace, error) {
 		err  error
 	}
 	made := make(chan result)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread is of no use to others
+	ownThread(func() {
 		file, err := enterNew(dir, mark, keep)
 		made <- result{file, err}
-	}()
+	})
 	r := <-made
 	if r.err != nil {
 		return nil, fmt.Errorf("mount: making a namespace: %w", r.err)
