@@ -3,14 +3,21 @@ package mount
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // base is the directory below which all tests work.
@@ -25,12 +32,41 @@ func TestMain(m *testing.M) {
 		helpers[name]()
 		os.Exit(0)
 	}
+	if os.Geteuid() == 0 && os.Getenv("HOLDFAST_MOUNT_INNER") == "" {
+		os.Exit(inner())
+	}
 	os.Exit(run(m))
+}
+
+// inner runs this program again in a mount namespace of its own. Nothing else on the
+// machine then sees or copies what the tests mount, and all of it ends with the program,
+// however that ends.
+func inner() int {
+	runtime.LockOSThread() // with the thread that has started it, the program would be killed
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), "HOLDFAST_MOUNT_INNER=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return max(ended.ExitCode(), 1)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // run runs the tests, and fails if they leave anything.
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "holdfast-mount-")
+	var err error
+	if os.Geteuid() == 0 {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	dir, e := os.MkdirTemp("", "holdfast-mount-")
+	err = errors.Join(err, e)
 	if err == nil {
 		base, err = filepath.EvalSymlinks(dir)
 	}
@@ -44,9 +80,9 @@ func run(m *testing.M) int {
 	code := m.Run()
 	if left := leftovers(); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: the tests have left:\n%s\n", strings.Join(left, "\n"))
-		return 1
+		code = 1
+		clean()
 	}
-	// Not RemoveAll before: it would empty what is mounted.
 	if err := os.RemoveAll(base); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -58,7 +94,7 @@ func run(m *testing.M) int {
 func leftovers() []string {
 	var left []string
 	err := eachNamespace(base, func(g *group, m *mountinfo) {
-		left = append(left, fmt.Sprintf("%s: %s at %s (%s), processes %v", g.namespace, m.kind, m.point, m.source, g.pids))
+		left = append(left, fmt.Sprintf("%s: %s at %s (%s), processes %v", g.namespace, m.kind, m.point, m.source, g.pids[:min(5, len(g.pids))]))
 	})
 	if err != nil {
 		left = append(left, err.Error())
@@ -70,6 +106,26 @@ func leftovers() []string {
 		}
 	}
 	return left
+}
+
+// clean unmounts what is below base here, so that removing files does not empty what is
+// mounted, and ends what runs of this program elsewhere.
+func clean() {
+	var points []string
+	_ = eachMount(base, func(m *mountinfo) { points = append(points, m.point) })
+	slices.Reverse(points)
+	for _, p := range points {
+		_ = unix.Unmount(p, unix.MNT_DETACH)
+	}
+	own, _ := os.Readlink("/proc/self/exe")
+	all, _ := groups()
+	for _, g := range all {
+		for _, pid := range g.pids {
+			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == own && pid != os.Getpid() && pid != os.Getppid() {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	}
 }
 
 func needRoot(t testing.TB) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,6 +127,9 @@ func init() {
 	// sleeper does nothing, until it is killed or its input ends.
 	helpers["sleeper"] = func() {
 		fmt.Println("ready")
+		if os.Getenv(envStay) != "" {
+			time.Sleep(time.Hour)
+		}
 		_, _ = os.Stdin.Read(make([]byte, 1))
 	}
 	// copier has a private copy of the mount namespace it is started in.
