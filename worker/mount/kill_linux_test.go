@@ -26,7 +26,8 @@ const (
 	envLayers = "HOLDFAST_MOUNT_LAYERS"
 	envCgroup = "HOLDFAST_MOUNT_CGROUP"
 	envRoot   = "HOLDFAST_MOUNT_ROOT"
-	envStay   = "HOLDFAST_MOUNT_STAY" // a sleeper that outlives who has started it
+	envPlace  = "HOLDFAST_MOUNT_PLACE" // where else the overlay is attached
+	envStay   = "HOLDFAST_MOUNT_STAY"  // a sleeper that outlives who has started it
 )
 
 // programDir is a directory with this program, of which a root file system is made.
@@ -79,6 +80,10 @@ func init() {
 		own := filepath.Join(os.Getenv(envLayers), "point")
 		_, err = ro.Attach(m.Host(), own)
 		check(err)
+		if os.Getenv(envPlace) != "" {
+			_, err = h.Attach(m.Host(), os.Getenv(envPlace))
+			check(err)
+		}
 		check(os.WriteFile(filepath.Join(h.Path(), "written"), []byte("before the kill"), 0o644))
 
 		start := func(n *Namespace, name string, change func(*exec.Cmd)) {
@@ -335,35 +340,73 @@ func TestKilledAtRandom(t *testing.T) {
 // A process that has copied the host's namespace is not ours: it is reported, not killed,
 // and the upper directory refused until it has ended.
 func TestForeignHolder(t *testing.T) {
-	s := killable(t, 1)
-	cmd := helper(t, "holder", envRun+"="+s.opt.Directory, envLayers+"="+s.dir)
-	s.readPids(cmd)
-	foreign := helper(t, "copier")
-	foreign.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	end := s.started(foreign, &Namespace{})
-	must(t, cmd.Process.Kill())
-	_, _ = cmd.Process.Wait()
+	for _, use := range []string{"shows it", "uses it unseen", "does not use it"} {
+		t.Run(use, func(t *testing.T) {
+			s := killable(t, 1)
+			env := []string{envRun + "=" + s.opt.Directory, envLayers + "=" + s.dir}
+			if use == "shows it" {
+				// A mount point that is not the manager's is not removed.
+				place := filepath.Join(s.dir, "place")
+				must(t, os.Mkdir(place, 0o700))
+				env = append(env, envPlace+"="+place)
+			}
+			cmd := helper(t, "holder", env...)
+			s.readPids(cmd)
+			foreign := helper(t, "copier")
+			foreign.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+			if use == "uses it unseen" {
+				at, err := filepath.Glob(filepath.Join(s.opt.Directory, pointsDir, "*"))
+				must(t, err)
+				for _, dir := range at {
+					if _, err := os.Stat(filepath.Join(dir, "written")); err == nil {
+						foreign.Dir = dir
+					}
+				}
+			}
+			end := s.started(foreign, &Namespace{})
+			must(t, cmd.Process.Kill())
+			_, _ = cmd.Process.Wait()
+			s.checkForeign(use, foreign.Process.Pid)
+			end()
+			s.settle()
+			root, options := layersOf(s.dir, 0)
+			s.free(s.get(overlay([]string{root}, options...)))
+			k, err := s.records.all()
+			must(t, err)
+			if len(k.uppers) != 0 {
+				t.Errorf("records: %+v", k)
+			}
+		})
+	}
+}
 
+// checkForeign opens a manager, and checks what it says of an overlay that a foreign
+// process has in some way.
+func (s *stand) checkForeign(use string, pid int) {
+	s.Helper()
 	s.Manager = s.open()
 	found := s.Recovered()
+	if slices.Contains(found.Ended, pid) {
+		s.Error("a foreign process was ended")
+	}
 	root, options := layersOf(s.dir, 0)
-	if len(found.Foreign) != 1 || !slices.Contains(found.Foreign[0].Pids, foreign.Process.Pid) || "upperdir="+found.Foreign[0].Upper != options[0] {
-		t.Errorf("found %+v; want the process %d", found.Foreign, foreign.Process.Pid)
+	h, err := s.Acquire(s.ctx, overlay([]string{root}, options...))
+	if use == "does not use it" {
+		if err != nil || len(found.Foreign) != 0 {
+			s.Errorf("found %+v; its upper directory: %v", found, err)
+			return
+		}
+		s.free(h)
+		return
 	}
-	if slices.Contains(found.Ended, foreign.Process.Pid) {
-		t.Error("a foreign process was ended")
+	if len(found.Foreign) != 1 || "upperdir="+found.Foreign[0].Upper != options[0] {
+		s.Errorf("found %+v", found)
 	}
-	_, err := s.Acquire(s.ctx, overlay([]string{root}, options...))
-	if !errors.Is(err, ErrBusy) || !strings.Contains(fmt.Sprint(err), fmt.Sprint(foreign.Process.Pid)) {
-		t.Errorf("its upper directory: %v; want the pid %d", err, foreign.Process.Pid)
+	if !errors.Is(err, ErrBusy) {
+		s.Errorf("its upper directory: %v", err)
 	}
-	end()
-	s.settle()
-	s.free(s.get(overlay([]string{root}, options...)))
-	k, err := s.records.all()
-	must(t, err)
-	if len(k.uppers) != 0 {
-		t.Errorf("records: %+v", k)
+	if use == "shows it" && !strings.Contains(fmt.Sprint(err), fmt.Sprint(pid)) {
+		s.Errorf("%v; want the pid %d", err, pid)
 	}
 }
 
@@ -414,7 +457,7 @@ func TestOtherBoot(t *testing.T) {
 	must(t, err)
 	must(t, r.putRun("0123456789abcdef", runRecord{pid: 1, boot: "another"}))
 	must(t, r.putAttached(7, attachedRecord{dev: 1, path: "/"}))
-	must(t, r.putUpper("holdfast-0123456789abcdef-1", upperRecord{s.dir, s.dir}))
+	must(t, r.putUpper("holdfast-0123456789abcdef-1", upperRecord{s.dir, s.dir, 0}))
 	must(t, r.db.Close())
 	s.Manager = s.open()
 	s.usableAgain(0)

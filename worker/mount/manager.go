@@ -336,12 +336,25 @@ func (m *Manager) mountLowersAnd(e *entry) (*master, error) {
 		fds = append(fds, h.FD())
 	}
 	if e.plan.upper != "" {
-		if err := m.records.putUpper(e.name, upperRecord{e.plan.upper, e.plan.work}); err != nil {
+		if err := m.records.putUpper(e.name, upperRecord{upper: e.plan.upper, work: e.plan.work}); err != nil {
 			return nil, err
 		}
 	}
+	master, err := m.makeClaimed(e, fds)
+	if err != nil || e.plan.upper == "" {
+		return master, err
+	}
+	err = m.records.putUpper(e.name, upperRecord{e.plan.upper, e.plan.work, master.dev})
+	if err != nil {
+		return nil, errors.Join(err, m.kernel.unmake(master))
+	}
+	return master, nil
+}
+
+// makeClaimed mounts when the directories are free.
+func (m *Manager) makeClaimed(e *entry, lowers []int) (*master, error) {
 	for {
-		master, err := m.kernel.make(e.plan, e.name, fds, func(dirs []dirID) error { return m.claim(e, dirs) })
+		master, err := m.kernel.make(e.plan, e.name, lowers, func(dirs []dirID) error { return m.claim(e, dirs) })
 		var taken *takenError
 		if !errors.As(err, &taken) || taken.wait == nil {
 			return master, err

@@ -40,6 +40,7 @@ type attachedRecord struct {
 
 type upperRecord struct {
 	upper, work string
+	dev         uint64 // the overlay's file system; 0: it was not mounted yet
 }
 
 func (r runRecord) encode() []byte {
@@ -53,7 +54,8 @@ func (r attachedRecord) encode() []byte {
 }
 
 func (r upperRecord) encode() []byte {
-	return appendString(appendString([]byte{recordVersion}, r.upper), r.work)
+	b := appendString(appendString([]byte{recordVersion}, r.upper), r.work)
+	return binary.AppendUvarint(b, r.dev)
 }
 
 // decoder reads what encode has written; after an error everything is zero.
@@ -113,7 +115,7 @@ func decodeAttached(b []byte) (r attachedRecord, err error) {
 
 func decodeUpper(b []byte) (r upperRecord, err error) {
 	d := decode(b)
-	r.upper, r.work = d.string(), d.string()
+	r.upper, r.work, r.dev = d.string(), d.string(), d.uvarint()
 	return r, d.end()
 }
 

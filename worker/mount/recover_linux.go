@@ -2,7 +2,9 @@ package mount
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,7 +76,7 @@ func (r *recovery) dropOtherBoots(boot string) error {
 		}
 	}
 	old := r.kept
-	r.kept = &kept{}
+	r.kept = &kept{uppers: map[string]upperRecord{}}
 	return r.m.records.forget(old)
 }
 
@@ -166,7 +168,11 @@ func (r *recovery) unmountAll() error {
 			}
 		}()
 	}
-	r.removePoints()
+	if !r.damaged {
+		// What others have copied of a mount goes with its mount point, and is not seen any
+		// more if it is in use. Without records it must be seen.
+		r.removePoints()
+	}
 	for n := range r.kept.attached {
 		if r.parked[n] {
 			continue
@@ -194,43 +200,51 @@ func (r *recovery) removePoints() {
 }
 
 // noteForeign refuses the directories of overlays that are still there, and drops the
-// records of all others.
+// records of all others. Those that nobody shows are known by the number of their file system.
 func (r *recovery) noteForeign() error {
 	still := map[string]*Foreign{}
 	err := eachNamespace(" holdfast-", func(g *group, m *mountinfo) {
 		if m.kind != "overlay" || !r.ours(m) {
 			return
 		}
-		f := still[m.source]
-		if f == nil {
-			f = &Foreign{Upper: r.kept.uppers[m.source].upper}
-			if upper := m.option("upperdir"); f.Upper == "" && filepath.IsAbs(upper) {
-				f.Upper = upper
-			}
-			still[m.source] = f
+		if still[m.source] == nil {
+			still[m.source] = &Foreign{}
 		}
-		f.Pids = append(f.Pids, g.pids...)
+		still[m.source].Pids = append(still[m.source].Pids, g.pids...)
+		if _, recorded := r.kept.uppers[m.source]; !recorded && filepath.IsAbs(m.option("upperdir")) {
+			rec := upperRecord{upper: m.option("upperdir"), work: m.option("workdir"), dev: unix.Mkdev(m.major, m.minor)}
+			r.kept.uppers[m.source] = rec
+		}
 	})
 	if err != nil {
 		return err
 	}
-	runs := map[string]bool{}
-	for name, f := range still {
-		run, _, _ := runOf(name)
-		runs[run] = true
-		r.found.Foreign = append(r.found.Foreign, *f)
-		r.m.refuse(name, f, r.kept.uppers[name])
-	}
-	done := &kept{runs: map[string]runRecord{}, uppers: map[string]upperRecord{}}
+	done := &kept{runs: maps.Clone(r.kept.runs), uppers: map[string]upperRecord{}}
 	for name, rec := range r.kept.uppers {
-		if still[name] == nil {
+		if still[name] == nil && rec.dev != 0 {
+			alive, err := r.m.kernel.alive(rec.dev, name)
+			if err != nil {
+				return err
+			}
+			if alive {
+				still[name] = &Foreign{}
+			}
+		}
+		f := still[name]
+		if f == nil {
 			done.uppers[name] = rec
+			continue
 		}
-	}
-	for name, rec := range r.kept.runs {
-		if !runs[name] {
-			done.runs[name] = rec
+		f.Upper = rec.upper
+		r.found.Foreign = append(r.found.Foreign, *f)
+		run, _, _ := runOf(name)
+		delete(done.runs, run)
+		// They may be missing in records that are new.
+		err := errors.Join(r.m.records.putRun(run, r.kept.runs[run]), r.m.records.putUpper(name, rec))
+		if err != nil {
+			return fmt.Errorf("mount: %w", err)
 		}
+		r.m.refuse(name, f, rec)
 	}
 	return r.m.records.forget(done)
 }
@@ -239,23 +253,24 @@ func (r *recovery) noteForeign() error {
 func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
 	var taken []inode
 	m.mu.Lock()
-	for _, path := range []string{f.Upper, rec.work} {
+	for _, path := range []string{rec.upper, rec.work} {
 		var st unix.Stat_t
 		if path == "" || unix.Stat(path, &st) != nil {
 			continue // a directory that is not there needs no claim
 		}
 		at := inode{uint64(st.Dev), st.Ino}
-		m.claims[at] = &claim{below: map[*entry]int{}, foreign: fmt.Sprintf("an overlay of an earlier run that the processes %v hold", f.Pids)}
+		m.claims[at] = &claim{below: map[*entry]int{}, foreign: fmt.Sprintf("an overlay of an earlier run that others hold (processes %v)", f.Pids)}
 		taken = append(taken, at)
 	}
 	m.mu.Unlock()
 	go func() {
-		what := fmt.Sprintf("an overlay of an earlier run on %s", f.Upper)
+		what := fmt.Sprintf("an overlay of an earlier run on %s", rec.upper)
 		done := m.persist(what, make(chan struct{}), func(bool) error {
-			if pids := holders(name); len(pids) > 0 {
-				return fmt.Errorf("it is in the namespaces of the processes %v: %w", pids, ErrBusy)
+			alive, err := m.kernel.alive(rec.dev, name)
+			if err == nil && alive {
+				err = fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(name, true), ErrBusy)
 			}
-			return nil
+			return err
 		})
 		if !done {
 			return
