@@ -86,12 +86,8 @@ func (m *Manager) claimOne(e *entry, d dirID) error {
 	case other.idle != nil:
 		m.depart(other)
 		taken.wait = either(other.gone, other.parked)
-	case other.state == leaving:
-		select {
-		case <-other.parked:
-		default:
-			taken.wait = either(other.gone, other.parked)
-		}
+	case other.state == leaving && !closed(other.parked):
+		taken.wait = either(other.gone, other.parked)
 	}
 	return taken
 }

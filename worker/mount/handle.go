@@ -158,21 +158,24 @@ func (h *Handle) Release() {
 		close(h.counted)
 		return
 	}
-	go h.detachAll(h.attached)
+	list := make([]*pending, len(h.attached))
+	h.m.mu.Lock()
+	for i, a := range h.attached {
+		list[i] = h.m.register(fmt.Sprintf("%s at %s", h.entry.plan, a.path))
+	}
+	h.m.mu.Unlock()
+	go h.detachAll(h.attached, list)
 	h.attached = nil
 }
 
-func (h *Handle) detachAll(all []*attachment) {
-	parked := h.parked
-	for _, a := range all {
-		done := h.m.persist(fmt.Sprintf("%s at %s", h.entry.plan, a.path), parked, func(bool) error { return h.m.detach(a) })
-		if !done {
+// detachAll takes attachments away, each with its entry in the list of what is pending,
+// and then gives the mount back.
+func (h *Handle) detachAll(all []*attachment, list []*pending) {
+	var once sync.Once
+	park := func() { once.Do(func() { close(h.parked) }) }
+	for i, a := range all {
+		if !h.m.persist(list[i], park, func(bool) error { return h.m.detach(a) }) {
 			return
-		}
-		select {
-		case <-parked:
-			parked = make(chan struct{}) // h.parked is closed, and once is enough
-		default:
 		}
 	}
 	h.m.leaveEntry(h.entry)

@@ -171,7 +171,11 @@ func (k *kernel) clone(m *master, recursive bool) (int, error) {
 	}
 	fd := -1
 	err := m.from.Do(func() (err error) {
-		fd, err = cloneTree(m.fd, "", flags)
+		if m.path != "" {
+			fd, err = cloneTree(unix.AT_FDCWD, m.path, flags)
+		} else {
+			fd, err = cloneTree(m.fd, "", flags)
+		}
 		return err
 	})
 	if err != nil {

@@ -71,18 +71,15 @@ func init() {
 		root, options := layersOf(os.Getenv(envLayers), 0)
 		h, err := m.Acquire(ctx, overlay([]string{root}, options...))
 		check(err)
-		_, err = h.Attach(m.Host(), "")
-		check(err)
+		attachInHost(m, h, "")
 		at, err := h.Attach(n, "")
 		check(err)
 		ro, err := m.Acquire(ctx, bind(root, "ro"))
 		check(err)
 		own := filepath.Join(os.Getenv(envLayers), "point")
-		_, err = ro.Attach(m.Host(), own)
-		check(err)
+		attachInHost(m, ro, own)
 		if os.Getenv(envPlace) != "" {
-			_, err = h.Attach(m.Host(), os.Getenv(envPlace))
-			check(err)
+			attachInHost(m, h, os.Getenv(envPlace))
 		}
 		check(os.WriteFile(filepath.Join(h.Path(), "written"), []byte("before the kill"), 0o644))
 
@@ -144,6 +141,13 @@ func init() {
 	}
 }
 
+// attachInHost does so where the kernel can.
+func attachInHost(m *Manager, h *Handle, path string) {
+	if _, err := h.Attach(m.Host(), path); !errors.Is(err, errors.ErrUnsupported) {
+		check(err)
+	}
+}
+
 // churn makes a step of a kind.
 func churn(m *Manager, n *Namespace, i int) {
 	root, options := layersOf(os.Getenv(envLayers), i)
@@ -161,7 +165,7 @@ func churn(m *Manager, n *Namespace, i int) {
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Path, _ = os.Readlink("/proc/self/exe")
-	cmd.Env = []string{"HOLDFAST_MOUNT_HELPER=container", envRoot + "=" + at, envStay + "=1"}
+	cmd.Env = []string{"HOLDFAST_MOUNT_HELPER=container", envRoot + "=" + at, envStay + "=1", "TMPDIR=" + os.TempDir()}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	check(n.Start(cmd))
 	time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
@@ -235,8 +239,12 @@ func TestKilled(t *testing.T) {
 			found := s.Recovered()
 			slices.Sort(pids)
 			slices.Sort(found.Ended)
-			if found.Runs != 1 || !slices.Equal(found.Ended, pids) || len(found.Unmounted) != 2 || len(found.Foreign) != 0 {
-				t.Errorf("found %+v; want the processes %v, and two attachments", found, pids)
+			unmounted := 2
+			if !s.kernel.ways.clones() {
+				unmounted = 0
+			}
+			if found.Runs != 1 || !slices.Equal(found.Ended, pids) || len(found.Unmounted) != unmounted || len(found.Foreign) != 0 {
+				t.Errorf("found %+v; want the processes %v, and %d attachments", found, pids, unmounted)
 			}
 			for _, pid := range pids {
 				if err := unix.Kill(pid, 0); err == nil && !zombie(pid) {

@@ -27,7 +27,13 @@ var base string
 // it: the value of the environment variable HOLDFAST_MOUNT_HELPER.
 var helpers = map[string]func(){}
 
+// preludes are run before anything else, in helpers too.
+var preludes []func()
+
 func TestMain(m *testing.M) {
+	for _, f := range preludes {
+		f()
+	}
 	if name := os.Getenv("HOLDFAST_MOUNT_HELPER"); name != "" {
 		helpers[name]()
 		os.Exit(0)
@@ -117,11 +123,11 @@ func clean() {
 	for _, p := range points {
 		_ = unix.Unmount(p, unix.MNT_DETACH)
 	}
-	own, _ := os.Readlink("/proc/self/exe")
 	all, _ := groups()
 	for _, g := range all {
 		for _, pid := range g.pids {
-			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == own && pid != os.Getpid() && pid != os.Getppid() {
+			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if strings.Contains(string(env), "TMPDIR="+base+"\x00") && pid != os.Getpid() {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		}
@@ -143,6 +149,8 @@ func contextOf(t testing.TB) context.Context {
 
 // quiet is a logger for tests that look at results.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func textLogger(to io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }
 
 // stand is a manager with directories to mount.
 type stand struct {

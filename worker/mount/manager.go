@@ -237,10 +237,8 @@ func (m *Manager) enter(key string, p *plan) (*entry, <-chan struct{}, error) {
 	}
 	if e := m.shared[key]; key != "" && e != nil {
 		if e.state == leaving {
-			select {
-			case <-e.parked:
+			if closed(e.parked) {
 				return nil, nil, fmt.Errorf("it is still being unmounted: %w", ErrBusy)
-			default:
 			}
 			return nil, either(e.gone, e.parked), nil
 		}
@@ -267,6 +265,16 @@ func (m *Manager) enter(key string, p *plan) (*entry, <-chan struct{}, error) {
 	return e, nil, nil
 }
 
+// closed tells whether a channel is.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // either returns a channel that is closed when one of two is.
 func either(a, b <-chan struct{}) <-chan struct{} {
 	c := make(chan struct{})
@@ -284,12 +292,7 @@ func either(a, b <-chan struct{}) <-chan struct{} {
 // what to wait for.
 func (m *Manager) makeRoom() (<-chan struct{}, error) {
 	for e := range m.all {
-		if e.state != leaving {
-			continue
-		}
-		select {
-		case <-e.parked:
-		default:
+		if e.state == leaving && !closed(e.parked) {
 			return either(e.gone, e.parked), nil
 		}
 	}
@@ -442,18 +445,18 @@ func (m *Manager) expire(now time.Time) {
 func (m *Manager) depart(e *entry) {
 	m.unidle(e)
 	e.state = leaving
-	go m.unmount(e)
+	go m.unmount(e, m.register(e.plan.String()))
 }
 
 // unmount unmounts the master of an entry, and goes on until the kernel has let it go.
-func (m *Manager) unmount(e *entry) {
-	closed := false
-	done := m.persist(e.plan.String(), e.parked, func(thorough bool) error {
-		if !closed {
+func (m *Manager) unmount(e *entry, p *pending) {
+	unmade := false
+	done := m.persist(p, func() { close(e.parked) }, func(thorough bool) error {
+		if !unmade {
 			if err := m.kernel.unmake(e.master); err != nil {
 				return err
 			}
-			closed = true
+			unmade = true
 		}
 		if e.plan.upper == "" {
 			return nil
@@ -563,10 +566,8 @@ func (m *Manager) forget(path string) (<-chan struct{}, error) {
 		case e.idle != nil:
 			m.depart(e)
 		case e.state == leaving:
-			select {
-			case <-e.parked:
+			if closed(e.parked) {
 				return nil, fmt.Errorf("mount: %s is on %s and still being unmounted: %w", e.plan, path, ErrBusy)
-			default:
 			}
 		default:
 			above := m.idleAbove(e)

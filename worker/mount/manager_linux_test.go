@@ -58,51 +58,52 @@ func (s *stand) whoInNursery(h *Handle, file string) string {
 	return string(b)
 }
 
-func TestKinds(t *testing.T) {
-	eachWay(t, func(s *stand) {
-		long := strings.Repeat("long/", 60) // over 255 bytes
-		a, b := s.layer("a"), s.layer(long+"b")
-		upper, options := s.work(long + "up")
-		image1 := s.image(filepath.Join(s.dir, "1.erofs"), "image 1")
-		image2 := s.image(filepath.Join(s.dir, long, "2.erofs"), "image 2")
-		upper2, options2 := s.work("up2")
-		cases := []struct {
-			name string
-			spec Spec
-			file string
-			want string
-		}{
-			{"a bind", bind(a, "ro"), "who", "a"},
-			{"a recursive bind", bind(a, "rbind", "ro", "nosuid"), "who", "a"},
-			{"the bind of a file", bind(a+"/who", "ro"), "", "a"},
-			{"an overlay to read", overlay([]string{b, a}), "who", long + "b"},
-			{"an overlay to write", overlay([]string{a, b}, options...), "who", "a"},
-			{"an image", erofs(image1), "who", "image 1"},
-			{"an image with a long name", erofs(image2), "who", "image 2"},
-			{"images under an overlay", Spec{
-				Mount:  Mount{Type: "overlay", Options: append([]string{"lowerdir=" + a}, options2...)},
-				Lowers: []Spec{erofs(image2), erofs(image1)},
-			}, "who", "image 2"},
+func TestKinds(t *testing.T) { eachWay(t, kinds) }
+
+// kinds mounts everything that there is to mount.
+func kinds(s *stand) {
+	long := strings.Repeat("long/", 60) // over 255 bytes
+	a, b := s.layer("a"), s.layer(long+"b")
+	upper, options := s.work(long + "up")
+	image1 := s.image(filepath.Join(s.dir, "1.erofs"), "image 1")
+	image2 := s.image(filepath.Join(s.dir, long, "2.erofs"), "image 2")
+	upper2, options2 := s.work("up2")
+	cases := []struct {
+		name string
+		spec Spec
+		file string
+		want string
+	}{
+		{"a bind", bind(a, "ro"), "who", "a"},
+		{"a recursive bind", bind(a, "rbind", "ro", "nosuid"), "who", "a"},
+		{"the bind of a file", bind(a+"/who", "ro"), "", "a"},
+		{"an overlay to read", overlay([]string{b, a}), "who", long + "b"},
+		{"an overlay to write", overlay([]string{a, b}, options...), "who", "a"},
+		{"an image", erofs(image1), "who", "image 1"},
+		{"an image with a long name", erofs(image2), "who", "image 2"},
+		{"images under an overlay", Spec{
+			Mount:  Mount{Type: "overlay", Options: append([]string{"lowerdir=" + a}, options2...)},
+			Lowers: []Spec{erofs(image2), erofs(image1)},
+		}, "who", "image 2"},
+	}
+	for _, c := range cases {
+		h := s.get(c.spec)
+		if got := read(s, filepath.Join(h.Path(), c.file)); got != c.want {
+			s.Errorf("%s: read by descriptor: %q; want %q", c.name, got, c.want)
 		}
-		for _, c := range cases {
-			h := s.get(c.spec)
-			if got := read(s, filepath.Join(h.Path(), c.file)); got != c.want {
-				s.Errorf("%s: read by descriptor: %q; want %q", c.name, got, c.want)
-			}
-			if got := s.whoInNursery(h, c.file); got != c.want {
-				s.Errorf("%s: read in the nursery: %q; want %q", c.name, got, c.want)
-			}
-			if err := os.WriteFile(filepath.Join(h.Path(), "new"), []byte("new"), 0o644); (err == nil) != strings.Contains(strings.Join(c.spec.Options, " "), "upperdir") {
-				s.Errorf("%s: writing: %v", c.name, err)
-			}
-			s.free(h)
+		if got := s.whoInNursery(h, c.file); got != c.want {
+			s.Errorf("%s: read in the nursery: %q; want %q", c.name, got, c.want)
 		}
-		for _, u := range []string{upper, upper2} {
-			if got := read(s, filepath.Join(u, "new")); got != "new" {
-				s.Errorf("%s has %q", u, got)
-			}
+		if err := os.WriteFile(filepath.Join(h.Path(), "new"), []byte("new"), 0o644); (err == nil) != strings.Contains(strings.Join(c.spec.Options, " "), "upperdir") {
+			s.Errorf("%s: writing: %v", c.name, err)
 		}
-	})
+		s.free(h)
+	}
+	for _, u := range []string{upper, upper2} {
+		if got := read(s, filepath.Join(u, "new")); got != "new" {
+			s.Errorf("%s has %q", u, got)
+		}
+	}
 }
 
 func TestTmpfsIsPrivate(t *testing.T) {
@@ -488,7 +489,7 @@ func TestClone(t *testing.T) {
 	f, err := h.Clone()
 	must(t, err)
 	h.Release()
-	s.DropIdle()
+	must(t, s.DropIdle(s.ctx))
 	s.settle()
 	if got := read(t, fmt.Sprintf("/proc/self/fd/%d/who", f.Fd())); got != "a" {
 		t.Errorf("%q", got)

@@ -30,16 +30,19 @@ type pending struct {
 	tried chan struct{} // closed, and made anew, with each try that has ended
 }
 
-// persist tries something until it succeeds, and returns false if the manager was closed before.
-// Once it is parked, parked is closed, and thorough is true with each try.
-func (m *Manager) persist(what string, parked chan struct{}, try func(thorough bool) error) bool {
+// register notes an unmount that is about to begin. The caller holds the mutex.
+func (m *Manager) register(what string) *pending {
 	p := &pending{
 		Pending: Pending{What: what, Since: time.Now()},
 		kick:    make(chan struct{}, 1), tried: make(chan struct{}),
 	}
-	m.mu.Lock()
 	m.pending[p] = struct{}{}
-	m.mu.Unlock()
+	return p
+}
+
+// persist tries something until it succeeds, and returns false if the manager was closed before.
+// When it is parked, parked is called, and thorough is true with each try from then on.
+func (m *Manager) persist(p *pending, parked func(), try func(thorough bool) error) bool {
 	for delay := firstDelay; ; delay = min(2*delay, lastDelay) {
 		m.mu.Lock()
 		p.Running = true
@@ -64,8 +67,8 @@ func (m *Manager) persist(what string, parked chan struct{}, try func(thorough b
 		}
 		m.mu.Unlock()
 		if park {
-			m.log.Warn("an unmount is parked and will be tried again", "what", what, "reason", err)
-			close(parked)
+			m.log.Warn("an unmount is parked and will be tried again", "what", p.What, "reason", err)
+			parked()
 		}
 		select {
 		case <-time.After(delay):

@@ -16,6 +16,7 @@ import (
 // recovery is the work of Open on what earlier runs have left.
 type recovery struct {
 	m       *Manager
+	boot    string
 	damaged bool // the records were, so that runs are known by what they have mounted
 	kept    *kept
 	found   Recovery
@@ -33,16 +34,15 @@ func (m *Manager) recover(ctx context.Context, damaged bool) error {
 	if err != nil {
 		return fmt.Errorf("mount: reading records: %w", err)
 	}
-	r := &recovery{m: m, damaged: damaged, kept: k, parked: map[uint64]bool{}}
-	bootID := strings.TrimSpace(string(boot))
-	if err := r.dropOtherBoots(bootID); err != nil {
+	r := &recovery{m: m, boot: strings.TrimSpace(string(boot)), damaged: damaged, kept: k, parked: map[uint64]bool{}}
+	if err := r.dropOtherBoots(); err != nil {
 		return err
 	}
 	r.found.Runs = len(r.kept.runs)
 	for n := range r.kept.attached {
 		m.serial = max(m.serial, n) // the numbers of what stays are not given again
 	}
-	if err := m.records.putRun(m.run, runRecord{pid: uint64(os.Getpid()), boot: bootID}); err != nil {
+	if err := m.records.putRun(m.run, runRecord{pid: uint64(os.Getpid()), boot: r.boot}); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
 	for _, dir := range m.opt.Cgroups {
@@ -69,9 +69,9 @@ func (m *Manager) recover(ctx context.Context, damaged bool) error {
 }
 
 // dropOtherBoots drops all records if they are of another boot: its mounts are gone.
-func (r *recovery) dropOtherBoots(boot string) error {
+func (r *recovery) dropOtherBoots() error {
 	for _, run := range r.kept.runs {
-		if run.boot == boot {
+		if run.boot == r.boot {
 			return nil
 		}
 	}
@@ -159,8 +159,11 @@ func (r *recovery) unmountAll() error {
 			continue
 		}
 		r.parked[number] = recorded
+		r.m.mu.Lock()
+		pending := r.m.register("a mount of an earlier run at " + p)
+		r.m.mu.Unlock()
 		go func() {
-			done := r.m.persist("a mount of an earlier run at "+p, make(chan struct{}), func(bool) error { return unmount(p) })
+			done := r.m.persist(pending, func() {}, func(bool) error { return unmount(p) })
 			if done && recorded {
 				if err := r.m.records.dropAttached(number); err != nil {
 					r.m.log.Error("a record of a mount stays", "path", p, "reason", err)
@@ -240,7 +243,7 @@ func (r *recovery) noteForeign() error {
 		run, _, _ := runOf(name)
 		delete(done.runs, run)
 		// They may be missing in records that are new.
-		err := errors.Join(r.m.records.putRun(run, r.kept.runs[run]), r.m.records.putUpper(name, rec))
+		err := errors.Join(r.m.records.putRun(run, runRecord{r.kept.runs[run].pid, r.boot}), r.m.records.putUpper(name, rec))
 		if err != nil {
 			return fmt.Errorf("mount: %w", err)
 		}
@@ -262,10 +265,11 @@ func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
 		m.claims[at] = &claim{below: map[*entry]int{}, foreign: fmt.Sprintf("an overlay of an earlier run that others hold (processes %v)", f.Pids)}
 		taken = append(taken, at)
 	}
+	what := "an overlay of an earlier run on " + rec.upper
+	pending := m.register(what)
 	m.mu.Unlock()
 	go func() {
-		what := fmt.Sprintf("an overlay of an earlier run on %s", rec.upper)
-		done := m.persist(what, make(chan struct{}), func(bool) error {
+		done := m.persist(pending, func() {}, func(bool) error {
 			alive, err := m.kernel.alive(rec.dev, name)
 			if err == nil && alive {
 				err = fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(name, true), ErrBusy)

@@ -82,11 +82,29 @@ func (m *Manager) next() uint64 {
 	return m.serial
 }
 
-// DropIdle begins to unmount everything that nobody holds.
-func (m *Manager) DropIdle() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.dropIdle()
+// DropIdle unmounts everything that nobody holds, and waits until it is gone or parked.
+// What only an idle overlay has held goes too.
+func (m *Manager) DropIdle(ctx context.Context) error {
+	for {
+		m.mu.Lock()
+		m.dropIdle()
+		var wait <-chan struct{}
+		for e := range m.all {
+			if e.state == leaving && !closed(e.parked) {
+				wait = either(e.gone, e.parked)
+				break
+			}
+		}
+		m.mu.Unlock()
+		if wait == nil {
+			return nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return fmt.Errorf("mount: waiting for idle mounts to go: %w", ctx.Err())
+		}
+	}
 }
 
 func (m *Manager) dropIdle() {
