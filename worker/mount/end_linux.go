@@ -18,11 +18,11 @@ import (
 // endCgroup kills all processes in a cgroup and in those below it, and waits until they
 // have ended. A cgroup that is not there has none.
 func (c *chosen) endCgroup(ctx context.Context, dir string) ([]int, error) {
-	var ended []int
+	var killed []int
 	for {
 		pids, err := cgroupPids(dir)
 		if err != nil || len(pids) == 0 {
-			return ended, err
+			return killed, err
 		}
 		// What is frozen does not end. (These are files of v1 and of v2.)
 		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0)
@@ -31,9 +31,9 @@ func (c *chosen) endCgroup(ctx context.Context, dir string) ([]int, error) {
 			again, err := cgroupPids(dir)
 			return err == nil && slices.Contains(again, pid)
 		})
-		ended = append(ended, now...)
+		killed = append(killed, now...)
 		if err != nil {
-			return ended, fmt.Errorf("mount: cgroup %s: %w", dir, err)
+			return killed, fmt.Errorf("mount: cgroup %s: %w", dir, err)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func cgroupPids(dir string) ([]int, error) {
 // endProcesses kills processes and waits until they have ended. still is asked when the
 // process is held, so that it is not another that has got its number.
 func (c *chosen) endProcesses(ctx context.Context, pids []int, still func(int) bool) ([]int, error) {
-	var ended []int
+	var killed []int
 	for _, pid := range pids {
 		if pid <= 1 || pid == os.Getpid() {
 			continue
@@ -86,13 +86,13 @@ func (c *chosen) endProcesses(ctx context.Context, pids []int, still func(int) b
 		}
 		done, err := end(ctx, pid, still)
 		if done {
-			ended = append(ended, pid)
+			killed = append(killed, pid)
 		}
 		if err != nil {
-			return ended, err
+			return killed, err
 		}
 	}
-	return ended, nil
+	return killed, nil
 }
 
 // endByFD kills one process and waits; it returns false if there was nothing to kill.
@@ -151,11 +151,11 @@ func waitEnded(ctx context.Context, fd, pid int) error {
 	}
 }
 
-// waitGone is waitEnded without pidfd_open. A zombie has ended: it has no namespace.
+// waitGone is waitEnded without pidfd_open.
 func waitGone(ctx context.Context, pid int) error {
 	deadline := time.Now().Add(endWait)
 	for {
-		if _, err := namespaceOf(pid); err != nil {
+		if ended(pid) {
 			return nil
 		}
 		if err := notEnded(ctx, pid, deadline); err != nil {
@@ -173,4 +173,21 @@ func notEnded(ctx context.Context, pid int, deadline time.Time) error {
 		return fmt.Errorf("the process %d of an earlier run was killed and has not ended; what it holds cannot be used: %w", pid, ErrBusy)
 	}
 	return nil
+}
+
+// ended tells whether a process has given back all that it had: it is not there, or a
+// zombie. Its first thread can be one while others go on.
+func ended(pid int) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	threads, err := os.ReadDir(filepath.Join(dir, "task"))
+	if err != nil {
+		return true
+	}
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return true
+	}
+	// The name before the state is in parentheses, and can have some itself.
+	i := strings.LastIndexByte(string(stat), ')')
+	return len(threads) <= 1 && i >= 0 && i+2 < len(stat) && (stat[i+2] == 'Z' || stat[i+2] == 'X')
 }

@@ -247,7 +247,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("found %+v; want the processes %v, and %d attachments", found, pids, unmounted)
 			}
 			for _, pid := range pids {
-				if err := unix.Kill(pid, 0); err == nil && !zombie(pid) {
+				if !ended(pid) {
 					t.Errorf("the process %d lives", pid)
 				}
 			}
@@ -260,11 +260,6 @@ func TestKilled(t *testing.T) {
 			}
 		})
 	}
-}
-
-func zombie(pid int) bool {
-	_, err := namespaceOf(pid)
-	return err != nil
 }
 
 // readPids starts a helper and reads the numbers that it prints before it is ready.

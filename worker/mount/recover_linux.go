@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -225,7 +226,7 @@ func (r *recovery) noteForeign() error {
 	done := &kept{runs: maps.Clone(r.kept.runs), uppers: map[string]upperRecord{}}
 	for name, rec := range r.kept.uppers {
 		if still[name] == nil && rec.dev != 0 {
-			alive, err := r.m.kernel.alive(rec.dev, name)
+			alive, err := r.outlives(rec.dev, name)
 			if err != nil {
 				return err
 			}
@@ -250,6 +251,18 @@ func (r *recovery) noteForeign() error {
 		r.m.refuse(name, f, rec)
 	}
 	return r.m.records.forget(done)
+}
+
+// outlives tells whether a file system that nobody shows is still there. What a process
+// has held can go a moment after it.
+func (r *recovery) outlives(dev uint64, name string) (alive bool, err error) {
+	for delay := firstDelay; delay <= parkDelay; delay *= 2 {
+		if alive, err = r.m.kernel.alive(dev, name); err != nil || !alive {
+			return alive, err
+		}
+		time.Sleep(delay)
+	}
+	return alive, nil
 }
 
 // refuse claims the directories of an overlay that somebody else holds, until it is gone.
