@@ -43,7 +43,7 @@ func groups() ([]*group, error) {
 		if err := unix.Stat(filepath.Join("/proc", e.Name(), "root"), &st); err != nil {
 			continue
 		}
-		at := key{namespace, uint64(st.Dev), st.Ino}
+		at := key{namespace, deviceOf(&st), st.Ino}
 		if found[at] == nil {
 			found[at] = &group{namespace: namespace}
 			all = append(all, found[at])

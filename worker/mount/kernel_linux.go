@@ -62,7 +62,7 @@ func (k *kernel) ensureTmpfs() error {
 	if err := unix.Statfs(k.dir, &st); err != nil {
 		return fmt.Errorf("mount: %s: %w", k.dir, err)
 	}
-	if int64(st.Type) == unix.TMPFS_MAGIC {
+	if typeOf(&st) == unix.TMPFS_MAGIC {
 		return eachMount(" "+tmpfsSource+" ", func(m *mountinfo) {
 			k.ownTmp = k.ownTmp || m.point == k.dir
 		})

@@ -194,7 +194,7 @@ func (s *stand) cgroup(version int) string {
 	for _, in := range map[int][]string{1: {"/sys/fs/cgroup/pids"}, 2: {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}}[version] {
 		var st unix.Statfs_t
 		want := int64(map[int]int{1: unix.CGROUP_SUPER_MAGIC, 2: unix.CGROUP2_SUPER_MAGIC}[version])
-		if unix.Statfs(in, &st) != nil || int64(st.Type) != want {
+		if unix.Statfs(in, &st) != nil || typeOf(&st) != want {
 			continue
 		}
 		dir := filepath.Join(in, "holdfast-test-"+strconv.Itoa(os.Getpid()))
@@ -485,7 +485,7 @@ func TestRecordOfAnother(t *testing.T) {
 	must(t, r.putRun("0123456789abcdef", runRecord{pid: 1, boot: boot}))
 	var st unix.Stat_t
 	must(t, unix.Stat(point, &st))
-	must(t, r.putAttached(7, attachedRecord{dev: uint64(st.Dev) + 1, path: point}))
+	must(t, r.putAttached(7, attachedRecord{dev: deviceOf(&st) + 1, path: point}))
 	must(t, r.db.Close())
 	s.Manager = s.open()
 	if got := mountsBelow(t, point); len(got) != 1 {

@@ -156,10 +156,9 @@ func textLogger(to io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler
 type stand struct {
 	testing.TB
 	*Manager
-	ctx  context.Context
-	dir  string // of layers and the like
-	opt  Options
-	next int
+	ctx context.Context
+	dir string // of layers and the like
+	opt Options
 }
 
 func newStand(t testing.TB, o Options) *stand {

@@ -44,7 +44,7 @@ func openLayers(p *plan, mounted []int) (*layers, error) {
 		if err := unix.Fstat(fd, &st); err != nil {
 			return -1, fmt.Errorf("looking at layer %s: %w", path, err)
 		}
-		l.ids = append(l.ids, dirID{dev: uint64(st.Dev), ino: st.Ino, use: use, path: path})
+		l.ids = append(l.ids, dirID{dev: deviceOf(&st), ino: st.Ino, use: use, path: path})
 		return fd, nil
 	}
 	err := func() (err error) {
@@ -210,7 +210,7 @@ func inMemory(path string) bool {
 	if err := unix.Statfs(path, &st); err != nil {
 		return false
 	}
-	return int64(st.Type) == unix.TMPFS_MAGIC || int64(st.Type) == unix.RAMFS_MAGIC || int64(st.Type) == unix.OVERLAYFS_SUPER_MAGIC
+	return typeOf(&st) == unix.TMPFS_MAGIC || typeOf(&st) == unix.RAMFS_MAGIC || typeOf(&st) == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // looped mounts by way of a loop device, which ends with the mount.
@@ -536,7 +536,7 @@ func describe(fd int) (*master, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("looking at a mount: %w", err)
 	}
-	return &master{fd: fd, dev: uint64(st.Dev), dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
+	return &master{fd: fd, dev: deviceOf(&st), dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
 // newPoint makes an empty mount point for a master.

@@ -130,8 +130,8 @@ func TestFlags(t *testing.T) {
 		h := s.get(bind(s.layer("a"), "ro", "nosuid", "nodev", "noexec", "noatime"))
 		var st unix.Statfs_t
 		must(s, unix.Fstatfs(h.FD(), &st))
-		want := int64(unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME)
-		if int64(st.Flags)&want != want {
+		want := uint64(unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME)
+		if flags := uint64(st.Flags); flags&want != want {
 			s.Errorf("flags %#x; want %#x of them", st.Flags, want)
 		}
 	})

@@ -274,7 +274,7 @@ func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
 		if path == "" || unix.Stat(path, &st) != nil {
 			continue // a directory that is not there needs no claim
 		}
-		at := inode{uint64(st.Dev), st.Ino}
+		at := inode{deviceOf(&st), st.Ino}
 		m.claims[at] = &claim{below: map[*entry]int{}, foreign: fmt.Sprintf("an overlay of an earlier run that others hold (processes %v)", f.Pids)}
 		taken = append(taken, at)
 	}
