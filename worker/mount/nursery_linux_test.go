@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -250,5 +251,90 @@ func TestBriefCopy(t *testing.T) {
 		must(t, n.Start(cmd))
 		s.free(h)
 		must(t, cmd.Wait())
+	}
+}
+
+// Where the host's mounts are shared, as under systemd, nothing that is mounted in the
+// nursery shows in the host's namespace.
+func TestSharedHost(t *testing.T) {
+	eachWay(t, func(s *stand) {
+		shared := filepath.Join(s.dir, "shared")
+		must(s, os.Mkdir(shared, 0o755))
+		must(s, unix.Mount("shared", shared, "tmpfs", 0, ""))
+		s.Cleanup(func() { must(s, unix.Unmount(shared, unix.MNT_DETACH)) })
+		must(s, unix.Mount("", shared, "", unix.MS_SHARED, ""))
+		must(s, os.MkdirAll(shared+"/dir/sub", 0o755))
+		s.opt.Directory = filepath.Join(shared, "run")
+		s.opt.Keep = []string{shared}
+		s.Manager = s.open()
+
+		h := s.get(bind(shared + "/dir"))
+		n, err := s.Nursery()
+		must(s, err)
+		at, err := h.Attach(n, "")
+		must(s, err)
+		must(s, n.Do(func() error { return unix.Mount("below", at+"/sub", "tmpfs", 0, "") }))
+		for _, p := range mountsBelow(s, shared) {
+			if p != shared && p != s.opt.Directory {
+				s.Errorf("%s shows in the host's namespace", p)
+			}
+		}
+		must(s, n.Do(func() error { return unix.Unmount(at+"/sub", 0) }))
+		s.free(h)
+	})
+}
+
+// A call that is given up holds nothing.
+func TestGivenUp(t *testing.T) {
+	s := newStand(t, Options{})
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	_, options := s.work("up")
+	for range 50 {
+		if h, err := s.Acquire(ctx, overlay([]string{s.layer("a")}, options...)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, %v", h, err)
+		}
+		late, stop := context.WithCancel(s.ctx)
+		go stop()
+		h, err := s.Acquire(late, overlay([]string{s.layer("a")}, options...))
+		if err == nil {
+			h.Release()
+		} else if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	for s.Stats().Held > 0 {
+		must(t, s.ctx.Err())
+	}
+	s.settle()
+	if st := s.Stats(); st.Mounts != 0 || len(s.claims) != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// An unmount that does not return holds up nobody, and is listed.
+func TestHung(t *testing.T) {
+	s := newStand(t, Options{})
+	release := make(chan struct{})
+	s.mu.Lock()
+	p := s.register("a server that is gone")
+	s.mu.Unlock()
+	done, begun := make(chan bool), make(chan struct{})
+	go func() {
+		done <- s.persist(p, func() {}, func(bool) error {
+			close(begun)
+			<-release
+			return nil
+		})
+	}()
+	<-begun
+	if list := s.Pending(); len(list) != 1 || !list[0].Running || list[0].What != "a server that is gone" {
+		t.Errorf("%+v", list)
+	}
+	s.get(bind(s.layer("a"), "ro")).Release()
+	must(t, s.DropIdle(s.ctx))
+	close(release)
+	if !<-done || len(s.Pending()) != 0 {
+		t.Errorf("%+v", s.Pending())
 	}
 }
