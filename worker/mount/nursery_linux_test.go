@@ -284,32 +284,53 @@ func TestSharedHost(t *testing.T) {
 	})
 }
 
-// A call that is given up holds nothing.
+// A call that is given up while the mount is being made returns at once, and holds nothing.
 func TestGivenUp(t *testing.T) {
-	s := newStand(t, Options{})
+	s := newStand(t, Options{Without: []Call{CallCloneDetached}})
+	_, options := s.work("up")
+	spec := overlay([]string{s.layer("a")}, options...)
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
-	_, options := s.work("up")
-	for range 50 {
-		if h, err := s.Acquire(ctx, overlay([]string{s.layer("a")}, options...)); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v, %v", h, err)
-		}
-		late, stop := context.WithCancel(s.ctx)
-		go stop()
-		h, err := s.Acquire(late, overlay([]string{s.layer("a")}, options...))
-		if err == nil {
-			h.Release()
-		} else if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+	if h, err := s.Acquire(ctx, spec); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", h, err)
 	}
-	for s.Stats().Held > 0 {
+
+	// All threads that could mount are taken.
+	attic, err := s.kernel.attic()
+	must(t, err)
+	release, taken := make(chan struct{}), make(chan struct{})
+	for range maxThreads {
+		go func() {
+			_ = attic.Do(func() error {
+				taken <- struct{}{}
+				<-release
+				return nil
+			})
+		}()
+		<-taken
+	}
+	ctx, cancel = context.WithCancel(s.ctx)
+	result := make(chan error)
+	go func() {
+		_, err := s.Acquire(ctx, spec)
+		result <- err
+	}()
+	for s.Stats().Mounts == 0 {
 		must(t, s.ctx.Err())
+		time.Sleep(time.Millisecond)
 	}
-	s.settle()
-	if st := s.Stats(); st.Mounts != 0 || len(s.claims) != 0 {
-		t.Errorf("%+v", st)
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
+	close(release)
+	for s.Stats().Mounts > 0 {
+		if s.ctx.Err() != nil {
+			t.Fatalf("%+v", s.Stats())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	s.free(s.get(spec))
 }
 
 // An unmount that does not return holds up nobody, and is listed.

@@ -82,37 +82,6 @@ func (m *Manager) next() uint64 {
 	return m.serial
 }
 
-// DropIdle unmounts everything that nobody holds, and waits until it is gone or parked.
-// What only an idle overlay has held goes too.
-func (m *Manager) DropIdle(ctx context.Context) error {
-	for {
-		m.mu.Lock()
-		m.dropIdle()
-		var wait <-chan struct{}
-		for e := range m.all {
-			if e.state == leaving && !closed(e.parked) {
-				wait = either(e.gone, e.parked)
-				break
-			}
-		}
-		m.mu.Unlock()
-		if wait == nil {
-			return nil
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return fmt.Errorf("mount: waiting for idle mounts to go: %w", ctx.Err())
-		}
-	}
-}
-
-func (m *Manager) dropIdle() {
-	for first := m.idle.Front(); first != nil; first = m.idle.Front() {
-		m.depart(first.Value.(*entry))
-	}
-}
-
 // Close refuses further use, unmounts what is idle, and waits until all is released and
 // unmounted. If ctx ends first it returns an error that says what is left, and closes nevertheless; the next Open
 // finds what is left then as after a crash. Further calls do nothing.
