@@ -34,6 +34,9 @@ type kernel struct {
 }
 
 func newKernel(o *Options) (*kernel, error) {
+	if err := mayMount(); err != nil {
+		return nil, err
+	}
 	k := &kernel{dir: o.Directory, host: &Namespace{}}
 	if err := k.ensureTmpfs(); err != nil {
 		return nil, err
@@ -46,6 +49,19 @@ func newKernel(o *Options) (*kernel, error) {
 	}
 	k.ways = probe(k.dir, o.Without, o.Logger)
 	return k, nil
+}
+
+// mayMount tells whether the process has the privilege that nearly all of this needs.
+func mayMount() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("mount: capget: %w", err)
+	}
+	if data[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		return fmt.Errorf("mount: mounting needs CAP_SYS_ADMIN, which root has, or who is root in a user namespace: %w", os.ErrPermission)
+	}
+	return nil
 }
 
 // ensureTmpfs makes the manager's directory, on a tmpfs of its own if it is not on one.
@@ -69,7 +85,7 @@ func (k *kernel) ensureTmpfs() error {
 	}
 	err = unix.Mount(tmpfsSource, k.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64m,mode=0700")
 	if err != nil {
-		return fmt.Errorf("mount: a tmpfs at %s, for what is mounted (it needs CAP_SYS_ADMIN): %w", k.dir, err)
+		return fmt.Errorf("mount: a tmpfs at %s, for what is mounted: %w", k.dir, err)
 	}
 	k.ownTmp = true
 	return nil

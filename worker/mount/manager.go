@@ -167,6 +167,9 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	m.kernel.prefix = prefix(m.run)
 	var damaged error
 	if m.records, damaged, err = openRecords(m.kernel.dir); err != nil {
+		if !errors.Is(err, ErrBusy) {
+			err = errors.Join(err, m.kernel.removeTmpfs())
+		}
 		return nil, err
 	}
 	if damaged != nil {

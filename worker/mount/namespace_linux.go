@@ -186,17 +186,18 @@ func enterNew(dir, mark string, keep []string) (*os.File, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("making all mounts private: %w", err)
 	}
-	points, err := neededMounts(keep)
+	small, err := bindNeeded(root, keep)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range points {
-		if err := unix.Mount(p, filepath.Join(root, p), "", unix.MS_BIND, ""); err != nil {
-			return nil, fmt.Errorf("binding %s: %w", p, err)
-		}
+	if small {
+		marked = filepath.Join(root, marked)
 	}
-	if err := unix.Mount(mark, filepath.Join(root, marked), "tmpfs", unix.MS_RDONLY, "size=4k,mode=0700"); err != nil {
+	if err := unix.Mount(mark, marked, "tmpfs", unix.MS_RDONLY, "size=4k,mode=0700"); err != nil {
 		return nil, fmt.Errorf("mounting the mark: %w", err)
+	}
+	if !small {
+		return os.Open("/proc/thread-self/ns/mnt")
 	}
 	// The old root comes to lie over the new one, and goes with all that is on it.
 	if err := unix.Chdir(root); err != nil {
@@ -212,6 +213,26 @@ func enterNew(dir, mark string, keep []string) (*os.File, error) {
 		return nil, err
 	}
 	return os.Open("/proc/thread-self/ns/mnt")
+}
+
+// bindNeeded binds what a small namespace has below its new root. It returns false if
+// the kernel does not allow it to be small: in a user namespace, what was mounted outside
+// of it cannot be taken apart.
+func bindNeeded(root string, keep []string) (bool, error) {
+	points, err := neededMounts(keep)
+	if err != nil {
+		return false, err
+	}
+	for i, p := range points {
+		err := unix.Mount(p, filepath.Join(root, p), "", unix.MS_BIND, "")
+		if i == 0 && err == unix.EINVAL {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("binding %s: %w", p, err)
+		}
+	}
+	return true, nil
 }
 
 // standardMounts are the mounts that programs expect, where they are mounts.

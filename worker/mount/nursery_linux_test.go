@@ -359,3 +359,62 @@ func TestHung(t *testing.T) {
 		t.Errorf("%+v", s.Pending())
 	}
 }
+
+func init() {
+	helpers["unprivileged"] = func() {
+		_, err := Open(context.Background(), Options{Directory: os.Getenv(envRun)})
+		if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
+			check(fmt.Errorf("without privileges: %w", err))
+		}
+		fmt.Println("ready")
+	}
+	// userns is root in a user namespace: an overlay, and a program in the nursery.
+	helpers["userns"] = func() {
+		m := helperManager()
+		n, err := m.Nursery()
+		check(err)
+		root, options := layersOf(os.Getenv(envLayers), 0)
+		h, err := m.Acquire(context.Background(), overlay([]string{root}, append(options, "userxattr")...))
+		check(err)
+		at, err := h.Attach(n, "")
+		check(err)
+		cmd := exec.Command("/bin/sh", "-c", "echo written > "+at+"/file")
+		cmd.Stderr = os.Stderr
+		check(n.Start(cmd))
+		check(cmd.Wait())
+		h.Release()
+		check(h.Wait(context.Background()))
+		check(m.Close(context.Background()))
+		fmt.Println("ready")
+	}
+}
+
+func TestUnprivileged(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if _, err := Open(contextOf(t), Options{Directory: t.TempDir()}); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("without privileges: %v", err)
+		}
+		return
+	}
+	cmd := helper(t, "unprivileged", envRun+"=/nonexistent")
+	// Root without the privilege.
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `exec setpriv --bounding-set -sys_admin --inh-caps -sys_admin "$0"`, cmd.Path}
+	out, err := cmd.Output()
+	if err != nil || string(out) != "ready\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestUserNamespace(t *testing.T) {
+	s := killable(t, 1)
+	cmd := helper(t, "userns", envRun+"="+s.opt.Directory, envLayers+"="+s.dir)
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 65536}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids}
+	out, err := cmd.Output()
+	if err != nil || string(out) != "ready\n" {
+		t.Fatalf("%q, %v", out, err)
+	}
+	if got := read(t, filepath.Join(s.dir, "up0", "fs", "file")); got != "written\n" {
+		t.Errorf("%q", got)
+	}
+}
