@@ -191,13 +191,13 @@ func killable(t *testing.T, uppers int) *stand {
 // not mounted that version.
 func (s *stand) cgroup(version int) string {
 	s.Helper()
-	for _, in := range map[int][]string{1: {"/sys/fs/cgroup/pids"}, 2: {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}}[version] {
+	for _, in := range cgroupRoots {
 		var st unix.Statfs_t
 		want := int64(map[int]int{1: unix.CGROUP_SUPER_MAGIC, 2: unix.CGROUP2_SUPER_MAGIC}[version])
 		if unix.Statfs(in, &st) != nil || typeOf(&st) != want {
 			continue
 		}
-		dir := filepath.Join(in, "holdfast-test-"+strconv.Itoa(os.Getpid()))
+		dir := filepath.Join(in, cgroupName(os.Getenv(envInner))+"-"+strconv.Itoa(os.Getpid()))
 		must(s, os.MkdirAll(filepath.Join(dir, "step"), 0o755))
 		s.Cleanup(func() {
 			must(s, errors.Join(os.Remove(filepath.Join(dir, "step")), os.Remove(dir)))

@@ -38,22 +38,44 @@ func TestMain(m *testing.M) {
 		helpers[name]()
 		os.Exit(0)
 	}
-	if os.Geteuid() == 0 && os.Getenv("HOLDFAST_MOUNT_INNER") == "" {
+	if os.Geteuid() == 0 && os.Getenv(envInner) == "" {
 		os.Exit(inner())
 	}
 	os.Exit(run(m))
 }
 
+// envInner is a directory: this program works in it, in a mount namespace of its own.
+const envInner = "HOLDFAST_MOUNT_INNER"
+
 // inner runs this program again in a mount namespace of its own. Nothing else on the
-// machine then sees or copies what the tests mount, and all of it ends with the program,
-// however that ends.
-func inner() int {
+// machine then sees or copies what the tests mount. Whatever happens to the program, its
+// mounts end with it, and its files, processes and cgroups are removed here.
+func inner() (code int) {
 	runtime.LockOSThread() // with the thread that has started it, the program would be killed
+	dir, err := os.MkdirTemp("", "holdfast-mount-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		endBelow(dir)
+		for _, in := range cgroupRoots {
+			steps, _ := filepath.Glob(filepath.Join(in, cgroupName(dir)+"-*", "step"))
+			for _, step := range steps {
+				_ = os.Remove(step)
+				_ = os.Remove(filepath.Dir(step))
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), "HOLDFAST_MOUNT_INNER=1")
+	cmd.Env = append(os.Environ(), envInner+"="+dir, "TMPDIR="+dir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
+	err = cmd.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
 		return max(ended.ExitCode(), 1)
@@ -63,6 +85,27 @@ func inner() int {
 		return 1
 	}
 	return 0
+}
+
+// cgroupRoots are where cgroups of version 1 and of version 2 can be made.
+var cgroupRoots = []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
+
+// cgroupName is what the names of the cgroups of a run begin with.
+func cgroupName(dir string) string { return "holdfast-test-" + filepath.Base(dir) }
+
+// endBelow kills the processes of this program that work below a directory, and waits.
+func endBelow(dir string) {
+	all, _ := groups()
+	for _, g := range all {
+		for _, pid := range g.pids {
+			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if !strings.Contains(string(env), "TMPDIR="+dir) || pid == os.Getpid() || pid == os.Getppid() {
+				continue
+			}
+			_ = unix.Kill(pid, unix.SIGKILL)
+			_ = waitGone(context.Background(), pid)
+		}
+	}
 }
 
 // run runs the tests, and fails if they leave anything.
@@ -123,15 +166,7 @@ func clean() {
 	for _, p := range points {
 		_ = unix.Unmount(p, unix.MNT_DETACH)
 	}
-	all, _ := groups()
-	for _, g := range all {
-		for _, pid := range g.pids {
-			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			if strings.Contains(string(env), "TMPDIR="+base+"\x00") && pid != os.Getpid() {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		}
-	}
+	endBelow(base)
 }
 
 func needRoot(t testing.TB) {
