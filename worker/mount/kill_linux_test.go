@@ -493,3 +493,41 @@ func TestRecordOfAnother(t *testing.T) {
 	}
 	s.usableAgain(0)
 }
+
+// On btrfs a file has another number than the mount that it is in.
+func TestKilledOnBtrfs(t *testing.T) {
+	needRoot(t)
+	mkfs, err := exec.LookPath("mkfs.btrfs")
+	if err != nil {
+		t.Skip("left out: there is no mkfs.btrfs (Debian: btrfs-progs)")
+	}
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, 256<<20))
+	out, err := exec.Command(mkfs, "-q", image).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	loop, err := attachLoop(image, false)
+	must(t, err)
+	must(t, errors.Join(unix.Mount(loop.Name(), dir, "btrfs", 0, ""), loop.Close()))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
+
+	s := &stand{TB: t, ctx: contextOf(t), dir: filepath.Join(dir, "store")}
+	s.opt = Options{Directory: filepath.Join(t.TempDir(), "run"), Keep: []string{s.dir}, Logger: quiet}
+	s.programDir()
+	must(t, os.Mkdir(filepath.Join(s.dir, "point"), 0o700))
+	s.work("up0")
+	cmd := helper(t, "holder", envRun+"="+s.opt.Directory, envLayers+"="+s.dir)
+	s.readPids(cmd)
+	must(t, cmd.Process.Kill())
+	_, _ = cmd.Process.Wait()
+	s.Manager = s.open()
+	if found := s.Recovered(); len(found.Unmounted) != 2 || len(found.Foreign) != 0 {
+		t.Errorf("found %+v; want two attachments", found)
+	}
+	if left := s.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	s.usableAgain(1)
+}

@@ -436,7 +436,7 @@ func (m *Manager) unmount(e *entry, p *pending) {
 
 // released tells whether the file system of an overlay has left the kernel.
 func (m *Manager) released(e *entry, thorough bool) error {
-	if gone := m.kernel.gone(e.master.dev); gone || m.reused(e) {
+	if gone := m.kernel.gone(e.master.dev); gone || m.reused(e.master.dev, e) {
 		return nil
 	}
 	if thorough || !m.kernel.quick() {
@@ -448,12 +448,13 @@ func (m *Manager) released(e *entry, thorough bool) error {
 	return fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(e.name, thorough), ErrBusy)
 }
 
-// reused tells whether the number of an entry's file system is that of another by now.
-func (m *Manager) reused(e *entry) bool {
+// reused tells whether the number of a file system that an entry had, or nobody of this
+// run if it is nil, is that of another entry by now.
+func (m *Manager) reused(dev uint64, by *entry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for other := range m.all {
-		if other != e && other.state == mounted && other.master.dev == e.master.dev {
+		if other != by && other.state == mounted && other.master.dev == dev {
 			return true
 		}
 	}

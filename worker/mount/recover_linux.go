@@ -133,9 +133,9 @@ func (r *recovery) endSteps(ctx context.Context) error {
 func (r *recovery) unmountAll() error {
 	dir := r.m.kernel.dir
 	var points []string
-	at := map[string]uint64{} // what is uppermost at a path -> the file system
+	at := map[string]bool{} // the paths at which something is mounted
 	err := eachMount("", func(m *mountinfo) {
-		at[m.point] = unix.Mkdev(m.major, m.minor)
+		at[m.point] = true
 		if m.point != dir && under(m.point, dir) {
 			points = append(points, m.point)
 		}
@@ -145,7 +145,9 @@ func (r *recovery) unmountAll() error {
 	}
 	numbers := map[string]uint64{}
 	for n, a := range r.kept.attached {
-		if at[a.path] == a.dev && at[a.path] != 0 {
+		// The number in mountinfo is not that of stat, on btrfs.
+		var st unix.Stat_t
+		if at[a.path] && unix.Lstat(a.path, &st) == nil && deviceOf(&st) == a.dev {
 			numbers[a.path] = n
 			if !under(a.path, dir) {
 				points = append(points, a.path)
@@ -283,6 +285,9 @@ func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
 	m.mu.Unlock()
 	go func() {
 		done := m.persist(pending, func() {}, func(bool) error {
+			if m.reused(rec.dev, nil) {
+				return nil
+			}
 			alive, err := m.kernel.alive(rec.dev, name)
 			if err == nil && alive {
 				err = fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(name, true), ErrBusy)
