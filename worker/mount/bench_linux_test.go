@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -139,4 +140,38 @@ func (s *stand) benchGet(spec Spec) *Handle {
 func (s *stand) benchFree(h *Handle) {
 	h.Release()
 	must(s, h.Wait(s.ctx))
+}
+
+// Twenty at once: an overlay to write, attached in the nursery, a program, and all of it
+// given back.
+func BenchmarkTwenty(b *testing.B) {
+	for i, n := range foreignCounts {
+		b.Run(fmt.Sprintf("foreign=%d#%d", n, i), func(b *testing.B) {
+			defer foreign(b, n)()
+			s := newStand(b, Options{})
+			nursery, err := s.Nursery()
+			must(b, err)
+			lower := s.layer("a")
+			var specs [20]Spec
+			for g := range specs {
+				_, options := s.work(fmt.Sprint("up", g))
+				specs[g] = overlay([]string{lower}, options...)
+			}
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for g := range specs {
+				wg.Go(func() {
+					for range (b.N + g) / len(specs) {
+						h := s.benchGet(specs[g])
+						_, err := h.Attach(nursery, "")
+						must(b, err)
+						startTrue(b, nursery)
+						s.benchFree(h)
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(s.Stats().Parks), "parks")
+		})
+	}
 }

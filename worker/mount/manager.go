@@ -30,6 +30,7 @@ const (
 	DefaultDirectory = "/run/holdfast"
 	DefaultIdleAge   = 5 * time.Minute
 	DefaultIdleMax   = 256
+	DefaultParkAfter = 2 * time.Second
 )
 
 // KernelBytesPerMount is about what a mount takes of the kernel's memory.
@@ -59,6 +60,11 @@ type Options struct {
 	// MaxMounts is how many mounts there are at most, those that are held included. 0 is
 	// as many as half of the process's descriptors and 64 MiB of the kernel's memory allow.
 	MaxMounts int
+
+	// ParkAfter is how long an unmount may be refused before it is parked: reported, and Wait
+	// returns. 0 is DefaultParkAfter. What starts in a copy of the nursery, as a container does,
+	// holds for some milliseconds what was attached there meanwhile.
+	ParkAfter time.Duration
 
 	// Without are calls that are not to be used though they are there.
 	Without []Call
@@ -139,6 +145,9 @@ func Open(ctx context.Context, o Options) (*Manager, error) {
 	}
 	if o.IdleMax == 0 {
 		o.IdleMax = DefaultIdleMax
+	}
+	if o.ParkAfter == 0 {
+		o.ParkAfter = DefaultParkAfter
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

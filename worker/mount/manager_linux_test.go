@@ -33,9 +33,12 @@ var waysUsed = map[string][]Call{
 }
 
 // eachWay runs a test with each set.
-func eachWay(t *testing.T, f func(*stand)) {
+func eachWay(t *testing.T, f func(*stand)) { eachWayWith(t, Options{}, f) }
+
+func eachWayWith(t *testing.T, o Options, f func(*stand)) {
 	for name, without := range waysUsed {
-		t.Run(name, func(t *testing.T) { f(newStand(t, Options{Without: without})) })
+		o.Without = without
+		t.Run(name, func(t *testing.T) { f(newStand(t, o)) })
 	}
 }
 

@@ -170,7 +170,7 @@ func (s *stand) started(cmd *exec.Cmd, n *Namespace) (end func()) {
 // A release while a program uses the mount: it is parked and reported, the upper directory
 // refused, and all goes on when the program has ended.
 func TestParked(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachWayWith(t, Options{ParkAfter: 50 * time.Millisecond}, func(s *stand) {
 		n, err := s.Nursery()
 		must(s, err)
 		_, options := s.work("up")
@@ -207,7 +207,7 @@ func TestParked(t *testing.T) {
 // What is unmounted can live on in a copy of the namespace: then the upper directory is
 // still in use.
 func TestCopiedNamespace(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachWayWith(t, Options{ParkAfter: 50 * time.Millisecond}, func(s *stand) {
 		n, err := s.Nursery()
 		must(s, err)
 		_, options := s.work("up")

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Times of what is tried again. What copies a namespace, as the start of a container
-// does, holds a mount for some milliseconds: only what lasts longer is parked.
+// Times between tries: they double, up to soonDelay until it is parked, and up to lastDelay
+// behind that.
 const (
 	firstDelay = time.Millisecond
-	parkDelay  = 50 * time.Millisecond // beyond, it is parked
+	soonDelay  = 50 * time.Millisecond
 	lastDelay  = 30 * time.Second
 )
 
@@ -43,11 +43,13 @@ func (m *Manager) register(what string) *pending {
 // persist tries something until it succeeds, and returns false if the manager was closed before.
 // When it is parked, parked is called, and thorough is true with each try from then on.
 func (m *Manager) persist(p *pending, parked func(), try func(thorough bool) error) bool {
-	for delay := firstDelay; ; delay = min(2*delay, lastDelay) {
+	most := soonDelay
+	for delay := firstDelay; ; delay = min(2*delay, most) {
+		late := time.Since(p.Since) >= m.opt.ParkAfter
 		m.mu.Lock()
 		p.Running = true
 		m.mu.Unlock()
-		err := try(delay > parkDelay)
+		err := try(late)
 
 		m.mu.Lock()
 		p.Running = false
@@ -60,9 +62,9 @@ func (m *Manager) persist(p *pending, parked func(), try func(thorough bool) err
 		}
 		p.Tries++
 		p.Err = err
-		park := delay > parkDelay && !p.Parked
+		park := late && !p.Parked
 		if park {
-			p.Parked = true
+			p.Parked, most = true, lastDelay
 			m.counters.parked++
 		}
 		m.mu.Unlock()

@@ -258,7 +258,7 @@ func (r *recovery) noteForeign() error {
 // outlives tells whether a file system that nobody shows is still there. What a process
 // has held can go a moment after it.
 func (r *recovery) outlives(dev uint64, name string) (alive bool, err error) {
-	for delay := firstDelay; delay <= parkDelay; delay *= 2 {
+	for delay := firstDelay; delay <= 2*soonDelay; delay *= 2 {
 		if alive, err = r.m.kernel.alive(dev, name); err != nil || !alive {
 			return alive, err
 		}
