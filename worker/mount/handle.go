@@ -174,11 +174,17 @@ func (h *Handle) detachAll(all []*attachment, list []*pending) {
 	var once sync.Once
 	park := func() { once.Do(func() { close(h.parked) }) }
 	for i, a := range all {
-		if !h.m.persist(list[i], park, func(bool) error { return h.m.detach(a) }) {
+		done := h.m.persist(list[i], park, func(bool) error {
+			err := h.m.detach(a)
+			if err == nil && i == len(all)-1 {
+				h.m.leaveEntry(h.entry) // while this is still pending: nobody sees neither
+			}
+			return err
+		})
+		if !done {
 			return
 		}
 	}
-	h.m.leaveEntry(h.entry)
 	close(h.counted)
 }
 

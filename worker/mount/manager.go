@@ -433,13 +433,13 @@ func (m *Manager) unmount(e *entry, p *pending) {
 			m.log.Error("a record of a mount stays", "mount", e.plan.String(), "reason", err)
 		}
 	}
+	for _, h := range e.lowers {
+		h.Release() // before the entry is off the lists: who sees it gone sees these idle
+	}
 	m.mu.Lock()
 	m.unclaim(e)
 	m.unlist(e)
 	m.mu.Unlock()
-	for _, h := range e.lowers {
-		h.Release()
-	}
 	close(e.gone)
 }
 
