@@ -1,0 +1,306 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Directories in the manager's own.
+const (
+	rootDir    = "root" // where a namespace gets its new root
+	markDir    = "mark" // where it has its mark
+	mastersDir = "m"    // masters that are attached
+	pointsDir  = "at"   // attachments that were given no path
+)
+
+// kernel is what a manager has in the kernel.
+type kernel struct {
+	dir    string // the manager's own, on a tmpfs
+	prefix string // of all names of this run
+	keep   []string
+	ways   *chosen
+	host   *Namespace
+	points atomic.Uint64
+	ownTmp bool // the tmpfs at dir was mounted for it
+
+	mu          sync.Mutex
+	small, home *Namespace // nursery and attic
+}
+
+func newKernel(o *Options) (*kernel, error) {
+	if err := mayMount(); err != nil {
+		return nil, err
+	}
+	k := &kernel{dir: o.Directory, host: &Namespace{}}
+	if err := k.ensureTmpfs(); err != nil {
+		return nil, err
+	}
+	k.keep = append([]string{k.dir}, o.Keep...)
+	for _, d := range []string{mastersDir, pointsDir} {
+		if err := os.MkdirAll(filepath.Join(k.dir, d), 0o700); err != nil {
+			return nil, fmt.Errorf("mount: %w", err)
+		}
+	}
+	k.ways = probe(k.dir, o.Without, o.Logger)
+	return k, nil
+}
+
+// mayMount tells whether the process has the privilege that nearly all of this needs.
+func mayMount() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("mount: capget: %w", err)
+	}
+	if data[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		return fmt.Errorf("mount: mounting needs CAP_SYS_ADMIN, which root has, or who is root in a user namespace: %w", os.ErrPermission)
+	}
+	return nil
+}
+
+// ensureTmpfs makes the manager's directory, on a tmpfs of its own if it is not on one.
+func (k *kernel) ensureTmpfs() error {
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(k.dir)
+	if err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	k.dir = real
+	var st unix.Statfs_t
+	if err := unix.Statfs(k.dir, &st); err != nil {
+		return fmt.Errorf("mount: %s: %w", k.dir, err)
+	}
+	if typeOf(&st) == unix.TMPFS_MAGIC {
+		return eachMount(" "+tmpfsSource+" ", func(m *mountinfo) {
+			k.ownTmp = k.ownTmp || m.point == k.dir
+		})
+	}
+	err = unix.Mount(tmpfsSource, k.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64m,mode=0700")
+	if err != nil {
+		return fmt.Errorf("mount: a tmpfs at %s, for what is mounted: %w", k.dir, err)
+	}
+	k.ownTmp = true
+	return nil
+}
+
+// tmpfsSource is the source of the tmpfs at a manager's directory.
+const tmpfsSource = "holdfast"
+
+// nursery is made when it is first asked for.
+func (k *kernel) nursery() (*Namespace, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.small == nil {
+		n, err := newNamespace(k.dir, k.prefix+nurseryMark, k.keep)
+		if err != nil {
+			return nil, err
+		}
+		k.small = n
+	}
+	return k.small, nil
+}
+
+// attic is where masters are mounted that cannot be detached. They can be cloned from
+// there; if they cannot, it is the nursery.
+func (k *kernel) attic() (*Namespace, error) {
+	if !k.ways.clones() {
+		return k.nursery()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.home == nil {
+		n, err := newNamespace(k.dir, k.prefix+"attic", k.keep)
+		if err != nil {
+			return nil, err
+		}
+		k.home = n
+	}
+	return k.home, nil
+}
+
+// unmake unmounts a master. It can be called again after an error.
+func (k *kernel) unmake(m *master) error {
+	if m.fd >= 0 {
+		_ = unix.Close(m.fd)
+		m.fd = -1
+	}
+	if m.path == "" {
+		return nil
+	}
+	return m.from.Do(func() error { return unmountPoint(m.path) })
+}
+
+// unmountPoint unmounts what is at a mount point that is the manager's own, and removes it.
+func unmountPoint(path string) error {
+	if err := unmount(path); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// unmount unmounts what is at a path. That nothing is there is no error.
+func unmount(path string) error {
+	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	if err == nil || err == unix.EINVAL || err == unix.ENOENT {
+		return nil
+	}
+	return fmt.Errorf("umount %s: %w", path, err)
+}
+
+// attach makes a clone of a master at a path in a namespace.
+func (k *kernel) attach(m *master, recursive bool, n *Namespace, path string) error {
+	if !k.ways.clones() {
+		return k.attachOld(m, recursive, n, path)
+	}
+	clone, err := k.clone(m, recursive)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(clone)
+	return n.Do(func() error {
+		if err := unix.MoveMount(clone, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("move_mount to %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// clone makes a detached clone of a master.
+func (k *kernel) clone(m *master, recursive bool) (int, error) {
+	if !k.ways.clones() {
+		return -1, fmt.Errorf("open_tree and move_mount (Linux 5.2): %w", errors.ErrUnsupported)
+	}
+	flags := uint(0)
+	if recursive {
+		flags = unix.AT_RECURSIVE
+	}
+	fd := -1
+	err := m.from.Do(func() (err error) {
+		if m.path != "" {
+			fd, err = cloneTree(unix.AT_FDCWD, m.path, flags)
+		} else {
+			fd, err = cloneTree(m.fd, "", flags)
+		}
+		return err
+	})
+	if err != nil {
+		return -1, fmt.Errorf("open_tree: %w", err)
+	}
+	return fd, nil
+}
+
+// attachOld binds a master that is attached in the nursery.
+func (k *kernel) attachOld(m *master, recursive bool, n *Namespace, path string) error {
+	small, err := k.nursery()
+	if err != nil {
+		return err
+	}
+	if n != small {
+		return fmt.Errorf("attaching outside the nursery: open_tree and move_mount (Linux 5.2): %w", errors.ErrUnsupported)
+	}
+	flags := uintptr(unix.MS_BIND)
+	if recursive {
+		flags |= unix.MS_REC
+	}
+	return n.Do(func() error {
+		if err := unix.Mount(m.path, path, "", flags, ""); err != nil {
+			return fmt.Errorf("mount --bind %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// detach unmounts an attachment. made tells whether the mount point is the manager's own.
+func (k *kernel) detach(n *Namespace, path string, made bool) error {
+	return n.Do(func() error {
+		if made {
+			return unmountPoint(path)
+		}
+		return unmount(path)
+	})
+}
+
+// quick tells whether gone can tell.
+func (k *kernel) quick() bool { return k.ways.has(CallUstat) }
+
+// gone tells whether a number is that of no file system; false can mean that it was
+// given to another, or that it is not known.
+func (k *kernel) gone(dev uint64) bool {
+	return k.ways.has(CallUstat) && unix.Ustat(int(dev), new(unix.Ustat_t)) == unix.EINVAL
+}
+
+// alive tells whether a file system is still in the kernel, in whatever namespace or in
+// none. A number may have been given to another meanwhile; if so that is seen if any
+// process shows it under another name.
+func (k *kernel) alive(dev uint64, name string) (bool, error) {
+	if k.gone(dev) {
+		return false, nil
+	}
+	sub := fmt.Sprintf(" %d:%d ", unix.Major(dev), unix.Minor(dev))
+	seen, others := false, false
+	err := eachNamespace(sub, func(_ *group, m *mountinfo) {
+		if m.major != unix.Major(dev) || m.minor != unix.Minor(dev) {
+			return
+		}
+		if m.source == name {
+			seen = true
+		} else {
+			others = true
+		}
+	})
+	if err != nil {
+		return true, err
+	}
+	return seen || k.ways.has(CallUstat) && !others, nil
+}
+
+// inUseBy names the processes that hold a file system, if it is worth looking for them.
+func (k *kernel) inUseBy(name string, look bool) string {
+	if !look {
+		return ""
+	}
+	pids := holders(name)
+	if len(pids) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" in the namespaces of the processes %v", pids)
+}
+
+// holders lists the processes in whose namespaces a mount has a name.
+func holders(name string) []int {
+	var pids []int
+	_ = eachNamespace(" "+name+" ", func(g *group, m *mountinfo) {
+		if m.source == name {
+			pids = append(pids, g.pids...)
+		}
+	})
+	return pids
+}
+
+// close ends the threads, and takes away the tmpfs if all is gone.
+func (k *kernel) close() {
+	k.mu.Lock()
+	small, home := k.small, k.home
+	k.mu.Unlock()
+	small.close()
+	home.close()
+}
+
+// removeTmpfs unmounts the tmpfs that was mounted for the directory.
+func (k *kernel) removeTmpfs() error {
+	if !k.ownTmp {
+		return nil
+	}
+	return unmount(k.dir)
+}

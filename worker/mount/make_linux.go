@@ -1,0 +1,437 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// master is the one mount of a spec as the kernel has it.
+type master struct {
+	fd   int    // its root; of a detached mount, the mount itself
+	dev  uint64 // the file system
+	path string // where it is attached in the attic; "" if it is detached
+	dir  bool   // its root is a directory
+
+	// from is where it was made: a detached mount is cloned from there only.
+	from *Namespace
+}
+
+// layers are the directories of an overlay, opened in the order in which it gets them.
+type layers struct {
+	lowers, data []int
+	upper, work  int
+	opened       []int
+	ids          []dirID // of all that were opened
+}
+
+// openLayers opens the directories of an overlay. mounted are the roots of the lower
+// layers that are mounts; they stay the caller's.
+func openLayers(p *plan, mounted []int) (*layers, error) {
+	l := &layers{lowers: append([]int(nil), mounted...), upper: -1, work: -1}
+	open := func(path string, use dirUse) (int, error) {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1, fmt.Errorf("opening layer %s: %w", path, err)
+		}
+		l.opened = append(l.opened, fd)
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return -1, fmt.Errorf("looking at layer %s: %w", path, err)
+		}
+		l.ids = append(l.ids, dirID{dev: deviceOf(&st), ino: st.Ino, use: use, path: path})
+		return fd, nil
+	}
+	err := func() (err error) {
+		var fd int
+		for _, path := range p.lowers {
+			if fd, err = open(path, usedBelow); err != nil {
+				return err
+			}
+			l.lowers = append(l.lowers, fd)
+		}
+		for _, path := range p.data {
+			if fd, err = open(path, usedBelow); err != nil {
+				return err
+			}
+			l.data = append(l.data, fd)
+		}
+		if p.upper == "" {
+			return nil
+		}
+		if l.upper, err = open(p.upper, usedAbove); err != nil {
+			return err
+		}
+		l.work, err = open(p.work, usedAbove)
+		return err
+	}()
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *layers) close() {
+	for _, fd := range l.opened {
+		_ = unix.Close(fd)
+	}
+	l.opened = nil
+}
+
+// make mounts what a plan says. name is the source of file systems that have none, and of
+// overlays; mounted are lower layers; claim is called with the directories of an overlay
+// before they are used.
+func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) error) (*master, error) {
+	place, err := k.place(p)
+	if err != nil {
+		return nil, err
+	}
+	var m *master
+	err = place.Do(func() error {
+		var l *layers
+		if p.kind == "overlay" {
+			if l, err = openLayers(p, mounted); err != nil {
+				return err
+			}
+			defer l.close()
+			if err := claim(l.ids); err != nil {
+				return err
+			}
+		}
+		m, err = k.makeHere(p, name, l)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.from = place
+	return m, nil
+}
+
+// place is the namespace in which a plan is mounted.
+func (k *kernel) place(p *plan) (*Namespace, error) {
+	switch {
+	case p.kind == "bind" && k.ways.detached() && k.ways.has(CallMountSetattr):
+		return k.host, nil
+	case p.kind == "overlay" && k.ways.detached() && k.ways.appends():
+		return k.host, nil
+	case p.kind != "bind" && p.kind != "overlay" && k.ways.detached() && k.ways.configures():
+		return k.host, nil
+	}
+	return k.attic()
+}
+
+// makeHere mounts in the namespace of the thread.
+func (k *kernel) makeHere(p *plan, name string, l *layers) (*master, error) {
+	var fd int
+	var err error
+	switch {
+	case p.kind == "bind" && k.ways.clones():
+		fd, err = k.cloneBind(p)
+	case p.kind == "bind":
+		return k.makeOld(p, p.source, "bind", l)
+	case p.kind == "overlay" && k.ways.appends():
+		fd, err = k.configure(p, name, l)
+	case p.kind == "overlay", p.private():
+		if p.kind != "overlay" && k.ways.configures() {
+			fd, err = k.configure(p, name, l)
+			break
+		}
+		return k.makeOld(p, name, p.kind, l)
+	default:
+		return k.makeOf(p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.settle(fd)
+}
+
+// makeOf mounts a file system that has a source, by way of a loop device if it needs one.
+func (k *kernel) makeOf(p *plan) (*master, error) {
+	once := func(source string) (*master, error) {
+		if !k.ways.configures() {
+			return k.makeOld(p, source, p.kind, nil)
+		}
+		fd, err := k.configure(p, source, nil)
+		if err != nil {
+			return nil, err
+		}
+		return k.settle(fd)
+	}
+	file := false
+	if st, err := os.Stat(p.source); err == nil {
+		file = st.Mode().IsRegular()
+	}
+	if p.kind == "erofs" && file && !p.loop && k.ways.has(CallErofsFile) {
+		source := p.source
+		if len(source) > maxString {
+			f, err := os.Open(source)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			source = fdPath(int(f.Fd()))
+		}
+		m, err := once(source)
+		switch {
+		case err == nil:
+			return m, nil
+		case errors.Is(err, unix.ENOTBLK):
+			if !inMemory(p.source) {
+				k.ways.lacks(CallErofsFile, err)
+			}
+		case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP):
+			return nil, err
+		}
+		// The file system that holds the file may refuse; if the image is to blame, the
+		// loop device is refused too.
+		if looped, loopErr := k.looped(p, once); loopErr == nil {
+			return looped, nil
+		}
+		return nil, err
+	}
+	if file && (p.loop || p.kind == "erofs") {
+		return k.looped(p, once)
+	}
+	return once(p.source)
+}
+
+// inMemory tells whether a file is on a file system of which no kernel mounts an image
+// without a loop device.
+func inMemory(path string) bool {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return false
+	}
+	return typeOf(&st) == unix.TMPFS_MAGIC || typeOf(&st) == unix.RAMFS_MAGIC || typeOf(&st) == unix.OVERLAYFS_SUPER_MAGIC
+}
+
+// looped mounts by way of a loop device, which ends with the mount.
+func (k *kernel) looped(p *plan, once func(string) (*master, error)) (*master, error) {
+	readOnly := p.kind == "erofs" || p.attr&attrReadOnly != 0
+	dev, err := attachLoop(p.source, readOnly)
+	if err != nil {
+		return nil, err
+	}
+	defer dev.Close()
+	return once(dev.Name())
+}
+
+// cloneBind makes a detached clone of what is at the source.
+func (k *kernel) cloneBind(p *plan) (int, error) {
+	recursive := uint(0)
+	if p.recursive {
+		recursive = unix.AT_RECURSIVE
+	}
+	fd, err := cloneTree(unix.AT_FDCWD, p.source, recursive)
+	if err != nil {
+		return -1, fmt.Errorf("open_tree %s: %w", p.source, err)
+	}
+	if k.ways.has(CallMountSetattr) {
+		// Private: what is mounted below the clone must not show below the source.
+		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{
+			Attr_set: newAttrs(p.attr), Attr_clr: clearedAttrs(p.attr), Propagation: unix.MS_PRIVATE,
+		})
+		if err == nil {
+			return fd, nil
+		}
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("mount_setattr %s: %w", p.source, err)
+	}
+	return k.changeAttached(fd, p)
+}
+
+// maxString is the longest value that fsconfig takes.
+const maxString = 255
+
+// configure makes a file system with fsopen, and returns its detached mount.
+func (k *kernel) configure(p *plan, source string, l *layers) (int, error) {
+	fs, err := unix.Fsopen(p.kind, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsopen %s: %w", p.kind, err)
+	}
+	defer unix.Close(fs)
+	set := func(key, value string) error {
+		if len(value) > maxString {
+			return fmt.Errorf("%s: the value of %s has %d bytes; %d is the most: %w", p, key, len(value), maxString, unix.EINVAL)
+		}
+		if err := unix.FsconfigSetString(fs, key, value); err != nil {
+			return said(fmt.Sprintf("%s: %s=%s", p, key, value), fs, err)
+		}
+		return nil
+	}
+	if err := set("source", source); err != nil {
+		return -1, err
+	}
+	for _, o := range p.params {
+		if !o.flag {
+			err = set(o.key, o.value)
+		} else if err = unix.FsconfigSetFlag(fs, o.key); err != nil {
+			err = said(fmt.Sprintf("%s: %s", p, o.key), fs, err)
+		}
+		if err != nil {
+			return -1, err
+		}
+	}
+	if l != nil {
+		if err := k.configureLayers(fs, p, l); err != nil {
+			return -1, err
+		}
+	}
+	if p.kind == "erofs" || p.kind != "overlay" && p.attr&attrReadOnly != 0 {
+		if err := unix.FsconfigSetFlag(fs, "ro"); err != nil {
+			return -1, said(p.String()+": ro", fs, err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, said(p.String(), fs, err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(newAttrs(p.attr)))
+	if err != nil {
+		return -1, said(p.String()+": fsmount", fs, err)
+	}
+	return fd, nil
+}
+
+func (k *kernel) configureLayers(fs int, p *plan, l *layers) error {
+	add := func(key string, fd int) (err error) {
+		if k.ways.has(CallLayerFD) {
+			err = unix.FsconfigSetFd(fs, key, fd)
+		} else {
+			err = unix.FsconfigSetString(fs, key, fdPath(fd))
+		}
+		if err != nil {
+			return said(fmt.Sprintf("%s: %s", p, key), fs, err)
+		}
+		return nil
+	}
+	for _, fd := range l.lowers {
+		if err := add("lowerdir+", fd); err != nil {
+			return err
+		}
+	}
+	for _, fd := range l.data {
+		if err := add("datadir+", fd); err != nil {
+			return err
+		}
+	}
+	if l.upper < 0 {
+		return nil
+	}
+	if err := add("upperdir", l.upper); err != nil {
+		return err
+	}
+	return add("workdir", l.work)
+}
+
+// settle makes a master of a detached mount: it stays so, or is attached in the attic.
+func (k *kernel) settle(fd int) (*master, error) {
+	m, err := describe(fd)
+	if err != nil || k.ways.detached() {
+		return m, err
+	}
+	path, err := k.newPoint(m.dir)
+	if err == nil {
+		if err = unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			err = fmt.Errorf("move_mount: %w", err)
+			_ = os.Remove(path)
+		}
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	m.path = path
+	return m, nil
+}
+
+// settleAt makes a master of a mount that is attached: it becomes detached where that can
+// be.
+func (k *kernel) settleAt(path string) (*master, error) {
+	undo := func(err error) (*master, error) {
+		_ = unix.Unmount(path, unix.MNT_DETACH)
+		_ = os.Remove(path)
+		return nil, err
+	}
+	if k.ways.detached() {
+		fd, err := cloneTree(unix.AT_FDCWD, path, 0)
+		if err != nil {
+			return undo(fmt.Errorf("open_tree: %w", err))
+		}
+		_, _ = undo(nil)
+		return describe(fd)
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return undo(err)
+	}
+	m, err := describe(fd)
+	if err != nil {
+		return undo(err)
+	}
+	m.path = path
+	return m, nil
+}
+
+// describe looks at the root of a mount; on an error the descriptor is closed.
+func describe(fd int) (*master, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("looking at a mount: %w", err)
+	}
+	return &master{fd: fd, dev: deviceOf(&st), dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
+}
+
+// newPoint makes an empty mount point for a master.
+func (k *kernel) newPoint(dir bool) (string, error) {
+	return makePoint(filepath.Join(k.dir, mastersDir), k.prefix+strconv.FormatUint(k.points.Add(1), 10), dir)
+}
+
+func makePoint(parent, name string, dir bool) (string, error) {
+	path := filepath.Join(parent, name)
+	if dir {
+		return path, os.Mkdir(path, 0o700)
+	}
+	return path, os.WriteFile(path, nil, 0o600)
+}
+
+// newAttrs are flags for fsmount and mount_setattr.
+func newAttrs(a attr) uint64 {
+	var flags uint64
+	for _, f := range attrTable {
+		if a&f.attr != 0 {
+			flags |= f.new
+		}
+	}
+	return flags
+}
+
+// clearedAttrs are what mount_setattr must clear so that the access time can be set.
+func clearedAttrs(a attr) uint64 {
+	if a&(attrNoAtime|attrStrictAtime) != 0 {
+		return unix.MOUNT_ATTR__ATIME
+	}
+	return 0
+}
+
+var attrTable = []struct {
+	attr attr
+	new  uint64
+	old  uintptr
+}{
+	{attrReadOnly, unix.MOUNT_ATTR_RDONLY, unix.MS_RDONLY},
+	{attrNoSuid, unix.MOUNT_ATTR_NOSUID, unix.MS_NOSUID},
+	{attrNoDev, unix.MOUNT_ATTR_NODEV, unix.MS_NODEV},
+	{attrNoExec, unix.MOUNT_ATTR_NOEXEC, unix.MS_NOEXEC},
+	{attrNoAtime, unix.MOUNT_ATTR_NOATIME, unix.MS_NOATIME},
+	{attrNoDirAtime, unix.MOUNT_ATTR_NODIRATIME, unix.MS_NODIRATIME},
+	{attrStrictAtime, unix.MOUNT_ATTR_STRICTATIME, unix.MS_STRICTATIME},
+	{attrNoSymFollow, unix.MOUNT_ATTR_NOSYMFOLLOW, unix.MS_NOSYMFOLLOW},
+}

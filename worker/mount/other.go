@@ -1,0 +1,65 @@
+//go:build !linux
+
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+)
+
+var errOther = fmt.Errorf("mount: not supported on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+
+const pointsDir = "at"
+
+// Namespace is a mount namespace of a manager. There is none on this system.
+type Namespace struct{}
+
+// Start fails.
+func (n *Namespace) Start(*exec.Cmd) error { return errOther }
+
+// Do fails.
+func (n *Namespace) Do(func() error) error { return errOther }
+
+// Mounts fails.
+func (n *Namespace) Mounts() (int, error) { return 0, errOther }
+
+type master struct {
+	fd  int
+	dev uint64
+	dir bool
+}
+
+type chosen struct{}
+
+func (c *chosen) list() []Way { return nil }
+
+// kernel stands for what is not there: newKernel makes none.
+type kernel struct {
+	dir, prefix string
+	host        *Namespace
+	ways        *chosen
+}
+
+func newKernel(*Options) (*kernel, error) { return nil, errOther }
+
+func (k *kernel) make(*plan, string, []int, func([]dirID) error) (*master, error) {
+	return nil, errOther
+}
+func (k *kernel) unmake(*master) error                                 { return errOther }
+func (k *kernel) clone(*master, bool) (int, error)                     { return -1, errOther }
+func (k *kernel) attach(*master, bool, *Namespace, string) error       { return errOther }
+func (k *kernel) detach(*Namespace, string, bool) error                { return errOther }
+func (k *kernel) gone(uint64) bool                                     { return false }
+func (k *kernel) quick() bool                                          { return false }
+func (k *kernel) alive(uint64, string) (bool, error)                   { return false, errOther }
+func (k *kernel) inUseBy(string, bool) string                          { return "" }
+func (k *kernel) nursery() (*Namespace, error)                         { return nil, errOther }
+func (k *kernel) close()                                               {}
+func (k *kernel) removeTmpfs() error                                   { return nil }
+func (m *Manager) recover(context.Context, bool) error                 { return errOther }
+func makePoint(parent, name string, dir bool) (path string, err error) { return "", errOther }
+func fdPath(int) string                                                { return "" }
+func defaultMaxMounts() int                                            { return 0 }

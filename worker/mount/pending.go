@@ -1,0 +1,115 @@
+package mount
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Times between tries: they double, up to soonDelay until it is parked, and up to lastDelay
+// behind that.
+const (
+	firstDelay = time.Millisecond
+	soonDelay  = 50 * time.Millisecond
+	lastDelay  = 30 * time.Second
+)
+
+// Pending is an unmount that is under way.
+type Pending struct {
+	What    string
+	Since   time.Time
+	Tries   int   // that have failed
+	Err     error // of the last of them
+	Running bool  // the system call has not returned
+	Parked  bool  // it is reported, and tried again at ever longer intervals
+}
+
+type pending struct {
+	Pending
+	kick  chan struct{} // has it tried at once
+	tried chan struct{} // closed, and made anew, with each try that has ended
+}
+
+// register notes an unmount that is about to begin. The caller holds the mutex.
+func (m *Manager) register(what string) *pending {
+	p := &pending{
+		Pending: Pending{What: what, Since: time.Now()},
+		kick:    make(chan struct{}, 1), tried: make(chan struct{}),
+	}
+	m.pending[p] = struct{}{}
+	return p
+}
+
+// persist tries something until it succeeds, and returns false if the manager was closed before.
+// When it is parked, parked is called, and thorough is true with each try from then on.
+func (m *Manager) persist(p *pending, parked func(), try func(thorough bool) error) bool {
+	most := soonDelay
+	for delay := firstDelay; ; delay = min(2*delay, most) {
+		late := time.Since(p.Since) >= m.opt.ParkAfter
+		m.mu.Lock()
+		p.Running = true
+		m.mu.Unlock()
+		err := try(late)
+
+		m.mu.Lock()
+		p.Running = false
+		close(p.tried)
+		p.tried = make(chan struct{})
+		if err == nil {
+			delete(m.pending, p)
+			m.mu.Unlock()
+			return true
+		}
+		p.Tries++
+		p.Err = err
+		park := late && !p.Parked
+		if park {
+			p.Parked, most = true, lastDelay
+			m.counters.parked++
+		}
+		m.mu.Unlock()
+		if park {
+			m.log.Warn("an unmount is parked and will be tried again", "what", p.What, "reason", err)
+			parked()
+		}
+		select {
+		case <-time.After(delay):
+		case <-p.kick:
+		case <-m.stop:
+			return false
+		}
+	}
+}
+
+// Pending lists the unmounts that are under way, and why those that were tried have failed.
+func (m *Manager) Pending() []Pending {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]Pending, 0, len(m.pending))
+	for p := range m.pending {
+		list = append(list, p.Pending)
+	}
+	return list
+}
+
+// Retry has all pending unmounts tried at once, and waits until each was.
+func (m *Manager) Retry(ctx context.Context) error {
+	m.mu.Lock()
+	var tried []<-chan struct{}
+	for p := range m.pending {
+		tried = append(tried, p.tried)
+		select {
+		case p.kick <- struct{}{}:
+		default:
+		}
+	}
+	m.mu.Unlock()
+	for _, t := range tried {
+		select {
+		case <-t:
+		case <-ctx.Done():
+			return fmt.Errorf("mount: waiting for unmounts: %w", ctx.Err())
+		}
+	}
+	return nil
+}
