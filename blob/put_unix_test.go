@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"holdfast"
 )
@@ -25,7 +24,11 @@ func TestPutAfterAPanic(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "f")
 				must(t, os.WriteFile(path, data, 0o600))
 				f := must2(os.Open(path))
-				mem := must2(unix.Mmap(int(f.Fd()), 0, len(data), unix.PROT_READ, unix.MAP_SHARED))
+				mem := must2(syscall.Mmap(int(f.Fd()), 0, len(data), syscall.PROT_READ, syscall.MAP_SHARED))
+				defer func() {
+					must(t, syscall.Munmap(mem))
+					must(t, f.Close())
+				}()
 				must(t, os.Truncate(path, 2<<20))
 				db := newStore(t, o)
 				var ref Ref
