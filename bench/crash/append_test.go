@@ -115,7 +115,7 @@ func TestGivenUpWithoutAFlush(t *testing.T) {
 open seed=1
 nosync seed=1 nosync
 tx seed=1 rollback
- append b0 k1 n=1 7879l
+ append b0 k1 n=1 70000l
 nosync seed=1
 tx seed=1
  put b0 k1 n=1 10a
