@@ -162,6 +162,19 @@ func (s *stand) settleStress() {
 	s.settle()
 }
 
+// inherited are the paths of descriptors that were open when the program began, as a log to which
+// whoever runs the tests has them write.
+var inherited = func() map[string]string {
+	paths := map[string]string{}
+	all, _ := os.ReadDir("/proc/self/fd")
+	for _, fd := range all {
+		if path, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(path, "/") {
+			paths[fd.Name()] = path
+		}
+	}
+	return paths
+}()
+
 // descriptors lists what is open on mounts that are not in the host's namespace: what the
 // kernel knows of the manager's mounts.
 func (s *stand) descriptors() (list []string) {
@@ -175,7 +188,7 @@ func (s *stand) descriptors() (list []string) {
 	must(s, err)
 	for _, fd := range all {
 		path, err := os.Readlink("/proc/self/fd/" + fd.Name())
-		if err != nil || path[0] != '/' || path == os.DevNull {
+		if err != nil || path[0] != '/' || path == os.DevNull || inherited[fd.Name()] == path {
 			continue // closed meanwhile, or a pipe and the like; input was opened elsewhere
 		}
 		for _, line := range strings.Split(read(s, "/proc/self/fdinfo/"+fd.Name()), "\n") {
