@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"holdfast"
@@ -23,6 +24,9 @@ func TestPutAllocations(t *testing.T) {
 		concurrent  bool
 	}{{1e3, 20_000, false}, {1e4, 15_000, false}, {1e5, 3000, false}, {1e6, 300, false}, {1e7, 30, false}, {1e6, 300, true}, {1e7, 30, true}} {
 		t.Run(fmt.Sprintf("%d-%v", c.size, c.concurrent), func(t *testing.T) {
+			if strconv.IntSize == 32 && c.size*c.count > 1<<28 {
+				t.Skip("the mappings of a transaction of half a GiB have no room in the addresses of a 32-bit program")
+			}
 			db := newStore(t, Options{})
 			data := random(1, c.size)
 			fresh := fresher(data)
@@ -48,7 +52,7 @@ func TestPutAllocations(t *testing.T) {
 				must(t, s.flush())
 				runtime.ReadMemStats(&after)
 				chunks := c.count * (c.size/s.options.LeafSize + 1)
-				if got := float64(after.Mallocs-before.Mallocs) / float64(chunks); got >= 0.02 {
+				if got := float64(after.Mallocs-before.Mallocs) / float64(chunks); got >= 0.03 {
 					t.Errorf("%.3f allocations for each chunk of %d blobs of %d bytes", got, c.count, c.size)
 				} else {
 					t.Logf("%.3f allocations for each chunk, %.3f for each blob", got, float64(after.Mallocs-before.Mallocs)/float64(c.count))
