@@ -101,7 +101,8 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 
 // OpenVFS opens the database in file, which it takes over. What the environment says does
 // not count. It is for this repository: for tests, which bring files of their own making,
-// and for files that a command is making.
+// and for files that a command is making. If file has AppendHeld, that is how many bytes a
+// transaction holds before it writes them early.
 func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 	if options == nil {
 		options = DefaultOptions
@@ -149,6 +150,9 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	}
 	if db.logger == nil {
 		db.logger = discardLogger
+	}
+	if test, ok := file.(interface{ AppendHeld() int64 }); ok { // whose transactions are short
+		db.appendHeld = test.AppendHeld()
 	}
 	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
 	p, err := pager.Open(file, pager.Options{

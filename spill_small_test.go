@@ -194,3 +194,65 @@ func TestSpillAppendedInline(t *testing.T) {
 	}
 	mustBeSound(t, db)
 }
+
+// A bucket of which all that was appended made one page had that as its root behind a Spill, which
+// Append did not know: the memory of the page was used again, and a branch with other bytes as its
+// first key was committed.
+func TestSpillOnePage(t *testing.T) {
+	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
+	shapes := map[string]func(b *Bucket) error{
+		"one long value": func(b *Bucket) error { return b.Append(key(0), make([]byte, 2856)) },
+		"a page of which what follows was deleted": func(b *Bucket) error {
+			for i := range 8 {
+				if err := b.Append(key(i), make([]byte, 100)); err != nil {
+					return err
+				}
+			}
+			return errors.Join(b.Append(key(8), make([]byte, 2856)), b.Delete(key(8)))
+		},
+	}
+	for name, begin := range shapes {
+		for who, behind := range map[string]int8{"behind the caller": 1, "by the caller": -1} {
+			t.Run(name+" "+who, func(t *testing.T) {
+				db := spillDB(t)
+				db.appendBehind = behind
+				if err := db.Update(func(tx *Tx) error { return appendBehindSpill(tx, begin, key) }); err != nil {
+					t.Fatal(err)
+				}
+				_ = db.View(func(tx *Tx) error {
+					for err := range tx.Check() {
+						t.Error(err)
+					}
+					b := tx.Bucket([]byte("s"))
+					if k, _ := b.Cursor().First(); !bytes.Equal(k, key(0)) {
+						t.Errorf("the first key is %q", k)
+					}
+					for i := 10; i < 100; i++ {
+						if !bytes.Equal(b.Get(key(i)), key(i)) {
+							t.Errorf("key %d has %q", i, b.Get(key(i)))
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// appendBehindSpill makes a bucket with what begin appends, and appends more behind a Spill, and
+// another one.
+func appendBehindSpill(tx *Tx, begin func(*Bucket) error, key func(int) []byte) error {
+	b, err := tx.CreateBucket([]byte("s"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(begin(b), mustSpill(tx)); err != nil {
+		return err
+	}
+	for i := 10; i < 100; i++ {
+		if err := b.Append(key(i), key(i)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(fillBucket(tx.Bucket([]byte("other")), 0, 100), mustSpill(tx))
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // appendHistories is the number of histories of an ordinary run.
-const appendHistories = 4
+const appendHistories = 16
 
 // generateAppends is the script of seed with transactions that also append: values of one
 // to twenty pages, and small ones.
@@ -102,8 +102,10 @@ func powerCuts(t *testing.T, generate func(uint64) Script, what string) {
 		}
 	})
 	t.Log(tally)
-	if n := tally.Get(what); n < 30 && !chosen {
-		t.Errorf("%d disks while %s, want 30 at least", n, what)
+	for _, what := range []string{what, "written early"} {
+		if n := tally.Get(what); n < 30 && !chosen {
+			t.Errorf("%d disks: %s, want 30 at least", n, what)
+		}
 	}
 }
 

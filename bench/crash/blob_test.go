@@ -117,9 +117,14 @@ func newBlobRun(seed uint64, tally *soak.Tally) *blobRun {
 
 const blobPageSize = 1024
 
+// shortHeld is a file whose transactions write early what they append.
+type shortHeld struct{ vfs.File }
+
+func (shortHeld) AppendHeld() int64 { return 16 << 10 }
+
 func (r *blobRun) open(disk []byte) error {
 	r.disk = vfs.NewCrash("crash.db", disk, r.event)
-	db, err := holdfast.OpenVFS(r.disk.Open(), &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
+	db, err := holdfast.OpenVFS(shortHeld{r.disk.Open()}, &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
 	r.db = db
 	return err
 }

@@ -131,6 +131,7 @@ func (r *run) features() []string {
 	add("large value", r.has(func(e Edit) bool { return e.Op == "put" && e.Size > r.script.PageSize }))
 	add("nested buckets", r.has(func(e Edit) bool { return strings.Contains(e.Path, "/") }))
 	add("appending", r.step.Kind == "tx" && r.has(func(e Edit) bool { return e.Op == "append" }))
+	add("written early", r.editing)
 	add("spilling", r.step.Kind == "tx" && r.has(func(e Edit) bool { return e.Op == "spill" }))
 	add("deletes", r.has(func(e Edit) bool { return e.Op == "del" }))
 	add("bucket deletes", r.has(func(e Edit) bool { return e.Op == "drop" }))

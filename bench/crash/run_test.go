@@ -56,6 +56,7 @@ type run struct {
 	// Of the transactions that run at once, how many there are, and how many have
 	// done their edits.
 	together, edited int
+	editing          bool  // a transaction that runs alone has not done its edits yet
 	panicked         error // one of them
 	noSync           bool
 	exposed          bool // something was written without a flush and has to be flushed

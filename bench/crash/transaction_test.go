@@ -122,7 +122,10 @@ func (r *run) update(s Step) error {
 				r.step.Fail, r.step.FailSync, r.step.Die = was.Fail, was.FailSync, was.Die
 			}
 		})
-		if err := applyTo(tx, s.Edits); err != nil {
+		r.set(func() { r.editing = !s.Together })
+		err := applyTo(tx, s.Edits)
+		r.set(func() { r.editing = false })
+		if err != nil {
 			return err
 		}
 		if s.Rollback {

@@ -15,6 +15,8 @@ func (t *Tree) Spill(w Writer, fill float64, inline int) error {
 	if t.node == nil {
 		return nil
 	}
+	// Also if Merge leaves no node: the root may then be a page that Append has made.
+	t.spilled = true
 	err := t.Merge()
 	t.edits++
 	if err != nil || t.node == nil {
@@ -26,7 +28,6 @@ func (t *Tree) Spill(w Writer, fill float64, inline int) error {
 	before := t.edit.w
 	t.edit.w = w
 	defer func() { t.edit.w = before }()
-	t.spilled = true
 	_, err = t.Write(fill)
 	return err
 }
