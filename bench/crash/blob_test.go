@@ -41,7 +41,7 @@ var blobMinimums = map[string]int{
 // HOLDFAST_SEED and HOLDFAST_HISTORIES work as for TestPowerCut.
 func TestBlobPowerCut(t *testing.T) {
 	tally := &soak.Tally{}
-	seeds, chosen := soak.Seeds(t, uint64(time.Now().UnixNano()), 8)
+	seeds, chosen := soak.Seeds(t, uint64(time.Now().UnixNano()), 20)
 	if !chosen {
 		seeds = append(seeds, 1, 2, 3, 4)
 	}

@@ -48,6 +48,13 @@ func (r *run) transactions(steps []Step) error {
 	if r.file.isDead() {
 		return r.die()
 	}
+	if r.failed == "write" && len(steps) == 1 && steps[0].Rollback && errs[0] == errRollback {
+		r.set(func() { // what was written behind the caller is given up with all else
+			r.past.failed, r.exposed = r.failed, r.exposed && r.wasExposed
+		})
+		r.tally.Add("failed write behind a rollback")
+		return r.live()
+	}
 	if r.failed != "" {
 		for _, err := range errs {
 			if err != nil && err != errRollback {

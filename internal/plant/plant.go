@@ -142,6 +142,7 @@ const (
 	SpillTakesBranch Defect = "spill-takes-branch"
 	SpillTakesNodes  Defect = "spill-takes-nodes"
 	SpillForgetsRoot Defect = "spill-forgets-root"
+	SpillForgetsPage Defect = "spill-forgets-page"
 )
 
 // How the file becomes shorter.

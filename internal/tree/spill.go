@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"holdfast/internal/page"
+	"holdfast/internal/plant"
 )
 
 // Spill brings the tree to pages of w, in the middle of a transaction, as Merge and Write do
@@ -16,7 +17,7 @@ func (t *Tree) Spill(w Writer, fill float64, inline int) error {
 		return nil
 	}
 	// Also if Merge leaves no node: the root may then be a page that Append has made.
-	t.spilled = true
+	t.spilled = t.spilled || !plant.On(plant.SpillForgetsPage)
 	err := t.Merge()
 	t.edits++
 	if err != nil || t.node == nil {
@@ -28,6 +29,7 @@ func (t *Tree) Spill(w Writer, fill float64, inline int) error {
 	before := t.edit.w
 	t.edit.w = w
 	defer func() { t.edit.w = before }()
+	t.spilled = true
 	_, err = t.Write(fill)
 	return err
 }
