@@ -58,7 +58,7 @@ func TestWriterAfterAnError(t *testing.T) {
 		data := random(1, 64<<10)
 		k := chunkKey{addr: SHA256.sum(data[:8<<10])}
 		key := k.encode()
-		must(t, s.index.Put(key[:], []byte{0xff}))
+		must(t, s.at(key[:]).Put(key[:], []byte{0xff}))
 		w := s.Writer()
 		w.Concurrent(true)
 		var err error
@@ -160,7 +160,7 @@ func TestExpiredIngestLacksAChunk(t *testing.T) {
 		s := openIn(tx)
 		k := chunkKey{addr: SHA256.sum(data[3*MinLeafSize:])}
 		key := k.encode()
-		return s.index.Delete(key[:])
+		return s.at(key[:]).Delete(key[:])
 	}))
 	time.Sleep(2100 * time.Millisecond)
 	for range 4 {
@@ -200,7 +200,7 @@ func TestResumeLacksAChunk(t *testing.T) {
 		s := openIn(tx)
 		k := chunkKey{addr: SHA256.sum(data[3*MinLeafSize:])}
 		key := k.encode()
-		return s.index.Delete(key[:])
+		return s.at(key[:]).Delete(key[:])
 	}))
 	must(t, db.Update(func(tx *holdfast.Tx) error {
 		_, err := openIn(tx).Ingest("x", IngestOptions{})

@@ -3,6 +3,7 @@ package blob
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -21,6 +22,7 @@ type batch struct {
 
 	long int // entries whose bytes are in a bucket already
 
+	came  uint64   // new chunks of the transaction
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
 }
@@ -73,7 +75,7 @@ func (s *Store) finish() error {
 	if s.deleted() {
 		return nil
 	}
-	return s.flush()
+	return s.flushAll(true)
 }
 
 func (b *batch) release() {
@@ -85,7 +87,7 @@ func (b *batch) release() {
 	for i := range b.slabs {
 		b.slabs[i] = b.slabs[i][:0]
 	}
-	b.slab = 0
+	b.slab, b.came = 0, 0
 	batches.Put(b)
 }
 
@@ -97,17 +99,34 @@ func (b *batch) clear() {
 
 // value keeps a copy of e as the index has it until the transaction has ended.
 func (b *batch) value(e *entry) []byte {
-	for {
-		if b.slab == len(b.slabs) {
-			b.slabs = append(b.slabs, make([]byte, 0, slabSize))
-		}
-		slab := b.slabs[b.slab]
-		if at := len(slab); cap(slab)-at >= maxEntrySize {
-			slab = e.append(slab)
-			b.slabs[b.slab] = slab
-			return slab[at:len(slab):len(slab)]
-		}
+	b.room(maxEntrySize)
+	slab := b.slabs[b.slab]
+	at := len(slab)
+	slab = e.append(slab)
+	b.slabs[b.slab] = slab
+	return slab[at:len(slab):len(slab)]
+}
+
+// keep keeps a copy of p, a value of the index, as long.
+func (b *batch) keep(p []byte) []byte {
+	if len(p) > slabSize {
+		return slices.Clone(p)
+	}
+	b.room(len(p))
+	slab := b.slabs[b.slab]
+	at := len(slab)
+	slab = append(slab, p...)
+	b.slabs[b.slab] = slab
+	return slab[at:len(slab):len(slab)]
+}
+
+// room sees to it that the slab has room for n bytes.
+func (b *batch) room(n int) {
+	for b.slab < len(b.slabs) && cap(b.slabs[b.slab])-len(b.slabs[b.slab]) < n {
 		b.slab++
+	}
+	if b.slab == len(b.slabs) {
+		b.slabs = append(b.slabs, make([]byte, 0, slabSize))
 	}
 }
 
@@ -243,15 +262,18 @@ func (s *Store) adjust(k *chunkKey, parents, users int64) error {
 }
 
 // flush brings what was gathered to the buckets.
-func (s *Store) flush() error {
+func (s *Store) flush() error { return s.flushAll(false) }
+
+// flushAll is flush. last: the transaction commits.
+func (s *Store) flushAll(last bool) error {
 	if s.failed != nil {
 		return s.failed
 	}
 	b := s.batch
-	if b == nil || len(b.entries) == 0 {
+	if b == nil || len(b.entries) == 0 && !(last && b.came > 0) {
 		return nil
 	}
-	if err := s.flushBatch(b); err != nil {
+	if err := s.flushBatch(b, last); err != nil {
 		return s.fail(fmt.Errorf("bringing chunks to the store: %w", err))
 	}
 	b.clear()
@@ -261,7 +283,7 @@ func (s *Store) flush() error {
 // flushBatch stores the leaves that were gathered. It settles nodes from the highest level
 // down, because a node that is not stored gives up its children, and stores them. Then it
 // settles leaves and brings the index up to date, in the order of its keys.
-func (s *Store) flushBatch(b *batch) error {
+func (s *Store) flushBatch(b *batch, last bool) error {
 	if err := s.spill(b); err != nil {
 		return err
 	}
@@ -275,18 +297,20 @@ func (s *Store) flushBatch(b *batch) error {
 	if err := s.pack(b, b.nodes); err != nil {
 		return err
 	}
-	for _, o := range b.sorted(0, maxLevel) {
+	list := b.sorted(0, maxLevel)
+	u := s.indexing(b, len(list), last)
+	for _, o := range list {
 		p := &b.entries[o.at]
 		if p.key.level == 0 {
 			if err := s.settle(b, int(o.at)); err != nil {
 				return err
 			}
 		}
-		if err := s.write(b, p); err != nil {
+		if err := u.write(p); err != nil {
 			return err
 		}
 	}
-	return nil
+	return u.end()
 }
 
 // makeRoom empties the arena.
@@ -379,7 +403,7 @@ func (s *Store) settle(b *batch, i int) error {
 	if found && e.lost() && came.state&hasBytes != 0 {
 		// Its bytes are stored, and the children of a node have it as a parent already.
 		p.settleAs(&e)
-		p.state = came.state | p.state&wasDead
+		p.state = came.state | p.state&(wasDead|inLarge|inRecent)
 		p.id, p.length = came.id, came.length
 		if p.negative() {
 			return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
@@ -421,6 +445,9 @@ func (p *pending) settleAs(e *entry) {
 	p.state = p.state&^packed | stored
 	if e.packed {
 		p.state |= packed
+	}
+	if p.state |= inLarge; e.recent {
+		p.state ^= inLarge | inRecent
 	}
 	if e.dead() {
 		p.state |= wasDead
@@ -493,28 +520,4 @@ func (s *Store) packOne(b *batch, p *pending, id *uint64) error {
 	p.id = *id
 	p.state |= appended
 	return nil
-}
-
-// write brings the index up to date with a settled entry.
-func (s *Store) write(b *batch, p *pending) error {
-	if p.state&unchanged != 0 {
-		return nil
-	}
-	s.key = p.key.encode()
-	e := entry{packed: p.state&packed != 0, id: p.id, length: int(p.length),
-		parents: uint64(p.parents), users: uint64(p.users), leased: uint64(p.leased)}
-	if err := s.index.Put(s.key[:], b.value(&e)); err != nil {
-		return err
-	}
-	var err error
-	switch {
-	case e.dead() && p.state&wasDead == 0:
-		err = s.dead.Put(s.key[:], nil)
-	case !e.dead() && p.state&wasDead != 0:
-		err = s.dead.Delete(s.key[:])
-	}
-	if err != nil {
-		return err
-	}
-	return s.spillPages(b)
 }

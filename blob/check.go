@@ -137,15 +137,15 @@ func (c *checker) foreign() error {
 }
 
 var storeNames = map[string]struct{}{
-	string(configName): {}, string(leavesName): {}, string(packsName): {}, string(indexName): {}, string(deadName): {},
+	string(configName): {}, string(leavesName): {}, string(packsName): {}, string(indexName): {}, string(deadName): {}, string(recentName): {},
 	string(leasesName): {}, string(ingestsName): {}, string(digestsName): {},
 }
 
 // each calls fn with the entries of the index from key from on and before to, nil: to the
 // end, and bad with each that is malformed, unless it is nil.
-func (c *checker) each(from, to []byte, fn func(k chunkKey, e entry) error, bad func(key []byte, err error) error) error {
+func (c *checker) each(from, to []byte, fn func(k chunkKey, e entry) error, bad func(b *holdfast.Bucket, key []byte, err error) error) error {
 	n := int64(0)
-	return c.scan(string(indexName), c.s.index, from, to, func(key, v []byte) error {
+	return c.scanIndex(from, to, func(b *holdfast.Bucket, key, v []byte, twice bool) error {
 		if n++; n%1024 == 0 && c.ctx.Err() != nil {
 			return c.ctx.Err()
 		}
@@ -154,11 +154,14 @@ func (c *checker) each(from, to []byte, fn func(k chunkKey, e entry) error, bad 
 		if err == nil {
 			e, err = parseEntry(v)
 		}
+		if err == nil && twice {
+			err = corruptf("chunk %v stands in both buckets of the index", k)
+		}
 		switch {
 		case err == nil:
 			return fn(k, e)
 		case bad != nil:
-			return bad(key, err)
+			return bad(b, key, err)
 		}
 		return nil
 	})

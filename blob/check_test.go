@@ -108,7 +108,7 @@ func (d *damaged) overwrite(k chunkKey, change func(p []byte) []byte) {
 
 func (d *damaged) unlink(k chunkKey) {
 	key := k.encode()
-	must(d.t, d.index.Delete(key[:]))
+	must(d.t, d.at(key[:]).Delete(key[:]))
 }
 
 func flip(p []byte) []byte { p[len(p)/2] ^= 1; return p }
@@ -187,7 +187,7 @@ var storeDamages = []struct {
 	{"malformed entry", func(d *damaged) {
 		k := d.child(2)
 		key := k.encode()
-		must(d.t, d.index.Put(key[:], []byte("malformed")))
+		must(d.t, d.at(key[:]).Put(key[:], []byte("malformed")))
 	}, kinds(Malformed, LeakedBytes, MissingChunk), nil},
 	{"malformed key of the index", func(d *damaged) { must(d.t, d.index.Put([]byte("key"), []byte{0})) }, kinds(Malformed), nil},
 	{"malformed id", func(d *damaged) { must(d.t, d.packs.Put([]byte("key"), []byte{0})) }, kinds(Malformed), kinds(Malformed)},

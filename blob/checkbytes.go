@@ -11,16 +11,22 @@ import (
 // entries finds what is malformed in the index. A repair deletes it; the bytes that it has named
 // belong to nobody then, and are taken in again by bytes.
 func (c *checker) entries() error {
-	var wrong [][]byte
-	err := c.each(nil, nil, func(chunkKey, entry) error { return nil }, func(key []byte, err error) error {
+	var drops []func() error
+	err := c.each(nil, nil, func(chunkKey, entry) error { return nil }, func(b *holdfast.Bucket, key []byte, err error) error {
 		repaired := false
-		if c.o.Repair && c.s.index.Bucket(key) == nil {
-			wrong = append(wrong, slices.Clone(key))
+		if c.o.Repair && b.Bucket(key) == nil {
+			key := slices.Clone(key)
+			drops = append(drops, func() error { return b.Delete(key) })
 			repaired = true
 		}
 		return c.found(Malformed, chunkKey{}, repaired, "key %x of the index: %v", key[:min(len(key), 2*keySize)], err)
 	})
-	return c.drop(c.s.index, wrong, err)
+	for _, drop := range drops {
+		if err == nil {
+			err = drop()
+		}
+	}
+	return err
 }
 
 // drop deletes keys, unless err is not nil, which it returns.
@@ -294,7 +300,7 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 // they are, if that has none that are sound, or is not in the index; then it is dead for now, and counts finds
 // out who uses it.
 func (b *bytesOf) leaked(s *holding) error {
-	if len(b.gaps[string(indexName)]) > 0 {
+	if len(b.gaps[string(indexName)])+len(b.gaps[string(recentName)]) > 0 {
 		return nil // it may be there that they are named
 	}
 	var k chunkKey
@@ -366,7 +372,7 @@ func (s *Store) discard(k *chunkKey) error {
 // putEntry changes the index, where nothing is pending.
 func (s *Store) putEntry(k *chunkKey, e *entry) error {
 	key := k.encode()
-	return s.index.Put(key[:], e.append(nil))
+	return s.at(key[:]).Put(key[:], e.append(nil))
 }
 
 // setMark marks a chunk as dead or not.

@@ -167,7 +167,81 @@ func (c *checker) inGap(name string, key []byte) bool {
 // unindexed tells whether the entry of a chunk, if there is one, cannot be read.
 func (c *checker) unindexed(k *chunkKey) bool {
 	key := k.encode()
-	return c.inGap(string(indexName), key[:])
+	return c.inGap(string(indexName), key[:]) || c.inGap(string(recentName), key[:])
+}
+
+// scanIndex is scan for both buckets of the index, as one. twice: the key was in recent too, which
+// counts.
+func (c *checker) scanIndex(from, to []byte, fn func(b *holdfast.Bucket, key, v []byte, twice bool) error) error {
+	recent := recentScan{c: c, next: from, to: to, ended: c.s.fresh() == nil}
+	enough := false
+	err := c.scan(string(indexName), c.s.index, from, to, func(key, v []byte) error {
+		twice, err := recent.upTo(key, fn)
+		if err == nil {
+			err = fn(c.s.index, key, v, twice)
+		}
+		enough = enough || err == errEnough
+		return err
+	})
+	if err == nil && !enough {
+		if _, err = recent.upTo(nil, fn); err == errEnough {
+			err = nil
+		}
+	}
+	return err
+}
+
+// recentScan reads recent in pieces, beside a scan of the large bucket.
+type recentScan struct {
+	c     *checker
+	next  []byte // where it goes on
+	to    []byte
+	ended bool
+
+	piece []struct{ key, v []byte }
+	at    int
+}
+
+// recentPiece is how many entries are held.
+const recentPiece = 256
+
+// upTo calls fn with all up to key, nil: all there are. twice: key itself was among them.
+func (r *recentScan) upTo(key []byte, fn func(b *holdfast.Bucket, key, v []byte, twice bool) error) (twice bool, err error) {
+	for {
+		for ; r.at < len(r.piece); r.at++ {
+			e := &r.piece[r.at]
+			if key != nil {
+				switch bytes.Compare(e.key, key) {
+				case 0:
+					twice = true
+				case 1:
+					return twice, nil
+				}
+			}
+			if err := fn(r.c.s.fresh(), e.key, e.v, false); err != nil {
+				return twice, err
+			}
+		}
+		if r.ended {
+			return twice, nil
+		}
+		if err := r.read(); err != nil {
+			return twice, err
+		}
+	}
+}
+
+// read takes up the next piece.
+func (r *recentScan) read() error {
+	r.piece, r.at, r.ended = r.piece[:0], 0, true
+	return r.c.scan(string(recentName), r.c.s.fresh(), r.next, r.to, func(key, v []byte) error {
+		if len(r.piece) == recentPiece {
+			r.next, r.ended = bytes.Clone(key), false
+			return errEnough
+		}
+		r.piece = append(r.piece, struct{ key, v []byte }{bytes.Clone(key), bytes.Clone(v)})
+		return nil
+	})
 }
 
 // survey reads all of the store, before a repair: where the file is damaged, nothing is repaired.

@@ -115,6 +115,7 @@ type entry struct {
 	parents uint64 // occurrences as a child in stored nodes
 	users   uint64 // references from outside: blobs that were put, and leases
 	leased  uint64 // of the users: leases
+	recent  bool   // it stands in the small bucket: not a part of what is encoded
 }
 
 const (

@@ -67,8 +67,8 @@ func (s *Store) blobs(prefix []byte) iter.Seq2[blobInfo, error] {
 			yield(blobInfo{}, err)
 			return
 		}
-		c := s.index.Cursor()
-		for key, v := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, v = c.Next() {
+		c := s.seekIndex(prefix)
+		for key, v := c.next(); key != nil && bytes.HasPrefix(key, prefix); key, v = c.next() {
 			k, err := parseKey(key)
 			var e entry
 			if err == nil {

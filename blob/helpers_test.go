@@ -107,7 +107,7 @@ func checkStore(t testing.TB, s *Store) (chunks int) {
 	}
 	found := map[chunkKey]*chunk{}
 	ids := map[string]bool{}
-	for k, v := range s.index.All() {
+	for k, v := range s.indexAll() {
 		key := value(t, parseKey2(k), nil)
 		e, err := parseEntry(v)
 		must(t, err)
@@ -181,11 +181,23 @@ func parseKey2(b []byte) chunkKey {
 	return k
 }
 
+// indexAll iterates over the index.
+func (s *Store) indexAll() iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, v []byte) bool) {
+		c := s.seekIndex(nil)
+		for key, v := c.next(); key != nil && yield(key, v); key, v = c.next() {
+		}
+	}
+}
+
 // content dumps all that is in the store.
 func content(t testing.TB, s *Store) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	for _, b := range []*holdfast.Bucket{s.leaves, s.packs, s.index, s.dead} {
+	for k, v := range s.indexAll() {
+		fmt.Fprintf(&out, "%x %x\n", k, v)
+	}
+	for _, b := range []*holdfast.Bucket{s.leaves, s.packs, s.dead} {
 		for k, v := range b.All() {
 			fmt.Fprintf(&out, "%x %x\n", k, v)
 		}

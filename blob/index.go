@@ -10,14 +10,7 @@ import (
 // probe finds what the index has of a chunk, without what was gathered.
 func (s *Store) probe(k *chunkKey) (entry, bool, error) {
 	key := k.encode()
-	var b []byte
-	if s.tx.Writable() { // by one goroutine only, and what Get gives would keep pages in place
-		if v, found := s.index.AppendValue(s.value[:0], key[:]); found {
-			b = v
-		}
-	} else {
-		b = s.index.Get(key[:])
-	}
+	b, recent := s.indexed(key[:])
 	if b == nil {
 		return entry{}, false, s.damage()
 	}
@@ -25,6 +18,7 @@ func (s *Store) probe(k *chunkKey) (entry, bool, error) {
 	if err != nil {
 		return entry{}, false, fmt.Errorf("chunk %v: %w", k.addr, err)
 	}
+	e.recent = recent
 	return e, true, nil
 }
 
@@ -178,7 +172,7 @@ func (s *Store) remove(k *chunkKey, e *entry) error {
 		return s.fail(err)
 	}
 	s.key = k.encode()
-	if err := s.index.Delete(s.key[:]); err != nil {
+	if err := s.unindex(s.key[:]); err != nil {
 		return s.fail(err)
 	}
 	if err := s.dead.Delete(s.key[:]); err != nil {

@@ -269,7 +269,7 @@ func (m *model) compare(s *Store, collected bool) error {
 	ids := map[string]chunkKey{}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	for key, v := range s.index.All() {
+	for key, v := range s.indexAll() {
 		k, err := parseKey(key)
 		if err != nil {
 			return err

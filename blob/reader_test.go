@@ -276,7 +276,7 @@ var damages = []struct {
 	}},
 	{"entry missing", ErrMissing, func(t *testing.T, s *Store, k *chunkKey, e *entry) {
 		key := k.encode()
-		must(t, s.index.Delete(key[:]))
+		must(t, s.at(key[:]).Delete(key[:]))
 	}},
 	{"a bit", ErrCorrupt, func(t *testing.T, s *Store, k *chunkKey, e *entry) {
 		changeBytes(t, s, e, func(p []byte) []byte { p[len(p)/2] ^= 4; return p })
@@ -288,11 +288,11 @@ var damages = []struct {
 		changeBytes(t, s, e, func(p []byte) []byte { return p[:len(p)-1] })
 		e.length--
 		key := k.encode()
-		must(t, s.index.Put(key[:], e.append(nil)))
+		must(t, s.at(key[:]).Put(key[:], e.append(nil)))
 	}},
 	{"entry of nonsense", ErrCorrupt, func(t *testing.T, s *Store, k *chunkKey, e *entry) {
 		key := k.encode()
-		must(t, s.index.Put(key[:], []byte{0xff}))
+		must(t, s.at(key[:]).Put(key[:], []byte{0xff}))
 	}},
 	{"entry of another chunk", ErrCorrupt, func(t *testing.T, s *Store, k *chunkKey, e *entry) {
 		other := chunkKey{addr: s.options.Algorithm.sum(random(1, 10))}
@@ -302,7 +302,7 @@ var damages = []struct {
 			t.Fatal("no other chunk")
 		}
 		key := k.encode()
-		must(t, s.index.Put(key[:], at.append(nil)))
+		must(t, s.at(key[:]).Put(key[:], at.append(nil)))
 	}},
 }
 

@@ -183,7 +183,8 @@ func (s *Store) Usage() (Usage, error) {
 	if err := s.flush(); err != nil {
 		return u, err
 	}
-	for key, v := range s.index.All() {
+	c := s.seekIndex(nil)
+	for key, v := c.next(); key != nil; key, v = c.next() {
 		k, err := parseKey(key)
 		if err != nil {
 			u.Unreadable++

@@ -91,6 +91,7 @@ var (
 	packsName  = []byte("packs")
 	indexName  = []byte("index")
 	deadName   = []byte("dead")
+	recentName = []byte("recent")
 )
 
 // Store is a store of blobs as one transaction sees it.
@@ -101,6 +102,8 @@ type Store struct {
 	leaves  *holdfast.Bucket // id -> bytes of a leaf
 	packs   *holdfast.Bucket // id -> bytes of a shorter chunk
 	index   *holdfast.Bucket // chunkKey -> entry
+	recent  *holdfast.Bucket // the same, of new chunks; nil: none. See recent.go
+	known   uint64           // sequence of index for which that is so
 	dead    *holdfast.Bucket // chunkKey of an unused chunk -> nothing
 
 	seen     verified      // chunks that were verified
@@ -184,6 +187,10 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 			}
 			return nil, corruptf("bucket %q is missing", part.name)
 		}
+	}
+	s.known = s.index.Sequence()
+	if s.recent = b.Bucket(recentName); s.recent == nil && b.Tx().Err() != nil {
+		return nil, b.Tx().Err()
 	}
 	return s, nil
 }

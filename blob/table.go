@@ -21,7 +21,7 @@ type pending struct {
 	parents, users int64
 }
 
-type pendingState uint8
+type pendingState uint16
 
 const (
 	hasBytes  pendingState = 1 << iota // its bytes came with it, else they are in the store
@@ -30,6 +30,8 @@ const (
 	stored                             // settled: the index has it
 	wasDead                            // settled: the index had it as unused
 	unchanged                          // settled: nothing to do
+	inLarge                            // settled: the index has it in the large bucket
+	inRecent                           // and in the small one
 	counted                            // only counts came of it so far: whether its bytes are lost was not looked at
 )
 
