@@ -300,6 +300,30 @@ func (b *Bucket) Range(from, to []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// Scan calls fn with the keys from from on, nil: from the first, and their values, in order, until it
+// returns false. The value of a nested bucket is nil. Unlike those of a Cursor, keys and values are valid only until
+// fn returns: so no page of the file has to stay as it is for them, see Tx.Spill. fn must not
+// change the database.
+func (b *Bucket) Scan(from []byte, fn func(k, v []byte) bool) (err error) {
+	if err := b.tx.usable(); err != nil {
+		return err
+	}
+	if !b.tx.managed {
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
+	}
+	c := b.Cursor()
+	e, ok, err := c.core.Seek(from)
+	for ; ok && err == nil; e, ok, err = c.core.Next() {
+		if e.Flags&page.BucketFlag != 0 {
+			e.Value = nil
+		}
+		if !fn(e.Key, e.Value) {
+			return nil
+		}
+	}
+	return b.tx.keep(err)
+}
+
 // before tells whether k, a key in the mapping, is below to.
 func (tx *Tx) before(k, to []byte) bool {
 	if !tx.managed {

@@ -22,7 +22,8 @@ type batch struct {
 
 	long int // entries whose bytes are in a bucket already
 
-	came  uint64   // new chunks of the transaction
+	came uint64 // new chunks that were brought to the index, see recent.go
+
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
 }
@@ -75,7 +76,7 @@ func (s *Store) finish() error {
 	if s.deleted() {
 		return nil
 	}
-	return s.flushAll(true)
+	return s.flush()
 }
 
 func (b *batch) release() {
@@ -262,18 +263,15 @@ func (s *Store) adjust(k *chunkKey, parents, users int64) error {
 }
 
 // flush brings what was gathered to the buckets.
-func (s *Store) flush() error { return s.flushAll(false) }
-
-// flushAll is flush. last: the transaction commits.
-func (s *Store) flushAll(last bool) error {
+func (s *Store) flush() error {
 	if s.failed != nil {
 		return s.failed
 	}
 	b := s.batch
-	if b == nil || len(b.entries) == 0 && !(last && b.came > 0) {
+	if b == nil || len(b.entries) == 0 {
 		return nil
 	}
-	if err := s.flushBatch(b, last); err != nil {
+	if err := s.flushBatch(b); err != nil {
 		return s.fail(fmt.Errorf("bringing chunks to the store: %w", err))
 	}
 	b.clear()
@@ -283,7 +281,7 @@ func (s *Store) flushAll(last bool) error {
 // flushBatch stores the leaves that were gathered. It settles nodes from the highest level
 // down, because a node that is not stored gives up its children, and stores them. Then it
 // settles leaves and brings the index up to date, in the order of its keys.
-func (s *Store) flushBatch(b *batch, last bool) error {
+func (s *Store) flushBatch(b *batch) error {
 	if err := s.spill(b); err != nil {
 		return err
 	}
@@ -298,7 +296,7 @@ func (s *Store) flushBatch(b *batch, last bool) error {
 		return err
 	}
 	list := b.sorted(0, maxLevel)
-	u := s.indexing(b, len(list), last)
+	u := s.indexing(b, len(list))
 	for _, o := range list {
 		p := &b.entries[o.at]
 		if p.key.level == 0 {

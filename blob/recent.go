@@ -118,15 +118,11 @@ type indexing struct {
 	came   uint64 // new chunks
 }
 
-// indexing begins one of so many entries. last: the transaction commits. Only then is recent merged: who goes
-// through it with a cursor keeps pages in place, see holdfast.Tx.Spill. A transaction that fills whole batches before
-// brings so many that they would not stay in recent.
-func (s *Store) indexing(b *batch, entries int, last bool) *indexing {
-	u := &indexing{s: s, b: b, direct: entries >= maxPending/2}
-	if last {
-		if u.direct = s.worthMerging(b.came + uint64(entries)); u.direct {
-			u.merge = s.merge(b)
-		}
+// indexing begins one of so many entries.
+func (s *Store) indexing(b *batch, entries int) *indexing {
+	u := &indexing{s: s, b: b, direct: s.worthMerging(b.came + uint64(entries))}
+	if from := s.fresh(); u.direct && from != nil {
+		u.merge = &merge{s: s, b: b, from: from}
 	}
 	return u
 }
@@ -176,7 +172,10 @@ func (u *indexing) bucket(p *pending) (*holdfast.Bucket, error) {
 
 // end is called when all entries are written.
 func (u *indexing) end() error {
-	u.b.came += u.came
+	// Of a transaction that fills whole batches each counts for itself, since each is written early.
+	if u.b.came += u.came; len(u.b.entries) >= maxPending/2 {
+		u.b.came = 0
+	}
 	if u.merge != nil {
 		if err := u.merge.end(); err != nil {
 			return err
@@ -195,43 +194,68 @@ func (u *indexing) end() error {
 // merge moves what is in recent to the large bucket. Both are gone through in the same order, so that
 // each leaf is changed once, also by who puts others there in between.
 type merge struct {
-	s      *Store
-	b      *batch
-	from   *holdfast.Bucket
-	cursor *holdfast.Cursor
-	key, v []byte
-	moved  uint64
+	s     *Store
+	b     *batch
+	from  *holdfast.Bucket
+	moved uint64
+
+	// What was read and is not moved yet, from at on. It is copied, since what a cursor gives would keep
+	// pages in place.
+	piece []byte
+	list  []moving
+	at    int
+	next  []byte // where it goes on
+	ended bool
 }
 
-// merge begins one; nil if there is nothing to be moved.
-func (s *Store) merge(b *batch) *merge {
-	from := s.fresh()
-	if from == nil {
-		return nil
-	}
-	m := &merge{s: s, b: b, from: from, cursor: from.Cursor()}
-	m.key, m.v = m.cursor.First()
-	return m
-}
+// moving is where a key, and the value behind it, end in a piece.
+type moving struct{ begin, key, end int }
+
+// mergePiece is how many entries are read at a time.
+const mergePiece = 256
 
 // to moves what is not behind key; nil: all.
 func (m *merge) to(key []byte) error {
-	for ; m.key != nil && (key == nil || bytes.Compare(m.key, key) <= 0); m.key, m.v = m.cursor.Next() {
-		if m.v == nil {
-			continue // a bucket, which has no meaning there
+	for {
+		for ; m.at < len(m.list); m.at++ {
+			e := m.list[m.at]
+			k := m.piece[e.begin:e.key]
+			if key != nil && bytes.Compare(k, key) > 0 {
+				return nil
+			}
+			if err := m.s.index.Put(k, m.b.keep(m.piece[e.key:e.end])); err != nil {
+				return err
+			}
+			m.moved++
+			if err := m.s.spillPages(m.b); err != nil {
+				return err
+			}
 		}
-		if err := m.s.index.Put(m.key, m.b.keep(m.v)); err != nil {
-			return err
+		if m.ended {
+			return nil
 		}
-		m.moved++
-		if err := m.s.spillPages(m.b); err != nil {
+		if err := m.read(); err != nil {
 			return err
 		}
 	}
-	if key == nil { // a cursor has no error to return
-		return m.s.tx.Err()
-	}
-	return nil
+}
+
+// read takes up the next piece.
+func (m *merge) read() error {
+	m.piece, m.list, m.at, m.ended = m.piece[:0], m.list[:0], 0, true
+	return m.from.Scan(m.next, func(k, v []byte) bool {
+		if v == nil {
+			return true // a bucket, which has no meaning there
+		}
+		if len(m.list) == mergePiece {
+			m.next, m.ended = append(m.next[:0], k...), false
+			return false
+		}
+		begin := len(m.piece)
+		m.piece = append(append(m.piece, k...), v...)
+		m.list = append(m.list, moving{begin, begin + len(k), len(m.piece)})
+		return true
+	})
 }
 
 // end moves the rest, and takes recent away.
