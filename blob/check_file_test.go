@@ -15,10 +15,16 @@ import (
 // Each page of a file with a store is damaged. Check names what cannot be read, finds nothing else wrong, for nothing
 // else is, and goes on behind it; of what it names, all that cannot be read is a part. A repair changes nothing.
 func TestCheckDamagedPages(t *testing.T) {
+	for _, where := range placings {
+		t.Run(string(where), func(t *testing.T) { checkDamagedPages(t, where) })
+	}
+}
+
+func checkDamagedPages(t *testing.T, where placing) {
 	db := newStore(t, small[0])
 	var d *damaged
 	must(t, db.Update(func(tx *holdfast.Tx) error {
-		d = someStore(t, openIn(tx))
+		d = someStore(t, openIn(tx), where)
 		for i := range 400 { // so that the index has several pages
 			d.refs = append(d.refs, must2(d.Put(random(uint64(1000+i), 30))))
 		}

@@ -25,9 +25,24 @@ type damaged struct {
 	dead  Ref   // deleted and not collected
 }
 
+// placing is in which of the buckets of the index the chunks of a store are.
+type placing string
+
+const (
+	inIndex   placing = "index"
+	inTheNew  placing = "recent"
+	inEither  placing = "both"
+	farChunks         = 1 << 40 // so many in the large bucket that the small one is never merged into it
+)
+
+var placings = []placing{inIndex, inTheNew, inEither}
+
 // someStore fills a store: the same in each test.
-func someStore(t testing.TB, s *Store) *damaged {
+func someStore(t testing.TB, s *Store, where placing) *damaged {
 	d := &damaged{Store: s, t: t}
+	if where == inTheNew {
+		must(t, s.came(farChunks))
+	}
 	put := func(p []byte) Ref {
 		ref := value(t, must2(s.Put(p)), nil)
 		d.refs = append(d.refs, ref)
@@ -37,6 +52,10 @@ func someStore(t testing.TB, s *Store) *damaged {
 	d.tree = put(random(2, 130*MinLeafSize+17))
 	put(random(3, MinLeafSize))
 	put(random(3, MinLeafSize)) // twice
+	if where == inEither {
+		must(t, s.flush())
+		must(t, s.came(farChunks))
+	}
 	put(random(2, 200*MinLeafSize))
 	put(random(2, 9*MinLeafSize)[3*MinLeafSize:])
 	d.dead = value(t, must2(s.Put(random(4, 3*MinLeafSize))), nil)
@@ -121,6 +140,19 @@ var storeDamages = []struct {
 	left  []ProblemKind
 }{
 	{"sound", func(*damaged) {}, nil, nil},
+	{"in both buckets of the index", func(d *damaged) {
+		k := d.child(3)
+		e := d.entry(k)
+		key := k.encode()
+		recent := value(d.t, must2(d.makeFresh()), nil)
+		must(d.t, recent.Put(key[:], e.append(nil)))
+		e.users = 7
+		must(d.t, d.index.Put(key[:], e.append(nil)))
+	}, kinds(Malformed), nil},
+	{"malformed in recent", func(d *damaged) {
+		recent := value(d.t, must2(d.makeFresh()), nil)
+		must(d.t, recent.Put([]byte("key"), []byte{0}))
+	}, kinds(Malformed), nil},
 	{"parents too low", func(d *damaged) { d.change(d.child(3), func(e *entry) { e.parents = 1 }) }, kinds(WrongParents), nil},
 	{"parents too high", func(d *damaged) { d.change(d.child(3), func(e *entry) { e.parents = 9 }) }, kinds(WrongParents), nil},
 	{"parents zero", func(d *damaged) { d.change(d.child(3), func(e *entry) { e.parents = 0 }) }, kinds(WrongParents, WrongMark), nil},
@@ -257,12 +289,13 @@ func problems(t testing.TB, s *Store, o CheckOptions) (found []ProblemKind, text
 // Each damage is found, for what it is, whatever the memory; and a repair mends it as far
 // as it can be mended, so that all content that was sound still is.
 func TestCheckDamage(t *testing.T) {
-	for _, damage := range storeDamages {
-		t.Run(damage.name, func(t *testing.T) {
+	for i := range len(placings) * len(storeDamages) {
+		where, damage := placings[i%len(placings)], storeDamages[i/len(placings)]
+		t.Run(damage.name+"/"+string(where), func(t *testing.T) {
 			db := newStore(t, Options{LeafSize: MinLeafSize})
 			must(t, db.Update(func(tx *holdfast.Tx) error {
 				s := openIn(tx)
-				d := someStore(t, s)
+				d := someStore(t, s, where)
 				before := readable(d)
 				damage.do(d)
 				sound := readable(d)
@@ -339,7 +372,7 @@ func TestRepairHeals(t *testing.T) {
 			db := newStore(t, Options{LeafSize: MinLeafSize})
 			var d *damaged
 			must(t, db.Update(func(tx *holdfast.Tx) error {
-				d = someStore(t, openIn(tx))
+				d = someStore(t, openIn(tx), inEither)
 				root := value(t, must2(d.loadNode(&chunkKey{d.tree.addr, d.tree.level})), nil)
 				low, _ := root.child(0)
 				keys := []chunkKey{d.child(0), d.child(5), low, d.tree.key(), d.short.key(), d.refs[2].key()}
@@ -411,7 +444,7 @@ func TestDeletedAndPutHeals(t *testing.T) {
 // Without roots, counts of users are not lowered, and what nobody is known to use stays.
 func TestCheckWithoutRoots(t *testing.T) {
 	update(t, newStore(t, Options{LeafSize: MinLeafSize}), func(s *Store) {
-		d := someStore(t, s)
+		d := someStore(t, s, inEither)
 		must(t, checkClean(s, CheckOptions{Data: true}))
 		d.change(d.short.key(), func(e *entry) { e.users = 7 })
 		must(t, checkClean(s, CheckOptions{}))
@@ -430,7 +463,7 @@ func TestCheckWithoutRoots(t *testing.T) {
 // A root that is not there, or of another hash function, is found.
 func TestCheckRoots(t *testing.T) {
 	update(t, newStore(t, Options{LeafSize: MinLeafSize}), func(s *Store) {
-		d := someStore(t, s)
+		d := someStore(t, s, inEither)
 		d.refs = append(d.refs, s.ref(chunkKey{Address{7}, 1}, 5000), inlineRef(SHA256, []byte("inline")))
 		found, text := problems(t, s, CheckOptions{Roots: d.roots()})
 		if !slices.Equal(found, kinds(MissingChunk)) {
@@ -447,7 +480,7 @@ func TestCheckRoots(t *testing.T) {
 func TestCheckEnds(t *testing.T) {
 	db := newStore(t, Options{LeafSize: MinLeafSize})
 	update(t, db, func(s *Store) {
-		d := someStore(t, s)
+		d := someStore(t, s, inEither)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, err := s.Check(ctx, CheckOptions{}, nil); !errors.Is(err, context.Canceled) {
@@ -477,7 +510,7 @@ func TestCheckEnds(t *testing.T) {
 // With Digests, the digest of a whole blob is that of its content: it is computed again, and a wrong one is deleted.
 func TestCheckDigests(t *testing.T) {
 	update(t, newStore(t, Options{LeafSize: MinLeafSize}), func(s *Store) {
-		d := someStore(t, s)
+		d := someStore(t, s, inEither)
 		stats, err := s.Check(context.Background(), CheckOptions{Digests: true, Roots: d.roots()}, nil)
 		if err != nil || stats.Digests != 1 || stats.Problems != 0 {
 			t.Errorf("%+v, %v", stats, err)

@@ -107,6 +107,7 @@ func checkStore(t testing.TB, s *Store) (chunks int) {
 	}
 	found := map[chunkKey]*chunk{}
 	ids := map[string]bool{}
+	must(t, onlyOnce(s))
 	for k, v := range s.indexAll() {
 		key := value(t, parseKey2(k), nil)
 		e, err := parseEntry(v)

@@ -74,8 +74,12 @@ func newHistory(t *testing.T, seed uint64) *history {
 		if err != nil {
 			return err
 		}
-		_, err = Create(b, o)
-		return err
+		s, err := Create(b, o)
+		if err != nil {
+			return err
+		}
+		// In how large a store the history takes place: how often recent is merged depends on it.
+		return s.came([]uint64{0, 20, 200, farChunks}[rng.IntN(4)])
 	}))
 	for _, content := range someContents(rng, h.m) {
 		h.contents = append(h.contents, h.m.text(content))

@@ -269,6 +269,9 @@ func (m *model) compare(s *Store, collected bool) error {
 	ids := map[string]chunkKey{}
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if err := onlyOnce(s); err != nil {
+		return err
+	}
 	for key, v := range s.indexAll() {
 		k, err := parseKey(key)
 		if err != nil {

@@ -53,13 +53,15 @@ func (s *Store) came(n uint64) error {
 	return s.index.SetSequence(s.known)
 }
 
-// worthMerging tells whether recent is to be merged into the large bucket by a transaction that brings k
-// chunks, some of which may be in recent already.
-func (s *Store) worthMerging(k uint64) bool {
-	n, r := s.index.Sequence(), k
+// worthMerging tells whether recent, to which so many come now, is to be merged into the large bucket by a
+// transaction that brings k chunks in all.
+func (s *Store) worthMerging(coming, k uint64) bool {
+	n, r := s.index.Sequence(), coming
 	n -= min(n, s.dead.Sequence())
 	if b := s.fresh(); b != nil {
-		r = max(r, b.Sequence())
+		if r += b.Sequence(); r < coming {
+			return true
+		}
 	}
 	if k > n/2 {
 		return true
@@ -120,7 +122,7 @@ type indexing struct {
 
 // indexing begins one of so many entries.
 func (s *Store) indexing(b *batch, entries int) *indexing {
-	u := &indexing{s: s, b: b, direct: s.worthMerging(b.came + uint64(entries))}
+	u := &indexing{s: s, b: b, direct: s.worthMerging(uint64(entries), b.came+uint64(entries))}
 	if from := s.fresh(); u.direct && from != nil {
 		u.merge = &merge{s: s, b: b, from: from}
 	}

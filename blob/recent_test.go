@@ -1,0 +1,183 @@
+package blob
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"holdfast"
+)
+
+// onlyOnce fails if a chunk stands in both buckets of the index.
+func onlyOnce(s *Store) error {
+	recent := s.fresh()
+	if recent == nil {
+		return nil
+	}
+	for k := range recent.All() {
+		if s.index.Get(k) != nil {
+			return fmt.Errorf("key %x stands in both buckets of the index", k)
+		}
+	}
+	return s.tx.Err()
+}
+
+func entriesOf(b *holdfast.Bucket) (n uint64) {
+	if b != nil {
+		for range b.All() {
+			n++
+		}
+	}
+	return n
+}
+
+func nthBlob(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+// Transactions that bring few chunks to a store of many change few pages of the index: recent has no more
+// than it may, is merged now and then, and each chunk is found, whichever bucket it is in.
+func TestRecent(t *testing.T) {
+	const (
+		many  = 20_000
+		few   = 100
+		times = 100
+	)
+	db := newStore(t, Options{})
+	put := 0
+	bring := func(n int) func(s *Store) error {
+		return func(s *Store) error {
+			for range n {
+				if _, err := s.Put(nthBlob(put)); err != nil {
+					return err
+				}
+				put++
+			}
+			return nil
+		}
+	}
+	in := func(fn func(s *Store) error) {
+		t.Helper()
+		must(t, db.Update(func(tx *holdfast.Tx) error { return fn(openIn(tx)) }))
+	}
+	in(bring(many))
+	merged, last := 0, uint64(0)
+	before := db.Stats().TxStats
+	for range times {
+		in(bring(few))
+		must(t, db.View(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			n := entriesOf(s.recent)
+			if s.recent != nil && n != s.recent.Sequence() {
+				t.Errorf("recent has %d entries, and counts %d", n, s.recent.Sequence())
+			}
+			if large := entriesOf(s.index); n*n > 2*large*few {
+				t.Errorf("%d entries in recent, with %d in the index", n, large)
+			}
+			if n < last {
+				merged++
+			}
+			last = n
+			return onlyOnce(s)
+		}))
+	}
+	after := db.Stats().TxStats
+	if merged < 3 {
+		t.Errorf("merged %d times", merged)
+	}
+	// The index has some 400 pages, and 100 keys come to some 85 of them. Half of recent, and a share of a
+	// merge, are less; beside them stand the pages of what was put.
+	if pages := float64(after.PageCount-before.PageCount) / times; pages > 65 {
+		t.Errorf("%.1f pages for each transaction", pages)
+	} else {
+		t.Logf("%.1f pages for each transaction", pages)
+	}
+	view(t, db, func(s *Store) {
+		u := must2(s.Usage())
+		if int(u.Blobs) != put || int(u.Leaves) != put {
+			t.Errorf("%d blobs, %d leaves, want %d", u.Blobs, u.Leaves, put)
+		}
+		for i := range put {
+			ref := Ref{algorithm: SHA256, addr: SHA256.sum(nthBlob(i)), size: 8}
+			if n := must2(s.Users(ref)); n != 1 {
+				t.Fatalf("blob %d has %d users", i, n)
+			}
+		}
+		must(t, checkClean(s, CheckOptions{Data: true}))
+	})
+}
+
+// One Store merges recent, and makes it anew, while another of the same transaction goes on with it.
+func TestRecentOfTwoStores(t *testing.T) {
+	db := newStore(t, Options{})
+	var refs []Ref
+	must(t, db.Update(func(tx *holdfast.Tx) error {
+		a, b := openIn(tx), openIn(tx)
+		put := func(s *Store, n int) {
+			for range n {
+				refs = append(refs, must2(s.Put(nthBlob(len(refs)))))
+			}
+			must(t, s.flush())
+		}
+		see := func(s *Store) {
+			t.Helper()
+			for i, ref := range refs {
+				if n := must2(s.Users(ref)); n != 1 {
+					t.Errorf("blob %d of %d has %d users", i, len(refs), n)
+				}
+			}
+		}
+		put(a, 100)
+		must(t, a.came(farChunks))
+		merges, last := 0, uint64(0)
+		for i := range 60 {
+			if b := a.fresh(); b != nil && i%10 == 0 {
+				must(t, b.SetSequence(1<<50)) // so that it is merged
+			}
+			s := []*Store{a, b, b}[i%3]
+			put(s, 5)
+			if n := entriesOf(s.fresh()); n < last {
+				merges++
+				last = n
+			} else {
+				last = n
+			}
+			see(a)
+			see(b)
+			if err := onlyOnce(a); err != nil {
+				return err
+			}
+		}
+		if merges < 4 {
+			t.Errorf("merged %d times", merges)
+		}
+		return nil
+	}))
+	view(t, db, func(s *Store) { must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(refs...)})) })
+}
+
+// What the sequences of a damaged store say decides when recent is merged, and nothing else.
+func TestRecentSequences(t *testing.T) {
+	for _, counts := range [][3]uint64{{1 << 63, 0, 1<<64 - 1}, {1<<64 - 2, 5, 1 << 63}, {7, 1 << 63, 1}, {0, 0, 1<<64 - 9}} {
+		db := newStore(t, Options{})
+		var refs []Ref
+		for round := range 4 {
+			must(t, db.Update(func(tx *holdfast.Tx) error {
+				s := openIn(tx)
+				if round == 1 {
+					must(t, s.index.SetSequence(counts[0]))
+					must(t, s.dead.SetSequence(counts[1]))
+					b := must2(s.makeFresh())
+					must(t, b.SetSequence(counts[2]))
+					s = openIn(tx)
+				}
+				for i := range 30 {
+					refs = append(refs, must2(s.Put(nthBlob(100*round+i))))
+				}
+				return nil
+			}))
+		}
+		view(t, db, func(s *Store) {
+			must(t, onlyOnce(s))
+			must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(refs...)}))
+		})
+	}
+}
