@@ -32,6 +32,8 @@ var blobMinimums = map[string]int{
 	"goes on after a cut":  1000,
 	"of the one under way": 30,
 	"collected afterwards": 300,
+	"new chunks apart":     500,
+	"merged":               5,
 }
 
 // TestBlobPowerCut runs random histories of a store of blobs, cuts the power at the boundaries between calls
@@ -147,6 +149,9 @@ func (r *blobRun) do() error {
 		if err == nil {
 			_, err = blob.Create(b, r.options)
 		}
+		if err == nil { // as in a larger store, where new chunks come to a bucket of their own first
+			err = b.Bucket([]byte("index")).SetSequence(uint64(r.rng.IntN(300)))
+		}
 		return err
 	})
 	if err != nil {
@@ -220,10 +225,14 @@ func (r *blobRun) step() error {
 func (r *blobRun) transaction() error {
 	next := r.acked.clone()
 	back := errors.New("rolled back")
+	before := false
 	err := r.db.Update(func(tx *holdfast.Tx) error {
 		s, err := storeOf(tx)
 		if err != nil {
 			return err
+		}
+		if before = hasRecent(tx); before {
+			r.note("new chunks apart", "recent")
 		}
 		for range 1 + r.rng.IntN(5) {
 			if err := r.op(tx, s, &next); err != nil {
@@ -238,6 +247,16 @@ func (r *blobRun) transaction() error {
 		r.mu.Unlock()
 		return nil
 	})
+	if err == nil && before {
+		if err := r.db.View(func(tx *holdfast.Tx) error {
+			if !hasRecent(tx) {
+				r.tally.Add("merged")
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil && r.chosen == nil {
@@ -248,6 +267,11 @@ func (r *blobRun) transaction() error {
 		return nil
 	}
 	return err
+}
+
+// hasRecent tells whether chunks wait for being merged into the index.
+func hasRecent(tx *holdfast.Tx) bool {
+	return tx.Bucket([]byte("blobs")).Bucket([]byte("recent")) != nil
 }
 
 func (r *blobRun) op(tx *holdfast.Tx, s *blob.Store, st *blobState) error {
