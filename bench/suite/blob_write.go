@@ -27,7 +27,7 @@ const (
 	allocsLimit  = 0.05 // target for the allocations of one more blob in a transaction: none, but for buffers that grow
 	collectLimit = 0.03 // target for the share of the processors' time that the garbage collector takes
 	mostFiles    = 2_000
-	marginalTx   = 2 << 20 // bytes of the smaller of the transactions of which allocations are compared
+	marginalTx   = 64 << 20
 )
 
 // BlobWrite measures writing blobs of several sizes.

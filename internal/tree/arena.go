@@ -32,6 +32,9 @@ const (
 	// The first piece of a node's memory.
 	minItems   = 8
 	minChanges = 2
+
+	// By how many changes a node's memory grows where it lies, behind which nothing lies yet.
+	moreChanges = 8
 )
 
 // About what a node takes in memory, with the buffer of the page that it becomes, and an
@@ -60,13 +63,21 @@ func (n *node) room(more int) {
 		n.items = slices.Grow(n.items, size-len(n.items))
 		return
 	}
+	if more, ok := n.arena.items.extend(n.items, need+1+need/4); ok {
+		n.items = more
+		return
+	}
 	n.items = append(n.arena.items.take(size), n.items...)
 }
 
 // addChange puts c into the changes of a thin node.
 func (n *node) addChange(at int, c change) {
 	if count := len(n.changes); count == cap(n.changes) && n.arena != nil {
-		n.changes = append(n.arena.changes.take(max(2*count, minChanges)), n.changes...)
+		if more, ok := n.arena.changes.extend(n.changes, count+moreChanges); ok {
+			n.changes = more
+		} else {
+			n.changes = append(n.arena.changes.take(max(2*count, minChanges)), n.changes...)
+		}
 	}
 	n.changes = slices.Insert(n.changes, at, c)
 }
@@ -155,6 +166,22 @@ func (b *blocks[T]) take(n int) []T {
 	b.list = append(b.list, make([]T, max(size, n)))
 	b.used = n
 	return b.list[b.at][:0:n]
+}
+
+// extend gives a piece that was handed out last room for n where it lies. So a node that grows, and only then the
+// next one, as when sorted keys are merged into a tree, leaves no memory behind.
+func (b *blocks[T]) extend(piece []T, n int) ([]T, bool) {
+	had := cap(piece)
+	if had == 0 || b.at == len(b.list) || b.used < had {
+		return nil, false
+	}
+	block := b.list[b.at]
+	at := b.used - had
+	if n > len(block)-at || &piece[:1][0] != &block[at] {
+		return nil, false
+	}
+	b.used = at + n
+	return block[at : at+len(piece) : b.used], true
 }
 
 // giveBack takes back a piece, if it was handed out last.

@@ -10,6 +10,12 @@ import (
 func TestBlocks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 8))
 	var b blocks[int]
+	extended := 0
+	defer func() {
+		if extended < 100 {
+			t.Errorf("%d pieces were extended", extended)
+		}
+	}()
 	for round := range 30 {
 		var pieces [][]int
 		for i := range rng.IntN(300) {
@@ -27,6 +33,30 @@ func TestBlocks(t *testing.T) {
 					t.Fatalf("round %d: a piece is not zero", round)
 				}
 				p[j] = i + 1
+			}
+			if rng.IntN(4) == 0 {
+				more, ok := b.extend(p, len(p)+1+rng.IntN(40))
+				if ok && (n > maxBlock/4 || len(more) != len(p) || cap(more) <= len(p)) {
+					t.Fatalf("%d of %d, from %d", len(more), cap(more), len(p))
+				}
+				if ok {
+					extended++
+					for j, v := range more[len(p):cap(more)] {
+						if v != 0 {
+							t.Fatalf("round %d: %d is not zero behind what was extended", round, j)
+						}
+					}
+					p = more[:cap(more)]
+					for j := range p {
+						p[j] = i + 1
+					}
+					n = 0 // it was taken from a block
+				}
+			}
+			if last := len(pieces) - 1; last >= 0 {
+				if _, ok := b.extend(pieces[last], len(pieces[last])+1); ok {
+					t.Fatal("a piece was extended that is not the last one")
+				}
 			}
 			switch last := len(pieces) - 1; {
 			case rng.IntN(4) == 0:
