@@ -109,6 +109,19 @@ func (c *cgroups) clean() error {
 	return nil
 }
 
+// removeEverywhere removes the groups of a name in all hierarchies, with what is in them.
+func (c *cgroups) removeEverywhere(name string) error {
+	var errs []error
+	for _, dir := range c.everywhere() {
+		below, _ := filepath.Glob(filepath.Join(dir, name, "*", "cgroup.procs"))
+		for _, f := range below {
+			errs = append(errs, removeGroup(filepath.Dir(f)))
+		}
+		errs = append(errs, removeGroup(filepath.Join(dir, name)))
+	}
+	return errors.Join(errs...)
+}
+
 // everywhere are the directories of the name in all hierarchies that there are, those of controllers that only
 // runc uses included.
 func (c *cgroups) everywhere() []string {
@@ -136,8 +149,9 @@ func removeGroup(dir string) error {
 // group is that of one step.
 type group struct {
 	dirs   []string
-	memory string // the directory with the memory controller; ""
-	v1     bool   // of that
+	procs  []*os.File // the file cgroup.procs of each: who joins can be where there are no paths to them
+	memory string     // the directory with the memory controller; ""
+	v1     bool       // of that
 }
 
 // limited tells whether a step needs a group.
@@ -170,11 +184,6 @@ func (c *cgroups) make(name string, l *Limits) (g *group, err error) {
 		}
 	}
 	return g, nil
-}
-
-// available tells whether there is a controller.
-func (c *cgroups) available(controller string) bool {
-	return c.v1[controller] != "" || slices.Contains(c.has, controller)
 }
 
 func (c *cgroups) missing(controller string) error {
@@ -210,6 +219,11 @@ func (c *cgroups) add(g *group, controller, name string) (dir string, v1 bool, e
 		return "", v1, notAllowed(err)
 	}
 	g.dirs = append(g.dirs, dir)
+	f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
+	if err != nil {
+		return "", v1, notAllowed(err)
+	}
+	g.procs = append(g.procs, f)
 	return dir, v1, nil
 }
 
@@ -258,8 +272,8 @@ func optional(err error) error {
 
 // join puts a process into the group.
 func (g *group) join(pid int) error {
-	for _, d := range g.dirs {
-		if err := os.WriteFile(filepath.Join(d, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+	for _, f := range g.procs {
+		if _, err := f.WriteString(strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("joining a cgroup: %w", err)
 		}
 	}
@@ -285,6 +299,12 @@ func (g *group) measure(e *ended) {
 			e.oom = true
 		}
 	}
+	if !g.v1 || !e.signaled {
+		return
+	}
+	// Version 1 does not count in a group what was killed in those below it, where runc puts the processes.
+	b, _ = os.ReadFile(filepath.Join(g.memory, "memory.failcnt"))
+	e.oom = e.oom || strings.TrimSpace(string(b)) != "0"
 }
 
 func (g *group) remove() error {
@@ -292,6 +312,9 @@ func (g *group) remove() error {
 		return nil
 	}
 	var errs []error
+	for _, f := range g.procs {
+		_ = f.Close()
+	}
 	for _, d := range g.dirs {
 		errs = append(errs, removeGroup(d))
 	}

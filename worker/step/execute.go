@@ -88,6 +88,14 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 		}
 	}
 	root.Release()
+	for _, h := range binds {
+		if h == nil {
+			continue
+		}
+		if waited := h.Wait(context.Background()); waited != nil {
+			r.log.Warn("a mount that a step had is still in use", "reason", waited)
+		}
+	}
 	if waited := root.Wait(context.Background()); waited != nil {
 		done.held = root
 		return done, errors.Join(err, r.fault(f, waited))

@@ -19,6 +19,8 @@ import (
 // step has the host's. The command is the first process of its pid namespace, with no
 // new privileges and few capabilities; there is no filter of system calls.
 //
+// Descriptors that the process has inherited are closed in all programs that it starts from then on.
+//
 // In a user namespace it works as far as the kernel lets it: steps run as users that are mapped
 // there, and devices are those of the host.
 func Native() Runtime { return native{} }
@@ -49,6 +51,11 @@ func (n native) open(e *environment) (opened, error) {
 		o.self, err = os.Open("/proc/self/exe")
 	}
 	if err != nil {
+		o.close()
+		return nil, err
+	}
+	// What the process has inherited itself is not for steps.
+	if err := closeOnExec(); err != nil {
 		o.close()
 		return nil, err
 	}

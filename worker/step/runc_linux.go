@@ -54,14 +54,6 @@ func (o *openRunc) close() { _ = os.RemoveAll(o.dir) }
 
 // run runs a job as a container.
 func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
-	for _, limit := range []struct {
-		controller string
-		set        bool
-	}{{"memory", j.step.Limits.Memory > 0}, {"cpu", j.step.Limits.CPU > 0}, {"pids", j.step.Limits.Pids > 0}} {
-		if limit.set && !o.cgroups.available(limit.controller) {
-			return done, o.cgroups.missing(limit.controller)
-		}
-	}
 	name := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial)
 	bundle := filepath.Join(o.dir, name)
 	if err := os.Mkdir(bundle, 0o700); err != nil {
@@ -70,14 +62,27 @@ func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
 	defer func() {
 		err = errors.Join(err, os.RemoveAll(bundle))
 	}()
-	config, err := o.config(j, name)
+	var g *group
+	cgroup := "/" + o.cgroups.name + "/" + name
+	if j.step.Limits.limited() {
+		// The limits are those of a group of ours: that of runc is gone with the container, and with it what
+		// there was to know.
+		defer func() { err = errors.Join(err, g.remove(), o.cgroups.removeEverywhere(name)) }()
+		if g, err = o.cgroups.make(name, &j.step.Limits); err != nil {
+			return done, err
+		}
+		cgroup += "/container"
+	}
+	config, err := o.config(j, cgroup)
 	if err != nil {
 		return done, err
 	}
 	if err := os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600); err != nil {
 		return done, err
 	}
-	return o.container(ctx, j, name, bundle)
+	done, err = o.container(ctx, j, name, bundle)
+	g.measure(&done)
+	return done, err
 }
 
 // container runs a bundle, and sees to it that nothing is left of it.
@@ -99,11 +104,9 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 		case <-ending:
 		}
 	}()
-	group := &group{memory: o.memoryGroup(name, j), v1: o.cgroups.v1["memory"] != ""}
 	err = cmd.Wait()
 	close(ending)
 	<-killed
-	group.measure(&done)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return done, fmt.Errorf("runc: %w", err)
@@ -119,16 +122,6 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 		o.forget(name)
 	}
 	return done, o.complaint(logName, done.code)
-}
-
-func (o *openRunc) memoryGroup(name string, j *job) string {
-	if j.step.Limits.Memory <= 0 {
-		return ""
-	}
-	if d := o.cgroups.v1["memory"]; d != "" {
-		return filepath.Join(d, o.cgroups.name, name)
-	}
-	return filepath.Join(o.cgroups.v2, o.cgroups.name, name)
 }
 
 func (o *openRunc) command(args ...string) *exec.Cmd {
@@ -199,7 +192,7 @@ func (o *openRunc) complaint(logName string, code int) error {
 type object = map[string]any
 
 // config is the config.json of a job, with its mounts attached in the nursery.
-func (o *openRunc) config(j *job, name string) ([]byte, error) {
+func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
 	s := j.step
 	root, err := j.root.Attach(o.nursery, "")
 	if err != nil {
@@ -232,8 +225,8 @@ func (o *openRunc) config(j *job, name string) ([]byte, error) {
 		"mounts":  mounts,
 		"process": process(s),
 		"linux": object{
-			"cgroupsPath": "/" + o.cgroups.name + "/" + name,
-			"namespaces":  namespaces(s), "resources": resources(&s.Limits),
+			"cgroupsPath": cgroup,
+			"namespaces":  namespaces(s), "resources": object{"devices": []object{{"allow": false, "access": "rwm"}}},
 			"readonlyPaths": readOnlyProc,
 			"maskedPaths":   []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/acpi", "/proc/scsi"},
 		},
@@ -261,18 +254,4 @@ func namespaces(s *Step) []object {
 		list = append(list, object{"type": "network"})
 	}
 	return list
-}
-
-func resources(l *Limits) object {
-	r := object{"devices": []object{{"allow": false, "access": "rwm"}}}
-	if l.Memory > 0 {
-		r["memory"] = object{"limit": l.Memory, "swap": l.Memory}
-	}
-	if l.CPU > 0 {
-		r["cpu"] = object{"quota": max(int64(l.CPU*cpuPeriod), 1000), "period": cpuPeriod}
-	}
-	if l.Pids > 0 {
-		r["pids"] = object{"limit": l.Pids}
-	}
-	return r
 }
