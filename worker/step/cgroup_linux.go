@@ -303,8 +303,10 @@ func (g *group) measure(e *ended) {
 		return
 	}
 	// Version 1 does not count in a group what was killed in those below it, where runc puts the processes.
-	b, _ = os.ReadFile(filepath.Join(g.memory, "memory.failcnt"))
-	e.oom = e.oom || strings.TrimSpace(string(b)) != "0"
+	for _, name := range []string{"memory.failcnt", "memory.memsw.failcnt"} {
+		b, err := os.ReadFile(filepath.Join(g.memory, name))
+		e.oom = e.oom || err == nil && strings.TrimSpace(string(b)) != "0"
+	}
 }
 
 func (g *group) remove() error {

@@ -177,11 +177,16 @@ type stand struct {
 func newStand(t testing.TB, o Options) *stand {
 	t.Helper()
 	needRoot(t)
-	s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir(), opt: o, driver: overlay.New("volatile"), dur: holdfast.None, sync: snapshot.SyncDeferred}
+	s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir(), opt: o}
+	s.prepare()
 	s.open()
 	t.Cleanup(s.close)
 	s.busybox("base")
 	return s
+}
+
+func (s *stand) prepare() {
+	s.driver, s.dur, s.sync = overlay.New("volatile"), holdfast.None, snapshot.SyncDeferred
 }
 
 func (s *stand) root() string { return filepath.Join(s.dir, "store") }
@@ -189,7 +194,16 @@ func (s *stand) root() string { return filepath.Join(s.dir, "store") }
 // open opens everything.
 func (s *stand) open() {
 	s.Helper()
-	must(s, s.tryOpen())
+	for {
+		// A child that a killed process was about to start has its locks until it is another program.
+		err := s.tryOpen()
+		if errors.Is(err, snapshot.ErrLocked) && s.ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		must(s, err)
+		return
+	}
 }
 
 func (s *stand) tryOpen() (err error) {
@@ -220,6 +234,9 @@ func (s *stand) close() {
 		if err := s.Runner.Close(); err != nil {
 			s.Error(err)
 		}
+	}
+	if s.store == nil {
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
