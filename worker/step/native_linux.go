@@ -45,6 +45,9 @@ func (n native) open(e *environment) (opened, error) {
 		o.net, err = os.Open("/proc/self/ns/net")
 	}
 	if err == nil {
+		o.ipc, err = os.Open("/proc/self/ns/ipc")
+	}
+	if err == nil {
 		o.proc, err = os.Open("/proc")
 	}
 	if err == nil {
@@ -88,8 +91,8 @@ func canProc() bool {
 
 type openNative struct {
 	*environment
-	userns, byInit               bool
-	space, net, null, proc, self *os.File
+	userns, byInit                    bool
+	space, net, ipc, null, proc, self *os.File
 
 	jobs    chan func(*thread)
 	mu      sync.Mutex
@@ -98,7 +101,7 @@ type openNative struct {
 
 func (o *openNative) close() {
 	close(o.jobs)
-	for _, f := range []*os.File{o.space, o.net, o.null, o.proc, o.self} {
+	for _, f := range []*os.File{o.space, o.net, o.ipc, o.null, o.proc, o.self} {
 		if f != nil {
 			_ = f.Close()
 		}
@@ -299,7 +302,12 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 			return nil
 		}
 		away = false
-		if err := unix.Setns(int(r.space.Fd()), unix.CLONE_NEWNS); err != nil {
+		// An ipc namespace has a file system that nobody sees, and that must not outlive the step.
+		err := unix.Setns(int(r.space.Fd()), unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Setns(int(r.ipc.Fd()), unix.CLONE_NEWIPC)
+		}
+		if err != nil {
 			t.spent = true
 			return fmt.Errorf("going back to the nursery: %w", err)
 		}
