@@ -152,6 +152,7 @@ type group struct {
 	procs  []*os.File // the file cgroup.procs of each: who joins can be where there are no paths to them
 	memory string     // the directory with the memory controller; ""
 	v1     bool       // of that
+	limit  int64      // of memory, in bytes
 }
 
 // limited tells whether a step needs a group.
@@ -180,7 +181,7 @@ func (c *cgroups) make(name string, l *Limits) (g *group, err error) {
 			return g, fmt.Errorf("the limit of %s: %w", want.controller, err)
 		}
 		if want.controller == "memory" {
-			g.memory, g.v1 = dir, v1
+			g.memory, g.v1, g.limit = dir, v1, l.Memory
 		}
 	}
 	return g, nil
@@ -299,15 +300,15 @@ func (g *group) measure(e *ended) {
 			e.oom = true
 		}
 	}
-	if !g.v1 || !e.signaled {
-		return
-	}
-	// Version 1 does not count in a group what was killed in those below it, where runc puts the processes.
-	for _, name := range []string{"memory.failcnt", "memory.memsw.failcnt"} {
-		b, err := os.ReadFile(filepath.Join(g.memory, name))
-		e.oom = e.oom || err == nil && strings.TrimSpace(string(b)) != "0"
+	// Version 1 does not count in a group what was killed in those below it, where runc puts the
+	// processes: one that was killed when there was no memory left was killed for that.
+	if g.v1 && e.code == 128+int(unix.SIGKILL) && e.usage.Memory >= g.limit-oomSlack {
+		e.oom = true
 	}
 }
+
+// oomSlack is how much of a limit the kernel leaves unused when it kills, at most.
+const oomSlack = 1 << 20
 
 func (g *group) remove() error {
 	if g == nil {
