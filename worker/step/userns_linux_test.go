@@ -111,7 +111,7 @@ func TestUserNamespace(t *testing.T) {
 		t.Skip("left out: this machine lets ordinary users have no user namespaces: ", err)
 	}
 	lines := strings.Split(string(b), "\n")
-	if err != nil || len(lines) != 7 || lines[0] != `"0\n/w\ncat\n4\n" false` || lines[1] != `"made\n" true` ||
+	if err != nil || len(lines) != 7 || lines[0] != `"0\n/w\ncat\n3\n" false` || lines[1] != `"made\n" true` ||
 		!strings.Contains(lines[2], "must be mapped") || lines[3] != "limit, of a hit: <nil>" || lines[4] != "limit: true" ||
 		!strings.Contains(lines[5], "native can work here") {
 		t.Errorf("%v: %s", err, b)
