@@ -122,6 +122,23 @@ func (c *cgroups) removeEverywhere(name string) error {
 	return errors.Join(errs...)
 }
 
+// kill kills the processes in the groups of a name, and in those directly below them.
+func (c *cgroups) kill(name string) {
+	for _, dir := range c.everywhere() {
+		for _, below := range []string{"", "*"} {
+			files, _ := filepath.Glob(filepath.Join(dir, name, below, "cgroup.procs"))
+			for _, f := range files {
+				list, _ := os.ReadFile(f)
+				for _, pid := range strings.Fields(string(list)) {
+					if n, err := strconv.Atoi(pid); err == nil && n > 1 {
+						_ = unix.Kill(n, unix.SIGKILL)
+					}
+				}
+			}
+		}
+	}
+}
+
 // everywhere are the directories of the name in all hierarchies that there are, those of controllers that only
 // runc uses included.
 func (c *cgroups) everywhere() []string {

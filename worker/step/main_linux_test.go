@@ -55,6 +55,10 @@ func inner() int {
 	cmd.Env = append(os.Environ(), envInner+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if dir, err := os.Open("/usr"); err == nil { // a descriptor that steps must not inherit from the program
+		cmd.ExtraFiles = []*os.File{dir}
+		defer dir.Close()
+	}
 	err := cmd.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {

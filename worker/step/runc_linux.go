@@ -118,6 +118,9 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 		done.signaled = true
 		done.code = max(done.code, 128+int(syscall.SIGKILL))
 	}
+	if ctx.Err() != nil {
+		o.cgroups.kill(name) // if runc itself had to be killed
+	}
 	if ctx.Err() != nil || done.code != 0 {
 		o.forget(name)
 	}
@@ -138,10 +141,11 @@ const (
 	killTries    = 250
 )
 
-// kill ends a container until the runc that runs it has ended.
+// kill ends a container until the runc that runs it has ended, which cleans up then. It kills what is in the cgroup, and does
+// not ask runc to: that would take a container that is still being made for none.
 func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
 	for try := 0; ; try++ {
-		o.forget(name)
+		o.cgroups.kill(name)
 		if try >= killTries {
 			_ = p.Kill()
 		}
@@ -153,7 +157,7 @@ func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
 	}
 }
 
-// forget kills a container, if it is there, and removes what runc keeps of it.
+// forget removes what runc keeps of a container, if it has left anything when it ended.
 func (o *openRunc) forget(name string) {
 	if _, err := os.Stat(filepath.Join(o.dir, stateDir, name)); errors.Is(err, os.ErrNotExist) {
 		return

@@ -181,7 +181,7 @@ func TestFailure(t *testing.T) {
 		must(s, os.Mkdir(dir, 0o755))
 		later := sh("base", "test -e /d/there")
 		later.Mounts = []Mount{{Source: dir, Target: "/d"}}
-		s.fails(later, ErrExit)
+		_ = s.fails(later, ErrExit)
 		must(s, os.WriteFile(filepath.Join(dir, "there"), nil, 0o644))
 		if res := s.ok(later); res.Hit {
 			s.Errorf("%+v", res)
@@ -289,6 +289,26 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// A container that is still being made is killed too.
+func TestCancelSoon(t *testing.T) {
+	for _, name := range []string{"native", "init", "runc"} {
+		s := newStand(t, Options{Runtime: runtimeNamed(name)})
+		for i := range 25 {
+			ctx, cancel := context.WithCancel(s.ctx)
+			s.hook = func(p point, _ ID) {
+				if p == atMounted {
+					time.AfterFunc(time.Duration(i)*3*time.Millisecond, cancel)
+				}
+			}
+			if _, err := s.Run(ctx, sh("base", "sleep 1000 & sleep 1000"), nil); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, %d: %v", name, i, err)
+			}
+			s.hook = nil
+			s.clean()
+		}
+	}
+}
+
 // Each moment of a run at which it is canceled leaves nothing.
 func TestCancelAnywhere(t *testing.T) {
 	s := newStand(t, Options{})
@@ -365,7 +385,7 @@ func TestLimits(t *testing.T) {
 		}
 		endless := sh("base", "while true; do dd if=/dev/urandom of=/big bs=1024 count=300 conv=notrunc; done")
 		endless.Limits.Disk = 256 << 10
-		s.fails(endless, ErrDisk)
+		_ = s.fails(endless, ErrDisk)
 		s.clean()
 	})
 }
@@ -437,7 +457,7 @@ func TestBaseIsHeld(t *testing.T) {
 				t.Errorf("point %d: %v", p, err)
 			}
 		}
-		s.fails(sh("base", "false"), ErrExit)
+		_ = s.fails(sh("base", "false"), ErrExit)
 	}
 	s.hook = nil
 	s.ok(sh("base", "true"))
