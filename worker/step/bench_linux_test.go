@@ -27,10 +27,11 @@ func (s *stand) fill(n int) {
 	}
 }
 
-// median reports what a round takes, and what nine of ten take at most.
+// median reports what a round takes, and what one and nine of ten take at most.
 func median(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2])/1000, "median-µs")
+	b.ReportMetric(float64(took[len(took)/10])/1000, "p10-µs")
 	b.ReportMetric(float64(took[len(took)*9/10])/1000, "p90-µs")
 }
 

@@ -58,7 +58,8 @@ func TestSurroundings(t *testing.T) {
 		must(s, os.Mkdir(dir, 0o777))
 		must(s, os.Chmod(dir, 0o777))
 		must(s, os.WriteFile(filepath.Join(dir, "in"), []byte("from the host"), 0o644))
-		must(s, os.WriteFile(file, []byte("a file"), 0o644))
+		must(s, os.WriteFile(file, []byte("a file"), 0o666))
+		must(s, os.Chmod(file, 0o666))
 		step := sh("base", `set -e
 id -u; id -g; id -G; pwd; echo "$A $B"; hostname; cat /in/in; echo; cat /etc/x/f; echo
 echo out >/in/out; echo t >/scratch/t
