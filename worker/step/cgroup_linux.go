@@ -122,6 +122,13 @@ func (c *cgroups) removeEverywhere(name string) error {
 	return errors.Join(errs...)
 }
 
+// removeAll removes the directories of the name, where nothing is in them.
+func (c *cgroups) removeAll() {
+	for _, dir := range c.everywhere() {
+		_ = unix.Rmdir(dir)
+	}
+}
+
 // kill kills the processes in the groups of a name, and in those directly below them.
 func (c *cgroups) kill(name string) {
 	for _, dir := range c.everywhere() {

@@ -90,6 +90,15 @@ func run1(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	for _, name := range usedCgroups { // of Runners that are closed
+		dirs, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", name))
+		for _, d := range append(dirs, filepath.Join("/sys/fs/cgroup", name)) {
+			if _, err := os.Stat(d); err == nil {
+				fmt.Fprintln(os.Stderr, "FAIL: the tests have left", d)
+				code = 1
+			}
+		}
+	}
 	if left := leftovers(); len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: the tests have left:\n%s\n", strings.Join(left, "\n"))
 		code = 1

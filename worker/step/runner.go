@@ -82,6 +82,7 @@ type Runner struct {
 	store   *snapshot.Store
 	results *results
 	runtime opened
+	cgroups *cgroups
 	slots   chan struct{}
 	serial  atomic.Uint64
 
@@ -162,6 +163,7 @@ func (r *Runner) environment() (*environment, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.cgroups = c
 	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, nursery: nursery, mark: mark,
 		cgroups: c, slots: r.opt.Concurrency}, nil
 }
@@ -323,6 +325,7 @@ func (r *Runner) Close() error {
 	r.stop()
 	r.background.Wait()
 	r.runtime.close()
+	r.cgroups.removeAll()
 	if err := r.results.close(); err != nil {
 		return fmt.Errorf("step: closing %s: %w", resultsName, err)
 	}
