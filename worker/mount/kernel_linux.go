@@ -265,6 +265,18 @@ func (k *kernel) alive(dev uint64, name string) (bool, error) {
 	return seen || k.ways.has(CallUstat) && !others, nil
 }
 
+// another tells that the number of an overlay belongs to a file system that is none and that no process
+// shows, as each ipc namespace has one for its message queues. That has no room, and an
+// overlay as much as the file system of its upper directory.
+func (k *kernel) another(dev uint64, upper string) bool {
+	var u unix.Ustat_t
+	var st unix.Statfs_t
+	if !k.ways.has(CallUstat) || unix.Ustat(int(dev), &u) != nil || unix.Statfs(upper, &st) != nil {
+		return false
+	}
+	return u.Tfree == 0 && u.Tinode == 0 && (st.Bfree > 0 || st.Ffree > 0)
+}
+
 // inUseBy names the processes that hold a file system, if it is worth looking for them.
 func (k *kernel) inUseBy(name string, look bool) string {
 	if !look {

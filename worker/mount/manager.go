@@ -450,7 +450,7 @@ func (m *Manager) released(e *entry, thorough bool) error {
 	}
 	if thorough || !m.kernel.quick() {
 		alive, err := m.kernel.alive(e.master.dev, e.name)
-		if err != nil || !alive {
+		if err != nil || !alive || m.kernel.another(e.master.dev, e.plan.upper) {
 			return err
 		}
 	}

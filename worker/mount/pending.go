@@ -14,6 +14,10 @@ const (
 	lastDelay  = 30 * time.Second
 )
 
+// thoroughEach is how many tries there are to one that spares no effort to find out whether the
+// thing is gone.
+const thoroughEach = 4
+
 // Pending is an unmount that is under way.
 type Pending struct {
 	What    string
@@ -41,15 +45,17 @@ func (m *Manager) register(what string) *pending {
 }
 
 // persist tries something until it succeeds, and returns false if the manager was closed before.
-// When it is parked, parked is called, and thorough is true with each try from then on.
+// When it is parked, parked is called, and thorough is true with each try from then on, and now and
+// then before.
 func (m *Manager) persist(p *pending, parked func(), try func(thorough bool) error) bool {
 	most := soonDelay
 	for delay := firstDelay; ; delay = min(2*delay, most) {
 		late := time.Since(p.Since) >= m.opt.ParkAfter
+		thorough := late || p.Tries%thoroughEach == thoroughEach-1
 		m.mu.Lock()
 		p.Running = true
 		m.mu.Unlock()
-		err := try(late)
+		err := try(thorough)
 
 		m.mu.Lock()
 		p.Running = false

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ import (
 // Probe tries whether the file system of root can hold layers: overlayfs wants the types of
 // directory entries, and extended attributes that only it uses. It mounts nothing, so it says
 // nothing about the kernel or privileges.
-func (*Driver) Probe(root string) error {
+func (d *Driver) Probe(root string) error {
 	if strings.ContainsAny(root, `,:\"`) {
 		return fmt.Errorf("%w: the path %s has a character that means something in mount options", snapshot.ErrInvalid, root)
 	}
@@ -26,7 +27,11 @@ func (*Driver) Probe(root string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := unix.Setxattr(dir, "trusted.overlay.probe", []byte("y"), 0); err != nil {
+	attribute := "trusted.overlay.probe"
+	if slices.Contains(d.options, "userxattr") { // as root of a user namespace, which may set no others
+		attribute = "user.overlay.probe"
+	}
+	if err := unix.Setxattr(dir, attribute, []byte("y"), 0); err != nil {
 		return fmt.Errorf("extended attributes, which overlayfs needs, in %s: %w (%w)", root, err, snapshot.ErrUnsupported)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {

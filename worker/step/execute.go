@@ -1,0 +1,276 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+)
+
+// execute runs a step: an active snapshot on the base, a mount of it, the command, the mount gone, the
+// commit, the record. Whatever fails, what was made before it is taken away.
+func (r *Runner) execute(f *flight) (*Result, error) {
+	key := f.id.running()
+	mounts, err := r.opt.Tenant.Prepare(f.ctx, key, f.step.Base)
+	if err != nil {
+		if errors.Is(err, snapshot.ErrExists) {
+			err = fmt.Errorf("a run of it is still being cleaned up: %w", mount.ErrBusy)
+		}
+		return nil, r.fault(f, err)
+	}
+	r.at(atPrepared, f.id)
+	run, err := r.runMounted(f, mounts)
+	if errors.Is(err, mount.ErrBusy) && run.held != nil {
+		r.background.Go(func() { r.removeLater(run.held, key) })
+		return nil, err
+	}
+	if err == nil {
+		err = r.commit(f, key)
+	}
+	if err != nil {
+		// Not with the context of the flight, which may be why it failed.
+		if gone := r.opt.Tenant.Remove(context.Background(), key); gone != nil && !errors.Is(gone, snapshot.ErrNotFound) {
+			r.log.Error("what a failed step has made stays", "snapshot", key, "reason", gone)
+		}
+		return nil, err
+	}
+	r.at(atCommitted, f.id)
+	return r.record(f, run)
+}
+
+// at tells tests where a run is.
+func (r *Runner) at(p point, id ID) {
+	if r.hook != nil {
+		r.hook(p, id)
+	}
+}
+
+// fault is the error of what the machine has refused, or that the step was canceled.
+func (r *Runner) fault(f *flight, err error) error {
+	if f.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return &Failure{ID: f.id, Reason: ErrCanceled}
+	}
+	return fmt.Errorf("step %s: %w", f.id, err)
+}
+
+// run is a command that has been run.
+type run struct {
+	ended
+	duration time.Duration
+	held     *mount.Handle // whose unmount is parked
+}
+
+// runMounted runs the command on the mounts of a snapshot, which are gone when it returns, unless
+// the error is mount.ErrBusy.
+func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err error) {
+	spec, err := mount.FromMounts(mounts)
+	if err != nil {
+		return done, r.fault(f, err)
+	}
+	root, err := r.opt.Mounts.Acquire(f.ctx, spec)
+	if err != nil {
+		return done, r.fault(f, err)
+	}
+	binds, err := r.bind(f)
+	if err == nil {
+		r.at(atMounted, f.id)
+		err = r.runCommand(f, &job{id: f.id, step: f.step, root: root, binds: binds, serial: r.serial.Add(1)}, &done)
+		r.at(atEnded, f.id)
+	}
+	for _, h := range binds {
+		if h != nil {
+			h.Release()
+		}
+	}
+	root.Release()
+	for _, h := range binds {
+		if h == nil {
+			continue
+		}
+		if waited := h.Wait(context.Background()); waited != nil {
+			r.log.Warn("a mount that a step had is still in use", "reason", waited)
+		}
+	}
+	if waited := root.Wait(context.Background()); waited != nil {
+		done.held = root
+		return done, errors.Join(err, r.fault(f, waited))
+	}
+	r.at(atUnmounted, f.id)
+	return done, err
+}
+
+// bind acquires what a step sees beside its base. What it returns is to be released, with an error too.
+func (r *Runner) bind(f *flight) ([]*mount.Handle, error) {
+	binds := make([]*mount.Handle, len(f.step.Mounts))
+	for i, m := range f.step.Mounts {
+		if m.Source == "" {
+			continue
+		}
+		options := []string{"rbind"}
+		if m.ReadOnly {
+			options = append(options, "ro")
+		}
+		h, err := r.opt.Mounts.Acquire(f.ctx, mount.Spec{Mount: mount.Mount{Type: "bind", Source: m.Source, Options: options}})
+		if err != nil {
+			return binds, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
+		}
+		binds[i] = h
+	}
+	return binds, nil
+}
+
+// outputGrace is how long output is waited for when all processes of a step have ended: somebody
+// else can have got hold of where they wrote.
+const outputGrace = time.Second
+
+// runCommand runs the command of a job, with its limits of time and space.
+func (r *Runner) runCommand(f *flight, j *job, done *run) error {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return r.fault(f, err)
+	}
+	j.out = out
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = io.Copy(f.out, in)
+	}()
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	defer cancel(nil)
+	var begun time.Time
+	j.begun = func() {
+		begun = time.Now()
+		if limit := f.step.Limits.Time; limit > 0 {
+			timer := time.AfterFunc(limit, func() { cancel(ErrTime) })
+			context.AfterFunc(ctx, func() { timer.Stop() })
+		}
+		if limit := f.step.Limits.Disk; limit > 0 {
+			go r.watchDisk(ctx, f.id.running(), limit, cancel)
+		}
+	}
+	done.ended, err = r.runtime.run(ctx, j)
+	if !begun.IsZero() {
+		done.duration = time.Since(begun)
+	}
+	_ = out.Close()
+	timer := time.AfterFunc(outputGrace, func() { _ = in.Close() })
+	<-copied
+	timer.Stop()
+	_ = in.Close()
+	return r.verdict(f, done, context.Cause(ctx), err)
+}
+
+// verdict is the error of a run, nil if its result is to be kept.
+func (r *Runner) verdict(f *flight, done *run, cause, err error) error {
+	fail := &Failure{ID: f.id, Code: done.code, Usage: done.usage}
+	var start *startError
+	switch {
+	case cause != nil && f.ctx.Err() != nil:
+		fail.Reason = ErrCanceled
+	case errors.As(err, &start):
+		fail.Reason, fail.Code = fmt.Errorf("%w: %w", ErrStart, start), start.code
+	case err != nil && cause == nil:
+		return r.fault(f, err)
+	case err == nil && done.code == 0 && !done.signaled:
+		return nil
+	case cause != nil:
+		fail.Reason = cause
+	case done.oom:
+		fail.Reason = ErrMemory
+	case done.signaled:
+		fail.Reason = ErrSignal
+	default:
+		fail.Reason = ErrExit
+	}
+	fail.Output, fail.OutputSize = f.out.text()
+	return fail
+}
+
+// diskInterval is how long after a measurement the next one begins at least, and diskShare how
+// many times as long as it took.
+const (
+	diskInterval = 250 * time.Millisecond
+	diskShare    = 20
+)
+
+// watchDisk ends a step that has written more than it may.
+func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel context.CancelCauseFunc) {
+	wait := diskInterval
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		begin := time.Now()
+		u, err := r.opt.Tenant.Usage(ctx, key)
+		if err == nil && u.Size > limit {
+			cancel(fmt.Errorf("%w: %d bytes of %d", ErrDisk, u.Size, limit))
+			return
+		}
+		wait = max(diskInterval, diskShare*time.Since(begin))
+	}
+}
+
+// commit makes the snapshot of a step its result.
+func (r *Runner) commit(f *flight, key string) error {
+	if limit := f.step.Limits.Disk; limit > 0 {
+		u, err := r.opt.Tenant.Usage(f.ctx, key)
+		if err != nil {
+			return r.fault(f, err)
+		}
+		if u.Size > limit {
+			fail := &Failure{ID: f.id, Reason: fmt.Errorf("%w: %d bytes of %d", ErrDisk, u.Size, limit)}
+			fail.Output, fail.OutputSize = f.out.text()
+			return fail
+		}
+	}
+	if f.ctx.Err() != nil {
+		return &Failure{ID: f.id, Reason: ErrCanceled}
+	}
+	if err := r.opt.Tenant.Commit(f.ctx, f.id.Snapshot(), key); err != nil {
+		return r.fault(f, err)
+	}
+	return nil
+}
+
+// record writes down the result of a step whose snapshot is committed. If that fails the snapshot
+// stays, and is adopted when the step is asked for again.
+func (r *Runner) record(f *flight, done run) (*Result, error) {
+	text, written := f.out.text()
+	now := uint64(max(time.Now().UnixNano(), 1))
+	rec := record{
+		created: now, used: now, duration: uint64(done.duration), user: uint64(done.usage.User), system: uint64(done.usage.System),
+		memory: uint64(done.usage.Memory), code: uint64(done.code), written: uint64(written), snapshot: f.id.Snapshot(),
+	}
+	if err := r.results.put(f.id, &rec, text); err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	res := rec.result(f.id, text)
+	res.Hit = false
+	return res, nil
+}
+
+// removeLater removes what a failed step has made when its mount, which something still uses, is gone.
+func (r *Runner) removeLater(h *mount.Handle, key string) {
+	for {
+		err := h.Wait(r.ctx)
+		if err == nil {
+			err = r.opt.Tenant.Remove(context.Background(), key)
+			if err != nil {
+				r.log.Error("what a failed step has made stays", "snapshot", key, "reason", err)
+			}
+			return
+		}
+		select {
+		case <-r.ctx.Done(): // the next Runner removes it
+			return
+		case <-time.After(time.Second):
+		}
+	}
+}

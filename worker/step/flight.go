@@ -1,0 +1,205 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"holdfast/worker/snapshot"
+)
+
+// flight is a step that is looked up or run, for all who want it meanwhile. Its fields are guarded by
+// the Runner's mutex, but for those that are set before done is closed.
+type flight struct {
+	id      ID
+	step    *Step
+	ctx     context.Context
+	cancel  context.CancelFunc
+	waiters int
+	leaving bool // the last waiter has gone
+
+	out    *output
+	done   chan struct{}
+	result *Result
+	err    error
+}
+
+// board takes a place on the flight of a step, a new one if there is none. One that is leaving has no places.
+func (r *Runner) board(id ID, s *Step) (*flight, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("step: %w", ErrClosed)
+	}
+	if f := r.flights[id]; f != nil {
+		if !f.leaving {
+			f.waiters++
+		}
+		return f, nil
+	}
+	f := &flight{id: id, step: s, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancel(r.ctx)
+	r.flights[id] = f
+	r.background.Go(func() { r.fly(f) })
+	return f, nil
+}
+
+// fly looks a step up and runs it if need be.
+func (r *Runner) fly(f *flight) {
+	f.result, f.err = r.resultOf(f)
+	f.cancel()
+	r.mu.Lock()
+	delete(r.flights, f.id)
+	r.mu.Unlock()
+	close(f.done)
+}
+
+// await waits for a flight, or leaves it.
+func (r *Runner) await(ctx context.Context, f *flight, log io.Writer) (*Result, error) {
+	var at int64
+	show := func() (more <-chan struct{}, err error) {
+		if log == nil {
+			return nil, nil
+		}
+		b, next, more := f.out.from(at)
+		at = next
+		if len(b) > 0 {
+			_, err = log.Write(b)
+		}
+		return more, err
+	}
+	for {
+		more, err := show()
+		if err != nil {
+			r.leave(f)
+			return nil, fmt.Errorf("step %s: writing its output: %w", f.id, err)
+		}
+		select {
+		case <-more:
+			continue
+		default:
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			r.leave(f)
+			return nil, fmt.Errorf("step %s: %w", f.id, ctx.Err())
+		case <-f.done:
+			if f.result != nil && f.result.Hit && log != nil {
+				_, err = log.Write(f.result.Output)
+			} else {
+				_, err = show()
+			}
+			if err != nil {
+				return nil, fmt.Errorf("step %s: writing its output: %w", f.id, err)
+			}
+			return f.result.copy(), f.err
+		}
+	}
+}
+
+// leave gives up a place. With the last one the flight ends, and leave returns when it has.
+func (r *Runner) leave(f *flight) {
+	r.mu.Lock()
+	f.waiters--
+	last := f.waiters == 0
+	if last {
+		f.leaving = true
+		f.cancel()
+	}
+	r.mu.Unlock()
+	if last {
+		<-f.done
+	}
+}
+
+func (r *Result) copy() *Result {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	return &c
+}
+
+// useGrain is how old the last use must be for a hit to be written down as another.
+const useGrain = time.Minute
+
+// resultOf is the result that is there, or that of a run.
+func (r *Runner) resultOf(f *flight) (*Result, error) {
+	res, err := r.hit(f.ctx, f.id)
+	if res != nil || err != nil {
+		return res, err
+	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-f.ctx.Done():
+		return nil, &Failure{ID: f.id, Reason: ErrCanceled}
+	}
+	return r.execute(f)
+}
+
+// hit is the result that is there, nil if the step has to be run.
+func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
+	t, name := r.opt.Tenant, id.Snapshot()
+	info, err := t.Stat(ctx, name)
+	if errors.Is(err, snapshot.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("step %s: %w", id, err)
+	}
+	if info.Kind != snapshot.Committed {
+		return nil, fmt.Errorf("step %s: snapshot %q: %w: %v, not committed", id, name, snapshot.ErrKind, info.Kind)
+	}
+	if info.Distrusted {
+		// The machine went down before all of it was on the disk: it is made anew, unless something stands on it.
+		if err := t.Remove(ctx, name); err != nil {
+			return nil, fmt.Errorf("step %s: %w: %w", id, snapshot.ErrDistrusted, err)
+		}
+		return nil, nil
+	}
+	rec, out, err := r.results.get(id)
+	switch {
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt):
+		return r.adopt(id, info)
+	case err != nil:
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	if now := time.Now(); now.Sub(info.LastUsed) >= useGrain {
+		if err := t.Touch(ctx, name); errors.Is(err, snapshot.ErrNotFound) {
+			return nil, nil // pruned just now
+		} else if err != nil {
+			return nil, fmt.Errorf("step %s: %w", id, err)
+		}
+		rec.used = max(rec.used, uint64(now.UnixNano()))
+		if err := r.results.touch(id, rec.used); err != nil {
+			return nil, fmt.Errorf("step: %w", err)
+		}
+	}
+	return rec.result(id, out), nil
+}
+
+// adopt makes a record for a result that has none: the process ended before it was written, or
+// it is damaged. The snapshot is what a command that succeeded has left, whole; what is lost is what the
+// command has said.
+func (r *Runner) adopt(id ID, info snapshot.Info) (*Result, error) {
+	r.log.Warn("the result of a step has no record; its output is lost", "step", id.String())
+	created := uint64(info.Created.UnixNano())
+	rec := record{flags: flagAdopted, created: created, used: max(created, uint64(info.LastUsed.UnixNano())), snapshot: info.Name}
+	if err := r.results.put(id, &rec, nil); err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	return rec.result(id, nil), nil
+}
+
+// result is what a record says, as a hit.
+func (r *record) result(id ID, out []byte) *Result {
+	return &Result{
+		ID: id, Snapshot: r.snapshot, Hit: true, Code: int(r.code), Output: out, OutputSize: int64(r.written),
+		Adopted: r.flags&flagAdopted != 0, Duration: time.Duration(r.duration), Created: moment(r.created), LastUsed: moment(r.used),
+		Usage: Usage{User: time.Duration(r.user), System: time.Duration(r.system), Memory: int64(r.memory)},
+	}
+}

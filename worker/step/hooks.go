@@ -1,0 +1,12 @@
+package step
+
+// Points in a run at which tests look around, or end the process.
+type point int
+
+const (
+	atPrepared  point = iota // the active snapshot is there
+	atMounted                // and mounted
+	atEnded                  // the command has ended
+	atUnmounted              // the mount is gone
+	atCommitted              // the snapshot is committed, and has no record
+)

@@ -1,0 +1,258 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// initName is what the program is called that is to become the first process of a step.
+const initName = "holdfast-step-init"
+
+// Descriptors of that program. Those of mounts follow.
+const (
+	initOrders = 3 // where it reads what to do
+	initReport = 4 // where it writes why it could not; closed when the command begins
+	initSelf   = 5 // the program itself
+	initMounts = 6
+)
+
+// orders are what it reads.
+type orders struct {
+	Box     sandbox
+	Command []string
+	Env     []string
+	Search  []string
+	User    User
+	Groups  bool // groups can be set
+}
+
+// report is what it writes.
+type report struct {
+	Code int // of a startError; 0: another error
+	Text string
+}
+
+// Init must be the first call in the main function of each program that runs steps: where the kernel lacks what Native
+// prefers, the program is started again as the first process of a step, and Init then does not return. Otherwise it does
+// nothing.
+func Init() {
+	if os.Args[0] != initName {
+		return
+	}
+	runtime.LockOSThread()
+	err := become()
+	rep := report{Text: err.Error()}
+	var start *startError
+	if errors.As(err, &start) {
+		rep.Code = start.code
+	}
+	b, _ := json.Marshal(rep)
+	_, _ = unix.Write(initReport, b)
+	os.Exit(1)
+}
+
+// become does what the orders say, and returns only if that fails.
+func become() error {
+	in := os.NewFile(initOrders, "orders")
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return fmt.Errorf("orders: %w", err)
+	}
+	var o orders
+	if err := json.Unmarshal(b, &o); err != nil {
+		return fmt.Errorf("orders: %w", err)
+	}
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	if o.Box.Loopback {
+		if err := loopbackUp(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Sethostname([]byte(hostname)); err != nil {
+		return fmt.Errorf("sethostname: %w", err)
+	}
+	unix.Umask(0)
+	if err := o.Box.enter(); err != nil {
+		return err
+	}
+	unix.Umask(0o022)
+	name, err := find(o.Command[0], o.Box.Dir, o.Search)
+	if err != nil {
+		return err
+	}
+	if err := unix.Chdir(o.Box.Dir); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	if err := confine(); err != nil {
+		return err
+	}
+	if err := o.become(); err != nil {
+		return err
+	}
+	return &startError{126, fmt.Errorf("%s: %w", name, syscall.Exec(name, o.Command, o.Env))}
+}
+
+// become takes on the user.
+func (o *orders) become() error {
+	if o.Groups {
+		groups := make([]int, len(o.User.Groups))
+		for i, g := range o.User.Groups {
+			groups[i] = int(g)
+		}
+		if err := syscall.Setgroups(groups); err != nil {
+			return fmt.Errorf("groups: %w", err)
+		}
+	}
+	uid, gid := int(o.User.UID), int(o.User.GID)
+	if err := syscall.Setresgid(gid, gid, gid); err != nil {
+		return fmt.Errorf("group %d (in a user namespace it must be mapped): %w", gid, err)
+	}
+	if err := syscall.Setresuid(uid, uid, uid); err != nil {
+		return fmt.Errorf("user %d (in a user namespace it must be mapped): %w", uid, err)
+	}
+	// Another user is another process to the kernel: it forgets what was to happen when the one above ends.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("the signal at the end: %w", err)
+	}
+	return nil
+}
+
+// closeOnExec keeps what this program has open from the command.
+func closeOnExec() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		var fd int
+		if _, err := fmt.Sscan(e.Name(), &fd); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// byInit starts this program again, which becomes the command.
+func (r *nativeRun) byInit(ctx context.Context) (done ended, err error) {
+	s := r.job.step
+	ordersIn, ordersOut, err := os.Pipe()
+	if err != nil {
+		return done, err
+	}
+	defer ordersOut.Close()
+	defer ordersIn.Close()
+	reportIn, reportOut, err := os.Pipe()
+	if err != nil {
+		return done, err
+	}
+	defer reportIn.Close()
+	defer reportOut.Close()
+	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, r.self}
+	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups()}
+	o.Box.Proc = true
+	o.Box.Mounts = slices.Clone(o.Box.Mounts)
+	at := initMounts
+	for _, fd := range append([]*int{&o.Box.Root}, mountFDs(o.Box.Mounts)...) {
+		if *fd >= 0 {
+			*fd = at
+			at++
+		}
+	}
+	files = append(files, r.files...)
+	flags := uintptr(syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS)
+	if s.Network == NetworkNone {
+		flags |= syscall.CLONE_NEWNET
+		o.Box.Loopback = true
+	}
+	var p *os.Process
+	err = r.nursery.Do(func() (err error) {
+		p, err = os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", initSelf), []string{initName}, &os.ProcAttr{
+			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files,
+			Sys: &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL, Setsid: true},
+		})
+		return err
+	})
+	_ = ordersIn.Close()
+	_ = reportOut.Close()
+	for _, f := range r.files {
+		_ = f.Close()
+	}
+	if err != nil {
+		return done, fmt.Errorf("starting the init of a step: %w", err)
+	}
+	rep, err := r.command(ctx, p, &o, ordersOut, reportIn)
+	if err != nil || len(rep) > 0 {
+		_ = p.Kill()
+		_, _ = p.Wait()
+		if err == nil {
+			err = parseReport(rep)
+		}
+		return done, err
+	}
+	return waitFor(ctx, p)
+}
+
+// command gives an init its orders, and returns its report: empty when the command has begun.
+func (r *nativeRun) command(ctx context.Context, p *os.Process, o *orders, to, from *os.File) ([]byte, error) {
+	if r.group != nil {
+		if err := r.group.join(p.Pid); err != nil {
+			return nil, err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.Kill() })
+	defer stop()
+	r.job.begun()
+	b, err := json.Marshal(o)
+	if err == nil {
+		_, err = to.Write(b)
+	}
+	if err == nil {
+		err = to.Close()
+	}
+	if err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("the orders of a step's init: %w", err)
+	}
+	rep, err := io.ReadAll(from)
+	if err != nil {
+		return nil, fmt.Errorf("the report of a step's init: %w", err)
+	}
+	return rep, nil
+}
+
+func parseReport(b []byte) error {
+	var rep report
+	if err := json.Unmarshal(b, &rep); err != nil {
+		return fmt.Errorf("the report of a step's init: %w", err)
+	}
+	err := errors.New(rep.Text)
+	if rep.Code != 0 {
+		return &startError{rep.Code, err}
+	}
+	return fmt.Errorf("the init of a step: %w", err)
+}
+
+func mountFDs(mounts []sandboxMount) []*int {
+	fds := make([]*int, len(mounts))
+	for i := range mounts {
+		fds[i] = &mounts[i].FD
+	}
+	return fds
+}
+
+// mayGroups tells whether groups can be set in the user namespace of the process.
+func mayGroups() bool {
+	b, err := os.ReadFile("/proc/self/setgroups")
+	return err == nil && strings.TrimSpace(string(b)) == "allow"
+}

@@ -1,0 +1,416 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
+// step has the host's. The command is the first process of its pid namespace, with no
+// new privileges and few capabilities; there is no filter of system calls.
+//
+// Descriptors that the process has inherited are closed in all programs that it starts from then on.
+//
+// In a user namespace it works as far as the kernel lets it: steps run as users that are mapped
+// there, and devices are those of the host.
+func Native() Runtime { return native{} }
+
+// nativeInit is Native by way of Init, also where the kernel could do without it.
+func nativeInit() Runtime { return native{init: true} }
+
+type native struct{ init bool }
+
+func (native) Name() string { return "native" }
+
+func (n native) open(e *environment) (opened, error) {
+	o := &openNative{environment: e, jobs: make(chan func(*thread)), userns: inUserns()}
+	err := e.nursery.Do(func() (err error) {
+		o.space, err = os.Open("/proc/thread-self/ns/mnt")
+		return err
+	})
+	if err == nil {
+		o.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	}
+	if err == nil {
+		o.net, err = os.Open("/proc/self/ns/net")
+	}
+	if err == nil {
+		o.ipc, err = os.Open("/proc/self/ns/ipc")
+	}
+	if err == nil {
+		o.proc, err = os.Open("/proc")
+	}
+	if err == nil {
+		o.self, err = os.Open("/proc/self/exe")
+	}
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	// What the process has inherited itself is not for steps.
+	if err := closeOnExec(); err != nil {
+		o.close()
+		return nil, err
+	}
+	// A process of the step has to mount /proc where the kernel cannot be told whose processes it
+	// is to show (before 6.18), or forbids to do so from outside.
+	o.byInit = n.init || o.userns || !canProc()
+	return o, nil
+}
+
+// inUserns tells whether the process is in another user namespace than the machine's first.
+func inUserns() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
+}
+
+// canProc tells whether /proc of another pid namespace can be made.
+func canProc() bool {
+	own, err := os.Open("/proc/self/ns/pid")
+	if err != nil {
+		return false
+	}
+	defer own.Close()
+	fd, err := newProc(int(own.Fd()))
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+type openNative struct {
+	*environment
+	userns, byInit                    bool
+	space, net, ipc, null, proc, self *os.File
+
+	jobs    chan func(*thread)
+	mu      sync.Mutex
+	threads int
+}
+
+func (o *openNative) close() {
+	close(o.jobs)
+	for _, f := range []*os.File{o.space, o.net, o.ipc, o.null, o.proc, o.self} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// run runs a job.
+func (o *openNative) run(ctx context.Context, j *job) (done ended, err error) {
+	box, files, err := o.sandbox(j)
+	defer func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
+	if err != nil {
+		return done, err
+	}
+	var g *group
+	if j.step.Limits.limited() {
+		if g, err = o.cgroups.make(fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial), &j.step.Limits); err != nil {
+			return done, err
+		}
+	}
+	r := &nativeRun{openNative: o, job: j, box: box, files: files, group: g}
+	if o.byInit {
+		done, err = r.byInit(ctx)
+	} else {
+		err = o.onThread(func(t *thread) (err error) {
+			done, err = r.onThread(ctx, t)
+			return err
+		})
+	}
+	g.measure(&done)
+	return done, errors.Join(err, g.remove())
+}
+
+// sandbox says what a job's command is to see, with clones of the mounts, which are to be closed.
+func (o *openNative) sandbox(j *job) (*sandbox, []*os.File, error) {
+	b := &sandbox{Point: o.root, Mark: o.mark, Userns: o.userns, Dir: j.step.Dir}
+	root, err := j.root.Clone()
+	if err != nil {
+		return nil, nil, err
+	}
+	files := []*os.File{root}
+	b.Root = int(root.Fd())
+	for i, m := range j.step.Mounts {
+		s := sandboxMount{FD: -1, Target: m.Target, RO: m.ReadOnly}
+		if h := j.binds[i]; h != nil {
+			f, err := h.Clone()
+			if err != nil {
+				return nil, files, err
+			}
+			files = append(files, f)
+			s.FD = int(f.Fd())
+		}
+		b.Mounts = append(b.Mounts, s)
+	}
+	return b, files, nil
+}
+
+// thread is one on which commands are started, and waited for: they are killed with it. It has lost the privileges
+// that its children must not have, and never gets them again, so nobody else uses it.
+type thread struct {
+	o     *openNative
+	ownFD int // of its network namespace
+	host  bool
+	spent bool // something is left of a job that cannot be undone
+}
+
+// onThread runs a function on a thread of its own.
+func (o *openNative) onThread(do func(*thread) error) error {
+	done := make(chan error, 1)
+	work := func(t *thread) { done <- do(t) }
+	select {
+	case o.jobs <- work:
+		return <-done
+	default:
+	}
+	o.mu.Lock()
+	more := o.threads < o.slots
+	if more {
+		o.threads++
+	}
+	o.mu.Unlock()
+	if more {
+		ready := make(chan error)
+		ownThread(func() { o.serve(ready) })
+		if err := <-ready; err != nil {
+			o.ended()
+			return err
+		}
+	}
+	o.jobs <- work
+	return <-done
+}
+
+func (o *openNative) ended() {
+	o.mu.Lock()
+	o.threads--
+	o.mu.Unlock()
+}
+
+// ownThread runs a function on a thread that ends with it, and that is not the first of the
+// process: by that one /proc shows the process to others.
+func ownThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		begun := make(chan struct{})
+		ownThread(func() {
+			close(begun)
+			f()
+		})
+		<-begun
+		runtime.UnlockOSThread()
+	}()
+}
+
+// serve does jobs.
+func (o *openNative) serve(ready chan error) {
+	t := &thread{o: o, ownFD: -1}
+	err := t.prepare()
+	ready <- err
+	if err != nil {
+		return
+	}
+	for do := range o.jobs {
+		do(t)
+		if t.spent {
+			break
+		}
+	}
+	_ = unix.Close(t.ownFD)
+	o.ended()
+}
+
+func (t *thread) prepare() error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS | unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	var err error
+	if t.ownFD, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return err
+	}
+	if err := loopbackUp(); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte(hostname)); err != nil {
+		return fmt.Errorf("sethostname: %w", err)
+	}
+	if err := unix.Setns(int(t.o.space.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("entering the nursery: %w", err)
+	}
+	return confine()
+}
+
+// network turns to the network namespace that a step is to have.
+func (t *thread) network(n Network) error {
+	host := n == NetworkHost
+	if host == t.host {
+		return nil
+	}
+	fd := t.ownFD
+	if host {
+		fd = int(t.o.net.Fd())
+	}
+	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering a network namespace: %w", err)
+	}
+	t.host = host
+	return nil
+}
+
+// nativeRun is one job on its way.
+type nativeRun struct {
+	*openNative
+	job   *job
+	box   *sandbox
+	files []*os.File
+	group *group
+}
+
+// onThread makes the namespaces on the calling thread, and has it start the command. That stops before its first instruction,
+// where it is put into its group and gets its /proc.
+func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err error) {
+	if err := t.network(r.job.step.Network); err != nil {
+		return done, err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWIPC); err != nil {
+		return done, fmt.Errorf("unshare: %w", err)
+	}
+	away := true
+	leave := func() error {
+		if !away {
+			return nil
+		}
+		away = false
+		// An ipc namespace has a file system that nobody sees, and that must not outlive the step.
+		err := unix.Setns(int(r.space.Fd()), unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Setns(int(r.ipc.Fd()), unix.CLONE_NEWIPC)
+		}
+		if err != nil {
+			t.spent = true
+			return fmt.Errorf("going back to the nursery: %w", err)
+		}
+		return nil
+	}
+	defer func() { err = errors.Join(err, leave()) }()
+	p, err := r.start()
+	if err != nil {
+		return done, err
+	}
+	err = r.settle(p.Pid)
+	if err == nil {
+		err = leave() // before the command begins: what it leaves is then its alone
+	}
+	if err == nil {
+		r.job.begun()
+		if err = unix.PtraceDetach(p.Pid); err != nil {
+			err = fmt.Errorf("letting the command run: %w", err)
+		}
+	}
+	if err != nil {
+		_ = p.Kill()
+		_, _ = p.Wait()
+		return done, err
+	}
+	return waitFor(ctx, p)
+}
+
+// start enters the sandbox and starts the command.
+func (r *nativeRun) start() (*os.Process, error) {
+	unix.Umask(0)
+	err := r.box.enter()
+	unix.Umask(0o022)
+	for _, f := range r.files {
+		_ = f.Close() // the mounts are attached, or are not to be
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := r.job.step
+	name, err := find(s.Command[0], s.Dir, s.searchPath())
+	if err != nil {
+		return nil, err
+	}
+	p, err := os.StartProcess(name, s.Command, &os.ProcAttr{
+		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{r.null, r.job.out, r.job.out},
+		Sys: &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
+			Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
+		},
+	})
+	if err != nil {
+		return nil, &startError{126, err}
+	}
+	return p, nil
+}
+
+// settle waits until a command has stopped, and gives it what it could not have before it was there.
+func (r *nativeRun) settle(pid int) error {
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(pid, &status, 0, nil)
+		if err == nil {
+			break
+		}
+		if err != unix.EINTR {
+			return fmt.Errorf("waiting for the command to stop: %w", err)
+		}
+	}
+	if !status.Stopped() {
+		return fmt.Errorf("the command did not stop at its beginning, but: status %#x", int(status))
+	}
+	if r.group != nil {
+		if err := r.group.join(pid); err != nil {
+			return err
+		}
+	}
+	space, err := unix.Openat(int(r.proc.Fd()), strconv.Itoa(pid)+"/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("the command's namespace: %w", err)
+	}
+	defer unix.Close(space)
+	proc, err := newProc(space)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(proc)
+	return attachProc(proc)
+}
+
+// waitFor waits for a process, and kills it when ctx ends. All processes of its namespace have ended then.
+func waitFor(ctx context.Context, p *os.Process) (done ended, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = p.Kill() })
+	defer stop()
+	state, err := p.Wait()
+	if err != nil {
+		return done, fmt.Errorf("waiting for the command: %w", err)
+	}
+	status, _ := state.Sys().(syscall.WaitStatus)
+	done.code = state.ExitCode()
+	if status.Signaled() {
+		done.signaled, done.code = true, 128+int(status.Signal())
+	}
+	done.usage = Usage{User: state.UserTime(), System: state.SystemTime()}
+	return done, nil
+}

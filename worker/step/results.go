@@ -1,0 +1,354 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"holdfast"
+	"holdfast/blob"
+)
+
+// Buckets of results.db.
+var (
+	inMeta    = []byte("meta")
+	inResults = []byte("results") // ID -> record
+	inOutput  = []byte("output")  // a store of blobs
+
+	keyVersion = []byte("results")
+)
+
+const (
+	resultsName    = "results.db"
+	resultsVersion = 1
+)
+
+// results are the records of steps, with their output.
+type results struct {
+	db      *holdfast.DB
+	observe func(op string, keys int) // for tests
+}
+
+func openResults(root string, d holdfast.Durability) (*results, error) {
+	path := filepath.Join(root, resultsName)
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{
+		Durability: d, AutoVacuum: &holdfast.AutoVacuum{}, Timeout: time.Second})
+	if err != nil {
+		return nil, fmt.Errorf("step: opening %s: %w", path, err)
+	}
+	r := &results{db: db}
+	if err := db.Update(prepareResults); err != nil {
+		return nil, errors.Join(fmt.Errorf("step: opening %s: %w", path, err), db.Close())
+	}
+	return r, nil
+}
+
+func prepareResults(tx *holdfast.Tx) error {
+	meta, err := tx.CreateBucketIfNotExists(inMeta)
+	if err != nil {
+		return err
+	}
+	switch v := meta.Get(keyVersion); {
+	case v == nil:
+		if err := meta.Put(keyVersion, []byte{resultsVersion}); err != nil {
+			return err
+		}
+	case len(v) != 1 || v[0] != resultsVersion:
+		return fmt.Errorf("%w: version %x of the file is unknown", ErrCorrupt, v)
+	}
+	if _, err := tx.CreateBucketIfNotExists(inResults); err != nil {
+		return err
+	}
+	b, err := tx.CreateBucketIfNotExists(inOutput)
+	if err != nil || blob.IsStore(b) {
+		return err
+	}
+	_, err = blob.Create(b, blob.Options{})
+	return err
+}
+
+func (r *results) close() error { return r.db.Close() }
+
+// touched tells tests how many keys an operation has read or written.
+func (r *results) touched(op string, keys int) {
+	if r.observe != nil {
+		r.observe(op, keys)
+	}
+}
+
+// buckets of a transaction.
+func buckets(tx *holdfast.Tx) (records, output *holdfast.Bucket, err error) {
+	records, output = tx.Bucket(inResults), tx.Bucket(inOutput)
+	if records == nil || output == nil {
+		return nil, nil, fmt.Errorf("%w: a bucket is missing", ErrCorrupt)
+	}
+	return records, output, nil
+}
+
+// get returns the record of a step with its output; ErrNotFound if there is none.
+func (r *results) get(id ID) (rec record, out []byte, err error) {
+	err = r.db.View(func(tx *holdfast.Tx) error {
+		records, output, err := buckets(tx)
+		if err != nil {
+			return err
+		}
+		r.touched("get", 1)
+		v := records.Get(id[:])
+		if v == nil {
+			return ErrNotFound
+		}
+		if rec, err = parseRecord(v); err != nil || rec.output.IsZero() {
+			return err
+		}
+		if p, ok := rec.output.Inline(); ok {
+			out = bytes.Clone(p)
+			return nil
+		}
+		store, err := blob.Open(output)
+		if err != nil {
+			return err
+		}
+		reader, err := store.Reader(rec.output)
+		if err != nil {
+			return err
+		}
+		out, err = io.ReadAll(reader)
+		return err
+	})
+	if err != nil {
+		return record{}, nil, fmt.Errorf("result of step %s: %w", id, err)
+	}
+	return rec, out, nil
+}
+
+// put stores a record with its output, in place of an older one, in one transaction.
+func (r *results) put(id ID, rec *record, out []byte) error {
+	err := r.db.Update(func(tx *holdfast.Tx) error {
+		records, output, err := buckets(tx)
+		if err != nil {
+			return err
+		}
+		old, err := oldOutput(records, id)
+		if err != nil {
+			return err
+		}
+		if out == nil && old.IsZero() { // no blob comes or goes
+			rec.output = blob.Ref{}
+			return r.store(records, id, rec)
+		}
+		store, err := blob.Open(output)
+		if err != nil {
+			return err
+		}
+		if rec.output = (blob.Ref{}); out != nil {
+			if rec.output, err = store.PutInline(out); err != nil {
+				return err
+			}
+		}
+		if err := r.store(records, id, rec); err != nil {
+			return err
+		}
+		return giveUp(store, old)
+	})
+	if err != nil {
+		return fmt.Errorf("recording step %s: %w", id, err)
+	}
+	return nil
+}
+
+func (r *results) store(records *holdfast.Bucket, id ID, rec *record) error {
+	v, err := rec.append(nil)
+	if err != nil {
+		return err
+	}
+	r.touched("put", 2)
+	return records.Put(id[:], v)
+}
+
+// oldOutput is the output of the record that a step has. Of a record that cannot be read it is
+// not known, and stays.
+func oldOutput(records *holdfast.Bucket, id ID) (blob.Ref, error) {
+	v := records.Get(id[:])
+	if v == nil {
+		return blob.Ref{}, nil
+	}
+	old, err := parseRecord(v)
+	if errors.Is(err, ErrCorrupt) {
+		return blob.Ref{}, nil
+	}
+	return old.output, err
+}
+
+// collectChunks is how many chunks of output that nobody names a transaction removes at most.
+const collectChunks = 64
+
+// giveUp ends the use of an output.
+func giveUp(store *blob.Store, ref blob.Ref) error {
+	if _, inline := ref.Inline(); inline || ref.IsZero() {
+		return nil
+	}
+	if err := store.Delete(ref); err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return err
+	}
+	_, _, err := store.Collect(collectChunks)
+	return err
+}
+
+// touch says that a result is used now.
+func (r *results) touch(id ID, now uint64) error {
+	err := r.db.Update(func(tx *holdfast.Tx) error {
+		records, _, err := buckets(tx)
+		if err != nil {
+			return err
+		}
+		v := records.Get(id[:])
+		if v == nil {
+			return nil
+		}
+		rec, err := parseRecord(v)
+		if err != nil {
+			return err
+		}
+		rec.used = max(rec.used, now)
+		return r.store(records, id, &rec)
+	})
+	if err != nil {
+		return fmt.Errorf("use of step %s: %w", id, err)
+	}
+	return nil
+}
+
+// drop removes the records of some steps, but for those that were made after a time: then the
+// step has been run again.
+func (r *results) drop(ids []ID, before uint64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	err := r.db.Update(func(tx *holdfast.Tx) error {
+		records, output, err := buckets(tx)
+		if err != nil {
+			return err
+		}
+		store, err := blob.Open(output)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			r.touched("drop", 2)
+			var old blob.Ref
+			rec, err := parseRecord(records.Get(id[:]))
+			switch {
+			case err == nil && rec.created >= before:
+				continue
+			case err == nil:
+				old = rec.output
+			case !errors.Is(err, ErrCorrupt):
+				return err
+			}
+			if err := records.Delete(id[:]); err != nil {
+				return err
+			}
+			if err := giveUp(store, old); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("removing records of steps: %w", err)
+	}
+	return nil
+}
+
+// sweepBatch is how many records one transaction looks at.
+const sweepBatch = 256
+
+// sweep removes the records for which gone says so.
+func (r *results) sweep(ctx context.Context, before uint64, gone func(ID) (bool, error)) error {
+	var from []byte
+	for ctx.Err() == nil {
+		var ids []ID
+		err := r.db.View(func(tx *holdfast.Tx) error {
+			records, _, err := buckets(tx)
+			if err != nil {
+				return err
+			}
+			c := records.Cursor()
+			for k, _ := c.Seek(from); k != nil && len(ids) < sweepBatch; k, _ = c.Next() {
+				if len(k) != len(ID{}) {
+					return fmt.Errorf("%w: a key of %d bytes", ErrCorrupt, len(k))
+				}
+				ids = append(ids, ID(k))
+			}
+			return nil
+		})
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		from = append(ids[len(ids)-1][:], 0)
+		var doomed []ID
+		for _, id := range ids {
+			out, err := gone(id)
+			if err != nil {
+				return err
+			}
+			if out {
+				doomed = append(doomed, id)
+			}
+		}
+		if err := r.drop(doomed, before); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// check reads all records and verifies the store of blobs.
+func (r *results) check(ctx context.Context, c *CheckReport, gone func(ID) (bool, error)) error {
+	return r.db.View(func(tx *holdfast.Tx) error {
+		records, output, err := buckets(tx)
+		if err != nil {
+			return err
+		}
+		var refs []blob.Ref
+		err = records.ForEach(func(k, v []byte) error {
+			c.Results++
+			rec, err := parseRecord(v)
+			if err != nil || len(k) != len(ID{}) || rec.snapshot != ID(k).Snapshot() {
+				c.Problems = append(c.Problems, fmt.Sprintf("the record %x: %v", k, err))
+				return nil
+			}
+			if !rec.output.IsZero() {
+				refs = append(refs, rec.output)
+			}
+			out, err := gone(ID(k))
+			if out {
+				c.Pruned++
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		store, err := blob.Open(output)
+		if err != nil {
+			return err
+		}
+		roots := func(yield func(blob.Ref, error) bool) {
+			for _, ref := range refs {
+				if !yield(ref, nil) {
+					return
+				}
+			}
+		}
+		_, err = store.Check(ctx, blob.CheckOptions{Data: true, Roots: roots}, func(p blob.Problem) error {
+			c.Problems = append(c.Problems, "output: "+p.String())
+			return nil
+		})
+		return err
+	})
+}

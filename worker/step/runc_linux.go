@@ -1,0 +1,261 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Runc is the runtime that has the program runc run commands, as Debian's package of that name has
+// it, with its filters and defaults. It needs root.
+func Runc() Runtime { return runc{program: "runc"} }
+
+type runc struct{ program string }
+
+func (runc) Name() string { return "runc" }
+
+func (r runc) open(e *environment) (opened, error) {
+	program, err := exec.LookPath(r.program)
+	if err != nil {
+		return nil, fmt.Errorf("the program %s is missing; Debian has it in the package runc: %w: %w", r.program, err, errors.ErrUnsupported)
+	}
+	if inUserns() {
+		return nil, fmt.Errorf("runc needs root of the machine, and this is a user namespace; the runtime native can work here: %w", errors.ErrUnsupported)
+	}
+	o := &openRunc{environment: e, program: program, dir: filepath.Join(e.root, bundlesDir)}
+	// What an earlier run has left; its processes have ended.
+	if err := os.RemoveAll(o.dir); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(o.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := e.nursery.Do(func() error { _, err := os.Stat(program); return err }); err != nil {
+		return nil, fmt.Errorf("the program is not to be seen in the nursery: %w", err)
+	}
+	return o, nil
+}
+
+type openRunc struct {
+	*environment
+	program string
+	dir     string // of bundles and runc's own state
+}
+
+func (o *openRunc) close() { _ = os.RemoveAll(o.dir) }
+
+// run runs a job as a container.
+func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
+	name := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial)
+	bundle := filepath.Join(o.dir, name)
+	if err := os.Mkdir(bundle, 0o700); err != nil {
+		return done, err
+	}
+	defer func() {
+		err = errors.Join(err, os.RemoveAll(bundle))
+	}()
+	var g *group
+	cgroup := "/" + o.cgroups.name + "/" + name
+	if j.step.Limits.limited() {
+		// The limits are those of a group of ours: that of runc is gone with the container, and with it what
+		// there was to know.
+		defer func() { err = errors.Join(err, g.remove(), o.cgroups.removeEverywhere(name)) }()
+		if g, err = o.cgroups.make(name, &j.step.Limits); err != nil {
+			return done, err
+		}
+		cgroup += "/container"
+	}
+	config, err := o.config(j, cgroup)
+	if err != nil {
+		return done, err
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600); err != nil {
+		return done, err
+	}
+	done, err = o.container(ctx, j, name, bundle)
+	g.measure(&done)
+	return done, err
+}
+
+// container runs a bundle, and sees to it that nothing is left of it.
+func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (done ended, err error) {
+	logName := filepath.Join(bundle, "log")
+	cmd := o.command("--log", logName, "--log-format", "json", "run", "--bundle", bundle, name)
+	cmd.Stdout, cmd.Stderr = j.out, j.out
+	j.begun()
+	if err := o.nursery.Start(cmd); err != nil {
+		return done, fmt.Errorf("starting runc: %w", err)
+	}
+	ending := make(chan struct{})
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		select {
+		case <-ctx.Done():
+			o.kill(name, cmd.Process, ending)
+		case <-ending:
+		}
+	}()
+	err = cmd.Wait()
+	close(ending)
+	<-killed
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return done, fmt.Errorf("runc: %w", err)
+	}
+	state := cmd.ProcessState
+	done.usage.User, done.usage.System = state.UserTime(), state.SystemTime()
+	done.code = state.ExitCode()
+	if done.code > 128 || done.code < 0 {
+		done.signaled = true
+		done.code = max(done.code, 128+int(syscall.SIGKILL))
+	}
+	if ctx.Err() != nil {
+		o.cgroups.kill(name) // if runc itself had to be killed
+	}
+	if ctx.Err() != nil || done.code != 0 {
+		o.forget(name)
+	}
+	return done, o.complaint(logName, done.code)
+}
+
+func (o *openRunc) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(o.program, append([]string{"--root", filepath.Join(o.dir, stateDir)}, args...)...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	return cmd
+}
+
+// killInterval is how long after an attempt to kill a container the next one is made: it may not
+// have been there yet. killTries is after how many runc itself is killed.
+const (
+	killInterval = 20 * time.Millisecond
+	killTries    = 250
+)
+
+// kill ends a container until the runc that runs it has ended, which cleans up then. It kills what is in the cgroup, and does
+// not ask runc to: that would take a container that is still being made for none.
+func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
+	for try := 0; ; try++ {
+		o.cgroups.kill(name)
+		if try >= killTries {
+			_ = p.Kill()
+		}
+		select {
+		case <-ending:
+			return
+		case <-time.After(killInterval):
+		}
+	}
+}
+
+// forget removes what runc keeps of a container, if it has left anything when it ended.
+func (o *openRunc) forget(name string) {
+	if _, err := os.Stat(filepath.Join(o.dir, stateDir, name)); errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	cmd := o.command("delete", "--force", name)
+	if o.nursery.Start(cmd) == nil {
+		_ = cmd.Wait()
+	}
+}
+
+// complaint is the error that runc has logged, if it was runc that failed.
+func (o *openRunc) complaint(logName string, code int) error {
+	if code == 0 {
+		return nil
+	}
+	b, err := os.ReadFile(logName)
+	if err != nil {
+		return nil //nolint:nilerr // nothing was logged
+	}
+	for _, line := range bytes.Split(b, []byte("\n")) {
+		var entry struct{ Level, Msg string }
+		if json.Unmarshal(line, &entry) != nil || entry.Level != "error" {
+			continue
+		}
+		if strings.Contains(entry.Msg, "executable file not found") || strings.Contains(entry.Msg, "no such file or directory") && strings.Contains(entry.Msg, "exec") {
+			return &startError{127, errors.New(entry.Msg)}
+		}
+		if strings.Contains(entry.Msg, "permission denied") && strings.Contains(entry.Msg, "exec") || strings.Contains(entry.Msg, "exec format error") {
+			return &startError{126, errors.New(entry.Msg)}
+		}
+		return fmt.Errorf("runc: %s", entry.Msg)
+	}
+	return nil
+}
+
+type object = map[string]any
+
+// config is the config.json of a job, with its mounts attached in the nursery.
+func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
+	s := j.step
+	root, err := j.root.Attach(o.nursery, "")
+	if err != nil {
+		return nil, err
+	}
+	mounts := []object{
+		{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "nodev", "noexec"}},
+		{"destination": "/dev", "type": "tmpfs", "source": o.mark, "options": []string{"nosuid", "mode=755", "size=64m"}},
+		{"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": []string{"nosuid", "nodev", "mode=1777", "size=64m"}},
+	}
+	for i, m := range s.Mounts {
+		options := []string{"nosuid", "nodev"}
+		if m.ReadOnly {
+			options = append(options, "ro")
+		}
+		h := j.binds[i]
+		if h == nil {
+			mounts = append(mounts, object{"destination": m.Target, "type": "tmpfs", "source": "tmpfs", "options": append(options, "mode=1777")})
+			continue
+		}
+		at, err := h.Attach(o.nursery, "")
+		if err != nil {
+			return nil, fmt.Errorf("mount at %s: %w", m.Target, err)
+		}
+		mounts = append(mounts, object{"destination": m.Target, "type": "bind", "source": at, "options": append(options[2:], "rbind", "rprivate")})
+	}
+	return json.Marshal(object{
+		"ociVersion": "1.0.2", "hostname": hostname,
+		"root":    object{"path": root, "readonly": false},
+		"mounts":  mounts,
+		"process": process(s),
+		"linux": object{
+			"cgroupsPath": cgroup,
+			"namespaces":  namespaces(s), "resources": object{"devices": []object{{"allow": false, "access": "rwm"}}},
+			"readonlyPaths": readOnlyProc,
+			"maskedPaths":   []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/acpi", "/proc/scsi"},
+		},
+	})
+}
+
+func process(s *Step) object {
+	names := make([]string, len(capabilities))
+	for i, c := range capabilities {
+		names[i] = c.name
+	}
+	caps := object{"bounding": names}
+	if s.User.UID == 0 {
+		caps["effective"], caps["permitted"] = names, names
+	}
+	return object{
+		"args": s.Command, "env": append([]string{}, s.Env...), "cwd": s.Dir, "noNewPrivileges": true, "capabilities": caps,
+		"user": object{"uid": s.User.UID, "gid": s.User.GID, "additionalGids": s.User.Groups, "umask": 0o022},
+	}
+}
+
+func namespaces(s *Step) []object {
+	list := []object{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}}
+	if s.Network == NetworkNone {
+		list = append(list, object{"type": "network"})
+	}
+	return list
+}

@@ -1,0 +1,379 @@
+package step
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"holdfast"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+)
+
+// DefaultMaxOutput is how many bytes of output are kept.
+const DefaultMaxOutput = 1 << 20
+
+// Options say how to make a Runner.
+type Options struct {
+	// Tenant is where bases are and results go. Names that begin with "step-" and "!run/" are the
+	// Runner's there. There must be no other Runner for its Store.
+	Tenant *snapshot.Tenant
+
+	// Mounts mounts snapshots. The root directory of the store must be one of its Keep, and
+	// its Cgroups should be those of Cgroups. It belongs to the caller, who closes it after the Runner.
+	Mounts *mount.Manager
+
+	// Runtime runs commands; nil: Native.
+	Runtime Runtime
+
+	// Concurrency is how many steps run at once; 0: as many as there are processors, and at
+	// least four. Others wait.
+	Concurrency int
+
+	// MaxOutput is how many bytes of a step's output are kept: half of them its beginning, half its end. 0 is DefaultMaxOutput.
+	MaxOutput int
+
+	// Cgroup names the cgroup below which steps with limits run, in each hierarchy; ""
+	// is DefaultCgroup of the store.
+	Cgroup string
+
+	// Durability is when a result is on the disk, as for snapshot.Options.
+	Durability holdfast.Durability
+
+	// Logger receives what an operator should know; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// DefaultCgroup is the name of the cgroup for the store with a root directory: another one for
+// each store.
+func DefaultCgroup(root string) string {
+	if abs, err := filepath.Abs(root); err == nil {
+		root = abs
+	}
+	sum := sha256.Sum256([]byte(root))
+	return "holdfast-" + hex.EncodeToString(sum[:4])
+}
+
+// Cgroups lists the directories of a cgroup of that name, for mount.Options.Cgroups: what
+// a killed process has left running there is ended by mount.Open.
+func Cgroups(name string) []string {
+	c, err := findCgroups(name)
+	if err != nil {
+		return nil
+	}
+	return c.dirs()
+}
+
+// Runner runs steps. Its methods can be called by several goroutines at once.
+type Runner struct {
+	opt     Options
+	log     *slog.Logger
+	store   *snapshot.Store
+	results *results
+	runtime opened
+	cgroups *cgroups
+	slots   chan struct{}
+	serial  atomic.Uint64
+
+	ctx        context.Context // ends when the Runner closes
+	stop       context.CancelFunc
+	background sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	flights map[ID]*flight
+
+	hook func(point, ID) // for tests
+}
+
+// New makes a Runner. It first removes what an earlier one has left in the middle of its work. The records
+// are in ROOT/results.db, where ROOT is the store's. The runtime says, as errors.ErrUnsupported, what the machine lacks.
+func New(ctx context.Context, o Options) (*Runner, error) {
+	if o.Tenant == nil || o.Mounts == nil {
+		return nil, invalidf("a Runner without a tenant or a manager of mounts")
+	}
+	if o.Runtime == nil {
+		o.Runtime = Native()
+	}
+	if o.Concurrency <= 0 {
+		o.Concurrency = max(runtime.NumCPU(), 4)
+	}
+	if o.MaxOutput <= 0 {
+		o.MaxOutput = DefaultMaxOutput
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	store := o.Tenant.Store()
+	if o.Cgroup == "" {
+		o.Cgroup = DefaultCgroup(store.Root())
+	}
+	r := &Runner{opt: o, log: o.Logger, store: store,
+		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	if err := r.open(ctx); err != nil {
+		r.stop()
+		return nil, err
+	}
+	r.background.Go(r.sweep)
+	return r, nil
+}
+
+func (r *Runner) open(ctx context.Context) error {
+	env, err := r.environment()
+	if err != nil {
+		return err
+	}
+	if err := r.removeRunning(ctx); err != nil {
+		return err
+	}
+	if r.results, err = openResults(r.store.Root(), r.opt.Durability); err != nil {
+		return err
+	}
+	if r.runtime, err = r.opt.Runtime.open(env); err != nil {
+		return errors.Join(fmt.Errorf("step: runtime %s: %w", r.opt.Runtime.Name(), err), r.results.close())
+	}
+	return nil
+}
+
+func (r *Runner) environment() (*environment, error) {
+	nursery, err := r.opt.Mounts.Nursery()
+	if err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	c, err := findCgroups(r.opt.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.clean(); err != nil {
+		return nil, err
+	}
+	mark, err := findMark(nursery)
+	if err != nil {
+		return nil, err
+	}
+	r.cgroups = c
+	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, nursery: nursery, mark: mark,
+		cgroups: c, slots: r.opt.Concurrency}, nil
+}
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough")
+
+// removeRunning removes the active snapshots of steps that ran when an earlier process ended.
+func (r *Runner) removeRunning(ctx context.Context) error {
+	err := r.opt.Tenant.Walk(ctx, func(info snapshot.Info) error {
+		if !strings.HasPrefix(info.Name, runPrefix) {
+			if info.Name > runPrefix {
+				return errEnough
+			}
+			return nil
+		}
+		r.log.Info("a step was interrupted; what it has made is removed", "snapshot", info.Name)
+		return r.opt.Tenant.Remove(ctx, info.Name)
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return fmt.Errorf("step: removing what was left by an earlier run: %w", err)
+	}
+	return nil
+}
+
+// Result is a step that has succeeded.
+type Result struct {
+	ID       ID
+	Snapshot string // its name in the tenant
+	Hit      bool   // it was there
+	Code     int    // the exit code: 0
+
+	Output     []byte // of standard output and error together, in the order of writing
+	OutputSize int64  // how much was written; if that is more than Output has, a line in Output says so
+
+	// Adopted says that the process ended between the commit of the snapshot and the record: what else
+	// there was to say about this run, its output too, is lost.
+	Adopted bool
+
+	Usage    Usage
+	Duration time.Duration // of the command
+	Created  time.Time
+	LastUsed time.Time
+}
+
+// Run returns the result of a step, and runs it if there is none. If the same step is running
+// already it waits for that. What the command writes is copied to log as it comes, unless log is nil;
+// if log is slow, parts may be left out, with a line that says so.
+//
+// A step that was run and has no result is a *Failure. Other errors are those of the store
+// (snapshot.ErrNotFound if there is no such base), of mounts, and of the machine. When ctx ends Run
+// returns its error; the step goes on if others wait for it, and otherwise is killed and gone before Run returns.
+func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error) {
+	s, err := s.normalize()
+	if err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	base, err := r.opt.Tenant.Stat(ctx, s.Base)
+	if err == nil && base.Kind != snapshot.Committed {
+		err = fmt.Errorf("snapshot %q: %w: %v, not committed", s.Base, snapshot.ErrKind, base.Kind)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("step: base: %w", err)
+	}
+	id := s.id(base)
+	for {
+		f, err := r.board(id, &s)
+		if err != nil {
+			return nil, err
+		}
+		if f.leaving { // nobody wants that one; begin anew when it has gone
+			select {
+			case <-f.done:
+				continue
+			case <-ctx.Done():
+				return nil, fmt.Errorf("step %s: %w", id, ctx.Err())
+			}
+		}
+		return r.await(ctx, f, log)
+	}
+}
+
+// Lookup returns a result that is there, and runs nothing; ErrNotFound if it is not, or its
+// snapshot was removed. It counts as no use.
+func (r *Runner) Lookup(ctx context.Context, s Step) (*Result, error) {
+	s, err := s.normalize()
+	if err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	base, err := r.opt.Tenant.Stat(ctx, s.Base)
+	if err != nil {
+		return nil, fmt.Errorf("step: base: %w", err)
+	}
+	id := s.id(base)
+	info, err := r.opt.Tenant.Stat(ctx, id.Snapshot())
+	if errors.Is(err, snapshot.ErrNotFound) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("step %s: %w", id, err)
+	}
+	if info.Distrusted {
+		return nil, fmt.Errorf("step %s: %w", id, snapshot.ErrDistrusted)
+	}
+	rec, out, err := r.results.get(id)
+	if err != nil {
+		return nil, fmt.Errorf("step: %w", err)
+	}
+	return rec.result(id, out), nil
+}
+
+// Forget removes the records of results whose snapshots are gone, for who has removed
+// them; other names are passed over. What is not forgotten so is when the next Runner is made.
+func (r *Runner) Forget(ctx context.Context, names []string) error {
+	begun := uint64(time.Now().UnixNano())
+	var ids []ID
+	for _, name := range names {
+		id, ok := ParseSnapshot(name)
+		if !ok {
+			continue
+		}
+		gone, err := r.gone(ctx, id)
+		if err != nil {
+			return err
+		}
+		if gone {
+			ids = append(ids, id)
+		}
+	}
+	return r.results.drop(ids, begun)
+}
+
+func (r *Runner) gone(ctx context.Context, id ID) (bool, error) {
+	_, err := r.opt.Tenant.Stat(ctx, id.Snapshot())
+	if errors.Is(err, snapshot.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
+}
+
+// sweep removes, in the background, the records of results whose snapshots are gone.
+func (r *Runner) sweep() {
+	begun := uint64(time.Now().UnixNano())
+	err := r.results.sweep(r.ctx, begun, func(id ID) (bool, error) { return r.gone(r.ctx, id) })
+	if err != nil && r.ctx.Err() == nil {
+		r.log.Error("records of steps that are gone stay", "reason", err)
+	}
+}
+
+// Close kills the steps that run, waits until they are gone, and closes. Further calls do nothing.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	r.stop()
+	r.background.Wait()
+	r.runtime.close()
+	r.cgroups.removeAll()
+	if err := r.results.close(); err != nil {
+		return fmt.Errorf("step: closing %s: %w", resultsName, err)
+	}
+	return nil
+}
+
+// CheckReport is what Check has found.
+type CheckReport struct {
+	Results  int      // records
+	Pruned   int      // of these, without their snapshot
+	Problems []string // what should not be
+}
+
+// Check reads all records and looks for what should not be: records that cannot be read, output that
+// nobody names or that is missing, snapshots of steps that do not run, files of runs. Steps
+// should not run meanwhile.
+func (r *Runner) Check(ctx context.Context) (CheckReport, error) {
+	c := CheckReport{}
+	err := r.results.check(ctx, &c, func(id ID) (bool, error) { return r.gone(ctx, id) })
+	if err != nil {
+		return c, fmt.Errorf("step: check: %w", err)
+	}
+	err = r.opt.Tenant.Walk(ctx, func(info snapshot.Info) error {
+		if strings.HasPrefix(info.Name, runPrefix) {
+			c.Problems = append(c.Problems, "snapshot "+info.Name+" of a step that does not run")
+		}
+		return nil
+	})
+	if err != nil {
+		return c, fmt.Errorf("step: check: %w", err)
+	}
+	for _, dir := range []string{bundlesDir, filepath.Join(bundlesDir, stateDir)} {
+		entries, err := os.ReadDir(filepath.Join(r.store.Root(), dir))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return c, fmt.Errorf("step: check: %w", err)
+		}
+		for _, e := range entries {
+			if e.Name() != stateDir {
+				c.Problems = append(c.Problems, "directory "+filepath.Join(dir, e.Name())+" of a step that does not run")
+			}
+		}
+	}
+	return c, nil
+}
+
+// bundlesDir is where the runtime runc keeps a directory for each step that runs, in the
+// store's root directory, and stateDir what it has for itself in there.
+const (
+	bundlesDir = "runc"
+	stateDir   = "state"
+)

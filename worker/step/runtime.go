@@ -1,0 +1,70 @@
+package step
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"holdfast/worker/mount"
+)
+
+// Runtime runs commands: Native or Runc.
+type Runtime interface {
+	// Name is "native" or "runc".
+	Name() string
+
+	// open makes what a Runner needs of it, or says what the machine lacks.
+	open(*environment) (opened, error)
+}
+
+// environment is where a Runner works.
+type environment struct {
+	root    string // of the store of snapshots
+	mounts  *mount.Manager
+	nursery *mount.Namespace
+	mark    string // the source of a mount by which recovery knows the namespaces of steps; "": none
+	cgroups *cgroups
+	slots   int
+}
+
+// opened is a runtime that a Runner uses.
+type opened interface {
+	// run runs a job to its end, whose processes have all ended then. The error is a *startError if the command
+	// cannot be started, and what the machine has refused otherwise. If ctx ends the job is killed.
+	run(ctx context.Context, j *job) (ended, error)
+	close()
+}
+
+// job is one run of a command.
+type job struct {
+	id     ID
+	step   *Step
+	root   *mount.Handle
+	binds  []*mount.Handle // for each mount of the step; nil for a tmpfs
+	out    *os.File        // where the command writes; the runtime does not close it
+	begun  func()          // called when the command begins
+	serial uint64          // of no other job of this process
+}
+
+// ended is how a command has ended.
+type ended struct {
+	code     int
+	signaled bool
+	oom      bool
+	usage    Usage
+}
+
+// startError says that a command could not be started, with the code that shells give for it.
+type startError struct {
+	code int
+	err  error
+}
+
+func (e *startError) Error() string { return e.err.Error() }
+func (e *startError) Unwrap() error { return e.err }
+
+// Usage is what a run has taken of the machine.
+type Usage struct {
+	User, System time.Duration
+	Memory       int64 // the most at once, in bytes; 0: not known, as the step had no limit
+}

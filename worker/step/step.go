@@ -1,0 +1,251 @@
+package step
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"holdfast/worker/snapshot"
+)
+
+// Network is what a step sees of the network.
+type Network uint8
+
+// Networks.
+const (
+	NetworkNone Network = 0 // a loopback device of its own
+	NetworkHost Network = 1 // that of the machine
+)
+
+// User is who runs a command. The numbers are those of the process's user namespace.
+type User struct {
+	UID, GID uint32
+	Groups   []uint32 // further ones
+}
+
+// Mount is what a step sees beside its base. What is written to it is not part of the result.
+type Mount struct {
+	// Source is a directory or file of the host, "" for an empty tmpfs. Of it only the path is
+	// part of the step's ID, not the content.
+	Source string
+
+	// Target is where the step sees it; what is missing of the path is made, and stays in
+	// the result as an empty directory or file. It is not "/", nor in /proc or /dev.
+	Target   string
+	ReadOnly bool
+}
+
+// Limits bound a run; 0 is no limit. They are not part of the ID: a result within wider limits is
+// also a result within narrower ones.
+type Limits struct {
+	Memory int64         // bytes, of all processes together; swapping is off where the kernel can
+	CPU    float64       // processors: 0.5 is half of one
+	Pids   int64         // processes and threads at once
+	Time   time.Duration // from the start of the command to its end
+
+	// Disk is how many bytes the result may take (as snapshot.Usage says) without its
+	// parents. It is looked at before the commit, and now and then before, as the step runs: a
+	// step may exceed it for moments.
+	Disk int64
+}
+
+// Step says what to run. All but Limits is part of its ID.
+type Step struct {
+	Base    string   // name of a committed snapshot
+	Command []string // the first is a path, or is looked for in the PATH of Env in the base
+	Env     []string // NAME=VALUE, each name once, in any order; nothing else is set
+	Dir     string   // working directory, made if it is not there; "": /
+	User    User
+	Mounts  []Mount // in this order
+	Network Network
+	Limits  Limits
+}
+
+// ID is the hash of a step.
+type ID [sha256.Size]byte
+
+// String is the ID in hexadecimal.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// Names of snapshots.
+const (
+	resultPrefix = "step-"
+	// What runs has a name that comes before those of results and of most others, so that
+	// what a crash has left is found without reading all names.
+	runPrefix = "!run/"
+)
+
+// Snapshot is the name of the snapshot that the step's result is.
+func (id ID) Snapshot() string { return resultPrefix + id.String() }
+
+func (id ID) running() string { return runPrefix + id.String() }
+
+// ParseSnapshot is the inverse of ID.Snapshot: ok is false if name is not that of a result.
+func ParseSnapshot(name string) (id ID, ok bool) {
+	text, ok := strings.CutPrefix(name, resultPrefix)
+	if !ok || len(text) != 2*len(id) || strings.ToLower(text) != text {
+		return ID{}, false
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		return ID{}, false
+	}
+	return ID(b), true
+}
+
+// MaxSize is how many bytes all texts of a step may have together.
+const MaxSize = 1 << 20
+
+// normalize verifies a step and returns it in the one form that all of its spellings have.
+func (s Step) normalize() (Step, error) {
+	if err := s.checkTexts(); err != nil {
+		return s, err
+	}
+	if s.Base == "" {
+		return s, invalidf("a step without a base")
+	}
+	if len(s.Command) == 0 || s.Command[0] == "" {
+		return s, invalidf("a step without a command")
+	}
+	if s.Network > NetworkHost {
+		return s, invalidf("network %d", s.Network)
+	}
+	l := s.Limits
+	if l.Memory < 0 || !(l.CPU >= 0 && l.CPU <= 1<<20) || l.Pids < 0 || l.Time < 0 || l.Disk < 0 {
+		return s, invalidf("limits %+v", l)
+	}
+	if s.Dir == "" {
+		s.Dir = "/"
+	}
+	if !path.IsAbs(s.Dir) {
+		return s, invalidf("working directory %q is not an absolute path", s.Dir)
+	}
+	s.Dir = path.Clean(s.Dir)
+	var err error
+	if s.Env, err = normalEnv(s.Env); err != nil {
+		return s, err
+	}
+	s.Mounts, err = normalMounts(s.Mounts)
+	s.User.Groups = slices.Compact(slices.Sorted(slices.Values(s.User.Groups)))
+	return s, err
+}
+
+func (s *Step) checkTexts() error {
+	texts := slices.Concat([]string{s.Base, s.Dir}, s.Command, s.Env)
+	for _, m := range s.Mounts {
+		texts = append(texts, m.Source, m.Target)
+	}
+	size := 0
+	for _, t := range texts {
+		size += len(t) + 1
+		if strings.IndexByte(t, 0) >= 0 {
+			return invalidf("a zero byte in %q", t)
+		}
+	}
+	if size > MaxSize {
+		return invalidf("a step of %d bytes, %d are possible", size, MaxSize)
+	}
+	return nil
+}
+
+func normalEnv(env []string) ([]string, error) {
+	sorted := slices.Clone(env)
+	slices.Sort(sorted)
+	names := make(map[string]bool, len(env))
+	for _, e := range sorted {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return nil, invalidf("environment %q is not NAME=VALUE", e)
+		}
+		if names[name] {
+			return nil, invalidf("%s is twice in the environment", name)
+		}
+		names[name] = true
+	}
+	return sorted, nil
+}
+
+func normalMounts(mounts []Mount) ([]Mount, error) {
+	clean := slices.Clone(mounts)
+	for i := range clean {
+		m := &clean[i]
+		if !path.IsAbs(m.Target) || m.Source != "" && !path.IsAbs(m.Source) {
+			return nil, invalidf("mount of %q at %q: not absolute paths", m.Source, m.Target)
+		}
+		m.Target = path.Clean(m.Target)
+		if m.Source != "" {
+			m.Source = path.Clean(m.Source)
+		}
+		for _, own := range []string{"/proc", "/dev"} {
+			if m.Target == "/" || m.Target == own || strings.HasPrefix(m.Target, own+"/") {
+				return nil, invalidf("a mount at %s", m.Target)
+			}
+		}
+	}
+	return clean, nil
+}
+
+// encodingVersion is the version of what is hashed, of the way in which steps are run as far as
+// results depend on it, and the first byte of it.
+const encodingVersion = 1
+
+// id is the hash of a normal step on a base.
+func (s *Step) id(base snapshot.Info) ID {
+	b := append([]byte("holdfast step"), 0, encodingVersion)
+	b = appendText(b, s.Base)
+	if _, ok := ParseSnapshot(s.Base); ok {
+		b = append(b, 0) // the name says what it is
+	} else {
+		b = binary.AppendUvarint(append(b, 1), uint64(base.ID))
+	}
+	b = appendTexts(b, s.Command)
+	b = appendTexts(b, s.Env)
+	b = appendText(b, s.Dir)
+	b = binary.AppendUvarint(b, uint64(s.User.UID))
+	b = binary.AppendUvarint(b, uint64(s.User.GID))
+	b = binary.AppendUvarint(b, uint64(len(s.User.Groups)))
+	for _, g := range s.User.Groups {
+		b = binary.AppendUvarint(b, uint64(g))
+	}
+	b = binary.AppendUvarint(b, uint64(len(s.Mounts)))
+	for _, m := range s.Mounts {
+		b = appendText(appendText(b, m.Source), m.Target)
+		flag := byte(0)
+		if m.ReadOnly {
+			flag = 1
+		}
+		b = append(b, flag)
+	}
+	return sha256.Sum256(append(b, byte(s.Network)))
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendTexts(b []byte, list []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendText(b, s)
+	}
+	return b
+}
+
+// path of the environment, where commands are looked for.
+func (s *Step) searchPath() []string {
+	for _, e := range s.Env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			return strings.Split(v, ":")
+		}
+	}
+	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+}
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
