@@ -20,9 +20,9 @@ const (
 
 // layerTypes says how layers are compressed, by their media types.
 var layerTypes = map[string]compression{
-	v1.MediaTypeImageLayer:     compressNone,
-	v1.MediaTypeImageLayerGzip: compressGzip,
-	v1.MediaTypeImageLayerZstd: compressZstd,
+	v1.MediaTypeImageLayer:                                         compressNone,
+	v1.MediaTypeImageLayerGzip:                                     compressGzip,
+	v1.MediaTypeImageLayerZstd:                                     compressZstd,
 	"application/vnd.oci.image.layer.nondistributable.v1.tar":      compressNone,
 	"application/vnd.oci.image.layer.nondistributable.v1.tar+gzip": compressGzip,
 	"application/vnd.oci.image.layer.nondistributable.v1.tar+zstd": compressZstd,

@@ -33,7 +33,7 @@ func cleanName(name string, most int) (string, error) {
 			continue
 		case part == "..":
 			return "", fmt.Errorf("%w: a name with ..", ErrUnsafe)
-		case len(part) > maxComponent:
+		case len(part) > maxComponent: // as the kernel says, too
 			return "", fmt.Errorf("%w: a component of %d bytes in a name, %d are possible", ErrLimit, len(part), maxComponent)
 		}
 		parts = append(parts, part)

@@ -35,6 +35,8 @@ type tree struct {
 	left    *LeftOut
 	opener  func(dir int, name string) (int, error) // how directories are opened
 
+	opaques map[string]bool // directories that hide what the lower layers have in them
+
 	dirs     map[string]attributes // directories, which get these at the end
 	explicit map[string]bool       // those of them that the archive has
 
@@ -52,7 +54,7 @@ func newTree(root string, overlay, filled bool, lower *stack, left *LeftOut) (*t
 	}
 	t := &tree{
 		root: fd, overlay: overlay, lower: lower, left: left, lastFD: -1, opener: openBeneath,
-		dirs: map[string]attributes{}, explicit: map[string]bool{}, canChown: os.Geteuid() == 0, marks: "trusted.overlay.",
+		opaques: map[string]bool{}, dirs: map[string]attributes{}, explicit: map[string]bool{}, canChown: os.Geteuid() == 0, marks: "trusted.overlay.",
 	}
 	if filled {
 		t.mine = map[string]struct{}{}
@@ -196,8 +198,8 @@ func (t *tree) buildOne(dir int, part, path string, now time.Time, there bool) (
 		hides = true
 	}
 	below := -1
-	if !hides && t.lower != nil {
-		fd, kind, err := t.lower.open(path)
+	if !hides {
+		fd, kind, err := t.below(path)
 		switch {
 		case err != nil:
 			return -1, err
@@ -226,7 +228,7 @@ func (t *tree) buildOne(dir int, part, path string, now time.Time, there bool) (
 // begin notes what a directory that was just made is to have at the end.
 func (t *tree) begin(fd int, path string, below int, hides bool, now time.Time) error {
 	if hides {
-		if err := t.mark(fd); err != nil {
+		if err := t.mark(fd, path); err != nil {
 			return err
 		}
 	}
@@ -344,7 +346,7 @@ func (t *tree) directory(name string, a attributes) error {
 			if err != nil {
 				return err
 			}
-			if err := t.mark(fd); err != nil {
+			if err := t.mark(fd, name); err != nil {
 				return err
 			}
 		}
@@ -474,7 +476,7 @@ func (t *tree) source(name string, now time.Time) (dir int, kind uint32, err err
 	}
 	var st unix.Stat_t
 	err = unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err == unix.ENOENT && t.lower != nil {
+	if err == unix.ENOENT && t.lower != nil && !t.covered(name) {
 		if err = t.copyUp(dir, base, name); err == nil {
 			err = unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
 		}
@@ -576,9 +578,37 @@ func (t *tree) times(dir int, base string, mtime time.Time) error {
 // isWhiteout tells whether overlayfs takes it as one.
 func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
 
-// mark makes a directory hide what the lower layers have in it.
-func (t *tree) mark(fd int) error {
-	if t.lower == nil {
+// covered tells whether what the lower layers have under a name is hidden by a directory that leads to it.
+func (t *tree) covered(name string) bool {
+	for name != "." {
+		name, _ = splitName(name)
+		if t.opaques[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// below looks for a name in the lower layers of an overlay, as far as they are not hidden. The caller closes the directory, if it is one.
+func (t *tree) below(name string) (int, found, error) {
+	if t.lower == nil || t.covered(name) {
+		return -1, foundNothing, nil
+	}
+	return t.lower.open(name)
+}
+
+// isBelow tells whether there is something in the lower layers.
+func (t *tree) isBelow(name string) (bool, error) {
+	fd, kind, err := t.below(name)
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+	return kind != foundNothing, err
+}
+
+// mark makes the directory called path hide what the lower layers have in it. Whiteouts in it would be seen then: they go.
+func (t *tree) mark(fd int, path string) error {
+	if t.lower == nil || t.opaques[path] {
 		return nil
 	}
 	err := unix.Setxattr(fdPath(fd), t.marks+"opaque", []byte("y"), 0)
@@ -589,12 +619,44 @@ func (t *tree) mark(fd int) error {
 	if err != nil {
 		return fmt.Errorf("mark a directory as opaque: %w", err)
 	}
+	t.opaques[path] = true
+	return t.purge(fd)
+}
+
+// purge removes the whiteouts in a directory and those below it.
+func (t *tree) purge(fd int) error {
+	entries, err := os.ReadDir(at(fd, "."))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if err := unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		switch {
+		case isWhiteout(&st):
+			err = unix.Unlinkat(fd, e.Name(), 0)
+		case e.IsDir():
+			var sub int
+			if sub, err = t.opener(fd, e.Name()); err == nil {
+				err = t.purge(sub)
+				_ = unix.Close(sub)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // hide hides what lower layers have of a name, not what this archive has.
 func (t *tree) hide(ctx context.Context, name string) error {
 	parent, base := splitName(name)
+	if hidden, err := t.passable(parent); err != nil || hidden {
+		return err
+	}
 	if t.overlay {
 		return t.hideBelow(parent, base, name)
 	}
@@ -613,6 +675,30 @@ func (t *tree) hide(ctx context.Context, name string) error {
 	}
 	t.made(parent)
 	return t.drop(ctx, dir, base, name)
+}
+
+// passable refuses a directory that is behind a symbolic link or a file, also where there is nothing to hide. hidden tells
+// that there is a whiteout.
+func (t *tree) passable(name string) (hidden bool, err error) {
+	for path := ""; path != name; {
+		rest := strings.TrimPrefix(strings.TrimPrefix(name, path), "/")
+		part, _, _ := strings.Cut(rest, "/")
+		path = strings.TrimPrefix(path+"/"+part, "/")
+		fd, err := t.opener(t.root, path)
+		if err == nil {
+			_ = unix.Close(fd)
+			continue
+		}
+		if err == unix.ENOENT {
+			return false, nil
+		}
+		var st unix.Stat_t
+		if err == unix.ENOTDIR && t.overlay && unix.Fstatat(t.root, path, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && isWhiteout(&st) {
+			return true, nil
+		}
+		return false, through(path, err)
+	}
+	return false, nil
 }
 
 // drop deletes name, but what is ours of it.
@@ -650,15 +736,8 @@ func (t *tree) dropIn(ctx context.Context, fd int, name string) error {
 
 // hideBelow puts a whiteout where a lower layer has something.
 func (t *tree) hideBelow(parent, base, name string) error {
-	if t.lower == nil {
-		return nil
-	}
-	found, kind, err := t.lower.open(name)
-	if err != nil || kind == foundNothing {
+	if there, err := t.isBelow(name); err != nil || !there {
 		return err
-	}
-	if found >= 0 {
-		_ = unix.Close(found)
 	}
 	dir, err := t.in(parent, true, time.Time{})
 	if err != nil {
@@ -684,21 +763,20 @@ func (t *tree) hideBelow(parent, base, name string) error {
 		return through(name, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return t.mark(fd)
+	return t.mark(fd, name)
 }
 
 // opaque hides all that lower layers have in a directory.
 func (t *tree) opaque(ctx context.Context, name string) error {
+	if hidden, err := t.passable(name); err != nil || hidden {
+		return err
+	}
 	if t.lower == nil && t.mine == nil {
 		return nil
 	}
 	if t.overlay {
-		found, kind, err := t.lower.open(name)
-		if err != nil || kind == foundNothing {
+		if there, err := t.isBelow(name); err != nil || !there {
 			return err
-		}
-		if found >= 0 {
-			_ = unix.Close(found)
 		}
 	}
 	fd, err := t.in(name, t.overlay, time.Time{})
@@ -712,7 +790,7 @@ func (t *tree) opaque(ctx context.Context, name string) error {
 	case t.overlay && name == ".":
 		return t.hideAll()
 	case t.overlay:
-		return t.mark(fd)
+		return t.mark(fd, name)
 	}
 	if err := t.keepTimes(fd, name); err != nil {
 		return err
