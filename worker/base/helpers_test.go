@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -204,12 +205,23 @@ func store(t testing.TB, root string, d snapshot.Driver) *snapshot.Tenant {
 	if d == nil {
 		d, root = copydriver.New(), t.TempDir()
 	}
+	t.Cleanup(func() { writable(root) })
 	s, err := snapshot.Open(root, snapshot.Options{Driver: d})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	tenant, err := s.Tenant("local")
 	must(t, err)
 	return tenant
+}
+
+// writable lets an ordinary user delete what is in a directory.
+func writable(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
 }
 
 // clean fails if there is a snapshot, a lease on one, or a directory.

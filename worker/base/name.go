@@ -32,7 +32,7 @@ func cleanName(name string, most int) (string, error) {
 		case part == "" || part == ".":
 			continue
 		case part == "..":
-			return "", fmt.Errorf("%w: a name with ..", ErrUnsafe)
+			return "", fmt.Errorf("%w: a name with .. in it", ErrUnsafe)
 		case len(part) > maxComponent: // as the kernel says, too
 			return "", fmt.Errorf("%w: a component of %d bytes in a name, %d are possible", ErrLimit, len(part), maxComponent)
 		}

@@ -233,8 +233,11 @@ func (t *tree) begin(fd int, path string, below int, hides bool, now time.Time) 
 		}
 	}
 	if below < 0 {
-		t.dirs[path] = attributes{mode: 0o755, mtime: now}
-		t.explicit[path] = true
+		a := attributes{mode: 0o755, mtime: now}
+		if !t.canChown {
+			a.uid, a.gid = os.Geteuid(), os.Getegid()
+		}
+		t.dirs[path], t.explicit[path] = a, true
 		return nil
 	}
 	if err := fstree.CopyAttributes(at(below, "."), at(fd, "."), "trusted.overlay.", "user.overlay."); err != nil {
@@ -549,10 +552,7 @@ func (t *tree) chown(dir int, base string, a *attributes) error {
 // others sets mode and extended attributes, after the owner: that takes setuid and capabilities away.
 func (t *tree) others(fd int, a attributes) error {
 	path := fdPath(fd)
-	if err := unix.Chmod(path, a.mode); err != nil {
-		return fmt.Errorf("chmod: %w", err)
-	}
-	for name, value := range a.xattrs {
+	for name, value := range a.xattrs { // before the mode, with which an ordinary user may not write any more
 		switch err := unix.Setxattr(path, name, []byte(value), 0); err {
 		case nil:
 		case unix.ENOTSUP, unix.EPERM, unix.EACCES:
@@ -560,6 +560,9 @@ func (t *tree) others(fd int, a attributes) error {
 		default:
 			return fmt.Errorf("attribute %s: %w", shorten(name), err)
 		}
+	}
+	if err := unix.Chmod(path, a.mode); err != nil {
+		return fmt.Errorf("chmod: %w", err)
 	}
 	return nil
 }

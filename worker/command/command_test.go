@@ -194,7 +194,7 @@ func TestErrors(t *testing.T) {
 		t.Error("a command that failed has made a store")
 	}
 	must(t, "--driver", "copy", "import", "files.tar", "tiny")
-	try(1, `entry "../evil": refused: a name with ..; the archive must not be used as it is`, "import", "bad.tar", "x")
+	try(1, `entry "../evil": refused: a name with .. in it; the archive must not be used as it is`, "import", "bad.tar", "x")
 	try(1, "--devices skip leaves them out", "import", "dev.tar", "x")
 	try(1, "malformed: cut off", "import", "cut.tar", "x")
 	try(1, "allow more with --max-bytes", "import", "more.tar", "x", "--max-entries", "1")

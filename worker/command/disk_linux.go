@@ -18,10 +18,13 @@ func diskOf(path string) (disk, error) {
 	if err := unix.Statfs(path, &s); err != nil {
 		return disk{}, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	kind, ok := fileSystems[int64(s.Type)]
+	kind, ok := fileSystems[whole(s.Type)]
 	if !ok {
 		kind = fmt.Sprintf("type %#x", s.Type)
 	}
-	unit := int64(s.Bsize)
+	unit := whole(s.Bsize)
 	return disk{kind, int64(s.Blocks) * unit, int64(s.Bavail) * unit, int64(s.Files), int64(s.Ffree)}, nil
 }
+
+// whole is n, whose type differs between systems.
+func whole[T ~int32 | ~int64 | ~uint32](n T) int64 { return int64(n) }

@@ -47,7 +47,7 @@ func (d *checkup) cgroups() {
 		d.add("System", "cgroups", stateLacking, "none: steps have no limits", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 		return
 	}
-	if int64(s.Type) == unix.CGROUP2_SUPER_MAGIC {
+	if whole(s.Type) == unix.CGROUP2_SUPER_MAGIC {
 		d.add("System", "cgroups", stateOK, "version 2", "")
 		return
 	}
