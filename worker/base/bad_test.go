@@ -18,6 +18,9 @@ import (
 
 func long(n int) string { return strings.Repeat("x", n) }
 
+// noOwner means "as it is" to the kernel. (Of 64 bits, also where an int is not.)
+var noOwner int64 = 1<<32 - 1
+
 // bad are archives that are refused as a layer on top of below, and why.
 var bad = map[string]struct {
 	want error
@@ -63,8 +66,8 @@ var bad = map[string]struct {
 	"whiteout through a symlink":   {base.ErrUnsafe, []entry{symlink("l", "/tmp"), file("l/.wh.x", "")}},
 	"attribute of overlayfs":       {base.ErrUnsafe, []entry{dir("d").with(xattr("trusted.overlay.redirect", "/etc"))}},
 	"attribute for users":          {base.ErrUnsafe, []entry{dir("d").with(xattr("user.overlay.opaque", "y"))}},
-	"owner that means nobody":      {base.ErrUnsafe, []entry{file("f", "").with(func(h *tar.Header) { h.Uid = 1<<32 - 1 })}},
-	"owner that is too large":      {base.ErrUnsafe, []entry{file("f", "").with(func(h *tar.Header) { h.Gid = 1 << 40 })}},
+	"owner that means nobody":      {base.ErrUnsafe, []entry{file("f", "").with(func(h *tar.Header) { h.Uid = int(noOwner) })}},
+	"owner that is too large":      {base.ErrUnsafe, []entry{file("f", "").with(func(h *tar.Header) { h.Gid = int(noOwner + 2) })}},
 	"unknown type":                 {base.ErrUnsafe, []entry{file("f", "").with(func(h *tar.Header) { h.Typeflag = 'Q' })}},
 	"long component":               {base.ErrLimit, []entry{file(long(256), "")}},
 	"long name":                    {base.ErrLimit, []entry{file(strings.Repeat("d/", 2500)+"f", "")}},

@@ -93,7 +93,7 @@ func TestOwners(t *testing.T) {
 	tenant := store(t, "", nil)
 	owned := func(uid, gid int) func(*tar.Header) { return func(h *tar.Header) { h.Uid, h.Gid = uid, gid } }
 	capability := "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
-	b := archive(t, dir("d").with(owned(1, 2)), file("d/f", "x").with(owned(3, 1<<32-2)).with(func(h *tar.Header) { h.Mode = 0o6755 }),
+	b := archive(t, dir("d").with(owned(1, 2)), file("d/f", "x").with(owned(3, 70_000)).with(func(h *tar.Header) { h.Mode = 0o6755 }),
 		symlink("l", "x").with(owned(5, 6)), file("ping", "x").with(xattr("security.capability", capability)),
 		file("other", "").with(xattr("trusted.secret", "x")), device("null", tar.TypeChar, 1, 3), device("sda", tar.TypeBlock, 8, 1))
 	r, err := base.ImportArchive(ctx, tenant, bytes.NewReader(b), base.Options{Devices: base.DevicesMake})
@@ -105,7 +105,7 @@ func TestOwners(t *testing.T) {
 	must(t, err)
 	root := filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs")
 	for name, want := range map[string][4]uint32{
-		"d": {1, 2, unix.S_IFDIR | 0o755, 0}, "d/f": {3, 1<<32 - 2, unix.S_IFREG | 0o6755, 0}, "l": {5, 6, unix.S_IFLNK | 0o777, 0},
+		"d": {1, 2, unix.S_IFDIR | 0o755, 0}, "d/f": {3, 70_000, unix.S_IFREG | 0o6755, 0}, "l": {5, 6, unix.S_IFLNK | 0o777, 0},
 		"null": {0, 0, unix.S_IFCHR | 0o600, uint32(unix.Mkdev(1, 3))}, "sda": {0, 0, unix.S_IFBLK | 0o600, uint32(unix.Mkdev(8, 1))},
 	} {
 		var st unix.Stat_t
