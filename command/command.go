@@ -17,11 +17,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
 )
 
 // Exit codes of the commands.
@@ -68,9 +68,9 @@ func NewRootCommand() *cobra.Command {
 		a.newBlob(), a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
 	)
 	a.completeBuckets(root)
-	completeValues(root)
+	cli.CompleteValues(root)
 	a.completeShells(root)
-	nameArguments(root)
+	cli.NameArguments(root)
 	return root
 }
 
@@ -89,7 +89,7 @@ func NewBboltCommand() *cobra.Command {
 		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
 	)
 	a.completeBuckets(root)
-	completeValues(root)
+	cli.CompleteValues(root)
 	a.completeShells(root)
 	return root
 }
@@ -121,7 +121,7 @@ type call struct {
 // action makes what cobra runs of fn.
 func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(outputWriter{cmd.OutOrStdout()})}
+		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(cli.Output{W: cmd.OutOrStdout()})}
 		if c.ctx == nil {
 			c.ctx = context.Background()
 		}
@@ -139,17 +139,6 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 	}
 }
 
-// outputWriter is standard output. Its errors say that they are of it, and not of a file.
-type outputWriter struct{ w io.Writer }
-
-func (o outputWriter) Write(b []byte) (int, error) {
-	n, err := o.w.Write(b)
-	if err != nil {
-		err = &outputError{err}
-	}
-	return n, err
-}
-
 // Execute runs root, prints its error to its error output, unless root leaves
 // that to cobra, and returns the exit code.
 func Execute(ctx context.Context, root *cobra.Command) int {
@@ -160,18 +149,10 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 		return ExitOK
 	}
 	if !started {
-		err = &usageError{err}
+		err = &usageError{Err: err}
 	}
 	if root.SilenceErrors && !errors.Is(err, ErrDifferent) {
-		printError(root, cmd, err)
+		cli.PrintError(root, cmd, err, isUsage(err))
 	}
 	return ExitCode(err)
-}
-
-func printError(root, cmd *cobra.Command, err error) {
-	w := root.ErrOrStderr()
-	fmt.Fprintf(w, "%s %s\n", paint(w, red, root.Name()+":"), err)
-	if isUsage(err) {
-		fmt.Fprintf(w, "Usage: %s\nMore: %s --help\n", cmd.UseLine(), cmd.CommandPath())
-	}
 }

@@ -1,12 +1,10 @@
 package command
 
 import (
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"holdfast"
 )
@@ -90,34 +88,6 @@ func (a *app) namesIn(file string, path [][]byte, format, begun string) (names [
 		return tx.Err()
 	})
 	return names, err
-}
-
-// valuesAtEnd are the values of a flag where what --help says of it ends with them.
-var valuesAtEnd = regexp.MustCompile(`: ([a-z-]+(?:\|[a-z-]+)+)$`)
-
-// completeValues has the shell complete what flags can be set to.
-func completeValues(cmd *cobra.Command) {
-	for _, child := range cmd.Commands() {
-		completeValues(child)
-	}
-	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-		if m := valuesAtEnd.FindStringSubmatch(flag.Usage); m != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag.Name, flagValues(strings.Split(m[1], "|"))) // which has none yet
-		}
-	})
-}
-
-// flagValues offers values, also behind others and a comma, for flags that take several.
-func flagValues(values []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, begun string) (offered []string, _ cobra.ShellCompDirective) {
-		before := begun[:strings.LastIndexByte(begun, ',')+1]
-		for _, v := range values {
-			if strings.HasPrefix(before+v, begun) {
-				offered = append(offered, before+v)
-			}
-		}
-		return offered, cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // completeShells has "completion", which cobra makes, fail as all other commands do.

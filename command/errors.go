@@ -3,13 +3,13 @@ package command
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"holdfast"
+	"holdfast/command/cli"
 )
 
 // ErrDamaged is returned by check when it has found damage.
@@ -20,18 +20,12 @@ var ErrDamaged = errors.New("invalid value")
 var ErrSurgeryFreelistAlreadyExist = errors.New("the file has a freelist page already; surgery freelist abandon makes a copy without it, which can be given to rebuild")
 
 // usageError is an error of the command line.
-type usageError struct{ err error }
+type usageError = cli.UsageError
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Errorf(format, args...)}
-}
+func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
 
 func isUsage(err error) bool {
-	var usage *usageError
-	return errors.As(err, &usage) || errors.Is(err, ErrInvalidPageArgs) || errors.Is(err, ErrPageIDRequired) ||
+	return cli.IsUsage(err) || errors.Is(err, ErrInvalidPageArgs) || errors.Is(err, ErrPageIDRequired) ||
 		errors.Is(err, ErrBatchInvalidWriteMode) || errors.Is(err, ErrBatchNonDivisibleBatchSize)
 }
 
@@ -54,10 +48,7 @@ func ExitCode(err error) int {
 }
 
 // outputError is an error of writing to standard output.
-type outputError struct{ err error }
-
-func (e *outputError) Error() string { return "write the output: " + e.err.Error() }
-func (e *outputError) Unwrap() error { return e.err }
+type outputError = cli.OutputError
 
 // fileError is what went wrong with a file, and what to do about it.
 type fileError struct {
@@ -92,9 +83,7 @@ func (e *checkFailure) Error() string {
 func (e *checkFailure) Unwrap() error { return ErrDamaged }
 
 // isClosedPipe tells whether err is that nobody reads the output any more.
-func isClosedPipe(err error) bool {
-	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
-}
+func isClosedPipe(err error) bool { return cli.IsClosedPipe(err) }
 
 // errDamage is wrapped by errors of damage that only the command sees.
 var errDamage = errors.New("not what a database can hold")

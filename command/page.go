@@ -100,7 +100,7 @@ func (a *app) shape(err error) error {
 	if a.stock {
 		return err
 	}
-	return &usageError{err}
+	return &usageError{Err: err}
 }
 
 // parsePages reads page numbers. As with bbolt, empty ones are none.

@@ -3,13 +3,27 @@ module holdfast/worker
 go 1.25.0
 
 require (
+	github.com/dustin/go-humanize v1.1.0
+	github.com/klauspost/compress v1.20.3
+	github.com/opencontainers/go-digest v1.0.0
+	github.com/opencontainers/image-spec v1.1.1
+	github.com/spf13/cobra v1.10.2
 	golang.org/x/sys v0.47.0
 	holdfast v0.0.0
 )
 
 require (
+	github.com/fatih/color v1.19.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
+	github.com/mattn/go-colorable v0.1.14 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/schollz/progressbar/v3 v3.19.1 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/zeebo/blake3 v0.2.4 // indirect
+	golang.org/x/term v0.44.0 // indirect
 )
 
 replace holdfast => ../

@@ -172,13 +172,14 @@ func attributes(from, to string, st *unix.Stat_t, without []string) error {
 	if err := os.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
+	// Before the mode, with which an ordinary user may not write any more.
+	if err := xattrs(from, to, without); err != nil {
+		return err
+	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK { // after chown, which takes setuid away
 		if err := unix.Chmod(to, st.Mode&0o7777); err != nil {
 			return &os.PathError{Op: "chmod", Path: to, Err: err}
 		}
-	}
-	if err := xattrs(from, to, without); err != nil {
-		return err
 	}
 	times := []unix.Timespec{st.Atim, st.Mtim}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, to, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {

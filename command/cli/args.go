@@ -1,4 +1,4 @@
-package command
+package cli
 
 import (
 	"slices"
@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// nameArguments has all commands below cmd say which argument is missing, or is one too many,
+// NameArguments has all commands below cmd say which argument is missing, or is one too many,
 // where cobra gives numbers. bbolt leaves it at those.
-func nameArguments(cmd *cobra.Command) {
+func NameArguments(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
-		nameArguments(child)
+		NameArguments(child)
 		if child.Args == nil || child.HasSubCommands() {
 			continue
 		}
@@ -24,9 +24,9 @@ func nameArguments(cmd *cobra.Command) {
 			needed, most := argumentsOf(cmd.Use)
 			switch {
 			case len(args) < len(needed):
-				return usagef("%s is missing", needed[len(args)])
-			case most >= 0 && len(args) > most && !isUsage(err):
-				return usagef("there is an argument too many: %q", args[most])
+				return Usagef("%s is missing", needed[len(args)])
+			case most >= 0 && len(args) > most && !IsUsage(err):
+				return Usagef("there is an argument too many: %q", args[most])
 			}
 			return err
 		}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// UsageError is an error of the command line.
+type UsageError struct{ Err error }
+
+// Error is the text of Err.
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap is Err.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usagef makes an error of the command line.
+func Usagef(format string, args ...any) error {
+	return &UsageError{fmt.Errorf(format, args...)}
+}
+
+// IsUsage tells whether err is one of the command line.
+func IsUsage(err error) bool {
+	var usage *UsageError
+	return errors.As(err, &usage)
+}
+
+// OutputError is an error of writing to standard output.
+type OutputError struct{ Err error }
+
+// Error says that it is of the output.
+func (e *OutputError) Error() string { return "write the output: " + e.Err.Error() }
+
+// Unwrap is Err.
+func (e *OutputError) Unwrap() error { return e.Err }
+
+// Output writes to W, and its errors are OutputErrors: not of a file.
+type Output struct{ W io.Writer }
+
+func (o Output) Write(b []byte) (int, error) {
+	n, err := o.W.Write(b)
+	if err != nil {
+		err = &OutputError{err}
+	}
+	return n, err
+}
+
+// IsClosedPipe tells whether err is that nobody reads the output any more.
+func IsClosedPipe(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// PrintError prints the error of cmd, one below root.
+func PrintError(root, cmd *cobra.Command, err error, usage bool) {
+	w := root.ErrOrStderr()
+	fmt.Fprintf(w, "%s %s\n", Paint(w, Red, root.Name()+":"), err)
+	if usage {
+		fmt.Fprintf(w, "Usage: %s\nMore: %s --help\n", cmd.UseLine(), cmd.CommandPath())
+	}
+}
+
+// valuesAtEnd are the values of a flag where what --help says of it ends with them.
+var valuesAtEnd = regexp.MustCompile(`: ([a-z-]+(?:\|[a-z-]+)+)$`)
+
+// CompleteValues has the shell complete what flags can be set to.
+func CompleteValues(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		CompleteValues(child)
+	}
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if m := valuesAtEnd.FindStringSubmatch(flag.Usage); m != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, FlagValues(strings.Split(m[1], "|"))) // which has none yet
+		}
+	})
+}
+
+// FlagValues offers values, also behind others and a comma, for flags that take several.
+func FlagValues(values []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) (offered []string, _ cobra.ShellCompDirective) {
+		before := begun[:strings.LastIndexByte(begun, ',')+1]
+		for _, v := range values {
+			if strings.HasPrefix(before+v, begun) {
+				offered = append(offered, before+v)
+			}
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp
+	}
+}

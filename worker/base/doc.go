@@ -1,0 +1,97 @@
+// Package base makes the snapshots that build steps begin with: from images in an OCI image
+// layout, and from tar archives. Each layer becomes one committed snapshot, which is called by
+// the layer's chain id, so images share the layers that they have in common, and what is there
+// already is not made again.
+//
+// Archives are somebody else's: an entry that would lead out of the tree, or through a
+// symbolic link, is refused, and with it the whole import, which then leaves nothing behind.
+package base
+
+import "errors"
+
+// Errors of this package. They come wrapped, with the entry or document that is meant: compare
+// with errors.Is.
+var (
+	// ErrUnsafe: an entry of an archive that must not be extracted.
+	ErrUnsafe = errors.New("refused")
+
+	// ErrLimit: an archive has more of something than Limits allow.
+	ErrLimit = errors.New("over the limit")
+
+	// ErrDigest: content is not what its digest or size says.
+	ErrDigest = errors.New("content is not what was promised")
+
+	// ErrFormat: an archive or document is malformed, cut off, or of an unknown kind.
+	ErrFormat = errors.New("malformed")
+
+	// ErrChoice: no image, or more than one, is what was asked for.
+	ErrChoice = errors.New("no such choice")
+
+	// ErrNotBase: a snapshot is no base.
+	ErrNotBase = errors.New("not a base")
+)
+
+// Limits bound what an import takes. A field that is 0 has its default.
+type Limits struct {
+	// Entries is how many entries all layers of an import may have together.
+	Entries int64
+
+	// Bytes is how many bytes all files of an import may have together, holes included.
+	Bytes int64
+
+	// Path is how many bytes the name of an entry may have, and the target of a link. One
+	// component of it can never have more than 255.
+	Path int
+
+	// Ratio is to how many times its size a compressed layer may expand, once it has expanded to
+	// RatioFrom bytes.
+	Ratio     int64
+	RatioFrom int64
+}
+
+// Defaults of Limits.
+const (
+	DefaultEntries   = 2_000_000
+	DefaultBytes     = 64 << 30
+	DefaultPath      = 4095
+	DefaultRatio     = 200
+	DefaultRatioFrom = 256 << 20
+)
+
+func (l Limits) filled() Limits {
+	fill := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	fill(&l.Entries, DefaultEntries)
+	fill(&l.Bytes, DefaultBytes)
+	fill(&l.Ratio, DefaultRatio)
+	fill(&l.RatioFrom, DefaultRatioFrom)
+	if l.Path == 0 {
+		l.Path = DefaultPath
+	}
+	return l
+}
+
+// Devices says what becomes of device nodes.
+type Devices int
+
+const (
+	DevicesRefuse Devices = iota // they are ErrUnsafe
+	DevicesSkip                  // they are left out, and counted
+	DevicesMake                  // they are made, which needs root
+)
+
+// LeftOut counts what of an archive could not, or should not, be made.
+type LeftOut struct {
+	Owners  int64 // of entries, without the privilege to give files away; and their setuid and setgid bits
+	Xattrs  int64 // extended attributes other than security.capability and user.*, or those that the file system or a lack of privilege refuses
+	Devices int64 // with DevicesSkip
+}
+
+func (l *LeftOut) add(o LeftOut) {
+	l.Owners += o.Owners
+	l.Xattrs += o.Xattrs
+	l.Devices += o.Devices
+}

@@ -1,0 +1,384 @@
+package base
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"holdfast/worker/snapshot"
+)
+
+// importing begins the names of snapshots that are being extracted.
+const importing = "importing "
+
+// leaseTime is how long the snapshots of an import are held: should it be killed, they can be
+// pruned after that.
+const leaseTime = 24 * time.Hour
+
+// importer is one import.
+type importer struct {
+	ctx    context.Context
+	tenant *snapshot.Tenant
+	o      Options
+	lease  string
+	budget *budget
+	made   []string // snapshots, the lowest first
+	result Result
+}
+
+// incoming is a layer that may have to be extracted.
+type incoming struct {
+	layer       Layer // with Snapshot and DiffID, if they are known before it is read
+	parent      string
+	descriptor  *v1.Descriptor // of the blob, nil if there is none
+	compression compression
+	open        func() (io.ReadCloser, error)
+}
+
+func begin(ctx context.Context, tenant *snapshot.Tenant, o Options) (*importer, error) {
+	im := &importer{ctx: ctx, tenant: tenant, o: o, lease: "import-" + rand.Text(), budget: &budget{limits: o.Limits.filled()}}
+	if o.Progress == nil {
+		im.o.Progress = &Progress{}
+	}
+	return im, ctx.Err()
+}
+
+// finish ends an import: of one that failed nothing stays.
+func (im *importer) finish(err error) (*Result, error) {
+	ctx := context.WithoutCancel(im.ctx)
+	release := func() error {
+		err := im.tenant.ReleaseAll(ctx, im.lease)
+		if errors.Is(err, snapshot.ErrNotFound) {
+			err = nil
+		}
+		return err
+	}
+	if err == nil {
+		if err = im.name(); err == nil {
+			return &im.result, release()
+		}
+	}
+	errs := []error{err, release()}
+	for i := len(im.made) - 1; i >= 0; i-- {
+		// What somebody builds on already stays.
+		if err := im.drop(im.made[i]); err != nil && !errors.Is(err, snapshot.ErrInUse) {
+			errs = append(errs, err)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// image imports the layers of an image.
+func (im *importer) image(l *layout, chosen *image) error {
+	for _, d := range chosen.manifest.Layers {
+		im.o.Progress.total.Add(d.Size)
+	}
+	im.result.Image, im.result.Ref, im.result.Platform = chosen.descriptor.Digest, chosen.ref, chosen.platform.String()
+	im.result.Config = configOf(chosen.config.Config)
+	parent := ""
+	for i, d := range chosen.manifest.Layers {
+		in := &incoming{
+			layer:  Layer{Snapshot: chosen.chain[i].String(), DiffID: chosen.config.RootFS.DiffIDs[i], Digest: d.Digest, Size: d.Size},
+			parent: parent, descriptor: &d, compression: layerTypes[d.MediaType],
+			open: func() (io.ReadCloser, error) { return l.blob(d) },
+		}
+		if err := im.one(in); err != nil {
+			return fmt.Errorf("layer %d of %d (%s): %w", i+1, len(chosen.manifest.Layers), d.Digest, err)
+		}
+		parent = in.layer.Snapshot
+	}
+	return nil
+}
+
+// archive imports an archive that is no image.
+func (im *importer) archive(in *incoming) error { return im.one(in) }
+
+// digest reads an archive for its digest.
+func (im *importer) digest(r io.Reader) (digest.Digest, error) {
+	s := &source{ctx: im.ctx, r: r, seen: &im.o.Progress.read}
+	b, end, err := decompress(s, compressAuto, im.budget.limits)
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	hash := digest.SHA256.Digester()
+	_, err = io.Copy(hash.Hash(), b)
+	return hash.Digest(), err
+}
+
+// one imports one layer, unless it is there.
+func (im *importer) one(in *incoming) error {
+	key := importing + rand.Text()
+	if in.layer.Snapshot != "" {
+		key = importing + in.layer.Snapshot
+	}
+	end, err := turns.take(im.ctx, turn{im.tenant.Store(), im.tenant.Name(), key})
+	if err != nil {
+		return err
+	}
+	defer end()
+	if in.layer.Snapshot != "" {
+		there, err := im.hold(in)
+		if err != nil {
+			return err
+		}
+		if there {
+			in.layer.Existed = true
+			im.o.Progress.read.Add(in.layer.Size)
+			im.note(in)
+			return nil
+		}
+	}
+	// Nobody else makes it now: one that is there is of a process that was killed.
+	if err := im.drop(key); err != nil {
+		return err
+	}
+	if err := im.extract(in, key); err != nil {
+		return errors.Join(err, im.drop(key))
+	}
+	return im.commit(in, key)
+}
+
+// drop removes a snapshot that need not be there.
+func (im *importer) drop(name string) error {
+	err := im.tenant.Remove(context.WithoutCancel(im.ctx), name)
+	if errors.Is(err, snapshot.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// hold takes the lease on the snapshot of a layer, if it is there.
+func (im *importer) hold(in *incoming) (bool, error) {
+	info, err := im.tenant.Stat(im.ctx, in.layer.Snapshot)
+	if err == nil {
+		err = im.tenant.Lease(im.ctx, im.lease, in.layer.Snapshot, leaseTime)
+	}
+	switch {
+	case errors.Is(err, snapshot.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.Kind != snapshot.Committed || info.Parent != in.parent:
+		return false, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
+	case info.Distrusted:
+		return false, fmt.Errorf("snapshot %q: %w; remove it, and import again", info.Name, snapshot.ErrDistrusted)
+	}
+	return true, nil
+}
+
+func (im *importer) note(in *incoming) {
+	im.result.Layers = append(im.result.Layers, in.layer)
+	im.result.Snapshot = in.layer.Snapshot
+	im.result.LeftOut.add(in.layer.LeftOut)
+}
+
+// extract makes the snapshot key of a layer. When it fails, key may be there or not.
+func (im *importer) extract(in *incoming, key string) error {
+	mounts, err := im.tenant.Prepare(im.ctx, key, in.parent)
+	if err != nil {
+		return err
+	}
+	r, err := in.open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	t, root, err := openTree(im.ctx, mounts, in.parent != "", im.o.Mounts, &in.layer.LeftOut)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	err = im.unpack(in, t, r)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = errors.Join(err, empty(root)) // removing the snapshot takes some room
+	}
+	return err
+}
+
+// unpack extracts what is read from r, and verifies it.
+func (im *importer) unpack(in *incoming, t *tree, r io.Reader) error {
+	blob := digest.SHA256
+	if in.descriptor != nil {
+		blob = in.descriptor.Digest.Algorithm()
+		r = io.LimitReader(r, in.descriptor.Size+1)
+	}
+	packed := blob.Digester()
+	diffs := digest.SHA256
+	if in.layer.DiffID != "" {
+		diffs = in.layer.DiffID.Algorithm()
+	}
+	plain := diffs.Digester()
+	s := &source{ctx: im.ctx, r: io.TeeReader(r, packed.Hash()), seen: &im.o.Progress.read}
+	b, end, err := decompress(s, in.compression, im.budget.limits)
+	if err != nil {
+		return im.lied(in, s, packed, err)
+	}
+	defer end()
+	x := &extraction{
+		ctx: im.ctx, tree: t, devices: im.o.Devices, budget: im.budget,
+		noImage: in.descriptor == nil && im.o.Format == FormatAuto,
+	}
+	err = x.run(io.TeeReader(b, plain.Hash()))
+	in.layer.LeftOut.add(x.left)
+	if err != nil {
+		return im.lied(in, s, packed, err)
+	}
+	if _, err := io.Copy(io.Discard, s); err != nil { // what the decompressor did not want
+		return err
+	}
+	if in.descriptor != nil {
+		if err := verify(*in.descriptor, s.n, packed.Digest()); err != nil {
+			return err
+		}
+	}
+	got := plain.Digest()
+	if in.layer.DiffID != "" && got != in.layer.DiffID {
+		return fmt.Errorf("%w: its content has the digest %s, and should have %s", ErrDigest, got, in.layer.DiffID)
+	}
+	if in.layer.DiffID == "" {
+		in.layer.DiffID, in.layer.Snapshot, in.layer.Size = got, got.String(), s.n
+	}
+	return nil
+}
+
+// lied adds to an error of reading a blob that the blob is not what was promised, if so.
+func (im *importer) lied(in *incoming, s *source, packed digest.Digester, err error) error {
+	if in.descriptor == nil || !errors.Is(err, ErrFormat) {
+		return err
+	}
+	if _, rest := io.Copy(io.Discard, s); rest != nil {
+		return err
+	}
+	return errors.Join(verify(*in.descriptor, s.n, packed.Digest()), err)
+}
+
+// commit gives the snapshot key its name.
+func (im *importer) commit(in *incoming, key string) error {
+	err := im.tenant.Commit(im.ctx, in.layer.Snapshot, key)
+	if err != nil {
+		dropped := im.drop(key)
+		if !errors.Is(err, snapshot.ErrExists) || dropped != nil {
+			return errors.Join(err, dropped)
+		}
+		in.layer.Existed = true // an archive whose digest was not known
+	} else {
+		im.made = append(im.made, in.layer.Snapshot)
+	}
+	there, err := im.hold(in)
+	if err == nil && !there {
+		err = fmt.Errorf("snapshot %q: %w any more", in.layer.Snapshot, snapshot.ErrNotFound)
+	}
+	if err == nil {
+		im.note(in)
+	}
+	return err
+}
+
+// labels are those that tell of the base.
+func (im *importer) labels() map[string]string {
+	kind := "archive"
+	if im.result.Image != "" {
+		kind = "image"
+	}
+	labels := map[string]string{LabelBase: kind, LabelImage: string(im.result.Image), LabelRef: im.result.Ref, LabelPlatform: im.result.Platform}
+	if !im.o.NoConfig {
+		im.result.Config.labels(labels)
+	}
+	maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
+	return labels
+}
+
+// name gives the base its name, or its labels.
+func (im *importer) name() error {
+	im.result.Existed = len(im.made) == 0
+	labels := im.labels()
+	if im.o.Name == "" {
+		return im.label(labels)
+	}
+	im.result.Name = im.o.Name
+	info, err := im.tenant.Stat(im.ctx, im.o.Name)
+	switch {
+	case errors.Is(err, snapshot.ErrNotFound):
+	case err != nil:
+		return err
+	case info.Kind == snapshot.View && info.Parent == im.result.Snapshot && maps.Equal(info.Labels, labels):
+		return nil
+	case info.Kind != snapshot.View || info.Labels[LabelBase] == "":
+		return fmt.Errorf("%q: %w: it is the name of a snapshot that is no base", im.o.Name, snapshot.ErrExists)
+	case !im.o.Replace:
+		return fmt.Errorf("base %q: %w, and is another", im.o.Name, snapshot.ErrExists)
+	default:
+		if err := im.tenant.Remove(im.ctx, im.o.Name); err != nil {
+			return err
+		}
+	}
+	im.result.Existed = false
+	_, err = im.tenant.View(im.ctx, im.o.Name, im.result.Snapshot, snapshot.WithLabels(labels))
+	return err
+}
+
+// label labels the topmost snapshot.
+func (im *importer) label(labels map[string]string) error {
+	info, err := im.tenant.Stat(im.ctx, im.result.Snapshot)
+	if err != nil {
+		return err
+	}
+	changed := maps.Clone(info.Labels)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	maps.Copy(changed, labels)
+	if maps.Equal(changed, info.Labels) {
+		return nil
+	}
+	_, err = im.tenant.Update(im.ctx, snapshot.Info{Name: info.Name, Labels: changed}, "labels")
+	return err
+}
+
+// turn is what only one import does at a time: it makes a snapshot. Other processes cannot have the store.
+type turn struct {
+	store  *snapshot.Store
+	tenant string
+	key    string
+}
+
+type turnstile struct {
+	mu    sync.Mutex
+	taken map[turn]chan struct{} // closed when it is free
+}
+
+var turns = turnstile{taken: map[turn]chan struct{}{}}
+
+func (s *turnstile) take(ctx context.Context, t turn) (end func(), err error) {
+	for {
+		s.mu.Lock()
+		busy, ok := s.taken[t]
+		if !ok {
+			free := make(chan struct{})
+			s.taken[t] = free
+			s.mu.Unlock()
+			return func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.taken, t)
+				close(free)
+			}, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-busy:
+		}
+	}
+}

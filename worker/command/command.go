@@ -1,0 +1,322 @@
+// Package command holds the commands of holdfastd. Run NewRootCommand with Execute, which
+// prints errors and returns the exit code.
+//
+// A command is one file: it registers the function that makes it.
+package command
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/btrfs"
+	"holdfast/worker/snapshot/driver/copy"
+	"holdfast/worker/snapshot/driver/erofs"
+	"holdfast/worker/snapshot/driver/overlay"
+)
+
+// Exit codes of the commands.
+const (
+	ExitOK     = 0 // done
+	ExitFailed = 1 // the operation failed, or doctor found that something needed is missing
+	ExitUsage  = 2 // the command line is wrong
+)
+
+// DefaultRoot is the directory of the store.
+const DefaultRoot = "/var/lib/holdfast"
+
+// TenantName is the tenant of what the commands make.
+const TenantName = "local"
+
+const rootHelp = `holdfastd keeps the storage of a machine that runs builds: bases that are imported
+from images and archives, snapshots made from them, and their mounts.
+
+The store is in the directory --root. Only one process uses it at a time.
+
+Exit codes: 0 done, 1 the operation failed, or something that is needed is missing
+(doctor), 2 the command line is wrong.
+
+Colours are used on a terminal only, and not if NO_COLOR is set.`
+
+// makers make the commands.
+var makers []func(*app) *cobra.Command
+
+// register is called by the file of each command, from init.
+func register(make func(*app) *cobra.Command) { makers = append(makers, make) }
+
+// app is what the commands of one root have in common.
+type app struct {
+	json   bool
+	root   string
+	driver string
+	run    string
+}
+
+// NewRootCommand makes the holdfastd command with all that is below it.
+func NewRootCommand() *cobra.Command {
+	a := &app{}
+	root := &cobra.Command{
+		Use: "holdfastd", Short: "Storage for machines that run builds", Long: rootHelp,
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
+	flags.StringVar(&a.root, "root", DefaultRoot, "directory of the store")
+	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an ordinary user with copy: overlay|copy|btrfs|erofs")
+	flags.StringVar(&a.run, "run", "", "directory for what is mounted, on a tmpfs; default: one in /run for each store")
+	_ = root.MarkPersistentFlagDirname("root") // a flag that is there
+	_ = root.MarkPersistentFlagDirname("run")
+	for _, make := range makers {
+		root.AddCommand(make(a))
+	}
+	cli.CompleteValues(root)
+	_ = root.RegisterFlagCompletionFunc("driver", cli.FlagValues(driverNames))
+	cli.NameArguments(root)
+	return root
+}
+
+// Execute runs root, prints its error to its error output and returns the exit code.
+func Execute(ctx context.Context, root *cobra.Command) int {
+	ctx, stop := cli.Interruptible(ctx)
+	defer stop()
+	started := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	if !started {
+		err = &cli.UsageError{Err: err}
+	}
+	if !errors.Is(err, errSaid) {
+		cli.PrintError(root, cmd, err, cli.IsUsage(err))
+	}
+	if cli.IsUsage(err) {
+		return ExitUsage
+	}
+	return ExitFailed
+}
+
+// errSaid is of a command that has printed what is wrong.
+var errSaid = errors.New("something is wrong")
+
+// call is one run of a command.
+type call struct {
+	*app
+	ctx  context.Context
+	cmd  *cobra.Command
+	args []string
+	out  *bufio.Writer // standard output, flushed when the command has ended
+}
+
+// action makes what cobra runs of fn.
+func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(cli.Output{W: cmd.OutOrStdout()})}
+		if c.ctx == nil {
+			c.ctx = context.Background()
+		}
+		if a.root == "" {
+			return cli.Usagef("--root is empty; give the directory of the store")
+		}
+		err := fn(c)
+		if flushErr := c.out.Flush(); flushErr != nil && !cli.IsClosedPipe(flushErr) && err == nil {
+			err = flushErr
+		}
+		if cli.IsClosedPipe(err) { // whoever read the output has seen enough
+			err = nil
+		}
+		return c.explain(err)
+	}
+}
+
+// logger prints warnings of what goes on in the background.
+func (c *call) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(c.cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+var driverNames = []string{"overlay", "copy", "btrfs", "erofs"}
+
+func newDriver(name string) (snapshot.Driver, error) {
+	switch name {
+	case "overlay":
+		return overlay.New(), nil
+	case "copy":
+		return copy.New(), nil
+	case "btrfs":
+		return btrfs.New(), nil
+	case "erofs":
+		return erofs.New(), nil
+	}
+	return nil, cli.Usagef("there is no driver %q; there are %s", name, strings.Join(driverNames, ", "))
+}
+
+// defaultDriver is that of a new store.
+func defaultDriver() string {
+	if os.Geteuid() == 0 {
+		return "overlay"
+	}
+	return "copy"
+}
+
+// absRoot is the directory of the store, without symbolic links as far as it is there.
+func (a *app) absRoot() (string, error) {
+	path, err := filepath.Abs(a.root)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real, nil
+	}
+	return path, nil
+}
+
+// isStore tells whether there is a store.
+func (a *app) isStore() (bool, error) {
+	_, err := os.Stat(filepath.Join(a.root, "metadata.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		// One without metadata is told of by Open.
+		entries, _ := os.ReadDir(filepath.Join(a.root, "snapshots"))
+		return len(entries) > 0, nil
+	}
+	return err == nil, err
+}
+
+// withStore opens the store, for as long as fn runs. create: one is made if there is none.
+func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err error) {
+	there, err := c.isStore()
+	if err != nil {
+		return err
+	}
+	if !there && !create {
+		return &rootError{root: c.root, what: "there is no store", next: "holdfastd import makes one, or give its directory with --root"}
+	}
+	s, err := c.openStore(there)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	tenant, err := s.Tenant(TenantName)
+	if err != nil {
+		return err
+	}
+	return fn(tenant)
+}
+
+// openStore opens the store with the driver that is asked for, or that it was made with.
+func (c *call) openStore(there bool) (*snapshot.Store, error) {
+	root, err := c.absRoot()
+	if err != nil {
+		return nil, err
+	}
+	names := []string{c.driver}
+	if c.driver == "" {
+		names = []string{defaultDriver()}
+		if there {
+			names = append(names, slices.DeleteFunc(slices.Clone(driverNames), func(n string) bool { return n == names[0] })...)
+		}
+	}
+	if !there {
+		if err := os.MkdirAll(root, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	var first error
+	for _, name := range names {
+		d, err := newDriver(name)
+		if err != nil {
+			return nil, err
+		}
+		s, err := snapshot.Open(root, snapshot.Options{Driver: d, Logger: c.logger()})
+		if err == nil || !errors.Is(err, snapshot.ErrOtherDriver) && !errors.Is(err, snapshot.ErrUnsupported) {
+			return s, err
+		}
+		if first == nil || errors.Is(first, snapshot.ErrOtherDriver) {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+// runDir is the directory of the manager of mounts.
+func (a *app) runDir() (string, error) {
+	if a.run != "" {
+		return filepath.Abs(a.run)
+	}
+	root, err := a.absRoot()
+	if err != nil || root == DefaultRoot {
+		return mount.DefaultDirectory, err
+	}
+	return fmt.Sprintf("%s-%x", mount.DefaultDirectory, sha256.Sum256([]byte(root)))[:len(mount.DefaultDirectory)+17], nil
+}
+
+// openMounts opens the manager of mounts of the store, which must be there. The caller closes it.
+func (c *call) openMounts() (*mount.Manager, error) {
+	root, err := c.absRoot()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := c.runDir()
+	if err != nil {
+		return nil, err
+	}
+	return mount.Open(c.ctx, mount.Options{Directory: dir, Keep: []string{root}, Logger: c.logger()})
+}
+
+// find looks for a snapshot by its name, or by the beginning of the one name that begins so; of a
+// digest the algorithm may be left out.
+func (c *call) find(t *snapshot.Tenant, name string) (snapshot.Info, error) {
+	info, err := t.Stat(c.ctx, name)
+	if !errors.Is(err, snapshot.ErrNotFound) || len(name) < 4 {
+		return info, err
+	}
+	var found []snapshot.Info
+	walkErr := t.Walk(c.ctx, func(i snapshot.Info) error {
+		if strings.HasPrefix(i.Name, name) || strings.HasPrefix(i.Name, "sha256:"+name) {
+			found = append(found, i)
+		}
+		return nil
+	})
+	switch {
+	case walkErr != nil:
+		return snapshot.Info{}, walkErr
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return snapshot.Info{}, cli.Usagef("%d snapshots have names that begin with %q; give more of it", len(found), name)
+	}
+	return info, err
+}
+
+// completeSnapshots offers the names of snapshots for the argument that has that many before it; -1: for all.
+func (a *app) completeSnapshots(before int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+		if before >= 0 && len(args) != before {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		c := &call{app: a, ctx: context.Background(), cmd: cmd}
+		// There is nobody to tell of an error; running the command tells.
+		_ = c.withStore(false, func(t *snapshot.Tenant) error {
+			return t.Walk(c.ctx, func(i snapshot.Info) error {
+				if strings.HasPrefix(i.Name, begun) && len(names) < 1000 {
+					names = append(names, i.Name)
+				}
+				return nil
+			})
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

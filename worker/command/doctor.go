@@ -1,0 +1,224 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/worker/snapshot"
+)
+
+func init() { register((*app).newDoctor) }
+
+const doctorHelp = `Look at what this system has of what holdfastd needs: privileges, calls of the kernel
+and what is done without those that are missing, helper programs, cgroups, and the file
+system of the store. Nothing is changed.
+
+The exit code is 1 if something is missing that is needed with the driver of the store,
+or the one that --driver names.`
+
+// finding is what doctor has found of one thing.
+type finding struct {
+	Topic  string `json:"topic"`
+	Name   string `json:"name"`
+	State  string `json:"state"`
+	Detail string `json:"detail"`
+	Next   string `json:"next"` // what to do; "" if nothing is to be done
+}
+
+// States of findings.
+const (
+	stateOK      = "ok"
+	stateLacking = "lacking" // something works less well, or not at all, that is not needed
+	stateMissing = "missing" // something is needed
+)
+
+// checkup is one run of doctor.
+type checkup struct {
+	*call
+	driver string
+	list   []finding
+}
+
+func (a *app) newDoctor() *cobra.Command {
+	return &cobra.Command{Use: "doctor", Short: "Look at what this system has of what is needed", Long: doctorHelp, Args: cobra.NoArgs, RunE: a.action((*call).doctor)}
+}
+
+func (d *checkup) add(topic, name, state, detail, next string) {
+	d.list = append(d.list, finding{topic, name, state, detail, next})
+}
+
+// need is stateOK, or what is the case without.
+func need(ok, needed bool) string {
+	switch {
+	case ok:
+		return stateOK
+	case needed:
+		return stateMissing
+	}
+	return stateLacking
+}
+
+func (c *call) doctor() error {
+	d := &checkup{call: c, driver: c.driver}
+	if d.driver == "" {
+		d.driver = c.storeDriver()
+	}
+	if _, err := newDriver(d.driver); err != nil {
+		return err
+	}
+	d.system()
+	d.helpers()
+	d.place()
+	missing := 0
+	for _, f := range d.list {
+		if f.State == stateMissing {
+			missing++
+		}
+	}
+	if c.json {
+		if err := cli.PrintJSON(c.out, map[string]any{"driver": d.driver, "ok": missing == 0, "findings": d.list}); err != nil {
+			return err
+		}
+	} else {
+		d.print(missing)
+	}
+	if missing > 0 {
+		return errSaid
+	}
+	return nil
+}
+
+// storeDriver is the driver of the store, or of one that would be made.
+func (c *call) storeDriver() string {
+	if there, err := c.isStore(); err != nil || !there {
+		return defaultDriver()
+	}
+	s, err := c.openStore(true)
+	if err != nil {
+		return defaultDriver() // why is told below
+	}
+	defer s.Close()
+	return s.Driver().Name()
+}
+
+// helpers looks for programs.
+func (d *checkup) helpers() {
+	for _, h := range []struct{ name, pack, use, driver string }{
+		{"runc", "runc", "steps with the runtime runc", ""},
+		{"mkfs.erofs", "erofs-utils", "the driver erofs", "erofs"},
+		{"btrfs", "btrfs-progs", "the driver btrfs", "btrfs"},
+		{"mkfs.btrfs", "btrfs-progs", "making a disk for the driver btrfs", ""},
+	} {
+		path, err := exec.LookPath(h.name)
+		if err != nil {
+			d.add("Programs", h.name, need(false, d.driver == h.driver), "not found; it is for "+h.use, "apt install "+h.pack)
+			continue
+		}
+		d.add("Programs", h.name, stateOK, path, "")
+	}
+}
+
+// place looks at the directory of the store and its disk.
+func (d *checkup) place() {
+	root, err := d.absRoot()
+	if err != nil {
+		d.add("Store", d.root, stateMissing, err.Error(), "give a directory with --root")
+		return
+	}
+	at := root
+	for {
+		_, err := os.Stat(at)
+		if err == nil || at == filepath.Dir(at) {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	k, err := diskOf(at)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		d.add("Store", "disk", stateMissing, err.Error(), "")
+	case err != nil:
+		d.add("Store", "disk", stateMissing, err.Error(), "make the directory, or give another one with --root")
+	case k.free < 1<<30 || k.bytes > 0 && k.free < k.bytes/20:
+		d.add("Store", "disk", stateLacking, fmt.Sprintf("%s, only %s free of %s", k.kind, cli.Size(k.free), cli.Size(k.bytes)), "free some space")
+	default:
+		d.add("Store", "disk", stateOK, fmt.Sprintf("%s, %s free of %s", k.kind, cli.Size(k.free), cli.Size(k.bytes)), "")
+	}
+	if at != root {
+		d.add("Store", "directory", stateOK, root+" is not there yet: holdfastd import makes it", "")
+		return
+	}
+	there, err := d.isStore()
+	if err == nil && !there {
+		d.probe(root)
+		return
+	}
+	if err == nil {
+		var s *snapshot.Store
+		if s, err = d.openStore(true); err == nil {
+			defer s.Close()
+			d.add("Store", "directory", stateOK, fmt.Sprintf("%s, driver %s", root, s.Driver().Name()), "")
+			return
+		}
+	}
+	if errors.Is(err, snapshot.ErrLocked) {
+		d.add("Store", "directory", stateOK, err.Error(), "")
+		return
+	}
+	d.add("Store", "directory", stateMissing, err.Error(), d.next(err))
+}
+
+// probe asks the driver whether it works in a directory without a store.
+func (d *checkup) probe(root string) {
+	driver, err := newDriver(d.driver)
+	if p, ok := driver.(snapshot.Prober); ok && err == nil {
+		err = p.Probe(root)
+	}
+	if err != nil {
+		next := "give another directory with --root, or another driver with --driver"
+		if errors.Is(err, fs.ErrPermission) {
+			next = d.next(err)
+		}
+		d.add("Store", "directory", stateMissing, err.Error(), next)
+		return
+	}
+	d.add("Store", "directory", stateOK, root+" has no store yet: holdfastd import makes it, with the driver "+d.driver, "")
+}
+
+func (d *checkup) print(missing int) {
+	fmt.Fprintf(d.out, "Driver %s on %s/%s\n", d.driver, runtime.GOOS, runtime.GOARCH)
+	topic := ""
+	var lines [][]string
+	flush := func() {
+		if len(lines) > 0 {
+			fmt.Fprintf(d.out, "\n%s\n", topic)
+			cli.Columns(d.out, lines...)
+		}
+		lines = nil
+	}
+	for _, f := range d.list {
+		if f.Topic != topic {
+			flush()
+			topic = f.Topic
+		}
+		detail := printable(f.Detail)
+		if f.Next != "" {
+			detail += "; " + f.Next
+		}
+		lines = append(lines, []string{"  " + f.State, f.Name, detail})
+	}
+	flush()
+	if missing == 0 {
+		fmt.Fprintln(d.out, "\nEverything that is needed is there.")
+	} else {
+		fmt.Fprintf(d.out, "\n%s: see what is missing above.\n", cli.Plural(missing, "thing")+" that the driver "+d.driver+" needs")
+	}
+}

@@ -1,0 +1,119 @@
+package command
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/mount"
+)
+
+// system looks at kernel, privileges and cgroups.
+func (d *checkup) system() {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		d.add("System", "kernel", stateMissing, err.Error(), "")
+	} else {
+		d.add("System", "kernel", stateOK, "Linux "+unix.ByteSliceToString(u.Release[:]), "")
+	}
+	d.privileges()
+	d.cgroups()
+	d.fileSystems()
+	d.calls()
+}
+
+// privileges: mounting takes root, or a user namespace with one.
+func (d *checkup) privileges() {
+	const next = "run it as root, for example with sudo, or with unshare -rm in a user namespace, where --driver copy and overlay work"
+	inner := ""
+	if b, err := os.ReadFile("/proc/self/uid_map"); err == nil && strings.Join(strings.Fields(string(b)), " ") != "0 0 4294967295" {
+		inner = ", in a user namespace: no images can be mounted, no devices made"
+	}
+	if os.Geteuid() == 0 {
+		d.add("System", "privileges", stateOK, "root"+inner, "")
+		return
+	}
+	d.add("System", "privileges", stateMissing, "an ordinary user: bases can be imported with --driver copy, nothing can be mounted", next)
+}
+
+func (d *checkup) cgroups() {
+	var s unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &s); err != nil {
+		d.add("System", "cgroups", stateLacking, "none: steps have no limits", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+		return
+	}
+	if whole(s.Type) == unix.CGROUP2_SUPER_MAGIC {
+		d.add("System", "cgroups", stateOK, "version 2", "")
+		return
+	}
+	if found, _ := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs"); len(found) > 0 {
+		d.add("System", "cgroups", stateOK, "version 1", "")
+		return
+	}
+	d.add("System", "cgroups", stateLacking, "none: steps have no limits", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+}
+
+// fileSystems: which the kernel has loaded. Others it may load when they are mounted.
+func (d *checkup) fileSystems() {
+	b, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		d.add("File systems", "all", stateMissing, err.Error(), "mount -t proc proc /proc")
+		return
+	}
+	var names []string
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if len(fields) > 0 {
+			names = append(names, fields[len(fields)-1])
+		}
+	}
+	for _, f := range []struct {
+		name    string
+		drivers []string
+	}{{"overlay", []string{"overlay", "erofs"}}, {"erofs", []string{"erofs"}}, {"btrfs", []string{"btrfs"}}} {
+		if slices.Contains(names, f.name) {
+			d.add("File systems", f.name, stateOK, "known to the kernel", "")
+			continue
+		}
+		d.add("File systems", f.name, need(false, slices.Contains(f.drivers, d.driver)), "not known to the kernel, or not loaded", "modprobe "+f.name)
+	}
+}
+
+// calls asks a manager of mounts, which tries them.
+func (d *checkup) calls() {
+	const topic = "Calls of the kernel"
+	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
+	if err == nil {
+		_ = unix.Close(fd)
+		d.add(topic, "openat2", stateOK, "since Linux 5.6", "")
+	} else {
+		d.add(topic, "openat2", stateLacking, err.Error()+"; archives are extracted directory by directory", "")
+	}
+	if os.Geteuid() != 0 {
+		return // privileges are what is missing
+	}
+	dir, err := os.MkdirTemp("", "holdfastd-doctor-")
+	if err != nil {
+		d.add(topic, "mounting", stateMissing, err.Error(), "")
+		return
+	}
+	m, err := mount.Open(d.ctx, mount.Options{Directory: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		for _, w := range m.Ways() {
+			if w.Used {
+				d.add(topic, string(w.Call), stateOK, "since Linux "+w.Since, "")
+			} else {
+				d.add(topic, string(w.Call), stateLacking, w.Err.Error()+"; instead: "+w.Else, "")
+			}
+		}
+		err = m.Close(d.ctx)
+	}
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		d.add(topic, "mounting", stateMissing, err.Error(), "run it with CAP_SYS_ADMIN")
+	}
+}

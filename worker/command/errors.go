@@ -1,0 +1,80 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"holdfast/command/cli"
+	"holdfast/worker/base"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+)
+
+// rootError is what is wrong with a store, and what to do about it.
+type rootError struct {
+	root, what, next string
+	err              error
+}
+
+func (e *rootError) Error() string { return e.root + ": " + e.what + "; " + e.next }
+func (e *rootError) Unwrap() error { return e.err }
+
+// nextError is an error with the next step.
+type nextError struct {
+	err  error
+	next string
+}
+
+func (e *nextError) Error() string { return e.err.Error() + "; " + e.next }
+func (e *nextError) Unwrap() error { return e.err }
+
+// explain adds the next step to an error, where it is known.
+func (c *call) explain(err error) error {
+	var known *rootError
+	var told *nextError
+	if err == nil || errors.As(err, &known) || errors.As(err, &told) || errors.Is(err, errSaid) || cli.IsUsage(err) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) && c.ctx.Err() != nil {
+		return errors.New("interrupted; nothing is left behind")
+	}
+	next := c.next(err)
+	if next == "" {
+		return err
+	}
+	return &nextError{err, next}
+}
+
+func (c *call) next(err error) string {
+	switch {
+	case errors.Is(err, snapshot.ErrLocked):
+		return "wait until that process has ended, or give another directory with --root"
+	case errors.Is(err, snapshot.ErrOtherDriver):
+		return "leave --driver out: the store knows its own"
+	case errors.Is(err, snapshot.ErrDistrusted):
+		return "remove the snapshot with holdfastd snapshot rm, and make it again"
+	case errors.Is(err, snapshot.ErrNotFound):
+		return "holdfastd snapshot ls lists all names"
+	case errors.Is(err, base.ErrLimit):
+		return "if the source can be trusted, allow more with --max-bytes, --max-entries or --max-ratio"
+	case errors.Is(err, base.ErrDigest):
+		return "fetch the source again: it is damaged, or not what it claims to be"
+	case errors.Is(err, mount.ErrBusy):
+		return "holdfastd mount ls shows what is mounted"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Sprintf("free some space on the disk of %s: holdfastd df says what the store takes", c.root)
+	case errors.Is(err, syscall.EROFS):
+		return "the file system is mounted read-only: mount it writable, or give another directory with --root"
+	case errors.Is(err, snapshot.ErrUnsupported), errors.Is(err, errors.ErrUnsupported):
+		return "holdfastd doctor says what this system can do"
+	case errors.Is(err, fs.ErrPermission):
+		if os.Geteuid() != 0 {
+			return "run the command as root, for example with sudo, or with --root in a directory of your own"
+		}
+	}
+	return ""
+}

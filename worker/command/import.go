@@ -1,0 +1,213 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/worker/base"
+	"holdfast/worker/snapshot"
+)
+
+func init() { register((*app).newImport) }
+
+const importHelp = `Import an image or an archive as a base for build steps.
+
+SOURCE is an OCI image layout (a directory, or a tar archive of one), or a tar archive
+of files, plain or compressed with gzip or zstd; - is such an archive from standard
+input. NAME is what the base is called. Layers that are there already are not made again.
+
+What is read is verified, and what would lead out of the tree refused. An import
+that fails leaves nothing behind.`
+
+type importFlags struct {
+	format, ref, platform, devices, maxBytes string
+	maxEntries, maxRatio                     int64
+	replace, noConfig                        bool
+}
+
+func (a *app) newImport() *cobra.Command {
+	var f importFlags
+	cmd := &cobra.Command{
+		Use:   "import SOURCE [NAME]",
+		Short: "Import an image or an archive as a base",
+		Long:  importHelp,
+		Args:  cobra.RangeArgs(1, 2),
+		RunE:  a.action(func(c *call) error { return c.importBase(&f) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.format, "format", "auto", "what SOURCE is: auto|oci|tar")
+	flags.StringVar(&f.ref, "ref", "", "the image of this name, in a layout with several")
+	flags.StringVar(&f.platform, "platform", "", "platform of the image, such as linux/arm64; default: that of this machine")
+	flags.StringVar(&f.devices, "devices", "refuse", "device nodes: refuse|skip|make")
+	flags.BoolVar(&f.replace, "replace", false, "replace the base NAME if it is another")
+	flags.BoolVar(&f.noConfig, "no-config", false, "do not record what the image runs (environment, command, directory, user)")
+	flags.StringVar(&f.maxBytes, "max-bytes", "64GiB", "how much all files may have together")
+	flags.Int64Var(&f.maxEntries, "max-entries", base.DefaultEntries, "how many entries all layers may have together")
+	flags.Int64Var(&f.maxRatio, "max-ratio", base.DefaultRatio, "to how many times its size a layer may expand, beyond 256 MiB")
+	return cmd
+}
+
+func (f *importFlags) options() (o base.Options, err error) {
+	formats := map[string]base.Format{"auto": base.FormatAuto, "oci": base.FormatOCI, "tar": base.FormatTar}
+	devices := map[string]base.Devices{"refuse": base.DevicesRefuse, "skip": base.DevicesSkip, "make": base.DevicesMake}
+	var ok bool
+	if o.Format, ok = formats[f.format]; !ok {
+		return o, cli.Usagef("--format is %q; it can be auto, oci or tar", f.format)
+	}
+	if o.Devices, ok = devices[f.devices]; !ok {
+		return o, cli.Usagef("--devices is %q; it can be refuse, skip or make", f.devices)
+	}
+	if o.Devices == base.DevicesMake && os.Geteuid() != 0 {
+		return o, cli.Usagef("--devices make is for root")
+	}
+	if o.Platform, err = base.ParsePlatform(f.platform); err != nil {
+		return o, &cli.UsageError{Err: err}
+	}
+	most, err := humanize.ParseBytes(f.maxBytes)
+	if err != nil || most == 0 || most > 1<<62 || f.maxEntries <= 0 || f.maxRatio <= 0 {
+		return o, cli.Usagef("--max-bytes, --max-entries and --max-ratio are numbers above 0, such as 64GiB, 1000 and 200")
+	}
+	o.Limits = base.Limits{Bytes: int64(most), Entries: f.maxEntries, Ratio: f.maxRatio}
+	o.Ref, o.Replace, o.NoConfig, o.Progress = f.ref, f.replace, f.noConfig, &base.Progress{}
+	return o, nil
+}
+
+func (c *call) importBase(f *importFlags) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	source := c.args[0]
+	if len(c.args) > 1 {
+		o.Name = c.args[1]
+		if strings.HasPrefix(o.Name, "sha256:") {
+			return cli.Usagef("a base cannot be called %q: layers are called so", o.Name)
+		}
+	}
+	if source == "-" && o.Format == base.FormatOCI {
+		return cli.Usagef("an image layout cannot be read from standard input; write it to a file first")
+	}
+	if source != "-" {
+		if _, err := os.Stat(source); err != nil { // before a store is made
+			return err
+		}
+	}
+	return c.withStore(true, func(t *snapshot.Tenant) (err error) {
+		if t.Store().Driver().Name() == "erofs" {
+			m, err := c.openMounts()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, m.Close(c.ctx)) }()
+			o.Mounts = m
+		}
+		r, err := c.doImport(t, source, o)
+		if err != nil {
+			return explainImport(err)
+		}
+		return c.printImport(r)
+	})
+}
+
+func (c *call) doImport(t *snapshot.Tenant, source string, o base.Options) (*base.Result, error) {
+	what := "importing"
+	var stop func()
+	if source == "-" {
+		stop = cli.Progress{Writer: c.cmd.ErrOrStderr(), What: what, Step: cli.ProgressStep}.Start()
+		defer stop()
+		return base.ImportArchive(c.ctx, t, c.cmd.InOrStdin(), o)
+	}
+	// How much there is to read is known when it has begun: it is shown in thousandths.
+	stop = cli.Progress{Writer: c.cmd.ErrOrStderr(), What: what, Total: 1000, Step: cli.ProgressStep, Done: func() int64 {
+		done, total := o.Progress.Read()
+		if total == 0 {
+			return 0
+		}
+		return done * 1000 / total
+	}}.Start()
+	defer stop()
+	return base.Import(c.ctx, t, source, o)
+}
+
+func explainImport(err error) error {
+	switch {
+	case errors.Is(err, snapshot.ErrExists):
+		return &nextError{err, "give another name, or --replace"}
+	case errors.Is(err, base.ErrChoice):
+		return &nextError{err, "choose with --ref and --platform"}
+	case errors.Is(err, base.ErrUnsafe) && strings.Contains(err.Error(), "devices are not to be made"):
+		return &nextError{err, "--devices skip leaves them out, --devices make makes them"}
+	case errors.Is(err, base.ErrUnsafe):
+		return &nextError{err, "the archive must not be used as it is: nothing was imported"}
+	}
+	return err
+}
+
+type importedLayer struct {
+	Snapshot string `json:"snapshot"`
+	DiffID   string `json:"diff_id"`
+	Digest   string `json:"digest"`
+	Bytes    int64  `json:"bytes"`
+	Existed  bool   `json:"existed"`
+}
+
+type importReport struct {
+	Name     string          `json:"name"`
+	Snapshot string          `json:"snapshot"`
+	Image    string          `json:"image"`
+	Ref      string          `json:"ref"`
+	Platform string          `json:"platform"`
+	Existed  bool            `json:"existed"`
+	Layers   []importedLayer `json:"layers"`
+	LeftOut  struct {
+		Owners  int64 `json:"owners"`
+		Xattrs  int64 `json:"xattrs"`
+		Devices int64 `json:"devices"`
+	} `json:"left_out"`
+}
+
+func (c *call) printImport(r *base.Result) error {
+	report := importReport{Name: r.Name, Snapshot: r.Snapshot, Image: r.Image.String(), Ref: r.Ref, Platform: r.Platform, Existed: r.Existed}
+	report.LeftOut.Owners, report.LeftOut.Xattrs, report.LeftOut.Devices = r.LeftOut.Owners, r.LeftOut.Xattrs, r.LeftOut.Devices
+	made := 0
+	for _, l := range r.Layers {
+		report.Layers = append(report.Layers, importedLayer{l.Snapshot, l.DiffID.String(), l.Digest.String(), l.Size, l.Existed})
+		if !l.Existed {
+			made++
+		}
+	}
+	if c.json {
+		return cli.PrintJSON(c.out, report)
+	}
+	var lines [][2]string
+	add := func(name, value string) {
+		if value != "" {
+			lines = append(lines, [2]string{name, value})
+		}
+	}
+	add("Base", r.Name)
+	add("Snapshot", r.Snapshot)
+	add("Image", r.Image.String())
+	add("Platform", r.Platform)
+	add("Layers", fmt.Sprintf("%s, %s new", cli.Count(len(r.Layers)), cli.Count(made)))
+	cli.Rows(c.out, lines...)
+	for _, left := range []struct {
+		n    int64
+		what string
+	}{
+		{r.LeftOut.Owners, "owners: only root can give files away (setuid and setgid are left out with them)"},
+		{r.LeftOut.Xattrs, "extended attributes"},
+		{r.LeftOut.Devices, "device nodes"},
+	} {
+		if left.n > 0 {
+			fmt.Fprintf(c.out, "left out: %s %s\n", cli.Count(left.n), left.what)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+)
+
+func init() { register((*app).newMount) }
+
+const mountHelp = `Mount a snapshot at the directory PATH, until the command is interrupted (Ctrl-C).
+
+A committed snapshot or a base is mounted to be read. An active one can be written.
+The store is in use meanwhile: other commands wait for the end of this one.`
+
+// closeTime is how long the end of a command waits for mounts that are in use.
+const closeTime = 10 * time.Second
+
+func (a *app) newMount() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "mount NAME PATH", Short: "Mount a snapshot until interrupted", Long: mountHelp, Args: cobra.ExactArgs(2),
+		RunE: a.action((*call).mount), ValidArgsFunction: a.completeSnapshots(0),
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use: "ls", Short: "List what is mounted", Args: cobra.NoArgs, RunE: a.action((*call).mounts),
+		Long: "List what of holdfastd, of any store, is mounted where this command sees it: what only a\nrunning step has is not.",
+	})
+	return cmd
+}
+
+func (c *call) mount() error {
+	path, err := filepath.Abs(c.args[1])
+	if err != nil {
+		return err
+	}
+	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
+		info, err := c.find(t, c.args[0])
+		if err != nil {
+			return err
+		}
+		m, err := c.openMounts()
+		if err != nil {
+			return err
+		}
+		ctx := context.WithoutCancel(c.ctx)
+		defer func() {
+			ctx, cancel := context.WithTimeout(ctx, closeTime)
+			defer cancel()
+			err = errors.Join(err, m.Close(ctx))
+		}()
+		list, end, err := c.mountsOf(t, info)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.hold(m, info, list, path), end(ctx))
+	})
+}
+
+// mountsOf are the mounts of a snapshot: of a committed one those of a view, which end removes.
+func (c *call) mountsOf(t *snapshot.Tenant, info snapshot.Info) (list []mount.Mount, end func(context.Context) error, err error) {
+	if info.Kind != snapshot.Committed {
+		list, err = t.Mounts(c.ctx, info.Name)
+		return list, func(context.Context) error { return nil }, err
+	}
+	key := "mount " + rand.Text()
+	list, err = t.View(c.ctx, key, info.Name)
+	return list, func(ctx context.Context) error { return t.Remove(ctx, key) }, err
+}
+
+// hold mounts, and waits until the command is interrupted.
+func (c *call) hold(m *mount.Manager, info snapshot.Info, list []mount.Mount, path string) error {
+	spec, err := mount.FromMounts(list)
+	if err != nil {
+		return err
+	}
+	h, err := m.Acquire(c.ctx, spec)
+	if err != nil {
+		return err
+	}
+	_, err = h.Attach(m.Host(), path)
+	if err == nil {
+		err = c.announce(info, path)
+		if err == nil {
+			<-c.ctx.Done()
+		}
+	}
+	h.Release()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTime)
+	defer cancel()
+	if waitErr := h.Wait(ctx); waitErr != nil {
+		err = errors.Join(err, fmt.Errorf("%s is still in use: %w", path, waitErr))
+	}
+	return err
+}
+
+func (c *call) announce(info snapshot.Info, path string) error {
+	if c.json {
+		if err := cli.PrintJSON(c.out, map[string]string{"snapshot": info.Name, "path": path, "kind": strings.ToLower(info.Kind.String())}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(c.out, "%s is mounted at %s until this is interrupted\n", abbreviated(info.Name, false), printable(path))
+	}
+	return c.out.Flush()
+}
+
+// mounted is something of holdfastd that is mounted.
+type mounted struct {
+	Path   string `json:"path"`
+	Type   string `json:"type"`
+	Source string `json:"source"`
+}
+
+func (c *call) mounts() error {
+	root, err := c.absRoot()
+	if err != nil {
+		return err
+	}
+	list, err := mountedHere(root)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return cli.PrintJSON(c.out, list)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(c.out, "nothing is mounted")
+		return nil
+	}
+	lines := [][]string{{"PATH", "TYPE", "SOURCE"}}
+	for _, m := range list {
+		lines = append(lines, []string{printable(m.Path), m.Type, printable(m.Source)})
+	}
+	cli.Columns(c.out, lines...)
+	return nil
+}

@@ -1,0 +1,305 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/worker/base"
+	"holdfast/worker/snapshot"
+)
+
+func init() { register((*app).newSnapshot) }
+
+func (a *app) newSnapshot() *cobra.Command {
+	cmd := &cobra.Command{Use: "snapshot", Short: "List, show and remove snapshots", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	var full bool
+	ls := &cobra.Command{Use: "ls", Short: "List snapshots", Args: cobra.NoArgs, RunE: a.action(func(c *call) error { return c.list(full) })}
+	ls.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
+	tree := &cobra.Command{Use: "tree", Short: "Show which snapshot is made from which", Args: cobra.NoArgs, RunE: a.action(func(c *call) error { return c.tree(full) })}
+	tree.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
+	cmd.AddCommand(ls, tree,
+		&cobra.Command{
+			Use: "stat NAME", Short: "Show what is known of a snapshot", Args: cobra.ExactArgs(1),
+			RunE: a.action((*call).stat), ValidArgsFunction: a.completeSnapshots(0),
+		},
+		&cobra.Command{
+			Use: "rm NAME...", Short: "Remove snapshots", Args: cobra.MinimumNArgs(1), RunE: a.action((*call).remove),
+			Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays. Names can be abbreviated, as ls does it.",
+			ValidArgsFunction: a.completeSnapshots(-1),
+		})
+	return cmd
+}
+
+// abbreviated is a name in a listing.
+func abbreviated(name string, full bool) string {
+	if digest, ok := strings.CutPrefix(name, "sha256:"); ok && !full && len(digest) == 64 {
+		return digest[:12]
+	}
+	return printable(name)
+}
+
+// printable is a name without what would do something to a terminal.
+func printable(name string) string {
+	quoted := fmt.Sprintf("%q", name)
+	if quoted[1:len(quoted)-1] == name {
+		return name
+	}
+	return quoted
+}
+
+func (c *call) all() (list []snapshot.Info, err error) {
+	err = c.withStore(false, func(t *snapshot.Tenant) error {
+		return t.Walk(c.ctx, func(i snapshot.Info) error {
+			list = append(list, i)
+			return nil
+		})
+	})
+	return list, err
+}
+
+func (c *call) list(full bool) error {
+	list, err := c.all()
+	if err != nil {
+		return err
+	}
+	if c.json {
+		reports := make([]snapshotReport, 0, len(list))
+		for _, i := range list {
+			reports = append(reports, reportOf(i))
+		}
+		return cli.PrintJSON(c.out, reports)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(c.out, "no snapshots")
+		return nil
+	}
+	lines := [][]string{{"NAME", "KIND", "PARENT", "SIZE", "FILES", "LAST USED"}}
+	for _, i := range list {
+		size, inodes := "-", "-"
+		if i.Kind == snapshot.Committed {
+			size, inodes = cli.Size(i.Usage.Size), cli.Count(i.Usage.Inodes)
+		}
+		parent := "-"
+		if i.Parent != "" {
+			parent = abbreviated(i.Parent, full)
+		}
+		lines = append(lines, []string{abbreviated(i.Name, full), kindOf(i), parent, size, inodes, humanize.Time(lastUsed(i))})
+	}
+	cli.Columns(c.out, lines...)
+	return nil
+}
+
+func lastUsed(i snapshot.Info) time.Time {
+	if i.LastUsed.IsZero() {
+		return i.Created
+	}
+	return i.LastUsed
+}
+
+// kindOf says what a snapshot is.
+func kindOf(i snapshot.Info) string {
+	kind := strings.ToLower(i.Kind.String())
+	if i.Kind == snapshot.View && i.Labels[base.LabelBase] != "" {
+		kind = "base"
+	}
+	if i.Distrusted {
+		kind += ", distrusted"
+	}
+	if i.Pinned {
+		kind += ", pinned"
+	}
+	return kind
+}
+
+type snapshotReport struct {
+	Name       string            `json:"name"`
+	ID         uint64            `json:"id"`
+	Kind       string            `json:"kind"`
+	Parent     string            `json:"parent"`
+	Created    time.Time         `json:"created"`
+	Updated    time.Time         `json:"updated"`
+	LastUsed   time.Time         `json:"last_used"`
+	Bytes      int64             `json:"bytes"`
+	Inodes     int64             `json:"inodes"`
+	Pinned     bool              `json:"pinned"`
+	Distrusted bool              `json:"distrusted"`
+	Labels     map[string]string `json:"labels"`
+}
+
+func reportOf(i snapshot.Info) snapshotReport {
+	labels := i.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return snapshotReport{i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, labels}
+}
+
+type statReport struct {
+	snapshotReport
+	Directory string   `json:"directory"`
+	Children  []string `json:"children"`
+	Leases    []string `json:"leases"`
+}
+
+func (c *call) stat() error {
+	return c.withStore(false, func(t *snapshot.Tenant) error {
+		info, err := c.find(t, c.args[0])
+		if err != nil {
+			return err
+		}
+		if info.Usage, err = t.Usage(c.ctx, info.Name); err != nil {
+			return err
+		}
+		r := statReport{snapshotReport: reportOf(info), Directory: fmt.Sprintf("%s/snapshots/%s", t.Store().Root(), info.ID), Children: []string{}, Leases: []string{}}
+		children, err := t.Children(c.ctx, info.Name)
+		if err != nil {
+			return err
+		}
+		r.Children = append(r.Children, children...)
+		held, err := t.Leases(c.ctx, info.Name)
+		if err != nil {
+			return err
+		}
+		for _, h := range held {
+			r.Leases = append(r.Leases, h.Lease)
+		}
+		if c.json {
+			return cli.PrintJSON(c.out, r)
+		}
+		c.printStat(info, &r)
+		return nil
+	})
+}
+
+func (c *call) printStat(info snapshot.Info, r *statReport) {
+	when := func(t time.Time) string { return t.Format("2006-01-02 15:04:05 UTC") }
+	lines := [][2]string{{"Name", printable(info.Name)}, {"Kind", kindOf(info)}}
+	if info.Parent != "" {
+		lines = append(lines, [2]string{"Parent", printable(info.Parent)})
+	}
+	lines = append(lines, [2]string{"Size", cli.SizeExactly(info.Usage.Size)}, [2]string{"Files", cli.Count(info.Usage.Inodes)},
+		[2]string{"Created", when(info.Created)}, [2]string{"Last used", when(lastUsed(info))}, [2]string{"Directory", r.Directory})
+	for _, child := range r.Children {
+		lines = append(lines, [2]string{"Child", printable(child)})
+	}
+	for _, lease := range r.Leases {
+		lines = append(lines, [2]string{"Lease", printable(lease)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(info.Labels)) {
+		lines = append(lines, [2]string{"Label", printable(key) + " = " + printable(info.Labels[key])})
+	}
+	cli.Rows(c.out, lines...)
+}
+
+func (c *call) remove() error {
+	var removed []string
+	err := c.withStore(false, func(t *snapshot.Tenant) error {
+		for _, name := range c.args {
+			info, err := c.find(t, name)
+			if err != nil {
+				return err
+			}
+			if err := t.Remove(c.ctx, info.Name); err != nil {
+				return c.explainUse(t, info, err)
+			}
+			removed = append(removed, info.Name)
+		}
+		return t.Store().Cleanup(c.ctx)
+	})
+	if c.json {
+		return errors.Join(cli.PrintJSON(c.out, map[string]any{"removed": append([]string{}, removed...)}), err)
+	}
+	for _, name := range removed {
+		fmt.Fprintf(c.out, "removed %s\n", printable(name))
+	}
+	return err
+}
+
+// explainUse says who uses a snapshot that cannot be removed.
+func (c *call) explainUse(t *snapshot.Tenant, info snapshot.Info, err error) error {
+	if !errors.Is(err, snapshot.ErrInUse) {
+		return err
+	}
+	var users []string
+	if children, childErr := t.Children(c.ctx, info.Name); childErr == nil && len(children) > 0 {
+		users = append(users, cli.Plural(len(children), "snapshot")+" made from it, such as "+printable(children[0]))
+	}
+	if held, leaseErr := t.Leases(c.ctx, info.Name); leaseErr == nil && len(held) > 0 {
+		users = append(users, "the lease "+printable(held[0].Lease))
+	}
+	if info.Pinned {
+		users = append(users, "a pin")
+	}
+	return &nextError{err, "it is kept by " + strings.Join(users, ", and by ")}
+}
+
+func (c *call) tree(full bool) error {
+	list, err := c.all()
+	if err != nil {
+		return err
+	}
+	children := map[string][]snapshot.Info{}
+	for _, i := range list {
+		children[i.Parent] = append(children[i.Parent], i)
+	}
+	for _, of := range children {
+		slices.SortFunc(of, func(a, b snapshot.Info) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	if c.json {
+		return cli.PrintJSON(c.out, treeOf(children, ""))
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(c.out, "no snapshots")
+		return nil
+	}
+	lines := treeLines{branch: "|-- ", last: "`-- ", through: "|   "}
+	if cli.HasUTF8(c.cmd.OutOrStdout()) {
+		lines = treeLines{branch: "├── ", last: "└── ", through: "│   "}
+	}
+	for _, i := range children[""] {
+		lines.print(c.out, children, i, "", "", full)
+	}
+	return nil
+}
+
+type treeReport struct {
+	snapshotReport
+	Children []treeReport `json:"children"`
+}
+
+func treeOf(children map[string][]snapshot.Info, name string) []treeReport {
+	list := make([]treeReport, 0, len(children[name]))
+	for _, i := range children[name] {
+		list = append(list, treeReport{reportOf(i), treeOf(children, i.Name)})
+	}
+	return list
+}
+
+// treeLines are what a tree is drawn with.
+type treeLines struct{ branch, last, through string }
+
+func (l treeLines) print(w io.Writer, children map[string][]snapshot.Info, i snapshot.Info, lead, below string, full bool) {
+	size := ""
+	if i.Kind == snapshot.Committed {
+		size = ", " + cli.Size(i.Usage.Size)
+	}
+	fmt.Fprintf(w, "%s%s  %s%s\n", lead, abbreviated(i.Name, full), kindOf(i), size)
+	of := children[i.Name]
+	for n, child := range of {
+		if n == len(of)-1 {
+			l.print(w, children, child, below+l.last, below+"    ", full)
+		} else {
+			l.print(w, children, child, below+l.branch, below+l.through, full)
+		}
+	}
+}
