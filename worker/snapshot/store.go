@@ -41,6 +41,10 @@ type Options struct {
 	// on the disk.
 	Durability holdfast.Durability
 
+	// Full is called when the metadata could not be written since the disk is full. If it
+	// has made room, and returns true, the transaction is tried once more. nil: it is not.
+	Full func() bool
+
 	// Logger hears of what the background does; nil: nobody does.
 	Logger *slog.Logger
 }
@@ -63,6 +67,7 @@ type Store struct {
 	clients  map[string]bool // tenants of which nothing is pruned
 	distrust []commitRange   // commits whose content may not be on the disk
 	suspect  ID              // a flush failed after this one was begun
+	deep     map[ID]struct{} // ends of chains of which was said that they are long
 
 	lastUse    atomic.Uint64
 	ctx        context.Context // ends when the store closes
@@ -393,6 +398,33 @@ func (s *Store) trusts(r *record) error {
 		}
 	}
 	return nil
+}
+
+// DeepChain is how many snapshots may stand on each other before that is worth a warning: mounting
+// them takes longer with each.
+const DeepChain = 128
+
+// deepEnds is how many ends of chains are remembered.
+const deepEnds = 1024
+
+// warnDeep logs, once for each end, that a chain of parents is long.
+func (s *Store) warnDeep(tenant, end string, parents []ID) {
+	if len(parents) <= DeepChain {
+		return
+	}
+	s.mu.Lock()
+	_, known := s.deep[parents[0]]
+	if !known {
+		if s.deep == nil || len(s.deep) >= deepEnds {
+			s.deep = map[ID]struct{}{}
+		}
+		s.deep[parents[0]] = struct{}{}
+	}
+	s.mu.Unlock()
+	if !known {
+		s.log.Warn("a snapshot stands on many others; mounting it takes longer with each",
+			"tenant", tenant, "snapshot", end, "layers", len(parents), "warned above", DeepChain)
+	}
 }
 
 // isClient tells whether the snapshot with this key belongs to a client.
