@@ -7,6 +7,6 @@ require (
 	holdfast v0.0.0
 )
 
-require github.com/BurntSushi/toml v1.6.0 // indirect
+require github.com/BurntSushi/toml v1.6.0
 
 replace holdfast => ../
