@@ -51,6 +51,7 @@ type stand struct {
 	driver *sized
 	store  *snapshot.Store
 	fs     disk.FS
+	hook   atomic.Pointer[func(op string, keys int)] // of snapshot.Options.Observe
 }
 
 func newStand(t testing.TB) *stand {
@@ -58,7 +59,12 @@ func newStand(t testing.TB) *stand {
 	s := &stand{TB: t, driver: &sized{}, fs: disk.FS{Size: 1 << 40, Free: 1 << 39}}
 	s.driver.next.Store(1000)
 	var err error
-	s.store, err = snapshot.Open(t.TempDir(), snapshot.Options{Driver: s.driver, Durability: holdfast.None})
+	observe := func(op string, keys int) {
+		if hook := s.hook.Load(); hook != nil {
+			(*hook)(op, keys)
+		}
+	}
+	s.store, err = snapshot.Open(t.TempDir(), snapshot.Options{Driver: s.driver, Durability: holdfast.None, Observe: observe})
 	if err != nil {
 		t.Fatal(err)
 	}

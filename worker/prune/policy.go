@@ -20,7 +20,7 @@ const LabelKeep = "holdfast.keep"
 // Config is what there is to configure. The names of its fields are BuildKit's, where that has them.
 type Config struct {
 	// MaxMounts is how many mounts there may be after a run: idle ones are unmounted; 0: any number.
-	MaxMounts Count `toml:"maxMounts,omitempty"`
+	MaxMounts Count `toml:"maxMounts,omitzero"`
 
 	// Policies are followed one after the other, each with what the one before has left.
 	Policies []Policy `toml:"policy"`
@@ -34,11 +34,11 @@ type Config struct {
 type Policy struct {
 	Filters       []Filter `toml:"filters,omitempty"`       // none: all snapshots
 	All           bool     `toml:"all,omitempty"`           // select those with LabelKeep too
-	KeepDuration  Duration `toml:"keepDuration,omitempty"`  // since the last use
+	KeepDuration  Duration `toml:"keepDuration,omitzero"`   // since the last use
 	ReservedSpace Size     `toml:"reservedSpace,omitempty"` // while no more than this is used, nothing goes
 	MaxUsedSpace  Size     `toml:"maxUsedSpace,omitempty"`  // at most this is used
 	MinFreeSpace  Size     `toml:"minFreeSpace,omitempty"`  // at least this is free on the file system
-	MaxSnapshots  Count    `toml:"maxSnapshots,omitempty"`  // of all kinds and tenants
+	MaxSnapshots  Count    `toml:"maxSnapshots,omitzero"`   // of all kinds and tenants
 }
 
 // bounded tells whether it has bounds.

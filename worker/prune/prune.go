@@ -258,11 +258,23 @@ func (p *Pruner) execute(ctx context.Context, list []doomed, total *Result) erro
 		if p.opts.Progress != nil {
 			p.opts.Progress(progress)
 		}
-		if err := ctx.Err(); err != nil {
+		if err := pause(ctx, done.Held); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pause waits, so that others have the writer and the processor for as long as a transaction has had them.
+func pause(ctx context.Context, d time.Duration) error {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // adapt is how many the next transaction removes, when the last one has taken so long for n.

@@ -45,6 +45,10 @@ type Options struct {
 	// has made room, and returns true, the transaction is tried once more. nil: it is not.
 	Full func() bool
 
+	// Observe is called after each transaction on the metadata with what it was for and how many keys it has
+	// touched, concurrently; for figures and tests. nil: it is not.
+	Observe func(op string, keys int)
+
 	// Logger hears of what the background does; nil: nobody does.
 	Logger *slog.Logger
 }
@@ -80,7 +84,7 @@ type Store struct {
 	closing    sync.Mutex
 	closeErr   error
 
-	observe func(op string, keys int) // for tests
+	observe func(op string, keys int) // nil: nobody
 }
 
 // commitRange are the numbers of some commits, both ends included.
@@ -93,6 +97,10 @@ const (
 	newDir       = "new"
 	trashDir     = "trash"
 )
+
+// vacuumBytes is how much of metadata.db must be free for it to be made shorter: what some ten thousand
+// snapshots take, if that is a quarter of it.
+const vacuumBytes = 2 << 20
 
 // storeVersion is the version of the layout that this package reads and writes.
 const storeVersion = 1
@@ -120,7 +128,7 @@ func open(root string, options Options) (_ *Store, err error) {
 			return nil, err
 		}
 	}
-	s := &Store{root: root, driver: options.Driver, opts: options, log: options.Logger,
+	s := &Store{root: root, driver: options.Driver, opts: options, log: options.Logger, observe: options.Observe,
 		clients: map[string]bool{}, reconciled: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -146,7 +154,7 @@ func open(root string, options Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s.db, err = holdfast.Open(filepath.Join(root, metadataName), 0o600, &holdfast.Options{
-		Durability: options.Durability, AutoVacuum: &holdfast.AutoVacuum{}, Timeout: time.Second})
+		Durability: options.Durability, AutoVacuum: &holdfast.AutoVacuum{MinBytes: vacuumBytes}, Timeout: time.Second})
 	if err != nil {
 		return nil, err
 	}
