@@ -151,6 +151,7 @@ func (h *history) grow(n int) {
 	for _, c := range h.all() {
 		h.times = append(h.times, c.LastUsed)
 	}
+	slices.SortFunc(h.times, time.Time.Compare) // so that a seed gives the same again
 	h.base = h.rng.Int64N(1e6)
 }
 
