@@ -18,9 +18,13 @@ type FS struct {
 // Measure tells of the file system that dir is on.
 func Measure(dir string) (FS, error) { return measure(dir) }
 
-// clamp is a product, or the largest number that there is.
-func clamp(n, size uint64) int64 {
-	high, low := bits.Mul64(n, size)
+// clamp is a product, or the largest number that there is; 0 if n is negative, as where more is used than
+// an ordinary user may.
+func clamp[T int64 | uint64](n T, size uint64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(n), size)
 	if high != 0 || low > math.MaxInt64 {
 		return math.MaxInt64
 	}

@@ -15,9 +15,9 @@ func measure(dir string) (f FS, err error) {
 	}
 	size := uint64(st.Bsize)
 	return FS{
-		Size:       clamp(uint64(st.Blocks), size),
-		Free:       clamp(uint64(max(st.Bavail, 0)), size),
-		Inodes:     clamp(uint64(st.Files), 1),
-		FreeInodes: clamp(uint64(max(st.Ffree, 0)), 1),
+		Size:       clamp(st.Blocks, size),
+		Free:       clamp(st.Bavail, size),
+		Inodes:     clamp(st.Files, 1),
+		FreeInodes: clamp(st.Ffree, 1),
 	}, nil
 }

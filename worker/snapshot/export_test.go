@@ -56,4 +56,6 @@ func SetUseGrain(d time.Duration) {
 }
 
 // Attempt runs a writing transaction.
-func (s *Store) Attempt(fn func() error) error { return s.update("attempt", func(*txn) error { return fn() }) }
+func (s *Store) Attempt(fn func() error) error {
+	return s.update("attempt", func(*txn) error { return fn() })
+}
