@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -349,6 +350,14 @@ func TestOneAtATime(t *testing.T) {
 		s.layer(a, fmt.Sprint(i), "", 10)
 	}
 	p := s.pruner(0, Policy{MaxSnapshots: 25})
+	p.opts.Hold = 1
+	var mu sync.Mutex
+	var seen []int64
+	p.opts.Progress = func(g Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, g.Snapshots)
+	}
 	results := make(chan Result)
 	for range 4 {
 		go func() {
@@ -365,6 +374,9 @@ func TestOneAtATime(t *testing.T) {
 	}
 	if sum != 15 || len(s.all()) != 25 {
 		t.Errorf("%d were removed, %d are left", sum, len(s.all()))
+	}
+	if len(seen) != 15 || !slices.IsSorted(seen) { // the others have found nothing to do
+		t.Errorf("the runs were at work at once: %v", seen)
 	}
 }
 
@@ -387,7 +399,7 @@ func TestDf(t *testing.T) {
 			err = os.WriteFile(filepath.Join(m[0].Source, name), make([]byte, size), 0o600)
 		}
 		if err == nil {
-			err = sync(filepath.Join(m[0].Source, name))
+			err = flush(filepath.Join(m[0].Source, name))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -411,7 +423,7 @@ func TestDf(t *testing.T) {
 		if err := os.WriteFile(file, make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := sync(file); err != nil {
+		if err := flush(file); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -434,8 +446,8 @@ func TestDf(t *testing.T) {
 	}
 }
 
-// sync has the blocks of a file allocated.
-func sync(path string) error {
+// flush has the blocks of a file allocated.
+func flush(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
