@@ -265,9 +265,11 @@ func (p *Pruner) execute(ctx context.Context, list []doomed, total *Result) erro
 	return nil
 }
 
-// pause waits, so that others have the writer and the processor for as long as a transaction has had them.
-func pause(ctx context.Context, d time.Duration) error {
-	wait := time.NewTimer(d)
+// pauses is how often as long as a transaction others have the writer and the processor after it.
+const pauses = 3
+
+func pause(ctx context.Context, held time.Duration) error {
+	wait := time.NewTimer(pauses * held)
 	defer wait.Stop()
 	select {
 	case <-wait.C:

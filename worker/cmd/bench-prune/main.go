@@ -1,6 +1,6 @@
 // Command bench-prune measures what pruning costs those who work meanwhile: a store is filled, clients
-// prepare and commit snapshots on it, first alone, then while most of the store is pruned; then it waits
-// for the trees to be deleted and for metadata.db to become shorter.
+// prepare and commit snapshots on it, in turn alone, while a part of the store is pruned, and while its trees are
+// deleted; then it waits for metadata.db to become shorter.
 package main
 
 import (
@@ -27,7 +27,8 @@ var (
 	many     = flag.Int("n", 33787, "snapshots")
 	goes     = flag.Int("prune", 28000, "how many of them are pruned")
 	clients  = flag.Int("clients", 4, "clients that work meanwhile")
-	idle     = flag.Duration("idle", 5*time.Second, "how long they work alone")
+	rounds   = flag.Int("rounds", 14, "in how many pieces")
+	idle     = flag.Duration("idle", time.Second, "how long they work alone before each")
 	hold     = flag.Duration("hold", 0, "prune.Options.Hold; 0: its default")
 	deferred = flag.Bool("deferred", false, "SyncDeferred in place of SyncCommit")
 	plain    = flag.Bool("plain", os.Geteuid() != 0, "driver copy in place of overlay, which needs root")
@@ -72,6 +73,9 @@ type result struct {
 	WriterPerSnapshot           time.Duration // of that, what nobody else could write in
 	SizeFull, SizeBefore        int64         // of metadata.db: full, and when the clients have ended
 	SizeAfter                   int64
+
+	steps, commits [3][]time.Duration // by phase
+	held           time.Duration
 }
 
 func run() (err error) {
@@ -119,48 +123,84 @@ func (r *result) measure(store *snapshot.Store) error {
 	w := start(ctx, tenant)
 	defer w.end()
 	time.Sleep(time.Second) // to warm up
+	r.SizeFull = size(store)
+	for round := range *rounds {
+		if err := r.round(ctx, store, w, *goes*(round+1)/(*rounds)-*goes*round/(*rounds)); err != nil {
+			return err
+		}
+	}
+	if err := w.end(); err != nil {
+		return err
+	}
+	r.SizeBefore = size(store)
+	r.StepIdle, r.StepPruning, r.StepDeleting = spreadOf(r.steps[0]), spreadOf(r.steps[1]), spreadOf(r.steps[2])
+	r.CommitIdle, r.CommitPruning, r.CommitDeleting = spreadOf(r.commits[0]), spreadOf(r.commits[1]), spreadOf(r.commits[2])
+	r.WriterPerSnapshot = r.held / time.Duration(max(r.Pruned, 1))
+	r.PerSnapshot = (r.held + r.DryRun) / time.Duration(max(r.Pruned, 1))
+	if err := store.Cleanup(ctx); err != nil {
+		return err
+	}
+	r.shrink(store)
+	return nil
+}
+
+// Phases of a round.
+const (
+	alone = iota
+	pruning
+	deleting
+)
+
+// collect adds what the clients have done in a phase that is over.
+func (r *result) collect(w *work, phase int) {
+	steps, commits := w.take()
+	r.steps[phase] = append(r.steps[phase], steps...)
+	r.commits[phase] = append(r.commits[phase], commits...)
+}
+
+// round has the clients work alone, then while n are pruned, then while their trees are deleted. Rounds
+// follow each other, so that a machine which has other work disturbs all phases alike.
+func (r *result) round(ctx context.Context, store *snapshot.Store, w *work, n int) error {
 	w.take()
 	time.Sleep(*idle)
-	r.StepIdle, r.CommitIdle = w.take()
-	r.SizeFull = size(store)
-
-	// What the clients make is younger than what is there, so it stays.
+	r.collect(w, alone)
 	count, err := store.Totals(ctx)
 	if err != nil {
 		return err
 	}
+	// What the clients make does not match, so it stays.
 	p, err := prune.New(store, prune.Options{Hold: *hold, Config: prune.Config{Policies: []prune.Policy{{
-		All: true, MaxSnapshots: prune.Count(max(count.Snapshots-int64(*goes), 1)), Filters: old()}}}})
+		All: true, MaxSnapshots: prune.Count(max(count.Snapshots-int64(n), 1)), Filters: old()}}}})
 	if err != nil {
 		return err
 	}
-	began = time.Now()
+	began := time.Now()
 	if _, err := p.DryRun(ctx, nil); err != nil {
 		return err
 	}
-	r.DryRun = time.Since(began)
+	r.DryRun += time.Since(began)
 	w.take()
 	began = time.Now()
 	done, err := p.Run(ctx)
 	if err != nil {
 		return err
 	}
-	r.Run = time.Since(began)
-	r.StepPruning, r.CommitPruning = w.take()
-	r.Pruned, r.Transactions, r.Longest = done.Snapshots, done.Transactions, done.Longest
-	r.WriterPerSnapshot = done.Held / time.Duration(max(done.Snapshots, 1))
-	r.PerSnapshot = (done.Held + r.DryRun) / time.Duration(max(done.Snapshots, 1))
+	r.Run += time.Since(began)
+	r.collect(w, pruning)
+	r.Pruned += done.Snapshots
+	r.Transactions += done.Transactions
+	r.Longest = max(r.Longest, done.Longest)
+	r.held += done.Held
+	began = time.Now()
 	time.Sleep(*idle)
-	r.StepDeleting, r.CommitDeleting = w.take()
-	if err := w.end(); err != nil {
+	r.collect(w, deleting)
+	w.gate.Lock() // the rest is done before the next round
+	err = store.Cleanup(ctx)
+	w.gate.Unlock()
+	if err != nil {
 		return err
 	}
-	r.SizeBefore = size(store)
-	if err := store.Cleanup(ctx); err != nil {
-		return err
-	}
-	r.Delete = time.Since(began) - r.Run
-	r.shrink(store)
+	r.Delete += time.Since(began)
 	return nil
 }
 
@@ -235,6 +275,7 @@ func layer(ctx context.Context, t *snapshot.Tenant, name, parent string) error {
 type work struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
+	gate sync.RWMutex // who holds it keeps the clients waiting
 
 	mu             sync.Mutex
 	steps, commits []time.Duration
@@ -261,6 +302,8 @@ func start(ctx context.Context, t *snapshot.Tenant) *work {
 
 // step prepares, commits and removes; the removal is not counted.
 func (w *work) step(t *snapshot.Tenant, name string) error {
+	w.gate.RLock()
+	defer w.gate.RUnlock()
 	ctx := context.Background()
 	began := time.Now()
 	if _, err := t.Prepare(ctx, name+" active", "base"); err != nil {
@@ -279,10 +322,10 @@ func (w *work) step(t *snapshot.Tenant, name string) error {
 }
 
 // take gives the figures since the last call.
-func (w *work) take() (steps, commits spread) {
+func (w *work) take() (steps, commits []time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	steps, commits = spreadOf(w.steps), spreadOf(w.commits)
+	steps, commits = w.steps, w.commits
 	w.steps, w.commits = nil, nil
 	return steps, commits
 }
@@ -307,6 +350,6 @@ func (r *result) print() {
 	fmt.Printf("pruned %d in %v, %d transactions, the longest %v; a dry run took %v\n", r.Pruned, r.Run.Round(time.Millisecond),
 		r.Transactions, r.Longest.Round(time.Microsecond), r.DryRun.Round(time.Millisecond))
 	fmt.Printf("metadata for each: %v, of that as the only writer %v\n", r.PerSnapshot, r.WriterPerSnapshot)
-	fmt.Printf("trees deleted after %v; metadata.db %d bytes, then %d, after %v by itself %d\n", r.Delete.Round(time.Millisecond),
+	fmt.Printf("trees deleted in %v; metadata.db %d bytes, then %d, after %v by itself %d\n", r.Delete.Round(time.Millisecond),
 		r.SizeFull, r.SizeBefore, r.Shrink.Round(time.Millisecond), r.SizeAfter)
 }
