@@ -18,6 +18,10 @@ import (
 // r = sqrt(2nk). (This is the merging of two components of an LSM tree: O'Neil et al.,
 // The log-structured merge-tree, Acta Informatica 33, 1996.)
 //
+// A transaction that brings so few chunks that they come to less than one of some 200 pages of the large bucket
+// gains little or nothing by that: they go there at once, and it leaves recent alone, however much larger ones have left in it.
+// So who puts one blob behind a large import does not wait for a merge. Who brings no chunk merges nothing either.
+//
 // Sequences count, for that estimate only: that of index what has come to it, that of dead what was
 // removed from either, that of recent what has come to it since it was made. The first one also
 // tells other Stores of the same transaction that recent is another bucket now: it changes then.
@@ -53,22 +57,34 @@ func (s *Store) came(n uint64) error {
 	return s.index.SetSequence(s.known)
 }
 
-// worthMerging tells whether recent, to which so many come now, is to be merged into the large bucket by a
-// transaction that brings k chunks in all.
-func (s *Store) worthMerging(coming, k uint64) bool {
+// fewOf times the size of a page, in bytes, are the chunks in the large bucket of which a new one is one of few.
+const fewOf = 4
+
+// placing is what becomes of the new chunks of a transaction.
+type placing struct {
+	direct bool // they come to the large bucket
+	merge  bool // and so does recent
+}
+
+// place decides it for a transaction that brings k new chunks in all, so many of them now.
+func (s *Store) place(coming, k uint64) placing {
 	n, r := s.index.Sequence(), coming
 	n -= min(n, s.dead.Sequence())
-	if b := s.fresh(); b != nil {
-		if r += b.Sequence(); r < coming {
-			return true
-		}
+	if coming == 0 || k < n/uint64(fewOf*s.pageSize) {
+		return placing{direct: true}
 	}
-	if k > n/2 {
-		return true
+	if b := s.fresh(); b != nil {
+		if s.checking {
+			return placing{}
+		}
+		if r += b.Sequence(); r < coming {
+			return placing{direct: true, merge: true}
+		}
 	}
 	high, low := bits.Mul64(r, r)
 	limitHigh, limit := bits.Mul64(2*n, k)
-	return high > limitHigh || high == limitHigh && low > limit
+	worth := k > n/2 || high > limitHigh || high == limitHigh && low > limit
+	return placing{direct: worth, merge: worth}
 }
 
 // at gives the bucket in which the index has key, or belongs if it does not.
@@ -120,10 +136,17 @@ type indexing struct {
 	came   uint64 // new chunks
 }
 
-// indexing begins one of so many entries.
-func (s *Store) indexing(b *batch, entries int) *indexing {
-	u := &indexing{s: s, b: b, direct: s.worthMerging(uint64(entries), b.came+uint64(entries))}
-	if from := s.fresh(); u.direct && from != nil {
+// indexing begins one. Nodes are settled, leaves are not.
+func (s *Store) indexing(b *batch) *indexing {
+	coming := uint64(0)
+	for i := range b.entries {
+		if b.entries[i].state&(hasBytes|stored|unchanged) == hasBytes {
+			coming++
+		}
+	}
+	place := s.place(coming, b.came+coming)
+	u := &indexing{s: s, b: b, direct: place.direct}
+	if from := s.fresh(); place.merge && from != nil {
 		u.merge = &merge{s: s, b: b, from: from}
 	}
 	return u

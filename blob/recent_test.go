@@ -2,6 +2,7 @@ package blob
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -180,4 +181,49 @@ func TestRecentSequences(t *testing.T) {
 			must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(refs...)}))
 		})
 	}
+}
+
+// A transaction that brings no chunk, or few for so large a store, writes what it changes: it merges nothing, whatever a large one has left
+// in recent.
+func TestSmallTransactionsMergeNothing(t *testing.T) {
+	db := newStore(t, Options{})
+	var refs []Ref
+	bring := func(n int) {
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			for range n {
+				refs = append(refs, must2(s.Put(nthBlob(len(refs)))))
+			}
+			return nil
+		}))
+	}
+	bring(60_000)
+	bring(3_000)
+	small := func(what string, fn func(s *Store) error) {
+		t.Helper()
+		before := db.Stats().TxStats
+		must(t, db.Update(func(tx *holdfast.Tx) error { return fn(openIn(tx)) }))
+		if pages := db.Stats().TxStats.PageCount - before.PageCount; pages > 40 {
+			t.Errorf("%s: %d pages", what, pages)
+		}
+		view(t, db, func(s *Store) {
+			must(t, onlyOnce(s))
+			if n := entriesOf(s.recent); n < 2_900 {
+				t.Errorf("%s: recent has %d entries", what, n)
+			}
+		})
+	}
+	small("retain", func(s *Store) error { return s.Retain(refs[5]) })
+	small("delete", func(s *Store) error { return errors.Join(s.Delete(refs[6]), s.Delete(refs[61_000])) })
+	small("collect", func(s *Store) error { _, _, err := s.Collect(10); return err })
+	small("put", func(s *Store) error { _, err := s.Put([]byte("x")); return err })
+	small("put again", func(s *Store) error { _, err := s.Put(nthBlob(62_000)); return err })
+	bring(1_000)
+	bring(35_000)
+	view(t, db, func(s *Store) {
+		if n := entriesOf(s.recent); n > 20_000 {
+			t.Errorf("recent has %d entries: it is not merged", n)
+		}
+		must(t, checkClean(s, CheckOptions{}))
+	})
 }
