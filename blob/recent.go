@@ -23,7 +23,7 @@ import (
 // So who puts one blob behind a large import does not wait for a merge. Who brings no chunk merges nothing either.
 //
 // Sequences count, for that estimate only: that of index what has come to it, that of dead what was
-// removed from either, that of recent what has come to it since it was made. The first one also
+// removed from it, that of recent what there is in that one. The first one also
 // tells other Stores of the same transaction that recent is another bucket now: it changes then.
 
 // fresh gives the bucket of new chunks; nil if there is none.
@@ -116,15 +116,19 @@ func (s *Store) indexed(key []byte) (value []byte, recent bool) {
 
 // unindex deletes key from the index.
 func (s *Store) unindex(key []byte) error {
+	counter, by := s.dead, uint64(1)
 	if b := s.fresh(); b != nil {
-		if err := b.Delete(key); err != nil {
-			return err
+		if _, found := b.AppendValue(s.value[:0], key); found {
+			if err := b.Delete(key); err != nil {
+				return err
+			}
+			counter, by = b, -min(b.Sequence(), 1)
 		}
 	}
-	if err := s.index.Delete(key); err != nil {
+	if err := s.index.Delete(key); err != nil { // where it is in both, of a damaged store, too
 		return err
 	}
-	return s.dead.SetSequence(s.dead.Sequence() + 1)
+	return counter.SetSequence(counter.Sequence() + by)
 }
 
 // indexing brings the index up to date with what a batch has gathered.

@@ -227,3 +227,44 @@ func TestSmallTransactionsMergeNothing(t *testing.T) {
 		must(t, checkClean(s, CheckOptions{}))
 	})
 }
+
+// Chunks that come and go before they are merged leave the count of the large bucket as it is, by which it is decided when to merge.
+func TestRecentCounts(t *testing.T) {
+	db := newStore(t, Options{})
+	must(t, db.Update(func(tx *holdfast.Tx) error {
+		s := openIn(tx)
+		for i := range 5000 {
+			must2(s.Put(nthBlob(i)))
+		}
+		return nil
+	}))
+	for round := range 30 {
+		var refs []Ref
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			for i := range 200 {
+				refs = append(refs, must2(s.Put(nthBlob(10_000+200*round+i))))
+			}
+			return nil
+		}))
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			for _, ref := range refs {
+				must(t, s.Delete(ref))
+			}
+			removed, _, err := s.Collect(1000)
+			if removed != len(refs) {
+				t.Errorf("%d removed", removed)
+			}
+			return err
+		}))
+	}
+	view(t, db, func(s *Store) {
+		if there, counted := entriesOf(s.index), s.index.Sequence()-s.dead.Sequence(); counted < there || counted > there+100 {
+			t.Errorf("%d are in the large bucket, and %d counted", there, counted)
+		}
+		if there, counted := entriesOf(s.recent), s.recent.Sequence(); there != counted {
+			t.Errorf("%d are in recent, and %d counted", there, counted)
+		}
+	})
+}
