@@ -243,6 +243,9 @@ func (r *recentScan) read() error {
 	r.piece, r.at, r.ended = r.piece[:0], 0, true
 	return r.c.scan(string(recentName), r.b, r.next, r.to, func(key, v []byte) error {
 		if len(r.piece) == recentPiece {
+			if err := goesOn(r.next, key); err != nil {
+				return err
+			}
 			r.next, r.ended = bytes.Clone(key), false
 			return errEnough
 		}

@@ -272,11 +272,13 @@ func (m *merge) to(key []byte) error {
 // read takes up the next piece.
 func (m *merge) read() error {
 	m.piece, m.list, m.at, m.ended = m.piece[:0], m.list[:0], 0, true
-	return m.from.Scan(m.next, func(k, v []byte) bool {
+	var unordered error
+	err := m.from.Scan(m.next, func(k, v []byte) bool {
 		if v == nil {
 			return true // a bucket, which has no meaning there
 		}
 		if len(m.list) == mergePiece {
+			unordered = goesOn(m.next, k)
 			m.next, m.ended = append(m.next[:0], k...), false
 			return false
 		}
@@ -285,6 +287,16 @@ func (m *merge) read() error {
 		m.list = append(m.list, moving{begin, begin + len(k), len(m.piece)})
 		return true
 	})
+	return firstError(err, unordered)
+}
+
+// goesOn is the error of a reader in pieces whose next one begins with key, if that is not behind where the last one began: of
+// a damaged page it would not end.
+func goesOn(last, key []byte) error {
+	if last != nil && bytes.Compare(key, last) <= 0 {
+		return corruptf("keys of the index are not in their order")
+	}
+	return nil
 }
 
 // end moves the rest, and takes recent away.
