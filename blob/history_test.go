@@ -426,14 +426,19 @@ func (h *history) foresee() error {
 	return err
 }
 
-// sway has recent merged by the next flush, or not for long, whichever Store that is of.
+// sway has recent merged by the next flush, or the store seem to be of another size: so large that new chunks come to recent, or to
+// the large bucket beside it.
 func (h *history) sway() error {
-	merge := h.rng.IntN(2) == 0
-	h.note("to be merged: %v", merge)
-	if recent := h.s.fresh(); merge && recent != nil {
+	if recent := h.s.fresh(); recent != nil && h.rng.IntN(2) == 0 {
+		h.note("to be merged")
 		return recent.SetSequence(1 << 50)
 	}
-	return h.s.came(farChunks)
+	size := []uint64{0, 300, farChunks, 1 << 40}[h.rng.IntN(4)]
+	h.note("a store of %d chunks", size)
+	if err := h.s.came(1 << 41); err != nil {
+		return err
+	}
+	return h.s.dead.SetSequence(h.s.index.Sequence() - size)
 }
 
 // swap goes on with the other Store.
