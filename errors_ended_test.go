@@ -93,6 +93,7 @@ func endedBucket(r *errorRow) {
 		"next sequence":   func(e ended) error { _, err := e.bucket.NextSequence(); return err },
 		"for each":        func(e ended) error { return e.bucket.ForEach(nil) },
 		"for each bucket": func(e ended) error { return e.bucket.ForEachBucket(nil) },
+		"scan":            func(e ended) error { return e.bucket.Scan(nil, nil) },
 		"cursor":          func(e ended) error { return e.cursor.Delete() },
 		"new cursor":      func(e ended) error { return e.bucket.Cursor().Delete() },
 		"of the tx":       func(e ended) error { return e.tx.Cursor().Delete() },

@@ -152,6 +152,16 @@ func TestShortenedUnderBegin(t *testing.T) {
 		"ForEachBucket": func(_ *holdfast.Tx, b, _ *holdfast.Bucket, _ *holdfast.Cursor) error {
 			return b.ForEachBucket(func([]byte) error { return nil })
 		},
+		"Scan": func(_ *holdfast.Tx, b, _ *holdfast.Bucket, _ *holdfast.Cursor) error {
+			return b.Scan(nil, func(_, _ []byte) bool { return true })
+		},
+		"Scan, in fn": func(_ *holdfast.Tx, b, _ *holdfast.Bucket, _ *holdfast.Cursor) error {
+			return b.Scan(nil, func(k, _ []byte) bool { b.Get(key); return k[0] == 0 })
+		},
+		"AppendValue": func(_ *holdfast.Tx, b, _ *holdfast.Bucket, _ *holdfast.Cursor) error {
+			b.AppendValue(nil, key)
+			return nil
+		},
 		"First":         func(_ *holdfast.Tx, _, _ *holdfast.Bucket, c *holdfast.Cursor) error { c.First(); return nil },
 		"Last":          func(_ *holdfast.Tx, _, _ *holdfast.Bucket, c *holdfast.Cursor) error { c.Last(); return nil },
 		"Next":          func(_ *holdfast.Tx, _, _ *holdfast.Bucket, c *holdfast.Cursor) error { c.Next(); return nil },

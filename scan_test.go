@@ -94,3 +94,59 @@ func TestScanKeepsNoPage(t *testing.T) {
 		t.Errorf("the file has %v bytes", sizes)
 	}
 }
+
+// TestScanCallsBack: fn may read, scan others, and panic, in a transaction that is managed and in one that is not.
+func TestScanCallsBack(t *testing.T) {
+	db := spillDB(t)
+	pairs := func(tx *Tx) (n int, err error) {
+		a, b := tx.Bucket([]byte("a")), tx.Bucket([]byte("other"))
+		err = a.Scan(nil, func(k, v []byte) bool {
+			if !bytes.Equal(a.Get(k), v) {
+				t.Errorf("%q is another", k)
+			}
+			if err := b.Scan(k, func([]byte, []byte) bool { n++; return true }); err != nil {
+				t.Error(err)
+			}
+			return true
+		})
+		return n, err
+	}
+	panics := func(tx *Tx) (recovered any) {
+		defer func() { recovered = recover() }()
+		return tx.Bucket([]byte("a")).Scan(nil, func([]byte, []byte) bool { panic("of fn") })
+	}
+	use := func(tx *Tx) error {
+		if tx.Writable() {
+			if err := errors.Join(fillBucket(tx.Bucket([]byte("other")), 0, 100), mustSpill(tx)); err != nil {
+				return err
+			}
+		}
+		before, err := pairs(tx)
+		if err != nil {
+			return err
+		}
+		if recovered := panics(tx); recovered != "of fn" {
+			t.Errorf("recovered %v", recovered)
+		}
+		if after, err := pairs(tx); err != nil || after != before || tx.Writable() && before == 0 {
+			t.Errorf("%d and %d pairs, %v", before, after, err)
+		}
+		return tx.Err()
+	}
+	for _, writable := range []bool{false, true} {
+		managed := db.View
+		if writable {
+			managed = db.Update
+		}
+		if err := managed(use); err != nil {
+			t.Error(err)
+		}
+		tx, err := db.Begin(writable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(use(tx), tx.Rollback()); err != nil {
+			t.Error(err)
+		}
+	}
+}

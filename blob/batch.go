@@ -296,7 +296,7 @@ func (s *Store) flushBatch(b *batch) error {
 		return err
 	}
 	list := b.sorted(0, maxLevel)
-	u := s.indexing(b, len(list))
+	u := s.indexing(b)
 	for _, o := range list {
 		p := &b.entries[o.at]
 		if p.key.level == 0 {

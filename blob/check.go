@@ -68,6 +68,10 @@ func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) erro
 		c.o.Memory = 64 << 20
 	}
 	err := s.flush()
+	if s.tx.Writable() { // else several goroutines may use s, and nothing is merged
+		s.checking = true
+		defer func() { s.checking = false }()
+	}
 	if err == nil && o.Repair {
 		err = s.writable()
 	}

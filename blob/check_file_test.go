@@ -20,7 +20,7 @@ func TestCheckDamagedPages(t *testing.T) {
 	}
 }
 
-func checkDamagedPages(t *testing.T, where placing) {
+func checkDamagedPages(t *testing.T, where whereabouts) {
 	db := newStore(t, small[0])
 	var d *damaged
 	must(t, db.Update(func(tx *holdfast.Tx) error {

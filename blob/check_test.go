@@ -25,20 +25,20 @@ type damaged struct {
 	dead  Ref   // deleted and not collected
 }
 
-// placing is in which of the buckets of the index the chunks of a store are.
-type placing string
+// whereabouts is in which of the buckets of the index the chunks of a store are.
+type whereabouts string
 
 const (
-	inIndex   placing = "index"
-	inTheNew  placing = "recent"
-	inEither  placing = "both"
-	farChunks         = 1 << 40 // so many in the large bucket that the small one is never merged into it
+	inIndex   whereabouts = "index"
+	inTheNew  whereabouts = "recent"
+	inEither  whereabouts = "both"
+	farChunks             = 16383 // so many in the large bucket that the small one is not merged into it by the few of a test
 )
 
-var placings = []placing{inIndex, inTheNew, inEither}
+var placings = []whereabouts{inIndex, inTheNew, inEither}
 
 // someStore fills a store: the same in each test.
-func someStore(t testing.TB, s *Store, where placing) *damaged {
+func someStore(t testing.TB, s *Store, where whereabouts) *damaged {
 	d := &damaged{Store: s, t: t}
 	if where == inTheNew {
 		must(t, s.came(farChunks))
@@ -545,4 +545,65 @@ func TestCheckDigests(t *testing.T) {
 		d.overwrite(k, flip)
 		must(t, checkClean(reopened(t, s.tx), CheckOptions{Digests: true, Roots: d.roots()}))
 	})
+}
+
+// Who puts something while a check runs, as one who mends what it finds, does not take recent away under it; what another Store
+// of the transaction does to it is an error at most.
+func TestPutDuringCheck(t *testing.T) {
+	const many = 2000
+	for _, other := range []bool{false, true} {
+		db := newStore(t, Options{})
+		var refs []Ref
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			must(t, s.came(farChunks))
+			for i := range many {
+				refs = append(refs, must2(s.Put(nthBlob(i))))
+			}
+			must(t, s.flush())
+			for i := range many / 2 {
+				k := refs[2*i].key()
+				e, _, err := s.lookup(&k)
+				must(t, err)
+				must(t, s.deleteBytes(e.packed, e.id))
+			}
+			return s.fresh().SetSequence(1 << 50)
+		}))
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			into := s
+			if other {
+				into = openIn(tx)
+			}
+			missing := 0
+			_, err := s.Check(context.Background(), CheckOptions{}, func(p Problem) error {
+				if p.Kind == MissingBytes {
+					missing++
+				}
+				if missing != 5 {
+					return nil
+				}
+				_, err := into.Put(nthBlob(100_000))
+				if err == nil {
+					err = into.flush()
+				}
+				return err
+			})
+			if other != errors.Is(err, errChanged) || !other && err != nil || !other && missing < many/2 {
+				t.Errorf("%d chunks are without bytes, %v", missing, err)
+			}
+			return nil
+		}))
+		var left uint64
+		must(t, db.Update(func(tx *holdfast.Tx) error { // goes on merging
+			s := openIn(tx)
+			must2(s.Put(nthBlob(200_000)))
+			must(t, s.flush())
+			left = entriesOf(s.fresh())
+			return onlyOnce(s)
+		}))
+		if left > 1 {
+			t.Errorf("%d chunks were not merged", left)
+		}
+	}
 }

@@ -213,7 +213,7 @@ func (c *checker) marks(n *counting, fixes *[]func() error) ([]bool, error) {
 func (c *checker) compareCounts(n *counting, i int, k chunkKey, e entry) (fixed entry, err error) {
 	fixed = e
 	if i >= len(n.keys) || n.keys[i] != k {
-		return e, fmt.Errorf("chunk %v: the index has changed meanwhile", k)
+		return e, fmt.Errorf("chunk %v: %w", k, errChanged)
 	}
 	if n.parents[i] > e.parents || n.parents[i] < e.parents && !c.lossy {
 		if c.o.Repair {

@@ -18,8 +18,10 @@ func (g *gap) has(key []byte) bool {
 	return (g.from == nil || bytes.Compare(key, g.from) > 0) && (g.to == nil || bytes.Compare(key, g.to) < 0)
 }
 
-// errEnough ends a scan.
-var errEnough = errors.New("enough")
+var (
+	errEnough  = errors.New("enough") // ends a scan
+	errChanged = errors.New("the index has changed meanwhile")
+)
 
 // try runs fn, which reads. damage: the file is damaged where it did; then what fn returned means nothing.
 func (c *checker) try(fn func() error) (damage, err error) {
@@ -173,7 +175,8 @@ func (c *checker) unindexed(k *chunkKey) bool {
 // scanIndex is scan for both buckets of the index, as one. twice: the key was in recent too, which
 // counts.
 func (c *checker) scanIndex(from, to []byte, fn func(b *holdfast.Bucket, key, v []byte, twice bool) error) error {
-	recent := recentScan{c: c, next: from, to: to, ended: c.s.fresh() == nil}
+	b := c.s.fresh()
+	recent := recentScan{c: c, b: b, next: from, to: to, ended: b == nil}
 	enough := false
 	err := c.scan(string(indexName), c.s.index, from, to, func(key, v []byte) error {
 		twice, err := recent.upTo(key, fn)
@@ -194,6 +197,7 @@ func (c *checker) scanIndex(from, to []byte, fn func(b *holdfast.Bucket, key, v 
 // recentScan reads recent in pieces, beside a scan of the large bucket.
 type recentScan struct {
 	c     *checker
+	b     *holdfast.Bucket
 	next  []byte // where it goes on
 	to    []byte
 	ended bool
@@ -218,12 +222,15 @@ func (r *recentScan) upTo(key []byte, fn func(b *holdfast.Bucket, key, v []byte,
 					return twice, nil
 				}
 			}
-			if err := fn(r.c.s.fresh(), e.key, e.v, false); err != nil {
+			if err := fn(r.b, e.key, e.v, false); err != nil {
 				return twice, err
 			}
 		}
 		if r.ended {
 			return twice, nil
+		}
+		if r.c.s.fresh() != r.b {
+			return twice, errChanged // another Store of the transaction has merged it
 		}
 		if err := r.read(); err != nil {
 			return twice, err
@@ -234,8 +241,11 @@ func (r *recentScan) upTo(key []byte, fn func(b *holdfast.Bucket, key, v []byte,
 // read takes up the next piece.
 func (r *recentScan) read() error {
 	r.piece, r.at, r.ended = r.piece[:0], 0, true
-	return r.c.scan(string(recentName), r.c.s.fresh(), r.next, r.to, func(key, v []byte) error {
+	return r.c.scan(string(recentName), r.b, r.next, r.to, func(key, v []byte) error {
 		if len(r.piece) == recentPiece {
+			if err := goesOn(r.next, key); err != nil {
+				return err
+			}
 			r.next, r.ended = bytes.Clone(key), false
 			return errEnough
 		}

@@ -235,6 +235,7 @@ var ops = []struct {
 	{8, (*history).put}, {6, (*history).write}, {2, (*history).abort}, {1, (*history).abandon}, {1, (*history).second},
 	{9, (*history).delete}, {3, (*history).retain}, {3, (*history).collect}, {4, (*history).lease}, {2, (*history).release},
 	{9, (*history).ingest}, {1, (*history).read}, {2, (*history).foresee},
+	{3, (*history).sway}, {2, (*history).swap}, {2, (*history).spill}, {1, (*history).mend},
 }
 
 func (h *history) op() error {
@@ -423,6 +424,58 @@ func (h *history) foresee() error {
 		return fmt.Errorf("%d bytes in %d chunks were freed, and %d in %d foreseen", freed, removed, bytes, chunks)
 	}
 	return err
+}
+
+// sway has recent merged by the next flush, or the store seem to be of another size: so large that new chunks come to recent, or to
+// the large bucket beside it.
+func (h *history) sway() error {
+	if recent := h.s.fresh(); recent != nil && h.rng.IntN(2) == 0 {
+		h.note("to be merged")
+		return recent.SetSequence(1 << 50)
+	}
+	size := []uint64{0, 300, farChunks, 1 << 40}[h.rng.IntN(4)]
+	h.note("a store of %d chunks", size)
+	if err := h.s.came(1 << 41); err != nil {
+		return err
+	}
+	return h.s.dead.SetSequence(h.s.index.Sequence() - size)
+}
+
+// swap goes on with the other Store.
+func (h *history) swap() error {
+	h.note("the other Store")
+	if err := errors.Join(h.s.flush(), h.other.flush()); err != nil {
+		return err
+	}
+	for name, in := range h.ingests {
+		if err := in.Save(); err != nil {
+			return err
+		}
+		h.m.state.ingests[name] = h.written[name]
+		delete(h.m.state.ended, name)
+		delete(h.ingests, name)
+	}
+	err := h.s.flush()
+	h.s, h.other = h.other, h.s
+	return err
+}
+
+func (h *history) spill() error {
+	_, err := h.s.tx.Spill(0)
+	h.note("spill")
+	return err
+}
+
+// mend has a repair look for what is wrong in the middle of the transaction.
+func (h *history) mend() error {
+	if h.s.open != nil || h.other.open != nil || len(h.ingests) > 0 {
+		return nil
+	}
+	h.note("repair")
+	if err := h.other.flush(); err != nil {
+		return err
+	}
+	return checkClean(h.s, CheckOptions{Data: true, Repair: true, Roots: h.m.roots(), Memory: 1 << (8 + h.rng.IntN(16))})
 }
 
 // held tells whether a chunk is there and not dead: dead nodes that were not collected

@@ -18,8 +18,12 @@ import (
 // r = sqrt(2nk). (This is the merging of two components of an LSM tree: O'Neil et al.,
 // The log-structured merge-tree, Acta Informatica 33, 1996.)
 //
+// A transaction that brings so few chunks that they come to less than one of some 200 pages of the large bucket
+// gains little or nothing by that: they go there at once, and it leaves recent alone, however much larger ones have left in it.
+// So who puts one blob behind a large import does not wait for a merge. Who brings no chunk merges nothing either.
+//
 // Sequences count, for that estimate only: that of index what has come to it, that of dead what was
-// removed from either, that of recent what has come to it since it was made. The first one also
+// removed from it, that of recent what there is in that one. The first one also
 // tells other Stores of the same transaction that recent is another bucket now: it changes then.
 
 // fresh gives the bucket of new chunks; nil if there is none.
@@ -53,22 +57,34 @@ func (s *Store) came(n uint64) error {
 	return s.index.SetSequence(s.known)
 }
 
-// worthMerging tells whether recent, to which so many come now, is to be merged into the large bucket by a
-// transaction that brings k chunks in all.
-func (s *Store) worthMerging(coming, k uint64) bool {
+// fewOf times the size of a page, in bytes, are the chunks in the large bucket of which a new one is one of few.
+const fewOf = 4
+
+// placing is what becomes of the new chunks of a transaction.
+type placing struct {
+	direct bool // they come to the large bucket
+	merge  bool // and so does recent
+}
+
+// place decides it for a transaction that brings k new chunks in all, so many of them now.
+func (s *Store) place(coming, k uint64) placing {
 	n, r := s.index.Sequence(), coming
 	n -= min(n, s.dead.Sequence())
-	if b := s.fresh(); b != nil {
-		if r += b.Sequence(); r < coming {
-			return true
-		}
+	if coming == 0 || k < n/uint64(fewOf*s.pageSize) {
+		return placing{direct: true}
 	}
-	if k > n/2 {
-		return true
+	if b := s.fresh(); b != nil {
+		if s.checking {
+			return placing{}
+		}
+		if r += b.Sequence(); r < coming {
+			return placing{direct: true, merge: true}
+		}
 	}
 	high, low := bits.Mul64(r, r)
 	limitHigh, limit := bits.Mul64(2*n, k)
-	return high > limitHigh || high == limitHigh && low > limit
+	worth := k > n/2 || high > limitHigh || high == limitHigh && low > limit
+	return placing{direct: worth, merge: worth}
 }
 
 // at gives the bucket in which the index has key, or belongs if it does not.
@@ -100,15 +116,19 @@ func (s *Store) indexed(key []byte) (value []byte, recent bool) {
 
 // unindex deletes key from the index.
 func (s *Store) unindex(key []byte) error {
+	counter, by := s.dead, uint64(1)
 	if b := s.fresh(); b != nil {
-		if err := b.Delete(key); err != nil {
-			return err
+		if _, found := b.AppendValue(s.value[:0], key); found {
+			if err := b.Delete(key); err != nil {
+				return err
+			}
+			counter, by = b, -min(b.Sequence(), 1)
 		}
 	}
-	if err := s.index.Delete(key); err != nil {
+	if err := s.index.Delete(key); err != nil { // where it is in both, of a damaged store, too
 		return err
 	}
-	return s.dead.SetSequence(s.dead.Sequence() + 1)
+	return counter.SetSequence(counter.Sequence() + by)
 }
 
 // indexing brings the index up to date with what a batch has gathered.
@@ -120,10 +140,17 @@ type indexing struct {
 	came   uint64 // new chunks
 }
 
-// indexing begins one of so many entries.
-func (s *Store) indexing(b *batch, entries int) *indexing {
-	u := &indexing{s: s, b: b, direct: s.worthMerging(uint64(entries), b.came+uint64(entries))}
-	if from := s.fresh(); u.direct && from != nil {
+// indexing begins one. Nodes are settled, leaves are not.
+func (s *Store) indexing(b *batch) *indexing {
+	coming := uint64(0)
+	for i := range b.entries {
+		if b.entries[i].state&(hasBytes|stored|unchanged) == hasBytes {
+			coming++
+		}
+	}
+	place := s.place(coming, b.came+coming)
+	u := &indexing{s: s, b: b, direct: place.direct}
+	if from := s.fresh(); place.merge && from != nil {
 		u.merge = &merge{s: s, b: b, from: from}
 	}
 	return u
@@ -245,11 +272,13 @@ func (m *merge) to(key []byte) error {
 // read takes up the next piece.
 func (m *merge) read() error {
 	m.piece, m.list, m.at, m.ended = m.piece[:0], m.list[:0], 0, true
-	return m.from.Scan(m.next, func(k, v []byte) bool {
+	var unordered error
+	err := m.from.Scan(m.next, func(k, v []byte) bool {
 		if v == nil {
 			return true // a bucket, which has no meaning there
 		}
 		if len(m.list) == mergePiece {
+			unordered = goesOn(m.next, k)
 			m.next, m.ended = append(m.next[:0], k...), false
 			return false
 		}
@@ -258,6 +287,16 @@ func (m *merge) read() error {
 		m.list = append(m.list, moving{begin, begin + len(k), len(m.piece)})
 		return true
 	})
+	return firstError(err, unordered)
+}
+
+// goesOn is the error of a reader in pieces whose next one begins with key, if that is not behind where the last one began: of
+// a damaged page it would not end.
+func goesOn(last, key []byte) error {
+	if last != nil && bytes.Compare(key, last) <= 0 {
+		return corruptf("keys of the index are not in their order")
+	}
+	return nil
 }
 
 // end moves the rest, and takes recent away.

@@ -1,8 +1,13 @@
 package blob
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"holdfast"
@@ -179,5 +184,138 @@ func TestRecentSequences(t *testing.T) {
 			must(t, onlyOnce(s))
 			must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(refs...)}))
 		})
+	}
+}
+
+// A transaction that brings no chunk, or few for so large a store, writes what it changes: it merges nothing, whatever a large one has left
+// in recent.
+func TestSmallTransactionsMergeNothing(t *testing.T) {
+	db := newStore(t, Options{})
+	var refs []Ref
+	bring := func(n int) {
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			for range n {
+				refs = append(refs, must2(s.Put(nthBlob(len(refs)))))
+			}
+			return nil
+		}))
+	}
+	bring(60_000)
+	bring(3_000)
+	small := func(what string, fn func(s *Store) error) {
+		t.Helper()
+		before := db.Stats().TxStats
+		must(t, db.Update(func(tx *holdfast.Tx) error { return fn(openIn(tx)) }))
+		if pages := db.Stats().TxStats.PageCount - before.PageCount; pages > 40 {
+			t.Errorf("%s: %d pages", what, pages)
+		}
+		view(t, db, func(s *Store) {
+			must(t, onlyOnce(s))
+			if n := entriesOf(s.recent); n < 2_900 {
+				t.Errorf("%s: recent has %d entries", what, n)
+			}
+		})
+	}
+	small("retain", func(s *Store) error { return s.Retain(refs[5]) })
+	small("delete", func(s *Store) error { return errors.Join(s.Delete(refs[6]), s.Delete(refs[61_000])) })
+	small("collect", func(s *Store) error { _, _, err := s.Collect(10); return err })
+	small("put", func(s *Store) error { _, err := s.Put([]byte("x")); return err })
+	small("put again", func(s *Store) error { _, err := s.Put(nthBlob(62_000)); return err })
+	bring(1_000)
+	bring(35_000)
+	view(t, db, func(s *Store) {
+		if n := entriesOf(s.recent); n > 20_000 {
+			t.Errorf("recent has %d entries: it is not merged", n)
+		}
+		must(t, checkClean(s, CheckOptions{}))
+	})
+}
+
+// Chunks that come and go before they are merged leave the count of the large bucket as it is, by which it is decided when to merge.
+func TestRecentCounts(t *testing.T) {
+	db := newStore(t, Options{})
+	must(t, db.Update(func(tx *holdfast.Tx) error {
+		s := openIn(tx)
+		for i := range 5000 {
+			must2(s.Put(nthBlob(i)))
+		}
+		return nil
+	}))
+	for round := range 30 {
+		var refs []Ref
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			for i := range 200 {
+				refs = append(refs, must2(s.Put(nthBlob(10_000+200*round+i))))
+			}
+			return nil
+		}))
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			for _, ref := range refs {
+				must(t, s.Delete(ref))
+			}
+			removed, _, err := s.Collect(1000)
+			if removed != len(refs) {
+				t.Errorf("%d removed", removed)
+			}
+			return err
+		}))
+	}
+	view(t, db, func(s *Store) {
+		if there, counted := entriesOf(s.index), s.index.Sequence()-s.dead.Sequence(); counted < there || counted > there+100 {
+			t.Errorf("%d are in the large bucket, and %d counted", there, counted)
+		}
+		if there, counted := entriesOf(s.recent), s.recent.Sequence(); there != counted {
+			t.Errorf("%d are in recent, and %d counted", there, counted)
+		}
+	})
+}
+
+// A page of recent whose keys are in no order, as nobody writes it, is an error of the merge and of the check: neither goes on for ever.
+func TestRecentUnordered(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	options := &holdfast.Options{NoSync: true, NoSeals: true, PageSize: 64 << 10}
+	open := func() *holdfast.DB {
+		db, err := holdfast.Open(path, 0o600, options)
+		must(t, err)
+		return db
+	}
+	db := open()
+	var keys [][]byte
+	must(t, db.Update(func(tx *holdfast.Tx) error {
+		b := must2(tx.CreateBucket(storeName))
+		s := must2(Create(b, Options{}))
+		must(t, s.came(farChunks))
+		for i := range 600 {
+			must2(s.Put(nthBlob(i)))
+		}
+		must(t, s.flush())
+		for k := range s.fresh().All() {
+			keys = append(keys, bytes.Clone(k))
+		}
+		return nil
+	}))
+	must(t, db.Close())
+	file := must2(os.ReadFile(path))
+	must(t, os.WriteFile(path, bytes.ReplaceAll(file, keys[2*mergePiece], keys[mergePiece]), 0o600))
+	db = open()
+	defer db.Close()
+	err := db.View(func(tx *holdfast.Tx) error {
+		_, err := openIn(tx).Check(context.Background(), CheckOptions{}, nil)
+		return err
+	})
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("check: %v", err)
+	}
+	err = db.Update(func(tx *holdfast.Tx) error {
+		s := openIn(tx)
+		must(t, s.fresh().SetSequence(1<<50))
+		_, err := s.Put([]byte("x"))
+		return err
+	})
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("merge: %v", err)
 	}
 }

@@ -114,7 +114,8 @@ type Store struct {
 	key      [keySize]byte // scratch
 	value    [maxEntrySize]byte
 
-	pageSize int // of the database
+	pageSize int  // of the database
+	checking bool // Check reads the index in pieces: recent is not merged meanwhile
 
 	failed error // what has left the buckets half changed, or nil
 }
