@@ -69,8 +69,8 @@ bench-blob: ## blobs beside SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-worker
-bench-worker: ## snapshots beside containerd's overlay snapshotter, as root (BENCHFLAGS="-n 33787 -rounds 3 -json")
-	cd worker/containerd && $(GO) run ./cmd/bench-snapshots $(BENCHFLAGS)
+bench-worker: ## steps, pruning, and snapshots beside containerd's overlay snapshotter, as root; which targets are met (BENCH="step prune snapshots" BENCHFLAGS=-json)
+	scripts/bench-worker "$(BENCH)" $(BENCHFLAGS)
 
 .PHONY: soak
 soak: ## all judges with new seeds, for about DURATION=10m
