@@ -19,11 +19,14 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
+	theirerofs "github.com/containerd/containerd/v2/plugins/snapshots/erofs"
 	theirs "github.com/containerd/containerd/v2/plugins/snapshots/overlay"
+	"github.com/containerd/log"
 
 	"holdfast"
 	"holdfast/worker/containerd"
 	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/erofs"
 	"holdfast/worker/snapshot/driver/overlay"
 )
 
@@ -31,11 +34,17 @@ import (
 type contender struct {
 	name string
 	open func(root string) (snapshots.Snapshotter, func() error, error)
+
+	// few: it is measured with few snapshots only. Each layer of erofs is an image, and making so many
+	// of them takes minutes.
+	few bool
 }
 
 func holdfastStore(o snapshot.Options) func(string) (snapshots.Snapshotter, func() error, error) {
 	return func(root string) (snapshots.Snapshotter, func() error, error) {
-		o.Driver = overlay.New()
+		if o.Driver == nil {
+			o.Driver = overlay.New()
+		}
 		store, err := snapshot.Open(root, o)
 		if err != nil {
 			return nil, nil, err
@@ -58,12 +67,28 @@ func containerdStore(opts ...theirs.Opt) func(string) (snapshots.Snapshotter, fu
 	}
 }
 
+func containerdErofs(root string) (snapshots.Snapshotter, func() error, error) {
+	s, err := theirerofs.NewSnapshotter(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.Close, nil
+}
+
+const (
+	ours  = "holdfast"
+	peer  = "containerd overlay"
+	async = "containerd overlay, async_remove"
+)
+
 var contenders = []contender{
-	{"holdfast", holdfastStore(snapshot.Options{})},
-	{"holdfast, SyncDeferred", holdfastStore(snapshot.Options{Sync: snapshot.SyncDeferred})},
-	{"holdfast, SyncDeferred, Periodic", holdfastStore(snapshot.Options{Sync: snapshot.SyncDeferred, Durability: holdfast.Periodic})},
-	{"containerd overlay", containerdStore()},
-	{"containerd overlay, async_remove", containerdStore(theirs.AsynchronousRemove)},
+	{name: ours, open: holdfastStore(snapshot.Options{})},
+	{name: "holdfast, SyncDeferred", open: holdfastStore(snapshot.Options{Sync: snapshot.SyncDeferred})},
+	{name: "holdfast, SyncDeferred, Periodic", open: holdfastStore(snapshot.Options{Sync: snapshot.SyncDeferred, Durability: holdfast.Periodic})},
+	{name: peer, open: containerdStore()},
+	{name: async, open: containerdStore(theirs.AsynchronousRemove)},
+	{name: "holdfast erofs", open: holdfastStore(snapshot.Options{Driver: erofs.New()}), few: true},
+	{name: "containerd erofs", open: containerdErofs, few: true},
 }
 
 // stand is a contender with a number of snapshots.
@@ -80,6 +105,11 @@ type result struct {
 	CyclesPerSecond                                   float64
 	Prepare, Commit, Remove, RemoveP99, RemoveLongest time.Duration
 }
+
+const (
+	few         = 10                     // the small number of snapshots
+	removeLimit = 300 * time.Microsecond // that Remove is meant to take
+)
 
 var (
 	dir     = flag.String("dir", "", "directory for the stores; a temporary one if it is empty")
@@ -102,6 +132,9 @@ func run() (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root: overlay layers have trusted attributes")
 	}
+	if err := log.SetLevel("warn"); err != nil {
+		return err
+	}
 	root := *dir
 	if root == "" {
 		if root, err = os.MkdirTemp("", "bench-snapshots-"); err != nil {
@@ -111,7 +144,10 @@ func run() (err error) {
 	}
 	var stands []*stand
 	for i, c := range contenders {
-		for _, count := range []int{10, *many} {
+		for _, count := range []int{few, *many} {
+			if c.few && count != few {
+				continue
+			}
 			st := &stand{contender: c, count: count, runs: map[int][]result{}}
 			if err := st.prepare(filepath.Join(root, fmt.Sprintf("%d-%d", i, count))); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
@@ -281,5 +317,35 @@ func report(stands []*stand) error {
 				duration(func(r result) time.Duration { return r.RemoveP99 })(runs))
 		}
 	}
+	targets(stands)
 	return nil
+}
+
+// targets says which are met.
+func targets(stands []*stand) {
+	cycles := func(name string, count int) float64 {
+		for _, st := range stands {
+			if st.name == name && st.count == count {
+				return median(st.runs[20], func(r result) float64 { return r.CyclesPerSecond }, func(a, b float64) int { return int(a*1000 - b*1000) })
+			}
+		}
+		return 0
+	}
+	say := func(met bool, format string, args ...any) {
+		word := "met"
+		if !met {
+			word = "NOT met"
+		}
+		fmt.Printf(format+": %s\n", append(args, word)...)
+	}
+	fmt.Println()
+	large, small, theirs := cycles(ours, *many), cycles(ours, few), cycles(peer, few)
+	say(large >= theirs, "20 clients, cycles a second with %d snapshots: %.0f, at least the %.0f of %s with %d", *many, large, theirs, peer, few)
+	say(large >= 0.9*small, "and as many as with %d, within a tenth: %.0f and %.0f", few, large, small)
+	for _, st := range stands {
+		if st.name == ours {
+			d := median(st.runs[1], func(r result) time.Duration { return r.Remove }, func(a, b time.Duration) int { return int(a - b) })
+			say(d <= removeLimit, "remove with %d snapshots: %v, at most %v", st.count, d.Round(time.Microsecond), removeLimit)
+		}
+	}
 }
