@@ -352,4 +352,29 @@ func (r *result) print() {
 	fmt.Printf("metadata for each: %v, of that as the only writer %v\n", r.PerSnapshot, r.WriterPerSnapshot)
 	fmt.Printf("trees deleted in %v; metadata.db %d bytes, then %d, after %v by itself %d\n", r.Delete.Round(time.Millisecond),
 		r.SizeFull, r.SizeBefore, r.Shrink.Round(time.Millisecond), r.SizeAfter)
+	r.targets()
+}
+
+// What is meant to be reached.
+const (
+	slowerLimit = 2.0 // steps and commits while pruning, against idle
+	eachLimit   = 20 * time.Microsecond
+)
+
+// targets says which are met.
+func (r *result) targets() {
+	say := func(met bool, format string, args ...any) {
+		word := "met"
+		if !met {
+			word = "NOT met"
+		}
+		fmt.Printf(format+": %s\n", append(args, word)...)
+	}
+	against := func(a, b time.Duration) float64 { return float64(a) / float64(max(b, 1)) }
+	step, commit := against(r.StepPruning.Median, r.StepIdle.Median), against(r.CommitPruning.P99, r.CommitIdle.P99)
+	fmt.Println()
+	say(step <= slowerLimit, "median of a step while pruning: %.2f of idle, at most %v", step, slowerLimit)
+	say(commit <= slowerLimit, "p99 of a commit while pruning: %.2f of idle, at most %v", commit, slowerLimit)
+	say(r.PerSnapshot <= eachLimit, "metadata for each removed snapshot: %v, at most %v", r.PerSnapshot, eachLimit)
+	say(r.SizeAfter < r.SizeBefore, "metadata.db becomes shorter by itself: %d bytes, then %d", r.SizeBefore, r.SizeAfter)
 }
