@@ -26,4 +26,6 @@ require (
 	golang.org/x/term v0.44.0 // indirect
 )
 
+require github.com/BurntSushi/toml v1.6.0
+
 replace holdfast => ../

@@ -82,6 +82,28 @@ func (m *Manager) DropIdle(ctx context.Context) error {
 	}
 }
 
+// Trim unmounts what is idle, longest first, until there are at most so many mounts or none is idle, and
+// returns how many it has begun to unmount. It does not wait for them.
+func (m *Manager) Trim(most int) (dropped int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := 0
+	for e := range m.all {
+		if e.state != leaving {
+			left++
+		}
+	}
+	for ; left > most; left-- {
+		first := m.idle.Front()
+		if first == nil {
+			break
+		}
+		m.depart(first.Value.(*entry))
+		dropped++
+	}
+	return dropped
+}
+
 func (m *Manager) dropIdle() {
 	for first := m.idle.Front(); first != nil; first = m.idle.Front() {
 		m.depart(first.Value.(*entry))

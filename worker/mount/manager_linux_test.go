@@ -233,6 +233,39 @@ func TestSharing(t *testing.T) {
 	}
 }
 
+func TestTrim(t *testing.T) {
+	s := newStand(t, Options{IdleMax: 10})
+	var specs []Spec
+	for i := range 5 {
+		specs = append(specs, bind(s.layer(fmt.Sprint(i)), "ro"))
+	}
+	held := s.get(specs[4])
+	for _, spec := range specs[:4] {
+		s.get(spec).Release()
+	}
+	if n := s.Trim(5); n != 0 {
+		t.Errorf("%d were unmounted, and there were not too many", n)
+	}
+	if n := s.Trim(3); n != 2 {
+		t.Errorf("%d of 5 were unmounted", n)
+	}
+	s.settle()
+	made := s.Stats().Made
+	s.get(specs[2]).Release()
+	s.get(specs[3]).Release()
+	if st := s.Stats(); st.Mounts != 3 || st.Made != made {
+		t.Errorf("not those that were idle longest: %+v", st)
+	}
+	if n := s.Trim(0); n != 2 {
+		t.Errorf("%d were unmounted; one is held", n)
+	}
+	s.settle()
+	if st := s.Stats(); st.Mounts != 1 || st.Held != 1 {
+		t.Errorf("%+v", st)
+	}
+	held.Release()
+}
+
 func TestIdleBounds(t *testing.T) {
 	s := newStand(t, Options{IdleMax: 3})
 	var specs []Spec

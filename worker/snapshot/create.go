@@ -60,6 +60,7 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 	if err != nil {
 		return nil, err
 	}
+	t.s.warnDeep(t.name, parent, parents)
 	if r.id, err = t.s.ids.take(t.s); err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ func (s *Store) makeDir(ctx context.Context, t Tree) error {
 }
 
 // discard has the directory of a snapshot that was not entered deleted.
-func (s *Store) discard(id ID) { s.reaper.add(id, true) }
+func (s *Store) discard(id ID) { s.reaper.add(doomed{id: id, making: true}, unmeasured) }
 
 // discardUnless is discard if err, of the transaction that was to enter the snapshot, says that it
 // did not. If writing has stopped, it may have: what the disk holds is found out after the next Open.

@@ -54,3 +54,8 @@ func SetUseGrain(d time.Duration) {
 		testUseGrain.Store(&d)
 	}
 }
+
+// Attempt runs a writing transaction.
+func (s *Store) Attempt(fn func() error) error {
+	return s.update("attempt", func(*txn) error { return fn() })
+}

@@ -24,6 +24,27 @@ func (l *lease) byName() []byte {
 func (l *lease) bySnapshot() []byte { return number(uint64(l.id), []byte(l.name)...) }
 func (l *lease) byTime() []byte     { return numbers(l.expires, uint64(l.id), []byte(l.name)...) }
 
+// parseExpiry is the inverse of byTime, but for the tenant.
+func parseExpiry(k []byte) (lease, error) {
+	if len(k) <= 16 {
+		return lease{}, corruptf("expiry: %d bytes", len(k))
+	}
+	when, id, err := fixed("expiry", k[:16], 2)
+	if err == nil && when == 0 {
+		err = corruptf("expiry: of a lease without an end")
+	}
+	return lease{id: ID(id), name: string(k[16:]), expires: when}, err
+}
+
+// held is the lease as callers see it.
+func (l *lease) held() Held {
+	h := Held{Lease: l.name}
+	if l.expires != 0 {
+		h.Expires = moment(l.expires)
+	}
+	return h
+}
+
 func leasePrefix(tenant, name string) []byte { return append(nameKey(tenant, name), 0) }
 
 // Lease holds a snapshot, and those below it, for a time, 0: for ever. It is neither pruned
@@ -136,11 +157,7 @@ func (t *Tenant) Leases(ctx context.Context, name string) (held []Held, err erro
 		}
 		leases, err := tx.leasesOf(r.id)
 		for _, l := range leases {
-			h := Held{Lease: l.name}
-			if l.expires != 0 {
-				h.Expires = moment(l.expires)
-			}
-			held = append(held, h)
+			held = append(held, l.held())
 		}
 		return err
 	})
@@ -209,14 +226,11 @@ func (s *Store) ExpireLeases(ctx context.Context) error {
 	err := s.dropLeases(ctx, func(tx *txn) (leases []lease, err error) {
 		now := s.now()
 		err = tx.scan(inExpiries, nil, nil, func(k, _ []byte) (bool, error) {
-			if len(k) <= 16 {
-				return false, corruptf("expiry: %d bytes", len(k))
-			}
-			when, id, err := fixed("expiry", k[:16], 2)
-			if err != nil || when > now {
+			l, err := parseExpiry(k)
+			if err != nil || !l.expired(now) {
 				return false, err
 			}
-			leases = append(leases, lease{id: ID(id), name: string(k[16:]), expires: when})
+			leases = append(leases, l)
 			return len(leases) < leaseBatch, nil
 		})
 		for i := range leases {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"holdfast"
 )
@@ -190,6 +191,12 @@ func (t *txn) byID(id ID) ([]byte, record, error) {
 	if err != nil {
 		return nil, record{}, err
 	}
+	r, err := t.named(key, id)
+	return key, r, err
+}
+
+// named is the record of the snapshot that has, as the metadata say, an ID and a key.
+func (t *txn) named(key []byte, id ID) (record, error) {
 	r, err := t.record(key)
 	if err == nil && r.id != id {
 		err = ErrNotFound
@@ -197,7 +204,7 @@ func (t *txn) byID(id ID) ([]byte, record, error) {
 	if err == ErrNotFound { //nolint:errorlint // record returns it as it is
 		err = corruptf("ID %v is named %q, which is another snapshot", id, key)
 	}
-	return key, r, err
+	return r, err
 }
 
 // maxDepth bounds the walk through ancestors, which in damaged metadata may have no end.
@@ -299,7 +306,7 @@ func (t *txn) count(r *record, sign int64) error {
 func (s *Store) view(op string, fn func(*txn) error) error { return s.transact(op, s.db.View, fn) }
 
 // update runs fn in a writing transaction, which is as durable when it returns as the store's
-// options say.
+// options say. If the disk is full, fn may be called twice.
 func (s *Store) update(op string, fn func(*txn) error) error { return s.transact(op, s.db.Update, fn) }
 
 func (s *Store) transact(op string, run func(func(*holdfast.Tx) error) error, fn func(*txn) error) error {
@@ -307,12 +314,18 @@ func (s *Store) transact(op string, run func(func(*holdfast.Tx) error) error, fn
 		return ErrClosed
 	}
 	var touched int
-	err := run(func(tx *holdfast.Tx) error {
-		t := &txn{store: s, tx: tx}
-		err := fn(t)
-		touched = t.touched
-		return err
-	})
+	attempt := func() error {
+		return run(func(tx *holdfast.Tx) error {
+			t := &txn{store: s, tx: tx}
+			err := fn(t)
+			touched = t.touched
+			return err
+		})
+	}
+	err := attempt()
+	if full(err) && s.opts.Full != nil && s.opts.Full() {
+		err = attempt()
+	}
 	if s.observe != nil {
 		s.observe(op, touched)
 	}
@@ -320,4 +333,9 @@ func (s *Store) transact(op string, run func(func(*holdfast.Tx) error) error, fn
 		return ErrClosed
 	}
 	return err
+}
+
+// full tells of an error that there is no room on the disk.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

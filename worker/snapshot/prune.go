@@ -10,6 +10,7 @@ import (
 type Candidate struct {
 	Tenant string
 	Info
+	parent ID
 }
 
 // Prunable calls fn for the snapshots that can be pruned, the one that was not used for the
@@ -38,7 +39,7 @@ func (s *Store) Prunable(ctx context.Context, fn func(Candidate) bool) error {
 				return false, err
 			}
 			info, err := t.infoOf(name, &r)
-			return err == nil && fn(Candidate{Tenant: tenant, Info: info}), err
+			return err == nil && fn(Candidate{Tenant: tenant, Info: info, parent: r.parent}), err
 		})
 	})
 	if err != nil {
@@ -57,41 +58,68 @@ type Doomed struct {
 // Prune removes those of some snapshots that still can be pruned, in one transaction, and
 // returns their IDs. While it runs nobody else can write, so some hundred at a time are enough.
 func (s *Store) Prune(ctx context.Context, list []Doomed) (removed []ID, err error) {
+	p, err := s.PruneFor(ctx, list, 0)
+	return p.Removed, err
+}
+
+// Pruned is what PruneFor has done.
+type Pruned struct {
+	Looked  int           // how many of the list, from its beginning, were looked at
+	Removed []ID          // those of them that were removed
+	Bytes   int64         // what these take
+	Held    time.Duration // how long nobody else could write
+}
+
+// PruneFor is Prune, but stops at an entry of the list, not before the second, when it has taken half of the
+// time hold; 0: none. The other half is for writing what has changed, of which Pruned.Held tells.
+func (s *Store) PruneFor(ctx context.Context, list []Doomed, hold time.Duration) (p Pruned, err error) {
+	var sizes []int64
+	var last *txn
 	err = s.update("prune", func(t *txn) error {
-		removed = removed[:0]
+		began := time.Now()
+		p, sizes, last = Pruned{}, sizes[:0], t
 		for _, d := range list {
-			gone, err := t.prune(d)
+			if hold > 0 && p.Looked > 0 && time.Since(began) >= hold/2 {
+				break
+			}
+			p.Looked++
+			r, err := t.prune(d)
 			if err != nil {
 				return fmt.Errorf("snapshot %v: %w", d.ID, err)
 			}
-			if gone {
-				removed = append(removed, d.ID)
+			if r != nil {
+				p.Removed = append(p.Removed, d.ID)
+				p.Bytes += r.usage.Size
+				sizes = append(sizes, r.usage.Size)
 			}
 		}
+		p.Held = time.Since(began)
 		return ctx.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("prune: %w", err)
+		return Pruned{}, fmt.Errorf("prune: %w", err)
 	}
-	for _, id := range removed {
-		s.reaper.add(id, false)
+	p.Held += last.tx.Stats().SpillTime
+	for i, id := range p.Removed {
+		s.reaper.add(doomed{id: id}, sizes[i])
 	}
-	return removed, nil
+	return p, nil
 }
 
-func (t *txn) prune(d Doomed) (bool, error) {
+// prune removes a snapshot that still can be pruned, and returns its record; nil if it cannot.
+func (t *txn) prune(d Doomed) (*record, error) {
 	if d.ID == 0 {
-		return false, nil
+		return nil, nil
 	}
-	v, err := t.get(inIDs, number(uint64(d.ID)))
-	if err != nil || v == nil { // removed meanwhile
-		return false, err
+	key, err := t.get(inIDs, number(uint64(d.ID)))
+	if err != nil || key == nil { // removed meanwhile
+		return nil, err
 	}
-	key, r, err := t.byID(d.ID)
+	r, err := t.named(key, d.ID)
 	if err != nil || !r.listed() || r.used != uint64(d.LastUsed.UnixNano()) {
-		return false, err
+		return nil, err
 	}
-	return true, t.remove(key, &r)
+	return &r, t.remove(key, &r)
 }
 
 // Totals are figures of a whole store.
@@ -100,6 +128,9 @@ type Totals struct {
 	Committed int64
 	Usage     Usage // of the committed ones
 	Trash     int64 // removed, and not deleted yet, as far as it is known
+
+	// TrashBytes is what these take, without those whose size is not known: see Store.TrashBytes.
+	TrashBytes int64
 }
 
 // Totals gives the figures; they are kept, not computed.
@@ -118,5 +149,5 @@ func (s *Store) Totals(ctx context.Context) (Totals, error) {
 	s.reaper.mu.Lock()
 	defer s.reaper.mu.Unlock()
 	return Totals{Snapshots: int64(sum.snapshots), Committed: int64(sum.committed), Usage: sum.usage,
-		Trash: int64(len(s.reaper.queue) + s.reaper.batch + len(s.reaper.parked))}, nil
+		Trash: int64(len(s.reaper.sizes)), TrashBytes: s.reaper.bytes}, nil
 }

@@ -28,6 +28,8 @@ type reaper struct {
 	queue      []doomed
 	batch      int // being reaped
 	parked     map[ID]*parked
+	sizes      map[ID]int64 // of all of these, or unmeasured
+	bytes      int64        // the sum of those that are known
 	finishing  bool
 	unfinished []ID
 }
@@ -55,22 +57,70 @@ const (
 )
 
 func newReaper(s *Store) *reaper {
-	r := &reaper{s: s, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), parked: map[ID]*parked{}}
+	r := &reaper{s: s, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), parked: map[ID]*parked{}, sizes: map[ID]int64{}}
 	r.idle = sync.NewCond(&r.mu)
 	r.finisher, _ = s.driver.(Finisher)
 	return r
 }
 
-// add has the directory of an ID deleted.
-func (r *reaper) add(id ID, making bool) {
+// add has a directory deleted that takes so many bytes.
+func (r *reaper) add(d doomed, size int64) {
 	r.mu.Lock()
-	r.queue = append(r.queue, doomed{id, making})
+	r.queue = append(r.queue, d)
+	r.setSize(d.id, size)
 	enough := len(r.queue) >= reapBatch
 	r.mu.Unlock()
 	signal(r.wake)
 	if enough {
 		signal(r.hurry)
 	}
+}
+
+// setSize notes how many bytes go with a directory.
+func (r *reaper) setSize(id ID, size int64) {
+	r.dropSize(id)
+	r.sizes[id] = size
+	r.bytes += max(size, 0)
+}
+
+func (r *reaper) dropSize(id ID) {
+	r.bytes -= max(r.sizes[id], 0)
+	delete(r.sizes, id)
+}
+
+// TrashBytes is how many bytes the directories take that are to be deleted. Where that is not known,
+// of active snapshots and of what a crash left, it is measured, once, in proportion to the number of
+// files. What goes meanwhile, or has gone in part, may still be counted.
+func (s *Store) TrashBytes(ctx context.Context) (int64, error) {
+	r := s.reaper
+	r.mu.Lock()
+	var unknown []ID
+	for id, size := range r.sizes {
+		if size == unmeasured {
+			unknown = append(unknown, id)
+		}
+	}
+	r.mu.Unlock()
+	for _, id := range unknown {
+		size := int64(0)
+		for _, dir := range []string{newDir, snapshotsDir, trashDir} { // as it moves
+			u, err := fstree.Measure(ctx, filepath.Join(s.root, dir, id.String()))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return 0, fmt.Errorf("measure what is to be deleted: %w", err)
+			}
+			if err == nil {
+				size = max(size, u.Size)
+			}
+		}
+		r.mu.Lock()
+		if r.sizes[id] == unmeasured {
+			r.setSize(id, size)
+		}
+		r.mu.Unlock()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes, nil
 }
 
 func signal(c chan struct{}) {
@@ -271,6 +321,7 @@ func (r *reaper) forget(gone []doomed) error {
 			r.s.ids.done(d.id)
 		}
 		delete(r.parked, d.id)
+		r.dropSize(d.id)
 	}
 	return nil
 }

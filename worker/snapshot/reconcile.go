@@ -66,13 +66,17 @@ func (s *Store) lookAround() error {
 // findTrash has the reaper go on with what was removed before.
 func (s *Store) findTrash() error {
 	return s.view("trash", func(t *txn) error {
-		return t.scan(inTrash, nil, nil, func(k, _ []byte) (bool, error) {
+		return t.scan(inTrash, nil, nil, func(k, v []byte) (bool, error) {
 			id, _, err := fixed("removed snapshot", k, 1)
 			if err != nil {
 				return false, err
 			}
+			size, err := parseTrash(v)
+			if err != nil {
+				return false, err
+			}
 			s.report.Trash++
-			s.reaper.add(ID(id), false)
+			s.reaper.add(doomed{id: ID(id)}, size)
 			return true, s.ctx.Err()
 		})
 	})
@@ -103,7 +107,7 @@ func (s *Store) orphan(id ID) error {
 		return err
 	}
 	s.report.Orphans++
-	s.reaper.add(id, true)
+	s.reaper.add(doomed{id: id, making: true}, unmeasured)
 	return nil
 }
 

@@ -2,29 +2,28 @@ package snapshot
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 )
 
 // Remove removes a snapshot. Its name is free at once; its content goes in the background.
 // ErrInUse if it has children or leases, or is pinned.
 func (t *Tenant) Remove(ctx context.Context, name string) error {
-	var id ID
-	err := t.s.update("remove", func(tx *txn) error {
+	var r record
+	err := t.s.update("remove", func(tx *txn) (err error) {
 		key := t.key(name)
-		r, err := tx.record(key)
-		if err != nil {
+		if r, err = tx.record(key); err != nil {
 			return err
 		}
 		if err := tx.removable(&r, t.s.now()); err != nil {
 			return err
 		}
-		id = r.id
 		return tx.remove(key, &r)
 	})
 	if err != nil {
 		return fmt.Errorf("remove snapshot %q: %w", name, err)
 	}
-	t.s.reaper.add(id, false)
+	t.s.reaper.add(doomed{id: r.id}, r.trashSize())
 	return nil
 }
 
@@ -75,7 +74,7 @@ func (t *txn) remove(key []byte, r *record) error {
 	if err := t.count(r, -1); err != nil {
 		return err
 	}
-	if err := t.put(inTrash, number(uint64(r.id)), nil); err != nil {
+	if err := t.put(inTrash, number(uint64(r.id)), appendTrash(nil, r.trashSize())); err != nil {
 		return err
 	}
 	if r.parent == 0 {
@@ -85,4 +84,36 @@ func (t *txn) remove(key []byte, r *record) error {
 		return err
 	}
 	return t.relist(r.parent)
+}
+
+// unmeasured is in place of the size of what was never measured.
+const unmeasured = -1
+
+// trashSize is how many bytes the directory of a snapshot takes, if that is known.
+func (r *record) trashSize() int64 {
+	if r.kind != Committed {
+		return unmeasured
+	}
+	return r.usage.Size
+}
+
+// appendTrash encodes an entry of the bucket trash: nothing, if the size is not known.
+func appendTrash(b []byte, size int64) []byte {
+	if size < 0 {
+		return b
+	}
+	return binary.AppendUvarint(b, uint64(size))
+}
+
+// parseTrash is the inverse of appendTrash.
+func parseTrash(b []byte) (int64, error) {
+	if len(b) == 0 {
+		return unmeasured, nil
+	}
+	d := decoder{rest: b}
+	size := d.size()
+	if err := d.end(); err != nil {
+		return 0, corruptf("removed snapshot: %v", err)
+	}
+	return size, nil
 }

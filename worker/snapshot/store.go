@@ -41,6 +41,14 @@ type Options struct {
 	// on the disk.
 	Durability holdfast.Durability
 
+	// Full is called when the metadata could not be written since the disk is full. If it
+	// has made room, and returns true, the transaction is tried once more. nil: it is not.
+	Full func() bool
+
+	// Observe is called after each transaction on the metadata with what it was for and how many keys it has
+	// touched, concurrently; for figures and tests. nil: it is not.
+	Observe func(op string, keys int)
+
 	// Logger hears of what the background does; nil: nobody does.
 	Logger *slog.Logger
 }
@@ -63,6 +71,7 @@ type Store struct {
 	clients  map[string]bool // tenants of which nothing is pruned
 	distrust []commitRange   // commits whose content may not be on the disk
 	suspect  ID              // a flush failed after this one was begun
+	deep     map[ID]struct{} // ends of chains of which was said that they are long
 
 	lastUse    atomic.Uint64
 	ctx        context.Context // ends when the store closes
@@ -75,7 +84,7 @@ type Store struct {
 	closing    sync.Mutex
 	closeErr   error
 
-	observe func(op string, keys int) // for tests
+	observe func(op string, keys int) // nil: nobody
 }
 
 // commitRange are the numbers of some commits, both ends included.
@@ -88,6 +97,10 @@ const (
 	newDir       = "new"
 	trashDir     = "trash"
 )
+
+// vacuumBytes is how much of metadata.db must be free for it to be made shorter: what some ten thousand
+// snapshots take, if that is a quarter of it.
+const vacuumBytes = 2 << 20
 
 // storeVersion is the version of the layout that this package reads and writes.
 const storeVersion = 1
@@ -115,7 +128,7 @@ func open(root string, options Options) (_ *Store, err error) {
 			return nil, err
 		}
 	}
-	s := &Store{root: root, driver: options.Driver, opts: options, log: options.Logger,
+	s := &Store{root: root, driver: options.Driver, opts: options, log: options.Logger, observe: options.Observe,
 		clients: map[string]bool{}, reconciled: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -141,7 +154,7 @@ func open(root string, options Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s.db, err = holdfast.Open(filepath.Join(root, metadataName), 0o600, &holdfast.Options{
-		Durability: options.Durability, AutoVacuum: &holdfast.AutoVacuum{}, Timeout: time.Second})
+		Durability: options.Durability, AutoVacuum: &holdfast.AutoVacuum{MinBytes: vacuumBytes}, Timeout: time.Second})
 	if err != nil {
 		return nil, err
 	}
@@ -393,6 +406,33 @@ func (s *Store) trusts(r *record) error {
 		}
 	}
 	return nil
+}
+
+// DeepChain is how many snapshots may stand on each other before that is worth a warning: mounting
+// them takes longer with each.
+const DeepChain = 128
+
+// deepEnds is how many ends of chains are remembered.
+const deepEnds = 1024
+
+// warnDeep logs, once for each end, that a chain of parents is long.
+func (s *Store) warnDeep(tenant, end string, parents []ID) {
+	if len(parents) <= DeepChain {
+		return
+	}
+	s.mu.Lock()
+	_, known := s.deep[parents[0]]
+	if !known {
+		if s.deep == nil || len(s.deep) >= deepEnds {
+			s.deep = map[ID]struct{}{}
+		}
+		s.deep[parents[0]] = struct{}{}
+	}
+	s.mu.Unlock()
+	if !known {
+		s.log.Warn("a snapshot stands on many others; mounting it takes longer with each",
+			"tenant", tenant, "snapshot", end, "layers", len(parents), "warned above", DeepChain)
+	}
 }
 
 // isClient tells whether the snapshot with this key belongs to a client.

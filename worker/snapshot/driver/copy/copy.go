@@ -58,10 +58,7 @@ func (*Driver) Mounts(_ context.Context, t snapshot.Tree, readonly bool) ([]moun
 
 // Usage measures the whole copy: blocks that it shares with others are counted for each.
 func (*Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
-	if t.Kind == snapshot.View && len(t.Parents) > 0 {
-		return snapshot.Usage{}, nil
-	}
-	u, err := fstree.Measure(ctx, tree(t.Dir))
+	u, err := fstree.Measure(ctx, t.Dir)
 	return snapshot.Usage(u), err
 }
 

@@ -97,12 +97,9 @@ func stack(options, lower []string) []mount.Mount {
 	return []mount.Mount{{Type: "overlay", Source: "overlay", Options: options}}
 }
 
-// Usage measures what the snapshot changes.
+// Usage measures what the snapshot changes, with its own directories.
 func (*Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
-	if t.Kind == snapshot.View && len(t.Parents) > 0 {
-		return snapshot.Usage{}, nil
-	}
-	u, err := fstree.Measure(ctx, changes(t.Dir))
+	u, err := fstree.Measure(ctx, t.Dir)
 	return snapshot.Usage(u), err
 }
 

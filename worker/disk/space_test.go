@@ -1,0 +1,232 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+var ctx = context.Background()
+
+// fake is a Space on a file system of which the test says what is free.
+func fake(t *testing.T, o Options) (*Space, *atomic.Int64) {
+	t.Helper()
+	s, err := Open(t.TempDir(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free atomic.Int64
+	free.Store(1000)
+	s.measure = func(string) (FS, error) { return FS{Size: 1 << 20, Free: free.Load()}, nil }
+	return s, &free
+}
+
+func reserved(t *testing.T, s *Space, bytes int64, reservations int) {
+	t.Helper()
+	if f, err := s.Figures(); err != nil || f.Reserved != bytes || f.Reservations != reservations || s.Reserved() != bytes {
+		t.Errorf("%+v, %v; %d bytes in %d should be reserved", f, err, bytes, reservations)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	s, free := fake(t, Options{Keep: 100})
+	a, err := s.Reserve(ctx, 600)
+	if err != nil || a.Bytes() != 600 {
+		t.Fatal(a, err)
+	}
+	_, err = s.Reserve(ctx, 301)
+	var full *FullError
+	if !errors.Is(err, ErrFull) || !errors.As(err, &full) || *full != (FullError{Dir: s.dir, Wanted: 301, Free: 1000, Reserved: 600, Keep: 100}) {
+		t.Errorf("%+v", err)
+	}
+	for _, part := range []string{"301", "1000", "600", "100", s.dir} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %s", err, part)
+		}
+	}
+	b, err := s.Reserve(ctx, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved(t, s, 900, 2)
+	free.Store(600) // a has written 400
+	if _, err := s.Reserve(ctx, 1); !errors.Is(err, ErrFull) {
+		t.Errorf("what was written counts twice until it is said: %v", err)
+	}
+	a.Spent(400)
+	a.Spent(-1) // nothing was written after all
+	a.Spent(400)
+	reserved(t, s, 500, 2)
+	free.Store(400)
+	a.Spent(700) // more than it had reserved
+	reserved(t, s, 300, 2)
+	a.Release()
+	a.Release()
+	a.Spent(0)
+	reserved(t, s, 300, 1)
+	b.Release()
+	reserved(t, s, 0, 0)
+	if _, err := s.Reserve(ctx, -1); err == nil {
+		t.Error("a negative number was reserved")
+	}
+	if _, err := s.Reserve(ctx, math.MaxInt64); !errors.Is(err, ErrFull) {
+		t.Errorf("all there is: %v", err)
+	}
+	if _, err := s.Reserve(ctx, 0); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+// TestReserveAtOnce: together they never get more than there is, and all of that.
+func TestReserveAtOnce(t *testing.T) {
+	s, _ := fake(t, Options{})
+	var wg sync.WaitGroup
+	var got atomic.Int64
+	for range 50 {
+		wg.Go(func() {
+			for range 20 {
+				if _, err := s.Reserve(ctx, 7); err == nil {
+					got.Add(7)
+				} else if !errors.Is(err, ErrFull) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got.Load() != 1000/7*7 {
+		t.Errorf("%d of 1000 bytes were given out", got.Load())
+	}
+	reserved(t, s, got.Load(), int(got.Load()/7))
+}
+
+// TestMakeRoom: room is made by one at a time, for as much as is missing, and only then.
+func TestMakeRoom(t *testing.T) {
+	var free *atomic.Int64
+	var s *Space
+	var wanted []int64
+	var making atomic.Int64
+	failure := errors.New("nothing goes")
+	s, free = fake(t, Options{Keep: 50, MakeRoom: func(_ context.Context, bytes int64) error {
+		if making.Add(1) != 1 {
+			t.Error("two make room at once")
+		}
+		defer making.Add(-1)
+		wanted = append(wanted, bytes)
+		if bytes > 5000 {
+			return failure
+		}
+		free.Store(max(free.Load(), bytes))
+		return nil
+	}})
+	if _, err := s.Reserve(ctx, 900); err != nil || len(wanted) != 0 {
+		t.Errorf("%v, room for %v", err, wanted)
+	}
+	if _, err := s.Reserve(ctx, 600); err != nil || len(wanted) != 1 || wanted[0] != 1550 {
+		t.Errorf("%v, room for %v", err, wanted)
+	}
+	_, err := s.Reserve(ctx, 5000)
+	if !errors.Is(err, ErrFull) || !errors.Is(err, failure) || !strings.Contains(err.Error(), failure.Error()) {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Reserve(ctx, math.MaxInt64); !errors.Is(err, ErrFull) || wanted[len(wanted)-1] != math.MaxInt64 {
+		t.Errorf("%v, room for %v", err, wanted)
+	}
+	reserved(t, s, 1500, 2)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := s.Reserve(ctx, 100); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	reserved(t, s, 3500, 22)
+	s.making <- struct{}{} // somebody is at it
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := s.Reserve(ended, 100); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting with a context that has ended: %v", err)
+	}
+}
+
+// TestEmergency: the file takes its bytes, is given up once, and made anew when there is room.
+func TestEmergency(t *testing.T) {
+	const size = 1 << 20
+	dir := t.TempDir()
+	s, err := Open(dir, Options{Emergency: size, Keep: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := func(want bool) {
+		t.Helper()
+		info, err := os.Stat(filepath.Join(dir, EmergencyName))
+		if f, _ := s.Figures(); (err == nil) != want || (f.Emergency == size) != want || want && info.Size() != size {
+			t.Errorf("the file: %v, %v; figures %+v", info, err, f)
+		}
+	}
+	there(true)
+	free := int64(0)
+	s.measure = func(string) (FS, error) { return FS{Free: free}, nil }
+	if !s.GiveUp() {
+		t.Error("it was not given up")
+	}
+	there(false)
+	if !s.GiveUp() {
+		t.Error("who failed before it was given up is not to try again")
+	}
+	free = 2*size + 9
+	if err := s.Restore(); !errors.Is(err, ErrFull) {
+		t.Errorf("it was made anew too early: %v", err)
+	}
+	there(false)
+	free++
+	if _, err := s.Reserve(ctx, 1); err != nil { // which makes it
+		t.Error(err)
+	}
+	there(true)
+	if s, err = Open(dir, Options{Emergency: size}); err != nil { // a new process finds it
+		t.Fatal(err)
+	}
+	there(true)
+	if s, err = Open(dir, Options{Emergency: 2 * size}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, EmergencyName)); err != nil || info.Size() != 2*size {
+		t.Errorf("of another size: %v, %v", info, err)
+	}
+	if s, err = Open(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	there(false)
+	if s.GiveUp() {
+		t.Error("without one there is nothing to be given up")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	if _, err := Open(filepath.Join(t.TempDir(), "none"), Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	for _, o := range []Options{{Keep: -1}, {Emergency: -1}} {
+		if _, err := Open(t.TempDir(), o); err == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	if fs, err := Measure(t.TempDir()); err != nil || fs.Size <= 0 || fs.Free <= 0 || fs.Free > fs.Size {
+		t.Errorf("%+v, %v", fs, err)
+	}
+}

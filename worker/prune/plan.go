@@ -1,0 +1,248 @@
+package prune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holdfast/worker/disk"
+	"holdfast/worker/snapshot"
+)
+
+// Rule is why a policy removes a snapshot.
+type Rule uint8
+
+// Rules.
+const (
+	Unused       Rule = iota + 1 // the policy selects it and has no bounds
+	MaxUsed                      // more than MaxUsedSpace is used
+	MinFree                      // less than MinFreeSpace is free
+	MaxSnapshots                 // there are more than MaxSnapshots
+	Room                         // somebody needs room: MakeRoom
+)
+
+// String says it in a word, that of the field of the policy if there is one.
+func (r Rule) String() string {
+	switch r {
+	case Unused:
+		return "keepDuration"
+	case MaxUsed:
+		return "maxUsedSpace"
+	case MinFree:
+		return "minFreeSpace"
+	case MaxSnapshots:
+		return "maxSnapshots"
+	case Room:
+		return "room"
+	}
+	return fmt.Sprintf("rule %d", uint8(r))
+}
+
+// State are the figures that policies compare with their bounds.
+type State struct {
+	Size      int64 // of the file system
+	Used      int64 // by committed snapshots, metadata, and other files in the store's directory
+	Free      int64 // on the file system, with what is about to be deleted and without what is reserved
+	Snapshots int64
+}
+
+// without is the state when a snapshot has gone.
+func (s State) without(c *snapshot.Candidate) State {
+	s.Used -= c.Usage.Size
+	s.Free += c.Usage.Size
+	s.Snapshots--
+	return s
+}
+
+// limits are the bounds of a policy in bytes.
+type limits struct {
+	bounded                    bool
+	reserved, maxUsed, minFree int64 // 0: none
+	maxSnapshots               int64 // 0: none
+	room                       int64 // in place of the bounds, if it is not 0
+}
+
+func (p *Policy) limits(size, room int64) limits {
+	return limits{bounded: p.bounded(), reserved: p.ReservedSpace.Of(size), maxUsed: p.MaxUsedSpace.Of(size),
+		minFree: p.MinFreeSpace.Of(size), maxSnapshots: int64(p.MaxSnapshots), room: room}
+}
+
+// broken is the rule by which something must go, 0: nothing must.
+func (l *limits) broken(s State) Rule {
+	switch {
+	case l.reserved > 0 && s.Used <= l.reserved:
+		return 0
+	case l.room > 0:
+		if s.Free < l.room {
+			return Room
+		}
+		return 0
+	case !l.bounded:
+		return Unused
+	case l.maxUsed > 0 && s.Used > l.maxUsed:
+		return MaxUsed
+	case l.minFree > 0 && s.Free < l.minFree:
+		return MinFree
+	case l.maxSnapshots > 0 && s.Snapshots > l.maxSnapshots:
+		return MaxSnapshots
+	}
+	return 0
+}
+
+// Removal is a snapshot that goes, and why.
+type Removal struct {
+	snapshot.Candidate
+	Policy int   // its number, from 1
+	Rule   Rule  // of that policy
+	Before State // what the rule was about, before this one
+}
+
+// Reason says it for people.
+func (r *Removal) Reason(policies []Policy) string {
+	p := policies[r.Policy-1]
+	text := fmt.Sprintf("policy %d: ", r.Policy)
+	switch r.Rule {
+	case Unused:
+		if p.KeepDuration == 0 {
+			return text + "it has no bounds"
+		}
+		return text + fmt.Sprintf("not used for keepDuration = %v", p.KeepDuration)
+	case MaxUsed:
+		return text + fmt.Sprintf("%s used, maxUsedSpace = %s", human(r.Before.Used), amount(p.MaxUsedSpace, r.Before.Size))
+	case MinFree:
+		return text + fmt.Sprintf("%s free, minFreeSpace = %s", human(r.Before.Free), amount(p.MinFreeSpace, r.Before.Size))
+	case MaxSnapshots:
+		return text + fmt.Sprintf("%d snapshots, maxSnapshots = %d", r.Before.Snapshots, p.MaxSnapshots)
+	}
+	return text + fmt.Sprintf("room is needed, %s are free", human(r.Before.Free))
+}
+
+// amount is a size for people.
+func amount(s Size, total int64) string {
+	if s.Percent == 0 {
+		return s.String()
+	}
+	return fmt.Sprintf("%v (%s)", s, human(s.Of(total)))
+}
+
+// planner finds out what goes.
+type planner struct {
+	policies []Policy
+	now      time.Time
+	room     int64   // 0: the policies' own bounds
+	state    State   // as what was given so far leaves it
+	after    []State // when each policy has been followed
+}
+
+// plan gives what is to go, in that order, until emit returns false. It changes nothing.
+func (p *planner) plan(m *snapshot.Moment, emit func(*Removal) bool) error {
+	totals, err := m.Totals()
+	if err != nil {
+		return err
+	}
+	p.state.Used += totals.Usage.Size
+	p.state.Snapshots = totals.Snapshots
+	all, err := m.Candidates(p.now)
+	if err != nil {
+		return err
+	}
+	for i := range p.policies {
+		all.Rewind()
+		if more, err := p.follow(i, all, emit); err != nil || !more {
+			return err
+		}
+		p.after = append(p.after, p.state)
+	}
+	return nil
+}
+
+// follow plans by one policy.
+func (p *planner) follow(i int, all *snapshot.Candidates, emit func(*Removal) bool) (bool, error) {
+	policy := &p.policies[i]
+	limits := policy.limits(p.state.Size, p.room)
+	for {
+		rule := limits.broken(p.state)
+		if rule == 0 {
+			return true, nil
+		}
+		c, found, err := all.Next()
+		if err != nil {
+			return false, err
+		}
+		if !found || policy.young(&c, p.now) { // all that follow are younger
+			return true, nil
+		}
+		if !policy.matches(&c) {
+			continue
+		}
+		if err := all.Take(c); err != nil {
+			return false, err
+		}
+		r := Removal{Candidate: c, Policy: i + 1, Rule: rule, Before: p.state}
+		p.state = p.state.without(&c)
+		if !emit(&r) {
+			return false, nil
+		}
+	}
+}
+
+// measure gives the state but for what a Moment knows.
+func (p *Pruner) measure(ctx context.Context) (s State, err error) {
+	// What is to be deleted first: what is deleted in between counts as free twice, and less is
+	// removed than could be. The other way round it would be more.
+	trash, err := p.store.TrashBytes(ctx)
+	if err != nil {
+		return s, err
+	}
+	fs, err := p.disk(p.store.Root())
+	if err != nil {
+		return s, err
+	}
+	metadata, other, err := p.besides(p.store.Root())
+	return State{Size: fs.Size, Used: metadata + other, Free: fs.Free + trash}, err
+}
+
+// trees are the directories of a store that hold snapshots.
+var trees = map[string]bool{"snapshots": true, "new": true, "trash": true}
+
+const metadataName = "metadata.db"
+
+// besides is what is in a store's directory but for snapshots. It looks at the directory itself, and into those
+// that are not the store's.
+func besides(root string) (metadata, other int64, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != root && trees[d.Name()] && filepath.Dir(path) == root {
+			err = fs.SkipDir
+		}
+		if errors.Is(err, os.ErrNotExist) { // gone meanwhile
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if path == filepath.Join(root, metadataName) {
+			metadata += allocated(info)
+		} else {
+			other += allocated(info)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("measure the directory of the store: %w", err)
+	}
+	return metadata, other, nil
+}
+
+// fileSystem is disk.Measure, or what a test has in its place.
+type fileSystem func(dir string) (disk.FS, error)
