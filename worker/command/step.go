@@ -28,7 +28,7 @@ The same step again - base, command, environment, directory, user, mounts, netwo
 runs nothing: it prints what was recorded. The result is itself a base for further steps.
 
 What the command writes, on standard output and standard error, goes to standard output;
-it reads nothing. Standard error says whether the step was run, and what the result is called.
+it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the step was run, and what the result is called.
 
 Environment, directory and user are those of the base's image, if it has them, unless
 they are given. PATH is set if nothing else sets it.
