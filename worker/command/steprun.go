@@ -29,6 +29,10 @@ func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*sn
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTime)
 			defer cancel()
 			err = errors.Join(err, m.Close(ctx))
+			// What a failed step has made is deleted now, and not by the next command. That it could not be is logged.
+			if totals, e := t.Store().Totals(ctx); e == nil && totals.Trash > 0 {
+				_ = t.Store().Cleanup(ctx)
+			}
 		}()
 		r, err := step.New(c.ctx, step.Options{Tenant: t, Mounts: m, Runtime: runtime, Logger: c.logger()})
 		if err != nil {
