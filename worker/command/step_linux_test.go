@@ -209,7 +209,7 @@ func begun(t *testing.T, ctx context.Context) (wait func() result) {
 	root := command.NewRootCommand()
 	root.SetOut(out)
 	root.SetErr(&errOut)
-	root.SetArgs([]string{"--root", "store", "--run", "run", "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600"})
+	root.SetArgs([]string{"--root", "store", "--run", "run", "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit"})
 	ended := make(chan int, 1)
 	go func() { ended <- command.Execute(ctx, root) }()
 	select {
@@ -268,7 +268,7 @@ func TestStepKilled(t *testing.T) {
 	dir, err := os.Getwd()
 	check(t, err)
 	for range 5 {
-		cmd := program("/proc/self/exe", dir, "--run", filepath.Join(dir, "run"), "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600")
+		cmd := program("/proc/self/exe", dir, "--run", filepath.Join(dir, "run"), "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
 		untilBegun(t, cmd)
 		check(t, cmd.Process.Kill())
 		_ = cmd.Wait()
@@ -349,7 +349,7 @@ func TestStepUser(t *testing.T) {
 				t.Errorf("%s: %s: %+v", driver, args, r)
 			}
 		}
-		cmd := program(path, dir, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600")
+		cmd := program(path, dir, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
 		become(cmd)
 		untilBegun(t, cmd)
 		check(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -359,6 +359,15 @@ func TestStepUser(t *testing.T) {
 		}
 		if list := call("snapshot", "ls"); list.code != 0 || strings.Contains(list.out, "!run/") || strings.Count(list.out, "\n") != 4 {
 			t.Errorf("%s: %+v", driver, list)
+		}
+		// All of it can be deleted by the user, also what overlayfs lets nobody enter.
+		for _, args := range []string{"prune --all", "snapshot rm bb", "prune --all"} {
+			if r := call(strings.Fields(args)...); r.code != 0 || r.errOut != "" {
+				t.Errorf("%s: %s: %+v", driver, args, r)
+			}
+		}
+		if left, err := filepath.Glob("store/[st]*/*"); err != nil || len(left) > 0 {
+			t.Errorf("%s: left: %v, %v", driver, left, err)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func running(root string) (mounts int, steps []runningStep) {
 		s.Processes++
 		s.CPU += p.CPU
 		s.Memory += p.Memory
-		if p.Seconds > began[id] {
+		if p.Seconds > began[id] || p.Seconds == began[id] && p.PID < s.PID {
 			began[id], s.PID, s.Seconds = p.Seconds, p.PID, p.Seconds
 			s.Command = commandOf(p.PID)
 		}
