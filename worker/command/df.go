@@ -40,8 +40,8 @@ type dfReport struct {
 	DiskFreeInodes int64  `json:"disk_free_inodes"`
 }
 
-// disk is what a file system has.
-type disk struct {
+// diskFigures are what a file system has.
+type diskFigures struct {
 	kind                            string
 	bytes, free, inodes, freeInodes int64
 }

@@ -131,6 +131,7 @@ func TestStepCodes(t *testing.T) {
 		{126, "no program that can be executed", "--base bb -- /bin"},
 		{137, "longer than it may", "--base bb --timeout 50ms -- sleep 60"},
 		{125, "wrote more than it may", "--base bb --disk 100KiB -- sh -c 'dd if=/dev/zero of=/x bs=1024 count=500 2>/dev/null'"},
+		{125, "not enough room on the disk", "--base bb --disk 4000TiB -- id"},
 		{125, "holdfastd snapshot ls lists all names", "--base nobody -- id"},
 		{125, "--base is missing", "id"},
 		{125, "COMMAND", "--base bb"},

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"holdfast/command/cli"
+	"holdfast/worker/disk"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -88,6 +89,9 @@ func (c *call) runStep(r *step.Runner, s step.Step) (*stepReport, error) {
 		log = nil // it is part of the JSON
 	}
 	begun := time.Now()
+	if err := c.reserve(r, s); err != nil {
+		return nil, err
+	}
 	res, err := r.Run(c.ctx, s, log)
 	report := &stepReport{Milliseconds: milliseconds(time.Since(begun))}
 	var failure *step.Failure
@@ -106,6 +110,25 @@ func (c *call) runStep(r *step.Runner, s step.Step) (*stepReport, error) {
 		return nil, err
 	}
 	return report, nil
+}
+
+// reserve fails if a step that has to be run may take more than the disk has. It is the only one that this process runs, so
+// the reservation ends with it.
+func (c *call) reserve(r *step.Runner, s step.Step) error {
+	if s.Limits.Disk == 0 {
+		return nil
+	}
+	if _, err := r.Lookup(c.ctx, s); err == nil {
+		return nil
+	}
+	space, err := disk.Open(c.root, disk.Options{})
+	if err == nil {
+		_, err = space.Reserve(c.ctx, s.Limits.Disk)
+	}
+	if errors.Is(err, disk.ErrFull) {
+		err = &nextError{err, "give less with --disk, or make room: holdfastd prune --min-free"}
+	}
+	return err
 }
 
 func (r *stepReport) put(output []byte, size int64, u step.Usage) {
