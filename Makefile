@@ -28,8 +28,9 @@ man: build ## bin/man: manual pages
 	bin/holdfast man --dir bin/man
 
 .PHONY: demo
-demo: ## an aged file, worked on by Holdfast and by bbolt side by side (DEMOFLAGS=...)
+demo: ## an aged file, worked on by Holdfast and by bbolt side by side (DEMOFLAGS=...); a build step, run twice
 	cd bench && $(GO) run ./cmd/demo $(DEMOFLAGS)
+	@GO='$(GO)' scripts/demo-step
 
 .PHONY: test
 test: ## everything: format, lint, cross-compiles, all tests, bbolt's own tests, adoption

@@ -15,7 +15,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +36,10 @@ const (
 	ExitFailed = 1 // the operation failed, or doctor found that something needed is missing
 	ExitUsage  = 2 // the command line is wrong
 )
+
+// failsWith is the annotation of a command whose own failures, wrong command lines included, have
+// another exit code than these, since it passes on that of another program.
+const failsWith = "fails with"
 
 // DefaultRoot is the directory of the store.
 const DefaultRoot = "/var/lib/holdfast"
@@ -63,6 +69,8 @@ type app struct {
 	root   string
 	driver string
 	run    string
+
+	volatile bool // what is mounted to be written is flushed by the store alone
 }
 
 // NewRootCommand makes the holdfastd command with all that is below it.
@@ -101,14 +109,31 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	if !started {
 		err = &cli.UsageError{Err: err}
 	}
-	if !errors.Is(err, errSaid) {
+	var exit *exitError
+	if !errors.Is(err, errSaid) && !(errors.As(err, &exit) && exit.err == nil) {
 		cli.PrintError(root, cmd, err, cli.IsUsage(err))
+	}
+	if exit != nil {
+		return exit.code
+	}
+	if own, err := strconv.Atoi(cmd.Annotations[failsWith]); err == nil {
+		return own
 	}
 	if cli.IsUsage(err) {
 		return ExitUsage
 	}
 	return ExitFailed
 }
+
+// exitError ends the program with an exit code of its own. err is what there is to say, nil if
+// it was said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return fmt.Sprintf("%v", e.err) }
+func (e *exitError) Unwrap() error { return e.err }
 
 // errSaid is of a command that has printed what is wrong.
 var errSaid = errors.New("something is wrong")
@@ -150,10 +175,17 @@ func (c *call) logger() *slog.Logger {
 
 var driverNames = []string{"overlay", "copy", "btrfs", "erofs"}
 
-func newDriver(name string) (snapshot.Driver, error) {
+func (a *app) newDriver(name string) (snapshot.Driver, error) {
 	switch name {
 	case "overlay":
-		return overlay.New(), nil
+		var options []string
+		if a.volatile {
+			options = append(options, "volatile")
+		}
+		if inUserns() { // others are the machine's root's
+			options = append(options, "userxattr")
+		}
+		return overlay.New(options...), nil
 	case "copy":
 		return copy.New(), nil
 	case "btrfs":
@@ -195,14 +227,23 @@ func (a *app) isStore() (bool, error) {
 	return err == nil, err
 }
 
+// needStore fails if there is no store.
+func (c *call) needStore() error {
+	there, err := c.isStore()
+	if err == nil && !there {
+		err = &rootError{root: c.root, what: "there is no store", next: "holdfastd import makes one, or give its directory with --root"}
+	}
+	return err
+}
+
 // withStore opens the store, for as long as fn runs. create: one is made if there is none.
 func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err error) {
 	there, err := c.isStore()
+	if err == nil && !create {
+		err = c.needStore()
+	}
 	if err != nil {
 		return err
-	}
-	if !there && !create {
-		return &rootError{root: c.root, what: "there is no store", next: "holdfastd import makes one, or give its directory with --root"}
 	}
 	s, err := c.openStore(there)
 	if err != nil {
@@ -236,11 +277,11 @@ func (c *call) openStore(there bool) (*snapshot.Store, error) {
 	}
 	var first error
 	for _, name := range names {
-		d, err := newDriver(name)
+		d, err := c.newDriver(name)
 		if err != nil {
 			return nil, err
 		}
-		s, err := snapshot.Open(root, snapshot.Options{Driver: d, Logger: c.logger()})
+		s, err := c.openUnlocked(root, snapshot.Options{Driver: d, Logger: c.logger()})
 		if err == nil || !errors.Is(err, snapshot.ErrOtherDriver) && !errors.Is(err, snapshot.ErrUnsupported) {
 			return s, err
 		}
@@ -251,12 +292,32 @@ func (c *call) openStore(there bool) (*snapshot.Store, error) {
 	return nil, first
 }
 
+// lockPatience is how long a store that is locked is tried again: the child that a killed process was
+// about to start has its locks for a moment.
+const (
+	lockPatience = 300 * time.Millisecond
+	lockInterval = 5 * time.Millisecond
+)
+
+// openUnlocked opens a store, and waits a little if another process has it.
+func (c *call) openUnlocked(root string, o snapshot.Options) (*snapshot.Store, error) {
+	for begun := time.Now(); ; time.Sleep(lockInterval) {
+		s, err := snapshot.Open(root, o)
+		if !errors.Is(err, snapshot.ErrLocked) || time.Since(begun) > lockPatience || c.ctx.Err() != nil {
+			return s, err
+		}
+	}
+}
+
 // runDir is the directory of the manager of mounts.
 func (a *app) runDir() (string, error) {
 	if a.run != "" {
 		return filepath.Abs(a.run)
 	}
 	root, err := a.absRoot()
+	if err == nil && inUserns() { // /run is not its own
+		return filepath.Join(root, "run"), nil
+	}
 	if err != nil || root == DefaultRoot {
 		return mount.DefaultDirectory, err
 	}
@@ -265,15 +326,21 @@ func (a *app) runDir() (string, error) {
 
 // openMounts opens the manager of mounts of the store, which must be there. The caller closes it.
 func (c *call) openMounts() (*mount.Manager, error) {
+	o, err := c.mountOptions()
+	if err != nil {
+		return nil, err
+	}
+	return mount.Open(c.ctx, o)
+}
+
+// mountOptions are those of the manager of mounts; the store is the first that it keeps.
+func (c *call) mountOptions() (o mount.Options, err error) {
 	root, err := c.absRoot()
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	dir, err := c.runDir()
-	if err != nil {
-		return nil, err
-	}
-	return mount.Open(c.ctx, mount.Options{Directory: dir, Keep: []string{root}, Logger: c.logger()})
+	return mount.Options{Directory: dir, Keep: []string{root}, Logger: c.logger()}, err
 }
 
 // find looks for a snapshot by its name, or by the beginning of the one name that begins so; of a

@@ -1,13 +1,12 @@
 package command
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
+	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 )
 
@@ -16,7 +15,7 @@ func init() { register((*app).newDf) }
 func (a *app) newDf() *cobra.Command {
 	return &cobra.Command{
 		Use: "df", Short: "Show what the store takes, and what is free", Args: cobra.NoArgs, RunE: a.action((*call).df),
-		Long: "Show what the store takes, as it was measured when snapshots were committed, and what is free\non its disk. With the drivers copy and btrfs, blocks that snapshots share are counted for each.",
+		Long: "Show what the store takes, and what is free on its disk. Committed snapshots are counted as they\nwere found when they were committed, all else is measured now. With the drivers copy and\nbtrfs, blocks that snapshots share are counted for each.",
 	}
 }
 
@@ -25,10 +24,15 @@ type dfReport struct {
 	Driver         string `json:"driver"`
 	Snapshots      int64  `json:"snapshots"`
 	Committed      int64  `json:"committed"`
-	Bytes          int64  `json:"bytes"`
+	Bytes          int64  `json:"bytes"` // of the committed ones
 	Inodes         int64  `json:"inodes"`
+	Active         int64  `json:"active"` // and views
+	ActiveBytes    int64  `json:"active_bytes"`
 	Trash          int64  `json:"trash"`
+	TrashBytes     int64  `json:"trash_bytes"`
 	MetadataBytes  int64  `json:"metadata_bytes"`
+	OtherBytes     int64  `json:"other_bytes"`
+	TotalBytes     int64  `json:"total_bytes"`
 	FileSystem     string `json:"file_system"`
 	DiskBytes      int64  `json:"disk_bytes"`
 	DiskFreeBytes  int64  `json:"disk_free_bytes"`
@@ -36,29 +40,21 @@ type dfReport struct {
 	DiskFreeInodes int64  `json:"disk_free_inodes"`
 }
 
-// disk is what a file system has.
-type disk struct {
+// diskFigures are what a file system has.
+type diskFigures struct {
 	kind                            string
 	bytes, free, inodes, freeInodes int64
 }
 
+// dfPatience is after what time it is shown that measuring takes time.
+const dfPatience = 200 * time.Millisecond
+
 func (c *call) df() error {
 	var r dfReport
-	err := c.withStore(false, func(t *snapshot.Tenant) error {
-		s := t.Store()
-		totals, err := s.Totals(c.ctx)
-		if err != nil {
-			return err
-		}
-		r = dfReport{Root: s.Root(), Driver: s.Driver().Name(), Snapshots: totals.Snapshots, Committed: totals.Committed,
-			Bytes: totals.Usage.Size, Inodes: totals.Usage.Inodes, Trash: totals.Trash}
-		var info fs.FileInfo
-		if info, err = os.Stat(filepath.Join(s.Root(), "metadata.db")); err != nil {
-			return err
-		}
-		r.MetadataBytes = info.Size()
-		d, err := diskOf(s.Root())
-		r.FileSystem, r.DiskBytes, r.DiskFreeBytes, r.DiskInodes, r.DiskFreeInodes = d.kind, d.bytes, d.free, d.inodes, d.freeInodes
+	err := c.withStore(false, func(t *snapshot.Tenant) (err error) {
+		stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "measuring", Step: dfPatience}.Start()
+		defer stop()
+		r, err = c.dfOf(t.Store())
 		return err
 	})
 	if err != nil {
@@ -70,10 +66,31 @@ func (c *call) df() error {
 	cli.Rows(c.out,
 		[2]string{"Store", r.Root + " (" + r.Driver + ")"},
 		[2]string{"Snapshots", cli.Count(r.Snapshots) + ", " + cli.Count(r.Committed) + " committed"},
-		[2]string{"Content", cli.Size(r.Bytes) + " in " + cli.Count(r.Inodes) + " files"},
+		[2]string{"Committed", cli.Size(r.Bytes) + " in " + cli.Count(r.Inodes) + " files"},
+		[2]string{"In use", cli.Size(r.ActiveBytes) + " in " + cli.Plural(int(r.Active), "snapshot")},
+		[2]string{"Being removed", cli.Size(r.TrashBytes) + " in " + cli.Plural(int(r.Trash), "snapshot")},
 		[2]string{"Metadata", cli.Size(r.MetadataBytes)},
-		[2]string{"Being removed", cli.Plural(int(r.Trash), "snapshot")},
+		[2]string{"Other", cli.Size(r.OtherBytes)},
+		[2]string{"All", cli.Size(r.TotalBytes)},
 		[2]string{"Disk", cli.Size(r.DiskBytes) + " (" + r.FileSystem + "), " + cli.Size(r.DiskFreeBytes) + " free (" + cli.Percent(r.DiskFreeBytes, r.DiskBytes) + ")"},
 		[2]string{"Files on it", cli.Count(r.DiskInodes) + " possible, " + cli.Count(r.DiskFreeInodes) + " free"})
 	return nil
+}
+
+func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
+	totals, err := s.Totals(c.ctx)
+	if err != nil {
+		return r, err
+	}
+	u, err := prune.Df(c.ctx, s)
+	if err != nil {
+		return r, err
+	}
+	d, err := diskOf(s.Root())
+	return dfReport{
+		Root: s.Root(), Driver: s.Driver().Name(), Snapshots: totals.Snapshots, Committed: totals.Committed,
+		Bytes: u.Committed.Bytes, Inodes: totals.Usage.Inodes, Active: u.Active.Snapshots, ActiveBytes: u.Active.Bytes,
+		Trash: u.Trash.Snapshots, TrashBytes: u.Trash.Bytes, MetadataBytes: u.Metadata, OtherBytes: u.Other, TotalBytes: u.Total,
+		FileSystem: d.kind, DiskBytes: d.bytes, DiskFreeBytes: d.free, DiskInodes: d.inodes, DiskFreeInodes: d.freeInodes,
+	}, err
 }

@@ -13,17 +13,17 @@ var fileSystems = map[int64]string{
 	unix.OVERLAYFS_SUPER_MAGIC: "overlay", 0x2fc12fc1: "zfs", unix.NFS_SUPER_MAGIC: "nfs", unix.EROFS_SUPER_MAGIC_V1: "erofs",
 }
 
-func diskOf(path string) (disk, error) {
+func diskOf(path string) (diskFigures, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return disk{}, &os.PathError{Op: "statfs", Path: path, Err: err}
+		return diskFigures{}, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	kind, ok := fileSystems[whole(s.Type)]
 	if !ok {
 		kind = fmt.Sprintf("type %#x", s.Type)
 	}
 	unit := whole(s.Bsize)
-	return disk{kind, int64(s.Blocks) * unit, int64(s.Bavail) * unit, int64(s.Files), int64(s.Ffree)}, nil
+	return diskFigures{kind, int64(s.Blocks) * unit, int64(s.Bavail) * unit, int64(s.Files), int64(s.Ffree)}, nil
 }
 
 // whole is n, whose type differs between systems.

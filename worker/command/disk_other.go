@@ -8,6 +8,6 @@ import (
 	"runtime"
 )
 
-func diskOf(path string) (disk, error) {
-	return disk{}, fmt.Errorf("free space of %s: not supported on %s: %w", path, runtime.GOOS, errors.ErrUnsupported)
+func diskOf(path string) (diskFigures, error) {
+	return diskFigures{}, fmt.Errorf("free space of %s: not supported on %s: %w", path, runtime.GOOS, errors.ErrUnsupported)
 }

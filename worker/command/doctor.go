@@ -71,7 +71,7 @@ func (c *call) doctor() error {
 	if d.driver == "" {
 		d.driver = c.storeDriver()
 	}
-	if _, err := newDriver(d.driver); err != nil {
+	if _, err := c.newDriver(d.driver); err != nil {
 		return err
 	}
 	d.system()
@@ -178,7 +178,7 @@ func (d *checkup) place() {
 
 // probe asks the driver whether it works in a directory without a store.
 func (d *checkup) probe(root string) {
-	driver, err := newDriver(d.driver)
+	driver, err := d.newDriver(d.driver)
 	if p, ok := driver.(snapshot.Prober); ok && err == nil {
 		err = p.Probe(root)
 	}

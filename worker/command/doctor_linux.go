@@ -31,7 +31,7 @@ func (d *checkup) system() {
 func (d *checkup) privileges() {
 	const next = "run it as root, for example with sudo, or with unshare -rm in a user namespace, where --driver copy and overlay work"
 	inner := ""
-	if b, err := os.ReadFile("/proc/self/uid_map"); err == nil && strings.Join(strings.Fields(string(b)), " ") != "0 0 4294967295" {
+	if inUserns() {
 		inner = ", in a user namespace: no images can be mounted, no devices made"
 	}
 	if os.Geteuid() == 0 {

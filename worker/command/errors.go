@@ -36,7 +36,8 @@ func (e *nextError) Unwrap() error { return e.err }
 func (c *call) explain(err error) error {
 	var known *rootError
 	var told *nextError
-	if err == nil || errors.As(err, &known) || errors.As(err, &told) || errors.Is(err, errSaid) || cli.IsUsage(err) {
+	var exit *exitError
+	if err == nil || errors.As(err, &exit) || errors.As(err, &known) || errors.As(err, &told) || errors.Is(err, errSaid) || cli.IsUsage(err) {
 		return err
 	}
 	if errors.Is(err, context.Canceled) && c.ctx.Err() != nil {

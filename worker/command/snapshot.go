@@ -16,6 +16,7 @@ import (
 	"holdfast/command/cli"
 	"holdfast/worker/base"
 	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
 )
 
 func init() { register((*app).newSnapshot) }
@@ -44,6 +45,9 @@ func (a *app) newSnapshot() *cobra.Command {
 func abbreviated(name string, full bool) string {
 	if digest, ok := strings.CutPrefix(name, "sha256:"); ok && !full && len(digest) == 64 {
 		return digest[:12]
+	}
+	if id, ok := step.ParseSnapshot(name); ok && !full {
+		return strings.TrimSuffix(name, id.String()[12:])
 	}
 	return printable(name)
 }

@@ -196,7 +196,7 @@ type Result struct {
 	Hit      bool   // it was there
 	Code     int    // the exit code: 0
 
-	Output     []byte // of standard output and error together, in the order of writing
+	Output     []byte // of standard output and error together, in the order of writing; Runc keeps only the order of each
 	OutputSize int64  // how much was written; if that is more than Output has, a line in Output says so
 
 	// Adopted says that the process ended between the commit of the snapshot and the record: what else

@@ -1,4 +1,4 @@
-// Command holdfastd keeps the storage of a machine that runs builds: bases, snapshots and mounts.
+// Command holdfastd keeps the storage of a machine that runs builds: bases, snapshots, steps and mounts.
 package main
 
 import (
@@ -6,8 +6,10 @@ import (
 	"os"
 
 	"holdfast/worker/command"
+	"holdfast/worker/step"
 )
 
 func main() {
+	step.Init()
 	os.Exit(command.Execute(context.Background(), command.NewRootCommand()))
 }

@@ -34,6 +34,7 @@ func Remove(ctx context.Context, path string) error {
 	if err == nil || err == unix.ENOENT {
 		return nil
 	}
+	r.above = parent
 	if err := r.directory(parent, filepath.Base(path), 0); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
@@ -42,14 +43,25 @@ func Remove(ctx context.Context, path string) error {
 
 type remover struct {
 	ctx   context.Context
+	above int // the directory that the tree is in, and that stays as it is
 	top   int // the directory that is to go
 	moved int // names given to what was moved up
 }
+
+// inside tells whether an open directory is part of the tree.
+func (r *remover) inside(dir int) bool { return dir != r.above }
 
 // directory removes the directory name in dir.
 func (r *remover) directory(dir int, name string, depth int) error {
 	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(dir, name, how)
+	if err == unix.EACCES {
+		if r.inside(dir) {
+			_ = unix.Fchmod(dir, 0o700) // it may be that this one cannot be searched
+		}
+		permit(dir, name)
+		fd, err = unix.Openat2(dir, name, how)
+	}
 	switch err {
 	case nil:
 	case unix.ENOENT:
@@ -113,9 +125,24 @@ func (r *remover) entry(dir int, e os.DirEntry, depth int) error {
 	}
 }
 
-// unlink removes an entry; if it is protected by attributes, without them.
+// permit lets the owner into a directory, who need not be root: overlayfs itself makes some that nobody may enter.
+func permit(dir int, name string) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(dir, name, how)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_ = unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o700)
+}
+
+// unlink removes an entry; if it, or the directory, is protected, without that.
 func (r *remover) unlink(dir int, name string, flags int) error {
 	err := unix.Unlinkat(dir, name, flags)
+	if err == unix.EACCES && r.inside(dir) {
+		_ = unix.Fchmod(dir, 0o700)
+		err = unix.Unlinkat(dir, name, flags)
+	}
 	if err == unix.EPERM || err == unix.EACCES {
 		unprotect(dir, ".")
 		unprotect(dir, name)

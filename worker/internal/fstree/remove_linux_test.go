@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -150,4 +151,40 @@ func TestMeasure(t *testing.T) {
 	if _, err := fstree.Measure(ctx, tree+"/none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("of nothing: %v", err)
 	}
+}
+
+// Remove also removes what its owner may not enter, who is not root.
+func TestRemoveForbidden(t *testing.T) {
+	dir := t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	for _, d := range []string{"none", "read", "search", "none/none"} {
+		must(t, os.MkdirAll(filepath.Join(tree, d, "sub"), 0o755))
+		must(t, os.WriteFile(filepath.Join(tree, d, "file"), nil, 0))
+		must(t, os.WriteFile(filepath.Join(tree, d, "sub", "file"), nil, 0))
+	}
+	for _, d := range []struct {
+		path string
+		mode os.FileMode
+	}{{"none/none/sub", 0}, {"none/none", 0}, {"none/sub", 0}, {"none", 0}, {"read", 0o400}, {"search", 0o100}, {".", 0o500}} {
+		must(t, os.Chmod(filepath.Join(tree, d.path), d.mode))
+	}
+	if os.Geteuid() != 0 {
+		must(t, fstree.Remove(t.Context(), tree))
+	} else {
+		const nobody = 65534
+		must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, nobody, nobody))
+		}))
+		for d := filepath.Dir(dir); d != "/" && d != "/tmp"; d = filepath.Dir(d) {
+			must(t, os.Chmod(d, 0o755))
+		}
+		removed := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with its user
+			_, err := unix.SetfsuidRetUid(nobody)
+			removed <- errors.Join(err, fstree.Remove(context.Background(), tree))
+		}()
+		must(t, <-removed)
+	}
+	gone(t, tree)
 }

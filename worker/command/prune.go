@@ -1,0 +1,324 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/worker/prune"
+	"holdfast/worker/snapshot"
+)
+
+func init() {
+	register((*app).newPrune)
+	register((*app).newWhy)
+}
+
+const pruneHelp = `Remove snapshots that are not worth their room any more.
+
+What goes is said by policies: those of a file in TOML (--policy), or the defaults, which
+--default-policy prints with every field explained. Or the other flags make one policy:
+it selects what was not used for --keep, of what --filter says, with --all also what is
+labeled as to be kept; and removes all of it, or with --max-used, --min-free and
+--max-snapshots as much as it takes. Bases with a name, and what is leased, pinned or in use,
+stay, with all that they stand on.
+
+It can be interrupted: what was removed stays removed.`
+
+type pruneFlags struct {
+	file                   string
+	dryRun, defaults, full bool
+
+	all              bool
+	keep             string
+	filters          []string
+	maxUsed, minFree string
+	reserved         string
+	maxSnapshots     int64
+}
+
+// single are the flags that make a policy.
+var single = []string{"all", "keep", "filter", "max-used", "min-free", "reserved", "max-snapshots"}
+
+func (f *pruneFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.file, "policy", "", "file with policies in TOML; default: the built-in ones")
+	flags.BoolVar(&f.full, "full", false, "do not abbreviate digests")
+	_ = cmd.MarkFlagFilename("policy", "toml")
+}
+
+func (a *app) newPrune() *cobra.Command {
+	var f pruneFlags
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Remove snapshots by policies", Long: pruneHelp, Args: cobra.NoArgs,
+		RunE: a.action(func(c *call) error { return c.prune(&f) }),
+	}
+	f.register(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would go, and why")
+	flags.BoolVar(&f.defaults, "default-policy", false, "print the built-in policies, and do nothing else")
+	flags.BoolVar(&f.all, "all", false, "also what has the label "+prune.LabelKeep)
+	flags.StringVar(&f.keep, "keep", "", "what was used less than this ago stays, such as 7d or 36h")
+	flags.StringArrayVar(&f.filters, "filter", nil, "only what this matches, such as name~=^step-; any number")
+	flags.StringVar(&f.maxUsed, "max-used", "", "until at most this is used, such as 100GB or 60%")
+	flags.StringVar(&f.minFree, "min-free", "", "until at least this is free on the disk, such as 20%")
+	flags.StringVar(&f.reserved, "reserved", "", "nothing while no more than this is used")
+	flags.Int64Var(&f.maxSnapshots, "max-snapshots", 0, "until there are at most so many")
+	return cmd
+}
+
+// config is what the flags say.
+func (f *pruneFlags) config(cmd *cobra.Command) (prune.Config, error) {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	i := slices.IndexFunc(single, given)
+	if f.file != "" && i >= 0 {
+		return prune.Config{}, cli.Usagef("--policy and --%s: give a file with policies, or the one policy by flags", single[i])
+	}
+	if f.file != "" {
+		config, err := prune.Load(f.file)
+		if errors.Is(err, prune.ErrConfig) {
+			err = &nextError{err, "holdfastd prune --default-policy prints one with every field explained"}
+		}
+		return config, err
+	}
+	if i < 0 {
+		return prune.Default(), nil
+	}
+	p := prune.Policy{All: f.all}
+	for _, field := range []struct {
+		name, text string
+		into       interface{ UnmarshalText([]byte) error }
+	}{
+		{"keep", f.keep, &p.KeepDuration}, {"max-used", f.maxUsed, &p.MaxUsedSpace}, {"min-free", f.minFree, &p.MinFreeSpace},
+		{"reserved", f.reserved, &p.ReservedSpace}, {"max-snapshots", fmt.Sprint(f.maxSnapshots), &p.MaxSnapshots},
+	} {
+		if !given(field.name) {
+			continue
+		}
+		if err := field.into.UnmarshalText([]byte(field.text)); err != nil {
+			return prune.Config{}, cli.Usagef("--%s: %v", field.name, err)
+		}
+	}
+	for _, text := range f.filters {
+		filter, err := prune.ParseFilter(text)
+		if err != nil {
+			return prune.Config{}, cli.Usagef("--filter: %v", err)
+		}
+		p.Filters = append(p.Filters, filter)
+	}
+	return prune.Config{Policies: []prune.Policy{p}}, nil
+}
+
+func (c *call) prune(f *pruneFlags) error {
+	if f.defaults {
+		fmt.Fprint(c.out, prune.DefaultText())
+		return nil
+	}
+	config, err := f.config(c.cmd)
+	if err != nil {
+		return err
+	}
+	return c.withStore(false, func(t *snapshot.Tenant) error {
+		if f.dryRun {
+			return c.pruneDry(t.Store(), config, f.full)
+		}
+		return c.pruneNow(t.Store(), config)
+	})
+}
+
+// newPruner makes a Pruner; what is wrong with its policies is the command line's fault if that has made them.
+func newPruner(store *snapshot.Store, o prune.Options) (*prune.Pruner, error) {
+	p, err := prune.New(store, o)
+	if errors.Is(err, prune.ErrConfig) {
+		err = &nextError{err, "give --all, or what is to stay: --keep, --filter, --max-used, --min-free or --max-snapshots"}
+	}
+	return p, err
+}
+
+type prunedSnapshot struct {
+	Tenant   string    `json:"tenant"`
+	Name     string    `json:"name"`
+	Bytes    int64     `json:"bytes"`
+	LastUsed time.Time `json:"last_used"`
+	Policy   int       `json:"policy"`
+	Rule     string    `json:"rule"`
+	Reason   string    `json:"reason"`
+}
+
+type pruneReport struct {
+	DryRun    bool             `json:"dry_run"`
+	Snapshots int64            `json:"snapshots"`
+	Bytes     int64            `json:"bytes"`
+	Kept      int64            `json:"kept"` // used by others meanwhile
+	Left      int64            `json:"left_snapshots"`
+	Used      int64            `json:"used_bytes"`
+	Free      int64            `json:"free_bytes"`
+	Removals  []prunedSnapshot `json:"removals,omitempty"` // of a dry run
+}
+
+func pruneReportOf(r prune.Result) pruneReport {
+	return pruneReport{Snapshots: r.Snapshots, Bytes: r.Bytes, Kept: r.Kept, Left: r.After.Snapshots, Used: r.After.Used, Free: r.After.Free}
+}
+
+// pruneDry says what would go. Of very many it keeps in memory only what it prints.
+func (c *call) pruneDry(store *snapshot.Store, config prune.Config, full bool) error {
+	p, err := newPruner(store, prune.Options{Config: config})
+	if err != nil {
+		return err
+	}
+	var list []prunedSnapshot
+	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "planning", Step: cli.ProgressStep}.Start()
+	result, err := p.DryRun(c.ctx, func(r *prune.Removal) bool {
+		list = append(list, prunedSnapshot{r.Tenant, r.Name, r.Usage.Size, r.LastUsed, r.Policy, r.Rule.String(), r.Reason(p.Policies())})
+		return true
+	})
+	stop()
+	if err != nil {
+		return err
+	}
+	report := pruneReportOf(result)
+	report.DryRun, report.Removals = true, list
+	if c.json {
+		return cli.PrintJSON(c.out, report)
+	}
+	if len(list) > 0 {
+		lines := [][]string{{"NAME", "SIZE", "LAST USED", "WHY"}}
+		for _, r := range list {
+			name := abbreviated(r.Name, full)
+			if r.Tenant != TenantName {
+				name = printable(r.Tenant) + ": " + name
+			}
+			lines = append(lines, []string{name, cli.Size(r.Bytes), humanize.Time(r.LastUsed), r.Reason})
+		}
+		cli.Columns(c.out, lines...)
+	}
+	fmt.Fprintf(c.out, "%s would go, with %s; nothing was changed\n", cli.Plural(int(report.Snapshots), "snapshot"), cli.Size(report.Bytes))
+	return nil
+}
+
+func (c *call) pruneNow(store *snapshot.Store, config prune.Config) error {
+	var done atomic.Int64 // thousandths: how much there is to do is known when it has begun
+	p, err := newPruner(store, prune.Options{Config: config, Progress: func(p prune.Progress) {
+		done.Store(p.Snapshots * 1000 / max(p.Snapshots+p.SnapshotsLeft, 1))
+	}})
+	if err != nil {
+		return err
+	}
+	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "removing", Total: 1000, Done: done.Load, Step: cli.ProgressStep}.Start()
+	result, err := p.Run(c.ctx)
+	stop()
+	if err == nil {
+		err = c.deleted(store)
+	}
+	if err != nil {
+		if result.Snapshots > 0 {
+			err = fmt.Errorf("%w (%s are removed, and stay so)", err, cli.Plural(int(result.Snapshots), "snapshot"))
+		}
+		return err
+	}
+	report := pruneReportOf(result)
+	if c.json {
+		return cli.PrintJSON(c.out, report)
+	}
+	if report.Snapshots == 0 {
+		fmt.Fprintf(c.out, "nothing to remove; %s used, %s free\n", cli.Size(report.Used), cli.Size(report.Free))
+		return nil
+	}
+	fmt.Fprintf(c.out, "removed %s with %s; %s used, %s free\n", cli.Plural(int(report.Snapshots), "snapshot"),
+		cli.Size(report.Bytes), cli.Size(report.Used), cli.Size(report.Free))
+	return nil
+}
+
+// deleted waits until what was removed is deleted.
+func (c *call) deleted(store *snapshot.Store) error {
+	totals, err := store.Totals(c.ctx)
+	if err != nil {
+		return err
+	}
+	left := func() int64 {
+		now, err := store.Totals(c.ctx)
+		if err != nil {
+			return 0
+		}
+		return max(totals.Trash-now.Trash, 0)
+	}
+	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "deleting", Total: totals.Trash, Done: left, Step: cli.ProgressStep}.Start()
+	defer stop()
+	return store.Cleanup(c.ctx)
+}
+
+const whyHelp = `Say whether the next holdfastd prune would remove a snapshot, and by which rule; or else
+what keeps it: who uses it, leases, pins, what stands on it; or for each policy why it spares
+the snapshot. With --policy as for prune.`
+
+func (a *app) newWhy() *cobra.Command {
+	var f pruneFlags
+	cmd := &cobra.Command{
+		Use: "why NAME", Short: "Say what keeps a snapshot", Long: whyHelp, Args: cobra.ExactArgs(1),
+		RunE: a.action(func(c *call) error { return c.why(&f) }), ValidArgsFunction: a.completeSnapshots(0),
+	}
+	f.register(cmd)
+	return cmd
+}
+
+type whyReport struct {
+	Name    string   `json:"name"`
+	Removed bool     `json:"removed"` // by the next run
+	Reasons []string `json:"reasons"` // why, or why not
+	More    bool     `json:"more"`    // there are further snapshots that keep it
+}
+
+func (c *call) why(f *pruneFlags) error {
+	config, err := f.config(c.cmd)
+	if err != nil {
+		return err
+	}
+	var r whyReport
+	err = c.withStore(false, func(t *snapshot.Tenant) error {
+		info, err := c.find(t, c.args[0])
+		if err != nil {
+			return err
+		}
+		p, err := newPruner(t.Store(), prune.Options{Config: config})
+		if err != nil {
+			return err
+		}
+		answer, err := p.Why(c.ctx, t.Name(), info.Name)
+		if err != nil {
+			return err
+		}
+		r = whyReport{Name: info.Name, Removed: answer.Next != nil, More: answer.More}
+		if answer.Next != nil {
+			r.Reasons = []string{answer.Next.Reason(p.Policies())}
+		}
+		for _, k := range answer.Kept {
+			reason := k.String()
+			if k.Cause == prune.InUse && kindOf(info) == "base" {
+				reason = "it is a base, which stays until holdfastd snapshot rm removes it"
+			}
+			r.Reasons = append(r.Reasons, reason)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return cli.PrintJSON(c.out, r)
+	}
+	verdict := map[bool]string{false: "stays", true: "goes with the next holdfastd prune"}[r.Removed]
+	fmt.Fprintf(c.out, "%s %s\n", abbreviated(r.Name, f.full), verdict)
+	for _, reason := range r.Reasons {
+		fmt.Fprintf(c.out, "  %s\n", reason)
+	}
+	if r.More {
+		fmt.Fprintln(c.out, "  and more snapshots that stand on it")
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/worker/base"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
+)
+
+func init() { register((*app).newStep) }
+
+const stepHelp = `Run a command on top of a base, in a sandbox, and keep what it leaves as a snapshot.
+
+The same step again - base, command, environment, directory, user, mounts, network -
+runs nothing: it prints what was recorded. The result is itself a base for further steps.
+
+What the command writes, on standard output and standard error, goes to standard output;
+it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the step was run, and what the result is called.
+
+Environment, directory and user are those of the base's image, if it has them, unless
+they are given. PATH is set if nothing else sets it.
+
+Exit codes: that of the command; 128 and the signal's number if it was killed, as by a
+limit; 126 if it cannot be started, 127 if it is not there; 125 for all else that fails,
+wrong command lines included; 130 interrupted, 141 nobody reads the output any more.
+
+An ordinary user's steps run in a user namespace: with the runtime native, as one user,
+without limits of memory, processors and processes.`
+
+// Exit codes of step, beside those of commands: the ones of programs that run containers.
+const (
+	exitOwn         = 125 // a failure that is not the command's
+	exitInterrupted = 130
+	exitPipe        = 141
+)
+
+type stepFlags struct {
+	base, workdir, user, network, runtime string
+	env, mounts                           []string
+	memory, disk                          string
+	cpus                                  float64
+	pids                                  int64
+	timeout                               time.Duration
+	quiet                                 bool
+}
+
+func (a *app) newStep() *cobra.Command {
+	var f stepFlags
+	cmd := &cobra.Command{
+		Use:   "step --base NAME -- COMMAND...",
+		Short: "Run a command on a base, once",
+		Long:  stepHelp,
+		Example: "  holdfastd step --base debian -- sh -c 'apt-get update && apt-get install -y gcc'\n" +
+			"  holdfastd step --base step-0123456789ab --env CC=gcc --mount $PWD:/src:ro --workdir /src -- make",
+		Args:        cobra.MinimumNArgs(1),
+		RunE:        a.action(func(c *call) error { return c.step(&f) }),
+		Annotations: map[string]string{failsWith: strconv.Itoa(exitOwn)},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false) // what follows the command is its own
+	flags.StringVar(&f.base, "base", "", "what to run it on: a base, or the result of another step")
+	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE, a variable of its environment; any number")
+	flags.StringVar(&f.workdir, "workdir", "", "its working directory, made if it is not there")
+	flags.StringVar(&f.user, "user", "", "who runs it: UID or UID:GID")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET or SOURCE:TARGET:ro, what it sees of this machine; tmpfs:TARGET is empty; any number")
+	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none|host")
+	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
+	flags.StringVar(&f.memory, "memory", "", "most memory, such as 512MiB")
+	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5")
+	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads")
+	flags.DurationVar(&f.timeout, "timeout", 0, "longest time, such as 90s")
+	flags.StringVar(&f.disk, "disk", "", "most that the result may take, such as 2GiB")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error when the command has been run")
+	_ = cmd.RegisterFlagCompletionFunc("base", a.completeSnapshots(-1))
+	return cmd
+}
+
+// step makes a step of the flags. What a base says of it is added by with.
+func (f *stepFlags) step(command []string) (s step.Step, err error) {
+	if f.base == "" {
+		return s, cli.Usagef("--base is missing: give a base or the result of a step; holdfastd snapshot ls lists them")
+	}
+	s.Command, s.Dir = command, f.workdir
+	if s.Limits, err = f.limits(); err != nil {
+		return s, err
+	}
+	for i, e := range f.env {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return s, cli.Usagef("--env is %q; it must be NAME=VALUE", e)
+		}
+		if hasName(f.env[:i], name) {
+			return s, cli.Usagef("--env gives %s twice", name)
+		}
+	}
+	s.Env = slices.Clone(f.env)
+	if f.workdir != "" && !filepath.IsAbs(f.workdir) {
+		return s, cli.Usagef("--workdir is %q; it must begin with /", f.workdir)
+	}
+	switch f.network {
+	case "none":
+	case "host":
+		s.Network = step.NetworkHost
+	default:
+		return s, cli.Usagef("--network is %q; it can be none or host", f.network)
+	}
+	for _, m := range f.mounts {
+		parsed, err := parseMount(m)
+		if err != nil {
+			return s, err
+		}
+		s.Mounts = append(s.Mounts, parsed)
+	}
+	if f.user != "" {
+		var ok bool
+		if s.User, ok = parseUser(f.user); !ok {
+			return s, cli.Usagef("--user is %q; it must be UID or UID:GID, in numbers", f.user)
+		}
+	}
+	return s, nil
+}
+
+func (f *stepFlags) limits() (l step.Limits, err error) {
+	l = step.Limits{CPU: f.cpus, Pids: f.pids, Time: f.timeout}
+	if f.cpus < 0 || f.pids < 0 || f.timeout < 0 {
+		return l, cli.Usagef("limits cannot be negative; 0 is none")
+	}
+	for _, size := range []struct {
+		name, text string
+		into       *int64
+	}{{"memory", f.memory, &l.Memory}, {"disk", f.disk, &l.Disk}} {
+		if size.text == "" {
+			continue
+		}
+		n, err := humanize.ParseBytes(size.text)
+		if err != nil || n == 0 || int64(n) < 0 {
+			return l, cli.Usagef("--%s is %q; it must be a size such as 512MiB or 2GiB", size.name, size.text)
+		}
+		*size.into = int64(n)
+	}
+	return l, nil
+}
+
+func (f *stepFlags) theRuntime() (step.Runtime, error) {
+	switch f.runtime {
+	case "native":
+		return step.Native(), nil
+	case "runc":
+		return step.Runc(), nil
+	}
+	return nil, cli.Usagef("--runtime is %q; it can be native or runc", f.runtime)
+}
+
+// tmpfs is the source of an empty mount.
+const tmpfs = "tmpfs"
+
+// parseMount reads SOURCE:TARGET[:ro].
+func parseMount(text string) (m step.Mount, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw") {
+		m.ReadOnly = parts[2] == "ro"
+		parts = parts[:2]
+	}
+	if len(parts) != 2 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
+		return m, cli.Usagef("--mount is %q; it must be SOURCE:/TARGET or SOURCE:/TARGET:ro", text)
+	}
+	m.Target = parts[1]
+	if parts[0] == tmpfs {
+		return m, nil
+	}
+	if m.Source, err = filepath.Abs(parts[0]); err != nil {
+		return m, err
+	}
+	if _, err := os.Stat(m.Source); err != nil {
+		return m, fmt.Errorf("--mount %s: %w", text, err)
+	}
+	return m, nil
+}
+
+// parseUser reads UID or UID:GID. Names are in files of the base, which nobody reads here, but for that of root.
+func parseUser(text string) (u step.User, ok bool) {
+	uid, gid, both := strings.Cut(text, ":")
+	number := func(s string) uint32 {
+		if s == "root" {
+			return 0
+		}
+		n, err := strconv.ParseUint(s, 10, 32)
+		ok = ok && err == nil
+		return uint32(n)
+	}
+	ok = true
+	u.UID = number(uid)
+	if both {
+		u.GID = number(gid)
+	}
+	return u, ok
+}
+
+// defaultPath is where commands are looked for if nothing says.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// with adds what the image of a base says, as far as no flag says otherwise.
+func (f *stepFlags) with(s *step.Step, named snapshot.Info) error {
+	config, err := base.ConfigOf(named)
+	if err != nil {
+		return err
+	}
+	for _, e := range append(config.Env, "PATH="+defaultPath) {
+		if name, _, ok := strings.Cut(e, "="); ok && name != "" && !hasName(s.Env, name) {
+			s.Env = append(s.Env, e)
+		}
+	}
+	if s.Dir == "" {
+		s.Dir = config.Workdir
+	}
+	if f.user == "" && config.User != "" {
+		var ok bool
+		if s.User, ok = parseUser(config.User); !ok {
+			return fmt.Errorf("base %s is for the user %q, who is known to the base only; give a number with --user", named.Name, config.User)
+		}
+	}
+	return nil
+}
+
+func hasName(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+}
+
+// step runs a step, as the flags say.
+func (c *call) step(f *stepFlags) error {
+	s, err := f.step(c.args)
+	if err != nil {
+		return err
+	}
+	runtime, err := f.theRuntime()
+	if err != nil {
+		return err
+	}
+	if err := c.needStore(); err != nil {
+		return err
+	}
+	if !privileged() {
+		return c.inUserNamespace()
+	}
+	defer cli.OutliveReader()()
+	c.volatile = true
+	var done *stepReport
+	err = c.withRunner(runtime, s.Mounts, func(t *snapshot.Tenant, r *step.Runner) error {
+		if s.Base, err = c.resolve(t, f, &s); err != nil {
+			return err
+		}
+		done, err = c.runStep(r, s)
+		return err
+	})
+	switch {
+	case cli.IsClosedPipe(err):
+		return &exitError{code: exitPipe}
+	case c.ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return &exitError{exitInterrupted, errors.New("interrupted; nothing is left behind")}
+	case err != nil:
+		return err
+	}
+	return c.reportStep(done, f.quiet)
+}
+
+// resolve is the name of the snapshot to build on. What its image says is added to the step.
+func (c *call) resolve(t *snapshot.Tenant, f *stepFlags, s *step.Step) (string, error) {
+	named, err := c.find(t, f.base)
+	if err != nil {
+		return "", fmt.Errorf("base %s: %w", f.base, err)
+	}
+	on, err := base.Resolve(c.ctx, t, named.Name)
+	if err != nil {
+		return "", err
+	}
+	return on.Name, f.with(s, named)
+}

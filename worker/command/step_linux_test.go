@@ -1,0 +1,402 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"archive/tar"
+
+	"holdfast/worker/command"
+)
+
+// busybox makes an archive of a base in the working directory, with busybox.
+func busybox(t *testing.T) {
+	t.Helper()
+	program, err := exec.LookPath("busybox")
+	if err != nil && os.Geteuid() != 0 {
+		t.Skip("left out: steps need Debian's package busybox-static, which only root can install")
+	}
+	check(t, err)
+	b, err := os.ReadFile(program)
+	check(t, err)
+	f, err := os.Create("busybox.tar")
+	check(t, err)
+	w := tar.NewWriter(f)
+	owner := func(h *tar.Header) *tar.Header { h.Uid, h.Gid = os.Geteuid(), os.Getegid(); return h }
+	check(t, w.WriteHeader(owner(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/busybox", Mode: 0o755, Size: int64(len(b))})))
+	_, err = w.Write(b)
+	check(t, err)
+	for _, a := range []string{"sh", "cat", "sleep", "id", "yes", "kill", "dd", "ls"} {
+		check(t, w.WriteHeader(owner(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + a, Linkname: "busybox"})))
+	}
+	check(t, errors.Join(w.Close(), f.Close()))
+}
+
+// stand is a working directory with a store that has the base "bb".
+func stand(t *testing.T, driver string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs steps and mounts; for others there is TestStepUser")
+	}
+	t.Chdir(t.TempDir())
+	busybox(t)
+	must(t, "--driver", driver, "import", "busybox.tar", "bb")
+}
+
+var resultName = regexp.MustCompile(`step-[0-9a-f]{64}`)
+
+func TestStep(t *testing.T) {
+	for _, driver := range []string{"overlay", "copy"} {
+		for _, runtime := range []string{"native", "runc"} {
+			t.Run(driver+" "+runtime, func(t *testing.T) {
+				stand(t, driver)
+				args := []string{"step", "--runtime", runtime, "--base", "bb", "--env", "X=1", "--", "sh", "-c", "echo out; echo err >&2; echo made $X >/made"}
+				first := run(t, "", args...)
+				// runc copies the two streams, in any order.
+				if first.code != 0 || first.out != "out\nerr\n" && (runtime == "native" || first.out != "err\nout\n") || !strings.HasPrefix(first.errOut, "ran step-") {
+					t.Fatalf("%+v", first)
+				}
+				made := resultName.FindString(first.errOut)
+				again := run(t, "", args...)
+				if again.code != 0 || again.out != first.out || !strings.HasPrefix(again.errOut, "hit "+made+" ") {
+					t.Errorf("%+v", again)
+				}
+				if r := run(t, "", "step", "-q", "--base", made[:17], "cat", "/made"); r.code != 0 || r.out != "made 1\n" || r.errOut != "" {
+					t.Errorf("on the result: %+v", r)
+				}
+				var report struct {
+					Snapshot, Output string
+					Hit              bool
+					ExitCode         int `json:"exit_code"`
+				}
+				check(t, json.Unmarshal([]byte(must(t, append([]string{"--json"}, args...)...)), &report))
+				if report.Snapshot != made || report.Output != first.out || !report.Hit {
+					t.Errorf("%+v", report)
+				}
+				r := run(t, "", "step", "--json", "--base", "bb", "sh", "-c", `printf '\377'; exit 9`)
+				check(t, json.Unmarshal([]byte(r.out), &report))
+				if r.code != 9 || r.errOut != "" || report.ExitCode != 9 || report.Snapshot != "" || !strings.Contains(r.out, `"output_base64": "/w=="`) {
+					t.Errorf("%+v", r)
+				}
+				nothingLeft(t, 4)
+			})
+		}
+	}
+}
+
+// nothingLeft fails unless the store has so many snapshots, and nothing else is there.
+func nothingLeft(t *testing.T, snapshots int) {
+	t.Helper()
+	list := must(t, "snapshot", "ls")
+	if n := strings.Count(list, "\n") - 1; n != snapshots || strings.Contains(list, "!run/") || strings.Contains(list, "active") {
+		t.Errorf("%d snapshots, not %d:\n%s", n, snapshots, list)
+	}
+	dir, err := os.Getwd()
+	check(t, err)
+	for _, name := range []string{"runc", "new/*", "trash/*"} {
+		if found, _ := filepath.Glob(filepath.Join("store", name)); len(found) > 0 {
+			t.Errorf("left: %v", found)
+		}
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+	for _, p := range processes {
+		if b, err := os.ReadFile(p); err == nil && strings.Contains(string(b), dir+"/") {
+			t.Errorf("%s still sees mounts of the store", p)
+		}
+	}
+}
+
+// TestStepCodes: the exit code is the command's, or says whose failure it is.
+func TestStepCodes(t *testing.T) {
+	stand(t, "overlay")
+	for _, c := range []struct {
+		code int
+		says string
+		args string
+	}{
+		{3, "the command failed: exit code 3", "--base bb -- sh -c 'exit 3'"},
+		{2, "exit code 2", "--base bb -- sh -c 'exit 2'"},
+		{137, "exit code 137", "--base bb -- sh -c 'sleep 60 >/dev/null & kill -9 $!; wait $! 2>/dev/null'"},
+		{127, "nothing: not found in PATH", "--base bb -- nothing"},
+		{126, "no program that can be executed", "--base bb -- /bin"},
+		{137, "longer than it may", "--base bb --timeout 50ms -- sleep 60"},
+		{125, "wrote more than it may", "--base bb --disk 100KiB -- sh -c 'dd if=/dev/zero of=/x bs=1024 count=500 2>/dev/null'"},
+		{125, "not enough room on the disk", "--base bb --disk 4000TiB -- id"},
+		{125, "holdfastd snapshot ls lists all names", "--base nobody -- id"},
+		{125, "--base is missing", "id"},
+		{125, "COMMAND", "--base bb"},
+		{125, "unknown flag: --bad", "--base bb --bad id"},
+		{125, "--env is \"X\"", "--base bb --env X id"},
+		{125, "--env gives X twice", "--base bb --env X=1 --env X=2 id"},
+		{125, "--workdir is", "--base bb --workdir here id"},
+		{125, "--user is", "--base bb --user me id"},
+		{125, "--user is", "--base bb --user 1:-1 id"},
+		{125, "--mount is", "--base bb --mount /tmp id"},
+		{125, "--mount is", "--base bb --mount /tmp:/x:wo id"},
+		{125, "no such file", "--base bb --mount /nothing/here:/x id"},
+		{125, "a mount at /proc", "--base bb --mount tmpfs:/proc id"},
+		{125, "--network is", "--base bb --network some id"},
+		{125, "--runtime is", "--base bb --runtime docker id"},
+		{125, "--memory is", "--base bb --memory much id"},
+		{125, "--disk is", "--base bb --disk 0 id"},
+		{125, "limits cannot be negative", "--base bb --cpus -1 id"},
+		{125, "there is no store", "--root none --base bb id"},
+	} {
+		r := run(t, "", append([]string{"step"}, split(c.args)...)...)
+		if r.code != c.code || !strings.Contains(r.errOut, c.says) || r.out != "" {
+			t.Errorf("%s: %+v, and should be %d: %s", c.args, r, c.code, c.says)
+		}
+	}
+	t.Setenv("PATH", t.TempDir())
+	if r := run(t, "", "step", "--base", "bb", "--runtime", "runc", "id"); r.code != 125 || !strings.Contains(r.errOut, "Debian has it in the package runc") {
+		t.Errorf("without runc: %+v", r)
+	}
+	nothingLeft(t, 2)
+}
+
+// split divides a line into arguments; those with spaces are in single quotes.
+func split(line string) (args []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			args = append(args, part)
+		} else {
+			args = append(args, strings.Fields(part)...)
+		}
+	}
+	return args
+}
+
+// TestStepSees: what the flags give to the command.
+func TestStepSees(t *testing.T) {
+	stand(t, "overlay")
+	check(t, os.WriteFile("here", []byte("of this machine\n"), 0o644))
+	for args, out := range map[string]string{
+		"--workdir /new/dir -- sh -c pwd":                                         "/new/dir\n",
+		"--user 5:6 -- sh -c 'id -u; id -g'":                                      "5\n6\n",
+		"--env A=b=c -- sh -c 'echo $A'":                                          "b=c\n",
+		"--mount here:/f:ro -- sh -c 'cat /f; echo x 2>/dev/null >/f || echo no'": "of this machine\nno\n",
+		"--mount tmpfs:/t -- sh -c 'echo x >/t/x; ls /t'":                         "x\n",
+		"-- sh -c 'ls /proc/sys/net/ipv4/conf'":                                   "all\ndefault\nlo\n",
+		"--pids 20 --memory 64MiB --cpus 1 -- sh -c 'echo limited'":               "limited\n",
+		"-- sh -c 'cat; echo no input'":                                           "no input\n",
+	} {
+		if r := run(t, "input", append([]string{"step", "--base", "bb"}, split(args)...)...); r.code != 0 || r.out != out {
+			t.Errorf("%s: %+v, and should print %q", args, r, out)
+		}
+	}
+	ours, err := os.Readlink("/proc/self/ns/net")
+	check(t, err)
+	r := run(t, "", "step", "--base", "bb", "--network", "host", "--", "busybox", "readlink", "/proc/self/ns/net")
+	if r.out != ours+"\n" {
+		t.Errorf("the network of the host is %s: %+v", ours, r)
+	}
+}
+
+// begun begins a step that waits, and returns when its command runs. wait is for its end.
+func begun(t *testing.T, ctx context.Context) (wait func() result) {
+	t.Helper()
+	out := &watched{wrote: make(chan struct{}, 1)}
+	var errOut bytes.Buffer
+	root := command.NewRootCommand()
+	root.SetOut(out)
+	root.SetErr(&errOut)
+	root.SetArgs([]string{"--root", "store", "--run", "run", "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit"})
+	ended := make(chan int, 1)
+	go func() { ended <- command.Execute(ctx, root) }()
+	select {
+	case <-out.wrote:
+	case code := <-ended:
+		t.Fatalf("it ended with %d: %s", code, &errOut)
+	}
+	return func() result {
+		code := <-ended
+		return result{code, out.String(), errOut.String()}
+	}
+}
+
+// TestStepInterrupted: nothing stays. Meanwhile the store is refused to others.
+func TestStepInterrupted(t *testing.T) {
+	stand(t, "overlay")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	wait := begun(t, ctx)
+	if r := run(t, "", "step", "--base", "bb", "id"); r.code != 125 || !strings.Contains(r.errOut, "wait until that process has ended") {
+		t.Errorf("meanwhile: %+v", r)
+	}
+	cancel()
+	if r := wait(); r.code != 130 || r.out != "begun\n" || !strings.Contains(r.errOut, "interrupted; nothing is left behind") {
+		t.Errorf("%+v", r)
+	}
+	nothingLeft(t, 2)
+}
+
+// program is holdfastd as a process of its own, on the store in a directory.
+func program(path, dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, append([]string{"--root", filepath.Join(dir, "store")}, args...)...)
+	cmd.Env = []string{envMain + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	return cmd
+}
+
+// untilBegun starts a step that writes a line, and returns when it has.
+func untilBegun(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	if n, err := io.ReadFull(out, make([]byte, len("begun\n"))); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("%d bytes, %v; %s", n, err, &errOut)
+	}
+}
+
+// TestStepKilled: the next one finds a store that nobody has, and nothing of the one that was killed.
+func TestStepKilled(t *testing.T) {
+	stand(t, "overlay")
+	dir, err := os.Getwd()
+	check(t, err)
+	for range 5 {
+		cmd := program("/proc/self/exe", dir, "--run", filepath.Join(dir, "run"), "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
+		untilBegun(t, cmd)
+		check(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		if r := run(t, "", "step", "-q", "--base", "bb", "sh", "-c", "echo well"); r.code != 0 || r.out != "well\n" {
+			t.Errorf("%+v", r)
+		}
+	}
+	nothingLeft(t, 3)
+}
+
+// asUser gives a command to an ordinary user, and with it a directory and this program.
+func asUser(t *testing.T) (path, dir string, become func(*exec.Cmd)) {
+	t.Helper()
+	dir = t.TempDir()
+	path = filepath.Join(dir, "holdfastd")
+	self, err := os.Executable()
+	check(t, err)
+	b, err := os.ReadFile(self)
+	check(t, err)
+	check(t, os.WriteFile(path, b, 0o755))
+	t.Chdir(dir)
+	busybox(t)
+	if os.Geteuid() != 0 {
+		return path, dir, func(*exec.Cmd) {}
+	}
+	const nobody = 65534
+	check(t, os.Chown(dir, nobody, nobody))
+	check(t, os.Chmod(dir, 0o755))
+	for d := filepath.Dir(dir); d != "/" && d != "/tmp"; d = filepath.Dir(d) {
+		check(t, os.Chmod(d, 0o755))
+	}
+	return path, dir, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+}
+
+// TestStepUser: an ordinary user runs steps in a user namespace, or is told why not.
+func TestStepUser(t *testing.T) {
+	path, dir, become := asUser(t)
+	call := func(args ...string) result {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		cmd := program(path, dir, args...)
+		become(cmd)
+		cmd.Stdout, cmd.Stderr = &out, &errOut
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	}
+	for _, driver := range []string{"copy", "overlay"} {
+		check(t, os.RemoveAll("store"))
+		if r := call("--driver", driver, "import", "busybox.tar", "bb"); r.code != 0 {
+			t.Fatalf("%s: %+v", driver, r)
+		}
+		args := []string{"step", "--base", "bb", "--", "sh", "-c", "id -u; echo x >/x"}
+		first := call(args...)
+		if first.code == 125 && strings.Contains(first.errOut, "a user namespace, which this system does not let") {
+			t.Skip("left out: ", first.errOut)
+		}
+		if first.code != 0 || first.out != "0\n" || !strings.HasPrefix(first.errOut, "ran step-") {
+			t.Errorf("%s: %+v", driver, first)
+		}
+		if again := call(args...); again.code != 0 || again.out != "0\n" || !strings.HasPrefix(again.errOut, "hit step-") {
+			t.Errorf("%s: %+v", driver, again)
+		}
+		for args, want := range map[string]result{
+			"--base bb sh -c 'exit 5'":      {5, "", "exit code 5"},
+			"--base bb nothing":             {127, "", "not found in PATH"},
+			"--base bb --memory 1GiB sh":    {125, "", "cgroups"},
+			"--base bb --user 7 sh":         {125, "", "must be mapped"},
+			"--base bb --runtime runc sh":   {125, "", "runc"},
+			"--base bb --runtime docker sh": {125, "", "--runtime is"},
+		} {
+			if r := call(append([]string{"step"}, split(args)...)...); r.code != want.code || !strings.Contains(r.errOut, want.errOut) {
+				t.Errorf("%s: %s: %+v", driver, args, r)
+			}
+		}
+		cmd := program(path, dir, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
+		become(cmd)
+		untilBegun(t, cmd)
+		check(t, cmd.Process.Signal(syscall.SIGTERM))
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 130 {
+			t.Errorf("%s: interrupted: exit code %d", driver, code)
+		}
+		if list := call("snapshot", "ls"); list.code != 0 || strings.Contains(list.out, "!run/") || strings.Count(list.out, "\n") != 4 {
+			t.Errorf("%s: %+v", driver, list)
+		}
+		// All of it can be deleted by the user, also what overlayfs lets nobody enter.
+		for _, args := range []string{"prune --all", "snapshot rm bb", "prune --all"} {
+			if r := call(strings.Fields(args)...); r.code != 0 || r.errOut != "" {
+				t.Errorf("%s: %s: %+v", driver, args, r)
+			}
+		}
+		if left, err := filepath.Glob("store/[st]*/*"); err != nil || len(left) > 0 {
+			t.Errorf("%s: left: %v, %v", driver, left, err)
+		}
+	}
+}
+
+// TestStepUserRefused: without user namespaces the error says so.
+func TestStepUserRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it takes user namespaces away from somebody")
+	}
+	path, dir, become := asUser(t)
+	script := `echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --reuid 65534 --regid 65534 --clear-groups "$0" "$@"`
+	inner := program(path, dir, "step", "--base", "bb", "id")
+	imported := program(path, dir, "import", "busybox.tar", "bb")
+	become(imported)
+	check(t, imported.Run())
+	// In a user namespace of its own the bound is its own, too.
+	cmd := exec.Command("sh", append([]string{"-c", script}, inner.Args...)...)
+	cmd.Args[3] = path
+	cmd.Env, cmd.Dir = inner.Env, dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:                 syscall.CLONE_NEWUSER,
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1 << 16}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1 << 16}},
+		GidMappingsEnableSetgroups: true,
+	}
+	b, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 125 || !strings.Contains(string(b), "user.max_user_namespaces") {
+		t.Errorf("%v: %s", err, b)
+	}
+}

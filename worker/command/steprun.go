@@ -1,0 +1,172 @@
+package command
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"holdfast/command/cli"
+	"holdfast/worker/disk"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
+)
+
+// withRunner opens the store, the manager of mounts and a Runner, for as long as fn runs.
+func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*snapshot.Tenant, *step.Runner) error) error {
+	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
+		m, err := c.openMountsFor(mounts)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTime)
+			defer cancel()
+			err = errors.Join(err, m.Close(ctx))
+			// What a failed step has made is deleted now, and not by the next command. That it could not be is logged.
+			if totals, e := t.Store().Totals(ctx); e == nil && totals.Trash > 0 {
+				_ = t.Store().Cleanup(ctx)
+			}
+		}()
+		r, err := step.New(c.ctx, step.Options{Tenant: t, Mounts: m, Runtime: runtime, Logger: c.logger()})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.Close()) }()
+		return fn(t, r)
+	})
+}
+
+// openMountsFor opens the manager of mounts for steps that see so much of the machine.
+func (c *call) openMountsFor(mounts []step.Mount) (*mount.Manager, error) {
+	o, err := c.mountOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.Cgroups = step.Cgroups(step.DefaultCgroup(o.Keep[0]))
+	for _, m := range mounts {
+		if m.Source != "" {
+			o.Keep = append(o.Keep, m.Source)
+		}
+	}
+	return mount.Open(c.ctx, o)
+}
+
+// stepReport is what a step has given.
+type stepReport struct {
+	ID           string    `json:"id"`
+	Snapshot     string    `json:"snapshot"` // "": there is no result
+	Hit          bool      `json:"hit"`
+	ExitCode     int       `json:"exit_code"`
+	Reason       string    `json:"reason"` // why there is no result
+	Output       string    `json:"output"`
+	OutputBase64 string    `json:"output_base64"` // in place of output, if that is no text
+	OutputBytes  int64     `json:"output_bytes"`  // that were written; what is kept can be less
+	Created      time.Time `json:"created,omitzero"`
+	Milliseconds float64   `json:"milliseconds"`         // of this call, without opening and closing the store
+	CommandTime  float64   `json:"command_milliseconds"` // of the command, when it was run
+	UserTime     float64   `json:"user_milliseconds"`
+	SystemTime   float64   `json:"system_milliseconds"`
+	Memory       int64     `json:"memory_bytes"` // 0: not known
+
+	adopted bool
+	err     error
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// runStep runs a step. That it has no result is no error here.
+func (c *call) runStep(r *step.Runner, s step.Step) (*stepReport, error) {
+	var log io.Writer = cli.Output{W: c.cmd.OutOrStdout()}
+	if c.json {
+		log = nil // it is part of the JSON
+	}
+	begun := time.Now()
+	if err := c.reserve(r, s); err != nil {
+		return nil, err
+	}
+	res, err := r.Run(c.ctx, s, log)
+	report := &stepReport{Milliseconds: milliseconds(time.Since(begun))}
+	var failure *step.Failure
+	switch {
+	case err == nil:
+		report.ID, report.Snapshot, report.Hit, report.ExitCode = res.ID.String(), res.Snapshot, res.Hit, res.Code
+		report.Created, report.CommandTime, report.adopted = res.Created, milliseconds(res.Duration), res.Adopted
+		report.put(res.Output, res.OutputSize, res.Usage)
+	case errors.As(err, &failure) && !errors.Is(err, step.ErrCanceled):
+		report.ID, report.ExitCode, report.Reason, report.err = failure.ID.String(), failure.Code, failure.Reason.Error(), err
+		if report.ExitCode == 0 { // it ended well, with more than it may leave
+			report.ExitCode = exitOwn
+		}
+		report.put(failure.Output, failure.OutputSize, failure.Usage)
+	default:
+		return nil, err
+	}
+	return report, nil
+}
+
+// reserve fails if a step that has to be run may take more than the disk has. It is the only one that this process runs, so
+// the reservation ends with it.
+func (c *call) reserve(r *step.Runner, s step.Step) error {
+	if s.Limits.Disk == 0 {
+		return nil
+	}
+	if _, err := r.Lookup(c.ctx, s); err == nil {
+		return nil
+	}
+	space, err := disk.Open(c.root, disk.Options{})
+	if err == nil {
+		_, err = space.Reserve(c.ctx, s.Limits.Disk)
+	}
+	if errors.Is(err, disk.ErrFull) {
+		err = &nextError{err, "give less with --disk, or make room: holdfastd prune --min-free"}
+	}
+	return err
+}
+
+func (r *stepReport) put(output []byte, size int64, u step.Usage) {
+	if utf8.Valid(output) {
+		r.Output = string(output)
+	} else {
+		r.OutputBase64 = base64.StdEncoding.EncodeToString(output)
+	}
+	r.OutputBytes, r.UserTime, r.SystemTime, r.Memory = size, milliseconds(u.User), milliseconds(u.System), u.Memory
+}
+
+// reportStep says what became of a step.
+func (c *call) reportStep(r *stepReport, quiet bool) error {
+	if c.json {
+		if err := cli.PrintJSON(c.out, r); err != nil {
+			return err
+		}
+	}
+	if r.err != nil {
+		if c.json {
+			return &exitError{code: r.ExitCode}
+		}
+		return &exitError{r.ExitCode, fmt.Errorf("%w (after %.1f ms; nothing is kept)", r.err, r.Milliseconds)}
+	}
+	if c.json || quiet {
+		return nil
+	}
+	w := c.cmd.ErrOrStderr()
+	switch {
+	case r.adopted:
+		fmt.Fprintf(w, "hit %s in %.1f ms; made %s, what it wrote is lost\n", r.Snapshot, r.Milliseconds, ago(r.Created))
+	case r.Hit:
+		fmt.Fprintf(w, "hit %s in %.1f ms; made %s, the command took %.1f ms\n", r.Snapshot, r.Milliseconds, ago(r.Created), r.CommandTime)
+	default:
+		fmt.Fprintf(w, "ran %s in %.1f ms; the command took %.1f ms\n", r.Snapshot, r.Milliseconds, r.CommandTime)
+	}
+	return nil
+}
+
+// ago is a moment that was, for people.
+func ago(t time.Time) string { return strings.Replace(humanize.Time(t), "now", "just now", 1) }

@@ -1,0 +1,198 @@
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownerOf is the process that has the store open, 0 if none has. The lock is held for a moment, for which
+// others wait.
+func ownerOf(root string) (pid int, command string, err error) {
+	f, err := os.Open(filepath.Join(root, "lock"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, "", nil
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if err == nil {
+		return 0, "", nil
+	}
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return 0, "", fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	b := make([]byte, 32)
+	n, _ := f.Read(b)
+	if pid, _ = strconv.Atoi(strings.TrimSpace(string(b[:n]))); pid <= 0 {
+		return -1, "which has not said who it is", nil
+	}
+	return pid, commandOf(pid), nil
+}
+
+// commandOf is the command line of a process.
+func commandOf(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return "?"
+	}
+	return string(bytes.TrimSpace(bytes.ReplaceAll(b, []byte{0}, []byte{' '})))
+}
+
+// running looks through /proc: how many mounts of snapshots of a store there are in all mount namespaces, and what runs with
+// a snapshot as its root directory. What ends meanwhile is passed over.
+func running(root string) (mounts int, steps []runningStep) {
+	steps = []runningStep{}
+	boot := uptime()
+	seen := map[string]string{}   // mount namespace -> the snapshot that is its root
+	sources := map[string]bool{}  // mounts
+	at := map[string]int{}        // snapshot -> index in steps
+	began := map[string]float64{} // when its first process was started
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		ns, err := os.Readlink(dir + "/ns/mnt")
+		if err != nil {
+			continue
+		}
+		id, known := seen[ns]
+		if !known {
+			if id, err = mountsOfStore(dir+"/mountinfo", root, sources); err != nil {
+				continue
+			}
+			seen[ns] = id
+		}
+		if id == "" {
+			continue
+		}
+		p, err := processOf(dir, boot)
+		if err != nil {
+			continue
+		}
+		i, there := at[id]
+		if !there {
+			i = len(steps)
+			at[id] = i
+			steps = append(steps, runningStep{Snapshot: id, PID: p.PID})
+			began[id] = -1
+		}
+		s := &steps[i]
+		s.Processes++
+		s.CPU += p.CPU
+		s.Memory += p.Memory
+		if p.Seconds > began[id] || p.Seconds == began[id] && p.PID < s.PID {
+			began[id], s.PID, s.Seconds = p.Seconds, p.PID, p.Seconds
+			s.Command = commandOf(p.PID)
+		}
+	}
+	slices.SortFunc(steps, func(a, b runningStep) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.PID, b.PID))
+	})
+	return len(sources), steps
+}
+
+// mountsOfStore adds the mounts of a mountinfo that are of snapshots of a store to sources, and tells which snapshot is the
+// root directory there, "" if none is.
+func mountsOfStore(mountinfo, root string, sources map[string]bool) (id string, err error) {
+	b, err := os.ReadFile(mountinfo)
+	if err != nil {
+		return "", err
+	}
+	snapshots := filepath.Join(root, "snapshots") + "/"
+	for line := range strings.Lines(string(b)) {
+		if !strings.Contains(line, "snapshots/") {
+			continue
+		}
+		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if !ok || len(left) < 5 || len(right) < 3 {
+			continue
+		}
+		var of string
+		if right[0] == "overlay" {
+			of = overlayOf(unescape.Replace(right[2]), snapshots)
+			right[1] += " " + of
+		} else if inside := unescape.Replace(left[3]); strings.Contains(inside, "/snapshots/") {
+			// The root of a bind mount is a path on its file system, of which the store's may be a part only.
+			_, rest, _ := strings.Cut(inside, "/snapshots/")
+			if strings.HasSuffix(snapshots, strings.TrimSuffix(inside, rest)) {
+				of, _, _ = strings.Cut(rest, "/")
+				right[1] = inside
+			}
+		}
+		if of == "" {
+			continue
+		}
+		sources[right[1]] = true
+		if left[4] == "/" {
+			id = of
+		}
+	}
+	return id, nil
+}
+
+// overlayOf is the snapshot that an overlay is of, as its options say: that of its upper directory, or of its first
+// layer. "" if it is not of the store.
+func overlayOf(options, snapshots string) string {
+	first := ""
+	for o := range strings.SplitSeq(options, ",") {
+		name, path, _ := strings.Cut(o, "=")
+		rest, ok := strings.CutPrefix(path, snapshots)
+		if !ok {
+			continue
+		}
+		id, _, _ := strings.Cut(rest, "/")
+		if name == "upperdir" {
+			return id
+		}
+		if first == "" {
+			first = id
+		}
+	}
+	return first
+}
+
+// ticks is in how many parts of a second /proc counts, on all that Linux runs on today.
+const ticks = 100
+
+func uptime() float64 {
+	b, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0
+	}
+	text, _, _ := strings.Cut(string(b), " ")
+	f, _ := strconv.ParseFloat(text, 64)
+	return f
+}
+
+// processOf reads what a process has taken. Its name can have spaces and brackets; the fields begin behind it.
+func processOf(dir string, uptime float64) (p runningStep, err error) {
+	b, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return p, err
+	}
+	if p.PID, err = strconv.Atoi(filepath.Base(dir)); err != nil {
+		return p, err
+	}
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 22 {
+		return p, fmt.Errorf("%s/stat has %d fields", dir, len(fields))
+	}
+	number := func(i int) float64 {
+		f, _ := strconv.ParseFloat(fields[i], 64)
+		return f
+	}
+	p.CPU = (number(11) + number(12)) / ticks
+	p.Seconds = max(uptime-number(19)/ticks, 0)
+	p.Memory = int64(number(21)) * int64(os.Getpagesize())
+	return p, nil
+}

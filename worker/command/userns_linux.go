@@ -1,0 +1,59 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// privileged tells whether the process can be expected to mount.
+func privileged() bool { return os.Geteuid() == 0 }
+
+// inUserns tells whether the process is in another user namespace than the machine's first.
+func inUserns() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
+}
+
+// inUserNamespace runs this program again, with the same arguments, as root of a user namespace of its own, and
+// returns with its exit code.
+func (c *call) inUserNamespace() error {
+	runtime.LockOSThread() // the other one is killed with the thread that has started it
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.cmd.InOrStdin(), c.cmd.OutOrStdout(), c.cmd.ErrOrStderr()
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	if err := cmd.Start(); err != nil {
+		return &nextError{fmt.Errorf("steps need root, or a user namespace, which this system does not let an ordinary user have: %w", err),
+			"run it as root, or allow them: see the settings user.max_user_namespaces and kernel.unprivileged_userns_clone of sysctl"}
+	}
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-c.ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		case <-ended:
+		}
+	}()
+	err := cmd.Wait()
+	close(ended)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &exitError{exitOwn, fmt.Errorf("the process in the user namespace was killed: %v", status.Signal())}
+	}
+	return &exitError{code: exit.ExitCode()} // it has said why
+}

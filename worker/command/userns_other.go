@@ -1,0 +1,17 @@
+//go:build !linux
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+)
+
+func privileged() bool { return true }
+
+func inUserns() bool { return false }
+
+func (c *call) inUserNamespace() error {
+	return fmt.Errorf("user namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}
