@@ -46,7 +46,7 @@ func (r *run) event(kind vfs.Kind) {
 			r.tally.Add("lost flush")
 		}
 	case kind == vfs.KindSync:
-		r.past.switched, r.exposed = r.exposed, false
+		r.past.switched, r.exposed, r.leftExposed = r.exposed, false, false
 		if r.db != nil && r.failed == "" { // all that is visible is on the disk
 			r.soft = nil
 		}

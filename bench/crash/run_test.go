@@ -61,6 +61,7 @@ type run struct {
 	noSync           bool
 	exposed          bool // something was written without a flush and has to be flushed
 	wasExposed       bool // when the running step began, or by a commit of it
+	leftExposed      bool // the same, and nothing was flushed since
 	unsure           bool // and a flush of it failed: see lost_test.go
 	lying            bool // since then nobody has closed the file
 	past             past
@@ -151,7 +152,7 @@ func (r *run) begin(s Step, last bool) {
 	defer r.mu.Unlock()
 	r.step, r.last, r.calls, r.flushes = s, last, 0, 0
 	r.failed, r.failedMeta, r.failing = "", false, false
-	r.wasExposed = r.exposed
+	r.wasExposed, r.leftExposed = r.exposed, r.exposed
 	r.past.growth, r.acking = false, false
 }
 

@@ -50,7 +50,7 @@ func (r *run) transactions(steps []Step) error {
 	}
 	if r.failed == "write" && len(steps) == 1 && steps[0].Rollback && errs[0] == errRollback {
 		r.set(func() { // what was written behind the caller is given up with all else
-			r.past.failed, r.exposed = r.failed, r.exposed && r.wasExposed
+			r.past.failed, r.exposed = r.failed, r.exposed && r.leftExposed
 		})
 		r.tally.Add("failed write behind a rollback")
 		return r.live()
@@ -72,7 +72,7 @@ func (r *run) transactions(steps []Step) error {
 		}
 	}
 	if committed == 0 { // what was appended is in the file, and nothing names it
-		r.set(func() { r.exposed = r.exposed && r.wasExposed })
+		r.set(func() { r.exposed = r.exposed && r.leftExposed })
 	}
 	if len(steps) == 1 && r.flushes == 2 && !r.options.Strict && !r.wasExposed {
 		r.tally.Add("two flushes for want of room")
@@ -91,6 +91,7 @@ func (r *run) acknowledge(nth int) {
 		}
 		// Should another of the step fail, this one stays without a flush.
 		r.wasExposed = r.wasExposed || changed && r.noSync
+		r.leftExposed = r.leftExposed || changed && r.noSync
 		if !r.options.Strict {
 			r.behind = append(r.behind, r.version)
 		}
@@ -172,7 +173,7 @@ func (r *run) afterFailure(err error) error {
 			if len(r.pending) > 0 && r.step.Together {
 				r.tally.Add("failed write inside a group")
 			}
-			r.pending, r.exposed = nil, r.exposed && r.wasExposed
+			r.pending, r.exposed = nil, r.exposed && r.leftExposed
 		})
 		return r.live()
 	}
