@@ -45,7 +45,8 @@ const limit = 5 * time.Minute
 // program is zfs, and what it can do.
 type program struct {
 	path string
-	fuse bool // zfs-fuse: it mounts by itself, and lacks what came later
+	lock string // a file that commands which change something hold while they run; "": none
+	fuse bool   // zfs-fuse: it mounts by itself, and lacks what came later
 }
 
 // findProgram looks for the program, and asks it what it is.
@@ -66,13 +67,16 @@ func findProgram(ctx context.Context) (*program, error) {
 	return p, nil
 }
 
+// sbin is where the programs of an administrator are.
+var sbin = []string{"/sbin", "/usr/sbin", "/usr/local/sbin"}
+
 // lookPath also looks where the program of an administrator is.
 func lookPath(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if !errors.Is(err, exec.ErrNotFound) {
 		return path, err
 	}
-	for _, dir := range []string{"/sbin", "/usr/sbin", "/usr/local/sbin"} {
+	for _, dir := range sbin {
 		if found, e := exec.LookPath(filepath.Join(dir, name)); e == nil {
 			return found, nil
 		}
@@ -95,6 +99,14 @@ func (p *program) runAs(ctx context.Context, path string, args ...string) (strin
 	cmd := exec.CommandContext(bounded, path, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C") // what it says is read
 	cmd.WaitDelay = time.Second
+	if p.lock != "" {
+		held, err := shareLock(p.lock)
+		if err != nil {
+			return "", err
+		}
+		defer held.Close()
+		cmd.ExtraFiles = []*os.File{held}
+	}
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()

@@ -17,12 +17,17 @@ import (
 // a property of the dataset: two stores in one dataset would destroy each other's content.
 const (
 	claimName = "zfs"
+	lockName  = "zfs.lock"
 	property  = "holdfast:store"
 )
 
 // Probe looks for the program and the dataset, and whether that can be the Store's. It changes nothing.
 func (d *Driver) Probe(root string) error {
-	_, err := d.look(context.Background(), root)
+	ctx := context.Background()
+	if err := d.locate(ctx, root); err != nil {
+		return err
+	}
+	_, err := d.compare(ctx)
 	return err
 }
 
@@ -33,19 +38,22 @@ type found struct {
 	there bool   // the dataset exists
 }
 
-func (d *Driver) look(ctx context.Context, root string) (found, error) {
-	var f found
+// locate finds the program, and sees whether the names can be used.
+func (d *Driver) locate(ctx context.Context, root string) (err error) {
 	if !pattern.MatchString(d.dataset) || len(d.dataset) > maxDataset {
-		return f, fmt.Errorf("the dataset %q: it needs a name such as tank/holdfast, of up to %d bytes: %w", d.dataset, maxDataset, snapshot.ErrInvalid)
+		return fmt.Errorf("the dataset %q: it needs a name such as tank/holdfast, of up to %d bytes: %w", d.dataset, maxDataset, snapshot.ErrInvalid)
 	}
-	root, err := filepath.Abs(root)
-	if err != nil {
-		return f, err
+	if d.root, err = filepath.Abs(root); err != nil {
+		return err
 	}
-	d.root = root
-	if d.zfs, err = findProgram(ctx); err != nil {
-		return f, err
-	}
+	d.zfs, err = findProgram(ctx)
+	return err
+}
+
+// compare looks at both sides of the claim.
+func (d *Driver) compare(ctx context.Context) (found, error) {
+	var f found
+	var err error
 	if f.claim, err = d.readClaim(); err != nil {
 		return f, err
 	}
@@ -80,7 +88,14 @@ func (d *Driver) look(ctx context.Context, root string) (found, error) {
 
 // Start makes the dataset, and unmounts what a process that was killed has left.
 func (d *Driver) Start(ctx context.Context, root string) error {
-	f, err := d.look(ctx, root)
+	if err := d.locate(ctx, root); err != nil {
+		return err
+	}
+	d.zfs.lock = filepath.Join(d.root, lockName)
+	if err := awaitCommands(ctx, d.zfs.lock); err != nil {
+		return err
+	}
+	f, err := d.compare(ctx)
 	if err != nil {
 		return err
 	}
