@@ -159,10 +159,18 @@ func MakePool(image string, size int64) (pool string, destroy func() error, err 
 		return "", nil, fmt.Errorf("zpool create: %w: %s", err, out)
 	}
 	return pool, func() error {
-		if out, err := exec.Command("zpool", "destroy", pool).CombinedOutput(); err != nil {
-			return fmt.Errorf("zpool destroy %s: %w: %s", pool, err, strings.TrimSpace(string(out)))
+		var out []byte
+		var err error
+		// The daemon learns some time later that something was unmounted.
+		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+			if out, err = exec.Command("zpool", "destroy", pool).CombinedOutput(); err == nil {
+				return os.Remove(image)
+			}
+			if !strings.Contains(string(out), "pool is busy") {
+				break
+			}
 		}
-		return os.Remove(image)
+		return fmt.Errorf("zpool destroy %s: %w: %s", pool, err, strings.TrimSpace(string(out)))
 	}, nil
 }
 

@@ -8,17 +8,24 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/snapshot"
 )
 
+// moving is held while anything is mounted or unmounted: zfs-fuse, of which a machine has one,
+// sometimes never answers on a file system that comes while another goes.
+var moving sync.Mutex
+
 // mountPoint mounts a dataset with the program, or binds the place where it is mounted already: a
 // file system of a server has one superblock, which others may still have.
 func (d *Driver) mountPoint(ctx context.Context, id snapshot.ID) error {
 	path := d.pointOf(id)
 	return retry(ctx, func() error {
+		moving.Lock()
+		defer moving.Unlock()
 		places, err := mountsOf(d.name(id))
 		if err != nil {
 			return err
@@ -43,12 +50,18 @@ func (d *Driver) mountPoint(ctx context.Context, id snapshot.ID) error {
 		if places, err = mountsOf(d.name(id)); err == nil && len(places) == 0 {
 			err = fmt.Errorf("zfs mount %s: it was mounted in another mount namespace, that of the zfs-fuse daemon", d.name(id))
 		}
+		if err == nil {
+			// What is unmounted before the daemon has answered once stays in use there until it ends.
+			_, err = statObjects(path)
+		}
 		return err
 	})
 }
 
 // unmountPoint unmounts without asking the server, which may be gone. It is no error if nothing is mounted.
 func unmountPoint(path string) error {
+	moving.Lock()
+	defer moving.Unlock()
 	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 	if err != nil && err != unix.EINVAL && err != unix.ENOENT {
 		return fmt.Errorf("unmount %s: %w", path, err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -187,6 +188,37 @@ func TestMounted(t *testing.T) {
 	if left := strings.TrimSpace(string(out)); err != nil || left != dataset {
 		t.Errorf("left after all was removed: %q, %v", left, err)
 	}
+}
+
+// TestMountOften: a dataset that was mounted for a moment only, by several, can be mounted again, and destroyed.
+func TestMountOften(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		name := fmt.Sprint(i)
+		mounts, err := b.tenant.Prepare(ctx, name, "")
+		b.must(err)
+		for range 2 {
+			wg.Go(func() {
+				for range 20 {
+					_, release, err := b.driver.Mount(ctx, mounts[0])
+					if err == nil {
+						err = release()
+					}
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := range 4 {
+		b.must(b.tenant.Remove(ctx, fmt.Sprint(i)))
+	}
+	b.must(b.store.Cleanup(ctx))
 }
 
 // TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
