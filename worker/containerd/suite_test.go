@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/core/snapshots/testsuite"
@@ -46,11 +47,23 @@ func suite(t *testing.T, name, fs string, mode snapshot.SyncMode, driver func() 
 		return snapshotter, func() error {
 			err := errors.Join(snapshotter.Close(), sound(ctx, store))
 			if fs != "" {
-				err = errors.Join(err, unix.Unmount(root, 0))
+				err = errors.Join(err, unmount(root))
 			}
 			return err
 		}, nil
 	})
+}
+
+// unmount tries again what is busy: a child that another test is starting has, until it executes its program, all
+// files of this process.
+func unmount(dir string) (err error) {
+	for range 200 {
+		if err = unix.Unmount(dir, 0); !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
 
 // sound looks at a store after a test, and closes it.

@@ -9,11 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/snapshot"
 )
+
+// settle is how long after an unmount the daemon is left alone: it does not tell when it has noticed, and what it is asked
+// for meanwhile it sometimes never does, or the dataset stays in use there until it ends.
+const settle = 10 * time.Millisecond
 
 // moving is held while anything is mounted or unmounted: zfs-fuse, of which a machine has one,
 // sometimes never answers on a file system that comes while another goes.
@@ -65,6 +70,9 @@ func unmountPoint(path string) error {
 	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 	if err != nil && err != unix.EINVAL && err != unix.ENOENT {
 		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	if err == nil {
+		time.Sleep(settle)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
