@@ -68,6 +68,11 @@ func unmountPoint(path string) error {
 	moving.Lock()
 	defer moving.Unlock()
 	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	for try := 0; err == unix.EBUSY && try < 20; try++ {
+		// A child that this process is starting has its open files until it executes its program.
+		time.Sleep(5 * time.Millisecond)
+		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	}
 	if err != nil && err != unix.EINVAL && err != unix.ENOENT {
 		return fmt.Errorf("unmount %s: %w", path, err)
 	}
