@@ -423,6 +423,10 @@ func killed(where string) {
 		fail(err)
 		path, release, err := d.Mount(ctx, mounts[0])
 		fail(err)
+		if os.Getenv(envKilled+"_HOLD") != "" {
+			fmt.Println(path)
+			select {}
+		}
 		fail(os.WriteFile(filepath.Join(path, name), []byte(name), 0o600))
 		fail(release())
 		fail(tenant.Commit(ctx, name, "active"+name))
@@ -445,6 +449,7 @@ func TestKilled(t *testing.T) {
 	dataset := mounts[0].Source[:strings.LastIndex(mounts[0].Source, "/")]
 	b.must(b.tenant.Remove(ctx, "probe"))
 	b.close()
+	b.leftMounted(dataset)
 	committed := map[string]bool{}
 	for round := range 12 {
 		cmd := exec.Command("/proc/self/exe")
@@ -510,6 +515,28 @@ func TestKilled(t *testing.T) {
 		b.must(errors.Join(append(problems, err)...))
 		b.close()
 	}
+}
+
+// leftMounted: what a killed process has mounted is unmounted when the store is opened.
+func (b *bench) leftMounted(dataset string) {
+	b.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envKilled+"="+b.root+"\n"+dataset, envKilled+"_HOLD=1")
+	out, err := cmd.StdoutPipe()
+	b.must(err)
+	b.must(cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	b.must(errors.Join(err, cmd.Process.Kill()))
+	_ = cmd.Wait()
+	if points := datasets(b.T); len(points) != 1 {
+		b.Fatalf("a process was killed that had %q mounted, and there is mounted: %v", line, points)
+	}
+	b.open(dataset)
+	b.nothing("opened after a process that held one")
+	if b.Failed() {
+		b.FailNow() // it would wait for the dataset for ever
+	}
+	b.close()
 }
 
 // spin does something that takes a different time in each round.
