@@ -7,4 +7,4 @@ import (
 	"holdfast/worker/snapshot/drivertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(drivertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(drivertest.MainZFS(m)) }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/core/snapshots/testsuite"
@@ -18,6 +19,7 @@ import (
 	"holdfast/worker/snapshot/driver/copy"
 	"holdfast/worker/snapshot/driver/erofs"
 	"holdfast/worker/snapshot/driver/overlay"
+	"holdfast/worker/snapshot/driver/zfs"
 	"holdfast/worker/snapshot/drivertest"
 )
 
@@ -41,14 +43,27 @@ func suite(t *testing.T, name, fs string, mode snapshot.SyncMode, driver func() 
 		if err != nil {
 			return nil, nil, errors.Join(err, store.Close())
 		}
-		return containerd.New(tenant), func() error {
-			err := sound(ctx, store)
+		snapshotter := containerd.New(tenant)
+		return snapshotter, func() error {
+			err := errors.Join(snapshotter.Close(), sound(ctx, store))
 			if fs != "" {
-				err = errors.Join(err, unix.Unmount(root, 0))
+				err = errors.Join(err, unmount(root))
 			}
 			return err
 		}, nil
 	})
+}
+
+// unmount tries again what is busy: a child that another test is starting has, until it executes its program, all
+// files of this process.
+func unmount(dir string) (err error) {
+	for range 200 {
+		if err = unix.Unmount(dir, 0); !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
 
 // sound looks at a store after a test, and closes it.
@@ -75,6 +90,31 @@ func TestSuiteCopyXFS(t *testing.T) {
 
 func TestSuiteBtrfs(t *testing.T) {
 	suite(t, "btrfs", "btrfs", snapshot.SyncCommit, func() snapshot.Driver { return btrfs.New() })
+}
+
+// TestSuiteZFS: each test has a pool of its own, of the one zfs-fuse.
+func TestSuiteZFS(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs a zfs-fuse of its own")
+	}
+	testsuite.SnapshotterSuite(t, "zfs", func(ctx context.Context, root string) (snapshots.Snapshotter, func() error, error) {
+		pool, destroy, err := drivertest.MakePool(root+".image", 512<<20)
+		if err != nil {
+			return nil, nil, err
+		}
+		store, err := snapshot.Open(root, snapshot.Options{Driver: zfs.New(pool + "/holdfast")})
+		if err != nil {
+			return nil, nil, errors.Join(err, destroy())
+		}
+		tenant, err := store.ClientTenant("testsuite")
+		if err != nil {
+			return nil, nil, errors.Join(err, store.Close(), destroy())
+		}
+		snapshotter := containerd.New(tenant)
+		return snapshotter, func() error {
+			return errors.Join(snapshotter.Close(), sound(ctx, store), destroy())
+		}, nil
+	})
 }
 
 func TestSuiteErofs(t *testing.T) {

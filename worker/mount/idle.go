@@ -9,7 +9,7 @@ import (
 
 // retire makes an entry idle, or has it leave, which nobody holds any more.
 func (m *Manager) retire(e *entry) {
-	if e.plan.writable() || e.key == "" || m.opt.IdleAge < 0 || m.closed {
+	if e.plan.writable() || e.plan.served || e.key == "" || m.opt.IdleAge < 0 || m.closed {
 		m.depart(e)
 		return
 	}

@@ -27,6 +27,7 @@ type kernel struct {
 	ways   *chosen
 	host   *Namespace
 	points atomic.Uint64
+	served map[string]Mounter
 	ownTmp bool // the tmpfs at dir was mounted for it
 
 	mu          sync.Mutex
@@ -37,7 +38,7 @@ func newKernel(o *Options) (*kernel, error) {
 	if err := mayMount(); err != nil {
 		return nil, err
 	}
-	k := &kernel{dir: o.Directory, host: &Namespace{}}
+	k := &kernel{dir: o.Directory, host: &Namespace{}, served: o.Mounters}
 	if err := k.ensureTmpfs(); err != nil {
 		return nil, err
 	}
@@ -131,6 +132,9 @@ func (k *kernel) unmake(m *master) error {
 	if m.fd >= 0 {
 		_ = unix.Close(m.fd)
 		m.fd = -1
+	}
+	if m.release != nil {
+		return m.release()
 	}
 	if m.path == "" {
 		return nil

@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,9 @@ type master struct {
 	dev  uint64 // the file system
 	path string // where it is attached in the attic; "" if it is detached
 	dir  bool   // its root is a directory
+
+	// release gives back what a Mounter has mounted; nil: it was none.
+	release func() error
 
 	// from is where it was made: a detached mount is cloned from there only.
 	from *Namespace
@@ -87,6 +91,9 @@ func (l *layers) close() {
 // overlays; mounted are lower layers; claim is called with the directories of an overlay
 // before they are used.
 func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) error) (*master, error) {
+	if server := k.served[p.kind]; server != nil {
+		return k.makeServed(p, server)
+	}
 	place, err := k.place(p)
 	if err != nil {
 		return nil, err
@@ -110,6 +117,31 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 		return nil, err
 	}
 	m.from = place
+	return m, nil
+}
+
+// makeServed clones what a Mounter has mounted. That stays where it is as long as the clone.
+func (k *kernel) makeServed(p *plan, server Mounter) (*master, error) {
+	if !k.ways.detached() || !k.ways.has(CallMountSetattr) {
+		return nil, fmt.Errorf("%s: what others mount cannot be cloned by this kernel: %w", p, errors.ErrUnsupported)
+	}
+	if len(p.params) > 0 {
+		return nil, fmt.Errorf("%s: the option %q: %w", p, p.params[0].key, errors.ErrUnsupported)
+	}
+	// Whoever waits for it can go; the mount is made all the same, and given back.
+	path, release, err := server.Mount(context.Background(), Mount{Type: p.kind, Source: p.source})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	fd, err := k.cloneBind(&plan{kind: "bind", source: path, attr: p.attr})
+	var m *master
+	if err == nil {
+		m, err = describe(fd)
+	}
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	m.from, m.release = k.host, release
 	return m, nil
 }
 

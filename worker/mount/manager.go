@@ -66,6 +66,11 @@ type Options struct {
 	// holds for some milliseconds what was attached there meanwhile.
 	ParkAfter time.Duration
 
+	// Mounters mount the types that are their keys. Such a mount is shared as any other, but
+	// never idle: the last release gives it back. Where mounts cannot be cloned while they
+	// are detached (Linux before 6.15) Acquire of one is errors.ErrUnsupported.
+	Mounters map[string]Mounter
+
 	// Without are calls that are not to be used though they are there.
 	Without []Call
 
@@ -206,6 +211,7 @@ func (m *Manager) Acquire(ctx context.Context, s Spec) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.served = m.opt.Mounters[p.kind] != nil
 	key := ""
 	if !p.private() {
 		key = s.key()

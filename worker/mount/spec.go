@@ -107,6 +107,7 @@ type plan struct {
 	source    string
 	recursive bool // bind: with what is mounted below
 	loop      bool // the source is a file that needs a loop device
+	served    bool // a Mounter mounts it
 	attr      attr
 	params    []param
 

@@ -70,6 +70,13 @@ type Prober interface {
 	Probe(root string) error
 }
 
+// Starter is a Driver that has something to do before it is used: to make what it needs, and to take
+// away what an earlier process has left. Open calls Start after Probe, when the directory is
+// the Store's alone.
+type Starter interface {
+	Start(ctx context.Context, root string) error
+}
+
 // Rebaser is a Driver whose snapshots are changes only, so that one which was begun
 // without a parent can be committed on top of one. Rebase is a mark and does nothing.
 type Rebaser interface {

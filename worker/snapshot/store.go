@@ -150,6 +150,11 @@ func open(root string, options Options) (_ *Store, err error) {
 			return nil, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
 		}
 	}
+	if p, ok := s.driver.(Starter); ok {
+		if err := p.Start(s.ctx, root); err != nil {
+			return nil, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+		}
+	}
 	if s.flush, err = newFlusher(filepath.Join(root, snapshotsDir)); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,8 +14,14 @@ import (
 	"time"
 
 	"holdfast/worker/internal/fstree"
+	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
+
+// Server is a driver that has mounts which it makes itself.
+type Server interface {
+	Mounters() map[string]mount.Mounter
+}
 
 // Make gives a driver for a store in root, a directory that is there and empty. It may mount a
 // file system there (Filesystem), and may skip the test.
@@ -53,6 +60,11 @@ func Run(t *testing.T, newDriver Make) {
 			}
 			if p, ok := d.(snapshot.Prober); ok {
 				if err := p.Probe(root); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if p, ok := d.(snapshot.Starter); ok {
+				if err := p.Start(context.Background(), root); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -117,7 +129,11 @@ func (b *bench) mount(t snapshot.Tree, readonly bool) (dir string, unmount func(
 	b.Helper()
 	mounts, err := b.driver.Mounts(context.Background(), t, readonly)
 	b.must(err)
-	return Mount(b, mounts)
+	var served map[string]mount.Mounter
+	if m, ok := b.driver.(Server); ok {
+		served = m.Mounters()
+	}
+	return MountServed(b, mounts, served)
 }
 
 // commit does what fn does in an active snapshot and commits it.
@@ -310,7 +326,9 @@ func testUsage(b *bench) {
 	const size = 3 << 20
 	ctx := context.Background()
 	base := b.commit(b.create(snapshot.Active), func(dir string) {
-		b.write(dir, "large", string(make([]byte, size)), 0o600)
+		content := make([]byte, size)
+		_, _ = rand.NewChaCha8([32]byte{}).Read(content) // a file system may compress zeros away
+		b.write(dir, "large", string(content), 0o600)
 		f, err := os.OpenFile(filepath.Join(dir, "large"), os.O_RDWR, 0)
 		b.must(err)
 		b.must(f.Sync()) // btrfs counts what is written

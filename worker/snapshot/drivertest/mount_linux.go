@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,13 @@ import (
 // or when the function is called that it returns too.
 func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 	t.Helper()
-	if os.Geteuid() != 0 {
+	return MountServed(t, mounts, nil)
+}
+
+// MountServed is Mount with those who mount some types.
+func MountServed(t testing.TB, mounts []mount.Mount, served map[string]mount.Mounter) (target string, unmount func()) {
+	t.Helper()
+	if os.Geteuid() != 0 { // nobody serves
 		if len(mounts) == 1 && mounts[0].Type == "bind" && slices.Contains(mounts[0].Options, "rw") {
 			return mounts[0].Source, func() {} // the same files
 		}
@@ -25,6 +32,7 @@ func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 	}
 	target = t.TempDir()
 	var mounted []string
+	var release func() error
 	unmount = func() {
 		for ; len(mounted) > 0; mounted = mounted[:len(mounted)-1] {
 			at := mounted[len(mounted)-1]
@@ -34,8 +42,25 @@ func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 			}
 		}
 	}
+	unmountOnly := unmount
+	unmount = func() {
+		unmountOnly()
+		if release != nil {
+			if err := release(); err != nil {
+				t.Errorf("giving back %+v: %v", mounts, err)
+			}
+		}
+	}
 	t.Cleanup(unmount)
 	for i, m := range mounts {
+		if server := served[m.Type]; server != nil && len(mounts) == 1 {
+			path, r, err := server.Mount(context.Background(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release = r
+			m = mount.Mount{Type: "bind", Source: path, Options: m.Options}
+		}
 		at := target
 		if i < len(mounts)-1 {
 			at = t.TempDir() // a lower layer of the last one

@@ -14,6 +14,12 @@ import (
 // can be mounted here: the test is skipped.
 func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 	t.Helper()
+	return MountServed(t, mounts, nil)
+}
+
+// MountServed is Mount with those who mount some types.
+func MountServed(t testing.TB, mounts []mount.Mount, _ map[string]mount.Mounter) (target string, unmount func()) {
+	t.Helper()
 	if len(mounts) == 1 && mounts[0].Type == "bind" && slices.Contains(mounts[0].Options, "rw") {
 		return mounts[0].Source, func() {}
 	}

@@ -1,0 +1,196 @@
+// Package zfs is the driver for ZFS: each snapshot of the store is a dataset, a clone of what its
+// parent was when it was committed. Making one takes the same time whatever is in it. It uses the
+// program zfs: OpenZFS 2, or zfs-fuse 0.7 on Linux.
+//
+// With OpenZFS the mounts are of the type "zfs", with the dataset as their source, as containerd knows
+// them: whoever holds them mounts them. zfs-fuse mounts by itself only; there the type is
+// TypeFuse, and the Driver is the mount.Mounter of it.
+package zfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+)
+
+// Types of the mounts.
+const (
+	Type     = "zfs"
+	TypeFuse = "zfs-fuse" // to be mounted by the Driver
+)
+
+// Driver keeps the snapshot ID as the dataset DATASET/sID; a committed one is its ZFS snapshot
+// DATASET/sID@c. It is for one Store at a time.
+type Driver struct {
+	dataset string
+
+	root string
+	zfs  *program
+
+	mu     sync.Mutex
+	points map[snapshot.ID]*point
+}
+
+// New gives the driver that keeps everything below a dataset, such as "tank/holdfast". Its pool must be there;
+// the dataset itself must not: the driver makes it, with the first Store that has it.
+func New(dataset string) *Driver {
+	return &Driver{dataset: dataset, points: map[snapshot.ID]*point{}}
+}
+
+// Name is "zfs".
+func (*Driver) Name() string { return "zfs" }
+
+// Mounters are for mount.Options: the Driver for TypeFuse.
+func (d *Driver) Mounters() map[string]mount.Mounter {
+	return map[string]mount.Mounter{TypeFuse: d}
+}
+
+// pattern is what a dataset below a pool may be called here; ZFS allows some more.
+var pattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)+$`)
+
+// maxDataset leaves room for the names below it: ZFS allows 255 bytes.
+const maxDataset = 200
+
+// name and origin are all names that the program is given beside the dataset itself.
+func (d *Driver) name(id snapshot.ID) string { return d.dataset + "/s" + id.String() }
+
+func (d *Driver) origin(id snapshot.ID) string { return d.name(id) + "@c" }
+
+func (d *Driver) mountsDir() string { return filepath.Join(d.root, "mounted") }
+
+func (d *Driver) pointOf(id snapshot.ID) string {
+	return filepath.Join(d.mountsDir(), "s"+id.String())
+}
+
+// idOf is the snapshot that a dataset is of.
+func (d *Driver) idOf(name string) (snapshot.ID, error) {
+	s, ok := strings.CutPrefix(name, d.dataset+"/s")
+	n, err := strconv.ParseUint(s, 10, 64)
+	if !ok || err != nil || d.name(snapshot.ID(n)) != name {
+		return 0, fmt.Errorf("the dataset %q is none of the store's: %w", name, snapshot.ErrInvalid)
+	}
+	return snapshot.ID(n), nil
+}
+
+// Create makes a dataset. Its directory is on the disk before: a dataset without one would
+// never be found to be an orphan.
+func (d *Driver) Create(ctx context.Context, t snapshot.Tree) error {
+	if err := errors.Join(syncDir(t.Dir), syncDir(filepath.Dir(t.Dir))); err != nil {
+		return err
+	}
+	canmount := "noauto"
+	if d.zfs.fuse { // it mounts a clone at once if it may be mounted at all
+		canmount = "off"
+	}
+	args := []string{"create", "-o", "canmount=" + canmount, d.name(t.ID)}
+	if len(t.Parents) > 0 {
+		args = []string{"clone", "-o", "canmount=" + canmount, d.origin(t.Parents[0].ID), d.name(t.ID)}
+	}
+	if _, err := d.zfs.run(ctx, args...); err != nil || !d.zfs.fuse {
+		return err
+	}
+	_, err := d.zfs.run(ctx, "set", "canmount=noauto", d.name(t.ID))
+	return err
+}
+
+// Commit makes the ZFS snapshot. When that is made it is on the disk, with all that was written before.
+func (d *Driver) Commit(ctx context.Context, t snapshot.Tree) error {
+	_, err := d.zfs.run(ctx, "snapshot", d.origin(t.ID))
+	if !errors.Is(err, errExists) {
+		return err
+	}
+	// Of a commit that was not completed. If something had been cloned from it, it could not
+	// be destroyed.
+	if err := d.destroy(ctx, d.origin(t.ID)); err != nil {
+		return err
+	}
+	_, err = d.zfs.run(ctx, "snapshot", d.origin(t.ID))
+	return err
+}
+
+// Mounts is the dataset.
+func (d *Driver) Mounts(_ context.Context, t snapshot.Tree, readonly bool) ([]mount.Mount, error) {
+	m := mount.Mount{Type: Type, Source: d.name(t.ID), Options: []string{"rw"}}
+	if d.zfs.fuse {
+		m.Type = TypeFuse
+	}
+	if readonly {
+		m.Options = []string{"ro"}
+	}
+	return []mount.Mount{m}, nil
+}
+
+// objectsName is a file in the directory of a snapshot: how many objects its dataset has.
+const objectsName = "objects"
+
+// Usage is what ZFS says: the bytes that would be free if the dataset were destroyed, of what was on the disk when ZFS
+// has last counted, some seconds ago; and how many objects (files, directories, and some that ZFS
+// has for itself) it has more than the parent had when that was committed.
+func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
+	used, err := d.zfs.number(ctx, "used", d.name(t.ID))
+	if err != nil {
+		return snapshot.Usage{}, err
+	}
+	objects, err := d.objects(ctx, t.ID)
+	if err != nil {
+		return snapshot.Usage{}, err
+	}
+	if t.Kind != snapshot.View {
+		err = os.WriteFile(filepath.Join(t.Dir, objectsName), strconv.AppendInt(nil, objects, 10), 0o600)
+		if err != nil {
+			return snapshot.Usage{}, err
+		}
+	}
+	if len(t.Parents) > 0 {
+		// What was lost of it, or is damaged, is no reason to fail.
+		b, _ := os.ReadFile(filepath.Join(t.Parents[0].Dir, objectsName))
+		below, _ := strconv.ParseInt(string(b), 10, 64)
+		objects = max(0, objects-max(0, below))
+	}
+	return snapshot.Usage{Size: used, Inodes: objects}, nil
+}
+
+// Remove destroys the dataset with its ZFS snapshot. Anything else that is found in it, as
+// clones are, is an error: nothing is destroyed that the store has not removed.
+func (d *Driver) Remove(ctx context.Context, l snapshot.Layer) error {
+	if err := d.clearPoint(l.ID); err != nil {
+		return err
+	}
+	if err := d.destroy(ctx, d.origin(l.ID)); err != nil {
+		return err
+	}
+	return d.destroy(ctx, d.name(l.ID))
+}
+
+// destroy destroys what may be gone already.
+func (d *Driver) destroy(ctx context.Context, name string) error {
+	err := retry(ctx, func() error {
+		_, err := d.zfs.run(ctx, "destroy", name)
+		return err
+	})
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	return err
+}
+
+// Sync flushes the Store's directories, and the pool if that is asked for all: the content of one
+// that was committed is on the disk already.
+func (d *Driver) Sync(ctx context.Context, t snapshot.Tree) error {
+	if err := syncStore(d.root, t.Dir); err != nil {
+		return err
+	}
+	if t.ID != 0 {
+		return nil
+	}
+	return d.zfs.sync(ctx, d.dataset)
+}

@@ -1,0 +1,547 @@
+package zfs_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/zfs"
+	"holdfast/worker/snapshot/drivertest"
+)
+
+const poolSize = 512 << 20
+
+func TestDriver(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T, _ string) snapshot.Driver {
+		return zfs.New(drivertest.Pool(t, poolSize) + "/holdfast")
+	})
+}
+
+// bench is a store with a manager of mounts.
+type bench struct {
+	*testing.T
+	root    string
+	driver  *zfs.Driver
+	store   *snapshot.Store
+	tenant  *snapshot.Tenant
+	manager *mount.Manager
+}
+
+func newBench(t *testing.T, size int64) *bench {
+	t.Helper()
+	pool := drivertest.Pool(t, size)
+	b := &bench{T: t, root: t.TempDir()}
+	b.open(pool + "/holdfast")
+	t.Cleanup(b.close)
+	return b
+}
+
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) open(dataset string) {
+	b.Helper()
+	var err error
+	b.driver = zfs.New(dataset)
+	for {
+		b.store, err = snapshot.Open(b.root, snapshot.Options{Driver: b.driver})
+		if !errors.Is(err, snapshot.ErrLocked) {
+			break // else a child that a killed process was about to start has the lock
+		}
+	}
+	b.must(err)
+	b.tenant, err = b.store.Tenant("t")
+	b.must(err)
+	b.manager, err = mount.Open(context.Background(), mount.Options{
+		Directory: filepath.Join(b.root, "run"), Keep: []string{b.root}, Mounters: b.driver.Mounters()})
+	b.must(err)
+}
+
+// close closes both, and finds nothing mounted that is a dataset.
+func (b *bench) close() {
+	b.Helper()
+	if b.manager == nil {
+		return
+	}
+	if err := errors.Join(b.manager.Close(context.Background()), b.store.Close()); err != nil {
+		b.Error(err)
+	}
+	b.manager = nil
+	b.nothing("closed")
+}
+
+// datasets are the file systems of zfs-fuse that are mounted.
+func datasets(t *testing.T) (points []string) {
+	t.Helper()
+	list, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(list)) {
+		if strings.Contains(line, " fuse.zfs ") {
+			points = append(points, strings.TrimSpace(line))
+		}
+	}
+	return points
+}
+
+func (b *bench) nothing(when string) {
+	b.Helper()
+	if points := datasets(b.T); len(points) > 0 {
+		b.Errorf("%s, and there is mounted: %v", when, points)
+	}
+}
+
+// in does something in what mounts show.
+func (b *bench) in(mounts []mount.Mount, fn func(dir string)) {
+	b.Helper()
+	spec, err := mount.FromMounts(mounts)
+	b.must(err)
+	h, err := b.manager.Acquire(context.Background(), spec)
+	b.must(err)
+	fn(h.Path() + "/.")
+	h.Release()
+	b.must(h.Wait(context.Background()))
+}
+
+func (b *bench) commit(name, parent string, fn func(dir string)) {
+	b.Helper()
+	ctx := context.Background()
+	mounts, err := b.tenant.Prepare(ctx, "active "+name, parent)
+	b.must(err)
+	b.in(mounts, fn)
+	b.must(b.tenant.Commit(ctx, name, "active "+name))
+}
+
+func (b *bench) write(path, content string) {
+	b.Helper()
+	b.must(os.WriteFile(path, []byte(content), 0o600))
+}
+
+// shows verifies a file of a committed snapshot.
+func (b *bench) shows(name, file, want string) {
+	b.Helper()
+	ctx := context.Background()
+	mounts, err := b.tenant.View(ctx, "look", name)
+	b.must(err)
+	b.in(mounts, func(dir string) {
+		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(got) != want {
+			b.Errorf("%s of %s is %q, %v; it should be %q", file, name, got, err, want)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
+			b.Errorf("a view was written to: %v", err)
+		}
+	})
+	b.must(b.tenant.Remove(ctx, "look"))
+}
+
+// TestMounted: a dataset is mounted while somebody holds it, once, and not otherwise.
+func TestMounted(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
+	b.nothing("one was committed")
+	mounts, err := b.tenant.Prepare(ctx, "two", "one")
+	b.must(err)
+	b.nothing("two was prepared")
+	spec, err := mount.FromMounts(mounts)
+	b.must(err)
+	first, err := b.manager.Acquire(ctx, spec)
+	b.must(err)
+	second, err := b.manager.Acquire(ctx, spec)
+	b.must(err)
+	if points := datasets(t); len(points) != 1 {
+		t.Errorf("one is held, and there is mounted: %v", points)
+	}
+	if _, err := b.tenant.Usage(ctx, "two"); err != nil {
+		t.Error(err)
+	}
+	first.Release()
+	b.write(second.Path()+"/g", "2")
+	second.Release()
+	b.must(second.Wait(ctx))
+	b.nothing("both have released it")
+	b.must(b.tenant.Commit(ctx, "three", "two"))
+	b.shows("three", "f", "1")
+	b.shows("three", "g", "2")
+	b.nothing("all was looked at")
+	for _, name := range []string{"three", "one"} {
+		b.must(b.tenant.Remove(ctx, name))
+	}
+	b.must(b.store.Cleanup(ctx))
+	dataset := strings.TrimRight(strings.Split(mounts[0].Source, "/s")[0], "/")
+	out, err := exec.Command("zfs", "list", "-H", "-o", "name", "-t", "all", "-r", dataset).CombinedOutput()
+	if left := strings.TrimSpace(string(out)); err != nil || left != dataset {
+		t.Errorf("left after all was removed: %q, %v", left, err)
+	}
+}
+
+// TestMountOften: a dataset that was mounted for a moment only, by several, can be mounted again, and destroyed.
+func TestMountOften(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		name := fmt.Sprint(i)
+		mounts, err := b.tenant.Prepare(ctx, name, "")
+		b.must(err)
+		for range 2 {
+			wg.Go(func() {
+				for range 20 {
+					_, release, err := b.driver.Mount(ctx, mounts[0])
+					if err == nil {
+						err = release()
+					}
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := range 4 {
+		b.must(b.tenant.Remove(ctx, fmt.Sprint(i)))
+	}
+	b.must(b.store.Cleanup(ctx))
+}
+
+// TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
+func TestBusyUnmount(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	b.must(err)
+	path, release, err := b.driver.Mount(ctx, mounts[0])
+	b.must(err)
+	f, err := os.Open(path)
+	b.must(err)
+	if err := release(); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("unmounting what is open: %v", err)
+	}
+	b.must(f.Close())
+	b.must(release())
+	b.must(release())
+	b.nothing("it was released")
+	other := mounts[0]
+	for _, source := range []string{"", "rpool/x", other.Source + "/x", other.Source + "@c", strings.Replace(other.Source, "/s", "/s0", 1)} {
+		other.Source = source
+		if _, _, err := b.driver.Mount(ctx, other); !errors.Is(err, snapshot.ErrInvalid) {
+			t.Errorf("mounting %q: %v", source, err)
+		}
+	}
+}
+
+// TestBoundElsewhere: somebody else, a container, still has what we have unmounted.
+func TestBoundElsewhere(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	b.must(err)
+	path, release, err := b.driver.Mount(ctx, mounts[0])
+	b.must(err)
+	elsewhere := t.TempDir()
+	b.must(syscall.Mount(path, elsewhere, "", syscall.MS_BIND, ""))
+	b.must(release())
+	b.write(elsewhere+"/f", "still there")
+	b.in(mounts, func(dir string) {
+		if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "still there" {
+			t.Errorf("mounted again: %q, %v", got, err)
+		}
+	})
+	b.must(syscall.Unmount(elsewhere, 0))
+}
+
+// TestOwner: a dataset has one store, and a store one dataset.
+func TestOwner(t *testing.T) {
+	b := newBench(t, poolSize)
+	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
+	dataset := strings.TrimSpace(string(b.output("zfs", "list", "-H", "-o", "name", "-d", "1", "-t", "filesystem")))
+	dataset = strings.Split(dataset, "\n")[1]
+	b.close()
+	refused := func(what, root, dataset, want string) {
+		t.Helper()
+		_, err := snapshot.Open(root, snapshot.Options{Driver: zfs.New(dataset)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("a second store", t.TempDir(), dataset, "another store")
+	refused("another dataset", b.root, dataset+"2", "the content of this store is in")
+	refused("a pool", t.TempDir(), strings.Split(dataset, "/")[0], "it needs a name")
+	refused("an option for a name", t.TempDir(), "-R/x", "it needs a name")
+	refused("no pool", t.TempDir(), "nosuchpool/x", "the pool nosuchpool")
+	b.output("zfs", "create", "-o", "canmount=off", dataset+"2")
+	refused("somebody's dataset", t.TempDir(), dataset+"2", "was not made for a store")
+	b.output("zfs", "rename", dataset, dataset+"3")
+	refused("one that has gone", b.root, dataset, "is its pool imported?")
+	b.output("zfs", "rename", dataset+"3", dataset)
+	moved := b.root + "-moved"
+	b.must(os.Rename(b.root, moved))
+	b.root = moved
+	b.open(dataset)
+	b.shows("one", "f", "1")
+}
+
+func (b *bench) output(name string, args ...string) []byte {
+	b.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		b.Fatalf("%s %v: %v: %s", name, args, err, out)
+	}
+	return out
+}
+
+// TestFull: a full pool is an error that says so, loses nothing, and is good again when something is removed.
+func TestFull(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, 64<<20)
+	b.commit("kept", "", func(dir string) { b.write(dir+"/f", "kept") })
+	var full error
+	for i := 0; full == nil && i < 100; i++ {
+		name := fmt.Sprint("large", i)
+		mounts, err := b.tenant.Prepare(ctx, name, "kept")
+		if err != nil {
+			full = err
+			break
+		}
+		b.in(mounts, func(dir string) {
+			full = os.WriteFile(dir+"/large", make([]byte, 8<<20), 0o600)
+		})
+		if full == nil {
+			full = b.tenant.Commit(ctx, name+" committed", name)
+		}
+	}
+	if !errors.Is(full, syscall.ENOSPC) {
+		t.Fatalf("a pool that is filled: %v", full)
+	}
+	var names []string
+	b.must(b.tenant.Walk(ctx, func(i snapshot.Info) error {
+		if i.Name != "kept" {
+			names = append(names, i.Name)
+		}
+		return nil
+	}))
+	for _, name := range names {
+		b.must(b.tenant.Remove(ctx, name))
+	}
+	b.must(b.store.Cleanup(ctx))
+	b.shows("kept", "f", "kept")
+	b.commit("after", "kept", func(dir string) { b.write(dir+"/g", "after") })
+	b.shows("after", "g", "after")
+}
+
+// TestDaemonDies: errors that name it; and when it is back, all that was committed is.
+func TestDaemonDies(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
+	mounts, err := b.tenant.Prepare(ctx, "two", "one")
+	b.must(err)
+	spec, err := mount.FromMounts(mounts)
+	b.must(err)
+	h, err := b.manager.Acquire(ctx, spec)
+	b.must(err)
+	drivertest.StopZFS()
+	if err := os.WriteFile(h.Path()+"/g", nil, 0o600); !errors.Is(err, syscall.ENOTCONN) && !errors.Is(err, syscall.ECONNABORTED) {
+		t.Errorf("writing to a dead file system: %v", err)
+	}
+	for what, err := range map[string]error{
+		"prepare": func() error { _, err := b.tenant.Prepare(ctx, "three", "one"); return err }(),
+		"commit":  b.tenant.Commit(ctx, "two committed", "two"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "zfs-fuse daemon") {
+			t.Errorf("%s without the daemon: %v", what, err)
+		}
+	}
+	h.Release()
+	b.must(h.Wait(ctx))
+	b.nothing("the mount of a dead daemon was released")
+	b.must(drivertest.StartZFS())
+	b.shows("one", "f", "1")
+	mounts, err = b.tenant.Mounts(ctx, "two")
+	b.must(err)
+	b.in(mounts, func(dir string) { b.write(dir+"/g", "2") })
+	b.must(b.tenant.Commit(ctx, "two committed", "two"))
+	b.shows("two committed", "g", "2")
+	b.must(b.store.Cleanup(ctx))
+}
+
+// TestMissingProgram: the error names it and its package.
+func TestMissingProgram(t *testing.T) {
+	zfs.OnlyPath(t)
+	t.Setenv("PATH", t.TempDir())
+	_, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: zfs.New("tank/x")})
+	if !errors.Is(err, snapshot.ErrUnsupported) || !strings.Contains(err.Error(), "zfsutils-linux") {
+		t.Errorf("without the program: %v", err)
+	}
+}
+
+// envKilled is the directory and dataset of a store: this program works in it until it is killed.
+const envKilled = "HOLDFAST_TEST_ZFS_KILLED"
+
+// killed says what is committed, one name in each line.
+func killed(where string) {
+	root, dataset, _ := strings.Cut(where, "\n")
+	ctx := context.Background()
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+	}
+	d := zfs.New(dataset)
+	s, err := snapshot.Open(root, snapshot.Options{Driver: d})
+	fail(err)
+	tenant, err := s.Tenant("t")
+	fail(err)
+	parent := ""
+	_ = tenant.Walk(ctx, func(i snapshot.Info) error {
+		if i.Kind == snapshot.Committed && i.Name > parent {
+			parent = i.Name
+		}
+		return nil
+	})
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("%s%02d", os.Getenv(envKilled+"_ROUND"), n)
+		mounts, err := tenant.Prepare(ctx, "active"+name, parent)
+		fail(err)
+		path, release, err := d.Mount(ctx, mounts[0])
+		fail(err)
+		if os.Getenv(envKilled+"_HOLD") != "" {
+			fmt.Println(path)
+			select {}
+		}
+		fail(os.WriteFile(filepath.Join(path, name), []byte(name), 0o600))
+		fail(release())
+		fail(tenant.Commit(ctx, name, "active"+name))
+		fmt.Println(name)
+		view := "view" + name
+		_, err = tenant.View(ctx, view, name)
+		fail(err)
+		fail(tenant.Remove(ctx, view))
+		parent = name
+	}
+}
+
+// TestKilled: kill -9 of the process with the store, at any moment, and opening it again: what was committed is
+// there, nothing else is mounted or kept.
+func TestKilled(t *testing.T) {
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	mounts, err := b.tenant.Prepare(ctx, "probe", "")
+	b.must(err)
+	dataset := mounts[0].Source[:strings.LastIndex(mounts[0].Source, "/")]
+	b.must(b.tenant.Remove(ctx, "probe"))
+	b.close()
+	b.leftMounted(dataset)
+	committed := map[string]bool{}
+	for round := range 12 {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), envKilled+"="+b.root+"\n"+dataset, fmt.Sprintf("%s_ROUND=%c", envKilled, 'a'+round))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		b.must(err)
+		b.must(cmd.Start())
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			if strings.HasPrefix(lines.Text(), "error") {
+				t.Fatal(lines.Text())
+			}
+			committed[lines.Text()] = true
+			if n == round%3 {
+				spin(round) // into what follows
+				b.must(cmd.Process.Kill())
+			}
+		}
+		_ = cmd.Wait()
+		b.open(dataset)
+		b.nothing("opened again")
+		b.must(b.store.Cleanup(ctx))
+		known := map[string]bool{dataset: true}
+		b.must(b.tenant.Walk(ctx, func(i snapshot.Info) error {
+			if i.Kind == snapshot.Committed {
+				delete(committed, i.Name)
+			}
+			return nil
+		}))
+		if len(committed) > 0 {
+			t.Fatalf("committed and lost: %v", committed)
+		}
+		var names []string
+		b.must(b.tenant.Walk(ctx, func(i snapshot.Info) error {
+			if i.Kind == snapshot.Committed {
+				names = append(names, i.Name)
+				committed[i.Name] = true
+			} else {
+				b.must(b.tenant.Remove(ctx, i.Name))
+			}
+			return nil
+		}))
+		for _, name := range names {
+			b.shows(name, name, name)
+		}
+		b.must(b.store.Cleanup(ctx))
+		dirs, err := os.ReadDir(filepath.Join(b.root, "snapshots"))
+		b.must(err)
+		for _, dir := range dirs {
+			known[dataset+"/s"+dir.Name()] = true
+		}
+		for _, line := range strings.Fields(string(b.output("zfs", "list", "-H", "-o", "name", "-r", dataset))) {
+			if !known[line] {
+				t.Errorf("round %d: the dataset %s is nobody's", round, line)
+			}
+			delete(known, line)
+		}
+		if len(known) > 0 {
+			t.Errorf("round %d: without a dataset: %v", round, known)
+		}
+		problems, err := b.store.Check(ctx)
+		b.must(errors.Join(append(problems, err)...))
+		b.close()
+	}
+}
+
+// leftMounted: what a killed process has mounted is unmounted when the store is opened.
+func (b *bench) leftMounted(dataset string) {
+	b.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envKilled+"="+b.root+"\n"+dataset, envKilled+"_HOLD=1")
+	out, err := cmd.StdoutPipe()
+	b.must(err)
+	b.must(cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	b.must(errors.Join(err, cmd.Process.Kill()))
+	_ = cmd.Wait()
+	if points := datasets(b.T); len(points) != 1 {
+		b.Fatalf("a process was killed that had %q mounted, and there is mounted: %v", line, points)
+	}
+	b.open(dataset)
+	b.nothing("opened after a process that held one")
+	if b.Failed() {
+		b.FailNow() // it would wait for the dataset for ever
+	}
+	b.close()
+}
+
+// spin does something that takes a different time in each round.
+func spin(round int) {
+	for range round {
+		_ = exec.Command("/bin/true").Run()
+	}
+}
