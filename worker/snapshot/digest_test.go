@@ -385,3 +385,21 @@ func TestScrubRate(t *testing.T) {
 		t.Errorf("a slow one that is interrupted: %v", err)
 	}
 }
+
+// TestDigestInBackground: the store computes digests by itself.
+func TestDigestInBackground(t *testing.T) {
+	looked := make(chan struct{}, 2)
+	s := open(t, t.TempDir(), snapshot.Options{Digests: true, Observe: func(op string, _ int) {
+		if op == "looked" {
+			looked <- struct{}{}
+		}
+	}})
+	n := tenant(t, s, "t")
+	for _, name := range []string{"a", "b"} {
+		layer(t, n, name, "")
+		<-looked
+		if stat(t, n, name).Digest == (snapshot.Digest{}) {
+			t.Errorf("%s has no digest", name)
+		}
+	}
+}

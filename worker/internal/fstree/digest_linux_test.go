@@ -32,6 +32,7 @@ func growTree(t *testing.T) string {
 	tree := filepath.Join(t.TempDir(), "tree")
 	at := func(name string) string { return filepath.Join(tree, name) }
 	must(t, os.MkdirAll(at("a/b"), 0o755))
+	must(t, os.MkdirAll(at("z/zz"), 0o755)) // the last ones
 	must(t, os.WriteFile(at("file"), []byte("content"), 0o644))
 	must(t, os.WriteFile(at("a/empty"), nil, 0o644))
 	must(t, os.WriteFile(at("a/b/large"), make([]byte, 3<<20), 0o600))
@@ -127,6 +128,7 @@ func TestDigestDiffers(t *testing.T) {
 		{"a name", false, func(at func(string) string) error { return os.Rename(at("pipe"), at("pipf")) }},
 		{"a level", false, func(at func(string) string) error { return os.Rename(at("a/empty"), at("a/b/empty")) }},
 		{"a level up", false, func(at func(string) string) error { return os.Rename(at("a/empty"), at("empty")) }},
+		{"a level up, in the same order", false, func(at func(string) string) error { return os.Rename(at("z/zz"), at("zz")) }},
 		{"one more", false, func(at func(string) string) error { return os.Mkdir(at("a/c"), 0o755) }},
 		{"one less", false, func(at func(string) string) error { return os.Remove(at("a/empty")) }},
 		{"a target", false, func(at func(string) string) error {
