@@ -170,8 +170,8 @@ func (im *importer) hold(in *incoming) (bool, error) {
 		return false, err
 	case info.Kind != snapshot.Committed || info.Parent != in.parent:
 		return false, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
-	case info.Distrusted:
-		return false, fmt.Errorf("snapshot %q: %w; remove it, and import again", info.Name, snapshot.ErrDistrusted)
+	case info.Unusable() != nil:
+		return false, fmt.Errorf("snapshot %q: %w; remove it, and import again", info.Name, info.Unusable())
 	}
 	return true, nil
 }

@@ -56,7 +56,7 @@ func (c *call) next(err error) string {
 		return "wait until that process has ended, or give another directory with --root"
 	case errors.Is(err, snapshot.ErrOtherDriver):
 		return "leave --driver out: the store knows its own"
-	case errors.Is(err, snapshot.ErrDistrusted):
+	case errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrDamaged):
 		return "remove the snapshot with holdfastd snapshot rm, and make it again"
 	case errors.Is(err, snapshot.ErrNotFound):
 		return "holdfastd snapshot ls lists all names"

@@ -119,6 +119,9 @@ func kindOf(i snapshot.Info) string {
 	if i.Distrusted {
 		kind += ", distrusted"
 	}
+	if i.Damaged {
+		kind += ", damaged"
+	}
 	if i.Pinned {
 		kind += ", pinned"
 	}

@@ -200,6 +200,7 @@ var classes = []struct{ ours, theirs error }{
 	{snapshot.ErrInUse, errdefs.ErrFailedPrecondition},
 	{snapshot.ErrUnsupported, errdefs.ErrNotImplemented},
 	{snapshot.ErrDistrusted, errdefs.ErrDataLoss},
+	{snapshot.ErrDamaged, errdefs.ErrDataLoss},
 	{snapshot.ErrSuspect, errdefs.ErrDataLoss},
 	{snapshot.ErrMissing, errdefs.ErrDataLoss},
 	{snapshot.ErrCorrupt, errdefs.ErrDataLoss},

@@ -95,7 +95,7 @@ func (u *Usage) addActive(ctx context.Context, store *snapshot.Store, active []s
 			return err
 		}
 		size, err := t.Usage(ctx, c.Name)
-		if errors.Is(err, snapshot.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, snapshot.ErrDistrusted) {
+		if errors.Is(err, snapshot.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, snapshot.ErrDistrusted) || errors.Is(err, snapshot.ErrDamaged) {
 			continue
 		}
 		if err != nil {

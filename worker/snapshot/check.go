@@ -49,7 +49,7 @@ func (c *checker) run() error {
 	if err := c.each(inLeases, c.lease); err != nil {
 		return err
 	}
-	for _, n := range []bucket{inIDs, inChildren, inUsed, inLeased, inExpiries} {
+	for _, n := range []bucket{inIDs, inChildren, inUsed, inLeased, inExpiries, inVerified} {
 		have := 0
 		if err := c.each(n, func(_, _ []byte) error { have++; return nil }); err != nil {
 			return err
@@ -124,6 +124,11 @@ func (c *checker) snapshot(k, v []byte) error {
 	}
 	if listed {
 		if err := c.expect(inUsed, numbers(r.used, uint64(r.id)), []byte{}); err != nil {
+			return err
+		}
+	}
+	if due, ok := r.due(); ok {
+		if err := c.expect(inVerified, numbers(due, uint64(r.id)), []byte{}); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ func unknown(err error) bool { return errors.Is(err, holdfast.ErrStopped) }
 // options and no others. Nobody may write to it any more. It takes time in proportion to the
 // number of files in it, which are counted, and of what is to be flushed (SyncMode).
 // Errors: ErrExists of name, ErrNotFound of key or the parent, ErrKind if key is not active
-// or the parent not committed, ErrSuspect, ErrUnsupported for WithParent with a driver that
+// or the parent not committed, ErrSuspect, ErrUnsupported for WithParent and WithDigest with a driver that
 // cannot, ErrInvalid.
 func (t *Tenant) Commit(ctx context.Context, name, key string, options ...Option) error {
 	if err := t.commit(ctx, name, key, choose(options)); err != nil {
@@ -31,6 +31,12 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 	labels, err := keepLabels(c.labels)
 	if err != nil {
 		return err
+	}
+	if c.digest || t.s.opts.Digests {
+		if _, ok := t.s.driver.(Digester); !ok {
+			return fmt.Errorf("a digest: %w by driver %s", ErrUnsupported, t.s.driver.Name())
+		}
+		c.digest = true
 	}
 	var before record
 	var tree Tree
@@ -72,6 +78,12 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 			return err
 		}
 		r.labels, r.usage = labels, usage
+		if c.digest {
+			r.flags |= flagPending
+			if err := tx.reschedule(&record{}, &r); err != nil {
+				return err
+			}
+		}
 		if err := t.enterCommitted(tx, name, key, &r); err != nil || r.parent == before.parent {
 			return err
 		}
@@ -79,6 +91,9 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 	})
 	if err == nil {
 		t.s.reaper.finish(before.id)
+		if c.digest {
+			signal(t.s.digests.wake)
+		}
 	}
 	return err
 }

@@ -96,7 +96,7 @@ func work(tenant *snapshot.Tenant, own string, say func(stage string, op crashOp
 				err = os.WriteFile(filepath.Join(dir, "of "+op.name), []byte(op.name), 0o600)
 			}
 		case "commit":
-			err = tenant.Commit(ctx, op.other, op.name)
+			err = tenant.Commit(ctx, op.other, op.name, snapshot.WithDigest())
 		case "remove":
 			err = tenant.Remove(ctx, op.name)
 		}
@@ -251,6 +251,13 @@ func inspect(t *testing.T, root string, round int, all map[string]map[string]cra
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("round %d: check: %v, %v", round, problems, err)
 	}
+	if err := store.Digested(ctx); err != nil {
+		t.Fatal(err)
+	}
+	scrubbed, err := store.Scrub(ctx, snapshot.ScrubOptions{})
+	if err != nil || len(scrubbed.Damaged)+scrubbed.Failed+scrubbed.Digests > 0 {
+		t.Fatalf("round %d: scrub: %+v, %v", round, scrubbed, err)
+	}
 	tenant, err := store.Tenant("t")
 	if err != nil {
 		t.Fatal(err)
@@ -258,6 +265,9 @@ func inspect(t *testing.T, root string, round int, all map[string]map[string]cra
 	found := map[string]map[string]crashed{}
 	ids := map[string]snapshot.ID{}
 	err = tenant.Walk(ctx, func(i snapshot.Info) error {
+		if (i.Kind == snapshot.Committed) != (i.Digest != snapshot.Digest{}) {
+			t.Errorf("round %d: %q, %v, has the digest %v", round, i.Name, i.Kind, i.Digest)
+		}
 		w := owner(i.Name)
 		if found[w] == nil {
 			found[w] = map[string]crashed{}

@@ -13,7 +13,7 @@ import (
 
 // Prepare makes an active snapshot with the content of its parent, "" for an empty one, and
 // returns its mounts. Errors: ErrExists, ErrNotFound of the parent, ErrKind if that is not
-// committed, ErrDistrusted, ErrInvalid, and what the driver meets.
+// committed, ErrDistrusted, ErrDamaged, ErrInvalid, and what the driver meets.
 func (t *Tenant) Prepare(ctx context.Context, name, parent string, options ...Option) ([]mount.Mount, error) {
 	mounts, err := t.begin(ctx, Active, name, parent, choose(options))
 	if err != nil {

@@ -99,3 +99,15 @@ type Finisher interface {
 type Syncer interface {
 	Sync(ctx context.Context, t Tree) error
 }
+
+// Digester is a Driver whose snapshots can have a digest of their content, so that they can be
+// verified.
+type Digester interface {
+	// Digest reads all that the driver keeps of the content of a committed snapshot, that of
+	// its parents not included, and gives a digest of it: the same one each time, and
+	// another if anything has changed that a mount shows. If the driver is a Finisher, the
+	// snapshot is finished. It is called concurrently with anything, also for one
+	// snapshot; when that is being removed, what Digest returns is not used. What is not
+	// there is fs.ErrNotExist; what the disk cannot read is the error that it gave.
+	Digest(ctx context.Context, l Layer, o DigestOptions) (Digest, error)
+}

@@ -23,6 +23,12 @@ var (
 	// below it, was flushed. Remove it and make it anew; or look at its content, and
 	// call Trust.
 	ErrDistrusted = errors.New("content may be incomplete: the machine went down before it was on the disk")
+	// ErrDamaged: the content of the snapshot, or of one below it, is not that of its digest any
+	// more, or cannot be read. Remove it and make it anew; or put back what it was, and call
+	// Verify; or look at its content, and call Trust.
+	ErrDamaged = errors.New("content is damaged")
+	// ErrNoDigest: the snapshot has no digest with which its content could be compared.
+	ErrNoDigest = errors.New("snapshot has no digest")
 	// ErrSuspect: flushing failed after the snapshot was begun, so it cannot be committed.
 	// Remove it and begin anew.
 	ErrSuspect = errors.New("content may be incomplete: flushing it failed")

@@ -25,11 +25,12 @@ const (
 	inExpiries
 	inDistrusted
 	inTrash
+	inVerified
 	buckets
 )
 
 var bucketNames = [buckets]string{"meta", "tenants", "snapshots", "ids", "children", "used", "leases", "leased",
-	"expiries", "distrusted", "trash"}
+	"expiries", "distrusted", "trash", "verified"}
 
 // Keys of the bucket meta.
 var (
@@ -211,7 +212,7 @@ func (t *txn) named(key []byte, id ID) (record, error) {
 const maxDepth = 1 << 16
 
 // ancestors are the parents of a snapshot whose parent is id, nearest first. It is
-// ErrDistrusted if the content of one of them is.
+// ErrDistrusted or ErrDamaged if the content of one of them is.
 func (t *txn) ancestors(id ID) ([]ID, error) {
 	var ids []ID
 	for id != 0 {
@@ -222,7 +223,7 @@ func (t *txn) ancestors(id ID) ([]ID, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := t.store.trusts(&r); err != nil {
+		if err := t.store.usable(&r); err != nil {
 			return nil, fmt.Errorf("%q: %w", key, err)
 		}
 		ids = append(ids, id)

@@ -12,9 +12,12 @@ const recordVersion = 1
 
 // Flags of a record.
 const (
-	flagPinned = 1 << iota
-	flagListed // it is in the bucket of those that can be pruned
-	knownFlags = flagPinned | flagListed
+	flagPinned  = 1 << iota
+	flagListed  // it is in the bucket of those that can be pruned
+	flagPending // a digest of its content is to be computed
+	flagDigest  // it has a digest; two further fields follow the labels
+	flagDamaged // the content was not that of the digest when it was last looked at
+	knownFlags  = flagPinned | flagListed | flagPending | flagDigest | flagDamaged
 )
 
 // record is what the metadata say of a snapshot.
@@ -29,6 +32,9 @@ type record struct {
 	usage   Usage
 	commit  uint64 // number of the commit; 0: its content was flushed before
 	labels  map[string]string
+
+	digest   Digest // with flagDigest
+	verified uint64 // when the content last was, or was not, that of the digest
 }
 
 func (r *record) listed() bool { return r.flags&flagListed != 0 }
@@ -42,6 +48,9 @@ func (r *record) append(b []byte) []byte {
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.labels)) {
 		b = appendString(appendString(b, k), r.labels[k])
+	}
+	if r.flags&flagDigest != 0 {
+		b = binary.AppendUvarint(append(b, r.digest[:]...), r.verified)
 	}
 	return b
 }
@@ -118,6 +127,15 @@ func (d *decoder) string() string {
 	return s
 }
 
+func (d *decoder) digest() (sum Digest) {
+	if len(d.rest) < len(sum) {
+		d.fail(errShort)
+		return sum
+	}
+	d.rest = d.rest[copy(sum[:], d.rest):]
+	return sum
+}
+
 // end is the error of the whole: of a value, or of bytes that are left.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.rest) != 0 {
@@ -138,6 +156,9 @@ func parseRecord(b []byte) (r record, err error) {
 	r.usage.Size, r.usage.Inodes = d.size(), d.size()
 	r.commit = d.uvarint()
 	r.labels = d.labels()
+	if r.flags&flagDigest != 0 {
+		r.digest, r.verified = d.digest(), uint64(d.size())
+	}
 	if err := d.end(); err != nil {
 		return record{}, corruptf("record of a snapshot: %v", err)
 	}
@@ -150,8 +171,10 @@ func parseRecord(b []byte) (r record, err error) {
 		return record{}, corruptf("record of a snapshot: ID %v with parent %v", r.id, r.parent)
 	case r.parent == r.id:
 		return record{}, corruptf("record of a snapshot: %v is its own parent", r.id)
-	case r.kind != Committed && (r.listed() || r.commit != 0):
+	case r.kind != Committed && (r.listed() || r.commit != 0 || r.flags&(flagPending|flagDigest) != 0):
 		return record{}, corruptf("record of a snapshot: %v has what only committed ones have", r.kind)
+	case r.flags&flagDigest != 0 && (r.verified == 0 || r.flags&flagPending != 0) || r.flags&(flagDigest|flagDamaged) == flagDamaged:
+		return record{}, corruptf("record of a snapshot: flags %#x of a digest, verified at %d", r.flags, r.verified)
 	}
 	return r, nil
 }

@@ -14,6 +14,8 @@ func sampleRecords() []record {
 		{kind: View, id: 9, parent: 7, created: 1, updated: 1 << 60, used: 3, flags: flagPinned},
 		{kind: Committed, id: 1 << 63, parent: 1, flags: flagPinned | flagListed, created: 1, updated: 2, used: 3,
 			usage: Usage{Size: 1 << 40, Inodes: 12}, commit: 99, labels: map[string]string{"a": "b", "c/d": "é", "z": strings.Repeat("x", 300)}},
+		{kind: Committed, id: 3, flags: flagPending, created: 1},
+		{kind: Committed, id: 3, flags: flagDigest | flagDamaged | flagPinned, created: 1, labels: map[string]string{"a": "b"}, digest: Digest{1, 31: 2}, verified: 1 << 60},
 	}
 }
 
@@ -38,16 +40,21 @@ func TestRecordRoundTrip(t *testing.T) {
 func TestRecordRefuses(t *testing.T) {
 	good := record{kind: Committed, id: 7, created: 1, labels: map[string]string{"a": "b"}}
 	for name, change := range map[string]func(*record){
-		"kind 0":              func(r *record) { r.kind = 0 },
-		"kind 4":              func(r *record) { r.kind = 4 },
-		"a flag":              func(r *record) { r.flags = 0x80 },
-		"no ID":               func(r *record) { r.id = 0 },
-		"its own parent":      func(r *record) { r.parent = 7 },
-		"a younger parent":    func(r *record) { r.kind, r.parent = Active, 8 },
-		"a listed active one": func(r *record) { r.kind, r.flags = Active, flagListed },
-		"an empty label":      func(r *record) { r.labels = map[string]string{"a": ""} },
-		"an empty label key":  func(r *record) { r.labels = map[string]string{"": "a"} },
-		"a negative size":     func(r *record) { r.usage.Size = -1 },
+		"kind 0":                          func(r *record) { r.kind = 0 },
+		"kind 4":                          func(r *record) { r.kind = 4 },
+		"a flag":                          func(r *record) { r.flags = 0x80 },
+		"no ID":                           func(r *record) { r.id = 0 },
+		"its own parent":                  func(r *record) { r.parent = 7 },
+		"a younger parent":                func(r *record) { r.kind, r.parent = Active, 8 },
+		"a listed active one":             func(r *record) { r.kind, r.flags = Active, flagListed },
+		"an empty label":                  func(r *record) { r.labels = map[string]string{"a": ""} },
+		"an empty label key":              func(r *record) { r.labels = map[string]string{"": "a"} },
+		"an active one with a digest":     func(r *record) { r.kind, r.flags, r.verified = Active, flagDigest, 1 },
+		"an active one that waits for it": func(r *record) { r.kind, r.flags = Active, flagPending },
+		"a digest of no time":             func(r *record) { r.flags = flagDigest },
+		"a digest, and none yet":          func(r *record) { r.flags, r.verified = flagDigest|flagPending, 1 },
+		"damaged without a digest":        func(r *record) { r.flags = flagDamaged },
+		"a negative size":                 func(r *record) { r.usage.Size = -1 },
 	} {
 		r := good
 		change(&r)

@@ -65,6 +65,9 @@ func (t *txn) remove(key []byte, r *record) error {
 			return err
 		}
 	}
+	if err := t.reschedule(r, &record{}); err != nil {
+		return err
+	}
 	if err := t.delete(inSnapshots, key); err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ type Options struct {
 	// on the disk.
 	Durability holdfast.Durability
 
+	// Digests has every Commit be one with WithDigest.
+	Digests bool
+
 	// Full is called when the metadata could not be written since the disk is full. If it
 	// has made room, and returns true, the transaction is tried once more. nil: it is not.
 	Full func() bool
@@ -56,16 +59,17 @@ type Options struct {
 // Store is an open store of snapshots. Its methods, and those of its tenants, may be called
 // concurrently.
 type Store struct {
-	root   string
-	driver Driver
-	opts   Options
-	log    *slog.Logger
-	lock   *os.File
-	db     *holdfast.DB
-	ids    ids
-	busy   busy
-	flush  *flusher
-	reaper *reaper
+	root    string
+	driver  Driver
+	opts    Options
+	log     *slog.Logger
+	lock    *os.File
+	db      *holdfast.DB
+	ids     ids
+	busy    busy
+	flush   *flusher
+	reaper  *reaper
+	digests digests
 
 	mu       sync.RWMutex
 	clients  map[string]bool // tenants of which nothing is pruned
@@ -120,6 +124,9 @@ func open(root string, options Options) (_ *Store, err error) {
 	if options.Driver == nil {
 		return nil, fmt.Errorf("%w: no driver", ErrInvalid)
 	}
+	if _, ok := options.Driver.(Digester); options.Digests && !ok {
+		return nil, fmt.Errorf("digests of content: %w by driver %s", ErrUnsupported, options.Driver.Name())
+	}
 	if root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
@@ -129,7 +136,7 @@ func open(root string, options Options) (_ *Store, err error) {
 		}
 	}
 	s := &Store{root: root, driver: options.Driver, opts: options, log: options.Logger, observe: options.Observe,
-		clients: map[string]bool{}, reconciled: make(chan struct{})}
+		clients: map[string]bool{}, digests: newDigests(), reconciled: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -204,6 +211,9 @@ func (s *Store) load() error {
 			}
 		}
 		if err := t.checkStore(); err != nil {
+			return err
+		}
+		if err := t.addVerified(); err != nil {
 			return err
 		}
 		if err := t.loadLists(); err != nil {
@@ -321,6 +331,9 @@ func (s *Store) start() {
 	s.background.Go(s.reconcile)
 	if s.opts.Sync == SyncDeferred {
 		s.background.Go(s.flushLater)
+	}
+	if _, ok := s.driver.(Digester); ok {
+		s.background.Go(s.runDigests)
 	}
 	if s.reaper.finisher != nil {
 		s.background.Go(s.reaper.runFinish)

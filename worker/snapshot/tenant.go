@@ -113,7 +113,11 @@ func (t *Tenant) key(name string) []byte { return nameKey(t.name, name) }
 func (t *txn) infoOf(name string, r *record) (Info, error) {
 	info := Info{Kind: r.kind, Name: name, ID: r.id, Labels: r.labels, Created: moment(r.created),
 		Updated: moment(r.updated), LastUsed: moment(r.used), Pinned: r.flags&flagPinned != 0,
-		Usage: r.usage, Distrusted: t.store.trusts(r) != nil}
+		Usage: r.usage, Distrusted: t.store.trusts(r) != nil,
+		Damaged: r.flags&flagDamaged != 0, Digest: r.digest}
+	if r.verified != 0 {
+		info.Verified = moment(r.verified)
+	}
 	if r.parent != 0 {
 		key, err := t.keyOf(r.parent)
 		if err != nil {
@@ -236,8 +240,9 @@ func (t *Tenant) pin(name string, pinned byte) error {
 	return nil
 }
 
-// Trust says that the content of a committed snapshot is complete, though the machine went
-// down before it was known to be on the disk: the end of ErrDistrusted, for this one.
+// Trust says that the content of a committed snapshot is as it should be, though the machine went
+// down before it was known to be on the disk, or it is not that of its digest: the end of
+// ErrDistrusted and ErrDamaged, for this one. In the second case it gets another digest.
 func (t *Tenant) Trust(ctx context.Context, name string) error {
 	err := t.s.update("trust", func(tx *txn) error {
 		key := t.key(name)
@@ -245,9 +250,20 @@ func (t *Tenant) Trust(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
+		was := r
 		r.commit = 0
+		if r.flags&flagDamaged != 0 {
+			r.forgetDigest()
+			r.flags |= flagPending
+		}
+		if err := tx.reschedule(&was, &r); err != nil {
+			return err
+		}
 		return tx.save(key, &r, r.used)
 	})
+	if err == nil {
+		signal(t.s.digests.wake)
+	}
 	if err != nil {
 		return fmt.Errorf("trust snapshot %q: %w", name, err)
 	}
@@ -310,7 +326,7 @@ func (t *Tenant) Children(ctx context.Context, name string) (names []string, err
 
 // Mounts gives the mounts of an active snapshot or a view. Other errors than ErrNotFound: ErrKind
 // of a committed one; ErrMissing if its directory is not there, as after a power failure
-// soon after Prepare; ErrDistrusted.
+// soon after Prepare; ErrDistrusted, ErrDamaged.
 func (t *Tenant) Mounts(ctx context.Context, name string) ([]mount.Mount, error) {
 	var tree Tree
 	err := t.s.view("mounts", func(tx *txn) (err error) {
@@ -336,7 +352,7 @@ func (t *txn) tree(key []byte) (record, Tree, error) {
 	if err != nil {
 		return r, Tree{}, err
 	}
-	if err := t.store.trusts(&r); err != nil {
+	if err := t.store.usable(&r); err != nil {
 		return r, Tree{}, err
 	}
 	parents, err := t.ancestors(r.parent)

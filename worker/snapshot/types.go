@@ -68,6 +68,22 @@ type Info struct {
 	// Distrusted says that the machine went down before the content of a committed snapshot was
 	// on the disk, and nobody has called Trust: see ErrDistrusted.
 	Distrusted bool
+
+	Digest   Digest    // of the content; zero: none, or not computed yet
+	Verified time.Time // when the content was last compared with it; zero without one
+	Damaged  bool      // it was another one then: see ErrDamaged
+}
+
+// Unusable is ErrDamaged or ErrDistrusted if nothing can be made of the snapshot for that; nil if not.
+// It does not tell of its parents.
+func (i *Info) Unusable() error {
+	switch {
+	case i.Damaged:
+		return ErrDamaged
+	case i.Distrusted:
+		return ErrDistrusted
+	}
+	return nil
 }
 
 // Option is a choice of Prepare, View and Commit.
@@ -76,6 +92,7 @@ type Option func(*choices)
 type choices struct {
 	labels map[string]string
 	parent string
+	digest bool
 }
 
 // WithLabels gives the snapshot labels. A label with an empty value is left out.
@@ -93,6 +110,12 @@ func WithLabels(labels map[string]string) Option {
 // changes nothing; another one is ErrInvalid.
 func WithParent(name string) Option {
 	return func(c *choices) { c.parent = name }
+}
+
+// WithDigest has Commit see to it that a digest of the content is computed and kept, so that it can be
+// verified: in the background, soon after Commit has returned. See Store.Digested.
+func WithDigest() Option {
+	return func(c *choices) { c.digest = true }
 }
 
 func choose(options []Option) choices {

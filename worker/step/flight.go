@@ -154,10 +154,10 @@ func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 	if info.Kind != snapshot.Committed {
 		return nil, fmt.Errorf("step %s: snapshot %q: %w: %v, not committed", id, name, snapshot.ErrKind, info.Kind)
 	}
-	if info.Distrusted {
-		// The machine went down before all of it was on the disk: it is made anew, unless something stands on it.
+	if bad := info.Unusable(); bad != nil {
+		// Its content may be incomplete, or is damaged: it is made anew, unless something stands on it.
 		if err := t.Remove(ctx, name); err != nil {
-			return nil, fmt.Errorf("step %s: %w: %w", id, snapshot.ErrDistrusted, err)
+			return nil, fmt.Errorf("step %s: %w: %w", id, bad, err)
 		}
 		return nil, nil
 	}

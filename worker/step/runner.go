@@ -265,8 +265,8 @@ func (r *Runner) Lookup(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step %s: %w", id, err)
 	}
-	if info.Distrusted {
-		return nil, fmt.Errorf("step %s: %w", id, snapshot.ErrDistrusted)
+	if err := info.Unusable(); err != nil {
+		return nil, fmt.Errorf("step %s: %w", id, err)
 	}
 	rec, out, err := r.results.get(id)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package fstree removes, measures and copies directory trees. Their content is somebody
+// Package fstree removes, measures, copies and digests directory trees. Their content is somebody
 // else's: symbolic links are not followed, and what is mounted in them is not entered by
 // Remove.
 package fstree

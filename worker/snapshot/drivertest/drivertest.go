@@ -49,6 +49,7 @@ func Run(t *testing.T, newDriver Make) {
 		{"Canceled", testCanceled},
 		{"Rebase", testRebase},
 		{"Finish", testFinish},
+		{"Digest", testDigest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			root := t.TempDir()

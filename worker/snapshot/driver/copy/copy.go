@@ -62,5 +62,11 @@ func (*Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, erro
 	return snapshot.Usage(u), err
 }
 
+// Digest is that of the whole tree.
+func (*Driver) Digest(ctx context.Context, l snapshot.Layer, o snapshot.DigestOptions) (snapshot.Digest, error) {
+	sum, err := fstree.Digest(ctx, tree(l.Dir), fstree.DigestOptions(o))
+	return sum, err
+}
+
 // Remove has nothing to do.
 func (*Driver) Remove(context.Context, snapshot.Layer) error { return nil }

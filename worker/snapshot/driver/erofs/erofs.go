@@ -127,6 +127,12 @@ func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, er
 	return d.overlay.Usage(ctx, t)
 }
 
+// Digest is the SHA-256 of the image, as sha256sum gives it.
+func (*Driver) Digest(ctx context.Context, l snapshot.Layer, o snapshot.DigestOptions) (snapshot.Digest, error) {
+	sum, err := fstree.DigestFile(ctx, image(l.Dir), fstree.DigestOptions(o))
+	return sum, err
+}
+
 // Remove has nothing to do: it is all in the directory.
 func (*Driver) Remove(context.Context, snapshot.Layer) error { return nil }
 

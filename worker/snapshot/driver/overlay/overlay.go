@@ -103,5 +103,11 @@ func (*Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, erro
 	return snapshot.Usage(u), err
 }
 
+// Digest is that of the tree of what the snapshot changes.
+func (*Driver) Digest(ctx context.Context, l snapshot.Layer, o snapshot.DigestOptions) (snapshot.Digest, error) {
+	sum, err := fstree.Digest(ctx, changes(l.Dir), fstree.DigestOptions(o))
+	return sum, err
+}
+
 // Remove has nothing to do: it is all in the directory.
 func (*Driver) Remove(context.Context, snapshot.Layer) error { return nil }

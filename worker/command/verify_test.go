@@ -1,0 +1,54 @@
+package command_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/worker/command"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/copy"
+)
+
+func TestVerify(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})
+	check(t, err)
+	n, err := s.Tenant(command.TenantName)
+	check(t, err)
+	var file string
+	for _, name := range []string{"one", "two"} {
+		mounts, err := n.Prepare(t.Context(), name+" active", "")
+		check(t, err)
+		file = filepath.Join(mounts[0].Source, "file")
+		check(t, os.WriteFile(file, []byte(name), 0o600))
+		check(t, n.Commit(t.Context(), name, name+" active"))
+	}
+	check(t, s.Close())
+	expect := func(out string, code int, args ...string) {
+		t.Helper()
+		r := run(t, "", append([]string{"verify"}, args...)...)
+		if r.out != out || r.code != code {
+			t.Errorf("verify %v: %+v, and should be %q", args, r, out)
+		}
+	}
+	expect("0 snapshots verified\n", 0)
+	expect("0 snapshots verified, 2 got a digest\n", 0, "one", "two")
+	expect("1 snapshot verified\n", 0, "one")
+	expect("2 snapshots verified\n", 0, "--rate", "1GB")
+	check(t, os.WriteFile(file, []byte("twp"), 0o600))
+	expect("damaged: two\n1 snapshot verified, 1 damaged\n", 1)
+	expect("damaged: two\n0 snapshots verified, 1 damaged\n", 1, "two")
+	if r := run(t, "", "verify", "--json"); r.code != 1 || !strings.Contains(r.out, `"two"`) {
+		t.Errorf("%+v", r)
+	}
+	if out := must(t, "snapshot", "ls"); !strings.Contains(out, "damaged") {
+		t.Errorf("ls: %s", out)
+	}
+	for _, args := range [][]string{{"verify", "--rate", "x"}, {"verify", "--rate", "1MB", "one"}} {
+		if r := run(t, "", args...); r.code != command.ExitUsage {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}
