@@ -94,9 +94,7 @@ func TestSuiteBtrfs(t *testing.T) {
 
 // TestSuiteZFS: each test has a pool of its own, of the one zfs-fuse.
 func TestSuiteZFS(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it runs a zfs-fuse of its own")
-	}
+	drivertest.NeedZFS(t)
 	testsuite.SnapshotterSuite(t, "zfs", func(ctx context.Context, root string) (snapshots.Snapshotter, func() error, error) {
 		pool, destroy, err := drivertest.MakePool(root+".image", 512<<20)
 		if err != nil {

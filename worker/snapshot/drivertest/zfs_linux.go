@@ -26,11 +26,26 @@ const kstatDir = "/zfs-kstat"
 // envZFS marks a process that is alone with its zfs-fuse.
 const envZFS = "HOLDFAST_TEST_ZFS"
 
+// wantZFS has the tests run that need zfs-fuse.
+const wantZFS = "HOLDFAST_ZFS"
+
+// NeedZFS skips a test that needs zfs-fuse, unless it is wanted: zfs-fuse 0.7.0 hangs, or leaves a dataset busy, in
+// one run of the tests of a few, at a mount or unmount.
+func NeedZFS(t testing.TB) {
+	t.Helper()
+	switch {
+	case os.Geteuid() != 0:
+		t.Skip("needs root: it runs a zfs-fuse of its own")
+	case os.Getenv(wantZFS) == "":
+		t.Skip("zfs-fuse hangs now and then: scripts/test zfs, or HOLDFAST_ZFS=1, runs it")
+	}
+}
+
 // MainZFS is Main for a package that tests ZFS by means of zfs-fuse. As root it runs the tests in mount and process
 // namespaces of their own, where they have directories for a daemon of their own. Whatever becomes of them, the
 // kernel ends the daemon and its mounts with the first process there, and that with this one.
 func MainZFS(m *testing.M) int {
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 || os.Getenv(wantZFS) == "" {
 		return Main(m)
 	}
 	if os.Getenv(envZFS) == "" {
@@ -178,9 +193,7 @@ func MakePool(image string, size int64) (pool string, destroy func() error, err 
 // zfs-fuse, it fails.
 func Pool(t testing.TB, size int64) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it runs a zfs-fuse of its own")
-	}
+	NeedZFS(t)
 	pool, destroy, err := MakePool(filepath.Join(t.TempDir(), "image"), size)
 	if err != nil {
 		t.Fatal(err)
