@@ -128,14 +128,7 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if a.timeout < 0 {
 			return usagef("--timeout is %s; give 0 to wait for ever, or more", a.timeout)
 		}
-		err := fn(c)
-		if flushErr := c.out.Flush(); flushErr != nil && !isClosedPipe(flushErr) && err == nil {
-			err = flushErr
-		}
-		if isClosedPipe(err) { // whoever read the output has seen enough
-			err = nil
-		}
-		return err
+		return cli.Flushed(c.out, fn(c))
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -55,6 +56,18 @@ func (o Output) Write(b []byte) (int, error) {
 // IsClosedPipe tells whether err is that nobody reads the output any more.
 func IsClosedPipe(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// Flushed writes what out still holds when a command has ended with err, and gives the error of both. Whoever has
+// closed the pipe that it was written to has seen enough: that is none.
+func Flushed(out *bufio.Writer, err error) error {
+	if flushErr := out.Flush(); flushErr != nil && !IsClosedPipe(flushErr) && err == nil {
+		err = flushErr
+	}
+	if IsClosedPipe(err) {
+		return nil
+	}
+	return err
 }
 
 // PrintError prints the error of cmd, one below root.

@@ -157,14 +157,7 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if a.root == "" {
 			return cli.Usagef("--root is empty; give the directory of the store")
 		}
-		err := fn(c)
-		if flushErr := c.out.Flush(); flushErr != nil && !cli.IsClosedPipe(flushErr) && err == nil {
-			err = flushErr
-		}
-		if cli.IsClosedPipe(err) { // whoever read the output has seen enough
-			err = nil
-		}
-		return c.explain(err)
+		return c.explain(cli.Flushed(c.out, fn(c)))
 	}
 }
 
@@ -299,9 +292,12 @@ const (
 	lockInterval = 5 * time.Millisecond
 )
 
+// lockWait is a variable for tests.
+var lockWait = func() { time.Sleep(lockInterval) }
+
 // openUnlocked opens a store, and waits a little if another process has it.
 func (c *call) openUnlocked(root string, o snapshot.Options) (*snapshot.Store, error) {
-	for begun := time.Now(); ; time.Sleep(lockInterval) {
+	for begun := time.Now(); ; lockWait() {
 		s, err := snapshot.Open(root, o)
 		if !errors.Is(err, snapshot.ErrLocked) || time.Since(begun) > lockPatience || c.ctx.Err() != nil {
 			return s, err

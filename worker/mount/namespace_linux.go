@@ -5,12 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sort"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/osthread"
 )
 
 // Namespace is a mount namespace of a manager: the host's, which is the one that the
@@ -74,33 +75,12 @@ func (n *Namespace) more() error {
 		return nil
 	}
 	ready := make(chan error)
-	ownThread(func() { n.thread(ready) })
+	osthread.Own(func() { n.thread(ready) })
 	err := <-ready
 	if err == nil {
 		n.threads++
 	}
 	return err
-}
-
-// ownThread runs a function on a thread that nobody else uses, and that ends with it. It
-// is not the first thread of the process, by which /proc/PID shows the process to others,
-// and which cannot end.
-func ownThread(f func()) {
-	go func() {
-		runtime.LockOSThread() // and not unlocked: whoever came next would be elsewhere
-		if unix.Gettid() != unix.Getpid() {
-			f()
-			return
-		}
-		// While this one is locked another goroutine gets another thread.
-		begun := make(chan struct{})
-		ownThread(func() {
-			close(begun)
-			f()
-		})
-		<-begun
-		runtime.UnlockOSThread()
-	}()
 }
 
 // thread serves jobs, on a thread of its own.
@@ -162,7 +142,7 @@ func newNamespace(dir, mark string, keep []string) (*Namespace, error) {
 		err  error
 	}
 	made := make(chan result)
-	ownThread(func() {
+	osthread.Own(func() {
 		file, err := enterNew(dir, mark, keep)
 		made <- result{file, err}
 	})

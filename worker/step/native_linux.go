@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/osthread"
 )
 
 // Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
@@ -188,7 +189,7 @@ func (o *openNative) onThread(do func(*thread) error) error {
 	o.mu.Unlock()
 	if more {
 		ready := make(chan error)
-		ownThread(func() { o.serve(ready) })
+		osthread.Own(func() { o.serve(ready) })
 		if err := <-ready; err != nil {
 			o.ended()
 			return err
@@ -202,25 +203,6 @@ func (o *openNative) ended() {
 	o.mu.Lock()
 	o.threads--
 	o.mu.Unlock()
-}
-
-// ownThread runs a function on a thread that ends with it, and that is not the first of the
-// process: by that one /proc shows the process to others.
-func ownThread(f func()) {
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != unix.Getpid() {
-			f()
-			return
-		}
-		begun := make(chan struct{})
-		ownThread(func() {
-			close(begun)
-			f()
-		})
-		<-begun
-		runtime.UnlockOSThread()
-	}()
 }
 
 // serve does jobs.

@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package osthread is for Linux.
+package osthread
