@@ -376,5 +376,5 @@ func (r *result) targets() {
 	say(step <= slowerLimit, "median of a step while pruning: %.2f of idle, at most %v", step, slowerLimit)
 	say(commit <= slowerLimit, "p99 of a commit while pruning: %.2f of idle, at most %v", commit, slowerLimit)
 	say(r.PerSnapshot <= eachLimit, "metadata for each removed snapshot: %v, at most %v", r.PerSnapshot, eachLimit)
-	say(r.SizeAfter < r.SizeBefore, "metadata.db becomes shorter by itself: %d bytes, then %d", r.SizeBefore, r.SizeAfter)
+	say(r.SizeAfter < r.SizeFull, "metadata.db becomes shorter by itself: %d bytes before, then %d", r.SizeFull, r.SizeAfter)
 }
