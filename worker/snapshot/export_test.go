@@ -59,3 +59,13 @@ func SetUseGrain(d time.Duration) {
 func (s *Store) Attempt(fn func() error) error {
 	return s.update("attempt", func(*txn) error { return fn() })
 }
+
+// AwaitHeld returns when n removed snapshots wait for the driver, and all others are deleted.
+func (s *Store) AwaitHeld(n int) {
+	r := s.reaper
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.held != n || r.batch > 0 || len(r.queue) > 0 {
+		r.idle.Wait()
+	}
+}

@@ -28,6 +28,7 @@ type reaper struct {
 	queue      []doomed
 	batch      int // being reaped
 	parked     map[ID]*parked
+	held       int          // whose driver is still at work
 	sizes      map[ID]int64 // of all of these, or unmeasured
 	bytes      int64        // the sum of those that are known
 	finishing  bool
@@ -203,13 +204,15 @@ func (r *reaper) reapSome() bool {
 		r.broadcast()
 		return false
 	}
+	again := batch
 	gone, err := r.reapAll(batch)
 	if err == nil {
+		again = gone // the others are parked or held
 		err = r.forget(gone)
 	}
 	if err != nil && r.s.ctx.Err() == nil {
 		r.s.log.Error("deleting removed snapshots failed", "error", err)
-		for _, d := range batch {
+		for _, d := range again {
 			r.park(d, err)
 		}
 	}
@@ -220,7 +223,7 @@ func (r *reaper) reapSome() bool {
 	return true
 }
 
-// reapAll deletes the directories of a batch. Those that it cannot delete it parks.
+// reapAll deletes the directories of a batch. Those that it cannot delete it parks, those in use it holds.
 func (r *reaper) reapAll(batch []doomed) (gone []doomed, err error) {
 	if err := r.s.durable(); err != nil { // (W2)
 		return nil, err
@@ -229,7 +232,14 @@ func (r *reaper) reapAll(batch []doomed) (gone []doomed, err error) {
 		if r.s.ctx.Err() != nil {
 			return gone, nil
 		}
+		r.stopFinishing(d.id)
+		free, done := r.s.busy.try(d.id)
+		if !free {
+			r.hold(d, done)
+			continue
+		}
 		err := r.reap(d.id)
+		r.s.busy.release(d.id)
 		if err == nil {
 			gone = append(gone, d)
 		} else if r.s.ctx.Err() == nil {
@@ -239,13 +249,29 @@ func (r *reaper) reapAll(batch []doomed) (gone []doomed, err error) {
 	return gone, nil
 }
 
-// reap deletes what there is of an ID. Each step may have been done before.
+// hold puts a directory back into the queue when the driver, which is still at work on it, is done: that is no
+// failure, and others need not wait.
+func (r *reaper) hold(d doomed, done <-chan struct{}) {
+	r.mu.Lock()
+	r.held++
+	delete(r.parked, d.id)
+	r.mu.Unlock()
+	r.s.background.Go(func() {
+		select {
+		case <-done:
+		case <-r.s.ctx.Done():
+		}
+		r.mu.Lock()
+		r.held--
+		r.queue = append(r.queue, d)
+		r.mu.Unlock()
+		signal(r.wake)
+		signal(r.hurry)
+	})
+}
+
+// reap deletes what there is of an ID, with which nobody else is at work. Each step may have been done before.
 func (r *reaper) reap(id ID) error {
-	r.stopFinishing(id)
-	if taken, _ := r.s.busy.try(id); !taken {
-		return fmt.Errorf("%v: its driver is still working on it", id)
-	}
-	defer r.s.busy.release(id)
 	l := Layer{ID: id, Dir: filepath.Join(r.s.root, trashDir, id.String())}
 	found := false
 	for _, dir := range []string{trashDir, newDir, snapshotsDir} {
@@ -341,7 +367,7 @@ func (s *Store) Cleanup(ctx context.Context) error {
 	signal(r.wake)
 	signal(r.hurry)
 	defer r.mu.Unlock()
-	for len(r.queue) > 0 || r.batch > 0 {
+	for len(r.queue) > 0 || r.batch > 0 || r.held > 0 {
 		if s.ctx.Err() != nil {
 			return ErrClosed
 		}
