@@ -45,6 +45,14 @@ var denials = map[string]struct {
 		},
 		[]Call{CallOpenTree, CallMoveMount, CallCloneDetached, CallFsopen, CallLayerFD, CallLowerAppend, CallMountSetattr, CallPidfd},
 	},
+	"no inotify": {
+		[]denial{{nr: unix.SYS_INOTIFY_INIT1, arg: -1, errno: unix.EMFILE}},
+		[]Call{CallInotify},
+	},
+	"no watches": { // found with the first overlay
+		[]denial{{nr: unix.SYS_INOTIFY_ADD_WATCH, arg: -1, errno: unix.ENOSPC}},
+		[]Call{CallInotify},
+	},
 	"a filter that answers EPERM": {
 		[]denial{
 			{nr: unix.SYS_FSOPEN, arg: -1, errno: unix.EPERM},
@@ -134,6 +142,8 @@ func TestDenied(t *testing.T) {
 func TestLacking(t *testing.T) {
 	var log strings.Builder
 	s := newStand(t, Options{Logger: textLogger(&log)})
+	_, options := s.work("up")
+	s.free(s.get(overlay([]string{s.layer("a")}, options...)))
 	lack := denials[os.Getenv(envDeny)].lack
 	for _, w := range s.Ways() {
 		missing := false

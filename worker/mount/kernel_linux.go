@@ -30,6 +30,9 @@ type kernel struct {
 	served map[string]Mounter
 	ownTmp bool // the tmpfs at dir was mounted for it
 
+	departures *departures   // nil: there are none
+	searches   atomic.Uint64 // of the mounts of all processes
+
 	mu          sync.Mutex
 	small, home *Namespace // nursery and attic
 }
@@ -49,6 +52,12 @@ func newKernel(o *Options) (*kernel, error) {
 		}
 	}
 	k.ways = probe(k.dir, o.Without, o.Logger)
+	if k.ways.has(CallInotify) {
+		var err error
+		if k.departures, err = newDepartures(); err != nil {
+			k.ways.lacks(CallInotify, err)
+		}
+	}
 	return k, nil
 }
 
@@ -253,6 +262,7 @@ func (k *kernel) alive(dev uint64, name string) (bool, error) {
 	}
 	sub := fmt.Sprintf(" %d:%d ", unix.Major(dev), unix.Minor(dev))
 	seen, others := false, false
+	k.searches.Add(1)
 	err := eachNamespace(sub, func(_ *group, m *mountinfo) {
 		if m.major != unix.Major(dev) || m.minor != unix.Minor(dev) {
 			return
@@ -286,6 +296,7 @@ func (k *kernel) inUseBy(name string, look bool) string {
 	if !look {
 		return ""
 	}
+	k.searches.Add(1)
 	pids := holders(name)
 	if len(pids) == 0 {
 		return ""
@@ -311,6 +322,9 @@ func (k *kernel) close() {
 	k.mu.Unlock()
 	small.close()
 	home.close()
+	if k.departures != nil {
+		k.departures.close()
+	}
 }
 
 // removeTmpfs unmounts the tmpfs that was mounted for the directory.

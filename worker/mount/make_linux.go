@@ -21,6 +21,9 @@ type master struct {
 	// release gives back what a Mounter has mounted; nil: it was none.
 	release func() error
 
+	// left is closed when the file system has left the kernel; nil: nobody tells.
+	left <-chan struct{}
+
 	// from is where it was made: a detached mount is cloned from there only.
 	from *Namespace
 }
@@ -117,6 +120,9 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 		return nil, err
 	}
 	m.from = place
+	if p.upper != "" {
+		k.watch(m)
+	}
 	return m, nil
 }
 

@@ -419,6 +419,7 @@ func (m *Manager) depart(e *entry) {
 // unmount unmounts the master of an entry, and goes on until the kernel has let it go.
 func (m *Manager) unmount(e *entry, p *pending) {
 	unmade := false
+	p.soon = e.master.left
 	done := m.persist(p, func() { close(e.parked) }, func(thorough bool) error {
 		if !unmade {
 			if err := m.kernel.unmake(e.master); err != nil {
@@ -429,7 +430,7 @@ func (m *Manager) unmount(e *entry, p *pending) {
 		if e.plan.upper == "" {
 			return nil
 		}
-		return m.released(e, thorough)
+		return m.released(e, thorough, time.Since(p.Since) >= m.opt.ParkAfter)
 	})
 	if !done {
 		return
@@ -449,8 +450,16 @@ func (m *Manager) unmount(e *entry, p *pending) {
 	close(e.gone)
 }
 
-// released tells whether the file system of an overlay has left the kernel.
-func (m *Manager) released(e *entry, thorough bool) error {
+// released tells whether the file system of an overlay has left the kernel. If it lasts, late, it is worth
+// looking for who has it.
+func (m *Manager) released(e *entry, thorough, late bool) error {
+	gone, known := m.kernel.left(e.master)
+	if gone {
+		return nil
+	}
+	if known {
+		return m.inUse(e, late)
+	}
 	if gone := m.kernel.gone(e.master.dev); gone || m.reused(e.master.dev, e) {
 		return nil
 	}
@@ -460,7 +469,11 @@ func (m *Manager) released(e *entry, thorough bool) error {
 			return err
 		}
 	}
-	return fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(e.name, thorough), ErrBusy)
+	return m.inUse(e, late)
+}
+
+func (m *Manager) inUse(e *entry, look bool) error {
+	return fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(e.name, look), ErrBusy)
 }
 
 // reused tells whether the number of a file system that an entry had, or nobody of this

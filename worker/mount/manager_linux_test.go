@@ -25,10 +25,11 @@ var waysUsed = map[string][]Call{
 	"old overlays":     {CallLayerFD, CallLowerAppend},
 	"no mount_setattr": {CallMountSetattr},
 	"loop":             {CallErofsFile},
-	"no ustat":         {CallUstat},
+	"no inotify":       {CallInotify},
+	"no ustat":         {CallInotify, CallUstat},
 	"oldest": {
 		CallOpenTree, CallMoveMount, CallCloneDetached, CallFsopen, CallLayerFD, CallLowerAppend,
-		CallMountSetattr, CallErofsFile, CallUstat, CallPidfd,
+		CallMountSetattr, CallErofsFile, CallInotify, CallUstat, CallPidfd,
 	},
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"sync/atomic"
 )
 
 var errOther = fmt.Errorf("mount: not supported on %s: %w", runtime.GOOS, errors.ErrUnsupported)
@@ -30,6 +31,8 @@ type master struct {
 	fd  int
 	dev uint64
 	dir bool
+
+	left <-chan struct{}
 }
 
 type chosen struct{}
@@ -41,6 +44,7 @@ type kernel struct {
 	dir, prefix string
 	host        *Namespace
 	ways        *chosen
+	searches    atomic.Uint64
 }
 
 func newKernel(*Options) (*kernel, error) { return nil, errOther }
@@ -53,6 +57,7 @@ func (k *kernel) clone(*master, bool) (int, error)                     { return 
 func (k *kernel) attach(*master, bool, *Namespace, string) error       { return errOther }
 func (k *kernel) detach(*Namespace, string, bool) error                { return errOther }
 func (k *kernel) gone(uint64) bool                                     { return false }
+func (k *kernel) left(*master) (gone, known bool)                      { return false, false }
 func (k *kernel) quick() bool                                          { return false }
 func (k *kernel) alive(uint64, string) (bool, error)                   { return false, errOther }
 func (k *kernel) another(uint64, string) bool                          { return false }

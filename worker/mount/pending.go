@@ -30,8 +30,9 @@ type Pending struct {
 
 type pending struct {
 	Pending
-	kick  chan struct{} // has it tried at once
-	tried chan struct{} // closed, and made anew, with each try that has ended
+	kick  chan struct{}   // has it tried at once
+	soon  <-chan struct{} // closed when it can be done; nil: nobody tells
+	tried chan struct{}   // closed, and made anew, with each try that has ended
 }
 
 // register notes an unmount that is about to begin. The caller holds the mutex.
@@ -81,6 +82,8 @@ func (m *Manager) persist(p *pending, parked func(), try func(thorough bool) err
 		select {
 		case <-time.After(delay):
 		case <-p.kick:
+		case <-p.soon:
+			p.soon = nil
 		case <-m.stop:
 			return false
 		}

@@ -30,6 +30,10 @@ type Stats struct {
 	Evicted uint64 // idle mounts that made room
 	Expired uint64 // idle mounts that became too old
 	Parks   uint64 // unmounts that were parked
+
+	// Searches is how often the mounts of all processes were read to find who has a file system.
+	// That takes as long as there are mounts on the machine.
+	Searches uint64
 }
 
 // Stats returns the figures of the moment.
@@ -40,7 +44,7 @@ func (m *Manager) Stats() Stats {
 		Mounts: len(m.all), Idle: m.idle.Len(), Pending: len(m.pending),
 		Descriptors: len(m.all), KernelBytes: len(m.all) * KernelBytesPerMount,
 		Made: m.counters.made, Shared: m.counters.shared, Evicted: m.counters.evicted,
-		Expired: m.counters.expired, Parks: m.counters.parked,
+		Expired: m.counters.expired, Parks: m.counters.parked, Searches: m.kernel.searches.Load(),
 	}
 	for e := range m.all {
 		if e.state == leaving {

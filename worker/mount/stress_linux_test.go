@@ -100,7 +100,7 @@ func (s *stand) candidates() []*candidate {
 // Twenty goroutines acquire and release at random; a checker compares with the model
 // whenever all stand still.
 func TestStress(t *testing.T) {
-	for _, name := range []string{"all", "attic", "nursery only", "oldest"} {
+	for _, name := range []string{"all", "no inotify", "attic", "nursery only", "oldest"} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, Options{Without: waysUsed[name], IdleMax: 8, MaxMounts: 60})
 			all := s.candidates()

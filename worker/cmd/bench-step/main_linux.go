@@ -1,7 +1,7 @@
 // Command bench-step measures the own time of a step, one that runs /bin/true: from the question whether
 // there is a result to the record of it. Two stores, one of few and one of many snapshots, are asked in
 // turn, with one client and with several, with both runtimes, and bare runc beside them; then all again in a
-// mount namespace that has as many foreign mounts as the store has snapshots.
+// mount namespace that has as many foreign mounts as the store has snapshots; and that three times over.
 package main
 
 import (
@@ -37,7 +37,7 @@ var (
 	many    = flag.Int("n", 33787, "snapshots of the larger store, and foreign mounts")
 	few     = flag.Int("few", 10, "snapshots of the smaller one")
 	clients = flag.Int("clients", 20, "clients at once, beside one alone")
-	rounds  = flag.Int("rounds", 200, "steps of each kind; of runc a tenth")
+	rounds  = flag.Int("rounds", 600, "steps of each kind; of runc a tenth")
 	full    = flag.Bool("full", false, "SyncCommit and durability Full in place of SyncDeferred and Periodic")
 	asJSON  = flag.Bool("json", false, "results as JSON")
 )
@@ -91,6 +91,8 @@ type row struct {
 	Foreign   int
 	Few, Many []time.Duration `json:"-"`
 
+	each [2][]time.Duration // of several clients, a figure for each piece
+
 	MedianFew, MedianMany time.Duration // by step; of several clients, of the time that each waits
 	EachFew, EachMany     time.Duration // of several clients: time of all by their number
 }
@@ -132,18 +134,21 @@ func (b *bench) run() (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "%d snapshots: %v\n", s.n, time.Since(began).Round(time.Millisecond))
 	}
-	if err := b.measure(0); err != nil {
-		return err
+	for range turns {
+		if err := b.measure(0); err != nil {
+			return err
+		}
+		if err := b.foreign(*many); err != nil {
+			return err
+		}
+		if err := b.measure(*many); err != nil {
+			return err
+		}
+		if err := unix.Unmount(filepath.Join(b.dir, "foreign"), unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount the foreign mounts: %w", err)
+		}
 	}
-	if err := b.foreign(*many); err != nil {
-		return err
-	}
-	if err := b.measure(*many); err != nil {
-		return err
-	}
-	if err := unix.Unmount(filepath.Join(b.dir, "foreign"), unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmount the foreign mounts: %w", err)
-	}
+	b.summarize()
 	for _, s := range []*stand{b.few, b.many} {
 		err = errors.Join(err, s.store.Close())
 	}
@@ -256,9 +261,7 @@ func (b *bench) measure(foreign int) error {
 			}
 		}
 		for _, n := range []int{1, *clients} {
-			r := &row{Runtime: k.name, Clients: n, Foreign: foreign}
-			b.rows = append(b.rows, r)
-			if err := b.interleave(r, k.rounds); err != nil {
+			if err := b.interleave(b.row(k.name, n, foreign), max(k.rounds/turns, 1)); err != nil {
 				return err
 			}
 		}
@@ -268,9 +271,7 @@ func (b *bench) measure(foreign int) error {
 			}
 		}
 		if k.name == "runc" {
-			r := &row{Runtime: "runc alone", Clients: 1, Foreign: foreign}
-			b.rows = append(b.rows, r)
-			if err := b.bare(r, k.rounds); err != nil {
+			if err := b.bare(b.row("runc alone", 1, foreign), max(k.rounds/turns, 1)); err != nil {
 				return err
 			}
 		}
@@ -278,11 +279,26 @@ func (b *bench) measure(foreign int) error {
 	return nil
 }
 
-// pieces is in how many turns the two stores are asked.
-const pieces = 10
+// row is that of steps of one kind, which is measured in each turn.
+func (b *bench) row(runtime string, clients, foreign int) *row {
+	for _, r := range b.rows {
+		if r.Runtime == runtime && r.Clients == clients && r.Foreign == foreign {
+			return r
+		}
+	}
+	r := &row{Runtime: runtime, Clients: clients, Foreign: foreign}
+	b.rows = append(b.rows, r)
+	return r
+}
+
+// turns is how often all is measured without and with foreign mounts, and pieces in how many parts the two
+// stores are asked each time.
+const (
+	turns  = 3
+	pieces = 10
+)
 
 func (b *bench) interleave(r *row, rounds int) error {
-	var each [2][]time.Duration
 	for i := range pieces {
 		for at, s := range []*stand{b.few, b.many} {
 			n := max(rounds/pieces, r.Clients)
@@ -294,7 +310,7 @@ func (b *bench) interleave(r *row, rounds int) error {
 			if i == 0 {
 				continue // the first makes the nursery, threads, pools
 			}
-			each[at] = append(each[at], time.Since(began)/time.Duration(n))
+			r.each[at] = append(r.each[at], time.Since(began)/time.Duration(n))
 			if at == 0 {
 				r.Few = append(r.Few, took...)
 			} else {
@@ -302,9 +318,14 @@ func (b *bench) interleave(r *row, rounds int) error {
 			}
 		}
 	}
-	r.MedianFew, r.MedianMany = median(r.Few), median(r.Many)
-	r.EachFew, r.EachMany = median(each[0]), median(each[1])
 	return nil
+}
+
+func (b *bench) summarize() {
+	for _, r := range b.rows {
+		r.MedianFew, r.MedianMany = median(r.Few), median(r.Many)
+		r.EachFew, r.EachMany = median(r.each[0]), median(r.each[1])
+	}
 }
 
 // steps runs n steps, no two the same, and removes what they leave.
@@ -371,7 +392,6 @@ func (b *bench) bare(r *row, rounds int) error {
 		}
 		r.Few = append(r.Few, time.Since(began))
 	}
-	r.MedianFew = median(r.Few)
 	return nil
 }
 
