@@ -95,9 +95,11 @@ var contenders = []contender{
 type stand struct {
 	contender
 	count int
+	root  string
 	s     snapshots.Snapshotter
 	close func() error
 	runs  map[int][]result // by clients
+	opens []time.Duration
 }
 
 // result is one run.
@@ -109,6 +111,7 @@ type result struct {
 const (
 	few         = 10                     // the small number of snapshots
 	removeLimit = 300 * time.Microsecond // that Remove is meant to take
+	openLimit   = 100 * time.Millisecond // and opening a store until it has answered
 )
 
 var (
@@ -148,8 +151,8 @@ func run() (err error) {
 			if c.few && count != few {
 				continue
 			}
-			st := &stand{contender: c, count: count, runs: map[int][]result{}}
-			if err := st.prepare(filepath.Join(root, fmt.Sprintf("%d-%d", i, count))); err != nil {
+			st := &stand{contender: c, count: count, runs: map[int][]result{}, root: filepath.Join(root, fmt.Sprintf("%d-%d", i, count))}
+			if err := st.prepare(); err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			defer func() { err = errors.Join(err, st.close()) }()
@@ -167,17 +170,24 @@ func run() (err error) {
 			}
 		}
 	}
+	for range 5 {
+		for _, st := range stands {
+			if err := st.reopen(); err != nil {
+				return fmt.Errorf("%s: %w", st.name, err)
+			}
+		}
+	}
 	return report(stands)
 }
 
 // prepare opens the store and fills it, with chains of eight on one base.
-func (st *stand) prepare(root string) (err error) {
+func (st *stand) prepare() (err error) {
 	ctx := context.Background()
 	began := time.Now()
-	if err := os.MkdirAll(root, 0o700); err != nil {
+	if err := os.MkdirAll(st.root, 0o700); err != nil {
 		return err
 	}
-	if st.s, st.close, err = st.open(root); err != nil {
+	if st.s, st.close, err = st.open(st.root); err != nil {
 		return err
 	}
 	if _, err := st.s.Stat(ctx, "base"); err == nil {
@@ -275,6 +285,32 @@ func (st *stand) measure(round, clients int) (result, error) {
 	return r, nil
 }
 
+// reopen closes the store, and measures how long it takes until it is open and has answered.
+func (st *stand) reopen() (err error) {
+	if err := st.close(); err != nil {
+		return err
+	}
+	st.close = func() error { return nil }
+	ctx, began := context.Background(), time.Now()
+	if st.s, st.close, err = st.open(st.root); err != nil {
+		return err
+	}
+	if _, err := st.s.Stat(ctx, "base"); err != nil {
+		return err
+	}
+	if _, err := st.s.Prepare(ctx, "first", "base"); err != nil {
+		return err
+	}
+	st.opens = append(st.opens, time.Since(began))
+	if err := st.s.Remove(ctx, "first"); err != nil {
+		return err
+	}
+	if c, ok := st.s.(snapshots.Cleaner); ok {
+		return c.Cleanup(ctx)
+	}
+	return nil
+}
+
 func median[T any](list []result, of func(result) T, less func(a, b T) int) T {
 	values := make([]T, len(list))
 	for i, r := range list {
@@ -290,11 +326,12 @@ func report(stands []*stand) error {
 			Name               string
 			Snapshots, Clients int
 			Runs               []result
+			Opens              []time.Duration
 		}
 		var lines []line
 		for _, st := range stands {
 			for clients, runs := range st.runs {
-				lines = append(lines, line{st.name, st.count, clients, runs})
+				lines = append(lines, line{st.name, st.count, clients, runs, st.opens})
 			}
 		}
 		return json.NewEncoder(os.Stdout).Encode(lines)
@@ -316,6 +353,11 @@ func report(stands []*stand) error {
 				duration(func(r result) time.Duration { return r.Remove })(runs),
 				duration(func(r result) time.Duration { return r.RemoveP99 })(runs))
 		}
+	}
+	fmt.Printf("\n%-34s %9s %10s %10s   opened, until it has answered and prepared a snapshot; closed before\n", "", "snapshots", "median", "longest")
+	for _, st := range stands {
+		slices.Sort(st.opens)
+		fmt.Printf("%-34s %9d %10v %10v\n", st.name, st.count, st.opens[len(st.opens)/2].Round(time.Microsecond), st.opens[len(st.opens)-1].Round(time.Microsecond))
 	}
 	targets(stands)
 	return nil
@@ -345,6 +387,7 @@ func targets(stands []*stand) {
 	for _, st := range stands {
 		if st.name == ours {
 			d := median(st.runs[1], func(r result) time.Duration { return r.Remove }, func(a, b time.Duration) int { return int(a - b) })
+			say(st.opens[len(st.opens)-1] <= openLimit, "opened with %d snapshots: %v at most, at most %v", st.count, st.opens[len(st.opens)-1].Round(time.Microsecond), openLimit)
 			say(d <= removeLimit, "remove with %d snapshots: %v, at most %v", st.count, d.Round(time.Microsecond), removeLimit)
 		}
 	}
