@@ -229,6 +229,7 @@ func (p *Pruner) execute(ctx context.Context, list []doomed, total *Result) erro
 		for _, d := range list[:min(batch, len(list))] {
 			some = append(some, d.Doomed)
 		}
+		began := time.Now()
 		done, err := p.store.PruneFor(ctx, some, p.opts.Hold)
 		if err != nil {
 			return err
@@ -258,18 +259,19 @@ func (p *Pruner) execute(ctx context.Context, list []doomed, total *Result) erro
 		if p.opts.Progress != nil {
 			p.opts.Progress(progress)
 		}
-		if err := pause(ctx, done.Held); err != nil {
+		if err := pause(ctx, time.Since(began)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pauses is how often as long as a transaction others have the writer and the processor after it.
+// pauses is how often as long as a transaction others have the writer, the processor and the disk after it. The
+// flush counts, which others wait for as well.
 const pauses = 3
 
-func pause(ctx context.Context, held time.Duration) error {
-	wait := time.NewTimer(pauses * held)
+func pause(ctx context.Context, took time.Duration) error {
+	wait := time.NewTimer(pauses * took)
 	defer wait.Stop()
 	select {
 	case <-wait.C:

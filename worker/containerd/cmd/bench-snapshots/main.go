@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -120,6 +121,7 @@ var (
 	seconds = flag.Float64("seconds", 2, "length of a run")
 	rounds  = flag.Int("rounds", 3, "runs of each")
 	asJSON  = flag.Bool("json", false, "results as JSON")
+	only    = flag.String("only", "", "regular expression: contenders whose name matches, and no others")
 	verbose = flag.Bool("v", false, "say what is done")
 )
 
@@ -145,10 +147,14 @@ func run() (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
 	}
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
 	var stands []*stand
 	for i, c := range contenders {
 		for _, count := range []int{few, *many} {
-			if c.few && count != few {
+			if !wanted.MatchString(c.name) || c.few && count != few {
 				continue
 			}
 			st := &stand{contender: c, count: count, runs: map[int][]result{}, root: filepath.Join(root, fmt.Sprintf("%d-%d", i, count))}
