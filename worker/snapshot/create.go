@@ -61,14 +61,11 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 		return nil, err
 	}
 	t.s.warnDeep(t.name, parent, parents)
-	if r.id, err = t.s.ids.take(t.s); err != nil {
-		return nil, err
-	}
-	tree := Tree{Layer: t.s.layer(r.id), Kind: kind, Parents: t.s.layers(parents)}
-	if err := t.s.makeDir(ctx, tree); err != nil {
-		t.s.discard(r.id)
+	tree := Tree{Kind: kind, Parents: t.s.layers(parents)}
+	if err := t.s.makeTree(ctx, &tree); err != nil {
 		return nil, t.blame(parent, r.parent, err)
 	}
+	r.id = tree.ID
 	mounts, err := t.s.mounts(ctx, tree)
 	if err != nil {
 		t.s.discard(r.id)
@@ -177,18 +174,55 @@ func (t *Tenant) blame(parent string, id ID, err error) error {
 	return err
 }
 
+// errTaken: there is a directory with an ID that nobody has had yet.
+var errTaken = errors.New("there is such a directory already")
+
+// makeTree takes an ID and makes the directory of a snapshot with it. If the metadata are older than the directories,
+// as after they were restored from a backup, there may be one with that ID: it is an orphan, and the next ID
+// is taken.
+func (s *Store) makeTree(ctx context.Context, t *Tree) error {
+	for {
+		id, err := s.ids.take(s)
+		if err != nil {
+			return err
+		}
+		t.Layer = s.layer(id)
+		err = s.makeDir(ctx, *t)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errTaken):
+			s.discard(id)
+			return err
+		}
+		known, err := s.known(id)
+		if err != nil || known { // known: the metadata contradict themselves
+			s.ids.done(id)
+		} else {
+			s.discard(id)
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+	}
+}
+
 // makeDir makes the directory of a snapshot, with its content, under its final name. (W1)
 func (s *Store) makeDir(ctx context.Context, t Tree) error {
 	final := t.Dir
 	t.Dir = filepath.Join(s.root, newDir, t.ID.String())
-	if err := os.Mkdir(t.Dir, 0o700); err != nil {
+	if _, err := os.Lstat(final); err == nil {
+		return fmt.Errorf("directory %s: %w", final, errTaken)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Mkdir(t.Dir, 0o700); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%w: %w", errTaken, err)
+	} else if err != nil {
 		return err
 	}
 	if err := s.driver.Create(ctx, t); err != nil {
 		return fmt.Errorf("driver %s: %w", s.driver.Name(), err)
-	}
-	if _, err := os.Lstat(final); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("directory %s: %w", final, ErrExists)
 	}
 	return os.Rename(t.Dir, final)
 }

@@ -59,3 +59,6 @@ func SetUseGrain(d time.Duration) {
 func (s *Store) Attempt(fn func() error) error {
 	return s.update("attempt", func(*txn) error { return fn() })
 }
+
+// GiveBackIDs does what Close does with IDs that were not used.
+func (s *Store) GiveBackIDs() error { return s.ids.giveBack(s) }

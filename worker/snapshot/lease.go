@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -63,7 +64,7 @@ func (t *Tenant) Lease(ctx context.Context, leaseName, name string, ttl time.Dur
 			}
 			l := lease{id: r.id, tenant: t.name, name: leaseName}
 			if ttl != 0 {
-				l.expires = t.s.now() + uint64(ttl)
+				l.expires = min(t.s.now()+uint64(ttl), math.MaxInt64) // what a time.Time can say
 			}
 			return tx.putLease(l, t.key(name), &r)
 		})

@@ -11,13 +11,16 @@ import (
 // ID names the directory of a snapshot. A Store gives each number once. 0 is none.
 type ID uint64
 
+// maxID is the largest one. Numbers above it are nobody's.
+const maxID = 1 << 62
+
 // String is the ID in decimal, as the directory is called.
 func (id ID) String() string { return strconv.FormatUint(uint64(id), 10) }
 
 // parseID is the inverse of String.
 func parseID(s string) (ID, bool) {
 	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
+	if err != nil || n == 0 || n > maxID || strconv.FormatUint(n, 10) != s {
 		return 0, false
 	}
 	return ID(n), true
