@@ -193,7 +193,7 @@ func (im *importer) extract(in *incoming, key string) error {
 		return err
 	}
 	defer r.Close()
-	t, root, err := openTree(im.ctx, mounts, in.parent != "", im.o.Mounts, &in.layer.LeftOut)
+	t, root, err := openTree(im.ctx, mounts, in.parent != "", im.o.Mounts, &in.layer.LeftOut, im.budget)
 	if err != nil {
 		return err
 	}
@@ -264,16 +264,17 @@ func (im *importer) lied(in *incoming, s *source, packed digest.Digester, err er
 
 // commit gives the snapshot key its name.
 func (im *importer) commit(in *incoming, key string) error {
-	err := im.tenant.Commit(im.ctx, in.layer.Snapshot, key)
-	if err != nil {
-		dropped := im.drop(key)
-		if !errors.Is(err, snapshot.ErrExists) || dropped != nil {
-			return errors.Join(err, dropped)
-		}
-		in.layer.Existed = true // an archive whose digest was not known
-	} else {
+	err := im.tenant.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime))
+	if err == nil {
 		im.made = append(im.made, in.layer.Snapshot)
+		im.note(in)
+		return nil
 	}
+	dropped := im.drop(key)
+	if !errors.Is(err, snapshot.ErrExists) || dropped != nil {
+		return errors.Join(err, dropped)
+	}
+	in.layer.Existed = true // an archive whose digest was not known
 	there, err := im.hold(in)
 	if err == nil && !there {
 		err = fmt.Errorf("snapshot %q: %w any more", in.layer.Snapshot, snapshot.ErrNotFound)
@@ -306,6 +307,7 @@ func (im *importer) name() error {
 		return im.label(labels)
 	}
 	im.result.Name = im.o.Name
+	options := []snapshot.Option{snapshot.WithLabels(labels)}
 	info, err := im.tenant.Stat(im.ctx, im.o.Name)
 	switch {
 	case errors.Is(err, snapshot.ErrNotFound):
@@ -317,13 +319,11 @@ func (im *importer) name() error {
 		return fmt.Errorf("%q: %w: it is the name of a snapshot that is no base", im.o.Name, snapshot.ErrExists)
 	case !im.o.Replace:
 		return fmt.Errorf("base %q: %w, and is another", im.o.Name, snapshot.ErrExists)
-	default:
-		if err := im.tenant.Remove(im.ctx, im.o.Name); err != nil {
-			return err
-		}
+	default: // in one transaction: nobody finds the name without a base
+		options = append(options, snapshot.Replacing(info.ID))
 	}
 	im.result.Existed = false
-	_, err = im.tenant.View(im.ctx, im.o.Name, im.result.Snapshot, snapshot.WithLabels(labels))
+	_, err = im.tenant.View(im.ctx, im.o.Name, im.result.Snapshot, options...)
 	return err
 }
 

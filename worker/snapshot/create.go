@@ -35,8 +35,8 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 	if err := checkName("name", name, MaxNameSize); err != nil {
 		return nil, err
 	}
-	if c.parent != "" {
-		return nil, fmt.Errorf("%w: WithParent is for Commit", ErrInvalid)
+	if c.parent != "" || c.lease != "" || c.digest {
+		return nil, fmt.Errorf("%w: WithParent, WithLease and WithDigest are for Commit", ErrInvalid)
 	}
 	labels, err := keepLabels(c.labels)
 	if err != nil {
@@ -48,7 +48,7 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 	r := record{kind: kind, labels: labels}
 	var parents []ID
 	err = t.s.view("begin", func(tx *txn) (err error) {
-		if err := tx.vacant(t.key(name)); err != nil {
+		if _, err := tx.occupant(t.key(name), c.old); err != nil {
 			return err
 		}
 		if r.parent, err = t.parent(tx, parent); err != nil {
@@ -71,13 +71,48 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 		t.s.discard(r.id)
 		return nil, err
 	}
-	err = t.s.update("create", func(tx *txn) error { return t.create(tx, name, parent, &r) })
+	var old record
+	err = t.s.update("create", func(tx *txn) (err error) {
+		if old, err = t.vacate(tx, name, c.old); err != nil {
+			return err
+		}
+		return t.create(tx, name, parent, &r)
+	})
 	if err != nil {
 		t.s.discardUnless(r.id, err)
 		return nil, err
 	}
 	t.s.ids.done(r.id)
+	if old.id != 0 {
+		t.s.reaper.add(doomed{id: old.id}, old.trashSize())
+	}
 	return mounts, nil
+}
+
+// occupant is the record of the snapshot that has a key, if that is the one that may be replaced; zero if there is none;
+// ErrExists if it is another.
+func (t *txn) occupant(key []byte, id ID) (record, error) {
+	r, err := t.record(key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return record{}, nil
+	case err == nil && r.id != id:
+		return record{}, ErrExists
+	}
+	return r, err
+}
+
+// vacate removes the snapshot with a name and an ID, if there is one.
+func (t *Tenant) vacate(tx *txn, name string, id ID) (record, error) {
+	key := t.key(name)
+	r, err := tx.occupant(key, id)
+	if err != nil || r.id == 0 {
+		return record{}, err
+	}
+	if err := tx.removable(&r, t.s.now()); err != nil {
+		return record{}, err
+	}
+	return r, tx.remove(key, &r)
 }
 
 // vacant is ErrExists if a snapshot has the key.
@@ -104,12 +139,9 @@ func (t *Tenant) parent(tx *txn, name string) (ID, error) {
 	return r.id, nil
 }
 
-// create enters a snapshot whose directory is there, if what begin has read is still so.
+// create enters a snapshot whose directory is there under a name that nobody has, if what begin has read is still so.
 func (t *Tenant) create(tx *txn, name, parent string, r *record) error {
 	key := t.key(name)
-	if err := tx.vacant(key); err != nil {
-		return err
-	}
 	if id, err := t.parent(tx, parent); err != nil {
 		return err
 	} else if id != r.parent { // removed, and made anew
