@@ -226,6 +226,8 @@ func (t *txn) looked(id ID, before *record, l *looked) error {
 	switch {
 	case before.flags&flagDigest != 0 && (l.first || r.digest != before.digest):
 		return nil // Trust was called meanwhile, so it is computed anew
+	case before.flags&^r.flags&flagDamaged != 0:
+		return nil // it was repaired meanwhile, and what was read may be what it had before
 	case l.first:
 		if err := t.store.trusts(&r); err != nil {
 			return err

@@ -62,3 +62,11 @@ func (s *Store) Attempt(fn func() error) error {
 
 // GiveBackIDs does what Close does with IDs that were not used.
 func (s *Store) GiveBackIDs() error { return s.ids.giveBack(s) }
+
+// SetRepairHook has a function called with how far a repair has come; nil is the end of that.
+func SetRepairHook(fn func(step string) error) {
+	testRepair.Store(nil)
+	if fn != nil {
+		testRepair.Store(&fn)
+	}
+}
