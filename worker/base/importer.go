@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
 
@@ -127,15 +128,12 @@ func (im *importer) one(in *incoming) error {
 	}
 	defer end()
 	if in.layer.Snapshot != "" {
-		there, err := im.hold(in)
-		if err != nil {
-			return err
+		unusable, err := im.hold(in)
+		if err == nil {
+			return im.existing(in, unusable)
 		}
-		if there {
-			in.layer.Existed = true
-			im.o.Progress.read.Add(in.layer.Size)
-			im.note(in)
-			return nil
+		if !errors.Is(err, snapshot.ErrNotFound) {
+			return err
 		}
 	}
 	// Nobody else makes it now: one that is there is of a process that was killed.
@@ -157,23 +155,51 @@ func (im *importer) drop(name string) error {
 	return err
 }
 
-// hold takes the lease on the snapshot of a layer, if it is there.
-func (im *importer) hold(in *incoming) (bool, error) {
+// hold takes the lease on the snapshot of a layer, which may not be fit for use; ErrNotFound if it is not there.
+func (im *importer) hold(in *incoming) (unusable, err error) {
 	info, err := im.tenant.Stat(im.ctx, in.layer.Snapshot)
 	if err == nil {
 		err = im.tenant.Lease(im.ctx, im.lease, in.layer.Snapshot, leaseTime)
 	}
 	switch {
-	case errors.Is(err, snapshot.ErrNotFound):
-		return false, nil
 	case err != nil:
-		return false, err
+		return nil, err
 	case info.Kind != snapshot.Committed || info.Parent != in.parent:
-		return false, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
-	case info.Unusable() != nil:
-		return false, fmt.Errorf("snapshot %q: %w; remove it, and import again", info.Name, info.Unusable())
+		return nil, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
 	}
-	return true, nil
+	return info.Unusable(), nil
+}
+
+// existing is for a layer that is there, and held.
+func (im *importer) existing(in *incoming, unusable error) (err error) {
+	in.layer.Existed = true
+	switch {
+	case unusable == nil:
+		im.o.Progress.read.Add(in.layer.Size)
+	case im.o.Repair:
+		err = im.repair(in)
+	default:
+		err = fmt.Errorf("snapshot %q: %w", in.layer.Snapshot, unusable)
+	}
+	if err == nil {
+		im.note(in)
+	}
+	return err
+}
+
+// repair extracts a layer that is there again, if it is damaged. It is held.
+func (im *importer) repair(in *incoming) error {
+	o := snapshot.RepairOptions{
+		Fill: func(_ context.Context, mounts []mount.Mount) error { return im.fill(in, mounts) },
+		// Import has mounted no view, and who builds on a base prepares a snapshot.
+		Unused: func(i snapshot.Info) bool { return i.Labels[LabelBase] != "" },
+	}
+	if im.o.Mounts != nil {
+		o.Forget = im.o.Mounts.Forget
+	}
+	err := im.tenant.Repair(im.ctx, in.layer.Snapshot, o)
+	in.layer.Repaired = err == nil
+	return err
 }
 
 func (im *importer) note(in *incoming) {
@@ -188,6 +214,11 @@ func (im *importer) extract(in *incoming, key string) error {
 	if err != nil {
 		return err
 	}
+	return im.fill(in, mounts)
+}
+
+// fill extracts a layer into what mounts show of a prepared snapshot.
+func (im *importer) fill(in *incoming, mounts []mount.Mount) error {
 	r, err := in.open()
 	if err != nil {
 		return err
@@ -275,9 +306,9 @@ func (im *importer) commit(in *incoming, key string) error {
 		return errors.Join(err, dropped)
 	}
 	in.layer.Existed = true // an archive whose digest was not known
-	there, err := im.hold(in)
-	if err == nil && !there {
-		err = fmt.Errorf("snapshot %q: %w any more", in.layer.Snapshot, snapshot.ErrNotFound)
+	unusable, err := im.hold(in)
+	if err == nil && unusable != nil {
+		err = fmt.Errorf("snapshot %q: %w", in.layer.Snapshot, unusable)
 	}
 	if err == nil {
 		im.note(in)

@@ -206,7 +206,7 @@ func (s *Store) look(ctx context.Context, id ID, o DigestOptions) (looked, error
 	if err := s.update("looked", func(t *txn) error { return t.looked(id, &before, &l) }); err != nil {
 		return looked{}, err
 	}
-	if l.damaged {
+	if l.damaged && before.flags&flagDamaged == 0 { // once
 		s.log.Error("the content of a snapshot is damaged", "tenant", l.tenant, "snapshot", l.name, "ID", id, "error", l.err())
 	}
 	return l, nil
