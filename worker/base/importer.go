@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -50,7 +51,41 @@ func begin(ctx context.Context, tenant *snapshot.Tenant, o Options) (*importer, 
 	if o.Progress == nil {
 		im.o.Progress = &Progress{}
 	}
-	return im, ctx.Err()
+	if strings.HasPrefix(o.Name, importing) {
+		return nil, fmt.Errorf("%w: names that begin with %q are those of imports under way", snapshot.ErrInvalid, importing)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return im, im.sweep()
+}
+
+// sweep removes what imports have left whose process was killed. Others than of this process cannot be under way: the store
+// is open.
+func (im *importer) sweep() error {
+	var left []string
+	err := im.tenant.WalkPrefix(im.ctx, importing, func(i snapshot.Info) error {
+		if i.Kind == snapshot.Active {
+			left = append(left, i.Name)
+		}
+		return nil
+	})
+	for _, name := range left {
+		end, _ := turns.try(im.turn(name))
+		if end == nil { // it is being made
+			continue
+		}
+		if e := im.drop(name); !errors.Is(e, snapshot.ErrInUse) { // somebody keeps it
+			err = errors.Join(err, e)
+		}
+		end()
+	}
+	return err
+}
+
+// turn is that of the snapshot with a name.
+func (im *importer) turn(name string) turn {
+	return turn{im.tenant.Store(), im.tenant.Name(), name}
 }
 
 // finish ends an import: of one that failed nothing stays.
@@ -122,7 +157,7 @@ func (im *importer) one(in *incoming) error {
 	if in.layer.Snapshot != "" {
 		key = importing + in.layer.Snapshot
 	}
-	end, err := turns.take(im.ctx, turn{im.tenant.Store(), im.tenant.Name(), key})
+	end, err := turns.take(im.ctx, im.turn(key))
 	if err != nil {
 		return err
 	}
@@ -390,22 +425,29 @@ type turnstile struct {
 
 var turns = turnstile{taken: map[turn]chan struct{}{}}
 
+// try takes a turn, if it is free; otherwise end is nil, and busy is closed when it is.
+func (s *turnstile) try(t turn) (end func(), busy <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if busy, ok := s.taken[t]; ok {
+		return nil, busy
+	}
+	free := make(chan struct{})
+	s.taken[t] = free
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.taken, t)
+		close(free)
+	}, nil
+}
+
 func (s *turnstile) take(ctx context.Context, t turn) (end func(), err error) {
 	for {
-		s.mu.Lock()
-		busy, ok := s.taken[t]
-		if !ok {
-			free := make(chan struct{})
-			s.taken[t] = free
-			s.mu.Unlock()
-			return func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				delete(s.taken, t)
-				close(free)
-			}, nil
+		end, busy := s.try(t)
+		if end != nil {
+			return end, nil
 		}
-		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -377,6 +377,7 @@ func (t *tree) file(name string, a attributes, size int64, r io.Reader) (err err
 	if err := fill(f, size, r); err != nil {
 		return err
 	}
+	t.readable(&a, 0o400)
 	return t.give(fd, dir, base, a)
 }
 
@@ -559,6 +560,7 @@ func (t *tree) finishOne(name string, a attributes) error {
 			return err
 		}
 	}
+	t.readable(&a, 0o500)
 	return t.give(fd, fd, ".", a)
 }
 

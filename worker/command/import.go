@@ -174,11 +174,13 @@ type importReport struct {
 		Owners  int64 `json:"owners"`
 		Xattrs  int64 `json:"xattrs"`
 		Devices int64 `json:"devices"`
+		Modes   int64 `json:"modes"`
 	} `json:"left_out"`
 }
 
 func (c *call) printImport(r *base.Result) error {
 	report := importReport{Name: r.Name, Snapshot: r.Snapshot, Image: r.Image.String(), Ref: r.Ref, Platform: r.Platform, Existed: r.Existed}
+	report.LeftOut.Modes = r.LeftOut.Modes
 	report.LeftOut.Owners, report.LeftOut.Xattrs, report.LeftOut.Devices = r.LeftOut.Owners, r.LeftOut.Xattrs, r.LeftOut.Devices
 	made, repaired := 0, 0
 	for _, l := range r.Layers {
@@ -216,6 +218,7 @@ func (c *call) printImport(r *base.Result) error {
 		{r.LeftOut.Owners, "owners: only root can give files away (setuid and setgid are left out with them)"},
 		{r.LeftOut.Xattrs, "extended attributes"},
 		{r.LeftOut.Devices, "device nodes"},
+		{r.LeftOut.Modes, "modes with which their owner may not read: he may"},
 	} {
 		if left.n > 0 {
 			fmt.Fprintf(c.out, "left out: %s %s\n", cli.Count(left.n), left.what)

@@ -304,8 +304,8 @@ func (t *Tenant) Verify(ctx context.Context, name string) error {
 
 // ScrubOptions say what Scrub does.
 type ScrubOptions struct {
-	// Before is when a snapshot must have been looked at for it not to be looked at again. Zero: now, so all
-	// are.
+	// Before is when a snapshot must have been looked at for it not to be looked at again. Zero, or what has not
+	// come yet: now, so all are.
 	Before time.Time
 
 	// Rate is how many bytes are read in a second, on the average. 0: as many as can be.
@@ -337,8 +337,8 @@ type DamagedSnapshot struct {
 // error. A snapshot that cannot be looked at is logged, counted, and passed over.
 func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (ScrubProgress, error) {
 	var p ScrubProgress
-	if o.Before.IsZero() {
-		o.Before = moment(s.now())
+	if now := moment(s.now()); o.Before.IsZero() || o.Before.After(now) { // or what was looked at would be due again
+		o.Before = now
 	}
 	pace := pace{ctx: ctx, rate: o.Rate, began: time.Now()}
 	options := DigestOptions{Fresh: true, Read: func(n int64) error {
