@@ -13,10 +13,10 @@ func (t *tree) give(fd, dir int, base string, a attributes) error {
 	if err := t.chown(dir, base, &a); err != nil {
 		return err
 	}
-	if err := t.others(fd, a); err != nil {
+	if err := t.times(dir, base, a.mtime); err != nil { // before the mode, with which an ordinary user may not get in any more
 		return err
 	}
-	return t.times(dir, base, a.mtime)
+	return t.others(fd, a)
 }
 
 // chown gives a file to its owner. Without the privilege it takes setuid and setgid away from a: they would be
@@ -34,6 +34,14 @@ func (t *tree) chown(dir int, base string, a *attributes) error {
 		a.mode &^= unix.S_ISUID | unix.S_ISGID
 	}
 	return nil
+}
+
+// readable lets an ordinary user read what is his, bits of mode that it needs.
+func (t *tree) readable(a *attributes, bits uint32) {
+	if !t.canChown && a.mode&bits != bits {
+		a.mode |= bits
+		t.left.Modes++
+	}
 }
 
 // others sets mode and extended attributes, after the owner: that takes setuid and capabilities away.

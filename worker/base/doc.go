@@ -33,10 +33,15 @@ var (
 
 // Limits bound what an import takes. A field that is 0 has its default.
 type Limits struct {
-	// Entries is how many entries all layers of an import may have together.
+	// Entries is how many entries all layers of an import may have together. Directories that lead to
+	// an entry and have none themselves count, too.
 	Entries int64
 
-	// Bytes is how many bytes all files of an import may have together, holes included.
+	// Names is how many bytes the names of these may have together: they are kept in memory.
+	Names int64
+
+	// Bytes is how many bytes all files of an import may have together, holes included, and what is copied
+	// from lower layers.
 	Bytes int64
 
 	// Path is how many bytes the name of an entry may have, and the target of a link. One
@@ -52,6 +57,7 @@ type Limits struct {
 // Defaults of Limits.
 const (
 	DefaultEntries   = 2_000_000
+	DefaultNames     = 256 << 20
 	DefaultBytes     = 64 << 30
 	DefaultPath      = 4095
 	DefaultRatio     = 200
@@ -65,6 +71,7 @@ func (l Limits) filled() Limits {
 		}
 	}
 	fill(&l.Entries, DefaultEntries)
+	fill(&l.Names, DefaultNames)
 	fill(&l.Bytes, DefaultBytes)
 	fill(&l.Ratio, DefaultRatio)
 	fill(&l.RatioFrom, DefaultRatioFrom)
@@ -88,10 +95,12 @@ type LeftOut struct {
 	Owners  int64 // of entries, without the privilege to give files away; and their setuid and setgid bits
 	Xattrs  int64 // extended attributes other than security.capability and user.*, or those that the file system or a lack of privilege refuses
 	Devices int64 // with DevicesSkip
+	Modes   int64 // of entries that their owner may not read, or enter: without privilege he may, or nobody could copy or measure them
 }
 
 func (l *LeftOut) add(o LeftOut) {
 	l.Owners += o.Owners
 	l.Xattrs += o.Xattrs
 	l.Devices += o.Devices
+	l.Modes += o.Modes
 }

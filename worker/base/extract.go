@@ -17,12 +17,36 @@ type attributes struct {
 	uid, gid int
 	mtime    time.Time
 	xattrs   map[string]string
+	whole    bool // these are all that it is to have
 }
 
 // budget is what an import may still take of its Limits.
 type budget struct {
-	limits         Limits
-	entries, bytes int64
+	limits                Limits
+	entries, names, bytes int64
+}
+
+// entry takes an entry out of it.
+func (b *budget) entry(name string) error {
+	b.entries++
+	if most := b.limits.Entries; b.entries > most {
+		return fmt.Errorf("%w: more than %d entries", ErrLimit, most)
+	}
+	b.names += int64(len(name))
+	if most := b.limits.Names; b.names > most {
+		return fmt.Errorf("%w: names of more than %d bytes", ErrLimit, most)
+	}
+	return nil
+}
+
+// content takes the bytes of a file out of it.
+func (b *budget) content(size int64) error {
+	// Subtracted, not added: sizes can be as large as a number.
+	if left := b.limits.Bytes - b.bytes; size < 0 || size > left {
+		return fmt.Errorf("%w: %d bytes, when %d of %d are left", ErrLimit, size, left, b.limits.Bytes)
+	}
+	b.bytes += size
+	return nil
 }
 
 // extraction extracts one archive into a tree.
@@ -74,9 +98,8 @@ func (x *extraction) entry(h *tar.Header, r io.Reader) error {
 	if err := x.ctx.Err(); err != nil {
 		return err
 	}
-	x.budget.entries++
-	if most := x.budget.limits.Entries; x.budget.entries > most {
-		return fmt.Errorf("%w: more than %d entries", ErrLimit, most)
+	if err := x.budget.entry(h.Name); err != nil {
+		return err
 	}
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -107,11 +130,9 @@ func (x *extraction) make(h *tar.Header, name string, a attributes, r io.Reader)
 	case tar.TypeDir:
 		return x.tree.directory(name, a)
 	case tar.TypeReg, tar.TypeGNUSparse:
-		// Subtracted, not added: sizes can be as large as a number.
-		if left := x.budget.limits.Bytes - x.budget.bytes; h.Size < 0 || h.Size > left {
-			return fmt.Errorf("%w: %d bytes, when %d of %d are left", ErrLimit, h.Size, left, x.budget.limits.Bytes)
+		if err := x.budget.content(h.Size); err != nil {
+			return err
 		}
-		x.budget.bytes += h.Size
 		return x.tree.file(name, a, h.Size, &source{ctx: x.ctx, r: r}) // what reads zeros of a hole reads nothing else
 	case tar.TypeSymlink:
 		if err := x.target(h.Linkname); err != nil {
@@ -129,7 +150,7 @@ func (x *extraction) make(h *tar.Header, name string, a attributes, r io.Reader)
 		if target == name {
 			return fmt.Errorf("%w: a hard link to itself", ErrUnsafe)
 		}
-		return x.tree.link(name, target, a.mtime)
+		return x.tree.link(x.ctx, name, target, a.mtime)
 	case tar.TypeFifo:
 		return x.tree.node(name, a, tar.TypeFifo, 0, 0)
 	case tar.TypeChar, tar.TypeBlock:
@@ -182,7 +203,7 @@ const xattrRecord = "SCHILY.xattr."
 
 // attributes takes those of a header that can be given to a file.
 func (x *extraction) attributes(h *tar.Header) (attributes, error) {
-	a := attributes{mode: uint32(h.Mode) & 0o7777, uid: h.Uid, gid: h.Gid, mtime: h.ModTime}
+	a := attributes{mode: uint32(h.Mode) & 0o7777, uid: h.Uid, gid: h.Gid, mtime: h.ModTime, whole: true}
 	for _, id := range []int{h.Uid, h.Gid} {
 		if id < 0 || int64(id) >= 1<<32-1 { // the last number means: as it is
 			return a, fmt.Errorf("%w: owner %d:%d", ErrUnsafe, h.Uid, h.Gid)

@@ -87,12 +87,13 @@ func FuzzExtract(f *testing.F) {
 			lower = &stack{}
 			check(t, lower.add(below))
 		}
-		tree, err := newTree(root, lower != nil, kind&1 != 0, lower, &left)
+		limits := &budget{limits: Limits{Bytes: 1 << 20, Entries: 1000}.filled()}
+		tree, err := newTree(root, lower != nil, kind&1 != 0, lower, &left, limits)
 		check(t, err)
 		if kind&4 != 0 {
 			tree.opener = openByStep
 		}
-		x := &extraction{ctx: context.Background(), tree: tree, devices: DevicesSkip, budget: &budget{limits: Limits{Bytes: 1 << 20, Entries: 1000}.filled()}}
+		x := &extraction{ctx: context.Background(), tree: tree, devices: DevicesSkip, budget: limits}
 		_ = x.run(bytes.NewReader(b))
 		tree.close()
 		after := beside(t, outer, root)
@@ -146,7 +147,7 @@ func TestRace(t *testing.T) {
 			}
 		}()
 		var left LeftOut
-		tree, err := newTree(root, false, false, nil, &left)
+		tree, err := newTree(root, false, false, nil, &left, &budget{limits: Limits{}.filled()})
 		check(t, err)
 		tree.opener = opener
 		inside := 0

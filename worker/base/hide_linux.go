@@ -49,8 +49,8 @@ func (t *tree) mark(fd int, path string) error {
 		return nil
 	}
 	err := unix.Setxattr(fdPath(fd), t.marks+"opaque", []byte("y"), 0)
-	if err == unix.EPERM && t.marks != "user.overlay." { // in a user namespace, or as an ordinary user
-		t.marks = "user.overlay."
+	if err == unix.EPERM && t.marks == trustedMarks { // in a user namespace, or as an ordinary user
+		t.marks = userMarks
 		err = unix.Setxattr(fdPath(fd), t.marks+"opaque", []byte("y"), 0)
 	}
 	if err != nil {

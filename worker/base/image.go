@@ -90,7 +90,8 @@ type chooser struct {
 	ref      string
 	platform Platform
 	seen     int
-	found    []image
+	found    *image   // the first one; the others are not kept
+	several  bool     // another one has another name
 	refs     []string // all that have the platform
 	others   []string // platforms that are there
 }
@@ -116,15 +117,10 @@ func (c *chooser) result() (*image, error) {
 	slices.Sort(c.refs)
 	refs := slices.Compact(c.refs)
 	switch {
-	case len(c.found) > 0:
-		first := &c.found[0]
-		for _, other := range c.found[1:] {
-			// In an index the first that fits is meant; of several names none is.
-			if other.ref != first.ref && other.descriptor.Digest != first.descriptor.Digest {
-				return nil, fmt.Errorf("%w: there are several images; say which one by its name: %s", ErrChoice, list(refs))
-			}
-		}
-		return first, c.l.complete(first)
+	case c.several:
+		return nil, fmt.Errorf("%w: there are several images; say which one by its name: %s", ErrChoice, list(refs))
+	case c.found != nil:
+		return c.found, c.l.complete(c.found)
 	case c.ref != "" && len(refs) > 0:
 		return nil, fmt.Errorf("%w: no image is called %q; there are %s", ErrChoice, c.ref, list(refs))
 	case len(c.others) > 0:
@@ -221,8 +217,13 @@ func (c *chooser) manifest(d v1.Descriptor, ref string) error {
 		return nil
 	}
 	c.refs = append(c.refs, ref)
-	if c.ref == "" || c.ref == ref {
-		c.found = append(c.found, m)
+	if c.ref != "" && c.ref != ref {
+		return nil
+	}
+	if first := c.found; first == nil {
+		c.found = &m
+	} else if first.ref != m.ref && first.descriptor.Digest != m.descriptor.Digest {
+		c.several = true // in an index the first that fits is meant; of several names none is
 	}
 	return nil
 }

@@ -36,6 +36,11 @@ type Options struct {
 	// Replace has a base of that name, if there is one that is another, replaced.
 	Replace bool
 
+	// Repair has layers that are there and damaged, or distrusted, extracted again, into the place of what is there,
+	// if that has the digest that is recorded: see snapshot.Tenant.Repair, also for when it is refused. It is no
+	// search for damage: what is not marked as damaged is not looked at.
+	Repair bool
+
 	// NoConfig leaves out the labels that say what the image runs: see Config. They are on
 	// the view, or without Name on the topmost snapshot.
 	NoConfig bool
@@ -57,7 +62,8 @@ type Layer struct {
 	DiffID   digest.Digest // of the archive, not compressed
 	Digest   digest.Digest // of the blob; "" of an archive
 	Size     int64         // bytes of the blob or archive
-	Existed  bool          // nothing was done
+	Existed  bool          // it was not made
+	Repaired bool          // it was there, and was damaged or distrusted
 	LeftOut  LeftOut
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -311,5 +312,39 @@ func TestLeftOver(t *testing.T) {
 	must(t, err)
 	if _, err := tenant.Stat(ctx, key); !errors.Is(err, snapshot.ErrNotFound) {
 		t.Errorf("%s: %v", key, err)
+	}
+}
+
+// TestLeftOverStream: what a process left that was killed while it imported an archive whose digest it did not know yet
+// was never removed: it had a name that no import has again.
+func TestLeftOverStream(t *testing.T) {
+	tenant := store(t, "", nil)
+	_, err := tenant.Prepare(ctx, "importing SOMETHINGRANDOM", "")
+	must(t, err)
+	_, err = tenant.Prepare(ctx, "importance", "")
+	must(t, err)
+	// One that is under way is not.
+	pipe, writer := io.Pipe()
+	done := make(chan error)
+	go func() {
+		_, err := base.ImportArchive(ctx, tenant, pipe, base.Options{})
+		done <- err
+	}()
+	b := archive(t, file("f", long(200_000)))
+	_, err = writer.Write(b[:150_000])
+	must(t, err)
+	if _, err := base.Import(ctx, tenant, simple(t, onto(t)).dir, base.Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := tenant.Stat(ctx, "importing SOMETHINGRANDOM"); !errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+	if _, err := tenant.Stat(ctx, "importance"); err != nil {
+		t.Error(err)
+	}
+	_, err = writer.Write(b[150_000:])
+	must(t, errors.Join(err, writer.Close(), <-done))
+	if _, err := base.Import(ctx, tenant, simple(t, onto(t)).dir, base.Options{Name: "importing x"}); !errors.Is(err, snapshot.ErrInvalid) {
+		t.Errorf("a name of imports: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
 
@@ -49,7 +51,41 @@ func begin(ctx context.Context, tenant *snapshot.Tenant, o Options) (*importer, 
 	if o.Progress == nil {
 		im.o.Progress = &Progress{}
 	}
-	return im, ctx.Err()
+	if strings.HasPrefix(o.Name, importing) {
+		return nil, fmt.Errorf("%w: names that begin with %q are those of imports under way", snapshot.ErrInvalid, importing)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return im, im.sweep()
+}
+
+// sweep removes what imports have left whose process was killed. Others than of this process cannot be under way: the store
+// is open.
+func (im *importer) sweep() error {
+	var left []string
+	err := im.tenant.WalkPrefix(im.ctx, importing, func(i snapshot.Info) error {
+		if i.Kind == snapshot.Active {
+			left = append(left, i.Name)
+		}
+		return nil
+	})
+	for _, name := range left {
+		end, _ := turns.try(im.turn(name))
+		if end == nil { // it is being made
+			continue
+		}
+		if e := im.drop(name); !errors.Is(e, snapshot.ErrInUse) { // somebody keeps it
+			err = errors.Join(err, e)
+		}
+		end()
+	}
+	return err
+}
+
+// turn is that of the snapshot with a name.
+func (im *importer) turn(name string) turn {
+	return turn{im.tenant.Store(), im.tenant.Name(), name}
 }
 
 // finish ends an import: of one that failed nothing stays.
@@ -121,21 +157,18 @@ func (im *importer) one(in *incoming) error {
 	if in.layer.Snapshot != "" {
 		key = importing + in.layer.Snapshot
 	}
-	end, err := turns.take(im.ctx, turn{im.tenant.Store(), im.tenant.Name(), key})
+	end, err := turns.take(im.ctx, im.turn(key))
 	if err != nil {
 		return err
 	}
 	defer end()
 	if in.layer.Snapshot != "" {
-		there, err := im.hold(in)
-		if err != nil {
-			return err
+		unusable, err := im.hold(in)
+		if err == nil {
+			return im.existing(in, unusable)
 		}
-		if there {
-			in.layer.Existed = true
-			im.o.Progress.read.Add(in.layer.Size)
-			im.note(in)
-			return nil
+		if !errors.Is(err, snapshot.ErrNotFound) {
+			return err
 		}
 	}
 	// Nobody else makes it now: one that is there is of a process that was killed.
@@ -157,23 +190,51 @@ func (im *importer) drop(name string) error {
 	return err
 }
 
-// hold takes the lease on the snapshot of a layer, if it is there.
-func (im *importer) hold(in *incoming) (bool, error) {
+// hold takes the lease on the snapshot of a layer, which may not be fit for use; ErrNotFound if it is not there.
+func (im *importer) hold(in *incoming) (unusable, err error) {
 	info, err := im.tenant.Stat(im.ctx, in.layer.Snapshot)
 	if err == nil {
 		err = im.tenant.Lease(im.ctx, im.lease, in.layer.Snapshot, leaseTime)
 	}
 	switch {
-	case errors.Is(err, snapshot.ErrNotFound):
-		return false, nil
 	case err != nil:
-		return false, err
+		return nil, err
 	case info.Kind != snapshot.Committed || info.Parent != in.parent:
-		return false, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
-	case info.Unusable() != nil:
-		return false, fmt.Errorf("snapshot %q: %w; remove it, and import again", info.Name, info.Unusable())
+		return nil, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
 	}
-	return true, nil
+	return info.Unusable(), nil
+}
+
+// existing is for a layer that is there, and held.
+func (im *importer) existing(in *incoming, unusable error) (err error) {
+	in.layer.Existed = true
+	switch {
+	case unusable == nil:
+		im.o.Progress.read.Add(in.layer.Size)
+	case im.o.Repair:
+		err = im.repair(in)
+	default:
+		err = fmt.Errorf("snapshot %q: %w", in.layer.Snapshot, unusable)
+	}
+	if err == nil {
+		im.note(in)
+	}
+	return err
+}
+
+// repair extracts a layer that is there again, if it is damaged. It is held.
+func (im *importer) repair(in *incoming) error {
+	o := snapshot.RepairOptions{
+		Fill: func(_ context.Context, mounts []mount.Mount) error { return im.fill(in, mounts) },
+		// Import has mounted no view, and who builds on a base prepares a snapshot.
+		Unused: func(i snapshot.Info) bool { return i.Labels[LabelBase] != "" },
+	}
+	if im.o.Mounts != nil {
+		o.Forget = im.o.Mounts.Forget
+	}
+	err := im.tenant.Repair(im.ctx, in.layer.Snapshot, o)
+	in.layer.Repaired = err == nil
+	return err
 }
 
 func (im *importer) note(in *incoming) {
@@ -188,12 +249,17 @@ func (im *importer) extract(in *incoming, key string) error {
 	if err != nil {
 		return err
 	}
+	return im.fill(in, mounts)
+}
+
+// fill extracts a layer into what mounts show of a prepared snapshot.
+func (im *importer) fill(in *incoming, mounts []mount.Mount) error {
 	r, err := in.open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	t, root, err := openTree(im.ctx, mounts, in.parent != "", im.o.Mounts, &in.layer.LeftOut)
+	t, root, err := openTree(im.ctx, mounts, in.parent != "", im.o.Mounts, &in.layer.LeftOut, im.budget)
 	if err != nil {
 		return err
 	}
@@ -264,19 +330,20 @@ func (im *importer) lied(in *incoming, s *source, packed digest.Digester, err er
 
 // commit gives the snapshot key its name.
 func (im *importer) commit(in *incoming, key string) error {
-	err := im.tenant.Commit(im.ctx, in.layer.Snapshot, key)
-	if err != nil {
-		dropped := im.drop(key)
-		if !errors.Is(err, snapshot.ErrExists) || dropped != nil {
-			return errors.Join(err, dropped)
-		}
-		in.layer.Existed = true // an archive whose digest was not known
-	} else {
+	err := im.tenant.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime))
+	if err == nil {
 		im.made = append(im.made, in.layer.Snapshot)
+		im.note(in)
+		return nil
 	}
-	there, err := im.hold(in)
-	if err == nil && !there {
-		err = fmt.Errorf("snapshot %q: %w any more", in.layer.Snapshot, snapshot.ErrNotFound)
+	dropped := im.drop(key)
+	if !errors.Is(err, snapshot.ErrExists) || dropped != nil {
+		return errors.Join(err, dropped)
+	}
+	in.layer.Existed = true // an archive whose digest was not known
+	unusable, err := im.hold(in)
+	if err == nil && unusable != nil {
+		err = fmt.Errorf("snapshot %q: %w", in.layer.Snapshot, unusable)
 	}
 	if err == nil {
 		im.note(in)
@@ -306,6 +373,7 @@ func (im *importer) name() error {
 		return im.label(labels)
 	}
 	im.result.Name = im.o.Name
+	options := []snapshot.Option{snapshot.WithLabels(labels)}
 	info, err := im.tenant.Stat(im.ctx, im.o.Name)
 	switch {
 	case errors.Is(err, snapshot.ErrNotFound):
@@ -317,13 +385,11 @@ func (im *importer) name() error {
 		return fmt.Errorf("%q: %w: it is the name of a snapshot that is no base", im.o.Name, snapshot.ErrExists)
 	case !im.o.Replace:
 		return fmt.Errorf("base %q: %w, and is another", im.o.Name, snapshot.ErrExists)
-	default:
-		if err := im.tenant.Remove(im.ctx, im.o.Name); err != nil {
-			return err
-		}
+	default: // in one transaction: nobody finds the name without a base
+		options = append(options, snapshot.Replacing(info.ID))
 	}
 	im.result.Existed = false
-	_, err = im.tenant.View(im.ctx, im.o.Name, im.result.Snapshot, snapshot.WithLabels(labels))
+	_, err = im.tenant.View(im.ctx, im.o.Name, im.result.Snapshot, options...)
 	return err
 }
 
@@ -359,22 +425,29 @@ type turnstile struct {
 
 var turns = turnstile{taken: map[turn]chan struct{}{}}
 
+// try takes a turn, if it is free; otherwise end is nil, and busy is closed when it is.
+func (s *turnstile) try(t turn) (end func(), busy <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if busy, ok := s.taken[t]; ok {
+		return nil, busy
+	}
+	free := make(chan struct{})
+	s.taken[t] = free
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.taken, t)
+		close(free)
+	}, nil
+}
+
 func (s *turnstile) take(ctx context.Context, t turn) (end func(), err error) {
 	for {
-		s.mu.Lock()
-		busy, ok := s.taken[t]
-		if !ok {
-			free := make(chan struct{})
-			s.taken[t] = free
-			s.mu.Unlock()
-			return func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				delete(s.taken, t)
-				close(free)
-			}, nil
+		end, busy := s.try(t)
+		if end != nil {
+			return end, nil
 		}
-		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

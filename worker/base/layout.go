@@ -2,6 +2,7 @@ package base
 
 import (
 	"archive/tar"
+	"bytes"
 	_ "crypto/sha256" // digests of blobs
 	_ "crypto/sha512" // digests of blobs
 	"encoding/json"
@@ -19,10 +20,15 @@ import (
 type layout struct {
 	open  func(name string) (io.ReadCloser, error) // a regular file in it
 	close func() error
+	read  int64 // bytes of documents
 }
 
-// maxDocument is how long a JSON document may be.
-const maxDocument = 8 << 20
+// Bounds on JSON documents. A value takes more memory than bytes.
+const (
+	maxDocument  = 8 << 20  // bytes of one
+	maxDocuments = 64 << 20 // and of all that are read, those that are read again included
+	maxValues    = 100_000  // in one
+)
 
 // openLayout opens a layout that is a directory.
 func openLayout(dir string) (*layout, error) {
@@ -122,10 +128,29 @@ func (l *layout) file(name string) ([]byte, error) {
 	if err == nil && len(b) > maxDocument {
 		err = fmt.Errorf("%s: %w: more than %d bytes", name, ErrLimit, maxDocument)
 	}
-	return b, err
+	return b, errors.Join(err, l.count(len(b)))
+}
+
+// count counts the bytes of a document.
+func (l *layout) count(n int) error {
+	if l.read += int64(n); l.read > maxDocuments {
+		return fmt.Errorf("%w: its documents have more than %d bytes", ErrLimit, maxDocuments)
+	}
+	return nil
 }
 
 func decode(b []byte, v any) error {
+	tokens := json.NewDecoder(bytes.NewReader(b))
+	for n := 0; ; n++ {
+		if _, err := tokens.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		if n == maxValues {
+			return fmt.Errorf("%w: a document with more than %d values", ErrLimit, maxValues)
+		}
+	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
@@ -162,6 +187,9 @@ func (l *layout) document(d v1.Descriptor, v any) error {
 		return err
 	}
 	if err := verify(d, int64(len(b)), d.Digest.Algorithm().FromBytes(b)); err != nil {
+		return err
+	}
+	if err := l.count(len(b)); err != nil {
 		return err
 	}
 	if err := decode(b, v); err != nil {

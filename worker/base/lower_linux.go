@@ -18,9 +18,17 @@ const (
 	foundOther
 )
 
+// Prefixes of the extended attributes of overlayfs: of those that only root of the machine has, and, with the mount
+// option userxattr, of others.
+const (
+	trustedMarks = "trusted.overlay."
+	userMarks    = "user.overlay."
+)
+
 // stack are the lower layers of an overlay, the topmost first. It sees what overlayfs would show.
 type stack struct {
-	layers []int // descriptors of their roots
+	layers []int    // descriptors of their roots
+	marks  []string // prefixes of the extended attributes that overlayfs heeds
 	ends   []func()
 }
 
@@ -126,7 +134,7 @@ func (s *stack) walk(name string) (merged []int, kind found, err error) {
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		above := merged
-		merged, kind, err = step(above, part)
+		merged, kind, err = s.step(above, part)
 		closeAll(above)
 		if err != nil || kind != foundDir {
 			closeAll(merged)
@@ -137,7 +145,7 @@ func (s *stack) walk(name string) (merged []int, kind found, err error) {
 }
 
 // step goes from merged directories to those that are merged under a name in them.
-func step(dirs []int, name string) (merged []int, kind found, err error) {
+func (s *stack) step(dirs []int, name string) (merged []int, kind found, err error) {
 	for _, dir := range dirs {
 		var st unix.Stat_t
 		err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -161,7 +169,7 @@ func step(dirs []int, name string) (merged []int, kind found, err error) {
 			return merged, 0, err
 		}
 		merged, kind = append(merged, fd), foundDir
-		if isOpaque(fd) {
+		if s.isOpaque(fd) {
 			break
 		}
 	}
@@ -173,10 +181,10 @@ func openOne(dir int, name string) (int, error) {
 	return unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-func isOpaque(fd int) bool {
+func (s *stack) isOpaque(fd int) bool {
 	var value [2]byte
-	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
-		n, err := unix.Getxattr(fdPath(fd), name, value[:])
+	for _, marks := range s.marks {
+		n, err := unix.Getxattr(fdPath(fd), marks+"opaque", value[:])
 		if err == nil && n == 1 && value[0] == 'y' {
 			return true
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -28,14 +27,6 @@ func needRoot(t testing.TB) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts")
 	}
-}
-
-// unlinked leaves out which names are one file: what is in two layers of an overlay is not.
-func unlinked(list map[string]string) map[string]string {
-	for name, line := range list {
-		list[name], _, _ = strings.Cut(line, " same as ")
-	}
-	return list
 }
 
 // TestDrivers: what is imported looks the same with every driver, after each layer.
@@ -152,4 +143,46 @@ func TestFullDisk(t *testing.T) {
 		clean(t, tenant)
 	}
 	must(t, s.Close())
+}
+
+// TestSameEverywhere: cases in which an overlay showed something else than a whole tree.
+func TestSameEverywhere(t *testing.T) {
+	needRoot(t)
+	kept := xattr("user.kept", "yes")
+	below := archive(t, dir("./").with(kept), dir("d").with(kept), file("d/x", "x"), dir("e").with(kept), file("e/x", "x"))
+	cases := map[string]layer{
+		// The file removed what a whole tree has below, and the directory was merged with it in an overlay.
+		"a file, and then a directory": gz(archive(t, file("d", ""), dir("d"))),
+		"a link, and then a directory": gz(archive(t, symlink("d", "e"), dir("d"), file("d/y", "y"))),
+		// A whole tree kept the attributes that the entry has not.
+		"a directory without attributes": gz(archive(t, dir("d"), file("e/y", "y"))),
+		"a root without attributes":      gz(archive(t, dir("./"))),
+		"other attributes":               gz(archive(t, dir("d").with(xattr("user.other", "1")))),
+	}
+	for name, l := range cases {
+		image := simple(t, gz(below), l)
+		whole, stacked := store(t, "", nil), store(t, t.TempDir(), overlay.New())
+		var lists []map[string]string
+		for _, tenant := range []*snapshot.Tenant{whole, stacked} {
+			r, err := base.Import(ctx, tenant, image.dir, base.Options{})
+			must(t, err)
+			lists = append(lists, unlinked(see(t, tenant, r.Snapshot)))
+		}
+		drivertest.Equal(t, name, lists[1], lists[0])
+	}
+}
+
+// TestUserMarks: with the mount option userxattr overlayfs heeds only marks that are called user.overlay.; what root
+// imported had others, and so opaque directories showed what lower layers have.
+func TestUserMarks(t *testing.T) {
+	needRoot(t)
+	l := simple(t, rich(t)...)
+	whole := store(t, "", nil)
+	r, err := base.Import(ctx, whole, l.dir, base.Options{})
+	must(t, err)
+	want := unlinked(see(t, whole, r.Snapshot))
+	tenant := store(t, t.TempDir(), overlay.New("userxattr"))
+	_, err = base.Import(ctx, tenant, l.dir, base.Options{})
+	must(t, err)
+	drivertest.Equal(t, "with userxattr", unlinked(see(t, tenant, r.Snapshot)), want)
 }

@@ -11,14 +11,14 @@ import (
 
 // openTree gives the tree that mounts of a prepared snapshot show, and the directory it is in. It goes to the
 // directories that are mounted, so only lower layers that are images need a manager.
-func openTree(ctx context.Context, mounts []mount.Mount, parent bool, m *mount.Manager, left *LeftOut) (*tree, string, error) {
+func openTree(ctx context.Context, mounts []mount.Mount, parent bool, m *mount.Manager, left *LeftOut, b *budget) (*tree, string, error) {
 	last := mounts[len(mounts)-1]
 	switch last.Type {
 	case "bind":
-		t, err := newTree(last.Source, false, parent, nil, left)
+		t, err := newTree(last.Source, false, parent, nil, left, b)
 		return t, last.Source, err
 	case "overlay":
-		return openOverlay(ctx, mounts, m, left)
+		return openOverlay(ctx, mounts, m, left, b)
 	}
 	spec, err := mount.FromMounts(mounts)
 	if err != nil {
@@ -28,7 +28,7 @@ func openTree(ctx context.Context, mounts []mount.Mount, parent bool, m *mount.M
 	if err != nil {
 		return nil, "", err
 	}
-	t, err := newTree(path, false, parent, nil, left)
+	t, err := newTree(path, false, parent, nil, left, b)
 	if err != nil {
 		end()
 		return nil, "", err
@@ -37,21 +37,26 @@ func openTree(ctx context.Context, mounts []mount.Mount, parent bool, m *mount.M
 	return t, path, nil
 }
 
-func openOverlay(ctx context.Context, mounts []mount.Mount, m *mount.Manager, left *LeftOut) (*tree, string, error) {
+func openOverlay(ctx context.Context, mounts []mount.Mount, m *mount.Manager, left *LeftOut, b *budget) (*tree, string, error) {
 	last := mounts[len(mounts)-1]
-	upper, dirs := "", []string(nil)
+	upper, dirs, marks := "", []string(nil), trustedMarks
 	for _, o := range last.Options {
 		switch key, value, _ := strings.Cut(o, "="); key {
 		case "upperdir":
 			upper = value
 		case "lowerdir":
 			dirs = strings.Split(value, ":")
+		case "userxattr":
+			marks = userMarks
 		}
 	}
 	if upper == "" {
 		return nil, "", errors.New("the snapshot cannot be written")
 	}
-	lower := &stack{}
+	lower := &stack{marks: []string{marks}}
+	if marks == trustedMarks { // an ordinary user sees and makes no others
+		lower.marks = append(lower.marks, userMarks)
+	}
 	for _, one := range mounts[:len(mounts)-1] {
 		path, end, err := acquire(ctx, mount.Spec{Mount: one}, m)
 		if err == nil {
@@ -69,11 +74,13 @@ func openOverlay(ctx context.Context, mounts []mount.Mount, m *mount.Manager, le
 			return nil, "", err
 		}
 	}
-	t, err := newTree(upper, true, false, lower, left)
+	t, err := newTree(upper, true, false, lower, left, b)
 	if err != nil {
 		lower.close()
+		return nil, "", err
 	}
-	return t, upper, err
+	t.marks = marks
+	return t, upper, nil
 }
 
 func acquire(ctx context.Context, spec mount.Spec, m *mount.Manager) (path string, end func(), err error) {

@@ -33,6 +33,7 @@ type tree struct {
 	mine    map[string]struct{} // what this archive has made or changed; nil: all that is there
 	marks   string              // prefix of the extended attributes of overlayfs
 	left    *LeftOut
+	budget  *budget
 	opener  func(dir int, name string) (int, error) // how directories are opened
 
 	opaques map[string]bool // directories that hide what the lower layers have in them
@@ -47,14 +48,14 @@ type tree struct {
 }
 
 // newTree takes over lower, unless it fails.
-func newTree(root string, overlay, filled bool, lower *stack, left *LeftOut) (*tree, error) {
+func newTree(root string, overlay, filled bool, lower *stack, left *LeftOut, b *budget) (*tree, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	t := &tree{
-		root: fd, overlay: overlay, lower: lower, left: left, lastFD: -1, opener: openBeneath,
-		opaques: map[string]bool{}, dirs: map[string]attributes{}, explicit: map[string]bool{}, canChown: os.Geteuid() == 0, marks: "trusted.overlay.",
+		root: fd, overlay: overlay, lower: lower, left: left, budget: b, lastFD: -1, opener: openBeneath,
+		opaques: map[string]bool{}, dirs: map[string]attributes{}, explicit: map[string]bool{}, canChown: os.Geteuid() == 0, marks: trustedMarks,
 	}
 	if filled {
 		t.mine = map[string]struct{}{}
@@ -153,7 +154,7 @@ func through(name string, err error) error {
 	case unix.ENOENT:
 		return err
 	}
-	if errors.Is(err, ErrUnsafe) {
+	if errors.Is(err, ErrUnsafe) || errors.Is(err, ErrLimit) {
 		return err
 	}
 	return &os.PathError{Op: "open directory", Path: shorten(name), Err: err}
@@ -209,6 +210,9 @@ func (t *tree) buildOne(dir int, part, path string, now time.Time, there bool) (
 			below = fd
 			defer func() { _ = unix.Close(fd) }()
 		}
+	}
+	if err := t.budget.entry(path); err != nil {
+		return -1, err
 	}
 	if err := unix.Mkdirat(dir, part, 0o700); err != nil {
 		return -1, err
@@ -287,7 +291,7 @@ func (t *tree) ours(path string) bool {
 }
 
 // place prepares the making of name: it returns the directory for it, in which nothing has that name. hid tells that
-// there was a whiteout.
+// there was something in an overlay that hides what is below: a whiteout, or what came first in the archive.
 func (t *tree) place(name string, now time.Time) (dir int, base string, hid bool, err error) {
 	parent, base := splitName(name)
 	dir, err = t.in(parent, true, now)
@@ -304,7 +308,7 @@ func (t *tree) place(name string, now time.Time) (dir int, base string, hid bool
 		err = nil
 	case err != nil:
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		hid = t.overlay && isWhiteout(&st)
+		hid = t.overlay
 		err = unix.Unlinkat(dir, base, 0)
 	case t.ours(name):
 		err = fmt.Errorf("%w: it replaces a directory of the same archive", ErrUnsafe)
@@ -373,6 +377,7 @@ func (t *tree) file(name string, a attributes, size int64, r io.Reader) (err err
 	if err := fill(f, size, r); err != nil {
 		return err
 	}
+	t.readable(&a, 0o400)
 	return t.give(fd, dir, base, a)
 }
 
@@ -446,8 +451,8 @@ func (t *tree) node(name string, a attributes, kind byte, major, minor uint32) e
 }
 
 // link makes name another name of a regular file.
-func (t *tree) link(name, target string, now time.Time) error {
-	from, kind, err := t.source(target, now)
+func (t *tree) link(ctx context.Context, name, target string, now time.Time) error {
+	from, kind, err := t.source(ctx, target, now)
 	if err != nil {
 		return fmt.Errorf("hard link to %q: %w", shorten(target), err)
 	}
@@ -468,7 +473,7 @@ func (t *tree) link(name, target string, now time.Time) error {
 
 // source finds what a hard link leads to: the directory that it is in, which the caller closes, and its
 // type. What is in a lower layer only is copied.
-func (t *tree) source(name string, now time.Time) (dir int, kind uint32, err error) {
+func (t *tree) source(ctx context.Context, name string, now time.Time) (dir int, kind uint32, err error) {
 	parent, base := splitName(name)
 	dir, err = t.in(parent, t.overlay, now)
 	if err != nil {
@@ -480,7 +485,7 @@ func (t *tree) source(name string, now time.Time) (dir int, kind uint32, err err
 	var st unix.Stat_t
 	err = unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == unix.ENOENT && t.lower != nil && !t.covered(name) {
-		if err = t.copyUp(dir, base, name); err == nil {
+		if err = t.copyUp(ctx, dir, base, name); err == nil {
 			err = unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
 		}
 	}
@@ -498,7 +503,7 @@ func (t *tree) source(name string, now time.Time) (dir int, kind uint32, err err
 }
 
 // copyUp copies a regular file from the lower layers.
-func (t *tree) copyUp(dir int, base, name string) (err error) {
+func (t *tree) copyUp(ctx context.Context, dir int, base, name string) (err error) {
 	below, err := t.lower.find(name)
 	if err != nil {
 		return err
@@ -509,13 +514,20 @@ func (t *tree) copyUp(dir int, base, name string) (err error) {
 		return err
 	}
 	defer in.Close()
+	info, err := in.Stat()
+	if err == nil {
+		err = t.budget.content(info.Size())
+	}
+	if err != nil {
+		return err
+	}
 	fd, err := unix.Openat(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	out := os.NewFile(uintptr(fd), name)
 	defer func() { err = errors.Join(err, out.Close()) }()
-	if _, err := io.Copy(out, in); err != nil {
+	if err := fstree.CopyContent(ctx, in, out, info.Size()); err != nil {
 		return err
 	}
 	return fstree.CopyAttributes(at(below, base), at(dir, base), "trusted.overlay.", "user.overlay.")
@@ -543,7 +555,36 @@ func (t *tree) finishOne(name string, a attributes) error {
 	if !t.explicit[name] {
 		return t.times(fd, ".", a.mtime)
 	}
+	if a.whole && (t.overlay || t.mine != nil) {
+		if err := t.strip(fd, a); err != nil {
+			return err
+		}
+	}
+	t.readable(&a, 0o500)
 	return t.give(fd, fd, ".", a)
+}
+
+// strip takes the extended attributes away that a directory has from lower layers and is not to have: those of an entry
+// are all.
+func (t *tree) strip(fd int, a attributes) error {
+	path := fdPath(fd)
+	list := make([]byte, 64<<10) // as many as there can be
+	n, err := unix.Listxattr(path, list)
+	if err == unix.ENOTSUP {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list attributes: %w", err)
+	}
+	for name := range strings.SplitSeq(string(list[:n]), "\x00") {
+		if _, ok := a.xattrs[name]; ok || !strings.HasPrefix(name, "user.") || strings.HasPrefix(name, userMarks) {
+			continue
+		}
+		if err := unix.Removexattr(path, name); err != nil && err != unix.ENODATA {
+			return fmt.Errorf("remove the attribute %s: %w", shorten(name), err)
+		}
+	}
+	return nil
 }
 
 // empty deletes what is in a tree, to make room for what is needed to give it up.

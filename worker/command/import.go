@@ -28,7 +28,7 @@ that fails leaves nothing behind.`
 type importFlags struct {
 	format, ref, platform, devices, maxBytes string
 	maxEntries, maxRatio                     int64
-	replace, noConfig                        bool
+	replace, noConfig, repair                bool
 }
 
 func (a *app) newImport() *cobra.Command {
@@ -46,6 +46,7 @@ func (a *app) newImport() *cobra.Command {
 	flags.StringVar(&f.platform, "platform", "", "platform of the image, such as linux/arm64; default: that of this machine")
 	flags.StringVar(&f.devices, "devices", "refuse", "device nodes: refuse|skip|make")
 	flags.BoolVar(&f.replace, "replace", false, "replace the base NAME if it is another")
+	flags.BoolVar(&f.repair, "repair", false, "extract layers again that are damaged (holdfastd verify), where drivers can: overlay, copy, btrfs")
 	flags.BoolVar(&f.noConfig, "no-config", false, "do not record what the image runs (environment, command, directory, user)")
 	flags.StringVar(&f.maxBytes, "max-bytes", "64GiB", "how much all files may have together")
 	flags.Int64Var(&f.maxEntries, "max-entries", base.DefaultEntries, "how many entries all layers may have together")
@@ -75,6 +76,7 @@ func (f *importFlags) options() (o base.Options, err error) {
 	}
 	o.Limits = base.Limits{Bytes: int64(most), Entries: f.maxEntries, Ratio: f.maxRatio}
 	o.Ref, o.Replace, o.NoConfig, o.Progress = f.ref, f.replace, f.noConfig, &base.Progress{}
+	o.Repair = f.repair
 	return o, nil
 }
 
@@ -109,7 +111,7 @@ func (c *call) importBase(f *importFlags) error {
 		}
 		r, err := c.doImport(t, source, o)
 		if err != nil {
-			return explainImport(err)
+			return explainImport(err, f.repair)
 		}
 		return c.printImport(r)
 	})
@@ -135,8 +137,10 @@ func (c *call) doImport(t *snapshot.Tenant, source string, o base.Options) (*bas
 	return base.Import(c.ctx, t, source, o)
 }
 
-func explainImport(err error) error {
+func explainImport(err error, repair bool) error {
 	switch {
+	case !repair && (errors.Is(err, snapshot.ErrDamaged) || errors.Is(err, snapshot.ErrDistrusted)):
+		return &nextError{err, "with --repair it is extracted again"}
 	case errors.Is(err, snapshot.ErrExists):
 		return &nextError{err, "give another name, or --replace"}
 	case errors.Is(err, base.ErrChoice):
@@ -155,6 +159,7 @@ type importedLayer struct {
 	Digest   string `json:"digest"`
 	Bytes    int64  `json:"bytes"`
 	Existed  bool   `json:"existed"`
+	Repaired bool   `json:"repaired"`
 }
 
 type importReport struct {
@@ -169,17 +174,22 @@ type importReport struct {
 		Owners  int64 `json:"owners"`
 		Xattrs  int64 `json:"xattrs"`
 		Devices int64 `json:"devices"`
+		Modes   int64 `json:"modes"`
 	} `json:"left_out"`
 }
 
 func (c *call) printImport(r *base.Result) error {
 	report := importReport{Name: r.Name, Snapshot: r.Snapshot, Image: r.Image.String(), Ref: r.Ref, Platform: r.Platform, Existed: r.Existed}
+	report.LeftOut.Modes = r.LeftOut.Modes
 	report.LeftOut.Owners, report.LeftOut.Xattrs, report.LeftOut.Devices = r.LeftOut.Owners, r.LeftOut.Xattrs, r.LeftOut.Devices
-	made := 0
+	made, repaired := 0, 0
 	for _, l := range r.Layers {
-		report.Layers = append(report.Layers, importedLayer{l.Snapshot, l.DiffID.String(), l.Digest.String(), l.Size, l.Existed})
+		report.Layers = append(report.Layers, importedLayer{l.Snapshot, l.DiffID.String(), l.Digest.String(), l.Size, l.Existed, l.Repaired})
 		if !l.Existed {
 			made++
+		}
+		if l.Repaired {
+			repaired++
 		}
 	}
 	if c.json {
@@ -195,7 +205,11 @@ func (c *call) printImport(r *base.Result) error {
 	add("Snapshot", r.Snapshot)
 	add("Image", r.Image.String())
 	add("Platform", r.Platform)
-	add("Layers", fmt.Sprintf("%s, %s new", cli.Count(len(r.Layers)), cli.Count(made)))
+	layers := fmt.Sprintf("%s, %s new", cli.Count(len(r.Layers)), cli.Count(made))
+	if repaired > 0 {
+		layers += fmt.Sprintf(", %s repaired", cli.Count(repaired))
+	}
+	add("Layers", layers)
 	cli.Rows(c.out, lines...)
 	for _, left := range []struct {
 		n    int64
@@ -204,6 +218,7 @@ func (c *call) printImport(r *base.Result) error {
 		{r.LeftOut.Owners, "owners: only root can give files away (setuid and setgid are left out with them)"},
 		{r.LeftOut.Xattrs, "extended attributes"},
 		{r.LeftOut.Devices, "device nodes"},
+		{r.LeftOut.Modes, "modes with which their owner may not read: he may"},
 	} {
 		if left.n > 0 {
 			fmt.Fprintf(c.out, "left out: %s %s\n", cli.Count(left.n), left.what)

@@ -52,3 +52,35 @@ func TestVerify(t *testing.T) {
 		}
 	}
 }
+
+// TestRepair: a base that was found to be damaged is imported again.
+func TestRepair(t *testing.T) {
+	work(t)
+	must(t, "--driver", "copy", "import", "files.tar", "tiny")
+	_, layer, _ := strings.Cut(must(t, "import", "files.tar"), "Snapshot")
+	layer = strings.Fields(layer)[0]
+	must(t, "verify", layer)
+	damaged, err := filepath.Glob("store/snapshots/*/fs/etc/name")
+	if err != nil || len(damaged) != 1 {
+		t.Fatal(damaged, err)
+	}
+	before, err := os.ReadFile(damaged[0])
+	check(t, err)
+	check(t, os.WriteFile(damaged[0], []byte("x"), 0o600))
+	if r := run(t, "", "verify"); r.code != 1 {
+		t.Errorf("verify: %+v", r)
+	}
+	if r := run(t, "", "import", "files.tar", "tiny"); r.code != 1 || !strings.Contains(r.errOut, "with --repair it is extracted again") {
+		t.Errorf("without --repair: %+v", r)
+	}
+	if out := must(t, "import", "files.tar", "tiny", "--repair"); !strings.Contains(out, "1, 0 new, 1 repaired") {
+		t.Errorf("with --repair: %s", out)
+	}
+	if out := must(t, "import", "files.tar", "tiny", "--repair", "--json"); !strings.Contains(out, `"repaired": false`) {
+		t.Errorf("again: %s", out)
+	}
+	must(t, "verify")
+	if now, err := os.ReadFile(damaged[0]); err != nil || string(now) != string(before) {
+		t.Errorf("it has %q, %v", now, err)
+	}
+}

@@ -27,12 +27,12 @@ type emergency struct {
 // init finds out whether an earlier process has left it.
 func (e *emergency) init(dir string, size int64) {
 	e.path, e.size = filepath.Join(dir, EmergencyName), size
-	if size == 0 { // an earlier process may have had one
-		_, _ = os.Remove(e.path), os.Remove(e.path+partSuffix)
+	_ = os.Remove(e.path + partSuffix) // of a process that was killed; what cannot be deleted now is overwritten later
+	info, err := os.Lstat(e.path)
+	if e.have = err == nil && info.Mode().IsRegular() && info.Size() == size && size > 0; e.have || err != nil {
 		return
 	}
-	info, err := os.Lstat(e.path)
-	e.have = err == nil && info.Mode().IsRegular() && info.Size() == size
+	e.gone = os.Remove(e.path) == nil && size > 0 // an earlier process had one of another size: that is room to try with
 }
 
 // held is its size, 0 if it is not there.

@@ -230,3 +230,28 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("%+v, %v", fs, err)
 	}
 }
+
+// TestLeftEmergency: what a process that was killed while it made the emergency file had left took room for ever, when there
+// was not enough for another; and a file of another size than is configured now was not given up on a full disk.
+func TestLeftEmergency(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, EmergencyName)
+	for _, path := range []string{left, left + partSuffix} {
+		if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(dir, Options{Emergency: 1 << 62}) // for which there is no room
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.GiveUp() {
+		t.Error("nothing was given up")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("there is %v, %v", entries, err)
+	}
+	if s.Restore() == nil {
+		t.Error("it was made")
+	}
+}

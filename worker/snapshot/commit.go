@@ -28,9 +28,17 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 	if err := checkName("name", name, MaxNameSize); err != nil {
 		return err
 	}
+	if c.old != 0 {
+		return fmt.Errorf("%w: Replacing is for Prepare and View", ErrInvalid)
+	}
 	labels, err := keepLabels(c.labels)
 	if err != nil {
 		return err
+	}
+	if c.lease != "" {
+		if err := checkLease(c.lease, c.ttl); err != nil {
+			return err
+		}
 	}
 	if c.digest || t.s.opts.Digests {
 		if _, ok := t.s.driver.(Digester); !ok {
@@ -84,8 +92,16 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 				return err
 			}
 		}
-		if err := t.enterCommitted(tx, name, key, &r); err != nil || r.parent == before.parent {
+		if err := t.enterCommitted(tx, name, key, &r); err != nil {
 			return err
+		}
+		if c.lease != "" {
+			if err := t.take(tx, c.lease, c.ttl, t.key(name), &r); err != nil {
+				return err
+			}
+		}
+		if r.parent == before.parent {
+			return nil
 		}
 		return t.adopt(tx, &r)
 	})

@@ -36,6 +36,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if root := os.Getenv(repairRoot); root != "" {
+		err := repairVictim(root, os.Getenv(repairRoot+"_STEP"))
+		fmt.Fprintln(os.Stderr, "not killed:", err)
+		os.Exit(1)
+	}
 	os.Exit(drivertest.Main(m))
 }
 

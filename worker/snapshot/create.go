@@ -35,8 +35,8 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 	if err := checkName("name", name, MaxNameSize); err != nil {
 		return nil, err
 	}
-	if c.parent != "" {
-		return nil, fmt.Errorf("%w: WithParent is for Commit", ErrInvalid)
+	if c.parent != "" || c.lease != "" || c.digest {
+		return nil, fmt.Errorf("%w: WithParent, WithLease and WithDigest are for Commit", ErrInvalid)
 	}
 	labels, err := keepLabels(c.labels)
 	if err != nil {
@@ -48,7 +48,7 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 	r := record{kind: kind, labels: labels}
 	var parents []ID
 	err = t.s.view("begin", func(tx *txn) (err error) {
-		if err := tx.vacant(t.key(name)); err != nil {
+		if _, err := tx.occupant(t.key(name), c.old); err != nil {
 			return err
 		}
 		if r.parent, err = t.parent(tx, parent); err != nil {
@@ -61,26 +61,58 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 		return nil, err
 	}
 	t.s.warnDeep(t.name, parent, parents)
-	if r.id, err = t.s.ids.take(t.s); err != nil {
-		return nil, err
-	}
-	tree := Tree{Layer: t.s.layer(r.id), Kind: kind, Parents: t.s.layers(parents)}
-	if err := t.s.makeDir(ctx, tree); err != nil {
-		t.s.discard(r.id)
+	tree := Tree{Kind: kind, Parents: t.s.layers(parents)}
+	if err := t.s.makeTree(ctx, &tree); err != nil {
 		return nil, t.blame(parent, r.parent, err)
 	}
+	r.id = tree.ID
 	mounts, err := t.s.mounts(ctx, tree)
 	if err != nil {
 		t.s.discard(r.id)
 		return nil, err
 	}
-	err = t.s.update("create", func(tx *txn) error { return t.create(tx, name, parent, &r) })
+	var old record
+	err = t.s.update("create", func(tx *txn) (err error) {
+		if old, err = t.vacate(tx, name, c.old); err != nil {
+			return err
+		}
+		return t.create(tx, name, parent, &r)
+	})
 	if err != nil {
 		t.s.discardUnless(r.id, err)
 		return nil, err
 	}
 	t.s.ids.done(r.id)
+	if old.id != 0 {
+		t.s.reaper.add(doomed{id: old.id}, old.trashSize())
+	}
 	return mounts, nil
+}
+
+// occupant is the record of the snapshot that has a key, if that is the one that may be replaced; zero if there is none;
+// ErrExists if it is another.
+func (t *txn) occupant(key []byte, id ID) (record, error) {
+	r, err := t.record(key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return record{}, nil
+	case err == nil && r.id != id:
+		return record{}, ErrExists
+	}
+	return r, err
+}
+
+// vacate removes the snapshot with a name and an ID, if there is one.
+func (t *Tenant) vacate(tx *txn, name string, id ID) (record, error) {
+	key := t.key(name)
+	r, err := tx.occupant(key, id)
+	if err != nil || r.id == 0 {
+		return record{}, err
+	}
+	if err := tx.removable(&r, t.s.now()); err != nil {
+		return record{}, err
+	}
+	return r, tx.remove(key, &r)
 }
 
 // vacant is ErrExists if a snapshot has the key.
@@ -107,12 +139,9 @@ func (t *Tenant) parent(tx *txn, name string) (ID, error) {
 	return r.id, nil
 }
 
-// create enters a snapshot whose directory is there, if what begin has read is still so.
+// create enters a snapshot whose directory is there under a name that nobody has, if what begin has read is still so.
 func (t *Tenant) create(tx *txn, name, parent string, r *record) error {
 	key := t.key(name)
-	if err := tx.vacant(key); err != nil {
-		return err
-	}
 	if id, err := t.parent(tx, parent); err != nil {
 		return err
 	} else if id != r.parent { // removed, and made anew
@@ -177,18 +206,55 @@ func (t *Tenant) blame(parent string, id ID, err error) error {
 	return err
 }
 
+// errTaken: there is a directory with an ID that nobody has had yet.
+var errTaken = errors.New("there is such a directory already")
+
+// makeTree takes an ID and makes the directory of a snapshot with it. If the metadata are older than the directories,
+// as after they were restored from a backup, there may be one with that ID: it is an orphan, and the next ID
+// is taken.
+func (s *Store) makeTree(ctx context.Context, t *Tree) error {
+	for {
+		id, err := s.ids.take(s)
+		if err != nil {
+			return err
+		}
+		t.Layer = s.layer(id)
+		err = s.makeDir(ctx, *t)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, errTaken):
+			s.discard(id)
+			return err
+		}
+		known, err := s.known(id)
+		if err != nil || known { // known: the metadata contradict themselves
+			s.ids.done(id)
+		} else {
+			s.discard(id)
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+	}
+}
+
 // makeDir makes the directory of a snapshot, with its content, under its final name. (W1)
 func (s *Store) makeDir(ctx context.Context, t Tree) error {
 	final := t.Dir
 	t.Dir = filepath.Join(s.root, newDir, t.ID.String())
-	if err := os.Mkdir(t.Dir, 0o700); err != nil {
+	if _, err := os.Lstat(final); err == nil {
+		return fmt.Errorf("directory %s: %w", final, errTaken)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Mkdir(t.Dir, 0o700); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%w: %w", errTaken, err)
+	} else if err != nil {
 		return err
 	}
 	if err := s.driver.Create(ctx, t); err != nil {
 		return fmt.Errorf("driver %s: %w", s.driver.Name(), err)
-	}
-	if _, err := os.Lstat(final); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("directory %s: %w", final, ErrExists)
 	}
 	return os.Rename(t.Dir, final)
 }

@@ -206,7 +206,7 @@ func (s *Store) look(ctx context.Context, id ID, o DigestOptions) (looked, error
 	if err := s.update("looked", func(t *txn) error { return t.looked(id, &before, &l) }); err != nil {
 		return looked{}, err
 	}
-	if l.damaged {
+	if l.damaged && before.flags&flagDamaged == 0 { // once
 		s.log.Error("the content of a snapshot is damaged", "tenant", l.tenant, "snapshot", l.name, "ID", id, "error", l.err())
 	}
 	return l, nil
@@ -226,6 +226,8 @@ func (t *txn) looked(id ID, before *record, l *looked) error {
 	switch {
 	case before.flags&flagDigest != 0 && (l.first || r.digest != before.digest):
 		return nil // Trust was called meanwhile, so it is computed anew
+	case before.flags&^r.flags&flagDamaged != 0:
+		return nil // it was repaired meanwhile, and what was read may be what it had before
 	case l.first:
 		if err := t.store.trusts(&r); err != nil {
 			return err
@@ -302,8 +304,8 @@ func (t *Tenant) Verify(ctx context.Context, name string) error {
 
 // ScrubOptions say what Scrub does.
 type ScrubOptions struct {
-	// Before is when a snapshot must have been looked at for it not to be looked at again. Zero: now, so all
-	// are.
+	// Before is when a snapshot must have been looked at for it not to be looked at again. Zero, or what has not
+	// come yet: now, so all are.
 	Before time.Time
 
 	// Rate is how many bytes are read in a second, on the average. 0: as many as can be.
@@ -335,8 +337,8 @@ type DamagedSnapshot struct {
 // error. A snapshot that cannot be looked at is logged, counted, and passed over.
 func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (ScrubProgress, error) {
 	var p ScrubProgress
-	if o.Before.IsZero() {
-		o.Before = moment(s.now())
+	if now := moment(s.now()); o.Before.IsZero() || o.Before.After(now) { // or what was looked at would be due again
+		o.Before = now
 	}
 	pace := pace{ctx: ctx, rate: o.Rate, began: time.Now()}
 	options := DigestOptions{Fresh: true, Read: func(n int64) error {

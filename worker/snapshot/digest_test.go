@@ -403,3 +403,23 @@ func TestDigestInBackground(t *testing.T) {
 		}
 	}
 }
+
+// TestScrubBeforeLater: with a Before that has not come yet, what was looked at was due again at once: Scrub had no end.
+func TestScrubBeforeLater(t *testing.T) {
+	s := open(t, t.TempDir(), snapshot.Options{Digests: true})
+	n := tenant(t, s, "t")
+	for i := range 3 {
+		layer(t, n, fmt.Sprint(i), "")
+	}
+	digested(t, s)
+	stop, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p, err := s.Scrub(stop, snapshot.ScrubOptions{Before: time.Now().Add(time.Hour), Progress: func(p snapshot.ScrubProgress) {
+		if p.Looked > 3 {
+			cancel()
+		}
+	}})
+	if err != nil || p.Looked != 3 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

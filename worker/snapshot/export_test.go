@@ -69,3 +69,14 @@ func (s *Store) AwaitHeld(n int) {
 		r.idle.Wait()
 	}
 }
+
+// GiveBackIDs does what Close does with IDs that were not used.
+func (s *Store) GiveBackIDs() error { return s.ids.giveBack(s) }
+
+// SetRepairHook has a function called with how far a repair has come; nil is the end of that.
+func SetRepairHook(fn func(step string) error) {
+	testRepair.Store(nil)
+	if fn != nil {
+		testRepair.Store(&fn)
+	}
+}

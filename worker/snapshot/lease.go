@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -51,27 +52,36 @@ func leasePrefix(tenant, name string) []byte { return append(nameKey(tenant, nam
 // nor removed meanwhile. A lease may hold any number of snapshots; on one that it holds
 // already it changes the time.
 func (t *Tenant) Lease(ctx context.Context, leaseName, name string, ttl time.Duration) error {
-	err := checkName("lease", leaseName, MaxTenantSize)
-	if err == nil && ttl < 0 {
-		err = fmt.Errorf("%w: a lease for %v", ErrInvalid, ttl)
-	}
+	err := checkLease(leaseName, ttl)
 	if err == nil {
 		err = t.s.update("lease", func(tx *txn) error {
 			r, err := tx.record(t.key(name))
 			if err != nil {
 				return err
 			}
-			l := lease{id: r.id, tenant: t.name, name: leaseName}
-			if ttl != 0 {
-				l.expires = t.s.now() + uint64(ttl)
-			}
-			return tx.putLease(l, t.key(name), &r)
+			return t.take(tx, leaseName, ttl, t.key(name), &r)
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("lease %q on snapshot %q: %w", leaseName, name, err)
 	}
 	return nil
+}
+
+func checkLease(name string, ttl time.Duration) error {
+	if ttl < 0 {
+		return fmt.Errorf("%w: a lease for %v", ErrInvalid, ttl)
+	}
+	return checkName("lease", name, MaxTenantSize)
+}
+
+// take takes a lease on the snapshot r with a key.
+func (t *Tenant) take(tx *txn, name string, ttl time.Duration, key []byte, r *record) error {
+	l := lease{id: r.id, tenant: t.name, name: name}
+	if ttl != 0 {
+		l.expires = min(t.s.now()+uint64(ttl), math.MaxInt64) // what a time.Time can say
+	}
+	return tx.putLease(l, key, r)
 }
 
 // putLease enters a lease, in place of an older one of that name.

@@ -89,11 +89,22 @@ func (s *Store) sweepTrash() error {
 
 // orphan has the directory of an ID deleted, unless somebody knows it.
 func (s *Store) orphan(id ID) error {
-	if s.ids.isMaking(id) { // first: when it is no longer made it is known
+	if !s.ids.claimOrphan(id) { // first: when it is no longer made it is known
 		return nil
 	}
-	known := false
-	err := s.view("orphan", func(t *txn) error {
+	known, err := s.known(id)
+	if err != nil || known {
+		s.ids.done(id)
+		return err
+	}
+	s.report.Orphans++
+	s.discard(id)
+	return nil
+}
+
+// known tells whether the metadata have an ID.
+func (s *Store) known(id ID) (known bool, err error) {
+	err = s.view("orphan", func(t *txn) error {
 		for _, n := range []bucket{inIDs, inTrash} {
 			v, err := t.get(n, number(uint64(id)))
 			if err != nil {
@@ -103,12 +114,7 @@ func (s *Store) orphan(id ID) error {
 		}
 		return nil
 	})
-	if err != nil || known {
-		return err
-	}
-	s.report.Orphans++
-	s.reaper.add(doomed{id: id, making: true}, unmeasured)
-	return nil
+	return known, err
 }
 
 // findOrphans has directories deleted that no record names, and returns the IDs of all.

@@ -183,6 +183,11 @@ func (s *Store) guardMetadata() error {
 	if _, err := os.Stat(filepath.Join(s.root, metadataName)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	return s.guardNew()
+}
+
+// guardNew is guardMetadata for metadata that are new.
+func (s *Store) guardNew() error {
 	dir, err := os.Open(filepath.Join(s.root, snapshotsDir))
 	if err != nil {
 		return err
@@ -203,9 +208,11 @@ func (s *Store) load() error {
 	if t := testBootID.Load(); t != nil {
 		boot = *t
 	}
-	return s.db.Update(func(tx *holdfast.Tx) error {
-		t := &txn{store: s, tx: tx}
-		if tx.Bucket([]byte(bucketNames[inMeta])) == nil {
+	return s.update("open", func(t *txn) error {
+		if t.tx.Bucket([]byte(bucketNames[inMeta])) == nil {
+			if err := s.guardNew(); err != nil { // the file may have been emptied
+				return err
+			}
 			if err := t.create(); err != nil {
 				return err
 			}
@@ -256,6 +263,7 @@ func (t *txn) checkStore() error {
 // loadLists reads what is kept in memory: next ID, clients, distrusted commits.
 func (t *txn) loadLists() error {
 	s := t.store
+	s.distrust = nil // it may be the second attempt
 	v, err := t.get(inMeta, keyIDs)
 	if err != nil {
 		return err
@@ -263,6 +271,9 @@ func (t *txn) loadLists() error {
 	s.ids.next, s.ids.limit = 1, 1
 	if v != nil {
 		n, _, err := fixed("next ID", v, 1)
+		if err == nil && n > maxID {
+			err = corruptf("next ID: %d", n)
+		}
 		if err != nil {
 			return err
 		}
@@ -466,7 +477,7 @@ func (s *Store) isClient(key []byte) bool {
 type ids struct {
 	mu          sync.Mutex
 	next, limit ID
-	making      map[ID]struct{} // given out, and no transaction has named them yet
+	making      map[ID]struct{} // no transaction names them: they were given out, or are an orphan's that is being deleted
 }
 
 // idBlock is how many IDs are reserved at a time. A crash wastes what is left of a block.
@@ -476,20 +487,40 @@ const idBlock = 1024
 func (n *ids) take(s *Store) (ID, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.next == n.limit {
-		limit := n.limit + idBlock
-		if err := s.reserve(limit); err != nil {
-			return 0, fmt.Errorf("reserve IDs: %w", err)
+	for {
+		if n.next == n.limit {
+			limit := n.limit + idBlock
+			if err := s.reserve(limit); err != nil {
+				return 0, fmt.Errorf("reserve IDs: %w", err)
+			}
+			n.limit = limit
 		}
-		n.limit = limit
+		id := n.next
+		n.next++
+		if n.claim(id) {
+			return id, nil
+		}
 	}
-	id := n.next
-	n.next++
+}
+
+// claim notes that an ID is somebody's; false if it is already.
+func (n *ids) claim(id ID) bool {
+	if _, taken := n.making[id]; taken {
+		return false
+	}
 	if n.making == nil {
 		n.making = map[ID]struct{}{}
 	}
 	n.making[id] = struct{}{}
-	return id, nil
+	return true
+}
+
+// claimOrphan claims the ID of a directory that was found; false if somebody makes its snapshot. Until done, nobody
+// gets it.
+func (n *ids) claimOrphan(id ID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.claim(id)
 }
 
 // done says that the directory of an ID has a record, or is gone.
@@ -499,22 +530,18 @@ func (n *ids) done(id ID) {
 	delete(n.making, id)
 }
 
-// isMaking tells whether somebody makes the snapshot with an ID.
-func (n *ids) isMaking(id ID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, ok := n.making[id]
-	return ok
-}
-
-// giveBack returns the rest of a block when the store closes.
+// giveBack returns the rest of a block when the store closes. Who still takes one has to reserve it anew.
 func (n *ids) giveBack(s *Store) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next == n.limit {
 		return nil
 	}
-	return s.reserve(n.next)
+	err := s.reserve(n.next)
+	if err == nil {
+		n.limit = n.next
+	}
+	return err
 }
 
 // reserve stores, durably, that IDs below limit may be in use.

@@ -275,8 +275,13 @@ func (t *Tenant) Trust(ctx context.Context, name string) error {
 // call any method, and does not see what that changes. The file cannot reuse space that is
 // given up before Walk ends, so fn should not take long.
 func (t *Tenant) Walk(ctx context.Context, fn func(Info) error) error {
+	return t.WalkPrefix(ctx, "", fn)
+}
+
+// WalkPrefix is Walk for the snapshots whose names begin with a prefix. What others there are makes no difference.
+func (t *Tenant) WalkPrefix(ctx context.Context, prefix string, fn func(Info) error) error {
 	return t.s.view("walk", func(tx *txn) error {
-		return tx.scan(inSnapshots, append([]byte(t.name), 0), nil, func(k, v []byte) (bool, error) {
+		return tx.scan(inSnapshots, nameKey(t.name, prefix), nil, func(k, v []byte) (bool, error) {
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}

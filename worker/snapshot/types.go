@@ -11,13 +11,16 @@ import (
 // ID names the directory of a snapshot. A Store gives each number once. 0 is none.
 type ID uint64
 
+// maxID is the largest one. Numbers above it are nobody's.
+const maxID = 1 << 62
+
 // String is the ID in decimal, as the directory is called.
 func (id ID) String() string { return strconv.FormatUint(uint64(id), 10) }
 
 // parseID is the inverse of String.
 func parseID(s string) (ID, bool) {
 	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
+	if err != nil || n == 0 || n > maxID || strconv.FormatUint(n, 10) != s {
 		return 0, false
 	}
 	return ID(n), true
@@ -93,6 +96,9 @@ type choices struct {
 	labels map[string]string
 	parent string
 	digest bool
+	lease  string
+	ttl    time.Duration
+	old    ID
 }
 
 // WithLabels gives the snapshot labels. A label with an empty value is left out.
@@ -116,6 +122,18 @@ func WithParent(name string) Option {
 // verified: in the background, soon after Commit has returned. See Store.Digested.
 func WithDigest() Option {
 	return func(c *choices) { c.digest = true }
+}
+
+// WithLease has Commit take a lease on the snapshot in the same transaction, as Tenant.Lease does.
+func WithLease(lease string, ttl time.Duration) Option {
+	return func(c *choices) { c.lease, c.ttl = lease, ttl }
+}
+
+// Replacing has Prepare and View take the name of the snapshot that has an ID away from it, and remove that, in the
+// same transaction: at each moment the name is one of both. ErrInUse, as of Remove, if that is in use; ErrExists
+// if the name is another snapshot's; no error if it is nobody's.
+func Replacing(id ID) Option {
+	return func(c *choices) { c.old = id }
 }
 
 func choose(options []Option) choices {

@@ -121,6 +121,17 @@ func (c *copier) file(from, to string, size int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
+	return c.content(in, out, size)
+}
+
+// CopyContent copies what a regular file of a size has into one that is empty. Holes stay holes, and where the file
+// system can, blocks are shared.
+func CopyContent(ctx context.Context, in, out *os.File, size int64) error {
+	c := copier{ctx: ctx}
+	return c.content(in, out, size)
+}
+
+func (c *copier) content(in, out *os.File, size int64) error {
 	if size == 0 {
 		return nil
 	}

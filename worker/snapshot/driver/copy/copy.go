@@ -68,5 +68,8 @@ func (*Driver) Digest(ctx context.Context, l snapshot.Layer, o snapshot.DigestOp
 	return sum, err
 }
 
+// Exchangeable marks that the directory of a snapshot has all of it.
+func (*Driver) Exchangeable() {}
+
 // Remove has nothing to do.
 func (*Driver) Remove(context.Context, snapshot.Layer) error { return nil }

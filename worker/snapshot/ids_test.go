@@ -1,0 +1,136 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/copy"
+)
+
+// TestPrepareWhileClosing: IDs that were given back when the store began to close were given out once more by a Prepare
+// that came in between. After opening a second snapshot got the same ID, its Prepare failed, and
+// the directory of the first one was deleted.
+func TestPrepareWhileClosing(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root, snapshot.Options{})
+	layer(t, tenant(t, s, "t"), "before", "")
+	if err := s.GiveBackIDs(); err != nil {
+		t.Fatal(err)
+	}
+	layer(t, tenant(t, s, "t"), "late", "")
+	s.Crash()
+
+	s = open(t, root, snapshot.Options{})
+	n := tenant(t, s, "t")
+	for i := range 3 {
+		layer(t, n, fmt.Sprint("after ", i), "")
+	}
+	if err := s.Cleanup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[snapshot.ID]string{}
+	for _, name := range []string{"before", "late", "after 0", "after 1", "after 2"} {
+		info, err := n.Stat(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := seen[info.ID]; other != "" {
+			t.Errorf("%q and %q have the ID %v", other, name, info.ID)
+		}
+		seen[info.ID] = name
+		if b, err := os.ReadFile(filepath.Join(root, "snapshots", info.ID.String(), "fs", name)); string(b) != name {
+			t.Errorf("content of %q: %q, %v", name, b, err)
+		}
+	}
+	sound(t, s)
+}
+
+// TestOlderMetadata: metadata from a backup do not know of the directories of younger snapshots, which have
+// the IDs that are given out next. Prepare failed on each of them; and a directory that was
+// found to be an orphan was deleted when it was a new snapshot's already.
+func TestOlderMetadata(t *testing.T) {
+	root := t.TempDir()
+	metadata := filepath.Join(root, "metadata.db")
+	s := open(t, root, snapshot.Options{})
+	layer(t, tenant(t, s, "t"), "old", "")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	backup, err := os.ReadFile(metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, root, snapshot.Options{})
+	const younger = 200
+	for i := range younger {
+		layer(t, tenant(t, s, "t"), fmt.Sprint("younger ", i), "")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(metadata, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	s = open(t, root, snapshot.Options{})
+	n := tenant(t, s, "t")
+	for i := range younger { // while they are looked for and deleted
+		layer(t, n, fmt.Sprint("new ", i), "old")
+	}
+	if err := s.Cleanup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range younger {
+		name := fmt.Sprint("new ", i)
+		info, err := n.Stat(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(root, "snapshots", info.ID.String(), "fs", name)); string(b) != name {
+			t.Errorf("content of %q, ID %v: %q, %v", name, info.ID, b, err)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(root, "snapshots")); err != nil || len(entries) != younger+1 {
+		t.Errorf("%d directories, %v; there should be %d", len(entries), err, younger+1)
+	}
+	sound(t, s)
+}
+
+// TestEmptyMetadata: a metadata.db without anything in it, as a copy of a backup leaves that found the disk full, was
+// taken for that of a new store, and all snapshots were deleted as orphans.
+func TestEmptyMetadata(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root, snapshot.Options{})
+	layer(t, tenant(t, s, "t"), "one", "")
+	info, err := tenant(t, s, "t").Stat(ctx, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(root, "metadata.db"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first makes a file that is no longer empty
+		s, err = snapshot.Open(root, snapshot.Options{Driver: copy.New()})
+		if err == nil {
+			if _, err := s.Reconciled(ctx); err != nil {
+				t.Error(err)
+			}
+			if err := s.Cleanup(ctx); err != nil {
+				t.Error(err)
+			}
+			_ = s.Close()
+			t.Error("it was opened")
+		} else {
+			want(t, "open", err, snapshot.ErrNoMetadata)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "snapshots", info.ID.String(), "fs", "one")); err != nil {
+		t.Error(err)
+	}
+}
