@@ -31,6 +31,7 @@ func (a *app) newMount() *cobra.Command {
 		Use: "mount NAME PATH", Short: "Mount a snapshot until interrupted", Long: mountHelp, Args: cobra.ExactArgs(2),
 		RunE: a.action((*call).mount), ValidArgsFunction: a.completeSnapshots(0),
 	}
+	a.tenantFlag(cmd, cmd.Flags())
 	cmd.AddCommand(&cobra.Command{
 		Use: "ls", Short: "List what is mounted", Args: cobra.NoArgs, RunE: a.action((*call).mounts),
 		Long: "List what of holdfastd, of any store, is mounted where this command sees it: what only a\nrunning step has is not.",
@@ -48,7 +49,7 @@ func (c *call) mount() error {
 		if err != nil {
 			return err
 		}
-		m, err := c.openMounts()
+		m, err := c.openMounts(t.Store())
 		if err != nil {
 			return err
 		}
@@ -72,9 +73,38 @@ func (c *call) mountsOf(t *snapshot.Tenant, info snapshot.Info) (list []mount.Mo
 		list, err = t.Mounts(c.ctx, info.Name)
 		return list, func(context.Context) error { return nil }, err
 	}
-	key := "mount " + rand.Text()
+	key := viewPrefix + rand.Text()
 	list, err = t.View(c.ctx, key, info.Name)
 	return list, func(ctx context.Context) error { return t.Remove(ctx, key) }, err
+}
+
+// viewPrefix begins the names of the views that mount makes. They come before those of ordinary snapshots.
+const viewPrefix = "!mount/"
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough was seen")
+
+// unmounted removes the views of commands that were killed: only one process has the store.
+func unmounted(ctx context.Context, t *snapshot.Tenant) error {
+	var left []string
+	err := t.Walk(ctx, func(i snapshot.Info) error {
+		if i.Name > viewPrefix+"~" {
+			return errEnough
+		}
+		if i.Kind == snapshot.View && strings.HasPrefix(i.Name, viewPrefix) {
+			left = append(left, i.Name)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return err
+	}
+	for _, name := range left {
+		if err := t.Remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hold mounts, and waits until the command is interrupted.

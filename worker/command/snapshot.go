@@ -28,7 +28,12 @@ func (a *app) newSnapshot() *cobra.Command {
 	ls.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
 	tree := &cobra.Command{Use: "tree", Short: "Show which snapshot is made from which", Args: cobra.NoArgs, RunE: a.action(func(c *call) error { return c.tree(full) })}
 	tree.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
+	a.tenantFlag(cmd, cmd.PersistentFlags())
 	cmd.AddCommand(ls, tree,
+		&cobra.Command{
+			Use: "tenants", Short: "List who has snapshots", Args: cobra.NoArgs, RunE: a.action((*call).tenants),
+			Long: "List the tenants that have snapshots. What holdfastd makes is that of " + TenantName + "; others are those\nof services that keep their snapshots in the same store.",
+		},
 		&cobra.Command{
 			Use: "stat NAME", Short: "Show what is known of a snapshot", Args: cobra.ExactArgs(1),
 			RunE: a.action((*call).stat), ValidArgsFunction: a.completeSnapshots(0),
@@ -140,6 +145,9 @@ type snapshotReport struct {
 	Inodes     int64             `json:"inodes"`
 	Pinned     bool              `json:"pinned"`
 	Distrusted bool              `json:"distrusted"`
+	Damaged    bool              `json:"damaged"`
+	Digest     string            `json:"digest"` // "": none
+	Verified   time.Time         `json:"verified,omitzero"`
 	Labels     map[string]string `json:"labels"`
 }
 
@@ -148,7 +156,11 @@ func reportOf(i snapshot.Info) snapshotReport {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	return snapshotReport{i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, labels}
+	digest := ""
+	if i.Digest != (snapshot.Digest{}) {
+		digest = i.Digest.String()
+	}
+	return snapshotReport{i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels}
 }
 
 type statReport struct {
@@ -196,6 +208,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	}
 	lines = append(lines, [2]string{"Size", cli.SizeExactly(info.Usage.Size)}, [2]string{"Files", cli.Count(info.Usage.Inodes)},
 		[2]string{"Created", when(info.Created)}, [2]string{"Last used", when(lastUsed(info))}, [2]string{"Directory", r.Directory})
+	if r.Digest != "" {
+		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", when(r.Verified)})
+	}
 	for _, child := range r.Children {
 		lines = append(lines, [2]string{"Child", printable(child)})
 	}
@@ -208,9 +223,35 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	cli.Rows(c.out, lines...)
 }
 
-func (c *call) remove() error {
-	var removed []string
+func (c *call) tenants() error {
+	names := []string{}
 	err := c.withStore(false, func(t *snapshot.Tenant) error {
+		all, err := t.Store().Tenants(c.ctx)
+		names = append(names, all...)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return cli.PrintJSON(c.out, names)
+	case len(names) == 0:
+		fmt.Fprintln(c.out, "nobody has snapshots")
+	}
+	for _, name := range names {
+		fmt.Fprintln(c.out, printable(name))
+	}
+	return nil
+}
+
+func (c *call) remove() error {
+	removed := []string{}
+	err := c.withStore(false, func(t *snapshot.Tenant) (err error) {
+		defer func() {
+			if len(removed) > 0 { // also if another one stays
+				err = errors.Join(err, c.deleted(t.Store()))
+			}
+		}()
 		for _, name := range c.args {
 			info, err := c.find(t, name)
 			if err != nil {
@@ -221,10 +262,10 @@ func (c *call) remove() error {
 			}
 			removed = append(removed, info.Name)
 		}
-		return t.Store().Cleanup(c.ctx)
+		return nil
 	})
 	if c.json {
-		return errors.Join(cli.PrintJSON(c.out, map[string]any{"removed": append([]string{}, removed...)}), err)
+		return errors.Join(cli.PrintJSON(c.out, map[string]any{"removed": removed}), err)
 	}
 	for _, name := range removed {
 		fmt.Fprintf(c.out, "removed %s\n", printable(name))
@@ -246,6 +287,9 @@ func (c *call) explainUse(t *snapshot.Tenant, info snapshot.Info, err error) err
 	}
 	if info.Pinned {
 		users = append(users, "a pin")
+	}
+	if len(users) == 0 {
+		return err
 	}
 	return &nextError{err, "it is kept by " + strings.Join(users, ", and by ")}
 }
