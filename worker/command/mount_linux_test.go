@@ -3,7 +3,9 @@ package command_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,5 +81,61 @@ func TestMount(t *testing.T) {
 		if r := run(t, "", "mount", "tiny", "nowhere"); r.code != 1 || !strings.Contains(r.errOut, "nowhere") {
 			t.Errorf("%s: at a path that is not there: %+v", driver, r)
 		}
+	}
+}
+
+// TestMountKilled: the view of a mount that was killed keeps its snapshot until the next command only.
+func TestMountKilled(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts")
+	}
+	work(t)
+	must(t, "--driver", "overlay", "import", "files.tar", "tiny")
+	dir, err := os.Getwd()
+	check(t, err)
+	check(t, os.Mkdir("at", 0o755))
+	before := must(t, "snapshot", "ls", "--json")
+	var list []struct{ Name, Kind string }
+	check(t, json.Unmarshal([]byte(before), &list))
+	layer := ""
+	for _, s := range list {
+		if s.Kind == "committed" {
+			layer = s.Name
+		}
+	}
+	cmd := program("/proc/self/exe", dir, "--run", filepath.Join(dir, "run"), "mount", layer, filepath.Join(dir, "at"))
+	untilPrints(t, cmd, "e")
+	check(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	if _, err := os.Stat("at/etc/name"); err != nil {
+		t.Errorf("it is not mounted any more: %v", err)
+	}
+	if after := must(t, "snapshot", "ls", "--json"); after != before {
+		t.Errorf("there were %s\nand are %s", before, after)
+	}
+	// The next one that mounts unmounts what the killed one has left.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r := runIn(t, ctx, "", "mount", layer, "at"); r.code != 1 {
+		t.Errorf("%+v", r)
+	}
+	_ = run(t, "", "mount", "tiny", "nowhere")
+	if entries, err := os.ReadDir("at"); err != nil || len(entries) > 0 {
+		t.Errorf("still there: %v, %v", entries, err)
+	}
+}
+
+// untilPrints starts a program, and returns when it has printed something that begins so.
+func untilPrints(t *testing.T, cmd *exec.Cmd, begin string) {
+	t.Helper()
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	b := make([]byte, len(begin))
+	if _, err := out.Read(b); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("%v; %s", err, &errOut)
 	}
 }

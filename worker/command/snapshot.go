@@ -15,6 +15,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/worker/base"
+	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -38,11 +39,18 @@ func (a *app) newSnapshot() *cobra.Command {
 			Use: "stat NAME", Short: "Show what is known of a snapshot", Args: cobra.ExactArgs(1),
 			RunE: a.action((*call).stat), ValidArgsFunction: a.completeSnapshots(0),
 		},
-		&cobra.Command{
-			Use: "rm NAME...", Short: "Remove snapshots", Args: cobra.MinimumNArgs(1), RunE: a.action((*call).remove),
-			Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays. Names can be abbreviated, as ls does it.",
-			ValidArgsFunction: a.completeSnapshots(-1),
-		})
+		a.newRemove())
+	return cmd
+}
+
+func (a *app) newRemove() *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use: "rm NAME...", Short: "Remove snapshots", Args: cobra.MinimumNArgs(1), RunE: a.action(func(c *call) error { return c.remove(force) }),
+		Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays. Names can be abbreviated, as ls does it.",
+		ValidArgsFunction: a.completeSnapshots(-1),
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "also those of a client, such as a containerd that is gone")
 	return cmd
 }
 
@@ -84,7 +92,7 @@ func (c *call) list(full bool) error {
 	if c.json {
 		reports := make([]snapshotReport, 0, len(list))
 		for _, i := range list {
-			reports = append(reports, reportOf(i))
+			reports = append(reports, c.reportOf(i))
 		}
 		return cli.PrintJSON(c.out, reports)
 	}
@@ -134,6 +142,7 @@ func kindOf(i snapshot.Info) string {
 }
 
 type snapshotReport struct {
+	Tenant     string            `json:"tenant"`
 	Name       string            `json:"name"`
 	ID         uint64            `json:"id"`
 	Kind       string            `json:"kind"`
@@ -151,7 +160,7 @@ type snapshotReport struct {
 	Labels     map[string]string `json:"labels"`
 }
 
-func reportOf(i snapshot.Info) snapshotReport {
+func (c *call) reportOf(i snapshot.Info) snapshotReport {
 	labels := i.Labels
 	if labels == nil {
 		labels = map[string]string{}
@@ -160,7 +169,7 @@ func reportOf(i snapshot.Info) snapshotReport {
 	if i.Digest != (snapshot.Digest{}) {
 		digest = i.Digest.String()
 	}
-	return snapshotReport{i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels}
+	return snapshotReport{cmp.Or(c.tenant, TenantName), i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels}
 }
 
 type statReport struct {
@@ -179,7 +188,7 @@ func (c *call) stat() error {
 		if info.Usage, err = t.Usage(c.ctx, info.Name); err != nil {
 			return err
 		}
-		r := statReport{snapshotReport: reportOf(info), Directory: fmt.Sprintf("%s/snapshots/%s", t.Store().Root(), info.ID), Children: []string{}, Leases: []string{}}
+		r := statReport{snapshotReport: c.reportOf(info), Directory: fmt.Sprintf("%s/snapshots/%s", t.Store().Root(), info.ID), Children: []string{}, Leases: []string{}}
 		children, err := t.Children(c.ctx, info.Name)
 		if err != nil {
 			return err
@@ -244,7 +253,7 @@ func (c *call) tenants() error {
 	return nil
 }
 
-func (c *call) remove() error {
+func (c *call) remove(force bool) error {
 	removed := []string{}
 	err := c.withStore(false, func(t *snapshot.Tenant) (err error) {
 		defer func() {
@@ -256,6 +265,11 @@ func (c *call) remove() error {
 			info, err := c.find(t, name)
 			if err != nil {
 				return err
+			}
+			if !force {
+				if err := c.refuseClient(t, info.Name); err != nil {
+					return err
+				}
 			}
 			if err := t.Remove(c.ctx, info.Name); err != nil {
 				return c.explainUse(t, info, err)
@@ -271,6 +285,26 @@ func (c *call) remove() error {
 		fmt.Fprintf(c.out, "removed %s\n", printable(name))
 	}
 	return err
+}
+
+// refuseClient fails if a snapshot is a client's.
+func (c *call) refuseClient(t *snapshot.Tenant, name string) error {
+	if t.Name() == TenantName {
+		return nil
+	}
+	p, err := newPruner(t.Store(), prune.Options{Config: prune.Default()})
+	if err != nil {
+		return err
+	}
+	answer, err := p.Why(c.ctx, t.Name(), name)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(answer.Kept, func(k prune.Kept) bool { return k.Cause == prune.Client }) {
+		return nil
+	}
+	return &nextError{fmt.Errorf("remove snapshot %q: it belongs to the client %s, which removes by itself what it does not need, and fails if something is gone", name, t.Name()),
+		"remove it there, or give --force if the client is gone"}
 }
 
 // explainUse says who uses a snapshot that cannot be removed.
@@ -307,7 +341,7 @@ func (c *call) tree(full bool) error {
 		slices.SortFunc(of, func(a, b snapshot.Info) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	if c.json {
-		return cli.PrintJSON(c.out, treeOf(children, ""))
+		return cli.PrintJSON(c.out, c.treeOf(children, ""))
 	}
 	if len(list) == 0 {
 		fmt.Fprintln(c.out, "no snapshots")
@@ -328,10 +362,10 @@ type treeReport struct {
 	Children []treeReport `json:"children"`
 }
 
-func treeOf(children map[string][]snapshot.Info, name string) []treeReport {
+func (c *call) treeOf(children map[string][]snapshot.Info, name string) []treeReport {
 	list := make([]treeReport, 0, len(children[name]))
 	for _, i := range children[name] {
-		list = append(list, treeReport{reportOf(i), treeOf(children, i.Name)})
+		list = append(list, treeReport{c.reportOf(i), c.treeOf(children, i.Name)})
 	}
 	return list
 }
