@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -166,6 +167,7 @@ func whileMounted(t *testing.T, name, path string) (end func()) {
 	out := &watched{wrote: make(chan struct{}, 1)}
 	root := command.NewRootCommand()
 	root.SetOut(out)
+	root.SetErr(io.Discard) // the manager tells of what it has found
 	root.SetArgs([]string{"--root", "store", "--run", "run", "mount", name, path})
 	ended := make(chan int, 1)
 	go func() { ended <- command.Execute(ctx, root) }()

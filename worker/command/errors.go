@@ -86,7 +86,10 @@ func (c *call) next(err error) string {
 	case errors.Is(err, syscall.ENOTDIR):
 		return "a directory is needed there: give one with --root"
 	case errors.Is(err, fs.ErrPermission):
-		if os.Geteuid() != 0 {
+		switch {
+		case os.Geteuid() != 0 && c.cmd != nil && c.cmd.Name() == "mount":
+			return "run the command as root, for example with sudo"
+		case os.Geteuid() != 0:
 			return "run the command as root, for example with sudo, or with --root in a directory of your own"
 		}
 	}

@@ -1,6 +1,9 @@
 package command
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // WhileLocked has fn called in place of the rest before a store that is locked is tried again.
 func WhileLocked(fn func()) (restore func()) {
@@ -13,4 +16,11 @@ func WhileLocked(fn func()) (restore func()) {
 func InterruptedAfter(ctx context.Context, err error, done string) string {
 	c := &call{app: &app{}, ctx: ctx}
 	return c.explain(c.interruptedAfter(err, done)).Error()
+}
+
+// CloseWithin has the end of a command wait no longer for mounts that are in use.
+func CloseWithin(d time.Duration) (restore func()) {
+	before := closeTime
+	closeTime = d
+	return func() { closeTime = before }
 }

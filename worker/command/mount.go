@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,8 +24,8 @@ const mountHelp = `Mount a snapshot at the directory PATH, until the command is 
 A committed snapshot or a base is mounted to be read. An active one can be written.
 The store is in use meanwhile: other commands wait for the end of this one.`
 
-// closeTime is how long the end of a command waits for mounts that are in use.
-const closeTime = 10 * time.Second
+// closeTime is how long the end of a command waits for mounts that are in use. A variable for tests.
+var closeTime = 10 * time.Second
 
 func (a *app) newMount() *cobra.Command {
 	cmd := &cobra.Command{
@@ -45,6 +46,9 @@ func (c *call) mount() error {
 		return err
 	}
 	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
+		if _, err := os.Stat(path); err != nil {
+			return &nextError{err, "give a directory or file that is there"}
+		}
 		info, err := c.find(t, c.args[0])
 		if err != nil {
 			return err
@@ -57,7 +61,10 @@ func (c *call) mount() error {
 		defer func() {
 			ctx, cancel := context.WithTimeout(ctx, closeTime)
 			defer cancel()
-			err = errors.Join(err, m.Close(ctx))
+			closeErr := m.Close(ctx)
+			if err == nil { // else it is what keeps it from closing, too
+				err = closeErr
+			}
 		}()
 		list, end, err := c.mountsOf(t, info)
 		if err != nil {
@@ -128,7 +135,8 @@ func (c *call) hold(m *mount.Manager, info snapshot.Info, list []mount.Mount, pa
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTime)
 	defer cancel()
 	if waitErr := h.Wait(ctx); waitErr != nil {
-		err = errors.Join(err, fmt.Errorf("%s is still in use: %w", path, waitErr))
+		return &nextError{errors.Join(err, fmt.Errorf("%s is in use, and stays mounted: %w", path, waitErr)),
+			"end what uses it, which fuser -vm shows, and unmount it with umount"}
 	}
 	return err
 }

@@ -121,6 +121,9 @@ func policies(file string) (prune.Config, error) {
 }
 
 func (c *call) prune(f *pruneFlags) error {
+	if f.defaults && c.json {
+		return cli.PrintJSON(c.out, map[string]string{"toml": prune.DefaultText()})
+	}
 	if f.defaults {
 		fmt.Fprint(c.out, prune.DefaultText())
 		return nil

@@ -161,8 +161,8 @@ func TestRoomStep(t *testing.T) {
 		}
 		return resultName.FindString(r.errOut)
 	}
-	first, second := made("one", "--base", "bb"), made("two", "--base", "bb")
-	third := made("three", "--base", "bb")
+	first := made("one", "--base", "bb")
+	made("two", "--base", "bb")
 	bounds := []string{"step", "--base", first[:20], "--policy", "policy.toml"}
 	check(t, os.WriteFile("policy.toml", []byte("[[policy]]\nall = true\n"), 0o600))
 	refused := run(t, "", append(bounds, "--disk", "500MiB", "--", "id")...)
@@ -172,7 +172,7 @@ func TestRoomStep(t *testing.T) {
 	if left := names(t); left != "bb "+first {
 		t.Errorf("all that may go went, and there are %s", left)
 	}
-	second, third = made("two", "--base", "bb"), made("three", "--base", "bb")
+	second, third := made("two", "--base", "bb"), made("three", "--base", "bb")
 	r := run(t, "", append(bounds, "--reserve", "40MiB", "--", "id")...)
 	if r.code != 0 || !strings.HasPrefix(r.errOut, "ran ") {
 		t.Errorf("%+v", r)

@@ -55,6 +55,8 @@ func (c *call) verify(rate string) error {
 	}
 	r := verifyReport{Damaged: []string{}}
 	err := c.withStore(false, func(t *snapshot.Tenant) error {
+		stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "verifying", Step: cli.ProgressStep}.Start()
+		defer stop()
 		if len(c.args) == 0 {
 			return c.interruptedAfter(c.scrub(t.Store(), int64(perSecond), &r), "the next run begins with what was not looked at")
 		}
