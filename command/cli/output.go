@@ -122,14 +122,20 @@ func HasUTF8(w io.Writer) bool {
 
 // TerminalWidth is how many columns w has; 0 if it is no terminal.
 func TerminalWidth(w io.Writer) int {
-	if !IsTerminal(w) {
-		return 0
-	}
-	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
-	if err != nil {
-		return 0
-	}
+	width, _ := TerminalSize(w)
 	return width
+}
+
+// TerminalSize is how many columns and lines w has; 0 if it is no terminal.
+func TerminalSize(w io.Writer) (width, height int) {
+	if !IsTerminal(w) {
+		return 0, 0
+	}
+	width, height, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return width, height
 }
 
 // IsTerminal tells whether somebody sees what is written to w.

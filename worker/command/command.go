@@ -6,6 +6,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -17,9 +18,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast/command/cli"
 	"holdfast/worker/mount"
@@ -28,6 +31,7 @@ import (
 	"holdfast/worker/snapshot/driver/copy"
 	"holdfast/worker/snapshot/driver/erofs"
 	"holdfast/worker/snapshot/driver/overlay"
+	"holdfast/worker/snapshot/driver/zfs"
 )
 
 // Exit codes of the commands.
@@ -70,7 +74,9 @@ type app struct {
 	driver string
 	run    string
 
-	volatile bool // what is mounted to be written is flushed by the store alone
+	tenant   string // of those commands that have a flag for it
+	digests  bool   // of all that is committed
+	volatile bool   // what is mounted to be written is flushed by the store alone
 }
 
 // NewRootCommand makes the holdfastd command with all that is below it.
@@ -83,7 +89,7 @@ func NewRootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
 	flags.StringVar(&a.root, "root", DefaultRoot, "directory of the store")
-	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an ordinary user with copy: overlay|copy|btrfs|erofs")
+	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an ordinary user with copy: overlay|copy|btrfs|erofs|zfs:DATASET")
 	flags.StringVar(&a.run, "run", "", "directory for what is mounted, on a tmpfs; default: one in /run for each store")
 	_ = root.MarkPersistentFlagDirname("root") // a flag that is there
 	_ = root.MarkPersistentFlagDirname("run")
@@ -91,7 +97,7 @@ func NewRootCommand() *cobra.Command {
 		root.AddCommand(make(a))
 	}
 	cli.CompleteValues(root)
-	_ = root.RegisterFlagCompletionFunc("driver", cli.FlagValues(driverNames))
+	_ = root.RegisterFlagCompletionFunc("driver", cli.FlagValues(append(slices.Clone(driverNames), zfsPrefix)))
 	cli.NameArguments(root)
 	return root
 }
@@ -145,6 +151,7 @@ type call struct {
 	cmd  *cobra.Command
 	args []string
 	out  *bufio.Writer // standard output, flushed when the command has ended
+	room *room         // on the disk of the store that is open
 }
 
 // action makes what cobra runs of fn.
@@ -166,7 +173,11 @@ func (c *call) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
+// driverNames are the drivers that need nothing but their name.
 var driverNames = []string{"overlay", "copy", "btrfs", "erofs"}
+
+// zfsPrefix is before the dataset of the driver zfs.
+const zfsPrefix = "zfs:"
 
 func (a *app) newDriver(name string) (snapshot.Driver, error) {
 	switch name {
@@ -186,7 +197,13 @@ func (a *app) newDriver(name string) (snapshot.Driver, error) {
 	case "erofs":
 		return erofs.New(), nil
 	}
-	return nil, cli.Usagef("there is no driver %q; there are %s", name, strings.Join(driverNames, ", "))
+	if dataset, ok := strings.CutPrefix(name, zfsPrefix); ok {
+		return zfs.New(dataset), nil
+	}
+	if name == "zfs" {
+		return nil, cli.Usagef("the driver zfs needs a dataset that it makes, in a pool that is there: --driver zfs:tank/holdfast")
+	}
+	return nil, cli.Usagef("there is no driver %q; there are %s and zfs:DATASET", name, strings.Join(driverNames, ", "))
 }
 
 // defaultDriver is that of a new store.
@@ -243,11 +260,99 @@ func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	tenant, err := s.Tenant(TenantName)
-	if err != nil {
-		return err
+	c.room.restore()
+	defer c.room.restore() // there may be room now
+	t, err := c.tenantOf(s)
+	if err == nil {
+		err = unmounted(c.ctx, t)
 	}
-	return fn(tenant)
+	if err == nil {
+		err = fn(t)
+	}
+	if err == nil && c.digests {
+		err = c.digested(s)
+	}
+	return err
+}
+
+// tenantOf is the tenant that the command is for. Others than that of the commands must have snapshots.
+func (c *call) tenantOf(s *snapshot.Store) (*snapshot.Tenant, error) {
+	name := cmp.Or(c.tenant, TenantName)
+	if name != TenantName {
+		all, err := s.Tenants(c.ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(all, name) {
+			return nil, cli.Usagef("no tenant is called %q; those with snapshots: %s", name, cmp.Or(strings.Join(all, ", "), "none"))
+		}
+	}
+	return s.Tenant(name)
+}
+
+// tenantFlag gives a command the flag --tenant.
+func (a *app) tenantFlag(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.StringVar(&a.tenant, "tenant", TenantName, "whose snapshots: holdfastd snapshot tenants lists all")
+	_ = cmd.RegisterFlagCompletionFunc("tenant", func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		c := &call{app: a, ctx: context.Background(), cmd: cmd}
+		a.tenant = TenantName
+		_ = c.withStore(false, func(t *snapshot.Tenant) (err error) {
+			names, err = t.Store().Tenants(c.ctx)
+			return err
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// digested waits until all that was committed has a digest.
+func (c *call) digested(s *snapshot.Store) error {
+	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "computing digests", Step: cli.ProgressStep}.Start()
+	defer stop()
+	return s.Digested(c.ctx)
+}
+
+// candidates are the drivers with which a store is opened, one after the other, until one is right.
+func (c *call) candidates(root string, there bool) ([]string, error) {
+	dataset, err := zfs.DatasetOf(root)
+	switch {
+	case err != nil:
+		return nil, err
+	case dataset != "" && (c.driver == "" || c.driver == "zfs"):
+		return []string{zfsPrefix + dataset}, nil
+	case c.driver != "":
+		if there && dataset == "" && strings.HasPrefix(c.driver, zfsPrefix) {
+			err = c.noOtherDriver(root)
+		}
+		return []string{c.driver}, err
+	case there:
+		first := defaultDriver()
+		return append([]string{first}, slices.DeleteFunc(slices.Clone(driverNames), func(n string) bool { return n == first })...), nil
+	}
+	return []string{defaultDriver()}, nil
+}
+
+// noOtherDriver fails if a store that no dataset belongs to can be opened without. The driver zfs would make its dataset, and
+// write down that it is the store's, before anybody sees that the store has another driver.
+func (c *call) noOtherDriver(root string) error {
+	for _, name := range driverNames {
+		d, err := c.newDriver(name)
+		if err != nil {
+			return err
+		}
+		s, err := c.openUnlocked(root, snapshot.Options{Driver: d, Logger: c.logger()})
+		if err == nil {
+			return errors.Join(fmt.Errorf("open snapshot store %s: %w: it was made with driver %s, and is opened with %s", root, snapshot.ErrOtherDriver, name, c.driver), s.Close())
+		}
+		if !otherDriver(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// otherDriver tells of an error of opening a store that another driver may be right.
+func otherDriver(err error) bool {
+	return errors.Is(err, snapshot.ErrOtherDriver) || errors.Is(err, snapshot.ErrUnsupported)
 }
 
 // openStore opens the store with the driver that is asked for, or that it was made with.
@@ -256,26 +361,30 @@ func (c *call) openStore(there bool) (*snapshot.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{c.driver}
-	if c.driver == "" {
-		names = []string{defaultDriver()}
-		if there {
-			names = append(names, slices.DeleteFunc(slices.Clone(driverNames), func(n string) bool { return n == names[0] })...)
-		}
+	names, err := c.candidates(root, there)
+	if err != nil {
+		return nil, err
 	}
 	if !there {
 		if err := os.MkdirAll(root, 0o700); err != nil {
 			return nil, err
 		}
 	}
+	c.room = newRoom(root)
+	giveUp := c.giveUp(c.room)
 	var first error
 	for _, name := range names {
 		d, err := c.newDriver(name)
 		if err != nil {
 			return nil, err
 		}
-		s, err := c.openUnlocked(root, snapshot.Options{Driver: d, Logger: c.logger()})
-		if err == nil || !errors.Is(err, snapshot.ErrOtherDriver) && !errors.Is(err, snapshot.ErrUnsupported) {
+		o := snapshot.Options{Driver: d, Digests: c.digests, Full: giveUp, Logger: c.logger()}
+		s, err := c.openUnlocked(root, o)
+		// A driver that is asked whether it works tries, which takes room. Another process does not have the store then.
+		if there && isFull(err) && giveUp() {
+			s, err = c.openUnlocked(root, o)
+		}
+		if err == nil || !otherDriver(err) {
 			return s, err
 		}
 		if first == nil || errors.Is(first, snapshot.ErrOtherDriver) {
@@ -283,6 +392,11 @@ func (c *call) openStore(there bool) (*snapshot.Store, error) {
 		}
 	}
 	return nil, first
+}
+
+// isFull tells of an error that there is no room on the disk.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // lockPatience is how long a store that is locked is tried again: the child that a killed process was
@@ -320,9 +434,9 @@ func (a *app) runDir() (string, error) {
 	return fmt.Sprintf("%s-%x", mount.DefaultDirectory, sha256.Sum256([]byte(root)))[:len(mount.DefaultDirectory)+17], nil
 }
 
-// openMounts opens the manager of mounts of the store, which must be there. The caller closes it.
-func (c *call) openMounts() (*mount.Manager, error) {
-	o, err := c.mountOptions()
+// openMounts opens the manager of mounts of a store. The caller closes it.
+func (c *call) openMounts(s *snapshot.Store) (*mount.Manager, error) {
+	o, err := c.mountOptions(s)
 	if err != nil {
 		return nil, err
 	}
@@ -330,13 +444,19 @@ func (c *call) openMounts() (*mount.Manager, error) {
 }
 
 // mountOptions are those of the manager of mounts; the store is the first that it keeps.
-func (c *call) mountOptions() (o mount.Options, err error) {
+func (c *call) mountOptions(s *snapshot.Store) (o mount.Options, err error) {
 	root, err := c.absRoot()
 	if err != nil {
 		return o, err
 	}
 	dir, err := c.runDir()
-	return mount.Options{Directory: dir, Keep: []string{root}, Logger: c.logger()}, err
+	o = mount.Options{Directory: dir, Keep: []string{root}, Logger: c.logger()}
+	if d, ok := s.Driver().(interface {
+		Mounters() map[string]mount.Mounter
+	}); ok {
+		o.Mounters = d.Mounters()
+	}
+	return o, err
 }
 
 // find looks for a snapshot by its name, or by the beginning of the one name that begins so; of a

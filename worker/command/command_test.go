@@ -261,7 +261,7 @@ func TestDoctor(t *testing.T) {
 		Findings []struct{ Topic, Name, State, Detail, Next string }
 	}
 	check(t, json.Unmarshal([]byte(r.out), &report))
-	if report.OK != (r.code == 0) || report.OK != (os.Geteuid() == 0) || r.errOut != "" {
+	if report.OK != (r.code == 0) || os.Geteuid() == 0 && !report.OK || r.errOut != "" {
 		t.Errorf("%+v", r)
 	}
 	for _, f := range report.Findings {

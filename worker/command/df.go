@@ -1,11 +1,14 @@
 package command
 
 import (
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
+	"holdfast/worker/disk"
 	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 )
@@ -31,6 +34,7 @@ type dfReport struct {
 	Trash          int64  `json:"trash"`
 	TrashBytes     int64  `json:"trash_bytes"`
 	MetadataBytes  int64  `json:"metadata_bytes"`
+	EmergencyBytes int64  `json:"emergency_bytes"` // of the file that is given up when the disk is full
 	OtherBytes     int64  `json:"other_bytes"`
 	TotalBytes     int64  `json:"total_bytes"`
 	FileSystem     string `json:"file_system"`
@@ -70,6 +74,7 @@ func (c *call) df() error {
 		[2]string{"In use", cli.Size(r.ActiveBytes) + " in " + cli.Plural(int(r.Active), "snapshot")},
 		[2]string{"Being removed", cli.Size(r.TrashBytes) + " in " + cli.Plural(int(r.Trash), "snapshot")},
 		[2]string{"Metadata", cli.Size(r.MetadataBytes)},
+		[2]string{"Emergency", cli.Size(r.EmergencyBytes) + ", given up when the disk is full"},
 		[2]string{"Other", cli.Size(r.OtherBytes)},
 		[2]string{"All", cli.Size(r.TotalBytes)},
 		[2]string{"Disk", cli.Size(r.DiskBytes) + " (" + r.FileSystem + "), " + cli.Size(r.DiskFreeBytes) + " free (" + cli.Percent(r.DiskFreeBytes, r.DiskBytes) + ")"},
@@ -87,10 +92,15 @@ func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
 		return r, err
 	}
 	d, err := diskOf(s.Root())
+	// It is among all else. When it is made while that is measured, it is not.
+	emergency := int64(0)
+	if info, err := os.Stat(filepath.Join(s.Root(), disk.EmergencyName)); err == nil {
+		emergency = min(info.Size(), u.Other)
+	}
 	return dfReport{
 		Root: s.Root(), Driver: s.Driver().Name(), Snapshots: totals.Snapshots, Committed: totals.Committed,
 		Bytes: u.Committed.Bytes, Inodes: totals.Usage.Inodes, Active: u.Active.Snapshots, ActiveBytes: u.Active.Bytes,
-		Trash: u.Trash.Snapshots, TrashBytes: u.Trash.Bytes, MetadataBytes: u.Metadata, OtherBytes: u.Other, TotalBytes: u.Total,
+		Trash: u.Trash.Snapshots, TrashBytes: u.Trash.Bytes, MetadataBytes: u.Metadata, EmergencyBytes: emergency, OtherBytes: u.Other - emergency, TotalBytes: u.Total,
 		FileSystem: d.kind, DiskBytes: d.bytes, DiskFreeBytes: d.free, DiskInodes: d.inodes, DiskFreeInodes: d.freeInodes,
 	}, err
 }

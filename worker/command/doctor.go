@@ -8,11 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
+	"holdfast/worker/disk"
 	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/zfs"
 )
 
 func init() { register((*app).newDoctor) }
@@ -68,8 +71,8 @@ func need(ok, needed bool) string {
 
 func (c *call) doctor() error {
 	d := &checkup{call: c, driver: c.driver}
-	if d.driver == "" {
-		d.driver = c.storeDriver()
+	if known := c.storeDriver(); d.driver == "" || d.driver == "zfs" && strings.HasPrefix(known, zfsPrefix) {
+		d.driver = known
 	}
 	if _, err := c.newDriver(d.driver); err != nil {
 		return err
@@ -98,6 +101,13 @@ func (c *call) doctor() error {
 
 // storeDriver is the driver of the store, or of one that would be made.
 func (c *call) storeDriver() string {
+	root, err := c.absRoot()
+	if err != nil {
+		return defaultDriver()
+	}
+	if dataset, err := zfs.DatasetOf(root); err == nil && dataset != "" {
+		return zfsPrefix + dataset
+	}
 	if there, err := c.isStore(); err != nil || !there {
 		return defaultDriver()
 	}
@@ -109,6 +119,25 @@ func (c *call) storeDriver() string {
 	return s.Driver().Name()
 }
 
+// kind is the driver without its dataset.
+func (d *checkup) kind() string {
+	kind, _, _ := strings.Cut(d.driver, ":")
+	return kind
+}
+
+// sbin is where the driver zfs looks, too: an ordinary PATH leaves the programs of an administrator out.
+var sbin = []string{"/sbin", "/usr/sbin", "/usr/local/sbin"}
+
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	for i := 0; err != nil && name == "zfs" && i < len(sbin); i++ {
+		if found, e := exec.LookPath(filepath.Join(sbin[i], name)); e == nil {
+			return found, nil
+		}
+	}
+	return path, err
+}
+
 // helpers looks for programs.
 func (d *checkup) helpers() {
 	for _, h := range []struct{ name, pack, use, driver string }{
@@ -116,10 +145,11 @@ func (d *checkup) helpers() {
 		{"mkfs.erofs", "erofs-utils", "the driver erofs", "erofs"},
 		{"btrfs", "btrfs-progs", "the driver btrfs", "btrfs"},
 		{"mkfs.btrfs", "btrfs-progs", "making a disk for the driver btrfs", ""},
+		{"zfs", "zfsutils-linux", "the driver zfs", "zfs"},
 	} {
-		path, err := exec.LookPath(h.name)
+		path, err := lookPath(h.name)
 		if err != nil {
-			d.add("Programs", h.name, need(false, d.driver == h.driver), "not found; it is for "+h.use, "apt install "+h.pack)
+			d.add("Programs", h.name, need(false, d.kind() == h.driver), "not found; it is for "+h.use, "apt install "+h.pack)
 			continue
 		}
 		d.add("Programs", h.name, stateOK, path, "")
@@ -165,7 +195,8 @@ func (d *checkup) place() {
 		var s *snapshot.Store
 		if s, err = d.openStore(true); err == nil {
 			defer s.Close()
-			d.add("Store", "directory", stateOK, fmt.Sprintf("%s, driver %s", root, s.Driver().Name()), "")
+			d.add("Store", "directory", stateOK, fmt.Sprintf("%s, driver %s", root, d.driver), "")
+			d.emergency(root)
 			return
 		}
 	}
@@ -174,6 +205,16 @@ func (d *checkup) place() {
 		return
 	}
 	d.add("Store", "directory", stateMissing, err.Error(), d.next(err))
+}
+
+// emergency looks for the file that is given up when the disk is full.
+func (d *checkup) emergency(root string) {
+	info, err := os.Stat(filepath.Join(root, disk.EmergencyName))
+	if err != nil {
+		d.add("Store", "emergency file", stateLacking, "there is none: the disk was, or is, too full for it", "free some space; the next command makes it")
+		return
+	}
+	d.add("Store", "emergency file", stateOK, cli.Size(info.Size())+", given up when the disk is full", "")
 }
 
 // probe asks the driver whether it works in a directory without a store.

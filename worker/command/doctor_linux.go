@@ -27,9 +27,8 @@ func (d *checkup) system() {
 	d.calls()
 }
 
-// privileges: mounting takes root, or a user namespace with one.
+// privileges: mounting takes root, or a user namespace with one, which step makes for itself.
 func (d *checkup) privileges() {
-	const next = "run it as root, for example with sudo, or with unshare -rm in a user namespace, where --driver copy and overlay work"
 	inner := ""
 	if inUserns() {
 		inner = ", in a user namespace: no images can be mounted, no devices made"
@@ -38,24 +37,50 @@ func (d *checkup) privileges() {
 		d.add("System", "privileges", stateOK, "root"+inner, "")
 		return
 	}
-	d.add("System", "privileges", stateMissing, "an ordinary user: bases can be imported with --driver copy, nothing can be mounted", next)
+	if kind := d.kind(); kind != "copy" && kind != "overlay" {
+		d.add("System", "privileges", stateMissing, "an ordinary user; the driver "+kind+" needs root", "run it as root, for example with sudo, or with --driver copy or overlay")
+		return
+	}
+	if err := tryUserNamespace(); err != nil {
+		d.add("System", "privileges", stateMissing, "an ordinary user, who can import, but have no user namespace to run steps in: "+err.Error(), userNamespaces)
+		return
+	}
+	d.add("System", "privileges", stateOK, "an ordinary user: steps run in a user namespace, with the runtime native and without --memory, --cpus and --pids; mount needs root", "")
 }
 
+// cgroups: without a controller, steps cannot have its limit.
 func (d *checkup) cgroups() {
+	const next = "mount -t cgroup2 cgroup2 /sys/fs/cgroup"
 	var s unix.Statfs_t
 	if err := unix.Statfs("/sys/fs/cgroup", &s); err != nil {
-		d.add("System", "cgroups", stateLacking, "none: steps have no limits", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+		d.add("System", "cgroups", stateLacking, "none: steps have no limits of memory, processors and processes", next)
 		return
+	}
+	version, has := "version 1", func(name string) bool {
+		_, err := os.Stat(filepath.Join("/sys/fs/cgroup", name, "cgroup.procs"))
+		return err == nil
 	}
 	if whole(s.Type) == unix.CGROUP2_SUPER_MAGIC {
-		d.add("System", "cgroups", stateOK, "version 2", "")
-		return
+		b, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
+		names := strings.Fields(string(b))
+		version, has = "version 2", func(name string) bool { return slices.Contains(names, name) }
 	}
-	if found, _ := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs"); len(found) > 0 {
-		d.add("System", "cgroups", stateOK, "version 1", "")
-		return
+	var here, without []string
+	for _, c := range []struct{ name, flag string }{{"memory", "--memory"}, {"cpu", "--cpus"}, {"pids", "--pids"}} {
+		if has(c.name) {
+			here = append(here, c.name)
+		} else {
+			without = append(without, c.flag)
+		}
 	}
-	d.add("System", "cgroups", stateLacking, "none: steps have no limits", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+	switch {
+	case len(here) == 0:
+		d.add("System", "cgroups", stateLacking, "none: steps have no limits of memory, processors and processes", next)
+	case len(without) > 0:
+		d.add("System", "cgroups", stateLacking, version+", "+strings.Join(here, ", ")+"; steps with "+strings.Join(without, ", ")+" are refused", "mount the controllers that are missing")
+	default:
+		d.add("System", "cgroups", stateOK, version+", "+strings.Join(here, ", "), "")
+	}
 }
 
 // fileSystems: which the kernel has loaded. Others it may load when they are mounted.

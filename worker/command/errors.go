@@ -32,6 +32,17 @@ type nextError struct {
 func (e *nextError) Error() string { return e.err.Error() + "; " + e.next }
 func (e *nextError) Unwrap() error { return e.err }
 
+// errInterrupted is what is said of a command that was interrupted, if it has nothing better to say.
+var errInterrupted = errors.New("interrupted; nothing is left behind")
+
+// interruptedAfter is an error of what was interrupted when some of its work was done, which stays.
+func (c *call) interruptedAfter(err error, done string) error {
+	if err == nil || !errors.Is(err, context.Canceled) || c.ctx.Err() == nil {
+		return err
+	}
+	return &nextError{errors.New("interrupted"), done}
+}
+
 // explain adds the next step to an error, where it is known.
 func (c *call) explain(err error) error {
 	var known *rootError
@@ -41,7 +52,7 @@ func (c *call) explain(err error) error {
 		return err
 	}
 	if errors.Is(err, context.Canceled) && c.ctx.Err() != nil {
-		return errors.New("interrupted; nothing is left behind")
+		return errInterrupted
 	}
 	next := c.next(err)
 	if next == "" {
@@ -66,14 +77,19 @@ func (c *call) next(err error) string {
 		return "fetch the source again: it is damaged, or not what it claims to be"
 	case errors.Is(err, mount.ErrBusy):
 		return "holdfastd mount ls shows what is mounted"
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case isFull(err):
 		return fmt.Sprintf("free some space on the disk of %s: holdfastd df says what the store takes", c.root)
 	case errors.Is(err, syscall.EROFS):
 		return "the file system is mounted read-only: mount it writable, or give another directory with --root"
 	case errors.Is(err, snapshot.ErrUnsupported), errors.Is(err, errors.ErrUnsupported):
 		return "holdfastd doctor says what this system can do"
+	case errors.Is(err, syscall.ENOTDIR):
+		return "a directory is needed there: give one with --root"
 	case errors.Is(err, fs.ErrPermission):
-		if os.Geteuid() != 0 {
+		switch {
+		case os.Geteuid() != 0 && c.cmd != nil && c.cmd.Name() == "mount":
+			return "run the command as root, for example with sudo"
+		case os.Geteuid() != 0:
 			return "run the command as root, for example with sudo, or with --root in a directory of your own"
 		}
 	}

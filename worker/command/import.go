@@ -48,6 +48,7 @@ func (a *app) newImport() *cobra.Command {
 	flags.BoolVar(&f.replace, "replace", false, "replace the base NAME if it is another")
 	flags.BoolVar(&f.repair, "repair", false, "extract layers again that are damaged (holdfastd verify), where drivers can: overlay, copy, btrfs")
 	flags.BoolVar(&f.noConfig, "no-config", false, "do not record what the image runs (environment, command, directory, user)")
+	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
 	flags.StringVar(&f.maxBytes, "max-bytes", "64GiB", "how much all files may have together")
 	flags.Int64Var(&f.maxEntries, "max-entries", base.DefaultEntries, "how many entries all layers may have together")
 	flags.Int64Var(&f.maxRatio, "max-ratio", base.DefaultRatio, "to how many times its size a layer may expand, beyond 256 MiB")
@@ -101,8 +102,8 @@ func (c *call) importBase(f *importFlags) error {
 		}
 	}
 	return c.withStore(true, func(t *snapshot.Tenant) (err error) {
-		if t.Store().Driver().Name() == "erofs" {
-			m, err := c.openMounts()
+		if d := t.Store().Driver().Name(); d == "erofs" || d == "zfs" { // it has to mount what it looks at
+			m, err := c.openMounts(t.Store())
 			if err != nil {
 				return err
 			}

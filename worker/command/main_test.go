@@ -18,5 +18,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envMain) != "" {
 		os.Exit(command.Execute(context.Background(), command.NewRootCommand()))
 	}
-	os.Exit(drivertest.Main(m))
+	os.Exit(drivertest.MainZFS(m))
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,14 +24,15 @@ const mountHelp = `Mount a snapshot at the directory PATH, until the command is 
 A committed snapshot or a base is mounted to be read. An active one can be written.
 The store is in use meanwhile: other commands wait for the end of this one.`
 
-// closeTime is how long the end of a command waits for mounts that are in use.
-const closeTime = 10 * time.Second
+// closeTime is how long the end of a command waits for mounts that are in use. A variable for tests.
+var closeTime = 10 * time.Second
 
 func (a *app) newMount() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mount NAME PATH", Short: "Mount a snapshot until interrupted", Long: mountHelp, Args: cobra.ExactArgs(2),
 		RunE: a.action((*call).mount), ValidArgsFunction: a.completeSnapshots(0),
 	}
+	a.tenantFlag(cmd, cmd.Flags())
 	cmd.AddCommand(&cobra.Command{
 		Use: "ls", Short: "List what is mounted", Args: cobra.NoArgs, RunE: a.action((*call).mounts),
 		Long: "List what of holdfastd, of any store, is mounted where this command sees it: what only a\nrunning step has is not.",
@@ -44,11 +46,14 @@ func (c *call) mount() error {
 		return err
 	}
 	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
+		if _, err := os.Stat(path); err != nil {
+			return &nextError{err, "give a directory or file that is there"}
+		}
 		info, err := c.find(t, c.args[0])
 		if err != nil {
 			return err
 		}
-		m, err := c.openMounts()
+		m, err := c.openMounts(t.Store())
 		if err != nil {
 			return err
 		}
@@ -56,7 +61,10 @@ func (c *call) mount() error {
 		defer func() {
 			ctx, cancel := context.WithTimeout(ctx, closeTime)
 			defer cancel()
-			err = errors.Join(err, m.Close(ctx))
+			closeErr := m.Close(ctx)
+			if err == nil { // else it is what keeps it from closing, too
+				err = closeErr
+			}
 		}()
 		list, end, err := c.mountsOf(t, info)
 		if err != nil {
@@ -72,9 +80,38 @@ func (c *call) mountsOf(t *snapshot.Tenant, info snapshot.Info) (list []mount.Mo
 		list, err = t.Mounts(c.ctx, info.Name)
 		return list, func(context.Context) error { return nil }, err
 	}
-	key := "mount " + rand.Text()
+	key := viewPrefix + rand.Text()
 	list, err = t.View(c.ctx, key, info.Name)
 	return list, func(ctx context.Context) error { return t.Remove(ctx, key) }, err
+}
+
+// viewPrefix begins the names of the views that mount makes. They come before those of ordinary snapshots.
+const viewPrefix = "!mount/"
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough was seen")
+
+// unmounted removes the views of commands that were killed: only one process has the store.
+func unmounted(ctx context.Context, t *snapshot.Tenant) error {
+	var left []string
+	err := t.Walk(ctx, func(i snapshot.Info) error {
+		if i.Name > viewPrefix+"~" {
+			return errEnough
+		}
+		if i.Kind == snapshot.View && strings.HasPrefix(i.Name, viewPrefix) {
+			left = append(left, i.Name)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return err
+	}
+	for _, name := range left {
+		if err := t.Remove(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hold mounts, and waits until the command is interrupted.
@@ -98,7 +135,8 @@ func (c *call) hold(m *mount.Manager, info snapshot.Info, list []mount.Mount, pa
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTime)
 	defer cancel()
 	if waitErr := h.Wait(ctx); waitErr != nil {
-		err = errors.Join(err, fmt.Errorf("%s is still in use: %w", path, waitErr))
+		return &nextError{errors.Join(err, fmt.Errorf("%s is in use, and stays mounted: %w", path, waitErr)),
+			"end what uses it, which fuser -vm shows, and unmount it with umount"}
 	}
 	return err
 }

@@ -80,15 +80,8 @@ func (f *pruneFlags) config(cmd *cobra.Command) (prune.Config, error) {
 	if f.file != "" && i >= 0 {
 		return prune.Config{}, cli.Usagef("--policy and --%s: give a file with policies, or the one policy by flags", single[i])
 	}
-	if f.file != "" {
-		config, err := prune.Load(f.file)
-		if errors.Is(err, prune.ErrConfig) {
-			err = &nextError{err, "holdfastd prune --default-policy prints one with every field explained"}
-		}
-		return config, err
-	}
 	if i < 0 {
-		return prune.Default(), nil
+		return policies(f.file)
 	}
 	p := prune.Policy{All: f.all}
 	for _, field := range []struct {
@@ -115,7 +108,22 @@ func (f *pruneFlags) config(cmd *cobra.Command) (prune.Config, error) {
 	return prune.Config{Policies: []prune.Policy{p}}, nil
 }
 
+// policies are those of a file, or the built-in ones.
+func policies(file string) (prune.Config, error) {
+	if file == "" {
+		return prune.Default(), nil
+	}
+	config, err := prune.Load(file)
+	if errors.Is(err, prune.ErrConfig) {
+		err = &nextError{err, "holdfastd prune --default-policy prints one with every field explained"}
+	}
+	return config, err
+}
+
 func (c *call) prune(f *pruneFlags) error {
+	if f.defaults && c.json {
+		return cli.PrintJSON(c.out, map[string]string{"toml": prune.DefaultText()})
+	}
 	if f.defaults {
 		fmt.Fprint(c.out, prune.DefaultText())
 		return nil
@@ -218,7 +226,11 @@ func (c *call) pruneNow(store *snapshot.Store, config prune.Config) error {
 	}
 	if err != nil {
 		if result.Snapshots > 0 {
-			err = fmt.Errorf("%w (%s are removed, and stay so)", err, cli.Plural(int(result.Snapshots), "snapshot"))
+			removed := cli.Plural(int(result.Snapshots), "snapshot")
+			if said := c.interruptedAfter(err, removed+" are removed, and stay so; the next holdfastd prune goes on"); said != err {
+				return said
+			}
+			err = fmt.Errorf("%w (%s are removed, and stay so)", err, removed)
 		}
 		return err
 	}
@@ -250,7 +262,7 @@ func (c *call) deleted(store *snapshot.Store) error {
 	}
 	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "deleting", Total: totals.Trash, Done: left, Step: cli.ProgressStep}.Start()
 	defer stop()
-	return store.Cleanup(c.ctx)
+	return c.interruptedAfter(store.Cleanup(c.ctx), "what is removed stays removed, and the next command deletes what is left of it")
 }
 
 const whyHelp = `Say whether the next holdfastd prune would remove a snapshot, and by which rule; or else
@@ -264,10 +276,12 @@ func (a *app) newWhy() *cobra.Command {
 		RunE: a.action(func(c *call) error { return c.why(&f) }), ValidArgsFunction: a.completeSnapshots(0),
 	}
 	f.register(cmd)
+	a.tenantFlag(cmd, cmd.Flags())
 	return cmd
 }
 
 type whyReport struct {
+	Tenant  string   `json:"tenant"`
 	Name    string   `json:"name"`
 	Removed bool     `json:"removed"` // by the next run
 	Reasons []string `json:"reasons"` // why, or why not
@@ -293,7 +307,7 @@ func (c *call) why(f *pruneFlags) error {
 		if err != nil {
 			return err
 		}
-		r = whyReport{Name: info.Name, Removed: answer.Next != nil, More: answer.More}
+		r = whyReport{Tenant: t.Name(), Name: info.Name, Removed: answer.Next != nil, More: answer.More}
 		if answer.Next != nil {
 			r.Reasons = []string{answer.Next.Reason(p.Policies())}
 		}

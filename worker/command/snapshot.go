@@ -15,6 +15,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/worker/base"
+	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -28,16 +29,28 @@ func (a *app) newSnapshot() *cobra.Command {
 	ls.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
 	tree := &cobra.Command{Use: "tree", Short: "Show which snapshot is made from which", Args: cobra.NoArgs, RunE: a.action(func(c *call) error { return c.tree(full) })}
 	tree.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
+	a.tenantFlag(cmd, cmd.PersistentFlags())
 	cmd.AddCommand(ls, tree,
+		&cobra.Command{
+			Use: "tenants", Short: "List who has snapshots", Args: cobra.NoArgs, RunE: a.action((*call).tenants),
+			Long: "List the tenants that have snapshots. What holdfastd makes is that of " + TenantName + "; others are those\nof services that keep their snapshots in the same store.",
+		},
 		&cobra.Command{
 			Use: "stat NAME", Short: "Show what is known of a snapshot", Args: cobra.ExactArgs(1),
 			RunE: a.action((*call).stat), ValidArgsFunction: a.completeSnapshots(0),
 		},
-		&cobra.Command{
-			Use: "rm NAME...", Short: "Remove snapshots", Args: cobra.MinimumNArgs(1), RunE: a.action((*call).remove),
-			Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays. Names can be abbreviated, as ls does it.",
-			ValidArgsFunction: a.completeSnapshots(-1),
-		})
+		a.newRemove())
+	return cmd
+}
+
+func (a *app) newRemove() *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use: "rm NAME...", Short: "Remove snapshots", Args: cobra.MinimumNArgs(1), RunE: a.action(func(c *call) error { return c.remove(force) }),
+		Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays. Names can be abbreviated, as ls does it.",
+		ValidArgsFunction: a.completeSnapshots(-1),
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "also those of a client, such as a containerd that is gone")
 	return cmd
 }
 
@@ -79,7 +92,7 @@ func (c *call) list(full bool) error {
 	if c.json {
 		reports := make([]snapshotReport, 0, len(list))
 		for _, i := range list {
-			reports = append(reports, reportOf(i))
+			reports = append(reports, c.reportOf(i))
 		}
 		return cli.PrintJSON(c.out, reports)
 	}
@@ -129,6 +142,7 @@ func kindOf(i snapshot.Info) string {
 }
 
 type snapshotReport struct {
+	Tenant     string            `json:"tenant"`
 	Name       string            `json:"name"`
 	ID         uint64            `json:"id"`
 	Kind       string            `json:"kind"`
@@ -140,15 +154,22 @@ type snapshotReport struct {
 	Inodes     int64             `json:"inodes"`
 	Pinned     bool              `json:"pinned"`
 	Distrusted bool              `json:"distrusted"`
+	Damaged    bool              `json:"damaged"`
+	Digest     string            `json:"digest"` // "": none
+	Verified   time.Time         `json:"verified,omitzero"`
 	Labels     map[string]string `json:"labels"`
 }
 
-func reportOf(i snapshot.Info) snapshotReport {
+func (c *call) reportOf(i snapshot.Info) snapshotReport {
 	labels := i.Labels
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	return snapshotReport{i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, labels}
+	digest := ""
+	if i.Digest != (snapshot.Digest{}) {
+		digest = i.Digest.String()
+	}
+	return snapshotReport{cmp.Or(c.tenant, TenantName), i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels}
 }
 
 type statReport struct {
@@ -167,7 +188,7 @@ func (c *call) stat() error {
 		if info.Usage, err = t.Usage(c.ctx, info.Name); err != nil {
 			return err
 		}
-		r := statReport{snapshotReport: reportOf(info), Directory: fmt.Sprintf("%s/snapshots/%s", t.Store().Root(), info.ID), Children: []string{}, Leases: []string{}}
+		r := statReport{snapshotReport: c.reportOf(info), Directory: fmt.Sprintf("%s/snapshots/%s", t.Store().Root(), info.ID), Children: []string{}, Leases: []string{}}
 		children, err := t.Children(c.ctx, info.Name)
 		if err != nil {
 			return err
@@ -196,6 +217,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	}
 	lines = append(lines, [2]string{"Size", cli.SizeExactly(info.Usage.Size)}, [2]string{"Files", cli.Count(info.Usage.Inodes)},
 		[2]string{"Created", when(info.Created)}, [2]string{"Last used", when(lastUsed(info))}, [2]string{"Directory", r.Directory})
+	if r.Digest != "" {
+		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", when(r.Verified)})
+	}
 	for _, child := range r.Children {
 		lines = append(lines, [2]string{"Child", printable(child)})
 	}
@@ -208,28 +232,79 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	cli.Rows(c.out, lines...)
 }
 
-func (c *call) remove() error {
-	var removed []string
+func (c *call) tenants() error {
+	names := []string{}
 	err := c.withStore(false, func(t *snapshot.Tenant) error {
+		all, err := t.Store().Tenants(c.ctx)
+		names = append(names, all...)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return cli.PrintJSON(c.out, names)
+	case len(names) == 0:
+		fmt.Fprintln(c.out, "nobody has snapshots")
+	}
+	for _, name := range names {
+		fmt.Fprintln(c.out, printable(name))
+	}
+	return nil
+}
+
+func (c *call) remove(force bool) error {
+	removed := []string{}
+	err := c.withStore(false, func(t *snapshot.Tenant) (err error) {
+		defer func() {
+			if len(removed) > 0 { // also if another one stays
+				err = errors.Join(err, c.deleted(t.Store()))
+			}
+		}()
 		for _, name := range c.args {
 			info, err := c.find(t, name)
 			if err != nil {
 				return err
+			}
+			if !force {
+				if err := c.refuseClient(t, info.Name); err != nil {
+					return err
+				}
 			}
 			if err := t.Remove(c.ctx, info.Name); err != nil {
 				return c.explainUse(t, info, err)
 			}
 			removed = append(removed, info.Name)
 		}
-		return t.Store().Cleanup(c.ctx)
+		return nil
 	})
 	if c.json {
-		return errors.Join(cli.PrintJSON(c.out, map[string]any{"removed": append([]string{}, removed...)}), err)
+		return errors.Join(cli.PrintJSON(c.out, map[string]any{"removed": removed}), err)
 	}
 	for _, name := range removed {
 		fmt.Fprintf(c.out, "removed %s\n", printable(name))
 	}
 	return err
+}
+
+// refuseClient fails if a snapshot is a client's.
+func (c *call) refuseClient(t *snapshot.Tenant, name string) error {
+	if t.Name() == TenantName {
+		return nil
+	}
+	p, err := newPruner(t.Store(), prune.Options{Config: prune.Default()})
+	if err != nil {
+		return err
+	}
+	answer, err := p.Why(c.ctx, t.Name(), name)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(answer.Kept, func(k prune.Kept) bool { return k.Cause == prune.Client }) {
+		return nil
+	}
+	return &nextError{fmt.Errorf("remove snapshot %q: it belongs to the client %s, which removes by itself what it does not need, and fails if something is gone", name, t.Name()),
+		"remove it there, or give --force if the client is gone"}
 }
 
 // explainUse says who uses a snapshot that cannot be removed.
@@ -247,6 +322,9 @@ func (c *call) explainUse(t *snapshot.Tenant, info snapshot.Info, err error) err
 	if info.Pinned {
 		users = append(users, "a pin")
 	}
+	if len(users) == 0 {
+		return err
+	}
 	return &nextError{err, "it is kept by " + strings.Join(users, ", and by ")}
 }
 
@@ -263,7 +341,7 @@ func (c *call) tree(full bool) error {
 		slices.SortFunc(of, func(a, b snapshot.Info) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	if c.json {
-		return cli.PrintJSON(c.out, treeOf(children, ""))
+		return cli.PrintJSON(c.out, c.treeOf(children, ""))
 	}
 	if len(list) == 0 {
 		fmt.Fprintln(c.out, "no snapshots")
@@ -284,10 +362,10 @@ type treeReport struct {
 	Children []treeReport `json:"children"`
 }
 
-func treeOf(children map[string][]snapshot.Info, name string) []treeReport {
+func (c *call) treeOf(children map[string][]snapshot.Info, name string) []treeReport {
 	list := make([]treeReport, 0, len(children[name]))
 	for _, i := range children[name] {
-		list = append(list, treeReport{reportOf(i), treeOf(children, i.Name)})
+		list = append(list, treeReport{c.reportOf(i), c.treeOf(children, i.Name)})
 	}
 	return list
 }

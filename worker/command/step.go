@@ -16,6 +16,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/worker/base"
+	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -50,11 +51,13 @@ const (
 type stepFlags struct {
 	base, workdir, user, network, runtime string
 	env, mounts                           []string
-	memory, disk                          string
+	memory, disk, reserve, policy         string
 	cpus                                  float64
 	pids                                  int64
 	timeout                               time.Duration
 	quiet                                 bool
+
+	policies prune.Config // by which room is made
 }
 
 func (a *app) newStep() *cobra.Command {
@@ -83,6 +86,10 @@ func (a *app) newStep() *cobra.Command {
 	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads")
 	flags.DurationVar(&f.timeout, "timeout", 0, "longest time, such as 90s")
 	flags.StringVar(&f.disk, "disk", "", "most that the result may take, such as 2GiB")
+	flags.StringVar(&f.reserve, "reserve", "", "room on the disk that is reserved before it begins; default: that of --disk, or "+defaultReserve+"; 0: none")
+	flags.StringVar(&f.policy, "policy", "", "file with policies in TOML, by which snapshots are pruned if that room is not there; default: the built-in ones")
+	_ = cmd.MarkFlagFilename("policy", "toml")
+	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error when the command has been run")
 	_ = cmd.RegisterFlagCompletionFunc("base", a.completeSnapshots(-1))
 	return cmd
@@ -95,6 +102,12 @@ func (f *stepFlags) step(command []string) (s step.Step, err error) {
 	}
 	s.Command, s.Dir = command, f.workdir
 	if s.Limits, err = f.limits(); err != nil {
+		return s, err
+	}
+	if _, err = f.reservation(s.Limits); err != nil {
+		return s, err
+	}
+	if f.policies, err = policies(f.policy); err != nil {
 		return s, err
 	}
 	for i, e := range f.env {
@@ -152,6 +165,25 @@ func (f *stepFlags) limits() (l step.Limits, err error) {
 		*size.into = int64(n)
 	}
 	return l, nil
+}
+
+// defaultReserve is what is reserved for a step of which nothing is known.
+const defaultReserve = "256MiB"
+
+// reservation is how many bytes are reserved for a step.
+func (f *stepFlags) reservation(l step.Limits) (int64, error) {
+	text := f.reserve
+	switch {
+	case text == "" && l.Disk > 0:
+		return l.Disk, nil
+	case text == "":
+		text = defaultReserve
+	}
+	n, err := humanize.ParseBytes(text)
+	if err != nil || int64(n) < 0 {
+		return 0, cli.Usagef("--reserve is %q; it must be a size such as 2GiB, or 0", f.reserve)
+	}
+	return int64(n), nil
 }
 
 func (f *stepFlags) theRuntime() (step.Runtime, error) {
@@ -262,7 +294,7 @@ func (c *call) step(f *stepFlags) error {
 		if s.Base, err = c.resolve(t, f, &s); err != nil {
 			return err
 		}
-		done, err = c.runStep(r, s)
+		done, err = c.runStep(t, r, s, f)
 		return err
 	})
 	switch {

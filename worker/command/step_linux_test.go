@@ -322,6 +322,9 @@ func TestStepUser(t *testing.T) {
 		}
 		return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 	}
+	if r := call("doctor", "--driver", "erofs"); r.code != 1 || !strings.Contains(r.out, "the driver erofs needs root") {
+		t.Errorf("%+v", r)
+	}
 	for _, driver := range []string{"copy", "overlay"} {
 		check(t, os.RemoveAll("store"))
 		if r := call("--driver", driver, "import", "busybox.tar", "bb"); r.code != 0 {
@@ -329,8 +332,15 @@ func TestStepUser(t *testing.T) {
 		}
 		args := []string{"step", "--base", "bb", "--", "sh", "-c", "id -u; echo x >/x"}
 		first := call(args...)
+		doctor := call("doctor")
 		if first.code == 125 && strings.Contains(first.errOut, "a user namespace, which this system does not let") {
+			if doctor.code != 1 || !strings.Contains(doctor.out, "no user namespace to run steps in") {
+				t.Errorf("%+v", doctor)
+			}
 			t.Skip("left out: ", first.errOut)
+		}
+		if doctor.code != 0 || !strings.Contains(doctor.out, "an ordinary user: steps run in a user namespace") || !strings.Contains(doctor.out, "driver "+driver) {
+			t.Errorf("%s: %+v", driver, doctor)
 		}
 		if first.code != 0 || first.out != "0\n" || !strings.HasPrefix(first.errOut, "ran step-") {
 			t.Errorf("%s: %+v", driver, first)
@@ -399,4 +409,13 @@ func TestStepUserRefused(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 125 || !strings.Contains(string(b), "user.max_user_namespaces") {
 		t.Errorf("%v: %s", err, b)
 	}
+}
+
+// TestStepDigests: the result of a step with --digests can be verified.
+func TestStepDigests(t *testing.T) {
+	stand(t, "overlay")
+	if r := run(t, "", "step", "--digests", "--base", "bb", "--", "sh", "-c", "echo x >/x"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	want(t, must(t, "verify"), "1 snapshot verified\n")
 }

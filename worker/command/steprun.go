@@ -13,7 +13,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"holdfast/command/cli"
-	"holdfast/worker/disk"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -22,7 +21,7 @@ import (
 // withRunner opens the store, the manager of mounts and a Runner, for as long as fn runs.
 func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*snapshot.Tenant, *step.Runner) error) error {
 	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
-		m, err := c.openMountsFor(mounts)
+		m, err := c.openMountsFor(t.Store(), mounts)
 		if err != nil {
 			return err
 		}
@@ -45,8 +44,8 @@ func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*sn
 }
 
 // openMountsFor opens the manager of mounts for steps that see so much of the machine.
-func (c *call) openMountsFor(mounts []step.Mount) (*mount.Manager, error) {
-	o, err := c.mountOptions()
+func (c *call) openMountsFor(s *snapshot.Store, mounts []step.Mount) (*mount.Manager, error) {
+	o, err := c.mountOptions(s)
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +82,13 @@ type stepReport struct {
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // runStep runs a step. That it has no result is no error here.
-func (c *call) runStep(r *step.Runner, s step.Step) (*stepReport, error) {
+func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepFlags) (*stepReport, error) {
 	var log io.Writer = cli.Output{W: c.cmd.OutOrStdout()}
 	if c.json {
 		log = nil // it is part of the JSON
 	}
 	begun := time.Now()
-	if err := c.reserve(r, s); err != nil {
+	if err := c.reserve(t, r, s, f); err != nil {
 		return nil, err
 	}
 	res, err := r.Run(c.ctx, s, log)
@@ -110,25 +109,6 @@ func (c *call) runStep(r *step.Runner, s step.Step) (*stepReport, error) {
 		return nil, err
 	}
 	return report, nil
-}
-
-// reserve fails if a step that has to be run may take more than the disk has. It is the only one that this process runs, so
-// the reservation ends with it.
-func (c *call) reserve(r *step.Runner, s step.Step) error {
-	if s.Limits.Disk == 0 {
-		return nil
-	}
-	if _, err := r.Lookup(c.ctx, s); err == nil {
-		return nil
-	}
-	space, err := disk.Open(c.root, disk.Options{})
-	if err == nil {
-		_, err = space.Reserve(c.ctx, s.Limits.Disk)
-	}
-	if errors.Is(err, disk.ErrFull) {
-		err = &nextError{err, "give less with --disk, or make room: holdfastd prune --min-free"}
-	}
-	return err
 }
 
 func (r *stepReport) put(output []byte, size int64, u step.Usage) {

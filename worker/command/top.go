@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -166,8 +167,8 @@ func entries(dir string) (int, error) {
 // metadata opens the store for a moment. If another process was faster it has to wait for the next look.
 func (v *topView) metadata(r *topReport) error {
 	s, err := v.openStore(true)
-	if errors.Is(err, snapshot.ErrLocked) {
-		return nil
+	if errors.Is(err, snapshot.ErrLocked) || errors.Is(err, syscall.EROFS) || isFull(err) {
+		return nil // what is seen from outside is there all the same
 	}
 	if err != nil {
 		return err
@@ -210,23 +211,38 @@ func (v *topView) show() error {
 	return nil
 }
 
-// clearScreen moves to the upper left corner and clears what is behind it.
-const clearScreen = "\x1b[H\x1b[2J"
+// What a terminal is told: a screen is written over the one before, which does not flicker as clearing it does.
+const (
+	toCorner   = "\x1b[H"
+	clearRest  = "\x1b[K" // of a line
+	clearBelow = "\x1b[J"
+)
 
-// draw draws a screen.
+// draw draws a screen, of what there is room for.
 func (v *topView) draw(r *topReport) {
 	w := v.cmd.OutOrStdout()
-	if cli.HasColour(w) { // a terminal that understands such things
-		fmt.Fprint(v.out, clearScreen)
-	} else {
-		fmt.Fprintln(v.out)
+	width, height := cli.TerminalSize(w)
+	lines := strings.Split(strings.TrimSuffix(v.screen(r, width, height), "\n"), "\n")
+	title := cli.Paint(w, cli.Bold, shortened(printable(r.Root), width-10)) + "  " + r.Time.Format(time.TimeOnly)
+	lines = append([]string{title}, lines...)
+	if !cli.HasColour(w) { // a terminal that does not understand such things
+		fmt.Fprintln(v.out, "\n"+strings.Join(lines, "\n"))
+		return
 	}
-	fmt.Fprintf(v.out, "%s  %s\n", cli.Paint(w, cli.Bold, printable(r.Root)), r.Time.Format(time.TimeOnly))
+	fmt.Fprint(v.out, toCorner, strings.Join(lines, clearRest+"\n"), clearRest, "\n", clearBelow)
+}
+
+// fixedLines are those of a screen that are no steps, with the one where the cursor stays.
+const fixedLines = 11
+
+// screen is what is drawn below the title.
+func (v *topView) screen(r *topReport, width, height int) string {
+	var b strings.Builder
 	owner := "no process has it open"
 	if r.Owner != 0 {
-		owner = fmt.Sprintf("open in process %d, %s", r.Owner, printable(r.OwnerCommand))
+		owner = shortened(fmt.Sprintf("open in process %d, %s", r.Owner, printable(r.OwnerCommand)), width-11)
 	}
-	cli.Rows(v.out,
+	cli.Rows(&b,
 		[2]string{"Store", owner},
 		[2]string{"Snapshots", cli.Count(r.Directories) + v.known(r)},
 		[2]string{"Trash", cli.Count(r.Trash) + " being deleted"},
@@ -235,16 +251,23 @@ func (v *topView) draw(r *topReport) {
 		[2]string{"Mounts", cli.Count(r.Mounts)},
 		[2]string{"Steps", cli.Count(len(r.Steps)) + " running"})
 	if len(r.Steps) == 0 {
-		return
+		return b.String()
 	}
-	fmt.Fprintln(v.out)
-	width := cli.TerminalWidth(w)
+	fmt.Fprintln(&b)
+	shown := r.Steps
+	if room := max(height-fixedLines, 1); height > 0 && len(shown) > room {
+		shown = shown[:max(room-1, 1)]
+	}
 	lines := [][]string{{"PID", "SNAPSHOT", "TIME", "CPU", "MEMORY", "PROCESSES", "COMMAND"}}
-	for _, s := range r.Steps {
+	for _, s := range shown {
 		lines = append(lines, []string{fmt.Sprint(s.PID), s.Snapshot, seconds(s.Seconds), seconds(s.CPU), cli.Size(s.Memory),
 			cli.Count(s.Processes), shortened(printable(s.Command), width-64)})
 	}
-	cli.Columns(v.out, lines...)
+	cli.Columns(&b, lines...)
+	if more := len(r.Steps) - len(shown); more > 0 {
+		fmt.Fprintf(&b, "and %s\n", cli.Plural(more, "more step"))
+	}
+	return b.String()
 }
 
 func (v *topView) known(r *topReport) string {

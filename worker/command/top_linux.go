@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/snapshot/driver/zfs"
 )
 
 // ownerOf is the process that has the store open, 0 if none has. The lock is held for a moment, for which
@@ -54,10 +56,11 @@ func commandOf(pid int) string {
 func running(root string) (mounts int, steps []runningStep) {
 	steps = []runningStep{}
 	boot := uptime()
-	seen := map[string]string{}   // mount namespace -> the snapshot that is its root
-	sources := map[string]bool{}  // mounts
-	at := map[string]int{}        // snapshot -> index in steps
-	began := map[string]float64{} // when its first process was started
+	seen := map[string]string{}       // mount namespace -> the snapshot that is its root
+	sources := map[string]bool{}      // mounts
+	at := map[string]int{}            // snapshot -> index in steps
+	began := map[string]float64{}     // when its first process was started
+	dataset, _ := zfs.DatasetOf(root) // if it cannot be read, opening the store tells
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		ns, err := os.Readlink(dir + "/ns/mnt")
@@ -66,7 +69,7 @@ func running(root string) (mounts int, steps []runningStep) {
 		}
 		id, known := seen[ns]
 		if !known {
-			if id, err = mountsOfStore(dir+"/mountinfo", root, sources); err != nil {
+			if id, err = mountsOfStore(dir+"/mountinfo", root, dataset, sources); err != nil {
 				continue
 			}
 			seen[ns] = id
@@ -102,14 +105,14 @@ func running(root string) (mounts int, steps []runningStep) {
 
 // mountsOfStore adds the mounts of a mountinfo that are of snapshots of a store to sources, and tells which snapshot is the
 // root directory there, "" if none is.
-func mountsOfStore(mountinfo, root string, sources map[string]bool) (id string, err error) {
+func mountsOfStore(mountinfo, root, dataset string, sources map[string]bool) (id string, err error) {
 	b, err := os.ReadFile(mountinfo)
 	if err != nil {
 		return "", err
 	}
 	snapshots := filepath.Join(root, "snapshots") + "/"
 	for line := range strings.Lines(string(b)) {
-		if !strings.Contains(line, "snapshots/") {
+		if !strings.Contains(line, "snapshots/") && (dataset == "" || !strings.Contains(line, dataset+"/s")) {
 			continue
 		}
 		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
@@ -118,16 +121,18 @@ func mountsOfStore(mountinfo, root string, sources map[string]bool) (id string, 
 			continue
 		}
 		var of string
-		if right[0] == "overlay" {
+		inside := unescape.Replace(left[3])
+		_, rest, below := strings.Cut(inside, "/snapshots/")
+		switch {
+		case dataset != "" && strings.HasPrefix(right[1], dataset+"/s"):
+			of = strings.TrimPrefix(right[1], dataset+"/s")
+		case right[0] == "overlay":
 			of = overlayOf(unescape.Replace(right[2]), snapshots)
 			right[1] += " " + of
-		} else if inside := unescape.Replace(left[3]); strings.Contains(inside, "/snapshots/") {
+		case below && strings.HasSuffix(snapshots, strings.TrimSuffix(inside, rest)):
 			// The root of a bind mount is a path on its file system, of which the store's may be a part only.
-			_, rest, _ := strings.Cut(inside, "/snapshots/")
-			if strings.HasSuffix(snapshots, strings.TrimSuffix(inside, rest)) {
-				of, _, _ = strings.Cut(rest, "/")
-				right[1] = inside
-			}
+			of, _, _ = strings.Cut(rest, "/")
+			right[1] = inside
 		}
 		if of == "" {
 			continue

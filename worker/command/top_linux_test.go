@@ -1,12 +1,18 @@
 package command_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/command"
 )
 
 type topSeen struct {
@@ -75,6 +81,98 @@ func TestTopEnds(t *testing.T) {
 		}
 	}
 	if r := run(t, "", "top", "--root", "elsewhere"); r.code != 1 || !strings.Contains(r.errOut, "there is no store") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// terminal is a pseudo-terminal of so many lines and columns; what is written to it is given to each.
+func terminal(t *testing.T, rows, columns uint16, each func(all string)) (tty *os.File, end func()) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	check(t, err)
+	check(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	check(t, err)
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	check(t, err)
+	check(t, unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}))
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		var all bytes.Buffer
+		b := make([]byte, 4096)
+		for {
+			n, err := master.Read(b) // ends with an error when the terminal is closed
+			if err != nil {
+				return
+			}
+			all.Write(b[:n])
+			each(all.String())
+		}
+	}()
+	return tty, func() {
+		check(t, tty.Close())
+		<-read
+		check(t, master.Close())
+	}
+}
+
+// TestTopTerminal: on a terminal one screen is drawn over the other, with no line that is too long for it, until Ctrl-C.
+func TestTopTerminal(t *testing.T) {
+	stand(t, "overlay")
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	wait := begun(t, ctx)
+	watching, stop := context.WithCancel(context.Background())
+	defer stop()
+	var drawn string
+	tty, end := terminal(t, 24, 80, func(all string) {
+		if drawn = all; strings.Count(all, "Steps ") >= 2 {
+			stop()
+		}
+	})
+	root := command.NewRootCommand()
+	root.SetOut(tty)
+	root.SetArgs([]string{"--root", "store", "--run", "run", "top", "--interval", "20ms"})
+	if code := command.Execute(watching, root); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	end()
+	screens := strings.Split(drawn, "\x1b[H")[1:]
+	if len(screens) < 2 || strings.Contains(drawn, "\x1b[2J") {
+		t.Fatalf("%d screens: %q", len(screens), drawn)
+	}
+	for i, screen := range screens[:2] {
+		plain := strings.NewReplacer("\x1b[1m", "", "\x1b[22m", "", "\x1b[0m", "", "\x1b[K", "", "\x1b[J", "", "\r", "").Replace(screen)
+		lines := strings.Split(strings.TrimSuffix(plain, "\n"), "\n")
+		if len(lines) != 11 || !strings.HasPrefix(lines[1], "Store      open in process ") || !strings.Contains(lines[10], "sh -c echo begun") {
+			t.Errorf("screen %d: %q", i, lines)
+		}
+		for _, line := range lines {
+			if len(line) > 80 || strings.Contains(line, "\x1b") {
+				t.Errorf("screen %d has the line %q of %d characters", i, line, len(line))
+			}
+		}
+		if strings.Count(screen, "\x1b[K") != len(lines) || !strings.HasSuffix(screen, "\x1b[J") {
+			t.Errorf("what was there is not cleared: %q", screen)
+		}
+	}
+	cancel()
+	wait()
+}
+
+// TestTopReadOnly: what is seen from outside is shown where nobody can open the store.
+func TestTopReadOnly(t *testing.T) {
+	smallDisk(t, "tmpfs")
+	files(t, "files.tar", map[string]string{"etc/name": "base"})
+	must(t, "--driver", "copy", "import", "files.tar", "tiny")
+	check(t, unix.Mount("", "store", "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	if s := top(t); s.Directories != 2 || s.Known != "" || s.Owner != 0 {
+		t.Errorf("%+v", s)
+	}
+	if r := run(t, "", "snapshot", "ls"); r.code != 1 || !strings.Contains(r.errOut, "mount it writable, or give another directory") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -20,6 +20,28 @@ func inUserns() bool {
 	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
+// userNamespaces is what to do where an ordinary user can have none.
+const userNamespaces = "run it as root, or allow them: see the settings user.max_user_namespaces and kernel.unprivileged_userns_clone of sysctl"
+
+// ownNamespace starts a process as root of a user namespace, which is killed with the thread that has started it.
+func ownNamespace() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+}
+
+// tryUserNamespace tells whether the user can have a user namespace, by having one.
+func tryUserNamespace() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = ownNamespace()
+	return cmd.Run()
+}
+
 // inUserNamespace runs this program again, with the same arguments, as root of a user namespace of its own, and
 // returns with its exit code.
 func (c *call) inUserNamespace() error {
@@ -28,15 +50,10 @@ func (c *call) inUserNamespace() error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.cmd.InOrStdin(), c.cmd.OutOrStdout(), c.cmd.ErrOrStderr()
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
+	cmd.SysProcAttr = ownNamespace()
 	if err := cmd.Start(); err != nil {
 		return &nextError{fmt.Errorf("steps need root, or a user namespace, which this system does not let an ordinary user have: %w", err),
-			"run it as root, or allow them: see the settings user.max_user_namespaces and kernel.unprivileged_userns_clone of sysctl"}
+			userNamespaces}
 	}
 	ended := make(chan struct{})
 	go func() {

@@ -13,6 +13,9 @@ import (
 
 func init() { register((*app).newVerify) }
 
+// digestsUsage is of the flag of commands that commit.
+const digestsUsage = "keep a digest of what is made, for holdfastd verify; the command ends when it is computed"
+
 const verifyHelp = `Read the content of committed snapshots from the disk and compare it with the digests that
 are kept of them. One that is named and has no digest yet gets one. Without names: all
 snapshots that have a digest, those that were not verified for the longest time first.
@@ -26,6 +29,7 @@ func (a *app) newVerify() *cobra.Command {
 		Use: "verify [NAME...]", Short: "Compare snapshots with their digests", Long: verifyHelp,
 		RunE: a.action(func(c *call) error { return c.verify(rate) }), ValidArgsFunction: a.completeSnapshots(-1),
 	}
+	a.tenantFlag(cmd, cmd.Flags())
 	cmd.Flags().StringVar(&rate, "rate", "", "read at most that many bytes in a second, such as 50MB; without names only")
 	return cmd
 }
@@ -51,8 +55,10 @@ func (c *call) verify(rate string) error {
 	}
 	r := verifyReport{Damaged: []string{}}
 	err := c.withStore(false, func(t *snapshot.Tenant) error {
+		stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "verifying", Step: cli.ProgressStep}.Start()
+		defer stop()
 		if len(c.args) == 0 {
-			return c.scrub(t.Store(), int64(perSecond), &r)
+			return c.interruptedAfter(c.scrub(t.Store(), int64(perSecond), &r), "the next run begins with what was not looked at")
 		}
 		for _, name := range c.args {
 			if err := c.verifyOne(t, name, &r); err != nil {

@@ -135,21 +135,32 @@ func (d *Driver) Start(ctx context.Context, root string) error {
 func (d *Driver) claimPath() string { return filepath.Join(d.root, claimName) }
 
 func (d *Driver) readClaim() (string, error) {
-	b, err := os.ReadFile(d.claimPath())
+	id, dataset, err := readClaim(d.claimPath())
+	if err == nil && id != "" && dataset != d.dataset {
+		err = fmt.Errorf("the content of this store is in the dataset %q, as %s says, not in %s: %w", dataset, d.claimPath(), d.dataset, snapshot.ErrInvalid)
+	}
+	return id, err
+}
+
+// DatasetOf is the dataset with the content of the store in the directory root, "" if it has none. It is what New needs.
+func DatasetOf(root string) (string, error) {
+	_, dataset, err := readClaim(filepath.Join(root, claimName))
+	return dataset, err
+}
+
+func readClaim(path string) (id, dataset string, err error) {
+	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	fields := strings.Fields(string(b))
 	if len(fields) != 2 {
-		return "", fmt.Errorf("%s: %q is not an identity and a dataset: %w", d.claimPath(), b, snapshot.ErrCorrupt)
+		return "", "", fmt.Errorf("%s: %q is not an identity and a dataset: %w", path, b, snapshot.ErrCorrupt)
 	}
-	if fields[1] != d.dataset {
-		return "", fmt.Errorf("the content of this store is in the dataset %q, as %s says, not in %s: %w", fields[1], d.claimPath(), d.dataset, snapshot.ErrInvalid)
-	}
-	return fields[0], nil
+	return fields[0], fields[1], nil
 }
 
 func (d *Driver) writeClaim(id string) error {

@@ -1,0 +1,119 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"holdfast/command/cli"
+	"holdfast/worker/disk"
+	"holdfast/worker/prune"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
+)
+
+// The emergency file has a 64th of the disk, within these bounds: metadata.db grows by as much as it has, and by 16 MiB at
+// most.
+const (
+	emergencyPart  = 64
+	emergencyLeast = 1 << 20
+	emergencyMost  = 64 << 20
+)
+
+// emergencySize is the size of the emergency file on a disk of so many bytes.
+func emergencySize(disk int64) int64 {
+	return min(max(disk/emergencyPart, emergencyLeast), emergencyMost) &^ (1<<20 - 1)
+}
+
+// room keeps account of the room on the disk of a store that this process has open.
+type room struct {
+	// space opens it, once: after the store is locked, as the emergency file is the store's.
+	space func() (*disk.Space, error)
+
+	// make has so many bytes become free, nil: nothing can be done.
+	make func(ctx context.Context, free int64) error
+}
+
+func newRoom(root string) *room {
+	r := &room{}
+	r.space = sync.OnceValues(func() (*disk.Space, error) {
+		fs, err := disk.Measure(root)
+		if err != nil {
+			return nil, err
+		}
+		return disk.Open(root, disk.Options{Emergency: emergencySize(fs.Size), MakeRoom: func(ctx context.Context, free int64) error {
+			if r.make == nil {
+				return nil
+			}
+			return r.make(ctx, free)
+		}})
+	})
+	return r
+}
+
+// giveUp is for snapshot.Options.Full.
+func (c *call) giveUp(r *room) func() bool {
+	var once sync.Once
+	return func() bool {
+		space, err := r.space()
+		if err != nil || !space.GiveUp() {
+			return false
+		}
+		once.Do(func() {
+			c.logger().Warn("the disk is full: the emergency file of the store is given up, so that its metadata can be written; free some space")
+		})
+		return true
+	}
+}
+
+// restore makes the emergency file, if there is none and there is room. Without room there is none: doctor says so.
+func (r *room) restore() {
+	if space, err := r.space(); err == nil {
+		_ = space.Restore()
+	}
+}
+
+// roomLease is of the base of a step while room is made for it.
+const roomLease = "room for a step"
+
+// reserve promises a step the room that it may take, and makes it by pruning if it is not there. The step is the only one that
+// this process runs, so the reservation ends with it.
+func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepFlags) error {
+	bytes, err := f.reservation(s.Limits)
+	if err != nil || bytes == 0 {
+		return err
+	}
+	if _, err := r.Lookup(c.ctx, s); err == nil {
+		return nil // nothing is run
+	}
+	space, err := c.room.space()
+	if err != nil {
+		return err
+	}
+	p, err := newPruner(t.Store(), prune.Options{Config: f.policies})
+	if err != nil {
+		return err
+	}
+	c.room.make = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, p, free) }
+	_, err = space.Reserve(c.ctx, bytes)
+	var full *disk.FullError
+	if errors.As(err, &full) && c.ctx.Err() == nil {
+		return &rootError{root: c.root, err: err,
+			what: fmt.Sprintf("not enough room on the disk: a step reserves %s, and %s are free, with what the policies of pruning let go", cli.Size(full.Wanted), cli.Size(full.Free)),
+			next: "make room, for example with holdfastd prune, or reserve less with --reserve or --disk"}
+	}
+	return err
+}
+
+// makeRoom prunes, but for the base of the step that is going to run, which nothing stands on if it is the result of another.
+func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, p *prune.Pruner, free int64) (err error) {
+	if err := t.Lease(ctx, roomLease, base, time.Hour); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.ReleaseAll(context.WithoutCancel(ctx), roomLease)) }()
+	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "making room", Step: cli.ProgressStep}.Start()
+	defer stop()
+	return p.MakeRoom(ctx, free)
+}

@@ -1,0 +1,196 @@
+package command_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/copy"
+	"holdfast/worker/snapshot/drivertest"
+)
+
+// smallDisk mounts a file system of its own at store.
+func smallDisk(t *testing.T, kind string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts a disk of its own")
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	check(t, os.Mkdir("store", 0o700))
+	if kind != "tmpfs" {
+		drivertest.Filesystem(t, kind, filepath.Join(dir, "store"))
+		return
+	}
+	check(t, unix.Mount("tmpfs", "store", "tmpfs", 0, "size=64m"))
+	t.Cleanup(func() { check(t, unix.Unmount(filepath.Join(dir, "store"), 0)) })
+}
+
+// fill takes all that is free of the disk of the store, to the last block.
+func fill(t *testing.T) {
+	t.Helper()
+	f, err := os.Create("store/filler")
+	check(t, err)
+	defer f.Close()
+	end := int64(0)
+	for size := int64(1 << 30); size >= 4096; {
+		if unix.Fallocate(int(f.Fd()), 0, end, size) != nil {
+			size /= 2
+		} else {
+			end += size
+		}
+	}
+	var s unix.Statfs_t
+	if check(t, unix.Fstatfs(int(f.Fd()), &s)); s.Bavail > 0 {
+		t.Fatalf("%d blocks are still free", s.Bavail)
+	}
+}
+
+// many makes a store with so many snapshots, whose metadata takes some MiB.
+func many(t *testing.T, n int) {
+	t.Helper()
+	ctx := context.Background()
+	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})
+	check(t, err)
+	tenant, err := s.Tenant("local")
+	check(t, err)
+	for i := range n {
+		name := fmt.Sprintf("small-%03d", i)
+		_, err := tenant.Prepare(ctx, "active", "")
+		check(t, err)
+		check(t, tenant.Commit(ctx, name, "active", snapshot.WithLabels(map[string]string{"l": strings.Repeat("x", 2000)})))
+	}
+	check(t, s.Close())
+}
+
+// emergency is the size of the emergency file, 0 if there is none.
+func emergency(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat("store/emergency")
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	check(t, err)
+	return info.Size()
+}
+
+// TestRoomFull: on a disk without a free block the store can be opened, and snapshots removed and pruned, thanks to the
+// emergency file; when there is room again that is made anew.
+func TestRoomFull(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		t.Run(fmt.Sprint(with), func(t *testing.T) {
+			smallDisk(t, "ext4")
+			many(t, 400)
+			must(t, "snapshot", "tree") // whatever opens the store makes the file
+			size := emergency(t)
+			if size < 1<<20 {
+				t.Fatalf("the emergency file has %d bytes", size)
+			}
+			if !with {
+				check(t, os.Remove("store/emergency"))
+			}
+			fill(t)
+			pruned := run(t, "", "prune", "--max-snapshots", "30")
+			if !with {
+				if pruned.code != 1 || !strings.Contains(pruned.errOut, "no space left on device; free some space on the disk of store") {
+					t.Errorf("without an emergency file: %+v", pruned)
+				}
+				return
+			}
+			if pruned.code != 0 || !strings.Contains(pruned.out, "removed 370 snapshots") {
+				t.Fatalf("%+v", pruned)
+			}
+			if now := emergency(t); now != 0 || !strings.Contains(pruned.errOut, "the emergency file of the store is given up") {
+				t.Errorf("an emergency file of %d bytes; %s", now, pruned.errOut)
+			}
+			if r := run(t, "", "snapshot", "rm", "small-371", "small-372"); r.code != 0 || r.errOut != "" {
+				t.Errorf("%+v", r)
+			}
+			check(t, os.Remove("store/filler"))
+			must(t, "snapshot", "rm", "small-399")
+			if now := emergency(t); now != size {
+				t.Errorf("there is room again, and the emergency file has %d bytes", now)
+			}
+		})
+	}
+}
+
+// TestRoomMetadata: metadata that must grow on a full disk gets the room of the emergency file. (On a tmpfs a directory takes none.)
+func TestRoomMetadata(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		smallDisk(t, "tmpfs")
+		files(t, "files.tar", map[string]string{"etc/name": "base"})
+		must(t, "--driver", "copy", "import", "files.tar")
+		if !with {
+			check(t, os.Remove("store/emergency"))
+		}
+		fill(t)
+		var last result
+		for i := 0; i < 100 && last.errOut == ""; i++ {
+			last = run(t, "", "import", "files.tar", fmt.Sprintf("%d-%s", i, strings.Repeat("x", 3000)))
+		}
+		switch {
+		case with && (last.code != 0 || !strings.Contains(last.errOut, "is given up") || emergency(t) > 0):
+			t.Errorf("with an emergency file: %+v", last)
+		case !with && (last.code != 1 || !strings.Contains(last.errOut, "no space left")):
+			t.Errorf("without: %+v", last)
+		}
+		must(t, "snapshot", "ls")
+	}
+}
+
+// TestRoomStep: a step that may take more than is free has others pruned that were not used for the longest time, but not what it
+// stands on; and is refused if that does not help. Leases and reservations are gone with the command.
+func TestRoomStep(t *testing.T) {
+	smallDisk(t, "tmpfs")
+	busybox(t)
+	must(t, "--driver", "copy", "import", "busybox.tar", "bb")
+	made := func(text string, args ...string) string {
+		t.Helper()
+		r := run(t, "", append(append([]string{"step", "--reserve", "1MiB"}, args...), "--", "sh", "-c", "dd if=/dev/zero of=/"+text+" bs=1024 count=8192 2>/dev/null")...)
+		if r.code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		return resultName.FindString(r.errOut)
+	}
+	first := made("one", "--base", "bb")
+	made("two", "--base", "bb")
+	bounds := []string{"step", "--base", first[:20], "--policy", "policy.toml"}
+	check(t, os.WriteFile("policy.toml", []byte("[[policy]]\nall = true\n"), 0o600))
+	refused := run(t, "", append(bounds, "--disk", "500MiB", "--", "id")...)
+	if refused.code != 125 || !strings.Contains(refused.errOut, "not enough room on the disk: a step reserves 500 MiB, and") || !strings.Contains(refused.errOut, "--reserve") {
+		t.Errorf("%+v", refused)
+	}
+	if left := names(t); left != "bb "+first {
+		t.Errorf("all that may go went, and there are %s", left)
+	}
+	second, third := made("two", "--base", "bb"), made("three", "--base", "bb")
+	r := run(t, "", append(bounds, "--reserve", "40MiB", "--", "id")...)
+	if r.code != 0 || !strings.HasPrefix(r.errOut, "ran ") {
+		t.Errorf("%+v", r)
+	}
+	if left := names(t); strings.Contains(left, second) || !strings.Contains(left, third) || !strings.Contains(left, first) {
+		t.Errorf("there are %s; %s was to go", left, second)
+	}
+	var stat struct{ Leases []string }
+	check(t, json.Unmarshal([]byte(must(t, "snapshot", "stat", first, "--json")), &stat))
+	if len(stat.Leases) > 0 {
+		t.Errorf("still leased: %v", stat.Leases)
+	}
+	if r := run(t, "", append(bounds, "--reserve", "30TiB", "--", "id")...); r.code != 0 || !strings.HasPrefix(r.errOut, "hit ") {
+		t.Errorf("what is there needs no room: %+v", r)
+	}
+	for args, says := range map[string]string{"--reserve much": "--reserve is", "--policy none.toml": "no such file"} {
+		if r := run(t, "", append(append([]string{"step", "--base", "bb"}, strings.Fields(args)...), "id")...); r.code != 125 || !strings.Contains(r.errOut, says) {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
