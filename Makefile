@@ -20,11 +20,15 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## bin/holdfast
+build: bin/holdfast ## bin/holdfast, and bin/holdfastd for machines that run builds
+	cd worker && $(GO) build -o ../bin/holdfastd ./cmd/holdfastd
+
+.PHONY: bin/holdfast
+bin/holdfast:
 	$(GO) build -o bin/holdfast ./cmd/holdfast
 
 .PHONY: man
-man: build ## bin/man: manual pages
+man: bin/holdfast ## bin/man: manual pages
 	bin/holdfast man --dir bin/man
 
 .PHONY: demo
