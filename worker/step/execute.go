@@ -72,7 +72,8 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	if err != nil {
 		return done, r.fault(f, err)
 	}
-	root, err := r.opt.Mounts.Acquire(f.ctx, spec)
+	// Who goes while it is being mounted would leave the mount behind, on directories that are then deleted.
+	root, err := r.opt.Mounts.Acquire(context.WithoutCancel(f.ctx), spec)
 	if err != nil {
 		return done, r.fault(f, err)
 	}
@@ -150,7 +151,7 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 			context.AfterFunc(ctx, func() { timer.Stop() })
 		}
 		if limit := f.step.Limits.Disk; limit > 0 {
-			go r.watchDisk(ctx, f.id.running(), limit, cancel)
+			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), limit, cancel) })
 		}
 	}
 	done.ended, err = r.runtime.run(ctx, j)

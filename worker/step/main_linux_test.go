@@ -55,6 +55,10 @@ func inner() int {
 	cmd.Env = append(os.Environ(), envInner+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := inheritAll(); err != nil { // capabilities that steps must not inherit either
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if dir, err := os.Open("/usr"); err == nil { // a descriptor that steps must not inherit from the program
 		cmd.ExtraFiles = []*os.File{dir}
 		defer dir.Close()
@@ -69,6 +73,22 @@ func inner() int {
 		return 1
 	}
 	return 0
+}
+
+// inheritAll has programs inherit all capabilities of the thread, as some services and containers do.
+func inheritAll() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	for i := range data {
+		data[i].Inheritable = data[i].Permitted
+	}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_SYS_ADMIN, 0, 0)
 }
 
 // run1 runs the tests, and fails if they leave anything.
@@ -262,7 +282,7 @@ func (s *stand) close() {
 }
 
 // applets are the commands of the base.
-var applets = strings.Fields("sh true false cat echo ls id pwd env sleep kill mkdir rm dd ln mknod touch test wc hostname ip ps stat head yes chmod grep mount chroot su nc seq readlink sync")
+var applets = strings.Fields("sh true false cat find cp echo ls id pwd env sleep kill mkdir rm dd ln mknod touch test wc hostname ip ps stat head yes chmod grep mount chroot su nc seq readlink sync")
 
 // busybox commits a base with busybox and what a step looks for.
 func (s *stand) busybox(name string) {

@@ -34,7 +34,7 @@ type native struct{ init bool }
 func (native) Name() string { return "native" }
 
 func (n native) open(e *environment) (opened, error) {
-	o := &openNative{environment: e, jobs: make(chan func(*thread)), userns: inUserns()}
+	o := &openNative{environment: e, jobs: make(chan threadJob), userns: inUserns()}
 	err := e.nursery.Do(func() (err error) {
 		o.space, err = os.Open("/proc/thread-self/ns/mnt")
 		return err
@@ -95,13 +95,20 @@ type openNative struct {
 	userns, byInit                    bool
 	space, net, ipc, null, proc, self *os.File
 
-	jobs    chan func(*thread)
+	jobs    chan threadJob
 	mu      sync.Mutex
 	threads int
+	serving sync.WaitGroup
+}
+
+type threadJob struct {
+	do   func(*thread) error
+	done chan error
 }
 
 func (o *openNative) close() {
 	close(o.jobs)
+	o.serving.Wait()
 	for _, f := range []*os.File{o.space, o.net, o.ipc, o.null, o.proc, o.self} {
 		if f != nil {
 			_ = f.Close()
@@ -124,6 +131,12 @@ func (o *openNative) run(ctx context.Context, j *job) (done ended, err error) {
 	if j.step.Limits.limited() {
 		if g, err = o.cgroups.make(fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial), &j.step.Limits); err != nil {
 			return done, err
+		}
+	}
+	// Who runs the command can open /dev/stdout then.
+	if u := &j.step.User; u.UID != 0 && !o.userns {
+		if err := j.out.Chown(int(u.UID), int(u.GID)); err != nil {
+			return done, errors.Join(fmt.Errorf("the output of the command: %w", err), g.remove())
 		}
 	}
 	r := &nativeRun{openNative: o, job: j, box: box, files: files, group: g}
@@ -172,13 +185,12 @@ type thread struct {
 	spent bool // something is left of a job that cannot be undone
 }
 
-// onThread runs a function on a thread of its own.
+// onThread runs a function on a thread of its own. There are never more callers than slots.
 func (o *openNative) onThread(do func(*thread) error) error {
-	done := make(chan error, 1)
-	work := func(t *thread) { done <- do(t) }
+	job := threadJob{do, make(chan error, 1)}
 	select {
-	case o.jobs <- work:
-		return <-done
+	case o.jobs <- job:
+		return <-job.done
 	default:
 	}
 	o.mu.Lock()
@@ -189,14 +201,16 @@ func (o *openNative) onThread(do func(*thread) error) error {
 	o.mu.Unlock()
 	if more {
 		ready := make(chan error)
+		o.serving.Add(1)
 		osthread.Own(func() { o.serve(ready) })
 		if err := <-ready; err != nil {
-			o.ended()
 			return err
 		}
 	}
-	o.jobs <- work
-	return <-done
+	// There are as many threads as callers: as many as wait here are free, or about to be. One
+	// that ends does not count any more when its caller has left.
+	o.jobs <- job
+	return <-job.done
 }
 
 func (o *openNative) ended() {
@@ -207,20 +221,25 @@ func (o *openNative) ended() {
 
 // serve does jobs.
 func (o *openNative) serve(ready chan error) {
+	defer o.serving.Done()
 	t := &thread{o: o, ownFD: -1}
 	err := t.prepare()
-	ready <- err
 	if err != nil {
-		return
+		o.ended()
 	}
-	for do := range o.jobs {
-		do(t)
-		if t.spent {
-			break
+	ready <- err
+	if err == nil {
+		for j := range o.jobs {
+			err := j.do(t)
+			if t.spent {
+				o.ended()
+				j.done <- err
+				break
+			}
+			j.done <- err
 		}
 	}
 	_ = unix.Close(t.ownFD)
-	o.ended()
 }
 
 func (t *thread) prepare() error {

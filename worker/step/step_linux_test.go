@@ -102,8 +102,10 @@ func TestConfined(t *testing.T) {
 			"loopback is off":  "ip addr show lo | grep -q 'state DOWN'",
 			"new privileges":   "grep -q 'NoNewPrivs:.*0' /proc/self/status",
 			"capabilities":     "! grep -q 'CapBnd:.*00000000a00405fb' /proc/self/status || ! grep -q 'CapEff:.*00000000a00405fb' /proc/self/status",
-			"descriptors":      "ls -l /proc/self/fd | grep -q -e '-> /usr'",
-			"session":          "kill -0 -1 2>/dev/null && kill -0 $PPID",
+			// Those that the program had inherited, and would have its children inherit, were given to commands.
+			"inherited capabilities": "! grep -q 'CapInh:.*0000000000000000' /proc/self/status || ! grep -q 'CapAmb:.*0000000000000000' /proc/self/status",
+			"descriptors":            "ls -l /proc/self/fd | grep -q -e '-> /usr'",
+			"session":                "kill -0 -1 2>/dev/null && kill -0 $PPID",
 		} {
 			res, err := s.Run(s.ctx, sh("base", "if { "+script+"; } 2>/dev/null; then echo could; fi"), nil)
 			must(s, err)

@@ -1,0 +1,285 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+)
+
+// A step hung, and could not be canceled: a file was to be mounted where the base had a FIFO, and that was
+// opened for reading.
+func TestFIFOAtTarget(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		file := filepath.Join(s.dir, "file")
+		must(s, os.WriteFile(file, []byte("a file"), 0o644))
+		made := s.ok(sh("base", "mknod /etc/x p"))
+		step := sh(made.Snapshot, "cat /etc/x")
+		step.Mounts = []Mount{{Source: file, Target: "/etc/x", ReadOnly: true}}
+		if got := s.text(step); got != "a file" {
+			s.Errorf("%q", got)
+		}
+		s.clean()
+	})
+}
+
+// A directory could not be mounted where the base had a symbolic link, as /var/run mostly is one.
+func TestLinkAtTarget(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		dir := filepath.Join(s.dir, "shared")
+		must(s, os.Mkdir(dir, 0o755))
+		must(s, os.WriteFile(filepath.Join(dir, "in"), []byte("from the host"), 0o644))
+		made := s.ok(sh("base", "mkdir /var /run /real; ln -s /run /var/run; ln -s ../real /var/scratch; echo x >/real/hidden"))
+		step := sh(made.Snapshot, "cat /run/in; ls -A /real")
+		step.Mounts = []Mount{{Source: dir, Target: "/var/run"}, {Target: "/var/scratch"}}
+		if got := s.text(step); got != "from the host" {
+			s.Errorf("%q", got)
+		}
+		s.clean()
+	})
+}
+
+// Who was not root could not open /dev/stderr: the pipe behind it belonged to root.
+func TestOutputOfUser(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		step := sh("base", "echo out >/dev/stdout; echo err >/dev/stderr")
+		step.User = User{UID: 1000, GID: 1000}
+		if got := s.text(step); got != "out\nerr" {
+			s.Errorf("%q", got)
+		}
+	})
+}
+
+// The output of a command is a descriptor that waits when it is full.
+func TestOutputBlocks(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		flags := s.text(sh("base", "grep flags /proc/self/fdinfo/1"))
+		n, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(flags, "flags:")), 8, 32)
+		if err != nil || n&unix.O_NONBLOCK != 0 {
+			s.Errorf("%q: %v", flags, err)
+		}
+	})
+}
+
+// An exit code above 128 counted as a signal with runc, whatever it was.
+func TestHighExitCode(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		if f := s.fails(sh("base", "exit 255"), ErrExit); f.Code != 255 {
+			s.Errorf("%+v", f)
+		}
+	})
+}
+
+// A step with runc had /run/notify in its result when the Runner was a service that notifies systemd: runc saw its
+// environment.
+func TestRuncEnvironment(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "n") // the name of a socket is short
+	must(t, err)
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "notify")
+	l, err := net.ListenPacket("unixgram", socket)
+	must(t, err)
+	defer l.Close()
+	t.Setenv("NOTIFY_SOCKET", socket)
+	s := newStand(t, Options{Runtime: Runc()})
+	res := s.ok(sh("base", "env; grep -c notify /proc/self/mountinfo; true"))
+	if strings.TrimSpace(string(res.Output)) == "" || bytes.Contains(res.Output, []byte("NOTIFY")) || !bytes.HasSuffix(res.Output, []byte("\n0\n")) {
+		t.Errorf("%q", res.Output)
+	}
+	if got := s.text(sh(res.Snapshot, "test -e /run && ls -A /run; true")); got != "" {
+		t.Errorf("in the result: %q", got)
+	}
+}
+
+// A program that the kernel kills while it loads it is a failure of the step, and no error of the machine.
+func TestKilledAtExec(t *testing.T) {
+	const base = 0x7fffffffe000 // the last page of the address space, and beyond
+	var elf bytes.Buffer
+	for _, v := range []any{
+		[]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"), uint16(2), uint16(62), uint32(1),
+		uint64(base), uint64(64), uint64(0), uint32(0), uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0),
+		uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), uint64(0x3000), uint64(0x30000), uint64(0x1000),
+	} {
+		must(t, binary.Write(&elf, binary.LittleEndian, v))
+	}
+	elf.Write(make([]byte, 0x3000))
+	runtimes(t, func(s *stand) {
+		file := filepath.Join(s.dir, "bad")
+		must(s, os.WriteFile(file, elf.Bytes(), 0o755))
+		must(s, os.Chmod(file, 0o755))
+		step := sh("base", "")
+		step.Command = []string{"/bad"}
+		step.Mounts = []Mount{{Source: file, Target: "/bad", ReadOnly: true}}
+		_, err := s.Run(s.ctx, step, nil)
+		var f *Failure
+		if !errors.As(err, &f) || f.Code < 126 {
+			s.Errorf("%v", err)
+		}
+		s.clean()
+	})
+}
+
+// A step waited for ever for a thread that had just ended, because something was left of its last job that could not be undone.
+func TestSpentThreads(t *testing.T) {
+	s := newStand(t, Options{Concurrency: 1})
+	o := s.runtime.(*openNative)
+	for range 100 {
+		must(t, o.onThread(func(t *thread) error {
+			t.spent = true
+			return nil
+		}))
+		must(t, o.onThread(func(*thread) error { return nil }))
+	}
+	s.ok(sh("base", "true"))
+	if o.threads != 1 {
+		t.Errorf("%d threads", o.threads)
+	}
+}
+
+// Close returned while what it had started went on: threads, and who measures what a step writes.
+func TestCloseWaits(t *testing.T) {
+	s := newStand(t, Options{})
+	step := sh("base", "true")
+	step.Limits.Disk = 1 << 30
+	s.ok(step)
+	must(t, s.Runner.Close())
+	buf := make([]byte, 1<<20)
+	stacks := string(buf[:runtime.Stack(buf, true)])
+	for _, f := range []string{"(*openNative).serve", "watchDisk", "(*Runner).fly", "removeLater"} {
+		if strings.Contains(stacks, f) {
+			t.Errorf("%s is still there", f)
+		}
+	}
+}
+
+// A step that was canceled while its root was being mounted left that to itself, and deleted the directories below it.
+func TestCanceledMount(t *testing.T) {
+	served := &slowMounter{began: make(chan struct{}), left: make(chan struct{}), gone: make(chan struct{})}
+	s := newStand(t, Options{})
+	s.close()
+	s.driver = servedDriver{s.driver, served}
+	s.mopt.Mounters = map[string]mount.Mounter{"slow": served}
+	s.open()
+	served.slow = true
+	ctx, cancel := context.WithCancel(s.ctx)
+	go func() {
+		<-served.began
+		cancel()
+	}()
+	_, err := s.Run(ctx, sh("base", "true"), nil)
+	close(served.left)
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	select {
+	case <-served.gone:
+	default:
+		t.Error("Run has returned, and the mount is still there, or about to be")
+	}
+	if n := countSnapshots(s); n != 1 {
+		t.Errorf("%d snapshots", n)
+	}
+}
+
+// slowMounter binds what a driver has, and takes some time for it.
+type slowMounter struct {
+	slow              bool
+	began, left, gone chan struct{}
+}
+
+func (m *slowMounter) Mount(_ context.Context, what mount.Mount) (string, func() error, error) {
+	if !m.slow {
+		return what.Source, func() error { return nil }, nil
+	}
+	close(m.began)
+	select { // time for whoever does not wait
+	case <-m.left:
+	case <-time.After(200 * time.Millisecond):
+	}
+	if _, err := os.Stat(what.Source); err != nil {
+		return "", nil, err
+	}
+	return what.Source, func() error {
+		close(m.gone)
+		return nil
+	}, nil
+}
+
+// servedDriver has a Mounter mount what can be written.
+type servedDriver struct {
+	snapshot.Driver
+	by *slowMounter
+}
+
+func (d servedDriver) Mounts(ctx context.Context, t snapshot.Tree, readonly bool) ([]mount.Mount, error) {
+	list, err := d.Driver.Mounts(ctx, t, readonly)
+	for _, o := range list[0].Options {
+		if dir, ok := strings.CutPrefix(o, "upperdir="); ok {
+			return []mount.Mount{{Type: "slow", Source: dir}}, err
+		}
+	}
+	return list, err
+}
+
+// When runc itself is killed nothing is left of its container.
+func TestRuncKilled(t *testing.T) {
+	s := newStand(t, Options{Runtime: Runc()})
+	for i := range 6 {
+		step := sh("base", "sleep 1000 & echo begun; sleep 1000 # "+strconv.Itoa(i))
+		if i%2 == 0 {
+			step.Limits.Pids = 50
+		}
+		killed := 0
+		_, err := s.Run(s.ctx, step, writerFunc(func(b []byte) (int, error) {
+			killed += killProgram(s, "run\x00--bundle\x00"+s.root())
+			return len(b), nil
+		}))
+		if err == nil || killed == 0 {
+			t.Errorf("%v; %d killed", err, killed)
+		}
+		s.clean()
+		groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + DefaultCgroup(s.root()) + "/*-*")
+		if len(groups) > 0 {
+			t.Errorf("left: %v", groups)
+		}
+	}
+}
+
+// killProgram kills the programs whose arguments have a text.
+func killProgram(s *stand, args string) (killed int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range all {
+		b, _ := os.ReadFile(f)
+		if bytes.Contains(b, []byte(args)) {
+			pid, err := strconv.Atoi(strings.Split(f, "/")[2])
+			must(s, err)
+			must(s, unix.Kill(pid, unix.SIGKILL))
+			killed++
+		}
+	}
+	return killed
+}
+
+// What root in a step can write in /proc, without writing it: nothing that is not its own.
+func TestProcIsReadOnly(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		got := s.text(sh("base", `cd /proc; find . -path './[0-9]*' -prune -o -path ./self -prune -o -path ./thread-self -prune -o -type f -perm -200 -print 2>/dev/null |
+while read f; do (: >>$f) 2>/dev/null && echo $f; done; true`))
+		if got != "" {
+			s.Errorf("can be written: %s", strings.ReplaceAll(got, "\n", " "))
+		}
+	})
+}
