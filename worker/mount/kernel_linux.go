@@ -21,14 +21,15 @@ const (
 
 // kernel is what a manager has in the kernel.
 type kernel struct {
-	dir    string // the manager's own, on a tmpfs
-	prefix string // of all names of this run
-	keep   []string
-	ways   *chosen
-	host   *Namespace
-	points atomic.Uint64
-	served map[string]Mounter
-	ownTmp bool // the tmpfs at dir was mounted for it
+	dir     string // the manager's own, on a tmpfs
+	prefix  string // of all names of this run
+	keep    []string
+	ways    *chosen
+	host    *Namespace
+	points  atomic.Uint64
+	served  map[string]Mounter
+	watcher *watcher // nil: there is none
+	ownTmp  bool     // the tmpfs at dir was mounted for it
 
 	mu          sync.Mutex
 	small, home *Namespace // nursery and attic
@@ -49,6 +50,12 @@ func newKernel(o *Options) (*kernel, error) {
 		}
 	}
 	k.ways = probe(k.dir, o.Without, o.Logger)
+	if k.ways.has(CallInotify) {
+		var err error
+		if k.watcher, err = newWatcher(); err != nil {
+			k.ways.lacks(CallInotify, err)
+		}
+	}
 	return k, nil
 }
 
@@ -311,6 +318,7 @@ func (k *kernel) close() {
 	k.mu.Unlock()
 	small.close()
 	home.close()
+	k.watcher.close()
 }
 
 // removeTmpfs unmounts the tmpfs that was mounted for the directory.

@@ -18,6 +18,9 @@ type master struct {
 	path string // where it is attached in the attic; "" if it is detached
 	dir  bool   // its root is a directory
 
+	// watched tells when the file system is gone; nil: it is not watched.
+	watched *watching
+
 	// release gives back what a Mounter has mounted; nil: it was none.
 	release func() error
 
@@ -117,6 +120,9 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 		return nil, err
 	}
 	m.from = place
+	if p.upper != "" {
+		k.watch(m)
+	}
 	return m, nil
 }
 

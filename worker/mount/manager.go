@@ -451,6 +451,13 @@ func (m *Manager) unmount(e *entry, p *pending) {
 
 // released tells whether the file system of an overlay has left the kernel.
 func (m *Manager) released(e *entry, thorough bool) error {
+	left, known := m.kernel.left(e.master)
+	if left {
+		return nil
+	}
+	if known {
+		return fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(e.name, thorough), ErrBusy)
+	}
 	if gone := m.kernel.gone(e.master.dev); gone || m.reused(e.master.dev, e) {
 		return nil
 	}

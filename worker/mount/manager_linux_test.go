@@ -26,9 +26,11 @@ var waysUsed = map[string][]Call{
 	"no mount_setattr": {CallMountSetattr},
 	"loop":             {CallErofsFile},
 	"no ustat":         {CallUstat},
+	"no inotify":       {CallInotify},
+	"neither":          {CallInotify, CallUstat},
 	"oldest": {
 		CallOpenTree, CallMoveMount, CallCloneDetached, CallFsopen, CallLayerFD, CallLowerAppend,
-		CallMountSetattr, CallErofsFile, CallUstat, CallPidfd,
+		CallMountSetattr, CallErofsFile, CallInotify, CallUstat, CallPidfd,
 	},
 }
 

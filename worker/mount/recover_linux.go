@@ -100,18 +100,23 @@ func (r *recovery) ours(m *mountinfo) bool {
 func (r *recovery) endSteps(ctx context.Context) error {
 	for {
 		var victims []*group
-		err := eachNamespace(" holdfast-", func(g *group, m *mountinfo) {
+		look := func(g *group, m *mountinfo) {
 			if !r.ours(m) {
 				return
 			}
 			_, rest, _ := runOf(m.source)
-			if m.point != "/" && rest != nurseryMark {
-				return
-			}
-			if len(victims) == 0 || victims[len(victims)-1] != g {
+			if (m.point == "/" || rest == nurseryMark) && !slices.Contains(victims, g) {
 				victims = append(victims, g)
 			}
-		})
+		}
+		all, err := groups()
+		if err == nil {
+			err = eachOf(all, " holdfast-", look)
+		}
+		if err == nil {
+			// Who has changed its root directory does not see what its namespace has outside of it.
+			err = fromInside(all, " holdfast-", look)
+		}
 		if err != nil || len(victims) == 0 {
 			return err
 		}
@@ -256,9 +261,10 @@ func (r *recovery) noteForeign() error {
 }
 
 // outlives tells whether a file system that nobody shows is still there. What a process
-// has held can go a moment after it.
+// has held can go a moment after it; and its number can be that of another's detached mount meanwhile.
 func (r *recovery) outlives(dev uint64, name string) (alive bool, err error) {
-	for delay := firstDelay; delay <= 2*soonDelay; delay *= 2 {
+	begun := time.Now()
+	for delay := firstDelay; time.Since(begun) < r.m.opt.ParkAfter; delay = min(2*delay, soonDelay) {
 		if alive, err = r.m.kernel.alive(dev, name); err != nil || !alive {
 			return alive, err
 		}

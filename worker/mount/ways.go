@@ -13,6 +13,7 @@ const (
 	CallLowerAppend   Call = "lowerdir+"
 	CallMountSetattr  Call = "mount_setattr"
 	CallErofsFile     Call = "erofs from a file"
+	CallInotify       Call = "inotify"
 	CallUstat         Call = "ustat"
 	CallPidfd         Call = "pidfd_open"
 )
@@ -36,6 +37,7 @@ var ways = []Way{
 	{Call: CallLowerAppend, Since: "6.5", Else: "overlays are mounted with mount(2)"},
 	{Call: CallMountSetattr, Since: "5.12", Else: "flags are set with mount(2) in a namespace of their own"},
 	{Call: CallErofsFile, Since: "6.12", Else: "a loop device"},
+	{Call: CallInotify, Since: "2.6.13", Else: "the number of a file system is asked for, which can be another's by then"},
 	{Call: CallUstat, Since: "1.0 (not on arm64)", Else: "the mountinfo of every namespace is read"},
 	{Call: CallPidfd, Since: "5.3", Else: "kill(2)"},
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -282,4 +284,48 @@ while read f; do (: >>$f) 2>/dev/null && echo $f; done; true`))
 			s.Errorf("can be written: %s", strings.ReplaceAll(got, "\n", " "))
 		}
 	})
+}
+func init() {
+	// leaver runs a step that changes its user and its root directory, and kills itself when it has.
+	helpers["leaver"] = func() {
+		s := &stand{dir: os.Getenv(envDir), ctx: context.Background()}
+		s.opt.Runtime = runtimeNamed(os.Getenv(envRuntime))
+		s.prepare()
+		base = os.Getenv("TMPDIR")
+		if err := s.tryOpen(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		_, err := s.Run(s.ctx, sh("base", `mkdir -p /sub/bin /sub/etc && cp /bin/busybox /sub/bin && cd /sub/bin && ln -s busybox sh && ln -s busybox su && ln -s busybox sleep &&
+echo u:x:1000:1000::/:/bin/sh >/sub/etc/passwd && echo u:x:1000: >/sub/etc/group && exec chroot /sub /bin/su -s /bin/sh u -c 'echo begun; exec sleep 1000'`),
+			writerFunc(func(b []byte) (int, error) {
+				if bytes.Contains(b, []byte("begun")) {
+					_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+					select {}
+				}
+				fmt.Fprintf(os.Stderr, "%s", b)
+				return len(b), nil
+			}))
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// A command that had changed its user, and so was not killed with the process that had started it, and its root
+// directory, lived on for ever: recovery looks at mounts, and did not see those outside of that directory.
+func TestOrphanInChroot(t *testing.T) {
+	for _, name := range []string{"native", "init", "runc"} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, Options{Runtime: runtimeNamed(name)})
+			s.close()
+			self, err := os.Readlink("/proc/self/exe")
+			must(t, err)
+			cmd := exec.Command(self)
+			cmd.Env = append(os.Environ(), envHelper+"=leaver", envDir+"="+s.dir, envRuntime+"="+name)
+			if out, err := cmd.CombinedOutput(); err == nil || len(out) > 0 {
+				t.Fatalf("%v: %s", err, out)
+			}
+			s.open()
+			s.clean()
+		})
+	}
 }

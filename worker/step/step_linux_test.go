@@ -371,8 +371,8 @@ func TestLimits(t *testing.T) {
 		if f.Usage.Memory > 16<<20 || f.Usage.Memory == 0 {
 			s.Errorf("%+v", f.Usage)
 		}
-		pids := sh("base", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; echo all")
-		pids.Limits.Pids = 5
+		pids := sh("base", "for i in $(seq 40); do sleep 1000 & done; echo all")
+		pids.Limits.Pids = 20 // runc needs some itself, before the command begins
 		if f := s.fails(pids, ErrExit); strings.Contains(string(f.Output), "all") {
 			s.Errorf("%q", f.Output)
 		}
