@@ -230,10 +230,11 @@ func (r *recovery) noteForeign() error {
 	if err != nil {
 		return err
 	}
+	until := time.Now().Add(r.m.opt.ParkAfter) // for all together
 	done := &kept{runs: maps.Clone(r.kept.runs), uppers: map[string]upperRecord{}}
 	for name, rec := range r.kept.uppers {
 		if still[name] == nil && rec.dev != 0 {
-			alive, err := r.outlives(rec.dev, name)
+			alive, err := r.outlives(rec.dev, name, until)
 			if err != nil {
 				return err
 			}
@@ -262,15 +263,14 @@ func (r *recovery) noteForeign() error {
 
 // outlives tells whether a file system that nobody shows is still there. What a process
 // has held can go a moment after it; and its number can be that of another's detached mount meanwhile.
-func (r *recovery) outlives(dev uint64, name string) (alive bool, err error) {
-	begun := time.Now()
-	for delay := firstDelay; time.Since(begun) < r.m.opt.ParkAfter; delay = min(2*delay, soonDelay) {
-		if alive, err = r.m.kernel.alive(dev, name); err != nil || !alive {
+func (r *recovery) outlives(dev uint64, name string, until time.Time) (alive bool, err error) {
+	for delay := firstDelay; ; delay = min(2*delay, soonDelay) {
+		alive, err = r.m.kernel.alive(dev, name)
+		if err != nil || !alive || time.Now().After(until) {
 			return alive, err
 		}
 		time.Sleep(delay)
 	}
-	return alive, nil
 }
 
 // refuse claims the directories of an overlay that somebody else holds, until it is gone.
