@@ -154,7 +154,9 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), limit, cancel) })
 		}
 	}
-	done.ended, err = r.runtime.run(ctx, j)
+	if j.step, err = withUser(j); err == nil {
+		done.ended, err = r.runtime.run(ctx, j)
+	}
 	if !begun.IsZero() {
 		done.duration = time.Since(begun)
 	}
@@ -164,6 +166,17 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 	timer.Stop()
 	_ = in.Close()
 	return r.verdict(f, done, context.Cause(ctx), err)
+}
+
+// withUser is the step of a job with the numbers of its user.
+func withUser(j *job) (*Step, error) {
+	s := *j.step
+	user, err := lookupUser(j.root.FD(), s.User)
+	if err != nil {
+		return nil, &startError{126, err}
+	}
+	s.User = user
+	return &s, nil
 }
 
 // verdict is the error of a run, nil if its result is to be kept.

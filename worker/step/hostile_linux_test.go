@@ -59,7 +59,7 @@ func TestOutputOfUser(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		step := sh("base", "echo out >/dev/stdout; echo err >/dev/stderr")
 		step.User = User{UID: 1000, GID: 1000}
-		if got := s.text(step); got != "out\nerr" {
+		if got := s.text(step); got != "out\nerr" && got != "err\nout" { // runc does not keep the order
 			s.Errorf("%q", got)
 		}
 	})
@@ -328,4 +328,53 @@ func TestOrphanInChroot(t *testing.T) {
 			s.clean()
 		})
 	}
+}
+
+// Users by name, in the files of the base.
+func TestUserNames(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		made := s.ok(sh("base", "echo 'ann:x:1000:100::/:/bin/sh' >/etc/passwd; echo 'video:x:44:ann' >/etc/group; mkdir /real; mv /etc/passwd /real; ln -s /real/passwd /etc/passwd"))
+		run := func(name string) Step {
+			step := sh(made.Snapshot, "id -u; id -g; id -G")
+			step.User = User{Name: name}
+			return step
+		}
+		for name, want := range map[string]string{
+			"ann": "1000\n100\n100 44", "1000": "1000\n100\n100 44", "ann:video": "1000\n44\n44", "ann:7": "1000\n7\n7", "5": "5\n0\n0", "5:video": "5\n44\n44",
+		} {
+			if got := s.text(run(name)); got != want {
+				s.Errorf("%s: %q, and not %q", name, got, want)
+			}
+		}
+		numbers := sh(made.Snapshot, "id -u; id -g; id -G")
+		numbers.User = User{UID: 1000, GID: 100, Groups: []uint32{44}}
+		if res := s.ok(numbers); res.Hit {
+			s.Error("a name and the numbers behind it are the same step")
+		}
+		for _, name := range []string{"eve", "ann:eve"} {
+			if f := s.fails(run(name), ErrNoUser); !errors.Is(f, ErrStart) || !strings.Contains(f.Error(), "eve") {
+				s.Errorf("%v", f)
+			}
+		}
+		s.clean()
+	})
+}
+
+// Files of users that are not what they should be neither hang a step nor lead it out of the base.
+func TestUserFilesOfBase(t *testing.T) {
+	s := newStand(t, Options{})
+	outside := filepath.Join(s.dir, "outside")
+	must(t, os.WriteFile(outside, []byte("ann:x:1:1::/:\n"), 0o644))
+	for _, script := range []string{
+		"mknod /etc/passwd p", "mkdir /etc/passwd", "ln -s passwd /etc/passwd", "ln -s " + outside + " /etc/passwd", "ln -s ../../../../../.." + outside + " /etc/passwd",
+		"ln -s /proc/self/root" + outside + " /etc/passwd", "rm -r /etc", "rm -r /etc; ln -s /dev /etc", "dd if=/dev/zero of=/etc/passwd bs=1024 count=5000 2>/dev/null",
+	} {
+		made := s.ok(sh("base", script))
+		step := sh(made.Snapshot, "id -u")
+		step.User.Name = "ann"
+		if f := s.fails(step, ErrStart); !strings.Contains(f.Error(), "ann") {
+			t.Errorf("%s: %v", script, f)
+		}
+	}
+	s.clean()
 }
