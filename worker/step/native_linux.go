@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/osthread"
+	"holdfast/worker/mount"
 )
 
 // Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
@@ -34,6 +35,9 @@ type native struct{ init bool }
 func (native) Name() string { return "native" }
 
 func (n native) open(e *environment) (opened, error) {
+	if err := lacking(e.mounts); err != nil {
+		return nil, err
+	}
 	o := &openNative{environment: e, jobs: make(chan threadJob), userns: inUserns()}
 	err := e.nursery.Do(func() (err error) {
 		o.space, err = os.Open("/proc/thread-self/ns/mnt")
@@ -63,10 +67,33 @@ func (n native) open(e *environment) (opened, error) {
 		o.close()
 		return nil, err
 	}
+	if o.byInit = n.init || o.userns; o.byInit {
+		return o, nil
+	}
 	// A process of the step has to mount /proc where the kernel cannot be told whose processes it
-	// is to show (before 6.18), or forbids to do so from outside.
-	o.byInit = n.init || o.userns || !canProc()
+	// is to show (before 6.18), and cannot be stopped at its beginning where tracing is forbidden.
+	err = canProc()
+	if err == nil {
+		err = canTrace()
+	}
+	if err != nil {
+		o.byInit = true
+		e.log.Warn("a step begins with this program, which takes some milliseconds more", "reason", err)
+	}
 	return o, nil
+}
+
+// lacking is why the machine cannot do without another runtime; nil if it can.
+func lacking(m *mount.Manager) error {
+	for _, w := range m.Ways() {
+		switch w.Call {
+		case mount.CallOpenTree, mount.CallMoveMount, mount.CallFsopen:
+			if !w.Used {
+				return fmt.Errorf("it needs the system call %s (Linux %s), without which the runtime runc works: %w: %w", w.Call, w.Since, w.Err, errors.ErrUnsupported)
+			}
+		}
+	}
+	return nil
 }
 
 // inUserns tells whether the process is in another user namespace than the machine's first.
@@ -75,19 +102,35 @@ func inUserns() bool {
 	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// canProc tells whether /proc of another pid namespace can be made.
-func canProc() bool {
+// canProc is why /proc of another pid namespace cannot be made.
+func canProc() error {
 	own, err := os.Open("/proc/self/ns/pid")
 	if err != nil {
-		return false
+		return err
 	}
 	defer own.Close()
 	fd, err := newProc(int(own.Fd()))
 	if err != nil {
-		return false
+		return err
 	}
-	_ = unix.Close(fd)
-	return true
+	return unix.Close(fd)
+}
+
+// canTrace is why a program cannot be started so that it stops at its beginning.
+func canTrace() error {
+	failed := make(chan error)
+	osthread.Own(func() {
+		p, err := os.StartProcess("/proc/self/exe", []string{initName}, &os.ProcAttr{
+			Env: []string{}, Sys: &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}})
+		if err != nil {
+			failed <- fmt.Errorf("tracing a program: %w", err)
+			return
+		}
+		_ = p.Kill() // before its first instruction
+		_, _ = p.Wait()
+		failed <- nil
+	})
+	return <-failed
 }
 
 type openNative struct {

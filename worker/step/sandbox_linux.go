@@ -254,7 +254,7 @@ func bindReadOnly(p string) error {
 	defer unix.Close(fd)
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-	if err == unix.ENOSYS {
+	if err == unix.ENOSYS || err == unix.EPERM { // EPERM: a filter of system calls
 		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, p, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return err
 		}
