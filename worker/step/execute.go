@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"holdfast/worker/mount"
@@ -23,6 +24,7 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 		}
 		return nil, r.fault(f, err)
 	}
+	waitForks()
 	r.at(atPrepared, f.id)
 	run, err := r.runMounted(f, mounts)
 	if errors.Is(err, mount.ErrBusy) && run.held != nil {
@@ -41,6 +43,14 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 	}
 	r.at(atCommitted, f.id)
 	return r.record(f, run)
+}
+
+// waitForks returns when all children that were about to be started when it was called have become other programs, or are just about
+// to. Until then each has what this process had open, so a program that a driver has just copied could still be open for writing,
+// and could not be executed.
+func waitForks() {
+	syscall.ForkLock.Lock()
+	syscall.ForkLock.Unlock() //nolint:staticcheck // to have had it is all
 }
 
 // at tells tests where a run is.

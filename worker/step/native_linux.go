@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -396,17 +397,36 @@ func (r *nativeRun) start() (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := os.StartProcess(name, s.Command, &os.ProcAttr{
-		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{r.null, r.job.out, r.job.out},
-		Sys: &syscall.SysProcAttr{
-			Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
-			Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
-		},
+	var p *os.Process
+	err = whileBusy(func() (err error) {
+		p, err = os.StartProcess(name, s.Command, &os.ProcAttr{
+			Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{r.null, r.job.out, r.job.out},
+			Sys: &syscall.SysProcAttr{
+				Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
+				Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
+			},
+		})
+		return err
 	})
 	if err != nil {
 		return nil, &startError{126, err}
 	}
 	return p, nil
+}
+
+// busyTries is how often a program is tried to be executed that is open for writing, a millisecond apart.
+const busyTries = 200
+
+// whileBusy tries to execute a program. A child that has just become another program can still be closing what waitForks
+// was about.
+func whileBusy(execute func() error) error {
+	for try := 0; ; try++ {
+		err := execute()
+		if !errors.Is(err, unix.ETXTBSY) || try == busyTries {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // settle waits until a command has stopped, and gives it what it could not have before it was there.
