@@ -77,7 +77,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringVar(&f.base, "base", "", "what to run it on: a base, or the result of another step")
 	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE, a variable of its environment; any number")
 	flags.StringVar(&f.workdir, "workdir", "", "its working directory, made if it is not there")
-	flags.StringVar(&f.user, "user", "", "who runs it: UID or UID:GID")
+	flags.StringVar(&f.user, "user", "", "who runs it: USER or USER:GROUP, numbers, or names in the base's /etc/passwd and /etc/group")
 	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET or SOURCE:TARGET:ro, what it sees of this machine; tmpfs:TARGET is empty; any number")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
@@ -140,7 +140,7 @@ func (f *stepFlags) step(command []string) (s step.Step, err error) {
 	if f.user != "" {
 		var ok bool
 		if s.User, ok = parseUser(f.user); !ok {
-			return s, cli.Usagef("--user is %q; it must be UID or UID:GID, in numbers", f.user)
+			return s, cli.Usagef("--user is %q; it must be USER or USER:GROUP, names or numbers", f.user)
 		}
 	}
 	return s, nil
@@ -222,23 +222,29 @@ func parseMount(text string) (m step.Mount, err error) {
 	return m, nil
 }
 
-// parseUser reads UID or UID:GID. Names are in files of the base, which nobody reads here, but for that of root.
+// parseUser reads USER or USER:GROUP. Numbers are taken as they are, and root is 0 everywhere; other names are looked
+// up in the base.
 func parseUser(text string) (u step.User, ok bool) {
-	uid, gid, both := strings.Cut(text, ":")
+	user, group, both := strings.Cut(text, ":")
+	for _, part := range []string{user, group} {
+		if strings.ContainsAny(part, ": \t\n\x00") || strings.HasPrefix(part, "-") || part == "" && (both || part == user) {
+			return u, false
+		}
+	}
+	numbers := true
 	number := func(s string) uint32 {
-		if s == "root" {
+		if s == "root" || s == "" {
 			return 0
 		}
 		n, err := strconv.ParseUint(s, 10, 32)
-		ok = ok && err == nil
+		numbers = numbers && err == nil
 		return uint32(n)
 	}
-	ok = true
-	u.UID = number(uid)
-	if both {
-		u.GID = number(gid)
+	u = step.User{UID: number(user), GID: number(group)}
+	if !numbers {
+		u = step.User{Name: text}
 	}
-	return u, ok
+	return u, true
 }
 
 // defaultPath is where commands are looked for if nothing says.
@@ -261,7 +267,7 @@ func (f *stepFlags) with(s *step.Step, named snapshot.Info) error {
 	if f.user == "" && config.User != "" {
 		var ok bool
 		if s.User, ok = parseUser(config.User); !ok {
-			return fmt.Errorf("base %s is for the user %q, who is known to the base only; give a number with --user", named.Name, config.User)
+			return fmt.Errorf("base %s is for the user %q, which is not USER or USER:GROUP; give another with --user", named.Name, config.User)
 		}
 	}
 	return nil

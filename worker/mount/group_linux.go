@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/osthread"
 )
 
 // group are processes in one mount namespace that have the same root, and so the same
@@ -63,6 +65,10 @@ func eachNamespace(sub string, each func(*group, *mountinfo)) error {
 	if err != nil {
 		return err
 	}
+	return eachOf(all, sub, each)
+}
+
+func eachOf(all []*group, sub string, each func(*group, *mountinfo)) error {
 	for _, g := range all {
 		if err := g.mounts(sub, each); err != nil {
 			return err
@@ -84,6 +90,68 @@ func (g *group) mounts(sub string, each func(*group, *mountinfo)) error {
 			continue // it has ended
 		}
 		return err
+	}
+	return nil
+}
+
+// fromInside calls each for all mounts of the groups' namespaces as these have them, whatever root directory their
+// processes have. Left out are the namespace of this process, and those that it may not enter.
+func fromInside(all []*group, sub string, each func(*group, *mountinfo)) error {
+	own, err := namespaceOf(os.Getpid())
+	if err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	proc, err := unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("mount: /proc: %w", err)
+	}
+	defer unix.Close(proc)
+	in := map[string][]*group{}
+	for _, g := range all {
+		if g.namespace != own {
+			in[g.namespace] = append(in[g.namespace], g)
+		}
+	}
+	done := make(chan error)
+	osthread.Own(func() {
+		err := unix.Unshare(unix.CLONE_FS)
+		for _, same := range in {
+			if err != nil {
+				break
+			}
+			err = mountsInside(proc, same[0], sub, func(m *mountinfo) {
+				for _, g := range same {
+					each(g, m)
+				}
+			})
+		}
+		done <- err
+	})
+	if err := <-done; err != nil {
+		return fmt.Errorf("mount: looking into namespaces: %w", err)
+	}
+	return nil
+}
+
+// mountsInside has the calling thread enter the namespace of a group, and reads its mounts.
+func mountsInside(proc int, g *group, sub string, each func(*mountinfo)) error {
+	for _, pid := range g.pids {
+		ns, err := unix.Openat(proc, strconv.Itoa(pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		err = unix.Setns(ns, unix.CLONE_NEWNS)
+		_ = unix.Close(ns)
+		if err != nil {
+			return nil //nolint:nilerr // not ours, if it may not be entered
+		}
+		fd, err := unix.Openat(proc, "thread-self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), "mountinfo")
+		defer f.Close()
+		return readMountinfo(f, sub, each)
 	}
 	return nil
 }

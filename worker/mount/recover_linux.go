@@ -100,18 +100,23 @@ func (r *recovery) ours(m *mountinfo) bool {
 func (r *recovery) endSteps(ctx context.Context) error {
 	for {
 		var victims []*group
-		err := eachNamespace(" holdfast-", func(g *group, m *mountinfo) {
+		look := func(g *group, m *mountinfo) {
 			if !r.ours(m) {
 				return
 			}
 			_, rest, _ := runOf(m.source)
-			if m.point != "/" && rest != nurseryMark {
-				return
-			}
-			if len(victims) == 0 || victims[len(victims)-1] != g {
+			if (m.point == "/" || rest == nurseryMark) && !slices.Contains(victims, g) {
 				victims = append(victims, g)
 			}
-		})
+		}
+		all, err := groups()
+		if err == nil {
+			err = eachOf(all, " holdfast-", look)
+		}
+		if err == nil {
+			// Who has changed its root directory does not see what its namespace has outside of it.
+			err = fromInside(all, " holdfast-", look)
+		}
 		if err != nil || len(victims) == 0 {
 			return err
 		}
@@ -225,10 +230,11 @@ func (r *recovery) noteForeign() error {
 	if err != nil {
 		return err
 	}
+	until := time.Now().Add(r.m.opt.ParkAfter) // for all together
 	done := &kept{runs: maps.Clone(r.kept.runs), uppers: map[string]upperRecord{}}
 	for name, rec := range r.kept.uppers {
 		if still[name] == nil && rec.dev != 0 {
-			alive, err := r.outlives(rec.dev, name)
+			alive, err := r.outlives(rec.dev, name, until)
 			if err != nil {
 				return err
 			}
@@ -256,15 +262,15 @@ func (r *recovery) noteForeign() error {
 }
 
 // outlives tells whether a file system that nobody shows is still there. What a process
-// has held can go a moment after it.
-func (r *recovery) outlives(dev uint64, name string) (alive bool, err error) {
-	for delay := firstDelay; delay <= 2*soonDelay; delay *= 2 {
-		if alive, err = r.m.kernel.alive(dev, name); err != nil || !alive {
+// has held can go a moment after it; and its number can be that of another's detached mount meanwhile.
+func (r *recovery) outlives(dev uint64, name string, until time.Time) (alive bool, err error) {
+	for delay := firstDelay; ; delay = min(2*delay, soonDelay) {
+		alive, err = r.m.kernel.alive(dev, name)
+		if err != nil || !alive || time.Now().After(until) {
 			return alive, err
 		}
 		time.Sleep(delay)
 	}
-	return alive, nil
 }
 
 // refuse claims the directories of an overlay that somebody else holds, until it is gone.

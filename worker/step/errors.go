@@ -27,6 +27,8 @@ var (
 	ErrSignal = errors.New("the command was killed")
 	// ErrStart: the command could not be started: it is not there, or is no program.
 	ErrStart = errors.New("the command could not be started")
+	// ErrNoUser: there is no such user or group in the base. It comes with ErrStart.
+	ErrNoUser = errors.New("the base has no such user")
 	// ErrTime, ErrMemory and ErrDisk: Limits ended it.
 	ErrTime   = errors.New("the step took longer than it may")
 	ErrMemory = errors.New("the step needed more memory than it may")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"holdfast/worker/mount"
@@ -23,6 +24,7 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 		}
 		return nil, r.fault(f, err)
 	}
+	waitForks()
 	r.at(atPrepared, f.id)
 	run, err := r.runMounted(f, mounts)
 	if errors.Is(err, mount.ErrBusy) && run.held != nil {
@@ -41,6 +43,14 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 	}
 	r.at(atCommitted, f.id)
 	return r.record(f, run)
+}
+
+// waitForks returns when all children that were about to be started when it was called have become other programs, or are just about
+// to. Until then each has what this process had open, so a program that a driver has just copied could still be open for writing,
+// and could not be executed.
+func waitForks() {
+	syscall.ForkLock.Lock()
+	syscall.ForkLock.Unlock() //nolint:staticcheck // to have had it is all
 }
 
 // at tells tests where a run is.
@@ -72,7 +82,8 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	if err != nil {
 		return done, r.fault(f, err)
 	}
-	root, err := r.opt.Mounts.Acquire(f.ctx, spec)
+	// Who goes while it is being mounted would leave the mount behind, on directories that are then deleted.
+	root, err := r.opt.Mounts.Acquire(context.WithoutCancel(f.ctx), spec)
 	if err != nil {
 		return done, r.fault(f, err)
 	}
@@ -150,10 +161,12 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 			context.AfterFunc(ctx, func() { timer.Stop() })
 		}
 		if limit := f.step.Limits.Disk; limit > 0 {
-			go r.watchDisk(ctx, f.id.running(), limit, cancel)
+			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), limit, cancel) })
 		}
 	}
-	done.ended, err = r.runtime.run(ctx, j)
+	if j.step, err = withUser(j); err == nil {
+		done.ended, err = r.runtime.run(ctx, j)
+	}
 	if !begun.IsZero() {
 		done.duration = time.Since(begun)
 	}
@@ -163,6 +176,17 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 	timer.Stop()
 	_ = in.Close()
 	return r.verdict(f, done, context.Cause(ctx), err)
+}
+
+// withUser is the step of a job with the numbers of its user.
+func withUser(j *job) (*Step, error) {
+	s := *j.step
+	user, err := lookupUser(j.root.FD(), s.User)
+	if err != nil {
+		return nil, &startError{126, err}
+	}
+	s.User = user
+	return &s, nil
 }
 
 // verdict is the error of a run, nil if its result is to be kept.

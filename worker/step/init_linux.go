@@ -101,7 +101,8 @@ func become() error {
 	if err := o.become(); err != nil {
 		return err
 	}
-	return &startError{126, fmt.Errorf("%s: %w", name, syscall.Exec(name, o.Command, o.Env))}
+	err = whileBusy(func() error { return syscall.Exec(name, o.Command, o.Env) })
+	return &startError{126, fmt.Errorf("%s: %w", name, err)}
 }
 
 // become takes on the user.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast"
+	"holdfast/worker/internal/denial"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/overlay"
@@ -55,6 +56,10 @@ func inner() int {
 	cmd.Env = append(os.Environ(), envInner+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if err := inheritAll(); err != nil { // capabilities that steps must not inherit either
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if dir, err := os.Open("/usr"); err == nil { // a descriptor that steps must not inherit from the program
 		cmd.ExtraFiles = []*os.File{dir}
 		defer dir.Close()
@@ -71,10 +76,29 @@ func inner() int {
 	return 0
 }
 
+// inheritAll has programs inherit all capabilities of the thread, as some services and containers do.
+func inheritAll() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	for i := range data {
+		data[i].Inheritable = data[i].Permitted
+	}
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_SYS_ADMIN, 0, 0)
+}
+
 // run1 runs the tests, and fails if they leave anything.
 func run1(m *testing.M) int {
 	var err error
-	if os.Geteuid() == 0 {
+	if name := os.Getenv(envDeny); name != "" {
+		err = denial.Install(denials[name].deny)
+	}
+	if os.Geteuid() == 0 && err == nil {
 		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	}
 	dir, e := os.MkdirTemp("", "holdfast-step-")
@@ -262,7 +286,7 @@ func (s *stand) close() {
 }
 
 // applets are the commands of the base.
-var applets = strings.Fields("sh true false cat echo ls id pwd env sleep kill mkdir rm dd ln mknod touch test wc hostname ip ps stat head yes chmod grep mount chroot su nc seq readlink sync")
+var applets = strings.Fields("sh true false cat find cp mv echo ls id pwd env sleep kill mkdir rm dd ln mknod touch test wc hostname ip ps stat head yes chmod grep mount chroot su nc seq readlink sync")
 
 // busybox commits a base with busybox and what a step looks for.
 func (s *stand) busybox(name string) {

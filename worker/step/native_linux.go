@@ -10,10 +10,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/osthread"
+	"holdfast/worker/mount"
 )
 
 // Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
@@ -34,7 +36,10 @@ type native struct{ init bool }
 func (native) Name() string { return "native" }
 
 func (n native) open(e *environment) (opened, error) {
-	o := &openNative{environment: e, jobs: make(chan func(*thread)), userns: inUserns()}
+	if err := lacking(e.mounts); err != nil {
+		return nil, err
+	}
+	o := &openNative{environment: e, jobs: make(chan threadJob), userns: inUserns()}
 	err := e.nursery.Do(func() (err error) {
 		o.space, err = os.Open("/proc/thread-self/ns/mnt")
 		return err
@@ -63,10 +68,33 @@ func (n native) open(e *environment) (opened, error) {
 		o.close()
 		return nil, err
 	}
+	if o.byInit = n.init || o.userns; o.byInit {
+		return o, nil
+	}
 	// A process of the step has to mount /proc where the kernel cannot be told whose processes it
-	// is to show (before 6.18), or forbids to do so from outside.
-	o.byInit = n.init || o.userns || !canProc()
+	// is to show (before 6.18), and cannot be stopped at its beginning where tracing is forbidden.
+	err = canProc()
+	if err == nil {
+		err = canTrace()
+	}
+	if err != nil {
+		o.byInit = true
+		e.log.Warn("a step begins with this program, which takes some milliseconds more", "reason", err)
+	}
 	return o, nil
+}
+
+// lacking is why the machine cannot do without another runtime; nil if it can.
+func lacking(m *mount.Manager) error {
+	for _, w := range m.Ways() {
+		switch w.Call {
+		case mount.CallOpenTree, mount.CallMoveMount, mount.CallFsopen:
+			if !w.Used {
+				return fmt.Errorf("it needs the system call %s (Linux %s), without which the runtime runc works: %w: %w", w.Call, w.Since, w.Err, errors.ErrUnsupported)
+			}
+		}
+	}
+	return nil
 }
 
 // inUserns tells whether the process is in another user namespace than the machine's first.
@@ -75,19 +103,35 @@ func inUserns() bool {
 	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// canProc tells whether /proc of another pid namespace can be made.
-func canProc() bool {
+// canProc is why /proc of another pid namespace cannot be made.
+func canProc() error {
 	own, err := os.Open("/proc/self/ns/pid")
 	if err != nil {
-		return false
+		return err
 	}
 	defer own.Close()
 	fd, err := newProc(int(own.Fd()))
 	if err != nil {
-		return false
+		return err
 	}
-	_ = unix.Close(fd)
-	return true
+	return unix.Close(fd)
+}
+
+// canTrace is why a program cannot be started so that it stops at its beginning.
+func canTrace() error {
+	failed := make(chan error)
+	osthread.Own(func() {
+		p, err := os.StartProcess("/proc/self/exe", []string{initName}, &os.ProcAttr{
+			Env: []string{}, Sys: &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}})
+		if err != nil {
+			failed <- fmt.Errorf("tracing a program: %w", err)
+			return
+		}
+		_ = p.Kill() // before its first instruction
+		_, _ = p.Wait()
+		failed <- nil
+	})
+	return <-failed
 }
 
 type openNative struct {
@@ -95,13 +139,20 @@ type openNative struct {
 	userns, byInit                    bool
 	space, net, ipc, null, proc, self *os.File
 
-	jobs    chan func(*thread)
+	jobs    chan threadJob
 	mu      sync.Mutex
 	threads int
+	serving sync.WaitGroup
+}
+
+type threadJob struct {
+	do   func(*thread) error
+	done chan error
 }
 
 func (o *openNative) close() {
 	close(o.jobs)
+	o.serving.Wait()
 	for _, f := range []*os.File{o.space, o.net, o.ipc, o.null, o.proc, o.self} {
 		if f != nil {
 			_ = f.Close()
@@ -124,6 +175,12 @@ func (o *openNative) run(ctx context.Context, j *job) (done ended, err error) {
 	if j.step.Limits.limited() {
 		if g, err = o.cgroups.make(fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial), &j.step.Limits); err != nil {
 			return done, err
+		}
+	}
+	// Who runs the command can open /dev/stdout then.
+	if u := &j.step.User; u.UID != 0 && !o.userns {
+		if err := j.out.Chown(int(u.UID), int(u.GID)); err != nil {
+			return done, errors.Join(fmt.Errorf("the output of the command: %w", err), g.remove())
 		}
 	}
 	r := &nativeRun{openNative: o, job: j, box: box, files: files, group: g}
@@ -172,13 +229,12 @@ type thread struct {
 	spent bool // something is left of a job that cannot be undone
 }
 
-// onThread runs a function on a thread of its own.
+// onThread runs a function on a thread of its own. There are never more callers than slots.
 func (o *openNative) onThread(do func(*thread) error) error {
-	done := make(chan error, 1)
-	work := func(t *thread) { done <- do(t) }
+	job := threadJob{do, make(chan error, 1)}
 	select {
-	case o.jobs <- work:
-		return <-done
+	case o.jobs <- job:
+		return <-job.done
 	default:
 	}
 	o.mu.Lock()
@@ -189,14 +245,16 @@ func (o *openNative) onThread(do func(*thread) error) error {
 	o.mu.Unlock()
 	if more {
 		ready := make(chan error)
+		o.serving.Add(1)
 		osthread.Own(func() { o.serve(ready) })
 		if err := <-ready; err != nil {
-			o.ended()
 			return err
 		}
 	}
-	o.jobs <- work
-	return <-done
+	// There are as many threads as callers: as many as wait here are free, or about to be. One
+	// that ends does not count any more when its caller has left.
+	o.jobs <- job
+	return <-job.done
 }
 
 func (o *openNative) ended() {
@@ -207,20 +265,25 @@ func (o *openNative) ended() {
 
 // serve does jobs.
 func (o *openNative) serve(ready chan error) {
+	defer o.serving.Done()
 	t := &thread{o: o, ownFD: -1}
 	err := t.prepare()
-	ready <- err
 	if err != nil {
-		return
+		o.ended()
 	}
-	for do := range o.jobs {
-		do(t)
-		if t.spent {
-			break
+	ready <- err
+	if err == nil {
+		for j := range o.jobs {
+			err := j.do(t)
+			if t.spent {
+				o.ended()
+				j.done <- err
+				break
+			}
+			j.done <- err
 		}
 	}
 	_ = unix.Close(t.ownFD)
-	o.ended()
 }
 
 func (t *thread) prepare() error {
@@ -334,17 +397,36 @@ func (r *nativeRun) start() (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := os.StartProcess(name, s.Command, &os.ProcAttr{
-		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{r.null, r.job.out, r.job.out},
-		Sys: &syscall.SysProcAttr{
-			Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
-			Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
-		},
+	var p *os.Process
+	err = whileBusy(func() (err error) {
+		p, err = os.StartProcess(name, s.Command, &os.ProcAttr{
+			Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{r.null, r.job.out, r.job.out},
+			Sys: &syscall.SysProcAttr{
+				Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
+				Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
+			},
+		})
+		return err
 	})
 	if err != nil {
 		return nil, &startError{126, err}
 	}
 	return p, nil
+}
+
+// busyTries is how often a program is tried to be executed that is open for writing, a millisecond apart.
+const busyTries = 200
+
+// whileBusy tries to execute a program. A child that has just become another program can still be closing what waitForks
+// was about.
+func whileBusy(execute func() error) error {
+	for try := 0; ; try++ {
+		err := execute()
+		if !errors.Is(err, unix.ETXTBSY) || try == busyTries {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // settle waits until a command has stopped, and gives it what it could not have before it was there.

@@ -12,7 +12,7 @@ import (
 )
 
 func someStep() Step {
-	return Step{Base: "base", Command: []string{"sh", "-c", "x"}, Env: []string{"B=1", "A=2"}, Dir: "/d/../w/", User: User{1, 2, []uint32{4, 3, 4}},
+	return Step{Base: "base", Command: []string{"sh", "-c", "x"}, Env: []string{"B=1", "A=2"}, Dir: "/d/../w/", User: User{UID: 1, GID: 2, Groups: []uint32{4, 3, 4}},
 		Mounts: []Mount{{Source: "/a//b", Target: "/t/", ReadOnly: true}, {Target: "/u"}}}
 }
 
@@ -52,6 +52,8 @@ func TestID(t *testing.T) {
 		func(s *Step) { s.User.UID = 0 },
 		func(s *Step) { s.User.GID = 0 },
 		func(s *Step) { s.User.Groups = nil },
+		func(s *Step) { s.User = User{Name: "1:2"} },
+		func(s *Step) { s.User = User{Name: "1"} },
 		func(s *Step) { s.Mounts = s.Mounts[:1] },
 		func(s *Step) { s.Mounts[0].ReadOnly = false },
 		func(s *Step) { s.Mounts[0].Source = "" },

@@ -111,25 +111,33 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 	if err != nil && !errors.As(err, &exit) {
 		return done, fmt.Errorf("runc: %w", err)
 	}
+	err = nil
 	state := cmd.ProcessState
 	done.usage.User, done.usage.System = state.UserTime(), state.SystemTime()
 	done.code = state.ExitCode()
-	if done.code > 128 || done.code < 0 {
-		done.signaled = true
-		done.code = max(done.code, 128+int(syscall.SIGKILL))
+	lost := done.code < 0 // runc itself was killed
+	if lost {
+		done.code = 128 + int(syscall.SIGKILL)
 	}
-	if ctx.Err() != nil {
-		o.cgroups.kill(name) // if runc itself had to be killed
+	// Signals have the numbers up to 64: what is more is the command's own.
+	done.signaled = done.code > 128 && done.code <= 128+64
+	if lost || ctx.Err() != nil {
+		o.cgroups.kill(name)
 	}
-	if ctx.Err() != nil || done.code != 0 {
+	if done.code != 0 || ctx.Err() != nil {
 		o.forget(name)
 	}
-	return done, o.complaint(logName, done.code)
+	if lost {
+		err = o.cgroups.removeEverywhere(name)
+	}
+	return done, errors.Join(err, o.complaint(logName, done.code))
 }
 
 func (o *openRunc) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(o.program, append([]string{"--root", filepath.Join(o.dir, stateDir)}, args...)...)
 	cmd.Dir = "/"
+	// Nothing more: it would have the container notify systemd in our place, and pass descriptors on.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 	return cmd
 }

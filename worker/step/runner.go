@@ -165,7 +165,7 @@ func (r *Runner) environment() (*environment, error) {
 	}
 	r.cgroups = c
 	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, nursery: nursery, mark: mark,
-		cgroups: c, slots: r.opt.Concurrency}, nil
+		cgroups: c, slots: r.opt.Concurrency, log: r.log}, nil
 }
 
 // errEnough ends a walk.

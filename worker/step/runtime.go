@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"time"
 
@@ -25,6 +26,7 @@ type environment struct {
 	mark    string // the source of a mount by which recovery knows the namespaces of steps; "": none
 	cgroups *cgroups
 	slots   int
+	log     *slog.Logger
 }
 
 // opened is a runtime that a Runner uses.

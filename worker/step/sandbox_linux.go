@@ -176,7 +176,8 @@ func (m *sandboxMount) attach() error {
 		return err
 	}
 	if m.FD >= 0 {
-		if err := unix.MoveMount(m.FD, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		// A symbolic link at the end is followed, as those before it are.
+		if err := unix.MoveMount(m.FD, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS); err != nil {
 			return fmt.Errorf("move_mount: %w", err)
 		}
 		return nil
@@ -196,7 +197,11 @@ func makeTarget(target string, dir bool) error {
 	if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o644)
+	// What is there is not opened: it could be a FIFO, that waits for somebody to write to it.
+	if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -227,7 +232,7 @@ func newProc(pidns int) (fd int, err error) {
 }
 
 // readOnlyProc are the parts of /proc through which root could change the machine.
-var readOnlyProc = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"}
+var readOnlyProc = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/driver", "/proc/mtrr", "/proc/pressure"}
 
 func attachProc(fd int) error {
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, "/proc", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
@@ -249,7 +254,7 @@ func bindReadOnly(p string) error {
 	defer unix.Close(fd)
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-	if err == unix.ENOSYS {
+	if err == unix.ENOSYS || err == unix.EPERM { // EPERM: a filter of system calls
 		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, p, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return err
 		}
@@ -305,8 +310,11 @@ var capabilities = []struct {
 }
 
 // confine takes away from the calling thread what programs that it starts are not to have: new privileges by set-user-ID
-// programs, and all other capabilities.
+// programs, and all other capabilities, those included that this process has from the one that has started it.
 func confine() error {
+	if err := inheritNone(); err != nil {
+		return err
+	}
 	keep := map[uintptr]bool{}
 	for _, c := range capabilities {
 		keep[c.number] = true
@@ -323,6 +331,21 @@ func confine() error {
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
+	}
+	return nil
+}
+
+// inheritNone has programs that the calling thread starts inherit no capabilities: what root gets then is only what
+// the bounding set allows. The thread keeps its own.
+func inheritNone() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("capget: %w", err)
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0 // and with them the ambient ones
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("capset: %w", err)
 	}
 	return nil
 }

@@ -24,6 +24,12 @@ const (
 
 // User is who runs a command. The numbers are those of the process's user namespace.
 type User struct {
+	// Name is USER or USER:GROUP, names or numbers, as images and docker run --user have it. It is looked up in /etc/passwd
+	// and /etc/group of the base when the step runs (symbolic links stay in the base; 4 MiB each at most): a user without a
+	// GROUP has the group of the first file, and is in those of the second that list it; a USER that is a number and not there has the group 0.
+	// The other fields must be zero then. What is part of the step's ID is this text.
+	Name string
+
 	UID, GID uint32
 	Groups   []uint32 // further ones
 }
@@ -131,12 +137,14 @@ func (s Step) normalize() (Step, error) {
 		return s, err
 	}
 	s.Mounts, err = normalMounts(s.Mounts)
-	s.User.Groups = slices.Compact(slices.Sorted(slices.Values(s.User.Groups)))
+	if err == nil {
+		err = s.User.normalize()
+	}
 	return s, err
 }
 
 func (s *Step) checkTexts() error {
-	texts := slices.Concat([]string{s.Base, s.Dir}, s.Command, s.Env)
+	texts := slices.Concat([]string{s.Base, s.Dir, s.User.Name}, s.Command, s.Env)
 	for _, m := range s.Mounts {
 		texts = append(texts, m.Source, m.Target)
 	}
@@ -221,7 +229,11 @@ func (s *Step) id(base snapshot.Info) ID {
 		}
 		b = append(b, flag)
 	}
-	return sha256.Sum256(append(b, byte(s.Network)))
+	b = append(b, byte(s.Network))
+	if s.User.Name != "" { // which once there was not
+		b = appendText(b, s.User.Name)
+	}
+	return sha256.Sum256(b)
 }
 
 func appendText(b []byte, s string) []byte {

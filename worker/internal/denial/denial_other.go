@@ -1,0 +1,4 @@
+//go:build !linux
+
+// Package denial is for Linux.
+package denial
