@@ -2,7 +2,10 @@ package base
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +72,60 @@ func (t *tree) times(dir int, base string, mtime time.Time) error {
 	}
 	if err := unix.UtimesNanoAt(dir, base, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("set times: %w", err)
+	}
+	return nil
+}
+
+// finish gives the directories their attributes: until then things were put into them. The deepest come first: others
+// may not let an ordinary user in any more.
+func (t *tree) finish() error {
+	t.forget()
+	names := slices.Sorted(maps.Keys(t.dirs))
+	for _, name := range slices.Backward(names) {
+		if err := t.finishOne(name, t.dirs[name]); err != nil {
+			return fmt.Errorf("directory %q: %w", shorten(name), err)
+		}
+	}
+	return nil
+}
+
+func (t *tree) finishOne(name string, a attributes) error {
+	fd, err := t.opener(t.root, name)
+	if err != nil {
+		return through(name, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if !t.explicit[name] {
+		return t.times(fd, ".", a.mtime)
+	}
+	if a.whole && (t.overlay || t.mine != nil) {
+		if err := t.strip(fd, a); err != nil {
+			return err
+		}
+	}
+	t.readable(&a, 0o500)
+	return t.give(fd, fd, ".", a)
+}
+
+// strip takes the extended attributes away that a directory has from lower layers and is not to have: those of an entry
+// are all.
+func (t *tree) strip(fd int, a attributes) error {
+	path := fdPath(fd)
+	list := make([]byte, 64<<10) // as many as there can be
+	n, err := unix.Listxattr(path, list)
+	if err == unix.ENOTSUP {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list attributes: %w", err)
+	}
+	for name := range strings.SplitSeq(string(list[:n]), "\x00") {
+		if _, ok := a.xattrs[name]; ok || !strings.HasPrefix(name, "user.") || strings.HasPrefix(name, userMarks) {
+			continue
+		}
+		if err := unix.Removexattr(path, name); err != nil && err != unix.ENODATA {
+			return fmt.Errorf("remove the attribute %s: %w", shorten(name), err)
+		}
 	}
 	return nil
 }

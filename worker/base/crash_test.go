@@ -9,12 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"holdfast"
 	"holdfast/worker/base"
 	"holdfast/worker/snapshot"
 	copydriver "holdfast/worker/snapshot/driver/copy"
@@ -27,7 +25,7 @@ const crashRoot = "BASE_CRASH_ROOT"
 
 func TestMain(m *testing.M) {
 	if root := os.Getenv(crashRoot); root != "" {
-		if err := victim(root, os.Getenv(crashRoot+"_ROUND"), os.Getenv(crashRoot+"_IMAGES")); err != nil {
+		if err := victim(root, os.Getenv(crashRoot+"_IMAGES")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -36,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(drivertest.Main(m))
 }
 
-func crashOptions(round int) snapshot.Options {
-	o := snapshot.Options{Driver: copydriver.New(), Durability: []holdfast.Durability{holdfast.Full, holdfast.Periodic}[round%2]}
+func crashOptions() snapshot.Options {
+	o := snapshot.Options{Driver: copydriver.New()}
 	if os.Geteuid() == 0 { // whiteouts and marks
 		o.Driver = overlay.New()
 	}
@@ -46,12 +44,8 @@ func crashOptions(round int) snapshot.Options {
 
 // victim imports two images in turn under one name, and removes all that is not needed in between, until it is killed. It says
 // how often it has imported.
-func victim(root, round, images string) error {
-	n, err := strconv.Atoi(round)
-	if err != nil {
-		return err
-	}
-	s, err := snapshot.Open(root, crashOptions(n))
+func victim(root, images string) error {
+	s, err := snapshot.Open(root, crashOptions())
 	if err != nil {
 		return err
 	}
@@ -86,7 +80,7 @@ func TestKill(t *testing.T) {
 
 	// What each layer shows when nothing is killed.
 	wantOf := map[string]map[string]string{}
-	quiet := store(t, t.TempDir(), crashOptions(0).Driver)
+	quiet := store(t, t.TempDir(), crashOptions().Driver)
 	tops := map[string]bool{}
 	for _, ref := range []string{"0", "1"} {
 		r, err := base.Import(ctx, quiet, images.dir, base.Options{Ref: ref})
@@ -106,7 +100,7 @@ func TestKill(t *testing.T) {
 		if killedWhileImporting(t, root, round, images.dir) > 0 {
 			named = true
 		}
-		s, err := openAgain(root, crashOptions(round))
+		s, err := openAgain(root, crashOptions())
 		must(t, err)
 		tenant, err := s.Tenant("local")
 		must(t, err)
@@ -172,7 +166,7 @@ func openAgain(root string, o snapshot.Options) (s *snapshot.Store, err error) {
 func killedWhileImporting(t *testing.T, root string, round int, images string) (ended int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), crashRoot+"="+root, fmt.Sprintf("%s_ROUND=%d", crashRoot, round), crashRoot+"_IMAGES="+images)
+	cmd.Env = append(os.Environ(), crashRoot+"="+root, crashRoot+"_IMAGES="+images)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
