@@ -92,9 +92,9 @@ func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 	if err != nil {
 		return err
 	}
-	p, err := newPruner(t.Store(), prune.Options{Config: f.policies})
+	p, err := prune.New(t.Store(), prune.Options{Config: f.policies})
 	if err != nil {
-		return err
+		return &nextError{err, explainPolicies}
 	}
 	c.room.make = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, p, free) }
 	_, err = space.Reserve(c.ctx, bytes)
