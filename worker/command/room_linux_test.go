@@ -18,7 +18,7 @@ import (
 )
 
 // smallDisk mounts a file system of its own at store.
-func smallDisk(t *testing.T, kind string) {
+func smallDisk(t *testing.T, kind, options string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts a disk of its own")
@@ -30,7 +30,7 @@ func smallDisk(t *testing.T, kind string) {
 		drivertest.Filesystem(t, kind, filepath.Join(dir, "store"))
 		return
 	}
-	check(t, unix.Mount("tmpfs", "store", "tmpfs", 0, "size=64m"))
+	check(t, unix.Mount("tmpfs", "store", "tmpfs", 0, options))
 	t.Cleanup(func() { check(t, unix.Unmount(filepath.Join(dir, "store"), 0)) })
 }
 
@@ -92,7 +92,7 @@ func emergency(t *testing.T) int64 {
 func TestRoomFull(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		t.Run(fmt.Sprint(with), func(t *testing.T) {
-			smallDisk(t, "ext4")
+			smallDisk(t, "ext4", "")
 			many(t, 400)
 			must(t, "snapshot", "tree") // whatever opens the store makes the file
 			size := emergency(t)
@@ -134,7 +134,7 @@ func TestRoomFull(t *testing.T) {
 // TestRoomMetadata: metadata that must grow on a full disk gets the room of the emergency file. (On a tmpfs a directory takes none.)
 func TestRoomMetadata(t *testing.T) {
 	for _, with := range []bool{false, true} {
-		smallDisk(t, "tmpfs")
+		smallDisk(t, "tmpfs", "size=64m")
 		files(t, "files.tar", map[string]string{"etc/name": "base"})
 		must(t, "--driver", "copy", "import", "files.tar")
 		if !with {
@@ -158,7 +158,7 @@ func TestRoomMetadata(t *testing.T) {
 // TestRoomStep: a step that may take more than is free has others pruned that were not used for the longest time, but not what it
 // stands on; and is refused if that does not help. Leases and reservations are gone with the command.
 func TestRoomStep(t *testing.T) {
-	smallDisk(t, "tmpfs")
+	smallDisk(t, "tmpfs", "size=64m")
 	busybox(t)
 	must(t, "--driver", "copy", "import", "busybox.tar", "bb")
 	made := func(text string, args ...string) string {
