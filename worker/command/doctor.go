@@ -211,7 +211,7 @@ func (d *checkup) place() {
 func (d *checkup) emergency(root string) {
 	info, err := os.Stat(filepath.Join(root, disk.EmergencyName))
 	if err != nil {
-		d.add("Store", "emergency file", stateLacking, "there is none: the disk was, or is, too full for it", "free some space; the next command makes it")
+		d.add("Store", "emergency file", stateLacking, "there is none yet; on a full disk metadata could not be written", "run any command that opens the store, as holdfastd df does: it is made if there is room")
 		return
 	}
 	d.add("Store", "emergency file", stateOK, cli.Size(info.Size())+", given up when the disk is full", "")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"holdfast/worker/snapshot/driver/zfs"
 )
 
 // ofManager are the sources that the manager of mounts gives to overlays.
@@ -13,9 +15,13 @@ var ofManager = regexp.MustCompile(`^holdfast-[0-9a-f]{16}-[0-9]+$`)
 // unescape undoes what mountinfo does to names.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// mountedHere lists the overlays of all stores, and what is mounted of directories and images of the store root.
+// mountedHere lists the overlays of all stores, and what is mounted of directories, images and datasets of the store root.
 func mountedHere(root string) ([]mounted, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	dataset, err := zfs.DatasetOf(root)
 	if err != nil {
 		return nil, err
 	}
@@ -34,6 +40,7 @@ func mountedHere(root string) ([]mounted, error) {
 		switch {
 		case m.Type == "overlay" && ofManager.MatchString(m.Source):
 		case strings.HasPrefix(m.Source, snapshots):
+		case dataset != "" && strings.HasPrefix(m.Source, dataset+"/s"):
 		case found && strings.HasSuffix(snapshots, strings.TrimSuffix(inside, of)):
 			m.Type, m.Source = "bind", snapshots+of
 		default:

@@ -108,6 +108,9 @@ func (f *pruneFlags) config(cmd *cobra.Command) (prune.Config, error) {
 	return prune.Config{Policies: []prune.Policy{p}}, nil
 }
 
+// explainPolicies is the next step when a file with policies makes no sense.
+const explainPolicies = "holdfastd prune --default-policy prints one with every field explained"
+
 // policies are those of a file, or the built-in ones.
 func policies(file string) (prune.Config, error) {
 	if file == "" {
@@ -115,7 +118,7 @@ func policies(file string) (prune.Config, error) {
 	}
 	config, err := prune.Load(file)
 	if errors.Is(err, prune.ErrConfig) {
-		err = &nextError{err, "holdfastd prune --default-policy prints one with every field explained"}
+		err = &nextError{err, explainPolicies}
 	}
 	return config, err
 }

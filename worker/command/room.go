@@ -92,16 +92,16 @@ func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 	if err != nil {
 		return err
 	}
-	p, err := newPruner(t.Store(), prune.Options{Config: f.policies})
+	p, err := prune.New(t.Store(), prune.Options{Config: f.policies})
 	if err != nil {
-		return err
+		return &nextError{err, explainPolicies}
 	}
 	c.room.make = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, p, free) }
 	_, err = space.Reserve(c.ctx, bytes)
 	var full *disk.FullError
 	if errors.As(err, &full) && c.ctx.Err() == nil {
 		return &rootError{root: c.root, err: err,
-			what: fmt.Sprintf("not enough room on the disk: a step reserves %s, and %s are free, with what the policies of pruning let go", cli.Size(full.Wanted), cli.Size(full.Free)),
+			what: fmt.Sprintf("not enough room on the disk: a step reserves %s, and %s are free after pruning", cli.Size(full.Wanted), cli.Size(full.Free)),
 			next: "make room, for example with holdfastd prune, or reserve less with --reserve or --disk"}
 	}
 	return err

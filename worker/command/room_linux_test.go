@@ -18,7 +18,7 @@ import (
 )
 
 // smallDisk mounts a file system of its own at store.
-func smallDisk(t *testing.T, kind string) {
+func smallDisk(t *testing.T, kind, options string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts a disk of its own")
@@ -30,7 +30,7 @@ func smallDisk(t *testing.T, kind string) {
 		drivertest.Filesystem(t, kind, filepath.Join(dir, "store"))
 		return
 	}
-	check(t, unix.Mount("tmpfs", "store", "tmpfs", 0, "size=64m"))
+	check(t, unix.Mount("tmpfs", "store", "tmpfs", 0, options))
 	t.Cleanup(func() { check(t, unix.Unmount(filepath.Join(dir, "store"), 0)) })
 }
 
@@ -54,7 +54,7 @@ func fill(t *testing.T) {
 	}
 }
 
-// many makes a store with so many snapshots, whose metadata takes some MiB.
+// many makes a store with so many snapshots, whose metadata takes some MiB. The oldest has a file of 64 MiB.
 func many(t *testing.T, n int) {
 	t.Helper()
 	ctx := context.Background()
@@ -64,8 +64,13 @@ func many(t *testing.T, n int) {
 	check(t, err)
 	for i := range n {
 		name := fmt.Sprintf("small-%03d", i)
-		_, err := tenant.Prepare(ctx, "active", "")
+		m, err := tenant.Prepare(ctx, "active", "")
 		check(t, err)
+		if i == 0 {
+			f, err := os.Create(filepath.Join(m[0].Source, "file"))
+			check(t, err)
+			check(t, errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, 64<<20), f.Close()))
+		}
 		check(t, tenant.Commit(ctx, name, "active", snapshot.WithLabels(map[string]string{"l": strings.Repeat("x", 2000)})))
 	}
 	check(t, s.Close())
@@ -87,7 +92,7 @@ func emergency(t *testing.T) int64 {
 func TestRoomFull(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		t.Run(fmt.Sprint(with), func(t *testing.T) {
-			smallDisk(t, "ext4")
+			smallDisk(t, "ext4", "")
 			many(t, 400)
 			must(t, "snapshot", "tree") // whatever opens the store makes the file
 			size := emergency(t)
@@ -105,19 +110,22 @@ func TestRoomFull(t *testing.T) {
 				}
 				return
 			}
-			if pruned.code != 0 || !strings.Contains(pruned.out, "removed 370 snapshots") {
+			if pruned.code != 0 || !strings.Contains(pruned.out, "removed 370 snapshots") || !strings.Contains(pruned.errOut, "the emergency file of the store is given up") {
 				t.Fatalf("%+v", pruned)
 			}
-			if now := emergency(t); now != 0 || !strings.Contains(pruned.errOut, "the emergency file of the store is given up") {
-				t.Errorf("an emergency file of %d bytes; %s", now, pruned.errOut)
-			}
-			if r := run(t, "", "snapshot", "rm", "small-371", "small-372"); r.code != 0 || r.errOut != "" {
-				t.Errorf("%+v", r)
-			}
-			check(t, os.Remove("store/filler"))
-			must(t, "snapshot", "rm", "small-399")
 			if now := emergency(t); now != size {
 				t.Errorf("there is room again, and the emergency file has %d bytes", now)
+			}
+			check(t, os.Rename("store/filler", "store/filler before"))
+			fill(t)
+			r := run(t, "", "snapshot", "rm", "small-371", "small-372")
+			if now := emergency(t); r.code != 0 || now != 0 || !strings.Contains(r.errOut, "is given up") {
+				t.Errorf("an emergency file of %d bytes; %+v", now, r)
+			}
+			check(t, os.Remove("store/filler before"))
+			must(t, "snapshot", "ls")
+			if now := emergency(t); now != size {
+				t.Errorf("others have made room, and the emergency file has %d bytes", now)
 			}
 		})
 	}
@@ -126,7 +134,7 @@ func TestRoomFull(t *testing.T) {
 // TestRoomMetadata: metadata that must grow on a full disk gets the room of the emergency file. (On a tmpfs a directory takes none.)
 func TestRoomMetadata(t *testing.T) {
 	for _, with := range []bool{false, true} {
-		smallDisk(t, "tmpfs")
+		smallDisk(t, "tmpfs", "size=64m")
 		files(t, "files.tar", map[string]string{"etc/name": "base"})
 		must(t, "--driver", "copy", "import", "files.tar")
 		if !with {
@@ -150,7 +158,7 @@ func TestRoomMetadata(t *testing.T) {
 // TestRoomStep: a step that may take more than is free has others pruned that were not used for the longest time, but not what it
 // stands on; and is refused if that does not help. Leases and reservations are gone with the command.
 func TestRoomStep(t *testing.T) {
-	smallDisk(t, "tmpfs")
+	smallDisk(t, "tmpfs", "size=64m")
 	busybox(t)
 	must(t, "--driver", "copy", "import", "busybox.tar", "bb")
 	made := func(text string, args ...string) string {

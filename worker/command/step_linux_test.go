@@ -412,11 +412,24 @@ func TestStepUserRefused(t *testing.T) {
 	}
 }
 
-// TestStepDigests: the result of a step with --digests can be verified.
+// TestStepDigests: the result of a step with --digests has one when the command ends, also if that takes a while.
 func TestStepDigests(t *testing.T) {
-	stand(t, "overlay")
-	if r := run(t, "", "step", "--digests", "--base", "bb", "--", "sh", "-c", "echo x >/x"); r.code != 0 {
-		t.Errorf("%+v", r)
+	smallDisk(t, "tmpfs", "size=256m")
+	busybox(t)
+	must(t, "import", "busybox.tar", "bb")
+	r := run(t, "", "step", "--reserve", "0", "--digests", "--base", "bb", "--", "sh", "-c", "dd if=/dev/zero of=/large bs=1048576 count=128 2>/dev/null")
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
 	}
-	want(t, must(t, "verify"), "1 snapshot verified\n")
+	found, err := filepath.Glob("store/snapshots/*/fs/large") // who opened the store would compute what is missing
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	f, err := os.OpenFile(found[0], os.O_WRONLY, 0)
+	check(t, err)
+	_, err = f.WriteAt([]byte{1}, 1<<20)
+	check(t, errors.Join(err, f.Close()))
+	if r := run(t, "", "verify"); r.code != 1 || !strings.HasPrefix(r.out, "damaged: step-") {
+		t.Errorf("what was changed afterwards is not noticed: %+v", r)
+	}
 }

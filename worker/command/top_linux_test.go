@@ -165,7 +165,7 @@ func TestTopTerminal(t *testing.T) {
 
 // TestTopReadOnly: what is seen from outside is shown where nobody can open the store.
 func TestTopReadOnly(t *testing.T) {
-	smallDisk(t, "tmpfs")
+	smallDisk(t, "tmpfs", "size=64m")
 	files(t, "files.tar", map[string]string{"etc/name": "base"})
 	must(t, "--driver", "copy", "import", "files.tar", "tiny")
 	check(t, unix.Mount("", "store", "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))

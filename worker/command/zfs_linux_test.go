@@ -31,6 +31,18 @@ func TestZFS(t *testing.T) {
 	if r := run(t, "", "step", "-q", "--base", made[:20], "--", "cat", "/made"); r.code != 0 || r.out != "made\n" {
 		t.Errorf("on the result: %+v", r)
 	}
+	check(t, os.Mkdir("at", 0o755))
+	end := whileMounted(t, made, "at")
+	if b, err := os.ReadFile("at/made"); err != nil || string(b) != "made\n" {
+		t.Errorf("mounted: %q, %v", b, err)
+	}
+	if out := must(t, "mount", "ls"); !strings.Contains(out, dataset+"/s") || !strings.Contains(out, "at") {
+		t.Error(out)
+	}
+	if seen := top(t); seen.Mounts != 1 {
+		t.Errorf("%+v", seen)
+	}
+	end()
 	if out := must(t, "df"); !strings.Contains(out, "(zfs)") {
 		t.Error(out)
 	}
