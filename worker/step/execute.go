@@ -50,7 +50,7 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 // and could not be executed.
 func waitForks() {
 	syscall.ForkLock.Lock()
-	syscall.ForkLock.Unlock() //nolint:staticcheck // to have had it is all
+	defer syscall.ForkLock.Unlock() // to have had it is all
 }
 
 // at tells tests where a run is.
