@@ -24,6 +24,7 @@ import (
 func main() {
 	name := flag.String("name", "tests", "what the summary line calls this run")
 	counts := flag.String("counts", "", "append a line 'name passed failed skipped' to this `file`")
+	times := flag.String("times", "", "append a line 'seconds name package test' for each test to this `file`")
 	wanted := flag.String("tests", "", "`file` with the names of all tests that must have a result, one on a line")
 	flag.Parse()
 
@@ -43,6 +44,12 @@ func main() {
 				fmt.Printf("--- FAIL: %s (gave no result: the process ended before it)\n", test)
 				sum.failed++
 			}
+		}
+	}
+	if *times != "" {
+		if err := appendLine(*times, sum.took(*name)); err != nil {
+			fmt.Fprintln(os.Stderr, "testsum:", err)
+			os.Exit(1)
 		}
 	}
 	fmt.Printf("%s: %d passed, %d failed, %d skipped\n", *name, sum.passed, sum.failed, sum.skipped)
@@ -83,6 +90,7 @@ type summary struct {
 	passed, failed, skipped int
 	packages                int // that ended well
 	seen                    map[string]bool
+	times                   []event // the results of tests
 }
 
 // summarize copies to w what is worth reading of the events in r, and counts.
@@ -102,6 +110,9 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 				// Not an event: a message of the go command itself.
 				fmt.Fprint(w, line)
 				continue
+			}
+			if e.Test != "" && !strings.Contains(e.Test, "/") && (e.Action == "pass" || e.Action == "skip" || e.Action == "fail") {
+				sum.times = append(sum.times, e)
 			}
 			switch {
 			case e.Action == "build-output":
@@ -146,6 +157,15 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 			return sum, err
 		}
 	}
+}
+
+// took has a line for each test, with the seconds that it took.
+func (sum *summary) took(name string) string {
+	var b strings.Builder
+	for _, e := range sum.times {
+		fmt.Fprintf(&b, "%.2f %s %s %s\n", e.Elapsed, name, e.Package, e.Test)
+	}
+	return b.String()
 }
 
 // said is a line that a test wrote.

@@ -97,3 +97,20 @@ func TestSummarize(t *testing.T) {
 		})
 	}
 }
+
+func TestTook(t *testing.T) {
+	events := `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA/sub","Elapsed":1}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":1.5}
+{"Action":"skip","Package":"p","Test":"TestB","Elapsed":0}
+{"Action":"fail","Package":"q","Test":"TestC","Elapsed":12.25}
+{"Action":"fail","Package":"q","Elapsed":20}
+`
+	sum, err := summarize(strings.NewReader(events), new(bytes.Buffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sum.took("unit"), "1.50 unit p TestA\n0.00 unit p TestB\n12.25 unit q TestC\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
