@@ -34,7 +34,7 @@ func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*sn
 				_ = t.Store().Cleanup(ctx)
 			}
 		}()
-		r, err := step.New(c.ctx, step.Options{Tenant: t, Mounts: m, Runtime: runtime, Logger: c.logger()})
+		r, err := step.New(c.ctx, step.Options{Tenant: t, Mounts: m, Runtime: runtime, Full: c.giveUp(c.room), Logger: c.logger()})
 		if err != nil {
 			return err
 		}

@@ -134,3 +134,31 @@ func TestEmptyMetadata(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOrphanOfNextID: the ID of an orphan that waits to be deleted was given out, and with the orphan the new snapshot
+// was deleted.
+func TestOrphanOfNextID(t *testing.T) {
+	root := t.TempDir()
+	s := open(t, root, snapshot.Options{})
+	n := tenant(t, s, "t")
+	layer(t, n, "first", "")
+	if _, err := s.Reconciled(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for id := stat(t, n, "first").ID + 1; id < 20; id++ {
+		if err := os.MkdirAll(filepath.Join(root, "trash", id.String(), "fs"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.LookAround(); err != nil {
+		t.Fatal(err)
+	}
+	layer(t, n, "second", "")
+	if err := s.Cleanup(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(contentOf(t, n, "second")); string(b) != "second" {
+		t.Errorf("content: %q, %v", b, err)
+	}
+	sound(t, s)
+}

@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"holdfast/worker/snapshot"
@@ -8,7 +9,12 @@ import (
 
 // TestReplacing: there is no moment at which the name is nobody's, which is looked at after each transaction.
 func TestReplacing(t *testing.T) {
-	s := open(t, t.TempDir(), snapshot.Options{})
+	var observe atomic.Pointer[func(op string)]
+	s := open(t, t.TempDir(), snapshot.Options{Observe: func(op string, _ int) {
+		if fn := observe.Load(); fn != nil {
+			(*fn)(op)
+		}
+	}})
 	n := tenant(t, s, "t")
 	layer(t, n, "one", "")
 	layer(t, n, "two", "")
@@ -62,24 +68,25 @@ func TestReplacing(t *testing.T) {
 	}
 	sound(t, s)
 
-	looks := 0
-	s.Observe(func(op string, _ int) {
+	var looks atomic.Int32
+	look := func(op string) {
 		if op == "stat" {
 			return
 		}
-		looks++
+		looks.Add(1)
 		if info := stat(); info.Parent != "one" && info.Parent != "two" {
 			t.Errorf("after %q the parent is %q", op, info.Parent)
 		}
-	})
+	}
+	observe.Store(&look)
 	for i := range 20 {
 		if err := view([]string{"two", "one"}[i%2], snapshot.Replacing(stat().ID), snapshot.WithLabels(map[string]string{"a": "b"})); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Observe(nil)
-	if looks < 40 {
-		t.Errorf("looked %d times", looks)
+	observe.Store(nil)
+	if looks.Load() < 40 {
+		t.Errorf("looked %d times", looks.Load())
 	}
 	if err := s.Cleanup(ctx); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"holdfast"
@@ -30,21 +31,31 @@ const (
 // results are the records of steps, with their output.
 type results struct {
 	db      *holdfast.DB
+	full    func() bool               // makes room; nil: there is none to be made
 	observe func(op string, keys int) // for tests
 }
 
-func openResults(root string, d holdfast.Durability) (*results, error) {
+func openResults(root string, d holdfast.Durability, full func() bool) (*results, error) {
 	path := filepath.Join(root, resultsName)
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{
 		Durability: d, AutoVacuum: &holdfast.AutoVacuum{}, Timeout: time.Second})
 	if err != nil {
 		return nil, fmt.Errorf("step: opening %s: %w", path, err)
 	}
-	r := &results{db: db}
-	if err := db.Update(prepareResults); err != nil {
+	r := &results{db: db, full: full}
+	if err := r.update(prepareResults); err != nil {
 		return nil, errors.Join(fmt.Errorf("step: opening %s: %w", path, err), db.Close())
 	}
 	return r, nil
+}
+
+// update runs a transaction, once more if there was no room for it and some could be made.
+func (r *results) update(fn func(*holdfast.Tx) error) error {
+	err := r.db.Update(fn)
+	if (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) && r.full != nil && r.full() {
+		err = r.db.Update(fn)
+	}
+	return err
 }
 
 func prepareResults(tx *holdfast.Tx) error {
@@ -127,7 +138,7 @@ func (r *results) get(id ID) (rec record, out []byte, err error) {
 
 // put stores a record with its output, in place of an older one, in one transaction.
 func (r *results) put(id ID, rec *record, out []byte) error {
-	err := r.db.Update(func(tx *holdfast.Tx) error {
+	err := r.update(func(tx *holdfast.Tx) error {
 		records, output, err := buckets(tx)
 		if err != nil {
 			return err
@@ -200,7 +211,7 @@ func giveUp(store *blob.Store, ref blob.Ref) error {
 
 // touch says that a result is used now.
 func (r *results) touch(id ID, now uint64) error {
-	err := r.db.Update(func(tx *holdfast.Tx) error {
+	err := r.update(func(tx *holdfast.Tx) error {
 		records, _, err := buckets(tx)
 		if err != nil {
 			return err
@@ -228,7 +239,7 @@ func (r *results) drop(ids []ID, before uint64) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := r.db.Update(func(tx *holdfast.Tx) error {
+	err := r.update(func(tx *holdfast.Tx) error {
 		records, output, err := buckets(tx)
 		if err != nil {
 			return err

@@ -51,6 +51,9 @@ type Options struct {
 	// Durability is when a result is on the disk, as for snapshot.Options.
 	Durability holdfast.Durability
 
+	// Full is called when a result could not be written down since the disk is full, as for snapshot.Options.
+	Full func() bool
+
 	// Logger receives what an operator should know; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -138,7 +141,7 @@ func (r *Runner) open(ctx context.Context) error {
 	if err := r.removeRunning(ctx); err != nil {
 		return err
 	}
-	if r.results, err = openResults(r.store.Root(), r.opt.Durability); err != nil {
+	if r.results, err = openResults(r.store.Root(), r.opt.Durability, r.opt.Full); err != nil {
 		return err
 	}
 	if r.runtime, err = r.opt.Runtime.open(env); err != nil {

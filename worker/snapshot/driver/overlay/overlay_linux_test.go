@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/overlay"
 	"holdfast/worker/snapshot/drivertest"
@@ -23,6 +25,26 @@ func TestTooDeep(t *testing.T) {
 		Parents: make([]snapshot.Layer, overlay.MaxLayers+1)}
 	if err := overlay.New().Create(context.Background(), tree); !errors.Is(err, overlay.ErrTooDeep) {
 		t.Errorf("on %d parents: %v", len(tree.Parents), err)
+	}
+}
+
+// A store on a disk without a free block could not be opened, so nothing in it could be removed: the driver tried what the
+// file system can.
+func TestProbeWithoutRoom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts a tmpfs")
+	}
+	for _, option := range []string{"nr_inodes=1", "nr_inodes=2"} {
+		dir := t.TempDir()
+		if err := unix.Mount("full", dir, "tmpfs", 0, option); err != nil {
+			t.Fatal(err)
+		}
+		if err := overlay.New().Probe(dir); err != nil {
+			t.Errorf("%s: %v", option, err)
+		}
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

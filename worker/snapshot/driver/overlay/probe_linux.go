@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 
 // Probe tries whether the file system of root can hold layers: overlayfs wants the types of
 // directory entries, and extended attributes that only it uses. It mounts nothing, so it says
-// nothing about the kernel or privileges.
+// nothing about the kernel or privileges; nor does it say anything if there is no room to try.
 func (d *Driver) Probe(root string) error {
 	if strings.ContainsAny(root, `,:\"`) {
 		return fmt.Errorf("%w: the path %s has a character that means something in mount options", snapshot.ErrInvalid, root)
@@ -22,6 +23,14 @@ func (d *Driver) Probe(root string) error {
 	if os.Geteuid() != 0 {
 		return nil // trusted attributes are root's; mounting says the rest
 	}
+	err := d.probe(root)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil
+	}
+	return err
+}
+
+func (d *Driver) probe(root string) error {
 	dir, err := os.MkdirTemp(root, "probe-")
 	if err != nil {
 		return err
