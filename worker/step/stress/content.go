@@ -58,10 +58,13 @@ func copies(history string) (map[string]string, error) {
 	return files, nil
 }
 
+// viewPrefix begins the names of views that are looked into.
+const viewPrefix = "view/"
+
 // history reads what a result is made of, and compares its files with that.
 func (r *run) history(name string) (history string, err error) {
 	ctx := context.Background()
-	key := fmt.Sprintf("view/%d", r.views.Add(1))
+	key := fmt.Sprintf("%s%d", viewPrefix, r.views.Add(1))
 	list, err := r.tenant.View(ctx, key, name)
 	if err != nil {
 		return "", err
@@ -101,6 +104,22 @@ func (r *run) history(name string) (history string, err error) {
 	}
 	r.count(&r.report.Verified)
 	return string(b), err
+}
+
+// removeViews removes what a killed run was looking into.
+func (r *run) removeViews() error {
+	ctx := context.Background()
+	var left []string
+	err := r.tenant.Walk(ctx, func(i snapshot.Info) error {
+		if strings.HasPrefix(i.Name, viewPrefix) {
+			left = append(left, i.Name)
+		}
+		return nil
+	})
+	for _, name := range left {
+		err = errors.Join(err, r.tenant.Remove(ctx, name))
+	}
+	return err
 }
 
 // base commits a base with busybox, and pins it, unless it is there.

@@ -60,7 +60,10 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err := r.open(); err != nil {
 		return Report{}, err
 	}
-	err := r.base()
+	err := r.removeViews()
+	if err == nil {
+		err = r.base()
+	}
 	if err == nil {
 		r.work(ctx)
 		err = r.verifyAll()
