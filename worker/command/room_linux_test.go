@@ -87,8 +87,8 @@ func emergency(t *testing.T) int64 {
 	return info.Size()
 }
 
-// TestRoomFull: on a disk without a free block the store can be opened, and snapshots removed and pruned, thanks to the
-// emergency file; when there is room again that is made anew.
+// TestRoomFull: on a disk without a free block the store can be opened, and snapshots removed and pruned, without the emergency
+// file too as long as the metadata have room in their file; when there is room again the emergency file is there.
 func TestRoomFull(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		t.Run(fmt.Sprint(with), func(t *testing.T) {
@@ -104,23 +104,24 @@ func TestRoomFull(t *testing.T) {
 			}
 			fill(t)
 			pruned := run(t, "", "prune", "--max-snapshots", "30")
-			if !with {
-				if pruned.code != 1 || !strings.Contains(pruned.errOut, "no space left on device; free some space on the disk of store") {
-					t.Errorf("without an emergency file: %+v", pruned)
-				}
-				return
-			}
-			if pruned.code != 0 || !strings.Contains(pruned.out, "removed 370 snapshots") || !strings.Contains(pruned.errOut, "the emergency file of the store is given up") {
+			if pruned.code != 0 || !strings.Contains(pruned.out, "removed 370 snapshots") {
 				t.Fatalf("%+v", pruned)
+			}
+			if !with { // it needs twice its size, and ext4 has to have its reserve back first
+				check(t, os.Remove("store/filler"))
+				unix.Sync()
+				must(t, "snapshot", "ls")
 			}
 			if now := emergency(t); now != size {
 				t.Errorf("there is room again, and the emergency file has %d bytes", now)
 			}
+			if !with {
+				return
+			}
 			check(t, os.Rename("store/filler", "store/filler before"))
 			fill(t)
-			r := run(t, "", "snapshot", "rm", "small-371", "small-372")
-			if now := emergency(t); r.code != 0 || now != 0 || !strings.Contains(r.errOut, "is given up") {
-				t.Errorf("an emergency file of %d bytes; %+v", now, r)
+			if r := run(t, "", "snapshot", "rm", "small-371", "small-372"); r.code != 0 {
+				t.Errorf("%+v", r)
 			}
 			check(t, os.Remove("store/filler before"))
 			must(t, "snapshot", "ls")
