@@ -37,9 +37,13 @@ func NameArguments(cmd *cobra.Command) {
 // be; -1: any number.
 func argumentsOf(use string) (needed []string, most int) {
 	use, _, _ = strings.Cut(use, " | ")
-	words := strings.Fields(use)[1:]
-	if i := slices.Index(words, "-o"); i >= 0 { // a flag with its value
-		words = slices.Delete(words, i, i+2)
+	words := slices.DeleteFunc(strings.Fields(use)[1:], func(word string) bool { return word == "--" })
+	for i := 0; i < len(words); {
+		if words[i][0] == '-' { // a flag with its value
+			words = slices.Delete(words, i, min(i+2, len(words)))
+		} else {
+			i++
+		}
 	}
 	for _, word := range words {
 		name, repeated := strings.CutSuffix(strings.Trim(word, "[]"), "...")

@@ -22,7 +22,7 @@ func init() { register((*app).newMount) }
 const mountHelp = `Mount a snapshot at the directory PATH, until the command is interrupted (Ctrl-C).
 
 A committed snapshot or a base is mounted to be read. An active one can be written.
-The store is in use meanwhile: other commands wait for the end of this one.`
+The store is in use meanwhile: other commands, but for mount ls, top and doctor, are refused.`
 
 // closeTime is how long the end of a command waits for mounts that are in use. A variable for tests.
 var closeTime = 10 * time.Second

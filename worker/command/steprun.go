@@ -104,6 +104,7 @@ func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 		if report.ExitCode == 0 { // it ended well, with more than it may leave
 			report.ExitCode = exitOwn
 		}
+		report.CommandTime = milliseconds(failure.Duration)
 		report.put(failure.Output, failure.OutputSize, failure.Usage)
 	default:
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
+	"holdfast/worker/base"
 	"holdfast/worker/snapshot"
 )
 
@@ -92,6 +93,11 @@ func (c *call) verifyOne(t *snapshot.Tenant, name string, r *verifyReport) error
 	if err != nil {
 		return err
 	}
+	if info.Kind == snapshot.View { // a base is a name for what is below it
+		if below, err := base.Resolve(c.ctx, t, info.Name); err == nil {
+			info = below
+		}
+	}
 	err = t.Verify(c.ctx, info.Name)
 	switch {
 	case errors.Is(err, snapshot.ErrNoDigest):
@@ -107,6 +113,10 @@ func (c *call) verifyOne(t *snapshot.Tenant, name string, r *verifyReport) error
 }
 
 func (c *call) printVerified(r *verifyReport) {
+	if len(c.args) == 0 && r.Verified+r.Digests+r.Failed+len(r.Damaged) == 0 {
+		fmt.Fprintln(c.out, "no snapshot has a digest: name some, which then get one, or give --digests to import and step")
+		return
+	}
 	for _, name := range r.Damaged {
 		fmt.Fprintf(c.out, "damaged: %s\n", printable(name))
 	}

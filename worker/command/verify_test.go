@@ -33,7 +33,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("verify %v: %+v, and should be %q", args, r, out)
 		}
 	}
-	expect("0 snapshots verified\n", 0)
+	expect("no snapshot has a digest: name some, which then get one, or give --digests to import and step\n", 0)
 	expect("0 snapshots verified, 2 got a digest\n", 0, "one", "two")
 	expect("1 snapshot verified\n", 0, "one")
 	expect("2 snapshots verified\n", 0, "--rate", "1GB")

@@ -19,6 +19,9 @@ func (s *Store) guardMetadata() error {
 // guardNew is guardMetadata for metadata that are new.
 func (s *Store) guardNew() error {
 	dir, err := os.Open(filepath.Join(s.root, snapshotsDir))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -129,10 +129,8 @@ func open(root string, options Options) (_ *Store, err error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{"", snapshotsDir, newDir, trashDir} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
-			return nil, err
-		}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, err
 	}
 	s := &Store{root: root, driver: options.Driver, opts: options, log: options.Logger, observe: options.Observe,
 		clients: map[string]bool{}, digests: newDigests(), reconciled: make(chan struct{})}
@@ -154,6 +152,11 @@ func open(root string, options Options) (_ *Store, err error) {
 	if p, ok := s.driver.(Prober); ok {
 		if err := p.Probe(root); err != nil {
 			return nil, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+		}
+	}
+	for _, dir := range []string{snapshotsDir, newDir, trashDir} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			return nil, err
 		}
 	}
 	if p, ok := s.driver.(Starter); ok {

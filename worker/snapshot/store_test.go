@@ -34,6 +34,22 @@ func open(t testing.TB, root string, o snapshot.Options) *snapshot.Store {
 	return s
 }
 
+// A driver that does not work in a directory left the directories of a store there.
+func TestNothingOfRefusedDriver(t *testing.T) {
+	root := t.TempDir()
+	if _, err := snapshot.Open(root, snapshot.Options{Driver: refusing{copy.New()}}); !errors.Is(err, snapshot.ErrUnsupported) {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) != 1 || left[0].Name() != "lock" {
+		t.Errorf("%v %v", left, err)
+	}
+	open(t, root, snapshot.Options{})
+}
+
+type refusing struct{ *copy.Driver }
+
+func (refusing) Probe(string) error { return snapshot.ErrUnsupported }
+
 func tenant(t testing.TB, s *snapshot.Store, name string) *snapshot.Tenant {
 	t.Helper()
 	n, err := s.Tenant(name)

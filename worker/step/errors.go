@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors of this package. They come wrapped with what was being done: compare with errors.Is. What the
@@ -46,6 +47,7 @@ type Failure struct {
 	Output     []byte
 	OutputSize int64 // how much the command has written; Output can be shorter
 	Usage      Usage
+	Duration   time.Duration // of the command, 0 if it was not started
 }
 
 // Error says why, without the output.

@@ -191,7 +191,7 @@ func withUser(j *job) (*Step, error) {
 
 // verdict is the error of a run, nil if its result is to be kept.
 func (r *Runner) verdict(f *flight, done *run, cause, err error) error {
-	fail := &Failure{ID: f.id, Code: done.code, Usage: done.usage}
+	fail := &Failure{ID: f.id, Code: done.code, Usage: done.usage, Duration: done.duration}
 	var start *startError
 	switch {
 	case cause != nil && f.ctx.Err() != nil:

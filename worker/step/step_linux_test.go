@@ -152,7 +152,7 @@ func TestFailure(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		before := countSnapshots(s)
 		f := s.fails(sh("base", "echo oh no; dd if=/dev/zero of=/big bs=1024 count=100 2>/dev/null; sleep 1000 & exit 3"), ErrExit)
-		if f.Code != 3 || string(f.Output) != "oh no\n" {
+		if f.Code != 3 || string(f.Output) != "oh no\n" || f.Duration <= 0 {
 			s.Errorf("%+v: %s", f, f.Output)
 		}
 		if f := s.fails(sh("base", "echo x; kill -9 $$; exit 5"), errAny); f.Code == 0 {
