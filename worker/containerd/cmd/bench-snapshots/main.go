@@ -292,15 +292,17 @@ func (st *stand) measure(round, clients int) (result, error) {
 }
 
 // reopen closes the store, and measures how long it takes until it is open and has answered.
-func (st *stand) reopen() (err error) {
+func (st *stand) reopen() error {
 	if err := st.close(); err != nil {
 		return err
 	}
-	st.close = func() error { return nil }
+	st.close = func() error { return nil } // if it cannot be opened again
 	ctx, began := context.Background(), time.Now()
-	if st.s, st.close, err = st.open(st.root); err != nil {
+	s, closeIt, err := st.open(st.root)
+	if err != nil {
 		return err
 	}
+	st.s, st.close = s, closeIt
 	if _, err := st.s.Stat(ctx, "base"); err != nil {
 		return err
 	}
