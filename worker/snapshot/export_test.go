@@ -80,3 +80,6 @@ func SetRepairHook(fn func(step string) error) {
 		testRepair.Store(&fn)
 	}
 }
+
+// Written is how many pages of the metadata were written.
+func (s *Store) Written() int { return int(s.db.Stats().PagesWritten) }
