@@ -36,14 +36,14 @@ func TestBlobPutEndedBySignal(t *testing.T) {
 		t.Helper()
 		wantIn(t, run(t, "blob", "check", "x.db", "store", "--data"), 0, "OK\n", "")
 	}
-	for _, s := range endings() {
+	for _, s := range endings {
 		wantIn(t, putProcess(t, s, data), 1, "", "holdfast: x.db: interrupted, nothing was stored\n")
 		whole()
 		if out := must(t, "blob", "stat", "x.db", "store"); strings.Contains(out, "Unfinished") {
 			t.Errorf("%v: %s", s, out)
 		}
 	}
-	for i, s := range endings() {
+	for i, s := range endings {
 		name := fmt.Sprint("up", i)
 		r := putProcess(t, s, data, "--resume", name)
 		wantIn(t, r, 1, "", "holdfast: x.db: interrupted; ")
@@ -68,7 +68,7 @@ func TestBlobReadingEndedBySignal(t *testing.T) {
 	check(t, os.WriteFile("in", data, 0o600))
 	must(t, "blob", "put", "x.db", "store", "in", "--create")
 	before := snapshot(t, ".")
-	for _, s := range endings() {
+	for _, s := range endings {
 		cmd := process(t, "blob", "cat", "x.db", "store", digestOf(data))
 		out, err := cmd.StdoutPipe()
 		check(t, err)
@@ -82,7 +82,7 @@ func TestBlobReadingEndedBySignal(t *testing.T) {
 		}
 	}
 	for try := 0; ; try++ {
-		r, interrupted := signalled(t, endings()[0], "blob", "get", "x.db", "store", digestOf(data), "-o", "new.db")
+		r, interrupted := signalled(t, endings[0], "blob", "get", "x.db", "store", digestOf(data), "-o", "new.db")
 		if interrupted {
 			wantIn(t, r, 1, "", "holdfast: new.db: interrupted, nothing was written\n")
 			break

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,12 +19,27 @@ import (
 	"holdfast/command"
 )
 
-// process is the holdfast command as a process of its own.
+// process is the holdfast command as a process of its own, which signals end.
 func process(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
+	heedSignals(t)
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0")
 	return cmd
+}
+
+// heedSignals has the processes that the test begins heed the signals that ask one to end. What
+// happened: TestBenchRunSignal waited for ever if the tests had been begun by nohup, or in the
+// background by a shell. These ignore signals, and a process that is begun ignores what the one that
+// begins it ignores, but not what that one handles.
+func heedSignals(t *testing.T) {
+	for _, s := range endings {
+		if signal.Ignored(s) {
+			c := make(chan os.Signal, 1)
+			signal.Notify(c, s)
+			t.Cleanup(func() { signal.Stop(c) })
+		}
+	}
 }
 
 func runProcess(t *testing.T, cmd *exec.Cmd) result {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -17,16 +16,8 @@ import (
 	"holdfast/command"
 )
 
-// endings are the signals that ask a process to end, as far as this one has not been
-// begun with them ignored: the processes that it begins would ignore them too.
-func endings() (all []syscall.Signal) {
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(s) {
-			all = append(all, s)
-		}
-	}
-	return all
-}
+// endings are the signals that ask a process to end.
+var endings = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 
 // begun begins a command, with what it prints to standard error.
 func begun(t *testing.T, cmd *exec.Cmd) *bytes.Buffer {
@@ -49,7 +40,7 @@ func TestEndedBySignal(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			before := snapshot(t, ".")
-			for _, s := range endings() {
+			for _, s := range endings {
 				for try := 1; ; try++ {
 					r, interrupted := signalled(t, s, strings.Fields(args)...)
 					if !interrupted && try < 50 { // it was done before the signal came
@@ -94,7 +85,7 @@ func signalled(t *testing.T, s syscall.Signal, args ...string) (r result, interr
 // TestImportEndedBySignal: the same of an import whose input does not come.
 func TestImportEndedBySignal(t *testing.T) {
 	for _, args := range []string{"import new.db --create", "import sample.db"} {
-		for _, s := range endings() {
+		for _, s := range endings {
 			t.Run(fmt.Sprint(args, " ", s), func(t *testing.T) {
 				withSample(t)
 				before := snapshot(t, ".")
@@ -162,7 +153,7 @@ func TestReadingEndedBySignal(t *testing.T) {
 	check(t, err)
 	defer db.Close()
 	before := snapshot(t, ".")
-	for _, s := range endings() {
+	for _, s := range endings {
 		for _, args := range []string{"export big.db", "keys big.db b", "check locked.db --timeout 0"} {
 			cmd := process(t, strings.Fields(args)...)
 			out, err := cmd.StdoutPipe()
