@@ -119,7 +119,7 @@ var (
 	dir     = flag.String("dir", "", "directory for the stores; a temporary one if it is empty")
 	many    = flag.Int("n", 33787, "the large number of snapshots")
 	seconds = flag.Float64("seconds", 2, "length of a run")
-	rounds  = flag.Int("rounds", 3, "runs of each")
+	rounds  = flag.Int("rounds", 4, "runs of each; in every other one the stores take turns in reverse order")
 	asJSON  = flag.Bool("json", false, "results as JSON")
 	only    = flag.String("only", "", "regular expression: contenders whose name matches, and no others")
 	verbose = flag.Bool("v", false, "say what is done")
@@ -167,7 +167,11 @@ func run() (err error) {
 	}
 	for round := range *rounds {
 		for _, clients := range []int{1, 20} {
-			for _, st := range stands {
+			order := slices.Clone(stands)
+			if round%2 == 1 { // what one has deleted may slow down the next: see docs/worker.md
+				slices.Reverse(order)
+			}
+			for _, st := range order {
 				r, err := st.measure(round, clients)
 				if err != nil {
 					return fmt.Errorf("%s: %w", st.name, err)
@@ -319,13 +323,15 @@ func (st *stand) reopen() error {
 	return nil
 }
 
-func median[T any](list []result, of func(result) T, less func(a, b T) int) T {
+// median is the mean of the middle two if there is an even number of them.
+func median[T time.Duration | float64](list []result, of func(result) T) T {
 	values := make([]T, len(list))
 	for i, r := range list {
 		values[i] = of(r)
 	}
-	slices.SortFunc(values, less)
-	return values[len(values)/2]
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 func report(stands []*stand) error {
@@ -346,7 +352,7 @@ func report(stands []*stand) error {
 	}
 	duration := func(of func(result) time.Duration) func([]result) time.Duration {
 		return func(list []result) time.Duration {
-			return median(list, of, func(a, b time.Duration) int { return int(a - b) }).Round(time.Microsecond)
+			return median(list, of).Round(time.Microsecond)
 		}
 	}
 	fmt.Printf("Medians of %d runs of %v s\n", *rounds, *seconds)
@@ -355,7 +361,7 @@ func report(stands []*stand) error {
 		for _, st := range stands {
 			runs := st.runs[clients]
 			fmt.Printf("%-34s %9d %10.0f %10v %10v %10v %10v\n", st.name, st.count,
-				median(runs, func(r result) float64 { return r.CyclesPerSecond }, func(a, b float64) int { return int(a*1000 - b*1000) }),
+				median(runs, func(r result) float64 { return r.CyclesPerSecond }),
 				duration(func(r result) time.Duration { return r.Prepare })(runs),
 				duration(func(r result) time.Duration { return r.Commit })(runs),
 				duration(func(r result) time.Duration { return r.Remove })(runs),
@@ -376,7 +382,7 @@ func targets(stands []*stand) {
 	cycles := func(name string, count int) float64 {
 		for _, st := range stands {
 			if st.name == name && st.count == count {
-				return median(st.runs[20], func(r result) float64 { return r.CyclesPerSecond }, func(a, b float64) int { return int(a*1000 - b*1000) })
+				return median(st.runs[20], func(r result) float64 { return r.CyclesPerSecond })
 			}
 		}
 		return 0
@@ -394,7 +400,7 @@ func targets(stands []*stand) {
 	say(large >= 0.9*small, "and as many as with %d, within a tenth: %.0f and %.0f", few, large, small)
 	for _, st := range stands {
 		if st.name == ours {
-			d := median(st.runs[1], func(r result) time.Duration { return r.Remove }, func(a, b time.Duration) int { return int(a - b) })
+			d := median(st.runs[1], func(r result) time.Duration { return r.Remove })
 			say(st.opens[len(st.opens)-1] <= openLimit, "opened with %d snapshots: %v at most, at most %v", st.count, st.opens[len(st.opens)-1].Round(time.Microsecond), openLimit)
 			say(d <= removeLimit, "remove with %d snapshots: %v, at most %v", st.count, d.Round(time.Microsecond), removeLimit)
 		}
