@@ -58,9 +58,9 @@ func (r *numbered) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestMemory sees that what a transaction has in memory does not depend on the number and the size of
+// TestMemoryOfWriting sees that what a transaction has in memory does not depend on the number and the size of
 // its blobs.
-func TestMemory(t *testing.T) {
+func TestMemoryOfWriting(t *testing.T) {
 	kinds := []struct {
 		name  string
 		n     int
