@@ -43,12 +43,17 @@ func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*sn
 	})
 }
 
+// stepUnmount is how long the mount of a command that has ended may be in use until its result is given up. On a machine with much
+// to do the kernel can take seconds to end what was killed.
+const stepUnmount = 15 * time.Second
+
 // openMountsFor opens the manager of mounts for steps that see so much of the machine.
 func (c *call) openMountsFor(s *snapshot.Store, mounts []step.Mount) (*mount.Manager, error) {
 	o, err := c.mountOptions(s)
 	if err != nil {
 		return nil, err
 	}
+	o.ParkAfter = stepUnmount
 	o.Cgroups = step.Cgroups(step.DefaultCgroup(o.Keep[0]))
 	for _, m := range mounts {
 		if m.Source != "" {
