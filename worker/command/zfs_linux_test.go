@@ -2,7 +2,6 @@ package command_test
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -62,7 +61,7 @@ func TestZFS(t *testing.T) {
 	}
 	must(t, "snapshot", "rm", "bb")
 	must(t, "prune", "--all")
-	if out, err := exec.Command("zfs", "list", "-H", "-o", "name", "-r", dataset).Output(); err != nil || string(out) != dataset+"\n" {
+	if out, err := drivertest.ZFS("zfs", "list", "-H", "-o", "name", "-r", dataset); err != nil || string(out) != dataset+"\n" {
 		t.Errorf("datasets that are left: %s, %v", out, err)
 	}
 }

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/zfsfuse"
 )
 
 // What zfs-fuse has for the whole machine: its socket, its lock, and its cache of pools, of which
@@ -153,6 +156,16 @@ func StopZFS() {
 	}
 }
 
+// ZFS runs zfs or zpool when nobody else speaks with the daemon, and returns what it prints.
+func ZFS(program string, args ...string) ([]byte, error) {
+	turn, err := zfsfuse.Begin(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	return exec.Command(program, args...).CombinedOutput()
+}
+
 // MakePool makes a pool in the file image, of a number of bytes that is 64 MiB at least, and returns its name, and
 // what destroys it.
 func MakePool(image string, size int64) (pool string, destroy func() error, err error) {
@@ -170,7 +183,7 @@ func MakePool(image string, size int64) (pool string, destroy func() error, err 
 	zfsDaemon.pools++
 	pool = fmt.Sprintf("test%d", zfsDaemon.pools)
 	zfsDaemon.Unlock()
-	if out, err := exec.Command("zpool", "create", "-m", "none", pool, image).CombinedOutput(); err != nil {
+	if out, err := ZFS("zpool", "create", "-m", "none", pool, image); err != nil {
 		return "", nil, fmt.Errorf("zpool create: %w: %s", err, out)
 	}
 	return pool, func() error {
@@ -178,7 +191,7 @@ func MakePool(image string, size int64) (pool string, destroy func() error, err 
 		var err error
 		// The daemon learns some time later that something was unmounted.
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
-			if out, err = exec.Command("zpool", "destroy", pool).CombinedOutput(); err == nil {
+			if out, err = ZFS("zpool", "destroy", pool); err == nil {
 				return os.Remove(image)
 			}
 			if !strings.Contains(string(out), "pool is busy") {

@@ -184,7 +184,7 @@ func TestMounted(t *testing.T) {
 	}
 	b.must(b.store.Cleanup(ctx))
 	dataset := strings.TrimRight(strings.Split(mounts[0].Source, "/s")[0], "/")
-	out, err := exec.Command("zfs", "list", "-H", "-o", "name", "-t", "all", "-r", dataset).CombinedOutput()
+	out, err := drivertest.ZFS("zfs", "list", "-H", "-o", "name", "-t", "all", "-r", dataset)
 	if left := strings.TrimSpace(string(out)); err != nil || left != dataset {
 		t.Errorf("left after all was removed: %q, %v", left, err)
 	}
@@ -300,7 +300,7 @@ func TestOwner(t *testing.T) {
 
 func (b *bench) output(name string, args ...string) []byte {
 	b.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
+	out, err := drivertest.ZFS(name, args...)
 	if err != nil {
 		b.Fatalf("%s %v: %v: %s", name, args, err, out)
 	}
