@@ -22,6 +22,9 @@ import (
 const poolSize = 512 << 20
 
 func TestDriver(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	drivertest.Run(t, func(t *testing.T, _ string) snapshot.Driver {
 		return zfs.New(drivertest.Pool(t, poolSize) + "/holdfast")
 	})
@@ -151,6 +154,9 @@ func (b *bench) shows(name, file, want string) {
 
 // TestMounted: a dataset is mounted while somebody holds it, once, and not otherwise.
 func TestMounted(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
@@ -192,6 +198,9 @@ func TestMounted(t *testing.T) {
 
 // TestMountOften: a dataset that was mounted for a moment only, by several, can be mounted again, and destroyed.
 func TestMountOften(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	var wg sync.WaitGroup
@@ -223,6 +232,9 @@ func TestMountOften(t *testing.T) {
 
 // TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
 func TestBusyUnmount(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	mounts, err := b.tenant.Prepare(ctx, "a", "")
@@ -249,6 +261,9 @@ func TestBusyUnmount(t *testing.T) {
 
 // TestBoundElsewhere: somebody else, a container, still has what we have unmounted.
 func TestBoundElsewhere(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	mounts, err := b.tenant.Prepare(ctx, "a", "")
@@ -269,6 +284,9 @@ func TestBoundElsewhere(t *testing.T) {
 
 // TestOwner: a dataset has one store, and a store one dataset.
 func TestOwner(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	b := newBench(t, poolSize)
 	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
 	dataset := strings.TrimSpace(string(b.output("zfs", "list", "-H", "-o", "name", "-d", "1", "-t", "filesystem")))
@@ -309,6 +327,9 @@ func (b *bench) output(name string, args ...string) []byte {
 
 // TestFull: a full pool is an error that says so, loses nothing, and is good again when something is removed.
 func TestFull(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	ctx := context.Background()
 	b := newBench(t, 64<<20)
 	b.commit("kept", "", func(dir string) { b.write(dir+"/f", "kept") })
@@ -348,6 +369,9 @@ func TestFull(t *testing.T) {
 
 // TestDaemonDies: errors that name it; and when it is back, all that was committed is.
 func TestDaemonDies(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
@@ -442,6 +466,9 @@ func killed(where string) {
 // TestKilled: kill -9 of the process with the store, at any moment, and opening it again: what was committed is
 // there, nothing else is mounted or kept.
 func TestKilled(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	mounts, err := b.tenant.Prepare(ctx, "probe", "")
