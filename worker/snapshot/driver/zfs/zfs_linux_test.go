@@ -230,6 +230,79 @@ func TestMountOften(t *testing.T) {
 	b.must(b.store.Cleanup(ctx))
 }
 
+// TestClosedBefore: files that were closed just before the unmount, of which the daemon learns later, do not keep
+// the dataset in use there.
+func TestClosedBefore(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	b.must(err)
+	for round := range 30 {
+		path, release, err := b.driver.Mount(ctx, mounts[0])
+		b.must(err)
+		var files []*os.File
+		for i := range 20 {
+			f, err := os.Create(fmt.Sprintf("%s/%d", path, i))
+			b.must(err)
+			_, err = fmt.Fprint(f, round)
+			b.must(err)
+			files = append(files, f)
+		}
+		for _, f := range files {
+			b.must(f.Close())
+		}
+		b.must(release())
+		b.nothing("it was released")
+	}
+	b.must(b.tenant.Remove(ctx, "a"))
+	b.must(b.store.Cleanup(ctx))
+}
+
+// TestCommandsAtOnce: commands that several goroutines of several processes run at the same time get their own answers.
+func TestCommandsAtOnce(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
+	pool := drivertest.Pool(t, poolSize)
+	var wg sync.WaitGroup
+	for p := range 3 {
+		wg.Go(func() {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = append(os.Environ(), envCommands+"="+pool)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("process %d: %v: %s", p, err, out)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// envCommands is a pool: this program asks for its properties.
+const envCommands = "HOLDFAST_TEST_ZFS_COMMANDS"
+
+func commands(pool string) {
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 10 {
+				name := fmt.Sprintf("holdfast:p%d_%d_%d", os.Getpid(), i, n)
+				for _, args := range [][]string{{"set", name + "=" + name, pool}, {"get", "-H", "-o", "value", name, pool}} {
+					out, err := drivertest.ZFS("zfs", args...)
+					if err != nil || args[0] == "get" && strings.TrimSpace(string(out)) != name {
+						fmt.Printf("zfs %v: %v: %s\n", args, err, out)
+						os.Exit(1)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	os.Exit(0)
+}
+
 // TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
 func TestBusyUnmount(t *testing.T) {
 	if !drivertest.OwnZFS(t) {
