@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -97,8 +98,11 @@ func Mounts() ([]Mount, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var mounts []Mount
-	s := bufio.NewScanner(f)
+	return parse(f)
+}
+
+func parse(mountinfo io.Reader) (mounts []Mount, err error) {
+	s := bufio.NewScanner(mountinfo)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
 		line, last, ok := strings.Cut(s.Text(), " - ")
@@ -152,9 +156,9 @@ func (t *Turn) Unmount(path string) error {
 // How long it is waited for what is expected at once, and what cannot be waited for without an end. If it does not
 // come, it is gone on: the daemon may be stuck, and unmounting is what ends that.
 const (
-	waitRequests = 5 * time.Second
+	waitRequests = 30 * time.Second
 	waitGone     = 200 * time.Millisecond
-	waitRest     = 5 * time.Second
+	waitRest     = 30 * time.Second      // it calls sync, for the whole machine
 	blind        = 10 * time.Millisecond // if it cannot be seen
 )
 

@@ -95,6 +95,38 @@ func StopZFS() {
 	}
 }
 
+// PauseZFS stops the daemon until the function is called that it returns.
+func PauseZFS() (resume func(), err error) {
+	d := running()
+	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	resume = func() { _ = d.cmd.Process.Signal(syscall.SIGCONT) }
+	for {
+		stopped, err := d.stopped()
+		if err != nil {
+			resume()
+			return nil, err
+		}
+		if stopped {
+			return resume, nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// stopped tells whether all threads have stopped.
+func (d *daemon) stopped() (bool, error) {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", d.cmd.Process.Pid))
+	for _, path := range stats {
+		stat, e := os.ReadFile(path)
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return false, e
+		}
+	}
+	return len(stats) > 0, err
+}
+
 // ZFS runs zfs or zpool when nobody else speaks with the daemon, and returns what it prints.
 func ZFS(program string, args ...string) ([]byte, error) {
 	turn, err := zfsfuse.Begin(context.Background())
