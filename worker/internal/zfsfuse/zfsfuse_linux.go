@@ -1,6 +1,6 @@
 // Package zfsfuse has what whoever speaks with the daemon zfs-fuse (0.7) must keep to, since it cannot do two things at once:
 //
-//   - Two commands that begin at the same time can become the same one, and the other is never answered.
+//   - Two commands that begin at the same time can become the same one, and the other is never answered. (So its source.)
 //   - When a file system has gone it closes that one's descriptor twice. What it has opened in between, the connection
 //     of a command or the device of a new mount, is closed with it.
 //   - It unmounts what has gone when all files in it are closed, and answers nobody until then. Closing is asynchronous,
