@@ -28,7 +28,7 @@ import (
 )
 
 // locks is the directory with the daemon's own lock. If it is not there, only turns of one process exclude each other.
-const locks = "/var/lock/zfs"
+var locks = "/var/lock/zfs"
 
 // Turn is the right to speak with the daemon. There is one at a time on the machine.
 type Turn struct{ lock *os.File }

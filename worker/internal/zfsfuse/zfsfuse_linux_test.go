@@ -2,6 +2,7 @@ package zfsfuse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,23 +80,47 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestTurn: there is one at a time, and whoever waits for it can give up.
+// TestTurn: there is one at a time, of this process and of others, and of commands that outlive theirs. Whoever waits
+// for it can give up.
 func TestTurn(t *testing.T) {
-	first, err := Begin(context.Background())
+	was := locks
+	t.Cleanup(func() { locks = was })
+	locks = t.TempDir()
+	begin := func() *Turn {
+		t.Helper()
+		turn, err := Begin(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return turn
+	}
+	refused := func(while string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := Begin(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while %s: %v", while, err)
+		}
+	}
+	turn := begin()
+	refused("this process has one")
+	cmd := exec.Command("cat")
+	cmd.ExtraFiles = []*os.File{turn.Lock()}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := Begin(ctx); err == nil {
-		t.Error("two turns at once")
-	}
-	first.End()
-	second, err := Begin(context.Background())
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	second.End()
+	turn.End()
+	refused("a command has one")
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+		t.Error(err)
+	}
+	begin().End()
+	locks += "/missing"
+	begin().End()
 }
 
 func TestParse(t *testing.T) {
