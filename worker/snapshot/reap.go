@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,6 +196,8 @@ func (r *reaper) unpark(now time.Time) time.Duration {
 // reapSome deletes a batch; false if there was nothing to do.
 func (r *reaper) reapSome() bool {
 	r.mu.Lock()
+	// A driver may keep a child in a way that its parent cannot go before; its ID is the larger one.
+	slices.SortFunc(r.queue, func(a, b doomed) int { return cmp.Compare(b.id, a.id) })
 	n := min(len(r.queue), reapBatch)
 	batch := slices.Clone(r.queue[:n])
 	r.queue = r.queue[n:]
@@ -361,14 +364,30 @@ func (s *Store) Cleanup(ctx context.Context) error {
 	r := s.reaper
 	defer context.AfterFunc(ctx, r.broadcast)()
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.drain(ctx); err != nil {
+		return err
+	}
+	// Once more: it can have been in the way that something had not gone which has now.
 	for _, p := range r.parked {
 		r.queue = append(r.queue, p.doomed)
 	}
+	if err := r.drain(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(r.parked)) {
+		errs = append(errs, fmt.Errorf("delete snapshot %v: %w", id, r.parked[id].err))
+	}
+	return errors.Join(errs...)
+}
+
+// drain waits until nothing is in the queue, being reaped or held. It is called with the lock.
+func (r *reaper) drain(ctx context.Context) error {
 	signal(r.wake)
 	signal(r.hurry)
-	defer r.mu.Unlock()
 	for len(r.queue) > 0 || r.batch > 0 || r.held > 0 {
-		if s.ctx.Err() != nil {
+		if r.s.ctx.Err() != nil {
 			return ErrClosed
 		}
 		if err := ctx.Err(); err != nil {
@@ -376,11 +395,7 @@ func (s *Store) Cleanup(ctx context.Context) error {
 		}
 		r.idle.Wait()
 	}
-	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(r.parked)) {
-		errs = append(errs, fmt.Errorf("delete snapshot %v: %w", id, r.parked[id].err))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // finish has the driver finish a snapshot that was committed.
