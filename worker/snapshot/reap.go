@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,7 +180,7 @@ func (r *reaper) broadcast() {
 func (r *reaper) unpark(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := maxDelay
+	next, begin := maxDelay, len(r.queue)
 	for _, p := range r.parked {
 		if wait := p.due.Sub(now); wait <= 0 {
 			r.queue = append(r.queue, p.doomed)
@@ -189,6 +190,7 @@ func (r *reaper) unpark(now time.Time) time.Duration {
 			next = min(next, wait)
 		}
 	}
+	youngestFirst(r.queue[begin:])
 	return next
 }
 
@@ -197,6 +199,7 @@ func (r *reaper) reapSome() bool {
 	r.mu.Lock()
 	n := min(len(r.queue), reapBatch)
 	batch := slices.Clone(r.queue[:n])
+	youngestFirst(batch)
 	r.queue = r.queue[n:]
 	r.batch = n
 	r.mu.Unlock()
@@ -221,6 +224,13 @@ func (r *reaper) reapSome() bool {
 	r.idle.Broadcast()
 	r.mu.Unlock()
 	return true
+}
+
+// youngestFirst orders what is to be deleted: a driver may keep a child in a way that its parent cannot go before,
+// and the child's ID is the larger one. In the queue it stands first, as it is removed first, but for what was there when the store
+// was opened and for what is tried again. What fails in spite of that is parked, and tried again.
+func youngestFirst(list []doomed) {
+	slices.SortFunc(list, func(a, b doomed) int { return cmp.Compare(b.id, a.id) })
 }
 
 // reapAll deletes the directories of a batch. Those that it cannot delete it parks, those in use it holds.
@@ -361,14 +371,32 @@ func (s *Store) Cleanup(ctx context.Context) error {
 	r := s.reaper
 	defer context.AfterFunc(ctx, r.broadcast)()
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.drain(ctx); err != nil {
+		return err
+	}
+	// Once more: it can have been in the way that something had not gone which has now.
+	begin := len(r.queue)
 	for _, p := range r.parked {
 		r.queue = append(r.queue, p.doomed)
 	}
+	youngestFirst(r.queue[begin:])
+	if err := r.drain(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(r.parked)) {
+		errs = append(errs, fmt.Errorf("delete snapshot %v: %w", id, r.parked[id].err))
+	}
+	return errors.Join(errs...)
+}
+
+// drain waits until nothing is in the queue, being reaped or held. It is called with the lock.
+func (r *reaper) drain(ctx context.Context) error {
 	signal(r.wake)
 	signal(r.hurry)
-	defer r.mu.Unlock()
 	for len(r.queue) > 0 || r.batch > 0 || r.held > 0 {
-		if s.ctx.Err() != nil {
+		if r.s.ctx.Err() != nil {
 			return ErrClosed
 		}
 		if err := ctx.Err(); err != nil {
@@ -376,11 +404,7 @@ func (s *Store) Cleanup(ctx context.Context) error {
 		}
 		r.idle.Wait()
 	}
-	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(r.parked)) {
-		errs = append(errs, fmt.Errorf("delete snapshot %v: %w", id, r.parked[id].err))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // finish has the driver finish a snapshot that was committed.

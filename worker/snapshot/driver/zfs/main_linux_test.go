@@ -11,5 +11,8 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(envKilled); dir != "" {
 		killed(dir)
 	}
+	if pool := os.Getenv(envCommands); pool != "" {
+		commands(pool)
+	}
 	os.Exit(drivertest.MainZFS(m))
 }

@@ -1,36 +1,29 @@
 package zfs
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/worker/internal/zfsfuse"
 	"holdfast/worker/snapshot"
 )
-
-// settle is how long after an unmount the daemon is left alone: it does not tell when it has noticed, and what it is asked
-// for meanwhile it sometimes never does, or the dataset stays in use there until it ends.
-const settle = 10 * time.Millisecond
-
-// moving is held while anything is mounted or unmounted: zfs-fuse, of which a machine has one,
-// sometimes never answers on a file system that comes while another goes.
-var moving sync.Mutex
 
 // mountPoint mounts a dataset with the program, or binds the place where it is mounted already: a
 // file system of a server has one superblock, which others may still have.
 func (d *Driver) mountPoint(ctx context.Context, id snapshot.ID) error {
 	path := d.pointOf(id)
 	return retry(ctx, func() error {
-		moving.Lock()
-		defer moving.Unlock()
+		turn, err := zfsfuse.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer turn.End()
 		places, err := mountsOf(d.name(id))
 		if err != nil {
 			return err
@@ -49,35 +42,49 @@ func (d *Driver) mountPoint(ctx context.Context, id snapshot.ID) error {
 			}
 			return nil
 		}
-		if _, err := d.zfs.run(ctx, "mount", d.name(id)); err != nil {
+		if _, err := d.zfs.runIn(ctx, turn, d.zfs.path, "mount", d.name(id)); err != nil {
 			return err
 		}
 		if places, err = mountsOf(d.name(id)); err == nil && len(places) == 0 {
 			err = fmt.Errorf("zfs mount %s: it was mounted in another mount namespace, that of the zfs-fuse daemon", d.name(id))
 		}
-		if err == nil {
-			// What is unmounted before the daemon has answered once stays in use there until it ends.
-			_, err = statObjects(path)
+		if err != nil {
+			return err
 		}
-		return err
+		if err := answers(path); err != nil {
+			return errors.Join(err, turn.Unmount(path))
+		}
+		return nil
 	})
+}
+
+// answerIn is how long it is waited for the first answer from a dataset that was mounted.
+const answerIn = time.Minute
+
+// answers waits for an answer from a dataset that was mounted. What is unmounted before stays in use in the daemon.
+func answers(path string) error {
+	said := make(chan error, 1) // whoever asks, waits until it is unmounted
+	go func() {
+		_, err := statObjects(path)
+		said <- err
+	}()
+	select {
+	case err := <-said:
+		return err
+	case <-time.After(answerIn):
+		return fmt.Errorf("zfs-fuse does not answer: statfs %s has taken %v", path, answerIn)
+	}
 }
 
 // unmountPoint unmounts without asking the server, which may be gone. It is no error if nothing is mounted.
 func unmountPoint(path string) error {
-	moving.Lock()
-	defer moving.Unlock()
-	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
-	for try := 0; err == unix.EBUSY && try < 20; try++ {
-		// A child that this process is starting has its open files until it executes its program.
-		time.Sleep(5 * time.Millisecond)
-		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	turn, err := zfsfuse.Begin(context.Background())
+	if err != nil {
+		return err
 	}
-	if err != nil && err != unix.EINVAL && err != unix.ENOENT {
-		return fmt.Errorf("unmount %s: %w", path, err)
-	}
-	if err == nil {
-		time.Sleep(settle)
+	defer turn.End()
+	if err := turn.Unmount(path); err != nil {
+		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -108,27 +115,15 @@ func (d *Driver) clearAll() error {
 }
 
 // mountsOf are the places where the root of a dataset is mounted in this namespace.
-func mountsOf(name string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var places []string
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		line, last, ok := strings.Cut(s.Text(), " - ")
-		fields, what := strings.Fields(line), strings.Fields(last)
-		if ok && len(fields) > 4 && len(what) > 1 && strings.HasPrefix(what[0], "fuse") && what[1] == name && fields[3] == "/" {
-			places = append(places, unescape.Replace(fields[4]))
+func mountsOf(name string) (places []string, err error) {
+	mounts, err := zfsfuse.Mounts()
+	for _, m := range mounts {
+		if m.Dataset == name {
+			places = append(places, m.At)
 		}
 	}
-	return places, s.Err()
+	return places, err
 }
-
-// unescape undoes what mountinfo does to names.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func statObjects(path string) (int64, error) {
 	var st unix.Statfs_t

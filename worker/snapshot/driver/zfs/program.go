@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/worker/internal/zfsfuse"
 	"holdfast/worker/snapshot"
 )
 
@@ -55,14 +56,13 @@ func findProgram(ctx context.Context) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program zfs is missing; Debian has it in zfsutils-linux, and in zfs-fuse: %w (%w)", err, snapshot.ErrUnsupported)
 	}
-	p := &program{path: path}
+	p := &program{path: path, fuse: runtime.GOOS == "linux"} // until it is known
 	// OpenZFS knows the command since 0.8. What is older and not on Linux is in the kernel all
 	// the same.
-	if _, err := p.run(ctx, "version"); err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		p.fuse = runtime.GOOS == "linux"
+	if _, err := p.run(ctx, "version"); err == nil {
+		p.fuse = false
+	} else if ctx.Err() != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -87,10 +87,19 @@ func lookPath(name string) (string, error) {
 // run runs zfs and returns what it prints. It is not killed when ctx ends: the file system goes on with
 // what it was asked for, and whoever cleans up would be too early.
 func (p *program) run(ctx context.Context, args ...string) (string, error) {
-	return p.runAs(ctx, p.path, args...)
+	if !p.fuse {
+		return p.runIn(ctx, nil, p.path, args...)
+	}
+	turn, err := zfsfuse.Begin(ctx)
+	if err != nil {
+		return "", fmt.Errorf("zfs %s: %w", args[0], err)
+	}
+	defer turn.End()
+	return p.runIn(ctx, turn, p.path, args...)
 }
 
-func (p *program) runAs(ctx context.Context, path string, args ...string) (string, error) {
+// runIn runs a program in a turn, which with OpenZFS is nil.
+func (p *program) runIn(ctx context.Context, turn *zfsfuse.Turn, path string, args ...string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("zfs %s: %w", args[0], err)
 	}
@@ -106,6 +115,9 @@ func (p *program) runAs(ctx context.Context, path string, args ...string) (strin
 		}
 		defer held.Close()
 		cmd.ExtraFiles = []*os.File{held}
+	}
+	if turn != nil && turn.Lock() != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, turn.Lock())
 	}
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -160,7 +172,7 @@ func (p *program) sync(ctx context.Context, dataset string) error {
 	}
 	pool, _, _ := strings.Cut(dataset, "/")
 	zpool := filepath.Join(filepath.Dir(p.path), "zpool")
-	_, err := p.runAs(ctx, zpool, "sync", pool)
+	_, err := p.runIn(ctx, nil, zpool, "sync", pool)
 	return err
 }
 

@@ -46,6 +46,10 @@ func (d *Driver) locate(ctx context.Context, root string) (err error) {
 	if d.root, err = filepath.Abs(root); err != nil {
 		return err
 	}
+	// As the kernel calls what is mounted there.
+	if real, err := filepath.EvalSymlinks(d.root); err == nil {
+		d.root = real
+	}
 	d.zfs, err = findProgram(ctx)
 	return err
 }

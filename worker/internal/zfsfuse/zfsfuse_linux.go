@@ -1,0 +1,290 @@
+// Package zfsfuse has what whoever speaks with the daemon zfs-fuse (0.7) must keep to, since it cannot do two things at once:
+//
+//   - Two commands that begin at the same time can become the same one, and the other is never answered. (So its source.)
+//   - When a file system has gone it closes that one's descriptor twice. What it has opened in between, the connection
+//     of a command or the device of a new mount, is closed with it.
+//   - It unmounts what has gone when all files in it are closed, and answers nobody until then. Closing is asynchronous,
+//     and the kernel forgets what it has not delivered when the file system goes: then that is for ever.
+//
+// So there are turns. In one a command is run, or a file system unmounted; none begins while the daemon is unmounting,
+// and nothing is unmounted before the daemon has done all that it was asked for there.
+package zfsfuse
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// locks is the directory with the daemon's own lock. If it is not there, only turns of one process exclude each other.
+var locks = "/var/lock/zfs"
+
+// Turn is the right to speak with the daemon. There is one at a time on the machine.
+type Turn struct{ lock *os.File }
+
+// mine has the turn of this process.
+var mine = make(chan struct{}, 1)
+
+// Begin waits for a turn, and for the daemon to be idle.
+func Begin(ctx context.Context) (*Turn, error) {
+	select {
+	case mine <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for others to be done with zfs-fuse: %w", ctx.Err())
+	}
+	t := &Turn{}
+	f, err := os.OpenFile(filepath.Join(locks, "holdfast"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		t.lock = f
+		err = lock(ctx, f)
+	} else if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+		err = nil
+	}
+	if err != nil {
+		t.End()
+		return nil, fmt.Errorf("waiting for others to be done with zfs-fuse: %w", err)
+	}
+	rest()
+	return t, nil
+}
+
+func lock(ctx context.Context, f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Lock is a file that a command is to have: then the turn lasts as long as it does, also if this process is
+// killed. It is nil if turns are of this process only.
+func (t *Turn) Lock() *os.File { return t.lock }
+
+// End ends the turn.
+func (t *Turn) End() {
+	if t.lock != nil {
+		_ = t.lock.Close()
+	}
+	<-mine
+}
+
+// Mount is a place where a dataset is mounted.
+type Mount struct {
+	Dataset, At string
+	device      string // of the superblock, as the directory of its connection is called
+}
+
+// Mounts are the places in this mount namespace where the root of a dataset is mounted.
+func Mounts() ([]Mount, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return parse(f)
+}
+
+func parse(mountinfo io.Reader) (mounts []Mount, err error) {
+	s := bufio.NewScanner(mountinfo)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		line, last, ok := strings.Cut(s.Text(), " - ")
+		fields, what := strings.Fields(line), strings.Fields(last)
+		if !ok || len(fields) < 5 || len(what) < 2 || !strings.HasPrefix(what[0], "fuse") || fields[3] != "/" {
+			continue
+		}
+		_, minor, _ := strings.Cut(fields[2], ":")
+		mounts = append(mounts, Mount{Dataset: unescape.Replace(what[1]), At: unescape.Replace(fields[4]), device: minor})
+	}
+	return mounts, s.Err()
+}
+
+// unescape undoes what mountinfo does to names.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// Unmount unmounts what is mounted at a path, without a question to the daemon, which may be gone. It is no error
+// if nothing is, or nothing is there.
+func (t *Turn) Unmount(path string) error {
+	device := ""
+	mounts, err := Mounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if m.At == path {
+			device = m.device // the last one is on top
+		}
+	}
+	await(waitRequests, func() bool { return waiting(device) <= 0 })
+	err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	for try := 0; err == unix.EBUSY && try < 20; try++ {
+		// A child that this process is starting has its open files until it executes its program.
+		time.Sleep(5 * time.Millisecond)
+		await(waitRequests, func() bool { return waiting(device) <= 0 })
+		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	}
+	if err == unix.EINVAL || err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	// Such a child keeps a clone of the mount for that time. Others may have one as long as they like.
+	await(waitGone, func() bool { return waiting(device) < 0 })
+	time.Sleep(time.Millisecond) // the daemon is being woken
+	rest()
+	return nil
+}
+
+// How long it is waited for what is expected at once, and what cannot be waited for without an end. If it does not
+// come, it is gone on: the daemon may be stuck, and unmounting is what ends that.
+const (
+	waitRequests = 30 * time.Second
+	waitGone     = 200 * time.Millisecond
+	waitRest     = 30 * time.Second      // it calls sync, for the whole machine
+	blind        = 10 * time.Millisecond // if it cannot be seen
+)
+
+// await calls done until it says so, or for some time, and tells which.
+func await(limit time.Duration, done func() bool) bool {
+	began := time.Now()
+	for delay := 200 * time.Microsecond; !done(); delay = min(2*delay, 20*time.Millisecond) {
+		if time.Since(began) > limit {
+			return false
+		}
+		time.Sleep(delay)
+	}
+	return true
+}
+
+// connections is the root of fusectl, which has a directory for each FUSE file system; -1 if it cannot be had.
+var connections = sync.OnceValue(func() int {
+	// It is not mounted everywhere, and there is one for the whole machine.
+	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
+	if err == nil {
+		defer func() { _ = unix.Close(fs) }()
+		if err = unix.FsconfigCreate(fs); err == nil {
+			if fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0); err == nil {
+				return fd
+			}
+		}
+	}
+	fd, err := unix.Open("/sys/fs/fuse/connections", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+})
+
+// waiting is how many requests of a file system are not answered, also those for which nobody waits. It
+// is -1 if there is no such file system, and if that is not to be seen.
+func waiting(device string) int {
+	dir := connections()
+	if dir < 0 || device == "" {
+		return -1
+	}
+	fd, err := unix.Openat(dir, device+"/waiting", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	defer func() { _ = unix.Close(fd) }()
+	b := make([]byte, 32)
+	k, err := unix.Read(fd, b)
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b[:k])))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// rest waits until the daemon is idle.
+func rest() {
+	pid := daemon()
+	if pid != "" {
+		await(waitRest, func() bool { return !busy(pid) })
+	}
+}
+
+// Idle tells whether the daemon whose process id is pid has nothing to do, or cannot be looked at.
+func Idle(pid int) bool { return !busy(strconv.Itoa(pid)) }
+
+// busy tells whether the daemon handles something. It has one thread that waits for commands and one that waits for
+// requests, both with poll; the latter does not while it unmounts.
+func busy(pid string) bool {
+	dir := filepath.Join("/proc", pid, "task")
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return false // it has ended
+	}
+	polls, looked := 0, false
+	for _, thread := range threads {
+		call, err := os.ReadFile(filepath.Join(dir, thread.Name(), "syscall"))
+		if err != nil {
+			continue
+		}
+		looked = true
+		if number, _, _ := strings.Cut(string(call), " "); number == pollCall {
+			if polls++; polls == 2 {
+				return false
+			}
+		}
+	}
+	if !looked {
+		time.Sleep(blind)
+	}
+	return looked
+}
+
+// pollCall is the system call poll of the C library.
+var pollCall = strconv.Itoa(sysPoll)
+
+// known is the process id of the daemon that was found last.
+var known atomic.Value
+
+// daemon is the process id of the daemon of this mount namespace, "" if there is none that can be seen.
+func daemon() string {
+	if pid, ok := known.Load().(string); ok && isDaemon(pid) {
+		return pid
+	}
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return ""
+	}
+	for _, p := range processes {
+		if _, err := strconv.Atoi(p.Name()); err == nil && isDaemon(p.Name()) {
+			known.Store(p.Name())
+			return p.Name()
+		}
+	}
+	return ""
+}
+
+func isDaemon(pid string) bool {
+	name, err := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+	if err != nil || string(name) != "zfs-fuse\n" {
+		return false
+	}
+	theirs, err := os.Readlink(filepath.Join("/proc", pid, "ns/mnt"))
+	ours, e := os.Readlink("/proc/self/ns/mnt")
+	return err == nil && e == nil && theirs == ours
+}
