@@ -22,7 +22,7 @@ import (
 // process is the holdfast command as a process of its own, which signals end.
 func process(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	heedSignals(t)
+	heedSignals()
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0")
 	return cmd
@@ -32,12 +32,11 @@ func process(t *testing.T, args ...string) *exec.Cmd {
 // happened: TestBenchRunSignal waited for ever if the tests had been begun by nohup, or in the
 // background by a shell. These ignore signals, and a process that is begun ignores what the one that
 // begins it ignores, but not what that one handles.
-func heedSignals(t *testing.T) {
+func heedSignals() {
 	for _, s := range endings {
 		if signal.Ignored(s) {
-			c := make(chan os.Signal, 1)
-			signal.Notify(c, s)
-			t.Cleanup(func() { signal.Stop(c) })
+			// To the end of this process: once it is stopped, it is ignored again, and Ignored does not tell.
+			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
 }

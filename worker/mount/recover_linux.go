@@ -230,7 +230,7 @@ func (r *recovery) noteForeign() error {
 	if err != nil {
 		return err
 	}
-	until := time.Now().Add(r.m.opt.ParkAfter) // for all together
+	until := time.Now().Add(min(r.m.opt.ParkAfter, DefaultParkAfter)) // for all together
 	done := &kept{runs: maps.Clone(r.kept.runs), uppers: map[string]upperRecord{}}
 	for name, rec := range r.kept.uppers {
 		if still[name] == nil && rec.dev != 0 {

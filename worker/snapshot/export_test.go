@@ -83,3 +83,6 @@ func SetRepairHook(fn func(step string) error) {
 
 // Written is how many pages of the metadata were written.
 func (s *Store) Written() int { return int(s.db.Stats().PagesWritten) }
+
+// Closing is closed when the store is being closed, and what goes on in the background ends.
+func (s *Store) Closing() <-chan struct{} { return s.ctx.Done() }

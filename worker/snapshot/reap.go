@@ -379,6 +379,7 @@ func (s *Store) Cleanup(ctx context.Context) error {
 	begin := len(r.queue)
 	for _, p := range r.parked {
 		r.queue = append(r.queue, p.doomed)
+		p.due = time.Now().Add(maxDelay) // not twice: see unpark
 	}
 	youngestFirst(r.queue[begin:])
 	if err := r.drain(ctx); err != nil {
@@ -403,6 +404,9 @@ func (r *reaper) drain(ctx context.Context) error {
 			return err
 		}
 		r.idle.Wait()
+	}
+	if r.s.ctx.Err() != nil { // what was under way was put away
+		return ErrClosed
 	}
 	return nil
 }

@@ -69,3 +69,46 @@ func TestCleanupChain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// held removes nothing before it is told to.
+type held struct {
+	snapshot.Driver
+	begun, goOn chan struct{}
+}
+
+func (d *held) Remove(ctx context.Context, l snapshot.Layer) error {
+	d.begun <- struct{}{}
+	<-d.goOn
+	return d.Driver.Remove(ctx, l)
+}
+
+// TestCleanupWhileClosing: it was nil, as if all were deleted, when the store was closed meanwhile and the rest had been left
+// for the next time.
+func TestCleanupWhileClosing(t *testing.T) {
+	d := &held{Driver: copy.New(), begun: make(chan struct{}, 9), goOn: make(chan struct{})}
+	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := tenant(t, s, "t")
+	for i := range 3 {
+		layer(t, n, fmt.Sprint(i), "")
+	}
+	for i := range 3 {
+		if err := n.Remove(ctx, fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cleaned, closed := make(chan error, 1), make(chan error, 1)
+	go func() { cleaned <- s.Cleanup(ctx) }()
+	<-d.begun
+	go func() { closed <- s.Close() }()
+	<-s.Closing()
+	close(d.goOn)
+	if err := <-cleaned; !errors.Is(err, snapshot.ErrClosed) {
+		t.Errorf("Cleanup: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}

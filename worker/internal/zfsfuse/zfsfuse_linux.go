@@ -18,6 +18,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,8 +29,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// locks is the directory with the daemon's own lock. If it is not there, only turns of one process exclude each other.
+// locks is the directory with the daemon's own lock. If it is not there, or others than root may write there, only turns of one
+// process exclude each other.
 var locks = "/var/lock/zfs"
+
+// turnLimit is how long it is waited for a turn: longer than a command or an unmount may take.
+var turnLimit = 6 * time.Minute
+
+// ErrTaken is that of a turn that has not come in time.
+var ErrTaken = errors.New("somebody else still has a command of zfs under way, or an unmount")
 
 // Turn is the right to speak with the daemon. There is one at a time on the machine.
 type Turn struct{ lock *os.File }
@@ -36,28 +45,49 @@ type Turn struct{ lock *os.File }
 // mine has the turn of this process.
 var mine = make(chan struct{}, 1)
 
-// Begin waits for a turn, and for the daemon to be idle.
+// Begin waits for a turn, for six minutes at most (ErrTaken), and for the daemon to be idle.
 func Begin(ctx context.Context) (*Turn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, turnLimit, fmt.Errorf("%w, after %v (fuser %s tells who)", ErrTaken, turnLimit, filepath.Join(locks, "holdfast")))
+	defer cancel()
+	t := &Turn{}
 	select {
 	case mine <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for others to be done with zfs-fuse: %w", ctx.Err())
+		return nil, fmt.Errorf("waiting for a turn with zfs-fuse: %w", context.Cause(ctx))
 	}
-	t := &Turn{}
-	f, err := os.OpenFile(filepath.Join(locks, "holdfast"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	err := t.exclude(ctx)
 	if err == nil {
-		t.lock = f
-		err = lock(ctx, f)
-	} else if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
-		err = nil
+		rest(ctx)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 	}
 	if err != nil {
 		t.End()
-		return nil, fmt.Errorf("waiting for others to be done with zfs-fuse: %w", err)
+		return nil, fmt.Errorf("waiting for a turn with zfs-fuse: %w", err)
 	}
-	rest()
 	return t, nil
 }
+
+// exclude takes the turn from other processes.
+func (t *Turn) exclude(ctx context.Context) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(locks, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(locks, "holdfast"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.lock = f
+	return lock(ctx, f)
+}
+
+// Seen tells whether there is a daemon in this mount namespace.
+func Seen() bool { return daemon() != "" }
 
 func lock(ctx context.Context, f *os.File) error {
 	for {
@@ -68,7 +98,7 @@ func lock(ctx context.Context, f *os.File) error {
 		select {
 		case <-time.After(2 * time.Millisecond):
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -132,12 +162,20 @@ func (t *Turn) Unmount(path string) error {
 			device = m.device // the last one is on top
 		}
 	}
-	await(waitRequests, func() bool { return waiting(device) <= 0 })
+	until := time.Now().Add(waitRequests) // for all tries together
+	answered := func() bool {
+		n := waiting(device)
+		if n < 0 && device != "" {
+			time.Sleep(blind) // it is not to be seen
+		}
+		return n <= 0
+	}
+	await(time.Until(until), answered)
 	err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 	for try := 0; err == unix.EBUSY && try < 20; try++ {
 		// A child that this process is starting has its open files until it executes its program.
 		time.Sleep(5 * time.Millisecond)
-		await(waitRequests, func() bool { return waiting(device) <= 0 })
+		await(time.Until(until), answered)
 		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 	}
 	if err == unix.EINVAL || err == unix.ENOENT {
@@ -149,8 +187,16 @@ func (t *Turn) Unmount(path string) error {
 	// Such a child keeps a clone of the mount for that time. Others may have one as long as they like.
 	await(waitGone, func() bool { return waiting(device) < 0 })
 	time.Sleep(time.Millisecond) // the daemon is being woken
-	rest()
+	if !rest(context.Background()) {
+		time.Sleep(blind)
+	}
 	return nil
+}
+
+// Abort unmounts what does not answer: whoever waits for it gets an error, which a plain unmount would wait for.
+func (t *Turn) Abort(path string) error {
+	_ = unix.Unmount(path, unix.MNT_FORCE|unix.UMOUNT_NOFOLLOW) // it ends the connection first, and may be refused then
+	return t.Unmount(path)
 }
 
 // How long it is waited for what is expected at once, and what cannot be waited for without an end. If it does not
@@ -186,8 +232,14 @@ var connections = sync.OnceValue(func() int {
 			}
 		}
 	}
-	fd, err := unix.Open("/sys/fs/fuse/connections", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/sys/fs/fuse/connections", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
+		return -1
+	}
+	const fusectl = 0x65735543
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil || uint32(st.Type) != fusectl { // the empty directory for it
+		_ = unix.Close(fd)
 		return -1
 	}
 	return fd
@@ -217,12 +269,14 @@ func waiting(device string) int {
 	return n
 }
 
-// rest waits until the daemon is idle.
-func rest() {
+// rest waits until the daemon is idle, and tells whether it can be seen.
+func rest(ctx context.Context) bool {
 	pid := daemon()
-	if pid != "" {
-		await(waitRest, func() bool { return !busy(pid) })
+	if pid == "" {
+		return false
 	}
+	await(waitRest, func() bool { return ctx.Err() != nil || !busy(pid) })
+	return true
 }
 
 // Idle tells whether the daemon whose process id is pid has nothing to do, or cannot be looked at.
@@ -243,7 +297,7 @@ func busy(pid string) bool {
 			continue
 		}
 		looked = true
-		if number, _, _ := strings.Cut(string(call), " "); number == pollCall {
+		if number, _, _ := strings.Cut(string(call), " "); slices.Contains(pollCalls, number) {
 			if polls++; polls == 2 {
 				return false
 			}
@@ -255,8 +309,14 @@ func busy(pid string) bool {
 	return looked
 }
 
-// pollCall is the system call poll of the C library.
-var pollCall = strconv.Itoa(sysPoll)
+// pollCalls are the system call poll of the C library. On amd64 and 386 the daemon may be a program for the other one.
+var pollCalls = map[string][]string{"amd64": {"7", "168"}, "386": {"168", "7"}}[runtime.GOARCH]
+
+func init() {
+	if pollCalls == nil {
+		pollCalls = []string{strconv.Itoa(sysPoll)}
+	}
+}
 
 // known is the process id of the daemon that was found last.
 var known atomic.Value
@@ -282,6 +342,10 @@ func daemon() string {
 func isDaemon(pid string) bool {
 	name, err := os.ReadFile(filepath.Join("/proc", pid, "comm"))
 	if err != nil || string(name) != "zfs-fuse\n" {
+		return false
+	}
+	var st unix.Stat_t // anybody may call a program so
+	if err := unix.Stat(filepath.Join("/proc", pid), &st); err != nil || st.Uid != uint32(os.Geteuid()) {
 		return false
 	}
 	theirs, err := os.Readlink(filepath.Join("/proc", pid, "ns/mnt"))

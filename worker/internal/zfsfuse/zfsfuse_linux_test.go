@@ -83,8 +83,8 @@ func TestBusy(t *testing.T) {
 // TestTurn: there is one at a time, of this process and of others, and of commands that outlive theirs. Whoever waits
 // for it can give up.
 func TestTurn(t *testing.T) {
-	was := locks
-	t.Cleanup(func() { locks = was })
+	was, limit := locks, turnLimit
+	t.Cleanup(func() { locks, turnLimit = was, limit })
 	locks = t.TempDir()
 	begin := func() *Turn {
 		t.Helper()
@@ -115,10 +115,23 @@ func TestTurn(t *testing.T) {
 	}
 	turn.End()
 	refused("a command has one")
+	turnLimit = 20 * time.Millisecond
+	if _, err := Begin(context.Background()); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), locks) {
+		t.Errorf("a command that does not end: %v", err)
+	}
+	turnLimit = limit
 	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
 		t.Error(err)
 	}
 	begin().End()
+	if err := os.Chmod(locks, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if turn := begin(); turn.Lock() != nil {
+		t.Error("a lock where anybody may write")
+	} else {
+		turn.End()
+	}
 	locks += "/missing"
 	begin().End()
 }

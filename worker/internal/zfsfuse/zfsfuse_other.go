@@ -19,6 +19,9 @@ type Turn struct{}
 // Begin fails.
 func Begin(context.Context) (*Turn, error) { return nil, errOther }
 
+// Seen is false.
+func Seen() bool { return false }
+
 // Lock is nil.
 func (*Turn) Lock() *os.File { return nil }
 

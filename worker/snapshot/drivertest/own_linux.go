@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -67,7 +68,7 @@ func OwnZFS(t *testing.T) bool {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == exitStuck {
 			note := fmt.Sprintf("%s: attempt %d: %s", t.Name(), n, lastLine(out))
-			t.Log(note)
+			t.Logf("%s\n%s", note, out)
 			if err := noteStuck(note); err != nil {
 				t.Error(err)
 			}
@@ -166,8 +167,14 @@ func MainZFS(m *testing.M) int {
 }
 
 func own() error {
+	if os.Getpid() != 1 {
+		return fmt.Errorf("%s is set in a process that has no namespaces of its own", envZFS)
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
+	}
+	if err := forgetOthers(os.Getenv("TMPDIR")); err != nil {
+		return err
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("/proc: %w", err)
@@ -176,8 +183,32 @@ func own() error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+		if err := unix.Mount("none", dir, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// forgetOthers unmounts in this mount namespace what other tests have mounted below the directory that has all of theirs: with a copy here
+// their file systems would be in use for as long as this test.
+func forgetOthers(own string) error {
+	all := own
+	for strings.Contains(all, tempName) {
+		all = filepath.Dir(all)
+	}
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		at := fields[4]
+		if strings.HasPrefix(at, all+"/") && !strings.HasPrefix(own+"/", at+"/") {
+			_ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // gone with another, perhaps
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func (d *Driver) mountPoint(ctx context.Context, id snapshot.ID) error {
 		}
 		for _, at := range places {
 			if at == path {
-				return nil
+				return orAbort(turn, path)
 			}
 		}
 		if len(places) > 0 {
@@ -51,11 +51,16 @@ func (d *Driver) mountPoint(ctx context.Context, id snapshot.ID) error {
 		if err != nil {
 			return err
 		}
-		if err := answers(path); err != nil {
-			return errors.Join(err, turn.Unmount(path))
-		}
-		return nil
+		return orAbort(turn, path)
 	})
+}
+
+// orAbort asks what is mounted, and unmounts it if it does not answer, so that the next one mounts it anew.
+func orAbort(turn *zfsfuse.Turn, path string) error {
+	if err := answers(path); err != nil {
+		return errors.Join(err, turn.Abort(path))
+	}
+	return nil
 }
 
 // answerIn is how long it is waited for the first answer from a dataset that was mounted.
@@ -63,7 +68,7 @@ const answerIn = time.Minute
 
 // answers waits for an answer from a dataset that was mounted. What is unmounted before stays in use in the daemon.
 func answers(path string) error {
-	said := make(chan error, 1) // whoever asks, waits until it is unmounted
+	said := make(chan error, 1) // whoever asks, waits until its connection is ended
 	go func() {
 		_, err := statObjects(path)
 		said <- err

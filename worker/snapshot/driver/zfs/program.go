@@ -56,12 +56,16 @@ func findProgram(ctx context.Context) (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program zfs is missing; Debian has it in zfsutils-linux, and in zfs-fuse: %w (%w)", err, snapshot.ErrUnsupported)
 	}
-	p := &program{path: path, fuse: runtime.GOOS == "linux"} // until it is known
+	p := &program{path: path, fuse: zfsfuse.Seen()} // until it is known: it asks the daemon even for what it does not know
 	// OpenZFS knows the command since 0.8. What is older and not on Linux is in the kernel all
 	// the same.
-	if _, err := p.run(ctx, "version"); err == nil {
+	_, err = p.run(ctx, "version")
+	switch {
+	case err == nil:
 		p.fuse = false
-	} else if ctx.Err() != nil {
+	case strings.Contains(err.Error(), "unrecognized command") || strings.Contains(err.Error(), "zfs-fuse daemon"): // is running, or is not
+		p.fuse = runtime.GOOS == "linux"
+	default:
 		return nil, err
 	}
 	return p, nil
@@ -199,11 +203,14 @@ const retryFor = 5 * time.Second
 
 // retry calls f again while it fails with errBusy.
 func retry(ctx context.Context, f func() error) error {
-	began := time.Now()
+	var began time.Time // what it waits before does not count
 	for delay := 2 * time.Millisecond; ; delay = min(2*delay, 200*time.Millisecond) {
 		err := f()
-		if !errors.Is(err, errBusy) || time.Since(began) > retryFor {
+		if !errors.Is(err, errBusy) || !began.IsZero() && time.Since(began) > retryFor {
 			return err
+		}
+		if began.IsZero() {
+			began = time.Now()
 		}
 		select {
 		case <-time.After(delay):

@@ -50,6 +50,13 @@ func (d *Driver) locate(ctx context.Context, root string) (err error) {
 	if real, err := filepath.EvalSymlinks(d.root); err == nil {
 		d.root = real
 	}
+	// A command that a killed process had started may have the turn.
+	lock := filepath.Join(d.root, lockName)
+	if _, err := os.Stat(lock); err == nil {
+		if err := awaitCommands(ctx, lock); err != nil {
+			return err
+		}
+	}
 	d.zfs, err = findProgram(ctx)
 	return err
 }

@@ -253,6 +253,7 @@ func TestClosedBefore(t *testing.T) {
 		b.must(err)
 		resume, err := drivertest.PauseZFS()
 		b.must(err)
+		t.Cleanup(resume)
 		b.must(dir.Close()) // which waits for nothing
 		released := make(chan error, 1)
 		go func() { released <- release() }()
@@ -495,6 +496,21 @@ func TestMissingProgram(t *testing.T) {
 	_, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: zfs.New("tank/x")})
 	if !errors.Is(err, snapshot.ErrUnsupported) || !strings.Contains(err.Error(), "zfsutils-linux") {
 		t.Errorf("without the program: %v", err)
+	}
+}
+
+// TestWhichProgram: one that does not say what it is, is an error. It was taken for zfs-fuse, whatever the reason was.
+func TestWhichProgram(t *testing.T) {
+	zfs.OnlyPath(t)
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	script := "#!/bin/sh\n[ $1 != version ] || { echo out of processes >&2; exit 1; }\necho tank\n"
+	if err := os.WriteFile(filepath.Join(bin, "zfs"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: zfs.New("tank/x")})
+	if err == nil || !strings.Contains(err.Error(), "zfs version") || !strings.Contains(err.Error(), "out of processes") {
+		t.Errorf("%v", err)
 	}
 }
 
