@@ -64,7 +64,7 @@ func orAbort(turn *zfsfuse.Turn, path string) error {
 }
 
 // answerIn is how long it is waited for the first answer from a dataset that was mounted.
-const answerIn = time.Minute
+var answerIn = time.Minute
 
 // answers waits for an answer from a dataset that was mounted. What is unmounted before stays in use in the daemon.
 func answers(path string) error {

@@ -313,6 +313,32 @@ func commands(pool string) {
 	os.Exit(0)
 }
 
+// TestNoAnswer: what is mounted and does not answer is an error, and unmounted; it can be mounted again.
+func TestNoAnswer(t *testing.T) {
+	if !drivertest.OwnZFS(t) {
+		return
+	}
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	b.must(err)
+	b.output("zfs", "mount", mounts[0].Source) // as a process that was killed has left it
+	zfs.AnswerIn(t, 200*time.Millisecond)
+	resume, err := drivertest.PauseZFS()
+	b.must(err)
+	t.Cleanup(resume)
+	if _, _, err := b.driver.Mount(ctx, mounts[0]); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("%v", err)
+	}
+	b.nothing("it did not answer")
+	resume()
+	zfs.AnswerIn(t, time.Minute)
+	_, release, err := b.driver.Mount(ctx, mounts[0])
+	b.must(err)
+	b.must(release())
+	b.nothing("it was released")
+}
+
 // TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
 func TestBusyUnmount(t *testing.T) {
 	if !drivertest.OwnZFS(t) {
