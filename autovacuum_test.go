@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,7 @@ func until(t *testing.T, db *holdfast.DB, what string, ok func(holdfast.Stats) b
 func untilShort(t *testing.T, db *holdfast.DB, what string) {
 	t.Helper()
 	until(t, db, what, func(s holdfast.Stats) bool {
-		return s.Vacuum.Runs > 0 && !s.Vacuum.Running && fileSize(t, db.Path()) <= 1<<20
+		return s.Vacuum.Runs > 0 && !s.Vacuum.Running && length(t, db) <= 1<<20
 	})
 }
 
@@ -115,15 +116,19 @@ func TestAutoVacuumWaitsForWriters(t *testing.T) {
 	db := open(t, tempPath(t), &holdfast.Options{AutoVacuum: opts})
 	bloat(t, db)
 	for range 3 {
-		update(t, db, func(*holdfast.Tx) {})
+		update(t, db, func(*holdfast.Tx) {
+			for start := time.Now(); time.Since(start) == 0; { // a clock may advance in large steps
+				runtime.Gosched()
+			}
+		})
 		again := db.LookForVacuum()
 		if s := db.Stats().Vacuum; s.Waits != holdfast.WaitsForWriters || s.Runs != 0 || !again {
 			t.Fatalf("behind a write: %+v, it looks again: %v", s, again)
 		}
 	}
 	db.LookForVacuum() // nobody wrote since
-	if s := db.Stats().Vacuum; s.Waits != "" || s.Runs != 1 || fileSize(t, db.Path()) > 1<<20 {
-		t.Fatalf("behind the writers: %+v, %d bytes", s, fileSize(t, db.Path()))
+	if s := db.Stats().Vacuum; s.Waits != "" || s.Runs != 1 || length(t, db) > 1<<20 {
+		t.Fatalf("behind the writers: %+v, %d bytes", s, length(t, db))
 	}
 	must(t, db.Close())
 }
@@ -156,7 +161,7 @@ func TestAutoVacuumOptions(t *testing.T) {
 			_ = db.Close()
 		}
 	}
-	t.Setenv("HOLDFAST_AUTO_VACUUM", "yes")
+	t.Setenv("HOLDFAST_AUTO_VACUUM", "sometimes")
 	if db, err := holdfast.Open(tempPath(t), 0o600, nil); err == nil || !strings.Contains(err.Error(), "HOLDFAST_AUTO_VACUUM") {
 		t.Errorf("the error is %v", err)
 		_ = db.Close()

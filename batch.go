@@ -94,7 +94,11 @@ func (db *DB) runTogether(calls []*batchCall) {
 		err := db.Update(func(tx *Tx) error {
 			begun = tx
 			for i := range calls {
-				if err := calls[i].run(tx); err != nil {
+				err := calls[i].run(tx)
+				if err == nil {
+					err = tx.damaged() // which the others need not meet
+				}
+				if err != nil {
 					bad = i
 					return err
 				}

@@ -16,8 +16,9 @@ type Bucket struct {
 	// split. DefaultFillPercent lets Holdfast choose. It is not stored.
 	FillPercent float64
 
-	tx   *Tx
-	core bucket.Bucket
+	tx    *Tx
+	keeps bool // see KeepDamage
+	core  bucket.Bucket
 }
 
 // Tx is the bucket's transaction.
@@ -48,7 +49,7 @@ func (b *Bucket) log(did string, key []byte, err error) {
 // Cursor is a cursor over the bucket.
 func (b *Bucket) Cursor() *Cursor {
 	b.tx.cursors.Add(1)
-	c := &Cursor{bucket: b}
+	c := &Cursor{bucket: b, looks: b.keeps}
 	c.core.Init(b.core.Tree())
 	return c
 }
@@ -56,22 +57,28 @@ func (b *Bucket) Cursor() *Cursor {
 // Bucket opens a nested bucket; nil if there is none. In a writing transaction
 // each bucket is opened once and then returned again.
 func (b *Bucket) Bucket(name []byte) *Bucket {
-	if b.tx.usable() != nil {
-		return nil
+	child, err := b.open(name)
+	b.tx.unsaid(err, b.keeps)
+	return child
+}
+
+// open is Bucket with its error, and keeps it if that is damage.
+func (b *Bucket) open(name []byte) (_ *Bucket, err error) {
+	if err := b.tx.usable(); err != nil {
+		return nil, err
 	}
 	if !b.tx.managed {
-		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
+		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
 	if child := b.core.Child(name); child != nil {
-		return child.Outer().(*Bucket)
+		return child.Outer().(*Bucket), nil
 	}
-	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx}
+	child := &Bucket{FillPercent: DefaultFillPercent, tx: b.tx, keeps: b.keeps}
 	if ok, err := b.core.OpenChild(name, &child.core); err != nil || !ok {
-		_ = b.tx.keep(err)
-		return nil
+		return nil, b.tx.keep(err)
 	}
 	child.core.SetOuter(child, &child.FillPercent)
-	return child
+	return child, nil
 }
 
 // CreateBucket creates a nested bucket. Errors: ErrBucketExists,
@@ -150,11 +157,11 @@ func (b *Bucket) Get(key []byte) []byte {
 		return nil
 	}
 	if !b.tx.managed {
-		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
+		defer b.lost(debug.SetPanicOnFault(true))
 	}
 	value, flags, ok, err := b.core.Lookup(key)
 	if err != nil {
-		_ = b.tx.keep(err)
+		b.tx.unsaid(b.tx.keep(err), b.keeps)
 		return nil
 	}
 	if !ok || flags&page.BucketFlag != 0 {
@@ -172,11 +179,11 @@ func (b *Bucket) AppendValue(dst, key []byte) (_ []byte, found bool) {
 		return dst, false
 	}
 	if !b.tx.managed {
-		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
+		defer b.lost(debug.SetPanicOnFault(true))
 	}
 	value, flags, ok, err := b.core.Lookup(key)
 	if err != nil {
-		_ = b.tx.keep(err)
+		b.tx.unsaid(b.tx.keep(err), b.keeps)
 	}
 	if err != nil || !ok || flags&page.BucketFlag != 0 {
 		return dst, false
@@ -241,7 +248,8 @@ func (b *Bucket) NextSequence() (uint64, error) {
 
 // ForEach calls fn for each key with its value, and for each nested bucket
 // with nil, in the order of the keys, until it returns an error, which is
-// returned. fn must not change the bucket.
+// returned. fn may change the bucket, see Cursor: what it puts is not visited.
+// (With bbolt it must not.)
 func (b *Bucket) ForEach(fn func(k, v []byte) error) error {
 	return b.forEach(fn, false)
 }
@@ -252,7 +260,7 @@ func (b *Bucket) forEach(fn func(k, v []byte) error, keysOnly bool) error {
 		return err
 	}
 	c := b.Cursor()
-	c.core.KeysOnly = keysOnly
+	c.looks, c.core.KeysOnly = true, keysOnly
 	for k, v := c.First(); k != nil; k, v = c.Next() {
 		if err := fn(k, v); err != nil {
 			return err
@@ -270,7 +278,7 @@ func (b *Bucket) ForEachBucket(fn func(k []byte) error) (err error) {
 		defer b.tx.caught(debug.SetPanicOnFault(true), &err)
 	}
 	c := b.Cursor()
-	c.core.KeysOnly = true
+	c.looks, c.core.KeysOnly = true, true
 	for k, _, flags := c.first(); k != nil; k, _, flags = c.next() {
 		if flags&page.BucketFlag == 0 {
 			continue
@@ -284,6 +292,9 @@ func (b *Bucket) ForEachBucket(fn func(k []byte) error) (err error) {
 
 // All iterates over the bucket in the order of its keys. The value of a nested
 // bucket is nil. If Tx.Err is not nil afterwards the iteration ended early.
+//
+// The loop may delete keys, replace their values and put new keys: each key that was there is met
+// once, and what is new is not met, see Cursor.
 func (b *Bucket) All() iter.Seq2[[]byte, []byte] { return b.Range(nil, nil) }
 
 // Range iterates over the keys from from on and before to. nil stands for the
@@ -293,11 +304,28 @@ func (b *Bucket) Range(from, to []byte) iter.Seq2[[]byte, []byte] {
 		c := b.Cursor()
 		k, v := c.Seek(from)
 		for ; k != nil; k, v = c.Next() {
-			if to != nil && !b.tx.before(k, to) || !yield(k, v) {
+			if to != nil && !b.before(k, to) || !yield(k, v) {
 				return
 			}
 		}
 	}
+}
+
+// Prefix iterates over the keys that begin with prefix. See All.
+func (b *Bucket) Prefix(prefix []byte) iter.Seq2[[]byte, []byte] {
+	return b.Range(prefix, afterPrefix(prefix))
+}
+
+// afterPrefix is the first key after all that begin with prefix; nil if there can be none.
+func afterPrefix(prefix []byte) []byte {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] < 0xff {
+			after := bytes.Clone(prefix[:i+1])
+			after[i]++
+			return after
+		}
+	}
+	return nil
 }
 
 // Scan calls fn with the keys from from on, nil: from the first, and their values, in order, until it
@@ -325,9 +353,9 @@ func (b *Bucket) Scan(from []byte, fn func(k, v []byte) bool) (err error) {
 }
 
 // before tells whether k, a key in the mapping, is below to.
-func (tx *Tx) before(k, to []byte) bool {
-	if !tx.managed {
-		defer tx.caught(debug.SetPanicOnFault(true), nil)
+func (b *Bucket) before(k, to []byte) bool {
+	if !b.tx.managed {
+		defer b.lost(debug.SetPanicOnFault(true))
 	}
 	return bytes.Compare(k, to) < 0
 }

@@ -97,7 +97,7 @@ func (tx *Tx) Check(options ...CheckOption) <-chan error {
 // is not open. On a read-only database opened without PreLoadFreelist
 // it finds the free pages first.
 func (db *DB) Verify(ctx context.Context, options ...CheckOption) ([]*CorruptError, error) {
-	tx, err := db.Begin(false)
+	tx, err := db.beginRead()
 	if err != nil {
 		return nil, err
 	}

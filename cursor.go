@@ -11,10 +11,17 @@ import (
 // value. Keys and values are valid as long as the transaction and must not be
 // changed.
 //
-// Next at the last element and Prev at the first return nil and stay there. A
-// cursor that stood on a key that was deleted since goes on from where it was.
+// Next at the last element and Prev at the first return nil and stay there.
+//
+// The bucket may be changed during a walk. A cursor that stood on a key that was
+// deleted since goes on from where it was. Next and Prev pass over keys that were put
+// since the last First, Last or Seek, wherever they lie: so a walk meets what was there
+// when it began, without what was deleted before it came there, and ends. (A key
+// that was deleted last and is put again counts as never deleted. After Tx.Spill has
+// written, what was put before that counts as there when the walk began.)
 type Cursor struct {
 	bucket *Bucket
+	looks  bool // the caller asks Tx.Err
 	core   tree.Cursor
 }
 
@@ -108,7 +115,7 @@ func (c *Cursor) lost(before bool, err *error) {
 	debug.SetPanicOnFault(before)
 	if recovered := recover(); recovered != nil {
 		c.core.Init(c.bucket.core.Tree())
-		c.bucket.tx.recovered(recovered, err)
+		c.bucket.tx.recovered(recovered, err, c.looks)
 	}
 }
 
@@ -162,7 +169,7 @@ func (c *Cursor) next() (key, value []byte, flags uint32) {
 
 func (c *Cursor) found(e page.Element, ok bool, err error) (key, value []byte, flags uint32) {
 	if err != nil {
-		_ = c.bucket.tx.keep(err)
+		c.bucket.tx.unsaid(c.bucket.tx.keep(err), c.looks)
 		return nil, nil, 0
 	}
 	if !ok {

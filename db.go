@@ -60,6 +60,7 @@ type DB struct {
 	noStats      bool
 	durability   Durability
 	noSeals      bool
+	onDamage     OnDamage
 	logger       Logger
 	closed       atomic.Bool
 	edit         *tree.Edit // of the writing transaction; whoever has the turn owns it
@@ -67,10 +68,13 @@ type DB struct {
 	appendBehind int8       // of tests: 1, written by a goroutine, or -1, by the caller
 	stats        txTotals
 	batch        batcher
+	onCommits    commitOrder
+	durableBase  bool // write transactions begin on durable states only
 	closing      sync.Mutex
 	vacuuming    chan struct{} // holds one token, of whoever vacuums
 	auto         *auto         // nil: it is off
 	shown        *statsFile    // nil: figures are not shown
+	waits        waits
 }
 
 // Open opens the database at path, and creates it with the given mode if there
@@ -144,6 +148,8 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		noStats:         options.NoStatistics,
 		durability:      options.Durability,
 		noSeals:         options.NoSeals,
+		onDamage:        options.OnDamage,
+		durableBase:     options.DurableBase || options.StrictCompat,
 		logger:          options.Logger,
 		edit:            &tree.Edit{Unsealed: options.NoSeals},
 		vacuuming:       make(chan struct{}, 1),
@@ -155,6 +161,10 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		db.appendHeld = test.AppendHeld()
 	}
 	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
+	var waits func() func() // nil without a logger, which it is for
+	if db.logger != discardLogger {
+		waits = db.waiting
+	}
 	p, err := pager.Open(file, pager.Options{
 		ReadOnly:     options.ReadOnly,
 		NoCreate:     !create,
@@ -172,10 +182,12 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		PeriodicBytes: options.PeriodicBytes,
 		NoSeals:       options.NoSeals,
 		TimeTurns:     options.AutoVacuum != nil,
+		Waits:         waits,
 		Log:           db.logger.Infof,
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)
 		},
+		KeysOnly: func(s *pager.State) (uint64, bool) { return bucket.KeysOnly(s, s.Meta.Root, uint64(s.Meta.HighWater)) },
 	})
 	if err != nil {
 		db.logger.Errorf("Opening db file (%s) failed: %v", db.path, err)
@@ -311,12 +323,26 @@ func (db *DB) Info() *Info {
 // A reading transaction sees the database as it was at Begin. It holds no
 // lock: it waits for nobody and nobody waits for it, also while the file
 // grows.
+//
+// Damage that a reading transaction from Begin meets in a call that has no error to return
+// is a panic, unless Options.OnDamage says otherwise; View has an error to return.
 func (db *DB) Begin(writable bool) (*Tx, error) {
 	if db.pager == nil {
 		return nil, ErrDatabaseNotOpen
 	}
 	if writable {
-		return db.beginWrite()
+		return db.beginWrite(true)
+	}
+	tx, err := db.beginRead()
+	if err == nil {
+		tx.panics = db.onDamage == DamagePanics
+	}
+	return tx, err
+}
+
+func (db *DB) beginRead() (*Tx, error) {
+	if db.pager == nil {
+		return nil, ErrDatabaseNotOpen
 	}
 	snap, err := db.pager.Begin()
 	if err != nil {
@@ -328,26 +354,40 @@ func (db *DB) Begin(writable bool) (*Tx, error) {
 	return tx, nil
 }
 
-func (db *DB) beginWrite() (*Tx, error) {
-	w, err := db.pager.BeginWrite()
+// beginWrite begins a writing transaction. byHand says that the program did so with Begin.
+func (db *DB) beginWrite(byHand bool) (*Tx, error) {
+	var w *pager.WriteTx
+	var err error
+	if db.durableBase {
+		w, err = db.pager.BeginDurable(db.commitOptions().Mode)
+	} else {
+		w, err = db.pager.BeginWrite()
+	}
 	if err != nil {
 		return nil, err
 	}
 	db.edit.Reset(w)
 	tx := &Tx{db: db, state: w.Base(), w: &writeTx{w: w}}
-	tx.buckets = bucket.Tx{Source: w, Writer: w, Edit: db.edit}
+	tx.buckets = bucket.Tx{Source: w, Writer: w, Edit: db.edit, Size: tx.Size()}
 	tx.w.root.tx = tx
 	tx.w.root.FillPercent = DefaultFillPercent
 	tx.w.root.core.OpenRoot(&tx.buckets, tx.state.Meta.Root, tx.state.Meta.Sequence)
 	tx.w.root.core.SetOuter(&tx.w.root, &tx.w.root.FillPercent)
+	if db.logger != discardLogger {
+		db.waits.begun(tx, byHand)
+	}
 	return tx, nil
 }
 
 // Update runs fn in a writing transaction and commits it if fn returns nil;
 // otherwise, and if fn panics, nothing of it happened. fn must not end the
-// transaction itself.
+// transaction itself. If the transaction has met damage Update returns that, joined to the
+// error of fn if there is one.
 func (db *DB) Update(fn func(*Tx) error) error {
-	tx, err := db.Begin(true)
+	if db.pager == nil {
+		return ErrDatabaseNotOpen
+	}
+	tx, err := db.beginWrite(false)
 	if err != nil {
 		return err
 	}
@@ -359,14 +399,12 @@ func (db *DB) Update(fn func(*Tx) error) error {
 }
 
 // View runs fn in a reading transaction. fn must not end the transaction
-// itself.
+// itself. If the transaction has met damage View returns that, joined to the error of fn if
+// there is one.
 func (db *DB) View(fn func(*Tx) error) error {
-	tx, err := db.Begin(false)
+	tx, err := db.beginRead()
 	if err != nil {
 		return err
 	}
-	if err := tx.manage(fn); err != nil {
-		return tx.rollbackWith(err)
-	}
-	return tx.Rollback()
+	return tx.rollbackWith(tx.manage(fn))
 }

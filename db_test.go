@@ -220,7 +220,7 @@ func TestPageSizes(t *testing.T) {
 	for ps := 512; ps <= 64<<10; ps *= 2 {
 		t.Run(fmt.Sprint(ps), func(t *testing.T) {
 			path := tempPath(t)
-			db := open(t, path, &holdfast.Options{PageSize: ps, NoSync: true})
+			db := openSized(t, path, &holdfast.Options{PageSize: ps, NoSync: true})
 			for i := range 5 {
 				fill(t, db, 300*(i+1), 60)
 			}
@@ -309,7 +309,7 @@ func TestOptionsString(t *testing.T) {
 	if want := fmt.Sprintf("DB<%q>", db.Path()); db.String() != want {
 		t.Errorf("String gives %s, want %s", db.String(), want)
 	}
-	if !strings.Contains(db.GoString(), db.Path()) {
+	if !strings.Contains(db.GoString(), fmt.Sprintf("%q", db.Path())) {
 		t.Errorf("GoString gives %s", db.GoString())
 	}
 }
@@ -330,7 +330,7 @@ func TestOptionsReachTheDatabase(t *testing.T) {
 	}
 	must(t, db.Close())
 	mustPanic(t, func() { db.Info() })
-	if _, err := holdfast.Open(tempPath(t), 0o600, nil); err != nil { // nil options are the default ones
-		t.Error(err)
-	}
+	db, err := holdfast.Open(tempPath(t), 0o600, nil) // nil options are the default ones
+	must(t, err)
+	must(t, db.Close())
 }

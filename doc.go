@@ -69,11 +69,17 @@ Holdfast has opened the file once for writing, or [Settle] was called;
 [Options.StrictCompat] has commits take two flushes instead. [Options.Durability]
 chooses what a commit waits for.
 
-Damage in the file is an error and not a panic: a [*CorruptError], which names the
-page. Where a call has no error to return, such as [Bucket.Get], it returns
-nothing, and the transaction keeps the error: [Tx.Err] returns it, and so do View,
-Update, Commit and Rollback. A transaction that has met damage cannot be
-committed.
+Damage in the file is an error: a [*CorruptError], which names the page. Where a call
+has no error to return, such as [Bucket.Get], it returns nothing, and the transaction
+keeps the error: [Tx.Err] returns it, and so do View, Update, Batch, Commit and Rollback,
+joined to the error of the function if there is one. A transaction that has met damage
+cannot be committed. In a reading transaction from [DB.Begin], whose Rollback is often
+deferred and its error dropped, such a call panics with the error, unless
+[Options.OnDamage] is [DamageIsError].
+
+The function of Update may run on top of a commit that is still being flushed. If that flush
+fails, both fail; but what the function did elsewhere stays. A function that renames or
+deletes files wants [Options.DurableBase].
 
 After a flush has failed nothing more is written until the database has been
 opened again, because nobody knows what the disk holds: [ErrStopped].

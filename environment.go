@@ -14,7 +14,7 @@ import (
 // cannot be given options, as those that use Holdfast in the place of bbolt.
 type Variable struct {
 	Name    string
-	Values  []string // that it can have; a word in capitals stands for others: DURATION, DIRECTORY
+	Values  []string // that it can have, see also Canonical; a word in capitals stands for others: DURATION, DIRECTORY
 	Meaning string   // what it does, with the field of Options that does the same
 
 	set func(o *Options, value string) error // value is one of Values, or stands for one
@@ -26,8 +26,23 @@ func (v *Variable) Check(value string) error {
 	return v.apply(&Options{}, value)
 }
 
+// Canonical is the one of Values that value is another word for: where a variable can be on or off,
+// so are 1, true and yes, and 0, false and no, in letters of any case. Others it returns as they are.
+func (v *Variable) Canonical(value string) string {
+	if !slices.Contains(v.Values, "on") || !slices.Contains(v.Values, "off") {
+		return value
+	}
+	switch word := strings.ToLower(value); word {
+	case "1", "true", "yes", "on":
+		return "on"
+	case "0", "false", "no", "off":
+		return "off"
+	}
+	return value
+}
+
 func (v *Variable) apply(o *Options, value string) error {
-	if value == "" {
+	if value = v.Canonical(value); value == "" {
 		return nil
 	}
 	free := slices.ContainsFunc(v.Values, isPlaceholder)
@@ -54,6 +69,9 @@ func (v *Variable) wrong(value string) error {
 	if last > 0 {
 		list = strings.Join(words[:last], ", ") + " or " + list
 	}
+	if v.Canonical("1") == "on" {
+		list += " (1 and 0, true and false, yes and no are the same)"
+	}
 	return fmt.Errorf("the environment variable %s is %q; it can be %s", v.Name, value, list)
 }
 
@@ -76,10 +94,24 @@ func Environment() []Variable {
 				}
 				return nil
 			}},
+		{"HOLDFAST_DAMAGE", []string{"error", "panic"},
+			"error: damage that Get or a Cursor meets is kept in Tx.Err, and is no panic (Options.OnDamage)",
+			func(o *Options, value string) error {
+				if value == "error" {
+					o.OnDamage = DamageIsError
+				}
+				return nil
+			}},
 		{"HOLDFAST_DURABILITY", []string{"full", "none", "periodic"},
 			"when a commit returns, and what is left after a power failure (Options.Durability)",
 			func(o *Options, value string) error {
 				o.Durability = map[string]Durability{"full": Full, "periodic": Periodic, "none": None}[value]
+				return nil
+			}},
+		{"HOLDFAST_DURABLE_BASE", []string{"off", "on"},
+			"on: a writing transaction begins when all commits before it are on the disk (Options.DurableBase)",
+			func(o *Options, value string) error {
+				o.DurableBase = o.DurableBase || value == "on"
 				return nil
 			}},
 		{"HOLDFAST_LOG", []string{"stderr"},

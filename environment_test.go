@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,47 @@ func TestEnvironmentCommits(t *testing.T) {
 			t.Errorf("%+v: %d commits in %d flushes, found %+v", c, diff.Commits, diff.Flushes, found)
 		}
 		must(t, db.Close())
+	}
+}
+
+// HOLDFAST_AUTO_VACUUM=1 made opening fail, as true and yes did: every variable that can be on or off
+// takes the usual words for it.
+func TestEnvironmentBooleans(t *testing.T) {
+	words := map[string]string{
+		"on": "on", "1": "on", "true": "on", "yes": "on", "True": "on", "ON": "on",
+		"off": "off", "0": "off", "false": "off", "no": "off", "FALSE": "off",
+	}
+	booleans := 0
+	for _, v := range holdfast.Environment() {
+		isBoolean := slices.Contains(v.Values, "on")
+		for word, want := range words {
+			err := v.Check(word)
+			switch {
+			case isBoolean && (err != nil || v.Canonical(word) != want):
+				t.Errorf("%s=%s: %v, and as good as %s", v.Name, word, err, v.Canonical(word))
+			case !isBoolean && v.Canonical(word) != word:
+				t.Errorf("%s=%s is taken as %s", v.Name, word, v.Canonical(word))
+			}
+		}
+		if isBoolean {
+			booleans++
+			for _, wrong := range []string{"2", "o", "onn", " on", "t", "y"} {
+				if err := v.Check(wrong); err == nil || !strings.Contains(err.Error(), "1 and 0, true and false") {
+					t.Errorf("%s=%s: %v", v.Name, wrong, err)
+				}
+			}
+		}
+	}
+	if booleans < 3 {
+		t.Errorf("%d variables can be on or off", booleans)
+	}
+	t.Setenv("HOLDFAST_SEALS", "0")
+	path := tempPath(t)
+	db := open(t, path, nil)
+	fill(t, db, 100, 10)
+	pageSize := db.Info().PageSize
+	must(t, db.Close())
+	if runs, _ := runsOf(t, readFile(t, path), pageSize); len(runs) > 0 {
+		t.Errorf("HOLDFAST_SEALS=0: %d pages are sealed", len(runs))
 	}
 }

@@ -104,6 +104,13 @@ var ErrStopped = pager.ErrStopped
 // debug.SetPanicOnFault(true), which makes it a panic.
 var ErrUnreadable = page.ErrUnreadable
 
+// ErrTornCopy is wrapped by the *CorruptError of opening a file in which pages are
+// missing that were flushed before its meta pages were written: most likely it is a copy
+// of a file that was in use, made by a tool that knows nothing of databases. Not every such
+// copy is noticed. Copy the file again with "holdfast compact", with Tx.WriteTo, or while no
+// program has it open; "holdfast salvage" saves what the copy has.
+var ErrTornCopy = pager.ErrTornCopy
+
 // CorruptError reports damage in the file and names the page where it was met.
 // Find it with errors.As.
 type CorruptError = page.CorruptError

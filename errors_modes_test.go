@@ -14,7 +14,7 @@ import (
 
 // alone are cases beside which no other runs: they change the environment, which is
 // everybody's.
-var alone = map[string]bool{"environment-unknown": true, "environment-together": true}
+var alone = map[string]bool{"environment-unknown": true, "environment-together": true, "base-periodic": true}
 
 // modeCases are the rows of docs/errors.md about modes of durability, about what the
 // environment says, and about Settle.
@@ -22,7 +22,7 @@ var modeCases = map[string]func(*errorRow){
 	"environment-unknown": func(r *errorRow) {
 		newSample(r) // is made by now
 		for _, name := range []string{"HOLDFAST_DURABILITY", "HOLDFAST_STRICT_COMPAT", "HOLDFAST_SEALS"} {
-			for _, value := range []string{"yes", "Full", "on ", "0"} {
+			for _, value := range []string{"often", "Full", "on ", "2"} {
 				r.Setenv(name, value)
 				r.tryOpenPath(fmt.Sprintf("%s=%q", name, value), nil)
 			}
@@ -44,6 +44,18 @@ var modeCases = map[string]func(*errorRow){
 		for _, d := range []holdfast.Durability{-1, holdfast.None + 1, 100} {
 			r.tryOpenPath(fmt.Sprint(d), &holdfast.Options{Durability: d})
 		}
+	},
+	"damage-unknown": func(r *errorRow) {
+		for _, d := range []holdfast.OnDamage{-1, holdfast.DamageIsError + 1, 100} {
+			r.tryOpenPath(fmt.Sprint(d), &holdfast.Options{OnDamage: d})
+		}
+	},
+	"base-periodic": func(r *errorRow) {
+		r.tryOpenPath("options", &holdfast.Options{DurableBase: true, Durability: holdfast.Periodic})
+		r.Setenv("HOLDFAST_DURABLE_BASE", "on")
+		r.tryOpenPath("environment", &holdfast.Options{Durability: holdfast.Periodic})
+		r.Setenv("HOLDFAST_DURABILITY", "periodic")
+		r.tryOpenPath("environment alone", nil)
 	},
 	"lost-state": lostState,
 	"settle-nothing": func(r *errorRow) {

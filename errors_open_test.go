@@ -159,6 +159,18 @@ var openCases = map[string]func(*errorRow){
 			r.tryOpen(fmt.Sprint(hw), s.data)
 		}
 	},
+	"torn-copy": func(r *errorRow) {
+		f := newTrailed(r, samplePageSize, 31, anyExtension)
+		data := f.lose(f.data)
+		listed, _ := f.base()
+		clear(data[int(listed[0])*samplePageSize:][:samplePageSize])
+		r.tryOpen("pages of two flushes are missing", data)
+	},
+	"torn-root": func(r *errorRow) {
+		s := newSample(r)
+		s.setMetas(func(m *page.Meta) { m.Root = s.big })
+		r.tryOpen("the root is a leaf of a bucket", s.data)
+	},
 	"root-absurd": func(r *errorRow) {
 		for _, root := range []page.ID{0, 1, newSample(r).meta.HighWater, math.MaxUint64} {
 			s := newSample(r)

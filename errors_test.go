@@ -37,6 +37,7 @@ var sentinels = map[string]error{
 	"ErrDifferentDB":        holdfast.ErrDifferentDB,
 	"ErrStopped":            holdfast.ErrStopped,
 	"ErrUnreadable":         holdfast.ErrUnreadable,
+	"ErrTornCopy":           holdfast.ErrTornCopy,
 	"EISDIR":                syscall.EISDIR,
 	"fs.ErrNotExist":        fs.ErrNotExist,
 	"fs.ErrPermission":      fs.ErrPermission,

@@ -46,6 +46,21 @@ var treeCases = map[string]func(*errorRow){
 		})
 		r.tryLeaves(func(s *sample, id page.ID) { s.set32(id, offLeafVal, math.MaxUint32) })
 	},
+	"elements-shared": func(r *errorRow) {
+		s := newSample(r)
+		id := s.leaf(s.keys)
+		e, err := s.parse(id).Leaf(0)
+		must(r, err)
+		from, _, err := s.parse(id).Span(0)
+		must(r, err)
+		s.set32(id, offLeafVal, uint32(len(s.page(id))-from-len(e.Key))) // it reaches to the end of the page
+		r.tryUse("check", s.data, checkOnly)
+		r.try("delete", s.data, func(path string) error {
+			return openUse(path, holdfast.Options{NoSeals: true}, func(db *holdfast.DB) error {
+				return db.Update(func(tx *holdfast.Tx) error { return tx.Bucket([]byte("keys")).Delete(sampleKey(1)) })
+			})
+		})
+	},
 	"dangling": func(r *errorRow) {
 		for _, child := range []page.ID{0, 1, newSample(r).meta.HighWater, 1 << 40, math.MaxUint64} {
 			r.tryDamage(fmt.Sprint("child ", child), func(s *sample) { s.set64(s.keys, offChild, uint64(child)) })
@@ -252,6 +267,7 @@ func (r *errorRow) trySticky(use func(db *holdfast.DB) error) {
 		if options.ReadOnly && r.Name() == "TestErrorTable/sticky" {
 			continue
 		}
+		options.OnDamage = holdfast.DamageIsError // or a Get in what Begin(false) gave panics
 		r.try(way, s.data, func(path string) error { return openUse(path, options, use) })
 	}
 }

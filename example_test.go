@@ -188,6 +188,29 @@ func ExampleBucket_Range() {
 	// lime
 }
 
+func ExampleBucket_Prefix() {
+	db, closeDB := fruit()
+	defer closeDB()
+
+	_ = db.Update(func(tx *holdfast.Tx) error {
+		b := tx.Bucket([]byte("fruit"))
+		for name := range b.Prefix([]byte("b")) {
+			if err := b.Delete(name); err != nil { // a loop may delete
+				return err
+			}
+		}
+		for name := range b.All() {
+			fmt.Println(string(name))
+		}
+		return nil
+	})
+	// Output:
+	// apple
+	// cherry
+	// lime
+	// plum
+}
+
 func ExampleBucket_Backward() {
 	db, closeDB := fruit()
 	defer closeDB()

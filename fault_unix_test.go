@@ -21,7 +21,7 @@ import (
 func shortened(t testing.TB, begin func(*holdfast.DB)) (*holdfast.DB, func()) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
-	db, err := holdfast.Open(path, 0o600, nil)
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{OnDamage: holdfast.DamageIsError})
 	must(t, err)
 	fill(t, db, 5000, 100)
 	update(t, db, func(tx *holdfast.Tx) {
@@ -100,7 +100,7 @@ func TestShortenedUnderSeal(t *testing.T) {
 	data := readFile(t, path)
 	runs, _ := runsOf(t, data, size)
 	for name, key := range map[string]string{"b": "short run", "c": "long run"} {
-		db := open(t, path, nil)
+		db := open(t, path, &holdfast.Options{OnDamage: holdfast.DamageIsError})
 		tx := begin(t, db, false)
 		b := tx.Bucket([]byte(name))
 		must(t, os.Truncate(path, (int64(b.Root())+5)*int64(size)))
@@ -119,6 +119,34 @@ func TestShortenedUnderSeal(t *testing.T) {
 	if len(runs) < 4 {
 		t.Errorf("%d runs", len(runs))
 	}
+}
+
+// A page that cannot be read is damage: a call without an error to return, in a reading
+// transaction from Begin, panics with that and not with the fault.
+func TestShortenedPanics(t *testing.T) {
+	path := tempPath(t)
+	db := open(t, path, nil)
+	fill(t, db, 5000, 100)
+	tx := begin(t, db, false)
+	b := tx.Bucket([]byte("b"))
+	c := b.Cursor()
+	must(t, os.Truncate(path, int64(2*os.Getpagesize())))
+	for name, read := range map[string]func(){
+		"Tx.Bucket": func() { tx.Bucket([]byte("b")) },
+		"Get":       func() { b.Get([]byte("00000012")) },
+		"First":     func() { c.First() },
+		"Seek":      func() { c.Seek([]byte("00000012")) },
+		"Stats":     func() { b.Stats() },
+		"All":       func() { drain(b.All()) },
+	} {
+		value := mustPanic(t, read)
+		mustNameDamage(t, value, path)
+		if err, _ := value.(error); !errors.Is(err, holdfast.ErrUnreadable) {
+			t.Errorf("%s panics with %v", name, value)
+		}
+	}
+	wantUnreadable(t, "ForEach", b.ForEach(func(_, _ []byte) error { return nil }))
+	wantUnreadable(t, "Rollback", tx.Rollback())
 }
 
 // A transaction from Begin is ready for faults in each of its calls.
@@ -436,7 +464,7 @@ func TestCursorAfterAFault(t *testing.T) {
 // the mapping as well.
 func TestShortenedLongKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: 4096})
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: 4096, OnDamage: holdfast.DamageIsError})
 	must(t, err)
 	long := func(i int) []byte { return fmt.Appendf(nil, "%030000d", i) }
 	update(t, db, func(tx *holdfast.Tx) {

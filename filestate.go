@@ -21,6 +21,12 @@ type FileState struct {
 	// a tool changed the page.
 	Unreadable bool
 
+	// Unflushed says that the database was opened for reading, and that the file could not
+	// be flushed before it was read, as on a read-only file system or without the right to:
+	// a power failure may take back the last that was found. (A flush that failed is in the
+	// log.)
+	Unflushed bool
+
 	// FreeRecorded says that the file records its free pages, so that opening it
 	// scans nothing, whatever its size. (If pages of the record are damaged, which
 	// shows when they are needed, they are found as if there were none: see
@@ -40,7 +46,7 @@ func (db *DB) FileState() FileState {
 	f := db.pager.Finding()
 	return FileState{
 		Tx: int(f.Tx), Slot: f.Slot, Label: int(f.Label),
-		BboltBehind: f.Trailing && !f.Unfinished, Unfinished: f.Unfinished, Unreadable: f.Unreadable,
+		BboltBehind: f.Trailing && !f.Unfinished, Unfinished: f.Unfinished, Unreadable: f.Unreadable, Unflushed: f.Unflushed,
 		FreeRecorded: f.Recorded, FreePages: int(f.FreePages),
 	}
 }

@@ -16,8 +16,7 @@ import (
 func makeHoles(t *testing.T, path string, options *holdfast.Options) {
 	t.Helper()
 	rng := random(t)
-	db, err := holdfast.Open(path, 0o600, options)
-	must(t, err)
+	db := openSized(t, path, options)
 	defer func() { must(t, db.Close()) }()
 	for range 12 {
 		update(t, db, func(tx *holdfast.Tx) {

@@ -13,7 +13,7 @@ import (
 // run of some pages, there was none so long, and each commit that would have
 // freed some failed for want of it.
 func TestCommitsWithoutRoomForTheRecord(t *testing.T) {
-	const pageSize, keys = 512, 3000
+	const pageSize, keys = 1024, 3000
 	mem := vfs.NewMem("mem")
 	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: pageSize, SettleDelay: -1, NoFreelistSync: true})
 	must(t, err)
@@ -32,13 +32,13 @@ func TestCommitsWithoutRoomForTheRecord(t *testing.T) {
 	update(t, db, func(tx *holdfast.Tx) {
 		b := createBucket(t, tx, "b")
 		for i := range keys {
-			must(t, b.Put(fmt.Appendf(nil, "%05d", i), make([]byte, 400)))
+			must(t, b.Put(fmt.Appendf(nil, "%05d", i), make([]byte, 900)))
 		}
 	})
 	must(t, db.Sync())
 	db.MaxSize = int(db.Stats().PagesWritten) * pageSize / 2 // no growth from here on
 	for i := keys; ; i++ {
-		if err := put(i, 400); errors.Is(err, holdfast.ErrMaxSizeReached) {
+		if err := put(i, 900); errors.Is(err, holdfast.ErrMaxSizeReached) {
 			break
 		} else {
 			must(t, err)
@@ -61,10 +61,10 @@ func TestCommitsWithoutRoomForTheRecord(t *testing.T) {
 		if k%4 == 0 {
 			continue
 		}
-		err := put(k, 390)
+		err := put(k, 890)
 		if errors.Is(err, holdfast.ErrMaxSizeReached) {
 			failed++
-			err = put(k, 390)
+			err = put(k, 890)
 		}
 		if err != nil {
 			t.Fatalf("put %d: %v", i, err)

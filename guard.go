@@ -38,23 +38,33 @@ func (tx *Tx) manage(fn func(*Tx) error) (err error) {
 
 // caught is deferred, with debug.SetPanicOnFault(true), by the calls that read
 // pages in a transaction that is not managed: it keeps a fault, and sets err to
-// it unless err is nil.
+// it.
 func (tx *Tx) caught(before bool, err *error) {
 	debug.SetPanicOnFault(before)
 	if recovered := recover(); recovered != nil {
-		tx.recovered(recovered, err)
+		tx.recovered(recovered, err, true)
 	}
 }
 
-// recovered is caught once the panic has been recovered.
-func (tx *Tx) recovered(recovered any, err *error) {
+// lost is caught of a call on the bucket that has no error to return.
+func (b *Bucket) lost(before bool) {
+	debug.SetPanicOnFault(before)
+	if recovered := recover(); recovered != nil {
+		b.tx.recovered(recovered, nil, b.keeps)
+	}
+}
+
+// recovered is caught once the panic has been recovered. Without an err, looks is as in unsaid.
+func (tx *Tx) recovered(recovered any, err *error, looks bool) {
 	fault := tx.fault(recovered)
 	if fault == nil {
 		panic(recovered)
 	}
 	if err != nil {
 		*err = fault
+		return
 	}
+	tx.unsaid(fault, looks)
 }
 
 // fault is the error of a fault in the transaction's pages, which it keeps; nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
 
@@ -43,10 +44,30 @@ func open(t testing.TB, path string, options *holdfast.Options) *holdfast.DB {
 	return db
 }
 
+// sized is a file for which Options.PageSize is 512: a new database with such pages, as bbolt
+// makes it. Holdfast does not, see TestNewPageSize. With another page size it is untouched.
+func sized(t testing.TB, file vfs.File, options *holdfast.Options) vfs.File {
+	t.Helper()
+	if options.PageSize == page.MinPageSize {
+		_, err := file.WriteAt(page.NewFile(page.MinPageSize, !options.NoSeals), 0)
+		must(t, err)
+	}
+	return file
+}
+
+// openSized opens a new database with any page size.
+func openSized(t testing.TB, path string, options *holdfast.Options) *holdfast.DB {
+	t.Helper()
+	if options.PageSize == page.MinPageSize {
+		must(t, os.WriteFile(path, page.NewFile(page.MinPageSize, !options.NoSeals), 0o600))
+	}
+	return open(t, path, options)
+}
+
 // openNew opens a new database without flushes, with pages of pageSize bytes.
 func openNew(t testing.TB, pageSize int) *holdfast.DB {
 	t.Helper()
-	return open(t, tempPath(t), &holdfast.Options{NoSync: true, PageSize: pageSize})
+	return openSized(t, tempPath(t), &holdfast.Options{NoSync: true, PageSize: pageSize})
 }
 
 func update(t testing.TB, db *holdfast.DB, fn func(tx *holdfast.Tx)) {
@@ -103,6 +124,17 @@ func fileSize(t *testing.T, path string) int64 {
 	info, err := os.Stat(path)
 	must(t, err)
 	return info.Size()
+}
+
+// length is the length of the file of db. Windows does not shorten a mapped
+// file: there it is what Close leaves of the file.
+func length(t *testing.T, db *holdfast.DB) (size int64) {
+	t.Helper()
+	if runtime.GOOS != "windows" {
+		return fileSize(t, db.Path())
+	}
+	view(t, db, func(tx *holdfast.Tx) { size = max(tx.Size(), 4096) })
+	return size
 }
 
 // within fails the test if fn has not returned after the watchdog's time. A

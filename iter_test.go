@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"holdfast"
@@ -64,6 +65,10 @@ func TestIterators(t *testing.T) {
 		}
 		equalPairs(t, "Range without end", collect(b.Range([]byte("0490"), nil)), want[490:])
 		equalPairs(t, "Range without beginning", collect(b.Range(nil, []byte("0010"))), want[:10])
+		equalPairs(t, "Prefix of a hundred", collect(b.Prefix([]byte("02"))), want[200:300])
+		equalPairs(t, "Prefix of one", collect(b.Prefix([]byte("0207"))), want[207:208])
+		equalPairs(t, "Prefix of none", collect(b.Prefix([]byte("x"))), nil)
+		equalPairs(t, "empty Prefix", collect(b.Prefix(nil)), want)
 		equalPairs(t, "Range to the empty key", collect(b.Range(nil, []byte{})), nil)
 	}
 	update(t, db, func(tx *holdfast.Tx) {
@@ -81,7 +86,7 @@ func TestIteratorsBreak(t *testing.T) {
 	view(t, db, func(tx *holdfast.Tx) {
 		b := tx.Bucket([]byte("b"))
 		for name, seq := range map[string]func(func(k, v []byte) bool){
-			"All": b.All(), "Range": b.Range([]byte("0100"), []byte("0300")), "Backward": b.Backward(),
+			"All": b.All(), "Range": b.Range([]byte("0100"), []byte("0300")), "Backward": b.Backward(), "Prefix": b.Prefix([]byte("0")),
 		} {
 			var first []string
 			for range 2 {
@@ -151,4 +156,75 @@ func TestDeleteWhileIterating(t *testing.T) {
 		}
 		checkTx(t, tx)
 	})
+}
+
+// What comes after a prefix is another byte, where that is not 255.
+func TestPrefixOfHighBytes(t *testing.T) {
+	db := openNew(t, 0)
+	keys := []string{"a", "a\xfe", "a\xff", "a\xff\x00", "a\xff\xff", "a\xff\xffz", "b", "\xff", "\xff\x01", "\xff\xff", "\xff\xff\xff"}
+	update(t, db, func(tx *holdfast.Tx) {
+		b := createBucket(t, tx, "b")
+		for _, k := range keys {
+			put(t, b, k, "")
+		}
+	})
+	view(t, db, func(tx *holdfast.Tx) {
+		for _, prefix := range append(keys, "", "a\xff\xff\xff", "c") {
+			var want []pair
+			for _, k := range keys {
+				if strings.HasPrefix(k, prefix) {
+					want = append(want, pair{key: k})
+				}
+			}
+			equalPairs(t, fmt.Sprintf("Prefix(%q)", prefix), collect(tx.Bucket([]byte("b")).Prefix([]byte(prefix))), want)
+		}
+	})
+}
+
+// A newcomer asked whether a loop may delete: with any iterator, by Bucket.Delete, each key that was there is met
+// once, whatever is done to those that were met.
+func TestChangeWithinRange(t *testing.T) {
+	for name, seq := range map[string]func(*holdfast.Bucket) func(func(k, v []byte) bool){
+		"All":      func(b *holdfast.Bucket) func(func(k, v []byte) bool) { return b.All() },
+		"Range":    func(b *holdfast.Bucket) func(func(k, v []byte) bool) { return b.Range([]byte("0"), []byte("9")) },
+		"Prefix":   func(b *holdfast.Bucket) func(func(k, v []byte) bool) { return b.Prefix([]byte("0")) },
+		"Backward": func(b *holdfast.Bucket) func(func(k, v []byte) bool) { return b.Backward() },
+	} {
+		for _, share := range []int{1, 2, 7} { // of the keys, every how manieth is deleted
+			db := openNew(t, 1024)
+			var want []pair
+			update(t, db, func(tx *holdfast.Tx) { want = iterSample(t, createBucket(t, tx, "b")) })
+			if name == "Backward" {
+				want = reversed(want)
+			}
+			left := 0
+			update(t, db, func(tx *holdfast.Tx) {
+				b, i := tx.Bucket([]byte("b")), 0
+				for k, v := range seq(b) {
+					if i >= len(want) || string(k) != want[i].key {
+						t.Fatalf("%s: step %d is %s", name, i, k)
+					}
+					switch {
+					case v == nil:
+						left++
+					case i%share == 0:
+						must(t, b.Delete(k))
+					default:
+						must(t, b.Put(k, []byte(fmt.Sprint("another value, longer than the one before: ", i))))
+						left++
+					}
+					i++
+				}
+				if i != len(want) {
+					t.Errorf("%s: met %d keys, want %d", name, i, len(want))
+				}
+			})
+			view(t, db, func(tx *holdfast.Tx) {
+				if got := len(collect(tx.Bucket([]byte("b")).All())); got != left {
+					t.Errorf("%s: %d keys are left, want %d", name, got, left)
+				}
+				checkTx(t, tx)
+			})
+		}
+	}
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
 	"holdfast"
+	"holdfast/internal/page"
 )
 
 // The shortest history in which stock bbolt v1.5.0 leaks pages: a bucket that
@@ -317,8 +319,9 @@ func randomHistory(t *testing.T, options *holdfast.Options) {
 func TestFewCommitsPerSession(t *testing.T) {
 	for first := range 4 {
 		path := tempPath(t)
+		must(t, os.WriteFile(path, page.NewFile(page.MinPageSize, true), 0o600))
 		for session := range 12 {
-			db := open(t, path, &holdfast.Options{PageSize: 512, NoFreelistSync: session%5 == 4})
+			db := open(t, path, &holdfast.Options{NoFreelistSync: session%5 == 4})
 			checkDB(t, db)
 			for n := range (first + session) % 4 {
 				update(t, db, func(tx *holdfast.Tx) {

@@ -35,7 +35,7 @@ func child(role, path string) int {
 		defaultLogger().Fatal("the end ", 1)
 	case "fatalf":
 		defaultLogger().Fatalf("the end %d", 1)
-	case "hold":
+	case "hold", "nested":
 	case "hold-shared":
 		options.ReadOnly = true
 	case "open": // only try, and tell what came of it
@@ -55,6 +55,11 @@ func child(role, path string) int {
 	db, err := holdfast.Open(path, 0o600, options)
 	if err != nil {
 		fmt.Println(err)
+		return 1
+	}
+	if role == "nested" {
+		db.WarnAfter(time.Millisecond)
+		fmt.Println(nestedUpdate(db))
 		return 1
 	}
 	fmt.Println("ready")

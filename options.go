@@ -61,53 +61,65 @@ const (
 	FreelistMapType   = FreelistType("hashmap")
 )
 
-// Options say how to open a database.
+// Options say how to open a database. None has to be set: the zero value, and nil, are right for
+// most programs.
+//
+//	for                                              set
+//	an error, and not a wait, if the file is in use  Timeout
+//	looking only, beside other readers               ReadOnly
+//	a file that shrinks by itself                    AutoVacuum
+//	a file that does not outgrow its disk            MaxSize
+//	commits many times as fast, of which a power     Durability: Periodic
+//	failure may take the last 100 ms
+//	scratch data that a power failure may take       Durability: None
+//	bbolt to find every commit, also after a crash   StrictCompat
+//	a program that mostly reads from end to end      ReadAhead
+//	messages: damage, what fails, writers that wait  Logger
+//	figures in holdfast top                          StatsDir
+//
+// Several can also be set from outside, in the environment: see Environment.
 type Options struct {
+	// How a file is opened.
+
 	// Timeout is how long to wait for the file's lock; 0 waits for ever.
 	Timeout time.Duration
-
-	// NoGrowSync is accepted for compatibility. Holdfast always reserves the
-	// space by which it grows the file.
-	NoGrowSync bool
-
-	// NoFreelistSync leaves no freelist page behind when the database is
-	// closed, so that stock bbolt has to scan the file when it opens it. (While a
-	// database is open Holdfast never writes one; it needs none.)
-	NoFreelistSync bool
-
-	// PreLoadFreelist finds the free pages on opening, also of a read-only
-	// database. A writable one does so always.
-	PreLoadFreelist bool
-
-	// FreelistType is accepted for compatibility.
-	FreelistType FreelistType
 
 	// ReadOnly opens for reading only, with a lock that is shared with other
 	// readers.
 	ReadOnly bool
 
-	// MmapFlags are further flags for mmap, such as syscall.MAP_POPULATE.
-	MmapFlags int
+	// PreLoadFreelist finds the free pages on opening, also of a read-only
+	// database. A writable one does so always.
+	PreLoadFreelist bool
 
-	// ReadAhead lets the system read ahead of the page that is looked at, which makes going
-	// through a large file that is not in memory many times as fast; who looks for
-	// single keys reads more than is needed. Otherwise it is told that pages are looked at in no order, as by bbolt.
-	ReadAhead bool
+	// OpenFile opens the file in place of os.OpenFile.
+	OpenFile func(string, int, os.FileMode) (*os.File, error)
 
-	// InitialMmapSize is the number of bytes to map at least. Holdfast maps
-	// more than the file has anyway; no reader or writer waits for a new
-	// mapping.
-	InitialMmapSize int
+	// How long a file is.
 
-	// PageSize is the page size of a new file in bytes; 0 takes the system's.
+	// PageSize is the page size of a new file in bytes; 0 takes the system's. It is
+	// rounded up to a power of two, and to 1,024: with others bbolt does not find
+	// the second meta if the first is torn.
 	PageSize int
 
 	// MaxSize is the size in bytes beyond which the file does not grow;
 	// 0 or less: no limit.
 	MaxSize int
 
-	// NoSync sets DB.NoSync.
-	NoSync bool
+	// AutoVacuum has the file made shorter by itself when much of it is free, while it is
+	// in use. nil: it is not. The environment variable HOLDFAST_AUTO_VACUUM=on
+	// switches it on with its defaults.
+	AutoVacuum *AutoVacuum
+
+	// What is on the disk when a commit returns, and what bbolt finds.
+
+	// OnDamage is what becomes of damage that a call without an error to return, such as
+	// Get, meets in a reading transaction from Begin: DamagePanics, the default, or
+	// DamageIsError, for programs that look at Tx.Err or the error of Rollback. View, Update
+	// and Batch return damage in either case, and so do Commit and Rollback of a writing
+	// transaction from Begin, which cannot be committed. The environment variable
+	// HOLDFAST_DAMAGE=error sets DamageIsError.
+	OnDamage OnDamage
 
 	// Durability is when a commit returns, and what is left of it after a power
 	// failure. With DB.NoSync it is None.
@@ -123,30 +135,27 @@ type Options struct {
 	// one. After a crash, that is without a Close, stock bbolt then finds the last
 	// commit. Otherwise it finds the state before the last flush, whole, and the
 	// last commit is found by Holdfast, which makes it visible to bbolt when it
-	// opens the file.
+	// opens the file. It implies DurableBase.
 	StrictCompat bool
+
+	// DurableBase has a writing transaction begin on a durable state only: Begin(true), Update
+	// and Batch wait until what was committed before is on the disk. Otherwise the function of Update
+	// may run on top of a commit that is being flushed; if that flush fails Update fails too, and
+	// nothing of either is in the database, but what the function did elsewhere, such as
+	// renaming or deleting files, stays. Set it for functions that do such things. Commits
+	// of several goroutines do not share a flush then. StrictCompat implies it; it does not go with
+	// Durability Periodic. With NoSync, and Durability None, it waits for what is being written.
+	DurableBase bool
 
 	// SettleDelay is how long after the last commit the newest state is written so
 	// that stock bbolt finds it too (see StrictCompat), with one more flush. 0: 50
 	// milliseconds. If it is negative only Sync and Close do that.
 	SettleDelay time.Duration
 
-	// AutoVacuum has the file made shorter by itself when much of it is free, while it is
-	// in use. nil: it is not. The environment variable HOLDFAST_AUTO_VACUUM=on
-	// switches it on with its defaults.
-	AutoVacuum *AutoVacuum
+	// NoSync sets DB.NoSync.
+	NoSync bool
 
-	// StatsDir is a directory, made if it is not there, in which a file with the figures
-	// of the database is replaced every second while it is open for writing, for
-	// "holdfast top" (see Snapshot). "": none. The environment variable HOLDFAST_STATS
-	// does the same.
-	StatsDir string
-
-	// OpenFile opens the file in place of os.OpenFile.
-	OpenFile func(string, int, os.FileMode) (*os.File, error)
-
-	// Mlock locks the mapped file in memory, where the system can.
-	Mlock bool
+	// How damage is found.
 
 	// NoSeals leaves seals out: pages are written without, and those that are
 	// there are not verified. A seal is a checksum in the last 8 bytes of a page,
@@ -154,12 +163,55 @@ type Options struct {
 	// variable HOLDFAST_SEALS=off does the same.
 	NoSeals bool
 
-	// Logger receives messages; nil: none.
+	// Memory.
+
+	// ReadAhead lets the system read ahead of the page that is looked at, which makes going
+	// through a large file that is not in memory many times as fast; who looks for
+	// single keys reads more than is needed. Otherwise it is told that pages are looked at in no order, as by bbolt.
+	ReadAhead bool
+
+	// InitialMmapSize is the number of bytes to map at least. Holdfast maps
+	// more than the file has anyway; no reader or writer waits for a new
+	// mapping.
+	InitialMmapSize int
+
+	// MmapFlags are further flags for mmap, such as syscall.MAP_POPULATE.
+	MmapFlags int
+
+	// Mlock locks the mapped file in memory, where the system can.
+	Mlock bool
+
+	// What an operator sees.
+
+	// Logger receives messages; nil: none. A writer that has waited for another transaction for
+	// some seconds says so, with the stack of who has the writer lock: an Update within an Update
+	// waits for ever.
 	Logger Logger
+
+	// StatsDir is a directory, made if it is not there, in which a file with the figures
+	// of the database is replaced every second while it is open for writing, for
+	// "holdfast top" (see Snapshot). "": none. The environment variable HOLDFAST_STATS
+	// does the same.
+	StatsDir string
 
 	// NoStatistics makes DB.Stats return zeroes. Counting costs next to
 	// nothing here; the field is for compatibility.
 	NoStatistics bool
+
+	// What bbolt has and Holdfast does not need.
+
+	// NoFreelistSync leaves no freelist page behind when the database is
+	// closed, so that stock bbolt has to scan the file when it opens it. (While a
+	// database is open Holdfast never writes one; it needs none. Nor does Close leave
+	// one of more than 64 KiB that is longer than what was written since Open.)
+	NoFreelistSync bool
+
+	// NoGrowSync is accepted for compatibility. Holdfast always reserves the
+	// space by which it grows the file.
+	NoGrowSync bool
+
+	// FreelistType is accepted for compatibility.
+	FreelistType FreelistType
 }
 
 // validate tells whether the options go together.
@@ -167,8 +219,14 @@ func (o *Options) validate() error {
 	if d := o.Durability; d < Full || d > None {
 		return fmt.Errorf("a Durability of %d; it can be Full, Periodic or None", d)
 	}
+	if d := o.OnDamage; d < DamagePanics || d > DamageIsError {
+		return fmt.Errorf("an OnDamage of %d; it can be DamagePanics or DamageIsError", int(d))
+	}
 	if o.StrictCompat && o.Durability == Periodic {
 		return errors.New("StrictCompat does not go with Durability Periodic: bbolt would find a state from before the last flush")
+	}
+	if o.DurableBase && o.Durability == Periodic {
+		return errors.New("DurableBase does not go with Durability Periodic: each transaction would wait for the flush of the one before")
 	}
 	if o.AutoVacuum != nil {
 		return o.AutoVacuum.validate()

@@ -76,7 +76,8 @@ func TestRecordsOfFreePages(t *testing.T) {
 // leaves it as a process does that is killed. It gives the file's bytes.
 func manyCommits(t *testing.T) []byte {
 	mem := vfs.NewMem("mem")
-	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: 512, NoSync: true})
+	options := &holdfast.Options{PageSize: 512, NoSync: true}
+	db, err := holdfast.OpenVFS(sized(t, mem.Open(), options), options)
 	must(t, err)
 	var data []byte
 	for i := range 2000 {
@@ -181,7 +182,8 @@ func TestRevertedMeta(t *testing.T) {
 // A reader's check took the pages of a newer commit's record for those of its own
 // state, behind whose end they lay.
 func TestCheckOfOlderStateThanRecord(t *testing.T) {
-	db, err := holdfast.OpenVFS(vfs.NewMem("mem").Open(), &holdfast.Options{PageSize: 512, NoSync: true})
+	options := &holdfast.Options{PageSize: 512, NoSync: true}
+	db, err := holdfast.OpenVFS(sized(t, vfs.NewMem("mem").Open(), options), options)
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
 	old := begin(t, db, false)
@@ -196,7 +198,8 @@ func TestCheckOfOlderStateThanRecord(t *testing.T) {
 // thousand commits it took 40 ms.
 func TestLogsOfFreePagesAreShort(t *testing.T) {
 	mem := vfs.NewMem("mem")
-	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: 512, NoSync: true})
+	options := &holdfast.Options{PageSize: 512, NoSync: true}
+	db, err := holdfast.OpenVFS(sized(t, mem.Open(), options), options)
 	must(t, err)
 	defer db.Close()
 	fill(t, db, 2000, 100)

@@ -79,7 +79,7 @@ type resealing struct {
 }
 
 func (r *resealing) run(ctx context.Context) (err error) {
-	if r.tx, err = r.db.Begin(false); err != nil {
+	if r.tx, err = r.db.beginRead(); err != nil {
 		return err
 	}
 	defer r.tx.rollback()
@@ -152,6 +152,12 @@ func (r *resealing) page(e page.Extent) error {
 	case state == page.WrongSeal && r.options.MissingOnly:
 		r.Wrong++
 		return nil
+	}
+	if r.Added == 0 && len(r.Replaced) == 0 {
+		// The hash of the last flush is one of its seals too.
+		if err := r.db.pager.ForgetFlush(); err != nil {
+			return err
+		}
 	}
 	end := (int64(e.Start) + int64(e.N)) * int64(r.db.pager.PageSize())
 	if _, err := r.db.pager.File().WriteAt(seal[:], end-page.SealSize); err != nil {

@@ -17,7 +17,8 @@ import (
 func longFile(t *testing.T) []byte {
 	t.Helper()
 	mem := vfs.NewMem("mem")
-	db, err := holdfast.OpenVFS(exactFile{mem.Open()}, &holdfast.Options{PageSize: 512, NoSync: true})
+	options := &holdfast.Options{PageSize: 512, NoSync: true}
+	db, err := holdfast.OpenVFS(exactFile{sized(t, mem.Open(), options)}, options)
 	must(t, err)
 	update(t, db, func(tx *holdfast.Tx) {
 		b := createBucket(t, tx, "b")

@@ -332,10 +332,10 @@ func (b *Bucket) Stats() BucketStats {
 		return BucketStats{}
 	}
 	if !b.tx.managed {
-		defer b.tx.caught(debug.SetPanicOnFault(true), nil)
+		defer b.lost(debug.SetPanicOnFault(true))
 	}
 	s, err := b.core.Stats(b.tx.db.pager.PageSize(), b.tx.pages())
-	_ = b.tx.keep(err)
+	b.tx.unsaid(b.tx.keep(err), b.keeps)
 	return BucketStats(s)
 }
 
@@ -359,7 +359,18 @@ func (tx *Tx) Inspect() BucketStructure {
 // Inspect gives the structure of the bucket, which is called "root" in it: its
 // own name is not known to it.
 func (b *Bucket) Inspect() BucketStructure {
-	return b.inspect("root", make(map[Pgid]struct{}))
+	met := &inspection{roots: make(map[Pgid]struct{}), left: b.tx.Size()}
+	s := b.inspect("root", met)
+	b.tx.unsaid(met.damage, b.keeps)
+	return s
+}
+
+// inspection is what Inspect has met. On a damaged page names of buckets may share bytes.
+type inspection struct {
+	roots map[Pgid]struct{}
+	left  int64 // that names can have, as the file has no more
+	// damage is what ended it, as opposed to what another call of the transaction has met.
+	damage error
 }
 
 // circular is the damage of a bucket that is met where it cannot be.
@@ -367,26 +378,34 @@ func (b *Bucket) circular() error {
 	return b.tx.keep(page.Corruptf(b.Root(), "buckets contain each other, or more than fits into the file"))
 }
 
-// inspect is Inspect of a bucket called name; roots are those of the buckets met.
-func (b *Bucket) inspect(name string, roots map[Pgid]struct{}) BucketStructure {
+// inspect is Inspect of a bucket called name.
+func (b *Bucket) inspect(name string, met *inspection) BucketStructure {
 	s := BucketStructure{Name: name}
 	if root := b.Root(); root != 0 {
-		if _, again := roots[root]; again {
-			_ = b.circular()
+		if _, again := met.roots[root]; again {
+			met.damage = b.circular()
 			return s
 		}
-		roots[root] = struct{}{}
+		met.roots[root] = struct{}{}
 	}
-	_ = b.forEach(func(k, v []byte) error {
+	err := b.forEach(func(k, v []byte) error {
 		if v != nil {
 			s.KeyN++
 			return nil
 		}
-		if child := b.Bucket(k); child != nil {
-			s.Children = append(s.Children, child.inspect(string(k), roots))
+		if met.left -= int64(len(k)); met.left < 0 && !b.Writable() { // else of what is not in the file yet
+			return b.circular()
 		}
-		return b.tx.Err() // of buckets that contain each other there is no end
+		child, err := b.open(k)
+		if err != nil || child == nil {
+			return err
+		}
+		s.Children = append(s.Children, child.inspect(string(k), met))
+		return met.damage // of buckets that contain each other there is no end
 	}, true)
+	if met.damage == nil {
+		met.damage = err
+	}
 	return s
 }
 

@@ -3,6 +3,8 @@ package holdfast_test
 import (
 	"fmt"
 	"reflect"
+	"runtime"
+	"strings"
 	"testing"
 
 	"holdfast"
@@ -171,6 +173,9 @@ func TestTxStats(t *testing.T) {
 		"Rebalance": s.GetRebalance(), "Split": s.GetSplit(), "Spill": s.GetSpill(), "Write": s.GetWrite(),
 		"WriteTime": int64(s.GetWriteTime()), "SpillTime": int64(s.GetSpillTime()),
 	} {
+		if n == 0 && strings.HasSuffix(name, "Time") && runtime.GOOS == "windows" {
+			continue // the clock of Go programs there advances in steps of up to 15 ms
+		}
 		if n <= 0 {
 			t.Errorf("%s is %d", name, n)
 		}

@@ -32,7 +32,8 @@ type trailed struct {
 func newTrailed(t testing.TB, size, commits int, wanted func(e *extension.Extension) bool) *trailed {
 	f := &trailed{t: t, size: size}
 	mem := vfs.NewMem("mem")
-	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: size, SettleDelay: -1})
+	options := &holdfast.Options{PageSize: size, SettleDelay: -1}
+	db, err := holdfast.OpenVFS(sized(t, mem.Open(), options), options)
 	must(t, err)
 	for i := 0; ; i++ {
 		if i >= commits {

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -27,9 +28,11 @@ type Tx struct {
 	w       *writeTx       // of a writing transaction
 	buckets bucket.Tx
 	managed bool
+	panics  bool // see unsaid
 	ended   atomic.Bool
 	cursors atomic.Int64
 	damage  atomic.Pointer[error]
+	probing atomic.Int32 // calls of Probe under way
 }
 
 // writeTx is what only a writing transaction has.
@@ -91,60 +94,6 @@ func (tx *Tx) changed() {
 	}
 }
 
-// Err is the damage that the transaction has met in a call that has no error
-// to return, such as Get; nil if there was none. View, Update, Commit and
-// Rollback return it too, and such a transaction cannot be committed. It is also the
-// error of an Append after which the transaction can only be rolled back.
-func (tx *Tx) Err() error {
-	if err := tx.damaged(); err != nil {
-		return err
-	}
-	return tx.doomed()
-}
-
-// damaged is the damage that the transaction has met.
-func (tx *Tx) damaged() error {
-	if p := tx.damage.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// Probe runs fn and returns the damage that it met: in calls on the transaction that have no
-// error to return, such as Get and Cursor, and where it read keys and values itself. It is for what names
-// damage and goes on behind it: of a transaction that only reads, Err does not have that damage
-// afterwards, nor has View. One that writes cannot be committed, as ever. No other goroutine may use
-// the transaction meanwhile. ErrTxClosed if it has ended.
-func (tx *Tx) Probe(fn func()) (err error) {
-	if err := tx.usable(); err != nil {
-		return err
-	}
-	before := tx.damage.Swap(nil)
-	defer func() {
-		met := tx.damage.Load()
-		if met != nil {
-			err = *met
-		}
-		if met == nil || before != nil || tx.w == nil {
-			tx.damage.Store(before)
-		}
-	}()
-	defer tx.caught(debug.SetPanicOnFault(true), &err)
-	fn()
-	return nil
-}
-
-// keep remembers an error that reports damage, and returns it with the file's
-// name. Other errors it returns as they are.
-func (tx *Tx) keep(err error) error {
-	if err == nil || !isDamage(err) {
-		return err
-	}
-	named := tx.db.corrupt(err)
-	tx.damage.CompareAndSwap(nil, &named)
-	return named
-}
-
 // usable is the error of a call on a transaction that has ended, or can only be
 // rolled back.
 func (tx *Tx) usable() error {
@@ -183,12 +132,12 @@ func (tx *Tx) Bucket(name []byte) *Bucket {
 	if tx.w != nil {
 		return tx.w.root.Bucket(name)
 	}
-	if !tx.managed {
-		defer tx.caught(debug.SetPanicOnFault(true), nil)
-	}
 	child := &Bucket{FillPercent: DefaultFillPercent, tx: tx}
+	if !tx.managed {
+		defer child.lost(debug.SetPanicOnFault(true))
+	}
 	if ok, err := bucket.OpenTop(&tx.buckets, tx.state.Meta.Root, name, &child.core); err != nil || !ok {
-		_ = tx.keep(err)
+		tx.unsaid(tx.keep(err), false)
 		return nil
 	}
 	return child
@@ -246,9 +195,9 @@ func (tx *Tx) ForEach(fn func(name []byte, b *Bucket) error) error {
 		return err
 	}
 	return root.ForEach(func(k, _ []byte) error {
-		b := root.Bucket(k)
-		if b == nil && tx.Err() != nil {
-			return tx.Err()
+		b, err := root.open(k)
+		if err != nil {
+			return cmp.Or(tx.Err(), err)
 		}
 		return fn(k, b)
 	})
@@ -277,8 +226,12 @@ func (tx *Tx) runBeforeCommit() error {
 	return nil
 }
 
-// OnCommit has fn called after the transaction has committed, in the order of
-// the calls. See BeforeCommit.
+// OnCommit has fn called after the transaction has committed and before Commit, Update or Batch
+// returns, in the order of the calls. See BeforeCommit.
+//
+// The functions of several transactions are called in the order in which these have
+// committed, one transaction after the other; but those of a transaction that such a function makes
+// itself at once, and later ones do not wait for functions that run for more than a second.
 func (tx *Tx) OnCommit(fn func()) {
 	if tx.w != nil {
 		tx.w.onCommit = append(tx.w.onCommit, fn)
@@ -312,11 +265,16 @@ func (tx *Tx) Commit() error {
 			return tx.rollbackWith(err)
 		}
 	}
+	var order *place
+	if len(tx.w.onCommit) > 0 {
+		order = tx.db.onCommits.join()
+		defer order.end()
+	}
 	if !tx.w.root.core.Changed() {
 		if err := tx.rollbackWith(nil); err != nil {
 			return err
 		}
-		tx.runOnCommit()
+		tx.committed(order)
 		return nil
 	}
 	begin := time.Now()
@@ -339,7 +297,7 @@ func (tx *Tx) Commit() error {
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}
-	tx.runOnCommit()
+	tx.committed(order)
 	return nil
 }
 
@@ -408,18 +366,13 @@ func (tx *Tx) takeEditStats() {
 	s.PageAlloc = c.PagesFilled * int64(tx.db.pager.PageSize())
 }
 
-func (tx *Tx) runOnCommit() {
-	for _, fn := range tx.w.onCommit {
-		fn()
-	}
-}
-
 // Rollback ends the transaction; nothing of it happened. Reading transactions
 // are ended by it too.
 //
 // A writing transaction may have begun on top of one that is not durable yet;
 // then Rollback, like a Commit that changes nothing, returns when that is, and
-// returns its error if it fails: nobody is to act on what may vanish.
+// returns its error if it fails: nobody is to act on what may vanish. Damage that the
+// transaction has met is returned too: see Err.
 func (tx *Tx) Rollback() error {
 	if tx.managed {
 		panic("managed tx rollback not allowed")
@@ -428,10 +381,7 @@ func (tx *Tx) Rollback() error {
 	if !ended {
 		return ErrTxClosed
 	}
-	if err != nil {
-		return err
-	}
-	return tx.damaged()
+	return tx.joined(err)
 }
 
 // rollback ends the transaction; false if it has ended before. Of several
@@ -453,12 +403,12 @@ func (tx *Tx) rollback() (ended bool, err error) {
 }
 
 // rollbackWith ends the transaction because of err. If what it stood on has
-// failed, that is the error that counts.
+// failed, that is the error that counts. Damage is joined to either.
 func (tx *Tx) rollbackWith(err error) error {
 	if _, failed := tx.rollback(); failed != nil {
-		return failed
+		return tx.joined(failed)
 	}
-	return err
+	return tx.joined(err)
 }
 
 // waitForBase makes sure that all pages that a transaction sees are in the file.

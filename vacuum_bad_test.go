@@ -172,12 +172,12 @@ func TestVacuumReadOnly(t *testing.T) {
 // However little is in a file, it stays as long as bbolt wants one to be that has one
 // torn meta.
 func TestVacuumOfAlmostNothing(t *testing.T) {
-	db := open(t, tempPath(t), &holdfast.Options{PageSize: 512})
+	db := openSized(t, tempPath(t), &holdfast.Options{PageSize: 512})
 	update(t, db, func(tx *holdfast.Tx) { createBucket(t, tx, "b") })
 	for range 3 {
 		_, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 		must(t, err)
-		if size := fileSize(t, db.Path()); size != 4096 {
+		if size := length(t, db); size != 4096 {
 			t.Errorf("the file has %d bytes", size)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 func sparseBytes(t *testing.T, pageSize, n, size int) []byte {
 	t.Helper()
 	mem := vfs.NewMem("mem")
-	db, err := holdfast.OpenVFS(exactFile{mem.Open()}, &holdfast.Options{PageSize: pageSize, NoSync: true})
+	options := &holdfast.Options{PageSize: pageSize, NoSync: true}
+	db, err := holdfast.OpenVFS(exactFile{sized(t, mem.Open(), options)}, options)
 	must(t, err)
 	fillAndDelete(t, db, "b", n, size, func(i int) bool { return i%5 == 0 })
 	update(t, db, func(tx *holdfast.Tx) { createBucket(t, tx, "commits") })

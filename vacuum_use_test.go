@@ -21,7 +21,7 @@ import (
 func sparse(t *testing.T, options holdfast.Options, n, size int) *holdfast.DB {
 	t.Helper()
 	options.NoSync = true
-	db := open(t, tempPath(t), &options)
+	db := openSized(t, tempPath(t), &options)
 	rng := rand.New(rand.NewPCG(3, 4))
 	fillAndDelete(t, db, "b", n, size, func(int) bool { return rng.IntN(5) == 0 })
 	return db
@@ -30,7 +30,7 @@ func sparse(t *testing.T, options holdfast.Options, n, size int) *holdfast.DB {
 // dense fails the test unless the file is about as short as a compacted copy.
 func dense(t *testing.T, db *holdfast.DB) {
 	t.Helper()
-	if size, compacted := fileSize(t, db.Path()), compactSize(t, db); float64(size) > 1.1*float64(compacted)+64<<10 {
+	if size, compacted := length(t, db), compactSize(t, db); float64(size) > 1.1*float64(compacted)+64<<10 {
 		t.Errorf("the file has %d bytes, a compacted copy %d", size, compacted)
 	}
 }
@@ -89,7 +89,7 @@ func TestVacuumBesideAReader(t *testing.T) {
 	want := hashOf(reader)
 	update(t, db, func(tx *holdfast.Tx) { put(t, tx.Bucket([]byte("b")), "new", "value") })
 	now := content(t, db)
-	before := fileSize(t, db.Path())
+	before := length(t, db)
 	var r holdfast.VacuumResult
 	look := func(holdfast.VacuumProgress) {
 		if hashOf(reader) != want {
@@ -106,7 +106,7 @@ func TestVacuumBesideAReader(t *testing.T) {
 			t.Errorf("the result has %d bytes pinned by %+v, the reader is of %d", r.Pinned, r.Reader, reader.ID())
 		}
 	}
-	if size := fileSize(t, db.Path()); size > before+8*steps*1024+64<<10 {
+	if size := length(t, db); size > before+8*steps*1024+64<<10 {
 		t.Errorf("the file has grown from %d to %d bytes", before, size)
 	}
 	copied := filepath.Join(t.TempDir(), "copy")
@@ -212,10 +212,10 @@ func TestVacuumOfADenseFile(t *testing.T) {
 	first, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 	must(t, err)
 	for range 5 {
-		size := fileSize(t, db.Path())
+		size := length(t, db)
 		r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 		must(t, err)
-		if r.PagesWritten > 32 || fileSize(t, db.Path()) > size {
+		if r.PagesWritten > 32 || length(t, db) > size {
 			t.Errorf("%+v, behind one of %d pages", r, first.PagesWritten)
 		}
 	}
@@ -261,7 +261,7 @@ func TestVacuumOfAllKinds(t *testing.T) {
 				}
 				checkDB(t, db)
 			}
-			if file, compacted := fileSize(t, db.Path()), compactSize(t, db); float64(file) > 1.1*float64(compacted)+max(64<<10, 24*float64(size)) {
+			if file, compacted := length(t, db), compactSize(t, db); float64(file) > 1.1*float64(compacted)+max(64<<10, 24*float64(size)) {
 				t.Errorf("the file has %d bytes, a compacted copy %d", file, compacted)
 			}
 		})

@@ -50,6 +50,10 @@ type Tx struct {
 	Edit   *tree.Edit  // nil: read-only
 	// Appender takes what Bucket.Append completes. nil until that is called.
 	Appender tree.Appender
+	// Size is the bytes of the state with which a writing transaction began; 0: not known.
+	Size int64
+
+	named int64 // bytes of the names of buckets that it has opened there
 }
 
 // Bucket is a bucket as one transaction sees it. For reading, any number of
@@ -148,6 +152,12 @@ func (b *Bucket) OpenChild(name []byte, child *Bucket) (bool, error) {
 	}
 	if err := child.openValue(b.tx, e.Value); err != nil {
 		return false, err
+	}
+	if b.Writable() {
+		// Each is remembered, with its name. On a damaged page many names may share bytes.
+		if b.tx.named += int64(len(name)); b.tx.Size > 0 && b.tx.named > b.tx.Size {
+			return false, page.Corruptf(b.Root(), "the names of buckets take more bytes than the file has")
+		}
 	}
 	b.remember(name, child)
 	return true, nil

@@ -1,6 +1,8 @@
 package bucket
 
 import (
+	"errors"
+
 	"holdfast/internal/page"
 	"holdfast/internal/tree"
 )
@@ -9,6 +11,29 @@ import (
 func EachRun(src tree.Reader, root page.ID, visit func(page.Extent) error) error {
 	return eachRun(&Tx{Source: src}, tree.Open(src, nil, root), 0, visit)
 }
+
+// KeysOnly tells whether the tree at root has keys, and no bucket, and if so how many pages
+// it has. Where its first leaf has a bucket, or nothing, one path is read, however many
+// buckets there are. A tree that cannot be read is not told of: what needs it says so.
+func KeysOnly(src tree.Reader, root page.ID, limit uint64) (pages uint64, only bool) {
+	t := tree.Open(src, nil, root)
+	err := t.Walk(func(l *tree.Level) error {
+		_, n := l.Base()
+		if pages += n; pages > limit {
+			return errEnough // the tree meets pages twice
+		}
+		if !l.IsLeaf() {
+			return nil
+		}
+		if i, err := l.NextBucket(0); err != nil || i < l.Count() || l.Count() == 0 {
+			return errEnough
+		}
+		return nil
+	})
+	return pages, err == nil
+}
+
+var errEnough = errors.New("enough is known")
 
 func eachRun(tx *Tx, t tree.Tree, depth int, visit func(page.Extent) error) error {
 	if depth > maxNesting {
@@ -150,6 +175,9 @@ func (w *statsWalk) level(s *Stats, l *tree.Level, inline bool) error {
 		return err
 	}
 	id, pages := l.Base()
+	if room := l.Bytes(); room >= 0 && used > room {
+		return page.Corruptf(id, "the elements in the page take more bytes than it has")
+	}
 	if pages > w.pagesLeft {
 		return page.Corruptf(id, "the walk meets more pages than the file has: pages form a cycle")
 	}

@@ -162,7 +162,7 @@ func (c *checker) numbers(id page.ID, ids iter.Seq[page.ID], set bitmap) {
 	for p := range ids {
 		switch {
 		case p < page.FirstDataPage || p >= c.in.Meta.HighWater:
-			c.fault(id, "freelist names page %d, pages are %d to %d", p, page.FirstDataPage, c.in.Meta.HighWater-1)
+			c.fault(id, "the freelist names page %d, which is not a page of this database: they are %d to %d", p, page.FirstDataPage, c.in.Meta.HighWater-1)
 			continue
 		case set.has(p):
 			c.fault(p, "the page is listed as free twice")

@@ -175,7 +175,7 @@ func TestEachFault(t *testing.T) {
 		{"wrong type", func(f *file) { f.set16(10, 8, page.FlagMeta) },
 			[]string{`page 10: has unexpected type/flags: 4 (meta), want branch or leaf (in bucket "small"/"deep")`}},
 		{"no such page", func(f *file) { f.branch(3, "a", 4, "m", 5, "p", 14) },
-			[]string{`page 14: no such page`, "page 6: unreachable", "page 7: unreachable", "page 8: unreachable"}},
+			[]string{`page 14: it is not a page of this database, whose pages are 2 to 13 (`, "page 6: unreachable", "page 7: unreachable", "page 8: unreachable"}},
 		{"depth of leaves", func(f *file) { f.branch(5, "m", 12); f.leaf(12, kv("m")); f.in.Free[0] = page.Extent{Start: 13, N: 1} },
 			[]string{`page 12: leaf at depth 2, others are at depth 1 (in bucket "tree")`}},
 		{"empty branch", func(f *file) { f.branch(10) },
@@ -250,8 +250,8 @@ func TestFreelistFaults(t *testing.T) {
 	}, true)
 	f.in.Free, f.in.Reserved, f.in.Accounted, f.in.Freelist = nil, nil, false, 11
 	expect(t, f.run(), []string{
-		"page 11: freelist names page 1, pages are 2 to 13", "page 11: freelist is not in ascending order: 12 follows 13",
-		"page 13: the page is listed as free twice", "page 11: freelist names page 14, pages are 2 to 13",
+		"page 11: the freelist names page 1, which is not a page of this database", "page 11: freelist is not in ascending order: 12 follows 13",
+		"page 13: the page is listed as free twice", "page 11: the freelist names page 14, which is not a page of this database",
 		"page 11: freelist is not in ascending order: 5 follows 13", "page 5: reachable freed",
 	})
 	f.set16(11, 8, page.FlagLeaf)
@@ -292,8 +292,8 @@ func TestPart(t *testing.T) {
 		4:  {`page 4: key "a" of element 1 is not above key "b" before it`},
 		5:  nil,
 		9:  {`page 10: has unexpected type/flags: 0 (unknown<0000>), want branch or leaf (in bucket "deep")`},
-		1:  {"page 1: no such page"},
-		14: {"page 14: no such page"},
+		1:  {"page 1: it is not a page of this database"},
+		14: {"page 14: it is not a page of this database, whose pages are 2 to 13"},
 	} {
 		f.in.Start = start
 		expect(t, f.run(), want)
@@ -352,5 +352,5 @@ func TestUnreadablePageIsInUse(t *testing.T) {
 	clear(f.at(5)[:pageSize])
 	expect(t, f.run(), []string{`page 5: `})
 	f.in.Free = append(f.in.Free, page.Extent{Start: 5, N: 1}) // that it is listed as free as well is a fault of its own
-	expect(t, f.run(), []string{`page 5: the page says that it is page 0`, `page 5: reachable freed: the page is in use and listed as free (in bucket "tree")`})
+	expect(t, f.run(), []string{`page 5: it is empty`, `page 5: reachable freed: the page is in use and listed as free (in bucket "tree")`})
 }

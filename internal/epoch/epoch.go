@@ -36,6 +36,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,7 @@ import (
 
 // An Epoch is a sequence of states with values of type T. It is made with New.
 //
-// Acquire, Current, Held, Acquired, and the methods of Guard can be called from
+// Acquire, Current, Counts, OldestHeld, and the methods of Guard can be called from
 // any goroutine. The other methods are the writer's: calls of them must not
 // overlap.
 type Epoch[T any] struct {
@@ -62,7 +63,16 @@ type Epoch[T any] struct {
 	// past counts the acquisitions that no longer stand in a shard.
 	past atomic.Uint64
 
+	walks []*walk[T] // through the list, that pause or go on; by mu
+
 	hand *state[T] // where the next Sweep begins; nil: at the oldest
+}
+
+// A walk goes through the states from the oldest on, and lets the lock go now and then: so
+// who publishes waits for a few states, however many are held.
+type walk[T any] struct {
+	at    *state[T] // the next to visit; nil: there is none
+	twice uint64    // acquisitions of states that were visited, and are in Epoch.past since
 }
 
 // A state is immutable but for its counters and its links.
@@ -72,6 +82,7 @@ type state[T any] struct {
 	epoch  *Epoch[T]
 
 	older, newer *state[T] // by Epoch.mu
+	number       uint64    // ascending from the oldest to the newest
 	replaced     time.Time // when the next state was published; by Epoch.mu
 }
 
@@ -198,6 +209,7 @@ func (e *Epoch[T]) Publish(v T) {
 	e.mu.Lock()
 	s.older = e.newest
 	if s.older != nil {
+		s.number = s.older.number + 1
 		s.older.newer = s
 		s.older.replaced = now
 	} else {
@@ -273,51 +285,76 @@ func (e *Epoch[T]) unlink(s *state[T], acquired uint64) {
 		e.newest = s.older
 	}
 	e.past.Add(acquired)
+	for _, w := range e.walks {
+		if w.at == s {
+			w.at = s.newer
+		} else if w.at == nil || s.number < w.at.number {
+			w.twice += acquired
+		}
+	}
 	e.mu.Unlock()
 	s.older, s.newer = nil, nil
 	e.retire(&s.value)
 }
 
-// Held is about how many guards there are. It takes time in proportion to the
-// states that are held.
-func (e *Epoch[T]) Held() (n int64) {
+// walk calls visit for the states that are not retired, oldest first, until it returns false;
+// pause, if it is not nil, each time that the lock was let go. Then it calls end. Visit and end
+// have the lock.
+func (e *Epoch[T]) walk(visit func(*state[T]) bool, end func(w *walk[T]), pause func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for s := e.oldest; s != nil; s = s.newer {
-		for i := range s.shards {
-			n += int64(held(s.shards[i].count.Load()))
+	w := &walk[T]{at: e.oldest}
+	e.walks = append(e.walks, w)
+	defer func() {
+		e.walks = slices.DeleteFunc(e.walks, func(other *walk[T]) bool { return other == w })
+	}()
+	for n := 1; w.at != nil; n++ {
+		s := w.at
+		if w.at = s.newer; !visit(s) {
+			break
+		}
+		if n%sweepStates == 0 {
+			e.mu.Unlock()
+			if pause != nil {
+				pause()
+			}
+			e.mu.Lock()
 		}
 	}
-	return n
+	end(w)
+}
+
+// Counts are about how many guards there are, and how many there have ever been. It takes
+// time in proportion to the states that are held, and keeps nobody waiting for that.
+func (e *Epoch[T]) Counts() (now int64, ever uint64) { return e.counts(nil) }
+
+func (e *Epoch[T]) counts(pause func()) (now int64, ever uint64) {
+	e.walk(func(s *state[T]) bool {
+		for i := range s.shards {
+			count := s.shards[i].count.Load()
+			now += int64(held(count))
+			ever += count >> 32
+		}
+		return true
+	}, func(w *walk[T]) { ever += e.past.Load() - w.twice }, pause)
+	return now, ever
 }
 
 // OldestHeld is the oldest value that a guard holds, if that is not the current one, and
 // when the one behind it was published. It takes time in proportion to the states that are
-// not retired.
+// not retired, and keeps nobody waiting for that.
 func (e *Epoch[T]) OldestHeld() (oldest *T, replaced time.Time) {
 	current := e.current.Load()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for s := e.oldest; s != nil && s != current && s.newer != nil; s = s.newer {
+	e.walk(func(s *state[T]) bool {
+		if s == current || s.newer == nil {
+			return false
+		}
 		if _, idle := s.idle(); !idle {
-			return &s.value, s.replaced
+			oldest, replaced = &s.value, s.replaced
 		}
-	}
-	return nil, time.Time{}
-}
-
-// Acquired is about how many guards there have ever been. It takes time in
-// proportion to the states that are held.
-func (e *Epoch[T]) Acquired() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := e.past.Load()
-	for s := e.oldest; s != nil; s = s.newer {
-		for i := range s.shards {
-			n += s.shards[i].count.Load() >> 32
-		}
-	}
-	return n
+		return oldest == nil
+	}, func(*walk[T]) {}, nil)
+	return oldest, replaced
 }
 
 // All yields the values of the states that are not retired, oldest first. It is the

@@ -79,7 +79,7 @@ func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
 	var last ID
 	for p := range ids {
 		if p < FirstDataPage || p >= m.highWater && !(plant.On(plant.FreelistBound) && p == m.highWater) {
-			return nil, 0, Corruptf(id, "freelist names page %d, pages are %d to %d", p, FirstDataPage, m.highWater-1)
+			return nil, 0, Corruptf(id, "the freelist names page %d, which is not a page of this database: they are %d to %d", p, FirstDataPage, m.highWater-1)
 		}
 		if p <= last { // 0 at first, which is no data page
 			return nil, 0, Corruptf(id, "freelist is not in ascending order: %d follows %d", p, last)
@@ -130,7 +130,7 @@ func (m *Image) freelistRun(id ID) ([]byte, Header, error) {
 		return nil, h, err
 	}
 	if h.ID != id {
-		return nil, h, Corruptf(id, "the page says that it is page %d", h.ID)
+		return nil, h, wrongNumber(id, h)
 	}
 	if h.Flags != FlagFreelist {
 		return nil, h, Corruptf(id, "has unexpected type/flags: %x (%s), want freelist", h.Flags, TypeName(h.Flags))

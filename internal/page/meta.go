@@ -106,22 +106,22 @@ const MaxLabel Label = 1<<63 - 1
 func (m Meta) Check(size int64) error {
 	ps := uint64(m.PageSize)
 	if ps < MinPageSize || ps > MaxPageSize {
-		return Corruptf(0, "meta gives a page size of %d bytes", ps)
+		return Corruptf(0, "the meta page gives a page size of %d bytes", ps)
 	}
 	if m.Label > MaxLabel {
-		return Corruptf(0, "meta gives %d as transaction id", uint64(m.Label))
+		return Corruptf(0, "the meta page gives %d as transaction id", uint64(m.Label))
 	}
 	if m.HighWater < FirstDataPage+1 {
-		return Corruptf(0, "meta gives a high-water mark of %d", m.HighWater)
+		return Corruptf(0, "the meta page says that the database has %d pages", m.HighWater)
 	}
 	if over, need := bits.Mul64(uint64(m.HighWater), ps); over != 0 || size < 0 || need > uint64(size) {
-		return Corruptf(0, "meta gives a high-water mark of %d pages of %d bytes, but the file has %d bytes: it was truncated", m.HighWater, ps, size)
+		return Corruptf(0, "the meta page says that the database has %d pages of %d bytes, but the file has %d bytes: it was truncated", m.HighWater, ps, size)
 	}
 	if m.Root < FirstDataPage || m.Root >= m.HighWater {
-		return Corruptf(0, "meta gives page %d as root, pages are %d to %d", m.Root, FirstDataPage, m.HighWater-1)
+		return Corruptf(0, "the meta page names page %d as the root, which is not a page of this database: they are %d to %d", m.Root, FirstDataPage, m.HighWater-1)
 	}
 	if m.Freelist != NoFreelist && (m.Freelist < FirstDataPage || m.Freelist >= m.HighWater) {
-		return Corruptf(0, "meta gives page %d as freelist, pages are %d to %d", m.Freelist, FirstDataPage, m.HighWater-1)
+		return Corruptf(0, "the meta page names page %d as the freelist, which is not a page of this database: they are %d to %d", m.Freelist, FirstDataPage, m.HighWater-1)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func TestMetaCheck(t *testing.T) {
 		m := testMeta
 		c.change(&m)
 		err := m.Check(c.size)
-		if (err == nil) != c.ok || !c.ok && !damaged(err, 0, "meta gives") {
+		if (err == nil) != c.ok || !c.ok && !damaged(err, 0, "the meta page ") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -232,8 +232,8 @@ func TestFreelist(t *testing.T) {
 		{"joined", listImage(20, 20, 5, 0, 2, 4, 5, 6, 19), "[{2 1} {4 3} {19 1}] 1"},
 		{"twice", listImage(8, 8, 2, 0, 5, 5), "!not in ascending order: 5 follows 5"},
 		{"down", listImage(8, 8, 2, 0, 6, 5), "!not in ascending order: 5 follows 6"},
-		{"a meta", listImage(8, 8, 1, 0, 1), "!names page 1, pages are 2 to 7"},
-		{"behind the end", listImage(8, 8, 1, 0, 8), "!names page 8, pages are 2 to 7"},
+		{"a meta", listImage(8, 8, 1, 0, 1), "!names page 1, which is not a page of this database"},
+		{"behind the end", listImage(8, 8, 1, 0, 8), "!names page 8, which is not a page of this database: they are 2 to 7"},
 		{"largest number", listImage(8, 8, 1, 0, math.MaxUint64), "!names page 18446744073709551615"},
 		{"full page", listImage(300, 300, room, 0, many[:room]...), fmt.Sprint(strided(room), " 1")},
 		{"one more than fits", listImage(300, 300, room+1, 0, many[:room+1]...), "!does not fit into its 1 page(s)"},
@@ -243,8 +243,8 @@ func TestFreelist(t *testing.T) {
 		{"true count absurd", listImage(8, 8, 0xFFFF, 0, math.MaxUint64), "!does not fit"},
 		{"overflow", listImage(300, 300, room+1, 1, many[:room+1]...), fmt.Sprint(strided(room+1), " 2")},
 		{"overflow up to the end", listImage(8, 8, 0, 4), "[] 5"},
-		{"overflow too large", listImage(8, 8, 0, 5), "!beyond the high-water mark 8"},
-		{"overflow absurd", listImage(8, 8, 0, math.MaxUint32), "!beyond the high-water mark 8"},
+		{"overflow too large", listImage(8, 8, 0, 5), "!pages, and the last page of this database is page 7"},
+		{"overflow absurd", listImage(8, 8, 0, math.MaxUint32), "!pages, and the last page of this database is page 7"},
 	} {
 		free, pages, err := c.image.Freelist(3)
 		if c.want[0] == '!' {
@@ -256,7 +256,7 @@ func TestFreelist(t *testing.T) {
 		}
 	}
 	m := listImage(8, 8, 0, 0)
-	for id, want := range map[ID]string{2: "says that it is page 0", 8: "high-water mark"} {
+	for id, want := range map[ID]string{2: "it is empty", 8: "not a page of this database, whose pages are 2 to 7"} {
 		if _, _, err := m.Freelist(id); !damaged(err, id, want) {
 			t.Errorf("page %d: %v", id, err)
 		}

@@ -76,7 +76,7 @@ func Parse(run []byte, id ID) (Page, error) {
 	}
 	h := DecodeHeader(run)
 	if h.ID != id {
-		return Page{}, Corruptf(id, "the page says that it is page %d", h.ID)
+		return Page{}, wrongNumber(id, h)
 	}
 	if h.Flags != FlagLeaf && h.Flags != FlagBranch {
 		return Page{}, Corruptf(id, "has unexpected type/flags: %x (%s), want branch or leaf", h.Flags, TypeName(h.Flags))
@@ -341,10 +341,10 @@ func (m *Image) HighWater() ID { return m.highWater }
 // mark and the bytes at hand.
 func (m *Image) Run(id ID, n uint64) ([]byte, error) {
 	if id >= m.highWater || n > uint64(m.highWater-id) && !(plant.On(plant.OverflowBound) && n == uint64(m.highWater-id)+1) {
-		return nil, Corruptf(id, "%d page(s) from here on reach beyond the high-water mark %d", n, m.highWater)
+		return nil, beyond(id, n, m.highWater)
 	}
-	if id >= m.limit || n > uint64(m.limit-id) {
-		return nil, Corruptf(id, "%d page(s) from here on reach beyond the end of the file", n)
+	if id >= m.limit || n > uint64(m.limit-id) && !(plant.On(plant.OverflowBound) && n == uint64(m.limit-id)+1) {
+		return nil, beyond(id, n, m.limit)
 	}
 	start := uint64(id) * m.pageSize
 	end := start + n*m.pageSize
@@ -378,7 +378,7 @@ func (m *Image) Page(id ID) (Page, error) {
 // UnsealedPage is Page without a look at the seal.
 func (m *Image) UnsealedPage(id ID) (Page, error) {
 	if id < FirstDataPage || id >= m.limit {
-		return Page{}, Corruptf(id, "no such page: the file's pages are %d to %d", FirstDataPage, uint64(m.limit)-1)
+		return Page{}, NoPage(id, m.limit)
 	}
 	start := uint64(id) * m.pageSize
 	end := start + m.pageSize

@@ -287,7 +287,11 @@ func TestImageBounds(t *testing.T) {
 		if (err == nil) != c.ok || c.ok && (len(run) != int(c.n)*512 || cap(run) != len(run)) {
 			t.Errorf("Run(%d, %d): %d bytes, %v", c.id, c.n, len(run), err)
 		}
-		if !c.ok && !damaged(err, c.id, "reach beyond") {
+		want := "it is not a page of this database, whose pages are 2 to 6"
+		if c.id < 7 {
+			want = "pages, and the last page of this database is page 6"
+		}
+		if !c.ok && !damaged(err, c.id, want) {
 			t.Errorf("Run(%d, %d): %v", c.id, c.n, err)
 		}
 	}
@@ -305,17 +309,17 @@ func TestImageBounds(t *testing.T) {
 	}
 	for _, over := range []uint32{2, 3, math.MaxUint32} {
 		EncodeHeader(data[5*512:], Header{ID: 5, Flags: FlagLeaf, Overflow: over})
-		if _, err := m.Page(5); !damaged(err, 5, "high-water mark 7") {
+		if _, err := m.Page(5); !damaged(err, 5, "the last page of this database is page 6") {
 			t.Errorf("%d overflow pages: %v", over, err)
 		}
 	}
 	// A high-water mark above the bytes at hand: a file that was truncated
 	// after it was opened.
 	m = NewImage(data, 512, 100)
-	if _, err := m.Page(8); !damaged(err, 8, "") {
+	if _, err := m.Page(8); !damaged(err, 8, "not a page of this database") {
 		t.Errorf("page behind the bytes: %v", err)
 	}
-	if _, err := m.Run(7, 2); !damaged(err, 7, "end of the file") {
+	if _, err := m.Run(7, 2); !damaged(err, 7, "it says that it has 2 pages, and the last page of this database is page 7") {
 		t.Errorf("run behind the bytes: %v", err)
 	}
 	m = NewImage(data, 512, math.MaxUint64)

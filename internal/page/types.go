@@ -82,10 +82,15 @@ var (
 type CorruptError struct {
 	Page   ID
 	Reason string
-	Err    error // what it wraps: ErrUnreadable or nil
+	Err    error  // what it wraps: ErrUnreadable, or what opening found; or nil
+	File   string // set where the error is a panic; else what wraps the error names the file
 }
 
 func (e *CorruptError) Error() string {
+	if e.File != "" {
+		return fmt.Sprintf("%s is damaged: page %d: %s (keep a copy of the file; \"holdfast doctor\" says what is sound in it, and docs/recovering.md what to do)",
+			e.File, e.Page, e.Reason)
+	}
 	return fmt.Sprintf("page %d: %s", e.Page, e.Reason)
 }
 
@@ -94,6 +99,37 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // Corruptf makes a CorruptError.
 func Corruptf(id ID, format string, args ...any) *CorruptError {
 	return &CorruptError{Page: id, Reason: fmt.Sprintf(format, args...)}
+}
+
+// NoPage is the error of page number id, which something names, in a file whose pages
+// are those below limit.
+func NoPage(id, limit ID) *CorruptError {
+	if limit <= FirstDataPage {
+		return Corruptf(id, "it is not a page of this database, which is too short to have any but its meta pages")
+	}
+	return Corruptf(id, "it is not a page of this database, whose pages are %d to %d", FirstDataPage, limit-1)
+}
+
+// beyond is the error of n pages from id on that are not all pages below limit.
+func beyond(id ID, n uint64, limit ID) *CorruptError {
+	if id >= limit {
+		return NoPage(id, limit)
+	}
+	return TooLong(id, n, limit)
+}
+
+// wrongNumber is the error of page id whose header h gives another number.
+func wrongNumber(id ID, h Header) *CorruptError {
+	if h == (Header{}) {
+		return Corruptf(id, "it is empty: it begins with zeros, and not with its number")
+	}
+	return Corruptf(id, "the page says that it is page %d", h.ID)
+}
+
+// TooLong is the error of a page that says that it is n pages long, of a file whose
+// pages are those below limit.
+func TooLong(id ID, n uint64, limit ID) *CorruptError {
+	return Corruptf(id, "it says that it has %d pages, and the last page of this database is page %d", n, limit-1)
 }
 
 // Extent is a run of N consecutive pages that begins at Start.

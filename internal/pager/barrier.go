@@ -1,6 +1,10 @@
 package pager
 
-import "time"
+import (
+	"time"
+
+	"holdfast/internal/plant"
+)
 
 // Sync returns when everything that was committed before is durable, also for
 // bbolt: the newest meta names the newest state.
@@ -88,7 +92,7 @@ const (
 // looks how long ago the last one was when it runs out. The caller holds commit.
 func (p *Pager) settleLater() {
 	p.lastWrite = time.Now()
-	if !p.trailing || p.opts.Settle < 0 || p.closed.Load() || p.stoppedBy() != nil {
+	if !p.trailing || p.unsettled || p.opts.Settle < 0 || p.closed.Load() || p.stoppedBy() != nil {
 		return
 	}
 	if p.settling == nil {
@@ -118,4 +122,24 @@ func (p *Pager) settle() {
 	if err := pr.Finish(); err != nil {
 		p.logf("settle %s: %v", p.file.Name(), err)
 	}
+}
+
+// ForgetFlush takes from the slot that does not count what it lists of the last flush, so
+// that who changes pages in place may. It is for who has the file alone, and commits
+// nothing: what it wrote is flushed when it returns.
+func (p *Pager) ForgetFlush() error {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if plant.On(plant.ResealKeepsList) {
+		return nil
+	}
+	best, err := p.slots.Best()
+	if err != nil || !p.random[1-best] && !p.found.listed {
+		return err
+	}
+	p.random[1-best] = true
+	if err := p.evenOut(best, p.slots.Meta[best]); err != nil {
+		return err
+	}
+	return p.flush()
 }

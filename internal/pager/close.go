@@ -34,10 +34,10 @@ type CloseOptions struct {
 }
 
 // Close waits for the writer and for all snapshots, leaves a freelist page
-// behind so that the next to open the file need not scan it, and closes the
-// file. A second Close does nothing.
+// unless that would be long for what was written, so that bbolt need not scan the
+// file when it opens it, and closes the file. A second Close does nothing.
 func (p *Pager) Close(opts CloseOptions) error {
-	p.turn.Lock()
+	p.takeTurn()
 	defer p.turn.Unlock()
 	p.commit.Lock()
 	if p.closed.Swap(true) {
@@ -97,6 +97,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	if err != nil {
 		return err
 	}
+	opts.NoFreelist = opts.NoFreelist || !p.affordsFreelist()
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
 	if !p.trailing && p.visible == nil && (listed || opts.NoFreelist) {
 		return p.evenOut(best, p.slots.Meta[best])
@@ -131,6 +132,21 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 		return err
 	}
 	return g.evenOut()
+}
+
+// maxCloseList is how long a freelist may be that Close writes whatever was written before, in
+// bytes.
+const maxCloseList = 64 << 10
+
+// affordsFreelist tells whether Close is to write a freelist: not a long one of the whole file
+// after a session that has written less than that (docs/decisions/005-freelist-at-close.md).
+func (p *Pager) affordsFreelist() bool {
+	n := p.space.FreeCount() + p.space.PendingCount()
+	for e := range p.record.runs() {
+		n += e.N
+	}
+	size := page.FreelistSize(n)
+	return size <= maxCloseList || size <= uint64(p.counts.BytesWritten.Load()) || plant.On(plant.CloseListsAll)
 }
 
 // leaveFreelist commits a state that differs from the current one in naming a

@@ -9,13 +9,6 @@ import (
 	"holdfast/internal/plant"
 )
 
-// The pages of a new database.
-const (
-	firstList  page.ID = 2
-	firstRoot  page.ID = 3
-	firstPages         = 4
-)
-
 // createIfNone makes a database of an empty file, and of one in which an earlier
 // creation was interrupted. It returns the file's size.
 func (p *Pager) createIfNone(size int64) (int64, error) {
@@ -24,8 +17,11 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 		ps = os.Getpagesize()
 	}
 	valid := ps >= page.MinPageSize && ps <= page.MaxPageSize
+	if valid {
+		ps = page.NewPageSize(ps)
+	}
 	if size > 0 {
-		if !valid || size <= int64(page.FirstDataPage)*int64(ps) || size > firstPages*int64(ps) {
+		if !valid || size <= int64(page.FirstDataPage)*int64(ps) || size > page.FirstPages*int64(ps) {
 			return size, nil // not by create
 		}
 		// As with the metas of any file, what the cache shows may be all there is.
@@ -41,7 +37,7 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 	if !valid {
 		return 0, fmt.Errorf("page size of %d bytes is outside of %d to %d", ps, page.MinPageSize, page.MaxPageSize)
 	}
-	content := newFile(ps, !p.opts.NoSeals)
+	content := page.NewFile(ps, !p.opts.NoSeals)
 	metas := int(page.FirstDataPage) * ps
 	if err := p.createPart(content[metas:], int64(metas)); err != nil {
 		_ = p.file.Truncate(size) // so that the next to try finds what we found
@@ -53,21 +49,6 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 		return 0, err
 	}
 	return int64(len(content)), nil
-}
-
-// newFile is the content of a new database, with seals or without.
-func newFile(ps int, seal bool) []byte {
-	buf := make([]byte, firstPages*ps)
-	at := func(id page.ID) []byte { return buf[int(id)*ps:][:ps] }
-	for slot := page.ID(0); slot < 2; slot++ {
-		page.EncodeMeta(at(slot), slot, page.Meta{
-			PageSize: uint32(ps), Root: firstRoot, Freelist: firstList, HighWater: firstPages, Label: page.Label(slot),
-		}, nil)
-	}
-	page.EncodeFreelist(at(firstList), firstList, 0, 0, func(func(page.Extent) bool) {}, seal)
-	leaf := page.NewLeaf(at(firstRoot), firstRoot, 0, 0)
-	leaf.Finish(seal)
-	return buf
 }
 
 // createPart writes a part of a new database, and flushes it.
@@ -82,7 +63,7 @@ func (p *Pager) createPart(part []byte, at int64) error {
 // sector is the smallest piece of a write that survives as a whole, in bytes.
 const sector = 512
 
-// interrupted tells whether a file of three or firstPages pages is one whose
+// interrupted tells whether a file of three or page.FirstPages pages is one whose
 // creation a crash has cut short, so that nothing was ever stored in it: its
 // metas are still zero, and each sector behind them is zero or what create
 // writes, in this version or in those that knew no seals. (Any commit makes a file longer.)
@@ -91,7 +72,7 @@ func (p *Pager) interrupted(size int64, ps int) (bool, error) {
 	if _, err := p.file.ReadAt(have, 0); err != nil {
 		return false, p.wrap("read", err)
 	}
-	sealed, unsealed := newFile(ps, true), newFile(ps, false)
+	sealed, unsealed := page.NewFile(ps, true), page.NewFile(ps, false)
 	metas := int(page.FirstDataPage) * ps
 	zero := make([]byte, sector)
 	for at := 0; at < len(have); at += sector {

@@ -17,6 +17,8 @@ type dirty struct {
 	size    int64         // bytes
 	hash    extension.Hash
 	runs    map[page.ID]dirtyRun // by first page: what to take off when one is freed
+	most    int                  // the most that were in runs since it was made
+	unknown bool                 // the rest is not that of the newest state: nothing is listed before the next flush
 }
 
 // dirtyRun is a page run as it was written.
@@ -107,6 +109,7 @@ func (d *dirty) write(runs []run, h *extension.Hasher, pageSize, limit int, reme
 				d.runs = make(map[page.ID]dirtyRun)
 			}
 			d.runs[r.id] = dirtyRun{n, sum}
+			d.most = max(d.most, len(d.runs))
 		}
 	}
 	return true
@@ -134,8 +137,15 @@ func (d *dirty) add(e page.Extent) {
 	d.extents = slices.Insert(d.extents, at, e)
 }
 
-// clear empties the set, and keeps its memory.
+// clear empties the set, and keeps its memory, but for that of many runs: each commit clears it,
+// which takes as long as it is for the most runs that there were.
 func (d *dirty) clear() {
+	if d.most > maxIdleDirty {
+		d.runs, d.most = nil, 0
+	}
 	clear(d.runs)
-	*d = dirty{extents: d.extents[:0], runs: d.runs}
+	*d = dirty{extents: d.extents[:0], runs: d.runs, most: d.most}
 }
+
+// maxIdleDirty is the number of runs whose memory is kept.
+const maxIdleDirty = 256

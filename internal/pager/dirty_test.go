@@ -118,3 +118,29 @@ func TestDirtySetBounds(t *testing.T) {
 		t.Error("more bytes than an opening is to read")
 	}
 }
+
+// The set of dirty runs kept the memory of the most that were ever in it, which each commit
+// then cleared.
+func TestDirtyForgetsManyRuns(t *testing.T) {
+	const pageSize = 64
+	h, err := extension.NewHasher([16]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := func(n int) (all []run) {
+		for i := range n {
+			all = append(all, run{id: page.ID(2 + i), buffer: buffer{bytes: make([]byte, pageSize)}})
+		}
+		return all
+	}
+	var d dirty
+	d.write(runs(3000), h, pageSize, 4000, true)
+	d.free([]page.Extent{{Start: 2, N: 2990}}, pageSize)
+	if d.clear(); d.runs != nil || d.most != 0 || len(d.extents) > 0 || d.size != 0 {
+		t.Errorf("the memory of %d runs is kept", d.most)
+	}
+	d.write(runs(100), h, pageSize, 4000, true)
+	if d.clear(); d.runs == nil || len(d.runs) > 0 {
+		t.Error("the memory of few runs is not kept")
+	}
+}

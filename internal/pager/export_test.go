@@ -25,3 +25,10 @@ func (w *WriteTx) Rise(n uint64) error {
 	}
 	return w.space.Free(page.Extent{Start: id, N: n})
 }
+
+// Settles tells whether the timer would write the plain meta of the newest state.
+func (p *Pager) Settles() bool {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	return p.trailing && !p.unsettled
+}

@@ -17,6 +17,7 @@ type found struct {
 	tx         page.TxID
 	trailing   bool // the slot's extension is: it names another state than the slot's meta
 	unfinished bool // and that one is not whole
+	listed     bool // the other slot lists what a flush has written
 	unreadable bool // what stands behind the slot's meta: it may have named another state
 	// free is the extension that records the state's free pages; nil if none does.
 	free *extension.Extension
@@ -30,6 +31,7 @@ type Finding struct {
 	Trailing bool // bbolt finds another state in the slot than we do, an older one unless Unfinished
 	// Unfinished: a newer state was begun, and what was to be its flush did not end.
 	Unfinished bool
+	Unflushed  bool   // it was opened for reading, and what was found could not be flushed before
 	Unreadable bool   // what the meta page in the slot has besides bbolt's meta
 	Recorded   bool   // the free pages are
 	FreePages  uint64 // so many, if they are
@@ -39,6 +41,7 @@ type Finding struct {
 func (p *Pager) Finding() Finding {
 	f := &p.found
 	found := Finding{Tx: f.tx, Label: f.meta.Label, Slot: f.best, Trailing: f.trailing, Unfinished: f.unfinished, Unreadable: f.unreadable}
+	found.Unflushed = p.unflushed
 	if f.free != nil {
 		found.Recorded, found.FreePages = true, f.free.Free.Count
 	}
@@ -74,6 +77,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		p.logf("%s: what meta page %d has besides bbolt's meta cannot be read: the last flush was cut short, or its commits are lost by damage", p.file.Name(), best)
 	}
 	own, other := exts[best], exts[1-best]
+	f.listed = other != nil && other.Trailing != nil
 	if own != nil && !p.believes(best, own, other) {
 		own = nil
 	}
@@ -90,6 +94,11 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		return f, nil
 	}
 	f.tx, f.free = own.Tx, own
+	if own.Trailing == nil {
+		if err := p.checkBase(&f, other); err != nil {
+			return f, err
+		}
+	}
 	if t := own.Trailing; t != nil {
 		f.trailing = true
 		meta := f.meta
@@ -105,6 +114,9 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 			f.tx, f.free, f.unfinished = t.Base, nil, true
 			if other != nil && (other.Tx == t.Base || plant.On(plant.OtherUnchecked)) {
 				f.free = other
+			}
+			if err := p.checkBase(&f, other); err != nil {
+				return f, err
 			}
 		}
 	}

@@ -38,6 +38,8 @@ type group struct {
 	trailing  bool
 	flushed   bool
 	absorbed  bool // what was visible became durable before that, in the slot before
+	listed    bool // the dirty pages are as of the group
+	unwritten bool // there was no room for the meta, and the slot is as it was
 }
 
 // drop lets go of the members, and keeps the memory.
@@ -53,7 +55,7 @@ func (g *group) drop() {
 // write writes the group, as durably as it must be. If it returns an error and
 // the number of a transaction, the pages of that one, and perhaps of later ones,
 // could not be written, and nothing refers to those of the earlier ones. After an
-// error of a flush or of the meta the writer is stopped.
+// error of a flush or of the meta the writer is stopped, unless the group is unwritten.
 func (g *group) write() (failed page.TxID, err error) {
 	if err := g.p.stoppedBy(); err != nil {
 		return 0, err
@@ -161,7 +163,8 @@ func (g *group) writePlain() error {
 }
 
 // put writes the meta page and, if the group is to be durable, flushes. A failure
-// leaves it open what the disk holds, so it stops the writer.
+// leaves it open what the disk holds, so it stops the writer, unless the group is
+// unwritten.
 func (g *group) put(ext *extension.Extension) error {
 	g.meta.Freelist, g.meta.Label = page.NoFreelist, g.label
 	if plant.On(plant.FreelistKept) {
@@ -171,6 +174,7 @@ func (g *group) put(ext *extension.Extension) error {
 		g.meta.Freelist = g.list
 	}
 	if err := g.p.putMeta(g.slot, g.meta, ext); err != nil {
+		g.unwritten = g.p.stoppedBy() == nil
 		return err
 	}
 	g.wroteMeta = true
@@ -187,11 +191,10 @@ func (g *group) put(ext *extension.Extension) error {
 }
 
 // trail is the trailing extension of the group; false if there is no room for it.
-// The group's pages are written, so that from here on it lands or writing stops: the
-// dirty pages are as of the group in either case.
+// The group's pages are written: from here on the dirty pages are as of the group.
 func (g *group) trail() (*extension.Extension, bool) {
 	l := &g.p.leader
-	if l.pages == nil || g.rec.hasher == nil {
+	if l.pages == nil || g.rec.hasher == nil || g.p.dirty.unknown {
 		return nil, false
 	}
 	listed := g.runs
@@ -204,6 +207,7 @@ func (g *group) trail() (*extension.Extension, bool) {
 	if len(d.extents) == 0 && !listable(listed, room, g.p.pageSize) {
 		return nil, false
 	}
+	g.listed = true
 	d.free(g.freed, g.p.pageSize)
 	// An extent takes at least two bytes.
 	if !d.write(listed, l.pages, g.p.pageSize, room/2, g.mode == Periodic) {
@@ -267,7 +271,8 @@ func (p *Pager) extension(tx page.TxID, rec *record, lists []page.Extent) *exten
 	return e
 }
 
-// putMeta writes a meta page. A failure stops the writer.
+// putMeta writes a meta page. A failure stops the writer, unless it is for want of room and
+// has left the slot as it was.
 func (p *Pager) putMeta(slot int, m page.Meta, ext *extension.Extension) error {
 	l := &p.leader
 	if l.meta == nil {
@@ -279,9 +284,13 @@ func (p *Pager) putMeta(slot int, m page.Meta, ext *extension.Extension) error {
 			return p.stop(err)
 		}
 	}
-	if _, err := p.file.WriteAt(l.meta, int64(slot)*int64(p.pageSize)); err != nil && !plant.On(plant.MetaErrorSwallowed) {
+	if n, err := p.file.WriteAt(l.meta, int64(slot)*int64(p.pageSize)); err != nil && !plant.On(plant.MetaErrorSwallowed) {
+		if p.unwritten(slot, n, err) {
+			return fmt.Errorf("write meta page %d: %w", slot, err)
+		}
 		return p.stop(err)
 	}
+	copy(p.images[slot], l.meta)
 	p.counts.Writes.Add(1)
 	p.counts.BytesWritten.Add(int64(len(l.meta)))
 	return nil

@@ -24,8 +24,20 @@ const (
 	maxRoom = 1 << 30
 )
 
-// smallAddressSpace says that address space is too dear for much room.
-const smallAddressSpace = math.MaxInt == math.MaxInt32
+// smallAddressSpace says that the old generation and the new one of a large file do not both
+// fit. So a file of more than reserveFrom bytes is mapped with all the room that it can ever
+// need, once, when the generations before are short still, if at least leftFree bytes in one
+// piece are left for the program.
+const (
+	smallAddressSpace = math.MaxInt == math.MaxInt32
+
+	reserveFrom = 256 << 20
+	reserved    = math.MaxInt32 &^ (mapAlign - 1)
+	leftFree    = 256 << 20
+)
+
+// mapAlign divides the length of mappings with room.
+const mapAlign = 1 << 16
 
 // mapLength is the length of a new mapping of a file of size bytes.
 func (p *Pager) mapLength(size int64) int64 {
@@ -33,15 +45,47 @@ func (p *Pager) mapLength(size int64) int64 {
 		return size
 	}
 	room := min(max(size, minRoom), maxRoom)
-	if smallAddressSpace {
-		room = min(room, minRoom)
+	if smallAddressSpace && size > reserveFrom { // there was no more, see reserve
+		room = minRoom
 	}
 	length := max(size+room, p.opts.InitialMap)
 	if length > math.MaxInt {
 		length = size
 	}
-	const align = 1 << 16
-	return (length + align - 1) / align * align
+	return (length + mapAlign - 1) / mapAlign * mapAlign
+}
+
+// mapFile maps the file, with room if there is address space for it.
+func (p *Pager) mapFile() (vfs.Mapping, error) {
+	opts := vfs.MapOptions{Flags: p.opts.MapFlags, ReadAhead: p.opts.ReadAhead}
+	if smallAddressSpace && p.fileSize > reserveFrom && p.file.MapBeyondEnd() {
+		if m := p.reserve(opts); m != nil {
+			return m, nil
+		}
+	}
+	m, err := p.file.Map(p.mapLength(p.fileSize), opts)
+	if err != nil { // perhaps for want of address space: without room, then
+		m, err = p.file.Map(p.fileSize, opts)
+	}
+	return m, err
+}
+
+// reserve maps the file with all the room that it can ever need; nil if there is not so much
+// address space, or little would be left.
+func (p *Pager) reserve(opts vfs.MapOptions) vfs.Mapping {
+	m, err := p.file.Map(reserved, opts)
+	if err != nil {
+		return nil
+	}
+	left, err := p.file.Map(leftFree, vfs.MapOptions{})
+	if err == nil {
+		err = left.Close()
+	}
+	if err != nil {
+		_ = m.Close()
+		return nil
+	}
+	return m
 }
 
 // remap makes a generation in which need bytes of the file can be read the
@@ -50,12 +94,9 @@ func (p *Pager) remap(need int64) error {
 	if p.gen != nil && int64(len(p.gen.mapping.Data())) >= need {
 		return p.lockMapping(p.gen.mapping)
 	}
-	opts := vfs.MapOptions{Flags: p.opts.MapFlags, ReadAhead: p.opts.ReadAhead}
-	m, err := p.file.Map(p.mapLength(p.fileSize), opts)
-	if err != nil { // perhaps for want of address space: without room, then
-		if m, err = p.file.Map(p.fileSize, opts); err != nil {
-			return err
-		}
+	m, err := p.mapFile()
+	if err != nil {
+		return err
 	}
 	if err := p.lockMapping(m); err != nil {
 		_ = m.Close()

@@ -29,6 +29,11 @@ func (h *history) call(op vfs.Op) error {
 		h.failNext, h.full = "", true
 		h.logf("a page is not written")
 		return &vfs.PartialWrite{Bytes: h.rng.Int64N(op.Len), Err: syscall.ENOSPC}
+	case h.failNext == "room" && meta:
+		h.failNext, h.full = "", true
+		h.logf("there is no room for a meta")
+		h.counts["no room for a meta"]++
+		return syscall.ENOSPC
 	case h.failNext == "meta" && meta:
 		h.failNext, h.stopped = "", true
 		h.logf("a meta is not written")

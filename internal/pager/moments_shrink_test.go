@@ -89,7 +89,7 @@ func (h *history) shrink() {
 	h.leading = false
 	failed := h.cutFailed
 	switch {
-	case h.gone || h.stopped:
+	case h.gone || h.stopped || errors.Is(err, syscall.ENOSPC):
 	case failed && !errors.Is(err, syscall.EIO):
 		h.fail("a truncation failed, and Shrink says %w", err)
 	case err != nil && !failed:

@@ -1,6 +1,7 @@
 package pager
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -52,7 +53,9 @@ func (p *Pager) open() error {
 			defer m.Close()
 		}
 	}
-	if !p.opts.ReadOnly {
+	if p.opts.ReadOnly {
+		p.flushForReading()
+	} else {
 		// What an earlier process did to the file may be in the page cache only. What
 		// is read below is built upon, so it must be on the disk first; of an empty
 		// file, that it was truncated, as by a creation that failed.
@@ -103,6 +106,9 @@ func (p *Pager) readSlots(size int64) error {
 		return p.wrap("read the metas of", err)
 	}
 	p.slots = page.DecodeSlots(metas[:ps], metas[ps:])
+	for slot := range p.images {
+		p.images[slot] = bytes.Clone(metas[slot*ps:][:min(ps, metaImage)])
+	}
 	best, err := p.slots.Best()
 	if err != nil {
 		return err
@@ -125,7 +131,7 @@ func (p *Pager) findPageSize(head []byte) (int, error) {
 	first, firstErr := page.DecodeMeta(head)
 	if firstErr == nil {
 		if first.PageSize < page.MinPageSize || first.PageSize > page.MaxPageSize {
-			return 0, page.Corruptf(0, "meta gives a page size of %d bytes", first.PageSize)
+			return 0, page.Corruptf(0, "the meta page gives a page size of %d bytes", first.PageSize)
 		}
 		return int(first.PageSize), nil
 	}
@@ -161,6 +167,9 @@ func (p *Pager) openState() error {
 		return err
 	}
 	s := p.newState(f.tx, f.meta)
+	if err := p.checkRoot(&s); err != nil {
+		return err
+	}
 	if load && p.space == nil {
 		if err := p.loadFree(&s); err != nil {
 			return err

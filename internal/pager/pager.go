@@ -65,9 +65,15 @@ type Options struct {
 	LoadFreeList  bool // also when read-only
 	NoSeals       bool // neither write nor verify seals
 	TimeTurns     bool // count Counts.TurnTime
+	// Waits is called by a writer that finds the writer lock taken, and what it returns when the
+	// writer has it. nil: not called.
+	Waits func() (done func())
 	// Scan visits all page runs that a state's tree uses, each once, and fails
 	// on a damaged one. It is called when free pages are not recorded.
 	Scan func(src *State, used func(page.Extent) error) error
+	// KeysOnly tells whether the root bucket has keys and no bucket, and how many pages it
+	// has then. nil: it is not asked.
+	KeysOnly func(src *State) (pages uint64, only bool)
 	// Log is told of what an operator may want to know. May be nil.
 	Log func(format string, args ...any)
 }
@@ -101,6 +107,7 @@ type Pager struct {
 	commit    sync.Mutex // guards what follows
 	space     *space.Space
 	slots     page.Slots
+	images    [2][]byte      // of the meta pages what can be other than zero, as written last; the leader's
 	lists     [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
 	orphans   []page.Extent  // freelists that no slot names any more, to be freed by the next transaction
 	record    record         // of the free pages, as of the newest transaction that is prepared
@@ -121,6 +128,7 @@ type Pager struct {
 	fileSize  int64
 	editing   *WriteTx
 	overlay   map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver
+	overlaid  int              // the most that were in it since it was made
 	queue     []*Prepared      // oldest first
 	queued    int64            // bytes
 	barriers  []*Prepared
@@ -135,18 +143,20 @@ type Pager struct {
 	flusher   *time.Timer   // see flushLater
 	flushing  bool          // it runs
 	settling  *time.Timer   // see settleLater
+	unsettled bool          // there was no room for that; until the next commit it is not tried again
 	wound     bool          // it runs
 	lastWrite time.Time
 
 	group  group // the leader's, and
 	leader leader
 
-	found   found // by opening
-	opened  atomic.Pointer[OpenPath]
-	stopped atomic.Pointer[error]
-	closed  atomic.Bool // set while turn is held
-	buffers bufferPool
-	counts  Counts
+	found     found // by opening
+	unflushed bool  // what was found could not be flushed
+	opened    atomic.Pointer[OpenPath]
+	stopped   atomic.Pointer[error]
+	closed    atomic.Bool // set while turn is held
+	buffers   bufferPool
+	counts    Counts
 }
 
 // Counts are running totals and gauges, for statistics.
@@ -219,7 +229,7 @@ func (p *Pager) Lost(s *State) error {
 
 // Readers is the number of held snapshots and of snapshots ever held.
 func (p *Pager) Readers() (now int64, ever uint64) {
-	return p.states.Held(), p.states.Acquired()
+	return p.states.Counts()
 }
 
 // Data is the newest mapping, for those who want raw bytes. It is nil after Close.
@@ -243,6 +253,25 @@ func (p *Pager) flushOpening() error {
 		p.forget()
 	}
 	return err
+}
+
+// flushForReading flushes a file that is opened for reading. What an earlier process did
+// to it may be in the page cache only: a reader who acts on it, and finds it gone after a
+// power failure, has acted on what never was. Where the file cannot be flushed, as on a
+// read-only file system, it is read all the same, and Finding says so.
+func (p *Pager) flushForReading() {
+	if plant.On(plant.ReaderNoFlush) {
+		return
+	}
+	p.counts.Flushes.Add(1)
+	err := p.file.Sync()
+	if err == nil {
+		return
+	}
+	p.unflushed = true
+	if p.logf("flush %s, which is opened for reading: %v", p.file.Name(), err); !vfs.CannotFlush(err) {
+		p.forget() // it failed: what the cache has the disk may not have
+	}
 }
 
 // forget drops the file from the system's cache, of which nothing may be mapped

@@ -255,7 +255,8 @@ func commitOrder(t *testing.T, opts pager.Options, want string) {
 	}
 }
 
-// Opening for reading writes nothing and flushes nothing.
+// Opening for reading writes nothing. It flushes once, or might report what a power
+// failure takes back.
 func TestReadOnlyWritesNothing(t *testing.T) {
 	e := newEnv(t)
 	e.mustCommit("text", 1)
@@ -290,8 +291,8 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 	}
 	snap.Release()
 	e.close()
-	if e.written() != "" {
-		t.Error("something was written")
+	if got := e.written(); got != "s" {
+		t.Errorf("opening for reading: %s", got)
 	}
 }
 

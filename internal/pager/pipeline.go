@@ -52,8 +52,8 @@ const (
 )
 
 // Finish returns when the transaction is durable and visible. If it fails the
-// transaction has not happened; if it failed in a flush, or in writing the meta,
-// nothing more is written until the file is opened again.
+// transaction has not happened; if it failed in a flush, or in writing the meta other
+// than for want of room, nothing more is written until the file is opened again.
 func (pr *Prepared) Finish() error {
 	p := pr.p
 	p.commit.Lock()
@@ -171,6 +171,8 @@ func (p *Pager) lead() {
 		}
 	case failed != 0 && p.stoppedBy() == nil:
 		p.abortFrom(g, failed, err)
+	case g.unwritten:
+		p.abortUnwritten(g, err)
 	default:
 		p.abortAll(g, err)
 	}
@@ -239,10 +241,7 @@ func (p *Pager) land(g *group) {
 		p.visible, p.recorded, p.unsynced = &meta, g.rec, 0
 		p.flushLater()
 	case g.wroteMeta:
-		if g.absorbed {
-			p.overwritten(1-g.slot, *p.visible, true)
-			p.holdDurable(*p.states.Current(), true)
-		}
+		p.absorb(g)
 		p.overwritten(g.slot, g.meta, g.trailing)
 		p.holdDurable(g.state, g.trailing)
 		p.recorded = g.rec
@@ -260,6 +259,7 @@ func (p *Pager) land(g *group) {
 		p.unsynced += int64(len(g.members))
 	}
 	if n := len(g.members); n > 0 {
+		p.unsettled = false
 		for _, pr := range g.members[:n-1] {
 			p.space.Unpin(pr.state.Tx)
 		}
@@ -345,10 +345,7 @@ func (p *Pager) abortAll(g *group, err error) {
 	doomed := slices.Concat(g.members, p.queue)
 	barriers := slices.Concat(g.barriers, p.barriers)
 	p.queue, p.barriers, p.queued = nil, nil, 0
-	if g.absorbed && !plant.On(plant.AbsorbedForgotten) { // the first of two flushes did that, and the second failed
-		p.overwritten(1-g.slot, *p.visible, true)
-		p.holdDurable(*p.states.Current(), true)
-	}
+	p.absorb(g) // the second of two flushes failed
 	if p.visible != nil && !plant.On(plant.StopKeepsVisible) {
 		// Pages of the visible state may be read again from the disk, which may not
 		// have them. Readers that begin now get what it has.

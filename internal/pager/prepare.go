@@ -2,6 +2,8 @@ package pager
 
 import (
 	"errors"
+	"maps"
+	"runtime"
 	"sort"
 	"strconv"
 	"time"
@@ -39,7 +41,57 @@ func (p *Pager) BeginWrite() (*WriteTx, error) {
 	if p.opts.ReadOnly {
 		return nil, ErrDatabaseReadOnly
 	}
-	p.turn.Lock()
+	p.takeTurn()
+	return p.begin()
+}
+
+// BeginDurable is BeginWrite, but the transaction stands on a durable state, which is the
+// current one: it waits for what is prepared, with the writer lock, so that nothing comes
+// between. mode is how the transaction is to be committed; with None, what was
+// committed without a flush counts as durable.
+func (p *Pager) BeginDurable(mode Durability) (*WriteTx, error) {
+	if p.opts.ReadOnly {
+		return nil, ErrDatabaseReadOnly
+	}
+	p.takeTurn()
+	if err := p.makeDurable(mode); err != nil {
+		p.turn.Unlock()
+		return nil, err
+	}
+	return p.begin()
+}
+
+// makeDurable returns when no state is prepared that is not durable. The caller holds the turn.
+func (p *Pager) makeDurable(mode Durability) error {
+	if plant.On(plant.BaseNotDurable) {
+		return nil
+	}
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	for {
+		_, on := p.newest()
+		flush := on == nil && mode != None && (p.unsynced > 0 || p.visible != nil)
+		switch {
+		case p.closed.Load():
+			return ErrDatabaseNotOpen
+		case on == nil && !flush || p.stoppedBy() != nil:
+			return p.stoppedBy()
+		}
+		if flush {
+			on = p.barrier(false)
+		}
+		p.commit.Unlock()
+		if flush {
+			_ = on.Finish()
+		} else {
+			_ = p.waitFor(on) // whose failure is its own
+		}
+		p.commit.Lock()
+	}
+}
+
+// begin begins a transaction for the caller, who holds the turn.
+func (p *Pager) begin() (*WriteTx, error) {
 	w, err := p.beginWrite()
 	if err != nil {
 		p.turn.Unlock()
@@ -49,6 +101,25 @@ func (p *Pager) BeginWrite() (*WriteTx, error) {
 		w.began = time.Now()
 	}
 	return w, nil
+}
+
+// takeTurn takes the writer lock.
+func (p *Pager) takeTurn() {
+	if !p.turn.TryLock() {
+		p.waitForTurn()
+	}
+}
+
+// waitForTurn takes the writer lock after the writer that has it. The stack of a goroutine that waits
+// here has the call with p in it, by which it is known.
+//
+//go:noinline
+func (p *Pager) waitForTurn() {
+	if p.opts.Waits != nil {
+		defer p.opts.Waits()()
+	}
+	p.turn.Lock()
+	runtime.KeepAlive(p) // a stack shows it: what is not used again may be shown wrong
 }
 
 // endTurn lets the next writer begin.
@@ -342,6 +413,7 @@ func (p *Pager) layOver() {
 				r := &pr.w.buf.runs[i]
 				p.overlay[r.id] = r
 			}
+			p.overlaid = max(p.overlaid, len(p.overlay))
 		}
 	}
 }
@@ -392,4 +464,20 @@ func (p *Pager) reap() {
 		p.landed[i] = nil
 	}
 	p.landed = p.landed[:0]
+	p.trimOverlay()
+}
+
+// maxIdleOverlay is up to how many runs an overlay may have held that is kept.
+const maxIdleOverlay = 1024
+
+// trimOverlay makes the overlay anew if it has held many more runs than it does: going through
+// it, which some commits do, takes as long as if it still did.
+func (p *Pager) trimOverlay() {
+	n := len(p.overlay)
+	if p.overlaid <= maxIdleOverlay || p.overlaid/8 < n {
+		return
+	}
+	overlay := make(map[page.ID]*run, n)
+	maps.Copy(overlay, p.overlay)
+	p.overlay, p.overlaid = overlay, n
 }

@@ -238,7 +238,8 @@ func (p *Pager) unusedRuns(txn *space.Txn) uint64 {
 // the extension itself takes it, and no page.
 func (p *Pager) fitsInline(txn *space.Txn) bool {
 	most := uint64(p.inlineRoom(0)/2) / extentBytes
-	return p.unusedRuns(txn) <= most
+	more := uint64(len(txn.Freed())) + 1 // see unusedRuns
+	return more <= most && p.space.FewUnusedRuns(most-more)
 }
 
 // extentBytes is the most that an extent takes in a change.
@@ -305,11 +306,7 @@ func (p *Pager) readRecord(f *found) (*space.Space, error) {
 	high := f.meta.HighWater
 	load := space.Load(high)
 	read := func(r *extension.Run, purpose extension.Purpose) ([]byte, error) {
-		limit := uint64(maxLogBytes + maxChange + 4*p.pageSize) // runs and chunks are whole pages
-		if purpose == extension.OfSnapshot {
-			limit = extension.MaxSnapshot(high)
-		}
-		if uint64(r.Bytes) > limit {
+		if uint64(r.Bytes) > p.recordLimit(purpose, high) {
 			return nil, page.Corruptf(r.Start, "a record of free pages of %d bytes", r.Bytes)
 		}
 		b, err := p.readRun(*r, high)
@@ -360,6 +357,14 @@ func (p *Pager) readRecord(f *found) (*space.Space, error) {
 	}
 	p.record = rec
 	return sp, nil
+}
+
+// recordLimit is the most bytes that a run of records may have.
+func (p *Pager) recordLimit(purpose extension.Purpose, high page.ID) uint64 {
+	if purpose == extension.OfSnapshot {
+		return extension.MaxSnapshot(high)
+	}
+	return uint64(maxLogBytes + maxChange + 4*p.pageSize) // runs and chunks are whole pages
 }
 
 // readRun reads what means something of a run, from the disk.

@@ -10,5 +10,15 @@ func newTurn() turn { return make(turn, 1) }
 // Lock sends: of the goroutines blocked in that, a channel takes the first.
 func (t turn) Lock() { t <- struct{}{} }
 
+// TryLock takes the lock if it is free. It overtakes no waiter: a channel that has waiters is full.
+func (t turn) TryLock() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 // Unlock is for whoever has the lock, in any goroutine.
 func (t turn) Unlock() { <-t }

@@ -17,6 +17,8 @@ const (
 	WrongSlot           Defect = "wrong-slot"
 	WriteErrorSwallowed Defect = "write-error-swallowed"
 	MetaErrorSwallowed  Defect = "meta-error-swallowed"
+	SlotNotReadBack     Defect = "slot-not-read-back"
+	DirtyOfUnwritten    Defect = "dirty-of-unwritten"
 	ShortWriteUnnoticed Defect = "short-write-unnoticed"
 	HighWaterStays      Defect = "high-water-stays"
 	FlushErrorForgotten Defect = "flush-error-forgotten"
@@ -41,6 +43,7 @@ const (
 // How a file is closed and opened.
 const (
 	CloseNoFlush        Defect = "close-no-flush"
+	CloseListsAll       Defect = "close-lists-all"
 	CloseNoDrop         Defect = "close-no-drop"
 	CloseErrorSwallowed Defect = "close-error-swallowed"
 	FreelistGivenAway   Defect = "freelist-given-away"
@@ -53,6 +56,7 @@ const (
 	MappedEarly         Defect = "mapped-early"
 	ReaderUnchecked     Defect = "reader-unchecked"
 	ReaderSettles       Defect = "reader-settles"
+	ReaderNoFlush       Defect = "reader-no-flush"
 	LostNotSettled      Defect = "lost-not-settled"
 	CopyKeepsMetas      Defect = "copy-keeps-metas"
 )
@@ -84,6 +88,8 @@ const (
 	OpenNoSettle     Defect = "open-no-settle"
 	BaseNotHeld      Defect = "base-not-held"
 	BaseNotAwaited   Defect = "base-not-awaited"
+	BaseNotDurable   Defect = "base-not-durable"
+	OnCommitAnyOrder Defect = "on-commit-any-order"
 	TieStaysBelieved Defect = "tie-stays-believed"
 	SettleLeavesList Defect = "settle-leaves-list"
 	RunUnlisted      Defect = "run-unlisted"
@@ -96,6 +102,11 @@ const (
 	EvenOutEarly     Defect = "even-out-early"
 	LabelParity      Defect = "label-parity"
 	NewestNamedTwice Defect = "newest-named-twice"
+	BaseUnchecked    Defect = "base-unchecked"
+	BaseRecordsCount Defect = "base-records-count"
+	EditedRefused    Defect = "edited-refused"
+	RootNotLookedAt  Defect = "root-not-looked-at"
+	ResealKeepsList  Defect = "reseal-keeps-list"
 )
 
 // How a commit with Periodic is written.
@@ -106,7 +117,6 @@ const (
 	SlotKept          Defect = "slot-kept"
 	PlainUnflushed    Defect = "plain-unflushed"
 	StopKeepsVisible  Defect = "stop-keeps-visible"
-	AbsorbedForgotten Defect = "absorbed-forgotten"
 	GarbledUnnoticed  Defect = "garbled-unnoticed"
 )
 
@@ -172,6 +182,8 @@ const (
 	OverflowBound   Defect = "overflow-bound"
 	NoRecheck       Defect = "no-recheck"
 	FaultUncaught   Defect = "fault-uncaught"
+	DamageUnsaid    Defect = "damage-unsaid"
+	DamageHidden    Defect = "damage-hidden"
 	LengthUnchecked Defect = "length-unchecked"
 	RisenListed     Defect = "risen-listed"
 )

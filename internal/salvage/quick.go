@@ -29,9 +29,9 @@ func Quick(r io.ReaderAt, size int64) (*Looked, error) {
 	}
 	look := &Looked{}
 	s.pages = page.ID(size / s.pageSize)
-	states, notes := s.states()
-	look.Notes = notes
-	if len(states) == 0 {
+	states, notes, mended := s.states()
+	look.Notes = append(notes, mended...)
+	if len(states) == 0 || states[0].unsure || len(mended) == 2 {
 		look.Faults = append(look.Faults, Damage{0, "neither of the two meta pages is whole"})
 		return look, nil
 	}

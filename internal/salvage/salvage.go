@@ -9,6 +9,8 @@ package salvage
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 
 	"holdfast/internal/page"
@@ -43,9 +45,15 @@ type Options struct {
 	// All saves also leaf pages that look free: what they hold was deleted, or
 	// replaced, or is a copy.
 	All bool
+	// Root is the page that is taken for the root of the database; 0: the one that
+	// the metas name, or that is found.
+	Root page.ID
 	// Progress is called with the number of pages that were read; may be nil.
 	Progress func(pages uint64)
 }
+
+// ErrRoot is wrapped by the error of a page given as the root that can be none.
+var ErrRoot = errors.New("no root of a database")
 
 // salvage is one Run.
 type salvage struct {
@@ -184,28 +192,72 @@ func (s *salvage) progress() {
 // start finds the state to begin with and walks it.
 func (s *salvage) start() error {
 	s.limit(0)
-	states, doubts := s.states()
+	states, doubts, mended := s.states()
 	s.r.Doubts = append(s.r.Doubts, doubts...)
-	for i, st := range states {
+	s.r.Notes = append(s.r.Notes, mended...)
+	if s.options.Root != 0 {
+		return s.forced(states)
+	}
+	var sure []state
+	for _, st := range states {
 		s.limit(st.highWater)
 		if _, err := s.load(st.root); err != nil {
 			s.r.Notes = append(s.r.Notes, notef("the root of transaction %d cannot be used: %v", st.number, err))
-			continue
+		} else if whole, err := s.believable(st); err != nil {
+			return err
+		} else if whole {
+			s.r.Older = len(sure) > 0
+			s.use(st)
+			return s.walk(s.root, st.root, 0, bounds{})
 		}
-		s.r.Older = i > 0
-		s.use(st)
-		return s.walk(s.root, st.root, 0, bounds{})
+		if !st.unsure {
+			sure = append(sure, st)
+		}
 	}
-	if len(states) > 0 {
-		s.limit(states[0].highWater)
-		s.use(states[0])
+	if len(sure) > 0 {
+		s.limit(sure[0].highWater)
+		s.use(sure[0])
 		if s.freeKnown { // what is in use and in no tree is what the root named
-			return s.walk(s.root, states[0].root, 0, bounds{})
+			return s.walk(s.root, sure[0].root, 0, bounds{})
 		}
 		s.r.Slot, s.r.Tx, s.r.Root = -1, 0, 0
 	}
 	s.limit(0)
 	return s.withoutRoot()
+}
+
+// believable tells whether a state that is not sure is whole.
+func (s *salvage) believable(st state) (bool, error) {
+	if !st.unsure {
+		return true, nil
+	}
+	whole, err := s.stateIsWhole(st)
+	if err == nil && whole {
+		s.r.Notes = append(s.r.Notes, notef("meta page %d still names page %d as the root, and all that this reaches is whole", st.slot, st.root))
+	}
+	return whole, err
+}
+
+// forced walks the tree of the page that was asked for.
+func (s *salvage) forced(states []state) error {
+	root := s.options.Root
+	for _, st := range states {
+		if st.root != root {
+			continue
+		}
+		s.limit(st.highWater)
+		if _, err := s.load(root); err == nil {
+			s.use(st)
+			return s.walk(s.root, root, 0, bounds{})
+		}
+	}
+	s.limit(0)
+	if _, err := s.load(root); err != nil {
+		return fmt.Errorf("%w: %w", ErrRoot, err)
+	}
+	s.r.Root = root
+	s.r.Doubts = append(s.r.Doubts, notef("page %d was given as the root of the database", root))
+	return s.walk(s.root, root, 0, bounds{})
 }
 
 // limit has pages below highWater looked at, as far as the file has them; with 0 all.
@@ -247,19 +299,39 @@ func (s *salvage) use(st state) {
 
 // withoutRoot looks for the root of the database among the pages.
 func (s *salvage) withoutRoot() error {
-	if err := s.scan(false); err != nil {
-		return err
-	}
-	root, others, err := s.findRoot()
+	all, err := s.candidates()
 	if err != nil {
 		return err
 	}
-	if root == 0 {
+	if len(all) == 0 {
 		s.r.Doubts = append(s.r.Doubts, "no page looks like the root of the database: the names of its buckets are not known")
 		s.addHole(hole{at: s.root})
 		return nil
 	}
-	s.r.Doubts = append(s.r.Doubts, notef("page %d is taken for the root of the database; %d more look like it: what is saved may be of an older state", root, others))
-	s.r.Root = root
-	return s.walk(s.root, root, 0, bounds{})
+	best := all[0]
+	s.r.Doubts = append(s.r.Doubts, notef("page %d is taken for the root of the database%s; %d more look like it: what is saved may be of an older state", best.id, best.reason(), len(all)-1))
+	s.r.Root = best.id
+	if best.exact != nil {
+		s.use(state{slot: -1, root: best.id, how: notef("the freelist in page %d", best.exact.id), free: func(s *source) error { return s.markFreelist(best.exact.id) }})
+	}
+	return s.walk(s.root, best.id, 0, bounds{})
+}
+
+// candidates are the pages that can be the root, the best first.
+func (s *salvage) candidates() ([]*candidate, error) {
+	if err := s.scan(false); err != nil {
+		return nil, err
+	}
+	search := newSearch(s)
+	defer search.end()
+	if err := search.gather(); err != nil {
+		return nil, err
+	}
+	all, err := search.rank()
+	if err != nil {
+		return nil, err
+	}
+	clear(s.marks) // they are of a scan that knew nothing of free pages
+	s.scanned = false
+	return all, nil
 }

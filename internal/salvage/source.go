@@ -78,10 +78,7 @@ func (s *source) bytesAt(id page.ID, off int64, b []byte) error {
 // p's own.
 func (s *source) load(id page.ID) (p page.Page, err error) {
 	if !s.exists(id) {
-		if s.pages <= page.FirstDataPage {
-			return p, page.Corruptf(id, "no such page: all that the file has is %d of the two meta pages", s.pages)
-		}
-		return p, page.Corruptf(id, "no such page: the file's pages are %d to %d", page.FirstDataPage, uint64(s.pages)-1)
+		return p, page.NoPage(id, s.pages)
 	}
 	run := make([]byte, s.pageSize)
 	if err := s.bytesAt(id, s.at(id), run); err != nil {
@@ -138,7 +135,7 @@ func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 func (s *source) long(id page.ID, first []byte, h page.Header) (run []byte, whole bool, err error) {
 	n := uint64(h.Overflow) + 1
 	if n > uint64(s.pages-id) {
-		return nil, false, page.Corruptf(id, "%d pages from here on reach beyond the end of the file", n)
+		return nil, false, page.TooLong(id, n, s.pages)
 	}
 	size, need := int64(n)*s.pageSize, int64(n)*s.pageSize
 	if size > eagerBytes {

@@ -16,7 +16,8 @@ type state struct {
 	trailing  bool // named by the slot's extension and not by its meta
 	number    uint64
 	root      page.ID
-	highWater page.ID
+	highWater page.ID             // 0: not known
+	unsure    bool                // its meta is not whole
 	free      func(*source) error // marks its free pages; nil if nothing tells them
 	how       string              // tells them
 }
@@ -71,15 +72,16 @@ func guessPageSize(ctx context.Context, r io.ReaderAt, size int64) (int64, error
 	return best, nil
 }
 
-// states are those that the metas name, the newest first, with what is odd about them.
-func (s *source) states() (found []state, notes []string) {
+// states are those that the metas name, the newest first, with what is odd about them, and
+// what of that is no loss.
+func (s *source) states() (found []state, notes, mended []string) {
 	metas, errs := page.ReadMetas(s.r, s.pageSize, int(s.pageSize))
 	for slot, err := range errs {
 		if err != nil {
 			notes = append(notes, notef("meta page %d cannot be read: %v", slot, err))
 		}
 	}
-	slots := page.DecodeSlots(metas[0], metas[1]).OfSize(s.pageSize)
+	slots, mended := s.mendAll(metas)
 	var exts [2]*extension.Extension
 	for slot, err := range slots.Err {
 		if err != nil {
@@ -94,7 +96,7 @@ func (s *source) states() (found []state, notes []string) {
 	}
 	best, err := slots.Best()
 	if err != nil {
-		return nil, notes
+		return s.unsureStates(metas, slots, found), notes, mended
 	}
 	s.sealing = exts[0] != nil || exts[1] != nil
 	s.believe(slots, best, &exts)
@@ -107,7 +109,7 @@ func (s *source) states() (found []state, notes []string) {
 			}
 		}
 	}
-	return found, notes
+	return s.unsureStates(metas, slots, found), notes, mended
 }
 
 // believe forgets extensions that do not count, as an opening does.
@@ -208,40 +210,48 @@ func (s *source) forgetFree() {
 
 // markFreelist marks the pages that freelist page id lists, and its own.
 func (s *source) markFreelist(id page.ID) error {
+	n, err := s.eachFree(id, func(p page.ID) { s.mark(p, 1, markFree) })
+	if err == nil {
+		s.mark(id, n, markFree)
+	}
+	return err
+}
+
+// eachFree calls visit with each page that freelist page id lists. pages are its own.
+func (s *source) eachFree(id page.ID, visit func(page.ID)) (pages uint64, err error) {
 	if !s.exists(id) {
-		return page.Corruptf(id, "no such freelist page")
+		return 0, page.NoPage(id, s.pages)
 	}
 	first := make([]byte, s.pageSize)
 	if err := s.bytesAt(id, s.at(id), first); err != nil {
-		return err
+		return 0, err
 	}
 	h := page.DecodeHeader(first)
 	n := uint64(h.Overflow) + 1
 	if h.ID != id || h.Flags != page.FlagFreelist || n > uint64(s.pages-id) || n > 2+uint64(s.pages)*8/uint64(s.pageSize) {
-		return page.Corruptf(id, "it is no freelist page")
+		return 0, page.Corruptf(id, "it is no freelist page")
 	}
 	run := make([]byte, int64(n)*s.pageSize)
 	if err := s.bytesAt(id, s.at(id), run); err != nil {
-		return err
+		return 0, err
 	}
 	if page.CheckSeal(run, id) == page.WrongSeal {
-		return page.Corruptf(id, "its seal does not fit its content")
+		return 0, page.Corruptf(id, "its seal does not fit its content")
 	}
 	count, numbers := page.FreelistBody(run)
 	if count > uint64(len(numbers))/8 {
-		return page.Corruptf(id, "a freelist of %d numbers does not fit into its %d pages", count, n)
+		return 0, page.Corruptf(id, "a freelist of %d numbers does not fit into its %d pages", count, n)
 	}
 	last := page.ID(0)
 	for i := range count {
 		p := page.FreelistNumber(numbers, i)
 		if p < page.FirstDataPage || p <= last {
-			return page.Corruptf(id, "the freelist is not in ascending order")
+			return 0, page.Corruptf(id, "the freelist is not in ascending order")
 		}
 		last = p
-		s.mark(p, 1, markFree)
+		visit(p)
 	}
-	s.mark(id, n, markFree)
-	return nil
+	return n, nil
 }
 
 // markRecord marks the pages that an extension records as free in a state with that
@@ -305,7 +315,7 @@ func (s *source) markRecord(ext *extension.Extension, highWater page.ID) error {
 func (s *source) markBits(set []byte, highWater page.ID, count *uint64) error {
 	return extension.Bits(set, func(e page.Extent) error {
 		if e.End() > highWater {
-			return page.Corruptf(e.Start, "a page beyond the high-water mark is recorded as free")
+			return page.Corruptf(e.Start, "it is recorded as free, and is not a page of this database, whose last page is %d", highWater-1)
 		}
 		*count += e.N
 		s.mark(e.Start, e.N, markFree)

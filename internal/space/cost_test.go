@@ -205,3 +205,23 @@ func BenchmarkUnpinNewest(b *testing.B) {
 		left--
 	}
 }
+
+// Whether there are more than some hundred runs of free pages was found out by counting all of
+// them, under the lock that commits need: 3.9 ms in a file of 1 TiB.
+func TestFewUnusedRunsIsShort(t *testing.T) {
+	s := scattered(t, manyPages)
+	all := s.UnusedRuns()
+	for _, most := range []uint64{0, 1, 100, 5000, all - 1, all, all + 1} {
+		n, visited := s.unusedRuns(most)
+		if few := s.FewUnusedRuns(most); few != (all <= most) {
+			t.Errorf("at most %d of %d runs: %t", most, all, few)
+		}
+		if n > most+leafPages || uint64(visited) > most/(leafPages/2)+1 {
+			t.Errorf("to find more than %d runs %d leaves were visited, and %d runs counted", most, visited, n)
+		}
+	}
+	none := New(manyPages)
+	if !none.FewUnusedRuns(0) {
+		t.Error("where nothing is free there is a run")
+	}
+}

@@ -80,7 +80,7 @@ func (l *Loader) PutBits(bits []byte) error {
 		if end := base + leafPages; end > l.limit {
 			from := max(base, l.limit) - base
 			if at := words.next(int(from), leafPages, true); at < leafPages {
-				return page.Corruptf(base+page.ID(at), "free page is not below the high-water mark %d", l.limit)
+				return page.Corruptf(base+page.ID(at), "it is recorded as free, and is not a page of this database, whose last page is %d", l.limit-1)
 			}
 		}
 		into := l.space.free.leafAt(uint64(base))

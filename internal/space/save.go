@@ -2,6 +2,7 @@ package space
 
 import (
 	"encoding/binary"
+	"math"
 
 	"holdfast/internal/page"
 )
@@ -9,23 +10,41 @@ import (
 // UnusedRuns bounds how many runs Unused yields: pages that are free and pages that
 // are pending may lie side by side.
 func (s *Space) UnusedRuns() uint64 {
-	n := uint64(s.pending.lengths.size)
+	n, _ := s.unusedRuns(math.MaxUint64)
+	return n
+}
+
+// FewUnusedRuns tells whether UnusedRuns is at most so many. It looks at about as many
+// leaves of the set, however long that is.
+func (s *Space) FewUnusedRuns(most uint64) bool {
+	n, _ := s.unusedRuns(most)
+	return n <= most
+}
+
+// unusedRuns counts until it has found more than most, and how many leaves it has visited.
+func (s *Space) unusedRuns(most uint64) (n uint64, visited int) {
+	n = uint64(s.pending.lengths.size)
+	if n > most {
+		return n, 0
+	}
 	var end uint64 // of what was visited before
 	var last bool  // its last page is a member
-	s.free.root.each(s.free.height, 0, func(base, pages uint64, l *leaf) {
+	s.free.root.each(s.free.height, 0, func(base, pages uint64, l *leaf) bool {
+		visited++
 		behind := last && base == end
 		end = base + pages
 		if l != nil {
 			var runs uint64
 			runs, last = l.runs(behind)
 			n += runs
-			return
+			return n <= most
 		}
 		if last = true; !behind {
 			n++
 		}
+		return n <= most
 	})
-	return n
+	return n, visited
 }
 
 // AppendUnusedBits appends a bit for each page below the high-water mark to b, the
@@ -35,16 +54,17 @@ func (s *Space) AppendUnusedBits(b []byte) []byte {
 	start := len(b)
 	b = append(b, make([]byte, (s.highWater+7)/8)...)
 	set := b[start:]
-	s.free.root.each(s.free.height, 0, func(base, pages uint64, l *leaf) {
+	s.free.root.each(s.free.height, 0, func(base, pages uint64, l *leaf) bool {
 		if l == nil {
 			setBits(set, page.Extent{Start: page.ID(base), N: pages})
-			return
+			return true
 		}
 		var bytes [leafPages / 8]byte
 		for w, x := range l {
 			binary.LittleEndian.PutUint64(bytes[w*8:], x)
 		}
 		copy(set[base/8:], bytes[:])
+		return true
 	})
 	for e, ok := s.pending.runFrom(0, maxPages); ok; e, ok = s.pending.runFrom(e.End(), maxPages) {
 		setBits(set, e)
@@ -67,18 +87,26 @@ func setBits(b []byte, e page.Extent) {
 }
 
 // each visits, ascending, the leaves below a node that begins with page base, and the
-// subtrees all of whose pages are members, for which the leaf is nil.
-func (n *node) each(level int, base uint64, visit func(base, pages uint64, l *leaf)) {
+// subtrees all of whose pages are members, for which the leaf is nil, until visit returns
+// false; then it does.
+func (n *node) each(level int, base uint64, visit func(base, pages uint64, l *leaf) bool) bool {
 	size := sizeOf(level - 1)
 	for i := range n.sum {
 		at := base + uint64(i)*size
 		switch {
 		case n.leaf[i] != nil:
-			visit(at, size, n.leaf[i])
+			if !visit(at, size, n.leaf[i]) {
+				return false
+			}
 		case n.child[i] != nil:
-			n.child[i].each(level-1, at, visit)
+			if !n.child[i].each(level-1, at, visit) {
+				return false
+			}
 		case n.sum[i].best > 0:
-			visit(at, size, nil)
+			if !visit(at, size, nil) {
+				return false
+			}
 		}
 	}
+	return true
 }

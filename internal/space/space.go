@@ -100,9 +100,9 @@ func (s *Space) checkInside(e page.Extent) error {
 	case e.Start < page.FirstDataPage:
 		return page.Corruptf(e.Start, "free space names a meta page")
 	case e.Start >= limit:
-		return page.Corruptf(e.Start, "free page is not below the high-water mark %d", s.highWater)
+		return page.Corruptf(e.Start, "it is recorded as free, and is not a page of this database, whose last page is %d", s.highWater-1)
 	case e.N > uint64(limit-e.Start):
-		return page.Corruptf(limit, "free extent of %d pages from page %d goes beyond the high-water mark %d", e.N, e.Start, s.highWater)
+		return page.Corruptf(limit, "%d pages from page %d on are recorded as free, and the last page of this database is %d", e.N, e.Start, s.highWater-1)
 	}
 	return nil
 }

@@ -37,6 +37,8 @@ type edge struct {
 	some  bool      // the tree has elements
 	key   []byte    // the last
 
+	before []byte // the last before the first Append, for cursors
+
 	// Keys and values of the elements that were gathered lie in memory, and what lay in
 	// spare is in pages. lent: somebody may still look at memory, so that it cannot become spare.
 	memory, spare []byte
@@ -71,7 +73,8 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 	if t.edit == nil {
 		return errReadOnly
 	}
-	if t.edge == nil {
+	made := t.edge == nil
+	if made {
 		t.edge = new(edge)
 	}
 	g := t.edge
@@ -81,6 +84,9 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 		if err := a.Quietly(t.findLast); err != nil {
 			return err
 		}
+	}
+	if made {
+		g.before = bytes.Clone(g.key)
 	}
 	if g.some && bytes.Compare(g.key, key) >= 0 {
 		return ErrUnordered
@@ -127,13 +133,11 @@ func (t *Tree) alone(key, value []byte) bool {
 
 // findLast finds the last key.
 func (t *Tree) findLast() error {
-	c := Cursor{KeysOnly: true}
-	c.Init(t)
-	e, ok, err := c.Last()
+	key, ok, err := t.lastKey()
 	if err != nil {
 		return err
 	}
-	t.edge.key, t.edge.some = append(t.edge.key[:0], e.Key...), ok
+	t.edge.key, t.edge.some = append(t.edge.key[:0], key...), ok
 	return nil
 }
 
@@ -246,7 +250,7 @@ func (t *Tree) appendSmall(key, value []byte) error {
 	if int64(n.size)+int64(len(key)+page.LeafElementSize)+int64(len(value)) > math.MaxInt {
 		return ErrTooLarge
 	}
-	n.insert(len(n.items), item{key: g.keep(key, ps), value: g.keep(value, ps), gathered: true})
+	n.insert(len(n.items), item{key: g.keep(key, ps), value: g.keep(value, ps), child: page.ID(t.edits), gathered: true})
 	if g.leaf == nil {
 		if err := t.appendChild(item{key: t.edit.arena().copyKey(key), node: n}); err != nil {
 			return err
@@ -366,7 +370,7 @@ func (t *Tree) splitEdge() {
 			return
 		}
 		right := t.edit.arena().newNode(false)
-		n.halve(right)
+		n.splitOff(n.half(), right)
 		g.path[d] = right
 		it := item{key: right.items[0].key, node: right}
 		if d > 0 {

@@ -6,24 +6,16 @@ import (
 	"holdfast/internal/page"
 )
 
-// maxEmptyLeaves bounds the empty leaf pages passed over in one step. No real
-// file has any but an empty root.
-const maxEmptyLeaves = 1000
-
-// frame is one level of a cursor's path.
-type frame struct {
-	place
-	index int
-	count int
-}
-
 // Cursor walks a tree in key order. Its position is an element, or behind the
 // last one after a Seek that found nothing. Next at the last element and Prev
 // at the first return nothing and leave the position as it is.
 //
 // If the tree was edited since the last move, the cursor finds its place again
-// by key: Next then gives the first element behind the key it stood on, Prev
-// the last before it, whether or not that key is still there.
+// by key: Next then gives the first element after the key it stood on, Prev
+// the last before it, whether or not that key is still there. Both pass over
+// elements that were put since the last First, Last or Seek: so a walk ends
+// whatever its caller puts meanwhile. (What Spill has written is as if it had
+// been there.)
 //
 // A Cursor is for one goroutine; several cursors may read one tree at once.
 type Cursor struct {
@@ -36,7 +28,13 @@ type Cursor struct {
 	room  [5]frame // the stack of a tree of usual height
 	key   []byte   // of the element it stands on
 	on    bool     // it stands on an element
+	gone  bool     // which DeleteValue has removed; the path leads to the one after it
 	edits uint64   // of the tree, when the stack was built
+
+	// Of the tree at the last First, Last or Seek: edits, and the last key if there was an edge.
+	since uint64
+	last  []byte
+	edged bool
 }
 
 // Init makes c a cursor over t, not positioned.
@@ -46,10 +44,45 @@ func (c *Cursor) Init(t *Tree) {
 }
 
 // First moves to the first element. ok is false if there is none.
-func (c *Cursor) First() (e page.Element, ok bool, err error) { return c.edge(false) }
+func (c *Cursor) First() (e page.Element, ok bool, err error) {
+	if err := c.begin(); err != nil {
+		return c.fail(err)
+	}
+	return c.edge(false)
+}
 
 // Last moves to the last element. ok is false if there is none.
-func (c *Cursor) Last() (e page.Element, ok bool, err error) { return c.edge(true) }
+func (c *Cursor) Last() (e page.Element, ok bool, err error) {
+	if err := c.begin(); err != nil {
+		return c.fail(err)
+	}
+	return c.edge(true)
+}
+
+// begin begins a walk.
+func (c *Cursor) begin() error {
+	c.since = c.t.edits
+	g := c.t.edge
+	if c.edged = g != nil; !c.edged {
+		return nil
+	}
+	if g.edits == c.t.edits {
+		c.last = append(c.last[:0], g.key...)
+		return nil
+	}
+	key, _, err := c.t.lastKey()
+	c.last = append(c.last[:0], key...)
+	return err
+}
+
+// lastKey is the last key of the tree; ok is false if there is none.
+func (t *Tree) lastKey() (key []byte, ok bool, err error) {
+	c := Cursor{KeysOnly: true}
+	c.Init(t)
+	c.since = t.edits
+	e, ok, err := c.edge(true)
+	return e.Key, ok, err
+}
 
 func (c *Cursor) edge(last bool) (page.Element, bool, error) {
 	if err := c.start(); err != nil {
@@ -58,11 +91,17 @@ func (c *Cursor) edge(last bool) (page.Element, bool, error) {
 	if err := c.dive(last); err != nil {
 		return page.Element{}, false, err
 	}
-	if c.top().count > 0 {
-		return c.take()
-	}
+	top := c.top()
 	if last {
+		if i := c.before(top.count - 1); i >= 0 {
+			top.index = i
+			return c.take()
+		}
 		return c.retreat(nil)
+	}
+	if i := c.after(0); i < top.count {
+		top.index = i
+		return c.take()
 	}
 	return c.advance(nil)
 }
@@ -70,6 +109,9 @@ func (c *Cursor) edge(last bool) (page.Element, bool, error) {
 // Seek moves to the first element whose key is not less than key. ok is false
 // if there is none; the cursor then stands behind the last element.
 func (c *Cursor) Seek(key []byte) (e page.Element, ok bool, err error) {
+	if err := c.begin(); err != nil {
+		return c.fail(err)
+	}
 	if err := c.descend(key); err != nil {
 		return page.Element{}, false, err
 	}
@@ -119,38 +161,57 @@ func (c *Cursor) Next() (e page.Element, ok bool, err error) {
 		return page.Element{}, false, nil
 	}
 	if c.edits == c.t.edits {
-		if top := c.top(); top.index+1 < top.count {
-			top.index++
+		top := c.top()
+		i := top.index + 1
+		if c.gone {
+			i--
+		}
+		if i = c.after(i); i < top.count {
+			top.index = i
 			return c.take()
 		}
 		return c.advance(c.key)
 	}
 	if !c.on {
-		return c.behindLast()
+		return c.pastLast()
 	}
 	return c.orStay(c.key, false)
 }
 
-// nextAfter moves to the first element behind key, in a tree that was edited.
+// nextAfter moves to the first element after key, in a tree that was edited.
 func (c *Cursor) nextAfter(key []byte) (page.Element, bool, error) {
 	if err := c.descend(key); err != nil {
 		return page.Element{}, false, err
 	}
 	top := c.top()
-	if top.index < top.count {
-		k, err := top.key(top.index)
+	i := top.index
+	if i < top.count {
+		k, err := top.key(i)
 		if err != nil {
 			return c.fail(err)
 		}
-		if !bytes.Equal(k, key) {
-			return c.take()
-		}
-		if top.index+1 < top.count {
-			top.index++
-			return c.take()
+		if bytes.Equal(k, key) {
+			i++
 		}
 	}
+	if i = c.after(i); i < top.count {
+		top.index = i
+		return c.take()
+	}
 	return c.advance(key)
+}
+
+// limit is the key after which Next does not go because what is there was appended since the walk
+// began: once it is in pages nothing else tells it from older elements. ok is false if there is none.
+func (c *Cursor) limit() (key []byte, ok bool) {
+	g := c.t.edge
+	switch {
+	case g == nil || g.edits <= c.since:
+		return nil, false
+	case c.edged:
+		return c.last, true
+	}
+	return g.before, true
 }
 
 // Prev moves to the previous element. ok is false at the beginning.
@@ -160,13 +221,15 @@ func (c *Cursor) Prev() (e page.Element, ok bool, err error) {
 	}
 	if c.edits != c.t.edits {
 		if !c.on {
-			return c.Last()
+			return c.edge(true)
 		}
 		return c.orStay(c.key, true)
 	}
 	if top := c.top(); top.index > 0 {
-		top.index--
-		return c.take()
+		if i := c.before(top.index - 1); i >= 0 {
+			top.index = i
+			return c.take()
+		}
 	}
 	return c.retreat(c.key)
 }
@@ -176,8 +239,9 @@ func (c *Cursor) prevBefore(key []byte) (page.Element, bool, error) {
 	if err := c.descend(key); err != nil {
 		return page.Element{}, false, err
 	}
-	if top := c.top(); top.index > 0 {
-		top.index--
+	top := c.top()
+	if i := c.before(top.index - 1); i >= 0 {
+		top.index = i
 		return c.take()
 	}
 	return c.retreat(key)
@@ -192,221 +256,81 @@ func (c *Cursor) orStay(key []byte, back bool) (e page.Element, ok bool, err err
 	} else {
 		e, ok, err = c.nextAfter(key)
 	}
-	switch {
-	case err != nil:
-	case !ok:
-		c.key, c.on = key, true
-		c.edits = c.t.edits - 1
-	case (bytes.Compare(e.Key, key) > 0) == back: // on a damaged page the walk would not end
+	if err != nil {
+		return e, ok, err
+	}
+	if ok && (bytes.Compare(e.Key, key) > 0) == back { // on a damaged page the walk would not end
 		return c.fail(c.top().corrupt("keys are not in ascending order"))
 	}
-	return e, ok, err
+	limit, limited := c.limit()
+	if limited = limited && !back; limited || !ok {
+		c.edits = c.t.edits - 1 // the next move comes here too
+	}
+	if !ok || limited && bytes.Compare(e.Key, limit) > 0 {
+		c.key, c.on = key, true
+		return page.Element{}, false, nil
+	}
+	return e, true, nil
 }
 
 // DeleteValue removes the element that the cursor stands on. If it has flags,
 // that is, if it is a bucket, nothing changes and ok is false. Without an
 // element nothing happens.
 func (c *Cursor) DeleteValue() (ok bool, err error) {
-	if !c.on {
+	switch {
+	case !c.on:
+		return true, nil
+	case c.edits != c.t.edits:
+		return c.t.DeleteValue(c.key)
+	case c.gone:
 		return true, nil
 	}
-	return c.t.DeleteValue(c.key)
-}
-
-func (c *Cursor) top() *frame { return &c.stack[len(c.stack)-1] }
-
-// take makes the element under the top frame the position.
-func (c *Cursor) take() (page.Element, bool, error) {
 	top := c.top()
-	if !c.KeysOnly {
-		if err := c.t.verify(&top.place, top.index); err != nil {
-			return c.fail(err)
-		}
+	if e, err := top.element(top.index); err != nil || e.Flags != 0 {
+		return false, err
 	}
-	e, err := top.element(top.index)
-	if err != nil {
-		return c.fail(err)
-	}
-	if top.n != nil {
-		c.t.lend()
-	}
-	c.key, c.on = e.Key, true
-	return e, true, nil
+	return true, c.deleteHere()
 }
 
-func (c *Cursor) fail(err error) (page.Element, bool, error) {
-	c.stack, c.key, c.on = c.stack[:0], nil, false
-	return page.Element{}, false, err
-}
-
-// behindLast places the cursor behind the last element, where an edit found it.
-func (c *Cursor) behindLast() (page.Element, bool, error) {
-	if _, ok, err := c.Last(); err != nil || !ok {
-		return page.Element{}, false, err
+// deleteHere removes the element that the path leads to.
+func (c *Cursor) deleteHere() error {
+	n, err := c.editHere()
+	if err == nil {
+		err = n.thicken()
 	}
-	c.top().index++
-	c.on = false
-	return page.Element{}, false, nil
-}
-
-// start begins a new path at the root.
-func (c *Cursor) start() error {
-	c.stack, c.key, c.on, c.edits = c.stack[:0], nil, false, c.t.edits
-	pl, err := c.t.rootPlace()
 	if err != nil {
 		return err
 	}
-	c.stack = append(c.stack, frame{place: pl, count: pl.count()})
-	return nil
-}
-
-// push descends into the element under the top frame, a branch.
-func (c *Cursor) push() error {
 	top := c.top()
-	var err error
-	switch {
-	case len(c.stack) > maxDepth:
-		err = top.corrupt(tooDeep)
-	case top.count == 0:
-		err = top.corrupt(emptyBranch)
-	default:
-		var pl place
-		if pl, err = c.t.child(&top.place, top.index); err == nil {
-			c.stack = append(c.stack, frame{place: pl, count: pl.count()})
-			return nil
-		}
+	if f := &c.t.finger; f.leaf.n != n || f.edits != c.t.edits {
+		c.t.lift()
 	}
-	_, _, err = c.fail(err)
+	moved, err := c.t.remove(n, top.index)
+	if err == nil && !moved { // else the next move goes by the key
+		top.count--
+		c.gone, c.edits = true, c.t.edits
+	}
 	return err
 }
 
-// dive goes from the top frame down to a leaf, along the first or last elements.
-func (c *Cursor) dive(last bool) error {
-	for {
-		top := c.top()
-		if last {
-			top.index = max(top.count-1, 0)
-		}
-		if top.leaf() {
-			return nil
-		}
-		if err := c.push(); err != nil {
-			return err
-		}
+// editHere turns the path into nodes and returns the leaf.
+func (c *Cursor) editHere() (*node, error) {
+	if n := c.top().n; n != nil {
+		return n, nil
 	}
-}
-
-// descend builds the path to the first key not less than key, in the leaf where
-// key belongs; the index may be behind that leaf's last element.
-func (c *Cursor) descend(key []byte) error {
-	if err := c.start(); err != nil {
-		return err
+	if c.t.edit == nil {
+		return nil, errReadOnly
 	}
-	for {
-		top := c.top()
-		var err error
-		if top.leaf() {
-			top.index, _, err = top.search(key)
-			if err != nil {
-				_, _, err = c.fail(err)
-			}
-			return err
-		}
-		if top.count > 0 {
-			top.index, err = top.descendIndex(key)
-		}
+	n, err := c.t.editRoot()
+	for i := range c.stack {
 		if err != nil {
-			_, _, err = c.fail(err)
-			return err
+			return nil, err
 		}
-		if err := c.push(); err != nil {
-			return err
-		}
-	}
-}
-
-// advance moves to the first element of the next leaf that has one. from is the
-// last key of the leaf that it leaves, if it stood on it. In the absence of a
-// next leaf the cursor stays where it is.
-func (c *Cursor) advance(from []byte) (page.Element, bool, error) {
-	return c.cross(from, false)
-}
-
-// retreat is advance, backward.
-func (c *Cursor) retreat(from []byte) (page.Element, bool, error) {
-	return c.cross(from, true)
-}
-
-func (c *Cursor) cross(from []byte, back bool) (page.Element, bool, error) {
-	if err := c.checkLeaving(from, back); err != nil {
-		return c.fail(err)
-	}
-	moved := false
-	for empty := 0; ; {
-		i := len(c.stack) - 2
-		for ; i >= 0; i-- {
-			f := &c.stack[i]
-			if back && f.index > 0 || !back && f.index+1 < f.count {
-				break
-			}
-		}
-		if i < 0 {
-			if moved { // over leaves that were emptied: the path is not where the cursor stands
-				c.edits = c.t.edits - 1
-			}
-			return page.Element{}, false, nil
-		}
-		moved = true
-		if back {
-			c.stack[i].index--
-		} else {
-			c.stack[i].index++
-		}
-		c.stack = c.stack[:i+1]
-		if err := c.push(); err != nil {
-			return page.Element{}, false, err
-		}
-		if err := c.dive(back); err != nil {
-			return page.Element{}, false, err
-		}
-		top := c.top()
-		if top.count > 0 {
-			return c.takeAcross(from, back)
-		}
-		if top.n == nil {
-			if empty++; empty > maxEmptyLeaves {
-				return c.fail(top.corrupt("too many empty leaves"))
-			}
+		c.stack[i].place = place{n: n}
+		if i+1 < len(c.stack) {
+			n, err = c.t.editChild(n, c.stack[i].index)
 		}
 	}
-}
-
-// checkLeaving and takeAcross see to it that a walk ends on any file: keys
-// ascend from the first to the last of each leaf and from leaf to leaf, so no
-// leaf comes twice.
-func (c *Cursor) checkLeaving(from []byte, back bool) error {
-	top := c.top()
-	if from == nil || top.count < 2 {
-		return nil
-	}
-	other := 0
-	if back {
-		other = top.count - 1
-	}
-	k, err := top.key(other)
-	if err == nil && (bytes.Compare(k, from) > 0) != back {
-		err = top.corrupt("keys are not in ascending order")
-	}
-	return err
-}
-
-func (c *Cursor) takeAcross(from []byte, back bool) (page.Element, bool, error) {
-	e, ok, err := c.take()
-	if err != nil || from == nil {
-		return e, ok, err
-	}
-	if order := bytes.Compare(e.Key, from); back && order >= 0 || !back && order <= 0 {
-		return c.fail(c.top().corrupt("keys are not in ascending order from leaf to leaf"))
-	}
-	return e, ok, nil
+	c.edits = c.t.edits
+	return n, nil
 }

@@ -18,13 +18,17 @@ const (
 type item struct {
 	key   []byte
 	value []byte  // leaf
-	child page.ID // branch: the child's page, unless node is set
+	child page.ID // branch: the child's page, unless node is set; leaf: see born
 	node  *node   // branch: the child, once edited
 	flags uint32  // leaf
 
 	unverified bool // the value is that of an unverified page
 	gathered   bool // key and value lie in an edge's memory
 }
+
+// born is the number of the edit with which the element of a leaf was put; 0 if
+// it comes from a page. It stands where a branch has its child.
+func (it *item) born() uint64 { return uint64(it.child) }
 
 // node is a page in memory, to be edited. It has no page number until it is
 // written; base is what it replaces.
@@ -61,7 +65,7 @@ type change struct {
 	index  int
 	before int // new elements before it
 	node   *node
-	id     page.ID // once written
+	id     page.ID // of a branch: the child, once written; of a new element: as item.born
 	key    []byte  // of a new element
 	flags  uint32
 	value  []byte
@@ -117,7 +121,7 @@ func (n *node) thicken() error {
 		it := &n.items[to]
 		switch {
 		case c.key != nil:
-			*it = item{key: c.key, value: c.value, flags: c.flags}
+			*it = item{key: c.key, value: c.value, flags: c.flags, child: c.id}
 		case n.leaf:
 			*it = n.items[to-shift]
 			it.value, it.unverified = c.value, false
@@ -249,6 +253,19 @@ func (n *node) element(i int) (e page.Element, unverified bool, err error) {
 	return e, false, err
 }
 
+// born is the number of the edit with which element i of a leaf was put, see item.born.
+func (n *node) born(i int) uint64 {
+	if !n.thin.Valid() {
+		return n.items[i].born()
+	}
+	if n.added > 0 {
+		if at, ok := n.change(i); ok && n.changes[at].key != nil {
+			return uint64(n.changes[at].id)
+		}
+	}
+	return 0
+}
+
 // replace makes value that of element i of a thin leaf, if it has the length of the one
 // there. false: the leaf has to be thick for that.
 func (n *node) replace(i int, e page.Element, value []byte, flags uint32) bool {
@@ -288,7 +305,7 @@ func (n *node) addThin(i int, it item, full int) bool {
 		n.changes[j].index++
 		n.changes[j].before++
 	}
-	n.addChange(at, change{index: i, before: before, key: it.key, flags: it.flags, value: it.value})
+	n.addChange(at, change{index: i, before: before, id: it.child, key: it.key, flags: it.flags, value: it.value})
 	n.added++
 	n.addedSize += int(size)
 	return true
@@ -304,7 +321,8 @@ func (n *node) setChild(i int, c *node) {
 	n.addChange(at, change{index: i, node: c})
 }
 
-// load fills an empty node from a page. Keys and values stay where they are.
+// load fills an empty node from a page. Keys and values stay where they are. On a damaged page
+// many elements may share bytes, which would be written once for each.
 func (n *node) load(p page.Page) error {
 	count := p.Count()
 	n.room(count)
@@ -333,6 +351,9 @@ func (n *node) load(p page.Page) error {
 		}
 		if i > 0 && bytes.Compare(n.items[i-1].key, it.key) >= 0 {
 			return page.Corruptf(p.ID(), "keys of elements %d and %d are not in ascending order", i-1, i)
+		}
+		if n.size > len(p.Bytes()) {
+			return page.Corruptf(p.ID(), "elements share bytes: the first %d take more than the page's %d", i+1, len(p.Bytes()))
 		}
 	}
 	return nil
@@ -396,12 +417,19 @@ func (n *node) insert(i int, it item) {
 	n.size += itemSize(&it)
 }
 
-func (n *node) remove(i int) {
+// remove takes item i out and returns how many it has moved for that.
+func (n *node) remove(i int) (moved int) {
 	n.size -= itemSize(&n.items[i])
 	last := len(n.items) - 1
-	copy(n.items[i:], n.items[i+1:])
+	if i == 0 { // as those do who empty a tree from its beginning
+		n.items[0] = item{}
+		n.items = n.items[1:]
+		return 0
+	}
+	moved = copy(n.items[i:], n.items[i+1:])
 	n.items[last] = item{}
 	n.items = n.items[:last]
+	return moved
 }
 
 // resize computes the size anew.
@@ -424,72 +452,3 @@ func (n *node) moveTail(i int, to *node) {
 	clear(n.items[i:])
 	n.items = n.items[:i]
 }
-
-// splitInMemory splits the nodes on the path to key that have become too long.
-// Nodes have no page yet, so this costs nothing on disk.
-func (t *Tree) splitInMemory(key []byte) error {
-	t.lift()
-	var path [maxDepth + 1]*node
-	depth := 0
-	for n := t.node; ; depth++ {
-		path[depth] = n
-		if n.leaf {
-			break
-		}
-		i, err := n.descendIndex(key)
-		if err != nil {
-			return err
-		}
-		n, _ = n.child(i)
-	}
-	for d := depth; d >= 0; d-- {
-		n := path[d]
-		if !n.tooLong() {
-			return nil
-		}
-		right := t.edit.arena().newNode(n.leaf)
-		n.halve(right)
-		if d == 0 {
-			root := t.edit.arena().newNode(false)
-			root.insert(0, item{key: n.items[0].key, node: n})
-			t.node = root
-			path[0] = root
-			root.insert(1, item{key: right.items[0].key, node: right})
-			return nil
-		}
-		parent := path[d-1]
-		if err := parent.thicken(); err != nil {
-			return err
-		}
-		i, err := parent.descendIndex(n.items[0].key)
-		if err != nil {
-			return err
-		}
-		parent.insert(i+1, item{key: right.items[0].key, node: right})
-	}
-	return nil
-}
-
-// halve moves the second half of a node that has become too long to right, or the last
-// items if it is long because of appending.
-func (n *node) halve(right *node) {
-	cut := len(n.items) / 2
-	if !n.grown {
-		cut = len(n.items) - 1
-		if !n.leaf {
-			cut-- // a branch has two children
-		}
-	}
-	right.grown, right.appended = n.grown, n.appended
-	n.moveTail(cut, right)
-}
-
-func (n *node) tooLong() bool {
-	if n.size > maxNodeBytes && len(n.items) > 3 {
-		return true
-	}
-	return len(n.items) > maxNodeItems && (n.grown || len(n.items) > maxAppendItems)
-}
-
-// maxNodeBytes is the size from which on a node is split while it is in memory.
-const maxNodeBytes = 1 << 30

@@ -65,6 +65,8 @@ type Tree struct {
 	edge   *edge     // nil: nothing was appended
 	finger finger    // of a tree that can be edited
 
+	removed removal // the last
+
 	spilled bool // it has pages that Spill wrote
 }
 
@@ -80,6 +82,7 @@ type Edit struct {
 	turn   int         // which is used
 	parts  []item      // scratch of Write: a stack
 	cuts   []cut       // scratch of Write
+	moved  int         // items that removals have moved, for tests
 }
 
 // Counters count what a transaction did to its trees.
@@ -408,10 +411,12 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 			return true, nil
 		}
 	}
+	var born page.ID
 	if !exact {
+		born = t.bornNow(key)
 		key = t.edit.arena().copyKey(key)
 		t.edit.arena().held += 2 * int64(len(value))
-		if n.addThin(i, item{key: key, value: value, flags: flags}, fullPage(t.edit.w.PageSize())) {
+		if n.addThin(i, item{key: key, value: value, flags: flags, child: born}, fullPage(t.edit.w.PageSize())) {
 			t.edits++
 			t.stay(n)
 			return true, nil
@@ -431,60 +436,11 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 		it.value, it.flags, it.unverified = value, flags, false
 		return true, nil
 	}
-	n.insert(i, item{key: key, value: value, flags: flags})
+	n.insert(i, item{key: key, value: value, flags: flags, child: born})
 	if n.tooLong() {
 		return true, t.splitInMemory(key)
 	}
 	return true, nil
-}
-
-// Delete removes key and tells whether it was there.
-func (t *Tree) Delete(key []byte) (found bool, err error) {
-	r, err := t.delete(key, 0)
-	return r == removed, err
-}
-
-// DeleteValue is Delete of a key without flags. If key has some, that is, if it
-// is a bucket, nothing changes and ok is false.
-func (t *Tree) DeleteValue(key []byte) (ok bool, err error) {
-	r, err := t.delete(key, ^uint32(0))
-	return r != refused, err
-}
-
-// What became of a key that was to be deleted.
-type deletion int
-
-const (
-	absent deletion = iota
-	refused
-	removed
-)
-
-// delete removes key unless it has one of the flags in refuse.
-func (t *Tree) delete(key []byte, refuse uint32) (deletion, error) {
-	_, flags, ok, err := t.lookup(key, false)
-	if err != nil || !ok {
-		return absent, err
-	}
-	if flags&refuse != 0 {
-		return refused, nil
-	}
-	n, err := t.editLeaf(key)
-	if err != nil {
-		return absent, err
-	}
-	if err := n.thicken(); err != nil {
-		return absent, err
-	}
-	i, exact := n.search(key)
-	if !exact {
-		return absent, page.Corruptf(n.base, "key is found by one search and not by the next")
-	}
-	t.edits++
-	t.stay(n)
-	n.remove(i)
-	n.shrunk = true
-	return removed, nil
 }
 
 // editPath turns the path to key into nodes, down to the given depth or, if that is

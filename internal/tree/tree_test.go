@@ -256,6 +256,8 @@ func TestCursorAcrossEdits(t *testing.T) {
 		var c Cursor
 		c.Init(&tr)
 		e, ok, err := c.First()
+		fresh := map[string]bool{}   // put since First: passed over
+		last, lastFresh := "", false // deleted last: put again it is what it was
 		for step := 0; ok && step < 3000; step++ {
 			if err != nil {
 				t.Fatal(err)
@@ -266,15 +268,19 @@ func TestCursorAcrossEdits(t *testing.T) {
 				if err := deleteAt(&c); err != nil {
 					t.Fatal(err)
 				}
+				last, lastFresh = at, fresh[at]
 				delete(m, at)
 			case 1:
 				k := fmt.Sprintf("%04d", rng.IntN(2000))
+				if _, ok := m[k]; !ok {
+					fresh[k] = k != last || lastFresh
+				}
 				m[k] = "w"
 				if err := tr.Put([]byte(k), []byte("w"), 0); err != nil {
 					t.Fatal(err)
 				}
 			}
-			keys := m.keys()
+			keys := slices.DeleteFunc(m.keys(), func(k string) bool { return fresh[k] })
 			i, found := slices.BinarySearch(keys, at)
 			if rng.IntN(3) == 0 {
 				e, ok, err = c.Prev()

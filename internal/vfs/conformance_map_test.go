@@ -133,6 +133,8 @@ func testMapWhileWriting(t *testing.T, open func() File) {
 			}
 		}
 	})
+	defer reader.Wait() // before the mapping is closed, even if the test fails
+	defer close(stop)
 	for i := range 200 {
 		end := int64(i+2) * testPage
 		must(t, file.Grow(end))
@@ -145,13 +147,11 @@ func testMapWhileWriting(t *testing.T, open func() File) {
 			}
 			must(t, longer.Close())
 		}
-		if i == 100 {
+		if i == 100 && file.MapBeyondEnd() { // Windows refuses to shorten a mapped file
 			must(t, file.Truncate(testPage))
 		}
 	}
 	time.Sleep(time.Millisecond)
-	close(stop)
-	reader.Wait()
 }
 
 func testMlock(t *testing.T, open func() File) {

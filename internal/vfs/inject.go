@@ -53,6 +53,8 @@ type PartialWrite struct {
 	// write is done and still reported as failed.
 	Bytes int64
 	Err   error
+	// Silent: the caller is told that no byte was written.
+	Silent bool
 }
 
 func (p *PartialWrite) Error() string { return "partial write: " + p.Err.Error() }
@@ -121,8 +123,11 @@ func (f *Inject) WriteAt(p []byte, off int64) (int, error) {
 	}
 	if partial, ok := err.(*PartialWrite); ok {
 		n, werr := f.file.WriteAt(p[:min(partial.Bytes, int64(len(p)))], off)
-		if werr != nil {
+		switch {
+		case werr != nil:
 			return n, werr
+		case partial.Silent:
+			n = 0
 		}
 		return n, partial.Err
 	}

@@ -159,3 +159,17 @@ func TestInjectPartialWrite(t *testing.T) {
 		}
 	}
 }
+
+// A write that fails need not tell what it has written.
+func TestInjectSilentWrite(t *testing.T) {
+	mem := NewMem("mem")
+	f := NewInject(mem.Open(), func(op Op) error {
+		if op.Kind == KindWrite {
+			return &PartialWrite{Bytes: 3, Err: errInjected, Silent: true}
+		}
+		return nil
+	})
+	if n, err := f.WriteAt([]byte("abcdef"), 0); n != 0 || err != errInjected || string(mem.Bytes()) != "abc" {
+		t.Errorf("%d bytes, %v, the file has %q", n, err, mem.Bytes())
+	}
+}

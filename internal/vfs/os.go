@@ -91,6 +91,9 @@ func (f *OSFile) Size() (int64, error) {
 
 // Truncate sets the file's length.
 func (f *OSFile) Truncate(size int64) error {
+	if size < 0 { // the error of Windows is not EINVAL
+		return fileError("truncate", f.Name(), syscall.EINVAL)
+	}
 	f.sizeMu.Lock()
 	defer f.sizeMu.Unlock()
 	return f.file.Truncate(size)
@@ -151,7 +154,7 @@ func (f *OSFile) mapData(length int64, opts MapOptions) (data []byte, err error)
 		return nil, fmt.Errorf("length out of range: %w", syscall.EINVAL)
 	}
 	if !mapBeyondEnd {
-		size, err := f.Size()
+		size, err := f.file.Seek(0, io.SeekEnd) // not Size, whose error names the file, as Map's does
 		if err != nil {
 			return nil, err
 		}
