@@ -52,7 +52,11 @@ func TestPutAllocations(t *testing.T) {
 				must(t, s.flush())
 				runtime.ReadMemStats(&after)
 				chunks := c.count * (c.size/s.options.LeafSize + 1)
-				if got := float64(after.Mallocs-before.Mallocs) / float64(chunks); got >= 0.03 {
+				limit := 0.03
+				if runtime.GOOS == "windows" { // each growth of the file takes a new mapping
+					limit = 0.06
+				}
+				if got := float64(after.Mallocs-before.Mallocs) / float64(chunks); got >= limit {
 					t.Errorf("%.3f allocations for each chunk of %d blobs of %d bytes", got, c.count, c.size)
 				} else {
 					t.Logf("%.3f allocations for each chunk, %.3f for each blob", got, float64(after.Mallocs-before.Mallocs)/float64(c.count))

@@ -63,6 +63,7 @@ func (s *Store) begin() (*batch, error) {
 		s.finishes = true
 		s.tx.BeforeCommit(s.finish)
 	}
+	s.announce()
 	return s.batch, nil
 }
 
@@ -195,7 +196,10 @@ func (s *Store) isLost(e *pending) (bool, error) {
 		return false, err
 	}
 	e.state &^= counted
-	return found && had.lost(), nil
+	if !found {
+		return false, nil
+	}
+	return s.unsound(&e.key, &had)
 }
 
 // isLeaf tells whether a chunk belongs into the bucket of leaves.
@@ -215,8 +219,14 @@ func (s *Store) addLong(b *batch, k *chunkKey, p []byte, h hold) (fresh bool, er
 	if err != nil {
 		return false, err
 	}
+	lost := false
+	if found {
+		if lost, err = s.unsound(k, &had); err != nil {
+			return false, err
+		}
+	}
 	e := pending{parents: h.parents, users: h.users, length: int32(len(p))}
-	if !found || had.lost() {
+	if !found || lost {
 		bucket := s.leaves
 		if !s.isLeaf(k, len(p)) {
 			bucket = s.packs
@@ -269,12 +279,14 @@ func (s *Store) flush() error {
 	}
 	b := s.batch
 	if b == nil || len(b.entries) == 0 {
+		s.withdraw()
 		return nil
 	}
 	if err := s.flushBatch(b); err != nil {
 		return s.fail(fmt.Errorf("bringing chunks to the store: %w", err))
 	}
 	b.clear()
+	s.withdraw()
 	return nil
 }
 
@@ -383,7 +395,10 @@ func (s *Store) skip(p *pending) (bool, error) {
 		return false, nil
 	}
 	e, found, err := s.probe(&p.key)
-	if err != nil || !found || e.lost() {
+	if err != nil || !found {
+		return false, err
+	}
+	if lost, err := s.unsound(&p.key, &e); err != nil || lost {
 		return false, err
 	}
 	p.state &^= hasBytes
@@ -398,16 +413,24 @@ func (s *Store) settle(b *batch, i int) error {
 		return err
 	}
 	came := *p
-	if found && e.lost() && came.state&hasBytes != 0 {
-		// Its bytes are stored, and the children of a node have it as a parent already.
+	lost := false
+	if found && came.state&hasBytes != 0 {
+		if lost, err = s.unsound(&p.key, &e); err != nil {
+			return err
+		}
+	}
+	if lost {
+		// Its bytes are stored, and the children of a node have it as a parent already. What there was of it, if anything,
+		// may be another chunk's: a repair finds out.
 		p.settleAs(&e)
+		p.heal(true)
 		p.state = came.state | p.state&(wasDead|inLarge|inRecent)
 		p.id, p.length = came.id, came.length
 		if p.negative() {
 			return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
 		}
 		if came.key.level > 0 {
-			return s.giveUpChildren(b.arena[came.at:came.at+came.length], came.key.level)
+			return s.giveUpChildren(b.arena[came.at:came.at+came.length], came.key.level, true)
 		}
 		return nil
 	}
@@ -416,6 +439,7 @@ func (s *Store) settle(b *batch, i int) error {
 	} else if p.state&hasBytes == 0 {
 		return missing(&p.key)
 	}
+	p.heal(found)
 	switch {
 	case p.negative():
 		return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
@@ -433,7 +457,7 @@ func (s *Store) settle(b *batch, i int) error {
 		return s.deleteBytes(came.state&packed != 0, came.id)
 	}
 	if came.key.level > 0 {
-		return s.giveUpChildren(b.arena[came.at:came.at+came.length], came.key.level)
+		return s.giveUpChildren(b.arena[came.at:came.at+came.length], came.key.level, found)
 	}
 	return nil
 }
@@ -462,8 +486,8 @@ func (p *pending) settleAs(e *entry) {
 // negative tells whether a count of a settled entry is below zero.
 func (p *pending) negative() bool { return p.parents < 0 || p.users < 0 || p.leased < 0 }
 
-// giveUpChildren takes back that a node is a parent.
-func (s *Store) giveUpChildren(bytes []byte, level uint8) error {
+// giveUpChildren takes back that a node is a parent. stored: it is there already, and names them.
+func (s *Store) giveUpChildren(bytes []byte, level uint8, stored bool) error {
 	n, err := parseNode(bytes, level, s.options.shape())
 	if err != nil {
 		return err
@@ -472,6 +496,9 @@ func (s *Store) giveUpChildren(bytes []byte, level uint8) error {
 		k, _ := n.child(i)
 		if err := s.adjust(&k, -1, 0); err != nil {
 			return err
+		}
+		if stored {
+			s.batch.find(&k).state |= claimed
 		}
 	}
 	return nil

@@ -83,9 +83,10 @@ func (t *treeBuilder) node(level uint8) (chunkKey, int64, error) {
 	if err != nil {
 		return chunkKey{}, 0, err
 	}
-	for i := 0; !fresh && i < n.count(); i++ {
-		child, _ := n.child(i)
-		if err := t.s.adjust(&child, -1, 0); err != nil {
+	if !fresh {
+		// One whose bytes have not come is in the store.
+		stored := t.s.batch.find(&k).state&hasBytes == 0
+		if err := t.s.giveUpChildren(b, level+1, stored); err != nil {
 			return chunkKey{}, 0, err
 		}
 	}

@@ -24,10 +24,10 @@ type CheckOptions struct {
 	// References that are inline are passed over.
 	Roots iter.Seq2[Ref, error]
 	// Repair mends what can be mended, in the transaction of the store, which must be a writing
-	// one without open writers.
+	// one. Nothing may be put into the store, or deleted, before it has ended.
 	Repair bool
-	// Discard has a repair delete what is stored of chunks in use whose content is wrong. They are
-	// missing then, and stored again when somebody puts the same content again.
+	// Discard has a repair take off chunks in use what is stored of them if it is wrong. They are
+	// missing then, and stored again when the same content is put again. What was taken off is another chunk's, or dead.
 	Discard bool
 	// Memory is how many bytes the counting may take. 0: 64 MiB. Where that is not
 	// enough for all chunks, there are several passes over the nodes.
@@ -48,7 +48,8 @@ type CheckStats struct {
 
 // Check verifies a store: that each chunk that is named somewhere is there, that each has
 // the counts that follow from the nodes, leases, ingests and roots, that those without any
-// are marked as dead, that all bytes belong to one chunk, and that nothing else is in the store. fn is
+// are marked as dead, that all bytes belong to one chunk, and that nothing else is in the store. What Writers and Ingests of this Store hold that are open is counted too; where another Store of the
+// transaction has something open, or has not flushed, the check is refused (ErrUnfinished). fn is
 // called with each problem, unless it is nil; an error that it returns ends the check. The error of Check is that, the context's,
 // or one of Roots.
 //
@@ -57,7 +58,8 @@ type CheckStats struct {
 // transaction that only reads, Tx.Err does not have the damage afterwards.
 //
 // Repair loses no content: bytes that no chunk has become one again, dead if nobody
-// names it, or are deleted if there is another sound copy of them. Counts and marks are set right; but while
+// names it, or are deleted if there is another sound copy of them, which is read for that. What stands under a wrong key, or with
+// another chunk's entry, is given to the chunk whose it is; without Data leaves are read for that if something is lacking. Counts and marks are set right; but while
 // nodes cannot be read that are in use, no count of parents is lowered, since their children are not known.
 // A chunk whose bytes are missing stays in the index, and its bytes are stored again when somebody puts
 // the same content again; so is one whose content is wrong, with Discard. An ingest that lacks a chunk, and what has no meaning, is deleted.
@@ -67,7 +69,8 @@ func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) erro
 	if c.o.Memory <= 0 {
 		c.o.Memory = 64 << 20
 	}
-	err := s.flush()
+	err := firstError(s.flush(), s.alone())
+	c.changes = s.changes
 	if s.tx.Writable() { // else several goroutines may use s, and nothing is merged
 		s.checking = true
 		defer func() { s.checking = false }()
@@ -75,7 +78,9 @@ func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) erro
 	if err == nil && o.Repair {
 		err = s.writable()
 	}
-	for _, step := range []func() error{c.survey, c.foreign, c.entries, c.bytes, c.records, c.unreadable, c.counts, c.digests, s.flush} {
+	for _, step := range []func() error{
+		c.survey, c.foreign, c.entries, c.seek, c.bytes, c.records, c.unreadable, c.counts, c.late, c.digests, s.flush,
+	} {
 		if err == nil {
 			err = step()
 		}
@@ -103,8 +108,60 @@ type checker struct {
 	bad   map[chunkKey]error
 	lossy bool
 
+	search bool    // leaves are read too, for what is lacking
+	again  bool    // all problems have been reported
+	given  int     // to how many chunks bytes were given
+	strays []stray // of the window of bytes
+	loose  []spot  // to be looked at by tidy
+
+	changes uint64 // of the Store, when the check began
+
 	gaps   map[string][]gap // of buckets, by their names
 	damage error            // of the file, that was met first
+}
+
+// unchanged is the error of a repair after something has been put into the store or deleted since it began, by the caller's
+// function perhaps: what was counted is not so any more.
+func (c *checker) unchanged() error {
+	if c.o.Repair && c.s.changes != c.changes {
+		return errChanged
+	}
+	return nil
+}
+
+// seek finds out whether a repair has to read leaves, if it does not in any case.
+func (c *checker) seek() (err error) {
+	if c.o.Repair {
+		if c.search = c.o.Data; !c.search {
+			c.search, err = c.lacking()
+		}
+	}
+	return err
+}
+
+// late is for what the counts have shown to be dead. What has become another chunk's is counted again.
+func (c *checker) late() error {
+	if !c.o.Repair {
+		return nil
+	}
+	c.again = true
+	defer func() { c.again = false }()
+	for tries := 0; len(c.strays) > 0 && tries <= maxLevel; tries++ {
+		given := c.given
+		if err := c.rehome(); err != nil {
+			return err
+		}
+		if err := c.tidy(); err != nil {
+			return err
+		}
+		if c.given == given {
+			break
+		}
+		if err := c.counts(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // found reports a problem.
@@ -118,6 +175,9 @@ func (c *checker) wrong(k chunkKey, repaired, discarded bool, format string, arg
 }
 
 func (c *checker) report(p Problem, format string, args ...any) error {
+	if c.again {
+		return nil
+	}
 	c.stats.Problems++
 	if p.Repaired {
 		c.stats.Repaired++
@@ -253,10 +313,13 @@ func (c *checker) badNodes() error {
 		}
 	}
 	err := c.children(func(_, child chunkKey, _ int64) error { use(child); return nil })
-	for _, each := range []func(func(k chunkKey) error) error{c.ingested, c.leased, c.roots} {
+	for _, each := range []func(func(k chunkKey) error) error{c.ingested, c.leased, c.s.held} {
 		if err == nil {
 			err = each(func(k chunkKey) error { use(k); return nil })
 		}
+	}
+	if err == nil {
+		err = c.roots(func(k chunkKey, _ int64) error { use(k); return nil })
 	}
 	if err != nil {
 		return err
@@ -274,12 +337,12 @@ func (c *checker) badNodes() error {
 		c.lossy = c.lossy || !dead
 		repaired, discarded := dead && c.o.Repair, false
 		if repaired {
-			if err := c.s.remove(&k, &e); err != nil {
+			if err := c.takeOff(&k, &e); err != nil {
 				return err
 			}
 			delete(c.bad, k)
 		} else if c.o.Repair && c.o.Discard && !errors.Is(reason, ErrMissing) {
-			if err := c.s.discard(&k); err != nil {
+			if err := c.takeAway(&k, spot{e.packed, e.id}); err != nil {
 				return err
 			}
 			discarded = true
@@ -290,5 +353,5 @@ func (c *checker) badNodes() error {
 			}
 		}
 	}
-	return nil
+	return c.tidy()
 }

@@ -45,6 +45,7 @@ type holding struct {
 	length int
 	key    chunkKey // that it belongs to
 	named  bool
+	dead   bool // as the index says
 }
 
 const holdingSize = 64 // bytes of memory, at most
@@ -91,10 +92,13 @@ func (b *bytesOf) check(from uint64) error {
 	if err != nil {
 		return err
 	}
-	if b.o.Data {
+	if b.o.Data || b.o.Repair {
 		if err := b.verify(); err != nil {
 			return err
 		}
+	}
+	if err := b.unchanged(); err != nil {
+		return err
 	}
 	for _, fix := range b.fixes {
 		if err := fix(); err != nil {
@@ -106,6 +110,14 @@ func (b *bytesOf) check(from uint64) error {
 			if err := b.leaked(&b.window[i]); err != nil {
 				return err
 			}
+		}
+	}
+	if b.o.Repair {
+		if err := b.rehome(); err != nil {
+			return err
+		}
+		if err := b.tidy(); err != nil {
+			return err
 		}
 	}
 	return b.s.flush()
@@ -178,7 +190,7 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 		}
 		return b.found(SharedBytes, k, b.o.Repair, "%s %d, which chunk %v has too", b.name(), e.id, s.key)
 	}
-	s.key, s.named = k, true
+	s.key, s.named, s.dead = k, true, e.dead()
 	if s.length == e.length {
 		return nil
 	}
@@ -189,12 +201,13 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 	if err != nil {
 		return err
 	}
+	said := e.length
 	repaired := b.o.Repair && b.s.options.Algorithm.sum(p) == k.addr && len(p) <= maxChunk
 	if repaired {
 		e.length = len(p)
 		b.fixes = append(b.fixes, func() error { return b.s.putEntry(&k, &e) })
 	}
-	return b.found(WrongLength, k, repaired, "%s %d has %d bytes, and the index says %d", b.name(), e.id, s.length, e.length)
+	return b.found(WrongLength, k, repaired, "%s %d has %d bytes, and the index says %d", b.name(), e.id, s.length, said)
 }
 
 func (b *bytesOf) name() string { return bytesWord(b.packed) }
@@ -214,10 +227,13 @@ func bytesName(packed bool) string {
 	return string(leavesName)
 }
 
-// verify verifies the leaves of the window; nodes are read anyway.
+// verify verifies the bytes of the window, for a check those of leaves only; nodes are read anyway.
 func (b *bytesOf) verify() error {
 	for _, s := range b.window {
-		if !s.named || s.key.level > 0 {
+		switch {
+		case !s.named, s.key.level > 0 && !b.o.Repair:
+			continue
+		case !b.o.Data && !b.search && !s.dead: // what is dead goes, so a repair looks whether it is what it is said to be
 			continue
 		}
 		if err := b.ctx.Err(); err != nil {
@@ -234,14 +250,22 @@ func (b *bytesOf) verify() error {
 			}
 			continue
 		}
-		if sum != s.key.addr {
-			discarded := b.o.Repair && b.o.Discard
-			if err := b.wrong(s.key, false, discarded, "%s %d: its bytes have the address %v", b.name(), s.id, sum); err != nil {
-				return err
+		is := b.whatIs(p, sum)
+		if s.key == is[0] || s.key == is[1] {
+			if b.o.Repair && s.key != is[1] { // a leaf with the bytes of a node: its entry may have the wrong level
+				b.strays = append(b.strays, stray{owner: s.key, at: spot{b.packed, s.id}, is: is})
 			}
-			if discarded {
-				b.fixes = append(b.fixes, func() error { return b.s.discard(&s.key) })
-			}
+			continue
+		}
+		discarded := b.o.Repair && b.o.Discard && s.key.level == 0
+		if b.o.Repair {
+			b.strays = append(b.strays, stray{owner: s.key, at: spot{b.packed, s.id}, is: is, discard: discarded})
+		}
+		if s.key.level > 0 {
+			continue // it is reported with the other nodes
+		}
+		if err := b.wrong(s.key, false, discarded, "%s %d: its bytes have the address %v", b.name(), s.id, sum); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -274,13 +298,14 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 		if damage != nil || err != nil {
 			return err
 		}
-		sound := b.s.options.Algorithm.sum(p) == k.addr
+		sound := b.isSound(k, &e)
 		switch {
 		case !sound:
+			b.loose = append(b.loose, spot{e.packed, e.id})
 			e.id = 0 // lost
 		case k == &second:
 			// The first one may be sound too: level and address differ in the level only then.
-			if e.id, err = b.bucket.NextSequence(); err == nil {
+			if e.id, err = freshID(b.bucket); err == nil {
 				err = b.bucket.Put(binary.BigEndian.AppendUint64(nil, e.id), p)
 			}
 		default:
@@ -311,43 +336,11 @@ func (b *bytesOf) leaked(s *holding) error {
 	if err != nil {
 		return err
 	}
-	if len(p) > 4 {
-		if _, err := parseNode(p, p[4], b.s.options.shape()); err == nil {
-			k.level = p[4]
-		}
-	}
+	k = b.whatIs(p, k.addr)[1]
 	if err := b.found(LeakedBytes, k, b.o.Repair, "%s %d of %d bytes", b.name(), s.id, s.length); err != nil || !b.o.Repair {
 		return err
 	}
-	id := binary.BigEndian.AppendUint64(nil, s.id)
-	e, ok, err := b.s.lookup(&k)
-	switch {
-	case err != nil:
-		return err
-	case len(p) > maxChunk:
-		return b.bucket.Delete(id)
-	case !ok:
-		e = entry{packed: b.packed, id: s.id, length: len(p)}
-		if err := b.s.putEntry(&k, &e); err != nil {
-			return err
-		}
-		return b.s.setMark(&k, true)
-	}
-	if have, err := b.s.data(&e); err == nil && b.s.options.Algorithm.sum(have) == k.addr {
-		return b.bucket.Delete(id)
-	}
-	if err := b.s.tx.Err(); err != nil {
-		return err
-	}
-	old := b.s.leaves
-	if e.packed {
-		old = b.s.packs
-	}
-	if err := old.Delete(binary.BigEndian.AppendUint64(nil, e.id)); err != nil {
-		return err
-	}
-	e.packed, e.id, e.length = b.packed, s.id, len(p)
-	return b.s.putEntry(&k, &e)
+	return b.adopt(spot{b.packed, s.id})
 }
 
 // lose has a chunk that is in use, and whose bytes are not there, stored again when it is written
@@ -355,18 +348,6 @@ func (b *bytesOf) leaked(s *holding) error {
 func (s *Store) lose(k *chunkKey, e *entry) error {
 	e.id = 0
 	return s.putEntry(k, e)
-}
-
-// discard deletes the bytes of a chunk, which are not those that it should have.
-func (s *Store) discard(k *chunkKey) error {
-	e, ok, err := s.lookup(k)
-	if err != nil || !ok {
-		return err
-	}
-	if err := s.deleteBytes(e.packed, e.id); err != nil {
-		return err
-	}
-	return s.lose(k, &e)
 }
 
 // putEntry changes the index, where nothing is pending.

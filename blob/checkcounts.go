@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -104,22 +105,25 @@ func (c *checker) countRecords(n *counting) error {
 		}
 		return nil
 	})
-	if err == nil {
-		err = c.ingested(func(k chunkKey) error {
-			if i, ok, _ := n.find(&k); ok {
-				n.parents[i]++
-			}
-			return nil
-		})
+	for _, each := range []func(func(k chunkKey) error) error{c.ingested, c.s.held} {
+		if err == nil {
+			err = each(func(k chunkKey) error {
+				if i, ok, _ := n.find(&k); ok {
+					n.parents[i]++
+				}
+				return nil
+			})
+		}
 	}
 	if err != nil {
 		return err
 	}
-	return c.roots(func(k chunkKey) error {
+	return c.roots(func(k chunkKey, size int64) error {
 		i, ok, in := n.find(&k)
 		switch {
 		case ok:
 			n.users[i]++
+			return c.rootSize(&k, size)
 		case in:
 			return c.missing(k, "a root")
 		}
@@ -127,8 +131,45 @@ func (c *checker) countRecords(n *counting) error {
 	})
 }
 
-// roots calls fn with each chunk that the caller's references name.
-func (c *checker) roots(fn func(k chunkKey) error) error {
+// rootSize compares the size that one of the caller's references has with that of the blob.
+func (c *checker) rootSize(k *chunkKey, size int64) error {
+	has, wrong, err := c.otherSize(k, size)
+	if err != nil || !wrong {
+		return err
+	}
+	return c.found(WrongLength, *k, false, "the blob has %d bytes, and a root says %d", has, size)
+}
+
+// otherSize gives how much content a chunk of the index stands for if that is known, and not what is said.
+func (c *checker) otherSize(k *chunkKey, said int64) (size int64, wrong bool, err error) {
+	damage, err := c.try(func() error {
+		e, ok, err := c.s.lookup(k)
+		if err != nil || !ok {
+			return unlessCorrupt(err)
+		}
+		if k.level == 0 && int64(e.length) == said {
+			return nil // and the leaf need not be read
+		}
+		if _, err := c.s.loadEntry(k, &e); err != nil {
+			return nil // the index may have the wrong length
+		}
+		size, err = c.s.sizeOf(k, &e)
+		wrong = err == nil && size != said
+		return nil
+	})
+	return size, wrong && damage == nil, err
+}
+
+// unlessCorrupt is err, unless it is of an entry of the index that is malformed: that is reported as such.
+func unlessCorrupt(err error) error {
+	if errors.Is(err, ErrCorrupt) {
+		return nil
+	}
+	return err
+}
+
+// roots calls fn with each chunk that the caller's references name, and how much content they say it has.
+func (c *checker) roots(fn func(k chunkKey, size int64) error) error {
 	if c.o.Roots == nil {
 		return nil
 	}
@@ -137,7 +178,7 @@ func (c *checker) roots(fn func(k chunkKey) error) error {
 			err = fmt.Errorf("blob %v: %w", ref, ErrAlgorithm)
 		}
 		if err == nil && !ref.inlined {
-			err = fn(ref.key())
+			err = fn(ref.key(), ref.size)
 		}
 		if err != nil {
 			return err
@@ -161,6 +202,13 @@ func (c *checker) compare(n *counting) error {
 		if err != nil {
 			return err
 		}
+		if c.o.Repair && fixed.dead() && fixed.lost() { // nothing of it is there, and nobody asks for it
+			fixes = append(fixes, func() error { return c.takeOff(&k, &fixed) })
+			return nil
+		}
+		if c.o.Repair && fixed.dead() && !e.dead() {
+			c.dying(k, &fixed)
+		}
 		if fixed != e {
 			fixes = append(fixes, func() error { return c.s.putEntry(&k, &fixed) })
 		}
@@ -176,12 +224,27 @@ func (c *checker) compare(n *counting) error {
 		}
 		return c.found(WrongMark, k, c.o.Repair, "%d parents, %d users, marked: %v", e.parents, e.users, marked[at])
 	}, nil)
+	if err == nil {
+		err = c.unchanged()
+	}
 	for _, fix := range fixes {
 		if err == nil {
 			err = fix()
 		}
 	}
 	return err
+}
+
+// dying looks at the bytes of a chunk that turns out to be dead: they may be those of another one.
+func (c *checker) dying(k chunkKey, e *entry) {
+	p, err := c.s.data(e)
+	if err != nil {
+		return
+	}
+	is := c.whatIs(p, c.s.options.Algorithm.sum(p))
+	if k != is[0] && k != is[1] {
+		c.strays = append(c.strays, stray{owner: k, at: spot{e.packed, e.id}, is: is})
+	}
 }
 
 // marks tells which of the chunks are marked as dead, and finds marks of those that are not in the index.

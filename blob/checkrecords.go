@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -126,11 +127,12 @@ func (c *checker) lease(id []byte, b *holdfast.Bucket) (bool, error) {
 		}
 	}
 	var wrong [][]byte
+	var sizes []leasedSize
 	err = c.scan(inside(string(leasesName), id), b, nil, nil, func(key, v []byte) error {
 		if bytes.Equal(key, expiresName) {
 			return nil
 		}
-		k, _, err := parseLeased(key, v)
+		k, size, err := parseLeased(key, v)
 		if err != nil {
 			repaired := c.o.Repair && v != nil
 			if repaired {
@@ -139,23 +141,43 @@ func (c *checker) lease(id []byte, b *holdfast.Bucket) (bool, error) {
 			return c.found(Malformed, chunkKey{}, repaired, "lease %.100q: %v", id, err)
 		}
 		there, err := c.known(&k)
-		if there || err != nil {
+		if err != nil {
 			return err
+		}
+		if there {
+			has, wrong, err := c.otherSize(&k, size)
+			if err != nil || !wrong {
+				return err
+			}
+			sizes = append(sizes, leasedSize{bytes.Clone(key), has})
+			return c.found(WrongLength, k, c.o.Repair, "the blob has %d bytes, and lease %.100q says %d", has, id, size)
 		}
 		wrong = append(wrong, bytes.Clone(key))
 		return c.found(MissingChunk, k, c.o.Repair, "lease %.100q holds it", id)
 	})
 	if !c.o.Repair {
-		wrong = nil
+		return false, err
+	}
+	for _, s := range sizes {
+		if err == nil {
+			err = b.Put(s.key, binary.AppendUvarint(nil, uint64(s.size)))
+		}
 	}
 	return false, c.drop(b, wrong, err)
+}
+
+// leasedSize is what a lease should say of a blob.
+type leasedSize struct {
+	key  []byte
+	size int64
 }
 
 // known tells whether the index has a chunk, or may have it.
 func (c *checker) known(k *chunkKey) (ok bool, err error) {
 	damage, err := c.try(func() (err error) {
 		_, ok, err = c.s.lookup(k)
-		return err
+		ok = ok || errors.Is(err, ErrCorrupt)
+		return unlessCorrupt(err)
 	})
 	return ok || damage != nil || c.unindexed(k), err
 }
@@ -167,6 +189,10 @@ func (c *checker) ingest(name []byte, b *holdfast.Bucket) (remove bool, err erro
 		return false, c.found(Unreadable, chunkKey{}, false, "ingest %.100q: %v", name, damage)
 	}
 	if err != nil {
+		return true, c.found(Malformed, chunkKey{}, c.o.Repair, "ingest %.100q: %v", name, err)
+	}
+	damage, err = c.try(func() error { return c.s.checkSizes(&state) })
+	if err != nil && damage == nil {
 		return true, c.found(Malformed, chunkKey{}, c.o.Repair, "ingest %.100q: %v", name, err)
 	}
 	for _, k := range state.chunks() {

@@ -20,7 +20,7 @@ func (g *gap) has(key []byte) bool {
 
 var (
 	errEnough  = errors.New("enough") // ends a scan
-	errChanged = errors.New("the index has changed meanwhile")
+	errChanged = errors.New("the store has changed meanwhile")
 )
 
 // try runs fn, which reads. damage: the file is damaged where it did; then what fn returned means nothing.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 )
 
 var (
@@ -34,17 +35,23 @@ const maxChunk = maxSpread * MaxLeafSize
 // configSize is the length in bytes of the encoded configuration.
 const configSize = 16
 
+// Versions of the configuration. In the first one nothing says whether it is as it was written: there, a flipped bit may
+// make another leaf size of it.
 const (
 	configMagic   = "HFBS"
-	configVersion = 1
+	configPlain   = 1
+	configVersion = 2 // with a checksum
 )
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // appendConfig encodes what a store keeps of its options.
 func appendConfig(b []byte, o Options) []byte {
+	begin := len(b)
 	b = append(b, configMagic...)
 	b = append(b, configVersion, byte(o.Algorithm), byte(o.Chunking), 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(o.LeafSize))
-	return append(b, 0, 0, 0, 0)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[begin:], castagnoli))
 }
 
 // parseConfig decodes it.
@@ -60,10 +67,13 @@ func parseConfig(b []byte) (Options, error) {
 		Chunking:  Chunking(b[6]),
 		LeafSize:  int(min(binary.LittleEndian.Uint32(b[8:]), MaxLeafSize+1)),
 	}
+	last := binary.LittleEndian.Uint32(b[12:])
 	switch {
-	case b[4] != configVersion:
+	case b[4] != configVersion && b[4] != configPlain:
 		return Options{}, fmt.Errorf("%w: version %d of the format is unknown", ErrCorrupt, b[4])
-	case b[7] != 0 || binary.LittleEndian.Uint32(b[12:]) != 0:
+	case b[4] == configVersion && last != crc32.Checksum(b[:12], castagnoli):
+		return Options{}, corruptf("configuration: it does not have its checksum")
+	case b[7] != 0 || b[4] == configPlain && last != 0:
 		return Options{}, corruptf("configuration: reserved bytes are set")
 	}
 	if err := o.check(); err != nil {

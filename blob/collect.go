@@ -10,34 +10,53 @@ import (
 )
 
 // Collect frees what deleted blobs leave behind: at most limit chunks, and more
-// tells whether there is more to free. What leases hold that have expired is given
-// back first, ingests that have expired are given up, and both count against limit too. A removed chunk that is a node
+// tells whether there is more to free. A removed chunk that is a node
 // releases its children, which may then be removed as well; leaves are removed
-// without being read. What is left stays marked in the store, so it does not
-// matter when it goes on, nor in which transaction.
+// without being read. When nothing is left, what leases hold that have expired is given
+// back, ingests that have expired are given up, both of which count against limit too, and what that leaves
+// behind is freed: so one call in a row of them looks at all leases and ingests. What is
+// left stays marked in the store, so it does not
+// matter when it goes on, nor in which transaction. A limit below 1 is ErrOptions.
 //
 // A chunk that is damaged or missing is passed over and stays marked. When only
 // such chunks are left the error names the first and wraps ErrCorrupt or
 // ErrMissing; the transaction can be committed all the same, unless the file
 // itself is damaged there (holdfast.CorruptError). Check can repair them.
 func (s *Store) Collect(limit int) (removed int, more bool, err error) {
-	_, _, steps, err := s.expire(time.Now(), limit)
-	if err != nil || steps >= limit {
-		return 0, steps >= limit, err
+	if err := s.ended(); err != nil {
+		return 0, false, err
 	}
-	limit -= steps
+	if limit < 1 {
+		return 0, false, fmt.Errorf("collect: %w: at most %d chunks", ErrOptions, limit)
+	}
+	var l look
+	return s.collect(&l, limit)
+}
+
+func (s *Store) collect(l *look, limit int) (removed int, more bool, err error) {
+	s.changes++
 	c := collector{s: s}
-	for removed < limit {
-		if err := c.some(limit - removed); err != nil {
+	for given := 0; removed+given < limit; {
+		if err := c.some(limit - removed - given); err != nil {
 			return removed + c.removed, false, err
 		}
 		removed += c.removed
-		if c.done() {
-			if removed > 0 && len(c.skip) > 0 {
-				return removed, true, s.flush() // the next call tells of them
+		switch {
+		case !c.done() || removed+given == limit:
+			continue
+		case !l.done():
+			e, err := s.expire(l, time.Now(), limit-removed-given)
+			if err != nil {
+				return removed, false, err
 			}
-			return removed, false, errors.Join(s.flush(), c.first)
+			if given += e.steps; e.steps > 0 {
+				continue
+			}
 		}
+		if removed+given > 0 && len(c.skip) > 0 {
+			return removed, true, s.flush() // the next call tells of them
+		}
+		return removed, false, errors.Join(s.flush(), c.first)
 	}
 	return removed, true, s.flush()
 }
@@ -272,6 +291,7 @@ type collection struct {
 	open  func(*holdfast.Tx) (*Store, error)
 	o     CollectOptions
 	c     collector
+	look  look
 	batch int // chunks in a transaction
 	stats CollectStats
 	done  bool
@@ -284,6 +304,8 @@ func (r *collection) transaction() error {
 	var (
 		stats  = r.stats
 		before = r.c
+		look   = r.look
+		worked bool // else it has only looked
 		held   time.Duration
 		tx     *holdfast.Tx
 	)
@@ -295,15 +317,20 @@ func (r *collection) transaction() error {
 		if err != nil {
 			return err
 		}
-		leases, ingests, given, err := s.expire(begin, r.batch)
-		if err != nil {
-			return err
-		}
-		stats.Leases += int64(leases)
-		stats.Ingests += int64(ingests)
 		r.c.s, r.done = s, false
+		n := r.batch
+		for none := look.count; !look.done() && n > 0 && (look.count == none || r.now().Sub(begin) < r.o.Hold); {
+			var e expired
+			if err := s.expireSome(&look, begin, n, &e); err != nil {
+				return err
+			}
+			stats.Leases += int64(e.leases)
+			stats.Ingests += int64(e.ingests)
+			n -= e.steps
+		}
+		worked = look.done() || n < r.batch
 		// Something is done in any case, or it would never end.
-		for n := r.batch - given; n > 0 && !r.done && (n == r.batch-given || r.now().Sub(begin) < r.o.Hold); {
+		for first := true; look.done() && n > 0 && !r.done && (first || r.now().Sub(begin) < r.o.Hold); first = false {
 			if err := r.c.some(min(n, collectPiece)); err != nil {
 				return err
 			}
@@ -333,13 +360,15 @@ func (r *collection) transaction() error {
 		r.c.pass(*at, err)
 		return nil
 	}
-	r.c.s = nil
+	r.c.s, r.look = nil, look
 	held += tx.Stats().SpillTime
 	stats.Transactions++
 	stats.Longest = max(stats.Longest, held)
 	stats.Damaged, stats.FirstDamaged = len(r.c.skip), r.c.first
 	r.stats = stats
-	r.adapt(held)
+	if worked {
+		r.adapt(held)
+	}
 	return nil
 }
 
@@ -348,7 +377,7 @@ func (r *collection) adapt(held time.Duration) {
 	switch {
 	case held > r.o.Hold:
 		r.batch = max(1, int(float64(r.batch)*float64(r.o.Hold)/float64(held)))
-	case held < r.o.Hold*3/4:
+	case held < r.o.Hold/4*3:
 		r.batch = min(2*r.batch, 1<<16)
 	}
 }

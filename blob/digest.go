@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"holdfast"
@@ -42,6 +43,9 @@ func (s *Store) ByDigest(sha256 [32]byte) (Ref, error) {
 		return Ref{}, corruptf("blob of digest sha256:%x: %v", sha256, err)
 	}
 	_, e, ok, err := s.root(ref)
+	if errors.Is(err, ErrInvalidRef) || errors.Is(err, ErrAlgorithm) {
+		return Ref{}, corruptf("blob of digest sha256:%x: %v", sha256, err)
+	}
 	if err != nil || !ok || e.dead() {
 		return Ref{}, firstError(err, notFound)
 	}
@@ -69,7 +73,10 @@ func (s *Store) setDigest(sha256 [32]byte, ref Ref) error {
 	}
 	root := ref.key()
 	key := root.encode()
-	return b.Put(key[:], bytes.Clone(sha256[:]))
+	if err := b.Put(key[:], bytes.Clone(sha256[:])); err != nil {
+		return s.fail(err) // one of the two stands there without the other
+	}
+	return nil
 }
 
 // forgetDigest takes the digest of a chunk that is removed off, if it has one.

@@ -401,7 +401,7 @@ func (h *history) foresee() error {
 			return err
 		}
 	}
-	if _, _, _, err := h.s.expire(time.Now(), 1<<30); err != nil {
+	if _, err := h.s.expire(&look{}, time.Now(), 1<<30); err != nil {
 		return err
 	}
 	for _, name := range append(gone, slices.Collect(maps.Keys(h.m.state.ended))...) {
@@ -438,7 +438,7 @@ func (h *history) sway() error {
 	if err := h.s.came(1 << 41); err != nil {
 		return err
 	}
-	return h.s.dead.SetSequence(h.s.index.Sequence() - size)
+	return h.s.dead.SetSequence(h.s.index.Sequence()&comeMask - size)
 }
 
 // swap goes on with the other Store.
@@ -468,12 +468,15 @@ func (h *history) spill() error {
 
 // mend has a repair look for what is wrong in the middle of the transaction.
 func (h *history) mend() error {
-	if h.s.open != nil || h.other.open != nil || len(h.ingests) > 0 {
-		return nil
-	}
 	h.note("repair")
 	if err := h.other.flush(); err != nil {
 		return err
+	}
+	if h.other.open != nil {
+		if _, err := h.s.Check(context.Background(), CheckOptions{Repair: true}, nil); !errors.Is(err, ErrUnfinished) {
+			return fmt.Errorf("a repair beside the open writer of another Store: %w", err)
+		}
+		return nil
 	}
 	return checkClean(h.s, CheckOptions{Data: true, Repair: true, Roots: h.m.roots(), Memory: 1 << (8 + h.rng.IntN(16))})
 }
@@ -493,7 +496,7 @@ func (h *history) collect() error {
 	limit := 1 + h.rng.IntN(1+h.rng.IntN(400))
 	h.note("collect %d", limit)
 	// What has expired goes first, and this one transaction may give back a part of a lease only.
-	if _, _, _, err := h.s.expire(time.Now(), 1<<30); err != nil {
+	if _, err := h.s.expire(&look{}, time.Now(), 1<<30); err != nil {
 		return err
 	}
 	for name := range h.m.state.ended {

@@ -56,7 +56,7 @@ func TestUnusedChunks(t *testing.T) {
 				must(t, s.refer(&k, 0, -1))
 				b, err := s.load(&k)
 				must(t, err)
-				must(t, s.giveUpChildren(b, k.level))
+				must(t, s.giveUpChildren(b, k.level, false))
 				must(t, s.remove(&k, &e))
 				if _, err := s.Reader(ref); !errors.Is(err, ErrNotFound) {
 					t.Error(err)

@@ -3,12 +3,12 @@ package blob
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"iter"
+	"math"
 	"time"
 
 	"holdfast"
@@ -77,7 +77,9 @@ func (s *Store) ingest(name string, o IngestOptions) (*Ingest, error) {
 		return nil, fmt.Errorf("%w: size %d, lifetime %v", ErrOptions, o.Size, o.Lifetime)
 	}
 	if part := o.Lifetime % time.Second; part > 0 {
-		o.Lifetime += time.Second - part
+		if o.Lifetime -= part; o.Lifetime <= math.MaxInt64-time.Second { // as good as the next one
+			o.Lifetime += time.Second
+		}
 	}
 	all, err := s.bucket.CreateBucketIfNotExists(ingestsName)
 	if err != nil {
@@ -112,7 +114,11 @@ func (s *Store) ingest(name string, o IngestOptions) (*Ingest, error) {
 	}
 	in.state = state
 	in.expect()
-	return in, in.resume()
+	if err := in.resume(); err != nil {
+		in.w.Abort() // or it would hold what it has taken up until the transaction ends
+		return nil, err
+	}
+	return in, nil
 }
 
 func (in *Ingest) expect() {
@@ -124,12 +130,15 @@ func (in *Ingest) expect() {
 // resume brings the writer to where it was when the state was saved. It holds what
 // it stands on beside the saved state, so that either can be given up without the other.
 func (in *Ingest) resume() error {
+	if err := in.s.checkSizes(&in.state); err != nil {
+		return err
+	}
 	if err := in.s.hold(in.state.chunks()); err != nil {
 		return err
 	}
 	w := in.w
 	if err := w.start(); err != nil {
-		return err
+		return errors.Join(err, in.s.letGo(in.state.chunks()))
 	}
 	for _, l := range in.state.levels {
 		nb := nodeBuilder{n: l.n, size: l.size}
@@ -145,11 +154,11 @@ func (in *Ingest) resume() error {
 	}
 	if in.state.options.WholeDigest {
 		in.whole = sha256.New()
-		if err := in.whole.(encoding.BinaryUnmarshaler).UnmarshalBinary(in.state.hash); err != nil {
-			return corruptf("saved state of SHA-256: %v", err)
+		if err := in.state.sum.load(in.whole, in.state.offset); err != nil {
+			return err
 		}
 	}
-	in.state.levels, in.state.tail, in.state.hash = nil, nil, nil
+	in.state.levels, in.state.tail, in.state.sum = nil, nil, hashState{}
 	return nil
 }
 
@@ -246,16 +255,25 @@ func (in *Ingest) commit() (Ref, error) {
 	} else if o.Digest != [32]byte{} && sum != o.Digest {
 		return Ref{}, fmt.Errorf("%w: sha256:%x, not sha256:%x", ErrDigestMismatch, sum, o.Digest)
 	}
+	b, err := in.bucket() // whether it is there still, before a use is counted
+	if err != nil {
+		return Ref{}, err
+	}
 	ref, err := in.w.Commit()
 	if err != nil {
 		return Ref{}, err
 	}
 	if in.whole != nil {
-		if err := in.s.setDigest(sum, ref); err != nil {
-			return Ref{}, err
-		}
+		err = in.s.setDigest(sum, ref)
 	}
-	return ref, in.remove()
+	if err == nil {
+		err = in.s.removeIngest(in.name, b)
+	}
+	if err != nil { // the caller has no reference, and would never give the use back
+		k := ref.key()
+		return Ref{}, errors.Join(err, in.s.adjust(&k, 0, -1))
+	}
+	return ref, nil
 }
 
 // Abort gives up the ingest, with what was saved of it.
@@ -310,7 +328,7 @@ func (in *Ingest) save(b *holdfast.Bucket) error {
 	in.state.tail = bytes.Clone(in.w.leaf)
 	if in.whole != nil {
 		var err error
-		if in.state.hash, err = in.whole.(encoding.BinaryMarshaler).MarshalBinary(); err != nil {
+		if in.state.sum, err = saveHash(in.whole, in.state.offset); err != nil {
 			return err
 		}
 	}
@@ -321,10 +339,14 @@ func (in *Ingest) save(b *holdfast.Bucket) error {
 	if err := in.s.releaseSaved(b); err != nil {
 		return errors.Join(err, in.s.letGo(chunks))
 	}
-	if err := b.Put(tailName, in.state.tail); err != nil {
-		return err
+	err := b.Put(tailName, in.state.tail)
+	if err == nil {
+		err = b.Put(stateName, in.state.append(nil))
 	}
-	return b.Put(stateName, in.state.append(nil))
+	if err != nil {
+		return in.s.fail(err) // what was saved before stands on nothing now
+	}
+	return nil
 }
 
 // remove removes what was saved.
@@ -340,37 +362,10 @@ func (s *Store) removeIngest(name string, b *holdfast.Bucket) error {
 	if err := s.releaseSaved(b); err != nil {
 		return err
 	}
-	return s.bucket.Bucket(ingestsName).DeleteBucket([]byte(name))
-}
-
-// expireIngests gives up the ingests that have expired, until that has taken some limit steps: a chunk on which
-// one stands is one, and its end. One that is damaged is left alone.
-func (s *Store) expireIngests(now time.Time, limit int) (given, steps int, err error) {
-	var expired []string
-	for name, state := range s.ingests() {
-		if state.err == nil && state.expired(now) {
-			expired = append(expired, name)
-		}
+	if err := s.bucket.Bucket(ingestsName).DeleteBucket([]byte(name)); err != nil {
+		return s.fail(err) // it would stand on what was released
 	}
-	if err := s.tx.Err(); err != nil {
-		return 0, 0, err
-	}
-	for _, name := range expired {
-		if steps >= limit {
-			break
-		}
-		b := s.bucket.Bucket(ingestsName).Bucket([]byte(name))
-		state, err := s.loadIngest(b)
-		if err == nil {
-			steps += 1 + len(state.chunks())
-			err = s.removeIngest(name, b)
-		}
-		if err != nil {
-			return given, steps, fmt.Errorf("ingest %.100q has expired: %w", name, err)
-		}
-		given++
-	}
-	return given, steps, nil
+	return nil
 }
 
 // hold makes an ingest a parent of chunks: of all or, after an error, none.

@@ -2,6 +2,7 @@ package blob
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"time"
 
@@ -22,7 +23,7 @@ type ingestState struct {
 	started, saved int64 // seconds since 1970
 	offset         int64
 	levels         []ingestLevel // unfinished nodes, from the lowest
-	hash           []byte        // of the content so far; with WholeDigest
+	sum            hashState     // of the content so far; with WholeDigest
 	tail           []byte        // behind the last whole leaf
 
 	shape shape
@@ -42,20 +43,54 @@ func (st *ingestState) expired(now time.Time) bool {
 	return life > 0 && st.saved <= now.Unix()-life
 }
 
-// chunks are those that the state stands on, each as often as it does.
-func (st *ingestState) chunks() []chunkKey {
-	var keys []chunkKey
+// each calls fn with the chunks that the state stands on, each as often as it does, and how much content they are said
+// to have.
+func (st *ingestState) each(fn func(k chunkKey, size int64) error) error {
 	for level := range st.levels {
 		l := &st.levels[level]
+		size := st.shape.full(uint8(level))
 		for i := range l.n {
-			at := i * st.shape.entry()
-			var k chunkKey
-			copy(k.addr[:], l.children[at:])
-			k.level = uint8(level)
-			keys = append(keys, k)
+			if st.shape.cdc {
+				n := node{shape: st.shape, children: l.children}
+				size, _ = n.cdcChild(i)
+			}
+			k := chunkKey{level: uint8(level)}
+			copy(k.addr[:], l.children[i*st.shape.entry():])
+			if err := fn(k, size); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// chunks are those that the state stands on.
+func (st *ingestState) chunks() (keys []chunkKey) {
+	_ = st.each(func(k chunkKey, _ int64) error {
+		keys = append(keys, k)
+		return nil
+	})
 	return keys
+}
+
+// checkSizes compares what a saved state says of the content of its chunks with the store, as far as they are there and sound.
+func (s *Store) checkSizes(st *ingestState) error {
+	return st.each(func(k chunkKey, said int64) error {
+		e, ok, err := s.lookup(&k)
+		if err != nil || !ok {
+			return unlessCorrupt(err)
+		}
+		if k.level == 0 && int64(e.length) == said {
+			return nil // and the leaf need not be read
+		}
+		if _, err := s.loadEntry(&k, &e); err != nil {
+			return s.damage() // the index may have the wrong length
+		}
+		if size, err := s.sizeOf(&k, &e); err == nil && size != said {
+			return corruptf("saved state: chunk %v has %d bytes, not %d", k, size, said)
+		}
+		return nil
+	})
 }
 
 // entry is the length in bytes of what a node has of a child.
@@ -67,9 +102,9 @@ func (sh shape) entry() int {
 }
 
 const (
-	ingestVersion = 1
+	ingestPlain   = 1 // the first version, whose state of SHA-256 is as Go has it
+	ingestVersion = 2
 	wholeFlag     = 1
-	maxHashState  = 1 << 10
 	maxLifetime   = uint64(math.MaxInt64 / time.Second)
 )
 
@@ -94,7 +129,10 @@ func (st *ingestState) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(l.size))
 		b = append(b, l.children...)
 	}
-	return append(b, st.hash...)
+	if st.options.WholeDigest {
+		b = st.sum.append(b)
+	}
+	return b
 }
 
 // loadIngest reads a saved state. It is checked as far as the store need not be asked.
@@ -128,7 +166,11 @@ func parseIngest(b []byte, sh shape) (st ingestState, err error) {
 	if len(b) < 2 {
 		return st, errShort
 	}
-	if b[0] != ingestVersion || b[1]&^wholeFlag != 0 {
+	version := b[0]
+	switch {
+	case version != ingestVersion && version != ingestPlain:
+		return st, fmt.Errorf("version %d is unknown", version)
+	case b[1]&^wholeFlag != 0:
 		return st, errForm
 	}
 	st.options.WholeDigest = b[1]&wholeFlag != 0
@@ -165,10 +207,17 @@ func parseIngest(b []byte, sh shape) (st ingestState, err error) {
 		}
 		st.levels = append(st.levels, l)
 	}
-	if st.hash = b; st.options.WholeDigest != (len(b) > 0) || len(b) > maxHashState {
-		return st, errForm
+	switch {
+	case !st.options.WholeDigest && len(b) > 0:
+		return st, errLong
+	case !st.options.WholeDigest:
+		return st, nil
+	case version == ingestPlain:
+		st.sum, err = parseGoHash(b, st.offset)
+	default:
+		st.sum, err = parseHash(b, st.offset)
 	}
-	return st, nil
+	return st, err
 }
 
 // parseIngestLevel decodes an unfinished node, whose children have that level.

@@ -2,6 +2,7 @@ package blob
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -61,7 +62,7 @@ func encodeExpires(t time.Time) []byte {
 	at := int64(never)
 	if !t.IsZero() {
 		at = t.Unix()
-		if t.Nanosecond() > 0 {
+		if t.Nanosecond() > 0 && at < never {
 			at++
 		}
 	}
@@ -84,22 +85,43 @@ func (l *Lease) Add(ref Ref) error {
 	if ref.inlined {
 		return nil
 	}
-	k := ref.key()
+	if err := l.add(ref); err != nil {
+		return fmt.Errorf("lease %.100q: %w", l.id, err)
+	}
+	return nil
+}
+
+func (l *Lease) add(ref Ref) error {
+	k, e, ok, err := l.s.root(ref)
+	if err == nil && (!ok || e.dead()) {
+		err = fmt.Errorf("blob %v: %w", ref, ErrNotFound)
+	}
+	if err == nil && k.level > 0 {
+		err = l.s.checkTree(&k, ref.size) // what is recorded of its size is known to be right
+	}
+	if err != nil {
+		return err
+	}
+	return l.hold(&k, ref.size)
+}
+
+// hold has the lease hold a chunk that is there, unless it does.
+func (l *Lease) hold(k *chunkKey, size int64) error {
 	key := k.encode()
 	if l.b.Get(key[:]) != nil {
 		return nil
 	}
-	_, e, ok, err := l.s.root(ref)
-	if err == nil && (!ok || e.dead()) {
-		err = fmt.Errorf("blob %v: %w", ref, ErrNotFound)
+	// The record first: without it nothing would ever give the use back.
+	if err := l.b.Put(key[:], binary.AppendUvarint(nil, uint64(size))); err != nil {
+		return err
 	}
-	if err == nil {
-		err = l.s.lend(&k, 1)
+	if err := l.s.lend(k, 1); err != nil {
+		if undo := l.b.Delete(key[:]); undo != nil {
+			return errors.Join(err, l.s.fail(undo))
+		}
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("lease %.100q: %w", l.id, err)
-	}
-	return l.b.Put(key[:], binary.AppendUvarint(nil, uint64(ref.size)))
+	return nil
 }
 
 // Refs iterates over the blobs that the lease holds.
@@ -182,7 +204,7 @@ func (l *Lease) give(limit int) (given int, done bool, err error) {
 				return given, false, err
 			}
 			if err := l.b.Delete(key); err != nil {
-				return given, false, err
+				return given, false, l.s.fail(err)
 			}
 		}
 		if given += len(keys); more && given == limit {
@@ -242,48 +264,4 @@ func (s *Store) leaseInfo(all *holdfast.Bucket, id []byte) (LeaseInfo, error) {
 		}
 	}
 	return info, s.tx.Err()
-}
-
-// expire gives back what leases hold that have expired, and gives up ingests, in some limit steps.
-func (s *Store) expire(now time.Time, limit int) (leases, ingests, steps int, err error) {
-	if leases, err = s.expireLeases(now, limit); err == nil && leases < limit {
-		ingests, steps, err = s.expireIngests(now, limit-leases)
-	}
-	return leases, ingests, leases + steps, err
-}
-
-// expireLeases is for leases, in at most limit steps: a
-// blob is one, and the end of a lease. A lease that is damaged is left alone.
-func (s *Store) expireLeases(now time.Time, limit int) (given int, err error) {
-	all, err := s.child(leasesName)
-	if all == nil {
-		return 0, err
-	}
-	var expired []string
-	for id := range all.All() {
-		b := all.Bucket(id)
-		if b == nil {
-			continue
-		}
-		if at, err := decodeExpires(b.Get(expiresName)); err == nil && at <= now.Unix() {
-			expired = append(expired, string(id))
-		}
-	}
-	if err := s.tx.Err(); err != nil {
-		return 0, err
-	}
-	for _, id := range expired {
-		if given >= limit {
-			break
-		}
-		l := Lease{s, id, all.Bucket([]byte(id))}
-		n, done, err := l.give(limit - given)
-		if err != nil {
-			return given, fmt.Errorf("lease %.100q has expired: %w", id, err)
-		}
-		if given += n; done {
-			given++
-		}
-	}
-	return given, nil
 }

@@ -22,13 +22,16 @@ func (s *Store) Users(ref Ref) (uint64, error) {
 }
 
 // DigestOf gives the SHA-256 of the whole content of a blob that is stored, by which ByDigest finds
-// it. ok is false if it was not computed when the blob was written.
+// it. ok is false if it was not computed when the blob was written, or the store has no such blob.
 func (s *Store) DigestOf(ref Ref) (sum [32]byte, ok bool, err error) {
-	if ref.level == 0 && ref.algorithm == SHA256 {
-		return ref.Address(), true, nil
-	}
 	if ref.inlined {
 		return SHA256.sum(ref.bytes), true, nil
+	}
+	if _, _, ok, err = s.root(ref); err != nil || !ok {
+		return sum, false, err
+	}
+	if ref.level == 0 && ref.algorithm == SHA256 {
+		return ref.addr, true, nil
 	}
 	b, err := s.child(digestsName)
 	if b == nil {

@@ -28,8 +28,8 @@ import (
 
 // fresh gives the bucket of new chunks; nil if there is none.
 func (s *Store) fresh() *holdfast.Bucket {
-	if s.index.Sequence() != s.known {
-		s.known = s.index.Sequence()
+	if come := s.index.Sequence() & comeMask; come != s.known {
+		s.known = come
 		s.recent = s.bucket.Bucket(recentName)
 	}
 	return s.recent
@@ -53,8 +53,9 @@ func (s *Store) makeFresh() (*holdfast.Bucket, error) {
 
 // came counts n that have come to the large bucket.
 func (s *Store) came(n uint64) error {
-	s.known = s.index.Sequence() + n
-	return s.index.SetSequence(s.known)
+	sequence := s.index.Sequence()
+	s.known = (sequence + n) & comeMask
+	return s.index.SetSequence(sequence&^comeMask | s.known)
 }
 
 // fewOf times the size of a page, in bytes, are the chunks in the large bucket of which a new one is one of few.
@@ -68,7 +69,7 @@ type placing struct {
 
 // place decides it for a transaction that brings k new chunks in all, so many of them now.
 func (s *Store) place(coming, k uint64) placing {
-	n, r := s.index.Sequence(), coming
+	n, r := s.index.Sequence()&comeMask, coming
 	n -= min(n, s.dead.Sequence())
 	if coming == 0 || k < n/uint64(fewOf*s.pageSize) {
 		return placing{direct: true}

@@ -3,7 +3,7 @@ package blob
 import "fmt"
 
 // Has tells whether the store holds the blob: it has users, or it is a part of
-// another one. It reads no content. An inline reference is always held.
+// another one. It reads no leaf. An inline reference is always held.
 func (s *Store) Has(ref Ref) (bool, error) {
 	if _, inline := ref.Inline(); inline {
 		return true, nil
@@ -49,7 +49,8 @@ func (s *Store) Delete(ref Ref) error {
 }
 
 // root looks the root chunk of a reference up. A reference of another algorithm
-// or size than the stored chunk is an error.
+// or size than the stored chunk is an error. Where the content of a node is damaged its size
+// is not known, and not compared: what is damaged can still be deleted.
 func (s *Store) root(ref Ref) (k chunkKey, e entry, ok bool, err error) {
 	if ref.IsZero() {
 		return k, e, false, fmt.Errorf("the zero reference: %w", ErrInvalidRef)
@@ -62,8 +63,24 @@ func (s *Store) root(ref Ref) (k chunkKey, e entry, ok bool, err error) {
 	if err != nil || !ok {
 		return k, e, false, err
 	}
-	if k.level == 0 && int64(e.length) != ref.size {
-		return k, e, false, fmt.Errorf("blob %v: it has %d bytes, and the reference says %d: %w", ref, e.length, ref.size, ErrInvalidRef)
+	size := int64(e.length)
+	if k.level > 0 {
+		if size, err = s.nodeSize(&k, &e); err != nil {
+			return k, e, s.damage() == nil, s.damage()
+		}
+	}
+	if size != ref.size {
+		return k, e, false, fmt.Errorf("blob %v: it has %d bytes, and the reference says %d: %w", ref, size, ref.size, ErrInvalidRef)
 	}
 	return k, e, true, nil
+}
+
+// nodeSize is how much content is below a node.
+func (s *Store) nodeSize(k *chunkKey, e *entry) (int64, error) {
+	p, err := s.loadEntry(k, e)
+	if err != nil {
+		return 0, err
+	}
+	n, err := parseNode(p, k.level, s.options.shape())
+	return n.size, err
 }

@@ -117,6 +117,10 @@ type Store struct {
 	pageSize int  // of the database
 	checking bool // Check reads the index in pieces: recent is not merged meanwhile
 
+	verifies  bool   // VerifyStored
+	announced bool   // to other Stores, that something is unfinished
+	changes   uint64 // how often something was begun to be changed
+
 	failed error // what has left the buckets half changed, or nil
 }
 
@@ -170,6 +174,7 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 	if b == nil || b.Tx().DB() == nil {
 		return nil, errors.Join(ErrNotStore, holdfast.ErrTxClosed)
 	}
+	b = b.KeepDamage() // all calls on a Store ask the transaction for it
 	o, err := parseConfig(b.Get(configName))
 	if err != nil {
 		if damage := b.Tx().Err(); damage != nil {
@@ -189,11 +194,31 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 			return nil, corruptf("bucket %q is missing", part.name)
 		}
 	}
-	s.known = s.index.Sequence()
+	if config := b.Get(configName); config[len(configMagic)] == configPlain {
+		if err := s.checkLeafSize(); err != nil {
+			return nil, err
+		}
+	}
+	s.known = s.index.Sequence() & comeMask
 	if s.recent = b.Bucket(recentName); s.recent == nil && b.Tx().Err() != nil {
 		return nil, b.Tx().Err()
 	}
 	return s, nil
+}
+
+// checkLeafSize compares the leaf size of a configuration that has no checksum with the first leaf and the last one.
+func (s *Store) checkLeafSize() error {
+	c := s.leaves.Cursor()
+	for _, at := range []func() (key, v []byte){c.First, c.Last} {
+		key, leaf := at()
+		if key == nil {
+			break
+		}
+		if !s.isLeaf(&chunkKey{}, len(leaf)) || int64(len(leaf)) > s.options.shape().maxLeaf() {
+			return corruptf("configuration: leaves of %d bytes, and there is one of %d", s.options.LeafSize, len(leaf))
+		}
+	}
+	return s.tx.Err()
 }
 
 // IsStore tells whether b holds a store of blobs, of whatever version.

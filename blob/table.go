@@ -32,6 +32,7 @@ const (
 	unchanged                          // settled: nothing to do
 	inLarge                            // settled: the index has it in the large bucket
 	inRecent                           // and in the small one
+	claimed                            // a stored node names it
 	counted                            // only counts came of it so far: whether its bytes are lost was not looked at
 )
 

@@ -40,6 +40,8 @@ type expectation struct {
 	size   int64 // -1: any
 	digest *[32]byte
 	ref    Ref // zero: any
+
+	nothing bool // what the zero Ref names
 }
 
 // Writer makes a Writer. It can be used again after Commit and Abort, and is
@@ -51,14 +53,15 @@ func (s *Store) Writer() *Writer {
 
 // Expect has the blob refused if it does not have size bytes: ErrSizeMismatch, by the
 // first Write beyond and by Commit. It holds for the blob that is being written, or else the
-// next.
-func (w *Writer) Expect(size int64) { w.expected.size = size }
+// next. A negative size is any.
+func (w *Writer) Expect(size int64) { w.expected.size, w.expected.nothing = size, false }
 
 // ExpectRef has Commit refuse a blob that is not the one that r names: ErrSizeMismatch,
-// ErrDigestMismatch. It holds as Expect does.
+// ErrDigestMismatch. It holds as Expect does. No blob is the one that the zero Ref names: ErrInvalidRef.
 func (w *Writer) ExpectRef(r Ref) {
 	w.expected.ref = r
 	w.expected.size = r.size
+	w.expected.nothing = r.IsZero()
 }
 
 // Size is how many bytes of the blob were written.
@@ -164,6 +167,8 @@ func (w *Writer) give(b *batch) {
 // check refuses n bytes more than a blob can have or was expected to have.
 func (w *Writer) check(n int) error {
 	switch limit := w.expected.size; {
+	case w.expected.nothing:
+		return fmt.Errorf("expecting the zero reference: %w", ErrInvalidRef)
 	case int64(n) > math.MaxInt64-w.size:
 		return errTooLarge
 	case limit >= 0 && int64(n) > limit-w.size:
@@ -356,6 +361,9 @@ func (w *Writer) Commit() (Ref, error) {
 }
 
 func (w *Writer) commit() (Ref, error) {
+	if err := w.check(0); err != nil {
+		return Ref{}, err
+	}
 	if w.expected.size >= 0 && w.size != w.expected.size {
 		return Ref{}, fmt.Errorf("%w: %d bytes, not %d", ErrSizeMismatch, w.size, w.expected.size)
 	}
