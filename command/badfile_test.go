@@ -141,7 +141,7 @@ func setBad(t *testing.T, data []byte) {
 // checkOf is what check exits with, by the error that docs/errors.md gives.
 var checkOf = map[string]int{
 	"none": command.ExitOK, "`*CorruptError`": command.ExitDamaged, "`ErrChecksum`": command.ExitDamaged, "`ErrVersionMismatch`": command.ExitFailed,
-	"`ErrInvalid`": command.ExitFailed, "wraps `ErrInvalid`": command.ExitFailed, "wraps `fs.ErrNotExist`": command.ExitFailed,
+	"`ErrInvalid`": command.ExitFailed, "wraps `ErrInvalid`": command.ExitFailed, "wraps `ErrTornCopy`": command.ExitDamaged, "wraps `fs.ErrNotExist`": command.ExitFailed,
 }
 
 // callAll gives the file to all commands of a root, and looks at what they do with it.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 )
 
@@ -42,6 +43,7 @@ var notAFile = map[string]string{
 	"empty-writable": "TestBadFiles: no command makes a database of an empty file unless --create is given", "page-size-option": "API", "page-size-bad-option": "API",
 	"directory": "TestBadFiles", "missing-directory": "TestBadFiles", "no-permission": "TestNoPermission", "locked": "TestBadFiles", "locked-shared": "TestReadersShare",
 	"environment-unknown": "TestEnvironment", "environment-together": "TestEnvironment", "strict-periodic": "API", "durability-unknown": "API",
+	"base-periodic": "API", "damage-unknown": "API",
 	"settle-nothing": "settle and reseal are among the calls of all other rows", "settle-missing": "the same",
 	"seal-wrong-ignored": "API", "commit-meets": "of a transaction", "sticky": "of a transaction", "sticky-rollback": "of a transaction", "sticky-view": "of a transaction",
 }
@@ -94,6 +96,21 @@ var badRows = map[string]func(b *builder) []variant{
 		hw := func(id page.ID) []byte { return b.metas(func(m *page.Meta) { m.HighWater = id }) }
 		return []variant{{"0", hw(0)}, {"2^54", hw(1 << 54)}, {"2^64-1", hw(math.MaxUint64)}}
 	},
+	"torn-copy": func(b *builder) []variant { // without the pages of the last two flushes
+		data := bytes.Clone(b.left.data)
+		for slot := range 2 {
+			ext, err := extension.Decode(data[slot*treePage:][:treePage])
+			if err != nil || ext.Trailing == nil {
+				panic("a slot lists nothing")
+			}
+			_ = extension.Extents(ext.Trailing.Written, ext.Trailing.HighWater, func(e page.Extent) error {
+				clear(data[int(e.Start)*treePage : int(e.End())*treePage])
+				return nil
+			})
+		}
+		return one(data)
+	},
+	"torn-root": func(b *builder) []variant { return one(b.metas(func(m *page.Meta) { m.Root = b.plain.keys })) },
 	"root-absurd": func(b *builder) []variant {
 		root := func(id page.ID) []byte { return b.metas(func(m *page.Meta) { m.Root = id }) }
 		return []variant{{"0", root(0)}, {"2^64-1", root(math.MaxUint64)}}
@@ -213,6 +230,13 @@ var badRows = map[string]func(b *builder) []variant{
 	},
 	"unordered": func(b *builder) []variant {
 		return one(b.with(func(s *tree) { e, _ := s.parse(s.leaf()).Leaf(1); e.Key[0] = 'a' }))
+	},
+	"elements-shared": func(b *builder) []variant {
+		return one(b.with(func(s *tree) {
+			e, _ := s.parse(s.leaf()).Leaf(0)
+			from, _, _ := s.parse(s.leaf()).Span(0)
+			s.set32(s.leaf(), offValueLen, uint32(treePage-from-len(e.Key))) // it reaches to the end of the page
+		}))
 	},
 	"seal-wrong":   func(b *builder) []variant { return one(flipped(b.sealed, int(b.sealed.leaf()+1)*treePage-1)) },
 	"seal-missing": func(b *builder) []variant { return one(b.recorded.data) },

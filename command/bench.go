@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/command/cli"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
@@ -69,8 +70,8 @@ func (a *app) newBench() *cobra.Command {
 	flags.StringVar(&f.readMode, "read-mode", "seq", "how keys are read: seq or rnd")
 	flags.Int64Var(&f.count, "count", 1000, "keys to write")
 	flags.Int64Var(&f.batchSize, "batch-size", 0, "keys of one transaction, by which their number can be divided; 0: all")
-	flags.IntVar(&f.keySize, "key-size", 8, "bytes of a key")
-	flags.IntVar(&f.valueSize, "value-size", 32, "bytes of a value")
+	cli.SizeIntVar(flags, &f.keySize, "key-size", 8, "bytes of a key")
+	cli.SizeIntVar(flags, &f.valueSize, "value-size", 32, "bytes of a value")
 	for i, kind := range profileKinds {
 		flags.StringVar(&f.profiles[i], kind.flag, "", "file for the profile of "+kind.of)
 	}
@@ -79,11 +80,11 @@ func (a *app) newBench() *cobra.Command {
 	flags.BoolVar(&f.work, "work", false, "keep the database and name it")
 	flags.StringVar(&f.path, "path", "", "file to make the database in, which must not exist or be empty")
 	flags.BoolVar(&f.goBench, "gobench-output", false, "print what Go's benchmarks print")
-	flags.IntVar(&f.pageSize, "page-size", os.Getpagesize(), "page size in bytes")
-	flags.IntVar(&f.mmapSize, "initial-mmap-size", 0, "bytes to map at least")
+	cli.SizeIntVar(flags, &f.pageSize, "page-size", os.Getpagesize(), "page size in bytes")
+	cli.SizeIntVar(flags, &f.mmapSize, "initial-mmap-size", 0, "bytes to map at least")
 	f.time = time.Second
 	if !a.stock {
-		flags.DurationVar(&f.time, "time", time.Second, "how long to read at least")
+		cli.DurationVar(flags, &f.time, "time", time.Second, "how long to read at least")
 		cmd.Long += "\n\n\"bench run\" has workloads closer to what databases go through, and \"demo\" shows what sets\nHoldfast apart."
 		cmd.AddCommand(a.newBenchSuite())
 	}
@@ -113,8 +114,8 @@ func (f *benchFlags) check(c *call) error {
 		return usagef("--key-size: %d is outside of %d to %d", f.keySize, number, holdfast.MaxKeySize)
 	case f.valueSize < 0 || f.valueSize > holdfast.MaxValueSize:
 		return usagef("--value-size: %d is outside of 0 to %d", f.valueSize, holdfast.MaxValueSize)
-	case f.pageSize < page.MinPageSize || f.pageSize > page.MaxPageSize || f.pageSize&(f.pageSize-1) != 0:
-		return usagef("--page-size: %d is no power of two from %d to %d", f.pageSize, page.MinPageSize, page.MaxPageSize)
+	case f.pageSize < page.MinNewPageSize || f.pageSize > page.MaxPageSize || f.pageSize&(f.pageSize-1) != 0:
+		return usagef("--page-size: %d is no power of two from %d to %d", f.pageSize, page.MinNewPageSize, page.MaxPageSize)
 	case math.IsNaN(f.fill):
 		return usagef("--fill-percent is no number")
 	case f.mmapSize < 0:
@@ -145,7 +146,7 @@ func (c *call) bench(f benchFlags) error {
 	if f.work && c.stock {
 		fmt.Fprintf(c.cmd.ErrOrStderr(), "work: %s\n", path)
 	}
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	b := &benchmark{call: c, benchFlags: f, ctx: ctx, mine: made, profiler: p, tick: time.NewTicker(time.Second)}
 	defer b.tick.Stop()

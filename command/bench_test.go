@@ -37,7 +37,7 @@ func TestBenchModes(t *testing.T) {
 	dir := workdir(t)
 	for i, write := range []string{"seq", "rnd", "seq-nest", "rnd-nest"} {
 		for _, read := range []string{"seq", "rnd"} {
-			pageSize := 512 << (2 * i)
+			pageSize := 1024 << (2 * i)
 			var r struct {
 				Kept        bool
 				Write, Read struct{ Operations int64 }
@@ -197,12 +197,13 @@ func TestBenchRefuses(t *testing.T) {
 		{"--key-size 3", 2, "--key-size: 3 is outside of 4 to 32768"},
 		{"--key-size 32769", 2, "--key-size: 32769 is outside"},
 		{"--value-size 2147483647", 2, "--value-size: 2147483647 is outside"},
-		{"--value-size -1", 2, "--value-size: -1 is outside"},
+		{"--value-size -1", 2, "--value-size -1: negative: give 0, or more"},
 		{"--page-size 1000", 2, "--page-size: 1000 is no power of two"},
 		{"--page-size 256", 2, "--page-size: 256"},
+		{"--page-size 512", 2, "--page-size: 512 is no power of two from 1024"},
 		{"--fill-percent NaN", 2, "--fill-percent is no number"},
-		{"--initial-mmap-size -1", 2, "--initial-mmap-size is -1"},
-		{"--time -1s", 2, "--time is -1s"},
+		{"--initial-mmap-size -1", 2, "--initial-mmap-size -1: negative: give 0, or more"},
+		{"--time -1s", 2, "--time -1s: negative: give 0, or more"},
 		{"--gobench-output --json", 2, "exclude each other"},
 		{"extra", 2, "unknown command \"extra\" for \"holdfast bench\""},
 	} {
@@ -235,7 +236,7 @@ func TestBenchInterrupted(t *testing.T) {
 		var errOut strings.Builder
 		root.SetErr(&errOut)
 		root.SetArgs([]string{"bench", "--path", filepath.Join(dir, "bench.db"), "--count", "100000", "--no-sync", work})
-		if code := command.Execute(ctx, root); code != 1 || !strings.Contains(errOut.String(), "bench.db: interrupted, "+want) {
+		if code := command.Execute(ctx, root); code != command.ExitInterrupted || !strings.Contains(errOut.String(), "bench.db: interrupted, "+want) {
 			t.Errorf("exit code %d, %s", code, errOut.String())
 		}
 		if names := left(t, dir); (len(names) == 1) != (work == "--work") {

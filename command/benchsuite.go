@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/command/cli"
 	"holdfast/internal/vfs"
 )
 
@@ -38,13 +38,14 @@ const (
 
 // Defaults of bench run, and those with --quick.
 const (
-	suiteSize, quickSuiteSize = "64MiB", "4MiB"
+	suiteSize, quickSuiteSize = 64 << 20, 4 << 20
 	suiteTime, quickSuiteTime = 3 * time.Second, 300 * time.Millisecond
 )
 
 type benchSuiteFlags struct {
 	list, quick, keep bool
-	dir, size         string
+	dir               string
+	size              int64
 	time              time.Duration
 	count             int64
 }
@@ -108,11 +109,11 @@ func (a *app) newBenchSuite() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.list, "list", false, "list the workloads and do nothing else")
-	flags.BoolVar(&f.quick, "quick", false, fmt.Sprintf("a short look: --time %s --size %s where these are not given", quickSuiteTime, quickSuiteSize))
+	flags.BoolVar(&f.quick, "quick", false, fmt.Sprintf("a short look: --time %s --size %s where these are not given", quickSuiteTime, cli.SizeText(quickSuiteSize)))
 	flags.StringVar(&f.dir, "dir", "", "where to make the files; default: the system's directory for temporary files, or /var/tmp if that one is in memory")
 	flags.BoolVar(&f.keep, "keep", false, "keep the files")
-	flags.StringVar(&f.size, "size", suiteSize, "bytes of values in the larger files, such as 64MiB or 1GiB")
-	flags.DurationVar(&f.time, "time", suiteTime, "how long each workload measures")
+	cli.SizeRangeVar(flags, &f.size, "size", suiteSize, minSuiteBytes, maxSuiteBytes, "bytes of values in the larger files, such as 64MiB or 1GiB")
+	cli.DurationVar(flags, &f.time, "time", suiteTime, "how long each workload measures")
 	flags.Int64Var(&f.count, "count", 0, "measure so many operations of each kind, and not for a time")
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd
@@ -141,12 +142,7 @@ func (s *benchSuite) check() error {
 	if f.quick && !s.cmd.Flags().Changed("size") {
 		f.size = quickSuiteSize
 	}
-	bytes, err := humanize.ParseBytes(f.size)
 	switch {
-	case err != nil:
-		return usagef("--size: %q is no number of bytes such as 64MiB or 1GiB", f.size)
-	case bytes < minSuiteBytes || bytes > maxSuiteBytes:
-		return usagef("--size: %s is outside of %s to %s", f.size, humanize.IBytes(minSuiteBytes), humanize.IBytes(maxSuiteBytes))
 	case f.time <= 0:
 		return usagef("--time is %s; it must be more than nothing", f.time)
 	case f.count < 0 || f.count > maxSuiteCount:
@@ -154,7 +150,7 @@ func (s *benchSuite) check() error {
 	case f.count > 0 && s.cmd.Flags().Changed("time"):
 		return usagef("--time and --count exclude each other")
 	}
-	s.size = int64(bytes)
+	s.size = f.size
 	return s.choose()
 }
 
@@ -191,8 +187,9 @@ func (s *benchSuite) choose() error {
 // unsettled are environment variables that would make what is measured something else than
 // what it is called.
 func unsettled() error {
-	for name, harmless := range map[string]string{"HOLDFAST_DURABILITY": "", "HOLDFAST_STRICT_COMPAT": "off", "HOLDFAST_AUTO_VACUUM": "off"} {
-		if v := os.Getenv(name); v != "" && v != harmless {
+	harmless := map[string]string{"HOLDFAST_DURABILITY": "", "HOLDFAST_DURABLE_BASE": "off", "HOLDFAST_STRICT_COMPAT": "off", "HOLDFAST_AUTO_VACUUM": "off"}
+	for name := range harmless {
+		if v := environment(name); v != "" && v != harmless[name] {
 			return fmt.Errorf("the environment variable %s is set, so that the figures would be of something else than they say; unset it", name)
 		}
 	}
@@ -214,7 +211,7 @@ func (c *call) benchSuite(f benchSuiteFlags) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	defer outliveReader()()
 	if !s.flags.keep {

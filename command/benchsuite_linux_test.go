@@ -36,7 +36,7 @@ func TestBenchRunSignal(t *testing.T) {
 	_, err = io.Copy(io.Discard, lines)
 	check(t, err)
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(errOut.String(), "interrupted, the files were removed") {
+	if code := cmd.ProcessState.ExitCode(); code != command.ExitInterrupted || !strings.Contains(errOut.String(), "interrupted, the files were removed") {
 		t.Errorf("exit code %d, %s", code, &errOut)
 	}
 	wantFiles(t, dir, "")

@@ -20,8 +20,8 @@ already is not stored again, and all that is read is verified.
 
 STORE is the path of the bucket, with a / between the names. REF names a blob: by its digest, as
 OCI writes it (sha256:...), by the reference that put prints (sha256-tree:...), by seven or more of the
-first hexadecimal digits of either, or by the bytes of a reference in hexadecimal, as "get" prints
-them of a row.`
+first hexadecimal digits of either, by the bytes of a reference in hexadecimal, as "get" prints
+them of a row, or by the row that "put --into" gave the reference to: BUCKET/KEY.`
 
 func (a *app) newBlob() *cobra.Command {
 	cmd := group("blob", "Store files of any size, and get them out again", blobHelp)
@@ -43,7 +43,11 @@ func (n *storeName) addStoreFlag(cmd *cobra.Command) {
 
 // path reads the path of a bucket in one argument.
 func (n *storeName) path(arg string) ([][]byte, error) {
-	return n.buckets(strings.Split(arg, "/"))
+	names, ok := splitPath([]byte(arg))
+	if !ok || n.bucketFormat != "ascii-encoded" {
+		return n.buckets(strings.Split(arg, "/"))
+	}
+	return names, nil
 }
 
 // fileAndStore are the arguments that all commands on blobs begin with.
@@ -108,7 +112,7 @@ func withSlash(tx *holdfast.Tx, path [][]byte, err error) error {
 	var e *fileError
 	whole := bytes.Join(path, []byte("/"))
 	if len(path) > 1 && errors.As(err, &e) && errors.Is(err, errNoBucket) && tx.Bucket(whole) != nil {
-		e.next = fmt.Sprintf("a bucket has this name with the slash in it: give it as %x --bucket-format hex", whole)
+		e.next = fmt.Sprintf("a bucket has this name with the slash in it: give it as %s", shellQuote(pathName(whole)))
 	}
 	return err
 }
@@ -149,7 +153,7 @@ func (c *call) viewStore(n storeName, fn func(*database, *blobs) error) error {
 		if err != nil {
 			return err
 		}
-		return fn(d, &blobs{Store: s, call: c, file: file, path: path})
+		return fn(d, &blobs{Store: s, call: c, file: file, path: path, tx: tx})
 	}))
 }
 
@@ -168,6 +172,7 @@ type blobs struct {
 	call *call
 	file string
 	path [][]byte
+	tx   *holdfast.Tx // nil: rows are not looked at
 }
 
 // explainBlob says the next step of an error of a store that is damaged.

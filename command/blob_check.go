@@ -98,7 +98,7 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 	}
 	r := &blobCheckReport{File: file, Store: pathNames(path), Faults: []blobFault{}}
 	if f.repair {
-		ctx, stop := interruptible(c.ctx)
+		ctx, stop := c.interruptible()
 		defer stop()
 		err = c.changeStore(file, path, func(d *database) error {
 			return d.Update(func(tx *holdfast.Tx) error {

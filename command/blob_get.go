@@ -9,14 +9,13 @@ import (
 	"io"
 	"math"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"holdfast/blob"
+	"holdfast/command/cli"
 )
 
 const blobGetHelp = `Write a blob, or a part of it, to a file, which is there only when it is whole. All that is read is verified:
@@ -34,21 +33,9 @@ type blobPart struct {
 }
 
 func (p *blobPart) addPartFlags(cmd *cobra.Command) {
-	p.length = -1
 	flags := cmd.Flags()
-	flags.Var((*byteCount)(&p.offset), "offset", "where to begin, in bytes, such as 1000 or 1MiB")
-	flags.Var((*byteCount)(&p.length), "length", "how many bytes to write at most; -1: all")
-}
-
-// check looks at what the flags say.
-func (p *blobPart) check() error {
-	switch {
-	case p.offset < 0:
-		return usagef("--offset is %d; give 0 or more", p.offset)
-	case p.length < -1:
-		return usagef("--length is %d; give 0 or more, or -1 for all", p.length)
-	}
-	return nil
+	cli.SizeVar(flags, &p.offset, "offset", 0, "where to begin, in bytes, such as 1000 or 1MiB")
+	cli.SizeRangeVar(flags, &p.length, "length", -1, -1, math.MaxInt64, "how many bytes to write at most; -1: all")
 }
 
 // open opens the blob where the part begins, which has n bytes.
@@ -65,28 +52,6 @@ func (p *blobPart) open(b *blobs, ref blob.Ref) (r *blob.Reader, n int64, err er
 	}
 	_, err = r.Seek(p.offset, io.SeekStart)
 	return r, n, err
-}
-
-// byteCount is a flag of so many bytes, as a number or with a unit.
-type byteCount int64
-
-func (n *byteCount) String() string { return strconv.FormatInt(int64(*n), 10) }
-
-// Type is what the help calls it.
-func (n *byteCount) Type() string { return "bytes" }
-
-// Set reads a number of bytes.
-func (n *byteCount) Set(s string) error {
-	if exact, err := strconv.ParseInt(s, 10, 64); err == nil {
-		*n = byteCount(exact)
-		return nil
-	}
-	bytes, err := humanize.ParseBytes(s)
-	if err != nil || bytes > math.MaxInt64 {
-		return errors.New("no number of bytes such as 1000 or 64MiB")
-	}
-	*n = byteCount(bytes)
-	return nil
 }
 
 type blobGetReport struct {
@@ -120,9 +85,6 @@ func (c *call) blobGet(f blobGetFlags) error {
 	}
 	if f.output.path == "-" {
 		return usagef("-o -: get writes a file; \"blob cat\" writes to standard output (a file of that name: -o ./-)")
-	}
-	if err := f.check(); err != nil {
-		return err
 	}
 	var r blobGetReport
 	err := c.viewStore(f.storeName, func(d *database, b *blobs) error {
@@ -238,9 +200,6 @@ func (a *app) newBlobCat() *cobra.Command {
 }
 
 func (c *call) blobCat(f blobCatFlags) error {
-	if err := f.check(); err != nil {
-		return err
-	}
 	return c.viewStore(f.storeName, func(_ *database, b *blobs) error {
 		ref, err := b.resolve(c.args[2])
 		if err != nil {

@@ -37,7 +37,7 @@ func TestBlobPutEndedBySignal(t *testing.T) {
 		wantIn(t, run(t, "blob", "check", "x.db", "store", "--data"), 0, "OK\n", "")
 	}
 	for _, s := range endings {
-		wantIn(t, putProcess(t, s, data), 1, "", "holdfast: x.db: interrupted, nothing was stored\n")
+		wantIn(t, putProcess(t, s, data), 128+int(s), "", "holdfast: x.db: interrupted, nothing was stored\n")
 		whole()
 		if out := must(t, "blob", "stat", "x.db", "store"); strings.Contains(out, "Unfinished") {
 			t.Errorf("%v: %s", s, out)
@@ -46,8 +46,8 @@ func TestBlobPutEndedBySignal(t *testing.T) {
 	for i, s := range endings {
 		name := fmt.Sprint("up", i)
 		r := putProcess(t, s, data, "--resume", name)
-		wantIn(t, r, 1, "", "holdfast: x.db: interrupted; ")
-		wantIn(t, r, 1, "", " of standard input are stored; go on with: holdfast blob put x.db store - --resume "+name+"\n")
+		wantIn(t, r, 128+int(s), "", "holdfast: x.db: interrupted; ")
+		wantIn(t, r, 128+int(s), "", " of standard input are stored; go on with: holdfast blob put x.db store - --resume "+name+"\n")
 		whole()
 		check(t, os.WriteFile("in", data, 0o600))
 		r = run(t, "blob", "put", "x.db", "store", "in", "--resume", name)
@@ -84,7 +84,7 @@ func TestBlobReadingEndedBySignal(t *testing.T) {
 	for try := 0; ; try++ {
 		r, interrupted := signalled(t, endings[0], "blob", "get", "x.db", "store", digestOf(data), "-o", "new.db")
 		if interrupted {
-			wantIn(t, r, 1, "", "holdfast: new.db: interrupted, nothing was written\n")
+			wantIn(t, r, command.ExitInterrupted, "", "holdfast: new.db: interrupted, nothing was written\n")
 			break
 		}
 		if try == 50 {

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"holdfast"
 	"holdfast/blob"
+	"holdfast/command/cli"
 )
 
 const blobPutHelp = `Store files, or standard input (- or no SOURCE), each as a blob of which put prints the digest. The
@@ -35,10 +35,11 @@ nothing is stored.`
 
 type blobPutFlags struct {
 	storeName
-	algorithm, chunking, leafSize string
-	create, quiet, replace        bool
-	into, name, expect, resume    string
-	keep                          time.Duration
+	algorithm, chunking        string
+	leafSize                   int64
+	create, quiet, replace     bool
+	into, name, expect, resume string
+	keep                       time.Duration
 }
 
 type blobPutReport struct {
@@ -79,13 +80,13 @@ func (a *app) newBlobPut() *cobra.Command {
 	flags.BoolVar(&f.create, "create", false, "create the file, the store, and the bucket of --into, if they do not exist")
 	flags.StringVar(&f.algorithm, "algorithm", "sha256", "of a new store, the hash: sha256|blake3")
 	flags.StringVar(&f.chunking, "chunking", "fixed", "of a new store, how blobs are cut, by length or by content: fixed|fastcdc")
-	flags.StringVar(&f.leafSize, "leaf-size", "", "of a new store, the length of the pieces; default: what fills 16 pages, 65488 bytes")
+	cli.SizeRangeVar(flags, &f.leafSize, "leaf-size", 0, blob.MinLeafSize, blob.MaxLeafSize, "of a new store, the length of the pieces; default: what fills 16 pages, 65488 bytes")
 	flags.StringVar(&f.expect, "expect", "", "refuse a source that has not this SHA-256")
 	flags.StringVar(&f.into, "into", "", "path of a bucket in which a row gets the reference")
 	flags.StringVar(&f.name, "name", "", "with --into: the key of the row; default: the name of the file")
 	flags.BoolVar(&f.replace, "replace", false, "with --into: replace the reference that a row has, and give up its blob")
 	flags.StringVar(&f.resume, "resume", "", "name of the put, to continue it if it was interrupted")
-	flags.DurationVar(&f.keep, "keep-unfinished", 7*24*time.Hour, "for how long what is stored is kept if the put is interrupted; 0: for ever")
+	cli.DurationVar(flags, &f.keep, "keep-unfinished", 7*24*time.Hour, "for how long what is stored is kept if the put is interrupted; 0: for ever")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print digests only, a line each")
 	f.addStoreFlag(cmd)
 	return cmd
@@ -120,7 +121,7 @@ func (c *call) blobPut(f blobPutFlags) error {
 			return err
 		}
 	}
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	p.ctx = ctx
 	err := p.open()
@@ -164,8 +165,6 @@ func (p *putter) arguments() (err error) {
 		return usagef("--name and --replace are for --into, which says in which bucket the row is")
 	case f.into != "" && f.name == "" && (len(p.args) == 2 || p.args[2] == "-"):
 		return usagef("--into: standard input has no name; give the key of the row with --name")
-	case f.keep < 0:
-		return usagef("--keep-unfinished is negative")
 	case len(f.resume) > holdfast.MaxKeySize:
 		return usagef("--resume: a name has at most %s", sizeExactly(holdfast.MaxKeySize))
 	}
@@ -200,13 +199,7 @@ func (p *putter) storeOptions() error {
 	if f.chunking == "fastcdc" {
 		p.options.Chunking = blob.FastCDC
 	}
-	if f.leafSize != "" {
-		n, err := humanize.ParseBytes(f.leafSize)
-		if err != nil || n < blob.MinLeafSize || n > blob.MaxLeafSize {
-			return usagef("--leaf-size: %q is no number of bytes from %s to %s, such as 16KiB", f.leafSize, size(blob.MinLeafSize), size(blob.MaxLeafSize))
-		}
-		p.options.LeafSize = int(n)
-	}
+	p.options.LeafSize = int(f.leafSize)
 	return nil
 }
 
@@ -296,7 +289,7 @@ func (p *putter) begin(tx *holdfast.Tx) error {
 // withCreate adds to the error of a bucket that does not exist how to create it.
 func withCreate(err error) error {
 	var e *fileError
-	if errors.As(err, &e) && errors.Is(err, errNoBucket) && !strings.Contains(e.next, "--bucket-format") {
+	if errors.As(err, &e) && errors.Is(err, errNoBucket) && !strings.Contains(e.next, "--bucket-format") && !strings.Contains(e.next, "with the slash in it") {
 		e.next += "; --create creates it"
 	}
 	return err
@@ -315,7 +308,7 @@ func (p *putter) sameOptions(has blob.Options) error {
 	case changed("chunking") && has.Chunking != p.options.Chunking:
 		return wrong("chunking", has.Chunking.String(), p.f.chunking)
 	case p.options.LeafSize != 0 && has.LeafSize != p.options.LeafSize:
-		return wrong("leaf-size", fmt.Sprint(has.LeafSize), p.f.leafSize)
+		return wrong("leaf-size", fmt.Sprint(has.LeafSize), cli.SizeText(p.f.leafSize))
 	}
 	return nil
 }
@@ -354,7 +347,7 @@ func (p *putter) print() error {
 			fmt.Fprintf(p.out, "%s\n", b.Reference)
 		}
 		if b.Key != "" {
-			fmt.Fprintf(p.out, "key %s in %s refers to it\n", b.Key, strings.Join(b.Bucket, "/"))
+			fmt.Fprintf(p.out, "key %s in %s refers to it\n", b.Key, pathText(p.into))
 		}
 	}
 	return nil

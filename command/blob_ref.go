@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast"
 	"holdfast/blob"
 )
 
@@ -51,6 +52,9 @@ func (b *blobs) resolve(text string) (blob.Ref, error) {
 	if ref, err := blob.ParseRef(text); err == nil {
 		return b.have(ref, text)
 	}
+	if ref, found, err := b.row(text); err != nil || found {
+		return ref, err
+	}
 	n, err := parseRefName(text)
 	if err != nil {
 		return blob.Ref{}, err
@@ -71,6 +75,59 @@ func (b *blobs) resolve(text string) (blob.Ref, error) {
 		return b.have(ref, text)
 	}
 	return blob.Ref{}, b.noBlob(n)
+}
+
+// row is the blob to which a row refers, given as the path of its bucket, a / and its key, which may have further ones
+// in it. found is false if text does not name a row.
+func (b *blobs) row(text string) (ref blob.Ref, found bool, err error) {
+	if b.tx == nil || !strings.Contains(text, "/") {
+		return ref, false, nil
+	}
+	at := container{tx: b.tx}
+	for rest := text; ; {
+		name, after, more := cutName(rest)
+		if at.Bucket != nil {
+			for _, key := range []string{rest, string(name)} {
+				if value := at.Get([]byte(key)); value != nil && (key == rest || !more) {
+					err := ref.UnmarshalBinary(value)
+					if err != nil {
+						return ref, true, &fileError{file: b.file, what: fmt.Sprintf("row %s does not hold a reference to a blob", shorten(text)), err: err}
+					}
+					ref, err = b.have(ref, text)
+					return ref, true, err
+				}
+			}
+		}
+		var next *holdfast.Bucket
+		if more {
+			next = at.child(name)
+		}
+		if err := b.tx.Err(); err != nil {
+			return ref, false, err
+		}
+		if next == nil {
+			return ref, true, &fileError{file: b.file, what: fmt.Sprintf("no row %s", shorten(text)), err: errNoBlob,
+				next: "give a digest, or BUCKET/KEY as of put --into; list blobs with: " + b.line("ls")}
+		}
+		at.Bucket, rest = next, after
+	}
+}
+
+// cutName divides a path after its first name.
+func cutName(path string) (name []byte, after string, more bool) {
+	for i := 0; i < len(path) && !more; i++ {
+		switch path[i] {
+		case '\\':
+			i++
+		case '/':
+			path, after, more = path[:i], path[i+1:], true
+		}
+	}
+	name = []byte(path)
+	if names, ok := splitPath(name); ok && len(names) == 1 {
+		name = names[0]
+	}
+	return name, after, more
 }
 
 // have is ref, or an error if it is not in the store.

@@ -268,7 +268,7 @@ func (c *call) printFreed(f *freed) {
 
 // collect frees what nobody uses in the store at path.
 func (c *call) collect(d *database, path [][]byte) (*freed, error) {
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	total, err := c.toFree(d, path)
 	if err != nil {

@@ -155,7 +155,7 @@ func TestBlobDryRun(t *testing.T) {
 	workdir(t)
 	a, b, short := makeBlobs(t)
 	wantIn(t, putFrom(t, &failing{bytes.NewReader(random(7, 9000)), errSource}, "blobs.db", "store", "--resume", "mine", "--keep-unfinished", "1ns"), 1, "", "go on with")
-	wantIn(t, run(t, "blob", "put", "blobs.db", "store", "--keep-unfinished", "-1s"), command.ExitUsage, "", "--keep-unfinished is negative")
+	wantIn(t, run(t, "blob", "put", "blobs.db", "store", "--keep-unfinished", "-1s"), command.ExitUsage, "", "--keep-unfinished -1s: negative")
 	out := must(t, "blob", "stat", "blobs.db", "store")
 	if !strings.Contains(out, "Unfinished  mine, 8.8 KiB (9,000 bytes) so far, until 2") {
 		t.Errorf("got %s", out)

@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,6 +25,9 @@ is wrong is a fault: the disk damaged the page, or a tool changed it in place; a
 such a tool, "holdfast reseal" mends the seals. A page without a seal is none: bbolt
 wrote it, or it is full. The last line counts them.
 
+Of several files each has its verdict, sound or damaged, before what was found in it; the
+exit code is 3 if any of them has faults, and 1 if any other cannot be looked at.
+
 With --quick next to nothing is read: the meta pages and what stands behind them, what is
 recorded of free pages, and the pages of the root bucket from its root to its first leaf.
 That is instant on a file of any size, and says nothing of all other pages.`
@@ -36,6 +38,7 @@ const maxFaults = 10_000
 type checkReport struct {
 	File      string        `json:"file"`
 	OK        bool          `json:"ok"`
+	Verdict   string        `json:"verdict"` // sound or damaged
 	Faults    []faultReport `json:"faults"`
 	Truncated bool          `json:"truncated"` // there may be more faults
 	Notes     []string      `json:"notes"`
@@ -72,11 +75,14 @@ type checkFlags struct {
 func (a *app) newCheck() *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check FILE...",
 		Short: "Look at every page and print all faults",
 		Long:  checkHelp,
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE:  a.action(func(c *call) error { return c.check(f) }),
+	}
+	if a.stock {
+		cmd.Use, cmd.Args = "check FILE", cobra.ExactArgs(1)
 	}
 	cmd.Flags().Uint64Var(&f.fromPage, "from-page", 0, "check only this page and what lies below it; 0: everything")
 	if !a.stock {
@@ -89,18 +95,22 @@ func (c *call) check(f checkFlags) error {
 	if f.quick && f.fromPage != 0 {
 		return usagef("--quick does not go with --from-page")
 	}
-	r := &checkReport{File: c.args[0], Faults: []faultReport{}, Notes: []string{}}
-	find := c.findFaults
-	if f.quick {
-		find = c.quickFaults
-	}
-	if err := find(f, r); err != nil {
-		if !isDamage(err) {
-			return err
+	if len(c.args) > 1 {
+		if f.fromPage != 0 {
+			return usagef("--from-page is for one FILE, and there are %d", len(c.args))
 		}
-		r.add(err) // the damage is such that the file cannot be opened
+		return c.eachFile(func(file string) (finding, error) {
+			r, err := c.checked(file, f)
+			if err != nil {
+				return finding{}, err
+			}
+			return finding{r.Verdict, r, func() { c.printCheck(r) }}, nil
+		})
 	}
-	r.OK = len(r.Faults) == 0
+	r, err := c.checked(c.args[0], f)
+	if err != nil {
+		return err
+	}
 	if c.json {
 		if err := c.printJSON(r); err != nil {
 			return err
@@ -115,6 +125,25 @@ func (c *call) check(f checkFlags) error {
 		return ErrDamaged
 	}
 	return &checkFailure{r.File, len(r.Faults), c.name()}
+}
+
+// checked is what was found in a file.
+func (c *call) checked(file string, f checkFlags) (*checkReport, error) {
+	r := &checkReport{File: file, Verdict: verdictSound, Faults: []faultReport{}, Notes: []string{}}
+	find := c.findFaults
+	if f.quick {
+		find = c.quickFaults
+	}
+	if err := find(f, r); err != nil {
+		if !isDamage(err) {
+			return nil, err
+		}
+		r.add(err) // the damage is such that the file cannot be opened
+	}
+	if r.OK = len(r.Faults) == 0; !r.OK {
+		r.Verdict = verdictDamaged
+	}
+	return r, nil
 }
 
 func (r *checkReport) add(err error) {
@@ -138,7 +167,7 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 		if err := d.noteMetas(r); err != nil {
 			return err
 		}
-		if os.Getenv("HOLDFAST_SEALS") == "off" {
+		if environment("HOLDFAST_SEALS") == "off" {
 			r.Notes = append(r.Notes, "the environment sets HOLDFAST_SEALS=off: damage that only a seal shows is not found")
 		}
 		r.root = uint64(tx.Cursor().Bucket().RootPage())

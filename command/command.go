@@ -17,6 +17,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,9 @@ const (
 	// diff has exit codes of its own, those of the command that it has its name from.
 	ExitDifferent = 1 // the databases differ
 	ExitTrouble   = 2 // any error
+
+	// Of what a signal has ended the exit code is 128 and the signal's number.
+	ExitInterrupted = cli.ExitSignal + int(syscall.SIGINT) // by Ctrl-C
 )
 
 // defaultTimeout is how long opening a file waits for another process's lock.
@@ -47,8 +51,13 @@ while one reads it nobody can write it: stop that program first. A copy of a fil
 in use is whole only if the program makes it, or a snapshot of the disk.
 
 Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check
-found damage, or salvage could not save everything. Of diff: 0 the same, 1 different,
-2 any error.
+found damage, or salvage could not save everything, 130 ended by Ctrl-C (128 and the
+number of any other signal). Of diff: 0 the same, 1 different, 2 any error.
+
+Sizes are numbers of bytes, or have a unit such as 64KiB or 1GiB; durations are numbers
+of seconds, or have a unit such as 500ms, 90s, 5m or 7d.
+
+With --json an error is a line of JSON on standard error.
 
 Colours are used on a terminal only, and not if NO_COLOR is set.`
 
@@ -71,6 +80,7 @@ func NewRootCommand() *cobra.Command {
 	cli.CompleteValues(root)
 	a.completeShells(root)
 	cli.NameArguments(root)
+	cli.PlainErrors(root)
 	return root
 }
 
@@ -105,7 +115,7 @@ func (a *app) newRoot(name, short string) *cobra.Command {
 	root := &cobra.Command{Use: name, Short: short}
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
-	flags.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to wait for a file that another process has locked; 0: for ever")
+	cli.DurationVar(flags, &a.timeout, "timeout", defaultTimeout, "how long to wait for a file that another process has locked; 0: for ever")
 	return root
 }
 
@@ -116,6 +126,8 @@ type call struct {
 	cmd  *cobra.Command
 	args []string
 	out  *bufio.Writer // standard output, flushed when the command has ended
+
+	ending context.Context // ends when the process is asked to end; nil: such a signal ends the process
 }
 
 // action makes what cobra runs of fn.
@@ -125,10 +137,14 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if c.ctx == nil {
 			c.ctx = context.Background()
 		}
-		if a.timeout < 0 {
-			return usagef("--timeout is %s; give 0 to wait for ever, or more", a.timeout)
+		err := cli.Flushed(c.out, fn(c))
+		if c.ending != nil {
+			err = cli.InterruptedBy(c.ending, err)
 		}
-		return cli.Flushed(c.out, fn(c))
+		if a.json {
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true // Execute prints them
+		}
+		return err
 	}
 }
 
@@ -142,10 +158,13 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 		return ExitOK
 	}
 	if !started {
+		if root.SilenceErrors {
+			err = cli.PlainUnknown(root, err)
+		}
 		err = &usageError{Err: err}
 	}
-	if root.SilenceErrors && !errors.Is(err, ErrDifferent) {
-		cli.PrintError(root, cmd, err, isUsage(err))
+	if (root.SilenceErrors || started && cli.WantsJSON(root)) && !errors.Is(err, ErrDifferent) && !errors.Is(err, errSilent) {
+		failureOf(err).Print(root, cmd)
 	}
 	return ExitCode(err)
 }

@@ -18,6 +18,7 @@ import (
 
 	"holdfast"
 	"holdfast/command"
+	"holdfast/internal/page"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -102,6 +103,17 @@ func withSample(t *testing.T) string {
 
 // binaryName is a bucket and a key that are no text.
 var binaryName = []byte{0, 1, 0xfe, 0xff}
+
+// smallPages makes a database with pages of 512 bytes, as bbolt does if it is asked for that,
+// if they are to have so many.
+func smallPages(t testing.TB, path string, pageSize int) {
+	t.Helper()
+	if pageSize == page.MinPageSize {
+		if err := os.WriteFile(path, page.NewFile(pageSize, true), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // makeSample makes the database that the golden files are about: nested,
 // inline and binary buckets, a value longer than a page, branches, free pages.

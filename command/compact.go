@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/command/cli"
 	"holdfast/internal/page"
 )
 
@@ -51,7 +52,7 @@ func (a *app) newCompact() *cobra.Command {
 	}
 	f.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.Int64Var(&f.txMaxSize, "tx-max-size", 0, "bytes of the copy that are held in memory, about; 0: a few MiB, which is the most")
+	cli.SizeVar(flags, &f.txMaxSize, "tx-max-size", 0, "bytes of the copy that are held in memory, about; 0: a few MiB, which is the most")
 	flags.BoolVar(&f.noSync, "no-sync", false, "do not flush the copy to the disk before it gets its name")
 	return cmd
 }

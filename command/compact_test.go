@@ -217,7 +217,7 @@ func TestCompactInterrupted(t *testing.T) {
 				check(t, os.Remove("copy.db"))
 				continue
 			}
-			if code != 1 || !strings.Contains(errOut.String(), "holdfast: copy.db: interrupted, nothing was written\n") {
+			if code != command.ExitInterrupted || !strings.Contains(errOut.String(), "holdfast: copy.db: interrupted, nothing was written\n") {
 				t.Errorf("%q: exit code %d, %s", while, code, &errOut)
 			}
 			break

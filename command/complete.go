@@ -44,7 +44,13 @@ func (a *app) bucketNames(files int) cobra.CompletionFunc {
 		if f := cmd.Flags().Lookup("bucket-format"); f != nil {
 			n.bucketFormat = f.Value.String()
 		}
-		path, err := n.buckets(args[files:])
+		// Of the path in this argument the last name is being written.
+		in, before := args[files:], ""
+		if i := lastSlash(begun); i >= 0 && !a.stock {
+			before, begun = begun[:i+1], begun[i+1:]
+			in = append(in[:len(in):len(in)], before[:i])
+		}
+		path, err := n.buckets(in)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -54,6 +60,9 @@ func (a *app) bucketNames(files int) cobra.CompletionFunc {
 		if err != nil { // there is nobody to tell; running the command tells
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		for i := range names {
+			names[i] = before + names[i]
+		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -62,25 +71,29 @@ func (a *app) bucketNames(files int) cobra.CompletionFunc {
 // command line takes them in that format.
 func (a *app) namesIn(file string, path [][]byte, format, begun string) (names []string, err error) {
 	err = a.view(file, false, func(_ *database, tx *holdfast.Tx) error {
-		in, err := a.locate(file, tx, path)
+		in, err := a.find(file, tx, &path)
 		if err != nil {
 			return err
 		}
 		from := []byte(begun)
-		if format == "hex" {
+		written := format == "hex" || !a.stock && strings.Contains(begun, `\`) // not as names are in order
+		if written {
 			from = nil
 		}
 		in.bucketsFrom(from, maxLooked, func(name []byte) bool {
-			text := string(name)
-			if format == "hex" {
+			text := pathName(name)
+			switch {
+			case format == "hex":
 				text = formatBytes(name, "hex")
+			case a.stock && !printable(name): // a name as it stands cannot be given so
+				return len(names) < maxCompleted
+			case a.stock:
+				text = string(name)
 			}
 			switch {
 			case strings.HasPrefix(text, begun):
-				if format == "hex" || printable(name) { // others can be given as hexadecimal only
-					names = append(names, text)
-				}
-			case format != "hex":
+				names = append(names, text)
+			case !written && printable(name):
 				return false // names are in order
 			}
 			return len(names) < maxCompleted
@@ -88,6 +101,20 @@ func (a *app) namesIn(file string, path [][]byte, format, begun string) (names [
 		return tx.Err()
 	})
 	return names, err
+}
+
+// lastSlash is where the last slash of a path is that stands between names; -1: there is none.
+func lastSlash(path string) int {
+	last := -1
+	for i := 0; i < len(path); i++ {
+		switch path[i] {
+		case '\\':
+			i++
+		case '/':
+			last = i
+		}
+	}
+	return last
 }
 
 // completeShells has "completion", which cobra makes, fail as all other commands do.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/command"
 )
 
 // completed is what the shell is offered behind these words: names, and whether files
@@ -36,7 +37,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"keys", ""}, "", true},
 		{[]string{"info", ""}, "", true},
-		{[]string{"keys", "sample.db", ""}, "alpha many nested", false},
+		{[]string{"keys", "sample.db", ""}, `\x00\x01\xfe\xff alpha many nested`, false},
 		{[]string{"keys", "sample.db", "ne"}, "nested", false},
 		{[]string{"keys", "sample.db", "x"}, "", false},
 		{[]string{"get", "sample.db", "nested", ""}, "inner", false},
@@ -57,6 +58,37 @@ func TestCompletion(t *testing.T) {
 	}
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
+	}
+}
+
+// Of a name with a slash or a backslash in it, and of one that is no text, nothing was offered once it was begun as it
+// stands in a path: names were looked for from that text on, and cut at the slash within.
+func TestCompletionOfWrittenNames(t *testing.T) {
+	withSample(t)
+	for _, path := range []string{`a\/b/in`, `back\\slash/in`, `\xff\x00/in`, "plain/in"} {
+		must(t, "put", "paths.db", path, "k", "v", "--create")
+		name := strings.TrimSuffix(path, "/in")
+		for cut := 1; cut <= len(name); cut++ {
+			if names, _ := completed(t, "keys", "paths.db", name[:cut]); strings.Join(names, " ") != name {
+				t.Errorf("behind %s: %q, want %s", name[:cut], names, name)
+			}
+		}
+		if names, _ := completed(t, "keys", "paths.db", name+"/"); strings.Join(names, " ") != path {
+			t.Errorf("behind %s/: %q, want %s", name, names, path)
+		}
+	}
+	if names, _ := completed(t, "keys", "paths.db", "nested/i"); len(names) != 0 {
+		t.Errorf("%q", names)
+	}
+	if names, _ := completed(t, "get", "sample.db", "nested/i"); strings.Join(names, " ") != "nested/inner" {
+		t.Errorf("%q", names)
+	}
+	// The drop-in's command takes names as they stand.
+	for begun, want := range map[string]string{"": `a/b back\slash plain`, "a/": "a/b", `back\`: `back\slash`} {
+		out := execute(command.NewBboltCommand(), "", "__complete", "keys", "paths.db", begun).out
+		if names, _, _ := strings.Cut(out, ":"); strings.Join(strings.Fields(names), " ") != want {
+			t.Errorf("bbolt, behind %s: %q, want %s", begun, names, want)
+		}
 	}
 }
 

@@ -51,13 +51,14 @@ func (c *call) delete(f deleteFlags) error {
 	if err != nil {
 		return err
 	}
-	r := deleteReport{File: c.args[0], Bucket: pathNames(path), Keys: 1}
+	r := deleteReport{File: c.args[0], Keys: 1}
 	r.Key, r.KeyEncoding = encodeBytes(key, "auto")
 	_, err = c.update(r.File, false, func(tx *holdfast.Tx) error {
-		in, err := c.locate(r.File, tx, path)
+		in, err := c.find(r.File, tx, &path)
 		if err != nil {
 			return err
 		}
+		r.Bucket = pathNames(path)
 		value := in.Get(key)
 		if value == nil {
 			if err := tx.Err(); err != nil {
@@ -91,13 +92,14 @@ func (c *call) deleteBucket(f deleteFlags) error {
 	if err != nil {
 		return err
 	}
-	r := deleteReport{File: c.args[0], Bucket: pathNames(path), WholeBucket: true}
+	r := deleteReport{File: c.args[0], WholeBucket: true}
 	_, err = c.update(r.File, false, func(tx *holdfast.Tx) error {
-		last := len(path) - 1
-		bucket, err := c.locate(r.File, tx, path)
+		bucket, err := c.find(r.File, tx, &path)
 		if err != nil {
 			return err
 		}
+		r.Bucket = pathNames(path)
+		last := len(path) - 1
 		in, err := c.locate(r.File, tx, path[:last])
 		if err != nil {
 			return err

@@ -7,9 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"holdfast/command/cli"
 	"holdfast/internal/vfs"
 )
 
@@ -26,7 +26,7 @@ const (
 )
 
 type demoFlags struct {
-	size string
+	size int64
 	dir  string
 	keep bool
 	time time.Duration
@@ -81,26 +81,19 @@ func (a *app) newDemo() *cobra.Command {
 		RunE:  a.action(func(c *call) error { return c.demo(f) }),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.size, "size", "64MiB", "bytes of values to write and delete, such as 64MiB or 1GiB")
+	cli.SizeRangeVar(flags, &f.size, "size", 64<<20, minDemoBytes, maxDemoBytes, "bytes of values to write and delete, such as 64MiB or 1GiB")
 	flags.StringVar(&f.dir, "dir", "", "where to make the files; default: the system's directory for temporary files, or /var/tmp if that one is in memory")
 	flags.BoolVar(&f.keep, "keep", false, "keep the files")
-	flags.DurationVar(&f.time, "time", 2*time.Second, "how long to measure commits, and then again how long to let a file grow")
+	cli.DurationVar(flags, &f.time, "time", 2*time.Second, "how long to measure commits, and then again how long to let a file grow")
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd
 }
 
 func (c *call) demo(f demoFlags) error {
-	bytes, err := humanize.ParseBytes(f.size)
-	if err != nil {
-		return usagef("--size: %q is no number of bytes such as 64MiB or 1GiB", f.size)
-	}
-	if bytes < minDemoBytes || bytes > maxDemoBytes {
-		return usagef("--size: %s is outside of %s to %s", f.size, humanize.IBytes(minDemoBytes), humanize.IBytes(maxDemoBytes))
-	}
 	if f.time <= 0 {
 		return usagef("--time is %s; it must be more than nothing", f.time)
 	}
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	defer outliveReader()()
 	if f.dir == "" {
@@ -113,7 +106,7 @@ func (c *call) demo(f demoFlags) error {
 	if !f.keep {
 		defer os.RemoveAll(dir)
 	}
-	d := &demo{call: c, ctx: ctx, flags: f, bytes: int64(bytes), r: demoReport{Dir: dir, InMemory: vfs.InMemory(dir)}}
+	d := &demo{call: c, ctx: ctx, flags: f, bytes: f.size, r: demoReport{Dir: dir, InMemory: vfs.InMemory(dir)}}
 	err = d.run()
 	switch {
 	case errors.Is(err, context.Canceled):

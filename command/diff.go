@@ -21,8 +21,8 @@ Each difference is a line:
   + only in B
   ~ in both, but not the same
 
-A bucket that only one of them has is one line, with the number of keys in it. On a terminal
-long values are abbreviated unless --format is given.
+A bucket that only one of them has is one line, with the number of keys in it. Long keys and
+values are cut, with their lengths, unless --full or --format is given; with --json they are whole.
 
 Exit codes, as those of diff: 0 both hold the same, 1 they differ, 2 anything else: an error.`
 
@@ -44,6 +44,7 @@ func (a *app) newDiff() *cobra.Command {
 		RunE:  a.comparison(func(c *call) (bool, error) { return c.diff(f) }),
 	}
 	cmd.Flags().StringVarP(&f.format, "format", "f", "auto", "how to print, in full: "+strings.Join(outputFormats, "|"))
+	cmd.Flags().BoolVar(&f.full, "full", false, "print long keys and values whole")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing and end at the first difference")
 	f.addBucketFlag(cmd)
 	return cmd
@@ -106,7 +107,7 @@ func (c *call) diff(f diffFlags) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f.full = c.cmd.Flags().Changed("format") || !isTerminal(c.cmd.OutOrStdout())
+	f.full = f.full || c.cmd.Flags().Changed("format")
 	d := &differ{call: c, f: f}
 	d.print = diffPrinter{differ: d}
 	if f.quiet || !isTerminal(c.cmd.OutOrStdout()) { // where it would stand between the lines
@@ -142,7 +143,12 @@ func (s *side) named(err error) error {
 
 // compare compares the buckets at path, and prints what it finds.
 func (d *differ) compare(path [][]byte) error {
-	a, errA := d.locate(d.a.file, d.a.tx, path)
+	given := path
+	a, errA := d.find(d.a.file, d.a.tx, &path)
+	if errors.Is(errA, errNoBucket) { // B may have it
+		path = d.singleNames(d.b.tx, given)
+		a, errA = d.locate(d.a.file, d.a.tx, path)
+	}
 	b, errB := d.locate(d.b.file, d.b.tx, path)
 	missingA, missingB := errors.Is(errA, errNoBucket), errors.Is(errB, errNoBucket)
 	var both *fileError

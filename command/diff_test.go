@@ -29,7 +29,7 @@ func TestDiffAnyBytes(t *testing.T) {
 		check(t, os.WriteFile("bad.db", bad, 0o600))
 		for _, args := range []string{"diff sample.db bad.db", "diff bad.db sample.db -q", "diff bad.db bad.db --json"} {
 			r := run(t, strings.Fields(args)...)
-			if r.code > command.ExitTrouble || (r.code == command.ExitTrouble) != strings.HasPrefix(r.errOut, "holdfast: bad.db: ") ||
+			if r.code > command.ExitTrouble || (r.code == command.ExitTrouble) != (strings.HasPrefix(r.errOut, "holdfast: bad.db: ") || strings.HasPrefix(r.errOut, `{"error":{"message":"bad.db: `)) ||
 				r.code != command.ExitTrouble && r.errOut != "" {
 				t.Errorf("file %d: holdfast %s: %s", n, args, r)
 			}

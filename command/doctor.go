@@ -16,7 +16,13 @@ const doctorHelp = `Tell in plain words how a database is: how much of the file 
 much is free, what a commit that changes one key writes, and what to do next.
 
 All figures are computed from the file. It is read from end to end once, and not
-changed.`
+changed.
+
+Of a damaged file it tells what is sound, which buckets are at risk and what to do; the
+exit code is then 3, as that of check. It need not find all damage: check does.
+
+Of several files each has its verdict before that: sound, bloated if much of it is not needed,
+or damaged; the exit code is 3 if any of them is damaged, and 1 if any other cannot be looked at.`
 
 // compactFill is the share to which compaction fills pages, about: to the end, but
 // elements do not end there.
@@ -50,6 +56,7 @@ const (
 
 type doctorReport struct {
 	File           string       `json:"file"`
+	Verdict        string       `json:"verdict"` // sound or bloated
 	SizeBytes      int64        `json:"size_bytes"`
 	PageSize       int64        `json:"page_size_bytes"`
 	HighWater      int64        `json:"high_water_pages"`
@@ -81,32 +88,44 @@ type doctorReport struct {
 // commitReport is what a commit that changes one key writes.
 type commitReport struct {
 	Bucket            []string `json:"bucket"`
-	PathPages         int64    `json:"path_pages"`
-	PathBytes         int64    `json:"path_bytes"`
-	MetaBytes         int64    `json:"meta_bytes"`
-	FreelistBytes     int64    `json:"freelist_bytes"`
-	Bbolt             int64    `json:"bbolt_bytes"`
-	BboltNoFreelist   int64    `json:"bbolt_no_freelist_sync_bytes"`
-	OpenScanPages     int64    `json:"bbolt_no_freelist_sync_open_scan_pages"`
-	BboltFlushes      int64    `json:"bbolt_flushes"`
-	Holdfast          int64    `json:"holdfast_bytes"`
-	HoldfastFlushes   int64    `json:"holdfast_flushes"`
-	HoldfastCloseOnce int64    `json:"holdfast_close_bytes"`
+	path              string
+	PathPages         int64 `json:"path_pages"`
+	PathBytes         int64 `json:"path_bytes"`
+	MetaBytes         int64 `json:"meta_bytes"`
+	FreelistBytes     int64 `json:"freelist_bytes"`
+	Bbolt             int64 `json:"bbolt_bytes"`
+	BboltNoFreelist   int64 `json:"bbolt_no_freelist_sync_bytes"`
+	OpenScanPages     int64 `json:"bbolt_no_freelist_sync_open_scan_pages"`
+	BboltFlushes      int64 `json:"bbolt_flushes"`
+	Holdfast          int64 `json:"holdfast_bytes"`
+	HoldfastFlushes   int64 `json:"holdfast_flushes"`
+	HoldfastCloseOnce int64 `json:"holdfast_close_bytes"`
 }
 
 func (a *app) newDoctor() *cobra.Command {
 	return &cobra.Command{
-		Use:   "doctor FILE",
+		Use:   "doctor FILE...",
 		Short: "Explain the state of a database and say what to do",
 		Long:  doctorHelp,
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE:  a.action((*call).doctor),
 	}
 }
 
 func (c *call) doctor() error {
+	if len(c.args) > 1 {
+		return c.eachFile(func(file string) (finding, error) {
+			r, err := c.examine(file)
+			if err != nil {
+				return finding{}, err
+			}
+			return finding{r.Verdict, r, func() { c.printDoctor(r) }}, nil
+		})
+	}
 	r, err := c.examine(c.args[0])
 	switch {
+	case isDamage(err):
+		return c.doctorDamaged(c.args[0], err)
 	case err != nil:
 		return err
 	case c.json:
@@ -128,6 +147,9 @@ func (c *call) examine(path string) (*doctorReport, error) {
 		return nil, err
 	}
 	r.advise()
+	if r.Verdict = verdictSound; r.WorthIt {
+		r.Verdict = verdictBloated
+	}
 	return r, nil
 }
 
@@ -243,7 +265,7 @@ func (r *doctorReport) fillCommit(d *database, m page.Meta, tx *holdfast.Tx) err
 	}
 	list := int64(page.FreelistSize(uint64(r.FreePages)))/r.PageSize + 1
 	c := &r.Commit
-	c.Bucket = pathNames(largest.path)
+	c.Bucket, c.path = pathNames(largest.path), pathText(largest.path)
 	c.PathPages, c.PathBytes, c.MetaBytes = int64(pages), int64(pages)*r.PageSize, r.PageSize
 	c.FreelistBytes = list * r.PageSize
 	c.BboltNoFreelist = c.PathBytes + c.MetaBytes

@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"strings"
 )
 
 // printDoctor prints r in plain words.
@@ -55,7 +54,7 @@ func (r *doctorReport) freeListText() string {
 func (c *call) printCommit(r *doctorReport) {
 	where := "in a database without keys"
 	if len(r.Commit.Bucket) > 0 {
-		where = fmt.Sprintf("in bucket %s, which has the most", strings.Join(r.Commit.Bucket, "/"))
+		where = fmt.Sprintf("in bucket %s, which has the most", r.Commit.path)
 	}
 	m := &r.Commit
 	fmt.Fprintf(c.out, "\n%s, %s\n", c.paint(bold, "A commit of one key writes"), where)

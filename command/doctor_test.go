@@ -46,6 +46,7 @@ func diagnose(t *testing.T, path string) (d diagnosis) {
 func makeMixed(t *testing.T, path string, options *holdfast.Options) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
+	smallPages(t, path, options.PageSize)
 	db, err := holdfast.Open(path, 0o600, options)
 	check(t, err)
 	fill := func(name string, n, size int, keep float64) {
@@ -256,7 +257,7 @@ func TestDemoInterrupted(t *testing.T) {
 	root.SetArgs([]string{"demo", "--dir", dir})
 	ctx, cancel := contextDone(t)
 	defer cancel()
-	if code := command.Execute(ctx, root); code != 1 || !strings.Contains(errOut.String(), "interrupted, the files were removed") {
+	if code := command.Execute(ctx, root); code != command.ExitInterrupted || !strings.Contains(errOut.String(), "interrupted, the files were removed") {
 		t.Errorf("exit code %d, %s", code, &errOut)
 	}
 	wantFiles(t, dir, "")

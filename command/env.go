@@ -96,3 +96,13 @@ func (c *call) env() error {
 	}
 	return wrong
 }
+
+// environment is what a variable is set to, in the words in which env shows its values.
+func environment(name string) string {
+	for _, v := range holdfast.Environment() {
+		if v.Name == name {
+			return v.Canonical(os.Getenv(name))
+		}
+	}
+	return ""
+}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,9 +33,14 @@ func isUsage(err error) bool {
 // ExitCode is the exit code that tells err.
 func ExitCode(err error) int {
 	var trouble *troubleError
+	var interrupted *cli.Interrupted
 	switch {
 	case err == nil:
 		return ExitOK
+	case errors.As(err, &interrupted):
+		return interrupted.Code()
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
 	case errors.Is(err, ErrDifferent):
 		return ExitDifferent
 	case errors.As(err, &trouble):
@@ -45,6 +51,31 @@ func ExitCode(err error) int {
 		return ExitDamaged
 	}
 	return ExitFailed
+}
+
+// errSilent ends a command that has nothing to say of its error.
+var errSilent = errors.New("ended")
+
+// failureOf is err as it is printed.
+func failureOf(err error) cli.Failure {
+	f := cli.Failure{Message: err.Error(), ExitCode: ExitCode(err), Kind: cli.KindFailed}
+	var file *fileError
+	var failed *checkFailure
+	var interrupted *cli.Interrupted
+	switch {
+	case errors.As(err, &interrupted), errors.Is(err, context.Canceled):
+		f.Kind = cli.KindInterrupted
+	case isUsage(err):
+		f.Kind = cli.KindUsage
+	case isDamage(err), errors.Is(err, ErrDamaged):
+		f.Kind = cli.KindDamaged
+	}
+	if errors.As(err, &file) {
+		f.File, f.Next = file.file, file.next
+	} else if errors.As(err, &failed) {
+		f.File = failed.file
+	}
+	return f
 }
 
 // outputError is an error of writing to standard output.

@@ -99,12 +99,13 @@ func (c *call) export(f exportFlags) error {
 	if err != nil {
 		return err
 	}
-	r := exportReport{File: file, Bucket: pathNames(path), Output: f.path}
+	r := exportReport{File: file, Output: f.path}
 	err = c.view(file, false, func(d *database, tx *holdfast.Tx) error {
-		in, err := c.locate(file, tx, path)
+		in, err := c.find(file, tx, &path)
 		if err != nil {
 			return err
 		}
+		r.Bucket = pathNames(path)
 		if f.path != "" {
 			return c.exportTo(d, in, path, f, &r)
 		}

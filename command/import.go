@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/command/cli"
 )
 
 const importHelp = `Put what "export" has written into a database: from INPUT, or from standard input.
@@ -38,7 +40,7 @@ type importFlags struct {
 	create  bool
 	replace bool
 	dryRun  bool
-	maxLine string
+	maxLine int64
 
 	columns string // of blobs, as the command line has them
 	storeAt string // the store of the blobs, as the command line has it
@@ -84,7 +86,7 @@ func (a *app) newImport() *cobra.Command {
 	flags.BoolVar(&f.create, "create", false, "create the database if it does not exist, and with --csv the bucket")
 	flags.BoolVar(&f.replace, "replace", false, "replace the values of keys, and sequences, that exist")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check the input and say what would be done")
-	flags.StringVar(&f.maxLine, "max-line", "256MiB", "the longest line of the input that is taken, such as 1GiB")
+	cli.SizeRangeVar(flags, &f.maxLine, "max-line", 256<<20, minLine, maxLine, "the longest line of the input that is taken, such as 1GiB")
 	flags.BoolVar(&f.csv, "csv", false, "the input is CSV, for the bucket BUCKET... behind FILE")
 	flags.BoolVar(&f.header, "header", false, "with --csv: the first line names the columns")
 	flags.StringVar(&f.keyColumn, "key-column", "1", "with --csv: the column of the key, by its number or its name")
@@ -151,11 +153,9 @@ func (c *call) importFile(f importFlags) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
-	limit, err := parseMaxLine(f.maxLine)
-	if err != nil {
-		return err
-	}
+	limit := min(f.maxLine, math.MaxInt-1<<20)
 	var path [][]byte
+	var err error
 	if f.csv {
 		if path, err = f.buckets(c.args[1:]); err != nil {
 			return err
@@ -172,7 +172,10 @@ func (c *call) importFile(f importFlags) error {
 			return err
 		}
 	}
-	ctx, stop := interruptible(c.ctx)
+	if path, err = c.namesInFile(file, path, !missing); err != nil {
+		return err
+	}
+	ctx, stop := c.interruptible()
 	defer stop()
 	in, err := c.openInput(ctx, f.input)
 	if err != nil {

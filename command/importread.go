@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"sync/atomic"
-
-	"github.com/dustin/go-humanize"
 )
 
 // Bounds of --max-line, in bytes.
@@ -19,18 +16,6 @@ const (
 	minLine = 1 << 10
 	maxLine = 8 << 30
 )
-
-// parseMaxLine reads --max-line.
-func parseMaxLine(s string) (int64, error) {
-	n, err := humanize.ParseBytes(s)
-	if err != nil {
-		return 0, usagef("--max-line: %q is no number of bytes such as 64MiB or 1GiB", s)
-	}
-	if n < minLine || n > maxLine {
-		return 0, usagef("--max-line: %s is outside of %s to %s", s, humanize.IBytes(minLine), humanize.IBytes(maxLine))
-	}
-	return int64(min(n, math.MaxInt-1<<20)), nil
-}
 
 // source gives what is to be imported, io.EOF at its end. Errors do not name the input.
 type source interface {

@@ -25,6 +25,15 @@ type listFlags struct {
 	format string
 }
 
+// keysFlags are the flags of keys.
+type keysFlags struct {
+	listFlags
+	prefix string
+	from   []byte // prefix, read
+	limit  int64
+	count  bool
+}
+
 func (a *app) newBuckets() *cobra.Command {
 	var f listFlags
 	cmd := &cobra.Command{
@@ -55,12 +64,13 @@ func (c *call) buckets(f listFlags) error {
 	if err != nil {
 		return err
 	}
-	r := bucketsReport{File: c.args[0], Bucket: pathNames(path), Buckets: []bucketEntry{}}
+	r := bucketsReport{File: c.args[0], Buckets: []bucketEntry{}}
 	err = c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
-		in, err := c.locate(c.args[0], tx, path)
+		in, err := c.find(c.args[0], tx, &path)
 		if err != nil {
 			return err
 		}
+		r.Bucket = pathNames(path)
 		return in.eachBucket(func(name []byte) error {
 			if c.json {
 				value, encoding := encodeBytes(name, f.format)
@@ -84,7 +94,7 @@ type keyEntry struct {
 }
 
 func (a *app) newKeys() *cobra.Command {
-	var f listFlags
+	var f keysFlags
 	cmd := &cobra.Command{
 		Use:   "keys FILE BUCKET...",
 		Short: "List the keys of a bucket, nested buckets among them",
@@ -93,10 +103,17 @@ func (a *app) newKeys() *cobra.Command {
 	}
 	f.addFormatFlag(cmd, "auto")
 	f.addBucketFlag(cmd)
+	if !a.stock {
+		f.addKeyFlag(cmd)
+		cmd.Flags().Lookup("parse-format").Usage = "how --prefix is given: " + strings.Join(inputFormats, "|")
+		cmd.Flags().StringVar(&f.prefix, "prefix", "", "only keys that begin with this")
+		cmd.Flags().Int64Var(&f.limit, "limit", 0, "so many keys at most; 0: all")
+		cmd.Flags().BoolVar(&f.count, "count", false, "print how many keys there are, and not the keys")
+	}
 	return cmd
 }
 
-func (c *call) keys(f listFlags) error {
+func (c *call) keys(f keysFlags) error {
 	if err := checkFormat("format", f.format, outputFormats); err != nil {
 		return err
 	}
@@ -104,29 +121,73 @@ func (c *call) keys(f listFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.limit < 0 {
+		return usagef("--limit is %d; give 0 for all, or more", f.limit)
+	}
+	if f.prefix != "" {
+		if f.from, err = f.key(f.prefix); err != nil {
+			return err
+		}
+	}
 	return c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
-		in, err := c.locate(c.args[0], tx, path)
+		in, err := c.find(c.args[0], tx, &path)
 		if err != nil {
 			return err
 		}
-		if c.json {
-			return c.keysJSON(in, path, f.format)
+		switch {
+		case f.count:
+			return c.countKeys(f, in, path)
+		case c.json:
+			return c.keysJSON(f, in, path)
 		}
-		return in.ForEach(func(k, _ []byte) error {
+		return f.each(in, func(k, _ []byte) error {
 			_, err := fmt.Fprintln(c.out, formatBytes(k, f.format))
 			return err
 		})
 	})
 }
 
+// each calls fn with the keys that are asked for.
+func (f *keysFlags) each(in container, fn func(k, v []byte) error) error {
+	n := int64(0)
+	for k, v := range in.Prefix(f.from) {
+		if n++; f.limit > 0 && n > f.limit {
+			break
+		}
+		if err := fn(k, v); err != nil {
+			return err
+		}
+	}
+	return in.tx.Err()
+}
+
 // keysJSON prints the keys one by one, so that a bucket of any size does.
-func (c *call) keysJSON(in container, path [][]byte, format string) error {
+func (c *call) keysJSON(f keysFlags, in container, path [][]byte) error {
 	return c.listJSON("bucket", path, "keys", func(add func(any) error) error {
-		return in.ForEach(func(k, v []byte) error {
-			value, encoding := encodeBytes(k, format)
+		return f.each(in, func(k, v []byte) error {
+			value, encoding := encodeBytes(k, f.format)
 			return add(keyEntry{value, encoding, v == nil})
 		})
 	})
+}
+
+type countReport struct {
+	File   string   `json:"file"`
+	Bucket []string `json:"bucket"`
+	Count  int64    `json:"count"`
+}
+
+// countKeys prints how many keys there are.
+func (c *call) countKeys(f keysFlags, in container, path [][]byte) error {
+	r := countReport{File: c.args[0], Bucket: pathNames(path)}
+	if err := f.each(in, func(_, _ []byte) error { r.Count++; return nil }); err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(r)
+	}
+	_, err := fmt.Fprintln(c.out, r.Count)
+	return err
 }
 
 // listJSON prints what there is of some kind in the bucket at path, and how many, one by one, so that any number does.

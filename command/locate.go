@@ -37,16 +37,22 @@ func (n *naming) buckets(args []string) ([][]byte, error) {
 	if err := checkFormat("bucket-format", n.bucketFormat, inputFormats); err != nil {
 		return nil, err
 	}
-	path := make([][]byte, len(args))
-	for i, s := range args {
-		b, err := parseBytes("bucket", s, n.bucketFormat)
-		if err != nil {
-			return nil, err
+	var path [][]byte
+	for _, s := range args {
+		parts := []string{s}
+		if n.bucketFormat == "hex" {
+			parts = strings.Split(s, "/")
 		}
-		if len(b) == 0 {
-			return nil, usagef("a bucket without a name was given")
+		for _, part := range parts {
+			b, err := parseBytes("bucket", part, n.bucketFormat)
+			if err != nil {
+				return nil, err
+			}
+			if len(b) == 0 {
+				return nil, usagef("a bucket without a name was given")
+			}
+			path = append(path, b)
 		}
-		path[i] = b
 	}
 	return path, nil
 }
@@ -72,8 +78,14 @@ func pathNames(path [][]byte) []string {
 	return names
 }
 
-// pathText writes the names of buckets for people.
-func pathText(path [][]byte) string { return strings.Join(pathNames(path), "/") }
+// pathText writes the names of buckets for people, with a / between them, as the command line takes them.
+func pathText(path [][]byte) string {
+	names := make([]string, len(path))
+	for i, b := range path {
+		names[i] = pathName(b)
+	}
+	return strings.Join(names, "/")
+}
 
 // container is a bucket or, with a nil Bucket, the top level of a database.
 type container struct {
@@ -141,6 +153,57 @@ func eachTop(tx *holdfast.Tx, fn func(name []byte, b *holdfast.Bucket) error) er
 		}
 		return topLevelKey(name)
 	})
+}
+
+// find is locate of a path as the command line has it. What it gives is a name if there is a bucket of that name,
+// and otherwise a path, with a / between the names: path becomes that of single names.
+func (a *app) find(file string, tx *holdfast.Tx, path *[][]byte) (container, error) {
+	*path = a.singleNames(tx, *path)
+	return a.locate(file, tx, *path)
+}
+
+// singleNames divides what path has into names of buckets.
+func (a *app) singleNames(tx *holdfast.Tx, path [][]byte) (names [][]byte) {
+	if a.stock { // there a bucket is given by its name
+		return path
+	}
+	at := &container{tx: tx} // nil where there is nothing any more
+	if tx == nil {
+		at = nil
+	}
+	enter := func(name []byte) {
+		names = append(names, name)
+		if at == nil {
+			return
+		}
+		if next := at.child(name); next != nil {
+			at.Bucket = next
+		} else {
+			at = nil
+		}
+	}
+	for _, given := range path {
+		if parts, ok := splitPath(given); ok && (at == nil || at.child(given) == nil) {
+			for _, part := range parts {
+				enter(part)
+			}
+			continue
+		}
+		enter(given)
+	}
+	return names
+}
+
+// namesInFile is singleNames in a file, which is there or not.
+func (a *app) namesInFile(file string, path [][]byte, there bool) (names [][]byte, err error) {
+	if !there || len(path) == 0 {
+		return a.singleNames(nil, path), nil
+	}
+	err = a.view(file, false, func(_ *database, tx *holdfast.Tx) error {
+		names = a.singleNames(tx, path)
+		return nil
+	})
+	return names, err
 }
 
 // locate opens the bucket at path, nil for the top level.

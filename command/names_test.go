@@ -135,7 +135,11 @@ func TestWrongKeys(t *testing.T) {
 		{"surgery clear-page-elements sample.db -o o --pageId 4 --from-index 5 --to-index 6", 2, "--from-index: page 4 of sample.db has elements 0 to 0, not 5"},
 	} {
 		r := run(t, strings.Fields(c.args)...)
-		if r.code != c.code || r.out != "" || !strings.HasPrefix(r.errOut, "holdfast: ") || !strings.Contains(r.errOut, c.want) {
+		begin := "holdfast: "
+		if strings.HasSuffix(c.args, " --json") {
+			begin = `{"error":{"message":"sample.db: `
+		}
+		if r.code != c.code || r.out != "" || !strings.HasPrefix(r.errOut, begin) || !strings.Contains(r.errOut, c.want) {
 			t.Errorf("holdfast %s: %s\nwant exit code %d and %q", c.args, r, c.code, c.want)
 		}
 	}

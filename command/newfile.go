@@ -72,7 +72,7 @@ func (c *call) destination(o output, src fs.FileInfo, replaceable func(fs.FileIn
 // and a database that a program has open is not replaced at all: what the program stores
 // from then on would be in a file without a name.
 func (c *call) makeFile(dst string, o output, write func(ctx context.Context, temp string) error) error {
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	unlock, err := lockReplaced(dst, o) // before there is work that would be in vain
 	if err != nil {

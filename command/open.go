@@ -64,6 +64,7 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 		d.size, d.mode = info.Size(), info.Mode().Perm()
 	}
 	options.Timeout, options.ReadAhead = a.timeout, true // most commands go through the file
+	options.OnDamage = holdfast.DamageIsError            // all of them ask for it
 	options.OpenFile = d.openFile
 	db, err := holdfast.Open(path, d.mode, options)
 	if err != nil {
@@ -86,11 +87,11 @@ func (a *app) openMade(path string, options *holdfast.Options) (*database, error
 			return nil, err
 		}
 		if v.Name == "HOLDFAST_SEALS" {
-			options.NoSeals = value == "off"
+			options.NoSeals = v.Canonical(value) == "off"
 		}
 	}
 	d := &database{path: path, mode: 0o600}
-	options.Timeout, options.ReadAhead = a.timeout, true
+	options.Timeout, options.ReadAhead, options.OnDamage = a.timeout, true, holdfast.DamageIsError
 	file, err := vfs.OpenOS(path, os.O_RDWR, 0, d.openFile)
 	if err != nil {
 		return nil, err

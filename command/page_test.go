@@ -140,6 +140,7 @@ func TestPageAgreesWithPages(t *testing.T) {
 // runs and its newest state is behind the meta.
 func copyInUse(t *testing.T, name string, pageSize, commits int) {
 	t.Helper()
+	smallPages(t, "use.db", pageSize)
 	db, err := holdfast.Open("use.db", 0o600, &holdfast.Options{PageSize: pageSize, SettleDelay: -1})
 	check(t, err)
 	for i := range commits {

@@ -34,7 +34,7 @@ func TestPageNumbers(t *testing.T) {
 		{"page sample.db x", 2, `"x" is no page number`},
 		{"page sample.db 0x3", 2, `"0x3" is no page number`},
 		{"page sample.db -- -1", 2, `"-1" is no page number`},
-		{"page sample.db -1", 2, "unknown shorthand flag"},
+		{"page sample.db -1", 2, "unknown flag -1"},
 		{"page sample.db 18446744073709551616", 2, "value out of range"},
 		{"page sample.db 32", 1, "sample.db: no page 32; its pages are 0 to 31"},
 		{"page sample.db 2 " + huge, 1, "sample.db: no page " + huge},
@@ -66,7 +66,11 @@ func TestPageNumbers(t *testing.T) {
 		{"inspect", 2, "FILE is missing"},
 	} {
 		r := run(t, strings.Fields(c.args)...)
-		if r.code != c.code || !strings.HasPrefix(r.errOut, "holdfast: ") || !strings.Contains(r.errOut, c.want) || r.out != "" {
+		begin := "holdfast: "
+		if strings.HasSuffix(c.args, " --json") {
+			begin = `{"error":{"message":"sample.db: `
+		}
+		if r.code != c.code || !strings.HasPrefix(r.errOut, begin) || !strings.Contains(r.errOut, c.want) || r.out != "" {
 			t.Errorf("holdfast %s: %s\nwant exit code %d, stderr with %q", c.args, r, c.code, c.want)
 		}
 	}

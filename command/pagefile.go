@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/command/cli"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
@@ -43,7 +44,7 @@ type pageFile struct {
 
 // addPageSize adds the flag that says the page size of a file that does not.
 func addPageSize(cmd *cobra.Command, pageSize *int) {
-	cmd.Flags().IntVar(pageSize, "page-size", 0, "page size in bytes, of a file whose meta pages are so damaged that it cannot be told; 0: as the file says")
+	cli.SizeIntVar(cmd.Flags(), pageSize, "page-size", 0, "page size in bytes, of a file whose meta pages are so damaged that it cannot be told; 0: as the file says")
 }
 
 // withPages opens the file at path, calls fn with it, and closes it. pageSize is 0 if the

@@ -129,6 +129,7 @@ func TestPagesAgree(t *testing.T) {
 func TestPagesOfEmptyDatabase(t *testing.T) {
 	workdir(t)
 	for _, pageSize := range []int{512, 64 << 10} {
+		smallPages(t, "none.db", pageSize)
 		db, err := holdfast.Open("none.db", 0o600, &holdfast.Options{PageSize: pageSize, StrictCompat: true})
 		check(t, err)
 		check(t, db.Close())
@@ -194,13 +195,18 @@ func TestPagesDamaged(t *testing.T) {
 			}
 			damage(t, "sample.db", func(b []byte) []byte { b[c.page*samplePage+8] = 0x80; return b })
 			before := snapshot(t, dir)
-			want := fmt.Sprintf("holdfast: sample.db: damaged: page %d: ", c.page)
+			want := fmt.Sprintf("sample.db: damaged: page %d: ", c.page)
 			for _, args := range []string{"pages sample.db", "pages sample.db --json", "pages sample.db --map", "pages sample.db --map --json"} {
 				r := run(t, strings.Fields(args)...)
-				wantIn(t, r, command.ExitFailed, "", want)
-				wantIn(t, r, command.ExitFailed, "", "; run: holdfast check sample.db\n")
-				if strings.HasSuffix(args, "--json") && !json.Valid([]byte(r.out)) {
-					t.Errorf("%s: %s is no JSON", c.name, r.out)
+				if !strings.HasSuffix(args, "--json") {
+					wantIn(t, r, command.ExitFailed, "", "holdfast: "+want)
+					wantIn(t, r, command.ExitFailed, "", "; run: holdfast check sample.db\n")
+					continue
+				}
+				wantIn(t, r, command.ExitFailed, "", `{"error":{"message":"`+want)
+				wantIn(t, r, command.ExitFailed, "", `; run: holdfast check sample.db","kind":"damaged","exit_code":1,"file":"sample.db","next":"run: holdfast check sample.db"}}`+"\n")
+				if !json.Valid([]byte(r.out)) || !json.Valid([]byte(r.errOut)) {
+					t.Errorf("%s: no JSON: %s", c.name, r)
 				}
 			}
 			wantIn(t, run(t, "pages", "sample.db"), 1, c.list, "")

@@ -113,7 +113,7 @@ func (w *pathWalk) usage(id page.ID, u *usage, level int) error {
 func (w *pathWalk) read(id page.ID) (page.Page, error) {
 	pageSize := int64(w.meta.PageSize)
 	if id < page.FirstDataPage || id >= w.meta.HighWater {
-		return page.Page{}, page.Corruptf(id, "no such page")
+		return page.Page{}, page.NoPage(id, w.meta.HighWater)
 	}
 	header := make([]byte, page.HeaderSize)
 	if _, err := w.file.ReadAt(header, int64(id)*pageSize); err != nil {
@@ -121,7 +121,7 @@ func (w *pathWalk) read(id page.ID) (page.Page, error) {
 	}
 	n := uint64(page.DecodeHeader(header).Overflow) + 1
 	if n > uint64(w.meta.HighWater-id) {
-		return page.Page{}, page.Corruptf(id, "%d pages from here on reach beyond the high-water mark", n)
+		return page.Page{}, page.TooLong(id, n, w.meta.HighWater)
 	}
 	run := make([]byte, int64(n)*pageSize)
 	if _, err := w.file.ReadAt(run, int64(id)*pageSize); err != nil {

@@ -90,9 +90,11 @@ func (c *call) put(f putFlags) error {
 	if err != nil {
 		return err
 	}
-	r := putReport{File: c.args[0], Bucket: pathNames(path), ValueBytes: len(value)}
+	r := putReport{File: c.args[0], ValueBytes: len(value)}
 	r.Key, r.KeyEncoding = encodeBytes(key, "auto")
 	r.CreatedFile, err = c.update(r.File, f.create, func(tx *holdfast.Tx) error {
+		path = c.singleNames(tx, path)
+		r.Bucket = pathNames(path)
 		in, created, err := c.locateOrCreate(r.File, tx, path, f.create)
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func (c *call) reseal(missing bool) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := interruptible(c.ctx)
+	ctx, cancel := c.interruptible()
 	defer cancel()
 	done, err := c.runReseal(ctx, path, info, missing)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {

@@ -68,8 +68,8 @@ func TestSealsOff(t *testing.T) {
 	wantIn(t, run(t, "reseal", "copy.db"), 0, "0 seals were right, 0 replaced, ", "")
 	t.Setenv("HOLDFAST_SEALS", "on")
 	wantIn(t, run(t, "check", "copy.db"), 0, " 0 missing, 0 wrong\n", "")
-	t.Setenv("HOLDFAST_SEALS", "no")
-	wantIn(t, run(t, "check", "copy.db"), command.ExitFailed, "", `the environment variable HOLDFAST_SEALS is "no"; it can be "off" or "on"`)
+	t.Setenv("HOLDFAST_SEALS", "none")
+	wantIn(t, run(t, "check", "copy.db"), command.ExitFailed, "", `the environment variable HOLDFAST_SEALS is "none"; it can be "off" or "on"`)
 }
 
 // TestResealRefuses: files that are damaged otherwise, in use, or none, stay as
@@ -106,7 +106,7 @@ func TestResealRefuses(t *testing.T) {
 	var errOut strings.Builder
 	root.SetErr(&errOut)
 	root.SetArgs([]string{"reseal", "sample.db"})
-	if code := command.Execute(ctx, root); code != command.ExitFailed || !strings.Contains(errOut.String(), "sample.db: interrupted after 0 seals; run it again") {
+	if code := command.Execute(ctx, root); code != command.ExitInterrupted || !strings.Contains(errOut.String(), "sample.db: interrupted after 0 seals; run it again") {
 		t.Errorf("interrupted: exit code %d, %s", code, errOut.String())
 	}
 }

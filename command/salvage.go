@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/internal/page"
 	"holdfast/internal/salvage"
 )
 
@@ -23,18 +24,24 @@ guessed: what cannot be told to belong to one bucket goes into a bucket of its o
 "lost+found/page-N", and so does a page whose checksum is wrong: its keys and values
 may have wrong bytes. Keep FILE: nothing of it is repaired.
 
+If both meta pages are damaged the root of the database is looked for among all pages.
+--list prints those that can be it, with what each reaches, and writes nothing; --root
+takes another than the first of them.
+
 The copy gets its name when it is complete. The exit code is 0 if nothing is lost, and 3
 if something is, or may be. docs/recovering.md says what to do in which order.`
 
 type salvageFlags struct {
 	output
-	all bool
+	all  bool
+	list bool
+	root uint64
 }
 
 func (a *app) newSalvage() *cobra.Command {
 	var f salvageFlags
 	cmd := &cobra.Command{
-		Use:   "salvage -o OUT FILE",
+		Use:   "salvage {-o OUT | --list} FILE",
 		Short: "Save what a damaged database still holds into a new one",
 		Long:  salvageHelp,
 		Args:  cobra.ExactArgs(1),
@@ -42,10 +49,15 @@ func (a *app) newSalvage() *cobra.Command {
 	}
 	f.addFlags(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "save pages that look free too, which hold what was deleted or replaced, into lost+found")
+	cmd.Flags().BoolVar(&f.list, "list", false, "list the pages that can be the root of the database, and write nothing")
+	cmd.Flags().Uint64Var(&f.root, "root", 0, "take this page for the root of the database; 0: the one that the metas name, or that is found")
 	return cmd
 }
 
 func (c *call) salvage(f salvageFlags) error {
+	if f.list {
+		return c.listRoots(f)
+	}
 	if err := f.given(); err != nil {
 		return err
 	}
@@ -68,11 +80,8 @@ func (c *call) salvage(f salvageFlags) error {
 		report, err = c.salvageTo(ctx, temp, file, info, f)
 		return err
 	})
-	if errors.Is(err, salvage.ErrNone) {
-		return &fileError{file: src, what: "nothing in it looks like a page of a database", next: "restore a copy of it", err: err}
-	}
 	if err != nil {
-		return c.explain(f.path, err)
+		return c.explain(f.path, salvageError(src, err))
 	}
 	return c.printSalvage(src, f, report)
 }
@@ -93,7 +102,7 @@ func (c *call) salvageTo(ctx context.Context, temp string, file *rawFile, info f
 		return d.DB, nil
 	}
 	report, err := salvage.Run(ctx, file, file.size, sink, salvage.Options{
-		All: f.all, Progress: func(pages uint64) { read.Store(int64(pages * unit)) },
+		All: f.all, Root: page.ID(f.root), Progress: func(pages uint64) { read.Store(int64(pages * unit)) },
 	})
 	if err = errors.Join(err, sink.close(err == nil)); err != nil {
 		return nil, err

@@ -40,6 +40,7 @@ func (f salvageFile) make(t testing.TB) []byte {
 	path := filepath.Join(t.TempDir(), "db")
 	options := f.options
 	options.PageSize = f.pageSize
+	smallPages(t, path, f.pageSize)
 	db, err := holdfast.Open(path, 0o600, &options)
 	if err != nil {
 		t.Fatal(err)

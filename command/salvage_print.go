@@ -18,6 +18,7 @@ type salvageReport struct {
 	Trailing  bool    `json:"meta_trailing"`
 	Older     bool    `json:"older_state"`
 	Tx        *uint64 `json:"transaction"`
+	Root      uint64  `json:"root"` // page of the root bucket; 0: not known
 	Free      string  `json:"free_pages_from"`
 
 	Buckets   uint64 `json:"saved_buckets"`
@@ -66,7 +67,7 @@ type salvageFound struct {
 func newSalvageReport(src string, f salvageFlags, r *salvage.Report) *salvageReport {
 	out := &salvageReport{
 		File: src, Output: f.path, OK: r.Sound(), PageSize: r.PageSize, Pages: uint64(r.Pages), PagesRead: r.PagesRead,
-		Trailing: r.Trailing, Older: r.Older, Free: r.Free, Buckets: r.Buckets, Keys: r.Keys, Found: r.Found, FoundIn: r.FoundIn, Unplaced: r.Unplaced,
+		Trailing: r.Trailing, Older: r.Older, Root: uint64(r.Root), Free: r.Free, Buckets: r.Buckets, Keys: r.Keys, Found: r.Found, FoundIn: r.FoundIn, Unplaced: r.Unplaced,
 		Lost: r.LostElements, Conflicts: r.Conflicts, Doubled: r.Doubled, Orphans: r.Orphans, More: r.More,
 		Damage: []faultReport{}, Ranges: []salvageRange{}, Elements: []salvageElement{}, Places: []salvageFound{},
 		Doubts: append([]string{}, r.Doubts...), Notes: append([]string{}, r.Notes...),
@@ -148,12 +149,7 @@ func (c *call) printSalvageText(r *salvageReport) {
 	})
 	c.printList(len(r.Ranges), func(i int) string { return c.paint(red, "lost:") + " " + r.Ranges[i].String() })
 	c.printList(len(r.Elements), func(i int) string {
-		e := r.Elements[i]
-		key := "an element"
-		if e.Key != nil {
-			key = *e.Key
-		}
-		return fmt.Sprintf("%s %s in %s (page %d): %s", c.paint(red, "lost:"), key, bucketText(e.Path), e.Page, e.Reason)
+		return c.paint(red, "lost:") + " " + r.Elements[i].String()
 	})
 	c.printList(len(r.Places), func(i int) string {
 		p := r.Places[i]
@@ -187,6 +183,15 @@ func bucketText(path []string) string {
 		return "the root bucket"
 	}
 	return "bucket " + strings.Join(path, "/")
+}
+
+// String says what an element is.
+func (e salvageElement) String() string {
+	key := "an element"
+	if e.Key != nil {
+		key = *e.Key
+	}
+	return fmt.Sprintf("%s in %s (page %d): %s", key, bucketText(e.Path), e.Page, e.Reason)
 }
 
 // String says what a range is.

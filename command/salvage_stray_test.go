@@ -88,7 +88,8 @@ func (c *counting) Fresh(name string) (string, error) { return name, nil }
 // many where they belong, and they are not held in memory.
 func TestSalvageMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: 512, NoSync: true})
+	smallPages(t, path, 512)
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true})
 	check(t, err)
 	var root page.ID
 	const n = 60_000

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
 )
 
 const surgeryHelp = `Change single pages of a damaged database, in a copy: the file itself is only
@@ -57,7 +59,7 @@ func group(name, short, long string) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+			return cli.UnknownCommand(cmd, args[0])
 		},
 	}
 }

@@ -288,11 +288,52 @@ func (s *surgeon) judgeMetas(changed int) (err error) {
 			s.r.warn("meta page %d cannot be opened: %s", slot, s.plain(err))
 		}
 	}
+	slot, refused := s.refused()
 	switch {
-	case s.err != nil:
+	case s.err != nil && s.stock:
 		s.r.warn("no meta page can be opened yet: %s", s.err)
+	case refused != nil && !s.stock:
+		what, next := "neither meta page can be opened", "give all that is missing at once, as --fields root:16,pgid:32,pageSize:4096"
+		if s.fit(1-slot) == nil {
+			what = fmt.Sprintf("the file cannot be opened, as meta page %d is the one that is taken", slot)
+			if slot != changed {
+				next = fmt.Sprintf("change that one, with --%s %d", flagMetaPage, slot)
+			}
+		}
+		return &fileError{
+			file: s.r.File, what: fmt.Sprintf("with these fields %s: %s", what, s.plain(refused)), err: refused,
+			next: "nothing was written: " + next,
+		}
 	case s.best != changed:
 		s.r.warn("meta page %d is the one that is opened, not page %d", s.best, changed)
 	}
 	return nil
+}
+
+// fit is why a meta page cannot be opened; nil: it can be, if opening takes it.
+func (p *patient) fit(slot int) error {
+	m := p.slots.Meta[slot]
+	switch {
+	case p.slots.Err[slot] != nil:
+		return p.slots.Err[slot]
+	case m.PageSize&(m.PageSize-1) != 0:
+		return page.Corruptf(page.ID(slot), "the meta page gives a page size of %d bytes, which is no power of two", m.PageSize)
+	}
+	return m.Check(p.size)
+}
+
+// refused is the meta page that opening takes, and why it does not open the file; nil: it does, as far as the
+// meta pages are concerned. A meta with a right checksum is taken also if it gives a page size that it is not
+// found with: the first, which says where the second is, or a newer second one.
+func (p *patient) refused() (slot int, err error) {
+	if p.err != nil {
+		return 0, p.err
+	}
+	var corrupt *page.CorruptError
+	for slot, m := range p.slots.Meta {
+		if errors.As(p.slots.Err[slot], &corrupt) && (slot == 0 || m.Label > p.slots.Meta[p.best].Label) {
+			return slot, p.slots.Err[slot]
+		}
+	}
+	return p.best, p.fit(p.best)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/command/cli"
 )
 
 const topHelp = `Show what happens in a database while a program has it open: commits, how long they
@@ -50,7 +51,7 @@ func (a *app) newTop() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "dir", os.Getenv("HOLDFAST_STATS"), "directory in which programs show their figures")
-	flags.DurationVar(&f.interval, "interval", holdfast.StatsInterval, "time between two looks; figures are new once a second")
+	cli.DurationVar(flags, &f.interval, "interval", holdfast.StatsInterval, "time between two looks; figures are new once a second")
 	flags.IntVar(&f.count, "count", 0, "end after so many intervals; 0: on Ctrl-C")
 	_ = cmd.MarkFlagDirname("dir")
 	cmd.Flags().Lookup("dir").DefValue = "" // it is not for the help what it is here
@@ -81,7 +82,7 @@ func (c *call) top(f topFlags) error {
 
 // watch shows the figures in file until it is interrupted or they end.
 func (c *call) watch(f topFlags, file string, first *holdfast.Snapshot) error {
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	v := newTopView(c)
 	tick := time.NewTicker(f.interval)
@@ -90,7 +91,7 @@ func (c *call) watch(f topFlags, file string, first *holdfast.Snapshot) error {
 	for n := 0; f.count == 0 || n < f.count; n++ {
 		select {
 		case <-ctx.Done():
-			return nil
+			return errors.Join(errSilent, ctx.Err())
 		case <-tick.C:
 		}
 		now, err := readFigures(file)

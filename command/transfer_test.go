@@ -316,7 +316,7 @@ func TestImportInterrupted(t *testing.T) {
 		root.SetOut(&errOut)
 		root.SetErr(&errOut)
 		root.SetArgs(strings.Fields(args))
-		if code := command.Execute(ctx, root); code != 1 || !strings.Contains(errOut.String(), ": interrupted, nothing was ") {
+		if code := command.Execute(ctx, root); code != command.ExitInterrupted || !strings.Contains(errOut.String(), ": interrupted, nothing was ") {
 			t.Errorf("%s: exit code %d: %s", args, code, &errOut)
 		}
 		cancel()

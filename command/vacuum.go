@@ -97,7 +97,7 @@ func (c *call) vacuum(dryRun bool) error {
 	if err := c.isDatabase(path); err != nil {
 		return inProgram(err)
 	}
-	ctx, stop := interruptible(c.ctx)
+	ctx, stop := c.interruptible()
 	defer stop()
 	d, err := c.open(path, info, &holdfast.Options{ReadOnly: dryRun, PreLoadFreelist: true})
 	if err != nil {

@@ -23,7 +23,7 @@ func TestPutAndDelete(t *testing.T) {
 		{[]string{"put", "sample.db", "alpha", "new", ""}, "set new in alpha to 0 bytes (it had 1 byte)\n"},
 		{[]string{"put", "sample.db", "x", "y", "k", "v", "--create"}, "created 2 buckets of x/y\nset k in x/y to 1 byte (a new key)\n"},
 		{[]string{"put", "sample.db", "ff00", "fe", "fd", "--create", "--bucket-format", "hex", "--parse-format", "hex", "--value-format", "hex"},
-			"created 1 bucket of ff00\nset fe in ff00 to 1 byte (a new key)\n"},
+			"created 1 bucket of \\xff\\x00\nset fe in \\xff\\x00 to 1 byte (a new key)\n"},
 		{[]string{"get", "sample.db", "ff00", "fe", "--bucket-format", "hex", "--parse-format", "hex"}, "fd\n"},
 		{[]string{"put", "new.db", "b", "k", "v", "--create"}, "created the database new.db\ncreated 1 bucket of b\nset k in b to 1 byte (a new key)\n"},
 		{[]string{"put", "sample.db", "alpha", "file", "--value-file", "value"}, "set file in alpha to 7 bytes (a new key)\n"},

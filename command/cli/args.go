@@ -26,7 +26,7 @@ func NameArguments(cmd *cobra.Command) {
 			case len(args) < len(needed):
 				return Usagef("%s is missing", needed[len(args)])
 			case most >= 0 && len(args) > most && !IsUsage(err):
-				return Usagef("there is an argument too many: %q", args[most])
+				return Usagef("unexpected argument %q", args[most])
 			}
 			return err
 		}

@@ -21,9 +21,9 @@ func TestNameArguments(t *testing.T) {
 		{"step --base NAME -- COMMAND...", cobra.MinimumNArgs(1), nil, "COMMAND is missing"},
 		{"step --base NAME -- COMMAND...", cobra.MinimumNArgs(1), []string{"a", "b"}, ""},
 		{"compact FILE -o OUT", cobra.ExactArgs(1), nil, "FILE is missing"},
-		{"compact FILE -o OUT", cobra.ExactArgs(1), []string{"a", "b"}, `there is an argument too many: "b"`},
+		{"compact FILE -o OUT", cobra.ExactArgs(1), []string{"a", "b"}, `unexpected argument "b"`},
 		{"get FILE BUCKET... KEY", cobra.MinimumNArgs(3), []string{"a"}, "BUCKET is missing"},
-		{"ls [NAME]", cobra.MaximumNArgs(1), []string{"a", "b"}, `there is an argument too many: "b"`},
+		{"ls [NAME]", cobra.MaximumNArgs(1), []string{"a", "b"}, `unexpected argument "b"`},
 	} {
 		root := &cobra.Command{Use: "program", SilenceUsage: true, SilenceErrors: true}
 		root.AddCommand(&cobra.Command{Use: c.use, Args: c.check, RunE: func(*cobra.Command, []string) error { return nil }})

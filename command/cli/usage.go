@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,12 +71,40 @@ func Flushed(out *bufio.Writer, err error) error {
 	return err
 }
 
-// PrintError prints the error of cmd, one below root.
-func PrintError(root, cmd *cobra.Command, err error, usage bool) {
+// Failure is an error as it is printed: for people, or with --json as one line of JSON, which is an object with
+// it as "error".
+type Failure struct {
+	Message  string `json:"message"`         // all of it
+	Kind     string `json:"kind"`            // usage, failed, damaged or interrupted
+	ExitCode int    `json:"exit_code"`       // of the process
+	File     string `json:"file,omitempty"`  // of which the error is
+	Next     string `json:"next,omitempty"`  // the next step
+	Usage    string `json:"usage,omitempty"` // how the command is called, if its command line is wrong
+}
+
+// Kinds of Failure.
+const (
+	KindUsage       = "usage"
+	KindFailed      = "failed"
+	KindDamaged     = "damaged"
+	KindInterrupted = "interrupted"
+)
+
+// Print prints f, of cmd below root.
+func (f Failure) Print(root, cmd *cobra.Command) {
 	w := root.ErrOrStderr()
-	fmt.Fprintf(w, "%s %s\n", Paint(w, Red, root.Name()+":"), err)
-	if usage {
-		fmt.Fprintf(w, "Usage: %s\nMore: %s --help\n", cmd.UseLine(), cmd.CommandPath())
+	if f.Kind == KindUsage {
+		f.Usage = cmd.UseLine()
+	}
+	if WantsJSON(root) {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(map[string]Failure{"error": f})
+		return
+	}
+	fmt.Fprintf(w, "%s %s\n", Paint(w, Red, root.Name()+":"), f.Message)
+	if f.Usage != "" {
+		fmt.Fprintf(w, "Usage: %s\nMore: %s --help\n", f.Usage, cmd.CommandPath())
 	}
 }
 

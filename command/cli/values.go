@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+)
+
+// Sizes and durations are taken in one way by all commands: a bare number is one of bytes, or of
+// seconds; with a unit it is that.
+
+// What is no size and no duration.
+var (
+	errSize     = errors.New("not a size: give a number of bytes, or one with a unit such as 64KiB or 1GiB")
+	errNegative = errors.New("negative: give 0, or more")
+	errDuration = errors.New("not a duration: give a number of seconds, or one with a unit such as 500ms, 90s, 5m or 7d")
+)
+
+// ParseSize reads a size: a number of bytes, or a number with a unit: KiB, MiB, GiB, of 1024, or kB, MB, GB, of 1000.
+func ParseSize(s string) (int64, error) {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && s[0] != '+' {
+		return n, nil
+	}
+	if s == "" || s[len(s)-1] >= '0' && s[len(s)-1] <= '9' || s[0] < '0' || s[0] > '9' { // 1.5 bytes; +5; .5MiB
+		return 0, errSize
+	}
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n > math.MaxInt64 {
+		return 0, errSize
+	}
+	return int64(n), nil
+}
+
+// SizeText writes a size as ParseSize reads it, exactly.
+func SizeText(n int64) string {
+	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
+	i := 0
+	for ; n != 0 && n%1024 == 0 && i < len(units)-1; i++ {
+		n /= 1024
+	}
+	return strconv.FormatInt(n, 10) + units[i]
+}
+
+// ParseDuration reads a duration: a number of seconds, or numbers with units, as time.ParseDuration does and
+// d for days.
+func ParseDuration(s string) (time.Duration, error) {
+	if n, err := strconv.ParseFloat(s, 64); err == nil && !strings.ContainsAny(s, "eExXpPnN_") {
+		s = strconv.FormatFloat(n, 'f', -1, 64) + "s"
+	}
+	var days time.Duration
+	if text, rest, ok := strings.Cut(s, "d"); ok {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil || n > uint64(math.MaxInt64/(24*time.Hour)) {
+			return 0, errDuration
+		}
+		if days = time.Duration(n) * 24 * time.Hour; rest == "" {
+			return days, nil
+		}
+		s = rest
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || days > 0 && (d < 0 || d > math.MaxInt64-days) {
+		return 0, errDuration
+	}
+	return days + d, nil
+}
+
+// sizeValue is a flag that is a size.
+type sizeValue struct {
+	into        *int64
+	least, most int64
+}
+
+func (v sizeValue) String() string {
+	if v.into == nil {
+		return "0"
+	}
+	if *v.into < 0 && v.least >= 0 {
+		return "" // not given
+	}
+	if *v.into < 0 {
+		return strconv.FormatInt(*v.into, 10)
+	}
+	return SizeText(*v.into)
+}
+
+// noMost is an upper bound, and those above it, that is none for people.
+const noMost = 1 << 62
+
+// Type is what the help calls it.
+func (v sizeValue) Type() string { return "size" }
+
+// Set reads it.
+func (v sizeValue) Set(s string) error {
+	n, err := ParseSize(s)
+	if s == "-1" && v.least == -1 {
+		n, err = -1, nil
+	}
+	switch {
+	case err != nil && len(s) > 1 && s[0] == '-':
+		return errNegative
+	case err != nil:
+		return err
+	case n < v.least && v.most >= noMost:
+		return fmt.Errorf("less than %s", SizeText(v.least))
+	case n < v.least || n > v.most:
+		return fmt.Errorf("outside of %s to %s", SizeText(v.least), SizeText(v.most))
+	}
+	*v.into = n
+	return nil
+}
+
+// SizeVar adds a flag that is a size, of at least 0 bytes.
+func SizeVar(flags *pflag.FlagSet, into *int64, name string, value int64, usage string) {
+	SizeRangeVar(flags, into, name, value, 0, math.MaxInt64, usage)
+}
+
+// SizeRangeVar is SizeVar with bounds; a least of -1 lets -1 be given.
+func SizeRangeVar(flags *pflag.FlagSet, into *int64, name string, value, least, most int64, usage string) {
+	*into = value
+	flags.Var(sizeValue{into, least, most}, name, usage)
+}
+
+// intSize is a flag that is a size and stands in an int.
+type intSize struct {
+	sizeValue
+	into *int
+}
+
+// Set reads it.
+func (v intSize) Set(s string) error {
+	if err := v.sizeValue.Set(s); err != nil {
+		return err
+	}
+	*v.into = int(*v.sizeValue.into)
+	return nil
+}
+
+// SizeIntVar is SizeVar for an int.
+func SizeIntVar(flags *pflag.FlagSet, into *int, name string, value int, usage string) {
+	*into = value
+	wide := int64(value)
+	flags.Var(intSize{sizeValue{&wide, 0, math.MaxInt}, into}, name, usage)
+}
+
+// durationValue is a flag that is a duration.
+type durationValue time.Duration
+
+func (v *durationValue) String() string { return time.Duration(*v).String() }
+
+// Type is what the help calls it.
+func (v *durationValue) Type() string { return "duration" }
+
+// Set reads it.
+func (v *durationValue) Set(s string) error {
+	d, err := ParseDuration(s)
+	if err != nil {
+		return err
+	}
+	if d < 0 {
+		return errNegative
+	}
+	*v = durationValue(d)
+	return nil
+}
+
+// DurationVar adds a flag that is a duration, of at least 0.
+func DurationVar(flags *pflag.FlagSet, into *time.Duration, name string, value time.Duration, usage string) {
+	*into = value
+	flags.Var((*durationValue)(into), name, usage)
+}

@@ -1,0 +1,99 @@
+package cli_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"holdfast/command/cli"
+)
+
+// Some commands took a bare number as bytes and others refused it, and --timeout 5 was refused everywhere.
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1": 1, "20": 20, "65536": 65536, "20MiB": 20 << 20, "20mib": 20 << 20, "64 KiB": 64 << 10, "1.5GiB": 3 << 29,
+		"10kB": 10_000, "1MB": 1_000_000, "2K": 2000, "7B": 7, "9223372036854775807": 1<<63 - 1, "7EiB": 7 << 60,
+		"": -1, "x": -1, "-1": -1, "-1MiB": -1, "1.5": -1, "1q": -1, "MiB": -1, "+5": -1, "0x10": -1, "1e3": -1, "9223372036854775808": -1, "8EiB": -1, "16EiB": -1, "NaN": -1, "Inf": -1, "1,000": -1,
+	} {
+		got, err := cli.ParseSize(text)
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+		if err == nil {
+			if again, err := cli.ParseSize(cli.SizeText(got)); err != nil || again != got {
+				t.Errorf("%q is written as %q, which is read as %d, %v", text, cli.SizeText(got), again, err)
+			}
+		}
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	const day = 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"0": 0, "5": 5 * time.Second, "0.5": time.Second / 2, "500ms": time.Second / 2, "1m30s": 90 * time.Second, "7d": 7 * day, "1d12h": 36 * time.Hour, "-1s": -time.Second, "-1": -time.Second,
+		"": -99, "x": -99, "5x": -99, "d": -99, "-1d": -99, "1d-2h": -99, "1dd": -99, "1e3": -99, "NaN": -99, "0x5": -99, "1_0": -99, "200000d": -99, "106751d24h": -99, "9223372037": -99, "5 s": -99,
+	} {
+		got, err := cli.ParseDuration(text)
+		if (err != nil) != (want == -99) || err == nil && got != want {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+}
+
+// What the help shows as the default is what the flag takes.
+func TestValuesInHelp(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	var size, none, all int64
+	var small int
+	var wait time.Duration
+	cli.SizeVar(flags, &size, "size", 64<<20, "size of it")
+	cli.SizeRangeVar(flags, &none, "none", -1, 0, 9, "not given")
+	cli.SizeRangeVar(flags, &all, "all", -1, -1, 9, "all")
+	cli.SizeIntVar(flags, &small, "small", 4096, "small one")
+	cli.DurationVar(flags, &wait, "wait", time.Second, "how long")
+	help := flags.FlagUsages()
+	for _, want := range []string{"--size size       size of it (default 64MiB)\n", "--none size       not given\n", "--all size        all (default -1)\n", "small one (default 4KiB)", "--wait duration   how long (default 1s)"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("no %q in\n%s", want, help)
+		}
+	}
+	if err := flags.Parse(strings.Fields("--size 5 --none 9 --all -1 --small 1KiB --wait 2")); err != nil || size != 5 || none != 9 || all != -1 || small != 1024 || wait != 2*time.Second {
+		t.Errorf("%d, %d, %d, %d, %v: %v", size, none, all, small, wait, err)
+	}
+	// Of a size that is too small "outside of 1MiB to 9223372036854775807" was said.
+	cli.SizeRangeVar(flags, &all, "least", 0, 1<<20, math.MaxInt64, "with a least")
+	for wrong, says := range map[string]string{
+		"--none -1": "negative: ", "--none 10": "outside of 0 to 9", "--all -2": "negative: ", "--wait -1s": "negative: ", "--size -5": "negative: ",
+		"--size +5": "not a size: ", "--least 20": "less than 1MiB",
+	} {
+		if err := flags.Parse(strings.Fields(wrong)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %q", wrong, err, says)
+		}
+	}
+}
+
+// Progress showed 3.2 TB/s: what is done had jumped at the beginning, when no time had passed.
+func TestSpeed(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	s := cli.Speed{Total: 100 << 30}
+	for _, c := range []struct {
+		after time.Duration
+		done  int64
+		want  string
+	}{
+		{0, 0, "0 B of 100 GiB"},
+		{time.Microsecond, 3 << 30, "3.0 GiB of 100 GiB"},
+		{900 * time.Millisecond, 4 << 30, "4.0 GiB of 100 GiB"},
+		{2 * time.Second, 5 << 30, "5.0 GiB of 100 GiB, 2.5 GiB/s, 38s left"},
+		{20 * time.Second, 5 << 30, "5.0 GiB of 100 GiB"}, // and no rate of zero
+		{21 * time.Second, 6 << 30, "6.0 GiB of 100 GiB, 1.0 GiB/s, 1m34s left"},
+		{22 * time.Second, 100 << 30, "100 GiB of 100 GiB, 48 GiB/s"},
+	} {
+		if got := s.Text(begin.Add(c.after), c.done); got != c.want {
+			t.Errorf("after %v: %s, want %s", c.after, got, c.want)
+		}
+	}
+}
