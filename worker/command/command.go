@@ -52,7 +52,13 @@ from images and archives, snapshots made from them, and their mounts.
 The store is in the directory --root. Only one process uses it at a time.
 
 Exit codes: 0 done, 1 the operation failed, or something that is needed is missing
-(doctor), 2 the command line is wrong.
+(doctor), 2 the command line is wrong, 130 ended by Ctrl-C (128 and the number of any
+other signal).
+
+Sizes are numbers of bytes, or have a unit such as 64KiB or 1GiB; durations are numbers
+of seconds, or have a unit such as 500ms, 90s, 5m or 7d.
+
+With --json an error is a line of JSON on standard error.
 
 Colours are used on a terminal only, and not if NO_COLOR is set.`
 
@@ -94,6 +100,7 @@ func NewRootCommand() *cobra.Command {
 	cli.CompleteValues(root)
 	_ = root.RegisterFlagCompletionFunc("driver", cli.FlagValues(append(slices.Clone(driverNames), zfsPrefix)))
 	cli.NameArguments(root)
+	cli.PlainErrors(root)
 	return root
 }
 
@@ -108,14 +115,29 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 		return ExitOK
 	}
 	if !started {
-		err = &cli.UsageError{Err: err}
+		err = &cli.UsageError{Err: cli.PlainUnknown(root, err)}
 	}
+	err = cli.InterruptedBy(ctx, err)
+	code := exitCode(cmd, err)
 	var exit *exitError
 	if !errors.Is(err, errSaid) && !(errors.As(err, &exit) && exit.err == nil) {
-		cli.PrintError(root, cmd, err, cli.IsUsage(err))
+		failureOf(err, code).Print(root, cmd)
 	}
-	if exit != nil {
+	return code
+}
+
+// exitCode is the exit code that tells an error of cmd.
+func exitCode(cmd *cobra.Command, err error) int {
+	var exit *exitError
+	var interrupted *cli.Interrupted
+	if errors.As(err, &exit) {
 		return exit.code
+	}
+	if errors.As(err, &interrupted) {
+		return interrupted.Code()
+	}
+	if errors.Is(err, context.Canceled) { // by a program that has the command in it
+		return exitInterrupted
 	}
 	if own, err := strconv.Atoi(cmd.Annotations[failsWith]); err == nil {
 		return own
@@ -124,6 +146,29 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 		return ExitUsage
 	}
 	return ExitFailed
+}
+
+// failureOf is err as it is printed.
+func failureOf(err error, code int) cli.Failure {
+	f := cli.Failure{Message: err.Error(), ExitCode: code, Kind: cli.KindFailed}
+	var interrupted *cli.Interrupted
+	var ofRoot *rootError
+	var next *nextError
+	switch {
+	case errors.As(err, &interrupted), code == exitInterrupted:
+		f.Kind = cli.KindInterrupted
+	case cli.IsUsage(err):
+		f.Kind = cli.KindUsage
+	case errors.Is(err, snapshot.ErrDamaged), errors.Is(err, snapshot.ErrDistrusted):
+		f.Kind = cli.KindDamaged
+	}
+	switch {
+	case errors.As(err, &ofRoot):
+		f.File, f.Next = ofRoot.root, ofRoot.next
+	case errors.As(err, &next):
+		f.Next = next.next
+	}
+	return f
 }
 
 // exitError ends the program with an exit code of its own. err is what there is to say, nil if

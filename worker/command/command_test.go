@@ -230,7 +230,7 @@ func TestStandardInput(t *testing.T) {
 	want(t, must(t, "import", "files.tar"), "Snapshot  sha256:DIGEST\nLayers  1, 0 new\n")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r := runIn(t, ctx, string(b), "import", "-", "other"); r.code != 1 || !strings.Contains(r.errOut, "interrupted; nothing is left behind") {
+	if r := runIn(t, ctx, string(b), "import", "-", "other"); r.code != 130 || !strings.Contains(r.errOut, "interrupted; nothing is left behind") {
 		t.Errorf("interrupted: %+v", r)
 	}
 }

@@ -33,14 +33,20 @@ func (e *nextError) Error() string { return e.err.Error() + "; " + e.next }
 func (e *nextError) Unwrap() error { return e.err }
 
 // errInterrupted is what is said of a command that was interrupted, if it has nothing better to say.
-var errInterrupted = errors.New("interrupted; nothing is left behind")
+var errInterrupted = fmt.Errorf("interrupted; nothing is left behind%w", silently{context.Canceled})
+
+// silently is an error that is known and not told.
+type silently struct{ err error }
+
+func (silently) Error() string   { return "" }
+func (e silently) Unwrap() error { return e.err }
 
 // interruptedAfter is an error of what was interrupted when some of its work was done, which stays.
 func (c *call) interruptedAfter(err error, done string) error {
 	if err == nil || !errors.Is(err, context.Canceled) || c.ctx.Err() == nil {
 		return err
 	}
-	return &nextError{errors.New("interrupted"), done}
+	return &nextError{fmt.Errorf("interrupted%w", silently{err}), done}
 }
 
 // explain adds the next step to an error, where it is known.

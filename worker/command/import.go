@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
@@ -26,9 +25,10 @@ What is read is verified, and what would lead out of the tree refused. An import
 that fails leaves nothing behind.`
 
 type importFlags struct {
-	format, ref, platform, devices, maxBytes string
-	maxEntries, maxRatio                     int64
-	replace, noConfig, repair                bool
+	format, ref, platform, devices string
+	maxBytes                       int64
+	maxEntries, maxRatio           int64
+	replace, noConfig, repair      bool
 }
 
 func (a *app) newImport() *cobra.Command {
@@ -49,7 +49,7 @@ func (a *app) newImport() *cobra.Command {
 	flags.BoolVar(&f.repair, "repair", false, "extract layers again that are damaged (holdfastd verify), where drivers can: overlay, copy, btrfs")
 	flags.BoolVar(&f.noConfig, "no-config", false, "do not record what the image runs (environment, command, directory, user)")
 	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
-	flags.StringVar(&f.maxBytes, "max-bytes", "64GiB", "how much all files may have together")
+	cli.SizeRangeVar(flags, &f.maxBytes, "max-bytes", 64<<30, 1, 1<<62, "how much all files may have together")
 	flags.Int64Var(&f.maxEntries, "max-entries", base.DefaultEntries, "how many entries all layers may have together")
 	flags.Int64Var(&f.maxRatio, "max-ratio", base.DefaultRatio, "to how many times its size a layer may expand, beyond 256 MiB")
 	return cmd
@@ -71,11 +71,10 @@ func (f *importFlags) options() (o base.Options, err error) {
 	if o.Platform, err = base.ParsePlatform(f.platform); err != nil {
 		return o, &cli.UsageError{Err: err}
 	}
-	most, err := humanize.ParseBytes(f.maxBytes)
-	if err != nil || most == 0 || most > 1<<62 || f.maxEntries <= 0 || f.maxRatio <= 0 {
-		return o, cli.Usagef("--max-bytes, --max-entries and --max-ratio are numbers above 0, such as 64GiB, 1000 and 200")
+	if f.maxEntries <= 0 || f.maxRatio <= 0 {
+		return o, cli.Usagef("--max-entries and --max-ratio are numbers above 0, such as 1000 and 200")
 	}
-	o.Limits = base.Limits{Bytes: int64(most), Entries: f.maxEntries, Ratio: f.maxRatio}
+	o.Limits = base.Limits{Bytes: f.maxBytes, Entries: f.maxEntries, Ratio: f.maxRatio}
 	o.Ref, o.Replace, o.NoConfig, o.Progress = f.ref, f.replace, f.noConfig, &base.Progress{}
 	o.Repair = f.repair
 	return o, nil

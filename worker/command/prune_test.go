@@ -137,7 +137,7 @@ func TestPruneInterrupted(t *testing.T) {
 	pruneStand(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r := runIn(t, ctx, "", "prune", "--all"); r.code != 1 || !strings.Contains(r.errOut, "interrupted") {
+	if r := runIn(t, ctx, "", "prune", "--all"); r.code != 130 || !strings.Contains(r.errOut, "interrupted") {
 		t.Errorf("%+v", r)
 	}
 	if got := names(t); got != "kept one tiny two" {

@@ -197,7 +197,7 @@ func TestRoomStep(t *testing.T) {
 	if r := run(t, "", append(bounds, "--reserve", "30TiB", "--", "id")...); r.code != 0 || !strings.HasPrefix(r.errOut, "hit ") {
 		t.Errorf("what is there needs no room: %+v", r)
 	}
-	for args, says := range map[string]string{"--reserve much": "--reserve is", "--policy none.toml": "no such file"} {
+	for args, says := range map[string]string{"--reserve much": "--reserve much: not a size", "--policy none.toml": "no such file"} {
 		if r := run(t, "", append(append([]string{"step", "--base", "bb"}, strings.Fields(args)...), "id")...); r.code != 125 || !strings.Contains(r.errOut, says) {
 			t.Errorf("%s: %+v", args, r)
 		}

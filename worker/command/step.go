@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
@@ -51,7 +51,8 @@ const (
 type stepFlags struct {
 	base, workdir, user, network, runtime string
 	env, mounts                           []string
-	memory, disk, reserve, policy         string
+	policy                                string
+	memory, disk, reserve                 int64 // reserve -1: not given
 	cpus                                  float64
 	pids                                  int64
 	timeout                               time.Duration
@@ -81,12 +82,12 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET or SOURCE:TARGET:ro, what it sees of this machine; tmpfs:TARGET is empty; any number")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
-	flags.StringVar(&f.memory, "memory", "", "most memory, such as 512MiB")
+	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB")
 	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5")
 	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads")
-	flags.DurationVar(&f.timeout, "timeout", 0, "longest time, such as 90s")
-	flags.StringVar(&f.disk, "disk", "", "most that the result may take, such as 2GiB")
-	flags.StringVar(&f.reserve, "reserve", "", "room on the disk that is reserved before it begins; default: that of --disk, or "+defaultReserve+"; 0: none")
+	cli.DurationVar(flags, &f.timeout, "timeout", 0, "longest time, such as 90s")
+	cli.SizeRangeVar(flags, &f.disk, "disk", 0, leastLimit, math.MaxInt64, "most that the result may take, such as 2GiB")
+	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+cli.SizeText(defaultReserve)+"; 0: none")
 	flags.StringVar(&f.policy, "policy", "", "file with policies in TOML, by which snapshots are pruned if that room is not there; default: the built-in ones")
 	_ = cmd.MarkFlagFilename("policy", "toml")
 	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
@@ -102,9 +103,6 @@ func (f *stepFlags) step(command []string) (s step.Step, err error) {
 	}
 	s.Command, s.Dir = command, f.workdir
 	if s.Limits, err = f.limits(); err != nil {
-		return s, err
-	}
-	if _, err = f.reservation(s.Limits); err != nil {
 		return s, err
 	}
 	if f.policies, err = policies(f.policy); err != nil {
@@ -148,42 +146,28 @@ func (f *stepFlags) step(command []string) (s step.Step, err error) {
 
 func (f *stepFlags) limits() (l step.Limits, err error) {
 	l = step.Limits{CPU: f.cpus, Pids: f.pids, Time: f.timeout}
-	if f.cpus < 0 || f.pids < 0 || f.timeout < 0 {
+	l.Memory, l.Disk = f.memory, f.disk
+	if f.cpus < 0 || f.pids < 0 {
 		return l, cli.Usagef("limits cannot be negative; 0 is none")
-	}
-	for _, size := range []struct {
-		name, text string
-		into       *int64
-	}{{"memory", f.memory, &l.Memory}, {"disk", f.disk, &l.Disk}} {
-		if size.text == "" {
-			continue
-		}
-		n, err := humanize.ParseBytes(size.text)
-		if err != nil || n == 0 || int64(n) < 0 {
-			return l, cli.Usagef("--%s is %q; it must be a size such as 512MiB or 2GiB", size.name, size.text)
-		}
-		*size.into = int64(n)
 	}
 	return l, nil
 }
 
 // defaultReserve is what is reserved for a step of which nothing is known.
-const defaultReserve = "256MiB"
+const defaultReserve = 256 << 20
+
+// leastLimit is the least limit of memory and of disk that is taken: a smaller one lacks its unit.
+const leastLimit = 1 << 20
 
 // reservation is how many bytes are reserved for a step.
-func (f *stepFlags) reservation(l step.Limits) (int64, error) {
-	text := f.reserve
+func (f *stepFlags) reservation(l step.Limits) int64 {
 	switch {
-	case text == "" && l.Disk > 0:
-		return l.Disk, nil
-	case text == "":
-		text = defaultReserve
+	case f.reserve >= 0:
+		return f.reserve
+	case l.Disk > 0:
+		return l.Disk
 	}
-	n, err := humanize.ParseBytes(text)
-	if err != nil || int64(n) < 0 {
-		return 0, cli.Usagef("--reserve is %q; it must be a size such as 2GiB, or 0", f.reserve)
-	}
-	return int64(n), nil
+	return defaultReserve
 }
 
 func (f *stepFlags) theRuntime() (step.Runtime, error) {

@@ -40,7 +40,7 @@ func (a *app) newTop() *cobra.Command {
 		Use: "top", Short: "Show what runs on a store", Long: topHelp, Args: cobra.NoArgs,
 		RunE: a.action(func(c *call) error { return c.top(f) }),
 	}
-	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "time between two looks")
+	cli.DurationVar(cmd.Flags(), &f.interval, "interval", time.Second, "time between two looks")
 	cmd.Flags().IntVar(&f.count, "count", 0, "end after so many looks; 0: on Ctrl-C")
 	return cmd
 }
@@ -114,7 +114,7 @@ func (c *call) top(f topFlags) error {
 		}
 		select {
 		case <-c.ctx.Done():
-			return nil
+			return errors.Join(errSaid, c.ctx.Err())
 		case <-tick.C:
 		}
 	}

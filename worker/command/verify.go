@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
@@ -25,13 +24,13 @@ What is made from a damaged snapshot cannot be used any more, until the content 
 back and verified, or the snapshot is removed. Snapshots below those named are not read.`
 
 func (a *app) newVerify() *cobra.Command {
-	rate := ""
+	var rate int64
 	cmd := &cobra.Command{
 		Use: "verify [NAME...]", Short: "Compare snapshots with their digests", Long: verifyHelp,
 		RunE: a.action(func(c *call) error { return c.verify(rate) }), ValidArgsFunction: a.completeSnapshots(-1),
 	}
 	a.tenantFlag(cmd, cmd.Flags())
-	cmd.Flags().StringVar(&rate, "rate", "", "read at most that many bytes in a second, such as 50MB; without names only")
+	cli.SizeRangeVar(cmd.Flags(), &rate, "rate", 0, 1, 1<<62, "read at most that many bytes in a second, such as 50MB; without names only")
 	return cmd
 }
 
@@ -43,23 +42,16 @@ type verifyReport struct {
 	Damaged  []string `json:"damaged"`
 }
 
-func (c *call) verify(rate string) error {
-	perSecond := uint64(0)
-	if rate != "" {
-		var err error
-		if perSecond, err = humanize.ParseBytes(rate); err != nil || perSecond == 0 || perSecond > 1<<62 {
-			return cli.Usagef("--rate %q is no number of bytes", rate)
-		}
-		if len(c.args) > 0 {
-			return cli.Usagef("--rate is for all snapshots; leave the names out")
-		}
+func (c *call) verify(rate int64) error {
+	if rate > 0 && len(c.args) > 0 {
+		return cli.Usagef("--rate is for all snapshots; leave the names out")
 	}
 	r := verifyReport{Damaged: []string{}}
 	err := c.withStore(false, func(t *snapshot.Tenant) error {
 		stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "verifying", Step: cli.ProgressStep}.Start()
 		defer stop()
 		if len(c.args) == 0 {
-			return c.interruptedAfter(c.scrub(t.Store(), int64(perSecond), &r), "the next run begins with what was not looked at")
+			return c.interruptedAfter(c.scrub(t.Store(), rate, &r), "the next run begins with what was not looked at")
 		}
 		for _, name := range c.args {
 			if err := c.verifyOne(t, name, &r); err != nil {

@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if order := os.Getenv(machineVariable); order != "" {
+		os.Exit(inMachine(m, order))
+	}
 	if root := os.Getenv(repairRoot); root != "" {
 		err := repairVictim(root, os.Getenv(repairRoot+"_STEP"))
 		fmt.Fprintln(os.Stderr, "not killed:", err)

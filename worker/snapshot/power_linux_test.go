@@ -29,6 +29,10 @@ const (
 // TestPowerFailure takes the power away from a file system with a store, again and again, and looks at
 // what is left each time.
 func TestPowerFailure(t *testing.T) {
+	if lookInMachine != nil {
+		lookInMachine(t)
+		return
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts file systems of its own")
 	}
