@@ -8,7 +8,6 @@ import (
 
 	"holdfast"
 	"holdfast/bench/soak"
-	"holdfast/internal/vfs"
 )
 
 // After commits without a flush, a flush that fails may leave any mixture of
@@ -73,10 +72,10 @@ func (n *node) usual(letter string) bool {
 func (r *run) startAnew() {
 	r.db, r.leaks = nil, leaks{}
 	r.set(func() {
-		r.disk = vfs.NewCrash("crash.db", nil, r.event)
+		r.newDisk()
 		r.version, r.pending, r.chosen = version{state: newNode(), acked: emptyContent}, nil, nil
 		r.settles()
-		r.created, r.exposed, r.unsure, r.lying = false, false, false, false
+		r.exposed, r.unsure, r.lying = false, false, false
 	})
 }
 

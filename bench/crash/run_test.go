@@ -104,11 +104,21 @@ type failure struct {
 
 func (f *failure) Error() string { return fmt.Sprintf("step %d: %v", f.step+1, f.err) }
 
+// newDisk makes an empty file; of a script with pages that Holdfast gives no new database, one
+// that bbolt has made.
+func (r *run) newDisk() {
+	var content []byte
+	if r.created = r.script.PageSize < page.MinNewPageSize; r.created {
+		content = page.NewFile(r.script.PageSize, true)
+	}
+	r.disk = vfs.NewCrash("crash.db", content, r.event)
+}
+
 // do runs the script; nil: everything was as it has to be.
 func (r *run) do() (fail *failure) {
 	r.version, r.leaks = version{state: newNode(), acked: emptyContent}, leaks{}
 	r.wake = sync.NewCond(&r.mu)
-	r.disk = vfs.NewCrash("crash.db", nil, r.event)
+	r.newDisk()
 	at := 0
 	defer func() {
 		if p := recover(); p != nil {

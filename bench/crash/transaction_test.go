@@ -22,6 +22,9 @@ func (r *run) transactions(steps []Step) error {
 	errs := make([]error, len(steps))
 	if len(steps) > 1 {
 		r.set(func() { r.together, r.edited = len(steps), 0 })
+		if r.options.Strict { // each begins when the one before is durable
+			r.set(func() { r.together = 0 })
+		}
 	}
 	var wg sync.WaitGroup
 	for i, s := range steps {

@@ -101,6 +101,11 @@ func makeSample(k kind) (*sample, error) {
 			err = grow(s, path, db)
 		}
 	} else {
+		if k.pageSize < page.MinNewPageSize { // which only bbolt makes
+			if err := os.WriteFile(path, page.NewFile(k.pageSize, true), 0o600); err != nil {
+				return nil, err
+			}
+		}
 		var db *holdfast.DB
 		if db, err = holdfast.Open(path, 0o600, &holdfast.Options{PageSize: k.pageSize, NoSync: !k.trailing, SettleDelay: -1, NoFreelistSync: !k.synced}); err == nil {
 			db.AllocSize = 64 << 10

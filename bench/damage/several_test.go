@@ -89,7 +89,7 @@ func (p *planter) plant() {
 	p.element(p.leaf("element 3 has unknown flags 0x80"), 3, 0, 0x80)
 	p.element(p.leaf("element 1 has an empty key"), 1, 8, 0)
 	p.element(p.leaf(""), 2, 0, uint64(page.BucketFlag)) // and the page that the value's text is
-	p.want[len(p.want)-1] = "no such page"
+	p.want[len(p.want)-1] = "not a page of this database"
 	p.key(p.leaf(`key "Aey`), 2, 'A')
 	p.key(p.leaf(`key "Bey`), 0, 'B')
 	id := p.leaf(`key "zey`)

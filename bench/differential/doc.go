@@ -10,8 +10,8 @@
 //   - the value of a key that the same transaction put with a nil value: nil in
 //     bbolt, empty and not nil in Holdfast;
 //   - where a cursor goes with Next or Prev after its bucket was changed, also
-//     through the cursor's own Delete: bbolt may pass over a key, Holdfast goes
-//     on from the key where it stood;
+//     through the cursor's own Delete: bbolt may pass over a key, or meet one that was
+//     put, Holdfast goes on from the key where it stood and meets none (TestWalks);
 //   - Last and Prev in a bucket from which the same transaction removed
 //     elements: bbolt, meeting a page that lost all of them, may never return;
 //   - in such a bucket, where a cursor stands that went beyond an end;

@@ -17,7 +17,9 @@ type node struct {
 	keys    []string // sorted
 	buckets []string // names of the nested buckets, in any order
 	seq     uint64
-	edits   int  // changes to its elements
+	edits   int    // changes to its elements
+	removed string // the last, and when it had been put
+	born    int
 	thinned bool // elements were removed since the transaction began
 	dirty   bool // it, or a bucket in it, was changed since the transaction began
 }
@@ -27,6 +29,7 @@ type entry struct {
 	value  []byte
 	child  *node
 	nilPut bool // put with a nil value in this transaction
+	born   int  // edits of the bucket when it was put in this transaction
 }
 
 func newNode() *node { return &node{entries: map[string]*entry{}} }
@@ -50,7 +53,16 @@ func (n *node) clone() *node {
 }
 
 func (n *node) set(key string, e *entry) {
-	if old := n.entries[key]; old == nil {
+	old := n.entries[key]
+	switch {
+	case old != nil:
+		e.born = old.born
+	case key == n.removed: // which is as old as it was
+		e.born = n.born
+	default:
+		e.born = n.edits + 1
+	}
+	if old == nil {
 		i, _ := slices.BinarySearch(n.keys, key)
 		n.keys = slices.Insert(n.keys, i, key)
 	}
@@ -71,6 +83,7 @@ func (n *node) remove(key string) {
 		j := slices.Index(n.buckets, key)
 		n.buckets = slices.Delete(n.buckets, j, j+1)
 	}
+	n.removed, n.born = key, n.entries[key].born
 	delete(n.entries, key)
 	n.edits++
 	n.thinned = true
@@ -131,10 +144,17 @@ type cursor struct {
 	placed bool // it has been moved at all
 	ended  bool // the last move found nothing
 	edits  int  // of the bucket, at the last move
+	since  int  // of the bucket, at the last First, Last or Seek
 }
 
 // stale tells whether the bucket was changed since the cursor moved.
 func (c *cursor) stale() bool { return c.edits != c.n.edits }
+
+// older are the keys that were there at the cursor's last First, Last or Seek: what was put since
+// Next and Prev pass over.
+func (c *cursor) older() []string {
+	return slices.DeleteFunc(slices.Clone(c.n.keys), func(key string) bool { return c.n.entries[key].born > c.since })
+}
 
 // transaction is a transaction of the model.
 type transaction struct {
@@ -368,6 +388,11 @@ func (t *transaction) moveCursor(op ops.Op) ops.Result {
 		return t.deleteAt(c)
 	}
 	keys := c.n.keys
+	if op.Kind == ops.Next || op.Kind == ops.Prev {
+		keys = c.older()
+	} else {
+		c.since = c.n.edits
+	}
 	i, found := 0, false
 	if c.on {
 		i, found = slices.BinarySearch(keys, c.key)

@@ -33,6 +33,13 @@ const (
 	saysVacuumed   = "vacuumed"   // by so many bytes the file has become shorter
 )
 
+// Modes in which a committer commits in a machine whose power is cut.
+const (
+	modeFull     = "full" // sometimes with StrictCompat
+	modePeriodic = "periodic"
+	modeNone     = "none"
+)
+
 // committer is a process that commits until it is killed.
 type committer struct {
 	order
@@ -42,9 +49,15 @@ type committer struct {
 	call atomic.Int64 // of a file, twice: before and behind it
 }
 
+// prefix begins each line; recorder is as in order.
+var prefix, recorder string
+
 // say writes a line, in one system call: lines do not mix.
 func say(what string, n uint64) {
-	if _, err := fmt.Fprintf(os.Stdout, "%s %d\n", what, n); err != nil {
+	if recorder != "" {
+		mark(recorder, fmt.Sprintf("%s%s %d", prefix, what, n))
+	}
+	if _, err := fmt.Fprintf(os.Stdout, "%s%s %d\n", prefix, what, n); err != nil {
 		os.Exit(3) // nobody listens
 	}
 }
@@ -53,8 +66,8 @@ func say(what string, n uint64) {
 // sessions, until it is killed.
 func runCommitter(o order) error {
 	c := &committer{order: o, history: history{seed: o.History, large: o.Large, fill: o.Fill}, rand: rand.New(rand.NewPCG(o.Seed, 1))}
-	for {
-		if err := c.session(); err != nil {
+	for n := 1; ; n++ {
+		if err := c.session(); err != nil || n == o.Sessions {
 			return err
 		}
 	}
@@ -68,6 +81,9 @@ func (c *committer) session() (err error) {
 	o.AllocSize = []int{64 << 10, 256 << 10, 1 << 20}[c.rand.IntN(3)]
 	o.StrictCompat = c.rand.IntN(4) == 0
 	o.SettleDelay = []time.Duration{-1, -1, 0, time.Millisecond}[c.rand.IntN(4)]
+	if c.Mode != "" {
+		c.vary(&o)
+	}
 	switch {
 	case o.NoSync || c.Engine == "bbolt":
 		say(saysOpening, 2)
@@ -102,6 +118,16 @@ func (c *committer) session() (err error) {
 	}
 	say(saysClosing, 0)
 	return c.db.close()
+}
+
+// vary chooses options for a session in a machine.
+func (c *committer) vary(o *openOptions) {
+	switch c.Mode {
+	case modeFull:
+		o.NoSync = false
+	case modePeriodic:
+		o.NoSync, o.StrictCompat, o.SettleDelay, o.Durability = false, false, 0, holdfast.Periodic
+	}
 }
 
 // burst has some goroutines commit, others read and call Sync meanwhile.

@@ -11,6 +11,8 @@
 //   - TestBadSectors: a part of the device cannot be read.
 //   - TestChangedUnderneath: the file is truncated, overwritten or replaced
 //     while a process has it open.
+//   - TestMachine*: the same committers in virtual machines (package vm) whose power
+//     is cut, on several file systems. scripts/vm-kernel gets what they need.
 //
 // Those that mount a file system need root (CAP_SYS_ADMIN), loop devices and
 // mkfs.ext4, and say so when they are skipped. The test program runs itself in

@@ -161,13 +161,15 @@ type openOptions struct {
 	ReadOnly       bool
 	StrictCompat   bool          // Holdfast only
 	SettleDelay    time.Duration // Holdfast only
+	Durability     holdfast.Durability
 }
 
 // holdfast are these options as Holdfast takes them.
 func (o openOptions) holdfast() *holdfast.Options {
 	return &holdfast.Options{
+		OnDamage: holdfast.DamageIsError, // the tests ask Tx.Err
 		PageSize: o.PageSize, NoFreelistSync: o.NoFreelistSync, NoSync: o.NoSync, ReadOnly: o.ReadOnly, PreLoadFreelist: o.ReadOnly,
-		StrictCompat: o.StrictCompat, SettleDelay: o.SettleDelay, Timeout: lockTimeout,
+		StrictCompat: o.StrictCompat, SettleDelay: o.SettleDelay, Durability: o.Durability, Timeout: lockTimeout,
 	}
 }
 

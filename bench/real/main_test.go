@@ -37,6 +37,19 @@ type order struct {
 	// used while it is changed, and not only before and after.
 	Commits uint64
 	Busy    bool
+	// Prefix begins each line that the process writes.
+	Prefix string
+	// Of a process in a machine whose power is cut: Mode is how it commits. Done and Floor
+	// are the commits that Holdfast and bbolt must find at least; Anything says
+	// that nothing is promised. Stop: it judges the file and commits nothing.
+	Mode        string
+	Done, Floor uint64
+	Anything    bool
+	Stop        bool
+	// Sessions is how many sessions a committer makes; 0: until it is killed.
+	Sessions int
+	// Recorder is the name of a device of log-writes that keeps what is said as marks.
+	Recorder string
 }
 
 var roles = map[string]func(order) error{
@@ -53,11 +66,12 @@ func TestMain(m *testing.M) {
 	var o order
 	err := json.Unmarshal([]byte(text), &o)
 	if err == nil {
+		prefix, recorder = o.Prefix, o.Recorder
 		go exitWithParent()
 		err = roles[o.Role](o)
 	}
 	if err != nil {
-		fmt.Printf("fault %q\n", err.Error())
+		fmt.Printf("%sfault %q\n", prefix, err.Error())
 		os.Exit(1)
 	}
 	os.Exit(0)

@@ -10,6 +10,7 @@ var modeGroups = []Group{
 
 // modeEngines take part in durable commits.
 var modeEngines = []Engine{
+	holdfastWith("holdfast DurableBase", holdfast.Options{DurableBase: true}),
 	holdfastWith("holdfast StrictCompat", holdfast.Options{StrictCompat: true}),
 }
 
