@@ -52,6 +52,10 @@ race: ## the tests of the module at the top with the race detector
 cross: ## compile and vet for every supported system
 	scripts/test cross
 
+.PHONY: windows
+windows: ## the tests of the engine, blobs and command as Windows programs, under wine
+	scripts/windows/test
+
 .PHONY: dropin
 dropin: ## bbolt's own black-box tests on Holdfast
 	scripts/dropin-suite
