@@ -20,7 +20,7 @@ func TestAppendAfterAnEmptyLeaf(t *testing.T) {
 	must(t, err)
 	fill(t, db, 200, 100)
 	var root page.ID
-	view(t, db, func(tx *holdfast.Tx) { root = page.ID(tx.Bucket([]byte("b")).Root()) })
+	view(t, db, func(tx *holdfast.Tx) { root = tx.Bucket([]byte("b")).Root() })
 	must(t, db.Close())
 	data := mem.Bytes()
 	branch, err := page.Parse(data[int(root)*size:][:size], root)

@@ -107,6 +107,9 @@ type cutDisk struct {
 	plant   string // the defect in it
 	files   []*cutFile
 	counts  map[string]int
+
+	// mustCommit keeps the power on until a commit of the file in mode full was acknowledged.
+	mustCommit bool
 }
 
 // cutFile is a file on it, and what is known of it.
@@ -246,7 +249,7 @@ func (d *cutDisk) listen(m *vm.Machine, last bool) error {
 		if last || d.allJudged() != nil {
 			continue
 		}
-		if left--; left == 0 {
+		if left--; left <= 0 && (!d.mustCommit || d.counts["acknowledged full"]+len(d.files[0].heard.before) > 0) {
 			time.Sleep(time.Duration(d.rand.IntN(20)) * time.Millisecond)
 			m.Cut()
 		}
@@ -340,7 +343,8 @@ func TestMachinePowerCut(t *testing.T) {
 				againWith(t, seed)
 				counts := map[string]int{}
 				d := newCutDisk(t, fs, os.Args[0], seed, counts)
-				for range cuts {
+				for i := range cuts {
+					d.mustCommit = i == cuts-1
 					must(t, d.boot(false))
 					d.count()
 				}

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,6 +108,7 @@ func Start(ctx context.Context, c Config) (*Machine, error) {
 	}
 	m.lines = bufio.NewScanner(m.out)
 	m.lines.Buffer(nil, 1<<20)
+	m.lines.Split(wholeLines)
 	return m, nil
 }
 
@@ -127,8 +129,17 @@ func (m *Machine) start() error {
 	return <-started
 }
 
-// Line is the next line of the command; ok is false when there are no more: the
-// machine has ended, was cut or has run too long.
+// wholeLines splits off lines that have an end. What was said when the power went is dropped.
+func wholeLines(data []byte, _ bool) (advance int, token []byte, err error) {
+	line, _, ok := bytes.Cut(data, []byte("\n"))
+	if !ok {
+		return 0, nil, nil
+	}
+	return len(line) + 1, bytes.TrimSuffix(line, []byte("\r")), nil
+}
+
+// Line is the next whole line of the command; ok is false when there are no more:
+// the machine has ended, was cut or has run too long.
 func (m *Machine) Line() (line string, ok bool) {
 	for m.lines.Scan() {
 		line := m.lines.Text()

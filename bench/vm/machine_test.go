@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bufio"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,19 @@ func TestMachineFails(t *testing.T) {
 	c.Modules = []string{"nonesuch"}
 	if _, err := run(t, c); err == nil || !strings.Contains(err.Error(), "has no module nonesuch") {
 		t.Errorf("with a module that is not there: %v", err)
+	}
+}
+
+// A cut in the middle of a line was once heard as a line: "f", of a machine that was saying "full ...".
+func TestHalfALine(t *testing.T) {
+	lines := bufio.NewScanner(strings.NewReader("one\r\n\ntwo\nthr"))
+	lines.Split(wholeLines)
+	var heard []string
+	for lines.Scan() {
+		heard = append(heard, lines.Text())
+	}
+	if want := []string{"one", "", "two"}; !slices.Equal(heard, want) || lines.Err() != nil {
+		t.Errorf("heard %q, %v, want %q", heard, lines.Err(), want)
 	}
 }
 
