@@ -42,6 +42,7 @@ type checkReport struct {
 	Faults    []faultReport `json:"faults"`
 	Truncated bool          `json:"truncated"` // there may be more faults
 	Notes     []string      `json:"notes"`
+	Unflushed bool          `json:"unflushed"` // a note says so too
 	Seals     sealReport    `json:"seals"`
 	Quick     *quickReport  `json:"quick,omitempty"`
 
@@ -222,13 +223,16 @@ func (c *call) noPage(r *checkReport, id, pages uint64) error {
 	return usagef("--from-page: %s has pages %d to %d, not %d", r.File, page.FirstDataPage, pages-1, id)
 }
 
-// noteMetas adds a note for a meta page that is not whole.
+// noteMetas adds a note for a meta page that is not whole, and if the file could not be flushed.
 func (d *database) noteMetas(r *checkReport) error {
 	slots, err := d.metas()
 	if err != nil {
 		return err
 	}
 	r.Notes = append(r.Notes, d.notes(slots)...)
+	if r.Unflushed = d.FileState().Unflushed; r.Unflushed {
+		r.Notes = append(r.Notes, notFlushed)
+	}
 	return nil
 }
 

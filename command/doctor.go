@@ -72,6 +72,7 @@ type doctorReport struct {
 	FreelistStored bool         `json:"freelist_stored"`
 	FreelistPages  int64        `json:"freelist_pages"` // that it takes itself
 	BboltBehind    bool         `json:"bbolt_behind"`
+	Unflushed      bool         `json:"unflushed"`
 	Notes          []string     `json:"notes"`
 	Commit         commitReport `json:"one_key_commit"`
 	CompactedBytes int64        `json:"compacted_bytes_estimate"`
@@ -164,7 +165,7 @@ func (r *doctorReport) fill(c *call, d *database, tx *holdfast.Tx) error {
 	}
 	r.Notes = append(r.Notes, d.notes(slots)...)
 	stats, state := d.Stats(), d.FileState()
-	r.BboltBehind, r.FreeRecorded = state.BboltBehind, stats.OpenPath == holdfast.OpenedByRecord
+	r.BboltBehind, r.Unflushed, r.FreeRecorded = state.BboltBehind, state.Unflushed, stats.OpenPath == holdfast.OpenedByRecord
 	r.SizeBytes, r.PageSize = d.size, int64(m.PageSize)
 	r.HighWater, r.FreePages = int64(m.HighWater), int64(stats.FreePageN+stats.PendingPageN)
 	if m.Freelist != page.NoFreelist {

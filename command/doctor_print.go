@@ -24,6 +24,9 @@ func (c *call) printDoctor(r *doctorReport) {
 		lines = append(lines, [2]string{"  Not closed", c.paint(yellow, "the last program to write it did not close it")})
 		lines = append(lines, [2]string{"", "bbolt finds " + c.bboltText(&stateReport{BboltBehind: true}, r.File)})
 	}
+	if r.Unflushed {
+		lines = append(lines, [2]string{"  Not flushed", notFlushed})
+	}
 	for _, note := range r.Notes {
 		lines = append(lines, [2]string{"  Note", c.paint(yellow, note)})
 	}

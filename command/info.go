@@ -168,11 +168,19 @@ func (c *call) printInfo(r *infoReport) {
 	case r.Unreadable:
 		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not known") + ": what Holdfast wrote into the current meta page cannot be read; " + lastFlush})
 	}
-	rows(c.out, append(lines, [2]string{"bbolt finds", c.bboltText(&r.stateReport, r.File)})...)
+	lines = append(lines, [2]string{"bbolt finds", c.bboltText(&r.stateReport, r.File)})
+	if r.Unflushed {
+		lines = append(lines, [2]string{"Not flushed", notFlushed})
+	}
+	rows(c.out, lines...)
 }
 
 // lastFlush is what may have become of the last flush, which a file cannot tell.
 const lastFlush = "a crash cut it short, before its commits had returned (with Periodic they may have), or it was damaged since, and its commits are lost: if there was no crash, take it for damage (docs/recovering.md)"
+
+// notFlushed is told of a file that could not be flushed before it was read. What was written last may be in
+// the system's cache only.
+const notFlushed = "the file could not be flushed before it was read, as on a read-only file system: a power failure may take back what was written to it last"
 
 // bboltText says what bbolt finds in a file.
 func (a *app) bboltText(s *stateReport, file string) string {

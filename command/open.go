@@ -66,7 +66,7 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 	options.Timeout, options.ReadAhead = a.timeout, true // most commands go through the file
 	options.OnDamage = holdfast.DamageIsError            // all of them ask for it
 	options.OpenFile = d.openFile
-	db, err := holdfast.Open(path, d.mode, options)
+	db, err := openDatabase(path, d.mode, options)
 	if err != nil {
 		return nil, a.explain(path, err)
 	}
@@ -101,6 +101,9 @@ func (a *app) openMade(path string, options *holdfast.Options) (*database, error
 	}
 	return d, nil
 }
+
+// openDatabase is holdfast.Open but in tests.
+var openDatabase = holdfast.Open
 
 // openFile opens the file of d.
 func (d *database) openFile(name string, flag int, mode os.FileMode) (file *os.File, err error) {

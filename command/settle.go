@@ -33,13 +33,14 @@ type stateReport struct {
 	BboltBehind  bool `json:"bbolt_behind"`
 	Unfinished   bool `json:"last_flush_unfinished"`
 	Unreadable   bool `json:"meta_unreadable"`
+	Unflushed    bool `json:"unflushed"`
 	FreeRecorded bool `json:"free_pages_recorded"`
 }
 
 func newStateReport(s holdfast.FileState) stateReport {
 	return stateReport{
 		Transaction: s.Tx, Label: s.Label, Slot: s.Slot,
-		BboltBehind: s.BboltBehind, Unfinished: s.Unfinished, Unreadable: s.Unreadable, FreeRecorded: s.FreeRecorded,
+		BboltBehind: s.BboltBehind, Unfinished: s.Unfinished, Unreadable: s.Unreadable, Unflushed: s.Unflushed, FreeRecorded: s.FreeRecorded,
 	}
 }
 

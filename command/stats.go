@@ -28,6 +28,8 @@ type statsReport struct {
 	LeafInuse        int    `json:"leaf_used_bytes"`
 	InlineBucketUsed int    `json:"inline_bucket_used_bytes"`
 
+	Unflushed bool `json:"unflushed"`
+
 	*freeReport // of the whole file; nil if only some of its buckets were asked for
 }
 
@@ -62,12 +64,13 @@ func (c *call) stats() error {
 	}
 	var sum holdfast.BucketStats
 	var free *freeReport
-	top := 0
+	top, unflushed := 0, false
 	// Seals are for check to verify: counting looks at the heads of pages, and a checksum
 	// at all of their bytes, which takes several times as long.
 	err := c.viewWith(c.args[0], &holdfast.Options{NoSeals: true}, func(d *database, tx *holdfast.Tx) error {
 		stop := c.progress("counting "+size(tx.Size()), 0, nil)
 		defer stop()
+		unflushed = d.FileState().Unflushed
 		err := eachTop(tx, func(name []byte, b *holdfast.Bucket) error {
 			if bytes.HasPrefix(name, []byte(prefix)) {
 				sum.Add(b.Stats())
@@ -88,12 +91,12 @@ func (c *call) stats() error {
 		return err
 	case c.json:
 		r := newStatsReport(c.args[0], prefix, top, sum)
-		r.freeReport = free
+		r.freeReport, r.Unflushed = free, unflushed
 		return c.printJSON(r)
 	case c.stock:
 		printStockStats(c.out, top, sum)
 	default:
-		c.printStats(prefix, top, sum, free)
+		c.printStats(prefix, top, sum, free, unflushed)
 	}
 	return nil
 }
@@ -109,7 +112,7 @@ func newStatsReport(file, prefix string, top int, s holdfast.BucketStats) statsR
 	}
 }
 
-func (c *call) printStats(prefix string, top int, s holdfast.BucketStats, free *freeReport) {
+func (c *call) printStats(prefix string, top int, s holdfast.BucketStats, free *freeReport, unflushed bool) {
 	buckets := fmt.Sprintf("%s, with those inside %s; %s of them inline", count(top), count(s.BucketN), count(s.InlineBucketN))
 	if prefix != "" {
 		buckets += fmt.Sprintf(" (only names that begin with %q)", prefix)
@@ -130,12 +133,14 @@ func (c *call) printStats(prefix string, top int, s holdfast.BucketStats, free *
 		{"Leaf bytes used", used(s.LeafInuse, s.LeafAlloc)},
 		{"Inline buckets", size(int64(s.InlineBucketInuse))},
 	}
-	if free == nil {
-		rows(c.out, lines...)
-		return
+	if free != nil {
+		lines = append(lines, free.rows()...)
 	}
-	rows(c.out, append(lines, free.rows()...)...)
-	if free.Extents > 0 {
+	if unflushed {
+		lines = append(lines, [2]string{"Not flushed", notFlushed})
+	}
+	rows(c.out, lines...)
+	if free != nil && free.Extents > 0 {
 		fmt.Fprintf(c.out, "\n%s\n", c.paint(bold, "Free extents by length"))
 		columns(c.out, free.histogram(c.block())...)
 	}
