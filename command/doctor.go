@@ -117,6 +117,9 @@ func (c *call) doctor() error {
 	if len(c.args) > 1 {
 		return c.eachFile(func(file string) (finding, error) {
 			r, err := c.examine(file)
+			if isDamage(err) {
+				return c.damaged(file, err)
+			}
 			if err != nil {
 				return finding{}, err
 			}

@@ -13,6 +13,7 @@ import (
 // what not.
 type damageReport struct {
 	File     string           `json:"file"`
+	Verdict  string           `json:"verdict"` // damaged
 	Damaged  bool             `json:"damaged"` // always true: the report of a sound file is another one
 	Met      string           `json:"met"`     // the damage that was met first
 	Keys     uint64           `json:"sound_keys"`
@@ -76,12 +77,38 @@ func (s *surveySink) Put(p *salvage.Place, _, _ []byte) (salvage.Outcome, error)
 	return salvage.Saved, nil
 }
 
-// doctorDamaged tells of a file in which err was met what is sound, which buckets are at risk, and
-// what to do. It gives err back if nothing can be told.
+// doctorDamaged tells of a file in which met was met what is sound, which buckets are at risk, and
+// what to do. It gives met back if nothing can be told.
 func (c *call) doctorDamaged(path string, met error) error {
+	r, err := c.survey(path, met)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		if err := c.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		c.printDamage(r)
+	}
+	return &checkFailure{path, max(len(r.Damage)+len(r.Elements), 1), c.name()}
+}
+
+// damaged is the finding of doctor on one of several files, in which met was met.
+func (c *call) damaged(path string, met error) (finding, error) {
+	r, err := c.survey(path, met)
+	if err != nil {
+		return finding{}, err
+	}
+	return finding{r.Verdict, r, func() { c.printDamage(r) }}, nil
+}
+
+// survey finds out what of a file is sound in which met was met. It gives met back if nothing can
+// be told.
+func (c *call) survey(path string, met error) (*damageReport, error) {
 	file, err := c.openRaw(path, true)
 	if err != nil {
-		return met
+		return nil, met
 	}
 	defer file.Close()
 	sink := &surveySink{buckets: make(map[string]*bucketHealth)}
@@ -90,27 +117,18 @@ func (c *call) doctorDamaged(path string, met error) error {
 	report, err := salvage.Run(c.ctx, file, file.size, sink, salvage.Options{Progress: func(pages uint64) { read.Store(int64(pages)) }})
 	stop()
 	if errors.Is(err, salvage.ErrNone) {
-		return met
+		return nil, met
 	}
 	if err != nil {
-		return c.explain(path, err)
+		return nil, c.explain(path, err)
 	}
-	r := c.newDamageReport(path, met, report, sink)
-	if c.json {
-		err = c.printJSON(r)
-	} else {
-		c.printDamage(r)
-	}
-	if err != nil {
-		return err
-	}
-	return &checkFailure{path, max(len(r.Damage)+len(r.Elements), 1), c.name()}
+	return c.newDamageReport(path, met, report, sink), nil
 }
 
 func (c *call) newDamageReport(path string, met error, report *salvage.Report, sink *surveySink) *damageReport {
 	all := newSalvageReport(path, salvageFlags{}, report)
 	r := &damageReport{
-		File: path, Damaged: true, Met: c.metText(met), Keys: all.Keys, Nested: all.Buckets, Unplaced: all.Unplaced,
+		File: path, Verdict: verdictDamaged, Damaged: true, Met: c.metText(met), Keys: all.Keys, Nested: all.Buckets, Unplaced: all.Unplaced,
 		Buckets: []bucketHealth{}, Damage: all.Damage, Ranges: all.Ranges, Elements: all.Elements,
 		Doubts: all.Doubts, Notes: all.Notes, More: all.More,
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,31 @@ func TestDoctorOfDamage(t *testing.T) {
 	if after := snapshot(t, "sample.db"); after != before {
 		t.Error("the file was changed")
 	}
+}
+
+// TestDoctorOfSeveralDamaged: of several files a damaged one had only a line with its error: what doctor tells of it when
+// it is alone was missing, in JSON too.
+func TestDoctorOfSeveralDamaged(t *testing.T) {
+	withSample(t)
+	sound, err := os.ReadFile("sample.db")
+	check(t, err)
+	check(t, os.WriteFile("sound.db", sound, 0o600))
+	check(t, os.WriteFile("text", []byte(strings.Repeat("no database ", 5000)), 0o600))
+	damage(t, "sample.db", func(b []byte) []byte { clear(b[24*samplePage:][:samplePage]); return b })
+	alone, aloneJSON := run(t, "doctor", "sample.db"), run(t, "doctor", "sample.db", "--json")
+	r := run(t, "doctor", "sound.db", "sample.db", "text")
+	wantIn(t, r, 3, "sound.db: sound\n", "holdfast: of 3 files 1 damaged, 1 unknown, 1 sound; keep copies")
+	wantIn(t, r, 3, "\nsample.db: damaged\n"+alone.out+"\ntext: unknown\nnot a bbolt database", "")
+	var several struct{ Files []map[string]any }
+	var one map[string]any
+	r = run(t, "doctor", "sound.db", "sample.db", "text", "--json")
+	check(t, json.Unmarshal([]byte(r.out), &several))
+	check(t, json.Unmarshal([]byte(aloneJSON.out), &one))
+	if r.code != 3 || len(several.Files) != 3 || one["verdict"] != "damaged" || !reflect.DeepEqual(several.Files[1], one) {
+		t.Errorf("alone %s\nwith others %s", aloneJSON, r)
+	}
+	damage(t, "sample.db", func(b []byte) []byte { b[40]++; b[samplePage+40]++; clear(b[2*samplePage:]); return b })
+	wantIn(t, run(t, "doctor", "sample.db", "sound.db"), 3, "sample.db: damaged\n", "")
 }
 
 // TestDoctorOfWorseDamage: whatever is damaged, doctor says what to do.
