@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/internal/duration"
 )
 
 // Variable is an environment variable that Open reads. Variables are for programs that
@@ -77,7 +79,7 @@ func (v *Variable) wrong(value string) error {
 
 // placeholders are the words in Values that stand for others.
 var placeholders = map[string]string{
-	"DURATION":  `a duration such as "100ms"`,
+	"DURATION":  `a duration above zero: a number of seconds, or one with a unit such as "100ms", "90s" or "5m"`,
 	"DIRECTORY": "a directory",
 }
 
@@ -163,7 +165,7 @@ func Environment() []Variable {
 
 // positive reads a duration above zero, which stands for a default.
 func positive(value string) (time.Duration, error) {
-	d, err := time.ParseDuration(value)
+	d, err := duration.Parse(value)
 	if err == nil && d <= 0 {
 		err = fmt.Errorf("%s is not above zero", value)
 	}

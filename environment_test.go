@@ -122,3 +122,36 @@ func TestEnvironmentBooleans(t *testing.T) {
 		t.Errorf("HOLDFAST_SEALS=0: %d pages are sealed", len(runs))
 	}
 }
+
+// HOLDFAST_PERIODIC_DELAY=2 made opening fail, where --timeout 2 is two seconds: durations are read in one way.
+func TestEnvironmentDurations(t *testing.T) {
+	variables := map[string]holdfast.Variable{}
+	for _, v := range holdfast.Environment() {
+		if slices.Contains(v.Values, "DURATION") {
+			variables[v.Name] = v
+		}
+	}
+	shown := map[string]string{"HOLDFAST_PERIODIC_DELAY": "PeriodicDelay: ", "HOLDFAST_SETTLE_DELAY": "SettleDelay: "}
+	if len(variables) != len(shown) {
+		t.Errorf("%d variables are durations", len(variables))
+	}
+	for name, v := range variables {
+		for value, want := range map[string]time.Duration{
+			"2": 2 * time.Second, "0.25": 250 * time.Millisecond, "2s": 2 * time.Second, "20ms": 20 * time.Millisecond, "1m30s": 90 * time.Second, "7d": 7 * 24 * time.Hour,
+		} {
+			t.Setenv(name, value)
+			log := &memoryLogger{}
+			db := open(t, tempPath(t), &holdfast.Options{Logger: log})
+			must(t, db.Close())
+			if !strings.Contains(log.text(), shown[name]+want.String()) {
+				t.Errorf("%s=%s: not %v: %s", name, value, want, log.text())
+			}
+		}
+		t.Setenv(name, "")
+		for _, wrong := range []string{"0", "0s", "-1", "-1s", "2x", "d", "1e3", "5 s"} {
+			if err := v.Check(wrong); err == nil || !strings.Contains(err.Error(), "a duration above zero: a number of seconds, or one with a unit such as ") {
+				t.Errorf("%s=%s: %v", name, wrong, err)
+			}
+		}
+	}
+}

@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
+
+	"holdfast/internal/duration"
 )
 
 // Sizes and durations are taken in one way by all commands: a bare number is one of bytes, or of
 // seconds; with a unit it is that.
 
-// What is no size and no duration.
+// What is no size.
 var (
 	errSize     = errors.New("not a size: give a number of bytes, or one with a unit such as 64KiB or 1GiB")
 	errNegative = errors.New("negative: give 0, or more")
-	errDuration = errors.New("not a duration: give a number of seconds, or one with a unit such as 500ms, 90s, 5m or 7d")
 )
 
 // ParseSize reads a size: a number of bytes, or a number with a unit: KiB, MiB, GiB, of 1024, or kB, MB, GB, of 1000.
@@ -45,30 +45,6 @@ func SizeText(n int64) string {
 		n /= 1024
 	}
 	return strconv.FormatInt(n, 10) + units[i]
-}
-
-// ParseDuration reads a duration: a number of seconds, or numbers with units, as time.ParseDuration does and
-// d for days.
-func ParseDuration(s string) (time.Duration, error) {
-	if n, err := strconv.ParseFloat(s, 64); err == nil && !strings.ContainsAny(s, "eExXpPnN_") {
-		s = strconv.FormatFloat(n, 'f', -1, 64) + "s"
-	}
-	var days time.Duration
-	if text, rest, ok := strings.Cut(s, "d"); ok {
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil || n > uint64(math.MaxInt64/(24*time.Hour)) {
-			return 0, errDuration
-		}
-		if days = time.Duration(n) * 24 * time.Hour; rest == "" {
-			return days, nil
-		}
-		s = rest
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || days > 0 && (d < 0 || d > math.MaxInt64-days) {
-		return 0, errDuration
-	}
-	return days + d, nil
 }
 
 // sizeValue is a flag that is a size.
@@ -159,7 +135,7 @@ func (v *durationValue) Type() string { return "duration" }
 
 // Set reads it.
 func (v *durationValue) Set(s string) error {
-	d, err := ParseDuration(s)
+	d, err := duration.Parse(s)
 	if err != nil {
 		return err
 	}

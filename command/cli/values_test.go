@@ -30,19 +30,6 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func TestParseDuration(t *testing.T) {
-	const day = 24 * time.Hour
-	for text, want := range map[string]time.Duration{
-		"0": 0, "5": 5 * time.Second, "0.5": time.Second / 2, "500ms": time.Second / 2, "1m30s": 90 * time.Second, "7d": 7 * day, "1d12h": 36 * time.Hour, "-1s": -time.Second, "-1": -time.Second,
-		"": -99, "x": -99, "5x": -99, "d": -99, "-1d": -99, "1d-2h": -99, "1dd": -99, "1e3": -99, "NaN": -99, "0x5": -99, "1_0": -99, "200000d": -99, "106751d24h": -99, "9223372037": -99, "5 s": -99,
-	} {
-		got, err := cli.ParseDuration(text)
-		if (err != nil) != (want == -99) || err == nil && got != want {
-			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
-		}
-	}
-}
-
 // What the help shows as the default is what the flag takes.
 func TestValuesInHelp(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
