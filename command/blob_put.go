@@ -20,8 +20,9 @@ const blobPutHelp = `Store files, or standard input (- or no SOURCE), each as a 
 store, and the file of the database, are created with --create only; --algorithm, --chunking and --leaf-size are for
 a new store, and stay as they are.
 
-What is in the store already, or a part of it, is not stored again. A blob that is put twice has two
-users, and is removed when both are.
+What is in the store already, or a part of it, is not stored again, and not read either: with --verify it is,
+and what of it is damaged or missing is stored again. A blob that is put twice has two users, and is removed
+when both are.
 
 A large source is stored in many transactions, of some 32 MiB each, and takes some tens of MiB of memory whatever
 its size. Where one ends early, what was stored stays if a first transaction was committed, and put says how it
@@ -38,6 +39,7 @@ type blobPutFlags struct {
 	algorithm, chunking        string
 	leafSize                   int64
 	create, quiet, replace     bool
+	verify                     bool
 	into, name, expect, resume string
 	keep                       time.Duration
 }
@@ -87,6 +89,7 @@ func (a *app) newBlobPut() *cobra.Command {
 	flags.BoolVar(&f.replace, "replace", false, "with --into: replace the reference that a row has, and give up its blob")
 	flags.StringVar(&f.resume, "resume", "", "name of the put, to continue it if it was interrupted")
 	cli.DurationVar(flags, &f.keep, "keep-unfinished", 7*24*time.Hour, "for how long what is stored is kept if the put is interrupted; 0: for ever")
+	flags.BoolVar(&f.verify, "verify", false, "read what is stored already of a source, and store again what of it is damaged or missing")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print digests only, a line each")
 	f.addStoreFlag(cmd)
 	return cmd

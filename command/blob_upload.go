@@ -71,6 +71,7 @@ func (u *upload) transaction() (more bool, err error) {
 		if err != nil {
 			return err
 		}
+		s.VerifyStored(u.f.verify)
 		b := &blobs{Store: s, call: u.call, file: u.file, path: u.path}
 		ingest, err := u.begin(b)
 		if err != nil {

@@ -44,6 +44,44 @@ func TestBlobDiscard(t *testing.T) {
 	}
 }
 
+// TestBlobPutVerify: a leaf whose content is wrong, or gone, stayed so when the same file was put again, and the only remedy
+// was a check with --repair --discard before it. With --verify a put reads what is there and stores it again.
+func TestBlobPutVerify(t *testing.T) {
+	for name, harm := range map[string]func(leaves *holdfast.Bucket, k, v []byte) error{
+		"wrong": func(leaves *holdfast.Bucket, k, v []byte) error { v[100]++; return leaves.Put(k, v) },
+		"gone":  func(leaves *holdfast.Bucket, k, _ []byte) error { return leaves.Delete(k) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			workdir(t)
+			command.SmallPuts(t, 8192) // several transactions
+			a, _, _ := makeBlobs(t)
+			change(t, "blobs.db", func(tx *holdfast.Tx) error {
+				leaves := tx.Bucket([]byte("store")).Bucket([]byte("leaves"))
+				for k, v := range leaves.All() {
+					if bytes.Equal(v, a[4096:8192]) {
+						return harm(leaves, bytes.Clone(k), bytes.Clone(v))
+					}
+				}
+				return errors.New("no such leaf")
+			})
+			again := func(args ...string) {
+				t.Helper()
+				wantIn(t, run(t, append([]string{"blob", "put", "blobs.db", "store", "a"}, args...)...), 0, "it was there already, and has ", "")
+			}
+			again()
+			if run(t, "blob", "cat", "blobs.db", "store", digestOf(a)).code == 0 {
+				t.Fatal("a put without --verify has read what was stored")
+			}
+			again("--verify")
+			if got := must(t, "blob", "cat", "blobs.db", "store", digestOf(a)); got != string(a) {
+				t.Error("the blob is not what it was")
+			}
+			r := putFrom(t, &failing{bytes.NewReader(a[:9000]), errSource}, "blobs.db", "store", "-", "--verify", "--resume", "n")
+			wantIn(t, r, 1, "", " blob put blobs.db store - --verify --resume n\n")
+		})
+	}
+}
+
 // TestBlobCheckLost: of a blob whose leaf was lost, put said "it was there already", and check told to remove and put it
 // again: it stayed unreadable. Check says that the repair comes first, and that a put makes it whole then.
 func TestBlobCheckLost(t *testing.T) {
