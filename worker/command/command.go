@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,6 +35,8 @@ const (
 	ExitOK     = 0 // done
 	ExitFailed = 1 // the operation failed, or doctor found that something needed is missing
 	ExitUsage  = 2 // the command line is wrong
+
+	exitInterrupted = cli.ExitSignal + int(syscall.SIGINT) // by Ctrl-C; of another signal 128 and its number
 )
 
 // failsWith is the annotation of a command whose own failures, wrong command lines included, have

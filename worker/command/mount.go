@@ -19,7 +19,8 @@ import (
 
 func init() { register((*app).newMount) }
 
-const mountHelp = `Mount a snapshot at the directory PATH, until the command is interrupted (Ctrl-C).
+const mountHelp = `Mount a snapshot at the directory PATH, until the command is interrupted (Ctrl-C), which
+ends it with exit code 0.
 
 A committed snapshot or a base is mounted to be read. An active one can be written.
 The store is in use meanwhile: other commands, but for mount ls, top and doctor, are refused.`

@@ -1,8 +1,6 @@
 package command
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -36,16 +34,16 @@ they are given. PATH is set if nothing else sets it.
 
 Exit codes: that of the command; 128 and the signal's number if it was killed, as by a
 limit; 126 if it cannot be started, 127 if it is not there; 125 for all else that fails,
-wrong command lines included; 130 interrupted, 141 nobody reads the output any more.
+wrong command lines included; 141 if what reads the output has ended; 130 interrupted
+by Ctrl-C, 128 and the number of any other signal that ended holdfastd.
 
 An ordinary user's steps run in a user namespace: with the runtime native, as one user,
 without limits of memory, processors and processes.`
 
 // Exit codes of step, beside those of commands: the ones of programs that run containers.
 const (
-	exitOwn         = 125 // a failure that is not the command's
-	exitInterrupted = 130
-	exitPipe        = 141
+	exitOwn  = 125 // a failure that is not the command's
+	exitPipe = 141
 )
 
 type stepFlags struct {
@@ -290,8 +288,6 @@ func (c *call) step(f *stepFlags) error {
 	switch {
 	case cli.IsClosedPipe(err):
 		return &exitError{code: exitPipe}
-	case c.ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return &exitError{exitInterrupted, errors.New("interrupted; nothing is left behind")}
 	case err != nil:
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -250,6 +251,36 @@ func TestStepInterrupted(t *testing.T) {
 	nothingLeft(t, 2)
 }
 
+// endings are the signals that ask a process to end.
+var endings = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+
+// endsBy starts a step and ends it by a signal.
+func endsBy(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) {
+	t.Helper()
+	untilBegun(t, cmd)
+	check(t, cmd.Process.Signal(signal))
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 128+int(signal) {
+		t.Errorf("%v: exit code %d: %s", signal, code, cmd.Stderr)
+	}
+}
+
+// TestStepSignals: step ended with 130 by SIGTERM and SIGHUP too, where every other command has 143 and 129.
+func TestStepSignals(t *testing.T) {
+	stand(t, "overlay")
+	dir, err := os.Getwd()
+	check(t, err)
+	for _, signal := range endings {
+		args := []string{"--run", filepath.Join(dir, "run"), "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit"}
+		cmd := program("/proc/self/exe", dir, args...)
+		endsBy(t, cmd, signal)
+		if said := fmt.Sprint(cmd.Stderr); said != "holdfastd: interrupted; nothing is left behind\n" {
+			t.Errorf("%v: %s", signal, said)
+		}
+		nothingLeft(t, 2)
+	}
+}
+
 // program is holdfastd as a process of its own, on the store in a directory.
 func program(path, dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, append([]string{"--root", filepath.Join(dir, "store")}, args...)...)
@@ -370,13 +401,10 @@ func TestStepUser(t *testing.T) {
 				t.Errorf("%s: %s: %+v", driver, args, r)
 			}
 		}
-		cmd := program(path, dir, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
-		become(cmd)
-		untilBegun(t, cmd)
-		check(t, cmd.Process.Signal(syscall.SIGTERM))
-		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != 130 {
-			t.Errorf("%s: interrupted: exit code %d", driver, code)
+		for _, signal := range endings {
+			cmd := program(path, dir, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
+			become(cmd)
+			endsBy(t, cmd, signal)
 		}
 		if list := call("snapshot", "ls"); list.code != 0 || strings.Contains(list.out, "!run/") || strings.Count(list.out, "\n") != 4 {
 			t.Errorf("%s: %+v", driver, list)

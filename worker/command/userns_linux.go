@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"holdfast/command/cli"
 )
 
 // privileged tells whether the process can be expected to mount.
@@ -42,6 +45,15 @@ func tryUserNamespace() error {
 	return cmd.Run()
 }
 
+// endedBy is the signal that has ended the context of c, so that the exit code of the other process is that of this one.
+func (c *call) endedBy() os.Signal {
+	var by *cli.Interrupted
+	if errors.As(context.Cause(c.ctx), &by) {
+		return by.Signal
+	}
+	return syscall.SIGTERM // a program that has the command in it
+}
+
 // inUserNamespace runs this program again, with the same arguments, as root of a user namespace of its own, and
 // returns with its exit code.
 func (c *call) inUserNamespace() error {
@@ -59,7 +71,7 @@ func (c *call) inUserNamespace() error {
 	go func() {
 		select {
 		case <-c.ctx.Done():
-			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Process.Signal(c.endedBy())
 		case <-ended:
 		}
 	}()
