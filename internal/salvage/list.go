@@ -11,12 +11,10 @@ import (
 // List gives the pages of the file r that can be the root of the database, the one that
 // Run would choose first, then those that the metas name. The report has what is odd.
 func List(ctx context.Context, r io.ReaderAt, size int64, options Options) ([]Candidate, *Report, error) {
-	s := &salvage{ctx: ctx, options: options, source: source{r: r, size: size}}
-	var err error
-	if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
+	s, err := begin(ctx, r, size, options)
+	if err != nil {
 		return nil, nil, err
 	}
-	s.r.PageSize, s.r.Slot = s.pageSize, -1
 	s.limit(0)
 	list, err := s.list()
 	s.r.Pages, s.r.PagesRead = s.pages, s.read
@@ -26,18 +24,11 @@ func List(ctx context.Context, r io.ReaderAt, size int64, options Options) ([]Ca
 func (s *salvage) list() ([]Candidate, error) {
 	states, doubts, mended := s.states()
 	s.r.Doubts, s.r.Notes = doubts, mended
-	if err := s.scan(false); err != nil {
-		return nil, err
-	}
-	search := newSearch(s)
-	defer search.end()
-	if err := search.gather(); err != nil {
-		return nil, err
-	}
-	all, err := search.rank()
+	search, all, err := s.search()
 	if err != nil {
 		return nil, err
 	}
+	defer search.end()
 	var list []Candidate
 	have := make(map[page.ID]bool)
 	add := func(c *candidate, st *state) {

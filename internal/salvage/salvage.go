@@ -83,21 +83,30 @@ type salvage struct {
 // Run reads the file r of size bytes and gives what can be saved to sink. The error is
 // the sink's, that ctx has ended, or that there is no database in the file (ErrNone).
 func Run(ctx context.Context, r io.ReaderAt, size int64, sink Sink, options Options) (*Report, error) {
-	s := &salvage{ctx: ctx, options: options, sink: sink, root: &Place{tree: &tree{leafDepth: -1}}}
-	s.source = source{r: r, size: size}
-	var err error
-	if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
+	s, err := begin(ctx, r, size, options)
+	if err != nil {
 		return nil, err
 	}
+	s.sink, s.root = sink, &Place{tree: &tree{leafDepth: -1}}
 	if err := sink.Begin(int(s.pageSize)); err != nil {
 		return nil, err
 	}
-	s.r.PageSize, s.r.Slot = s.pageSize, -1
 	if err := s.run(); err != nil {
 		return nil, err
 	}
 	s.r.Pages, s.r.PagesRead = s.pages, s.read
 	return &s.r, nil
+}
+
+// begin looks how large the pages of the file are.
+func begin(ctx context.Context, r io.ReaderAt, size int64, options Options) (*salvage, error) {
+	s := &salvage{ctx: ctx, options: options, source: source{r: r, size: size}}
+	var err error
+	if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
+		return nil, err
+	}
+	s.r.PageSize, s.r.Slot = s.pageSize, -1
+	return s, nil
 }
 
 func (s *salvage) run() error {
@@ -317,20 +326,31 @@ func (s *salvage) withoutRoot() error {
 	return s.walk(s.root, best.id, 0, bounds{})
 }
 
-// candidates are the pages that can be the root, the best first.
-func (s *salvage) candidates() ([]*candidate, error) {
+// search looks at all pages, and gives those that can be the root, the best first. The caller ends the search.
+func (s *salvage) search() (*search, []*candidate, error) {
 	if err := s.scan(false); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	search := newSearch(s)
-	defer search.end()
-	if err := search.gather(); err != nil {
-		return nil, err
+	err := search.gather()
+	var all []*candidate
+	if err == nil {
+		all, err = search.rank()
 	}
-	all, err := search.rank()
+	if err != nil {
+		search.end()
+		return nil, nil, err
+	}
+	return search, all, nil
+}
+
+// candidates are the pages that can be the root, the best first.
+func (s *salvage) candidates() ([]*candidate, error) {
+	search, all, err := s.search()
 	if err != nil {
 		return nil, err
 	}
+	search.end()
 	clear(s.marks) // they are of a scan that knew nothing of free pages
 	s.scanned = false
 	return all, nil
