@@ -182,6 +182,65 @@ func TestPeriodicFlushFails(t *testing.T) {
 	}
 }
 
+// Of a commit's two flushes the first makes durable what was visible. A failure after it took that
+// back all the same: readers that began then saw the state before it, and those of it were told
+// that it was lost.
+func TestPeriodicSecondFlushFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   vfs.Kind
+		n      int64 // of the calls of that kind in the commit
+		cause  error
+		writes string
+		reads  string // what a new reader does
+	}{
+		"the first flush":       {vfs.KindSync, 1, syscall.EIO, "p s", "first"},
+		"the meta":              {vfs.KindWrite, 2, syscall.EIO, "p s m0", "visible"},
+		"half of the meta":      {vfs.KindWrite, 2, &vfs.PartialWrite{Bytes: pageSize / 2, Err: syscall.EIO}, "p s m0", "visible"},
+		"no room for all of it": {vfs.KindWrite, 2, &vfs.PartialWrite{Bytes: 20, Err: syscall.ENOSPC}, "p s m0", "visible"},
+		"the second flush":      {vfs.KindSync, 2, syscall.EIO, "p s m0 s", "visible"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate(t, pager.Options{PeriodicDelay: time.Hour})
+			g.letAll()
+			g.opts.Mode = pager.Periodic
+			g.mustCommit("visible", 1)
+			held, err := g.Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Release()
+			lost := g.prepare("lost", 2)
+			g.next(c.kind, c.n, c.cause)
+			failing, flushed := g.fail, (*vfs.Mem)(nil)
+			g.fail = func(op vfs.Op) error {
+				if op.Kind == vfs.KindWrite && op.Off < 2*pageSize {
+					flushed = g.mem.Clone() // what the disk has for certain
+				}
+				return failing(op)
+			}
+			g.ops = nil
+			if err := g.Sync(); !errors.Is(err, pager.ErrStopped) { // for which the commit takes two flushes
+				t.Errorf("Sync: %v", err)
+			}
+			wait(t, "the commit", finish(lost), pager.ErrStopped)
+			if got := g.written(); got != c.writes {
+				t.Errorf("writes %s, want %s", got, c.writes)
+			}
+			if g.fail = nil; g.read() != c.reads {
+				t.Errorf("a new reader reads %q, want %q", g.read(), c.reads)
+			}
+			if err := g.Lost(held.Value()); (err == nil) != (c.reads == "visible") {
+				t.Errorf("the reader of what was visible is told %v", err)
+			}
+			if flushed != nil {
+				g.accounted()
+				g.mem = flushed
+				g.opensAs("visible")
+			}
+		})
+	}
+}
+
 // The other modes in between: a durable commit takes what is visible with it, and
 // after commits without flushes one comes first.
 func TestPeriodicBesideOtherModes(t *testing.T) {

@@ -345,7 +345,9 @@ func (p *Pager) abortAll(g *group, err error) {
 	doomed := slices.Concat(g.members, p.queue)
 	barriers := slices.Concat(g.barriers, p.barriers)
 	p.queue, p.barriers, p.queued = nil, nil, 0
-	p.absorb(g) // the second of two flushes failed
+	if !plant.On(plant.AbsorbedForgotten) {
+		p.absorb(g) // the second of two flushes failed
+	}
 	if p.visible != nil && !plant.On(plant.StopKeepsVisible) {
 		// Pages of the visible state may be read again from the disk, which may not
 		// have them. Readers that begin now get what it has.

@@ -117,6 +117,7 @@ const (
 	SlotKept          Defect = "slot-kept"
 	PlainUnflushed    Defect = "plain-unflushed"
 	StopKeepsVisible  Defect = "stop-keeps-visible"
+	AbsorbedForgotten Defect = "absorbed-forgotten"
 	GarbledUnnoticed  Defect = "garbled-unnoticed"
 )
 
