@@ -119,17 +119,11 @@ func TestPlanted(t *testing.T) {
 				t.Errorf("%s %s does not find %s\n%s", p.dir, p.test, p.defect, out)
 			case !errors.As(err, &exit):
 				t.Errorf("%s %s: %v\n%s", p.dir, p.test, err, out)
-			case !strings.Contains(out, "--- FAIL: "+p.test) && !strings.Contains(out, "panic: ") && !hangsAfterPanic(out):
+			case !strings.Contains(out, "--- FAIL: "+p.test) && !strings.Contains(out, "panic: "):
 				t.Errorf("%s %s ends otherwise than by finding %s: %v\n%s", p.dir, p.test, p.defect, err, tail([]byte(out)))
 			}
 		})
 	}
-}
-
-// hangsAfterPanic tells whether a test has panicked and its clean-up then waited for ever for what the
-// panicked goroutine held: the runtime ends the program, and the panic is in its stacks only.
-func hangsAfterPanic(out string) bool {
-	return strings.Contains(out, "fatal error: all goroutines are asleep") && strings.Contains(out, "panic(")
 }
 
 // mayNeedRoot skips what would skip itself: a test that was skipped finds nothing.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,12 +39,12 @@ type env struct {
 	dead bool // a call has panicked, and may have left locks held
 }
 
-// giveUp is deferred where a panic is to be reported, and not be hidden by a Close
+// giveUp is deferred where a panic is to fail the test, and not be hidden by a Close
 // that waits for ever.
 func (e *env) giveUp() {
 	if r := recover(); r != nil {
 		e.dead = true
-		panic(r)
+		e.t.Fatalf("panic: %v\n%s", r, debug.Stack())
 	}
 }
 
@@ -105,10 +106,11 @@ func (e *env) commit(text string, n uint64) error {
 	}
 	prepared := false
 	defer func() {
-		if !prepared { // after a Fatal Close waits for the turn
+		if !prepared && !e.dead { // after a Fatal Close waits for the turn
 			w.Rollback()
 		}
 	}()
+	defer e.giveUp()
 	old, err := w.Page(w.Base().Meta.Root)
 	if err != nil {
 		e.t.Fatal(err)
