@@ -187,6 +187,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)
 		},
+		Whole:    db.whole,
 		KeysOnly: func(s *pager.State) (uint64, bool) { return bucket.KeysOnly(s, s.Meta.Root, uint64(s.Meta.HighWater)) },
 	})
 	if err != nil {

@@ -171,6 +171,7 @@ var openCases = map[string]func(*errorRow){
 		s.setMetas(func(m *page.Meta) { m.Root = s.big })
 		r.tryOpen("the root is a leaf of a bucket", s.data)
 	},
+	"copied-in-use": copiedInUse,
 	"root-absurd": func(r *errorRow) {
 		for _, root := range []page.ID{0, 1, newSample(r).meta.HighWater, math.MaxUint64} {
 			s := newSample(r)
@@ -317,4 +318,25 @@ func startChild(t testing.TB, binary, role, path string) (release func()) {
 			t.Errorf("the other process: %v", err)
 		}
 	}
+}
+
+// copiedInUse has the second half of a file as of an earlier moment than the first one.
+func copiedInUse(r *errorRow) {
+	path := filepath.Join(r.TempDir(), "original")
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: samplePageSize, StrictCompat: true, NoFreelistSync: true})
+	must(r, err)
+	defer func() { must(r, db.Close()) }()
+	c := &copyTest{t: r, states: map[string]bool{}}
+	read := func() []byte {
+		for n := range 60 {
+			c.commit(db, n)
+		}
+		data, err := os.ReadFile(path)
+		must(r, err)
+		return data
+	}
+	moment, data := read(), read()
+	half := len(moment) / 2 / samplePageSize * samplePageSize
+	copy(data[half:], moment[half:])
+	r.tryOpen("half of it earlier", data)
 }

@@ -22,6 +22,8 @@ type copier struct {
 	copied []byte
 	begun  bool
 	toEnd  bool // goes on to what is the end of the file then
+
+	identity uint64 // of the file
 }
 
 // The orders in which pages are copied.
@@ -135,6 +137,9 @@ func (f copiedFile) WriteVec(bufs [][]byte, off int64) error {
 	}
 	return nil
 }
+
+// Identity tells the file from its copy.
+func (f copiedFile) Identity() uint64 { return f.c.identity }
 
 // Sync is a moment for a copy too.
 func (f copiedFile) Sync() error {

@@ -211,8 +211,8 @@ func (r *copied) run(seed uint64) {
 		t.Fatalf("the machine said:\n%s\nand ended with %v", strings.Join(strange[:min(len(strange), 60)], "\n"), err)
 	}
 	t.Logf("%s, %d commits: %v", r.fs.name, f.heard.done, r.counts)
-	if taken := 2 * 5 * copyRounds; r.wrong > taken/5 { // 8% in TestTornCopies
-		t.Errorf("%d of %d copies that took their time are wrong", r.wrong, taken)
+	if r.wrong > 0 {
+		t.Errorf("%d copies are wrong", r.wrong)
 	}
 	tools := 6
 	if snapshots != "" {

@@ -70,6 +70,10 @@ type Extension struct {
 	Database [16]byte // id of the file; zero in this version
 	Key      [16]byte // of the checksums; zero in this version
 	Tx       page.TxID
+	// File is a number of the file in which the extension was written, its identity; zero if
+	// none is known, or nothing wrote to the file any more. In another file, it is a copy that
+	// was made while a program had the first one open, or had not closed it.
+	File     uint32
 	Trailing *Trailing // nil in a plain one
 	// Lists are the freelist pages that a slot of the file names, or one that
 	// was overwritten by the page's commit. They are in use, and in no tree.
@@ -141,6 +145,7 @@ func Encode(buf []byte, e *Extension, h *Hasher) error {
 	copy(b[16:32], e.Database[:])
 	copy(b[32:48], e.Key[:])
 	order.PutUint64(b[48:], uint64(e.Tx))
+	order.PutUint32(b[164:], e.File)
 	at := fixedSize
 	for _, l := range e.Lists {
 		order.PutUint64(b[at:], uint64(l.Start))
@@ -208,7 +213,7 @@ func Decode(buf []byte) (*Extension, error) {
 		return nil, fmt.Errorf("extension of %d bytes", size)
 	}
 	end := int(size) - len(Hash{})
-	e := &Extension{Database: [16]byte(b[16:32]), Key: [16]byte(b[32:48]), Tx: page.TxID(order.Uint64(b[48:]))}
+	e := &Extension{Database: [16]byte(b[16:32]), Key: [16]byte(b[32:48]), Tx: page.TxID(order.Uint64(b[48:])), File: order.Uint32(b[164:])}
 	h, err := NewHasher(e.Key)
 	if err != nil && b[10]&flagTrailing != 0 {
 		return nil, fmt.Errorf("%w: %w", ErrNoChecksum, err)

@@ -22,7 +22,7 @@ func must(t testing.TB, err error) {
 
 // sampleExtension fills every field.
 func sampleExtension() *Extension {
-	e := &Extension{Tx: 17, Lists: []page.Extent{{Start: 99, N: 2}, {Start: 120, N: 1}}, Free: &FreeSet{}, Trailing: &Trailing{}}
+	e := &Extension{Tx: 17, File: 18, Lists: []page.Extent{{Start: 99, N: 2}, {Start: 120, N: 1}}, Free: &FreeSet{}, Trailing: &Trailing{}}
 	for i := range e.Key {
 		e.Key[i], e.Database[i] = byte(i), byte(100+i)
 	}

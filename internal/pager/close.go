@@ -99,7 +99,8 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	}
 	opts.NoFreelist = opts.NoFreelist || !p.affordsFreelist()
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
-	if !p.trailing && p.visible == nil && (listed || opts.NoFreelist) {
+	inUse := p.inUse[best] && p.counts.Writes.Load() > 0 // what others have left stays as it is
+	if !p.trailing && p.visible == nil && (listed || opts.NoFreelist && !inUse) {
 		return p.evenOut(best, p.slots.Meta[best])
 	}
 	if err := p.checkLength(); err != nil {
@@ -118,6 +119,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 		mode = None
 	}
 	g := &group{p: p, state: p.durable, rec: p.recorded, mode: mode, settles: p.trailing}
+	p.leaving = true // from here on no meta page says that the file is in use
 	if !opts.NoFreelist {
 		err := p.leaveFreelist(g, last.Tx+1, opts.Commit)
 		if err == nil || errors.Is(err, ErrStopped) || !p.trailing {

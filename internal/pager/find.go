@@ -17,6 +17,7 @@ type found struct {
 	tx         page.TxID
 	trailing   bool // the slot's extension is: it names another state than the slot's meta
 	unfinished bool // and that one is not whole
+	copied     bool // another file than this was open, and not closed, when it was written
 	listed     bool // the other slot lists what a flush has written
 	unreadable bool // what stands behind the slot's meta: it may have named another state
 	// free is the extension that records the state's free pages; nil if none does.
@@ -71,6 +72,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 			p.logf("%s: slot %d: an extension of transaction %d makes no sense", p.file.Name(), slot, ext.Tx)
 		default:
 			exts[slot] = ext
+			p.inUse[slot] = ext.File != 0
 		}
 	}
 	if f.unreadable {
@@ -81,6 +83,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	if own != nil && !p.believes(best, own, other) {
 		own = nil
 	}
+	f.copied = p.isCopied(own, other)
 	if own == nil {
 		// bbolt, which knows labels only, may have written the file since we gave
 		// the last number, or gone back to a state before: it is none of ours.

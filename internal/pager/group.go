@@ -265,6 +265,9 @@ func (p *Pager) extension(tx page.TxID, rec *record, lists []page.Extent) *exten
 	}
 	e := &p.leader.ext
 	*e = extension.Extension{Tx: tx, Lists: lists}
+	if (!p.leaving || plant.On(plant.LeftInUse)) && !plant.On(plant.IdentityMissing) {
+		e.File = p.identity
+	}
 	if rec.known || plant.On(plant.EmptyAfterScan) {
 		e.Free = &rec.free
 	}
@@ -291,6 +294,7 @@ func (p *Pager) putMeta(slot int, m page.Meta, ext *extension.Extension) error {
 		return p.stop(err)
 	}
 	copy(p.images[slot], l.meta)
+	p.inUse[slot] = ext != nil && ext.File != 0
 	p.counts.Writes.Add(1)
 	p.counts.BytesWritten.Add(int64(len(l.meta)))
 	return nil

@@ -120,7 +120,7 @@ func (p *Pager) readSlots(size int64) error {
 	if err := m.Check(size); err != nil {
 		return err
 	}
-	p.fileSize = size
+	p.fileSize, p.identity = size, foldIdentity(p.file.Identity())
 	p.found, err = p.find(best, metas)
 	return err
 }
@@ -159,7 +159,7 @@ func (p *Pager) findPageSize(head []byte) (int, error) {
 func (p *Pager) openState() error {
 	p.newRecord()
 	f := &p.found
-	load := !p.opts.ReadOnly || p.opts.LoadFreeList
+	load := !p.opts.ReadOnly || p.opts.LoadFreeList || f.copied
 	if load { // before anything is mapped, so that what is read can be dropped from the cache
 		p.loadRecord()
 	}
@@ -176,6 +176,9 @@ func (p *Pager) openState() error {
 		}
 	}
 	p.recorded, p.trailing, p.durable = p.record, f.trailing, s
+	if err := p.checkCopy(&s); err != nil {
+		return err
+	}
 	if p.space != nil {
 		p.space.Pin(s.Tx) // as the durable state,
 		p.space.Pin(s.Tx) // and as the current one

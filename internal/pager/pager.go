@@ -74,6 +74,9 @@ type Options struct {
 	// KeysOnly tells whether the root bucket has keys and no bucket, and how many pages it
 	// has then. nil: it is not asked.
 	KeysOnly func(src *State) (pages uint64, only bool)
+	// Whole returns a fault of a state, if it has any. It is asked before the state of a copy is
+	// believed that was made while a program wrote to the file. nil: it is not asked.
+	Whole func(src *State, a Accounting) error
 	// Log is told of what an operator may want to know. May be nil.
 	Log func(format string, args ...any)
 }
@@ -108,6 +111,7 @@ type Pager struct {
 	space     *space.Space
 	slots     page.Slots
 	images    [2][]byte      // of the meta pages what can be other than zero, as written last; the leader's
+	inUse     [2]bool        // the slot's extension says that the file is in use; the leader's
 	lists     [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
 	orphans   []page.Extent  // freelists that no slot names any more, to be freed by the next transaction
 	record    record         // of the free pages, as of the newest transaction that is prepared
@@ -153,6 +157,8 @@ type Pager struct {
 	found     found // by opening
 	unflushed bool  // what was found could not be flushed
 	opened    atomic.Pointer[OpenPath]
+	identity  uint32 // of the file; 0 if it is not known
+	leaving   bool   // no meta page is to say any more that the file is in use
 	stopped   atomic.Pointer[error]
 	closed    atomic.Bool // set while turn is held
 	buffers   bufferPool
@@ -337,7 +343,13 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	}
 	current := p.states.Current() // nil if Close waits for s
 	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.lost.Load() != 0
-	a := Accounting{Exact: !busy && (current == nil || current.Tx == s.Tx)}
+	a := p.account()
+	a.Exact = !busy && (current == nil || current.Tx == s.Tx)
+	return a, nil
+}
+
+// account tells what pages are used for now.
+func (p *Pager) account() (a Accounting) {
 	limit := p.space.HighWater()
 	if p.editing != nil && !plant.On(plant.RisenListed) {
 		limit = p.editing.base.Meta.HighWater // behind that is what it has risen by, and not taken yet
@@ -356,7 +368,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	if best, err := p.slots.Best(); err == nil && p.visible == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
 		a.List = p.slots.Meta[best].Freelist
 	}
-	return a, nil
+	return a
 }
 
 // listsInUse appends the freelist pages that are neither free nor in a tree.

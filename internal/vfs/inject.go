@@ -197,6 +197,9 @@ func (f *Inject) Sync() error {
 }
 
 // DropCache is passed on: it is advice, and its failure changes nothing.
+// Identity is the file's.
+func (f *Inject) Identity() uint64 { return f.file.Identity() }
+
 func (f *Inject) DropCache(off, n int64) error { return f.file.DropCache(off, n) }
 
 // Map is a KindMap. The mapping it returns is injected into as well.

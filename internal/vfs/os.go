@@ -1,8 +1,10 @@
 package vfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"sync"
@@ -134,6 +136,23 @@ func (f *OSFile) restoreSize(old int64) error {
 
 // Sync flushes data and size to the device.
 func (f *OSFile) Sync() error { return fileError("flush", f.Name(), f.datasync()) }
+
+// Identity is made of the file's number in its file system and, where the system knows it, of
+// the time at which it was made, as numbers are used again.
+func (f *OSFile) Identity() uint64 {
+	h := fnv.New64a()
+	err := f.control(func(fd uintptr) error {
+		parts, err := identify(fd)
+		for _, n := range parts {
+			_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, n))
+		}
+		return err
+	})
+	if err != nil {
+		return 0
+	}
+	return max(1, h.Sum64())
+}
 
 // DropCache drops cached bytes, on Linux.
 func (f *OSFile) DropCache(off, n int64) error {

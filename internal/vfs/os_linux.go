@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,20 @@ func (f *OSFile) datasync() error {
 	return f.control(func(fd uintptr) error {
 		return ignoringEINTR(func() error { return unix.Fdatasync(int(fd)) })
 	})
+}
+
+// identify reads the number of a file's inode and the time at which that was made.
+func identify(fd uintptr) ([]uint64, error) {
+	var s unix.Statx_t
+	err := unix.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &s)
+	if err != nil || s.Mask&unix.STATX_INO == 0 {
+		return nil, cmp.Or(err, error(unix.ENOTSUP))
+	}
+	parts := []uint64{s.Ino}
+	if s.Mask&unix.STATX_BTIME != 0 {
+		parts = append(parts, uint64(s.Btime.Sec), uint64(s.Btime.Nsec))
+	}
+	return parts, nil
 }
 
 // largeFolio is the largest unit in which Linux caches a file, on machines whose

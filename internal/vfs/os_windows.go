@@ -11,6 +11,14 @@ const mapBeyondEnd = false
 
 func (f *OSFile) datasync() error { return cause(f.file.Sync()) }
 
+// identify reads the number that the file system has given the file, and the time at which it was made.
+func identify(fd uintptr) ([]uint64, error) {
+	var info windows.ByHandleFileInformation
+	err := windows.GetFileInformationByHandle(windows.Handle(fd), &info)
+	made := uint64(info.CreationTime.HighDateTime)<<32 | uint64(info.CreationTime.LowDateTime)
+	return []uint64{uint64(info.FileIndexHigh)<<32 | uint64(info.FileIndexLow), made}, err
+}
+
 // extend makes the file size bytes long. NTFS allocates the clusters of a
 // file that is not sparse when its end moves, so there is no more to reserve.
 func (f *OSFile) extend(_, size int64) error { return f.file.Truncate(size) }

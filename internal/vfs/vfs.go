@@ -42,6 +42,9 @@ type File interface {
 	// returns an error; then any part of them may have been written. Buffers
 	// may be empty, and neither they nor bufs are changed or kept.
 	WriteVec(bufs [][]byte, off int64) error
+	// Identity is a number that the file keeps for as long as it exists, under whatever name,
+	// and that a copy of it does not have; 0 if the system has none, or does not tell.
+	Identity() uint64
 	// Size is the file's length.
 	Size() (int64, error)
 	// Truncate sets the file's length, without reserving blocks. A new part
