@@ -171,12 +171,9 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 // whole is the first fault of a state that is not open yet; nil if it has none.
 func (db *DB) whole(s *pager.State, a pager.Accounting) (fault error) {
 	in := check.Input{
-		Image: s.Image(), Meta: s.Meta, Gaps: true,
+		Image: s.Image(), Meta: s.Meta, Gaps: true, PassDamaged: !db.noSeals,
 		Accounted: true, Free: a.Free, Reserved: a.Reserved, Listed: a.List, Records: a.Records,
 		Key: HexKVStringer().KeyToString,
-	}
-	if !db.noSeals {
-		in.Seals = new(check.Seals)
 	}
 	check.Run(in, func(damage *page.CorruptError) bool {
 		fault = damage
