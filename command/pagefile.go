@@ -47,11 +47,19 @@ func addPageSize(cmd *cobra.Command, pageSize *int) {
 	cli.SizeIntVar(cmd.Flags(), pageSize, "page-size", 0, "page size in bytes, of a file whose meta pages are so damaged that it cannot be told; 0: as the file says")
 }
 
+// goodPageSize is the error of a --page-size that no file can have.
+func goodPageSize(pageSize int) error {
+	if pageSize != 0 && (pageSize < page.MinPageSize || pageSize > page.MaxPageSize) {
+		return usagef("--page-size: %d is outside of %d to %d", pageSize, page.MinPageSize, page.MaxPageSize)
+	}
+	return nil
+}
+
 // withPages opens the file at path, calls fn with it, and closes it. pageSize is 0 if the
 // file is to say it.
 func (c *call) withPages(path string, pageSize int, fn func(*pageFile) error) error {
-	if pageSize != 0 && (pageSize < page.MinPageSize || pageSize > page.MaxPageSize) {
-		return usagef("--page-size: %d is outside of %d to %d", pageSize, page.MinPageSize, page.MaxPageSize)
+	if err := goodPageSize(pageSize); err != nil {
+		return err
 	}
 	if _, err := c.look(path); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -28,14 +29,16 @@ If both meta pages are damaged the root of the database is looked for among all 
 --list prints those that can be it, with what each reaches, and writes nothing; --root
 takes another than the first of them.
 
-The copy gets its name when it is complete. The exit code is 0 if nothing is lost, and 3
+The copy gets its name when it is complete, has been opened and checked, and holds all
+that was saved. The exit code is 0 if nothing is lost, and 3
 if something is, or may be. docs/recovering.md says what to do in which order.`
 
 type salvageFlags struct {
 	output
-	all  bool
-	list bool
-	root uint64
+	all      bool
+	list     bool
+	root     uint64
+	pageSize int
 }
 
 func (a *app) newSalvage() *cobra.Command {
@@ -51,10 +54,14 @@ func (a *app) newSalvage() *cobra.Command {
 	cmd.Flags().BoolVar(&f.all, "all", false, "save pages that look free too, which hold what was deleted or replaced, into lost+found")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the pages that can be the root of the database, and write nothing")
 	cmd.Flags().Uint64Var(&f.root, "root", 0, "take this page for the root of the database; 0: the one that the metas name, or that is found")
+	addPageSize(cmd, &f.pageSize)
 	return cmd
 }
 
 func (c *call) salvage(f salvageFlags) error {
+	if err := goodPageSize(f.pageSize); err != nil {
+		return err
+	}
 	if f.list {
 		return c.listRoots(f)
 	}
@@ -88,6 +95,25 @@ func (c *call) salvage(f salvageFlags) error {
 
 // salvageTo saves what file holds into the empty file at temp.
 func (c *call) salvageTo(ctx context.Context, temp string, file *rawFile, info fs.FileInfo, f salvageFlags) (*salvage.Report, error) {
+	report, sink, err := c.salvageInto(ctx, temp, file, f)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := databaseBytes(temp, sink.pageSize)
+	if err == nil {
+		err = os.Truncate(temp, bytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.verifySaved(ctx, temp, bytes, sink.saved); err != nil {
+		return nil, &fileError{file: c.args[0], what: fmt.Sprintf("the copy of it is not what was saved, and is not kept (%v)", err), next: "keep the file: it is as it was", err: err}
+	}
+	return report, finishFile(temp, bytes, info, true)
+}
+
+// salvageInto puts what file holds into a database at temp.
+func (c *call) salvageInto(ctx context.Context, temp string, file *rawFile, f salvageFlags) (*salvage.Report, *salvageSink, error) {
 	var read atomic.Int64 // bytes
 	stop := c.progress("salvaging", file.size, read.Load)
 	defer stop()
@@ -102,16 +128,37 @@ func (c *call) salvageTo(ctx context.Context, temp string, file *rawFile, info f
 		return d.DB, nil
 	}
 	report, err := salvage.Run(ctx, file, file.size, sink, salvage.Options{
-		All: f.all, Root: page.ID(f.root), Progress: func(pages uint64) { read.Store(int64(pages * unit)) },
+		All: f.all, Root: page.ID(f.root), PageSize: int64(f.pageSize), Progress: func(pages uint64) { read.Store(int64(pages * unit)) },
 	})
-	if err = errors.Join(err, sink.close(err == nil)); err != nil {
-		return nil, err
-	}
-	bytes, err := databaseBytes(temp, int(report.PageSize))
+	return report, sink, errors.Join(err, sink.close(err == nil))
+}
+
+// verifySaved reads the copy at temp as any program would, and tells whether it is sound
+// and holds what was put into it: only then can it be said that nothing is lost.
+func (c *call) verifySaved(ctx context.Context, temp string, size int64, want contents) (err error) {
+	var done atomic.Int64
+	stop := c.progress("checking the copy", size, done.Load)
+	defer stop()
+	d, err := c.openMade(temp, &holdfast.Options{ReadOnly: true})
 	if err != nil {
-		return nil, err
+		return errors.New(c.plain(err))
 	}
-	return report, finishFile(temp, bytes, info, true)
+	defer func() { err = errors.Join(err, d.Close()) }()
+	pageSize := uint64(d.Info().PageSize)
+	faults, err := d.Verify(ctx, holdfast.WithProgress(func(pages, _ uint64) { done.Store(int64(pages * pageSize)) }))
+	if err == nil && len(faults) > 0 {
+		err = faults[0]
+	}
+	if err != nil {
+		return errors.New(c.plain(err))
+	}
+	return d.View(func(tx *holdfast.Tx) error {
+		have, err := newWalk(ctx, tx).count(container{tx: tx})
+		if err == nil && have != want {
+			err = fmt.Errorf("it has %s, and %s were saved", have.total(), want.total())
+		}
+		return err
+	})
 }
 
 // salvageLoss is the error of a file of which something is lost.

@@ -52,7 +52,7 @@ func newCandidate(r salvage.Candidate) candidateReport {
 // listRoots prints the pages that can be the root of the database.
 func (c *call) listRoots(f salvageFlags) error {
 	if f.path != "" || f.force || f.all || f.root != 0 {
-		return usagef("--list writes no file: it goes with no other flag of salvage")
+		return usagef("--list writes no file: of the flags of salvage only --page-size goes with it")
 	}
 	src := c.args[0]
 	if _, err := c.look(src); err != nil {
@@ -65,7 +65,7 @@ func (c *call) listRoots(f salvageFlags) error {
 	defer file.Close()
 	var read atomic.Int64 // pages
 	stop := c.progressOf("looking for roots, pages read", 0, read.Load, false)
-	list, report, err := salvage.List(c.ctx, file, file.size, salvage.Options{Progress: func(pages uint64) { read.Store(int64(pages)) }})
+	list, report, err := salvage.List(c.ctx, file, file.size, salvage.Options{PageSize: int64(f.pageSize), Progress: func(pages uint64) { read.Store(int64(pages)) }})
 	stop()
 	if err != nil {
 		return c.explain(src, salvageError(src, err))

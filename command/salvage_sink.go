@@ -22,6 +22,9 @@ type salvageSink struct {
 	tx    *holdfast.Tx
 	n     int // of the transaction
 	bytes int
+	saved contents
+
+	pageSize int // of the database, which need not be that of the damaged one
 }
 
 // salvageHandle is a bucket as one transaction has it.
@@ -32,7 +35,9 @@ type salvageHandle struct {
 
 // Begin opens the database.
 func (s *salvageSink) Begin(pageSize int) (err error) {
-	s.db, err = s.open(pageSize)
+	if s.db, err = s.open(pageSize); err == nil {
+		s.pageSize = s.db.Info().PageSize
+	}
 	return err
 }
 
@@ -120,6 +125,7 @@ func (s *salvageSink) Bucket(p *salvage.Place) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		s.saved.Buckets++
 	}
 	p.Handle = salvageHandle{b, s.n}
 	return true, nil
@@ -140,6 +146,7 @@ func (s *salvageSink) Put(p *salvage.Place, key, value []byte) (salvage.Outcome,
 	case old != nil || b.Bucket.Bucket(key) != nil:
 		return salvage.Other, nil
 	}
+	s.saved.Keys++
 	return salvage.Saved, b.Put(key, value)
 }
 

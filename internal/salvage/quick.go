@@ -23,10 +23,14 @@ type Looked struct {
 func Quick(r io.ReaderAt, size int64) (*Looked, error) {
 	ctx := context.Background() // it is short
 	s := &salvage{ctx: ctx, source: source{r: r, size: size}}
-	var err error
-	if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
-		return nil, err
+	ps, whole, _ := page.FindPageSize(r) // as an opening does
+	if !whole {
+		var err error
+		if ps, err = findPageSize(ctx, r, size); err != nil {
+			return nil, err
+		}
 	}
+	s.pageSize = ps
 	look := &Looked{}
 	s.pages = page.ID(size / s.pageSize)
 	states, notes, mended := s.states()

@@ -48,6 +48,8 @@ type Options struct {
 	// Root is the page that is taken for the root of the database; 0: the one that
 	// the metas name, or that is found.
 	Root page.ID
+	// PageSize is that of the file, in bytes; 0: the one that the metas or the pages tell.
+	PageSize int64
 	// Progress is called with the number of pages that were read; may be nil.
 	Progress func(pages uint64)
 }
@@ -101,9 +103,14 @@ func Run(ctx context.Context, r io.ReaderAt, size int64, sink Sink, options Opti
 // begin looks how large the pages of the file are.
 func begin(ctx context.Context, r io.ReaderAt, size int64, options Options) (*salvage, error) {
 	s := &salvage{ctx: ctx, options: options, source: source{r: r, size: size}}
-	var err error
-	if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
-		return nil, err
+	if s.pageSize = options.PageSize; s.pageSize == 0 {
+		var err error
+		if s.pageSize, err = findPageSize(ctx, r, size); err != nil {
+			return nil, err
+		}
+	}
+	if s.pageSize < page.MinPageSize || s.pageSize > page.MaxPageSize {
+		return nil, fmt.Errorf("%w: %d", ErrPageSize, s.pageSize)
 	}
 	s.r.PageSize, s.r.Slot = s.pageSize, -1
 	return s, nil

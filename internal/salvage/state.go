@@ -1,10 +1,7 @@
 package salvage
 
 import (
-	"context"
 	"errors"
-	"io"
-	"math/bits"
 
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
@@ -24,53 +21,6 @@ type state struct {
 
 // ErrNone is returned for a file in which there is nothing that looks like a database.
 var ErrNone = errors.New("no page of a database is in the file")
-
-// findPageSize takes the page size from a meta that is whole, or else from the pages
-// themselves: page N of a database says that it is page N.
-func findPageSize(ctx context.Context, r io.ReaderAt, size int64) (int64, error) {
-	// What cannot be read does not count.
-	if ps, whole, _ := page.FindPageSize(r); whole {
-		return ps, nil
-	}
-	return guessPageSize(ctx, r, size)
-}
-
-// enough is the number of pages of one size that are believed.
-const enough = 1000
-
-func guessPageSize(ctx context.Context, r io.ReaderAt, size int64) (int64, error) {
-	votes := make(map[int64]int)
-	best := int64(0)
-	window := make([]byte, windowBytes)
-	for base := int64(0); base < size && votes[best] < enough; base += windowBytes {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		n, _ := r.ReadAt(window, base)
-		for o := 0; o+page.HeaderSize <= n; o += page.MinPageSize {
-			at := base + int64(o)
-			h := page.DecodeHeader(window[o:])
-			if h.ID < page.FirstDataPage || uint64(h.ID) > uint64(at) || at%int64(h.ID) != 0 {
-				continue
-			}
-			if h.Flags != page.FlagLeaf && h.Flags != page.FlagBranch && h.Flags != page.FlagFreelist {
-				continue
-			}
-			ps := at / int64(h.ID)
-			if ps < page.MinPageSize || ps > page.MaxPageSize || bits.OnesCount64(uint64(ps)) != 1 {
-				continue
-			}
-			votes[ps]++
-			if votes[ps] > votes[best] || votes[ps] == votes[best] && ps < best {
-				best = ps
-			}
-		}
-	}
-	if best == 0 {
-		return 0, ErrNone
-	}
-	return best, nil
-}
 
 // states are those that the metas name, the newest first, with what is odd about them, and
 // what of that is no loss.
