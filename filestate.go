@@ -16,9 +16,9 @@ type FileState struct {
 	// later, and its commits are lost.
 	Unfinished bool
 
-	// Unreadable says that what the newest meta page has besides bbolt's fields, and
-	// which may have named a newer state, cannot be read. The reasons are the same, or
-	// a tool changed the page.
+	// Unreadable says that what the newest meta page has besides bbolt's fields cannot be
+	// read, or that the other meta page is not whole: either may have named a newer state.
+	// The reasons are the same, or a tool changed the page.
 	Unreadable bool
 
 	// Unflushed says that the database was opened for reading, and that the file could not

@@ -484,7 +484,9 @@ func (p *pending) settleAs(e *entry) {
 }
 
 // negative tells whether a count of a settled entry is below zero.
-func (p *pending) negative() bool { return p.parents < 0 || p.users < 0 || p.leased < 0 }
+func (p *pending) negative() bool {
+	return p.parents < 0 || p.leased < 0 || p.users < int64(p.leased)
+}
 
 // giveUpChildren takes back that a node is a parent. stored: it is there already, and names them.
 func (s *Store) giveUpChildren(bytes []byte, level uint8, stored bool) error {

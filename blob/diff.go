@@ -24,7 +24,7 @@ type Range struct {
 // where a ends, a range with InA ends. That b is shorter than a their sizes tell. With
 // content-defined chunking the ranges are the leaves of b that are nowhere in a: what
 // somebody who has a needs to make b. That takes some MiB of memory, and 50 bytes for each
-// 100 leaves of a.
+// 100 leaves of a and of b.
 //
 // Either may be inline.
 func (s *Store) Diff(a, b Ref, fn func(Range) error) error {
@@ -150,8 +150,7 @@ func (s *Store) firstChild(t *subtree) (subtree, error) {
 
 // diffContent finds the leaves of b that are nowhere in a.
 func (s *Store) diffContent(a, b subtree, j *rangeJoiner) error {
-	d := contentDiff{s: s, a: a.key, nodes: map[chunkKey]struct{}{}, limit: diffLeaves, j: j}
-	return d.run(b)
+	return newContentDiff(s, a.key, diffLeaves, j).run(b)
 }
 
 // diffLeaves is how many leaves of b are looked for at once in a.
@@ -160,25 +159,49 @@ const diffLeaves = 1 << 16
 // contentDiff compares blobs that are cut by content: leaves of b are gathered, and looked for in all of a,
 // some at a time. So memory does not depend on the number of leaves.
 type contentDiff struct {
-	s      *Store
-	a      chunkKey
-	nodes  map[chunkKey]struct{} // of a
-	limit  int
-	leaves []diffLeaf // of b, in order
-	order  []int32    // of their addresses
-	j      *rangeJoiner
+	s       *Store
+	a       chunkKey
+	nodes   map[chunkKey]struct{} // of a
+	seen    map[chunkKey]gathered // nodes of b
+	limit   int
+	leaves  []diffLeaf // of b, in order
+	order   []int32    // of their addresses
+	taken   int        // leaves of b so far
+	decided int        // of those
+	j       *rangeJoiner
 }
 
 type diffLeaf struct {
 	addr         Address
 	offset, size int64
+	node         chunkKey // above it
 	in           bool
+	subtree      bool // it is no leaf, but a subtree of which nothing is in a
+}
+
+// presence says what of a subtree is in a.
+type presence uint8
+
+const (
+	some   presence = 1 << iota // a leaf is
+	others                      // and a leaf is not
+)
+
+// gathered is what is known of a node of b.
+type gathered struct {
+	end    int      // leaves of b up to the end of the node; 0 if it is not gathered yet
+	leaves presence // of the leaves right below it that are decided
+	all    presence // of all below it; 0: not asked yet
+}
+
+func newContentDiff(s *Store, a chunkKey, limit int, j *rangeJoiner) *contentDiff {
+	return &contentDiff{s: s, a: a, nodes: map[chunkKey]struct{}{}, seen: map[chunkKey]gathered{}, limit: limit, j: j}
 }
 
 func (d *contentDiff) run(b subtree) error {
 	err := d.add(d.a)
 	if err == nil {
-		err = d.gather(b, 0)
+		err = d.gather(b, chunkKey{}, 0)
 	}
 	if err == nil {
 		err = d.decide()
@@ -205,17 +228,24 @@ func (d *contentDiff) add(k chunkKey) error {
 	return nil
 }
 
-// gather takes up the leaves of b, but for those below nodes of a.
-func (d *contentDiff) gather(b subtree, offset int64) error {
+// gather takes up the leaves of b, but for those below nodes of a. A node that comes again after its leaves
+// were decided is entered only if it has leaves of both kinds: some nodes can stand for more leaves than
+// anything could go through.
+func (d *contentDiff) gather(b subtree, above chunkKey, offset int64) error {
 	if b.key.level == 0 {
-		d.leaves = append(d.leaves, diffLeaf{b.key.addr, offset, b.size, false})
-		if len(d.leaves) == d.limit {
-			return d.decide()
-		}
-		return nil
+		return d.take(diffLeaf{addr: b.key.addr, offset: offset, size: b.size, node: above})
 	}
 	if _, in := d.nodes[b.key]; in {
 		return nil
+	}
+	if at := d.seen[b.key]; at.end > 0 && at.end <= d.decided {
+		has, err := d.presence(b.key)
+		switch {
+		case err != nil || has == some:
+			return err
+		case has == others:
+			return d.take(diffLeaf{offset: offset, size: b.size, subtree: true})
+		}
 	}
 	n, err := d.s.loadNode(&b.key)
 	if err != nil {
@@ -223,12 +253,50 @@ func (d *contentDiff) gather(b subtree, offset int64) error {
 	}
 	for i := range n.count() {
 		child, size := n.child(i)
-		if err := d.gather(subtree{child, size}, offset); err != nil {
+		if err := d.gather(subtree{child, size}, b.key, offset); err != nil {
 			return err
 		}
 		offset += size
 	}
+	at := d.seen[b.key]
+	at.end = d.taken
+	d.seen[b.key] = at
 	return nil
+}
+
+func (d *contentDiff) take(l diffLeaf) error {
+	d.leaves = append(d.leaves, l)
+	if d.taken++; len(d.leaves) == d.limit {
+		return d.decide()
+	}
+	return nil
+}
+
+// presence says what is in a of a node whose leaves are all decided.
+func (d *contentDiff) presence(k chunkKey) (presence, error) {
+	if _, in := d.nodes[k]; in {
+		return some, nil
+	}
+	at := d.seen[k]
+	if at.all != 0 || k.level == 1 {
+		return at.all | at.leaves, nil
+	}
+	n, err := d.s.loadNode(&k)
+	if err != nil {
+		return 0, err
+	}
+	at.all = at.leaves
+	for i := range n.count() {
+		if child, _ := n.child(i); child.level > 0 {
+			has, err := d.presence(child)
+			if err != nil {
+				return 0, err
+			}
+			at.all |= has
+		}
+	}
+	d.seen[k] = at
+	return at.all, nil
 }
 
 // decide finds out which of the leaves that were gathered are in a, and reports the others.
@@ -253,13 +321,22 @@ func (d *contentDiff) decide() error {
 		}
 	}
 	for i := range d.leaves {
-		if l := &d.leaves[i]; !l.in {
+		l := &d.leaves[i]
+		if !l.subtree && l.node.level > 0 {
+			at, has := d.seen[l.node], others
+			if l.in {
+				has = some
+			}
+			at.leaves |= has
+			d.seen[l.node] = at
+		}
+		if !l.in {
 			if err := d.j.add(Range{Offset: l.offset, Length: l.size}); err != nil {
 				return err
 			}
 		}
 	}
-	d.leaves = d.leaves[:0]
+	d.leaves, d.decided = d.leaves[:0], d.taken
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -24,7 +25,7 @@ func diffSome(t testing.TB, s *Store, a, b Ref, limit int) (ranges []Range) {
 		ranges = append(ranges, r)
 		return nil
 	}}
-	d := contentDiff{s: s, a: a.key(), nodes: map[chunkKey]struct{}{}, limit: limit, j: &j}
+	d := newContentDiff(s, a.key(), limit, &j)
 	must(t, d.run(subtree{b.key(), b.size}))
 	must(t, j.end())
 	return ranges
@@ -109,6 +110,50 @@ func TestDiff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A few nodes, of which each names the same child a hundred times, stand for more leaves than anything
+// could go through: Diff did not end, and called nothing that could have ended it.
+func TestDiffOfRepeatedNodes(t *testing.T) {
+	update2(t, newStore(t, Options{LeafSize: MinLeafSize, Chunking: FastCDC}), func(s *Store) { // counts of parents are not right
+		const size, levels = 100, 6
+		leaf := chunkKey{addr: s.options.Algorithm.sum(make([]byte, size))}
+		_, err := s.add(&leaf, make([]byte, size), asUser)
+		must(t, err)
+		k, total := leaf, int64(size)
+		for level := uint8(1); level <= levels; level++ {
+			n := s.options.shape().fanout()
+			p := make([]byte, nodeHeaderSize)
+			copy(p, cdcMagic)
+			p[4] = level
+			for range n {
+				p = append(p, k.addr[:]...)
+				p = binary.LittleEndian.AppendUint64(p, uint64(total)|uint64(k.level)<<56)
+			}
+			total *= int64(n)
+			binary.LittleEndian.PutUint16(p[6:], uint16(n))
+			binary.LittleEndian.PutUint64(p[8:], uint64(total))
+			k = chunkKey{addr: s.options.Algorithm.sum(p), level: level}
+			_, err := s.add(&k, p, asUser)
+			must(t, err)
+		}
+		for name, c := range map[string]struct {
+			a    Ref
+			want []Range
+		}{
+			"nothing of it": {must2(s.Put(random(1, 5000))), []Range{{Length: total}}},
+			"all of it":     {s.ref(leaf, size), nil},
+		} {
+			var ranges []Range
+			j := rangeJoiner{fn: func(r Range) error { ranges = append(ranges, r); return nil }}
+			d := newContentDiff(s, c.a.key(), diffLeaves, &j)
+			must(t, d.run(subtree{k, total}))
+			must(t, j.end())
+			if !slices.Equal(ranges, c.want) || d.taken > 100*diffLeaves {
+				t.Errorf("%s: %v, want %v; %d leaves were gone through", name, ranges, c.want, d.taken)
+			}
+		}
+	})
 }
 
 // Equal subtrees are not entered: that one is damaged is not noticed, but in one that differs it is.

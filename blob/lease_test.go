@@ -261,3 +261,29 @@ func TestCollectLongestHold(t *testing.T) {
 		t.Errorf("%d chunks", r.batch)
 	}
 }
+
+// Two Stores of one transaction deleted a blob that has one user and a lease, each of them once. The second use was that
+// of the lease: Collect then took away what the lease held.
+func TestDeleteTwiceBesideALease(t *testing.T) {
+	db := newStore(t, Options{LeafSize: MinLeafSize})
+	var ref Ref
+	update(t, db, func(s *Store) {
+		ref = must2(s.Put([]byte("content")))
+		must(t, must2(s.Lease("lease", time.Time{})).Add(ref))
+	})
+	err := db.Update(func(tx *holdfast.Tx) error {
+		one, two := openIn(tx), openIn(tx)
+		return errors.Join(one.Delete(ref), two.Delete(ref))
+	})
+	if err == nil {
+		t.Error("two deletions of a blob with one user were committed")
+	}
+	update(t, db, func(s *Store) {
+		if err := s.Delete(ref); err != nil {
+			t.Errorf("after two deletions that were rolled back: %v", err)
+		}
+		if has, err := s.Has(ref); !has || err != nil {
+			t.Errorf("what a lease holds is there: %v, %v", has, err)
+		}
+	})
+}

@@ -239,15 +239,17 @@ func (d *database) noteMetas(r *checkReport) error {
 // notes say what is odd about the metas of a file and yet no fault: a crash can leave
 // them so.
 func (d *database) notes(slots page.Slots) (notes []string) {
+	torn := false
 	for slot, err := range slots.Err {
 		if err != nil {
+			torn = true
 			notes = append(notes, fmt.Sprintf("meta page %d is not whole (%s), the other one is used: the last flush is not there: %s", slot, err, lastFlush))
 		}
 	}
 	switch s := d.FileState(); {
 	case s.Unfinished:
 		notes = append(notes, "the last flush is not whole: "+lastFlush)
-	case s.Unreadable:
+	case s.Unreadable && !torn:
 		notes = append(notes, fmt.Sprintf("what Holdfast wrote into meta page %d cannot be read; if it was for a last flush: %s", s.Slot, lastFlush))
 	}
 	return notes

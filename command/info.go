@@ -152,11 +152,13 @@ func (c *call) printInfo(r *infoReport) {
 		{"Root bucket", fmt.Sprintf("page %d, sequence %d", r.RootPage, r.RootSequence)},
 		{"Transaction", fmt.Sprintf("%d (bbolt's transaction id: %d)", r.Transaction, r.Label)},
 	}
+	unread := "what Holdfast wrote into the current meta page cannot be read"
 	for _, m := range r.Metas {
 		text := fmt.Sprintf("transaction id %d", m.TxID)
 		switch {
 		case !m.Valid:
 			text = c.paint(yellow, "damaged: "+m.Error) + "; the other one is used"
+			unread = fmt.Sprintf("meta page %d may have named a newer state", m.Slot)
 		case m.Current:
 			text += ", current"
 		}
@@ -166,7 +168,7 @@ func (c *call) printInfo(r *infoReport) {
 	case r.Unfinished:
 		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not whole") + ": " + lastFlush})
 	case r.Unreadable:
-		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not known") + ": what Holdfast wrote into the current meta page cannot be read; " + lastFlush})
+		lines = append(lines, [2]string{"Last flush", c.paint(yellow, "not known") + ": " + unread + "; " + lastFlush})
 	}
 	lines = append(lines, [2]string{"bbolt finds", c.bboltText(&r.stateReport, r.File)})
 	if r.Unflushed {

@@ -67,13 +67,24 @@ func (c *call) settle() error {
 	if c.json {
 		return c.printJSON(r)
 	}
+	if r.Unreadable {
+		fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: a meta page, or what Holdfast wrote into one, could not be read, and may have named a newer transaction than %d: %s\n", c.name(), r.Transaction, lastFlush)
+	}
 	switch {
 	case r.BboltBehind:
-		fmt.Fprintf(c.out, "settled: bbolt would have been one flush behind; now it finds transaction %d, the newest\n", r.Transaction)
+		fmt.Fprintf(c.out, "settled: bbolt would have been one flush behind; now it finds transaction %d, %s\n", r.Transaction, r.newest())
 	case r.Unfinished:
 		fmt.Fprintf(c.out, "settled: the last flush was not finished, and nothing is left of it; bbolt finds transaction %d, the newest that is whole\n", r.Transaction)
 	default:
-		fmt.Fprintf(c.out, "nothing to do: bbolt finds transaction %d, the newest\n", r.Transaction)
+		fmt.Fprintf(c.out, "nothing to do: bbolt finds transaction %d, %s\n", r.Transaction, r.newest())
 	}
 	return nil
+}
+
+// newest says which transaction a settled file has.
+func (r *settleReport) newest() string {
+	if r.Unreadable {
+		return "the newest that can be read"
+	}
+	return "the newest"
 }

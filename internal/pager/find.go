@@ -19,7 +19,7 @@ type found struct {
 	unfinished bool // and that one is not whole
 	copied     bool // another file than this was open, and not closed, when it was written
 	listed     bool // the other slot lists what a flush has written
-	unreadable bool // what stands behind the slot's meta: it may have named another state
+	unreadable bool // what stands after the slot's meta, or the other meta: it may have named another state
 	// free is the extension that records the state's free pages; nil if none does.
 	free *extension.Extension
 }
@@ -33,7 +33,7 @@ type Finding struct {
 	// Unfinished: a newer state was begun, and what was to be its flush did not end.
 	Unfinished bool
 	Unflushed  bool   // it was opened for reading, and what was found could not be flushed before
-	Unreadable bool   // what the meta page in the slot has besides bbolt's meta
+	Unreadable bool   // what the meta page in the slot has besides bbolt's meta, or the other meta page
 	Recorded   bool   // the free pages are
 	FreePages  uint64 // so many, if they are
 }
@@ -77,6 +77,10 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	}
 	if f.unreadable {
 		p.logf("%s: what meta page %d has besides bbolt's meta cannot be read: the last flush was cut short, or its commits are lost by damage", p.file.Name(), best)
+	}
+	if err := p.slots.Err[1-best]; err != nil && !plant.On(plant.GarbledUnnoticed) {
+		f.unreadable = true
+		p.logf("%s: meta page %d is not whole, and may have named a newer state: the last flush was cut short, or its commits are lost by damage: %v", p.file.Name(), 1-best, err)
 	}
 	own, other := exts[best], exts[1-best]
 	f.listed = other != nil && other.Trailing != nil

@@ -39,8 +39,11 @@ func (p *Pager) grow(need int64, opts CommitOptions) error {
 		} else {
 			size = need + opts.AllocSize
 		}
-		if opts.MaxSize > 0 && size > opts.MaxSize {
-			return ErrMaxSizeReached
+		if opts.MaxSize > 0 {
+			if need > opts.MaxSize {
+				return ErrMaxSizeReached
+			}
+			size = max(need, min(size, opts.MaxSize/int64(p.pageSize)*int64(p.pageSize)))
 		}
 		size, err := p.growTo(size, need)
 		if err != nil {

@@ -40,7 +40,7 @@ func (s *source) states() (found []state, notes, mended []string) {
 		}
 		if ext, err := extension.Decode(metas[slot]); err == nil && uint64(ext.Tx) <= uint64(page.MaxLabel) && (ext.Trailing == nil || ext.Trailing.Base < ext.Tx) {
 			exts[slot] = ext
-		} else if err != nil && !errors.Is(err, extension.ErrNone) {
+		} else if err != nil && (!errors.Is(err, extension.ErrNone) || !isZero(metas[slot][page.ExtensionOffset:])) {
 			notes = append(notes, notef("what Holdfast wrote into meta page %d cannot be read: %v", slot, err))
 		}
 	}
@@ -49,7 +49,9 @@ func (s *source) states() (found []state, notes, mended []string) {
 		return s.unsureStates(metas, slots, found), notes, mended
 	}
 	s.sealing = exts[0] != nil || exts[1] != nil
-	s.believe(slots, best, &exts)
+	if note := s.believe(slots, best, &exts); note != "" {
+		notes = append(notes, note)
+	}
 	for _, slot := range []int{best, 1 - best} {
 		if slots.Err[slot] == nil {
 			more, note := s.slotStates(slot, slots.Meta[slot], exts[slot], exts[1-slot])
@@ -62,16 +64,21 @@ func (s *source) states() (found []state, notes, mended []string) {
 	return s.unsureStates(metas, slots, found), notes, mended
 }
 
-// believe forgets extensions that do not count, as an opening does.
-func (s *source) believe(slots page.Slots, best int, exts *[2]*extension.Extension) {
+// believe forgets extensions that do not count, as an opening does. The note says what speaks against them.
+func (s *source) believe(slots page.Slots, best int, exts *[2]*extension.Extension) (note string) {
+	had := exts[best] != nil
 	label := slots.Meta[best].Label
 	highest := slots.Err[1-best] != nil || slots.Meta[1-best].Label < label
 	if !highest || int(label%2) != best {
 		*exts = [2]*extension.Extension{}
+		if had {
+			note = notef("meta page %d holds the meta of the other one, as \"bbolt surgery revert-meta-page\" leaves it, or as damage does: a newer state may have been there", best)
+		}
 	}
 	if exts[0] != nil && exts[1] != nil && exts[0].Database != exts[1].Database {
 		*exts = [2]*extension.Extension{}
 	}
+	return note
 }
 
 // slotStates are the states of one slot, the newer first.
