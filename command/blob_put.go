@@ -127,19 +127,48 @@ func (c *call) blobPut(f blobPutFlags) error {
 	ctx, stop := c.interruptible()
 	defer stop()
 	p.ctx = ctx
-	err := p.open()
-	if err == nil {
-		for _, source := range sources {
-			if err = p.source(source); err != nil {
-				break
-			}
-		}
-		err = c.explainBlob(p.file, errors.Join(err, p.db.Close()))
-	}
+	err := p.sources(sources)
 	if printErr := p.print(); err == nil { // also what was stored before an error
 		err = printErr
 	}
 	return err
+}
+
+// sources stores all sources. The first one is open before the database is, so that nobody waits for the database
+// while the source is a named pipe that nothing writes to.
+func (p *putter) sources(sources []string) error {
+	if err := p.lookFirst(); err != nil {
+		return err
+	}
+	in, err := p.openSource(sources[0])
+	if err != nil {
+		return err
+	}
+	if err := p.open(); err != nil {
+		in.close()
+		return err
+	}
+	for i, source := range sources {
+		if i > 0 {
+			if in, err = p.openSource(source); err != nil {
+				break
+			}
+		}
+		err = p.source(source, in)
+		in.close()
+		if err != nil {
+			break
+		}
+	}
+	return p.explainBlob(p.file, errors.Join(err, p.db.Close()))
+}
+
+// openSource opens a source; -: standard input.
+func (p *putter) openSource(source string) (*input, error) {
+	if source == "-" {
+		source = ""
+	}
+	return p.openInput(p.ctx, source)
 }
 
 // arguments reads the command line.
@@ -232,9 +261,6 @@ func sameFile(info fs.FileInfo, path string) bool {
 
 // open opens the database, and creates it and the store where they do not exist.
 func (p *putter) open() error {
-	if err := p.lookFirst(); err != nil {
-		return err
-	}
 	created, err := p.update(p.file, p.f.create, p.begin)
 	if err != nil {
 		return err

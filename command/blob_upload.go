@@ -30,17 +30,8 @@ type upload struct {
 	other   bool  // the source is not the one of which a part is stored
 }
 
-// source stores a source.
-func (p *putter) source(source string) error {
-	path := source
-	if path == "-" {
-		path = ""
-	}
-	in, err := p.openInput(p.ctx, path)
-	if err != nil {
-		return err
-	}
-	defer in.close()
+// source stores a source, which is open.
+func (p *putter) source(source string, in *input) (err error) {
 	u := &upload{putter: p, in: in, ingest: p.f.resume, kept: p.f.resume != "", buf: make([]byte, 1<<20)}
 	u.put.Source = source
 	if u.ingest == "" {

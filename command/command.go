@@ -109,6 +109,8 @@ type app struct {
 	stock   bool // in bbolt's shape
 	json    bool
 	timeout time.Duration
+
+	catching context.Context // ends when the process is asked to end; nil: such a signal ends the process at once
 }
 
 func (a *app) newRoot(name, short string) *cobra.Command {
@@ -127,7 +129,7 @@ type call struct {
 	args []string
 	out  *bufio.Writer // standard output, flushed when the command has ended
 
-	ending context.Context // ends when the process is asked to end; nil: such a signal ends the process
+	ending context.Context // the last one that was catching; nil: there was none
 }
 
 // action makes what cobra runs of fn.

@@ -161,6 +161,8 @@ func (c *call) importFile(f importFlags) error {
 			return err
 		}
 	}
+	ctx, stop := c.interruptible()
+	defer stop()
 	file := c.args[0]
 	info, err := c.look(file)
 	missing := err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, holdfast.ErrInvalid))
@@ -175,8 +177,6 @@ func (c *call) importFile(f importFlags) error {
 	if path, err = c.namesInFile(file, path, !missing); err != nil {
 		return err
 	}
-	ctx, stop := c.interruptible()
-	defer stop()
 	in, err := c.openInput(ctx, f.input)
 	if err != nil {
 		return err

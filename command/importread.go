@@ -62,12 +62,17 @@ func (c *call) openInput(ctx context.Context, path string) (*input, error) {
 	in := &input{name: "standard input", from: c.cmd.InOrStdin()}
 	in.ctx, in.cancel = context.WithCancel(ctx)
 	if path != "" && path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
+		f, err := openAwaited(ctx, path)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
 			in.cancel()
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil, &fileError{file: path, what: "no such file", next: similarFile(path), err: err}
-			}
+			return nil, &fileError{file: path, what: "interrupted before there was anything to read", err: ctx.Err()}
+		case errors.Is(err, fs.ErrNotExist):
+			in.cancel()
+			return nil, &fileError{file: path, what: "no such file", next: similarFile(path), err: err}
+		default:
+			in.cancel()
 			return nil, c.explain(path, err)
 		}
 		in.name, in.file, in.from = path, f, f

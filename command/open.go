@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"holdfast"
 	"holdfast/internal/page"
@@ -63,14 +64,17 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 	if info != nil {
 		d.size, d.mode = info.Size(), info.Mode().Perm()
 	}
-	options.Timeout, options.ReadAhead = a.timeout, true // most commands go through the file
-	options.OnDamage = holdfast.DamageIsError            // all of them ask for it
+	options.ReadAhead = true                  // most commands go through the file
+	options.OnDamage = holdfast.DamageIsError // all of them ask for it
 	options.OpenFile = d.openFile
-	db, err := openDatabase(path, d.mode, options)
+	err := a.awaitLock(path, func(timeout time.Duration) (err error) {
+		options.Timeout = timeout
+		d.DB, err = openDatabase(path, d.mode, options)
+		return err
+	})
 	if err != nil {
 		return nil, a.explain(path, err)
 	}
-	d.DB = db
 	return d, nil
 }
 

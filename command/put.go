@@ -70,15 +70,35 @@ func (c *call) value(f putFlags) (value []byte, args []string, err error) {
 		value, err = parseBytes("value", c.args[last], f.valueFormat)
 		return value, c.args[:last], err
 	case "-":
-		value, err = io.ReadAll(io.LimitReader(c.cmd.InOrStdin(), holdfast.MaxValueSize+1))
-	default:
-		value, err = os.ReadFile(f.valueFile)
-		err = c.explain(f.valueFile, err)
+		value, err = readValue("standard input", c.cmd.InOrStdin())
+		return value, c.args, err
 	}
-	if value == nil {
-		value = []byte{}
+	file, err := os.Open(f.valueFile)
+	if err != nil {
+		return nil, nil, c.explain(f.valueFile, err)
 	}
-	return value, c.args, err
+	defer file.Close()
+	value, err = readValue(f.valueFile, file)
+	return value, c.args, c.explain(f.valueFile, err)
+}
+
+// longestValue is how long a value can be; less in tests.
+var longestValue int64 = holdfast.MaxValueSize
+
+// readValue reads the file of that name to its end. One that is longer than a value can be, or has no end, is not
+// taken into memory as a whole.
+func readValue(name string, from io.Reader) ([]byte, error) {
+	tooLong := &fileError{file: name, what: fmt.Sprintf("longer than a value can be: %s", sizeExactly(longestValue)), next: "nothing was set; \"blob put\" stores files of any size", err: holdfast.ErrValueTooLarge}
+	if file, ok := from.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > longestValue {
+			return nil, tooLong
+		}
+	}
+	value, err := io.ReadAll(io.LimitReader(from, longestValue+1))
+	if err == nil && int64(len(value)) > longestValue {
+		return nil, tooLong
+	}
+	return value, err // never nil
 }
 
 func (c *call) put(f putFlags) error {

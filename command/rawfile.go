@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"holdfast/internal/vfs"
 )
@@ -31,7 +32,7 @@ func (a *app) openRaw(path string, locked bool) (*rawFile, error) {
 		return nil, err
 	}
 	if locked {
-		err = f.vfs.Lock(false, a.timeout)
+		err = a.awaitLock(path, func(timeout time.Duration) error { return f.vfs.Lock(false, timeout) })
 	}
 	if err == nil {
 		f.size, err = f.vfs.Size()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +62,8 @@ func (c *call) reseal(missing bool) error {
 	ctx, cancel := c.interruptible()
 	defer cancel()
 	done, err := c.runReseal(ctx, path, info, missing)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	var known *fileError
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.As(err, &known) {
 		return &fileError{file: path, what: fmt.Sprintf("interrupted after %s", plural(int(done.Added)+len(done.Replaced), "seal")), next: "run it again for the others", err: err}
 	}
 	if err != nil {
@@ -81,18 +83,22 @@ func (c *call) reseal(missing bool) error {
 	return nil
 }
 
-func (c *call) runReseal(ctx context.Context, path string, info fs.FileInfo, missing bool) (holdfast.Resealed, error) {
+func (c *call) runReseal(ctx context.Context, path string, info fs.FileInfo, missing bool) (done holdfast.Resealed, err error) {
 	var share atomic.Int64 // of the file, in bytes
 	stop := c.progress("resealing", info.Size(), share.Load)
 	defer stop()
-	return holdfast.Reseal(ctx, path, holdfast.ResealOptions{
-		MissingOnly: missing,
-		KVStringer:  stringer{},
-		Timeout:     c.timeout,
-		Progress: func(done, total uint64) {
-			share.Store(int64(float64(info.Size()) * float64(done) / float64(total)))
-		},
+	err = c.awaitLock(path, func(timeout time.Duration) (err error) {
+		done, err = holdfast.Reseal(ctx, path, holdfast.ResealOptions{
+			MissingOnly: missing,
+			KVStringer:  stringer{},
+			Timeout:     timeout,
+			Progress: func(done, total uint64) {
+				share.Store(int64(float64(info.Size()) * float64(done) / float64(total)))
+			},
+		})
+		return err
 	})
+	return done, err
 }
 
 func (c *call) printReseal(r *resealReport) {

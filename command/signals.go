@@ -2,18 +2,79 @@ package command
 
 import (
 	"context"
+	"errors"
+	"os"
+	"time"
 
+	"holdfast"
 	"holdfast/command/cli"
 )
 
 // interruptible is the context of a command that has something to bring to an end when the process is asked to
-// end. Without it such a signal ends the process at once; with it the exit code tells the signal.
+// end. Without it such a signal ends the process at once; with it the exit code tells the signal. From then on
+// nothing may wait but for what heeds that context: a lock by awaitLock, a file by openAwaited.
 func (c *call) interruptible() (context.Context, context.CancelFunc) {
 	ctx, stop := cli.Interruptible(c.ctx)
 	if c.ending == nil || c.ending.Err() != nil { // within another it has the signal too
 		c.ending = ctx
 	}
-	return ctx, stop
+	outer := c.catching
+	c.catching = ctx
+	return ctx, func() {
+		c.catching = outer
+		stop()
+	}
+}
+
+// lockStep is how long the lock of a file is waited for at a time where a signal is to end that.
+const lockStep = 100 * time.Millisecond
+
+// awaitLock calls open, which takes the lock of the file at path and gets how long to wait for it, until --timeout
+// has passed. Opening a database knows no context: where the command catches the signals that end it, it waits
+// in steps, and a signal ends the wait.
+func (a *app) awaitLock(path string, open func(timeout time.Duration) error) error {
+	if a.catching == nil {
+		return open(a.timeout)
+	}
+	for begin := time.Now(); ; {
+		step := lockStep
+		if a.timeout > 0 {
+			step = max(min(step, a.timeout-time.Since(begin)), time.Nanosecond) // 0 would be for ever
+		}
+		err := open(step)
+		switch {
+		case !errors.Is(err, holdfast.ErrTimeout):
+			return err
+		case a.catching.Err() != nil:
+			return &fileError{file: path, what: "interrupted while another process had it locked", err: a.catching.Err()}
+		case a.timeout > 0 && time.Since(begin) >= a.timeout:
+			return err
+		}
+	}
+}
+
+// openAwaited opens the file at path for reading, until ctx ends: of a named pipe that nothing writes to, that would
+// be never.
+func openAwaited(ctx context.Context, path string) (*os.File, error) {
+	type opened struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan opened)
+	go func() {
+		file, err := os.Open(path)
+		select {
+		case done <- opened{file, err}:
+		case <-ctx.Done():
+			_ = file.Close() // nil has an error and no more
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.file, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // outliveReader makes a write to a pipe that nobody reads any more an error.
