@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"holdfast"
+	"holdfast/command/cli"
 )
 
 // Formats in which bytes are written and read.
@@ -96,13 +97,7 @@ func encodeBytes(b []byte, format string) (value, encoding string) {
 
 // shellQuote writes s so that a shell reads it as one word.
 func shellQuote(s string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+:@%,=", r)
-	}
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) && s[0] != '-' {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return cli.ShellWord(s)
 }
 
 // KVStringer writes keys and values as text if they can be printed, and in hexadecimal

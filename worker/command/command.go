@@ -162,7 +162,7 @@ func failureOf(err error, code int) cli.Failure {
 		f.Kind = cli.KindInterrupted
 	case cli.IsUsage(err):
 		f.Kind = cli.KindUsage
-	case errors.Is(err, snapshot.ErrDamaged), errors.Is(err, snapshot.ErrDistrusted):
+	case errors.Is(err, snapshot.ErrDamaged), errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrCorrupt):
 		f.Kind = cli.KindDamaged
 	}
 	switch {

@@ -220,12 +220,15 @@ func (d *checkup) emergency(root string) {
 // probe asks the driver whether it works in a directory without a store.
 func (d *checkup) probe(root string) {
 	driver, err := d.newDriver(d.driver)
+	if err == nil {
+		err = snapshot.CheckPlace(root, driver)
+	}
 	if p, ok := driver.(snapshot.Prober); ok && err == nil {
 		err = p.Probe(root)
 	}
 	if err != nil {
 		next := "give another directory with --root, or another driver with --driver"
-		if errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, snapshot.ErrNotStore) {
 			next = d.next(err)
 		}
 		d.add("Store", "directory", stateMissing, err.Error(), next)

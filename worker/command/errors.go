@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"holdfast/command/cli"
@@ -67,10 +68,23 @@ func (c *call) explain(err error) error {
 	return &nextError{err, next}
 }
 
+// nextOfMetadata is what to do about metadata that are damaged.
+func (c *call) nextOfMetadata() string {
+	path := filepath.Join(c.root, "metadata.db")
+	if root, err := c.absRoot(); err == nil {
+		path = filepath.Join(root, "metadata.db")
+	}
+	return fmt.Sprintf("holdfast doctor %s says what is lost; put it back from a backup, or save what can be read with holdfast salvage", cli.ShellWord(path))
+}
+
 func (c *call) next(err error) string {
 	switch {
 	case errors.Is(err, snapshot.ErrLocked):
 		return "wait until that process has ended, or give another directory with --root"
+	case errors.Is(err, snapshot.ErrNotStore):
+		return "give the directory of a store with --root, or for import one that is empty or not there yet; nothing was changed"
+	case errors.Is(err, snapshot.ErrCorrupt):
+		return c.nextOfMetadata()
 	case errors.Is(err, snapshot.ErrOtherDriver):
 		return "leave --driver out: the store knows its own"
 	case errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrDamaged):

@@ -7,16 +7,7 @@ import (
 	"path/filepath"
 )
 
-// guardMetadata refuses a root with snapshots and no metadata: all of them would be
-// orphans.
-func (s *Store) guardMetadata() error {
-	if _, err := os.Stat(filepath.Join(s.root, metadataName)); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return s.guardNew()
-}
-
-// guardNew is guardMetadata for metadata that are new.
+// guardNew refuses a root with snapshots and new metadata: all of them would be orphans.
 func (s *Store) guardNew() error {
 	dir, err := os.Open(filepath.Join(s.root, snapshotsDir))
 	if errors.Is(err, os.ErrNotExist) {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 )
 
-func takeLock(path string) (*os.File, error) {
+func takeLock(path string, _ bool) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w on %s", path, ErrUnsupported, runtime.GOOS)
 }
+
+func sign(*os.File) error { return ErrUnsupported }

@@ -11,37 +11,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeLock locks the file at path, makes it if there is none, and writes this process's id into it.
-// The lock is held until the file is closed, or the process ends.
-func takeLock(path string) (_ *os.File, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// takeLock locks the file at path until it is closed, or the process ends. With create the file is made, and
+// must not be there.
+func takeLock(path string, create bool) (_ *os.File, err error) {
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE | os.O_EXCL
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-		}
-	}()
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("%w (%s is locked by %s)", ErrLocked, path, holder(f))
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = fmt.Errorf("%w (%s is locked by %s)", ErrLocked, path, holder(f))
+	case err != nil:
+		err = fmt.Errorf("lock %s: %w", path, err)
+	default:
+		return f, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
+	_ = f.Close()
+	return nil, err
+}
+
+// sign writes this process's id into the lock.
+func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0); err != nil {
-		return nil, err
-	}
-	return f, nil
+	_, err := f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	return err
 }
 
 // holder names the process that has written itself into the lock.

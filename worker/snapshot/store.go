@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"holdfast"
@@ -110,7 +112,8 @@ const storeVersion = 1
 
 // Open opens the store in the directory root, and makes one if there is none. Directories that
 // a crash left are looked for in the background, see Reconciled. Errors: ErrLocked, whose
-// text names the process; ErrOtherDriver, ErrNoMetadata; what holdfast.Open returns.
+// text names the process; ErrOtherDriver, ErrNoMetadata, ErrCorrupt; ErrNotStore, with which nothing was
+// changed; what holdfast.Open returns.
 func Open(root string, options Options) (*Store, error) {
 	s, err := open(root, options)
 	if err != nil {
@@ -143,10 +146,7 @@ func open(root string, options Options) (_ *Store, err error) {
 			_ = s.release()
 		}
 	}()
-	if s.lock, err = takeLock(filepath.Join(root, lockName)); err != nil {
-		return nil, err
-	}
-	if err := s.guardMetadata(); err != nil {
+	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	if p, ok := s.driver.(Prober); ok {
@@ -170,13 +170,44 @@ func open(root string, options Options) (_ *Store, err error) {
 	s.db, err = holdfast.Open(filepath.Join(root, metadataName), 0o600, &holdfast.Options{
 		Durability: options.Durability, AutoVacuum: &holdfast.AutoVacuum{MinBytes: vacuumBytes}, Timeout: time.Second})
 	if err != nil {
-		return nil, err
+		return nil, unreadable(filepath.Join(root, metadataName), err)
 	}
 	if err := s.load(); err != nil {
 		return nil, err
 	}
 	s.start()
 	return s, nil
+}
+
+// enter takes the lock. A directory that is not the store's stays as it is.
+func (s *Store) enter() (err error) {
+	path := filepath.Join(s.root, lockName)
+	for {
+		s.lock, err = takeLock(path, false)
+		made := errors.Is(err, fs.ErrNotExist)
+		if errors.Is(err, syscall.EISDIR) {
+			return fmt.Errorf("%w: %w", ErrNotStore, err)
+		}
+		if err != nil && !made {
+			return err
+		}
+		if err = checkPlace(s.root, s.driver); err != nil {
+			if _, there := os.Lstat(path); made && there == nil { // another process is making a store meanwhile
+				continue
+			}
+			return err
+		}
+		if made {
+			s.lock, err = takeLock(path, true)
+		}
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return sign(s.lock)
+	}
 }
 
 // start begins what goes on in the background.

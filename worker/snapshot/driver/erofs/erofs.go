@@ -55,6 +55,9 @@ func missing(err error) error {
 	return fmt.Errorf("the command %s is missing; Debian has it in erofs-utils: %w", helper, err)
 }
 
+// Keeps tells of the directory in which a Probe that was killed has tried.
+func (d *Driver) Keeps(name string) bool { return d.overlay.Keeps(name) }
+
 // Probe looks whether the file system of root can hold layers, and whether the command is there.
 func (d *Driver) Probe(root string) error {
 	if _, err := exec.LookPath(helper); err != nil {

@@ -18,6 +18,9 @@ import (
 // MaxLayers is how many parents a snapshot can have: as many as the kernel stacks.
 const MaxLayers = 500
 
+// probePrefix begins the name of the directory in which Probe tries.
+const probePrefix = "probe-"
+
 // ErrTooDeep: a snapshot would have more than MaxLayers parents.
 var ErrTooDeep = errors.New("too many layers for an overlay")
 
@@ -31,6 +34,9 @@ func New(options ...string) *Driver { return &Driver{options: options} }
 
 // Name is "overlay".
 func (*Driver) Name() string { return "overlay" }
+
+// Keeps tells of the directory in which a Probe that was killed has tried.
+func (*Driver) Keeps(name string) bool { return strings.HasPrefix(name, probePrefix) }
 
 // Rebase marks that a snapshot is changes only.
 func (*Driver) Rebase() {}

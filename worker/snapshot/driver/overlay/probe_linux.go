@@ -31,7 +31,7 @@ func (d *Driver) Probe(root string) error {
 }
 
 func (d *Driver) probe(root string) error {
-	dir, err := os.MkdirTemp(root, "probe-")
+	dir, err := os.MkdirTemp(root, probePrefix)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"holdfast/worker/snapshot"
@@ -16,10 +17,16 @@ import (
 // The store has an identity that stands in the file ROOT/zfs, before the name of the dataset, and in
 // a property of the dataset: two stores in one dataset would destroy each other's content.
 const (
-	claimName = "zfs"
-	lockName  = "zfs.lock"
-	property  = "holdfast:store"
+	claimName  = "zfs"
+	lockName   = "zfs.lock"
+	mountsName = "mounted"
+	property   = "holdfast:store"
 )
+
+// Keeps tells of the names of the claim, of the lock and of what zfs-fuse mounts.
+func (*Driver) Keeps(name string) bool {
+	return slices.Contains([]string{claimName, claimName + ".new", lockName, mountsName}, name)
+}
 
 // Probe looks for the program and the dataset, and whether that can be the Store's. It changes nothing.
 func (d *Driver) Probe(root string) error {

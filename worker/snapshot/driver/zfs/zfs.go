@@ -65,7 +65,7 @@ func (d *Driver) name(id snapshot.ID) string { return d.dataset + "/s" + id.Stri
 
 func (d *Driver) origin(id snapshot.ID) string { return d.name(id) + "@c" }
 
-func (d *Driver) mountsDir() string { return filepath.Join(d.root, "mounted") }
+func (d *Driver) mountsDir() string { return filepath.Join(d.root, mountsName) }
 
 func (d *Driver) pointOf(id snapshot.ID) string {
 	return filepath.Join(d.mountsDir(), "s"+id.String())

@@ -1,0 +1,17 @@
+package cli
+
+import (
+	"strings"
+	"unicode"
+)
+
+// ShellWord writes s so that a shell reads it as one word.
+func ShellWord(s string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+:@%,=", r)
+	}
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) && s[0] != '-' {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

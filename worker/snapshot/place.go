@@ -1,0 +1,172 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"holdfast"
+)
+
+// Keeper is a driver with files of its own in the directory of a store. They can be there before the
+// store is, if making it was cut short.
+type Keeper interface {
+	// Keeps tells whether the driver makes an entry of this name in the directory of a store.
+	Keeps(name string) bool
+}
+
+// CheckPlace is ErrNotStore, or ErrNoMetadata, if Open would refuse the directory root: there is something in it, and
+// that is no store. It changes nothing.
+func CheckPlace(root string, driver Driver) error {
+	if err := checkPlace(root, driver); err != nil {
+		return fmt.Errorf("snapshot store %s: %w", root, err)
+	}
+	return nil
+}
+
+// rank is in which order entries are looked at.
+func rank(e fs.DirEntry) int {
+	if e.IsDir() && e.Name() == snapshotsDir {
+		return 0
+	}
+	return 1
+}
+
+// contents is what metadata.db has in it.
+type contents int
+
+const (
+	nothingYet   contents = iota // as before a store is made
+	ofStore                      // a store
+	ofOther                      // another program's
+	notReadable                  // see the error
+	mostOfBucket = len(bucketNames) / 2
+)
+
+// checkPlace refuses a directory whose entries the store would take for its own, delete and write over. An empty one is
+// fit, a store, and what making a store leaves that is cut short.
+func checkPlace(root string, driver Driver) error {
+	metadata := filepath.Join(root, metadataName)
+	has, err := look(metadata)
+	switch has {
+	case ofStore:
+		return nil
+	case ofOther:
+		return fmt.Errorf("%w: %s is a database of another program", ErrNotStore, metadata)
+	}
+	entries, listErr := os.ReadDir(root)
+	if errors.Is(listErr, fs.ErrNotExist) {
+		return nil
+	}
+	if listErr != nil {
+		return listErr
+	}
+	locked := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lockName })
+	if has == notReadable && !locked { // making a store begins with the lock
+		return err
+	}
+	// What is said of a directory with snapshots says more than what is said of others.
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, e := range entries {
+		fit, strange := fits(root, e, driver)
+		switch {
+		case strange != nil:
+			return strange
+		case fit:
+		case has == notReadable:
+			return err // there is a store, or was
+		case rank(e) == 0:
+			return fmt.Errorf("%w: restore it from a backup, or move the directory %s away to begin anew", ErrNoMetadata, filepath.Join(root, snapshotsDir))
+		default:
+			return fmt.Errorf("%w, and not empty: there is %s", ErrNotStore, filepath.Join(root, e.Name()))
+		}
+	}
+	return nil
+}
+
+// look reads whose metadata are at path.
+func look(path string) (has contents, err error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nothingYet, nil
+	case err != nil:
+		return notReadable, err
+	case info.Size() == 0 && info.Mode().IsRegular():
+		return nothingYet, nil
+	}
+	db, err := holdfast.Open(path, 0, &holdfast.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return notReadable, unreadable(path, err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *holdfast.Tx) error {
+		if k, _ := tx.Cursor().First(); k == nil {
+			return nil
+		}
+		has = ofOther
+		// A store of an older version lacks some, and a damaged one any.
+		there := 0
+		for _, name := range bucketNames {
+			if tx.Bucket([]byte(name)) != nil {
+				there++
+			}
+		}
+		if there > mostOfBucket {
+			has = ofStore
+		}
+		return nil
+	})
+	if err != nil {
+		return notReadable, unreadable(path, err)
+	}
+	return has, nil
+}
+
+// unreadable is an error of opening the metadata with the file's name, and ErrCorrupt if that is damaged.
+func unreadable(path string, err error) error {
+	var corrupt *holdfast.CorruptError
+	damaged := errors.As(err, &corrupt)
+	for _, e := range []error{holdfast.ErrInvalid, holdfast.ErrChecksum, holdfast.ErrVersionMismatch, holdfast.ErrTornCopy, holdfast.ErrUnreadable} {
+		damaged = damaged || errors.Is(err, e)
+	}
+	if !strings.Contains(err.Error(), path) {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	if damaged {
+		err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return err
+}
+
+// fits tells whether an entry is one that making a store can leave.
+func fits(root string, e fs.DirEntry, driver Driver) (bool, error) {
+	path := filepath.Join(root, e.Name())
+	switch name := e.Name(); name {
+	case metadataName:
+		return true, nil
+	case lockName:
+		if !e.Type().IsRegular() {
+			return false, nil
+		}
+		b, err := os.ReadFile(path)
+		return strings.Trim(string(b), "0123456789\n") == "", err
+	case snapshotsDir, newDir, trashDir:
+		if !e.IsDir() {
+			return false, nil
+		}
+		inside, err := os.ReadDir(path)
+		return len(inside) == 0, err
+	case "lost+found": // of the root of a file system
+		return e.IsDir(), nil
+	default:
+		k, ok := driver.(Keeper)
+		return ok && k.Keeps(name), nil
+	}
+}
