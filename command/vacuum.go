@@ -28,10 +28,11 @@ It can be interrupted at any time, also by kill -9 or a power failure: the conte
 is never at risk, what was done is done, and the next run goes on from there.
 
 The file is locked as for writing, so the program that uses it has to be stopped.
-All that is in use is read once before anything is written; a damaged file stays as
-it is. Where next to nothing can be given back nothing is written.
+Before anything is written the file is checked, as "holdfast check" does; a damaged
+one stays as it is. Where next to nothing can be given back nothing is written.
 
---dry-run only says how much can be given back. It opens the file for reading.`
+--dry-run only says how much can be given back. It opens the file for reading, and
+does not check it.`
 
 // vacuumStep is how many pages a step writes, and vacuumTime about how long it may
 // take: nobody waits for the steps of this command, so each shares its flush among
@@ -157,9 +158,29 @@ func (c *call) runVacuum(ctx context.Context, d *database, r *vacuumReport) erro
 	if r.DryRun || !worth {
 		return nil
 	}
+	if err := c.checkFirst(ctx, d, r); err != nil {
+		return err
+	}
 	done, err := d.Vacuum(ctx, holdfast.VacuumOptions{StepPages: vacuumStep, StepTime: vacuumTime, Progress: bar.show})
 	r.Done = done.Steps > 0 || err == nil
 	r.add(done)
+	return err
+}
+
+// checkFirst checks the whole file. What a vacuum reads before its first step is not all:
+// it looks neither at the order of keys nor for pages that two places name, and of files
+// that bbolt wrote no seal tells.
+func (c *call) checkFirst(ctx context.Context, d *database, r *vacuumReport) error {
+	var done atomic.Int64
+	pageSize := uint64(d.Info().PageSize)
+	stop := c.progress("checking", r.SizeBefore, done.Load)
+	defer stop()
+	faults, err := d.Verify(ctx, holdfast.WithKVStringer(stringer{}), holdfast.WithProgress(func(pages, _ uint64) {
+		done.Store(int64(pages * pageSize))
+	}))
+	if err == nil && len(faults) > 0 {
+		err = faults[0]
+	}
 	return err
 }
 
