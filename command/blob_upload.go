@@ -241,6 +241,9 @@ func (u *upload) fill(r *row) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := u.notRow(u.file, r.in.Bucket, u.into, r.key, value); err != nil {
+		return false, err
+	}
 	same := bytes.Equal(r.old, value)
 	if r.old != nil && !same && !u.f.replace {
 		return false, &fileError{file: u.file, what: fmt.Sprintf("key %s in %s has another value already", brief(r.key), briefPath(u.into)), next: "--replace replaces it", err: errConflict}

@@ -46,6 +46,9 @@ type importer struct {
 	table  *table      // of rows with columns of blobs; nil: there are none
 	blobs  *blob.Store // of those; nil in a dry run where it does not exist
 	inline bool        // short blobs stay in the row
+
+	plain *holdfast.Bucket // whose keys were put last, without columns of blobs
+	found *table           // what it has; nil: no such rows
 }
 
 // all imports all records in one transaction.
@@ -57,7 +60,7 @@ func (m *importer) all(tx *holdfast.Tx) error {
 // some imports records in tx until they have so many bytes, 0: all. more says that there
 // may be others.
 func (m *importer) some(tx *holdfast.Tx, limit int64) (more bool, err error) {
-	m.tx, m.path, m.at = tx, nil, m.at[:0]
+	m.tx, m.path, m.at, m.plain = tx, nil, m.at[:0], nil
 	if err := m.notStore(); err != nil {
 		return true, err
 	}
@@ -144,6 +147,11 @@ func (m *importer) add(r record) error {
 }
 
 func (m *importer) put(b *holdfast.Bucket, r record) error {
+	if m.table == nil {
+		if err := m.plainRow(b, r); err != nil {
+			return err
+		}
+	}
 	old := m.value(b, r.key)
 	same, err := old != nil && bytes.Equal(old, r.value), error(nil)
 	if old != nil && m.table != nil {

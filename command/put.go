@@ -120,6 +120,9 @@ func (c *call) put(f putFlags) error {
 			return err
 		}
 		r.CreatedBuckets = created
+		if err := c.notRow(r.File, in.Bucket, path, key, value); err != nil {
+			return err
+		}
 		if old := in.Get(key); old != nil {
 			r.Replaced, r.ReplacedBytes = true, len(old)
 		}
