@@ -17,7 +17,7 @@ func List(ctx context.Context, r io.ReaderAt, size int64, options Options) ([]Ca
 	}
 	s.limit(0)
 	list, err := s.list()
-	s.r.Pages, s.r.PagesRead = s.pages, s.read
+	s.conclude()
 	return list, &s.r, err
 }
 

@@ -388,7 +388,7 @@ func (s *salvage) saveSuspects() error {
 		if err := s.ctx.Err(); err != nil {
 			return err
 		}
-		p, err := s.load(id)
+		p, err := s.loadToSave(id)
 		if !p.Valid() || err == nil {
 			continue
 		}
@@ -445,7 +445,7 @@ func (s *salvage) saveStranger(id page.ID, saved func(key []byte) bool) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	p, err := s.load(id)
+	p, err := s.loadToSave(id)
 	if err != nil {
 		return nil
 	}

@@ -96,8 +96,16 @@ func Run(ctx context.Context, r io.ReaderAt, size int64, sink Sink, options Opti
 	if err := s.run(); err != nil {
 		return nil, err
 	}
-	s.r.Pages, s.r.PagesRead = s.pages, s.read
+	s.conclude()
 	return &s.r, nil
+}
+
+// conclude notes what a report ends with.
+func (s *salvage) conclude() {
+	s.r.Pages, s.r.PagesRead = s.pages, s.read
+	if s.unread {
+		s.r.Doubts = appendOnce(s.r.Doubts, "so many runs of pages lie upon each other that not all were read")
+	}
 }
 
 // begin looks how large the pages of the file are.

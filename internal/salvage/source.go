@@ -29,6 +29,10 @@ type source struct {
 	marks    []byte
 	read     uint64 // pages read, each time
 	sealing  bool   // Holdfast wrote the file, which seals what it writes
+	looked   uint64 // of read: as parts of runs of several, and
+	saved    uint64 // likewise, to save what they hold
+	saving   bool
+	unread   bool // so many of these lie upon each other that not all were read
 
 	window   []byte // of peek
 	windowAt int64
@@ -40,6 +44,41 @@ const windowBytes = 1 << 20
 // eagerBytes is the length of a run up to which its overflow is believed without a
 // reason: a longer one is read as far as its elements reach.
 const eagerBytes = 1 << 20
+
+// Bounds of how often the pages of the file are read as parts of runs of several, on average: to look at them, and to save
+// what they hold. In a database runs do not lie upon each other; in other bytes each page may say that it has all that follow, and to
+// read them would take the square of their number.
+const (
+	looks = 32
+	saves = 4
+)
+
+// mayRead tells whether n pages more may be read as a run.
+func (s *source) mayRead(n uint64) bool {
+	if n <= 1 {
+		return true
+	}
+	counted, most := &s.looked, uint64(looks)
+	if s.saving {
+		counted, most = &s.saved, saves
+	}
+	*counted += n
+	ok := *counted <= most*uint64(s.size/s.pageSize)
+	s.unread = s.unread || !ok
+	return ok
+}
+
+// loadToSave is load of a page whose elements are to be saved.
+func (s *source) loadToSave(id page.ID) (page.Page, error) {
+	s.saving = true
+	defer func() { s.saving = false }()
+	return s.load(id)
+}
+
+// errTooMuch is the damage of page id, whose run may not be read.
+func errTooMuch(id page.ID) error {
+	return page.Corruptf(id, "it was not read: so many runs of pages lie upon each other that not all can be followed")
+}
 
 func (s *source) at(id page.ID) int64 { return int64(id) * s.pageSize }
 
@@ -151,6 +190,9 @@ func (s *source) long(id page.ID, first []byte, h page.Header) (run []byte, whol
 			}
 		}
 		need = s.reach(head, h, size)
+	}
+	if !s.mayRead(uint64(need / s.pageSize)) {
+		return nil, false, errTooMuch(id)
 	}
 	run = make([]byte, need)
 	s.read += uint64(need/s.pageSize) - 1

@@ -5,6 +5,7 @@ import (
 
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
+	"holdfast/internal/space"
 )
 
 // state is one that the metas name.
@@ -188,6 +189,9 @@ func (s *source) eachFree(id page.ID, visit func(page.ID)) (pages uint64, err er
 	if h.ID != id || h.Flags != page.FlagFreelist || n > uint64(s.pages-id) || n > 2+uint64(s.pages)*8/uint64(s.pageSize) {
 		return 0, page.Corruptf(id, "it is no freelist page")
 	}
+	if !s.mayRead(n) {
+		return 0, errTooMuch(id)
+	}
 	run := make([]byte, int64(n)*s.pageSize)
 	if err := s.bytesAt(id, s.at(id), run); err != nil {
 		return 0, err
@@ -218,26 +222,23 @@ func (s *source) markRecord(ext *extension.Extension, highWater page.ID) error {
 	if err != nil {
 		return err
 	}
-	count := uint64(0)
-	turn := func(on bool) func(page.Extent) error {
-		return func(e page.Extent) error {
-			for id := e.Start; id < min(e.End(), s.pages); id++ {
-				if s.is(id, markFree) == on {
-					return page.Corruptf(id, "the record of free pages contradicts itself")
-				}
-				s.marks[id] ^= markFree
-			}
-			if count += e.N; !on {
-				count -= 2 * e.N
-			}
+	set, count, free := space.Load(s.pages), uint64(0), ext.Free
+	put := func(e page.Extent) error {
+		if count += e.N; e.Start >= s.pages { // the file was cut short
 			return nil
 		}
+		return set.Put(s.inside(e))
 	}
-	put, take, free := turn(true), turn(false), ext.Free
+	take := func(e page.Extent) error {
+		if count -= e.N; e.Start >= s.pages {
+			return nil
+		}
+		return set.Take(s.inside(e))
+	}
 	if free.Snapshot.Pages > 0 {
 		b, err := s.readRecord(free.Snapshot, highWater, h, extension.OfSnapshot)
 		if err == nil {
-			err = extension.Snapshot(b, highWater, put, func(set []byte) error { return s.markBits(set, highWater, &count) })
+			err = extension.Snapshot(b, highWater, put, func(set []byte) error { return putBits(set, highWater, put) })
 		}
 		if err != nil {
 			return err
@@ -258,6 +259,9 @@ func (s *source) markRecord(ext *extension.Extension, highWater page.ID) error {
 	if count != free.Count {
 		return page.Corruptf(0, "%d free pages are recorded, and there should be %d", count, free.Count)
 	}
+	for e := range set.Space().Free() {
+		s.mark(e.Start, e.N, markFree)
+	}
 	s.mark(free.Snapshot.Start, uint64(free.Snapshot.Pages), markFree)
 	for _, l := range free.Logs {
 		s.mark(l.Start, uint64(l.Pages), markFree)
@@ -268,15 +272,18 @@ func (s *source) markRecord(ext *extension.Extension, highWater page.ID) error {
 	return nil
 }
 
-// markBits marks the pages whose bits are set and adds them to count.
-func (s *source) markBits(set []byte, highWater page.ID, count *uint64) error {
+// inside is the part of an extent that the file has, in which it begins.
+func (s *source) inside(e page.Extent) page.Extent {
+	return page.Extent{Start: e.Start, N: min(e.N, uint64(s.pages-e.Start))}
+}
+
+// putBits calls put for the runs of pages whose bits are set.
+func putBits(set []byte, highWater page.ID, put func(page.Extent) error) error {
 	return extension.Bits(set, func(e page.Extent) error {
 		if e.End() > highWater {
 			return page.Corruptf(e.Start, "it is recorded as free, and is not a page of this database, whose last page is %d", highWater-1)
 		}
-		*count += e.N
-		s.mark(e.Start, e.N, markFree)
-		return nil
+		return put(e)
 	})
 }
 

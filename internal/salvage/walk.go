@@ -91,7 +91,7 @@ func (s *salvage) claim(id page.ID) (page.Page, error) {
 	if s.is(id, markTwice) {
 		return page.Page{}, page.Corruptf(id, "the page is used in more than one place")
 	}
-	p, err := s.load(id)
+	p, err := s.loadToSave(id)
 	if !p.Valid() {
 		s.mark(id, 1, markUsed)
 		return p, err
