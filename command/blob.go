@@ -43,11 +43,10 @@ func (n *storeName) addStoreFlag(cmd *cobra.Command) {
 
 // path reads the path of a bucket in one argument.
 func (n *storeName) path(arg string) ([][]byte, error) {
-	names, ok := splitPath([]byte(arg))
-	if !ok || n.bucketFormat != "ascii-encoded" {
+	if n.bucketFormat != "ascii-encoded" {
 		return n.buckets(strings.Split(arg, "/"))
 	}
-	return names, nil
+	return splitPath([]byte(arg))
 }
 
 // fileAndStore are the arguments that all commands on blobs begin with.

@@ -124,7 +124,7 @@ func cutName(path string) (name []byte, after string, more bool) {
 		}
 	}
 	name = []byte(path)
-	if names, ok := splitPath(name); ok && len(names) == 1 {
+	if names, err := splitPath(name); err == nil && len(names) == 1 {
 		name = names[0]
 	}
 	return name, after, more

@@ -71,7 +71,7 @@ func (a *app) bucketNames(files int) cobra.CompletionFunc {
 // command line takes them in that format.
 func (a *app) namesIn(file string, path [][]byte, format, begun string) (names []string, err error) {
 	err = a.view(file, false, func(_ *database, tx *holdfast.Tx) error {
-		in, err := a.find(file, tx, &path)
+		in, err := (&naming{bucketFormat: format}).find(a, file, tx, &path)
 		if err != nil {
 			return err
 		}

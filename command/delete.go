@@ -54,7 +54,7 @@ func (c *call) delete(f deleteFlags) error {
 	r := deleteReport{File: c.args[0], Keys: 1}
 	r.Key, r.KeyEncoding = encodeBytes(key, "auto")
 	_, err = c.update(r.File, false, func(tx *holdfast.Tx) error {
-		in, err := c.find(r.File, tx, &path)
+		in, err := f.find(c.app, r.File, tx, &path)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (c *call) deleteBucket(f deleteFlags) error {
 	}
 	r := deleteReport{File: c.args[0], WholeBucket: true}
 	_, err = c.update(r.File, false, func(tx *holdfast.Tx) error {
-		bucket, err := c.find(r.File, tx, &path)
+		bucket, err := f.find(c.app, r.File, tx, &path)
 		if err != nil {
 			return err
 		}

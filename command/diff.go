@@ -144,9 +144,12 @@ func (s *side) named(err error) error {
 // compare compares the buckets at path, and prints what it finds.
 func (d *differ) compare(path [][]byte) error {
 	given := path
-	a, errA := d.find(d.a.file, d.a.tx, &path)
-	if errors.Is(errA, errNoBucket) { // B may have it
-		path = d.singleNames(d.b.tx, given)
+	a, errA := d.f.find(d.app, d.a.file, d.a.tx, &path)
+	if errors.Is(errA, errNoBucket) || isUsage(errA) { // B may have it
+		var err error
+		if path, err = d.f.singleNames(d.app, d.b.tx, given); err != nil {
+			return err
+		}
 		a, errA = d.locate(d.a.file, d.a.tx, path)
 	}
 	b, errB := d.locate(d.b.file, d.b.tx, path)

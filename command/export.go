@@ -101,7 +101,7 @@ func (c *call) export(f exportFlags) error {
 	}
 	r := exportReport{File: file, Output: f.path}
 	err = c.view(file, false, func(d *database, tx *holdfast.Tx) error {
-		in, err := c.find(file, tx, &path)
+		in, err := f.find(c.app, file, tx, &path)
 		if err != nil {
 			return err
 		}

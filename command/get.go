@@ -55,7 +55,7 @@ func (c *call) get(f listFlags) error {
 		return err
 	}
 	return c.view(file, false, func(_ *database, tx *holdfast.Tx) error {
-		in, err := c.find(file, tx, &path)
+		in, err := f.find(c.app, file, tx, &path)
 		if err != nil {
 			return err
 		}

@@ -174,7 +174,7 @@ func (c *call) importFile(f importFlags) error {
 			return err
 		}
 	}
-	if path, err = c.namesInFile(file, path, !missing); err != nil {
+	if path, err = f.namesInFile(c.app, file, path, !missing); err != nil {
 		return err
 	}
 	in, err := c.openInput(ctx, f.input)

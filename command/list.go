@@ -66,7 +66,7 @@ func (c *call) buckets(f listFlags) error {
 	}
 	r := bucketsReport{File: c.args[0], Buckets: []bucketEntry{}}
 	err = c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
-		in, err := c.find(c.args[0], tx, &path)
+		in, err := f.find(c.app, c.args[0], tx, &path)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (c *call) keys(f keysFlags) error {
 		}
 	}
 	return c.view(c.args[0], false, func(_ *database, tx *holdfast.Tx) error {
-		in, err := c.find(c.args[0], tx, &path)
+		in, err := f.find(c.app, c.args[0], tx, &path)
 		if err != nil {
 			return err
 		}

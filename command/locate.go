@@ -155,17 +155,19 @@ func eachTop(tx *holdfast.Tx, fn func(name []byte, b *holdfast.Bucket) error) er
 	})
 }
 
-// find is locate of a path as the command line has it. What it gives is a name if there is a bucket of that name,
-// and otherwise a path, with a / between the names: path becomes that of single names.
-func (a *app) find(file string, tx *holdfast.Tx, path *[][]byte) (container, error) {
-	*path = a.singleNames(tx, *path)
+// find is locate of a path as the command line has it, in the way n says. What it gives is a name if there is a bucket
+// of that name, and otherwise a path, with a / between the names: path becomes that of single names.
+func (n *naming) find(a *app, file string, tx *holdfast.Tx, path *[][]byte) (in container, err error) {
+	if *path, err = n.singleNames(a, tx, *path); err != nil {
+		return in, err
+	}
 	return a.locate(file, tx, *path)
 }
 
 // singleNames divides what path has into names of buckets.
-func (a *app) singleNames(tx *holdfast.Tx, path [][]byte) (names [][]byte) {
-	if a.stock { // there a bucket is given by its name
-		return path
+func (n *naming) singleNames(a *app, tx *holdfast.Tx, path [][]byte) (names [][]byte, err error) {
+	if a.stock || n.bucketFormat == "hex" { // there a bucket is given by its name
+		return path, nil
 	}
 	at := &container{tx: tx} // nil where there is nothing any more
 	if tx == nil {
@@ -183,25 +185,29 @@ func (a *app) singleNames(tx *holdfast.Tx, path [][]byte) (names [][]byte) {
 		}
 	}
 	for _, given := range path {
-		if parts, ok := splitPath(given); ok && (at == nil || at.child(given) == nil) {
-			for _, part := range parts {
-				enter(part)
-			}
+		if at != nil && at.child(given) != nil {
+			enter(given)
 			continue
 		}
-		enter(given)
+		parts, err := splitPath(given)
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range parts {
+			enter(part)
+		}
 	}
-	return names
+	return names, nil
 }
 
 // namesInFile is singleNames in a file, which is there or not.
-func (a *app) namesInFile(file string, path [][]byte, there bool) (names [][]byte, err error) {
+func (n *naming) namesInFile(a *app, file string, path [][]byte, there bool) (names [][]byte, err error) {
 	if !there || len(path) == 0 {
-		return a.singleNames(nil, path), nil
+		return n.singleNames(a, nil, path)
 	}
-	err = a.view(file, false, func(_ *database, tx *holdfast.Tx) error {
-		names = a.singleNames(tx, path)
-		return nil
+	err = a.view(file, false, func(_ *database, tx *holdfast.Tx) (err error) {
+		names, err = n.singleNames(a, tx, path)
+		return err
 	})
 	return names, err
 }

@@ -35,11 +35,9 @@ func pathName(name []byte) string {
 	return s.String()
 }
 
-// splitPath reads a path; false if it is one name, without anything that stands for something else, or none.
-func splitPath(path []byte) (names [][]byte, ok bool) {
-	if !bytes.ContainsAny(path, `/\`) {
-		return nil, false
-	}
+// splitPath reads a path. It is an error of the command line if it is none: a name is empty, or a \ stands before what
+// it cannot stand before.
+func splitPath(path []byte) (names [][]byte, err error) {
 	name := []byte{}
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {
@@ -49,15 +47,16 @@ func splitPath(path []byte) (names [][]byte, ok bool) {
 		case c == '\\' && i+1 < len(path) && (path[i+1] == '/' || path[i+1] == '\\'):
 			i++
 			name = append(name, path[i])
-		case c == '\\' && i+3 < len(path) && path[i+1] == 'x':
+		case c == '\\':
+			if i+3 >= len(path) || path[i+1] != 'x' {
+				return nil, notAPath(path, `in a name \\ stands for a backslash, \/ for a slash, and \x00 for a byte`)
+			}
 			b, err := strconv.ParseUint(string(path[i+2:i+4]), 16, 8)
 			if err != nil {
-				return nil, false
+				return nil, notAPath(path, `two hexadecimal digits follow \x`)
 			}
 			name = append(name, byte(b))
 			i += 3
-		case c == '\\':
-			return nil, false
 		default:
 			name = append(name, c)
 		}
@@ -65,8 +64,12 @@ func splitPath(path []byte) (names [][]byte, ok bool) {
 	names = append(names, name)
 	for _, name := range names {
 		if len(name) == 0 {
-			return nil, false
+			return nil, notAPath(path, `a name in it is empty; \/ stands for a slash in a name`)
 		}
 	}
-	return names, true
+	return names, nil
+}
+
+func notAPath(path []byte, why string) error {
+	return usagef("%s is no path of buckets: %s", brief(path), why)
 }

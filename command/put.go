@@ -113,7 +113,9 @@ func (c *call) put(f putFlags) error {
 	r := putReport{File: c.args[0], ValueBytes: len(value)}
 	r.Key, r.KeyEncoding = encodeBytes(key, "auto")
 	r.CreatedFile, err = c.update(r.File, f.create, func(tx *holdfast.Tx) error {
-		path = c.singleNames(tx, path)
+		if path, err = f.singleNames(c.app, tx, path); err != nil {
+			return err
+		}
 		r.Bucket = pathNames(path)
 		in, created, err := c.locateOrCreate(r.File, tx, path, f.create)
 		if err != nil {
