@@ -59,6 +59,10 @@ type extraction struct {
 	noImage bool // an archive that is an image layout is refused
 }
 
+// maxAfterEnd is how much may follow the end of an archive: programs that write one fill its last record with zeros. Zeros
+// alone, as of /dev/zero, are an archive of nothing that has no last byte.
+const maxAfterEnd = 16 << 20
+
 // run extracts what r has, to its end. Names, link targets, types and sizes of entries are
 // checked here; that nothing leads out of the tree is seen to by the tree, too.
 func (x *extraction) run(r io.Reader) error {
@@ -80,8 +84,12 @@ func (x *extraction) run(r io.Reader) error {
 			return fmt.Errorf("entry %q: %w", shorten(h.Name), err)
 		}
 	}
-	if _, err := io.Copy(io.Discard, r); err != nil { // digests are of what follows the end, too
+	after, err := io.Copy(io.Discard, io.LimitReader(r, maxAfterEnd+1)) // digests are of what follows the end, too
+	if err != nil {
 		return malformed(err)
+	}
+	if after > maxAfterEnd {
+		return fmt.Errorf("%w: more than %d bytes after the end of the archive", ErrFormat, maxAfterEnd)
 	}
 	return x.tree.finish()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"holdfast/worker/internal/patient"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
@@ -92,7 +93,7 @@ func Import(ctx context.Context, tenant *snapshot.Tenant, path string, o Options
 }
 
 func importPath(ctx context.Context, tenant *snapshot.Tenant, path string, o Options) (*Result, error) {
-	f, err := os.Open(path)
+	f, err := patient.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -158,12 +159,14 @@ func importFile(ctx context.Context, tenant *snapshot.Tenant, f *os.File, info f
 }
 
 // ImportArchive imports a tar archive of files, plain or compressed with gzip or zstd, that can be read
-// only once. Of Options, Ref and Platform mean nothing.
+// only once. Of Options, Ref and Platform mean nothing. When ctx ends it returns, though a Read of r that waits
+// for something goes on until that comes.
 func ImportArchive(ctx context.Context, tenant *snapshot.Tenant, r io.Reader, o Options) (*Result, error) {
 	im, err := begin(ctx, tenant, o)
 	if err != nil {
 		return nil, err
 	}
+	r = patient.NewReader(ctx, r)
 	l := &incoming{layer: Layer{Size: -1}, open: func() (io.ReadCloser, error) { return io.NopCloser(r), nil }}
 	return im.finish(im.archive(l))
 }

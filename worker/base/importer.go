@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -51,8 +50,10 @@ func begin(ctx context.Context, tenant *snapshot.Tenant, o Options) (*importer, 
 	if o.Progress == nil {
 		im.o.Progress = &Progress{}
 	}
-	if strings.HasPrefix(o.Name, importing) {
-		return nil, fmt.Errorf("%w: names that begin with %q are those of imports under way", snapshot.ErrInvalid, importing)
+	if o.Name != "" {
+		if err := CheckName(o.Name); err != nil {
+			return nil, err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

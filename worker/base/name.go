@@ -3,6 +3,10 @@ package base
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"holdfast/worker/snapshot"
 )
 
 // Names with which an archive removes what lower layers have.
@@ -13,6 +17,39 @@ const (
 )
 
 const maxComponent = 255
+
+// reserved begin names that snapshots have for another reason: layers, results of steps, imports under way, and
+// what is removed when the process that made it is gone.
+var reserved = []string{"sha256:", "sha512:", "step-", importing, "!"}
+
+// CheckName is snapshot.ErrInvalid if a base cannot be called name: it is one word of characters that can be seen, in parts
+// between slashes, as names of images are, and none that snapshots have for another reason.
+func CheckName(name string) error {
+	bad := func(why string) error {
+		return fmt.Errorf("%w: a base cannot be called %q: %s", snapshot.ErrInvalid, shorten(name), why)
+	}
+	for _, begin := range reserved {
+		if strings.HasPrefix(name, begin) {
+			return bad(fmt.Sprintf("names that begin with %q are those of other snapshots", begin))
+		}
+	}
+	switch {
+	case name == "":
+		return bad("the name is empty")
+	case len(name) > snapshot.MaxNameSize:
+		return bad(fmt.Sprintf("it has %d bytes, %d are possible", len(name), snapshot.MaxNameSize))
+	case name[0] == '-':
+		return bad("it looks like a flag")
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
+		return bad("it has spaces, or characters that cannot be seen")
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." {
+			return bad("a part between slashes is empty, . or ..")
+		}
+	}
+	return nil
+}
 
 // cleanName is the name of an entry relative to the root of the tree, "." for that itself.
 func cleanName(name string, most int) (string, error) {

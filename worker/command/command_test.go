@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,9 +31,13 @@ func run(t *testing.T, in string, args ...string) result {
 
 func runIn(t *testing.T, ctx context.Context, in string, args ...string) result {
 	t.Helper()
+	return runFrom(ctx, strings.NewReader(in), args...)
+}
+
+func runFrom(ctx context.Context, in io.Reader, args ...string) result {
 	var out, errOut bytes.Buffer
 	root := command.NewRootCommand()
-	root.SetIn(strings.NewReader(in))
+	root.SetIn(in)
 	root.SetOut(&out)
 	root.SetErr(&errOut)
 	root.SetArgs(append([]string{"--root", "store", "--run", "run"}, args...))
@@ -209,7 +214,7 @@ func TestErrors(t *testing.T) {
 	try(2, "--max-bytes", "import", "files.tar", "--max-bytes", "0")
 	try(2, "a platform is OS/ARCHITECTURE", "import", "files.tar", "--platform", "linux")
 	try(2, "cannot be read from standard input", "import", "-", "--format", "oci")
-	try(2, "layers are called so", "import", "files.tar", "sha256:x")
+	try(2, "are those of other snapshots", "import", "files.tar", "sha256:x")
 	other := must(t, "snapshot", "ls")
 	files(t, "files.tar", map[string]string{"etc/name": "another"})
 	try(1, "give another name, or --replace", "import", "files.tar", "tiny")

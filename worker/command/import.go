@@ -88,8 +88,8 @@ func (c *call) importBase(f *importFlags) error {
 	source := c.args[0]
 	if len(c.args) > 1 {
 		o.Name = c.args[1]
-		if strings.HasPrefix(o.Name, "sha256:") {
-			return cli.Usagef("a base cannot be called %q: layers are called so", o.Name)
+		if err := base.CheckName(o.Name); err != nil {
+			return &cli.UsageError{Err: err}
 		}
 	}
 	if source == "-" && o.Format == base.FormatOCI {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,14 +75,14 @@ func (a *app) newPrune() *cobra.Command {
 }
 
 // config is what the flags say.
-func (f *pruneFlags) config(cmd *cobra.Command) (prune.Config, error) {
+func (f *pruneFlags) config(ctx context.Context, cmd *cobra.Command) (prune.Config, error) {
 	given := func(name string) bool { return cmd.Flags().Changed(name) }
 	i := slices.IndexFunc(single, given)
 	if f.file != "" && i >= 0 {
 		return prune.Config{}, cli.Usagef("--policy and --%s: give a file with policies, or the one policy by flags", single[i])
 	}
 	if i < 0 {
-		return policies(f.file)
+		return policies(ctx, f.file)
 	}
 	p := prune.Policy{All: f.all}
 	for _, field := range []struct {
@@ -112,11 +113,11 @@ func (f *pruneFlags) config(cmd *cobra.Command) (prune.Config, error) {
 const explainPolicies = "holdfastd prune --default-policy prints one with every field explained"
 
 // policies are those of a file, or the built-in ones.
-func policies(file string) (prune.Config, error) {
+func policies(ctx context.Context, file string) (prune.Config, error) {
 	if file == "" {
 		return prune.Default(), nil
 	}
-	config, err := prune.Load(file)
+	config, err := prune.Load(ctx, file)
 	if errors.Is(err, prune.ErrConfig) {
 		err = &nextError{err, explainPolicies}
 	}
@@ -131,7 +132,7 @@ func (c *call) prune(f *pruneFlags) error {
 		fmt.Fprint(c.out, prune.DefaultText())
 		return nil
 	}
-	config, err := f.config(c.cmd)
+	config, err := f.config(c.ctx, c.cmd)
 	if err != nil {
 		return err
 	}
@@ -292,7 +293,7 @@ type whyReport struct {
 }
 
 func (c *call) why(f *pruneFlags) error {
-	config, err := f.config(c.cmd)
+	config, err := f.config(c.ctx, c.cmd)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -77,7 +78,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE, a variable of its environment; any number")
 	flags.StringVar(&f.workdir, "workdir", "", "its working directory, made if it is not there")
 	flags.StringVar(&f.user, "user", "", "who runs it: USER or USER:GROUP, numbers, or names in the base's /etc/passwd and /etc/group")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET or SOURCE:TARGET:ro, what it sees of this machine; tmpfs:TARGET is empty; any number")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET, which can be written (also :rw), or SOURCE:TARGET:ro, what it sees of this machine; tmpfs:TARGET is empty; any number")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
 	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB")
@@ -95,7 +96,7 @@ func (a *app) newStep() *cobra.Command {
 }
 
 // step makes a step of the flags. What a base says of it is added by with.
-func (f *stepFlags) step(command []string) (s step.Step, err error) {
+func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, err error) {
 	if f.base == "" {
 		return s, cli.Usagef("--base is missing: give a base or the result of a step; holdfastd snapshot ls lists them")
 	}
@@ -103,7 +104,7 @@ func (f *stepFlags) step(command []string) (s step.Step, err error) {
 	if s.Limits, err = f.limits(); err != nil {
 		return s, err
 	}
-	if f.policies, err = policies(f.policy); err != nil {
+	if f.policies, err = policies(ctx, f.policy); err != nil {
 		return s, err
 	}
 	for i, e := range f.env {
@@ -181,7 +182,7 @@ func (f *stepFlags) theRuntime() (step.Runtime, error) {
 // tmpfs is the source of an empty mount.
 const tmpfs = "tmpfs"
 
-// parseMount reads SOURCE:TARGET[:ro].
+// parseMount reads SOURCE:TARGET[:ro|:rw].
 func parseMount(text string) (m step.Mount, err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw") {
@@ -189,7 +190,7 @@ func parseMount(text string) (m step.Mount, err error) {
 		parts = parts[:2]
 	}
 	if len(parts) != 2 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
-		return m, cli.Usagef("--mount is %q; it must be SOURCE:/TARGET or SOURCE:/TARGET:ro", text)
+		return m, cli.Usagef("--mount is %q; it must be SOURCE:/TARGET, which can be written, or SOURCE:/TARGET:ro", text)
 	}
 	m.Target = parts[1]
 	if parts[0] == tmpfs {
@@ -261,7 +262,7 @@ func hasName(env []string, name string) bool {
 
 // step runs a step, as the flags say.
 func (c *call) step(f *stepFlags) error {
-	s, err := f.step(c.args)
+	s, err := f.step(c.ctx, c.args)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func TestBaseSays(t *testing.T) {
 		{stepFlags{user: "root:4"}, plain, "PATH=" + defaultPath, "", step.User{GID: 4}},
 	} {
 		c.flags.base, c.flags.network = "b", "none"
-		s, err := c.flags.step([]string{"x"})
+		s, err := c.flags.step(t.Context(), []string{"x"})
 		if err == nil {
 			err = c.flags.with(&s, c.on)
 		}

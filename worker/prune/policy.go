@@ -1,15 +1,16 @@
 package prune
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/BurntSushi/toml"
 
+	"holdfast/worker/internal/patient"
 	"holdfast/worker/snapshot"
 )
 
@@ -67,14 +68,14 @@ func (p *Policy) young(c *snapshot.Candidate, now time.Time) bool {
 // ErrConfig: a text is no configuration. Its text names the field, and the line where that is known.
 var ErrConfig = errors.New("bad configuration of pruning")
 
-// Load reads a configuration from a file. Errors: ErrConfig, and those of os.Open.
-func Load(path string) (Config, error) {
-	f, err := os.Open(path)
+// Load reads a configuration from a file, until ctx ends: it may be a pipe. Errors: ErrConfig, and those of os.Open.
+func Load(ctx context.Context, path string) (Config, error) {
+	f, err := patient.Open(ctx, path)
 	if err != nil {
 		return Config{}, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	text, err := io.ReadAll(io.LimitReader(patient.NewReader(ctx, f), maxText+1))
 	if err != nil {
 		return Config{}, err
 	}

@@ -166,19 +166,19 @@ func TestParse(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "prune.toml")
-	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Load(t.Context(), path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(DefaultText()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Load(path); err != nil || len(c.Policies) != 3 {
+	if c, err := Load(t.Context(), path); err != nil || len(c.Policies) != 3 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if err := os.WriteFile(path, []byte("what"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), path) {
+	if _, err := Load(t.Context(), path); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a bad one: %v", err)
 	}
 }
