@@ -133,6 +133,28 @@ func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
 	return p.space.AppendUnusedBits(nil), p.listsInUse(slices.Collect(p.record.runs())), nil
 }
 
+// CheckUsed is damage if pages that a state reaches which the caller holds are free, or a part of a record of free pages:
+// then what the file says of its free pages is wrong, and what is written to them is damage.
+func (p *Pager) CheckUsed(runs []page.Extent) error {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if p.space == nil || p.closed.Load() {
+		return ErrDatabaseNotOpen
+	}
+	reserved := p.listsInUse(slices.Collect(p.record.runs()))
+	for _, e := range runs {
+		if id, ok := p.space.AnyFree(e); ok {
+			return page.Corruptf(id, "it is in use, and recorded as free")
+		}
+		for _, r := range reserved {
+			if e.Start < r.End() && r.Start < e.End() {
+				return page.Corruptf(max(e.Start, r.Start), "it is in use by a bucket, and by what is recorded of free pages")
+			}
+		}
+	}
+	return nil
+}
+
 // Held is the oldest state that somebody reads.
 type Held struct {
 	Tx    page.TxID

@@ -157,6 +157,9 @@ func (s *Space) IsUnused(id page.ID) bool {
 	return pending || s.free.contains(id)
 }
 
+// AnyFree is the first of the pages that is free.
+func (s *Space) AnyFree(e page.Extent) (page.ID, bool) { return s.free.next(e.Start, e.End(), true) }
+
 // AnyUnused reports whether one of the pages is free or pending.
 func (s *Space) AnyUnused(e page.Extent) bool {
 	if _, ok := s.free.next(e.Start, e.End(), true); ok {

@@ -2,6 +2,7 @@ package vacuum
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"runtime/debug"
 	"slices"
@@ -74,8 +75,11 @@ type scan struct {
 	packed  uint64 // these, once they are joined
 	most    uint64 // more pages than there can be
 
+	audits bool          // no page that is met may be free
+	met    []page.Extent // in this piece
+
 	snapshot *pager.State
-	path     [][]byte // of the bucket in hand
+	path     [][]byte // of the bucket in hand; nil: see where
 	windows  []window // by depth
 	resume   []byte
 	advanced bool // a leaf was looked at since the walk of this tree went on
@@ -146,8 +150,23 @@ func (s *scan) piece() (err error) {
 		s.stack = append(s.stack, place{name: name})
 		buckets = append(buckets, *child)
 	}
-	return s.p.Lost(s.snapshot)
+	err = s.audit()
+	return cmp.Or(s.p.Lost(s.snapshot), err) // the pages of a state that is lost are free
 }
+
+// audit is damage if a page that was met is free: what is written there would be damage to what it holds.
+func (s *scan) audit() error {
+	defer func() { s.met = s.met[:0] }()
+	for some := range slices.Chunk(s.met, auditRuns) {
+		if err := s.p.CheckUsed(some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditRuns is how many runs of pages are compared with the free ones at a time: others who commit wait for that.
+const auditRuns = 256
 
 // maxNesting is how deep buckets are believed to be nested.
 const maxNesting = 100_000
@@ -167,9 +186,6 @@ func (s *scan) visit(id page.ID, pages uint64) error {
 // tree goes through the tree of bucket b itself.
 func (s *scan) tree(b *bucket.Bucket, at *place) error {
 	s.path = nil
-	for _, p := range s.stack[1:] {
-		s.path = append(s.path, p.name)
-	}
 	s.windows, s.resume, s.advanced, s.holds = s.windows[:0], nil, false, at.holds
 	s.resumed = at.key != nil
 	err := b.Tree().WalkFrom(at.key, s.level)
@@ -203,6 +219,9 @@ func (s *scan) level(l *tree.Level) error {
 	id, pages := l.Base()
 	if err := s.visit(id, pages); err != nil {
 		return err
+	}
+	if s.audits {
+		s.met = append(s.met, page.Extent{Start: id, N: pages})
 	}
 	s.live += pages
 	s.advanced = s.advanced || l.IsLeaf()
@@ -297,11 +316,23 @@ func (s *scan) move(r run, depth int) {
 
 // moved is the target of a run that is to lie elsewhere.
 func (s *scan) moved(r run, depth int) target {
-	return target{path: s.path, key: bytes.Clone(r.key), depth: depth, id: r.id, pages: r.pages}
+	return target{path: s.where(), key: bytes.Clone(r.key), depth: depth, id: r.id, pages: r.pages}
+}
+
+// where is the path of the bucket in hand. It is made when something in the bucket becomes a target: of all buckets in a
+// deep nest it would take the square of their number.
+func (s *scan) where() [][]byte {
+	if s.path == nil {
+		s.path = make([][]byte, 0, len(s.stack)-1)
+		for _, p := range s.stack[1:] {
+			s.path = append(s.path, p.name)
+		}
+	}
+	return s.path
 }
 
 func (s *scan) add(t target) {
-	t.path = s.path
+	t.path = s.where()
 	s.targets = append(s.targets, t)
 	s.found += t.pages
 }

@@ -187,11 +187,11 @@ func (v *vac) progress(p Progress) {
 	}
 }
 
-// survey finds out how many pages there will be, before anything is written, and
-// whether all can be read.
+// survey finds out how many pages there will be, before anything is written, whether
+// all can be read, and whether what says which pages are free names none of them.
 func (v *vac) survey(ctx context.Context) error {
 	s := newScan(v)
-	s.moves = func(page.ID, uint64) bool { return false }
+	s.moves, s.audits = func(page.ID, uint64) bool { return false }, true
 	for !s.done() {
 		if err := ctx.Err(); err != nil {
 			return err
