@@ -12,7 +12,7 @@ import (
 func NameArguments(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		NameArguments(child)
-		if child.Args == nil || child.HasSubCommands() {
+		if child.Args == nil || child.HasSubCommands() && !strings.Contains(child.Use, " ") { // of groups cobra names what may be meant
 			continue
 		}
 		check := child.Args

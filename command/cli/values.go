@@ -83,6 +83,8 @@ func (v sizeValue) Set(s string) error {
 		return errNegative
 	case err != nil:
 		return err
+	case n < v.least && v.least == 1 && v.most >= noMost:
+		return errors.New("no bound: give at least 1, or leave the flag out")
 	case n < v.least && v.most >= noMost:
 		return fmt.Errorf("less than %s", SizeText(v.least))
 	case n < v.least || n > v.most:

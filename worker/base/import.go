@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"holdfast/worker/internal/patient"
 	"holdfast/worker/mount"
@@ -112,7 +113,7 @@ func importPath(ctx context.Context, tenant *snapshot.Tenant, path string, o Opt
 	}
 	l, err := openLayout(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: a directory that is no OCI image layout (%w)", ErrFormat, err)
+		return nil, fmt.Errorf("%w: a directory that is no OCI image layout: it has no file %s%w", ErrFormat, v1.ImageLayoutFile, reworded{"", err})
 	}
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
@@ -86,8 +87,22 @@ func malformed(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: cut off", ErrFormat)
 	}
-	return fmt.Errorf("%w: %w", ErrFormat, err)
+	// What the decoder says, without the name of its package.
+	text := err.Error()
+	for _, name := range []string{"archive/tar: ", "gzip: ", "flate: ", "zstd: "} {
+		text = strings.TrimPrefix(text, name)
+	}
+	return fmt.Errorf("%w: %w", ErrFormat, reworded{text, err})
 }
+
+// reworded is an error with another text.
+type reworded struct {
+	text string
+	err  error
+}
+
+func (r reworded) Error() string { return r.text }
+func (r reworded) Unwrap() error { return r.err }
 
 // decompress reads what is compressed in s. close gives up what that needs.
 func decompress(s *source, how compression, limits Limits) (b *bounded, closer func(), err error) {

@@ -19,6 +19,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast/command/cli"
 	"holdfast/worker/mount"
@@ -88,7 +89,7 @@ func NewRootCommand() *cobra.Command {
 	a := &app{}
 	root := &cobra.Command{
 		Use: "holdfastd", Short: "Storage for machines that run builds", Long: rootHelp,
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, Version: version(),
 	}
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
@@ -207,8 +208,23 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if a.root == "" {
 			return cli.Usagef("--root is empty; give the directory of the store")
 		}
+		if err := noEmptyFlags(cmd.Flags()); err != nil {
+			return err
+		}
 		return c.explain(cli.Flushed(c.out, fn(c)))
 	}
+}
+
+// noEmptyFlags refuses flags that are given with nothing, as by a variable that is not set: they would mean the same as
+// if they were not given.
+func noEmptyFlags(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		list, isList := f.Value.(pflag.SliceValue)
+		if f.Value.Type() == "string" && f.Value.String() == "" || isList && slices.Contains(list.GetSlice(), "") {
+			err = cli.Usagef("--%s is empty; give a value, or leave the flag out", f.Name)
+		}
+	})
+	return err
 }
 
 // logger prints warnings of what goes on in the background.

@@ -215,6 +215,15 @@ func TestErrors(t *testing.T) {
 	try(2, "a platform is OS/ARCHITECTURE", "import", "files.tar", "--platform", "linux")
 	try(2, "cannot be read from standard input", "import", "-", "--format", "oci")
 	try(2, "are those of other snapshots", "import", "files.tar", "sha256:x")
+	try(2, "the name is empty", "import", "files.tar", "")
+	try(2, "--driver is empty; give a value, or leave the flag out", "snapshot", "ls", "--driver", "")
+	try(2, "--filter is empty", "prune", "--filter", "")
+	try(2, "--rate 0: no bound: give at least 1, or leave the flag out", "verify", "--rate", "0")
+	try(2, `"0" is no bound; leave it out instead`, "prune", "--keep", "0")
+	try(2, `"[" is no regular expression: missing closing ]`, "prune", "--filter", "name~=[")
+	try(2, "PATH is missing", "mount", "tiny")
+	try(2, `unexpected argument "c"`, "mount", "a", "b", "c")
+	try(125, "--cpus is NaN; it is a number of processors", "step", "--base", "tiny", "--cpus", "nan", "--", "true")
 	other := must(t, "snapshot", "ls")
 	files(t, "files.tar", map[string]string{"etc/name": "another"})
 	try(1, "give another name, or --replace", "import", "files.tar", "tiny")
@@ -237,6 +246,36 @@ func TestStandardInput(t *testing.T) {
 	cancel()
 	if r := runIn(t, ctx, string(b), "import", "-", "other"); r.code != 130 || !strings.Contains(r.errOut, "interrupted; nothing is left behind") {
 		t.Errorf("interrupted: %+v", r)
+	}
+}
+
+// Errors of standard input did not say that it was meant, and those of the output advised to free space on the disk of
+// the store.
+func TestErrorsOfStreams(t *testing.T) {
+	work(t)
+	r := run(t, strings.Repeat("no archive ", 100), "--driver", "copy", "import", "-", "x")
+	if r.code != 1 || !strings.Contains(r.errOut, "import standard input: malformed: invalid tar header") {
+		t.Errorf("%+v", r)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		return // it is Linux's
+	}
+	var errOut bytes.Buffer
+	root := command.NewRootCommand()
+	root.SetOut(full)
+	root.SetErr(&errOut)
+	root.SetArgs([]string{"--root", "store", "df"})
+	if code := command.Execute(context.Background(), root); code != 1 || !strings.Contains(errOut.String(), "write the output") || strings.Contains(errOut.String(), "free some space") {
+		t.Errorf("%d, %s", code, &errOut)
+	}
+	check(t, full.Close())
+}
+
+// There was no --version.
+func TestVersion(t *testing.T) {
+	if r := run(t, "", "--version"); r.code != 0 || !strings.HasPrefix(r.out, "holdfastd version ") || r.errOut != "" {
+		t.Errorf("%+v", r)
 	}
 }
 

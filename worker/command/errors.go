@@ -78,7 +78,10 @@ func (c *call) nextOfMetadata() string {
 }
 
 func (c *call) next(err error) string {
+	var output *cli.OutputError
 	switch {
+	case errors.As(err, &output): // its disk need not be the store's
+		return ""
 	case errors.Is(err, snapshot.ErrLocked):
 		return "wait until that process has ended, or give another directory with --root"
 	case errors.Is(err, snapshot.ErrNotStore):

@@ -123,7 +123,11 @@ func (c *call) doImport(t *snapshot.Tenant, source string, o base.Options) (*bas
 	if source == "-" {
 		stop = cli.Progress{Writer: c.cmd.ErrOrStderr(), What: what, Step: cli.ProgressStep}.Start()
 		defer stop()
-		return base.ImportArchive(c.ctx, t, c.cmd.InOrStdin(), o)
+		r, err := base.ImportArchive(c.ctx, t, c.cmd.InOrStdin(), o)
+		if err != nil {
+			err = fmt.Errorf("import standard input: %w", err)
+		}
+		return r, err
 	}
 	// How much there is to read is known when it has begun: it is shown in thousandths.
 	stop = cli.Progress{Writer: c.cmd.ErrOrStderr(), What: what, Total: 1000, Step: cli.ProgressStep, Done: func() int64 {

@@ -149,6 +149,9 @@ func (f *stepFlags) limits() (l step.Limits, err error) {
 	if f.cpus < 0 || f.pids < 0 {
 		return l, cli.Usagef("limits cannot be negative; 0 is none")
 	}
+	if math.IsNaN(f.cpus) || math.IsInf(f.cpus, 0) {
+		return l, cli.Usagef("--cpus is %v; it is a number of processors such as 0.5", f.cpus)
+	}
 	return l, nil
 }
 

@@ -91,7 +91,7 @@ func multiply(number string, factor int64) (int64, error) {
 }
 
 var (
-	errZero     = errors.New("0 is no bound; leave the field out instead")
+	errZero     = errors.New("0 is no bound; leave it out instead")
 	errTooLarge = errors.New("more than 1 EiB")
 )
 
@@ -175,7 +175,7 @@ func checkDuration(text string, n int64, unit, more time.Duration) (Duration, er
 	case unit > 0 && n > int64(maxDuration/unit) || time.Duration(n)*unit > maxDuration-min(more, maxDuration):
 		return 0, fmt.Errorf("the duration %q is longer than 100 years", text)
 	case n == 0 && more == 0 || unit == 0:
-		return 0, fmt.Errorf("the duration %q is no bound; leave the field out instead", text)
+		return 0, fmt.Errorf("the duration %q is no bound; leave it out instead", text)
 	}
 	return Duration(time.Duration(n)*unit + more), nil
 }
