@@ -51,6 +51,7 @@ func (p *putter) source(source string, in *input) (err error) {
 		}
 	}
 	p.r.Blobs = append(p.r.Blobs, u.put)
+	p.made = p.file
 	return nil
 }
 

@@ -220,7 +220,7 @@ func TestImportBlobRefuses(t *testing.T) {
 		{"a,b\n", "x.db people --csv --blob-columns photo", 2, `--blob-columns: "photo" is no number of a column`},
 		{"a,b\n", "x.db people --csv --blob-columns photo --header", 2, `--blob-columns: no column has the name "photo"; there are a, b`},
 		{"a,b\n", "x.db people --csv --blob-columns 2 --key-column 3", 2, "--key-column: there is no column 3"},
-		{"a,b\n", "x.db people --csv --blob-columns 2 --store a//b", 2, "a bucket without a name"},
+		{"a,b\n", "x.db people --csv --blob-columns 2 --store a//b", 2, "a name in it is empty"},
 		{"", "x.db new --csv --blob-columns 2 --create", 1, "the input is empty"},
 		{"a,\xff\n", "x.db new --csv --blob-columns 2 --header --create", 1, "of a column is not UTF-8"},
 		{"a,b\n", "x.db people --csv --blob-columns 2", 1, "bucket people has rows of other columns, or with another store; nothing was imported\n"},

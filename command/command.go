@@ -129,6 +129,7 @@ type call struct {
 	args []string
 	out  *bufio.Writer // standard output, flushed when the command has ended
 
+	made   string          // the file that the command has written or changed, for good; "": none yet
 	ending context.Context // the last one that was catching; nil: there was none
 }
 
@@ -139,7 +140,7 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if c.ctx == nil {
 			c.ctx = context.Background()
 		}
-		err := cli.Flushed(c.out, fn(c))
+		err := c.withMade(cli.Flushed(c.out, fn(c)))
 		if c.ending != nil {
 			err = cli.InterruptedBy(c.ending, err)
 		}

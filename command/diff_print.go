@@ -119,9 +119,11 @@ func (p *diffPrinter) entry(e diffEntry) error {
 func (p *diffPrinter) line(e diffEntry) string {
 	name := ""
 	for _, b := range e.path {
-		name += p.text(b) + "/"
+		name += p.bucket(b) + "/"
 	}
-	if e.key != nil {
+	if e.key != nil && e.kind == "bucket" {
+		name += p.bucket(e.key)
+	} else if e.key != nil {
 		name += p.text(e.key)
 	}
 	switch {
@@ -132,7 +134,7 @@ func (p *diffPrinter) line(e diffEntry) string {
 	case e.kind == "kind":
 		return fmt.Sprintf("%s: %s -> %s", name, p.kind(e.a), p.kind(e.b))
 	case e.change == changed:
-		return fmt.Sprintf("%s: %s -> %s", name, p.text(e.a), p.text(e.b))
+		return fmt.Sprintf("%s: %s -> %s%s", name, p.text(e.a), p.text(e.b), p.where(e.a, e.b))
 	case e.change == onlyInA:
 		return fmt.Sprintf("%s: %s", name, p.text(e.a))
 	}
@@ -144,6 +146,29 @@ func (p *diffPrinter) kind(value []byte) string {
 		return "a bucket"
 	}
 	return "a value of " + plural(len(value), "byte")
+}
+
+// where says where two values differ that are cut off before that.
+func (p *diffPrinter) where(a, b []byte) string {
+	at := 0
+	for at < min(len(a), len(b)) && a[at] == b[at] {
+		at++
+	}
+	if p.f.full || at < maxShown/2 || len(a) <= maxShown && len(b) <= maxShown {
+		return ""
+	}
+	return fmt.Sprintf(", different from byte %s on", count(int64(at)))
+}
+
+// bucket writes the name of a bucket in a path: a slash in it is none between names.
+func (p *diffPrinter) bucket(name []byte) string {
+	switch {
+	case !p.f.full:
+		return briefName(name)
+	case p.f.format == "auto" && printable(name):
+		return pathName(name)
+	}
+	return p.text(name)
 }
 
 // text writes bytes as they are asked for.

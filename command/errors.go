@@ -81,6 +81,26 @@ func failureOf(err error) cli.Failure {
 // outputError is an error of writing to standard output.
 type outputError = cli.OutputError
 
+// withMade adds to an error of writing to standard output that what the command was to do is done.
+func (c *call) withMade(err error) error {
+	var output *outputError
+	if c.made == "" || !errors.As(err, &output) {
+		return err
+	}
+	return &madeError{file: c.made, err: err}
+}
+
+// madeError is an error of a command that has done to the file what it was to do.
+type madeError struct {
+	file string
+	err  error
+}
+
+func (e *madeError) Error() string {
+	return fmt.Sprintf("%s; %s is written all the same", e.err, e.file)
+}
+func (e *madeError) Unwrap() error { return e.err }
+
 // fileError is what went wrong with a file, and what to do about it.
 type fileError struct {
 	file string

@@ -218,6 +218,16 @@ func (e *exporter) bucketAndInside(path []byte, in container) error {
 // writeCSV writes the keys and values of the bucket at path as CSV.
 func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, path [][]byte, r *exportReport) error {
 	lines := csv.NewWriter(w)
+	begun := false
+	write := func(fields []string) error {
+		if !begun && strings.HasPrefix(fields[0], byteOrderMark) { // which import takes for none of its field
+			if _, err := w.WriteString(byteOrderMark); err != nil {
+				return err
+			}
+		}
+		begun = true
+		return lines.Write(fields)
+	}
 	r.Buckets = 1
 	row := func(k, v []byte) ([]string, error) {
 		r.noText = r.noText || f.keyFormat == "auto" && !printable(k) || f.valueFormat == "auto" && !printable(v)
@@ -234,14 +244,14 @@ func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, path [
 		}
 		row = func(k, v []byte) ([]string, error) { return t.row(s, k, v, f, r) }
 		if len(t.Names) > 0 {
-			if err := lines.Write(t.Names); err != nil {
+			if err := write(t.Names); err != nil {
 				return err
 			}
 		} else if f.header {
 			return usagef("--header: the columns of these rows have no names")
 		}
 	} else if f.header {
-		if err := lines.Write([]string{"key", "value"}); err != nil {
+		if err := write([]string{"key", "value"}); err != nil {
 			return err
 		}
 	}
@@ -257,7 +267,7 @@ func (f *exportFlags) writeCSV(w *bufio.Writer, walk *walk, in container, path [
 		if err != nil {
 			return err
 		}
-		return lines.Write(fields)
+		return write(fields)
 	})
 	if err != nil {
 		return err

@@ -41,6 +41,36 @@ func TestOutputFullEverywhere(t *testing.T) {
 	})
 }
 
+// TestOutputFullAfterChange: if the output could not be written after a change was made, the message did not say that it
+// was, and the command seemed to have failed.
+func TestOutputFullAfterChange(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	check(t, err)
+	defer full.Close()
+	workdir(t)
+	check(t, os.WriteFile("in.csv", []byte("k3,v\n"), 0o600))
+	for _, c := range []struct{ args, made string }{
+		{"put x.db b k v --create", "x.db"}, {"put x.db b k2 v", "x.db"}, {"put x.db b k2 v --json", "x.db"},
+		{"import x.db b --csv --input in.csv", "x.db"}, {"delete x.db b k2", "x.db"}, {"compact x.db -o y.db", "y.db"},
+		{"blob put x.db st in.csv --create", "x.db"}, {"reseal x.db", ""}, {"vacuum x.db", ""}, {"get x.db b k", ""}, {"export x.db -o e.jsonl", "e.jsonl"},
+		{"import x.db b --csv --input in.csv --dry-run", ""},
+	} {
+		var errOut bytes.Buffer
+		cmd := command.NewRootCommand()
+		cmd.SetOut(full)
+		cmd.SetErr(&errOut)
+		cmd.SetArgs(strings.Fields(c.args))
+		code := command.Execute(t.Context(), cmd)
+		says := "; " + c.made + " is written all the same"
+		if code != command.ExitFailed || strings.Contains(errOut.String(), says) != (c.made != "") || strings.Contains(errOut.String(), "all the same") != (c.made != "") {
+			t.Errorf("%s: exit code %d, %s", c.args, code, &errOut)
+		}
+	}
+	if got := must(t, "keys", "x.db", "b"); got != "k\nk3\n" {
+		t.Errorf("the keys are %q", got)
+	}
+}
+
 // smallDisk mounts a disk of two MiB at small; room leaves so many bytes of it, in a file "rest"
 // that takes all others.
 func smallDisk(t *testing.T) (room func(n int64)) {

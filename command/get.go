@@ -66,7 +66,12 @@ func (c *call) get(f listFlags) error {
 			}
 			return c.noKey(file, in.Bucket, path, key)
 		}
-		if !c.json {
+		switch {
+		case c.json:
+		case f.format == "bytes" && !c.stock: // all of them and no more, so that they can go into a file
+			_, err := c.out.Write(value)
+			return err
+		default:
 			_, err := fmt.Fprintln(c.out, formatBytes(value, f.format))
 			return err
 		}

@@ -219,7 +219,10 @@ func (m *importer) run(info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Update(m.all), d.Close())
+	if err = errors.Join(d.Update(m.all), d.Close()); err == nil {
+		m.made = m.r.File
+	}
+	return err
 }
 
 // makeDatabase imports into a new file, in as many transactions as it takes: none of them is

@@ -44,17 +44,19 @@ type csvRows struct {
 func newCSVRows(r io.Reader, path [][]byte, maxLine int64, f csvFlags) *csvRows {
 	rows := &csvRows{csvFlags: f, bound: &bounded{r: r}, path: path, max: maxLine}
 	buffered := bufio.NewReaderSize(rows.bound, inputChunk)
-	rows.bound.allow(maxLine + inputChunk)
-	if f.header { // a mark that some programs put before the names
-		if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
-			_, _ = buffered.Discard(3)
-		}
+	rows.bound.allow(int64(len(byteOrderMark)))
+	if mark, err := buffered.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
+		_, _ = buffered.Discard(len(byteOrderMark))
 	}
 	rows.r = csv.NewReader(buffered)
 	rows.r.FieldsPerRecord = -1
 	rows.r.ReuseRecord = true
 	return rows
 }
+
+// byteOrderMark is what some programs put before the text. It belongs to no field: before one that begins with it, export
+// puts another.
+const byteOrderMark = "\ufeff"
 
 // bounded is a reader of which so many bytes can be read.
 type bounded struct {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"holdfast"
 	"holdfast/blob"
@@ -354,6 +355,17 @@ func (r record) position() [][]byte {
 	return append(r.path[:len(r.path):len(r.path)], r.key)
 }
 
+// briefName is brief of a name of a bucket in a path: a slash in it is none between names.
+func briefName(name []byte) string {
+	if text := brief(name); !printable(name) || !strings.ContainsAny(text, `/\`) {
+		return text
+	}
+	if len(name) <= maxShown {
+		return pathName(name)
+	}
+	return fmt.Sprintf("%s... (%s)", pathName(name[:runeEnd(name, maxShown)]), plural(len(name), "byte"))
+}
+
 // briefPath writes the names of buckets in messages.
 func briefPath(path [][]byte) string {
 	const most = 8
@@ -362,7 +374,7 @@ func briefPath(path [][]byte) string {
 		if i > 0 {
 			s += "/"
 		}
-		s += brief(name)
+		s += briefName(name)
 	}
 	if len(path) > most {
 		s += fmt.Sprintf("/... (%d levels)", len(path))

@@ -96,7 +96,7 @@ func (in *input) close() {
 }
 
 func (in *input) fetch() {
-	for {
+	for total := int64(0); ; {
 		var buf []byte
 		select {
 		case buf = <-in.free:
@@ -104,6 +104,9 @@ func (in *input) fetch() {
 			return
 		}
 		n, err := in.from.Read(buf)
+		if total += int64(n); err == io.EOF {
+			err = in.ended(total)
+		}
 		select {
 		case in.chunks <- chunk{buf, n, err}:
 		case <-in.ctx.Done():
@@ -113,6 +116,24 @@ func (in *input) fetch() {
 			return
 		}
 	}
+}
+
+var errCut = errors.New("the file was made shorter while it was read")
+
+// ended is io.EOF, or an error if the file ended after so many bytes because it was cut off since it was opened.
+// Those that a system makes up, as in /sys, have fewer bytes than their size says, and keep it.
+func (in *input) ended(total int64) error {
+	if in.file == nil || total >= in.size {
+		return io.EOF
+	}
+	info, err := in.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < in.size {
+		return fmt.Errorf("%w: from %s to %s", errCut, sizeExactly(in.size), sizeExactly(info.Size()))
+	}
+	return io.EOF
 }
 
 // Read reads what comes next.

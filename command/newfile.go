@@ -103,6 +103,9 @@ func (c *call) makeFile(dst string, o output, write func(ctx context.Context, te
 	if err == nil && !o.unflushed { // from here on an interruption comes too late
 		err = flushDir(filepath.Dir(dst))
 	}
+	if err == nil {
+		c.made = o.path
+	}
 	return err
 }
 

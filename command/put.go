@@ -195,7 +195,10 @@ func (c *call) change(path string, info os.FileInfo, fn func(*database) error) e
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(d), d.Close())
+	if err = errors.Join(fn(d), d.Close()); err == nil {
+		c.made = path
+	}
+	return err
 }
 
 // cannotHaveValue says, of an error of Put, that the key is that of a bucket.

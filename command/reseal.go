@@ -69,6 +69,9 @@ func (c *call) reseal(missing bool) error {
 	if err != nil {
 		return c.explain(path, err)
 	}
+	if done.Added > 0 || len(done.Replaced) > 0 {
+		c.made = path
+	}
 	r := &resealReport{
 		File: path, Right: done.Right, Added: done.Added, Replaced: uint64(len(done.Replaced)),
 		NoRoom: done.NoRoom, Wrong: done.Wrong, Pages: []uint64{},

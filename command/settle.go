@@ -64,6 +64,9 @@ func (c *call) settle() error {
 		return c.explain(path, err)
 	}
 	r := &settleReport{File: path, stateReport: newStateReport(found), Settled: found.BboltBehind || found.Unfinished}
+	if r.Settled {
+		c.made = path
+	}
 	if c.json {
 		return c.printJSON(r)
 	}

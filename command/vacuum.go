@@ -116,6 +116,9 @@ func (c *call) vacuum(dryRun bool) error {
 		r.SizeAfter = now.Size()
 	}
 	r.GivenBack = r.SizeBefore - r.SizeAfter
+	if r.Done {
+		c.made = path
+	}
 	r.Interrupted = ctx.Err() != nil && errors.Is(err, ctx.Err())
 	if err = errors.Join(err, closed); err != nil && !r.Interrupted {
 		return c.explainVacuum(r, err)
