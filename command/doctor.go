@@ -204,7 +204,7 @@ func (r *doctorReport) fillTree(tx *holdfast.Tx, root usage) error {
 	var estimate int64
 	var names []string
 	err := eachTop(tx, func(name []byte, b *holdfast.Bucket) error {
-		if len(names) < maxKnownBuckets {
+		if len(names) < maxKnownBuckets && len(name) <= holdfast.MaxKeySize {
 			names = append(names, string(name))
 		}
 		s := b.Stats()

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func (c *call) inspect() error {
 		return c.withPages(d.path, pageSize, func(f *pageFile) error {
 			highWater := page.ID(tx.Size() / int64(pageSize))
 			image := page.NewImage(f.mapping.Data(), pageSize, highWater)
-			i := &inspection{call: c, file: f, left: uint64(highWater)}
+			i := &inspection{call: c, file: f, left: uint64(highWater), names: newWalk(c.ctx, tx)}
 			i.image = image.Verifying(page.NewVerified(int(f.pages), nil, &i.seals))
 			switch {
 			case c.json:
@@ -64,6 +65,7 @@ type inspection struct {
 	image page.Image
 	seals atomic.Int64 // looked at
 	left  uint64       // pages that there can be still, if nothing goes in circles
+	names *walk        // of buckets
 	out   structure
 }
 
@@ -93,7 +95,7 @@ func (i *inspection) bucket(b *holdfast.Bucket, name []byte, depth int) error {
 	}
 	if err == nil {
 		err = b.ForEachBucket(func(k []byte) error {
-			if err := i.ctx.Err(); err != nil {
+			if err := cmp.Or(i.ctx.Err(), i.names.met(k, nil)); err != nil {
 				return err
 			}
 			child := b.Bucket(k)

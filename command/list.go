@@ -71,7 +71,11 @@ func (c *call) buckets(f listFlags) error {
 			return err
 		}
 		r.Bucket = pathNames(path)
+		walk := newWalk(c.ctx, tx)
 		return in.eachBucket(func(name []byte) error {
+			if err := walk.met(name, nil); err != nil {
+				return err
+			}
 			if c.json {
 				value, encoding := encodeBytes(name, f.format)
 				r.Buckets = append(r.Buckets, bucketEntry{value, encoding})
@@ -140,19 +144,22 @@ func (c *call) keys(f keysFlags) error {
 		case c.json:
 			return c.keysJSON(f, in, path)
 		}
-		return f.each(in, func(k, _ []byte) error {
+		return c.eachKey(f, in, func(k, _ []byte) error {
 			_, err := fmt.Fprintln(c.out, formatBytes(k, f.format))
 			return err
 		})
 	})
 }
 
-// each calls fn with the keys that are asked for.
-func (f *keysFlags) each(in container, fn func(k, v []byte) error) error {
-	n := int64(0)
+// eachKey calls fn with the keys that are asked for.
+func (c *call) eachKey(f keysFlags, in container, fn func(k, v []byte) error) error {
+	n, walk := int64(0), newWalk(c.ctx, in.tx)
 	for k, v := range in.Prefix(f.from) {
 		if n++; f.limit > 0 && n > f.limit {
 			break
+		}
+		if err := walk.met(k, nil); err != nil {
+			return err
 		}
 		if err := fn(k, v); err != nil {
 			return err
@@ -164,7 +171,7 @@ func (f *keysFlags) each(in container, fn func(k, v []byte) error) error {
 // keysJSON prints the keys one by one, so that a bucket of any size does.
 func (c *call) keysJSON(f keysFlags, in container, path [][]byte) error {
 	return c.listJSON("bucket", path, "keys", func(add func(any) error) error {
-		return f.each(in, func(k, v []byte) error {
+		return c.eachKey(f, in, func(k, v []byte) error {
 			value, encoding := encodeBytes(k, f.format)
 			return add(keyEntry{value, encoding, v == nil})
 		})
@@ -180,7 +187,7 @@ type countReport struct {
 // countKeys prints how many keys there are.
 func (c *call) countKeys(f keysFlags, in container, path [][]byte) error {
 	r := countReport{File: c.args[0], Bucket: pathNames(path)}
-	if err := f.each(in, func(_, _ []byte) error { r.Count++; return nil }); err != nil {
+	if err := c.eachKey(f, in, func(_, _ []byte) error { r.Count++; return nil }); err != nil {
 		return err
 	}
 	if c.json {

@@ -130,11 +130,11 @@ func (c container) eachBucket(fn func(name []byte) error) error {
 }
 
 // bucketsFrom calls fn with the names of the buckets from one on, until it returns false.
-// It looks at n keys at most, buckets or not.
+// It looks at n keys at most, buckets or not, and at no more bytes than the file has: on a damaged page names may share theirs.
 func (c container) bucketsFrom(from []byte, n int, fn func(name []byte) bool) {
-	cursor := c.cursor()
+	cursor, left := c.cursor(), c.tx.Size()
 	for k, v := cursor.Seek(from); k != nil && n > 0; k, v = cursor.Next() {
-		if v == nil && !fn(k) {
+		if left -= int64(len(k)); left < 0 || v == nil && !fn(k) {
 			return
 		}
 		n--
@@ -304,11 +304,14 @@ func (a *app) noKey(file string, b *holdfast.Bucket, path [][]byte, key []byte) 
 }
 
 // keysNear are keys that somebody who wrote wrong may have meant: those on both sides of it,
-// where most mistakes lead, and the first ones of the bucket; maxLooked keys at most.
+// where most mistakes lead, and the first ones of the bucket; maxLooked keys at most, and no more bytes than the file has.
 func keysNear(b *holdfast.Bucket, wrong []byte) (names nameList) {
-	cursor, seen := b.Cursor(), map[string]bool{}
+	cursor, seen, left := b.Cursor(), map[string]bool{}, b.Tx().Size()
 	look := func(k, v []byte, next func() (k, v []byte)) {
 		for n := maxLooked / 3; k != nil && n > 0; n-- {
+			if left -= int64(len(k)); left < 0 {
+				return
+			}
 			if v != nil && !seen[string(k)] {
 				seen[string(k)] = true
 				names.add(k)
