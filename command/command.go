@@ -50,9 +50,9 @@ it. While a program has the file open for writing, nobody else can open it, and
 while one reads it nobody can write it: stop that program first. A copy of a file
 in use is whole only if the program makes it, or a snapshot of the disk.
 
-Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check
-found damage, or salvage could not save everything, 130 ended by Ctrl-C (128 and the
-number of any other signal). Of diff: 0 the same, 1 different, 2 any error.
+Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check,
+doctor, blob check or surgery meta validate found damage, or salvage could not save
+everything, 130 ended by Ctrl-C (128 and the number of any other signal). Of diff: 0 the same, 1 different, 2 any error.
 
 Sizes are numbers of bytes, or have a unit such as 64KiB or 1GiB; durations are numbers
 of seconds, or have a unit such as 500ms, 90s, 5m or 7d.

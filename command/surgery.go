@@ -21,7 +21,7 @@ state is settled first, as the command settle does, so that bbolt sees the
 same.
 
 Pages that had a seal get one that fits again. What the file says of its free pages is
-given up whenever it may be wrong, and then whoever opens the copy for writing
+given up whenever it may be wrong, and then the next opening of the copy for writing
 scans it: nothing that is in use is given away.
 
 Whether the result is sound is for check to say, each time.`

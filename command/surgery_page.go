@@ -169,7 +169,7 @@ func (s *surgeon) reseal(run []byte, from, to page.ID, was page.SealState) {
 
 // loseFree gives up what the copy says of its free pages, and says so.
 func (s *surgeon) loseFree() error {
-	s.r.did("the list of free pages was given up: whoever opens the copy for writing scans it")
+	s.r.did("the list of free pages was given up: the next opening of the copy for writing scans it")
 	return s.forgetFree()
 }
 

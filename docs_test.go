@@ -1,0 +1,102 @@
+package holdfast_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// pages are all pages of text.
+func pages(t *testing.T) (list []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, found...)
+	}
+	if len(list) < 15 {
+		t.Fatalf("only %d pages were found", len(list))
+	}
+	return list
+}
+
+// prose is a page without its blocks of code.
+func prose(t *testing.T, page string) string {
+	t.Helper()
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(string(b), "")
+}
+
+// anchors are those of the headings of a page, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^#+ +(.*)$`).FindAllStringSubmatch(text, -1) {
+		heading := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(heading))
+		unique := name
+		for n := 1; all[unique]; n++ {
+			unique = name + "-" + strconv.Itoa(n)
+		}
+		all[unique] = true
+	}
+	return all
+}
+
+// A heading got another word, and a link to it led nowhere.
+func TestDocsLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	checked := 0
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(prose(t, page), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			checked++
+			name, anchor, _ := strings.Cut(m[1], "#")
+			target := page
+			if name != "" {
+				target = filepath.Join(filepath.Dir(page), name)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: the link %s: %v", page, m[1], err)
+				continue
+			}
+			if anchor != "" && !anchors(prose(t, target))[anchor] {
+				t.Errorf("%s: the link %s: %s has no such heading", page, m[1], target)
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d links were found", checked)
+	}
+}
+
+// Pages for users had words that a reader has to read twice.
+func TestDocsWords(t *testing.T) {
+	riddles := regexp.MustCompile(`(?i)\b(whoever|nobody|behind)\b`)
+	for _, page := range []string{"README.md", "docs/adopting.md", "docs/blobs.md", "docs/command.md", "docs/errors.md", "docs/format.md",
+		"docs/holdfastd.md", "docs/operating.md", "docs/performance.md", "docs/recovering.md"} {
+		for line := range strings.Lines(prose(t, page)) {
+			if word := riddles.FindString(line); word != "" {
+				t.Errorf("%s: %q in %s", page, word, line)
+			}
+		}
+	}
+}
