@@ -229,7 +229,7 @@ func TestBlobRefuses(t *testing.T) {
 		{"put blobs.db store/inner a --create", 1, "bucket store is a store of blobs, in which there can be no other bucket"},
 		{"put blobs.db store a blobs.db", 2, "blobs.db: a database cannot be stored in itself"},
 		{"put blobs.db", 2, "STORE is missing"},
-		{"put blobs.db store// short", 2, "a bucket without a name"},
+		{"put blobs.db store// short", 2, "a name in it is empty"},
 		{"cat blobs.db store", 2, "REF is missing"},
 		{"cat blobs.db store " + ref + " x", 2, `unexpected argument "x"`},
 		{"cat blobs.db store " + ref[7:13], 2, "is too short: give 7 digits of the digest, or more"},
