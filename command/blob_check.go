@@ -122,6 +122,9 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 	} else {
 		err = c.viewStore(f.storeName, func(_ *database, b *blobs) error { return c.checkStore(c.ctx, b.Store, f, r) })
 	}
+	if isDamage(err) {
+		return &damagedFile{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -140,6 +143,14 @@ func (c *call) blobCheck(f blobCheckFlags) error {
 	}
 	return &storeFailure{file, int(r.Count - r.Repaired), next}
 }
+
+// damagedFile is the error of a check that could not go through a store as the file is damaged: that is
+// damage found.
+type damagedFile struct{ err error }
+
+func (e *damagedFile) Error() string { return e.err.Error() }
+
+func (e *damagedFile) Unwrap() []error { return []error{e.err, ErrDamaged} }
 
 // next says what to do about the faults that are left. A repair brings no content back, and without one a put takes for
 // stored what the index has.

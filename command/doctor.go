@@ -15,11 +15,10 @@ import (
 const doctorHelp = `Tell in plain words how a database is: how much of the file is in use and how
 much is free, what a commit that changes one key writes, and what to do next.
 
-All figures are computed from the file. It is read from end to end once, and not
-changed.
+All figures are computed from the file, which is checked as by check, and not changed.
 
 Of a damaged file it tells what is sound, which buckets are at risk and what to do; the
-exit code is then 3, as that of check. It need not find all damage: check does.
+exit code is then 3, as that of check. It names the first fault: check prints all.
 
 Of several files each has its verdict before that: sound, bloated if much of it is not needed,
 or damaged; the exit code is 3 if any of them is damaged, and 1 if any other cannot be looked at.`
@@ -74,6 +73,7 @@ type doctorReport struct {
 	BboltBehind    bool         `json:"bbolt_behind"`
 	Unflushed      bool         `json:"unflushed"`
 	Notes          []string     `json:"notes"`
+	Seals          sealReport   `json:"seals"` // of the pages that were checked: all in use
 	Commit         commitReport `json:"one_key_commit"`
 	CompactedBytes int64        `json:"compacted_bytes_estimate"`
 	GivenBackBytes int64        `json:"given_back_bytes_estimate"`
@@ -194,7 +194,26 @@ func (r *doctorReport) fill(c *call, d *database, tx *holdfast.Tx) error {
 	}
 	r.CompactedBytes = min(max(r.CompactedBytes, found.Expected), r.SizeBytes)
 	r.GivenBackBytes = r.SizeBytes - r.CompactedBytes
-	return r.fillCommit(d, m, tx)
+	if err := r.fillCommit(d, m, tx); err != nil {
+		return err
+	}
+	return r.checkAll(tx)
+}
+
+// metByCheck is damage that shows only when all of a file is checked: what can be read of it can
+// be wrong, as keys out of order are.
+type metByCheck struct{ error }
+
+func (e metByCheck) Unwrap() error { return e.error }
+
+// checkAll checks all pages, as check does: a file is not called sound otherwise.
+func (r *doctorReport) checkAll(tx *holdfast.Tx) error {
+	var seals holdfast.SealCounts
+	for err := range tx.Check(holdfast.WithKVStringer(stringer{}), holdfast.WithSealCounts(&seals)) {
+		return metByCheck{err}
+	}
+	r.Seals = sealReport(seals)
+	return nil
 }
 
 // fillTree counts what is in the pages, and estimates what compaction leaves.

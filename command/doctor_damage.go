@@ -27,6 +27,8 @@ type damageReport struct {
 	Notes    []string         `json:"notes"`
 	More     bool             `json:"truncated"` // some list is longer than is told
 	Next     []string         `json:"next"`      // command lines, one after the other
+
+	onlyFree bool // only what is recorded of free pages is damaged
 }
 
 // bucketHealth is a bucket at the top level.
@@ -147,9 +149,10 @@ func (c *call) newDamageReport(path string, met error, report *salvage.Report, s
 		b.AtRisk = risk[name]
 		r.Buckets = append(r.Buckets, b)
 	}
-	file := shellQuote(path)
+	file, found := shellQuote(path), metByCheck{}
+	r.onlyFree = !errors.As(met, &found) && len(r.Damage)+len(r.Ranges)+len(r.Elements)+len(r.Doubts) == 0
 	r.Next = append(r.Next, fmt.Sprintf("cp --sparse=always %s %s", file, shellQuote(path+".damaged")), c.name()+" check "+file)
-	if len(r.Damage)+len(r.Ranges)+len(r.Elements)+len(r.Doubts) == 0 {
+	if r.onlyFree {
 		r.Next = append(r.Next, fmt.Sprintf("%s compact -o OUT %s", c.name(), file))
 	} else {
 		r.Next = append(r.Next, fmt.Sprintf("%s salvage -o OUT %s", c.name(), file))
@@ -205,8 +208,11 @@ func (c *call) printDamage(r *damageReport) {
 
 // printAtRisk prints what is lost.
 func (c *call) printAtRisk(r *damageReport) {
-	if len(r.Ranges)+len(r.Elements)+len(r.Damage)+len(r.Doubts) == 0 {
+	switch {
+	case r.onlyFree:
 		fmt.Fprintln(c.out, "No key is lost: only what is recorded of free pages is damaged.")
+	case len(r.Ranges)+len(r.Elements)+len(r.Damage)+len(r.Doubts) == 0:
+		fmt.Fprintln(c.out, "All pages can be read, but they do not fit together: what they hold can be saved, and may be wrong there.")
 	}
 	c.printList(len(r.Ranges), func(i int) string { return c.paint(red, "at risk:") + " " + r.Ranges[i].String() })
 	c.printList(len(r.Elements), func(i int) string { return c.paint(red, "at risk:") + " " + r.Elements[i].String() })

@@ -19,7 +19,8 @@ func (c *call) printDoctor(r *doctorReport) {
 	}
 	lines = append(lines,
 		[2]string{"  Holds", fmt.Sprintf("%s in %s", plural(int(r.Keys), "key"), plural(int(r.Buckets), "bucket"))},
-		[2]string{"  Free list", r.freeListText()})
+		[2]string{"  Free list", r.freeListText()},
+		[2]string{"  Checked", "all pages in use, and what is recorded of free ones: no fault; " + r.Seals.String()})
 	if r.BboltBehind {
 		lines = append(lines, [2]string{"  Not closed", c.paint(yellow, "the last program to write it did not close it")})
 		lines = append(lines, [2]string{"", "bbolt finds " + c.bboltText(&stateReport{BboltBehind: true}, r.File)})

@@ -11,6 +11,7 @@ import (
 
 	"holdfast"
 	"holdfast/command/cli"
+	"holdfast/internal/salvage"
 )
 
 // ErrDamaged is returned by check when it has found damage.
@@ -169,6 +170,10 @@ func (a *app) explain(file string, err error) error {
 			e.what = a.plain(err)
 		}
 		e.next = "use the version of the program that wrote it"
+	case errors.Is(err, holdfast.ErrInvalid) && err.Error() == holdfast.ErrInvalid.Error() && !a.stock && a.holdsPages(file):
+		e.err = fmt.Errorf("%w: %w", errMetasGone, err)
+		e.what = "damaged: " + errMetasGone.Reason
+		e.next = "restore a copy of it, or save what it still holds: " + a.salvageLine(file)
 	case errors.Is(err, holdfast.ErrInvalid):
 		e.what = "not a bbolt database"
 		if err.Error() != holdfast.ErrInvalid.Error() {
@@ -196,6 +201,23 @@ func (a *app) explain(file string, err error) error {
 		e.next = "free some space on that disk and try again"
 	}
 	return e
+}
+
+// errMetasGone is the damage of a file that no program takes for a database any more.
+var errMetasGone = &holdfast.CorruptError{Page: 0, Reason: "neither of its two meta pages is one any more, but pages of a database are in it"}
+
+// holdsPages tells whether pages of a database are in a file that is none for an opening.
+func (a *app) holdsPages(file string) bool {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return false // which may wait for a writer
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && salvage.Holds(context.Background(), f, info.Size())
 }
 
 // salvageLine is what saves what a file still holds, for messages.

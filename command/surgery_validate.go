@@ -57,6 +57,9 @@ func (c *call) validateMetas() error {
 	if err != nil {
 		return c.explain(path, err)
 	}
+	if !c.stock && errors.Is(p.slots.Err[0], page.ErrInvalid) && errors.Is(p.slots.Err[1], page.ErrInvalid) && !c.holdsPages(path) {
+		return c.explain(path, page.ErrInvalid)
+	}
 	r := metaReports{File: path, PageSize: p.pageSize}
 	faults := 0
 	for slot := range p.slots.Meta {

@@ -142,6 +142,23 @@ const (
 	oddBytes = 16 << 20
 )
 
+// holdsBytes is how far Holds looks, and pair is how many pages it wants: each database has
+// as many, and one may stand by chance where it says.
+const (
+	holdsBytes = 64 << 20
+	pair       = 2
+)
+
+// Holds tells whether there are pages of a database in the file, whatever its metas are.
+func Holds(ctx context.Context, r io.ReaderAt, size int64) bool {
+	usual, odd := votes{of: make(map[int64]int)}, votes{of: make(map[int64]int)}
+	if err := usual.count(ctx, r, min(size, holdsBytes), page.MinPageSize, false); err != nil || usual.of[usual.best] >= pair {
+		return err == nil
+	}
+	err := odd.count(ctx, r, min(size, oddBytes), 1, true)
+	return err == nil && odd.of[odd.best] >= few
+}
+
 // guessPageSize takes the page size that most pages speak for.
 func guessPageSize(ctx context.Context, r io.ReaderAt, size int64) (int64, error) {
 	usual := votes{of: make(map[int64]int)}
@@ -149,12 +166,12 @@ func guessPageSize(ctx context.Context, r io.ReaderAt, size int64) (int64, error
 		return 0, err
 	}
 	if usual.of[usual.best] < few {
-		any := votes{of: make(map[int64]int)}
-		if err := any.count(ctx, r, min(size, oddBytes), 1, true); err != nil {
+		odd := votes{of: make(map[int64]int)}
+		if err := odd.count(ctx, r, min(size, oddBytes), 1, true); err != nil {
 			return 0, err
 		}
-		if any.of[any.best] > usual.of[usual.best] {
-			return any.best, nil
+		if odd.of[odd.best] > usual.of[usual.best] {
+			return odd.best, nil
 		}
 	}
 	if usual.best == 0 {
