@@ -42,6 +42,9 @@ func (h *history) call(op vfs.Op) error {
 			n = page.ExtensionOffset // the meta, and the extension of another
 		}
 		return &vfs.PartialWrite{Bytes: n, Err: syscall.EIO}
+	case h.failNext == "flush" && meta:
+		h.failNext = ""
+		h.failFlush()
 	}
 	if h.editing == nil && h.oneIn(3) {
 		h.leading = false // its own calls are no group's
@@ -50,6 +53,16 @@ func (h *history) call(op vfs.Op) error {
 	}
 	return nil
 }
+
+// failFlush has the next flush fail.
+func (h *history) failFlush() {
+	h.logf("the next flush is to fail")
+	h.disk.FailSync(h.rng, syscall.EIO)
+	h.lying = true
+}
+
+// foundFull tells whether err is that of a disk that was full, as it was made to be.
+func (h *history) foundFull(err error) bool { return h.full && errors.Is(err, syscall.ENOSPC) }
 
 // whileWritten is what another writer does while a group is written.
 func (h *history) whileWritten() {
@@ -86,8 +99,11 @@ func (h *history) event(kind vfs.Kind) {
 	all := h.disk.Bytes()
 	h.judge(kind, "kill", all, floor)
 	odds := 200
-	if !h.isOpen {
+	switch {
+	case !h.isOpen:
 		odds = 20
+	case h.lax: // it takes many steps until much is visible
+		odds = 1000
 	}
 	if h.fault == nil && h.oneIn(odds) {
 		h.ends("kill", all)
@@ -320,7 +336,10 @@ func (h *history) look() {
 		h.fail("%d is read, %d is durable", n, h.durable)
 	}
 	for _, r := range h.held {
-		if h.Lost(r.snap.Value()) != nil {
+		if err := h.Lost(r.snap.Value()); err != nil {
+			if !h.stopped || r.n <= h.durable || !errors.Is(err, pager.ErrStopped) {
+				h.fail("a reader of %d is told %w, and %d is durable", r.n, err, h.durable)
+			}
 			continue
 		}
 		if n, err := h.number(r.snap.Value()); err != nil || n != r.n {

@@ -64,6 +64,9 @@ func (h *history) lower(w *pager.WriteTx) bool {
 	if !h.shrinks || !h.oneIn(3) {
 		return false
 	}
+	if h.oneIn(3) {
+		h.hold() // of more than what is left
+	}
 	before := w.HighWater()
 	h.logf("lower, from %d", before)
 	w.Lower()
@@ -89,7 +92,7 @@ func (h *history) shrink() {
 	h.leading = false
 	failed := h.cutFailed
 	switch {
-	case h.gone || h.stopped || errors.Is(err, syscall.ENOSPC):
+	case h.gone || h.stopped || h.foundFull(err):
 	case failed && !errors.Is(err, syscall.EIO):
 		h.fail("a truncation failed, and Shrink says %w", err)
 	case err != nil && !failed:

@@ -87,7 +87,8 @@ type history struct {
 	recorded  bool   // the free pages are,
 	full      bool   // unless the disk was full since the file was opened: then there may be no record
 	isOpen    bool
-	failNext  string // "page", "meta", "cut": the next one fails; "room": of a meta, which changes nothing
+	lax       bool   // most transactions are Periodic, so that many are visible between flushes
+	failNext  string // "page", "meta", "cut": the next one fails; "flush": that of the next meta; "room": of a meta, which changes nothing
 	lying     bool   // the next flush fails
 	held      []*holding
 	shrinks   bool // the file becomes shorter now and then: see moments_shrink_test.go
@@ -164,13 +165,17 @@ func (h *history) onDisk(content []byte) {
 }
 
 func (h *history) open() error {
+	h.lax = h.oneIn(3)
 	h.opts = pager.Options{
-		Scan: scanTree, Settle: -1, StrictCompat: h.oneIn(5), PeriodicDelay: time.Hour, PeriodicBytes: int64(h.rng.IntN(40)) * momentPage,
+		Scan: scanTree, Settle: -1, StrictCompat: h.oneIn(5) && !h.lax, PeriodicDelay: time.Hour, PeriodicBytes: int64(h.rng.IntN(40)) * momentPage,
 	}
-	h.logf("open, strict %t", h.opts.StrictCompat)
+	if h.lax {
+		h.opts.PeriodicBytes *= 4
+	}
+	h.logf("open, strict %t, lax %t", h.opts.StrictCompat, h.lax)
 	h.file = h.handle()
 	p, err := pager.Open(h.file, h.opts)
-	if err != nil && h.stopped && !h.gone { // its own flush has failed
+	if errors.Is(err, syscall.EIO) && h.stopped && !h.gone { // its own flush has failed
 		h.stopped, h.visible = false, h.durable
 		h.file = h.handle()
 		p, err = pager.Open(h.file, h.opts)
@@ -237,9 +242,12 @@ func (h *history) step() {
 		h.failNext = []string{"page", "meta", "room"}[h.rng.IntN(3)]
 		h.logf("the next write of a %s is to fail", h.failNext)
 	case k == 18 && h.oneIn(2):
-		h.logf("the next flush is to fail")
-		h.disk.FailSync(h.rng, syscall.EIO)
-		h.lying = true
+		if h.oneIn(2) {
+			h.failNext = "flush"
+			h.logf("the flush of the next meta is to fail")
+		} else {
+			h.failFlush()
+		}
 	default:
 		h.reopen()
 	}
@@ -270,7 +278,7 @@ func (h *history) complete(w *pager.WriteTx) {
 
 func (h *history) options() pager.CommitOptions {
 	opts := pager.CommitOptions{AllocSize: 16 << 10}
-	if h.oneIn(2) {
+	if h.oneIn(2) || h.lax && !h.oneIn(4) {
 		opts.Mode = pager.Periodic
 	}
 	return opts
@@ -282,7 +290,7 @@ func (h *history) enqueue(w *pager.WriteTx, root page.ID, opts pager.CommitOptio
 	pr, err := w.Prepare(root, uint64(h.last), opts)
 	if err != nil {
 		delete(h.trees, h.last)
-		if !h.stopped && !errors.Is(err, syscall.ENOSPC) {
+		if !h.stopped && !h.foundFull(err) {
 			h.fail("prepare: %w", err)
 		}
 		return
@@ -329,9 +337,9 @@ func (h *history) ended(all []*waiting) {
 			if w.mode == pager.Full {
 				h.durable = max(h.durable, w.n)
 			}
-		case h.stopped: // it may be there all the same
+		case h.stopped && (errors.Is(err, pager.ErrStopped) || h.foundFull(err)): // it may be there all the same
 			h.logf("%d: %v", w.n, err)
-		case errors.Is(err, syscall.ENOSPC):
+		case h.foundFull(err):
 			h.logf("%d: %v", w.n, err)
 			h.counts["aborted"]++
 			h.count("lowered and aborted", w.lowers)
@@ -351,7 +359,7 @@ func (h *history) endEdit() {
 	if root, err := w.Page(w.Base().Meta.Root); err == nil {
 		if n, _, err := parseRoot(root); err == nil && h.trees[n] == nil { // it stands on one that was aborted
 			h.counts["on top of an aborted one"]++
-			if err := w.Rollback(); !errors.Is(err, syscall.ENOSPC) {
+			if err := w.Rollback(); !h.foundFull(err) {
 				h.fail("rollback on top of an aborted one: %w", err)
 			}
 			return
@@ -419,7 +427,7 @@ func (h *history) sync() {
 		if n, err := h.stockFinds(h.disk.Bytes()); err != nil || n < h.visible {
 			h.fail("behind Sync bbolt finds %d, not %d, %w", n, h.visible, err)
 		}
-	case !h.stopped && !errors.Is(err, syscall.ENOSPC):
+	case !h.stopped && !h.foundFull(err):
 		h.fail("sync: %w", err)
 	}
 	h.finish() // of what was prepared meanwhile

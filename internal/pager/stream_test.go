@@ -34,7 +34,7 @@ func (h *history) stream() {
 	}
 	h.counts["streamed and given up"]++
 	delete(h.trees, h.last)
-	if err != nil && !h.stopped && !errors.Is(err, syscall.ENOSPC) {
+	if err != nil && !h.stopped && !h.foundFull(err) {
 		h.fail("stream: %w", err)
 	}
 	if err := w.Rollback(); err != nil && !h.stopped {
