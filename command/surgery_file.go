@@ -192,7 +192,14 @@ func (s *surgeon) copyAll(ctx context.Context, dst, src *os.File) error {
 			return err
 		}
 		n, err := io.CopyN(dst, src, min(left, copyStep))
-		if left -= n; err != nil {
+		if left -= n; errors.Is(err, io.EOF) {
+			s.writing = false // the file is at fault
+			return &fileError{
+				file: s.r.File, what: fmt.Sprintf("the file was made shorter while it was copied: from %s to %s", size(info.Size()), size(info.Size()-left)),
+				next: "nothing was written: stop the program that changes it", err: io.ErrUnexpectedEOF,
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -215,7 +215,25 @@ func (s *surgeon) updateMeta(slot int, values map[string]uint64) error {
 		return err
 	}
 	s.r.did("meta page %d: %s", slot, changesOf(old, m, wasWhole))
-	return s.judgeMetas(slot)
+	if err := s.judgeMetas(slot); err != nil || s.stock || s.best != slot || m.Freelist == old.Freelist || m.Freelist == page.NoFreelist {
+		return err
+	}
+	return s.tryFreelist()
+}
+
+// tryFreelist opens the copy as for writing, which reads the freelist.
+func (s *surgeon) tryFreelist() error {
+	d, err := s.openMade(s.file.Name(), &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
+	if err == nil {
+		return d.Close()
+	}
+	if !isDamage(err) {
+		return err
+	}
+	return &fileError{
+		file: s.r.File, what: "with this freelist the file cannot be opened for writing: " + s.plain(err), err: err,
+		next: "nothing was written: leave freelist out, and the list is made anew; or give --fields freelist:" + strconv.FormatUint(uint64(page.NoFreelist), 10),
+	}
 }
 
 // updated is old with the fields that are given.
