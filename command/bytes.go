@@ -72,7 +72,7 @@ func parseBytes(what, s, format string) ([]byte, error) {
 	}
 	b, err := hex.DecodeString(s)
 	if err != nil {
-		return nil, usagef("%s %q is not hexadecimal: %w", what, s, err)
+		return nil, usagef("%s %q is not hexadecimal: two digits for each byte", what, s)
 	}
 	return b, nil
 }

@@ -140,7 +140,10 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if c.ctx == nil {
 			c.ctx = context.Background()
 		}
-		err := c.withMade(cli.Flushed(c.out, fn(c)))
+		err := c.emptyFlags()
+		if err == nil {
+			err = c.withMade(cli.Flushed(c.out, fn(c)))
+		}
 		if c.ending != nil {
 			err = cli.InterruptedBy(c.ending, err)
 		}
@@ -149,6 +152,20 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		}
 		return err
 	}
+}
+
+// named are flags whose value names something.
+var named = []string{"into", "name", "resume", "output", "input", "value-file", "store", "expect", "blob-columns", "key-column", "value-column"}
+
+// emptyFlags is an error of the command line if one of named was given without a name, as by a variable of a shell
+// that is not set: that is not as if it were not given.
+func (c *call) emptyFlags() error {
+	for _, name := range named {
+		if f := c.cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return usagef("--%s is given with an empty value", name)
+		}
+	}
+	return nil
 }
 
 // Execute runs root, prints its error to its error output, unless root leaves

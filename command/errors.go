@@ -111,7 +111,7 @@ type fileError struct {
 }
 
 func (e *fileError) Error() string {
-	s := e.file + ": " + e.what
+	s := cli.OneLine(e.file) + ": " + e.what
 	if e.next != "" {
 		s += "; " + e.next
 	}
@@ -193,7 +193,7 @@ func (a *app) explain(file string, err error) error {
 		e.what = "no permission to open it" + owner(file)
 		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 			dir := filepath.Dir(file)
-			e.what = "no permission to make it in the directory " + dir + owner(dir)
+			e.what = "no permission to make it in the directory " + cli.OneLine(dir) + owner(dir)
 		}
 		e.next = "run the command as a user who may, for example with sudo"
 	case errors.Is(err, syscall.ENOSPC):

@@ -57,7 +57,7 @@ func (c *call) manPage() error {
 	root := c.cmd.Root()
 	cmd, left, err := root.Find(c.args)
 	if err != nil || len(left) > 0 {
-		return usagef("no command %v; %s --help lists them", c.args, root.Name())
+		return usagef("no command %s; %s --help lists them", strings.Join(c.args, " "), root.Name())
 	}
 	return genMan(cmd, c.out)
 }

@@ -45,7 +45,7 @@ func TestMan(t *testing.T) {
 		t.Errorf("of the root: %s", out)
 	}
 	wantIn(t, run(t, "man", "--dir", "deep/er"), 0, " pages written to deep/er\n", "")
-	wantIn(t, run(t, "man", "nothing"), 2, "", "no command [nothing]; holdfast --help lists them")
+	wantIn(t, run(t, "man", "nothing"), 2, "", "no command nothing; holdfast --help lists them")
 	wantIn(t, run(t, "man", "info", "--dir", "x"), 2, "", "--dir writes the pages of all commands")
 	wantIn(t, run(t, "man", "info", "--json"), 2, "", "a manual page has no JSON")
 	check(t, os.WriteFile("file", nil, 0o600))

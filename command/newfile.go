@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast"
+	"holdfast/command/cli"
 	"holdfast/internal/vfs"
 )
 
@@ -41,15 +42,18 @@ func (o *output) given() error {
 // points to. It is an error if something is there that must stay: src, from which it
 // is made, or, without --force, what may not be replaced. replaceable may be nil.
 func (c *call) destination(o output, src fs.FileInfo, replaceable func(fs.FileInfo) bool) (string, error) {
+	if o.path == "-" { // which elsewhere is standard output
+		return "", usagef("- is not taken for a file to write; give ./- for one of that name")
+	}
 	info, err := os.Stat(o.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		dir := filepath.Dir(o.path)
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return "", &fileError{file: o.path, what: "the directory " + dir + " does not exist", next: "make it first", err: err}
+			return "", &fileError{file: o.path, what: "the directory " + cli.OneLine(dir) + " does not exist", next: "make it first", err: err}
 		}
 		if target, linkErr := os.Readlink(o.path); linkErr == nil { // the link would be replaced, and its target stay missing
-			return "", &fileError{file: o.path, what: "is a symbolic link to " + target + ", which does not exist", next: "give that name, or remove the link", err: err}
+			return "", &fileError{file: o.path, what: "is a symbolic link to " + cli.OneLine(target) + ", which does not exist", next: "give that name, or remove the link", err: err}
 		}
 		return o.path, nil
 	case err != nil:

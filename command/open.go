@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/command/cli"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
@@ -181,7 +182,7 @@ func databasesIn(dir string) string {
 	for _, e := range entries[:min(len(entries), maxEntries)] {
 		path := filepath.Join(dir, e.Name())
 		if e.Type().IsRegular() && hasMeta(path) && len(found) < maxNamed {
-			found = append(found, path)
+			found = append(found, cli.OneLine(path))
 		}
 	}
 	if len(found) == 0 {
@@ -220,7 +221,7 @@ func similarFile(path string) string {
 	}
 	var found []string
 	for _, name := range similar(filepath.Base(path), names) {
-		found = append(found, filepath.Join(dir, name))
+		found = append(found, cli.OneLine(filepath.Join(dir, name)))
 	}
 	if len(found) == 0 {
 		return ""

@@ -121,7 +121,7 @@ func parsePages(args []string) (ids []page.ID, err error) {
 func parsePage(arg string) (page.ID, error) {
 	n, err := strconv.ParseUint(arg, 10, 64)
 	if err != nil {
-		return 0, usagef("%q is no page number: %w", arg, errors.Unwrap(err))
+		return 0, usagef("%q is no page number", arg)
 	}
 	return page.ID(n), nil
 }

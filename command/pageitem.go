@@ -63,7 +63,7 @@ func (c *call) pageItem(f pageItemFlags) error {
 	}
 	item, err := strconv.ParseUint(c.args[2], 10, 64)
 	if err != nil {
-		return usagef("%q is no number of an element: %w", c.args[2], err)
+		return usagef("%q is no number of an element", c.args[2])
 	}
 	return c.withPages(c.args[0], f.pageSize, func(file *pageFile) error {
 		return file.safely(func() error { return c.printItem(file, id, item, f) })

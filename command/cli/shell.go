@@ -13,5 +13,8 @@ func ShellWord(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) && s[0] != '-' {
 		return s
 	}
+	if OneLine(s) != s { // as bash and others read it, and a terminal does nothing but show it
+		return "$'" + OneLine(strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s)) + "'"
+	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -102,10 +105,34 @@ func (f Failure) Print(root, cmd *cobra.Command) {
 		_ = e.Encode(map[string]Failure{"error": f})
 		return
 	}
-	fmt.Fprintf(w, "%s %s\n", Paint(w, Red, root.Name()+":"), f.Message)
+	keep := "\n" // errors that are joined have a line each
+	if f.Kind == KindUsage {
+		keep = ""
+	}
+	fmt.Fprintf(w, "%s %s\n", Paint(w, Red, root.Name()+":"), escape(f.Message, keep))
 	if f.Usage != "" {
 		fmt.Fprintf(w, "Usage: %s\nMore: %s --help\n", f.Usage, cmd.CommandPath())
 	}
+}
+
+// OneLine is s, a name that somebody else may have chosen, as it can be shown: what is no text stands there as in a
+// string of Go, so that a terminal does nothing but show it.
+func OneLine(s string) string { return escape(s, "") }
+
+// escape writes what is no text in s, but for the characters in keep, as in a string of Go.
+func escape(s, keep string) string {
+	var out strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n == 1 || !unicode.IsPrint(r) && !strings.ContainsRune(keep, r) {
+			quoted := strconv.Quote(s[:n])
+			out.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			out.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return out.String()
 }
 
 // valuesAtEnd are the values of a flag where what --help says of it ends with them.

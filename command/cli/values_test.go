@@ -84,3 +84,14 @@ func TestSpeed(t *testing.T) {
 		}
 	}
 }
+
+// A file name with a newline and an escape went to the terminal as it is, in the command lines that messages give.
+func TestShellWord(t *testing.T) {
+	for text, want := range map[string]string{
+		"a.db": "a.db", "": "''", "-x": "'-x'", "a b": "'a b'", "it's": `'it'\''s'`, "a\n\x1b[2J": `$'a\n\x1b[2J'`, "\\'\x00": `$'\\\'\x00'`, "\xff": `$'\xff'`, "é": "é",
+	} {
+		if got := cli.ShellWord(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -16,7 +16,12 @@ var ErrSyntax = errors.New("not a duration: give a number of seconds, or one wit
 const day = 24 * time.Hour
 
 // Parse reads a duration: a number of seconds, or numbers with units, as time.ParseDuration does and d for days.
+// One that is more than 0 and less than a nanosecond is none: 0 often stands for "for ever".
 func Parse(s string) (time.Duration, error) {
+	if strings.HasPrefix(s, "+") {
+		return 0, ErrSyntax
+	}
+	given := s
 	if n, err := strconv.ParseFloat(s, 64); err == nil && !strings.ContainsAny(s, "eExXpPnN_") {
 		s = strconv.FormatFloat(n, 'f', -1, 64) + "s"
 	}
@@ -33,6 +38,9 @@ func Parse(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || days > 0 && (d < 0 || d > math.MaxInt64-days) {
+		return 0, ErrSyntax
+	}
+	if days+d == 0 && strings.ContainsAny(given, "123456789") {
 		return 0, ErrSyntax
 	}
 	return days + d, nil
