@@ -233,7 +233,7 @@ func (s *Store) addLong(b *batch, k *chunkKey, p []byte, h hold) (fresh bool, er
 			e.state = packed
 		}
 		e.state |= hasBytes | appended
-		if e.id, err = bucket.NextSequence(); err != nil {
+		if e.id, err = takeID(bucket); err != nil {
 			return false, s.fail(err)
 		}
 		binary.BigEndian.PutUint64(s.key[:8], e.id)
@@ -426,8 +426,8 @@ func (s *Store) settle(b *batch, i int) error {
 		p.heal(true)
 		p.state = came.state | p.state&(wasDead|inLarge|inRecent)
 		p.id, p.length = came.id, came.length
-		if p.negative() {
-			return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
+		if err := p.checkCounts(); err != nil {
+			return err
 		}
 		if came.key.level > 0 {
 			return s.giveUpChildren(b.arena[came.at:came.at+came.length], came.key.level, true)
@@ -440,9 +440,10 @@ func (s *Store) settle(b *batch, i int) error {
 		return missing(&p.key)
 	}
 	p.heal(found)
+	if err := p.checkCounts(); err != nil {
+		return err
+	}
 	switch {
-	case p.negative():
-		return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
 	case found:
 	case p.parents == 0 && p.users == 0:
 		p.state |= unchanged
@@ -483,9 +484,16 @@ func (p *pending) settleAs(e *entry) {
 	p.leased += int32(e.leased)
 }
 
-// negative tells whether a count of a settled entry is below zero.
-func (p *pending) negative() bool {
-	return p.parents < 0 || p.leased < 0 || p.users < int64(p.leased)
+// checkCounts is the error of a settled entry whose counts no sound store has. One that is stored must be believed when it
+// is read.
+func (p *pending) checkCounts() error {
+	switch {
+	case p.parents < 0 || p.leased < 0 || p.users < int64(p.leased):
+		return corruptf("chunk %v has fewer than no parents or users", p.key.addr)
+	case p.parents > maxCount || p.users > maxCount || p.leased > maxLeased:
+		return corruptf("chunk %v would have %d parents and %d users, %d of them leases: more than any has", p.key.addr, p.parents, p.users, p.leased)
+	}
+	return nil
 }
 
 // giveUpChildren takes back that a node is a parent. stored: it is there already, and names them.
@@ -539,7 +547,9 @@ func (s *Store) pack(b *batch, list []int32) error {
 }
 
 func (s *Store) packOne(b *batch, p *pending, id *uint64) error {
-	*id++
+	if *id++; *id == 0 {
+		return errNoID
+	}
 	binary.BigEndian.PutUint64(s.key[:8], *id)
 	if err := s.packs.Append(s.key[:8], b.arena[p.at:p.at+p.length]); err != nil {
 		return err

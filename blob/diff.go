@@ -247,13 +247,19 @@ func (d *contentDiff) gather(b subtree, above chunkKey, offset int64) error {
 			return d.take(diffLeaf{offset: offset, size: b.size, subtree: true})
 		}
 	}
-	n, err := d.s.loadNode(&b.key)
+	key := b.key // on the heap, and b is not: most calls have returned
+	n, err := d.s.loadNode(&key)
 	if err != nil {
 		return err
 	}
 	for i := range n.count() {
 		child, size := n.child(i)
-		if err := d.gather(subtree{child, size}, b.key, offset); err != nil {
+		if child.level == 0 { // of which there can be far more than nodes
+			err = d.take(diffLeaf{addr: child.addr, offset: offset, size: size, node: b.key})
+		} else {
+			err = d.gather(subtree{child, size}, b.key, offset)
+		}
+		if err != nil {
 			return err
 		}
 		offset += size
@@ -281,7 +287,8 @@ func (d *contentDiff) presence(k chunkKey) (presence, error) {
 	if at.all != 0 || k.level == 1 {
 		return at.all | at.leaves, nil
 	}
-	n, err := d.s.loadNode(&k)
+	key := k // likewise
+	n, err := d.s.loadNode(&key)
 	if err != nil {
 		return 0, err
 	}

@@ -334,5 +334,5 @@ func freshID(b *holdfast.Bucket) (uint64, error) {
 			}
 		}
 	}
-	return b.NextSequence()
+	return takeID(b)
 }
