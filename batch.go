@@ -8,7 +8,7 @@ import (
 )
 
 // batcher gathers calls of Batch until there are MaxBatchSize of them, or until
-// the first has waited for MaxBatchDelay. Whoever completes the number, or the
+// the first has waited for MaxBatchDelay. The call that completes the number, or the
 // timer, runs them.
 type batcher struct {
 	mu      sync.Mutex
@@ -106,7 +106,7 @@ func (db *DB) runTogether(calls []*batchCall) {
 			return nil
 		})
 		if bad < 0 {
-			if len(calls) > 1 && begun != nil && begun.w.hookFailed { // nobody knows whose it was
+			if len(calls) > 1 && begun != nil && begun.w.hookFailed { // it is not known whose it was
 				err = errAlone
 			}
 			for _, c := range calls {

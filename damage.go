@@ -127,7 +127,7 @@ func (b *Bucket) KeepDamage() *Bucket {
 
 // Probe runs fn and returns the damage that it met: in calls on the transaction that have no
 // error to return, such as Get and Cursor, and where it read keys and values itself. It is for what names
-// damage and goes on behind it: of a transaction that only reads, Err does not have that damage
+// damage and goes on after it: of a transaction that only reads, Err does not have that damage
 // afterwards, nor has View, and it is no panic. One that writes cannot be committed, as ever. No other goroutine may use
 // the transaction meanwhile. ErrTxClosed if it has ended.
 func (tx *Tx) Probe(fn func()) (err error) {

@@ -63,7 +63,7 @@ type DB struct {
 	onDamage     OnDamage
 	logger       Logger
 	closed       atomic.Bool
-	edit         *tree.Edit // of the writing transaction; whoever has the turn owns it
+	edit         *tree.Edit // of the writing transaction; the one that has the turn owns it
 	appendHeld   int64      // see its constant; tests have less
 	appendBehind int8       // of tests: 1, written by a goroutine, or -1, by the caller
 	stats        txTotals
@@ -71,7 +71,7 @@ type DB struct {
 	onCommits    commitOrder
 	durableBase  bool // write transactions begin on durable states only
 	closing      sync.Mutex
-	vacuuming    chan struct{} // holds one token, of whoever vacuums
+	vacuuming    chan struct{} // holds one token, of the vacuum that runs
 	auto         *auto         // nil: it is off
 	shown        *statsFile    // nil: figures are not shown
 	waits        waits
@@ -237,7 +237,7 @@ func (db *DB) Close() error {
 	db.auto.stop()
 	db.shown.stop()
 	commit := db.commitOptions()
-	commit.AllocSize = 0 // the freelist page is the last: no room behind it
+	commit.AllocSize = 0 // the freelist page is the last: no room after it
 	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: commit})
 	db.closed.Store(true)
 	if err != nil {
@@ -322,7 +322,7 @@ func (db *DB) Info() *Info {
 // Rollback, or the pages that it sees are never used again.
 //
 // A reading transaction sees the database as it was at Begin. It holds no
-// lock: it waits for nobody and nobody waits for it, also while the file
+// lock: it waits for nothing and nothing waits for it, also while the file
 // grows.
 //
 // Damage that a reading transaction from Begin meets in a call that has no error to return

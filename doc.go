@@ -82,7 +82,7 @@ fails, both fail; but what the function did elsewhere stays. A function that ren
 deletes files wants [Options.DurableBase].
 
 After a flush has failed nothing more is written until the database has been
-opened again, because nobody knows what the disk holds: [ErrStopped].
+opened again, because it is not known what the disk holds: [ErrStopped].
 
 No goroutine runs while a database is idle.
 

@@ -137,7 +137,7 @@ func Environment() []Variable {
 				return nil
 			}},
 		{"HOLDFAST_SETTLE_DELAY", []string{"off", "DURATION"},
-			"how long after the last commit bbolt finds it; off: behind Sync and Close only (Options.SettleDelay)",
+			"how long after the last commit bbolt finds it; off: after Sync and Close only (Options.SettleDelay)",
 			func(o *Options, value string) (err error) {
 				if value == "off" {
 					o.SettleDelay = -1

@@ -74,7 +74,7 @@ var (
 var (
 	// ErrTooDeep is returned when creating a bucket more than 10,000 deep.
 	ErrTooDeep = bucket.ErrTooDeep
-	// ErrUnordered is returned by Bucket.Append for a key that is not behind the
+	// ErrUnordered is returned by Bucket.Append for a key that is not after the
 	// last one of the bucket.
 	ErrUnordered = bucket.ErrUnordered
 	// ErrTooLarge is returned on processors of 32 bits for values that are too

@@ -7,7 +7,7 @@ import (
 )
 
 // A page of the mapping that the system cannot deliver is a fault of the
-// processor in whoever reads it (see page.ErrUnreadable). View and Update are
+// processor in the goroutine that reads it (see page.ErrUnreadable). View and Update are
 // ready for one during the whole of their function; then the transaction is
 // managed, and its calls need do nothing. Calls on other transactions are each
 // ready for themselves: they defer caught.
@@ -97,7 +97,7 @@ func (tx *Tx) pageFault(recovered any) (fault *CorruptError, written bool) {
 func faultInEngine() bool {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	in := false // behind the fault
+	in := false // in the stack, after the fault
 	for {
 		frame, more := frames.Next()
 		switch name := frame.Function; {

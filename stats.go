@@ -17,7 +17,7 @@ type Stats struct {
 	TxStats TxStats
 
 	FreePageN     int // pages that can be allocated
-	PendingPageN  int // pages that are free as soon as nobody reads them
+	PendingPageN  int // pages that are free as soon as no reader sees them
 	FreeAlloc     int // bytes of both
 	FreelistInuse int // bytes that a freelist page naming both takes
 
@@ -39,7 +39,7 @@ type Stats struct {
 	BytesWritten int64
 
 	// OldestReader is the oldest state that an open transaction reads: pages that it sees
-	// and nobody after it are not used again before its end.
+	// and no later one are not used again before its end.
 	OldestReader OldReader
 
 	// Vacuum is what AutoVacuum does.
@@ -103,7 +103,7 @@ type TxStats struct {
 	WriteTime time.Duration // time taken to write and flush
 }
 
-// add adds o to s. Nobody else uses either meanwhile, so nothing is atomic:
+// add adds o to s. No other goroutine uses either meanwhile, so nothing is atomic:
 // they lie in larger structs, where 32-bit machines do not align them for it.
 func (s *TxStats) add(o *TxStats) {
 	s.PageCount += o.PageCount

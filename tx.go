@@ -371,7 +371,7 @@ func (tx *Tx) takeEditStats() {
 //
 // A writing transaction may have begun on top of one that is not durable yet;
 // then Rollback, like a Commit that changes nothing, returns when that is, and
-// returns its error if it fails: nobody is to act on what may vanish. Damage that the
+// returns its error if it fails: no program is to act on what may vanish. Damage that the
 // transaction has met is returned too: see Err.
 func (tx *Tx) Rollback() error {
 	if tx.managed {
@@ -424,7 +424,7 @@ type PageInfo struct {
 	ID            int
 	Type          string // "branch", "leaf", "meta", "freelist" or "free"
 	Count         int    // elements
-	OverflowCount int    // pages behind it that belong to it
+	OverflowCount int    // pages after it that belong to it
 }
 
 // Page describes page id; nil if the file has no such page. It returns

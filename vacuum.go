@@ -17,7 +17,7 @@ type VacuumOptions struct {
 	StepTime  time.Duration
 
 	// Hurry leaves no pause between steps. Otherwise, while others commit, Vacuum waits
-	// behind each step for 128 commits or 50 milliseconds, whichever comes first, so that
+	// after each step for 128 commits or 50 milliseconds, whichever comes first, so that
 	// only about one commit in a hundred meets a step; on a busy database a GiB then takes
 	// minutes.
 	Hurry bool
@@ -26,7 +26,7 @@ type VacuumOptions struct {
 	DryRun bool
 
 	// Progress is called between steps, by the goroutine that called Vacuum. It must
-	// neither vacuum nor close the database. nil: nobody.
+	// neither vacuum nor close the database. nil: nothing is called.
 	Progress func(VacuumProgress)
 }
 
@@ -63,7 +63,7 @@ type VacuumResult struct {
 
 // OldReader is the oldest state of the database that a transaction still reads.
 type OldReader struct {
-	Tx     uint64        // number of the transaction that made it, as Tx.ID says; 0: nobody reads an old state
+	Tx     uint64        // number of the transaction that made it, as Tx.ID says; 0: no old state is read
 	Behind int           // transactions that were committed since
 	Age    time.Duration // since the first of them: the reader has been open for longer than that
 }
@@ -110,7 +110,7 @@ func (db *DB) Vacuum(ctx context.Context, options VacuumOptions) (VacuumResult, 
 	return db.vacuum(ctx, vacuum.Options{StepPages: options.StepPages, StepTime: options.StepTime, DryRun: options.DryRun, Hurry: options.Hurry}, options.Progress)
 }
 
-// vacuum is Vacuum by whoever has the right to.
+// vacuum is Vacuum for a caller that has the right to.
 func (db *DB) vacuum(ctx context.Context, o vacuum.Options, progress func(VacuumProgress)) (VacuumResult, error) {
 	o.Commit, o.Unsealed = db.commitOptions(), db.noSeals
 	if progress != nil {

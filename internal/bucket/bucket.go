@@ -30,8 +30,8 @@ var (
 	ErrTxNotWritable      = errors.New("tx not writable")
 )
 
-// ErrUnordered is returned by Append for a key that is not behind all others.
-var ErrUnordered = errors.New("the key is not behind all others of its bucket")
+// ErrUnordered is returned by Append for a key that is not after all others.
+var ErrUnordered = errors.New("the key is not after all others of its bucket")
 
 // ErrTooDeep is returned when creating a bucket more than MaxNesting deep.
 var ErrTooDeep = errors.New("buckets are nested too deep")
@@ -211,7 +211,7 @@ func (b *Bucket) Lookup(key []byte) (value []byte, flags uint32, ok bool, err er
 	return b.tree.Lookup(key)
 }
 
-// LookupUnsealed is Lookup, in a reading transaction, by whoever verifies the value himself.
+// LookupUnsealed is Lookup, in a reading transaction, for a caller that verifies the value itself.
 func (b *Bucket) LookupUnsealed(key []byte) (value []byte, flags uint32, ok bool, err error) {
 	return b.tree.LookupUnsealed(key)
 }
@@ -231,7 +231,7 @@ func (b *Bucket) Put(key, value []byte) error {
 	return valueOnly(b.tree.PutValue(key, value))
 }
 
-// Append puts key, with value, behind all other keys. Neither is kept.
+// Append puts key, with value, after all other keys. Neither is kept.
 func (b *Bucket) Append(key, value []byte) error {
 	err := b.writable()
 	if err == nil {

@@ -421,8 +421,8 @@ func (c *checker) keys(pg page.Page, id page.ID, b bounds, p path) [][]byte {
 }
 
 // packing checks that what elements point to lies in their order, without gaps,
-// behind the element array, as whoever writes a page leaves it. One fault is
-// reported for a page: those behind it mostly follow.
+// after the element array, as a page is written. One fault is
+// reported for a page: those after it mostly follow from it.
 func (c *checker) packing(pg page.Page, id page.ID, p path) bool {
 	next := page.HeaderSize + pg.Count()*page.LeafElementSize
 	for i := range pg.Count() {

@@ -2,7 +2,7 @@
 //
 // One writer publishes states, one after the other. Readers acquire the current
 // one and release it when they are done. A state that is no longer current and
-// that nobody holds is retired, exactly once, by the writer.
+// that is not held is retired, exactly once, by the writer.
 //
 // Acquire and Release take no lock and allocate nothing. Each state carries
 // counters of its own, one per shard, so that readers on different processors
@@ -13,16 +13,16 @@
 //	               └────── take it back on that shard ◂──┘
 //	Release:  subtract one on the shard that the guard remembers
 //
-// # Why a retired state is held by nobody
+// # Why a retired state is not held
 //
 // A guard exists only if its Acquire saw the state current after it had counted
 // itself. A state becomes current once, when it is published, and never again.
 // So all counts that will ever belong to a guard are in their shards before the
 // state ceases to be current, and each stays in its shard until its guard is
 // released: what is added to a shard is subtracted on the same one. The writer
-// reads the shards after the switch. When it reads zero in a shard, nobody holds
-// the state through this shard, and nobody ever will; when it has read zero in
-// every shard, one pass over them, nobody holds the state.
+// reads the shards after the switch. When it reads zero in a shard, no reader holds
+// the state through this shard, and none ever will; when it has read zero in
+// every shard, one pass over them, no reader holds the state.
 //
 // An Acquire that loaded the state before the switch may still add to a shard
 // and take that back, even of a retired state. It does not look at the value. It
@@ -118,7 +118,7 @@ func held(count uint64) uint32 { return uint32(count) }
 
 // New returns an Epoch whose current state has the value first. The writer's
 // goroutine calls retire exactly once for each state, when the state is not
-// current any more and nobody holds it. Retire must not call the Epoch's
+// current any more and not held. Retire must not call the Epoch's
 // methods.
 func New[T any](first T, retire func(*T)) *Epoch[T] {
 	shards := 1
@@ -160,7 +160,7 @@ func (e *Epoch[T]) drain(s *shard) {
 
 // subtract takes a count back on the shard to which it was added.
 //
-// After Close somebody may wait for that. Whoever closes clears current first
+// After Close a caller may wait for that. Close clears current first
 // and reads the shard then; here the shard is changed first and current is read
 // then. So at least one of the two sees what the other did: either the closer
 // finds the shard at zero, or this finds the Epoch closed and leaves a token.
@@ -193,7 +193,7 @@ func (g Guard[T]) Value() *T { return &g.state.value }
 func (g Guard[T]) Release() { g.state.subtract(g.shard, oneHeld) }
 
 // Current is the value that was published last, or nil after Close. It is held
-// by nobody: only the writer can use what it points to without an Acquire.
+// by no reader: only the writer can use what it points to without an Acquire.
 func (e *Epoch[T]) Current() *T {
 	if s := e.current.Load(); s != nil {
 		return &s.value
@@ -220,7 +220,7 @@ func (e *Epoch[T]) Publish(v T) {
 	e.current.Store(s)
 }
 
-// Sweep retires states that nobody holds. One call looks at a bounded number of
+// Sweep retires states that are not held. One call looks at a bounded number of
 // states and the next goes on from there, so that the cost does not grow with
 // the number of states held.
 func (e *Epoch[T]) Sweep() {
@@ -257,9 +257,9 @@ func (e *Epoch[T]) SweepAll() {
 	e.hand = nil
 }
 
-// idle reports whether nobody holds a state that is not current, and if so how
+// idle reports whether no state that is not current is held, and if so how
 // many acquisitions its shards have counted. Both come from the same reading: a
-// shard that is held by nobody counts no Acquire that will take itself back.
+// shard through which nothing is held counts no Acquire that will take itself back.
 func (s *state[T]) idle() (acquired uint64, ok bool) {
 	for i := range s.shards {
 		count := s.shards[i].count.Load()
@@ -325,7 +325,7 @@ func (e *Epoch[T]) walk(visit func(*state[T]) bool, end func(w *walk[T]), pause 
 }
 
 // Counts are about how many guards there are, and how many there have ever been. It takes
-// time in proportion to the states that are held, and keeps nobody waiting for that.
+// time in proportion to the states that are held, and keeps no caller waiting for that.
 func (e *Epoch[T]) Counts() (now int64, ever uint64) { return e.counts(nil) }
 
 func (e *Epoch[T]) counts(pause func()) (now int64, ever uint64) {
@@ -341,8 +341,8 @@ func (e *Epoch[T]) counts(pause func()) (now int64, ever uint64) {
 }
 
 // OldestHeld is the oldest value that a guard holds, if that is not the current one, and
-// when the one behind it was published. It takes time in proportion to the states that are
-// not retired, and keeps nobody waiting for that.
+// when the one after it was published. It takes time in proportion to the states that are
+// not retired, and keeps no caller waiting for that.
 func (e *Epoch[T]) OldestHeld() (oldest *T, replaced time.Time) {
 	current := e.current.Load()
 	e.walk(func(s *state[T]) bool {

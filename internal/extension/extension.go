@@ -1,5 +1,5 @@
-// Package extension is what Holdfast keeps in a meta page behind bbolt's meta:
-// which state a flush has made newest, and which pages are free, so that nobody
+// Package extension is what Holdfast keeps in a meta page after bbolt's meta:
+// which state a flush has made newest, and which pages are free, so that no opening
 // has to look for them. docs/format.md has the bytes.
 //
 // bbolt ignores these bytes, and zeroes them in the slot that it writes. An
@@ -23,7 +23,7 @@ var order = binary.NativeEndian
 const magic = "HOLDFAST"
 
 // version is that of the layout. A file whose newest meta has a trailing extension of
-// another version is refused: it names a state that nobody else knows. A plain one is
+// another version is refused: it names a state that no other version knows. A plain one is
 // as good as none.
 const version = 2
 
@@ -88,7 +88,7 @@ type Trailing struct {
 	Root      page.ID
 	Sequence  uint64
 	HighWater page.ID
-	Key       [16]byte // of Hash: new with each opening, so that nobody can prepare pages that have it
+	Key       [16]byte // of Hash: new with each opening, so that pages that have it cannot be prepared
 	Hash      Hash     // of the pages written, see PageHash
 	Written   []byte   // the pages written, as AppendExtents writes them
 }
@@ -113,7 +113,7 @@ type Run struct {
 func (r Run) Extent() page.Extent { return page.Extent{Start: r.Start, N: uint64(r.Pages)} }
 
 // Room is how many bytes of inline changes and of pages written fit together
-// behind so many log runs and freelists.
+// after so many log runs and freelists.
 func Room(pageSize, logs, lists int) int {
 	return min(pageSize, maxArea) - page.ExtensionOffset - fixedSize - logs*runSize - lists*listSize - len(Hash{})
 }
@@ -129,7 +129,7 @@ func (e *Extension) used() (logs, variable int) {
 	return logs, variable
 }
 
-// Encode writes e behind the meta of a meta page, which must be there already.
+// Encode writes e after the meta of a meta page, which must be there already.
 // h makes checksums with e.Key.
 func Encode(buf []byte, e *Extension, h *Hasher) error {
 	logs, variable := e.used()

@@ -25,7 +25,7 @@ type Meta struct {
 }
 
 // EncodeMeta fills page buf, of at least ExtensionOffset bytes, as meta page
-// slot (0 or 1) holding m. ext is copied behind the meta; the rest of the page
+// slot (0 or 1) holding m. ext is copied after the meta; the rest of the page
 // becomes zero.
 func EncodeMeta(buf []byte, slot ID, m Meta, ext []byte) {
 	clear(buf)
@@ -83,7 +83,7 @@ func MetaFields(buf []byte) Meta {
 	}
 }
 
-// Extension is the bytes of a meta page behind the v2 meta.
+// Extension is the bytes of a meta page after the v2 meta.
 func Extension(buf []byte) []byte {
 	if len(buf) <= ExtensionOffset {
 		return nil
@@ -129,7 +129,7 @@ func (m Meta) Check(size int64) error {
 // Slots are the two metas of a file with the order between them.
 type Slots struct {
 	Meta [2]Meta
-	Ext  [2][]byte // what lies behind each v2 meta in its page
+	Ext  [2][]byte // what lies after each v2 meta in its page
 	Err  [2]error  // why a slot does not count
 }
 

@@ -15,7 +15,7 @@ type Header struct {
 	ID       ID
 	Flags    uint16
 	Count    uint16 // elements
-	Overflow uint32 // pages behind this one that belong to it
+	Overflow uint32 // pages after this one that belong to it
 }
 
 // DecodeHeader reads a header from the first HeaderSize bytes of b, which must
@@ -100,7 +100,7 @@ func (p Page) IsLeaf() bool { return p.leaf }
 // Count is the number of elements.
 func (p Page) Count() int { return p.count }
 
-// Overflow is the number of pages behind the first that belong to this one.
+// Overflow is the number of pages after the first that belong to this one.
 func (p Page) Overflow() uint32 { return order.Uint32(p.buf[12:]) }
 
 // Pages is the number of pages of the run: 1 + Overflow.
@@ -176,7 +176,7 @@ func (p Page) Child(i int) ID {
 	return ID(order.Uint64(p.buf[HeaderSize+i*BranchElementSize+8:]))
 }
 
-// keyField is where pos and ksize stand in an element: behind the flags in a
+// keyField is where pos and ksize stand in an element: after the flags in a
 // leaf, at the beginning in a branch.
 func (p Page) keyField() int {
 	if p.leaf {
@@ -286,7 +286,7 @@ func (p Page) NextBucket(i int) int {
 }
 
 // Packed tells whether the page, a leaf, is as an Encoder makes one: keys and values
-// one behind the other, in the order of the elements, and keys ascending. end is where
+// one after the other, in the order of the elements, and keys ascending. end is where
 // they end.
 func (p Page) Packed() (end int, ok bool) {
 	next := uint64(HeaderSize + p.count*LeafElementSize)

@@ -27,7 +27,7 @@ type Label uint64
 type TxID uint64
 
 // NoFreelist is the freelist pgid of a meta that names no freelist page:
-// whoever opens the file finds the free pages in another way.
+// an opening finds the free pages in another way.
 const NoFreelist = ^ID(0)
 
 // Page flags. A page carries exactly one of them.
@@ -47,7 +47,7 @@ const (
 	BranchElementSize = 16
 	LeafElementSize   = 16
 	BucketHeaderSize  = 16 // root pgid and sequence
-	MetaSize          = 64 // v2 meta, behind the page header
+	MetaSize          = 64 // v2 meta, after the page header
 	ExtensionOffset   = HeaderSize + MetaSize
 )
 
@@ -138,5 +138,5 @@ type Extent struct {
 	N     uint64
 }
 
-// End is the first page behind the extent.
+// End is the first page after the extent.
 func (e Extent) End() ID { return e.Start + ID(e.N) }

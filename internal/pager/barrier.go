@@ -14,7 +14,7 @@ func (p *Pager) Sync() error {
 		p.commit.Unlock()
 		return ErrDatabaseNotOpen
 	}
-	if p.opts.ReadOnly { // nobody leads, and Close must not come between
+	if p.opts.ReadOnly { // there is no leader, and Close must not come between
 		defer p.commit.Unlock()
 		return p.flush()
 	}

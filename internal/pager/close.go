@@ -198,7 +198,7 @@ func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error 
 }
 
 // planFreelist takes pages for a freelist page, and for the record with it, and
-// gives up the freelist that the slot to be written names: nobody takes a page any
+// gives up the freelist that the slot to be written names: no transaction takes a page any
 // more before it is written.
 func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *recording, err error) {
 	pages := uint64(0)

@@ -65,7 +65,7 @@ const sector = 512
 
 // interrupted tells whether a file of three or page.FirstPages pages is one whose
 // creation a crash has cut short, so that nothing was ever stored in it: its
-// metas are still zero, and each sector behind them is zero or what create
+// metas are still zero, and each sector after them is zero or what create
 // writes, in this version or in those that knew no seals. (Any commit makes a file longer.)
 func (p *Pager) interrupted(size int64, ps int) (bool, error) {
 	have := make([]byte, size)

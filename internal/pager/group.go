@@ -25,7 +25,7 @@ type group struct {
 	freed    []page.Extent // by members, ascending
 	mode     Durability    // what the most careful member wants
 	plain    bool          // somebody wants bbolt to find it
-	even     bool          // and the losing slot to need no page behind the state's
+	even     bool          // and the losing slot to need no page past the state's
 	cuts     bool          // somebody wants the file to be cut off
 	settles  bool          // the newest durable meta is trailing
 	visible  bool          // there is a newer state than the durable one, in slot
@@ -119,7 +119,7 @@ func (g *group) flush() error {
 
 // writeMeta ends the group: what was written becomes the newest state. With one
 // flush if it can be; with two if bbolt is to find the newest state after a
-// crash, or if there is no room to list what was written; with none if nobody
+// crash, or if there is no room to list what was written; with none if no reader
 // wants one now.
 func (g *group) writeMeta() error {
 	if g.mode == None {
@@ -239,7 +239,7 @@ func listable(runs []run, room, pageSize int) bool {
 	return 2*extents <= room && bytes <= maxListed
 }
 
-// leader is memory of whoever leads.
+// leader is memory of the leader.
 type leader struct {
 	meta     []byte // a page
 	vec      [][]byte
@@ -252,7 +252,7 @@ type leader struct {
 }
 
 // extension is the plain extension of state tx. It is good until the next call,
-// by whoever leads.
+// by the leader.
 func (p *Pager) extension(tx page.TxID, rec *record, lists []page.Extent) *extension.Extension {
 	if plant.On(plant.RecordOfNewest) {
 		rec = &p.record

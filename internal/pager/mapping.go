@@ -127,7 +127,7 @@ func (g *generation) closeIfUnused() error {
 }
 
 // retire is called by the epoch, with commit held except by Close, for a state that
-// nobody holds any more.
+// is not held any more.
 func (p *Pager) retire(s *State) {
 	if p.draining { // by Close, which waits for readers without the lock
 		p.commit.Lock()

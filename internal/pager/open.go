@@ -197,7 +197,7 @@ func (p *Pager) openState() error {
 }
 
 // settleOpening gives the state that was found a plain meta: bbolt and we open the
-// same from then on, and nobody needs the older state of the trailing meta.
+// same from then on, and nothing needs the older state of the trailing meta.
 func (p *Pager) settleOpening() error {
 	slot, label := p.slots.Next()
 	if label > page.MaxLabel {
@@ -311,7 +311,7 @@ func (p *Pager) findFree(s *State, best int) (sp *space.Space, lists [2]page.Ext
 
 // otherList is the freelist run that a slot names which is not the better one.
 func (p *Pager) otherList(s *State, slot int) (list page.Extent, ok bool) {
-	var unreadable error // then so be it: nobody needs that page
+	var unreadable error // then so be it: that page is not needed
 	defer s.image.CatchFault(debug.SetPanicOnFault(true), &unreadable)
 	if p.slots.Err[slot] != nil {
 		return page.Extent{}, false

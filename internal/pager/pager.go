@@ -142,7 +142,7 @@ type Pager struct {
 	leading   bool
 	lost      atomic.Uint64 // see Lost: one more than the number of the newest state that is good
 	draining  bool          // Close waits for the last readers
-	idle      *sync.Cond    // nobody leads any more
+	idle      *sync.Cond    // there is no leader any more
 	unsynced  int64         // commits since the last that was flushed
 	flusher   *time.Timer   // see flushLater
 	flushing  bool          // it runs
@@ -282,7 +282,7 @@ func (p *Pager) flushForReading() {
 
 // forget drops the file from the system's cache, of which nothing may be mapped
 // any more: after a failed flush the cache shows what the disk does not have, and
-// whoever opens the file next would build upon that.
+// the next opening would build upon that.
 func (p *Pager) forget() {
 	size, err := p.file.Size()
 	if err == nil {
@@ -352,7 +352,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 func (p *Pager) account() (a Accounting) {
 	limit := p.space.HighWater()
 	if p.editing != nil && !plant.On(plant.RisenListed) {
-		limit = p.editing.base.Meta.HighWater // behind that is what it has risen by, and not taken yet
+		limit = p.editing.base.Meta.HighWater // from there on is what it has risen by, and not taken yet
 	}
 	for e := range p.space.Unused() {
 		if e.Start < limit {

@@ -11,7 +11,7 @@ import (
 )
 
 // How commits become durable. Prepare puts a transaction into the queue and lets
-// the next one begin. Its caller then calls Finish: if nobody leads, it leads.
+// the next one begin. Its caller then calls Finish: if there is no leader, it leads.
 // The leader takes all that is queued, the group, writes its pages and one meta,
 // flushes, makes the newest state of the group current and wakes the others.
 // What is prepared meanwhile is the next group, which one of its callers leads;
@@ -19,7 +19,7 @@ import (
 //
 //	queue ──lead──▸ flight ──land──▸ landed ──reap──▸ buffers for others
 //	   │               │
-//	   └─────abort─────┴──▸ aborted ──undo (when nobody edits)──▸ landed
+//	   └─────abort─────┴──▸ aborted ──undo (when none is in edit)──▸ landed
 //
 // All of it is guarded by commit, which the leader lets go while it writes.
 
@@ -30,7 +30,7 @@ type Prepared struct {
 	w     *WriteTx // nil of a barrier
 	mode  Durability
 	plain bool // of a barrier: bbolt is to find the state
-	even  bool // and both slots are to need no page behind it
+	even  bool // and both slots are to need no page past it
 	state State
 	size  int // bytes of its pages
 
@@ -42,7 +42,7 @@ type Prepared struct {
 	done     bool
 	err      error
 	wake     chan bool     // to the one in Finish: true, lead; false, done
-	ended    chan struct{} // closed when done, for all others; nil while nobody waits
+	ended    chan struct{} // closed when done, for all others; nil while none waits
 }
 
 // Bounds of what is prepared and not written; beyond, writers wait.
@@ -67,8 +67,8 @@ func (pr *Prepared) Finish() error {
 		if lead := <-pr.wake; !lead {
 			return pr.err
 		}
-		// Those whom the leader before has woken are ready behind us. Let them come
-		// first: once we wait for the disk, nobody may run them for a while.
+		// Those whom the leader before has woken are ready to run after us. Let them come
+		// first: once we wait for the disk, no processor may run them for a while.
 		runtime.Gosched()
 		p.commit.Lock()
 	}
@@ -381,7 +381,7 @@ func (p *Pager) abort(doomed []*Prepared, err error) {
 }
 
 // undo takes back what aborted transactions did to the free pages, the newest
-// first. The caller holds commit, and nobody edits.
+// first. The caller holds commit, and no transaction is in edit.
 func (p *Pager) undo() {
 	if plant.On(plant.AbortOrder) {
 		slices.Reverse(p.aborted)

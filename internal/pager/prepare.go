@@ -206,10 +206,10 @@ func (w *WriteTx) Free(id page.ID, n uint64) error {
 
 // Rollback ends the transaction without a trace. If what it stands on is not
 // durable yet, it returns when that is, or the error that kept it from becoming
-// so: nobody acts on what may vanish.
+// so: no caller acts on what may vanish.
 func (w *WriteTx) Rollback() error {
 	if w.stream != nil {
-		_ = w.stream.land() // nobody wants it any more
+		_ = w.stream.land() // it is not wanted any more
 	}
 	w.p.commit.Lock()
 	w.abandon()
@@ -230,7 +230,7 @@ func (w *WriteTx) abandon() {
 	p.endEdit()
 }
 
-// endEdit is what waits until nobody edits. The caller holds commit.
+// endEdit is what waits until no transaction is in edit. The caller holds commit.
 func (p *Pager) endEdit() {
 	p.editing = nil
 	p.undo()
@@ -291,7 +291,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 			}
 		}
 		if full {
-			// What the last commits have freed waits for the next flush. Whoever tries
+			// What the last commits have freed waits for the next flush. A commit that tries
 			// again, with less or after having removed something, is to find it free.
 			_ = p.Sync()
 		}
@@ -358,9 +358,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	}
 	need := int64(meta.HighWater) * int64(p.pageSize)
 	// Of those that are written as a group the first one checks, and of those that
-	// do not wait for a flush one in some; whoever flushes them does. Whoever makes
-	// the file longer, or may write its last page, always does: nobody could tell
-	// behind that.
+	// do not wait for a flush one in some; the one that flushes them does. One that makes
+	// the file longer, or may write its last page, always does: nothing could tell
+	// after that.
 	if len(p.queue) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
 		if err := p.checkLength(); err != nil {
 			return err

@@ -93,7 +93,7 @@ func (p *Pager) recordPages(highWater page.ID) (n uint64) {
 }
 
 // plan makes of next the recording of a transaction that is complete but for the
-// pages that the recording takes. Call complete behind txn.Commit. whole: the set is
+// pages that the recording takes. Call complete after txn.Commit. whole: the set is
 // recorded anew; what is recorded already may name pages above a high-water mark that
 // was lowered.
 func (p *Pager) plan(txn *space.Txn, next *recording, whole bool) error {
@@ -106,7 +106,7 @@ func (p *Pager) plan(txn *space.Txn, next *recording, whole bool) error {
 	if !cur.known || whole && !plant.On(plant.LoweredInLog) {
 		return p.planWhole(txn, next)
 	}
-	// Records share memory: each appends behind those before it, and what a
+	// Records share memory: each appends after those before it, and what a
 	// transaction appended that was aborted is written over.
 	free, freed := &next.free, txn.Freed()
 	if plant.On(plant.ChangeLost) {
@@ -227,7 +227,7 @@ func (p *Pager) planWhole(txn *space.Txn, next *recording) error {
 	return err
 }
 
-// unusedRuns bounds the number of runs of free and pending pages behind a transaction:
+// unusedRuns bounds the number of runs of free and pending pages after a transaction:
 // the pages of a snapshot may come from within a run, and what it has freed is not
 // among the unused ones yet.
 func (p *Pager) unusedRuns(txn *space.Txn) uint64 {
@@ -259,7 +259,7 @@ func (p *Pager) snapshotPages(runs uint64, highWater page.ID) (n uint64, asBits 
 }
 
 // hasRoom tells whether the record may take n pages: on a full disk only if so many
-// are free one behind the other. (A commit that could have freed some failed
+// are free one after the other. (A commit that could have freed some failed
 // because its record wanted 24.)
 func (p *Pager) hasRoom(n int) bool {
 	if !p.noRoom || plant.On(plant.RecordWantsRoom) {

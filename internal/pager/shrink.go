@@ -9,10 +9,10 @@ import (
 )
 
 // How the file becomes shorter. Somebody (internal/vacuum) moves what is at its end
-// to the front, a transaction lowers the high-water mark to behind the last page that is
-// not free, and when nobody needs the pages behind that any more the file is cut off.
+// to the front, a transaction lowers the high-water mark to the page after the last that is
+// not free, and when the pages from there on are not needed any more the file is cut off.
 //
-// A lower mark is a state as any other: the pages behind it were free, so none that
+// A lower mark is a state as any other: the pages from it on were free, so none that
 // is pinned has one of them. But what was recorded of free pages before may name
 // them, so the transaction records all of them anew.
 //
@@ -30,7 +30,7 @@ const maxCut = 8 << 20
 // one of its metas is torn.
 const minFile = 4096
 
-// maxShrink is how many flushes Shrink makes behind each other without a gain: some
+// maxShrink is how many flushes Shrink makes one after the other without a gain: some
 // reader, or those who commit all the time, keep the end of the file then.
 const maxShrink = 4
 
@@ -46,7 +46,7 @@ func (p *Pager) PlaceLow(on bool) {
 	}
 }
 
-// Lower makes the transaction lower the high-water mark to behind the last page
+// Lower makes the transaction lower the high-water mark to the page after the last
 // that is not free when it is prepared, and record the free pages anew, as far at the
 // front as there is room.
 func (w *WriteTx) Lower() { w.lower = true }
@@ -109,7 +109,7 @@ type Usage struct {
 	Free, Pending uint64 // pages
 	Tail          uint64 // free pages directly before the high-water mark
 	FileSize      int64
-	// LastRecord is behind the last page of a record of free pages, or of a freelist.
+	// LastRecord is the page after the last one of a record of free pages, or of a freelist.
 	LastRecord page.ID
 	Oldest     Held
 }
@@ -187,7 +187,7 @@ func (p *Pager) Usage() (Usage, error) {
 }
 
 // OldestReader is the oldest state that somebody reads; zero if that is the current
-// one. It waits for nobody.
+// one. It waits for nothing.
 func (p *Pager) OldestReader() Held {
 	s, replaced := p.states.OldestHeld()
 	current := p.states.Current()
@@ -197,7 +197,7 @@ func (p *Pager) OldestReader() Held {
 	return Held{Tx: s.Tx, Since: replaced, High: s.Meta.HighWater, Age: uint64(current.Tx - min(s.Tx, current.Tx))}
 }
 
-// Shrink cuts off what is behind the high-water mark, as far as nobody needs it, and
+// Shrink cuts off what is from the high-water mark on, as far as it is not needed, and
 // returns the file's size. First it makes both slots name the newest state, if
 // they say that the file is longer. Those who commit meanwhile wait for one piece at a
 // time; rest, if it is not nil, is called in between, and its error ends it. An error of the truncation
@@ -307,9 +307,9 @@ func (p *Pager) end() (own, all int64) {
 	return own, size(high)
 }
 
-// truncate cuts off a piece of what nobody needs, and tells whether it did. Whoever leads may
+// truncate cuts off a piece of what is not needed, and tells whether it did. A leader may
 // write meanwhile: what it writes, and what its meta will say, lies before the end. The
-// caller holds commit, without which nobody makes the file longer.
+// caller holds commit, without which nothing makes the file longer.
 func (p *Pager) truncate() bool {
 	if p.stoppedBy() != nil || p.unsynced > 0 || p.visible != nil {
 		return false // what the slots say is not on the disk

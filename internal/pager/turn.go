@@ -1,7 +1,7 @@
 package pager
 
 // turn is a lock that its waiters get in the order in which they came. A sync.Mutex
-// lets whoever runs overtake those who sleep, for up to a millisecond: with 64
+// lets goroutines that run overtake those that sleep, for up to a millisecond: with 64
 // writers one commit in a hundred took six times the median.
 type turn chan struct{}
 
@@ -20,5 +20,5 @@ func (t turn) TryLock() bool {
 	}
 }
 
-// Unlock is for whoever has the lock, in any goroutine.
+// Unlock is for the one that has the lock, in any goroutine.
 func (t turn) Unlock() { <-t }

@@ -241,7 +241,7 @@ func (s *salvage) fill() error {
 }
 
 // place decides where an orphan belongs: below the one hole that it can have come from,
-// or nobody knows where. If it is not known which pages are free, it may be of an older
+// or where is not known. If it is not known which pages are free, it may be of an older
 // state, or of another bucket in that. earlier holes could name it.
 func (s *salvage) place(o orphan, ok bool, open []int, earlier int, found map[int][]orphan) {
 	direct, sources, possible := -1, earlier, earlier > 0 || s.freeKnown

@@ -18,7 +18,7 @@ type Looked struct {
 }
 
 // Quick looks at what is read in no time on a file of any size: the metas and what stands
-// behind them, what is recorded of free pages, the length of the file, and the pages of
+// after them, what is recorded of free pages, the length of the file, and the pages of
 // the root bucket from its root to its first leaf.
 func Quick(r io.ReaderAt, size int64) (*Looked, error) {
 	ctx := context.Background() // it is short

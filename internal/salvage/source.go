@@ -218,7 +218,7 @@ func (s *source) reach(head []byte, h page.Header, size int64) int64 {
 	return need
 }
 
-// peek is the header of page id, read along with those behind it: for a scan.
+// peek is the header of page id, read along with those after it: for a scan.
 func (s *source) peek(id page.ID) (page.Header, bool) {
 	at := s.at(id)
 	if s.window == nil || at < s.windowAt || at+page.HeaderSize > s.windowAt+int64(len(s.window)) {

@@ -170,7 +170,7 @@ func (s *Space) AnyUnused(e page.Extent) bool {
 }
 
 // Pin says that somebody holds the state that transaction tx made. Every Pin
-// needs an Unpin of its own. A state that nobody holds can be pinned as long as
+// needs an Unpin of its own. A state that is not held can be pinned as long as
 // no later transaction has committed; afterwards some of its pages may have
 // been given away, and only what is left of it is kept.
 func (s *Space) Pin(tx page.TxID) {
@@ -184,8 +184,8 @@ func (s *Space) Pin(tx page.TxID) {
 	}
 }
 
-// reattach restores the invariant of witnesses after a state was pinned behind
-// the back of a transaction that has freed pages: of what its predecessor was
+// reattach restores the invariant of witnesses after a state was pinned unknown to
+// a transaction that has freed pages: of what its predecessor was
 // the witness, it becomes the witness where it can.
 func (s *Space) reattach(tx page.TxID) {
 	at, ok := s.pinnedBefore(tx)

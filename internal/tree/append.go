@@ -65,9 +65,9 @@ func (t *Tree) lend() {
 	}
 }
 
-// Append adds an element without flags behind all others. It copies what it needs of key
+// Append adds an element without flags after all others. It copies what it needs of key
 // and value. Pages that are complete come from a and go to it; fill is as for Write. The
-// error is ErrUnordered if key is not behind the last one; after an error of a, the tree
+// error is ErrUnordered if key is not after the last one; after an error of a, the tree
 // is of no use.
 func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 	if t.edit == nil {
@@ -210,7 +210,7 @@ func (t *Tree) descendEdge() (empty bool, err error) {
 }
 
 // prune takes the leaf at the edge, which is empty, off the tree, and branches that are
-// empty then: the keys under which they stand may be behind what comes next.
+// empty then: the keys under which they stand may be after what comes next.
 func (t *Tree) prune() error {
 	g := t.edge
 	if g.leaf != nil {
@@ -311,7 +311,7 @@ func (t *Tree) appendLarge(key, value []byte) error {
 	return nil
 }
 
-// appendChild puts a leaf behind all others.
+// appendChild puts a leaf after all others.
 func (t *Tree) appendChild(it item) error {
 	g := t.edge
 	if len(g.path) == 0 {
@@ -388,7 +388,7 @@ func (t *Tree) splitEdge() {
 }
 
 // complete makes pages of the elements in the last leaf, a node: of all, or of those that
-// whatever comes later does not change: not the last page, and none behind which there are fewer
+// whatever comes later does not change: not the last page, and none after which there are fewer
 // elements than the splitter may look at.
 func (t *Tree) complete(all bool) error {
 	g, e := t.edge, t.edit

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrUnordered is returned by Builder.Append for a key that is not behind the one
-// before, and by Tree.Append for one that is not behind all others.
+// before, and by Tree.Append for one that is not after all others.
 var ErrUnordered = errors.New("keys are not in ascending order")
 
 // Builder makes a new tree of elements that come in the order of their keys. Each page

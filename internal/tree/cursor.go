@@ -6,7 +6,7 @@ import (
 	"holdfast/internal/page"
 )
 
-// Cursor walks a tree in key order. Its position is an element, or behind the
+// Cursor walks a tree in key order. Its position is an element, or after the
 // last one after a Seek that found nothing. Next at the last element and Prev
 // at the first return nothing and leave the position as it is.
 //
@@ -107,7 +107,7 @@ func (c *Cursor) edge(last bool) (page.Element, bool, error) {
 }
 
 // Seek moves to the first element whose key is not less than key. ok is false
-// if there is none; the cursor then stands behind the last element.
+// if there is none; the cursor then stands after the last element.
 func (c *Cursor) Seek(key []byte) (e page.Element, ok bool, err error) {
 	if err := c.begin(); err != nil {
 		return c.fail(err)

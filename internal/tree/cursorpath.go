@@ -125,7 +125,7 @@ func (c *Cursor) dive(last bool) error {
 }
 
 // descend builds the path to the first key not less than key, in the leaf where
-// key belongs; the index may be behind that leaf's last element.
+// key belongs; the index may be after that leaf's last element.
 func (c *Cursor) descend(key []byte) error {
 	if err := c.start(); err != nil {
 		return err

@@ -12,7 +12,7 @@ type nodePath struct {
 	depth int // of the leaf
 }
 
-// pathTo gives the way to the leaf of key. Whoever asks for it moves keys to other nodes: so
+// pathTo gives the way to the leaf of key. The caller moves keys to other nodes: so
 // the finger is lifted.
 func (t *Tree) pathTo(key []byte) (*nodePath, error) {
 	t.lift()

@@ -74,7 +74,7 @@ type change struct {
 // Values of a thin leaf that are replaced, and elements that are added, before it is made thick.
 const (
 	maxThinChanges = 16
-	maxThinRun     = 256 // each behind those before
+	maxThinRun     = 256 // each after those before
 	maxThinPages   = 4   // bytes of all elements
 )
 

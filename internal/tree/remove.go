@@ -72,7 +72,7 @@ func (t *Tree) bornNow(key []byte) page.ID {
 }
 
 // remove takes element i out of n, a leaf on which the finger may stand. An empty leaf goes at
-// once: whoever empties a tree from its beginning would pass it again and again. moved says that
+// once: a caller that empties a tree from its beginning would pass it again and again. moved says that
 // the leaf does not exist any more, or that some of its elements are in other leaves now.
 func (t *Tree) remove(n *node, i int) (moved bool, err error) {
 	it := &n.items[i]

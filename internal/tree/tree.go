@@ -37,7 +37,7 @@ type Writer interface {
 	// the next call. Pages that most transactions write anew, roots and branches,
 	// are hot.
 	Allocate(n uint64, hot bool) (page.ID, []byte, error)
-	// Seal says that the run allocated last is filled up to end, zero behind that,
+	// Seal says that the run allocated last is filled up to end, zero after that,
 	// and to be sealed. From now on the tree only reads it, up to end.
 	Seal(end int)
 	// Free gives up the run of n pages at id, which belongs to the state that

@@ -2,7 +2,7 @@
 // write it.
 //
 // It goes through all buckets in the order of their keys and writes pages that lie
-// behind a cut anew, at the front, and neighbours that are half empty together, in
+// after a cut anew, at the front, and neighbours that are half empty together, in
 // steps: transactions of their own, of a bounded number of pages and a bounded time.
 // What the pages say does not change, so it can stop after any step. When the end of the
 // file is free the high-water mark is lowered and the file is cut off.
@@ -68,7 +68,7 @@ type Result struct {
 	Stuck int
 }
 
-// Behind a step others make restStep commits, and behind a piece that is cut off
+// After a step others make restStep commits, and after a piece that is cut off
 // restCut, or none within a nap, or as many as they can for maxRest.
 const (
 	restStep = 128
@@ -77,10 +77,10 @@ const (
 	maxRest  = 50 * time.Millisecond
 )
 
-// maxRounds bounds the transactions that lower the high-water mark behind a walk.
+// maxRounds bounds the transactions that lower the high-water mark after a walk.
 const maxRounds = 8
 
-// Bounds on walks over the file: in all, and behind each other without a gain.
+// Bounds on walks over the file: in all, and one after the other without a gain.
 const (
 	maxPasses = 12
 	maxIdle   = 3
@@ -144,7 +144,7 @@ type vac struct {
 	own     int64   // commits
 	rested  int64   // commits of others at the last rest
 	start   page.ID // high-water mark at the beginning
-	cut     page.ID // what lies behind it is moved,
+	cut     page.ID // what lies after it is moved,
 	clear   pageSet // and what lies here; nil: nothing does
 	shorter uint64  // and has fewer pages
 	// Of this pass:
@@ -215,7 +215,7 @@ func (v *vac) survey(ctx context.Context) error {
 
 // run walks until the file is as short as it can be, or walks gain nothing. Where
 // long runs have found no place, the next walk moves shorter ones to the front, so
-// that what they leave lies together, and the one behind it the long ones.
+// that what they leave lies together, and the one after it the long ones.
 func (v *vac) run(ctx context.Context) error {
 	v.p.PlaceLow(true)
 	defer v.p.PlaceLow(false)
@@ -285,7 +285,7 @@ func (v *vac) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Who appends all the time is not to be run after: what is new lies behind the cut.
+	// Who appends all the time is not to be run after: what is new lies after the cut.
 	for s.total <= uint64(begin.HighWater)+maxReads && !s.done() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -330,7 +330,7 @@ func worthCutting(u pager.Usage, pageSize int) bool {
 
 // finish gives back what is free at the end, and what becomes so by that: records of
 // free pages move too, and pages that the last transactions have freed are given back
-// when nobody needs these any more, which takes two rounds.
+// when these are not needed any more, which takes two rounds.
 func (v *vac) finish(ctx context.Context) error {
 	for idle, round := 0, 0; idle < 2 && round < maxRounds; round++ {
 		if err := v.p.Sync(); err != nil {
@@ -371,7 +371,7 @@ func (v *vac) cutOff(ctx context.Context) error {
 }
 
 // rest lets others commit, after what keeps one of them waiting: enough that it is not
-// noticed among a hundred, or for a while. If nobody is about to it returns at once, or
+// noticed among a hundred, or for a while. If none is about to it returns at once, or
 // after a nap.
 func (v *vac) rest(ctx context.Context, enough int64) error {
 	begin := time.Now()

@@ -43,7 +43,7 @@ type change struct {
 }
 
 // NewCrash returns a file whose disk holds a copy of content. after, if not
-// nil, is called behind each call that changes the file or its disk: KindWrite,
+// nil, is called after each call that changes the file or its disk: KindWrite,
 // KindTruncate, KindGrow, KindSync. It may call Disks, but not use the handle.
 func NewCrash(name string, content []byte, after func(Kind)) *Crash {
 	if after == nil {
@@ -143,7 +143,7 @@ func (c *Crash) dropCache(off, n int64) {
 		}
 		delete(c.dropped, u)
 		if from < to {
-			disk := make([]byte, to-from) // zero behind the disk's end
+			disk := make([]byte, to-from) // zero past the disk's end
 			copy(disk, c.stable[min(from, int64(len(c.stable))):])
 			c.cache.write(disk, from)
 		}
@@ -248,7 +248,7 @@ func (p policy) apply(stable []byte, pending []change, rng *rand.Rand) []byte {
 	for i := range pending {
 		ch := &pending[i]
 		end := ch.off + int64(len(ch.data))
-		if ch.data == nil { // all that lies behind becomes zero
+		if ch.data == nil { // all that lies after it becomes zero
 			end, length = max(length, end), ch.off
 		} else {
 			length = max(length, end)

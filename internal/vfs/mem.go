@@ -28,7 +28,7 @@ type Mem struct {
 	size int64
 	// arrays are copies of the file, the longest last. That one is at least
 	// size bytes long; the others are there because they are still mapped,
-	// and are written to as far as they reach. Bytes behind size are zero, or
+	// and are written to as far as they reach. Bytes past size are zero, or
 	// cutOff in an array that was mapped when they were cut off.
 	arrays []*memArray
 	// lockers are the handles that hold the lock; true is exclusive.
@@ -102,7 +102,7 @@ func (m *Mem) write(p []byte, off int64) {
 }
 
 // cutOff is what mappings show where the file was cut off. Of a real file that is
-// no byte at all: whoever reads there ends, and here at least gets nothing sensible.
+// no byte at all: a program that reads there ends, and here at least gets nothing sensible.
 const cutOff = 0xEE
 
 func (m *Mem) truncate(size int64) {

@@ -65,7 +65,7 @@ func (f *OSFile) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt
 // WriteAt writes p at off.
 func (f *OSFile) WriteAt(p []byte, off int64) (int, error) { return f.file.WriteAt(p, off) }
 
-// WriteVec writes the buffers one behind the other from off on: with pwritev
+// WriteVec writes the buffers one after the other from off on: with pwritev
 // on Linux and Darwin, elsewhere by copying small buffers together.
 func (f *OSFile) WriteVec(bufs [][]byte, off int64) error {
 	if off < 0 {
@@ -82,7 +82,7 @@ func (f *OSFile) WriteVec(bufs [][]byte, off int64) error {
 func (f *OSFile) Size() (int64, error) {
 	// Not Stat: where a file's times have a fine grain (Linux 6.13 and later)
 	// asking for them obliges the next write to give the file a new time, and
-	// a durable commit then took a quarter more. The position is nobody's:
+	// a durable commit then took a quarter more. The position is not used:
 	// each read and write names its own.
 	size, err := f.file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *OSFile) Grow(size int64) error {
 }
 
 // restoreSize takes back the part of an extension that is there, and blocks
-// that are reserved behind the end. A truncation that fails does no harm when
+// that are reserved past the end. A truncation that fails does no harm when
 // the size is right.
 func (f *OSFile) restoreSize(old int64) error {
 	failed := f.file.Truncate(old)

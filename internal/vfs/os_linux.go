@@ -82,7 +82,7 @@ func (f *OSFile) prefetch(_ []byte, off, n int64) {
 	_ = f.lend(func(fd uintptr) {
 		var b [1]byte
 		read, err := unix.Preadv2(int(fd), [][]byte{b[:]}, off+n-1, unix.RWF_NOWAIT)
-		if read == 1 || err == nil { // there, or behind the end
+		if read == 1 || err == nil { // there, or past the end
 			return
 		}
 		for ; n > 0; off, n = off+prefetchPiece, n-prefetchPiece {

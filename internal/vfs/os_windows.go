@@ -57,7 +57,7 @@ func pin(data []byte) error {
 	return windows.VirtualLock(uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)))
 }
 
-// lockRange is the byte that is locked, the one behind the last possible
+// lockRange is the byte that is locked, the one after the last possible
 // offset: bbolt locks the same one, and no read or write is in its way.
 func lockRange() *windows.Overlapped {
 	return &windows.Overlapped{Offset: 0xffffffff, OffsetHigh: 0xffffffff}

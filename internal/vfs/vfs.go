@@ -37,7 +37,7 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	// WriteAt follows io.WriterAt: a short write is an error.
 	WriteAt(p []byte, off int64) (int, error)
-	// WriteVec writes the buffers one behind the other from off on, with as
+	// WriteVec writes the buffers one after the other from off on, with as
 	// few system calls as the platform allows. It writes all of them or
 	// returns an error; then any part of them may have been written. Buffers
 	// may be empty, and neither they nor bufs are changed or kept.
@@ -66,7 +66,7 @@ type File interface {
 	DropCache(off, n int64) error
 	// Map maps the first length bytes read-only and shared: later writes
 	// through the file show in it. If MapBeyondEnd is true length may exceed
-	// the file's size; bytes behind the end must not be touched until the
+	// the file's size; bytes past the end must not be touched until the
 	// file has grown over them. Errors wrap ErrMapping.
 	Map(length int64, opts MapOptions) (Mapping, error)
 	// MapBeyondEnd tells whether Map accepts a length beyond the end of file.
