@@ -1,12 +1,24 @@
 package pager
 
-import "holdfast/internal/page"
+import (
+	"slices"
+
+	"holdfast/internal/page"
+)
 
 // Waiting tells whether so many transactions and barriers wait for the next group.
 func (p *Pager) Waiting(n int) bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	return len(p.queue)+len(p.barriers) == n
+}
+
+// Awaited tells whether somebody waits for a transaction that another is to finish.
+func (p *Pager) Awaited() bool {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	waits := func(pr *Prepared) bool { return pr.ended != nil }
+	return slices.ContainsFunc(p.queue, waits) || slices.ContainsFunc(p.flight, waits)
 }
 
 // FlushVisible does what the timer of Periodic does.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 
 	"holdfast/internal/page"
@@ -63,6 +64,31 @@ func (h *history) failFlush() {
 
 // foundFull tells whether err is that of a disk that was full, as it was made to be.
 func (h *history) foundFull(err error) bool { return h.full && errors.Is(err, syscall.ENOSPC) }
+
+// tryPrepare is Prepare. If that fails it waits for the transaction that this one stands on:
+// for ever here, where the goroutine that began the call is the one to finish that.
+func (h *history) tryPrepare(w *pager.WriteTx, root page.ID, opts pager.CommitOptions) (*pager.Prepared, error) {
+	type result struct {
+		pr  *pager.Prepared
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		pr, err := w.Prepare(root, uint64(h.last), opts)
+		done <- result{pr, err}
+	}()
+	for {
+		select {
+		case r := <-done:
+			return r.pr, r.err
+		default:
+		}
+		if h.Awaited() {
+			return nil, errors.New("it has failed, and waits for what it stands on")
+		}
+		runtime.Gosched()
+	}
+}
 
 // whileWritten is what another writer does while a group is written.
 func (h *history) whileWritten() {

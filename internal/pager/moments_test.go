@@ -287,7 +287,7 @@ func (h *history) options() pager.CommitOptions {
 // enqueue ends an edit.
 func (h *history) enqueue(w *pager.WriteTx, root page.ID, opts pager.CommitOptions) {
 	lowers := h.lower(w)
-	pr, err := w.Prepare(root, uint64(h.last), opts)
+	pr, err := h.tryPrepare(w, root, opts)
 	if err != nil {
 		delete(h.trees, h.last)
 		if !h.stopped && !h.foundFull(err) {
