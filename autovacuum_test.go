@@ -34,7 +34,7 @@ func until(t *testing.T, db *holdfast.DB, what string, ok func(holdfast.Stats) b
 	}))
 }
 
-// untilShort waits until the file is short and nobody vacuums.
+// untilShort waits until the file is short and no vacuum runs.
 func untilShort(t *testing.T, db *holdfast.DB, what string) {
 	t.Helper()
 	until(t, db, what, func(s holdfast.Stats) bool {
@@ -123,12 +123,12 @@ func TestAutoVacuumWaitsForWriters(t *testing.T) {
 		})
 		again := db.LookForVacuum()
 		if s := db.Stats().Vacuum; s.Waits != holdfast.WaitsForWriters || s.Runs != 0 || !again {
-			t.Fatalf("behind a write: %+v, it looks again: %v", s, again)
+			t.Fatalf("after a write: %+v, it looks again: %v", s, again)
 		}
 	}
-	db.LookForVacuum() // nobody wrote since
+	db.LookForVacuum() // nothing was written since
 	if s := db.Stats().Vacuum; s.Waits != "" || s.Runs != 1 || length(t, db) > 1<<20 {
-		t.Fatalf("behind the writers: %+v, %d bytes", s, length(t, db))
+		t.Fatalf("after the writers: %+v, %d bytes", s, length(t, db))
 	}
 	must(t, db.Close())
 }
@@ -190,7 +190,7 @@ func (w *warnings) text() string {
 func (w *warnings) Infof(string, ...any)  {}
 func (w *warnings) Errorf(string, ...any) {}
 
-// A reader was open while it worked. Nearly all was free behind that and could not be given
+// A reader was open while it worked. Nearly all was free after that and could not be given
 // back, and it took that for what cannot be had for good.
 func TestAutoVacuumGoesOnBehindAReader(t *testing.T) {
 	path := tempPath(t)
@@ -209,7 +209,7 @@ func TestAutoVacuumGoesOnBehindAReader(t *testing.T) {
 	touch()
 	must(t, reader.Rollback())
 	touch()
-	untilShort(t, db, "vacuum behind the reader")
+	untilShort(t, db, "vacuum after the reader")
 	must(t, db.Close())
 }
 

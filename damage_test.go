@@ -258,7 +258,7 @@ func TestDamagePanics(t *testing.T) {
 				tx := begin(t, db, true)
 				_ = use(tx)
 				if err := tx.Commit(); !says(err, path) {
-					t.Errorf("%+v: Commit behind %s: %v", options, name, err)
+					t.Errorf("%+v: Commit after %s: %v", options, name, err)
 				}
 			}
 			tx := begin(t, db, false)
@@ -270,11 +270,11 @@ func TestDamagePanics(t *testing.T) {
 					mustNameDamage(t, mustPanic(t, func() { read(tx, b) }), path)
 				}
 				if v := b.Get(sampleKey(2999)); v == nil {
-					t.Errorf("%s: what is sound cannot be read behind the panic", name)
+					t.Errorf("%s: what is sound cannot be read after the panic", name)
 				}
 			}
 			if err := tx.Rollback(); !says(err, path) {
-				t.Errorf("%+v: Rollback behind %s: %v", options, name, err)
+				t.Errorf("%+v: Rollback after %s: %v", options, name, err)
 			}
 		}
 	}
@@ -311,7 +311,7 @@ func TestDamageIsReturned(t *testing.T) {
 			t.Errorf("%s: Err is %v", name, tx.Err())
 		}
 		if err := tx.Rollback(); !says(err, path) {
-			t.Errorf("Rollback behind %s: %v", name, err)
+			t.Errorf("Rollback after %s: %v", name, err)
 		}
 	}
 	tx := begin(t, db, false)

@@ -155,7 +155,7 @@ func TestViewInUpdateIsNotOlder(t *testing.T) {
 }
 
 // What was committed without a flush is not durable: once NoSync is off, the next transaction
-// begins behind one.
+// begins after one.
 func TestDurableBaseAfterNoSync(t *testing.T) {
 	held := newHeldFlushes()
 	db, err := holdfast.OpenVFS(held.file, &holdfast.Options{DurableBase: true, NoSync: true, SettleDelay: -1})

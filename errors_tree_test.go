@@ -98,7 +98,7 @@ var treeCases = map[string]func(*errorRow){
 			r.tryDamage(fmt.Sprint(n, " bytes"), func(s *sample) { s.set32(s.nest, offLeafVal, n) })
 			r.tryDamage(fmt.Sprint(n, " bytes, top level"), func(s *sample) { s.set32(s.meta.Root, offLeafVal, n) })
 		}
-		// Header and nothing behind it, where an inline page should be.
+		// Header and nothing after it, where an inline page should be.
 		r.tryDamage("header only", func(s *sample) {
 			i, _, _ := s.parse(s.nest).Search([]byte("inline"))
 			s.set32(s.nest, offLeafVal+i*page.LeafElementSize, page.BucketHeaderSize)

@@ -17,7 +17,7 @@ import (
 )
 
 // shortened opens a database of many pages on a real file and cuts the file off
-// behind its metas while it is open, so that no page of a tree can be read.
+// after its metas while it is open, so that no page of a tree can be read.
 func shortened(t testing.TB, begin func(*holdfast.DB)) (*holdfast.DB, func()) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
@@ -460,7 +460,7 @@ func TestCursorAfterAFault(t *testing.T) {
 	}
 }
 
-// Keys that go on behind the page in which they begin: what compares them reads
+// Keys that go on past the page in which they begin: what compares them reads
 // the mapping as well.
 func TestShortenedLongKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")

@@ -305,7 +305,7 @@ var hostileSpaces = map[string]func(f *hostileSpace) []byte{
 	},
 }
 
-// each makes something else of each page that is free, behind which the file has left pages.
+// each makes something else of each page that is free, after which the file has left pages.
 func (f *hostileSpace) each(write func(run []byte, id page.ID, left int)) {
 	for id := page.FirstDataPage; id < f.meta.HighWater; id++ {
 		if run := f.data[int(id)*hostilePage:][:hostilePage]; id != f.meta.Root && string(run[page.HeaderSize+page.LeafElementSize:][:2]) != "kv" {

@@ -51,7 +51,7 @@ func holdTheLock(db *holdfast.DB, has chan<- bool, release <-chan bool) error {
 	})
 }
 
-// beginByHand is where a transaction was begun that nobody ends.
+// beginByHand is where a transaction was begun that is not ended.
 func beginByHand(db *holdfast.DB) (*holdfast.Tx, error) { return db.Begin(true) }
 
 // nestedUpdate waits for itself.

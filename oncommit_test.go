@@ -99,7 +99,7 @@ func TestOnCommitMakesTransactions(t *testing.T) {
 // one must not wait for the first for ever: bbolt does not.
 func TestOnCommitWaitsForAnother(t *testing.T) {
 	db := open(t, tempPath(t), nil)
-	must(t, within(t, "a commit that waits for one behind it", func() error {
+	must(t, within(t, "a commit that waits for one after it", func() error {
 		other := make(chan error)
 		return db.Update(func(tx *holdfast.Tx) error {
 			tx.OnCommit(func() {

@@ -12,7 +12,7 @@ import (
 	"holdfast/internal/vfs"
 )
 
-// A process was killed whose last commits were in the page cache only. Whoever opened the
+// A process was killed whose last commits were in the page cache only. A program that opened the
 // file for reading was told of them, and then the power failed: they were gone.
 func TestReaderFlushes(t *testing.T) {
 	disk := vfs.NewCrash("db", nil, nil)

@@ -265,7 +265,7 @@ func TestPagesAreUsedAgain(t *testing.T) {
 		freed, before := highWater(), size()
 		work(150)
 		if now := highWater(); now > freed+freed/4 {
-			t.Errorf("the database grew from %d to %d bytes with nobody reading", freed, now)
+			t.Errorf("the database grew from %d to %d bytes with no reader", freed, now)
 		}
 		if size() > 2*before {
 			t.Errorf("the file grew from %d to %d bytes", before, size())

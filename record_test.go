@@ -180,7 +180,7 @@ func TestRevertedMeta(t *testing.T) {
 }
 
 // A reader's check took the pages of a newer commit's record for those of its own
-// state, behind whose end they lay.
+// state, past whose end they lay.
 func TestCheckOfOlderStateThanRecord(t *testing.T) {
 	options := &holdfast.Options{PageSize: 512, NoSync: true}
 	db, err := holdfast.OpenVFS(sized(t, vfs.NewMem("mem").Open(), options), options)

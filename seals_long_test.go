@@ -51,9 +51,9 @@ func TestLongValuesAreVerifiedLate(t *testing.T) {
 	damaged := slices.Clone(data)
 	damaged[(int(run.Start)+500)*512] ^= 1
 	for what, fn := range map[string]func(tx *holdfast.Tx){
-		"opening":        func(*holdfast.Tx) {},
-		"another key":    func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Get([]byte("dd")) },
-		"seeking behind": func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Cursor().Seek([]byte("ee")) },
+		"opening":          func(*holdfast.Tx) {},
+		"another key":      func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Get([]byte("dd")) },
+		"seeking after it": func(tx *holdfast.Tx) { tx.Bucket([]byte("other")).Cursor().Seek([]byte("ee")) },
 		"the buckets": func(tx *holdfast.Tx) {
 			must(t, tx.Bucket([]byte("b")).ForEachBucket(func([]byte) error { return nil }))
 		},

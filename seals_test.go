@@ -139,7 +139,7 @@ func TestEveryPageIsSealed(t *testing.T) {
 }
 
 // A byte that changes anywhere in a sealed page that is in use is noticed by a check
-// and by whoever reads the page, and by neither with NoSeals if the tree is sound.
+// and by what reads the page, and by neither with NoSeals if the tree is sound.
 func TestChangedBytes(t *testing.T) {
 	const pageSize = 1024
 	data := sealedFile(t, pageSize, holdfast.Options{})
@@ -164,7 +164,7 @@ func TestChangedBytes(t *testing.T) {
 				t.Fatalf("page %d, byte %d: a check finds nothing", run.Start, at)
 			}
 			if err := readEverything(db); err == nil {
-				t.Fatalf("page %d, byte %d: nobody who reads it notices", run.Start, at)
+				t.Fatalf("page %d, byte %d: no reading notices it", run.Start, at)
 			}
 			must(t, db.Close())
 		}

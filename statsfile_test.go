@@ -82,7 +82,7 @@ func TestStatsFileNames(t *testing.T) {
 	}
 }
 
-// A directory that is none, or is gone, hinders nobody, and is told once.
+// A directory that is none, or is gone, is no hindrance, and is told once.
 func TestStatsFileCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
@@ -103,7 +103,7 @@ func TestEnvironmentVariables(t *testing.T) {
 	last := ""
 	for _, v := range holdfast.Environment() {
 		if v.Name <= last || v.Meaning == "" || len(v.Values) == 0 {
-			t.Errorf("%+v comes behind %s", v, last)
+			t.Errorf("%+v comes after %s", v, last)
 		}
 		last = v.Name
 		for _, value := range append(v.Values, "") {

@@ -232,7 +232,7 @@ func TestTrailingMeta(t *testing.T) {
 	}
 }
 
-// What was opened behind a trailing meta has a plain one, in the slot that lost,
+// What was opened by a trailing meta has a plain one, in the slot that lost,
 // before Open returns: bbolt finds it, however the process ends.
 func TestOpeningSettles(t *testing.T) {
 	f := newTrailed(t, 1024, 31, anyExtension)
@@ -266,17 +266,17 @@ func TestTrailingNumbers(t *testing.T) {
 	list := func(extents ...page.Extent) []byte { return extension.AppendExtents(nil, extents) }
 	huge := binary.AppendUvarint(nil, 1<<60)
 	for name, change := range map[string]func(t *extension.Trailing){
-		"root behind the end":          func(t *extension.Trailing) { t.Root = t.HighWater },
+		"root past the end":            func(t *extension.Trailing) { t.Root = t.HighWater },
 		"root in the metas":            func(t *extension.Trailing) { t.Root = 1 },
 		"root absurd":                  func(t *extension.Trailing) { t.Root = 1<<64 - 1 },
-		"mark behind the file":         func(t *extension.Trailing) { t.HighWater = pages + 1 },
+		"mark past the file":           func(t *extension.Trailing) { t.HighWater = pages + 1 },
 		"mark of 2^63":                 func(t *extension.Trailing) { t.HighWater = 1 << 63 },
 		"mark absurd":                  func(t *extension.Trailing) { t.HighWater = 1<<64 - 1 },
 		"mark of the metas":            func(t *extension.Trailing) { t.HighWater = 2 },
 		"mark before the pages":        func(t *extension.Trailing) { t.HighWater = max(t.Root, f.listed()[0]) },
 		"a meta page is listed":        func(t *extension.Trailing) { t.Written = list(page.Extent{Start: 1, N: 2}) },
 		"all pages and metas":          func(t *extension.Trailing) { t.Written = list(page.Extent{Start: 0, N: uint64(t.HighWater)}) },
-		"a page behind the end":        func(t *extension.Trailing) { t.Written = list(page.Extent{Start: t.HighWater, N: 1}) },
+		"a page past the end":          func(t *extension.Trailing) { t.Written = list(page.Extent{Start: t.HighWater, N: 1}) },
 		"pages across the end":         func(t *extension.Trailing) { t.Written = list(page.Extent{Start: t.HighWater - 1, N: 2}) },
 		"absurd number of extents":     func(t *extension.Trailing) { t.Written = huge },
 		"absurd extent":                func(t *extension.Trailing) { t.Written = list(page.Extent{Start: 2, N: 1<<64 - 3}) },
@@ -284,7 +284,7 @@ func TestTrailingNumbers(t *testing.T) {
 		"extent of no page":            func(t *extension.Trailing) { t.Written = list(page.Extent{Start: 2}) },
 		"number cut short":             func(t *extension.Trailing) { t.Written = []byte{1, 0x80} },
 		"no list":                      func(t *extension.Trailing) { t.Written = nil },
-		"bytes behind the list":        func(t *extension.Trailing) { t.Written = append(slices.Clone(t.Written), 0) },
+		"bytes after the list":         func(t *extension.Trailing) { t.Written = append(slices.Clone(t.Written), 0) },
 		"a page too many":              func(t *extension.Trailing) { t.Written = list(page.Extent{Start: 2, N: 1}) },
 		"nothing listed":               func(t *extension.Trailing) { t.Written = list() },
 		"another key":                  func(t *extension.Trailing) { t.Key[3] ^= 1 },
@@ -315,7 +315,7 @@ func TestTrailingTransactionNumbers(t *testing.T) {
 	for _, n := range []page.TxID{0, 1, 5, e.Tx, e.Tx + 1, last - 100, last, last + 1, 1<<64 - 1} {
 		what := fmt.Sprint("number ", n)
 		switch {
-		case n <= e.Trailing.Base || n > last: // not above the base, or given by nobody
+		case n <= e.Trailing.Base || n > last: // not above the base, or never given
 			f.opens(what, number(f.data, f.slot, n), f.older, holdfast.OpenedByScan, nonsense)
 		case n < last:
 			f.opens(what, number(f.data, f.slot, n), f.newest, holdfast.OpenedByRecord, "")
@@ -353,7 +353,7 @@ func TestLastTransactionNumber(t *testing.T) {
 		err = db.Update(func(tx *holdfast.Tx) error { return tx.Bucket([]byte("b")).Put([]byte("k"), nil) })
 		var damage *holdfast.CorruptError
 		if !errors.As(err, &damage) || !strings.Contains(err.Error(), "transaction ids are used up") {
-			t.Errorf("a commit behind the last number: %v", err)
+			t.Errorf("a commit after the last number: %v", err)
 		}
 		if got := dumpDB(t, db); !reflect.DeepEqual(got, f.newest) {
 			t.Errorf("version %s was opened", version(got))

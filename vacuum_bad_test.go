@@ -17,7 +17,7 @@ import (
 )
 
 // In steps of one page the root page alone was a step. Where no free page lay before
-// it, each piece of the walk ended behind it and the next began there, until the walk
+// it, each piece of the walk ended after it and the next began there, until the walk
 // had met more pages than the file has: a *CorruptError of a sound file.
 func TestVacuumInSmallSteps(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), watchdog/6)

@@ -108,7 +108,7 @@ func vacuumFailsOnce(t *testing.T, file []byte, kind vfs.Kind, nth int64, durabi
 	}
 	told := kind == vfs.KindWrite || kind == vfs.KindSync || kind == vfs.KindGrow || kind == vfs.KindTruncate
 	if failed.Load() && told && err == nil && refused == nil {
-		t.Fatalf("%s: nobody is told", where)
+		t.Fatalf("%s: it is not told", where)
 	}
 	if hashOf(reader) != seen {
 		t.Fatalf("%s: a reader sees something else", where)

@@ -13,7 +13,7 @@ import (
 	"holdfast/internal/vfs"
 )
 
-// Four writers appended all the time, behind the cut, and vacuum ran after them for ever.
+// Four writers appended all the time, past the cut, and vacuum ran after them for ever.
 func TestVacuumEndsBesideInserters(t *testing.T) {
 	db := openNew(t, 4096)
 	fillAndDelete(t, db, "b", 5000, 1000, func(int) bool { return true })
@@ -99,8 +99,8 @@ func TestVacuumJoinsInSmallSteps(t *testing.T) {
 	}
 }
 
-// The age of a reader was that of the newest state: states in between, which nobody
-// held, were gone. It is at least as old as the first commit behind it.
+// The age of a reader was that of the newest state: states in between, which no reader
+// held, were gone. It is at least as old as the first commit after it.
 func TestOldestReaderAge(t *testing.T) {
 	db := openNew(t, 4096)
 	update(t, db, func(tx *holdfast.Tx) { createBucket(t, tx, "b") })
@@ -135,7 +135,7 @@ func TestCloseLeavesNoRoom(t *testing.T) {
 }
 
 // The runs that a step moves get their pages together, at its end: several were promised
-// the same hole, those that came late lay behind the end, and the file was longer in the
+// the same hole, those that came late lay past the end, and the file was longer in the
 // end than before, or the disk full.
 func TestVacuumPromisesAHoleOnce(t *testing.T) {
 	shorter := 0

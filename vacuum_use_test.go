@@ -35,7 +35,7 @@ func dense(t *testing.T, db *holdfast.DB) {
 	}
 }
 
-// A vacuum that is cancelled behind any of its steps has changed nothing that anybody
+// A vacuum that is cancelled after any of its steps has changed nothing that anybody
 // sees, and another one finishes the work.
 func TestVacuumCancelled(t *testing.T) {
 	for at := 0; ; at++ {
@@ -121,7 +121,7 @@ func TestVacuumBesideAReader(t *testing.T) {
 	r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 	must(t, err)
 	if r.Reader.Tx != 0 || r.Pinned != 0 {
-		t.Errorf("nobody reads, and the result has %+v", r)
+		t.Errorf("no reader is open, and the result has %+v", r)
 	}
 	dense(t, db)
 	if content(t, db) != now {
@@ -216,7 +216,7 @@ func TestVacuumOfADenseFile(t *testing.T) {
 		r, err := db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 		must(t, err)
 		if r.PagesWritten > 32 || length(t, db) > size {
-			t.Errorf("%+v, behind one of %d pages", r, first.PagesWritten)
+			t.Errorf("%+v, after one of %d pages", r, first.PagesWritten)
 		}
 	}
 	if first.PagesWritten < 100 {
@@ -352,7 +352,7 @@ func TestVacuumBesideWriters(t *testing.T) {
 }
 
 // What has no place before it, because a reader holds that, is not moved to free pages
-// behind it.
+// after it.
 func TestVacuumMovesNothingBack(t *testing.T) {
 	db := open(t, tempPath(t), &holdfast.Options{PageSize: 1024, NoSync: true})
 	all := func(int) bool { return true }

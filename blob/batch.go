@@ -45,7 +45,7 @@ const (
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // begin gives the batch of the transaction, and arranges for the flush: the first time, and again when
-// somebody else who is called before the commit goes on behind it.
+// another function that is called before the commit goes on after it.
 func (s *Store) begin() (*batch, error) {
 	if s.failed != nil {
 		return nil, s.failed
@@ -138,7 +138,7 @@ type hold struct{ parents, users int64 }
 var (
 	asUser = hold{users: 1}
 	// A Writer holds what it has not finished as a parent does that is not stored yet. Were it
-	// a user, whoever deletes a blob that he has not put would take what the Writer stands on.
+	// a user, a caller that deletes a blob that it has not put would take what the Writer stands on.
 	asParent = hold{parents: 1}
 )
 

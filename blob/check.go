@@ -57,7 +57,7 @@ type CheckStats struct {
 // as that is known; the check goes on with the rest. Of counts, only those that are too low are problems then. In a
 // transaction that only reads, Tx.Err does not have the damage afterwards.
 //
-// Repair loses no content: bytes that no chunk has become one again, dead if nobody
+// Repair loses no content: bytes that no chunk has become one again, dead if nothing
 // names it, or are deleted if there is another sound copy of them, which is read for that. What stands under a wrong key, or with
 // another chunk's entry, is given to the chunk whose it is; without Data leaves are read for that if something is lacking. Counts and marks are set right; but while
 // nodes cannot be read that are in use, no count of parents is lowered, since their children are not known.

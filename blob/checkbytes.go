@@ -9,7 +9,7 @@ import (
 )
 
 // entries finds what is malformed in the index. A repair deletes it; the bytes that it has named
-// belong to nobody then, and are taken in again by bytes.
+// belong to no chunk then, and are taken in again by bytes.
 func (c *checker) entries() error {
 	var drops []func() error
 	err := c.each(nil, nil, func(chunkKey, entry) error { return nil }, func(b *holdfast.Bucket, key []byte, err error) error {

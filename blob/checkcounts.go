@@ -202,7 +202,7 @@ func (c *checker) compare(n *counting) error {
 		if err != nil {
 			return err
 		}
-		if c.o.Repair && fixed.dead() && fixed.lost() { // nothing of it is there, and nobody asks for it
+		if c.o.Repair && fixed.dead() && fixed.lost() { // nothing of it is there, and nothing asks for it
 			fixes = append(fixes, func() error { return c.takeOff(&k, &fixed) })
 			return nil
 		}

@@ -10,7 +10,7 @@ import (
 	"holdfast"
 )
 
-// gap is a part of a bucket that cannot be read, because the file is damaged there: the keys behind from and
+// gap is a part of a bucket that cannot be read, because the file is damaged there: the keys after from and
 // before to; nil: from the beginning, to the end.
 type gap struct{ from, to []byte }
 
@@ -75,16 +75,16 @@ func (c *checker) scan(name string, b *holdfast.Bucket, from, to []byte, fn func
 		if last == nil {
 			last = from
 		}
-		from = c.behind(b, last)
+		from = c.after(b, last)
 		if err := c.gap(name, gap{last, from}, damage); err != nil || from == nil {
 			return err
 		}
 	}
 }
 
-// behind finds a key from which on a bucket can be read again, behind key, where it cannot; nil if there
-// is none. It is found by its first 8 bytes: so close behind damage, what can be read may be passed over too.
-func (c *checker) behind(b *holdfast.Bucket, key []byte) []byte {
+// after finds a key from which on a bucket can be read again, after key, where it cannot; nil if there
+// is none. It is found by its first 8 bytes: so close after damage, what can be read may be passed over too.
+func (c *checker) after(b *holdfast.Bucket, key []byte) []byte {
 	at := func(x uint64) []byte { return binary.BigEndian.AppendUint64(nil, x) }
 	readable := func(x uint64) bool { return c.s.tx.Probe(func() { b.Cursor().Seek(at(x)) }) == nil }
 	var prefix [8]byte
@@ -137,7 +137,7 @@ func (c *checker) gap(name string, g gap, damage error) error {
 	c.gaps[name] = append(known, g)
 	where := "from the beginning"
 	if g.from != nil {
-		where = fmt.Sprintf("behind %x", g.from[:min(len(g.from), keySize)])
+		where = fmt.Sprintf("after %x", g.from[:min(len(g.from), keySize)])
 	}
 	if g.to != nil {
 		where += fmt.Sprintf(" to %x", g.to)

@@ -130,7 +130,7 @@ type entry struct {
 
 const (
 	packedFlag = 1
-	leasedFlag = 2 // leased is not 0, and stands behind users
+	leasedFlag = 2 // leased is not 0, and stands after users
 )
 
 // maxEntrySize is the length in bytes of the longest encoded entry.

@@ -14,7 +14,7 @@ import (
 // releases its children, which may then be removed as well; leaves are removed
 // without being read. When nothing is left, what leases hold that have expired is given
 // back, ingests that have expired are given up, both of which count against limit too, and what that leaves
-// behind is freed: so one call in a row of them looks at all leases and ingests. What is
+// is freed: so one call in a row of them looks at all leases and ingests. What is
 // left stays marked in the store, so it does not
 // matter when it goes on, nor in which transaction. A limit below 1 is ErrOptions.
 //
@@ -246,7 +246,7 @@ type CollectOptions struct {
 	// Hold is for how long a transaction may keep other writers waiting, as far as
 	// can be foreseen from those before. 0: 3 ms.
 	Hold time.Duration
-	// Progress is called behind each transaction.
+	// Progress is called after each transaction.
 	Progress func(CollectStats)
 }
 

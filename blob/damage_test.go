@@ -13,7 +13,7 @@ import (
 	"holdfast"
 )
 
-// The entry of a leaf stood under a key with one bit flipped. A repair found that nobody names that key and that the bytes
+// The entry of a leaf stood under a key with one bit flipped. A repair found that nothing names that key and that the bytes
 // are not its own: it deleted them with Discard, and Collect did without. They were the only sound copy of the leaf. They
 // become those of the leaf again, of a node too, and under a key of another level.
 func TestRepairOfWrongKey(t *testing.T) {

@@ -68,7 +68,7 @@ func reads(s *Store, ref Ref, content []byte) error {
 }
 
 // A leaf, or a node, whose entry in the index was gone stayed so for ever when the same content was put again: the node above was
-// there, gave it up, and it was not stored, though Put said nothing. It is stored, whoever else names it keeps it, and a
+// there, gave it up, and it was not stored, though Put said nothing. It is stored, what else names it keeps it, and a
 // repair sets its count right.
 func TestPutHealsMissingEntries(t *testing.T) {
 	for way, put := range putWays {

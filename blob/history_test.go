@@ -25,7 +25,7 @@ var histories = []Options{
 	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize},
 }
 
-// Random histories against a model. Behind each commit the counts of each chunk are compared,
+// Random histories against a model. After each commit the counts of each chunk are compared,
 // and Check finds nothing. HOLDFAST_BLOB_SEED=n runs one history.
 func TestHistories(t *testing.T) {
 	seeds := []uint64{1, 2, 3, 4, 5, 6, uint64(time.Now().UnixNano()), uint64(time.Now().UnixNano()) + 1}
@@ -363,7 +363,7 @@ func (h *history) retain() error {
 	return err
 }
 
-// foresee asks what a Collect would remove behind some deletions, and compares with what it does.
+// foresee asks what a Collect would remove after some deletions, and compares with what it does.
 func (h *history) foresee() error {
 	var refs []Ref
 	var gone []string

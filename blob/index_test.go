@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A chunk that nobody uses any more is marked, comes back when it is written again, and
+// A chunk that is not used any more is marked, comes back when it is written again, and
 // can be removed when it is not.
 func TestUnusedChunks(t *testing.T) {
 	for _, o := range small {

@@ -26,7 +26,7 @@ type IngestOptions struct {
 	// WholeDigest has the SHA-256 of the whole content computed, so that ByDigest finds the blob.
 	// Digest implies it.
 	WholeDigest bool
-	// Lifetime is for how long the ingest is kept behind its last Save, rounded up to seconds: then it has expired, and Collect
+	// Lifetime is for how long the ingest is kept after its last Save, rounded up to seconds: then it has expired, and Collect
 	// gives it up. 0: for ever.
 	Lifetime time.Duration
 }
@@ -168,7 +168,7 @@ func (in *Ingest) Name() string { return in.name }
 // Offset is how many bytes of the content were written: the next Write goes on there.
 func (in *Ingest) Offset() int64 { return in.w.Size() }
 
-// Write writes p behind what was written. p is not kept. An error gives up what was
+// Write writes p after what was written. p is not kept. An error gives up what was
 // written since the last Save.
 func (in *Ingest) Write(p []byte) (int, error) {
 	if in.err != nil {
@@ -379,7 +379,7 @@ func (s *Store) hold(chunks []chunkKey) error {
 }
 
 // letGo takes a parent from each of chunks. As for Collect, one that is missing or whose count is too low is
-// damage that Check finds, and keeps nobody from giving up the ingest.
+// damage that Check finds, and does not keep a caller from giving up the ingest.
 func (s *Store) letGo(chunks []chunkKey) error {
 	for i := range chunks {
 		if err := s.orphan(&chunks[i]); err != nil {
@@ -402,7 +402,7 @@ func (s *Store) releaseSaved(b *holdfast.Bucket) error {
 }
 
 // Ingests iterates over the ingests that were begun, in the order of their names. One that is
-// damaged is an error behind which the iteration goes on.
+// damaged is an error after which the iteration goes on.
 func (s *Store) Ingests() iter.Seq2[IngestInfo, error] {
 	return func(yield func(IngestInfo, error) bool) {
 		for name, state := range s.ingests() {

@@ -10,7 +10,7 @@ import (
 )
 
 // The bucket of ingests holds a bucket for each, named by its name, with two keys: the state, and
-// the bytes behind the last whole leaf.
+// the bytes after the last whole leaf.
 var (
 	ingestsName = []byte("ingests")
 	stateName   = []byte("state")
@@ -24,7 +24,7 @@ type ingestState struct {
 	offset         int64
 	levels         []ingestLevel // unfinished nodes, from the lowest
 	sum            hashState     // of the content so far; with WholeDigest
-	tail           []byte        // behind the last whole leaf
+	tail           []byte        // after the last whole leaf
 
 	shape shape
 	err   error // why it cannot be used

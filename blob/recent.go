@@ -20,7 +20,7 @@ import (
 //
 // A transaction that brings so few chunks that they come to less than one of some 200 pages of the large bucket
 // gains little or nothing by that: they go there at once, and it leaves recent alone, however much larger ones have left in it.
-// So who puts one blob behind a large import does not wait for a merge. Who brings no chunk merges nothing either.
+// So a caller that puts one blob after a large import does not wait for a merge. One that brings no chunk merges nothing either.
 //
 // Sequences count, for that estimate only: that of index what has come to it, that of dead what was
 // removed from it, that of recent what there is in that one. The first one also
@@ -238,13 +238,13 @@ type merge struct {
 	ended bool
 }
 
-// moving is where a key, and the value behind it, end in a piece.
+// moving is where a key, and the value after it, end in a piece.
 type moving struct{ begin, key, end int }
 
 // mergePiece is how many entries are read at a time.
 const mergePiece = 256
 
-// to moves what is not behind key; nil: all.
+// to moves what is not after key; nil: all.
 func (m *merge) to(key []byte) error {
 	for {
 		for ; m.at < len(m.list); m.at++ {
@@ -291,7 +291,7 @@ func (m *merge) read() error {
 	return firstError(err, unordered)
 }
 
-// goesOn is the error of a reader in pieces whose next one begins with key, if that is not behind where the last one began: of
+// goesOn is the error of a reader in pieces whose next one begins with key, if that is not after where the last one began: of
 // a damaged page it would not end.
 func goesOn(last, key []byte) error {
 	if last != nil && bytes.Compare(key, last) <= 0 {

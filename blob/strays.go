@@ -11,7 +11,7 @@ import (
 // A repair deletes bytes only where it has just read the same ones at another place that the index names for their address.
 // What an entry of the index loses else, since they are not what its key says or since the entry goes, is looked at by
 // its own hash: it is given to the chunk of that address if that has none that are sound, or becomes a chunk
-// that nobody uses.
+// that is not used.
 
 // spot is where bytes are.
 type spot struct {

@@ -27,7 +27,7 @@ func (s *Store) setUnfinished(n uint64) {
 	if n > 0 {
 		m = uint64(s.tx.ID())&0xff<<8 | n
 	}
-	// It fails only where the bucket has been deleted, and then nobody asks.
+	// It fails only where the bucket has been deleted, and then no other Store asks.
 	_ = s.index.SetSequence(s.index.Sequence()&comeMask | m<<comeBits)
 }
 

@@ -422,7 +422,7 @@ func (w *Writer) verify(ref Ref) error {
 	return nil
 }
 
-// Abort gives up the blob. What of it is used by nobody else is not stored.
+// Abort gives up the blob. What of it is not used otherwise is not stored.
 // Without a blob begun it does nothing.
 func (w *Writer) Abort() {
 	w.err = nil

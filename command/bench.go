@@ -184,7 +184,7 @@ func (c *call) benchFile(path string) (file string, made bool, err error) {
 		if dir := filepath.Dir(path); !isDir(dir) {
 			return "", false, &fileError{file: path, what: "the directory " + dir + " does not exist", next: "make it first", err: err}
 		}
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // so that it is nobody else's
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // so that it is no other process's
 		if err != nil {
 			return "", false, c.explain(path, err)
 		}
@@ -245,7 +245,7 @@ type benchmark struct {
 	benchFlags
 	ctx      context.Context
 	profiler *profiler
-	mine     bool // the file: nobody else has anything in it
+	mine     bool // the file: no other has anything in it
 	random   *rand.Rand
 	last     uint32     // key
 	keys     []benchKey // in the order of reading, if that is not theirs

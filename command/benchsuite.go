@@ -254,7 +254,7 @@ func (s *benchSuite) makeDir() (string, error) {
 
 var errNotADirectory = errors.New("not a directory")
 
-// run runs the workloads one behind the other, and prints each when it is done.
+// run runs the workloads one after the other, and prints each when it is done.
 func (s *benchSuite) run() error {
 	flush, err := s.bareFlush()
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *benchSuite) run() error {
 	s.say("To write a page here and flush it takes %s, 99th percentile %s, without a database.\n",
 		nanos(s.r.FlushP50), nanos(s.r.FlushP99))
 	for _, w := range s.todo {
-		if s.unheard != nil { // nobody would see what is measured
+		if s.unheard != nil { // what is measured would not be seen
 			return s.unheard
 		}
 		report := &workloadReport{Name: w.name, About: w.about, ratio: w.ratio, FlushBefore: flush.quantile(0.5)}

@@ -42,7 +42,7 @@ func TestBenchRunSignal(t *testing.T) {
 	wantFiles(t, dir, "")
 }
 
-// TestTemporaryFilesAndClosedPipe: when nobody reads what is printed the process ends soon,
+// TestTemporaryFilesAndClosedPipe: when what is printed has no reader the process ends soon,
 // without an error, and no file is left. (demo left its directory: SIGPIPE ended it.)
 func TestTemporaryFilesAndClosedPipe(t *testing.T) {
 	withoutSettings(t)

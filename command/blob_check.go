@@ -12,7 +12,7 @@ import (
 )
 
 const blobCheckHelp = `Check a store: that each chunk is there that a blob consists of, that it is used as often as is
-counted, and that nothing lies in the store that nobody counts. Each fault is a line, the last says OK
+counted, and that nothing lies in the store that is not counted. Each fault is a line, the last says OK
 if there is none. The exit code is 3 if there are faults that are not repaired.
 
 With --data all content is read and compared with its digests; without it, that of the trees above it.
@@ -23,7 +23,7 @@ With --digests each blob whose SHA-256 as a whole is recorded is read as a whole
 Where the file itself is damaged, what cannot be read there is a fault, and the check goes on with the rest.
 Nothing is repaired in such a file: salvage it first.
 
---repair mends counts and marks, and removes bytes that nobody can reach. It loses no content, and brings none
+--repair mends counts and marks, and removes bytes that cannot be reached. It loses no content, and brings none
 back: but what is missing is stored again when somebody puts the same content again, which without this repair is
 taken for stored. With --discard, which implies --data, pieces whose content is wrong are deleted too: they are
 missing then. It writes to the file, in one transaction; everything else only reads.`

@@ -353,7 +353,7 @@ func (m *importer) sameRow(t *table, old []byte, r record) (bool, error) {
 	return same, err
 }
 
-// hasUser is an error if nobody uses the blob of a reference in a row: the next collection removes it.
+// hasUser is an error if the blob of a reference in a row has no user: the next collection removes it.
 func (m *importer) hasUser(field []byte) error {
 	var ref blob.Ref
 	if err := ref.UnmarshalBinary(field); err != nil {

@@ -41,7 +41,7 @@ func (p *blobPart) addPartFlags(cmd *cobra.Command) {
 // open opens the blob where the part begins, which has n bytes.
 func (p *blobPart) open(b *blobs, ref blob.Ref) (r *blob.Reader, n int64, err error) {
 	if p.offset > ref.Size() {
-		return nil, 0, usagef("--offset %d is behind the end: the blob has %s bytes", p.offset, count(ref.Size()))
+		return nil, 0, usagef("--offset %d is past the end: the blob has %s bytes", p.offset, count(ref.Size()))
 	}
 	if r, err = b.Reader(ref); err != nil {
 		return nil, 0, err

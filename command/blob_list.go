@@ -241,7 +241,7 @@ func (c *call) printStoreStat(b *blobs, r *storeStatReport) {
 		lines = append(lines, [2]string{"Shared", fmt.Sprintf("%s, %s of the content, is there once where blobs have it more often", size(saved), percent(saved, r.Content))})
 	}
 	if r.Dead > 0 {
-		lines = append(lines, [2]string{"To free", fmt.Sprintf("%s in %s that nobody uses: %s", size(r.DeadBytes), plural(int(r.Dead), "chunk"), b.line("gc"))})
+		lines = append(lines, [2]string{"To free", fmt.Sprintf("%s in %s that are not used: %s", size(r.DeadBytes), plural(int(r.Dead), "chunk"), b.line("gc"))})
 	}
 	for _, in := range r.Ingests {
 		until := ""

@@ -134,7 +134,7 @@ func (c *call) blobPut(f blobPutFlags) error {
 	return err
 }
 
-// sources stores all sources. The first one is open before the database is, so that nobody waits for the database
+// sources stores all sources. The first one is open before the database is, so that nothing waits for the database
 // while the source is a named pipe that nothing writes to.
 func (p *putter) sources(sources []string) error {
 	if err := p.lookFirst(); err != nil {

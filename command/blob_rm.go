@@ -12,7 +12,7 @@ import (
 	"holdfast/blob"
 )
 
-const blobRmHelp = `Take a user from each blob, and free what nobody uses any more.
+const blobRmHelp = `Take a user from each blob, and free what is not used any more.
 
 A blob that was put twice, or that rows refer to, has more users: it stays until the last of them is taken. What
 other blobs have too stays in any case. A row that refers to a blob keeps its reference: take
@@ -60,7 +60,7 @@ func (a *app) newBlobRm() *cobra.Command {
 	var f blobRmFlags
 	cmd := &cobra.Command{
 		Use:   "rm FILE STORE [REF...]",
-		Short: "Remove blobs, and free what nobody uses any more",
+		Short: "Remove blobs, and free what is not used any more",
 		Long:  blobRmHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 && len(f.unfinished) == 0 {
@@ -266,7 +266,7 @@ func (c *call) printFreed(f *freed) {
 	fmt.Fprintln(c.out)
 }
 
-// collect frees what nobody uses in the store at path.
+// collect frees what is not used in the store at path.
 func (c *call) collect(d *database, path [][]byte) (*freed, error) {
 	ctx, stop := c.interruptible()
 	defer stop()
@@ -291,7 +291,7 @@ func (c *call) collect(d *database, path [][]byte) (*freed, error) {
 	return f, err
 }
 
-// toFree is how many bytes a collection will free at least, for the progress. Where nobody
+// toFree is how many bytes a collection will free at least, for the progress. Where nothing
 // sees that it is not found out.
 func (c *call) toFree(d *database, path [][]byte) (n int64, err error) {
 	if !isTerminal(c.cmd.ErrOrStderr()) {
@@ -309,7 +309,7 @@ func (c *call) toFree(d *database, path [][]byte) (n int64, err error) {
 	return n, err
 }
 
-const blobGCHelp = `Free what no blob, lease or unfinished put uses any more, as rm does behind what it removes: what an
+const blobGCHelp = `Free what no blob, lease or unfinished put uses any more, as rm does after what it removes: what an
 interrupted rm has left, rows that were replaced, and leases and unfinished puts that have expired.
 
 That is done in small transactions, and can be interrupted at any time; the next one goes on. The file gets
@@ -325,7 +325,7 @@ func (a *app) newBlobGC() *cobra.Command {
 	var f storeName
 	cmd := &cobra.Command{
 		Use:   "gc FILE STORE",
-		Short: "Free what nobody uses any more",
+		Short: "Free what is not used any more",
 		Long:  blobGCHelp,
 		Args:  cobra.ExactArgs(2),
 		RunE:  a.action(func(c *call) error { return c.blobGC(f) }),

@@ -240,8 +240,8 @@ func TestBlobRefuses(t *testing.T) {
 		{"cat blobs.db store " + wrong, 1, "no blob " + wrong + " in store; similar: " + ref + "; list them with: "},
 		{"cat blobs.db store 0000000", 1, "no blob 0000000 in store; "},
 		{"cat blobs.db store " + ref + " --offset -1", 2, "--offset -1: negative: give 0, or more"},
-		{"cat blobs.db store " + ref + " --offset 12", 2, "--offset 12 is behind the end: the blob has 11 bytes"},
-		{"get blobs.db store " + ref + " --offset 1MiB -o out", 2, "--offset 1048576 is behind the end: the blob has 11 bytes"},
+		{"cat blobs.db store " + ref + " --offset 12", 2, "--offset 12 is past the end: the blob has 11 bytes"},
+		{"get blobs.db store " + ref + " --offset 1MiB -o out", 2, "--offset 1048576 is past the end: the blob has 11 bytes"},
 		{"get blobs.db store " + ref + " --length 1x -o out", 2, "--length 1x: not a size"},
 		{"cat blobs.db store " + ref + " --length -2", 2, "--length -2: negative"},
 		{"cat blobs.db other " + ref, 1, "blobs.db: bucket other is no store of blobs; there is store\n"},
@@ -489,7 +489,7 @@ func TestBlobDamage(t *testing.T) {
 	must(t, "blob", "put", "blobs.db", "store", "a")
 	wantIn(t, run(t, "blob", "check", "blobs.db", "store", "--data"), 0, "OK\n", "")
 
-	// Bytes that nobody has, and a mark that is wrong.
+	// Bytes that no chunk has, and a mark that is wrong.
 	change(t, "blobs.db", func(tx *holdfast.Tx) error {
 		k, _ := store(tx, "index").Cursor().First()
 		return errors.Join(store(tx, "leaves").Put(bytes.Repeat([]byte{9}, 8), make([]byte, 4096)), store(tx, "dead").Put(bytes.Clone(k), nil))

@@ -175,7 +175,7 @@ func (u *upload) end(tx *holdfast.Tx, b *blobs, ingest *blob.Ingest) (err error)
 	}
 	if u.ref, err = ingest.Commit(); err != nil {
 		if errors.Is(err, blob.ErrDigestMismatch) {
-			err = errors.Unwrap(err) // without the name of the ingest, which nobody has given
+			err = errors.Unwrap(err) // without the name of the ingest, which the caller has not given
 		}
 		return err
 	}

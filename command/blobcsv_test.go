@@ -173,7 +173,7 @@ func TestImportBlobDangling(t *testing.T) {
 	}
 }
 
-// TestImportFileAsBucket: of a file that was given behind the bucket, as other imports take it, the message said only that
+// TestImportFileAsBucket: of a file that was given after the bucket, as other imports take it, the message said only that
 // standard input is empty.
 func TestImportFileAsBucket(t *testing.T) {
 	workdir(t)

@@ -28,7 +28,7 @@ wrote it, or it is full. The last line counts them.
 Of several files each has its verdict, sound or damaged, before what was found in it; the
 exit code is 3 if any of them has faults, and 1 if any other cannot be looked at.
 
-With --quick next to nothing is read: the meta pages and what stands behind them, what is
+With --quick next to nothing is read: the meta pages and what stands after them, what is
 recorded of free pages, and the pages of the root bucket from its root to its first leaf.
 That is instant on a file of any size, and says nothing of all other pages.`
 

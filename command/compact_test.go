@@ -213,7 +213,7 @@ func TestCompactInterrupted(t *testing.T) {
 			root.SetArgs([]string{"compact", "-o", "copy.db", "big.db", "--tx-max-size", "1000"})
 			code := command.Execute(ctx, root)
 			close(stop)
-			if code == 0 && while != "" && try < 50 { // nobody looked in time
+			if code == 0 && while != "" && try < 50 { // the test did not look in time
 				check(t, os.Remove("copy.db"))
 				continue
 			}

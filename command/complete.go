@@ -9,7 +9,7 @@ import (
 	"holdfast"
 )
 
-// Bounds on what a shell is offered: it asks behind a key, and has to be answered at once.
+// Bounds on what a shell is offered: it asks after a key, and has to be answered at once.
 const (
 	completeTimeout = 100 * time.Millisecond
 	maxCompleted    = 1000
@@ -24,7 +24,7 @@ func (a *app) completeBuckets(cmd *cobra.Command) {
 	}
 	words := strings.Fields(cmd.Use)
 	for i, word := range words {
-		if word == "|" { // the words behind it are another way to call it
+		if word == "|" { // the words after it are another way to call it
 			return
 		}
 		if i > 0 && strings.Contains(word, "BUCKET") {
@@ -34,7 +34,7 @@ func (a *app) completeBuckets(cmd *cobra.Command) {
 	}
 }
 
-// bucketNames offers the buckets in that of which the path is given behind so many files.
+// bucketNames offers the buckets in that of which the path is given after so many files.
 func (a *app) bucketNames(files int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < files {
@@ -57,7 +57,7 @@ func (a *app) bucketNames(files int) cobra.CompletionFunc {
 		quick := *a
 		quick.timeout = completeTimeout
 		names, err := quick.namesIn(args[files-1], path, n.bucketFormat, begun)
-		if err != nil { // there is nobody to tell; running the command tells
+		if err != nil { // it cannot be told here; running the command tells
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		for i := range names {

@@ -10,7 +10,7 @@ import (
 	"holdfast/command"
 )
 
-// completed is what the shell is offered behind these words: names, and whether files
+// completed is what the shell is offered after these words: names, and whether files
 // are offered too.
 func completed(t *testing.T, args ...string) (names []string, files bool) {
 	t.Helper()
@@ -26,7 +26,7 @@ func completed(t *testing.T, args ...string) (names []string, files bool) {
 	return lines[:len(lines)-1], files
 }
 
-// TestCompletion: behind a file come the names of its buckets, and of those in them.
+// TestCompletion: after a file come the names of its buckets, and of those in them.
 func TestCompletion(t *testing.T) {
 	dir := withSample(t)
 	before := snapshot(t, dir)
@@ -70,11 +70,11 @@ func TestCompletionOfWrittenNames(t *testing.T) {
 		name := strings.TrimSuffix(path, "/in")
 		for cut := 1; cut <= len(name); cut++ {
 			if names, _ := completed(t, "keys", "paths.db", name[:cut]); strings.Join(names, " ") != name {
-				t.Errorf("behind %s: %q, want %s", name[:cut], names, name)
+				t.Errorf("after %s: %q, want %s", name[:cut], names, name)
 			}
 		}
 		if names, _ := completed(t, "keys", "paths.db", name+"/"); strings.Join(names, " ") != path {
-			t.Errorf("behind %s/: %q, want %s", name, names, path)
+			t.Errorf("after %s/: %q, want %s", name, names, path)
 		}
 	}
 	if names, _ := completed(t, "keys", "paths.db", "nested/i"); len(names) != 0 {
@@ -87,7 +87,7 @@ func TestCompletionOfWrittenNames(t *testing.T) {
 	for begun, want := range map[string]string{"": `a/b back\slash plain`, "a/": "a/b", `back\`: `back\slash`} {
 		out := execute(command.NewBboltCommand(), "", "__complete", "keys", "paths.db", begun).out
 		if names, _, _ := strings.Cut(out, ":"); strings.Join(strings.Fields(names), " ") != want {
-			t.Errorf("bbolt, behind %s: %q, want %s", begun, names, want)
+			t.Errorf("bbolt, after %s: %q, want %s", begun, names, want)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestCompletionShells(t *testing.T) {
 	wantIn(t, execute(rootNamed("bbolt"), "", "completion", "tcsh"), 2, "", "there is for bash, ")
 }
 
-// TestEnvMisspelt: a variable that nobody reads, but that looks like one that is read, is noted.
+// TestEnvMisspelt: a variable that nothing reads, but that looks like one that is read, is noted.
 func TestEnvMisspelt(t *testing.T) {
 	workdir(t)
 	t.Setenv("HOLDFAST_SEAL", "off")
@@ -129,9 +129,9 @@ func TestEnvMisspelt(t *testing.T) {
 	}
 	t.Setenv("HOLDFAST_OF_ANOTHER_PROGRAM", "1")
 	r := run(t, "env")
-	wantIn(t, r, 0, "HOLDFAST_SEALS=off|on  (not set)", "holdfast: note: HOLDFAST_SEAL is set, which nobody reads; similar: HOLDFAST_SEALS\n")
+	wantIn(t, r, 0, "HOLDFAST_SEALS=off|on  (not set)", "holdfast: note: HOLDFAST_SEAL is set, which nothing reads; similar: HOLDFAST_SEALS\n")
 	if runtime.GOOS != "windows" {
-		wantIn(t, r, 0, "", "note: holdfast_seals is set, which nobody reads; similar: HOLDFAST_SEALS\n")
+		wantIn(t, r, 0, "", "note: holdfast_seals is set, which nothing reads; similar: HOLDFAST_SEALS\n")
 	}
 	if strings.Contains(r.errOut, "ANOTHER") {
 		t.Errorf("got %s", r.errOut)

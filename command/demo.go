@@ -35,7 +35,7 @@ type demoFlags struct {
 // demoReport is what a demo measured. Times are in microseconds.
 type demoReport struct {
 	Dir      string        `json:"dir"`
-	InMemory bool          `json:"in_memory"` // no disk is behind the directory
+	InMemory bool          `json:"in_memory"` // the directory is on no disk
 	Values   int           `json:"values_written_and_deleted"`
 	FillMS   int64         `json:"fill_ms"`
 	FlushUS  float64       `json:"bare_flush_us"`

@@ -38,7 +38,7 @@ func (c *call) printDoctor(r *doctorReport) {
 	c.printAdvice(r)
 }
 
-// freeListText says how whoever opens the file for writing gets to know which pages
+// freeListText says how an opening for writing gets to know which pages
 // are free.
 func (r *doctorReport) freeListText() string {
 	scan := fmt.Sprintf("opening it for writing reads %s", plural(int(r.Commit.OpenScanPages), "page"))

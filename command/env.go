@@ -18,7 +18,7 @@ as those that use Holdfast in the place of bbolt.
 Shown is also what each is set to here. A program that runs already, or is started by
 somebody else, may have others. A value that a variable cannot have makes opening fail;
 this command then ends with exit code 1. Of a name that is nearly one of these, and set,
-there is a note: nobody reads it.`
+there is a note: nothing reads it.`
 
 type envEntry struct {
 	Name    string   `json:"name"`
@@ -38,8 +38,8 @@ func (a *app) newEnv() *cobra.Command {
 	}
 }
 
-// noteMisspelt tells of variables that are set here and that nobody reads, but whose names are
-// nearly those of others: they would do nothing, and nobody would say so.
+// noteMisspelt tells of variables that are set here and that nothing reads, but whose names are
+// nearly those of others: they would do nothing, and nothing would say so.
 func (c *call) noteMisspelt() {
 	const prefix = "HOLDFAST_" // by which all names would be similar
 	var names []string
@@ -58,7 +58,7 @@ func (c *call) noteMisspelt() {
 			continue
 		}
 		if near := similar(name[len(prefix):], names); len(near) > 0 {
-			fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: %s is set, which nobody reads; similar: %s\n", c.name(), oneLine(name), prefix+near[0])
+			fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: %s is set, which nothing reads; similar: %s\n", c.name(), oneLine(name), prefix+near[0])
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (e *checkFailure) Error() string {
 
 func (e *checkFailure) Unwrap() error { return ErrDamaged }
 
-// isClosedPipe tells whether err is that nobody reads the output any more.
+// isClosedPipe tells whether err is that the output has no reader any more.
 func isClosedPipe(err error) bool { return cli.IsClosedPipe(err) }
 
 // errDamage is wrapped by errors of damage that only the command sees.

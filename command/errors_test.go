@@ -16,7 +16,7 @@ import (
 	"holdfast/internal/page"
 )
 
-// onFile are calls of all commands that work on a file: what comes behind its
+// onFile are calls of all commands that work on a file: what comes after its
 // name, whether they write to it, and whether they look at the buckets, so that
 // damage to these is met.
 var onFile = []struct {
@@ -314,7 +314,7 @@ func TestWrongNames(t *testing.T) {
 	}
 }
 
-// closedPipe is an output that nobody reads any more.
+// closedPipe is an output without a reader.
 type closedPipe struct{ after int }
 
 func (p *closedPipe) Write(b []byte) (int, error) {

@@ -9,7 +9,7 @@ import (
 	"holdfast/command"
 )
 
-// TestGetExactly: "get --format bytes" wrote a newline behind the value, so that no command gave exactly its bytes. The
+// TestGetExactly: "get --format bytes" wrote a newline after the value, so that no command gave exactly its bytes. The
 // drop-in's command writes it, as bbolt does.
 func TestGetExactly(t *testing.T) {
 	workdir(t)

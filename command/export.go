@@ -80,7 +80,7 @@ func (f *exportFlags) check(c *call) error {
 	}
 	switch {
 	case f.csv && len(c.args) < 2:
-		return usagef("--csv is for one bucket: name it behind the file")
+		return usagef("--csv is for one bucket: name it after the file")
 	case f.force && f.path == "":
 		return usagef("--force is for --output")
 	}
@@ -196,7 +196,7 @@ type exporter struct {
 }
 
 // bucketAndInside writes the bucket, unless it is the top level, and all that is in it. The paths
-// of all levels share their memory: each is that of the level above, and more behind it.
+// of all levels share their memory: each is that of the level above, and more after it.
 func (e *exporter) bucketAndInside(path []byte, in container) error {
 	if in.Bucket != nil {
 		if err := e.bucket(path, in.Sequence()); err != nil {

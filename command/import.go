@@ -25,7 +25,7 @@ is cut off. What exists as it is in the input stays, so the same can be imported
 
 A new database is made under another name and gets its own at the very end. Into a database that exists
 all goes in one transaction. Some tens of MiB of memory are taken however much is imported: what the
-transaction has changed is written to free pages of the file early, which nobody sees before it commits.
+transaction has changed is written to free pages of the file early, which no other transaction sees before it commits.
 
 --csv takes lines of CSV, for one bucket, in which keys are replaced under the same rules. With
 --blob-columns a row keeps all its columns, and those that are named are stored as blobs, out of the
@@ -71,7 +71,7 @@ func (a *app) newImport() *cobra.Command {
 		Long:  importHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.csv && len(args) == 1 {
-				return usagef("BUCKET is missing: --csv is for one bucket, behind FILE")
+				return usagef("BUCKET is missing: --csv is for one bucket, after FILE")
 			} else if f.csv {
 				return cobra.MinimumNArgs(1)(cmd, args)
 			}
@@ -87,7 +87,7 @@ func (a *app) newImport() *cobra.Command {
 	flags.BoolVar(&f.replace, "replace", false, "replace the values of keys, and sequences, that exist")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "check the input and say what would be done")
 	cli.SizeRangeVar(flags, &f.maxLine, "max-line", 256<<20, minLine, maxLine, "the longest line of the input that is taken, such as 1GiB")
-	flags.BoolVar(&f.csv, "csv", false, "the input is CSV, for the bucket BUCKET... behind FILE")
+	flags.BoolVar(&f.csv, "csv", false, "the input is CSV, for the bucket BUCKET... after FILE")
 	flags.BoolVar(&f.header, "header", false, "with --csv: the first line names the columns")
 	flags.StringVar(&f.keyColumn, "key-column", "1", "with --csv: the column of the key, by its number or its name")
 	flags.StringVar(&f.valueColumn, "value-column", "2", "with --csv: the column of the value, by its number or its name")

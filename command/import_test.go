@@ -27,8 +27,8 @@ var badInputs = []struct{ in, want string }{
 	{`{"format":"holdfast-export","version":2}` + "\n", "line 1: version 2 of the format: this command knows version 1"},
 	{`{"bucket":["a"]}` + "\n", "line 1: the first line, and no other, is"},
 	{exportHead + exportHead, "line 2: the first line, and no other, is"},
-	{exportHead, "the input is cut off behind line 1: the line is missing that ends an export"},
-	{exportHead + `{"bucket":["alpha"],"key":"n","value":"v"}` + "\n", "the input is cut off behind line 2"},
+	{exportHead, "the input is cut off after line 1: the line is missing that ends an export"},
+	{exportHead + `{"bucket":["alpha"],"key":"n","value":"v"}` + "\n", "the input is cut off after line 2"},
 	{exportHead + `{"bucket":["alpha"],"key":"n","val`, "line 2: the input is cut off in this line: column 32: the string has no end"},
 	{exportHead + fmt.Sprintf(exportEnd, 0, 9), "line 2: the export had 0 buckets and 9 keys, and here are 0 and 0"},
 	{exportHead + fmt.Sprintf(exportEnd, 0, 0) + "{}\n", "line 3: something follows the line that ends an export"},
@@ -75,7 +75,7 @@ func importing(in string, args ...string) result {
 }
 
 // TestImportRefuses inputs that are wrong, or do not fit: nothing changes, also where the wrong line
-// comes behind others. A dry run finds the same.
+// comes after others. A dry run finds the same.
 func TestImportRefuses(t *testing.T) {
 	dir := withSample(t)
 	before := snapshot(t, dir)
@@ -254,7 +254,7 @@ func TestCSV(t *testing.T) {
 		{"a,b\n\"x", "alpha", 1, "standard input: line 2: extraneous"},
 		{"a,b\nc\"d,e\n", "alpha", 1, `standard input: line 2: bare " in non-quoted-field`},
 		{",v\n", "alpha", 1, "line 1: the key is empty"},
-		{"a,\"" + strings.Repeat("x", 100_000), "alpha", 1, "the row behind that of line 0: longer than 1.0 KiB; --max-line allows more"},
+		{"a,\"" + strings.Repeat("x", 100_000), "alpha", 1, "the row after that of line 0: longer than 1.0 KiB; --max-line allows more"},
 		{"zz,v\n", "alpha --key-format hex", 1, "line 1: key zz: not hexadecimal"},
 		{"zz,v\n", "alpha --value-format ascii-encoded", 1, "line 1: value v: not in quotes with escapes"},
 		{"zz,`v`\n", "alpha --value-format ascii-encoded", 1, "line 1: value `v`: not in quotes with escapes"},
@@ -295,7 +295,7 @@ func TestTransferUsage(t *testing.T) {
 		{"export", 2, "FILE is missing"},
 		{"export sample.db --header", 2, "--header is for --csv"},
 		{"export sample.db --key-format hex", 2, "--key-format is for --csv"},
-		{"export sample.db --csv", 2, "--csv is for one bucket: name it behind the file"},
+		{"export sample.db --csv", 2, "--csv is for one bucket: name it after the file"},
 		{"export sample.db --force", 2, "--force is for --output"},
 		{"export sample.db alpha --csv --value-format x", 2, "--value-format: unsupported format: x"},
 		{"export sample.db alpa", 1, "sample.db: no bucket alpa; similar: alpha"},

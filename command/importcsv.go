@@ -88,7 +88,7 @@ func (c *csvRows) row() ([]string, error) {
 	var bad *csv.ParseError
 	switch {
 	case errors.Is(err, errBound):
-		return nil, fmt.Errorf("the row behind that of line %d: %w", c.line, errLongLine(c.max))
+		return nil, fmt.Errorf("the row after that of line %d: %w", c.line, errLongLine(c.max))
 	case errors.As(err, &bad):
 		return nil, &lineError{int64(bad.StartLine), bad.Err}
 	case err != nil:

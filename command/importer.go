@@ -15,7 +15,7 @@ import (
 )
 
 // importBatch is about how many bytes of keys and values go into one transaction of a file
-// that nobody sees yet.
+// that no other process sees yet.
 const importBatch = 8 << 20
 
 // importHeld is about how many bytes of what it has changed a transaction has in memory before it
@@ -325,9 +325,9 @@ func isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// order sees in a dry run whether the record comes behind the one before in the order of an
+// order sees in a dry run whether the record comes after the one before in the order of an
 // export, and whether both fit together. As long as all are in order nothing can be there twice
-// but one behind the other.
+// but one after the other.
 func (m *importer) order(r record) error {
 	last := m.last
 	m.last = r

@@ -209,7 +209,7 @@ func (l *lines) next() (record, error) {
 		case err == io.EOF && l.n == 1:
 			return record{}, errors.New("the input is empty: an export begins with a line that names its format")
 		case err == io.EOF && !l.ended:
-			return record{}, fmt.Errorf("the input is cut off behind line %d: the line is missing that ends an export", l.n-1)
+			return record{}, fmt.Errorf("the input is cut off after line %d: the line is missing that ends an export", l.n-1)
 		case err == io.EOF:
 			return record{}, io.EOF
 		case err != nil:

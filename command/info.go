@@ -196,7 +196,7 @@ func (a *app) bboltText(s *stateReport, file string) string {
 // writing gets to know which.
 func (r *infoReport) freeText() string {
 	if r.FreePages == nil {
-		return "not stored: whoever opens the file for writing scans it"
+		return "not stored: opening it for writing takes a scan"
 	}
 	text := fmt.Sprintf("%s, %s of the file; ", count(*r.FreePages), size(int64(*r.FreePages)*int64(r.PageSize)))
 	switch {

@@ -93,7 +93,7 @@ func (c *call) makeFile(dst string, o output, write func(ctx context.Context, te
 	err = write(ctx, temp.Name())
 	var known *fileError
 	if errors.As(err, &known) && known.file == temp.Name() {
-		known.file = o.path // whoever reads the error knows that name
+		known.file = o.path // a reader of the error knows that name
 	}
 	if ctx.Err() != nil {
 		return &fileError{file: o.path, what: "interrupted, nothing was written", err: ctx.Err()}

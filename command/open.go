@@ -79,7 +79,7 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 	return d, nil
 }
 
-// openMade opens the database at path, which a command is making under a name that nobody
+// openMade opens the database at path, which a command is making under a name that no other process
 // knows: of what the environment says only whether there are seals counts, as that is how
 // the finished file is to be. The rest is about a program that has a database open: its
 // figures would be shown, and its messages told, of a file that is gone soon, and how it is

@@ -22,7 +22,7 @@ var (
 )
 
 const pageHelp = `Print what stands in pages: the fields of a meta page, with what Holdfast has put
-behind them; the elements of a branch or a leaf; the numbers on a freelist page; what
+after them; the elements of a branch or a leaf; the numbers on a freelist page; what
 is in a record of free pages of Holdfast's. With each page come its overflow pages.
 
 It reads the file as it is and needs no database that can be opened: a damaged page is

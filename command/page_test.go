@@ -137,7 +137,7 @@ func TestPageAgreesWithPages(t *testing.T) {
 }
 
 // copyInUse is a copy of a database that is open, so that its free pages are recorded in
-// runs and its newest state is behind the meta.
+// runs and its newest state stands after the meta.
 func copyInUse(t *testing.T, name string, pageSize, commits int) {
 	t.Helper()
 	smallPages(t, "use.db", pageSize)
@@ -294,7 +294,7 @@ func TestPageDamaged(t *testing.T) {
 	}
 }
 
-// Of a free page, and of one behind the high-water mark, it says so; what is wrong with
+// Of a free page, and of one past the high-water mark, it says so; what is wrong with
 // it is no damage. An overflow page is told whose it may be.
 func TestPageNotInUse(t *testing.T) {
 	withSample(t)

@@ -201,7 +201,7 @@ func TestPageLocks(t *testing.T) {
 	}
 }
 
-// TestPageClosedPipe: that nobody reads the output any more is no error.
+// TestPageClosedPipe: that the output has no reader any more is no error.
 func TestPageClosedPipe(t *testing.T) {
 	workdir(t)
 	makeBig(t, "big.db", 5000)

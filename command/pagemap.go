@@ -19,7 +19,7 @@ const (
 	useMeta use = iota
 	useBranch
 	useLeaf
-	useOverflow // pages behind the first of a branch or leaf
+	useOverflow // pages after the first of a branch or leaf
 	useFreelist
 	useRecord
 	useDamaged
@@ -135,7 +135,7 @@ func (m *pageMap) addRun(r holdfast.PageRun) {
 	}
 }
 
-// finish adds what lies behind the high-water mark.
+// finish adds what lies past the high-water mark.
 func (m *pageMap) finish() { m.add(useNever, m.high, m.pages-m.high) }
 
 // bytes is how many bytes of the file pages of one use are.

@@ -25,7 +25,7 @@ var useStyles = [uses]useStyle{
 	useMeta:     {"meta", "M", color.FgMagenta, "meta pages"},
 	useBranch:   {"branch", "B", color.FgYellow, "branches of buckets"},
 	useLeaf:     {"leaf", "L", color.FgGreen, "leaves of buckets: keys and values"},
-	useOverflow: {"overflow", "O", color.FgCyan, "pages behind a leaf or branch that belong to it: large values"},
+	useOverflow: {"overflow", "O", color.FgCyan, "pages after a leaf or branch that belong to it: large values"},
 	useFreelist: {"freelist", "F", color.FgBlue, "the free pages, as bbolt stores them"},
 	useRecord:   {"record", "R", color.FgBlue, "the free pages, as Holdfast records them"},
 	useDamaged:  {"damaged", "!", color.FgRed, "in use, and cannot be read"},
@@ -161,12 +161,12 @@ func (m *pageMap) summary() string {
 		sizeExactly(m.size), size(m.pageSize), percent(int64(used)*m.pageSize, m.size), count(m.last), percent(end, m.size), pages)
 }
 
-// behind is how many pages lie behind the last one in use.
-func (m *pageMap) behind() uint64 { return m.pages - m.last - 1 }
+// after is how many pages lie after the last one in use.
+func (m *pageMap) after() uint64 { return m.pages - m.last - 1 }
 
 // emptiness says where the empty part of the file is.
 func (m *pageMap) emptiness() string {
-	return fmt.Sprintf("Empty: %s in %s between pages in use, and %s at the end, behind the last of them",
+	return fmt.Sprintf("Empty: %s in %s between pages in use, and %s at the end, after the last of them",
 		size(int64(m.before)*m.pageSize), plural(int(m.before), "page"), size(max(m.size-int64(m.last+1)*m.pageSize, 0)))
 }
 
@@ -191,7 +191,7 @@ type mapReport struct {
 func (c *call) printMapJSON(m *pageMap) error {
 	r := mapReport{
 		File: c.args[0], SizeBytes: m.size, PageSize: m.pageSize, Pages: m.pages, HighWater: m.high,
-		InUse: m.total.used(), Last: m.last, Before: m.before, Behind: m.behind(),
+		InUse: m.total.used(), Last: m.last, Before: m.before, Behind: m.after(),
 		Width: m.width, PerCell: m.perCell, Total: map[string]uint64{}, Cells: []json.RawMessage{},
 	}
 	for u, n := range m.total {

@@ -71,7 +71,7 @@ func TestMapCells(t *testing.T) {
 				t.Errorf("cell %d of %d has %d pages of %d", i, len(cells), n, m.perCell)
 			}
 		}
-		if m.total != total || total.pages() != m.pages || m.last != uint64(last) || m.before != uint64(before) || m.behind() != uint64(len(want)-1-last) {
+		if m.total != total || total.pages() != m.pages || m.last != uint64(last) || m.before != uint64(before) || m.after() != uint64(len(want)-1-last) {
 			t.Errorf("got %v, last %d, %d free before it; want %v, %d, %d", m.total, m.last, m.before, total, last, before)
 		}
 		var bytes int64
@@ -159,7 +159,7 @@ func TestMapRows(t *testing.T) {
 	lines := strings.Split(out.String(), "\n")
 	want := []string{
 		"x.db: 20 MiB (20,480,000 bytes), pages of 4.0 KiB; 20% in use; the last page in use is 4,499, 90% into the file; a cell is 16 pages (64 KiB)",
-		"Empty: 14 MiB in 3,499 pages between pages in use, and 2.0 MiB at the end, behind the last of them",
+		"Empty: 14 MiB in 3,499 pages between pages in use, and 2.0 MiB at the end, after the last of them",
 		"",
 		"    0  LLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLLL",
 		"  800  LLLLLLLLLLLLL" + strings.Repeat(".", 37),

@@ -143,7 +143,7 @@ func TestReadersShare(t *testing.T) {
 	}
 }
 
-// TestBrokenPipe: a process whose output nobody reads ends quietly.
+// TestBrokenPipe: a process whose output has no reader ends quietly.
 func TestBrokenPipe(t *testing.T) {
 	workdir(t)
 	makeBig(t, "big.db", 50_000)

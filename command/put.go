@@ -209,7 +209,7 @@ func cannotHaveValue(file, key, in string, err error) error {
 	return &fileError{file: file, err: err, what: fmt.Sprintf("%s in %s is a bucket and cannot have a value", key, in)}
 }
 
-// hintCreate adds to the error of a missing file how to create it, behind the
+// hintCreate adds to the error of a missing file how to create it, after the
 // files of similar names that are there.
 func (c *call) hintCreate(path string, err error) error {
 	var e *fileError

@@ -199,7 +199,7 @@ func TestFreePagesTold(t *testing.T) {
 		"closed":      {holdfast.Options{}, false, "; recorded: opening takes no scan; for bbolt there is the freelist in page ", "also after a crash; for bbolt also stored, in 1 page\n", true, true},
 		"no freelist": {holdfast.Options{NoFreelistSync: true}, false, "; recorded: opening takes no scan (with bbolt it does)\n", "also after a crash; with bbolt opening it for writing reads 4 pages\n", false, true},
 		"bbolt":       {holdfast.Options{}, true, "; in the freelist in page ", "stored, in 1 page, as bbolt does: opening the file needs no scan; Holdfast's first commit records it\n", true, false},
-		"bbolt without freelist": {holdfast.Options{NoFreelistSync: true}, true, "not stored: whoever opens the file for writing scans it\n",
+		"bbolt without freelist": {holdfast.Options{NoFreelistSync: true}, true, "not stored: opening it for writing takes a scan\n",
 			"not stored (NoFreelistSync): opening it for writing reads 4 pages, until Holdfast has recorded it in a commit\n", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,5 +77,5 @@ func openAwaited(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// outliveReader makes a write to a pipe that nobody reads any more an error.
+// outliveReader makes a write to a pipe without a reader an error.
 func outliveReader() (undo func()) { return cli.OutliveReader() }

@@ -103,7 +103,7 @@ func TestImportEndedBySignal(t *testing.T) {
 	}
 }
 
-// halfAnImport is more than a pipe takes that nobody reads: once it is written the import
+// halfAnImport is more than a pipe without a reader takes: once it is written the import
 // is under way.
 var halfAnImport = "{\"format\":\"holdfast-export\",\"version\":1}\n" +
 	strings.Repeat("{\"bucket\":[\"alpha\"],\"key\":\"new\",\"value\":\"\"}\n", 10_000)

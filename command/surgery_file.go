@@ -68,7 +68,7 @@ func (p *patient) extension() (*extension.Extension, error) {
 	if errors.Is(err, extension.ErrVersion) || errors.Is(err, extension.ErrNoChecksum) {
 		return nil, fmt.Errorf("the newest state cannot be told: %w", err)
 	}
-	if err != nil { // then it is not believed, by nobody
+	if err != nil { // then it is believed by no engine
 		return nil, nil
 	}
 	return ext, nil
@@ -261,10 +261,10 @@ func (s *surgeon) changed(id page.ID) {
 	}
 }
 
-// putMeta writes m, which is whole then, to a slot, with nothing of Holdfast's behind it.
+// putMeta writes m, which is whole then, to a slot, with nothing of Holdfast's after it.
 func (s *surgeon) putMeta(slot int, m page.Meta) error {
 	size := s.pageSize
-	if !s.sure { // then what is behind it may be of another page; Holdfast's magic is not
+	if !s.sure { // then what is after it may be of another page; Holdfast's magic is not
 		size = page.MinPageSize
 	}
 	buf := make([]byte, size)
@@ -273,8 +273,8 @@ func (s *surgeon) putMeta(slot int, m page.Meta) error {
 	return s.write(buf, int64(slot)*s.pageSize)
 }
 
-// forgetFree makes both metas name no freelist, with nothing of Holdfast's behind them:
-// whoever opens the file for writing then looks which pages are free. It has to be done
+// forgetFree makes both metas name no freelist, with nothing of Holdfast's after them:
+// an opening for writing then looks which pages are free. It has to be done
 // whenever other pages may be in use than before: a page that is in use and said to be
 // free would be overwritten.
 func (s *surgeon) forgetFree() error {

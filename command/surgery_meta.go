@@ -128,7 +128,7 @@ func (s *surgeon) copyMeta(from, to int) error {
 		}
 	}
 	m := s.slots.Meta[from]
-	for _, slot := range []int{from, to} { // so that nothing of Holdfast's is behind either
+	for _, slot := range []int{from, to} { // so that nothing of Holdfast's is after either
 		if err := s.putMeta(slot, m); err != nil {
 			return err
 		}

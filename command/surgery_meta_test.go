@@ -62,7 +62,7 @@ func TestSurgeryReverts(t *testing.T) {
 		"meta page 1 is not whole (checksum error): there is no state to go back to; restore a copy of it")
 }
 
-// With HOLDFAST_LOG=stderr, going back told of the opening of a file that nobody knows: the
+// With HOLDFAST_LOG=stderr, going back told of the opening of a file that no user knows: the
 // copy, under the name that it has while it is made.
 func TestSurgeryRevertsInSilence(t *testing.T) {
 	withSample(t)

@@ -12,7 +12,7 @@ import (
 const copyPageHelp = `Copy a page, with its overflow pages, over another one: for example one that an
 earlier transaction has left over the one that took its place and is damaged now.
 
-The two can be pages of data, or the two meta pages. What lies behind the copied page's
+The two can be pages of data, or the two meta pages. What lies after the copied page's
 length stays as it is. The list of free pages is given up: the copy may name pages
 that were free.`
 
@@ -21,7 +21,7 @@ a branch without elements is no tree. An empty leaf below a branch can be read
 past, by bbolt too, but is a fault for check: compact then makes a file without it.
 
 What the elements had below them, the pages of buckets and branches, is lost and becomes
-free: the list of free pages is given up, and whoever opens the file for writing
+free: the list of free pages is given up, and the next opening for writing
 makes it anew.`
 
 const clearElementsHelp = `Remove the elements from --from-index, counted from 0, to before --to-index from a
@@ -31,7 +31,7 @@ removed from a page below a branch, the branch still has its key; that can be
 read, by bbolt too, but is a fault for check: compact then makes a file that is right.
 
 What the elements had below them is lost and becomes free: the list of free pages
-is given up, and whoever opens the file for writing makes it anew.`
+is given up, and the next opening for writing makes it anew.`
 
 func (a *app) newCopyPage() *cobra.Command {
 	var from, to uint64
@@ -81,7 +81,7 @@ func (a *app) newClearPageElements() *cobra.Command {
 	})
 	cmd.Flags().Uint64Var(&id, flagPage, 0, "the page (required)")
 	cmd.Flags().IntVar(&from, flagFromIndex, 0, "first element to remove, counted from 0 (required)")
-	cmd.Flags().IntVar(&to, flagToIndex, 0, "first element behind them that stays; -1: none (required)")
+	cmd.Flags().IntVar(&to, flagToIndex, 0, "first element after them that stays; -1: none (required)")
 	return cmd
 }
 
@@ -153,7 +153,7 @@ func (s *surgeon) noteOverflow(to page.ID, n uint64) {
 	}
 	h := page.DecodeHeader(header)
 	if was := uint64(h.Overflow) + 1; h.ID == to && was < n {
-		s.r.warn("page %d had %s, so that %s behind it may have been in use", to, plural(int(was), "page"), plural(int(n-was), "page"))
+		s.r.warn("page %d had %s, so that %s after it may have been in use", to, plural(int(was), "page"), plural(int(n-was), "page"))
 	}
 }
 

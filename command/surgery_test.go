@@ -410,7 +410,7 @@ func TestSurgeryCopiesPages(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r = operate(t, "sample.db", "copy-page", "--from-page", "6", "--to-page", "23")
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "page 23 had 1 page, so that 2 pages behind it") {
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "page 23 had 1 page, so that 2 pages after it") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -35,7 +35,7 @@ one stays as it is. Where next to nothing can be given back nothing is written.
 does not check it.`
 
 // vacuumStep is how many pages a step writes, and vacuumTime about how long it may
-// take: nobody waits for the steps of this command, so each shares its flush among
+// take: no writer waits for the steps of this command, so each shares its flush among
 // more pages than in a program. An interruption takes effect after a step.
 const (
 	vacuumStep = 512

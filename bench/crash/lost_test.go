@@ -13,7 +13,7 @@ import (
 // After commits without a flush, a flush that fails may leave any mixture of
 // old and new pages on the disk, and a page cache that shows none of it. What
 // the file holds is not known then (run.unsure). What has to hold: once the
-// database has been closed, or an Open has failed, whoever opens it is told of
+// database has been closed, or an Open has failed, the next opening is told of
 // damage, by Open or by Check; or what it finds is what the disk has, and what
 // is committed on top is as durable as ever. Of a process that is killed before
 // it closes the file (run.lying), nothing is asked.
@@ -79,7 +79,7 @@ func (r *run) startAnew() {
 	})
 }
 
-// lostFlush is a script in which a flush fails behind a number of commits without
+// lostFlush is a script in which a flush fails after a number of commits without
 // any. How says where that happens.
 func lostFlush(how string, seed uint64, commits int) string {
 	var s strings.Builder
@@ -108,7 +108,7 @@ func lostFlush(how string, seed uint64, commits int) string {
 	return s.String()
 }
 
-// TestLostFlush runs histories in which a flush fails behind one to thirty
+// TestLostFlush runs histories in which a flush fails after one to thirty
 // commits without any.
 func TestLostFlush(t *testing.T) {
 	for i, how := range []string{"sync", "commit", "close", "open"} {

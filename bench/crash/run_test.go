@@ -63,7 +63,7 @@ type run struct {
 	wasExposed       bool // when the running step began, or by a commit of it
 	leftExposed      bool // the same, and nothing was flushed since
 	unsure           bool // and a flush of it failed: see lost_test.go
-	lying            bool // since then nobody has closed the file
+	lying            bool // since then the file was not closed
 	past             past
 }
 
@@ -349,7 +349,7 @@ func (r *run) countRuns(data []byte) {
 	}
 }
 
-// failedOpen is behind an Open in which a call on the file failed.
+// failedOpen comes after an Open in which a call on the file failed.
 func (r *run) failedOpen(err error) error {
 	r.set(func() { r.past.failed, r.lying, r.powered = r.failed, false, r.powered || r.failed == "sync" })
 	r.tally.Add("failure in Open")

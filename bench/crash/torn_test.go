@@ -160,7 +160,7 @@ func (h *torn) write() error {
 			return err
 		}
 	}
-	for !h.copier.done() { // while nobody writes any more
+	for !h.copier.done() { // while nothing writes any more
 		h.copier.often = 1
 		if err := h.copier.step(); err != nil {
 			return err

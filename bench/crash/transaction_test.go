@@ -45,7 +45,7 @@ func (r *run) transactions(steps []Step) error {
 	wg.Wait()
 	r.set(func() { r.together = 0 })
 	if err := r.panicked; err != nil {
-		r.db = nil // whose locks nobody gives up any more
+		r.db = nil // whose locks are not given up any more
 		return err
 	}
 	if r.file.isDead() {
@@ -55,7 +55,7 @@ func (r *run) transactions(steps []Step) error {
 		r.set(func() { // what was written behind the caller is given up with all else
 			r.past.failed, r.exposed = r.failed, r.exposed && r.leftExposed
 		})
-		r.tally.Add("failed write behind a rollback")
+		r.tally.Add("failed write after a rollback")
 		return r.live()
 	}
 	if r.failed != "" {
@@ -158,7 +158,7 @@ func (r *run) update(s Step) error {
 	return err
 }
 
-// afterFailure is behind a transaction or a Sync in which a call on the file
+// afterFailure comes after a transaction or a Sync in which a call on the file
 // failed.
 func (r *run) afterFailure(err error) error {
 	r.set(func() { r.past.failed = r.failed })

@@ -154,7 +154,7 @@ func TestSeveralDamages(t *testing.T) {
 			faults := checkFile(t, p.data)
 			for _, want := range p.want {
 				if !slices.ContainsFunc(faults, func(f string) bool { return strings.Contains(f, want) }) {
-					if k.synced || !strings.Contains(want, "unreachable") { // nobody knows what is free
+					if k.synced || !strings.Contains(want, "unreachable") { // it is not known what is free
 						t.Errorf("%q is not reported", want)
 					}
 				}

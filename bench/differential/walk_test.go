@@ -24,7 +24,7 @@ type walkRun struct {
 	seed      uint64
 }
 
-var walkChanges = []string{"nothing", "replace", "after", "before", "far after", "far before", "delete behind", "delete here", "mixed"}
+var walkChanges = []string{"nothing", "replace", "after", "before", "far after", "far before", "delete after", "delete here", "mixed"}
 
 func walkedKey(i int) []byte { return fmt.Appendf(nil, "k%09d", i) }
 
@@ -46,7 +46,7 @@ func walk[B ops.Bucket[B, C], C ops.Cursor](b B, r walkRun) (met [][]byte, err e
 				what = walkChanges[rng.IntN(2)]
 			}
 			if rng.IntN(5) == 0 {
-				what = "delete behind"
+				what = "delete after"
 			}
 		}
 		switch what {
@@ -62,7 +62,7 @@ func walk[B ops.Bucket[B, C], C ops.Cursor](b B, r walkRun) (met [][]byte, err e
 			err = b.Put(fmt.Appendf(nil, "z%09d", len(met)), nil)
 		case "far before":
 			err = b.Put(fmt.Appendf(nil, "a%09d", r.n*30-len(met)), nil)
-		case "delete behind":
+		case "delete after":
 			if at := len(met) - 1 - rng.IntN(3); at >= 0 && at < len(met)-1 {
 				err = b.Delete(met[at])
 			}

@@ -46,7 +46,7 @@ type committer struct {
 	history
 	rand *rand.Rand
 	db   engine
-	call atomic.Int64 // of a file, twice: before and behind it
+	call atomic.Int64 // of a file, twice: before and after it
 }
 
 // prefix begins each line; recorder is as in order.
@@ -58,7 +58,7 @@ func say(what string, n uint64) {
 		mark(recorder, fmt.Sprintf("%s%s %d", prefix, what, n))
 	}
 	if _, err := fmt.Fprintf(os.Stdout, "%s%s %d\n", prefix, what, n); err != nil {
-		os.Exit(3) // nobody listens
+		os.Exit(3) // nothing listens
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *committer) vacuumAlong(times int) error {
 }
 
 // untilSettled returns when the meta that bbolt would open describes the newest
-// state, while nobody commits.
+// state, while nothing is committed.
 func untilSettled(path string) error {
 	for range time.Tick(time.Millisecond) {
 		trailing, err := isTrailing(path)

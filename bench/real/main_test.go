@@ -31,7 +31,7 @@ type order struct {
 	Fill    int    // as in history
 	Options openOptions
 	// KillAt is the number of the file call in which the process kills itself:
-	// before it if the number is odd, behind it if even. 0: never.
+	// before it if the number is odd, after it if even. 0: never.
 	KillAt int
 	// Commits is the number of commits that the file has; Busy says that it is
 	// used while it is changed, and not only before and after.

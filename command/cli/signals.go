@@ -79,7 +79,7 @@ func InterruptedBy(ctx context.Context, err error) error {
 	return &Interrupted{Signal: by.Signal, Err: err}
 }
 
-// OutliveReader makes a write to a pipe that nobody reads any more an error; otherwise it
+// OutliveReader makes a write to a pipe without a reader an error; otherwise it
 // would end the process at once, with files left that are to be removed. The result undoes it.
 func OutliveReader() (undo func()) {
 	pipe := make(chan os.Signal, 1)

@@ -57,12 +57,12 @@ func (o Output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// IsClosedPipe tells whether err is that nobody reads the output any more.
+// IsClosedPipe tells whether err is that the output has no reader any more.
 func IsClosedPipe(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// Flushed writes what out still holds when a command has ended with err, and gives the error of both. Whoever has
+// Flushed writes what out still holds when a command has ended with err, and gives the error of both. A reader that has
 // closed the pipe that it was written to has seen enough: that is none.
 func Flushed(out *bufio.Writer, err error) error {
 	if flushErr := out.Flush(); flushErr != nil && !IsClosedPipe(flushErr) && err == nil {
@@ -150,7 +150,7 @@ func CompleteValues(cmd *cobra.Command) {
 	})
 }
 
-// FlagValues offers values, also behind others and a comma, for flags that take several.
+// FlagValues offers values, also after others and a comma, for flags that take several.
 func FlagValues(values []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, begun string) (offered []string, _ cobra.ShellCompDirective) {
 		before := begun[:strings.LastIndexByte(begun, ',')+1]

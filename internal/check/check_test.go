@@ -147,9 +147,9 @@ func TestEachFault(t *testing.T) {
 	}{
 		{"free twice", func(f *file) { f.in.Free = append(f.in.Free, page.Extent{Start: 13, N: 1}) },
 			[]string{"page 13: the page is listed as free twice, or does not exist"}},
-		{"free behind the end", func(f *file) { f.in.Free = append(f.in.Free, page.Extent{Start: 14, N: 1}) },
+		{"free past the end", func(f *file) { f.in.Free = append(f.in.Free, page.Extent{Start: 14, N: 1}) },
 			[]string{"page 14: the page is listed as free twice, or does not exist"}},
-		{"list behind the end", func(f *file) { f.in.Reserved[0].N = 4; f.in.Free = nil },
+		{"list past the end", func(f *file) { f.in.Reserved[0].N = 4; f.in.Free = nil },
 			[]string{"page 14: a freelist page lies outside of the file's pages"}},
 		{"list is free", func(f *file) { f.in.Free = []page.Extent{{Start: 11, N: 3}} },
 			[]string{"page 11: the freelist page is listed as free"}},

@@ -388,7 +388,7 @@ func TestBits(t *testing.T) {
 		got, end := make([]byte, len(set)), page.ID(0)
 		err := Bits(set, func(e page.Extent) error {
 			if e.N == 0 || e.Start <= end && end > 0 {
-				t.Fatalf("%+v behind page %d", e, end)
+				t.Fatalf("%+v from page %d on", e, end)
 			}
 			for id := e.Start; id < e.End(); id++ {
 				got[id/8] |= 1 << (id % 8)

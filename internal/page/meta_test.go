@@ -104,10 +104,10 @@ func TestMetaCheck(t *testing.T) {
 		{"product overflows to little", func(m *Meta) { m.HighWater = 1<<52 + 4 }, size, false},
 		{"root is a meta", func(m *Meta) { m.Root = 1 }, size, false},
 		{"root is the first data page", func(m *Meta) { m.Root = 2 }, size, true},
-		{"root behind the end", func(m *Meta) { m.Root = 4 }, size, false},
+		{"root past the end", func(m *Meta) { m.Root = 4 }, size, false},
 		{"freelist is a meta", func(m *Meta) { m.Freelist = 1 }, size, false},
 		{"freelist is the last page", func(m *Meta) { m.Freelist = 3 }, size, true},
-		{"freelist behind the end", func(m *Meta) { m.Freelist = 4 }, size, false},
+		{"freelist past the end", func(m *Meta) { m.Freelist = 4 }, size, false},
 		{"no freelist", func(m *Meta) { m.Freelist = NoFreelist }, size, true},
 		{"almost no freelist", func(m *Meta) { m.Freelist = NoFreelist - 1 }, size, false},
 	} {
@@ -160,7 +160,7 @@ func TestSlots(t *testing.T) {
 	s.Next() // says nothing, but must not fail
 }
 
-// The header of a bucket, with and without an inline page behind it.
+// The header of a bucket, with and without an inline page after it.
 func TestBucketHeader(t *testing.T) {
 	value := make([]byte, BucketHeaderSize)
 	EncodeBucket(value, Bucket{Root: 0x1122334455667788, Sequence: 9})
@@ -225,7 +225,7 @@ func TestFreelist(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		image Image
-		want  string // extents, or a piece of the error behind a !
+		want  string // extents, or a piece of the error after a !
 	}{
 		{"empty", listImage(8, 8, 0, 0), "[] 1"},
 		{"one", listImage(8, 8, 1, 0, 5), "[{5 1}] 1"},
@@ -233,7 +233,7 @@ func TestFreelist(t *testing.T) {
 		{"twice", listImage(8, 8, 2, 0, 5, 5), "!not in ascending order: 5 follows 5"},
 		{"down", listImage(8, 8, 2, 0, 6, 5), "!not in ascending order: 5 follows 6"},
 		{"a meta", listImage(8, 8, 1, 0, 1), "!names page 1, which is not a page of this database"},
-		{"behind the end", listImage(8, 8, 1, 0, 8), "!names page 8, which is not a page of this database: they are 2 to 7"},
+		{"past the end", listImage(8, 8, 1, 0, 8), "!names page 8, which is not a page of this database: they are 2 to 7"},
 		{"largest number", listImage(8, 8, 1, 0, math.MaxUint64), "!names page 18446744073709551615"},
 		{"full page", listImage(300, 300, room, 0, many[:room]...), fmt.Sprint(strided(room), " 1")},
 		{"one more than fits", listImage(300, 300, room+1, 0, many[:room+1]...), "!does not fit into its 1 page(s)"},
@@ -308,7 +308,7 @@ func TestFreelistRoundTrip(t *testing.T) {
 			t.Errorf("%d numbers: %d pages, %v", n, k, err)
 		}
 		if len(bytes.Trim(run[size:max(size, uint64(len(run)-SealSize))], "\x00")) != 0 {
-			t.Errorf("%d numbers: bytes behind the content are left", n)
+			t.Errorf("%d numbers: bytes past the content are left", n)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestLeafRoundTrip(t *testing.T) {
 		t.Errorf("%d bytes used, %v; want %d", n, err, used)
 	}
 	if len(bytes.Trim(buf[used:len(buf)-SealSize], "\x00")) != 0 {
-		t.Error("bytes behind the content are left")
+		t.Error("bytes past the content are left")
 	}
 	var zero Page
 	if zero.Valid() {
@@ -121,7 +121,7 @@ func TestBranchRoundTrip(t *testing.T) {
 		t.Errorf("copy: %v, children %d %d %d", err, c.Child(0), c.Child(1), c.Child(2))
 	}
 	if len(bytes.Trim(copied[used:512-SealSize], "\x00")) != 0 || CheckSeal(copied, 11) != Sealed {
-		t.Error("bytes behind the content are left in the copy, or it is not sealed")
+		t.Error("bytes past the content are left in the copy, or it is not sealed")
 	}
 	binary.NativeEndian.PutUint32(buf[HeaderSize+2*BranchElementSize+4:], 512)
 	if _, err := CopyBranch(copied, 11, p); !damaged(err, 9, "element 2 of 3 lies outside") {
@@ -186,7 +186,7 @@ func TestElementBounds(t *testing.T) {
 		{"leaf: value one byte too far", false, []field{{posLeaf, 16}, {keyLeaf, 200}, {valueLeaf, 512 - 32 - 199}}, true},
 		{"leaf: key one byte too far", false, []field{{posLeaf, 16}, {keyLeaf, 512 - 31}, {valueLeaf, 0}}, true},
 		{"leaf: empty at the end", false, []field{{posLeaf, 512 - 16}, {keyLeaf, 0}, {valueLeaf, 0}}, false},
-		{"leaf: empty behind the end", false, []field{{posLeaf, 512 - 15}, {keyLeaf, 0}, {valueLeaf, 0}}, true},
+		{"leaf: empty past the end", false, []field{{posLeaf, 512 - 15}, {keyLeaf, 0}, {valueLeaf, 0}}, true},
 		{"leaf: offset largest", false, []field{{posLeaf, math.MaxUint32}}, true},
 		{"leaf: key largest", false, []field{{keyLeaf, math.MaxUint32}}, true},
 		{"leaf: value largest", false, []field{{valueLeaf, math.MaxUint32}}, true},
@@ -317,10 +317,10 @@ func TestImageBounds(t *testing.T) {
 	// after it was opened.
 	m = NewImage(data, 512, 100)
 	if _, err := m.Page(8); !damaged(err, 8, "not a page of this database") {
-		t.Errorf("page behind the bytes: %v", err)
+		t.Errorf("page past the bytes: %v", err)
 	}
 	if _, err := m.Run(7, 2); !damaged(err, 7, "it says that it has 2 pages, and the last page of this database is page 7") {
-		t.Errorf("run behind the bytes: %v", err)
+		t.Errorf("run past the bytes: %v", err)
 	}
 	m = NewImage(data, 512, math.MaxUint64)
 	for _, id := range []ID{1 << 55, 1<<55 + 3, 1 << 60, math.MaxUint64 - 1} { // times 512 overflows

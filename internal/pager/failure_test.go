@@ -344,7 +344,7 @@ func TestOpenFails(t *testing.T) {
 				t.Errorf("only %d calls failed", tried)
 			}
 			e.fail = nil
-			e.open(pager.Options{ReadOnly: readOnly}) // nobody holds the lock
+			e.open(pager.Options{ReadOnly: readOnly}) // the lock is free
 			e.close()
 		}
 	}

@@ -105,7 +105,7 @@ func (h *history) whileWritten() {
 	}
 }
 
-// event is called behind each call that has changed the file or its disk.
+// event is called after each call that has changed the file or its disk.
 func (h *history) event(kind vfs.Kind) {
 	if h.gone || h.fault != nil {
 		return
@@ -147,7 +147,7 @@ func (h *history) event(kind vfs.Kind) {
 
 // ends ends the session within a call.
 func (h *history) ends(how string, left []byte) {
-	h.logf("%s behind this", how)
+	h.logf("%s after this", how)
 	h.counts["ends in a call"]++
 	h.gone, h.next = true, bytes.Clone(left)
 }
@@ -178,7 +178,7 @@ func (h *history) judge(kind vfs.Kind, how string, content []byte, floor int) {
 		}
 	}
 	if err != nil {
-		h.fail("%s behind a %s: %w", how, kind, err)
+		h.fail("%s after a %s: %w", how, kind, err)
 	}
 }
 
@@ -329,7 +329,7 @@ func (h *history) accounts(p *pager.Pager) error {
 	mark := func(e page.Extent) error {
 		for id := e.Start; id < e.End(); id++ {
 			if id >= page.ID(len(seen)) {
-				return fmt.Errorf("page %d is free, behind the high-water mark %d", id, len(seen))
+				return fmt.Errorf("page %d is free, past the high-water mark %d", id, len(seen))
 			}
 			seen[id]++
 		}
@@ -398,6 +398,6 @@ func (h *history) shut() {
 	}
 	h.durable = h.visible
 	if n, err := h.stockFinds(h.disk.Bytes()); err != nil || n != h.visible {
-		h.fail("behind Close bbolt finds %d, not %d, %w", n, h.visible, err)
+		h.fail("after Close bbolt finds %d, not %d, %w", n, h.visible, err)
 	}
 }

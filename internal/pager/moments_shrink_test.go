@@ -80,7 +80,7 @@ func (h *history) lower(w *pager.WriteTx) bool {
 	return true
 }
 
-// shrink cuts off what nobody needs.
+// shrink cuts off what is not needed.
 func (h *history) shrink() {
 	h.logf("shrink")
 	all := h.queue
@@ -111,7 +111,7 @@ func (h *history) cutOff(op vfs.Op) error {
 		return syscall.EIO
 	}
 	h.counts["cut off"]++
-	h.count("prepared behind the cut", len(h.queue) > 0 || h.editing != nil)
+	h.count("prepared past the cut", len(h.queue) > 0 || h.editing != nil)
 	return nil
 }
 

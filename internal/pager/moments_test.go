@@ -15,7 +15,7 @@ import (
 	"holdfast/internal/vfs"
 )
 
-// Behind each call that changes the file, in histories of prepared, finished and
+// After each call that changes the file, in histories of prepared, finished and
 // aborted transactions of all durabilities: what a kill and what a power failure
 // would leave there is a state that may be found, whole, with each page in use once
 // or free, for us, for a reader and for bbolt. The cuts are those of vfs.Crash.
@@ -49,7 +49,7 @@ func TestEveryMoment(t *testing.T) {
 	t.Log(total)
 	for _, what := range []string{"kill", "power", "stock", "reader", "trailing", "not finished", "two prepared", "prepared while written",
 		"aborted", "no room for a meta", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call", "streamed", "streamed and given up",
-		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared behind the cut"} {
+		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared past the cut"} {
 		if total[what] < 10 && !chosen {
 			t.Errorf("%s: %d times, the test tests little", what, total[what])
 		}
@@ -331,7 +331,7 @@ func (h *history) ended(all []*waiting) {
 	for _, w := range all {
 		err := w.pr.Finish()
 		switch {
-		case h.gone: // nobody was told
+		case h.gone: // no caller was told
 		case err == nil:
 			h.visible, h.recorded = max(h.visible, w.n), true
 			if w.mode == pager.Full {
@@ -425,7 +425,7 @@ func (h *history) sync() {
 	case err == nil:
 		h.durable = h.visible
 		if n, err := h.stockFinds(h.disk.Bytes()); err != nil || n < h.visible {
-			h.fail("behind Sync bbolt finds %d, not %d, %w", n, h.visible, err)
+			h.fail("after Sync bbolt finds %d, not %d, %w", n, h.visible, err)
 		}
 	case !h.stopped && !h.foundFull(err):
 		h.fail("sync: %w", err)

@@ -38,7 +38,7 @@ func TestWriterReadsPreparedPages(t *testing.T) {
 		}
 	}
 	if _, err := w.Page(7); err == nil {
-		t.Error("page 7, which nobody wrote, is readable")
+		t.Error("page 7, which was not written, is readable")
 	}
 
 	// Taken off again, in any order, the newer page stays as long as its transaction.

@@ -24,7 +24,7 @@ func (h *history) stream() {
 	}
 	opts := h.options()
 	h.logf("stream, mode %d", opts.Mode)
-	h.editing, h.leading = w, true // so that its writes can fail, and nobody waits for the turn in them
+	h.editing, h.leading = w, true // so that its writes can fail, and none waits for the turn in them
 	root, err := h.edit(w, w.Stream(int64(1+h.rng.IntN(4))*momentPage, opts))
 	h.editing, h.leading = nil, false
 	if err == nil && !h.oneIn(4) {
@@ -58,7 +58,7 @@ func build(t *testing.T, s *pager.Stream, n int) (root page.ID, err error) {
 	return root, nil
 }
 
-// What a Stream has written is neither in memory nor written again, lies one run behind
+// What a Stream has written is neither in memory nor written again, lies one run after
 // the other, and needs one flush more than a commit whose pages are listed.
 func TestStream(t *testing.T) {
 	const runs = 1000
@@ -109,7 +109,7 @@ func TestStream(t *testing.T) {
 					flushes++
 				case op.Off < 2*pageSize: // a meta
 				case op.Off < at:
-					t.Errorf("a write at %d behind one that ended at %d", op.Off, at)
+					t.Errorf("a write at %d after one that ended at %d", op.Off, at)
 				case op.Len > 18*pageSize:
 					t.Errorf("%d bytes were held", op.Len)
 				default:

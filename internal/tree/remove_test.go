@@ -10,7 +10,7 @@ import (
 	"holdfast/internal/page"
 )
 
-// Whoever emptied a tree by First and Delete passed all leaves that were empty by then, each
+// A caller that emptied a tree by First and Delete passed all leaves that were empty by then, each
 // time: 100,000 keys took half a minute. And each Delete in a long leaf to which keys had been appended
 // moved up to 32,768 items. Now an empty leaf goes at once, and a long one is split.
 func TestDeleteIsLinear(t *testing.T) {
@@ -49,7 +49,7 @@ func TestDeleteIsLinear(t *testing.T) {
 
 func numbered(i int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(i)) }
 
-// deleteAs deletes keys of a tree that has those from 0 to n, and calls after behind each.
+// deleteAs deletes keys of a tree that has those from 0 to n, and calls after when each is deleted.
 func deleteAs(t *testing.T, how string, n int, tr *Tree, after func()) {
 	var c Cursor
 	c.Init(tr)

@@ -54,7 +54,7 @@ type Options struct {
 	// systems that are not a directory. nil: these cannot be imported onto others.
 	Mounts *mount.Manager
 
-	// Progress is told how far it has come; nil: nobody is.
+	// Progress is told how far it has come; nil: nothing is.
 	Progress *Progress
 }
 

@@ -172,7 +172,7 @@ func (im *importer) one(in *incoming) error {
 			return err
 		}
 	}
-	// Nobody else makes it now: one that is there is of a process that was killed.
+	// No other import makes it now: one that is there is of a process that was killed.
 	if err := im.drop(key); err != nil {
 		return err
 	}
@@ -386,7 +386,7 @@ func (im *importer) name() error {
 		return fmt.Errorf("%q: %w: it is the name of a snapshot that is no base", im.o.Name, snapshot.ErrExists)
 	case !im.o.Replace:
 		return fmt.Errorf("base %q: %w, and is another", im.o.Name, snapshot.ErrExists)
-	default: // in one transaction: nobody finds the name without a base
+	default: // in one transaction: no reader finds the name without a base
 		options = append(options, snapshot.Replacing(info.ID))
 	}
 	im.result.Existed = false

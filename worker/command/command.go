@@ -345,7 +345,7 @@ func (a *app) completeSnapshots(before int) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		c := &call{app: a, ctx: context.Background(), cmd: cmd}
-		// There is nobody to tell of an error; running the command tells.
+		// An error cannot be told here; running the command tells.
 		_ = c.withStore(false, func(t *snapshot.Tenant) error {
 			return t.Walk(c.ctx, func(i snapshot.Info) error {
 				if strings.HasPrefix(i.Name, begun) && len(names) < 1000 {

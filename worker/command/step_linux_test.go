@@ -304,7 +304,7 @@ func untilBegun(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// TestStepKilled: the next one finds a store that nobody has, and nothing of the one that was killed.
+// TestStepKilled: the next one finds a store that no process has, and nothing of the one that was killed.
 func TestStepKilled(t *testing.T) {
 	stand(t, "overlay")
 	dir, err := os.Getwd()
@@ -409,7 +409,7 @@ func TestStepUser(t *testing.T) {
 		if list := call("snapshot", "ls"); list.code != 0 || strings.Contains(list.out, "!run/") || strings.Count(list.out, "\n") != 4 {
 			t.Errorf("%s: %+v", driver, list)
 		}
-		// All of it can be deleted by the user, also what overlayfs lets nobody enter.
+		// All of it can be deleted by the user, also what overlayfs lets no user enter.
 		for _, args := range []string{"prune --all", "snapshot rm bb", "prune --all"} {
 			if r := call(strings.Fields(args)...); r.code != 0 || r.errOut != "" {
 				t.Errorf("%s: %s: %+v", driver, args, r)

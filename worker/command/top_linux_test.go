@@ -163,7 +163,7 @@ func TestTopTerminal(t *testing.T) {
 	wait()
 }
 
-// TestTopReadOnly: what is seen from outside is shown where nobody can open the store.
+// TestTopReadOnly: what is seen from outside is shown where the store cannot be opened.
 func TestTopReadOnly(t *testing.T) {
 	smallDisk(t, "tmpfs", "size=64m")
 	files(t, "files.tar", map[string]string{"etc/name": "base"})

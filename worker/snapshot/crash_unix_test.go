@@ -333,7 +333,7 @@ func lookAtTrees(t *testing.T, root string, found map[string]map[string]crashed,
 	}
 	for _, e := range entries {
 		if !dirs[e.Name()] {
-			t.Fatalf("snapshots/%s is nobody's", e.Name())
+			t.Fatalf("snapshots/%s belongs to no snapshot", e.Name())
 		}
 	}
 	if len(entries) != len(dirs) {

@@ -53,7 +53,7 @@ type Options struct {
 	// touched, concurrently; for figures and tests. nil: it is not.
 	Observe func(op string, keys int)
 
-	// Logger hears of what the background does; nil: nobody does.
+	// Logger hears of what the background does; nil: nothing does.
 	Logger *slog.Logger
 }
 
@@ -89,7 +89,7 @@ type Store struct {
 	closing    sync.Mutex
 	closeErr   error
 
-	observe func(op string, keys int) // nil: nobody
+	observe func(op string, keys int) // nil: nothing
 }
 
 // commitRange are the numbers of some commits, both ends included.

@@ -3,7 +3,7 @@
 // program zfs: OpenZFS 2, or zfs-fuse 0.7 on Linux.
 //
 // With OpenZFS the mounts are of the type "zfs", with the dataset as their source, as containerd knows
-// them: whoever holds them mounts them. zfs-fuse mounts by itself only; there the type is
+// them: the one that holds them mounts them. zfs-fuse mounts by itself only; there the type is
 // TypeFuse, and the Driver is the mount.Mounter of it.
 package zfs
 
