@@ -32,7 +32,7 @@ const maxColumns = 1 << 16
 // table is the description of rows of CSV that are kept whole, with some columns in a store of blobs.
 //
 // The value of a row has the fields of all columns but that of the key, in their order. If there is
-// one only, the value is that field. If there are several, each stands behind its length, a
+// one only, the value is that field. If there are several, each stands after its length, a
 // uvarint. The field of a column of blobs is a reference, as blob.Ref's MarshalBinary encodes it.
 type table struct {
 	Version int           `json:"version"`

@@ -46,7 +46,7 @@ func (c *call) blobLs(f storeName) error {
 	})
 }
 
-// each calls fn with each blob that has users, also behind one that is damaged, which is the error then.
+// each calls fn with each blob that has users, also after one that is damaged, which is the error then.
 func (b *blobs) each(fn func(blobEntry) error) error {
 	var damage error
 	for ref, err := range b.Roots() {

@@ -30,7 +30,7 @@ const (
 )
 
 // inUse tells whether pages of that use cannot be given away. Those that damage hides
-// are counted in: nobody knows that they are not needed.
+// are counted in: it is not known that they are not needed.
 func (u use) inUse() bool { return u < useFree }
 
 // cell counts the pages of a part of the file by their use.

@@ -107,7 +107,7 @@ func TestNoPermission(t *testing.T) {
 }
 
 // TestLockedByProcess names the process that holds the lock. The name of the process, which it
-// can choose, reached the terminal as it is: it could clear it, or colour what came behind.
+// can choose, reached the terminal as it is: it could clear it, or colour what came after.
 func TestLockedByProcess(t *testing.T) {
 	withSample(t)
 	db, err := holdfast.Open("sample.db", 0o600, nil)

@@ -192,7 +192,7 @@ func TestSettle(t *testing.T) {
 func TestFreePagesTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		options        holdfast.Options
-		bbolt          bool // as if bbolt had written the metas: nothing is behind them
+		bbolt          bool // as if bbolt had written the metas: nothing is after them
 		info, doctor   string
 		list, recorded bool
 	}{

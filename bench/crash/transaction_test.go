@@ -52,7 +52,7 @@ func (r *run) transactions(steps []Step) error {
 		return r.die()
 	}
 	if r.failed == "write" && len(steps) == 1 && steps[0].Rollback && errs[0] == errRollback {
-		r.set(func() { // what was written behind the caller is given up with all else
+		r.set(func() { // what was written by the goroutine is given up with all else
 			r.past.failed, r.exposed = r.failed, r.exposed && r.leftExposed
 		})
 		r.tally.Add("failed write after a rollback")

@@ -397,7 +397,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 
 // layOver puts the page runs of prepared transactions into the overlay, in which
 // the next transaction looks before the mapping. The caller holds commit, and
-// nobody edits.
+// no transaction is in edit.
 func (p *Pager) layOver() {
 	all := [2][]*Prepared{p.flight, p.queue}
 	for _, prs := range all {
@@ -449,7 +449,7 @@ func (w *WriteTx) supersede() {
 }
 
 // reap takes landed transactions off the overlay, and their buffers back. The
-// caller holds commit, and nobody edits.
+// caller holds commit, and no transaction is in edit.
 func (p *Pager) reap() {
 	for i, pr := range p.landed {
 		if pr.laidOver {

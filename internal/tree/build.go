@@ -8,7 +8,7 @@ import (
 	"holdfast/internal/page"
 )
 
-// ErrUnordered is returned by Builder.Append for a key that is not behind the one
+// ErrUnordered is returned by Builder.Append for a key that is not after the one
 // before, and by Tree.Append for one that is not after all others.
 var ErrUnordered = errors.New("keys are not in ascending order")
 
@@ -19,7 +19,7 @@ var ErrUnordered = errors.New("keys are not in ascending order")
 //
 // Keys and values are not copied: they must stay as they are until Finish. A Builder is
 // for one goroutine. After an error it is of no use, and the pages that it allocated
-// belong to nobody: the transaction has to be rolled back.
+// belong to no state: the transaction has to be rolled back.
 type Builder struct {
 	edit   *Edit
 	w      Writer
@@ -52,7 +52,7 @@ func (b *Builder) addLevel() {
 	*top = node{items: top.items[:0], leaf: l == 0, size: page.HeaderSize}
 }
 
-// Append adds an element behind all others.
+// Append adds an element after all others.
 func (b *Builder) Append(key, value []byte, flags uint32) error {
 	n := b.levels[0]
 	if last := len(n.items) - 1; last >= 0 && bytes.Compare(n.items[last].key, key) >= 0 {
@@ -74,7 +74,7 @@ func (b *Builder) add(level int, it item) error {
 }
 
 // divide writes the pages of a level that whatever comes later does not change: all of
-// them at the end. Before, not the last one, and none behind which there are fewer elements
+// them at the end. Before, not the last one, and none after which there are fewer elements
 // than the splitter may look at: for a group of large values, or for one that the last
 // page is to get from the one before.
 func (b *Builder) divide(level int, end bool) error {

@@ -19,7 +19,7 @@ const defaultText = `# What is removed when, and what is kept.
 # maxMounts is how many mounts there may be after pruning: idle ones are unmounted. Without it, any number.
 #maxMounts = 1000
 
-# First: what nobody has used for two months.
+# First: what was not used for two months.
 [[policy]]
 # filters says which snapshots the policy is for: those that one of them matches. A filter is a list of conditions,
 # divided by commas, that must all hold: on tenant, name, labels.KEY or labels."KEY", with == or != and a

@@ -20,7 +20,7 @@ type Mounts interface {
 type Options struct {
 	Config
 
-	// Hold is for how long at a time nobody else can write metadata while snapshots are removed; 0: 3
+	// Hold is for how long at a time no other can write metadata while snapshots are removed; 0: 3
 	// milliseconds.
 	Hold time.Duration
 
@@ -34,7 +34,7 @@ type Options struct {
 	// Mounts are kept below Config.MaxMounts; nil: there are none.
 	Mounts Mounts
 
-	// Logger hears of each run that has removed something; nil: nobody does.
+	// Logger hears of each run that has removed something; nil: nothing does.
 	Logger *slog.Logger
 }
 
@@ -53,7 +53,7 @@ type Result struct {
 	After            State // as far as it is known when trees are not deleted yet
 
 	Transactions int
-	Held         time.Duration // how long nobody else could write, in all
+	Held         time.Duration // how long no other could write, in all
 	Longest      time.Duration // and in one transaction
 }
 
