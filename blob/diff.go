@@ -168,6 +168,7 @@ type contentDiff struct {
 	order   []int32    // of their addresses
 	taken   int        // leaves of b so far
 	decided int        // of those
+	again   int        // nodes that were entered again since some were decided
 	j       *rangeJoiner
 }
 
@@ -189,9 +190,10 @@ const (
 
 // gathered is what is known of a node of b.
 type gathered struct {
-	end    int      // leaves of b up to the end of the node; 0 if it is not gathered yet
-	leaves presence // of the leaves right below it that are decided
-	all    presence // of all below it; 0: not asked yet
+	gathered bool
+	end      int      // leaves of b up to the end of the node
+	leaves   presence // of the leaves right below it that are decided
+	all      presence // of all below it; 0: not asked yet
 }
 
 func newContentDiff(s *Store, a chunkKey, limit int, j *rangeJoiner) *contentDiff {
@@ -238,7 +240,16 @@ func (d *contentDiff) gather(b subtree, above chunkKey, offset int64) error {
 	if _, in := d.nodes[b.key]; in {
 		return nil
 	}
-	if at := d.seen[b.key]; at.end > 0 && at.end <= d.decided {
+	at, again := d.seen[b.key]
+	again = again && at.gathered
+	if again && at.end > d.decided {
+		if d.again++; d.again >= d.limit {
+			if err := d.decide(); err != nil {
+				return err
+			}
+		}
+	}
+	if again && at.end <= d.decided {
 		has, err := d.presence(b.key)
 		switch {
 		case err != nil || has == some:
@@ -264,8 +275,8 @@ func (d *contentDiff) gather(b subtree, above chunkKey, offset int64) error {
 		}
 		offset += size
 	}
-	at := d.seen[b.key]
-	at.end = d.taken
+	at = d.seen[b.key]
+	at.gathered, at.end = true, d.taken
 	d.seen[b.key] = at
 	return nil
 }
@@ -343,7 +354,7 @@ func (d *contentDiff) decide() error {
 			}
 		}
 	}
-	d.leaves, d.decided = d.leaves[:0], d.taken
+	d.leaves, d.decided, d.again = d.leaves[:0], d.taken, 0
 	return nil
 }
 

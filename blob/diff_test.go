@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -112,48 +113,130 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// graphNode is a node that was made by hand, with the leaves below it.
+type graphNode struct {
+	key    chunkKey
+	size   int64
+	leaves []subtree // as far as the test asks for them
+}
+
+// graphLeaf stores a leaf.
+func graphLeaf(t testing.TB, s *Store, p []byte) graphNode {
+	k := chunkKey{addr: s.options.Algorithm.sum(p)}
+	_, err := s.add(&k, p, asUser)
+	must(t, err)
+	return graphNode{k, int64(len(p)), []subtree{{k, int64(len(p))}}}
+}
+
+// graphParent stores a node of the level above its children's; the last of them may be lower.
+func graphParent(t testing.TB, s *Store, children []graphNode) (n graphNode) {
+	p := make([]byte, nodeHeaderSize)
+	copy(p, cdcMagic)
+	p[4] = children[0].key.level + 1
+	for _, c := range children {
+		p = append(p, c.key.addr[:]...)
+		p = binary.LittleEndian.AppendUint64(p, uint64(c.size)|uint64(c.key.level)<<56)
+		n.size += c.size
+		if len(n.leaves) < 1<<12 {
+			n.leaves = append(n.leaves, c.leaves...)
+		}
+	}
+	binary.LittleEndian.PutUint16(p[6:], uint16(len(children)))
+	binary.LittleEndian.PutUint64(p[8:], uint64(n.size))
+	n.key = chunkKey{addr: s.options.Algorithm.sum(p), level: p[4]}
+	_, err := s.add(&n.key, p, asUser)
+	must(t, err)
+	return n
+}
+
+// diffGraph compares two nodes, limit leaves at a time.
+func diffGraph(t testing.TB, s *Store, a, b graphNode, limit int) (ranges []Range, d *contentDiff) {
+	j := rangeJoiner{fn: func(r Range) error { ranges = append(ranges, r); return nil }}
+	d = newContentDiff(s, a.key, limit, &j)
+	must(t, d.run(subtree{b.key, b.size}))
+	must(t, j.end())
+	return ranges, d
+}
+
 // A few nodes, of which each names the same child a hundred times, stand for more leaves than anything
 // could go through: Diff did not end, and called nothing that could have ended it.
 func TestDiffOfRepeatedNodes(t *testing.T) {
 	update2(t, newStore(t, Options{LeafSize: MinLeafSize, Chunking: FastCDC}), func(s *Store) { // counts of parents are not right
-		const size, levels = 100, 6
-		leaf := chunkKey{addr: s.options.Algorithm.sum(make([]byte, size))}
-		_, err := s.add(&leaf, make([]byte, size), asUser)
-		must(t, err)
-		k, total := leaf, int64(size)
-		for level := uint8(1); level <= levels; level++ {
-			n := s.options.shape().fanout()
-			p := make([]byte, nodeHeaderSize)
-			copy(p, cdcMagic)
-			p[4] = level
-			for range n {
-				p = append(p, k.addr[:]...)
-				p = binary.LittleEndian.AppendUint64(p, uint64(total)|uint64(k.level)<<56)
-			}
-			total *= int64(n)
-			binary.LittleEndian.PutUint16(p[6:], uint16(n))
-			binary.LittleEndian.PutUint64(p[8:], uint64(total))
-			k = chunkKey{addr: s.options.Algorithm.sum(p), level: level}
-			_, err := s.add(&k, p, asUser)
-			must(t, err)
+		const levels = 6
+		leaf := graphLeaf(t, s, make([]byte, 100))
+		below, b := []graphNode{leaf}, leaf
+		for range levels {
+			b = graphParent(t, s, slices.Repeat([]graphNode{b}, s.options.shape().fanout()))
+			below = append(below, b)
 		}
+		other := graphLeaf(t, s, make([]byte, 99))
+		mixed := graphParent(t, s, []graphNode{b, other})
 		for name, c := range map[string]struct {
-			a    Ref
+			a, b graphNode
 			want []Range
 		}{
-			"nothing of it": {must2(s.Put(random(1, 5000))), []Range{{Length: total}}},
-			"all of it":     {s.ref(leaf, size), nil},
+			"nothing of it":         {other, b, []Range{{Length: b.size}}},
+			"its leaf":              {leaf, b, nil},
+			"a node of it":          {below[1], b, nil},
+			"a higher one":          {below[2], b, nil},
+			"a node, and more in b": {below[1], mixed, []Range{{Offset: b.size, Length: 99}}},
 		} {
-			var ranges []Range
-			j := rangeJoiner{fn: func(r Range) error { ranges = append(ranges, r); return nil }}
-			d := newContentDiff(s, c.a.key(), diffLeaves, &j)
-			must(t, d.run(subtree{k, total}))
-			must(t, j.end())
+			ranges, d := diffGraph(t, s, c.a, c.b, diffLeaves)
 			if !slices.Equal(ranges, c.want) || d.taken > 100*diffLeaves {
 				t.Errorf("%s: %v, want %v; %d leaves were gone through", name, ranges, c.want, d.taken)
 			}
 		}
 	})
+}
+
+// Nodes that share nodes, at all levels, have the ranges that their leaves have.
+func TestDiffOfGraphs(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 60 {
+		update2(t, newStore(t, Options{LeafSize: MinLeafSize, Chunking: FastCDC}), func(s *Store) {
+			var levels [][]graphNode
+			var all []graphNode
+			for i := range 3 + rng.IntN(8) {
+				all = append(all, graphLeaf(t, s, bytes.Repeat([]byte{byte(i)}, 1+rng.IntN(3))))
+			}
+			levels = append(levels, slices.Clone(all))
+			for range 5 {
+				var here []graphNode
+				for range 2 + rng.IntN(4) {
+					below := levels[len(levels)-1]
+					var children []graphNode
+					for range 2 + rng.IntN(3) {
+						children = append(children, below[rng.IntN(len(below))])
+					}
+					if rng.IntN(2) == 0 {
+						children = append(children, all[rng.IntN(len(all))])
+					}
+					here = append(here, graphParent(t, s, children))
+				}
+				levels, all = append(levels, here), append(all, here...)
+			}
+			for range 60 {
+				a, b := all[rng.IntN(len(all))], all[rng.IntN(len(all))]
+				in := map[subtree]bool{}
+				for _, l := range a.leaves {
+					in[l] = true
+				}
+				var want []Range
+				j := rangeJoiner{fn: func(r Range) error { want = append(want, r); return nil }}
+				offset := int64(0)
+				for _, l := range b.leaves {
+					if !in[l] {
+						must(t, j.add(Range{Offset: offset, Length: l.size}))
+					}
+					offset += l.size
+				}
+				must(t, j.end())
+				if got, _ := diffGraph(t, s, a, b, 1+rng.IntN(12)); !slices.Equal(got, want) {
+					t.Fatalf("levels %d and %d: %v, want %v", a.key.level, b.key.level, got, want)
+				}
+			}
+		})
+	}
 }
 
 // Equal subtrees are not entered: that one is damaged is not noticed, but in one that differs it is.

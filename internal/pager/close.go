@@ -30,6 +30,7 @@ func (p *Pager) stoppedBy() error {
 // CloseOptions say how to leave the file.
 type CloseOptions struct {
 	NoFreelist bool // do not write a freelist page
+	Untouched  bool // leave a file as it is that was not written to, also if it says that it is in use
 	Commit     CommitOptions
 }
 
@@ -99,7 +100,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	}
 	opts.NoFreelist = opts.NoFreelist || !p.affordsFreelist()
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
-	inUse := p.inUse[best] && p.counts.Writes.Load() > 0 // what others have left stays as it is
+	inUse := p.inUse[best] && (!opts.Untouched || p.counts.Writes.Load() > 0)
 	if !p.trailing && p.visible == nil && (listed || opts.NoFreelist && !inUse) {
 		return p.evenOut(best, p.slots.Meta[best])
 	}
@@ -122,7 +123,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	p.leaving = true // from here on no meta page says that the file is in use
 	if !opts.NoFreelist {
 		err := p.leaveFreelist(g, last.Tx+1, opts.Commit)
-		if err == nil || errors.Is(err, ErrStopped) || !p.trailing {
+		if err == nil || errors.Is(err, ErrStopped) || !p.trailing && !inUse {
 			return err
 		}
 		p.logf("close %s without a freelist page: %v", p.file.Name(), err)
@@ -130,6 +131,9 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	}
 	g.slot, g.label = p.slots.Next()
 	g.lists = p.listsInUse(nil)
+	if err := p.flushBefore(g); err != nil {
+		return err
+	}
 	if err := g.writePlain(); err != nil {
 		return err
 	}
@@ -177,10 +181,8 @@ func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error 
 	p.encodeFreelist(buf, list, &rec.record)
 	runs := append(rec.pages, run{id: list.Start, buffer: buffer{bytes: buf}})
 	sortRuns(runs)
-	if g.mode == Full && p.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
-		if err := p.flush(); err != nil {
-			return err
-		}
+	if err := p.flushBefore(g); err != nil {
+		return err
 	}
 	if _, err := p.writeRuns(runs); err != nil {
 		return err
@@ -195,6 +197,15 @@ func (p *Pager) leaveFreelist(g *group, tx page.TxID, opts CommitOptions) error 
 		return err
 	}
 	return g.evenOut()
+}
+
+// flushBefore flushes what NoSync has left unflushed before a group writes that is to be durable: its meta page
+// takes the place of the last that is.
+func (p *Pager) flushBefore(g *group) error {
+	if g.mode != Full || p.unsynced == 0 || plant.On(plant.NoFlushAfterNoSync) {
+		return nil
+	}
+	return p.flush()
 }
 
 // planFreelist takes pages for a freelist page, and for the record with it, and

@@ -393,8 +393,8 @@ func (f *crashFile) Sync() error {
 	return err
 }
 
-// Identity is 0: what a crash leaves is opened as the file that it was.
-func (f *crashFile) Identity() uint64 { return 0 }
+// Identity is one and the same: what a crash leaves is opened as the file that it was.
+func (f *crashFile) Identity() uint64 { return 1 }
 
 // DropCache drops what failed flushes did not write of the range.
 func (f *crashFile) DropCache(off, n int64) error {
