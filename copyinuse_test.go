@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"holdfast"
+	"holdfast/internal/extension"
 	"holdfast/internal/vfs"
 )
 
@@ -216,4 +218,68 @@ func TestCopyIsLookedAtOnce(t *testing.T) {
 			must(t, db.Close())
 		}
 	})
+}
+
+// fileNames are the numbers of files that the extensions of both slots give.
+func fileNames(data []byte, pageSize int) (names [2]uint32) {
+	for slot := range names {
+		if ext, err := extension.Decode(data[slot*pageSize:][:pageSize]); err == nil {
+			names[slot] = ext.File
+		}
+	}
+	return names
+}
+
+// A closed file said that it is in use: one that was only opened and closed again, and one whose freelist
+// had no room. And with NoSync switched off before it, Close wrote over the last meta page that was durable before it
+// had flushed what came after that.
+func TestCloseNamesNoFile(t *testing.T) {
+	full, unflushed := false, false
+	mem := vfs.NewMem("file")
+	hook := func(op vfs.Op) error {
+		switch {
+		case full && (op.Kind == vfs.KindGrow || op.Kind == vfs.KindWrite && op.Off >= 2048):
+			return syscall.ENOSPC
+		case op.Kind == vfs.KindSync:
+			unflushed = false
+		case op.Kind == vfs.KindWrite && op.Off < 2048 && unflushed:
+			t.Errorf("a meta page is written before what came before it is flushed")
+		}
+		return nil
+	}
+	options := holdfast.Options{PageSize: 1024, SettleDelay: -1, StrictCompat: true}
+	c := &copyTest{t: t, options: options, states: map[string]bool{}}
+	db, err := holdfast.OpenVFS(vfs.NewInject(fileNumber{mem.Open(), 1}, hook), &options)
+	must(t, err)
+	for n := range 50 {
+		c.commit(db, n)
+	}
+	used := mem.Bytes()
+	full = true
+	must(t, db.Close())
+	if names := fileNames(mem.Bytes(), 1024); names != [2]uint32{} {
+		t.Errorf("closed on a full disk it has %v", names)
+	}
+	for _, noList := range []bool{false, true} {
+		copied := vfs.NewMem("copy")
+		_, err = copied.Open().WriteAt(used, 0)
+		must(t, err)
+		options.NoFreelistSync = noList
+		db, looked := openCopy(t, copied, 2, options)
+		must(t, db.Close())
+		if names := fileNames(copied.Bytes(), 1024); !looked || names != [2]uint32{} {
+			t.Errorf("opened and closed it has %v; looked at: %v", names, looked)
+		}
+	}
+	full = false
+	mem = vfs.NewMem("file")
+	options = holdfast.Options{PageSize: 1024, SettleDelay: -1, NoFreelistSync: true}
+	db, err = holdfast.OpenVFS(vfs.NewInject(fileNumber{mem.Open(), 1}, hook), &options)
+	must(t, err)
+	c.commit(db, 0)
+	must(t, db.Sync())
+	db.NoSync = true
+	c.commit(db, 1)
+	db.NoSync, unflushed = false, true
+	must(t, db.Close())
 }

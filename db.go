@@ -119,7 +119,7 @@ func OpenVFS(file vfs.File, options *Options) (*DB, error) {
 }
 
 // openExisting opens the database at path for writing, and makes none where there
-// is none: an empty file is ErrInvalid. What the environment says does not count.
+// is none: an empty file is ErrInvalid. Nothing is committed to it. What the environment says does not count.
 func openExisting(path string, options *Options) (*DB, error) {
 	file, err := vfs.OpenOS(path, os.O_RDWR, 0, options.OpenFile)
 	if err != nil {
@@ -168,6 +168,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	p, err := pager.Open(file, pager.Options{
 		ReadOnly:     options.ReadOnly,
 		NoCreate:     !create,
+		SettleOnly:   !create, // see openExisting
 		Timeout:      options.Timeout,
 		PageSize:     options.PageSize,
 		InitialMap:   int64(options.InitialMmapSize),

@@ -93,7 +93,7 @@ func (f *hostileSpace) file(raw func(b []byte)) []byte {
 }
 
 // freelist adds a freelist page that says that it has n numbers, and makes it the one that counts. Its seal is right.
-func (f *hostileSpace) freelist(big bool, n uint64, overflow int, numbers ...uint64) []byte {
+func (f *hostileSpace) freelist(big bool, n uint64, overflow uint32, numbers ...uint64) []byte {
 	run := make([]byte, page.HeaderSize, page.HeaderSize+8*len(numbers)+16)
 	h := page.Header{ID: f.meta.HighWater, Flags: page.FlagFreelist, Count: uint16(n)}
 	if big {
@@ -106,7 +106,7 @@ func (f *hostileSpace) freelist(big bool, n uint64, overflow int, numbers ...uin
 	run = append(run, make([]byte, page.SealSize)...)
 	run = append(run, make([]byte, (hostilePage-len(run)%hostilePage)%hostilePage)...)
 	if h.Overflow = uint32(len(run)/hostilePage - 1); overflow != 0 {
-		h.Overflow = uint32(overflow)
+		h.Overflow = overflow
 	}
 	page.EncodeHeader(run, h)
 	if seal, ok := page.SealOf(run, h.ID); ok {

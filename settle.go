@@ -31,8 +31,7 @@ type SettleOptions struct {
 // of Open; a file that is empty, or in which nothing was ever stored because its
 // creation was interrupted, is ErrInvalid, and one that is missing is not created.
 func Settle(path string, options SettleOptions) (FileState, error) {
-	// Opening settles. Close has nothing to write, but that the file is not in use any more, if
-	// opening has written: nothing is committed, and no freelist wanted, which bbolt, and so we,
+	// Opening settles. Close has nothing to write: nothing is committed, and no freelist wanted, which bbolt, and so we,
 	// may have left where there is nothing to settle. Seals are for those who read pages.
 	db, err := openExisting(path, &Options{
 		Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: !plant.On(plant.SettleLeavesList),
@@ -40,7 +39,6 @@ func Settle(path string, options SettleOptions) (FileState, error) {
 	if err != nil {
 		return FileState{}, err
 	}
-	db.untouched = true
 	found := db.FileState()
 	return found, db.Close()
 }

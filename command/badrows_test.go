@@ -3,9 +3,13 @@ package command_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 
+	"holdfast"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 )
@@ -110,7 +114,8 @@ var badRows = map[string]func(b *builder) []variant{
 		}
 		return one(data)
 	},
-	"torn-root": func(b *builder) []variant { return one(b.metas(func(m *page.Meta) { m.Root = b.plain.keys })) },
+	"torn-root":     func(b *builder) []variant { return one(b.metas(func(m *page.Meta) { m.Root = b.plain.keys })) },
+	"copied-in-use": func(*builder) []variant { return one(copiedInUse()) },
 	"root-absurd": func(b *builder) []variant {
 		root := func(id page.ID) []byte { return b.metas(func(m *page.Meta) { m.Root = id }) }
 		return []variant{{"0", root(0)}, {"2^64-1", root(math.MaxUint64)}}
@@ -323,4 +328,39 @@ func swapMeta(b []byte) {
 		}
 	}
 	binary.NativeEndian.PutUint64(b[56:], 0)
+}
+
+// copiedInUse is a file whose second half was copied before many commits, and the first after them.
+func copiedInUse() []byte {
+	dir, err := os.MkdirTemp("", "holdfast-copied")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "original")
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: treePage, StrictCompat: true})
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+	read := func() []byte {
+		for n := range 60 {
+			err := db.Update(func(tx *holdfast.Tx) error {
+				b, err := tx.CreateBucketIfNotExists([]byte("b"))
+				return errors.Join(err, b.Put(fmt.Appendf(nil, "%03d", n*137%500), bytes.Repeat([]byte{byte(n)}, 300)))
+			})
+			if err != nil {
+				panic(err)
+			}
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			panic(err)
+		}
+		return data
+	}
+	moment, data := read(), read()
+	half := len(moment) / 2 / treePage * treePage
+	copy(data[half:], moment[half:])
+	return data
 }

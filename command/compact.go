@@ -125,7 +125,7 @@ func (c *call) compactTo(dst string, info fs.FileInfo, src *database, f compactF
 // writeCopy copies src to the empty file at path and returns the bytes of it
 // that belong to the database. It ends early when ctx does.
 func (c *call) writeCopy(ctx context.Context, path string, src *database, f compactFlags) (int64, error) {
-	// The copy is flushed once, when it is complete.
+	// The copy is flushed when it is complete.
 	d, err := c.openMade(path, &holdfast.Options{NoSync: true, PageSize: src.Info().PageSize})
 	if err != nil {
 		return 0, err
@@ -146,7 +146,7 @@ func (c *call) writeCopy(ctx context.Context, path string, src *database, f comp
 		err = blameSource(holdfast.Compact(d.DB, src.DB, f.txMaxSize))
 	}
 	pageSize := d.Info().PageSize
-	err = errors.Join(err, d.Close())
+	err = errors.Join(err, closeMade(d, err == nil))
 	stop()
 	if err != nil {
 		return 0, err

@@ -235,7 +235,7 @@ func (m *importer) makeDatabase() error {
 	}
 	empty, _ := os.Stat(dst)
 	return m.makeFile(dst, o, func(_ context.Context, temp string) error {
-		d, err := m.openMade(temp, &holdfast.Options{NoSync: true}) // flushed once, when it is whole
+		d, err := m.openMade(temp, &holdfast.Options{NoSync: true}) // flushed when it is whole
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (m *importer) makeDatabase() error {
 			})
 		}
 		pageSize := d.Info().PageSize
-		if err = errors.Join(err, d.Close()); err != nil {
+		if err = errors.Join(err, closeMade(d, err == nil)); err != nil {
 			return err
 		}
 		size, err := databaseBytes(temp, pageSize)

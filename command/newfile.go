@@ -165,6 +165,19 @@ func lockReplaced(dst string, o output) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
+// closeMade closes a database that was made with NoSync. If it is whole it is flushed first: then Close leaves
+// nothing in it that depends on the file it is in, and two that are made of the same source are the same, byte
+// by byte.
+func closeMade(db interface {
+	Sync() error
+	Close() error
+}, whole bool) (err error) {
+	if whole {
+		err = db.Sync()
+	}
+	return errors.Join(err, db.Close())
+}
+
 // finishFile ends the database at path: it cuts off what is beyond size bytes, by which it
 // grew too much, and does what finish does.
 func finishFile(path string, size int64, like fs.FileInfo, flush bool) error {

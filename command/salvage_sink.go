@@ -51,7 +51,7 @@ func (s *salvageSink) close(ok bool) (err error) {
 	} else if s.tx != nil {
 		err = s.tx.Rollback()
 	}
-	return errors.Join(err, s.db.Close())
+	return errors.Join(err, closeMade(s.db, ok && err == nil))
 }
 
 // container opens p in the transaction.

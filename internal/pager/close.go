@@ -30,7 +30,6 @@ func (p *Pager) stoppedBy() error {
 // CloseOptions say how to leave the file.
 type CloseOptions struct {
 	NoFreelist bool // do not write a freelist page
-	Untouched  bool // leave a file as it is that was not written to, also if it says that it is in use
 	Commit     CommitOptions
 }
 
@@ -100,7 +99,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	}
 	opts.NoFreelist = opts.NoFreelist || !p.affordsFreelist()
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
-	inUse := p.inUse[best] && (!opts.Untouched || p.counts.Writes.Load() > 0)
+	inUse := p.inUse[best] && !p.opts.SettleOnly
 	if !p.trailing && p.visible == nil && (listed || opts.NoFreelist && !inUse) {
 		return p.evenOut(best, p.slots.Meta[best])
 	}
@@ -242,7 +241,8 @@ func (p *Pager) planFreelist(txn *space.Txn, slot int) (list page.Extent, rec *r
 // extension. It needs no flush: until it is on the disk, and if it never is, the
 // newest slot counts. A closed file has nothing random in it then.
 func (p *Pager) evenOut(newest int, m page.Meta) error {
-	if !p.random[1-newest] || m.Label == 0 || p.unsynced > 0 {
+	named := p.inUse[1-newest] && !p.opts.SettleOnly && p.counts.Writes.Load() > 0
+	if !p.random[1-newest] && !named || m.Label == 0 || p.unsynced > 0 {
 		return nil
 	}
 	m.Label--

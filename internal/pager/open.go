@@ -21,6 +21,7 @@ import (
 func Open(file vfs.File, opts Options) (*Pager, error) {
 	p := &Pager{file: file, opts: opts, turn: newTurn()}
 	p.idle = sync.NewCond(&p.commit)
+	p.leaving = opts.SettleOnly
 	if p.opts.Settle == 0 {
 		p.opts.Settle = settleDelay
 	}

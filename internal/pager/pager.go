@@ -74,6 +74,9 @@ type Options struct {
 	// KeysOnly tells whether the root bucket has keys and no bucket, and how many pages it
 	// has then. nil: it is not asked.
 	KeysOnly func(src *State) (pages uint64, only bool)
+	// SettleOnly says that nothing is going to be committed: no meta page is written but that
+	// which settles a state, and it does not say that the file is in use.
+	SettleOnly bool
 	// Whole returns a fault of a state, if it has any. It is asked before the state of a copy is
 	// believed that was made while a program wrote to the file. nil: it is not asked.
 	Whole func(src *State, a Accounting) error
