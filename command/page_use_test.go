@@ -35,7 +35,7 @@ func TestPageNumbers(t *testing.T) {
 		{"page sample.db 0x3", 2, `"0x3" is no page number`},
 		{"page sample.db -- -1", 2, `"-1" is no page number`},
 		{"page sample.db -1", 2, "unknown flag -1"},
-		{"page sample.db 18446744073709551616", 2, "value out of range"},
+		{"page sample.db 18446744073709551616", 2, "is no page number"},
 		{"page sample.db 32", 1, "sample.db: no page 32; its pages are 0 to 31"},
 		{"page sample.db 2 " + huge, 1, "sample.db: no page " + huge},
 		{"page sample.db 2 --value-format base2", 2, "--value-format: unsupported format: base2"},
