@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -240,7 +241,10 @@ func (h *wreck) run() error {
 	if h.rng.IntN(3) > 0 {
 		if h.rng.IntN(2) == 0 { // without Data, what is not lacking may be missed, but is not lost
 			h.repair(CheckOptions{Discard: h.rng.IntN(2) == 0})
-			h.collect()
+			// A dead entry that was swapped names the bytes of another chunk, which only a repair with Data notices.
+			if !slices.Contains(h.log, "two entries swapped") {
+				h.collect()
+			}
 		}
 		h.repair(CheckOptions{Data: true, Discard: h.rng.IntN(2) == 0})
 		if err := h.must("after a repair", possible); err != nil {
