@@ -93,7 +93,9 @@ func Run(in Input, report func(*page.CorruptError) bool) {
 		c.listed(in.Listed)
 	}
 	c.tree(in.Meta.Root, nil, reference{})
-	c.unaccounted()
+	if !in.PassDamaged || !c.unread { // what is below a damaged page looks like that
+		c.unaccounted()
+	}
 }
 
 type checker struct {
