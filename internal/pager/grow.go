@@ -39,11 +39,8 @@ func (p *Pager) grow(need int64, opts CommitOptions) error {
 		} else {
 			size = need + opts.AllocSize
 		}
-		if opts.MaxSize > 0 {
-			if need > opts.MaxSize {
-				return ErrMaxSizeReached
-			}
-			size = max(need, min(size, opts.MaxSize/int64(p.pageSize)*int64(p.pageSize)))
+		if opts.MaxSize > 0 && size > opts.MaxSize { // the step counts, as with bbolt
+			return ErrMaxSizeReached
 		}
 		size, err := p.growTo(size, need)
 		if err != nil {
