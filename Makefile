@@ -20,8 +20,8 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: bin/holdfast ## bin/holdfast, and bin/holdfastd for machines that run builds
-	cd worker && $(GO) build -o ../bin/holdfastd ./cmd/holdfastd
+build: bin/holdfast ## bin/holdfast, and bin/holdfastd (static: it needs no library, and no loader) for machines that run builds
+	cd worker && CGO_ENABLED=0 $(GO) build -o ../bin/holdfastd ./cmd/holdfastd
 
 .PHONY: bin/holdfast
 bin/holdfast:

@@ -34,6 +34,8 @@ var denials = map[string]struct {
 	}, byInit: true},
 	"Linux 5.10": {deny: []denial.Denial{
 		{Call: unix.SYS_FSCONFIG, Arg: 1, Is: unix.FSCONFIG_SET_FD, Errno: unix.EINVAL}, {Call: unix.SYS_MOUNT_SETATTR, Arg: -1, Errno: unix.ENOSYS},
+		{Call: unix.SYS_MEMFD_CREATE, Arg: 1, Is: unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING | unix.MFD_EXEC, Errno: unix.EINVAL},
+		{Call: unix.SYS_FCNTL, Arg: 2, Is: contentSeals | unix.F_SEAL_EXEC, Errno: unix.EINVAL},
 	}, byInit: true},
 	"Linux 4.19": {deny: []denial.Denial{
 		{Call: unix.SYS_OPEN_TREE, Arg: -1, Errno: unix.ENOSYS}, {Call: unix.SYS_MOVE_MOUNT, Arg: -1, Errno: unix.ENOSYS}, {Call: unix.SYS_FSOPEN, Arg: -1, Errno: unix.ENOSYS},
@@ -53,7 +55,7 @@ func TestDenied(t *testing.T) {
 			must(t, err)
 			tests := []string{"TestLacking"}
 			if d.needs == "" {
-				tests = append(tests, "TestHitAndMiss", "TestSurroundings", "TestConfined", "TestFailure", "TestUserNames", "TestLinkAtTarget", "TestCancel", "TestTimeLimit")
+				tests = append(tests, "TestHitAndMiss", "TestSurroundings", "TestConfined", "TestFailure", "TestUserNames", "TestLinkAtTarget", "TestCancel", "TestTimeLimit", "TestProgramCopies")
 			}
 			cmd := exec.Command(self, "-test.run=^("+strings.Join(tests, "|")+")$/^native$", "-test.v")
 			cmd.Env = append(os.Environ(), envDeny+"="+name, "TMPDIR="+t.TempDir())

@@ -63,11 +63,16 @@ func Init() {
 
 // become does what the orders say, and returns only if that fails.
 func become() error {
+	// Until the command begins no other process may look into this one, or take descriptors from it.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("dumpable: %w", err)
+	}
 	in := os.NewFile(initOrders, "orders")
 	b, err := io.ReadAll(in)
 	if err != nil {
 		return fmt.Errorf("orders: %w", err)
 	}
+	_ = in.Close()
 	var o orders
 	if err := json.Unmarshal(b, &o); err != nil {
 		return fmt.Errorf("orders: %w", err)
@@ -88,6 +93,10 @@ func become() error {
 		return err
 	}
 	unix.Umask(0o022)
+	o.closeMounts()
+	if err := ownNull(); err != nil {
+		return err
+	}
 	name, err := find(o.Command[0], o.Box.Dir, o.Search)
 	if err != nil {
 		return err
@@ -103,6 +112,32 @@ func become() error {
 	}
 	err = whileBusy(func() error { return syscall.Exec(name, o.Command, o.Env) })
 	return &startError{126, fmt.Errorf("%s: %w", name, err)}
+}
+
+// closeMounts closes what only entering the sandbox needed, and the program itself: when the command is executed it is
+// looked for by a path, which can lead to a descriptor of this process.
+func (o *orders) closeMounts() {
+	_ = unix.Close(initSelf)
+	_ = unix.Close(o.Box.Root)
+	for _, fd := range mountFDs(o.Box.Mounts) {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+		}
+	}
+}
+
+// ownNull has the command read the sandbox's /dev/null. With that of the host it could change the mode of the host's
+// device, as root.
+func ownNull() error {
+	fd, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Dup3(fd, 0, 0); err != nil {
+		return fmt.Errorf("standard input: %w", err)
+	}
+	return nil
 }
 
 // become takes on the user.
@@ -160,7 +195,12 @@ func (r *nativeRun) byInit(ctx context.Context) (done ended, err error) {
 	}
 	defer reportIn.Close()
 	defer reportOut.Close()
-	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, r.self}
+	self, err := r.self.copy()
+	if err != nil {
+		return done, err
+	}
+	defer self.Close()
+	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, self}
 	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups()}
 	o.Box.Proc = true
 	o.Box.Mounts = slices.Clone(o.Box.Mounts)

@@ -57,7 +57,7 @@ func (n native) open(e *environment) (opened, error) {
 		o.proc, err = os.Open("/proc")
 	}
 	if err == nil {
-		o.self, err = os.Open("/proc/self/exe")
+		o.self, err = openProgram()
 	}
 	if err != nil {
 		o.close()
@@ -136,8 +136,9 @@ func canTrace() error {
 
 type openNative struct {
 	*environment
-	userns, byInit                    bool
-	space, net, ipc, null, proc, self *os.File
+	userns, byInit              bool
+	space, net, ipc, null, proc *os.File
+	self                        *program
 
 	jobs    chan threadJob
 	mu      sync.Mutex
@@ -153,11 +154,12 @@ type threadJob struct {
 func (o *openNative) close() {
 	close(o.jobs)
 	o.serving.Wait()
-	for _, f := range []*os.File{o.space, o.net, o.ipc, o.null, o.proc, o.self} {
+	for _, f := range []*os.File{o.space, o.net, o.ipc, o.null, o.proc} {
 		if f != nil {
 			_ = f.Close()
 		}
 	}
+	o.self.close()
 }
 
 // run runs a job.
@@ -397,10 +399,16 @@ func (r *nativeRun) start() (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	// With the host's /dev/null as its standard input, root in a step could change the mode of the host's device.
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
 	var p *os.Process
 	err = whileBusy(func() (err error) {
 		p, err = os.StartProcess(name, s.Command, &os.ProcAttr{
-			Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{r.null, r.job.out, r.job.out},
+			Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{null, r.job.out, r.job.out},
 			Sys: &syscall.SysProcAttr{
 				Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
 				Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
