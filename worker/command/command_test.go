@@ -66,7 +66,7 @@ func files(t *testing.T, name string, content map[string]string) {
 	f, err := os.Create(name)
 	check(t, err)
 	w := tar.NewWriter(f)
-	for _, path := range []string{"bin/hello", "etc/name", "../evil", "dev/null"} {
+	for _, path := range []string{"bin/hello", "etc/name", "../evil", "bad/../name", "dev/null"} {
 		data, ok := content[path]
 		if !ok {
 			continue

@@ -23,25 +23,27 @@ func (a *app) newDf() *cobra.Command {
 }
 
 type dfReport struct {
-	Root           string `json:"root"`
-	Driver         string `json:"driver"`
-	Snapshots      int64  `json:"snapshots"`
-	Committed      int64  `json:"committed"`
-	Bytes          int64  `json:"bytes"` // of the committed ones
-	Inodes         int64  `json:"inodes"`
-	Active         int64  `json:"active"` // and views
-	ActiveBytes    int64  `json:"active_bytes"`
-	Trash          int64  `json:"trash"`
-	TrashBytes     int64  `json:"trash_bytes"`
-	MetadataBytes  int64  `json:"metadata_bytes"`
-	EmergencyBytes int64  `json:"emergency_bytes"` // of the file that is given up when the disk is full
-	OtherBytes     int64  `json:"other_bytes"`
-	TotalBytes     int64  `json:"total_bytes"`
-	FileSystem     string `json:"file_system"`
-	DiskBytes      int64  `json:"disk_bytes"`
-	DiskFreeBytes  int64  `json:"disk_free_bytes"`
-	DiskInodes     int64  `json:"disk_inodes"`
-	DiskFreeInodes int64  `json:"disk_free_inodes"`
+	Root            string        `json:"root"`
+	Driver          string        `json:"driver"`
+	Snapshots       int64         `json:"snapshots"`
+	Committed       int64         `json:"committed"`
+	Bytes           int64         `json:"bytes"` // of the committed ones
+	Inodes          int64         `json:"inodes"`
+	Active          int64         `json:"active"` // and views
+	ActiveBytes     int64         `json:"active_bytes"`
+	Trash           int64         `json:"trash"`
+	TrashBytes      int64         `json:"trash_bytes"`
+	Quarantine      []snapshot.ID `json:"quarantine"` // directories that metadata.db does not name although one did
+	QuarantineBytes int64         `json:"quarantine_bytes"`
+	MetadataBytes   int64         `json:"metadata_bytes"`
+	EmergencyBytes  int64         `json:"emergency_bytes"` // of the file that is given up when the disk is full
+	OtherBytes      int64         `json:"other_bytes"`
+	TotalBytes      int64         `json:"total_bytes"`
+	FileSystem      string        `json:"file_system"`
+	DiskBytes       int64         `json:"disk_bytes"`
+	DiskFreeBytes   int64         `json:"disk_free_bytes"`
+	DiskInodes      int64         `json:"disk_inodes"`
+	DiskFreeInodes  int64         `json:"disk_free_inodes"`
 }
 
 // diskFigures are what a file system has.
@@ -67,18 +69,24 @@ func (c *call) df() error {
 	if c.json {
 		return cli.PrintJSON(c.out, r)
 	}
-	cli.Rows(c.out,
+	rows := [][2]string{
 		[2]string{"Store", r.Root + " (" + r.Driver + ")"},
 		[2]string{"Snapshots", cli.Count(r.Snapshots) + ", " + cli.Count(r.Committed) + " committed"},
 		[2]string{"Committed", cli.Size(r.Bytes) + " in " + cli.Count(r.Inodes) + " files"},
 		[2]string{"In use", cli.Size(r.ActiveBytes) + " in " + cli.Plural(int(r.Active), "snapshot")},
 		[2]string{"Being removed", cli.Size(r.TrashBytes) + " in " + cli.Plural(int(r.Trash), "snapshot")},
+	}
+	if len(r.Quarantine) > 0 {
+		rows = append(rows, [2]string{"Quarantine", cli.Size(r.QuarantineBytes) + " in " + inQuarantine(r.Quarantine) + "; holdfastd snapshot ls --quarantined"})
+	}
+	rows = append(rows,
 		[2]string{"Metadata", cli.Size(r.MetadataBytes)},
 		[2]string{"Emergency", cli.Size(r.EmergencyBytes) + ", given up when the disk is full"},
 		[2]string{"Other", cli.Size(r.OtherBytes)},
 		[2]string{"All", cli.Size(r.TotalBytes)},
 		[2]string{"Disk", cli.Size(r.DiskBytes) + " (" + r.FileSystem + "), " + cli.Size(r.DiskFreeBytes) + " free (" + cli.Percent(r.DiskFreeBytes, r.DiskBytes) + ")"},
 		[2]string{"Files on it", cli.Count(r.DiskInodes) + " possible, " + cli.Count(r.DiskFreeInodes) + " free"})
+	cli.Rows(c.out, rows...)
 	return nil
 }
 
@@ -91,6 +99,10 @@ func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
 	if err != nil {
 		return r, err
 	}
+	report, err := s.Reconciled(c.ctx)
+	if err != nil {
+		return r, err
+	}
 	d, err := diskOf(s.Root())
 	// It is among all else. When it is made while that is measured, it is not.
 	emergency := int64(0)
@@ -100,7 +112,8 @@ func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
 	return dfReport{
 		Root: s.Root(), Driver: s.Driver().Name(), Snapshots: totals.Snapshots, Committed: totals.Committed,
 		Bytes: u.Committed.Bytes, Inodes: totals.Usage.Inodes, Active: u.Active.Snapshots, ActiveBytes: u.Active.Bytes,
-		Trash: u.Trash.Snapshots, TrashBytes: u.Trash.Bytes, MetadataBytes: u.Metadata, EmergencyBytes: emergency, OtherBytes: u.Other - emergency, TotalBytes: u.Total,
+		Trash: u.Trash.Snapshots, TrashBytes: u.Trash.Bytes,
+		Quarantine: append([]snapshot.ID{}, report.Quarantined...), QuarantineBytes: u.Kept.Bytes, MetadataBytes: u.Metadata, EmergencyBytes: emergency, OtherBytes: u.Other - emergency, TotalBytes: u.Total,
 		FileSystem: d.kind, DiskBytes: d.bytes, DiskFreeBytes: d.free, DiskInodes: d.inodes, DiskFreeInodes: d.freeInodes,
 	}, err
 }

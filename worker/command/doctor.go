@@ -197,6 +197,7 @@ func (d *checkup) place() {
 			defer s.Close()
 			d.add("Store", "directory", stateOK, fmt.Sprintf("%s, driver %s", root, d.driver), "")
 			d.emergency(root)
+			d.quarantine(s)
 			return
 		}
 	}

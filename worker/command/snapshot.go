@@ -24,9 +24,15 @@ func init() { register((*app).newSnapshot) }
 
 func (a *app) newSnapshot() *cobra.Command {
 	cmd := &cobra.Command{Use: "snapshot", Short: "List, show and remove snapshots", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	var full bool
-	ls := &cobra.Command{Use: "ls", Short: "List snapshots", Args: cobra.NoArgs, RunE: a.action(func(c *call) error { return c.list(full) })}
+	var full, quarantined bool
+	ls := &cobra.Command{Use: "ls", Short: "List snapshots", Args: cobra.NoArgs, RunE: a.action(func(c *call) error {
+		if quarantined {
+			return c.listQuarantined()
+		}
+		return c.list(full)
+	})}
 	ls.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
+	ls.Flags().BoolVar(&quarantined, "quarantined", false, "what metadata.db does not name, although it or another one did")
 	tree := &cobra.Command{Use: "tree", Short: "Show which snapshot is made from which", Args: cobra.NoArgs, RunE: a.action(func(c *call) error { return c.tree(full) })}
 	tree.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
 	a.tenantFlag(cmd, cmd.PersistentFlags())
@@ -44,13 +50,19 @@ func (a *app) newSnapshot() *cobra.Command {
 }
 
 func (a *app) newRemove() *cobra.Command {
-	force := false
+	var force, quarantined bool
 	cmd := &cobra.Command{
-		Use: "rm NAME...", Short: "Remove snapshots", Args: cobra.MinimumNArgs(1), RunE: a.action(func(c *call) error { return c.remove(force) }),
+		Use: "rm NAME...", Short: "Remove snapshots", Args: cobra.MinimumNArgs(1), RunE: a.action(func(c *call) error {
+			if quarantined {
+				return c.removeQuarantined()
+			}
+			return c.remove(force)
+		}),
 		Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays. Names can be abbreviated, as ls does it.",
 		ValidArgsFunction: a.completeSnapshots(-1),
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also those of a client, such as a containerd that is gone")
+	cmd.Flags().BoolVar(&quarantined, "quarantined", false, "directories in quarantine: numbers as ls --quarantined shows them, or all")
 	return cmd
 }
 

@@ -203,11 +203,21 @@ func (p *Pruner) measure(ctx context.Context) (s State, err error) {
 		return s, err
 	}
 	metadata, other, err := p.besides(p.store.Root())
+	if err != nil {
+		return s, err
+	}
+	kept, err := p.store.Quarantined(ctx)
+	for _, q := range kept {
+		other += q.Usage.Size
+	}
 	return State{Size: fs.Size, Used: metadata + other, Free: fs.Free + trash}, err
 }
 
 // trees are the directories of a store that hold snapshots.
-var trees = map[string]bool{"snapshots": true, "new": true, "trash": true}
+var trees = map[string]bool{"snapshots": true, "new": true, "trash": true, quarantineName: true}
+
+// quarantineName is one of them, which is there if something is in it.
+const quarantineName = "quarantine"
 
 const metadataName = "metadata.db"
 

@@ -19,6 +19,7 @@ type Usage struct {
 	Committed Sum   // committed snapshots
 	Active    Sum   // active ones and views, measured now
 	Trash     Sum   // removed, or left by a crash, and not deleted yet; measured now
+	Kept      Sum   // in quarantine: see snapshot.Store.Quarantined
 	Metadata  int64 // metadata.db
 	Other     int64 // all else in the directory of the store: its directories, the lock, the emergency file, logs
 	Total     int64 // the sum of all these
@@ -39,7 +40,12 @@ func df(ctx context.Context, store *snapshot.Store) (u Usage, err error) {
 	// First the names, then the records: what is made in between is in neither.
 	found := map[string][]string{}
 	for dir := range trees {
-		if found[dir], err = names(filepath.Join(store.Root(), dir)); err != nil {
+		found[dir], err = names(filepath.Join(store.Root(), dir))
+		if errors.Is(err, os.ErrNotExist) && dir == quarantineName {
+			delete(found, dir)
+			continue
+		}
+		if err != nil {
 			return u, err
 		}
 	}
@@ -72,7 +78,7 @@ func df(ctx context.Context, store *snapshot.Store) (u Usage, err error) {
 		return u, err
 	}
 	u.Other += other
-	u.Total = u.Committed.Bytes + u.Active.Bytes + u.Trash.Bytes + u.Metadata + u.Other
+	u.Total = u.Committed.Bytes + u.Active.Bytes + u.Trash.Bytes + u.Kept.Bytes + u.Metadata + u.Other
 	u.FS, err = disk.Measure(store.Root())
 	return u, err
 }
@@ -125,10 +131,13 @@ func (u *Usage) addTree(ctx context.Context, dir string, names []string, known m
 		if err != nil {
 			return err
 		}
-		if bad == nil {
-			u.Trash.add(size.Size)
-		} else {
+		switch {
+		case bad != nil:
 			u.Other += size.Size // somebody else's
+		case filepath.Base(dir) == quarantineName:
+			u.Kept.add(size.Size)
+		default:
+			u.Trash.add(size.Size)
 		}
 	}
 	return nil

@@ -44,6 +44,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "not killed:", err)
 		os.Exit(1)
 	}
+	if root := os.Getenv(pointRoot); root != "" {
+		fmt.Fprintln(os.Stderr, "not killed:", pointVictim(root, os.Getenv(pointRoot+"_POINT"), os.Getenv(pointRoot+"_WHAT")))
+		os.Exit(1)
+	}
 	os.Exit(drivertest.Main(m))
 }
 
@@ -249,7 +253,7 @@ func inspect(t *testing.T, root string, round int, all map[string]map[string]cra
 	}
 	defer store.Close()
 	report, err := store.Reconciled(ctx)
-	if err != nil || len(report.Missing) > 0 || len(report.Strange) > 0 {
+	if err != nil || len(report.Missing)+len(report.Strange)+len(report.Quarantined) > 0 {
 		t.Fatalf("round %d: %+v, %v", round, report, err)
 	}
 	if err := store.Cleanup(ctx); err != nil {

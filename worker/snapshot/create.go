@@ -82,6 +82,10 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 		t.s.discardUnless(r.id, err)
 		return nil, err
 	}
+	if err := reached("recorded"); err != nil {
+		return nil, err
+	}
+	t.s.entered(r.id)
 	t.s.ids.done(r.id)
 	if old.id != 0 {
 		t.s.reaper.add(doomed{id: old.id}, old.trashSize())
@@ -210,8 +214,8 @@ func (t *Tenant) blame(parent string, id ID, err error) error {
 var errTaken = errors.New("there is such a directory already")
 
 // makeTree takes an ID and makes the directory of a snapshot with it. If the metadata are older than the directories,
-// as after they were restored from a backup, there may be one with that ID: it is an orphan, and the next ID
-// is taken.
+// as after they were restored from a backup, there may be one with that ID: it is put into quarantine, and the next
+// ID is taken.
 func (s *Store) makeTree(ctx context.Context, t *Tree) error {
 	for {
 		id, err := s.ids.take(s)
@@ -231,7 +235,7 @@ func (s *Store) makeTree(ctx context.Context, t *Tree) error {
 		if err != nil || known { // known: the metadata contradict themselves
 			s.ids.done(id)
 		} else {
-			s.discard(id)
+			_, err = s.stray(id)
 		}
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
@@ -248,15 +252,24 @@ func (s *Store) makeDir(ctx context.Context, t Tree) error {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.Mkdir(t.Dir, 0o700); errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(t.Dir, ownDirMode|unentered); errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%w: %w", errTaken, err)
 	} else if err != nil {
+		return err
+	}
+	if err := reached("directory"); err != nil {
 		return err
 	}
 	if err := s.driver.Create(ctx, t); err != nil {
 		return fmt.Errorf("driver %s: %w", s.driver.Name(), err)
 	}
-	return os.Rename(t.Dir, final)
+	if err := reached("content"); err != nil {
+		return err
+	}
+	if err := os.Rename(t.Dir, final); err != nil {
+		return err
+	}
+	return reached("in place")
 }
 
 // discard has the directory of a snapshot that was not entered deleted.

@@ -11,11 +11,11 @@ var (
 	testSyncError  atomic.Pointer[func() error]       // called before a flush; its error is the flush's
 	testFlushDelay atomic.Pointer[time.Duration]      // the delay of SyncDeferred
 	testUseGrain   atomic.Pointer[time.Duration]      // useGrain
-	testRepair     atomic.Pointer[func(string) error] // called with how far a repair has come; its error is the repair's
+	testPoint      atomic.Pointer[func(string) error] // called with how far a repair, or the making of a directory, has come; its error is theirs
 )
 
 func reached(step string) error {
-	if hook := testRepair.Load(); hook != nil {
+	if hook := testPoint.Load(); hook != nil {
 		return (*hook)(step)
 	}
 	return nil

@@ -48,57 +48,6 @@ func TestPrepareWhileClosing(t *testing.T) {
 	sound(t, s)
 }
 
-// TestOlderMetadata: metadata from a backup do not know of the directories of younger snapshots, which have
-// the IDs that are given out next. Prepare failed on each of them; and a directory that was
-// found to be an orphan was deleted when it was a new snapshot's already.
-func TestOlderMetadata(t *testing.T) {
-	root := t.TempDir()
-	metadata := filepath.Join(root, "metadata.db")
-	s := open(t, root, snapshot.Options{})
-	layer(t, tenant(t, s, "t"), "old", "")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	backup, err := os.ReadFile(metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, root, snapshot.Options{})
-	const younger = 200
-	for i := range younger {
-		layer(t, tenant(t, s, "t"), fmt.Sprint("younger ", i), "")
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(metadata, backup, 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	s = open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
-	for i := range younger { // while they are looked for and deleted
-		layer(t, n, fmt.Sprint("new ", i), "old")
-	}
-	if err := s.Cleanup(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for i := range younger {
-		name := fmt.Sprint("new ", i)
-		info, err := n.Stat(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, err := os.ReadFile(filepath.Join(root, "snapshots", info.ID.String(), "fs", name)); string(b) != name {
-			t.Errorf("content of %q, ID %v: %q, %v", name, info.ID, b, err)
-		}
-	}
-	if entries, err := os.ReadDir(filepath.Join(root, "snapshots")); err != nil || len(entries) != younger+1 {
-		t.Errorf("%d directories, %v; there should be %d", len(entries), err, younger+1)
-	}
-	sound(t, s)
-}
-
 // TestEmptyMetadata: a metadata.db without anything in it, as a copy of a backup leaves that found the disk full, was
 // taken for that of a new store, and all snapshots were deleted as orphans.
 func TestEmptyMetadata(t *testing.T) {

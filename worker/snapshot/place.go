@@ -157,7 +157,7 @@ func fits(root string, e fs.DirEntry, driver Driver) (bool, error) {
 		}
 		b, err := os.ReadFile(path)
 		return strings.Trim(string(b), "0123456789\n") == "", err
-	case snapshotsDir, newDir, trashDir:
+	case snapshotsDir, newDir, trashDir, quarantineName:
 		if !e.IsDir() {
 			return false, nil
 		}

@@ -175,8 +175,8 @@ func (p *powered) lookAfterwards() {
 func (p *powered) inspect(s *snapshot.Store, n *snapshot.Tenant) {
 	p.Helper()
 	report, err := s.Reconciled(ctx)
-	if err != nil {
-		p.Fatal(err)
+	if err != nil || len(report.Quarantined) > 0 {
+		p.Fatalf("%+v, %v", report, err)
 	}
 	if err := s.Cleanup(ctx); err != nil {
 		p.Fatal(err)

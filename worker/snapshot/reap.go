@@ -335,6 +335,11 @@ func (r *reaper) park(d doomed, err error) {
 func (r *reaper) forget(gone []doomed) error {
 	entered := slices.ContainsFunc(gone, func(d doomed) bool { return !d.making })
 	if entered {
+		// First the names: after a power cut a directory that is back and has no record any more would not be known to be
+		// garbage. (A flush of metadata.db need not flush them: it writes to blocks that the file has.)
+		if err := syncDir(filepath.Join(r.s.root, snapshotsDir)); err != nil {
+			return err
+		}
 		err := r.s.update("forget", func(t *txn) error {
 			for _, d := range gone {
 				if d.making {

@@ -12,10 +12,13 @@ import (
 
 // Report is what was found after opening a store.
 type Report struct {
-	Orphans int      // directories that no record names: left by a crash, and deleted
+	Orphans int      // directories that no record has ever named: left by a crash, and deleted
 	Trash   int      // removed snapshots that were not deleted yet
 	Missing []ID     // snapshots without a directory
 	Strange []string // entries that are not the store's, and are left alone
+
+	Quarantined []ID // directories that no record names, although one did: kept, see Store.Quarantined
+	Returned    []ID // directories in quarantine that a record names again, and that are back at their place
 }
 
 // Reconciled returns when what a crash may have left behind has been looked for, with what was
@@ -23,16 +26,19 @@ type Report struct {
 func (s *Store) Reconciled(ctx context.Context) (Report, error) {
 	select {
 	case <-s.reconciled:
-		return s.report, s.reportErr
+		r := s.report
+		r.Quarantined = s.inQuarantine() // Prepare may have met one since
+		return r, s.reportErr
 	case <-ctx.Done():
 		return Report{}, ctx.Err()
 	}
 }
 
-// reconcile compares directories and records, and has those deleted that nobody names.
+// reconcile compares directories and records, and has those deleted that a crash has left.
 func (s *Store) reconcile() {
 	defer close(s.reconciled)
 	s.reportErr = s.lookAround()
+	s.report.Quarantined = s.inQuarantine()
 	if s.reportErr != nil {
 		if s.ctx.Err() != nil {
 			s.reportErr = ErrClosed
@@ -41,8 +47,16 @@ func (s *Store) reconcile() {
 		s.log.Error("looking for what a crash left behind failed", "error", s.reportErr)
 		return
 	}
-	if r := s.report; r.Orphans+r.Trash+len(r.Missing)+len(r.Strange) > 0 {
-		s.log.Info("reconciled", "orphans", r.Orphans, "trash", r.Trash, "missing", r.Missing, "strange", r.Strange)
+	s.mu.RLock()
+	more := s.quarantine.more
+	s.mu.RUnlock()
+	if more > 0 {
+		s.log.Warn("metadata.db is older than directories of snapshots, or was made anew: what it does not know of is in quarantine now",
+			"directories", more, "in", filepath.Join(s.root, quarantineName))
+	}
+	if r := s.report; r.Orphans+r.Trash+len(r.Missing)+len(r.Strange)+len(r.Quarantined)+len(r.Returned) > 0 {
+		s.log.Info("reconciled", "orphans", r.Orphans, "trash", r.Trash, "missing", r.Missing, "strange", r.Strange,
+			"in quarantine", r.Quarantined, "back from quarantine", r.Returned)
 	}
 }
 
@@ -87,7 +101,7 @@ func (s *Store) sweepTrash() error {
 	return s.entries(trashDir, s.orphan)
 }
 
-// orphan has the directory of an ID deleted, unless somebody knows it.
+// orphan has the directory of an ID deleted, or put into quarantine, unless the metadata name it.
 func (s *Store) orphan(id ID) error {
 	if !s.ids.claimOrphan(id) { // first: when it is no longer made it is known
 		return nil
@@ -95,11 +109,23 @@ func (s *Store) orphan(id ID) error {
 	known, err := s.known(id)
 	if err != nil || known {
 		s.ids.done(id)
+		if known {
+			s.stillMarked(id)
+		}
 		return err
 	}
-	s.report.Orphans++
-	s.discard(id)
-	return nil
+	kept, err := s.stray(id)
+	if err == nil && !kept {
+		s.report.Orphans++
+	}
+	return err
+}
+
+// stillMarked sees to it that the directory of a snapshot loses the mark that a crash has left.
+func (s *Store) stillMarked(id ID) {
+	if info, err := os.Lstat(s.dir(id)); err == nil && info.Mode()&unentered != 0 {
+		s.enteredBefore(id)
+	}
 }
 
 // known tells whether the metadata have an ID.
@@ -117,7 +143,7 @@ func (s *Store) known(id ID) (known bool, err error) {
 	return known, err
 }
 
-// findOrphans has directories deleted that no record names, and returns the IDs of all.
+// findOrphans deals with directories that no record names, and returns the IDs of all.
 func (s *Store) findOrphans() (present []ID, err error) {
 	if err := s.entries(newDir, s.orphan); err != nil {
 		return nil, err
@@ -127,6 +153,9 @@ func (s *Store) findOrphans() (present []ID, err error) {
 		return s.orphan(id)
 	})
 	slices.Sort(present)
+	if err == nil {
+		err = s.unmarkEntered()
+	}
 	return present, err
 }
 

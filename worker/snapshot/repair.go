@@ -102,6 +102,11 @@ func (t *Tenant) repair(ctx context.Context, name string, o *RepairOptions) erro
 			return err
 		}
 	}
+	// The one that is exchanged for it is deleted after a crash, not kept.
+	if err := s.mark(r.id); err != nil {
+		return err
+	}
+	defer s.entered(r.id)                                                                // as it is
 	exchange := sync.OnceValue(func() error { return exchangeDirs(fresh.Dir, old.Dir) }) // the transaction may be tried twice
 	err = s.update("repaired", func(tx *txn) error {
 		if err := tx.repairable(&r, fresh.ID, o.Unused); err != nil {

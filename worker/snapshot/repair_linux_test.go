@@ -243,7 +243,7 @@ func TestRepairFull(t *testing.T) {
 	s = open(t, root, snapshot.Options{Driver: copy.New(), Full: func() bool { return true }})
 	n := tenant(t, s, "t")
 	attempts := 0
-	snapshot.SetRepairHook(func(step string) error {
+	snapshot.SetPointHook(func(step string) error {
 		if step == "exchanged" {
 			if attempts++; attempts == 1 {
 				return unix.ENOSPC
@@ -251,7 +251,7 @@ func TestRepairFull(t *testing.T) {
 		}
 		return nil
 	})
-	defer snapshot.SetRepairHook(nil)
+	defer snapshot.SetPointHook(nil)
 	if err := n.Repair(ctx, "lower", writes("lower")); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func repairVictim(root, at string) error {
 	if err != nil {
 		return err
 	}
-	snapshot.SetRepairHook(func(step string) error {
+	snapshot.SetPointHook(func(step string) error {
 		if step == at {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			select {}

@@ -78,6 +78,8 @@ type Store struct {
 	suspect  ID              // a flush failed after this one was begun
 	deep     map[ID]struct{} // ends of chains of which was said that they are long
 
+	quarantine quarantine
+
 	lastUse    atomic.Uint64
 	ctx        context.Context // ends when the store closes
 	stop       context.CancelFunc
@@ -101,6 +103,8 @@ const (
 	snapshotsDir = "snapshots"
 	newDir       = "new"
 	trashDir     = "trash"
+
+	quarantineName = "quarantine" // made when it is needed
 )
 
 // vacuumBytes is how much of metadata.db must be free for it to be made shorter: what some ten thousand
@@ -175,6 +179,9 @@ func open(root string, options Options) (_ *Store, err error) {
 	if err := s.load(); err != nil {
 		return nil, err
 	}
+	if err := s.openQuarantine(); err != nil {
+		return nil, err
+	}
 	s.start()
 	return s, nil
 }
@@ -218,6 +225,9 @@ func (s *Store) start() {
 	if s.opts.Sync == SyncDeferred {
 		s.background.Go(s.flushLater)
 	}
+	if !s.alwaysDurable() {
+		s.background.Go(s.runEntered)
+	}
 	if _, ok := s.driver.(Digester); ok {
 		s.background.Go(s.runDigests)
 	}
@@ -245,8 +255,10 @@ func (s *Store) Close() error {
 	if s.opts.Sync == SyncDeferred {
 		s.closeErr = s.flushDeferred()
 	}
-	if err := s.ids.giveBack(s); err != nil && s.closeErr == nil {
-		s.closeErr = err
+	for _, end := range []func() error{s.unmarkEntered, func() error { return s.ids.giveBack(s) }} {
+		if err := end(); err != nil && s.closeErr == nil {
+			s.closeErr = err
+		}
 	}
 	s.closed.Store(true)
 	if err := s.release(); err != nil && s.closeErr == nil {
@@ -347,9 +359,12 @@ func (s *Store) isClient(key []byte) bool {
 	return err == nil && s.clients[tenant]
 }
 
+// alwaysDurable tells whether a transaction is on the disk when it returns.
+func (s *Store) alwaysDurable() bool { return s.opts.Durability == holdfast.Full }
+
 // durable returns when all that was committed is on the disk.
 func (s *Store) durable() error {
-	if s.opts.Durability == holdfast.Full {
+	if s.alwaysDurable() {
 		return nil
 	}
 	return s.db.Sync()
