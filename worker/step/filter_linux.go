@@ -1,6 +1,7 @@
 package step
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -227,6 +228,30 @@ func (f filter) install() error {
 		return fmt.Errorf("filtering system calls: seccomp: %w", errno)
 	}
 	return nil
+}
+
+// bytes are the program as the kernel wants it.
+func (f filter) bytes() []byte {
+	b := make([]byte, 0, len(f)*int(unsafe.Sizeof(f[0])))
+	for _, i := range f {
+		b = binary.NativeEndian.AppendUint16(b, i.Code)
+		b = append(b, i.Jt, i.Jf)
+		b = binary.NativeEndian.AppendUint32(b, i.K)
+	}
+	return b
+}
+
+// parseFilter is the inverse of bytes.
+func parseFilter(b []byte) (filter, error) {
+	const size = int(unsafe.Sizeof(unix.SockFilter{}))
+	if len(b) == 0 || len(b)%size != 0 {
+		return nil, fmt.Errorf("a filter of %d bytes: %w", len(b), unix.EINVAL)
+	}
+	f := make(filter, 0, len(b)/size)
+	for ; len(b) > 0; b = b[size:] {
+		f = append(f, unix.SockFilter{Code: binary.NativeEndian.Uint16(b), Jt: b[2], Jf: b[3], K: binary.NativeEndian.Uint32(b[4:])})
+	}
+	return f, nil
 }
 
 // stepFilter is the filter of all steps.

@@ -33,7 +33,8 @@ type orders struct {
 	Env     []string
 	Search  []string
 	User    User
-	Groups  bool // groups can be set
+	Groups  bool   // groups can be set
+	Filter  []byte // of system calls
 }
 
 // report is what it writes.
@@ -108,6 +109,13 @@ func become() error {
 		return err
 	}
 	if err := o.become(); err != nil {
+		return err
+	}
+	f, err := parseFilter(o.Filter)
+	if err == nil {
+		err = f.install()
+	}
+	if err != nil {
 		return err
 	}
 	err = whileBusy(func() error { return syscall.Exec(name, o.Command, o.Env) })
@@ -201,7 +209,7 @@ func (r *nativeRun) byInit(ctx context.Context) (done ended, err error) {
 	}
 	defer self.Close()
 	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, self}
-	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups()}
+	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.bytes()}
 	o.Box.Proc = true
 	o.Box.Mounts = slices.Clone(o.Box.Mounts)
 	at := initMounts

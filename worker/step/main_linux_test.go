@@ -286,7 +286,7 @@ func (s *stand) close() {
 }
 
 // applets are the commands of the base.
-var applets = strings.Fields("sh true false cat find cp mv echo ls id pwd env sleep kill mkdir rm dd ln mknod touch test wc hostname ip ps stat head yes chmod grep mount chroot su nc seq readlink sync")
+var applets = strings.Fields("sh true false cat find cp mv echo ls id pwd env sleep kill mkdir rm dd ln mknod touch test wc hostname ip ps stat head yes chmod grep mount chroot su nc seq readlink sync unshare")
 
 // busybox commits a base with busybox and what a step looks for.
 func (s *stand) busybox(name string) {

@@ -20,7 +20,7 @@ import (
 
 // Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
 // step has the host's. The command is the first process of its pid namespace, with no
-// new privileges and few capabilities; there is no filter of system calls.
+// new privileges, few capabilities, and a filter of system calls: the default profile of Docker.
 //
 // Descriptors that the process has inherited are closed in all programs that it starts from then on.
 //
@@ -39,8 +39,15 @@ func (n native) open(e *environment) (opened, error) {
 	if err := lacking(e.mounts); err != nil {
 		return nil, err
 	}
+	if err := canFilter(); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+	}
 	o := &openNative{environment: e, jobs: make(chan threadJob), userns: inUserns()}
-	err := e.nursery.Do(func() (err error) {
+	var err error
+	if o.filter, err = stepFilter(); err != nil {
+		return nil, err
+	}
+	err = e.nursery.Do(func() (err error) {
 		o.space, err = os.Open("/proc/thread-self/ns/mnt")
 		return err
 	})
@@ -76,6 +83,9 @@ func (n native) open(e *environment) (opened, error) {
 	err = canProc()
 	if err == nil {
 		err = canTrace()
+	}
+	if err == nil {
+		err = canInject()
 	}
 	if err != nil {
 		o.byInit = true
@@ -139,6 +149,7 @@ type openNative struct {
 	userns, byInit              bool
 	space, net, ipc, null, proc *os.File
 	self                        *program
+	filter                      filter // of system calls, for each command
 
 	jobs    chan threadJob
 	mu      sync.Mutex
@@ -367,6 +378,9 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 	}
 	err = r.settle(p.Pid)
 	if err == nil {
+		err = r.filter.inject(p.Pid)
+	}
+	if err == nil {
 		err = leave() // before the command begins: what it leaves is then its alone
 	}
 	if err == nil {
@@ -439,18 +453,8 @@ func whileBusy(execute func() error) error {
 
 // settle waits until a command has stopped, and gives it what it could not have before it was there.
 func (r *nativeRun) settle(pid int) error {
-	var status unix.WaitStatus
-	for {
-		_, err := unix.Wait4(pid, &status, 0, nil)
-		if err == nil {
-			break
-		}
-		if err != unix.EINTR {
-			return fmt.Errorf("waiting for the command to stop: %w", err)
-		}
-	}
-	if !status.Stopped() {
-		return fmt.Errorf("the command did not stop at its beginning, but: status %#x", int(status))
+	if err := stopped(pid); err != nil {
+		return err
 	}
 	if r.group != nil {
 		if err := r.group.join(pid); err != nil {
@@ -468,6 +472,28 @@ func (r *nativeRun) settle(pid int) error {
 	}
 	defer unix.Close(proc)
 	return attachProc(proc)
+}
+
+// stopped waits until a process that the calling thread traces has stopped at a trap.
+func stopped(pid int) error {
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(pid, &status, 0, nil)
+		if err == nil {
+			break
+		}
+		if err != unix.EINTR {
+			return fmt.Errorf("waiting for the command to stop: %w", err)
+		}
+	}
+	if status.Stopped() && status.StopSignal() != unix.SIGTRAP {
+		// The kernel, or the first instruction, does not find what the file promises.
+		return &startError{126, fmt.Errorf("no program that can be executed: it is stopped by the signal %v", status.StopSignal())}
+	}
+	if !status.Stopped() {
+		return fmt.Errorf("the command did not stop at its beginning, but: status %#x", int(status))
+	}
+	return nil
 }
 
 // waitFor waits for a process, and kills it when ctx ends. All processes of its namespace have ended then.
