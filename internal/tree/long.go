@@ -12,53 +12,77 @@ type nodePath struct {
 	depth int // of the leaf
 }
 
-// pathTo gives the way to the leaf of key. The caller moves keys to other nodes: so
-// the finger is lifted.
-func (t *Tree) pathTo(key []byte) (*nodePath, error) {
+// pathTo finds the way to the leaf of key, which must not be used after nodes have changed. The caller
+// moves keys to other nodes: so the finger is lifted.
+func (t *Tree) pathTo(key []byte, path *nodePath) error {
+	pointed := t.pointed(key, path)
 	t.lift()
-	path := new(nodePath)
+	if pointed {
+		return nil
+	}
+	path.depth = 0
 	for n := t.node; ; path.depth++ {
 		path.node[path.depth] = n
 		if n.leaf {
-			return path, nil
+			return nil
 		}
 		i, err := n.descendIndex(key)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		path.index[path.depth] = i
 		if n, _ = n.child(i); n == nil {
-			return nil, page.Corruptf(path.node[path.depth].base, "a key is not in the leaf to which it belongs")
+			return page.Corruptf(path.node[path.depth].base, "a key is not in the leaf to which it belongs")
 		}
 	}
+}
+
+// pointed is pathTo where the finger is on the leaf and its way is known; false if not. To search each branch
+// again took a quarter of the time of a removal from leaves of one element.
+func (t *Tree) pointed(key []byte, path *nodePath) bool {
+	f := &t.finger
+	if f.leaf.n == nil || f.depth < 0 || !t.touches(key) {
+		return false
+	}
+	n := t.node
+	for path.depth = 0; path.depth < f.depth; path.depth++ {
+		i := int(f.path[path.depth])
+		if n == nil || n.leaf || i >= n.count() {
+			return false
+		}
+		path.node[path.depth], path.index[path.depth] = n, i
+		n, _ = n.child(i)
+	}
+	path.node[path.depth] = n
+	return n == f.leaf.n
 }
 
 // splitInMemory splits the nodes on the path to key that have become too long.
 // Nodes have no page yet, so this costs nothing on disk.
 func (t *Tree) splitInMemory(key []byte) error {
-	path, err := t.pathTo(key)
-	if err != nil {
+	var path nodePath
+	if err := t.pathTo(key, &path); err != nil {
 		return err
 	}
-	return t.splitUp(path, path.depth)
+	return t.splitUp(&path, path.depth)
 }
 
 // splitAround splits the leaf of key in halves until it has no more than maxNodeItems. It is for
 // a long leaf to which keys were appended, which are now removed from its middle.
 func (t *Tree) splitAround(key []byte) error {
 	for {
-		path, err := t.pathTo(key)
-		if err != nil {
+		var path nodePath
+		if err := t.pathTo(key, &path); err != nil {
 			return err
 		}
 		leaf := path.node[path.depth]
 		if len(leaf.items) <= maxNodeItems {
 			return nil
 		}
-		if err := t.splitAt(path, path.depth, len(leaf.items)/2); err != nil {
+		if err := t.splitAt(&path, path.depth, len(leaf.items)/2); err != nil {
 			return err
 		}
-		if err := t.splitUp(path, path.depth-1); err != nil {
+		if err := t.splitUp(&path, path.depth-1); err != nil {
 			return err
 		}
 	}

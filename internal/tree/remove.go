@@ -95,8 +95,8 @@ func (t *Tree) remove(n *node, i int) (moved bool, err error) {
 // dropEmpty takes n, a leaf to which key belongs, which is empty and not the root, off the tree,
 // and the branches that are empty then.
 func (t *Tree) dropEmpty(n *node, key []byte) error {
-	path, err := t.pathTo(key)
-	if err != nil {
+	var path nodePath
+	if err := t.pathTo(key, &path); err != nil {
 		return err
 	}
 	if path.node[path.depth] != n {
