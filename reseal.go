@@ -3,6 +3,7 @@ package holdfast
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -50,7 +51,7 @@ type Resealed struct {
 // one whatever the reason was: keep a copy of the file, and do not use it to
 // silence damage.
 //
-// Reseal takes the file's lock as for writing. First it checks the database but
+// Reseal takes the file's lock as for writing, and gives up when ctx ends, also while it waits for the lock. First it checks the database but
 // for its seals, and for gaps between elements; if there is another fault it returns that, a *CorruptError, and
 // has changed nothing. It returns when what it wrote is flushed. If it is
 // interrupted, also by the end of the process, each seal is the old or the new
@@ -60,13 +61,36 @@ type Resealed struct {
 func Reseal(ctx context.Context, path string, options ResealOptions) (Resealed, error) {
 	var done Resealed
 	// Close has nothing to write: nothing is committed, and no freelist wanted.
-	db, err := openExisting(path, &Options{Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: true})
+	db, err := openWithin(ctx, path, &Options{Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: true})
 	if err != nil {
 		return done, err
 	}
 	r := resealing{db: db, options: options, Resealed: &done}
 	err = r.run(ctx)
 	return done, cmp.Or(err, db.Close())
+}
+
+// lockSlice is how long openWithin waits for a lock before it looks at its context.
+const lockSlice = 50 * time.Millisecond
+
+// openWithin is openExisting, and gives up waiting for the lock when ctx ends.
+func openWithin(ctx context.Context, path string, options *Options) (*DB, error) {
+	forever, left := options.Timeout <= 0, options.Timeout
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return nil, fmt.Errorf("waiting for the lock of %s: %w", path, err)
+		}
+		slice := *options
+		if slice.Timeout = lockSlice; !forever {
+			slice.Timeout = min(left, lockSlice)
+		}
+		begin := time.Now()
+		db, err := openExisting(path, &slice)
+		left -= time.Since(begin)
+		if !errors.Is(err, ErrTimeout) || !forever && left <= 0 {
+			return db, err
+		}
+	}
 }
 
 // resealing is one Reseal.

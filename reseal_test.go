@@ -118,7 +118,7 @@ func equalResealed(a, b holdfast.Resealed) bool {
 }
 
 // What Reseal does not touch: files that are damaged otherwise, that are none, or
-// that somebody uses; and it makes none.
+// that are in use; and it makes none.
 func TestResealRefuses(t *testing.T) {
 	sound := sealedFile(t, samplePageSize, holdfast.Options{})
 	runs, _ := runsOf(t, sound, samplePageSize)
@@ -146,7 +146,16 @@ func TestResealRefuses(t *testing.T) {
 	must(t, os.WriteFile(path, sound, 0o600))
 	open(t, path, &holdfast.Options{ReadOnly: true})
 	if _, err := holdfast.Reseal(context.Background(), path, holdfast.ResealOptions{Timeout: 1}); err != holdfast.ErrTimeout {
-		t.Errorf("a file that somebody reads: %v", err)
+		t.Errorf("a file that is being read: %v", err)
+	}
+	// It waited for the lock for ever, whatever became of its context.
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err = holdfast.Reseal(ctx, path, holdfast.ResealOptions{OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		cancel()
+		return os.OpenFile(name, flag, mode)
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a file that is being read, with a context that ended: %v", err)
 	}
 }
 
