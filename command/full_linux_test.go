@@ -3,6 +3,7 @@ package command_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,7 @@ func TestOutputFullEverywhere(t *testing.T) {
 		}
 		text := "write the output: write /dev/full: no space left on device"
 		if strings.Contains(c.args, "--help") {
-			return // cobra looks at no error
+			want = command.ExitFailed // of diff too
 		}
 		if code != want || !strings.Contains(errOut.String(), text) {
 			t.Errorf("%s %v: exit code %d, %s", root, args, code, &errOut)
@@ -180,4 +181,32 @@ func TestDiskFullInPlace(t *testing.T) {
 			t.Errorf("%s: it did not fail", call)
 		}
 	}
+}
+
+// The file of a blob that was written to standard output was shortened: the error was of standard output, "bad address".
+func TestOutputOfAShortenedFile(t *testing.T) {
+	workdir(t)
+	check(t, os.WriteFile("in", bytes.Repeat([]byte("0123456789abcdef"), 1<<18), 0o600))
+	must(t, "blob", "put", "x.db", "store", "in", "--create", "--into", "rows")
+	r, w, err := os.Pipe()
+	check(t, err)
+	cmd := command.NewRootCommand()
+	var errOut bytes.Buffer
+	cmd.SetOut(w)
+	cmd.SetErr(&errOut)
+	cmd.SetArgs(strings.Fields("blob cat x.db store rows/in"))
+	code := make(chan int)
+	go func() {
+		exit := command.Execute(t.Context(), cmd)
+		_ = w.Close()
+		code <- exit
+	}()
+	_, err = r.Read(make([]byte, 1)) // it is on its way, and does not end before the rest is read
+	check(t, err)
+	check(t, os.Truncate("x.db", 8192))
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	if got := <-code; got != command.ExitDamaged && got != command.ExitFailed || !strings.Contains(errOut.String(), "x.db: ") || !strings.Contains(errOut.String(), "shortened") {
+		t.Errorf("exit code %d, %s", got, &errOut)
+	}
+	check(t, r.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,8 +50,17 @@ func (e *OutputError) Unwrap() error { return e.Err }
 // Output writes to W, and its errors are OutputErrors: not of a file.
 type Output struct{ W io.Writer }
 
+// Write writes b. If the system cannot read b, which is then of a mapped file that was shortened, neither can
+// Write, and it panics as reading b does: the View that b is from makes an error of that.
 func (o Output) Write(b []byte) (int, error) {
 	n, err := o.W.Write(b)
+	if errors.Is(err, syscall.EFAULT) {
+		sum := byte(0)
+		for _, c := range b {
+			sum += c
+		}
+		runtime.KeepAlive(sum)
+	}
 	if err != nil {
 		err = &OutputError{err}
 	}
@@ -115,7 +125,7 @@ func (f Failure) Print(root, cmd *cobra.Command) {
 	}
 }
 
-// OneLine is s, a name that somebody else may have chosen, as it can be shown: what is no text stands there as in a
+// OneLine is s, a name that may come from an untrusted source, as it can be shown: what is no text stands there as in a
 // string of Go, so that a terminal does nothing but show it.
 func OneLine(s string) string { return escape(s, "") }
 
