@@ -105,6 +105,22 @@ func (a *app) notInside(file string, tx *holdfast.Tx, path [][]byte) error {
 	return tx.Err()
 }
 
+// notInStore is an error if the bucket at path is a store of blobs or a part of one: whatever else is put there or deleted
+// damages the store. next says what does it.
+func (a *app) notInStore(file string, tx *holdfast.Tx, path [][]byte, next string) error {
+	at := container{tx: tx}
+	for i, name := range path {
+		if at.Bucket = at.child(name); at.Bucket == nil {
+			break
+		}
+		if blob.IsStore(at.Bucket) {
+			what := "bucket " + briefPath(path[:i+1]) + " is a store of blobs, whose keys are not to be changed one by one"
+			return &fileError{file: file, what: what, next: next, err: errNoBucket}
+		}
+	}
+	return tx.Err()
+}
+
 // withSlash adds to the error of a bucket that does not exist how to give one that has a
 // slash in its name.
 func withSlash(tx *holdfast.Tx, path [][]byte, err error) error {

@@ -179,6 +179,9 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 			if first := uint64(page.FirstDataPage); f.fromPage < first || f.fromPage >= pages {
 				return c.noPage(r, f.fromPage, pages)
 			}
+			if err := d.notOfTree(tx, r.File, f.fromPage); err != nil && !c.stock {
+				return err
+			}
 			options = append(options, holdfast.WithPageId(f.fromPage))
 		}
 		var done atomic.Int64
@@ -221,6 +224,30 @@ func (c *call) noPage(r *checkReport, id, pages uint64) error {
 		return nil
 	}
 	return usagef("--from-page: %s has pages %d to %d, not %d", r.File, page.FirstDataPage, pages-1, id)
+}
+
+// notOfTree is an error of the command line if a page is known not to be one of a tree. Damage is left to the check.
+func (d *database) notOfTree(tx *holdfast.Tx, file string, id uint64) error {
+	header := make([]byte, page.HeaderSize)
+	if _, err := d.file.ReadAt(header, int64(id)*int64(d.Info().PageSize)); err != nil {
+		return err
+	}
+	what := ""
+	if h := page.DecodeHeader(header); h.Flags == page.FlagFreelist && uint64(h.ID) == id {
+		what = "is the freelist"
+	}
+	extents, err := tx.FreeExtents()
+	if err == nil {
+		for first, n := range extents {
+			if id >= uint64(first) && id-uint64(first) < n {
+				what = "is free"
+			}
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return usagef("--from-page: page %d of %s %s; give a page of a bucket", id, file, what)
 }
 
 // noteMetas adds a note for a meta page that is not whole, and if the file could not be flushed.

@@ -173,17 +173,17 @@ func (c *call) emptyFlags() error {
 func Execute(ctx context.Context, root *cobra.Command) int {
 	started := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd, err := cli.Run(ctx, root)
 	if err == nil {
 		return ExitOK
 	}
-	if !started {
+	if !started && !cli.IsOutput(err) {
 		if root.SilenceErrors {
 			err = cli.PlainUnknown(root, err)
 		}
 		err = &usageError{Err: err}
 	}
-	if (root.SilenceErrors || started && cli.WantsJSON(root)) && !errors.Is(err, ErrDifferent) && !errors.Is(err, errSilent) {
+	if (root.SilenceErrors || started && cli.WantsJSON(root) || !started && cli.IsOutput(err)) && !errors.Is(err, ErrDifferent) && !errors.Is(err, errSilent) {
 		failureOf(err).Print(root, cmd)
 	}
 	return ExitCode(err)

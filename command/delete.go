@@ -59,6 +59,9 @@ func (c *call) delete(f deleteFlags) error {
 			return err
 		}
 		r.Bucket = pathNames(path)
+		if err := c.notInStore(r.File, tx, path, "\"blob rm\" removes a blob"); err != nil {
+			return err
+		}
 		value := in.Get(key)
 		if value == nil {
 			if err := tx.Err(); err != nil {
@@ -100,6 +103,9 @@ func (c *call) deleteBucket(f deleteFlags) error {
 		}
 		r.Bucket = pathNames(path)
 		last := len(path) - 1
+		if err := c.notInStore(r.File, tx, path[:last], "\"blob rm\" removes a blob"); err != nil {
+			return err
+		}
 		in, err := c.locate(r.File, tx, path[:last])
 		if err != nil {
 			return err

@@ -286,6 +286,8 @@ func TestWrongNames(t *testing.T) {
 		{"put sample.db alpha k zz --value-format hex", 2, `value "zz" is not hexadecimal`},
 		{"put sample.db alpha k", 2, "holdfast: VALUE is missing\nUsage: holdfast put FILE BUCKET... KEY VALUE [flags]\n"},
 		{"check sample.db --from-page 99", 2, "--from-page: sample.db has pages 2 to 28, not 99"},
+		{"check sample.db --from-page 12", 2, "of sample.db is free; give a page of a bucket"}, // there were faults
+		{"check sample.db --from-page 10", 2, "of sample.db is the freelist; give a page of a bucket"},
 		{"check sample.db --from-page x", 2, "--from-page x: not a whole number of 0 or more"},
 		{"info sample.db --timeout -1s", 2, "--timeout -1s: negative: give 0, or more"},
 		{"pages sample.db --type leaf,twig", 2, `--type: no pages are of type "twig"; there are meta, branch, leaf,`},
@@ -296,6 +298,8 @@ func TestWrongNames(t *testing.T) {
 		{"pages sample.db --map --rows 0", 2, "--rows: 0 is outside of 1 to 1000"},
 		{"info sample.db --bogus", 2, "unknown flag --bogus"},
 		{"bogus", 2, `unknown command "bogus"`},
+		{"help bogus", 2, `unknown command "bogus"`}, // it was printed as help, with exit code 0
+		{"help blob bogus", 2, `unknown command "bogus" for "holdfast blob"`},
 		{"demo --size lots", 2, "--size lots: not a size"},
 		{"demo --size 1kB", 2, "--size 1kB: outside of 1MiB to 1TiB"},
 		{"demo --time 0s", 2, "--time is 0s"},

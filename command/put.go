@@ -117,6 +117,9 @@ func (c *call) put(f putFlags) error {
 			return err
 		}
 		r.Bucket = pathNames(path)
+		if err := c.notInStore(r.File, tx, path, "\"blob put\" stores a blob there"); err != nil {
+			return err
+		}
 		in, created, err := c.locateOrCreate(r.File, tx, path, f.create)
 		if err != nil {
 			return err

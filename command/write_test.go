@@ -85,3 +85,23 @@ func names(s string) string {
 	}
 	return strings.Join(out, " ")
 }
+
+// put and delete changed single keys of a store of blobs, which then was damaged.
+func TestPutIntoStore(t *testing.T) {
+	workdir(t)
+	check(t, os.WriteFile("in", []byte("content"), 0o600))
+	must(t, "blob", "put", "x.db", "store", "in", "--create", "--into", "rows")
+	want := "x.db: bucket store is a store of blobs, whose keys are not to be changed one by one; "
+	for _, c := range []struct{ args, next string }{
+		{"put x.db store k v", `"blob put" stores a blob there`},
+		{"put x.db store/new k v --create", `"blob put" stores a blob there`},
+		{"put x.db store/index k v", `"blob put" stores a blob there`},
+		{"delete x.db store k", `"blob rm" removes a blob`},
+		{"delete x.db store/index --bucket", `"blob rm" removes a blob`},
+	} {
+		wantIn(t, run(t, strings.Fields(c.args)...), 1, "", want+c.next)
+	}
+	must(t, "blob", "check", "x.db", "store")
+	must(t, "put", "x.db", "rows", "k", "v")
+	must(t, "delete", "x.db", "store", "--bucket")
+}

@@ -114,11 +114,11 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	defer stop()
 	started := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd, err := cli.Run(ctx, root)
 	if err == nil {
 		return ExitOK
 	}
-	if !started {
+	if !started && !cli.IsOutput(err) {
 		err = &cli.UsageError{Err: cli.PlainUnknown(root, err)}
 	}
 	err = cli.InterruptedBy(ctx, err)
