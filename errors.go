@@ -58,8 +58,8 @@ var (
 	ErrKeyTooLarge = bucket.ErrKeyTooLarge
 	// ErrValueTooLarge is returned for a value of more than MaxValueSize bytes.
 	ErrValueTooLarge = bucket.ErrValueTooLarge
-	// ErrMaxSizeReached is returned by a commit for which the file would have
-	// to grow beyond MaxSize.
+	// ErrMaxSizeReached is returned by a commit for which the next step of the
+	// file's growth would exceed MaxSize.
 	ErrMaxSizeReached = pager.ErrMaxSizeReached
 	// ErrIncompatibleValue is returned when a key is used as a bucket, or a
 	// bucket as a key.

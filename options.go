@@ -102,8 +102,10 @@ type Options struct {
 	// the second meta if the first is torn.
 	PageSize int
 
-	// MaxSize is the size in bytes beyond which the file does not grow;
-	// 0 or less: no limit.
+	// MaxSize is the size in bytes beyond which the file does not grow; 0 or less: no
+	// limit. The file grows in steps (powers of two up to AllocSize, then AllocSize
+	// more than is needed), and a step counts as a whole, as in bbolt, so that
+	// ErrMaxSizeReached may come while less than MaxSize is used.
 	MaxSize int
 
 	// AutoVacuum has the file made shorter by itself when much of it is free, while it is
@@ -200,8 +202,7 @@ type Options struct {
 
 	// What bbolt has and Holdfast does not need.
 
-	// NoFreelistSync leaves no freelist page behind when the database is
-	// closed, so that stock bbolt has to scan the file when it opens it. (While a
+	// NoFreelistSync has Close write no freelist page, so that stock bbolt has to scan the file when it opens it. (While a
 	// database is open Holdfast never writes one; it needs none. Nor does Close leave
 	// one of more than 64 KiB that is longer than what was written since Open.)
 	NoFreelistSync bool
