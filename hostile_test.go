@@ -41,7 +41,7 @@ func hostileRun(t *testing.T) (file, run []byte, id page.ID) {
 	return nil, nil, 0
 }
 
-// element writes the head of element i of a run whose content is to begin at start.
+// hostileElement writes the head of element i of a run whose content is to begin at start.
 func hostileElement(run []byte, i int, flags uint32, start, ksize, vsize int) {
 	at := page.HeaderSize + i*page.LeafElementSize
 	order := binary.NativeEndian
@@ -53,62 +53,46 @@ func hostileElement(run []byte, i int, flags uint32, start, ksize, vsize int) {
 
 const hostileCount = 1000
 
-// hostileFiles are files whose elements share their bytes.
-var hostileFiles = map[string]func(t *testing.T) []byte{
-	// Values that all reach to the end of the run.
-	"values": func(t *testing.T) []byte {
+// hostileLeaf builds a leaf whose elements share their bytes. The content of each begins with an
+// own key of 8 bytes, each bytes after the one before; element fills in what is to follow the key
+// and says how the element describes it.
+func hostileLeaf(each int, element func(run []byte, start int) (flags uint32, ksize, vsize int)) func(t *testing.T) []byte {
+	return func(t *testing.T) []byte {
+		t.Helper()
 		file, run, id := hostileRun(t)
 		page.EncodeHeader(run, page.Header{ID: id, Flags: page.FlagLeaf, Count: hostileCount, Overflow: uint32(len(run)/4096 - 1)})
 		start := page.HeaderSize + hostileCount*page.LeafElementSize
 		for i := range hostileCount {
 			copy(run[start:], fmt.Sprintf("k%07d", i))
-			hostileElement(run, i, 0, start, 8, len(run)-start-8)
-			start += 8
-		}
-		return file
-	},
-	// Keys that do so.
-	"keys": func(t *testing.T) []byte {
-		file, run, id := hostileRun(t)
-		page.EncodeHeader(run, page.Header{ID: id, Flags: page.FlagLeaf, Count: hostileCount, Overflow: uint32(len(run)/4096 - 1)})
-		start := page.HeaderSize + hostileCount*page.LeafElementSize
-		for i := range hostileCount {
-			copy(run[start:], fmt.Sprintf("k%07d", i))
-			hostileElement(run, i, 0, start, len(run)-start-1, 0)
-			start += 8
-		}
-		return file
-	},
-	// Names of buckets that do so, but for a header of a bucket that all have.
-	"names": func(t *testing.T) []byte {
-		file, run, id := hostileRun(t)
-		page.EncodeHeader(run, page.Header{ID: id, Flags: page.FlagLeaf, Count: hostileCount, Overflow: uint32(len(run)/4096 - 1)})
-		start := page.HeaderSize + hostileCount*page.LeafElementSize
-		end := len(run) - 64
-		clear(run[end:])
-		page.EncodeHeader(run[end+page.BucketHeaderSize:], page.Header{Flags: page.FlagLeaf})
-		for i := range hostileCount {
-			copy(run[start:], fmt.Sprintf("k%07d", i))
-			hostileElement(run, i, page.BucketFlag, start, end-start, page.BucketHeaderSize+page.HeaderSize)
-			start += 8
-		}
-		return file
-	},
-	// Inline buckets that lie in each other.
-	"inline": func(t *testing.T) []byte {
-		file, run, id := hostileRun(t)
-		page.EncodeHeader(run, page.Header{ID: id, Flags: page.FlagLeaf, Count: hostileCount, Overflow: uint32(len(run)/4096 - 1)})
-		start := page.HeaderSize + hostileCount*page.LeafElementSize
-		each := 8 + page.BucketHeaderSize + page.HeaderSize
-		for i := range hostileCount {
-			copy(run[start:], fmt.Sprintf("k%07d", i))
-			clear(run[start+8 : start+each])
-			page.EncodeHeader(run[start+8+page.BucketHeaderSize:], page.Header{Flags: page.FlagLeaf})
-			hostileElement(run, i, page.BucketFlag, start, 8, len(run)-start-8)
+			flags, ksize, vsize := element(run, start)
+			hostileElement(run, i, flags, start, ksize, vsize)
 			start += each
 		}
 		return file
-	},
+	}
+}
+
+const inlineBucket = page.BucketHeaderSize + page.HeaderSize // bytes of an inline bucket without keys
+
+// hostileFiles are files whose elements share their bytes.
+var hostileFiles = map[string]func(t *testing.T) []byte{
+	// Values that all reach to the end of the run.
+	"values": hostileLeaf(8, func(run []byte, start int) (uint32, int, int) { return 0, 8, len(run) - start - 8 }),
+	// Keys that do so.
+	"keys": hostileLeaf(8, func(run []byte, start int) (uint32, int, int) { return 0, len(run) - start - 1, 0 }),
+	// Names of buckets that do so, but for a header of a bucket that all have.
+	"names": hostileLeaf(8, func(run []byte, start int) (uint32, int, int) {
+		end := len(run) - 64
+		clear(run[end:])
+		page.EncodeHeader(run[end+page.BucketHeaderSize:], page.Header{Flags: page.FlagLeaf})
+		return page.BucketFlag, end - start, inlineBucket
+	}),
+	// Inline buckets that lie in each other.
+	"inline": hostileLeaf(8+inlineBucket, func(run []byte, start int) (uint32, int, int) {
+		clear(run[start+8 : start+8+inlineBucket])
+		page.EncodeHeader(run[start+8+page.BucketHeaderSize:], page.Header{Flags: page.FlagLeaf})
+		return page.BucketFlag, 8, len(run) - start - 8
+	}),
 	// A branch whose keys reach to the end of its run, above one leaf.
 	"branch": func(t *testing.T) []byte {
 		file, run, id := hostileRun(t)

@@ -210,7 +210,7 @@ func TestStoreCollectLooksLast(t *testing.T) {
 	if removed != dead || looked > live*11/10+10 {
 		t.Errorf("%d chunks were removed, and %d leases looked at", removed, looked)
 	}
-	// What has expired is given back in pieces, and what it leaves behind removed.
+	// What has expired is given back in pieces, and its index entries are removed.
 	db = leased(t, 20, 30, 0)
 	update2(t, db, func(s *Store) {
 		for id := range s.Leases() {

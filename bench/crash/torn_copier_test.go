@@ -112,7 +112,7 @@ func (c *copier) page(n int64) error {
 	return err
 }
 
-// copiedFile is a file that somebody copies while it is written.
+// copiedFile is a file that is copied while it is written.
 type copiedFile struct {
 	vfs.File
 	c *copier

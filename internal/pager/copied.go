@@ -29,8 +29,8 @@ func (p *Pager) isCopied(own, other *extension.Extension) bool {
 }
 
 // checkCopy looks at all of a state before it is believed, if the file is a copy of one that was
-// in use. What the tool has copied first and last may be years apart in transactions, and only
-// pages that fit each other all through the file are of one moment. It is done once: the first
+// in use. Many transactions may lie between the first page that the tool copied and the
+// last, and only pages that fit each other all through the file are of one moment. It is done once: the first
 // meta page that is written names the copy.
 func (p *Pager) checkCopy(s *State) error {
 	if !p.found.copied || p.opts.Whole == nil || plant.On(plant.CopyBelieved) {

@@ -13,7 +13,7 @@ func (p *Pager) Waiting(n int) bool {
 	return len(p.queue)+len(p.barriers) == n
 }
 
-// Awaited tells whether somebody waits for a transaction that another is to finish.
+// Awaited tells whether a caller waits for a transaction that another caller is to finish.
 func (p *Pager) Awaited() bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()

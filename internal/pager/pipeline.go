@@ -19,7 +19,7 @@ import (
 //
 //	queue ──lead──▸ flight ──land──▸ landed ──reap──▸ buffers for others
 //	   │               │
-//	   └─────abort─────┴──▸ aborted ──undo (when none is in edit)──▸ landed
+//	   └─────abort─────┴──▸ aborted ──undo (when none is open)──▸ landed
 //
 // All of it is guarded by commit, which the leader lets go while it writes.
 

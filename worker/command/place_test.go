@@ -23,7 +23,7 @@ func content(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// import with --root at a directory of somebody else's deleted what it had in trash and new, and wrote over lock and
+// import with --root at a directory with other content deleted its trash and new, and overwrote lock and
 // emergency.
 func TestRootOfOthers(t *testing.T) {
 	work(t)

@@ -75,8 +75,8 @@ func database(t *testing.T, buckets ...string) string {
 	return string(b)
 }
 
-// A directory of somebody else's became a store: what it had in trash and new was deleted as a crash's, its lock and emergency
-// were written over, and a metadata.db of another program got the store's buckets.
+// A directory with other content became a store: its trash and new were deleted as leftovers of a crash, its lock and emergency
+// were overwritten, and a metadata.db of another program got the store's buckets.
 func TestOpenLeavesOthers(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"file":            {"notes.txt": "mine"},
