@@ -1,18 +1,15 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+
+	"holdfast/command/cli"
 )
 
 const manHelp = `Print the manual page of holdfast or of one of its commands, as man(1) reads it:
@@ -42,7 +39,7 @@ func (a *app) newMan() *cobra.Command {
 			}
 			return c.manPage()
 		}),
-		ValidArgsFunction: completeCommands,
+		ValidArgsFunction: cli.CompleteCommands,
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "directory into which the pages of all commands are written")
 	_ = cmd.MarkFlagDirname("dir")
@@ -59,7 +56,7 @@ func (c *call) manPage() error {
 	if err != nil || len(left) > 0 {
 		return usagef("no command %s; %s --help lists them", strings.Join(c.args, " "), root.Name())
 	}
-	return genMan(cmd, c.out)
+	return cli.ManPage(cmd, c.out, version())
 }
 
 // manPages writes all pages into dir.
@@ -91,7 +88,7 @@ func (c *call) manTree(cmd *cobra.Command, dir string, r *manReport) error {
 			return err
 		}
 	}
-	name := manName(cmd)
+	name := cli.ManName(cmd)
 	o := output{path: filepath.Join(dir, name)}
 	err := c.makeFile(o.path, o, func(_ context.Context, temp string) error {
 		f, err := os.OpenFile(temp, os.O_WRONLY, 0)
@@ -99,7 +96,7 @@ func (c *call) manTree(cmd *cobra.Command, dir string, r *manReport) error {
 			return err
 		}
 		defer f.Close()
-		if err := genMan(cmd, f); err != nil {
+		if err := cli.ManPage(cmd, f, version()); err != nil {
 			return err
 		}
 		if err := f.Chmod(0o644); err != nil {
@@ -109,54 +106,4 @@ func (c *call) manTree(cmd *cobra.Command, dir string, r *manReport) error {
 	})
 	r.Pages = append(r.Pages, name)
 	return c.explain(o.path, err)
-}
-
-// genMan writes the page of cmd.
-func genMan(cmd *cobra.Command, w io.Writer) error {
-	page := *cmd
-	page.DisableAutoGenTag = true
-	page.Long = strings.ReplaceAll(cmd.Long, "\n  ", "\n      ") // what is indented stays as it is
-	var text bytes.Buffer
-	if err := doc.GenMan(&page, manHeader(), &text); err != nil {
-		return err
-	}
-	_, err := w.Write(bytes.ReplaceAll(text.Bytes(), []byte("[=false]"), nil)) // how a flag without a value is written
-	return err
-}
-
-// manName is the name of the file with the page of cmd.
-func manName(cmd *cobra.Command) string {
-	name := cmd.Name()
-	for p := cmd.Parent(); p != nil; p = p.Parent() {
-		name = p.Name() + "-" + name
-	}
-	return name + ".1"
-}
-
-// manHeader is that of all pages: it has the date of what was built, so that the same
-// source gives the same pages.
-func manHeader() *doc.GenManHeader {
-	date := time.Now()
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if t, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
-				date = t
-			}
-		}
-	}
-	return &doc.GenManHeader{Section: "1", Source: "Holdfast " + version(), Manual: "Holdfast", Date: &date}
-}
-
-// completeCommands offers the names of the commands below those that are given.
-func completeCommands(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	at, left, err := cmd.Root().Find(args)
-	if err == nil && len(left) == 0 {
-		for _, child := range at.Commands() {
-			if child.IsAvailableCommand() {
-				names = append(names, child.Name()+"\t"+child.Short)
-			}
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/worker/base"
 	"holdfast/worker/snapshot"
+	copydriver "holdfast/worker/snapshot/driver/copy"
 	"holdfast/worker/snapshot/driver/overlay"
 )
 
@@ -281,4 +282,21 @@ func TestCanceled(t *testing.T) {
 		t.Errorf("canceled before: %v", err)
 	}
 	clean(t, tenant)
+}
+
+// TestNoArchive: a megabyte of zeros was imported, as an archive without files, and so was the image of an ext4 file system,
+// which begins with two blocks of zeros.
+func TestNoArchive(t *testing.T) {
+	image := make([]byte, 1<<20)
+	copy(image[1080:], "\x53\xef and more")
+	tenant := store(t, t.TempDir(), copydriver.New())
+	for what, data := range map[string][]byte{"zeros": make([]byte, 1<<20), "a file system": image, "one block": make([]byte, 512), "the end alone": make([]byte, 1024)} {
+		_, err := base.ImportArchive(t.Context(), tenant, bytes.NewReader(data), base.Options{Name: "x"})
+		if !errors.Is(err, base.ErrFormat) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := tenant.Stat(t.Context(), "x"); !errors.Is(err, snapshot.ErrNotFound) {
+			t.Errorf("%s: there is a base: %v", what, err)
+		}
+	}
 }

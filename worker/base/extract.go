@@ -57,6 +57,7 @@ type extraction struct {
 	budget  *budget
 	left    LeftOut
 	noImage bool // an archive that is an image layout is refused
+	noEmpty bool // and so is one that has no entry: it may be anything that begins with zeros
 }
 
 // maxAfterEnd is how much may follow the end of an archive: programs that write one fill its last record with zeros. Zeros
@@ -68,12 +69,15 @@ const maxAfterEnd = 16 << 20
 func (x *extraction) run(r io.Reader) error {
 	end := &endReader{r: r}
 	archive := tar.NewReader(end)
-	for {
+	for n := 0; ; n++ {
 		end.reset()
 		h, err := archive.Next()
 		if err == io.EOF {
 			if !end.ended() {
 				return fmt.Errorf("%w: cut off: the archive has no end", ErrFormat)
+			}
+			if n == 0 && x.noEmpty {
+				return fmt.Errorf("%w: it begins with zeros: there is no file in it, or it is no tar archive, but such as an image of a file system", ErrFormat)
 			}
 			break
 		}

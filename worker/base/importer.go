@@ -293,7 +293,7 @@ func (im *importer) unpack(in *incoming, t *tree, r io.Reader) error {
 	defer end()
 	x := &extraction{
 		ctx: im.ctx, tree: t, devices: im.o.Devices, budget: im.budget,
-		noImage: in.descriptor == nil && im.o.Format == FormatAuto,
+		noImage: in.descriptor == nil && im.o.Format == FormatAuto, noEmpty: in.descriptor == nil, // layers of images may be empty
 	}
 	err = x.run(io.TeeReader(b, plain.Hash()))
 	in.layer.LeftOut.add(x.left)

@@ -1,6 +1,7 @@
 package base_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -46,7 +47,7 @@ func TestZeros(t *testing.T) {
 	if _, err := base.ImportArchive(ctx, tenant, zeros{ctx}, base.Options{Name: "x"}); !errors.Is(err, base.ErrFormat) {
 		t.Errorf("without an end: %v", err)
 	}
-	if _, err := base.ImportArchive(ctx, tenant, io.LimitReader(zeros{ctx}, 1<<20), base.Options{Name: "x"}); err != nil {
+	if _, err := base.ImportArchive(ctx, tenant, io.MultiReader(bytes.NewReader(archive(t, file("f", "x"))), io.LimitReader(zeros{ctx}, 1<<20)), base.Options{Name: "x"}); err != nil {
 		t.Errorf("a last record of a MiB: %v", err)
 	}
 }

@@ -288,6 +288,15 @@ func (a *app) runDir() (string, error) {
 	return fmt.Sprintf("%s-%x", mount.DefaultDirectory, sha256.Sum256([]byte(root)))[:len(mount.DefaultDirectory)+17], nil
 }
 
+// removeRun removes the directory of the manager of mounts if it is this store's alone and has nothing in it.
+func (c *call) removeRun() error {
+	dir, err := c.runDir()
+	if err != nil || c.run != "" || inUserns() || dir == mount.DefaultDirectory {
+		return err
+	}
+	return mount.RemoveDirectory(dir)
+}
+
 // openMounts opens the manager of mounts of a store. The caller closes it.
 func (c *call) openMounts(s *snapshot.Store) (*mount.Manager, error) {
 	o, err := c.mountOptions(s)

@@ -179,12 +179,24 @@ func remove(t *testing.T) {
 	}
 }
 
+// TestDevices: the archive of a debootstrap directory was refused for its /dev/full. Device nodes are left out, and counted: steps
+// have a /dev of their own.
+func TestDevices(t *testing.T) {
+	work(t)
+	files(t, "dev.tar", map[string]string{"bin/hello": "x", "dev/null": ""})
+	if out := must(t, "--driver", "copy", "import", "dev.tar", "tiny"); !strings.Contains(out, "left out: 1 device nodes") {
+		t.Error(out)
+	}
+}
+
 // TestErrors: each names what is meant and the next step, with the exit code.
 func TestErrors(t *testing.T) {
 	work(t)
 	files(t, "bad.tar", map[string]string{"../evil": "x"})
 	files(t, "more.tar", map[string]string{"bin/hello": "more", "etc/name": "more"})
+	files(t, "inside.tar", map[string]string{"bad/../name": "x"})
 	files(t, "dev.tar", map[string]string{"dev/null": ""})
+	check(t, os.WriteFile("zeros.tar", make([]byte, 1<<20), 0o600))
 	check(t, os.WriteFile("cut.tar", []byte("not an archive"), 0o600))
 	try := func(code int, says string, args ...string) {
 		t.Helper()
@@ -201,7 +213,10 @@ func TestErrors(t *testing.T) {
 	}
 	must(t, "--driver", "copy", "import", "files.tar", "tiny")
 	try(1, `entry "../evil": refused: a name with .. in it; the archive must not be used as it is`, "import", "bad.tar", "x")
-	try(1, "--devices skip leaves them out", "import", "dev.tar", "x")
+	try(1, "--devices skip leaves them out", "import", "dev.tar", "x", "--devices", "refuse")
+	try(1, "a name with .. in it", "import", "inside.tar", "x")
+	try(1, "it begins with zeros", "import", "zeros.tar", "x")
+	try(2, "a part between slashes is empty, . or ..", "import", "files.tar", "bad/../name")
 	try(1, "malformed: cut off", "import", "cut.tar", "x")
 	try(1, "allow more with --max-bytes", "import", "more.tar", "x", "--max-entries", "1")
 	try(1, "leave --driver out", "--driver", "overlay", "snapshot", "ls")

@@ -44,7 +44,7 @@ func (a *app) newImport() *cobra.Command {
 	flags.StringVar(&f.format, "format", "auto", "what SOURCE is: auto|oci|tar")
 	flags.StringVar(&f.ref, "ref", "", "the image of this name, in a layout with several")
 	flags.StringVar(&f.platform, "platform", "", "platform of the image, such as linux/arm64; default: that of this machine")
-	flags.StringVar(&f.devices, "devices", "refuse", "device nodes: refuse|skip|make")
+	flags.StringVar(&f.devices, "devices", "skip", "device nodes, of which a step has its own: skip|refuse|make")
 	flags.BoolVar(&f.replace, "replace", false, "replace the base NAME if it is another")
 	flags.BoolVar(&f.repair, "repair", false, "extract layers again that are damaged (holdfastd verify), where drivers can: overlay, copy, btrfs")
 	flags.BoolVar(&f.noConfig, "no-config", false, "do not record what the image runs (environment, command, directory, user)")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 func init() { register((*app).newMount) }
 
 const mountHelp = `Mount a snapshot at the directory PATH, until the command is interrupted (Ctrl-C), which
-ends it with exit code 0.
+ends it with exit code 0. It can be run in the background of a script: kill -INT ends it, too.
 
 A committed snapshot or a base is mounted to be read. An active one can be written.
 The store is in use meanwhile: other commands, but for mount ls, top and doctor, are refused.`
@@ -41,7 +42,18 @@ func (a *app) newMount() *cobra.Command {
 	return cmd
 }
 
+// heedInterrupt has an interrupt end the command, also if it is ignored, as the shell of a script has it for commands in the
+// background: for commands that end in no other way.
+func (c *call) heedInterrupt() (stop context.CancelFunc) {
+	if !signal.Ignored(os.Interrupt) {
+		return func() {} // it does already
+	}
+	c.ctx, stop = signal.NotifyContext(c.ctx, os.Interrupt)
+	return stop
+}
+
 func (c *call) mount() error {
+	defer c.heedInterrupt()()
 	path, err := filepath.Abs(c.args[1])
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"holdfast/command/cli"
 	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
 )
 
 func init() {
@@ -290,6 +291,7 @@ type whyReport struct {
 	Removed bool     `json:"removed"` // by the next run
 	Reasons []string `json:"reasons"` // why, or why not
 	More    bool     `json:"more"`    // there are further snapshots that keep it
+	Command string   `json:"command"` // of the step whose result it is, cut off; "": it is none
 }
 
 func (c *call) why(f *pruneFlags) error {
@@ -311,7 +313,7 @@ func (c *call) why(f *pruneFlags) error {
 		if err != nil {
 			return err
 		}
-		r = whyReport{Tenant: t.Name(), Name: info.Name, Removed: answer.Next != nil, More: answer.More}
+		r = whyReport{Tenant: t.Name(), Name: info.Name, Removed: answer.Next != nil, More: answer.More, Command: info.Labels[step.LabelCommand]}
 		if answer.Next != nil {
 			r.Reasons = []string{answer.Next.Reason(p.Policies())}
 		}
@@ -334,6 +336,9 @@ func (c *call) why(f *pruneFlags) error {
 	fmt.Fprintf(c.out, "%s %s\n", abbreviated(r.Name, f.full), verdict)
 	for _, reason := range r.Reasons {
 		fmt.Fprintf(c.out, "  %s\n", reason)
+	}
+	if r.Command != "" {
+		fmt.Fprintf(c.out, "  it is the result of: %s\n", visible(r.Command))
 	}
 	if r.More {
 		fmt.Fprintln(c.out, "  and more snapshots that stand on it")

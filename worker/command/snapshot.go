@@ -7,8 +7,10 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -112,7 +114,12 @@ func (c *call) list(full bool) error {
 		fmt.Fprintln(c.out, "no snapshots")
 		return nil
 	}
-	lines := [][]string{{"NAME", "KIND", "PARENT", "SIZE", "FILES", "LAST USED"}}
+	heads := []string{"NAME", "KIND", "PARENT", "SIZE", "FILES", "LAST USED"}
+	results := slices.ContainsFunc(list, func(i snapshot.Info) bool { return i.Labels[step.LabelCommand] != "" })
+	if results {
+		heads = append(heads, "COMMAND")
+	}
+	lines := [][]string{heads}
 	for _, i := range list {
 		size, inodes := "-", "-"
 		if i.Kind == snapshot.Committed {
@@ -122,10 +129,43 @@ func (c *call) list(full bool) error {
 		if i.Parent != "" {
 			parent = abbreviated(i.Parent, full)
 		}
-		lines = append(lines, []string{abbreviated(i.Name, full), kindOf(i), parent, size, inodes, humanize.Time(lastUsed(i))})
+		line := []string{abbreviated(i.Name, full), kindOf(i), parent, size, inodes, humanize.Time(lastUsed(i))}
+		if results {
+			line = append(line, ranBy(i, full))
+		}
+		lines = append(lines, line)
 	}
 	cli.Columns(c.out, lines...)
 	return nil
+}
+
+// visible is a text on one line, without what would do something to a terminal.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsGraphic(r) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}
+
+// commandWidth is how many characters of a command a listing shows.
+const commandWidth = 48
+
+// ranBy is the command of which a snapshot is the result; "-" if it is of none.
+func ranBy(i snapshot.Info, full bool) string {
+	text := visible(i.Labels[step.LabelCommand])
+	if text == "" {
+		return "-"
+	}
+	if r := []rune(text); len(r) > commandWidth && !full {
+		return string(r[:commandWidth-3]) + "..."
+	}
+	return text
 }
 
 func lastUsed(i snapshot.Info) time.Time {
@@ -170,6 +210,7 @@ type snapshotReport struct {
 	Digest     string            `json:"digest"` // "": none
 	Verified   time.Time         `json:"verified,omitzero"`
 	Labels     map[string]string `json:"labels"`
+	Command    string            `json:"command"` // of the step whose result it is, cut off; "": it is none
 }
 
 func (c *call) reportOf(i snapshot.Info) snapshotReport {
@@ -181,7 +222,7 @@ func (c *call) reportOf(i snapshot.Info) snapshotReport {
 	if i.Digest != (snapshot.Digest{}) {
 		digest = i.Digest.String()
 	}
-	return snapshotReport{cmp.Or(c.tenant, TenantName), i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels}
+	return snapshotReport{cmp.Or(c.tenant, TenantName), i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels, labels[step.LabelCommand]}
 }
 
 type statReport struct {
@@ -227,6 +268,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	if info.Parent != "" {
 		lines = append(lines, [2]string{"Parent", printable(info.Parent)})
 	}
+	if info.Labels[step.LabelCommand] != "" {
+		lines = append(lines, [2]string{"Command", ranBy(info, true)})
+	}
 	lines = append(lines, [2]string{"Size", cli.SizeExactly(info.Usage.Size)}, [2]string{"Files", cli.Count(info.Usage.Inodes)},
 		[2]string{"Created", when(info.Created)}, [2]string{"Last used", when(lastUsed(info))}, [2]string{"Directory", r.Directory})
 	if r.Digest != "" {
@@ -239,6 +283,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 		lines = append(lines, [2]string{"Lease", printable(lease)})
 	}
 	for _, key := range slices.Sorted(maps.Keys(info.Labels)) {
+		if key == step.LabelCommand {
+			continue
+		}
 		lines = append(lines, [2]string{"Label", printable(key) + " = " + printable(info.Labels[key])})
 	}
 	cli.Rows(c.out, lines...)

@@ -66,7 +66,7 @@ func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, c.removeRun(), s.Close()) }() // in this order: who has the store has the directory
 	c.room.restore()
 	defer c.room.restore() // there may be room now
 	t, err := c.tenantOf(s)

@@ -96,6 +96,7 @@ func (c *call) top(f topFlags) error {
 	case f.count < 0:
 		return cli.Usagef("--count is %d; give 0 for no end, or more", f.count)
 	}
+	defer c.heedInterrupt()()
 	if err := c.needStore(); err != nil {
 		return err
 	}

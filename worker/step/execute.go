@@ -257,7 +257,7 @@ func (r *Runner) commit(f *flight, key string) error {
 	if f.ctx.Err() != nil {
 		return &Failure{ID: f.id, Reason: ErrCanceled}
 	}
-	if err := r.opt.Tenant.Commit(f.ctx, f.id.Snapshot(), key); err != nil {
+	if err := r.opt.Tenant.Commit(f.ctx, f.id.Snapshot(), key, snapshot.WithLabels(map[string]string{LabelCommand: commandLabel(f.step.Command)})); err != nil {
 		return r.fault(f, err)
 	}
 	return nil
