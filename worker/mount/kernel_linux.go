@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -171,6 +173,22 @@ func unmount(path string) error {
 	return fmt.Errorf("umount %s: %w", path, err)
 }
 
+// unmountBelow unmounts what is mounted below a path in the namespace of the thread, the last first.
+func unmountBelow(path string) error {
+	var below []string
+	err := eachMount(" "+path+"/", func(m *mountinfo) {
+		if strings.HasPrefix(m.point, path+"/") {
+			below = append(below, m.point)
+		}
+	})
+	for _, p := range slices.Backward(below) {
+		if err == nil {
+			err = unmount(p)
+		}
+	}
+	return err
+}
+
 // attach makes a clone of a master at a path in a namespace.
 func (k *kernel) attach(m *master, recursive bool, n *Namespace, path string) error {
 	if !k.ways.clones() {
@@ -234,11 +252,16 @@ func (k *kernel) attachOld(m *master, recursive bool, n *Namespace, path string)
 	})
 }
 
-// detach unmounts an attachment. made tells whether the mount point is the manager's own.
+// detach unmounts an attachment. made tells whether the mount point is the manager's own. What is mounted below
+// the manager's own has come with a recursive mount, and goes first.
 func (k *kernel) detach(n *Namespace, path string, made bool) error {
 	return n.Do(func() error {
 		if made {
-			return unmountPoint(path)
+			err := unmountPoint(path)
+			if errors.Is(err, unix.EBUSY) && unmountBelow(path) == nil {
+				err = unmountPoint(path)
+			}
+			return err
 		}
 		return unmount(path)
 	})
