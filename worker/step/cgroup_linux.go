@@ -211,6 +211,11 @@ func (c *cgroups) make(name string, l *Limits) (g *group, err error) {
 	return g, nil
 }
 
+// can tells whether there is a controller.
+func (c *cgroups) can(controller string) bool {
+	return c.v1[controller] != "" || slices.Contains(c.has, controller)
+}
+
 func (c *cgroups) missing(controller string) error {
 	return fmt.Errorf("the machine has no cgroup controller %q, which the limit of %s needs: %w", controller, controller, errors.ErrUnsupported)
 }

@@ -105,6 +105,14 @@ func become() error {
 	if err := unix.Chdir(o.Box.Dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
+	if err := limitResources(); err != nil {
+		return err
+	}
+	if o.Box.Userns {
+		if err := limitProcesses(); err != nil {
+			return err
+		}
+	}
 	if err := confine(); err != nil {
 		return err
 	}

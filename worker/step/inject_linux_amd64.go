@@ -24,9 +24,10 @@ const (
 // syscall, then int3: the program makes one system call and stops again.
 var callAndStop = []byte{0x0f, 0x05, 0xcc}
 
-// inject has a process that the calling thread traces, and that has stopped at the first instruction of its program, install
-// the filter. It then stands where it stood, as it was, but for bytes below its stack that mean nothing to it.
-func (f filter) inject(pid int) error {
+// inject has a process that the calling thread traces, and that has stopped at the first instruction of its program, set
+// limits of its resources and install the filter. (The tracer may not set those of another user's process.) The process then
+// stands where it stood, as it was, but for bytes below its stack that mean nothing to it.
+func (f filter) inject(pid int, limits []resourceLimit) error {
 	var saved unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &saved); err != nil {
 		return fmt.Errorf("the registers of the command: %w", err)
@@ -34,7 +35,7 @@ func (f filter) inject(pid int) error {
 	if saved.Cs != userCS {
 		return &startError{126, fmt.Errorf("a program for another architecture, whose system calls are not filtered: %w", unix.ENOEXEC)}
 	}
-	at, err := f.place(pid, saved.Rsp)
+	at, err := f.place(pid, saved.Rsp, limits)
 	if err != nil {
 		return err
 	}
@@ -46,23 +47,13 @@ func (f filter) inject(pid int) error {
 	if _, err := unix.PtracePokeText(pid, code, callAndStop); err != nil {
 		return &startError{126, fmt.Errorf("the first instruction of the program: %w", err)}
 	}
-	regs := saved
-	regs.Orig_rax = ^uint64(0) // no system call is to be restarted
-	regs.Rax, regs.Rdi, regs.Rsi, regs.Rdx = unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, at
-	if err := unix.PtraceSetRegs(pid, &regs); err != nil {
-		return fmt.Errorf("the registers of the command: %w", err)
+	for i, l := range limits {
+		if err := callIn(pid, &saved, unix.SYS_PRLIMIT64, 0, uint64(l.number), at+uint64(i*limitSize), 0); err != nil {
+			return fmt.Errorf("having the command set %s: %w", l.name, err)
+		}
 	}
-	if err := unix.PtraceCont(pid, 0); err != nil {
-		return fmt.Errorf("having the command install its filter: %w", err)
-	}
-	if err := stopped(pid); err != nil {
-		return err
-	}
-	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
-		return fmt.Errorf("the registers of the command: %w", err)
-	}
-	if regs.Rax != 0 || regs.Rip != saved.Rip+callSize {
-		return fmt.Errorf("having the command install its filter: seccomp: %w", unix.Errno(-int64(regs.Rax)))
+	if err := callIn(pid, &saved, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, at+uint64(len(limits)*limitSize), 0); err != nil {
+		return fmt.Errorf("having the command install its filter: seccomp: %w", err)
 	}
 	if _, err := unix.PtracePokeText(pid, code, text); err != nil {
 		return fmt.Errorf("the first instruction of the program: %w", err)
@@ -73,13 +64,45 @@ func (f filter) inject(pid int) error {
 	return nil
 }
 
-// place writes the filter below the stack of a stopped program, as the argument of seccomp, and returns where it is.
-func (f filter) place(pid int, stack uint64) (at uint64, err error) {
+// callIn has a process make a system call. Its registers are those that are given, but for what the call needs.
+func callIn(pid int, saved *unix.PtraceRegs, number, a, b, c, d uint64) error {
+	regs := *saved
+	regs.Orig_rax = ^uint64(0) // no system call is to be restarted
+	regs.Rax, regs.Rdi, regs.Rsi, regs.Rdx, regs.R10 = number, a, b, c, d
+	if err := unix.PtraceSetRegs(pid, &regs); err != nil {
+		return fmt.Errorf("its registers: %w", err)
+	}
+	if err := unix.PtraceCont(pid, 0); err != nil {
+		return err
+	}
+	if err := stopped(pid); err != nil {
+		return err
+	}
+	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
+		return fmt.Errorf("its registers: %w", err)
+	}
+	if regs.Rax != 0 || regs.Rip != saved.Rip+callSize {
+		return unix.Errno(-int64(regs.Rax))
+	}
+	return nil
+}
+
+// limitSize is how many bytes a limit takes in memory: struct rlimit64.
+const limitSize = 16
+
+// place writes limits and the filter below the stack of a stopped program, as arguments of prlimit64 and seccomp, and
+// returns where they are.
+func (f filter) place(pid int, stack uint64, limits []resourceLimit) (at uint64, err error) {
 	const head = 16 // struct sock_fprog: a length, and a pointer
-	size := head + len(f)*int(unsafe.Sizeof(f[0]))
+	size := len(limits)*limitSize + head + len(f)*int(unsafe.Sizeof(f[0]))
 	at = (stack - redZone - uint64(size)) &^ 15
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, size), uint64(len(f)))
-	b = binary.LittleEndian.AppendUint64(b, at+head)
+	b := make([]byte, 0, size)
+	for _, l := range limits {
+		b = binary.LittleEndian.AppendUint64(b, l.Cur)
+		b = binary.LittleEndian.AppendUint64(b, l.Max)
+	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(f)))
+	b = binary.LittleEndian.AppendUint64(b, at+uint64(len(limits)*limitSize)+head)
 	b = append(b, f.bytes()...)
 	local := []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}
 	n, err := unix.ProcessVMWritev(pid, local, []unix.RemoteIovec{{Base: uintptr(at), Len: len(b)}}, 0)

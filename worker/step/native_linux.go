@@ -47,6 +47,9 @@ func (n native) open(e *environment) (opened, error) {
 	if o.filter, err = stepFilter(); err != nil {
 		return nil, err
 	}
+	if o.limits, err = resourceLimits(); err != nil {
+		return nil, err
+	}
 	err = e.nursery.Do(func() (err error) {
 		o.space, err = os.Open("/proc/thread-self/ns/mnt")
 		return err
@@ -150,6 +153,7 @@ type openNative struct {
 	space, net, ipc, null, proc *os.File
 	self                        *program
 	filter                      filter // of system calls, for each command
+	limits                      []resourceLimit
 
 	jobs    chan threadJob
 	mu      sync.Mutex
@@ -378,7 +382,7 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 	}
 	err = r.settle(p.Pid)
 	if err == nil {
-		err = r.filter.inject(p.Pid)
+		err = r.filter.inject(p.Pid, r.limits)
 	}
 	if err == nil {
 		err = leave() // before the command begins: what it leaves is then its alone

@@ -62,18 +62,14 @@ func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
 	defer func() {
 		err = errors.Join(err, os.RemoveAll(bundle))
 	}()
+	// The limits are those of a group of ours, in which the container has one of its own: that is gone with the container, and
+	// with it what there was to know; and a step that could write its own could not lift the limits.
 	var g *group
-	cgroup := "/" + o.cgroups.name + "/" + name
-	if j.step.Limits.limited() {
-		// The limits are those of a group of ours: that of runc is gone with the container, and with it what
-		// there was to know.
-		defer func() { err = errors.Join(err, g.remove(), o.cgroups.removeEverywhere(name)) }()
-		if g, err = o.cgroups.make(name, &j.step.Limits); err != nil {
-			return done, err
-		}
-		cgroup += "/container"
+	defer func() { err = errors.Join(err, g.remove(), o.cgroups.removeEverywhere(name)) }()
+	if g, err = o.cgroups.make(name, o.limits(&j.step.Limits)); err != nil {
+		return done, err
 	}
-	config, err := o.config(j, cgroup)
+	config, err := o.config(j, "/"+o.cgroups.name+"/"+name+"/container")
 	if err != nil {
 		return done, err
 	}
@@ -83,6 +79,15 @@ func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
 	done, err = o.container(ctx, j, name, bundle)
 	g.measure(&done)
 	return done, err
+}
+
+// limits are those of a step, with the number of processes that all steps have a limit of.
+func (o *openRunc) limits(l *Limits) *Limits {
+	all := *l
+	if all.Pids == 0 && o.cgroups.can("pids") {
+		all.Pids = defaultPids
+	}
+	return &all
 }
 
 // container runs a bundle, and sees to it that nothing is left of it.
@@ -214,6 +219,8 @@ func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
 		{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "nodev", "noexec"}},
 		{"destination": "/dev", "type": "tmpfs", "source": o.mark, "options": []string{"nosuid", "mode=755", "size=64m"}},
 		{"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": []string{"nosuid", "nodev", "mode=1777", "size=64m"}},
+		{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": append([]string{"nosuid", "noexec"}, strings.Split(ptsOptions+ptsGroup, ",")...)},
+		{"destination": "/sys", "type": "tmpfs", "source": "tmpfs", "options": append([]string{"ro", "nosuid", "nodev", "noexec"}, strings.Split(emptyOptions, ",")...)},
 	}
 	for i, m := range s.Mounts {
 		options := []string{"nosuid", "nodev"}
@@ -229,39 +236,47 @@ func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("mount at %s: %w", m.Target, err)
 		}
-		mounts = append(mounts, object{"destination": m.Target, "type": "bind", "source": at, "options": append(options[2:], "rbind", "rprivate")})
+		mounts = append(mounts, object{"destination": m.Target, "type": "bind", "source": at, "options": append(options, "rbind", "rprivate")})
+	}
+	filter, err := profile(capabilityNames())
+	if err != nil {
+		return nil, err
+	}
+	limits, err := resourceLimits()
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(object{
 		"ociVersion": "1.0.2", "hostname": hostname,
 		"root":    object{"path": root, "readonly": false},
 		"mounts":  mounts,
-		"process": process(s),
+		"process": process(s, limits),
 		"linux": object{
 			"cgroupsPath": cgroup,
 			"namespaces":  namespaces(s), "resources": object{"devices": []object{{"allow": false, "access": "rwm"}}},
-			"readonlyPaths": readOnlyProc,
-			"maskedPaths":   []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/acpi", "/proc/scsi"},
+			"readonlyPaths": readOnlyProc, "maskedPaths": hiddenProc, "seccomp": filter,
 		},
 	})
 }
 
-func process(s *Step) object {
-	names := make([]string, len(capabilities))
-	for i, c := range capabilities {
-		names[i] = c.name
+func process(s *Step, list []resourceLimit) object {
+	names := capabilityNames()
+	limits := make([]object, len(list))
+	for i, l := range list {
+		limits[i] = object{"type": l.name, "soft": l.Cur, "hard": l.Max}
 	}
 	caps := object{"bounding": names}
 	if s.User.UID == 0 {
 		caps["effective"], caps["permitted"] = names, names
 	}
 	return object{
-		"args": s.Command, "env": append([]string{}, s.Env...), "cwd": s.Dir, "noNewPrivileges": true, "capabilities": caps,
+		"args": s.Command, "env": append([]string{}, s.Env...), "cwd": s.Dir, "noNewPrivileges": true, "capabilities": caps, "rlimits": limits,
 		"user": object{"uid": s.User.UID, "gid": s.User.GID, "additionalGids": s.User.Groups, "umask": 0o022},
 	}
 }
 
 func namespaces(s *Step) []object {
-	list := []object{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}}
+	list := []object{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"}}
 	if s.Network == NetworkNone {
 		list = append(list, object{"type": "network"})
 	}

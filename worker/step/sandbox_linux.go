@@ -67,6 +67,12 @@ func (b *sandbox) enter() error {
 	if err := b.makeDev(devices); err != nil {
 		return fmt.Errorf("/dev: %w", err)
 	}
+	if err := makeTerminals(); err != nil {
+		return err
+	}
+	if err := makeSys(); err != nil {
+		return err
+	}
 	if err := makeDir("/proc", 0o555); err != nil {
 		return err
 	}
@@ -231,9 +237,6 @@ func newProc(pidns int) (fd int, err error) {
 	return fd, nil
 }
 
-// readOnlyProc are the parts of /proc through which root could change the machine.
-var readOnlyProc = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/driver", "/proc/mtrr", "/proc/pressure"}
-
 func attachProc(fd int) error {
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, "/proc", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mounting /proc: move_mount: %w", err)
@@ -243,7 +246,7 @@ func attachProc(fd int) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	return nil
+	return hide(hiddenProc)
 }
 
 func bindReadOnly(p string) error {

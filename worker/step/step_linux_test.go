@@ -376,11 +376,13 @@ func TestLimits(t *testing.T) {
 		if f := s.fails(pids, ErrExit); strings.Contains(string(f.Output), "all") {
 			s.Errorf("%q", f.Output)
 		}
-		cpu := sh("base", "cat /proc/self/cgroup; echo end")
-		cpu.Limits.CPU, cpu.Limits.Pids, cpu.Limits.Memory = 0.5, 100, 1<<30
-		if out := s.text(cpu); !strings.HasSuffix(out, "end") || !strings.Contains(out, DefaultCgroup(s.root())) {
-			s.Errorf("%q", out)
-		}
+		all := sh("base", "")
+		all.Limits.CPU, all.Limits.Pids, all.Limits.Memory = 0.5, 100, 1<<30
+		s.whileRunning(all, func() {
+			if got := s.groupFile("pids.max"); got != "100" {
+				s.Errorf("%q processes are possible", got)
+			}
+		})
 		disk := sh("base", "dd if=/dev/urandom of=/big bs=1024 count=300; echo done")
 		disk.Limits.Disk = 256 << 10
 		if f := s.fails(disk, ErrDisk); !strings.Contains(string(f.Output), "done") {
@@ -391,6 +393,40 @@ func TestLimits(t *testing.T) {
 		_ = s.fails(endless, ErrDisk)
 		s.clean()
 	})
+}
+
+// whileRunning runs a step that does nothing, and calls a function meanwhile.
+func (s *stand) whileRunning(step Step, do func()) {
+	s.Helper()
+	dir, err := os.MkdirTemp(s.dir, "hold")
+	must(s, err)
+	must(s, os.Chmod(dir, 0o777))
+	step.Mounts = append(step.Mounts, Mount{Source: dir, Target: "/hold"})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Run(s.ctx, sh2(step, "echo begun >/hold/begun; while ! test -e /hold/go; do sleep 0.01; done"), nil)
+		ended <- err
+	}()
+	waitFile(s, filepath.Join(dir, "begun"))
+	do()
+	must(s, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
+	must(s, <-ended)
+}
+
+// groupFile is a file of the cgroup of the one step that runs.
+func (s *stand) groupFile(name string) string {
+	s.Helper()
+	var found []string
+	for _, where := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		files, _ := filepath.Glob(filepath.Join(where, DefaultCgroup(s.root()), "*-*", name))
+		found = append(found, files...)
+	}
+	if len(found) != 1 {
+		s.Fatalf("files %s: %v", name, found)
+	}
+	b, err := os.ReadFile(found[0])
+	must(s, err)
+	return strings.TrimSpace(string(b))
 }
 
 func sh2(s Step, script string) Step {

@@ -21,7 +21,7 @@ func init() {
 	// mapped runs steps as root of a user namespace, which is an ordinary user outside of it.
 	helpers["mapped"] = func() {
 		s := &stand{dir: os.Getenv(envDir), ctx: context.Background()}
-		s.driver, s.dur, s.sync = overlay.New("volatile", "userxattr"), holdfast.None, snapshot.SyncDeferred
+		s.prepareRootless()
 		fail := func(err error) {
 			if err != nil {
 				fmt.Println("failed:", err)
@@ -61,6 +61,11 @@ func init() {
 		s.driver, s.dur = overlay.New(), holdfast.None
 		fmt.Println(s.tryOpen())
 	}
+}
+
+// prepareRootless is prepare in a user namespace.
+func (s *stand) prepareRootless() {
+	s.driver, s.dur, s.sync = overlay.New("volatile", "userxattr"), holdfast.None, snapshot.SyncDeferred
 }
 
 // asUser prepares a helper that runs as an ordinary user.

@@ -47,9 +47,13 @@ func deviceAttempts() []attempt {
 		{"null", unix.S_IFCHR, 1, 3}, {"whiteout", unix.S_IFCHR, 0, 0},
 	} {
 		list = append(list, attempt{"mknod of " + d.name, func() error {
-			return first(
-				func() error { return unix.Mknod("/node", d.mode|0o600, int(unix.Mkdev(d.major, d.minor))) },
-				func() error { return unix.Mknod("/dev/node", d.mode|0o600, int(unix.Mkdev(d.major, d.minor))) })
+			make := func(name string) func() error {
+				return func() error { return unix.Mknod(name, d.mode|0o600, int(unix.Mkdev(d.major, d.minor))) }
+			}
+			if d.major == 0 { // it is no device: it must not be in the result alone
+				return make("/node")()
+			}
+			return first(make("/node"), make("/dev/node"))
 		}})
 	}
 	for _, name := range []string{"mem", "kmem", "kmsg", "port", "sda", "vda", "fuse", "kvm", "vsock", "net/tun", "loop0", "loop-control", "mapper/control", "userfaultfd", "tty", "console", "tty1", "hpet", "snapshot"} {

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,6 +65,9 @@ func main() {
 	}
 }
 
+// patience is how long an attempt may take until it is killed, which is neither success nor refusal.
+const patience = 10 * time.Second
+
 // all makes each attempt in a process of its own: what one has changed does not help or hinder the next.
 func all() {
 	if env("OVERWRITE") != "" {
@@ -72,12 +77,17 @@ func all() {
 		if strings.HasPrefix(a.name, inner) {
 			continue
 		}
-		cmd := exec.Command("/hostile", "only", a.name)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		cmd := exec.CommandContext(ctx, "/hostile", "only", a.name)
+		cmd.WaitDelay = patience // what it has started can have its output
 		out, err := cmd.Output()
+		cancel()
 		var exit *exec.ExitError
 		switch text := strings.TrimSpace(string(out)); {
 		case text != "":
 			fmt.Printf("%s\t%s\n", a.name, text)
+		case ctx.Err() == context.DeadlineExceeded:
+			fmt.Printf("%s\tunknown: it hangs\n", a.name)
 		case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled():
 			fmt.Printf("%s\trefused: killed by %v\n", a.name, exit.Sys().(syscall.WaitStatus).Signal())
 		default:
@@ -91,7 +101,7 @@ func only(name string) {
 		if a.name != name {
 			continue
 		}
-		err := a.do()
+		err := onThread(a.do)
 		var did succeeded
 		switch {
 		case err == nil:
@@ -109,6 +119,31 @@ func only(name string) {
 		return
 	}
 	fmt.Println("unknown attempt")
+}
+
+// errKilled is what became of a thread that a filter has killed.
+var errKilled = errors.New("the thread was killed")
+
+// onThread makes an attempt on a thread of its own. A filter can kill that, and the process goes on.
+func onThread(do func() error) error {
+	runtime.GOMAXPROCS(8) // a thread that is killed keeps one
+	thread, done := make(chan int, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		thread <- unix.Gettid()
+		done <- do()
+	}()
+	name := fmt.Sprintf("/proc/self/task/%d", <-thread)
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(5 * time.Millisecond):
+		}
+		if _, err := os.Stat(name); err != nil {
+			return errKilled
+		}
+	}
 }
 
 // succeeded is what an attempt could do.

@@ -37,28 +37,36 @@ func host() int {
 	return n
 }
 
-// forks starts processes until it cannot, twice as many as the step may have. They do nothing, and are killed then.
+// forks starts processes until it cannot, twice as many as the step may have. They do nothing, and are killed then. Meanwhile
+// nothing is done that could have the runtime start a thread.
 func forks() error {
 	allowed, err := strconv.Atoi(env("FORKS"))
 	if err != nil {
 		return err
 	}
-	var list []int
-	defer func() {
-		for _, pid := range list {
-			_ = unix.Kill(pid, unix.SIGKILL)
-			_, _ = unix.Wait4(pid, nil, 0, nil)
-		}
-	}()
-	for range 2 * allowed {
+	list := make([]uintptr, 0, 2*allowed)
+	var failed unix.Errno
+	for len(list) < cap(list) {
 		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-		if errno != 0 {
-			return fmt.Errorf("after %d: %w", len(list), errno)
+		if errno == 0 && pid == 0 {
+			_, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0)
+			for {
+				_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+			}
 		}
-		for pid == 0 {
-			_, _, _ = unix.RawSyscall(unix.SYS_PPOLL, 0, 0, 0)
+		if failed = errno; errno != 0 {
+			break
 		}
-		list = append(list, int(pid))
+		list = append(list, pid)
+	}
+	for _, pid := range list {
+		_, _, _ = unix.RawSyscall(unix.SYS_KILL, pid, uintptr(unix.SIGKILL), 0)
+	}
+	for _, pid := range list {
+		_, _, _ = unix.RawSyscall6(unix.SYS_WAIT4, pid, 0, 0, 0, 0, 0)
+	}
+	if failed != 0 {
+		return fmt.Errorf("after %d: %w", len(list), failed)
 	}
 	return did("%d processes", len(list))
 }

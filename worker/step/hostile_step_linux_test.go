@@ -1,0 +1,266 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/mount"
+)
+
+// stillPossible lists attempts of the hostile step that a runtime does not refuse, with the reason. What is listed and
+// refused fails the test too.
+var stillPossible = map[string]map[string]string{
+	"native": {
+		"cgroup: the host's path is seen": noCgroup, "open a disk in a mount": noFlags,
+		"connections of an earlier step": "a thread's steps have one network namespace",
+	},
+	"init": {"cgroup: the host's path is seen": noCgroup, "open a disk in a mount": noFlags},
+	"runc": {},
+	"rootless": {
+		"cgroup: the host's path is seen": noCgroup, "open a disk in a mount": noFlags,
+	},
+}
+
+const (
+	noCgroup = "it has no namespace of cgroups"
+	noFlags  = "binds can have devices"
+)
+
+// A step could freeze and kill processes of its host, lift its own limits, read the keys of root, and reach parts of the kernel
+// that no build needs. The hostile step tries that and more, in each runtime.
+func TestHostileStep(t *testing.T) {
+	for _, name := range []string{"native", "init", "runc"} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, Options{Runtime: runtimeNamed(name), Concurrency: 1})
+			h := newHostileHost(t, s.dir, hostileForks)
+			hostile := s.hostileBase("")
+			leave := h.step(hostile)
+			leave.Command = []string{"/hostile", "leave"} // connections, by the same thread
+			s.ok(leave)
+			res := s.ok(h.step(hostile))
+			h.judge(name, string(res.Output))
+			h.unharmed()
+			s.noDevices(res.Snapshot)
+			h.remove()
+			s.clean()
+		})
+	}
+	t.Run("rootless", func(t *testing.T) {
+		cmd := asUser(t, "hostile")
+		dir := filepath.Dir(cmd.Path)
+		h := newHostileHost(t, dir, defaultPids)
+		must(t, os.Chmod(filepath.Join(dir, "ro"), 0o755))
+		program := filepath.Join(dir, "hostile")
+		copyProgram(t, hostileProgram(t), program)
+		cmd.Env = append(cmd.Env, h.env()...)
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+		uid, gid := os.Geteuid(), os.Getegid()
+		if uid == 0 {
+			uid, gid = 65534, 65534
+			cmd.SysProcAttr.GidMappingsEnableSetgroups = true
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // of the namespace
+		}
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
+			t.Skip("left out: this machine lets ordinary users have no user namespaces: ", err)
+		}
+		if err != nil {
+			t.Fatalf("%v: %s%s", err, out, errs.String())
+		}
+		h.judge("rootless", string(out))
+		h.unharmed()
+	})
+}
+
+func init() {
+	// hostile runs the hostile step as root of a user namespace, in which it is, and prints what that has said.
+	helpers["hostile"] = func() {
+		s := &stand{dir: os.Getenv(envDir), ctx: context.Background(), opt: Options{Concurrency: 1}}
+		s.prepareRootless()
+		must2(s.tryOpen())
+		must2(makeBusybox(s.ctx, s.tenant, s.mounts, "base"))
+		h := &hostileHost{dir: s.dir}
+		into := sh("base", "cp /in /hostile; mkdir /ro /rw")
+		into.Mounts = []Mount{{Source: filepath.Join(s.dir, "hostile"), Target: "/in", ReadOnly: true}}
+		made, err := s.Run(s.ctx, into, nil)
+		must2(err)
+		step := h.step(made.Snapshot)
+		for _, e := range os.Environ() {
+			if strings.HasPrefix(e, "HOSTILE_") {
+				step.Env = append(step.Env, e)
+			}
+		}
+		step.Limits = Limits{} // there are none without root, but that of all steps
+		_, err = s.Run(s.ctx, step, os.Stdout)
+		must2(errors.Join(err, s.Runner.Close(), s.mounts.Close(s.ctx), s.store.Close()))
+	}
+}
+
+// hostileForks is how many processes the hostile step may have.
+const hostileForks = 100
+
+// hostileHost is what a host has that a step must not reach.
+type hostileHost struct {
+	testing.TB
+	dir    string
+	victim *exec.Cmd
+	told   []string
+	before string
+	remove func() // the mount below ro
+}
+
+// newHostileHost makes the directories ro and rw, and things of all kinds elsewhere.
+func newHostileHost(t testing.TB, dir string, forks int) *hostileHost {
+	h := &hostileHost{TB: t, dir: dir}
+	must(t, os.Mkdir(filepath.Join(dir, "rw"), 0o777))
+	below := filepath.Join(dir, "ro/below")
+	must(t, os.MkdirAll(below, 0o755))
+	must(t, unix.Mount("below", below, "tmpfs", 0, "size=64k"))
+	h.remove = sync.OnceFunc(func() { must(t, unix.Unmount(below, 0)) })
+	t.Cleanup(h.remove)
+	secret := filepath.Join(dir, "secret")
+	for _, name := range []string{secret, filepath.Join(dir, "ro/file"), filepath.Join(below, "file")} {
+		must(t, os.WriteFile(name, []byte("of the host"), 0o666))
+	}
+	// It stands for a disk: this one can be opened without harm wherever devices can.
+	must(t, unix.Mknod(filepath.Join(dir, "rw/disk"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
+	h.victim = exec.Command("sleep", "1000")
+	h.victim.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	must(t, h.victim.Start())
+	t.Cleanup(func() {
+		_ = h.victim.Process.Kill()
+		_ = h.victim.Wait()
+	})
+	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, secret, 0)
+	must(t, err)
+	serial, key := 0, fmt.Sprintf("holdfast-secret-%d", os.Getpid())
+	for _, ring := range []int{unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_USER_SESSION_KEYRING} {
+		serial, err = unix.AddKey("user", key, []byte("of the host"), ring)
+		must(t, err)
+		id := serial
+		t.Cleanup(func() { _, _ = unix.KeyctlInt(unix.KEYCTL_REVOKE, id, 0, 0, 0) })
+	}
+	local, err := net.Listen("unix", "@"+key)
+	must(t, err)
+	t.Cleanup(func() { local.Close() })
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { tcp.Close() })
+	shmKey := 0x40000000 | os.Getpid()
+	shm, err := unix.SysvShmGet(shmKey, 4096, unix.IPC_CREAT|0o666)
+	must(t, err)
+	t.Cleanup(func() { _, _ = unix.SysvShmCtl(shm, unix.IPC_RMID, nil) })
+	h.told = []string{
+		fmt.Sprintf("HOSTILE_PID=%d", h.victim.Process.Pid), "HOSTILE_SECRET=" + secret, "HOSTILE_KEY=" + key, fmt.Sprintf("HOSTILE_SERIAL=%d", serial),
+		fmt.Sprintf("HOSTILE_HANDLE=%d:%s", handle.Type(), hex.EncodeToString(handle.Bytes())), "HOSTILE_SOCKET=" + key,
+		fmt.Sprintf("HOSTILE_PORT=%d", tcp.Addr().(*net.TCPAddr).Port), fmt.Sprintf("HOSTILE_SHM=%d", shmKey), fmt.Sprintf("HOSTILE_FORKS=%d", forks),
+	}
+	h.before = h.state()
+	return h
+}
+
+func (h *hostileHost) env() []string { return h.told }
+
+// step is the hostile step on a base that has its program.
+func (h *hostileHost) step(base string) Step {
+	return Step{Base: base, Command: []string{"/hostile"}, Env: append([]string{"HOLDFAST_STEP_MARK=" + baseMark()}, h.told...), Limits: Limits{Pids: hostileForks},
+		Mounts: []Mount{{Source: filepath.Join(h.dir, "ro"), Target: "/ro", ReadOnly: true}, {Source: filepath.Join(h.dir, "rw"), Target: "/rw"}}}
+}
+
+// state is what a step must not change.
+func (h *hostileHost) state() string {
+	var b strings.Builder
+	for _, name := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname", fmt.Sprintf("/proc/%d/limits", h.victim.Process.Pid),
+		filepath.Join(h.dir, "ro/file"), filepath.Join(h.dir, "ro/below/file"), "/sys/fs/cgroup/freezer/freezer.state"} {
+		text, err := os.ReadFile(name)
+		fmt.Fprintf(&b, "%s: %q %v\n", name, text, err)
+	}
+	info, err := os.Stat(os.DevNull)
+	must(h, err)
+	fmt.Fprintf(&b, "%s: %v\n", os.DevNull, info.Mode())
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.victim.Process.Pid))
+	must(h, err)
+	for line := range strings.Lines(string(status)) {
+		// It may not sleep yet when this is first asked.
+		if strings.HasPrefix(line, "State:") && !strings.ContainsAny(line, "SRD") {
+			fmt.Fprintf(&b, "the other process: %s", line)
+		}
+	}
+	return b.String()
+}
+
+// unharmed fails if the step has changed anything.
+func (h *hostileHost) unharmed() {
+	h.Helper()
+	if after := h.state(); after != h.before {
+		h.Errorf("the host was\n%s\nand is\n%s", h.before, after)
+		_ = os.Chmod(os.DevNull, 0o666)
+	}
+}
+
+// judge compares what the hostile step says with what its runtime is known to allow.
+func (h *hostileHost) judge(runtime, said string) {
+	h.Helper()
+	known, seen, refused := stillPossible[runtime], map[string]bool{}, 0
+	for line := range strings.Lines(said) {
+		name, result, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		seen[name] = true
+		_, listed := known[name]
+		switch {
+		case strings.HasPrefix(result, "refused") && listed:
+			h.Errorf("%s is listed as possible: %s", name, result)
+		case strings.HasPrefix(result, "refused"):
+			refused++
+		case !listed || !strings.HasPrefix(result, "SUCCEEDED"):
+			h.Errorf("%s: %s", name, result)
+		}
+		h.Logf("%s: %s", name, result)
+	}
+	for name := range known {
+		if !seen[name] {
+			h.Errorf("%s is listed, and was not tried", name)
+		}
+	}
+	if refused < 100 {
+		h.Errorf("only %d attempts were refused", refused)
+	}
+}
+
+// noDevices fails if there is a device node in a snapshot.
+func (s *stand) noDevices(name string) {
+	s.Helper()
+	list, err := s.tenant.View(s.ctx, "devices", name)
+	must(s, err)
+	spec, err := mount.FromMounts(list)
+	must(s, err)
+	m, err := s.mounts.Acquire(s.ctx, spec)
+	must(s, err)
+	err = filepath.WalkDir(m.Path(), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type()&os.ModeDevice != 0 {
+			s.Errorf("a device node in the result: %s", path)
+		}
+		return err
+	})
+	m.Release()
+	must(s, err)
+	must(s, s.mounts.Forget(s.ctx, filepath.Join(s.root(), "snapshots")))
+	must(s, s.tenant.Remove(s.ctx, "devices"))
+}

@@ -1,0 +1,150 @@
+package step
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file has what a sandbox shows of the machine, and hides: parts of /proc, /sys, terminals, and limits of resources.
+// Native makes it by system calls, and runc is told to.
+
+// readOnlyProc are the parts of /proc through which root could change the machine.
+var readOnlyProc = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver", "/proc/mtrr", "/proc/pressure"}
+
+// hiddenProc are the parts of /proc that say something of the machine and its other processes that no command needs: memory,
+// keys, timers, devices.
+var hiddenProc = []string{
+	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/latency_stats", "/proc/interrupts",
+	"/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/kmsg",
+	"/proc/acpi", "/proc/scsi", "/proc/asound",
+}
+
+// hide puts /dev/null over files and an empty directory over directories. What the kernel does not have is passed over.
+func hide(names []string) error {
+	for _, name := range names {
+		if err := hideOne(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("hiding %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func hideOne(name string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return mountEmpty(name)
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, os.DevNull, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, name, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// emptyOptions are those of an empty file system that cannot be written.
+const emptyOptions = "mode=0555,size=4k,nr_inodes=2"
+
+func mountEmpty(name string) error {
+	return unix.Mount("tmpfs", name, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, emptyOptions)
+}
+
+// makeSys makes an empty /sys: programs expect the directory, and a result must not depend on what machine it was made on.
+func makeSys() error {
+	if err := makeDir("/sys", 0o555); err != nil {
+		return err
+	}
+	if err := mountEmpty("/sys"); err != nil {
+		return fmt.Errorf("/sys: %w", err)
+	}
+	return nil
+}
+
+// Options of /dev/pts. The group of terminals is tty in Debian's numbers, as programs expect that check it; in a user namespace
+// it may not be mapped.
+const (
+	ptsOptions = "newinstance,ptmxmode=0666,mode=0620"
+	ptsGroup   = ",gid=5"
+)
+
+// makeTerminals gives the sandbox terminals of its own.
+func makeTerminals() error {
+	if err := unix.Mkdir("/dev/pts", 0o755); err != nil {
+		return fmt.Errorf("/dev/pts: %w", err)
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NOEXEC
+	err := unix.Mount("devpts", "/dev/pts", "devpts", flags, ptsOptions+ptsGroup)
+	if err == unix.EINVAL {
+		err = unix.Mount("devpts", "/dev/pts", "devpts", flags, ptsOptions)
+	}
+	if err != nil {
+		return fmt.Errorf("/dev/pts: %w", err)
+	}
+	return unix.Symlink("pts/ptmx", "/dev/ptmx")
+}
+
+// defaultPids is how many processes and threads a step may have that has no limit of its own: more than builds have, and a
+// fraction of what a machine has numbers for.
+const defaultPids = 4096
+
+// resourceLimit is one of each process of a step.
+type resourceLimit struct {
+	name   string
+	number int
+	unix.Rlimit
+}
+
+// resourceLimits are those that commands begin with, none higher than that of the calling process. Open files: as systemd has them,
+// since some programs close all that are possible when they begin. A core file of one byte is none; a limit of 0 would have
+// it be given to a program of the host, if core_pattern names one.
+func resourceLimits() ([]resourceLimit, error) {
+	list := []resourceLimit{
+		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, unix.Rlimit{Cur: 1024, Max: 524288}},
+		{"RLIMIT_CORE", unix.RLIMIT_CORE, unix.Rlimit{Cur: 1, Max: 1}},
+	}
+	for i := range list {
+		l := &list[i]
+		var own unix.Rlimit
+		if err := unix.Prlimit(0, l.number, nil, &own); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.name, err)
+		}
+		l.Max = min(l.Max, own.Max)
+		l.Cur = min(l.Cur, l.Max)
+	}
+	return list, nil
+}
+
+// limitResources sets the limits of this process.
+func limitResources() error {
+	list, err := resourceLimits()
+	if err != nil {
+		return err
+	}
+	for _, l := range list {
+		if err := setLimit(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setLimit sets a limit so that the library knows of it: when it executes a program it otherwise sets the limit of open
+// files back to what it was.
+func setLimit(l resourceLimit) error {
+	if err := syscall.Setrlimit(l.number, &syscall.Rlimit{Cur: l.Cur, Max: l.Max}); err != nil {
+		return fmt.Errorf("%s: %w", l.name, err)
+	}
+	return nil
+}
+
+// limitProcesses bounds the processes of a user namespace, where there are no cgroups: of all its steps together.
+func limitProcesses() error {
+	return setLimit(resourceLimit{"RLIMIT_NPROC", unix.RLIMIT_NPROC, unix.Rlimit{Cur: defaultPids, Max: defaultPids}})
+}
