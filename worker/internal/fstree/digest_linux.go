@@ -47,6 +47,11 @@ type treeDigest struct {
 	links   map[inode]uint64 // numbers of files with several names
 	entries uint64
 	dirents []byte
+
+	stamp     *Stamp          // is computed in place of the digest
+	systems   map[uint64]bool // numbers of file systems that the stamp has looked at
+	noSpecial bool            // ErrSpecial of what is neither directory, file nor symbolic link
+	anyOwner  bool            // owners do not count
 }
 
 // level is a directory on the way to where the digest is.
@@ -104,7 +109,12 @@ func (t *treeDigest) enter(name string) error {
 	if err := unix.Fstat(t.dir, &st); err != nil {
 		return err
 	}
-	if err := t.head(name, &st, fileAttributes(t.dir)); err != nil {
+	if t.stamp != nil {
+		t.foreign(t.dir, st.Dev)
+		if err := t.mark(name, &st); err != nil {
+			return err
+		}
+	} else if err := t.head(name, &st, fileAttributes(t.dir)); err != nil {
 		return err
 	}
 	names, err := t.names()
@@ -170,8 +180,12 @@ func (t *treeDigest) head(name string, st *unix.Stat_t, a attributesOf) error {
 	t.number(digestEntry)
 	t.text(name)
 	t.number(uint64(st.Mode))
-	t.number(uint64(st.Uid))
-	t.number(uint64(st.Gid))
+	uid, gid := st.Uid, st.Gid
+	if t.anyOwner {
+		uid, gid = 0, 0
+	}
+	t.number(uint64(uid))
+	t.number(uint64(gid))
 	if err := t.attributes(a); err != nil {
 		return err
 	}
@@ -194,6 +208,9 @@ func (t *treeDigest) entry(name string) error {
 		}
 		t.move(fd)
 		return t.enter(name)
+	}
+	if t.stamp != nil {
+		return t.mark(name, &st)
 	}
 	// Overlayfs makes one inode of several whiteouts or not, as it likes.
 	if st.Nlink > 1 && !isWhiteout(&st) {
@@ -221,6 +238,9 @@ func (t *treeDigest) entry(name string) error {
 		t.text(string(target[:n]))
 		return nil
 	}
+	if t.noSpecial {
+		return ErrSpecial
+	}
 	if err := t.head(name, &st, t.nameAttributes(name)); err != nil {
 		return err
 	}
@@ -240,14 +260,25 @@ func (t *treeDigest) file(name string, was *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	if err == nil && (st.Dev != was.Dev || st.Ino != was.Ino) {
+		err = ErrChanged
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	return t.regular(fd, name)
+}
+
+// regular hashes a regular file that is open, and closes it.
+func (t *treeDigest) regular(fd int, name string) error {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
-	}
-	if st.Dev != was.Dev || st.Ino != was.Ino {
-		return ErrChanged
 	}
 	if err := t.head(name, &st, fileAttributes(fd)); err != nil {
 		return err

@@ -109,3 +109,26 @@ func CopyAttributes(from, to string, _ ...string) error {
 	}
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
+
+// StampOf is for Linux.
+func StampOf(context.Context, string) (Stamp, error) {
+	return Stamp{}, fmt.Errorf("stamps of trees on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}
+
+// DigestSource is for Linux.
+func DigestSource(context.Context, string, bool) (sum Sum, err error) {
+	return sum, fmt.Errorf("digests of sources on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}
+
+// PlaceOptions say what Place makes of attributes.
+type PlaceOptions struct{ Root, Follow bool }
+
+// Place is for Linux.
+func Place(context.Context, string, *os.File, string, PlaceOptions) error {
+	return fmt.Errorf("copies of sources on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}
+
+// PlaceContent is for Linux.
+func PlaceContent(context.Context, string, *os.File, PlaceOptions) error {
+	return fmt.Errorf("copies of sources on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}

@@ -1,0 +1,242 @@
+package fstree
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPlaced is how deep a tree may be for Place, which has two directories open for each level.
+const maxPlaced = 256
+
+// PlaceOptions say what Place makes of attributes.
+type PlaceOptions struct {
+	Root   bool // what is copied belongs to root, with its whole mode and the extended attributes user.*; else to the process, without set-user-ID and its like
+	Follow bool // a symbolic link at the source is followed
+}
+
+// Place copies the directory or file at from to the name in the directory that dir is open as. A directory that is there stays, and
+// gets what is copied besides what it has; a file takes the place, at once, of anything but a directory. Times are kept. No symbolic link is
+// followed at dir or in the source, so neither tree can lead the copy out of it. ErrSpecial of what is neither directory, regular file nor
+// symbolic link. When it fails some may be copied.
+func Place(ctx context.Context, from string, dir *os.File, name string, o PlaceOptions) error {
+	return place(ctx, from, o, func(p *placer, top *os.File) error { return p.one(top, dir, name, 0) })
+}
+
+// PlaceContent copies what is in the directory at from into the directory that dir is open as, as Place does.
+func PlaceContent(ctx context.Context, from string, dir *os.File, o PlaceOptions) error {
+	return place(ctx, from, o, func(p *placer, top *os.File) error { return p.content(top, dir, 0) })
+}
+
+func place(ctx context.Context, from string, o PlaceOptions, do func(*placer, *os.File) error) error {
+	p := placer{ctx: ctx, o: o}
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	if !o.Follow {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := unix.Open(from, flags, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: from, Err: err}
+	}
+	top := os.NewFile(uintptr(fd), from)
+	defer top.Close()
+	if err := do(&p, top); err != nil {
+		return fmt.Errorf("copy %s: %w", filepath.Join(slices.Concat([]string{from}, p.at)...), err)
+	}
+	return nil
+}
+
+// placer is a copy on its way.
+type placer struct {
+	ctx context.Context
+	o   PlaceOptions
+	at  []string // where it is, below its top
+}
+
+func fdPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+
+// one copies what is open, with O_PATH, to a name in a directory.
+func (p *placer) one(from, dir *os.File, name string, depth int) error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return p.directory(from, dir, name, &st, depth)
+	case unix.S_IFREG:
+		return p.replace(dir, name, func(to string) error { return p.file(from, to, &st) })
+	case unix.S_IFLNK:
+		target := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(int(from.Fd()), "", target)
+		if err != nil {
+			return &os.SyscallError{Syscall: "readlink", Err: err}
+		}
+		return p.replace(dir, name, func(to string) error {
+			if err := os.Symlink(string(target[:n]), to); err != nil {
+				return err
+			}
+			return p.attributes(nil, to, &st)
+		})
+	}
+	return ErrSpecial
+}
+
+// replace has something made under a name of its own, and moves it to name.
+func (p *placer) replace(dir *os.File, name string, create func(to string) error) error {
+	temporary := ".holdfast-" + rand.Text()
+	err := create(fdPath(dir) + "/" + temporary)
+	if err == nil {
+		if err = unix.Renameat(int(dir.Fd()), temporary, int(dir.Fd()), name); err == nil {
+			return nil
+		}
+		err = fmt.Errorf("there is something else than a file: rename: %w", err)
+	}
+	if gone := unix.Unlinkat(int(dir.Fd()), temporary, 0); gone != nil && gone != unix.ENOENT {
+		err = errors.Join(err, gone)
+	}
+	return err
+}
+
+func (p *placer) file(from *os.File, to string, st *unix.Stat_t) (err error) {
+	in, err := os.OpenFile(fdPath(from), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = CopyContent(p.ctx, in, out, st.Size)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	return p.attributes(from, to, st)
+}
+
+func (p *placer) directory(from, dir *os.File, name string, st *unix.Stat_t, depth int) (err error) {
+	if depth == maxPlaced {
+		return fmt.Errorf("directories nested more than %d deep", maxPlaced)
+	}
+	made := unix.Mkdirat(int(dir.Fd()), name, 0o700)
+	if made != nil && made != unix.EEXIST {
+		return &os.SyscallError{Syscall: "mkdir", Err: made}
+	}
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("there is something else than a directory: open: %w", err)
+	}
+	to := os.NewFile(uintptr(fd), name)
+	defer to.Close()
+	if err := p.content(from, to, depth); err != nil || made != nil {
+		return err
+	}
+	return p.attributes(from, fdPath(to)+"/.", st) // last: entries change the times
+}
+
+// content copies the entries of a directory.
+func (p *placer) content(from, to *os.File, depth int) error {
+	in, err := os.OpenFile(fdPath(from), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	for {
+		entries, err := in.Readdirnames(512)
+		for _, e := range entries {
+			if err := p.entry(in, to, e, depth); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *placer) entry(in, to *os.File, name string, depth int) error {
+	p.at = append(p.at, name)
+	fd, err := unix.Openat(int(in.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		err = ErrChanged
+	}
+	if err != nil {
+		return err
+	}
+	from := os.NewFile(uintptr(fd), name)
+	defer from.Close()
+	if err := p.one(from, to, name, depth+1); err != nil {
+		return err
+	}
+	p.at = p.at[:len(p.at)-1]
+	return nil
+}
+
+// attributes gives to what was made those of from, nil for a symbolic link.
+func (p *placer) attributes(from *os.File, to string, st *unix.Stat_t) error {
+	mode := st.Mode & 0o777
+	if p.o.Root {
+		mode = st.Mode & 0o7777
+		if err := os.Lchown(to, 0, 0); err != nil {
+			return err
+		}
+	}
+	if from != nil {
+		if p.o.Root {
+			if err := p.userAttributes(from, to); err != nil {
+				return err
+			}
+		}
+		if err := unix.Chmod(to, mode); err != nil {
+			return &os.PathError{Op: "chmod", Path: to, Err: err}
+		}
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, to, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "utimensat", Path: to, Err: err}
+	}
+	return nil
+}
+
+// userAttributes copies the extended attributes that any user can give, but for those that mean something to overlayfs.
+func (p *placer) userAttributes(from *os.File, to string) error {
+	path := fdPath(from)
+	names, err := readXattr(func(b []byte) (int, error) { return unix.Listxattr(path, b) })
+	if err == unix.ENOTSUP {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "listxattr", Path: path, Err: err}
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		if !strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "user.overlay.") {
+			continue
+		}
+		value, err := readXattr(func(b []byte) (int, error) { return unix.Getxattr(path, name, b) })
+		if err == unix.ENODATA {
+			continue
+		}
+		if err == nil {
+			err = unix.Lsetxattr(to, name, value, 0)
+		}
+		if err != nil && err != unix.ENOTSUP {
+			return &os.PathError{Op: "setxattr " + name, Path: to, Err: err}
+		}
+	}
+	return nil
+}

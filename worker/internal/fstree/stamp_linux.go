@@ -1,0 +1,113 @@
+package fstree
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// StampOf gives the stamp of the tree or file at path, which is opened as OpenSource does.
+func StampOf(ctx context.Context, path string) (Stamp, error) {
+	s := Stamp{Coarse: true}
+	t := treeDigest{digest: newDigest(ctx, DigestOptions{}), dir: -1, links: map[inode]uint64{}, stamp: &s, systems: map[uint64]bool{}}
+	t.text("holdfast stamp 1")
+	err := t.source(path, nil)
+	s.Sum = t.sum()
+	return s, err
+}
+
+// DigestSource is Digest for a directory or a regular file that is reached by path, also through symbolic links. It is ErrSpecial of
+// anything else, also in the directory. With anyOwner owners do not count.
+func DigestSource(ctx context.Context, path string, anyOwner bool) (sum Sum, err error) {
+	t := treeDigest{digest: newDigest(ctx, DigestOptions{}), dir: -1, links: map[inode]uint64{}, noSpecial: true, anyOwner: anyOwner}
+	t.text("holdfast source 1")
+	err = t.source(path, t.regular)
+	return t.sum(), err
+}
+
+// source walks through the tree at path, or has the file there read.
+func (t *treeDigest) source(path string, file func(fd int, name string) error) (err error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() {
+		_ = unix.Close(fd)
+		if t.dir >= 0 {
+			_ = unix.Close(t.dir)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", filepath.Join(path, t.path()), err)
+		}
+	}()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	again := fmt.Sprintf("/proc/self/fd/%d", fd)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		if t.dir, err = unix.Open(again, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+			return err
+		}
+		return t.walk()
+	case unix.S_IFREG:
+		if t.stamp != nil {
+			t.foreign(fd, st.Dev)
+			return t.mark("", &st)
+		}
+		one, err := unix.Open(again, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return file(one, "")
+	}
+	if t.stamp == nil {
+		return ErrSpecial
+	}
+	return t.mark("", &st)
+}
+
+// mark hashes what changes when an entry does.
+func (t *treeDigest) mark(name string, st *unix.Stat_t) error {
+	changed := st.Ctim.Nano()
+	t.number(digestEntry)
+	t.text(name)
+	for _, n := range []uint64{st.Dev, st.Ino, uint64(st.Mode), uint64(st.Uid), uint64(st.Gid), st.Rdev, uint64(st.Size), uint64(st.Mtim.Nano()), uint64(changed)} {
+		t.number(n)
+	}
+	t.stamp.Entries++
+	t.stamp.Changed = max(t.stamp.Changed, changed)
+	t.stamp.Coarse = t.stamp.Coarse && st.Ctim.Nsec == 0
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR, unix.S_IFREG, unix.S_IFLNK:
+	default:
+		if t.stamp.Special == "" {
+			t.stamp.Special = cmp.Or(t.path(), ".")
+		}
+	}
+	return t.ctx.Err()
+}
+
+// exactSystems are file systems on which a change of a file always changes its time of change, by the clock of this machine.
+var exactSystems = map[int64]bool{
+	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true, unix.RAMFS_MAGIC: true,
+	unix.OVERLAYFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true, unix.EROFS_SUPER_MAGIC_V1: true, unix.SQUASHFS_MAGIC: true,
+	0x2fc12fc1: true, // ZFS
+}
+
+// foreign notes whether a file is on another file system than these.
+func (t *treeDigest) foreign(fd int, dev uint64) {
+	if t.systems[dev] {
+		return
+	}
+	t.systems[dev] = true
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil || !exactSystems[int64(st.Type)] {
+		t.stamp.Foreign = true
+	}
+}
