@@ -35,14 +35,16 @@ func configOf(c v1.ImageConfig) Config {
 	return Config{Env: c.Env, Cmd: c.Cmd, Entrypoint: c.Entrypoint, Workdir: c.WorkingDir, User: c.User}
 }
 
-func (c Config) labels(into map[string]string) {
+// Labels are those of which ConfigOf reads the configuration. Labels without a value mean nothing.
+func (c Config) Labels() map[string]string {
+	into := map[string]string{LabelWorkdir: c.Workdir, LabelUser: c.User}
 	for name, list := range map[string][]string{LabelEnv: c.Env, LabelCmd: c.Cmd, LabelEntrypoint: c.Entrypoint} {
 		if len(list) > 0 {
 			b, _ := json.Marshal(list) // strings always can
 			into[name] = string(b)
 		}
 	}
-	into[LabelWorkdir], into[LabelUser] = c.Workdir, c.User
+	return into
 }
 
 // ConfigOf is what the labels of a base say; nothing if there are none.

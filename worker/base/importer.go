@@ -331,7 +331,12 @@ func (im *importer) lied(in *incoming, s *source, packed digest.Digester, err er
 
 // commit gives the snapshot key its name.
 func (im *importer) commit(in *incoming, key string) error {
-	err := im.tenant.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime))
+	content, err := im.content(in)
+	if err != nil {
+		return errors.Join(err, im.drop(key))
+	}
+	err = im.tenant.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime),
+		snapshot.WithLabels(map[string]string{snapshot.LabelContent: content}))
 	if err == nil {
 		im.made = append(im.made, in.layer.Snapshot)
 		im.note(in)
@@ -352,6 +357,27 @@ func (im *importer) commit(in *incoming, key string) error {
 	return err
 }
 
+// content says what a layer that was extracted is with those below it: its chain id, which was verified, unless something was left out, as
+// that depends on who imports it and how. "": on a layer of which that is not known, as it was made before there were labels.
+func (im *importer) content(in *incoming) (string, error) {
+	below := ""
+	if in.parent != "" {
+		parent, err := im.tenant.Stat(im.ctx, in.parent)
+		if err != nil {
+			return "", err
+		}
+		if below = parent.Labels[snapshot.LabelContent]; below == "" {
+			return "", nil
+		}
+	}
+	if below == in.parent && in.layer.LeftOut == (LeftOut{}) {
+		return in.layer.Snapshot, nil
+	}
+	l := in.layer.LeftOut
+	text := fmt.Sprintf("%s on %s without %d owners, %d attributes, %d devices, %d modes", in.layer.Snapshot, below, l.Owners, l.Xattrs, l.Devices, l.Modes)
+	return "partial " + digest.FromString(text).String(), nil
+}
+
 // labels are those that tell of the base.
 func (im *importer) labels() map[string]string {
 	kind := "archive"
@@ -360,7 +386,7 @@ func (im *importer) labels() map[string]string {
 	}
 	labels := map[string]string{LabelBase: kind, LabelImage: string(im.result.Image), LabelRef: im.result.Ref, LabelPlatform: im.result.Platform}
 	if !im.o.NoConfig {
-		im.result.Config.labels(labels)
+		maps.Copy(labels, im.result.Config.Labels())
 	}
 	maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
 	return labels

@@ -1,0 +1,69 @@
+package base_test
+
+import (
+	"os"
+	"testing"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"holdfast/worker/base"
+	"holdfast/worker/snapshot"
+)
+
+// contentOf is what a snapshot says that it is.
+func contentOf(t *testing.T, tenant *snapshot.Tenant, name string) string {
+	t.Helper()
+	info, err := tenant.Stat(ctx, name)
+	must(t, err)
+	return info.Labels[snapshot.LabelContent]
+}
+
+// TestContent: what a step began with was a number of the store, so its result was of no use to another. A layer says what it is: its chain id,
+// unless something was left out of it or of one below.
+func TestContent(t *testing.T) {
+	tenant := store(t, "", nil)
+	l := simple(t, gz(archive(t, file("a", "a"))), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})
+	r, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "whole"})
+	must(t, err)
+	for _, one := range r.Layers {
+		if got := contentOf(t, tenant, one.Snapshot); got != one.Snapshot {
+			t.Errorf("%s is %q", one.Snapshot, got)
+		}
+	}
+	if contentOf(t, tenant, "whole") != "" {
+		t.Error("a view is not what it is a view of")
+	}
+	// The same with a device, left out or made; and what is on it.
+	withDevice := simple(t, gz(archive(t, file("a", "a"), device("null", '3', 1, 3))), gz(archive(t, file("c", "c"))))
+	partial, err := base.Import(ctx, tenant, withDevice.dir, base.Options{Devices: base.DevicesSkip})
+	must(t, err)
+	seen := map[string]bool{}
+	for _, one := range partial.Layers {
+		got := contentOf(t, tenant, one.Snapshot)
+		if got == one.Snapshot || got == "" || seen[got] {
+			t.Errorf("%s is %q", one.Snapshot, got)
+		}
+		seen[got] = true
+	}
+	if os.Geteuid() == 0 {
+		other := store(t, "", nil)
+		made, err := base.Import(ctx, other, withDevice.dir, base.Options{Devices: base.DevicesMake})
+		must(t, err)
+		if got := contentOf(t, other, made.Snapshot); got != made.Snapshot || made.Snapshot != partial.Snapshot {
+			t.Errorf("%s is %q", made.Snapshot, got)
+		}
+	}
+	// On a layer that an older version has made nothing is known.
+	must(t, tenant.Remove(ctx, "whole"))
+	must(t, tenant.Remove(ctx, r.Snapshot))
+	first, err := tenant.Stat(ctx, r.Layers[0].Snapshot)
+	must(t, err)
+	first.Labels = nil
+	_, err = tenant.Update(ctx, first)
+	must(t, err)
+	r, err = base.Import(ctx, tenant, l.dir, base.Options{})
+	must(t, err)
+	if r.Layers[1].Existed || contentOf(t, tenant, r.Snapshot) != "" {
+		t.Errorf("%+v: %q", r.Layers, contentOf(t, tenant, r.Snapshot))
+	}
+}
