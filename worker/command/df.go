@@ -31,6 +31,8 @@ type dfReport struct {
 	Inodes          int64         `json:"inodes"`
 	Active          int64         `json:"active"` // and views
 	ActiveBytes     int64         `json:"active_bytes"`
+	Caches          int64         `json:"caches"` // of steps
+	CacheBytes      int64         `json:"cache_bytes"`
 	Trash           int64         `json:"trash"`
 	TrashBytes      int64         `json:"trash_bytes"`
 	Quarantine      []snapshot.ID `json:"quarantine"` // directories that metadata.db does not name although one did
@@ -60,8 +62,10 @@ func (c *call) df() error {
 	err := c.withStore(false, func(t *snapshot.Tenant) (err error) {
 		stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "measuring", Step: dfPatience}.Start()
 		defer stop()
-		r, err = c.dfOf(t.Store())
-		return err
+		if r, err = c.dfOf(t.Store()); err != nil {
+			return err
+		}
+		return c.dfCaches(t, &r)
 	})
 	if err != nil {
 		return err
@@ -75,6 +79,9 @@ func (c *call) df() error {
 		[2]string{"Committed", cli.Size(r.Bytes) + " in " + cli.Count(r.Inodes) + " files"},
 		[2]string{"In use", cli.Size(r.ActiveBytes) + " in " + cli.Plural(int(r.Active), "snapshot")},
 		[2]string{"Being removed", cli.Size(r.TrashBytes) + " in " + cli.Plural(int(r.Trash), "snapshot")},
+	}
+	if r.Caches > 0 {
+		rows = append(rows, [2]string{"Caches", cli.Size(r.CacheBytes) + " in " + cli.Plural(int(r.Caches), "cache")})
 	}
 	if len(r.Quarantine) > 0 {
 		rows = append(rows, [2]string{"Quarantine", cli.Size(r.QuarantineBytes) + " in " + inQuarantine(r.Quarantine) + "; holdfastd snapshot ls --quarantined"})
@@ -116,4 +123,16 @@ func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
 		Quarantine: append([]snapshot.ID{}, report.Quarantined...), QuarantineBytes: u.Kept.Bytes, MetadataBytes: u.Metadata, EmergencyBytes: emergency, OtherBytes: u.Other - emergency, TotalBytes: u.Total,
 		FileSystem: d.kind, DiskBytes: d.bytes, DiskFreeBytes: d.free, DiskInodes: d.inodes, DiskFreeInodes: d.freeInodes,
 	}, err
+}
+
+// dfCaches tells caches of steps from other active snapshots.
+func (c *call) dfCaches(t *snapshot.Tenant, r *dfReport) error {
+	list, err := c.caches(t, 0)
+	for _, one := range list {
+		r.Caches++
+		r.CacheBytes += one.Bytes
+		r.Active--
+		r.ActiveBytes -= min(one.Bytes, r.ActiveBytes)
+	}
+	return err
 }

@@ -119,6 +119,8 @@ func TestDocs(t *testing.T) {
 	t.Chdir(two)
 	busybox(t)
 	must(t, "import", "busybox.tar", "busybox")
+	check(t, os.Mkdir("src", 0o755))
+	check(t, os.WriteFile("src/main", []byte("int main;\n"), 0o644))
 	var page strings.Builder
 	for part := range strings.SplitSeq(string(data), "```") {
 		if head := strings.LastIndex(part, "\n## "); head >= 0 {

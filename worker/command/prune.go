@@ -29,7 +29,7 @@ What goes is said by policies: those of a file in TOML (--policy), or the defaul
 it selects what was not used for --keep, of what --filter says, with --all also what is
 labeled as to be kept; and removes all of it, or with --max-used, --min-free and
 --max-snapshots as much as it takes. Bases with a name, and what is leased, pinned or in use,
-stay, with all that they stand on.
+stay, with all that they stand on. Caches of steps go that were not used for --caches.
 
 It can be interrupted: what was removed stays removed.`
 
@@ -43,6 +43,8 @@ type pruneFlags struct {
 	maxUsed, minFree string
 	reserved         string
 	maxSnapshots     int64
+
+	caches time.Duration
 }
 
 // single are the flags that make a policy.
@@ -72,6 +74,7 @@ func (a *app) newPrune() *cobra.Command {
 	flags.StringVar(&f.minFree, "min-free", "", "until at least this is free on the disk, such as 20%")
 	flags.StringVar(&f.reserved, "reserved", "", "nothing while no more than this is used")
 	flags.Int64Var(&f.maxSnapshots, "max-snapshots", 0, "until there are at most so many")
+	cli.DurationVar(flags, &f.caches, "caches", cacheAge, "caches of steps go that were not used for so long, such as 36h; 0: all")
 	return cmd
 }
 
@@ -138,10 +141,17 @@ func (c *call) prune(f *pruneFlags) error {
 		return err
 	}
 	return c.withStore(false, func(t *snapshot.Tenant) error {
-		if f.dryRun {
-			return c.pruneDry(t.Store(), config, f.full)
+		old, err := c.caches(t, f.caches)
+		if err != nil {
+			return err
 		}
-		return c.pruneNow(t.Store(), config)
+		if f.dryRun {
+			return c.pruneDry(t.Store(), config, old, f.full)
+		}
+		if err := c.removeCaches(t, old); err != nil {
+			return err
+		}
+		return c.pruneNow(t.Store(), config, old)
 	})
 }
 
@@ -173,6 +183,7 @@ type pruneReport struct {
 	Used      int64            `json:"used_bytes"`
 	Free      int64            `json:"free_bytes"`
 	Removals  []prunedSnapshot `json:"removals,omitempty"` // of a dry run
+	Caches    []cache          `json:"caches,omitempty"`
 }
 
 func pruneReportOf(r prune.Result) pruneReport {
@@ -180,7 +191,7 @@ func pruneReportOf(r prune.Result) pruneReport {
 }
 
 // pruneDry says what would go. Of very many it keeps in memory only what it prints.
-func (c *call) pruneDry(store *snapshot.Store, config prune.Config, full bool) error {
+func (c *call) pruneDry(store *snapshot.Store, config prune.Config, old []cache, full bool) error {
 	p, err := newPruner(store, prune.Options{Config: config})
 	if err != nil {
 		return err
@@ -196,7 +207,7 @@ func (c *call) pruneDry(store *snapshot.Store, config prune.Config, full bool) e
 		return err
 	}
 	report := pruneReportOf(result)
-	report.DryRun, report.Removals = true, list
+	report.DryRun, report.Removals, report.Caches = true, list, old
 	if c.json {
 		return cli.PrintJSON(c.out, report)
 	}
@@ -211,11 +222,14 @@ func (c *call) pruneDry(store *snapshot.Store, config prune.Config, full bool) e
 		}
 		cli.Columns(c.out, lines...)
 	}
+	for _, one := range old {
+		fmt.Fprintf(c.out, "the cache %s would go, with %s, %s\n", printable(one.Name), cli.Size(one.Bytes), one.unused())
+	}
 	fmt.Fprintf(c.out, "%s would go, with %s; nothing was changed\n", cli.Plural(int(report.Snapshots), "snapshot"), cli.Size(report.Bytes))
 	return nil
 }
 
-func (c *call) pruneNow(store *snapshot.Store, config prune.Config) error {
+func (c *call) pruneNow(store *snapshot.Store, config prune.Config, old []cache) error {
 	var done atomic.Int64 // thousandths: how much there is to do is known when it has begun
 	p, err := newPruner(store, prune.Options{Config: config, Progress: func(p prune.Progress) {
 		done.Store(p.Snapshots * 1000 / max(p.Snapshots+p.SnapshotsLeft, 1))
@@ -240,6 +254,7 @@ func (c *call) pruneNow(store *snapshot.Store, config prune.Config) error {
 		return err
 	}
 	report := pruneReportOf(result)
+	report.Caches = old
 	if c.json {
 		return cli.PrintJSON(c.out, report)
 	}

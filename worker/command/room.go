@@ -115,5 +115,12 @@ func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, p 
 	defer func() { err = errors.Join(err, t.ReleaseAll(context.WithoutCancel(ctx), roomLease)) }()
 	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "making room", Step: cli.ProgressStep}.Start()
 	defer stop()
+	old, err := c.caches(t, cacheAge)
+	for _, one := range old {
+		err = errors.Join(err, t.Remove(ctx, one.snapshot))
+	}
+	if err != nil {
+		return err
+	}
 	return p.MakeRoom(ctx, free)
 }

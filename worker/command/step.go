@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -24,14 +23,22 @@ func init() { register((*app).newStep) }
 
 const stepHelp = `Run a command on top of a base, in a sandbox, and keep what it leaves as a snapshot.
 
-The same step again - base, command, environment, directory, user, mounts, network -
-runs nothing: it prints what was recorded. The result is itself a base for further steps.
+The same step again - base, command, environment, directory, user, runtime, network, and the
+content of what it sees and gets of this machine - runs nothing: it prints what was recorded.
+The result is itself a base for further steps.
+
+What it sees of this machine: --mount SOURCE:TARGET:ro is a directory or file whose content is part
+of the step, so a changed source file makes another step. Without :ro it can be written, and the step
+is run each time, under a name of its own. --mount type=cache,id=NAME,target=TARGET is a directory
+that is kept in the store from one step to the next, of which only the name counts. --copy copies
+what is then part of the result; --output copies out of the result, also when nothing was run.
 
 What the command writes, on standard output and standard error, goes to standard output;
 it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the step was run, and what the result is called.
 
 Environment, directory and user are those of the base's image, if it has them, unless
-they are given. PATH is set if nothing else sets it.
+they are given. PATH is set if nothing else sets it. What is given is of this step alone: a step
+on the result begins with those of the image again.
 
 Exit codes: that of the command; 128 and the signal's number if it was killed, as by a
 limit; 126 if it cannot be started, 127 if it is not there; 125 for all else that fails,
@@ -49,15 +56,16 @@ const (
 
 type stepFlags struct {
 	base, workdir, user, network, runtime string
-	env, mounts                           []string
+	env, mounts, copies, outputs          []string
 	policy                                string
 	memory, disk, reserve                 int64 // reserve -1: not given
 	cpus                                  float64
 	pids                                  int64
 	timeout                               time.Duration
-	quiet                                 bool
+	quiet, noCache                        bool
 
 	policies prune.Config // by which room is made
+	results  []output
 }
 
 func (a *app) newStep() *cobra.Command {
@@ -66,8 +74,10 @@ func (a *app) newStep() *cobra.Command {
 		Use:   "step --base NAME -- COMMAND...",
 		Short: "Run a command on a base, once",
 		Long:  stepHelp,
-		Example: "  holdfastd step --base debian -- sh -c 'apt-get update && apt-get install -y gcc'\n" +
-			"  holdfastd step --base step-0123456789ab --env CC=gcc --mount $PWD:/src:ro --workdir /src -- make",
+		Example: "  holdfastd step --base debian --network host -- sh -c 'apt-get update && apt-get install -y gcc'\n" +
+			"  holdfastd step --base gcc --mount $PWD:/src:ro --workdir /src -- make -n\n" +
+			"  holdfastd step --base gcc --copy src:/src --workdir /src --output /src/bin:bin -- make\n" +
+			"  holdfastd step --base node --mount type=cache,id=npm,target=/root/.npm --network host -- npm ci",
 		Args:        cobra.MinimumNArgs(1),
 		RunE:        a.action(func(c *call) error { return c.step(&f) }),
 		Annotations: map[string]string{failsWith: strconv.Itoa(exitOwn)},
@@ -78,7 +88,10 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE, a variable of its environment; any number")
 	flags.StringVar(&f.workdir, "workdir", "", "its working directory, made if it is not there")
 	flags.StringVar(&f.user, "user", "", "who runs it: USER or USER:GROUP, numbers, or names in the base's /etc/passwd and /etc/group")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET, which can be written (also :rw), or SOURCE:TARGET:ro, what it sees of this machine; tmpfs:TARGET is empty; any number")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET:ro, what it sees of this machine, by content; SOURCE:TARGET, also :rw, can be written, and the step is not cached; tmpfs:TARGET is empty; type=cache,id=NAME,target=TARGET is kept for further steps; any number")
+	flags.StringArrayVar(&f.copies, "copy", nil, "SOURCE:TARGET, a directory's content or a file of this machine that is copied before the command runs; any number")
+	flags.StringArrayVar(&f.outputs, "output", nil, "SOURCE:DEST, a directory's content or a file of the result that is copied to this machine, also if nothing was run; any number")
+	flags.BoolVar(&f.noCache, "no-cache", false, "run the command though there is a result, in whose place comes what it leaves now")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
 	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB")
@@ -127,13 +140,10 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 	default:
 		return s, cli.Usagef("--network is %q; it can be none or host", f.network)
 	}
-	for _, m := range f.mounts {
-		parsed, err := parseMount(m)
-		if err != nil {
-			return s, err
-		}
-		s.Mounts = append(s.Mounts, parsed)
+	if err := f.files(&s); err != nil {
+		return s, err
 	}
+	s.NoCache = f.noCache
 	if f.user != "" {
 		var ok bool
 		if s.User, ok = parseUser(f.user); !ok {
@@ -182,32 +192,6 @@ func (f *stepFlags) theRuntime() (step.Runtime, error) {
 	return nil, cli.Usagef("--runtime is %q; it can be native or runc", f.runtime)
 }
 
-// tmpfs is the source of an empty mount.
-const tmpfs = "tmpfs"
-
-// parseMount reads SOURCE:TARGET[:ro|:rw].
-func parseMount(text string) (m step.Mount, err error) {
-	parts := strings.Split(text, ":")
-	if len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw") {
-		m.ReadOnly = parts[2] == "ro"
-		parts = parts[:2]
-	}
-	if len(parts) != 2 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
-		return m, cli.Usagef("--mount is %q; it must be SOURCE:/TARGET, which can be written, or SOURCE:/TARGET:ro", text)
-	}
-	m.Target = parts[1]
-	if parts[0] == tmpfs {
-		return m, nil
-	}
-	if m.Source, err = filepath.Abs(parts[0]); err != nil {
-		return m, err
-	}
-	if _, err := os.Stat(m.Source); err != nil {
-		return m, fmt.Errorf("--mount %s: %w", text, err)
-	}
-	return m, nil
-}
-
 // parseUser reads USER or USER:GROUP. Numbers are taken as they are, and root is 0 everywhere; other names are looked
 // up in the base.
 func parseUser(text string) (u step.User, ok bool) {
@@ -242,6 +226,7 @@ func (f *stepFlags) with(s *step.Step, named snapshot.Info) error {
 	if err != nil {
 		return err
 	}
+	s.Labels = config.Labels() // not what flags say
 	for _, e := range append(config.Env, "PATH="+defaultPath) {
 		if name, _, ok := strings.Cut(e, "="); ok && name != "" && !hasName(s.Env, name) {
 			s.Env = append(s.Env, e)
@@ -286,7 +271,9 @@ func (c *call) step(f *stepFlags) error {
 		if s.Base, err = c.resolve(t, f, &s); err != nil {
 			return err
 		}
-		done, err = c.runStep(t, r, s, f)
+		if done, err = c.runStep(t, r, s, f); err == nil && done.Snapshot != "" {
+			err = c.export(r, done.Snapshot, f.results)
+		}
 		return err
 	})
 	switch {

@@ -79,6 +79,7 @@ type stepReport struct {
 	UserTime     float64   `json:"user_milliseconds"`
 	SystemTime   float64   `json:"system_milliseconds"`
 	Memory       int64     `json:"memory_bytes"` // 0: not known
+	Uncached     string    `json:"uncached"`     // why the same step would be run again; "": it would not
 
 	adopted bool
 	err     error
@@ -102,6 +103,7 @@ func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 	switch {
 	case err == nil:
 		report.ID, report.Snapshot, report.Hit, report.ExitCode = res.ID.String(), res.Snapshot, res.Hit, res.Code
+		report.Uncached = res.Uncached
 		report.Created, report.CommandTime, report.adopted = res.Created, milliseconds(res.Duration), res.Adopted
 		report.put(res.Output, res.OutputSize, res.Usage)
 	case errors.As(err, &failure) && !errors.Is(err, step.ErrCanceled):
@@ -149,7 +151,11 @@ func (c *call) reportStep(r *stepReport, quiet bool) error {
 	case r.Hit:
 		fmt.Fprintf(w, "hit %s in %.1f ms; made %s, the command took %.1f ms\n", r.Snapshot, r.Milliseconds, ago(r.Created), r.CommandTime)
 	default:
-		fmt.Fprintf(w, "ran %s in %.1f ms; the command took %.1f ms\n", r.Snapshot, r.Milliseconds, r.CommandTime)
+		why := ""
+		if r.Uncached != "" {
+			why = "; not cached: " + printable(r.Uncached)
+		}
+		fmt.Fprintf(w, "ran %s in %.1f ms; the command took %.1f ms%s\n", r.Snapshot, r.Milliseconds, r.CommandTime, why)
 	}
 	return nil
 }

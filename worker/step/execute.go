@@ -31,8 +31,9 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 		r.background.Go(func() { r.removeLater(run.held, key) })
 		return nil, err
 	}
+	id := f.id
 	if err == nil {
-		err = r.commit(f, key)
+		id, err = r.commit(f, key, &run)
 	}
 	if err != nil {
 		// Not with the context of the flight, which may be why it failed.
@@ -41,8 +42,8 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 		}
 		return nil, err
 	}
-	r.at(atCommitted, f.id)
-	return r.record(f, run)
+	r.at(atCommitted, id)
+	return r.record(id, f, run)
 }
 
 // waitForks returns when all children that were about to be started when it was called have become other programs, or are just about
@@ -73,6 +74,7 @@ type run struct {
 	ended
 	duration time.Duration
 	held     *mount.Handle // whose unmount is parked
+	uncached string        // why its result is not a hit
 }
 
 // runMounted runs the command on the mounts of a snapshot, which are gone when it returns, unless
@@ -89,9 +91,15 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}
 	binds, err := r.bind(f)
 	if err == nil {
+		err = r.copyIn(f, root)
+	}
+	if err == nil {
 		r.at(atMounted, f.id)
 		err = r.runCommand(f, &job{id: f.id, step: f.step, root: root, binds: binds, serial: r.serial.Add(1)}, &done)
 		r.at(atEnded, f.id)
+	}
+	if err == nil {
+		done.uncached, err = r.recheck(f, binds)
 	}
 	for _, h := range binds {
 		if h != nil {
@@ -119,20 +127,27 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 func (r *Runner) bind(f *flight) ([]*mount.Handle, error) {
 	binds := make([]*mount.Handle, len(f.step.Mounts))
 	for i, m := range f.step.Mounts {
-		if m.Source == "" {
+		if m.Source == "" && m.Cache == "" {
 			continue
 		}
-		options := []string{"rbind"}
-		if m.ReadOnly {
-			options = append(options, "ro")
-		}
-		h, err := r.opt.Mounts.Acquire(f.ctx, mount.Spec{Mount: mount.Mount{Type: "bind", Source: m.Source, Options: options}})
+		h, err := r.bindOne(f.ctx, &m)
 		if err != nil {
 			return binds, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
 		}
 		binds[i] = h
 	}
 	return binds, nil
+}
+
+func (r *Runner) bindOne(ctx context.Context, m *Mount) (*mount.Handle, error) {
+	if m.Cache != "" {
+		return r.acquireCache(ctx, m)
+	}
+	options := []string{"rbind"}
+	if m.ReadOnly {
+		options = append(options, "ro")
+	}
+	return r.opt.Mounts.Acquire(ctx, mount.Spec{Mount: mount.Mount{Type: "bind", Source: m.Source, Options: options}})
 }
 
 // outputGrace is how long output is waited for when all processes of a step have ended: somebody
@@ -241,42 +256,66 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel 
 	}
 }
 
-// commit makes the snapshot of a step its result.
-func (r *Runner) commit(f *flight, key string) error {
+// commit makes the snapshot of a step its result, and returns the ID that it has.
+func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	if limit := f.step.Limits.Disk; limit > 0 {
 		u, err := r.opt.Tenant.Usage(f.ctx, key)
 		if err != nil {
-			return r.fault(f, err)
+			return f.id, r.fault(f, err)
 		}
 		if u.Size > limit {
 			fail := &Failure{ID: f.id, Reason: fmt.Errorf("%w: %d bytes of %d", ErrDisk, u.Size, limit)}
 			fail.Output, fail.OutputSize = f.out.text()
-			return fail
+			return f.id, fail
 		}
 	}
 	if f.ctx.Err() != nil {
-		return &Failure{ID: f.id, Reason: ErrCanceled}
+		return f.id, &Failure{ID: f.id, Reason: ErrCanceled}
 	}
-	if err := r.opt.Tenant.Commit(f.ctx, f.id.Snapshot(), key, snapshot.WithLabels(map[string]string{LabelCommand: commandLabel(f.step.Command)})); err != nil {
-		return r.fault(f, err)
+	id, err := r.resultID(f, done)
+	if err == nil {
+		err = r.opt.Tenant.Commit(f.ctx, id.Snapshot(), key, snapshot.WithLabels(f.plan.labels(done.uncached)))
 	}
-	return nil
+	if err != nil {
+		return f.id, r.fault(f, err)
+	}
+	return id, nil
+}
+
+// resultID is the ID that the result of a run gets. One that is to replace an earlier result has that removed, unless something
+// stands on it.
+func (r *Runner) resultID(f *flight, done *run) (ID, error) {
+	switch {
+	case done.uncached != "" && f.id == f.plan.id: // others have waited for it as a hit, too
+		return f.id.unique(), nil
+	case done.uncached != "" || f.id == f.plan.id:
+		return f.id, nil
+	}
+	err := r.opt.Tenant.Remove(f.ctx, f.plan.id.Snapshot())
+	switch {
+	case errors.Is(err, snapshot.ErrInUse):
+		done.uncached = "the earlier result is in use, and stays"
+		return f.id, nil
+	case err == nil, errors.Is(err, snapshot.ErrNotFound):
+		return f.plan.id, nil
+	}
+	return f.id, err
 }
 
 // record writes down the result of a step whose snapshot is committed. If that fails the snapshot
 // stays, and is adopted when the step is asked for again.
-func (r *Runner) record(f *flight, done run) (*Result, error) {
+func (r *Runner) record(id ID, f *flight, done run) (*Result, error) {
 	text, written := f.out.text()
 	now := uint64(max(time.Now().UnixNano(), 1))
 	rec := record{
 		created: now, used: now, duration: uint64(done.duration), user: uint64(done.usage.User), system: uint64(done.usage.System),
-		memory: uint64(done.usage.Memory), code: uint64(done.code), written: uint64(written), snapshot: f.id.Snapshot(),
+		memory: uint64(done.usage.Memory), code: uint64(done.code), written: uint64(written), snapshot: id.Snapshot(),
 	}
-	if err := r.results.put(f.id, &rec, text); err != nil {
+	if err := r.results.put(id, &rec, text); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
-	res := rec.result(f.id, text)
-	res.Hit = false
+	res := rec.result(id, text)
+	res.Hit, res.Uncached = false, done.uncached
 	return res, nil
 }
 

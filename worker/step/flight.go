@@ -15,6 +15,7 @@ import (
 type flight struct {
 	id      ID
 	step    *Step
+	plan    *plan
 	ctx     context.Context
 	cancel  context.CancelFunc
 	waiters int
@@ -27,21 +28,21 @@ type flight struct {
 }
 
 // board takes a place on the flight of a step, a new one if there is none. One that is leaving has no places.
-func (r *Runner) board(id ID, s *Step) (*flight, error) {
+func (r *Runner) board(p *plan) (*flight, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, fmt.Errorf("step: %w", ErrClosed)
 	}
-	if f := r.flights[id]; f != nil {
+	if f := r.flights[p.run]; f != nil {
 		if !f.leaving {
 			f.waiters++
 		}
 		return f, nil
 	}
-	f := &flight{id: id, step: s, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
+	f := &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
-	r.flights[id] = f
+	r.flights[p.run] = f
 	r.background.Go(func() { r.fly(f) })
 	return f, nil
 }

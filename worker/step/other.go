@@ -3,6 +3,7 @@
 package step
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -36,3 +37,15 @@ func (*cgroups) removeAll()                {}
 func lookupUser(int, User) (User, error) { return User{}, errOther }
 
 func findMark(*mount.Namespace) (string, error) { return "", nil }
+
+func (r *Runner) runtimeKey() string { return r.opt.Runtime.Name() }
+
+func (*Runner) copyIn(*flight, *mount.Handle) error { return nil }
+
+func (*Runner) acquireCache(context.Context, *Mount) (*mount.Handle, error) { return nil, errOther }
+
+// CachePrefix begins the names of the active snapshots that are caches.
+const CachePrefix = "!cache/"
+
+// Export is for Linux.
+func (*Runner) Export(context.Context, string, string, string) error { return errOther }

@@ -8,42 +8,64 @@ import (
 	"reflect"
 	"testing"
 
+	"holdfast/worker/internal/fstree"
 	"holdfast/worker/snapshot"
 )
 
 func someStep() Step {
 	return Step{Base: "base", Command: []string{"sh", "-c", "x"}, Env: []string{"B=1", "A=2"}, Dir: "/d/../w/", User: User{UID: 1, GID: 2, Groups: []uint32{4, 3, 4}},
-		Mounts: []Mount{{Source: "/a//b", Target: "/t/", ReadOnly: true}, {Target: "/u"}}}
+		Mounts: []Mount{{Source: "/a//b", Target: "/t/", ReadOnly: true}, {Target: "/u"}, {Cache: "c", Target: "/c"}, {Source: "/x", Target: "/x"}},
+		Copies: []Copy{{Source: "/from/", Target: "/into//"}}, Labels: map[string]string{"l": "v"}}
 }
 
-func idOf(t *testing.T, s Step, base snapshot.ID) ID {
+// idOf is the ID of a step on a base of an identity, with such digests of what it sees.
+func idOf(t *testing.T, s Step, base string, sums ...byte) ID {
 	t.Helper()
 	n, err := s.normalize()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n.id(snapshot.Info{ID: base})
+	in := inputs{base: base, runtime: "native", mounts: make([]fstree.Sum, len(n.Mounts)), copies: make([]fstree.Sum, len(n.Copies)), targets: make([]string, len(n.Copies))}
+	for i, c := range n.Copies {
+		in.targets[i] = c.Target
+	}
+	for i, sum := range sums {
+		if i < len(in.mounts) {
+			in.mounts[i][0] = sum
+		} else {
+			in.copies[i-len(in.mounts)][0] = sum
+		}
+	}
+	return n.id(&in)
 }
 
 // The encoding is part of what is on the disk: an ID never changes.
 func TestIDIsStable(t *testing.T) {
-	if got := idOf(t, someStep(), 7).String(); got != "aecf321257f550d66ea452b0ed904c20bbb6623592a307df9880aff34d7fb1bc" {
+	if got := idOf(t, someStep(), "content x", 1, 2, 3, 4, 5).String(); got != "b7750393a687e3404800050e32a7eb7ff474a1b22733a9e6267fa4b256261cea" {
 		t.Errorf("%s", got)
 	}
 }
 
 // Spellings of the same step have one ID, and each part of it makes another.
 func TestID(t *testing.T) {
-	first := idOf(t, someStep(), 7)
+	first := idOf(t, someStep(), "7")
 	same := someStep()
+	same.Base = "other" // what it is called
 	same.Env, same.Dir, same.User.Groups = []string{"A=2", "B=1"}, "/w", []uint32{3, 4}
-	same.Mounts[0].Source, same.Limits = "/a/b", Limits{Memory: 1, CPU: 2, Pids: 3, Time: 4, Disk: 5}
-	if idOf(t, same, 7) != first {
+	same.Mounts[0].Source, same.Limits = "/elsewhere", Limits{Memory: 1, CPU: 2, Pids: 3, Time: 4, Disk: 5}
+	same.Copies[0].Source, same.NoCache = "/elsewhere", true
+	same.Labels = map[string]string{"l": "v", "none": ""}
+	if idOf(t, same, "7") != first {
 		t.Error("another spelling is another step")
 	}
 	seen := map[ID]string{first: "itself"}
+	another := func(name string, id ID) {
+		if was := seen[id]; was != "" {
+			t.Errorf("%s is the same as %s", name, was)
+		}
+		seen[id] = name
+	}
 	for i, change := range []func(*Step){
-		func(s *Step) { s.Base = "other" },
 		func(s *Step) { s.Command = []string{"sh", "-c", "x", ""} },
 		func(s *Step) { s.Command = []string{"sh", "-cx"} },
 		func(s *Step) { s.Env = []string{"A=2"} },
@@ -59,23 +81,64 @@ func TestID(t *testing.T) {
 		func(s *Step) { s.Mounts[0].Source = "" },
 		func(s *Step) { s.Mounts[0].Target = "/tt" },
 		func(s *Step) { s.Mounts[0], s.Mounts[1] = s.Mounts[1], s.Mounts[0] },
+		func(s *Step) { s.Mounts[0].Source, s.Mounts[0].Cache = "", "c" },
+		func(s *Step) { s.Mounts[2].Cache = "d" },
+		func(s *Step) { s.Mounts[2].ReadOnly = true },
+		func(s *Step) { s.Mounts[3].Source = "/y" },
+		func(s *Step) { s.Copies = nil },
+		func(s *Step) { s.Copies[0].Target = "/into" },
+		func(s *Step) { s.Labels = nil },
+		func(s *Step) { s.Labels["l"] = "w" },
+		func(s *Step) { s.Labels["m"] = "v" },
 		func(s *Step) { s.Network = NetworkHost },
 	} {
 		s := someStep()
 		change(&s)
-		id := idOf(t, s, 7)
-		if was := seen[id]; was != "" {
-			t.Errorf("change %d is the same as %s", i, was)
+		another(fmt.Sprint("change ", i), idOf(t, s, "7"))
+	}
+	another("another base", idOf(t, someStep(), "8"))
+	another("another content of a mount", idOf(t, someStep(), "7", 1))
+	another("another content of a copy", idOf(t, someStep(), "7", 0, 0, 0, 0, 1))
+	n, err := someStep().normalize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	another("another runtime", n.id(&inputs{base: "7", runtime: "runc", mounts: make([]fstree.Sum, 4), copies: make([]fstree.Sum, 1), targets: []string{"/into/"}}))
+	if a, b := first.unique(), first.unique(); a == b || a == first {
+		t.Error("a run is not unique")
+	}
+}
+
+// TestIdentity: what a base is.
+func TestIdentity(t *testing.T) {
+	here, there := [storeIDSize]byte{1}, [storeIDSize]byte{2}
+	id := ID{7}
+	result := snapshot.Info{Name: id.Snapshot(), ID: 5, Labels: map[string]string{LabelVersion: "2"}}
+	image := snapshot.Info{Name: "x", ID: 5, Labels: map[string]string{snapshot.LabelContent: "sha256:1"}}
+	for name, c := range map[string]struct {
+		info   snapshot.Info
+		local  bool
+		travel bool
+	}{
+		"a result":              {result, false, true},
+		"a result of version 1": {snapshot.Info{Name: id.Snapshot(), ID: 5}, true, false},
+		"an image":              {image, false, true},
+		"anything":              {snapshot.Info{Name: "x", ID: 5}, true, false},
+	} {
+		one, local := identity(c.info, here)
+		other := c.info
+		other.ID++
+		two, _ := identity(other, there)
+		if local != c.local || (one == two) != c.travel {
+			t.Errorf("%s: %s, %t, and elsewhere %s", name, one, local, two)
 		}
-		seen[id] = fmt.Sprint("change ", i)
+		if same, _ := identity(other, here); (same == one) != c.travel {
+			t.Errorf("%s: made anew it is %s, and was %s", name, same, one)
+		}
 	}
-	if idOf(t, someStep(), 8) == first {
-		t.Error("another base of the same name is the same")
-	}
-	s := someStep()
-	s.Base = first.Snapshot()
-	if idOf(t, s, 7) != idOf(t, s, 8) {
-		t.Error("a result that was made again is another base")
+	result.Labels[LabelLocal] = "true"
+	if _, local := identity(result, here); !local {
+		t.Error("a result on a base that only this store knows can travel")
 	}
 }
 
@@ -102,6 +165,14 @@ func TestInvalid(t *testing.T) {
 		func(s *Step) { s.Mounts[0].Target = "/proc" },
 		func(s *Step) { s.Mounts[0].Target = "/dev/x" },
 		func(s *Step) { s.Mounts[0].Target = "/a/../dev/x" },
+		func(s *Step) { s.Mounts[0].Cache = "c" },
+		func(s *Step) { s.Mounts[2].Cache = string(bytes.Repeat([]byte("a"), 256)) },
+		func(s *Step) { s.Mounts[2].Cache = "a\x00" },
+		func(s *Step) { s.Copies[0].Source = "from" },
+		func(s *Step) { s.Copies[0].Target = "into" },
+		func(s *Step) { s.Copies[0].Target = "/x/../proc/x" },
+		func(s *Step) { s.Labels[""] = "x" },
+		func(s *Step) { s.Labels[LabelVersion] = "2" },
 	} {
 		s := someStep()
 		change(&s)
@@ -112,7 +183,7 @@ func TestInvalid(t *testing.T) {
 }
 
 func TestParseSnapshot(t *testing.T) {
-	id := idOf(t, someStep(), 7)
+	id := idOf(t, someStep(), "7")
 	if got, ok := ParseSnapshot(id.Snapshot()); !ok || got != id {
 		t.Error(got, ok)
 	}

@@ -3,6 +3,7 @@ package step
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,14 @@ var (
 	inMeta    = []byte("meta")
 	inResults = []byte("results") // ID -> record
 	inOutput  = []byte("output")  // a store of blobs
+	inSources = []byte("sources") // see sources.go
 
 	keyVersion = []byte("results")
+	keyStore   = []byte("store")
 )
+
+// storeIDSize is the size of what names this store in the identity of a base of which nothing better is known.
+const storeIDSize = 16
 
 const (
 	resultsName    = "results.db"
@@ -31,6 +37,7 @@ const (
 // results are the records of steps, with their output.
 type results struct {
 	db      *holdfast.DB
+	store   [storeIDSize]byte         // random, since the file was made
 	full    func() bool               // makes room; nil: there is none to be made
 	observe func(op string, keys int) // for tests
 }
@@ -43,7 +50,7 @@ func openResults(root string, d holdfast.Durability, full func() bool) (*results
 		return nil, fmt.Errorf("step: opening %s: %w", path, err)
 	}
 	r := &results{db: db, full: full}
-	if err := r.update(prepareResults); err != nil {
+	if err := r.update(r.prepare); err != nil {
 		return nil, errors.Join(fmt.Errorf("step: opening %s: %w", path, err), db.Close())
 	}
 	return r, nil
@@ -58,7 +65,7 @@ func (r *results) update(fn func(*holdfast.Tx) error) error {
 	return err
 }
 
-func prepareResults(tx *holdfast.Tx) error {
+func (r *results) prepare(tx *holdfast.Tx) error {
 	meta, err := tx.CreateBucketIfNotExists(inMeta)
 	if err != nil {
 		return err
@@ -71,8 +78,21 @@ func prepareResults(tx *holdfast.Tx) error {
 	case len(v) != 1 || v[0] != resultsVersion:
 		return fmt.Errorf("%w: version %x of the file is unknown", ErrCorrupt, v)
 	}
-	if _, err := tx.CreateBucketIfNotExists(inResults); err != nil {
-		return err
+	switch v := meta.Get(keyStore); {
+	case v == nil:
+		_, _ = rand.Read(r.store[:]) // that always succeeds
+		if err := meta.Put(keyStore, r.store[:]); err != nil {
+			return err
+		}
+	case len(v) != storeIDSize:
+		return fmt.Errorf("%w: a name of the store of %d bytes", ErrCorrupt, len(v))
+	default:
+		copy(r.store[:], v)
+	}
+	for _, name := range [][]byte{inResults, inSources} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
 	}
 	b, err := tx.CreateBucketIfNotExists(inOutput)
 	if err != nil || blob.IsStore(b) {
@@ -149,7 +169,7 @@ func (r *results) put(id ID, rec *record, out []byte) error {
 		}
 		if out == nil && old.IsZero() { // no blob comes or goes
 			rec.output = blob.Ref{}
-			return r.store(records, id, rec)
+			return r.save(records, id, rec)
 		}
 		store, err := blob.Open(output)
 		if err != nil {
@@ -160,7 +180,7 @@ func (r *results) put(id ID, rec *record, out []byte) error {
 				return err
 			}
 		}
-		if err := r.store(records, id, rec); err != nil {
+		if err := r.save(records, id, rec); err != nil {
 			return err
 		}
 		return giveUp(store, old)
@@ -171,7 +191,7 @@ func (r *results) put(id ID, rec *record, out []byte) error {
 	return nil
 }
 
-func (r *results) store(records *holdfast.Bucket, id ID, rec *record) error {
+func (r *results) save(records *holdfast.Bucket, id ID, rec *record) error {
 	v, err := rec.append(nil)
 	if err != nil {
 		return err
@@ -225,7 +245,7 @@ func (r *results) touch(id ID, now uint64) error {
 			return err
 		}
 		rec.used = max(rec.used, now)
-		return r.store(records, id, &rec)
+		return r.save(records, id, &rec)
 	})
 	if err != nil {
 		return fmt.Errorf("use of step %s: %w", id, err)

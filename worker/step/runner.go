@@ -97,6 +97,8 @@ type Runner struct {
 	closed  bool
 	flights map[ID]*flight
 
+	looks looks
+
 	hook func(point, ID) // for tests
 }
 
@@ -123,7 +125,7 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 		o.Cgroup = DefaultCgroup(store.Root())
 	}
 	r := &Runner{opt: o, log: o.Logger, store: store,
-		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}}
+		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}, looks: newLooks()}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	if err := r.open(ctx); err != nil {
 		r.stop()
@@ -202,6 +204,10 @@ type Result struct {
 	Output     []byte // of standard output and error together, in the order of writing; Runc keeps only the order of each
 	OutputSize int64  // how much was written; if that is more than Output has, a line in Output says so
 
+	// Uncached says why the same step would be run again, "" if it is a hit: it sees something of the host that is not known by its
+	// content. Its ID and its Snapshot are of this run alone then; a step on it is of that run, too.
+	Uncached string
+
 	// Adopted says that the process ended between the commit of the snapshot and the record: what else
 	// there was to say about this run, its output too, is lost.
 	Adopted bool
@@ -224,16 +230,12 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
-	base, err := r.opt.Tenant.Stat(ctx, s.Base)
-	if err == nil && base.Kind != snapshot.Committed {
-		err = fmt.Errorf("snapshot %q: %w: %v, not committed", s.Base, snapshot.ErrKind, base.Kind)
-	}
+	p, err := r.plan(ctx, &s)
 	if err != nil {
-		return nil, fmt.Errorf("step: base: %w", err)
+		return nil, err
 	}
-	id := s.id(base)
 	for {
-		f, err := r.board(id, &s)
+		f, err := r.board(p)
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +244,7 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 			case <-f.done:
 				continue
 			case <-ctx.Done():
-				return nil, fmt.Errorf("step %s: %w", id, ctx.Err())
+				return nil, fmt.Errorf("step %s: %w", p.run, ctx.Err())
 			}
 		}
 		return r.await(ctx, f, log)
@@ -256,11 +258,11 @@ func (r *Runner) Lookup(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
-	base, err := r.opt.Tenant.Stat(ctx, s.Base)
+	p, err := r.plan(ctx, &s)
 	if err != nil {
-		return nil, fmt.Errorf("step: base: %w", err)
+		return nil, err
 	}
-	id := s.id(base)
+	id := p.run // of a step that is not cached there is none
 	info, err := r.opt.Tenant.Stat(ctx, id.Snapshot())
 	if errors.Is(err, snapshot.ErrNotFound) {
 		err = ErrNotFound

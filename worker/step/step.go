@@ -2,7 +2,6 @@ package step
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"path"
@@ -36,14 +35,31 @@ type User struct {
 
 // Mount is what a step sees beside its base. What is written to it is not part of the result.
 type Mount struct {
-	// Source is a directory or file of the host, "" for an empty tmpfs. Of it only the path is
-	// part of the step's ID, not the content.
+	// Source is a directory or file of the host, "" for an empty tmpfs. If it is ReadOnly its content is part of the step's
+	// ID, and its path is not. Otherwise the step is not cached: see Result.Uncached.
 	Source string
+
+	// Cache is, in place of a Source, the name of a cache: a directory of the store that stays from one step to the next, and
+	// that all steps with a cache of that name share. Only the name is part of the step's ID: the result must not depend on
+	// what is in it.
+	Cache string
 
 	// Target is where the step sees it; what is missing of the path is made, and stays in
 	// the result as an empty directory or file. It is not "/", nor in /proc or /dev.
 	Target   string
 	ReadOnly bool
+}
+
+// Copy is what is copied from the host into the step's snapshot before its command begins, and so is part of the result. It belongs to
+// root there. Its content, without owners and times, is part of the step's ID, and its path is not.
+type Copy struct {
+	// Source is a directory, whose content is copied, or a file.
+	Source string
+
+	// Target is the directory that gets the content of a directory besides what it has, or the file that is made. If it ends
+	// with / a file gets into that directory under its own name. What is missing of the path is made; symbolic links on the
+	// way lead nowhere out of the base.
+	Target string
 }
 
 // Limits bound a run; 0 is no limit. They are not part of the ID: a result within wider limits is
@@ -60,7 +76,7 @@ type Limits struct {
 	Disk int64
 }
 
-// Step says what to run. All but Limits is part of its ID.
+// Step says what to run. All but Limits and NoCache is part of its ID: see the fields for what of them.
 type Step struct {
 	Base    string   // name of a committed snapshot
 	Command []string // the first is a path, or is looked for in the PATH of Env in the base
@@ -68,8 +84,17 @@ type Step struct {
 	Dir     string   // working directory, made if it is not there; "": /
 	User    User
 	Mounts  []Mount // in this order
+	Copies  []Copy  // in this order, before the mounts
 	Network Network
 	Limits  Limits
+
+	// Labels are those of the result's snapshot, such as the configuration of an image that further steps go by. Those that
+	// begin with "holdfast.step" are the Runner's.
+	Labels map[string]string
+
+	// NoCache has the command run though there is a result. What it leaves takes the place of that result, unless something stands on
+	// it.
+	NoCache bool
 }
 
 // ID is the hash of a step.
@@ -138,6 +163,12 @@ func (s Step) normalize() (Step, error) {
 	}
 	s.Mounts, err = normalMounts(s.Mounts)
 	if err == nil {
+		s.Copies, err = normalCopies(s.Copies)
+	}
+	if err == nil {
+		s.Labels, err = normalLabels(s.Labels)
+	}
+	if err == nil {
 		err = s.User.normalize()
 	}
 	return s, err
@@ -146,7 +177,13 @@ func (s Step) normalize() (Step, error) {
 func (s *Step) checkTexts() error {
 	texts := slices.Concat([]string{s.Base, s.Dir, s.User.Name}, s.Command, s.Env)
 	for _, m := range s.Mounts {
-		texts = append(texts, m.Source, m.Target)
+		texts = append(texts, m.Source, m.Cache, m.Target)
+	}
+	for _, c := range s.Copies {
+		texts = append(texts, c.Source, c.Target)
+	}
+	for k, v := range s.Labels {
+		texts = append(texts, k, v)
 	}
 	size := 0
 	for _, t := range texts {
@@ -185,6 +222,12 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 		if !path.IsAbs(m.Target) || m.Source != "" && !path.IsAbs(m.Source) {
 			return nil, invalidf("mount of %q at %q: not absolute paths", m.Source, m.Target)
 		}
+		if m.Cache != "" && m.Source != "" {
+			return nil, invalidf("mount of %q at %q: it cannot be the cache %q, too", m.Source, m.Target, m.Cache)
+		}
+		if len(m.Cache) > snapshot.MaxTenantSize {
+			return nil, invalidf("the name of a cache has %d bytes, %d are possible", len(m.Cache), snapshot.MaxTenantSize)
+		}
 		m.Target = path.Clean(m.Target)
 		if m.Source != "" {
 			m.Source = path.Clean(m.Source)
@@ -198,54 +241,40 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 	return clean, nil
 }
 
-// encodingVersion is the version of what is hashed, of the way in which steps are run as far as
-// results depend on it, and the first byte of it.
-const encodingVersion = 1
-
-// id is the hash of a normal step on a base.
-func (s *Step) id(base snapshot.Info) ID {
-	b := append([]byte("holdfast step"), 0, encodingVersion)
-	b = appendText(b, s.Base)
-	if _, ok := ParseSnapshot(s.Base); ok {
-		b = append(b, 0) // the name says what it is
-	} else {
-		b = binary.AppendUvarint(append(b, 1), uint64(base.ID))
-	}
-	b = appendTexts(b, s.Command)
-	b = appendTexts(b, s.Env)
-	b = appendText(b, s.Dir)
-	b = binary.AppendUvarint(b, uint64(s.User.UID))
-	b = binary.AppendUvarint(b, uint64(s.User.GID))
-	b = binary.AppendUvarint(b, uint64(len(s.User.Groups)))
-	for _, g := range s.User.Groups {
-		b = binary.AppendUvarint(b, uint64(g))
-	}
-	b = binary.AppendUvarint(b, uint64(len(s.Mounts)))
-	for _, m := range s.Mounts {
-		b = appendText(appendText(b, m.Source), m.Target)
-		flag := byte(0)
-		if m.ReadOnly {
-			flag = 1
+// normalCopies leaves the / at the end of a target: it says what that is.
+func normalCopies(copies []Copy) ([]Copy, error) {
+	clean := slices.Clone(copies)
+	for i := range clean {
+		c := &clean[i]
+		if !path.IsAbs(c.Target) || !path.IsAbs(c.Source) {
+			return nil, invalidf("copy of %q to %q: not absolute paths", c.Source, c.Target)
 		}
-		b = append(b, flag)
+		into := strings.HasSuffix(c.Target, "/")
+		c.Source, c.Target = path.Clean(c.Source), path.Clean(c.Target)
+		for _, own := range []string{"/proc", "/dev"} {
+			if c.Target == own || strings.HasPrefix(c.Target, own+"/") {
+				return nil, invalidf("a copy to %s", c.Target)
+			}
+		}
+		if into && c.Target != "/" {
+			c.Target += "/"
+		}
 	}
-	b = append(b, byte(s.Network))
-	if s.User.Name != "" { // which once there was not
-		b = appendText(b, s.User.Name)
-	}
-	return sha256.Sum256(b)
+	return clean, nil
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func appendTexts(b []byte, list []string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(list)))
-	for _, s := range list {
-		b = appendText(b, s)
+// normalLabels are the labels that have a value.
+func normalLabels(labels map[string]string) (map[string]string, error) {
+	kept := map[string]string{}
+	for k, v := range labels {
+		if k == "" || strings.HasPrefix(k, labelPrefix) {
+			return nil, invalidf("the label %q", k)
+		}
+		if v != "" {
+			kept[k] = v
+		}
 	}
-	return b
+	return kept, nil
 }
 
 // path of the environment, where commands are looked for.

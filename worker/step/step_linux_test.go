@@ -204,10 +204,9 @@ func countSnapshots(s *stand) int {
 // The same step, wanted by many at once, runs once.
 func TestSameAtOnce(t *testing.T) {
 	runtimes(t, func(s *stand) {
-		dir := filepath.Join(s.dir, "count")
-		must(s, os.Mkdir(dir, 0o755))
+		dir := s.cache("count")
 		step := sh("base", "echo ran >>/count/runs; echo begin; while ! test -e /count/go; do sleep 0.01; done; echo end")
-		step.Mounts = []Mount{{Source: dir, Target: "/count"}}
+		step.Mounts = []Mount{{Cache: "count", Target: "/count"}}
 		var wg sync.WaitGroup
 		results := make([]*Result, 20)
 		logs := make([]bytes.Buffer, 20)
@@ -248,6 +247,17 @@ func TestSameAtOnce(t *testing.T) {
 	})
 }
 
+// cache makes a cache, and is where its content is.
+func (s *stand) cache(name string) string {
+	s.Helper()
+	step := sh("base", "true")
+	step.Mounts = []Mount{{Cache: name, Target: "/cache"}}
+	s.ok(step)
+	mounts, err := s.tenant.Mounts(s.ctx, CachePrefix+name)
+	must(s, err)
+	return mounts[0].Source
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
@@ -266,10 +276,9 @@ func waitFile(s *stand, path string) {
 // When the last who waits goes, the step is killed with all that it has started.
 func TestCancel(t *testing.T) {
 	runtimes(t, func(s *stand) {
-		dir := filepath.Join(s.dir, "count")
-		must(s, os.Mkdir(dir, 0o755))
+		dir := s.cache("count")
 		step := sh("base", "sleep 1000 & (sleep 1000 &); echo ran >>/count/runs; while true; do sleep 1000; done")
-		step.Mounts = []Mount{{Source: dir, Target: "/count"}}
+		step.Mounts = []Mount{{Cache: "count", Target: "/count"}}
 		ctx, cancel := context.WithCancel(s.ctx)
 		errs := make(chan error, 3)
 		for range 3 {

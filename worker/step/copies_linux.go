@@ -1,0 +1,209 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/fstree"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+)
+
+// runtimeKey is what of the runtime changes results. In a user namespace users and devices are others.
+func (r *Runner) runtimeKey() string {
+	key := r.opt.Runtime.Name()
+	if inUserns() {
+		key += " userns"
+	}
+	return key
+}
+
+// copyIn copies into the root of a step what it is to find there. Nothing of the step runs yet.
+func (r *Runner) copyIn(f *flight, root *mount.Handle) error {
+	for i := range f.plan.copies {
+		s, target := &f.plan.copies[i], f.plan.targets[i]
+		err := placeIn(f.ctx, s, root.FD(), target)
+		if err == nil {
+			var changed bool
+			if changed, err = s.changed(f.ctx, s.path); changed {
+				err = fmt.Errorf("%w; run the step again", fstree.ErrChanged)
+			}
+		}
+		if err != nil {
+			return r.fault(f, fmt.Errorf("copy of %s to %s: %w", s.path, target, err))
+		}
+	}
+	return nil
+}
+
+// placeIn copies a source to a path below a root, all of whose links stay in it.
+func placeIn(ctx context.Context, s *source, root int, target string) error {
+	if s.dir { // it is the directory at the target itself, and a link there may lead to it
+		at, err := openDir(root, target)
+		if err != nil {
+			return err
+		}
+		defer at.Close()
+		return fstree.PlaceContent(ctx, s.path, at, fstree.PlaceOptions{Root: true, Follow: true})
+	}
+	dir, err := openDir(root, path.Dir(target))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return fstree.Place(ctx, s.path, dir, path.Base(target), fstree.PlaceOptions{Root: true, Follow: true})
+}
+
+// inRoot opens a path below a root.
+func inRoot(root int, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err == unix.ENOSYS {
+		return nil, fmt.Errorf("it needs the system call openat2 (Linux 5.6): %w", errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// openDir opens a directory below a root, and makes what is missing of its path.
+func openDir(root int, name string) (*os.File, error) {
+	f, err := inRoot(root, name, unix.O_PATH|unix.O_DIRECTORY)
+	if !errors.Is(err, os.ErrNotExist) || name == "/" {
+		return f, err
+	}
+	above, err := openDir(root, path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	if err := unix.Mkdirat(int(above.Fd()), path.Base(name), 0o755); err != nil && err != unix.EEXIST {
+		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
+	}
+	return inRoot(root, name, unix.O_PATH|unix.O_DIRECTORY)
+}
+
+// exportPrefix begins the names of views that are made to copy something out of a result. They come after those of runs.
+const exportPrefix = runPrefix + "out/"
+
+// Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content into the directory dest, besides
+// what it has; a file to dest, or into it if that is a directory or ends with /. What it makes belongs to the process, and has neither
+// set-user-ID nor extended attributes. Symbolic links are copied as they are; the one at source is followed within the snapshot.
+func (r *Runner) Export(ctx context.Context, name, source, dest string) error {
+	if err := r.export(ctx, name, source, dest); err != nil {
+		return fmt.Errorf("step: output %s of %s: %w", source, name, err)
+	}
+	return nil
+}
+
+func (r *Runner) export(ctx context.Context, name, source, dest string) (err error) {
+	key := fmt.Sprintf("%s%d", exportPrefix, r.serial.Add(1))
+	mounts, err := r.opt.Tenant.View(ctx, key, name)
+	if err != nil {
+		return err
+	}
+	after := context.WithoutCancel(ctx)
+	defer func() { err = errors.Join(err, r.opt.Tenant.Remove(after, key)) }()
+	view, err := r.opt.Tenant.Stat(ctx, key)
+	if err != nil {
+		return err
+	}
+	spec, err := mount.FromMounts(mounts)
+	if err != nil {
+		return err
+	}
+	h, err := r.opt.Mounts.Acquire(ctx, spec)
+	if err != nil {
+		return err
+	}
+	err = exportFrom(ctx, h.FD(), source, dest)
+	h.Release()
+	// What is kept for the next time must not stand on the directory of the view, which goes.
+	own := filepath.Join(r.store.Root(), "snapshots", view.ID.String())
+	return errors.Join(err, h.Wait(after), r.opt.Mounts.Forget(after, own))
+}
+
+func exportFrom(ctx context.Context, root int, source, dest string) error {
+	from, err := inRoot(root, source, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	into := strings.HasSuffix(dest, "/")
+	if there, err := os.Stat(dest); err == nil && there.IsDir() {
+		into = true
+	}
+	dest = filepath.Clean(dest)
+	if into && !info.IsDir() {
+		dest = filepath.Join(dest, path.Base(path.Clean(source)))
+	}
+	above := dest
+	if !info.IsDir() {
+		above = filepath.Dir(dest)
+	}
+	if err := os.MkdirAll(above, 0o777); err != nil {
+		return err
+	}
+	dir, err := os.Open(above)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	open := fmt.Sprintf("/proc/self/fd/%d", from.Fd())
+	if info.IsDir() {
+		return fstree.PlaceContent(ctx, open, dir, fstree.PlaceOptions{Follow: true})
+	}
+	return fstree.Place(ctx, open, dir, filepath.Base(dest), fstree.PlaceOptions{Follow: true})
+}
+
+// CachePrefix begins the names of the active snapshots that are caches.
+const CachePrefix = "!cache/"
+
+// acquireCache mounts a cache, which is made if it is not there.
+func (r *Runner) acquireCache(ctx context.Context, m *Mount) (*mount.Handle, error) {
+	name := CachePrefix + m.Cache
+	t := r.opt.Tenant
+	mounts, err := t.Mounts(ctx, name)
+	if errors.Is(err, snapshot.ErrMissing) { // the machine went down soon after it was made
+		err = errors.Join(t.Remove(ctx, name), snapshot.ErrNotFound)
+	}
+	fresh := errors.Is(err, snapshot.ErrNotFound)
+	if fresh {
+		mounts, err = t.Prepare(ctx, name, "")
+	}
+	if errors.Is(err, snapshot.ErrExists) {
+		mounts, err = t.Mounts(ctx, name)
+	}
+	if err == nil {
+		err = t.Touch(ctx, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	spec, err := mount.FromMounts(mounts)
+	if err != nil {
+		return nil, err
+	}
+	if m.ReadOnly {
+		spec.Options = append(spec.Options[:len(spec.Options):len(spec.Options)], "ro")
+	}
+	h, err := r.opt.Mounts.Acquire(ctx, spec)
+	if err == nil && fresh { // as tmpfs: whoever a step runs as can write there
+		err = os.Chmod(h.Path(), 0o1777)
+		if err != nil {
+			h.Release()
+		}
+	}
+	return h, err
+}
