@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -179,9 +181,14 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), limit, cancel) })
 		}
 	}
+	var files *shownFiles
 	if j.step, err = withUser(j); err == nil {
+		files, err = r.showFiles(ctx, j)
+	}
+	if err == nil {
 		done.ended, err = r.runtime.run(ctx, j)
 	}
+	err = errors.Join(err, r.hideFiles(files))
 	if !begun.IsZero() {
 		done.duration = time.Since(begun)
 	}
@@ -193,7 +200,8 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 	return r.verdict(f, done, context.Cause(ctx), err)
 }
 
-// withUser is the step of a job with the numbers of its user.
+// withUser is the step of a job with the numbers of its user, and the variable HOME if it has none, or an
+// empty one: runc takes that for none.
 func withUser(j *job) (*Step, error) {
 	s := *j.step
 	user, err := lookupUser(j.root.FD(), s.User)
@@ -201,6 +209,10 @@ func withUser(j *job) (*Step, error) {
 		return nil, &startError{126, err}
 	}
 	s.User = user
+	if !slices.ContainsFunc(s.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") && e != "HOME=" }) {
+		s.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e string) bool { return e == "HOME=" })
+		s.Env = append(s.Env, "HOME="+lookupHome(j.root.FD(), user.UID))
+	}
 	return &s, nil
 }
 

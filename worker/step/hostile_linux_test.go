@@ -376,12 +376,17 @@ func TestUserFilesOfBase(t *testing.T) {
 	s := newStand(t, Options{})
 	outside := filepath.Join(s.dir, "outside")
 	must(t, os.WriteFile(outside, []byte("ann:x:1:1::/:\n"), 0o644))
+	bases := map[string]string{"no /etc": "none", "/etc is a link": "link"}
+	s.change("none", func(dir string) error { return os.RemoveAll(dir + "/etc") })
+	s.change("link", func(dir string) error { return errors.Join(os.RemoveAll(dir+"/etc"), os.Symlink("/dev", dir+"/etc")) })
 	for _, script := range []string{
 		"mknod /etc/passwd p", "mkdir /etc/passwd", "ln -s passwd /etc/passwd", "ln -s " + outside + " /etc/passwd", "ln -s ../../../../../.." + outside + " /etc/passwd",
-		"ln -s /proc/self/root" + outside + " /etc/passwd", "rm -r /etc", "rm -r /etc; ln -s /dev /etc", "dd if=/dev/zero of=/etc/passwd bs=1024 count=5000 2>/dev/null",
+		"ln -s /proc/self/root" + outside + " /etc/passwd", "dd if=/dev/zero of=/etc/passwd bs=1024 count=5000 2>/dev/null",
 	} {
-		made := s.ok(sh("base", script))
-		step := sh(made.Snapshot, "id -u")
+		bases[script] = s.ok(sh("base", script)).Snapshot
+	}
+	for script, name := range bases {
+		step := sh(name, "id -u")
 		step.User.Name = "ann"
 		if f := s.fails(step, ErrStart); !strings.Contains(f.Error(), "ann") {
 			t.Errorf("%s: %v", script, f)

@@ -143,6 +143,9 @@ func (r *Runner) open(ctx context.Context) error {
 	if err := r.removeRunning(ctx); err != nil {
 		return err
 	}
+	if err := writeFiles(r.store.Root()); err != nil {
+		return fmt.Errorf("step: %w", err)
+	}
 	if r.results, err = openResults(r.store.Root(), r.opt.Durability, r.opt.Full); err != nil {
 		return err
 	}

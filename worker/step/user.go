@@ -3,6 +3,7 @@ package step
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +78,22 @@ func userIn(text string, passwd, group []byte) (User, error) {
 		return User{}, fmt.Errorf("%w: %q is in %d groups, %d are possible", ErrNoUser, name, len(u.Groups), maxGroups)
 	}
 	return u, nil
+}
+
+// homeIn is the home directory of a user in a file like /etc/passwd; / if it says none.
+func homeIn(passwd []byte, uid uint32) string {
+	home := "/"
+	eachLine(passwd, 6, func(fields []string) bool {
+		n, ok := parseNumber(fields[2])
+		if !ok || n != uid {
+			return true
+		}
+		if path.IsAbs(fields[5]) {
+			home = fields[5]
+		}
+		return false
+	})
+	return home
 }
 
 // groupIn finds a group.

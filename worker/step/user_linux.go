@@ -28,6 +28,15 @@ func lookupUser(root int, u User) (User, error) {
 	return userIn(u.Name, passwd, group)
 }
 
+// lookupHome is the home directory of a user, in the file that a root directory has. A file that cannot be read says none.
+func lookupHome(root int, uid uint32) string {
+	passwd, err := readInRoot(root, "passwd")
+	if err != nil {
+		return "/"
+	}
+	return homeIn(passwd, uid)
+}
+
 // readInRoot reads a file in the directory etc of a root directory, nothing if it is not there. Symbolic links lead nowhere
 // else; what is no regular file is not opened.
 func readInRoot(root int, name string) ([]byte, error) {
