@@ -96,7 +96,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
 	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB")
 	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5")
-	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads")
+	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads (0: 4096, where cgroups can limit them)")
 	cli.DurationVar(flags, &f.timeout, "timeout", 0, "longest time, such as 90s")
 	cli.SizeRangeVar(flags, &f.disk, "disk", 0, leastLimit, math.MaxInt64, "most that the result may take, such as 2GiB")
 	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+cli.SizeText(defaultReserve)+"; 0: none")

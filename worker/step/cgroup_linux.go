@@ -22,6 +22,7 @@ type cgroups struct {
 	v1   map[string]string // controller -> where its hierarchy is mounted
 	v2   string            // where that of version 2 is mounted; ""
 	has  []string          // the controllers that it has
+	all  []hierarchy
 }
 
 // controllers are those for which there are limits.
@@ -40,22 +41,17 @@ func findCgroups(name string) (*cgroups, error) {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		if !strings.Contains(lines.Text(), " - cgroup") {
+		h, ok := parseHierarchy(lines.Text())
+		if !ok {
 			continue
 		}
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		at, what := strings.Fields(before), strings.Fields(after)
-		if len(at) < 5 || len(what) < 3 || !strings.HasPrefix(at[4], "/sys/fs/cgroup") {
-			continue
+		c.all = append(c.all, h)
+		if h.v2 {
+			c.v2 = h.at
 		}
-		switch what[0] {
-		case "cgroup2":
-			c.v2 = at[4]
-		case "cgroup":
-			for _, o := range strings.Split(what[2], ",") {
-				if slices.Contains(controllers, o) {
-					c.v1[o] = at[4]
-				}
+		for _, o := range h.options {
+			if slices.Contains(controllers, o) {
+				c.v1[o] = h.at
 			}
 		}
 	}
@@ -71,19 +67,14 @@ func findCgroups(name string) (*cgroups, error) {
 
 // dirs are the directories of the name, in all hierarchies.
 func (c *cgroups) dirs() []string {
-	var all []string
-	for _, k := range controllers {
-		if d := c.v1[k]; d != "" && !slices.Contains(all, filepath.Join(d, c.name)) {
-			all = append(all, filepath.Join(d, c.name))
-		}
-	}
-	if c.v2 != "" {
-		all = append(all, filepath.Join(c.v2, c.name))
+	all := make([]string, len(c.all))
+	for i, h := range c.all {
+		all[i] = filepath.Join(h.at, c.name)
 	}
 	return all
 }
 
-// clean removes the groups that an earlier run has left, whose processes have ended.
+// clean removes the groups that an earlier run has left, and ends what is in them.
 func (c *cgroups) clean() error {
 	for _, dir := range c.everywhere() {
 		var found []string
@@ -132,18 +123,40 @@ func (c *cgroups) removeAll() {
 // kill kills the processes in the groups of a name, and in those directly below them.
 func (c *cgroups) kill(name string) {
 	for _, dir := range c.everywhere() {
-		for _, below := range []string{"", "*"} {
-			files, _ := filepath.Glob(filepath.Join(dir, name, below, "cgroup.procs"))
-			for _, f := range files {
-				list, _ := os.ReadFile(f)
-				for _, pid := range strings.Fields(string(list)) {
-					if n, err := strconv.Atoi(pid); err == nil && n > 1 {
-						_ = unix.Kill(n, unix.SIGKILL)
-					}
-				}
-			}
+		killMembers(filepath.Join(dir, name))
+		below, _ := filepath.Glob(filepath.Join(dir, name, "*", "cgroup.procs"))
+		for _, f := range below {
+			killMembers(filepath.Dir(f))
 		}
 	}
+}
+
+// killMembers kills the processes in a group.
+func killMembers(dir string) {
+	for _, pid := range members(dir) {
+		// Held, and looked for once more, so that it is not another that has got its number.
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == unix.ESRCH || !slices.Contains(members(dir), pid) {
+			_ = unix.Close(fd)
+			continue
+		}
+		if err != nil || unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		_ = unix.Close(fd)
+	}
+}
+
+// members are the processes in a group, but for this one.
+func members(dir string) []int {
+	list, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	var pids []int
+	for _, text := range strings.Fields(string(list)) {
+		if pid, err := strconv.Atoi(text); err == nil && pid > 1 && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // everywhere are the directories of the name in all hierarchies that there are, those of controllers that only
@@ -157,6 +170,7 @@ func (c *cgroups) everywhere() []string {
 // in it can be on its way out.
 const removeTries = 1000
 
+// removeGroup removes a group, and ends what is in it.
 func removeGroup(dir string) error {
 	for try := 0; ; try++ {
 		err := unix.Rmdir(dir)
@@ -166,6 +180,7 @@ func removeGroup(dir string) error {
 		if err != unix.EBUSY || try == removeTries {
 			return fmt.Errorf("removing %s: %w", dir, err)
 		}
+		killMembers(dir)
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -173,10 +188,17 @@ func removeGroup(dir string) error {
 // group is that of one step.
 type group struct {
 	dirs   []string
-	procs  []*os.File // the file cgroup.procs of each: who joins can be where there are no paths to them
-	memory string     // the directory with the memory controller; ""
-	v1     bool       // of that
-	limit  int64      // of memory, in bytes
+	memory string // the directory with the memory controller; ""
+	v1     bool   // of that
+	limit  int64  // of memory, in bytes
+	limits Limits
+	later  []lateLimit
+}
+
+// lateLimit is a limit that bound sets.
+type lateLimit struct {
+	controller, dir string
+	v1              bool
 }
 
 // limited tells whether a step needs a group.
@@ -184,7 +206,19 @@ func (l *Limits) limited() bool { return l.Memory > 0 || l.CPU > 0 || l.Pids > 0
 
 // make makes a group with limits; errors.ErrUnsupported if there is no controller for one.
 func (c *cgroups) make(name string, l *Limits) (g *group, err error) {
-	g = &group{}
+	if g, err = c.prepare(name, l); err != nil {
+		return g, err
+	}
+	if err := g.bound(0); err != nil {
+		return nil, errors.Join(err, g.remove())
+	}
+	return g, nil
+}
+
+// prepare makes a group with the limit of memory. Those of processes and processors would be in the way of a thread that starts a
+// command in the group: bound sets them.
+func (c *cgroups) prepare(name string, l *Limits) (g *group, err error) {
+	g = &group{limits: *l}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.remove())
@@ -201,14 +235,32 @@ func (c *cgroups) make(name string, l *Limits) (g *group, err error) {
 		if err != nil {
 			return g, fmt.Errorf("the limit of %s: %w", want.controller, err)
 		}
-		if err := writeLimit(dir, want.controller, v1, l); err != nil {
-			return g, fmt.Errorf("the limit of %s: %w", want.controller, err)
+		if want.controller != "memory" {
+			g.later = append(g.later, lateLimit{want.controller, dir, v1})
+			continue
 		}
-		if want.controller == "memory" {
-			g.memory, g.v1, g.limit = dir, v1, l.Memory
+		g.memory, g.v1, g.limit = dir, v1, l.Memory
+		if v1 {
+			// Before Linux 5.11 a limit does not hold for groups below unless that is said before there are any.
+			_ = os.WriteFile(filepath.Join(dir, "memory.use_hierarchy"), []byte("1"), 0)
+		}
+		if err := writeLimit(dir, "memory", v1, l); err != nil {
+			return g, fmt.Errorf("the limit of memory: %w", err)
 		}
 	}
 	return g, nil
+}
+
+// bound sets the limits that prepare has not set, that of processes to so many at least.
+func (g *group) bound(pids int64) error {
+	limits := g.limits
+	limits.Pids = max(limits.Pids, pids)
+	for _, l := range g.later {
+		if err := writeLimit(l.dir, l.controller, l.v1, &limits); err != nil {
+			return fmt.Errorf("the limit of %s: %w", l.controller, err)
+		}
+	}
+	return nil
 }
 
 // can tells whether there is a controller.
@@ -249,11 +301,6 @@ func (c *cgroups) add(g *group, controller, name string) (dir string, v1 bool, e
 		return "", v1, notAllowed(err)
 	}
 	g.dirs = append(g.dirs, dir)
-	f, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
-	if err != nil {
-		return "", v1, notAllowed(err)
-	}
-	g.procs = append(g.procs, f)
 	return dir, v1, nil
 }
 
@@ -300,16 +347,6 @@ func optional(err error) error {
 	return err
 }
 
-// join puts a process into the group.
-func (g *group) join(pid int) error {
-	for _, f := range g.procs {
-		if _, err := f.WriteString(strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("joining a cgroup: %w", err)
-		}
-	}
-	return nil
-}
-
 // measure reads what the kernel knows of the memory of the group.
 func (g *group) measure(e *ended) {
 	if g == nil || g.memory == "" {
@@ -323,10 +360,12 @@ func (g *group) measure(e *ended) {
 		n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 		e.usage.Memory = max(n, 0)
 	}
-	b, _ := os.ReadFile(filepath.Join(g.memory, events))
-	for _, line := range strings.Split(string(b), "\n") {
-		if n, ok := strings.CutPrefix(line, "oom_kill "); ok && n != "0" {
-			e.oom = true
+	for _, dir := range []string{g.memory, filepath.Join(g.memory, innerGroup)} {
+		b, _ := os.ReadFile(filepath.Join(dir, events))
+		for _, line := range strings.Split(string(b), "\n") {
+			if n, ok := strings.CutPrefix(line, "oom_kill "); ok && n != "0" {
+				e.oom = true
+			}
 		}
 	}
 	// Version 1 does not count in a group what was killed in those below it, where runc puts the
@@ -344,9 +383,6 @@ func (g *group) remove() error {
 		return nil
 	}
 	var errs []error
-	for _, f := range g.procs {
-		_ = f.Close()
-	}
 	for _, d := range g.dirs {
 		errs = append(errs, removeGroup(d))
 	}

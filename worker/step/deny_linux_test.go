@@ -27,7 +27,7 @@ var denials = map[string]struct {
 	"no pidfd": {deny: []denial.Denial{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}, {Call: unix.SYS_PIDFD_SEND_SIGNAL, Arg: -1, Errno: unix.ENOSYS},
 		{Call: unix.SYS_WAITID, Arg: 0, Is: unix.P_PIDFD, Errno: unix.EINVAL}}},
 	"no seccomp": {deny: []denial.Denial{{Call: unix.SYS_SECCOMP, Arg: -1, Errno: unix.ENOSYS}}, needs: "seccomp"},
-	"no clone3":  {deny: []denial.Denial{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}},
+	"no clone3":  {deny: []denial.Denial{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}, byInit: true},
 	"no inotify": {deny: []denial.Denial{{Call: unix.SYS_INOTIFY_INIT1, Arg: -1, Errno: unix.ENOSYS}}},
 	"a filter that answers EPERM": {deny: []denial.Denial{
 		{Call: unix.SYS_MOUNT_SETATTR, Arg: -1, Errno: unix.EPERM}, {Call: unix.SYS_OPENAT2, Arg: -1, Errno: unix.EPERM}, {Call: unix.SYS_PTRACE, Arg: -1, Errno: unix.EPERM},
@@ -56,7 +56,7 @@ func TestDenied(t *testing.T) {
 			must(t, err)
 			tests := []string{"TestLacking"}
 			if d.needs == "" {
-				tests = append(tests, "TestHitAndMiss", "TestSurroundings", "TestConfined", "TestFailure", "TestUserNames", "TestLinkAtTarget", "TestCancel", "TestTimeLimit", "TestProgramCopies")
+				tests = append(tests, "TestHitAndMiss", "TestSurroundings", "TestConfined", "TestFailure", "TestUserNames", "TestLinkAtTarget", "TestCancel", "TestTimeLimit", "TestGroups", "TestProgramCopies")
 			}
 			cmd := exec.Command(self, "-test.run=^("+strings.Join(tests, "|")+")$/^native$", "-test.v")
 			cmd.Env = append(os.Environ(), envDeny+"="+name, "TMPDIR="+t.TempDir())

@@ -26,6 +26,12 @@ const (
 	initMounts = 6
 )
 
+// initPids is how many threads it can have. A lower limit is set when it is ready to become the command.
+const initPids = 32
+
+// initReady is what it says then. (A report begins otherwise.)
+const initReady = 'r'
+
 // orders are what it reads.
 type orders struct {
 	Box     sandbox
@@ -35,6 +41,8 @@ type orders struct {
 	User    User
 	Groups  bool   // groups can be set
 	Filter  []byte // of system calls
+	Cgroups int    // the flag of a namespace of cgroups
+	Wait    bool   // say when all is done, and wait for the end of the orders before the command begins
 }
 
 // report is what it writes.
@@ -69,17 +77,18 @@ func become() error {
 		return fmt.Errorf("dumpable: %w", err)
 	}
 	in := os.NewFile(initOrders, "orders")
-	b, err := io.ReadAll(in)
-	if err != nil {
+	var o orders
+	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return fmt.Errorf("orders: %w", err)
 	}
-	_ = in.Close()
-	var o orders
-	if err := json.Unmarshal(b, &o); err != nil {
-		return fmt.Errorf("orders: %w", err)
+	if !o.Wait {
+		_ = in.Close()
 	}
 	if err := closeOnExec(); err != nil {
 		return err
+	}
+	if err := unix.Unshare(o.Cgroups); err != nil {
+		return fmt.Errorf("unshare: %w", err)
 	}
 	if o.Box.Loopback {
 		if err := loopbackUp(); err != nil {
@@ -125,6 +134,15 @@ func become() error {
 	}
 	if err != nil {
 		return err
+	}
+	if o.Wait {
+		if _, err := unix.Write(initReport, []byte{initReady}); err != nil {
+			return fmt.Errorf("the report: %w", err)
+		}
+		if _, err := io.ReadAll(in); err != nil {
+			return fmt.Errorf("orders: %w", err)
+		}
+		_ = in.Close()
 	}
 	err = whileBusy(func() error { return syscall.Exec(name, o.Command, o.Env) })
 	return &startError{126, fmt.Errorf("%s: %w", name, err)}
@@ -197,7 +215,7 @@ func closeOnExec() error {
 }
 
 // byInit starts this program again, which becomes the command.
-func (r *nativeRun) byInit(ctx context.Context) (done ended, err error) {
+func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err error) {
 	s := r.job.step
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {
@@ -217,7 +235,8 @@ func (r *nativeRun) byInit(ctx context.Context) (done ended, err error) {
 	}
 	defer self.Close()
 	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, self}
-	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.bytes()}
+	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.bytes(), Cgroups: int(r.cgroupns),
+		Wait: r.group.limits.Pids > 0 && r.group.limits.Pids < initPids}
 	o.Box.Proc = true
 	o.Box.Mounts = slices.Clone(o.Box.Mounts)
 	at := initMounts
@@ -233,14 +252,21 @@ func (r *nativeRun) byInit(ctx context.Context) (done ended, err error) {
 		flags |= syscall.CLONE_NEWNET
 		o.Box.Loopback = true
 	}
+	attr := &os.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files,
+		Sys: &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL, Setsid: true},
+	}
 	var p *os.Process
-	err = r.nursery.Do(func() (err error) {
-		p, err = os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", initSelf), []string{initName}, &os.ProcAttr{
-			Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files,
-			Sys: &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL, Setsid: true},
-		})
-		return err
-	})
+	if err = r.place.join(attr.Sys); err == nil {
+		p, err = os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", initSelf), []string{initName}, attr)
+	}
+	if left := r.leavePlace(t); left != nil {
+		if p != nil {
+			_ = p.Kill()
+			_, _ = p.Wait()
+		}
+		err = errors.Join(err, left)
+	}
 	_ = ordersIn.Close()
 	_ = reportOut.Close()
 	for _, f := range r.files {
@@ -263,10 +289,11 @@ func (r *nativeRun) byInit(ctx context.Context) (done ended, err error) {
 
 // command gives an init its orders, and returns its report: empty when the command has begun.
 func (r *nativeRun) command(ctx context.Context, p *os.Process, o *orders, to, from *os.File) ([]byte, error) {
-	if r.group != nil {
-		if err := r.group.join(p.Pid); err != nil {
-			return nil, err
-		}
+	if err := r.place.move(p.Pid); err != nil {
+		return nil, err
+	}
+	if err := r.group.bound(initPids); err != nil {
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = p.Kill() })
 	defer stop()
@@ -275,17 +302,32 @@ func (r *nativeRun) command(ctx context.Context, p *os.Process, o *orders, to, f
 	if err == nil {
 		_, err = to.Write(b)
 	}
+	var rep []byte
+	if err == nil && o.Wait {
+		rep, err = r.ready(from)
+	}
 	if err == nil {
 		err = to.Close()
 	}
 	if err != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("the orders of a step's init: %w", err)
 	}
-	rep, err := io.ReadAll(from)
+	rest, err := io.ReadAll(from)
 	if err != nil {
 		return nil, fmt.Errorf("the report of a step's init: %w", err)
 	}
-	return rep, nil
+	return append(rep, rest...), nil
+}
+
+// ready waits until an init is ready to become the command, and sets the limit of processes then. It returns
+// what it has read of a report of something else.
+func (r *nativeRun) ready(from *os.File) ([]byte, error) {
+	b := make([]byte, 1)
+	n, err := from.Read(b)
+	if err != nil || b[0] != initReady {
+		return b[:n], nil // that it has ended, or why, is found out later
+	}
+	return nil, r.group.bound(0)
 }
 
 func parseReport(b []byte) error {

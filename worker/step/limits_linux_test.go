@@ -7,11 +7,11 @@ import (
 
 // A step without limits could start as many processes as the machine has numbers for.
 func TestDefaultPids(t *testing.T) {
-	for _, name := range []string{"runc"} {
+	for _, name := range []string{"native", "init", "runc"} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, Options{Runtime: runtimeNamed(name)})
 			s.whileRunning(sh("base", ""), func() {
-				if got := s.groupFile("pids.max"); got != strconv.Itoa(defaultPids) {
+				if got := s.groupFile("pids.max"); got != strconv.Itoa(DefaultPids) {
 					t.Errorf("%q processes are possible", got)
 				}
 			})

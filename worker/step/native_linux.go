@@ -73,6 +73,7 @@ func (n native) open(e *environment) (opened, error) {
 		o.close()
 		return nil, err
 	}
+	o.openGroups()
 	// What the process has inherited itself is not for steps.
 	if err := closeOnExec(); err != nil {
 		o.close()
@@ -90,11 +91,29 @@ func (n native) open(e *environment) (opened, error) {
 	if err == nil {
 		err = canInject()
 	}
+	if err == nil && o.places.v2() && !o.places.clone {
+		err = fmt.Errorf("a process cannot begin in a cgroup: clone3: %w", unix.ENOSYS)
+	}
 	if err != nil {
 		o.byInit = true
 		e.log.Warn("a step begins with this program, which takes some milliseconds more", "reason", err)
 	}
 	return o, nil
+}
+
+// openGroups finds out which groups and namespaces of cgroups steps can have.
+func (o *openNative) openGroups() {
+	o.places = o.cgroups.openPlaces()
+	if _, err := os.Stat("/proc/self/ns/cgroup"); err == nil {
+		o.cgroupns = syscall.CLONE_NEWCGROUP
+	}
+	probe, err := o.cgroups.make("probe", &Limits{Pids: DefaultPids})
+	if err = errors.Join(err, probe.remove()); err == nil {
+		o.pids = DefaultPids
+	}
+	if !o.userns && (err != nil || len(o.places.in) == 0) {
+		o.log.Warn("steps have no cgroups of their own, or no limit of processes", "cgroups", len(o.places.in), "reason", err)
+	}
 }
 
 // lacking is why the machine cannot do without another runtime; nil if it can.
@@ -155,6 +174,10 @@ type openNative struct {
 	filter                      filter // of system calls, for each command
 	limits                      []resourceLimit
 
+	places   *places
+	pids     int64   // the limit of processes that steps have; 0: none can be had
+	cgroupns uintptr // the flag of a namespace of cgroups; 0: the kernel has none
+
 	jobs    chan threadJob
 	mu      sync.Mutex
 	threads int
@@ -175,6 +198,7 @@ func (o *openNative) close() {
 		}
 	}
 	o.self.close()
+	o.places.close()
 }
 
 // run runs a job.
@@ -188,29 +212,45 @@ func (o *openNative) run(ctx context.Context, j *job) (done ended, err error) {
 	if err != nil {
 		return done, err
 	}
-	var g *group
-	if j.step.Limits.limited() {
-		if g, err = o.cgroups.make(fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial), &j.step.Limits); err != nil {
-			return done, err
-		}
+	g, place, err := o.groups(j)
+	if err != nil {
+		return done, err
 	}
 	// Who runs the command can open /dev/stdout then.
 	if u := &j.step.User; u.UID != 0 && !o.userns {
 		if err := j.out.Chown(int(u.UID), int(u.GID)); err != nil {
-			return done, errors.Join(fmt.Errorf("the output of the command: %w", err), g.remove())
+			return done, errors.Join(fmt.Errorf("the output of the command: %w", err), place.remove(), g.remove())
 		}
 	}
-	r := &nativeRun{openNative: o, job: j, box: box, files: files, group: g}
-	if o.byInit {
-		done, err = r.byInit(ctx)
-	} else {
-		err = o.onThread(func(t *thread) (err error) {
+	r := &nativeRun{openNative: o, job: j, box: box, files: files, group: g, place: place}
+	err = o.onThread(func(t *thread) (err error) {
+		if o.byInit {
+			done, err = r.byInit(ctx, t)
+		} else {
 			done, err = r.onThread(ctx, t)
-			return err
-		})
-	}
+		}
+		return err
+	})
 	g.measure(&done)
-	return done, errors.Join(err, g.remove())
+	return done, errors.Join(err, place.remove(), g.remove())
+}
+
+// groups makes the cgroups of a job: that with its limits, and that in which its processes are to be.
+func (o *openNative) groups(j *job) (*group, *place, error) {
+	name := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial)
+	limits := j.step.Limits
+	if limits.Pids == 0 {
+		limits.Pids = o.pids
+	}
+	g, err := o.cgroups.prepare(name, &limits)
+	if err != nil {
+		return nil, nil, err
+	}
+	place, err := o.places.make(name, g)
+	if err != nil {
+		return nil, nil, errors.Join(err, g.remove())
+	}
+	return g, place, nil
 }
 
 // sandbox says what a job's command is to see, with clones of the mounts, which are to be closed.
@@ -304,6 +344,12 @@ func (o *openNative) serve(ready chan error) {
 }
 
 func (t *thread) prepare() error {
+	if t.o.byInit { // the init of a step does the rest
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		return t.enterNursery()
+	}
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS | unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
@@ -317,10 +363,17 @@ func (t *thread) prepare() error {
 	if err := unix.Sethostname([]byte(hostname)); err != nil {
 		return fmt.Errorf("sethostname: %w", err)
 	}
+	if err := t.enterNursery(); err != nil {
+		return err
+	}
+	return confine()
+}
+
+func (t *thread) enterNursery() error {
 	if err := unix.Setns(int(t.o.space.Fd()), unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("entering the nursery: %w", err)
 	}
-	return confine()
+	return nil
 }
 
 // network turns to the network namespace that a step is to have.
@@ -347,6 +400,14 @@ type nativeRun struct {
 	box   *sandbox
 	files []*os.File
 	group *group
+	place *place
+}
+
+// leavePlace has the thread leave the groups in which it has started a command.
+func (r *nativeRun) leavePlace(t *thread) error {
+	err := r.place.leave()
+	t.spent = t.spent || err != nil
+	return err
 }
 
 // onThread makes the namespaces on the calling thread, and has it start the command. That stops before its first instruction,
@@ -377,8 +438,12 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 	}
 	defer func() { err = errors.Join(err, leave()) }()
 	p, err := r.start()
-	if err != nil {
-		return done, err
+	if left := r.leavePlace(t); p == nil || left != nil {
+		if p != nil {
+			_ = p.Kill()
+			_, _ = p.Wait()
+		}
+		return done, errors.Join(err, left)
 	}
 	err = r.settle(p.Pid)
 	if err == nil {
@@ -386,6 +451,9 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 	}
 	if err == nil {
 		err = leave() // before the command begins: what it leaves is then its alone
+	}
+	if err == nil {
+		err = r.group.bound(0)
 	}
 	if err == nil {
 		r.job.begun()
@@ -423,15 +491,19 @@ func (r *nativeRun) start() (*os.Process, error) {
 		return nil, err
 	}
 	defer null.Close()
+	attr := &os.ProcAttr{
+		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{null, r.job.out, r.job.out},
+		Sys: &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWPID, Unshareflags: r.cgroupns, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
+			Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
+		},
+	}
+	if err := r.place.join(attr.Sys); err != nil {
+		return nil, err
+	}
 	var p *os.Process
 	err = whileBusy(func() (err error) {
-		p, err = os.StartProcess(name, s.Command, &os.ProcAttr{
-			Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{null, r.job.out, r.job.out},
-			Sys: &syscall.SysProcAttr{
-				Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
-				Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
-			},
-		})
+		p, err = os.StartProcess(name, s.Command, attr)
 		return err
 	})
 	if err != nil {
@@ -459,11 +531,6 @@ func whileBusy(execute func() error) error {
 func (r *nativeRun) settle(pid int) error {
 	if err := stopped(pid); err != nil {
 		return err
-	}
-	if r.group != nil {
-		if err := r.group.join(pid); err != nil {
-			return err
-		}
 	}
 	space, err := unix.Openat(int(r.proc.Fd()), strconv.Itoa(pid)+"/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

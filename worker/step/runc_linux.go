@@ -85,7 +85,7 @@ func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
 func (o *openRunc) limits(l *Limits) *Limits {
 	all := *l
 	if all.Pids == 0 && o.cgroups.can("pids") {
-		all.Pids = defaultPids
+		all.Pids = DefaultPids
 	}
 	return &all
 }

@@ -90,10 +90,6 @@ func makeTerminals() error {
 	return unix.Symlink("pts/ptmx", "/dev/ptmx")
 }
 
-// defaultPids is how many processes and threads a step may have that has no limit of its own: more than builds have, and a
-// fraction of what a machine has numbers for.
-const defaultPids = 4096
-
 // resourceLimit is one of each process of a step.
 type resourceLimit struct {
 	name   string
@@ -146,5 +142,5 @@ func setLimit(l resourceLimit) error {
 
 // limitProcesses bounds the processes of a user namespace, where there are no cgroups: of all its steps together.
 func limitProcesses() error {
-	return setLimit(resourceLimit{"RLIMIT_NPROC", unix.RLIMIT_NPROC, unix.Rlimit{Cur: defaultPids, Max: defaultPids}})
+	return setLimit(resourceLimit{"RLIMIT_NPROC", unix.RLIMIT_NPROC, unix.Rlimit{Cur: DefaultPids, Max: DefaultPids}})
 }

@@ -62,12 +62,16 @@ type Copy struct {
 	Target string
 }
 
+// DefaultPids is how many processes and threads a step can have at once that says nothing else: more than builds
+// have, and a fraction of what a machine has numbers for.
+const DefaultPids = 4096
+
 // Limits bound a run; 0 is no limit. They are not part of the ID: a result within wider limits is
 // also a result within narrower ones.
 type Limits struct {
 	Memory int64         // bytes, of all processes together; swapping is off where the kernel can
 	CPU    float64       // processors: 0.5 is half of one
-	Pids   int64         // processes and threads at once
+	Pids   int64         // processes and threads at once; 0: DefaultPids, where the machine can limit them
 	Time   time.Duration // from the start of the command to its end
 
 	// Disk is how many bytes the result may take (as snapshot.Usage says) without its
