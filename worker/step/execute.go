@@ -145,7 +145,7 @@ func (r *Runner) bindOne(ctx context.Context, m *Mount) (*mount.Handle, error) {
 	if m.Cache != "" {
 		return r.acquireCache(ctx, m)
 	}
-	options := []string{"rbind"}
+	options := []string{"rbind", "nosuid", "nodev"}
 	if m.ReadOnly {
 		options = append(options, "ro")
 	}

@@ -11,13 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// natives runs a test with both ways of the runtime native to start a command.
-func natives(t *testing.T, f func(*stand)) {
-	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit()} {
-		t.Run(name, func(t *testing.T) { f(newStand(t, Options{Runtime: r})) })
-	}
-}
-
 // elf64 is a program of a few instructions of amd64.
 func elf64(t testing.TB, code []byte) []byte {
 	t.Helper()

@@ -125,6 +125,9 @@ func become() error {
 	if err := confine(); err != nil {
 		return err
 	}
+	if err := ownKeyring(); err != nil {
+		return err
+	}
 	if err := o.become(); err != nil {
 		return err
 	}

@@ -281,8 +281,7 @@ func (o *openNative) sandbox(j *job) (*sandbox, []*os.File, error) {
 // that its children must not have, and never gets them again, so nobody else uses it.
 type thread struct {
 	o     *openNative
-	ownFD int // of its network namespace
-	host  bool
+	away  bool // not in the machine's network namespace
 	spent bool // something is left of a job that cannot be undone
 }
 
@@ -323,7 +322,7 @@ func (o *openNative) ended() {
 // serve does jobs.
 func (o *openNative) serve(ready chan error) {
 	defer o.serving.Done()
-	t := &thread{o: o, ownFD: -1}
+	t := &thread{o: o}
 	err := t.prepare()
 	if err != nil {
 		o.ended()
@@ -340,7 +339,6 @@ func (o *openNative) serve(ready chan error) {
 			j.done <- err
 		}
 	}
-	_ = unix.Close(t.ownFD)
 }
 
 func (t *thread) prepare() error {
@@ -350,15 +348,8 @@ func (t *thread) prepare() error {
 		}
 		return t.enterNursery()
 	}
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS | unix.CLONE_NEWNET); err != nil {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
-	}
-	var err error
-	if t.ownFD, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return err
-	}
-	if err := loopbackUp(); err != nil {
-		return err
 	}
 	if err := unix.Sethostname([]byte(hostname)); err != nil {
 		return fmt.Errorf("sethostname: %w", err)
@@ -376,20 +367,27 @@ func (t *thread) enterNursery() error {
 	return nil
 }
 
-// network turns to the network namespace that a step is to have.
+// network turns to the network namespace that a step is to have: that of the machine, or a new one.
 func (t *thread) network(n Network) error {
-	host := n == NetworkHost
-	if host == t.host {
+	if n == NetworkHost {
+		return nil // where the thread is between steps
+	}
+	t.away = true
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	return loopbackUp()
+}
+
+// leaveNetwork goes back to the machine's.
+func (t *thread) leaveNetwork() error {
+	if !t.away {
 		return nil
 	}
-	fd := t.ownFD
-	if host {
-		fd = int(t.o.net.Fd())
+	if err := unix.Setns(int(t.o.net.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("leaving a network namespace: %w", err)
 	}
-	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("entering a network namespace: %w", err)
-	}
-	t.host = host
+	t.away = false
 	return nil
 }
 
@@ -413,11 +411,18 @@ func (r *nativeRun) leavePlace(t *thread) error {
 // onThread makes the namespaces on the calling thread, and has it start the command. That stops before its first instruction,
 // where it is put into its group and gets its /proc.
 func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err error) {
-	if err := t.network(r.job.step.Network); err != nil {
-		return done, err
+	err = t.network(r.job.step.Network)
+	if err == nil {
+		err = ownKeyring()
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWIPC); err != nil {
-		return done, fmt.Errorf("unshare: %w", err)
+	if err == nil {
+		if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWIPC); err != nil {
+			err = fmt.Errorf("unshare: %w", err)
+		}
+	}
+	if err != nil {
+		t.spent = true
+		return done, err
 	}
 	away := true
 	leave := func() error {
@@ -429,6 +434,9 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 		err := unix.Setns(int(r.space.Fd()), unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Setns(int(r.ipc.Fd()), unix.CLONE_NEWIPC)
+		}
+		if err == nil {
+			err = t.leaveNetwork()
 		}
 		if err != nil {
 			t.spent = true

@@ -353,6 +353,16 @@ func inheritNone() error {
 	return nil
 }
 
+// ownKeyring gives the calling thread, and what it starts, a session keyring that has no keys. A kernel without keys, or a
+// filter that forbids them, has nothing to give to a step.
+func ownKeyring() error {
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+	if err != nil && err != unix.ENOSYS && err != unix.EPERM {
+		return fmt.Errorf("a session keyring: %w", err)
+	}
+	return nil
+}
+
 // loopbackUp turns on the loopback device of the namespace of the calling thread.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -24,6 +24,13 @@ func runtimes(t *testing.T, f func(*stand)) {
 	}
 }
 
+// natives runs a test with both ways of the runtime native to start a command.
+func natives(t *testing.T, f func(*stand)) {
+	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit()} {
+		t.Run(name, func(t *testing.T) { f(newStand(t, Options{Runtime: r})) })
+	}
+}
+
 func TestHitAndMiss(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		one := sh("base", "echo said; echo made >/file; cat /etc/base")

@@ -1,0 +1,53 @@
+package step
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// One step saw the connections of another: the network namespace belonged to the thread, which starts one after the other.
+func TestFreshNetwork(t *testing.T) {
+	needRoot(t)
+	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit()} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, Options{Runtime: r, Concurrency: 1})
+			connect := "(sleep 1000 | nc -l -p 5000 >/dev/null &); until nc 127.0.0.1 5000 </dev/null 2>/dev/null; do sleep 0.01; done; cat /proc/self/net/tcp"
+			if got := s.text(sh("base", connect)); !strings.Contains(got, ":1388 ") {
+				t.Fatalf("no connection: %s", got)
+			}
+			if got := s.text(sh("base", "cat /proc/self/net/tcp; ip addr add 10.1.1.1/8 dev lo 2>/dev/null; true")); strings.Contains(got, ":1388 ") {
+				t.Errorf("of another step: %s", got)
+			}
+			s.clean()
+		})
+	}
+}
+
+// Directories of the host that a step sees had their devices, and programs that set the user.
+func TestMountFlags(t *testing.T) {
+	natives(t, func(s *stand) {
+		dir := filepath.Join(s.dir, "shared")
+		below := filepath.Join(dir, "below")
+		must(s, os.MkdirAll(below, 0o755))
+		must(s, unix.Mount("below", below, "tmpfs", 0, ""))
+		s.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
+		for _, d := range []string{dir, below} {
+			must(s, unix.Mknod(filepath.Join(d, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+		}
+		for _, readOnly := range []bool{true, false} {
+			step := sh("base", "grep ' /shared' /proc/self/mountinfo | grep -v nosuid,nodev; for f in /shared/null /shared/below/null; do test -c $f && (echo x >$f) 2>/dev/null && echo device $f; done; "+
+				"test "+fmt.Sprint(readOnly)+" = false || ! test -c /shared/below/null || ! touch /shared/below/new 2>/dev/null || echo written below; true")
+			step.Mounts = []Mount{{Source: dir, Target: "/shared", ReadOnly: readOnly}}
+			if got := s.text(step); got != "" {
+				s.Errorf("read-only %t: %s", readOnly, got)
+			}
+		}
+		must(s, unix.Unmount(below, unix.MNT_DETACH))
+		s.clean()
+	})
+}
