@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/mount"
+	"holdfast/worker/step"
 )
 
 // system looks at kernel, privileges and cgroups.
@@ -25,6 +26,23 @@ func (d *checkup) system() {
 	d.cgroups()
 	d.fileSystems()
 	d.calls()
+	d.isolation()
+}
+
+// isolation says of each runtime what stands between steps and this machine.
+func (d *checkup) isolation() {
+	const topic = "Isolation of steps"
+	for _, i := range step.Isolations(d.ctx) {
+		if i.Err != nil {
+			d.add(topic, i.Runtime, stateLacking, "not to be had: "+i.Err.Error(), "")
+			continue
+		}
+		d.add(topic, i.Runtime, stateOK, strings.Join(i.Has, "; "), "")
+		for _, l := range i.Lacks {
+			d.add(topic, i.Runtime, stateLacking, "it has not: "+l, "")
+		}
+	}
+	d.add(topic, "kernel", stateLacking, "no runtime stops a command that exploits an error of the kernel", "for such commands use a virtual machine")
 }
 
 // privileges: mounting takes root, or a user namespace with one, which step makes for itself.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -80,6 +81,7 @@ type stepReport struct {
 	SystemTime   float64   `json:"system_milliseconds"`
 	Memory       int64     `json:"memory_bytes"` // 0: not known
 	Uncached     string    `json:"uncached"`     // why the same step would be run again; "": it would not
+	Next         string    `json:"next"`         // what may help a step that has failed; ""
 
 	adopted bool
 	err     error
@@ -113,10 +115,32 @@ func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 		}
 		report.CommandTime = milliseconds(failure.Duration)
 		report.put(failure.Output, failure.OutputSize, failure.Usage)
+		if s.Network == step.NetworkNone && failsToResolve(string(failure.Output)) {
+			report.Next = "it seems to have looked up a name, and has no network: --network host gives it that of this machine"
+		}
 	default:
 		return nil, err
 	}
 	return report, nil
+}
+
+// resolverFailures is what libraries and programs say when a name cannot be looked up, in small letters.
+var resolverFailures = []string{
+	"temporary failure in name resolution", "name or service not known", "name does not resolve", "nodename nor servname provided", // libraries of C
+	"temporary failure resolving", "could not resolve", "unable to resolve host", "bad address '", // apt, curl and git, wget, busybox
+	"getaddrinfo enotfound", "getaddrinfo eai_again", "failed to lookup address information", "unknownhostexception", // node, Rust, Java
+}
+
+// failsToResolve tells whether the output of a command looks as if it could not look up a name.
+func failsToResolve(output string) bool {
+	output = strings.ToLower(output)
+	for line := range strings.Lines(output) {
+		// As programs in Go say it.
+		if _, rest, ok := strings.Cut(line, "lookup "); ok && (strings.Contains(rest, "no such host") || strings.Contains(rest, "connection refused") || strings.Contains(rest, "network is unreachable")) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(resolverFailures, func(text string) bool { return strings.Contains(output, text) })
 }
 
 func (r *stepReport) put(output []byte, size int64, u step.Usage) {
@@ -139,7 +163,11 @@ func (c *call) reportStep(r *stepReport, quiet bool) error {
 		if c.json {
 			return &exitError{code: r.ExitCode}
 		}
-		return &exitError{r.ExitCode, fmt.Errorf("%w (after %.1f ms; nothing is kept)", r.err, r.Milliseconds)}
+		err := fmt.Errorf("%w (after %.1f ms; nothing is kept)", r.err, r.Milliseconds)
+		if r.Next != "" {
+			err = &nextError{err, r.Next}
+		}
+		return &exitError{r.ExitCode, err}
 	}
 	if c.json || quiet {
 		return nil

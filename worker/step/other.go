@@ -24,6 +24,9 @@ func Native() Runtime { return unsupported("native") }
 // Runc is a runtime that this system does not have.
 func Runc() Runtime { return unsupported("runc") }
 
+// Isolations is empty: there are no runtimes.
+func Isolations(context.Context) []Isolation { return nil }
+
 // Init does nothing on this system.
 func Init() {}
 
