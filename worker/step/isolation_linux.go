@@ -35,7 +35,7 @@ func isolationOfNative() Isolation {
 	i.Has = append(i.Has, saysFilter, saysTraps, saysSession)
 	if userns {
 		i.Has = append(i.Has, "a user namespace: root in a step is the user who runs it")
-		i.Has = append(i.Has, fmt.Sprintf("at most %d processes of all steps together", defaultPids))
+		i.Has = append(i.Has, fmt.Sprintf("at most %d processes of all steps together", DefaultPids))
 		i.Lacks = append(i.Lacks, "limits of memory and processors (they need root)")
 	} else {
 		i.limits()
@@ -88,7 +88,7 @@ func (i *Isolation) limits() {
 		i.Lacks = append(i.Lacks, fmt.Sprintf("a limit of processes (%v)", err))
 		return
 	}
-	i.Has = append(i.Has, fmt.Sprintf("at most %d processes unless --pids says more", defaultPids))
+	i.Has = append(i.Has, fmt.Sprintf("at most %d processes unless --pids says more", DefaultPids))
 }
 
 // runcFeatures is the part of what "runc features" says that matters here.
