@@ -3,7 +3,8 @@
 // The same step again runs nothing.
 //
 // [New] makes a [Runner], [Runner.Run] runs a step. Two runtimes do the running: [Native],
-// which is fast and for steps that are trusted not to attack the kernel, and [Runc].
+// which is fast, and [Runc]. Both stop commands that are hostile, and none stops one that exploits an error
+// of the kernel; [Isolations] says what they have on this machine.
 //
 // A program that uses this package calls [Init] first in its main function.
 //

@@ -15,7 +15,7 @@ import (
 )
 
 // Runc is the runtime that has the program runc run commands, as Debian's package of that name has
-// it, with its filters and defaults. It needs root.
+// it, with the namespaces, filter of system calls and limits that Native has. It needs root.
 func Runc() Runtime { return runc{program: "runc"} }
 
 type runc struct{ program string }
