@@ -74,11 +74,11 @@ func (c *call) df() error {
 		return cli.PrintJSON(c.out, r)
 	}
 	rows := [][2]string{
-		[2]string{"Store", r.Root + " (" + r.Driver + ")"},
-		[2]string{"Snapshots", cli.Count(r.Snapshots) + ", " + cli.Count(r.Committed) + " committed"},
-		[2]string{"Committed", cli.Size(r.Bytes) + " in " + cli.Count(r.Inodes) + " files"},
-		[2]string{"In use", cli.Size(r.ActiveBytes) + " in " + cli.Plural(int(r.Active), "snapshot")},
-		[2]string{"Being removed", cli.Size(r.TrashBytes) + " in " + cli.Plural(int(r.Trash), "snapshot")},
+		{"Store", r.Root + " (" + r.Driver + ")"},
+		{"Snapshots", cli.Count(r.Snapshots) + ", " + cli.Count(r.Committed) + " committed"},
+		{"Committed", cli.Size(r.Bytes) + " in " + cli.Count(r.Inodes) + " files"},
+		{"In use", cli.Size(r.ActiveBytes) + " in " + cli.Plural(int(r.Active), "snapshot")},
+		{"Being removed", cli.Size(r.TrashBytes) + " in " + cli.Plural(int(r.Trash), "snapshot")},
 	}
 	if r.Caches > 0 {
 		rows = append(rows, [2]string{"Caches", cli.Size(r.CacheBytes) + " in " + cli.Plural(int(r.Caches), "cache")})

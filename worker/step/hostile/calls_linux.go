@@ -148,7 +148,7 @@ func socketAttempts() []attempt {
 		{"TCP port of the host", func() error {
 			c, err := net.DialTimeout("tcp", "127.0.0.1:"+env("PORT"), 5*time.Second)
 			if err == nil {
-				c.Close()
+				_ = c.Close()
 			}
 			return err
 		}},
