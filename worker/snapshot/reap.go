@@ -452,7 +452,7 @@ func (r *reaper) finishOne() bool {
 	r.finishing = true
 	r.mu.Unlock()
 	if err := r.s.finishOne(r.finisher, id); err != nil && r.s.ctx.Err() == nil {
-		r.s.log.Error("finishing a committed snapshot failed; it can be used as it is", "ID", id, "error", err)
+		r.s.log.Error("finishing a committed snapshot failed; it is tried again before anything is made on it, and when the store is opened", "ID", id, "error", err)
 	}
 	r.mu.Lock()
 	r.finishing = false

@@ -2,30 +2,51 @@ package fstree
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// copier copies a tree.
+// copier copies a tree, without paths: see descent.
 type copier struct {
-	ctx     context.Context
-	links   map[inode]string // where files with several names went
-	noClone bool             // the file system cannot share blocks
+	ctx      context.Context
+	from, to descent
+	todo     [][]string // for each level, directories that are still to do
+	dirents  []byte
+	links    map[inode]*linked // files with several names that have got some
+	stash    int               // the directory with one more name for each of these
+	linked   uint64            // that have all their names
+	noClone  bool              // the file system cannot share blocks
+}
+
+// linked is a file of which not all names are made.
+type linked struct {
+	number uint64 // its name in the stash
+	left   uint64 // names that can still come
 }
 
 // Copy copies the tree at from, a directory, to the directory to, which is there and empty: content,
 // owners, modes, times, extended attributes, hard links, devices. Where the file system can,
-// blocks are shared.
+// blocks are shared. A tree may be of any depth.
 func Copy(ctx context.Context, from, to string) error {
-	c := copier{ctx: ctx, links: map[inode]string{}}
-	if err := c.directory(from, to); err != nil {
+	c := copier{ctx: ctx, links: map[inode]*linked{}, dirents: make([]byte, 1<<15), stash: -1}
+	defer c.from.end()
+	defer c.to.end()
+	err := c.from.begin(from)
+	if err == nil {
+		err = c.to.begin(to)
+	}
+	if err == nil {
+		err = c.tree()
+	}
+	if err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
 	return nil
@@ -41,54 +62,129 @@ func CopyAttributes(from, to string, without ...string) error {
 	return attributes(from, to, &st, without)
 }
 
-func (c *copier) directory(from, to string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(from, &st); err != nil {
-		return &os.PathError{Op: "lstat", Path: from, Err: err}
-	}
-	f, err := os.Open(from)
+func (c *copier) tree() error {
+	stash, name, err := c.openStash()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	for {
-		if err := c.ctx.Err(); err != nil {
+	c.stash = stash
+	defer func() { _ = unix.Close(stash) }()
+	if err := c.list(); err != nil {
+		return err
+	}
+	for len(c.todo) > 0 {
+		names := &c.todo[len(c.todo)-1]
+		if len(*names) == 0 {
+			if err := c.leave(name); err != nil {
+				return err
+			}
+			continue
+		}
+		name := (*names)[len(*names)-1]
+		*names = (*names)[:len(*names)-1]
+		if err := unix.Mkdirat(c.to.fd(), name, 0o700); err != nil {
+			return &os.PathError{Op: "mkdir", Path: name, Err: err}
+		}
+		for _, d := range []*descent{&c.from, &c.to} {
+			if err := d.down(name); err != nil {
+				return &os.PathError{Op: "open", Path: name, Err: err}
+			}
+		}
+		if err := c.list(); err != nil {
 			return err
 		}
-		entries, err := f.ReadDir(512)
-		for _, e := range entries {
-			if err := c.entry(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+	}
+	return nil
+}
+
+// openStash makes the directory in which files with several names have one more until all others are made, so that they can
+// be found again however deep they lie.
+func (c *copier) openStash() (fd int, name string, err error) {
+	name = ".links-" + rand.Text() // nobody has made one of that name
+	if err := unix.Mkdirat(c.to.fd(), name, 0o700); err != nil {
+		return -1, "", &os.PathError{Op: "mkdir", Path: name, Err: err}
+	}
+	fd, err = unix.Openat(c.to.fd(), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return fd, name, err
+}
+
+// list copies what is in the deepest directory, and notes the directories in it.
+func (c *copier) list() error {
+	var dirs []string
+	err := entriesOf(c.ctx, c.from.fd(), c.dirents, func(name string) error {
+		isDir, err := c.entry(name)
+		if isDir {
+			dirs = append(dirs, name)
+		}
+		return err
+	})
+	c.todo = append(c.todo, dirs)
+	return err
+}
+
+// leave gives the deepest directory its attributes, after all that changes its times, and goes up.
+func (c *copier) leave(stash string) error {
+	if len(c.todo) == 1 {
+		for _, l := range c.links { // some have names outside of the tree
+			if err := unix.Unlinkat(c.stash, l.name(), 0); err != nil {
 				return err
 			}
 		}
-		if err == io.EOF {
-			return attributes(from, to, &st, nil) // last: entries change the times
-		}
-		if err != nil {
+		if err := unix.Unlinkat(c.to.fd(), stash, unix.AT_REMOVEDIR); err != nil {
 			return err
 		}
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(c.from.fd(), &st); err != nil {
+		return err
+	}
+	if err := attributes(c.from.path("."), c.to.path("."), &st, nil); err != nil {
+		return err
+	}
+	c.todo = c.todo[:len(c.todo)-1]
+	return errors.Join(c.from.up(), c.to.up())
 }
 
-func (c *copier) entry(from, to string) error {
+func (l *linked) name() string { return strconv.FormatUint(l.number, 10) }
+
+// entry copies what has a name in the deepest directory, unless it is a directory.
+func (c *copier) entry(name string) (isDir bool, err error) {
 	var st unix.Stat_t
-	if err := unix.Lstat(from, &st); err != nil {
-		return &os.PathError{Op: "lstat", Path: from, Err: err}
+	if err := unix.Fstatat(c.from.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return false, &os.PathError{Op: "lstat", Path: name, Err: err}
 	}
-	format := st.Mode & unix.S_IFMT
-	if format != unix.S_IFDIR && st.Nlink > 1 {
-		i := inode{st.Dev, st.Ino}
-		if first, again := c.links[i]; again {
-			return os.Link(first, to)
-		}
-		c.links[i] = to
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return true, nil
 	}
-	switch format {
-	case unix.S_IFDIR:
-		if err := os.Mkdir(to, 0o700); err != nil {
-			return err
-		}
-		return c.directory(from, to)
+	i := inode{st.Dev, st.Ino}
+	if l := c.links[i]; l != nil {
+		return false, c.link(i, l, name)
+	}
+	if err := c.make(name, &st); err != nil {
+		return false, err
+	}
+	if st.Nlink < 2 {
+		return false, nil
+	}
+	l := &linked{number: uint64(len(c.links)) + c.linked, left: uint64(st.Nlink) - 1}
+	c.links[i] = l
+	return false, unix.Linkat(c.to.fd(), name, c.stash, l.name(), 0)
+}
+
+// link gives a file that was copied another name. The last one is that in the stash: it may have as many as the file system allows.
+func (c *copier) link(i inode, l *linked, name string) error {
+	if l.left--; l.left > 0 {
+		return unix.Linkat(c.stash, l.name(), c.to.fd(), name, 0)
+	}
+	delete(c.links, i)
+	c.linked++
+	return unix.Renameat(c.stash, l.name(), c.to.fd(), name)
+}
+
+// make copies a file that has got no name yet.
+func (c *copier) make(name string, st *unix.Stat_t) error {
+	from, to := c.from.path(name), c.to.path(name)
+	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		if err := c.file(from, to, st.Size); err != nil {
 			return err
@@ -106,7 +202,7 @@ func (c *copier) entry(from, to string) error {
 			return &os.PathError{Op: "mknod", Path: to, Err: err}
 		}
 	}
-	return attributes(from, to, &st, nil)
+	return attributes(from, to, st, nil)
 }
 
 // file copies the content of a regular file.

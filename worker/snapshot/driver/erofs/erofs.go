@@ -5,10 +5,12 @@
 // background or when the first child is prepared, whichever comes first. So no mount ever has that
 // directory as a lower layer, and it is deleted when the image is on the disk. A mount
 // of the active snapshot that is still there then loses its files.
+//
+// The tree is what commands have made, so mkfs.erofs runs confined (package confine). If it can make no image of it, as of a tree
+// whose paths are too long, the layer stays a directory for good, and is stacked as one.
 package erofs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +26,7 @@ import (
 )
 
 // Driver keeps what a snapshot changes in DIR/fs, with overlayfs's scratch space in DIR/work, and after
-// the commit in the image DIR/layer.erofs.
+// the commit in the image DIR/layer.erofs; or, if that cannot be made, in DIR/fs, with the reason in DIR/no-image.
 type Driver struct {
 	overlay overlay.Driver
 	options []string
@@ -47,6 +49,13 @@ func (*Driver) Rebase() {}
 func changes(dir string) string { return filepath.Join(dir, "fs") }
 func scratch(dir string) string { return filepath.Join(dir, "work") }
 func image(dir string) string   { return filepath.Join(dir, "layer.erofs") }
+func noImage(dir string) string { return filepath.Join(dir, "no-image") }
+
+// isTree tells whether a layer stays a directory.
+func isTree(dir string) bool {
+	_, err := os.Lstat(noImage(dir))
+	return err == nil
+}
 
 const helper = "mkfs.erofs"
 
@@ -104,6 +113,10 @@ func (d *Driver) Mounts(ctx context.Context, t snapshot.Tree, readonly bool) ([]
 	}
 	var mounts []mount.Mount
 	for _, p := range t.Parents {
+		if isTree(p.Dir) {
+			mounts = append(mounts, mount.Mount{Type: "bind", Source: changes(p.Dir), Options: []string{"rbind", "ro"}})
+			continue
+		}
 		mounts = append(mounts, mount.Mount{Type: "erofs", Source: image(p.Dir), Options: d.options})
 	}
 	top := mount.Mount{Type: "overlay", Source: "overlay"}
@@ -130,8 +143,12 @@ func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, er
 	return d.overlay.Usage(ctx, t)
 }
 
-// Digest is the SHA-256 of the image, as sha256sum gives it.
+// Digest is the SHA-256 of the image, as sha256sum gives it; or of the tree, if the layer stays one.
 func (*Driver) Digest(ctx context.Context, l snapshot.Layer, o snapshot.DigestOptions) (snapshot.Digest, error) {
+	if isTree(l.Dir) {
+		sum, err := fstree.Digest(ctx, changes(l.Dir), fstree.DigestOptions(o))
+		return sum, err
+	}
 	sum, err := fstree.DigestFile(ctx, image(l.Dir), fstree.DigestOptions(o))
 	return sum, err
 }
@@ -139,8 +156,11 @@ func (*Driver) Digest(ctx context.Context, l snapshot.Layer, o snapshot.DigestOp
 // Remove has nothing to do: it is all in the directory.
 func (*Driver) Remove(context.Context, snapshot.Layer) error { return nil }
 
-// Finished tells whether the image is there, and nothing else any more.
+// Finished tells whether the image is there, and nothing else any more, or the layer stays a directory.
 func (*Driver) Finished(l snapshot.Layer) bool {
+	if isTree(l.Dir) {
+		return true
+	}
 	for _, gone := range []string{changes(l.Dir), scratch(l.Dir)} {
 		if _, err := os.Lstat(gone); !errors.Is(err, os.ErrNotExist) {
 			return false
@@ -175,7 +195,11 @@ func (d *Driver) convert(ctx context.Context, l snapshot.Layer) error {
 		if !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		if err := makeImage(ctx, l.Dir); err != nil {
+		err := makeImage(ctx, l.Dir)
+		if refused := (*refusedError)(nil); errors.As(err, &refused) {
+			return stayTree(ctx, l.Dir, refused)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -188,41 +212,4 @@ func (d *Driver) convert(ctx context.Context, l snapshot.Layer) error {
 	defer d.mu.Unlock()
 	delete(d.making, l.ID) // who has it already finds the layer finished
 	return nil
-}
-
-// makeImage makes the image under another name, flushes it, and renames it: an image that is there is whole.
-func makeImage(ctx context.Context, dir string) error {
-	if err := os.Mkdir(rootOf(dir), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	if err := fstree.CopyAttributes(changes(dir), rootOf(dir), "trusted.overlay.", "user.overlay."); err != nil {
-		return err
-	}
-	under := image(dir) + ".new"
-	if err := os.Remove(under); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, helper, "--quiet", "--preserve-mtime", under, changes(dir))
-	out, err := cmd.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return missing(err)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w: %s", helper, err, bytes.TrimSpace(out)), os.Remove(under))
-	}
-	if err := flush(under); err != nil {
-		return err
-	}
-	if err := os.Rename(under, image(dir)); err != nil {
-		return err
-	}
-	return flush(dir)
-}
-
-func flush(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

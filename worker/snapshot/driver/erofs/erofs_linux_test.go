@@ -1,11 +1,16 @@
 package erofs_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/erofs"
@@ -91,4 +96,163 @@ func TestAfterCrash(t *testing.T) {
 	if problems, err := s.Check(ctx); err != nil || len(problems) > 0 {
 		t.Errorf("check: %v, %v", problems, err)
 	}
+}
+
+// committed makes a store with a committed snapshot c, into which fill writes, and returns what the background has logged when that
+// is finished.
+func committed(t *testing.T, root string, fill func(dir string)) (*snapshot.Store, *snapshot.Tenant, string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts images")
+	}
+	var log bytes.Buffer
+	s, err := snapshot.Open(root, snapshot.Options{Driver: erofs.New(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Digests: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	tenant, err := s.Tenant("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := tenant.Prepare(t.Context(), "a", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(mounts[0].Source)
+	if err := errors.Join(tenant.Commit(t.Context(), "c", "a"), s.Finished(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Digested(t.Context()) // there is none as long as the snapshot is not finished
+	return s, tenant, log.String()
+}
+
+// usable fails unless a snapshot shows its file to a view, and to what is made on it, and can be verified and removed.
+func usable(t *testing.T, s *snapshot.Store, tenant *snapshot.Tenant) {
+	t.Helper()
+	ctx := t.Context()
+	parent := "c"
+	for _, name := range []string{"d", "e"} { // on the tree, and on an image on it
+		mounts, err := tenant.Prepare(ctx, name, parent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, unmount := drivertest.Mount(t, mounts)
+		if b, err := os.ReadFile(filepath.Join(at, "file")); err != nil || string(b) != "content" {
+			t.Errorf("%s has %q, %v", name, b, err)
+		}
+		if err := os.WriteFile(filepath.Join(at, name), []byte(name), 0o600); err != nil {
+			t.Error(err)
+		}
+		unmount()
+		parent = "of " + name
+		if err := errors.Join(tenant.Commit(ctx, parent, name), s.Finished(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts, err := tenant.View(ctx, "view", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, unmount := drivertest.Mount(t, mounts)
+	if b, err := os.ReadFile(filepath.Join(at, "file")); err != nil || string(b) != "content" {
+		t.Errorf("the view has %q, %v", b, err)
+	}
+	if err := os.WriteFile(filepath.Join(at, "new"), nil, 0o600); err == nil {
+		t.Error("the view can be written")
+	}
+	unmount()
+	if err := tenant.Verify(ctx, "c"); err != nil {
+		t.Errorf("verify: %v", err)
+	}
+	if problems, err := s.Check(ctx); err != nil || len(problems) > 0 {
+		t.Errorf("check: %v, %v", problems, err)
+	}
+	for _, name := range []string{"view", "of e", "of d", "c"} {
+		if err := tenant.Remove(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Cleanup(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeepTree: mkfs.erofs died of a tree of 3,000 levels, whose paths are longer than the kernel takes; the log said that the snapshot
+// could be used as it is, and nothing could be made on it. It stays a directory.
+func TestDeepTree(t *testing.T) {
+	root := t.TempDir()
+	fill := func(dir string) {
+		fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		for range 3000 {
+			if err == nil {
+				err = unix.Mkdirat(fd, "deep", 0o755)
+			}
+			next, e := unix.Openat(fd, "deep", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			err = errors.Join(err, e, unix.Close(fd))
+			fd = next
+		}
+		if err := errors.Join(err, unix.Close(fd), os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, tenant, log := committed(t, root, fill)
+	if log != "" && !strings.Contains(log, "stays a directory") {
+		t.Errorf("logged: %s", log)
+	}
+	info, err := tenant.Stat(t.Context(), "c")
+	if err != nil || info.Usage.Inodes < 3000 || (info.Digest == snapshot.Digest{}) {
+		t.Errorf("%+v, %v", info, err)
+	}
+	why, err := os.ReadFile(filepath.Join(root, "snapshots", info.ID.String(), "no-image"))
+	if err != nil || !strings.Contains(string(why), "mkfs.erofs") {
+		t.Errorf("%q, %v", why, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = snapshot.Open(root, snapshot.Options{Driver: erofs.New()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if tenant, err = s.Tenant("t"); err != nil {
+		t.Fatal(err)
+	}
+	usable(t, s, tenant)
+}
+
+// TestProgramFails: whatever mkfs.erofs dies of, the snapshot is usable; unless it was for want of room: then it is tried again, and
+// until there is room nothing is made on the snapshot.
+func TestProgramFails(t *testing.T) {
+	bin := t.TempDir()
+	old := os.Getenv("PATH")
+	program := func(script string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(bin, "mkfs.erofs"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin+":"+old)
+	}
+	fill := func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, script := range map[string]string{"exit code": "exit 1", "nothing": "exit 0", "no image": "head -c 8192 /dev/zero > /file || yes | head -c 8192 > /file", "a fault": "exec perl -e 'unpack(q(p), pack(q(J), 1))'", "half an image": "echo half > /file; exit 7"} {
+		program(script)
+		s, tenant, _ := committed(t, t.TempDir(), fill)
+		t.Setenv("PATH", old)
+		t.Log(what)
+		usable(t, s, tenant)
+	}
+	program("echo mkfs.erofs: No space left on device >&2; exit 1")
+	s, tenant, log := committed(t, t.TempDir(), fill)
+	if !strings.Contains(log, "No space left on device") {
+		t.Errorf("logged: %s", log)
+	}
+	if _, err := tenant.Prepare(t.Context(), "x", "c"); err == nil || !strings.Contains(err.Error(), "No space left") {
+		t.Errorf("prepare: %v", err)
+	}
+	t.Setenv("PATH", old)
+	usable(t, s, tenant)
 }
