@@ -7,7 +7,11 @@
 // is denied all system calls that need it, by the default profile of containers, and ioctl.
 package confine
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Where the program finds what it is given.
 const (
@@ -24,4 +28,13 @@ type Command struct {
 	Point   string        // an empty directory, on which the root directory is mounted, where no other process sees it
 	Time    time.Duration // how long it may take in processor time; 0: an hour
 	Memory  int64         // how much memory it may have; 0: 4 GiB
+}
+
+// Explain is an error of Run with what the program wrote.
+func Explain(err error, out []byte) error {
+	text := strings.Join(strings.Fields(string(out)), " ")
+	if err == nil || text == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, text)
 }

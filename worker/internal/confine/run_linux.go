@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -204,13 +203,4 @@ next:
 		}
 	}
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-}
-
-// Explain is an error of Run with what the program wrote.
-func Explain(err error, out []byte) error {
-	text := strings.Join(strings.Fields(string(out)), " ")
-	if err == nil || text == "" {
-		return err
-	}
-	return fmt.Errorf("%w: %s", err, text)
 }
