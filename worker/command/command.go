@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -53,7 +54,8 @@ const TenantName = "local"
 const rootHelp = `holdfastd keeps the storage of a machine that runs builds: bases that are imported
 from images and archives, snapshots made from them, and their mounts.
 
-The store is in the directory --root. Only one process uses it at a time.
+The store is in the directory --root. Only one process uses it at a time; others wait for it
+(--wait).
 
 Exit codes: 0 done, 1 the operation failed, or something that is needed is missing
 (doctor), 2 the command line is wrong, 130 ended by Ctrl-C (128 and the number of any
@@ -78,6 +80,7 @@ type app struct {
 	root   string
 	driver string
 	run    string
+	wait   time.Duration // for another process that has the store
 
 	tenant   string // of those commands that have a flag for it
 	digests  bool   // of all that is committed
@@ -96,6 +99,7 @@ func NewRootCommand() *cobra.Command {
 	flags.StringVar(&a.root, "root", DefaultRoot, "directory of the store")
 	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an ordinary user with copy: overlay|copy|btrfs|erofs|zfs:DATASET")
 	flags.StringVar(&a.run, "run", "", "directory for what is mounted, on a tmpfs; default: one in /run for each store")
+	cli.DurationVar(flags, &a.wait, "wait", defaultWait, "how long to wait for another process that has the store; 0: not")
 	_ = root.MarkPersistentFlagDirname("root") // a flag that is there
 	_ = root.MarkPersistentFlagDirname("run")
 	for _, make := range makers {
@@ -196,12 +200,15 @@ type call struct {
 	args []string
 	out  *bufio.Writer // standard output, flushed when the command has ended
 	room *room         // on the disk of the store that is open
+
+	waits    bool          // for another process; offering names does not
+	patience time.Duration // how long the store may be another process's
 }
 
 // action makes what cobra runs of fn.
 func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(cli.Output{W: cmd.OutOrStdout()})}
+		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(cli.Output{W: cmd.OutOrStdout()}), waits: true}
 		if c.ctx == nil {
 			c.ctx = context.Background()
 		}

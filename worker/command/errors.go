@@ -83,7 +83,7 @@ func (c *call) next(err error) string {
 	case errors.As(err, &output): // its disk need not be the store's
 		return ""
 	case errors.Is(err, snapshot.ErrLocked):
-		return "wait until that process has ended, or give another directory with --root"
+		return "wait until that process has ended, longer with --wait, or give another directory with --root"
 	case errors.Is(err, snapshot.ErrNotStore):
 		return "give the directory of a store with --root, or for import one that is empty or not there yet; nothing was changed"
 	case errors.Is(err, snapshot.ErrCorrupt):

@@ -8,7 +8,7 @@ import (
 // WhileLocked has fn called in place of the rest before a store that is locked is tried again.
 func WhileLocked(fn func()) (restore func()) {
 	before := lockWait
-	lockWait = fn
+	lockWait = func(context.Context, time.Duration) { fn() }
 	return func() { lockWait = before }
 }
 

@@ -24,7 +24,7 @@ const mountHelp = `Mount a snapshot at the directory PATH, until the command is 
 ends it with exit code 0. It can be run in the background of a script: kill -INT ends it, too.
 
 A committed snapshot or a base is mounted to be read. An active one can be written.
-The store is in use meanwhile: other commands, but for mount ls, top and doctor, are refused.`
+The store is in use meanwhile: other commands, but for mount ls, top and doctor, wait (--wait).`
 
 // closeTime is how long the end of a command waits for mounts that are in use. A variable for tests.
 var closeTime = 10 * time.Second

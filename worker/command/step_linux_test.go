@@ -241,7 +241,7 @@ func TestStepInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	wait := begun(t, ctx)
-	if r := run(t, "", "step", "--base", "bb", "id"); r.code != 125 || !strings.Contains(r.errOut, "wait until that process has ended") {
+	if r := run(t, "", "step", "--wait", "0", "--base", "bb", "id"); r.code != 125 || !strings.Contains(r.errOut, "wait until that process has ended") {
 		t.Errorf("meanwhile: %+v", r)
 	}
 	cancel()

@@ -62,6 +62,9 @@ func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err erro
 	if err != nil {
 		return err
 	}
+	if c.waits {
+		c.patience = c.wait
+	}
 	s, err := c.openStore(there)
 	if err != nil {
 		return err
@@ -206,22 +209,49 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// lockPatience is how long a store that is locked is tried again: the child that a killed process was
+// defaultWait is how long a command waits for another one that has the store.
+const defaultWait = time.Minute
+
+// lockPatience is how long a store that is locked is tried again at least: the child that a killed process was
 // about to start has its locks for a moment.
 const (
 	lockPatience = 300 * time.Millisecond
 	lockInterval = 5 * time.Millisecond
+	lockSeldom   = 50 * time.Millisecond // after lockPatience
+	lockSilence  = time.Second           // after that long it is said who is waited for
 )
 
 // lockWait is a variable for tests.
-var lockWait = func() { time.Sleep(lockInterval) }
+var lockWait = func(ctx context.Context, time time.Duration) { sleep(ctx, time) }
 
-// openUnlocked opens a store, and waits a little if another process has it.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// openUnlocked opens a store, and waits if another process has it.
 func (c *call) openUnlocked(root string, o snapshot.Options) (*snapshot.Store, error) {
-	for begun := time.Now(); ; lockWait() {
+	begun, interval, said := time.Now(), lockInterval, false
+	for {
 		s, err := snapshot.Open(root, o)
-		if !errors.Is(err, snapshot.ErrLocked) || time.Since(begun) > lockPatience || c.ctx.Err() != nil {
+		waited := time.Since(begun)
+		if !errors.Is(err, snapshot.ErrLocked) || waited > max(lockPatience, c.patience) {
 			return s, err
+		}
+		if waited > lockSilence && !said {
+			said = true
+			fmt.Fprintf(c.cmd.ErrOrStderr(), "waiting up to %v: %v\n", c.patience, err)
+		}
+		if waited > lockPatience {
+			interval = lockSeldom
+		}
+		lockWait(c.ctx, interval)
+		if err := c.ctx.Err(); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,23 +29,38 @@ type flight struct {
 }
 
 // board takes a place on the flight of a step, a new one if there is none. One that is leaving has no places.
-func (r *Runner) board(p *plan) (*flight, error) {
+func (r *Runner) board(p *plan) (f *flight, joined bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, fmt.Errorf("step: %w", ErrClosed)
+		return nil, false, fmt.Errorf("step: %w", ErrClosed)
 	}
 	if f := r.flights[p.run]; f != nil {
 		if !f.leaving {
 			f.waiters++
 		}
-		return f, nil
+		return f, true, nil
 	}
-	f := &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
+	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
 	r.flights[p.run] = f
 	r.background.Go(func() { r.fly(f) })
-	return f, nil
+	return f, false, nil
+}
+
+// another tells of the error of a flight that was joined that it need not be one's own: it failed within limits that are narrower than
+// those of the step s. Whatever it failed of may be for that: what a command does without memory or processes is up to it.
+func (f *flight) another(s *Step, err error) bool {
+	var failure *Failure
+	return errors.As(err, &failure) && !errors.Is(err, ErrCanceled) && narrower(&f.step.Limits, &s.Limits)
+}
+
+// narrower tells whether one of the limits a is less than that of b.
+func narrower(a, b *Limits) bool {
+	less := func(a, b int64) bool { return a > 0 && (b == 0 || a < b) }
+	pids := func(n int64) int64 { return cmp.Or(n, DefaultPids) }
+	return less(a.Memory, b.Memory) || pids(a.Pids) < pids(b.Pids) || less(int64(a.Time), int64(b.Time)) || less(a.Disk, b.Disk) ||
+		a.CPU > 0 && (b.CPU == 0 || a.CPU < b.CPU)
 }
 
 // fly looks a step up and runs it if need be.

@@ -222,7 +222,7 @@ type Result struct {
 }
 
 // Run returns the result of a step, and runs it if there is none. If the same step is running
-// already it waits for that. What the command writes is copied to log as it comes, unless log is nil;
+// already it waits for that; if that fails and had narrower limits it is run again. What the command writes is copied to log as it comes, unless log is nil;
 // if log is slow, parts may be left out, with a line that says so.
 //
 // A step that was run and has no result is a *Failure. Other errors are those of the store
@@ -238,7 +238,7 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 		return nil, err
 	}
 	for {
-		f, err := r.board(p)
+		f, joined, err := r.board(p)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +250,15 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 				return nil, fmt.Errorf("step %s: %w", p.run, ctx.Err())
 			}
 		}
-		return r.await(ctx, f, log)
+		res, err := r.await(ctx, f, log)
+		if !joined || !f.another(&s, err) {
+			return res, err
+		}
+		if log != nil {
+			if _, err := fmt.Fprintf(log, "\n[this run failed within narrower limits than these: %v; it is run again]\n", errors.Unwrap(err)); err != nil {
+				return nil, fmt.Errorf("step %s: writing its output: %w", f.id, err)
+			}
+		}
 	}
 }
 
