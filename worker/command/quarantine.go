@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"holdfast/command/cli"
+	"holdfast/worker/disk"
 	"holdfast/worker/snapshot"
 )
 
@@ -111,4 +113,17 @@ func (d *checkup) quarantine(s *snapshot.Store) {
 	}
 	d.add("Store", "quarantine", stateLacking, inQuarantine(report.Quarantined)+"; metadata.db is older than they are, or was made anew",
 		"put the right metadata.db back, or look at them and remove them: holdfastd snapshot ls --quarantined, snapshot rm --quarantined")
+}
+
+// quotas says how steps are kept within --disk.
+func (d *checkup) quotas(root string) {
+	err := disk.HasQuotas(root)
+	switch {
+	case err == nil:
+		d.add("Store", "disk limits", stateOK, "project quotas, with which the kernel refuses what a step may not write; with the drivers overlay and erofs", "")
+	case errors.Is(err, disk.ErrNoQuota):
+		d.add("Store", "disk limits", stateOK, "a step with --disk is looked at every 250 ms, and can write more by then: "+err.Error(), "")
+	default:
+		d.add("Store", "disk limits", stateLacking, err.Error(), d.next(err))
+	}
 }

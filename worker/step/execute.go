@@ -28,7 +28,9 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 	}
 	waitForks()
 	r.at(atPrepared, f.id)
+	quota := r.limitDisk(f)
 	run, err := r.runMounted(f, mounts)
+	err = r.liftDisk(f, quota, err)
 	if errors.Is(err, mount.ErrBusy) && run.held != nil {
 		r.background.Go(func() { r.removeLater(run.held, key) })
 		return nil, err

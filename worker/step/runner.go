@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/worker/disk"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
@@ -99,6 +100,8 @@ type Runner struct {
 
 	looks looks
 
+	quotas func() error // nil if steps can have a quota, found out once
+
 	hook func(point, ID) // for tests
 }
 
@@ -126,6 +129,7 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 	}
 	r := &Runner{opt: o, log: o.Logger, store: store,
 		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}, looks: newLooks()}
+	r.quotas = sync.OnceValue(func() error { return disk.HasQuotas(store.Root()) })
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	if err := r.open(ctx); err != nil {
 		r.stop()

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package disk
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// HasQuotas is for Linux.
+func HasQuotas(string) error { return fmt.Errorf("%w: %s", ErrNoQuota, runtime.GOOS) }
+
+// Quota is for Linux.
+type Quota struct{}
+
+// LimitTrees is for Linux.
+func LimitTrees(uint64, int64, ...string) (*Quota, error) { return nil, HasQuotas("") }
+
+// Used is for Linux.
+func (*Quota) Used() (int64, error) { return 0, HasQuotas("") }
+
+// Lift is for Linux.
+func (*Quota) Lift() error { return HasQuotas("") }
