@@ -181,6 +181,9 @@ func kindOf(i snapshot.Info) string {
 	if i.Kind == snapshot.View && i.Labels[base.LabelBase] != "" {
 		kind = "base"
 	}
+	if i.Kind == snapshot.Active && strings.HasPrefix(i.Name, step.CachePrefix) {
+		kind = "cache"
+	}
 	if i.Distrusted {
 		kind += ", distrusted"
 	}

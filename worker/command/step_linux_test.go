@@ -401,16 +401,17 @@ func TestStepUser(t *testing.T) {
 				t.Errorf("%s: %s: %+v", driver, args, r)
 			}
 		}
+		userFiles(t, call)
 		for _, signal := range endings {
 			cmd := program(path, dir, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
 			become(cmd)
 			endsBy(t, cmd, signal)
 		}
-		if list := call("snapshot", "ls"); list.code != 0 || strings.Contains(list.out, "!run/") || strings.Count(list.out, "\n") != 4 {
+		if list := call("snapshot", "ls"); list.code != 0 || strings.Contains(list.out, "!run/") || strings.Count(list.out, "\n") != 10 {
 			t.Errorf("%s: %+v", driver, list)
 		}
 		// All of it can be deleted by the user, also what overlayfs lets no user enter.
-		for _, args := range []string{"prune --all", "snapshot rm bb", "prune --all"} {
+		for _, args := range []string{"prune --all", "snapshot rm bb", "prune --all --caches 0"} {
 			if r := call(strings.Fields(args)...); r.code != 0 || r.errOut != "" {
 				t.Errorf("%s: %s: %+v", driver, args, r)
 			}
@@ -418,6 +419,41 @@ func TestStepUser(t *testing.T) {
 		if left, err := filepath.Glob("store/[st]*/*"); err != nil || len(left) > 0 {
 			t.Errorf("%s: left: %v, %v", driver, left, err)
 		}
+	}
+}
+
+// userFiles has an ordinary user's steps see and get files, one of which the user cannot read, and give some.
+func userFiles(t *testing.T, call func(args ...string) result) {
+	t.Helper()
+	check(t, os.RemoveAll("src"))
+	check(t, os.RemoveAll("out"))
+	check(t, os.MkdirAll("src", 0o755))
+	check(t, os.MkdirAll("out", 0o777))
+	check(t, os.Chmod("out", 0o777))
+	check(t, os.WriteFile("src/file", []byte("here\n"), 0o644))
+	for _, c := range []struct{ args, out, says string }{
+		{"--mount src:/src:ro cat /src/file", "here\n", "ran "},
+		{"--mount src:/src:ro cat /src/file", "here\n", "hit "},
+		{"--copy src:/src --output /src:out/src sh -c 'id -u; cat /src/file'", "0\nhere\n", "ran "},
+		{"--mount type=cache,id=c,target=/c sh -c 'echo x >/c/x; ls /c'", "x\n", "ran "},
+		{"--mount out:/out sh -c 'echo x >/out/x'", "", "not cached: /out can be written"},
+	} {
+		if r := call(append([]string{"step", "--base", "bb"}, split(c.args)...)...); r.code != 0 || r.out != c.out || !strings.Contains(r.errOut, c.says) {
+			t.Errorf("%s: %+v", c.args, r)
+		}
+	}
+	if b, err := os.ReadFile("out/src/file"); err != nil || string(b) != "here\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	check(t, os.WriteFile("src/sealed", nil, 0o600))
+	if r := call("step", "--base", "bb", "--mount", "src:/src:ro", "cat", "/src/file"); r.code != 0 || r.out != "here\n" || !strings.Contains(r.errOut, "src/sealed: permission denied") {
+		t.Errorf("what cannot be read: %+v", r)
+	}
+	if r := call("step", "--base", "bb", "--copy", "src:/src", "id"); r.code != 125 || !strings.Contains(r.errOut, "src/sealed: permission denied") {
+		t.Errorf("what cannot be read: %+v", r)
 	}
 }
 

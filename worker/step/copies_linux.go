@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -195,8 +196,9 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount) (*mount.Handle, err
 	if err != nil {
 		return nil, err
 	}
+	spec.Options = append(slices.Clone(spec.Options), "nosuid", "nodev")
 	if m.ReadOnly {
-		spec.Options = append(spec.Options[:len(spec.Options):len(spec.Options)], "ro")
+		spec.Options = append(spec.Options, "ro")
 	}
 	h, err := r.opt.Mounts.Acquire(ctx, spec)
 	if err == nil && fresh { // as tmpfs: whoever a step runs as can write there

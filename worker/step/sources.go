@@ -97,9 +97,6 @@ func (s *source) look(ctx context.Context, r *Runner, key fstree.Sum) (err error
 	if s.stamp, s.exact, err = stampOf(ctx, s.path); err != nil {
 		return raced(err)
 	}
-	if s.stamp.Special != "" {
-		return fmt.Errorf("%s: %w", filepath.Join(s.path, s.stamp.Special), fstree.ErrSpecial)
-	}
 	if s.exact {
 		if sum, ok := r.results.source(key, s.stamp.Sum); ok {
 			s.sum = sum
@@ -148,7 +145,7 @@ func stampOf(ctx context.Context, path string) (stamp fstree.Stamp, exact bool, 
 	for range lookTries {
 		begun := time.Now()
 		stamp, err = fstree.StampOf(ctx, path)
-		if err != nil || stamp.Foreign || stamp.Special != "" {
+		if err != nil || stamp.Foreign {
 			return stamp, false, err
 		}
 		margin := fineMargin
@@ -211,7 +208,7 @@ func (r *Runner) recheck(f *flight, binds []*mount.Handle) (uncached string, err
 	return "", nil
 }
 
-// ErrStore: a mount or copy of the store itself.
+// errStore is of a mount or copy of the store itself.
 var errStore = fmt.Errorf("%w: a step must not see the store", ErrInvalid)
 
 // outsideStore is an error if a path is that of the store, is in it, or leads to a directory that has it.
@@ -287,7 +284,8 @@ func (r *results) source(key, stamp fstree.Sum) (sum fstree.Sum, ok bool) {
 // putSource remembers the digest of a source that has a stamp.
 func (r *results) putSource(key, stamp, sum fstree.Sum) error {
 	v := append(append(append(make([]byte, 0, sourceSize), key[:]...), stamp[:]...), sum[:]...)
-	return r.update(func(tx *holdfast.Tx) error {
+	// Not with r.update: it is not worth the room that is kept for when the disk is full.
+	return r.db.Update(func(tx *holdfast.Tx) error {
 		b := tx.Bucket(inSources)
 		if b == nil {
 			return fmt.Errorf("%w: a bucket is missing", ErrCorrupt)

@@ -110,7 +110,9 @@ func (t *treeDigest) enter(name string) error {
 		return err
 	}
 	if t.stamp != nil {
-		t.foreign(t.dir, st.Dev)
+		if err := t.foreign(t.dir, st.Dev); err != nil {
+			return err
+		}
 		if err := t.mark(name, &st); err != nil {
 			return err
 		}

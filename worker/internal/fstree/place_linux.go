@@ -76,54 +76,70 @@ func (p *placer) one(from, dir *os.File, name string, depth int) error {
 	case unix.S_IFDIR:
 		return p.directory(from, dir, name, &st, depth)
 	case unix.S_IFREG:
-		return p.replace(dir, name, func(to string) error { return p.file(from, to, &st) })
+		return p.replace(dir, name, func(to string) (bool, error) { return p.file(from, to, &st) })
 	case unix.S_IFLNK:
 		target := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(int(from.Fd()), "", target)
 		if err != nil {
 			return &os.SyscallError{Syscall: "readlink", Err: err}
 		}
-		return p.replace(dir, name, func(to string) error {
+		return p.replace(dir, name, func(to string) (bool, error) {
 			if err := os.Symlink(string(target[:n]), to); err != nil {
-				return err
+				return false, err
 			}
-			return p.attributes(nil, to, &st)
+			return true, p.attributes(nil, to, &st)
 		})
 	}
 	return ErrSpecial
 }
 
-// replace has something made under a name of its own, and moves it to name.
-func (p *placer) replace(dir *os.File, name string, create func(to string) error) error {
-	temporary := ".holdfast-" + rand.Text()
-	err := create(fdPath(dir) + "/" + temporary)
-	if err == nil {
-		if err = unix.Renameat(int(dir.Fd()), temporary, int(dir.Fd()), name); err == nil {
-			return nil
-		}
-		err = fmt.Errorf("there is something else than a file: rename: %w", err)
+// replace has something made under a name. If that is taken it is made under another, and takes the place of what is there. create tells
+// whether it has made anything.
+func (p *placer) replace(dir *os.File, name string, create func(to string) (made bool, err error)) error {
+	made, err := create(fdPath(dir) + "/" + name)
+	switch {
+	case err == nil:
+		return nil
+	case made:
+		return p.undo(dir, name, err)
+	case !errors.Is(err, os.ErrExist):
+		return err
 	}
-	if gone := unix.Unlinkat(int(dir.Fd()), temporary, 0); gone != nil && gone != unix.ENOENT {
+	temporary := ".holdfast-" + rand.Text()
+	if made, err = create(fdPath(dir) + "/" + temporary); err == nil {
+		if err = unix.Renameat(int(dir.Fd()), temporary, int(dir.Fd()), name); err != nil {
+			err = fmt.Errorf("there is something else than a file: rename: %w", err)
+		}
+	}
+	if err != nil && made {
+		err = p.undo(dir, temporary, err)
+	}
+	return err
+}
+
+// undo removes what could not be made whole.
+func (p *placer) undo(dir *os.File, name string, err error) error {
+	if gone := unix.Unlinkat(int(dir.Fd()), name, 0); gone != nil && gone != unix.ENOENT {
 		err = errors.Join(err, gone)
 	}
 	return err
 }
 
-func (p *placer) file(from *os.File, to string, st *unix.Stat_t) (err error) {
+func (p *placer) file(from *os.File, to string, st *unix.Stat_t) (made bool, err error) {
 	in, err := os.OpenFile(fdPath(from), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer in.Close()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = CopyContent(p.ctx, in, out, st.Size)
 	if err = errors.Join(err, out.Close()); err != nil {
-		return err
+		return true, err
 	}
-	return p.attributes(from, to, st)
+	return true, p.attributes(from, to, st)
 }
 
 func (p *placer) directory(from, dir *os.File, name string, st *unix.Stat_t, depth int) (err error) {

@@ -8,16 +8,16 @@ import (
 // Sum is a SHA-256.
 type Sum = [sha256.Size]byte
 
-// ErrSpecial: something is no directory, regular file or symbolic link, so what can be read from it is not known.
-var ErrSpecial = errors.New("neither a directory, a regular file nor a symbolic link")
+// ErrSpecial: something has no content that could be known: it is neither a directory, a regular file nor a symbolic link, or the kernel makes
+// it as it is read.
+var ErrSpecial = errors.New("its content cannot be known, as of a device, a pipe or a socket")
 
 // Stamp tells, without reading files, whether a tree is still what it was: two stamps with the same Sum are of the same content, if
 // the file system is not Foreign, and the first one was taken some time after Changed.
 type Stamp struct {
-	Sum     Sum    // of names, and by each name inode, type, permissions, owner, size and times
-	Changed int64  // when something was last changed, in nanoseconds since 1970: the latest ctime, which no program can set
-	Coarse  bool   // all times are of whole seconds
-	Foreign bool   // some of it is on a file system whose times are not known to be those of this machine's clock
-	Special string // a name of what is ErrSpecial; "": there is none
+	Sum     Sum   // of names, and by each name inode, type, permissions, owner, size and times
+	Changed int64 // when something was last changed, in nanoseconds since 1970: the latest ctime, which no program can set
+	Coarse  bool  // all times are of whole seconds
+	Foreign bool  // some of it is on a file system whose times are not known to be those of this machine's clock
 	Entries int
 }

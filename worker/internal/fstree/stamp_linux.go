@@ -1,7 +1,6 @@
 package fstree
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StampOf gives the stamp of the tree or file at path, which is opened as OpenSource does.
+// StampOf gives the stamp of the tree or file at path, also if that is a symbolic link to it. Errors are ErrSpecial and those of DigestSource.
 func StampOf(ctx context.Context, path string) (Stamp, error) {
 	s := Stamp{Coarse: true}
 	t := treeDigest{digest: newDigest(ctx, DigestOptions{}), dir: -1, links: map[inode]uint64{}, stamp: &s, systems: map[uint64]bool{}}
@@ -57,7 +56,9 @@ func (t *treeDigest) source(path string, file func(fd int, name string) error) (
 		return t.walk()
 	case unix.S_IFREG:
 		if t.stamp != nil {
-			t.foreign(fd, st.Dev)
+			if err := t.foreign(fd, st.Dev); err != nil {
+				return err
+			}
 			return t.mark("", &st)
 		}
 		one, err := unix.Open(again, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -66,10 +67,7 @@ func (t *treeDigest) source(path string, file func(fd int, name string) error) (
 		}
 		return file(one, "")
 	}
-	if t.stamp == nil {
-		return ErrSpecial
-	}
-	return t.mark("", &st)
+	return ErrSpecial
 }
 
 // mark hashes what changes when an entry does.
@@ -85,12 +83,9 @@ func (t *treeDigest) mark(name string, st *unix.Stat_t) error {
 	t.stamp.Coarse = t.stamp.Coarse && st.Ctim.Nsec == 0
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR, unix.S_IFREG, unix.S_IFLNK:
-	default:
-		if t.stamp.Special == "" {
-			t.stamp.Special = cmp.Or(t.path(), ".")
-		}
+		return t.ctx.Err()
 	}
-	return t.ctx.Err()
+	return ErrSpecial
 }
 
 // exactSystems are file systems on which a change of a file always changes its time of change, by the clock of this machine.
@@ -100,14 +95,25 @@ var exactSystems = map[int64]bool{
 	0x2fc12fc1: true, // ZFS
 }
 
-// foreign notes whether a file is on another file system than these.
-func (t *treeDigest) foreign(fd int, dev uint64) {
+// kernelSystems are file systems whose files are made as they are read.
+var kernelSystems = map[int64]bool{
+	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.DEBUGFS_MAGIC: true, unix.TRACEFS_MAGIC: true, unix.SECURITYFS_MAGIC: true,
+	unix.CGROUP_SUPER_MAGIC: true, unix.CGROUP2_SUPER_MAGIC: true, unix.DEVPTS_SUPER_MAGIC: true, unix.BPF_FS_MAGIC: true, unix.NSFS_MAGIC: true,
+}
+
+// foreign notes whether a file is on another file system than these. On one of the kernel's it is ErrSpecial.
+func (t *treeDigest) foreign(fd int, dev uint64) error {
 	if t.systems[dev] {
-		return
+		return nil
 	}
 	t.systems[dev] = true
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil || !exactSystems[int64(st.Type)] {
+	err := unix.Fstatfs(fd, &st)
+	if err == nil && kernelSystems[int64(st.Type)] {
+		return fmt.Errorf("a file system of the kernel: %w", ErrSpecial)
+	}
+	if err != nil || !exactSystems[int64(st.Type)] {
 		t.stamp.Foreign = true
 	}
+	return nil
 }

@@ -49,7 +49,7 @@ func TestStamp(t *testing.T) {
 	if again := stampOf(t, tree); again != before {
 		t.Fatalf("%+v, and unchanged %+v", before, again)
 	}
-	if before.Special != "" || before.Entries != 11 || before.Foreign {
+	if before.Entries != 11 || before.Foreign {
 		t.Errorf("%+v", before)
 	}
 	info, err := os.Stat(at("file"))
@@ -74,11 +74,10 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	must(t, unix.Mkfifo(at("z/pipe"), 0o600))
-	if s := stampOf(t, tree); s.Special != "z/pipe" {
-		t.Errorf("%+v", s)
-	}
-	if s := stampOf(t, at("z/pipe")); s.Special != "." {
-		t.Errorf("%+v", s)
+	for _, path := range []string{tree, at("z/pipe"), "/dev/null", "/proc/self", "/proc/version"} {
+		if _, err := fstree.StampOf(context.Background(), path); !errors.Is(err, fstree.ErrSpecial) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 
@@ -209,6 +208,14 @@ func TestPlaceStaysInside(t *testing.T) {
 	if err := place(deep, to, "deep", fstree.PlaceOptions{}); err == nil || !strings.Contains(err.Error(), "deep") {
 		t.Errorf("a deep tree: %v", err)
 	}
+	// What is there stays if its successor cannot be read. Of this file of the kernel nobody can.
+	must(t, os.WriteFile(filepath.Join(to, "kept"), []byte("kept"), 0o600))
+	if err := place("/proc/sys/net/ipv4/route/flush", to, "kept", fstree.PlaceOptions{}); err == nil {
+		t.Error("what cannot be read was copied")
+	}
+	if b, err := os.ReadFile(filepath.Join(to, "kept")); err != nil || string(b) != "kept" {
+		t.Errorf("%q, %v", b, err)
+	}
 	left, err := filepath.Glob(filepath.Join(to, ".holdfast-*"))
 	if err != nil || len(left) > 0 {
 		t.Error(left, err)
@@ -227,6 +234,17 @@ func BenchmarkSource(b *testing.B) {
 	b.Run("digest", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := fstree.DigestSource(b.Context(), dir, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("place", func(b *testing.B) {
+		for b.Loop() {
+			to, err := os.Open(b.TempDir())
+			if err == nil {
+				err = errors.Join(fstree.PlaceContent(b.Context(), dir, to, fstree.PlaceOptions{Root: true}), to.Close())
+			}
+			if err != nil {
 				b.Fatal(err)
 			}
 		}
