@@ -102,6 +102,12 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 		err = r.runCommand(f, &job{id: f.id, step: f.step, root: root, binds: binds, serial: r.serial.Add(1)}, &done)
 		r.at(atEnded, f.id)
 	}
+	removed := done.startRemoval()
+	defer func() {
+		if left := <-removed; left != nil {
+			err = errors.Join(err, r.fault(f, left))
+		}
+	}()
 	if err == nil {
 		done.uncached, err = r.recheck(f, binds)
 	}
@@ -125,6 +131,17 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}
 	r.at(atUnmounted, f.id)
 	return done, err
+}
+
+// startRemoval removes what is left of a command in the system while its mounts go.
+func (d *ended) startRemoval() <-chan error {
+	removed := make(chan error, 1)
+	if d.remove == nil {
+		removed <- nil
+		return removed
+	}
+	go func() { removed <- d.remove() }()
+	return removed
 }
 
 // bind acquires what a step sees beside its base. What it returns is to be released, with an error too.

@@ -220,6 +220,9 @@ func closeOnExec() error {
 // byInit starts this program again, which becomes the command.
 func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err error) {
 	s := r.job.step
+	if err := r.awaitGroups(); err != nil {
+		return done, err
+	}
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {
 		return done, err

@@ -50,7 +50,31 @@ func (n native) open(e *environment) (opened, error) {
 	if o.limits, err = resourceLimits(); err != nil {
 		return nil, err
 	}
-	err = e.nursery.Do(func() (err error) {
+	if err = o.openFiles(); err != nil {
+		o.close()
+		return nil, err
+	}
+	o.openGroups()
+	// What the process has inherited itself is not for steps.
+	if err := closeOnExec(); err != nil {
+		o.close()
+		return nil, err
+	}
+	if o.byInit = n.init || o.userns; o.byInit {
+		return o, nil
+	}
+	if err = o.canStop(); err != nil {
+		o.byInit = true
+		e.log.Warn("a step begins with this program, which takes some milliseconds more", "reason", err)
+		return o, nil
+	}
+	o.networks = newNetworks()
+	return o, nil
+}
+
+// openFiles opens what steps are started with.
+func (o *openNative) openFiles() error {
+	err := o.nursery.Do(func() (err error) {
 		o.space, err = os.Open("/proc/thread-self/ns/mnt")
 		return err
 	})
@@ -69,22 +93,14 @@ func (n native) open(e *environment) (opened, error) {
 	if err == nil {
 		o.self, err = openProgram()
 	}
-	if err != nil {
-		o.close()
-		return nil, err
-	}
-	o.openGroups()
-	// What the process has inherited itself is not for steps.
-	if err := closeOnExec(); err != nil {
-		o.close()
-		return nil, err
-	}
-	if o.byInit = n.init || o.userns; o.byInit {
-		return o, nil
-	}
-	// A process of the step has to mount /proc where the kernel cannot be told whose processes it
-	// is to show (before 6.18), and cannot be stopped at its beginning where tracing is forbidden.
-	err = canProc()
+	return err
+}
+
+// canStop is why a command cannot be started so that it stops before its first instruction and is given then what it could
+// not have before: its own init has to do that. A process of the step has to mount /proc where the kernel cannot be
+// told whose processes it is to show (before 6.18), and cannot be stopped where tracing is forbidden.
+func (o *openNative) canStop() error {
+	err := canProc()
 	if err == nil {
 		err = canTrace()
 	}
@@ -94,11 +110,7 @@ func (n native) open(e *environment) (opened, error) {
 	if err == nil && o.places.v2() && !o.places.clone {
 		err = fmt.Errorf("a process cannot begin in a cgroup: clone3: %w", unix.ENOSYS)
 	}
-	if err != nil {
-		o.byInit = true
-		e.log.Warn("a step begins with this program, which takes some milliseconds more", "reason", err)
-	}
-	return o, nil
+	return err
 }
 
 // openGroups finds out which groups and namespaces of cgroups steps can have.
@@ -174,6 +186,7 @@ type openNative struct {
 	filter                      filter // of system calls, for each command
 	limits                      []resourceLimit
 
+	networks *networks // nil if steps begin with Init
 	places   *places
 	pids     int64   // the limit of processes that steps have; 0: none can be had
 	cgroupns uintptr // the flag of a namespace of cgroups; 0: the kernel has none
@@ -182,11 +195,6 @@ type openNative struct {
 	mu      sync.Mutex
 	threads int
 	serving sync.WaitGroup
-}
-
-type threadJob struct {
-	do   func(*thread) error
-	done chan error
 }
 
 func (o *openNative) close() {
@@ -199,6 +207,7 @@ func (o *openNative) close() {
 	}
 	o.self.close()
 	o.places.close()
+	o.networks.close()
 }
 
 // run runs a job.
@@ -212,17 +221,19 @@ func (o *openNative) run(ctx context.Context, j *job) (done ended, err error) {
 	if err != nil {
 		return done, err
 	}
-	g, place, err := o.groups(j)
-	if err != nil {
-		return done, err
-	}
+	r := &nativeRun{openNative: o, job: j, box: box, files: files, made: make(chan groups, 1)}
+	go func() { r.made <- o.groups(j) }() // while the sandbox is built
+	defer func() {
+		_ = r.awaitGroups()
+		r.group.measure(&done)
+		done.remove = r.groups.remove
+	}()
 	// Who runs the command can open /dev/stdout then.
 	if u := &j.step.User; u.UID != 0 && !o.userns {
 		if err := j.out.Chown(int(u.UID), int(u.GID)); err != nil {
-			return done, errors.Join(fmt.Errorf("the output of the command: %w", err), place.remove(), g.remove())
+			return done, fmt.Errorf("the output of the command: %w", err)
 		}
 	}
-	r := &nativeRun{openNative: o, job: j, box: box, files: files, group: g, place: place}
 	err = o.onThread(func(t *thread) (err error) {
 		if o.byInit {
 			done, err = r.byInit(ctx, t)
@@ -231,12 +242,20 @@ func (o *openNative) run(ctx context.Context, j *job) (done ended, err error) {
 		}
 		return err
 	})
-	g.measure(&done)
-	return done, errors.Join(err, place.remove(), g.remove())
+	return done, err
 }
 
-// groups makes the cgroups of a job: that with its limits, and that in which its processes are to be.
-func (o *openNative) groups(j *job) (*group, *place, error) {
+// groups are the cgroups of a job: that with its limits, and those in which its processes are.
+type groups struct {
+	group *group
+	place *place
+	err   error // why there are none
+}
+
+func (g groups) remove() error { return errors.Join(g.place.remove(), g.group.remove()) }
+
+// groups makes the cgroups of a job.
+func (o *openNative) groups(j *job) groups {
 	name := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial)
 	limits := j.step.Limits
 	if limits.Pids == 0 {
@@ -244,13 +263,13 @@ func (o *openNative) groups(j *job) (*group, *place, error) {
 	}
 	g, err := o.cgroups.prepare(name, &limits)
 	if err != nil {
-		return nil, nil, err
+		return groups{err: err}
 	}
 	place, err := o.places.make(name, g)
 	if err != nil {
-		return nil, nil, errors.Join(err, g.remove())
+		return groups{err: errors.Join(err, g.remove())}
 	}
-	return g, place, nil
+	return groups{group: g, place: place}
 }
 
 // sandbox says what a job's command is to see, with clones of the mounts, which are to be closed.
@@ -277,132 +296,29 @@ func (o *openNative) sandbox(j *job) (*sandbox, []*os.File, error) {
 	return b, files, nil
 }
 
-// thread is one on which commands are started, and waited for: they are killed with it. It has lost the privileges
-// that its children must not have, and never gets them again, so nobody else uses it.
-type thread struct {
-	o     *openNative
-	away  bool // not in the machine's network namespace
-	spent bool // something is left of a job that cannot be undone
-}
-
-// onThread runs a function on a thread of its own. There are never more callers than slots.
-func (o *openNative) onThread(do func(*thread) error) error {
-	job := threadJob{do, make(chan error, 1)}
-	select {
-	case o.jobs <- job:
-		return <-job.done
-	default:
-	}
-	o.mu.Lock()
-	more := o.threads < o.slots
-	if more {
-		o.threads++
-	}
-	o.mu.Unlock()
-	if more {
-		ready := make(chan error)
-		o.serving.Add(1)
-		osthread.Own(func() { o.serve(ready) })
-		if err := <-ready; err != nil {
-			return err
-		}
-	}
-	// There are as many threads as callers: as many as wait here are free, or about to be. One
-	// that ends does not count any more when its caller has left.
-	o.jobs <- job
-	return <-job.done
-}
-
-func (o *openNative) ended() {
-	o.mu.Lock()
-	o.threads--
-	o.mu.Unlock()
-}
-
-// serve does jobs.
-func (o *openNative) serve(ready chan error) {
-	defer o.serving.Done()
-	t := &thread{o: o}
-	err := t.prepare()
-	if err != nil {
-		o.ended()
-	}
-	ready <- err
-	if err == nil {
-		for j := range o.jobs {
-			err := j.do(t)
-			if t.spent {
-				o.ended()
-				j.done <- err
-				break
-			}
-			j.done <- err
-		}
-	}
-}
-
-func (t *thread) prepare() error {
-	if t.o.byInit { // the init of a step does the rest
-		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			return fmt.Errorf("unshare: %w", err)
-		}
-		return t.enterNursery()
-	}
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS); err != nil {
-		return fmt.Errorf("unshare: %w", err)
-	}
-	if err := unix.Sethostname([]byte(hostname)); err != nil {
-		return fmt.Errorf("sethostname: %w", err)
-	}
-	if err := t.enterNursery(); err != nil {
-		return err
-	}
-	return confine()
-}
-
-func (t *thread) enterNursery() error {
-	if err := unix.Setns(int(t.o.space.Fd()), unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("entering the nursery: %w", err)
-	}
-	return nil
-}
-
-// network turns to the network namespace that a step is to have: that of the machine, or a new one.
-func (t *thread) network(n Network) error {
-	if n == NetworkHost {
-		return nil // where the thread is between steps
-	}
-	t.away = true
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("unshare: %w", err)
-	}
-	return loopbackUp()
-}
-
-// leaveNetwork goes back to the machine's.
-func (t *thread) leaveNetwork() error {
-	if !t.away {
-		return nil
-	}
-	if err := unix.Setns(int(t.o.net.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("leaving a network namespace: %w", err)
-	}
-	t.away = false
-	return nil
-}
-
 // nativeRun is one job on its way.
 type nativeRun struct {
 	*openNative
 	job   *job
 	box   *sandbox
 	files []*os.File
-	group *group
-	place *place
+	made  chan groups
+	groups
+}
+
+// awaitGroups waits until the groups are made.
+func (r *nativeRun) awaitGroups() error {
+	if r.group == nil && r.groups.err == nil {
+		r.groups = <-r.made
+	}
+	return r.groups.err
 }
 
 // leavePlace has the thread leave the groups in which it has started a command.
 func (r *nativeRun) leavePlace(t *thread) error {
+	if r.place == nil {
+		return nil // it has not joined one
+	}
 	err := r.place.leave()
 	t.spent = t.spent || err != nil
 	return err
@@ -411,40 +327,10 @@ func (r *nativeRun) leavePlace(t *thread) error {
 // onThread makes the namespaces on the calling thread, and has it start the command. That stops before its first instruction,
 // where it is put into its group and gets its /proc.
 func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err error) {
-	err = t.network(r.job.step.Network)
-	if err == nil {
-		err = ownKeyring()
-	}
-	if err == nil {
-		if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWIPC); err != nil {
-			err = fmt.Errorf("unshare: %w", err)
-		}
-	}
-	if err != nil {
-		t.spent = true
+	if err := t.leaveNursery(r.job.step.Network); err != nil {
 		return done, err
 	}
-	away := true
-	leave := func() error {
-		if !away {
-			return nil
-		}
-		away = false
-		// An ipc namespace has a file system that nobody sees, and that must not outlive the step.
-		err := unix.Setns(int(r.space.Fd()), unix.CLONE_NEWNS)
-		if err == nil {
-			err = unix.Setns(int(r.ipc.Fd()), unix.CLONE_NEWIPC)
-		}
-		if err == nil {
-			err = t.leaveNetwork()
-		}
-		if err != nil {
-			t.spent = true
-			return fmt.Errorf("going back to the nursery: %w", err)
-		}
-		return nil
-	}
-	defer func() { err = errors.Join(err, leave()) }()
+	defer func() { err = errors.Join(err, t.goBack()) }()
 	p, err := r.start()
 	if left := r.leavePlace(t); p == nil || left != nil {
 		if p != nil {
@@ -458,7 +344,7 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 		err = r.filter.inject(p.Pid, r.limits)
 	}
 	if err == nil {
-		err = leave() // before the command begins: what it leaves is then its alone
+		err = t.goBack() // before the command begins: what it leaves is then its alone
 	}
 	if err == nil {
 		err = r.group.bound(0)
@@ -505,6 +391,9 @@ func (r *nativeRun) start() (*os.Process, error) {
 			Cloneflags: syscall.CLONE_NEWPID, Unshareflags: r.cgroupns, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
 			Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
 		},
+	}
+	if err := r.awaitGroups(); err != nil {
+		return nil, err
 	}
 	if err := r.place.join(attr.Sys); err != nil {
 		return nil, err

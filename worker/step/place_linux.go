@@ -71,12 +71,21 @@ type places struct {
 	clone bool  // the kernel can start a process in a group of version 2
 }
 
-// openPlaces finds out where groups can be made. Not in that of cpuset: who joins a group there forgets to which processors
-// it was bound.
+// left are the hierarchies of version 1 in which steps stay in the groups of this process. Joining a group of cpuset makes a process
+// forget to which processors it was bound; systemd knows by its own what belongs to a service; the others only count.
+func (h *hierarchy) left() bool {
+	return slices.ContainsFunc(h.options, func(o string) bool { return o == "cpuset" || strings.HasPrefix(o, "name=") }) ||
+		!h.v2 && !slices.ContainsFunc(h.options, func(o string) bool { return slices.Contains(bounding, o) })
+}
+
+// bounding are the controllers that can stop, slow down or bound the processes of a group.
+var bounding = []string{"blkio", "cpu", "devices", "freezer", "hugetlb", "memory", "net_cls", "net_prio", "pids", "rdma", "misc"}
+
+// openPlaces finds out where groups can be made.
 func (c *cgroups) openPlaces() *places {
 	p := &places{cgroups: c, clone: canClone()}
 	for _, h := range c.all {
-		if slices.Contains(h.options, "cpuset") {
+		if h.left() {
 			continue
 		}
 		if err := os.Mkdir(filepath.Join(h.at, c.name), 0o755); err != nil && !errors.Is(err, os.ErrExist) {

@@ -54,6 +54,8 @@ type ended struct {
 	signaled bool
 	oom      bool
 	usage    Usage
+
+	remove func() error // removes what is left of the job in the system, and can do so while others go on; nil: nothing
 }
 
 // startError says that a command could not be started, with the code that shells give for it.

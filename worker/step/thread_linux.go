@@ -1,0 +1,148 @@
+package step
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/osthread"
+)
+
+// This file has the threads on which commands are started. What they do there is in native_linux.go.
+
+type threadJob struct {
+	do   func(*thread) error
+	done chan error
+}
+
+// thread is one on which commands are started, and waited for: they are killed with it. It has lost the privileges
+// that its children must not have, and never gets them again, so nobody else uses it.
+type thread struct {
+	o     *openNative
+	away  bool // in the namespaces of a step
+	spent bool // something is left of a job that cannot be undone
+}
+
+// onThread runs a function on a thread of its own. There are never more callers than slots.
+func (o *openNative) onThread(do func(*thread) error) error {
+	job := threadJob{do, make(chan error, 1)}
+	select {
+	case o.jobs <- job:
+		return <-job.done
+	default:
+	}
+	o.mu.Lock()
+	more := o.threads < o.slots
+	if more {
+		o.threads++
+	}
+	o.mu.Unlock()
+	if more {
+		ready := make(chan error)
+		o.serving.Add(1)
+		osthread.Own(func() { o.serve(ready) })
+		if err := <-ready; err != nil {
+			return err
+		}
+	}
+	// There are as many threads as callers: as many as wait here are free, or about to be. One
+	// that ends does not count any more when its caller has left.
+	o.jobs <- job
+	return <-job.done
+}
+
+func (o *openNative) ended() {
+	o.mu.Lock()
+	o.threads--
+	o.mu.Unlock()
+}
+
+// serve does jobs.
+func (o *openNative) serve(ready chan error) {
+	defer o.serving.Done()
+	t := &thread{o: o}
+	err := t.prepare()
+	if err != nil {
+		o.ended()
+	}
+	ready <- err
+	if err == nil {
+		for j := range o.jobs {
+			err := j.do(t)
+			if t.spent {
+				o.ended()
+				j.done <- err
+				break
+			}
+			j.done <- err
+		}
+	}
+}
+
+func (t *thread) prepare() error {
+	if t.o.byInit { // the init of a step does the rest
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		return t.enterNursery()
+	}
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Sethostname([]byte(hostname)); err != nil {
+		return fmt.Errorf("sethostname: %w", err)
+	}
+	if err := t.enterNursery(); err != nil {
+		return err
+	}
+	return confine()
+}
+
+func (t *thread) enterNursery() error {
+	if err := unix.Setns(int(t.o.space.Fd()), unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("entering the nursery: %w", err)
+	}
+	return nil
+}
+
+// leaveNursery makes the namespaces of a step, and moves the thread there.
+func (t *thread) leaveNursery(n Network) error {
+	t.away = true
+	var err error
+	if n == NetworkNone { // otherwise it is in that of the machine, where it is between steps
+		err = t.o.networks.enter()
+	}
+	if err == nil {
+		err = ownKeyring()
+	}
+	if err == nil {
+		if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWIPC); err != nil {
+			err = fmt.Errorf("unshare: %w", err)
+		}
+	}
+	if err != nil {
+		t.spent = true
+	}
+	return err
+}
+
+// goBack moves the thread to where it is between steps.
+func (t *thread) goBack() error {
+	if !t.away {
+		return nil
+	}
+	t.away = false
+	err := t.enterNursery()
+	if err == nil {
+		// An ipc namespace has a file system that no process sees, and that must not outlive the step.
+		err = unix.Setns(int(t.o.ipc.Fd()), unix.CLONE_NEWIPC)
+	}
+	if err == nil {
+		err = unix.Setns(int(t.o.net.Fd()), unix.CLONE_NEWNET)
+	}
+	if err != nil {
+		t.spent = true
+		return fmt.Errorf("going back to the nursery: %w", err)
+	}
+	return nil
+}
