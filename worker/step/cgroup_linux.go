@@ -201,9 +201,6 @@ type lateLimit struct {
 	v1              bool
 }
 
-// limited tells whether a step needs a group.
-func (l *Limits) limited() bool { return l.Memory > 0 || l.CPU > 0 || l.Pids > 0 }
-
 // make makes a group with limits; errors.ErrUnsupported if there is no controller for one.
 func (c *cgroups) make(name string, l *Limits) (g *group, err error) {
 	if g, err = c.prepare(name, l); err != nil {
