@@ -179,9 +179,6 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 			if first := uint64(page.FirstDataPage); f.fromPage < first || f.fromPage >= pages {
 				return c.noPage(r, f.fromPage, pages)
 			}
-			if err := d.notOfTree(tx, r.File, f.fromPage); err != nil && !c.stock {
-				return err
-			}
 			options = append(options, holdfast.WithPageId(f.fromPage))
 		}
 		var done atomic.Int64
@@ -191,6 +188,17 @@ func (c *call) findFaults(f checkFlags, r *checkReport) error {
 		defer stop()
 		for err := range tx.Check(options...) {
 			r.add(err)
+		}
+		if f.fromPage != 0 && !c.stock {
+			what, err := d.notOfTree(tx, f.fromPage)
+			switch {
+			case err != nil:
+				return err
+			case what != "" && len(r.Faults) > 0:
+				return usagef("--from-page: page %d of %s %s; give a page of a bucket", f.fromPage, r.File, what)
+			case what != "": // what it held once; or a damaged freelist names a page that is in use
+				r.Notes = append(r.Notes, fmt.Sprintf("page %d %s", f.fromPage, what))
+			}
 		}
 		r.Truncated = len(r.Faults) >= maxFaults
 		r.Seals = sealReport(seals)
@@ -226,28 +234,25 @@ func (c *call) noPage(r *checkReport, id, pages uint64) error {
 	return usagef("--from-page: %s has pages %d to %d, not %d", r.File, page.FirstDataPage, pages-1, id)
 }
 
-// notOfTree is an error of the command line if a page is known not to be one of a tree. Damage is left to the check.
-func (d *database) notOfTree(tx *holdfast.Tx, file string, id uint64) error {
+// notOfTree says what a page is that is known not to be one of a tree; "" of all others.
+func (d *database) notOfTree(tx *holdfast.Tx, id uint64) (what string, err error) {
 	header := make([]byte, page.HeaderSize)
 	if _, err := d.file.ReadAt(header, int64(id)*int64(d.Info().PageSize)); err != nil {
-		return err
+		return "", err
 	}
-	what := ""
 	if h := page.DecodeHeader(header); h.Flags == page.FlagFreelist && uint64(h.ID) == id {
-		what = "is the freelist"
+		return "is the freelist", nil
 	}
 	extents, err := tx.FreeExtents()
-	if err == nil {
-		for first, n := range extents {
-			if id >= uint64(first) && id-uint64(first) < n {
-				what = "is free"
-			}
+	if err != nil {
+		return "", nil // damage, which a check of the whole file tells of
+	}
+	for first, n := range extents {
+		if id >= uint64(first) && id-uint64(first) < n {
+			what = "is free"
 		}
 	}
-	if what == "" {
-		return nil
-	}
-	return usagef("--from-page: page %d of %s %s; give a page of a bucket", id, file, what)
+	return what, nil
 }
 
 // noteMetas adds a note for a meta page that is not whole, and if the file could not be flushed.

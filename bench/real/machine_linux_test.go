@@ -33,7 +33,7 @@ func newMachine(t *testing.T, program string) vm.Config {
 		t.Skip(err)
 	}
 	return vm.Config{
-		Kernel: k, Dir: t.TempDir(), Limit: 5 * time.Minute, MemoryMiB: 512,
+		Kernel: k, Dir: t.TempDir(), Limit: 5 * time.Minute, MemoryMiB: 1024,
 		Programs: []string{program}, Modules: []string{"xfs", "btrfs"},
 	}
 }

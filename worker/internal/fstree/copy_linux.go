@@ -166,7 +166,7 @@ func (c *copier) entry(name string) (isDir bool, err error) {
 	if st.Nlink < 2 {
 		return false, nil
 	}
-	l := &linked{number: uint64(len(c.links)) + c.linked, left: uint64(st.Nlink) - 1}
+	l := &linked{number: uint64(len(c.links)) + c.linked, left: uint64(st.Nlink) - 1} //nolint:unconvert // its type is another on other processors
 	c.links[i] = l
 	return false, unix.Linkat(c.to.fd(), name, c.stash, l.name(), 0)
 }

@@ -109,10 +109,10 @@ func (t *treeDigest) foreign(fd int, dev uint64) error {
 	t.systems[dev] = true
 	var st unix.Statfs_t
 	err := unix.Fstatfs(fd, &st)
-	if err == nil && kernelSystems[int64(st.Type)] {
+	if err == nil && kernelSystems[int64(st.Type)] { //nolint:unconvert // its type is another on other processors
 		return fmt.Errorf("a file system of the kernel: %w", ErrSpecial)
 	}
-	if err != nil || !exactSystems[int64(st.Type)] {
+	if err != nil || !exactSystems[int64(st.Type)] { //nolint:unconvert // its type is another on other processors
 		t.stamp.Foreign = true
 	}
 	return nil
