@@ -126,7 +126,13 @@ func probe(dir string, without []Call, log *slog.Logger) *chosen {
 		return probeLayer(dir, func(fs, layer int) error { return unix.FsconfigSetFd(fs, "lowerdir+", layer) })
 	})
 	try(CallLowerAppend, func() error {
-		return probeLayer(dir, func(fs, layer int) error { return unix.FsconfigSetString(fs, "lowerdir+", fdPath(layer)) })
+		return probeLayer(dir, func(fs, layer int) error {
+			// Before Linux 6.5 an overlay takes texts as they are, and reads them when it is mounted.
+			if unix.FsconfigSetString(fs, "holdfast_no_option", "x") == nil {
+				return fmt.Errorf("options are not read one by one: %w", unix.ENOSYS)
+			}
+			return unix.FsconfigSetString(fs, "lowerdir+", fdPath(layer))
+		})
 	})
 	try(CallUstat, func() error {
 		var st unix.Stat_t
