@@ -82,7 +82,7 @@ func TestConfined(t *testing.T) {
 		"reaches the network":          "exec 3<>/dev/tcp/127.0.0.1/" + l.Addr().String()[strings.LastIndex(l.Addr().String(), ":")+1:],
 		"makes devices":                "mknod /file.dev b 8 0",
 		"mounts by the call itself":    fmt.Sprintf("perl -e 'exit(syscall(%d, qq(none), qq(/tree), qq(tmpfs), 0, 0) == 0 ? 0 : 1)'", unix.SYS_MOUNT),
-		"asks a file system for more":  fmt.Sprintf("perl -e 'open F, qq(/tree/closed/secret); $x = pack(qq(q), 0); exit(ioctl(F, %d, $x) ? 0 : 1)'", unix.FS_IOC_GETFLAGS),
+		"asks a file system for more":  fmt.Sprintf("perl -e 'open F, qq(/tree/closed/secret); $x = pack(qq(q), 0); exit(ioctl(F, %d, $x) ? 0 : 1)'", uint32(unix.FS_IOC_GETFLAGS)),
 		"filters packets":              fmt.Sprintf("perl -e 'exit(syscall(%d, 0, 0, 0) >= 0 ? 0 : 1)'", unix.SYS_BPF),
 	} {
 		shell := "/bin/sh"
