@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -30,20 +31,32 @@ func TestLockedForAMoment(t *testing.T) {
 	}
 }
 
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
 // TestWaits: a second step on a store failed after 0.3 s, so that builds in a shell loop had to take turns by themselves. Commands
 // wait until the store is free, and say for whom; not with --wait 0, and not for longer than it says, or than Ctrl-C.
 func TestWaits(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})
 	check(t, err)
-	free := time.AfterFunc(1500*time.Millisecond, func() { _ = s.Close() })
 	if r := run(t, "", "snapshot", "ls", "--wait", "0"); r.code != command.ExitFailed || !strings.Contains(r.errOut, "longer with --wait") {
 		t.Errorf("%+v", r)
 	}
-	if r := run(t, "", "snapshot", "ls"); r.code != 0 || !strings.Contains(r.errOut, "waiting up to 1m0s: ") || !strings.Contains(r.errOut, fmt.Sprint("process ", os.Getpid())) {
-		t.Errorf("%+v", r)
+	var out, errOut bytes.Buffer
+	root := command.NewRootCommand()
+	root.SetOut(&out)
+	root.SetErr(writer(func(b []byte) (int, error) { // what it waits for happens when it has said that it waits
+		if strings.Contains(string(b), "waiting up to 1m0s: ") {
+			check(t, s.Close())
+		}
+		return errOut.Write(b)
+	}))
+	root.SetArgs([]string{"--root", "store", "--run", "run", "snapshot", "ls"})
+	if code := command.Execute(t.Context(), root); code != 0 || !strings.Contains(errOut.String(), fmt.Sprint("process ", os.Getpid())) {
+		t.Errorf("exit code %d: %s", code, &errOut)
 	}
-	free.Stop()
 	s, err = snapshot.Open("store", snapshot.Options{Driver: copy.New()})
 	check(t, err)
 	defer s.Close()
