@@ -16,11 +16,11 @@ import (
 var readOnlyProc = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver", "/proc/mtrr", "/proc/pressure"}
 
 // hiddenProc are the parts of /proc that say something of the machine and its other processes that no command needs: memory,
-// keys, timers, devices.
+// keys, timers, devices. With dynamic_debug root switches the kernel's messages.
 var hiddenProc = []string{
 	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/latency_stats", "/proc/interrupts",
 	"/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/kmsg",
-	"/proc/acpi", "/proc/scsi", "/proc/asound",
+	"/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/dynamic_debug",
 }
 
 // hide puts /dev/null over files and an empty directory over directories. What the kernel does not have is passed over.

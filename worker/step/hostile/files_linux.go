@@ -105,7 +105,7 @@ func hostDevices() error {
 
 func fileAttempts() []attempt {
 	list := []attempt{}
-	for _, name := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper", "/proc/sys/fs/binfmt_misc/register", "/proc/sys/vm/panic_on_oom", "/proc/sys/vm/drop_caches"} {
+	for _, name := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper", "/proc/sys/fs/binfmt_misc/register", "/proc/sys/vm/panic_on_oom", "/proc/sys/vm/drop_caches", "/proc/dynamic_debug/control"} {
 		list = append(list, attempt{"write " + name, func() error { return opens(name, unix.O_WRONLY) }})
 	}
 	for _, name := range []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/kmsg", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/latency_stats", "/proc/interrupts"} {
