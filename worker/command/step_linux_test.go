@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	notify "os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -257,6 +258,10 @@ var endings = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 // endsBy starts a step and ends it by a signal.
 func endsBy(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) {
 	t.Helper()
+	// Tests that were begun by nohup, or in the background, would hand down that the signal is ignored.
+	caught := make(chan os.Signal, 1)
+	notify.Notify(caught, signal)
+	defer notify.Stop(caught)
 	untilBegun(t, cmd)
 	check(t, cmd.Process.Signal(signal))
 	_ = cmd.Wait()
