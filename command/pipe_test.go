@@ -14,7 +14,7 @@ import (
 // withoutFile are calls of commands that take no file of a database.
 var withoutFile = []aCall{
 	{args: "version"}, {args: "env", root: notInStock}, {args: "man", root: notInStock}, {args: "man surgery", root: notInStock},
-	{args: "top --dir .", root: notInStock}, {args: "completion bash"}, {args: "bench --count 10"}, {args: "--help"}, {args: "get --help"},
+	{args: "top --dir .", root: notInStock}, {args: "completion bash"}, {args: "bench --count 10"}, {args: "--help"}, {args: "--version"}, {args: "get --help"},
 }
 
 // everyCall calls fn with all calls of both roots that succeed on good.db, as lines and as JSON.

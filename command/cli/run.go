@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"text/template"
 
 	"github.com/spf13/cobra"
 )
 
-// Run executes root as its ExecuteContextC does, with two errors that cobra drops: an *OutputError of printing help, and
-// a usage error of help for a command that does not exist. The command must run only once.
+// Run executes root as its ExecuteContextC does. An error of printing help or the version is an
+// *OutputError, and help for a command that does not exist is a usage error. The command must run only once.
 func Run(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
 	var lost error
 	help := root.HelpFunc()
@@ -29,11 +30,29 @@ func Run(ctx context.Context, root *cobra.Command) (*cobra.Command, error) {
 			child.Args = helpTopic
 		}
 	}
+	version := root.VersionTemplate()
+	root.SetVersionTemplate("{{/* printed below */}}")
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		err = lost
 	}
+	if on, none := root.Flags().GetBool("version"); err == nil && none == nil && on {
+		err = printVersion(root, version)
+	}
 	return cmd, err
+}
+
+// printVersion prints what cobra does for the flag --version.
+func printVersion(root *cobra.Command, text string) error {
+	t, err := template.New("version").Parse(text)
+	if err != nil {
+		return err
+	}
+	err = t.Execute(Output{root.OutOrStdout()}, root)
+	if IsClosedPipe(err) {
+		return nil
+	}
+	return err
 }
 
 // helpTopic is an error if the arguments of help name no command.
