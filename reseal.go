@@ -75,7 +75,7 @@ const lockSlice = 50 * time.Millisecond
 
 // openWithin is openExisting, and gives up waiting for the lock when ctx ends.
 func openWithin(ctx context.Context, path string, options *Options) (*DB, error) {
-	forever, left := options.Timeout <= 0, options.Timeout
+	forever, left := options.Timeout == 0, options.Timeout
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return nil, fmt.Errorf("waiting for the lock of %s: %w", path, err)

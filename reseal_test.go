@@ -148,6 +148,9 @@ func TestResealRefuses(t *testing.T) {
 	if _, err := holdfast.Reseal(context.Background(), path, holdfast.ResealOptions{Timeout: 1}); err != holdfast.ErrTimeout {
 		t.Errorf("a file that is being read: %v", err)
 	}
+	if _, err := holdfast.Reseal(context.Background(), path, holdfast.ResealOptions{Timeout: -1}); err != holdfast.ErrTimeout {
+		t.Errorf("a file that is being read, with a time limit that is over: %v", err) // the wait had no end
+	}
 	// It waited for the lock for ever, whatever became of its context.
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err = holdfast.Reseal(ctx, path, holdfast.ResealOptions{OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
