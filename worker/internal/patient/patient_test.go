@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"holdfast/worker/internal/patient"
 )
@@ -29,12 +30,14 @@ func TestReaderEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	from, to := io.Pipe()
 	defer to.Close()
-	go func() {
-		_, _ = to.Write([]byte("begun"))
-		cancel()
-	}()
-	got, err := io.ReadAll(patient.NewReader(ctx, from))
-	if string(got) != "begun" || !errors.Is(err, context.Canceled) {
+	go func() { _, _ = to.Write([]byte("begun")) }()
+	r := patient.NewReader(ctx, from)
+	got := make([]byte, len("begun"))
+	if _, err := io.ReadFull(r, got); string(got) != "begun" || err != nil {
+		t.Errorf("%q %v", got, err)
+	}
+	time.AfterFunc(time.Millisecond, cancel) // of a Read that waits, or of the next
+	if got, err := io.ReadAll(r); len(got) > 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("%q %v", got, err)
 	}
 }
