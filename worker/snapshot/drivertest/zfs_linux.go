@@ -115,6 +115,18 @@ func PauseZFS() (resume func(), err error) {
 	}
 }
 
+// AwaitIdleZFS returns when the daemon of the tests handles nothing.
+func AwaitIdleZFS() error {
+	d := running()
+	for !zfsfuse.Idle(d.cmd.Process.Pid) {
+		if err := d.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
 // stopped tells whether all threads have stopped.
 func (d *daemon) stopped() (bool, error) {
 	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", d.cmd.Process.Pid))

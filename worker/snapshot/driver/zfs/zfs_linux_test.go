@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/worker/internal/zfsfuse"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/zfs"
@@ -323,6 +324,7 @@ func TestNoAnswer(t *testing.T) {
 	mounts, err := b.tenant.Prepare(ctx, "a", "")
 	b.must(err)
 	b.output("zfs", "mount", mounts[0].Source) // as a process that was killed has left it
+	b.answers(mounts[0].Source)
 	zfs.AnswerIn(t, 200*time.Millisecond)
 	resume, err := drivertest.PauseZFS()
 	b.must(err)
@@ -337,6 +339,19 @@ func TestNoAnswer(t *testing.T) {
 	b.must(err)
 	b.must(release())
 	b.nothing("it was released")
+}
+
+// answers waits until the daemon has handled all that came with the mount of a dataset. If the connection ends while it
+// handles a request, zfs-fuse can keep the dataset in use for good.
+func (b *bench) answers(dataset string) {
+	places, err := zfsfuse.Mounts()
+	b.must(err)
+	for _, m := range places {
+		if m.Dataset == dataset {
+			b.must(syscall.Statfs(m.At, new(syscall.Statfs_t)))
+		}
+	}
+	b.must(drivertest.AwaitIdleZFS())
 }
 
 // TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
