@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/idmap"
 )
 
 // Directories in the manager's own.
@@ -36,7 +38,8 @@ type kernel struct {
 	searches   atomic.Uint64 // of the mounts of all processes
 
 	mu          sync.Mutex
-	small, home *Namespace // nursery and attic
+	small, home *Namespace             // nursery and attic
+	users       map[idmap.Map]*os.File // user namespaces
 }
 
 func newKernel(o *Options) (*kernel, error) {
@@ -345,6 +348,7 @@ func (k *kernel) close() {
 	k.mu.Unlock()
 	small.close()
 	home.close()
+	k.closeUsers()
 	if k.departures != nil {
 		k.departures.close()
 	}

@@ -97,6 +97,9 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 	if server := k.served[p.kind]; server != nil {
 		return k.makeServed(p, server)
 	}
+	if err := k.canMap(p); err != nil {
+		return nil, err
+	}
 	place, err := k.place(p)
 	if err != nil {
 		return nil, err
@@ -110,6 +113,9 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 			}
 			defer l.close()
 			if err := claim(l.ids); err != nil {
+				return err
+			}
+			if err := k.mapLayers(p, l); err != nil {
 				return err
 			}
 		}
@@ -139,7 +145,7 @@ func (k *kernel) makeServed(p *plan, server Mounter) (*master, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}
-	fd, err := k.cloneBind(&plan{kind: "bind", source: path, attr: p.attr})
+	fd, err := k.cloneBind(&plan{kind: "bind", source: path, attr: p.attr, ids: p.ids})
 	var m *master
 	if err == nil {
 		m, err = describe(fd)
@@ -276,11 +282,16 @@ func (k *kernel) cloneBind(p *plan) (int, error) {
 		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{
 			Attr_set: newAttrs(p.attr), Attr_clr: clearedAttrs(p.attr), Propagation: unix.MS_PRIVATE,
 		})
+		if err != nil {
+			err = fmt.Errorf("mount_setattr %s: %w", p.source, err)
+		} else {
+			err = k.mapIDs(p, fd, recursive)
+		}
 		if err == nil {
 			return fd, nil
 		}
 		_ = unix.Close(fd)
-		return -1, fmt.Errorf("mount_setattr %s: %w", p.source, err)
+		return -1, err
 	}
 	return k.changeAttached(fd, p)
 }
@@ -327,12 +338,25 @@ func (k *kernel) configure(p *plan, source string, l *layers) (int, error) {
 			return -1, said(p.String()+": ro", fs, err)
 		}
 	}
-	if err := unix.FsconfigCreate(fs); err != nil {
+	create := func() error { return unix.FsconfigCreate(fs) }
+	if p.kind == "overlay" && p.ids.Set() {
+		// It makes files in its work directory as the one who mounts it, and mounts itself read-only without an error if it cannot.
+		err = p.ids.Do(create)
+	} else {
+		err = create()
+	}
+	if err != nil {
 		return -1, said(p.String(), fs, err)
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(newAttrs(p.attr)))
 	if err != nil {
 		return -1, said(p.String()+": fsmount", fs, err)
+	}
+	if p.kind != "overlay" {
+		if err := k.mapIDs(p, fd, 0); err != nil {
+			_ = unix.Close(fd)
+			return -1, err
+		}
 	}
 	return fd, nil
 }

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
+
+	"holdfast/worker/internal/idmap"
 )
 
 // MaxLowers is how many lower layers an overlay can have; the kernel has the same limit.
@@ -13,6 +16,10 @@ const MaxLowers = 500
 
 // Spec says what to mount. Two specs are the same if all their fields are; an option that
 // stands elsewhere makes another spec.
+//
+// The option idmap=BASE:COUNT shows the ids from 0 to COUNT that files have as those from BASE on, of an overlay those in all its layers;
+// what those ids make has the ids from 0 on. Where the kernel, or a file system, cannot do it, Acquire fails with errors.ErrUnsupported.
+// In such an overlay the root of the machine cannot make files; see idmap.Map.Do.
 type Spec struct {
 	Mount
 
@@ -109,6 +116,7 @@ type plan struct {
 	loop      bool // the source is a file that needs a loop device
 	served    bool // a Mounter mounts it
 	attr      attr
+	ids       idmap.Map // which ids are shown as others; none: all are shown as they are
 	params    []param
 
 	// Of an overlay.
@@ -204,6 +212,11 @@ func (p *plan) option(o string) error {
 		return nil
 	}
 	key, value, found := strings.Cut(o, "=")
+	if key == "idmap" {
+		var err error
+		p.ids, err = parseIDs(value)
+		return err
+	}
 	if p.kind == "overlay" {
 		switch key {
 		case "lowerdir":
@@ -251,6 +264,17 @@ func (p *plan) validate() error {
 		}
 	}
 	return nil
+}
+
+// parseIDs reads the value of idmap.
+func parseIDs(value string) (m idmap.Map, err error) {
+	first, count, _ := strings.Cut(value, ":")
+	base, err1 := strconv.ParseUint(first, 10, 32)
+	n, err2 := strconv.ParseUint(count, 10, 32)
+	if err1 != nil || err2 != nil || base == 0 || n == 0 || base+n > 1<<32-1 {
+		return m, fmt.Errorf("mount: option idmap=%q; it is BASE:COUNT, with both above 0", value)
+	}
+	return idmap.Map{Base: uint32(base), Count: uint32(n)}, nil
 }
 
 // splitLowers takes the value of lowerdir apart: layers between colons, and those that
