@@ -144,8 +144,9 @@ func (s *scan) piece() (err error) {
 			}
 			continue
 		}
-		if len(s.stack) > maxNesting {
-			return page.Corruptf(child.Root(), "buckets are nested more than %d deep", maxNesting)
+		// Each has a page of its own.
+		if most := min(maxNesting, uint64(s.snapshot.Meta.HighWater)); uint64(len(s.stack)) > most {
+			return page.Corruptf(child.Root(), "buckets are nested more than %d deep", most)
 		}
 		s.stack = append(s.stack, place{name: name})
 		buckets = append(buckets, *child)
