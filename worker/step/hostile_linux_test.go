@@ -394,3 +394,33 @@ func TestUserFilesOfBase(t *testing.T) {
 	}
 	s.clean()
 }
+
+// A base whose /dev is a link to /proc had what is hidden of /proc unhidden: /dev/null, which is put over it, was not to be found there when
+// /proc was mounted, and that was taken for a kernel that has no such file.
+func TestSystemDirectoryIsLink(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		for _, link := range [][2]string{{"dev", "proc"}, {"dev", "proc/dev"}, {"dev", "tmp"}, {"proc", "tmp"}, {"proc", "dev"}, {"sys", "tmp"}, {"sys", "proc"}, {"sys", "dev"}} {
+			dir := filepath.Join(s.dir, link[0]+"-"+strings.ReplaceAll(link[1], "/", "-"))
+			must(s, os.MkdirAll(filepath.Join(dir, link[1]), 0o755))
+			must(s, os.Symlink(link[1], filepath.Join(dir, link[0])))
+			step := sh("base", "cat /proc/timer_list /proc/interrupts; find /sys -type f; true")
+			step.Copies = []Copy{{dir, "/"}}
+			var f *Failure
+			if res, err := s.Run(s.ctx, step, nil); err == nil && len(bytes.TrimSpace(res.Output)) > 0 {
+				s.Errorf("%v: the command sees %.100q", link, res.Output)
+			} else if n, ok := s.runtime.(*openNative); ok && (!errors.As(err, &f) || f.Code != 126 || !strings.Contains(err.Error(), "/"+link[0])) {
+				s.Errorf("%v, init %t: %v", link, n.byInit, err)
+			}
+		}
+		for _, name := range []string{"dev", "proc", "sys"} {
+			file := filepath.Join(s.dir, name)
+			must(s, os.WriteFile(file, nil, 0o644))
+			step := sh("base", "true")
+			step.Copies = []Copy{{file, "/" + name}}
+			if res, err := s.Run(s.ctx, step, nil); err == nil {
+				s.Errorf("%s is a file: %+v", name, res)
+			}
+		}
+		s.clean()
+	})
+}

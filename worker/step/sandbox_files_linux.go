@@ -43,7 +43,7 @@ func hideOne(name string) error {
 	}
 	fd, err := unix.OpenTree(unix.AT_FDCWD, os.DevNull, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %v", os.DevNull, err) // that it is not there must not be taken for name
 	}
 	defer unix.Close(fd)
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, name, unix.MOVE_MOUNT_F_EMPTY_PATH)

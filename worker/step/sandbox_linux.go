@@ -95,9 +95,22 @@ func (b *sandbox) enter() error {
 	return nil
 }
 
+// makeDir makes a directory for a file system of the sandbox. What the base has there must be a directory: through a symbolic link it
+// would be mounted in another place, and one over the other.
 func makeDir(name string, mode uint32) error {
-	if err := unix.Mkdir(name, mode); err != nil && err != unix.EEXIST {
+	err := unix.Mkdir(name, mode)
+	if err == nil {
+		return nil
+	}
+	if err != unix.EEXIST {
 		return fmt.Errorf("making %s: %w", name, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		return fmt.Errorf("%s of the base: %w", name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return &startError{126, fmt.Errorf("%s of the base is no directory, or a symbolic link", name)}
 	}
 	return nil
 }
