@@ -213,6 +213,25 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// An image that was imported without a name had the user of another with the same layers, and parts of its environment: what the second did not
+// say stayed as the first had said it.
+func TestSameLayers(t *testing.T) {
+	tenant := store(t, "", nil)
+	layers := rich(t)
+	for i, config := range []v1.ImageConfig{{User: "nobody", WorkingDir: "/w", Env: []string{"A=1"}, Cmd: []string{"x"}}, {Env: []string{"B=2"}}, {}} {
+		l := newLayout(t)
+		l.add(l.image(func(_ *v1.Manifest, c *v1.Image) { c.Config = config }, layers...), "")
+		r, err := base.Import(ctx, tenant, l.dir, base.Options{})
+		must(t, err)
+		info, err := tenant.Stat(ctx, r.Snapshot)
+		must(t, err)
+		got, err := base.ConfigOf(info)
+		if want := r.Config; err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) || info.Labels[snapshot.LabelContent] == "" {
+			t.Errorf("image %d: %q, %v, and not %q; %v", i, got, err, want, info.Labels)
+		}
+	}
+}
+
 // TestArchives: plain and compressed, from a file and from a stream, are one snapshot.
 func TestArchives(t *testing.T) {
 	tenant := store(t, "", nil)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -430,6 +431,8 @@ func (im *importer) label(labels map[string]string) error {
 	if changed == nil {
 		changed = map[string]string{}
 	}
+	// What another image with the same layers says is not of this one.
+	maps.DeleteFunc(changed, func(k, _ string) bool { return k == LabelBase || strings.HasPrefix(k, LabelBase+".") })
 	maps.Copy(changed, labels)
 	if maps.Equal(changed, info.Labels) {
 		return nil
