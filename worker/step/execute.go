@@ -79,6 +79,7 @@ type run struct {
 	duration time.Duration
 	held     *mount.Handle // whose unmount is parked
 	uncached string        // why its result is not a hit
+	layer    snapshot.ID   // of the snapshot that is committed
 }
 
 // runMounted runs the command on the mounts of a snapshot, which are gone when it returns, unless
@@ -303,7 +304,12 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	if f.ctx.Err() != nil {
 		return f.id, &Failure{ID: f.id, Reason: ErrCanceled}
 	}
-	id, err := r.resultID(f, done)
+	info, err := r.opt.Tenant.Stat(f.ctx, key)
+	id := f.id
+	if err == nil {
+		done.layer = info.ID
+		id, err = r.resultID(f, done)
+	}
 	if err == nil {
 		err = r.opt.Tenant.Commit(f.ctx, id.Snapshot(), key, snapshot.WithLabels(f.plan.labels(done.uncached)))
 	}
@@ -339,8 +345,8 @@ func (r *Runner) record(id ID, f *flight, done run) (*Result, error) {
 	text, written := f.out.text()
 	now := uint64(max(time.Now().UnixNano(), 1))
 	rec := record{
-		created: now, used: now, duration: uint64(done.duration), user: uint64(done.usage.User), system: uint64(done.usage.System),
-		memory: uint64(done.usage.Memory), code: uint64(done.code), written: uint64(written), snapshot: id.Snapshot(),
+		flags: flagLayer, created: now, used: now, duration: uint64(done.duration), user: uint64(done.usage.User), system: uint64(done.usage.System),
+		memory: uint64(done.usage.Memory), code: uint64(done.code), written: uint64(written), layer: uint64(done.layer), snapshot: id.Snapshot(),
 	}
 	if err := r.results.put(id, &rec, text); err != nil {
 		return nil, fmt.Errorf("step: %w", err)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"holdfast/worker/snapshot"
@@ -171,14 +173,14 @@ func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 	if info.Kind != snapshot.Committed {
 		return nil, fmt.Errorf("step %s: snapshot %q: %w: %v, not committed", id, name, snapshot.ErrKind, info.Kind)
 	}
-	if bad := info.Unusable(); bad != nil {
+	if bad := r.unusable(&info); bad != nil {
 		// Its content may be incomplete, or is damaged: it is made anew, unless something stands on it.
 		if err := t.Remove(ctx, name); err != nil {
 			return nil, fmt.Errorf("step %s: %w: %w", id, bad, err)
 		}
 		return nil, nil
 	}
-	rec, out, err := r.results.get(id)
+	rec, out, err := r.recordOf(id, &info)
 	switch {
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt):
 		return r.adopt(id, info)
@@ -199,13 +201,36 @@ func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 	return rec.result(id, out), nil
 }
 
+// unusable is why nothing can be made of a result; nil if something can. Of one that metadata.db names, after an older one was put back, the
+// directory can be gone.
+func (r *Runner) unusable(info *snapshot.Info) error {
+	if err := info.Unusable(); err != nil {
+		return err
+	}
+	_, err := os.Lstat(filepath.Join(r.store.Root(), "snapshots", info.ID.String()))
+	if errors.Is(err, os.ErrNotExist) {
+		return snapshot.ErrMissing
+	}
+	return err
+}
+
+// recordOf is the record of a result, with its output; ErrNotFound if there is none of this snapshot. That of an earlier one with the name is there
+// until a run that has just committed writes its own, and after a crash in between, or when an older results.db or metadata.db was put back.
+func (r *Runner) recordOf(id ID, info *snapshot.Info) (rec record, out []byte, err error) {
+	rec, out, err = r.results.get(id)
+	if err == nil && !rec.of(info) {
+		return record{}, nil, fmt.Errorf("the record of step %s is of an earlier result: %w", id, ErrNotFound)
+	}
+	return rec, out, err
+}
+
 // adopt makes a record for a result that has none: the process ended before it was written, or
 // it is damaged. The snapshot is what a command that succeeded has left, whole; what is lost is what the
 // command has said.
 func (r *Runner) adopt(id ID, info snapshot.Info) (*Result, error) {
 	r.log.Warn("the result of a step has no record; its output is lost", "step", id.String())
 	created := uint64(info.Created.UnixNano())
-	rec := record{flags: flagAdopted, created: created, used: max(created, uint64(info.LastUsed.UnixNano())), snapshot: info.Name}
+	rec := record{flags: flagAdopted | flagLayer, created: created, used: max(created, uint64(info.LastUsed.UnixNano())), layer: uint64(info.ID), snapshot: info.Name}
 	if err := r.results.put(id, &rec, nil); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}

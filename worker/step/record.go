@@ -6,12 +6,16 @@ import (
 	"time"
 
 	"holdfast/blob"
+	"holdfast/worker/snapshot"
 )
 
 const recordVersion = 1
 
-// flagAdopted marks a result whose snapshot was found without a record.
-const flagAdopted = 1
+// Flags of a record.
+const (
+	flagAdopted = 1 // its snapshot was found without a record
+	flagLayer   = 2 // layer is known: of older records it is not
+)
 
 // record is what results.db says of a step.
 type record struct {
@@ -24,12 +28,26 @@ type record struct {
 	memory   uint64 // bytes
 	code     uint64
 	written  uint64 // bytes of output
+	layer    uint64 // ID of the snapshot, of those that had the name one after the other; 0: not known
 	snapshot string
 	output   blob.Ref // zero: none was kept
 }
 
 func (r *record) numbers() []*uint64 {
-	return []*uint64{&r.created, &r.used, &r.duration, &r.user, &r.system, &r.memory, &r.code, &r.written}
+	list := []*uint64{&r.created, &r.used, &r.duration, &r.user, &r.system, &r.memory, &r.code, &r.written}
+	if r.flags&flagLayer != 0 {
+		list = append(list, &r.layer)
+	}
+	return list
+}
+
+// of tells whether the record is of a snapshot with its name, and not of one that had the name before: what that has printed is not what
+// has made this one.
+func (r *record) of(info *snapshot.Info) bool {
+	if r.flags&flagLayer == 0 {
+		return !moment(r.created).Before(info.Created)
+	}
+	return r.layer == uint64(info.ID)
 }
 
 // append encodes the record: version, flags, numbers, name of the snapshot, and the reference
@@ -53,7 +71,7 @@ func parseRecord(b []byte) (r record, err error) {
 	if b[0] != recordVersion {
 		return record{}, fmt.Errorf("%w: version %d is unknown", ErrCorrupt, b[0])
 	}
-	if b[1]&^flagAdopted != 0 {
+	if b[1]&^(flagAdopted|flagLayer) != 0 {
 		return record{}, fmt.Errorf("%w: unknown flags %#x", ErrCorrupt, b[1])
 	}
 	r.flags = b[1]

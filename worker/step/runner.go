@@ -285,10 +285,10 @@ func (r *Runner) Lookup(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step %s: %w", id, err)
 	}
-	if err := info.Unusable(); err != nil {
+	if err := r.unusable(&info); err != nil {
 		return nil, fmt.Errorf("step %s: %w", id, err)
 	}
-	rec, out, err := r.results.get(id)
+	rec, out, err := r.recordOf(id, &info)
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
