@@ -213,7 +213,7 @@ func (m *Manager) Acquire(ctx context.Context, s Spec) (*Handle, error) {
 	}
 	p.served = m.opt.Mounters[p.kind] != nil
 	key := ""
-	if !p.private() {
+	if !p.private() && !s.Own {
 		key = s.key()
 	}
 	for {

@@ -26,6 +26,10 @@ type Spec struct {
 	// Lowers are, for an overlay, lower layers that are mounted themselves, the topmost
 	// first. They lie above the directories of its option lowerdir.
 	Lowers []Spec
+
+	// Own has each Acquire make a mount, which no other shares and which is never idle. It is for a source of others: by the next time
+	// another file or directory can have its path, or something be mounted below it.
+	Own bool
 }
 
 // FromMounts makes one spec of a list as snapshots have it: the last element is what is

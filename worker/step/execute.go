@@ -169,7 +169,7 @@ func (r *Runner) bindOne(ctx context.Context, m *Mount) (*mount.Handle, error) {
 	if m.ReadOnly {
 		options = append(options, "ro")
 	}
-	return r.opt.Mounts.Acquire(ctx, mount.Spec{Mount: mount.Mount{Type: "bind", Source: m.Source, Options: options}})
+	return r.opt.Mounts.Acquire(ctx, mount.Spec{Mount: mount.Mount{Type: "bind", Source: m.Source, Options: options}, Own: true})
 }
 
 // outputGrace is how long output is waited for when all processes of a step have ended: somebody

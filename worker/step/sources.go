@@ -132,12 +132,8 @@ func raced(err error) error {
 	return err
 }
 
-// fineMargin is for how long times of change can stay the same though a file is changed again: they are those of the last tick of the
-// system's clock. coarseMargin is that of file systems that have whole seconds.
-const (
-	fineMargin   = 50 * time.Millisecond
-	coarseMargin = 2 * time.Second
-)
+// mostAhead is how much later than now something can have been changed by the same clock.
+const mostAhead = 50 * time.Millisecond
 
 // stampOf is the stamp of a tree, taken when the last change of it was some time ago: a further one then makes another stamp. A tree that was
 // changed just now is waited for. exact is false if that cannot be had, as its clock is not that of this machine.
@@ -148,16 +144,12 @@ func stampOf(ctx context.Context, path string) (stamp fstree.Stamp, exact bool, 
 		if err != nil || stamp.Foreign {
 			return stamp, false, err
 		}
-		margin := fineMargin
-		if stamp.Coarse {
-			margin = coarseMargin
+		if time.Unix(0, stamp.Changed).Sub(begun) > mostAhead { // from the future
+			return stamp, false, nil
 		}
-		wait := time.Unix(0, stamp.Changed).Add(margin).Sub(begun)
+		wait := time.Unix(0, stamp.Settled).Sub(begun)
 		if wait <= 0 {
 			return stamp, true, nil
-		}
-		if wait > 2*margin { // from the future
-			return stamp, false, nil
 		}
 		select {
 		case <-time.After(wait):

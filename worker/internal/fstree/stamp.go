@@ -13,11 +13,11 @@ type Sum = [sha256.Size]byte
 var ErrSpecial = errors.New("its content cannot be known, as of a device, a pipe or a socket")
 
 // Stamp tells, without reading files, whether a tree is still what it was: two stamps with the same Sum are of the same content, if
-// the file system is not Foreign, and the first one was taken some time after Changed.
+// the file system is not Foreign, and the first one was taken after Settled.
 type Stamp struct {
 	Sum     Sum   // of names, and by each name inode, type, permissions, owner, size and times
 	Changed int64 // when something was last changed, in nanoseconds since 1970: the latest ctime, which no program can set
-	Coarse  bool  // all times are of whole seconds
+	Settled int64 // from when on another change makes another stamp
 	Foreign bool  // some of it is on a file system whose times are not known to be those of this machine's clock
 	Entries int
 }

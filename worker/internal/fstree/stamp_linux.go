@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // StampOf gives the stamp of the tree or file at path, also if that is a symbolic link to it. Errors are ErrSpecial and those of DigestSource.
 func StampOf(ctx context.Context, path string) (Stamp, error) {
-	s := Stamp{Coarse: true}
+	s := Stamp{}
 	t := treeDigest{digest: newDigest(ctx, DigestOptions{}), dir: -1, links: map[inode]uint64{}, stamp: &s, systems: map[uint64]bool{}}
 	t.text("holdfast stamp 1")
 	err := t.source(path, nil)
@@ -70,6 +71,13 @@ func (t *treeDigest) source(path string, file func(fd int, name string) error) (
 	return ErrSpecial
 }
 
+// fineMargin is for how long times of change can stay the same though a file is changed again: they are those of the last tick of the
+// system's clock. coarseMargin is that of file systems that have whole seconds. Each entry can be on another file system.
+const (
+	fineMargin   = 50 * time.Millisecond
+	coarseMargin = 2 * time.Second
+)
+
 // mark hashes what changes when an entry does.
 func (t *treeDigest) mark(name string, st *unix.Stat_t) error {
 	changed := st.Ctim.Nano()
@@ -80,7 +88,11 @@ func (t *treeDigest) mark(name string, st *unix.Stat_t) error {
 	}
 	t.stamp.Entries++
 	t.stamp.Changed = max(t.stamp.Changed, changed)
-	t.stamp.Coarse = t.stamp.Coarse && st.Ctim.Nsec == 0
+	margin := fineMargin
+	if st.Ctim.Nsec == 0 {
+		margin = coarseMargin
+	}
+	t.stamp.Settled = max(t.stamp.Settled, changed+margin.Nanoseconds())
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR, unix.S_IFREG, unix.S_IFLNK:
 		return t.ctx.Err()
@@ -88,10 +100,12 @@ func (t *treeDigest) mark(name string, st *unix.Stat_t) error {
 	return ErrSpecial
 }
 
-// exactSystems are file systems on which a change of a file always changes its time of change, by the clock of this machine.
+// exactSystems are file systems on which a change of a file always changes its time of change, by the clock of this machine. Images that are
+// made elsewhere and only read (erofs, squashfs) are not among them: who makes one says what times it has, and another one at the same path has the
+// same device and inodes.
 var exactSystems = map[int64]bool{
 	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true, unix.RAMFS_MAGIC: true,
-	unix.OVERLAYFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true, unix.EROFS_SUPER_MAGIC_V1: true, unix.SQUASHFS_MAGIC: true,
+	unix.OVERLAYFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
 	0x2fc12fc1: true, // ZFS
 }
 
