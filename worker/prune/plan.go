@@ -133,6 +133,7 @@ func amount(s Size, total int64) string {
 type planner struct {
 	policies []Policy
 	now      time.Time
+	despite  string  // Options.Despite
 	room     int64   // 0: the policies' own bounds
 	state    State   // as what was given so far leaves it
 	after    []State // when each policy has been followed
@@ -146,7 +147,7 @@ func (p *planner) plan(m *snapshot.Moment, emit func(*Removal) bool) error {
 	}
 	p.state.Used += totals.Usage.Size
 	p.state.Snapshots = totals.Snapshots
-	all, err := m.Candidates(p.now)
+	all, err := m.Candidates(p.now, p.despite)
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,10 @@ type Options struct {
 	// disk.Space.Reserved. They count as not free. nil: none.
 	Reserved func() int64
 
+	// Despite is the name of leases that do not keep anything from being removed, if they have an end; "": none. What is not removed
+	// keeps its leases.
+	Despite string
+
 	// Mounts are kept below Config.MaxMounts; nil: there are none.
 	Mounts Mounts
 
@@ -192,7 +196,7 @@ func (p *Pruner) run(ctx context.Context, room int64) (Result, error) {
 // list plans.
 func (p *Pruner) list(ctx context.Context, now time.Time, room int64) (list []doomed, after State, err error) {
 	after, err = p.survey(ctx, now, room, func(_ *snapshot.Moment, r *Removal) bool {
-		list = append(list, doomed{snapshot.Doomed{ID: r.ID, LastUsed: r.LastUsed}, r.Usage.Size, r.Policy - 1})
+		list = append(list, doomed{snapshot.Doomed{ID: r.ID, LastUsed: r.LastUsed, Despite: p.opts.Despite}, r.Usage.Size, r.Policy - 1})
 		return true
 	})
 	return list, after, err
@@ -207,7 +211,7 @@ func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit fun
 	if room == 0 && p.opts.Reserved != nil { // who needs room counts what is promised himself
 		state.Free -= p.opts.Reserved()
 	}
-	plan := planner{policies: p.opts.Policies, now: now, room: room, state: state}
+	plan := planner{policies: p.opts.Policies, now: now, despite: p.opts.Despite, room: room, state: state}
 	err = p.store.Moment(ctx, func(m *snapshot.Moment) error {
 		return plan.plan(m, func(r *Removal) bool { return emit(m, r) })
 	})

@@ -483,3 +483,44 @@ func TestWithCopies(t *testing.T) {
 	}
 	s.sound()
 }
+
+// TestDespite: with the name of a lease, plan, run and Why take no notice of it, and of none else.
+func TestDespite(t *testing.T) {
+	const hold = snapshot.WeakPrefix + "hold"
+	s := newStand(t)
+	n := s.tenant("t")
+	s.layer(n, "base", "", 1000)
+	s.layer(n, "held", "base", 1000, snapshot.WithLease(hold, time.Hour))
+	s.layer(n, "leased", "", 1000, snapshot.WithLease("another", time.Hour))
+	s.layer(n, "free", "", 1000)
+	names := func(p *Pruner) (names []string) {
+		list, _ := s.dry(p)
+		for _, r := range list {
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	all := Policy{All: true}
+	if got := names(s.pruner(0, all)); !slices.Equal(got, []string{"free"}) {
+		t.Errorf("%v would go", got)
+	}
+	despite := s.pruner(0, all)
+	despite.opts.Despite = hold
+	if got := names(despite); !slices.Equal(got, []string{"held", "base", "free"}) {
+		t.Errorf("%v would go in spite of the lease", got)
+	}
+	if answer, err := despite.Why(ctx, "t", "held"); err != nil || answer.Next == nil {
+		t.Errorf("%+v, %v", answer, err)
+	}
+	bounded := s.pruner(0, Policy{All: true, MaxSnapshots: 3})
+	bounded.opts.Despite = hold
+	if r, err := bounded.Run(ctx); err != nil || r.Snapshots != 1 || r.Kept != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err := despite.Run(ctx); err != nil || r.Snapshots != 2 || r.Kept != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := n.Stat(ctx, "leased"); err != nil {
+		t.Error(err)
+	}
+}

@@ -13,7 +13,7 @@ type Cause uint8
 
 // Causes.
 const (
-	InUse    Cause = iota + 1 // it is active or a view: somebody works with it
+	InUse    Cause = iota + 1 // it is active or a view: it is being worked with
 	Client                    // its tenant is a client, which removes by itself
 	Pinned                    // Tenant.Pin
 	Leased                    // Tenant.Lease
@@ -88,7 +88,7 @@ func (w *inquiry) run(m *snapshot.Moment, state State, tenant, name string) (err
 	if w.answer.Candidate, err = m.Stat(tenant, name); err != nil {
 		return err
 	}
-	plan := planner{policies: w.p.opts.Policies, now: w.now, state: state}
+	plan := planner{policies: w.p.opts.Policies, now: w.now, despite: w.p.opts.Despite, state: state}
 	err = plan.plan(m, func(r *Removal) bool {
 		w.goes[r.ID] = true
 		if r.ID == w.answer.ID {

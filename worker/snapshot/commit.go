@@ -100,6 +100,11 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 				return err
 			}
 		}
+		if c.pass {
+			if err := t.releaseParent(tx, c.lease, &r); err != nil {
+				return err
+			}
+		}
 		if r.parent == before.parent {
 			return nil
 		}

@@ -36,7 +36,7 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 		return nil, err
 	}
 	if c.parent != "" || c.lease != "" || c.digest {
-		return nil, fmt.Errorf("%w: WithParent, WithLease and WithDigest are for Commit", ErrInvalid)
+		return nil, fmt.Errorf("%w: WithParent, WithLease, PassingLease and WithDigest are for Commit", ErrInvalid)
 	}
 	labels, err := keepLabels(c.labels)
 	if err != nil {

@@ -88,6 +88,12 @@ func keysTouched(t *testing.T, n int) map[string]int {
 			t.Fatal(err)
 		}
 	}
+	if _, _, err := a.Use(ctx, "child", "weak", time.Hour, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Leased(ctx, "weak", func(snapshot.Info, snapshot.Held) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.Totals(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (l *lease) held() Held {
 func leasePrefix(tenant, name string) []byte { return append(nameKey(tenant, name), 0) }
 
 // Lease holds a snapshot, and those below it, for a time, 0: for ever. It is neither pruned
-// nor removed meanwhile. A lease may hold any number of snapshots; on one that it holds
+// nor, unless the lease is a weak one (WeakPrefix), removed meanwhile. A lease may hold any number of snapshots; on one that it holds
 // already it changes the time.
 func (t *Tenant) Lease(ctx context.Context, leaseName, name string, ttl time.Duration) error {
 	err := checkLease(leaseName, ttl)
@@ -86,19 +86,13 @@ func (t *Tenant) take(tx *txn, name string, ttl time.Duration, key []byte, r *re
 
 // putLease enters a lease, in place of an older one of that name.
 func (t *txn) putLease(l lease, key []byte, r *record) error {
-	v, err := t.get(inLeased, l.bySnapshot())
+	old, found, err := t.leaseOf(l)
 	if err != nil {
 		return err
 	}
-	if v != nil {
-		old := l
-		if old.expires, _, err = fixed("lease", v, 1); err != nil {
+	if found && old.expires != 0 {
+		if err := t.delete(inExpiries, old.byTime()); err != nil {
 			return err
-		}
-		if old.expires != 0 {
-			if err := t.delete(inExpiries, old.byTime()); err != nil {
-				return err
-			}
 		}
 	}
 	when := binary.BigEndian.AppendUint64(nil, l.expires)
@@ -184,16 +178,12 @@ func (t *Tenant) Release(ctx context.Context, leaseName, name string) error {
 		if err != nil {
 			return err
 		}
-		l := lease{id: r.id, tenant: t.name, name: leaseName}
-		v, err := tx.get(inLeased, l.bySnapshot())
+		l, found, err := tx.leaseOf(lease{id: r.id, tenant: t.name, name: leaseName})
 		if err != nil {
 			return err
 		}
-		if v == nil {
+		if !found {
 			return fmt.Errorf("lease: %w", ErrNotFound)
-		}
-		if l.expires, _, err = fixed("lease", v, 1); err != nil {
-			return err
 		}
 		if err := tx.dropLease(l); err != nil {
 			return err

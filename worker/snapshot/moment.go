@@ -108,13 +108,13 @@ func (m *Moment) candidate(key []byte, r *record) (Candidate, error) {
 }
 
 // Candidates gives the snapshots that can be pruned at the time now, when leases that are over then
-// count no more. It changes nothing.
-func (m *Moment) Candidates(now time.Time) (*Candidates, error) {
+// count no more, nor those with the name despite, "" for none, that have an end. It changes nothing.
+func (m *Moment) Candidates(now time.Time, despite string) (*Candidates, error) {
 	b, err := m.t.bucket(inUsed)
 	if err != nil {
 		return nil, err
 	}
-	c := &Candidates{m: m, now: uint64(max(now.UnixNano(), 0)), cursor: b.Cursor(), state: map[ID]byte{}, passed: map[ID]ID{}}
+	c := &Candidates{m: m, now: uint64(max(now.UnixNano(), 0)), despite: despite, cursor: b.Cursor(), state: map[ID]byte{}, passed: map[ID]ID{}}
 	if err := c.addExpired(); err != nil {
 		return nil, err
 	}
@@ -125,12 +125,13 @@ func (m *Moment) Candidates(now time.Time) (*Candidates, error) {
 // Candidates are the snapshots that can be pruned, and those that could be if some of these
 // were. What it reads is in proportion to what it gives.
 type Candidates struct {
-	m      *Moment
-	now    uint64
-	cursor *holdfast.Cursor
-	begun  bool
-	front  place // of the cursor
-	more   bool
+	m       *Moment
+	now     uint64
+	despite string
+	cursor  *holdfast.Cursor
+	begun   bool
+	front   place // of the cursor
+	more    bool
 
 	free   []place     // not in the bucket used: their last child is taken, or their lease over
 	queue  places      // those of them that are not given since Rewind
@@ -253,7 +254,7 @@ func (c *Candidates) release(id ID) error {
 		return err
 	}
 	for _, l := range leases {
-		if !l.expired(c.now) {
+		if !c.over(&l) {
 			return nil
 		}
 	}
@@ -262,6 +263,11 @@ func (c *Candidates) release(id ID) error {
 	c.free = append(c.free, p)
 	heap.Push(&c.queue, p)
 	return nil
+}
+
+// over tells whether a lease keeps nothing.
+func (c *Candidates) over(l *lease) bool {
+	return l.expired(c.now) || c.despite != "" && l.name == c.despite && l.expires != 0
 }
 
 // hasChild tells whether a snapshot has a child that is not taken. It goes on where it stopped the
@@ -285,9 +291,12 @@ func (c *Candidates) hasChild(id ID) (bool, error) {
 func (c *Candidates) addExpired() error {
 	return c.m.t.scan(inExpiries, nil, nil, func(k, _ []byte) (bool, error) {
 		l, err := parseExpiry(k)
-		if err != nil || !l.expired(c.now) {
+		switch {
+		case err != nil:
 			return false, err
+		case c.over(&l):
+			return true, c.release(l.id)
 		}
-		return true, c.release(l.id)
+		return c.despite != "", nil // further ones end later
 	})
 }

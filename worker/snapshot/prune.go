@@ -53,6 +53,7 @@ func (s *Store) Prunable(ctx context.Context, fn func(Candidate) bool) error {
 type Doomed struct {
 	ID       ID
 	LastUsed time.Time
+	Despite  string // a lease that is to be taken from it first, if that has an end; "": none
 }
 
 // Prune removes those of some snapshots that still can be pruned, in one transaction, and
@@ -116,7 +117,13 @@ func (t *txn) prune(d Doomed) (*record, error) {
 		return nil, err
 	}
 	r, err := t.named(key, d.ID)
-	if err != nil || !r.listed() || r.used != uint64(d.LastUsed.UnixNano()) {
+	if err != nil || r.used != uint64(d.LastUsed.UnixNano()) {
+		return nil, err
+	}
+	if d.Despite != "" && !r.listed() {
+		err = t.free(key, &r, d.Despite)
+	}
+	if err != nil || !r.listed() {
 		return nil, err
 	}
 	return &r, t.remove(key, &r)

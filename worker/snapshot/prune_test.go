@@ -221,7 +221,7 @@ func TestCandidates(t *testing.T) {
 		}
 	}
 	err := s.Moment(ctx, func(m *snapshot.Moment) error {
-		all, err := m.Candidates(time.Now())
+		all, err := m.Candidates(time.Now(), "")
 		if err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func TestCandidates(t *testing.T) {
 				t.Errorf("there are %q, and should be %q", got, step.want)
 			}
 		}
-		later, err := m.Candidates(time.Now().Add(2 * time.Hour))
+		later, err := m.Candidates(time.Now().Add(2*time.Hour), "")
 		if err != nil {
 			return err
 		}
@@ -273,7 +273,7 @@ func TestCandidates(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	err = s.Moment(ended, func(m *snapshot.Moment) error {
-		all, err := m.Candidates(time.Now())
+		all, err := m.Candidates(time.Now(), "")
 		if err != nil {
 			return err
 		}

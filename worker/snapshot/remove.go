@@ -7,7 +7,7 @@ import (
 )
 
 // Remove removes a snapshot. Its name is free at once; its content goes in the background.
-// ErrInUse if it has children or leases, or is pinned.
+// ErrInUse if it has children or leases other than weak ones, or is pinned.
 func (t *Tenant) Remove(ctx context.Context, name string) error {
 	var r record
 	err := t.s.update("remove", func(tx *txn) (err error) {
@@ -28,7 +28,7 @@ func (t *Tenant) Remove(ctx context.Context, name string) error {
 }
 
 // removable is ErrInUse, with a reason, unless the snapshot can be removed. Leases on it that
-// have expired it takes away.
+// have expired, and weak ones, it takes away.
 func (t *txn) removable(r *record, now uint64) error {
 	if r.flags&flagPinned != 0 {
 		return fmt.Errorf("%w: it is pinned", ErrInUse)
@@ -45,7 +45,7 @@ func (t *txn) removable(r *record, now uint64) error {
 		return err
 	}
 	for _, l := range leases {
-		if !l.expired(now) {
+		if !l.expired(now) && !IsWeak(l.name) {
 			return fmt.Errorf("%w: it has the lease %q", ErrInUse, l.name)
 		}
 	}

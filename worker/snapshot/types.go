@@ -98,6 +98,7 @@ type choices struct {
 	digest bool
 	lease  string
 	ttl    time.Duration
+	pass   bool
 	old    ID
 }
 
