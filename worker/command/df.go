@@ -33,6 +33,7 @@ type dfReport struct {
 	ActiveBytes     int64         `json:"active_bytes"`
 	Caches          int64         `json:"caches"` // of steps
 	CacheBytes      int64         `json:"cache_bytes"`
+	Held            held          `json:"held"` // results, among the committed ones, that are held for the next step on them
 	Trash           int64         `json:"trash"`
 	TrashBytes      int64         `json:"trash_bytes"`
 	Quarantine      []snapshot.ID `json:"quarantine"` // directories that metadata.db does not name although one did
@@ -65,6 +66,9 @@ func (c *call) df() error {
 		if r, err = c.dfOf(t.Store()); err != nil {
 			return err
 		}
+		if r.Held, err = c.heldResults(t, nil); err != nil {
+			return err
+		}
 		return c.dfCaches(t, &r)
 	})
 	if err != nil {
@@ -82,6 +86,9 @@ func (c *call) df() error {
 	}
 	if r.Caches > 0 {
 		rows = append(rows, [2]string{"Caches", cli.Size(r.CacheBytes) + " in " + cli.Plural(int(r.Caches), "cache")})
+	}
+	if r.Held.Results > 0 {
+		rows = append(rows, [2]string{"Held", r.Held.String() + " for the next step on them, until " + moment(r.Held.Until) + " at most"})
 	}
 	if len(r.Quarantine) > 0 {
 		rows = append(rows, [2]string{"Quarantine", cli.Size(r.QuarantineBytes) + " in " + inQuarantine(r.Quarantine) + "; holdfastd snapshot ls --quarantined"})

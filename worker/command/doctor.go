@@ -198,6 +198,7 @@ func (d *checkup) place() {
 			d.add("Store", "directory", stateOK, fmt.Sprintf("%s, driver %s", root, d.driver), "")
 			d.emergency(root)
 			d.quarantine(s)
+			d.held(s)
 			d.quotas(root)
 			return
 		}

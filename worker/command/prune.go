@@ -31,13 +31,16 @@ labeled as to be kept; and removes all of it, or with --max-used, --min-free and
 --max-snapshots as much as it takes. Bases with a name, and what is leased, pinned or in use,
 stay, with all that they stand on. Caches of steps go that were not used for --caches.
 
+What a step has printed as its result is held for the next step on it: until that has a result, and
+for an hour at most (step --hold). With --held such results can go, too.
+
 It can be interrupted: what was removed stays removed.`
 
 type pruneFlags struct {
 	file                   string
 	dryRun, defaults, full bool
 
-	all              bool
+	all, held        bool
 	keep             string
 	filters          []string
 	maxUsed, minFree string
@@ -74,6 +77,7 @@ func (a *app) newPrune() *cobra.Command {
 	flags.StringVar(&f.minFree, "min-free", "", "until at least this is free on the disk, such as 20%")
 	flags.StringVar(&f.reserved, "reserved", "", "nothing while no more than this is used")
 	flags.Int64Var(&f.maxSnapshots, "max-snapshots", 0, "until there are at most so many")
+	flags.BoolVar(&f.held, "held", false, "also results that are held for the next step on them")
 	cli.DurationVar(flags, &f.caches, "caches", cacheAge, "caches of steps go that were not used for so long, such as 36h; 0: all")
 	return cmd
 }
@@ -146,13 +150,22 @@ func (c *call) prune(f *pruneFlags) error {
 			return err
 		}
 		if f.dryRun {
-			return c.pruneDry(t.Store(), config, old, f.full)
+			return c.pruneDry(t, f.options(config), old, f.full)
 		}
 		if err := c.removeCaches(t, old); err != nil {
 			return err
 		}
-		return c.pruneNow(t.Store(), config, old)
+		return c.pruneNow(t, f.options(config), old)
 	})
+}
+
+// options are those of a Pruner.
+func (f *pruneFlags) options(config prune.Config) prune.Options {
+	o := prune.Options{Config: config}
+	if f.held {
+		o.Despite = step.HoldLease
+	}
+	return o
 }
 
 // newPruner makes a Pruner; what is wrong with its policies is the command line's fault if that has made them.
@@ -184,6 +197,7 @@ type pruneReport struct {
 	Free      int64            `json:"free_bytes"`
 	Removals  []prunedSnapshot `json:"removals,omitempty"` // of a dry run
 	Caches    []cache          `json:"caches,omitempty"`
+	Held      held             `json:"held"` // results that are held for the next step on them, and stay
 }
 
 func pruneReportOf(r prune.Result) pruneReport {
@@ -191,14 +205,16 @@ func pruneReportOf(r prune.Result) pruneReport {
 }
 
 // pruneDry says what would go. Of very many it keeps in memory only what it prints.
-func (c *call) pruneDry(store *snapshot.Store, config prune.Config, old []cache, full bool) error {
-	p, err := newPruner(store, prune.Options{Config: config})
+func (c *call) pruneDry(t *snapshot.Tenant, o prune.Options, old []cache, full bool) error {
+	p, err := newPruner(t.Store(), o)
 	if err != nil {
 		return err
 	}
 	var list []prunedSnapshot
+	goes := map[string]bool{}
 	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "planning", Step: cli.ProgressStep}.Start()
 	result, err := p.DryRun(c.ctx, func(r *prune.Removal) bool {
+		goes[r.Name] = o.Despite != "" && r.Tenant == t.Name()
 		list = append(list, prunedSnapshot{r.Tenant, r.Name, r.Usage.Size, r.LastUsed, r.Policy, r.Rule.String(), r.Reason(p.Policies())})
 		return true
 	})
@@ -208,6 +224,9 @@ func (c *call) pruneDry(store *snapshot.Store, config prune.Config, old []cache,
 	}
 	report := pruneReportOf(result)
 	report.DryRun, report.Removals, report.Caches = true, list, old
+	if report.Held, err = c.heldResults(t, goes); err != nil {
+		return err
+	}
 	if c.json {
 		return cli.PrintJSON(c.out, report)
 	}
@@ -226,14 +245,16 @@ func (c *call) pruneDry(store *snapshot.Store, config prune.Config, old []cache,
 		fmt.Fprintf(c.out, "the cache %s would go, with %s, %s\n", printable(one.Name), cli.Size(one.Bytes), one.unused())
 	}
 	fmt.Fprintf(c.out, "%s would go, with %s; nothing was changed\n", cli.Plural(int(report.Snapshots), "snapshot"), cli.Size(report.Bytes))
+	c.sayHeld(report.Held)
 	return nil
 }
 
-func (c *call) pruneNow(store *snapshot.Store, config prune.Config, old []cache) error {
+func (c *call) pruneNow(t *snapshot.Tenant, o prune.Options, old []cache) error {
 	var done atomic.Int64 // thousandths: how much there is to do is known when it has begun
-	p, err := newPruner(store, prune.Options{Config: config, Progress: func(p prune.Progress) {
+	o.Progress = func(p prune.Progress) {
 		done.Store(p.Snapshots * 1000 / max(p.Snapshots+p.SnapshotsLeft, 1))
-	}})
+	}
+	p, err := newPruner(t.Store(), o)
 	if err != nil {
 		return err
 	}
@@ -241,7 +262,7 @@ func (c *call) pruneNow(store *snapshot.Store, config prune.Config, old []cache)
 	result, err := p.Run(c.ctx)
 	stop()
 	if err == nil {
-		err = c.deleted(store)
+		err = c.deleted(t.Store())
 	}
 	if err != nil {
 		if result.Snapshots > 0 {
@@ -255,9 +276,13 @@ func (c *call) pruneNow(store *snapshot.Store, config prune.Config, old []cache)
 	}
 	report := pruneReportOf(result)
 	report.Caches = old
+	if report.Held, err = c.heldResults(t, nil); err != nil {
+		return err
+	}
 	if c.json {
 		return cli.PrintJSON(c.out, report)
 	}
+	defer c.sayHeld(report.Held)
 	if report.Snapshots == 0 {
 		fmt.Fprintf(c.out, "nothing to remove; %s used, %s free\n", cli.Size(report.Used), cli.Size(report.Free))
 		return nil
@@ -334,8 +359,11 @@ func (c *call) why(f *pruneFlags) error {
 		}
 		for _, k := range answer.Kept {
 			reason := k.String()
-			if k.Cause == prune.InUse && kindOf(info) == "base" {
+			switch {
+			case k.Cause == prune.InUse && kindOf(info) == "base":
 				reason = "it is a base, which stays until holdfastd snapshot rm removes it"
+			case k.Cause == prune.Leased && k.Lease == step.HoldLease:
+				reason = fmt.Sprintf("it is held for the next step on it, until %s at most; holdfastd snapshot rm and prune --held remove it", moment(k.Until))
 			}
 			r.Reasons = append(r.Reasons, reason)
 		}

@@ -92,11 +92,16 @@ func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 	if err != nil {
 		return err
 	}
+	// What is held for other steps goes if there is nothing else that may go: else this one could not run.
 	p, err := prune.New(t.Store(), prune.Options{Config: f.policies})
 	if err != nil {
 		return &nextError{err, explainPolicies}
 	}
-	c.room.make = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, p, free) }
+	last, err := prune.New(t.Store(), prune.Options{Config: f.policies, Despite: step.HoldLease})
+	if err != nil {
+		return err
+	}
+	c.room.make = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, free, p, last) }
 	_, err = space.Reserve(c.ctx, bytes)
 	var full *disk.FullError
 	if errors.As(err, &full) && c.ctx.Err() == nil {
@@ -107,8 +112,9 @@ func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 	return err
 }
 
-// makeRoom prunes, but for the base of the step that is going to run, which nothing stands on if it is the result of another.
-func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, p *prune.Pruner, free int64) (err error) {
+// makeRoom prunes, with one Pruner after the other until there is room, but for the base of the step that is going to run, which nothing
+// stands on if it is the result of another.
+func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, free int64, pruners ...*prune.Pruner) (err error) {
 	if err := t.Lease(ctx, roomLease, base, time.Hour); err != nil {
 		return err
 	}
@@ -122,5 +128,13 @@ func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, p 
 	if err != nil {
 		return err
 	}
-	return p.MakeRoom(ctx, free)
+	for _, p := range pruners {
+		if err := p.MakeRoom(ctx, free); err != nil {
+			return err
+		}
+		if fs, err := disk.Measure(t.Store().Root()); err != nil || fs.Free >= free {
+			return err
+		}
+	}
+	return nil
 }

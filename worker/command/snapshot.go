@@ -60,7 +60,7 @@ func (a *app) newRemove() *cobra.Command {
 			}
 			return c.remove(force)
 		}),
-		Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays. Names can be abbreviated, as ls does it.",
+		Long:              "Remove snapshots. Their names are free at once; what they have is deleted before the command\nends. One with children, leases or a pin stays; a result that is\nonly held for the next step on it goes. Names can be abbreviated, as ls does it.",
 		ValidArgsFunction: a.completeSnapshots(-1),
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also those of a client, such as a containerd that is gone")
@@ -266,7 +266,6 @@ func (c *call) stat() error {
 }
 
 func (c *call) printStat(info snapshot.Info, r *statReport) {
-	when := func(t time.Time) string { return t.Format("2006-01-02 15:04:05 UTC") }
 	lines := [][2]string{{"Name", printable(info.Name)}, {"Kind", kindOf(info)}}
 	if info.Parent != "" {
 		lines = append(lines, [2]string{"Parent", printable(info.Parent)})
@@ -275,9 +274,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 		lines = append(lines, [2]string{"Command", ranBy(info, true)})
 	}
 	lines = append(lines, [2]string{"Size", cli.SizeExactly(info.Usage.Size)}, [2]string{"Files", cli.Count(info.Usage.Inodes)},
-		[2]string{"Created", when(info.Created)}, [2]string{"Last used", when(lastUsed(info))}, [2]string{"Directory", r.Directory})
+		[2]string{"Created", moment(info.Created)}, [2]string{"Last used", moment(lastUsed(info))}, [2]string{"Directory", r.Directory})
 	if r.Digest != "" {
-		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", when(r.Verified)})
+		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", moment(r.Verified)})
 	}
 	for _, child := range r.Children {
 		lines = append(lines, [2]string{"Child", printable(child)})
@@ -293,6 +292,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	}
 	cli.Rows(c.out, lines...)
 }
+
+// moment is a time for people.
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 func (c *call) tenants() error {
 	names := []string{}
@@ -378,8 +380,11 @@ func (c *call) explainUse(t *snapshot.Tenant, info snapshot.Info, err error) err
 	if children, childErr := t.Children(c.ctx, info.Name); childErr == nil && len(children) > 0 {
 		users = append(users, cli.Plural(len(children), "snapshot")+" made from it, such as "+printable(children[0]))
 	}
-	if held, leaseErr := t.Leases(c.ctx, info.Name); leaseErr == nil && len(held) > 0 {
-		users = append(users, "the lease "+printable(held[0].Lease))
+	if held, leaseErr := t.Leases(c.ctx, info.Name); leaseErr == nil {
+		held = slices.DeleteFunc(held, func(h snapshot.Held) bool { return snapshot.IsWeak(h.Lease) })
+		if len(held) > 0 {
+			users = append(users, "the lease "+printable(held[0].Lease))
+		}
 	}
 	if info.Pinned {
 		users = append(users, "a pin")

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -25,7 +26,8 @@ const stepHelp = `Run a command on top of a base, in a sandbox, and keep what it
 
 The same step again - base, command, environment, directory, user, runtime, network, and the
 content of what it sees and gets of this machine - runs nothing: it prints what was recorded.
-The result is itself a base for further steps.
+The result is itself a base for further steps. For the next one on it, it is held, which prune
+heeds: until that has a result, and for --hold at most.
 
 What it sees of this machine: --mount SOURCE:TARGET:ro is a directory or file whose content is part
 of the step, so a changed source file makes another step. Without :ro it can be written, and the step
@@ -61,7 +63,7 @@ type stepFlags struct {
 	memory, disk, reserve                 int64 // reserve -1: not given
 	cpus                                  float64
 	pids                                  int64
-	timeout                               time.Duration
+	timeout, hold                         time.Duration
 	quiet, noCache                        bool
 
 	policies prune.Config // by which room is made
@@ -98,6 +100,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5")
 	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads (0: 4096, where cgroups can limit them)")
 	cli.DurationVar(flags, &f.timeout, "timeout", 0, "longest time, such as 90s")
+	cli.DurationVar(flags, &f.hold, "hold", step.DefaultHold, "how long the result stays for the next step on it, whatever is pruned; 0: not at all")
 	cli.SizeRangeVar(flags, &f.disk, "disk", 0, leastLimit, math.MaxInt64, "most that the result may take, such as 2GiB")
 	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+cli.SizeText(defaultReserve)+"; 0: none")
 	flags.StringVar(&f.policy, "policy", "", "file with policies in TOML, by which snapshots are pruned if that room is not there; default: the built-in ones")
@@ -267,7 +270,7 @@ func (c *call) step(f *stepFlags) error {
 	defer cli.OutliveReader()()
 	c.volatile = true
 	var done *stepReport
-	err = c.withRunner(runtime, s.Mounts, func(t *snapshot.Tenant, r *step.Runner) error {
+	err = c.withRunner(step.Options{Runtime: runtime, Hold: cmp.Or(f.hold, -1)}, s.Mounts, func(t *snapshot.Tenant, r *step.Runner) error {
 		if s.Base, err = c.resolve(t, f, &s); err != nil {
 			return err
 		}

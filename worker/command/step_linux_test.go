@@ -416,7 +416,7 @@ func TestStepUser(t *testing.T) {
 			t.Errorf("%s: %+v", driver, list)
 		}
 		// All of it can be deleted by the user, also what overlayfs lets no user enter.
-		for _, args := range []string{"prune --all", "snapshot rm bb", "prune --all --caches 0"} {
+		for _, args := range []string{"prune --all --held", "snapshot rm bb", "prune --all --caches 0"} {
 			if r := call(strings.Fields(args)...); r.code != 0 || r.errOut != "" {
 				t.Errorf("%s: %s: %+v", driver, args, r)
 			}

@@ -19,8 +19,8 @@ import (
 	"holdfast/worker/step"
 )
 
-// withRunner opens the store, the manager of mounts and a Runner, for as long as fn runs.
-func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*snapshot.Tenant, *step.Runner) error) error {
+// withRunner opens the store, the manager of mounts and a Runner with options, for as long as fn runs.
+func (c *call) withRunner(o step.Options, mounts []step.Mount, fn func(*snapshot.Tenant, *step.Runner) error) error {
 	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
 		m, err := c.openMountsFor(t.Store(), mounts)
 		if err != nil {
@@ -35,7 +35,8 @@ func (c *call) withRunner(runtime step.Runtime, mounts []step.Mount, fn func(*sn
 				_ = t.Store().Cleanup(ctx)
 			}
 		}()
-		r, err := step.New(c.ctx, step.Options{Tenant: t, Mounts: m, Runtime: runtime, Full: c.giveUp(c.room), Logger: c.logger()})
+		o.Tenant, o.Mounts, o.Full, o.Logger = t, m, c.giveUp(c.room), c.logger()
+		r, err := step.New(c.ctx, o)
 		if err != nil {
 			return err
 		}

@@ -59,7 +59,7 @@ func TestZFS(t *testing.T) {
 			t.Errorf("%s: %+v", driver, r)
 		}
 	}
-	if out := must(t, "prune", "--all"); !strings.Contains(out, "removed 2 snapshots") {
+	if out := must(t, "prune", "--all", "--held"); !strings.Contains(out, "removed 2 snapshots") {
 		t.Error(out)
 	}
 	must(t, "snapshot", "rm", "bb")

@@ -120,3 +120,20 @@ func BenchmarkBareRunc(b *testing.B) {
 	}
 	median(b, took)
 }
+
+// BenchmarkHit is what a result takes that is there, held for the next step on it and not.
+func BenchmarkHit(b *testing.B) {
+	for _, hold := range []time.Duration{-1, DefaultHold} {
+		b.Run(fmt.Sprint("hold=", max(hold, 0)), func(b *testing.B) {
+			s := newStand(b, Options{Hold: hold})
+			step := sh("base", "echo hit")
+			s.ok(step)
+			b.ReportAllocs()
+			for b.Loop() {
+				if res := s.ok(step); !res.Hit {
+					b.Fatalf("%+v", res)
+				}
+			}
+		})
+	}
+}

@@ -311,7 +311,11 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 		id, err = r.resultID(f, done)
 	}
 	if err == nil {
-		err = r.opt.Tenant.Commit(f.ctx, id.Snapshot(), key, snapshot.WithLabels(f.plan.labels(done.uncached)))
+		options := []snapshot.Option{snapshot.WithLabels(f.plan.labels(done.uncached))}
+		if r.opt.Hold > 0 {
+			options = append(options, snapshot.PassingLease(HoldLease, r.opt.Hold))
+		}
+		err = r.opt.Tenant.Commit(f.ctx, id.Snapshot(), key, options...)
 	}
 	if err != nil {
 		return f.id, r.fault(f, err)

@@ -142,7 +142,8 @@ func (r *Result) copy() *Result {
 	return &c
 }
 
-// useGrain is how old the last use must be for a hit to be written down as another.
+// useGrain is how old the last use must be for a hit to be written down as another, and how much less than Options.Hold its result can
+// be held.
 const useGrain = time.Minute
 
 // resultOf is the result that is there, or that of a run.
@@ -163,17 +164,19 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 // hit is the result that is there, nil if the step has to be run.
 func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 	t, name := r.opt.Tenant, id.Snapshot()
-	info, err := t.Stat(ctx, name)
-	if errors.Is(err, snapshot.ErrNotFound) {
+	info, used, err := t.Use(ctx, name, r.holdLease(), r.opt.Hold, useGrain)
+	var bad error
+	switch {
+	case errors.Is(err, snapshot.ErrNotFound):
 		return nil, nil
-	}
-	if err != nil {
+	case errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrDamaged):
+		bad = err
+	case err != nil:
 		return nil, fmt.Errorf("step %s: %w", id, err)
+	default:
+		bad = r.unusable(&info)
 	}
-	if info.Kind != snapshot.Committed {
-		return nil, fmt.Errorf("step %s: snapshot %q: %w: %v, not committed", id, name, snapshot.ErrKind, info.Kind)
-	}
-	if bad := r.unusable(&info); bad != nil {
+	if bad != nil {
 		// Its content may be incomplete, or is damaged: it is made anew, unless something stands on it.
 		if err := t.Remove(ctx, name); err != nil {
 			return nil, fmt.Errorf("step %s: %w: %w", id, bad, err)
@@ -187,13 +190,8 @@ func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 	case err != nil:
 		return nil, fmt.Errorf("step: %w", err)
 	}
-	if now := time.Now(); now.Sub(info.LastUsed) >= useGrain {
-		if err := t.Touch(ctx, name); errors.Is(err, snapshot.ErrNotFound) {
-			return nil, nil // pruned just now
-		} else if err != nil {
-			return nil, fmt.Errorf("step %s: %w", id, err)
-		}
-		rec.used = max(rec.used, uint64(now.UnixNano()))
+	if used {
+		rec.used = max(rec.used, uint64(info.LastUsed.UnixNano()))
 		if err := r.results.touch(id, rec.used); err != nil {
 			return nil, fmt.Errorf("step: %w", err)
 		}

@@ -94,7 +94,7 @@ func killRounds(t *testing.T, some int) int {
 	return some
 }
 
-// A worker that is killed at any moment leaves nothing that stays: S1 to S5 hold when the next has opened.
+// A worker that is killed at any moment leaves nothing that stays: S1 to S6 hold when the next has opened.
 func TestKilled(t *testing.T) {
 	needRoot(t)
 	for name, rounds := range map[string]int{"native": 14, "init": 3, "runc": 3} {

@@ -55,8 +55,29 @@ type Options struct {
 	// Full is called when a result could not be written down since the disk is full, as for snapshot.Options.
 	Full func() bool
 
+	// Hold is how long a result that Run has given stays for a further step on it though it could be pruned: see HoldLease. 0 is
+	// DefaultHold; negative: not at all.
+	Hold time.Duration
+
 	// Logger receives what an operator should know; nil: slog.Default().
 	Logger *slog.Logger
+}
+
+// HoldLease is the lease on what Run has given: between that answer and the next step on it, pruning could take it away. A run takes it in the
+// transaction that commits the result, a hit when it is written down as a use. It ends after Options.Hold; when a result that stands
+// on it is committed, which has it then; and when that is removed. It is a weak one: removing does not heed it. A process that is
+// killed leaves it to its end.
+const HoldLease = snapshot.WeakPrefix + "next step"
+
+// DefaultHold is how long HoldLease lasts.
+const DefaultHold = time.Hour
+
+// holdLease is the lease that a hit takes; "" for none.
+func (r *Runner) holdLease() string {
+	if r.opt.Hold < 0 {
+		return ""
+	}
+	return HoldLease
 }
 
 // DefaultCgroup is the name of the cgroup for the store with a root directory: another one for
@@ -119,6 +140,9 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 	}
 	if o.MaxOutput <= 0 {
 		o.MaxOutput = DefaultMaxOutput
+	}
+	if o.Hold == 0 {
+		o.Hold = DefaultHold
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

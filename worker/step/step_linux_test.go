@@ -487,9 +487,9 @@ func TestOutputIsBounded(t *testing.T) {
 	})
 }
 
-// While a step runs nobody takes its base away; behind it, and after a crash, its base is as free as before.
+// While a step runs its base cannot be taken away; after it, and after a crash, its base is as free as before.
 func TestBaseIsHeld(t *testing.T) {
-	s := newStand(t, Options{})
+	s := newStand(t, Options{Hold: -1})
 	prune := func() int {
 		var list []snapshot.Doomed
 		must(t, s.store.Prunable(s.ctx, func(c snapshot.Candidate) bool {

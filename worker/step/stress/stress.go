@@ -3,6 +3,7 @@
 package stress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Options struct {
 	Clients  int             // steps wanted at once; 0: 15
 	Steps    int64           // how many are wanted in all; 0: until ctx ends
 	Prune    time.Duration   // how long after a pruning the next one is; 0: 20 ms
+	Hold     time.Duration   // step.Options.Hold; 0: as long as Prune
 	Seed     uint64          // of the choices; which of two steps is first is not among them
 	Progress func(Report)    // called about once a second; nil: nobody is told
 }
@@ -56,6 +58,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if o.Prune <= 0 {
 		o.Prune = 20 * time.Millisecond
 	}
+	o.Hold = cmp.Or(o.Hold, o.Prune)
 	r := &run{Options: o, known: map[string]string{}}
 	if err := r.open(); err != nil {
 		return Report{}, err
@@ -124,7 +127,7 @@ func (r *run) open() (err error) {
 		r.tenant, err = r.store.Tenant("stress")
 	}
 	if err == nil {
-		r.runner, err = step.New(ctx, step.Options{Tenant: r.tenant, Mounts: r.mounts, Runtime: r.Runtime, Concurrency: r.Clients, Durability: holdfast.None})
+		r.runner, err = step.New(ctx, step.Options{Tenant: r.tenant, Mounts: r.mounts, Runtime: r.Runtime, Concurrency: r.Clients, Durability: holdfast.None, Hold: r.Hold})
 	}
 	if err != nil {
 		return errors.Join(err, r.close())
