@@ -40,6 +40,10 @@ const (
 func TestMain(m *testing.M) {
 	Init()
 	if name := os.Getenv(envHelper); name != "" {
+		if err := fewProcesses(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		helpers[name]()
 		os.Exit(0)
 	}

@@ -106,15 +106,22 @@ func resourceLimits() ([]resourceLimit, error) {
 		{"RLIMIT_CORE", unix.RLIMIT_CORE, unix.Rlimit{Cur: 1, Max: 1}},
 	}
 	for i := range list {
-		l := &list[i]
-		var own unix.Rlimit
-		if err := unix.Prlimit(0, l.number, nil, &own); err != nil {
-			return nil, fmt.Errorf("%s: %w", l.name, err)
+		if err := list[i].withinOwn(); err != nil {
+			return nil, err
 		}
-		l.Max = min(l.Max, own.Max)
-		l.Cur = min(l.Cur, l.Max)
 	}
 	return list, nil
+}
+
+// withinOwn lowers a limit to that of the calling process: without privileges it cannot be raised.
+func (l *resourceLimit) withinOwn() error {
+	var own unix.Rlimit
+	if err := unix.Prlimit(0, l.number, nil, &own); err != nil {
+		return fmt.Errorf("%s: %w", l.name, err)
+	}
+	l.Max = min(l.Max, own.Max)
+	l.Cur = min(l.Cur, l.Max)
+	return nil
 }
 
 // limitResources sets the limits of this process.
@@ -142,5 +149,9 @@ func setLimit(l resourceLimit) error {
 
 // limitProcesses bounds the processes of a user namespace, where there are no cgroups: of all its steps together.
 func limitProcesses() error {
-	return setLimit(resourceLimit{"RLIMIT_NPROC", unix.RLIMIT_NPROC, unix.Rlimit{Cur: DefaultPids, Max: DefaultPids}})
+	l := resourceLimit{"RLIMIT_NPROC", unix.RLIMIT_NPROC, unix.Rlimit{Cur: DefaultPids, Max: DefaultPids}}
+	if err := l.withinOwn(); err != nil {
+		return err
+	}
+	return setLimit(l)
 }

@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast"
 	"holdfast/worker/snapshot"
@@ -63,15 +66,31 @@ func init() {
 	}
 }
 
+// envProcesses is how many processes a helper may have that runs as root of a user namespace.
+const envProcesses = "HOLDFAST_STEP_PROCESSES"
+
 // prepareRootless is prepare in a user namespace.
 func (s *stand) prepareRootless() {
 	s.driver, s.dur, s.sync = overlay.New("volatile", "userxattr"), holdfast.None, snapshot.SyncDeferred
 }
 
+// fewProcesses lowers the limit of processes of this one to what envProcesses says.
+func fewProcesses() error {
+	text := os.Getenv(envProcesses)
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return err
+	}
+	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n})
+}
+
 // asUser prepares a helper that runs as an ordinary user.
 func asUser(t *testing.T, name string) *exec.Cmd {
-	dir := filepath.Join(base, "user-"+name)
-	must(t, os.Mkdir(dir, 0o777))
+	dir := filepath.Join(base, "user-"+name+strings.ReplaceAll(t.Name(), "/", "-"))
+	must(t, os.MkdirAll(dir, 0o777))
 	program := filepath.Join(dir, "program")
 	from, err := os.Open("/proc/self/exe")
 	must(t, err)
@@ -92,12 +111,20 @@ func asUser(t *testing.T, name string) *exec.Cmd {
 	return cmd
 }
 
-// An ordinary user can run steps in a user namespace of his own.
-func TestUserNamespace(t *testing.T) {
+// An unprivileged user can run steps in a user namespace.
+func TestUserNamespace(t *testing.T) { stepsOfUser(t, "mapped") }
+
+// TestUserOfFewProcesses: no step of a user who may have fewer processes than DefaultPids could be run: "RLIMIT_NPROC: operation not
+// permitted".
+func TestUserOfFewProcesses(t *testing.T) { stepsOfUser(t, "mapped", envProcesses+"=1000") }
+
+func stepsOfUser(t *testing.T, helper string, env ...string) {
+	t.Helper()
 	if _, err := exec.LookPath("busybox"); err != nil && os.Geteuid() != 0 {
 		t.Skip("left out: steps need Debian's package busybox-static, which only root can install")
 	}
-	cmd := asUser(t, "mapped")
+	cmd := asUser(t, helper)
+	cmd.Env = append(cmd.Env, env...)
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
 		uid, gid = 65534, 65534
