@@ -243,7 +243,6 @@ func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err erro
 	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, self}
 	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.bytes(), Cgroups: int(r.cgroupns),
 		Wait: r.group.limits.Pids > 0 && r.group.limits.Pids < initPids}
-	o.Box.Proc = true
 	o.Box.Mounts = slices.Clone(o.Box.Mounts)
 	at := initMounts
 	for _, fd := range append([]*int{&o.Box.Root}, mountFDs(o.Box.Mounts)...) {

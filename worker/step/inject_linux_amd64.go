@@ -25,8 +25,8 @@ const (
 var callAndStop = []byte{0x0f, 0x05, 0xcc}
 
 // inject has a process that the calling thread traces, and that has stopped at the first instruction of its program, set
-// limits of its resources and install the filter. (The tracer may not set those of another user's process.) The process then
-// stands where it stood, as it was, but for bytes below its stack that mean nothing to it.
+// limits of its resources and install the filter. For each of these it runs and stops once more. The process then stands where
+// it stood, as it was, but for bytes below its stack that mean nothing to it.
 func (f filter) inject(pid int, limits []resourceLimit) error {
 	var saved unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &saved); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,42 @@ func TestMountFlags(t *testing.T) {
 			}
 		}
 		must(s, unix.Unmount(below, unix.MNT_DETACH))
+		s.clean()
+	})
+}
+
+// The file systems that a sandbox has for itself are made before the step is there: two steps at once must not get the same,
+// in which one could watch or lock what the other uses.
+func TestFreshParts(t *testing.T) {
+	natives(t, func(s *stand) {
+		const look = "for d in /dev /dev/pts /sys; do stat -c %d $d; done; "
+		dir := filepath.Join(s.dir, "shared")
+		must(s, os.Mkdir(dir, 0o755))
+		first := sh("base", look+"echo >/shared/begun; while ! test -e /shared/go; do sleep 0.01; done")
+		first.Mounts = []Mount{{Source: dir, Target: "/shared"}}
+		ended := make(chan string, 1)
+		go func() { ended <- s.text(first) }()
+		waitFile(s, filepath.Join(dir, "begun"))
+		all := s.text(sh("base", look))
+		must(s, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
+		all += "\n" + <-ended
+		numbers := strings.Fields(all)
+		slices.Sort(numbers)
+		if n := len(slices.Compact(numbers)); n != 6 {
+			s.Errorf("%d file systems of two steps: %q", n, all)
+		}
+		s.clean()
+	})
+}
+
+// What is hidden of /proc does not become what a step mounts over that by which it is hidden.
+func TestHiddenWhenCovered(t *testing.T) {
+	natives(t, func(s *stand) {
+		step := sh("base", "touch /sys/new && cat /proc/keys /proc/timer_list /proc/interrupts /proc/kmsg; ls /proc/acpi")
+		step.Mounts = []Mount{{Target: "/sys"}}
+		if got := s.text(step); got != "" {
+			s.Errorf("not hidden: %q", got)
+		}
 		s.clean()
 	})
 }

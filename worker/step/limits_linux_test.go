@@ -1,8 +1,16 @@
 package step
 
 import (
+	"errors"
+	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/osthread"
 )
 
 // A step without limits could start as many processes as the machine has numbers for.
@@ -34,5 +42,22 @@ func TestResourceLimits(t *testing.T) {
 				t.Errorf("%q, and not %q", got, want)
 			}
 		})
+	}
+}
+
+// A service need not have CAP_SYS_RESOURCE, without which it may not set the limits of another user's process: that sets them itself.
+func TestResourceLimitsWithout(t *testing.T) {
+	needRoot(t)
+	self, err := os.Readlink("/proc/self/exe")
+	must(t, err)
+	cmd := exec.Command(self, "-test.v", "-test.run=^TestResourceLimits$/^native$")
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	done := make(chan error)
+	osthread.Own(func() {
+		done <- errors.Join(inheritNone(), unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0), cmd.Run())
+	})
+	if err := <-done; err != nil || !strings.Contains(out.String(), "--- PASS: TestResourceLimits/native") {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }

@@ -68,7 +68,11 @@ func (n native) open(e *environment) (opened, error) {
 		e.log.Warn("a step begins with this program, which takes some milliseconds more", "reason", err)
 		return o, nil
 	}
-	o.networks = newNetworks()
+	if o.hollow, err = openHollow(o.space, o.root); err != nil {
+		o.close()
+		return nil, fmt.Errorf("an empty mount namespace: %w", err)
+	}
+	o.networks, o.parts = newNetworks(), o.newParts()
 	return o, nil
 }
 
@@ -182,11 +186,13 @@ type openNative struct {
 	*environment
 	userns, byInit              bool
 	space, net, ipc, null, proc *os.File
+	hollow                      *os.File // a mount namespace without anything; nil if steps begin with Init
 	self                        *program
 	filter                      filter // of system calls, for each command
 	limits                      []resourceLimit
 
-	networks *networks // nil if steps begin with Init
+	networks *ahead[int]   // network namespaces; nil if steps begin with Init
+	parts    *ahead[parts] // likewise
 	places   *places
 	pids     int64   // the limit of processes that steps have; 0: none can be had
 	cgroupns uintptr // the flag of a namespace of cgroups; 0: the kernel has none
@@ -200,7 +206,7 @@ type openNative struct {
 func (o *openNative) close() {
 	close(o.jobs)
 	o.serving.Wait()
-	for _, f := range []*os.File{o.space, o.net, o.ipc, o.null, o.proc} {
+	for _, f := range []*os.File{o.space, o.hollow, o.net, o.ipc, o.null, o.proc} {
 		if f != nil {
 			_ = f.Close()
 		}
@@ -208,6 +214,7 @@ func (o *openNative) close() {
 	o.self.close()
 	o.places.close()
 	o.networks.close()
+	o.parts.close()
 }
 
 // run runs a job.
@@ -327,10 +334,15 @@ func (r *nativeRun) leavePlace(t *thread) error {
 // onThread makes the namespaces on the calling thread, and has it start the command. That stops before its first instruction,
 // where it is put into its group and gets its /proc.
 func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err error) {
-	if err := t.leaveNursery(r.job.step.Network); err != nil {
+	if err := t.leaveHome(r.job.step.Network); err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, t.goBack()) }()
+	made, err := r.enter()
+	defer func() { made.close() }()
+	if err != nil {
+		return done, err
+	}
 	p, err := r.start()
 	if left := r.leavePlace(t); p == nil || left != nil {
 		if p != nil {
@@ -339,17 +351,22 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 		}
 		return done, errors.Join(err, left)
 	}
-	err = r.settle(p.Pid)
+	bounded := make(chan error, 1)
+	go func() { bounded <- r.group.bound(0) }() // elsewhere: this thread does not see the cgroups
+	err = r.settle(p.Pid, made)
+	var limits []resourceLimit
 	if err == nil {
-		err = r.filter.inject(p.Pid, r.limits)
+		limits, err = limitOther(p.Pid, r.limits)
 	}
+	if err == nil {
+		err = r.filter.inject(p.Pid, limits)
+	}
+	made.close()
+	made = noParts
 	if err == nil {
 		err = t.goBack() // before the command begins: what it leaves is then its alone
 	}
-	if err == nil {
-		err = r.group.bound(0)
-	}
-	if err == nil {
+	if err = errors.Join(err, <-bounded); err == nil {
 		r.job.begun()
 		if err = unix.PtraceDetach(p.Pid); err != nil {
 			err = fmt.Errorf("letting the command run: %w", err)
@@ -363,17 +380,8 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 	return waitFor(ctx, p)
 }
 
-// start enters the sandbox and starts the command.
+// start starts the command in the sandbox that the thread is in.
 func (r *nativeRun) start() (*os.Process, error) {
-	unix.Umask(0)
-	err := r.box.enter()
-	unix.Umask(0o022)
-	for _, f := range r.files {
-		_ = f.Close() // the mounts are attached, or are not to be
-	}
-	if err != nil {
-		return nil, err
-	}
 	s := r.job.step
 	name, err := find(s.Command[0], s.Dir, s.searchPath())
 	if err != nil {
@@ -425,7 +433,7 @@ func whileBusy(execute func() error) error {
 }
 
 // settle waits until a command has stopped, and gives it what it could not have before it was there.
-func (r *nativeRun) settle(pid int) error {
+func (r *nativeRun) settle(pid int, made parts) error {
 	if err := stopped(pid); err != nil {
 		return err
 	}
@@ -439,7 +447,7 @@ func (r *nativeRun) settle(pid int) error {
 		return err
 	}
 	defer unix.Close(proc)
-	return attachProc(proc)
+	return made.attachProc(proc)
 }
 
 // stopped waits until a process that the calling thread traces has stopped at a trap.

@@ -1,7 +1,6 @@
 package step
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -23,71 +22,34 @@ var hiddenProc = []string{
 	"/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/dynamic_debug",
 }
 
-// hide puts /dev/null over files and an empty directory over directories. What the kernel does not have is passed over.
-func hide(names []string) error {
+// hide puts the null of /dev over files, and the empty file system over directories. What the kernel does not have is passed
+// over.
+func (p parts) hide(names []string) error {
+	if err := unix.Fchdir(p.dev); err != nil { // a mount of the step may lie over /dev by now
+		return fmt.Errorf("/dev: %w", err)
+	}
 	for _, name := range names {
-		if err := hideOne(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		err := unix.Mount("null", name, "", unix.MS_BIND, "")
+		if err == unix.ENOTDIR {
+			err = p.hideDirectory(name)
+		}
+		if err == unix.ENOENT && unix.Access(name, unix.F_OK) == err {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("hiding %s: %w", name, err)
 		}
 	}
-	return nil
+	return unix.Chdir("/")
 }
 
-func hideOne(name string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(name, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return mountEmpty(name)
-	}
-	fd, err := unix.OpenTree(unix.AT_FDCWD, os.DevNull, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+func (p parts) hideDirectory(name string) error {
+	fd, err := unix.OpenTree(p.empty, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("%s: %v", os.DevNull, err) // that it is not there must not be taken for name
 	}
 	defer unix.Close(fd)
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, name, unix.MOVE_MOUNT_F_EMPTY_PATH)
-}
-
-// emptyOptions are those of an empty file system that cannot be written.
-const emptyOptions = "mode=0555,size=4k,nr_inodes=2"
-
-func mountEmpty(name string) error {
-	return unix.Mount("tmpfs", name, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, emptyOptions)
-}
-
-// makeSys makes an empty /sys: programs expect the directory, and a result must not depend on what machine it was made on.
-func makeSys() error {
-	if err := makeDir("/sys", 0o555); err != nil {
-		return err
-	}
-	if err := mountEmpty("/sys"); err != nil {
-		return fmt.Errorf("/sys: %w", err)
-	}
-	return nil
-}
-
-// Options of /dev/pts. The group of terminals is tty in Debian's numbers, as programs expect that check it; in a user namespace
-// it may not be mapped.
-const (
-	ptsOptions = "newinstance,ptmxmode=0666,mode=0620"
-	ptsGroup   = ",gid=5"
-)
-
-// makeTerminals gives the sandbox terminals of its own.
-func makeTerminals() error {
-	if err := unix.Mkdir("/dev/pts", 0o755); err != nil {
-		return fmt.Errorf("/dev/pts: %w", err)
-	}
-	const flags = unix.MS_NOSUID | unix.MS_NOEXEC
-	err := unix.Mount("devpts", "/dev/pts", "devpts", flags, ptsOptions+ptsGroup)
-	if err == unix.EINVAL {
-		err = unix.Mount("devpts", "/dev/pts", "devpts", flags, ptsOptions)
-	}
-	if err != nil {
-		return fmt.Errorf("/dev/pts: %w", err)
-	}
-	return unix.Symlink("pts/ptmx", "/dev/ptmx")
 }
 
 // resourceLimit is one of each process of a step.
@@ -136,6 +98,20 @@ func limitResources() error {
 		}
 	}
 	return nil
+}
+
+// limitOther sets limits of another process, and returns those that only that process may set: the limits of another user's take
+// CAP_SYS_RESOURCE, which a service need not have.
+func limitOther(pid int, list []resourceLimit) (left []resourceLimit, err error) {
+	for _, l := range list {
+		err := unix.Prlimit(pid, l.number, &l.Rlimit, nil)
+		if err == unix.EPERM {
+			left = append(left, l)
+		} else if err != nil {
+			return nil, fmt.Errorf("%s of the command: %w", l.name, err)
+		}
+	}
+	return left, nil
 }
 
 // setLimit sets a limit so that the library knows of it: when it executes a program it otherwise sets the limit of open

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/osthread"
 )
 
 // sandbox is what a command sees. Its fields are exported for the sake of gob: the init of a
@@ -19,7 +21,6 @@ type sandbox struct {
 	Root     int    // descriptor of a detached mount
 	Mounts   []sandboxMount
 	Dir      string
-	Proc     bool // mount /proc here, and not from outside
 	Loopback bool
 }
 
@@ -29,28 +30,62 @@ type sandboxMount struct {
 	RO     bool
 }
 
-// enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. From the
-// second step on all paths are those of the sandbox: a symbolic link in the base leads nowhere else.
+// enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. Once it is, all
+// paths are those of the sandbox: a symbolic link in the base leads nowhere else.
 func (b *sandbox) enter() error {
-	if err := unix.MoveMount(b.Root, "", unix.AT_FDCWD, b.Point, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("attaching the root: move_mount: %w", err)
+	made, err := makeParts(b.Mark, !b.Userns)
+	if err != nil {
+		return err
 	}
-	if err := unix.Fchdir(b.Root); err != nil {
-		return fmt.Errorf("the root: %w", err)
-	}
+	defer made.close()
 	devices := []int(nil)
 	if b.Userns {
 		devices = openDevices()
 		defer closeAll(devices)
 	}
-	var proc = -1
-	if b.Proc {
-		var err error
-		// Before the old root goes: in a user namespace /proc can be mounted only where one is visible.
-		if proc, err = newProc(-1); err != nil {
-			return err
-		}
-		defer unix.Close(proc)
+	// Before the old root goes: in a user namespace /proc can be mounted only where one is visible.
+	proc, err := newProc(-1)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(proc)
+	if err := b.pivot(); err != nil {
+		return err
+	}
+	if err := made.attach(devices); err != nil {
+		return err
+	}
+	if err := makeDir("/proc", 0o555); err != nil {
+		return err
+	}
+	if err := made.attachProc(proc); err != nil {
+		return err
+	}
+	return b.attachMounts()
+}
+
+// enterHollow is enter for a thread whose namespace has nothing but the root of the hollow, with file systems that have been made.
+// The command's /proc comes later.
+func (b *sandbox) enterHollow(made parts) error {
+	if err := b.cover(); err != nil {
+		return err
+	}
+	if err := made.attach(nil); err != nil {
+		return err
+	}
+	if err := makeDir("/proc", 0o555); err != nil {
+		return err
+	}
+	return b.attachMounts()
+}
+
+// pivot puts the sandbox's root in the place of that of the namespace.
+func (b *sandbox) pivot() error {
+	if err := unix.MoveMount(b.Root, "", unix.AT_FDCWD, b.Point, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attaching the root: move_mount: %w", err)
+	}
+	if err := unix.Fchdir(b.Root); err != nil {
+		return fmt.Errorf("the root: %w", err)
 	}
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("pivot_root: %w", err)
@@ -58,29 +93,79 @@ func (b *sandbox) enter() error {
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("detaching the old root: %w", err)
 	}
+	return b.setRoot()
+}
+
+// cover puts the sandbox's root over that of the namespace, which has nothing else, and makes it the thread's. To pivot would do the
+// same, but the kernel then waits for all processors before it has detached the old root. What leaves a root directory in the sandbox
+// gets no farther than the sandbox's: the kernel does not go from a mount to what it covers.
+func (b *sandbox) cover() error {
+	if err := unix.MoveMount(b.Root, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attaching the root: move_mount: %w", err)
+	}
+	if err := unix.Fchdir(b.Root); err != nil {
+		return fmt.Errorf("the root: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("the root: chroot: %w", err)
+	}
+	return b.setRoot()
+}
+
+// openHollow opens a mount namespace that has nothing but an empty root directory, which cannot be written. space is one in which
+// point is a directory.
+func openHollow(space *os.File, point string) (hollow *os.File, err error) {
+	made := make(chan error)
+	osthread.Own(func() {
+		hollow, err = makeHollow(space, point)
+		made <- err
+	})
+	return hollow, <-made
+}
+
+func makeHollow(space *os.File, point string) (*os.File, error) {
+	proc, err := os.Open("/proc/thread-self/ns")
+	if err != nil {
+		return nil, err
+	}
+	defer proc.Close()
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return nil, fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNS); err != nil {
+		return nil, fmt.Errorf("entering the nursery: %w", err)
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return nil, fmt.Errorf("unshare: %w", err)
+	}
+	root, err := newMount("tmpfs", "tmpfs", readOnlyAttributes, "ro,"+emptyOptions)
+	if err != nil {
+		return nil, fmt.Errorf("an empty file system: %w", err)
+	}
+	defer unix.Close(root)
+	if err := (&sandbox{Root: root, Point: point}).pivot(); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(int(proc.Fd()), "mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "mnt"), nil
+}
+
+// setRoot goes to the root, and sets its flags.
+func (b *sandbox) setRoot() error {
 	if err := unix.Chdir("/"); err != nil {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil && !b.Userns {
 		return fmt.Errorf("the flags of the root: %w", err)
 	}
-	if err := b.makeDev(devices); err != nil {
-		return fmt.Errorf("/dev: %w", err)
-	}
-	if err := makeTerminals(); err != nil {
-		return err
-	}
-	if err := makeSys(); err != nil {
-		return err
-	}
-	if err := makeDir("/proc", 0o555); err != nil {
-		return err
-	}
-	if proc >= 0 {
-		if err := attachProc(proc); err != nil {
-			return err
-		}
-	}
+	return nil
+}
+
+// attachMounts mounts what the step asks for, and makes its working directory.
+func (b *sandbox) attachMounts() error {
 	for _, m := range b.Mounts {
 		if err := m.attach(); err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Target, err)
@@ -115,12 +200,6 @@ func makeDir(name string, mode uint32) error {
 	return nil
 }
 
-// devices are the nodes of /dev, with their numbers.
-var deviceNodes = []struct {
-	name         string
-	major, minor uint32
-}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
-
 // openDevices clones the nodes of the host as detached mounts, where others cannot be made; -1 for what is not there.
 func openDevices() []int {
 	fds := make([]int, len(deviceNodes))
@@ -140,45 +219,6 @@ func closeAll(fds []int) {
 			_ = unix.Close(fd)
 		}
 	}
-}
-
-// makeDev mounts a small /dev. The umask is 0.
-func (b *sandbox) makeDev(nodes []int) error {
-	if err := makeDir("/dev", 0o755); err != nil {
-		return err
-	}
-	if err := unix.Mount(b.Mark, "/dev", "tmpfs", unix.MS_NOSUID, "mode=0755,size=64m"); err != nil {
-		return err
-	}
-	for i, d := range deviceNodes {
-		name := "/dev/" + d.name
-		if nodes == nil {
-			if err := unix.Mknod(name, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
-				return fmt.Errorf("%s: %w", d.name, err)
-			}
-			continue
-		}
-		if nodes[i] < 0 {
-			continue
-		}
-		fd, err := unix.Open(name, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o666)
-		if err != nil {
-			return err
-		}
-		_ = unix.Close(fd)
-		if err := unix.MoveMount(nodes[i], "", unix.AT_FDCWD, name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return fmt.Errorf("%s: %w", d.name, err)
-		}
-	}
-	if err := unix.Mkdir("/dev/shm", 0o1777); err != nil {
-		return err
-	}
-	for _, l := range [][2]string{{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"}, {"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"}} {
-		if err := unix.Symlink(l[0], l[1]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // attach mounts one of the mounts of the step.
@@ -250,36 +290,24 @@ func newProc(pidns int) (fd int, err error) {
 	return fd, nil
 }
 
-func attachProc(fd int) error {
+// attachProc mounts /proc, with what is hidden in it and what cannot be written.
+func (p parts) attachProc(fd int) error {
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, "/proc", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mounting /proc: move_mount: %w", err)
 	}
-	for _, p := range readOnlyProc {
-		if err := bindReadOnly(p); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s: %w", p, err)
+	for _, name := range readOnlyProc {
+		if err := bindReadOnly(name); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return hide(hiddenProc)
+	return p.hide(hiddenProc)
 }
 
-func bindReadOnly(p string) error {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, p, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
+func bindReadOnly(name string) error {
+	if err := unix.Mount(name, name, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-	if err == unix.ENOSYS || err == unix.EPERM { // EPERM: a filter of system calls
-		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, p, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return err
-		}
-		return unix.Mount("", p, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	}
-	if err != nil {
-		return err
-	}
-	return unix.MoveMount(fd, "", unix.AT_FDCWD, p, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return unix.Mount("", name, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
 // find is the path of a program in the root of the calling thread.

@@ -84,7 +84,7 @@ func (t *thread) prepare() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
-		return t.enterNursery()
+		return t.enterHome()
 	}
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -92,25 +92,31 @@ func (t *thread) prepare() error {
 	if err := unix.Sethostname([]byte(hostname)); err != nil {
 		return fmt.Errorf("sethostname: %w", err)
 	}
-	if err := t.enterNursery(); err != nil {
+	if err := t.enterHome(); err != nil {
 		return err
 	}
 	return confine()
 }
 
-func (t *thread) enterNursery() error {
-	if err := unix.Setns(int(t.o.space.Fd()), unix.CLONE_NEWNS); err != nil {
+// enterHome moves the thread to the mount namespace where it is between steps: with an init, which starts programs of the host, the nursery,
+// and otherwise the hollow.
+func (t *thread) enterHome() error {
+	home := t.o.hollow
+	if home == nil {
+		home = t.o.space
+	}
+	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("entering the nursery: %w", err)
 	}
 	return nil
 }
 
-// leaveNursery makes the namespaces of a step, and moves the thread there.
-func (t *thread) leaveNursery(n Network) error {
+// leaveHome makes the namespaces of a step, and moves the thread there.
+func (t *thread) leaveHome(n Network) error {
 	t.away = true
 	var err error
 	if n == NetworkNone { // otherwise it is in that of the machine, where it is between steps
-		err = t.o.networks.enter()
+		err = enterNetwork(t.o.networks)
 	}
 	if err == nil {
 		err = ownKeyring()
@@ -132,7 +138,7 @@ func (t *thread) goBack() error {
 		return nil
 	}
 	t.away = false
-	err := t.enterNursery()
+	err := t.enterHome()
 	if err == nil {
 		// An ipc namespace has a file system that no process sees, and that must not outlive the step.
 		err = unix.Setns(int(t.o.ipc.Fd()), unix.CLONE_NEWIPC)
@@ -142,7 +148,7 @@ func (t *thread) goBack() error {
 	}
 	if err != nil {
 		t.spent = true
-		return fmt.Errorf("going back to the nursery: %w", err)
+		return fmt.Errorf("going back from a step: %w", err)
 	}
 	return nil
 }

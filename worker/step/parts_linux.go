@@ -1,0 +1,181 @@
+package step
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file has the file systems that each sandbox has for itself: /dev, /dev/pts, and one that is empty and cannot be
+// written, for /sys and over what is hidden of /proc. They are made detached, so that this can be done before the step is there.
+// No two steps have one in common, the empty one included: what watches or locks its directory would be seen by others.
+
+// parts are descriptors of detached mounts; -1: none.
+type parts struct{ dev, pts, empty int }
+
+var noParts = parts{-1, -1, -1}
+
+// Options of them. The group of terminals is tty in Debian's numbers, as programs expect that check it; in a user namespace it may
+// not be mapped.
+const (
+	devOptions   = "mode=0755,size=64m"
+	ptsOptions   = "newinstance,ptmxmode=0666,mode=0620"
+	ptsGroup     = ",gid=5"
+	emptyOptions = "mode=0555,size=4k,nr_inodes=2"
+)
+
+const readOnlyAttributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+
+// makeParts makes them. mark is the source of /dev; devices tells whether that is to have nodes. The thread's umask must be 0.
+func makeParts(mark string, devices bool) (p parts, err error) {
+	p = noParts
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.dev, err = newMount("tmpfs", mark, unix.MOUNT_ATTR_NOSUID, devOptions); err == nil {
+		err = fillDev(p.dev, devices)
+	}
+	if err != nil {
+		return p, fmt.Errorf("/dev: %w", err)
+	}
+	const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
+	p.pts, err = newMount("devpts", "devpts", attributes, ptsOptions+ptsGroup)
+	if errors.Is(err, unix.EINVAL) {
+		p.pts, err = newMount("devpts", "devpts", attributes, ptsOptions)
+	}
+	if err != nil {
+		return p, fmt.Errorf("/dev/pts: %w", err)
+	}
+	if p.empty, err = newMount("tmpfs", "tmpfs", readOnlyAttributes, "ro,"+emptyOptions); err != nil {
+		return p, fmt.Errorf("an empty file system: %w", err)
+	}
+	return p, nil
+}
+
+func (p parts) close() { closeAll([]int{p.dev, p.pts, p.empty}) }
+
+// newParts makes the file systems of sandboxes ahead of the steps.
+func (o *openNative) newParts() *ahead[parts] {
+	return newAhead(func() (parts, error) {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // for an umask of the thread's own
+			return parts{}, err
+		}
+		unix.Umask(0)
+		return makeParts(o.mark, true)
+	}, parts.close)
+}
+
+// enter enters the sandbox.
+func (r *nativeRun) enter() (made parts, err error) {
+	unix.Umask(0)
+	made, ok := r.parts.take()
+	if !ok {
+		made, err = makeParts(r.mark, true)
+	}
+	if err == nil {
+		err = r.box.enterHollow(made)
+	}
+	unix.Umask(0o022)
+	for _, f := range r.files {
+		_ = f.Close() // the mounts are attached, or are not to be
+	}
+	return made, err
+}
+
+// newMount makes a file system, with options as mount takes them, and a detached mount of it.
+func newMount(kind, source string, attributes int, options string) (int, error) {
+	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("fsopen: %w", err)
+	}
+	defer unix.Close(fs)
+	for _, o := range strings.Split("source="+source+","+options, ",") {
+		if key, value, ok := strings.Cut(o, "="); ok {
+			err = unix.FsconfigSetString(fs, key, value)
+		} else {
+			err = unix.FsconfigSetFlag(fs, key)
+		}
+		if err != nil {
+			return -1, fmt.Errorf("fsconfig %s: %w", o, err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("fsconfig: %w", err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes)
+	if err != nil {
+		return -1, fmt.Errorf("fsmount: %w", err)
+	}
+	return fd, nil
+}
+
+// deviceNodes are the nodes of /dev, with their numbers.
+var deviceNodes = []struct {
+	name         string
+	major, minor uint32
+}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
+
+// fillDev makes what is in /dev.
+func fillDev(dir int, devices bool) error {
+	for _, d := range deviceNodes {
+		if !devices {
+			break
+		}
+		if err := unix.Mknodat(dir, d.name, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
+		}
+	}
+	if err := unix.Mkdirat(dir, "shm", 0o1777); err != nil {
+		return fmt.Errorf("shm: %w", err)
+	}
+	if err := unix.Mkdirat(dir, "pts", 0o755); err != nil {
+		return fmt.Errorf("pts: %w", err)
+	}
+	for _, l := range [][2]string{{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}, {"pts/ptmx", "ptmx"}} {
+		if err := unix.Symlinkat(l[0], dir, l[1]); err != nil {
+			return fmt.Errorf("%s: %w", l[1], err)
+		}
+	}
+	return nil
+}
+
+// attach mounts them where they belong. devices are clones of device nodes, which come into /dev if it has none; nil: it has.
+func (p parts) attach(devices []int) error {
+	for _, m := range []struct {
+		fd   int
+		at   string
+		mode uint32 // of the directory, if it is missing; 0: it is there
+	}{{p.dev, "/dev", 0o755}, {p.pts, "/dev/pts", 0}, {p.empty, "/sys", 0o555}} {
+		if m.mode != 0 {
+			if err := makeDir(m.at, m.mode); err != nil {
+				return err
+			}
+		}
+		// A symbolic link at the end is followed, as mount does.
+		if err := unix.MoveMount(m.fd, "", unix.AT_FDCWD, m.at, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS); err != nil {
+			return fmt.Errorf("%s: move_mount: %w", m.at, err)
+		}
+	}
+	for i, fd := range devices {
+		if fd < 0 {
+			continue
+		}
+		if err := attachDevice(fd, "/dev/"+deviceNodes[i].name); err != nil {
+			return fmt.Errorf("%s: %w", deviceNodes[i].name, err)
+		}
+	}
+	return nil
+}
+
+func attachDevice(fd int, name string) error {
+	file, err := unix.Open(name, unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o666)
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(file)
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, name, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
