@@ -204,7 +204,7 @@ func (im *importer) hold(in *incoming) (unusable, err error) {
 	case info.Kind != snapshot.Committed || info.Parent != in.parent:
 		return nil, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
 	}
-	return info.Unusable(), nil
+	return im.tenant.Store().Unusable(&info), nil
 }
 
 // existing is for a layer that is there, and held.

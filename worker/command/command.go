@@ -167,7 +167,7 @@ func failureOf(err error, code int) cli.Failure {
 		f.Kind = cli.KindInterrupted
 	case cli.IsUsage(err):
 		f.Kind = cli.KindUsage
-	case errors.Is(err, snapshot.ErrDamaged), errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrCorrupt):
+	case errors.Is(err, snapshot.ErrDamaged), errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrCorrupt), errors.Is(err, snapshot.ErrMissing):
 		f.Kind = cli.KindDamaged
 	}
 	switch {

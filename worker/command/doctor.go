@@ -199,6 +199,7 @@ func (d *checkup) place() {
 			d.emergency(root)
 			d.quarantine(s)
 			d.held(s)
+			d.missing(s)
 			d.quotas(root)
 			return
 		}

@@ -92,6 +92,8 @@ func (c *call) next(err error) string {
 		return "leave --driver out: the store knows its own"
 	case errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrDamaged):
 		return "remove the snapshot with holdfastd snapshot rm, and make it again"
+	case errors.Is(err, snapshot.ErrMissing):
+		return "put the right metadata.db back, or remove the snapshot with holdfastd snapshot rm, with what stands on it, and make it again"
 	case errors.Is(err, snapshot.ErrNotFound):
 		return "holdfastd snapshot ls lists all names"
 	case errors.Is(err, base.ErrLimit):

@@ -115,6 +115,16 @@ func (d *checkup) quarantine(s *snapshot.Store) {
 		"put the right metadata.db back, or look at them and remove them: holdfastd snapshot ls --quarantined, snapshot rm --quarantined")
 }
 
+// missing tells of snapshots whose directories are gone.
+func (d *checkup) missing(s *snapshot.Store) {
+	report, err := s.Reconciled(d.ctx)
+	if err != nil || len(report.Missing) == 0 {
+		return
+	}
+	d.add("Store", "missing", stateLacking, "of snapshots are gone: "+inQuarantine(report.Missing)+"; metadata.db is older than their removal, or they were deleted by hand",
+		"put the right metadata.db back, or remove the snapshots with these IDs, with what stands on them: holdfastd snapshot stat NAME says the ID")
+}
+
 // quotas says how steps are kept within --disk.
 func (d *checkup) quotas(root string) {
 	err := disk.HasQuotas(root)

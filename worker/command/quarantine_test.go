@@ -78,3 +78,37 @@ ID  SIZE  FILES  CHANGED  DIRECTORY
 	want(t, must(t, "snapshot", "rm", "--quarantined", "all"), "removed 4 from quarantine\n")
 	want(t, must(t, "snapshot", "ls", "--quarantined"), "nothing is in quarantine\n")
 }
+
+// TestMissing: an older metadata.db was put back, which names what was removed since. An import of it said that nothing was to be done, and each
+// step on it failed with an error of the driver's; doctor said that all was well.
+func TestMissing(t *testing.T) {
+	work(t)
+	must(t, "import", "files.tar", "tiny")
+	metadata := filepath.Join("store", "metadata.db")
+	older, err := os.ReadFile(metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, "snapshot", "rm", "tiny")
+	must(t, "prune", "--all")
+	if err := os.WriteFile(metadata, older, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"import", "files.tar", "tiny"}, {"import", "files.tar", "tiny", "--repair"}} {
+		if r := run(t, "", args...); r.code != command.ExitFailed {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := run(t, "", "import", "files.tar", "tiny"); !strings.Contains(r.errOut, "directory of the snapshot is missing") || !strings.Contains(r.errOut, "put the right metadata.db back") {
+		t.Errorf("%+v", r)
+	}
+	if out := must(t, "doctor"); !strings.Contains(out, "metadata.db is older than their removal") {
+		t.Errorf("doctor: %s", out)
+	}
+	must(t, "snapshot", "rm", "tiny")
+	must(t, "prune", "--all")
+	must(t, "import", "files.tar", "tiny")
+	if out := must(t, "doctor"); strings.Contains(out, "older than their removal") {
+		t.Errorf("doctor: %s", out)
+	}
+}

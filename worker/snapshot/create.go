@@ -63,7 +63,7 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 	t.s.warnDeep(t.name, parent, parents)
 	tree := Tree{Kind: kind, Parents: t.s.layers(parents)}
 	if err := t.s.makeTree(ctx, &tree); err != nil {
-		return nil, t.blame(parent, r.parent, err)
+		return nil, t.blame(parent, r.parent, t.s.missing(parents, err))
 	}
 	r.id = tree.ID
 	mounts, err := t.s.mounts(ctx, tree)
@@ -210,6 +210,34 @@ func (t *Tenant) blame(parent string, id ID, err error) error {
 	return err
 }
 
+// missing is the error of the driver, or that it has not found the directory of a parent.
+func (s *Store) missing(parents []ID, err error) error {
+	for _, id := range parents {
+		if gone := s.present(id); errors.Is(gone, ErrMissing) {
+			return gone
+		}
+	}
+	return err
+}
+
+// present is ErrMissing if there is no directory of the ID.
+func (s *Store) present(id ID) error {
+	_, err := os.Lstat(s.dir(id))
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: %s", ErrMissing, s.dir(id))
+	}
+	return err
+}
+
+// Unusable is what Info.Unusable says of a snapshot of the store, or ErrMissing if its directory is not there, as when a metadata.db was put back
+// that is older than its removal.
+func (s *Store) Unusable(info *Info) error {
+	if err := info.Unusable(); err != nil {
+		return err
+	}
+	return s.present(info.ID)
+}
+
 // errTaken: there is a directory with an ID that nobody has had yet.
 var errTaken = errors.New("there is such a directory already")
 
@@ -285,10 +313,7 @@ func (s *Store) discardUnless(id ID, err error) {
 
 // mounts asks the driver.
 func (s *Store) mounts(ctx context.Context, t Tree) ([]mount.Mount, error) {
-	if _, err := os.Lstat(t.Dir); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: %s", ErrMissing, t.Dir)
-		}
+	if err := s.present(t.ID); err != nil {
 		return nil, err
 	}
 	mounts, err := s.driver.Mounts(ctx, t, t.Kind != Active)

@@ -565,6 +565,25 @@ func TestMissingDirectory(t *testing.T) {
 	}
 	_, err = n.Mounts(ctx, "a")
 	want(t, "mounts", err, snapshot.ErrMissing)
+	layer(t, n, "parent", "")
+	if info, err = n.Stat(ctx, "parent"); err == nil {
+		err = s.Unusable(&info)
+	}
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(root, "snapshots", info.ID.String()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "unusable", s.Unusable(&info), snapshot.ErrMissing)
+	_, err = n.Prepare(ctx, "child", "parent")
+	want(t, "child", err, snapshot.ErrMissing)
+	if err := n.Remove(ctx, "parent"); err != nil {
+		t.Error(err)
+	}
+	if info, err = n.Stat(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

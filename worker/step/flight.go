@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"holdfast/worker/snapshot"
@@ -174,7 +172,7 @@ func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 	case err != nil:
 		return nil, fmt.Errorf("step %s: %w", id, err)
 	default:
-		bad = r.unusable(&info)
+		bad = r.store.Unusable(&info)
 	}
 	if bad != nil {
 		// Its content may be incomplete, or is damaged: it is made anew, unless something stands on it.
@@ -197,19 +195,6 @@ func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 		}
 	}
 	return rec.result(id, out), nil
-}
-
-// unusable is why nothing can be made of a result; nil if something can. Of one that metadata.db names, after an older one was put back, the
-// directory can be gone.
-func (r *Runner) unusable(info *snapshot.Info) error {
-	if err := info.Unusable(); err != nil {
-		return err
-	}
-	_, err := os.Lstat(filepath.Join(r.store.Root(), "snapshots", info.ID.String()))
-	if errors.Is(err, os.ErrNotExist) {
-		return snapshot.ErrMissing
-	}
-	return err
 }
 
 // recordOf is the record of a result, with its output; ErrNotFound if there is none of this snapshot. That of an earlier one with the name is there

@@ -309,7 +309,7 @@ func (r *Runner) Lookup(ctx context.Context, s Step) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step %s: %w", id, err)
 	}
-	if err := r.unusable(&info); err != nil {
+	if err := r.store.Unusable(&info); err != nil {
 		return nil, fmt.Errorf("step %s: %w", id, err)
 	}
 	rec, out, err := r.recordOf(id, &info)
