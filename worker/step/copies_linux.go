@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -179,15 +180,18 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount) (*mount.Handle, err
 	if errors.Is(err, snapshot.ErrMissing) { // the machine went down soon after it was made
 		err = errors.Join(t.Remove(ctx, name), snapshot.ErrNotFound)
 	}
-	fresh := errors.Is(err, snapshot.ErrNotFound)
-	if fresh {
-		mounts, err = t.Prepare(ctx, name, "")
+	if errors.Is(err, snapshot.ErrNotFound) {
+		mounts, err = t.Prepare(ctx, name, "", snapshot.WithLabels(map[string]string{labelFresh: "true"}))
 	}
 	if errors.Is(err, snapshot.ErrExists) {
 		mounts, err = t.Mounts(ctx, name)
 	}
 	if err == nil {
 		err = t.Touch(ctx, name)
+	}
+	var info snapshot.Info
+	if err == nil {
+		info, err = t.Stat(ctx, name)
 	}
 	if err != nil {
 		return nil, err
@@ -201,11 +205,24 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount) (*mount.Handle, err
 		spec.Options = append(spec.Options, "ro")
 	}
 	h, err := r.opt.Mounts.Acquire(ctx, spec)
-	if err == nil && fresh { // as tmpfs: whoever a step runs as can write there
-		err = os.Chmod(h.Path(), 0o1777)
-		if err != nil {
+	if err == nil && info.Labels[labelFresh] != "" {
+		if err = r.openCache(ctx, info, h.Path()); err != nil {
 			h.Release()
 		}
 	}
 	return h, err
+}
+
+// labelFresh is on a cache that not all users can write yet. What made it can have ended, or failed, before they could.
+const labelFresh = "holdfast.cache.fresh"
+
+// openCache lets all users write to a cache, as to a tmpfs. It is done before a step has it, by each that finds it fresh.
+func (r *Runner) openCache(ctx context.Context, info snapshot.Info, path string) error {
+	if err := os.Chmod(path, 0o777|os.ModeSticky); err != nil {
+		return err
+	}
+	info.Labels = maps.Clone(info.Labels)
+	delete(info.Labels, labelFresh)
+	_, err := r.opt.Tenant.Update(ctx, info, "labels")
+	return err
 }

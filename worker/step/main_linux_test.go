@@ -325,7 +325,7 @@ func makeBusybox(ctx context.Context, tenant *snapshot.Tenant, mounts *mount.Man
 				return err
 			}
 		}
-		if err := os.Chmod(filepath.Join(dir, "tmp"), 0o1777); err != nil {
+		if err := unix.Chmod(filepath.Join(dir, "tmp"), 0o1777); err != nil {
 			return err
 		}
 		if err := os.WriteFile(filepath.Join(dir, "bin/busybox"), b, 0o755); err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/fstree"
+	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/copy"
 )
@@ -340,6 +341,47 @@ func TestCaches(t *testing.T) {
 	if b, err := os.ReadFile(to); err != nil || string(b) != "out\n" {
 		t.Errorf("%q, %v", b, err)
 	}
+	s.clean()
+}
+
+// A cache whose first step could not mount it, or was killed before it had made it writable, was one that only root could write, for good.
+func TestCacheIsOpened(t *testing.T) {
+	needRoot(t)
+	s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir(), mopt: mount.Options{MaxMounts: 2}}
+	s.prepare()
+	s.open()
+	t.Cleanup(s.close)
+	s.busybox("base")
+	var held []*mount.Handle
+	for range 2 {
+		h, err := s.mounts.Acquire(s.ctx, mount.Spec{Mount: mount.Mount{Type: "tmpfs"}})
+		must(t, err)
+		held = append(held, h)
+	}
+	cache := Mount{Cache: "c", Target: "/cache"}
+	if _, err := s.acquireCache(s.ctx, &cache); !errors.Is(err, mount.ErrFull) {
+		t.Fatal(err)
+	}
+	for _, h := range held {
+		h.Release()
+		must(t, h.Wait(s.ctx))
+	}
+	h, err := s.acquireCache(s.ctx, &cache)
+	must(t, err)
+	info, err := os.Stat(h.Path())
+	if err != nil || info.Mode().Perm() != 0o777 || info.Mode()&os.ModeSticky == 0 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	must(t, os.Chmod(h.Path(), 0o700)) // by a step, which it stays for
+	h.Release()
+	must(t, h.Wait(s.ctx))
+	h, err = s.acquireCache(s.ctx, &cache)
+	must(t, err)
+	if info, err = os.Stat(h.Path()); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	h.Release()
+	must(t, h.Wait(s.ctx))
 	s.clean()
 }
 

@@ -141,7 +141,7 @@ func TestPlace(t *testing.T) {
 	tree, to := plainTree(t), t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(to, "a", "own"), 0o755))
 	must(t, os.WriteFile(filepath.Join(to, "file"), []byte("other"), 0o600))
-	must(t, os.Chmod(filepath.Join(tree, "a", "empty"), 0o4711))
+	must(t, unix.Chmod(filepath.Join(tree, "a", "empty"), 0o4711))
 	must(t, place(tree, to, "", fstree.PlaceOptions{}))
 	if b, err := os.ReadFile(filepath.Join(to, "file")); err != nil || string(b) != "content" {
 		t.Errorf("%q, %v", b, err)
