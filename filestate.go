@@ -22,9 +22,9 @@ type FileState struct {
 	Unreadable bool
 
 	// Unflushed says that the database was opened for reading, and that the file could not
-	// be flushed before it was read, as on Windows, on a read-only file system, or without
-	// the right to: a power failure may take back the last that was found. (A flush that
-	// failed is in the log.)
+	// be flushed before it was read, as on a read-only file system or without the right to:
+	// a power failure may take back the last that was found. (A flush that failed is in the
+	// log.)
 	Unflushed bool
 
 	// FreeRecorded says that the file records its free pages, so that opening it

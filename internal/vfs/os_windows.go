@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -9,7 +10,24 @@ import (
 // A read-only section cannot be longer than its file.
 const mapBeyondEnd = false
 
-func (f *OSFile) datasync() error { return cause(f.file.Sync()) }
+// datasync needs the right to write. For a file that is opened for reading the file is opened once more, if it may be.
+func (f *OSFile) datasync() error {
+	err := cause(f.file.Sync())
+	if err != windows.ERROR_ACCESS_DENIED {
+		return err
+	}
+	return f.control(func(fd uintptr) error {
+		const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+		writable, _, failed := reOpenFile.Call(fd, windows.GENERIC_WRITE, share, 0)
+		if windows.Handle(writable) == windows.InvalidHandle {
+			return cmp.Or(failed, err)
+		}
+		defer func() { _ = windows.CloseHandle(windows.Handle(writable)) }()
+		return windows.FlushFileBuffers(windows.Handle(writable))
+	})
+}
+
+var reOpenFile = windows.NewLazySystemDLL("kernel32.dll").NewProc("ReOpenFile")
 
 // identify reads the number that the file system has given the file, and the time at which it was made.
 func identify(fd uintptr) ([]uint64, error) {
