@@ -31,36 +31,46 @@ func (r *Runner) runtimeKey() string {
 func (r *Runner) copyIn(f *flight, root *mount.Handle) error {
 	for i := range f.plan.copies {
 		s, target := &f.plan.copies[i], f.plan.targets[i]
-		err := placeIn(f.ctx, s, root.FD(), target)
-		if err == nil {
-			var changed bool
-			if changed, err = s.changed(f.ctx, s.path); changed {
-				err = fmt.Errorf("%w; run the step again", fstree.ErrChanged)
-			}
-		}
-		if err != nil {
+		if err := copyOne(f.ctx, s, root.FD(), target); err != nil {
 			return r.fault(f, fmt.Errorf("copy of %s to %s: %w", s.path, target, err))
 		}
 	}
 	return nil
 }
 
-// placeIn copies a source to a path below a root, all of whose links stay in it.
-func placeIn(ctx context.Context, s *source, root int, target string) error {
+// copyOne copies a source, if what is at its path is what the step's ID says.
+func copyOne(ctx context.Context, s *source, root int, target string) error {
+	from, err := fstree.OpenSource(s.path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := placeIn(ctx, s, from, root, target); err != nil {
+		return err
+	}
+	changed, err := s.changed(ctx, from) // of the same that was copied, also if the path leads elsewhere by now
+	if changed {
+		err = fmt.Errorf("%w; run the step again", fstree.ErrChanged)
+	}
+	return err
+}
+
+// placeIn copies a source that is open to a path below a root, all of whose links stay in it.
+func placeIn(ctx context.Context, s *source, from *os.File, root int, target string) error {
 	if s.dir { // it is the directory at the target itself, and a link there may lead to it
 		at, err := openDir(root, target)
 		if err != nil {
 			return err
 		}
 		defer at.Close()
-		return fstree.PlaceContent(ctx, s.path, at, fstree.PlaceOptions{Root: true, Follow: true})
+		return fstree.PlaceContent(ctx, from, at, fstree.PlaceOptions{Root: true})
 	}
 	dir, err := openDir(root, path.Dir(target))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return fstree.Place(ctx, s.path, dir, path.Base(target), fstree.PlaceOptions{Root: true, Follow: true})
+	return fstree.Place(ctx, from, dir, path.Base(target), fstree.PlaceOptions{Root: true})
 }
 
 // inRoot opens a path below a root.
@@ -162,11 +172,10 @@ func exportFrom(ctx context.Context, root int, source, dest string) error {
 		return err
 	}
 	defer dir.Close()
-	open := fmt.Sprintf("/proc/self/fd/%d", from.Fd())
 	if info.IsDir() {
-		return fstree.PlaceContent(ctx, open, dir, fstree.PlaceOptions{Follow: true})
+		return fstree.PlaceContent(ctx, from, dir, fstree.PlaceOptions{})
 	}
-	return fstree.Place(ctx, open, dir, filepath.Base(dest), fstree.PlaceOptions{Follow: true})
+	return fstree.Place(ctx, from, dir, filepath.Base(dest), fstree.PlaceOptions{})
 }
 
 // CachePrefix begins the names of the active snapshots that are caches.

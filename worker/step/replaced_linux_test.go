@@ -5,10 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/fstree"
 )
 
 // A step saw the directory that had been at a path some minutes before, since its mount was kept for the next time: the ID was of what
@@ -47,6 +50,50 @@ func TestSourceReplaced(t *testing.T) {
 		must(t, unix.Unmount(filepath.Join(dir, "tree"), unix.MNT_DETACH))
 		see("two\n")
 	})
+	s.clean()
+}
+
+// A copy was of another directory than its digest: a link at the source was changed while it was copied, and changed back before it was
+// compared. A step that was said to have the one had the other.
+func TestCopyOfOneTree(t *testing.T) {
+	s := newStand(t, Options{})
+	dir := filepath.Join(s.dir, "src")
+	link := filepath.Join(dir, "link")
+	step := sh("base", "cat /copied/file")
+	ids := map[ID]string{}
+	for _, name := range []string{"one", "two"} {
+		write(t, filepath.Join(dir, name, "file"), name)
+		step.Copies = []Copy{{filepath.Join(dir, name), "/copied"}}
+		ids[s.ok(step).ID] = name
+	}
+	step.Copies[0].Source, step.NoCache = link, true
+	must(t, os.Symlink("one", link))
+	stop := make(chan struct{})
+	var changes sync.WaitGroup
+	defer func() {
+		close(stop)
+		changes.Wait()
+	}()
+	changes.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Symlink([]string{"one", "two"}[i%2], link+".new")
+			_ = os.Rename(link+".new", link)
+		}
+	})
+	for range 60 {
+		res, err := s.Run(s.ctx, step, nil)
+		if err != nil && !errors.Is(err, fstree.ErrChanged) {
+			t.Fatal(err)
+		}
+		if err == nil && ids[res.ID] != string(res.Output) {
+			t.Fatalf("the step of %q has copied %q", ids[res.ID], res.Output)
+		}
+	}
 	s.clean()
 }
 

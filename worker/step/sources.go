@@ -65,11 +65,9 @@ const lookTries = 3
 // content, is no error.
 func (r *Runner) look(ctx context.Context, path string, anyOwner bool) (source, error) {
 	s := source{path: path, anyOwner: anyOwner}
-	info, err := os.Stat(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil {
 		return s, err
 	}
-	s.dir = info.IsDir()
 	key := sourceKey(path, anyOwner)
 	end, err := r.looks.take(ctx, key)
 	if err != nil {
@@ -94,7 +92,17 @@ func sourceKey(path string, anyOwner bool) fstree.Sum {
 
 // look is one try.
 func (s *source) look(ctx context.Context, r *Runner, key fstree.Sum) (err error) {
-	if s.stamp, s.exact, err = stampOf(ctx, s.path); err != nil {
+	f, err := fstree.OpenSource(s.path)
+	if err != nil {
+		return raced(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	s.dir = info.IsDir()
+	if s.stamp, s.exact, err = stampOf(ctx, f); err != nil {
 		return raced(err)
 	}
 	if s.exact {
@@ -103,10 +111,10 @@ func (s *source) look(ctx context.Context, r *Runner, key fstree.Sum) (err error
 			return nil
 		}
 	}
-	if s.sum, err = fstree.DigestSource(ctx, s.path, s.anyOwner); err != nil {
+	if s.sum, err = fstree.DigestSource(ctx, f, s.anyOwner); err != nil {
 		return raced(err)
 	}
-	again, err := fstree.StampOf(ctx, s.path)
+	again, err := fstree.StampOf(ctx, f)
 	if err != nil {
 		return raced(err)
 	}
@@ -137,10 +145,10 @@ const mostAhead = 50 * time.Millisecond
 
 // stampOf is the stamp of a tree, taken when the last change of it was some time ago: a further one then makes another stamp. A tree that was
 // changed just now is waited for. exact is false if that cannot be had, as its clock is not that of this machine.
-func stampOf(ctx context.Context, path string) (stamp fstree.Stamp, exact bool, err error) {
+func stampOf(ctx context.Context, source *os.File) (stamp fstree.Stamp, exact bool, err error) {
 	for range lookTries {
 		begun := time.Now()
-		stamp, err = fstree.StampOf(ctx, path)
+		stamp, err = fstree.StampOf(ctx, source)
 		if err != nil || stamp.Foreign {
 			return stamp, false, err
 		}
@@ -160,9 +168,9 @@ func stampOf(ctx context.Context, path string) (stamp fstree.Stamp, exact bool, 
 	return stamp, false, nil
 }
 
-// changed tells whether what is to be seen at a path is another content than that of the source. It is when that is not known.
-func (s *source) changed(ctx context.Context, path string) (bool, error) {
-	stamp, err := fstree.StampOf(ctx, path)
+// changed tells whether what is open is another content than that of the source. It is when that is not known.
+func (s *source) changed(ctx context.Context, now *os.File) (bool, error) {
+	stamp, err := fstree.StampOf(ctx, now)
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
@@ -172,7 +180,7 @@ func (s *source) changed(ctx context.Context, path string) (bool, error) {
 	if s.exact {
 		return false, nil
 	}
-	sum, err := fstree.DigestSource(ctx, path, s.anyOwner)
+	sum, err := fstree.DigestSource(ctx, now, s.anyOwner)
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
@@ -189,7 +197,12 @@ func (r *Runner) recheck(f *flight, binds []*mount.Handle) (uncached string, err
 		if s.path == "" {
 			continue
 		}
-		changed, err := s.changed(f.ctx, binds[i].Path())
+		changed := true
+		seen, err := fstree.OpenSource(binds[i].Path())
+		if err == nil {
+			changed, err = s.changed(f.ctx, seen)
+			err = errors.Join(err, seen.Close())
+		}
 		if err != nil {
 			return "", r.fault(f, err)
 		}

@@ -219,16 +219,18 @@ func TestForeign(t *testing.T) {
 	file := filepath.Join(s.dir, "src", "file")
 	write(t, file, "one")
 	found := source{path: filepath.Dir(file), dir: true}
-	var err error
-	found.stamp, err = fstree.StampOf(s.ctx, found.path)
+	open, err := fstree.OpenSource(found.path)
 	must(t, err)
-	found.sum, err = fstree.DigestSource(s.ctx, found.path, false)
+	defer open.Close()
+	found.stamp, err = fstree.StampOf(s.ctx, open)
 	must(t, err)
-	if changed, err := found.changed(s.ctx, found.path); changed || err != nil {
+	found.sum, err = fstree.DigestSource(s.ctx, open, false)
+	must(t, err)
+	if changed, err := found.changed(s.ctx, open); changed || err != nil {
 		t.Error(changed, err)
 	}
 	found.sum[0]++
-	if changed, err := found.changed(s.ctx, found.path); !changed || err != nil {
+	if changed, err := found.changed(s.ctx, open); !changed || err != nil {
 		t.Error(changed, err)
 	}
 	// Of a file system of the kernel nothing is known: the command runs, and nothing of it was read before.

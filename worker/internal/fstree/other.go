@@ -110,25 +110,28 @@ func CopyAttributes(from, to string, _ ...string) error {
 	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }
 
+// OpenSource opens a file.
+func OpenSource(path string) (*os.File, error) { return os.Open(path) }
+
 // StampOf is for Linux.
-func StampOf(context.Context, string) (Stamp, error) {
+func StampOf(context.Context, *os.File) (Stamp, error) {
 	return Stamp{}, fmt.Errorf("stamps of trees on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
 // DigestSource is for Linux.
-func DigestSource(context.Context, string, bool) (sum Sum, err error) {
+func DigestSource(context.Context, *os.File, bool) (sum Sum, err error) {
 	return sum, fmt.Errorf("digests of sources on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
 // PlaceOptions say what Place makes of attributes.
-type PlaceOptions struct{ Root, Follow bool }
+type PlaceOptions struct{ Root bool }
 
 // Place is for Linux.
-func Place(context.Context, string, *os.File, string, PlaceOptions) error {
+func Place(context.Context, *os.File, *os.File, string, PlaceOptions) error {
 	return fmt.Errorf("copies of sources on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
 // PlaceContent is for Linux.
-func PlaceContent(context.Context, string, *os.File, PlaceOptions) error {
+func PlaceContent(context.Context, *os.File, *os.File, PlaceOptions) error {
 	return fmt.Errorf("copies of sources on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -19,39 +19,30 @@ const maxPlaced = 256
 
 // PlaceOptions say what Place makes of attributes.
 type PlaceOptions struct {
-	Root   bool // what is copied belongs to root, with its whole mode and the extended attributes user.*; else to the process, without set-user-ID and its like
-	Follow bool // a symbolic link at the source is followed
+	Root bool // what is copied belongs to root, with its whole mode and the extended attributes user.*; else to the process, without set-user-ID and its like
 }
 
-// Place copies the directory or file at from to the name in the directory that dir is open as. A directory that is there stays, and
+// Place copies the directory or file that OpenSource has opened to the name in the directory that dir is open as. A directory that is there stays, and
 // gets what is copied besides what it has; a file takes the place, at once, of anything but a directory. Times are kept. No symbolic link is
 // followed at dir or in the source, so neither tree can lead the copy out of it. ErrSpecial of what is neither directory, regular file nor
 // symbolic link. When it fails some may be copied.
-func Place(ctx context.Context, from string, dir *os.File, name string, o PlaceOptions) error {
-	return place(ctx, from, o, func(p *placer, top *os.File) error { return p.one(top, dir, name, 0) })
-}
-
-// PlaceContent copies what is in the directory at from into the directory that dir is open as, as Place does.
-func PlaceContent(ctx context.Context, from string, dir *os.File, o PlaceOptions) error {
-	return place(ctx, from, o, func(p *placer, top *os.File) error { return p.content(top, dir, 0) })
-}
-
-func place(ctx context.Context, from string, o PlaceOptions, do func(*placer, *os.File) error) error {
+func Place(ctx context.Context, from, dir *os.File, name string, o PlaceOptions) error {
 	p := placer{ctx: ctx, o: o}
-	flags := unix.O_PATH | unix.O_CLOEXEC
-	if !o.Follow {
-		flags |= unix.O_NOFOLLOW
+	return p.failed(from, p.one(from, dir, name, 0))
+}
+
+// PlaceContent copies what is in the directory from into the directory that dir is open as, as Place does.
+func PlaceContent(ctx context.Context, from, dir *os.File, o PlaceOptions) error {
+	p := placer{ctx: ctx, o: o}
+	return p.failed(from, p.content(from, dir, 0))
+}
+
+// failed is an error of a copy, with where it was.
+func (p *placer) failed(from *os.File, err error) error {
+	if err == nil {
+		return nil
 	}
-	fd, err := unix.Open(from, flags, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: from, Err: err}
-	}
-	top := os.NewFile(uintptr(fd), from)
-	defer top.Close()
-	if err := do(&p, top); err != nil {
-		return fmt.Errorf("copy %s: %w", filepath.Join(slices.Concat([]string{from}, p.at)...), err)
-	}
-	return nil
+	return fmt.Errorf("copy %s: %w", filepath.Join(slices.Concat([]string{from.Name()}, p.at)...), err)
 }
 
 // placer is a copy on its way.

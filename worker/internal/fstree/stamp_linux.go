@@ -10,38 +10,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StampOf gives the stamp of the tree or file at path, also if that is a symbolic link to it. Errors are ErrSpecial and those of DigestSource.
-func StampOf(ctx context.Context, path string) (Stamp, error) {
+// OpenSource opens what is at path, also if that is a symbolic link to it, for StampOf, DigestSource and Place: what they are told of is
+// then one thing, whatever becomes of the path.
+func OpenSource(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// StampOf gives the stamp of the tree or file that OpenSource has opened. Errors are ErrSpecial and those of DigestSource.
+func StampOf(ctx context.Context, source *os.File) (Stamp, error) {
 	s := Stamp{}
 	t := treeDigest{digest: newDigest(ctx, DigestOptions{}), dir: -1, links: map[inode]uint64{}, stamp: &s, systems: map[uint64]bool{}}
 	t.text("holdfast stamp 1")
-	err := t.source(path, nil)
+	err := t.source(source, nil)
 	s.Sum = t.sum()
 	return s, err
 }
 
-// DigestSource is Digest for a directory or a regular file that is reached by path, also through symbolic links. It is ErrSpecial of
+// DigestSource is Digest for a directory or a regular file that OpenSource has opened. It is ErrSpecial of
 // anything else, also in the directory. With anyOwner owners do not count.
-func DigestSource(ctx context.Context, path string, anyOwner bool) (sum Sum, err error) {
+func DigestSource(ctx context.Context, source *os.File, anyOwner bool) (sum Sum, err error) {
 	t := treeDigest{digest: newDigest(ctx, DigestOptions{}), dir: -1, links: map[inode]uint64{}, noSpecial: true, anyOwner: anyOwner}
 	t.text("holdfast source 1")
-	err = t.source(path, t.regular)
+	err = t.source(source, t.regular)
 	return t.sum(), err
 }
 
-// source walks through the tree at path, or has the file there read.
-func (t *treeDigest) source(path string, file func(fd int, name string) error) (err error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
+// source walks through the tree that is open, or has the file read.
+func (t *treeDigest) source(source *os.File, file func(fd int, name string) error) (err error) {
+	fd := int(source.Fd())
 	defer func() {
-		_ = unix.Close(fd)
 		if t.dir >= 0 {
 			_ = unix.Close(t.dir)
 		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", filepath.Join(path, t.path()), err)
+			err = fmt.Errorf("%s: %w", filepath.Join(source.Name(), t.path()), err)
 		}
 	}()
 	var st unix.Stat_t

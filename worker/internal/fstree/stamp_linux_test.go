@@ -17,16 +17,34 @@ import (
 
 func stampOf(t *testing.T, path string) fstree.Stamp {
 	t.Helper()
-	s, err := fstree.StampOf(context.Background(), path)
+	s, err := stampAt(path)
 	must(t, err)
 	return s
 }
 
 func sourceOf(t *testing.T, path string) fstree.Sum {
 	t.Helper()
-	sum, err := fstree.DigestSource(context.Background(), path, false)
+	sum, err := digestAt(path, false)
 	must(t, err)
 	return sum
+}
+
+func stampAt(path string) (fstree.Stamp, error) {
+	f, err := fstree.OpenSource(path)
+	if err != nil {
+		return fstree.Stamp{}, err
+	}
+	defer f.Close()
+	return fstree.StampOf(context.Background(), f)
+}
+
+func digestAt(path string, anyOwner bool) (sum fstree.Sum, err error) {
+	f, err := fstree.OpenSource(path)
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close()
+	return fstree.DigestSource(context.Background(), f, anyOwner)
 }
 
 // plainTree is a tree without what is special.
@@ -75,7 +93,7 @@ func TestStamp(t *testing.T) {
 	}
 	must(t, unix.Mkfifo(at("z/pipe"), 0o600))
 	for _, path := range []string{tree, at("z/pipe"), "/dev/null", "/proc/self", "/proc/version"} {
-		if _, err := fstree.StampOf(context.Background(), path); !errors.Is(err, fstree.ErrSpecial) {
+		if _, err := stampAt(path); !errors.Is(err, fstree.ErrSpecial) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -105,9 +123,9 @@ func TestDigestSource(t *testing.T) {
 		if sourceOf(t, filepath.Join(twin, "a", "b")) == sourceOf(t, at("a/b")) {
 			t.Error("the owner does not count")
 		}
-		one, err := fstree.DigestSource(context.Background(), filepath.Join(twin, "a", "b"), true)
+		one, err := digestAt(filepath.Join(twin, "a", "b"), true)
 		must(t, err)
-		two, err := fstree.DigestSource(context.Background(), at("a/b"), true)
+		two, err := digestAt(at("a/b"), true)
 		must(t, err)
 		if one != two {
 			t.Error("the owner counts")
@@ -115,11 +133,11 @@ func TestDigestSource(t *testing.T) {
 	}
 	must(t, unix.Mkfifo(at("pipe"), 0o600))
 	for _, path := range []string{tree, at("pipe")} {
-		if _, err := fstree.DigestSource(context.Background(), path, false); !errors.Is(err, fstree.ErrSpecial) {
+		if _, err := digestAt(path, false); !errors.Is(err, fstree.ErrSpecial) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, err := fstree.DigestSource(context.Background(), at("nothing"), false); !errors.Is(err, os.ErrNotExist) {
+	if _, err := digestAt(at("nothing"), false); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -130,10 +148,15 @@ func place(from, to, name string, o fstree.PlaceOptions) error {
 		return err
 	}
 	defer dir.Close()
-	if name == "" {
-		return fstree.PlaceContent(context.Background(), from, dir, o)
+	source, err := fstree.OpenSource(from)
+	if err != nil {
+		return err
 	}
-	return fstree.Place(context.Background(), from, dir, name, o)
+	defer source.Close()
+	if name == "" {
+		return fstree.PlaceContent(context.Background(), source, dir, o)
+	}
+	return fstree.Place(context.Background(), source, dir, name, o)
 }
 
 // TestPlace: what is copied comes besides what is there, and in place of files.
@@ -160,10 +183,10 @@ func TestPlace(t *testing.T) {
 	must(t, os.Mkdir(to, 0o755))
 	if os.Geteuid() == 0 {
 		must(t, place(tree, to, "twin", fstree.PlaceOptions{Root: true}))
-		one, err := fstree.DigestSource(context.Background(), filepath.Join(to, "twin", "a"), true)
+		one, err := digestAt(filepath.Join(to, "twin", "a"), true)
 		must(t, err)
 		must(t, unix.Removexattr(filepath.Join(tree, "a", "b"), "trusted.overlay.opaque")) // that is not copied
-		two, err := fstree.DigestSource(context.Background(), filepath.Join(tree, "a"), true)
+		two, err := digestAt(filepath.Join(tree, "a"), true)
 		must(t, err)
 		if one != two {
 			t.Error("what was copied is something else")
@@ -233,25 +256,21 @@ func BenchmarkSource(b *testing.B) {
 	}
 	b.Run("digest", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := fstree.DigestSource(b.Context(), dir, false); err != nil {
+			if _, err := digestAt(dir, false); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("place", func(b *testing.B) {
 		for b.Loop() {
-			to, err := os.Open(b.TempDir())
-			if err == nil {
-				err = errors.Join(fstree.PlaceContent(b.Context(), dir, to, fstree.PlaceOptions{Root: true}), to.Close())
-			}
-			if err != nil {
+			if err := place(dir, b.TempDir(), "", fstree.PlaceOptions{Root: true}); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("stamp", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := fstree.StampOf(b.Context(), dir); err != nil {
+			if _, err := stampAt(dir); err != nil {
 				b.Fatal(err)
 			}
 		}
