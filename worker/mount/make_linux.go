@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/osthread"
 )
 
 // master is the one mount of a spec as the kernel has it.
@@ -21,7 +23,7 @@ type master struct {
 	// release gives back what a Mounter has mounted; nil: it was none.
 	release func() error
 
-	// left is closed when the file system has left the kernel; nil: nobody tells.
+	// left is closed when the file system has left the kernel; nil: it is not known when.
 	left <-chan struct{}
 
 	// from is where it was made: a detached mount is cloned from there only.
@@ -140,7 +142,7 @@ func (k *kernel) makeServed(p *plan, server Mounter) (*master, error) {
 	if len(p.params) > 0 {
 		return nil, fmt.Errorf("%s: the option %q: %w", p, p.params[0].key, errors.ErrUnsupported)
 	}
-	// Whoever waits for it can go; the mount is made all the same, and given back.
+	// The caller that waits for it can go; the mount is made all the same, and given back.
 	path, release, err := server.Mount(context.Background(), Mount{Type: p.kind, Source: p.source})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
@@ -338,14 +340,7 @@ func (k *kernel) configure(p *plan, source string, l *layers) (int, error) {
 			return -1, said(p.String()+": ro", fs, err)
 		}
 	}
-	create := func() error { return unix.FsconfigCreate(fs) }
-	if p.kind == "overlay" && p.ids.Set() {
-		// It makes files in its work directory as the one who mounts it, and mounts itself read-only without an error if it cannot.
-		err = p.ids.Do(create)
-	} else {
-		err = create()
-	}
-	if err != nil {
+	if err := p.create(func() error { return unix.FsconfigCreate(fs) }); err != nil {
 		return -1, said(p.String(), fs, err)
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(newAttrs(p.attr)))
@@ -359,6 +354,21 @@ func (k *kernel) configure(p *plan, source string, l *layers) (int, error) {
 		}
 	}
 	return fd, nil
+}
+
+// create calls what makes the file system, as the one whom the kernel is to take for its mounter.
+func (p *plan) create(do func() error) error {
+	if p.kind != "overlay" {
+		return do()
+	}
+	mounter := do
+	if p.ids.Set() {
+		// It makes files in its work directory as the one who mounts it, and mounts itself read-only without an error if it cannot.
+		mounter = func() error { return p.ids.Do(do) }
+	}
+	// What is written to an overlay is judged as if its mounter wrote it. With this capability ext4 would refuse nothing that is beyond a quota, and
+	// give away the blocks that it reserves.
+	return osthread.Without(unix.CAP_SYS_RESOURCE, mounter)
 }
 
 func (k *kernel) configureLayers(fs int, p *plan, l *layers) error {

@@ -113,7 +113,7 @@ func (k *kernel) makeOld(p *plan, source, kind string, l *layers) (*master, erro
 		if p.kind == "erofs" {
 			flags |= unix.MS_RDONLY
 		}
-		if err := unix.Mount(source, path, kind, flags, data); err != nil {
+		if err := p.create(func() error { return unix.Mount(source, path, kind, flags, data) }); err != nil {
 			return fmt.Errorf("%s: mount(2): %w", p, err)
 		}
 		return nil
