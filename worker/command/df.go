@@ -47,6 +47,7 @@ type dfReport struct {
 	DiskFreeBytes   int64         `json:"disk_free_bytes"`
 	DiskInodes      int64         `json:"disk_inodes"`
 	DiskFreeInodes  int64         `json:"disk_free_inodes"`
+	Quotas          bool          `json:"quotas"` // the kernel refuses a step what is beyond its --disk
 }
 
 // diskFigures are what a file system has.
@@ -66,6 +67,7 @@ func (c *call) df() error {
 		if r, err = c.dfOf(t.Store()); err != nil {
 			return err
 		}
+		r.Quotas = disk.HasQuotas(t.Store().Root()) == nil
 		if r.Held, err = c.heldResults(t, nil); err != nil {
 			return err
 		}
@@ -100,7 +102,11 @@ func (c *call) df() error {
 		[2]string{"All", cli.Size(r.TotalBytes)},
 		[2]string{"Disk", cli.Size(r.DiskBytes) + " (" + r.FileSystem + "), " + cli.Size(r.DiskFreeBytes) + " free (" + cli.Percent(r.DiskFreeBytes, r.DiskBytes) + ")"},
 		[2]string{"Files on it", cli.Count(r.DiskInodes) + " possible, " + cli.Count(r.DiskFreeInodes) + " free"})
-	cli.Rows(c.out, rows...)
+	limits := "a step with --disk is measured every 250 ms: there are no project quotas"
+	if r.Quotas {
+		limits = "project quotas: the kernel refuses a step what is beyond its --disk"
+	}
+	cli.Rows(c.out, append(rows, [2]string{"Disk limits", limits})...)
 	return nil
 }
 
