@@ -33,6 +33,12 @@ func TestZFS(t *testing.T) {
 	if r := run(t, "", "step", "-q", "--base", made[:20], "--", "cat", "/made"); r.code != 0 || r.out != "made\n" {
 		t.Errorf("on the result: %+v", r)
 	}
+	for i, script := range []string{"echo kept >/cache/file", "cat /cache/file"} { // a cache
+		r := run(t, "", "step", "-q", "--hold", "0", "--base", made[:20], "--mount", "type=cache,id=c,target=/cache", "--", "sh", "-c", script)
+		if r.code != 0 || i == 1 && r.out != "kept\n" {
+			t.Errorf("%s: %+v", script, r)
+		}
+	}
 	check(t, os.Mkdir("at", 0o755))
 	end := whileMounted(t, made, "at")
 	if b, err := os.ReadFile("at/made"); err != nil || string(b) != "made\n" {
@@ -59,7 +65,7 @@ func TestZFS(t *testing.T) {
 			t.Errorf("%s: %+v", driver, r)
 		}
 	}
-	if out := must(t, "prune", "--all", "--held"); !strings.Contains(out, "removed 2 snapshots") {
+	if out := must(t, "prune", "--all", "--held", "--caches", "0"); !strings.Contains(out, "removed 4 snapshots") {
 		t.Error(out)
 	}
 	must(t, "snapshot", "rm", "bb")

@@ -16,7 +16,10 @@ import (
 	"holdfast/worker/internal/fstree"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/btrfs"
 	"holdfast/worker/snapshot/driver/copy"
+	"holdfast/worker/snapshot/driver/erofs"
+	"holdfast/worker/snapshot/drivertest"
 )
 
 // sees is a step that has a directory of the host.
@@ -385,6 +388,44 @@ func TestCacheIsOpened(t *testing.T) {
 	h.Release()
 	must(t, h.Wait(s.ctx))
 	s.clean()
+}
+
+// TestCachesOfDrivers: a cache keeps what steps leave there, one after the other and at once, whatever keeps it.
+func TestCachesOfDrivers(t *testing.T) {
+	for name, d := range map[string]snapshot.Driver{"erofs": erofs.New(), "btrfs": btrfs.New()} {
+		t.Run(name, func(t *testing.T) {
+			needRoot(t)
+			s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir()}
+			s.prepare()
+			s.driver = d
+			must(t, os.Mkdir(s.root(), 0o700))
+			if name == "btrfs" {
+				drivertest.Filesystem(t, name, s.root())
+			}
+			s.open()
+			t.Cleanup(s.close)
+			s.busybox("base")
+			var wg sync.WaitGroup
+			for i := range 4 {
+				wg.Go(func() {
+					step := sh("base", fmt.Sprintf("echo %d >/cache/%d", i, i))
+					step.Mounts, step.User = []Mount{{Cache: "c", Target: "/cache"}}, User{UID: uint32(1000 + i)}
+					if _, err := s.Run(s.ctx, step, nil); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			step := sh("base", "cat /cache/0 /cache/1 /cache/2 /cache/3; touch /cache/no 2>/dev/null || echo read-only")
+			step.Mounts = []Mount{{Cache: "c", Target: "/cache", ReadOnly: true}}
+			if got := s.text(step); got != "0\n1\n2\n3\nread-only" {
+				t.Errorf("%q", got)
+			}
+			if r, err := s.Check(s.ctx); err != nil || len(r.Problems) > 0 { // not clean, which finds the disk
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
 }
 
 // TestExportFails: of an output that fails no view and no mount is left.
