@@ -23,7 +23,7 @@ func (t *tree) give(fd, dir int, base string, a attributes) error {
 }
 
 // chown gives a file to its owner. Without the privilege it takes setuid and setgid away from a: they would be
-// somebody else's.
+// those of another user.
 func (t *tree) chown(dir int, base string, a *attributes) error {
 	if t.canChown {
 		err := unix.Fchownat(dir, base, a.uid, a.gid, unix.AT_SYMLINK_NOFOLLOW)

@@ -3,7 +3,7 @@
 // the layer's chain id, so images share the layers that they have in common, and what is there
 // already is not made again.
 //
-// Archives are somebody else's: an entry that would lead out of the tree, or through a
+// Archives are not trusted: an entry that would lead out of the tree, or through a
 // symbolic link, is refused, and with it the whole import, which then leaves nothing behind.
 package base
 

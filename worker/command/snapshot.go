@@ -309,7 +309,7 @@ func (c *call) tenants() error {
 	case c.json:
 		return cli.PrintJSON(c.out, names)
 	case len(names) == 0:
-		fmt.Fprintln(c.out, "nobody has snapshots")
+		fmt.Fprintln(c.out, "there are no snapshots")
 	}
 	for _, name := range names {
 		fmt.Fprintln(c.out, printable(name))

@@ -22,7 +22,7 @@ const (
 	MaxUsed                      // more than MaxUsedSpace is used
 	MinFree                      // less than MinFreeSpace is free
 	MaxSnapshots                 // there are more than MaxSnapshots
-	Room                         // somebody needs room: MakeRoom
+	Room                         // room is needed: MakeRoom
 )
 
 // String says it in a word, that of the field of the policy if there is one.

@@ -27,7 +27,7 @@ type Options struct {
 	// Progress is called after each transaction. It may end the context.
 	Progress func(Progress)
 
-	// Reserved is how many bytes of the file system are promised to somebody and not written yet, such as
+	// Reserved is how many bytes of the file system are promised and not written yet, such as
 	// disk.Space.Reserved. They count as not free. nil: none.
 	Reserved func() int64
 

@@ -233,9 +233,9 @@ func TestWhy(t *testing.T) {
 		"pinned":    {"it is pinned"},
 		"leased":    {`the lease "ever", which has no end`, `the lease "mine", until 2`},
 		"keep":      {"policy 1 does not select it", "policy 2 does not select it"},
-		"leaf":      {`the snapshot "view" stands on it, and stays: it is not committed: it is a base, or somebody works with it`},
-		"base":      {`the snapshot "view" stands on it, and stays: it is not committed: it is a base, or somebody works with it`},
-		"view":      {"it is not committed: it is a base, or somebody works with it"},
+		"leaf":      {`the snapshot "view" stands on it, and stays: it is not committed: it is a base, or in use`},
+		"base":      {`the snapshot "view" stands on it, and stays: it is not committed: it is a base, or in use`},
+		"view":      {"it is not committed: it is a base, or in use"},
 		"free leaf": {"policy 2: 9 snapshots, maxSnapshots = 3"},
 	} {
 		answer, err := p.Why(ctx, "a", name)

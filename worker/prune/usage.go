@@ -133,7 +133,7 @@ func (u *Usage) addTree(ctx context.Context, dir string, names []string, known m
 		}
 		switch {
 		case bad != nil:
-			u.Other += size.Size // somebody else's
+			u.Other += size.Size // of another program
 		case filepath.Base(dir) == quarantineName:
 			u.Kept.add(size.Size)
 		default:

@@ -214,7 +214,7 @@ func (w *inquiry) policies(c *snapshot.Candidate) (kept []Kept) {
 func (k Kept) String() string {
 	switch k.Cause {
 	case InUse:
-		return "it is not committed: it is a base, or somebody works with it"
+		return "it is not committed: it is a base, or in use"
 	case Client:
 		return "its tenant is a client, which removes what it does not need by itself"
 	case Pinned:

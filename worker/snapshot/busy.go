@@ -11,7 +11,7 @@ type busy struct {
 	ids map[ID]chan struct{} // closed when the work is done
 }
 
-// try takes a snapshot, if nobody has it.
+// try takes a snapshot, unless it is taken.
 func (b *busy) try(id ID) (taken bool, done <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -25,7 +25,7 @@ func (b *busy) try(id ID) (taken bool, done <-chan struct{}) {
 	return true, nil
 }
 
-// take waits until nobody has the snapshot, and takes it.
+// take waits until the snapshot is not taken, and takes it.
 func (b *busy) take(ctx context.Context, id ID) error {
 	for {
 		taken, done := b.try(id)

@@ -12,7 +12,7 @@ import (
 func unknown(err error) bool { return errors.Is(err, holdfast.ErrStopped) }
 
 // Commit makes of the active snapshot key a committed one called name, with the labels of
-// options and no others. Nobody may write to it any more. It takes time in proportion to the
+// options and no others. It must not be written to any more. It takes time in proportion to the
 // number of files in it, which are counted, and of what is to be flushed (SyncMode).
 // Errors: ErrExists of name, ErrNotFound of key or the parent, ErrKind if key is not active
 // or the parent not committed, ErrSuspect, ErrUnsupported for WithParent and WithDigest with a driver that
@@ -62,7 +62,7 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 		return err
 	}
 	defer t.s.busy.release(id)
-	if err := t.s.view("commit", look); err != nil { // somebody else may have had it
+	if err := t.s.view("commit", look); err != nil { // another call may have had it
 		return err
 	}
 	if before.id != id {

@@ -143,7 +143,7 @@ func (t *Tenant) parent(tx *txn, name string) (ID, error) {
 	return r.id, nil
 }
 
-// create enters a snapshot whose directory is there under a name that nobody has, if what begin has read is still so.
+// create enters a snapshot whose directory is there under an unused name, if what begin has read is still so.
 func (t *Tenant) create(tx *txn, name, parent string, r *record) error {
 	key := t.key(name)
 	if id, err := t.parent(tx, parent); err != nil {
@@ -238,7 +238,7 @@ func (s *Store) Unusable(info *Info) error {
 	return s.present(info.ID)
 }
 
-// errTaken: there is a directory with an ID that nobody has had yet.
+// errTaken: there is a directory with an ID that was not given yet.
 var errTaken = errors.New("there is such a directory already")
 
 // makeTree takes an ID and makes the directory of a snapshot with it. If the metadata are older than the directories,

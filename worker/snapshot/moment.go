@@ -16,7 +16,7 @@ type Moment struct {
 	ctx context.Context
 }
 
-// Moment calls fn with the metadata as they are now. Nobody waits for it; but the file cannot
+// Moment calls fn with the metadata as they are now. No transaction waits for it; but the file cannot
 // reuse space that is given up before fn returns.
 func (s *Store) Moment(ctx context.Context, fn func(*Moment) error) error {
 	return s.view("moment", func(t *txn) error { return fn(&Moment{t: t, ctx: ctx}) })

@@ -57,7 +57,7 @@ type Doomed struct {
 }
 
 // Prune removes those of some snapshots that still can be pruned, in one transaction, and
-// returns their IDs. While it runs nobody else can write, so some hundred at a time are enough.
+// returns their IDs. While it runs no other transaction can write, so some hundred at a time are enough.
 func (s *Store) Prune(ctx context.Context, list []Doomed) (removed []ID, err error) {
 	p, err := s.PruneFor(ctx, list, 0)
 	return p.Removed, err
@@ -68,7 +68,7 @@ type Pruned struct {
 	Looked  int           // how many of the list, from its beginning, were looked at
 	Removed []ID          // those of them that were removed
 	Bytes   int64         // what these take
-	Held    time.Duration // how long nobody else could write
+	Held    time.Duration // how long no other transaction could write
 }
 
 // PruneFor is Prune, but stops at an entry of the list, not before the second, when it has taken half of the

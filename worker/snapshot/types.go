@@ -11,7 +11,7 @@ import (
 // ID names the directory of a snapshot. A Store gives each number once. 0 is none.
 type ID uint64
 
-// maxID is the largest one. Numbers above it are nobody's.
+// maxID is the largest one. Numbers above it are not given.
 const maxID = 1 << 62
 
 // String is the ID in decimal, as the directory is called.
@@ -69,7 +69,7 @@ type Info struct {
 	Usage    Usage // of a committed snapshot, as it was found by Commit; otherwise zero
 
 	// Distrusted says that the machine went down before the content of a committed snapshot was
-	// on the disk, and nobody has called Trust: see ErrDistrusted.
+	// on the disk, and Trust was not called: see ErrDistrusted.
 	Distrusted bool
 
 	Digest   Digest    // of the content; zero: none, or not computed yet
@@ -132,7 +132,7 @@ func WithLease(lease string, ttl time.Duration) Option {
 
 // Replacing has Prepare and View take the name of the snapshot that has an ID away from it, and remove that, in the
 // same transaction: at each moment the name is one of both. ErrInUse, as of Remove, if that is in use; ErrExists
-// if the name is another snapshot's; no error if it is nobody's.
+// if the name is another snapshot's; no error if there is no such snapshot.
 func Replacing(id ID) Option {
 	return func(c *choices) { c.old = id }
 }

@@ -172,8 +172,8 @@ func (r *Runner) bindOne(ctx context.Context, m *Mount) (*mount.Handle, error) {
 	return r.opt.Mounts.Acquire(ctx, mount.Spec{Mount: mount.Mount{Type: "bind", Source: m.Source, Options: options}, Own: true})
 }
 
-// outputGrace is how long output is waited for when all processes of a step have ended: somebody
-// else can have got hold of where they wrote.
+// outputGrace is how long output is waited for when all processes of a step have ended: another
+// process can have got hold of where they wrote.
 const outputGrace = time.Second
 
 // runCommand runs the command of a job, with its limits of time and space.

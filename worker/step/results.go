@@ -214,7 +214,7 @@ func oldOutput(records *holdfast.Bucket, id ID) (blob.Ref, error) {
 	return old.output, err
 }
 
-// collectChunks is how many chunks of output that nobody names a transaction removes at most.
+// collectChunks is how many chunks of output that no record names a transaction removes at most.
 const collectChunks = 64
 
 // giveUp ends the use of an output.

@@ -270,7 +270,7 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 		if err != nil {
 			return nil, err
 		}
-		if f.leaving { // nobody wants that one; begin anew when it has gone
+		if f.leaving { // its last caller has gone; begin anew when it has, too
 			select {
 			case <-f.done:
 				continue
@@ -384,7 +384,7 @@ type CheckReport struct {
 }
 
 // Check reads all records and looks for what should not be: records that cannot be read, output that
-// nobody names or that is missing, snapshots of steps that do not run, files of runs. Steps
+// no record names or that is missing, snapshots of steps that do not run, files of runs. Steps
 // should not run meanwhile.
 func (r *Runner) Check(ctx context.Context) (CheckReport, error) {
 	c := CheckReport{}

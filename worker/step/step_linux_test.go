@@ -301,7 +301,7 @@ func TestCancel(t *testing.T) {
 				s.Error(err)
 			}
 		}
-		// Those who go first do not wait until it is gone, so somebody has to: the same step again does.
+		// Callers that go first do not wait until it is gone: the same step again does.
 		s.close()
 		s.open()
 		s.clean()
@@ -652,7 +652,7 @@ func TestPrivilegesStay(t *testing.T) {
 	wg.Wait()
 }
 
-// A step that was run again after its result was removed keeps its record, whoever forgets the old one late.
+// A step that was run again after its result was removed keeps its record, however late the old one is forgotten.
 func TestForgetFresh(t *testing.T) {
 	s := newStand(t, Options{})
 	step := sh("base", "echo x")

@@ -1,4 +1,4 @@
-// Package confine runs a program that reads a tree which somebody else's commands have made, such as mkfs.erofs: what the tree does to
+// Package confine runs a program that reads a tree that untrusted commands have made, such as mkfs.erofs: what the tree does to
 // the program must not reach the machine.
 //
 // The program sees a root directory of its own with the system's libraries, the tree, all read-only, and one file that it writes. It

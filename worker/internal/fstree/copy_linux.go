@@ -100,7 +100,7 @@ func (c *copier) tree() error {
 // openStash makes the directory in which files with several names have one more until all others are made, so that they can
 // be found again however deep they lie.
 func (c *copier) openStash() (fd int, name string, err error) {
-	name = ".links-" + rand.Text() // nobody has made one of that name
+	name = ".links-" + rand.Text() // which is unused: it is random
 	if err := unix.Mkdirat(c.to.fd(), name, 0o700); err != nil {
 		return -1, "", &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}

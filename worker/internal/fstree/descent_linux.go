@@ -14,7 +14,7 @@ import (
 // descent comes by "..", and compares.
 const maxOpen = 64
 
-// descent is where somebody is in a tree.
+// descent is a position in a tree.
 type descent struct {
 	levels []openLevel // from the top to where it is
 }

@@ -256,7 +256,7 @@ func (t *treeDigest) entry(name string) error {
 func (t *treeDigest) file(name string, was *unix.Stat_t) error {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Openat(t.dir, name, flags|unix.O_NOATIME, 0)
-	if err == unix.EPERM { // somebody else's file
+	if err == unix.EPERM { // a file of another user
 		fd, err = unix.Openat(t.dir, name, flags, 0)
 	}
 	if err != nil {

@@ -231,7 +231,7 @@ func TestPlaceStaysInside(t *testing.T) {
 	if err := place(deep, to, "deep", fstree.PlaceOptions{}); err == nil || !strings.Contains(err.Error(), "deep") {
 		t.Errorf("a deep tree: %v", err)
 	}
-	// What is there stays if its successor cannot be read. Of this file of the kernel nobody can.
+	// What is there stays if its successor cannot be read. This file of the kernel cannot be read at all.
 	must(t, os.WriteFile(filepath.Join(to, "kept"), []byte("kept"), 0o600))
 	if err := place("/proc/sys/net/ipv4/route/flush", to, "kept", fstree.PlaceOptions{}); err == nil {
 		t.Error("what cannot be read was copied")

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own runs f in a goroutine on a thread that nobody else uses, and that ends with it, in
+// Own runs f in a goroutine on a thread of its own, which ends with it, in
 // whatever namespaces it is then. It is not the first thread of the process, by which /proc/PID shows the
 // process to others, and which cannot end.
 func Own(f func()) {
 	go func() {
-		runtime.LockOSThread() // and not unlocked: whoever came next would be elsewhere
+		runtime.LockOSThread() // and not unlocked: the next goroutine on it would be elsewhere
 		if unix.Gettid() != unix.Getpid() {
 			f()
 			return

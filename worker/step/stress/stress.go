@@ -30,13 +30,13 @@ type Options struct {
 	Prune    time.Duration   // how long after a pruning the next one is; 0: 20 ms
 	Hold     time.Duration   // step.Options.Hold; 0: as long as Prune
 	Seed     uint64          // of the choices; which of two steps is first is not among them
-	Progress func(Report)    // called about once a second; nil: nobody is told
+	Progress func(Report)    // called about once a second; nil: it is not called
 }
 
 // Report is what has happened.
 type Report struct {
 	Runs, Hits, Adopted int // results
-	Failed, Canceled    int // steps that were to fail, and that nobody waited for
+	Failed, Canceled    int // steps that were to fail, and whose callers had all gone
 	Lost                int // bases that were pruned before the step began
 	Pruned              int
 	Verified            int // results whose content was compared meanwhile, and at the end
@@ -149,7 +149,7 @@ func (r *run) close() error {
 	return errors.Join(append(errs, r.store.Close())...)
 }
 
-// work has clients want steps, and somebody prune, until it is enough.
+// work has clients want steps, and prunes meanwhile, until it is enough.
 func (r *run) work(ctx context.Context) {
 	var clients, others sync.WaitGroup
 	done := make(chan struct{})
