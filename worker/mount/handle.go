@@ -36,7 +36,7 @@ func newHandle(m *Manager, e *entry) *Handle {
 }
 
 // FD is a descriptor of the root of the mount, for openat and the like. It belongs to the
-// mount and is good until Release; it must not be closed. After Release it is -1.
+// mount and is good until Release or Entrust; it must not be closed. After that it is -1.
 func (h *Handle) FD() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,11 +59,42 @@ func (h *Handle) Clone() (*os.File, error) {
 	if h.released {
 		return nil, fmt.Errorf("mount: %s: the handle is released: %w", h.entry.plan, os.ErrClosed)
 	}
+	if h.entry.entrusted {
+		return nil, fmt.Errorf("mount: %s: its clones have it: %w", h.entry.plan, os.ErrClosed)
+	}
 	fd, err := h.m.kernel.clone(h.entry.master, h.entry.plan.recursive)
 	if err != nil {
 		return nil, fmt.Errorf("mount: %s: %w", h.entry.plan, err)
 	}
 	return os.NewFile(uintptr(fd), h.entry.plan.String()), nil
+}
+
+// Entrust leaves the mount to the clones that there are: the file system leaves the kernel with the last of them, and what is open in it,
+// and not after Release only. That takes the kernel as long as a step's other preparations. The directories stay taken until Release,
+// and Wait tells as ever when it has left. The handle has no descriptor, clones or attachments from then on.
+// It does nothing with a mount that others hold, that is attached or cannot be written, and where the kernel does not tell when file systems leave it.
+func (h *Handle) Entrust() {
+	if m := h.entrust(); m != nil {
+		h.m.kernel.release(m)
+	}
+}
+
+// entrust returns the manager's own mount, which it has no longer; nil if it has to stay.
+func (h *Handle) entrust() *master {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	e := h.entry
+	if h.released || e.entrusted || e.refs > 1 || e.plan.upper == "" || len(h.attached) > 0 || !h.m.kernel.leaves(e.master) {
+		return nil
+	}
+	if h.m.shared[e.key] == e {
+		delete(h.m.shared, e.key)
+	}
+	own := *e.master
+	e.master.fd, e.entrusted = -1, true
+	return &own
 }
 
 // Attach makes the mount visible at a path in a namespace until Release or Detach, and returns
@@ -76,6 +107,9 @@ func (h *Handle) Attach(n *Namespace, path string) (string, error) {
 	defer h.mu.Unlock()
 	if h.released {
 		return "", fmt.Errorf("mount: %s: the handle is released: %w", h.entry.plan, os.ErrClosed)
+	}
+	if h.entry.entrusted {
+		return "", fmt.Errorf("mount: %s: its clones have it: %w", h.entry.plan, os.ErrClosed)
 	}
 	if path != "" && !filepath.IsAbs(path) {
 		return "", fmt.Errorf("mount: attaching %s at %q, which is not an absolute path", h.entry.plan, path)

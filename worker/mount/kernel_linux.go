@@ -156,6 +156,14 @@ func (k *kernel) unmake(m *master) error {
 	return m.from.Do(func() error { return unmountPoint(m.path) })
 }
 
+// leaves tells whether a master is detached, and the kernel tells when its file system has left it.
+func (k *kernel) leaves(m *master) bool {
+	return m.left != nil && m.path == "" && m.release == nil && k.departures.known()
+}
+
+// release closes a master that is detached.
+func (k *kernel) release(m *master) { _ = unix.Close(m.fd) }
+
 // unmountPoint unmounts what is at a mount point that is the manager's own, and removes it.
 func unmountPoint(path string) error {
 	if err := unmount(path); err != nil {

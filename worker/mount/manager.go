@@ -106,6 +106,8 @@ type entry struct {
 	lowers []*Handle
 	idle   *list.Element
 	since  time.Time // idle since
+
+	entrusted bool // the manager's own mount is closed
 }
 
 // Manager mounts, and shares and counts what is mounted. All methods can be called by several
@@ -482,7 +484,7 @@ func (m *Manager) reused(dev uint64, by *entry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for other := range m.all {
-		if other != by && other.state == mounted && other.master.dev == dev {
+		if other != by && other.state == mounted && !other.entrusted && other.master.dev == dev {
 			return true
 		}
 	}

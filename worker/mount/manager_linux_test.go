@@ -534,6 +534,47 @@ func TestClone(t *testing.T) {
 	must(t, f.Close())
 }
 
+// A mount that is left to its clones goes with the last of them, and its directories are free with Release.
+func TestEntrust(t *testing.T) {
+	s := newStand(t, Options{})
+	_, options := s.work("up")
+	spec := overlay([]string{s.layer("a")}, options...)
+	h := s.get(spec)
+	e := h.entry
+	clone, err := h.Clone()
+	must(t, err)
+	h.Entrust()
+	h.Entrust()
+	if _, err := h.Clone(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a clone: %v", err)
+	}
+	if _, err := h.Attach(s.Host(), ""); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("an attachment: %v", err)
+	}
+	if closed(e.master.left) || h.FD() != -1 {
+		t.Error("it is gone while there is a clone, or has a descriptor")
+	}
+	must(t, clone.Close())
+	<-e.master.left // before Release
+	if s.Manager.reused(e.master.dev, nil) {
+		t.Error("its number counts as that of a file system that is there")
+	}
+	if _, err := s.Acquire(s.ctx, spec); !errors.Is(err, ErrBusy) {
+		t.Errorf("its directories are free: %v", err)
+	}
+	h.Release()
+	must(t, h.Wait(s.ctx))
+	s.free(s.get(spec))
+
+	first, second := s.get(spec), s.get(spec)
+	first.Entrust()
+	if second.FD() < 0 {
+		t.Error("a mount that another holds is closed")
+	}
+	s.free(first)
+	s.free(second)
+}
+
 func TestTwoManagers(t *testing.T) {
 	s := newStand(t, Options{})
 	_, err := Open(s.ctx, s.opt)

@@ -53,6 +53,8 @@ func (k *kernel) make(*plan, string, []int, func([]dirID) error) (*master, error
 	return nil, errOther
 }
 func (k *kernel) unmake(*master) error                                 { return errOther }
+func (k *kernel) leaves(*master) bool                                  { return false }
+func (k *kernel) release(*master)                                      {}
 func (k *kernel) clone(*master, bool) (int, error)                     { return -1, errOther }
 func (k *kernel) attach(*master, bool, *Namespace, string) error       { return errOther }
 func (k *kernel) detach(*Namespace, string, bool) error                { return errOther }

@@ -351,6 +351,7 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 		}
 		return done, errors.Join(err, left)
 	}
+	go r.job.root.Entrust() // it goes with the command then
 	bounded := make(chan error, 1)
 	go func() { bounded <- r.group.bound(0) }() // elsewhere: this thread does not see the cgroups
 	err = r.settle(p.Pid, made)
