@@ -89,10 +89,12 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	if err != nil {
 		return done, r.fault(f, err)
 	}
+	j := &job{id: f.id, step: f.step, serial: r.serial.Add(1)}
+	ready := r.runtime.prepare(j)
 	// Who goes while it is being mounted would leave the mount behind, on directories that are then deleted.
 	root, err := r.opt.Mounts.Acquire(context.WithoutCancel(f.ctx), spec)
 	if err != nil {
-		return done, r.fault(f, err)
+		return done, r.fault(f, errors.Join(err, ready.drop()))
 	}
 	binds, err := r.bind(f)
 	if err == nil {
@@ -100,10 +102,11 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}
 	if err == nil {
 		r.at(atMounted, f.id)
-		err = r.runCommand(f, &job{id: f.id, step: f.step, root: root, binds: binds, serial: r.serial.Add(1)}, &done)
+		j.root, j.binds = root, binds
+		err = r.runCommand(f, j, ready, &done)
 		r.at(atEnded, f.id)
 	}
-	removed := done.startRemoval()
+	removed := done.startRemoval(ready)
 	defer func() {
 		if left := <-removed; left != nil {
 			err = errors.Join(err, r.fault(f, left))
@@ -135,13 +138,13 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 }
 
 // startRemoval removes what is left of a command in the system while its mounts go.
-func (d *ended) startRemoval() <-chan error {
+func (d *ended) startRemoval(p prepared) <-chan error {
 	removed := make(chan error, 1)
-	if d.remove == nil {
-		removed <- nil
-		return removed
+	remove := d.remove
+	if remove == nil {
+		remove = p.drop
 	}
-	go func() { removed <- d.remove() }()
+	go func() { removed <- remove() }()
 	return removed
 }
 
@@ -177,7 +180,7 @@ func (r *Runner) bindOne(ctx context.Context, m *Mount) (*mount.Handle, error) {
 const outputGrace = time.Second
 
 // runCommand runs the command of a job, with its limits of time and space.
-func (r *Runner) runCommand(f *flight, j *job, done *run) error {
+func (r *Runner) runCommand(f *flight, j *job, p prepared, done *run) error {
 	in, out, err := os.Pipe()
 	if err != nil {
 		return r.fault(f, err)
@@ -206,7 +209,7 @@ func (r *Runner) runCommand(f *flight, j *job, done *run) error {
 		files, err = r.showFiles(ctx, j)
 	}
 	if err == nil {
-		done.ended, err = r.runtime.run(ctx, j)
+		done.ended, err = p.run(ctx)
 	}
 	err = errors.Join(err, r.hideFiles(files))
 	if !begun.IsZero() {

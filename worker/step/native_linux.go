@@ -72,7 +72,7 @@ func (n native) open(e *environment) (opened, error) {
 		o.close()
 		return nil, fmt.Errorf("an empty mount namespace: %w", err)
 	}
-	o.networks, o.parts = newNetworks(), o.newParts()
+	o.networks = newNetworks()
 	return o, nil
 }
 
@@ -191,8 +191,7 @@ type openNative struct {
 	filter                      filter // of system calls, for each command
 	limits                      []resourceLimit
 
-	networks *ahead[int]   // network namespaces; nil if steps begin with Init
-	parts    *ahead[parts] // likewise
+	networks *networks // nil if steps begin with Init
 	places   *places
 	pids     int64   // the limit of processes that steps have; 0: none can be had
 	cgroupns uintptr // the flag of a namespace of cgroups; 0: the kernel has none
@@ -214,69 +213,71 @@ func (o *openNative) close() {
 	o.self.close()
 	o.places.close()
 	o.networks.close()
-	o.parts.close()
 }
 
-// run runs a job.
-func (o *openNative) run(ctx context.Context, j *job) (done ended, err error) {
-	box, files, err := o.sandbox(j)
-	defer func() {
-		for _, f := range files {
-			_ = f.Close()
-		}
-	}()
-	if err != nil {
-		return done, err
+// prepare has the cgroups of a job made, and, for one that begins without Init, the file systems of its sandbox.
+func (o *openNative) prepare(j *job) prepared {
+	r := &nativeRun{openNative: o, job: j, made: make(chan groups, 1), parts: make(chan madeParts, 1)}
+	name, limits := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial), j.step.Limits
+	go func() { r.made <- o.groups(name, limits) }()
+	if o.byInit {
+		r.parts <- madeParts{parts: noParts}
+		return r
 	}
-	r := &nativeRun{openNative: o, job: j, box: box, files: files, made: make(chan groups, 1)}
-	go func() { r.made <- o.groups(j) }() // while the sandbox is built
+	go func() {
+		p, err := makeParts(o.mark, true)
+		r.parts <- madeParts{p, err}
+	}()
+	return r
+}
+
+// drop removes what has been made for a job that is not run.
+func (r *nativeRun) drop() error {
+	if r.begun {
+		return nil
+	}
+	p, g := <-r.parts, <-r.made
+	p.close()
+	return g.remove()
+}
+
+// run runs the job.
+func (r *nativeRun) run(ctx context.Context) (done ended, err error) {
+	r.begun = true
+	made := <-r.parts
+	defer made.close()
 	defer func() {
 		_ = r.awaitGroups()
 		r.group.measure(&done)
-		done.remove = r.groups.remove
+		removed := make(chan error, 1)
+		go func() { removed <- r.groups.remove() }()
+		done.remove = func() error { return <-removed }
 	}()
+	j := r.job
+	r.box, r.files, err = r.sandbox(j)
+	defer func() {
+		for _, f := range r.files {
+			_ = f.Close()
+		}
+	}()
+	if err = errors.Join(err, made.err); err != nil {
+		return done, err
+	}
 	// Who runs the command can open /dev/stdout then.
-	if u := &j.step.User; u.UID != 0 && !o.userns {
+	if u := &j.step.User; u.UID != 0 && !r.userns {
 		if err := j.out.Chown(int(u.UID), int(u.GID)); err != nil {
 			return done, fmt.Errorf("the output of the command: %w", err)
 		}
 	}
-	err = o.onThread(func(t *thread) (err error) {
-		if o.byInit {
+	err = r.openNative.onThread(func(t *thread) (err error) {
+		if r.openNative.byInit {
 			done, err = r.byInit(ctx, t)
 		} else {
-			done, err = r.onThread(ctx, t)
+			done, err = r.onThread(ctx, t, &made.parts)
 		}
 		return err
 	})
 	return done, err
-}
-
-// groups are the cgroups of a job: that with its limits, and those in which its processes are.
-type groups struct {
-	group *group
-	place *place
-	err   error // why there are none
-}
-
-func (g groups) remove() error { return errors.Join(g.place.remove(), g.group.remove()) }
-
-// groups makes the cgroups of a job.
-func (o *openNative) groups(j *job) groups {
-	name := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial)
-	limits := j.step.Limits
-	if limits.Pids == 0 {
-		limits.Pids = o.pids
-	}
-	g, err := o.cgroups.prepare(name, &limits)
-	if err != nil {
-		return groups{err: err}
-	}
-	place, err := o.places.make(name, g)
-	if err != nil {
-		return groups{err: errors.Join(err, g.remove())}
-	}
-	return groups{group: g, place: place}
 }
 
 // sandbox says what a job's command is to see, with clones of the mounts, which are to be closed.
@@ -309,6 +310,8 @@ type nativeRun struct {
 	job   *job
 	box   *sandbox
 	files []*os.File
+	begun bool // run was called
+	parts chan madeParts
 	made  chan groups
 	groups
 }
@@ -333,14 +336,12 @@ func (r *nativeRun) leavePlace(t *thread) error {
 
 // onThread makes the namespaces on the calling thread, and has it start the command. That stops before its first instruction,
 // where it is put into its group and gets its /proc.
-func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err error) {
+func (r *nativeRun) onThread(ctx context.Context, t *thread, made *parts) (done ended, err error) {
 	if err := t.leaveHome(r.job.step.Network); err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, t.goBack()) }()
-	made, err := r.enter()
-	defer func() { made.close() }()
-	if err != nil {
+	if err := r.enter(*made); err != nil {
 		return done, err
 	}
 	p, err := r.start()
@@ -354,7 +355,7 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 	go r.job.root.Entrust() // it goes with the command then
 	bounded := make(chan error, 1)
 	go func() { bounded <- r.group.bound(0) }() // elsewhere: this thread does not see the cgroups
-	err = r.settle(p.Pid, made)
+	err = r.settle(p.Pid, *made)
 	var limits []resourceLimit
 	if err == nil {
 		limits, err = limitOther(p.Pid, r.limits)
@@ -363,7 +364,6 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread) (done ended, err er
 		err = r.filter.inject(p.Pid, limits)
 	}
 	made.close()
-	made = noParts
 	if err == nil {
 		err = t.goBack() // before the command begins: what it leaves is then its alone
 	}

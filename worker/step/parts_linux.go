@@ -9,13 +9,19 @@ import (
 )
 
 // This file has the file systems that each sandbox has for itself: /dev, /dev/pts, and one that is empty and cannot be
-// written, for /sys and over what is hidden of /proc. They are made detached, so that this can be done before the step is there.
-// No two steps have one in common, the empty one included: what watches or locks its directory would be seen by others.
+// written, for /sys and over what is hidden of /proc. They are made detached, so that this can be done while the root is mounted.
+// No two steps have one in common, the empty one included: what watches or locks its directory would be seen by others. None is made
+// ahead of its step: recovery takes the number of a file system that no process shows for that of a mount that is still there.
 
 // parts are descriptors of detached mounts; -1: none.
 type parts struct{ dev, pts, empty int }
 
 var noParts = parts{-1, -1, -1}
+
+type madeParts struct {
+	parts
+	err error // why there are none
+}
 
 // Options of them. The group of terminals is tty in Debian's numbers, as programs expect that check it; in a user namespace it may
 // not be mapped.
@@ -28,7 +34,7 @@ const (
 
 const readOnlyAttributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 
-// makeParts makes them. mark is the source of /dev; devices tells whether that is to have nodes. The thread's umask must be 0.
+// makeParts makes them. mark is the source of /dev; devices tells whether that is to have nodes.
 func makeParts(mark string, devices bool) (p parts, err error) {
 	p = noParts
 	defer func() {
@@ -56,34 +62,21 @@ func makeParts(mark string, devices bool) (p parts, err error) {
 	return p, nil
 }
 
-func (p parts) close() { closeAll([]int{p.dev, p.pts, p.empty}) }
-
-// newParts makes the file systems of sandboxes ahead of the steps.
-func (o *openNative) newParts() *ahead[parts] {
-	return newAhead(func() (parts, error) {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil { // for an umask of the thread's own
-			return parts{}, err
-		}
-		unix.Umask(0)
-		return makeParts(o.mark, true)
-	}, parts.close)
+// close closes them, once.
+func (p *parts) close() {
+	closeAll([]int{p.dev, p.pts, p.empty})
+	*p = noParts
 }
 
 // enter enters the sandbox.
-func (r *nativeRun) enter() (made parts, err error) {
+func (r *nativeRun) enter(made parts) error {
 	unix.Umask(0)
-	made, ok := r.parts.take()
-	if !ok {
-		made, err = makeParts(r.mark, true)
-	}
-	if err == nil {
-		err = r.box.enterHollow(made)
-	}
+	err := r.box.enterHollow(made)
 	unix.Umask(0o022)
 	for _, f := range r.files {
 		_ = f.Close() // the mounts are attached, or are not to be
 	}
-	return made, err
+	return err
 }
 
 // newMount makes a file system, with options as mount takes them, and a detached mount of it.
@@ -119,17 +112,25 @@ var deviceNodes = []struct {
 	major, minor uint32
 }{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
 
-// fillDev makes what is in /dev.
+// fillDev makes what is in /dev, whatever the umask is.
 func fillDev(dir int, devices bool) error {
 	for _, d := range deviceNodes {
 		if !devices {
 			break
 		}
-		if err := unix.Mknodat(dir, d.name, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
+		err := unix.Mknodat(dir, d.name, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor)))
+		if err == nil {
+			err = unix.Fchmodat(dir, d.name, 0o666, 0)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
-	if err := unix.Mkdirat(dir, "shm", 0o1777); err != nil {
+	err := unix.Mkdirat(dir, "shm", 0o1777)
+	if err == nil {
+		err = unix.Fchmodat(dir, "shm", 0o1777, 0)
+	}
+	if err != nil {
 		return fmt.Errorf("shm: %w", err)
 	}
 	if err := unix.Mkdirat(dir, "pts", 0o755); err != nil {

@@ -220,6 +220,31 @@ func (l *place) remove() error {
 	return errors.Join(errs...)
 }
 
+// groups are the cgroups of a job: that with its limits, and those in which its processes are.
+type groups struct {
+	group *group
+	place *place
+	err   error // why there are none
+}
+
+func (g groups) remove() error { return errors.Join(g.place.remove(), g.group.remove()) }
+
+// groups makes the cgroups of a job.
+func (o *openNative) groups(name string, limits Limits) groups {
+	if limits.Pids == 0 {
+		limits.Pids = o.pids
+	}
+	g, err := o.cgroups.prepare(name, &limits)
+	if err != nil {
+		return groups{err: err}
+	}
+	place, err := o.places.make(name, g)
+	if err != nil {
+		return groups{err: errors.Join(err, g.remove())}
+	}
+	return groups{group: g, place: place}
+}
+
 // canClone tells whether the kernel can start a process in a group of version 2 (Linux 5.7). It is asked for one in a
 // group of a descriptor that does not exist.
 func canClone() bool {

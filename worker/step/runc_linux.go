@@ -52,6 +52,18 @@ type openRunc struct {
 
 func (o *openRunc) close() { _ = os.RemoveAll(o.dir) }
 
+// runcRun is a job for runc.
+type runcRun struct {
+	*openRunc
+	job *job
+}
+
+func (o *openRunc) prepare(j *job) prepared { return &runcRun{o, j} }
+
+func (r *runcRun) run(ctx context.Context) (ended, error) { return r.openRunc.run(ctx, r.job) }
+
+func (r *runcRun) drop() error { return nil }
+
 // run runs a job as a container.
 func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
 	name := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial)

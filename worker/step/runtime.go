@@ -31,10 +31,20 @@ type environment struct {
 
 // opened is a runtime that a Runner uses.
 type opened interface {
-	// run runs a job to its end, whose processes have all ended then. The error is a *startError if the command
-	// cannot be started, and what the machine has refused otherwise. If ctx ends the job is killed.
-	run(ctx context.Context, j *job) (ended, error)
+	// prepare makes a job that can be run. What does not depend on its mounts is made while they are: of the job there are the id,
+	// the limits of the step, and the serial number.
+	prepare(j *job) prepared
 	close()
+}
+
+// prepared is a job that can be run, once.
+type prepared interface {
+	// run runs the job to its end, whose processes have all ended then. The error is a *startError if the command
+	// cannot be started, and what the machine has refused otherwise. If ctx ends the job is killed.
+	run(ctx context.Context) (ended, error)
+
+	// drop removes what has been made for a job that is not run. After run it does nothing.
+	drop() error
 }
 
 // job is one run of a command.

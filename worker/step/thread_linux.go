@@ -116,7 +116,7 @@ func (t *thread) leaveHome(n Network) error {
 	t.away = true
 	var err error
 	if n == NetworkNone { // otherwise it is in that of the machine, where it is between steps
-		err = enterNetwork(t.o.networks)
+		err = t.o.networks.enter()
 	}
 	if err == nil {
 		err = ownKeyring()
