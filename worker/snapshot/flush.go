@@ -112,6 +112,11 @@ func (s *Store) flushLater() {
 	if t := testFlushDelay.Load(); t != nil {
 		delay = *t
 	}
+	s.every(delay, "flushing the content of committed snapshots failed", s.flushDeferred)
+}
+
+// every calls do, again and again so long after the last time, until the store closes. Its errors are logged as failed says.
+func (s *Store) every(delay time.Duration, failed string, do func() error) {
 	tick := time.NewTicker(delay)
 	defer tick.Stop()
 	for {
@@ -119,8 +124,8 @@ func (s *Store) flushLater() {
 		case <-s.ctx.Done():
 			return
 		case <-tick.C:
-			if err := s.flushDeferred(); err != nil {
-				s.log.Error("flushing the content of committed snapshots failed", "error", err)
+			if err := do(); err != nil {
+				s.log.Error(failed, "error", err)
 			}
 		}
 	}

@@ -222,18 +222,7 @@ func (s *Store) enteredBefore(id ID) {
 
 // runEntered takes marks away until the store closes.
 func (s *Store) runEntered() {
-	tick := time.NewTicker(enterDelay)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-			if err := s.unmarkEntered(); err != nil {
-				s.log.Error("flushing the metadata failed", "error", err)
-			}
-		}
-	}
+	s.every(enterDelay, "flushing the metadata failed", s.unmarkEntered)
 }
 
 // unmarkEntered takes the marks of directories away whose snapshots were entered.

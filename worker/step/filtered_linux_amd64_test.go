@@ -2,6 +2,7 @@ package step
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -13,36 +14,36 @@ import (
 
 // elf64 is a program of a few instructions of amd64.
 func elf64(t testing.TB, code []byte) []byte {
-	t.Helper()
-	const base = 0x400000
-	head := 64 + 56
+	const base, head = 0x400000, 64 + 56
 	size := uint64(head + len(code))
-	var b bytes.Buffer
-	for _, v := range []any{
-		[]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"), uint16(2), uint16(62), uint32(1),
-		uint64(base + head), uint64(64), uint64(0), uint32(0), uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0),
-		uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), size, size, uint64(0x1000), code,
-	} {
-		must(t, binary.Write(&b, binary.LittleEndian, v))
-	}
-	return b.Bytes()
+	return image(t, code, elf.Header64{Ident: ident(elf.ELFCLASS64), Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Entry: base + head, Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1},
+		elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: base, Paddr: base, Filesz: size, Memsz: size, Align: 0x1000})
 }
 
 // elf32 is a program of a few instructions of i386.
 func elf32(t testing.TB, code []byte) []byte {
-	t.Helper()
-	const base = 0x400000
-	head := 52 + 32
+	const base, head = 0x400000, 52 + 32
 	size := uint32(head + len(code))
+	return image(t, code, elf.Header32{Ident: ident(elf.ELFCLASS32), Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_386), Version: uint32(elf.EV_CURRENT),
+		Entry: base + head, Phoff: 52, Ehsize: 52, Phentsize: 32, Phnum: 1},
+		elf.Prog32{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: base, Paddr: base, Filesz: size, Memsz: size, Align: 0x1000})
+}
+
+func ident(class elf.Class) (b [elf.EI_NIDENT]byte) {
+	copy(b[:], elf.ELFMAG)
+	b[elf.EI_CLASS], b[elf.EI_DATA], b[elf.EI_VERSION] = byte(class), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
+	return b
+}
+
+// image is a file of headers and code.
+func image(t testing.TB, code []byte, headers ...any) []byte {
+	t.Helper()
 	var b bytes.Buffer
-	for _, v := range []any{
-		[]byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"), uint16(2), uint16(3), uint32(1),
-		uint32(base + head), uint32(52), uint32(0), uint32(0), uint16(52), uint16(32), uint16(1), uint16(0), uint16(0), uint16(0),
-		uint32(1), uint32(0), uint32(base), uint32(base), size, size, uint32(5), uint32(0x1000), code,
-	} {
-		must(t, binary.Write(&b, binary.LittleEndian, v))
+	for _, h := range headers {
+		must(t, binary.Write(&b, binary.LittleEndian, h))
 	}
-	return b.Bytes()
+	return append(b.Bytes(), code...)
 }
 
 // call is code for amd64 that makes a system call with up to three arguments, and ends with 0 if that succeeded, and
