@@ -120,6 +120,9 @@ func sawRow(t *testing.T, workload string, row suiteRow) {
 			t.Errorf("%s: done %d times", name, row.Operations)
 		}
 	}
+	if runtime.GOOS == "windows" && row.Max == 0 { // a tick of its clock takes longer
+		return
+	}
 	if row.P50 <= 0 || row.P99 < row.P50 || row.Max < row.P99 {
 		t.Errorf("%s: p50 %d, p99 %d, longest %d", name, row.P50, row.P99, row.Max)
 	}

@@ -120,7 +120,7 @@ func TestDoctorOfLink(t *testing.T) {
 	workdir(t)
 	check(t, os.Mkdir("data", 0o700))
 	makeMixed(t, "data/mixed.db", &holdfast.Options{NoSync: true, PageSize: 4096})
-	check(t, os.Symlink("data/mixed.db", "link.db"))
+	symlink(t, "data/mixed.db", "link.db")
 	d := diagnose(t, "link.db")
 	want := "holdfast compact -o data/mixed.db.compact data/mixed.db && mv data/mixed.db.compact data/mixed.db"
 	if filepath.Separator == '/' && (len(d.NextCopy) != 1 || d.NextCopy[0] != want) {

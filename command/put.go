@@ -73,7 +73,7 @@ func (c *call) value(f putFlags) (value []byte, args []string, err error) {
 		value, err = readValue("standard input", c.cmd.InOrStdin())
 		return value, c.args, err
 	}
-	file, err := os.Open(f.valueFile)
+	file, err := openFile(f.valueFile)
 	if err != nil {
 		return nil, nil, c.explain(f.valueFile, err)
 	}

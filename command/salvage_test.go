@@ -38,9 +38,7 @@ func TestSalvage(t *testing.T) {
 		if got := content(t, "out.db"); got != want && i == 0 || !strings.Contains(got, "616c706861/6b65792d31=") && c.name != "cut" {
 			t.Errorf("%s: the copy holds\n%.2000s", c.name, got)
 		}
-		if info, err := os.Stat("out.db"); err != nil || info.Mode().Perm() != 0o640 {
-			t.Errorf("%s: %v %v", c.name, info.Mode(), err)
-		}
+		wantMode(t, "out.db", 0o640)
 		var report struct {
 			OK      bool `json:"ok"`
 			Damaged []struct{ Page uint64 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"syscall"
 	"time"
 
 	"holdfast"
@@ -62,7 +63,7 @@ func openAwaited(ctx context.Context, path string) (*os.File, error) {
 	}
 	done := make(chan opened)
 	go func() {
-		file, err := os.Open(path)
+		file, err := openFile(path)
 		select {
 		case done <- opened{file, err}:
 		case <-ctx.Done():
@@ -75,6 +76,19 @@ func openAwaited(ctx context.Context, path string) (*os.File, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// openFile opens a file for reading. A directory is an error, as reading it is on all systems but in words that differ.
+func openFile(path string) (*os.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		_ = file.Close()
+		return nil, &os.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
+	}
+	return file, nil
 }
 
 // outliveReader makes a write to a pipe without a reader an error.

@@ -26,7 +26,7 @@ func owner(t *testing.T, path, dir string) *holdfast.DB {
 func TestTop(t *testing.T) {
 	workdir(t)
 	owner(t, "a.db", "figures")
-	check(t, os.Symlink("a.db", "link.db"))
+	symlink(t, "a.db", "link.db")
 	pid := fmt.Sprint(os.Getpid())
 	for _, what := range []string{"a.db", "link.db", pid} {
 		out := must(t, "top", what, "--dir", "figures", "--count", "2", "--interval", "10ms")

@@ -118,9 +118,7 @@ func TestVacuum(t *testing.T) {
 		}
 		wantIn(t, run(t, "check", file), 0, "OK\n", "")
 		wantIn(t, run(t, "info", file), 0, "for bbolt there is the freelist in page ", "")
-		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
-			t.Errorf("%s has mode %s, %v", file, info.Mode(), err)
-		}
+		wantMode(t, file, 0o640)
 
 		// What is left is not tried again.
 		was = snapshot(t, dir)
