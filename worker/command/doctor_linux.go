@@ -32,7 +32,11 @@ func (d *checkup) system() {
 // isolation says of each runtime what stands between steps and this machine.
 func (d *checkup) isolation() {
 	const topic = "Isolation of steps"
-	for _, i := range step.Isolations(d.ctx) {
+	root, err := d.absRoot()
+	if err != nil {
+		root = "/" // the place of the store is looked at elsewhere
+	}
+	for _, i := range step.Isolations(d.ctx, root, d.kind()) {
 		if i.Err != nil {
 			d.add(topic, i.Runtime, stateLacking, "not to be had: "+i.Err.Error(), "")
 			continue

@@ -67,6 +67,15 @@ func TestDoctorIsolation(t *testing.T) {
 			t.Errorf("%s: %s", runtime, got)
 		}
 	}
+	// What it says of a user namespace is what a step then has.
+	stand(t, "overlay")
+	said := strings.Contains(isolation(t, "native"), "root in a step is an unprivileged user")
+	if has := run(t, "", "step", "--base", "bb", "--", "cat", "/proc/self/uid_map"); has.code != 0 || strings.Contains(has.out, "4294967295") == said {
+		t.Errorf("doctor says of an unprivileged user: %t; %+v", said, has)
+	}
+	if off := run(t, "", "step", "--base", "bb", "--userns", "off", "--", "cat", "/proc/self/uid_map"); off.code != 0 || !strings.Contains(off.out, "4294967295") {
+		t.Errorf("%+v", off)
+	}
 	if got := isolation(t, "kernel"); !strings.Contains(got, "virtual machine") && !strings.Contains(got, "exploits") {
 		t.Error(got)
 	}

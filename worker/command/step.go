@@ -47,6 +47,11 @@ limit; 126 if it cannot be started, 127 if it is not there; 125 for all else tha
 wrong command lines included; 141 if what reads the output has ended; 130 interrupted
 by Ctrl-C, 128 and the number of any other signal that ended holdfastd.
 
+Root in a step is an unprivileged user of this machine where ids can be mapped, as doctor says
+(--userns): files of this machine that it sees by --mount it can change as root can, if their
+file system can map ids, and otherwise as a stranger. With --network host it cannot listen at
+ports below 1024.
+
 An ordinary user's steps run in a user namespace: with the runtime native, as one user,
 without limits of memory, processors and processes.`
 
@@ -58,6 +63,7 @@ const (
 
 type stepFlags struct {
 	base, workdir, user, network, runtime string
+	userns                                string
 	env, mounts, copies, outputs          []string
 	policy                                string
 	memory, disk, reserve                 int64 // reserve -1: not given
@@ -96,6 +102,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.BoolVar(&f.noCache, "no-cache", false, "run the command though there is a result, in whose place comes what it leaves now")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
+	flags.StringVar(&f.userns, "userns", "auto", "with the runtime native, whether root in it is an unprivileged user of this machine: auto (where ids can be mapped)|off; other results with than without")
 	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB")
 	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5")
 	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads (0: 4096, where cgroups can limit them)")
@@ -195,6 +202,16 @@ func (f *stepFlags) theRuntime() (step.Runtime, error) {
 	return nil, cli.Usagef("--runtime is %q; it can be native or runc", f.runtime)
 }
 
+func (f *stepFlags) userNamespaces() (step.UserNamespaces, error) {
+	switch f.userns {
+	case "auto":
+		return step.UserNamespacesAuto, nil
+	case "off":
+		return step.UserNamespacesOff, nil
+	}
+	return 0, cli.Usagef("--userns is %q; it can be auto or off", f.userns)
+}
+
 // parseUser reads USER or USER:GROUP. Numbers are taken as they are, and root is 0 everywhere; other names are looked
 // up in the base.
 func parseUser(text string) (u step.User, ok bool) {
@@ -257,8 +274,11 @@ func (c *call) step(f *stepFlags) error {
 	if err != nil {
 		return err
 	}
-	runtime, err := f.theRuntime()
-	if err != nil {
+	o := step.Options{Hold: cmp.Or(f.hold, -1)}
+	if o.Runtime, err = f.theRuntime(); err != nil {
+		return err
+	}
+	if o.UserNamespaces, err = f.userNamespaces(); err != nil {
 		return err
 	}
 	if err := c.needStore(); err != nil {
@@ -270,7 +290,7 @@ func (c *call) step(f *stepFlags) error {
 	defer cli.OutliveReader()()
 	c.volatile = true
 	var done *stepReport
-	err = c.withRunner(step.Options{Runtime: runtime, Hold: cmp.Or(f.hold, -1)}, s.Mounts, func(t *snapshot.Tenant, r *step.Runner) error {
+	err = c.withRunner(o, s.Mounts, func(t *snapshot.Tenant, r *step.Runner) error {
 		if s.Base, err = c.resolve(t, f, &s); err != nil {
 			return err
 		}

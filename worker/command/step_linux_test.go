@@ -158,6 +158,7 @@ func TestStepCodes(t *testing.T) {
 		{125, "a mount at /proc", "--base bb --mount tmpfs:/proc id"},
 		{125, "--network is", "--base bb --network some id"},
 		{125, "--runtime is", "--base bb --runtime docker id"},
+		{125, "--userns is", "--base bb --userns maybe id"},
 		{125, "--memory much: not a size", "--base bb --memory much id"},
 		{125, "--memory 20: less than 1MiB", "--base bb --memory 20 id"}, // a unit is missing
 		{125, "--disk 0: less than 1MiB", "--base bb --disk 0 id"},

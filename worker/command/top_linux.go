@@ -152,8 +152,12 @@ func overlayOf(options, snapshots string) string {
 	for o := range strings.SplitSeq(options, ",") {
 		name, path, _ := strings.Cut(o, "=")
 		rest, ok := strings.CutPrefix(path, snapshots)
-		if !ok {
-			continue
+		if !ok { // a path on its file system, of which the store's may be a part only
+			var inside string
+			inside, rest, ok = strings.Cut(path, "/snapshots/")
+			if !ok || !strings.HasSuffix(snapshots, inside+"/snapshots/") {
+				continue
+			}
 		}
 		id, _, _ := strings.Cut(rest, "/")
 		if name == "upperdir" {

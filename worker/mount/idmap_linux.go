@@ -16,13 +16,33 @@ import (
 // This file has mounts that show ids as others (the option idmap): a mount of its own gets the attribute before it is used. An
 // overlay cannot have it, so its layers are reached through clones that have it.
 
-// UserNamespace is the user namespace with the ids of a mount with the option idmap=BASE:COUNT. It belongs to the manager.
+// UserNamespace is the user namespace with the ids of a mount with the option idmap=BASE:COUNT. It belongs to the manager, and in the
+// kernel to root.
 func (m *Manager) UserNamespace(base, count uint32) (*os.File, error) {
 	file, err := m.kernel.userNamespace(idmap.Map{Base: base, Count: count})
 	if err != nil {
 		return nil, fmt.Errorf("mount: %w", err)
 	}
 	return file, nil
+}
+
+// Serves tells whether a Mounter mounts the file systems of a type.
+func (m *Manager) Serves(kind string) bool { return m.opt.Mounters[kind] != nil }
+
+// CanMapIDs is why the ids of a mount on a directory cannot be mapped; nil if they can.
+func (m *Manager) CanMapIDs(dir string, base, count uint32) error {
+	p := &plan{kind: "overlay", ids: idmap.Map{Base: base, Count: count}, lowers: []string{dir}}
+	err := m.kernel.canMap(p)
+	if err == nil {
+		var fd int
+		if fd, err = m.kernel.mapClone(p, unix.AT_FDCWD, dir); err == nil {
+			err = unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	return nil
 }
 
 // userNamespace is made when it is first asked for.
@@ -32,7 +52,7 @@ func (k *kernel) userNamespace(ids idmap.Map) (*os.File, error) {
 	if f := k.users[ids]; f != nil {
 		return f, nil
 	}
-	f, err := ids.Namespace()
+	f, err := ids.Namespace(0)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +119,9 @@ func (k *kernel) mapClone(p *plan, dir int, path string) (int, error) {
 	return fd, nil
 }
 
-// mapLayers exchanges the layers of an overlay for the same in clones. One clone of the directory above all of them serves those
-// that are on its mount: upper and work directory have to be in the same mount, and there can be hundreds of others.
+// mapLayers exchanges the layers of an overlay for the same in clones. One clone of the mount that the directory above all of them is on
+// serves those: upper and work directory have to be in the same mount, and there can be hundreds of others. It is a clone of the whole mount so
+// that mountinfo shows paths of layers as they are on their file system.
 func (k *kernel) mapLayers(p *plan, l *layers) error {
 	if !p.ids.Set() {
 		return nil
@@ -109,7 +130,7 @@ func (k *kernel) mapLayers(p *plan, l *layers) error {
 	for i := range paths {
 		paths[i] = filepath.Clean(paths[i])
 	}
-	above, common := -1, commonDir(paths)
+	above, common := -1, mountOf(commonDir(paths))
 	if common != "" {
 		fd, err := k.mapClone(p, unix.AT_FDCWD, common)
 		if err != nil {
@@ -183,4 +204,50 @@ func commonDir(paths []string) string {
 		}
 	}
 	return common
+}
+
+// mountOf is the root directory of the mount that a directory is on; "" if there is no directory.
+func mountOf(dir string) string {
+	of := func(dir string) (id uint64, ok bool) {
+		var st unix.Statx_t
+		err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
+		return st.Mnt_id, err == nil && st.Mask&unix.STATX_MNT_ID != 0
+	}
+	id, ok := of(dir)
+	for ok && dir != "/" {
+		above := filepath.Dir(dir)
+		if next, known := of(above); !known || next != id {
+			break
+		}
+		dir = above
+	}
+	return dir
+}
+
+// layerPath is the path of a layer of which mountinfo shows one on its file system. It can be that of the layer already, or lack what
+// is above the mount on which a directory of keep is.
+func layerPath(shown string, keep []string) string {
+	if !filepath.IsAbs(shown) || shown == "/" {
+		return shown
+	}
+	for _, dir := range keep {
+		if under(shown, dir) {
+			return shown
+		}
+		for rest := dir; rest != ""; {
+			_, rest, _ = strings.Cut(rest[1:], "/")
+			if rest != "" {
+				rest = "/" + rest
+			}
+			if path := dir + strings.TrimPrefix(shown, rest); strings.HasPrefix(shown+"/", rest+"/") && isDir(path) {
+				return path
+			}
+		}
+	}
+	return shown
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

@@ -207,3 +207,36 @@ func TestAsMapped(t *testing.T) {
 		s.owner(file, 0)
 	}
 }
+
+// Layers are shown in mountinfo by their paths on their file system, by which top knows whose an overlay is, and recovery with damaged
+// records: a clone of a directory alone would show them as if that were the root.
+func TestMappedPaths(t *testing.T) {
+	s := newStand(t, Options{})
+	s.needMaps()
+	at := filepath.Join(s.dir, "at")
+	must(t, os.Mkdir(at, 0o755))
+	must(t, unix.Mount("at", at, "tmpfs", 0, ""))
+	t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
+	for name, lead := range map[string]string{"u": s.dir, "at/u": at} {
+		s.layer(name + "/below")
+		upper, options := s.work(name)
+		h := s.get(mapped(overlay([]string{filepath.Join(s.dir, name, "below")}, options...)))
+		point, err := h.Attach(s.kernel.host, "")
+		must(t, err)
+		shown := ""
+		must(t, eachMount(point, func(m *mountinfo) {
+			if m.point == point {
+				shown = m.option("upperdir")
+			}
+		}))
+		if !strings.HasSuffix(upper, shown) || !strings.HasSuffix(shown, "/u/fs") || layerPath(shown, []string{"/not/there", lead}) != upper {
+			t.Errorf("%s is shown as %s, which is taken for %s", upper, shown, layerPath(shown, []string{lead}))
+		}
+		s.free(h)
+	}
+	for _, shown := range []string{"/elsewhere/fs", "", "/"} {
+		if got := layerPath(shown, []string{s.dir}); got != shown {
+			t.Errorf("%q is taken for %q", shown, got)
+		}
+	}
+}

@@ -91,7 +91,7 @@ func (r *recovery) ours(m *mountinfo) bool {
 		return true
 	}
 	return r.damaged && m.kind == "overlay" && slices.ContainsFunc(r.m.kernel.keep, func(dir string) bool {
-		upper := m.option("upperdir")
+		upper := layerPath(m.option("upperdir"), []string{dir})
 		return upper != "" && under(upper, dir)
 	})
 }
@@ -223,7 +223,8 @@ func (r *recovery) noteForeign() error {
 		}
 		still[m.source].Pids = append(still[m.source].Pids, g.pids...)
 		if _, recorded := r.kept.uppers[m.source]; !recorded && filepath.IsAbs(m.option("upperdir")) {
-			rec := upperRecord{upper: m.option("upperdir"), work: m.option("workdir"), dev: unix.Mkdev(m.major, m.minor)}
+			keep := r.m.kernel.keep
+			rec := upperRecord{upper: layerPath(m.option("upperdir"), keep), work: layerPath(m.option("workdir"), keep), dev: unix.Mkdev(m.major, m.minor)}
 			r.kept.uppers[m.source] = rec
 		}
 	})

@@ -14,13 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/fstree"
+	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
 
-// runtimeKey is what of the runtime changes results. In a user namespace users and devices are others.
-func (r *Runner) runtimeKey() string {
+// runtimeKey is what of the runtime changes results. In a user namespace users and devices are others; in one of the step's own
+// the machine's root is nobody.
+func (r *Runner) runtimeKey(ids idmap.Map) string {
 	key := r.opt.Runtime.Name()
+	if ids.Set() {
+		key += " mapped"
+	}
 	if inUserns() {
 		key += " userns"
 	}
@@ -28,10 +33,10 @@ func (r *Runner) runtimeKey() string {
 }
 
 // copyIn copies into the root of a step what it is to find there. Nothing of the step runs yet.
-func (r *Runner) copyIn(f *flight, root *mount.Handle) error {
+func (r *Runner) copyIn(f *flight, root *mount.Handle, ids idmap.Map) error {
 	for i := range f.plan.copies {
 		s, target := &f.plan.copies[i], f.plan.targets[i]
-		if err := copyOne(f.ctx, s, root.FD(), target); err != nil {
+		if err := copyOne(f.ctx, s, root.FD(), target, ids); err != nil {
 			return r.fault(f, fmt.Errorf("copy of %s to %s: %w", s.path, target, err))
 		}
 	}
@@ -39,13 +44,13 @@ func (r *Runner) copyIn(f *flight, root *mount.Handle) error {
 }
 
 // copyOne copies a source, if what is at its path is what the step's ID says.
-func copyOne(ctx context.Context, s *source, root int, target string) error {
+func copyOne(ctx context.Context, s *source, root int, target string, ids idmap.Map) error {
 	from, err := fstree.OpenSource(s.path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	if err := placeIn(ctx, s, from, root, target); err != nil {
+	if err := as(ids, func() error { return placeIn(ctx, s, from, root, target, ids) }); err != nil {
 		return err
 	}
 	changed, err := s.changed(ctx, from) // of the same that was copied, also if the path leads elsewhere by now
@@ -55,22 +60,31 @@ func copyOne(ctx context.Context, s *source, root int, target string) error {
 	return err
 }
 
+// as runs a function that makes files in the root of a step, whose root those belong to.
+func as(ids idmap.Map, do func() error) error {
+	if !ids.Set() {
+		return do()
+	}
+	return ids.Do(do)
+}
+
 // placeIn copies a source that is open to a path below a root, all of whose links stay in it.
-func placeIn(ctx context.Context, s *source, from *os.File, root int, target string) error {
+func placeIn(ctx context.Context, s *source, from *os.File, root int, target string, ids idmap.Map) error {
+	o := fstree.PlaceOptions{Root: true, RootID: ids.Base}
 	if s.dir { // it is the directory at the target itself, and a link there may lead to it
 		at, err := openDir(root, target)
 		if err != nil {
 			return err
 		}
 		defer at.Close()
-		return fstree.PlaceContent(ctx, from, at, fstree.PlaceOptions{Root: true})
+		return fstree.PlaceContent(ctx, from, at, o)
 	}
 	dir, err := openDir(root, path.Dir(target))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return fstree.Place(ctx, from, dir, path.Base(target), fstree.PlaceOptions{Root: true})
+	return fstree.Place(ctx, from, dir, path.Base(target), o)
 }
 
 // inRoot opens a path below a root.
@@ -182,7 +196,7 @@ func exportFrom(ctx context.Context, root int, source, dest string) error {
 const CachePrefix = "!cache/"
 
 // acquireCache mounts a cache, which is made if it is not there.
-func (r *Runner) acquireCache(ctx context.Context, m *Mount) (*mount.Handle, error) {
+func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (*mount.Handle, error) {
 	name := CachePrefix + m.Cache
 	t := r.opt.Tenant
 	mounts, err := t.Mounts(ctx, name)
@@ -213,7 +227,7 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount) (*mount.Handle, err
 	if m.ReadOnly {
 		spec.Options = append(spec.Options, "ro")
 	}
-	h, err := r.opt.Mounts.Acquire(ctx, spec)
+	h, err := r.acquireMapped(ctx, spec, ids)
 	if err == nil && info.Labels[labelFresh] != "" {
 		if err = r.openCache(ctx, info, h.Path()); err != nil {
 			h.Release()

@@ -11,13 +11,24 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
 
-// execute runs a step: an active snapshot on the base, a mount of it, the command, the mount gone, the
-// commit, the record. Whatever fails, what was made before it is taken away.
+// execute runs a step, without a user namespace if it turns out that its user cannot have one.
 func (r *Runner) execute(f *flight) (*Result, error) {
+	res, err := r.executeOnce(f)
+	if errors.Is(err, errAbove) { // an upper directory that was mounted cannot always be mounted again
+		f.plan.ids = idmap.Map{}
+		return r.executeOnce(f)
+	}
+	return res, err
+}
+
+// executeOnce is an active snapshot on the base, a mount of it, the command, the mount gone, the
+// commit, the record. Whatever fails, what was made before it is taken away.
+func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	key := f.id.running()
 	mounts, err := r.opt.Tenant.Prepare(f.ctx, key, f.step.Base)
 	if err != nil {
@@ -89,20 +100,25 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	if err != nil {
 		return done, r.fault(f, err)
 	}
-	j := &job{id: f.id, step: f.step, serial: r.serial.Add(1)}
+	j := &job{id: f.id, step: f.step, ids: f.plan.ids, serial: r.serial.Add(1)}
 	ready := r.runtime.prepare(j)
-	// Who goes while it is being mounted would leave the mount behind, on directories that are then deleted.
-	root, err := r.opt.Mounts.Acquire(context.WithoutCancel(f.ctx), spec)
+	root, ids, err := r.acquireRoot(f, spec)
 	if err != nil {
 		return done, r.fault(f, errors.Join(err, ready.drop()))
 	}
-	binds, err := r.bind(f)
+	binds, err := r.bind(f, ids)
+	held := binds
+	seen := binds
+	if err == nil && ids.Set() {
+		seen, err = r.mapBinds(f, binds, ids)
+		held = append(slices.Clone(binds), seen...) // those that are in both have more than one place
+	}
 	if err == nil {
-		err = r.copyIn(f, root)
+		err = r.copyIn(f, root, ids)
 	}
 	if err == nil {
 		r.at(atMounted, f.id)
-		j.root, j.binds = root, binds
+		j.root, j.binds = root, seen
 		err = r.runCommand(f, j, ready, &done)
 		r.at(atEnded, f.id)
 	}
@@ -115,13 +131,13 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	if err == nil {
 		done.uncached, err = r.recheck(f, binds)
 	}
-	for _, h := range binds {
+	for _, h := range held {
 		if h != nil {
 			h.Release()
 		}
 	}
 	root.Release()
-	for _, h := range binds {
+	for _, h := range held {
 		if h == nil {
 			continue
 		}
@@ -149,13 +165,13 @@ func (d *ended) startRemoval(p prepared) <-chan error {
 }
 
 // bind acquires what a step sees beside its base. What it returns is to be released, with an error too.
-func (r *Runner) bind(f *flight) ([]*mount.Handle, error) {
+func (r *Runner) bind(f *flight, ids idmap.Map) ([]*mount.Handle, error) {
 	binds := make([]*mount.Handle, len(f.step.Mounts))
 	for i, m := range f.step.Mounts {
 		if m.Source == "" && m.Cache == "" {
 			continue
 		}
-		h, err := r.bindOne(f.ctx, &m)
+		h, err := r.bindOne(f.ctx, &m, ids)
 		if err != nil {
 			return binds, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
 		}
@@ -164,15 +180,41 @@ func (r *Runner) bind(f *flight) ([]*mount.Handle, error) {
 	return binds, nil
 }
 
-func (r *Runner) bindOne(ctx context.Context, m *Mount) (*mount.Handle, error) {
+func (r *Runner) bindOne(ctx context.Context, m *Mount, ids idmap.Map) (*mount.Handle, error) {
 	if m.Cache != "" {
-		return r.acquireCache(ctx, m)
+		return r.acquireCache(ctx, m, ids)
 	}
+	return r.opt.Mounts.Acquire(ctx, bindSpec(m.Source, m))
+}
+
+// bindSpec is a mount of the machine's directories and files.
+func bindSpec(source string, m *Mount) mount.Spec {
 	options := []string{"rbind", "nosuid", "nodev"}
 	if m.ReadOnly {
 		options = append(options, "ro")
 	}
-	return r.opt.Mounts.Acquire(ctx, mount.Spec{Mount: mount.Mount{Type: "bind", Source: m.Source, Options: options}, Own: true})
+	return mount.Spec{Mount: mount.Mount{Type: "bind", Source: source, Options: options}, Own: true}
+}
+
+// mapBinds are the mounts of a step as it sees them, which are to be released, with an error too. Those of the machine's directories and files are clones of
+// what was mounted, whatever is at the path by now; where there are none that show other ids, what was mounted is seen: it belongs to
+// no user of the step then.
+func (r *Runner) mapBinds(f *flight, binds []*mount.Handle, ids idmap.Map) ([]*mount.Handle, error) {
+	seen := slices.Clone(binds)
+	for i, m := range f.step.Mounts {
+		if m.Source == "" {
+			continue
+		}
+		spec := mapped(bindSpec(binds[i].Path(), &m), ids)
+		h, err := r.opt.Mounts.Acquire(f.ctx, spec)
+		switch {
+		case err == nil:
+			seen[i] = h
+		case !errors.Is(err, errors.ErrUnsupported):
+			return seen, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
+		}
+	}
+	return seen, nil
 }
 
 // outputGrace is how long output is waited for when all processes of a step have ended: another

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 )
 
@@ -71,6 +72,7 @@ func copyResolvConf(root string) (bool, error) {
 // shownFiles are those that one step sees.
 type shownFiles struct {
 	etc   int // the directory in the step's root; -1: there is none
+	ids   idmap.Map
 	binds []*mount.Handle
 	made  []string // what was made to be mounted on
 	// Times of the directory, before something was made and after.
@@ -79,7 +81,7 @@ type shownFiles struct {
 
 // showFiles adds files to the mounts of a job. What it returns is to be undone when the command has ended, with an error too.
 func (r *Runner) showFiles(ctx context.Context, j *job) (*shownFiles, error) {
-	s := &shownFiles{etc: -1}
+	s := &shownFiles{etc: -1, ids: j.ids}
 	var err error
 	if s.etc, err = openEtc(j.root.FD()); err != nil || s.etc < 0 {
 		return s, err
@@ -108,7 +110,8 @@ func (r *Runner) showFiles(ctx context.Context, j *job) (*shownFiles, error) {
 			continue
 		}
 		source := filepath.Join(r.store.Root(), filesDir, name)
-		h, err := r.opt.Mounts.Acquire(context.WithoutCancel(ctx), mount.Spec{Mount: mount.Mount{Type: "bind", Source: source, Options: []string{"ro", "nosuid", "nodev"}}})
+		spec := mount.Spec{Mount: mount.Mount{Type: "bind", Source: source, Options: []string{"ro", "nosuid", "nodev"}}}
+		h, err := r.acquireMapped(context.WithoutCancel(ctx), spec, j.ids)
 		if err != nil {
 			return s, fmt.Errorf("/etc/%s: %w", name, err)
 		}
@@ -131,7 +134,11 @@ func (s *shownFiles) wanted(root int, name string) (bool, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(s.etc, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == unix.ENOENT {
-		fd, err := unix.Openat(s.etc, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+		var fd int
+		err := as(s.ids, func() (err error) {
+			fd, err = unix.Openat(s.etc, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+			return err
+		})
 		if err != nil {
 			return false, err
 		}

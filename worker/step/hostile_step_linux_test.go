@@ -26,6 +26,7 @@ import (
 // refused fails the test too.
 var stillPossible = map[string]map[string]string{
 	"native":   {},
+	"plain":    {},
 	"init":     {},
 	"runc":     {},
 	"rootless": {},
@@ -34,10 +35,15 @@ var stillPossible = map[string]map[string]string{
 // A step could freeze and kill processes of its host, lift its own limits, read the keys of root, and reach parts of the kernel
 // that no build needs. The hostile step tries that and more, in each runtime.
 func TestHostileStep(t *testing.T) {
-	for _, name := range []string{"native", "init", "runc"} {
+	for _, name := range []string{"native", "plain", "init", "runc"} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, Options{Runtime: runtimeNamed(name), Concurrency: 1})
 			h := newHostileHost(t, s.dir, hostileForks)
+			if s.ids.Set() {
+				h.unmapped()
+			} else if name == "native" {
+				t.Log("this machine gives steps no user namespaces")
+			}
 			hostile := s.hostileBase("")
 			leave := h.step(hostile)
 			leave.Command = []string{"/hostile", "leave"} // connections, by the same thread
@@ -122,7 +128,8 @@ type hostileHost struct {
 	victim *exec.Cmd
 	told   []string
 	before string
-	remove func() // the mount below ro
+	remove func() // the mounts
+	more   []Mount
 }
 
 // newHostileHost makes the directories ro and rw, and things of all kinds elsewhere.
@@ -180,14 +187,34 @@ func (h *hostileHost) env() []string { return h.told }
 // step is the hostile step on a base that has its program.
 func (h *hostileHost) step(base string) Step {
 	return Step{Base: base, Command: []string{"/hostile"}, Env: append([]string{"HOLDFAST_STEP_MARK=" + baseMark()}, h.told...), Limits: Limits{Pids: hostileForks},
-		Mounts: []Mount{{Source: filepath.Join(h.dir, "ro"), Target: "/ro", ReadOnly: true}, {Source: filepath.Join(h.dir, "rw"), Target: "/rw"}}}
+		Mounts: append([]Mount{{Source: filepath.Join(h.dir, "ro"), Target: "/ro", ReadOnly: true}, {Source: filepath.Join(h.dir, "rw"), Target: "/rw"}}, h.more...)}
+}
+
+// unmapped adds a directory of the host's root on a file system that cannot show other ids, and what is tried where steps have user namespaces.
+func (h *hostileHost) unmapped() {
+	h.Helper()
+	for _, d := range []string{"bottom", "upper", "work", "over"} {
+		must(h, os.Mkdir(filepath.Join(h.dir, d), 0o755))
+	}
+	over := filepath.Join(h.dir, "over")
+	must(h, unix.Mount("over", over, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/bottom,upperdir=%[1]s/upper,workdir=%[1]s/work", h.dir)))
+	remove, last := h.remove, sync.OnceFunc(func() { must(h, unix.Unmount(over, 0)) })
+	h.remove = func() { remove(); last() }
+	h.Cleanup(last)
+	must(h, os.WriteFile(filepath.Join(over, "file"), []byte("of the host"), 0o644))
+	must(h, os.WriteFile(filepath.Join(over, "private"), []byte("of the host"), 0o600))
+	must(h, os.WriteFile(filepath.Join(h.dir, "rw/own"), nil, 0o644))
+	h.more = []Mount{{Source: over, Target: "/unmapped"}}
+	h.told = append(h.told, fmt.Sprintf("HOSTILE_CAPS=%x", allowed()))
+	h.before = h.state()
 }
 
 // state is what a step must not change.
 func (h *hostileHost) state() string {
 	var b strings.Builder
 	for _, name := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname", fmt.Sprintf("/proc/%d/limits", h.victim.Process.Pid),
-		filepath.Join(h.dir, "ro/file"), filepath.Join(h.dir, "ro/below/file"), "/sys/fs/cgroup/freezer/freezer.state"} {
+		filepath.Join(h.dir, "ro/file"), filepath.Join(h.dir, "ro/below/file"),
+		filepath.Join(h.dir, "over/file"), filepath.Join(h.dir, "over/private"), "/sys/fs/cgroup/freezer/freezer.state"} {
 		text, err := os.ReadFile(name)
 		fmt.Fprintf(&b, "%s: %q %v\n", name, text, err)
 	}

@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Isolations tells what the runtimes isolate on this machine, without running a step: from what the kernel has, and from
-// what the program runc says of itself.
-func Isolations(ctx context.Context) []Isolation {
-	return []Isolation{isolationOfNative(), isolationOfRunc(ctx)}
+// Isolations tells what the runtimes isolate on this machine, without running a step: from what the kernel has, from
+// what the program runc says of itself, and from what the file system can do where a store with such a driver has its root directory, or
+// is to have it.
+func Isolations(ctx context.Context, root, driver string) []Isolation {
+	return []Isolation{isolationOfNative(root, driver), isolationOfRunc(ctx)}
 }
 
 // Words that both have in common.
@@ -23,9 +25,10 @@ const (
 	saysFilter  = "a filter of system calls (Docker's profile)"
 	saysTraps   = "few capabilities and no new ones"
 	saysSession = "keys out of reach"
+	saysRoot    = "a user namespace: root in a step is root of the machine, without its capabilities"
 )
 
-func isolationOfNative() Isolation {
+func isolationOfNative(root, driver string) Isolation {
 	i := Isolation{Runtime: Native().Name()}
 	if i.Err = canFilter(); i.Err != nil {
 		return i
@@ -39,7 +42,11 @@ func isolationOfNative() Isolation {
 		i.Lacks = append(i.Lacks, "limits of memory and processors (they need root)")
 	} else {
 		i.limits()
-		i.Lacks = append(i.Lacks, "a user namespace: root in a step is root of the machine, without its capabilities")
+		if err := cannotMap(root, driver); err != nil {
+			i.Lacks = append(i.Lacks, fmt.Sprintf("%s (%v)", saysRoot, err))
+		} else {
+			i.Has = append(i.Has, "a user namespace: root in a step is an unprivileged user of the machine")
+		}
 	}
 	i.program()
 	return i
@@ -126,6 +133,27 @@ func isolationOfRunc(ctx context.Context) Isolation {
 	i.namespaces(func(name string) bool { return slices.Contains(f.Linux.Namespaces, name) })
 	i.Has = append(i.Has, saysFilter, saysTraps, saysSession, "a filter of devices")
 	i.limits()
-	i.Lacks = append(i.Lacks, "a user namespace: root in a step is root of the machine, without its capabilities")
+	i.Lacks = append(i.Lacks, saysRoot)
 	return i
+}
+
+// cannotMap is why steps of Native in a store have no user namespaces; nil if they have.
+func cannotMap(root, driver string) error {
+	if driver == zfs {
+		return errZFS
+	}
+	if err := canProc(); err != nil {
+		return err
+	}
+	if err := canInject(); err != nil {
+		return err
+	}
+	dir := root
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return idsOf(root).Probe(dir)
 }

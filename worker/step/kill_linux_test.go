@@ -31,6 +31,8 @@ func runtimeNamed(name string) Runtime {
 		return Runc()
 	case "init":
 		return nativeInit()
+	case "plain":
+		return nativePlain()
 	}
 	return Native()
 }
@@ -97,7 +99,7 @@ func killRounds(t *testing.T, some int) int {
 // A worker that is killed at any moment leaves nothing that stays: S1 to S6 hold when the next has opened.
 func TestKilled(t *testing.T) {
 	needRoot(t)
-	for name, rounds := range map[string]int{"native": 14, "init": 3, "runc": 3} {
+	for name, rounds := range map[string]int{"native": 14, "plain": 3, "init": 3, "runc": 3} {
 		t.Run(name, func(t *testing.T) { killTest(t, name, killRounds(t, rounds)) })
 	}
 }

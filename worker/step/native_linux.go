@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"holdfast/worker/internal/osthread"
-	"holdfast/worker/mount"
 )
 
 // Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
@@ -31,7 +27,10 @@ func Native() Runtime { return native{} }
 // nativeInit is Native by way of Init, also where the kernel could do without it.
 func nativeInit() Runtime { return native{init: true} }
 
-type native struct{ init bool }
+// nativePlain is Native without user namespaces.
+func nativePlain() Runtime { return native{plain: true} }
+
+type native struct{ init, plain bool }
 
 func (native) Name() string { return "native" }
 
@@ -65,14 +64,24 @@ func (n native) open(e *environment) (opened, error) {
 	}
 	if err = o.canStop(); err != nil {
 		o.byInit = true
-		e.log.Warn("a step begins with this program, which takes some milliseconds more", "reason", err)
+		e.log.Warn("a step begins with this program, which takes some milliseconds more and has no user namespace", "reason", err)
 		return o, nil
+	}
+	if n.plain {
+		o.usersOff = true
+	}
+	if o.users, err = o.openUsers(); err != nil && !errors.Is(err, errOff) {
+		level := slog.LevelWarn
+		if errors.Is(err, errZFS) { // what nothing can be done about
+			level = slog.LevelInfo
+		}
+		e.log.Log(context.Background(), level, "steps have no user namespace: root in a step is root of the machine, without its capabilities", "reason", err)
 	}
 	if o.hollow, err = openHollow(o.space, o.root); err != nil {
 		o.close()
 		return nil, fmt.Errorf("an empty mount namespace: %w", err)
 	}
-	o.networks = newNetworks()
+	o.networks = o.newNetworks()
 	return o, nil
 }
 
@@ -132,56 +141,6 @@ func (o *openNative) openGroups() {
 	}
 }
 
-// lacking is why the machine cannot do without another runtime; nil if it can.
-func lacking(m *mount.Manager) error {
-	for _, w := range m.Ways() {
-		switch w.Call {
-		case mount.CallOpenTree, mount.CallMoveMount, mount.CallFsopen:
-			if !w.Used {
-				return fmt.Errorf("it needs the system call %s (Linux %s), without which the runtime runc works: %w: %w", w.Call, w.Since, w.Err, errors.ErrUnsupported)
-			}
-		}
-	}
-	return nil
-}
-
-// inUserns tells whether the process is in another user namespace than the machine's first.
-func inUserns() bool {
-	b, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
-}
-
-// canProc is why /proc of another pid namespace cannot be made.
-func canProc() error {
-	own, err := os.Open("/proc/self/ns/pid")
-	if err != nil {
-		return err
-	}
-	defer own.Close()
-	fd, err := newProc(int(own.Fd()))
-	if err != nil {
-		return err
-	}
-	return unix.Close(fd)
-}
-
-// canTrace is why a program cannot be started so that it stops at its beginning.
-func canTrace() error {
-	failed := make(chan error)
-	osthread.Own(func() {
-		p, err := os.StartProcess("/proc/self/exe", []string{initName}, &os.ProcAttr{
-			Env: []string{}, Sys: &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}})
-		if err != nil {
-			failed <- fmt.Errorf("tracing a program: %w", err)
-			return
-		}
-		_ = p.Kill() // before its first instruction
-		_, _ = p.Wait()
-		failed <- nil
-	})
-	return <-failed
-}
-
 type openNative struct {
 	*environment
 	userns, byInit              bool
@@ -192,6 +151,7 @@ type openNative struct {
 	limits                      []resourceLimit
 
 	networks *networks // nil if steps begin with Init
+	users    *users    // nil if steps have no user namespace
 	places   *places
 	pids     int64   // the limit of processes that steps have; 0: none can be had
 	cgroupns uintptr // the flag of a namespace of cgroups; 0: the kernel has none
@@ -213,6 +173,7 @@ func (o *openNative) close() {
 	o.self.close()
 	o.places.close()
 	o.networks.close()
+	o.users.close()
 }
 
 // prepare has the cgroups of a job made, and, for one that begins without Init, the file systems of its sandbox.
@@ -225,7 +186,7 @@ func (o *openNative) prepare(j *job) prepared {
 		return r
 	}
 	go func() {
-		p, err := makeParts(o.mark, true)
+		p, err := makeParts(o.mark, true, j.ids)
 		r.parts <- madeParts{p, err}
 	}()
 	return r
@@ -263,11 +224,8 @@ func (r *nativeRun) run(ctx context.Context) (done ended, err error) {
 	if err = errors.Join(err, made.err); err != nil {
 		return done, err
 	}
-	// Who runs the command can open /dev/stdout then.
-	if u := &j.step.User; u.UID != 0 && !r.userns {
-		if err := j.out.Chown(int(u.UID), int(u.GID)); err != nil {
-			return done, fmt.Errorf("the output of the command: %w", err)
-		}
+	if err := r.ownOutput(); err != nil {
+		return done, err
 	}
 	err = r.openNative.onThread(func(t *thread) (err error) {
 		if r.openNative.byInit {
@@ -282,7 +240,7 @@ func (r *nativeRun) run(ctx context.Context) (done ended, err error) {
 
 // sandbox says what a job's command is to see, with clones of the mounts, which are to be closed.
 func (o *openNative) sandbox(j *job) (*sandbox, []*os.File, error) {
-	b := &sandbox{Point: o.root, Mark: o.mark, Userns: o.userns, Dir: j.step.Dir}
+	b := &sandbox{Point: o.root, Mark: o.mark, Userns: o.userns, IDs: j.ids, Dir: j.step.Dir}
 	root, err := j.root.Clone()
 	if err != nil {
 		return nil, nil, err
@@ -312,6 +270,7 @@ type nativeRun struct {
 	files []*os.File
 	begun bool // run was called
 	parts chan madeParts
+	entry *entry // of its user namespace; nil: it has none
 	made  chan groups
 	groups
 }
@@ -342,6 +301,7 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread, made *parts) (done 
 	}
 	defer func() { err = errors.Join(err, t.goBack()) }()
 	if err := r.enter(*made); err != nil {
+		t.spent = t.spent || r.job.ids.Set() // it may not have become again who it was
 		return done, err
 	}
 	p, err := r.start()
@@ -361,7 +321,7 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread, made *parts) (done 
 		limits, err = limitOther(p.Pid, r.limits)
 	}
 	if err == nil {
-		err = r.filter.inject(p.Pid, limits)
+		err = r.filter.inject(p.Pid, limits, r.entry)
 	}
 	made.close()
 	if err == nil {
@@ -398,9 +358,13 @@ func (r *nativeRun) start() (*os.Process, error) {
 		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{null, r.job.out, r.job.out},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWPID, Unshareflags: r.cgroupns, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
-			Credential: &syscall.Credential{Uid: s.User.UID, Gid: s.User.GID, Groups: s.User.Groups},
 		},
 	}
+	release, err := r.asUser(attr)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := r.awaitGroups(); err != nil {
 		return nil, err
 	}
@@ -437,6 +401,10 @@ func whileBusy(execute func() error) error {
 func (r *nativeRun) settle(pid int, made parts) error {
 	if err := stopped(pid); err != nil {
 		return err
+	}
+	// Should this process be killed now, the command must not go on as what it is yet.
+	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err != nil {
+		return fmt.Errorf("tracing the command: %w", err)
 	}
 	space, err := unix.Openat(int(r.proc.Fd()), strconv.Itoa(pid)+"/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

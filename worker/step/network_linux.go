@@ -11,13 +11,14 @@ import (
 // networks makes network namespaces ahead of the steps that are to have them, since one takes the kernel a sixth of the
 // time that a step takes. There is never more than one that waits.
 type networks struct {
+	o     *openNative
 	ready chan int // descriptors; whoever receives one owns it
 	stop  chan struct{}
 	done  chan struct{}
 }
 
-func newNetworks() *networks {
-	n := &networks{ready: make(chan int), stop: make(chan struct{}), done: make(chan struct{})}
+func (o *openNative) newNetworks() *networks {
+	n := &networks{o: o, ready: make(chan int), stop: make(chan struct{}), done: make(chan struct{})}
 	osthread.Own(n.serve)
 	return n
 }
@@ -41,7 +42,7 @@ func (n *networks) serve() {
 
 // make makes a namespace, which the thread is in until it makes the next.
 func (n *networks) make() (int, error) {
-	if err := enterNetwork(); err != nil {
+	if err := n.o.unshareNetwork(); err != nil {
 		return -1, err
 	}
 	return unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -58,7 +59,7 @@ func (n *networks) enter() error {
 		}
 		return nil
 	default:
-		return enterNetwork()
+		return n.o.unshareNetwork()
 	}
 }
 
@@ -69,10 +70,15 @@ func (n *networks) close() {
 	}
 }
 
-// enterNetwork moves the calling thread to a new network namespace.
-func enterNetwork() error {
+// unshareNetwork moves the calling thread to a new network namespace.
+func (o *openNative) unshareNetwork() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)
+	}
+	if o.users != nil {
+		if err := openNetwork(int(o.proc.Fd())); err != nil {
+			return err
+		}
 	}
 	return loopbackUp()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 )
 
@@ -25,7 +26,7 @@ func Native() Runtime { return unsupported("native") }
 func Runc() Runtime { return unsupported("runc") }
 
 // Isolations is empty: there are no runtimes.
-func Isolations(context.Context) []Isolation { return nil }
+func Isolations(context.Context, string, string) []Isolation { return nil }
 
 // Init does nothing on this system.
 func Init() {}
@@ -51,11 +52,13 @@ func (r *Runner) hideFiles(*shownFiles) error { return nil }
 
 func findMark(*mount.Namespace) (string, error) { return "", nil }
 
-func (r *Runner) runtimeKey() string { return r.opt.Runtime.Name() }
+func (r *Runner) runtimeKey(idmap.Map) string { return r.opt.Runtime.Name() }
 
-func (*Runner) copyIn(*flight, *mount.Handle) error { return nil }
+func (*Runner) copyIn(*flight, *mount.Handle, idmap.Map) error { return nil }
 
-func (*Runner) acquireCache(context.Context, *Mount) (*mount.Handle, error) { return nil, errOther }
+func (*Runner) acquireCache(context.Context, *Mount, idmap.Map) (*mount.Handle, error) {
+	return nil, errOther
+}
 
 // CachePrefix begins the names of the active snapshots that are caches.
 const CachePrefix = "!cache/"

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/idmap"
 )
 
 // This file has the file systems that each sandbox has for itself: /dev, /dev/pts, and one that is empty and cannot be
@@ -28,39 +30,42 @@ type madeParts struct {
 const (
 	devOptions   = "mode=0755,size=64m"
 	ptsOptions   = "newinstance,ptmxmode=0666,mode=0620"
-	ptsGroup     = ",gid=5"
+	ptsGroup     = 5
 	emptyOptions = "mode=0555,size=4k,nr_inodes=2"
 )
 
 const readOnlyAttributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 
-// makeParts makes them. mark is the source of /dev; devices tells whether that is to have nodes.
-func makeParts(mark string, devices bool) (p parts, err error) {
+// makeParts makes them, for steps with these ids. mark is the source of /dev; devices tells whether that is to have nodes.
+func makeParts(mark string, devices bool, ids idmap.Map) (p parts, err error) {
 	p = noParts
 	defer func() {
 		if err != nil {
 			p.close()
 		}
 	}()
-	if p.dev, err = newMount("tmpfs", mark, unix.MOUNT_ATTR_NOSUID, devOptions); err == nil {
-		err = fillDev(p.dev, devices)
+	if p.dev, err = newMount("tmpfs", mark, unix.MOUNT_ATTR_NOSUID, devOptions+ownedBy(ids)); err == nil {
+		err = fillDev(p.dev, devices, ids)
 	}
 	if err != nil {
 		return p, fmt.Errorf("/dev: %w", err)
 	}
 	const attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
-	p.pts, err = newMount("devpts", "devpts", attributes, ptsOptions+ptsGroup)
+	p.pts, err = newMount("devpts", "devpts", attributes, fmt.Sprintf("%s,gid=%d", ptsOptions, ids.Base+ptsGroup))
 	if errors.Is(err, unix.EINVAL) {
 		p.pts, err = newMount("devpts", "devpts", attributes, ptsOptions)
 	}
 	if err != nil {
 		return p, fmt.Errorf("/dev/pts: %w", err)
 	}
-	if p.empty, err = newMount("tmpfs", "tmpfs", readOnlyAttributes, "ro,"+emptyOptions); err != nil {
+	if p.empty, err = newMount("tmpfs", "tmpfs", readOnlyAttributes, "ro,"+emptyOptions+ownedBy(ids)); err != nil {
 		return p, fmt.Errorf("an empty file system: %w", err)
 	}
 	return p, nil
 }
+
+// ownedBy are options of a file system whose root directory belongs to root of a step.
+func ownedBy(ids idmap.Map) string { return fmt.Sprintf(",uid=%[1]d,gid=%[1]d", ids.Base) }
 
 // close closes them, once.
 func (p *parts) close() {
@@ -112,8 +117,9 @@ var deviceNodes = []struct {
 	major, minor uint32
 }{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
 
-// fillDev makes what is in /dev, whatever the umask is.
-func fillDev(dir int, devices bool) error {
+// fillDev makes what is in /dev, whatever the umask is. Where ids are mapped the nodes stay those of the machine's root: root in the step has no
+// rights to them but those of all.
+func fillDev(dir int, devices bool, ids idmap.Map) error {
 	for _, d := range deviceNodes {
 		if !devices {
 			break
@@ -139,6 +145,14 @@ func fillDev(dir int, devices bool) error {
 	for _, l := range [][2]string{{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}, {"pts/ptmx", "ptmx"}} {
 		if err := unix.Symlinkat(l[0], dir, l[1]); err != nil {
 			return fmt.Errorf("%s: %w", l[1], err)
+		}
+	}
+	if !ids.Set() {
+		return nil
+	}
+	for _, name := range []string{"shm", "pts", "fd", "stdin", "stdout", "stderr", "ptmx"} {
+		if err := unix.Fchownat(dir, name, int(ids.Base), int(ids.Base), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil

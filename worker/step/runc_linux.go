@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"holdfast/worker/internal/idmap"
 )
 
 // Runc is the runtime that has the program runc run commands, as Debian's package of that name has
@@ -63,6 +65,8 @@ func (o *openRunc) prepare(j *job) prepared { return &runcRun{o, j} }
 func (r *runcRun) run(ctx context.Context) (ended, error) { return r.openRunc.run(ctx, r.job) }
 
 func (r *runcRun) drop() error { return nil }
+
+func (o *openRunc) ids() idmap.Map { return idmap.Map{} }
 
 // run runs a job as a container.
 func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
@@ -231,7 +235,7 @@ func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
 		{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "nodev", "noexec"}},
 		{"destination": "/dev", "type": "tmpfs", "source": o.mark, "options": []string{"nosuid", "mode=755", "size=64m"}},
 		{"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": []string{"nosuid", "nodev", "mode=1777", "size=64m"}},
-		{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": append([]string{"nosuid", "noexec"}, strings.Split(ptsOptions+ptsGroup, ",")...)},
+		{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": append([]string{"nosuid", "noexec", fmt.Sprintf("gid=%d", ptsGroup)}, strings.Split(ptsOptions, ",")...)},
 		{"destination": "/sys", "type": "tmpfs", "source": "tmpfs", "options": append([]string{"ro", "nosuid", "nodev", "noexec"}, strings.Split(emptyOptions, ",")...)},
 	}
 	for i, m := range s.Mounts {

@@ -18,6 +18,7 @@ import (
 
 	"holdfast"
 	"holdfast/worker/disk"
+	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
@@ -37,6 +38,9 @@ type Options struct {
 
 	// Runtime runs commands; nil: Native.
 	Runtime Runtime
+
+	// UserNamespaces says whether steps have some; 0: UserNamespacesAuto. Results with and without are different steps.
+	UserNamespaces UserNamespaces
 
 	// Concurrency is how many steps run at once; 0: as many as there are processors, and at
 	// least four. Others wait.
@@ -119,6 +123,9 @@ type Runner struct {
 	closed  bool
 	flights map[ID]*flight
 
+	ids      idmap.Map   // that steps have outside; none: they have no user namespaces
+	unmapped atomic.Bool // they cannot have them, after all
+
 	looks looks
 
 	quotas func() error // nil if steps can have a quota, found out once
@@ -180,6 +187,7 @@ func (r *Runner) open(ctx context.Context) error {
 	if r.runtime, err = r.opt.Runtime.open(env); err != nil {
 		return errors.Join(fmt.Errorf("step: runtime %s: %w", r.opt.Runtime.Name(), err), r.results.close())
 	}
+	r.ids = r.runtime.ids()
 	return nil
 }
 
@@ -201,7 +209,7 @@ func (r *Runner) environment() (*environment, error) {
 	}
 	r.cgroups = c
 	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, nursery: nursery, mark: mark,
-		cgroups: c, slots: r.opt.Concurrency, log: r.log}, nil
+		cgroups: c, slots: r.opt.Concurrency, usersOff: r.opt.UserNamespaces == UserNamespacesOff, log: r.log}, nil
 }
 
 // errEnough ends a walk.
@@ -279,6 +287,12 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 			}
 		}
 		res, err := r.await(ctx, f, log)
+		if errors.Is(err, errUnmapped) {
+			if p, err = r.plan(ctx, &s); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if !joined || !f.another(&s, err) {
 			return res, err
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 )
 
@@ -26,14 +27,20 @@ type environment struct {
 	mark    string // the source of a mount by which recovery knows the namespaces of steps; "": none
 	cgroups *cgroups
 	slots   int
-	log     *slog.Logger
+
+	usersOff bool // no user namespaces are wanted
+	log      *slog.Logger
 }
 
 // opened is a runtime that a Runner uses.
 type opened interface {
 	// prepare makes a job that can be run. What does not depend on its mounts is made while they are: of the job there are the id,
-	// the limits of the step, and the serial number.
+	// the limits of the step, its ids outside, and the serial number.
 	prepare(j *job) prepared
+
+	// ids are those that its steps have outside, none if they have no user namespace.
+	ids() idmap.Map
+
 	close()
 }
 
@@ -56,6 +63,7 @@ type job struct {
 	out    *os.File        // where the command writes; the runtime does not close it
 	begun  func()          // called when the command begins
 	serial uint64          // of no other job of this process
+	ids    idmap.Map       // that it has outside; none: it has no user namespace
 }
 
 // ended is how a command has ended.

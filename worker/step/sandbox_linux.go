@@ -9,16 +9,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/worker/internal/idmap"
 	"holdfast/worker/internal/osthread"
 )
 
 // sandbox is what a command sees. Its fields are exported for the sake of gob: the init of a
 // sandbox can be another process.
 type sandbox struct {
-	Point    string // a directory of the nursery, over which the root comes to lie
-	Mark     string // source of /dev
-	Userns   bool   // in a user namespace: devices cannot be made
-	Root     int    // descriptor of a detached mount
+	Point    string    // a directory of the nursery, over which the root comes to lie
+	Mark     string    // source of /dev
+	Userns   bool      // in a user namespace: devices cannot be made
+	IDs      idmap.Map // of the step outside; none: it has no user namespace of its own
+	Root     int       // descriptor of a detached mount
 	Mounts   []sandboxMount
 	Dir      string
 	Loopback bool
@@ -33,7 +35,7 @@ type sandboxMount struct {
 // enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. Once it is, all
 // paths are those of the sandbox: a symbolic link in the base leads nowhere else.
 func (b *sandbox) enter() error {
-	made, err := makeParts(b.Mark, !b.Userns)
+	made, err := makeParts(b.Mark, !b.Userns, b.IDs)
 	if err != nil {
 		return err
 	}
@@ -70,13 +72,15 @@ func (b *sandbox) enterHollow(made parts) error {
 	if err := b.cover(); err != nil {
 		return err
 	}
-	if err := made.attach(nil); err != nil {
-		return err
-	}
-	if err := makeDir("/proc", 0o555); err != nil {
-		return err
-	}
-	return b.attachMounts()
+	return as(b.IDs, func() error {
+		if err := made.attach(nil); err != nil {
+			return err
+		}
+		if err := makeDir("/proc", 0o555); err != nil {
+			return err
+		}
+		return b.attachMounts()
+	})
 }
 
 // pivot puts the sandbox's root in the place of that of the namespace.

@@ -24,9 +24,9 @@ func runtimes(t *testing.T, f func(*stand)) {
 	}
 }
 
-// natives runs a test with both ways of the runtime native to start a command.
+// natives runs a test with both ways of the runtime native to start a command, and without user namespaces.
 func natives(t *testing.T, f func(*stand)) {
-	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit()} {
+	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit(), "plain": nativePlain()} {
 		t.Run(name, func(t *testing.T) { f(newStand(t, Options{Runtime: r})) })
 	}
 }

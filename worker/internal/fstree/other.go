@@ -124,7 +124,10 @@ func DigestSource(context.Context, *os.File, bool) (sum Sum, err error) {
 }
 
 // PlaceOptions say what Place makes of attributes.
-type PlaceOptions struct{ Root bool }
+type PlaceOptions struct {
+	Root   bool
+	RootID uint32
+}
 
 // Place is for Linux.
 func Place(context.Context, *os.File, *os.File, string, PlaceOptions) error {

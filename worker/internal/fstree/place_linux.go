@@ -19,7 +19,8 @@ const maxPlaced = 256
 
 // PlaceOptions say what Place makes of attributes.
 type PlaceOptions struct {
-	Root bool // what is copied belongs to root, with its whole mode and the extended attributes user.*; else to the process, without set-user-ID and its like
+	Root   bool   // what is copied belongs to root, with its whole mode and the extended attributes user.*; else to the process, without set-user-ID and its like
+	RootID uint32 // the id of that root, where ids are mapped
 }
 
 // Place copies the directory or file that OpenSource has opened to the name in the directory that dir is open as. A directory that is there stays, and
@@ -199,7 +200,7 @@ func (p *placer) attributes(from *os.File, to string, st *unix.Stat_t) error {
 	mode := st.Mode & 0o777
 	if p.o.Root {
 		mode = st.Mode & 0o7777
-		if err := os.Lchown(to, 0, 0); err != nil {
+		if err := os.Lchown(to, int(p.o.RootID), int(p.o.RootID)); err != nil {
 			return err
 		}
 	}

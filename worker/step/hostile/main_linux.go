@@ -31,13 +31,14 @@ const inner = "in a user namespace: "
 // attempts are all, in the order in which they are made.
 func attempts() []attempt {
 	return slices.Concat(cgroupAttempts(), namespaceAttempts(), mountAttempts(), deviceAttempts(), fileAttempts(),
-		callAttempts(), keyAttempts(), socketAttempts(), processAttempts(), i386Attempts())
+		callAttempts(), keyAttempts(), socketAttempts(), processAttempts(), userAttempts(), i386Attempts())
 }
 
 // env is what the host has told: HOSTILE_PID a process of the host, HOSTILE_SECRET a file of the host by its path there,
 // HOSTILE_HANDLE the same as a file handle, HOSTILE_KEY the description of a key in the host's session keyring,
 // HOSTILE_SERIAL its serial number, HOSTILE_SOCKET an abstract unix socket, HOSTILE_PORT a TCP port on the loopback
-// device, HOSTILE_SHM the key of a segment of System V shared memory, HOSTILE_FORKS how many processes the step may have.
+// device, HOSTILE_SHM the key of a segment of System V shared memory, HOSTILE_FORKS how many processes the step may have,
+// HOSTILE_CAPS what userAttempts says.
 func env(name string) string { return os.Getenv("HOSTILE_" + name) }
 
 func init() {
