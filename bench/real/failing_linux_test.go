@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"holdfast/internal/vfs"
 )
@@ -22,6 +25,7 @@ type failing struct {
 	failed    bool
 	killed    bool // behind the failure: what the cache shows stays there
 	what      string
+	clean     bool // the flush that was to fail had nothing to write: another program has called sync(2)
 
 	// written is what was written since the last flush, by where it begins: the
 	// metas, and pages. Its lengths are in bytes.
@@ -102,6 +106,7 @@ func (f *failing) Sync() error {
 		e := where[f.rand.IntN(len(where))]
 		position = e.physical + uint64(f.rand.Int64N(int64(e.length)))&^4095
 	}
+	f.clean = isClean(plain)
 	err = f.disk.failDuring(position, f.File.Sync)
 	if f.failed = err != nil; f.failed {
 		var lost error
@@ -110,6 +115,14 @@ func (f *failing) Sync() error {
 		}
 	}
 	return err
+}
+
+// isClean tells whether nothing of a file is to be written any more, where the kernel tells (Linux 6.5).
+func isClean(file *os.File) bool {
+	var all [2]uint64 // struct cachestat_range: from 0, to the end
+	var stat struct{ cached, dirty, writeback, evicted, recentlyEvicted uint64 }
+	_, _, errno := unix.Syscall6(unix.SYS_CACHESTAT, file.Fd(), uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&stat)), 0, 0, 0)
+	return errno == 0 && stat.dirty+stat.writeback == 0
 }
 
 // lost says what of what was written is not on the device.

@@ -341,11 +341,11 @@ func (f *lieFile) closing(db *holdfast.DB, file *failing) error {
 		return errors.Join(wantFailure(err, file, true), f.stopped(db, file, err), db.Close())
 	}
 	file.after, file.part = f.rand.IntN(2), f.rand.IntN(2) == 0
-	if err := db.Close(); err != nil || !file.part {
+	if err := db.Close(); err != nil || !file.part && !file.clean {
 		return wantFailure(err, file, true)
 	}
 	f.counts["nothing was lost in closing"]++
-	file.failed = true // the flush met nothing behind the position
+	file.failed = true // the flush met nothing behind the position, or nothing at all
 	return nil
 }
 
