@@ -106,8 +106,10 @@ func (f *failing) Sync() error {
 		e := where[f.rand.IntN(len(where))]
 		position = e.physical + uint64(f.rand.Int64N(int64(e.length)))&^4095
 	}
-	f.clean = isClean(plain)
-	err = f.disk.failDuring(position, f.File.Sync)
+	err = f.disk.failDuring(position, func() error {
+		f.clean = isClean(plain) // from here on whoever writes what is left meets the failure
+		return f.File.Sync()
+	})
 	if f.failed = err != nil; f.failed {
 		var lost error
 		if f.what, lost = f.lost(written); lost != nil {
@@ -117,12 +119,12 @@ func (f *failing) Sync() error {
 	return err
 }
 
-// isClean tells whether nothing of a file is to be written any more, where the kernel tells (Linux 6.5).
+// isClean tells whether all of a file is written, or being written, where the kernel tells (Linux 6.5).
 func isClean(file *os.File) bool {
 	var all [2]uint64 // struct cachestat_range: from 0, to the end
 	var stat struct{ cached, dirty, writeback, evicted, recentlyEvicted uint64 }
 	_, _, errno := unix.Syscall6(unix.SYS_CACHESTAT, file.Fd(), uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&stat)), 0, 0, 0)
-	return errno == 0 && stat.dirty+stat.writeback == 0
+	return errno == 0 && stat.dirty == 0
 }
 
 // lost says what of what was written is not on the device.
