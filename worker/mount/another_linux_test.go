@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -71,6 +72,53 @@ func TestUnseenHasTheNumber(t *testing.T) {
 		}
 		if err := h.Wait(s.ctx); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A worker that was killed left an overlay, and the next one refused its directories for as long as a detached mount of another
+// process had the number: a step makes some before it begins.
+func TestRecoveryPastAnother(t *testing.T) {
+	s := newStand(t, Options{})
+	_, options := s.work("up")
+	for try := 0; ; try++ {
+		h := s.get(overlay([]string{s.layer("a")}, options...))
+		rec := upperRecord{upper: h.entry.plan.upper, dev: h.entry.master.dev}
+		name, r := h.entry.name, &recovery{m: s.Manager}
+		for range 100 { // what is free changes meanwhile
+			must(t, os.WriteFile(filepath.Join(h.Path(), "file"), make([]byte, 1<<16), 0o600))
+			if alive, err := r.outlives(rec, name, time.Now()); !alive || err != nil {
+				t.Fatalf("an overlay that is there: %t, %v", alive, err)
+			}
+		}
+		s.free(h)
+		for range 20 { // until one has the number: the lowest that is free is given first
+			fd := detachedTmpfs(t)
+			defer unix.Close(fd)
+			var st unix.Stat_t
+			must(t, unix.Fstat(fd, &st))
+			if deviceOf(&st) != rec.dev {
+				continue
+			}
+			if alive, err := r.outlives(rec, name, time.Now()); alive || err != nil {
+				t.Errorf("a detached mount is taken for the overlay: %t, %v", alive, err)
+			}
+			return
+		}
+		if try == 50 {
+			t.Fatal("no mount has the number")
+		}
+	}
+}
+
+func TestFar(t *testing.T) {
+	for _, c := range []struct {
+		n    uint32
+		a, b uint64
+		want bool
+	}{{0, 0, 0, false}, {1, 0, 0, true}, {0, 4, 4, true}, {3, 4, 4, false}, {5, 4, 4, false}, {6, 4, 4, true}, {7, 4, 10, false}, {7, 10, 4, false}, {1 << 30, 1 << 31, 1 << 31, true}, {1 << 30, 1 << 31, 1 << 32, false}} {
+		if far(c.n, c.a, c.b) != c.want {
+			t.Errorf("%+v", c)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package mount
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -313,16 +314,38 @@ func (k *kernel) alive(dev uint64, name string) (bool, error) {
 	return seen || k.ways.has(CallUstat) && !others, nil
 }
 
-// another tells that the number of an overlay belongs to a file system that is none and that no process
-// shows, as each ipc namespace has one for its message queues. That has no room, and an
-// overlay as much as the file system of its upper directory.
+// stays is alive of an overlay with an upper directory, also where its number may belong to a file system that no process shows.
+func (k *kernel) stays(dev uint64, name, upper string) (bool, error) {
+	alive, err := k.alive(dev, name)
+	return err != nil || alive && !k.another(dev, upper), err
+}
+
+// another tells that the number of an overlay belongs to another file system. Not all are shown by a process: an ipc namespace has
+// one for its message queues, and a mount can be detached. An overlay has as much room as the file system of its upper directory.
 func (k *kernel) another(dev uint64, upper string) bool {
-	var u unix.Ustat_t
-	var st unix.Statfs_t
-	if !k.ways.has(CallUstat) || unix.Ustat(int(dev), &u) != nil || unix.Statfs(upper, &st) != nil {
+	if !k.ways.has(CallUstat) {
 		return false
 	}
-	return u.Tfree == 0 && u.Tinode == 0 && (st.Bfree > 0 || st.Ffree > 0)
+	for range anotherTries { // what is free changes, but not by so much each time
+		var u unix.Ustat_t
+		var before, after unix.Statfs_t
+		if unix.Statfs(upper, &before) != nil || unix.Ustat(int(dev), &u) != nil || unix.Statfs(upper, &after) != nil {
+			return false
+		}
+		if !far(uint32(u.Tfree), before.Bfree, after.Bfree) && !far(uint32(u.Tinode), before.Ffree, after.Ffree) {
+			return false
+		}
+	}
+	return true
+}
+
+const anotherTries = 3
+
+// far tells whether a number is neither between two others nor near them. It has no more than 32 bits on all kernels: of
+// larger ones that is not known.
+func far(n uint32, a, b uint64) bool {
+	low, high := min(a, b), max(a, b)
+	return high <= math.MaxUint32 && (uint64(n) < low-low/4 || uint64(n) > high+high/4)
 }
 
 // inUseBy names the processes that hold a file system, if it is worth looking for them.

@@ -466,8 +466,8 @@ func (m *Manager) released(e *entry, thorough, late bool) error {
 		return nil
 	}
 	if thorough || !m.kernel.quick() {
-		alive, err := m.kernel.alive(e.master.dev, e.name)
-		if err != nil || !alive || m.kernel.another(e.master.dev, e.plan.upper) {
+		stays, err := m.kernel.stays(e.master.dev, e.name, e.plan.upper)
+		if err != nil || !stays {
 			return err
 		}
 	}

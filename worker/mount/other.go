@@ -61,8 +61,7 @@ func (k *kernel) detach(*Namespace, string, bool) error                { return 
 func (k *kernel) gone(uint64) bool                                     { return false }
 func (k *kernel) left(*master) (gone, known bool)                      { return false, false }
 func (k *kernel) quick() bool                                          { return false }
-func (k *kernel) alive(uint64, string) (bool, error)                   { return false, errOther }
-func (k *kernel) another(uint64, string) bool                          { return false }
+func (k *kernel) stays(uint64, string, string) (bool, error)           { return false, errOther }
 func (k *kernel) inUseBy(string, bool) string                          { return "" }
 func (k *kernel) nursery() (*Namespace, error)                         { return nil, errOther }
 func (k *kernel) close()                                               {}

@@ -235,7 +235,7 @@ func (r *recovery) noteForeign() error {
 	done := &kept{runs: maps.Clone(r.kept.runs), uppers: map[string]upperRecord{}}
 	for name, rec := range r.kept.uppers {
 		if still[name] == nil && rec.dev != 0 {
-			alive, err := r.outlives(rec.dev, name, until)
+			alive, err := r.outlives(rec, name, until)
 			if err != nil {
 				return err
 			}
@@ -263,10 +263,10 @@ func (r *recovery) noteForeign() error {
 }
 
 // outlives tells whether a file system that nobody shows is still there. What a process
-// has held can go a moment after it; and its number can be that of another's detached mount meanwhile.
-func (r *recovery) outlives(dev uint64, name string, until time.Time) (alive bool, err error) {
+// has held can go a moment after it.
+func (r *recovery) outlives(rec upperRecord, name string, until time.Time) (alive bool, err error) {
 	for delay := firstDelay; ; delay = min(2*delay, soonDelay) {
-		alive, err = r.m.kernel.alive(dev, name)
+		alive, err = r.m.kernel.stays(rec.dev, name, rec.upper)
 		if err != nil || !alive || time.Now().After(until) {
 			return alive, err
 		}
@@ -295,7 +295,7 @@ func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
 			if m.reused(rec.dev, nil) {
 				return nil
 			}
-			alive, err := m.kernel.alive(rec.dev, name)
+			alive, err := m.kernel.stays(rec.dev, name, rec.upper)
 			if err == nil && alive {
 				err = fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(name, true), ErrBusy)
 			}
