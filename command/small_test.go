@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -47,7 +48,9 @@ func TestOutputDash(t *testing.T) {
 func TestEscapesInErrors(t *testing.T) {
 	withSample(t)
 	odd := "a\x1b[2Jb\nholdfast: c\xff"
-	check(t, os.WriteFile(odd+".db", []byte("no database"), 0o600))
+	if err := os.WriteFile(odd+".db", []byte("no database"), 0o600); runtime.GOOS != "windows" { // which has no such names
+		check(t, err)
+	}
 	for _, args := range [][]string{
 		{"check", odd}, {"check", odd + ".db"}, {"info", odd + ".db"}, {"get", "sample.db", "alpha", "key-1", "--" + odd},
 		{"get", "sample.db", "alpha", "key-1", "--format", odd}, {"export", "sample.db", "-o", odd + "/x"}, {"--" + odd}, {odd},
