@@ -105,6 +105,11 @@ func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 	_, err = space.Reserve(c.ctx, bytes)
 	var full *disk.FullError
 	if errors.As(err, &full) && c.ctx.Err() == nil {
+		if full.TooLarge() {
+			return &rootError{root: c.root, err: err,
+				what: fmt.Sprintf("not enough room on the disk: a step reserves %s, and the disk has %s in all", cli.Size(full.Wanted), cli.Size(full.Size)),
+				next: "reserve less with --reserve or --disk"}
+		}
 		return &rootError{root: c.root, err: err,
 			what: fmt.Sprintf("not enough room on the disk: a step reserves %s, and %s are free after pruning", cli.Size(full.Wanted), cli.Size(full.Free)),
 			next: "make room, for example with holdfastd prune, or reserve less with --reserve or --disk"}

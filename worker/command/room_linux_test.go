@@ -174,8 +174,14 @@ func TestRoomStep(t *testing.T) {
 	made("two", "--base", "bb")
 	bounds := []string{"step", "--base", first[:20], "--policy", "policy.toml"}
 	check(t, os.WriteFile("policy.toml", []byte("[[policy]]\nall = true\n"), 0o600))
+	// What the disk can never have free had everything pruned, and was refused then.
+	all := names(t)
 	refused := run(t, "", append(bounds, "--disk", "500MiB", "--", "id")...)
-	if refused.code != 125 || !strings.Contains(refused.errOut, "not enough room on the disk: a step reserves 500 MiB, and") || !strings.Contains(refused.errOut, "--reserve") {
+	if refused.code != 125 || !strings.Contains(refused.errOut, "a step reserves 500 MiB, and the disk has 64 MiB in all; reserve less") || names(t) != all {
+		t.Errorf("%+v; there are %s, and were %s", refused, names(t), all)
+	}
+	refused = run(t, "", append(bounds, "--disk", "60MiB", "--", "id")...)
+	if refused.code != 125 || !strings.Contains(refused.errOut, "not enough room on the disk: a step reserves 60 MiB, and") || !strings.Contains(refused.errOut, "--reserve") {
 		t.Errorf("%+v", refused)
 	}
 	if left := names(t); left != "bb "+first {

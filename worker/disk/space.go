@@ -19,6 +19,7 @@ type FullError struct {
 	Free     int64 // bytes that are free on the file system
 	Reserved int64 // bytes of these that others have reserved and not written yet
 	Keep     int64 // bytes of these that are always kept free
+	Size     int64 // bytes of the file system
 	Cause    error // of what was to make room; nil: it could not make more
 }
 
@@ -31,6 +32,9 @@ func (e *FullError) Error() string {
 	}
 	return text
 }
+
+// TooLarge tells whether more was wanted than the file system can have free, whatever is removed.
+func (e *FullError) TooLarge() bool { return e.Wanted > e.Size-e.Keep }
 
 // Is says that it is ErrFull.
 func (e *FullError) Is(target error) bool { return target == ErrFull }
@@ -98,7 +102,7 @@ type Reservation struct {
 }
 
 // Reserve reserves so many bytes, at once or not at all. If they are not there it has room made, waits for that,
-// and looks again. ErrFull if there is too little then.
+// and looks again. ErrFull if there is too little then, and at once if the file system is smaller.
 func (s *Space) Reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("reserve %d bytes: negative", bytes)
@@ -107,7 +111,7 @@ func (s *Space) Reserve(ctx context.Context, bytes int64) (*Reservation, error) 
 	if err != nil || r != nil {
 		return r, err
 	}
-	if s.opts.MakeRoom == nil {
+	if s.opts.MakeRoom == nil || full.TooLarge() {
 		return nil, full
 	}
 	select {
@@ -148,7 +152,7 @@ func (s *Space) try(bytes int64) (*Reservation, *FullError, error) {
 		return nil, nil, fmt.Errorf("reserve %d bytes: %w", bytes, err)
 	}
 	if bytes > fs.Free-s.opts.Keep-s.unspent {
-		return nil, &FullError{Dir: s.dir, Wanted: bytes, Free: fs.Free, Reserved: s.unspent, Keep: s.opts.Keep}, nil
+		return nil, &FullError{Dir: s.dir, Wanted: bytes, Free: fs.Free, Size: fs.Size, Reserved: s.unspent, Keep: s.opts.Keep}, nil
 	}
 	s.unspent += bytes
 	s.count++

@@ -42,7 +42,7 @@ func TestReserve(t *testing.T) {
 	}
 	_, err = s.Reserve(ctx, 301)
 	var full *FullError
-	if !errors.Is(err, ErrFull) || !errors.As(err, &full) || *full != (FullError{Dir: s.dir, Wanted: 301, Free: 1000, Reserved: 600, Keep: 100}) {
+	if !errors.Is(err, ErrFull) || !errors.As(err, &full) || *full != (FullError{Dir: s.dir, Wanted: 301, Free: 1000, Reserved: 600, Keep: 100, Size: 1 << 20}) {
 		t.Errorf("%+v", err)
 	}
 	for _, part := range []string{"301", "1000", "600", "100", s.dir} {
@@ -135,7 +135,7 @@ func TestMakeRoom(t *testing.T) {
 	if !errors.Is(err, ErrFull) || !errors.Is(err, failure) || !strings.Contains(err.Error(), failure.Error()) {
 		t.Errorf("%v", err)
 	}
-	if _, err := s.Reserve(ctx, math.MaxInt64); !errors.Is(err, ErrFull) || wanted[len(wanted)-1] != math.MaxInt64 {
+	if _, err := s.Reserve(ctx, math.MaxInt64); !errors.Is(err, ErrFull) || len(wanted) != 2 {
 		t.Errorf("%v, room for %v", err, wanted)
 	}
 	reserved(t, s, 1500, 2)
@@ -253,5 +253,20 @@ func TestLeftEmergency(t *testing.T) {
 	}
 	if s.Restore() == nil {
 		t.Error("it was made")
+	}
+}
+
+// All was removed that could be, for a reservation that no disk of that size has room for.
+func TestReserveMoreThanThereIs(t *testing.T) {
+	asked := 0
+	s, free := fake(t, Options{Keep: 100, MakeRoom: func(context.Context, int64) error { asked++; return nil }})
+	free.Store(1 << 20)
+	var full *FullError
+	if _, err := s.Reserve(ctx, 1<<20-99); !errors.As(err, &full) || !full.TooLarge() || asked > 0 {
+		t.Errorf("%v, asked for room %d times", err, asked)
+	}
+	free.Store(1<<20 - 1)
+	if _, err := s.Reserve(ctx, 1<<20-100); !errors.As(err, &full) || full.TooLarge() || asked != 1 {
+		t.Errorf("%v, asked for room %d times", err, asked)
 	}
 }
