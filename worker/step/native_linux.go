@@ -165,6 +165,7 @@ type openNative struct {
 func (o *openNative) close() {
 	close(o.jobs)
 	o.serving.Wait()
+	o.networks.close() // they use /proc
 	for _, f := range []*os.File{o.space, o.hollow, o.net, o.ipc, o.null, o.proc} {
 		if f != nil {
 			_ = f.Close()
@@ -172,7 +173,6 @@ func (o *openNative) close() {
 	}
 	o.self.close()
 	o.places.close()
-	o.networks.close()
 	o.users.close()
 }
 
