@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,5 +139,32 @@ func TestManyLines(t *testing.T) {
 	out, err := confine.Run(t.Context(), c)
 	if err == nil || len(out) == 0 || len(out) > 64<<10 {
 		t.Errorf("%d bytes, %v", len(out), err)
+	}
+}
+
+// A program could not be run: a child that was being started at that moment, beside it, had a file of the new root directory open
+// for writing, which could then not be made read-only.
+func TestBesideForks(t *testing.T) {
+	c := stage(t, "/bin/true")
+	stop := make(chan struct{})
+	var forks sync.WaitGroup
+	defer forks.Wait()
+	defer close(stop)
+	for range 4 {
+		forks.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = exec.Command("/bin/true").Run()
+				}
+			}
+		})
+	}
+	for range 100 {
+		if out, err := confine.Run(t.Context(), c); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
 	}
 }
