@@ -1,0 +1,5 @@
+//go:build !windows
+
+package vfs
+
+func underWine() bool { return false }
