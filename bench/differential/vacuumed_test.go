@@ -2,6 +2,7 @@ package differential
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 
@@ -33,6 +34,12 @@ func (r *run) vacuumed(file string, engines []*Follower, rng *rand.Rand) {
 	killed := file + ".killed"
 	fatal(os.WriteFile(killed, data, 0o600))
 	_, err = holdfast.Settle(killed, holdfast.SettleOptions{})
+	if damage := (*holdfast.CorruptError)(nil); errors.As(err, &damage) && len(r.leaks) > 0 {
+		// It is a copy of a file in use, and so checked: pages that bbolt has leaked are faults then (docs/decisions/006).
+		r.tally.Add("refused for what bbolt leaked")
+		r.handOver(engines[0], file, engines)
+		return
+	}
 	fatal(err)
 	for _, e := range engines {
 		for id := range r.inspect(e, killed) {
