@@ -25,7 +25,7 @@ type failing struct {
 	failed    bool
 	killed    bool // behind the failure: what the cache shows stays there
 	what      string
-	clean     bool // the flush that was to fail had nothing to write: another program has called sync(2)
+	clean     bool // what the flush that was to fail had to write is on the device: another program has called sync(2)
 
 	// written is what was written since the last flush, by where it begins: the
 	// metas, and pages. Its lengths are in bytes.
@@ -106,16 +106,19 @@ func (f *failing) Sync() error {
 		e := where[f.rand.IntN(len(where))]
 		position = e.physical + uint64(f.rand.Int64N(int64(e.length)))&^4095
 	}
+	clean := false
 	err = f.disk.failDuring(position, func() error {
-		f.clean = isClean(plain) // from here on whoever writes what is left meets the failure
+		clean = isClean(plain) // any program that writes what is left meets the failure from here on
 		return f.File.Sync()
 	})
-	if f.failed = err != nil; f.failed {
-		var lost error
-		if f.what, lost = f.lost(written); lost != nil {
-			return errors.Join(err, lost)
-		}
+	what, lost := f.lost(written)
+	if lost != nil {
+		return errors.Join(err, lost)
 	}
+	if f.failed = err != nil; f.failed {
+		f.what = what
+	}
+	f.clean = err == nil && clean && len(written) > 0 && what == lostNothing
 	return err
 }
 
