@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/worker/internal/zfsfuse"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/zfs"
@@ -312,46 +311,6 @@ func commands(pool string) {
 	}
 	wg.Wait()
 	os.Exit(0)
-}
-
-// TestNoAnswer: what is mounted and does not answer is an error, and unmounted; it can be mounted again.
-func TestNoAnswer(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
-		return
-	}
-	ctx := context.Background()
-	b := newBench(t, poolSize)
-	mounts, err := b.tenant.Prepare(ctx, "a", "")
-	b.must(err)
-	b.output("zfs", "mount", mounts[0].Source) // as a process that was killed has left it
-	b.answers(mounts[0].Source)
-	zfs.AnswerIn(t, 200*time.Millisecond)
-	resume, err := drivertest.PauseZFS()
-	b.must(err)
-	t.Cleanup(resume)
-	if _, _, err := b.driver.Mount(ctx, mounts[0]); err == nil || !strings.Contains(err.Error(), "does not answer") {
-		t.Errorf("%v", err)
-	}
-	b.nothing("it did not answer")
-	resume()
-	zfs.AnswerIn(t, time.Minute)
-	_, release, err := b.driver.Mount(ctx, mounts[0])
-	b.must(err)
-	b.must(release())
-	b.nothing("it was released")
-}
-
-// answers waits until the daemon has handled all that came with the mount of a dataset. If the connection ends while it
-// handles a request, zfs-fuse can keep the dataset in use for good.
-func (b *bench) answers(dataset string) {
-	places, err := zfsfuse.Mounts()
-	b.must(err)
-	for _, m := range places {
-		if m.Dataset == dataset {
-			b.must(syscall.Statfs(m.At, new(syscall.Statfs_t)))
-		}
-	}
-	b.must(drivertest.AwaitIdleZFS())
 }
 
 // TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
