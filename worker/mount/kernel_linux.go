@@ -39,7 +39,7 @@ type kernel struct {
 	searches   atomic.Uint64 // of the mounts of all processes
 
 	mu          sync.Mutex
-	small, home *Namespace             // nursery and attic
+	small, home *Namespace             // the namespaces of the nursery and of the attic
 	users       map[idmap.Map]*os.File // user namespaces
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // runtimeKey is what of the runtime changes results. In a user namespace users and devices are others; in one of the step's own
-// the machine's root is nobody.
+// the machine's root is the user 65534.
 func (r *Runner) runtimeKey(ids idmap.Map) string {
 	key := r.opt.Runtime.Name()
 	if ids.Set() {

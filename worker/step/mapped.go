@@ -83,7 +83,7 @@ func mapped(spec mount.Spec, ids idmap.Map) mount.Spec {
 
 // acquireRoot mounts the root of a step, and returns the ids that the step has.
 func (r *Runner) acquireRoot(f *flight, spec mount.Spec) (*mount.Handle, idmap.Map, error) {
-	// Who goes while it is being mounted would leave the mount behind, on directories that are then deleted.
+	// A mount that is under way when the step is canceled would stay, on directories that are then deleted.
 	ctx := context.WithoutCancel(f.ctx)
 	ids := f.plan.ids
 	root, err := r.opt.Mounts.Acquire(ctx, mapped(spec, ids))

@@ -140,14 +140,14 @@ func TestMappedResults(t *testing.T) {
 		first := sh("base", `mkdir -p /made/deep /tmp/x; echo x >/made/file; chown 1000:1001 /made/file; chmod 6755 /made/file; mknod /made/fifo p; ln -s ../x /made/link; ln /made/file /made/hard
 echo more >>/etc/base; rm /bin/nc; mkdir /made/user; chown 1000 /made/user; mv /made/deep /made/moved; chown 65535:65535 /made/moved; chown -h 7:7 /made/link
 echo cached >/cache/file; echo x >/mem/file; stat -c '%u %g %a %n' /mem/* /cache/* /copied/* /dir/* >/made/seen`)
-		first.Dir = "/work/dir"
+		first.Dir = "/build/dir"
 		first.Mounts = []Mount{{Target: "/mem"}, {Cache: "c", Target: "/cache"}}
 		first.Copies = []Copy{{Source: filepath.Join(host, "dir"), Target: "/copied/"}, {Source: filepath.Join(host, "dir/file"), Target: "/dir/other"}}
 		made := s.ok(first)
 		second := sh(made.Snapshot, `id; echo mine >/made/user/mine; mkdir /tmp/mine; chmod 700 /tmp/mine; ! echo x >/made/file; ! chown 0 /made/user/mine; cat /cache/file; echo mine >/cache/mine`)
 		second.User, second.Dir, second.Mounts = User{UID: 1000, GID: 1000, Groups: []uint32{5, 65535}}, "/made/user", []Mount{{Cache: "c", Target: "/cache"}}
 		res := s.ok(second)
-		third := s.ok(sh(res.Snapshot, "stat -c '%u %g %a %n' /made/* /work /work/dir /dir/other >/list; rm -r /made/user; mkdir /made/user"))
+		third := s.ok(sh(res.Snapshot, "stat -c '%u %g %a %n' /made/* /build /build/dir /dir/other >/list; rm -r /made/user; mkdir /made/user"))
 		trees[mode] = s.tree(third.Snapshot) + "\n" + string(res.Output) + s.read(third.Snapshot, "made/seen")
 		s.clean()
 	}
@@ -280,7 +280,7 @@ func TestMappedPorts(t *testing.T) {
 	s.clean()
 }
 
-// In a directory of the host root in a step has the rights of root where ids can be mapped; elsewhere it is nobody.
+// Root in a step has the rights of root in a directory of the host where ids can be mapped, and those of user 65534 elsewhere.
 func TestMappedMounts(t *testing.T) {
 	s := newMapped(t, Options{})
 	dir, over := filepath.Join(s.dir, "shared"), filepath.Join(s.dir, "over")

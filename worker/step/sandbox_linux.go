@@ -16,7 +16,7 @@ import (
 // sandbox is what a command sees. Its fields are exported for the sake of gob: the init of a
 // sandbox can be another process.
 type sandbox struct {
-	Point    string    // a directory of the nursery, over which the root comes to lie
+	Point    string    // the directory of the nursery at which the root is mounted
 	Mark     string    // source of /dev
 	Userns   bool      // in a user namespace: devices cannot be made
 	IDs      idmap.Map // of the step outside; none: it has no user namespace of its own

@@ -194,7 +194,7 @@ func copyOf(name string) error {
 	return to.Close()
 }
 
-// privileged makes a program that is to have privileges whoever runs it, and has a user without any run it.
+// privileged makes a program that gives privileges to every user who runs it, and runs it as one without any.
 func privileged(mark func(name string) error) error {
 	const name = "/privileged"
 	if err := copyOf(name); err != nil {
