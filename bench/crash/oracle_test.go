@@ -206,3 +206,28 @@ tx seed=1 fail=1
 		t.Errorf("%d disks without a flush: the step is not what it was", n)
 	}
 }
+
+// Beside a vacuum the power went when a transaction had been written and not flushed. The engine was told that the write
+// had failed, the next transaction was given the same number, and the judge forgot the first, which the disk may hold.
+func TestWrittenWhenThePowerWent(t *testing.T) {
+	r := &run{script: Script{PageSize: 4096}, tally: &soak.Tally{}, dir: t.TempDir()}
+	r.start()
+	defer r.end()
+	if err := r.one([]Step{{Kind: "open"}}); err != nil {
+		t.Fatal(err)
+	}
+	edits := []Edit{{Op: "put", Path: "b0", Key: 1, N: 1, Size: 20, Letter: 'a'}}
+	written := version{nth: 1, state: r.state, acked: "written"}
+	if err := r.db.View(func(tx *holdfast.Tx) error { written.id = tx.ID() + 1; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	r.set(func() { r.pending, r.file.dead = []version{written}, true })
+	for range 2 {
+		if err := r.beside(Step{Kind: "tx", Edits: edits}); err == nil {
+			t.Fatal("a commit with the power off")
+		}
+		if _, err := r.expected("written", false, true); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -114,11 +114,16 @@ func (r *run) newDisk() {
 	r.disk = vfs.NewCrash("crash.db", content, r.event)
 }
 
-// do runs the script; nil: everything was as it has to be.
-func (r *run) do() (fail *failure) {
+// start makes what a script begins with.
+func (r *run) start() {
 	r.version, r.leaks = version{state: newNode(), acked: emptyContent}, leaks{}
 	r.wake = sync.NewCond(&r.mu)
 	r.newDisk()
+}
+
+// do runs the script; nil: everything was as it has to be.
+func (r *run) do() (fail *failure) {
+	r.start()
 	at := 0
 	defer func() {
 		if p := recover(); p != nil {

@@ -107,6 +107,14 @@ func (r *run) acknowledge(nth int) {
 	}
 }
 
+// abort forgets what is under way and has failed. With the power off it does not: the disk that was chosen when the power
+// went may hold it, whatever the engine was told afterwards. The caller holds mu.
+func (r *run) abort() {
+	if !r.file.dead {
+		r.pending = nil
+	}
+}
+
 // update does a transaction. Others may be prepared and not durable when it
 // begins: it stands on them.
 func (r *run) update(s Step) error {
@@ -120,7 +128,7 @@ func (r *run) update(s Step) error {
 		defer edited()
 		var base *node
 		r.set(func() {
-			for len(r.pending) > 0 && r.pending[len(r.pending)-1].id >= tx.ID() { // aborted, or nothing was changed
+			for !r.file.dead && len(r.pending) > 0 && r.pending[len(r.pending)-1].id >= tx.ID() { // aborted, or nothing was changed
 				r.pending = r.pending[:len(r.pending)-1]
 			}
 			if base = r.state; len(r.pending) > 0 {
@@ -176,7 +184,8 @@ func (r *run) afterFailure(err error) error {
 			if len(r.pending) > 0 && r.step.Together {
 				r.tally.Add("failed write inside a group")
 			}
-			r.pending, r.exposed = nil, r.exposed && r.leftExposed
+			r.abort()
+			r.exposed = r.exposed && r.leftExposed
 		})
 		return r.live()
 	}
