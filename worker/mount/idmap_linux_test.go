@@ -87,6 +87,25 @@ func TestMappedOverlay(t *testing.T) {
 	s.free(plain)
 }
 
+// The mounts through which an overlay has found its layers are closed in the background. Whoever has waited until the overlay is
+// gone can unmount what its layers are on.
+func TestLayersLeave(t *testing.T) {
+	s := newStand(t, Options{})
+	s.needMaps()
+	disk := filepath.Join(s.dir, "disk")
+	must(t, os.Mkdir(disk, 0o755))
+	for range 20 {
+		must(t, unix.Mount("disk", disk, "tmpfs", 0, ""))
+		_, options := s.work("disk/u")
+		h := s.get(mapped(overlay([]string{s.layer("disk/a"), s.layer("disk/b")}, options...)))
+		s.free(h)
+		if err := unix.Unmount(disk, 0); err != nil {
+			must(t, unix.Unmount(disk, unix.MNT_DETACH))
+			t.Fatal(err)
+		}
+	}
+}
+
 // Without a mount above, all layers are below.
 func TestMappedBelow(t *testing.T) {
 	s := newStand(t, Options{})

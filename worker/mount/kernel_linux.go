@@ -144,6 +144,9 @@ func (k *kernel) attic() (*Namespace, error) {
 
 // unmake unmounts a master. It can be called again after an error.
 func (k *kernel) unmake(m *master) error {
+	if m.closed != nil { // whoever sees it gone may unmount what the layers are on
+		<-m.closed
+	}
 	if m.fd >= 0 {
 		_ = unix.Close(m.fd)
 		m.fd = -1

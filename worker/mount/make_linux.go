@@ -26,6 +26,9 @@ type master struct {
 	// left is closed when the file system has left the kernel; nil: it is not known when.
 	left <-chan struct{}
 
+	// closed is closed when the descriptors of its layers are; nil: they are.
+	closed <-chan struct{}
+
 	// from is where it was made: a detached mount is cloned from there only.
 	from *Namespace
 }
@@ -92,6 +95,16 @@ func (l *layers) close() {
 	l.opened = nil
 }
 
+// closeSoon closes them in the background, and closes a channel then: for each that shows other ids the kernel waits for all processors.
+func (l *layers) closeSoon() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.close()
+	}()
+	return done
+}
+
 // make mounts what a plan says. name is the source of file systems that have none, and of
 // overlays; mounted are lower layers; claim is called with the directories of an overlay
 // before they are used.
@@ -107,13 +120,12 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 		return nil, err
 	}
 	var m *master
+	var l *layers
 	err = place.Do(func() error {
-		var l *layers
 		if p.kind == "overlay" {
 			if l, err = openLayers(p, mounted); err != nil {
 				return err
 			}
-			defer l.close()
 			if err := claim(l.ids); err != nil {
 				return err
 			}
@@ -125,7 +137,13 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 		return err
 	})
 	if err != nil {
+		if l != nil {
+			l.close()
+		}
 		return nil, err
+	}
+	if l != nil {
+		m.closed = l.closeSoon()
 	}
 	m.from = place
 	if p.upper != "" {

@@ -2,6 +2,7 @@ package step
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -49,8 +50,9 @@ const injectedSize = 40 // of a call in memory
 
 // inject has a process that the calling thread traces, and that has stopped at the first instruction of its program, set
 // limits of its resources, enter its user namespace unless own is nil, and install the filter. (The tracer may not set limits of another user's process.)
-// The process then stands where it stood, as it was, but for bytes below its stack that mean nothing to it.
-func (f filter) inject(pid int, limits []resourceLimit, own *entry) error {
+// The process then stands where it stood, as it was, but for bytes below its stack that mean nothing to it. While it does that, meanwhile is
+// called; if that fails, or anything else, the process is to be killed.
+func (f filter) inject(pid int, limits []resourceLimit, own *entry, meanwhile func() error) error {
 	var saved unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &saved); err != nil {
 		return fmt.Errorf("the registers of the command: %w", err)
@@ -80,7 +82,7 @@ func (f filter) inject(pid int, limits []resourceLimit, own *entry) error {
 	if _, err := unix.PtracePokeText(pid, code, injected); err != nil {
 		return &startError{126, fmt.Errorf("the first instruction of the program: %w", err)}
 	}
-	if err := execute(pid, saved, uint64(code), table, calls); err != nil {
+	if err := execute(pid, saved, uint64(code), table, calls, meanwhile); err != nil {
 		return err
 	}
 	if _, err := unix.PtracePokeText(pid, code, text); err != nil {
@@ -93,7 +95,7 @@ func (f filter) inject(pid int, limits []resourceLimit, own *entry) error {
 }
 
 // execute runs the injected code.
-func execute(pid int, regs unix.PtraceRegs, code, table uint64, calls []injectedCall) error {
+func execute(pid int, regs unix.PtraceRegs, code, table uint64, calls []injectedCall, meanwhile func() error) error {
 	regs.Orig_rax = ^uint64(0) // no system call is to be restarted
 	regs.Rip, regs.Rbx, regs.R12 = code, table, uint64(len(calls))
 	if err := unix.PtraceSetRegs(pid, &regs); err != nil {
@@ -102,7 +104,7 @@ func execute(pid int, regs unix.PtraceRegs, code, table uint64, calls []injected
 	if err := unix.PtraceCont(pid, 0); err != nil {
 		return fmt.Errorf("having the command set itself up: %w", err)
 	}
-	if err := stopped(pid); err != nil {
+	if err := errors.Join(meanwhile(), stopped(pid)); err != nil {
 		return err
 	}
 	if err := unix.PtraceGetRegs(pid, &regs); err != nil {

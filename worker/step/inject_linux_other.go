@@ -15,4 +15,4 @@ func canInject() error {
 }
 
 // inject is never called.
-func (f filter) inject(int, []resourceLimit, *entry) error { return canInject() }
+func (f filter) inject(int, []resourceLimit, *entry, func() error) error { return canInject() }

@@ -315,14 +315,7 @@ func (r *nativeRun) onThread(ctx context.Context, t *thread, made *parts) (done 
 	go r.job.root.Entrust() // it goes with the command then
 	bounded := make(chan error, 1)
 	go func() { bounded <- r.group.bound(0) }() // elsewhere: this thread does not see the cgroups
-	err = r.settle(p.Pid, *made)
-	var limits []resourceLimit
-	if err == nil {
-		limits, err = limitOther(p.Pid, r.limits)
-	}
-	if err == nil {
-		err = r.filter.inject(p.Pid, limits, r.entry)
-	}
+	err = r.settle(p.Pid, made)
 	made.close()
 	if err == nil {
 		err = t.goBack() // before the command begins: what it leaves is then its alone
@@ -398,7 +391,7 @@ func whileBusy(execute func() error) error {
 }
 
 // settle waits until a command has stopped, and gives it what it could not have before it was there.
-func (r *nativeRun) settle(pid int, made parts) error {
+func (r *nativeRun) settle(pid int, made *parts) error {
 	if err := stopped(pid); err != nil {
 		return err
 	}
@@ -406,17 +399,27 @@ func (r *nativeRun) settle(pid int, made parts) error {
 	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_EXITKILL); err != nil {
 		return fmt.Errorf("tracing the command: %w", err)
 	}
-	space, err := unix.Openat(int(r.proc.Fd()), strconv.Itoa(pid)+"/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	limits, err := limitOther(pid, r.limits)
 	if err != nil {
-		return fmt.Errorf("the command's namespace: %w", err)
+		return err
 	}
-	defer unix.Close(space)
-	proc, err := newProc(space)
+	proc, err := r.procOf(pid)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(proc)
-	return made.attachProc(proc)
+	// To mount all that takes as long as what the command does meanwhile, and neither needs the other.
+	return r.filter.inject(pid, limits, r.entry, func() error { return made.attachProc(proc) })
+}
+
+// procOf makes a detached /proc for the pid namespace of a process.
+func (r *nativeRun) procOf(pid int) (fd int, err error) {
+	space, err := unix.Openat(int(r.proc.Fd()), strconv.Itoa(pid)+"/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("the command's namespace: %w", err)
+	}
+	defer unix.Close(space)
+	return newProc(space)
 }
 
 // stopped waits until a process that the calling thread traces has stopped at a trap.

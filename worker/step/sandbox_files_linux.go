@@ -28,12 +28,15 @@ func (p parts) hide(names []string) error {
 	if err := unix.Fchdir(p.dev); err != nil { // a mount of the step may lie over /dev by now
 		return fmt.Errorf("/dev: %w", err)
 	}
+	if err := unix.Access("null", unix.F_OK); err != nil {
+		return fmt.Errorf("/dev/null: %v", err) // that it is not there must not be taken for what is to be hidden
+	}
 	for _, name := range names {
 		err := unix.Mount("null", name, "", unix.MS_BIND, "")
 		if err == unix.ENOTDIR {
 			err = p.hideDirectory(name)
 		}
-		if err == unix.ENOENT && unix.Access(name, unix.F_OK) == err {
+		if err == unix.ENOENT {
 			continue
 		}
 		if err != nil {
