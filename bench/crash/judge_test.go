@@ -166,7 +166,8 @@ func (r *run) has(is func(Edit) bool) bool { return slices.ContainsFunc(r.step.E
 // expected is the state with that content, if a disk may hold it now. Stock bbolt
 // may find it one flush behind; so may a power failure leave it with Periodic.
 func (r *run) expected(content string, stock, power bool) (*node, error) {
-	all := append([]version{r.version}, r.pending...)
+	all := slices.Concat([]version{r.version}, r.pending, r.torn)
+	under := len(all)
 	if stock {
 		all = append(all, r.behind...)
 	}
@@ -177,7 +178,7 @@ func (r *run) expected(content string, stock, power bool) (*node, error) {
 	for i, v := range all {
 		if v.acked == content {
 			switch {
-			case i <= len(r.pending):
+			case i < under:
 			case stock:
 				r.tally.Add("bbolt one flush behind")
 			default:

@@ -45,7 +45,7 @@ func (r *run) adopt() error {
 	r.tally.Add("sound after a lost flush")
 	r.leaks = lost
 	r.set(func() {
-		r.version, r.pending = version{state: state, acked: content}, nil
+		r.version, r.pending, r.torn = version{state: state, acked: content}, nil, nil
 		r.settles()
 		r.unsure, r.past.adopted = false, true
 	})
@@ -73,7 +73,7 @@ func (r *run) startAnew() {
 	r.db, r.leaks = nil, leaks{}
 	r.set(func() {
 		r.newDisk()
-		r.version, r.pending, r.chosen = version{state: newNode(), acked: emptyContent}, nil, nil
+		r.version, r.pending, r.torn, r.chosen = version{state: newNode(), acked: emptyContent}, nil, nil, nil
 		r.settles()
 		r.exposed, r.unsure, r.lying = false, false, false
 	})

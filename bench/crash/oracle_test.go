@@ -230,4 +230,10 @@ func TestWrittenWhenThePowerWent(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if err := r.beside(Step{Kind: "tx"}); err != nil {
+		t.Fatal(err)
+	}
+	if r.acked == "written" {
+		t.Error("a transaction that changes nothing, and succeeds, has made one that failed acknowledged")
+	}
 }

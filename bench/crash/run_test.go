@@ -45,6 +45,7 @@ type run struct {
 
 	version           // last acknowledged
 	pending []version // on top of it, prepared or about to be, oldest first
+	torn    []version // that were under way when the power went, and have failed since
 	behind  []version // acknowledged before, one of which bbolt may find
 	acking  bool      // some of the running step is acknowledged
 	soft    []version // acknowledged with Periodic and followed by others since the last flush
@@ -416,7 +417,7 @@ func (r *run) settleOn(content string, stock bool) error {
 	state, err := r.expected(content, stock, r.powered)
 	r.powered = false
 	if err == nil {
-		r.version, r.pending = version{state: state, acked: content}, nil
+		r.version, r.pending, r.torn = version{state: state, acked: content}, nil, nil
 		r.settles()
 	}
 	return err

@@ -107,12 +107,13 @@ func (r *run) acknowledge(nth int) {
 	}
 }
 
-// abort forgets what is under way and has failed. With the power off it does not: the disk that was chosen when the power
-// went may hold it, whatever the engine was told afterwards. The caller holds mu.
-func (r *run) abort() {
-	if !r.file.dead {
-		r.pending = nil
+// abort takes what has failed off what is under way, all but the first so many. With the power off the disk that was chosen may hold it all
+// the same, whatever the engine was told afterwards. The caller holds mu.
+func (r *run) abort(but int) {
+	if r.file.dead {
+		r.torn = append(r.torn, r.pending[but:]...)
 	}
+	r.pending = r.pending[:but:but]
 }
 
 // update does a transaction. Others may be prepared and not durable when it
@@ -128,8 +129,8 @@ func (r *run) update(s Step) error {
 		defer edited()
 		var base *node
 		r.set(func() {
-			for !r.file.dead && len(r.pending) > 0 && r.pending[len(r.pending)-1].id >= tx.ID() { // aborted, or nothing was changed
-				r.pending = r.pending[:len(r.pending)-1]
+			for len(r.pending) > 0 && r.pending[len(r.pending)-1].id >= tx.ID() { // aborted, or nothing was changed
+				r.abort(len(r.pending) - 1)
 			}
 			if base = r.state; len(r.pending) > 0 {
 				base = r.pending[len(r.pending)-1].state
@@ -184,7 +185,7 @@ func (r *run) afterFailure(err error) error {
 			if len(r.pending) > 0 && r.step.Together {
 				r.tally.Add("failed write inside a group")
 			}
-			r.abort()
+			r.abort(0)
 			r.exposed = r.exposed && r.leftExposed
 		})
 		return r.live()

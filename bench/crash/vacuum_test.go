@@ -145,7 +145,7 @@ func (r *run) beside(s Step) error {
 		r.set(func() { r.acking = false })
 		err := r.update(s)
 		if err != nil && err != errRollback && !errors.Is(err, holdfast.ErrStopped) {
-			r.set(r.abort) // numbers are given again, also to vacuum
+			r.set(func() { r.abort(0) }) // numbers are given again, also to vacuum
 		}
 		return err
 	case "sync":
