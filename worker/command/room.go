@@ -105,16 +105,36 @@ func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 	_, err = space.Reserve(c.ctx, bytes)
 	var full *disk.FullError
 	if errors.As(err, &full) && c.ctx.Err() == nil {
-		if full.TooLarge() {
-			return &rootError{root: c.root, err: err,
-				what: fmt.Sprintf("not enough room on the disk: a step reserves %s, and the disk has %s in all", cli.Size(full.Wanted), cli.Size(full.Size)),
-				next: "reserve less with --reserve or --disk"}
-		}
-		return &rootError{root: c.root, err: err,
-			what: fmt.Sprintf("not enough room on the disk: a step reserves %s, and %s are free after pruning", cli.Size(full.Wanted), cli.Size(full.Free)),
-			next: "make room, for example with holdfastd prune, or reserve less with --reserve or --disk"}
+		return c.explainRoom(err, full)
 	}
 	return err
+}
+
+// explainRoom says why there is no room for a step, and what to do.
+func (c *call) explainRoom(err error, full *disk.FullError) error {
+	const next = "make room on the disk, or reserve less with --reserve or --disk"
+	wants := "not enough room on the disk: a step reserves " + cli.Size(full.Wanted)
+	var never *neverRoom
+	switch {
+	case full.TooLarge():
+		return &rootError{root: c.root, err: err, what: fmt.Sprintf("%s, and the disk has %s in all", wants, cli.Size(full.Size)),
+			next: "reserve less with --reserve or --disk"}
+	case errors.As(full.Cause, &never):
+		return &rootError{root: c.root, err: err, what: fmt.Sprintf("%s, %s are free, and pruning could make that %s at most: nothing was removed",
+			wants, cli.Size(full.Free), cli.Size(never.most)), next: next}
+	}
+	what := fmt.Sprintf("%s, and %s are free after pruning", wants, cli.Size(full.Free))
+	if full.Cause != nil {
+		what += fmt.Sprintf(", which failed: %v", full.Cause)
+	}
+	return &rootError{root: c.root, err: err, what: what, next: next}
+}
+
+// neverRoom is that pruning cannot make the room that is needed.
+type neverRoom struct{ most int64 }
+
+func (e *neverRoom) Error() string {
+	return fmt.Sprintf("pruning can make %d bytes free at most", e.most)
 }
 
 // makeRoom prunes, with one Pruner after the other until there is room, but for the base of the step that is going to run, which nothing
@@ -127,6 +147,12 @@ func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, fr
 	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "making room", Step: cli.ProgressStep}.Start()
 	defer stop()
 	old, err := c.caches(t, cacheAge)
+	if err != nil {
+		return err
+	}
+	if err := enoughRoom(ctx, free, old, pruners[len(pruners)-1]); err != nil {
+		return err
+	}
 	for _, one := range old {
 		err = errors.Join(err, t.Remove(ctx, one.snapshot))
 	}
@@ -140,6 +166,26 @@ func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, fr
 		if fs, err := disk.Measure(t.Store().Root()); err != nil || fs.Free >= free {
 			return err
 		}
+	}
+	return nil
+}
+
+// roomSlack is by how much more than its plan says pruning may make free: for directories of the store, and metadata. Room that is
+// made in vain does less harm than a step that is refused for no reason.
+const roomSlack = 4 << 20
+
+// enoughRoom is a *neverRoom if there cannot be so many bytes free when old caches are gone, and all that last may prune.
+func enoughRoom(ctx context.Context, free int64, old []cache, last *prune.Pruner) error {
+	var freed int64
+	for _, one := range old {
+		freed += one.Bytes
+	}
+	most, err := last.Room(ctx, free-freed)
+	if err != nil {
+		return err
+	}
+	if most += freed; most+roomSlack < free {
+		return &neverRoom{most}
 	}
 	return nil
 }

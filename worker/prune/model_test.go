@@ -265,6 +265,16 @@ func (h *history) makeRoomPlan(p *Pruner, policies []Policy, now time.Time) {
 	if got, want := seen(list), naive(h, policies, now, room); !slices.Equal(got, want) {
 		h.Fatalf("room of %d: policies %+v:\ngoes  %q\nand should %q", room, policies, got, want)
 	}
+	if len(list) == 0 {
+		return
+	}
+	free := list[0].Before.Free
+	for _, r := range list {
+		free += r.Usage.Size
+	}
+	if got, err := p.Room(ctx, room); err != nil || got != free {
+		h.Fatalf("room of %d would make %d free, %v, and should %d", room, got, err, free)
+	}
 }
 
 // why compares Why with what goes.

@@ -150,6 +150,16 @@ func (p *Pruner) MakeRoom(ctx context.Context, free int64) error {
 	return nil
 }
 
+// Room returns how many bytes would be free on the file system after MakeRoom with the same argument, as far as commits have
+// measured what they take: less if files share blocks, and some more for directories and metadata. It changes nothing.
+func (p *Pruner) Room(ctx context.Context, free int64) (int64, error) {
+	after, err := p.survey(ctx, p.now(), max(free, 1), func(*snapshot.Moment, *Removal) bool { return true })
+	if err != nil {
+		return 0, fmt.Errorf("plan room: %w", err)
+	}
+	return after.Free, nil
+}
+
 // doomed is what is left of a plan.
 type doomed struct {
 	snapshot.Doomed
