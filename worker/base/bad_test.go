@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
+
 	"holdfast/worker/base"
 	"holdfast/worker/snapshot"
 	copydriver "holdfast/worker/snapshot/driver/copy"
@@ -153,6 +155,36 @@ func TestMalformed(t *testing.T) {
 			}
 			clean(t, tenant)
 		})
+	}
+}
+
+// TestAfterGzip: of an archive with a few bytes after its compressed data it was said that it is cut off, and of one that is filled with
+// zeros, which gzip reads, that its header is invalid.
+func TestAfterGzip(t *testing.T) {
+	whole := archive(t, file("f", "x"))
+	half := len(whole) / 2
+	zipped := gzipped(t, whole)
+	for name, c := range map[string]struct {
+		after []byte
+		says  string // "": it is imported
+	}{
+		"text": {[]byte("garbage"), "something after the end of the compressed data"}, "one byte": {[]byte("\x1f"), "something after the end"},
+		"long": {[]byte(long(5000)), "something after the end"}, "zeros": {make([]byte, 70_000), ""}, "many zeros": {make([]byte, 17<<20), "more than 16 MiB after"},
+		"zeros and text": {append(make([]byte, 70_000), 'x'), "something after the end"}, "a member cut off": {zipped[:len(zipped)-3], "cut off"},
+		"another archive": {zipped, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tenant := store(t, "", nil)
+			_, err := base.ImportArchive(ctx, tenant, bytes.NewReader(append(bytes.Clone(zipped), c.after...)), base.Options{})
+			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, base.ErrFormat) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	tenant := store(t, "", nil)
+	r, err := base.ImportArchive(ctx, tenant, bytes.NewReader(append(gzipped(t, whole[:half]), gzipped(t, whole[half:])...)), base.Options{})
+	if err != nil || r.Layers[0].DiffID != digest.FromBytes(whole) {
+		t.Errorf("an archive in two members: %+v, %v", r, err)
 	}
 }
 

@@ -93,7 +93,7 @@ func (x *extraction) run(r io.Reader) error {
 		return malformed(err)
 	}
 	if after > maxAfterEnd {
-		return fmt.Errorf("%w: more than %d bytes after the end of the archive", ErrFormat, maxAfterEnd)
+		return fmt.Errorf("%w: more than %d MiB after the end of the archive", ErrFormat, maxAfterEnd>>20)
 	}
 	return x.tree.finish()
 }
@@ -171,6 +171,8 @@ func (x *extraction) make(h *tar.Header, name string, a attributes, r io.Reader)
 	return fmt.Errorf("%w: an entry of the unknown type %q", ErrUnsafe, h.Typeflag)
 }
 
+var errNoDevices = fmt.Errorf("%w: a device, and devices are not to be made", ErrUnsafe)
+
 func (x *extraction) device(h *tar.Header, name string, a attributes) error {
 	switch {
 	case h.Typeflag == tar.TypeChar && h.Devmajor == 0 && h.Devminor == 0:
@@ -179,7 +181,7 @@ func (x *extraction) device(h *tar.Header, name string, a attributes) error {
 		x.left.Devices++
 		return nil
 	case x.devices != DevicesMake:
-		return fmt.Errorf("%w: a device, and devices are not to be made", ErrUnsafe)
+		return errNoDevices
 	case h.Devmajor < 0 || h.Devminor < 0 || h.Devmajor >= 1<<12 || h.Devminor >= 1<<20:
 		return fmt.Errorf("%w: device numbers %d/%d", ErrUnsafe, h.Devmajor, h.Devminor)
 	}

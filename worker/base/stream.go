@@ -121,7 +121,7 @@ func decompress(s *source, how compression, limits Limits) (b *bounded, closer f
 		if err != nil {
 			return nil, nil, malformed(err)
 		}
-		b.r, closer = z, func() { _ = z.Close() }
+		b.r, closer = &members{z: z, in: head}, func() { _ = z.Close() }
 	case compressZstd:
 		z, err := zstd.NewReader(head, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 		if err != nil {
@@ -132,6 +132,58 @@ func decompress(s *source, how compression, limits Limits) (b *bounded, closer f
 		return nil, nil, fmt.Errorf("%w: the compression %q", ErrFormat, how)
 	}
 	return b, closer, nil
+}
+
+// members reads a gzip file, which has any number of members, one after the other, and may be filled with zeros. What package gzip says of
+// anything else after a member is what it says of a file that is cut off, or is no gzip file.
+type members struct {
+	z       *gzip.Reader
+	in      *bufio.Reader
+	started bool
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	if !m.started {
+		m.z.Multistream(false)
+		m.started = true
+	}
+	for {
+		n, err := m.z.Read(p)
+		if err != io.EOF || n > 0 {
+			if err == io.EOF {
+				err = nil // it comes again
+			}
+			return n, err
+		}
+		if err := m.next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// next goes on to the next member, io.EOF if there is none.
+func (m *members) next() error {
+	head, err := m.in.Peek(2)
+	switch {
+	case len(head) == 0:
+		return err
+	case len(head) == 2 && head[0] == 0x1f && head[1] == 0x8b:
+		if err := m.z.Reset(m.in); err != nil {
+			return err
+		}
+		m.z.Multistream(false)
+		return nil
+	}
+	for after := 0; ; after++ {
+		switch one, err := m.in.ReadByte(); {
+		case err != nil:
+			return err
+		case one != 0:
+			return fmt.Errorf("%w: there is something after the end of the compressed data; an archive that is whole ends there", ErrFormat)
+		case after >= maxAfterEnd:
+			return fmt.Errorf("%w: more than %d MiB after the end of the compressed data", ErrFormat, maxAfterEnd>>20)
+		}
+	}
 }
 
 // Compressions by their first bytes, those included that are not read.
