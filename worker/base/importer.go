@@ -204,6 +204,9 @@ func (im *importer) hold(in *incoming) (unusable, err error) {
 	case info.Kind != snapshot.Committed || info.Parent != in.parent:
 		return nil, fmt.Errorf("snapshot %q: %w: %v on %q, which no import has made; remove it", info.Name, ErrNotBase, info.Kind, info.Parent)
 	}
+	if err := im.fits(in, info); err != nil {
+		return nil, err
+	}
 	return im.tenant.Store().Unusable(&info), nil
 }
 
@@ -336,8 +339,11 @@ func (im *importer) commit(in *incoming, key string) error {
 	if err != nil {
 		return errors.Join(err, im.drop(key))
 	}
-	err = im.tenant.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime),
-		snapshot.WithLabels(map[string]string{snapshot.LabelContent: content}))
+	labels := map[string]string{snapshot.LabelContent: content}
+	if in.layer.LeftOut != (LeftOut{}) {
+		labels[labelLeftOut] = in.layer.LeftOut.label()
+	}
+	err = im.tenant.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime), snapshot.WithLabels(labels))
 	if err == nil {
 		im.made = append(im.made, in.layer.Snapshot)
 		im.note(in)

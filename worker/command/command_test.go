@@ -187,6 +187,14 @@ func TestDevices(t *testing.T) {
 	if out := must(t, "--driver", "copy", "import", "dev.tar", "tiny"); !strings.Contains(out, "left out: 1 device nodes") {
 		t.Error(out)
 	}
+	for devices, says := range map[string]string{"refuse": "--devices skip leaves them out", "make": "without the 1 device nodes of its layer; remove it, with what stands on it"} {
+		if os.Geteuid() != 0 && devices == "make" {
+			continue
+		}
+		if r := run(t, "", "import", "dev.tar", "tiny", "--devices", devices); r.code != 1 || !strings.Contains(r.errOut, says) {
+			t.Errorf("--devices %s, when they were left out before: %+v", devices, r)
+		}
+	}
 }
 
 // TestErrors: each names what is meant and the next step, with the exit code.

@@ -149,6 +149,8 @@ func explainImport(err error, repair bool) error {
 		return &nextError{err, "give another name, or --replace"}
 	case errors.Is(err, base.ErrChoice):
 		return &nextError{err, "choose with --ref and --platform"}
+	case errors.Is(err, base.ErrLeftOut):
+		return &nextError{err, "remove it, with what stands on it (holdfastd snapshot rm), and import again; or leave --devices out: a step has a /dev of its own"}
 	case errors.Is(err, base.ErrUnsafe) && strings.Contains(err.Error(), "devices are not to be made"):
 		return &nextError{err, "--devices skip leaves them out, --devices make makes them"}
 	case errors.Is(err, base.ErrUnsafe):

@@ -1,0 +1,74 @@
+package base_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"holdfast/worker/base"
+	"holdfast/worker/snapshot"
+)
+
+// TestLeftOutBefore: a layer whose device nodes an import had left out was there for all further ones: of one that was to make them it
+// said that nothing was new, and one that was to refuse them succeeded. Nor did an import that found it say that something is left out.
+func TestLeftOutBefore(t *testing.T) {
+	b := archive(t, file("a", "a"), device("null", '3', 1, 3), device("zero", '3', 1, 5))
+	path := filepath.Join(t.TempDir(), "files.tar")
+	must(t, os.WriteFile(path, b, 0o600))
+	image := simple(t, gz(b), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})
+	for name, do := range map[string]func(*snapshot.Tenant, base.Options) (*base.Result, error){
+		"standard input": func(to *snapshot.Tenant, o base.Options) (*base.Result, error) {
+			return base.ImportArchive(ctx, to, bytes.NewReader(b), o)
+		},
+		"file": func(to *snapshot.Tenant, o base.Options) (*base.Result, error) { return base.Import(ctx, to, path, o) },
+		"image": func(to *snapshot.Tenant, o base.Options) (*base.Result, error) {
+			return base.Import(ctx, to, image.dir, o)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tenant := store(t, "", nil)
+			first, err := do(tenant, base.Options{Devices: base.DevicesSkip})
+			must(t, err)
+			again, err := do(tenant, base.Options{Devices: base.DevicesSkip})
+			if err != nil || !again.Existed || again.LeftOut != first.LeftOut || first.LeftOut.Devices != 2 {
+				t.Errorf("again: %+v, %v; before %+v", again, err, first)
+			}
+			layer := first.Layers[0].Snapshot
+			for devices, want := range map[base.Devices]error{base.DevicesRefuse: base.ErrUnsafe, base.DevicesMake: base.ErrLeftOut} {
+				if os.Geteuid() != 0 && devices == base.DevicesMake && name == "standard input" {
+					continue // it makes them before it knows that they are there
+				}
+				if r, err := do(tenant, base.Options{Devices: devices, Name: "base"}); !errors.Is(err, want) {
+					t.Errorf("devices %d: %+v, %v", devices, r, err)
+				}
+			}
+			if _, err := tenant.Stat(ctx, "base"); !errors.Is(err, snapshot.ErrNotFound) {
+				t.Errorf("a base that was refused: %v", err)
+			}
+			if name == "standard input" {
+				return
+			}
+			// An earlier version has not recorded how many.
+			info, err := tenant.Stat(ctx, layer)
+			must(t, err)
+			info.Labels = map[string]string{snapshot.LabelContent: info.Labels[snapshot.LabelContent]}
+			_, err = tenant.Update(ctx, info)
+			must(t, err)
+			if _, err := do(tenant, base.Options{Devices: base.DevicesMake}); !errors.Is(err, base.ErrLeftOut) {
+				t.Errorf("not known: %v", err)
+			}
+		})
+	}
+	// What is whole is there, whatever is to become of device nodes.
+	tenant := store(t, "", nil)
+	plain := simple(t, gz(archive(t, file("a", "a"))), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})
+	for _, devices := range []base.Devices{base.DevicesSkip, base.DevicesMake, base.DevicesRefuse} {
+		if _, err := base.Import(ctx, tenant, plain.dir, base.Options{Devices: devices}); err != nil {
+			t.Errorf("without a device, %d: %v", devices, err)
+		}
+	}
+}
