@@ -101,7 +101,7 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 			}
 		}
 		if c.pass {
-			if err := t.releaseParent(tx, c.lease, &r); err != nil {
+			if err := t.passLease(tx, c.lease, &r); err != nil {
 				return err
 			}
 		}

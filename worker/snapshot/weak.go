@@ -20,22 +20,32 @@ const WeakPrefix = "weak/"
 func IsWeak(lease string) bool { return strings.HasPrefix(lease, WeakPrefix) }
 
 // PassingLease is WithLease that also takes the lease of that name from the parent: as long as there is the new snapshot, that stays
-// without it. There is no moment at which neither has it.
+// without it. There is no moment at which neither has it. A lease of the parent that lasts longer than the new one stays there: it was
+// promised to others for that long.
 func PassingLease(lease string, ttl time.Duration) Option {
 	return func(c *choices) { c.lease, c.ttl, c.pass = lease, ttl, true }
 }
 
-// releaseParent takes the lease with a name from the parent of r, if that has it. The parent has a child, so no other
+// passLease takes the lease with a name from the parent of r, if that has it no longer than r. The parent has a child, so no other
 // list changes.
-func (t *Tenant) releaseParent(tx *txn, leaseName string, r *record) error {
+func (t *Tenant) passLease(tx *txn, leaseName string, r *record) error {
 	if r.parent == 0 {
 		return nil
 	}
-	l, found, err := tx.leaseOf(lease{id: r.parent, tenant: t.name, name: leaseName})
+	old, found, err := tx.leaseOf(lease{id: r.parent, tenant: t.name, name: leaseName})
 	if err != nil || !found {
 		return err
 	}
-	return tx.dropLease(l)
+	passed, _, err := tx.leaseOf(lease{id: r.id, tenant: t.name, name: leaseName})
+	if err != nil || !passed.outlasts(&old) {
+		return err
+	}
+	return tx.dropLease(old)
+}
+
+// outlasts tells whether a lease lasts as long as another one, or longer.
+func (l *lease) outlasts(other *lease) bool {
+	return l.expires == 0 || other.expires != 0 && l.expires >= other.expires
 }
 
 // leaseOf completes a lease with the time when it expires; found is false if there is none.

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -174,6 +175,35 @@ func TestPassingLease(t *testing.T) {
 	}
 	_, err = n.Prepare(ctx, "active", "", snapshot.PassingLease(weak, time.Hour))
 	want(t, "prepare", err, snapshot.ErrInvalid)
+	sound(t, s)
+}
+
+// TestPassingShorter: a lease that lasted an hour was taken from the parent by one of a second, and after that second nothing held it.
+func TestPassingShorter(t *testing.T) {
+	s := open(t, t.TempDir(), snapshot.Options{})
+	n := tenant(t, s, "t")
+	for i, c := range []struct {
+		parent, child time.Duration // 0: for ever
+		stays         bool
+	}{{time.Hour, time.Second, true}, {time.Hour, 2 * time.Hour, false}, {0, time.Hour, true}, {time.Hour, 0, false}, {0, 0, false}} {
+		parent, child := fmt.Sprintf("parent %d", i), fmt.Sprintf("child %d", i)
+		layer(t, n, parent, "")
+		if err := n.Lease(ctx, weak, parent, c.parent); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Prepare(ctx, "active", parent); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Commit(ctx, child, "active", snapshot.PassingLease(weak, c.child)); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]bool{parent: c.stays, child: true} {
+			held, err := n.Leases(ctx, name)
+			if err != nil || (len(held) == 1) != want || len(held) > 1 {
+				t.Errorf("of %v passed to %v, %s has %v, %v", c.parent, c.child, name, held, err)
+			}
+		}
+	}
 	sound(t, s)
 }
 

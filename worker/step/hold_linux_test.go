@@ -86,6 +86,20 @@ func TestHitIsHeld(t *testing.T) {
 	})
 }
 
+// TestShorterHold: a step that held its result for a moment only took the hour away for which its base had been promised to others.
+func TestShorterHold(t *testing.T) {
+	s := newStand(t, Options{})
+	first := s.ok(sh("base", "true"))
+	s.close()
+	s.opt.Hold = time.Nanosecond
+	s.open()
+	second := s.ok(sh(first.Snapshot, "true"))
+	if gone := s.pruneAll(); !slices.Equal(gone, []string{second.Snapshot}) || !s.held(first.Snapshot) {
+		t.Errorf("pruned: %v; the first is held: %t", gone, s.held(first.Snapshot))
+	}
+	s.clean()
+}
+
 // TestHoldExpires: what is held becomes free by itself, also after the process that holds it has ended.
 func TestHoldExpires(t *testing.T) {
 	s := newStand(t, Options{Hold: time.Nanosecond})
