@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ const mountHelp = `Mount a snapshot at the directory PATH, until the command is 
 ends it with exit code 0. It can be run in the background of a script: kill -INT ends it, too.
 
 A committed snapshot or a base is mounted to be read. An active one can be written.
+Set-user-ID and devices have no effect there (nosuid, nodev).
 The store is in use meanwhile: other commands, but for mount ls, top and doctor, wait (--wait).`
 
 // closeTime is how long the end of a command waits for mounts that are in use. A variable for tests.
@@ -133,6 +135,8 @@ func (c *call) hold(m *mount.Manager, info snapshot.Info, list []mount.Mount, pa
 	if err != nil {
 		return err
 	}
+	// What steps have left must not make other users of the machine root, nor lead to its disks.
+	spec.Options = append(slices.Clone(spec.Options), "nosuid", "nodev")
 	h, err := m.Acquire(c.ctx, spec)
 	if err != nil {
 		return err

@@ -33,7 +33,8 @@ func (w *watched) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// TestMount: what is mounted is there until the command is interrupted, and nothing stays.
+// TestMount: what is mounted is there until the command is interrupted, and nothing stays. A set-user-ID program that a hostile step had left
+// made any user of the machine root who found it mounted.
 func TestMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts")
@@ -61,6 +62,11 @@ func TestMount(t *testing.T) {
 			}
 			if err := os.WriteFile(filepath.Join("at", "new"), nil, 0o600); err == nil {
 				t.Errorf("%s: a base can be written", driver)
+			}
+			var at unix.Statfs_t
+			check(t, unix.Statfs("at", &at))
+			if at.Flags&unix.ST_NOSUID == 0 || at.Flags&unix.ST_NODEV == 0 {
+				t.Errorf("%s: its programs can change users, or its devices be opened: flags %#x", driver, at.Flags)
 			}
 			if list := must(t, "mount", "ls"); !strings.Contains(list, filepath.Join("at")) || !strings.Contains(list, "bind") {
 				t.Errorf("%s: %s", driver, list)
