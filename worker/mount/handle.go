@@ -69,6 +69,9 @@ func (h *Handle) Clone() (*os.File, error) {
 	return os.NewFile(uintptr(fd), h.entry.plan.String()), nil
 }
 
+// MapsIDs tells whether the mount shows ids as others.
+func (h *Handle) MapsIDs() bool { return h.entry.plan.ids.Set() }
+
 // Entrust leaves the mount to the clones that there are: the file system leaves the kernel with the last of them, and what is open in it,
 // and not after Release only. That takes the kernel as long as a step's other preparations. The directories stay taken until Release,
 // and Wait tells as ever when it has left. The handle has no descriptor, clones or attachments from then on.

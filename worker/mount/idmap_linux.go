@@ -45,6 +45,23 @@ func (m *Manager) CanMapIDs(dir string, base, count uint32) error {
 	return nil
 }
 
+// CanShowIDs is why what is at a path of the machine, with all that is mounted below it, cannot be mounted with ids that are mapped; nil if
+// it can.
+func (m *Manager) CanShowIDs(path string, base, count uint32) error {
+	p := &plan{kind: "bind", source: path, recursive: true, ids: idmap.Map{Base: base, Count: count}}
+	err := m.kernel.canMap(p)
+	if err == nil {
+		var fd int
+		if fd, err = cloneTree(unix.AT_FDCWD, path, unix.AT_RECURSIVE); err == nil {
+			err = errors.Join(m.kernel.mapIDs(p, fd, unix.AT_RECURSIVE), unix.Close(fd))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("mount: %w", err)
+	}
+	return nil
+}
+
 // userNamespace is made when it is first asked for.
 func (k *kernel) userNamespace(ids idmap.Map) (*os.File, error) {
 	k.mu.Lock()

@@ -202,7 +202,7 @@ func bindSpec(source string, m *Mount) mount.Spec {
 func (r *Runner) mapBinds(f *flight, binds []*mount.Handle, ids idmap.Map) ([]*mount.Handle, error) {
 	seen := slices.Clone(binds)
 	for i, m := range f.step.Mounts {
-		if m.Source == "" {
+		if m.Source == "" || f.plan.mounts[i].unmapped {
 			continue
 		}
 		spec := mapped(bindSpec(binds[i].Path(), &m), ids)
@@ -212,6 +212,8 @@ func (r *Runner) mapBinds(f *flight, binds []*mount.Handle, ids idmap.Map) ([]*m
 			seen[i] = h
 		case !errors.Is(err, errors.ErrUnsupported):
 			return seen, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
+		default: // that of the step's ID has gone, unless it can be written
+			f.plan.notCached("what is at " + m.Target + " was mounted elsewhere meanwhile")
 		}
 	}
 	return seen, nil

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -163,7 +164,7 @@ func (r *Runner) plan(ctx context.Context, s *Step) (*plan, error) {
 		if err := r.planMount(ctx, p, i, &m); err != nil {
 			return nil, fmt.Errorf("step: mount at %s: %w", m.Target, err)
 		}
-		in.mounts[i] = p.mounts[i].sum
+		in.mounts[i] = p.mounts[i].seen()
 	}
 	for i, c := range s.Copies {
 		if err := r.planCopy(ctx, p, i, &c); err != nil {
@@ -187,7 +188,14 @@ func (r *Runner) planMount(ctx context.Context, p *plan, i int, m *Mount) error 
 		p.notCached(m.Target + " can be written")
 		return nil
 	}
+	shown := make(chan error, 1)
+	go func() { shown <- r.canShow(m.Source, p.ids) }() // the kernel takes its time to forget that it was asked
 	found, err := r.look(ctx, m.Source, false)
+	showErr := <-shown
+	found.unmapped = errors.Is(showErr, errors.ErrUnsupported)
+	if err == nil && !found.unmapped {
+		err = showErr
+	}
 	if err != nil {
 		return err
 	}
@@ -217,6 +225,14 @@ func (r *Runner) planCopy(ctx context.Context, p *plan, i int, c *Copy) error {
 		p.targets[i] = path.Join(c.Target, path.Base(c.Source))
 	}
 	return nil
+}
+
+// seen is the content of a source as a step finds it. Where ids cannot be mapped it finds other owners, and what it may read differs.
+func (s *source) seen() fstree.Sum {
+	if !s.unmapped {
+		return s.sum
+	}
+	return sha256.Sum256(append([]byte("holdfast unmapped\x00"), s.sum[:]...))
 }
 
 // notCached says why a step is not cached. The first reason counts.

@@ -327,6 +327,78 @@ func TestMappedMounts(t *testing.T) {
 	s.clean()
 }
 
+// TestUnmappedSource: what a step had found where the owners of files cannot be shown, all of them 65534 and nothing private to be read, was the
+// hit of the same step on the same content where they can.
+func TestUnmappedSource(t *testing.T) {
+	s := newMapped(t, Options{})
+	plain, over := filepath.Join(s.dir, "plain"), filepath.Join(s.dir, "over")
+	for _, d := range []string{plain, over, filepath.Join(s.dir, "u"), filepath.Join(s.dir, "w"), filepath.Join(s.dir, "bottom")} {
+		must(t, os.Mkdir(d, 0o755))
+	}
+	for _, d := range []string{plain, filepath.Join(s.dir, "bottom")} {
+		must(t, os.WriteFile(d+"/private", []byte("private"), 0o600))
+	}
+	must(t, unix.Mount("over", over, "overlay", 0, fmt.Sprintf("lowerdir=%s/bottom,upperdir=%s/u,workdir=%s/w", s.dir, s.dir, s.dir)))
+	unmount := sync.OnceFunc(func() { must(t, unix.Unmount(over, unix.MNT_DETACH)) })
+	t.Cleanup(unmount)
+	for _, hit := range []bool{false, true} {
+		for source, want := range map[string]string{over: "65534\nno", plain: "0\nprivate"} {
+			step := sh("base", "stat -c %u /m/private; cat /m/private 2>/dev/null || echo no")
+			step.Mounts = []Mount{{Source: source, Target: "/m", ReadOnly: true}}
+			res := s.ok(step)
+			if got := strings.TrimSpace(string(res.Output)); got != want || res.Hit != hit || res.Uncached != "" {
+				t.Errorf("%s: %q, a hit %t, %q; and not %q, %t", source, got, res.Hit, res.Uncached, want, hit)
+			}
+		}
+	}
+	// Part of it is enough: what is mounted below cannot be left out.
+	must(t, os.Mkdir(plain+"/below", 0o755))
+	must(t, unix.Mount(over, plain+"/below", "", unix.MS_BIND, ""))
+	below := sync.OnceFunc(func() { must(t, unix.Unmount(plain+"/below", unix.MNT_DETACH)) })
+	t.Cleanup(below)
+	step := sh("base", "stat -c %u /m/private")
+	step.Mounts = []Mount{{Source: plain, Target: "/m", ReadOnly: true}}
+	if got := s.text(step); got != "65534" {
+		t.Errorf("with a mount below: %s", got)
+	}
+	below()
+	must(t, os.Remove(plain+"/below"))
+	unmount()
+	s.clean()
+}
+
+// TestTargetInUnmapped: directories that were made for a mount and the command, in a directory of the machine where ids cannot be shown, belonged to the
+// outside number of root, so to no user of the machine.
+func TestTargetInUnmapped(t *testing.T) {
+	s := newMapped(t, Options{})
+	plain, over := filepath.Join(s.dir, "plain"), filepath.Join(s.dir, "over")
+	for _, d := range []string{plain, over, filepath.Join(s.dir, "u"), filepath.Join(s.dir, "w"), filepath.Join(s.dir, "bottom")} {
+		must(t, os.Mkdir(d, 0o755))
+	}
+	must(t, unix.Mount("over", over, "overlay", 0, fmt.Sprintf("lowerdir=%s/bottom,upperdir=%s/u,workdir=%s/w", s.dir, s.dir, s.dir)))
+	unmount := sync.OnceFunc(func() { must(t, unix.Unmount(over, unix.MNT_DETACH)) })
+	t.Cleanup(unmount)
+	must(t, os.WriteFile(s.dir+"/file", nil, 0o644))
+	step := sh("base", "stat -c '%n %u' /over/a /over/a/b /over/work /plain/a /plain/a/b /new /new/er; echo x >/new/file")
+	step.Mounts = []Mount{
+		{Source: over, Target: "/over"}, {Source: plain, Target: "/plain"}, {Target: "/over/a/b"}, {Target: "/plain/a/b"}, {Target: "/new/er"},
+		{Source: s.dir + "/file", Target: "/over/file", ReadOnly: true},
+	}
+	step.Dir = "/over/work/there"
+	const want = "/over/a 65534\n/over/a/b 0\n/over/work 65534\n/plain/a 0\n/plain/a/b 0\n/new 0\n/new/er 0"
+	if got := s.text(step); got != want {
+		t.Errorf("%s\nand not\n%s", got, want)
+	}
+	for _, name := range []string{over + "/a", over + "/a/b", over + "/work/there", over + "/file", plain + "/a/b"} {
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err != nil || st.Uid != 0 || st.Gid != 0 {
+			t.Errorf("%s belongs to %d:%d, %v", name, st.Uid, st.Gid, err)
+		}
+	}
+	unmount()
+	s.clean()
+}
+
 // Where ids cannot be mapped steps run without, under other ids of their own, and the reason is said once.
 func TestMapFallback(t *testing.T) {
 	var log bytes.Buffer

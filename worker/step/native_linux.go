@@ -255,7 +255,7 @@ func (o *openNative) sandbox(j *job) (*sandbox, []*os.File, error) {
 				return nil, files, err
 			}
 			files = append(files, f)
-			s.FD = int(f.Fd())
+			s.FD, s.Plain = int(f.Fd()), j.ids.Set() && !h.MapsIDs()
 		}
 		b.Mounts = append(b.Mounts, s)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,7 @@ type sandboxMount struct {
 	FD     int // of a detached mount; -1: a tmpfs
 	Target string
 	RO     bool
+	Plain  bool // it shows no ids of the step, which has some
 }
 
 // enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. Once it is, all
@@ -63,7 +65,7 @@ func (b *sandbox) enter() error {
 	if err := made.attachProc(proc); err != nil {
 		return err
 	}
-	return b.attachMounts()
+	return b.attachMounts(here)
 }
 
 // enterHollow is enter for a thread whose namespace has nothing but the root of the hollow, with file systems that have been made.
@@ -72,14 +74,55 @@ func (b *sandbox) enterHollow(made parts) error {
 	if err := b.cover(); err != nil {
 		return err
 	}
-	return as(b.IDs, func() error {
+	plain := b.plain()
+	err := as(b.IDs, func() error {
 		if err := made.attach(nil); err != nil {
 			return err
 		}
-		if err := makeDir("/proc", 0o555); err != nil {
+		if err := makeDir("/proc", 0o555); err != nil || plain {
 			return err
 		}
-		return b.attachMounts()
+		return b.attachMounts(here)
+	})
+	if err != nil || !plain {
+		return err
+	}
+	return b.attachMounts(b.makeAt)
+}
+
+// maker calls a function that makes files at a path.
+type maker func(path string, do func() error) error
+
+// here calls it as the calling thread is.
+func here(_ string, do func() error) error { return do() }
+
+// plain tells whether any of the mounts shows no ids of the step.
+func (b *sandbox) plain() bool {
+	return slices.ContainsFunc(b.Mounts, func(m sandboxMount) bool { return m.Plain })
+}
+
+// makeAt calls it as root of the step, but as root of the machine where files are seen as they are: they would belong to no user of the machine.
+func (b *sandbox) makeAt(path string, do func() error) error {
+	if b.isPlain(path) {
+		if err := do(); !errors.Is(err, unix.EOVERFLOW) { // of the same file system something else can show the step's
+			return err
+		}
+	}
+	return as(b.IDs, do)
+}
+
+// isPlain tells whether a path, or what there is of it, is on the file system of a mount that shows no ids of the step.
+func (b *sandbox) isPlain(name string) bool {
+	var at unix.Stat_t
+	for unix.Stat(name, &at) != nil {
+		if name == "/" {
+			return false
+		}
+		name = path.Dir(name)
+	}
+	return slices.ContainsFunc(b.Mounts, func(m sandboxMount) bool {
+		var st unix.Stat_t
+		return m.Plain && unix.Fstat(m.FD, &st) == nil && st.Dev == at.Dev
 	})
 }
 
@@ -169,16 +212,16 @@ func (b *sandbox) setRoot() error {
 }
 
 // attachMounts mounts what the step asks for, and makes its working directory.
-func (b *sandbox) attachMounts() error {
+func (b *sandbox) attachMounts(making maker) error {
 	for _, m := range b.Mounts {
-		if err := m.attach(); err != nil {
+		if err := m.attach(making); err != nil {
 			return fmt.Errorf("mount at %s: %w", m.Target, err)
 		}
 	}
 	if b.Dir == "/" {
 		return nil
 	}
-	if err := os.MkdirAll(b.Dir, 0o755); err != nil {
+	if err := making(b.Dir, func() error { return os.MkdirAll(b.Dir, 0o755) }); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	return nil
@@ -226,7 +269,7 @@ func closeAll(fds []int) {
 }
 
 // attach mounts one of the mounts of the step.
-func (m *sandboxMount) attach() error {
+func (m *sandboxMount) attach(making maker) error {
 	dir := true
 	if m.FD >= 0 {
 		var st unix.Stat_t
@@ -235,7 +278,7 @@ func (m *sandboxMount) attach() error {
 		}
 		dir = st.Mode&unix.S_IFMT == unix.S_IFDIR
 	}
-	if err := makeTarget(m.Target, dir); err != nil {
+	if err := making(m.Target, func() error { return makeTarget(m.Target, dir) }); err != nil {
 		return err
 	}
 	if m.FD >= 0 {
@@ -249,7 +292,7 @@ func (m *sandboxMount) attach() error {
 	if m.RO {
 		flags |= unix.MS_RDONLY
 	}
-	return unix.Mount("tmpfs", m.Target, "tmpfs", flags, "mode=1777")
+	return making("/", func() error { return unix.Mount("tmpfs", m.Target, "tmpfs", flags, "mode=1777") })
 }
 
 // makeTarget makes what is missing of a path to mount at.

@@ -32,6 +32,7 @@ type source struct {
 	stamp    fstree.Stamp
 	exact    bool  // each change makes another stamp
 	unknown  error // why its content is not known
+	unmapped bool  // the step has a user namespace, and its files belong to no user of it
 }
 
 // looks has one look at a path at a time: others then find what it has found. Different paths may have to wait for each other.

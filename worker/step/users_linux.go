@@ -160,6 +160,14 @@ func (r *nativeRun) asUser(attr *os.ProcAttr) (release func(), err error) {
 	return release, nil
 }
 
+// canShow is why a step with these ids outside would see other owners of the files at a path of the machine; nil if it sees those.
+func (r *Runner) canShow(source string, ids idmap.Map) error {
+	if !ids.Set() {
+		return nil
+	}
+	return r.opt.Mounts.CanShowIDs(source, ids.Base, ids.Count)
+}
+
 // ownOutput gives the pipe of a command to the user it runs as, who can then open /dev/stdout.
 func (r *nativeRun) ownOutput() error {
 	u := &r.job.step.User
