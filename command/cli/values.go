@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -86,7 +87,7 @@ func (v sizeValue) Set(s string) error {
 	case n < v.least && v.least == 1 && v.most >= noMost:
 		return errors.New("no bound: give at least 1, or leave the flag out")
 	case n < v.least && v.most >= noMost:
-		return fmt.Errorf("less than %s", SizeText(v.least))
+		return fmt.Errorf("less than %s: give more, or leave the flag out", SizeText(v.least))
 	case n < v.least || n > v.most:
 		return fmt.Errorf("outside of %s to %s", SizeText(v.least), SizeText(v.most))
 	}
@@ -130,7 +131,27 @@ func SizeIntVar(flags *pflag.FlagSet, into *int, name string, value int, usage s
 // durationValue is a flag that is a duration.
 type durationValue time.Duration
 
-func (v *durationValue) String() string { return time.Duration(*v).String() }
+func (v *durationValue) String() string {
+	if *v == 0 {
+		return "0" // which pflag does not print as a default
+	}
+	return DurationText(time.Duration(*v))
+}
+
+// DurationText writes a duration as DurationVar reads it: 14d, 1h or 1m30s.
+func DurationText(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > 0 && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
 
 // Type is what the help calls it.
 func (v *durationValue) Type() string { return "duration" }

@@ -54,10 +54,31 @@ func TestValuesInHelp(t *testing.T) {
 	cli.SizeRangeVar(flags, &all, "least", 0, 1<<20, math.MaxInt64, "with a least")
 	for wrong, says := range map[string]string{
 		"--none -1": "negative: ", "--none 10": "outside of 0 to 9", "--all -2": "negative: ", "--wait -1s": "negative: ", "--size -5": "negative: ",
-		"--size +5": "not a size: ", "--least 20": "less than 1MiB",
+		"--size +5": "not a size: ", "--least 20": "less than 1MiB: give more, or leave the flag out",
 	} {
 		if err := flags.Parse(strings.Fields(wrong)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v; want %q", wrong, err, says)
+		}
+	}
+}
+
+// The default of prune's --caches was 336h0m0s, and that of a time without a limit 0s.
+func TestDurationText(t *testing.T) {
+	for text, d := range map[string]time.Duration{
+		"14d": 336 * time.Hour, "1h": time.Hour, "1m": time.Minute, "1m30s": 90 * time.Second, "36h": 36 * time.Hour, "10s": 10 * time.Second, "500ms": 500 * time.Millisecond,
+		"1h0m1s": time.Hour + time.Second, "20m": 20 * time.Minute, "10h": 10 * time.Hour, "0s": 0,
+	} {
+		if got := cli.DurationText(d); got != text {
+			t.Errorf("%v is %q, and should be %q", d, got, text)
+		}
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		var read time.Duration
+		cli.DurationVar(flags, &read, "for", d, "how long")
+		if shown := strings.Contains(flags.FlagUsages(), "(default "+text+")"); shown != (d != 0) {
+			t.Errorf("%v: the help is %q", d, flags.FlagUsages())
+		}
+		if err := flags.Parse([]string{"--for", text}); err != nil || read != d {
+			t.Errorf("%s is read as %v, %v", text, read, err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestWaits(t *testing.T) {
 	root := command.NewRootCommand()
 	root.SetOut(&out)
 	root.SetErr(writer(func(b []byte) (int, error) { // what it waits for happens when it has said that it waits
-		if strings.Contains(string(b), "waiting up to 1m0s: ") {
+		if strings.Contains(string(b), "waiting up to 1m: ") {
 			check(t, s.Close())
 		}
 		return errOut.Write(b)

@@ -244,7 +244,7 @@ func (c *call) openUnlocked(root string, o snapshot.Options) (*snapshot.Store, e
 		}
 		if waited > lockSilence && !said {
 			said = true
-			fmt.Fprintf(c.cmd.ErrOrStderr(), "waiting up to %v: %v\n", c.patience, err)
+			fmt.Fprintf(c.cmd.ErrOrStderr(), "waiting up to %s: %v\n", cli.DurationText(c.patience), err)
 		}
 		if waited > lockPatience {
 			interval = lockSeldom
