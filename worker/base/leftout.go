@@ -44,7 +44,7 @@ func (im *importer) fits(in *incoming, info snapshot.Info) error {
 	case im.o.Devices == DevicesRefuse && left.Devices > 0:
 		return errNoDevices
 	case im.o.Devices == DevicesMake && left.Devices > 0:
-		return fmt.Errorf("snapshot %q: %w: it is there without the %d device nodes of its layer", info.Name, ErrLeftOut, left.Devices)
+		return fmt.Errorf("snapshot %q: %w: it is there without the device nodes of its layer (%d)", info.Name, ErrLeftOut, left.Devices)
 	case im.o.Devices == DevicesMake && !known:
 		return fmt.Errorf("snapshot %q: %w: it may be there without the device nodes of its layer", info.Name, ErrLeftOut)
 	}

@@ -184,10 +184,10 @@ func remove(t *testing.T) {
 func TestDevices(t *testing.T) {
 	work(t)
 	files(t, "dev.tar", map[string]string{"bin/hello": "x", "dev/null": ""})
-	if out := must(t, "--driver", "copy", "import", "dev.tar", "tiny"); !strings.Contains(out, "left out: 1 device nodes") {
+	if out := must(t, "--driver", "copy", "import", "dev.tar", "tiny"); !strings.Contains(out, "left out: 1 device node\n") {
 		t.Error(out)
 	}
-	for devices, says := range map[string]string{"refuse": "--devices skip leaves them out", "make": "without the 1 device nodes of its layer; remove it, with what stands on it"} {
+	for devices, says := range map[string]string{"refuse": "--devices skip leaves them out", "make": "without the device nodes of its layer (1); remove it, with what stands on it"} {
 		if os.Geteuid() != 0 && devices == "make" {
 			continue
 		}

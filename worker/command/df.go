@@ -90,7 +90,7 @@ func (c *call) df() error {
 		rows = append(rows, [2]string{"Caches", cli.Size(r.CacheBytes) + " in " + cli.Plural(int(r.Caches), "cache")})
 	}
 	if r.Held.Results > 0 {
-		rows = append(rows, [2]string{"Held", r.Held.String() + " for the next step on them, until " + moment(r.Held.Until) + " at most"})
+		rows = append(rows, [2]string{"Held", r.Held.String() + " " + r.Held.lasts()})
 	}
 	if len(r.Quarantine) > 0 {
 		rows = append(rows, [2]string{"Quarantine", cli.Size(r.QuarantineBytes) + " in " + inQuarantine(r.Quarantine) + "; holdfastd snapshot ls --quarantined"})

@@ -34,14 +34,26 @@ func (c *call) heldResults(t *snapshot.Tenant, but map[string]bool) (h held, err
 
 // sayHeld says that there are such results, if there are.
 func (c *call) sayHeld(h held) {
-	if h.Results > 0 {
-		fmt.Fprintf(c.out, "%s stay, held for the next step on them until %s at most; with --held they can go\n", h, moment(h.Until))
+	switch {
+	case h.Results == 1:
+		fmt.Fprintf(c.out, "%s stays, held %s; with --held it can go\n", h, h.lasts())
+	case h.Results > 1:
+		fmt.Fprintf(c.out, "%s stay, held %s; with --held they can go\n", h, h.lasts())
 	}
 }
 
 // String says how many, and how much.
 func (h held) String() string {
 	return cli.Plural(int(h.Results), "result") + " with " + cli.Size(h.Bytes)
+}
+
+// lasts says for what they are held, and for how long.
+func (h held) lasts() string {
+	them := "them"
+	if h.Results == 1 {
+		them = "it"
+	}
+	return "for the next step on " + them + ", until " + moment(h.Until) + " at most"
 }
 
 // held says what of the store waits for its next step.
@@ -51,6 +63,6 @@ func (d *checkup) held(s *snapshot.Store) {
 		return
 	}
 	if h, err := d.heldResults(t, nil); err == nil && h.Results > 0 { // df tells of the error
-		d.add("Store", "held results", stateOK, h.String()+" are held for the next step on them, until "+moment(h.Until)+" at most; pruning heeds it, unless a step needs room", "")
+		d.add("Store", "held results", stateOK, h.String()+", held "+h.lasts()+"; pruning heeds it, unless a step needs room", "")
 	}
 }

@@ -26,7 +26,7 @@ func TestHeld(t *testing.T) {
 		t.Fatalf("no hit: %s and %s", first, again)
 	}
 	out := must(t, "prune", "--all")
-	if !strings.HasPrefix(out, "nothing to remove; ") || !strings.Contains(out, "\n1 result with ") || !strings.Contains(out, "stay, held for the next step on them until ") {
+	if !strings.HasPrefix(out, "nothing to remove; ") || !strings.Contains(out, "\n1 result with ") || !strings.Contains(out, " stays, held for the next step on it, until ") {
 		t.Errorf("pruned: %s", out)
 	}
 	out = must(t, "why", first)

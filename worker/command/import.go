@@ -100,6 +100,9 @@ func (c *call) importBase(f *importFlags) error {
 			return err
 		}
 	}
+	if !privileged() && (c.driver == "erofs" || strings.HasPrefix(c.driver, "zfs:")) {
+		return cli.Usagef("--driver %s is for root: it mounts what it imports; overlay and copy are for other users, too", c.driver)
+	}
 	return c.withStore(true, func(t *snapshot.Tenant) (err error) {
 		if d := t.Store().Driver().Name(); d == "erofs" || d == "zfs" { // it has to mount what it looks at
 			m, err := c.openMounts(t.Store())
@@ -218,16 +221,16 @@ func (c *call) printImport(r *base.Result) error {
 	add("Layers", layers)
 	cli.Rows(c.out, lines...)
 	for _, left := range []struct {
-		n    int64
-		what string
+		n         int64
+		what, why string
 	}{
-		{r.LeftOut.Owners, "owners: only root can give files away (setuid and setgid are left out with them)"},
-		{r.LeftOut.Xattrs, "extended attributes"},
-		{r.LeftOut.Devices, "device nodes"},
-		{r.LeftOut.Modes, "modes with which their owner may not read: he may"},
+		{r.LeftOut.Owners, "owner", ": only root can give files away (setuid and setgid are left out with them)"},
+		{r.LeftOut.Xattrs, "extended attribute", ""},
+		{r.LeftOut.Devices, "device node", ""},
+		{r.LeftOut.Modes, "mode", " with which an owner may not read: the owner may"},
 	} {
 		if left.n > 0 {
-			fmt.Fprintf(c.out, "left out: %s %s\n", cli.Count(left.n), left.what)
+			fmt.Fprintf(c.out, "left out: %s%s\n", cli.Plural(int(left.n), left.what), left.why)
 		}
 	}
 	return nil

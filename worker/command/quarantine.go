@@ -69,7 +69,9 @@ func (c *call) removeQuarantined() error {
 			}
 			ids = report.Quarantined
 		}
-		if err := t.Store().RemoveQuarantined(c.ctx, ids...); err != nil {
+		if err := t.Store().RemoveQuarantined(c.ctx, ids...); errors.Is(err, snapshot.ErrNotFound) {
+			return &nextError{err, "holdfastd snapshot ls --quarantined lists what is there"}
+		} else if err != nil {
 			return err
 		}
 		return c.deleted(t.Store())
@@ -121,7 +123,7 @@ func (d *checkup) missing(s *snapshot.Store) {
 	if err != nil || len(report.Missing) == 0 {
 		return
 	}
-	d.add("Store", "missing", stateLacking, "of snapshots are gone: "+inQuarantine(report.Missing)+"; metadata.db is older than their removal, or they were deleted by hand",
+	d.add("Store", "missing", stateLacking, "snapshots have no directory any more: "+inQuarantine(report.Missing)+"; metadata.db is older than their removal, or they were deleted by hand",
 		"put the right metadata.db back, or remove the snapshots with these IDs, with what stands on them: holdfastd snapshot stat NAME says the ID")
 }
 

@@ -71,7 +71,7 @@ ID  SIZE  FILES  CHANGED  DIRECTORY
 	if r := run(t, "", "snapshot", "rm", "--quarantined", "x"); r.code != command.ExitUsage {
 		t.Errorf("%+v", r)
 	}
-	if r := run(t, "", "snapshot", "rm", "--quarantined", "99"); r.code != command.ExitFailed || !strings.Contains(r.errOut, "not found") {
+	if r := run(t, "", "snapshot", "rm", "--quarantined", "99"); r.code != command.ExitFailed || !strings.Contains(r.errOut, "holdfastd snapshot ls --quarantined lists what is there") {
 		t.Errorf("%+v", r)
 	}
 	want(t, must(t, "snapshot", "rm", "--quarantined", "3"), "removed 3 from quarantine\n")

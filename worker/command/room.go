@@ -80,13 +80,10 @@ const roomLease = "room for a step"
 
 // reserve promises a step the room that it may take, and makes it by pruning if it is not there. The step is the only one that
 // this process runs, so the reservation ends with it.
-func (c *call) reserve(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepFlags) error {
+func (c *call) reserve(t *snapshot.Tenant, s step.Step, f *stepFlags) error {
 	bytes := f.reservation(s.Limits)
 	if bytes == 0 {
 		return nil
-	}
-	if _, err := r.Lookup(c.ctx, s); err == nil {
-		return nil // nothing is run
 	}
 	space, err := c.room.space()
 	if err != nil {

@@ -79,7 +79,7 @@ type stepFlags struct {
 func (a *app) newStep() *cobra.Command {
 	var f stepFlags
 	cmd := &cobra.Command{
-		Use:   "step --base NAME -- COMMAND...",
+		Use:   "step --base NAME [flags] -- COMMAND...",
 		Short: "Run a command on a base, once",
 		Long:  stepHelp,
 		Example: "  holdfastd step --base debian --network host -- sh -c 'apt-get update && apt-get install -y gcc'\n" +
@@ -100,15 +100,15 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.copies, "copy", nil, "SOURCE:TARGET, a directory's content or a file of this machine that is copied before the command runs; any number")
 	flags.StringArrayVar(&f.outputs, "output", nil, "SOURCE:DEST, a directory's content or a file of the result that is copied to this machine, also if nothing was run; any number")
 	flags.BoolVar(&f.noCache, "no-cache", false, "run the command though there is a result, in whose place comes what it leaves now")
-	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none|host")
+	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none (but a loopback device of its own)|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
 	flags.StringVar(&f.userns, "userns", "auto", "with the runtime native, whether root in it is an unprivileged user of this machine: auto (where ids can be mapped)|off; other results with than without")
-	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB")
-	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5")
-	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads (0: 4096, where cgroups can limit them)")
-	cli.DurationVar(flags, &f.timeout, "timeout", 0, "longest time, such as 90s")
+	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB; default: no limit")
+	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5; default: no limit")
+	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads; default: 4096, where cgroups can limit them")
+	cli.DurationVar(flags, &f.timeout, "timeout", 0, "longest time that the command may take, such as 90s; default: no limit")
 	cli.DurationVar(flags, &f.hold, "hold", step.DefaultHold, "how long the result stays for the next step on it, whatever is pruned; 0: not at all")
-	cli.SizeRangeVar(flags, &f.disk, "disk", 0, leastLimit, math.MaxInt64, "most that the result may take, such as 2GiB")
+	cli.SizeRangeVar(flags, &f.disk, "disk", 0, leastLimit, math.MaxInt64, "most that the result may take, such as 2GiB; default: no limit")
 	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+cli.SizeText(defaultReserve)+"; 0: none")
 	flags.StringVar(&f.policy, "policy", "", "file with policies in TOML, by which snapshots are pruned if that room is not there; default: the built-in ones")
 	_ = cmd.MarkFlagFilename("policy", "toml")
@@ -166,8 +166,11 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 func (f *stepFlags) limits() (l step.Limits, err error) {
 	l = step.Limits{CPU: f.cpus, Pids: f.pids, Time: f.timeout}
 	l.Memory, l.Disk = f.memory, f.disk
-	if f.cpus < 0 || f.pids < 0 {
-		return l, cli.Usagef("limits cannot be negative; 0 is none")
+	if f.cpus < 0 {
+		return l, cli.Usagef("--cpus is %v; give more than 0, or leave it out: it is no limit then", f.cpus)
+	}
+	if f.pids < 0 {
+		return l, cli.Usagef("--pids is %d; give more than 0, or leave it out: it is %d then", f.pids, step.DefaultPids)
 	}
 	if math.IsNaN(f.cpus) || math.IsInf(f.cpus, 0) {
 		return l, cli.Usagef("--cpus is %v; it is a number of processors such as 0.5", f.cpus)

@@ -137,10 +137,14 @@ func TestStepCodes(t *testing.T) {
 		{3, "the command failed: exit code 3", "--base bb -- sh -c 'exit 3'"},
 		{2, "exit code 2", "--base bb -- sh -c 'exit 2'"},
 		{137, "exit code 137", "--base bb -- sh -c 'sleep 60 >/dev/null & kill -9 $!; wait $! 2>/dev/null'"},
-		{127, "nothing: not found in PATH", "--base bb -- nothing"},
+		{127, "nothing: not found in PATH (after ", "--base bb -- nothing"},
+		{127, "the base has it in none of /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; give its path", "--base bb -- nothing"},
+		{127, "the base has it in none of /a; give its path", "--base bb --env PATH=/a -- sh"},
+		{127, "one after sh -c", "--base bb -- 'echo hi'"},
+		{127, "or not the interpreter or dynamic loader that it names", "--base bb -- /bin/nothing"},
 		{126, "no program that can be executed", "--base bb -- /bin"},
-		{137, "longer than it may", "--base bb --timeout 50ms -- sleep 60"},
-		{125, "wrote more than it may", "--base bb --disk 1MiB -- sh -c 'dd if=/dev/zero of=/x bs=1024 count=5000 2>/dev/null'"},
+		{137, "--timeout allows 50ms: allow more, or leave it out", "--base bb --timeout 50ms -- sleep 60"},
+		{125, " of 1.0 MiB (", "--base bb --disk 1MiB -- sh -c 'dd if=/dev/zero of=/x bs=1024 count=5000 2>/dev/null'"},
 		{125, "not enough room on the disk", "--base bb --disk 4000TiB -- id"},
 		{125, "holdfastd snapshot ls lists all names", "--base nobody -- id"},
 		{125, "--base is missing", "id"},
@@ -150,6 +154,7 @@ func TestStepCodes(t *testing.T) {
 		{125, "--env gives X twice", "--base bb --env X=1 --env X=2 id"},
 		{125, "--workdir is", "--base bb --workdir here id"},
 		{126, `the base has no such user: "me"`, "--base bb --user me id"},
+		{126, "--user takes numbers, too", "--base bb --user me id"},
 		{125, "--user is", "--base bb --user me: id"},
 		{125, "--user is", "--base bb --user 1:-1 id"},
 		{125, "--mount is", "--base bb --mount /tmp id"},
@@ -162,7 +167,9 @@ func TestStepCodes(t *testing.T) {
 		{125, "--memory much: not a size", "--base bb --memory much id"},
 		{125, "--memory 20: less than 1MiB", "--base bb --memory 20 id"}, // a unit is missing
 		{125, "--disk 0: less than 1MiB", "--base bb --disk 0 id"},
-		{125, "limits cannot be negative", "--base bb --cpus -1 id"},
+		{125, "--cpus is -1; give more than 0", "--base bb --cpus -1 id"},
+		{125, "--pids is -1; give more than 0, or leave it out: it is 4096 then", "--base bb --pids -1 id"},
+		{125, "Usage: holdfastd step --base NAME [flags] -- COMMAND...", "--base bb"},
 		{125, "there is no store", "--root none --base bb id"},
 	} {
 		r := run(t, "", append([]string{"step"}, split(c.args)...)...)
@@ -371,6 +378,13 @@ func TestStepUser(t *testing.T) {
 	}
 	if r := call("doctor", "--driver", "erofs"); r.code != 1 || !strings.Contains(r.out, "the driver erofs needs root") {
 		t.Errorf("%+v", r)
+	}
+	// It said that root is needed, or a directory of one's own, and had made a store of that driver there.
+	if r := call("--driver", "erofs", "import", "busybox.tar", "bb"); r.code != 2 || !strings.Contains(r.errOut, "--driver erofs is for root") {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat("store"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an import that was refused has made a store: %v", err)
 	}
 	for _, driver := range []string{"copy", "overlay"} {
 		check(t, os.RemoveAll("store"))

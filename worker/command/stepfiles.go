@@ -71,7 +71,7 @@ func parseMount(text string) (m step.Mount, err error) {
 		parts = parts[:2]
 	}
 	if len(parts) != 2 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
-		return m, cli.Usagef("--mount is %q; it must be SOURCE:/TARGET:ro, SOURCE:/TARGET, which can be written, or type=cache,id=NAME,target=/TARGET", text)
+		return m, cli.Usagef("--mount is %q; it must be SOURCE:/TARGET:ro, SOURCE:/TARGET, which can be written, tmpfs:/TARGET, or type=cache,id=NAME,target=/TARGET", text)
 	}
 	m.Target = parts[1]
 	if parts[0] == tmpfs {
@@ -92,7 +92,7 @@ func parseCache(text string) (m step.Mount, err error) {
 		fields[name] = value
 	}
 	if len(fields) != 3 || fields["type"] != "cache" || fields["id"] == "" || !strings.HasPrefix(fields["target"], "/") {
-		return m, cli.Usagef("--mount is %q; it must be type=cache,id=NAME,target=/TARGET", text)
+		return m, cli.Usagef("--mount is %q; it must be type=cache,id=NAME,target=/TARGET; a directory of this machine is SOURCE:/TARGET:ro, or SOURCE:/TARGET, which can be written", text)
 	}
 	return step.Mount{Cache: fields["id"], Target: fields["target"]}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -90,6 +89,14 @@ type stepReport struct {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// hasResult tells whether nothing is going to be run. Sources are read for it that are not known yet, or were changed, which takes as
+// long as they are large.
+func (c *call) hasResult(r *step.Runner, s step.Step) bool {
+	defer cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "reading sources", Step: cli.ProgressStep}.Start()()
+	_, err := r.Lookup(c.ctx, s)
+	return err == nil
+}
+
 // runStep runs a step. That it has no result is no error here.
 func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepFlags) (*stepReport, error) {
 	var log io.Writer = cli.Output{W: c.cmd.OutOrStdout()}
@@ -97,8 +104,10 @@ func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 		log = nil // it is part of the JSON
 	}
 	begun := time.Now()
-	if err := c.reserve(t, r, s, f); err != nil {
-		return nil, err
+	if !c.hasResult(r, s) {
+		if err := c.reserve(t, s, f); err != nil {
+			return nil, err
+		}
 	}
 	res, err := r.Run(c.ctx, s, log)
 	report := &stepReport{Milliseconds: milliseconds(time.Since(begun))}
@@ -116,32 +125,11 @@ func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepF
 		}
 		report.CommandTime = milliseconds(failure.Duration)
 		report.put(failure.Output, failure.OutputSize, failure.Usage)
-		if s.Network == step.NetworkNone && failsToResolve(string(failure.Output)) {
-			report.Next = "it seems to have looked up a name, and has no network: --network host gives it that of this machine"
-		}
+		report.Next = nextOf(&s, failure)
 	default:
 		return nil, err
 	}
 	return report, nil
-}
-
-// resolverFailures is what libraries and programs say when a name cannot be looked up, in small letters.
-var resolverFailures = []string{
-	"temporary failure in name resolution", "name or service not known", "name does not resolve", "nodename nor servname provided", // libraries of C
-	"temporary failure resolving", "could not resolve", "unable to resolve host", "bad address '", // apt, curl and git, wget, busybox
-	"getaddrinfo enotfound", "getaddrinfo eai_again", "failed to lookup address information", "unknownhostexception", // node, Rust, Java
-}
-
-// failsToResolve tells whether the output of a command looks as if it could not look up a name.
-func failsToResolve(output string) bool {
-	output = strings.ToLower(output)
-	for line := range strings.Lines(output) {
-		// As programs in Go say it.
-		if _, rest, ok := strings.Cut(line, "lookup "); ok && (strings.Contains(rest, "no such host") || strings.Contains(rest, "connection refused") || strings.Contains(rest, "network is unreachable")) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(resolverFailures, func(text string) bool { return strings.Contains(output, text) })
 }
 
 func (r *stepReport) put(output []byte, size int64, u step.Usage) {

@@ -328,7 +328,7 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel 
 		begin := time.Now()
 		u, err := r.opt.Tenant.Usage(ctx, key)
 		if err == nil && u.Size > limit {
-			cancel(fmt.Errorf("%w: %d bytes of %d", ErrDisk, u.Size, limit))
+			cancel(fmt.Errorf("%w: %s of %s", ErrDisk, human(u.Size), human(limit)))
 			return
 		}
 		wait = max(diskInterval, diskShare*time.Since(begin))
@@ -343,7 +343,7 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 			return f.id, r.fault(f, err)
 		}
 		if u.Size > limit {
-			fail := &Failure{ID: f.id, Reason: fmt.Errorf("%w: %d bytes of %d", ErrDisk, u.Size, limit)}
+			fail := &Failure{ID: f.id, Reason: fmt.Errorf("%w: %s of %s", ErrDisk, human(u.Size), human(limit))}
 			fail.Output, fail.OutputSize = f.out.text()
 			return f.id, fail
 		}

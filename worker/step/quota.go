@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/dustin/go-humanize"
+
 	"holdfast/worker/disk"
 )
 
@@ -75,6 +77,9 @@ func (r *Runner) liftDisk(f *flight, q *disk.Quota, err error) error {
 		fail = &Failure{ID: f.id}
 		fail.Output, fail.OutputSize = f.out.text()
 	}
-	fail.Reason = fmt.Errorf("%w: %d bytes of %d", ErrDisk, used, limit)
+	fail.Reason = fmt.Errorf("%w: %s of %s", ErrDisk, human(used), human(limit))
 	return fail
 }
+
+// human is a number of bytes for people.
+func human(bytes int64) string { return humanize.IBytes(uint64(max(bytes, 0))) }
