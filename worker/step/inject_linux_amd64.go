@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +54,8 @@ const injectedSize = 40 // of a call in memory
 // limits of its resources, enter its user namespace unless own is nil, and install the filter. (The tracer may not set limits of another user's process.)
 // The process then stands where it stood, as it was, but for bytes below its stack that mean nothing to it. While it does that, meanwhile is
 // called; if that fails, or anything else, the process is to be killed.
-func (f filter) inject(pid int, limits []resourceLimit, own *entry, meanwhile func() error) error {
+func (f filter) inject(of stoppedProgram, limits []resourceLimit, own *entry, meanwhile func() error) error {
+	pid := of.pid
 	var saved unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &saved); err != nil {
 		return fmt.Errorf("the registers of the command: %w", err)
@@ -66,7 +69,7 @@ func (f filter) inject(pid int, limits []resourceLimit, own *entry, meanwhile fu
 		calls = append(calls, m.enter(own)...)
 	}
 	calls = append(calls, m.install(f))
-	table, err := m.write(pid, calls)
+	table, err := m.write(of, calls)
 	if err != nil {
 		return err
 	}
@@ -76,22 +79,53 @@ func (f filter) inject(pid int, limits []resourceLimit, own *entry, meanwhile fu
 		code -= over - pageSize
 	}
 	text := make([]byte, len(injected))
-	if _, err := unix.PtracePeekText(pid, code, text); err != nil {
+	if err := of.peek(code, text); err != nil {
 		return &startError{126, fmt.Errorf("the first instruction of the program: %w", err)}
 	}
-	if _, err := unix.PtracePokeText(pid, code, injected); err != nil {
+	if err := of.poke(code, injected); err != nil {
 		return &startError{126, fmt.Errorf("the first instruction of the program: %w", err)}
 	}
 	if err := execute(pid, saved, uint64(code), table, calls, meanwhile); err != nil {
 		return err
 	}
-	if _, err := unix.PtracePokeText(pid, code, text); err != nil {
+	if err := of.poke(code, text); err != nil {
 		return fmt.Errorf("the first instruction of the program: %w", err)
 	}
 	if err := unix.PtraceSetRegs(pid, &saved); err != nil {
 		return fmt.Errorf("the registers of the command: %w", err)
 	}
 	return nil
+}
+
+// peek reads memory of the program. A tracer may not look into one that its user may execute but not read; through /proc it may if it has
+// the right to look into all processes.
+func (t stoppedProgram) peek(at uintptr, b []byte) error {
+	_, err := unix.PtracePeekText(t.pid, at, b)
+	if err == unix.EIO {
+		return t.memory(unix.O_RDONLY, func(f *os.File) (int, error) { return f.ReadAt(b, int64(at)) })
+	}
+	return err
+}
+
+// poke writes memory of the program, also where the program cannot.
+func (t stoppedProgram) poke(at uintptr, b []byte) error {
+	_, err := unix.PtracePokeText(t.pid, at, b)
+	if err == unix.EIO {
+		return t.memory(unix.O_WRONLY, func(f *os.File) (int, error) { return f.WriteAt(b, int64(at)) })
+	}
+	return err
+}
+
+// memory calls a function with the file of the program's memory.
+func (t stoppedProgram) memory(flags int, do func(*os.File) (int, error)) error {
+	name := strconv.Itoa(t.pid) + "/mem"
+	fd, err := unix.Openat(int(t.proc.Fd()), name, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = do(f)
+	return errors.Join(err, f.Close())
 }
 
 // execute runs the injected code.
@@ -188,12 +222,13 @@ func (m *injectedMemory) enter(own *entry) []injectedCall {
 	low, high := own.keep&0xffffffff, own.keep>>32
 	header := m.put(unix.LINUX_CAPABILITY_VERSION_3)
 	sets := m.put(low|low<<32, high<<32, high) // effective, permitted, inheritable; and the upper halves
-	return append(calls,
-		injectedCall{"keep few capabilities: capset", unix.SYS_CAPSET, header, sets, 0, 0},
-		// With other privileges it is another process to the kernel: its /proc would belong to the machine's root, and it would forget
-		// what was to happen when the one above ends.
-		injectedCall{"be dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0},
-		injectedCall{"have a signal at the end", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL), 0, 0})
+	calls = append(calls, injectedCall{"keep few capabilities: capset", unix.SYS_CAPSET, header, sets, 0, 0})
+	if own.user != nil {
+		// With other ids it is another process to the kernel: its /proc would belong to the machine's root, and it would forget what was
+		// to happen when the one above ends. Who keeps them is not asked: what the user may only execute is not to be looked into.
+		calls = append(calls, injectedCall{"be dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0})
+	}
+	return append(calls, injectedCall{"have a signal at the end", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL), 0, 0})
 }
 
 func (m *injectedMemory) install(f filter) injectedCall {
@@ -204,16 +239,16 @@ func (m *injectedMemory) install(f filter) injectedCall {
 }
 
 // write writes it to the program, with the calls at its end, and returns where those are.
-func (m *injectedMemory) write(pid int, calls []injectedCall) (table uint64, err error) {
+func (m *injectedMemory) write(of stoppedProgram, calls []injectedCall) (table uint64, err error) {
 	table = m.put()
 	for _, c := range calls {
 		m.put(c.number, c.a, c.b, c.c, c.d)
 	}
 	local := []unix.Iovec{{Base: &m.b[0], Len: uint64(len(m.b))}}
-	n, err := unix.ProcessVMWritev(pid, local, []unix.RemoteIovec{{Base: uintptr(m.at), Len: len(m.b)}}, 0)
+	n, err := unix.ProcessVMWritev(of.pid, local, []unix.RemoteIovec{{Base: uintptr(m.at), Len: len(m.b)}}, 0)
 	if err != nil || n != len(m.b) {
 		// It needs the right to look into processes of other users; a tracer can write all the same, word by word.
-		if _, err := unix.PtracePokeData(pid, uintptr(m.at), m.b); err != nil {
+		if err := of.poke(uintptr(m.at), m.b); err != nil {
 			return 0, &startError{126, fmt.Errorf("the stack of the program: %w", err)}
 		}
 	}

@@ -15,4 +15,6 @@ func canInject() error {
 }
 
 // inject is never called.
-func (f filter) inject(int, []resourceLimit, *entry, func() error) error { return canInject() }
+func (f filter) inject(stoppedProgram, []resourceLimit, *entry, func() error) error {
+	return canInject()
+}

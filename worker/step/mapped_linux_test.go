@@ -223,7 +223,7 @@ func TestManyUsers(t *testing.T) {
 // What a user may execute, and where it may begin, is found out before it is in its namespace, by ids of the machine.
 func TestMappedExecute(t *testing.T) {
 	s := newMapped(t, Options{})
-	made := s.ok(sh("base", "mkdir /own /group; cp /bin/busybox /own/echo; chown 1000:1000 /own/echo; chmod 700 /own/echo; mkdir -m 700 /private; chown 1000:1000 /private; cp /bin/busybox /group/echo; chown 0:44 /group/echo; chmod 750 /group/echo; cp /own/echo /own/sh; chown 1000 /own/sh; chmod 700 /own/sh; "+
+	made := s.ok(sh("base", "mkdir /own /group; cp /bin/busybox /own/echo; chown 1000:1000 /own/echo; chmod 700 /own/echo; mkdir -m 700 /private; chown 1000:1000 /private; cp /bin/busybox /group/echo; chown 0:44 /group/echo; chmod 750 /group/echo; cp /own/echo /own/sh; chown 1000 /own/sh; chmod 700 /own/sh; mkdir /only; cp /bin/busybox /only/stat; chmod 711 /only/stat; "+
 		"echo '#!/own/sh\necho script' >/bin/script; chmod 755 /bin/script"))
 	run := func(uid, gid uint32, dir string, command ...string) (string, error) {
 		step := sh(made.Snapshot, "")
@@ -243,6 +243,9 @@ func TestMappedExecute(t *testing.T) {
 		{0, "/", []string{"/own/echo", "x"}, "x"}, {1000, "/", []string{"/own/echo", "x"}, "x"}, {1001, "/", []string{"/own/echo", "x"}, ""},
 		{0, "/private", []string{"/bin/pwd"}, "/private"}, {1000, "/private", []string{"/bin/pwd"}, "/private"}, {1001, "/private", []string{"/bin/pwd"}, ""},
 		{1001, "/", []string{"/group/echo", "x"}, "x"}, {1002, "/", []string{"/group/echo", "x"}, ""}, {0, "/", []string{"/bin/script"}, "script"}, {1001, "/", []string{"/bin/script"}, ""},
+		// What a user may execute and not read could not be started; and must not be made to be looked into.
+		{0, "/", []string{"/only/stat", "-c", "%u", "/proc/self/environ"}, "0"}, {1001, "/", []string{"/only/stat", "-c", "%u", "/proc/self/environ"}, "65534"},
+		{1001, "/", []string{"/bin/stat", "-c", "%u", "/proc/self/environ"}, "1001"},
 	} {
 		got, err := run(c.uid, c.uid, c.dir, c.command...)
 		var f *Failure
@@ -251,6 +254,21 @@ func TestMappedExecute(t *testing.T) {
 		}
 	}
 	s.clean()
+}
+
+// TestExecuteOnly: a program that a user may execute but not read could not be started by that user: the filter is written into it.
+func TestExecuteOnly(t *testing.T) {
+	runtimes(t, func(s *stand) {
+		made := s.ok(sh("base", "mkdir /only; cp /bin/busybox /only/id; chmod 711 /only/id"))
+		for _, uid := range []uint32{0, 1000, 70000} {
+			step := sh(made.Snapshot, "")
+			step.Command, step.User = []string{"/only/id", "-u"}, User{UID: uid, GID: uid}
+			if got, want := s.text(step), strconv.Itoa(int(uid)); got != want {
+				s.Errorf("%s, and not %s", got, want)
+			}
+		}
+		s.clean()
+	})
 }
 
 // /dev is as it was, but that its nodes belong to no user of the step.

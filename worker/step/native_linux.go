@@ -409,7 +409,13 @@ func (r *nativeRun) settle(pid int, made *parts) error {
 	}
 	defer unix.Close(proc)
 	// To mount all that takes as long as what the command does meanwhile, and neither needs the other.
-	return r.filter.inject(pid, limits, r.entry, func() error { return made.attachProc(proc) })
+	return r.filter.inject(stoppedProgram{pid, r.proc}, limits, r.entry, func() error { return made.attachProc(proc) })
+}
+
+// stoppedProgram is a process that the calling thread traces.
+type stoppedProgram struct {
+	pid  int
+	proc *os.File // the machine's /proc
 }
 
 // procOf makes a detached /proc for the pid namespace of a process.
