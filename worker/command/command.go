@@ -92,6 +92,8 @@ func NewRootCommand() *cobra.Command {
 	a := &app{}
 	root := &cobra.Command{
 		Use: "holdfastd", Short: "Storage for machines that run builds", Long: rootHelp,
+		Example: "  holdfastd doctor\n  holdfastd import files.tar base\n" +
+			"  holdfastd step --base base -- sh -c 'echo hello >/greeting'\n  holdfastd snapshot ls\n  holdfastd prune --dry-run",
 		SilenceErrors: true, SilenceUsage: true, Version: version(),
 	}
 	flags := root.PersistentFlags()

@@ -305,7 +305,7 @@ func TestVersion(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	work(t)
 	must(t, "--driver", "copy", "import", "files.tar", "tiny")
-	for args, offered := range map[string]string{"snapshot stat t": "tiny", "--driver e": "erofs", "import x --devices s": "skip", "mount t": "tiny", "import x --format o": "oci"} {
+	for args, offered := range map[string]string{"snapshot stat t": "tiny", "--driver e": "erofs", "import x --devices s": "skip", "mount t": "tiny", "import x --format o": "oci", "step --userns o": "off", "step --network h": "host"} {
 		out := run(t, "", append([]string{"__complete"}, strings.Fields(args)...)...).out
 		if !strings.HasPrefix(out, offered+"\n") {
 			t.Errorf("%s: offered is %q, and should be %q", args, out, offered)

@@ -37,8 +37,12 @@ func (a *app) newImport() *cobra.Command {
 		Use:   "import SOURCE [NAME]",
 		Short: "Import an image or an archive as a base",
 		Long:  importHelp,
-		Args:  cobra.RangeArgs(1, 2),
-		RunE:  a.action(func(c *call) error { return c.importBase(&f) }),
+		Example: "  tar -C DIRECTORY -cf - . | holdfastd import - base\n" +
+			"  docker export CONTAINER | holdfastd import - base\n" +
+			"  skopeo copy docker://debian:stable oci:debian && holdfastd import debian debian\n" +
+			"  holdfastd import --replace --ref 13 debian debian",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: a.action(func(c *call) error { return c.importBase(&f) }),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "auto", "what SOURCE is: auto|oci|tar")

@@ -21,7 +21,7 @@ import (
 
 func init() { register((*app).newMount) }
 
-const mountHelp = `Mount a snapshot at the directory PATH, until the command is interrupted (Ctrl-C), which
+const mountHelp = `Mount a snapshot at PATH, a directory that is there, until the command is interrupted (Ctrl-C), which
 ends it with exit code 0. It can be run in the background of a script: kill -INT ends it, too.
 
 A committed snapshot or a base is mounted to be read. An active one can be written.

@@ -26,10 +26,11 @@ const pruneHelp = `Remove snapshots that are not worth their room any more.
 
 What goes is said by policies: those of a file in TOML (--policy), or the defaults, which
 --default-policy prints with every field explained. Or the other flags make one policy:
-it selects what was not used for --keep, of what --filter says, with --all also what is
-labeled as to be kept; and removes all of it, or with --max-used, --min-free and
+it selects what was not used for --keep, of what --filter says, with --all also what has
+the label holdfast.keep, which a service can give to its snapshots; and removes all of it, or with --max-used, --min-free and
 --max-snapshots as much as it takes. Bases with a name, and what is leased, pinned or in use,
-stay, with all that they stand on. Caches of steps go that were not used for --caches.
+stay, with all that they stand on; holdfastd why says of one what keeps it. Caches of steps go that
+were not used for --caches.
 
 What a step has printed as its result is held for the next step on it: until that has a result, and
 for an hour at most (step --hold). With --held such results can go, too.
@@ -64,7 +65,8 @@ func (a *app) newPrune() *cobra.Command {
 	var f pruneFlags
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove snapshots by policies", Long: pruneHelp, Args: cobra.NoArgs,
-		RunE: a.action(func(c *call) error { return c.prune(&f) }),
+		Example: "  holdfastd prune --dry-run\n  holdfastd prune --keep 7d --filter name~=^step-\n  holdfastd prune --min-free 20%",
+		RunE:    a.action(func(c *call) error { return c.prune(&f) }),
 	}
 	f.register(cmd)
 	flags := cmd.Flags()

@@ -24,10 +24,26 @@ import (
 
 func init() { register((*app).newSnapshot) }
 
+const snapshotHelp = `List, show and remove snapshots: directory trees, each kept as what it changes relative to its
+parent. NAME is that of a base or of the result of a step, or a digest, and can be cut short
+anywhere while no other begins so.`
+
+const snapshotListHelp = `List snapshots. KIND is
+
+  committed  it never changes
+  base       a name for the snapshot that is its PARENT, which it keeps
+  cache      a directory that steps share (step --mount type=cache)
+  active     it can be written, as while a step runs
+  view       it is read, as while it is mounted
+
+and after a comma pinned, damaged (holdfastd verify), or distrusted: the machine went down before
+it was on the disk. SIZE and FILES are without those of the parent, as they were found at the
+commit.`
+
 func (a *app) newSnapshot() *cobra.Command {
-	cmd := &cobra.Command{Use: "snapshot", Short: "List, show and remove snapshots", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: "snapshot", Short: "List, show and remove snapshots", Long: snapshotHelp, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var full, quarantined bool
-	ls := &cobra.Command{Use: "ls", Short: "List snapshots", Args: cobra.NoArgs, RunE: a.action(func(c *call) error {
+	ls := &cobra.Command{Use: "ls", Short: "List snapshots", Long: snapshotListHelp, Args: cobra.NoArgs, RunE: a.action(func(c *call) error {
 		if quarantined {
 			return c.listQuarantined()
 		}

@@ -32,11 +32,14 @@ heeds: until that has a result, and for --hold at most.
 What it sees of this machine: --mount SOURCE:TARGET:ro is a directory or file whose content is part
 of the step, so a changed source file makes another step. Without :ro it can be written, and the step
 is run each time, under a name of its own. --mount type=cache,id=NAME,target=TARGET is a directory
-that is kept in the store from one step to the next, of which only the name counts. --copy copies
-what is then part of the result; --output copies out of the result, also when nothing was run.
+that is kept in the store from one step to the next, of which only the name counts; tmpfs:TARGET is
+an empty one in memory. All of a source is read once, which is shown on a terminal. --copy copies
+what is then part of the result; --output copies out of the result, also when nothing was run, over
+what is there.
 
 What the command writes, on standard output and standard error, goes to standard output;
-it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the step was run, and what the result is called.
+it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the
+step was run (ran) or was there (hit), and what the result is called.
 
 Environment, directory and user are those of the base's image, if it has them, unless
 they are given. PATH is set if nothing else sets it. What is given is of this step alone: a step
@@ -49,7 +52,7 @@ by Ctrl-C, 128 and the number of any other signal that ended holdfastd.
 
 Root in a step is an unprivileged user of this machine where ids can be mapped, as doctor says
 (--userns): files of this machine that it sees by --mount it can change as root can, if their
-file system can map ids, and otherwise as a stranger. With --network host it cannot listen at
+file system can map ids, and otherwise only as all users can. With --network host it cannot listen at
 ports below 1024.
 
 An ordinary user's steps run in a user namespace: with the runtime native, as one user,
@@ -100,9 +103,9 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.copies, "copy", nil, "SOURCE:TARGET, a directory's content or a file of this machine that is copied before the command runs; any number")
 	flags.StringArrayVar(&f.outputs, "output", nil, "SOURCE:DEST, a directory's content or a file of the result that is copied to this machine, also if nothing was run; any number")
 	flags.BoolVar(&f.noCache, "no-cache", false, "run the command though there is a result, in whose place comes what it leaves now")
-	flags.StringVar(&f.network, "network", "none", "what it sees of the network: none (but a loopback device of its own)|host")
+	flags.StringVar(&f.network, "network", "none", "what it sees of the network, or nothing but a loopback device of its own: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
-	flags.StringVar(&f.userns, "userns", "auto", "with the runtime native, whether root in it is an unprivileged user of this machine: auto (where ids can be mapped)|off; other results with than without")
+	flags.StringVar(&f.userns, "userns", "auto", "with the runtime native, whether root in it is an unprivileged user of this machine, where ids can be mapped; results with and without are different: auto|off")
 	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB; default: no limit")
 	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5; default: no limit")
 	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads; default: 4096, where cgroups can limit them")
