@@ -130,6 +130,10 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}()
 	if err == nil {
 		done.uncached, err = r.recheck(f, binds)
+		// Limits are not part of the ID: what was made with too little memory must be no hit for a step with more.
+		if done.oom && done.uncached == "" {
+			done.uncached = "a process was killed, since the step needed more memory than it may"
+		}
 	}
 	for _, h := range held {
 		if h != nil {

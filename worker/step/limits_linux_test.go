@@ -61,3 +61,26 @@ func TestResourceLimitsWithout(t *testing.T) {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
+
+// TestKilledForMemory: a command of whose processes one is killed for lack of memory, and which goes on without it and ends with 0, had a
+// result like any other: it was a hit for steps with more memory, too, though what it has left is something else.
+func TestKilledForMemory(t *testing.T) {
+	for _, name := range []string{"native", "init"} { // of runc's processes the groups of version 1 do not tell
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, Options{Runtime: runtimeNamed(name)})
+			step := sh("base", "if dd if=/dev/zero of=/dev/shm/x bs=1048576 count=60 2>/dev/null; then echo all >/made; else echo some >/made; fi; cat /made")
+			step.Limits.Memory = 16 << 20
+			narrow := s.ok(step)
+			if string(narrow.Output) != "some\n" || !strings.Contains(narrow.Uncached, "more memory than it may") {
+				t.Errorf("%+v: %q", narrow, narrow.Output)
+			}
+			step.Limits.Memory = 0
+			for _, hit := range []bool{false, true} {
+				if wide := s.ok(step); wide.Hit != hit || string(wide.Output) != "all\n" || wide.Uncached != "" || wide.Snapshot == narrow.Snapshot {
+					t.Errorf("%+v: %q", wide, wide.Output)
+				}
+			}
+			s.clean()
+		})
+	}
+}
