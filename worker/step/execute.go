@@ -296,7 +296,7 @@ func (r *Runner) verdict(f *flight, done *run, cause, err error) error {
 		fail.Reason = ErrCanceled
 	case errors.As(err, &start):
 		fail.Reason, fail.Code = fmt.Errorf("%w: %w", ErrStart, start), start.code
-	case err != nil && cause == nil:
+	case err != nil && cause == nil && !done.oom: // what is killed for its memory before it begins is no fault of the machine
 		return r.fault(f, err)
 	case err == nil && done.code == 0 && !done.signaled:
 		return nil
@@ -304,6 +304,9 @@ func (r *Runner) verdict(f *flight, done *run, cause, err error) error {
 		fail.Reason = cause
 	case done.oom:
 		fail.Reason = ErrMemory
+		if err != nil { // it was killed before there was anything to wait for
+			fail.Code = 128 + int(syscall.SIGKILL)
+		}
 	case done.signaled:
 		fail.Reason = ErrSignal
 	default:

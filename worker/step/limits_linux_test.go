@@ -45,6 +45,29 @@ func TestResourceLimits(t *testing.T) {
 	}
 }
 
+// A command that was killed for its memory before its first instruction, where it is given its filter and namespace, was taken for a fault
+// of the machine: "the command did not stop at its beginning".
+func TestMemoryAtBeginning(t *testing.T) {
+	natives(t, func(s *stand) {
+		step := sh("base", "")
+		step.Limits.Memory, step.User = 1<<20, User{UID: 1000, GID: 1000}
+		for g := range uint32(60000) {
+			step.User.Groups = append(step.User.Groups, g+1)
+		}
+		for size := 0; size <= 800; size += 25 {
+			step.Command = []string{"/bin/true"}
+			for left := size; left > 0; left -= min(left, 100) {
+				step.Command = append(step.Command, strings.Repeat("a", min(left, 100)<<10))
+			}
+			_, err := s.Run(s.ctx, step, nil)
+			if f := (*Failure)(nil); err != nil && (!errors.As(err, &f) || (!errors.Is(err, ErrMemory) || f.Code != 137) && !errors.Is(err, ErrStart)) {
+				s.Errorf("with arguments of %d KiB: %v", size, err)
+			}
+		}
+		s.clean()
+	})
+}
+
 // A service need not have CAP_SYS_RESOURCE, without which it may not set the limits of another user's process: that sets them itself.
 func TestResourceLimitsWithout(t *testing.T) {
 	needRoot(t)
