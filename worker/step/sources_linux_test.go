@@ -173,11 +173,18 @@ func TestKeepsChanging(t *testing.T) {
 			_ = os.Mkdir(filepath.Join(dir, "d"), 0o755)
 		}
 	})
-	for range 5 {
+	uncached := 0
+	for i := 0; i < 100 && uncached < 5; i++ { // on a busy machine the writer may stand still while a step runs, which is a hit then
 		res := s.ok(sees(dir, "echo ran"))
-		if res.Hit || res.Uncached == "" || string(res.Output) != "ran\n" {
+		if string(res.Output) != "ran\n" || res.Hit && res.Uncached != "" {
 			t.Errorf("%+v", res)
 		}
+		if res.Uncached != "" {
+			uncached++
+		}
+	}
+	if uncached < 5 {
+		t.Errorf("%d results are not cached", uncached)
 	}
 	close(stop)
 	writer.Wait()
