@@ -344,9 +344,30 @@ func optional(err error) error {
 	return err
 }
 
-// measure reads what the kernel knows of the memory of the group.
+// happened tells whether the kernel has counted an event of a controller in the group or in that of its processes.
+func happened(dir, file, event string) bool {
+	for _, d := range []string{dir, filepath.Join(dir, innerGroup)} {
+		b, _ := os.ReadFile(filepath.Join(d, file))
+		for line := range strings.Lines(string(b)) {
+			if n, ok := strings.CutPrefix(strings.TrimSpace(line), event+" "); ok && n != "0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// measure reads what the kernel knows of the memory of the group, and whether it has refused a process.
 func (g *group) measure(e *ended) {
-	if g == nil || g.memory == "" {
+	if g == nil {
+		return
+	}
+	for _, l := range g.later {
+		if l.controller == "pids" && happened(l.dir, "pids.events", "max") {
+			e.crowded = true
+		}
+	}
+	if g.memory == "" {
 		return
 	}
 	peak, events := "memory.peak", "memory.events"
@@ -357,13 +378,8 @@ func (g *group) measure(e *ended) {
 		n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 		e.usage.Memory = max(n, 0)
 	}
-	for _, dir := range []string{g.memory, filepath.Join(g.memory, innerGroup)} {
-		b, _ := os.ReadFile(filepath.Join(dir, events))
-		for _, line := range strings.Split(string(b), "\n") {
-			if n, ok := strings.CutPrefix(line, "oom_kill "); ok && n != "0" {
-				e.oom = true
-			}
-		}
+	if happened(g.memory, events, "oom_kill") {
+		e.oom = true
 	}
 	// Version 1 does not count in a group what was killed in those below it, where runc puts the
 	// processes: one that was killed when there was no memory left was killed for that.

@@ -130,9 +130,13 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}()
 	if err == nil {
 		done.uncached, err = r.recheck(f, binds)
-		// Limits are not part of the ID: what was made with too little memory must be no hit for a step with more.
-		if done.oom && done.uncached == "" {
+		// Limits are not part of the ID: what was made within too narrow ones must be no hit for a step with others.
+		switch {
+		case done.uncached != "":
+		case done.oom:
 			done.uncached = "a process was killed, since the step needed more memory than it may"
+		case done.crowded:
+			done.uncached = "a process or thread could not be made, since the step had as many as it may"
 		}
 	}
 	for _, h := range held {

@@ -93,6 +93,11 @@ func TestKilledForMemory(t *testing.T) {
 			s := newStand(t, Options{Runtime: runtimeNamed(name)})
 			step := sh("base", "if dd if=/dev/zero of=/dev/shm/x bs=1048576 count=60 2>/dev/null; then echo all >/made; else echo some >/made; fi; cat /made")
 			step.Limits.Memory = 16 << 20
+			if _, err := os.Stat("/sys/fs/cgroup/memory/memory.limit_in_bytes"); err != nil { // version 2 kills all processes of a group
+				_ = s.fails(step, ErrMemory)
+				s.clean()
+				return
+			}
 			narrow := s.ok(step)
 			if string(narrow.Output) != "some\n" || !strings.Contains(narrow.Uncached, "more memory than it may") {
 				t.Errorf("%+v: %q", narrow, narrow.Output)
@@ -100,6 +105,28 @@ func TestKilledForMemory(t *testing.T) {
 			step.Limits.Memory = 0
 			for _, hit := range []bool{false, true} {
 				if wide := s.ok(step); wide.Hit != hit || string(wide.Output) != "all\n" || wide.Uncached != "" || wide.Snapshot == narrow.Snapshot {
+					t.Errorf("%+v: %q", wide, wide.Output)
+				}
+			}
+			s.clean()
+		})
+	}
+}
+
+// TestCrowded: a command that goes on when a process cannot be made had a result that was a hit for steps with more processes, too.
+func TestCrowded(t *testing.T) {
+	for _, name := range []string{"native", "init"} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, Options{Runtime: runtimeNamed(name)})
+			step := sh("base", "("+strings.Repeat("sleep 1000 & ", 40)+") >/dev/null 2>&1; echo end") // which ends them
+			step.Limits.Pids = 20
+			narrow := s.ok(step)
+			if string(narrow.Output) != "end\n" || !strings.Contains(narrow.Uncached, "as many as it may") {
+				t.Errorf("%+v: %q", narrow, narrow.Output)
+			}
+			step.Limits.Pids = 100
+			for _, hit := range []bool{false, true} {
+				if wide := s.ok(step); wide.Hit != hit || wide.Uncached != "" || wide.Snapshot == narrow.Snapshot {
 					t.Errorf("%+v: %q", wide, wide.Output)
 				}
 			}

@@ -71,6 +71,7 @@ type ended struct {
 	code     int
 	signaled bool
 	oom      bool
+	crowded  bool // a process was refused, as there were as many as there may be
 	usage    Usage
 
 	remove func() error // removes what is left of the job in the system, and can do so while others go on; nil: nothing
