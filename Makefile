@@ -82,8 +82,8 @@ bench-worker: ## steps, pruning, and snapshots beside containerd's overlay snaps
 	scripts/bench-worker "$(BENCH)" $(BENCHFLAGS)
 
 .PHONY: soak
-soak: ## all judges with new seeds, for about DURATION=10m
-	scripts/soak $(DURATION)
+soak: ## all judges with new seeds, for about DURATION=10m, or PARTS="crash vm" of them
+	scripts/soak $(DURATION) $(PARTS)
 
 .PHONY: model
 model: ## the models in docs/model, complete
