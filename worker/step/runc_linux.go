@@ -132,7 +132,6 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 	if err != nil && !errors.As(err, &exit) {
 		return done, fmt.Errorf("runc: %w", err)
 	}
-	err = nil
 	state := cmd.ProcessState
 	done.usage.User, done.usage.System = state.UserTime(), state.SystemTime()
 	done.code = state.ExitCode()
@@ -145,11 +144,9 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 	if lost || ctx.Err() != nil {
 		o.cgroups.kill(name)
 	}
-	if done.code != 0 || ctx.Err() != nil {
-		o.forget(name)
-	}
+	err = o.forget(name)
 	if lost {
-		err = o.cgroups.removeEverywhere(name)
+		err = errors.Join(err, o.cgroups.removeEverywhere(name))
 	}
 	return done, errors.Join(err, o.complaint(logName, done.code))
 }
@@ -186,15 +183,18 @@ func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
 	}
 }
 
-// forget removes what runc keeps of a container, if it has left anything when it ended.
-func (o *openRunc) forget(name string) {
-	if _, err := os.Stat(filepath.Join(o.dir, stateDir, name)); errors.Is(err, os.ErrNotExist) {
-		return
+// forget removes what runc keeps of a container, if it has left anything when it ended. runc itself gives up where a cgroup or a state
+// is not as it expects; the processes are ended with the step's cgroups.
+func (o *openRunc) forget(name string) error {
+	dir := filepath.Join(o.dir, stateDir, name)
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
 	cmd := o.command("delete", "--force", name)
 	if o.nursery.Start(cmd) == nil {
 		_ = cmd.Wait()
 	}
+	return os.RemoveAll(dir)
 }
 
 // complaint is the error that runc has logged, if it was runc that failed.
