@@ -54,7 +54,7 @@ func TestBlobResumeLine(t *testing.T) {
 	broken := func(args ...string) result {
 		return putFrom(t, &failing{bytes.NewReader(data[:2<<20]), errSource}, args...)
 	}
-	want := "go on with: holdfast blob put x.db store - --create --expect " + digestOf(data) + " --into 'a b' --keep-unfinished 1h0m0s --name 'it'\\''s' --quiet --replace --resume n1\n"
+	want := "go on with: holdfast blob put x.db store - --create --expect " + digestOf(data) + " --into 'a b' --keep-unfinished 1h --name 'it'\\''s' --quiet --replace --resume n1\n"
 	r := broken("x.db", "store", "-", "--create", "--into", "a b", "--name", "it's", "--expect", digestOf(data), "--keep-unfinished", "1h", "--replace", "-q", "--resume", "n1")
 	wantIn(t, r, 1, "", want)
 	r = broken("x.db", "00ff", "--create", "--into", "61", "--name", "k", "--bucket-format", "hex", "--resume", "n2")
