@@ -168,9 +168,13 @@ func (k *kernel) leaves(m *master) bool {
 // release closes a master that is detached.
 func (k *kernel) release(m *master) { _ = unix.Close(m.fd) }
 
-// unmountPoint unmounts what is at a mount point that is the manager's own, and removes it.
+// unmountPoint unmounts what is at a mount point that is the manager's own, with what has come with it below it, and removes the point.
 func unmountPoint(path string) error {
-	if err := unmount(path); err != nil {
+	err := unmount(path)
+	if errors.Is(err, unix.EBUSY) {
+		err = unmountTree(path)
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -188,20 +192,38 @@ func unmount(path string) error {
 	return fmt.Errorf("umount %s: %w", path, err)
 }
 
-// unmountBelow unmounts what is mounted below a path in the namespace of the thread, the last first.
-func unmountBelow(path string) error {
-	var below []string
-	err := eachMount(" "+path+"/", func(m *mountinfo) {
-		if strings.HasPrefix(m.point, path+"/") {
-			below = append(below, m.point)
-		}
-	})
+// unmountTree unmounts what is at a path, and before it what is below, the last first. In a user namespace what came there with a
+// recursive mount from outside cannot be unmounted by itself, but goes with the mount that it came with.
+func unmountTree(path string) error {
+	below, err := listBelow(path)
 	for _, p := range slices.Backward(below) {
 		if err == nil {
 			err = unmount(p)
 		}
 	}
-	return err
+	if err == nil {
+		below, err = listBelow(path)
+	}
+	if err != nil {
+		return err
+	}
+	if len(below) == 0 {
+		return unmount(path)
+	}
+	if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("umount -l %s: %w", path, err)
+	}
+	return nil
+}
+
+// listBelow lists what is mounted below a path in the namespace of the thread.
+func listBelow(path string) (points []string, err error) {
+	err = eachMount(" "+path+"/", func(m *mountinfo) {
+		if strings.HasPrefix(m.point, path+"/") {
+			points = append(points, m.point)
+		}
+	})
+	return points, err
 }
 
 // attach makes a clone of a master at a path in a namespace.
@@ -267,16 +289,11 @@ func (k *kernel) attachOld(m *master, recursive bool, n *Namespace, path string)
 	})
 }
 
-// detach unmounts an attachment. made tells whether the mount point is the manager's own. What is mounted below
-// the manager's own has come with a recursive mount, and goes first.
+// detach unmounts an attachment. made tells whether the mount point is the manager's own.
 func (k *kernel) detach(n *Namespace, path string, made bool) error {
 	return n.Do(func() error {
 		if made {
-			err := unmountPoint(path)
-			if errors.Is(err, unix.EBUSY) && unmountBelow(path) == nil {
-				err = unmountPoint(path)
-			}
-			return err
+			return unmountPoint(path)
 		}
 		return unmount(path)
 	})

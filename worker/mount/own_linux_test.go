@@ -1,9 +1,12 @@
 package mount
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A bind that was idle, or that another had, was given for a path at which there was another directory by then.
@@ -24,5 +27,35 @@ func TestOwn(t *testing.T) {
 	s.settle()
 	if st := s.Stats(); st.Mounts+st.Idle != 0 || st.Made != 2 || st.Shared != 0 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// A step of an ordinary user that saw a directory with a mount below it left a mount that could not be unmounted, and Close waited for ever: where a mount
+// has to be attached to be cloned (before Linux 6.15), what has come with it goes with it.
+func TestUnmountPoint(t *testing.T) {
+	s := newStand(t, Options{})
+	point := filepath.Join(s.dir, "point")
+	for _, inUse := range []bool{true, false} {
+		must(t, os.MkdirAll(point, 0o755))
+		must(t, unix.Mount("point", point, "tmpfs", 0, ""))
+		for _, below := range []string{"/below", "/below/deeper"} {
+			must(t, os.Mkdir(point+below, 0o755))
+			must(t, unix.Mount("below", point+below, "tmpfs", 0, ""))
+		}
+		if inUse {
+			f, err := os.Create(point + "/below/file")
+			must(t, err)
+			if err := unmountPoint(point); !errors.Is(err, unix.EBUSY) {
+				t.Errorf("in use: %v", err)
+			}
+			must(t, f.Close())
+		}
+		must(t, unmountPoint(point))
+		if _, err := os.Lstat(point); !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	}
+	if left, err := listBelow(s.dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
 	}
 }
