@@ -13,6 +13,7 @@
 //     while a process has it open.
 //   - TestMachine*: the same committers in virtual machines (package vm) whose power
 //     is cut, on several file systems. scripts/vm-kernel gets what they need.
+//     TestMachineSteps runs tests of worker/step there.
 //
 // Those that mount a file system need root (CAP_SYS_ADMIN), loop devices and
 // mkfs.ext4, and say so when they are skipped. The test program runs itself in
