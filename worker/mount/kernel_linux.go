@@ -144,7 +144,7 @@ func (k *kernel) attic() (*Namespace, error) {
 
 // unmake unmounts a master. It can be called again after an error.
 func (k *kernel) unmake(m *master) error {
-	if m.closed != nil { // whoever sees it gone may unmount what the layers are on
+	if m.closed != nil { // a caller that sees the mount gone may unmount the file systems of its layers
 		<-m.closed
 	}
 	if m.fd >= 0 {

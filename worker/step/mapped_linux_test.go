@@ -402,12 +402,12 @@ func TestTargetInUnmapped(t *testing.T) {
 		{Source: over, Target: "/over"}, {Source: plain, Target: "/plain"}, {Target: "/over/a/b"}, {Target: "/plain/a/b"}, {Target: "/new/er"},
 		{Source: s.dir + "/file", Target: "/over/file", ReadOnly: true},
 	}
-	step.Dir = "/over/work/there"
+	step.Dir = "/over/new/there"
 	const want = "/over/a 65534\n/over/a/b 0\n/over/work 65534\n/plain/a 0\n/plain/a/b 0\n/new 0\n/new/er 0"
 	if got := s.text(step); got != want {
 		t.Errorf("%s\nand not\n%s", got, want)
 	}
-	for _, name := range []string{over + "/a", over + "/a/b", over + "/work/there", over + "/file", plain + "/a/b"} {
+	for _, name := range []string{over + "/a", over + "/a/b", over + "/new/there", over + "/file", plain + "/a/b"} {
 		var st unix.Stat_t
 		if err := unix.Stat(name, &st); err != nil || st.Uid != 0 || st.Gid != 0 {
 			t.Errorf("%s belongs to %d:%d, %v", name, st.Uid, st.Gid, err)
