@@ -39,7 +39,13 @@ func TestSourceCut(t *testing.T) {
 			code <- command.Execute(ctx, root)
 			end()
 		}()
-		for !isOpen(filepath.Join(dir, "source")) && ctx.Err() == nil {
+		// The size that the source had is known once the command waits for the database. (Cut between its opening and that, it is as long as it seems.)
+		for _, wait := range []struct {
+			file  string
+			times int
+		}{{"source", 1}, {"x.db", 2}} {
+			for open(filepath.Join(dir, wait.file)) < wait.times && ctx.Err() == nil {
+			}
 		}
 		check(t, os.Truncate("source", 300_000))
 		check(t, db.Close())
@@ -50,13 +56,13 @@ func TestSourceCut(t *testing.T) {
 	}
 }
 
-// isOpen tells whether this process has the file open.
-func isOpen(path string) bool {
+// open tells how often this process has the file open.
+func open(path string) (times int) {
 	links, _ := filepath.Glob("/proc/self/fd/*")
 	for _, link := range links {
 		if to, _ := os.Readlink(link); to == path {
-			return true
+			times++
 		}
 	}
-	return false
+	return times
 }
