@@ -74,7 +74,7 @@ func setVersion(data []byte, version uint32) []byte {
 // use by a later version of Holdfast.
 func laterExtension(t *testing.T, data []byte) []byte {
 	b := data[page.ExtensionOffset:samplePage]
-	b[8]++     // version
+	b[8] += 8  // version: this one may not be the newest that the program reads
 	b[10] |= 1 // trailing
 	h, err := extension.NewHasher([16]byte(b[32:48]))
 	check(t, err)

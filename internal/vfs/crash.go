@@ -110,6 +110,12 @@ func (c *Crash) loseSome() {
 	}
 }
 
+// written are the pending changes that are bytes: a size alone is no page of the
+// cache.
+func (c *Crash) written() []change {
+	return slices.DeleteFunc(slices.Clone(c.pending), func(ch change) bool { return ch.data == nil })
+}
+
 // cacheUnit is the size in bytes of what is cached, and forgotten, as a whole.
 const cacheUnit = 4096
 
@@ -135,7 +141,7 @@ func (c *Crash) dropCache(off, n int64) {
 	if slices.ContainsFunc(c.cache.arrays, func(a *memArray) bool { return a.mappings > 0 }) {
 		return
 	}
-	dirty := units(c.pending)
+	dirty := units(c.written())
 	for u := range c.dropped {
 		from, to := u*cacheUnit, min((u+1)*cacheUnit, c.cache.size)
 		if dirty[u] || from >= off+n || (u+1)*cacheUnit <= off {
