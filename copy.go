@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 )
@@ -91,6 +92,11 @@ func (tx *Tx) writeMetas(w io.Writer, pageSize int) (n int64, err error) {
 	buf := make([]byte, pageSize)
 	for slot := page.ID(0); slot < 2; slot++ {
 		page.EncodeMeta(buf, slot, m, nil)
+		if slot == 0 && tx.state.Sum.Known {
+			if err := tx.putSum(buf); err != nil {
+				return n, fmt.Errorf("meta %d copy: %w", slot, err)
+			}
+		}
 		if plant.On(plant.CopyKeepsMetas) {
 			_, _ = tx.db.pager.File().ReadAt(buf, int64(slot)*int64(pageSize))
 		}
@@ -102,4 +108,14 @@ func (tx *Tx) writeMetas(w io.Writer, pageSize int) (n int64, err error) {
 		m.Label--
 	}
 	return n, nil
+}
+
+// putSum records in a meta page of the copy what the pages of the state add up to.
+func (tx *Tx) putSum(meta []byte) error {
+	ext := &extension.Extension{Tx: tx.state.Tx, Sum: tx.state.Sum}
+	h, err := extension.NewHasher(ext.Key)
+	if err != nil { // there are no checksums here
+		return nil
+	}
+	return extension.Encode(meta, ext, h)
 }

@@ -156,8 +156,9 @@ func TestCopyInUse(t *testing.T) {
 			}
 		}
 		t.Logf("%d copies refused, %d wrong; of those files without an identity %d are wrong", refusals, wrongs, before)
-		// A leaf that was at the same place in the tree, and in the same page of the file, fits.
-		if before < 100 || wrongs > 1 {
+		// A leaf that was at the same place in the tree, and in the same page of the file, fits: what all
+		// pages add up to tells it.
+		if before < 100 || wrongs > 0 {
 			t.Errorf("%d copies are wrong, and would be %d if nothing was looked at", wrongs, before)
 		}
 	})

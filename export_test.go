@@ -21,3 +21,6 @@ func (db *DB) FireAfterWait(meanwhile func()) (again bool) {
 	one.end()
 	return one.look()
 }
+
+// HasSum tells whether the file says what the seals of the transaction's state add up to.
+func HasSum(tx *Tx) bool { return tx.state.Sum.Known }

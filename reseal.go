@@ -41,15 +41,20 @@ type Resealed struct {
 	Replaced []Pgid // pages whose seal was wrong
 	NoRoom   uint64 // pages whose content leaves no room for a seal
 	Wrong    uint64 // wrong seals that were left, with MissingOnly
+
+	// SumAdded: what the seals of all pages add up to was not recorded in the file, and is now. SumReplaced: it was
+	// recorded, and the pages that were found added up to something else: some were of another moment.
+	SumAdded, SumReplaced bool
 }
 
 // Reseal gives the pages of the database at path the seals that belong to their
 // content, where they are wrong or missing: after a tool has changed pages in
-// place, as "bbolt surgery" does. It changes nothing else.
+// place, as "bbolt surgery" does. It changes nothing else, but for the record of what all seals add up to.
 //
 // A wrong seal says that a page is not what was written. Reseal makes it a right
 // one whatever the reason was: keep a copy of the file, and do not use it to
-// silence damage.
+// silence damage. The same goes for a
+// wrong sum, which MissingOnly leaves alone.
 //
 // Reseal takes the file's lock as for writing, and gives up when ctx ends, also while it waits for the lock. First it checks the database but
 // for its seals, and for gaps between elements; if there is another fault it returns that, a *CorruptError, and
@@ -115,7 +120,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 	faults, err := r.tx.verify(ctx, []CheckOption{
 		WithKVStringer(keys),
 		WithProgress(func(done, _ uint64) { r.progress(done - r.pages) }),
-		func(c *checkConfig) { c.gaps = true }, // which the surgery leaves that Reseal is for
+		func(c *checkConfig) { c.gaps, c.anySum = true, true }, // as the surgery leaves them that Reseal is for
 	})
 	if err != nil {
 		return err
@@ -139,11 +144,40 @@ func (r *resealing) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	err = bucket.EachRun(r.tx.state, meta.Root, runs)
-	if r.Added == 0 && len(r.Replaced) == 0 {
+	found, sum := page.Sum{Known: true}, page.Sum{Known: true} // before and after
+	err = bucket.EachRun(r.tx.state, meta.Root, func(e page.Extent) error {
+		run, err := r.tx.state.Image().Run(e.Start, e.N)
+		if err != nil {
+			return err
+		}
+		found.Add(page.Fingerprint(run, e.Start, r.db.pager.PageSize()))
+		if err := runs(e); err != nil {
+			return err
+		}
+		sum.Add(page.Fingerprint(run, e.Start, r.db.pager.PageSize()))
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	return cmp.Or(err, r.db.Sync())
+	return r.record(found, sum)
+}
+
+// record records what the seals add up to now, and makes all durable.
+func (r *resealing) record(before, now page.Sum) error {
+	recorded, changed := r.tx.state.Sum, r.Added > 0 || len(r.Replaced) > 0
+	if recorded.Known && r.options.MissingOnly {
+		now = recorded
+	}
+	switch {
+	case now.Known && (changed || now != recorded):
+		r.SumAdded = !recorded.Known
+		r.SumReplaced = recorded.Known && now != recorded && before.Known && before != recorded
+		return r.db.pager.RecordSum(now)
+	case changed:
+		return r.db.Sync()
+	}
+	return nil
 }
 
 func (r *resealing) progress(pages uint64) {
@@ -178,8 +212,8 @@ func (r *resealing) page(e page.Extent) error {
 		return nil
 	}
 	if r.Added == 0 && len(r.Replaced) == 0 {
-		// The hash of the last flush is one of its seals too.
-		if err := r.db.pager.ForgetFlush(); err != nil {
+		// What the seals add up to is recorded, and the hash of the last flush is one of them too.
+		if err := r.db.pager.RecordSum(page.Sum{}); err != nil {
 			return err
 		}
 	}

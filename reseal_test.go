@@ -21,6 +21,17 @@ func reseal(t *testing.T, data []byte, options holdfast.ResealOptions) (holdfast
 	return done, readFile(t, path), err
 }
 
+// newestMeta is what the newest meta says, but for its label: what the seals add up to is recorded with the next one.
+func newestMeta(t *testing.T, data []byte) page.Meta {
+	t.Helper()
+	slots := page.DecodeSlots(data, data[samplePageSize:])
+	best, err := slots.Best()
+	must(t, err)
+	m := slots.Meta[best]
+	m.Label = 0
+	return m
+}
+
 // onlySeals fails the test if a and b differ elsewhere than in the last bytes of
 // the runs.
 func onlySeals(t *testing.T, a, b []byte, runs []page.Extent) {
@@ -28,7 +39,12 @@ func onlySeals(t *testing.T, a, b []byte, runs []page.Extent) {
 	if len(a) != len(b) {
 		t.Fatalf("the file had %d bytes and has %d", len(a), len(b))
 	}
+	if before, after := newestMeta(t, a), newestMeta(t, b); before != after {
+		t.Errorf("the newest meta was %+v and is %+v", before, after)
+	}
 	a, b = slices.Clone(a), slices.Clone(b)
+	clear(a[:2*samplePageSize])
+	clear(b[:2*samplePageSize])
 	for _, run := range runs {
 		end := int(run.End()) * samplePageSize
 		clear(a[end-page.SealSize : end])

@@ -85,6 +85,7 @@ type metaJSON struct {
 type extensionJSON struct {
 	Kind        string        `json:"kind"` // plain or trailing
 	Transaction uint64        `json:"transaction"`
+	SealSum     *string       `json:"seal_sum"` // null: not recorded
 	Trailing    *trailingJSON `json:"trailing"`
 	FreePages   *uint64       `json:"free_pages"` // null: not recorded
 	InlineBytes int           `json:"inline_bytes"`
@@ -138,6 +139,10 @@ func (m *metaPage) json(current bool) *metaJSON {
 
 func (m *metaPage) extensionJSON() *extensionJSON {
 	e := &extensionJSON{Kind: "plain", Transaction: uint64(m.ext.Tx), Runs: []runJSON{}, Freelists: []extentJSON{}}
+	if m.ext.Sum.Known {
+		sum := fmt.Sprintf("%016x", m.ext.Sum.N)
+		e.SealSum = &sum
+	}
 	if t := m.ext.Trailing; t != nil {
 		e.Kind = "trailing"
 		e.Trailing = &trailingJSON{Base: uint64(t.Base), Root: uint64(t.Root), Sequence: t.Sequence, HighWater: uint64(t.HighWater), Extents: []extentJSON{}}
@@ -217,6 +222,11 @@ func (m *metaPage) extensionRows(c *call) (lines [][2]string) {
 		add("  high water", "page %d", t.HighWater)
 	} else {
 		add("Holdfast", "transaction %d, the state of this meta", m.ext.Tx)
+	}
+	if m.ext.Sum.Known {
+		add("  seal sum", "%016x", m.ext.Sum.N)
+	} else {
+		add("  seal sum", "not recorded")
 	}
 	if m.ext.Free == nil {
 		add("  free pages", "not recorded")

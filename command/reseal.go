@@ -26,6 +26,10 @@ the file is what you need. Keep one in any case.
 It is missing in pages that bbolt wrote. --missing adds those and leaves wrong ones
 alone.
 
+What all seals add up to is recorded with each commit, and "holdfast check" compares
+it: pages of another moment have right seals. Where it is missing or wrong it is
+recorded anew; --missing leaves a wrong one alone.
+
 The database is checked first, but for its seals; if it is damaged otherwise
 nothing is changed. Some pages are so full that they have no room for a seal. If
 the command is interrupted, run it again.`
@@ -38,6 +42,9 @@ type resealReport struct {
 	NoRoom   uint64   `json:"no_room"`
 	Wrong    uint64   `json:"wrong"` // left, with --missing
 	Pages    []uint64 `json:"replaced_pages"`
+
+	SumAdded    bool `json:"sum_added"`
+	SumReplaced bool `json:"sum_replaced"`
 }
 
 func (a *app) newReseal() *cobra.Command {
@@ -69,12 +76,13 @@ func (c *call) reseal(missing bool) error {
 	if err != nil {
 		return c.explain(path, err)
 	}
-	if done.Added > 0 || len(done.Replaced) > 0 {
+	if done.Added > 0 || len(done.Replaced) > 0 || done.SumAdded || done.SumReplaced {
 		c.made = path
 	}
 	r := &resealReport{
 		File: path, Right: done.Right, Added: done.Added, Replaced: uint64(len(done.Replaced)),
 		NoRoom: done.NoRoom, Wrong: done.Wrong, Pages: []uint64{},
+		SumAdded: done.SumAdded, SumReplaced: done.SumReplaced,
 	}
 	for _, id := range done.Replaced {
 		r.Pages = append(r.Pages, uint64(id))
@@ -120,6 +128,15 @@ func (c *call) printReseal(r *resealReport) {
 		parts = append(parts, countOf(r.NoRoom, "page has", "pages have")+" no room for one")
 	}
 	fmt.Fprintln(c.out, strings.Join(parts, ", "))
+	switch {
+	case r.SumAdded:
+		fmt.Fprintln(c.out, "what they add up to was not recorded, and is now")
+	case r.SumReplaced:
+		fmt.Fprintln(c.out, c.paint(yellow, "the pages did not add up to what was recorded:")+" that is replaced")
+	}
+	if r.SumReplaced && r.Replaced == 0 {
+		fmt.Fprintln(c.out, "if no tool changed pages, some are of another moment, and that does not show any more: restore a copy (docs/recovering.md)")
+	}
 	if r.Replaced > 0 {
 		fmt.Fprintln(c.out, "if no tool changed these pages, they are damaged, and that does not show any more: restore a copy (docs/recovering.md)")
 	}

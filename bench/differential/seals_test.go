@@ -195,7 +195,7 @@ func TestSealsAfterSurgery(t *testing.T) {
 			t.Fatal(err)
 		}
 		changed := 0
-		for i := range before {
+		for i := 2 * 4096; i < len(before); i++ { // behind the meta pages, which have what all seals add up to
 			if before[i] != after[i] {
 				changed++
 			}

@@ -41,6 +41,9 @@ type Input struct {
 	// ones are faults. nil: seals are not looked at.
 	Seals *Seals
 
+	// Sum is what the fingerprints of all runs in trees add up to, if that is known.
+	Sum page.Sum
+
 	// PassDamaged passes over pages whose seal is wrong and pages that the system cannot deliver:
 	// whether the others fit together is asked, and not what will be noticed when it is read.
 	PassDamaged bool
@@ -92,24 +95,28 @@ func Run(in Input, report func(*page.CorruptError) bool) {
 	if in.Listed != 0 {
 		c.listed(in.Listed)
 	}
+	c.sum.Known = true
 	c.tree(in.Meta.Root, nil, reference{})
 	if !in.PassDamaged || !c.unread { // what is below a damaged page looks like that
 		c.unaccounted()
 	}
+	c.compare()
 }
 
 type checker struct {
 	in      Input
 	report  func(*page.CorruptError) bool
 	stopped bool
+	faulty  bool // something was reported
 	unread  bool // a page of a tree could not be read, so pages below it are missed
+	sum     page.Sum
 	used    bitmap
 	free    bitmap
 	seen    map[page.ID]struct{} // in place of used when only a part is checked
 }
 
 func (c *checker) fault(id page.ID, format string, args ...any) {
-	if !c.stopped {
+	if c.faulty = true; !c.stopped {
 		c.stopped = !c.report(page.Corruptf(id, format, args...))
 	}
 }
@@ -120,7 +127,7 @@ func (c *checker) err(err error, where string) {
 	if !ok {
 		damage = page.Corruptf(0, "%v", err)
 	}
-	if !c.stopped {
+	if c.faulty = true; !c.stopped {
 		c.stopped = !c.report(&page.CorruptError{Page: damage.Page, Reason: damage.Reason + where, Err: damage.Err})
 	}
 }
@@ -301,6 +308,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path, 
 		c.stopped = true
 		return
 	}
+	c.sum.Add(page.Fingerprint(pg.Bytes(), id, c.in.Image.PageSize()))
 	if c.in.PassDamaged && page.CheckSeal(pg.Bytes(), id) == page.WrongSeal {
 		c.unread = true
 		return

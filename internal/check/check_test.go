@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -134,6 +135,48 @@ func TestSound(t *testing.T) {
 	f.in.Accounted, f.in.Free, f.in.Reserved = false, nil, nil
 	if faults := f.run(); len(faults) > 0 {
 		t.Error(faults)
+	}
+}
+
+// The sum of the fingerprints is compared if it is known, of the file and of each page, and if nothing else is wrong,
+// which would show in it too.
+func TestSum(t *testing.T) {
+	sum := page.Sum{Known: true}
+	f := sound()
+	for _, run := range [][2]page.ID{{2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 3}, {9, 1}, {10, 1}} {
+		sum.Add(page.Fingerprint(f.at(run[0])[:int(run[1])*pageSize], run[0], pageSize))
+	}
+	if !sum.Known || sum.N == 0 {
+		t.Fatalf("the pages add up to %+v", sum)
+	}
+	const fault = "page 2: the seals of all pages do not add up"
+	for _, c := range []struct {
+		name   string
+		change func(f *file)
+		want   string
+	}{
+		{"right", func(*file) {}, ""},
+		{"not known", func(f *file) { f.in.Sum = page.Sum{N: sum.N + 1} }, ""},
+		{"another", func(f *file) { f.in.Sum.N++ }, fault},
+		{"a page of another moment", func(f *file) { f.leaf(4, kv("a"), kv("c")) }, fault},
+		{"two pages that traded places", func(f *file) {
+			a, b := bytes.Clone(f.at(4)[:pageSize]), bytes.Clone(f.at(5)[:pageSize])
+			copy(f.at(4), b)
+			copy(f.at(5), a)
+		}, "page 4: "},
+		{"a place for a seal that has half of one", func(f *file) { f.at(4)[pageSize-8]++ }, ""},
+		{"something else", func(f *file) { f.in.Free = f.in.Free[:0]; f.in.Sum.N++ }, "page 12: unreachable unfreed"},
+	} {
+		f := sound()
+		f.in.Sum = sum
+		c.change(f)
+		faults := f.run()
+		if c.want == "" && len(faults) > 0 || c.want != "" && (len(faults) == 0 || !strings.HasPrefix(faults[0], c.want)) {
+			t.Errorf("%s: got %q, want %q", c.name, faults, c.want)
+		}
+		if c.want != fault && strings.Contains(strings.Join(faults, ""), "add up") {
+			t.Errorf("%s: got %q: the sum says nothing new", c.name, faults)
+		}
 	}
 }
 

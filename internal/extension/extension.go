@@ -24,18 +24,22 @@ const magic = "HOLDFAST"
 
 // version is that of the layout. A file whose newest meta has a trailing extension of
 // another version is refused: it names a state that no other version knows. A plain one is
-// as good as none.
-const version = 2
+// as good as none. Version 2 had no Sum; what it says is read all the same.
+const version = 3
 
 // Bits of the flags.
 const (
 	flagTrailing = 1 << iota
 	flagFreeSet
+	flagSum
+	flagBaseSum
 )
 
 // Sizes of the layout, in bytes.
 const (
-	fixedSize = 168 // before the freelists
+	fixedSize = 184 // before the freelists
+	sumAt     = 168 // which is where the freelists began in version 2
+	baseSumAt = 176
 	listSize  = 16
 	runSize   = 32
 	// maxArea bounds the part of a meta page that is used: a write of so much is
@@ -74,6 +78,7 @@ type Extension struct {
 	// none is known, or nothing wrote to the file any more. In another file, it is a copy that
 	// was made while a program had the first one open, or had not closed it.
 	File     uint32
+	Sum      page.Sum  // of the runs in the trees of state Tx
 	Trailing *Trailing // nil in a plain one
 	// Lists are the freelist pages that a slot of the file names, or one that
 	// was overwritten by the page's commit. They are in use, and in no tree.
@@ -88,6 +93,7 @@ type Trailing struct {
 	Root      page.ID
 	Sequence  uint64
 	HighWater page.ID
+	BaseSum   page.Sum // of the runs in the trees of Base
 	Key       [16]byte // of Hash: new with each opening, so that pages that have it cannot be prepared
 	Hash      Hash     // of the pages written, see PageHash
 	Written   []byte   // the pages written, as AppendExtents writes them
@@ -146,6 +152,10 @@ func Encode(buf []byte, e *Extension, h *Hasher) error {
 	copy(b[32:48], e.Key[:])
 	order.PutUint64(b[48:], uint64(e.Tx))
 	order.PutUint32(b[164:], e.File)
+	if e.Sum.Known {
+		b[10] |= flagSum
+		order.PutUint64(b[sumAt:], e.Sum.N)
+	}
 	at := fixedSize
 	for _, l := range e.Lists {
 		order.PutUint64(b[at:], uint64(l.Start))
@@ -186,6 +196,10 @@ func putTrailing(b []byte, t *Trailing) {
 	order.PutUint64(b[104:], uint64(t.Root))
 	order.PutUint64(b[112:], t.Sequence)
 	order.PutUint64(b[120:], uint64(t.HighWater))
+	if t.BaseSum.Known {
+		b[10] |= flagBaseSum
+		order.PutUint64(b[baseSumAt:], t.BaseSum.N)
+	}
 	copy(b[128:144], t.Key[:])
 	copy(b[144:160], t.Hash[:])
 	order.PutUint32(b[160:], uint32(len(t.Written)))
@@ -201,7 +215,7 @@ func putRun(b []byte, r Run) {
 // Decode reads the extension of a meta page. It returns ErrNone if there is
 // none, and another error if it is not to be believed. The result refers to buf.
 func Decode(buf []byte) (*Extension, error) {
-	if len(buf) < page.ExtensionOffset+fixedSize+len(Hash{}) {
+	if len(buf) < page.ExtensionOffset+sumAt+len(Hash{}) {
 		return nil, ErrNone
 	}
 	b := buf[page.ExtensionOffset:]
@@ -209,7 +223,11 @@ func Decode(buf []byte) (*Extension, error) {
 		return nil, ErrNone
 	}
 	size := uint64(order.Uint32(b[12:]))
-	if size > uint64(len(b)) || size < uint64(fixedSize+len(Hash{})) {
+	fixed := fixedSize
+	if b[8] == version-1 {
+		fixed = sumAt
+	}
+	if size > uint64(len(b)) || size < uint64(sumAt+len(Hash{})) {
 		return nil, fmt.Errorf("extension of %d bytes", size)
 	}
 	end := int(size) - len(Hash{})
@@ -224,7 +242,7 @@ func Decode(buf []byte) (*Extension, error) {
 	if h.Sum(OfMeta, 0, covered(buf, end)) != Hash(b[end:size]) {
 		return nil, errors.New("the extension's checksum does not hold")
 	}
-	if b[8] != version { // flags, size, key and checksum are in their places in every version
+	if b[8] != version && b[8] != version-1 { // flags, size, key and checksum are in their places in every version
 		why := ErrVersion
 		if b[10]&flagTrailing == 0 {
 			why = ErrPlainVersion
@@ -232,12 +250,15 @@ func Decode(buf []byte) (*Extension, error) {
 		return nil, fmt.Errorf("%w: its extension is of version %d, this program knows %d", why, b[8], version)
 	}
 	logs, lists, written := int(b[9]), int(b[11]), uint64(order.Uint32(b[160:]))
-	start := fixedSize + lists*listSize + logs*runSize // of what is variable
+	start := fixed + lists*listSize + logs*runSize // of what is variable
 	if logs > MaxLogs || lists > MaxLists || size < uint64(start+len(Hash{})) ||
 		written > size-uint64(start+len(Hash{})) {
 		return nil, fmt.Errorf("extension of %d bytes with %d log runs, %d freelists, %d bytes of pages written", size, logs, lists, written)
 	}
-	at := fixedSize
+	if fixed == fixedSize && b[10]&flagSum != 0 {
+		e.Sum = page.Sum{N: order.Uint64(b[sumAt:]), Known: true}
+	}
+	at := fixed
 	for range lists {
 		e.Lists = append(e.Lists, page.Extent{Start: page.ID(order.Uint64(b[at:])), N: order.Uint64(b[at+8:])})
 		at += listSize
@@ -251,6 +272,9 @@ func Decode(buf []byte) (*Extension, error) {
 	}
 	if b[10]&flagTrailing != 0 {
 		e.Trailing = getTrailing(b)
+		if fixed == fixedSize && b[10]&flagBaseSum != 0 {
+			e.Trailing.BaseSum = page.Sum{N: order.Uint64(b[baseSumAt:]), Known: true}
+		}
 		e.Trailing.Written = b[end-int(written) : end : end]
 	}
 	return e, nil

@@ -22,11 +22,11 @@ func must(t testing.TB, err error) {
 
 // sampleExtension fills every field.
 func sampleExtension() *Extension {
-	e := &Extension{Tx: 17, File: 18, Lists: []page.Extent{{Start: 99, N: 2}, {Start: 120, N: 1}}, Free: &FreeSet{}, Trailing: &Trailing{}}
+	e := &Extension{Tx: 17, File: 18, Sum: page.Sum{N: 1 << 63, Known: true}, Lists: []page.Extent{{Start: 99, N: 2}, {Start: 120, N: 1}}, Free: &FreeSet{}, Trailing: &Trailing{}}
 	for i := range e.Key {
 		e.Key[i], e.Database[i] = byte(i), byte(100+i)
 	}
-	*e.Trailing = Trailing{Base: 16, Root: 44, Sequence: 5, HighWater: 200, Key: [16]byte{9}, Hash: Hash{8}, Written: []byte{1, 0, 0, 4}}
+	*e.Trailing = Trailing{Base: 16, Root: 44, Sequence: 5, HighWater: 200, BaseSum: page.Sum{N: 7, Known: true}, Key: [16]byte{9}, Hash: Hash{8}, Written: []byte{1, 0, 0, 4}}
 	*e.Free = FreeSet{
 		Count: 12, Snapshot: Run{Start: 7, Pages: 4, Bytes: 15000, Hash: Hash{1, 2}},
 		Logs:   []Run{{Start: 20, Pages: 2, Bytes: 4096, Hash: Hash{3}}, {Start: 30, Pages: 9, Bytes: 1, Hash: Hash{4}}},
@@ -72,6 +72,9 @@ func TestRoundTrip(t *testing.T) {
 func TestRoundTripOfLess(t *testing.T) {
 	for _, leave := range []func(*Extension){
 		func(e *Extension) { e.Trailing = nil },
+		func(e *Extension) { e.Sum = page.Sum{} },
+		func(e *Extension) { e.Sum.N = 0 },
+		func(e *Extension) { e.Trailing.BaseSum = page.Sum{} },
 		func(e *Extension) { e.Free = nil },
 		func(e *Extension) { e.Lists, e.Free, e.Trailing = nil, nil, nil },
 		func(e *Extension) { e.Trailing.Written = []byte{} },
@@ -133,6 +136,35 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// What version 2 has written is read: it had no sum, and its lists stood there.
+func TestVersionBefore(t *testing.T) {
+	for _, leave := range []func(*Extension){
+		func(*Extension) {},
+		func(e *Extension) { e.Trailing = nil },
+		func(e *Extension) { e.Lists, e.Free, e.Trailing = nil, nil, nil },
+	} {
+		e := sampleExtension()
+		e.Sum, e.Trailing.BaseSum = page.Sum{}, page.Sum{}
+		leave(e)
+		buf := metaPage(t, 1, e)
+		b := buf[page.ExtensionOffset:]
+		end := int(order.Uint32(b[12:])) - len(Hash{})
+		b[8] = 2
+		copy(b[sumAt:], b[fixedSize:end])
+		end -= fixedSize - sumAt
+		order.PutUint32(b[12:], uint32(end+len(Hash{})))
+		h, err := NewHasher(e.Key)
+		must(t, err)
+		sum := h.Sum(OfMeta, 0, covered(buf, end))
+		copy(b[end:], sum[:])
+		got, err := Decode(buf)
+		must(t, err)
+		if !reflect.DeepEqual(got, e) {
+			t.Errorf("got %+v, want %+v", got, e)
+		}
+	}
+}
+
 // A trailing extension of another version names a state that cannot be told; a plain one
 // is as good as none.
 func TestOtherVersion(t *testing.T) {
@@ -176,8 +208,8 @@ func TestHashesStay(t *testing.T) {
 		{"pages", fmt.Sprintf("%x", sum), "3e64f528e0255e7e229fad4db1594758"},
 		{"a log", fmt.Sprintf("%x", h.Sum(OfLog, 9, b)), "7d04d482c1010f0536abd1232bd73841"},
 	} {
-		if c.got != c.want || version != 2 {
-			t.Errorf("the hash of %s is %s in version %d and was %s in version 2: another hash needs another version", c.what, c.got, version, c.want)
+		if c.got != c.want || version != 3 {
+			t.Errorf("the hash of %s is %s in version %d and was %s in version 3: another hash needs another version", c.what, c.got, version, c.want)
 		}
 	}
 }

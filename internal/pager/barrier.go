@@ -1,10 +1,6 @@
 package pager
 
-import (
-	"time"
-
-	"holdfast/internal/plant"
-)
+import "time"
 
 // Sync returns when everything that was committed before is durable, also for
 // bbolt: the newest meta names the newest state.
@@ -122,24 +118,4 @@ func (p *Pager) settle() {
 	if err := pr.Finish(); err != nil {
 		p.logf("settle %s: %v", p.file.Name(), err)
 	}
-}
-
-// ForgetFlush takes from the slot that does not count what it lists of the last flush, so
-// that who changes pages in place may. It is for who has the file alone, and commits
-// nothing: what it wrote is flushed when it returns.
-func (p *Pager) ForgetFlush() error {
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	if plant.On(plant.ResealKeepsList) {
-		return nil
-	}
-	best, err := p.slots.Best()
-	if err != nil || !p.random[1-best] && !p.found.listed {
-		return err
-	}
-	p.random[1-best] = true
-	if err := p.evenOut(best, p.slots.Meta[best]); err != nil {
-		return err
-	}
-	return p.flush()
 }

@@ -29,6 +29,7 @@ type behind struct {
 	done   chan error
 	flying bool
 	buf    *buffers // in flight; else empty ones
+	sum    page.Sum // of what is in flight
 	lent   bool     // somebody may look at what is in flight until the transaction ends
 }
 
@@ -57,6 +58,7 @@ func (s *Stream) writeFlight() {
 	p := s.w.p
 	sortRuns(s.behind.buf.runs)
 	sealRuns(s.behind.buf.runs)
+	s.behind.sum = p.sumOf(s.behind.buf.runs)
 	_, err := p.writeRuns(s.behind.buf.runs)
 	p.commit.Lock()
 	p.passOn()
@@ -73,6 +75,7 @@ func (s *Stream) land() error {
 	}
 	err := <-b.done
 	b.flying = false
+	s.w.sum.AddSum(b.sum)
 	if b.lent {
 		b.buf.forget()
 	}

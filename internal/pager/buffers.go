@@ -38,6 +38,8 @@ type run struct {
 	by    page.TxID // who wrote it
 	end   int       // of its content, to be sealed behind; 0: it is not sealed
 	until page.TxID // the prepared transaction that freed it; 0 if none has
+	// record: it is a part of a record of free pages, and in no tree.
+	record bool
 	buffer
 }
 

@@ -118,7 +118,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 	if opts.Commit.Mode == None && p.unsynced > 0 { // else all is durable, and is to stay so
 		mode = None
 	}
-	g := &group{p: p, state: p.durable, rec: p.recorded, mode: mode, settles: p.trailing}
+	g := &group{p: p, state: p.durable, rec: p.recorded, sum: p.sum, mode: mode, settles: p.trailing}
 	p.leaving = true // from here on no meta page says that the file is in use
 	if !opts.NoFreelist {
 		err := p.leaveFreelist(g, last.Tx+1, opts.Commit)
@@ -126,7 +126,7 @@ func (p *Pager) leave(last State, opts CloseOptions) error {
 			return err
 		}
 		p.logf("close %s without a freelist page: %v", p.file.Name(), err)
-		g = &group{p: p, state: p.durable, rec: p.recorded, mode: mode, settles: p.trailing}
+		g = &group{p: p, state: p.durable, rec: p.recorded, sum: p.sum, mode: mode, settles: p.trailing}
 	}
 	g.slot, g.label = p.slots.Next()
 	g.lists = p.listsInUse(nil)

@@ -2,6 +2,7 @@ package pager
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -28,6 +29,9 @@ func (p *Pager) isCopied(own, other *extension.Extension) bool {
 	return own != nil && own.File != 0 && p.identity != 0 && own.File != p.identity
 }
 
+// errNoSum says that a copy cannot be told from one that is whole.
+var errNoSum = errors.New("the meta page is not whole that says what it should add up to")
+
 // checkCopy looks at all of a state before it is believed, if the file is a copy of one that was
 // in use. Many transactions may lie between the first page that the tool copied and the
 // last, and only pages that fit each other all through the file are of one moment. It is done once: the first
@@ -44,6 +48,9 @@ func (p *Pager) checkCopy(s *State) error {
 		defer s.image.CatchFault(debug.SetPanicOnFault(true), &unreadable)
 		fault = p.opts.Whole(s, p.account())
 	}()
+	if fault == nil && p.found.unreadable && !p.found.sum.Known {
+		fault = errNoSum
+	}
 	if fault == nil {
 		return nil
 	}

@@ -20,6 +20,7 @@ type found struct {
 	copied     bool // another file than this was open, and not closed, when it was written
 	listed     bool // the other slot lists what a flush has written
 	unreadable bool // what stands after the slot's meta, or the other meta: it may have named another state
+	sum        page.Sum
 	// free is the extension that records the state's free pages; nil if none does.
 	free *extension.Extension
 }
@@ -100,7 +101,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		}
 		return f, nil
 	}
-	f.tx, f.free = own.Tx, own
+	f.tx, f.free, f.sum = own.Tx, own, own.Sum
 	if own.Trailing == nil {
 		if err := p.checkBase(&f, other); err != nil {
 			return f, err
@@ -118,7 +119,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 			f.meta = meta
 		} else {
 			p.logf("%s: transaction %d was not finished: %v", p.file.Name(), own.Tx, why)
-			f.tx, f.free, f.unfinished = t.Base, nil, true
+			f.tx, f.free, f.sum, f.unfinished = t.Base, nil, t.BaseSum, true
 			if other != nil && (other.Tx == t.Base || plant.On(plant.OtherUnchecked)) {
 				f.free = other
 			}

@@ -17,7 +17,8 @@ type group struct {
 	runs     []run // to write, in file order
 	state    State // as of the last member
 	rec      record
-	base     State // the newest durable one
+	sum      page.Sum // of the state
+	base     State    // the newest durable one
 	slot     int
 	label    page.Label
 	lists    []page.Extent // freelist pages in use
@@ -77,6 +78,7 @@ func (g *group) write() (failed page.TxID, err error) {
 		return 0, g.flush()
 	}
 	sealRuns(g.runs)
+	g.sum.AddSum(g.p.sumOf(g.runs))
 	if g.mode == Periodic && plant.On(plant.MetaBeforePages) {
 		if err := g.writeMeta(); err != nil {
 			return 0, err
@@ -159,7 +161,7 @@ func (g *group) writeMeta() error {
 // writePlain writes a meta of the group's own state.
 func (g *group) writePlain() error {
 	g.meta = g.state.Meta
-	return g.put(g.p.extension(g.state.Tx, &g.rec, g.lists))
+	return g.put(g.p.extension(g.state.Tx, g.sum, &g.rec, g.lists))
 }
 
 // put writes the meta page and, if the group is to be durable, flushes. A failure
@@ -216,10 +218,10 @@ func (g *group) trail() (*extension.Extension, bool) {
 	if l.written = extension.AppendExtents(l.written[:0], d.extents); len(l.written) > room {
 		return nil, false
 	}
-	ext := g.p.extension(g.state.Tx, &g.rec, g.lists)
+	ext := g.p.extension(g.state.Tx, g.sum, &g.rec, g.lists)
 	l.trailing = extension.Trailing{
 		Base: g.base.Tx, Root: g.state.Meta.Root, Sequence: g.state.Meta.Sequence,
-		HighWater: g.state.Meta.HighWater, Key: l.key, Hash: d.hash, Written: l.written,
+		HighWater: g.state.Meta.HighWater, BaseSum: g.base.Sum, Key: l.key, Hash: d.hash, Written: l.written,
 	}
 	ext.Trailing = &l.trailing
 	return ext, true
@@ -253,7 +255,7 @@ type leader struct {
 
 // extension is the plain extension of state tx. It is good until the next call,
 // by the leader.
-func (p *Pager) extension(tx page.TxID, rec *record, lists []page.Extent) *extension.Extension {
+func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *record, lists []page.Extent) *extension.Extension {
 	if plant.On(plant.RecordOfNewest) {
 		rec = &p.record
 	}
@@ -264,7 +266,7 @@ func (p *Pager) extension(tx page.TxID, rec *record, lists []page.Extent) *exten
 		lists = p.listsInUse(nil)
 	}
 	e := &p.leader.ext
-	*e = extension.Extension{Tx: tx, Lists: lists}
+	*e = extension.Extension{Tx: tx, Sum: sum, Lists: lists}
 	if (!p.leaving || plant.On(plant.LeftInUse)) && !plant.On(plant.IdentityMissing) {
 		e.File = p.identity
 	}

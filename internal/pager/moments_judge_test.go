@@ -309,7 +309,28 @@ func (h *history) number(s *pager.State) (int, error) {
 			return n, fmt.Errorf("a leaf of %d: %w", n, err)
 		}
 	}
-	return n, nil
+	return n, h.addsUp(s)
+}
+
+// addsUp is an error if the pages of a state do not add up to what is recorded with it.
+func (h *history) addsUp(s *pager.State) error {
+	if !s.Sum.Known {
+		h.counts["no sum"]++
+		return nil
+	}
+	h.counts["sum"]++
+	sum := page.Sum{Known: true}
+	err := scanTree(s, func(e page.Extent) error {
+		run, err := s.Image().Run(e.Start, e.N)
+		if err == nil {
+			sum.Add(page.Fingerprint(run, e.Start, momentPage))
+		}
+		return err
+	})
+	if err == nil && sum != s.Sum {
+		err = fmt.Errorf("the pages add up to %v, recorded is %v", sum, s.Sum)
+	}
+	return err
 }
 
 // accounts is an error unless each page is used once, free or reserved.

@@ -167,7 +167,8 @@ func (p *Pager) openState() error {
 	if err := p.remap(p.fileSize); err != nil {
 		return err
 	}
-	s := p.newState(f.tx, f.meta)
+	s := p.newState(State{Tx: f.tx, Meta: f.meta})
+	p.findSum(&s)
 	if err := p.checkRoot(&s); err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func (p *Pager) settleOpening() error {
 		m = p.slots.Meta[p.found.best]
 	}
 	m.Freelist, m.Label = page.NoFreelist, label
-	if err := p.putMeta(slot, m, p.extension(p.found.tx, &p.recorded, p.listsInUse(nil))); err != nil {
+	if err := p.putMeta(slot, m, p.extension(p.found.tx, p.sum, &p.recorded, p.listsInUse(nil))); err != nil {
 		return err
 	}
 	if err := p.flushOpening(); err != nil {
@@ -221,8 +222,10 @@ func (p *Pager) settleOpening() error {
 	return nil
 }
 
-func (p *Pager) newState(tx page.TxID, m page.Meta) State {
-	return State{Tx: tx, Meta: m, gen: p.gen, image: p.image(m.HighWater)}
+// newState is s, read through the newest mapping.
+func (p *Pager) newState(s State) State {
+	s.gen, s.image = p.gen, p.image(s.Meta.HighWater)
+	return s
 }
 
 // loadRecord fills space as an extension records it, if one does and is believed.

@@ -86,8 +86,10 @@ type Options struct {
 
 // State is the database as of one committed transaction. It is immutable.
 type State struct {
-	Tx    page.TxID
-	Meta  page.Meta // Label and Freelist are those of the slot it came from
+	Tx   page.TxID
+	Meta page.Meta // Label and Freelist are those of the slot it came from
+	// Sum is that of the runs in its trees; not known of one that is prepared.
+	Sum   page.Sum
 	image page.Image
 	gen   *generation
 }
@@ -119,6 +121,7 @@ type Pager struct {
 	orphans   []page.Extent  // freelists that no slot names any more, to be freed by the next transaction
 	record    record         // of the free pages, as of the newest transaction that is prepared
 	recorded  record         // as the newest meta has it
+	sum       page.Sum       // of the newest state that was written
 	durable   State          // the newest that is durable, or will be before anything builds on that
 	held      *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
 	trailing  bool           // the newest durable meta

@@ -183,7 +183,7 @@ func (p *Pager) form() *group {
 	g := &p.group
 	*g = group{
 		p: p, members: append(g.members[:0], p.queue...), barriers: append(g.barriers[:0], p.barriers...),
-		runs: g.runs[:0], freed: g.freed[:0], base: p.durable, state: *p.states.Current(), rec: p.recorded, mode: None,
+		runs: g.runs[:0], freed: g.freed[:0], base: p.durable, state: *p.states.Current(), rec: p.recorded, sum: p.sum, mode: None,
 		unsynced: p.unsynced, strict: p.opts.StrictCompat, settles: p.trailing, visible: p.visible != nil,
 	}
 	p.flight = append(p.flight[:0], p.queue...)
@@ -212,6 +212,7 @@ func (p *Pager) form() *group {
 	g.state, g.rec = last.state, last.rec
 	for _, pr := range g.members {
 		g.mode = min(g.mode, pr.mode)
+		g.sum.AddSum(pr.w.sum)
 		g.plain = g.plain || pr.w.early && !plant.On(plant.EarlyUnflushed) // no list could name its pages
 		if len(p.dirty.extents) > 0 && !plant.On(plant.FreedStillListed) {
 			g.freed = append(g.freed, pr.w.space.Freed()...)
@@ -235,6 +236,7 @@ func (p *Pager) form() *group {
 
 // land makes a group that was written current. The caller holds commit.
 func (p *Pager) land(g *group) {
+	g.state.Sum = g.sum
 	switch {
 	case g.mode == Periodic:
 		meta := g.meta
@@ -264,8 +266,10 @@ func (p *Pager) land(g *group) {
 			p.space.Unpin(pr.state.Tx)
 		}
 		// The pin of the last one is that of the state from now on.
+		p.discountLater(g)
+		p.sum = g.sum
 		p.gen.states++
-		p.states.Publish(p.newState(g.state.Tx, g.state.Meta))
+		p.states.Publish(p.newState(g.state))
 		p.states.Sweep()
 		p.counts.Commits.Add(int64(n))
 		p.counts.Groups.Add(1)
@@ -355,7 +359,7 @@ func (p *Pager) abortAll(g *group, err error) {
 		p.lost.Store(uint64(p.durable.Tx) + 1)
 		p.space.Pin(p.durable.Tx)
 		p.gen.states++
-		p.states.Publish(p.newState(p.durable.Tx, p.durable.Meta))
+		p.states.Publish(p.newState(p.durable))
 	}
 	p.abort(doomed, err)
 	for _, pr := range barriers {

@@ -32,6 +32,7 @@ type WriteTx struct {
 	lower    bool          // see Lower
 	reserved []page.Extent // see Reserve
 	began    time.Time     // if turns are timed
+	sum      page.Sum      // what was written of it before it was prepared, less what it has freed of what was written before it
 	pr       Prepared      // what becomes of it
 }
 
@@ -146,11 +147,11 @@ func (p *Pager) beginWrite() (*WriteTx, error) {
 	base, on := p.newest()
 	p.layOver()
 	tx := base.Tx + 1
-	w := &WriteTx{p: p, base: base, on: on, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take()}
+	w := &WriteTx{p: p, base: base, on: on, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take(), sum: page.Sum{Known: true}}
 	if on != nil {
 		// Of its own: the mapping with which that one was prepared may be older than
 		// the newest, and go before this transaction ends.
-		w.under = p.newState(base.Tx, base.Meta)
+		w.under = p.newState(*base)
 		w.base = &w.under
 	}
 	p.editing = w
@@ -192,6 +193,7 @@ func (w *WriteTx) Page(id page.ID) (page.Page, error) {
 
 // Free gives up n pages of the base state, or of the transaction's own.
 func (w *WriteTx) Free(id page.ID, n uint64) error {
+	w.discount(id, n)
 	w.p.commit.Lock()
 	defer w.p.commit.Unlock()
 	e := page.Extent{Start: id, N: n}
@@ -383,9 +385,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	p.last = [2]uint64{w.lanes[ofLeaves].pages, w.lanes[ofHot].pages}
 	p.record = rec.record
 	pr.rec = rec.record
-	pr.state = p.newState(w.tx, meta)
+	pr.state = p.newState(State{Tx: w.tx, Meta: meta})
 	for _, r := range rec.pages {
-		r.by = w.tx
+		r.by, r.record = w.tx, true
 		w.buf.runs = append(w.buf.runs, r)
 	}
 	sortRuns(w.buf.runs)
@@ -426,6 +428,7 @@ func (w *WriteTx) supersede() {
 		return
 	}
 	freed := w.space.Freed()
+	landed := w.p.states.Current().Tx
 	pages := uint64(0)
 	for _, e := range freed {
 		pages += e.N
@@ -434,7 +437,7 @@ func (w *WriteTx) supersede() {
 		for _, e := range freed {
 			for id := e.Start; id < e.End(); id++ {
 				if r := overlay[id]; r != nil {
-					r.until = w.tx
+					w.take(r, landed)
 				}
 			}
 		}
@@ -443,7 +446,7 @@ func (w *WriteTx) supersede() {
 	for id, r := range overlay {
 		at := sort.Search(len(freed), func(i int) bool { return freed[i].End() > id })
 		if at < len(freed) && freed[at].Start <= id {
-			r.until = w.tx
+			w.take(r, landed)
 		}
 	}
 }

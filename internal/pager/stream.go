@@ -131,6 +131,9 @@ func (s *Stream) write() error {
 	}
 	sortRuns(w.buf.runs)
 	sealRuns(w.buf.runs)
+	if !plant.On(plant.EarlyUncounted) {
+		w.sum.AddSum(w.p.sumOf(w.buf.runs))
+	}
 	_, err := w.p.writeRuns(w.buf.runs)
 	s.own.written(w.buf)
 	w.p.buffers.reuse(w.buf)
@@ -242,6 +245,7 @@ func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, err
 	// Whoever reads the value for its checksum may fault: not while we lead.
 	var end int
 	l.head, end = page.LoneLeaf(l.head[:0], l.tail, id, key, value, pages, sealed)
+	s.w.sum.Add(page.LoneLeafFingerprint(l.head, value, l.tail, end, id))
 	if err := s.lead(); err != nil {
 		return 0, 0, err
 	}

@@ -1,0 +1,161 @@
+package pager
+
+import (
+	"runtime/debug"
+
+	"holdfast/internal/page"
+	"holdfast/internal/plant"
+)
+
+// With each state the sum of the fingerprints of all page runs in its trees is recorded. Nothing goes through them for
+// that: what a transaction gives up is taken off, what it writes is added.
+//
+// Runs get their seals, and so their fingerprints, when they are written. So what a transaction gives up is
+// taken off
+//
+//   - at once, if the run was in the file before all that is prepared, or was written by the transaction's Stream;
+//   - when its group has landed, if it was prepared and not written then: the leader has written it, since a
+//     later group's transaction has given it up (discountLater);
+//   - never, if it never was written, since the same group has given it up.
+
+// sumOf is the sum of runs that are complete, but for those in no tree.
+func (p *Pager) sumOf(runs []run) page.Sum {
+	sum := page.Sum{Known: true}
+	for i := range runs {
+		if r := &runs[i]; !r.record {
+			sum.Add(page.Fingerprint(r.bytes, r.id, p.pageSize))
+		}
+	}
+	return sum
+}
+
+// discount takes the fingerprint of the run at page id, of n pages, which the transaction gives up, off its sum, unless
+// that is to be done when it is written. It reads the run, which may fault.
+func (w *WriteTx) discount(id page.ID, n uint64) {
+	image := &w.base.image
+	if s := w.stream; s != nil && w.space.Owns(id) {
+		if image = s.written(id); image == nil {
+			return
+		}
+	} else if w.on != nil && w.p.overlay[id] != nil { // see take
+		return
+	}
+	if plant.On(plant.FreedStillCounted) {
+		return
+	}
+	run, err := image.Run(id, n)
+	if err != nil { // which Free returns, or it is damage
+		w.sum.Known = false
+		return
+	}
+	w.sum.Remove(page.Fingerprint(run, id, w.p.pageSize))
+}
+
+// written is where the page run at page id, which the transaction has taken, can be read in the file; nil if
+// it was not written.
+func (s *Stream) written(id page.ID) *page.Image {
+	if _, ok := s.own.buffered[id]; ok {
+		return nil
+	}
+	_ = s.land() // its error dooms the transaction
+	if len(s.own.views) == 0 {
+		return nil
+	}
+	return &s.own.views[len(s.own.views)-1].image
+}
+
+// take notes that the transaction has given up a run of the overlay, of which all up to transaction landed are written.
+// The caller holds commit.
+func (w *WriteTx) take(r *run, landed page.TxID) {
+	if r.until = w.tx; r.by <= landed && !r.record && !plant.On(plant.LandedStillCounted) {
+		w.sum.Remove(page.Fingerprint(r.bytes, r.id, w.p.pageSize))
+	}
+}
+
+// discountLater takes what a group has written, and transactions in the queue have given up, off the sums of these. The
+// caller holds commit.
+func (p *Pager) discountLater(g *group) {
+	if len(p.queue) == 0 || plant.On(plant.FlightStillCounted) {
+		return
+	}
+	first := p.queue[0].state.Tx // their numbers are dense
+	for _, pr := range g.members {
+		for i := range pr.w.buf.runs {
+			r := &pr.w.buf.runs[i]
+			if r.until < first || r.record {
+				continue
+			}
+			w := p.queue[r.until-first].w
+			w.sum.Remove(page.Fingerprint(r.bytes, r.id, p.pageSize))
+		}
+	}
+}
+
+// maxSummed is up to how many pages a file may have whose sum is made at opening if it is not recorded.
+const maxSummed = 256
+
+// findSum gives the state that was found its sum, as it is recorded; that of a new or small file is made.
+func (p *Pager) findSum(s *State) {
+	p.sum = p.found.sum
+	if !p.sum.Known && !p.opts.ReadOnly && p.opts.Scan != nil && s.Meta.HighWater <= maxSummed {
+		p.sum = p.makeSum(s)
+	}
+	s.Sum = p.sum
+}
+
+// makeSum goes through the trees of a state. That of a damaged one is not known: the damage is met when it is read.
+func (p *Pager) makeSum(s *State) page.Sum {
+	sum := page.Sum{Known: true}
+	var fault, unreadable error
+	func() {
+		defer s.image.CatchFault(debug.SetPanicOnFault(true), &unreadable)
+		used := newPageSet(s.Meta.HighWater)
+		fault = p.opts.Scan(s, func(e page.Extent) error {
+			if at, ok := used.add(e); !ok { // buckets that share pages may be as many as these have paths
+				return page.Corruptf(at, "the page is used twice")
+			}
+			run, err := s.image.Run(e.Start, e.N)
+			if err == nil {
+				sum.Add(page.Fingerprint(run, e.Start, p.pageSize))
+			}
+			return err
+		})
+	}()
+	sum.Known = sum.Known && fault == nil && unreadable == nil
+	return sum
+}
+
+// RecordSum records the sum of the current state, for who has the file alone, commits nothing and changes seals in
+// place: before the first, that it is not known, and after the last what it is. It makes durable what the caller has
+// written, and takes from both slots what they list of the last flushes, since that says what the seals were.
+func (p *Pager) RecordSum(sum page.Sum) error {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	best, err := p.slots.Best()
+	if err != nil || plant.On(plant.ResealKeepsList) {
+		return err
+	}
+	slot, label := p.slots.Next()
+	if label > page.MaxLabel {
+		return page.Corruptf(page.ID(slot), "transaction ids are used up")
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	m := p.slots.Meta[best]
+	m.Label = label
+	p.leaving, p.sum, p.durable.Sum = true, sum, sum
+	if err := p.putMeta(slot, m, p.extension(p.durable.Tx, sum, &p.recorded, p.listsInUse(nil))); err != nil {
+		return err
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
+	p.lists[slot] = p.lists[best]
+	p.random[slot], p.random[1-slot] = false, true
+	if err := p.evenOut(slot, m); err != nil {
+		return err
+	}
+	return p.flush()
+}
