@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/bench/soak"
 	"holdfast/bench/vm"
@@ -76,19 +77,15 @@ type cutPoint struct {
 	some bool // of what was not flushed some is there
 }
 
-// points chooses so many: half of them are flushes, and nothing more is there; others lie
-// anywhere, and some of the writes since the last flush are. More than there
-// are flushes takes them all.
+// points chooses so many: half of them are flushes, each once, and nothing more is there; the
+// others lie anywhere, and some of the writes since the last flush are. No more are chosen
+// than twice as many as there are flushes.
 func (r *recording) points(n int) (list []cutPoint) {
 	flushes := r.log.Flushes()
 	r.rand.Shuffle(len(flushes), func(i, j int) { flushes[i], flushes[j] = flushes[j], flushes[i] })
 	for _, at := range flushes[:min(n/2, len(flushes))] {
-		list = append(list, cutPoint{at, false})
+		list = append(list, cutPoint{at, false}, cutPoint{r.rand.IntN(len(r.log.Entries)), true})
 	}
-	for range n / 2 {
-		list = append(list, cutPoint{r.rand.IntN(len(r.log.Entries)), true})
-	}
-	slices.SortFunc(list, func(a, b cutPoint) int { return a.at - b.at })
 	return list
 }
 
@@ -170,16 +167,22 @@ func TestMachineReplay(t *testing.T) {
 				againWith(t, seed)
 				counts := map[string]int{}
 				r := record(t, fs, seed, counts)
-				n := 10
-				if soak.Duration(t) > 0 {
+				const few = 10
+				n, enough := few, soak.Duration(t)
+				if enough > 0 { // every flush, if there is time
 					n = 2 * len(r.log.Flushes())
 				}
+				began := time.Now()
 				for points := range slices.Chunk(r.points(n), atOnce) {
+					if counts["points"] >= few && time.Since(began) > enough {
+						break
+					}
+					slices.SortFunc(points, func(a, b cutPoint) int { return a.at - b.at })
 					must(t, r.judge(points))
 					counts["points"] += len(points)
 				}
 				t.Logf("%s: %d entries, %d flushes: %v", fs.name, len(r.log.Entries), len(r.log.Flushes()), counts)
-				if len(r.log.Flushes()) < 50 || counts["points"] < n {
+				if len(r.log.Flushes()) < 50 || counts["points"] < few {
 					t.Error("that is too little")
 				}
 			}
