@@ -165,14 +165,14 @@ func (r *resealing) run(ctx context.Context) (err error) {
 
 // record records what the seals add up to now, and makes all durable.
 func (r *resealing) record(before, now page.Sum) error {
-	recorded, changed := r.tx.state.Sum, r.Added > 0 || len(r.Replaced) > 0
+	recorded, changed := r.db.pager.FoundSum(), r.Added > 0 || len(r.Replaced) > 0
 	if recorded.Known && r.options.MissingOnly {
-		now = recorded
+		now.N += recorded.N - before.N // a wrong sum stays wrong
 	}
 	switch {
 	case now.Known && (changed || now != recorded):
 		r.SumAdded = !recorded.Known
-		r.SumReplaced = recorded.Known && now != recorded && before.Known && before != recorded
+		r.SumReplaced = recorded.Known && !r.options.MissingOnly && before.Known && before != recorded
 		return r.db.pager.RecordSum(now)
 	case changed:
 		return r.db.Sync()

@@ -203,3 +203,57 @@ func TestResealTellsOfTheSum(t *testing.T) {
 		}
 	}
 }
+
+// Reseal with MissingOnly added seals and recorded the sum of before, so that Check took a sound file for one with pages
+// of several moments. A wrong sum stays wrong all the same. And a small file without a sum, all of whose seals were right, had none
+// afterwards: one that opening had made passed for recorded.
+func TestResealAddsMissingSealsToTheSum(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	for n, noSeals := range []bool{false, true} {
+		db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: 1024, NoSeals: noSeals})
+		must(t, err)
+		update(t, db, func(tx *holdfast.Tx) {
+			b, err := tx.CreateBucketIfNotExists([]byte("b"))
+			must(t, err)
+			for i := range 20 {
+				must(t, b.Put([]byte{byte(n), byte(i)}, bytes.Repeat([]byte{'v'}, 900)))
+			}
+		})
+		must(t, db.Close())
+	}
+	sound, err := os.ReadFile(path)
+	must(t, err)
+	older := bytes.Clone(sound)
+	for id := page.ID(2); int(id)*1024 < len(older); id++ {
+		run := older[int(id)*1024:][:1024]
+		if at := bytes.Index(run, []byte("vvv")); page.CheckSeal(run, id) == page.Sealed && at > 0 {
+			run[at] = 'w' // with a right seal, as if a commit had written it
+			seal, _ := page.SealOf(run, id)
+			copy(run[len(run)-len(seal):], seal[:])
+			break
+		}
+	}
+	for want, data := range [][]byte{sound, older} {
+		must(t, os.WriteFile(path, data, 0o600))
+		for range 2 {
+			done, err := holdfast.Reseal(t.Context(), path, holdfast.ResealOptions{MissingOnly: true})
+			must(t, err)
+			data, err := os.ReadFile(path)
+			must(t, err)
+			if _, faults := looksOf(t, data); len(faults) != want || done.SumAdded || done.SumReplaced {
+				t.Errorf("%+v, and then %v, want %d faults", done, faults, want)
+			}
+		}
+	}
+	done, err := holdfast.Reseal(t.Context(), path, holdfast.ResealOptions{})
+	if err != nil || !done.SumReplaced {
+		t.Errorf("%+v, %v", done, err)
+	}
+	asBolt(t, path)
+	for _, added := range []bool{true, false} {
+		done, err := holdfast.Reseal(t.Context(), path, holdfast.ResealOptions{})
+		if err != nil || done.Added > 0 || done.SumAdded != added {
+			t.Errorf("of a file without a sum: %+v, %v", done, err)
+		}
+	}
+}

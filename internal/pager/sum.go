@@ -103,6 +103,9 @@ func (p *Pager) findSum(s *State) {
 	s.Sum = p.sum
 }
 
+// FoundSum is what opening has found recorded, which is not known where the sum was made.
+func (p *Pager) FoundSum() page.Sum { return p.found.sum }
+
 // makeSum goes through the trees of a state. That of a damaged one is not known: the damage is met when it is read.
 func (p *Pager) makeSum(s *State) page.Sum {
 	sum := page.Sum{Known: true}
