@@ -257,3 +257,49 @@ func TestResealAddsMissingSealsToTheSum(t *testing.T) {
 		}
 	}
 }
+
+// A power failure had cut a meta page short behind bbolt's meta, and the file was copied before it was opened
+// again: the copy was refused, though it was the state before, and the other meta page has its sum.
+func TestSumOfAMetaThatIsNotWhole(t *testing.T) {
+	mem := vfs.NewMem("original")
+	c := &copyTest{t, holdfast.Options{PageSize: 1024, SettleDelay: -1}, map[string]bool{}}
+	db, err := holdfast.OpenVFS(fileNumber{mem.Open(), 1}, &c.options)
+	must(t, err)
+	for n := range 200 {
+		c.commit(db, n)
+	}
+	older := mem.Bytes()
+	for n := range 9 {
+		c.commit(db, n)
+	}
+	data := mem.Bytes()
+	must(t, db.Close())
+	slots := page.DecodeSlots(data[:1024], data[1024:])
+	best, err := slots.Best()
+	must(t, err)
+	data[best*1024+page.ExtensionOffset+50] ^= 1
+	if refused, wrong := c.judge("the state before", data, 2); refused || wrong {
+		t.Errorf("refused %t, wrong %t", refused, wrong)
+	}
+	whole, faults := looksOf(t, data)
+	if len(faults) > 0 {
+		t.Error(faults)
+	}
+	alone := 0
+	for at := 2048; at < len(older); at += 1024 {
+		mixed := bytes.Clone(data)
+		copy(mixed[at:][:1024], older[at:])
+		content, faults := looksOf(t, mixed)
+		if content == whole {
+			continue
+		}
+		if len(faults) == 0 {
+			t.Errorf("page %d as of before: another content, and no fault", at/1024)
+		} else if strings.Contains(faults[0], sumFault) {
+			alone++
+		}
+	}
+	if alone == 0 {
+		t.Error("no page was told by the sum")
+	}
+}

@@ -99,6 +99,9 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 				}
 			}
 		}
+		if f.unreadable && other != nil && p.names(1-best, other, f.meta) && !plant.On(plant.OtherSumUnused) {
+			f.sum = other.Sum
+		}
 		return f, nil
 	}
 	f.tx, f.free, f.sum = own.Tx, own, own.Sum
@@ -132,6 +135,16 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		f.free = nil
 	}
 	return f, nil
+}
+
+// names tells whether the extension of a slot is of the state that m describes: the newest one when m was written, with a
+// trailing extension that cannot be read. Roots of consecutive states lie in different pages, but where nothing else has changed.
+func (p *Pager) names(slot int, ext *extension.Extension, m page.Meta) bool {
+	if t := ext.Trailing; t != nil {
+		return t.Root == m.Root && t.Sequence == m.Sequence && t.HighWater == m.HighWater
+	}
+	of := p.slots.Meta[slot]
+	return of.Root == m.Root && of.Sequence == m.Sequence && of.HighWater == m.HighWater
 }
 
 // isZero tells whether b is as bbolt leaves what it does not use.

@@ -64,6 +64,7 @@ const (
 	LandedStillCounted  Defect = "landed-still-counted"
 	FlightStillCounted  Defect = "flight-still-counted"
 	EarlyUncounted      Defect = "early-uncounted"
+	OtherSumUnused      Defect = "other-sum-unused"
 	ReaderNoFlush       Defect = "reader-no-flush"
 	LostNotSettled      Defect = "lost-not-settled"
 	CopyKeepsMetas      Defect = "copy-keeps-metas"
