@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
@@ -302,4 +303,56 @@ func TestSumOfAMetaThatIsNotWhole(t *testing.T) {
 	if alone == 0 {
 		t.Error("no page was told by the sum")
 	}
+}
+
+// The meta page that did not count named a freelist page, and Reseal, which writes over both, forgot
+// that: the page was in no tree, and never free again.
+func TestResealKeepsFreelistOfOtherSlot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	must(t, os.WriteFile(path, page.NewFile(1024, true), 0o600))
+	var data []byte
+	commit := func(options holdfast.Options) {
+		t.Helper()
+		db, err := holdfast.Open(path, 0o600, &options)
+		must(t, err)
+		update(t, db, func(tx *holdfast.Tx) {
+			b, err := tx.CreateBucketIfNotExists([]byte("b"))
+			must(t, err)
+			for i := range 20 {
+				must(t, b.Put([]byte{byte(i)}, bytes.Repeat([]byte{'v'}, 300)))
+			}
+		})
+		data, err = os.ReadFile(path)
+		must(t, err)
+		must(t, db.Close())
+	}
+	commit(holdfast.Options{})                                  // and Close leaves a freelist page
+	commit(holdfast.Options{StrictCompat: true, NoSeals: true}) // one slot, which names none
+	must(t, os.WriteFile(path, data, 0o600))                    // the process was killed
+	if ext, slot := newestExtension(t, data); len(ext.Lists) == 0 || page.DecodeSlots(data, data[1024:]).Meta[1-slot].Freelist == page.NoFreelist {
+		t.Fatal("the slot that does not count names no freelist")
+	}
+	done, err := holdfast.Reseal(t.Context(), path, holdfast.ResealOptions{})
+	if err != nil || done.Added == 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	for _, when := range []string{"Reseal", "the next commit"} {
+		after, err := os.ReadFile(path)
+		must(t, err)
+		if _, faults := looksOf(t, after); len(faults) > 0 {
+			t.Errorf("after %s: %v", when, faults)
+		}
+		commit(holdfast.Options{})
+	}
+}
+
+// newestExtension is the extension of the newest meta, and its slot.
+func newestExtension(t *testing.T, data []byte) (ext *extension.Extension, slot int) {
+	t.Helper()
+	slots := page.DecodeSlots(data, data[1024:])
+	slot, err := slots.Best()
+	must(t, err)
+	ext, err = extension.Decode(data[slot*1024:][:1024])
+	must(t, err)
+	return ext, slot
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // A leaf of one element that is laid out around its value is, to the byte, the one that an
-// Encoder makes and Seal seals, and takes no page for its seal alone.
+// Encoder makes and Seal seals, and takes no page for its seal alone. So is its fingerprint, which is
+// taken before it is written; what gives it up reads it from the file.
 func TestLoneLeaf(t *testing.T) {
 	const size = 512
 	tail := make([]byte, size)
@@ -28,6 +29,10 @@ func TestLoneLeaf(t *testing.T) {
 			enc.Finish(sealed)
 			if !bytes.Equal(got, want) {
 				t.Fatalf("a value of %d bytes, sealed %t: the run is another", n, sealed)
+			}
+			f, ok := page.LoneLeafFingerprint(head, value, tail, end, 77)
+			if want, wantOK := page.Fingerprint(want, 77, size); f != want || !ok || !wantOK {
+				t.Fatalf("a value of %d bytes, sealed %t: its fingerprint is %x, %t, want %x, %t", n, sealed, f, ok, want, wantOK)
 			}
 		}
 	}

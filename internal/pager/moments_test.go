@@ -49,7 +49,7 @@ func TestEveryMoment(t *testing.T) {
 	t.Log(total)
 	for _, what := range []string{"kill", "power", "stock", "reader", "trailing", "not finished", "two prepared", "prepared while written",
 		"aborted", "no room for a meta", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call", "streamed", "streamed and given up",
-		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared past the cut"} {
+		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared past the cut", "sum"} {
 		if total[what] < 10 && !chosen {
 			t.Errorf("%s: %d times, the test tests little", what, total[what])
 		}

@@ -30,7 +30,7 @@ func (p *Pager) sumOf(runs []run) page.Sum {
 }
 
 // discount takes the fingerprint of the run at page id, of n pages, which the transaction gives up, off its sum, unless
-// that is to be done when it is written. It reads the run, which may fault.
+// that is to be done when it is written.
 func (w *WriteTx) discount(id page.ID, n uint64) {
 	image := &w.base.image
 	if s := w.stream; s != nil && w.space.Owns(id) {
@@ -43,12 +43,23 @@ func (w *WriteTx) discount(id page.ID, n uint64) {
 	if plant.On(plant.FreedStillCounted) {
 		return
 	}
+	f, ok, err := w.p.fingerprint(image, id, n)
+	if err != nil {
+		w.p.logf("%s: what the seals of all pages add up to is not recorded any more: a page was given up that cannot be read: %v", w.p.file.Name(), err)
+	}
+	w.sum.Remove(f, ok)
+}
+
+// fingerprint is that of the run at page id, of n pages; false if it has none or cannot be read. That is no error of
+// the caller, who needs the rest of the run for nothing else: what is unreadable can be given up.
+func (p *Pager) fingerprint(image *page.Image, id page.ID, n uint64) (f uint64, ok bool, err error) {
+	defer image.CatchFault(debug.SetPanicOnFault(true), &err)
 	run, err := image.Run(id, n)
 	if err != nil { // which Free returns, or it is damage
-		w.sum.Known = false
-		return
+		return 0, false, nil
 	}
-	w.sum.Remove(page.Fingerprint(run, id, w.p.pageSize))
+	f, ok = page.Fingerprint(run, id, p.pageSize)
+	return f, ok, nil
 }
 
 // written is where the page run at page id, which the transaction has taken, can be read in the file; nil if
@@ -155,6 +166,7 @@ func (p *Pager) RecordSum(sum page.Sum) error {
 		return err
 	}
 	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
+	p.unlist(slot)
 	p.lists[slot] = p.lists[best]
 	p.random[slot], p.random[1-slot] = false, true
 	if err := p.evenOut(slot, m); err != nil {
