@@ -54,6 +54,9 @@ func (s *Stream) page(id page.ID) (page.Page, error) {
 			return page.Page{}, err
 		}
 	}
+	if s.err != nil { // what was not written is not damage
+		return page.Page{}, s.err
+	}
 	if len(o.views) == 0 {
 		return page.Page{}, page.Corruptf(id, "it is free, and in use")
 	}

@@ -193,7 +193,9 @@ func (w *WriteTx) Page(id page.ID) (page.Page, error) {
 
 // Free gives up n pages of the base state, or of the transaction's own.
 func (w *WriteTx) Free(id page.ID, n uint64) error {
-	w.discount(id, n)
+	if err := w.discount(id, n); err != nil {
+		return err
+	}
 	w.p.commit.Lock()
 	defer w.p.commit.Unlock()
 	e := page.Extent{Start: id, N: n}

@@ -2,6 +2,8 @@ package pager_test
 
 import (
 	"bytes"
+	"errors"
+	"syscall"
 	"testing"
 
 	"holdfast/internal/page"
@@ -101,5 +103,52 @@ func TestStreamOwn(t *testing.T) {
 	defer snap.Release()
 	if a, err := p.Account(snap.Value()); err != nil || !a.Exact || len(a.Free) != 0 {
 		t.Errorf("%+v %v", a, err)
+	}
+}
+
+// A transaction that gave up a page in flight, and read another then, took the full disk, for which that
+// flight had failed, for damage: giving up had met the error, and dropped it.
+func TestStreamGivesUpWhatWasNotWritten(t *testing.T) {
+	full := false
+	p, err := pager.Open(vfs.NewInject(vfs.NewMem("db").Open(), func(op vfs.Op) error {
+		if full && op.Kind == vfs.KindWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	}), pager.Options{PageSize: pageSize, Settle: -1, Scan: scan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(pager.CloseOptions{})
+	for _, readFirst := range []bool{false, true} {
+		full = false
+		w, err := p.BeginWrite()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := w.Appender(8*pageSize, pager.CommitOptions{AllocSize: 1 << 12})
+		s.WriteBehind()
+		full = true
+		first, err := build(t, s, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := build(t, s, 5); err != nil { // the first four take off
+			t.Fatal(err)
+		}
+		if readFirst {
+			if _, err := w.Page(first + 2); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("the first page read: %v", err)
+			}
+		}
+		if err := w.Free(first, 2); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("a page is given up: %v", err)
+		}
+		if _, err := w.Page(first + 2); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("a page is read: %v", err)
+		}
+		if err := w.Rollback(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -30,24 +30,26 @@ func (p *Pager) sumOf(runs []run) page.Sum {
 }
 
 // discount takes the fingerprint of the run at page id, of n pages, which the transaction gives up, off its sum, unless
-// that is to be done when it is written.
-func (w *WriteTx) discount(id page.ID, n uint64) {
+// that is to be done when it is written. The error is why the write of it has failed.
+func (w *WriteTx) discount(id page.ID, n uint64) error {
 	image := &w.base.image
 	if s := w.stream; s != nil && w.space.Owns(id) {
-		if image = s.written(id); image == nil {
-			return
+		var err error
+		if image, err = s.written(id); err != nil || image == nil {
+			return err
 		}
 	} else if w.on != nil && w.p.overlay[id] != nil { // see take
-		return
+		return nil
 	}
 	if plant.On(plant.FreedStillCounted) {
-		return
+		return nil
 	}
 	f, ok, err := w.p.fingerprint(image, id, n)
 	if err != nil {
 		w.p.logf("%s: what the seals of all pages add up to is not recorded any more: a page was given up that cannot be read: %v", w.p.file.Name(), err)
 	}
 	w.sum.Remove(f, ok)
+	return nil
 }
 
 // fingerprint is that of the run at page id, of n pages; false if it has none or cannot be read. That is no error of
@@ -63,16 +65,16 @@ func (p *Pager) fingerprint(image *page.Image, id page.ID, n uint64) (f uint64, 
 }
 
 // written is where the page run at page id, which the transaction has taken, can be read in the file; nil if
-// it was not written.
-func (s *Stream) written(id page.ID) *page.Image {
+// it was not written. The error is why a write has failed: nothing is to be read then.
+func (s *Stream) written(id page.ID) (*page.Image, error) {
 	if _, ok := s.own.buffered[id]; ok {
-		return nil
+		return nil, nil
 	}
-	_ = s.land() // its error dooms the transaction
-	if len(s.own.views) == 0 {
-		return nil
+	_ = s.land() // whose error stays
+	if s.err != nil || len(s.own.views) == 0 {
+		return nil, s.err
 	}
-	return &s.own.views[len(s.own.views)-1].image
+	return &s.own.views[len(s.own.views)-1].image, nil
 }
 
 // take notes that the transaction has given up a run of the overlay, of which all up to transaction landed are written.
