@@ -461,6 +461,9 @@ func TestRefused(t *testing.T) {
 	}
 	for _, c := range cases {
 		h, err := s.Acquire(s.ctx, c.spec)
+		if strings.HasSuffix(c.name, " option") && !s.kernel.ways.has(CallLowerAppend) {
+			c.text = "invalid argument" // is all that mount(2) says
+		}
 		if err == nil {
 			t.Errorf("%s: no error", c.name)
 			h.Release()
@@ -482,6 +485,9 @@ func TestRefused(t *testing.T) {
 // The image lies where erofs does not take a file: a tmpfs.
 func TestImageOnTmpfs(t *testing.T) {
 	s := newStand(t, Options{})
+	if !s.kernel.ways.has(CallErofsFile) {
+		t.Skip("left out: with loop devices images must lie on file systems that were mounted before the manager was opened")
+	}
 	tmp := s.get(Spec{Mount: Mount{Type: "tmpfs"}})
 	at, err := tmp.Attach(s.Host(), "")
 	must(t, err)
@@ -541,6 +547,10 @@ func TestEntrust(t *testing.T) {
 	spec := overlay([]string{s.layer("a")}, options...)
 	h := s.get(spec)
 	e := h.entry
+	if !s.kernel.leaves(e.master) {
+		s.free(h)
+		t.Skip("left out: this kernel does not tell when file systems leave it")
+	}
 	clone, err := h.Clone()
 	must(t, err)
 	h.Entrust()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -83,8 +84,27 @@ func lowers(mounted []string) []string {
 	return []string{"lowerdir=" + strings.Join(mounted, ":")}
 }
 
-// mountOne mounts one of a list with fsopen, which takes options of any length.
+// mountOne mounts one of a list.
 func mountOne(m mount.Mount, target string) error {
+	err := mountNew(m, target)
+	if err != nil && m.Type != "bind" && mountOld(m, target) == nil {
+		return nil
+	}
+	return err
+}
+
+// mountOld mounts with the program mount, for kernels before 6.5, whose overlays take all layers in one option, and before
+// 6.12, which mount no file as erofs.
+func mountOld(m mount.Mount, target string) error {
+	out, err := exec.Command("mount", "-t", m.Type, "-o", strings.Join(m.Options, ","), m.Source, target).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mount: %w: %s", err, out)
+	}
+	return nil
+}
+
+// mountNew mounts with fsopen, which takes options of any length.
+func mountNew(m mount.Mount, target string) error {
 	if m.Type == "bind" {
 		flags := uintptr(unix.MS_BIND | unix.MS_REC)
 		if err := unix.Mount(m.Source, target, "", flags, ""); err != nil {

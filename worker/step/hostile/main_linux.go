@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,12 @@ func all() {
 			fmt.Printf("%s\tunknown: it hangs\n", a.name)
 		case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled():
 			fmt.Printf("%s\trefused: killed by %v\n", a.name, exit.Sys().(syscall.WaitStatus).Signal())
+		case exit != nil && bytes.Contains(exit.Stderr, []byte("failed to create new OS thread")):
+			// At a limit of processes Go's own threads meet it now and then.
+			fmt.Printf("%s\trefused: not even a thread of its own\n", a.name)
+		case exit != nil:
+			first, _, _ := bytes.Cut(exit.Stderr, []byte("\n"))
+			fmt.Printf("%s\tunknown: %v: %s\n", a.name, err, first)
 		default:
 			fmt.Printf("%s\tunknown: %v\n", a.name, err)
 		}
