@@ -172,7 +172,7 @@ func (r *resealing) record(before, now page.Sum) error {
 	switch {
 	case now.Known && (changed || now != recorded):
 		r.SumAdded = !recorded.Known
-		r.SumReplaced = recorded.Known && !r.options.MissingOnly && before.Known && before != recorded
+		r.SumReplaced = recorded.Known && !r.options.MissingOnly && before != recorded
 		return r.db.pager.RecordSum(now)
 	case changed:
 		return r.db.Sync()
