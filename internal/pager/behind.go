@@ -75,7 +75,9 @@ func (s *Stream) land() error {
 	}
 	err := <-b.done
 	b.flying = false
-	s.w.sum.AddSum(b.sum)
+	if !plant.On(plant.EarlyUncounted) {
+		s.w.sum.AddSum(b.sum)
+	}
 	if b.lent {
 		b.buf.forget()
 	}
