@@ -16,6 +16,8 @@ import (
 
 	"holdfast"
 	"holdfast/bench/soak"
+	"holdfast/internal/extension"
+	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
 
@@ -24,7 +26,7 @@ import (
 // before was believed, without a look at its pages.
 //
 // The histories are the same in each run, but for those of several writers. No copy that
-// bbolt opens at a state that was committed is opened at another, or refused. None is
+// bbolt opens at a state that was committed, and that is not older than its newest meta page says, is opened at another, or refused. None is
 // silently wrong and passes the check, but where files have no identity (docs/decisions/008-seal-sum.md).
 func TestTornCopies(t *testing.T) {
 	tally := &soak.Tally{}
@@ -72,7 +74,8 @@ type torn struct {
 	tally  *soak.Tally
 
 	mu     sync.Mutex
-	states map[string]bool // each that a transaction has made
+	states map[string]page.TxID // each that a transaction has made, and its number
+	named  page.TxID            // the least that the copy may be opened at: its newest meta page says that this one was durable
 }
 
 // The ways in which the file is written.
@@ -83,7 +86,7 @@ func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	h := &torn{
 		rng: rng, page: 1024 << rng.IntN(3), mode: tornModes[seed%uint64(len(tornModes))],
-		order: int(seed/uint64(len(tornModes))) % orders, tally: tally, states: map[string]bool{},
+		order: int(seed/uint64(len(tornModes))) % orders, tally: tally, states: map[string]page.TxID{},
 	}
 	mem := vfs.NewMem("torn.db")
 	h.copier = &copier{file: mem.Open(), identity: 1, size: h.page, rng: rand.New(rand.NewPCG(seed, 8))}
@@ -96,12 +99,7 @@ func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 		return err
 	}
 	h.db = db
-	err = db.View(func(tx *holdfast.Tx) error { // a new database, which is the durable one until the first flush
-		content, err := contentOf(tx)
-		h.states[content] = true
-		return err
-	})
-	if err != nil {
+	if err := h.begun(); err != nil { // a new database, which is the durable one until the first flush
 		return errors.Join(err, db.Close())
 	}
 	db.AllocSize = 16 << 10 // it grows now and then
@@ -115,6 +113,9 @@ func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 		if h.db, err = holdfast.OpenVFS(copiedFile{mem.Open(), h.copier}, options); err != nil {
 			return err
 		}
+		if err := h.begun(); err != nil { // Close has given it another number
+			return errors.Join(err, h.db.Close())
+		}
 	}
 	if err := h.write(); err != nil {
 		return errors.Join(err, h.db.Close())
@@ -123,6 +124,15 @@ func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 		return errors.Join(fmt.Errorf("%s, copied %s: %w", h.mode, orderNames[h.order], err), h.db.Close())
 	}
 	return h.db.Close()
+}
+
+// begun notes the state with which the database was opened.
+func (h *torn) begun() error {
+	return h.db.View(func(tx *holdfast.Tx) error {
+		content, err := contentOf(tx)
+		h.states[content] = page.TxID(tx.ID())
+		return err
+	})
 }
 
 // fill makes a file of some hundred pages.
@@ -214,13 +224,14 @@ func (h *torn) commit(edits []Edit) error {
 		content, err := contentOf(tx)
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.states[content] = true
+		h.states[content] = page.TxID(tx.ID())
 		return err
 	})
 }
 
 // judge opens the copy, by both engines.
 func (h *torn) judge(data []byte, dir string) error {
+	h.named = h.namedBy(data)
 	stock := h.byStock(data, dir)
 	var verdicts [2]string // where files have no identity, and where they have one
 	for id := range verdicts {
@@ -264,10 +275,30 @@ func (h *torn) verdict(content string, err error) string {
 		return isNoticed
 	case err != nil: // what only this test knows
 		return isWrong
-	case h.states[content]:
+	}
+	if n, ok := h.states[content]; ok && n >= h.named {
 		return isRight
 	}
 	return isWrong
+}
+
+// namedBy is the number of the state that was durable when the newest meta page of a copy was written, or, if that is plain,
+// of which it is; 0 if it does not say. A root page that was copied before it was written again leads to an older state, all of which may be
+// there: the commits since are lost.
+func (h *torn) namedBy(data []byte) page.TxID {
+	slots := page.DecodeSlots(data[:h.page], data[h.page:2*h.page])
+	best, err := slots.Best()
+	if err != nil {
+		return 0
+	}
+	ext, err := extension.Decode(data[best*h.page:][:h.page])
+	switch {
+	case err != nil:
+		return 0
+	case ext.Trailing != nil:
+		return ext.Trailing.Base
+	}
+	return ext.Tx
 }
 
 // passes tells whether Check finds nothing.
