@@ -150,11 +150,11 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		found.Add(page.Fingerprint(run, e.Start, r.db.pager.PageSize()))
+		found.Add(page.Fingerprint(run, e.Start))
 		if err := runs(e); err != nil {
 			return err
 		}
-		sum.Add(page.Fingerprint(run, e.Start, r.db.pager.PageSize()))
+		sum.Add(page.Fingerprint(run, e.Start))
 		return nil
 	})
 	if err != nil {

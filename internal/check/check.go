@@ -308,7 +308,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path, 
 		c.stopped = true
 		return
 	}
-	c.sum.Add(page.Fingerprint(pg.Bytes(), id, c.in.Image.PageSize()))
+	c.sum.Add(page.Fingerprint(pg.Bytes(), id))
 	if c.in.PassDamaged && page.CheckSeal(pg.Bytes(), id) == page.WrongSeal {
 		c.unread = true
 		return

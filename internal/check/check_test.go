@@ -144,7 +144,7 @@ func TestSum(t *testing.T) {
 	sum := page.Sum{Known: true}
 	f := sound()
 	for _, run := range [][2]page.ID{{2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 3}, {9, 1}, {10, 1}} {
-		sum.Add(page.Fingerprint(f.at(run[0])[:int(run[1])*pageSize], run[0], pageSize))
+		sum.Add(page.Fingerprint(f.at(run[0])[:int(run[1])*pageSize], run[0]))
 	}
 	if !sum.Known || sum.N == 0 {
 		t.Fatalf("the pages add up to %+v", sum)

@@ -8,7 +8,7 @@ import "hash/crc32"
 // look at the run itself can tell.
 //
 // It takes a look at the run's header, its last elements and its last bytes, and not at the rest: who gives a run up
-// takes its fingerprint off. A run whose content leaves no room for a seal is known by the checksum of its first page.
+// takes its fingerprint off. A run whose content leaves no room for a seal is known by the checksum of all of it: there are few.
 // One that bbolt wrote, whose place for a seal is empty, counts as 0.
 
 // Sum is a sum of fingerprints, modulo 2^64. The zero Sum is not known.
@@ -31,13 +31,13 @@ func (s *Sum) AddSum(t Sum) { s.Add(t.N, t.Known) }
 
 // Fingerprint is that of the run that lies at page id; false if its last bytes are neither a seal
 // nor empty. It does not tell whether the seal fits the content.
-func Fingerprint(run []byte, id ID, pageSize int) (f uint64, ok bool) {
+func Fingerprint(run []byte, id ID) (f uint64, ok bool) {
 	at := len(run) - SealSize
 	if at < HeaderSize {
 		return 0, false
 	}
 	if !hasSealRoom(run) {
-		return fullFingerprint(crc32.Checksum(run[:min(pageSize, len(run))], castagnoli), id), true
+		return fullFingerprint(crc32.Checksum(run, castagnoli), id), true
 	}
 	return sealFingerprint(run[at:], id)
 }
@@ -51,7 +51,7 @@ func sealFingerprint(seal []byte, id ID) (f uint64, ok bool) {
 	return mix(id, first), first == second^sealMark
 }
 
-// fullFingerprint is the fingerprint of a run without a seal whose first page has checksum sum.
+// fullFingerprint is the fingerprint of a run without a seal that has checksum sum.
 func fullFingerprint(sum uint32, id ID) uint64 { return mix(id, ^sum) }
 
 // mix makes of a page's number and a checksum a number all of whose bits depend on both, as the finalizer of
@@ -68,12 +68,8 @@ func LoneLeafFingerprint(head, value, tail []byte, end int, id ID) (f uint64, ok
 	if len(tail)-end >= SealSize {
 		return sealFingerprint(tail[len(tail)-SealSize:], id)
 	}
-	sum := uint32(0)
-	left := len(tail)
-	for _, part := range [][]byte{head, value, tail[end:]} {
-		part = part[:min(left, len(part))]
-		sum = crc32.Update(sum, castagnoli, part)
-		left -= len(part)
-	}
+	sum := crc32.Checksum(head, castagnoli)
+	sum = crc32.Update(sum, castagnoli, value)
+	sum = crc32.Update(sum, castagnoli, tail[end:])
 	return fullFingerprint(sum, id), true
 }

@@ -31,7 +31,7 @@ func TestLoneLeaf(t *testing.T) {
 				t.Fatalf("a value of %d bytes, sealed %t: the run is another", n, sealed)
 			}
 			f, ok := page.LoneLeafFingerprint(head, value, tail, end, 77)
-			if want, wantOK := page.Fingerprint(want, 77, size); f != want || !ok || !wantOK {
+			if want, wantOK := page.Fingerprint(want, 77); f != want || !ok || !wantOK {
 				t.Fatalf("a value of %d bytes, sealed %t: its fingerprint is %x, %t, want %x, %t", n, sealed, f, ok, want, wantOK)
 			}
 		}

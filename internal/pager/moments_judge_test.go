@@ -323,7 +323,7 @@ func (h *history) addsUp(s *pager.State) error {
 	err := scanTree(s, func(e page.Extent) error {
 		run, err := s.Image().Run(e.Start, e.N)
 		if err == nil {
-			sum.Add(page.Fingerprint(run, e.Start, momentPage))
+			sum.Add(page.Fingerprint(run, e.Start))
 		}
 		return err
 	})

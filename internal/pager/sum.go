@@ -23,7 +23,7 @@ func (p *Pager) sumOf(runs []run) page.Sum {
 	sum := page.Sum{Known: true}
 	for i := range runs {
 		if r := &runs[i]; !r.record {
-			sum.Add(page.Fingerprint(r.bytes, r.id, p.pageSize))
+			sum.Add(page.Fingerprint(r.bytes, r.id))
 		}
 	}
 	return sum
@@ -60,7 +60,7 @@ func (p *Pager) fingerprint(image *page.Image, id page.ID, n uint64) (f uint64, 
 	if err != nil { // which Free returns, or it is damage
 		return 0, false, nil
 	}
-	f, ok = page.Fingerprint(run, id, p.pageSize)
+	f, ok = page.Fingerprint(run, id)
 	return f, ok, nil
 }
 
@@ -81,7 +81,7 @@ func (s *Stream) written(id page.ID) (*page.Image, error) {
 // The caller holds commit.
 func (w *WriteTx) take(r *run, landed page.TxID) {
 	if r.until = w.tx; r.by <= landed && !r.record && !plant.On(plant.LandedStillCounted) {
-		w.sum.Remove(page.Fingerprint(r.bytes, r.id, w.p.pageSize))
+		w.sum.Remove(page.Fingerprint(r.bytes, r.id))
 	}
 }
 
@@ -99,7 +99,7 @@ func (p *Pager) discountLater(g *group) {
 				continue
 			}
 			w := p.queue[r.until-first].w
-			w.sum.Remove(page.Fingerprint(r.bytes, r.id, p.pageSize))
+			w.sum.Remove(page.Fingerprint(r.bytes, r.id))
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (p *Pager) makeSum(s *State) page.Sum {
 			}
 			run, err := s.image.Run(e.Start, e.N)
 			if err == nil {
-				sum.Add(page.Fingerprint(run, e.Start, p.pageSize))
+				sum.Add(page.Fingerprint(run, e.Start))
 			}
 			return err
 		})
