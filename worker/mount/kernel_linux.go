@@ -16,14 +16,6 @@ import (
 	"holdfast/worker/internal/idmap"
 )
 
-// Directories in the manager's own.
-const (
-	rootDir    = "root" // where a namespace gets its new root
-	markDir    = "mark" // where it has its mark
-	mastersDir = "m"    // masters that are attached
-	pointsDir  = "at"   // attachments that were given no path
-)
-
 // kernel is what a manager has in the kernel.
 type kernel struct {
 	dir    string // the manager's own, on a tmpfs

@@ -13,8 +13,6 @@ import (
 
 var errOther = fmt.Errorf("mount: not supported on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 
-const pointsDir = "at"
-
 // Namespace is a mount namespace of a manager. There is none on this system.
 type Namespace struct{}
 

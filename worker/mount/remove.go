@@ -5,8 +5,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
+
+// Directories that a Manager makes in its own, which are empty when it is closed.
+const (
+	rootDir    = "root" // where a namespace gets its new root
+	markDir    = "mark" // where it has its mark
+	mastersDir = "m"    // masters that are attached
+	pointsDir  = "at"   // attachments that were given no path
+)
+
+var ownDirectories = []string{rootDir, markDir, mastersDir, pointsDir}
 
 // RemoveDirectory removes the directory of a Manager that is closed, if there is nothing in it that the next one
 // would need: no record of a mount, and no file that a Manager does not make. Otherwise it stays, which is no error. The caller
@@ -31,7 +42,8 @@ func removeDirectory(dir string) error {
 		switch {
 		case e.Name() == recordsFile:
 			records = true
-		case e.Name() != pidFile:
+		case e.Name() == pidFile:
+		case !e.IsDir() || !slices.Contains(ownDirectories, e.Name()) || !isEmpty(filepath.Join(dir, e.Name())):
 			return nil
 		}
 	}
@@ -58,4 +70,10 @@ func removeDirectory(dir string) error {
 		return nil
 	}
 	return err
+}
+
+// isEmpty tells whether a directory has nothing in it.
+func isEmpty(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == 0
 }

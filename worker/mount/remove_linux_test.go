@@ -70,4 +70,24 @@ func TestRemoveDirectory(t *testing.T) {
 	if remove(dir); there(dir) {
 		t.Error("one with records of nothing stays")
 	}
+
+	// Where /run is a tmpfs, as on most machines, a manager mounts none of its own, and what it made there stayed.
+	for _, left := range []string{"", "at/1"} {
+		for _, d := range ownDirectories {
+			if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, pidFile), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if left != "" {
+			if err := os.Mkdir(filepath.Join(dir, left), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if remove(dir); there(dir) != (left != "") {
+			t.Errorf("with %q left, the directory is there: %t", left, there(dir))
+		}
+	}
 }

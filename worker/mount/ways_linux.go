@@ -42,7 +42,7 @@ func (c *chosen) lacks(call Call, err error) {
 	}
 	for _, w := range ways {
 		if w.Call == call {
-			c.log.Warn("a call of the kernel is not used", "call", string(call), "since", w.Since, "instead", w.Else, "reason", err)
+			c.log.Info("a call of the kernel is not used", "call", string(call), "since", w.Since, "instead", w.Else, "reason", err)
 		}
 	}
 }
