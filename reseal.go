@@ -43,7 +43,7 @@ type Resealed struct {
 	Wrong    uint64 // wrong seals that were left, with MissingOnly
 
 	// SumAdded: what the seals of all pages add up to was not recorded in the file, and is now. SumReplaced: it was
-	// recorded, and the pages that were found added up to something else: some were of another moment.
+	// recorded, and the pages that were found added up to something else: some were stale.
 	SumAdded, SumReplaced bool
 }
 

@@ -312,7 +312,7 @@ func TestResealAddsMissingSealsToTheSum(t *testing.T) {
 	}
 }
 
-// A power failure had cut a meta page short behind bbolt's meta, and the file was copied before it was opened
+// A power failure tore a meta page after the part that bbolt knows, and the file was copied before it was opened
 // again: the copy was refused, though it was the state before, and the other meta page has its sum.
 func TestSumOfAMetaThatIsNotWhole(t *testing.T) {
 	mem := vfs.NewMem("original")

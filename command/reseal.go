@@ -27,7 +27,7 @@ It is missing in pages that bbolt wrote. --missing adds those and leaves wrong o
 alone.
 
 What all seals add up to is recorded with each commit, and "holdfast check" compares
-it: pages of another moment have right seals. Where it is missing or wrong it is
+it: a stale page has a right seal. Where it is missing or wrong it is
 recorded anew; --missing leaves a wrong one alone.
 
 The database is checked first, but for its seals; if it is damaged otherwise
@@ -135,7 +135,7 @@ func (c *call) printReseal(r *resealReport) {
 		fmt.Fprintln(c.out, c.paint(yellow, "the pages did not add up to what was recorded:")+" that is replaced")
 	}
 	if r.SumReplaced && r.Replaced == 0 {
-		fmt.Fprintln(c.out, "if no tool changed pages, some are of another moment, and that does not show any more: restore a copy (docs/recovering.md)")
+		fmt.Fprintln(c.out, "if no tool changed pages, some are stale, and that does not show any more: restore a copy (docs/recovering.md)")
 	}
 	if r.Replaced > 0 {
 		fmt.Fprintln(c.out, "if no tool changed these pages, they are damaged, and that does not show any more: restore a copy (docs/recovering.md)")

@@ -14,8 +14,8 @@ import (
 // taken off
 //
 //   - at once, if the run was in the file before all that is prepared, or was written by the transaction's Stream;
-//   - when its group has landed, if it was prepared and not written then: the leader has written it, since a
-//     later group's transaction has given it up (discountLater);
+//   - when its group has landed, if the run was prepared and not written at that time (see discountLater): the
+//     leader writes it, since a transaction of a later group gave it up;
 //   - never, if it never was written, since the same group has given it up.
 
 // sumOf is the sum of runs that are complete, but for those in no tree.
@@ -77,8 +77,8 @@ func (s *Stream) written(id page.ID) (*page.Image, error) {
 	return &s.own.views[len(s.own.views)-1].image, nil
 }
 
-// take notes that the transaction has given up a run of the overlay, of which all up to transaction landed are written.
-// The caller holds commit.
+// take notes that the transaction has given up r, a run of the overlay, and takes it off the sum if it is written: all
+// transactions up to landed are. The caller holds commit.
 func (w *WriteTx) take(r *run, landed page.TxID) {
 	if r.until = w.tx; r.by <= landed && !r.record && !plant.On(plant.LandedStillCounted) {
 		w.sum.Remove(page.Fingerprint(r.bytes, r.id))
