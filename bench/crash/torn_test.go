@@ -243,6 +243,9 @@ func (h *torn) judge(data []byte, dir string) error {
 		if ours == isPassed || writable == isPassed {
 			return errors.New(isPassed)
 		}
+		if ours == isWrong && id != 0 && inUse(data, h.page) {
+			return errors.New("silently wrong, and its meta page says that a program has it open")
+		}
 		if stock == isRight && ours != isRight {
 			return fmt.Errorf("it is %s, and bbolt opens a state that was committed", ours)
 		}
@@ -299,6 +302,17 @@ func (h *torn) namedBy(data []byte) page.TxID {
 		return ext.Trailing.Base
 	}
 	return ext.Tx
+}
+
+// inUse tells whether the newest meta page of a copy names the file in which it was written.
+func inUse(data []byte, size int) bool {
+	slots := page.DecodeSlots(data[:size], data[size:2*size])
+	best, err := slots.Best()
+	if err != nil {
+		return true
+	}
+	ext, err := extension.Decode(data[best*size:][:size])
+	return err == nil && ext.File != 0
 }
 
 // passes tells whether Check finds nothing.

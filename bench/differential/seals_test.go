@@ -195,7 +195,7 @@ func TestSealsAfterSurgery(t *testing.T) {
 			t.Fatal(err)
 		}
 		changed := 0
-		for i := 2 * 4096; i < len(before); i++ { // behind the meta pages, which have what all seals add up to
+		for i := 2 * 4096; i < len(before); i++ { // after the meta pages, in which the seal sum is recorded
 			if before[i] != after[i] {
 				changed++
 			}
