@@ -1,9 +1,7 @@
 package real
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,11 +33,11 @@ func TestMachineSuite(t *testing.T) {
 			c.Disks = []string{fileSystem{name: "ext4", kind: "ext4", mebibytes: 8192, options: []string{"-F"}}.newImage(t)}
 			c.Command = stepsRoot + "chroot . /programs/suite.test -test.v -test.timeout 55m " + os.Getenv("HOLDFAST_MACHINE_FLAGS") + "\n"
 			counts := map[string]int{}
-			said, err := os.Create(filepath.Join(os.TempDir(), "suite-"+strings.ReplaceAll(pkg, "/", "-")+".log"))
-			must(t, err)
-			defer func() { must(t, said.Close()) }()
-			err = vm.Run(t.Context(), c, func(line string) {
-				fmt.Fprintln(said, line)
+			var said []string
+			err := vm.Run(t.Context(), c, func(line string) {
+				if !strings.HasPrefix(line, "=== ") {
+					said = append(said, line)
+				}
 				if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "---" {
 					counts[fields[1]]++
 					if fields[1] != "PASS:" {
@@ -49,7 +47,7 @@ func TestMachineSuite(t *testing.T) {
 			})
 			t.Logf("%s: %v", c.Kernel.Version(), counts)
 			if err != nil || counts["PASS:"] == 0 {
-				t.Errorf("%v: %s", err, said.Name())
+				t.Errorf("%v\n%s", err, strings.Join(said, "\n"))
 			}
 		})
 	}

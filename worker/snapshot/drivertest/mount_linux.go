@@ -87,10 +87,13 @@ func lowers(mounted []string) []string {
 // mountOne mounts one of a list.
 func mountOne(m mount.Mount, target string) error {
 	err := mountNew(m, target)
-	if err != nil && m.Type != "bind" && mountOld(m, target) == nil {
-		return nil
+	if err == nil || m.Type == "bind" {
+		return err
 	}
-	return err
+	if old := mountOld(m, target); old != nil {
+		return errors.Join(err, old)
+	}
+	return nil
 }
 
 // mountOld mounts with the program mount, for kernels before 6.5, whose overlays take all layers in one option, and before
