@@ -61,15 +61,24 @@ type Resealed struct {
 // has changed nothing. It returns when what it wrote is flushed. If it is
 // interrupted, also by the end of the process, each seal is the old or the new
 // one, since it lies within a sector, and it can be run again; docs/design.md has
-// what a power failure can do. With an error the result is what was done until
-// then.
+// what a power failure can do. That the recorded sum was wrong is not known any more then. With an error the result is
+// what was done until then.
 func Reseal(ctx context.Context, path string, options ResealOptions) (Resealed, error) {
-	var done Resealed
-	// Close has nothing to write: nothing is committed, and no freelist wanted.
-	db, err := openWithin(ctx, path, &Options{Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: true})
+	db, err := openWithin(ctx, path, resealOptions(options))
 	if err != nil {
-		return done, err
+		return Resealed{}, err
 	}
+	return reseal(ctx, db, options)
+}
+
+// resealOptions are those of a database that is resealed: Close has nothing to write, since nothing is committed and no
+// freelist wanted.
+func resealOptions(options ResealOptions) *Options {
+	return &Options{Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: true}
+}
+
+// reseal reseals db, which is open for nothing else, and closes it.
+func reseal(ctx context.Context, db *DB, options ResealOptions) (done Resealed, err error) {
 	r := resealing{db: db, options: options, Resealed: &done}
 	err = r.run(ctx)
 	return done, cmp.Or(err, db.Close())

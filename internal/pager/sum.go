@@ -155,8 +155,10 @@ func (p *Pager) RecordSum(sum page.Sum) error {
 	if label > page.MaxLabel {
 		return page.Corruptf(page.ID(slot), "transaction ids are used up")
 	}
-	if err := p.flush(); err != nil {
-		return err
+	if !plant.On(plant.ResealSumEarly) {
+		if err := p.flush(); err != nil {
+			return err
+		}
 	}
 	m := p.slots.Meta[best]
 	m.Label = label

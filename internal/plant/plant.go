@@ -116,6 +116,7 @@ const (
 	EditedRefused    Defect = "edited-refused"
 	RootNotLookedAt  Defect = "root-not-looked-at"
 	ResealKeepsList  Defect = "reseal-keeps-list"
+	ResealSumEarly   Defect = "reseal-sum-early"
 )
 
 // How a commit with Periodic is written.
