@@ -119,6 +119,9 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 	if err != nil {
 		return nil, err
 	}
+	if err := k.sameThere(p, place); err != nil {
+		return nil, err
+	}
 	var m *master
 	var l *layers
 	err = place.Do(func() error {
@@ -133,7 +136,7 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 				return err
 			}
 		}
-		m, err = k.makeHere(p, name, l)
+		m, err = k.makeHere(p, name, l, place)
 		return err
 	})
 	if err != nil {
@@ -145,7 +148,6 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 	if l != nil {
 		m.closed = l.closeSoon()
 	}
-	m.from = place
 	if p.upper != "" {
 		k.watch(m)
 	}
@@ -177,28 +179,15 @@ func (k *kernel) makeServed(p *plan, server Mounter) (*master, error) {
 	return m, nil
 }
 
-// place is the namespace in which a plan is mounted.
-func (k *kernel) place(p *plan) (*Namespace, error) {
-	switch {
-	case p.kind == "bind" && k.ways.detached() && k.ways.has(CallMountSetattr):
-		return k.host, nil
-	case p.kind == "overlay" && k.ways.detached() && k.ways.appends():
-		return k.host, nil
-	case p.kind != "bind" && p.kind != "overlay" && k.ways.detached() && k.ways.configures():
-		return k.host, nil
-	}
-	return k.attic()
-}
-
-// makeHere mounts in the namespace of the thread.
-func (k *kernel) makeHere(p *plan, name string, l *layers) (*master, error) {
+// makeHere mounts in the namespace of the thread, which is place.
+func (k *kernel) makeHere(p *plan, name string, l *layers, place *Namespace) (*master, error) {
 	var fd int
 	var err error
 	switch {
 	case p.kind == "bind" && k.ways.clones():
 		fd, err = k.cloneBind(p)
 	case p.kind == "bind":
-		return k.makeOld(p, p.source, "bind", l)
+		return k.makeOld(p, p.source, "bind", l, place)
 	case p.kind == "overlay" && k.ways.appends():
 		fd, err = k.configure(p, name, l)
 	case p.kind == "overlay", p.private():
@@ -206,27 +195,27 @@ func (k *kernel) makeHere(p *plan, name string, l *layers) (*master, error) {
 			fd, err = k.configure(p, name, l)
 			break
 		}
-		return k.makeOld(p, name, p.kind, l)
+		return k.makeOld(p, name, p.kind, l, place)
 	default:
-		return k.makeOf(p)
+		return k.makeOf(p, place)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return k.settle(fd)
+	return k.settle(fd, place)
 }
 
 // makeOf mounts a file system that has a source, by way of a loop device if it needs one.
-func (k *kernel) makeOf(p *plan) (*master, error) {
+func (k *kernel) makeOf(p *plan, place *Namespace) (*master, error) {
 	once := func(source string) (*master, error) {
 		if !k.ways.configures() {
-			return k.makeOld(p, source, p.kind, nil)
+			return k.makeOld(p, source, p.kind, nil, place)
 		}
 		fd, err := k.configure(p, source, nil)
 		if err != nil {
 			return nil, err
 		}
-		return k.settle(fd)
+		return k.settle(fd, place)
 	}
 	file := false
 	if st, err := os.Stat(p.source); err == nil {
@@ -418,65 +407,6 @@ func (k *kernel) configureLayers(fs int, p *plan, l *layers) error {
 		return err
 	}
 	return add("workdir", l.work)
-}
-
-// settle makes a master of a detached mount: it stays so, or is attached in the attic.
-func (k *kernel) settle(fd int) (*master, error) {
-	m, err := describe(fd)
-	if err != nil || k.ways.detached() {
-		return m, err
-	}
-	path, err := k.newPoint(m.dir)
-	if err == nil {
-		if err = unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			err = fmt.Errorf("move_mount: %w", err)
-			_ = os.Remove(path)
-		}
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return nil, err
-	}
-	m.path = path
-	return m, nil
-}
-
-// settleAt makes a master of a mount that is attached: it becomes detached where that can
-// be.
-func (k *kernel) settleAt(path string) (*master, error) {
-	undo := func(err error) (*master, error) {
-		_ = unix.Unmount(path, unix.MNT_DETACH)
-		_ = os.Remove(path)
-		return nil, err
-	}
-	if k.ways.detached() {
-		fd, err := cloneTree(unix.AT_FDCWD, path, 0)
-		if err != nil {
-			return undo(fmt.Errorf("open_tree: %w", err))
-		}
-		_, _ = undo(nil)
-		return describe(fd)
-	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return undo(err)
-	}
-	m, err := describe(fd)
-	if err != nil {
-		return undo(err)
-	}
-	m.path = path
-	return m, nil
-}
-
-// describe looks at the root of a mount; on an error the descriptor is closed.
-func describe(fd int) (*master, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("looking at a mount: %w", err)
-	}
-	return &master{fd: fd, dev: deviceOf(&st), dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
 // newPoint makes an empty mount point for a master.

@@ -485,9 +485,7 @@ func TestRefused(t *testing.T) {
 // The image lies where erofs does not take a file: a tmpfs.
 func TestImageOnTmpfs(t *testing.T) {
 	s := newStand(t, Options{})
-	if !s.kernel.ways.has(CallErofsFile) {
-		t.Skip("left out: with loop devices images must lie on file systems that were mounted before the manager was opened")
-	}
+	used := s.kernel.ways.has(CallErofsFile)
 	tmp := s.get(Spec{Mount: Mount{Type: "tmpfs"}})
 	at, err := tmp.Attach(s.Host(), "")
 	must(t, err)
@@ -496,7 +494,7 @@ func TestImageOnTmpfs(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	for _, w := range s.Ways() {
-		if w.Call == CallErofsFile && !w.Used {
+		if w.Call == CallErofsFile && w.Used != used {
 			t.Errorf("one file system that refuses is taken for the kernel: %v", w.Err)
 		}
 	}

@@ -70,7 +70,7 @@ func changeOld(path string, p *plan) error {
 }
 
 // makeOld mounts with mount(2), at a place of its own.
-func (k *kernel) makeOld(p *plan, source, kind string, l *layers) (*master, error) {
+func (k *kernel) makeOld(p *plan, source, kind string, l *layers, place *Namespace) (*master, error) {
 	dir := true
 	if kind == "bind" {
 		st, err := os.Stat(source)
@@ -122,7 +122,7 @@ func (k *kernel) makeOld(p *plan, source, kind string, l *layers) (*master, erro
 		_ = os.Remove(path)
 		return nil, err
 	}
-	return k.settleAt(path)
+	return k.settleAt(path, place)
 }
 
 // oldData are the options of a file system as mount(2) takes them.

@@ -154,12 +154,19 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// settleStress waits for unmounts, which is what a bounded time of tests waits for as a
+// settleStress waits for unmounts, and for layers that are being closed, which is what a bounded time of tests waits for as a
 // whole.
 func (s *stand) settleStress() {
 	s.Helper()
 	s.ctx = contextOf(s)
 	s.settle()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := range s.all {
+		if e.master.closed != nil { // on a slow machine the last layers were still being closed, and counted
+			<-e.master.closed
+		}
+	}
 }
 
 // inherited are the paths of descriptors that were open when the program began, as a log to which
