@@ -45,6 +45,8 @@ for d in bin programs lib lib64 usr etc root; do if test -e /$d; then cp -a /$d 
 mount -t proc proc /mnt/proc
 mount -t sysfs sys /mnt/sys
 mount -t devtmpfs dev /mnt/dev
+mkdir -p /mnt/dev/pts
+mount -t devpts devpts /mnt/dev/pts
 mount -t cgroup2 cgroup2 /mnt/sys/fs/cgroup
 mount -t tmpfs run /mnt/run
 ip link set lo up

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,46 @@ func TestSourceElsewhere(t *testing.T) {
 			}
 			if got := s.whoInNursery(h, who); got != "elsewhere" || !c.can {
 				s.Errorf("%s: %q; can be made: %t", c.name, got, c.can)
+			}
+			s.free(h)
+		}
+	})
+}
+
+// Kernels before 6.13 show an overlay's layers as they were given, and these were numbers of descriptors: top saw no steps on them, and
+// with damaged records what a killed worker's processes held was not found.
+func TestLayersAreShown(t *testing.T) {
+	dir := t.TempDir() // without the commas that names of ways have
+	eachWayWith(t, Options{Keep: []string{dir}}, func(s *stand) {
+		n, err := s.Nursery()
+		must(s, err)
+		root, options := layersOf(dir, 0)
+		for _, d := range []string{root, options[0][len("upperdir="):], options[1][len("workdir="):]} {
+			must(s, os.MkdirAll(d, 0o755))
+		}
+		for _, c := range []struct{ options, want []string }{
+			{options, []string{options[0]}},
+			{nil, []string{"lowerdir=" + root + ":", "lowerdir+=" + root + ","}},
+		} {
+			h := s.get(overlay([]string{root, s.layer("below")}, c.options...))
+			at, err := h.Attach(n, "")
+			must(s, err)
+			var info string
+			must(s, n.Do(func() error {
+				b, err := os.ReadFile("/proc/thread-self/mountinfo")
+				info = string(b)
+				return err
+			}))
+			found := false
+			for line := range strings.Lines(info) {
+				if strings.Contains(line, " "+at+" ") {
+					for _, want := range c.want {
+						found = found || strings.Contains(line, want)
+					}
+				}
+			}
+			if !found {
+				s.Errorf("none of %q stands in\n%s", c.want, info)
 			}
 			s.free(h)
 		}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -39,6 +41,22 @@ type layers struct {
 	upper, work  int
 	opened       []int
 	ids          []dirID // of all that were opened
+}
+
+// name is what an overlay is given for a layer: its path, if the mountinfo is to say by it whose the overlay is and the path can
+// be an option, else number, which stands for its descriptor. Kernels before 6.13 show what they were given. That what is at the
+// path is what was opened is up to who may rename directories there, which steps may not.
+func (l *layers) name(fd int, number string) string {
+	shown := fd == l.upper || fd == l.work || l.upper < 0 && fd == l.lowers[0]
+	i := slices.Index(l.opened, fd)
+	if !shown || i < 0 {
+		return number
+	}
+	path := l.ids[i].path
+	if len(path) > maxString || !filepath.IsAbs(path) || strings.ContainsAny(path, `,:\`) {
+		return number
+	}
+	return path
 }
 
 // openLayers opens the directories of an overlay. mounted are the roots of the lower
@@ -383,7 +401,7 @@ func (k *kernel) configureLayers(fs int, p *plan, l *layers) error {
 		if k.ways.has(CallLayerFD) {
 			err = unix.FsconfigSetFd(fs, key, fd)
 		} else {
-			err = unix.FsconfigSetString(fs, key, fdPath(fd))
+			err = unix.FsconfigSetString(fs, key, l.name(fd, fdPath(fd)))
 		}
 		if err != nil {
 			return said(fmt.Sprintf("%s: %s", p, key), fs, err)

@@ -136,13 +136,13 @@ func oldData(p *plan, l *layers) (string, error) {
 		}
 	}
 	if l != nil {
-		lower := strings.Join(numbers(l.lowers), ":")
+		lower := strings.Join(l.numbers(l.lowers), ":")
 		if len(l.data) > 0 {
-			lower += "::" + strings.Join(numbers(l.data), "::")
+			lower += "::" + strings.Join(l.numbers(l.data), "::")
 		}
 		parts = append(parts, "lowerdir="+lower)
 		if l.upper >= 0 {
-			parts = append(parts, "upperdir="+strconv.Itoa(l.upper), "workdir="+strconv.Itoa(l.work))
+			parts = append(parts, "upperdir="+l.number(l.upper), "workdir="+l.number(l.work))
 		}
 	}
 	data := strings.Join(parts, ",")
@@ -152,10 +152,13 @@ func oldData(p *plan, l *layers) (string, error) {
 	return data, nil
 }
 
-func numbers(fds []int) []string {
+// number is what mount(2) is given for a layer, where the working directory is that of the descriptors.
+func (l *layers) number(fd int) string { return l.name(fd, strconv.Itoa(fd)) }
+
+func (l *layers) numbers(fds []int) []string {
 	all := make([]string, len(fds))
 	for i, fd := range fds {
-		all[i] = strconv.Itoa(fd)
+		all[i] = l.number(fd)
 	}
 	return all
 }

@@ -64,7 +64,11 @@ func (n native) open(e *environment) (opened, error) {
 	}
 	if err = o.canStop(); err != nil {
 		o.byInit = true
-		e.log.Warn("a step begins with this program, which takes some milliseconds more and has no user namespace", "reason", err)
+		level := slog.LevelWarn
+		if o.usersOff { // as was wanted
+			level = slog.LevelInfo
+		}
+		e.log.Log(context.Background(), level, "a step begins with this program, which takes some milliseconds more and has no user namespace", "reason", err)
 		return o, nil
 	}
 	if n.plain {
