@@ -85,8 +85,6 @@ func (a *app) newBench() *cobra.Command {
 	f.time = time.Second
 	if !a.stock {
 		cli.DurationVar(flags, &f.time, "time", time.Second, "how long to read at least")
-		cmd.Long += "\n\n\"bench run\" has workloads closer to what databases go through, and \"demo\" shows what sets\nHoldfast apart."
-		cmd.AddCommand(a.newBenchSuite())
 	}
 	return cmd
 }
@@ -337,8 +335,12 @@ func briefly(d time.Duration) string {
 	switch {
 	case d < time.Microsecond:
 		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < 10*time.Microsecond:
+		return fmt.Sprintf("%.1f µs", float64(d)/1e3)
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.0f µs", float64(d)/1e3)
 	case d < time.Second:
-		return micros(inMicros(d))
+		return fmt.Sprintf("%.1f ms", float64(d)/1e6)
 	}
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }

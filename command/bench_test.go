@@ -205,7 +205,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"--initial-mmap-size -1", 2, "--initial-mmap-size -1: negative: give 0, or more"},
 		{"--time -1s", 2, "--time -1s: negative: give 0, or more"},
 		{"--gobench-output --json", 2, "exclude each other"},
-		{"extra", 2, "unknown command \"extra\" for \"holdfast bench\""},
+		{"extra", 2, "unexpected argument \"extra\""},
 	} {
 		wantIn(t, run(t, append([]string{"bench"}, strings.Fields(c.args)...)...), c.code, "", c.want)
 	}

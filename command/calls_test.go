@@ -89,7 +89,6 @@ var calls = []aCall{
 // noFile are commands that take no database, and why others are not among the calls.
 var noFile = map[string]string{
 	"bench":      "makes a new file",
-	"demo":       "makes a new file",
 	"env":        "takes none",
 	"man":        "takes none",
 	"version":    "takes none",

@@ -9,8 +9,7 @@
 // buckets, keys, get, doctor, export, diff) open the file for reading with the lock that
 // readers share, and change no byte of it; so do those of blob but for put, rm, gc and
 // check --repair. No command but put --create, blob put --create and import --create makes a
-// database where there was none, apart from what compact, salvage, surgery, demo and bench
-// write.
+// database where there was none, apart from what compact, salvage, surgery and bench write.
 package command
 
 import (
@@ -74,7 +73,7 @@ func NewRootCommand() *cobra.Command {
 		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
 		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newSalvage(),
 		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
-		a.newBlob(), a.newTop(), a.newEnv(), a.newMan(), a.newDemo(), a.newVersion(),
+		a.newBlob(), a.newTop(), a.newEnv(), a.newMan(), a.newVersion(),
 	)
 	a.completeBuckets(root)
 	cli.CompleteValues(root)

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"holdfast"
-	"holdfast/command"
 )
 
 // diagnosis is the part of doctor's JSON that is compared with the truth.
@@ -210,55 +209,4 @@ func TestDoctorSmall(t *testing.T) {
 	if d := diagnose(t, "empty.db"); d.Keys != 0 || d.Buckets != 1 || d.Live != 1 {
 		t.Errorf("got %+v", d)
 	}
-}
-
-// TestDemo runs a small demo: every figure is there, and the files are gone
-// unless they are to be kept.
-func TestDemo(t *testing.T) {
-	here, err := os.Getwd()
-	check(t, err)
-	dir := workdir(t)
-	args := []string{"demo", "--size", "3MiB", "--time", "20ms", "--dir", dir}
-	out := must(t, args...)
-	for _, want := range []string{"Aged file: ", "one-key commit, median", "a reader stays open", "Bloated.", "--keep keeps them"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	wantFiles(t, dir, "")
-
-	out = must(t, append(args, "--json", "--keep")...)
-	var r struct {
-		Kept string `json:"kept_file"`
-		Aged struct {
-			Bytes *float64 `json:"bytes_per_commit"`
-		} `json:"aged"`
-		Doctor diagnosis `json:"doctor"`
-	}
-	check(t, json.Unmarshal([]byte(out), &r))
-	if !strings.HasPrefix(r.Kept, dir) {
-		t.Errorf("kept %s", r.Kept)
-	}
-	must(t, "check", r.Kept)
-	if r.Aged.Bytes != nil { // what doctor says is what was measured
-		if off := *r.Aged.Bytes / float64(r.Doctor.Commit.Holdfast); off < 0.9 || off > 1.1 {
-			t.Errorf("a commit wrote %g bytes, doctor says %d", *r.Aged.Bytes, r.Doctor.Commit.Holdfast)
-		}
-		golden(t, here, "demo.json.golden", zero(strings.ReplaceAll(strings.ReplaceAll(strings.Replace(out, `"in_memory": true`, `"in_memory": false`, 1), r.Kept, "FILE"), r.Kept[:strings.LastIndexByte(r.Kept, os.PathSeparator)], "DIR")))
-	}
-}
-
-// TestDemoInterrupted: nothing is left.
-func TestDemoInterrupted(t *testing.T) {
-	dir := workdir(t)
-	root := command.NewRootCommand()
-	var errOut strings.Builder
-	root.SetErr(&errOut)
-	root.SetArgs([]string{"demo", "--dir", dir})
-	ctx, cancel := contextDone(t)
-	defer cancel()
-	if code := command.Execute(ctx, root); code != command.ExitInterrupted || !strings.Contains(errOut.String(), "interrupted, the files were removed") {
-		t.Errorf("exit code %d, %s", code, &errOut)
-	}
-	wantFiles(t, dir, "")
 }

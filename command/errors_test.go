@@ -300,10 +300,6 @@ func TestWrongNames(t *testing.T) {
 		{"bogus", 2, `unknown command "bogus"`},
 		{"help bogus", 2, `unknown command "bogus"`}, // it was printed as help, with exit code 0
 		{"help blob bogus", 2, `unknown command "bogus" for "holdfast blob"`},
-		{"demo --size lots", 2, "--size lots: not a size"},
-		{"demo --size 1kB", 2, "--size 1kB: outside of 1MiB to 1TiB"},
-		{"demo --time 0s", 2, "--time is 0s"},
-		{"demo --dir gone --size 1MiB", 1, "gone: "},
 	} {
 		r := run(t, strings.Fields(c.args)...)
 		if r.code != c.code || !strings.HasPrefix(r.errOut, "holdfast: ") || !strings.Contains(r.errOut, c.want) || r.out != "" {

@@ -90,6 +90,3 @@ func openFile(path string) (*os.File, error) {
 	}
 	return file, nil
 }
-
-// outliveReader makes a write to a pipe without a reader an error.
-func outliveReader() (undo func()) { return cli.OutliveReader() }

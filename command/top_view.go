@@ -110,7 +110,7 @@ func (r *rates) latency(us int64) string {
 	if us == 0 {
 		return "-"
 	}
-	return "<" + micros(float64(us))
+	return "<" + briefly(time.Duration(us)*time.Microsecond)
 }
 
 // clearScreen moves to the upper left corner and clears what is behind it.

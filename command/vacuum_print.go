@@ -1,6 +1,9 @@
 package command
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // printEstimate prints what there is to do, before it is begun.
 func (c *call) printEstimate(r *vacuumReport, worth bool) {
@@ -19,7 +22,7 @@ func (c *call) printVacuumed(r *vacuumReport) {
 	fmt.Fprintf(c.out, "%s: %s -> %s, %s given back (%s)\n",
 		r.File, sizeExactly(r.SizeBefore), sizeExactly(r.SizeAfter), size(r.GivenBack), percent(r.GivenBack, r.SizeBefore))
 	fmt.Fprintf(c.out, "%s written in %s, in %s; the longest step took %s\n",
-		size(r.Written), plural(r.Steps, "step"), millis(r.DurationMS), micros(float64(r.LongestUS)))
+		size(r.Written), plural(r.Steps, "step"), millis(r.DurationMS), briefly(time.Duration(r.LongestUS)*time.Microsecond))
 	if r.SizeAfter-r.SizeEstimate < vacuumLeast(r.SizeEstimate) {
 		return
 	}
