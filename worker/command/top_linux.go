@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/snapshot/driver/zfs"
 )
 
@@ -105,52 +106,42 @@ func running(root string) (mounts int, steps []runningStep) {
 
 // mountsOfStore adds the mounts of a mountinfo that are of snapshots of a store to sources, and tells which snapshot is the
 // root directory there, "" if none is.
-func mountsOfStore(mountinfo, root, dataset string, sources map[string]bool) (id string, err error) {
-	b, err := os.ReadFile(mountinfo)
-	if err != nil {
-		return "", err
-	}
+func mountsOfStore(file, root, dataset string, sources map[string]bool) (id string, err error) {
 	snapshots := filepath.Join(root, "snapshots") + "/"
-	for line := range strings.Lines(string(b)) {
-		if !strings.Contains(line, "snapshots/") && (dataset == "" || !strings.Contains(line, dataset+"/s")) {
-			continue
-		}
-		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !ok || len(left) < 5 || len(right) < 3 {
-			continue
-		}
-		var of string
-		inside := unescape.Replace(left[3])
-		_, rest, below := strings.Cut(inside, "/snapshots/")
+	contain := []string{"snapshots/"}
+	if dataset != "" {
+		contain = append(contain, dataset+"/s")
+	}
+	err = mountinfo.Each(file, func(m *mountinfo.Mount) {
+		of, source := "", m.Source
+		_, rest, below := strings.Cut(m.Root, "/snapshots/")
 		switch {
-		case dataset != "" && strings.HasPrefix(right[1], dataset+"/s"):
-			of = strings.TrimPrefix(right[1], dataset+"/s")
-		case right[0] == "overlay":
-			of = overlayOf(unescape.Replace(right[2]), snapshots)
-			right[1] += " " + of
-		case below && strings.HasSuffix(snapshots, strings.TrimSuffix(inside, rest)):
+		case dataset != "" && strings.HasPrefix(source, dataset+"/s"):
+			of = strings.TrimPrefix(source, dataset+"/s")
+		case m.Type == "overlay":
+			of = overlayOf(m, snapshots)
+			source += " " + of
+		case below && strings.HasSuffix(snapshots, strings.TrimSuffix(m.Root, rest)):
 			// The root of a bind mount is a path on its file system, of which the store's may be a part only.
 			of, _, _ = strings.Cut(rest, "/")
-			right[1] = inside
+			source = m.Root
 		}
 		if of == "" {
-			continue
+			return
 		}
-		sources[right[1]] = true
-		if left[4] == "/" {
+		sources[source] = true
+		if m.Point == "/" {
 			id = of
 		}
-	}
-	return id, nil
+	}, contain...)
+	return id, err
 }
 
 // overlayOf is the snapshot that an overlay is of, as its options say: that of its upper directory, or of its first
 // layer. "" if it is not of the store.
-func overlayOf(options, snapshots string) string {
+func overlayOf(m *mountinfo.Mount, snapshots string) string {
 	first := ""
-	for o := range strings.SplitSeq(options, ",") {
-		name, path, _ := strings.Cut(o, "=")
+	for name, path := range m.Values() {
 		rest, ok := strings.CutPrefix(path, snapshots)
 		if !ok { // a path on its file system, of which the store's may be a part only
 			var inside string

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/internal/osthread"
 )
 
@@ -60,7 +61,7 @@ func namespaceOf(pid int) (string, error) {
 }
 
 // eachNamespace calls each for the mounts of all groups whose line in mountinfo holds sub.
-func eachNamespace(sub string, each func(*group, *mountinfo)) error {
+func eachNamespace(sub string, each func(*group, *mountinfo.Mount)) error {
 	all, err := groups()
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func eachNamespace(sub string, each func(*group, *mountinfo)) error {
 	return eachOf(all, sub, each)
 }
 
-func eachOf(all []*group, sub string, each func(*group, *mountinfo)) error {
+func eachOf(all []*group, sub string, each func(*group, *mountinfo.Mount)) error {
 	for _, g := range all {
 		if err := g.mounts(sub, each); err != nil {
 			return err
@@ -78,13 +79,13 @@ func eachOf(all []*group, sub string, each func(*group, *mountinfo)) error {
 }
 
 // mounts reads the mountinfo of the first process of the group that is still there.
-func (g *group) mounts(sub string, each func(*group, *mountinfo)) error {
+func (g *group) mounts(sub string, each func(*group, *mountinfo.Mount)) error {
 	for _, pid := range g.pids {
 		f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "mountinfo"))
 		if err != nil {
 			continue
 		}
-		err = readMountinfo(f, sub, func(m *mountinfo) { each(g, m) })
+		err = mountinfo.Read(f, func(m *mountinfo.Mount) { each(g, m) }, sub)
 		_ = f.Close()
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ESRCH) {
 			continue // it has ended
@@ -96,7 +97,7 @@ func (g *group) mounts(sub string, each func(*group, *mountinfo)) error {
 
 // fromInside calls each for all mounts of the groups' namespaces as these have them, whatever root directory their
 // processes have. Left out are the namespace of this process, and those that it may not enter.
-func fromInside(all []*group, sub string, each func(*group, *mountinfo)) error {
+func fromInside(all []*group, sub string, each func(*group, *mountinfo.Mount)) error {
 	own, err := namespaceOf(os.Getpid())
 	if err != nil {
 		return fmt.Errorf("mount: %w", err)
@@ -119,7 +120,7 @@ func fromInside(all []*group, sub string, each func(*group, *mountinfo)) error {
 			if err != nil {
 				break
 			}
-			err = mountsInside(proc, same[0], sub, func(m *mountinfo) {
+			err = mountsInside(proc, same[0], sub, func(m *mountinfo.Mount) {
 				for _, g := range same {
 					each(g, m)
 				}
@@ -134,7 +135,7 @@ func fromInside(all []*group, sub string, each func(*group, *mountinfo)) error {
 }
 
 // mountsInside has the calling thread enter the namespace of a group, and reads its mounts.
-func mountsInside(proc int, g *group, sub string, each func(*mountinfo)) error {
+func mountsInside(proc int, g *group, sub string, each func(*mountinfo.Mount)) error {
 	for _, pid := range g.pids {
 		ns, err := unix.Openat(proc, strconv.Itoa(pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -151,7 +152,7 @@ func mountsInside(proc int, g *group, sub string, each func(*mountinfo)) error {
 		}
 		f := os.NewFile(uintptr(fd), "mountinfo")
 		defer f.Close()
-		return readMountinfo(f, sub, each)
+		return mountinfo.Read(f, each, sub)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/idmap"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // testIDs are what ids are mapped to in tests.
@@ -243,9 +245,9 @@ func TestMappedPaths(t *testing.T) {
 		point, err := h.Attach(s.kernel.host, "")
 		must(t, err)
 		shown := ""
-		must(t, eachMount(point, func(m *mountinfo) {
-			if m.point == point {
-				shown = m.option("upperdir")
+		must(t, eachMount(point, func(m *mountinfo.Mount) {
+			if m.Point == point {
+				shown = m.Option("upperdir")
 			}
 		}))
 		if !strings.HasSuffix(upper, shown) || !strings.HasSuffix(shown, "/u/fs") || layerPath(shown, []string{"/not/there", lead}) != upper {

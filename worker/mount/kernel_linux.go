@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/idmap"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // kernel is what a manager has in the kernel.
@@ -87,8 +89,8 @@ func (k *kernel) ensureTmpfs() error {
 		return fmt.Errorf("mount: %s: %w", k.dir, err)
 	}
 	if typeOf(&st) == unix.TMPFS_MAGIC {
-		return eachMount(" "+tmpfsSource+" ", func(m *mountinfo) {
-			k.ownTmp = k.ownTmp || m.point == k.dir
+		return eachMount(" "+tmpfsSource+" ", func(m *mountinfo.Mount) {
+			k.ownTmp = k.ownTmp || m.Point == k.dir
 		})
 	}
 	err = unix.Mount(tmpfsSource, k.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64m,mode=0700")
@@ -210,9 +212,9 @@ func unmountTree(path string) error {
 
 // listBelow lists what is mounted below a path in the namespace of the thread.
 func listBelow(path string) (points []string, err error) {
-	err = eachMount(" "+path+"/", func(m *mountinfo) {
-		if strings.HasPrefix(m.point, path+"/") {
-			points = append(points, m.point)
+	err = eachMount(" "+path+"/", func(m *mountinfo.Mount) {
+		if strings.HasPrefix(m.Point, path+"/") {
+			points = append(points, m.Point)
 		}
 	})
 	return points, err
@@ -310,11 +312,11 @@ func (k *kernel) alive(dev uint64, name string) (bool, error) {
 	sub := fmt.Sprintf(" %d:%d ", unix.Major(dev), unix.Minor(dev))
 	seen, others := false, false
 	k.searches.Add(1)
-	err := eachNamespace(sub, func(_ *group, m *mountinfo) {
-		if m.major != unix.Major(dev) || m.minor != unix.Minor(dev) {
+	err := eachNamespace(sub, func(_ *group, m *mountinfo.Mount) {
+		if m.Major != unix.Major(dev) || m.Minor != unix.Minor(dev) {
 			return
 		}
-		if m.source == name {
+		if m.Source == name {
 			seen = true
 		} else {
 			others = true
@@ -376,8 +378,8 @@ func (k *kernel) inUseBy(name string, look bool) string {
 // holders lists the processes in whose namespaces a mount has a name.
 func holders(name string) []int {
 	var pids []int
-	_ = eachNamespace(" "+name+" ", func(g *group, m *mountinfo) {
-		if m.source == name {
+	_ = eachNamespace(" "+name+" ", func(g *group, m *mountinfo.Mount) {
+		if m.Source == name {
 			pids = append(pids, g.pids...)
 		}
 	})

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // Directories of a helper that is a worker and gets killed.
@@ -210,11 +212,11 @@ func (s *stand) cgroup(version int) string {
 // left lists what runs of the stand's directories have mounted, in all namespaces.
 func (s *stand) left() (left []string) {
 	s.Helper()
-	must(s, eachNamespace("", func(g *group, m *mountinfo) {
-		_, _, ours := runOf(m.source)
-		if under(m.point, s.opt.Directory) && m.point != s.opt.Directory ||
-			ours && under(m.option("upperdir"), s.dir) || under(m.point, s.dir) {
-			left = append(left, fmt.Sprintf("%s at %s in %s of %v", m.source, m.point, g.namespace, g.pids))
+	must(s, eachNamespace("", func(g *group, m *mountinfo.Mount) {
+		_, _, ours := runOf(m.Source)
+		if under(m.Point, s.opt.Directory) && m.Point != s.opt.Directory ||
+			ours && under(m.Option("upperdir"), s.dir) || under(m.Point, s.dir) {
+			left = append(left, fmt.Sprintf("%s at %s in %s of %v", m.Source, m.Point, g.namespace, g.pids))
 		}
 	}))
 	return left

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // base is the directory below which all tests work.
@@ -142,8 +144,8 @@ func run(m *testing.M) int {
 // leftovers lists mounts below base in all namespaces, and loop devices on files there.
 func leftovers() []string {
 	var left []string
-	err := eachNamespace(base, func(g *group, m *mountinfo) {
-		left = append(left, fmt.Sprintf("%s: %s at %s (%s), processes %v", g.namespace, m.kind, m.point, m.source, g.pids[:min(5, len(g.pids))]))
+	err := eachNamespace(base, func(g *group, m *mountinfo.Mount) {
+		left = append(left, fmt.Sprintf("%s: %s at %s (%s), processes %v", g.namespace, m.Type, m.Point, m.Source, g.pids[:min(5, len(g.pids))]))
 	})
 	if err != nil {
 		left = append(left, err.Error())
@@ -161,7 +163,7 @@ func leftovers() []string {
 // mounted, and ends what runs of this program elsewhere.
 func clean() {
 	var points []string
-	_ = eachMount(base, func(m *mountinfo) { points = append(points, m.point) })
+	_ = eachMount(base, func(m *mountinfo.Mount) { points = append(points, m.Point) })
 	slices.Reverse(points)
 	for _, p := range points {
 		_ = unix.Unmount(p, unix.MNT_DETACH)

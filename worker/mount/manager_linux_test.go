@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // waysUsed are the sets of calls that tests do without.
@@ -614,9 +616,9 @@ func TestClosed(t *testing.T) {
 
 func mountsBelow(t testing.TB, dir string) (points []string) {
 	t.Helper()
-	must(t, eachMount("", func(m *mountinfo) {
-		if under(m.point, dir) {
-			points = append(points, m.point)
+	must(t, eachMount("", func(m *mountinfo.Mount) {
+		if under(m.Point, dir) {
+			points = append(points, m.Point)
 		}
 	}))
 	return points

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/internal/osthread"
 )
 
@@ -118,19 +119,22 @@ func (n *Namespace) close() {
 func (n *Namespace) Mounts() (int, error) {
 	count := 0
 	err := n.Do(func() error {
-		return eachMount("", func(*mountinfo) { count++ })
+		return eachMount("", func(*mountinfo.Mount) { count++ })
 	})
 	return count, err
 }
 
 // eachMount reads the mounts of the namespace that the thread is in.
-func eachMount(sub string, each func(*mountinfo)) error {
-	f, err := os.Open("/proc/thread-self/mountinfo")
-	if err != nil {
+func eachMount(sub string, each func(*mountinfo.Mount)) error {
+	if err := mountinfo.Each(mountinfo.Own, each, sub); err != nil {
 		return fmt.Errorf("mount: %w", err)
 	}
-	defer f.Close()
-	return readMountinfo(f, sub, each)
+	return nil
+}
+
+// under tells whether a path is a directory or lies below it.
+func under(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
 // newNamespace makes a small namespace: root, what programs need, and what leads to the
@@ -233,15 +237,15 @@ func neededMounts(keep []string) ([]string, error) {
 		real = append(real, path)
 	}
 	points := map[string]bool{}
-	err := eachMount("", func(m *mountinfo) {
-		cgroup := strings.HasPrefix(m.kind, "cgroup") && under(m.point, "/sys/fs/cgroup")
-		if standardMounts[m.point] || cgroup {
-			points[m.point] = true
+	err := eachMount("", func(m *mountinfo.Mount) {
+		cgroup := strings.HasPrefix(m.Type, "cgroup") && under(m.Point, "/sys/fs/cgroup")
+		if standardMounts[m.Point] || cgroup {
+			points[m.Point] = true
 			return
 		}
 		for _, path := range real {
-			if under(path, m.point) {
-				points[m.point] = true
+			if under(path, m.Point) {
+				points[m.Point] = true
 			}
 		}
 	})

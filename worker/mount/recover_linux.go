@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // recovery is the work of Open on what earlier runs have left.
@@ -82,16 +84,16 @@ func (r *recovery) dropOtherBoots() error {
 }
 
 // ours tells whether an earlier run has made a mount.
-func (r *recovery) ours(m *mountinfo) bool {
-	run, _, ok := runOf(m.source)
+func (r *recovery) ours(m *mountinfo.Mount) bool {
+	run, _, ok := runOf(m.Source)
 	if !ok || run == r.m.run {
 		return false
 	}
 	if _, known := r.kept.runs[run]; known {
 		return true
 	}
-	return r.damaged && m.kind == "overlay" && slices.ContainsFunc(r.m.kernel.keep, func(dir string) bool {
-		upper := layerPath(m.option("upperdir"), []string{dir})
+	return r.damaged && m.Type == "overlay" && slices.ContainsFunc(r.m.kernel.keep, func(dir string) bool {
+		upper := layerPath(m.Option("upperdir"), []string{dir})
 		return upper != "" && under(upper, dir)
 	})
 }
@@ -100,12 +102,12 @@ func (r *recovery) ours(m *mountinfo) bool {
 func (r *recovery) endSteps(ctx context.Context) error {
 	for {
 		var victims []*group
-		look := func(g *group, m *mountinfo) {
+		look := func(g *group, m *mountinfo.Mount) {
 			if !r.ours(m) {
 				return
 			}
-			_, rest, _ := runOf(m.source)
-			if (m.point == "/" || rest == nurseryMark) && !slices.Contains(victims, g) {
+			_, rest, _ := runOf(m.Source)
+			if (m.Point == "/" || rest == nurseryMark) && !slices.Contains(victims, g) {
 				victims = append(victims, g)
 			}
 		}
@@ -139,10 +141,10 @@ func (r *recovery) unmountAll() error {
 	dir := r.m.kernel.dir
 	var points []string
 	at := map[string]bool{} // the paths at which something is mounted
-	err := eachMount("", func(m *mountinfo) {
-		at[m.point] = true
-		if m.point != dir && under(m.point, dir) {
-			points = append(points, m.point)
+	err := eachMount("", func(m *mountinfo.Mount) {
+		at[m.Point] = true
+		if m.Point != dir && under(m.Point, dir) {
+			points = append(points, m.Point)
 		}
 	})
 	if err != nil {
@@ -214,18 +216,18 @@ func (r *recovery) removePoints() {
 // records of all others. Those that nobody shows are known by the number of their file system.
 func (r *recovery) noteForeign() error {
 	still := map[string]*Foreign{}
-	err := eachNamespace(" holdfast-", func(g *group, m *mountinfo) {
-		if m.kind != "overlay" || !r.ours(m) {
+	err := eachNamespace(" holdfast-", func(g *group, m *mountinfo.Mount) {
+		if m.Type != "overlay" || !r.ours(m) {
 			return
 		}
-		if still[m.source] == nil {
-			still[m.source] = &Foreign{}
+		if still[m.Source] == nil {
+			still[m.Source] = &Foreign{}
 		}
-		still[m.source].Pids = append(still[m.source].Pids, g.pids...)
-		if _, recorded := r.kept.uppers[m.source]; !recorded && filepath.IsAbs(m.option("upperdir")) {
+		still[m.Source].Pids = append(still[m.Source].Pids, g.pids...)
+		if _, recorded := r.kept.uppers[m.Source]; !recorded && filepath.IsAbs(m.Option("upperdir")) {
 			keep := r.m.kernel.keep
-			rec := upperRecord{upper: layerPath(m.option("upperdir"), keep), work: layerPath(m.option("workdir"), keep), dev: unix.Mkdev(m.major, m.minor)}
-			r.kept.uppers[m.source] = rec
+			rec := upperRecord{upper: layerPath(m.Option("upperdir"), keep), work: layerPath(m.Option("workdir"), keep), dev: unix.Mkdev(m.Major, m.Minor)}
+			r.kept.uppers[m.Source] = rec
 		}
 	})
 	if err != nil {

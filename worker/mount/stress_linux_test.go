@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // model is what must hold of the mounts that goroutines have, in its own words.
@@ -337,9 +339,9 @@ func (s *stand) kernelMounts() (points []string) {
 			continue
 		}
 		must(s, n.Do(func() error {
-			return eachMount(s.kernel.dir+"/", func(m *mountinfo) {
-				if !strings.HasSuffix(m.point, "/"+markDir) {
-					points = append(points, m.point)
+			return eachMount(s.kernel.dir+"/", func(m *mountinfo.Mount) {
+				if !strings.HasSuffix(m.Point, "/"+markDir) {
+					points = append(points, m.Point)
 				}
 			})
 		}))

@@ -1,7 +1,6 @@
 package step
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // cgroups is where groups of steps can be made: for each controller a directory in a hierarchy of version 1, or
@@ -34,16 +35,10 @@ func findCgroups(name string) (*cgroups, error) {
 		return nil, invalidf("%q is no name of a cgroup", name)
 	}
 	c := &cgroups{name: name, v1: map[string]string{}}
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("step: %w", err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		h, ok := parseHierarchy(lines.Text())
+	err := mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {
+		h, ok := hierarchyOf(m)
 		if !ok {
-			continue
+			return
 		}
 		c.all = append(c.all, h)
 		if h.v2 {
@@ -54,9 +49,9 @@ func findCgroups(name string) (*cgroups, error) {
 				c.v1[o] = h.at
 			}
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("step: /proc/self/mountinfo: %w", err)
+	}, " /sys/fs/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("step: %w", err)
 	}
 	if c.v2 != "" {
 		b, _ := os.ReadFile(filepath.Join(c.v2, "cgroup.controllers"))

@@ -2,9 +2,9 @@ package step
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
+	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/mount"
 )
 
@@ -12,18 +12,11 @@ import (
 // processes in a namespace. A step's namespace gets a mount with it: its root need not be an overlay.
 func findMark(n *mount.Namespace) (mark string, err error) {
 	err = n.Do(func() error {
-		b, err := os.ReadFile("/proc/thread-self/mountinfo")
-		if err != nil {
-			return err
-		}
-		for _, line := range strings.Split(string(b), "\n") {
-			_, after, ok := strings.Cut(line, " - tmpfs ")
-			source, _, _ := strings.Cut(after, " ")
-			if ok && strings.HasPrefix(source, "holdfast-") && strings.HasSuffix(source, "-nursery") {
-				mark = source
+		return mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {
+			if m.Type == "tmpfs" && strings.HasPrefix(m.Source, "holdfast-") && strings.HasSuffix(m.Source, "-nursery") {
+				mark = m.Source
 			}
-		}
-		return nil
+		}, "-nursery ")
 	})
 	if err == nil && mark == "" {
 		return "tmpfs", nil

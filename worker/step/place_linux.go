@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // This file puts the processes of a step into cgroups of their own. In a hierarchy in which the step has a limit, the group
@@ -29,18 +31,13 @@ type hierarchy struct {
 	v2      bool
 }
 
-// parseHierarchy reads a line of mountinfo. ok is false for other mounts.
-func parseHierarchy(line string) (h hierarchy, ok bool) {
-	before, after, _ := strings.Cut(line, " - ")
-	at, what := strings.Fields(before), strings.Fields(after)
-	if len(at) < 5 || len(what) < 3 || !strings.HasPrefix(at[4], "/sys/fs/cgroup") {
-		return h, false
+// hierarchyOf is the hierarchy that is mounted. ok is false for other mounts.
+func hierarchyOf(m *mountinfo.Mount) (h hierarchy, ok bool) {
+	h = hierarchy{at: m.Point, root: m.Root, v2: m.Type == "cgroup2"}
+	if m.Type == "cgroup" {
+		h.options = strings.Split(m.Options, ",")
 	}
-	h = hierarchy{at: at[4], root: at[3], v2: what[0] == "cgroup2"}
-	if what[0] == "cgroup" {
-		h.options = strings.Split(what[2], ",")
-	}
-	return h, h.v2 || what[0] == "cgroup"
+	return h, (h.v2 || m.Type == "cgroup") && strings.HasPrefix(m.Point, "/sys/fs/cgroup")
 }
 
 // home is the group that the calling thread is in, of a hierarchy of version 1, as a path.

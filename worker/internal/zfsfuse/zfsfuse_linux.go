@@ -11,11 +11,9 @@
 package zfsfuse
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,6 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // locks is the directory with the daemon's own lock. If it is not there, or others than root may write there, only turns of one
@@ -123,31 +123,19 @@ type Mount struct {
 
 // Mounts are the places in this mount namespace where the root of a dataset is mounted.
 func Mounts() ([]Mount, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return parse(f)
-}
-
-func parse(mountinfo io.Reader) (mounts []Mount, err error) {
-	s := bufio.NewScanner(mountinfo)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		line, last, ok := strings.Cut(s.Text(), " - ")
-		fields, what := strings.Fields(line), strings.Fields(last)
-		if !ok || len(fields) < 5 || len(what) < 2 || !strings.HasPrefix(what[0], "fuse") || fields[3] != "/" {
-			continue
+	var all []Mount
+	err := mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {
+		if d, ok := datasetAt(m); ok {
+			all = append(all, d)
 		}
-		_, minor, _ := strings.Cut(fields[2], ":")
-		mounts = append(mounts, Mount{Dataset: unescape.Replace(what[1]), At: unescape.Replace(fields[4]), device: minor})
-	}
-	return mounts, s.Err()
+	}, " fuse")
+	return all, err
 }
 
-// unescape undoes what mountinfo does to names.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+// datasetAt is the dataset whose root is mounted; false if it is something else.
+func datasetAt(m *mountinfo.Mount) (Mount, bool) {
+	return Mount{Dataset: m.Source, At: m.Point, device: strconv.FormatUint(uint64(m.Minor), 10)}, strings.HasPrefix(m.Type, "fuse") && m.Root == "/"
+}
 
 // Unmount unmounts what is mounted at a path, without a question to the daemon, which may be gone. It is no error
 // if nothing is, or nothing is there.

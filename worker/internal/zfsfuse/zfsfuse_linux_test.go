@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // envPolls has this program wait with poll, in as many threads.
@@ -136,15 +138,17 @@ func TestTurn(t *testing.T) {
 	begin().End()
 }
 
-func TestParse(t *testing.T) {
-	got, err := parse(strings.NewReader(`
-36 35 98:0 / / rw,noatime master:1 - ext4 /dev/root rw
+func TestDatasetAt(t *testing.T) {
+	var got []Mount
+	err := mountinfo.Read(strings.NewReader(`36 35 98:0 / / rw,noatime master:1 - ext4 /dev/root rw
 72 44 0:44 / /tmp/with\040a\134blank rw,relatime - fuse.zfs tank/a\040b rw,user_id=0
 73 44 0:45 /sub /tmp/sub rw - fuse.zfs tank/c rw
 74 44 0:46 / /tmp/d rw shared:7 master:3 - fuse.zfs tank/d rw
-75 44 0:47 / /tmp/e rw - fuse.zfs
-76 44
-`))
+`), func(m *mountinfo.Mount) {
+		if d, ok := datasetAt(m); ok {
+			got = append(got, d)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/internal/zfsfuse"
 )
 
@@ -197,21 +198,11 @@ func forgetOthers(own string) error {
 	for strings.Contains(all, tempName) {
 		all = filepath.Dir(all)
 	}
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(b)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
+	return mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {
+		if strings.HasPrefix(m.Point, all+"/") && !strings.HasPrefix(own+"/", m.Point+"/") {
+			_ = unix.Unmount(m.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // gone with another, perhaps
 		}
-		at := fields[4]
-		if strings.HasPrefix(at, all+"/") && !strings.HasPrefix(own+"/", at+"/") {
-			_ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // gone with another, perhaps
-		}
-	}
-	return nil
+	})
 }
 
 // guard ends this process when its daemon is stuck: the test would wait for it.

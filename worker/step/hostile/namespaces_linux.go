@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 // child starts this program in new namespaces, to make an inner attempt there; "" makes none.
@@ -172,15 +173,13 @@ func cgroupPath() error {
 // cgroupFiles opens files of cgroups for writing, wherever some are mounted.
 func cgroupFiles() error {
 	dirs := []string{"/sys/fs/cgroup"}
-	f, err := os.Open("/proc/self/mountinfo")
+	err := mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {
+		if strings.HasPrefix(m.Type, "cgroup") {
+			dirs = append(dirs, m.Point)
+		}
+	})
 	if err != nil {
 		return err
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if before, after, ok := strings.Cut(lines.Text(), " - "); ok && strings.HasPrefix(after, "cgroup") {
-			dirs = append(dirs, strings.Fields(before)[4])
-		}
 	}
 	return writable(dirs, func(name string) bool {
 		switch filepath.Base(name) {
