@@ -113,8 +113,11 @@ const looked = 64
 // are.
 func (f *pageFile) findPageSize() (int, error) {
 	said, whole, err := page.FindPageSize(f.file)
-	if err != nil || whole {
-		return int(said), err
+	if whole {
+		return int(said), nil
+	}
+	if err != nil {
+		return 0, err
 	}
 	first, errs := page.ReadMetas(f.file, 0, page.ExtensionOffset)
 	if errs[0] != nil {

@@ -7,8 +7,8 @@ import (
 
 // FindPageSize is the page size that the metas of a file give: the first, or where that is
 // not whole the second, wherever it is. whole is false if neither is; then the size is what
-// the first gives all the same, or 0 if that can be none. The error is one of reading, with
-// whole false: it may have kept a meta from being found.
+// the first gives all the same, or 0 if that can be none. The error is one of reading: it may
+// have kept a meta from being found.
 func FindPageSize(r io.ReaderAt) (size int64, whole bool, err error) {
 	buf := make([]byte, ExtensionOffset)
 	failed := readZeros(r, buf, 0)
@@ -30,7 +30,7 @@ func FindPageSize(r io.ReaderAt) (size int64, whole bool, err error) {
 		if err := readZeros(r, buf, size); err != nil {
 			failed = err
 		} else if m, err := DecodeMeta(buf); err == nil && int64(m.PageSize) == size {
-			return size, true, nil
+			return size, true, failed
 		}
 	}
 	return said, false, failed

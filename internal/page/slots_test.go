@@ -51,7 +51,7 @@ func TestFindPageSize(t *testing.T) {
 			"none is whole":    {bytes.NewReader(none), int64(size), false, nil},
 			"none":             {bytes.NewReader(silent), 0, false, nil},
 			"nothing":          {bytes.NewReader(nil), 0, false, nil},
-			"the first broken": {broken{bytes.NewReader(whole), 1}, int64(size), true, nil},
+			"the first broken": {broken{bytes.NewReader(whole), 1}, int64(size), true, errBroken},
 			"broken":           {broken{bytes.NewReader(whole), 1 << 40}, 0, false, errBroken},
 		} {
 			got, found, err := FindPageSize(c.r)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -76,21 +75,16 @@ func (p *Pager) open() error {
 	return p.openState()
 }
 
-// smallestFile is the smallest size at which bbolt looks for metas.
-const smallestFile = 4096
-
 // readSlots finds the page size and reads both metas.
 func (p *Pager) readSlots(size int64) error {
-	head := make([]byte, smallestFile)
-	n, err := p.file.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
+	said, whole, err := page.FindPageSize(p.file)
+	if err != nil {
 		return p.wrap("read the metas of", err)
 	}
-	head = head[:n]
-	ps, err := p.findPageSize(head)
-	if err != nil {
-		return err
+	if !whole {
+		return p.noMeta()
 	}
+	ps := int(said)
 	p.pageSize = ps
 	if size < 2*int64(ps) {
 		return fmt.Errorf("%w: file size too small: %d bytes, less than the two meta pages of %d bytes", page.ErrInvalid, size, ps)
@@ -126,34 +120,18 @@ func (p *Pager) readSlots(size int64) error {
 	return err
 }
 
-// findPageSize takes the page size from the first meta or, where that is
-// damaged, from the second one, which lies one page further, wherever that is.
-func (p *Pager) findPageSize(head []byte) (int, error) {
-	first, firstErr := page.DecodeMeta(head)
-	if firstErr == nil {
-		if first.PageSize < page.MinPageSize || first.PageSize > page.MaxPageSize {
-			return 0, page.Corruptf(0, "the meta page gives a page size of %d bytes", first.PageSize)
-		}
-		return int(first.PageSize), nil
-	}
-	sizes := []int{os.Getpagesize(), p.opts.PageSize}
-	for ps := page.MinPageSize; ps <= page.MaxPageSize; ps *= 2 {
-		sizes = append(sizes, ps)
-	}
+// noMeta is what is wrong with the first meta of a file that has none that is whole.
+func (p *Pager) noMeta() error {
 	buf := make([]byte, page.ExtensionOffset)
-	for _, ps := range sizes {
-		if ps < page.MinPageSize || ps > page.MaxPageSize {
-			continue
-		}
-		n, err := p.file.ReadAt(buf, int64(ps))
-		if err != nil && err != io.EOF {
-			return 0, p.wrap("read the second meta of", err)
-		}
-		if m, err := page.DecodeMeta(buf[:n]); err == nil && int(m.PageSize) == ps {
-			return ps, nil
-		}
+	n, err := p.file.ReadAt(buf, 0)
+	if err != nil && err != io.EOF {
+		return p.wrap("read the metas of", err)
 	}
-	return 0, firstErr
+	m, err := page.DecodeMeta(buf[:n])
+	if err == nil {
+		err = page.Corruptf(0, "the meta page gives a page size of %d bytes", m.PageSize)
+	}
+	return err
 }
 
 // openState makes the state that was found current.
