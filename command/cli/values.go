@@ -28,7 +28,7 @@ func ParseSize(s string) (int64, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && s[0] != '+' {
 		return n, nil
 	}
-	if s == "" || s[len(s)-1] >= '0' && s[len(s)-1] <= '9' || s[0] < '0' || s[0] > '9' { // 1.5 bytes; +5; .5MiB
+	if s == "" || s[len(s)-1] >= '0' && s[len(s)-1] <= '9' || s[0] < '0' || s[0] > '9' || strings.Contains(s, ",") { // 1.5 bytes; +5; .5MiB; 1,5GiB
 		return 0, errSize
 	}
 	n, err := humanize.ParseBytes(s)
