@@ -125,19 +125,6 @@ func (d *checkup) kind() string {
 	return kind
 }
 
-// sbin is where the driver zfs looks, too: an ordinary PATH leaves the programs of an administrator out.
-var sbin = []string{"/sbin", "/usr/sbin", "/usr/local/sbin"}
-
-func lookPath(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	for i := 0; err != nil && name == "zfs" && i < len(sbin); i++ {
-		if found, e := exec.LookPath(filepath.Join(sbin[i], name)); e == nil {
-			return found, nil
-		}
-	}
-	return path, err
-}
-
 // helpers looks for programs.
 func (d *checkup) helpers() {
 	for _, h := range []struct{ name, pack, use, driver string }{
@@ -147,7 +134,10 @@ func (d *checkup) helpers() {
 		{"mkfs.btrfs", "btrfs-progs", "making a disk for the driver btrfs", ""},
 		{"zfs", "zfsutils-linux", "the driver zfs", "zfs"},
 	} {
-		path, err := lookPath(h.name)
+		path, err := exec.LookPath(h.name)
+		if h.name == "zfs" {
+			path, err = zfs.LookPath()
+		}
 		if err != nil {
 			d.add("Programs", h.name, need(false, d.kind() == h.driver), "not found; it is for "+h.use, "apt install "+h.pack)
 			continue

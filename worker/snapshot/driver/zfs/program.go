@@ -52,7 +52,7 @@ type program struct {
 
 // findProgram looks for the program, and asks it what it is.
 func findProgram(ctx context.Context) (*program, error) {
-	path, err := lookPath("zfs")
+	path, err := LookPath()
 	if err != nil {
 		return nil, fmt.Errorf("the program zfs is missing; Debian has it in zfsutils-linux, and in zfs-fuse: %w (%w)", err, snapshot.ErrUnsupported)
 	}
@@ -74,14 +74,14 @@ func findProgram(ctx context.Context) (*program, error) {
 // sbin is where the programs of an administrator are.
 var sbin = []string{"/sbin", "/usr/sbin", "/usr/local/sbin"}
 
-// lookPath also looks where the program of an administrator is.
-func lookPath(name string) (string, error) {
-	path, err := exec.LookPath(name)
+// LookPath finds the program zfs as exec.LookPath does, and where the programs of an administrator are.
+func LookPath() (string, error) {
+	path, err := exec.LookPath("zfs")
 	if !errors.Is(err, exec.ErrNotFound) {
 		return path, err
 	}
 	for _, dir := range sbin {
-		if found, e := exec.LookPath(filepath.Join(dir, name)); e == nil {
+		if found, e := exec.LookPath(filepath.Join(dir, "zfs")); e == nil {
 			return found, nil
 		}
 	}
