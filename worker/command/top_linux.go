@@ -110,7 +110,7 @@ func mountsOfStore(file, root, dataset string, sources map[string]bool) (id stri
 	snapshots := filepath.Join(root, "snapshots") + "/"
 	contain := []string{"snapshots/"}
 	if dataset != "" {
-		contain = append(contain, dataset+"/s")
+		contain = append(contain, mountinfo.Escape(dataset)+"/s")
 	}
 	err = mountinfo.Each(file, func(m *mountinfo.Mount) {
 		of, source := "", m.Source

@@ -212,8 +212,11 @@ func unmountTree(path string) error {
 
 // listBelow lists what is mounted below a path in the namespace of the thread.
 func listBelow(path string) (points []string, err error) {
-	err = eachMount(" "+path+"/", func(m *mountinfo.Mount) {
-		if strings.HasPrefix(m.Point, path+"/") {
+	if path != "/" {
+		path += "/"
+	}
+	err = eachMount(" "+mountinfo.Escape(path), func(m *mountinfo.Mount) {
+		if strings.HasPrefix(m.Point, path) {
 			points = append(points, m.Point)
 		}
 	})

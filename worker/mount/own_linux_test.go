@@ -59,3 +59,23 @@ func TestUnmountPoint(t *testing.T) {
 		t.Errorf("left: %q, %v", left, err)
 	}
 }
+
+// A path with a blank was looked for in mountinfo as it is, and there it is escaped: what had come with a recursive bind was not found
+// in a manager's directory with such a name, and it was never unmounted.
+func TestUnmountPointEscaped(t *testing.T) {
+	s := newStand(t, Options{})
+	for _, name := range []string{"a b", "a\tb", "a\nb", `a\040b`, "a#b", "a\xffb"} {
+		point := filepath.Join(s.dir, name)
+		must(t, os.Mkdir(point, 0o755))
+		must(t, unix.Mount("point", point, "tmpfs", 0, ""))
+		must(t, os.Mkdir(point+"/be low", 0o755))
+		must(t, unix.Mount("below", point+"/be low", "tmpfs", 0, ""))
+		if err := unmountPoint(point); err != nil {
+			t.Errorf("%q: %v", name, err)
+			_ = unix.Unmount(point, unix.MNT_DETACH)
+		}
+	}
+	if all, err := listBelow("/"); err != nil || len(all) == 0 {
+		t.Errorf("below the root directory: %q, %v", all, err)
+	}
+}

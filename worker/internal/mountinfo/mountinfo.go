@@ -28,7 +28,8 @@ type Mount struct {
 	Options      string // of the file system
 }
 
-// Each calls each for the mounts in the file at path whose lines contain one of the strings, or for all if there are none.
+// Each calls each for the mounts in the file at path whose lines contain one of the strings, or for all if there are none. A line is
+// taken as it is written: a path or a source in one of the strings must be escaped.
 func Each(path string, each func(*Mount), contain ...string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -112,6 +113,12 @@ func (m *Mount) Option(key string) string {
 	}
 	return ""
 }
+
+// escaped has what the kernel escapes in paths and in sources.
+var escaped = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`)
+
+// Escape returns a path as it stands in a line, and so does a source without a "#".
+func Escape(path string) string { return escaped.Replace(path) }
 
 // unoctal undoes the kernel's escapes: a backslash and three octal digits.
 func unoctal(s string) string {

@@ -61,6 +61,22 @@ func TestOwn(t *testing.T) {
 	}
 }
 
+// What is escaped is found, and is what it was.
+func TestEscape(t *testing.T) {
+	for _, name := range []string{"/a", "/a b", "/a\tb\nc", `/a\040b`, "/\xff#,:"} {
+		found := 0
+		err := Read(strings.NewReader("1 2 0:1 / "+Escape(name)+" rw - tmpfs x rw\n"), func(m *Mount) {
+			found++
+			if m.Point != name {
+				t.Errorf("%q is read as %q", name, m.Point)
+			}
+		}, " "+Escape(name)+" ")
+		if err != nil || found != 1 {
+			t.Errorf("%q: %d, %v", name, found, err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(`46 27 0:39 /r\040x /mnt ro shared:1 - overlay holdfast-0123456789abcdef-1 rw,upperdir=/u`)
 	f.Add(`1 2 0:1 / / rw - a \1 \`)
