@@ -55,6 +55,51 @@ func TestSourceElsewhere(t *testing.T) {
 	})
 }
 
+// A recursive bind lacked what is mounted below its source, without an error, where it was made in the attic: a step was given an empty
+// directory. And what was mounted read-only later could be written.
+func TestMountedBelow(t *testing.T) {
+	eachWay(t, func(s *stand) {
+		mount := func(at string) {
+			must(s, os.MkdirAll(at, 0o755))
+			must(s, unix.Mount("below", at, "tmpfs", 0, ""))
+			s.Cleanup(func() { must(s, unix.Unmount(at, 0)) })
+			must(s, os.WriteFile(filepath.Join(at, "who"), []byte("below"), 0o600))
+		}
+		a, b, c := s.layer("a"), s.layer("b c"), s.layer("c")
+		mount(filepath.Join(a, "early"))
+		n, err := s.Nursery() // and so what can be the attic
+		must(s, err)
+		must(s, n.Do(func() error { return nil }))
+		mount(filepath.Join(b, "d e"))
+		must(s, unix.Mount(c, c, "", unix.MS_BIND, ""))
+		s.Cleanup(func() { must(s, unix.Unmount(c, 0)) })
+		must(s, unix.Mount("", c, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+		must(s, os.Symlink(b, filepath.Join(s.dir, "link")))
+		inHost := s.kernel.ways.clones() && s.kernel.ways.has(CallMountSetattr)
+		for _, source := range []string{a, b, filepath.Join(s.dir, "link"), c} {
+			h, err := s.Acquire(s.ctx, bind(source, "rbind"))
+			if err != nil {
+				if inHost || !errors.Is(err, errors.ErrUnsupported) {
+					s.Errorf("%s: %v", source, err)
+				}
+				continue
+			}
+			who := map[string]string{a: "early/who", c: "who"}[source]
+			if who == "" {
+				who = "d e/who"
+			}
+			if got, err := os.ReadFile(filepath.Join(h.Path(), who)); string(got) != "below" && source != c || err != nil {
+				s.Errorf("%s: %q, %v", source, got, err)
+			}
+			if err := os.WriteFile(filepath.Join(h.Path(), "new"), nil, 0o600); source == c && !errors.Is(err, unix.EROFS) {
+				s.Errorf("%s, which is read-only, can be written: %v", source, err)
+			}
+			s.free(h)
+		}
+		s.free(s.get(bind(s.layer("plain"), "rbind")))
+	})
+}
+
 // Kernels before 6.13 show an overlay's layers as they were given, and these were numbers of descriptors: top saw no steps on them, and
 // with damaged records what a killed worker's processes held was not found.
 func TestLayersAreShown(t *testing.T) {

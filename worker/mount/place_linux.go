@@ -27,38 +27,72 @@ func (k *kernel) place(p *plan) (*Namespace, error) {
 }
 
 // sameThere is an error if a path of the plan is something else in the namespace where it is mounted: the directory below a file
-// system that is mounted elsewhere than at the directories to keep, or was mounted later.
+// system that is mounted elsewhere than at the directories to keep, or was mounted later. So is what is mounted below a recursive bind,
+// and what a bind inherits, which is how its source is mounted.
 func (k *kernel) sameThere(p *plan, place *Namespace) error {
 	if place == k.host {
 		return nil
 	}
 	paths := slices.DeleteFunc(p.paths(), func(path string) bool { return !filepath.IsAbs(path) })
-	look := func() ([]unix.Stat_t, error) {
-		found := make([]unix.Stat_t, len(paths))
-		for i, path := range paths {
-			if err := unix.Stat(path, &found[i]); err != nil && err != unix.ENOENT {
-				return nil, fmt.Errorf("looking at %s: %w", path, err)
-			}
+	below := func() error {
+		if !p.recursive {
+			return nil
 		}
-		return found, nil
-	}
-	here, err := look()
-	if err != nil {
+		points, err := pointsBelow(p.source)
+		paths = append(paths, points...)
 		return err
 	}
-	return place.Do(func() error {
-		there, err := look()
-		if err != nil {
-			return err
+	if err := errors.Join(below(), place.Do(below)); err != nil {
+		return err
+	}
+	look := func() []seen {
+		all := make([]seen, len(paths))
+		for i, path := range paths {
+			all[i] = lookAt(path, p.kind == "bind")
 		}
-		for i := range here {
-			if here[i].Dev != there[i].Dev || here[i].Ino != there[i].Ino {
-				return fmt.Errorf("%s is on a file system of its own, of which this kernel mounts nothing, unless a directory in "+
+		return all
+	}
+	here := look()
+	return place.Do(func() error {
+		for i, there := range look() {
+			if here[i] != there {
+				return fmt.Errorf("%s is on a file system of its own, or was mounted otherwise since: this kernel mounts nothing of it, unless a directory in "+
 					"Options.Keep leads to it when the manager is opened: %w", paths[i], errors.ErrUnsupported)
 			}
 		}
 		return nil
 	})
+}
+
+// seen is what a path leads to in the namespace of a thread, or why it cannot be known.
+type seen struct {
+	dev, ino uint64
+	flags    uintptr // of the mount, those that keep from something
+	err      error
+}
+
+func lookAt(path string, flags bool) (s seen) {
+	var st unix.Stat_t
+	if s.err = unix.Stat(path, &st); s.err != nil {
+		return s
+	}
+	s.dev, s.ino = deviceOf(&st), st.Ino
+	if flags {
+		var fs unix.Statfs_t
+		s.err = unix.Statfs(path, &fs)
+		s.flags = uintptr(fs.Flags) & (unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	}
+	return s
+}
+
+// pointsBelow lists where something is mounted below a path, which may be a symbolic link, in the namespace of the thread. That nothing
+// is there is no error.
+func pointsBelow(path string) ([]string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, nil //nolint:nilerr // whether it is there is seen elsewhere
+	}
+	return listBelow(real)
 }
 
 // settle makes a master of a detached mount, made in place, of which the thread is one: it stays so, or is attached in the attic.
