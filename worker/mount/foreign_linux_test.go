@@ -100,6 +100,30 @@ func TestMountedBelow(t *testing.T) {
 	})
 }
 
+// A relative source was looked for below the root directory where the mount was made in the attic: "etc" was the machine's. And
+// one that was idle was given when the working directory was another.
+func TestRelativeSource(t *testing.T) {
+	eachWay(t, func(s *stand) {
+		for _, name := range []string{"a", "b"} {
+			s.layer(name + "/etc")
+			s.image(filepath.Join(s.dir, name, "image"), name)
+		}
+		for _, name := range []string{"a", "b"} {
+			s.TB.(*testing.T).Chdir(filepath.Join(s.dir, name))
+			for _, c := range []struct {
+				spec Spec
+				want string
+			}{{bind("etc"), name + "/etc"}, {bind("./etc", "rbind"), name + "/etc"}, {bind("../" + name + "/etc"), name + "/etc"}, {erofs("image"), name}} {
+				h := s.get(c.spec)
+				if got, err := os.ReadFile(h.Path() + "/who"); string(got) != c.want {
+					s.Errorf("%s is %q, %v; want %q", c.spec.Source, got, err, c.want)
+				}
+				h.Release()
+			}
+		}
+	})
+}
+
 // Kernels before 6.13 show an overlay's layers as they were given, and these were numbers of descriptors: top saw no steps on them, and
 // with damaged records what a killed worker's processes held was not found.
 func TestLayersAreShown(t *testing.T) {

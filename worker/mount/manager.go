@@ -213,6 +213,7 @@ func (m *Manager) Acquire(ctx context.Context, s Spec) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Source = p.source // it may have been relative
 	p.served = m.opt.Mounters[p.kind] != nil
 	key := ""
 	if !p.private() && !s.Own {

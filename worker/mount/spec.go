@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -194,7 +195,10 @@ func parse(s *Spec) (*plan, error) {
 	if p.kind == "rbind" {
 		p.kind, p.recursive = "bind", true
 	}
-	return p, p.validate()
+	if err := p.validate(); err != nil {
+		return nil, err
+	}
+	return p, p.absolute()
 }
 
 func (p *plan) option(o string) error {
@@ -267,6 +271,20 @@ func (p *plan) validate() error {
 			return fmt.Errorf("mount: layer %q is not an absolute path", path)
 		}
 	}
+	return nil
+}
+
+// absolute has the source be an absolute path, where it can be nothing but a path: a mount can be made where the working directory is
+// another, and be shared when it is another.
+func (p *plan) absolute() error {
+	if filepath.IsAbs(p.source) || p.kind != "bind" && p.kind != "erofs" && !p.loop {
+		return nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("mount: %s: %w", p, err)
+	}
+	p.source = dir + string(filepath.Separator) + p.source // not cleaned: a link can be before ".."
 	return nil
 }
 
