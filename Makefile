@@ -1,4 +1,4 @@
-# compat/bbolt and bench are modules outside every workspace, hence GOWORK=off:
+# The modules are in no workspace, hence GOWORK=off:
 # with compat/bbolt in a workspace each import of bbolt would be ourselves.
 # There is no go.work while the module at the top is the only other one.
 export GOWORK := off

@@ -6,7 +6,7 @@ require (
 	github.com/nspcc-dev/bbolt v0.0.0-20260404200350-24f70ceb2bd9
 	go.etcd.io/bbolt v1.5.0
 	holdfast v0.0.0
-	holdfast/bench/stock v0.0.0
+	holdfast/test/stock v0.0.0
 )
 
 require (
@@ -68,5 +68,5 @@ require (
 
 replace (
 	holdfast => ../
-	holdfast/bench/stock => ./stock
+	holdfast/test/stock => ../test/stock
 )

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"holdfast"
-	"holdfast/bench/stock/ops"
+	"holdfast/test/stock/ops"
 )
 
 // deletions are the ways in which programs empty a bucket key by key. Each returns how many

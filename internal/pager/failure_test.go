@@ -479,7 +479,7 @@ func TestGrowthOnAFullDisk(t *testing.T) {
 // The last flush of a creation failed, and the metas that only the page cache
 // had were taken for those of a database by the next opening, and for none once
 // it had dropped them. (Then the file keeps its length, see TestFailedCreation in
-// bench/crash: cut off, it could be damaged.)
+// test/crash: cut off, it could be damaged.)
 func TestCreationFlushFails(t *testing.T) {
 	for nth := int64(1); nth <= 3; nth++ {
 		e := &env{t: t, mem: vfs.NewMem("mem")}

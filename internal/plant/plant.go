@@ -1,5 +1,5 @@
 // Package plant lists defects that can be planted in the engine, to see that the
-// tests find them: bench/plant plants each and runs the tests that must fail;
+// tests find them: test/mutants plants each and runs the tests that must fail;
 // docs/testing.md is the list in words.
 //
 // Only a program built with the tag plant has defects, the one that the

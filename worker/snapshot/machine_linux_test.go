@@ -16,7 +16,7 @@ import (
 )
 
 // machineVariable makes this test program one that works in a virtual machine whose power is
-// cut: bench/real starts it, TestMachineSnapshots. It is a machineOrder.
+// cut: test/real starts it, TestMachineSnapshots. It is a machineOrder.
 const machineVariable = "SNAPSHOT_MACHINE"
 
 // machineOrder says what it does.

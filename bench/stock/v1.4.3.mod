@@ -1,7 +1,0 @@
-module holdfast/bench/stock
-
-go 1.25.0
-
-require go.etcd.io/bbolt v1.4.3
-
-require golang.org/x/sys v0.29.0 // indirect
