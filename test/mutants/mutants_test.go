@@ -1,4 +1,4 @@
-package plant
+package mutants
 
 import (
 	"context"
@@ -16,30 +16,28 @@ import (
 // top is the directory of the repository, seen from this package.
 const top = "../.."
 
-// hang is how long a test may take to find a defect. One that waits for ever
-// with a defect planted has found nothing.
+// hang is how long a test may take to find a mutant. One that waits for ever has found nothing.
 const hang = 5 * time.Minute
 
-// planting is a row of the table in docs/testing.md.
-type planting struct {
-	defect string
-	dir    string   // of the tests' package, from the top
-	test   string   // that finds it
-	env    []string // further environment of it
+// mutant is a row of the table in docs/testing.md.
+type mutant struct {
+	name string
+	dir  string   // of the tests' package, from the top
+	test string   // that finds it
+	env  []string // further environment of it
 }
 
 var (
-	row     = regexp.MustCompile("^\\| `([a-z-]+)` \\| (?:.* )?\\| `([a-z/.]+)` `(Test[A-Za-z]+)`((?: `[A-Z_]+=[0-9]+`)*) \\|$")
-	defined = regexp.MustCompile(`(?m)^\s*\w+\s+Defect = "([a-z-]+)"$`)
+	row = regexp.MustCompile("^\\| `([a-z-]+)` \\| (?:.* )?\\| `([a-z/.]+)` `(Test[A-Za-z]+)`((?: `[A-Z_]+=[0-9]+`)*) \\|$")
 )
 
 // table reads the rows of docs/testing.md.
-func table(t *testing.T) []planting {
+func table(t *testing.T) []mutant {
 	doc, err := os.ReadFile(filepath.Join(top, "docs", "testing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []planting
+	var all []mutant
 	for line := range strings.Lines(string(doc)) {
 		line = strings.TrimSuffix(line, "\n")
 		if !strings.HasPrefix(line, "| `") {
@@ -50,47 +48,51 @@ func table(t *testing.T) []planting {
 			t.Errorf("docs/testing.md has a row that cannot be read: %s", line)
 			continue
 		}
-		all = append(all, planting{m[1], m[2], m[3], strings.Fields(strings.ReplaceAll(m[4], "`", ""))})
+		all = append(all, mutant{m[1], m[2], m[3], strings.Fields(strings.ReplaceAll(m[4], "`", ""))})
 	}
 	return all
 }
 
-// Each defect that can be planted has a row, and each row a defect.
+// TestTable sees that each patch has a row, and each row a patch.
 func TestTable(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(top, "internal", "plant", "plant.go"))
+	patches, err := Patches(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := map[string]bool{}
-	for _, p := range table(t) {
-		rows[p.defect] = true
+	for _, m := range table(t) {
+		rows[m.name] = true
 	}
 	known := map[string]bool{}
-	for _, m := range defined.FindAllStringSubmatch(string(source), -1) {
-		known[m[1]] = true
-		if !rows[m[1]] {
-			t.Errorf("no row for %s", m[1])
+	for _, p := range patches {
+		known[p.Name] = true
+		if !rows[p.Name] {
+			t.Errorf("no row for %s", p.Name)
 		}
 	}
-	for defect := range rows {
-		if !known[defect] {
-			t.Errorf("a row for %s, which is no defect", defect)
+	for name := range rows {
+		if !known[name] {
+			t.Errorf("a row for %s, which has no patch", name)
 		}
 	}
-	if len(known) < 20 {
-		t.Errorf("%d defects are defined: is internal/plant/plant.go read rightly?", len(known))
+	if len(known) < 150 {
+		t.Errorf("%d mutants: there are 150 at least", len(known))
 	}
 }
 
-// TestPlanted plants each defect. The tests named in its row fail with it, and
-// pass in the same build without it.
-func TestPlanted(t *testing.T) {
+// TestMutants runs, for each mutant, the test in its row. It fails with it, and
+// passes in the same build without it.
+func TestMutants(t *testing.T) {
 	rows := table(t)
 	binaries := t.TempDir()
+	overlay, err := Overlay(top, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	built := map[string]string{}
 	for _, p := range rows {
 		if built[p.dir] == "" {
-			built[p.dir] = build(t, binaries, p.dir)
+			built[p.dir] = build(t, overlay, binaries, p.dir)
 		}
 	}
 	sound := map[string]bool{}
@@ -104,43 +106,43 @@ func TestPlanted(t *testing.T) {
 			t.Parallel()
 			p.mayNeedRoot(t)
 			if out, err := p.run(t, built[p.dir], ""); err != nil {
-				t.Errorf("%s %s fails with nothing planted: %v\n%s", p.dir, p.test, err, out)
+				t.Errorf("%s %s fails without a mutant: %v\n%s", p.dir, p.test, err, out)
 			}
 		})
 	}
 	for _, p := range rows {
-		t.Run(p.defect+"/"+filepath.Base(p.dir)+"/"+p.test, func(t *testing.T) {
+		t.Run(p.name+"/"+filepath.Base(p.dir)+"/"+p.test, func(t *testing.T) {
 			t.Parallel()
 			p.mayNeedRoot(t)
-			out, err := p.run(t, built[p.dir], p.defect)
+			out, err := p.run(t, built[p.dir], p.name)
 			var exit *exec.ExitError
 			switch {
 			case err == nil:
-				t.Errorf("%s %s does not find %s\n%s", p.dir, p.test, p.defect, out)
+				t.Errorf("%s %s does not find %s\n%s", p.dir, p.test, p.name, out)
 			case !errors.As(err, &exit):
 				t.Errorf("%s %s: %v\n%s", p.dir, p.test, err, out)
 			case !strings.Contains(out, "--- FAIL: "+p.test) && !strings.Contains(out, "panic: "):
-				t.Errorf("%s %s ends otherwise than by finding %s: %v\n%s", p.dir, p.test, p.defect, err, tail([]byte(out)))
+				t.Errorf("%s %s ends otherwise than by finding %s: %v\n%s", p.dir, p.test, p.name, err, tail([]byte(out)))
 			}
 		})
 	}
 }
 
 // mayNeedRoot skips what would skip itself: a test that was skipped finds nothing.
-func (p planting) mayNeedRoot(t *testing.T) {
+func (p mutant) mayNeedRoot(t *testing.T) {
 	if strings.HasSuffix(p.dir, "/real") && os.Getuid() != 0 {
 		t.Skip("needs root: the test mounts a file system")
 	}
 }
 
-// build makes the test binary of the package in dir, with the tag plant.
-func build(t *testing.T, into, dir string) string {
+// build makes the test binary of the package in dir, with all mutants.
+func build(t *testing.T, overlay, into, dir string) string {
 	t.Helper()
 	binary, err := filepath.Abs(filepath.Join(into, strings.ReplaceAll(dir, "/", "_")+".test"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-c", "-tags", "plant", "-o", binary, ".")
+	cmd := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", binary, ".")
 	cmd.Dir = filepath.Join(top, dir)
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -149,13 +151,13 @@ func build(t *testing.T, into, dir string) string {
 	return binary
 }
 
-// run runs the test with a defect, and returns the end of what it says.
-func (p planting) run(t *testing.T, binary, defect string) (string, error) {
+// run runs the test with the mutant of that name, or none, and returns the end of what it says.
+func (p mutant) run(t *testing.T, binary, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, "-test.run", "^"+p.test+"$", "-test.v", "-test.timeout", "0")
 	cmd.Dir = filepath.Join(top, p.dir)
-	cmd.Env = append(os.Environ(), "HOLDFAST_PLANT="+defect, "HOLDFAST_SHRINK=0", "GOGC=800")
+	cmd.Env = append(os.Environ(), Variable+"="+name, "HOLDFAST_SHRINK=0", "GOGC=800")
 	cmd.Env = append(cmd.Env, p.env...)
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
