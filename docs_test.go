@@ -13,7 +13,7 @@ import (
 // pages are all pages of text.
 func pages(t *testing.T) (list []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "worker/*.md", "bench/results/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -91,8 +91,13 @@ func TestDocsLinks(t *testing.T) {
 // Pages for users had words that a reader has to read twice.
 func TestDocsWords(t *testing.T) {
 	riddles := regexp.MustCompile(`(?i)\b(whoever|nobody|behind)\b`)
-	for _, page := range []string{"README.md", "docs/adopting.md", "docs/blobs.md", "docs/command.md", "docs/errors.md", "docs/format.md",
-		"docs/holdfastd.md", "docs/operating.md", "docs/performance.md", "docs/recovering.md"} {
+	list := []string{"README.md", "docs/adopting.md", "docs/blobs.md", "docs/command.md", "docs/errors.md", "docs/format.md",
+		"docs/holdfastd.md", "docs/operating.md", "docs/performance.md", "docs/recovering.md", "worker/README.md"}
+	worker, err := filepath.Glob("docs/worker/*.md")
+	if err != nil || len(worker) < 10 {
+		t.Fatal(worker, err)
+	}
+	for _, page := range append(list, worker...) {
 		for line := range strings.Lines(prose(t, page)) {
 			if word := riddles.FindString(line); word != "" {
 				t.Errorf("%s: %q in %s", page, word, line)

@@ -1,10 +1,26 @@
-// Package base makes the snapshots that build steps begin with: from images in an OCI image
-// layout, and from tar archives. Each layer becomes one committed snapshot, which is called by
-// the layer's chain id, so images share the layers that they have in common, and what is there
-// already is not made again.
+// Package base imports images as snapshots for build steps: from an OCI image layout, and from tar
+// archives. Each layer becomes one committed snapshot named by the layer's chain ID, so images share
+// layers, and what is there is not made again.
 //
-// Archives are not trusted: an entry that would lead out of the tree, or through a
-// symbolic link, is refused, and with it the whole import, which then leaves nothing behind.
+// # An import
+//
+// Import reads a layout, or an archive, from a path; ImportArchive reads an archive from a reader:
+//
+//	result, err := base.Import(ctx, names, "debian-layout", base.Options{Name: "debian"})
+//
+// The name is a view on the topmost layer. It keeps the layers, and has labels with what the image
+// runs. Resolve returns the snapshot to build on, ConfigOf the configuration:
+//
+//	info, err := names.Stat(ctx, "debian")
+//	config, err := base.ConfigOf(info)
+//	top, err := base.Resolve(ctx, names, "debian")
+//
+// # Untrusted archives
+//
+// Archives are not trusted. An entry that would lead out of the tree, or through a symbolic link, is
+// refused, and with it the whole import, which then leaves nothing. Limits bound what an import
+// takes. docs/worker/images.md has the list of what is refused and what is left out,
+// docs/worker/internals.md what always holds (B1 to B5).
 package base
 
 import "errors"

@@ -112,7 +112,7 @@ func TestDocs(t *testing.T) {
 	path, err := filepath.Abs(docsPath)
 	check(t, err)
 	one, two := t.TempDir(), t.TempDir()
-	p := &page{t: t, ids: map[string]string{}, dirs: map[string]string{"import": one, "snapshot": one, "mount": one, "step": two, "logs": two, "df": two, "prune,": two}}
+	p := &page{t: t, ids: map[string]string{}, dirs: map[string]string{"import": one, "snapshot": one, "mount": one, "step": two, "logs": two, "df": two, "prune": two}}
 	t.Chdir(one)
 	archives(t)
 	check(t, os.Mkdir("at", 0o755))

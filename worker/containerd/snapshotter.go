@@ -1,6 +1,3 @@
-// Package containerd shows a tenant of a snapshot.Store as containerd's snapshots.Snapshotter.
-//
-// It is a module of its own, as it needs containerd's.
 package containerd
 
 import (

@@ -1,10 +1,3 @@
-// Package mount is the one place that mounts file systems, and the one that takes them
-// away. Nothing is mounted because it exists, only because somebody holds it:
-// [Manager.Acquire] mounts, or shares what is mounted already, and [Handle.Release] gives
-// it back.
-//
-// A mount is held as a descriptor, and attached to a path only where a program needs one.
-// docs/worker.md, section Mounts, says what always holds and what a killed process leaves.
 package mount
 
 // Mount says what to mount, not where. The fields mean what they mean to containerd.

@@ -13,7 +13,7 @@ import (
 	"holdfast"
 )
 
-// records are what may outlive the process: see M6 in docs/worker.md. Each is put before
+// records are what may outlive the process: see M6 in docs/worker/internals.md. Each is put before
 // the thing and taken off after it.
 type records struct {
 	db *holdfast.DB

@@ -3,7 +3,7 @@ package mount
 // Call is something of the kernel that older kernels lack, and that has another way.
 type Call string
 
-// The calls for which there is another way. docs/worker.md has the table of the ways.
+// The calls for which there is another way. docs/worker/mounts.md has the table.
 const (
 	CallOpenTree      Call = "open_tree"
 	CallMoveMount     Call = "move_mount"

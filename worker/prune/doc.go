@@ -1,7 +1,29 @@
-// Package prune removes snapshots that are not worth their room any more, by policies that an operator
-// writes down in TOML.
+// Package prune removes snapshots that are not worth their room, by policies that an operator writes
+// in TOML.
 //
-// Parse and Load read policies, DefaultText is a file with all that can be set. New makes a Pruner of a store: Run
-// removes, DryRun tells what Run would remove and why, Why tells what keeps a snapshot. Df tells
-// where the room is. See docs/worker.md, Pruning, for the rules.
+// # Policies and runs
+//
+// Load reads a file with policies, Parse a text. DefaultText explains every field, and Default is
+// what it says:
+//
+//	config, err := prune.Parse(`
+//		[[policy]]             # results of nightly builds: a week
+//		filters = ["name~=^step-"]
+//		keepDuration = "7d"
+//
+//		[[policy]]             # and then as much as there is room for
+//		minFreeSpace = "20%"
+//	`)
+//
+// New makes a Pruner of a store. Run removes, children before parents, longest unused first, and
+// lets others write every few milliseconds. It never removes what is in use, leased, pinned, or the
+// parent of what stays:
+//
+//	pruner, err := prune.New(store, prune.Options{Config: config})
+//	result, err := pruner.Run(ctx)
+//
+// DryRun returns what Run would remove and why, and Why what keeps a snapshot; neither changes
+// anything. MakeRoom removes until so many bytes are free. Df counts every byte of a store.
+//
+// docs/worker/pruning.md has all fields and the rules (P1 to P6).
 package prune

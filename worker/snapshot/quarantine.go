@@ -14,7 +14,7 @@ import (
 )
 
 // This file keeps what the metadata do not name although other metadata did, as after an older metadata.db
-// was put back: see W8 in docs/worker.md. What a crash leaves is deleted by reconcile.go.
+// was put back: see W8 in docs/worker/internals.md. What a crash leaves is deleted by reconcile.go.
 
 // unentered is the mark of a directory that no durable transaction has named yet. makeDir makes a directory with it;
 // it goes when the transaction that enters the snapshot is durable. So a directory with the mark and without a

@@ -168,7 +168,7 @@ func run() (err error) {
 	for round := range *rounds {
 		for _, clients := range []int{1, 20} {
 			order := slices.Clone(stands)
-			if round%2 == 1 { // what one has deleted may slow down the next: see docs/worker.md
+			if round%2 == 1 { // what one has deleted may slow down the next: see bench/results/worker.md
 				slices.Reverse(order)
 			}
 			for _, st := range order {
