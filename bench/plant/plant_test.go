@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,41 +18,6 @@ const top = "../.."
 // hang is how long a test may take to find a defect. One that waits for ever
 // with a defect planted has found nothing.
 const hang = 5 * time.Minute
-
-// planting is a row of the table in docs/testing.md.
-type planting struct {
-	defect string
-	dir    string   // of the tests' package, from the top
-	test   string   // that finds it
-	env    []string // further environment of it
-}
-
-var (
-	row     = regexp.MustCompile("^\\| `([a-z-]+)` \\| (?:.* )?\\| `([a-z/.]+)` `(Test[A-Za-z]+)`((?: `[A-Z_]+=[0-9]+`)*) \\|$")
-	defined = regexp.MustCompile(`(?m)^\s*\w+\s+Defect = "([a-z-]+)"$`)
-)
-
-// table reads the rows of docs/testing.md.
-func table(t *testing.T) []planting {
-	doc, err := os.ReadFile(filepath.Join(top, "docs", "testing.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []planting
-	for line := range strings.Lines(string(doc)) {
-		line = strings.TrimSuffix(line, "\n")
-		if !strings.HasPrefix(line, "| `") {
-			continue
-		}
-		m := row.FindStringSubmatch(line)
-		if m == nil {
-			t.Errorf("docs/testing.md has a row that cannot be read: %s", line)
-			continue
-		}
-		all = append(all, planting{m[1], m[2], m[3], strings.Fields(strings.ReplaceAll(m[4], "`", ""))})
-	}
-	return all
-}
 
 // Each defect that can be planted has a row, and each row a defect.
 func TestTable(t *testing.T) {
