@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 )
 
+// This file encodes and decodes the numbers and records of a store.
+
 var (
 	errShort = errors.New("bytes are missing")
 	errLong  = errors.New("more than belongs there")

@@ -1,8 +1,8 @@
 package command_test
 
 import (
+	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -10,40 +10,57 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const docsPath = "../docs/command.md"
+const (
+	docsPath      = "../docs/command.md"
+	referencePath = "../docs/command/reference.md"
+)
 
-// usageFence begins a block with the arguments and flags of the command of the section.
-const usageFence = "```text usage\n"
+//go:generate go test -run ^TestReference$ -update .
 
-// usageOf is what --help says of a command's arguments and flags, and of those below it.
-func usageOf(t *testing.T, name string) string {
-	t.Helper()
-	cmd, left, err := newRoot().Find([]string{name})
-	if err != nil || len(left) > 0 {
-		t.Fatalf("%s has a section on %s, which is no command", docsPath, name)
-	}
-	var all []string
+// reference is the page with the arguments and flags of root and of all commands below it, as --help prints them.
+func reference(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString("# Reference of the holdfast command\n\n" +
+		"Made of what `--help` says, by `go generate ./command`. [The command](../command.md) has a section for each task.\n\n" +
+		"Every command also has these flags:\n\n```text\n" + root.PersistentFlags().FlagUsages() + "```\n")
 	var add func(*cobra.Command)
 	add = func(cmd *cobra.Command) {
+		if cmd != root && cmd.Runnable() && len(cmd.Commands()) == 0 {
+			writeUsage(&b, cmd)
+		}
 		for _, child := range cmd.Commands() {
-			if child.IsAvailableCommand() {
+			if child.IsAvailableCommand() && child.Name() != "completion" {
 				add(child)
 			}
 		}
-		if !cmd.Runnable() {
-			return
-		}
-		text := strings.TrimSuffix(cmd.UseLine(), " [flags]") + "\n"
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Name != "help" {
-				flags.AddFlag(f)
-			}
-		})
-		all = append(all, text+flags.FlagUsages())
 	}
-	add(cmd)
-	return strings.Join(all, "\n")
+	add(root)
+	return b.String()
+}
+
+// writeUsage writes the section on cmd.
+func writeUsage(b *strings.Builder, cmd *cobra.Command) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			flags.AddFlag(f)
+		}
+	})
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```text\n%s\n%s```\n", cmd.CommandPath(), cmd.Short+".", strings.TrimSuffix(cmd.UseLine(), " [flags]"), flags.FlagUsages())
+}
+
+// TestReference compares the reference with the commands; with -update it writes it.
+func TestReference(t *testing.T) {
+	want := reference(newRoot())
+	if *update {
+		check(t, os.WriteFile(referencePath, []byte(want), 0o644))
+		return
+	}
+	got, err := os.ReadFile(referencePath)
+	check(t, err)
+	if string(got) != want {
+		t.Errorf("%s is not what the commands have: run go generate ./command", referencePath)
+	}
 }
 
 // TestDocs runs the commands that docs/command.md shows in its console blocks,
@@ -55,20 +72,15 @@ func TestDocs(t *testing.T) {
 	check(t, err)
 	withSample(t)
 	var b strings.Builder
-	console, usage, section := false, false, ""
+	console := false
 	for line := range strings.Lines(string(data)) {
 		switch {
-		case strings.HasPrefix(line, "## "):
-			section = strings.TrimSpace(line[3:])
 		case strings.HasPrefix(line, "```"):
-			console, usage = line == "```console\n", line == usageFence
-		case usage || console && !strings.HasPrefix(line, "$ "):
+			console = line == "```console\n"
+		case console && !strings.HasPrefix(line, "$ "):
 			continue // what was printed
 		}
 		b.WriteString(line)
-		if usage && line == usageFence {
-			b.WriteString(usageOf(t, section))
-		}
 		if args, ok := strings.CutPrefix(strings.TrimSpace(line), "$ holdfast "); ok && console {
 			r := run(t, strings.Fields(args)...)
 			b.WriteString(r.out + r.errOut)
@@ -85,35 +97,23 @@ func TestDocs(t *testing.T) {
 	check(t, os.WriteFile(docsPath, []byte(b.String()), 0o644))
 }
 
-// TestDocsComplete: each command and each flag is in docs/command.md.
+// TestDocsComplete: each command is in docs/command.md, by its name in code or in a line of a console.
 func TestDocsComplete(t *testing.T) {
 	data, err := os.ReadFile(docsPath)
 	check(t, err)
-	text := string(data)
-	prose := regexp.MustCompile("(?s)"+usageFence+".*?```\n").ReplaceAllString(text, "") // without what is generated
+	var documented func(cmd *cobra.Command)
+	documented = func(cmd *cobra.Command) {
+		name := strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "holdfast "), "surgery ")
+		if !strings.Contains(string(data), "`"+name+"`") && !strings.Contains(string(data), "`holdfast "+name+"`") {
+			t.Errorf("%s: nothing on %s", docsPath, cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			documented(sub)
+		}
+	}
 	for _, cmd := range newRoot().Commands() {
-		if cmd.Name() == "help" || cmd.Name() == "completion" {
-			continue
+		if cmd.Name() != "help" && cmd.Name() != "completion" {
+			documented(cmd)
 		}
-		if !strings.Contains(text, "\n## "+cmd.Name()+"\n\n"+usageFence) {
-			t.Errorf("no section on %s that begins with its usage", cmd.Name())
-		}
-		flagsDocumented(t, prose, cmd)
-	}
-}
-
-// flagsDocumented sees that the flags of a command, and of all below it, are in text.
-func flagsDocumented(t *testing.T, text string, cmd *cobra.Command) {
-	t.Helper()
-	for _, flag := range flagNames(cmd) {
-		if !strings.Contains(text, "`--"+flag) && !strings.Contains(text, " --"+flag+" ") {
-			t.Errorf("%s: nothing on --%s", cmd.CommandPath(), flag)
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		if !strings.Contains(text, "`"+strings.TrimPrefix(sub.CommandPath(), "holdfast surgery ")+"`") {
-			t.Errorf("nothing on %s", sub.CommandPath())
-		}
-		flagsDocumented(t, text, sub)
 	}
 }

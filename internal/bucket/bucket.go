@@ -1,10 +1,3 @@
-// Package bucket puts buckets on trees: nested and inline buckets, sequences,
-// creating, deleting, moving. It knows nothing of files.
-//
-// A bucket's keys are one tree. A nested bucket is an element of its parent
-// whose value is a bucket header; a small one keeps its only leaf in that
-// value (inline). Within a writing transaction each opened bucket exists once,
-// in its parent's children, and its header is brought up to date at Commit.
 package bucket
 
 import (

@@ -1,6 +1,3 @@
-// Package check walks a file's pages and reports every broken invariant that it
-// finds as a value. It reads pages by itself, not through a tree, so that one
-// fault does not hide the next, and it ends on any bytes whatever.
 package check
 
 import (

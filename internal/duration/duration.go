@@ -1,5 +1,6 @@
-// Package duration reads durations as people write them. There is one way for the flags of commands and for the
-// environment.
+// Package duration reads durations as people write them, such as 90s, 36h and 7d, or a
+// bare number of seconds. Flags of commands and variables of the environment are read with
+// it, so they take the same.
 package duration
 
 import (

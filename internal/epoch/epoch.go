@@ -1,4 +1,5 @@
-// Package epoch knows which states of a database are held by readers.
+// Package epoch knows which states of a database are held by readers. It knows nothing of
+// pages and files: a state is a value of any type.
 //
 // One writer publishes states, one after the other. Readers acquire the current
 // one and release it when they are done. A state that is no longer current and

@@ -1,11 +1,17 @@
-// Package extension is what Holdfast keeps in a meta page after bbolt's meta:
-// which state a flush has made newest, and which pages are free, so that no opening
-// has to look for them. docs/format.md has the bytes.
+// Package extension is what Holdfast keeps in a meta page after bbolt's meta: which state
+// a flush has made newest, and which pages are free, so that no opening has to look for
+// them. It knows nothing of files and transactions. docs/format.md has the bytes.
 //
-// bbolt ignores these bytes, and zeroes them in the slot that it writes. An
-// extension is believed only if its checksum holds, which also covers the meta
-// before it and the page's number. Nothing in this package trusts a byte that
-// came from disk.
+// An extension is plain or trailing. A plain one describes the state of the meta before
+// it. A trailing one was written together with the pages of a newer state: it lists them
+// with a hash, and that state is there if the hash is right.
+//
+// bbolt ignores these bytes, and zeroes them in the slot that it writes. An extension is
+// believed only if its checksum holds, which also covers the meta before it and the page's
+// number. Nothing in this package trusts a byte that came from disk.
+//
+// The free set is recorded as changes, each of them what one transaction took out and put
+// in (delta.go): in the extension itself, in log runs, and after a snapshot.
 package extension
 
 import (

@@ -8,6 +8,8 @@ import (
 	"holdfast/internal/plant"
 )
 
+// This file encodes and decodes metas. slots.go says which of the two wins.
+
 const (
 	magic   uint32 = 0xED0CDAED
 	version uint32 = 2

@@ -8,6 +8,8 @@ import (
 	"holdfast/internal/plant"
 )
 
+// This file reads the headers and elements of pages, by themselves and in the image of a file.
+
 var order = binary.NativeEndian
 
 // Header is the 16 bytes that every page begins with.

@@ -1,10 +1,17 @@
-// Package page converts between bytes and the structures of the bbolt v2 file
-// format: page headers, branch, leaf, meta and freelist pages, and the bucket
-// header that is stored as a value.
+// Package page converts between bytes and the structures of the bbolt v2 file format: page
+// headers, branch, leaf, meta and freelist pages, the bucket header that is stored as a
+// value, and the checksum at the end of a page, the seal. It knows nothing of files and
+// transactions. docs/format.md has the bytes.
 //
-// Every decode is bounds-checked and returns an error; nothing in this package
-// trusts a byte that came from disk. Numbers are in the byte order of the
-// machine, as bbolt writes them.
+// Every decode is bounds-checked and returns an error, a *CorruptError that names the
+// page; nothing in this package trusts a byte that came from disk. Numbers are in the byte
+// order of the machine, as bbolt writes them.
+//
+// An Image is the mapped file up to a high-water mark; a Page is a run of it that was
+// parsed; an Encoder lays out a new one:
+//
+//	Image ──Page(id)──▸ Page ──Search, Leaf, Branch──▸ key, value, child
+//	NewLeaf, NewBranch ──▸ Encoder ──Leaf, Branch──▸ ──Finish──▸ a run of pages
 package page
 
 import (

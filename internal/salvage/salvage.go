@@ -1,10 +1,3 @@
-// Package salvage reads all that a damaged database file still holds. It reads pages by
-// itself and believes none of them: what it meets is checked against what names it, and
-// where a page cannot be used, pages that no sound tree names are looked for that can
-// have been below it. docs/recovering.md has the method.
-//
-// In memory are a byte and some bits for each page of the file, the pages that lead to the
-// one that is being read, and what has been found so far, which is bounded: see keep.
 package salvage
 
 import (

@@ -1,23 +1,3 @@
-// Package space knows which pages of a file are free.
-//
-// A page below the high-water mark is in use, free or pending. A free page can
-// be allocated. A pending page was freed by a transaction, but some state of the
-// database that somebody still holds can reach it: it becomes free when the last
-// such state is let go.
-//
-// A state is named by the transaction that made it. A page that transaction a
-// allocated and transaction f freed belongs to the states r with a <= r < f and
-// to no others; it may be used again when none of them is pinned. So a long
-// reader keeps what it can see, and not everything that was freed after it
-// began.
-//
-// The package is a pure data structure: it does no I/O and starts no goroutine.
-// A Space and its transactions belong to one writer and are not safe for
-// concurrent use.
-//
-// Calls that no state of a file can provoke, such as unpinning what is not
-// pinned, are faults of the caller and panic. What can come from a damaged file
-// is an error.
 package space
 
 import (

@@ -1,11 +1,3 @@
-// Package tree is a copy-on-write B+tree over pages. It searches pages and
-// nodes (pages being edited, in memory), edits nodes, and at commit merges,
-// splits and writes them. It knows nothing of files or buckets: pages come from
-// a Reader and go to a Writer.
-//
-// Invariant shared with bbolt: a branch element's key equals the first key of
-// the child it names. bbolt finds a child in its parent by that key, so a file
-// in which it does not hold is one that bbolt would damage.
 package tree
 
 import (

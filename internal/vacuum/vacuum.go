@@ -1,11 +1,3 @@
-// Package vacuum makes the file of an open database shorter while others read and
-// write it.
-//
-// It goes through all buckets in the order of their keys and writes pages that lie
-// after a cut anew, at the front, and neighbours that are half empty together, in
-// steps: transactions of their own, of a bounded number of pages and a bounded time.
-// What the pages say does not change, so it can stop after any step. When the end of the
-// file is free the high-water mark is lowered and the file is cut off.
 package vacuum
 
 import (

@@ -6,6 +6,8 @@ import (
 	"syscall"
 )
 
+// This file makes the errors of calls on files and mappings.
+
 var errNegativeOffset = fmt.Errorf("negative offset: %w", syscall.EINVAL)
 
 // fileError wraps err, if there is one, with what was being done to which file.

@@ -4,6 +4,8 @@ package vfs
 
 import "golang.org/x/sys/unix"
 
+// This file flushes and extends files on FreeBSD.
+
 func (f *OSFile) datasync() error {
 	return f.control(func(fd uintptr) error {
 		return ignoringEINTR(func() error {

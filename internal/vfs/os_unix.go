@@ -4,6 +4,7 @@ package vfs
 
 import "golang.org/x/sys/unix"
 
+// mapBeyondEnd says that a mapping may be longer than its file.
 const mapBeyondEnd = true
 
 // mapFile maps the first length bytes of the file.

@@ -4,6 +4,8 @@ package vfs
 
 import "golang.org/x/sys/unix"
 
+// This file flushes and extends files on Unix systems that have no calls of their own for that.
+
 func (f *OSFile) datasync() error {
 	return f.control(func(fd uintptr) error {
 		return ignoringEINTR(func() error { return unix.Fsync(int(fd)) })

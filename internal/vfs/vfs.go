@@ -1,15 +1,24 @@
-// Package vfs is a file as the engine needs it: positioned reads and writes,
-// flush, truncate, map and lock. It knows nothing of pages.
+// Package vfs is a file as the engine needs it: positioned reads and writes, flush,
+// truncate, map and lock. It knows nothing of pages.
 //
-// Three implementations share the File interface: the operating system's file
-// (OSFile), a file in memory (Mem) and a wrapper that injects errors (Inject).
+// Four types have the File interface: OSFile, the operating system's file; Mem, a file in
+// memory; the handles of Crash, a disk under a page cache that tells what a power failure
+// could leave; and Inject, which wraps any of them and makes calls fail. So each failure
+// that the engine must survive can be made in a test:
 //
-// OSFile builds on Linux, Darwin, the BSDs except OpenBSD (whose mappings do
-// not show later writes), Solaris, illumos, AIX and Windows.
+//	disk := vfs.NewCrash("test.db", nil, nil)
+//	... open a database on disk.Open(), commit ...
+//	for content := range disk.Disks(rng, 4096, 10) {
+//		... open content: the last acknowledged commit is there ...
+//	}
 //
-// Except where a method says otherwise, errors name what was being done and
-// the file, and wrap the system's error, so that errors.Is finds for example
-// syscall.ENOSPC. After Close they wrap os.ErrClosed.
+// OSFile builds on Linux, Darwin, the BSDs except OpenBSD (whose mappings do not show
+// later writes), Solaris, illumos, AIX and Windows. Files named os_*, lock_*, vec_*,
+// identity_* and temp_* have what differs between systems.
+//
+// Except where a method says otherwise, errors name what was being done and the file, and
+// wrap the system's error, so that errors.Is finds for example syscall.ENOSPC. After Close
+// they wrap os.ErrClosed.
 package vfs
 
 import (

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,40 +17,6 @@ const top = "../.."
 
 // hang is how long a test may take to find a mutant. One that waits for ever has found nothing.
 const hang = 5 * time.Minute
-
-// mutant is a row of the table in docs/testing.md.
-type mutant struct {
-	name string
-	dir  string   // of the tests' package, from the top
-	test string   // that finds it
-	env  []string // further environment of it
-}
-
-var (
-	row = regexp.MustCompile("^\\| `([a-z-]+)` \\| (?:.* )?\\| `([a-z/.]+)` `(Test[A-Za-z]+)`((?: `[A-Z_]+=[0-9]+`)*) \\|$")
-)
-
-// table reads the rows of docs/testing.md.
-func table(t *testing.T) []mutant {
-	doc, err := os.ReadFile(filepath.Join(top, "docs", "testing.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []mutant
-	for line := range strings.Lines(string(doc)) {
-		line = strings.TrimSuffix(line, "\n")
-		if !strings.HasPrefix(line, "| `") {
-			continue
-		}
-		m := row.FindStringSubmatch(line)
-		if m == nil {
-			t.Errorf("docs/testing.md has a row that cannot be read: %s", line)
-			continue
-		}
-		all = append(all, mutant{m[1], m[2], m[3], strings.Fields(strings.ReplaceAll(m[4], "`", ""))})
-	}
-	return all
-}
 
 // TestTable sees that each patch has a row, and each row a patch.
 func TestTable(t *testing.T) {
