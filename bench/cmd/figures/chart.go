@@ -72,7 +72,7 @@ type (
 const (
 	width       = 880
 	plotTop     = 84.0
-	plotHeight  = 230.0
+	plotHeight  = 170.0
 	axisSpace   = 76.0  // left of a plot, for the numbers
 	labelSpace  = 170.0 // right of a plot, for the names of its lines
 	labelHeight = 16.0  // at least between two names
@@ -84,9 +84,9 @@ func (p *picture) layout() {
 	for i := range p.panels {
 		p.plot(&p.panels[i], float64(i)*each+axisSpace, float64(i+1)*each-labelSpace)
 	}
-	p.Height = int(plotTop+plotHeight) + 76
+	p.Height = int(plotTop+plotHeight) + 72
 	if len(p.groups) > 0 {
-		p.Height = int(p.rows()) + 40
+		p.Height = int(p.rows()) + 36
 	}
 }
 
@@ -163,7 +163,7 @@ func apart(labels []text) []text {
 
 // rows draws the groups of bars and returns where they end.
 func (p *picture) rows() float64 {
-	const left, right, rowHeight = 310.0, width - 70.0, 24.0
+	const left, right, rowHeight = 310.0, width - 70.0, 19.0
 	longest := 0.0
 	for _, g := range p.groups {
 		for _, b := range g.bars {
@@ -176,11 +176,11 @@ func (p *picture) rows() float64 {
 		for _, b := range g.bars {
 			y += rowHeight
 			long := round(max(b.value/longest*(right-left), 1))
-			p.Bars = append(p.Bars, rect{b.class, left, y - 12, long, 15})
+			p.Bars = append(p.Bars, rect{b.class, left, y - 11, long, 13})
 			p.Texts = append(p.Texts, text{"number", "end", b.label, left - 10, y},
 				text{"name " + b.class, "start", fmt.Sprintf("%.3g", b.value), left + long + 8, y})
 		}
-		y += 34
+		y += 28
 	}
 	return y - 20
 }
