@@ -92,7 +92,7 @@ func parse(data []byte) (*benchmarks, error) {
 	return &b, nil
 }
 
-// drawAge draws what a commit and an opening cost, by the free pages in the file.
+// drawAge draws what a commit costs, by the free pages in the file.
 func drawAge(data []byte) ([]byte, error) {
 	b, err := parse(data)
 	if err != nil {
@@ -100,7 +100,7 @@ func drawAge(data []byte) ([]byte, error) {
 	}
 	panels := []panel{
 		{title: "written to change one key, MiB", series: b.series("bytes written by one", 1<<20, ours, stock, stockMap)},
-		{title: "opening and the first commit, ms", series: b.series("open and first commit", milli, ours, stock, stockMap)},
+		{title: "time of a durable one-key commit, ms", series: b.series("time of a commit", milli, ours, stock, stockMap)},
 	}
 	for i := range panels {
 		panels[i].x = "thousands of free pages in the file"
@@ -111,7 +111,7 @@ func drawAge(data []byte) ([]byte, error) {
 		}
 	}
 	return render(picture{
-		Title:   "The same work in a file that has been used for long",
+		Title:   "What a commit costs in a file that has been used for long",
 		Caption: b.caption(),
 		panels:  panels,
 	})
@@ -153,13 +153,13 @@ func drawSteps(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	few, many := thousands(s.Few), thousands(s.Many)
-	p := picture{Title: "What a build step costs beside its command, ms", Caption: s.caption()}
+	p := picture{Title: "Time of a build step that runs true, ms", Caption: s.caption()}
 	for _, r := range []struct {
 		runtime, class, title, few, many string
 	}{
 		{"native", "a", "Holdfast", few + " snapshots", many + " snapshots"},
 		{"runc", "d", "Holdfast with runc", few + " snapshots", many + " snapshots"},
-		{"runc alone", "b", "runc alone, a directory", "", ""},
+		{"runc alone", "b", "runc run, without Holdfast", "", ""},
 	} {
 		g := group{Title: r.title}
 		for _, row := range s.Rows {
