@@ -65,7 +65,7 @@ bench: ## tables beside bbolt (BENCH="read readers write load aged grow compact"
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-commit
-bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
+bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied age opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-vacuum
@@ -80,6 +80,10 @@ bench-blob: ## blobs beside SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt
 .PHONY: bench-worker
 bench-worker: ## steps, pruning, and snapshots beside containerd's overlay snapshotter, as root; which targets are met (BENCH="step prune snapshots" BENCHFLAGS=-json)
 	scripts/bench-worker "$(BENCH)" $(BENCHFLAGS)
+
+.PHONY: figures
+figures: ## the pictures of the README, drawn from the data in bench/results
+	cd bench && $(GO) run ./cmd/figures results
 
 .PHONY: soak
 soak: ## all judges with new seeds, for about DURATION=10m, or PARTS="crash vm" of them

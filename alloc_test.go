@@ -17,7 +17,7 @@ func maxAllocs(t *testing.T, what string, limit float64, fn func()) {
 }
 
 // Programs call these all the time: what they allocate is promised in
-// docs/performance.md, and bounded here.
+// bench/results/bench.md, and bounded here.
 func TestAllocations(t *testing.T) {
 	db := openNew(t, 0)
 	fill(t, db, 20_000, 100)

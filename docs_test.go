@@ -105,3 +105,47 @@ func TestDocsWords(t *testing.T) {
 		}
 	}
 }
+
+// The first page was four screens, the changelog one of 40 kB that no one read.
+func TestDocsSize(t *testing.T) {
+	for page, most := range map[string]int{"README.md": 7_000, "CHANGELOG.md": 12_000, "docs/performance.md": 9_000, "docs/index.md": 3_000} {
+		info, err := os.Stat(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > int64(most) {
+			t.Errorf("%s has %d bytes; at most %d are meant", page, info.Size(), most)
+		}
+	}
+}
+
+// TestDocsIndex: each page for users is in the list of all pages.
+func TestDocsIndex(t *testing.T) {
+	index, err := os.ReadFile("docs/index.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range found {
+		if name := filepath.Base(page); name != "index.md" && !strings.Contains(string(index), "("+name+")") {
+			t.Errorf("docs/index.md does not name %s", page)
+		}
+	}
+}
+
+// TestDocsPictures: each picture is where a page shows it.
+func TestDocsPictures(t *testing.T) {
+	shown := regexp.MustCompile(`!\[[^\]]+\]\(([^)]+\.svg)\)`).FindAllStringSubmatch(prose(t, "README.md"), -1)
+	if len(shown) != 3 {
+		t.Fatalf("README.md shows %d pictures", len(shown))
+	}
+	for _, m := range shown {
+		svg, err := os.ReadFile(m[1])
+		if err != nil || !strings.HasPrefix(string(svg), "<svg ") {
+			t.Errorf("%s: %v", m[1], err)
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // replace puts what print writes, and where it was measured, in place of what
-// the document has under the name.
+// the document has under the name. A document need not have a place for each group.
 func (o *options) replace(name string, print func(io.Writer), where string) error {
 	if o.document == "" {
 		return nil
@@ -23,9 +23,13 @@ func (o *options) replace(name string, print func(io.Writer), where string) erro
 		return err
 	}
 	head, rest, ok := bytes.Cut(data, fmt.Appendf(nil, "<!-- bench %s -->\n", name))
+	if !ok {
+		fmt.Fprintf(os.Stderr, "%s has no place for the table of %s\n", o.document, name)
+		return nil
+	}
 	_, tail, end := bytes.Cut(rest, []byte("<!-- end -->"))
-	if !ok || !end {
-		return fmt.Errorf("%s has no place for the group %s", o.document, name)
+	if !end {
+		return fmt.Errorf("%s: the table of %s has no end", o.document, name)
 	}
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%s<!-- bench %s -->\n", head, name)

@@ -14,6 +14,7 @@ import (
 
 // options are what the command line says.
 type options struct {
+	args     []string // of the command line
 	config   suite.Config
 	names    []string // of groups; none: all
 	document string   // whose tables are replaced, if any
@@ -29,6 +30,7 @@ func (p *Program) parse(args []string) (*options, error) {
 	emptied := f.Int64("emptied", 0, "MiB put into the file that is emptied")
 	thinned := f.Int64("thinned", 0, "MiB of the file of which four fifths are deleted at random")
 	live := f.String("live", "", "MiB of data in the files that are opened, such as 100,1024")
+	writers := f.String("writers", "", "goroutines that commit at once, such as 1,8,64")
 	length := f.Duration("time", 0, "of one measurement")
 	dir := f.String("dir", "", "where to put the databases; default: the temporary directory, or /var/tmp if that one is in memory")
 	update := f.String("update", "", "a document whose tables, between <!-- bench GROUP --> and <!-- end -->, are replaced")
@@ -64,6 +66,13 @@ func (p *Program) parse(args []string) (*options, error) {
 			return nil, err
 		}
 	}
+	if *writers != "" {
+		counts, err := numbers(*writers)
+		if err != nil {
+			return nil, err
+		}
+		c.Writers = counts
+	}
 	if *verbose {
 		c.Log = os.Stderr
 	}
@@ -76,17 +85,26 @@ func (p *Program) parse(args []string) (*options, error) {
 			return nil, fmt.Errorf("there is no group %q", name)
 		}
 	}
-	return &options{config: c, names: f.Args(), document: *update, json: *asJSON}, nil
+	return &options{args: args, config: c, names: f.Args(), document: *update, json: *asJSON}, nil
 }
 
 // sizes reads numbers of MiB with commas between.
 func sizes(list string) (bytes []int64, err error) {
+	all, err := numbers(list)
+	for _, n := range all {
+		bytes = append(bytes, int64(n)<<20)
+	}
+	return bytes, err
+}
+
+// numbers reads positive numbers with commas between.
+func numbers(list string) (all []int, err error) {
 	for part := range strings.SplitSeq(list, ",") {
 		n, err := strconv.ParseInt(strings.TrimSpace(part), 10, 32)
 		if err != nil || n <= 0 {
-			return nil, fmt.Errorf("%q is no number of MiB", part)
+			return nil, fmt.Errorf("invalid number %q in %q", part, list)
 		}
-		bytes = append(bytes, n<<20)
+		all = append(all, int(n))
 	}
-	return bytes, nil
+	return all, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -78,6 +79,8 @@ func removeAll(dir string) {
 
 // result is what -json prints.
 type result struct {
+	Command string         `json:"command"` // that printed it
+	Date    string         `json:"date"`
 	Machine string         `json:"machine"`
 	Load    string         `json:"load"` // before the first group
 	Groups  []groupResult  `json:"groups"`
@@ -94,7 +97,10 @@ type groupResult struct {
 // groups runs them and prints their tables. When one fails the others run
 // nevertheless.
 func (p *Program) groups(o *options, out io.Writer) (*result, error) {
-	r := &result{Machine: machine(o.config.Dir), Load: load(), Targets: []suite.Target{}}
+	r := &result{
+		Command: strings.Join(append([]string{p.Name}, o.args...), " "), Date: time.Now().UTC().Format(time.DateOnly),
+		Machine: machine(o.config.Dir), Load: load(), Targets: []suite.Target{},
+	}
 	fmt.Fprintln(out, r.Machine+", "+r.Load)
 	var failed error
 	for _, g := range p.Groups {

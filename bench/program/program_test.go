@@ -124,6 +124,9 @@ func TestJSON(t *testing.T) {
 	if len(r.Groups) != 2 || r.Groups[0].Error != "bad: does not work" || len(r.Targets) != 1 || r.Targets[0].Met {
 		t.Fatalf("%+v", r)
 	}
+	if r.Date == "" || !strings.HasPrefix(r.Command, "test -dir ") || !strings.HasSuffix(r.Command, " -time 5ms -json") {
+		t.Errorf("command %q, date %q", r.Command, r.Date)
+	}
 	if cell := r.Groups[1].Table.Rows[0].Cells["holdfast"]; cell.Median != float64(5*time.Millisecond) {
 		t.Errorf("%+v", cell)
 	}
@@ -131,15 +134,15 @@ func TestJSON(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	p := Program{Name: "test", Groups: []suite.Group{{Name: "good", Run: good}}, Quick: suite.CommitQuick, Full: suite.CommitFull}
-	o, err := p.parse([]string{"-full", "-live", "1,2048", "-emptied", "3", "-rounds", "9", "good"})
+	o, err := p.parse([]string{"-full", "-live", "1,2048", "-writers", "1,32", "-emptied", "3", "-rounds", "9", "good"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := o.config
-	if c.Keys != suite.CommitFull.Keys || len(c.Live) != 2 || c.Live[1] != 2<<30 || c.Emptied != 3<<20 || c.Rounds != 9 || len(o.names) != 1 {
+	if c.Keys != suite.CommitFull.Keys || len(c.Live) != 2 || c.Live[1] != 2<<30 || len(c.Writers) != 2 || c.Writers[1] != 32 || c.Emptied != 3<<20 || c.Rounds != 9 || len(o.names) != 1 {
 		t.Errorf("%+v", o)
 	}
-	for _, wrong := range [][]string{{"none"}, {"-live", "1,"}, {"-live", "0"}} {
+	for _, wrong := range [][]string{{"none"}, {"-live", "1,"}, {"-live", "0"}, {"-writers", "0"}} {
 		if _, err := p.parse(wrong); err == nil {
 			t.Errorf("%q is no error", wrong)
 		}

@@ -3,10 +3,10 @@ package suite
 import "fmt"
 
 // Emptied measures durable one-key commits on a file that was emptied and on a
-// young one, by turns: neither the rate nor the bytes should tell them apart.
+// young one, interleaved: neither the rate nor the bytes should tell them apart.
 func Emptied(c Config) (Table, error) {
 	t := Table{
-		Title:   fmt.Sprintf("One-key commits on a file that held %s and was emptied, and on a young one, by turns", FormatBytes(float64(c.Emptied))),
+		Title:   fmt.Sprintf("One-key commits on a file that held %s and was emptied, and on a young one, interleaved", FormatBytes(float64(c.Emptied))),
 		Columns: columns(Engines),
 	}
 	files := []struct {

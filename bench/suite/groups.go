@@ -22,6 +22,7 @@ var Groups = []Group{
 func CommitGroups() []Group {
 	return append([]Group{
 		{"emptied", Emptied},
+		{"age", Age},
 		{"opening", Opening},
 		{"writers", Writers},
 		{"readers", Readers},

@@ -26,6 +26,7 @@ type Config struct {
 
 	// Of the groups about commits:
 	Live        []int64      // bytes of data in the files that are opened
+	Ages        []int64      // bytes put into the files that are emptied, for the group age
 	Writers     []int        // goroutines that commit at once
 	FreePages   int          // in the files whose free pages are held in memory
 	CommitPeers []CommitPeer // engines beside bbolt that take part
@@ -51,10 +52,12 @@ var (
 	CommitQuick = Config{
 		Keys: 200_000, Rounds: 5, Time: 200 * time.Millisecond, Emptied: 256 << 20, Workers: 10_000,
 		Live: []int64{16 << 20, 64 << 20, 256 << 20}, Writers: []int{1, 8, 64}, FreePages: 1_200_000,
+		Ages: []int64{0, 64 << 20, 256 << 20},
 	}
 	CommitFull = Config{
 		Keys: 2_000_000, Rounds: 7, Time: time.Second, Emptied: 1 << 30, Workers: 10_000,
 		Live: []int64{100 << 20, 1 << 30, 8 << 30}, Writers: []int{1, 8, 64}, FreePages: 1_200_000,
+		Ages: []int64{0, 64 << 20, 128 << 20, 256 << 20, 512 << 20, 1 << 30},
 	}
 )
 

@@ -3,7 +3,7 @@
 // which targets were met.
 //
 //	go run ./cmd/bench-blob            # small sizes
-//	go run ./cmd/bench-blob -full      # the sizes of docs/performance.md
+//	go run ./cmd/bench-blob -full      # the sizes in bench/results
 //	go run ./cmd/bench-blob blob-write # some groups
 //	go run ./cmd/bench-blob -json
 //

@@ -3,7 +3,7 @@
 // because the others take minutes to compile, once.
 //
 //	go run ./cmd/bench-commit              # small sizes
-//	go run ./cmd/bench-commit -full        # the sizes of docs/performance.md
+//	go run ./cmd/bench-commit -full        # the sizes in bench/results
 //	go run ./cmd/bench-commit writers free # some groups
 //	go run ./cmd/bench-commit -json
 package main

@@ -2,7 +2,7 @@
 // a writer, and beside compacting it into a new file. It says which targets were met.
 //
 //	go run ./cmd/bench-vacuum                # small sizes
-//	go run ./cmd/bench-vacuum -full          # the sizes of docs/performance.md
+//	go run ./cmd/bench-vacuum -full          # the sizes in bench/results
 //	go run ./cmd/bench-vacuum vacuum-emptied # some groups
 //	go run ./cmd/bench-vacuum -json
 package main

@@ -3,7 +3,7 @@
 // with the lowest and the highest.
 //
 //	go run ./cmd/bench            # small sizes, less than three minutes
-//	go run ./cmd/bench -full      # the sizes of docs/performance.md
+//	go run ./cmd/bench -full      # the sizes in bench/results
 //	go run ./cmd/bench read grow  # some groups
 //
 // With the build tag lmdb, which needs LMDB's header and library, LMDB takes

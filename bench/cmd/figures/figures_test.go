@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const results = "../../results"
+
+// TestDrawn sees that the pictures in the repository are those that the command draws from the data
+// beside them, and that they are whole XML with both sets of colours.
+func TestDrawn(t *testing.T) {
+	for _, f := range figures {
+		want, err := drawFile(results, f.name, f.draw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(results, f.name+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s.svg is not what is drawn from %s.json; make figures draws it", f.name, f.name)
+		}
+		if !bytes.Contains(got, []byte("prefers-color-scheme: dark")) {
+			t.Errorf("%s.svg has no colours for dark pages", f.name)
+		}
+		decoder := xml.NewDecoder(bytes.NewReader(got))
+		for {
+			if _, err := decoder.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%s.svg: %v", f.name, err)
+			}
+		}
+	}
+}
+
+// TestSources: each data file says by which command, when and on what it was measured.
+func TestSources(t *testing.T) {
+	for _, f := range figures {
+		svg, err := drawFile(results, f.name, f.draw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"bench-", ", 20", " cores", "linux/"} {
+			if !strings.Contains(string(svg), want) {
+				t.Errorf("%s: no %q in the caption", f.name, want)
+			}
+		}
+	}
+}
+
+func TestWrongData(t *testing.T) {
+	for _, f := range figures {
+		for _, data := range []string{"", "{}", `{"groups": [{"table": {"Rows": [{"Workload": "1 writer: commits"}]}}]}`} {
+			if _, err := f.draw([]byte(data)); err == nil {
+				t.Errorf("%s: %q is no error", f.name, data)
+			}
+		}
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, c := range []struct {
+		high float64
+		want []float64
+	}{{3.2, []float64{0, 0.5, 1, 1.5, 2, 2.5, 3}}, {400_000, []float64{0, 100_000, 200_000, 300_000, 400_000}}, {45, []float64{0, 10, 20, 30, 40}}} {
+		got := ticks(0, c.high, false)
+		if len(got) != len(c.want) || got[1] != c.want[1] {
+			t.Errorf("up to %v: %v, want %v", c.high, got, c.want)
+		}
+	}
+}
