@@ -406,39 +406,18 @@ func confine() error {
 	if err := inheritNone(); err != nil {
 		return err
 	}
-	keep := map[uintptr]bool{}
-	for _, c := range capabilities {
-		keep[c.number] = true
-	}
-	for c := uintptr(0); c <= 63; c++ {
-		if keep[c] {
-			continue
-		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
-			break // the kernel has no more
-		} else if err != nil {
-			return fmt.Errorf("dropping capability %d: %w", c, err)
-		}
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no new privileges: %w", err)
-	}
-	return nil
+	return osthread.Confine(allowed())
 }
 
 // inheritNone has programs that the calling thread starts inherit no capabilities: what root gets then is only what
 // the bounding set allows. The thread keeps its own.
 func inheritNone() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("capget: %w", err)
+	own, err := osthread.GetCapabilities()
+	if err != nil {
+		return err
 	}
-	data[0].Inheritable, data[1].Inheritable = 0, 0 // and with them the ambient ones
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("capset: %w", err)
-	}
-	return nil
+	own[0].Inheritable, own[1].Inheritable = 0, 0 // and with them the ambient ones
+	return own.Set()
 }
 
 // ownKeyring gives the calling thread, and what it starts, a session keyring that has no keys. A kernel without keys, or a

@@ -144,7 +144,11 @@ func (c *Command) enter() error {
 	if err := unix.Chdir("/"); err != nil {
 		return err
 	}
-	return dropBounding()
+	var keep uint64
+	for _, c := range capabilities {
+		keep |= 1 << c
+	}
+	return osthread.Confine(keep) // the thread needs what it has to start the program as another user
 }
 
 // show binds what is at a path of the machine to a name below the root directory; a symbolic link is copied.
@@ -182,25 +186,4 @@ func (c *Command) show(path, name string, flags uintptr) error {
 		return fmt.Errorf("flags of %s: %w", path, err)
 	}
 	return nil
-}
-
-// dropBounding takes all capabilities but those of the program out of the bounding set, and new privileges for good. What the thread itself
-// has it needs to start the program as another user.
-func dropBounding() error {
-next:
-	for n := uintptr(0); ; n++ {
-		for _, kept := range capabilities {
-			if n == kept {
-				continue next
-			}
-		}
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, n, 0, 0, 0)
-		if err == unix.EINVAL { // the first that the kernel does not know
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("bounding set: %w", err)
-		}
-	}
-	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }

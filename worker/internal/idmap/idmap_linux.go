@@ -37,7 +37,7 @@ func (m Map) Namespace(owner uint32) (*os.File, error) {
 // namespace starts a process in a new user namespace, which stops before its first instruction and is killed there.
 func (m Map) namespace(owner uint32) (file *os.File, err error) {
 	keepDumpable := dumpable()
-	had, err := capabilities()
+	had, err := osthread.GetCapabilities()
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (m Map) namespace(owner uint32) (file *os.File, err error) {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(owner), same); errno != 0 { // of this thread alone
 		return nil, fmt.Errorf("setresuid: %w", errno)
 	}
-	if err := errors.Join(had.set(), keepDumpable()); err != nil {
+	if err := errors.Join(had.Set(), keepDumpable()); err != nil {
 		return nil, err
 	}
 	p, err := m.start("/proc/self/exe")
@@ -119,7 +119,7 @@ func (m Map) Probe(dir string) error {
 func (m Map) Do(do func() error) (err error) {
 	runtime.LockOSThread()
 	keepDumpable := dumpable()
-	had, err := capabilities()
+	had, err := osthread.GetCapabilities()
 	if err != nil {
 		runtime.UnlockOSThread()
 		return err
@@ -129,11 +129,12 @@ func (m Map) Do(do func() error) (err error) {
 		runtime.UnlockOSThread()
 		return err
 	}
+	// With another id the kernel takes those capabilities away that have to do with files.
 	change := func(id int) error {
 		if err := errors.Join(setFS(unix.SetfsgidRetGid, id), setFS(unix.SetfsuidRetUid, id)); err != nil {
 			return err
 		}
-		return errors.Join(had.set(), keepDumpable(), setDeathSignal(signal))
+		return errors.Join(had.Set(), keepDumpable(), setDeathSignal(signal))
 	}
 	defer func() {
 		if back := change(os.Geteuid()); back != nil {
@@ -155,23 +156,6 @@ func setFS(set func(int) (int, error), id int) error {
 	}
 	if now, err := set(-1); err != nil || now != id {
 		return fmt.Errorf("the id %d for files is refused: %w", id, unix.EPERM)
-	}
-	return nil
-}
-
-// held are the capabilities of a thread. With another id the kernel takes those away that have to do with files.
-type held [2]unix.CapUserData
-
-func capabilities() (h held, err error) {
-	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &h[0]); err != nil {
-		return h, fmt.Errorf("capget: %w", err)
-	}
-	return h, nil
-}
-
-func (h *held) set() error {
-	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &h[0]); err != nil {
-		return fmt.Errorf("capset: %w", err)
 	}
 	return nil
 }
