@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/mount"
@@ -52,7 +53,7 @@ func (d *checkup) isolation() {
 // privileges: mounting takes root, or a user namespace with one, which step makes for itself.
 func (d *checkup) privileges() {
 	inner := ""
-	if inUserns() {
+	if userns.RunningInUserNS() {
 		inner = ", in a user namespace: no images can be mounted, no devices made"
 	}
 	if os.Geteuid() == 0 {
@@ -82,7 +83,7 @@ func (d *checkup) cgroups() {
 		_, err := os.Stat(filepath.Join("/sys/fs/cgroup", name, "cgroup.procs"))
 		return err == nil
 	}
-	if whole(s.Type) == unix.CGROUP2_SUPER_MAGIC {
+	if int64(s.Type) == unix.CGROUP2_SUPER_MAGIC { //nolint:unconvert // its type is another on other processors
 		b, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
 		names := strings.Fields(string(b))
 		version, has = "version 2", func(name string) bool { return slices.Contains(names, name) }

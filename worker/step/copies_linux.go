@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/fstree"
@@ -26,7 +27,7 @@ func (r *Runner) runtimeKey(ids idmap.Map) string {
 	if ids.Set() {
 		key += " mapped"
 	}
-	if inUserns() {
+	if userns.RunningInUserNS() {
 		key += " userns"
 	}
 	return key

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/userns"
+	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,10 +35,10 @@ func isolationOfNative(root, driver string) Isolation {
 	if i.Err = canFilter(); i.Err != nil {
 		return i
 	}
-	userns := inUserns() || os.Geteuid() != 0
+	rootless := userns.RunningInUserNS() || os.Geteuid() != 0
 	i.namespaces(func(string) bool { return true })
 	i.Has = append(i.Has, saysFilter, saysTraps, saysSession)
-	if userns {
+	if rootless {
 		i.Has = append(i.Has, "a user namespace: root in a step is the user who runs it")
 		i.Has = append(i.Has, fmt.Sprintf("at most %d processes of all steps together", DefaultPids))
 		i.Lacks = append(i.Lacks, "limits of memory and processors (they need root)")
@@ -98,14 +100,6 @@ func (i *Isolation) limits() {
 	i.Has = append(i.Has, fmt.Sprintf("at most %d processes unless --pids says more", DefaultPids))
 }
 
-// runcFeatures is the part of what "runc features" says that matters here.
-type runcFeatures struct {
-	Linux struct {
-		Namespaces []string
-		Seccomp    struct{ Enabled bool }
-	}
-}
-
 func isolationOfRunc(ctx context.Context) Isolation {
 	i := Isolation{Runtime: Runc().Name()}
 	program, err := exec.LookPath("runc")
@@ -113,12 +107,12 @@ func isolationOfRunc(ctx context.Context) Isolation {
 		i.Err = fmt.Errorf("it is not installed: %w", err)
 		return i
 	}
-	if os.Geteuid() != 0 || inUserns() {
+	if os.Geteuid() != 0 || userns.RunningInUserNS() {
 		i.Err = fmt.Errorf("it needs root of the machine")
 		return i
 	}
 	out, err := exec.CommandContext(ctx, program, "features").Output()
-	var f runcFeatures
+	var f features.Features
 	if err == nil {
 		err = json.Unmarshal(out, &f)
 	}
@@ -126,7 +120,7 @@ func isolationOfRunc(ctx context.Context) Isolation {
 		i.Err = fmt.Errorf("runc features, which says what it isolates (since 1.1), fails: %w", err)
 		return i
 	}
-	if !f.Linux.Seccomp.Enabled {
+	if f.Linux == nil || f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
 		i.Err = fmt.Errorf("it is built without filters of system calls, which steps must have")
 		return i
 	}

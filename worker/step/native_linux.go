@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +42,7 @@ func (n native) open(e *environment) (opened, error) {
 	if err := canFilter(); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
-	o := &openNative{environment: e, jobs: make(chan threadJob), userns: inUserns()}
+	o := &openNative{environment: e, jobs: make(chan threadJob), userns: userns.RunningInUserNS()}
 	var err error
 	if o.filter, err = stepFilter(); err != nil {
 		return nil, err
