@@ -137,9 +137,6 @@ func (im *importer) image(l *layout, chosen *image) error {
 	return nil
 }
 
-// archive imports an archive that is no image.
-func (im *importer) archive(in *incoming) error { return im.one(in) }
-
 // digest reads an archive for its digest.
 func (im *importer) digest(r io.Reader) (digest.Digest, error) {
 	s := &source{ctx: im.ctx, r: r, seen: &im.o.Progress.read}
