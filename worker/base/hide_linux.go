@@ -76,7 +76,7 @@ func (t *tree) purge(fd int) error {
 			err = unix.Unlinkat(fd, e.Name(), 0)
 		case e.IsDir():
 			var sub int
-			if sub, err = t.opener(fd, e.Name()); err == nil {
+			if sub, err = openBeneath(fd, e.Name()); err == nil {
 				err = t.purge(sub)
 				_ = unix.Close(sub)
 			}
@@ -121,7 +121,7 @@ func (t *tree) passable(name string) (hidden bool, err error) {
 		rest := strings.TrimPrefix(strings.TrimPrefix(name, path), "/")
 		part, _, _ := strings.Cut(rest, "/")
 		path = strings.TrimPrefix(path+"/"+part, "/")
-		fd, err := t.opener(t.root, path)
+		fd, err := openBeneath(t.root, path)
 		if err == nil {
 			_ = unix.Close(fd)
 			continue
@@ -146,7 +146,7 @@ func (t *tree) drop(ctx context.Context, dir int, base, name string) error {
 		}
 		return fstree.Remove(ctx, at(dir, base))
 	}
-	fd, err := t.opener(dir, base)
+	fd, err := openBeneath(dir, base)
 	if err != nil {
 		if err == unix.ENOTDIR || err == unix.ELOOP {
 			return nil // ours, and no directory
@@ -195,7 +195,7 @@ func (t *tree) hideBelow(parent, base, name string) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil // it hides what is below already
 	}
-	fd, err := t.opener(dir, base)
+	fd, err := openBeneath(dir, base)
 	if err != nil {
 		return through(name, err)
 	}

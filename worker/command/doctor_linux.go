@@ -140,7 +140,7 @@ func (d *checkup) calls() {
 		_ = unix.Close(fd)
 		d.add(topic, "openat2", stateOK, "since Linux 5.6", "")
 	} else {
-		d.add(topic, "openat2", stateLacking, err.Error()+"; archives are extracted directory by directory", "")
+		d.add(topic, "openat2", stateMissing, err.Error()+"; it is needed to import and to remove", "use Linux 5.14 or later")
 	}
 	if os.Geteuid() != 0 {
 		return // privileges are what is missing

@@ -232,10 +232,6 @@ func (c *cgroups) prepare(name string, l *Limits) (g *group, err error) {
 			continue
 		}
 		g.memory, g.v1, g.limit = dir, v1, l.Memory
-		if v1 {
-			// Before Linux 5.11 a limit does not hold for groups below unless that is said before there are any.
-			_ = os.WriteFile(filepath.Join(dir, "memory.use_hierarchy"), []byte("1"), 0)
-		}
 		if err := writeLimit(dir, "memory", v1, l); err != nil {
 			return g, fmt.Errorf("the limit of memory: %w", err)
 		}

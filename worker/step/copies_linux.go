@@ -90,10 +90,7 @@ func placeIn(ctx context.Context, s *source, from *os.File, root int, target str
 
 // inRoot opens a path below a root.
 func inRoot(root int, name string, flags int) (*os.File, error) {
-	fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	if err == unix.ENOSYS {
-		return nil, fmt.Errorf("it needs the system call openat2 (Linux 5.6): %w", errors.ErrUnsupported)
-	}
+	fd, err := openIn(root, name, flags)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}

@@ -159,7 +159,7 @@ func (s *shownFiles) wanted(root int, name string) (bool, error) {
 
 // leadsToFile tells whether a symbolic link in etc leads to a regular file of the base.
 func leadsToFile(root int, name string) bool {
-	fd, err := openInRoot(root, name)
+	fd, err := openIn(root, "etc/"+name, unix.O_PATH)
 	if err != nil {
 		return false
 	}
@@ -170,11 +170,7 @@ func leadsToFile(root int, name string) bool {
 
 // openEtc opens the directory etc of a root directory; -1 if it is not there.
 func openEtc(root int) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	fd, err := unix.Openat2(root, "etc", &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	if err == unix.ENOSYS || err == unix.EPERM {
-		fd, err = unix.Openat(root, "etc", flags|unix.O_NOFOLLOW, 0)
-	}
+	fd, err := openIn(root, "etc", unix.O_RDONLY|unix.O_DIRECTORY)
 	switch err {
 	case nil:
 		return fd, nil
