@@ -26,7 +26,8 @@ func (t *tree) covered(name string) bool {
 	return false
 }
 
-// below looks for a name in the lower layers of an overlay, as far as they are not hidden. The caller closes the directory, if it is one.
+// below looks for a name in the lower layers of an overlay, as far as they are not hidden. The caller closes the
+// directory, if it is one.
 func (t *tree) below(name string) (int, found, error) {
 	if t.lower == nil || t.covered(name) {
 		return -1, foundNothing, nil
@@ -43,7 +44,8 @@ func (t *tree) isBelow(name string) (bool, error) {
 	return kind != foundNothing, err
 }
 
-// mark makes the directory called path hide what the lower layers have in it. Whiteouts in it would be seen then: they go.
+// mark makes the directory called path hide what the lower layers have in it. Whiteouts in it would be seen then:
+// they go.
 func (t *tree) mark(fd int, path string) error {
 	if t.lower == nil || t.opaques[path] {
 		return nil
@@ -114,8 +116,8 @@ func (t *tree) hide(ctx context.Context, name string) error {
 	return t.drop(ctx, dir, base, name)
 }
 
-// passable refuses a directory that is behind a symbolic link or a file, also where there is nothing to hide. hidden tells
-// that there is a whiteout.
+// passable refuses a directory that is behind a symbolic link or a file, also where there is nothing to hide. hidden
+// tells that there is a whiteout.
 func (t *tree) passable(name string) (hidden bool, err error) {
 	for path := ""; path != name; {
 		rest := strings.TrimPrefix(strings.TrimPrefix(name, path), "/")

@@ -44,8 +44,8 @@ func (a *app) newMount() *cobra.Command {
 	return cmd
 }
 
-// heedInterrupt has an interrupt end the command, also if it is ignored, as the shell of a script has it for commands in the
-// background: for commands that end in no other way.
+// heedInterrupt has an interrupt end the command, also if it is ignored, as the shell of a script has it for commands
+// in the background: for commands that end in no other way.
 func (c *call) heedInterrupt() (stop context.CancelFunc) {
 	if !signal.Ignored(os.Interrupt) {
 		return func() {} // it does already

@@ -37,7 +37,8 @@ func tryUserNamespace() error {
 	return cmd.Run()
 }
 
-// endedBy is the signal that has ended the context of c, so that the exit code of the other process is that of this one.
+// endedBy is the signal that has ended the context of c, so that the exit code of the other process is that of this
+// one.
 func (c *call) endedBy() os.Signal {
 	var by *cli.Interrupted
 	if errors.As(context.Cause(c.ctx), &by) {

@@ -31,8 +31,8 @@ type Options struct {
 	// disk.Space.Reserved. They count as not free. nil: none.
 	Reserved func() int64
 
-	// Despite is the name of leases that do not keep anything from being removed, if they have an end; "": none. What is not removed
-	// keeps its leases.
+	// Despite is the name of leases that do not keep anything from being removed, if they have an end; "": none. What is
+	// not removed keeps its leases.
 	Despite string
 
 	// Mounts are kept below Config.MaxMounts; nil: there are none.
@@ -150,8 +150,9 @@ func (p *Pruner) MakeRoom(ctx context.Context, free int64) error {
 	return nil
 }
 
-// Room returns how many bytes would be free on the file system after MakeRoom with the same argument, as far as commits have
-// measured what they take: less if files share blocks, and some more for directories and metadata. It changes nothing.
+// Room returns how many bytes would be free on the file system after MakeRoom with the same argument, as far as
+// commits have measured what they take: less if files share blocks, and some more for directories and metadata. It
+// changes nothing.
 func (p *Pruner) Room(ctx context.Context, free int64) (int64, error) {
 	after, err := p.survey(ctx, p.now(), max(free, 1), func(*Removal) bool { return true })
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// runtimeKey is what of the runtime changes results. In a user namespace users and devices are others; in one of the step's own
-// the machine's root is the user 65534.
+// runtimeKey is what of the runtime changes results. In a user namespace users and devices are others; in one of the
+// step's own the machine's root is the user 65534.
 func (r *Runner) runtimeKey(ids idmap.Map) string {
 	key := r.opt.Runtime.Name()
 	if ids.Set() {
@@ -114,12 +114,14 @@ func openDir(root int, name string) (*os.File, error) {
 	return inRoot(root, name, unix.O_PATH|unix.O_DIRECTORY)
 }
 
-// exportPrefix begins the names of views that are made to copy something out of a result. They come after those of runs.
+// exportPrefix begins the names of views that are made to copy something out of a result. They come after those of
+// runs.
 const exportPrefix = runPrefix + "out/"
 
-// Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content into the directory dest, besides
-// what it has; a file to dest, or into it if that is a directory or ends with /. What it makes belongs to the process, and has neither
-// set-user-ID nor extended attributes. Symbolic links are copied as they are; the one at source is followed within the snapshot.
+// Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content
+// into the directory dest, besides what it has; a file to dest, or into it if that is a directory or ends with /.
+// What it makes belongs to the process, and has neither set-user-ID nor extended attributes. Symbolic links are
+// copied as they are; the one at source is followed within the snapshot.
 func (r *Runner) Export(ctx context.Context, name, source, dest string) error {
 	if err := r.export(ctx, name, source, dest); err != nil {
 		return fmt.Errorf("step: output %s of %s: %w", source, name, err)
@@ -237,7 +239,8 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (*mo
 // labelFresh is on a cache that not all users can write yet. What made it can have ended, or failed, before they could.
 const labelFresh = "holdfast.cache.fresh"
 
-// openCache lets all users write to a cache, as to a tmpfs. It is done before a step has it, by each that finds it fresh.
+// openCache lets all users write to a cache, as to a tmpfs. It is done before a step has it, by each that finds it
+// fresh.
 func (r *Runner) openCache(ctx context.Context, info snapshot.Info, path string) error {
 	if err := os.Chmod(path, 0o777|os.ModeSticky); err != nil {
 		return err

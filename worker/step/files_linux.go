@@ -14,8 +14,8 @@ import (
 	"holdfast/worker/mount"
 )
 
-// This file has the files in /etc by which programs look up names: where a base has none that work, a step sees files of the
-// Runner in their places, read-only. They are not part of its result.
+// This file has the files in /etc by which programs look up names: where a base has none that work, a step sees files
+// of the Runner in their places, read-only. They are not part of its result.
 
 // filesDir is where the Runner has them, in the store's root directory.
 const filesDir = "etc"
@@ -79,7 +79,8 @@ type shownFiles struct {
 	before, after [2]unix.Timespec
 }
 
-// showFiles adds files to the mounts of a job. What it returns is to be undone when the command has ended, with an error too.
+// showFiles adds files to the mounts of a job. What it returns is to be undone when the command has ended, with an
+// error too.
 func (r *Runner) showFiles(ctx context.Context, j *job) (*shownFiles, error) {
 	s := &shownFiles{etc: -1, ids: j.ids}
 	var err error

@@ -16,8 +16,8 @@ import (
 )
 
 // Isolations tells what the runtimes isolate on this machine, without running a step: from what the kernel has, from
-// what the program runc says of itself, and from what the file system can do where a store with such a driver has its root directory, or
-// is to have it.
+// what the program runc says of itself, and from what the file system can do where a store with such a driver has its
+// root directory, or is to have it.
 func Isolations(ctx context.Context, root, driver string) []Isolation {
 	return []Isolation{isolationOfNative(root, driver), isolationOfRunc(ctx)}
 }

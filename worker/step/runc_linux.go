@@ -19,6 +19,10 @@ import (
 	"holdfast/worker/internal/idmap"
 )
 
+// This file has runc run commands. containerd/go-runc does not serve: it gives runc the environment of this process,
+// starts it where this process is (but for a variable of the whole program), kills runc itself when a context ends,
+// and does not say what a command took or that runc was killed.
+
 // Runc is the runtime that has the program runc run commands, as Debian's package of that name has
 // it, with the namespaces, filter of system calls and limits that Native has. It needs root.
 func Runc() Runtime { return runc{program: "runc"} }
@@ -81,8 +85,8 @@ func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
 	defer func() {
 		err = errors.Join(err, os.RemoveAll(bundle))
 	}()
-	// The limits are those of a group of ours, in which the container has one of its own: that is gone with the container, and
-	// with it what there was to know; and a step that could write its own could not lift the limits.
+	// The limits are those of a group of ours, in which the container has one of its own: that is gone with the
+	// container, and with it what there was to know; and a step that could write its own could not lift the limits.
 	var g *group
 	defer func() { err = errors.Join(err, g.remove(), o.cgroups.removeEverywhere(name)) }()
 	if g, err = o.cgroups.make(name, o.limits(&j.step.Limits)); err != nil {
@@ -170,8 +174,8 @@ const (
 	killTries    = 250
 )
 
-// kill ends a container until the runc that runs it has ended, which cleans up then. It kills what is in the cgroup, and does
-// not ask runc to: that would take a container that is still being made for none.
+// kill ends a container until the runc that runs it has ended, which cleans up then. It kills what is in the cgroup,
+// and does not ask runc to: that would take a container that is still being made for none.
 func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
 	for try := 0; ; try++ {
 		o.cgroups.kill(name)
@@ -186,8 +190,8 @@ func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
 	}
 }
 
-// forget removes what runc keeps of a container, if it has left anything when it ended. runc itself gives up where a cgroup or a state
-// is not as it expects; the processes are ended with the step's cgroups.
+// forget removes what runc keeps of a container, if it has left anything when it ended. runc itself gives up where a
+// cgroup or a state is not as it expects; the processes are ended with the step's cgroups.
 func (o *openRunc) forget(name string) error {
 	dir := filepath.Join(o.dir, stateDir, name)
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {

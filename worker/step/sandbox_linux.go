@@ -34,8 +34,8 @@ type sandboxMount struct {
 	Plain  bool // it shows no ids of the step, which has some
 }
 
-// enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. Once it is, all
-// paths are those of the sandbox: a symbolic link in the base leads nowhere else.
+// enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. Once it
+// is, all paths are those of the sandbox: a symbolic link in the base leads nowhere else.
 func (b *sandbox) enter() error {
 	made, err := makeParts(b.Mark, !b.Userns, b.IDs)
 	if err != nil {
@@ -68,8 +68,8 @@ func (b *sandbox) enter() error {
 	return b.attachMounts(here)
 }
 
-// enterHollow is enter for a thread whose namespace has nothing but the root of the hollow, with file systems that have been made.
-// The command's /proc comes later.
+// enterHollow is enter for a thread whose namespace has nothing but the root of the hollow, with file systems that
+// have been made. The command's /proc comes later.
 func (b *sandbox) enterHollow(made parts) error {
 	if err := b.cover(); err != nil {
 		return err
@@ -101,7 +101,8 @@ func (b *sandbox) plain() bool {
 	return slices.ContainsFunc(b.Mounts, func(m sandboxMount) bool { return m.Plain })
 }
 
-// makeAt calls it as root of the step, but as root of the machine where files are seen as they are: they would belong to no user of the machine.
+// makeAt calls it as root of the step, but as root of the machine where files are seen as they are: they would belong
+// to no user of the machine.
 func (b *sandbox) makeAt(path string, do func() error) error {
 	if b.isPlain(path) {
 		if err := do(); !errors.Is(err, unix.EOVERFLOW) { // of the same file system something else can show the step's
@@ -143,9 +144,10 @@ func (b *sandbox) pivot() error {
 	return b.setRoot()
 }
 
-// cover puts the sandbox's root over that of the namespace, which has nothing else, and makes it the thread's. To pivot would do the
-// same, but the kernel then waits for all processors before it has detached the old root. What leaves a root directory in the sandbox
-// gets no farther than the sandbox's: the kernel does not go from a mount to what it covers.
+// cover puts the sandbox's root over that of the namespace, which has nothing else, and makes it the thread's. To
+// pivot would do the same, but the kernel then waits for all processors before it has detached the old root. What
+// leaves a root directory in the sandbox gets no farther than the sandbox's: the kernel does not go from a mount to
+// what it covers.
 func (b *sandbox) cover() error {
 	if err := unix.MoveMount(b.Root, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("attaching the root: move_mount: %w", err)
@@ -159,8 +161,8 @@ func (b *sandbox) cover() error {
 	return b.setRoot()
 }
 
-// openHollow opens a mount namespace that has nothing but an empty root directory, which cannot be written. space is one in which
-// point is a directory.
+// openHollow opens a mount namespace that has nothing but an empty root directory, which cannot be written. space is
+// one in which point is a directory.
 func openHollow(space *os.File, point string) (hollow *os.File, err error) {
 	made := make(chan error)
 	osthread.Own(func() {
@@ -227,8 +229,8 @@ func (b *sandbox) attachMounts(making maker) error {
 	return nil
 }
 
-// makeDir makes a directory for a file system of the sandbox. What the base has there must be a directory: through a symbolic link it
-// would be mounted in another place, and one over the other.
+// makeDir makes a directory for a file system of the sandbox. What the base has there must be a directory: through a
+// symbolic link it would be mounted in another place, and one over the other.
 func makeDir(name string, mode uint32) error {
 	err := unix.Mkdir(name, mode)
 	if err == nil {
@@ -400,8 +402,9 @@ var capabilities = []struct {
 	{"CAP_AUDIT_WRITE", unix.CAP_AUDIT_WRITE},
 }
 
-// confine takes away from the calling thread what programs that it starts are not to have: new privileges by set-user-ID
-// programs, and all other capabilities, those included that this process has from the one that has started it.
+// confine takes away from the calling thread what programs that it starts are not to have: new privileges by
+// set-user-ID programs, and all other capabilities, those included that this process has from the one that has
+// started it.
 func confine() error {
 	if err := inheritNone(); err != nil {
 		return err
@@ -420,8 +423,8 @@ func inheritNone() error {
 	return own.Set()
 }
 
-// ownKeyring gives the calling thread, and what it starts, a session keyring that has no keys. A kernel without keys, or a
-// filter that forbids them, has nothing to give to a step.
+// ownKeyring gives the calling thread, and what it starts, a session keyring that has no keys. A kernel without keys,
+// or a filter that forbids them, has nothing to give to a step.
 func ownKeyring() error {
 	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	if err != nil && err != unix.ENOSYS && err != unix.EPERM {

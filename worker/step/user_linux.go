@@ -28,7 +28,8 @@ func lookupUser(root int, u User) (User, error) {
 	return userIn(u.Name, passwd, group)
 }
 
-// lookupHome is the home directory of a user, in the file that a root directory has. A file that cannot be read says none.
+// lookupHome is the home directory of a user, in the file that a root directory has. A file that cannot be read says
+// none.
 func lookupHome(root int, uid uint32) string {
 	passwd, err := readInRoot(root, "passwd")
 	if err != nil {
@@ -37,8 +38,8 @@ func lookupHome(root int, uid uint32) string {
 	return homeIn(passwd, uid)
 }
 
-// readInRoot reads a file in the directory etc of a root directory, nothing if it is not there. Symbolic links lead nowhere
-// else; what is no regular file is not opened.
+// readInRoot reads a file in the directory etc of a root directory, nothing if it is not there. Symbolic links lead
+// nowhere else; what is no regular file is not opened.
 func readInRoot(root int, name string) ([]byte, error) {
 	fd, err := openIn(root, "etc/"+name, unix.O_PATH)
 	if err == unix.ENOENT || err == unix.ENOTDIR {

@@ -75,8 +75,9 @@ func Run(ctx context.Context, c Command) (out []byte, err error) {
 	return bytes.TrimSpace(text), errors.Join(err, readErr, os.Chown(c.File, os.Geteuid(), os.Getegid()))
 }
 
-// limited is a shell command that bounds what it and the program take that it becomes. (The limits of a process of another user can be
-// set from outside only with CAP_SYS_RESOURCE, which root of a container lacks.) One that cannot be set is as it was.
+// limited is a shell command that bounds what it and the program take that it becomes. (The limits of a process of
+// another user can be set from outside only with CAP_SYS_RESOURCE, which root of a container lacks.) One that cannot
+// be set is as it was.
 const limited = `ulimit -s "$1"; ulimit -t "$2"; ulimit -v "$3"; ulimit -c 0; ulimit -n 1024; shift 3; exec "$@"`
 
 // run starts the program from the calling thread, which is confined, and waits for it.
@@ -103,7 +104,8 @@ func (c *Command) run(ctx context.Context, null, out *os.File) error {
 // system is what a program needs of the machine to start, besides its own directory. What is not there is left out.
 var system = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/nix/store", "/gnu/store"}
 
-// enter gives the calling thread namespaces and a root directory of its own, and takes from it what the program must not have.
+// enter gives the calling thread namespaces and a root directory of its own, and takes from it what the program must
+// not have.
 func (c *Command) enter() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("namespaces: %w", err)

@@ -15,8 +15,8 @@ import (
 	"holdfast/worker/internal/osthread"
 )
 
-// Namespace makes a user namespace with the map, for users and groups, that belongs to an id outside of it: a process of that id has
-// all privileges in it, and can enter it. It exists as long as the file, or something that uses it.
+// Namespace makes a user namespace with the map, for users and groups, that belongs to an id outside of it: a process
+// of that id has all privileges in it, and can enter it. It exists as long as the file, or something that uses it.
 func (m Map) Namespace(owner uint32) (*os.File, error) {
 	type made struct {
 		file *os.File
@@ -114,8 +114,8 @@ func (m Map) Probe(dir string) error {
 	return nil
 }
 
-// Do runs a function as the root of the map where it makes files: they belong to Base, and it keeps all its capabilities. Files of an
-// idmapped mount can be made by ids of the map only, and so by no root of the machine.
+// Do runs a function as the root of the map where it makes files: they belong to Base, and it keeps all its
+// capabilities. Files of an idmapped mount can be made by ids of the map only, and so by no root of the machine.
 func (m Map) Do(do func() error) (err error) {
 	runtime.LockOSThread()
 	keepDumpable := dumpable()
@@ -149,7 +149,8 @@ func (m Map) Do(do func() error) (err error) {
 	return do()
 }
 
-// setFS sets one of the ids. The system call tells only what the id was before, so it is asked again, with an id that is none.
+// setFS sets one of the ids. The system call tells only what the id was before, so it is asked again, with an id that
+// is none.
 func setFS(set func(int) (int, error), id int) error {
 	if _, err := set(id); err != nil {
 		return err
@@ -166,7 +167,8 @@ var wasDumpable = sync.OnceValue(func() int {
 	return n
 })
 
-// dumpable returns a function that undoes what a change of ids does to the whole process: it can no longer be looked into, and leaves no core.
+// dumpable returns a function that undoes what a change of ids does to the whole process: it can no longer be looked
+// into, and leaves no core.
 func dumpable() (keep func() error) {
 	if wasDumpable() != 1 { // nothing else can be set
 		return func() error { return nil }
@@ -174,7 +176,8 @@ func dumpable() (keep func() error) {
 	return func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) }
 }
 
-// deathSignal is the signal that the calling thread gets at the end of what has started the process; a change of ids makes it none.
+// deathSignal is the signal that the calling thread gets at the end of what has started the process; a change of ids
+// makes it none.
 func deathSignal() (signal int32, err error) {
 	err = unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0, 0, 0)
 	return signal, err
