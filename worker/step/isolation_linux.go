@@ -13,6 +13,8 @@ import (
 	"github.com/moby/sys/userns"
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // Isolations tells what the runtimes isolate on this machine, without running a step: from what the kernel has, from
@@ -32,7 +34,7 @@ const (
 
 func isolationOfNative(root, driver string) Isolation {
 	i := Isolation{Runtime: Native().Name()}
-	if i.Err = canFilter(); i.Err != nil {
+	if i.Err = seccomp.Available(); i.Err != nil {
 		return i
 	}
 	rootless := userns.RunningInUserNS() || os.Geteuid() != 0

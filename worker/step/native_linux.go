@@ -13,6 +13,8 @@ import (
 
 	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
@@ -39,7 +41,7 @@ func (n native) open(e *environment) (opened, error) {
 	if err := lacking(e.mounts); err != nil {
 		return nil, err
 	}
-	if err := canFilter(); err != nil {
+	if err := seccomp.Available(); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
 	o := &openNative{environment: e, jobs: make(chan threadJob), userns: userns.RunningInUserNS()}
@@ -152,7 +154,7 @@ type openNative struct {
 	space, net, ipc, null, proc *os.File
 	hollow                      *os.File // a mount namespace without anything; nil if steps begin with Init
 	self                        *program
-	filter                      filter // of system calls, for each command
+	filter                      seccomp.Filter // of system calls, for each command
 	limits                      []resourceLimit
 
 	networks *networks // nil if steps begin with Init
@@ -414,7 +416,7 @@ func (r *nativeRun) settle(pid int, made *parts) error {
 	}
 	defer unix.Close(proc)
 	// To mount all that takes as long as what the command does meanwhile, and neither needs the other.
-	return r.filter.inject(stoppedProgram{pid, r.proc}, limits, r.entry, func() error { return made.attachProc(proc) })
+	return stoppedProgram{pid, r.proc}.inject(r.filter, limits, r.entry, func() error { return made.attachProc(proc) })
 }
 
 // stoppedProgram is a process that the calling thread traces.

@@ -17,6 +17,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"holdfast/worker/internal/idmap"
+	"holdfast/worker/internal/seccomp"
 )
 
 // This file has runc run commands. containerd/go-runc does not serve: it gives runc the environment of this process,
@@ -246,7 +247,7 @@ func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter, err := profile(capabilityNames())
+	filter, err := seccomp.Profile(capabilityNames())
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func Run(ctx context.Context, c Command) (out []byte, err error) {
 		// The thread ends with this; nothing else of the process gets to see its namespaces, or lose what it loses.
 		err := c.enter()
 		if err == nil {
-			err = filter.install()
+			err = filter.Install()
 		}
 		if err != nil {
 			err = fmt.Errorf("confining %s: %w", c.Program, err)
