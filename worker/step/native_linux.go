@@ -27,13 +27,10 @@ import (
 // there, and devices are those of the host.
 func Native() Runtime { return native{} }
 
-// nativeInit is Native by way of Init, also where the kernel could do without it.
-func nativeInit() Runtime { return native{init: true} }
-
-// nativePlain is Native without user namespaces.
-func nativePlain() Runtime { return native{plain: true} }
-
-type native struct{ init, plain bool }
+type native struct {
+	init  bool // steps begin with Init, also where the kernel could do without it
+	plain bool // steps have no user namespaces
+}
 
 func (native) Name() string { return "native" }
 
