@@ -68,7 +68,7 @@ func TestMachineSteps(t *testing.T) {
 		}
 		t.Skip("left out: the program runc is missing; Debian has it in the package runc")
 	}
-	tests, hostile := buildStatic(t, "step.test", "./step", "test", "-c"), buildStatic(t, "hostile", "./step/hostile", "build")
+	tests, hostile := buildStatic(t, "step.test", "./step", "test", "-c"), buildStatic(t, "hostile", "./internal/testing/hostile", "build")
 	c.Programs = []string{tests, hostile, "runc"}
 	c.Modules = []string{"overlay"}
 	c.MemoryMiB, c.Limit = 2048, 24*time.Minute

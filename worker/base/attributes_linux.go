@@ -90,7 +90,7 @@ func (t *tree) finish() error {
 }
 
 func (t *tree) finishOne(name string, a attributes) error {
-	fd, err := t.opener(t.root, name)
+	fd, err := openBeneath(t.root, name)
 	if err != nil {
 		return through(name, err)
 	}

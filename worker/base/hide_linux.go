@@ -26,7 +26,8 @@ func (t *tree) covered(name string) bool {
 	return false
 }
 
-// below looks for a name in the lower layers of an overlay, as far as they are not hidden. The caller closes the directory, if it is one.
+// below looks for a name in the lower layers of an overlay, as far as they are not hidden. The caller closes the
+// directory, if it is one.
 func (t *tree) below(name string) (int, found, error) {
 	if t.lower == nil || t.covered(name) {
 		return -1, foundNothing, nil
@@ -43,7 +44,8 @@ func (t *tree) isBelow(name string) (bool, error) {
 	return kind != foundNothing, err
 }
 
-// mark makes the directory called path hide what the lower layers have in it. Whiteouts in it would be seen then: they go.
+// mark makes the directory called path hide what the lower layers have in it. Whiteouts in it would be seen then:
+// they go.
 func (t *tree) mark(fd int, path string) error {
 	if t.lower == nil || t.opaques[path] {
 		return nil
@@ -76,7 +78,7 @@ func (t *tree) purge(fd int) error {
 			err = unix.Unlinkat(fd, e.Name(), 0)
 		case e.IsDir():
 			var sub int
-			if sub, err = t.opener(fd, e.Name()); err == nil {
+			if sub, err = openBeneath(fd, e.Name()); err == nil {
 				err = t.purge(sub)
 				_ = unix.Close(sub)
 			}
@@ -114,14 +116,14 @@ func (t *tree) hide(ctx context.Context, name string) error {
 	return t.drop(ctx, dir, base, name)
 }
 
-// passable refuses a directory that is behind a symbolic link or a file, also where there is nothing to hide. hidden tells
-// that there is a whiteout.
+// passable refuses a directory that is behind a symbolic link or a file, also where there is nothing to hide. hidden
+// tells that there is a whiteout.
 func (t *tree) passable(name string) (hidden bool, err error) {
 	for path := ""; path != name; {
 		rest := strings.TrimPrefix(strings.TrimPrefix(name, path), "/")
 		part, _, _ := strings.Cut(rest, "/")
 		path = strings.TrimPrefix(path+"/"+part, "/")
-		fd, err := t.opener(t.root, path)
+		fd, err := openBeneath(t.root, path)
 		if err == nil {
 			_ = unix.Close(fd)
 			continue
@@ -146,7 +148,7 @@ func (t *tree) drop(ctx context.Context, dir int, base, name string) error {
 		}
 		return fstree.Remove(ctx, at(dir, base))
 	}
-	fd, err := t.opener(dir, base)
+	fd, err := openBeneath(dir, base)
 	if err != nil {
 		if err == unix.ENOTDIR || err == unix.ELOOP {
 			return nil // ours, and no directory
@@ -195,7 +197,7 @@ func (t *tree) hideBelow(parent, base, name string) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return nil // it hides what is below already
 	}
-	fd, err := t.opener(dir, base)
+	fd, err := openBeneath(dir, base)
 	if err != nil {
 		return through(name, err)
 	}

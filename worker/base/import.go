@@ -156,7 +156,7 @@ func importFile(ctx context.Context, tenant *snapshot.Tenant, f *os.File, info f
 		return nil, err
 	}
 	l := &incoming{layer: Layer{Snapshot: id.String(), DiffID: id, Size: info.Size()}, open: func() (io.ReadCloser, error) { return io.NopCloser(f), nil }}
-	return im.finish(im.archive(l))
+	return im.finish(im.one(l))
 }
 
 // ImportArchive imports a tar archive of files, plain or compressed with gzip or zstd, that can be read
@@ -169,7 +169,7 @@ func ImportArchive(ctx context.Context, tenant *snapshot.Tenant, r io.Reader, o 
 	}
 	r = patient.NewReader(ctx, r)
 	l := &incoming{layer: Layer{Size: -1}, open: func() (io.ReadCloser, error) { return io.NopCloser(r), nil }}
-	return im.finish(im.archive(l))
+	return im.finish(im.one(l))
 }
 
 func importLayout(ctx context.Context, tenant *snapshot.Tenant, l *layout, o Options) (r *Result, err error) {

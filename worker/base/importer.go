@@ -62,8 +62,8 @@ func begin(ctx context.Context, tenant *snapshot.Tenant, o Options) (*importer, 
 	return im, im.sweep()
 }
 
-// sweep removes what imports have left whose process was killed. Others than of this process cannot be under way: the store
-// is open.
+// sweep removes what imports have left whose process was killed. Others than of this process cannot be under way: the
+// store is open.
 func (im *importer) sweep() error {
 	var left []string
 	err := im.tenant.WalkPrefix(im.ctx, importing, func(i snapshot.Info) error {
@@ -136,9 +136,6 @@ func (im *importer) image(l *layout, chosen *image) error {
 	}
 	return nil
 }
-
-// archive imports an archive that is no image.
-func (im *importer) archive(in *incoming) error { return im.one(in) }
 
 // digest reads an archive for its digest.
 func (im *importer) digest(r io.Reader) (digest.Digest, error) {
@@ -364,8 +361,9 @@ func (im *importer) commit(in *incoming, key string) error {
 	return err
 }
 
-// content says what a layer that was extracted is with those below it: its chain id, which was verified, unless something was left out, as
-// that depends on who imports it and how. "": on a layer of which that is not known, as it was made before there were labels.
+// content says what a layer that was extracted is with those below it: its chain id, which was verified, unless
+// something was left out, as that depends on who imports it and how. "": on a layer of which that is not known, as it
+// was made before there were labels.
 func (im *importer) content(in *incoming) (string, error) {
 	below := ""
 	if in.parent != "" {

@@ -16,6 +16,10 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
+// This file reads OCI image layouts. google/go-containerregistry does not serve: it reads an index, a manifest and a
+// config whole, however long they are, and without comparing them with their descriptors; it looks at no version, and
+// reads a layout from no archive.
+
 // layout is an OCI image layout, a directory or a tar archive of one.
 type layout struct {
 	open  func(name string) (io.ReadCloser, error) // a regular file in it

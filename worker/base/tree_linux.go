@@ -30,7 +30,6 @@ type tree struct {
 	marks   string              // prefix of the extended attributes of overlayfs
 	left    *LeftOut
 	budget  *budget
-	opener  func(dir int, name string) (int, error) // how directories are opened
 
 	opaques map[string]bool // directories that hide what the lower layers have in them
 
@@ -50,7 +49,7 @@ func newTree(root string, overlay, filled bool, lower *stack, left *LeftOut, b *
 		return nil, &os.PathError{Op: "open", Path: root, Err: err}
 	}
 	t := &tree{
-		root: fd, overlay: overlay, lower: lower, left: left, budget: b, lastFD: -1, opener: openBeneath,
+		root: fd, overlay: overlay, lower: lower, left: left, budget: b, lastFD: -1,
 		opaques: map[string]bool{}, dirs: map[string]attributes{}, explicit: map[string]bool{}, canChown: os.Geteuid() == 0, marks: trustedMarks,
 	}
 	if filled {
@@ -59,9 +58,6 @@ func newTree(root string, overlay, filled bool, lower *stack, left *LeftOut, b *
 	if err := unix.Access("/proc/self/fd", unix.X_OK); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("/proc is needed to extract archives: %w", err)
-	}
-	if _, err := unix.Openat2(fd, ".", &unix.OpenHow{Flags: unix.O_WRONLY}); err == unix.ENOSYS || err == unix.EPERM { // a directory is EISDIR
-		t.opener = openByStep
 	}
 	return t, nil
 }
@@ -99,26 +95,6 @@ func openBeneath(dir int, name string) (int, error) {
 	}
 }
 
-// openByStep is openBeneath for kernels before 5.6.
-func openByStep(dir int, name string) (int, error) {
-	at := -1
-	for part := range strings.SplitSeq(name, "/") {
-		from := dir
-		if at >= 0 {
-			from = at
-		}
-		next, err := unix.Openat(from, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if at >= 0 {
-			_ = unix.Close(at)
-		}
-		if err != nil {
-			return -1, err
-		}
-		at = next
-	}
-	return at, nil
-}
-
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // at is a path to name in an open directory, for calls that do not follow the last component.
@@ -130,7 +106,7 @@ func (t *tree) in(name string, create bool, now time.Time) (int, error) {
 	if t.lastFD >= 0 && t.last == name {
 		return t.lastFD, nil
 	}
-	fd, err := t.opener(t.root, name)
+	fd, err := openBeneath(t.root, name)
 	if err != nil && create && (err == unix.ENOENT || err == unix.ENOTDIR) {
 		fd, err = t.build(name, now)
 	}
@@ -162,7 +138,7 @@ func (t *tree) build(name string, now time.Time) (fd int, err error) {
 	fd, path := t.root, ""
 	for part := range strings.SplitSeq(name, "/") {
 		path = strings.TrimPrefix(path+"/"+part, "/")
-		next, err := t.opener(fd, part)
+		next, err := openBeneath(fd, part)
 		if err == unix.ENOENT || err == unix.ENOTDIR {
 			next, err = t.buildOne(fd, part, path, now, err == unix.ENOTDIR)
 		}
@@ -214,7 +190,7 @@ func (t *tree) buildOne(dir int, part, path string, now time.Time, there bool) (
 		return -1, err
 	}
 	t.made(path)
-	fd, err := t.opener(dir, part)
+	fd, err := openBeneath(dir, part)
 	if err != nil {
 		return -1, err
 	}

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/userns"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -254,7 +255,7 @@ func (a *app) newDriver(name string) (snapshot.Driver, error) {
 		if a.volatile {
 			options = append(options, "volatile")
 		}
-		if inUserns() { // others are the machine's root's
+		if userns.RunningInUserNS() { // others are the machine's root's
 			options = append(options, "userxattr")
 		}
 		return overlay.New(options...), nil
@@ -288,7 +289,7 @@ func (a *app) runDir() (string, error) {
 		return filepath.Abs(a.run)
 	}
 	root, err := a.absRoot()
-	if err == nil && inUserns() { // /run is not its own
+	if err == nil && userns.RunningInUserNS() { // /run is not its own
 		return filepath.Join(root, "run"), nil
 	}
 	if err != nil || root == DefaultRoot {
@@ -300,7 +301,7 @@ func (a *app) runDir() (string, error) {
 // removeRun removes the directory of the manager of mounts if it is this store's alone and has nothing in it.
 func (c *call) removeRun() error {
 	dir, err := c.runDir()
-	if err != nil || c.run != "" || inUserns() || dir == mount.DefaultDirectory {
+	if err != nil || c.run != "" || userns.RunningInUserNS() || dir == mount.DefaultDirectory {
 		return err
 	}
 	return mount.RemoveDirectory(dir)

@@ -50,12 +50,6 @@ type dfReport struct {
 	Quotas          bool          `json:"quotas"` // the kernel refuses a step what is beyond its --disk
 }
 
-// diskFigures are what a file system has.
-type diskFigures struct {
-	kind                            string
-	bytes, free, inodes, freeInodes int64
-}
-
 // dfPatience is after what time it is shown that measuring takes time.
 const dfPatience = 200 * time.Millisecond
 
@@ -123,7 +117,6 @@ func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
 	if err != nil {
 		return r, err
 	}
-	d, err := diskOf(s.Root())
 	// It is among all else. When it is made while that is measured, it is not.
 	emergency := int64(0)
 	if info, err := os.Stat(filepath.Join(s.Root(), disk.EmergencyName)); err == nil {
@@ -134,8 +127,8 @@ func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
 		Bytes: u.Committed.Bytes, Inodes: totals.Usage.Inodes, Active: u.Active.Snapshots, ActiveBytes: u.Active.Bytes,
 		Trash: u.Trash.Snapshots, TrashBytes: u.Trash.Bytes,
 		Quarantine: append([]snapshot.ID{}, report.Quarantined...), QuarantineBytes: u.Kept.Bytes, MetadataBytes: u.Metadata, EmergencyBytes: emergency, OtherBytes: u.Other - emergency, TotalBytes: u.Total,
-		FileSystem: d.kind, DiskBytes: d.bytes, DiskFreeBytes: d.free, DiskInodes: d.inodes, DiskFreeInodes: d.freeInodes,
-	}, err
+		FileSystem: u.FS.Kind, DiskBytes: u.FS.Size, DiskFreeBytes: u.FS.Free, DiskInodes: u.FS.Inodes, DiskFreeInodes: u.FS.FreeInodes,
+	}, nil
 }
 
 // dfCaches tells caches of steps from other active snapshots.

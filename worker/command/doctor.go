@@ -161,16 +161,14 @@ func (d *checkup) place() {
 		}
 		at = filepath.Dir(at)
 	}
-	k, err := diskOf(at)
+	fs, err := disk.Measure(at)
 	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		d.add("Store", "disk", stateMissing, err.Error(), "")
 	case err != nil:
 		d.add("Store", "disk", stateMissing, err.Error(), "make the directory, or give another one with --root")
-	case k.free < 1<<30 || k.bytes > 0 && k.free < k.bytes/20:
-		d.add("Store", "disk", stateLacking, fmt.Sprintf("%s, only %s free of %s", k.kind, cli.Size(k.free), cli.Size(k.bytes)), "free some space")
+	case fs.Free < 1<<30 || fs.Size > 0 && fs.Free < fs.Size/20:
+		d.add("Store", "disk", stateLacking, fmt.Sprintf("%s, only %s free of %s", fs.Kind, cli.Size(fs.Free), cli.Size(fs.Size)), "free some space")
 	default:
-		d.add("Store", "disk", stateOK, fmt.Sprintf("%s, %s free of %s", k.kind, cli.Size(k.free), cli.Size(k.bytes)), "")
+		d.add("Store", "disk", stateOK, fmt.Sprintf("%s, %s free of %s", fs.Kind, cli.Size(fs.Free), cli.Size(fs.Size)), "")
 	}
 	if at != root {
 		d.add("Store", "directory", stateOK, root+" is not there yet: holdfastd import makes it", "")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/mount"
@@ -52,7 +53,7 @@ func (d *checkup) isolation() {
 // privileges: mounting takes root, or a user namespace with one, which step makes for itself.
 func (d *checkup) privileges() {
 	inner := ""
-	if inUserns() {
+	if userns.RunningInUserNS() {
 		inner = ", in a user namespace: no images can be mounted, no devices made"
 	}
 	if os.Geteuid() == 0 {
@@ -82,7 +83,7 @@ func (d *checkup) cgroups() {
 		_, err := os.Stat(filepath.Join("/sys/fs/cgroup", name, "cgroup.procs"))
 		return err == nil
 	}
-	if whole(s.Type) == unix.CGROUP2_SUPER_MAGIC {
+	if int64(s.Type) == unix.CGROUP2_SUPER_MAGIC { //nolint:unconvert // its type is another on other processors
 		b, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
 		names := strings.Fields(string(b))
 		version, has = "version 2", func(name string) bool { return slices.Contains(names, name) }
@@ -139,7 +140,7 @@ func (d *checkup) calls() {
 		_ = unix.Close(fd)
 		d.add(topic, "openat2", stateOK, "since Linux 5.6", "")
 	} else {
-		d.add(topic, "openat2", stateLacking, err.Error()+"; archives are extracted directory by directory", "")
+		d.add(topic, "openat2", stateMissing, err.Error()+"; it is needed to import and to remove", "use Linux 5.14 or later")
 	}
 	if os.Geteuid() != 0 {
 		return // privileges are what is missing

@@ -44,8 +44,8 @@ func (a *app) newMount() *cobra.Command {
 	return cmd
 }
 
-// heedInterrupt has an interrupt end the command, also if it is ignored, as the shell of a script has it for commands in the
-// background: for commands that end in no other way.
+// heedInterrupt has an interrupt end the command, also if it is ignored, as the shell of a script has it for commands
+// in the background: for commands that end in no other way.
 func (c *call) heedInterrupt() (stop context.CancelFunc) {
 	if !signal.Ignored(os.Interrupt) {
 		return func() {} // it does already
@@ -100,25 +100,19 @@ func (c *call) mountsOf(t *snapshot.Tenant, info snapshot.Info) (list []mount.Mo
 	return list, func(ctx context.Context) error { return t.Remove(ctx, key) }, err
 }
 
-// viewPrefix begins the names of the views that mount makes. They come before those of ordinary snapshots.
+// viewPrefix begins the names of the views that mount makes.
 const viewPrefix = "!mount/"
-
-// errEnough ends a walk.
-var errEnough = errors.New("enough was seen")
 
 // unmounted removes the views of commands that were killed: only one process has the store.
 func unmounted(ctx context.Context, t *snapshot.Tenant) error {
 	var left []string
-	err := t.Walk(ctx, func(i snapshot.Info) error {
-		if i.Name > viewPrefix+"~" {
-			return errEnough
-		}
-		if i.Kind == snapshot.View && strings.HasPrefix(i.Name, viewPrefix) {
+	err := t.WalkPrefix(ctx, viewPrefix, func(i snapshot.Info) error {
+		if i.Kind == snapshot.View {
 			left = append(left, i.Name)
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil {
 		return err
 	}
 	for _, name := range left {

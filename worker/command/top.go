@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
+	"holdfast/worker/disk"
 	"holdfast/worker/snapshot"
 )
 
@@ -138,11 +139,11 @@ func (v *topView) look() error {
 		return err
 	}
 	r.Metadata = info.Size()
-	d, err := diskOf(root)
+	d, err := disk.Measure(root)
 	if err != nil {
 		return err
 	}
-	r.DiskBytes, r.DiskFree = d.bytes, d.free
+	r.DiskBytes, r.DiskFree = d.Size, d.Free
 	if r.Owner, r.OwnerCommand, err = ownerOf(root); err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
-	"strings"
 	"syscall"
 
 	"holdfast/command/cli"
@@ -16,12 +14,6 @@ import (
 
 // privileged tells whether the process can be expected to mount.
 func privileged() bool { return os.Geteuid() == 0 }
-
-// inUserns tells whether the process is in another user namespace than the machine's first.
-func inUserns() bool {
-	b, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
-}
 
 // userNamespaces is what to do where an ordinary user can have none.
 const userNamespaces = "run it as root, or allow them: see the settings user.max_user_namespaces and kernel.unprivileged_userns_clone of sysctl"
@@ -45,7 +37,8 @@ func tryUserNamespace() error {
 	return cmd.Run()
 }
 
-// endedBy is the signal that has ended the context of c, so that the exit code of the other process is that of this one.
+// endedBy is the signal that has ended the context of c, so that the exit code of the other process is that of this
+// one.
 func (c *call) endedBy() os.Signal {
 	var by *cli.Interrupted
 	if errors.As(context.Cause(c.ctx), &by) {

@@ -10,8 +10,6 @@ import (
 
 func privileged() bool { return true }
 
-func inUserns() bool { return false }
-
 func (c *call) inUserNamespace() error {
 	return fmt.Errorf("user namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

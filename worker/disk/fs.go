@@ -13,6 +13,8 @@ type FS struct {
 	// Inodes is how many files the file system can have, and FreeInodes how many more; both 0
 	// where there is no such number.
 	Inodes, FreeInodes int64
+
+	Kind string // its type, such as "ext4"; "" where that is not known
 }
 
 // Measure tells of the file system that dir is on.

@@ -19,5 +19,6 @@ func measure(dir string) (f FS, err error) {
 		Free:       clamp(st.Bavail, size),
 		Inodes:     clamp(st.Files, 1),
 		FreeInodes: clamp(st.Ffree, 1),
+		Kind:       kindOf(&st),
 	}, nil
 }

@@ -14,8 +14,9 @@ import (
 	"holdfast/worker/internal/osthread"
 )
 
-// This file limits what directories take by project quotas, which ext4 (option prjquota, feature project) and XFS (prjquota) have: what
-// is made in a directory with a project gets the project, and the kernel counts for it, and refuses more than its limit at once.
+// This file limits what directories take by project quotas, which ext4 (option prjquota, feature project) and XFS
+// (prjquota) have: what is made in a directory with a project gets the project, and the kernel counts for it, and
+// refuses more than its limit at once.
 
 // What linux/fs.h and linux/quota.h say.
 const (
@@ -59,9 +60,9 @@ type Quota struct {
 	project uint32
 }
 
-// LimitTrees has directories, in which nothing is yet but one another, take at most so many bytes together, with all that is made
-// in them. number is one that no other limit has that is in force. ErrNoQuota where nothing is limited; HasQuotas says whether
-// what is limited is refused, too.
+// LimitTrees has directories, in which nothing is yet but one another, take at most so many bytes together, with all
+// that is made in them. number is one that no other limit has that is in force. ErrNoQuota where nothing is limited;
+// HasQuotas says whether what is limited is refused, too.
 func LimitTrees(number uint64, bytes int64, dirs ...string) (*Quota, error) {
 	q := &Quota{dir: dirs[0]}
 	for try := uint32(0); ; try++ {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holdfast/worker/internal/denial"
+	"holdfast/worker/internal/testing/denial"
 )
 
 // denials are what a kernel of some age, or a container with a strict filter, refuses.

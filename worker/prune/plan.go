@@ -214,6 +214,15 @@ func (p *Pruner) measure(ctx context.Context) (s State, err error) {
 	return State{Size: fs.Size, Used: metadata + other, Free: fs.Free + trash}, err
 }
 
+// unreserved gives the state without what is reserved.
+func (p *Pruner) unreserved(ctx context.Context) (State, error) {
+	s, err := p.measure(ctx)
+	if p.opts.Reserved != nil {
+		s.Free -= p.opts.Reserved()
+	}
+	return s, err
+}
+
 // trees are the directories of a store that hold snapshots.
 var trees = map[string]bool{"snapshots": true, "new": true, "trash": true, quarantineName: true}
 

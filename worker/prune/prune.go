@@ -31,8 +31,8 @@ type Options struct {
 	// disk.Space.Reserved. They count as not free. nil: none.
 	Reserved func() int64
 
-	// Despite is the name of leases that do not keep anything from being removed, if they have an end; "": none. What is not removed
-	// keeps its leases.
+	// Despite is the name of leases that do not keep anything from being removed, if they have an end; "": none. What is
+	// not removed keeps its leases.
 	Despite string
 
 	// Mounts are kept below Config.MaxMounts; nil: there are none.
@@ -150,10 +150,11 @@ func (p *Pruner) MakeRoom(ctx context.Context, free int64) error {
 	return nil
 }
 
-// Room returns how many bytes would be free on the file system after MakeRoom with the same argument, as far as commits have
-// measured what they take: less if files share blocks, and some more for directories and metadata. It changes nothing.
+// Room returns how many bytes would be free on the file system after MakeRoom with the same argument, as far as
+// commits have measured what they take: less if files share blocks, and some more for directories and metadata. It
+// changes nothing.
 func (p *Pruner) Room(ctx context.Context, free int64) (int64, error) {
-	after, err := p.survey(ctx, p.now(), max(free, 1), func(*snapshot.Moment, *Removal) bool { return true })
+	after, err := p.survey(ctx, p.now(), max(free, 1), func(*Removal) bool { return true })
 	if err != nil {
 		return 0, fmt.Errorf("plan room: %w", err)
 	}
@@ -205,7 +206,7 @@ func (p *Pruner) run(ctx context.Context, room int64) (Result, error) {
 
 // list plans.
 func (p *Pruner) list(ctx context.Context, now time.Time, room int64) (list []doomed, after State, err error) {
-	after, err = p.survey(ctx, now, room, func(_ *snapshot.Moment, r *Removal) bool {
+	after, err = p.survey(ctx, now, room, func(r *Removal) bool {
 		list = append(list, doomed{snapshot.Doomed{ID: r.ID, LastUsed: r.LastUsed, Despite: p.opts.Despite}, r.Usage.Size, r.Policy - 1})
 		return true
 	})
@@ -213,18 +214,17 @@ func (p *Pruner) list(ctx context.Context, now time.Time, room int64) (list []do
 }
 
 // survey gives what is to go to emit.
-func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit func(*snapshot.Moment, *Removal) bool) (State, error) {
-	state, err := p.measure(ctx)
+func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit func(*Removal) bool) (State, error) {
+	measure := p.unreserved
+	if room > 0 { // the caller who needs room counts what is reserved
+		measure = p.measure
+	}
+	state, err := measure(ctx)
 	if err != nil {
 		return State{}, err
 	}
-	if room == 0 && p.opts.Reserved != nil { // who needs room counts what is promised himself
-		state.Free -= p.opts.Reserved()
-	}
 	plan := planner{policies: p.opts.Policies, now: now, despite: p.opts.Despite, room: room, state: state}
-	err = p.store.Moment(ctx, func(m *snapshot.Moment) error {
-		return plan.plan(m, func(r *Removal) bool { return emit(m, r) })
-	})
+	err = p.store.Moment(ctx, func(m *snapshot.Moment) error { return plan.plan(m, emit) })
 	return plan.state, err
 }
 
@@ -310,7 +310,7 @@ func adapt(batch, n int, held, hold time.Duration) int {
 // tells what the result would be. It changes nothing.
 func (p *Pruner) DryRun(ctx context.Context, fn func(*Removal) bool) (Result, error) {
 	r := Result{Policies: make([]Sum, len(p.opts.Policies))}
-	after, err := p.survey(ctx, p.now(), 0, func(_ *snapshot.Moment, one *Removal) bool {
+	after, err := p.survey(ctx, p.now(), 0, func(one *Removal) bool {
 		r.Snapshots++
 		r.Bytes += one.Usage.Size
 		r.Policies[one.Policy-1].add(one.Usage.Size)

@@ -59,11 +59,8 @@ const (
 // takes as long as DryRun. snapshot.ErrNotFound if there is none of that name.
 func (p *Pruner) Why(ctx context.Context, tenant, name string) (*Answer, error) {
 	w := inquiry{p: p, now: p.now(), goes: map[snapshot.ID]bool{}}
-	state, err := p.measure(ctx)
+	state, err := p.unreserved(ctx)
 	if err == nil {
-		if p.opts.Reserved != nil {
-			state.Free -= p.opts.Reserved()
-		}
 		err = p.store.Moment(ctx, func(m *snapshot.Moment) error { return w.run(m, state, tenant, name) })
 	}
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,12 +25,6 @@ func lacking(m *mount.Manager) error {
 		}
 	}
 	return nil
-}
-
-// inUserns tells whether the process is in another user namespace than the machine's first.
-func inUserns() bool {
-	b, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && !slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
 // canProc is why /proc of another pid namespace cannot be made.

@@ -16,6 +16,12 @@ import (
 	"holdfast/worker/internal/mountinfo"
 )
 
+// This file has the groups with the limits of steps; place_linux.go has those in which their processes are.
+//
+// containerd/cgroups does not serve: it opens each file by its path, again for each process, and the thread that
+// starts a command sees no cgroups, so descriptors are held here; it moves processes, by their ids, where steps begin
+// in their group; and it removes no group that has processes.
+
 // cgroups is where groups of steps can be made: for each controller a directory in a hierarchy of version 1, or
 // that of version 2.
 type cgroups struct {
@@ -207,8 +213,8 @@ func (c *cgroups) make(name string, l *Limits) (g *group, err error) {
 	return g, nil
 }
 
-// prepare makes a group with the limit of memory. Those of processes and processors would be in the way of a thread that starts a
-// command in the group: bound sets them.
+// prepare makes a group with the limit of memory. Those of processes and processors would be in the way of a thread
+// that starts a command in the group: bound sets them.
 func (c *cgroups) prepare(name string, l *Limits) (g *group, err error) {
 	g = &group{limits: *l}
 	defer func() {
@@ -232,10 +238,6 @@ func (c *cgroups) prepare(name string, l *Limits) (g *group, err error) {
 			continue
 		}
 		g.memory, g.v1, g.limit = dir, v1, l.Memory
-		if v1 {
-			// Before Linux 5.11 a limit does not hold for groups below unless that is said before there are any.
-			_ = os.WriteFile(filepath.Join(dir, "memory.use_hierarchy"), []byte("1"), 0)
-		}
 		if err := writeLimit(dir, "memory", v1, l); err != nil {
 			return g, fmt.Errorf("the limit of memory: %w", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/fstree"
@@ -19,14 +20,14 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// runtimeKey is what of the runtime changes results. In a user namespace users and devices are others; in one of the step's own
-// the machine's root is the user 65534.
+// runtimeKey is what of the runtime changes results. In a user namespace users and devices are others; in one of the
+// step's own the machine's root is the user 65534.
 func (r *Runner) runtimeKey(ids idmap.Map) string {
 	key := r.opt.Runtime.Name()
 	if ids.Set() {
 		key += " mapped"
 	}
-	if inUserns() {
+	if userns.RunningInUserNS() {
 		key += " userns"
 	}
 	return key
@@ -89,10 +90,7 @@ func placeIn(ctx context.Context, s *source, from *os.File, root int, target str
 
 // inRoot opens a path below a root.
 func inRoot(root int, name string, flags int) (*os.File, error) {
-	fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	if err == unix.ENOSYS {
-		return nil, fmt.Errorf("it needs the system call openat2 (Linux 5.6): %w", errors.ErrUnsupported)
-	}
+	fd, err := openIn(root, name, flags)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -116,12 +114,14 @@ func openDir(root int, name string) (*os.File, error) {
 	return inRoot(root, name, unix.O_PATH|unix.O_DIRECTORY)
 }
 
-// exportPrefix begins the names of views that are made to copy something out of a result. They come after those of runs.
+// exportPrefix begins the names of views that are made to copy something out of a result. They come after those of
+// runs.
 const exportPrefix = runPrefix + "out/"
 
-// Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content into the directory dest, besides
-// what it has; a file to dest, or into it if that is a directory or ends with /. What it makes belongs to the process, and has neither
-// set-user-ID nor extended attributes. Symbolic links are copied as they are; the one at source is followed within the snapshot.
+// Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content
+// into the directory dest, besides what it has; a file to dest, or into it if that is a directory or ends with /.
+// What it makes belongs to the process, and has neither set-user-ID nor extended attributes. Symbolic links are
+// copied as they are; the one at source is followed within the snapshot.
 func (r *Runner) Export(ctx context.Context, name, source, dest string) error {
 	if err := r.export(ctx, name, source, dest); err != nil {
 		return fmt.Errorf("step: output %s of %s: %w", source, name, err)
@@ -239,7 +239,8 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (*mo
 // labelFresh is on a cache that not all users can write yet. What made it can have ended, or failed, before they could.
 const labelFresh = "holdfast.cache.fresh"
 
-// openCache lets all users write to a cache, as to a tmpfs. It is done before a step has it, by each that finds it fresh.
+// openCache lets all users write to a cache, as to a tmpfs. It is done before a step has it, by each that finds it
+// fresh.
 func (r *Runner) openCache(ctx context.Context, info snapshot.Info, path string) error {
 	if err := os.Chmod(path, 0o777|os.ModeSticky); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"holdfast/worker/mount"
 )
 
-// This file has the files in /etc by which programs look up names: where a base has none that work, a step sees files of the
-// Runner in their places, read-only. They are not part of its result.
+// This file has the files in /etc by which programs look up names: where a base has none that work, a step sees files
+// of the Runner in their places, read-only. They are not part of its result.
 
 // filesDir is where the Runner has them, in the store's root directory.
 const filesDir = "etc"
@@ -79,7 +79,8 @@ type shownFiles struct {
 	before, after [2]unix.Timespec
 }
 
-// showFiles adds files to the mounts of a job. What it returns is to be undone when the command has ended, with an error too.
+// showFiles adds files to the mounts of a job. What it returns is to be undone when the command has ended, with an
+// error too.
 func (r *Runner) showFiles(ctx context.Context, j *job) (*shownFiles, error) {
 	s := &shownFiles{etc: -1, ids: j.ids}
 	var err error
@@ -159,7 +160,7 @@ func (s *shownFiles) wanted(root int, name string) (bool, error) {
 
 // leadsToFile tells whether a symbolic link in etc leads to a regular file of the base.
 func leadsToFile(root int, name string) bool {
-	fd, err := openInRoot(root, name)
+	fd, err := openIn(root, "etc/"+name, unix.O_PATH)
 	if err != nil {
 		return false
 	}
@@ -170,11 +171,7 @@ func leadsToFile(root int, name string) bool {
 
 // openEtc opens the directory etc of a root directory; -1 if it is not there.
 func openEtc(root int) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	fd, err := unix.Openat2(root, "etc", &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	if err == unix.ENOSYS || err == unix.EPERM {
-		fd, err = unix.Openat(root, "etc", flags|unix.O_NOFOLLOW, 0)
-	}
+	fd, err := openIn(root, "etc", unix.O_RDONLY|unix.O_DIRECTORY)
 	switch err {
 	case nil:
 		return fd, nil

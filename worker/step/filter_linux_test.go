@@ -9,10 +9,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // decider runs a filter as the kernel does.
-func decider(t testing.TB, f filter) func(arch, number uint32, args [6]uint64) uint32 {
+func decider(t testing.TB, f seccomp.Filter) func(arch, number uint32, args [6]uint64) uint32 {
 	t.Helper()
 	var program []bpf.Instruction
 	for _, i := range f {
@@ -21,6 +23,7 @@ func decider(t testing.TB, f filter) func(arch, number uint32, args [6]uint64) u
 	vm, err := bpf.NewVM(program)
 	must(t, err)
 	return func(arch, number uint32, args [6]uint64) uint32 {
+		const dataNumber, dataArch, dataArgs = 0, 4, 16 // offsets in struct seccomp_data
 		data := make([]byte, 64)
 		binary.BigEndian.PutUint32(data[dataNumber:], number) // as package bpf loads it
 		binary.BigEndian.PutUint32(data[dataArch:], arch)
@@ -91,9 +94,9 @@ func TestFilterIsProfile(t *testing.T) {
 	must(t, err)
 	for name, caps := range map[string][]string{"of steps": capabilityNames(), "all": {"CAP_SYS_ADMIN", "CAP_SYS_PTRACE"}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
-			p, err := profile(caps)
+			p, err := seccomp.Profile(caps)
 			must(t, err)
-			f, err := compile(p)
+			f, err := seccomp.Compile(p)
 			must(t, err)
 			decide := decider(t, f)
 			values := []uint64{0, 1, 2, 3, 8, 37, 38, 39, 40, 41, 0xffffffff, 1 << 32, 1<<32 + 1, 1<<32 + 40, 1 << 63, unix.CLONE_NEWUSER, unix.CLONE_NEWUSER | 1<<32, unix.CLONE_THREAD, 0x20000, 0x20008}
@@ -174,7 +177,7 @@ func TestFilterErrors(t *testing.T) {
 	good := func() *specs.LinuxSeccomp {
 		return &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, Syscalls: []specs.LinuxSyscall{{Names: []string{"read"}, Action: specs.ActAllow}}}
 	}
-	_, err := compile(good())
+	_, err := seccomp.Compile(good())
 	must(t, err)
 	for name, spoil := range map[string]func(*specs.LinuxSeccomp){
 		"an action":   func(p *specs.LinuxSeccomp) { p.Syscalls[0].Action = specs.ActTrace },
@@ -187,7 +190,7 @@ func TestFilterErrors(t *testing.T) {
 	} {
 		p := good()
 		spoil(p)
-		if f, err := compile(p); err == nil {
+		if f, err := seccomp.Compile(p); err == nil {
 			t.Errorf("%s: a filter of %d instructions", name, len(f))
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // initName is what the program is called that is to become the first process of a step.
@@ -131,9 +133,9 @@ func become() error {
 	if err := o.become(); err != nil {
 		return err
 	}
-	f, err := parseFilter(o.Filter)
+	f, err := seccomp.Parse(o.Filter)
 	if err == nil {
-		err = f.install()
+		err = f.Install()
 	}
 	if err != nil {
 		return err
@@ -241,7 +243,7 @@ func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err erro
 	}
 	defer self.Close()
 	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, self}
-	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.bytes(), Cgroups: int(r.cgroupns),
+	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.Bytes(), Cgroups: int(r.cgroupns),
 		Wait: r.group.limits.Pids > 0 && r.group.limits.Pids < initPids}
 	o.Box.Mounts = slices.Clone(o.Box.Mounts)
 	at := initMounts

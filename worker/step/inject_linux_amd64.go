@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // This file has a program that has stopped before its first instruction make system calls: it sets limits, enters its user
@@ -54,7 +56,7 @@ const injectedSize = 40 // of a call in memory
 // limits of its resources, enter its user namespace unless own is nil, and install the filter. (The tracer may not set limits of another user's process.)
 // The process then stands where it stood, as it was, but for bytes below its stack that mean nothing to it. While it does that, meanwhile is
 // called; if that fails, or anything else, the process is to be killed.
-func (f filter) inject(of stoppedProgram, limits []resourceLimit, own *entry, meanwhile func() error) error {
+func (of stoppedProgram) inject(f seccomp.Filter, limits []resourceLimit, own *entry, meanwhile func() error) error {
 	pid := of.pid
 	var saved unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &saved); err != nil {
@@ -63,7 +65,7 @@ func (f filter) inject(of stoppedProgram, limits []resourceLimit, own *entry, me
 	if saved.Cs != userCS {
 		return &startError{126, fmt.Errorf("a program for another architecture, whose system calls are not filtered: %w", unix.ENOEXEC)}
 	}
-	m := f.memory(saved.Rsp, limits, own)
+	m := newInjectedMemory(saved.Rsp, f, limits, own)
 	calls := m.limits(limits)
 	if own != nil {
 		calls = append(calls, m.enter(own)...)
@@ -162,7 +164,7 @@ type injectedMemory struct {
 // maxCalls is how many system calls are made at most besides those that set limits: one for each capability, and the others.
 const maxCalls = 64 + 8
 
-func (f filter) memory(stack uint64, limits []resourceLimit, own *entry) *injectedMemory {
+func newInjectedMemory(stack uint64, f seccomp.Filter, limits []resourceLimit, own *entry) *injectedMemory {
 	size := len(limits)*limitSize + len(f)*int(unsafe.Sizeof(f[0])) + 64 + (len(limits)+maxCalls)*injectedSize
 	if own != nil && own.user != nil {
 		size += (len(own.user.Groups) + 1) * 4
@@ -231,10 +233,10 @@ func (m *injectedMemory) enter(own *entry) []injectedCall {
 	return append(calls, injectedCall{"have a signal at the end", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL), 0, 0})
 }
 
-func (m *injectedMemory) install(f filter) injectedCall {
+func (m *injectedMemory) install(f seccomp.Filter) injectedCall {
 	at := m.put(uint64(len(f))) // struct sock_fprog: a length, and a pointer
 	m.put(at + 16)
-	m.b = append(m.b, f.bytes()...)
+	m.b = append(m.b, f.Bytes()...)
 	return injectedCall{"install its filter: seccomp", unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, at, 0}
 }
 

@@ -7,6 +7,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // canInject is why a stopped program cannot be made to install a filter.
@@ -15,6 +17,6 @@ func canInject() error {
 }
 
 // inject is never called.
-func (f filter) inject(stoppedProgram, []resourceLimit, *entry, func() error) error {
+func (stoppedProgram) inject(seccomp.Filter, []resourceLimit, *entry, func() error) error {
 	return canInject()
 }

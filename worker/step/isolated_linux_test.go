@@ -14,7 +14,7 @@ import (
 // One step saw the connections of another: the network namespace belonged to the thread, which starts one after the other.
 func TestFreshNetwork(t *testing.T) {
 	needRoot(t)
-	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit()} {
+	for name, r := range map[string]Runtime{"native": Native(), "init": native{init: true}} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, Options{Runtime: r, Concurrency: 1})
 			connect := "(sleep 1000 | nc -l -p 5000 >/dev/null &); until nc 127.0.0.1 5000 </dev/null 2>/dev/null; do sleep 0.01; done; cat /proc/self/net/tcp"

@@ -10,12 +10,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/userns"
+	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // Isolations tells what the runtimes isolate on this machine, without running a step: from what the kernel has, from
-// what the program runc says of itself, and from what the file system can do where a store with such a driver has its root directory, or
-// is to have it.
+// what the program runc says of itself, and from what the file system can do where a store with such a driver has its
+// root directory, or is to have it.
 func Isolations(ctx context.Context, root, driver string) []Isolation {
 	return []Isolation{isolationOfNative(root, driver), isolationOfRunc(ctx)}
 }
@@ -30,13 +34,13 @@ const (
 
 func isolationOfNative(root, driver string) Isolation {
 	i := Isolation{Runtime: Native().Name()}
-	if i.Err = canFilter(); i.Err != nil {
+	if i.Err = seccomp.Available(); i.Err != nil {
 		return i
 	}
-	userns := inUserns() || os.Geteuid() != 0
+	rootless := userns.RunningInUserNS() || os.Geteuid() != 0
 	i.namespaces(func(string) bool { return true })
 	i.Has = append(i.Has, saysFilter, saysTraps, saysSession)
-	if userns {
+	if rootless {
 		i.Has = append(i.Has, "a user namespace: root in a step is the user who runs it")
 		i.Has = append(i.Has, fmt.Sprintf("at most %d processes of all steps together", DefaultPids))
 		i.Lacks = append(i.Lacks, "limits of memory and processors (they need root)")
@@ -98,14 +102,6 @@ func (i *Isolation) limits() {
 	i.Has = append(i.Has, fmt.Sprintf("at most %d processes unless --pids says more", DefaultPids))
 }
 
-// runcFeatures is the part of what "runc features" says that matters here.
-type runcFeatures struct {
-	Linux struct {
-		Namespaces []string
-		Seccomp    struct{ Enabled bool }
-	}
-}
-
 func isolationOfRunc(ctx context.Context) Isolation {
 	i := Isolation{Runtime: Runc().Name()}
 	program, err := exec.LookPath("runc")
@@ -113,12 +109,12 @@ func isolationOfRunc(ctx context.Context) Isolation {
 		i.Err = fmt.Errorf("it is not installed: %w", err)
 		return i
 	}
-	if os.Geteuid() != 0 || inUserns() {
+	if os.Geteuid() != 0 || userns.RunningInUserNS() {
 		i.Err = fmt.Errorf("it needs root of the machine")
 		return i
 	}
 	out, err := exec.CommandContext(ctx, program, "features").Output()
-	var f runcFeatures
+	var f features.Features
 	if err == nil {
 		err = json.Unmarshal(out, &f)
 	}
@@ -126,7 +122,7 @@ func isolationOfRunc(ctx context.Context) Isolation {
 		i.Err = fmt.Errorf("runc features, which says what it isolates (since 1.1), fails: %w", err)
 		return i
 	}
-	if !f.Linux.Seccomp.Enabled {
+	if f.Linux == nil || f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
 		i.Err = fmt.Errorf("it is built without filters of system calls, which steps must have")
 		return i
 	}

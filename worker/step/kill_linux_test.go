@@ -30,9 +30,9 @@ func runtimeNamed(name string) Runtime {
 	case "runc":
 		return Runc()
 	case "init":
-		return nativeInit()
+		return native{init: true}
 	case "plain":
-		return nativePlain()
+		return native{plain: true}
 	}
 	return Native()
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast"
-	"holdfast/worker/internal/denial"
+	"holdfast/worker/internal/testing/denial"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/overlay"

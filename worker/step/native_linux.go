@@ -11,7 +11,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/seccomp"
 )
 
 // Native is the runtime that makes namespaces by itself: mount, pid, ipc, uts, and net unless a
@@ -24,13 +27,10 @@ import (
 // there, and devices are those of the host.
 func Native() Runtime { return native{} }
 
-// nativeInit is Native by way of Init, also where the kernel could do without it.
-func nativeInit() Runtime { return native{init: true} }
-
-// nativePlain is Native without user namespaces.
-func nativePlain() Runtime { return native{plain: true} }
-
-type native struct{ init, plain bool }
+type native struct {
+	init  bool // steps begin with Init, also where the kernel could do without it
+	plain bool // steps have no user namespaces
+}
 
 func (native) Name() string { return "native" }
 
@@ -38,10 +38,10 @@ func (n native) open(e *environment) (opened, error) {
 	if err := lacking(e.mounts); err != nil {
 		return nil, err
 	}
-	if err := canFilter(); err != nil {
+	if err := seccomp.Available(); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
-	o := &openNative{environment: e, jobs: make(chan threadJob), userns: inUserns()}
+	o := &openNative{environment: e, jobs: make(chan threadJob), userns: userns.RunningInUserNS()}
 	var err error
 	if o.filter, err = stepFilter(); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ type openNative struct {
 	space, net, ipc, null, proc *os.File
 	hollow                      *os.File // a mount namespace without anything; nil if steps begin with Init
 	self                        *program
-	filter                      filter // of system calls, for each command
+	filter                      seccomp.Filter // of system calls, for each command
 	limits                      []resourceLimit
 
 	networks *networks // nil if steps begin with Init
@@ -413,7 +413,7 @@ func (r *nativeRun) settle(pid int, made *parts) error {
 	}
 	defer unix.Close(proc)
 	// To mount all that takes as long as what the command does meanwhile, and neither needs the other.
-	return r.filter.inject(stoppedProgram{pid, r.proc}, limits, r.entry, func() error { return made.attachProc(proc) })
+	return stoppedProgram{pid, r.proc}.inject(r.filter, limits, r.entry, func() error { return made.attachProc(proc) })
 }
 
 // stoppedProgram is a process that the calling thread traces.

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostileProgram builds the program of package hostile, for the base of a step. HOLDFAST_HOSTILE names one that is there
-// already, for machines without Go. It lies where the program that it takes the place of as an interpreter does not.
+// hostileProgram builds internal/testing/hostile, for the base of a step. HOLDFAST_HOSTILE names one that is built,
+// for machines without Go. It is linked at an address that is not that of the program whose interpreter it replaces.
 func hostileProgram(t testing.TB) string {
 	t.Helper()
 	if name := os.Getenv("HOLDFAST_HOSTILE"); name != "" {
@@ -27,7 +27,7 @@ func hostileProgram(t testing.TB) string {
 	if _, err := os.Stat(name); err == nil {
 		return name
 	}
-	cmd := exec.Command("go", "build", "-ldflags=-T 0x40000000", "-o", name, "./hostile")
+	cmd := exec.Command("go", "build", "-ldflags=-T 0x40000000", "-o", name, "../internal/testing/hostile")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the hostile step: %v: %s", err, out)
@@ -81,8 +81,8 @@ func init() {
 		}
 		fmt.Fprintln(os.Stderr, err)
 	}
-	// overwriter is this program as the command of a step, if it is static: it executes the hostile program as if that were
-	// its interpreter.
+	// overwriter is this program as the command of a step, if it is static: it executes the hostile program as if that
+	// were its interpreter.
 	helpers["overwriter"] = func() {
 		must2(unix.Exec("/hostile", []string{"/hostile"}, os.Environ()))
 	}
@@ -96,8 +96,8 @@ func must2(err error) {
 }
 
 // A step could overwrite the program that had started it, as CVE-2019-5736 did with runc: by its first process
-// /proc/self/exe led to the file on the disk. It executed that, with a dynamic linker of the base's own in it, kept the file by a
-// descriptor, and wrote when the runtime had ended.
+// /proc/self/exe led to the file on the disk. It executed that, with a dynamic linker of the base's own in it, kept
+// the file by a descriptor, and wrote when the runtime had ended.
 func TestProgramIsNotOverwritten(t *testing.T) {
 	for _, name := range []string{"native", "init", "runc"} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moby/sys/userns"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"holdfast/worker/internal/idmap"
+	"holdfast/worker/internal/seccomp"
 )
+
+// This file has runc run commands. containerd/go-runc does not serve: it gives runc the environment of this process,
+// starts it where this process is (but for a variable of the whole program), kills runc itself when a context ends,
+// and does not say what a command took or that runc was killed.
 
 // Runc is the runtime that has the program runc run commands, as Debian's package of that name has
 // it, with the namespaces, filter of system calls and limits that Native has. It needs root.
@@ -29,7 +37,7 @@ func (r runc) open(e *environment) (opened, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program %s is missing; Debian has it in the package runc: %w: %w", r.program, err, errors.ErrUnsupported)
 	}
-	if inUserns() {
+	if userns.RunningInUserNS() {
 		return nil, fmt.Errorf("runc needs root of the machine, and this is a user namespace; the runtime native can work here: %w", errors.ErrUnsupported)
 	}
 	o := &openRunc{environment: e, program: program, dir: filepath.Join(e.root, bundlesDir)}
@@ -78,8 +86,8 @@ func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
 	defer func() {
 		err = errors.Join(err, os.RemoveAll(bundle))
 	}()
-	// The limits are those of a group of ours, in which the container has one of its own: that is gone with the container, and
-	// with it what there was to know; and a step that could write its own could not lift the limits.
+	// The limits are those of a group of ours, in which the container has one of its own: that is gone with the
+	// container, and with it what there was to know; and a step that could write its own could not lift the limits.
 	var g *group
 	defer func() { err = errors.Join(err, g.remove(), o.cgroups.removeEverywhere(name)) }()
 	if g, err = o.cgroups.make(name, o.limits(&j.step.Limits)); err != nil {
@@ -167,8 +175,8 @@ const (
 	killTries    = 250
 )
 
-// kill ends a container until the runc that runs it has ended, which cleans up then. It kills what is in the cgroup, and does
-// not ask runc to: that would take a container that is still being made for none.
+// kill ends a container until the runc that runs it has ended, which cleans up then. It kills what is in the cgroup,
+// and does not ask runc to: that would take a container that is still being made for none.
 func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
 	for try := 0; ; try++ {
 		o.cgroups.kill(name)
@@ -183,8 +191,8 @@ func (o *openRunc) kill(name string, p *os.Process, ending <-chan struct{}) {
 	}
 }
 
-// forget removes what runc keeps of a container, if it has left anything when it ended. runc itself gives up where a cgroup or a state
-// is not as it expects; the processes are ended with the step's cgroups.
+// forget removes what runc keeps of a container, if it has left anything when it ended. runc itself gives up where a
+// cgroup or a state is not as it expects; the processes are ended with the step's cgroups.
 func (o *openRunc) forget(name string) error {
 	dir := filepath.Join(o.dir, stateDir, name)
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
@@ -222,79 +230,92 @@ func (o *openRunc) complaint(logName string, code int) error {
 	return nil
 }
 
-type object = map[string]any
+// configVersion is the version of the specification that config.json follows.
+const configVersion = "1.0.2"
 
-// config is the config.json of a job, with its mounts attached in the nursery.
+// config returns the config.json of a job, and attaches its mounts in the step namespace.
 func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
-	s := j.step
 	root, err := j.root.Attach(o.nursery, "")
 	if err != nil {
 		return nil, err
 	}
-	mounts := []object{
-		{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "nodev", "noexec"}},
-		{"destination": "/dev", "type": "tmpfs", "source": o.mark, "options": []string{"nosuid", "mode=755", "size=64m"}},
-		{"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": []string{"nosuid", "nodev", "mode=1777", "size=64m"}},
-		{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": append([]string{"nosuid", "noexec", fmt.Sprintf("gid=%d", ptsGroup)}, strings.Split(ptsOptions, ",")...)},
-		{"destination": "/sys", "type": "tmpfs", "source": "tmpfs", "options": append([]string{"ro", "nosuid", "nodev", "noexec"}, strings.Split(emptyOptions, ",")...)},
+	mounts, err := o.configMounts(j)
+	if err != nil {
+		return nil, err
 	}
-	for i, m := range s.Mounts {
+	process, err := configProcess(j.step)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := seccomp.Profile(capabilityNames())
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(specs.Spec{
+		Version: configVersion, Hostname: hostname, Root: &specs.Root{Path: root}, Mounts: mounts, Process: process,
+		Linux: &specs.Linux{
+			CgroupsPath: cgroup, Namespaces: configNamespaces(j.step), ReadonlyPaths: readOnlyProc, MaskedPaths: hiddenProc, Seccomp: filter,
+			Resources: &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}},
+		},
+	})
+}
+
+// configMounts returns the file systems of the sandbox, and then what the step asks for.
+func (o *openRunc) configMounts(j *job) ([]specs.Mount, error) {
+	pts := append([]string{"nosuid", "noexec", fmt.Sprintf("gid=%d", ptsGroup)}, strings.Split(ptsOptions, ",")...)
+	empty := append([]string{"ro", "nosuid", "nodev", "noexec"}, strings.Split(emptyOptions, ",")...)
+	mounts := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
+		{Destination: "/dev", Type: "tmpfs", Source: o.mark, Options: []string{"nosuid", "mode=755", "size=64m"}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "mode=1777", "size=64m"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: pts},
+		{Destination: "/sys", Type: "tmpfs", Source: "tmpfs", Options: empty},
+	}
+	for i, m := range j.step.Mounts {
 		options := []string{"nosuid", "nodev"}
 		if m.ReadOnly {
 			options = append(options, "ro")
 		}
 		h := j.binds[i]
 		if h == nil {
-			mounts = append(mounts, object{"destination": m.Target, "type": "tmpfs", "source": "tmpfs", "options": append(options, "mode=1777")})
+			mounts = append(mounts, specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: append(options, "mode=1777")})
 			continue
 		}
 		at, err := h.Attach(o.nursery, "")
 		if err != nil {
 			return nil, fmt.Errorf("mount at %s: %w", m.Target, err)
 		}
-		mounts = append(mounts, object{"destination": m.Target, "type": "bind", "source": at, "options": append(options, "rbind", "rprivate")})
+		mounts = append(mounts, specs.Mount{Destination: m.Target, Type: "bind", Source: at, Options: append(options, "rbind", "rprivate")})
 	}
-	filter, err := profile(capabilityNames())
-	if err != nil {
-		return nil, err
-	}
-	limits, err := resourceLimits()
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(object{
-		"ociVersion": "1.0.2", "hostname": hostname,
-		"root":    object{"path": root, "readonly": false},
-		"mounts":  mounts,
-		"process": process(s, limits),
-		"linux": object{
-			"cgroupsPath": cgroup,
-			"namespaces":  namespaces(s), "resources": object{"devices": []object{{"allow": false, "access": "rwm"}}},
-			"readonlyPaths": readOnlyProc, "maskedPaths": hiddenProc, "seccomp": filter,
-		},
-	})
+	return mounts, nil
 }
 
-func process(s *Step, list []resourceLimit) object {
-	names := capabilityNames()
-	limits := make([]object, len(list))
+func configProcess(s *Step) (*specs.Process, error) {
+	list, err := resourceLimits()
+	if err != nil {
+		return nil, err
+	}
+	limits := make([]specs.POSIXRlimit, len(list))
 	for i, l := range list {
-		limits[i] = object{"type": l.name, "soft": l.Cur, "hard": l.Max}
+		limits[i] = specs.POSIXRlimit{Type: l.name, Soft: l.Cur, Hard: l.Max}
 	}
-	caps := object{"bounding": names}
+	names, umask := capabilityNames(), uint32(0o022)
+	caps := &specs.LinuxCapabilities{Bounding: names}
 	if s.User.UID == 0 {
-		caps["effective"], caps["permitted"] = names, names
+		caps.Effective, caps.Permitted = names, names
 	}
-	return object{
-		"args": s.Command, "env": append([]string{}, s.Env...), "cwd": s.Dir, "noNewPrivileges": true, "capabilities": caps, "rlimits": limits,
-		"user": object{"uid": s.User.UID, "gid": s.User.GID, "additionalGids": s.User.Groups, "umask": 0o022},
-	}
+	return &specs.Process{
+		Args: s.Command, Env: s.Env, Cwd: s.Dir, NoNewPrivileges: true, Capabilities: caps, Rlimits: limits,
+		User: specs.User{UID: s.User.UID, GID: s.User.GID, AdditionalGids: s.User.Groups, Umask: &umask},
+	}, nil
 }
 
-func namespaces(s *Step) []object {
-	list := []object{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"}}
+func configNamespaces(s *Step) []specs.LinuxNamespace {
+	list := []specs.LinuxNamespace{
+		{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+	}
 	if s.Network == NetworkNone {
-		list = append(list, object{"type": "network"})
+		list = append(list, specs.LinuxNamespace{Type: specs.NetworkNamespace})
 	}
 	return list
 }

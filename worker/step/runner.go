@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -212,22 +211,13 @@ func (r *Runner) environment() (*environment, error) {
 		cgroups: c, slots: r.opt.Concurrency, usersOff: r.opt.UserNamespaces == UserNamespacesOff, log: r.log}, nil
 }
 
-// errEnough ends a walk.
-var errEnough = errors.New("enough")
-
 // removeRunning removes the active snapshots of steps that ran when an earlier process ended.
 func (r *Runner) removeRunning(ctx context.Context) error {
-	err := r.opt.Tenant.Walk(ctx, func(info snapshot.Info) error {
-		if !strings.HasPrefix(info.Name, runPrefix) {
-			if info.Name > runPrefix {
-				return errEnough
-			}
-			return nil
-		}
+	err := r.opt.Tenant.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
 		r.log.Info("a step was interrupted; what it has made is removed", "snapshot", info.Name)
 		return r.opt.Tenant.Remove(ctx, info.Name)
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil {
 		return fmt.Errorf("step: removing what was left by an earlier run: %w", err)
 	}
 	return nil
@@ -406,10 +396,8 @@ func (r *Runner) Check(ctx context.Context) (CheckReport, error) {
 	if err != nil {
 		return c, fmt.Errorf("step: check: %w", err)
 	}
-	err = r.opt.Tenant.Walk(ctx, func(info snapshot.Info) error {
-		if strings.HasPrefix(info.Name, runPrefix) {
-			c.Problems = append(c.Problems, "snapshot "+info.Name+" of a step that does not run")
-		}
+	err = r.opt.Tenant.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
+		c.Problems = append(c.Problems, "snapshot "+info.Name+" of a step that does not run")
 		return nil
 	})
 	if err != nil {

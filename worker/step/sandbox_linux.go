@@ -34,8 +34,8 @@ type sandboxMount struct {
 	Plain  bool // it shows no ids of the step, which has some
 }
 
-// enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. Once it is, all
-// paths are those of the sandbox: a symbolic link in the base leads nowhere else.
+// enter makes the root of the calling thread, which is in a mount namespace of its own, that of the sandbox. Once it
+// is, all paths are those of the sandbox: a symbolic link in the base leads nowhere else.
 func (b *sandbox) enter() error {
 	made, err := makeParts(b.Mark, !b.Userns, b.IDs)
 	if err != nil {
@@ -68,8 +68,8 @@ func (b *sandbox) enter() error {
 	return b.attachMounts(here)
 }
 
-// enterHollow is enter for a thread whose namespace has nothing but the root of the hollow, with file systems that have been made.
-// The command's /proc comes later.
+// enterHollow is enter for a thread whose namespace has nothing but the root of the hollow, with file systems that
+// have been made. The command's /proc comes later.
 func (b *sandbox) enterHollow(made parts) error {
 	if err := b.cover(); err != nil {
 		return err
@@ -101,7 +101,8 @@ func (b *sandbox) plain() bool {
 	return slices.ContainsFunc(b.Mounts, func(m sandboxMount) bool { return m.Plain })
 }
 
-// makeAt calls it as root of the step, but as root of the machine where files are seen as they are: they would belong to no user of the machine.
+// makeAt calls it as root of the step, but as root of the machine where files are seen as they are: they would belong
+// to no user of the machine.
 func (b *sandbox) makeAt(path string, do func() error) error {
 	if b.isPlain(path) {
 		if err := do(); !errors.Is(err, unix.EOVERFLOW) { // of the same file system something else can show the step's
@@ -143,9 +144,10 @@ func (b *sandbox) pivot() error {
 	return b.setRoot()
 }
 
-// cover puts the sandbox's root over that of the namespace, which has nothing else, and makes it the thread's. To pivot would do the
-// same, but the kernel then waits for all processors before it has detached the old root. What leaves a root directory in the sandbox
-// gets no farther than the sandbox's: the kernel does not go from a mount to what it covers.
+// cover puts the sandbox's root over that of the namespace, which has nothing else, and makes it the thread's. To
+// pivot would do the same, but the kernel then waits for all processors before it has detached the old root. What
+// leaves a root directory in the sandbox gets no farther than the sandbox's: the kernel does not go from a mount to
+// what it covers.
 func (b *sandbox) cover() error {
 	if err := unix.MoveMount(b.Root, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("attaching the root: move_mount: %w", err)
@@ -159,8 +161,8 @@ func (b *sandbox) cover() error {
 	return b.setRoot()
 }
 
-// openHollow opens a mount namespace that has nothing but an empty root directory, which cannot be written. space is one in which
-// point is a directory.
+// openHollow opens a mount namespace that has nothing but an empty root directory, which cannot be written. space is
+// one in which point is a directory.
 func openHollow(space *os.File, point string) (hollow *os.File, err error) {
 	made := make(chan error)
 	osthread.Own(func() {
@@ -227,8 +229,8 @@ func (b *sandbox) attachMounts(making maker) error {
 	return nil
 }
 
-// makeDir makes a directory for a file system of the sandbox. What the base has there must be a directory: through a symbolic link it
-// would be mounted in another place, and one over the other.
+// makeDir makes a directory for a file system of the sandbox. What the base has there must be a directory: through a
+// symbolic link it would be mounted in another place, and one over the other.
 func makeDir(name string, mode uint32) error {
 	err := unix.Mkdir(name, mode)
 	if err == nil {
@@ -400,49 +402,29 @@ var capabilities = []struct {
 	{"CAP_AUDIT_WRITE", unix.CAP_AUDIT_WRITE},
 }
 
-// confine takes away from the calling thread what programs that it starts are not to have: new privileges by set-user-ID
-// programs, and all other capabilities, those included that this process has from the one that has started it.
+// confine takes away from the calling thread what programs that it starts are not to have: new privileges by
+// set-user-ID programs, and all other capabilities, those included that this process has from the one that has
+// started it.
 func confine() error {
 	if err := inheritNone(); err != nil {
 		return err
 	}
-	keep := map[uintptr]bool{}
-	for _, c := range capabilities {
-		keep[c.number] = true
-	}
-	for c := uintptr(0); c <= 63; c++ {
-		if keep[c] {
-			continue
-		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
-			break // the kernel has no more
-		} else if err != nil {
-			return fmt.Errorf("dropping capability %d: %w", c, err)
-		}
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no new privileges: %w", err)
-	}
-	return nil
+	return osthread.Confine(allowed())
 }
 
 // inheritNone has programs that the calling thread starts inherit no capabilities: what root gets then is only what
 // the bounding set allows. The thread keeps its own.
 func inheritNone() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("capget: %w", err)
+	own, err := osthread.GetCapabilities()
+	if err != nil {
+		return err
 	}
-	data[0].Inheritable, data[1].Inheritable = 0, 0 // and with them the ambient ones
-	if err := unix.Capset(&header, &data[0]); err != nil {
-		return fmt.Errorf("capset: %w", err)
-	}
-	return nil
+	own[0].Inheritable, own[1].Inheritable = 0, 0 // and with them the ambient ones
+	return own.Set()
 }
 
-// ownKeyring gives the calling thread, and what it starts, a session keyring that has no keys. A kernel without keys, or a
-// filter that forbids them, has nothing to give to a step.
+// ownKeyring gives the calling thread, and what it starts, a session keyring that has no keys. A kernel without keys,
+// or a filter that forbids them, has nothing to give to a step.
 func ownKeyring() error {
 	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	if err != nil && err != unix.ENOSYS && err != unix.EPERM {

@@ -19,14 +19,14 @@ import (
 
 // runtimes runs a test with each runtime.
 func runtimes(t *testing.T, f func(*stand)) {
-	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit(), "runc": Runc()} {
+	for name, r := range map[string]Runtime{"native": Native(), "init": native{init: true}, "runc": Runc()} {
 		t.Run(name, func(t *testing.T) { f(newStand(t, Options{Runtime: r})) })
 	}
 }
 
 // natives runs a test with both ways of the runtime native to start a command, and without user namespaces.
 func natives(t *testing.T, f func(*stand)) {
-	for name, r := range map[string]Runtime{"native": Native(), "init": nativeInit(), "plain": nativePlain()} {
+	for name, r := range map[string]Runtime{"native": Native(), "init": native{init: true}, "plain": native{plain: true}} {
 		t.Run(name, func(t *testing.T) { f(newStand(t, Options{Runtime: r})) })
 	}
 }

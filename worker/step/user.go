@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// This file reads users and groups. moby/sys/user takes a number that is none for 0: a user whose line is damaged would
+// be root. It also refuses ids above 2^31.
+
 // noID is what the system takes for "no change" where a user or group is set: it is nobody's.
 const noID = math.MaxUint32
 

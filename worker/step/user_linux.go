@@ -28,7 +28,8 @@ func lookupUser(root int, u User) (User, error) {
 	return userIn(u.Name, passwd, group)
 }
 
-// lookupHome is the home directory of a user, in the file that a root directory has. A file that cannot be read says none.
+// lookupHome is the home directory of a user, in the file that a root directory has. A file that cannot be read says
+// none.
 func lookupHome(root int, uid uint32) string {
 	passwd, err := readInRoot(root, "passwd")
 	if err != nil {
@@ -37,10 +38,10 @@ func lookupHome(root int, uid uint32) string {
 	return homeIn(passwd, uid)
 }
 
-// readInRoot reads a file in the directory etc of a root directory, nothing if it is not there. Symbolic links lead nowhere
-// else; what is no regular file is not opened.
+// readInRoot reads a file in the directory etc of a root directory, nothing if it is not there. Symbolic links lead
+// nowhere else; what is no regular file is not opened.
 func readInRoot(root int, name string) ([]byte, error) {
-	fd, err := openInRoot(root, name)
+	fd, err := openIn(root, "etc/"+name, unix.O_PATH)
 	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return nil, nil
 	}
@@ -67,18 +68,8 @@ func readInRoot(root int, name string) ([]byte, error) {
 	return b, err
 }
 
-// openInRoot opens a file in etc without reading it. Before Linux 5.6 a symbolic link there is not followed: that nobody
-// but the kernel can do safely.
-func openInRoot(root int, name string) (int, error) {
-	fd, err := unix.Openat2(root, "etc/"+name, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	if err != unix.ENOSYS && err != unix.EPERM {
-		return fd, err
-	}
-	dir, err := unix.Openat(root, "etc", unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(dir)
-	return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// openIn opens a path below a root directory. Symbolic links lead nowhere else.
+func openIn(root int, name string, flags int) (int, error) {
+	return unix.Openat2(root, name, &unix.OpenHow{
+		Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }

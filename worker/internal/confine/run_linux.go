@@ -57,7 +57,7 @@ func Run(ctx context.Context, c Command) (out []byte, err error) {
 		// The thread ends with this; nothing else of the process gets to see its namespaces, or lose what it loses.
 		err := c.enter()
 		if err == nil {
-			err = filter.install()
+			err = filter.Install()
 		}
 		if err != nil {
 			err = fmt.Errorf("confining %s: %w", c.Program, err)
@@ -75,8 +75,9 @@ func Run(ctx context.Context, c Command) (out []byte, err error) {
 	return bytes.TrimSpace(text), errors.Join(err, readErr, os.Chown(c.File, os.Geteuid(), os.Getegid()))
 }
 
-// limited is a shell command that bounds what it and the program take that it becomes. (The limits of a process of another user can be
-// set from outside only with CAP_SYS_RESOURCE, which root of a container lacks.) One that cannot be set is as it was.
+// limited is a shell command that bounds what it and the program take that it becomes. (The limits of a process of
+// another user can be set from outside only with CAP_SYS_RESOURCE, which root of a container lacks.) One that cannot
+// be set is as it was.
 const limited = `ulimit -s "$1"; ulimit -t "$2"; ulimit -v "$3"; ulimit -c 0; ulimit -n 1024; shift 3; exec "$@"`
 
 // run starts the program from the calling thread, which is confined, and waits for it.
@@ -103,7 +104,8 @@ func (c *Command) run(ctx context.Context, null, out *os.File) error {
 // system is what a program needs of the machine to start, besides its own directory. What is not there is left out.
 var system = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache", "/nix/store", "/gnu/store"}
 
-// enter gives the calling thread namespaces and a root directory of its own, and takes from it what the program must not have.
+// enter gives the calling thread namespaces and a root directory of its own, and takes from it what the program must
+// not have.
 func (c *Command) enter() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("namespaces: %w", err)
@@ -144,7 +146,11 @@ func (c *Command) enter() error {
 	if err := unix.Chdir("/"); err != nil {
 		return err
 	}
-	return dropBounding()
+	var keep uint64
+	for _, c := range capabilities {
+		keep |= 1 << c
+	}
+	return osthread.Confine(keep) // the thread needs what it has to start the program as another user
 }
 
 // show binds what is at a path of the machine to a name below the root directory; a symbolic link is copied.
@@ -182,25 +188,4 @@ func (c *Command) show(path, name string, flags uintptr) error {
 		return fmt.Errorf("flags of %s: %w", path, err)
 	}
 	return nil
-}
-
-// dropBounding takes all capabilities but those of the program out of the bounding set, and new privileges for good. What the thread itself
-// has it needs to start the program as another user.
-func dropBounding() error {
-next:
-	for n := uintptr(0); ; n++ {
-		for _, kept := range capabilities {
-			if n == kept {
-				continue next
-			}
-		}
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, n, 0, 0, 0)
-		if err == unix.EINVAL { // the first that the kernel does not know
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("bounding set: %w", err)
-		}
-	}
-	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,45 +51,7 @@ type remover struct {
 // openHere opens a directory in another one. If something is mounted on it the error is EXDEV.
 func openHere(dir int, name string, flags int) (int, error) {
 	flags |= unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_XDEV})
-	if err != unix.ENOSYS && err != unix.EPERM {
-		return fd, err
-	}
-	return openCompared(dir, name, flags)
-}
-
-// openCompared is openHere before Linux 5.6, and where a filter of system calls forbids openat2.
-func openCompared(dir int, name string, flags int) (int, error) {
-	fd, err := unix.Openat(dir, name, flags, 0)
-	if err != nil {
-		return -1, err
-	}
-	above, err := mountOf(dir)
-	if err == nil {
-		var on string
-		if on, err = mountOf(fd); err == nil && on != above {
-			err = unix.EXDEV
-		}
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-// mountOf is the number of the mount that a descriptor is on.
-func mountOf(fd int) (string, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(b)) {
-		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
-			return strings.TrimSpace(id), nil
-		}
-	}
-	return "", fmt.Errorf("the kernel does not say on which mount a directory is: %w", errors.ErrUnsupported)
+	return unix.Openat2(dir, name, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_XDEV})
 }
 
 // inside tells whether an open directory is part of the tree.

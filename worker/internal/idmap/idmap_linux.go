@@ -15,8 +15,8 @@ import (
 	"holdfast/worker/internal/osthread"
 )
 
-// Namespace makes a user namespace with the map, for users and groups, that belongs to an id outside of it: a process of that id has
-// all privileges in it, and can enter it. It exists as long as the file, or something that uses it.
+// Namespace makes a user namespace with the map, for users and groups, that belongs to an id outside of it: a process
+// of that id has all privileges in it, and can enter it. It exists as long as the file, or something that uses it.
 func (m Map) Namespace(owner uint32) (*os.File, error) {
 	type made struct {
 		file *os.File
@@ -37,7 +37,7 @@ func (m Map) Namespace(owner uint32) (*os.File, error) {
 // namespace starts a process in a new user namespace, which stops before its first instruction and is killed there.
 func (m Map) namespace(owner uint32) (file *os.File, err error) {
 	keepDumpable := dumpable()
-	had, err := capabilities()
+	had, err := osthread.GetCapabilities()
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (m Map) namespace(owner uint32) (file *os.File, err error) {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(owner), same); errno != 0 { // of this thread alone
 		return nil, fmt.Errorf("setresuid: %w", errno)
 	}
-	if err := errors.Join(had.set(), keepDumpable()); err != nil {
+	if err := errors.Join(had.Set(), keepDumpable()); err != nil {
 		return nil, err
 	}
 	p, err := m.start("/proc/self/exe")
@@ -114,12 +114,12 @@ func (m Map) Probe(dir string) error {
 	return nil
 }
 
-// Do runs a function as the root of the map where it makes files: they belong to Base, and it keeps all its capabilities. Files of an
-// idmapped mount can be made by ids of the map only, and so by no root of the machine.
+// Do runs a function as the root of the map where it makes files: they belong to Base, and it keeps all its
+// capabilities. Files of an idmapped mount can be made by ids of the map only, and so by no root of the machine.
 func (m Map) Do(do func() error) (err error) {
 	runtime.LockOSThread()
 	keepDumpable := dumpable()
-	had, err := capabilities()
+	had, err := osthread.GetCapabilities()
 	if err != nil {
 		runtime.UnlockOSThread()
 		return err
@@ -129,11 +129,12 @@ func (m Map) Do(do func() error) (err error) {
 		runtime.UnlockOSThread()
 		return err
 	}
+	// With another id the kernel takes those capabilities away that have to do with files.
 	change := func(id int) error {
 		if err := errors.Join(setFS(unix.SetfsgidRetGid, id), setFS(unix.SetfsuidRetUid, id)); err != nil {
 			return err
 		}
-		return errors.Join(had.set(), keepDumpable(), setDeathSignal(signal))
+		return errors.Join(had.Set(), keepDumpable(), setDeathSignal(signal))
 	}
 	defer func() {
 		if back := change(os.Geteuid()); back != nil {
@@ -148,7 +149,8 @@ func (m Map) Do(do func() error) (err error) {
 	return do()
 }
 
-// setFS sets one of the ids. The system call tells only what the id was before, so it is asked again, with an id that is none.
+// setFS sets one of the ids. The system call tells only what the id was before, so it is asked again, with an id that
+// is none.
 func setFS(set func(int) (int, error), id int) error {
 	if _, err := set(id); err != nil {
 		return err
@@ -159,30 +161,14 @@ func setFS(set func(int) (int, error), id int) error {
 	return nil
 }
 
-// held are the capabilities of a thread. With another id the kernel takes those away that have to do with files.
-type held [2]unix.CapUserData
-
-func capabilities() (h held, err error) {
-	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &h[0]); err != nil {
-		return h, fmt.Errorf("capget: %w", err)
-	}
-	return h, nil
-}
-
-func (h *held) set() error {
-	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &h[0]); err != nil {
-		return fmt.Errorf("capset: %w", err)
-	}
-	return nil
-}
-
 // wasDumpable is what the process was before any of its threads had another id.
 var wasDumpable = sync.OnceValue(func() int {
 	n, _ := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	return n
 })
 
-// dumpable returns a function that undoes what a change of ids does to the whole process: it can no longer be looked into, and leaves no core.
+// dumpable returns a function that undoes what a change of ids does to the whole process: it can no longer be looked
+// into, and leaves no core.
 func dumpable() (keep func() error) {
 	if wasDumpable() != 1 { // nothing else can be set
 		return func() error { return nil }
@@ -190,7 +176,8 @@ func dumpable() (keep func() error) {
 	return func() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) }
 }
 
-// deathSignal is the signal that the calling thread gets at the end of what has started the process; a change of ids makes it none.
+// deathSignal is the signal that the calling thread gets at the end of what has started the process; a change of ids
+// makes it none.
 func deathSignal() (signal int32, err error) {
 	err = unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0, 0, 0)
 	return signal, err

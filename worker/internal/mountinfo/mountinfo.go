@@ -1,7 +1,8 @@
 // Package mountinfo reads the mounts of a mount namespace, as /proc/PID/mountinfo lists them.
 //
-// The parser of moby/sys/mountinfo, which most use, ends with an error at a line of more than 64 KiB, which an overlay of 500 layers can have,
-// and parses all lines: among tens of thousands of mounts that would be most of the time of a step.
+// The parser of moby/sys/mountinfo, which most use, ends with an error at a line of more than 64 KiB, which an
+// overlay of 500 layers can have, and parses all lines: among tens of thousands of mounts that would be most of the
+// time of a step.
 package mountinfo
 
 import (
@@ -28,8 +29,8 @@ type Mount struct {
 	Options      string // of the file system
 }
 
-// Each calls each for the mounts in the file at path whose lines contain one of the strings, or for all if there are none. A line is
-// taken as it is written: a path or a source in one of the strings must be escaped.
+// Each calls each for the mounts in the file at path whose lines contain one of the strings, or for all if there are
+// none. A line is taken as it is written: a path or a source in one of the strings must be escaped.
 func Each(path string, each func(*Mount), contain ...string) error {
 	f, err := os.Open(path)
 	if err != nil {

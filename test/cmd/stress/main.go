@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/test/stress"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/btrfs"
 	"holdfast/worker/snapshot/driver/copy"
 	"holdfast/worker/snapshot/driver/erofs"
 	"holdfast/worker/snapshot/driver/overlay"
 	"holdfast/worker/step"
-	"holdfast/worker/step/stress"
 )
 
 var (

@@ -1,5 +1,5 @@
-// Command hostile is run as a step, and tries to reach the step's host. For each attempt it prints a line: its name, a tab,
-// and "refused" with the error, or "SUCCEEDED" with what it could do.
+// Command hostile is run as a step, and tries to reach the step's host. For each attempt it prints a line: its name,
+// a tab, and "refused" with the error, or "SUCCEEDED" with what it could do.
 //
 // It knows of the host what its environment says, as an attacker could who has seen it once; see env.
 package main
@@ -35,11 +35,11 @@ func attempts() []attempt {
 		callAttempts(), keyAttempts(), socketAttempts(), processAttempts(), userAttempts(), i386Attempts())
 }
 
-// env is what the host has told: HOSTILE_PID a process of the host, HOSTILE_SECRET a file of the host by its path there,
-// HOSTILE_HANDLE the same as a file handle, HOSTILE_KEY the description of a key in the host's session keyring,
-// HOSTILE_SERIAL its serial number, HOSTILE_SOCKET an abstract unix socket, HOSTILE_PORT a TCP port on the loopback
-// device, HOSTILE_SHM the key of a segment of System V shared memory, HOSTILE_FORKS how many processes the step may have,
-// HOSTILE_CAPS what userAttempts says.
+// env is what the host has told: HOSTILE_PID a process of the host, HOSTILE_SECRET a file of the host by its path
+// there, HOSTILE_HANDLE the same as a file handle, HOSTILE_KEY the description of a key in the host's session
+// keyring, HOSTILE_SERIAL its serial number, HOSTILE_SOCKET an abstract unix socket, HOSTILE_PORT a TCP port on the
+// loopback device, HOSTILE_SHM the key of a segment of System V shared memory, HOSTILE_FORKS how many processes the
+// step may have, HOSTILE_CAPS what userAttempts says.
 func env(name string) string { return os.Getenv("HOSTILE_" + name) }
 
 func init() {

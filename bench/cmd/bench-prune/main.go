@@ -70,7 +70,7 @@ type result struct {
 	Pruned                      int64
 	Transactions                int
 	PerSnapshot, Longest        time.Duration // metadata: planned and written; one transaction
-	WriterPerSnapshot           time.Duration // of that, what nobody else could write in
+	WriterPerSnapshot           time.Duration // of that, time without the writer lock for others
 	SizeFull, SizeBefore        int64         // of metadata.db: full, and when the clients have ended
 	SizeAfter                   int64
 

@@ -1,6 +1,6 @@
 // Command bench-step measures the own time of a step, one that runs /bin/true: from the question whether
 // there is a result to the record of it. Two stores, one of few and one of many snapshots, are asked in
-// turn, with one client and with several, with both runtimes, and bare runc beside them; then all again in a
+// turn, with one client and with several, with both runtimes, and with runc alone; then all again in a
 // mount namespace that has as many foreign mounts as the store has snapshots; and that three times over.
 package main
 
@@ -36,7 +36,7 @@ var (
 	dir     = flag.String("dir", "", "directory for the stores; a temporary one if it is empty")
 	many    = flag.Int("n", 33787, "snapshots of the larger store, and foreign mounts")
 	few     = flag.Int("few", 10, "snapshots of the smaller one")
-	clients = flag.Int("clients", 20, "clients at once, beside one alone")
+	clients = flag.Int("clients", 20, "clients at once, compared with one alone")
 	rounds  = flag.Int("rounds", 600, "steps of each kind; of runc a tenth")
 	full    = flag.Bool("full", false, "SyncCommit and durability Full in place of SyncDeferred and Periodic")
 	asJSON  = flag.Bool("json", false, "results as JSON")
@@ -308,7 +308,7 @@ func (b *bench) interleave(r *row, rounds int) error {
 				return err
 			}
 			if i == 0 {
-				continue // the first makes the nursery, threads, pools
+				continue // the first makes the step namespace, threads, pools
 			}
 			r.each[at] = append(r.each[at], time.Since(began)/time.Duration(n))
 			if at == 0 {

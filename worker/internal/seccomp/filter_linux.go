@@ -1,4 +1,4 @@
-package step
+package seccomp
 
 import (
 	"encoding/binary"
@@ -8,17 +8,18 @@ import (
 	"unsafe"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
+	"github.com/moby/profiles/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// This file compiles a profile of system calls to a program for the kernel. The program looks a number up by
-// bisection, in about a dozen instructions. (A list with one comparison for each call is what most compilers make:
-// the kernel runs it for every number when it is installed, which takes longer than the step's other preparations.)
+// The program looks a number up by bisection, in about a dozen instructions. (A list with one comparison for each call is
+// what most compilers make: the kernel runs it for every number when it is installed, which takes longer than a step's
+// other preparations.)
 
-// filter is a program that the kernel runs before each system call of a process.
-type filter []unix.SockFilter
+// Filter is a program that the kernel runs before each system call of a process.
+type Filter []unix.SockFilter
 
 // Offsets in what the program is given, struct seccomp_data. Arguments are little-endian on the architectures
 // for which there are tables of numbers.
@@ -34,10 +35,10 @@ type rule struct {
 	action uint32
 }
 
-// compile makes a program of a profile. A call that the profile does not name gets its default, and one with a higher number
+// Compile makes a filter of a profile. A call that the profile does not name gets its default, and one with a higher number
 // than it names any ENOSYS: libraries then do without what they have learnt to use since the profile was written. A
 // process of another architecture is killed.
-func compile(p *specs.LinuxSeccomp) (filter, error) {
+func Compile(p *specs.LinuxSeccomp) (Filter, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil || len(machine.SyscallNames) == 0 {
 		return nil, fmt.Errorf("no numbers of system calls are known for this architecture: %w", unix.ENOTSUP)
@@ -64,7 +65,7 @@ func compile(p *specs.LinuxSeccomp) (filter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("assembling the filter of system calls: %w", err)
 	}
-	f := make(filter, len(raw))
+	f := make(Filter, len(raw))
 	for i, r := range raw {
 		f[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
@@ -212,8 +213,8 @@ func bisect(all []span) []bpf.Instruction {
 	return slices.Concat(code, below, above)
 }
 
-// canFilter is why the kernel filters no system calls.
-func canFilter() error {
+// Available is why the kernel filters no system calls; nil if it does.
+func Available() error {
 	do := uint32(unix.SECCOMP_RET_ERRNO)
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&do))); errno != 0 {
 		return fmt.Errorf("filtering system calls: seccomp: %w", errno)
@@ -221,8 +222,8 @@ func canFilter() error {
 	return nil
 }
 
-// install puts the filter on the calling thread, for good, and on all that it starts.
-func (f filter) install() error {
+// Install puts the filter on the calling thread, for good, and on all that it starts.
+func (f Filter) Install() error {
 	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
 		return fmt.Errorf("filtering system calls: seccomp: %w", errno)
@@ -230,8 +231,8 @@ func (f filter) install() error {
 	return nil
 }
 
-// bytes are the program as the kernel wants it.
-func (f filter) bytes() []byte {
+// Bytes are the program as the kernel wants it.
+func (f Filter) Bytes() []byte {
 	b := make([]byte, 0, len(f)*int(unsafe.Sizeof(f[0])))
 	for _, i := range f {
 		b = binary.NativeEndian.AppendUint16(b, i.Code)
@@ -241,24 +242,30 @@ func (f filter) bytes() []byte {
 	return b
 }
 
-// parseFilter is the inverse of bytes.
-func parseFilter(b []byte) (filter, error) {
+// Parse is the inverse of Bytes.
+func Parse(b []byte) (Filter, error) {
 	const size = int(unsafe.Sizeof(unix.SockFilter{}))
 	if len(b) == 0 || len(b)%size != 0 {
 		return nil, fmt.Errorf("a filter of %d bytes: %w", len(b), unix.EINVAL)
 	}
-	f := make(filter, 0, len(b)/size)
+	f := make(Filter, 0, len(b)/size)
 	for ; len(b) > 0; b = b[size:] {
 		f = append(f, unix.SockFilter{Code: binary.NativeEndian.Uint16(b), Jt: b[2], Jf: b[3], K: binary.NativeEndian.Uint32(b[4:])})
 	}
 	return f, nil
 }
 
-// stepFilter is the filter of all steps.
-func stepFilter() (filter, error) {
-	p, err := profile(capabilityNames())
+// Profile returns what a command with a bounding set of capabilities may call: the default profile of Docker for them,
+// for the machine's own architecture alone. The others that the kernel could execute (i386 and x32 on amd64) reach
+// the same kernel by other numbers; programs built for them are not run.
+func Profile(capabilities []string) (*specs.LinuxSeccomp, error) {
+	spec := specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: capabilities}}}
+	p, err := seccomp.GetDefaultProfile(&spec)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the profile of system calls: %w", err)
 	}
-	return compile(p)
+	if len(p.Architectures) > 1 {
+		p.Architectures = p.Architectures[:1] // its own comes first
+	}
+	return p, nil
 }

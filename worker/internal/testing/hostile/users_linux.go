@@ -16,8 +16,8 @@ import (
 // idCount is how many ids the step's user namespace has.
 const idCount = 1 << 16
 
-// userAttempts are made where the step has a user namespace: HOSTILE_CAPS are the capabilities of its root then, and /unmapped is a
-// directory that belongs to the host's root there.
+// userAttempts are made where the step has a user namespace: HOSTILE_CAPS are the capabilities of its root then, and
+// /unmapped is a directory that belongs to the host's root there.
 func userAttempts() []attempt {
 	if env("CAPS") == "" {
 		return nil

@@ -37,8 +37,8 @@ func host() int {
 	return n
 }
 
-// forks starts processes until it cannot, twice as many as the step may have. They do nothing, and are killed then. Meanwhile
-// nothing is done that could have the runtime start a thread.
+// forks starts processes until it cannot, twice as many as the step may have. They do nothing, and are killed then.
+// Meanwhile nothing is done that could have the runtime start a thread.
 func forks() error {
 	allowed, err := strconv.Atoi(env("FORKS"))
 	if err != nil {
@@ -72,8 +72,8 @@ func forks() error {
 }
 
 // overwrite tries to change the file that pid 1 of the step was started from, which is the runtime's. This program is
-// pid 1 then, as the interpreter of that file. A child gets hold of the file by a descriptor that is not open for anything;
-// pid 1 executes another program, so that the file is in use no more.
+// pid 1 then, as the interpreter of that file. A child gets hold of the file by a descriptor that is not open for
+// anything; pid 1 executes another program, so that the file is in use no more.
 func overwrite() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0)
 	in, out, err := os.Pipe()

@@ -1,5 +1,5 @@
 // Package stress runs random trees of steps, many at once, while others are pruned, and compares the content of each
-// result with what follows from its steps. It is for tests and for the command stress.
+// result with what follows from its steps. Its test is a short run; the command stress runs for as long as is asked.
 package stress
 
 import (
@@ -22,7 +22,9 @@ import (
 
 // Options say what to run.
 type Options struct {
-	Dir      string          // where the store is, or comes: what an earlier run has left there, also a killed one, is used and verified too
+	// Dir is where the store is, or is made. The store of an earlier run, also of a killed one, is used and verified.
+	Dir string
+
 	Driver   snapshot.Driver // for the store
 	Runtime  step.Runtime    // nil: Native
 	Clients  int             // steps wanted at once; 0: 15
@@ -104,8 +106,8 @@ func (r *run) count(n *int) {
 	*n++
 }
 
-// openTries is how often a store is tried to be opened, a millisecond apart, whose process was killed: a child that it was
-// about to start can have its locks for a moment.
+// openTries is how often a store is tried to be opened, a millisecond apart, whose process was killed: a child that
+// it was about to start can have its locks for a moment.
 const openTries = 5000
 
 func (r *run) open() (err error) {

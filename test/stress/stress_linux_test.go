@@ -1,4 +1,4 @@
-package step_test
+package stress_test
 
 import (
 	"context"
@@ -6,18 +6,24 @@ import (
 	"strconv"
 	"testing"
 
+	"holdfast/test/stress"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/copy"
 	"holdfast/worker/snapshot/driver/overlay"
 	"holdfast/worker/step"
-	"holdfast/worker/step/stress"
 )
 
-// Random trees of steps, many at once, while others prune: every result has the content that follows from its steps.
-// (The command cmd/stress does the same for longer, and with other drivers.)
+func TestMain(m *testing.M) {
+	step.Init()
+	os.Exit(m.Run())
+}
+
+// Random trees of steps run, many at once, while others are pruned: every result has the content that follows from
+// its steps. The command stress does the same for longer, and with other drivers.
 func TestStress(t *testing.T) { stressed(t, overlay.New("volatile"), 400) }
 
-// A program that had just been copied could not be executed: a child that was being started still had it open for writing.
+// A program that had just been copied could not be executed: a child that was being started still had it open for
+// writing.
 func TestStressOfCopies(t *testing.T) { stressed(t, copy.New(), 300) }
 
 func stressed(t *testing.T, d snapshot.Driver, steps int64) {
