@@ -1,29 +1,19 @@
 //go:build !linux
 
-// Package zfsfuse has what whoever speaks with the daemon zfs-fuse must keep to. It is for Linux.
 package zfsfuse
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
-	"runtime"
+	"testing"
+
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot/drivertest"
 )
 
-var errOther = fmt.Errorf("zfs-fuse on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+// RunAsProgram does nothing: the stand-in is for Linux.
+func RunAsProgram() {}
 
-// Turn is the right to speak with the daemon, which there is none here.
-type Turn struct{}
+// Main is drivertest.Main.
+func Main(m *testing.M) int { return drivertest.Main(m) }
 
-// Begin fails.
-func Begin(context.Context) (*Turn, error) { return nil, errOther }
-
-// Seen is false.
-func Seen() bool { return false }
-
-// Lock is nil.
-func (*Turn) Lock() *os.File { return nil }
-
-// End does nothing.
-func (*Turn) End() {}
+// Mounters returns none.
+func Mounters() map[string]mount.Mounter { return nil }
