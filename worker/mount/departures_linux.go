@@ -106,12 +106,12 @@ func (d *departures) close() {
 
 // watch has it noted when the file system of a master leaves the kernel, if the kernel can tell.
 func (k *kernel) watch(m *master) {
-	if k.departures == nil || !k.ways.has(CallInotify) {
+	if k.departures == nil || !k.features.has(FeatureInotify) {
 		return
 	}
 	left, err := k.departures.watch(m.fd)
 	if err != nil {
-		k.ways.lacks(CallInotify, err)
+		k.features.lacks(FeatureInotify, err)
 		return
 	}
 	m.left = left
@@ -124,7 +124,7 @@ func (k *kernel) left(m *master) (gone, known bool) {
 	}
 	if closed(m.left) {
 		// It is told while the file system is being taken down. Whoever asks for it by its number waits for the rest.
-		if k.ways.has(CallUstat) {
+		if k.features.has(FeatureUstat) {
 			_ = unix.Ustat(int(m.dev), new(unix.Ustat_t))
 		}
 		return true, true

@@ -17,7 +17,7 @@ import (
 
 // endCgroup kills all processes in a cgroup and in those below it, and waits until they
 // have ended. A cgroup that is not there has none.
-func (c *chosen) endCgroup(ctx context.Context, dir string) ([]int, error) {
+func endCgroup(ctx context.Context, dir string) ([]int, error) {
 	var killed []int
 	for {
 		pids, err := cgroupPids(dir)
@@ -27,7 +27,7 @@ func (c *chosen) endCgroup(ctx context.Context, dir string) ([]int, error) {
 		// What is frozen does not end. (These are files of v1 and of v2.)
 		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0)
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("0"), 0)
-		now, err := c.endProcesses(ctx, pids, func(pid int) bool {
+		now, err := endProcesses(ctx, pids, func(pid int) bool {
 			again, err := cgroupPids(dir)
 			return err == nil && slices.Contains(again, pid)
 		})
@@ -74,17 +74,13 @@ func cgroupPids(dir string) ([]int, error) {
 
 // endProcesses kills processes and waits until they have ended. still is asked when the
 // process is held, so that it is not another that has got its number.
-func (c *chosen) endProcesses(ctx context.Context, pids []int, still func(int) bool) ([]int, error) {
+func endProcesses(ctx context.Context, pids []int, still func(int) bool) ([]int, error) {
 	var killed []int
 	for _, pid := range pids {
 		if pid <= 1 || pid == os.Getpid() {
 			continue
 		}
-		end := endOld
-		if c.has(CallPidfd) {
-			end = endByFD
-		}
-		done, err := end(ctx, pid, still)
+		done, err := endProcess(ctx, pid, still)
 		if done {
 			killed = append(killed, pid)
 		}
@@ -95,8 +91,8 @@ func (c *chosen) endProcesses(ctx context.Context, pids []int, still func(int) b
 	return killed, nil
 }
 
-// endByFD kills one process and waits; it returns false if there was nothing to kill.
-func endByFD(ctx context.Context, pid int, still func(int) bool) (bool, error) {
+// endProcess kills one process and waits; it returns false if there was nothing to kill.
+func endProcess(ctx context.Context, pid int, still func(int) bool) (bool, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {
 		return false, nil
@@ -115,20 +111,6 @@ func endByFD(ctx context.Context, pid int, still func(int) bool) (bool, error) {
 		return false, fmt.Errorf("killing the process %d: %w", pid, err)
 	}
 	return true, waitEnded(ctx, fd, pid)
-}
-
-// endOld does the same where there is no pidfd_open.
-func endOld(ctx context.Context, pid int, still func(int) bool) (bool, error) {
-	if !still(pid) {
-		return false, nil
-	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		if err == unix.ESRCH {
-			return false, nil
-		}
-		return false, fmt.Errorf("killing the process %d: %w", pid, err)
-	}
-	return true, waitGone(ctx, pid)
 }
 
 // endWait is how long a killed process may take to end. One in an uninterruptible wait can
@@ -151,20 +133,6 @@ func waitEnded(ctx context.Context, fd, pid int) error {
 	}
 }
 
-// waitGone is waitEnded without pidfd_open.
-func waitGone(ctx context.Context, pid int) error {
-	deadline := time.Now().Add(endWait)
-	for {
-		if ended(pid) {
-			return nil
-		}
-		if err := notEnded(ctx, pid, deadline); err != nil {
-			return err
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func notEnded(ctx context.Context, pid int, deadline time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("waiting for the process %d: %w", pid, err)
@@ -173,21 +141,4 @@ func notEnded(ctx context.Context, pid int, deadline time.Time) error {
 		return fmt.Errorf("the process %d of an earlier run was killed and has not ended; what it holds cannot be used: %w", pid, ErrBusy)
 	}
 	return nil
-}
-
-// ended tells whether a process has given back all that it had: it is not there, or a
-// zombie. Its first thread can be one while others go on.
-func ended(pid int) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	threads, err := os.ReadDir(filepath.Join(dir, "task"))
-	if err != nil {
-		return true
-	}
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return true
-	}
-	// The name before the state is in parentheses, and can have some itself.
-	i := strings.LastIndexByte(string(stat), ')')
-	return len(threads) <= 1 && i >= 0 && i+2 < len(stat) && (stat[i+2] == 'Z' || stat[i+2] == 'X')
 }

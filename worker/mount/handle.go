@@ -103,8 +103,7 @@ func (h *Handle) entrust() *master {
 // Attach makes the mount visible at a path in a namespace until Release or Detach, and returns
 // the path. It must be an absolute one that exists there, of a directory, or of a file if the
 // root of the mount is a file; "" makes one below the manager's directory, which both
-// namespaces have. Where calls of the kernel are missing it may be possible in the nursery
-// only: errors.ErrUnsupported.
+// namespaces have.
 func (h *Handle) Attach(n *Namespace, path string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -94,11 +94,7 @@ func (k *kernel) canMap(p *plan) error {
 	if !p.ids.Set() {
 		return nil
 	}
-	able := k.ways.detached() && k.ways.has(CallMountSetattr) && k.ways.configures()
-	if p.kind == "overlay" {
-		able = able && k.ways.has(CallLayerFD)
-	}
-	if !able {
+	if !k.features.has(FeatureCloneDetached) || p.kind == "overlay" && !k.features.has(FeatureLayerFD) {
 		return fmt.Errorf("%s: ids are not mapped by this kernel: %w", p, errors.ErrUnsupported)
 	}
 	return nil

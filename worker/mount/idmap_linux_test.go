@@ -170,10 +170,10 @@ func TestMapRefused(t *testing.T) {
 	if st := s.Stats(); st.Held+st.Idle+st.Pending > 0 {
 		t.Errorf("left: %+v", st)
 	}
-	for _, call := range []Call{CallMountSetattr, CallLayerFD, CallCloneDetached} {
-		old := newStand(t, Options{Without: []Call{call}})
+	for _, feature := range []Feature{FeatureLayerFD, FeatureCloneDetached} {
+		old := newStand(t, Options{Without: []Feature{feature}})
 		if _, err := old.Acquire(old.ctx, mapped(overlay([]string{old.layer("a")}))); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("without %s: %v", call, err)
+			t.Errorf("without %s: %v", feature, err)
 		}
 	}
 }

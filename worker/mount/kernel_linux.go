@@ -14,31 +14,31 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/idmap"
-
 	"holdfast/worker/internal/mountinfo"
 )
 
 // kernel is what a manager has in the kernel.
 type kernel struct {
-	dir    string // the manager's own, on a tmpfs
-	prefix string // of all names of this run
-	keep   []string
-	ways   *chosen
-	host   *Namespace
-	points atomic.Uint64
-	served map[string]Mounter
-	ownTmp bool // the tmpfs at dir was mounted for it
+	dir      string // the manager's own, on a tmpfs
+	prefix   string // of all names of this run
+	keep     []string
+	features *kernelFeatures
+	host     *Namespace
+	points   atomic.Uint64
+	served   map[string]Mounter
+	ownTmp   bool // the tmpfs at dir was mounted for it
 
 	departures *departures   // nil: there are none
 	searches   atomic.Uint64 // of the mounts of all processes
 
-	mu          sync.Mutex
-	small, home *Namespace             // the namespaces of the nursery and of the attic
-	users       map[idmap.Map]*os.File // user namespaces
+	mu      sync.Mutex
+	steps   *Namespace             // where programs are started
+	staging *Namespace             // where masters are attached
+	users   map[idmap.Map]*os.File // user namespaces
 }
 
 func newKernel(o *Options) (*kernel, error) {
-	if err := mayMount(); err != nil {
+	if err := errors.Join(kernelSupported(), mayMount()); err != nil {
 		return nil, err
 	}
 	k := &kernel{dir: o.Directory, host: &Namespace{}, served: o.Mounters}
@@ -51,11 +51,13 @@ func newKernel(o *Options) (*kernel, error) {
 			return nil, fmt.Errorf("mount: %w", err)
 		}
 	}
-	k.ways = probe(k.dir, o.Without, o.Logger)
-	if k.ways.has(CallInotify) {
-		var err error
+	var err error
+	if k.features, err = probe(k.dir, o.Without, o.Logger); err != nil {
+		return nil, errors.Join(err, k.removeTmpfs())
+	}
+	if k.features.has(FeatureInotify) {
 		if k.departures, err = newDepartures(); err != nil {
-			k.ways.lacks(CallInotify, err)
+			k.features.lacks(FeatureInotify, err)
 		}
 	}
 	return k, nil
@@ -104,36 +106,24 @@ func (k *kernel) ensureTmpfs() error {
 // tmpfsSource is the source of the tmpfs at a manager's directory.
 const tmpfsSource = "holdfast"
 
-// nursery is made when it is first asked for.
-func (k *kernel) nursery() (*Namespace, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.small == nil {
-		n, err := newNamespace(k.dir, k.prefix+nurseryMark, k.keep)
-		if err != nil {
-			return nil, err
-		}
-		k.small = n
-	}
-	return k.small, nil
-}
+// stepNamespace is where programs are started. It is made when it is first asked for.
+func (k *kernel) stepNamespace() (*Namespace, error) { return k.namespace(&k.steps, stepMark) }
 
-// attic is where masters are mounted that cannot be detached. They can be cloned from
-// there; if they cannot, it is the nursery.
-func (k *kernel) attic() (*Namespace, error) {
-	if !k.ways.clones() {
-		return k.nursery()
-	}
+// stagingNamespace is where masters are attached that cannot be cloned while they are detached. It is made when it is first
+// asked for.
+func (k *kernel) stagingNamespace() (*Namespace, error) { return k.namespace(&k.staging, stagingMark) }
+
+func (k *kernel) namespace(made **Namespace, mark string) (*Namespace, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.home == nil {
-		n, err := newNamespace(k.dir, k.prefix+"attic", k.keep)
+	if *made == nil {
+		n, err := newNamespace(k.dir, k.prefix+mark, k.keep)
 		if err != nil {
 			return nil, err
 		}
-		k.home = n
+		*made = n
 	}
-	return k.home, nil
+	return *made, nil
 }
 
 // unmake unmounts a master. It can be called again after an error.
@@ -225,9 +215,6 @@ func listBelow(path string) (points []string, err error) {
 
 // attach makes a clone of a master at a path in a namespace.
 func (k *kernel) attach(m *master, recursive bool, n *Namespace, path string) error {
-	if !k.ways.clones() {
-		return k.attachOld(m, recursive, n, path)
-	}
 	clone, err := k.clone(m, recursive)
 	if err != nil {
 		return err
@@ -243,9 +230,6 @@ func (k *kernel) attach(m *master, recursive bool, n *Namespace, path string) er
 
 // clone makes a detached clone of a master.
 func (k *kernel) clone(m *master, recursive bool) (int, error) {
-	if !k.ways.clones() {
-		return -1, fmt.Errorf("open_tree and move_mount (Linux 5.2): %w", errors.ErrUnsupported)
-	}
 	flags := uint(0)
 	if recursive {
 		flags = unix.AT_RECURSIVE
@@ -265,27 +249,6 @@ func (k *kernel) clone(m *master, recursive bool) (int, error) {
 	return fd, nil
 }
 
-// attachOld binds a master that is attached in the nursery.
-func (k *kernel) attachOld(m *master, recursive bool, n *Namespace, path string) error {
-	small, err := k.nursery()
-	if err != nil {
-		return err
-	}
-	if n != small {
-		return fmt.Errorf("attaching outside the nursery: open_tree and move_mount (Linux 5.2): %w", errors.ErrUnsupported)
-	}
-	flags := uintptr(unix.MS_BIND)
-	if recursive {
-		flags |= unix.MS_REC
-	}
-	return n.Do(func() error {
-		if err := unix.Mount(m.path, path, "", flags, ""); err != nil {
-			return fmt.Errorf("mount --bind %s: %w", path, err)
-		}
-		return nil
-	})
-}
-
 // detach unmounts an attachment. made tells whether the mount point is the manager's own.
 func (k *kernel) detach(n *Namespace, path string, made bool) error {
 	return n.Do(func() error {
@@ -297,12 +260,12 @@ func (k *kernel) detach(n *Namespace, path string, made bool) error {
 }
 
 // quick tells whether gone can tell.
-func (k *kernel) quick() bool { return k.ways.has(CallUstat) }
+func (k *kernel) quick() bool { return k.features.has(FeatureUstat) }
 
 // gone tells whether a number is that of no file system; false can mean that it was
 // given to another, or that it is not known.
 func (k *kernel) gone(dev uint64) bool {
-	return k.ways.has(CallUstat) && unix.Ustat(int(dev), new(unix.Ustat_t)) == unix.EINVAL
+	return k.features.has(FeatureUstat) && unix.Ustat(int(dev), new(unix.Ustat_t)) == unix.EINVAL
 }
 
 // alive tells whether a file system is still in the kernel, in whatever namespace or in
@@ -328,7 +291,7 @@ func (k *kernel) alive(dev uint64, name string) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	return seen || k.ways.has(CallUstat) && !others, nil
+	return seen || k.features.has(FeatureUstat) && !others, nil
 }
 
 // stays is alive of an overlay with an upper directory, also where its number may belong to a file system that no process shows.
@@ -340,7 +303,7 @@ func (k *kernel) stays(dev uint64, name, upper string) (bool, error) {
 // another tells that the number of an overlay belongs to another file system. Not all are shown by a process: an ipc namespace has
 // one for its message queues, and a mount can be detached. An overlay has as much room as the file system of its upper directory.
 func (k *kernel) another(dev uint64, upper string) bool {
-	if !k.ways.has(CallUstat) {
+	if !k.features.has(FeatureUstat) {
 		return false
 	}
 	for range anotherTries { // what is free changes, but not by so much each time
@@ -392,10 +355,10 @@ func holders(name string) []int {
 // close ends the threads, and takes away the tmpfs if all is gone.
 func (k *kernel) close() {
 	k.mu.Lock()
-	small, home := k.small, k.home
+	steps, staging := k.steps, k.staging
 	k.mu.Unlock()
-	small.close()
-	home.close()
+	steps.close()
+	staging.close()
 	k.closeUsers()
 	if k.departures != nil {
 		k.departures.close()

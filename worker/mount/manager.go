@@ -42,7 +42,7 @@ type Options struct {
 	// is not on a tmpfs, one is mounted at it. Two managers cannot have the same.
 	Directory string
 
-	// Keep are the directories that programs in the nursery need beside the system's: the
+	// Keep are the directories that programs in the step namespace need beside the system's: the
 	// root directory of the snapshots. They must exist.
 	Keep []string
 
@@ -62,7 +62,7 @@ type Options struct {
 	MaxMounts int
 
 	// ParkAfter is how long an unmount may be refused before it is parked: reported, and Wait
-	// returns. 0 is DefaultParkAfter. What starts in a copy of the nursery, as a container does,
+	// returns. 0 is DefaultParkAfter. What starts in a copy of the step namespace, as a container does,
 	// holds for some milliseconds what was attached there meanwhile.
 	ParkAfter time.Duration
 
@@ -71,8 +71,8 @@ type Options struct {
 	// are detached (Linux before 6.15) Acquire of one is errors.ErrUnsupported.
 	Mounters map[string]Mounter
 
-	// Without are calls that are not to be used though they are there.
-	Without []Call
+	// Without are features that are not to be used though the kernel has them.
+	Without []Feature
 
 	// Logger receives what an operator should know; nil: slog.Default().
 	Logger *slog.Logger
@@ -137,8 +137,11 @@ type Manager struct {
 // prefix is what the names of all things of a run begin with.
 func prefix(run string) string { return "holdfast-" + run + "-" }
 
-// nurseryMark is what follows it in the source of the nursery's mark.
-const nurseryMark = "nursery"
+// What follows it in the sources of the marks of namespaces.
+const (
+	stepMark    = "steps"
+	stagingMark = "staging"
+)
 
 // Open makes a manager. It first looks for what an earlier one has left in the same
 // directory when its process was killed: it ends the processes, takes the mounts

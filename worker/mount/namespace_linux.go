@@ -16,7 +16,7 @@ import (
 )
 
 // Namespace is a mount namespace of a manager: the host's, which is the one that the
-// process is in, or the nursery. Its methods can be called by several goroutines at once.
+// process is in, or the step namespace. Its methods can be called by several goroutines at once.
 // It ends with its manager.
 type Namespace struct {
 	file *os.File // the namespace; nil is that of the process

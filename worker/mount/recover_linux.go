@@ -49,7 +49,7 @@ func (m *Manager) recover(ctx context.Context, damaged bool) error {
 		return fmt.Errorf("mount: %w", err)
 	}
 	for _, dir := range m.opt.Cgroups {
-		pids, err := m.kernel.ways.endCgroup(ctx, dir)
+		pids, err := endCgroup(ctx, dir)
 		r.found.Ended = append(r.found.Ended, pids...)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (r *recovery) endSteps(ctx context.Context) error {
 				return
 			}
 			_, rest, _ := runOf(m.Source)
-			if (m.Point == "/" || rest == nurseryMark) && !slices.Contains(victims, g) {
+			if (m.Point == "/" || rest == stepMark) && !slices.Contains(victims, g) {
 				victims = append(victims, g)
 			}
 		}
@@ -123,7 +123,7 @@ func (r *recovery) endSteps(ctx context.Context) error {
 			return err
 		}
 		for _, g := range victims {
-			pids, err := r.m.kernel.ways.endProcesses(ctx, g.pids, func(pid int) bool {
+			pids, err := endProcesses(ctx, g.pids, func(pid int) bool {
 				namespace, err := namespaceOf(pid)
 				return err == nil && namespace == g.namespace
 			})

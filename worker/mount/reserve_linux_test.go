@@ -41,7 +41,7 @@ func TestOverlayIsHeldToLimits(t *testing.T) {
 	must(t, os.Remove(filepath.Join(disk, "own")))
 	for _, name := range []string{"all", "oldest"} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, Options{Without: waysUsed[name], Keep: []string{disk}})
+			s := newStand(t, Options{Without: withoutSets[name], Keep: []string{disk}})
 			upper, work := filepath.Join(disk, name, "upper"), filepath.Join(disk, name, "work")
 			must(t, errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)))
 			h := s.get(overlay([]string{s.layer("lower")}, "upperdir="+upper, "workdir="+work))

@@ -60,22 +60,22 @@ func (m *Manager) Stats() Stats {
 	return s
 }
 
-// Ways lists how what older kernels lack is done here, for an operator.
-func (m *Manager) Ways() []Way { return m.kernel.ways.list() }
+// Features lists which features of the kernel are used, and what is done without the others.
+func (m *Manager) Features() []FeatureState { return m.kernel.features.list() }
 
 // Host is the mount namespace that the process is in.
 func (m *Manager) Host() *Namespace { return m.kernel.host }
 
-// Nursery is the small namespace in which programs are started. It is made with the first
+// StepNamespace is the small namespace in which programs are started. It is made with the first
 // call. A file system that is mounted in the host's namespace later does not show in it.
-func (m *Manager) Nursery() (*Namespace, error) {
+func (m *Manager) StepNamespace() (*Namespace, error) {
 	m.mu.Lock()
 	closed := m.closed
 	m.mu.Unlock()
 	if closed {
 		return nil, fmt.Errorf("mount: %w", ErrClosed)
 	}
-	return m.kernel.nursery()
+	return m.kernel.stepNamespace()
 }
 
 // next gives a number that this run gives once.

@@ -192,7 +192,7 @@ func (r *Runner) open(ctx context.Context) error {
 }
 
 func (r *Runner) environment() (*environment, error) {
-	nursery, err := r.opt.Mounts.Nursery()
+	nursery, err := r.opt.Mounts.StepNamespace()
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
