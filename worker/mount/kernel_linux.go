@@ -3,7 +3,6 @@ package mount
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,8 +27,8 @@ type kernel struct {
 	served   map[string]Mounter
 	ownTmp   bool // the tmpfs at dir was mounted for it
 
-	departures *departures   // nil: there are none
-	searches   atomic.Uint64 // of the mounts of all processes
+	events   *unmountEvents // nil: there are none
+	searches atomic.Uint64  // of the mounts of all processes
 
 	mu      sync.Mutex
 	steps   *Namespace             // where programs are started
@@ -56,7 +55,7 @@ func newKernel(o *Options) (*kernel, error) {
 		return nil, errors.Join(err, k.removeTmpfs())
 	}
 	if k.features.has(FeatureInotify) {
-		if k.departures, err = newDepartures(); err != nil {
+		if k.events, err = newUnmountEvents(); err != nil {
 			k.features.lacks(FeatureInotify, err)
 		}
 	}
@@ -146,7 +145,7 @@ func (k *kernel) unmake(m *master) error {
 
 // leaves tells whether a master is detached, and the kernel tells when its file system has left it.
 func (k *kernel) leaves(m *master) bool {
-	return m.left != nil && m.path == "" && m.release == nil && k.departures.known()
+	return m.left != nil && m.path == "" && m.release == nil && k.events.known()
 }
 
 // release closes a master that is detached.
@@ -259,99 +258,6 @@ func (k *kernel) detach(n *Namespace, path string, made bool) error {
 	})
 }
 
-// quick tells whether gone can tell.
-func (k *kernel) quick() bool { return k.features.has(FeatureUstat) }
-
-// gone tells whether a number is that of no file system; false can mean that it was
-// given to another, or that it is not known.
-func (k *kernel) gone(dev uint64) bool {
-	return k.features.has(FeatureUstat) && unix.Ustat(int(dev), new(unix.Ustat_t)) == unix.EINVAL
-}
-
-// alive tells whether a file system is still in the kernel, in whatever namespace or in
-// none. A number may have been given to another meanwhile; if so that is seen if any
-// process shows it under another name.
-func (k *kernel) alive(dev uint64, name string) (bool, error) {
-	if k.gone(dev) {
-		return false, nil
-	}
-	sub := fmt.Sprintf(" %d:%d ", unix.Major(dev), unix.Minor(dev))
-	seen, others := false, false
-	k.searches.Add(1)
-	err := eachNamespace(sub, func(_ *group, m *mountinfo.Mount) {
-		if m.Major != unix.Major(dev) || m.Minor != unix.Minor(dev) {
-			return
-		}
-		if m.Source == name {
-			seen = true
-		} else {
-			others = true
-		}
-	})
-	if err != nil {
-		return true, err
-	}
-	return seen || k.features.has(FeatureUstat) && !others, nil
-}
-
-// stays is alive of an overlay with an upper directory, also where its number may belong to a file system that no process shows.
-func (k *kernel) stays(dev uint64, name, upper string) (bool, error) {
-	alive, err := k.alive(dev, name)
-	return err != nil || alive && !k.another(dev, upper), err
-}
-
-// another tells that the number of an overlay belongs to another file system. Not all are shown by a process: an ipc namespace has
-// one for its message queues, and a mount can be detached. An overlay has as much room as the file system of its upper directory.
-func (k *kernel) another(dev uint64, upper string) bool {
-	if !k.features.has(FeatureUstat) {
-		return false
-	}
-	for range anotherTries { // what is free changes, but not by so much each time
-		var u unix.Ustat_t
-		var before, after unix.Statfs_t
-		if unix.Statfs(upper, &before) != nil || unix.Ustat(int(dev), &u) != nil || unix.Statfs(upper, &after) != nil {
-			return false
-		}
-		if !far(uint32(u.Tfree), before.Bfree, after.Bfree) && !far(uint32(u.Tinode), before.Ffree, after.Ffree) {
-			return false
-		}
-	}
-	return true
-}
-
-const anotherTries = 3
-
-// far tells whether a number is neither between two others nor near them. It has no more than 32 bits on all kernels: of
-// larger ones that is not known.
-func far(n uint32, a, b uint64) bool {
-	low, high := min(a, b), max(a, b)
-	return high <= math.MaxUint32 && (uint64(n) < low-low/4 || uint64(n) > high+high/4)
-}
-
-// inUseBy names the processes that hold a file system, if it is worth looking for them.
-func (k *kernel) inUseBy(name string, look bool) string {
-	if !look {
-		return ""
-	}
-	k.searches.Add(1)
-	pids := holders(name)
-	if len(pids) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" in the namespaces of the processes %v", pids)
-}
-
-// holders lists the processes in whose namespaces a mount has a name.
-func holders(name string) []int {
-	var pids []int
-	_ = eachNamespace(" "+name+" ", func(g *group, m *mountinfo.Mount) {
-		if m.Source == name {
-			pids = append(pids, g.pids...)
-		}
-	})
-	return pids
-}
-
 // close ends the threads, and takes away the tmpfs if all is gone.
 func (k *kernel) close() {
 	k.mu.Lock()
@@ -360,8 +266,8 @@ func (k *kernel) close() {
 	steps.close()
 	staging.close()
 	k.closeUsers()
-	if k.departures != nil {
-		k.departures.close()
+	if k.events != nil {
+		k.events.close()
 	}
 }
 
@@ -371,4 +277,24 @@ func (k *kernel) removeTmpfs() error {
 		return nil
 	}
 	return unmount(k.dir)
+}
+
+// defaultMaxMounts is what half of the process's descriptors and 64 MiB allow.
+func defaultMaxMounts() int {
+	most := 64 << 20 / KernelBytesPerMount
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur/2 < uint64(most) {
+		most = int(limit.Cur / 2)
+	}
+	return most
+}
+
+// deviceOf is the number of the file system that a file is on.
+func deviceOf(st *unix.Stat_t) uint64 {
+	return uint64(st.Dev) //nolint:unconvert // on mips it is an uint32
+}
+
+// typeOf is the number of the type of a file system.
+func typeOf(st *unix.Statfs_t) int64 {
+	return int64(st.Type) //nolint:unconvert // on 32-bit systems it is an int32
 }

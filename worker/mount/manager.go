@@ -415,86 +415,6 @@ func (m *Manager) leaveEntry(e *entry) {
 	}
 }
 
-// depart begins the unmount of an entry.
-func (m *Manager) depart(e *entry) {
-	m.unidle(e)
-	e.state = leaving
-	go m.unmount(e, m.register(e.plan.String()))
-}
-
-// unmount unmounts the master of an entry, and goes on until the kernel has let it go.
-func (m *Manager) unmount(e *entry, p *pending) {
-	unmade := false
-	p.soon = e.master.left
-	done := m.persist(p, func() { close(e.parked) }, func(thorough bool) error {
-		if !unmade {
-			if err := m.kernel.unmake(e.master); err != nil {
-				return err
-			}
-			unmade = true
-		}
-		if e.plan.upper == "" {
-			return nil
-		}
-		return m.released(e, thorough, time.Since(p.Since) >= m.opt.ParkAfter)
-	})
-	if !done {
-		return
-	}
-	if e.plan.upper != "" {
-		if err := m.records.dropUpper(e.name); err != nil {
-			m.log.Error("a record of a mount stays", "mount", e.plan.String(), "reason", err)
-		}
-	}
-	for _, h := range e.lowers {
-		h.Release() // before the entry is off the lists: who sees it gone sees these idle
-	}
-	m.mu.Lock()
-	m.unclaim(e)
-	m.unlist(e)
-	m.mu.Unlock()
-	close(e.gone)
-}
-
-// released tells whether the file system of an overlay has left the kernel. If it lasts, late, it is worth
-// looking for who has it.
-func (m *Manager) released(e *entry, thorough, late bool) error {
-	gone, known := m.kernel.left(e.master)
-	if gone {
-		return nil
-	}
-	if known {
-		return m.inUse(e, late)
-	}
-	if gone := m.kernel.gone(e.master.dev); gone || m.reused(e.master.dev, e) {
-		return nil
-	}
-	if thorough || !m.kernel.quick() {
-		stays, err := m.kernel.stays(e.master.dev, e.name, e.plan.upper)
-		if err != nil || !stays {
-			return err
-		}
-	}
-	return m.inUse(e, late)
-}
-
-func (m *Manager) inUse(e *entry, look bool) error {
-	return fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(e.name, look), ErrBusy)
-}
-
-// reused tells whether the number of a file system that an entry had, or nobody of this
-// run if it is nil, is that of another entry by now.
-func (m *Manager) reused(dev uint64, by *entry) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for other := range m.all {
-		if other != by && other.state == mounted && !other.entrusted && other.master.dev == dev {
-			return true
-		}
-	}
-	return false
-}
-
 // unlist takes an entry off the lists.
 func (m *Manager) unlist(e *entry) {
 	delete(m.all, e)
@@ -502,4 +422,76 @@ func (m *Manager) unlist(e *entry) {
 		delete(m.shared, e.key)
 	}
 	m.unindex(e)
+}
+
+// Host is the mount namespace that the process is in.
+func (m *Manager) Host() *Namespace { return m.kernel.host }
+
+// StepNamespace is the small namespace in which programs are started. It is made with the first
+// call. A file system that is mounted in the host's namespace later does not show in it.
+func (m *Manager) StepNamespace() (*Namespace, error) {
+	m.mu.Lock()
+	closed := m.closed
+	m.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("mount: %w", ErrClosed)
+	}
+	return m.kernel.stepNamespace()
+}
+
+// next gives a number that this run gives once.
+func (m *Manager) next() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.serial++
+	return m.serial
+}
+
+// Close refuses further use, unmounts what is idle, and waits until all is released and
+// unmounted. If ctx ends first it returns an error that says what is left, and closes nevertheless; the next Open
+// finds what is left then as after a crash. Further calls do nothing.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	m.dropIdle()
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.mu.Unlock()
+	left := m.drain(ctx)
+	close(m.stop)
+	m.kernel.close()
+	err := left
+	if left == nil {
+		err = m.records.dropRun(m.run)
+	}
+	err = errors.Join(err, m.records.db.Close())
+	if err == nil {
+		err = m.kernel.removeTmpfs()
+	}
+	if err != nil {
+		return fmt.Errorf("mount: closing: %w", err)
+	}
+	return nil
+}
+
+// drain waits until nothing is mounted or pending.
+func (m *Manager) drain(ctx context.Context) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		s := m.Stats()
+		if s.Mounts == 0 && s.Pending == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d mounts are held and %d are being unmounted: %w", s.Held, s.Going, ctx.Err())
+		}
+	}
 }

@@ -39,7 +39,7 @@ func TestEventsAreLost(t *testing.T) {
 	h := s.get(overlay([]string{s.layer("a")}, options...))
 	copied, err := h.Clone()
 	must(t, err)
-	d := s.kernel.departures
+	d := s.kernel.events
 	for _, lost := range [][]byte{event(-1, unix.IN_Q_OVERFLOW, 0), event(1, unix.IN_UNMOUNT, 16), event(1, unix.IN_UNMOUNT, 1<<32-1)} {
 		if err := d.tell(lost); err == nil {
 			t.Errorf("%x: nothing was lost", lost)
