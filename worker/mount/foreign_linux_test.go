@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A bind of a file system that does not lead to a directory to keep was of the empty directory below it, without an error, on kernels
-// before 6.15, which clone mounts only where they are attached: a step was given an empty /home. The same was so of images and layers.
-// It is what the caller sees, or it is refused.
+// A bind of a file system that does not lead to a directory to keep was of the empty directory below it, without an
+// error, on kernels before 6.15, which clone mounts only where they are attached: a step was given an empty /home. The
+// same was so of images and layers. It is what the caller sees, or it is refused.
 func TestSourceElsewhere(t *testing.T) {
 	eachKernel(t, func(s *stand) {
 		elsewhere := s.TempDir()
@@ -54,8 +54,8 @@ func TestSourceElsewhere(t *testing.T) {
 	})
 }
 
-// A recursive bind lacked what is mounted below its source, without an error, where it was made in the staging namespace: a step was given an empty
-// directory. And what was mounted read-only later could be written.
+// A recursive bind lacked what is mounted below its source, without an error, where it was made in the staging
+// namespace: a step was given an empty directory. And what was mounted read-only later could be written.
 func TestMountedBelow(t *testing.T) {
 	eachKernel(t, func(s *stand) {
 		mount := func(at string) {
@@ -92,8 +92,8 @@ func TestMountedBelow(t *testing.T) {
 	})
 }
 
-// A relative source was looked for below the root directory where the mount was made in the staging namespace: "etc" was the machine's. And
-// one that was idle was given when the working directory was another.
+// A relative source was looked for below the root directory where the mount was made in the staging namespace: "etc"
+// was the machine's. And one that was idle was given when the working directory was another.
 func TestRelativeSource(t *testing.T) {
 	eachKernel(t, func(s *stand) {
 		for _, name := range []string{"a", "b"} {
@@ -116,8 +116,8 @@ func TestRelativeSource(t *testing.T) {
 	})
 }
 
-// Kernels before 6.13 show an overlay's layers as they were given, and these were numbers of descriptors: top saw no steps on them, and
-// with damaged records what a killed worker's processes held was not found.
+// Kernels before 6.13 show an overlay's layers as they were given, and these were numbers of descriptors: top saw no
+// steps on them, and with damaged records what a killed worker's processes held was not found.
 func TestLayersAreShown(t *testing.T) {
 	dir := t.TempDir() // without the commas that names of ways have
 	eachKernelWith(t, Options{Keep: []string{dir}}, func(s *stand) {

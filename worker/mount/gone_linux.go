@@ -13,9 +13,10 @@ import (
 	"holdfast/worker/internal/mountinfo"
 )
 
-// This file finds out whether a file system has left the kernel: by its event, its number, or the mounts of all processes.
+// This file finds out whether a file system has left the kernel: by its event, its number, or the mounts of all
+// processes.
 
-// unmountEvents learns from the kernel when file systems leave it, whoever had them last: a watch on
+// unmountEvents learns from the kernel when file systems leave it, in whatever process: a watch on
 // the root of one ends with the event IN_UNMOUNT when the last mount of it is gone, in whatever namespace.
 type unmountEvents struct {
 	file *os.File
@@ -59,7 +60,7 @@ func (d *unmountEvents) known() bool {
 	return d.failed == nil
 }
 
-// Parts of an event: the watch, what has happened, a cookie, the length of the name behind it.
+// Parts of an event: the watch, what has happened, a cookie, the length of the name after it.
 const eventSize = unix.SizeofInotifyEvent
 
 func (d *unmountEvents) read() {
@@ -128,7 +129,7 @@ func (k *kernel) left(m *master) (gone, known bool) {
 		return false, false
 	}
 	if closed(m.left) {
-		// It is told while the file system is being taken down. Whoever asks for it by its number waits for the rest.
+		// The event comes while the file system is being taken down. Asking for it by its number waits for the rest.
 		if k.features.has(FeatureUstat) {
 			_ = unix.Ustat(int(m.dev), new(unix.Ustat_t))
 		}
@@ -172,14 +173,16 @@ func (k *kernel) alive(dev uint64, name string) (bool, error) {
 	return seen || k.features.has(FeatureUstat) && !others, nil
 }
 
-// stays is alive of an overlay with an upper directory, also where its number may belong to a file system that no process shows.
+// stays is alive of an overlay with an upper directory, also where its number may belong to a file system that no
+// process shows.
 func (k *kernel) stays(dev uint64, name, upper string) (bool, error) {
 	alive, err := k.alive(dev, name)
 	return err != nil || alive && !k.another(dev, upper), err
 }
 
-// another tells that the number of an overlay belongs to another file system. Not all are shown by a process: an ipc namespace has
-// one for its message queues, and a mount can be detached. An overlay has as much room as the file system of its upper directory.
+// another tells that the number of an overlay belongs to another file system. Not all are shown by a process: an ipc
+// namespace has one for its message queues, and a mount can be detached. An overlay has as much room as the file system
+// of its upper directory.
 func (k *kernel) another(dev uint64, upper string) bool {
 	if !k.features.has(FeatureUstat) {
 		return false
@@ -199,8 +202,8 @@ func (k *kernel) another(dev uint64, upper string) bool {
 
 const anotherTries = 3
 
-// far tells whether a number is neither between two others nor near them. It has no more than 32 bits on all kernels: of
-// larger ones that is not known.
+// far tells whether a number is neither between two others nor near them. It has no more than 32 bits on all kernels:
+// of larger ones that is not known.
 func far(n uint32, a, b uint64) bool {
 	low, high := min(a, b), max(a, b)
 	return high <= math.MaxUint32 && (uint64(n) < low-low/4 || uint64(n) > high+high/4)

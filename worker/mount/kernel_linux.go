@@ -108,8 +108,8 @@ const tmpfsSource = "holdfast"
 // stepNamespace is where programs are started. It is made when it is first asked for.
 func (k *kernel) stepNamespace() (*Namespace, error) { return k.namespace(&k.steps, stepMark) }
 
-// stagingNamespace is where masters are attached that cannot be cloned while they are detached. It is made when it is first
-// asked for.
+// stagingNamespace is where masters are attached that cannot be cloned while they are detached. It is made when it is
+// first asked for.
 func (k *kernel) stagingNamespace() (*Namespace, error) { return k.namespace(&k.staging, stagingMark) }
 
 func (k *kernel) namespace(made **Namespace, mark string) (*Namespace, error) {
@@ -151,7 +151,8 @@ func (k *kernel) leaves(m *master) bool {
 // release closes a master that is detached.
 func (k *kernel) release(m *master) { _ = unix.Close(m.fd) }
 
-// unmountPoint unmounts what is at a mount point that is the manager's own, with what has come with it below it, and removes the point.
+// unmountPoint unmounts what is at a mount point that is the manager's own, with what has come with it below it, and
+// removes the point.
 func unmountPoint(path string) error {
 	err := unmount(path)
 	if errors.Is(err, unix.EBUSY) {
@@ -175,8 +176,8 @@ func unmount(path string) error {
 	return fmt.Errorf("umount %s: %w", path, err)
 }
 
-// unmountTree unmounts what is at a path, and before it what is below, the last first. In a user namespace what came there with a
-// recursive mount from outside cannot be unmounted by itself, but goes with the mount that it came with.
+// unmountTree unmounts what is at a path, and before it what is below, the last first. In a user namespace what came
+// there with a recursive mount from outside cannot be unmounted by itself, but goes with the mount that it came with.
 func unmountTree(path string) error {
 	below, err := listBelow(path)
 	for _, p := range slices.Backward(below) {

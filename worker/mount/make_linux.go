@@ -286,16 +286,17 @@ func (p *plan) create(do func() error) error {
 	}
 	mounter := do
 	if p.ids.Set() {
-		// It makes files in its work directory as the one who mounts it, and mounts itself read-only without an error if it cannot.
+		// It makes files in its work directory as the one who mounts it, and mounts itself read-only without an error
+		// if it cannot.
 		mounter = func() error { return p.ids.Do(do) }
 	}
-	// What is written to an overlay is judged as if its mounter wrote it. With this capability ext4 would refuse nothing that is beyond a quota, and
-	// give away the blocks that it reserves.
+	// The file system below an overlay sees its mounter as the writer. With this capability ext4 would refuse nothing
+	// that is beyond a quota, and give away the blocks that it reserves.
 	return osthread.Without(unix.CAP_SYS_RESOURCE, mounter)
 }
 
-// hold makes a master of a detached mount that the thread, which is in place, has made. It stays detached, or is attached in
-// the staging namespace.
+// hold makes a master of a detached mount that the thread, which is in place, has made. It stays detached, or is
+// attached in the staging namespace.
 func (k *kernel) hold(fd int, place *Namespace) (*master, error) {
 	m, err := describe(fd)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Errors, to be found with errors.Is. What the system lacks is errors.ErrUnsupported.
 var (
-	// ErrBusy: somebody else holds what is asked for. The error says who, if that is known.
+	// ErrBusy: another holder has what is asked for. The error says which, if that is known.
 	ErrBusy = errors.New("busy")
 
 	// ErrFull: there are MaxMounts mounts, and all of them are held.
@@ -42,7 +42,7 @@ type Options struct {
 	// is not on a tmpfs, one is mounted at it. Two managers cannot have the same.
 	Directory string
 
-	// Keep are the directories that programs in the step namespace need beside the system's: the
+	// Keep are the directories that programs in the step namespace need in addition to the system's: the
 	// root directory of the snapshots. They must exist.
 	Keep []string
 
@@ -50,7 +50,7 @@ type Options struct {
 	// else. Open ends every process in them.
 	Cgroups []string
 
-	// IdleAge is how long a mount that nobody holds stays; 0 is DefaultIdleAge, and if it
+	// IdleAge is how long a mount that is not held stays; 0 is DefaultIdleAge, and if it
 	// is negative none stays.
 	IdleAge time.Duration
 
@@ -87,7 +87,7 @@ const (
 	leaving
 )
 
-// entry is a mount of the manager, from the moment somebody wants it until it is gone.
+// entry is a mount of the manager, from when it is first asked for until it is gone.
 // Its fields are guarded by the manager's mutex, but for those that are set before made
 // is closed.
 type entry struct {
@@ -209,7 +209,7 @@ func (m *Manager) abandon() error {
 
 // Acquire mounts what a spec says, or shares the mount that is there. A spec that cannot
 // be mounted gives an error with what the kernel has said; one whose upper or work directory is
-// used otherwise, or whose layers somebody else writes, one that is ErrBusy; one mount
+// used otherwise, or whose layers are written through another mount, one that is ErrBusy; one mount
 // more than there may be, ErrFull. If ctx ends first, its error is returned, and nothing is held.
 func (m *Manager) Acquire(ctx context.Context, s Spec) (*Handle, error) {
 	p, err := parse(&s)

@@ -1,5 +1,5 @@
 // Package mount is the one place that mounts file systems, and the one that takes them
-// away. Nothing is mounted because it exists, only because somebody holds it:
+// away. Nothing is mounted because it exists, only while it is held:
 // [Manager.Acquire] mounts, or shares what is mounted already, and [Handle.Release] gives
 // it back.
 //
@@ -31,7 +31,7 @@ type Mounter interface {
 	// to be written: the caller makes a clone or bind of it that has the options of m, which
 	// can be "ro" and "rw" only.
 	//
-	// release unmounts when it is the last. If it fails, as when somebody is in the directory,
+	// release unmounts when it is the last. If it fails, as when a process is in the directory,
 	// nothing has changed and it can be called again; after a success it does nothing.
 	Mount(ctx context.Context, m Mount) (path string, release func() error, err error)
 }

@@ -225,7 +225,7 @@ var standardMounts = map[string]bool{
 	"/sys/fs/cgroup": true, "/usr": true, "/etc": true, "/bin": true, "/sbin": true, "/lib": true, "/lib64": true,
 }
 
-// neededMounts lists the mount points that a small namespace has, each behind those that
+// neededMounts lists the mount points that a small namespace has, each after those that
 // it lies on.
 func neededMounts(keep []string) ([]string, error) {
 	real := make([]string, 0, len(keep))

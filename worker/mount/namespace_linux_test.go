@@ -49,8 +49,8 @@ func TestStepNamespace(t *testing.T) {
 	})
 }
 
-// A recursive bind that was attached in the step namespace could not be unmounted there if anything was mounted below its source: a step of
-// the runtime runc left it for ever.
+// A recursive bind that was attached in the step namespace could not be unmounted there if anything was mounted below
+// its source: a step of the runtime runc left it for ever.
 func TestRecursiveInStepNamespace(t *testing.T) {
 	eachKernel(t, func(s *stand) {
 		source := filepath.Join(s.dir, "source")

@@ -22,9 +22,9 @@ type layers struct {
 	ids          []dirID // of all that were opened
 }
 
-// name is what an overlay is given for a layer: its path, if the mountinfo is to say by it whose the overlay is and the path can
-// be an option, else number, which stands for its descriptor. Kernels before 6.13 show what they were given. That what is at the
-// path is what was opened is up to who may rename directories there, which steps may not.
+// name is what an overlay is given for a layer: its path, if the mountinfo is to say by it whose the overlay is and the
+// path can be an option, else number, which stands for its descriptor. Kernels before 6.13 show what they were given.
+// That what is at the path is what was opened is up to who may rename directories there, which steps may not.
 func (l *layers) name(fd int, number string) string {
 	shown := fd == l.upper || fd == l.work || l.upper < 0 && fd == l.lowers[0]
 	i := slices.Index(l.opened, fd)
@@ -92,7 +92,8 @@ func (l *layers) close() {
 	l.opened = nil
 }
 
-// closeSoon closes them in the background, and closes a channel then: for each that shows other ids the kernel waits for all processors.
+// closeSoon closes them in the background, and closes a channel then: for each that shows other ids the kernel waits
+// for all processors.
 func (l *layers) closeSoon() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -102,9 +103,9 @@ func (l *layers) closeSoon() <-chan struct{} {
 	return done
 }
 
-// place is the namespace in which a plan is mounted: the host's, where its paths are what the caller means. An overlay is
-// mounted in the staging namespace if that has its lower layers that are mounts, or if it cannot be mounted without being
-// attached.
+// place is the namespace in which a plan is mounted: the host's, where its paths are what the caller means. An overlay
+// is mounted in the staging namespace if that has its lower layers that are mounts, or if it cannot be mounted without
+// being attached.
 func (k *kernel) place(p *plan) (*Namespace, error) {
 	if p.kind != "overlay" || k.features.has(FeatureCloneDetached) && k.features.appends() {
 		return k.host, nil
@@ -112,8 +113,8 @@ func (k *kernel) place(p *plan) (*Namespace, error) {
 	return k.stagingNamespace()
 }
 
-// sameThere returns an error if a layer is another directory in the namespace where the overlay is mounted: the directory
-// below a file system that is mounted elsewhere than at the directories to keep, or was mounted later.
+// sameThere returns an error if a layer is another directory in the namespace where the overlay is mounted: the
+// directory below a file system that is mounted elsewhere than at the directories to keep, or was mounted later.
 func (k *kernel) sameThere(p *plan, place *Namespace) error {
 	if place == k.host {
 		return nil

@@ -213,7 +213,7 @@ func (r *recovery) removePoints() {
 }
 
 // noteForeign refuses the directories of overlays that are still there, and drops the
-// records of all others. Those that nobody shows are known by the number of their file system.
+// records of all others. Those that no mountinfo shows are known by the number of their file system.
 func (r *recovery) noteForeign() error {
 	still := map[string]*Foreign{}
 	err := eachNamespace(" holdfast-", func(g *group, m *mountinfo.Mount) {
@@ -264,7 +264,7 @@ func (r *recovery) noteForeign() error {
 	return r.m.records.forget(done)
 }
 
-// outlives tells whether a file system that nobody shows is still there. What a process
+// outlives tells whether a file system that no mountinfo shows is still there. What a process
 // has held can go a moment after it.
 func (r *recovery) outlives(rec upperRecord, name string, until time.Time) (alive bool, err error) {
 	for delay := firstDelay; ; delay = min(2*delay, soonDelay) {
@@ -276,7 +276,7 @@ func (r *recovery) outlives(rec upperRecord, name string, until time.Time) (aliv
 	}
 }
 
-// refuse claims the directories of an overlay that somebody else holds, until it is gone.
+// refuse claims the directories of an overlay that other processes hold, until it is gone.
 func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
 	var taken []inode
 	m.mu.Lock()

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOverlayIsHeldToLimits: what was written to an overlay was written with CAP_SYS_RESOURCE, which its mounter had: ext4 refused a
-// step nothing beyond its quota, and gave it the blocks that are reserved. (Reserved blocks are what each kernel has.)
+// TestOverlayIsHeldToLimits: what was written to an overlay was written with CAP_SYS_RESOURCE, which its mounter had:
+// ext4 refused a step nothing beyond its quota, and gave it the blocks that are reserved. (Reserved blocks are what
+// each kernel has.)
 func TestOverlayIsHeldToLimits(t *testing.T) {
 	needRoot(t)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

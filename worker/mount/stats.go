@@ -29,7 +29,7 @@ type Stats struct {
 	Searches uint64
 }
 
-// Stats returns the figures of the moment.
+// Stats returns the figures.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -156,8 +156,8 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// settleStress waits for unmounts, and for layers that are being closed, which is what a bounded time of tests waits for as a
-// whole.
+// settleStress waits for unmounts, and for layers that are being closed, which is what a bounded time of tests waits
+// for as a whole.
 func (s *stand) settleStress() {
 	s.Helper()
 	s.ctx = contextOf(s)

@@ -75,7 +75,7 @@ func (m *Manager) inUse(e *entry, look bool) error {
 	return fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(e.name, look), ErrBusy)
 }
 
-// reused tells whether the number of a file system that an entry had, or nobody of this
+// reused tells whether the number of a file system that an entry had, or none of this
 // run if it is nil, is that of another entry by now.
 func (m *Manager) reused(dev uint64, by *entry) bool {
 	m.mu.Lock()
@@ -89,7 +89,7 @@ func (m *Manager) reused(dev uint64, by *entry) bool {
 }
 
 // Times between tries: they double, up to soonDelay until it is parked, and up to lastDelay
-// behind that.
+// after that.
 const (
 	firstDelay = time.Millisecond
 	soonDelay  = 50 * time.Millisecond
@@ -113,7 +113,7 @@ type Pending struct {
 type pending struct {
 	Pending
 	kick  chan struct{}   // has it tried at once
-	soon  <-chan struct{} // closed when it can be done; nil: nobody tells
+	soon  <-chan struct{} // closed when it can be done; nil: not known
 	tried chan struct{}   // closed, and made anew, with each try that has ended
 }
 
