@@ -16,8 +16,8 @@ import (
 	"holdfast/worker/snapshot/driver/zfs"
 )
 
-// served is a Snapshotter whose mounts of the type zfs the kernel does not know. They are mounted when containerd is told
-// of them, it binds them, and they go when it commits or removes the snapshot: it does not tell when it unmounts.
+// served is a Snapshotter whose mounts of the type zfs the kernel does not know. They are mounted when containerd is
+// told of them, it binds them, and they go when it commits or removes the snapshot: it does not tell when it unmounts.
 type served struct {
 	*containerd.Snapshotter
 	by *zfsfuse.Mounter

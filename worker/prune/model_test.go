@@ -257,7 +257,7 @@ func TestAgainstNaive(t *testing.T) {
 func (h *history) makeRoomPlan(p *Pruner, policies []Policy, now time.Time) {
 	room := h.fs.Free + h.rng.Int64N(20e6)
 	var list []Removal
-	_, err := p.survey(ctx, now, room, func(_ *snapshot.Moment, r *Removal) bool {
+	_, err := p.survey(ctx, now, room, func(_ *snapshot.ReadTx, r *Removal) bool {
 		list = append(list, *r)
 		return true
 	})

@@ -153,7 +153,7 @@ func (p *Pruner) MakeRoom(ctx context.Context, free int64) error {
 // Room returns how many bytes would be free on the file system after MakeRoom with the same argument, as far as commits have
 // measured what they take: less if files share blocks, and some more for directories and metadata. It changes nothing.
 func (p *Pruner) Room(ctx context.Context, free int64) (int64, error) {
-	after, err := p.survey(ctx, p.now(), max(free, 1), func(*snapshot.Moment, *Removal) bool { return true })
+	after, err := p.survey(ctx, p.now(), max(free, 1), func(*snapshot.ReadTx, *Removal) bool { return true })
 	if err != nil {
 		return 0, fmt.Errorf("plan room: %w", err)
 	}
@@ -205,7 +205,7 @@ func (p *Pruner) run(ctx context.Context, room int64) (Result, error) {
 
 // list plans.
 func (p *Pruner) list(ctx context.Context, now time.Time, room int64) (list []doomed, after State, err error) {
-	after, err = p.survey(ctx, now, room, func(_ *snapshot.Moment, r *Removal) bool {
+	after, err = p.survey(ctx, now, room, func(_ *snapshot.ReadTx, r *Removal) bool {
 		list = append(list, doomed{snapshot.Doomed{ID: r.ID, LastUsed: r.LastUsed, Despite: p.opts.Despite}, r.Usage.Size, r.Policy - 1})
 		return true
 	})
@@ -213,7 +213,7 @@ func (p *Pruner) list(ctx context.Context, now time.Time, room int64) (list []do
 }
 
 // survey gives what is to go to emit.
-func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit func(*snapshot.Moment, *Removal) bool) (State, error) {
+func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit func(*snapshot.ReadTx, *Removal) bool) (State, error) {
 	state, err := p.measure(ctx)
 	if err != nil {
 		return State{}, err
@@ -222,7 +222,7 @@ func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit fun
 		state.Free -= p.opts.Reserved()
 	}
 	plan := planner{policies: p.opts.Policies, now: now, despite: p.opts.Despite, room: room, state: state}
-	err = p.store.Moment(ctx, func(m *snapshot.Moment) error {
+	err = p.store.Read(ctx, func(m *snapshot.ReadTx) error {
 		return plan.plan(m, func(r *Removal) bool { return emit(m, r) })
 	})
 	return plan.state, err
@@ -310,7 +310,7 @@ func adapt(batch, n int, held, hold time.Duration) int {
 // tells what the result would be. It changes nothing.
 func (p *Pruner) DryRun(ctx context.Context, fn func(*Removal) bool) (Result, error) {
 	r := Result{Policies: make([]Sum, len(p.opts.Policies))}
-	after, err := p.survey(ctx, p.now(), 0, func(_ *snapshot.Moment, one *Removal) bool {
+	after, err := p.survey(ctx, p.now(), 0, func(_ *snapshot.ReadTx, one *Removal) bool {
 		r.Snapshots++
 		r.Bytes += one.Usage.Size
 		r.Policies[one.Policy-1].add(one.Usage.Size)

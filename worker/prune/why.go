@@ -64,7 +64,7 @@ func (p *Pruner) Why(ctx context.Context, tenant, name string) (*Answer, error) 
 		if p.opts.Reserved != nil {
 			state.Free -= p.opts.Reserved()
 		}
-		err = p.store.Moment(ctx, func(m *snapshot.Moment) error { return w.run(m, state, tenant, name) })
+		err = p.store.Read(ctx, func(m *snapshot.ReadTx) error { return w.run(m, state, tenant, name) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("why snapshot %q of tenant %q stays: %w", name, tenant, err)
@@ -75,7 +75,7 @@ func (p *Pruner) Why(ctx context.Context, tenant, name string) (*Answer, error) 
 // inquiry answers Why.
 type inquiry struct {
 	p       *Pruner
-	m       *snapshot.Moment
+	m       *snapshot.ReadTx
 	now     time.Time
 	answer  Answer
 	goes    map[snapshot.ID]bool // what the next run removes
@@ -83,7 +83,7 @@ type inquiry struct {
 	visited int
 }
 
-func (w *inquiry) run(m *snapshot.Moment, state State, tenant, name string) (err error) {
+func (w *inquiry) run(m *snapshot.ReadTx, state State, tenant, name string) (err error) {
 	w.m = m
 	if w.answer.Candidate, err = m.Stat(tenant, name); err != nil {
 		return err

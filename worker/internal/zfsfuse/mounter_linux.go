@@ -94,8 +94,9 @@ func (m *Mounter) Mount(ctx context.Context, what mount.Mount) (string, func() e
 	}, nil
 }
 
-// mountAt mounts a dataset, or binds the place where it is mounted already: a file system of a server has one superblock,
-// which others may still have. It tries again for some time what is busy: the daemon learns of an unmount later.
+// mountAt mounts a dataset, or binds the place where it is mounted already: a file system of a server has one
+// superblock, which others may still have. It tries again for some time what is busy: the daemon learns of an unmount
+// later.
 func mountAt(ctx context.Context, dataset, path string) (err error) {
 	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
 		if err = mountOnce(ctx, dataset, path); err == nil || !strings.Contains(err.Error(), "busy") && !strings.Contains(err.Error(), "already mounted") {

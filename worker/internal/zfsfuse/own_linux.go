@@ -136,8 +136,8 @@ func attempt(t *testing.T, pattern string, env ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Subtests gives the names of the subtests of a test that a process of its own begins, which is told to with an environment
-// variable: it makes each of them fail at once.
+// Subtests gives the names of the subtests of a test that a process of its own begins, which is told to with an
+// environment variable: it makes each of them fail at once.
 func Subtests(t *testing.T, env string) (names []string) {
 	t.Helper()
 	out, _ := attempt(t, exact(t.Name()), env)
@@ -198,8 +198,8 @@ func own() error {
 	return nil
 }
 
-// forgetOthers unmounts in this mount namespace what other tests have mounted below the directory that has all of theirs: with a copy here
-// their file systems would be in use for as long as this test.
+// forgetOthers unmounts in this mount namespace what other tests have mounted below the directory that has all of
+// theirs: with a copy here their file systems would be in use for as long as this test.
 func forgetOthers(own string) error {
 	all := own
 	for strings.Contains(all, drivertest.TempName) {

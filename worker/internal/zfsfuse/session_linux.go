@@ -19,8 +19,8 @@ import (
 	"holdfast/worker/internal/mountinfo"
 )
 
-// locks is the directory with the daemon's own lock. If it does not exist, or others than root may write to it, only sessions
-// of one process exclude each other.
+// locks is the directory with the daemon's own lock. If it does not exist, or others than root may write to it, only
+// sessions of one process exclude each other.
 var locks = "/var/lock/zfs"
 
 // sessionLimit is how long Begin waits: longer than a command or an unmount may take.

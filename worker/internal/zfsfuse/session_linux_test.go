@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestBusy: a process in which one thread waits, as that of commands does while the other unmounts, is busy; one in which both
-// do is not, and one that has ended.
+// TestBusy: a process in which one thread waits, as that of commands does while the other unmounts, is busy; one in
+// which both do is not, and one that has ended.
 func TestBusy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it looks at threads")
@@ -82,8 +82,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestSession: there is one at a time, of this process and of others, and of commands that outlive their process. A caller
-// that waits can give up.
+// TestSession: there is one at a time, of this process and of others, and of commands that outlive their process. A
+// caller that waits can give up.
 func TestSession(t *testing.T) {
 	was, limit := locks, sessionLimit
 	t.Cleanup(func() { locks, sessionLimit = was, limit })

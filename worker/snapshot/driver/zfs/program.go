@@ -77,8 +77,8 @@ func LookPath() (string, error) {
 	return "", err
 }
 
-// run runs zfs and returns what it prints. The command is not killed when ctx ends: the file system would go on with it,
-// and a cleanup would come too early.
+// run runs zfs and returns what it prints. The command is not killed when ctx ends: the file system would go on with
+// it, and a cleanup would come too early.
 func (p *program) run(ctx context.Context, args ...string) (string, error) {
 	return p.exec(ctx, p.path, args...)
 }

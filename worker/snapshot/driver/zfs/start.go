@@ -14,8 +14,8 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// A store has an identity. It is in the file ROOT/zfs, before the name of the dataset, and in a property of the dataset:
-// two stores in one dataset would destroy each other's content.
+// A store has an identity. It is in the file ROOT/zfs, before the name of the dataset, and in a property of the
+// dataset: two stores in one dataset would destroy each other's content.
 const (
 	claimName = "zfs"
 	lockName  = "zfs.lock"

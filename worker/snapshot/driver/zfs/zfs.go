@@ -1,8 +1,8 @@
-// Package zfs is the driver for OpenZFS: each snapshot of the store is a dataset, a clone of what its
-// parent was when it was committed. Making one takes the same time whatever is in it.
+// Package zfs is the driver for OpenZFS: each snapshot of the store is a dataset, a clone of what its parent was when
+// it was committed. Making one takes the same time whatever is in it.
 //
-// The driver runs the program zfs. It mounts nothing: datasets have mountpoint=legacy and canmount=noauto, and mounts are
-// of the type "zfs" with the dataset as their source, as containerd knows them.
+// The driver runs the program zfs. It mounts nothing: datasets have mountpoint=legacy and canmount=noauto, and mounts
+// are of the type "zfs" with the dataset as their source, as containerd knows them.
 package zfs
 
 import (
