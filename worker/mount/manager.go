@@ -439,6 +439,11 @@ func (m *Manager) StepNamespace() (*Namespace, error) {
 	return m.kernel.stepNamespace()
 }
 
+// StepMark is the source of a tmpfs in the step namespace, by which Open, after a crash, knows the processes in a copy of
+// it. A process that leaves the root of that namespace mounts one with this source, or has an overlay of the manager's as
+// its root: otherwise it would not be found.
+func (m *Manager) StepMark() string { return prefix(m.run) + stepMark }
+
 // next gives a number that this run gives once.
 func (m *Manager) next() uint64 {
 	m.mu.Lock()

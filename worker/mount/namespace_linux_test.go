@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
 func TestStepNamespace(t *testing.T) {
@@ -45,6 +47,17 @@ func TestStepNamespace(t *testing.T) {
 		}
 		if own, _ := os.Readlink("/proc/self/ns/mnt"); lines[1] == own {
 			s.Error("the program is in the host's namespace")
+		}
+		marks := 0
+		must(s, n.Do(func() error {
+			return eachMount(" "+s.StepMark()+" ", func(m *mountinfo.Mount) {
+				if m.Type == "tmpfs" {
+					marks++
+				}
+			})
+		}))
+		if marks != 1 {
+			s.Errorf("%d mounts have the mark %s", marks, s.StepMark())
 		}
 	})
 }
