@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"holdfast/worker/command"
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/internal/testing/zfsfuse"
 	"holdfast/worker/step"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/internal/testing/zfsfuse"
 )
 
 // TestZFS: a store on a dataset is made by its first command, and known by the others; steps run on it, and what they leave can be

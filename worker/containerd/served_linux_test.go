@@ -11,7 +11,7 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 
 	"holdfast/worker/containerd"
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/internal/testing/zfsfuse"
 	ours "holdfast/worker/mount"
 	"holdfast/worker/snapshot/driver/zfs"
 )

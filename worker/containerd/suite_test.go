@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/containerd"
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/internal/testing/zfsfuse"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/btrfs"
 	"holdfast/worker/snapshot/driver/copy"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/internal/testing/zfsfuse"
 )
 
 // TestNoAnswer: what is mounted and does not answer is an error, and unmounted; it can be mounted again.

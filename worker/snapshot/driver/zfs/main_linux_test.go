@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/internal/testing/zfsfuse"
 )
 
 func TestMain(m *testing.M) {

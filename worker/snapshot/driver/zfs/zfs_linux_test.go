@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/internal/testing/zfsfuse"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/zfs"
