@@ -289,29 +289,6 @@ func (m *Manager) enter(key string, p *plan) (*entry, <-chan struct{}, error) {
 	return e, nil, nil
 }
 
-// closed tells whether a channel is.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// either returns a channel that is closed when one of two is.
-func either(a, b <-chan struct{}) <-chan struct{} {
-	c := make(chan struct{})
-	go func() {
-		defer close(c)
-		select {
-		case <-a:
-		case <-b:
-		}
-	}()
-	return c
-}
-
 // makeRoom has the mount leave that is idle longest, if none leaves already, and returns
 // what to wait for.
 func (m *Manager) makeRoom() (<-chan struct{}, error) {
@@ -439,9 +416,9 @@ func (m *Manager) StepNamespace() (*Namespace, error) {
 	return m.kernel.stepNamespace()
 }
 
-// StepMark is the source of a tmpfs in the step namespace, by which Open, after a crash, knows the processes in a copy of
-// it. A process that leaves the root of that namespace mounts one with this source, or has an overlay of the manager's as
-// its root: otherwise it would not be found.
+// StepMark is the source of a tmpfs in the step namespace, by which Open, after a crash, knows the processes in a copy
+// of it. A process that leaves the root of that namespace mounts one with this source, or has an overlay of the
+// manager's as its root: otherwise it would not be found.
 func (m *Manager) StepMark() string { return prefix(m.run) + stepMark }
 
 // next gives a number that this run gives once.

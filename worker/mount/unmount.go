@@ -204,3 +204,26 @@ func (m *Manager) Retry(ctx context.Context) error {
 	}
 	return nil
 }
+
+// closed tells whether a channel is.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// either returns a channel that is closed when one of two is.
+func either(a, b <-chan struct{}) <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		defer close(c)
+		select {
+		case <-a:
+		case <-b:
+		}
+	}()
+	return c
+}

@@ -7,13 +7,15 @@
 //
 // The daemon cannot do two things at once:
 //
-//   - Two commands that begin at the same time can become the same one, and the other is never answered. (So its source.)
+//   - Two commands that begin at the same time can become the same one, and the other is never answered (so its source).
 //   - When a file system has gone, it closes that one's descriptor twice. What it has opened in between, the connection
 //     of a command or the device of a new mount, is closed with it.
-//   - It unmounts what has gone when all files in it are closed, and answers no request until then. Closing is asynchronous,
-//     and the kernel drops what it has not delivered when the file system goes: then the daemon waits for ever.
+//   - It unmounts what has gone when all files in it are closed, and answers no request until then. Closing is
+//     asynchronous, and the kernel drops what it has not delivered when the file system goes: then the daemon waits
+//     for ever.
 //   - It never unmounts a file system that goes before its first answer.
 //
-// So there are sessions (Begin), one at a time on the machine. A command is run, or a file system unmounted, in a session;
-// none begins while the daemon is unmounting, and nothing is unmounted before the daemon has answered all requests for it.
+// So there are sessions (Begin), one at a time on the machine. A command is run, or a file system unmounted, in a
+// session; none begins while the daemon is unmounting, and nothing is unmounted before the daemon has answered all
+// requests for it.
 package zfsfuse
