@@ -308,8 +308,8 @@ func (c *call) removeRun() error {
 }
 
 // openMounts opens the manager of mounts of a store. The caller closes it.
-func (c *call) openMounts(s *snapshot.Store) (*mount.Manager, error) {
-	o, err := c.mountOptions(s)
+func (c *call) openMounts() (*mount.Manager, error) {
+	o, err := c.mountOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -317,20 +317,17 @@ func (c *call) openMounts(s *snapshot.Store) (*mount.Manager, error) {
 }
 
 // mountOptions are those of the manager of mounts; the store is the first that it keeps.
-func (c *call) mountOptions(s *snapshot.Store) (o mount.Options, err error) {
+func (c *call) mountOptions() (o mount.Options, err error) {
 	root, err := c.absRoot()
 	if err != nil {
 		return o, err
 	}
 	dir, err := c.runDir()
-	o = mount.Options{Directory: dir, Keep: []string{root}, Logger: c.logger()}
-	if d, ok := s.Driver().(interface {
-		Mounters() map[string]mount.Mounter
-	}); ok {
-		o.Mounters = d.Mounters()
-	}
-	return o, err
+	return mount.Options{Directory: dir, Keep: []string{root}, Logger: c.logger(), Mounters: mounters}, err
 }
+
+// mounters mount what the kernel does not know. Only tests set them.
+var mounters map[string]mount.Mounter
 
 // find looks for a snapshot by its name, or by the beginning of the one name that begins so; of a
 // digest the algorithm may be left out.

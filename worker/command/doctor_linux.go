@@ -26,7 +26,7 @@ func (d *checkup) system() {
 	d.privileges()
 	d.cgroups()
 	d.fileSystems()
-	d.calls()
+	d.features()
 	d.isolation()
 }
 
@@ -132,9 +132,9 @@ func (d *checkup) fileSystems() {
 	}
 }
 
-// calls asks a manager of mounts, which tries them.
-func (d *checkup) calls() {
-	const topic = "Calls of the kernel"
+// features asks a manager of mounts, which tries them.
+func (d *checkup) features() {
+	const topic = "Kernel features"
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err == nil {
 		_ = unix.Close(fd)
@@ -152,11 +152,11 @@ func (d *checkup) calls() {
 	}
 	m, err := mount.Open(d.ctx, mount.Options{Directory: dir, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
-		for _, w := range m.Ways() {
-			if w.Used {
-				d.add(topic, string(w.Call), stateOK, "since Linux "+w.Since, "")
+		for _, f := range m.Features() {
+			if f.Used {
+				d.add(topic, string(f.Feature), stateOK, "since Linux "+f.Since, "")
 			} else {
-				d.add(topic, string(w.Call), stateLacking, w.Err.Error()+"; instead: "+w.Else, "")
+				d.add(topic, string(f.Feature), stateLacking, f.Err.Error()+"; instead: "+f.Instead, "")
 			}
 		}
 		err = m.Close(d.ctx)

@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"time"
+
+	"holdfast/worker/mount"
 )
 
 // WhileLocked has fn called in place of the rest before a store that is locked is tried again.
@@ -24,3 +26,6 @@ func CloseWithin(d time.Duration) (restore func()) {
 	closeTime = d
 	return func() { closeTime = before }
 }
+
+// SetMounters has all managers of mounts mount some types with others than the kernel.
+func SetMounters(m map[string]mount.Mounter) { mounters = m }

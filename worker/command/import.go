@@ -109,7 +109,7 @@ func (c *call) importBase(f *importFlags) error {
 	}
 	return c.withStore(true, func(t *snapshot.Tenant) (err error) {
 		if d := t.Store().Driver().Name(); d == "erofs" || d == "zfs" { // it has to mount what it looks at
-			m, err := c.openMounts(t.Store())
+			m, err := c.openMounts()
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"holdfast/worker/command"
-	"holdfast/worker/snapshot/drivertest"
+	"holdfast/worker/internal/testing/zfsfuse"
 	"holdfast/worker/step"
 )
 
@@ -14,9 +14,11 @@ import (
 const envMain = "HOLDFASTD_TEST_MAIN"
 
 func TestMain(m *testing.M) {
+	zfsfuse.RunAsProgram()
 	step.Init()
+	command.SetMounters(zfsfuse.Mounters())
 	if os.Getenv(envMain) != "" {
 		os.Exit(command.Execute(context.Background(), command.NewRootCommand()))
 	}
-	os.Exit(drivertest.MainZFS(m))
+	os.Exit(zfsfuse.Main(m))
 }

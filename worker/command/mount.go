@@ -68,7 +68,7 @@ func (c *call) mount() error {
 		if err != nil {
 			return err
 		}
-		m, err := c.openMounts(t.Store())
+		m, err := c.openMounts()
 		if err != nil {
 			return err
 		}

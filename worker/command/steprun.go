@@ -50,7 +50,7 @@ const stepUnmount = 15 * time.Second
 
 // openMountsFor opens the manager of mounts for steps that see so much of the machine.
 func (c *call) openMountsFor(s *snapshot.Store, mounts []step.Mount) (*mount.Manager, error) {
-	o, err := c.mountOptions(s)
+	o, err := c.mountOptions()
 	if err != nil {
 		return nil, err
 	}

@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/worker/snapshot/drivertest"
+	"holdfast/worker/internal/testing/zfsfuse"
 )
 
 // TestZFS: a store on a dataset is made by its first command, and known by the others; steps run on it, and what they leave can be
 // mounted.
 func TestZFS(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
-	pool := drivertest.Pool(t, 512<<20)
+	pool := zfsfuse.Pool(t, 512<<20)
 	t.Chdir(t.TempDir())
 	busybox(t)
 	if r := run(t, "", "--driver", "zfs", "import", "busybox.tar", "bb"); r.code != 2 || !strings.Contains(r.errOut, "--driver zfs:tank/holdfast") {
@@ -70,7 +70,7 @@ func TestZFS(t *testing.T) {
 	}
 	must(t, "snapshot", "rm", "bb")
 	must(t, "prune", "--all")
-	if out, err := drivertest.ZFS("zfs", "list", "-H", "-o", "name", "-r", dataset); err != nil || string(out) != dataset+"\n" {
+	if out, err := zfsfuse.Run("zfs", "list", "-H", "-o", "name", "-r", dataset); err != nil || string(out) != dataset+"\n" {
 		t.Errorf("datasets that are left: %s, %v", out, err)
 	}
 }

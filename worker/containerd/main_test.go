@@ -4,7 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"holdfast/worker/snapshot/drivertest"
+	"holdfast/worker/internal/testing/zfsfuse"
 )
 
-func TestMain(m *testing.M) { os.Exit(drivertest.MainZFS(m)) }
+func TestMain(m *testing.M) {
+	zfsfuse.RunAsProgram()
+	os.Exit(zfsfuse.Main(m))
+}

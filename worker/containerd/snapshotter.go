@@ -17,10 +17,7 @@ import (
 
 // Snapshotter is a tenant with containerd's methods. Its errors are those of package snapshot
 // and of containerd's errdefs at once.
-type Snapshotter struct {
-	tenant *snapshot.Tenant
-	served *served
-}
+type Snapshotter struct{ tenant *snapshot.Tenant }
 
 var (
 	_ snapshots.Snapshotter = (*Snapshotter)(nil)
@@ -30,7 +27,7 @@ var (
 // New shows a tenant, which ought to be a client (Store.ClientTenant): containerd does not expect a
 // snapshot to go that it has not removed.
 func New(t *snapshot.Tenant) *Snapshotter {
-	return &Snapshotter{tenant: t, served: newServed(t.Store().Driver())}
+	return &Snapshotter{tenant: t}
 }
 
 // Stat implements snapshots.Snapshotter, as all methods do.
@@ -51,9 +48,6 @@ func (s *Snapshotter) Usage(ctx context.Context, key string) (snapshots.Usage, e
 
 func (s *Snapshotter) Mounts(ctx context.Context, key string) ([]mount.Mount, error) {
 	mounts, err := s.tenant.Mounts(ctx, key)
-	if err == nil {
-		mounts, err = s.served.show(ctx, key, mounts)
-	}
 	return mountsOf(mounts), classed(err)
 }
 
@@ -63,7 +57,7 @@ func (s *Snapshotter) Prepare(ctx context.Context, key, parent string, opts ...s
 		return nil, err
 	}
 	mounts, err := s.tenant.Prepare(ctx, key, parent, options...)
-	return s.show(ctx, key, mounts, err)
+	return mountsOf(mounts), classed(err)
 }
 
 func (s *Snapshotter) View(ctx context.Context, key, parent string, opts ...snapshots.Opt) ([]mount.Mount, error) {
@@ -72,7 +66,7 @@ func (s *Snapshotter) View(ctx context.Context, key, parent string, opts ...snap
 		return nil, err
 	}
 	mounts, err := s.tenant.View(ctx, key, parent, options...)
-	return s.show(ctx, key, mounts, err)
+	return mountsOf(mounts), classed(err)
 }
 
 func (s *Snapshotter) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
@@ -80,16 +74,10 @@ func (s *Snapshotter) Commit(ctx context.Context, name, key string, opts ...snap
 	if err != nil {
 		return err
 	}
-	if err := s.served.hide(key); err != nil {
-		return classed(err)
-	}
 	return classed(s.tenant.Commit(ctx, name, key, options...))
 }
 
 func (s *Snapshotter) Remove(ctx context.Context, key string) error {
-	if err := s.served.hide(key); err != nil {
-		return classed(err)
-	}
 	return classed(s.tenant.Remove(ctx, key))
 }
 
@@ -112,19 +100,8 @@ func (s *Snapshotter) Cleanup(ctx context.Context) error {
 	return classed(s.tenant.Store().Cleanup(ctx))
 }
 
-// Close unmounts what was mounted for containerd, if its driver has to do that. The Store is its owner's.
-func (s *Snapshotter) Close() error { return classed(s.served.hideAll()) }
-
-// show gives the mounts of a snapshot that was just made, which is taken back if they cannot be shown.
-func (s *Snapshotter) show(ctx context.Context, key string, mounts []ours.Mount, err error) ([]mount.Mount, error) {
-	if err != nil {
-		return nil, classed(err)
-	}
-	if mounts, err = s.served.show(ctx, key, mounts); err != nil {
-		return nil, classed(errors.Join(err, s.tenant.Remove(context.WithoutCancel(ctx), key)))
-	}
-	return mountsOf(mounts), nil
-}
+// Close does nothing. The Store is its owner's.
+func (s *Snapshotter) Close() error { return nil }
 
 // kinds have the same numbers in both.
 func infoOf(i snapshot.Info) snapshots.Info {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/containerd"
+	"holdfast/worker/internal/testing/zfsfuse"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/btrfs"
 	"holdfast/worker/snapshot/driver/copy"
@@ -98,17 +99,17 @@ const envList = "HOLDFAST_TEST_SUITE_LIST"
 
 // TestSuiteZFS: each test has a zfs-fuse and a pool of its own.
 func TestSuiteZFS(t *testing.T) {
-	if !drivertest.InOwnZFS() {
+	if !zfsfuse.InOwn() {
 		if os.Geteuid() != 0 {
 			t.Skip("needs root: it runs zfs-fuse")
 		}
-		names := drivertest.Subtests(t, envList+"=1")
+		names := zfsfuse.Subtests(t, envList+"=1")
 		if len(names) < 21 {
 			t.Fatalf("containerd has 21 tests, and there are %d: %v", len(names), names)
 		}
 		slices.Reverse(names) // the last takes longest: the others run beside it
 		for _, name := range names {
-			t.Run(name, func(t *testing.T) { drivertest.OwnZFS(t) })
+			t.Run(name, func(t *testing.T) { zfsfuse.Own(t) })
 		}
 		return
 	}
@@ -116,7 +117,7 @@ func TestSuiteZFS(t *testing.T) {
 		if os.Getenv(envList) != "" {
 			return nil, nil, errors.New("only the names are wanted")
 		}
-		pool, destroy, err := drivertest.MakePool(root+".image", 512<<20)
+		pool, destroy, err := zfsfuse.MakePool(root+".image", 512<<20)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -128,7 +129,7 @@ func TestSuiteZFS(t *testing.T) {
 		if err != nil {
 			return nil, nil, errors.Join(err, store.Close(), destroy())
 		}
-		snapshotter := containerd.New(tenant)
+		snapshotter := &served{Snapshotter: containerd.New(tenant), by: zfsfuse.NewMounter(), held: map[string]holding{}}
 		return snapshotter, func() error {
 			return errors.Join(snapshotter.Close(), sound(ctx, store), destroy())
 		}, nil

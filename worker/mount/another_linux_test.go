@@ -38,7 +38,8 @@ func TestAnotherHasTheNumber(t *testing.T) {
 	}
 }
 
-// ipcNamespaces makes ipc namespaces until a file system has a number: the lowest that is free is given first. They last as long as the test.
+// ipcNamespaces makes ipc namespaces until a file system has a number: the lowest that is free is given first. They
+// last as long as the test.
 func ipcNamespaces(t *testing.T, dev uint64) {
 	t.Helper()
 	for range 200 {
@@ -57,8 +58,8 @@ func ipcNamespaces(t *testing.T, dev uint64) {
 	}
 }
 
-// An unmount was never over: the number of the overlay had been given to a mount of another process that nobody shows. So a
-// step failed that had succeeded.
+// An unmount was never over: the number of the overlay had been given to a mount of another process that nobody shows.
+// So a step failed that had succeeded.
 func TestUnseenHasTheNumber(t *testing.T) {
 	s := newStand(t, Options{ParkAfter: 500 * time.Millisecond})
 	_, options := s.work("up")
@@ -85,8 +86,8 @@ func TestUnseenHasTheNumber(t *testing.T) {
 	}
 }
 
-// A worker that was killed left an overlay, and the next one refused its directories for as long as a detached mount of another
-// process had the number: a step makes some before it begins.
+// A worker that was killed left an overlay, and the next one refused its directories for as long as a detached mount of
+// another process had the number: a step makes some before it begins.
 func TestRecoveryPastAnother(t *testing.T) {
 	s := newStand(t, Options{})
 	_, options := s.work("up")

@@ -63,11 +63,11 @@ func BenchmarkOverlayToWrite(b *testing.B) {
 	})
 }
 
-func BenchmarkOverlayInNursery(b *testing.B) {
+func BenchmarkOverlayInStepNamespace(b *testing.B) {
 	each(b, func(b *testing.B, s *stand) func() {
 		_, options := s.work("up")
 		spec := overlay([]string{s.layer("a"), s.layer("b")}, options...)
-		n, err := s.Nursery()
+		n, err := s.StepNamespace()
 		must(b, err)
 		return func() {
 			h := s.benchGet(spec)
@@ -99,9 +99,9 @@ func BenchmarkShared(b *testing.B) {
 }
 
 // A step starts in a mount namespace of its own, a copy of that which it is started from.
-func BenchmarkStartFromNursery(b *testing.B) {
+func BenchmarkStartFromStepNamespace(b *testing.B) {
 	each(b, func(b *testing.B, s *stand) func() {
-		n, err := s.Nursery()
+		n, err := s.StepNamespace()
 		must(b, err)
 		return func() { startTrue(b, n) }
 	})
@@ -113,7 +113,7 @@ func BenchmarkStartFromHost(b *testing.B) {
 	})
 }
 
-func BenchmarkMakeNursery(b *testing.B) {
+func BenchmarkMakeStepNamespace(b *testing.B) {
 	each(b, func(b *testing.B, s *stand) func() {
 		return func() {
 			n, err := newNamespace(s.kernel.dir, "holdfast-test", s.kernel.keep)
@@ -142,14 +142,14 @@ func (s *stand) benchFree(h *Handle) {
 	must(s, h.Wait(s.ctx))
 }
 
-// Twenty at once: an overlay to write, attached in the nursery, a program, and all of it
+// Twenty at once: an overlay to write, attached in the step namespace, a program, and all of it
 // given back.
 func BenchmarkTwenty(b *testing.B) {
 	for i, n := range foreignCounts {
 		b.Run(fmt.Sprintf("foreign=%d#%d", n, i), func(b *testing.B) {
 			defer foreign(b, n)()
 			s := newStand(b, Options{})
-			nursery, err := s.Nursery()
+			steps, err := s.StepNamespace()
 			must(b, err)
 			lower := s.layer("a")
 			var specs [20]Spec
@@ -163,9 +163,9 @@ func BenchmarkTwenty(b *testing.B) {
 				wg.Go(func() {
 					for range (b.N + g) / len(specs) {
 						h := s.benchGet(specs[g])
-						_, err := h.Attach(nursery, "")
+						_, err := h.Attach(steps, "")
 						must(b, err)
-						startTrue(b, nursery)
+						startTrue(b, steps)
 						s.benchFree(h)
 					}
 				})

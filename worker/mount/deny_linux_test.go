@@ -1,9 +1,12 @@
 package mount
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,53 +17,26 @@ import (
 	"holdfast/worker/internal/testing/denial"
 )
 
-// denials are what a kernel of some age, or a container with a strict filter, refuses.
+// denials are what an older kernel, or one that is out of something, refuses.
 var denials = map[string]struct {
 	deny []denial.Denial
-	lack []Call // what the manager must find missing
+	lack []Feature // what the manager must find missing
 }{
 	"Linux 6.1": {
 		[]denial.Denial{{Call: unix.SYS_FSCONFIG, Arg: 1, Is: unix.FSCONFIG_SET_FD, Errno: unix.EINVAL}},
-		[]Call{CallLayerFD},
-	},
-	"Linux 5.10": {
-		[]denial.Denial{
-			{Call: unix.SYS_FSCONFIG, Arg: 1, Is: unix.FSCONFIG_SET_FD, Errno: unix.EINVAL},
-			{Call: unix.SYS_MOUNT_SETATTR, Arg: -1, Errno: unix.ENOSYS},
-		},
-		[]Call{CallLayerFD, CallMountSetattr},
+		[]Feature{FeatureLayerFD},
 	},
 	"no clones of detached mounts": {
 		[]denial.Denial{{Call: unix.SYS_OPEN_TREE, Arg: 2, Is: unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_EMPTY_PATH, Errno: unix.EINVAL}},
-		[]Call{CallCloneDetached},
-	},
-	"Linux 4.19": {
-		[]denial.Denial{
-			{Call: unix.SYS_OPEN_TREE, Arg: -1, Errno: unix.ENOSYS},
-			{Call: unix.SYS_MOVE_MOUNT, Arg: -1, Errno: unix.ENOSYS},
-			{Call: unix.SYS_FSOPEN, Arg: -1, Errno: unix.ENOSYS},
-			{Call: unix.SYS_FSCONFIG, Arg: -1, Errno: unix.ENOSYS},
-			{Call: unix.SYS_FSMOUNT, Arg: -1, Errno: unix.ENOSYS},
-			{Call: unix.SYS_MOUNT_SETATTR, Arg: -1, Errno: unix.ENOSYS},
-			{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS},
-		},
-		[]Call{CallOpenTree, CallMoveMount, CallCloneDetached, CallFsopen, CallLayerFD, CallLowerAppend, CallMountSetattr, CallPidfd},
+		[]Feature{FeatureCloneDetached},
 	},
 	"no inotify": {
 		[]denial.Denial{{Call: unix.SYS_INOTIFY_INIT1, Arg: -1, Errno: unix.EMFILE}},
-		[]Call{CallInotify},
+		[]Feature{FeatureInotify},
 	},
 	"no watches": { // found with the first overlay
 		[]denial.Denial{{Call: unix.SYS_INOTIFY_ADD_WATCH, Arg: -1, Errno: unix.ENOSPC}},
-		[]Call{CallInotify},
-	},
-	"a filter that answers EPERM": {
-		[]denial.Denial{
-			{Call: unix.SYS_FSOPEN, Arg: -1, Errno: unix.EPERM},
-			{Call: unix.SYS_MOUNT_SETATTR, Arg: -1, Errno: unix.EPERM},
-			{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.EPERM},
-		},
-		[]Call{CallFsopen, CallLayerFD, CallLowerAppend, CallMountSetattr, CallPidfd},
+		[]Feature{FeatureInotify},
 	},
 }
 
@@ -105,16 +81,16 @@ func TestLacking(t *testing.T) {
 	_, options := s.work("up")
 	s.free(s.get(overlay([]string{s.layer("a")}, options...)))
 	lack := denials[os.Getenv(envDeny)].lack
-	for _, w := range s.Ways() {
+	for _, w := range s.Features() {
 		missing := false
 		for _, c := range lack {
-			missing = missing || c == w.Call
+			missing = missing || c == w.Feature
 		}
 		if w.Used == missing && !(!missing && kernelBefore(t, w.Since)) {
-			t.Errorf("%s: used %t, %v", w.Call, w.Used, w.Err)
+			t.Errorf("%s: used %t, %v", w.Feature, w.Used, w.Err)
 		}
-		if n := strings.Count(log.String(), fmt.Sprintf("call=%q", string(w.Call))) + strings.Count(log.String(), fmt.Sprintf("call=%s ", w.Call)); missing && n != 1 {
-			t.Errorf("%s was logged %d times:\n%s", w.Call, n, log.String())
+		if n := strings.Count(log.String(), fmt.Sprintf("feature=%q", string(w.Feature))) + strings.Count(log.String(), fmt.Sprintf("feature=%s ", w.Feature)); missing && n != 1 {
+			t.Errorf("%s was logged %d times:\n%s", w.Feature, n, log.String())
 		}
 	}
 }
@@ -135,3 +111,33 @@ func kernelBefore(t *testing.T, version string) bool {
 
 // TestWork is TestKinds with whatever there is.
 func TestWork(t *testing.T) { kinds(newStand(t, Options{})) }
+
+// TestOldKernel: a kernel below 5.14 is refused, and the error says which one is needed.
+func TestOldKernel(t *testing.T) {
+	for release, want := range map[string]bool{
+		"5.13.19-amd64": false, "4.19.0": false, "2.6.78": false, "5.14.0": true, "5.14-rc1": true, "6.1.0-28-amd64": true, "10.0": true,
+	} {
+		err := supported(release)
+		if (err == nil) != want || !want && (!errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "5.14")) {
+			t.Errorf("%s: %v", release, err)
+		}
+	}
+	needRoot(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const uname26 = 0x0020000 // the kernel says that it is 2.6
+	was, _, errno := unix.Syscall(unix.SYS_PERSONALITY, uname26, 0, 0)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	m, err := Open(contextOf(t), Options{Directory: filepath.Join(t.TempDir(), "run"), Logger: quiet})
+	if _, _, errno := unix.Syscall(unix.SYS_PERSONALITY, was, 0, 0); errno != 0 {
+		t.Fatal(errno)
+	}
+	if err == nil || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "Linux 2.6") || !strings.Contains(err.Error(), "5.14 or newer") {
+		t.Errorf("%v", err)
+	}
+	if err == nil {
+		must(t, m.Close(contextOf(t)))
+	}
+}

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A bind of a file system that does not lead to a directory to keep was of the empty directory below it, without an error, on kernels
-// before 6.15, which clone mounts only where they are attached: a step was given an empty /home. The same was so of images and layers.
-// It is what the caller sees, or it is refused.
+// A bind of a file system that does not lead to a directory to keep was of the empty directory below it, without an
+// error, on kernels before 6.15, which clone mounts only where they are attached: a step was given an empty /home. The
+// same was so of images and layers. It is what the caller sees, or it is refused.
 func TestSourceElsewhere(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		elsewhere := s.TempDir()
 		must(s, os.Mkdir(filepath.Join(elsewhere, "below"), 0o755))
 		must(s, os.WriteFile(filepath.Join(elsewhere, "below", "who"), []byte("what is covered"), 0o600))
@@ -25,16 +25,15 @@ func TestSourceElsewhere(t *testing.T) {
 		must(s, os.Mkdir(below, 0o755))
 		must(s, os.WriteFile(filepath.Join(below, "who"), []byte("elsewhere"), 0o600))
 		image := s.image(filepath.Join(elsewhere, "image"), "elsewhere")
-		ways := s.kernel.ways
 		for _, c := range []struct {
 			name string
 			spec Spec
 			can  bool
 		}{
-			{"bind", Spec{Mount: Mount{Type: "bind", Source: below, Options: []string{"bind"}}}, ways.clones() && ways.has(CallMountSetattr)},
-			{"rbind", Spec{Mount: Mount{Type: "bind", Source: elsewhere, Options: []string{"rbind", "ro"}}}, ways.clones() && ways.has(CallMountSetattr)},
-			{"erofs", erofs(image), ways.configures()},
-			{"overlay", overlay([]string{below, s.layer("kept")}), ways.detached() && ways.appends()},
+			{"bind", Spec{Mount: Mount{Type: "bind", Source: below, Options: []string{"bind"}}}, true},
+			{"rbind", Spec{Mount: Mount{Type: "bind", Source: elsewhere, Options: []string{"rbind", "ro"}}}, true},
+			{"erofs", erofs(image), true},
+			{"overlay", overlay([]string{below, s.layer("kept")}), s.kernel.features.has(FeatureCloneDetached) && s.kernel.features.appends()},
 		} {
 			h, err := s.Acquire(s.ctx, c.spec)
 			if err != nil {
@@ -47,7 +46,7 @@ func TestSourceElsewhere(t *testing.T) {
 			if c.name == "rbind" {
 				who = "below/who"
 			}
-			if got := s.whoInNursery(h, who); got != "elsewhere" || !c.can {
+			if got := s.whoInSteps(h, who); got != "elsewhere" || !c.can {
 				s.Errorf("%s: %q; can be made: %t", c.name, got, c.can)
 			}
 			s.free(h)
@@ -55,10 +54,10 @@ func TestSourceElsewhere(t *testing.T) {
 	})
 }
 
-// A recursive bind lacked what is mounted below its source, without an error, where it was made in the attic: a step was given an empty
-// directory. And what was mounted read-only later could be written.
+// A recursive bind lacked what is mounted below its source, without an error, where it was made in the staging
+// namespace: a step was given an empty directory. And what was mounted read-only later could be written.
 func TestMountedBelow(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		mount := func(at string) {
 			must(s, os.MkdirAll(at, 0o755))
 			must(s, unix.Mount("below", at, "tmpfs", 0, ""))
@@ -67,7 +66,7 @@ func TestMountedBelow(t *testing.T) {
 		}
 		a, b, c := s.layer("a"), s.layer("b c"), s.layer("c")
 		mount(filepath.Join(a, "early"))
-		n, err := s.Nursery() // and so what can be the attic
+		n, err := s.StepNamespace() // and so what can be the staging namespace
 		must(s, err)
 		must(s, n.Do(func() error { return nil }))
 		mount(filepath.Join(b, "d e"))
@@ -75,15 +74,8 @@ func TestMountedBelow(t *testing.T) {
 		s.Cleanup(func() { must(s, unix.Unmount(c, 0)) })
 		must(s, unix.Mount("", c, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
 		must(s, os.Symlink(b, filepath.Join(s.dir, "link")))
-		inHost := s.kernel.ways.clones() && s.kernel.ways.has(CallMountSetattr)
 		for _, source := range []string{a, b, filepath.Join(s.dir, "link"), c} {
-			h, err := s.Acquire(s.ctx, bind(source, "rbind"))
-			if err != nil {
-				if inHost || !errors.Is(err, errors.ErrUnsupported) {
-					s.Errorf("%s: %v", source, err)
-				}
-				continue
-			}
+			h := s.get(bind(source, "rbind"))
 			who := map[string]string{a: "early/who", c: "who"}[source]
 			if who == "" {
 				who = "d e/who"
@@ -100,10 +92,10 @@ func TestMountedBelow(t *testing.T) {
 	})
 }
 
-// A relative source was looked for below the root directory where the mount was made in the attic: "etc" was the machine's. And
-// one that was idle was given when the working directory was another.
+// A relative source was looked for below the root directory where the mount was made in the staging namespace: "etc"
+// was the machine's. And one that was idle was given when the working directory was another.
 func TestRelativeSource(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		for _, name := range []string{"a", "b"} {
 			s.layer(name + "/etc")
 			s.image(filepath.Join(s.dir, name, "image"), name)
@@ -124,12 +116,12 @@ func TestRelativeSource(t *testing.T) {
 	})
 }
 
-// Kernels before 6.13 show an overlay's layers as they were given, and these were numbers of descriptors: top saw no steps on them, and
-// with damaged records what a killed worker's processes held was not found.
+// Kernels before 6.13 show an overlay's layers as they were given, and these were numbers of descriptors: top saw no
+// steps on them, and with damaged records what a killed worker's processes held was not found.
 func TestLayersAreShown(t *testing.T) {
 	dir := t.TempDir() // without the commas that names of ways have
-	eachWayWith(t, Options{Keep: []string{dir}}, func(s *stand) {
-		n, err := s.Nursery()
+	eachKernelWith(t, Options{Keep: []string{dir}}, func(s *stand) {
+		n, err := s.StepNamespace()
 		must(s, err)
 		root, options := layersOf(dir, 0)
 		for _, d := range []string{root, options[0][len("upperdir="):], options[1][len("workdir="):]} {

@@ -72,10 +72,11 @@ func (h *Handle) Clone() (*os.File, error) {
 // MapsIDs tells whether the mount shows ids as others.
 func (h *Handle) MapsIDs() bool { return h.entry.plan.ids.Set() }
 
-// Entrust leaves the mount to the clones that there are: the file system leaves the kernel with the last of them, and what is open in it,
-// and not after Release only. That takes the kernel as long as a step's other preparations. The directories stay taken until Release,
-// and Wait tells as ever when it has left. The handle has no descriptor, clones or attachments from then on.
-// It does nothing with a mount that others hold, that is attached or cannot be written, and where the kernel does not tell when file systems leave it.
+// Entrust leaves the mount to the clones that there are: the file system leaves the kernel with the last of them, and
+// what is open in it, and not after Release only. That takes the kernel as long as a step's other preparations. The
+// directories stay taken until Release, and Wait tells as ever when it has left. The handle has no descriptor, clones
+// or attachments from then on. It does nothing with a mount that others hold, that is attached or cannot be written,
+// and where the kernel does not tell when file systems leave it.
 func (h *Handle) Entrust() {
 	if m := h.entrust(); m != nil {
 		h.m.kernel.release(m)
@@ -103,8 +104,7 @@ func (h *Handle) entrust() *master {
 // Attach makes the mount visible at a path in a namespace until Release or Detach, and returns
 // the path. It must be an absolute one that exists there, of a directory, or of a file if the
 // root of the mount is a file; "" makes one below the manager's directory, which both
-// namespaces have. Where calls of the kernel are missing it may be possible in the nursery
-// only: errors.ErrUnsupported.
+// namespaces have.
 func (h *Handle) Attach(n *Namespace, path string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -214,7 +214,7 @@ func (h *Handle) detachAll(all []*attachment, list []*pending) {
 		done := h.m.persist(list[i], park, func(bool) error {
 			err := h.m.detach(a)
 			if err == nil && i == len(all)-1 {
-				h.m.leaveEntry(h.entry) // while this is still pending: nobody sees neither
+				h.m.leaveEntry(h.entry) // while this is still pending: no caller sees neither
 			}
 			return err
 		})

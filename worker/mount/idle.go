@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// retire makes an entry idle, or has it leave, which nobody holds any more.
+// retire makes an entry that has no holder idle, or has it leave.
 func (m *Manager) retire(e *entry) {
 	if e.plan.writable() || e.plan.served || e.key == "" || m.opt.IdleAge < 0 || m.closed {
 		m.depart(e)
@@ -57,8 +57,8 @@ func (m *Manager) expire(now time.Time) {
 	}
 }
 
-// DropIdle unmounts everything that nobody holds, and waits until it is gone or parked.
-// What only an idle overlay has held goes too.
+// DropIdle unmounts everything that is not held, and waits until it is gone or parked.
+// What only an idle overlay holds goes too.
 func (m *Manager) DropIdle(ctx context.Context) error {
 	for {
 		m.mu.Lock()
@@ -134,7 +134,7 @@ func (m *Manager) unindex(e *entry) {
 }
 
 // Forget unmounts what is idle and stands on a directory or file, or on something that
-// lies directly in it, and waits until it is gone. It is for who wants to delete or move
+// lies directly in it, and waits until it is gone. It is for a caller that is to delete or move
 // that. If any of it is held the error is ErrBusy. The path must be as in the specs.
 func (m *Manager) Forget(ctx context.Context, path string) error {
 	path = filepath.Clean(path)

@@ -13,11 +13,11 @@ import (
 	"holdfast/worker/internal/idmap"
 )
 
-// This file has mounts that show ids as others (the option idmap): a mount of its own gets the attribute before it is used. An
-// overlay cannot have it, so its layers are reached through clones that have it.
+// This file has mounts that show ids as others (the option idmap): a mount of its own gets the attribute before it is
+// used. An overlay cannot have it, so its layers are reached through clones that have it.
 
-// UserNamespace is the user namespace with the ids of a mount with the option idmap=BASE:COUNT. It belongs to the manager, and in the
-// kernel to root.
+// UserNamespace is the user namespace with the ids of a mount with the option idmap=BASE:COUNT. It belongs to the
+// manager, and in the kernel to root.
 func (m *Manager) UserNamespace(base, count uint32) (*os.File, error) {
 	file, err := m.kernel.userNamespace(idmap.Map{Base: base, Count: count})
 	if err != nil {
@@ -45,8 +45,8 @@ func (m *Manager) CanMapIDs(dir string, base, count uint32) error {
 	return nil
 }
 
-// CanShowIDs is why what is at a path of the machine, with all that is mounted below it, cannot be mounted with ids that are mapped; nil if
-// it can.
+// CanShowIDs is why what is at a path of the machine, with all that is mounted below it, cannot be mounted with ids
+// that are mapped; nil if it can.
 func (m *Manager) CanShowIDs(path string, base, count uint32) error {
 	p := &plan{kind: "bind", source: path, recursive: true, ids: idmap.Map{Base: base, Count: count}}
 	err := m.kernel.canMap(p)
@@ -89,16 +89,13 @@ func (k *kernel) closeUsers() {
 	k.users = nil
 }
 
-// canMap is why a plan with ids cannot be mounted by this kernel: mounts that have ids mapped are never attached before.
+// canMap is why a plan with ids cannot be mounted by this kernel: mounts that have ids mapped are never attached
+// before.
 func (k *kernel) canMap(p *plan) error {
 	if !p.ids.Set() {
 		return nil
 	}
-	able := k.ways.detached() && k.ways.has(CallMountSetattr) && k.ways.configures()
-	if p.kind == "overlay" {
-		able = able && k.ways.has(CallLayerFD)
-	}
-	if !able {
+	if !k.features.has(FeatureCloneDetached) || p.kind == "overlay" && !k.features.has(FeatureLayerFD) {
 		return fmt.Errorf("%s: ids are not mapped by this kernel: %w", p, errors.ErrUnsupported)
 	}
 	return nil
@@ -136,9 +133,9 @@ func (k *kernel) mapClone(p *plan, dir int, path string) (int, error) {
 	return fd, nil
 }
 
-// mapLayers exchanges the layers of an overlay for the same in clones. One clone of the mount that the directory above all of them is on
-// serves those: upper and work directory have to be in the same mount, and there can be hundreds of others. It is a clone of the whole mount so
-// that mountinfo shows paths of layers as they are on their file system.
+// mapLayers exchanges the layers of an overlay for the same in clones. One clone of the mount that the directory above
+// all of them is on serves those: upper and work directory have to be in the same mount, and there can be hundreds of
+// others. It is a clone of the whole mount so that mountinfo shows paths of layers as they are on their file system.
 func (k *kernel) mapLayers(p *plan, l *layers) error {
 	if !p.ids.Set() {
 		return nil
@@ -241,8 +238,8 @@ func mountOf(dir string) string {
 	return dir
 }
 
-// layerPath is the path of a layer of which mountinfo shows one on its file system. It can be that of the layer already, or lack what
-// is above the mount on which a directory of keep is.
+// layerPath is the path of a layer of which mountinfo shows one on its file system. It can be that of the layer
+// already, or lack what is above the mount on which a directory of keep is.
 func layerPath(shown string, keep []string) string {
 	if !filepath.IsAbs(shown) || shown == "/" {
 		return shown

@@ -43,8 +43,8 @@ func (s *stand) owner(path string, want uint32) {
 	}
 }
 
-// Root in a step was root of the machine, since the files of its base belong to that. A mapped overlay shows them as those of an
-// unprivileged user, and writes what that makes as root's again.
+// Root in a step was root of the machine, since the files of its base belong to that. A mapped overlay shows them as
+// those of an unprivileged user, and writes what that makes as root's again.
 func TestMappedOverlay(t *testing.T) {
 	s := newStand(t, Options{})
 	s.needMaps()
@@ -89,8 +89,8 @@ func TestMappedOverlay(t *testing.T) {
 	s.free(plain)
 }
 
-// The mounts through which an overlay has found its layers are closed in the background. Whoever has waited until the overlay is
-// gone can unmount what its layers are on.
+// The mounts through which an overlay has found its layers are closed in the background. Whoever has waited until the
+// overlay is gone can unmount what its layers are on.
 func TestLayersLeave(t *testing.T) {
 	s := newStand(t, Options{})
 	s.needMaps()
@@ -170,10 +170,10 @@ func TestMapRefused(t *testing.T) {
 	if st := s.Stats(); st.Held+st.Idle+st.Pending > 0 {
 		t.Errorf("left: %+v", st)
 	}
-	for _, call := range []Call{CallMountSetattr, CallLayerFD, CallCloneDetached} {
-		old := newStand(t, Options{Without: []Call{call}})
+	for _, feature := range []Feature{FeatureLayerFD, FeatureCloneDetached} {
+		old := newStand(t, Options{Without: []Feature{feature}})
 		if _, err := old.Acquire(old.ctx, mapped(overlay([]string{old.layer("a")}))); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("without %s: %v", call, err)
+			t.Errorf("without %s: %v", feature, err)
 		}
 	}
 }
@@ -229,8 +229,8 @@ func TestAsMapped(t *testing.T) {
 	}
 }
 
-// Layers are shown in mountinfo by their paths on their file system, by which top knows whose an overlay is, and recovery with damaged
-// records: a clone of a directory alone would show them as if that were the root.
+// Layers are shown in mountinfo by their paths on their file system, by which top knows whose an overlay is, and
+// recovery with damaged records: a clone of a directory alone would show them as if that were the root.
 func TestMappedPaths(t *testing.T) {
 	s := newStand(t, Options{})
 	s.needMaps()

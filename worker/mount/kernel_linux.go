@@ -3,7 +3,6 @@ package mount
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,31 +13,31 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/idmap"
-
 	"holdfast/worker/internal/mountinfo"
 )
 
 // kernel is what a manager has in the kernel.
 type kernel struct {
-	dir    string // the manager's own, on a tmpfs
-	prefix string // of all names of this run
-	keep   []string
-	ways   *chosen
-	host   *Namespace
-	points atomic.Uint64
-	served map[string]Mounter
-	ownTmp bool // the tmpfs at dir was mounted for it
+	dir      string // the manager's own, on a tmpfs
+	prefix   string // of all names of this run
+	keep     []string
+	features *kernelFeatures
+	host     *Namespace
+	points   atomic.Uint64
+	served   map[string]Mounter
+	ownTmp   bool // the tmpfs at dir was mounted for it
 
-	departures *departures   // nil: there are none
-	searches   atomic.Uint64 // of the mounts of all processes
+	events   *unmountEvents // nil: there are none
+	searches atomic.Uint64  // of the mounts of all processes
 
-	mu          sync.Mutex
-	small, home *Namespace             // the namespaces of the nursery and of the attic
-	users       map[idmap.Map]*os.File // user namespaces
+	mu      sync.Mutex
+	steps   *Namespace             // where programs are started
+	staging *Namespace             // where masters are attached
+	users   map[idmap.Map]*os.File // user namespaces
 }
 
 func newKernel(o *Options) (*kernel, error) {
-	if err := mayMount(); err != nil {
+	if err := errors.Join(kernelSupported(), mayMount()); err != nil {
 		return nil, err
 	}
 	k := &kernel{dir: o.Directory, host: &Namespace{}, served: o.Mounters}
@@ -51,11 +50,13 @@ func newKernel(o *Options) (*kernel, error) {
 			return nil, fmt.Errorf("mount: %w", err)
 		}
 	}
-	k.ways = probe(k.dir, o.Without, o.Logger)
-	if k.ways.has(CallInotify) {
-		var err error
-		if k.departures, err = newDepartures(); err != nil {
-			k.ways.lacks(CallInotify, err)
+	var err error
+	if k.features, err = probe(k.dir, o.Without, o.Logger); err != nil {
+		return nil, errors.Join(err, k.removeTmpfs())
+	}
+	if k.features.has(FeatureInotify) {
+		if k.events, err = newUnmountEvents(); err != nil {
+			k.features.lacks(FeatureInotify, err)
 		}
 	}
 	return k, nil
@@ -104,36 +105,24 @@ func (k *kernel) ensureTmpfs() error {
 // tmpfsSource is the source of the tmpfs at a manager's directory.
 const tmpfsSource = "holdfast"
 
-// nursery is made when it is first asked for.
-func (k *kernel) nursery() (*Namespace, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.small == nil {
-		n, err := newNamespace(k.dir, k.prefix+nurseryMark, k.keep)
-		if err != nil {
-			return nil, err
-		}
-		k.small = n
-	}
-	return k.small, nil
-}
+// stepNamespace is where programs are started. It is made when it is first asked for.
+func (k *kernel) stepNamespace() (*Namespace, error) { return k.namespace(&k.steps, stepMark) }
 
-// attic is where masters are mounted that cannot be detached. They can be cloned from
-// there; if they cannot, it is the nursery.
-func (k *kernel) attic() (*Namespace, error) {
-	if !k.ways.clones() {
-		return k.nursery()
-	}
+// stagingNamespace is where masters are attached that cannot be cloned while they are detached. It is made when it is
+// first asked for.
+func (k *kernel) stagingNamespace() (*Namespace, error) { return k.namespace(&k.staging, stagingMark) }
+
+func (k *kernel) namespace(made **Namespace, mark string) (*Namespace, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.home == nil {
-		n, err := newNamespace(k.dir, k.prefix+"attic", k.keep)
+	if *made == nil {
+		n, err := newNamespace(k.dir, k.prefix+mark, k.keep)
 		if err != nil {
 			return nil, err
 		}
-		k.home = n
+		*made = n
 	}
-	return k.home, nil
+	return *made, nil
 }
 
 // unmake unmounts a master. It can be called again after an error.
@@ -156,13 +145,14 @@ func (k *kernel) unmake(m *master) error {
 
 // leaves tells whether a master is detached, and the kernel tells when its file system has left it.
 func (k *kernel) leaves(m *master) bool {
-	return m.left != nil && m.path == "" && m.release == nil && k.departures.known()
+	return m.left != nil && m.path == "" && m.release == nil && k.events.known()
 }
 
 // release closes a master that is detached.
 func (k *kernel) release(m *master) { _ = unix.Close(m.fd) }
 
-// unmountPoint unmounts what is at a mount point that is the manager's own, with what has come with it below it, and removes the point.
+// unmountPoint unmounts what is at a mount point that is the manager's own, with what has come with it below it, and
+// removes the point.
 func unmountPoint(path string) error {
 	err := unmount(path)
 	if errors.Is(err, unix.EBUSY) {
@@ -186,8 +176,8 @@ func unmount(path string) error {
 	return fmt.Errorf("umount %s: %w", path, err)
 }
 
-// unmountTree unmounts what is at a path, and before it what is below, the last first. In a user namespace what came there with a
-// recursive mount from outside cannot be unmounted by itself, but goes with the mount that it came with.
+// unmountTree unmounts what is at a path, and before it what is below, the last first. In a user namespace what came
+// there with a recursive mount from outside cannot be unmounted by itself, but goes with the mount that it came with.
 func unmountTree(path string) error {
 	below, err := listBelow(path)
 	for _, p := range slices.Backward(below) {
@@ -225,9 +215,6 @@ func listBelow(path string) (points []string, err error) {
 
 // attach makes a clone of a master at a path in a namespace.
 func (k *kernel) attach(m *master, recursive bool, n *Namespace, path string) error {
-	if !k.ways.clones() {
-		return k.attachOld(m, recursive, n, path)
-	}
 	clone, err := k.clone(m, recursive)
 	if err != nil {
 		return err
@@ -243,9 +230,6 @@ func (k *kernel) attach(m *master, recursive bool, n *Namespace, path string) er
 
 // clone makes a detached clone of a master.
 func (k *kernel) clone(m *master, recursive bool) (int, error) {
-	if !k.ways.clones() {
-		return -1, fmt.Errorf("open_tree and move_mount (Linux 5.2): %w", errors.ErrUnsupported)
-	}
 	flags := uint(0)
 	if recursive {
 		flags = unix.AT_RECURSIVE
@@ -265,27 +249,6 @@ func (k *kernel) clone(m *master, recursive bool) (int, error) {
 	return fd, nil
 }
 
-// attachOld binds a master that is attached in the nursery.
-func (k *kernel) attachOld(m *master, recursive bool, n *Namespace, path string) error {
-	small, err := k.nursery()
-	if err != nil {
-		return err
-	}
-	if n != small {
-		return fmt.Errorf("attaching outside the nursery: open_tree and move_mount (Linux 5.2): %w", errors.ErrUnsupported)
-	}
-	flags := uintptr(unix.MS_BIND)
-	if recursive {
-		flags |= unix.MS_REC
-	}
-	return n.Do(func() error {
-		if err := unix.Mount(m.path, path, "", flags, ""); err != nil {
-			return fmt.Errorf("mount --bind %s: %w", path, err)
-		}
-		return nil
-	})
-}
-
 // detach unmounts an attachment. made tells whether the mount point is the manager's own.
 func (k *kernel) detach(n *Namespace, path string, made bool) error {
 	return n.Do(func() error {
@@ -296,109 +259,16 @@ func (k *kernel) detach(n *Namespace, path string, made bool) error {
 	})
 }
 
-// quick tells whether gone can tell.
-func (k *kernel) quick() bool { return k.ways.has(CallUstat) }
-
-// gone tells whether a number is that of no file system; false can mean that it was
-// given to another, or that it is not known.
-func (k *kernel) gone(dev uint64) bool {
-	return k.ways.has(CallUstat) && unix.Ustat(int(dev), new(unix.Ustat_t)) == unix.EINVAL
-}
-
-// alive tells whether a file system is still in the kernel, in whatever namespace or in
-// none. A number may have been given to another meanwhile; if so that is seen if any
-// process shows it under another name.
-func (k *kernel) alive(dev uint64, name string) (bool, error) {
-	if k.gone(dev) {
-		return false, nil
-	}
-	sub := fmt.Sprintf(" %d:%d ", unix.Major(dev), unix.Minor(dev))
-	seen, others := false, false
-	k.searches.Add(1)
-	err := eachNamespace(sub, func(_ *group, m *mountinfo.Mount) {
-		if m.Major != unix.Major(dev) || m.Minor != unix.Minor(dev) {
-			return
-		}
-		if m.Source == name {
-			seen = true
-		} else {
-			others = true
-		}
-	})
-	if err != nil {
-		return true, err
-	}
-	return seen || k.ways.has(CallUstat) && !others, nil
-}
-
-// stays is alive of an overlay with an upper directory, also where its number may belong to a file system that no process shows.
-func (k *kernel) stays(dev uint64, name, upper string) (bool, error) {
-	alive, err := k.alive(dev, name)
-	return err != nil || alive && !k.another(dev, upper), err
-}
-
-// another tells that the number of an overlay belongs to another file system. Not all are shown by a process: an ipc namespace has
-// one for its message queues, and a mount can be detached. An overlay has as much room as the file system of its upper directory.
-func (k *kernel) another(dev uint64, upper string) bool {
-	if !k.ways.has(CallUstat) {
-		return false
-	}
-	for range anotherTries { // what is free changes, but not by so much each time
-		var u unix.Ustat_t
-		var before, after unix.Statfs_t
-		if unix.Statfs(upper, &before) != nil || unix.Ustat(int(dev), &u) != nil || unix.Statfs(upper, &after) != nil {
-			return false
-		}
-		if !far(uint32(u.Tfree), before.Bfree, after.Bfree) && !far(uint32(u.Tinode), before.Ffree, after.Ffree) {
-			return false
-		}
-	}
-	return true
-}
-
-const anotherTries = 3
-
-// far tells whether a number is neither between two others nor near them. It has no more than 32 bits on all kernels: of
-// larger ones that is not known.
-func far(n uint32, a, b uint64) bool {
-	low, high := min(a, b), max(a, b)
-	return high <= math.MaxUint32 && (uint64(n) < low-low/4 || uint64(n) > high+high/4)
-}
-
-// inUseBy names the processes that hold a file system, if it is worth looking for them.
-func (k *kernel) inUseBy(name string, look bool) string {
-	if !look {
-		return ""
-	}
-	k.searches.Add(1)
-	pids := holders(name)
-	if len(pids) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" in the namespaces of the processes %v", pids)
-}
-
-// holders lists the processes in whose namespaces a mount has a name.
-func holders(name string) []int {
-	var pids []int
-	_ = eachNamespace(" "+name+" ", func(g *group, m *mountinfo.Mount) {
-		if m.Source == name {
-			pids = append(pids, g.pids...)
-		}
-	})
-	return pids
-}
-
 // close ends the threads, and takes away the tmpfs if all is gone.
 func (k *kernel) close() {
 	k.mu.Lock()
-	small, home := k.small, k.home
+	steps, staging := k.steps, k.staging
 	k.mu.Unlock()
-	small.close()
-	home.close()
+	steps.close()
+	staging.close()
 	k.closeUsers()
-	if k.departures != nil {
-		k.departures.close()
+	if k.events != nil {
+		k.events.close()
 	}
 }
 
@@ -408,4 +278,24 @@ func (k *kernel) removeTmpfs() error {
 		return nil
 	}
 	return unmount(k.dir)
+}
+
+// defaultMaxMounts is what half of the process's descriptors and 64 MiB allow.
+func defaultMaxMounts() int {
+	most := 64 << 20 / KernelBytesPerMount
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur/2 < uint64(most) {
+		most = int(limit.Cur / 2)
+	}
+	return most
+}
+
+// deviceOf is the number of the file system that a file is on.
+func deviceOf(st *unix.Stat_t) uint64 {
+	return uint64(st.Dev) //nolint:unconvert // on mips it is an uint32
+}
+
+// typeOf is the number of the type of a file system.
+func typeOf(st *unix.Statfs_t) int64 {
+	return int64(st.Type) //nolint:unconvert // on 32-bit systems it is an int32
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachLoop puts a file behind a loop device that ends when nobody has it open or
+// attachLoop puts a file behind a loop device that ends when it is neither open nor
 // mounted any more. The caller closes the device after it has mounted it.
 func attachLoop(path string, readOnly bool) (*os.File, error) {
 	mode, flags := os.O_RDWR, uint32(unix.LO_FLAGS_AUTOCLEAR)
@@ -26,7 +26,7 @@ func attachLoop(path string, readOnly bool) (*os.File, error) {
 		return nil, fmt.Errorf("a loop device for %s: %w", path, err)
 	}
 	defer control.Close()
-	// Between asking for a free device and taking it somebody else may take it.
+	// Another process may take the device first.
 	for range 64 {
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {

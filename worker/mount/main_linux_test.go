@@ -104,8 +104,7 @@ func endBelow(dir string) {
 			if !strings.Contains(string(env), "TMPDIR="+dir) || pid == os.Getpid() || pid == os.Getppid() {
 				continue
 			}
-			_ = unix.Kill(pid, unix.SIGKILL)
-			_ = waitGone(context.Background(), pid)
+			_, _ = endProcess(context.Background(), pid, func(int) bool { return true })
 		}
 	}
 }

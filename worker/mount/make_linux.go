@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,7 +17,7 @@ import (
 type master struct {
 	fd   int    // its root; of a detached mount, the mount itself
 	dev  uint64 // the file system
-	path string // where it is attached in the attic; "" if it is detached
+	path string // where it is attached in the staging namespace; "" if it is detached
 	dir  bool   // its root is a directory
 
 	// release gives back what a Mounter has mounted; nil: it was none.
@@ -33,94 +31,6 @@ type master struct {
 
 	// from is where it was made: a detached mount is cloned from there only.
 	from *Namespace
-}
-
-// layers are the directories of an overlay, opened in the order in which it gets them.
-type layers struct {
-	lowers, data []int
-	upper, work  int
-	opened       []int
-	ids          []dirID // of all that were opened
-}
-
-// name is what an overlay is given for a layer: its path, if the mountinfo is to say by it whose the overlay is and the path can
-// be an option, else number, which stands for its descriptor. Kernels before 6.13 show what they were given. That what is at the
-// path is what was opened is up to who may rename directories there, which steps may not.
-func (l *layers) name(fd int, number string) string {
-	shown := fd == l.upper || fd == l.work || l.upper < 0 && fd == l.lowers[0]
-	i := slices.Index(l.opened, fd)
-	if !shown || i < 0 {
-		return number
-	}
-	path := l.ids[i].path
-	if len(path) > maxString || !filepath.IsAbs(path) || strings.ContainsAny(path, `,:\`) {
-		return number
-	}
-	return path
-}
-
-// openLayers opens the directories of an overlay. mounted are the roots of the lower
-// layers that are mounts; they stay the caller's.
-func openLayers(p *plan, mounted []int) (*layers, error) {
-	l := &layers{lowers: append([]int(nil), mounted...), upper: -1, work: -1}
-	open := func(path string, use dirUse) (int, error) {
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return -1, fmt.Errorf("opening layer %s: %w", path, err)
-		}
-		l.opened = append(l.opened, fd)
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			return -1, fmt.Errorf("looking at layer %s: %w", path, err)
-		}
-		l.ids = append(l.ids, dirID{dev: deviceOf(&st), ino: st.Ino, use: use, path: path})
-		return fd, nil
-	}
-	err := func() (err error) {
-		var fd int
-		for _, path := range p.lowers {
-			if fd, err = open(path, usedBelow); err != nil {
-				return err
-			}
-			l.lowers = append(l.lowers, fd)
-		}
-		for _, path := range p.data {
-			if fd, err = open(path, usedBelow); err != nil {
-				return err
-			}
-			l.data = append(l.data, fd)
-		}
-		if p.upper == "" {
-			return nil
-		}
-		if l.upper, err = open(p.upper, usedAbove); err != nil {
-			return err
-		}
-		l.work, err = open(p.work, usedAbove)
-		return err
-	}()
-	if err != nil {
-		l.close()
-		return nil, err
-	}
-	return l, nil
-}
-
-func (l *layers) close() {
-	for _, fd := range l.opened {
-		_ = unix.Close(fd)
-	}
-	l.opened = nil
-}
-
-// closeSoon closes them in the background, and closes a channel then: for each that shows other ids the kernel waits for all processors.
-func (l *layers) closeSoon() <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.close()
-	}()
-	return done
 }
 
 // make mounts what a plan says. name is the source of file systems that have none, and of
@@ -174,7 +84,7 @@ func (k *kernel) make(p *plan, name string, mounted []int, claim func([]dirID) e
 
 // makeServed clones what a Mounter has mounted. That stays where it is as long as the clone.
 func (k *kernel) makeServed(p *plan, server Mounter) (*master, error) {
-	if !k.ways.detached() || !k.ways.has(CallMountSetattr) {
+	if !k.features.has(FeatureCloneDetached) {
 		return nil, fmt.Errorf("%s: what others mount cannot be cloned by this kernel: %w", p, errors.ErrUnsupported)
 	}
 	if len(p.params) > 0 {
@@ -199,47 +109,38 @@ func (k *kernel) makeServed(p *plan, server Mounter) (*master, error) {
 
 // makeHere mounts in the namespace of the thread, which is place.
 func (k *kernel) makeHere(p *plan, name string, l *layers, place *Namespace) (*master, error) {
-	var fd int
-	var err error
 	switch {
-	case p.kind == "bind" && k.ways.clones():
-		fd, err = k.cloneBind(p)
 	case p.kind == "bind":
-		return k.makeOld(p, p.source, "bind", l, place)
-	case p.kind == "overlay" && k.ways.appends():
-		fd, err = k.configure(p, name, l)
-	case p.kind == "overlay", p.private():
-		if p.kind != "overlay" && k.ways.configures() {
-			fd, err = k.configure(p, name, l)
-			break
+		fd, err := k.cloneBind(p)
+		if err != nil {
+			return nil, err
 		}
-		return k.makeOld(p, name, p.kind, l, place)
-	default:
-		return k.makeOf(p, place)
+		return k.hold(fd, place)
+	case p.kind == "overlay" && !k.features.appends():
+		return k.mountOverlay(p, name, l, place)
+	case p.kind == "overlay", p.private():
+		return k.makeFrom(p, name, l, place)
 	}
+	return k.makeOf(p, place)
+}
+
+// makeFrom makes a file system of a source, or an overlay with a name.
+func (k *kernel) makeFrom(p *plan, source string, l *layers, place *Namespace) (*master, error) {
+	fd, err := k.configure(p, source, l)
 	if err != nil {
 		return nil, err
 	}
-	return k.settle(fd, place)
+	return k.hold(fd, place)
 }
 
 // makeOf mounts a file system that has a source, by way of a loop device if it needs one.
 func (k *kernel) makeOf(p *plan, place *Namespace) (*master, error) {
-	once := func(source string) (*master, error) {
-		if !k.ways.configures() {
-			return k.makeOld(p, source, p.kind, nil, place)
-		}
-		fd, err := k.configure(p, source, nil)
-		if err != nil {
-			return nil, err
-		}
-		return k.settle(fd, place)
-	}
+	once := func(source string) (*master, error) { return k.makeFrom(p, source, nil, place) }
 	file := false
 	if st, err := os.Stat(p.source); err == nil {
 		file = st.Mode().IsRegular()
 	}
-	if p.kind == "erofs" && file && !p.loop && k.ways.has(CallErofsFile) {
+	if p.kind == "erofs" && file && !p.loop && k.features.has(FeatureErofsFile) {
 		source := p.source
 		if len(source) > maxString {
 			f, err := os.Open(source)
@@ -255,7 +156,7 @@ func (k *kernel) makeOf(p *plan, place *Namespace) (*master, error) {
 			return m, nil
 		case errors.Is(err, unix.ENOTBLK):
 			if !inMemory(p.source) {
-				k.ways.lacks(CallErofsFile, err)
+				k.features.lacks(FeatureErofsFile, err)
 			}
 		case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP):
 			return nil, err
@@ -304,23 +205,20 @@ func (k *kernel) cloneBind(p *plan) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open_tree %s: %w", p.source, err)
 	}
-	if k.ways.has(CallMountSetattr) {
-		// Private: what is mounted below the clone must not show below the source.
-		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{
-			Attr_set: newAttrs(p.attr), Attr_clr: clearedAttrs(p.attr), Propagation: unix.MS_PRIVATE,
-		})
-		if err != nil {
-			err = fmt.Errorf("mount_setattr %s: %w", p.source, err)
-		} else {
-			err = k.mapIDs(p, fd, recursive)
-		}
-		if err == nil {
-			return fd, nil
-		}
+	// Private: what is mounted below the clone must not show below the source.
+	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|recursive, &unix.MountAttr{
+		Attr_set: newAttrs(p.attr), Attr_clr: clearedAttrs(p.attr), Propagation: unix.MS_PRIVATE,
+	})
+	if err != nil {
+		err = fmt.Errorf("mount_setattr %s: %w", p.source, err)
+	} else {
+		err = k.mapIDs(p, fd, recursive)
+	}
+	if err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
-	return k.changeAttached(fd, p)
+	return fd, nil
 }
 
 // maxString is the longest value that fsconfig takes.
@@ -388,43 +286,59 @@ func (p *plan) create(do func() error) error {
 	}
 	mounter := do
 	if p.ids.Set() {
-		// It makes files in its work directory as the one who mounts it, and mounts itself read-only without an error if it cannot.
+		// It makes files in its work directory as the one who mounts it, and mounts itself read-only without an error
+		// if it cannot.
 		mounter = func() error { return p.ids.Do(do) }
 	}
-	// What is written to an overlay is judged as if its mounter wrote it. With this capability ext4 would refuse nothing that is beyond a quota, and
-	// give away the blocks that it reserves.
+	// The file system below an overlay sees its mounter as the writer. With this capability ext4 would refuse nothing
+	// that is beyond a quota, and give away the blocks that it reserves.
 	return osthread.Without(unix.CAP_SYS_RESOURCE, mounter)
 }
 
-func (k *kernel) configureLayers(fs int, p *plan, l *layers) error {
-	add := func(key string, fd int) (err error) {
-		if k.ways.has(CallLayerFD) {
-			err = unix.FsconfigSetFd(fs, key, fd)
-		} else {
-			err = unix.FsconfigSetString(fs, key, l.name(fd, fdPath(fd)))
-		}
+// hold makes a master of a detached mount that the thread, which is in place, has made. It stays detached, or is
+// attached in the staging namespace.
+func (k *kernel) hold(fd int, place *Namespace) (*master, error) {
+	m, err := describe(fd)
+	if err != nil {
+		return nil, err
+	}
+	if m.from = place; k.features.has(FeatureCloneDetached) {
+		return m, nil
+	}
+	attach := func() error {
+		path, err := k.newPoint(m.dir)
 		if err != nil {
-			return said(fmt.Sprintf("%s: %s", p, key), fs, err)
-		}
-		return nil
-	}
-	for _, fd := range l.lowers {
-		if err := add("lowerdir+", fd); err != nil {
 			return err
 		}
-	}
-	for _, fd := range l.data {
-		if err := add("datadir+", fd); err != nil {
-			return err
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			_ = os.Remove(path)
+			return fmt.Errorf("move_mount: %w", err)
 		}
-	}
-	if l.upper < 0 {
+		m.path = path
 		return nil
 	}
-	if err := add("upperdir", l.upper); err != nil {
-		return err
+	if m.from, err = k.stagingNamespace(); err == nil {
+		if m.from == place {
+			err = attach()
+		} else {
+			err = m.from.Do(attach)
+		}
 	}
-	return add("workdir", l.work)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return m, nil
+}
+
+// describe looks at the root of a mount; on an error the descriptor is closed.
+func describe(fd int) (*master, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("looking at a mount: %w", err)
+	}
+	return &master{fd: fd, dev: deviceOf(&st), dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
 // newPoint makes an empty mount point for a master.
@@ -446,6 +360,17 @@ func newAttrs(a attr) uint64 {
 	for _, f := range attrTable {
 		if a&f.attr != 0 {
 			flags |= f.new
+		}
+	}
+	return flags
+}
+
+// oldAttrs are flags for mount(2).
+func oldAttrs(a attr) uintptr {
+	var flags uintptr
+	for _, f := range attrTable {
+		if a&f.attr != 0 {
+			flags |= f.old
 		}
 	}
 	return flags

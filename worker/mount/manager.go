@@ -15,7 +15,7 @@ import (
 
 // Errors, to be found with errors.Is. What the system lacks is errors.ErrUnsupported.
 var (
-	// ErrBusy: somebody else holds what is asked for. The error says who, if that is known.
+	// ErrBusy: another holder has what is asked for. The error says which, if that is known.
 	ErrBusy = errors.New("busy")
 
 	// ErrFull: there are MaxMounts mounts, and all of them are held.
@@ -42,7 +42,7 @@ type Options struct {
 	// is not on a tmpfs, one is mounted at it. Two managers cannot have the same.
 	Directory string
 
-	// Keep are the directories that programs in the nursery need beside the system's: the
+	// Keep are the directories that programs in the step namespace need in addition to the system's: the
 	// root directory of the snapshots. They must exist.
 	Keep []string
 
@@ -50,7 +50,7 @@ type Options struct {
 	// else. Open ends every process in them.
 	Cgroups []string
 
-	// IdleAge is how long a mount that nobody holds stays; 0 is DefaultIdleAge, and if it
+	// IdleAge is how long a mount that is not held stays; 0 is DefaultIdleAge, and if it
 	// is negative none stays.
 	IdleAge time.Duration
 
@@ -62,7 +62,7 @@ type Options struct {
 	MaxMounts int
 
 	// ParkAfter is how long an unmount may be refused before it is parked: reported, and Wait
-	// returns. 0 is DefaultParkAfter. What starts in a copy of the nursery, as a container does,
+	// returns. 0 is DefaultParkAfter. What starts in a copy of the step namespace, as a container does,
 	// holds for some milliseconds what was attached there meanwhile.
 	ParkAfter time.Duration
 
@@ -71,8 +71,8 @@ type Options struct {
 	// are detached (Linux before 6.15) Acquire of one is errors.ErrUnsupported.
 	Mounters map[string]Mounter
 
-	// Without are calls that are not to be used though they are there.
-	Without []Call
+	// Without are features that are not to be used though the kernel has them.
+	Without []Feature
 
 	// Logger receives what an operator should know; nil: slog.Default().
 	Logger *slog.Logger
@@ -87,7 +87,7 @@ const (
 	leaving
 )
 
-// entry is a mount of the manager, from the moment somebody wants it until it is gone.
+// entry is a mount of the manager, from when it is first asked for until it is gone.
 // Its fields are guarded by the manager's mutex, but for those that are set before made
 // is closed.
 type entry struct {
@@ -137,8 +137,11 @@ type Manager struct {
 // prefix is what the names of all things of a run begin with.
 func prefix(run string) string { return "holdfast-" + run + "-" }
 
-// nurseryMark is what follows it in the source of the nursery's mark.
-const nurseryMark = "nursery"
+// What follows it in the sources of the marks of namespaces.
+const (
+	stepMark    = "steps"
+	stagingMark = "staging"
+)
 
 // Open makes a manager. It first looks for what an earlier one has left in the same
 // directory when its process was killed: it ends the processes, takes the mounts
@@ -206,7 +209,7 @@ func (m *Manager) abandon() error {
 
 // Acquire mounts what a spec says, or shares the mount that is there. A spec that cannot
 // be mounted gives an error with what the kernel has said; one whose upper or work directory is
-// used otherwise, or whose layers somebody else writes, one that is ErrBusy; one mount
+// used otherwise, or whose layers are written through another mount, one that is ErrBusy; one mount
 // more than there may be, ErrFull. If ctx ends first, its error is returned, and nothing is held.
 func (m *Manager) Acquire(ctx context.Context, s Spec) (*Handle, error) {
 	p, err := parse(&s)
@@ -284,29 +287,6 @@ func (m *Manager) enter(key string, p *plan) (*entry, <-chan struct{}, error) {
 	m.index(e)
 	go m.build(e)
 	return e, nil, nil
-}
-
-// closed tells whether a channel is.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// either returns a channel that is closed when one of two is.
-func either(a, b <-chan struct{}) <-chan struct{} {
-	c := make(chan struct{})
-	go func() {
-		defer close(c)
-		select {
-		case <-a:
-		case <-b:
-		}
-	}()
-	return c
 }
 
 // makeRoom has the mount leave that is idle longest, if none leaves already, and returns
@@ -412,86 +392,6 @@ func (m *Manager) leaveEntry(e *entry) {
 	}
 }
 
-// depart begins the unmount of an entry.
-func (m *Manager) depart(e *entry) {
-	m.unidle(e)
-	e.state = leaving
-	go m.unmount(e, m.register(e.plan.String()))
-}
-
-// unmount unmounts the master of an entry, and goes on until the kernel has let it go.
-func (m *Manager) unmount(e *entry, p *pending) {
-	unmade := false
-	p.soon = e.master.left
-	done := m.persist(p, func() { close(e.parked) }, func(thorough bool) error {
-		if !unmade {
-			if err := m.kernel.unmake(e.master); err != nil {
-				return err
-			}
-			unmade = true
-		}
-		if e.plan.upper == "" {
-			return nil
-		}
-		return m.released(e, thorough, time.Since(p.Since) >= m.opt.ParkAfter)
-	})
-	if !done {
-		return
-	}
-	if e.plan.upper != "" {
-		if err := m.records.dropUpper(e.name); err != nil {
-			m.log.Error("a record of a mount stays", "mount", e.plan.String(), "reason", err)
-		}
-	}
-	for _, h := range e.lowers {
-		h.Release() // before the entry is off the lists: who sees it gone sees these idle
-	}
-	m.mu.Lock()
-	m.unclaim(e)
-	m.unlist(e)
-	m.mu.Unlock()
-	close(e.gone)
-}
-
-// released tells whether the file system of an overlay has left the kernel. If it lasts, late, it is worth
-// looking for who has it.
-func (m *Manager) released(e *entry, thorough, late bool) error {
-	gone, known := m.kernel.left(e.master)
-	if gone {
-		return nil
-	}
-	if known {
-		return m.inUse(e, late)
-	}
-	if gone := m.kernel.gone(e.master.dev); gone || m.reused(e.master.dev, e) {
-		return nil
-	}
-	if thorough || !m.kernel.quick() {
-		stays, err := m.kernel.stays(e.master.dev, e.name, e.plan.upper)
-		if err != nil || !stays {
-			return err
-		}
-	}
-	return m.inUse(e, late)
-}
-
-func (m *Manager) inUse(e *entry, look bool) error {
-	return fmt.Errorf("its file system is still in use%s: %w", m.kernel.inUseBy(e.name, look), ErrBusy)
-}
-
-// reused tells whether the number of a file system that an entry had, or nobody of this
-// run if it is nil, is that of another entry by now.
-func (m *Manager) reused(dev uint64, by *entry) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for other := range m.all {
-		if other != by && other.state == mounted && !other.entrusted && other.master.dev == dev {
-			return true
-		}
-	}
-	return false
-}
-
 // unlist takes an entry off the lists.
 func (m *Manager) unlist(e *entry) {
 	delete(m.all, e)
@@ -499,4 +399,81 @@ func (m *Manager) unlist(e *entry) {
 		delete(m.shared, e.key)
 	}
 	m.unindex(e)
+}
+
+// Host is the mount namespace that the process is in.
+func (m *Manager) Host() *Namespace { return m.kernel.host }
+
+// StepNamespace is the small namespace in which programs are started. It is made with the first
+// call. A file system that is mounted in the host's namespace later does not show in it.
+func (m *Manager) StepNamespace() (*Namespace, error) {
+	m.mu.Lock()
+	closed := m.closed
+	m.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("mount: %w", ErrClosed)
+	}
+	return m.kernel.stepNamespace()
+}
+
+// StepMark is the source of a tmpfs in the step namespace, by which Open, after a crash, knows the processes in a copy
+// of it. A process that leaves the root of that namespace mounts one with this source, or has an overlay of the
+// manager's as its root: otherwise it would not be found.
+func (m *Manager) StepMark() string { return prefix(m.run) + stepMark }
+
+// next gives a number that this run gives once.
+func (m *Manager) next() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.serial++
+	return m.serial
+}
+
+// Close refuses further use, unmounts what is idle, and waits until all is released and
+// unmounted. If ctx ends first it returns an error that says what is left, and closes nevertheless; the next Open
+// finds what is left then as after a crash. Further calls do nothing.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	m.dropIdle()
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.mu.Unlock()
+	left := m.drain(ctx)
+	close(m.stop)
+	m.kernel.close()
+	err := left
+	if left == nil {
+		err = m.records.dropRun(m.run)
+	}
+	err = errors.Join(err, m.records.db.Close())
+	if err == nil {
+		err = m.kernel.removeTmpfs()
+	}
+	if err != nil {
+		return fmt.Errorf("mount: closing: %w", err)
+	}
+	return nil
+}
+
+// drain waits until nothing is mounted or pending.
+func (m *Manager) drain(ctx context.Context) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		s := m.Stats()
+		if s.Mounts == 0 && s.Pending == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d mounts are held and %d are being unmounted: %w", s.Held, s.Going, ctx.Err())
+		}
+	}
 }

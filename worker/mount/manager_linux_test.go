@@ -14,41 +14,32 @@ import (
 	"holdfast/worker/internal/mountinfo"
 )
 
-// waysUsed are the sets of calls that tests do without.
-var waysUsed = map[string][]Call{
-	"all":              nil,
-	"attic":            {CallCloneDetached},
-	"attic, old binds": {CallCloneDetached, CallMountSetattr},
-	"nursery only":     {CallOpenTree},
-	"no move_mount":    {CallMoveMount},
-	"no fsopen":        {CallFsopen},
-	"attic, no fsopen": {CallFsopen, CallCloneDetached},
-	"layers by path":   {CallLayerFD},
-	"old overlays":     {CallLayerFD, CallLowerAppend},
-	"no mount_setattr": {CallMountSetattr},
-	"loop":             {CallErofsFile},
-	"no inotify":       {CallInotify},
-	"no ustat":         {CallInotify, CallUstat},
-	"oldest": {
-		CallOpenTree, CallMoveMount, CallCloneDetached, CallFsopen, CallLayerFD, CallLowerAppend,
-		CallMountSetattr, CallErofsFile, CallInotify, CallUstat, CallPidfd,
-	},
+// withoutSets are the sets of features that tests do without.
+var withoutSets = map[string][]Feature{
+	"all":            nil,
+	"staging":        {FeatureCloneDetached},
+	"layers by path": {FeatureLayerFD},
+	"old overlays":   {FeatureLayerFD, FeatureLowerAppend},
+	"loop":           {FeatureErofsFile},
+	"no inotify":     {FeatureInotify},
+	"no ustat":       {FeatureInotify, FeatureUstat},
+	"oldest":         {FeatureCloneDetached, FeatureLayerFD, FeatureLowerAppend, FeatureErofsFile, FeatureInotify, FeatureUstat},
 }
 
-// eachWay runs a test with each set.
-func eachWay(t *testing.T, f func(*stand)) { eachWayWith(t, Options{}, f) }
+// eachKernel runs a test with each set.
+func eachKernel(t *testing.T, f func(*stand)) { eachKernelWith(t, Options{}, f) }
 
-func eachWayWith(t *testing.T, o Options, f func(*stand)) {
-	for name, without := range waysUsed {
+func eachKernelWith(t *testing.T, o Options, f func(*stand)) {
+	for name, without := range withoutSets {
 		o.Without = without
 		t.Run(name, func(t *testing.T) { f(newStand(t, o)) })
 	}
 }
 
-// attached attaches in the nursery, and returns what a program there reads from "who".
-func (s *stand) whoInNursery(h *Handle, file string) string {
+// attached attaches in the step namespace, and returns what a program there reads from "who".
+func (s *stand) whoInSteps(h *Handle, file string) string {
 	s.Helper()
-	n, err := s.Nursery()
+	n, err := s.StepNamespace()
 	must(s, err)
 	at, err := h.Attach(n, "")
 	must(s, err)
@@ -59,12 +50,12 @@ func (s *stand) whoInNursery(h *Handle, file string) string {
 	})
 	must(s, err)
 	if _, err := os.Stat(filepath.Join(at, "who")); err == nil {
-		s.Errorf("%s, attached in the nursery, shows outside of it", at)
+		s.Errorf("%s, attached in the step namespace, shows outside of it", at)
 	}
 	return string(b)
 }
 
-func TestKinds(t *testing.T) { eachWay(t, kinds) }
+func TestKinds(t *testing.T) { eachKernel(t, kinds) }
 
 // kinds mounts everything that there is to mount.
 func kinds(s *stand) {
@@ -97,8 +88,8 @@ func kinds(s *stand) {
 		if got := read(s, filepath.Join(h.Path(), c.file)); got != c.want {
 			s.Errorf("%s: read by descriptor: %q; want %q", c.name, got, c.want)
 		}
-		if got := s.whoInNursery(h, c.file); got != c.want {
-			s.Errorf("%s: read in the nursery: %q; want %q", c.name, got, c.want)
+		if got := s.whoInSteps(h, c.file); got != c.want {
+			s.Errorf("%s: read in the step namespace: %q; want %q", c.name, got, c.want)
 		}
 		if err := os.WriteFile(filepath.Join(h.Path(), "new"), []byte("new"), 0o644); (err == nil) != strings.Contains(strings.Join(c.spec.Options, " "), "upperdir") {
 			s.Errorf("%s: writing: %v", c.name, err)
@@ -113,7 +104,7 @@ func kinds(s *stand) {
 }
 
 func TestTmpfsIsPrivate(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		spec := Spec{Mount: Mount{Type: "tmpfs", Options: []string{"size=64k", "nosuid"}}}
 		one, two := s.get(spec), s.get(spec)
 		must(s, os.WriteFile(one.Path()+"/secret", []byte("x"), 0o600))
@@ -132,7 +123,7 @@ func TestTmpfsIsPrivate(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		h := s.get(bind(s.layer("a"), "ro", "nosuid", "nodev", "noexec", "noatime"))
 		var st unix.Statfs_t
 		must(s, unix.Fstatfs(h.FD(), &st))
@@ -144,15 +135,9 @@ func TestFlags(t *testing.T) {
 }
 
 func TestAttachInHost(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		h := s.get(overlay([]string{s.layer("a"), s.layer("b")}))
 		at, err := h.Attach(s.Host(), "")
-		if !s.kernel.ways.clones() {
-			if !errors.Is(err, errors.ErrUnsupported) {
-				s.Errorf("attaching in the host's namespace without open_tree: %v", err)
-			}
-			return
-		}
 		must(s, err)
 		own := filepath.Join(s.dir, "point")
 		must(s, os.Mkdir(own, 0o700))
@@ -372,7 +357,7 @@ func keys[K comparable, V any](m map[K]V) func(func(K) bool) {
 }
 
 func TestUppersAreNotShared(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		a := s.layer("a")
 		upper, options := s.work("up")
 		other, otherOptions := s.work("other")
@@ -463,7 +448,7 @@ func TestRefused(t *testing.T) {
 	}
 	for _, c := range cases {
 		h, err := s.Acquire(s.ctx, c.spec)
-		if strings.HasSuffix(c.name, " option") && !s.kernel.ways.has(CallLowerAppend) {
+		if strings.HasSuffix(c.name, " option") && !s.kernel.features.has(FeatureLowerAppend) {
 			c.text = "invalid argument" // is all that mount(2) says
 		}
 		if err == nil {
@@ -487,7 +472,7 @@ func TestRefused(t *testing.T) {
 // The image lies where erofs does not take a file: a tmpfs.
 func TestImageOnTmpfs(t *testing.T) {
 	s := newStand(t, Options{})
-	used := s.kernel.ways.has(CallErofsFile)
+	used := s.kernel.features.has(FeatureErofsFile)
 	tmp := s.get(Spec{Mount: Mount{Type: "tmpfs"}})
 	at, err := tmp.Attach(s.Host(), "")
 	must(t, err)
@@ -495,8 +480,8 @@ func TestImageOnTmpfs(t *testing.T) {
 	if got := read(t, h.Path()+"/who"); got != "from a tmpfs" {
 		t.Errorf("%q", got)
 	}
-	for _, w := range s.Ways() {
-		if w.Call == CallErofsFile && w.Used != used {
+	for _, w := range s.Features() {
+		if w.Feature == FeatureErofsFile && w.Used != used {
 			t.Errorf("one file system that refuses is taken for the kernel: %v", w.Err)
 		}
 	}
@@ -505,7 +490,7 @@ func TestImageOnTmpfs(t *testing.T) {
 }
 
 func TestManyLowers(t *testing.T) {
-	for name, without := range waysUsed {
+	for name, without := range withoutSets {
 		if name != "all" && name != "oldest" && name != "layers by path" {
 			continue
 		}
@@ -527,7 +512,7 @@ func TestManyLowers(t *testing.T) {
 }
 
 func TestClone(t *testing.T) {
-	s := newStand(t, Options{Without: []Call{CallCloneDetached}})
+	s := newStand(t, Options{Without: []Feature{FeatureCloneDetached}})
 	h := s.get(overlay([]string{s.layer("a"), s.layer("b")}))
 	f, err := h.Clone()
 	must(t, err)
@@ -596,7 +581,7 @@ func TestTwoManagers(t *testing.T) {
 func TestClosed(t *testing.T) {
 	s := newStand(t, Options{})
 	h := s.get(bind(s.layer("a"), "ro"))
-	n, err := s.Nursery()
+	n, err := s.StepNamespace()
 	must(t, err)
 	h.Release()
 	must(t, s.Close(s.ctx))
@@ -606,8 +591,8 @@ func TestClosed(t *testing.T) {
 	if err := n.Do(func() error { return nil }); !errors.Is(err, ErrClosed) {
 		t.Errorf("Do: %v", err)
 	}
-	if _, err := s.Nursery(); !errors.Is(err, ErrClosed) {
-		t.Errorf("Nursery: %v", err)
+	if _, err := s.StepNamespace(); !errors.Is(err, ErrClosed) {
+		t.Errorf("StepNamespace: %v", err)
 	}
 	if left := mountsBelow(t, s.opt.Directory); len(left) > 0 {
 		t.Errorf("left: %v", left)

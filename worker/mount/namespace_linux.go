@@ -16,7 +16,7 @@ import (
 )
 
 // Namespace is a mount namespace of a manager: the host's, which is the one that the
-// process is in, or the nursery. Its methods can be called by several goroutines at once.
+// process is in, or the step namespace. Its methods can be called by several goroutines at once.
 // It ends with its manager.
 type Namespace struct {
 	file *os.File // the namespace; nil is that of the process
@@ -225,7 +225,7 @@ var standardMounts = map[string]bool{
 	"/sys/fs/cgroup": true, "/usr": true, "/etc": true, "/bin": true, "/sbin": true, "/lib": true, "/lib64": true,
 }
 
-// neededMounts lists the mount points that a small namespace has, each behind those that
+// neededMounts lists the mount points that a small namespace has, each after those that
 // it lies on.
 func neededMounts(keep []string) ([]string, error) {
 	real := make([]string, 0, len(keep))

@@ -33,15 +33,15 @@ type master struct {
 	left <-chan struct{}
 }
 
-type chosen struct{}
+type kernelFeatures struct{}
 
-func (c *chosen) list() []Way { return nil }
+func (c *kernelFeatures) list() []FeatureState { return nil }
 
 // kernel stands for what is not there: newKernel makes none.
 type kernel struct {
 	dir, prefix string
 	host        *Namespace
-	ways        *chosen
+	features    *kernelFeatures
 	searches    atomic.Uint64
 }
 
@@ -61,7 +61,7 @@ func (k *kernel) left(*master) (gone, known bool)                      { return 
 func (k *kernel) quick() bool                                          { return false }
 func (k *kernel) stays(uint64, string, string) (bool, error)           { return false, errOther }
 func (k *kernel) inUseBy(string, bool) string                          { return "" }
-func (k *kernel) nursery() (*Namespace, error)                         { return nil, errOther }
+func (k *kernel) stepNamespace() (*Namespace, error)                   { return nil, errOther }
 func (k *kernel) close()                                               {}
 func (k *kernel) removeTmpfs() error                                   { return nil }
 func (m *Manager) recover(context.Context, bool) error                 { return errOther }

@@ -30,8 +30,9 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// A step of an ordinary user that saw a directory with a mount below it left a mount that could not be unmounted, and Close waited for ever: where a mount
-// has to be attached to be cloned (before Linux 6.15), what has come with it goes with it.
+// A step of an ordinary user that saw a directory with a mount below it left a mount that could not be unmounted, and
+// Close waited for ever: where a mount has to be attached to be cloned (before Linux 6.15), what has come with it goes
+// with it.
 func TestUnmountPoint(t *testing.T) {
 	s := newStand(t, Options{})
 	point := filepath.Join(s.dir, "point")
@@ -60,8 +61,8 @@ func TestUnmountPoint(t *testing.T) {
 	}
 }
 
-// A path with a blank was looked for in mountinfo as it is, and there it is escaped: what had come with a recursive bind was not found
-// in a manager's directory with such a name, and it was never unmounted.
+// A path with a blank was looked for in mountinfo as it is, and there it is escaped: what had come with a recursive
+// bind was not found in a manager's directory with such a name, and it was never unmounted.
 func TestUnmountPointEscaped(t *testing.T) {
 	s := newStand(t, Options{})
 	for _, name := range []string{"a b", "a\tb", "a\nb", `a\040b`, "a#b", "a\xffb"} {

@@ -10,7 +10,7 @@ type Recovery struct {
 	Foreign   []Foreign // overlays that others hold; their directories are refused
 }
 
-// Foreign is an overlay of an earlier run that somebody else holds, as a service does that
+// Foreign is an overlay of an earlier run that other processes hold, as a service does that
 // has copied the host's mount namespace while the overlay was attached there.
 type Foreign struct {
 	Upper string // its upper directory, if that is known

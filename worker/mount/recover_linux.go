@@ -49,7 +49,7 @@ func (m *Manager) recover(ctx context.Context, damaged bool) error {
 		return fmt.Errorf("mount: %w", err)
 	}
 	for _, dir := range m.opt.Cgroups {
-		pids, err := m.kernel.ways.endCgroup(ctx, dir)
+		pids, err := endCgroup(ctx, dir)
 		r.found.Ended = append(r.found.Ended, pids...)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ func (r *recovery) endSteps(ctx context.Context) error {
 				return
 			}
 			_, rest, _ := runOf(m.Source)
-			if (m.Point == "/" || rest == nurseryMark) && !slices.Contains(victims, g) {
+			if (m.Point == "/" || rest == stepMark) && !slices.Contains(victims, g) {
 				victims = append(victims, g)
 			}
 		}
@@ -123,7 +123,7 @@ func (r *recovery) endSteps(ctx context.Context) error {
 			return err
 		}
 		for _, g := range victims {
-			pids, err := r.m.kernel.ways.endProcesses(ctx, g.pids, func(pid int) bool {
+			pids, err := endProcesses(ctx, g.pids, func(pid int) bool {
 				namespace, err := namespaceOf(pid)
 				return err == nil && namespace == g.namespace
 			})
@@ -213,7 +213,7 @@ func (r *recovery) removePoints() {
 }
 
 // noteForeign refuses the directories of overlays that are still there, and drops the
-// records of all others. Those that nobody shows are known by the number of their file system.
+// records of all others. Those that no mountinfo shows are known by the number of their file system.
 func (r *recovery) noteForeign() error {
 	still := map[string]*Foreign{}
 	err := eachNamespace(" holdfast-", func(g *group, m *mountinfo.Mount) {
@@ -264,7 +264,7 @@ func (r *recovery) noteForeign() error {
 	return r.m.records.forget(done)
 }
 
-// outlives tells whether a file system that nobody shows is still there. What a process
+// outlives tells whether a file system that no mountinfo shows is still there. What a process
 // has held can go a moment after it.
 func (r *recovery) outlives(rec upperRecord, name string, until time.Time) (alive bool, err error) {
 	for delay := firstDelay; ; delay = min(2*delay, soonDelay) {
@@ -276,7 +276,7 @@ func (r *recovery) outlives(rec upperRecord, name string, until time.Time) (aliv
 	}
 }
 
-// refuse claims the directories of an overlay that somebody else holds, until it is gone.
+// refuse claims the directories of an overlay that other processes hold, until it is gone.
 func (m *Manager) refuse(name string, f *Foreign, rec upperRecord) {
 	var taken []inode
 	m.mu.Lock()

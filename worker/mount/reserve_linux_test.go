@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOverlayIsHeldToLimits: what was written to an overlay was written with CAP_SYS_RESOURCE, which its mounter had: ext4 refused a
-// step nothing beyond its quota, and gave it the blocks that are reserved. (Reserved blocks are what each kernel has.)
+// TestOverlayIsHeldToLimits: what was written to an overlay was written with CAP_SYS_RESOURCE, which its mounter had:
+// ext4 refused a step nothing beyond its quota, and gave it the blocks that are reserved. (Reserved blocks are what
+// each kernel has.)
 func TestOverlayIsHeldToLimits(t *testing.T) {
 	needRoot(t)
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -41,7 +42,7 @@ func TestOverlayIsHeldToLimits(t *testing.T) {
 	must(t, os.Remove(filepath.Join(disk, "own")))
 	for _, name := range []string{"all", "oldest"} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, Options{Without: waysUsed[name], Keep: []string{disk}})
+			s := newStand(t, Options{Without: withoutSets[name], Keep: []string{disk}})
 			upper, work := filepath.Join(disk, name, "upper"), filepath.Join(disk, name, "work")
 			must(t, errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)))
 			h := s.get(overlay([]string{s.layer("lower")}, "upperdir="+upper, "workdir="+work))

@@ -15,12 +15,13 @@ import (
 // MaxLowers is how many lower layers an overlay can have; the kernel has the same limit.
 const MaxLowers = 500
 
-// Spec says what to mount. Two specs are the same if all their fields are; an option that
-// stands elsewhere makes another spec.
+// Spec says what to mount. Two specs are the same if all their fields are; an option that stands elsewhere makes
+// another spec.
 //
-// The option idmap=BASE:COUNT shows the ids from 0 to COUNT that files have as those from BASE on, of an overlay those in all its layers;
-// what those ids make has the ids from 0 on. Where the kernel, or a file system, cannot do it, Acquire fails with errors.ErrUnsupported.
-// In such an overlay the root of the machine cannot make files; see idmap.Map.Do.
+// The option idmap=BASE:COUNT shows the ids from 0 to COUNT that files have as those from BASE on, of an overlay those
+// in all its layers; what those ids make has the ids from 0 on. Where the kernel, or a file system, cannot do it,
+// Acquire fails with errors.ErrUnsupported. In such an overlay the root of the machine cannot make files; see
+// idmap.Map.Do.
 type Spec struct {
 	Mount
 
@@ -28,8 +29,8 @@ type Spec struct {
 	// first. They lie above the directories of its option lowerdir.
 	Lowers []Spec
 
-	// Own has each Acquire make a mount, which no other shares and which is never idle. It is for a source of others: by the next time
-	// another file or directory can have its path, or something be mounted below it.
+	// Own has each Acquire make a mount, which no other shares and which is never idle. It is for a source of others:
+	// by the next time another file or directory can have its path, or something be mounted below it.
 	Own bool
 }
 
@@ -274,8 +275,8 @@ func (p *plan) validate() error {
 	return nil
 }
 
-// absolute has the source be an absolute path, where it can be nothing but a path: a mount can be made where the working directory is
-// another, and be shared when it is another.
+// absolute has the source be an absolute path, where it can be nothing but a path: a mount can be made where the
+// working directory is another, and be shared when it is another.
 func (p *plan) absolute() error {
 	if filepath.IsAbs(p.source) || p.kind != "bind" && p.kind != "erofs" && !p.loop {
 		return nil
@@ -300,7 +301,7 @@ func parseIDs(value string) (m idmap.Map, err error) {
 }
 
 // splitLowers takes the value of lowerdir apart: layers between colons, and those that
-// hold only data behind two. A backslash takes its meaning from the character behind it.
+// hold only data after two. A backslash takes the meaning from the character after it.
 func splitLowers(value string) (lowers, data []string, err error) {
 	into := &lowers
 	var part strings.Builder

@@ -1,12 +1,5 @@
 package mount
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"time"
-)
-
 // counters count since the manager was opened.
 type counters struct {
 	made, shared, evicted, expired, parked uint64
@@ -36,7 +29,7 @@ type Stats struct {
 	Searches uint64
 }
 
-// Stats returns the figures of the moment.
+// Stats returns the figures.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,77 +53,5 @@ func (m *Manager) Stats() Stats {
 	return s
 }
 
-// Ways lists how what older kernels lack is done here, for an operator.
-func (m *Manager) Ways() []Way { return m.kernel.ways.list() }
-
-// Host is the mount namespace that the process is in.
-func (m *Manager) Host() *Namespace { return m.kernel.host }
-
-// Nursery is the small namespace in which programs are started. It is made with the first
-// call. A file system that is mounted in the host's namespace later does not show in it.
-func (m *Manager) Nursery() (*Namespace, error) {
-	m.mu.Lock()
-	closed := m.closed
-	m.mu.Unlock()
-	if closed {
-		return nil, fmt.Errorf("mount: %w", ErrClosed)
-	}
-	return m.kernel.nursery()
-}
-
-// next gives a number that this run gives once.
-func (m *Manager) next() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.serial++
-	return m.serial
-}
-
-// Close refuses further use, unmounts what is idle, and waits until all is released and
-// unmounted. If ctx ends first it returns an error that says what is left, and closes nevertheless; the next Open
-// finds what is left then as after a crash. Further calls do nothing.
-func (m *Manager) Close(ctx context.Context) error {
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		return nil
-	}
-	m.closed = true
-	m.dropIdle()
-	if m.timer != nil {
-		m.timer.Stop()
-	}
-	m.mu.Unlock()
-	left := m.drain(ctx)
-	close(m.stop)
-	m.kernel.close()
-	err := left
-	if left == nil {
-		err = m.records.dropRun(m.run)
-	}
-	err = errors.Join(err, m.records.db.Close())
-	if err == nil {
-		err = m.kernel.removeTmpfs()
-	}
-	if err != nil {
-		return fmt.Errorf("mount: closing: %w", err)
-	}
-	return nil
-}
-
-// drain waits until nothing is mounted or pending.
-func (m *Manager) drain(ctx context.Context) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		s := m.Stats()
-		if s.Mounts == 0 && s.Pending == 0 {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%d mounts are held and %d are being unmounted: %w", s.Held, s.Going, ctx.Err())
-		}
-	}
-}
+// Features lists which features of the kernel are used, and what is done without the others.
+func (m *Manager) Features() []FeatureState { return m.kernel.features.list() }

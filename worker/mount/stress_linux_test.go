@@ -102,11 +102,11 @@ func (s *stand) candidates() []*candidate {
 // Twenty goroutines acquire and release at random; a checker compares with the model
 // whenever all stand still.
 func TestStress(t *testing.T) {
-	for _, name := range []string{"all", "no inotify", "attic", "nursery only", "oldest"} {
+	for _, name := range []string{"all", "no inotify", "staging", "old overlays", "oldest"} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t, Options{Without: waysUsed[name], IdleMax: 8, MaxMounts: 60})
+			s := newStand(t, Options{Without: withoutSets[name], IdleMax: 8, MaxMounts: 60})
 			all := s.candidates()
-			n, err := s.Nursery()
+			n, err := s.StepNamespace()
 			must(t, err)
 			m := &model{held: map[string]int{}, uppers: map[string]map[string]int{}, layers: map[string]int{}}
 			busy := 0
@@ -156,8 +156,8 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// settleStress waits for unmounts, and for layers that are being closed, which is what a bounded time of tests waits for as a
-// whole.
+// settleStress waits for unmounts, and for layers that are being closed, which is what a bounded time of tests waits
+// for as a whole.
 func (s *stand) settleStress() {
 	s.Helper()
 	s.ctx = contextOf(s)
@@ -244,7 +244,7 @@ func (s *stand) work20(n *Namespace, m *model, all []*candidate, have map[*Handl
 	return refused, nil
 }
 
-// use looks whether a handle is of what was asked for, here and in the nursery.
+// use looks whether a handle is of what was asked for, here and in the step namespace.
 func (s *stand) use(n *Namespace, h *Handle, c *candidate) error {
 	if c.want == "" {
 		return nil
@@ -261,7 +261,7 @@ func (s *stand) use(n *Namespace, h *Handle, c *candidate) error {
 	}
 	return n.Do(func() error {
 		if b, err := os.ReadFile(at + "/who"); err != nil || string(b) != c.want {
-			return fmt.Errorf("in the nursery: %q, %w", b, err)
+			return fmt.Errorf("in the step namespace: %q, %w", b, err)
 		}
 		return nil
 	})
@@ -330,11 +330,11 @@ func (s *stand) compare(m *model, all []*candidate) {
 	}
 }
 
-// kernelMounts lists what is attached below the manager's directory in the nursery and the
-// attic, but for the mark.
+// kernelMounts lists what is attached below the manager's directory in the step namespace and the
+// staging namespace, but for the mark.
 func (s *stand) kernelMounts() (points []string) {
 	s.Helper()
-	for _, n := range []*Namespace{s.kernel.small, s.kernel.home} {
+	for _, n := range []*Namespace{s.kernel.steps, s.kernel.staging} {
 		if n == nil {
 			continue
 		}

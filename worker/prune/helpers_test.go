@@ -132,7 +132,7 @@ func namesOf(list []Removal) (names []string) {
 func (s *stand) all() map[string]snapshot.Candidate {
 	s.Helper()
 	found := map[string]snapshot.Candidate{}
-	s.must(s.store.Moment(ctx, func(m *snapshot.Moment) error {
+	s.must(s.store.Read(ctx, func(m *snapshot.ReadTx) error {
 		return m.All(func(c snapshot.Candidate) bool {
 			found[c.Tenant+"/"+c.Name] = c
 			return true

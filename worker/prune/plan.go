@@ -140,7 +140,7 @@ type planner struct {
 }
 
 // plan gives what is to go, in that order, until emit returns false. It changes nothing.
-func (p *planner) plan(m *snapshot.Moment, emit func(*Removal) bool) error {
+func (p *planner) plan(m *snapshot.ReadTx, emit func(*Removal) bool) error {
 	totals, err := m.Totals()
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (p *planner) follow(i int, all *snapshot.Candidates, emit func(*Removal) bo
 	}
 }
 
-// measure gives the state but for what a Moment knows.
+// measure gives the state but for what a ReadTx knows.
 func (p *Pruner) measure(ctx context.Context) (s State, err error) {
 	// What is to be deleted first: what is deleted in between counts as free twice, and less is
 	// removed than could be. The other way round it would be more.

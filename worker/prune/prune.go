@@ -224,7 +224,7 @@ func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit fun
 		return State{}, err
 	}
 	plan := planner{policies: p.opts.Policies, now: now, despite: p.opts.Despite, room: room, state: state}
-	err = p.store.Moment(ctx, func(m *snapshot.Moment) error { return plan.plan(m, emit) })
+	err = p.store.Read(ctx, func(m *snapshot.ReadTx) error { return plan.plan(m, emit) })
 	return plan.state, err
 }
 

@@ -51,7 +51,7 @@ func df(ctx context.Context, store *snapshot.Store) (u Usage, err error) {
 	}
 	known := map[snapshot.ID]bool{}
 	var active []snapshot.Candidate
-	err = store.Moment(ctx, func(m *snapshot.Moment) error {
+	err = store.Read(ctx, func(m *snapshot.ReadTx) error {
 		return m.All(func(c snapshot.Candidate) bool {
 			known[c.ID] = true
 			if c.Kind == snapshot.Committed {

@@ -61,7 +61,7 @@ func (p *Pruner) Why(ctx context.Context, tenant, name string) (*Answer, error) 
 	w := inquiry{p: p, now: p.now(), goes: map[snapshot.ID]bool{}}
 	state, err := p.unreserved(ctx)
 	if err == nil {
-		err = p.store.Moment(ctx, func(m *snapshot.Moment) error { return w.run(m, state, tenant, name) })
+		err = p.store.Read(ctx, func(m *snapshot.ReadTx) error { return w.run(m, state, tenant, name) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("why snapshot %q of tenant %q stays: %w", name, tenant, err)
@@ -72,7 +72,7 @@ func (p *Pruner) Why(ctx context.Context, tenant, name string) (*Answer, error) 
 // inquiry answers Why.
 type inquiry struct {
 	p       *Pruner
-	m       *snapshot.Moment
+	m       *snapshot.ReadTx
 	now     time.Time
 	answer  Answer
 	goes    map[snapshot.ID]bool // what the next run removes
@@ -80,7 +80,7 @@ type inquiry struct {
 	visited int
 }
 
-func (w *inquiry) run(m *snapshot.Moment, state State, tenant, name string) (err error) {
+func (w *inquiry) run(m *snapshot.ReadTx, state State, tenant, name string) (err error) {
 	w.m = m
 	if w.answer.Candidate, err = m.Stat(tenant, name); err != nil {
 		return err

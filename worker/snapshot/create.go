@@ -93,8 +93,8 @@ func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c ch
 	return mounts, nil
 }
 
-// occupant is the record of the snapshot that has a key, if that is the one that may be replaced; zero if there is none;
-// ErrExists if it is another.
+// occupant is the record of the snapshot that has a key, if that is the one that may be replaced; zero if there is
+// none; ErrExists if it is another.
 func (t *txn) occupant(key []byte, id ID) (record, error) {
 	r, err := t.record(key)
 	switch {
@@ -229,8 +229,8 @@ func (s *Store) present(id ID) error {
 	return err
 }
 
-// Unusable is what Info.Unusable says of a snapshot of the store, or ErrMissing if its directory is not there, as when a metadata.db was put back
-// that is older than its removal.
+// Unusable is what Info.Unusable says of a snapshot of the store, or ErrMissing if its directory is not there, as when
+// a metadata.db was put back that is older than its removal.
 func (s *Store) Unusable(info *Info) error {
 	if err := info.Unusable(); err != nil {
 		return err

@@ -75,11 +75,11 @@ func (t *txn) addVerified() error {
 	return err
 }
 
-// next is the first snapshot in the bucket verified behind a place; false if there is none
+// next is the first snapshot in the bucket verified after a place; false if there is none
 // before end.
-func (s *Store) nextDue(behind place, end uint64) (p place, ok bool, err error) {
+func (s *Store) nextDue(after place, end uint64) (p place, ok bool, err error) {
 	err = s.view("due", func(t *txn) error {
-		return t.scan(inVerified, nil, numbers(behind.used, uint64(behind.id)+1), func(k, _ []byte) (bool, error) {
+		return t.scan(inVerified, nil, numbers(after.used, uint64(after.id)+1), func(k, _ []byte) (bool, error) {
 			when, id, err := fixed("verified", k, 2)
 			p, ok = place{when, ID(id)}, err == nil && when < end
 			return false, err
@@ -88,10 +88,10 @@ func (s *Store) nextDue(behind place, end uint64) (p place, ok bool, err error) 
 	return p, ok, err
 }
 
-// digests is who computes digests that are to be computed.
+// digests computes the digests of commits in the background.
 type digests struct {
 	wake chan struct{}
-	turn chan struct{} // holds one while somebody does
+	one  chan struct{} // full while a digest is computed
 }
 
 func newDigests() digests { return digests{make(chan struct{}, 1), make(chan struct{}, 1)} }
@@ -115,8 +115,8 @@ func (s *Store) runDigests() {
 // If one fails the others are computed all the same.
 func (s *Store) Digested(ctx context.Context) error {
 	select {
-	case s.digests.turn <- struct{}{}:
-		defer func() { <-s.digests.turn }()
+	case s.digests.one <- struct{}{}:
+		defer func() { <-s.digests.one }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -175,7 +175,7 @@ func (t *txn) recorded(id ID) ([]byte, record, error) {
 }
 
 // look computes the digest of a committed snapshot and keeps it, or compares it with the one that it has.
-// The metadata are read before and changed afterwards, so nobody waits meanwhile.
+// The metadata are read before and changed afterwards, so no transaction waits meanwhile.
 func (s *Store) look(ctx context.Context, id ID, o DigestOptions) (looked, error) {
 	d, ok := s.driver.(Digester)
 	if !ok {
@@ -337,7 +337,7 @@ type DamagedSnapshot struct {
 // error. A snapshot that cannot be looked at is logged, counted, and passed over.
 func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (ScrubProgress, error) {
 	var p ScrubProgress
-	if now := moment(s.now()); o.Before.IsZero() || o.Before.After(now) { // or what was looked at would be due again
+	if now := timeOf(s.now()); o.Before.IsZero() || o.Before.After(now) { // or what was verified would be due again
 		o.Before = now
 	}
 	pace := pace{ctx: ctx, rate: o.Rate, began: time.Now()}

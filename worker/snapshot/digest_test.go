@@ -404,7 +404,8 @@ func TestDigestInBackground(t *testing.T) {
 	}
 }
 
-// TestScrubBeforeLater: with a Before that has not come yet, what was looked at was due again at once: Scrub had no end.
+// TestScrubBeforeLater: with a Before that has not come yet, what was looked at was due again at once: Scrub had no
+// end.
 func TestScrubBeforeLater(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{Digests: true})
 	n := tenant(t, s, "t")

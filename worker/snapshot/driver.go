@@ -9,7 +9,7 @@ import (
 // Layer is a snapshot as a driver sees it.
 type Layer struct {
 	ID  ID
-	Dir string // its directory: snapshots/ID, or where it is at the moment
+	Dir string // its directory: snapshots/ID, or where it is now
 }
 
 // Tree is a snapshot with those below it.
@@ -41,8 +41,8 @@ type Driver interface {
 	// After it the content is still at its place when t.Dir is renamed.
 	Create(ctx context.Context, t Tree) error
 
-	// Commit is called before an active snapshot becomes a committed one, when nobody writes
-	// to it any more. It may be called again, also after the snapshot was written to
+	// Commit is called before an active snapshot becomes a committed one, when it is not
+	// written to any more. It may be called again, also after the snapshot was written to
 	// again: the Store's transaction may fail. It must not take long; what does
 	// belongs into Finish.
 	Commit(ctx context.Context, t Tree) error

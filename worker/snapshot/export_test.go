@@ -73,7 +73,8 @@ func (s *Store) AwaitHeld(n int) {
 // GiveBackIDs does what Close does with IDs that were not used.
 func (s *Store) GiveBackIDs() error { return s.ids.giveBack(s) }
 
-// SetPointHook has a function called with how far a repair, or the making of a directory, has come; nil is the end of that.
+// SetPointHook has a function called with how far a repair, or the making of a directory, has come; nil is the end of
+// that.
 func SetPointHook(fn func(point string) error) {
 	testPoint.Store(nil)
 	if fn != nil {

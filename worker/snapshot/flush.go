@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// flusher flushes content. Those who wait for it at the same time share a flush: one that begins
+// flusher flushes content. Callers that wait for it at the same time share a flush: one that begins
 // after they came.
 type flusher struct {
 	target syncTarget
@@ -115,7 +115,8 @@ func (s *Store) flushLater() {
 	s.every(delay, "flushing the content of committed snapshots failed", s.flushDeferred)
 }
 
-// every calls do, again and again so long after the last time, until the store closes. Its errors are logged as failed says.
+// every calls do, again and again so long after the last time, until the store closes. Its errors are logged as failed
+// says.
 func (s *Store) every(delay time.Duration, failed string, do func() error) {
 	tick := time.NewTicker(delay)
 	defer tick.Stop()

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -37,7 +38,7 @@ func (n *ids) take(s *Store) (ID, error) {
 	}
 }
 
-// claim notes that an ID is somebody's; false if it is already.
+// claim notes that an ID is in use; false if it is already.
 func (n *ids) claim(id ID) bool {
 	if _, taken := n.making[id]; taken {
 		return false
@@ -49,8 +50,8 @@ func (n *ids) claim(id ID) bool {
 	return true
 }
 
-// claimOrphan claims the ID of a directory that was found; false if somebody makes its snapshot. Until done, nobody
-// gets it.
+// claimOrphan claims the ID of a directory that was found; false if its snapshot is being made. Until done, it is
+// not given.
 func (n *ids) claimOrphan(id ID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,7 +65,7 @@ func (n *ids) done(id ID) {
 	delete(n.making, id)
 }
 
-// giveBack returns the rest of a block when the store closes. Who still takes one has to reserve it anew.
+// giveBack returns the rest of a block when the store closes. A caller that still takes one has to reserve it anew.
 func (n *ids) giveBack(s *Store) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,4 +88,46 @@ func (s *Store) reserve(limit ID) error {
 		return err
 	}
 	return s.durable()
+}
+
+// busy are the snapshots with which a driver is at work: one call at a time for each.
+type busy struct {
+	mu  sync.Mutex
+	ids map[ID]chan struct{} // closed when the work is done
+}
+
+// try takes a snapshot, unless it is taken.
+func (b *busy) try(id ID) (taken bool, done <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c, ok := b.ids[id]; ok {
+		return false, c
+	}
+	if b.ids == nil {
+		b.ids = map[ID]chan struct{}{}
+	}
+	b.ids[id] = make(chan struct{})
+	return true, nil
+}
+
+// take waits until the snapshot is not taken, and takes it.
+func (b *busy) take(ctx context.Context, id ID) error {
+	for {
+		taken, done := b.try(id)
+		if taken {
+			return nil
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (b *busy) release(id ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.ids[id])
+	delete(b.ids, id)
 }

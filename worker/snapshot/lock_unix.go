@@ -56,5 +56,5 @@ func holder(f *os.File) string {
 	if pid := strings.TrimSpace(string(b[:n])); pid != "" {
 		return "process " + pid
 	}
-	return "a process that has not said who it is"
+	return "an unknown process"
 }

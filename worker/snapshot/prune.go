@@ -1,9 +1,12 @@
 package snapshot
 
 import (
+	"container/heap"
 	"context"
 	"fmt"
 	"time"
+
+	"holdfast"
 )
 
 // Candidate is a snapshot that can be pruned.
@@ -22,25 +25,14 @@ func (s *Store) Prunable(ctx context.Context, fn func(Candidate) bool) error {
 		return err
 	}
 	err := s.view("prunable", func(t *txn) error {
-		return t.scan(inUsed, nil, nil, func(k, _ []byte) (bool, error) {
-			if err := ctx.Err(); err != nil {
-				return false, err
+		c, err := (&ReadTx{t: t, ctx: ctx}).Candidates(timeOf(s.now()), "")
+		for more := true; more && err == nil; {
+			var one Candidate
+			if one, more, err = c.Next(); more {
+				more = fn(one)
 			}
-			_, id, err := fixed("last use", k, 2)
-			if err != nil {
-				return false, err
-			}
-			key, r, err := t.byID(ID(id))
-			if err != nil {
-				return false, err
-			}
-			tenant, name, err := splitKey(key)
-			if err != nil {
-				return false, err
-			}
-			info, err := t.infoOf(name, &r)
-			return err == nil && fn(Candidate{Tenant: tenant, Info: info, parent: r.parent}), err
-		})
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("list prunable snapshots: %w", err)
@@ -129,32 +121,196 @@ func (t *txn) prune(d Doomed) (*record, error) {
 	return &r, t.remove(key, &r)
 }
 
-// Totals are figures of a whole store.
-type Totals struct {
-	Snapshots int64 // of every kind
-	Committed int64
-	Usage     Usage // of the committed ones
-	Trash     int64 // removed, and not deleted yet, as far as it is known
-
-	// TrashBytes is what these take, without those whose size is not known: see Store.TrashBytes.
-	TrashBytes int64
+// Candidates gives the snapshots that can be pruned at the time now, when leases that are over then
+// count no more, nor those with the name despite, "" for none, that have an end. It changes nothing.
+func (m *ReadTx) Candidates(now time.Time, despite string) (*Candidates, error) {
+	b, err := m.t.bucket(inUsed)
+	if err != nil {
+		return nil, err
+	}
+	c := &Candidates{m: m, now: uint64(max(now.UnixNano(), 0)), despite: despite, cursor: b.Cursor(), state: map[ID]byte{}, passed: map[ID]ID{}}
+	if err := c.addExpired(); err != nil {
+		return nil, err
+	}
+	c.Rewind()
+	return c, nil
 }
 
-// Totals gives the figures; they are kept, not computed.
-func (s *Store) Totals(ctx context.Context) (Totals, error) {
-	var sum totals
-	err := s.view("totals", func(t *txn) error {
-		v, err := t.get(inMeta, keyTotals)
-		if err == nil {
-			sum, err = parseTotals(v)
+// Candidates are the snapshots that can be pruned, and those that could be if some of these
+// were. What it reads is in proportion to what it gives.
+type Candidates struct {
+	m       *ReadTx
+	now     uint64
+	despite string
+	cursor  *holdfast.Cursor
+	begun   bool
+	front   place // of the cursor
+	more    bool
+
+	free   []place     // not in the bucket used: their last child is taken, or their lease over
+	queue  places      // those of them that are not given since Rewind
+	state  map[ID]byte // taken, or freed
+	passed map[ID]ID   // by parent: all children up to this one are taken
+}
+
+const (
+	taken = 1
+	freed = 2
+)
+
+// place is where a snapshot stands in the order of use.
+type place struct {
+	used uint64
+	id   ID
+}
+
+func (p place) before(q place) bool { return p.used < q.used || p.used == q.used && p.id < q.id }
+
+// places is a heap.
+type places []place
+
+func (h places) Len() int           { return len(h) }
+func (h places) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h places) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *places) Push(x any)        { *h = append(*h, x.(place)) }
+func (h *places) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// Rewind begins again with the one that was not used for the longest time. What is taken stays so.
+func (c *Candidates) Rewind() {
+	c.begun = false
+	c.queue = c.queue[:0]
+	kept := c.free[:0]
+	for _, p := range c.free {
+		if c.state[p.id] != taken {
+			kept = append(kept, p)
 		}
-		return err
-	})
-	if err != nil {
-		return Totals{}, fmt.Errorf("totals: %w", err)
 	}
-	s.reaper.mu.Lock()
-	defer s.reaper.mu.Unlock()
-	return Totals{Snapshots: int64(sum.snapshots), Committed: int64(sum.committed), Usage: sum.usage,
-		Trash: int64(len(s.reaper.sizes)), TrashBytes: s.reaper.bytes}, nil
+	c.free = kept
+	c.queue = append(c.queue, kept...)
+	heap.Init(&c.queue)
+}
+
+// Next gives the one that was not used for the longest time, of those that were not given since Rewind
+// and are not taken; false if there is none.
+func (c *Candidates) Next() (Candidate, bool, error) {
+	if err := c.m.ctx.Err(); err != nil {
+		return Candidate{}, false, err
+	}
+	if !c.begun {
+		c.begun = true
+		if err := c.advance(c.cursor.First()); err != nil {
+			return Candidate{}, false, err
+		}
+	}
+	for c.more && c.state[c.front.id] == taken {
+		if err := c.advance(c.cursor.Next()); err != nil {
+			return Candidate{}, false, err
+		}
+	}
+	var p place
+	switch {
+	case len(c.queue) > 0 && (!c.more || c.queue[0].before(c.front)):
+		p = heap.Pop(&c.queue).(place)
+	case c.more:
+		p = c.front
+		if err := c.advance(c.cursor.Next()); err != nil {
+			return Candidate{}, false, err
+		}
+	default:
+		return Candidate{}, false, nil
+	}
+	got, err := c.m.byID(p.id)
+	return got, err == nil, err
+}
+
+// advance notes where the cursor is.
+func (c *Candidates) advance(k, _ []byte) error {
+	c.m.t.touched++
+	if c.more = k != nil; !c.more {
+		return c.m.t.tx.Err()
+	}
+	used, id, err := fixed("last use", k, 2)
+	c.front = place{used, ID(id)}
+	return err
+}
+
+// Take says that one which Next has given is to be pruned. If its parent can be pruned then, Next
+// gives that too, after this one, in the order of use.
+func (c *Candidates) Take(one Candidate) error {
+	c.state[one.ID] = taken
+	if one.parent == 0 {
+		return nil
+	}
+	return c.release(one.parent)
+}
+
+// release makes a snapshot a candidate, if nothing keeps it any more.
+func (c *Candidates) release(id ID) error {
+	if c.state[id] != 0 {
+		return nil
+	}
+	if held, err := c.hasChild(id); err != nil || held {
+		return err
+	}
+	key, r, err := c.m.t.byID(id)
+	if err != nil {
+		return err
+	}
+	if r.kind != Committed || r.flags&flagPinned != 0 || r.listed() || c.m.t.store.isClient(key) {
+		return nil
+	}
+	leases, err := c.m.t.leasesOf(id)
+	if err != nil {
+		return err
+	}
+	for _, l := range leases {
+		if !c.over(&l) {
+			return nil
+		}
+	}
+	p := place{r.used, id}
+	c.state[id] = freed
+	c.free = append(c.free, p)
+	heap.Push(&c.queue, p)
+	return nil
+}
+
+// over tells whether a lease keeps nothing.
+func (c *Candidates) over(l *lease) bool {
+	return l.expired(c.now) || c.despite != "" && l.name == c.despite && l.expires != 0
+}
+
+// hasChild tells whether a snapshot has a child that is not taken. It goes on where it stopped the
+// last time: all of them together pass each child once.
+func (c *Candidates) hasChild(id ID) (bool, error) {
+	found := false
+	err := c.m.t.scan(inChildren, number(uint64(id)), numbers(uint64(id), uint64(c.passed[id])+1), func(k, _ []byte) (bool, error) {
+		_, child, err := fixed("child", k, 2)
+		if err != nil {
+			return false, err
+		}
+		if found = c.state[ID(child)] != taken; !found {
+			c.passed[id] = ID(child)
+		}
+		return !found, nil
+	})
+	return found, err
+}
+
+// addExpired makes candidates of those that are held by nothing but leases that are over.
+func (c *Candidates) addExpired() error {
+	return c.m.t.scan(inExpiries, nil, nil, func(k, _ []byte) (bool, error) {
+		l, err := parseExpiry(k)
+		switch {
+		case err != nil:
+			return false, err
+		case c.over(&l):
+			return true, c.release(l.id)
+		}
+		return c.despite != "", nil // further ones end later
+	})
 }

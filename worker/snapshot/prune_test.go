@@ -220,7 +220,7 @@ func TestCandidates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := s.Moment(ctx, func(m *snapshot.Moment) error {
+	err := s.Read(ctx, func(m *snapshot.ReadTx) error {
 		all, err := m.Candidates(time.Now(), "")
 		if err != nil {
 			return err
@@ -272,7 +272,7 @@ func TestCandidates(t *testing.T) {
 		t.Errorf("the leases were changed: %v, %v", held, err)
 	}
 	ended, cancel := context.WithCancel(ctx)
-	err = s.Moment(ended, func(m *snapshot.Moment) error {
+	err = s.Read(ended, func(m *snapshot.ReadTx) error {
 		all, err := m.Candidates(time.Now(), "")
 		if err != nil {
 			return err

@@ -103,8 +103,8 @@ func (s *Store) inQuarantine() []ID {
 	return slices.Sorted(maps.Keys(s.quarantine.held))
 }
 
-// openQuarantine claims the IDs in quarantine, so that none is given out again, and puts back what the metadata name: those
-// that know of it were put back, too. It is called before anything else is done with snapshots.
+// openQuarantine claims the IDs in quarantine, so that none is given out again, and puts back what the metadata name:
+// those that know of it were put back, too. It is called before anything else is done with snapshots.
 func (s *Store) openQuarantine() error {
 	s.quarantine.held = map[ID]struct{}{}
 	entries, err := os.ReadDir(filepath.Join(s.root, quarantineName))
@@ -165,8 +165,8 @@ func (s *Store) belongs(id ID) (to string, err error) {
 	return "", err
 }
 
-// stray deals with what there is of an ID that the metadata do not name, and that the caller has claimed: deletes what was
-// never entered, and puts what was into quarantine.
+// stray deals with what there is of an ID that the metadata do not name, and that the caller has claimed: deletes what
+// was never entered, and puts what was into quarantine.
 func (s *Store) stray(id ID) (kept bool, err error) {
 	info, err := os.Lstat(s.dir(id))
 	switch {

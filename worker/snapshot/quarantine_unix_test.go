@@ -159,7 +159,8 @@ func TestRemoveQuarantined(t *testing.T) {
 }
 
 // TestMarks: with each durability the mark of a new directory goes, at the latest when the store is closed; that of a
-// directory whose process was killed before goes with the next Open, so that an older metadata.db does not have it deleted.
+// directory whose process was killed before goes with the next Open, so that an older metadata.db does not have it
+// deleted.
 func TestMarks(t *testing.T) {
 	for _, d := range []holdfast.Durability{holdfast.Full, holdfast.Periodic, holdfast.None} {
 		root := t.TempDir()
@@ -230,8 +231,8 @@ func killedAt(t *testing.T, root, point, what string) {
 	}
 }
 
-// TestKilledWhileMaking: what a process leaves that is killed at any point of making a snapshot is deleted when the store is
-// opened, or is the snapshot; none of it is kept in quarantine, where it would stay for ever.
+// TestKilledWhileMaking: what a process leaves that is killed at any point of making a snapshot is deleted when the
+// store is opened, or is the snapshot; none of it is kept in quarantine, where it would stay for ever.
 func TestKilledWhileMaking(t *testing.T) {
 	for _, durability := range []string{"full", "periodic"} {
 		for _, point := range []string{"directory", "content", "in place", "recorded"} {
@@ -260,8 +261,8 @@ func TestKilledWhileMaking(t *testing.T) {
 	}
 }
 
-// TestKilledWithQuarantine: a process that is killed while it puts directories into quarantine, or deletes them, leaves each of
-// them whole in one of two places, or on its way out.
+// TestKilledWithQuarantine: a process that is killed while it puts directories into quarantine, or deletes them, leaves
+// each of them whole in one of two places, or on its way out.
 func TestKilledWithQuarantine(t *testing.T) {
 	for _, point := range []string{"found", "quarantined", "condemned"} {
 		root := t.TempDir()

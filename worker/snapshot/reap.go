@@ -21,8 +21,8 @@ type reaper struct {
 	s        *Store
 	finisher Finisher // nil: the driver has nothing to do
 	wake     chan struct{}
-	hurry    chan struct{} // there is enough to do, or somebody waits
-	wakeUp   chan struct{} // for the one who finishes
+	hurry    chan struct{} // there is enough to do, or a caller waits
+	wakeUp   chan struct{} // for the finisher
 
 	mu         sync.Mutex
 	idle       *sync.Cond
@@ -39,7 +39,7 @@ type reaper struct {
 // doomed is a directory that is to go.
 type doomed struct {
 	id     ID
-	making bool // it was never entered, and nobody else knows of its ID
+	making bool // it was never entered, and no other caller knows its ID
 }
 
 // parked is a directory that could not be deleted.
@@ -226,9 +226,9 @@ func (r *reaper) reapSome() bool {
 	return true
 }
 
-// youngestFirst orders what is to be deleted: a driver may keep a child in a way that its parent cannot go before,
-// and the child's ID is the larger one. In the queue it stands first, as it is removed first, but for what was there when the store
-// was opened and for what is tried again. What fails in spite of that is parked, and tried again.
+// youngestFirst orders what is to be deleted: a driver may keep a child in a way that its parent cannot go before, and
+// the child's ID is the larger one. In the queue it stands first, as it is removed first, but for what was there when
+// the store was opened and for what is tried again. What fails in spite of that is parked, and tried again.
 func youngestFirst(list []doomed) {
 	slices.SortFunc(list, func(a, b doomed) int { return cmp.Compare(b.id, a.id) })
 }
@@ -280,7 +280,7 @@ func (r *reaper) hold(d doomed, done <-chan struct{}) {
 	})
 }
 
-// reap deletes what there is of an ID, with which nobody else is at work. Each step may have been done before.
+// reap deletes what there is of an ID, with which no other call is at work. Each step may have been done before.
 func (r *reaper) reap(id ID) error {
 	l := Layer{ID: id, Dir: filepath.Join(r.s.root, trashDir, id.String())}
 	found := false
@@ -335,8 +335,8 @@ func (r *reaper) park(d doomed, err error) {
 func (r *reaper) forget(gone []doomed) error {
 	entered := slices.ContainsFunc(gone, func(d doomed) bool { return !d.making })
 	if entered {
-		// First the names: after a power cut a directory that is back and has no record any more would not be known to be
-		// garbage. (A flush of metadata.db need not flush them: it writes to blocks that the file has.)
+		// First the names: after a power cut a directory that is back and has no record any more would not be known to
+		// be garbage. (A flush of metadata.db need not flush them: it writes to blocks that the file has.)
 		if err := syncDir(filepath.Join(r.s.root, snapshotsDir)); err != nil {
 			return err
 		}

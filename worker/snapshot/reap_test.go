@@ -82,8 +82,8 @@ func (d *held) Remove(ctx context.Context, l snapshot.Layer) error {
 	return d.Driver.Remove(ctx, l)
 }
 
-// TestCleanupWhileClosing: it was nil, as if all were deleted, when the store was closed meanwhile and the rest had been left
-// for the next time.
+// TestCleanupWhileClosing: it was nil, as if all were deleted, when the store was closed meanwhile and the rest had
+// been left for the next time.
 func TestCleanupWhileClosing(t *testing.T) {
 	d := &held{Driver: copy.New(), begun: make(chan struct{}, 9), goOn: make(chan struct{})}
 	s, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: d})

@@ -25,7 +25,7 @@ type RepairOptions struct {
 	// one that is damaged; what Fill has mounted it unmounts.
 	Fill func(ctx context.Context, mounts []mount.Mount) error
 
-	// Unused tells of a view that stands on the snapshot, or on another that does, that nobody has mounted it. nil:
+	// Unused tells of a view that stands on the snapshot, or on another that does, that it is not mounted. nil:
 	// of none.
 	Unused func(Info) bool
 
@@ -62,7 +62,7 @@ func (t *Tenant) repair(ctx context.Context, name string, o *RepairOptions) erro
 	if err != nil {
 		return err
 	}
-	// What was repaired by somebody, or before a crash, is not damaged any more.
+	// What was repaired otherwise, or before a crash, is not damaged any more.
 	if found, err := s.look(ctx, r.id, DigestOptions{Fresh: true}); err != nil || !found.damaged {
 		return err
 	}
@@ -130,8 +130,8 @@ func (t *Tenant) repair(ctx context.Context, name string, o *RepairOptions) erro
 	return reached("entered")
 }
 
-// refill has the content of the snapshot r written into a new tree, and returns what that takes when it is on the disk and has
-// the right digest.
+// refill has the content of the snapshot r written into a new tree, and returns what that takes when it is on the disk
+// and has the right digest.
 func (s *Store) refill(ctx context.Context, d Repairer, fresh Tree, r *record, fill func(context.Context, []mount.Mount) error) (Usage, error) {
 	mounts, err := s.mounts(ctx, fresh)
 	if err != nil {
@@ -160,8 +160,8 @@ func (s *Store) refill(ctx context.Context, d Repairer, fresh Tree, r *record, f
 	return usage, nil
 }
 
-// repairable is an error if a snapshot is not what it was before any more, or must not get the tree fresh. What follows is done in
-// the same transaction, so nothing comes to stand on the snapshot meanwhile.
+// repairable is an error if a snapshot is not what it was before any more, or must not get the tree fresh. What follows
+// is done in the same transaction, so nothing comes to stand on the snapshot meanwhile.
 func (t *txn) repairable(before *record, fresh ID, unused func(Info) bool) error {
 	_, r, err := t.recorded(before.id)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 
 	// SyncDeferred: within about a second after Commit has returned. A snapshot that was
 	// committed less than that before the machine went down is ErrDistrusted afterwards.
-	// For those who call Commit where it must not take long. Linux only.
+	// For a caller of Commit where it must not take long. Linux only.
 	SyncDeferred
 )
 

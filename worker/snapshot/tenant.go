@@ -60,7 +60,7 @@ func (s *Store) ClientTenant(name string) (*Tenant, error) {
 		if err := tx.put(inTenants, []byte(name), []byte{recordVersion, tenantClient}); err != nil {
 			return err
 		}
-		// Inside the transaction: whoever writes next must see it.
+		// Inside the transaction: the next writer must see it.
 		s.mu.Lock()
 		s.clients[name] = true
 		s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 				return err
 			}
 			names = append(names, found)
-			from = append([]byte(found), 1) // behind all of its keys
+			from = append([]byte(found), 1) // after all of its keys
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -111,12 +111,12 @@ func (t *Tenant) key(name string) []byte { return nameKey(t.name, name) }
 
 // infoOf makes an Info of a record.
 func (t *txn) infoOf(name string, r *record) (Info, error) {
-	info := Info{Kind: r.kind, Name: name, ID: r.id, Labels: r.labels, Created: moment(r.created),
-		Updated: moment(r.updated), LastUsed: moment(r.used), Pinned: r.flags&flagPinned != 0,
+	info := Info{Kind: r.kind, Name: name, ID: r.id, Labels: r.labels, Created: timeOf(r.created),
+		Updated: timeOf(r.updated), LastUsed: timeOf(r.used), Pinned: r.flags&flagPinned != 0,
 		Usage: r.usage, Distrusted: t.store.trusts(r) != nil,
 		Damaged: r.flags&flagDamaged != 0, Digest: r.digest}
 	if r.verified != 0 {
-		info.Verified = moment(r.verified)
+		info.Verified = timeOf(r.verified)
 	}
 	if r.parent != 0 {
 		key, err := t.keyOf(r.parent)
@@ -130,7 +130,7 @@ func (t *txn) infoOf(name string, r *record) (Info, error) {
 	return info, nil
 }
 
-func moment(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
+func timeOf(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
 
 // Stat tells of a snapshot. ErrNotFound if there is none of that name.
 func (t *Tenant) Stat(ctx context.Context, name string) (info Info, err error) {
@@ -152,21 +152,13 @@ func (t *Tenant) Stat(ctx context.Context, name string) (info Info, err error) {
 // removed. Nothing else can be updated: other fields are ErrInvalid. It returns what
 // the snapshot is then.
 func (t *Tenant) Update(ctx context.Context, info Info, fields ...string) (updated Info, err error) {
-	err = t.s.update("update", func(tx *txn) error {
-		key := t.key(info.Name)
-		r, err := tx.record(key)
-		if err != nil {
-			return err
-		}
+	err = t.change("update", info.Name, func(tx *txn, r *record) error {
 		labels, err := mergeLabels(r.labels, info.Labels, fields)
 		if err != nil {
 			return err
 		}
 		r.labels, r.updated = labels, t.s.now()
-		if err := tx.save(key, &r, r.used); err != nil {
-			return err
-		}
-		updated, err = tx.infoOf(info.Name, &r)
+		updated, err = tx.infoOf(info.Name, r)
 		return err
 	})
 	if err != nil {
@@ -199,17 +191,27 @@ func mergeLabels(old, labels map[string]string, fields []string) (map[string]str
 	return keepLabels(merged)
 }
 
-// Touch says that a committed snapshot is used now, so that it is pruned later.
-func (t *Tenant) Touch(ctx context.Context, name string) error {
-	err := t.s.update("touch", func(tx *txn) error {
+// change has fn change the record of a snapshot, in one transaction.
+func (t *Tenant) change(op, name string, fn func(*txn, *record) error) error {
+	return t.s.update(op, func(tx *txn) error {
 		key := t.key(name)
 		r, err := tx.record(key)
 		if err != nil {
 			return err
 		}
 		was := r.used
-		r.used = t.s.now()
+		if err := fn(tx, &r); err != nil {
+			return err
+		}
 		return tx.save(key, &r, was)
+	})
+}
+
+// Touch says that a committed snapshot is used now, so that it is pruned later.
+func (t *Tenant) Touch(ctx context.Context, name string) error {
+	err := t.change("touch", name, func(_ *txn, r *record) error {
+		r.used = t.s.now()
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("touch snapshot %q: %w", name, err)
@@ -225,14 +227,9 @@ func (t *Tenant) Pin(ctx context.Context, name string) error { return t.pin(name
 func (t *Tenant) Unpin(ctx context.Context, name string) error { return t.pin(name, 0) }
 
 func (t *Tenant) pin(name string, pinned byte) error {
-	err := t.s.update("pin", func(tx *txn) error {
-		key := t.key(name)
-		r, err := tx.record(key)
-		if err != nil {
-			return err
-		}
+	err := t.change("pin", name, func(_ *txn, r *record) error {
 		r.flags = r.flags&^flagPinned | pinned
-		return tx.save(key, &r, r.used)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("pin snapshot %q: %w", name, err)
@@ -244,22 +241,14 @@ func (t *Tenant) pin(name string, pinned byte) error {
 // down before it was known to be on the disk, or it is not that of its digest: the end of
 // ErrDistrusted and ErrDamaged, for this one. In the second case it gets another digest.
 func (t *Tenant) Trust(ctx context.Context, name string) error {
-	err := t.s.update("trust", func(tx *txn) error {
-		key := t.key(name)
-		r, err := tx.record(key)
-		if err != nil {
-			return err
-		}
-		was := r
+	err := t.change("trust", name, func(tx *txn, r *record) error {
+		was := *r
 		r.commit = 0
 		if r.flags&flagDamaged != 0 {
 			r.forgetDigest()
 			r.flags |= flagPending
 		}
-		if err := tx.reschedule(&was, &r); err != nil {
-			return err
-		}
-		return tx.save(key, &r, r.used)
+		return tx.reschedule(&was, r)
 	})
 	if err == nil {
 		signal(t.s.digests.wake)
@@ -309,18 +298,9 @@ func (t *Tenant) Children(ctx context.Context, name string) (names []string, err
 		if err != nil {
 			return err
 		}
-		return tx.scan(inChildren, number(uint64(r.id)), nil, func(k, _ []byte) (bool, error) {
-			_, child, err := fixed("child", k, 2)
-			if err != nil {
-				return false, err
-			}
-			key, err := tx.keyOf(ID(child))
-			if err != nil {
-				return false, err
-			}
-			_, name, err := splitKey(key)
-			names = append(names, name)
-			return err == nil, err
+		return (&ReadTx{t: tx, ctx: ctx}).Children(r.id, func(c Candidate) bool {
+			names = append(names, c.Name)
+			return true
 		})
 	})
 	if err != nil {

@@ -131,7 +131,7 @@ func WithLease(lease string, ttl time.Duration) Option {
 }
 
 // Replacing has Prepare and View take the name of the snapshot that has an ID away from it, and remove that, in the
-// same transaction: at each moment the name is one of both. ErrInUse, as of Remove, if that is in use; ErrExists
+// same transaction: at any time the name is one of both. ErrInUse, as of Remove, if that is in use; ErrExists
 // if the name is another snapshot's; no error if there is no such snapshot.
 func Replacing(id ID) Option {
 	return func(c *choices) { c.old = id }
@@ -187,3 +187,8 @@ func keepLabels(labels map[string]string) (map[string]string, error) {
 	}
 	return kept, nil
 }
+
+// LabelContent is the label of a committed snapshot that says what it is with its parents by content, such as the
+// digests of the layers that it was made from: two snapshots with the same value have the same content, also in
+// different stores. It is given by a caller that makes a snapshot from something that it has verified.
+const LabelContent = "holdfast.content"

@@ -1,7 +1,6 @@
 package step
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -9,23 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/osthread"
-	"holdfast/worker/mount"
 )
 
 // This file finds out what the kernel lets Native do.
-
-// lacking is why the machine cannot do without another runtime; nil if it can.
-func lacking(m *mount.Manager) error {
-	for _, w := range m.Ways() {
-		switch w.Call {
-		case mount.CallOpenTree, mount.CallMoveMount, mount.CallFsopen:
-			if !w.Used {
-				return fmt.Errorf("it needs the system call %s (Linux %s), without which the runtime runc works: %w: %w", w.Call, w.Since, w.Err, errors.ErrUnsupported)
-			}
-		}
-	}
-	return nil
-}
 
 // canProc is why /proc of another pid namespace cannot be made.
 func canProc() error {

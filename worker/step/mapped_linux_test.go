@@ -424,7 +424,7 @@ func TestMapFallback(t *testing.T) {
 	mappedID := s.ok(sh("base", "cat /proc/self/uid_map; echo first")).ID
 	s.close()
 	log.Reset()
-	s.mopt.Without = []mount.Call{mount.CallLayerFD}
+	s.mopt.Without = []mount.Feature{mount.FeatureLayerFD}
 	s.open()
 	if first := s.ok(sh("base", "cat /proc/self/uid_map; echo first")); first.ID == mappedID || first.Hit {
 		t.Error("steps with and without are the same")

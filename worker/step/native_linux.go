@@ -35,9 +35,6 @@ type native struct {
 func (native) Name() string { return "native" }
 
 func (n native) open(e *environment) (opened, error) {
-	if err := lacking(e.mounts); err != nil {
-		return nil, err
-	}
 	if err := seccomp.Available(); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}

@@ -191,7 +191,7 @@ func (r *Runner) open(ctx context.Context) error {
 }
 
 func (r *Runner) environment() (*environment, error) {
-	nursery, err := r.opt.Mounts.Nursery()
+	nursery, err := r.opt.Mounts.StepNamespace()
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
@@ -202,12 +202,8 @@ func (r *Runner) environment() (*environment, error) {
 	if err := c.clean(); err != nil {
 		return nil, err
 	}
-	mark, err := findMark(nursery)
-	if err != nil {
-		return nil, err
-	}
 	r.cgroups = c
-	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, nursery: nursery, mark: mark,
+	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, nursery: nursery, mark: r.opt.Mounts.StepMark(),
 		cgroups: c, slots: r.opt.Concurrency, usersOff: r.opt.UserNamespaces == UserNamespacesOff, log: r.log}, nil
 }
 

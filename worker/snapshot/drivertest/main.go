@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// tempName begins the name of the directory that has all temporary files of a test program.
-const tempName = "holdfast-worker-"
+// TempName begins the name of the directory that has all temporary files of a test program.
+const TempName = "holdfast-worker-"
 
-// Main runs the tests of a package in a directory for temporary files of their own, and fails if anything
-// is mounted in it, or attached to a loop device, when they have ended. It is for TestMain, and returns what to exit with.
+// Main runs the tests of a package in a directory for temporary files of their own, and fails if anything is mounted in
+// it, or attached to a loop device, when they have ended. It is for TestMain, and returns what to exit with.
 func Main(m *testing.M) int {
-	dir, err := os.MkdirTemp("", tempName)
+	dir, err := os.MkdirTemp("", TempName)
 	if err == nil {
 		err = os.Setenv("TMPDIR", dir)
 	}

@@ -22,10 +22,10 @@ func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 	return MountServed(t, mounts, nil)
 }
 
-// MountServed is Mount with those who mount some types.
+// MountServed is Mount with Mounters for some types.
 func MountServed(t testing.TB, mounts []mount.Mount, served map[string]mount.Mounter) (target string, unmount func()) {
 	t.Helper()
-	if os.Geteuid() != 0 { // nobody serves
+	if os.Geteuid() != 0 {
 		if len(mounts) == 1 && mounts[0].Type == "bind" && slices.Contains(mounts[0].Options, "rw") {
 			return mounts[0].Source, func() {} // the same files
 		}
@@ -96,8 +96,8 @@ func mountOne(m mount.Mount, target string) error {
 	return nil
 }
 
-// mountOld mounts with the program mount, for kernels before 6.5, whose overlays take all layers in one option, and before
-// 6.12, which mount no file as erofs.
+// mountOld mounts with the program mount, for kernels before 6.5, whose overlays take all layers in one option, and
+// before 6.12, which mount no file as erofs.
 func mountOld(m mount.Mount, target string) error {
 	out, err := exec.Command("mount", "-t", m.Type, "-o", strings.Join(m.Options, ","), m.Source, target).CombinedOutput()
 	if err != nil {

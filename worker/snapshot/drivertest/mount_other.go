@@ -17,7 +17,7 @@ func Mount(t testing.TB, mounts []mount.Mount) (target string, unmount func()) {
 	return MountServed(t, mounts, nil)
 }
 
-// MountServed is Mount with those who mount some types.
+// MountServed is Mount with Mounters for some types.
 func MountServed(t testing.TB, mounts []mount.Mount, _ map[string]mount.Mounter) (target string, unmount func()) {
 	t.Helper()
 	if len(mounts) == 1 && mounts[0].Type == "bind" && slices.Contains(mounts[0].Options, "rw") {

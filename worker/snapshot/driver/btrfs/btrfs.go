@@ -42,7 +42,7 @@ func (d *Driver) Create(ctx context.Context, t snapshot.Tree) error {
 	return os.Chmod(subvolume(t.Dir), 0o755) // whatever the umask is
 }
 
-// Remove deletes the subvolume. If it cannot, as when somebody has made other subvolumes in it, the
+// Remove deletes the subvolume. If it cannot, as when there are other subvolumes in it, the
 // Store deletes file by file.
 func (*Driver) Remove(ctx context.Context, l snapshot.Layer) error {
 	if _, err := os.Lstat(subvolume(l.Dir)); err != nil {

@@ -1,13 +1,12 @@
-// Package erofs is the driver that keeps each committed snapshot as one file, an EROFS image, and
-// stacks them with overlayfs. It uses the command mkfs.erofs (Debian: erofs-utils).
+// Package erofs is the driver that keeps each committed snapshot as one file, an EROFS image, and stacks them with
+// overlayfs. It uses the command mkfs.erofs (Debian: erofs-utils).
 //
-// A commit leaves a directory, as the driver overlay does; the image is made after it, in the
-// background or when the first child is prepared, whichever comes first. So no mount ever has that
-// directory as a lower layer, and it is deleted when the image is on the disk. A mount
-// of the active snapshot that is still there then loses its files.
+// A commit leaves a directory, as the driver overlay does; the image is made after it, in the background or when the
+// first child is prepared, whichever comes first. So no mount ever has that directory as a lower layer, and it is
+// deleted when the image is on the disk. A mount of the active snapshot that is still there then loses its files.
 //
-// The tree is what commands have made, so mkfs.erofs runs confined (package confine). If it can make no image of it, as of a tree
-// whose paths are too long, the layer stays a directory for good, and is stacked as one.
+// The tree is what commands have made, so mkfs.erofs runs confined (package confine). If it can make no image of it, as
+// of a tree whose paths are too long, the layer stays a directory for good, and is stacked as one.
 package erofs
 
 import (
@@ -32,7 +31,7 @@ type Driver struct {
 	options []string
 
 	mu     sync.Mutex
-	making map[snapshot.ID]*sync.Mutex // images that somebody makes
+	making map[snapshot.ID]*sync.Mutex // images that are being made
 }
 
 // New gives the driver. Its mounts of images have the further options given, such as "loop".
@@ -210,6 +209,6 @@ func (d *Driver) convert(ctx context.Context, l snapshot.Layer) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.making, l.ID) // who has it already finds the layer finished
+	delete(d.making, l.ID) // a waiting caller finds the layer finished
 	return nil
 }

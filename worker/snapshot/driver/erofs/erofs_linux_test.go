@@ -98,8 +98,8 @@ func TestAfterCrash(t *testing.T) {
 	}
 }
 
-// committed makes a store with a committed snapshot c, into which fill writes, and returns what the background has logged when that
-// is finished.
+// committed makes a store with a committed snapshot c, into which fill writes, and returns what the background has
+// logged when that is finished.
 func committed(t *testing.T, root string, fill func(dir string)) (*snapshot.Store, *snapshot.Tenant, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -178,8 +178,8 @@ func usable(t *testing.T, s *snapshot.Store, tenant *snapshot.Tenant) {
 	}
 }
 
-// TestDeepTree: mkfs.erofs died of a tree of 3,000 levels, whose paths are longer than the kernel takes; the log said that the snapshot
-// could be used as it is, and nothing could be made on it. It stays a directory.
+// TestDeepTree: mkfs.erofs died of a tree of 3,000 levels, whose paths are longer than the kernel takes; the log said
+// that the snapshot could be used as it is, and nothing could be made on it. It stays a directory.
 func TestDeepTree(t *testing.T) {
 	root := t.TempDir()
 	fill := func(dir string) {
@@ -221,8 +221,8 @@ func TestDeepTree(t *testing.T) {
 	usable(t, s, tenant)
 }
 
-// TestProgramFails: whatever mkfs.erofs dies of, the snapshot is usable; unless it was for want of room: then it is tried again, and
-// until there is room nothing is made on the snapshot.
+// TestProgramFails: whatever mkfs.erofs dies of, the snapshot is usable; unless it was for want of room: then it is
+// tried again, and until there is room nothing is made on the snapshot.
 func TestProgramFails(t *testing.T) {
 	bin := t.TempDir()
 	old := os.Getenv("PATH")

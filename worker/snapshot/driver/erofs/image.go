@@ -19,8 +19,8 @@ type refusedError struct{ err error }
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// makeImage makes the image under another name, flushes it, and renames it: an image that is there is whole. The error is a
-// refusedError if the tree is what the program could not do with.
+// makeImage makes the image under another name, flushes it, and renames it: an image that is there is whole. The error
+// is a refusedError if the tree is what the program could not do with.
 func makeImage(ctx context.Context, dir string) error {
 	program, err := exec.LookPath(helper)
 	if err == nil {

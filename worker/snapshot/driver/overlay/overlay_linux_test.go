@@ -28,8 +28,8 @@ func TestTooDeep(t *testing.T) {
 	}
 }
 
-// A store on a disk without a free block could not be opened, so nothing in it could be removed: the driver tried what the
-// file system can.
+// A store on a disk without a free block could not be opened, so nothing in it could be removed: the driver tried what
+// the file system can.
 func TestProbeWithoutRoom(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts a tmpfs")

@@ -7,14 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/worker/internal/zfsfuse"
-	"holdfast/worker/snapshot/driver/zfs"
-	"holdfast/worker/snapshot/drivertest"
+	"holdfast/worker/internal/testing/zfsfuse"
 )
 
 // TestNoAnswer: what is mounted and does not answer is an error, and unmounted; it can be mounted again.
 func TestNoAnswer(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
@@ -23,17 +21,17 @@ func TestNoAnswer(t *testing.T) {
 	b.must(err)
 	b.output("zfs", "mount", mounts[0].Source) // as a process that was killed has left it
 	b.answers(mounts[0].Source)
-	zfs.AnswerIn(t, 200*time.Millisecond)
-	resume, err := drivertest.PauseZFS()
+	zfsfuse.AnswerIn(t, 200*time.Millisecond)
+	resume, err := zfsfuse.Pause()
 	b.must(err)
 	t.Cleanup(resume)
-	if _, _, err := b.driver.Mount(ctx, mounts[0]); err == nil || !strings.Contains(err.Error(), "does not answer") {
+	if _, _, err := b.mounter.Mount(ctx, mounts[0]); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("%v", err)
 	}
 	b.nothing("it did not answer")
 	resume()
-	zfs.AnswerIn(t, time.Minute)
-	_, release, err := b.driver.Mount(ctx, mounts[0])
+	zfsfuse.AnswerIn(t, time.Minute)
+	_, release, err := b.mounter.Mount(ctx, mounts[0])
 	b.must(err)
 	b.must(release())
 	b.nothing("it was released")
@@ -49,5 +47,5 @@ func (b *bench) answers(dataset string) {
 			b.must(syscall.Statfs(m.At, new(syscall.Statfs_t)))
 		}
 	}
-	b.must(drivertest.AwaitIdleZFS())
+	b.must(zfsfuse.AwaitIdle())
 }

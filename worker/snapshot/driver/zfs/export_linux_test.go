@@ -1,16 +1,6 @@
 package zfs
 
-import (
-	"testing"
-	"time"
-)
-
-// AnswerIn has a dataset that was mounted answer in some time, for the time of a test.
-func AnswerIn(t *testing.T, limit time.Duration) {
-	old := answerIn
-	answerIn = limit
-	t.Cleanup(func() { answerIn = old })
-}
+import "testing"
 
 // OnlyPath has programs looked for in PATH alone, for the time of a test.
 func OnlyPath(t *testing.T) {

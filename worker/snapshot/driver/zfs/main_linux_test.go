@@ -4,15 +4,16 @@ import (
 	"os"
 	"testing"
 
-	"holdfast/worker/snapshot/drivertest"
+	"holdfast/worker/internal/testing/zfsfuse"
 )
 
 func TestMain(m *testing.M) {
+	zfsfuse.RunAsProgram()
 	if dir := os.Getenv(envKilled); dir != "" {
 		killed(dir)
 	}
 	if pool := os.Getenv(envCommands); pool != "" {
 		commands(pool)
 	}
-	os.Exit(drivertest.MainZFS(m))
+	os.Exit(zfsfuse.Main(m))
 }

@@ -8,25 +8,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"holdfast/worker/internal/zfsfuse"
 	"holdfast/worker/snapshot"
 )
 
-// What the program says that is to be told from other failures.
+// Failures of the program that the driver tells apart, by what it prints.
 var (
 	errExists = errors.New("the dataset exists")
 	errGone   = errors.New("the dataset does not exist")
 	errBusy   = errors.New("the dataset is busy")
 )
 
-var sayings = []struct {
-	said string
+var messages = []struct {
+	text string
 	err  error
 }{
 	{"dataset already exists", errExists},
@@ -39,42 +37,33 @@ var sayings = []struct {
 	{"No space left on device", syscall.ENOSPC},
 }
 
-// limit is how long a call of the program may take: as long as a pool that is slow needs for what
-// was written.
+// limit bounds a call of the program. A slow pool needs its time for what was written.
 const limit = 5 * time.Minute
 
-// program is zfs, and what it can do.
+// program is the command zfs.
 type program struct {
 	path string
-	lock string // a file that commands which change something hold while they run; "": none
-	fuse bool   // zfs-fuse: it mounts by itself, and lacks what came later
+	lock string // a file that each command holds while it runs; "": none
 }
 
-// findProgram looks for the program, and asks it what it is.
+// findProgram looks for the program, and asks for its version, which OpenZFS tells since 0.8.
 func findProgram(ctx context.Context) (*program, error) {
 	path, err := LookPath()
 	if err != nil {
-		return nil, fmt.Errorf("the program zfs is missing; Debian has it in zfsutils-linux, and in zfs-fuse: %w (%w)", err, snapshot.ErrUnsupported)
+		return nil, fmt.Errorf("the program zfs is missing; Debian has it in zfsutils-linux: %w (%w)", err, snapshot.ErrUnsupported)
 	}
-	p := &program{path: path, fuse: zfsfuse.Seen()} // until it is known: it asks the daemon even for what it does not know
-	// OpenZFS knows the command since 0.8. What is older and not on Linux is in the kernel all
-	// the same.
+	p := &program{path: path}
 	_, err = p.run(ctx, "version")
-	switch {
-	case err == nil:
-		p.fuse = false
-	case strings.Contains(err.Error(), "unrecognized command") || strings.Contains(err.Error(), "zfs-fuse daemon"): // is running, or is not
-		p.fuse = runtime.GOOS == "linux"
-	default:
-		return nil, err
+	if err != nil && strings.Contains(err.Error(), "unrecognized command") {
+		err = fmt.Errorf("%s is not OpenZFS 0.8 or later: %w (%w)", path, err, snapshot.ErrUnsupported)
 	}
-	return p, nil
+	return p, err
 }
 
-// sbin is where the programs of an administrator are.
+// sbin are the directories of an administrator's programs.
 var sbin = []string{"/sbin", "/usr/sbin", "/usr/local/sbin"}
 
-// LookPath finds the program zfs as exec.LookPath does, and where the programs of an administrator are.
+// LookPath finds the program zfs as exec.LookPath does, or in the directories of an administrator's programs.
 func LookPath() (string, error) {
 	path, err := exec.LookPath("zfs")
 	if !errors.Is(err, exec.ErrNotFound) {
@@ -88,29 +77,21 @@ func LookPath() (string, error) {
 	return "", err
 }
 
-// run runs zfs and returns what it prints. It is not killed when ctx ends: the file system goes on with
-// what it was asked for, and whoever cleans up would be too early.
+// run runs zfs and returns what it prints. The command is not killed when ctx ends: the file system would go on with
+// it, and a cleanup would come too early.
 func (p *program) run(ctx context.Context, args ...string) (string, error) {
-	if !p.fuse {
-		return p.runIn(ctx, nil, p.path, args...)
-	}
-	turn, err := zfsfuse.Begin(ctx)
-	if err != nil {
-		return "", fmt.Errorf("zfs %s: %w", args[0], err)
-	}
-	defer turn.End()
-	return p.runIn(ctx, turn, p.path, args...)
+	return p.exec(ctx, p.path, args...)
 }
 
-// runIn runs a program in a turn, which with OpenZFS is nil.
-func (p *program) runIn(ctx context.Context, turn *zfsfuse.Turn, path string, args ...string) (string, error) {
+// exec runs zfs or zpool.
+func (p *program) exec(ctx context.Context, path string, args ...string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("zfs %s: %w", args[0], err)
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	cmd := exec.CommandContext(bounded, path, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C") // what it says is read
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // for messages
 	cmd.WaitDelay = time.Second
 	if p.lock != "" {
 		held, err := shareLock(p.lock)
@@ -120,11 +101,8 @@ func (p *program) runIn(ctx context.Context, turn *zfsfuse.Turn, path string, ar
 		defer held.Close()
 		cmd.ExtraFiles = []*os.File{held}
 	}
-	if turn != nil && turn.Lock() != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, turn.Lock())
-	}
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
 	if err == nil {
 		return strings.TrimSpace(out.String()), nil
@@ -132,10 +110,10 @@ func (p *program) runIn(ctx context.Context, turn *zfsfuse.Turn, path string, ar
 	if bounded.Err() != nil {
 		err = fmt.Errorf("no answer in %v: %w", limit, bounded.Err())
 	}
-	message := strings.TrimSpace(said.String())
-	for _, s := range sayings {
-		if strings.Contains(message, s.said) {
-			err = fmt.Errorf("%w (%w)", s.err, err)
+	message := strings.TrimSpace(stderr.String())
+	for _, m := range messages {
+		if strings.Contains(message, m.text) {
+			err = fmt.Errorf("%w (%w)", m.err, err)
 			break
 		}
 	}
@@ -161,27 +139,21 @@ func (p *program) number(ctx context.Context, name, dataset string) (int64, erro
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("zfs get %s %s: the answer %q is no number", name, dataset, v)
+		return 0, fmt.Errorf("zfs get %s %s: invalid number %q", name, dataset, v)
 	}
 	return n, nil
 }
 
-// sync returns when all that the pool was given is on the disk.
+// sync flushes the pool of a dataset.
 func (p *program) sync(ctx context.Context, dataset string) error {
-	if p.fuse {
-		// It has no command for that, but a property is set when it is on the disk, and
-		// what was written before goes first.
-		_, err := p.run(ctx, "set", "holdfast:synced=yes", dataset)
-		return err
-	}
 	pool, _, _ := strings.Cut(dataset, "/")
 	zpool := filepath.Join(filepath.Dir(p.path), "zpool")
-	_, err := p.runIn(ctx, nil, zpool, "sync", pool)
+	_, err := p.exec(ctx, zpool, "sync", pool)
 	return err
 }
 
-// countObjects adds up what OpenZFS accounts to the users of a dataset.
-func (p *program) countObjects(ctx context.Context, dataset string) (int64, error) {
+// objects counts the objects of all users of a dataset; it is 0 if the pool does not count them.
+func (p *program) objects(ctx context.Context, dataset string) (int64, error) {
 	out, err := p.run(ctx, "userspace", "-Hp", "-o", "objused", dataset)
 	if err != nil {
 		return 0, err
@@ -190,20 +162,20 @@ func (p *program) countObjects(ctx context.Context, dataset string) (int64, erro
 	for _, field := range strings.Fields(out) {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return 0, nil // the pool does not count them
+			return 0, nil //nolint:nilerr // "-"
 		}
 		sum += max(0, n)
 	}
 	return sum, nil
 }
 
-// retryFor is how long it is tried again to do what is refused since something has not yet gone: a server
-// learns some time later that what it has mounted is unmounted.
+// retryFor is how long a command is repeated that fails since the dataset is busy: it leaves the kernel some time after
+// the last unmount.
 const retryFor = 5 * time.Second
 
 // retry calls f again while it fails with errBusy.
 func retry(ctx context.Context, f func() error) error {
-	var began time.Time // what it waits before does not count
+	var began time.Time // of the first failure
 	for delay := 2 * time.Millisecond; ; delay = min(2*delay, 200*time.Millisecond) {
 		err := f()
 		if !errors.Is(err, errBusy) || !began.IsZero() && time.Since(began) > retryFor {

@@ -14,21 +14,20 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// The store has an identity that stands in the file ROOT/zfs, before the name of the dataset, and in
-// a property of the dataset: two stores in one dataset would destroy each other's content.
+// A store has an identity. It is in the file ROOT/zfs, before the name of the dataset, and in a property of the
+// dataset: two stores in one dataset would destroy each other's content.
 const (
-	claimName  = "zfs"
-	lockName   = "zfs.lock"
-	mountsName = "mounted"
-	property   = "holdfast:store"
+	claimName = "zfs"
+	lockName  = "zfs.lock"
+	property  = "holdfast:store"
 )
 
-// Keeps tells of the names of the claim, of the lock and of what zfs-fuse mounts.
+// Keeps reports whether a name in the Store's directory is that of the claim or of the lock.
 func (*Driver) Keeps(name string) bool {
-	return slices.Contains([]string{claimName, claimName + ".new", lockName, mountsName}, name)
+	return slices.Contains([]string{claimName, claimName + ".new", lockName}, name)
 }
 
-// Probe looks for the program and the dataset, and whether that can be the Store's. It changes nothing.
+// Probe looks for the program and the dataset, and whether it can be the Store's. It changes nothing.
 func (d *Driver) Probe(root string) error {
 	ctx := context.Background()
 	if err := d.locate(ctx, root); err != nil {
@@ -53,11 +52,7 @@ func (d *Driver) locate(ctx context.Context, root string) (err error) {
 	if d.root, err = filepath.Abs(root); err != nil {
 		return err
 	}
-	// As the kernel calls what is mounted there.
-	if real, err := filepath.EvalSymlinks(d.root); err == nil {
-		d.root = real
-	}
-	// A command that a killed process had started may have the turn.
+	// A command of a killed process may still run.
 	lock := filepath.Join(d.root, lockName)
 	if _, err := os.Stat(lock); err == nil {
 		if err := awaitCommands(ctx, lock); err != nil {
@@ -89,7 +84,7 @@ func (d *Driver) compare(ctx context.Context) (found, error) {
 	case f.there && f.owner == "":
 		return f, fmt.Errorf("the dataset %s is there and was not made for a store; name one that is not there: %w", d.dataset, snapshot.ErrInvalid)
 	case f.there && f.claim == "":
-		// Somebody else's, unless it was made and the process ended before it was written down.
+		// It is another store's, unless the process ended after it had made the dataset and before it wrote the claim.
 		list, err := d.zfs.run(ctx, "list", "-H", "-o", "name", "-r", d.dataset)
 		if err == nil && list != d.dataset {
 			err = fmt.Errorf("the dataset %s has the content of another store, %s: %w", d.dataset, f.owner, snapshot.ErrInvalid)
@@ -104,7 +99,7 @@ func (d *Driver) compare(ctx context.Context) (found, error) {
 	return f, nil
 }
 
-// Start makes the dataset, and unmounts what a process that was killed has left.
+// Start makes the dataset.
 func (d *Driver) Start(ctx context.Context, root string) error {
 	if err := d.locate(ctx, root); err != nil {
 		return err
@@ -117,20 +112,13 @@ func (d *Driver) Start(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	at := "legacy"
-	if d.zfs.fuse {
-		at = d.mountsDir()
-		if err := os.MkdirAll(at, 0o700); err != nil {
-			return err
-		}
-	}
 	if !f.there {
 		random := make([]byte, 16)
 		if _, err := rand.Read(random); err != nil {
 			return err
 		}
 		f.owner = hex.EncodeToString(random)
-		_, err := d.zfs.run(ctx, "create", "-o", "canmount=off", "-o", "mountpoint="+at, "-o", property+"="+f.owner, d.dataset)
+		_, err := d.zfs.run(ctx, "create", "-o", "canmount=off", "-o", "mountpoint=legacy", "-o", property+"="+f.owner, d.dataset)
 		if err != nil {
 			return err
 		}
@@ -140,12 +128,9 @@ func (d *Driver) Start(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	if err := d.clearAll(); err != nil {
-		return err
-	}
-	was, err := d.zfs.property(ctx, "mountpoint", d.dataset)
-	if err == nil && was != at { // the store was moved
-		_, err = d.zfs.run(ctx, "set", "mountpoint="+at, d.dataset)
+	at, err := d.zfs.property(ctx, "mountpoint", d.dataset)
+	if err == nil && at != "legacy" { // it was changed since
+		_, err = d.zfs.run(ctx, "set", "mountpoint=legacy", d.dataset)
 	}
 	return err
 }
@@ -160,7 +145,7 @@ func (d *Driver) readClaim() (string, error) {
 	return id, err
 }
 
-// DatasetOf is the dataset with the content of the store in the directory root, "" if it has none. It is what New needs.
+// DatasetOf returns the dataset of the store in the directory root, for New; "" if it has none.
 func DatasetOf(root string) (string, error) {
 	_, dataset, err := readClaim(filepath.Join(root, claimName))
 	return dataset, err
@@ -196,3 +181,5 @@ func (d *Driver) writeClaim(id string) error {
 	}
 	return syncDir(d.root)
 }
+
+var _ snapshot.Starter = (*Driver)(nil)

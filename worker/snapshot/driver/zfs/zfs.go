@@ -1,32 +1,24 @@
-// Package zfs is the driver for ZFS: each snapshot of the store is a dataset, a clone of what its
-// parent was when it was committed. Making one takes the same time whatever is in it. It uses the
-// program zfs: OpenZFS 2, or zfs-fuse 0.7 on Linux.
+// Package zfs is the driver for OpenZFS: each snapshot of the store is a dataset, a clone of what its parent was when
+// it was committed. Making one takes the same time whatever is in it.
 //
-// With OpenZFS the mounts are of the type "zfs", with the dataset as their source, as containerd knows
-// them: the one that holds them mounts them. zfs-fuse mounts by itself only; there the type is
-// TypeFuse, and the Driver is the mount.Mounter of it.
+// The driver runs the program zfs. It mounts nothing: datasets have mountpoint=legacy and canmount=noauto, and mounts
+// are of the type "zfs" with the dataset as their source, as containerd knows them.
 package zfs
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
-	"sync"
 
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
 
-// Types of the mounts.
-const (
-	Type     = "zfs"
-	TypeFuse = "zfs-fuse" // to be mounted by the Driver
-)
+// Type is the type of the mounts.
+const Type = "zfs"
 
 // Driver keeps the snapshot ID as the dataset DATASET/sID; a committed one is its ZFS snapshot
 // DATASET/sID@c. It is for one Store at a time.
@@ -35,24 +27,14 @@ type Driver struct {
 
 	root string
 	zfs  *program
-
-	mu     sync.Mutex
-	points map[snapshot.ID]*point
 }
 
-// New gives the driver that keeps everything below a dataset, such as "tank/holdfast". Its pool must be there;
-// the dataset itself must not: the driver makes it, with the first Store that has it.
-func New(dataset string) *Driver {
-	return &Driver{dataset: dataset, points: map[snapshot.ID]*point{}}
-}
+// New returns the driver that keeps everything below a dataset, such as "tank/holdfast". The pool must exist, and the
+// dataset must not: the first Store makes it.
+func New(dataset string) *Driver { return &Driver{dataset: dataset} }
 
 // Name is "zfs".
 func (*Driver) Name() string { return "zfs" }
-
-// Mounters are for mount.Options: the Driver for TypeFuse.
-func (d *Driver) Mounters() map[string]mount.Mounter {
-	return map[string]mount.Mounter{TypeFuse: d}
-}
 
 // pattern is what a dataset below a pool may be called here; ZFS allows some more.
 var pattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)+$`)
@@ -60,26 +42,10 @@ var pattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-
 // maxDataset leaves room for the names below it: ZFS allows 255 bytes.
 const maxDataset = 200
 
-// name and origin are all names that the program is given beside the dataset itself.
+// name and origin are the only names below the dataset that the program is given.
 func (d *Driver) name(id snapshot.ID) string { return d.dataset + "/s" + id.String() }
 
 func (d *Driver) origin(id snapshot.ID) string { return d.name(id) + "@c" }
-
-func (d *Driver) mountsDir() string { return filepath.Join(d.root, mountsName) }
-
-func (d *Driver) pointOf(id snapshot.ID) string {
-	return filepath.Join(d.mountsDir(), "s"+id.String())
-}
-
-// idOf is the snapshot that a dataset is of.
-func (d *Driver) idOf(name string) (snapshot.ID, error) {
-	s, ok := strings.CutPrefix(name, d.dataset+"/s")
-	n, err := strconv.ParseUint(s, 10, 64)
-	if !ok || err != nil || d.name(snapshot.ID(n)) != name {
-		return 0, fmt.Errorf("the dataset %q is none of the store's: %w", name, snapshot.ErrInvalid)
-	}
-	return snapshot.ID(n), nil
-}
 
 // Create makes a dataset. Its directory is on the disk before: a dataset without one would
 // never be found to be an orphan.
@@ -87,18 +53,11 @@ func (d *Driver) Create(ctx context.Context, t snapshot.Tree) error {
 	if err := errors.Join(syncDir(t.Dir), syncDir(filepath.Dir(t.Dir))); err != nil {
 		return err
 	}
-	canmount := "noauto"
-	if d.zfs.fuse { // it mounts a clone at once if it may be mounted at all
-		canmount = "off"
-	}
-	args := []string{"create", "-o", "canmount=" + canmount, d.name(t.ID)}
+	args := []string{"create", "-o", "canmount=noauto", d.name(t.ID)}
 	if len(t.Parents) > 0 {
-		args = []string{"clone", "-o", "canmount=" + canmount, d.origin(t.Parents[0].ID), d.name(t.ID)}
+		args = []string{"clone", "-o", "canmount=noauto", d.origin(t.Parents[0].ID), d.name(t.ID)}
 	}
-	if _, err := d.zfs.run(ctx, args...); err != nil || !d.zfs.fuse {
-		return err
-	}
-	_, err := d.zfs.run(ctx, "set", "canmount=noauto", d.name(t.ID))
+	_, err := d.zfs.run(ctx, args...)
 	return err
 }
 
@@ -119,14 +78,11 @@ func (d *Driver) Commit(ctx context.Context, t snapshot.Tree) error {
 
 // Mounts is the dataset.
 func (d *Driver) Mounts(_ context.Context, t snapshot.Tree, readonly bool) ([]mount.Mount, error) {
-	m := mount.Mount{Type: Type, Source: d.name(t.ID), Options: []string{"rw"}}
-	if d.zfs.fuse {
-		m.Type = TypeFuse
-	}
+	option := "rw"
 	if readonly {
-		m.Options = []string{"ro"}
+		option = "ro"
 	}
-	return []mount.Mount{m}, nil
+	return []mount.Mount{{Type: Type, Source: d.name(t.ID), Options: []string{option}}}, nil
 }
 
 // objectsName is a file in the directory of a snapshot: how many objects its dataset has.
@@ -140,7 +96,7 @@ func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, er
 	if err != nil {
 		return snapshot.Usage{}, err
 	}
-	objects, err := d.objects(ctx, t.ID)
+	objects, err := d.zfs.objects(ctx, d.name(t.ID))
 	if err != nil {
 		return snapshot.Usage{}, err
 	}
@@ -162,9 +118,6 @@ func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, er
 // Remove destroys the dataset with its ZFS snapshot. Anything else that is found in it, as
 // clones are, is an error: nothing is destroyed that the store has not removed.
 func (d *Driver) Remove(ctx context.Context, l snapshot.Layer) error {
-	if err := d.clearPoint(l.ID); err != nil {
-		return err
-	}
 	if err := d.destroy(ctx, d.origin(l.ID)); err != nil {
 		return err
 	}

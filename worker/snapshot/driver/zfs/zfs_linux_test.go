@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/worker/internal/testing/zfsfuse"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/zfs"
@@ -23,19 +24,24 @@ import (
 const poolSize = 512 << 20
 
 func TestDriver(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	drivertest.Run(t, func(t *testing.T, _ string) snapshot.Driver {
-		return zfs.New(drivertest.Pool(t, poolSize) + "/holdfast")
+		return served{zfs.New(zfsfuse.Pool(t, poolSize) + "/holdfast")}
 	})
 }
+
+// served is the driver, and a drivertest.Server of its mounts.
+type served struct{ *zfs.Driver }
+
+func (served) Mounters() map[string]mount.Mounter { return zfsfuse.Mounters() }
 
 // bench is a store with a manager of mounts.
 type bench struct {
 	*testing.T
 	root    string
-	driver  *zfs.Driver
+	mounter *zfsfuse.Mounter
 	store   *snapshot.Store
 	tenant  *snapshot.Tenant
 	manager *mount.Manager
@@ -43,7 +49,7 @@ type bench struct {
 
 func newBench(t *testing.T, size int64) *bench {
 	t.Helper()
-	pool := drivertest.Pool(t, size)
+	pool := zfsfuse.Pool(t, size)
 	b := &bench{T: t, root: t.TempDir()}
 	b.open(pool + "/holdfast")
 	t.Cleanup(b.close)
@@ -59,10 +65,11 @@ func (b *bench) must(err error) {
 
 func (b *bench) open(dataset string) {
 	b.Helper()
+	b.must(zfsfuse.Clear()) // after a process was killed
 	var err error
-	b.driver = zfs.New(dataset)
+	b.mounter = zfsfuse.NewMounter()
 	for {
-		b.store, err = snapshot.Open(b.root, snapshot.Options{Driver: b.driver})
+		b.store, err = snapshot.Open(b.root, snapshot.Options{Driver: zfs.New(dataset)})
 		if !errors.Is(err, snapshot.ErrLocked) {
 			break // else a child that a killed process was about to start has the lock
 		}
@@ -71,7 +78,7 @@ func (b *bench) open(dataset string) {
 	b.tenant, err = b.store.Tenant("t")
 	b.must(err)
 	b.manager, err = mount.Open(context.Background(), mount.Options{
-		Directory: filepath.Join(b.root, "run"), Keep: []string{b.root}, Mounters: b.driver.Mounters()})
+		Directory: filepath.Join(b.root, "run"), Keep: []string{b.root}, Mounters: map[string]mount.Mounter{zfs.Type: b.mounter}})
 	b.must(err)
 }
 
@@ -155,7 +162,7 @@ func (b *bench) shows(name, file, want string) {
 
 // TestMounted: a dataset is mounted while somebody holds it, once, and not otherwise.
 func TestMounted(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
@@ -191,7 +198,7 @@ func TestMounted(t *testing.T) {
 	}
 	b.must(b.store.Cleanup(ctx))
 	dataset := strings.TrimRight(strings.Split(mounts[0].Source, "/s")[0], "/")
-	out, err := drivertest.ZFS("zfs", "list", "-H", "-o", "name", "-t", "all", "-r", dataset)
+	out, err := zfsfuse.Run("zfs", "list", "-H", "-o", "name", "-t", "all", "-r", dataset)
 	if left := strings.TrimSpace(string(out)); err != nil || left != dataset {
 		t.Errorf("left after all was removed: %q, %v", left, err)
 	}
@@ -199,7 +206,7 @@ func TestMounted(t *testing.T) {
 
 // TestMountOften: a dataset that was mounted for a moment only, by several, can be mounted again, and destroyed.
 func TestMountOften(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
@@ -212,7 +219,7 @@ func TestMountOften(t *testing.T) {
 		for range 2 {
 			wg.Go(func() {
 				for range 20 {
-					_, release, err := b.driver.Mount(ctx, mounts[0])
+					_, release, err := b.mounter.Mount(ctx, mounts[0])
 					if err == nil {
 						err = release()
 					}
@@ -234,7 +241,7 @@ func TestMountOften(t *testing.T) {
 // TestClosedBefore: the daemon has been told of all files that were closed when their file system goes. Otherwise it
 // would have them in use for ever. Here it is slow, and the store is opened by a symbolic link.
 func TestClosedBefore(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
@@ -247,11 +254,11 @@ func TestClosedBefore(t *testing.T) {
 	b.root = link
 	b.open(filepath.Dir(mounts[0].Source))
 	for range 5 {
-		path, release, err := b.driver.Mount(ctx, mounts[0])
+		path, release, err := b.mounter.Mount(ctx, mounts[0])
 		b.must(err)
 		dir, err := os.Open(path)
 		b.must(err)
-		resume, err := drivertest.PauseZFS()
+		resume, err := zfsfuse.Pause()
 		b.must(err)
 		t.Cleanup(resume)
 		b.must(dir.Close()) // which waits for nothing
@@ -273,10 +280,10 @@ func TestClosedBefore(t *testing.T) {
 
 // TestCommandsAtOnce: commands that several goroutines of several processes run at the same time get their own answers.
 func TestCommandsAtOnce(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
-	pool := drivertest.Pool(t, poolSize)
+	pool := zfsfuse.Pool(t, poolSize)
 	var wg sync.WaitGroup
 	for p := range 4 {
 		wg.Go(func() {
@@ -300,7 +307,7 @@ func commands(pool string) {
 			for n := range 5 {
 				name := fmt.Sprintf("holdfast:p%d_%d_%d", os.Getpid(), i, n)
 				for _, args := range [][]string{{"set", name + "=" + name, pool}, {"get", "-H", "-o", "value", name, pool}} {
-					out, err := drivertest.ZFS("zfs", args...)
+					out, err := zfsfuse.Run("zfs", args...)
 					if err != nil || args[0] == "get" && strings.TrimSpace(string(out)) != name {
 						fmt.Printf("zfs %v: %v: %s\n", args, err, out)
 						os.Exit(1)
@@ -315,14 +322,14 @@ func commands(pool string) {
 
 // TestBusyUnmount: somebody in the directory of the mount delays the unmount only.
 func TestBusyUnmount(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	mounts, err := b.tenant.Prepare(ctx, "a", "")
 	b.must(err)
-	path, release, err := b.driver.Mount(ctx, mounts[0])
+	path, release, err := b.mounter.Mount(ctx, mounts[0])
 	b.must(err)
 	f, err := os.Open(path)
 	b.must(err)
@@ -333,25 +340,18 @@ func TestBusyUnmount(t *testing.T) {
 	b.must(release())
 	b.must(release())
 	b.nothing("it was released")
-	other := mounts[0]
-	for _, source := range []string{"", "rpool/x", other.Source + "/x", other.Source + "@c", strings.Replace(other.Source, "/s", "/s0", 1)} {
-		other.Source = source
-		if _, _, err := b.driver.Mount(ctx, other); !errors.Is(err, snapshot.ErrInvalid) {
-			t.Errorf("mounting %q: %v", source, err)
-		}
-	}
 }
 
 // TestBoundElsewhere: somebody else, a container, still has what we have unmounted.
 func TestBoundElsewhere(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	mounts, err := b.tenant.Prepare(ctx, "a", "")
 	b.must(err)
-	path, release, err := b.driver.Mount(ctx, mounts[0])
+	path, release, err := b.mounter.Mount(ctx, mounts[0])
 	b.must(err)
 	elsewhere := t.TempDir()
 	b.must(syscall.Mount(path, elsewhere, "", syscall.MS_BIND, ""))
@@ -367,7 +367,7 @@ func TestBoundElsewhere(t *testing.T) {
 
 // TestOwner: a dataset has one store, and a store one dataset.
 func TestOwner(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	b := newBench(t, poolSize)
@@ -401,7 +401,7 @@ func TestOwner(t *testing.T) {
 
 func (b *bench) output(name string, args ...string) []byte {
 	b.Helper()
-	out, err := drivertest.ZFS(name, args...)
+	out, err := zfsfuse.Run(name, args...)
 	if err != nil {
 		b.Fatalf("%s %v: %v: %s", name, args, err, out)
 	}
@@ -410,7 +410,7 @@ func (b *bench) output(name string, args ...string) []byte {
 
 // TestFull: a full pool is an error that says so, loses nothing, and is good again when something is removed.
 func TestFull(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
@@ -452,7 +452,7 @@ func TestFull(t *testing.T) {
 
 // TestDaemonDies: errors that name it; and when it is back, all that was committed is.
 func TestDaemonDies(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()
@@ -464,7 +464,7 @@ func TestDaemonDies(t *testing.T) {
 	b.must(err)
 	h, err := b.manager.Acquire(ctx, spec)
 	b.must(err)
-	drivertest.StopZFS()
+	zfsfuse.Stop()
 	if err := os.WriteFile(h.Path()+"/g", nil, 0o600); !errors.Is(err, syscall.ENOTCONN) && !errors.Is(err, syscall.ECONNABORTED) {
 		t.Errorf("writing to a dead file system: %v", err)
 	}
@@ -479,7 +479,7 @@ func TestDaemonDies(t *testing.T) {
 	h.Release()
 	b.must(h.Wait(ctx))
 	b.nothing("the mount of a dead daemon was released")
-	b.must(drivertest.StartZFS())
+	b.must(zfsfuse.Start())
 	b.shows("one", "f", "1")
 	mounts, err = b.tenant.Mounts(ctx, "two")
 	b.must(err)
@@ -499,18 +499,24 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// TestWhichProgram: one that does not say what it is, is an error. It was taken for zfs-fuse, whatever the reason was.
+// TestWhichProgram: a program that does not tell its version is an error, and one that cannot, as zfs-fuse's, is
+// unsupported.
 func TestWhichProgram(t *testing.T) {
-	zfs.OnlyPath(t)
-	bin := t.TempDir()
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	script := "#!/bin/sh\n[ $1 != version ] || { echo out of processes >&2; exit 1; }\necho tank\n"
-	if err := os.WriteFile(filepath.Join(bin, "zfs"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	_, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: zfs.New("tank/x")})
-	if err == nil || !strings.Contains(err.Error(), "zfs version") || !strings.Contains(err.Error(), "out of processes") {
-		t.Errorf("%v", err)
+	for prints, want := range map[string]string{"out of processes": "zfs version", "unrecognized command 'version'": "is not OpenZFS 0.8 or later"} {
+		zfs.OnlyPath(t)
+		bin := t.TempDir()
+		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+		script := "#!/bin/sh\n[ $1 != version ] || { echo \"" + prints + "\" >&2; exit 1; }\necho tank\n"
+		if err := os.WriteFile(filepath.Join(bin, "zfs"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: zfs.New("tank/x")})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), prints) {
+			t.Errorf("%s: %v", prints, err)
+		}
+		if errors.Is(err, snapshot.ErrUnsupported) != strings.Contains(want, "OpenZFS") {
+			t.Errorf("%s: %v", prints, err)
+		}
 	}
 }
 
@@ -527,12 +533,11 @@ func killed(where string) {
 			os.Exit(1)
 		}
 	}
-	d := zfs.New(dataset)
-	s, err := snapshot.Open(root, snapshot.Options{Driver: d})
+	s, err := snapshot.Open(root, snapshot.Options{Driver: zfs.New(dataset)})
 	fail(err)
 	tenant, err := s.Tenant("t")
 	fail(err)
-	parent := ""
+	parent, mounter := "", zfsfuse.NewMounter()
 	_ = tenant.Walk(ctx, func(i snapshot.Info) error {
 		if i.Kind == snapshot.Committed && i.Name > parent {
 			parent = i.Name
@@ -543,7 +548,7 @@ func killed(where string) {
 		name := fmt.Sprintf("%s%02d", os.Getenv(envKilled+"_ROUND"), n)
 		mounts, err := tenant.Prepare(ctx, "active"+name, parent)
 		fail(err)
-		path, release, err := d.Mount(ctx, mounts[0])
+		path, release, err := mounter.Mount(ctx, mounts[0])
 		fail(err)
 		if os.Getenv(envKilled+"_HOLD") != "" {
 			fmt.Println(path)
@@ -564,7 +569,7 @@ func killed(where string) {
 // TestKilled: kill -9 of the process with the store, at any moment, and opening it again: what was committed is
 // there, nothing else is mounted or kept.
 func TestKilled(t *testing.T) {
-	if !drivertest.OwnZFS(t) {
+	if !zfsfuse.Own(t) {
 		return
 	}
 	ctx := context.Background()

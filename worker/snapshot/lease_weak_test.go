@@ -15,7 +15,7 @@ const weak = snapshot.WeakPrefix + "w"
 // prunable are the names of the snapshots that can be pruned, and could be if those were pruned, despite a lease.
 func prunable(t *testing.T, s *snapshot.Store, at time.Time, despite string) (names []string) {
 	t.Helper()
-	err := s.Moment(ctx, func(m *snapshot.Moment) error {
+	err := s.Read(ctx, func(m *snapshot.ReadTx) error {
 		all, err := m.Candidates(at, despite)
 		for err == nil {
 			var c snapshot.Candidate
@@ -68,7 +68,8 @@ func TestWeakLease(t *testing.T) {
 	if err := n.Remove(ctx, "two"); err != nil {
 		t.Fatal(err)
 	}
-	// One without an end, which others than the Runner could take, is kept despite it: nothing says that it is left over.
+	// One without an end, which others than the Runner could take, is kept despite it: nothing says that it is left
+	// over.
 	if err := n.Lease(ctx, weak, "one", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +100,8 @@ func pruneDespite(t *testing.T, s *snapshot.Store, n *snapshot.Tenant, names ...
 	return gone
 }
 
-// TestPruneDespite: what is to go in spite of a lease goes with that, and its parent after it; another lease, and what is used
-// meanwhile, stays as it is.
+// TestPruneDespite: what is to go in spite of a lease goes with that, and its parent after it; another lease, and what
+// is used meanwhile, stays as it is.
 func TestPruneDespite(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
 	n := tenant(t, s, "t")
@@ -178,7 +179,8 @@ func TestPassingLease(t *testing.T) {
 	sound(t, s)
 }
 
-// TestPassingShorter: a lease that lasted an hour was taken from the parent by one of a second, and after that second nothing held it.
+// TestPassingShorter: a lease that lasted an hour was taken from the parent by one of a second, and after that second
+// nothing held it.
 func TestPassingShorter(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
 	n := tenant(t, s, "t")

@@ -75,8 +75,8 @@ func database(t *testing.T, buckets ...string) string {
 	return string(b)
 }
 
-// A directory with other content became a store: its trash and new were deleted as leftovers of a crash, its lock and emergency
-// were overwritten, and a metadata.db of another program got the store's buckets.
+// A directory with other content became a store: its trash and new were deleted as leftovers of a crash, its lock and
+// emergency were overwritten, and a metadata.db of another program got the store's buckets.
 func TestOpenLeavesOthers(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"file":            {"notes.txt": "mine"},
@@ -115,7 +115,8 @@ func TestOpenLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestOpenFinishesMaking: what making a store leaves that was cut short is no obstacle, nor is the root of a file system.
+// TestOpenFinishesMaking: what making a store leaves that was cut short is no obstacle, nor is the root of a file
+// system.
 func TestOpenFinishesMaking(t *testing.T) {
 	dirs := map[string]string{"lock": "4711\n", "snapshots/": "", "new/": "", "trash/": ""}
 	with := func(metadata string) map[string]string {

@@ -19,9 +19,9 @@ const (
 
 var ownDirectories = []string{rootDir, markDir, mastersDir, pointsDir}
 
-// RemoveDirectory removes the directory of a Manager that is closed, if there is nothing in it that the next one
-// would need: no record of a mount, and no file that a Manager does not make. Otherwise it stays, which is no error. The caller
-// sees to it that no Manager is opened on it meanwhile.
+// RemoveDirectory removes the directory of a Manager that is closed, if there is nothing in it that the next one would
+// need: no record of a mount, and no file that a Manager does not make. Otherwise it stays, which is no error. The
+// caller sees to it that no Manager is opened on it meanwhile.
 func RemoveDirectory(dir string) error {
 	if err := removeDirectory(dir); err != nil {
 		return fmt.Errorf("mount: remove %s: %w", dir, err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRemoveDirectory: of a store that was deleted long ago an empty directory stayed in /run. One with a record of something
-// mounted, or with a file of another program, stays.
+// TestRemoveDirectory: of a store that was deleted long ago an empty directory stayed in /run. One with a record of
+// something mounted, or with a file of another program, stays.
 func TestRemoveDirectory(t *testing.T) {
 	there := func(dir string) bool {
 		t.Helper()

@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestBusy: a process in which one thread waits, as that of commands does while the other unmounts, is busy; one in which both
-// do is not, and one that has ended.
+// TestBusy: a process in which one thread waits, as that of commands does while the other unmounts, is busy; one in
+// which both do is not, and one that has ended.
 func TestBusy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it looks at threads")
@@ -82,19 +82,19 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestTurn: there is one at a time, of this process and of others, and of commands that outlive theirs. Whoever waits
-// for it can give up.
-func TestTurn(t *testing.T) {
-	was, limit := locks, turnLimit
-	t.Cleanup(func() { locks, turnLimit = was, limit })
+// TestSession: there is one at a time, of this process and of others, and of commands that outlive their process. A
+// caller that waits can give up.
+func TestSession(t *testing.T) {
+	was, limit := locks, sessionLimit
+	t.Cleanup(func() { locks, sessionLimit = was, limit })
 	locks = t.TempDir()
-	begin := func() *Turn {
+	begin := func() *Session {
 		t.Helper()
-		turn, err := Begin(context.Background())
+		s, err := Begin(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return turn
+		return s
 	}
 	refused := func(while string) {
 		t.Helper()
@@ -104,10 +104,10 @@ func TestTurn(t *testing.T) {
 			t.Errorf("while %s: %v", while, err)
 		}
 	}
-	turn := begin()
+	s := begin()
 	refused("this process has one")
 	cmd := exec.Command("cat")
-	cmd.ExtraFiles = []*os.File{turn.Lock()}
+	cmd.ExtraFiles = []*os.File{s.Lock()}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -115,13 +115,13 @@ func TestTurn(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	turn.End()
+	s.End()
 	refused("a command has one")
-	turnLimit = 20 * time.Millisecond
+	sessionLimit = 20 * time.Millisecond
 	if _, err := Begin(context.Background()); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), locks) {
 		t.Errorf("a command that does not end: %v", err)
 	}
-	turnLimit = limit
+	sessionLimit = limit
 	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
 		t.Error(err)
 	}
@@ -129,10 +129,10 @@ func TestTurn(t *testing.T) {
 	if err := os.Chmod(locks, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if turn := begin(); turn.Lock() != nil {
+	if s := begin(); s.Lock() != nil {
 		t.Error("a lock where anybody may write")
 	} else {
-		turn.End()
+		s.End()
 	}
 	locks += "/missing"
 	begin().End()

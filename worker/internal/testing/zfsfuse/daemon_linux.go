@@ -1,4 +1,4 @@
-package drivertest
+package zfsfuse
 
 import (
 	"context"
@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"holdfast/worker/internal/zfsfuse"
 )
 
 // daemon is a process of zfs-fuse.
@@ -39,13 +37,13 @@ func running() *daemon {
 	return zfs.daemon
 }
 
-// StartZFS starts the daemon unless it runs. It knows again the pools that an earlier one had.
-func StartZFS() error {
+// Start starts the daemon unless it runs. It knows again the pools that an earlier one had.
+func Start() error {
 	if running() != nil {
 		return nil
 	}
-	if !InOwnZFS() {
-		return errors.New("zfs-fuse is started by tests that call OwnZFS only")
+	if !InOwn() {
+		return errors.New("zfs-fuse is started by tests that call Own only")
 	}
 	d, err := startDaemon()
 	if err != nil {
@@ -55,8 +53,8 @@ func StartZFS() error {
 	zfs.daemon = d
 	zfs.Unlock()
 	var out []byte
-	for began := time.Now(); time.Since(began) < answerIn; time.Sleep(20 * time.Millisecond) {
-		if out, err = ZFS("zpool", "list"); err == nil {
+	for began := time.Now(); time.Since(began) < commandLimit; time.Sleep(20 * time.Millisecond) {
+		if out, err = Run("zpool", "list"); err == nil {
 			return nil
 		}
 	}
@@ -65,7 +63,7 @@ func StartZFS() error {
 
 // startDaemon starts a daemon that is killed when this process is, even if a thread of that waits for the daemon.
 func startDaemon() (*daemon, error) {
-	// Without its mount of statistics, which is in one directory for the whole machine.
+	// Its mount of statistics would be in one directory for the whole machine.
 	d := &daemon{cmd: exec.Command("zfs-fuse", "-x", "-n", "--no-kstat-mount"), ended: make(chan struct{})}
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
@@ -83,8 +81,8 @@ func startDaemon() (*daemon, error) {
 	return d, <-started
 }
 
-// StopZFS kills the daemon with SIGKILL, and waits until it has ended.
-func StopZFS() {
+// Stop kills the daemon with SIGKILL, and waits until it has ended.
+func Stop() {
 	zfs.Lock()
 	defer zfs.Unlock()
 	if d := zfs.daemon; d != nil {
@@ -95,8 +93,8 @@ func StopZFS() {
 	}
 }
 
-// PauseZFS stops the daemon until the function is called that it returns.
-func PauseZFS() (resume func(), err error) {
+// Pause stops the daemon until the function is called that it returns.
+func Pause() (resume func(), err error) {
 	d := running()
 	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return nil, err
@@ -115,10 +113,10 @@ func PauseZFS() (resume func(), err error) {
 	}
 }
 
-// AwaitIdleZFS returns when the daemon of the tests handles nothing.
-func AwaitIdleZFS() error {
+// AwaitIdle returns when the daemon of the tests handles nothing.
+func AwaitIdle() error {
 	d := running()
-	for !zfsfuse.Idle(d.cmd.Process.Pid) {
+	for !Idle(d.cmd.Process.Pid) {
 		if err := d.cmd.Process.Signal(syscall.Signal(0)); err != nil {
 			return err
 		}
@@ -139,20 +137,24 @@ func (d *daemon) stopped() (bool, error) {
 	return len(stats) > 0, err
 }
 
-// ZFS runs zfs or zpool when nobody else speaks with the daemon, and returns what it prints.
-func ZFS(program string, args ...string) ([]byte, error) {
-	turn, err := zfsfuse.Begin(context.Background())
+// Run runs the daemon's zfs or zpool in a session, and returns what it prints.
+func Run(program string, args ...string) ([]byte, error) {
+	s, err := Begin(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	defer turn.End()
-	return exec.Command(program, args...).CombinedOutput()
+	defer s.End()
+	cmd, err := real(context.Background(), program, args...)
+	if err != nil {
+		return nil, err
+	}
+	return cmd.CombinedOutput()
 }
 
 // MakePool makes a pool in the file image, of a number of bytes that is 64 MiB at least, and returns its name, and
 // what destroys it.
 func MakePool(image string, size int64) (pool string, destroy func() error, err error) {
-	if err := StartZFS(); err != nil {
+	if err := Start(); err != nil {
 		return "", nil, err
 	}
 	f, err := os.Create(image)
@@ -166,18 +168,18 @@ func MakePool(image string, size int64) (pool string, destroy func() error, err 
 	zfs.pools++
 	pool = fmt.Sprintf("test%d", zfs.pools)
 	zfs.Unlock()
-	if out, err := ZFS("zpool", "create", "-m", "none", pool, image); err != nil {
+	if out, err := Run("zpool", "create", "-m", "none", pool, image); err != nil {
 		return "", nil, fmt.Errorf("zpool create: %w: %s", err, out)
 	}
 	return pool, func() error {
-		if out, err := ZFS("zpool", "destroy", pool); err != nil {
+		if out, err := Run("zpool", "destroy", pool); err != nil {
 			return fmt.Errorf("zpool destroy %s: %w: %s", pool, err, strings.TrimSpace(string(out)))
 		}
 		return os.Remove(image)
 	}, nil
 }
 
-// Pool makes a pool for as long as the test takes, which has called OwnZFS.
+// Pool makes a pool for as long as the test takes, which has called Own.
 func Pool(t testing.TB, size int64) string {
 	t.Helper()
 	pool, destroy, err := MakePool(filepath.Join(t.TempDir(), "image"), size)

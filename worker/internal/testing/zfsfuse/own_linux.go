@@ -1,4 +1,4 @@
-package drivertest
+package zfsfuse
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/mountinfo"
-	"holdfast/worker/internal/zfsfuse"
+	"holdfast/worker/snapshot/drivertest"
 )
 
 // What zfs-fuse has for the whole machine: its socket, its lock, and its cache of pools, of which
@@ -40,21 +40,21 @@ const (
 const (
 	attemptLimit = 5 * time.Minute
 	stuckAfter   = time.Minute      // of not waiting for a request
-	answerIn     = 30 * time.Second // of a command
+	commandLimit = 30 * time.Second // of a command
 )
 
-// InOwnZFS tells whether this is a process that OwnZFS or Subtests has started.
-func InOwnZFS() bool { return os.Getenv(envZFS) != "" }
+// InOwn tells whether this is a process that Own or Subtests has started.
+func InOwn() bool { return os.Getenv(envZFS) != "" }
 
-// OwnZFS is called first by a test that needs zfs-fuse. It returns true in a process that runs this test alone, in mount
-// and process namespaces of its own, with directories for a daemon of its own (StartZFS). In the process that go
+// Own is called first by a test that needs zfs-fuse. It returns true in a process that runs this test alone, in mount
+// and process namespaces of its own, with directories for a daemon of its own (Start). In the process that go
 // test has started it starts that one, has the test end as it did, and returns false.
 //
 // An attempt whose daemon is stuck or has ended by itself, as the process finds that by looking at the daemon, is made
 // again from the beginning, five times at most. Nothing else is a reason for that.
-func OwnZFS(t *testing.T) bool {
+func Own(t *testing.T) bool {
 	t.Helper()
-	if InOwnZFS() {
+	if InOwn() {
 		return true
 	}
 	if os.Geteuid() != 0 {
@@ -136,8 +136,8 @@ func attempt(t *testing.T, pattern string, env ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Subtests gives the names of the subtests of a test that a process of its own begins, which is told to with an environment
-// variable: it makes each of them fail at once.
+// Subtests gives the names of the subtests of a test that a process of its own begins, which is told to with an
+// environment variable: it makes each of them fail at once.
 func Subtests(t *testing.T, env string) (names []string) {
 	t.Helper()
 	out, _ := attempt(t, exact(t.Name()), env)
@@ -147,23 +147,27 @@ func Subtests(t *testing.T, env string) (names []string) {
 	return names
 }
 
-// MainZFS is Main for a package with tests that call OwnZFS.
-func MainZFS(m *testing.M) int {
-	if !InOwnZFS() {
-		return Main(m)
+// Main is Main for a package with tests that call Own.
+func Main(m *testing.M) int {
+	if !InOwn() {
+		return drivertest.Main(m)
 	}
 	if err := own(); err != nil {
 		fmt.Fprintln(os.Stderr, "namespaces for zfs-fuse:", err)
 		return 1
 	}
 	go guard()
-	code := Main(m)
+	code := drivertest.Main(m)
 	if code != 0 {
 		if why := stuck(); why != "" {
 			giveUp(why)
 		}
 	}
-	StopZFS()
+	if left, err := leftMounted(); err != nil || len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "datasets that are left mounted:", left, err)
+		code = 1
+	}
+	Stop()
 	return code
 }
 
@@ -180,6 +184,9 @@ func own() error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("/proc: %w", err)
 	}
+	if err := install(os.Getenv("TMPDIR")); err != nil {
+		return fmt.Errorf("programs: %w", err)
+	}
 	for _, dir := range zfsDirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -191,11 +198,11 @@ func own() error {
 	return nil
 }
 
-// forgetOthers unmounts in this mount namespace what other tests have mounted below the directory that has all of theirs: with a copy here
-// their file systems would be in use for as long as this test.
+// forgetOthers unmounts in this mount namespace what other tests have mounted below the directory that has all of
+// theirs: with a copy here their file systems would be in use for as long as this test.
 func forgetOthers(own string) error {
 	all := own
-	for strings.Contains(all, tempName) {
+	for strings.Contains(all, drivertest.TempName) {
 		all = filepath.Dir(all)
 	}
 	return mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {
@@ -220,7 +227,7 @@ func guard() {
 // giveUp ends this process so that the attempt is made again. Without the daemon nobody waits for it: a process
 // that does cannot be killed.
 func giveUp(why string) {
-	StopZFS()
+	Stop()
 	fmt.Fprintln(os.Stderr, "zfs-fuse:", why)
 	os.Exit(exitStuck)
 }
@@ -231,21 +238,23 @@ func stuck() string {
 	if d == nil {
 		return ""
 	}
-	if why := d.stuck(answerIn); why != "" {
+	if why := d.stuck(commandLimit); why != "" {
 		return why
 	}
 	for range 2 {
-		ctx, cancel := context.WithTimeout(context.Background(), answerIn)
-		cmd := exec.CommandContext(ctx, "zpool", "list")
-		cmd.WaitDelay = time.Second
-		err := cmd.Run()
+		ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+		cmd, err := real(ctx, "zpool", "list")
+		if err == nil {
+			cmd.WaitDelay = time.Second
+			err = cmd.Run()
+		}
 		late := ctx.Err() != nil
 		cancel()
 		if !late || err == nil {
-			return d.stuck(answerIn) // it can have ended of the question
+			return d.stuck(commandLimit) // it can have ended of the question
 		}
 	}
-	return "zpool list had no answer in " + answerIn.String() + ", twice"
+	return "zpool list had no answer in " + commandLimit.String() + ", twice"
 }
 
 // stuck looks whether the process has ended, or for some time never waits for requests.
@@ -259,7 +268,7 @@ func (d *daemon) stuck(limit time.Duration) string {
 			return "the daemon has ended by itself: " + d.how.String()
 		default:
 		}
-		if zfsfuse.Idle(d.cmd.Process.Pid) {
+		if Idle(d.cmd.Process.Pid) {
 			return ""
 		}
 		if time.Since(began) > limit {

@@ -13,22 +13,24 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/worker/internal/mountinfo"
 )
 
-func TestNursery(t *testing.T) {
-	eachWay(t, func(s *stand) {
+func TestStepNamespace(t *testing.T) {
+	eachKernel(t, func(s *stand) {
 		foreign := filepath.Join(s.dir, "foreign")
 		must(s, os.Mkdir(foreign, 0o755))
 		must(s, unix.Mount("foreign", foreign, "tmpfs", 0, ""))
 		s.Cleanup(func() { must(s, unix.Unmount(foreign, unix.MNT_DETACH)) })
 		must(s, os.WriteFile(foreign+"/seen", nil, 0o600))
 
-		n, err := s.Nursery()
+		n, err := s.StepNamespace()
 		must(s, err)
-		again, err := s.Nursery()
+		again, err := s.StepNamespace()
 		must(s, err)
 		if n != again {
-			s.Error("a second nursery")
+			s.Error("a second step namespace")
 		}
 		h := s.get(overlay([]string{s.layer("a"), s.layer("b")}))
 		at, err := h.Attach(n, "")
@@ -46,13 +48,24 @@ func TestNursery(t *testing.T) {
 		if own, _ := os.Readlink("/proc/self/ns/mnt"); lines[1] == own {
 			s.Error("the program is in the host's namespace")
 		}
+		marks := 0
+		must(s, n.Do(func() error {
+			return eachMount(" "+s.StepMark()+" ", func(m *mountinfo.Mount) {
+				if m.Type == "tmpfs" {
+					marks++
+				}
+			})
+		}))
+		if marks != 1 {
+			s.Errorf("%d mounts have the mark %s", marks, s.StepMark())
+		}
 	})
 }
 
-// A recursive bind that was attached in the nursery could not be unmounted there if anything was mounted below its source: a step of
-// the runtime runc left it for ever.
-func TestRecursiveInNursery(t *testing.T) {
-	eachWay(t, func(s *stand) {
+// A recursive bind that was attached in the step namespace could not be unmounted there if anything was mounted below
+// its source: a step of the runtime runc left it for ever.
+func TestRecursiveInStepNamespace(t *testing.T) {
+	eachKernel(t, func(s *stand) {
 		source := filepath.Join(s.dir, "source")
 		for _, name := range []string{"a", "a/b c"} {
 			below := filepath.Join(source, name)
@@ -63,7 +76,7 @@ func TestRecursiveInNursery(t *testing.T) {
 		}
 		s.opt.Directory = filepath.Join(s.TempDir(), "run")
 		s.Manager = s.open()
-		n, err := s.Nursery()
+		n, err := s.StepNamespace()
 		must(s, err)
 		h := s.get(Spec{Mount: Mount{Type: "bind", Source: source, Options: []string{"rbind"}}})
 		at, err := h.Attach(n, "")
@@ -77,8 +90,8 @@ func TestRecursiveInNursery(t *testing.T) {
 	})
 }
 
-// A nursery has as many mounts as ever, however many the host has.
-func TestNurseryIsSmall(t *testing.T) {
+// A step namespace has as many mounts as ever, however many the host has.
+func TestStepNamespaceIsSmall(t *testing.T) {
 	s := newStand(t, Options{})
 	count := func() int {
 		n, err := newNamespace(s.kernel.dir, "holdfast-test", s.kernel.keep)
@@ -104,7 +117,7 @@ func TestNurseryIsSmall(t *testing.T) {
 // they are.
 func TestThreadsStay(t *testing.T) {
 	s := newStand(t, Options{})
-	n, err := s.Nursery()
+	n, err := s.StepNamespace()
 	must(t, err)
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	must(t, err)
@@ -122,7 +135,7 @@ func TestThreadsStay(t *testing.T) {
 		go func() {
 			in, err := os.Readlink("/proc/thread-self/ns/mnt")
 			if err == nil && in != own {
-				err = errors.New("a goroutine runs in the nursery")
+				err = errors.New("a goroutine runs in the step namespace")
 			}
 			errs <- err
 		}()
@@ -198,8 +211,8 @@ func (s *stand) started(cmd *exec.Cmd, n *Namespace) (end func()) {
 // A release while a program uses the mount: it is parked and reported, the upper directory
 // refused, and all goes on when the program has ended.
 func TestParked(t *testing.T) {
-	eachWayWith(t, Options{ParkAfter: 50 * time.Millisecond}, func(s *stand) {
-		n, err := s.Nursery()
+	eachKernelWith(t, Options{ParkAfter: 50 * time.Millisecond}, func(s *stand) {
+		n, err := s.StepNamespace()
 		must(s, err)
 		_, options := s.work("up")
 		spec := overlay([]string{s.layer("a")}, options...)
@@ -235,8 +248,8 @@ func TestParked(t *testing.T) {
 // What is unmounted can live on in a copy of the namespace: then the upper directory is
 // still in use.
 func TestCopiedNamespace(t *testing.T) {
-	eachWayWith(t, Options{ParkAfter: 50 * time.Millisecond}, func(s *stand) {
-		n, err := s.Nursery()
+	eachKernelWith(t, Options{ParkAfter: 50 * time.Millisecond}, func(s *stand) {
+		n, err := s.StepNamespace()
 		must(s, err)
 		_, options := s.work("up")
 		spec := overlay([]string{s.layer("a")}, options...)
@@ -267,7 +280,7 @@ func TestCopiedNamespace(t *testing.T) {
 // A copy that lives for a moment only, as when a container starts, delays Wait and is no error.
 func TestBriefCopy(t *testing.T) {
 	s := newStand(t, Options{})
-	n, err := s.Nursery()
+	n, err := s.StepNamespace()
 	must(t, err)
 	for i := range 20 {
 		_, options := s.work(fmt.Sprint("up", i))
@@ -283,9 +296,9 @@ func TestBriefCopy(t *testing.T) {
 }
 
 // Where the host's mounts are shared, as under systemd, nothing that is mounted in the
-// nursery shows in the host's namespace.
+// step namespace shows in the host's namespace.
 func TestSharedHost(t *testing.T) {
-	eachWay(t, func(s *stand) {
+	eachKernel(t, func(s *stand) {
 		shared := filepath.Join(s.dir, "shared")
 		must(s, os.Mkdir(shared, 0o755))
 		must(s, unix.Mount("shared", shared, "tmpfs", 0, ""))
@@ -297,7 +310,7 @@ func TestSharedHost(t *testing.T) {
 		s.Manager = s.open()
 
 		h := s.get(bind(shared + "/dir"))
-		n, err := s.Nursery()
+		n, err := s.StepNamespace()
 		must(s, err)
 		at, err := h.Attach(n, "")
 		must(s, err)
@@ -314,7 +327,7 @@ func TestSharedHost(t *testing.T) {
 
 // A call that is given up while the mount is being made returns at once, and holds nothing.
 func TestGivenUp(t *testing.T) {
-	s := newStand(t, Options{Without: []Call{CallCloneDetached}})
+	s := newStand(t, Options{Without: []Feature{FeatureCloneDetached}})
 	_, options := s.work("up")
 	spec := overlay([]string{s.layer("a")}, options...)
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -324,12 +337,12 @@ func TestGivenUp(t *testing.T) {
 	}
 
 	// All threads that could mount are taken.
-	attic, err := s.kernel.attic()
+	staging, err := s.kernel.stagingNamespace()
 	must(t, err)
 	release, taken := make(chan struct{}), make(chan struct{})
 	for range maxThreads {
 		go func() {
-			_ = attic.Do(func() error {
+			_ = staging.Do(func() error {
 				taken <- struct{}{}
 				<-release
 				return nil
@@ -396,10 +409,10 @@ func init() {
 		}
 		fmt.Println("ready")
 	}
-	// userns is root in a user namespace: an overlay, and a program in the nursery.
+	// userns is root in a user namespace: an overlay, and a program in the step namespace.
 	helpers["userns"] = func() {
 		m := helperManager()
-		n, err := m.Nursery()
+		n, err := m.StepNamespace()
 		check(err)
 		root, options := layersOf(os.Getenv(envLayers), 0)
 		h, err := m.Acquire(context.Background(), overlay([]string{root}, append(options, "userxattr")...))

@@ -1,13 +1,3 @@
-// Package zfsfuse has what whoever speaks with the daemon zfs-fuse (0.7) must keep to, since it cannot do two things at once:
-//
-//   - Two commands that begin at the same time can become the same one, and the other is never answered. (So its source.)
-//   - When a file system has gone it closes that one's descriptor twice. What it has opened in between, the connection
-//     of a command or the device of a new mount, is closed with it.
-//   - It unmounts what has gone when all files in it are closed, and answers nobody until then. Closing is asynchronous,
-//     and the kernel forgets what it has not delivered when the file system goes: then that is for ever.
-//
-// So there are turns. In one a command is run, or a file system unmounted; none begins while the daemon is unmounting,
-// and nothing is unmounted before the daemon has done all that it was asked for there.
 package zfsfuse
 
 import (
@@ -29,33 +19,33 @@ import (
 	"holdfast/worker/internal/mountinfo"
 )
 
-// locks is the directory with the daemon's own lock. If it is not there, or others than root may write there, only turns of one
-// process exclude each other.
+// locks is the directory with the daemon's own lock. If it does not exist, or others than root may write to it, only
+// sessions of one process exclude each other.
 var locks = "/var/lock/zfs"
 
-// turnLimit is how long it is waited for a turn: longer than a command or an unmount may take.
-var turnLimit = 6 * time.Minute
+// sessionLimit is how long Begin waits: longer than a command or an unmount may take.
+var sessionLimit = 6 * time.Minute
 
-// ErrTaken is that of a turn that has not come in time.
-var ErrTaken = errors.New("somebody else still has a command of zfs under way, or an unmount")
+// ErrTaken is the error of Begin when another session does not end in time.
+var ErrTaken = errors.New("another command of zfs, or an unmount, still runs")
 
-// Turn is the right to speak with the daemon. There is one at a time on the machine.
-type Turn struct{ lock *os.File }
+// Session is the right to talk to the daemon. There is one at a time on the machine.
+type Session struct{ lock *os.File }
 
-// mine has the turn of this process.
+// mine excludes other sessions of this process.
 var mine = make(chan struct{}, 1)
 
-// Begin waits for a turn, for six minutes at most (ErrTaken), and for the daemon to be idle.
-func Begin(ctx context.Context) (*Turn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, turnLimit, fmt.Errorf("%w, after %v (fuser %s tells who)", ErrTaken, turnLimit, filepath.Join(locks, "holdfast")))
+// Begin waits until there is no other session, for six minutes at most (ErrTaken), and until the daemon is idle.
+func Begin(ctx context.Context) (*Session, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, fmt.Errorf("%w, after %v (fuser %s lists processes)", ErrTaken, sessionLimit, filepath.Join(locks, "holdfast")))
 	defer cancel()
-	t := &Turn{}
+	s := &Session{}
 	select {
 	case mine <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for a turn with zfs-fuse: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("waiting for zfs-fuse: %w", context.Cause(ctx))
 	}
-	err := t.exclude(ctx)
+	err := s.exclude(ctx)
 	if err == nil {
 		rest(ctx)
 		if ctx.Err() != nil {
@@ -63,14 +53,14 @@ func Begin(ctx context.Context) (*Turn, error) {
 		}
 	}
 	if err != nil {
-		t.End()
-		return nil, fmt.Errorf("waiting for a turn with zfs-fuse: %w", err)
+		s.End()
+		return nil, fmt.Errorf("waiting for zfs-fuse: %w", err)
 	}
-	return t, nil
+	return s, nil
 }
 
-// exclude takes the turn from other processes.
-func (t *Turn) exclude(ctx context.Context) error {
+// exclude excludes sessions of other processes.
+func (s *Session) exclude(ctx context.Context) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(locks, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
 		return nil
@@ -82,12 +72,9 @@ func (t *Turn) exclude(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.lock = f
+	s.lock = f
 	return lock(ctx, f)
 }
-
-// Seen tells whether there is a daemon in this mount namespace.
-func Seen() bool { return daemon() != "" }
 
 func lock(ctx context.Context, f *os.File) error {
 	for {
@@ -103,14 +90,14 @@ func lock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// Lock is a file that a command is to have: then the turn lasts as long as it does, also if this process is
-// killed. It is nil if turns are of this process only.
-func (t *Turn) Lock() *os.File { return t.lock }
+// Lock returns a file for a command to inherit: the session then lasts as long as the command, also if this process is
+// killed. It is nil if sessions exclude those of this process only.
+func (s *Session) Lock() *os.File { return s.lock }
 
-// End ends the turn.
-func (t *Turn) End() {
-	if t.lock != nil {
-		_ = t.lock.Close()
+// End ends the session.
+func (s *Session) End() {
+	if s.lock != nil {
+		_ = s.lock.Close()
 	}
 	<-mine
 }
@@ -139,7 +126,7 @@ func datasetAt(m *mountinfo.Mount) (Mount, bool) {
 
 // Unmount unmounts what is mounted at a path, without a question to the daemon, which may be gone. It is no error
 // if nothing is, or nothing is there.
-func (t *Turn) Unmount(path string) error {
+func (s *Session) Unmount(path string) error {
 	device := ""
 	mounts, err := Mounts()
 	if err != nil {
@@ -181,14 +168,13 @@ func (t *Turn) Unmount(path string) error {
 	return nil
 }
 
-// Abort unmounts what does not answer: whoever waits for it gets an error, which a plain unmount would wait for.
-func (t *Turn) Abort(path string) error {
+// Abort unmounts a file system that does not answer: requests for it fail, which a plain unmount would wait for.
+func (s *Session) Abort(path string) error {
 	_ = unix.Unmount(path, unix.MNT_FORCE|unix.UMOUNT_NOFOLLOW) // it ends the connection first, and may be refused then
-	return t.Unmount(path)
+	return s.Unmount(path)
 }
 
-// How long it is waited for what is expected at once, and what cannot be waited for without an end. If it does not
-// come, it is gone on: the daemon may be stuck, and unmounting is what ends that.
+// Limits of waiting. After them the caller goes on: the daemon may be stuck, and unmounting is what ends that.
 const (
 	waitRequests = 30 * time.Second
 	waitGone     = 200 * time.Millisecond
@@ -259,7 +245,7 @@ func waiting(device string) int {
 
 // rest waits until the daemon is idle, and tells whether it can be seen.
 func rest(ctx context.Context) bool {
-	pid := daemon()
+	pid := findDaemon()
 	if pid == "" {
 		return false
 	}
@@ -309,8 +295,8 @@ func init() {
 // known is the process id of the daemon that was found last.
 var known atomic.Value
 
-// daemon is the process id of the daemon of this mount namespace, "" if there is none that can be seen.
-func daemon() string {
+// findDaemon returns the process id of the daemon of this mount namespace, "" if there is none that can be seen.
+func findDaemon() string {
 	if pid, ok := known.Load().(string); ok && isDaemon(pid) {
 		return pid
 	}
