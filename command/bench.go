@@ -303,9 +303,9 @@ func (b *benchmark) print(path string) error {
 		return err
 	}
 	line := func(r benchResult) string {
-		return fmt.Sprintf("%s in %s: %s each, %s a second", countOf(uint64(r.ops), "key", "keys"), briefly(r.took), briefly(r.each()), count(r.perSecond()))
+		return fmt.Sprintf("%s in %s: %s each, %s a second", plural(r.ops, "key"), briefly(r.took), briefly(r.each()), count(r.perSecond()))
 	}
-	commits := countOf(uint64(b.count/b.batchSize), "transaction", "transactions")
+	commits := plural(b.count/b.batchSize, "transaction")
 	flushed := "flushed"
 	if b.noSync {
 		flushed = "not flushed"

@@ -234,8 +234,8 @@ func (c *call) printBlobCheck(r *blobCheckReport) {
 	if r.OK {
 		fmt.Fprintln(c.out, c.paint(green, "OK"))
 	}
-	fmt.Fprintf(c.out, "%s and %s, %s; %s compared with their digests\n", leavesText(r.Checked.Leaves), plural(int(r.Checked.Nodes), "node"), size(r.Checked.Bytes), size(r.Checked.Verified))
+	fmt.Fprintf(c.out, "%s and %s, %s; %s compared with their digests\n", leavesText(r.Checked.Leaves), plural(r.Checked.Nodes, "node"), size(r.Checked.Bytes), size(r.Checked.Verified))
 	if r.Checked.Digests > 0 {
-		fmt.Fprintf(c.out, "%s compared as a whole\n", plural(int(r.Checked.Digests), "blob"))
+		fmt.Fprintf(c.out, "%s compared as a whole\n", plural(r.Checked.Digests, "blob"))
 	}
 }

@@ -40,7 +40,7 @@ func (c *call) blobLs(f storeName) error {
 			})
 		}
 		return b.each(func(e blobEntry) error { // one by one, so that any number does
-			_, err := fmt.Fprintf(c.out, "%s  %10s  %s\n", e.name(), size(e.Bytes), plural(int(e.Users), "user"))
+			_, err := fmt.Fprintf(c.out, "%s  %10s  %s\n", e.name(), size(e.Bytes), plural(e.Users, "user"))
 			return err
 		})
 	})
@@ -128,9 +128,9 @@ func (c *call) blobStat(f storeName) error {
 		lines = append(lines, [][2]string{
 			{"Reference", r.Reference},
 			{"Size", sizeExactly(r.Bytes)},
-			{"Tree", fmt.Sprintf("%s and %s above them", leavesText(r.Leaves), plural(int(r.Nodes), "node"))},
-			{"Stored", fmt.Sprintf("%s in %s", sizeExactly(r.Stored), plural(int(r.Chunks), "different chunk"))},
-			{"Shared", fmt.Sprintf("%s in %s that others use too, or this blob more than once", size(r.SharedBytes), plural(int(r.Shared), "chunk"))},
+			{"Tree", fmt.Sprintf("%s and %s above them", leavesText(r.Leaves), plural(r.Nodes, "node"))},
+			{"Stored", fmt.Sprintf("%s in %s", sizeExactly(r.Stored), plural(r.Chunks, "different chunk"))},
+			{"Shared", fmt.Sprintf("%s in %s that others use too, or this blob more than once", size(r.SharedBytes), plural(r.Shared, "chunk"))},
 			{"Users", count(r.Users)},
 		}...)
 		rows(c.out, lines...)
@@ -233,15 +233,15 @@ func (c *call) printStoreStat(b *blobs, r *storeStatReport) {
 	lines := [][2]string{
 		{"Store", fmt.Sprintf("%s in %s", pathText(b.path), r.File)},
 		{"Options", fmt.Sprintf("%s, %s leaves of %s", r.Algorithm, r.Chunking, sizeExactly(int64(r.LeafSize)))},
-		{"Blobs", fmt.Sprintf("%s with %s", count(r.Blobs), plural(int(r.Users), "user"))},
+		{"Blobs", fmt.Sprintf("%s with %s", count(r.Blobs), plural(r.Users, "user"))},
 		{"Content", sizeExactly(r.Content)},
-		{"Stored", fmt.Sprintf("%s: %s (%s) and %s (%s)", sizeExactly(stored), leavesText(r.Leaves), size(r.LeafBytes), plural(int(r.Nodes), "node"), size(r.NodeBytes))},
+		{"Stored", fmt.Sprintf("%s: %s (%s) and %s (%s)", sizeExactly(stored), leavesText(r.Leaves), size(r.LeafBytes), plural(r.Nodes, "node"), size(r.NodeBytes))},
 	}
 	if saved := r.Content - (stored - r.DeadBytes - r.NodeBytes); saved > 0 {
 		lines = append(lines, [2]string{"Shared", fmt.Sprintf("%s, %s of the content, is there once where blobs have it more often", size(saved), percent(saved, r.Content))})
 	}
 	if r.Dead > 0 {
-		lines = append(lines, [2]string{"To free", fmt.Sprintf("%s in %s that are not used: %s", size(r.DeadBytes), plural(int(r.Dead), "chunk"), b.line("gc"))})
+		lines = append(lines, [2]string{"To free", fmt.Sprintf("%s in %s that are not used: %s", size(r.DeadBytes), plural(r.Dead, "chunk"), b.line("gc"))})
 	}
 	for _, in := range r.Ingests {
 		until := ""
@@ -258,12 +258,12 @@ func (c *call) printStoreStat(b *blobs, r *storeStatReport) {
 		lines = append(lines, [2]string{"Lease", fmt.Sprintf("%s of %s %s", oneLine(l.ID), plural(l.Blobs, "blob"), until)})
 	}
 	if r.Unreadable > 0 {
-		lines = append(lines, [2]string{"Damaged", fmt.Sprintf("%s cannot be read: %s", plural(int(r.Unreadable), "chunk"), b.line("check"))})
+		lines = append(lines, [2]string{"Damaged", fmt.Sprintf("%s cannot be read: %s", plural(r.Unreadable, "chunk"), b.line("check"))})
 	}
 	rows(c.out, lines...)
 }
 
 // leavesText writes n leaves.
 func leavesText(n int64) string {
-	return strings.Replace(plural(int(n), "leaf"), "leafs", "leaves", 1)
+	return strings.Replace(plural(n, "leaf"), "leafs", "leaves", 1)
 }

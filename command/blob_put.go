@@ -66,9 +66,6 @@ type putBlob struct {
 	KeyEncoding  string   `json:"key_encoding,omitempty"`
 }
 
-// putBatch is how many bytes go into one transaction.
-var putBatch int64 = 32 << 20
-
 func (a *app) newBlobPut() *cobra.Command {
 	var f blobPutFlags
 	cmd := &cobra.Command{
@@ -365,7 +362,7 @@ func (p *putter) print() error {
 	for _, b := range p.r.Blobs {
 		was := "new"
 		if b.Existed {
-			was = fmt.Sprintf("it was there already, and has %s now", plural(int(b.Users), "user"))
+			was = fmt.Sprintf("it was there already, and has %s now", plural(b.Users, "user"))
 		}
 		from := ""
 		if b.Resumed > 0 {

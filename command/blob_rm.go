@@ -239,7 +239,7 @@ func (c *call) printRemoved(r *blobRmReport) {
 	for _, e := range r.Blobs {
 		switch {
 		case e.Users > 0:
-			fmt.Fprintf(c.out, "%s stays: it has %s left\n", e.name(), plural(int(e.Users), "user"))
+			fmt.Fprintf(c.out, "%s stays: it has %s left\n", e.name(), plural(e.Users, "user"))
 		default:
 			fmt.Fprintf(c.out, "%s %s\n", e.name(), did)
 		}
@@ -249,19 +249,19 @@ func (c *call) printRemoved(r *blobRmReport) {
 	}
 	switch {
 	case r.DryRun:
-		fmt.Fprintf(c.out, "frees %s in %s, with all that waits for it\n", sizeExactly(r.Freed.Bytes), plural(int(r.Freed.Chunks), "chunk"))
+		fmt.Fprintf(c.out, "frees %s in %s, with all that waits for it\n", sizeExactly(r.Freed.Bytes), plural(r.Freed.Chunks, "chunk"))
 	case r.Freed != nil:
 		c.printFreed(r.Freed)
 	}
 }
 
 func (c *call) printFreed(f *freed) {
-	fmt.Fprintf(c.out, "freed %s in %s", sizeExactly(f.Bytes), plural(int(f.Chunks), "chunk"))
+	fmt.Fprintf(c.out, "freed %s in %s", sizeExactly(f.Bytes), plural(f.Chunks, "chunk"))
 	if f.Leases > 0 {
-		fmt.Fprintf(c.out, "; %s had expired", plural(int(f.Leases), "use by leases"))
+		fmt.Fprintf(c.out, "; %s had expired", plural(f.Leases, "use by leases"))
 	}
 	if f.Ingests > 0 {
-		fmt.Fprintf(c.out, "; %s had expired", plural(int(f.Ingests), "unfinished put"))
+		fmt.Fprintf(c.out, "; %s had expired", plural(f.Ingests, "unfinished put"))
 	}
 	fmt.Fprintln(c.out)
 }
@@ -283,9 +283,9 @@ func (c *call) collect(d *database, path [][]byte) (*freed, error) {
 	line := c.storeLine("gc", d.path, path)
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return f, &fileError{file: d.path, what: fmt.Sprintf("interrupted after %s in %s was freed; the rest stays marked", size(f.Bytes), plural(int(f.Chunks), "chunk")), next: "go on with: " + line, err: err}
+		return f, &fileError{file: d.path, what: fmt.Sprintf("interrupted after %s in %s was freed; the rest stays marked", size(f.Bytes), plural(f.Chunks, "chunk")), next: "go on with: " + line, err: err}
 	case err == nil && s.Damaged > 0:
-		return f, &fileError{file: d.path, what: fmt.Sprintf("%s freed in %s, and %s passed over that cannot be read: %s", size(f.Bytes), plural(int(f.Chunks), "chunk"), plural(s.Damaged, "chunk"), s.FirstDamaged),
+		return f, &fileError{file: d.path, what: fmt.Sprintf("%s freed in %s, and %s passed over that cannot be read: %s", size(f.Bytes), plural(f.Chunks, "chunk"), plural(s.Damaged, "chunk"), s.FirstDamaged),
 			next: "run: " + c.storeLine("check", d.path, path), err: s.FirstDamaged}
 	}
 	return f, err

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"holdfast/command/internal/hook"
 	"io"
 	"os"
 	"path/filepath"
@@ -144,7 +145,7 @@ func (u *upload) dropLine() string {
 // copy writes a piece of the source. An error of reading is kept for later if what was stored
 // stays.
 func (u *upload) copy(ingest *blob.Ingest) (more bool, err error) {
-	for n := int64(0); n < putBatch; {
+	for n := int64(0); n < hook.PutBatch; {
 		k, err := io.ReadFull(u.in, u.buf)
 		if k > 0 {
 			if _, err := ingest.Write(u.buf[:k]); err != nil {

@@ -329,7 +329,7 @@ func (q quickReport) String() string {
 		free = "what " + q.Free + " says of free pages"
 	}
 	return fmt.Sprintf("nothing wrong in the little that was looked at: the meta pages, %s, and %s on the way to one leaf, of %s in all",
-		free, countOf(q.Pages, "page", "pages"), count(q.All))
+		free, plural(q.Pages, "page"), count(q.All))
 }
 
 // String is the line that counts seals.
@@ -338,7 +338,7 @@ func (s sealReport) String() string {
 	if all == 0 {
 		return "no seals were looked at"
 	}
-	return fmt.Sprintf("seals of %s: %s right, %s missing, %s wrong", plural(int(all), "page"), count(s.Sealed), count(s.Unsealed), count(s.Wrong))
+	return fmt.Sprintf("seals of %s: %s right, %s missing, %s wrong", plural(all, "page"), count(s.Sealed), count(s.Unsealed), count(s.Wrong))
 }
 
 // maxListed is the number of pages that the summary names at most.

@@ -68,13 +68,7 @@ func NewRootCommand() *cobra.Command {
 	root.Version = version()
 	root.SilenceErrors = true
 	root.SilenceUsage = true
-	root.AddCommand(
-		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
-		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newSalvage(),
-		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
-		a.newBlob(), a.newTop(), a.newEnv(), a.newMan(), a.newVersion(),
-	)
+	a.addCommands(root)
 	a.completeBuckets(root)
 	cli.CompleteValues(root)
 	a.completeShells(root)
@@ -91,16 +85,24 @@ func NewBboltCommand() *cobra.Command {
 	root := a.newRoot("bbolt", "Look into and check bbolt database files")
 	root.Version = bboltVersion
 	root.SilenceUsage = true
-	root.AddCommand(
-		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
-		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newReseal(), a.newSettle(), a.newSalvage(), a.newVersion(),
-		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
-	)
+	a.addCommands(root)
 	a.completeBuckets(root)
 	cli.CompleteValues(root)
 	a.completeShells(root)
 	return root
+}
+
+// addCommands adds the commands of all packages.
+func (a *app) addCommands(root *cobra.Command) {
+	for _, commands := range [][]*cobra.Command{
+		a.inspectCommands(), a.pagesCommands(), a.transferCommands(), a.repairCommands(), a.benchCommands(),
+	} {
+		root.AddCommand(commands...)
+	}
+	if !a.stock {
+		root.AddCommand(a.newBlob(), a.newMan())
+	}
+	root.AddCommand(a.newVersion())
 }
 
 // app is what the commands of one root have in common.

@@ -170,11 +170,11 @@ func blameSource(err error) error {
 
 // liveBytes is the size of the pages in use, if that is known without a scan.
 func (d *database) liveBytes() int64 {
-	r, err := d.info()
-	if err != nil || r.FreePages == nil {
+	m, free, err := d.newestFree()
+	if err != nil || free == nil {
 		return 0
 	}
-	return (int64(r.HighWater) - int64(*r.FreePages)) * int64(r.PageSize)
+	return (int64(m.HighWater) - int64(*free)) * int64(m.PageSize)
 }
 
 // databaseBytes is how much of the file at path its metas speak of.

@@ -202,12 +202,12 @@ func (p *diffPrinter) end() error {
 		_, err := fmt.Fprintf(p.out, "%s and %s hold the same: %s\n", p.a.file, p.b.file, p.r.Same.total())
 		return err
 	}
-	differ := plural(int(p.r.Values), "value")
+	differ := plural(p.r.Values, "value")
 	if p.r.Sequences > 0 {
-		differ += ", " + plural(int(p.r.Sequences), "sequence")
+		differ += ", " + plural(p.r.Sequences, "sequence")
 	}
 	if p.r.Kinds > 0 {
-		differ += ", " + plural(int(p.r.Kinds), "kind")
+		differ += ", " + plural(p.r.Kinds, "kind")
 	}
 	_, err := fmt.Fprintf(p.out, "only in %s: %s; only in %s: %s; different: %s\n",
 		p.a.file, p.r.OnlyInA.text(), p.b.file, p.r.OnlyInB.text(), differ)

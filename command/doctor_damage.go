@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"holdfast/command/cli"
 	"holdfast/internal/salvage"
 )
 
@@ -128,7 +129,7 @@ func (c *call) survey(path string, met error) (*damageReport, error) {
 }
 
 func (c *call) newDamageReport(path string, met error, report *salvage.Report, sink *surveySink) *damageReport {
-	all := newSalvageReport(path, salvageFlags{}, report)
+	all := newSalvageReport(path, "", report)
 	r := &damageReport{
 		File: path, Verdict: verdictDamaged, Damaged: true, Met: c.metText(met), Keys: all.Keys, Nested: all.Buckets, Unplaced: all.Unplaced,
 		Buckets: []bucketHealth{}, Damage: all.Damage, Ranges: all.Ranges, Elements: all.Elements,
@@ -179,9 +180,9 @@ func topName(path [][]byte) string {
 func (c *call) printDamage(r *damageReport) {
 	fmt.Fprintln(c.out, c.paint(bold, r.File))
 	fmt.Fprintf(c.out, "%s %s\n\n", c.paint(red, "Damaged:"), r.Met)
-	sound := countOf(r.Keys, "key", "keys") + " in " + countOf(r.Nested, "bucket", "buckets")
+	sound := plural(r.Keys, "key") + " in " + plural(r.Nested, "bucket")
 	if r.Unplaced > 0 {
-		sound += ", and " + countOf(r.Unplaced, "key or bucket", "keys and buckets") + " of which it is not known where they belong"
+		sound += ", and " + cli.PluralOf(r.Unplaced, "key or bucket", "keys and buckets") + " of which it is not known where they belong"
 	}
 	fmt.Fprintf(c.out, "%s %s\n", c.paint(bold, "Sound:"), sound)
 	if len(r.Buckets) > 0 {

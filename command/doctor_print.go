@@ -11,14 +11,14 @@ func (c *call) printDoctor(r *doctorReport) {
 	lines := [][2]string{
 		{"  Size", sizeExactly(r.SizeBytes)},
 		{"  In use", fmt.Sprintf("%s in %s of %s; %s of that is filled (%s)",
-			size(r.LiveBytes), plural(int(r.LivePages), "page"), size(r.PageSize), size(r.UsedBytes), percent(r.UsedBytes, r.LiveBytes))},
-		{"  Free", fmt.Sprintf("%s in %s, %s of the file", size(r.FreeBytes), plural(int(r.FreePages), "page"), percent(r.FreeBytes, r.SizeBytes))},
+			size(r.LiveBytes), plural(r.LivePages, "page"), size(r.PageSize), size(r.UsedBytes), percent(r.UsedBytes, r.LiveBytes))},
+		{"  Free", fmt.Sprintf("%s in %s, %s of the file", size(r.FreeBytes), plural(r.FreePages, "page"), percent(r.FreeBytes, r.SizeBytes))},
 	}
 	if unused > 0 {
 		lines = append(lines, [2]string{"  Never used", fmt.Sprintf("%s at the end, reserved for growth", size(unused))})
 	}
 	lines = append(lines,
-		[2]string{"  Holds", fmt.Sprintf("%s in %s", plural(int(r.Keys), "key"), plural(int(r.Buckets), "bucket"))},
+		[2]string{"  Holds", fmt.Sprintf("%s in %s", plural(r.Keys, "key"), plural(r.Buckets, "bucket"))},
 		[2]string{"  Free list", r.freeListText()},
 		[2]string{"  Checked", "all pages in use, and what is recorded of free ones: no fault; " + r.Seals.String()})
 	if r.BboltBehind {
@@ -41,8 +41,8 @@ func (c *call) printDoctor(r *doctorReport) {
 // freeListText says how an opening for writing gets to know which pages
 // are free.
 func (r *doctorReport) freeListText() string {
-	scan := fmt.Sprintf("opening it for writing reads %s", plural(int(r.Commit.OpenScanPages), "page"))
-	stored := fmt.Sprintf("stored, in %s", plural(int(r.FreelistPages), "page"))
+	scan := fmt.Sprintf("opening it for writing reads %s", plural(r.Commit.OpenScanPages, "page"))
+	stored := fmt.Sprintf("stored, in %s", plural(r.FreelistPages, "page"))
 	switch {
 	case r.FreeRecorded && r.FreelistStored:
 		return "recorded: opening the file needs no scan, also after a crash; for bbolt also " + stored
@@ -64,9 +64,9 @@ func (c *call) printCommit(r *doctorReport) {
 	fmt.Fprintf(c.out, "\n%s, %s\n", c.paint(bold, "A commit of one key writes"), where)
 	rows(c.out,
 		[2]string{"  bbolt, default", fmt.Sprintf("%s in two flushes: %s of data, the whole freelist (%s), then the meta page",
-			size(m.Bbolt), plural(int(m.PathPages), "page"), size(m.FreelistBytes))},
+			size(m.Bbolt), plural(m.PathPages, "page"), size(m.FreelistBytes))},
 		[2]string{"  bbolt, NoFreelistSync", fmt.Sprintf("%s in two flushes: no freelist; but each open for writing reads %s",
-			size(m.BboltNoFreelist), plural(int(m.OpenScanPages), "page"))},
+			size(m.BboltNoFreelist), plural(m.OpenScanPages, "page"))},
 		[2]string{"  Holdfast", fmt.Sprintf("%s in one flush: what it changed in the free list is recorded in the meta page; a freelist for bbolt is written on close (%s)",
 			size(m.Holdfast), size(m.HoldfastCloseOnce))})
 }

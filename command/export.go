@@ -116,7 +116,7 @@ func (c *call) export(f exportFlags) error {
 	}
 	if r.LeftOut > 0 {
 		fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: %s in %s left out: CSV has keys and values only\n",
-			c.name(), plural(int(r.LeftOut), "bucket"), pathText(path))
+			c.name(), plural(r.LeftOut, "bucket"), pathText(path))
 	}
 	if r.noText {
 		fmt.Fprintf(c.cmd.ErrOrStderr(), "%s: note: what is no text was written as hexadecimal, which import cannot tell from text; to import it again, export with --key-format hex --value-format hex, and give the same to import\n", c.name())

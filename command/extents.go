@@ -75,7 +75,7 @@ func (r *freeReport) add(n int64) {
 func (r *freeReport) rows() [][2]string {
 	extents := "none"
 	if r.Extents > 0 {
-		extents = fmt.Sprintf("%s; the longest has %s (%s)", count(r.Extents), plural(int(r.Longest), "page"), size(r.Longest*r.PageSize))
+		extents = fmt.Sprintf("%s; the longest has %s (%s)", count(r.Extents), plural(r.Longest, "page"), size(r.Longest*r.PageSize))
 	}
 	return [][2]string{
 		{"Free pages", fmt.Sprintf("%s, %s, %s of the file", count(r.FreePages), size(r.FreeBytes), percent(r.FreeBytes, r.SizeBytes))},

@@ -275,14 +275,14 @@ func (m *importer) print() {
 	} else if r.CreatedFile {
 		fmt.Fprintf(m.out, "created the database %s\n", r.File)
 	}
-	fmt.Fprintf(m.out, "%s %s %s: %s new, %s replaced, %s unchanged; %s created", plural(int(r.Keys), "key"), did, r.File,
-		count(r.NewKeys), count(r.ReplacedKeys), count(r.UnchangedKeys), plural(int(r.CreatedBuckets), "bucket"))
+	fmt.Fprintf(m.out, "%s %s %s: %s new, %s replaced, %s unchanged; %s created", plural(r.Keys, "key"), did, r.File,
+		count(r.NewKeys), count(r.ReplacedKeys), count(r.UnchangedKeys), plural(r.CreatedBuckets, "bucket"))
 	if r.SetSequences > 0 {
-		fmt.Fprintf(m.out, ", %s set", plural(int(r.SetSequences), "sequence"))
+		fmt.Fprintf(m.out, ", %s set", plural(r.SetSequences, "sequence"))
 	}
 	fmt.Fprintln(m.out)
 	if r.Blobs > 0 {
-		fmt.Fprintf(m.out, "%s of %s\n", plural(int(r.Blobs), "blob"), size(int64(r.BlobBytes)))
+		fmt.Fprintf(m.out, "%s of %s\n", plural(r.Blobs, "blob"), size(int64(r.BlobBytes)))
 	}
 	if m.table != nil && r.ReplacedKeys > 0 && !r.DryRun {
 		if path, err := m.table.storePath(); err == nil {

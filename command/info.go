@@ -67,7 +67,7 @@ func (d *database) info() (*infoReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.newest(slots)
+	m, free, err := d.newestFree()
 	if err != nil {
 		return nil, err
 	}
@@ -83,23 +83,42 @@ func (d *database) info() (*infoReport, error) {
 		}
 		r.Metas = append(r.Metas, mr)
 	}
-	if state.FreeRecorded {
-		free := uint64(state.FreePages)
-		r.FreePages = &free
+	if id := uint64(m.Freelist); m.Freelist != page.NoFreelist {
+		r.Freelist = &id
 	}
-	if m.Freelist == page.NoFreelist {
-		return r, nil
-	}
-	id := uint64(m.Freelist)
-	r.Freelist = &id
-	list, err := d.freelist(m)
-	if err != nil {
-		return nil, err
-	}
-	if r.FreePages == nil {
-		r.FreePages = &list.free
-	}
+	r.FreePages = free
 	return r, nil
+}
+
+// newestFree is newest with the number of free pages; nil: it would take a scan.
+func (d *database) newestFree() (m page.Meta, free *uint64, err error) {
+	slots, err := d.metas()
+	if err != nil {
+		return m, nil, err
+	}
+	if m, err = d.newest(slots); err != nil {
+		return m, nil, err
+	}
+	free, err = d.freePages(m)
+	return m, free, err
+}
+
+// freePages is how many pages are free in the newest state, whose meta m is; nil: it would take a scan.
+func (d *database) freePages(m page.Meta) (*uint64, error) {
+	var list freelist
+	var err error
+	if m.Freelist != page.NoFreelist {
+		if list, err = d.freelist(m); err != nil {
+			return nil, err
+		}
+	}
+	switch state := d.FileState(); {
+	case state.FreeRecorded:
+		list.free = uint64(state.FreePages)
+	case m.Freelist == page.NoFreelist:
+		return nil, nil
+	}
+	return &list.free, nil
 }
 
 // newest is the meta of the newest state. The current slot's own may be of the state

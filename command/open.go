@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"holdfast/command/internal/hook"
 	"io"
 	"io/fs"
 	"os"
@@ -70,7 +71,7 @@ func (a *app) open(path string, info fs.FileInfo, options *holdfast.Options) (*d
 	options.OpenFile = d.openFile
 	err := a.awaitLock(path, func(timeout time.Duration) (err error) {
 		options.Timeout = timeout
-		d.DB, err = openDatabase(path, d.mode, options)
+		d.DB, err = hook.OpenDatabase(path, d.mode, options)
 		return err
 	})
 	if err != nil {
@@ -106,9 +107,6 @@ func (a *app) openMade(path string, options *holdfast.Options) (*database, error
 	}
 	return d, nil
 }
-
-// openDatabase is holdfast.Open but in tests.
-var openDatabase = holdfast.Open
 
 // openFile opens the file of d.
 func (d *database) openFile(name string, flag int, mode os.FileMode) (file *os.File, err error) {

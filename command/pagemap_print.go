@@ -108,7 +108,7 @@ func (c *call) printLegend(m *pageMap, s *mapStyle) {
 			continue
 		}
 		swatches = append(swatches, c.cellText(u, s.swatch(u), s))
-		lines = append(lines, []string{plural(int(m.total[u]), "page"), size(m.bytes(u)), percent(m.bytes(u), m.size), useStyles[u].text})
+		lines = append(lines, []string{plural(m.total[u], "page"), size(m.bytes(u)), percent(m.bytes(u), m.size), useStyles[u].text})
 	}
 	var table strings.Builder
 	columns(&table, lines...)
@@ -167,7 +167,7 @@ func (m *pageMap) after() uint64 { return m.pages - m.last - 1 }
 // emptiness says where the empty part of the file is.
 func (m *pageMap) emptiness() string {
 	return fmt.Sprintf("Empty: %s in %s between pages in use, and %s at the end, after the last of them",
-		size(int64(m.before)*m.pageSize), plural(int(m.before), "page"), size(max(m.size-int64(m.last+1)*m.pageSize, 0)))
+		size(int64(m.before)*m.pageSize), plural(m.before, "page"), size(max(m.size-int64(m.last+1)*m.pageSize, 0)))
 }
 
 // mapReport is the head of the map's JSON.

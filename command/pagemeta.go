@@ -234,10 +234,10 @@ func (m *metaPage) extensionRows(c *call) (lines [][2]string) {
 		add("  free pages", "%s recorded, %d bytes of changes in this page", count(m.ext.Free.Count), len(m.ext.Free.Inline))
 	}
 	for _, r := range recordsOf(0, m.ext) {
-		add("  "+r.kind(), "page %d, %s, %d bytes", r.Start, countOf(uint64(r.Pages), "page", "pages"), r.Bytes)
+		add("  "+r.kind(), "page %d, %s, %d bytes", r.Start, plural(uint64(r.Pages), "page"), r.Bytes)
 	}
 	for _, l := range m.ext.Lists {
-		add("  freelist", "page %d, %s", l.Start, countOf(l.N, "page", "pages"))
+		add("  freelist", "page %d, %s", l.Start, plural(l.N, "page"))
 	}
 	return lines
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"holdfast/command/internal/hook"
 	"io"
 	"io/fs"
 	"os"
@@ -82,20 +83,17 @@ func (c *call) value(f putFlags) (value []byte, args []string, err error) {
 	return value, c.args, c.explain(f.valueFile, err)
 }
 
-// longestValue is how long a value can be; less in tests.
-var longestValue int64 = holdfast.MaxValueSize
-
 // readValue reads the file of that name to its end. One that is longer than a value can be, or has no end, is not
 // taken into memory as a whole.
 func readValue(name string, from io.Reader) ([]byte, error) {
-	tooLong := &fileError{file: name, what: fmt.Sprintf("longer than a value can be: %s", sizeExactly(longestValue)), next: "nothing was set; \"blob put\" stores files of any size", err: holdfast.ErrValueTooLarge}
+	tooLong := &fileError{file: name, what: fmt.Sprintf("longer than a value can be: %s", sizeExactly(hook.LongestValue)), next: "nothing was set; \"blob put\" stores files of any size", err: holdfast.ErrValueTooLarge}
 	if file, ok := from.(*os.File); ok {
-		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > longestValue {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > hook.LongestValue {
 			return nil, tooLong
 		}
 	}
-	value, err := io.ReadAll(io.LimitReader(from, longestValue+1))
-	if err == nil && int64(len(value)) > longestValue {
+	value, err := io.ReadAll(io.LimitReader(from, hook.LongestValue+1))
+	if err == nil && int64(len(value)) > hook.LongestValue {
 		return nil, tooLong
 	}
 	return value, err // never nil

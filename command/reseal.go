@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"holdfast/command/cli"
 	"io/fs"
 	"strings"
 	"sync/atomic"
@@ -116,7 +117,7 @@ func (c *call) printReseal(r *resealReport) {
 	for _, id := range r.Pages {
 		fmt.Fprintf(c.out, "%s the seal was wrong and is replaced\n", c.paint(yellow, fmt.Sprintf("page %d:", id)))
 	}
-	parts := []string{fmt.Sprintf("%s right", countOf(r.Right, "seal was", "seals were"))}
+	parts := []string{fmt.Sprintf("%s right", cli.PluralOf(r.Right, "seal was", "seals were"))}
 	if r.Replaced > 0 || r.Wrong == 0 {
 		parts = append(parts, count(r.Replaced)+" replaced")
 	}
@@ -125,7 +126,7 @@ func (c *call) printReseal(r *resealReport) {
 		parts = append(parts, count(r.Wrong)+" left wrong")
 	}
 	if r.NoRoom > 0 {
-		parts = append(parts, countOf(r.NoRoom, "page has", "pages have")+" no room for one")
+		parts = append(parts, cli.PluralOf(r.NoRoom, "page has", "pages have")+" no room for one")
 	}
 	fmt.Fprintln(c.out, strings.Join(parts, ", "))
 	switch {
@@ -140,12 +141,4 @@ func (c *call) printReseal(r *resealReport) {
 	if r.Replaced > 0 {
 		fmt.Fprintln(c.out, "if no tool changed these pages, they are damaged, and that does not show any more: restore a copy (docs/recovering.md)")
 	}
-}
-
-// countOf is n with one of two words.
-func countOf(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return count(n) + " " + many
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"holdfast/command/cli"
 	"holdfast/internal/salvage"
 )
 
@@ -64,9 +65,9 @@ type salvageFound struct {
 	Why   string `json:"reason"`
 }
 
-func newSalvageReport(src string, f salvageFlags, r *salvage.Report) *salvageReport {
+func newSalvageReport(src, dst string, r *salvage.Report) *salvageReport {
 	out := &salvageReport{
-		File: src, Output: f.path, OK: r.Sound(), PageSize: r.PageSize, Pages: uint64(r.Pages), PagesRead: r.PagesRead,
+		File: src, Output: dst, OK: r.Sound(), PageSize: r.PageSize, Pages: uint64(r.Pages), PagesRead: r.PagesRead,
 		Trailing: r.Trailing, Older: r.Older, Root: uint64(r.Root), Free: r.Free, Buckets: r.Buckets, Keys: r.Keys, Found: r.Found, FoundIn: r.FoundIn, Unplaced: r.Unplaced,
 		Lost: r.LostElements, Conflicts: r.Conflicts, Doubled: r.Doubled, Orphans: r.Orphans, More: r.More,
 		Damage: []faultReport{}, Ranges: []salvageRange{}, Elements: []salvageElement{}, Places: []salvageFound{},
@@ -99,7 +100,7 @@ func keyText(key []byte) *string {
 }
 
 func (c *call) printSalvage(src string, f salvageFlags, report *salvage.Report) error {
-	r := newSalvageReport(src, f, report)
+	r := newSalvageReport(src, f.path, report)
 	if c.json {
 		if err := c.printJSON(r); err != nil {
 			return err
@@ -153,13 +154,13 @@ func (c *call) printSalvageText(r *salvageReport) {
 	})
 	c.printList(len(r.Places), func(i int) string {
 		p := r.Places[i]
-		return fmt.Sprintf("%s/%s: %s of page %d: %s", r.FoundIn, p.Name, countOf(p.Count, "key or bucket", "keys and buckets"), p.Page, p.Why)
+		return fmt.Sprintf("%s/%s: %s of page %d: %s", r.FoundIn, p.Name, cli.PluralOf(p.Count, "key or bucket", "keys and buckets"), p.Page, p.Why)
 	})
 	c.printSaved(r)
 }
 
 func (c *call) printSaved(r *salvageReport) {
-	parts := []string{countOf(r.Buckets, "bucket", "buckets") + " and " + countOf(r.Keys, "key", "keys")}
+	parts := []string{plural(r.Buckets, "bucket") + " and " + plural(r.Keys, "key")}
 	if r.Found > 0 {
 		parts = append(parts, count(r.Found)+" of them found in pages that nothing sound names")
 	}
@@ -167,10 +168,10 @@ func (c *call) printSaved(r *salvageReport) {
 		parts = append(parts, count(r.Unplaced)+" more in "+r.FoundIn)
 	}
 	if r.Conflicts > 0 {
-		parts = append(parts, countOf(r.Conflicts, "key was", "keys were")+" there already with another value and left out")
+		parts = append(parts, cli.PluralOf(r.Conflicts, "key was", "keys were")+" there already with another value and left out")
 	}
 	if r.Orphans > 0 {
-		parts = append(parts, countOf(r.Orphans, "page", "pages")+" that nothing names left out (--all saves them)")
+		parts = append(parts, plural(r.Orphans, "page")+" that nothing names left out (--all saves them)")
 	}
 	fmt.Fprintf(c.out, "saved into %s: %s\n", r.Output, strings.Join(parts, "; "))
 	if r.OK {

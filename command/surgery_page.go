@@ -123,12 +123,12 @@ func (s *surgeon) copyPage(from, to page.ID) error {
 	n := uint64(len(run)) / uint64(s.pageSize)
 	switch {
 	case n > s.limit()-uint64(to):
-		return usagef("--to-page: page %d takes %s, and the last page is %d", from, plural(int(n), "page"), s.limit()-1)
+		return usagef("--to-page: page %d takes %s, and the last page is %d", from, plural(n, "page"), s.limit()-1)
 	case to < from+page.ID(n) && from < to+page.ID(n):
-		return usagef("--to-page: page %d takes %s, so that the two would lie upon each other", from, plural(int(n), "page"))
+		return usagef("--to-page: page %d takes %s, so that the two would lie upon each other", from, plural(n, "page"))
 	}
 	if s.r.did("page %d was copied to page %d", from, to); n > 1 {
-		s.r.did("with its overflow pages it takes %s", plural(int(n), "page"))
+		s.r.did("with its overflow pages it takes %s", plural(n, "page"))
 	}
 	s.noteOverflow(to, n)
 	h := page.DecodeHeader(run)
@@ -153,7 +153,7 @@ func (s *surgeon) noteOverflow(to page.ID, n uint64) {
 	}
 	h := page.DecodeHeader(header)
 	if was := uint64(h.Overflow) + 1; h.ID == to && was < n {
-		s.r.warn("page %d had %s, so that %s after it may have been in use", to, plural(int(was), "page"), plural(int(n-was), "page"))
+		s.r.warn("page %d had %s, so that %s after it may have been in use", to, plural(was, "page"), plural(n-was, "page"))
 	}
 }
 
@@ -224,7 +224,7 @@ func (s *surgeon) clearPage(id page.ID, from, to int) error {
 	if err := s.writeRun(id, left.run); err != nil {
 		return err
 	}
-	s.r.did("page %d: %s removed, %s left", id, countOf(uint64(to-from), "element", "elements"), count(len(left.kept)))
+	s.r.did("page %d: %s removed, %s left", id, plural(to-from, "element"), count(len(left.kept)))
 	if left.became != "" {
 		s.r.did("page %d: %s", id, left.became)
 	}

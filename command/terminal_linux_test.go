@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"fmt"
+	"holdfast/command/internal/hook"
 	"io"
 	"os"
 	"strings"
@@ -43,9 +44,9 @@ func Terminal(t *testing.T) (*os.File, func() string) {
 
 // QuickProgress has progress drawn at once.
 func QuickProgress(t *testing.T) {
-	before := progressStep
-	progressStep = 0
-	t.Cleanup(func() { progressStep = before })
+	before := hook.ProgressStep
+	hook.ProgressStep = 0
+	t.Cleanup(func() { hook.ProgressStep = before })
 }
 
 func must(t *testing.T, err error) {
@@ -69,7 +70,7 @@ func TestProgress(t *testing.T) {
 		cmd := &cobra.Command{}
 		cmd.SetErr(tty)
 		stop := (&call{cmd: cmd}).progress("working", 2<<20, c.done)
-		time.Sleep(5 * progressStep / 2)
+		time.Sleep(5 * hook.ProgressStep / 2)
 		stop()
 		if out := end(); !strings.Contains(out, c.want) {
 			t.Errorf("no %q in %q", c.want, out)
@@ -77,7 +78,7 @@ func TestProgress(t *testing.T) {
 		var buf bytes.Buffer
 		cmd.SetErr(&buf)
 		stop = (&call{cmd: cmd}).progress("working", 2<<20, c.done)
-		time.Sleep(3 * progressStep / 2)
+		time.Sleep(3 * hook.ProgressStep / 2)
 		stop()
 		if buf.Len() > 0 {
 			t.Errorf("progress where there is no terminal: %q", buf.String())
@@ -96,7 +97,7 @@ func TestVacuumProgress(t *testing.T) {
 		{Done: 250, Total: 1000}, {Pass: 1, Done: 500, Total: 1000}, {Pass: 1, Done: 600, Total: 800}, {Pass: 2, Done: 300, Total: 600},
 	} {
 		bar.show(p)
-		time.Sleep(5 * progressStep / 2)
+		time.Sleep(5 * hook.ProgressStep / 2)
 	}
 	bar.end()
 	out := end()

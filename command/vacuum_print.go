@@ -29,7 +29,7 @@ func (c *call) printVacuumed(r *vacuumReport) {
 	switch more := size(r.SizeAfter - r.SizeEstimate); {
 	case r.Stuck > 0:
 		fmt.Fprintf(c.out, "%s more than estimated remain: %s found no room at the front; `holdfast compact` writes a copy without it\n",
-			more, countOf(uint64(r.Stuck), "long value", "long values"))
+			more, plural(r.Stuck, "long value"))
 	default:
 		fmt.Fprintf(c.out, "%s more than estimated remain; run it again\n", more)
 	}

@@ -107,13 +107,13 @@ func (c *contents) add(more contents) {
 
 // total writes all that there is, for people.
 func (c contents) total() string {
-	return fmt.Sprintf("%s in %s", plural(int(c.Keys), "key"), plural(int(c.Buckets), "bucket"))
+	return fmt.Sprintf("%s in %s", plural(c.Keys, "key"), plural(c.Buckets, "bucket"))
 }
 
 // text writes a part of what there is, for people.
 func (c contents) text() string {
 	if c.Buckets == 0 {
-		return plural(int(c.Keys), "key")
+		return plural(c.Keys, "key")
 	}
-	return fmt.Sprintf("%s and %s", plural(int(c.Keys), "key"), plural(int(c.Buckets), "bucket"))
+	return fmt.Sprintf("%s and %s", plural(c.Keys, "key"), plural(c.Buckets, "bucket"))
 }

@@ -58,11 +58,16 @@ func SizeExactly(n int64) string {
 func Count[T int | int64 | uint64](n T) string { return humanize.Comma(int64(n)) }
 
 // Plural writes n things.
-func Plural(n int, thing string) string {
+func Plural[T int | int64 | uint64](n T, thing string) string {
+	return PluralOf(n, thing, thing+"s")
+}
+
+// PluralOf writes n things whose plural is not just one with an s.
+func PluralOf[T int | int64 | uint64](n T, one, many string) string {
 	if n == 1 {
-		return "1 " + thing
+		return "1 " + one
 	}
-	return Count(n) + " " + thing + "s"
+	return Count(n) + " " + many
 }
 
 // Percent writes part of whole.
