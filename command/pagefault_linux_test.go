@@ -8,18 +8,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // A file that is shortened while a command reads it is an error, and the process lives:
 // its pages are mapped, and reading them is a fault of the processor then.
 func TestPageShortened(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "sample.db"))
+	data, err := os.ReadFile(filepath.Join("..", "testdata", "sample.db"))
 	must(t, err)
 	for _, asJSON := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "short.db")
 		must(t, os.WriteFile(path, data, 0o600))
 		var out bytes.Buffer
-		c := &call{app: &app{json: asJSON}, ctx: t.Context(), cmd: NewRootCommand(), args: []string{path}, out: bufio.NewWriter(&out)}
+		c := &call{app: &app{json: asJSON}, ctx: t.Context(), cmd: &cobra.Command{}, args: []string{path}, out: bufio.NewWriter(&out)}
 		c.cmd.SetOut(&out)
 		err = c.withPages(path, 0, func(f *pageFile) error {
 			must(t, os.Truncate(path, 1024))

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/command/internal/clitest"
 )
 
 // onTerminal runs a command on a terminal of so many columns.
 func onTerminal(t *testing.T, columns uint16, args ...string) string {
 	t.Helper()
-	tty, end := Terminal(t)
+	tty, end := clitest.Terminal(t)
 	must(t, unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 	root := NewRootCommand()
 	root.SetOut(tty)
