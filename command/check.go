@@ -131,11 +131,11 @@ func (c *call) check(f checkFlags) error {
 // checked is what was found in a file.
 func (c *call) checked(file string, f checkFlags) (*checkReport, error) {
 	r := &checkReport{File: file, Verdict: verdictSound, Faults: []faultReport{}, Notes: []string{}}
-	find := c.findFaults
+	find := (*call).findFaults
 	if f.quick {
-		find = c.quickFaults
+		find = (*call).quickFaults
 	}
-	if err := find(f, r); err != nil {
+	if err := find(c, f, r); err != nil {
 		if !isDamage(err) {
 			return nil, err
 		}

@@ -4,9 +4,9 @@ import "github.com/spf13/cobra"
 
 // pagesCommands are the commands of this package.
 func (a *app) pagesCommands() []*cobra.Command {
-	pages := a.newPages
+	pages := (*app).newPages
 	if a.stock {
-		pages = a.newStockPages
+		pages = (*app).newStockPages
 	}
-	return []*cobra.Command{pages(), a.newPage(), a.newPageItem(), a.newDump(), a.newInspect()}
+	return []*cobra.Command{pages(a), a.newPage(), a.newPageItem(), a.newDump(), a.newInspect()}
 }
