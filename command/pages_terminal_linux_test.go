@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/command/cli"
 	"holdfast/command/internal/clitest"
 )
 
@@ -21,7 +22,7 @@ func onTerminal(t *testing.T, columns uint16, args ...string) string {
 	root.SetArgs(args)
 	code := Execute(t.Context(), root)
 	out := strings.ReplaceAll(end(), "\r\n", "\n")
-	if code != ExitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	return out

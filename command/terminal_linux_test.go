@@ -2,14 +2,15 @@ package command
 
 import (
 	"bytes"
-	"holdfast/command/internal/hook"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"holdfast/command/cli"
 	"holdfast/command/internal/clitest"
+	"holdfast/command/internal/hook"
 )
 
 // QuickProgress has progress drawn at once.
@@ -39,7 +40,7 @@ func TestProgress(t *testing.T) {
 		tty, end := clitest.Terminal(t)
 		cmd := &cobra.Command{}
 		cmd.SetErr(tty)
-		stop := (&call{cmd: cmd}).progress("working", 2<<20, c.done)
+		stop := (&cli.Call{Cmd: cmd}).Progress("working", 2<<20, c.done)
 		time.Sleep(5 * hook.ProgressStep / 2)
 		stop()
 		if out := end(); !strings.Contains(out, c.want) {
@@ -47,7 +48,7 @@ func TestProgress(t *testing.T) {
 		}
 		var buf bytes.Buffer
 		cmd.SetErr(&buf)
-		stop = (&call{cmd: cmd}).progress("working", 2<<20, c.done)
+		stop = (&cli.Call{Cmd: cmd}).Progress("working", 2<<20, c.done)
 		time.Sleep(3 * hook.ProgressStep / 2)
 		stop()
 		if buf.Len() > 0 {

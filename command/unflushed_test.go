@@ -1,12 +1,12 @@
 package command
 
 import (
-	"holdfast/command/internal/hook"
 	"os"
 	"syscall"
 	"testing"
 
 	"holdfast"
+	"holdfast/command/internal/hook"
 	"holdfast/internal/vfs"
 )
 
