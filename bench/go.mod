@@ -7,6 +7,7 @@ require (
 	go.etcd.io/bbolt v1.5.0
 	holdfast v0.0.0
 	holdfast/bench/stock v0.0.0
+	holdfast/command v0.0.0
 )
 
 require (
@@ -51,6 +52,7 @@ require (
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20251027170946-4849db3c2f7e // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
@@ -69,4 +71,5 @@ require (
 replace (
 	holdfast => ../
 	holdfast/bench/stock => ./stock
+	holdfast/command => ../command
 )

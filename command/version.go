@@ -32,7 +32,7 @@ func version() string {
 }
 
 // modulePath is the module that this package belongs to.
-const modulePath = "holdfast"
+const modulePath = "holdfast/command"
 
 type versionReport struct {
 	Version      string `json:"version"`
