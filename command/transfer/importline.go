@@ -6,10 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
-	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"holdfast/command/cli"
 	"holdfast/command/internal/rows"
@@ -66,8 +66,7 @@ var fieldBits = map[string]int{
 // so that no line can mean something else than is read: no field twice or of another case, no
 // text that is not UTF-8.
 type lineParser struct {
-	s []byte
-	i int
+	line, inner decoder
 
 	format  string
 	version uint64
@@ -79,31 +78,32 @@ type lineParser struct {
 
 // parse reads a line. What it returns does not refer to s.
 func (p *lineParser) parse(s []byte) (record, error) {
-	p.s, p.i = s, 0
-	r, err := p.object()
+	d := &p.line
+	d.begin(s)
+	r, err := p.object(d)
 	if err != nil {
 		return record{}, err
 	}
-	if p.space(); p.i < len(p.s) {
-		return record{}, p.errorf("something follows the object")
+	if _, err := d.ReadToken(); err != io.EOF {
+		return record{}, d.errorf("something follows the object")
 	}
 	return r, nil
 }
 
-func (p *lineParser) object() (record, error) {
-	var r record
+func (p *lineParser) object(d *decoder) (r record, err error) {
 	has := 0
-	if err := p.fields(func(name string) error {
+	err = d.fields(`"{" expected`, func(name string) error {
 		bit := fieldBits[name]
 		switch {
 		case bit == 0:
-			return p.errorf("unknown field %q", cli.Shorten(name))
+			return d.errorf("unknown field %q", cli.Shorten(name))
 		case has&bit != 0:
-			return p.errorf("the field %q is there twice", name)
+			return d.errorf("the field %q is there twice", name)
 		}
 		has |= bit
-		return p.field(bit, &r)
-	}); err != nil {
+		return p.field(d, bit, &r)
+	})
+	if err != nil {
 		return r, err
 	}
 	switch has {
@@ -122,135 +122,171 @@ func (p *lineParser) object() (record, error) {
 }
 
 // field reads the value of the field.
-func (p *lineParser) field(bit int, r *record) (err error) {
+func (p *lineParser) field(d *decoder, bit int, r *record) (err error) {
 	switch bit {
 	case hasFormat:
 		var b []byte
-		b, err = p.str()
+		b, err = d.text()
 		p.format = string(b)
 	case hasVersion:
-		p.version, err = p.number()
+		p.version, err = d.number()
 	case hasBucket:
-		r.path, err = p.bucket()
+		r.path, err = p.bucket(d)
 	case hasSequence:
-		r.sequence, err = p.number()
+		r.sequence, err = d.number()
 	case hasKey:
-		r.key, err = p.bytes()
+		r.key, err = d.bytes()
 	case hasValue:
-		r.value, err = p.bytes()
+		r.value, err = d.bytes()
 	case hasEnd:
-		if p.space(); !bytes.HasPrefix(p.s[p.i:], []byte("true")) {
-			return p.errorf("true expected")
-		}
-		p.i += len("true")
+		_, err = d.next('t', "true expected")
 	case hasBuckets:
-		r.buckets, err = p.number()
+		r.buckets, err = d.number()
 	case hasKeys:
-		r.keys, err = p.number()
+		r.keys, err = d.number()
 	}
 	return err
 }
 
-// fields reads an object and calls fn with each name, to read what it is of.
-func (p *lineParser) fields(fn func(name string) error) error {
-	if err := p.want('{'); err != nil {
-		return err
-	}
-	if p.take('}') {
-		return nil
-	}
-	for {
-		p.space()
-		name, err := p.str()
-		if err != nil {
-			return err
-		}
-		if err := p.want(':'); err != nil {
-			return err
-		}
-		if err := fn(string(name)); err != nil {
-			return err
-		}
-		if p.take('}') {
-			return nil
-		}
-		if err := p.want(','); err != nil {
-			return err
-		}
-	}
-}
-
 // bucket reads the names of a bucket and of those that it lies in. Lines with the same text
 // get the same slice.
-func (p *lineParser) bucket() ([][]byte, error) {
-	p.space()
-	if n := len(p.pathText); n > 0 && bytes.HasPrefix(p.s[p.i:], p.pathText) {
-		p.i += n // it ends with its bracket, so it is all of it
-		return p.path, nil
+func (p *lineParser) bucket(d *decoder) ([][]byte, error) {
+	text, err := d.next('[', `"[" expected`)
+	if err != nil || p.path != nil && bytes.Equal(text, p.pathText) {
+		return p.path, err
 	}
-	from := p.i
-	if err := p.want('['); err != nil {
-		return nil, err
-	}
+	in, from := &p.inner, d.InputOffset()-int64(len(text))
+	in.begin(text)
+	in.before = from
+	_, err = in.ReadToken()
 	var path [][]byte
-	for {
-		name, err := p.bytes()
-		if err != nil {
-			return nil, err
-		}
-		if len(name) == 0 {
-			return nil, p.errorf("a bucket without a name")
-		}
-		if path = append(path, name); len(path) > maxImportDepth {
-			return nil, p.errorf("a bucket in more than %s others", cli.Count(maxImportDepth))
-		}
-		if p.take(']') {
+	for err == nil && in.PeekKind() != ']' {
+		var name []byte
+		if name, err = in.bytes(); err != nil {
 			break
 		}
-		if err := p.want(','); err != nil {
-			return nil, err
+		if len(name) == 0 {
+			return nil, in.errorf("a bucket without a name")
+		}
+		if path = append(path, name); len(path) > maxImportDepth {
+			return nil, in.errorf("a bucket in more than %s others", cli.Count(maxImportDepth))
 		}
 	}
-	p.pathText, p.path = append(p.pathText[:0], p.s[from:p.i]...), path
+	if err == nil && path == nil {
+		err = in.errorf("the name of a bucket expected")
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.pathText, p.path = append(p.pathText[:0], text...), path
 	return path, nil
 }
 
-// bytes reads bytes: a string, or an object that says how the string in it is encoded.
-func (p *lineParser) bytes() ([]byte, error) {
-	if p.space(); p.i < len(p.s) && p.s[p.i] == '"' {
-		b, err := p.str()
-		return bytes.Clone(b), err
+// decoder reads JSON that lies in memory.
+type decoder struct {
+	jsontext.Decoder
+	from   bytes.Buffer
+	before int64 // bytes of the line before it
+}
+
+func (d *decoder) begin(b []byte) {
+	d.from, d.before = *bytes.NewBuffer(b), 0
+	d.Reset(&d.from, jsontext.AllowDuplicateNames(true)) // who reads an object looks at its names
+}
+
+// errorf is an error at what comes next.
+func (d *decoder) errorf(format string, args ...any) error {
+	rest := d.UnreadBuffer()
+	at := d.before + d.InputOffset() + int64(len(rest)-len(bytes.TrimLeft(rest, " \t\r\n:,")))
+	return fmt.Errorf("column %d: %s", at+1, fmt.Sprintf(format, args...))
+}
+
+// syntax is err, of reading what is no JSON.
+func (d *decoder) syntax(err error) error {
+	var e *jsontext.SyntacticError
+	if errors.As(err, &e) {
+		return fmt.Errorf("column %d: %w", d.before+e.ByteOffset+1, e.Err)
 	}
+	return d.errorf("%s", err)
+}
+
+// next reads a value of that kind. It is valid until the next call.
+func (d *decoder) next(kind jsontext.Kind, otherwise string) (jsontext.Value, error) {
+	if k := d.PeekKind(); k != kind && k > 0 {
+		return nil, d.errorf("%s", otherwise)
+	}
+	value, err := d.ReadValue()
+	if err != nil {
+		return nil, d.syntax(err)
+	}
+	return value, nil
+}
+
+// fields reads an object and calls fn with each name, to read what it is of.
+func (d *decoder) fields(otherwise string, fn func(name string) error) error {
+	if d.PeekKind() != '{' {
+		return d.errorf("%s", otherwise)
+	}
+	_, err := d.ReadToken()
+	for err == nil {
+		var name jsontext.Token
+		if name, err = d.ReadToken(); err != nil || name.Kind() == '}' {
+			break
+		}
+		if err := fn(name.String()); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return d.syntax(err)
+	}
+	return nil
+}
+
+// text reads a string.
+func (d *decoder) text() ([]byte, error) {
+	value, err := d.next('"', "a string expected")
+	if err != nil {
+		return nil, err
+	}
+	return jsontext.AppendUnquote([]byte{}, value)
+}
+
+// bytes reads bytes: a string, or an object that says how the string in it is encoded.
+func (d *decoder) bytes() ([]byte, error) {
+	if d.PeekKind() == '"' {
+		return d.text()
+	}
+	const expected = `a string expected, or {"hex":"..."} or {"base64":"..."}`
 	var out []byte
 	n := 0
-	err := p.fields(func(name string) error {
+	err := d.fields(expected, func(name string) error {
 		if n++; n > 1 {
-			return p.errorf("a second encoding of the same")
+			return d.errorf("a second encoding of the same")
 		}
-		p.space()
-		b, err := p.str()
+		b, err := d.text()
+		if err != nil {
+			return err
+		}
+		size := 0
 		switch {
-		case err != nil:
 		case bytes.ContainsAny(b, "\r\n"): // which the decoder would skip
 			err = errors.New("a line break in it")
 		case name == "hex":
-			out = make([]byte, hex.DecodedLen(len(b)))
-			_, err = hex.Decode(out, b)
+			size, err = hex.Decode(b, b)
 		case name == "base64":
-			out = make([]byte, base64.StdEncoding.DecodedLen(len(b)))
-			var size int
-			size, err = strictBase64.Decode(out, b)
-			out = out[:size]
+			size, err = strictBase64.Decode(b, b)
 		default:
-			return p.errorf("unknown encoding %q: there are hex and base64", cli.Shorten(name))
+			return d.errorf("unknown encoding %q: there are hex and base64", cli.Shorten(name))
 		}
 		if err != nil {
-			return p.errorf("%s: %s", name, err)
+			return d.errorf("%s: %s", name, err)
 		}
+		out = b[:size]
 		return nil
 	})
 	if err == nil && n == 0 {
-		err = p.errorf(`a string expected, or {"hex":"..."} or {"base64":"..."}`)
+		err = d.errorf(expected)
 	}
 	return out, err
 }
@@ -258,143 +294,15 @@ func (p *lineParser) bytes() ([]byte, error) {
 var strictBase64 = base64.StdEncoding.Strict()
 
 // number reads a whole number.
-func (p *lineParser) number() (uint64, error) {
-	p.space()
-	from := p.i
-	for p.i < len(p.s) && p.s[p.i] >= '0' && p.s[p.i] <= '9' {
-		p.i++
+func (d *decoder) number() (uint64, error) {
+	const expected = "a whole number of up to 64 bits expected"
+	value, err := d.next('0', expected)
+	if err != nil {
+		return 0, err
 	}
-	text := string(p.s[from:p.i])
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || len(text) > 1 && text[0] == '0' {
-		p.i = from
-		return 0, p.errorf("a whole number of up to 64 bits expected")
+	n, err := strconv.ParseUint(string(value), 10, 64)
+	if err != nil {
+		return 0, d.errorf(expected)
 	}
 	return n, nil
-}
-
-// str reads a string. The result may refer to the line.
-func (p *lineParser) str() ([]byte, error) {
-	if p.i >= len(p.s) || p.s[p.i] != '"' {
-		return nil, p.errorf("a string expected")
-	}
-	p.i++
-	from, escaped := p.i, false
-	for {
-		end := bytes.IndexAny(p.s[p.i:], `"\`)
-		if end < 0 {
-			p.i = from
-			return nil, p.errorf("the string has no end")
-		}
-		p.i += end + 1
-		if p.s[p.i-1] == '"' {
-			break
-		}
-		escaped = true
-		p.i++ // what is escaped
-		if p.i > len(p.s) {
-			p.i = len(p.s)
-		}
-	}
-	b := p.s[from : p.i-1]
-	for i, c := range b {
-		if c < ' ' {
-			p.i = from + i
-			return nil, p.errorf("a control character in a string")
-		}
-	}
-	if !utf8.Valid(b) {
-		p.i = from
-		return nil, p.errorf("a string that is not UTF-8: what is no text has to be encoded as hex or base64")
-	}
-	if !escaped {
-		return b, nil
-	}
-	out, err := unescape(b)
-	if err != nil {
-		p.i = from
-		return nil, p.errorf("%s", err)
-	}
-	return out, nil
-}
-
-// escapes are what stands behind a backslash, but for u, and what it means.
-var escapes = strings.NewReplacer("b", "\b", "f", "\f", "n", "\n", "r", "\r", "t", "\t")
-
-// unescape resolves the escapes of a JSON string.
-func unescape(b []byte) ([]byte, error) {
-	out := make([]byte, 0, len(b))
-	for {
-		i := bytes.IndexByte(b, '\\')
-		if i < 0 {
-			return append(out, b...), nil
-		}
-		out, b = append(out, b[:i]...), b[i+1:]
-		c := b[0] // there is one: a string does not end with a backslash
-		b = b[1:]
-		if c != 'u' {
-			if !strings.ContainsRune(`"\/bfnrt`, rune(c)) {
-				return nil, fmt.Errorf("an escape that JSON does not have: \\%s", cli.Show([]byte{c}))
-			}
-			out = append(out, escapes.Replace(string(rune(c)))...)
-			continue
-		}
-		r, err := hexRune(b)
-		if err != nil {
-			return nil, err
-		}
-		b = b[4:]
-		if utf16.IsSurrogate(r) {
-			low := rune(-1)
-			if bytes.HasPrefix(b, []byte(`\u`)) {
-				if low, err = hexRune(b[2:]); err != nil {
-					return nil, err
-				}
-				b = b[6:]
-			}
-			if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-				return nil, errors.New("half of a pair of \\u escapes")
-			}
-		}
-		out = utf8.AppendRune(out, r)
-	}
-}
-
-func hexRune(b []byte) (rune, error) {
-	if len(b) < 4 {
-		return 0, errors.New("\\u without four digits")
-	}
-	n, err := strconv.ParseUint(string(b[:4]), 16, 16)
-	if err != nil {
-		return 0, errors.New("\\u without four digits")
-	}
-	return rune(n), nil
-}
-
-// space skips what may stand between the parts of JSON.
-func (p *lineParser) space() {
-	for p.i < len(p.s) && strings.IndexByte(" \t\r\n", p.s[p.i]) >= 0 {
-		p.i++
-	}
-}
-
-// take skips c if it comes next.
-func (p *lineParser) take(c byte) bool {
-	if p.space(); p.i < len(p.s) && p.s[p.i] == c {
-		p.i++
-		return true
-	}
-	return false
-}
-
-func (p *lineParser) want(c byte) error {
-	if !p.take(c) {
-		return p.errorf("%q expected", string(c))
-	}
-	return nil
-}
-
-// errorf is an error at where the parser is.
-func (p *lineParser) errorf(format string, args ...any) error {
-	return fmt.Errorf("column %d: %s", p.i+1, fmt.Sprintf(format, args...))
 }
