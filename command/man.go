@@ -39,11 +39,7 @@ func manPages(c *cli.Call, dir string) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return c.PrintJSON(r)
-	}
-	fmt.Fprintf(c.Out, "%s written to %s\n", cli.Plural(len(r.Pages), "page"), dir)
-	return nil
+	return c.Report(r, func() { fmt.Fprintf(c.Out, "%s written to %s\n", cli.Plural(len(r.Pages), "page"), dir) })
 }
 
 // manFile writes the page of cmd.

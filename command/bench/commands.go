@@ -1,3 +1,4 @@
+// Package bench has the command bench, which times writing and reading as bbolt's command does.
 package bench
 
 import (
@@ -6,7 +7,7 @@ import (
 	"holdfast/command/cli"
 )
 
-// Commands are the commands of this package.
+// Commands are the commands of this package for the root that a stands for.
 func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{newBench(a)}
 }

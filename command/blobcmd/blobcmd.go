@@ -1,3 +1,4 @@
+// Package blobcmd has the command blob, with those below it: put, get, cat, ls, rm, stat, diff, check and gc.
 package blobcmd
 
 import (
@@ -22,6 +23,7 @@ OCI writes it (sha256:...), by the reference that put prints (sha256-tree:...), 
 first hexadecimal digits of either, by the bytes of a reference in hexadecimal, as "get" prints
 them of a row, or by the row that "put --into" gave the reference to: BUCKET/KEY.`
 
+// NewCommand makes the command blob.
 func NewCommand(a *cli.App) *cobra.Command {
 	cmd := cli.Group("blob", "Store files of any size, and get them out again", blobHelp)
 	cmd.AddCommand(newBlobPut(a), newBlobGet(a), newBlobCat(a), newBlobLs(a), newBlobRm(a),

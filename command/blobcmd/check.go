@@ -130,11 +130,7 @@ func blobCheck(c *cli.Call, f blobCheckFlags) error {
 		return err
 	}
 	r.OK = r.Count == r.Repaired
-	if c.JSON {
-		err = c.PrintJSON(r)
-	} else {
-		printBlobCheck(c, r)
-	}
+	err = c.Report(r, func() { printBlobCheck(c, r) })
 	if err != nil || r.OK {
 		return err
 	}

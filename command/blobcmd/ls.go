@@ -190,14 +190,10 @@ type leaseReport struct {
 func storeStat(c *cli.Call, f cli.StoreName) error {
 	return viewStore(c, f, func(_ *cli.Database, b *blobs) error {
 		r, err := b.storeStat()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case c.JSON:
-			return c.PrintJSON(r)
 		}
-		printStoreStat(c, b, r)
-		return nil
+		return c.Report(r, func() { printStoreStat(c, b, r) })
 	})
 }
 

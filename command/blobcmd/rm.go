@@ -101,14 +101,10 @@ func blobRm(c *cli.Call, f blobRmFlags) error {
 			return err
 		})
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.JSON:
-		return c.PrintJSON(r)
 	}
-	printRemoved(c, r)
-	return nil
+	return c.Report(r, func() { printRemoved(c, r) })
 }
 
 // changeStore opens the database for writing, in which the store at path is.
@@ -345,12 +341,8 @@ func blobGC(c *cli.Call, f cli.StoreName) error {
 		r.Freed, err = collect(c, d, path)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.JSON:
-		return c.PrintJSON(r)
 	}
-	printFreed(c, r.Freed)
-	return nil
+	return c.Report(r, func() { printFreed(c, r.Freed) })
 }

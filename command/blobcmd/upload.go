@@ -156,7 +156,7 @@ func (u *upload) copy(ingest *blob.Ingest) (more bool, err error) {
 		}
 		n += int64(k)
 		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF && u.in.Last.Err == io.EOF:
+		case err == io.EOF || err == io.ErrUnexpectedEOF && u.in.Err() == io.EOF:
 			return false, nil
 		case err != nil && u.kept:
 			u.lastErr = err
@@ -279,7 +279,7 @@ func (u *upload) explain(err error) error {
 	case stopped:
 		err = &cli.FileError{File: u.file, What: "interrupted", Err: err}
 	case errors.As(err, &known):
-	case u.in.Last.Err != nil && errors.Is(err, u.in.Last.Err):
+	case u.in.Err() != nil && errors.Is(err, u.in.Err()):
 		err = &cli.FileError{File: u.in.Name, What: u.Plain(err), Err: err}
 	default:
 		err = explainBlob(u.putter.Call, u.file, err)

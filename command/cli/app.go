@@ -37,6 +37,7 @@ type App struct {
 	catching context.Context // ends when the process is asked to end; nil: such a signal ends the process at once
 }
 
+// NewRoot makes the command above all others, with the flags that all have.
 func (a *App) NewRoot(name, short string) *cobra.Command {
 	root := &cobra.Command{Use: name, Short: short}
 	flags := root.PersistentFlags()

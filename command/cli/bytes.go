@@ -52,6 +52,7 @@ func Show(b []byte) string {
 	return hex.EncodeToString(b)
 }
 
+// Printable tells whether b is UTF-8 of characters that can be printed.
 func Printable(b []byte) bool {
 	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -101,9 +102,13 @@ func KVStringer() holdfast.KVStringer { return Stringer{} }
 // Stringer writes keys and values in messages of a check.
 type Stringer struct{}
 
-func (Stringer) KeyToString(b []byte) string   { return Show(b) }
+// KeyToString writes a key.
+func (Stringer) KeyToString(b []byte) string { return Show(b) }
+
+// ValueToString writes a value.
 func (Stringer) ValueToString(b []byte) string { return Show(b) }
 
+// BucketEntry is the name of a bucket in JSON, as EncodeBytes gives it.
 type BucketEntry struct {
 	Name     string `json:"name"`
 	Encoding string `json:"encoding"`
@@ -127,7 +132,7 @@ func Brief(b []byte) string {
 	return fmt.Sprintf("%s... (%s)", Show(head), Plural(len(b), "byte"))
 }
 
-// BriefName is brief of a name of a bucket in a path: a slash in it is none between names.
+// BriefName is Brief of a name of a bucket in a path: a slash in it is none between names.
 func BriefName(name []byte) string {
 	if text := Brief(name); !Printable(name) || !strings.ContainsAny(text, `/\`) {
 		return text

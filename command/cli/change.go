@@ -117,4 +117,5 @@ func WithCreate(err error) error {
 	return err
 }
 
+// ErrConflict is wrapped by errors of putting what does not go with what is there.
 var ErrConflict = errors.New("the database holds something else")

@@ -22,7 +22,7 @@ type Input struct {
 	// What a goroutine has read, so that an interruption does not wait for more.
 	chunks chan chunk
 	free   chan []byte
-	Last   chunk
+	last   chunk
 	rest   []byte
 	cancel context.CancelFunc
 }
@@ -30,7 +30,7 @@ type Input struct {
 type chunk struct {
 	buf []byte
 	n   int
-	Err error
+	err error
 }
 
 // InputChunk is how many bytes are read at a time.
@@ -115,20 +115,23 @@ func (in *Input) ended(total int64) error {
 	return io.EOF
 }
 
+// Err is the error that reading has ended with; io.EOF at the end, nil before.
+func (in *Input) Err() error { return in.last.err }
+
 // Read reads what comes next.
 func (in *Input) Read(b []byte) (int, error) {
 	for len(in.rest) == 0 {
-		if in.Last.Err != nil {
-			return 0, in.Last.Err
+		if in.last.err != nil {
+			return 0, in.last.err
 		}
-		if in.Last.buf != nil {
-			in.free <- in.Last.buf
-			in.Last.buf = nil
+		if in.last.buf != nil {
+			in.free <- in.last.buf
+			in.last.buf = nil
 		}
 		select {
-		case in.Last = <-in.chunks:
-			in.rest = in.Last.buf[:in.Last.n]
-			in.Done.Add(int64(in.Last.n))
+		case in.last = <-in.chunks:
+			in.rest = in.last.buf[:in.last.n]
+			in.Done.Add(int64(in.last.n))
 		case <-in.ctx.Done():
 			return 0, in.ctx.Err()
 		}

@@ -45,6 +45,7 @@ func (a *App) Look(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
+// ErrNotAFile is wrapped by errors of what is no regular file.
 var ErrNotAFile = errors.New("not a regular file")
 
 func (a *App) createHint() string {

@@ -14,6 +14,16 @@ import (
 // PrintJSON prints v, indented.
 func (c *Call) PrintJSON(v any) error { return PrintJSON(c.Out, v) }
 
+// Report prints v, with --json; otherwise text prints what v says for people. An error of theirs shows when the
+// command's output is flushed.
+func (c *Call) Report(v any, text func()) error {
+	if c.JSON {
+		return c.PrintJSON(v)
+	}
+	text()
+	return nil
+}
+
 // CompactJSON is v as JSON on one line.
 func CompactJSON(v any) (string, error) {
 	var b strings.Builder

@@ -19,6 +19,7 @@ type StateReport struct {
 	FreeRecorded bool `json:"free_pages_recorded"`
 }
 
+// NewStateReport is what s says, for JSON.
 func NewStateReport(s holdfast.FileState) StateReport {
 	return StateReport{
 		Transaction: s.Tx, Label: s.Label, Slot: s.Slot,
@@ -41,7 +42,7 @@ func (d *Database) NewestFree() (m page.Meta, free *uint64, err error) {
 
 // freePages is how many pages are free in the newest state, whose meta m is; nil: it would take a scan.
 func (d *Database) freePages(m page.Meta) (*uint64, error) {
-	var list freelist
+	var list FreelistHeader
 	var err error
 	if m.Freelist != page.NoFreelist {
 		if list, err = d.Freelist(m); err != nil {
@@ -50,11 +51,11 @@ func (d *Database) freePages(m page.Meta) (*uint64, error) {
 	}
 	switch state := d.FileState(); {
 	case state.FreeRecorded:
-		list.free = uint64(state.FreePages)
+		list.Free = uint64(state.FreePages)
 	case m.Freelist == page.NoFreelist:
 		return nil, nil
 	}
-	return &list.free, nil
+	return &list.Free, nil
 }
 
 // Newest is the meta of the newest state. The current slot's own may be of the state
@@ -73,26 +74,26 @@ func (d *Database) Newest(slots page.Slots) (m page.Meta, err error) {
 	return m, err
 }
 
-// freelist is what the header of a freelist page says.
-type freelist struct {
-	free  uint64 // pages that it lists
+// FreelistHeader is what the header of a freelist page says.
+type FreelistHeader struct {
+	Free  uint64 // pages that it lists
 	Pages uint64 // that it takes itself
 }
 
 // Freelist reads the header of the freelist page that m names.
-func (d *Database) Freelist(m page.Meta) (freelist, error) {
+func (d *Database) Freelist(m page.Meta) (FreelistHeader, error) {
 	buf := make([]byte, page.HeaderSize+8) // with the count of a long one
 	if _, err := d.File.ReadAt(buf, int64(m.Freelist)*int64(m.PageSize)); err != nil {
-		return freelist{}, err
+		return FreelistHeader{}, err
 	}
 	h := page.DecodeHeader(buf)
 	if h.Flags != page.FlagFreelist {
-		return freelist{}, page.Corruptf(m.Freelist, "the meta names it as freelist, but it is of type %s", page.TypeName(h.Flags))
+		return FreelistHeader{}, page.Corruptf(m.Freelist, "the meta names it as freelist, but it is of type %s", page.TypeName(h.Flags))
 	}
-	list := freelist{Pages: uint64(h.Overflow) + 1}
-	list.free, _ = page.FreelistBody(buf)
-	if list.free > uint64(m.HighWater) {
-		return freelist{}, page.Corruptf(m.Freelist, "the freelist has %d pages, more than the file", list.free)
+	list := FreelistHeader{Pages: uint64(h.Overflow) + 1}
+	list.Free, _ = page.FreelistBody(buf)
+	if list.Free > uint64(m.HighWater) {
+		return FreelistHeader{}, page.Corruptf(m.Freelist, "the freelist has %d pages, more than the file", list.Free)
 	}
 	return list, nil
 }
@@ -107,6 +108,7 @@ const NotFlushed = "the file could not be flushed before it was read, as on a re
 // MaxFaults is the number of faults at which the engine ends a check.
 const MaxFaults = 10_000
 
+// FaultReport is a fault that was found on a page.
 type FaultReport struct {
 	Page   uint64 `json:"page"`
 	Reason string `json:"reason"`

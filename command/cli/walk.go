@@ -19,6 +19,7 @@ type Walk struct {
 	n    int
 }
 
+// NewWalk begins to walk through tx, until ctx ends.
 func NewWalk(ctx context.Context, tx *holdfast.Tx) *Walk {
 	return &Walk{ctx: ctx, Tx: tx, left: tx.Size()}
 }

@@ -105,12 +105,8 @@ func runCheck(c *cli.Call, f checkFlags) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		if err := c.PrintJSON(r); err != nil {
-			return err
-		}
-	} else {
-		printCheck(c, r)
+	if err := c.Report(r, func() { printCheck(c, r) }); err != nil {
+		return err
 	}
 	switch {
 	case r.OK:

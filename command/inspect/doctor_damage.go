@@ -88,12 +88,8 @@ func doctorDamaged(c *cli.Call, path string, met error) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		if err := c.PrintJSON(r); err != nil {
-			return err
-		}
-	} else {
-		printDamage(c, r)
+	if err := c.Report(r, func() { printDamage(c, r) }); err != nil {
+		return err
 	}
 	return &cli.CheckFailure{File: path, Faults: max(len(r.Damage)+len(r.Elements), 1), Command: c.Name()}
 }

@@ -1,3 +1,5 @@
+// Package pages has the commands that look at the pages of a file as they are, damaged ones too: page, page-item,
+// pages, dump and inspect. They change nothing.
 package pages
 
 import (
@@ -6,7 +8,7 @@ import (
 	"holdfast/command/cli"
 )
 
-// Commands are the commands of this package.
+// Commands are the commands of this package for the root that a stands for.
 func Commands(a *cli.App) []*cobra.Command {
 	pages := newPages
 	if a.Stock {

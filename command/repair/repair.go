@@ -1,3 +1,4 @@
+// Package repair has the commands that mend a file: salvage, surgery, settle, reseal and vacuum.
 package repair
 
 import (
@@ -6,7 +7,7 @@ import (
 	"holdfast/command/cli"
 )
 
-// Commands are the commands of this package.
+// Commands are the commands of this package for the root that a stands for.
 func Commands(a *cli.App) []*cobra.Command {
 	all := []*cobra.Command{newSalvage(a), newSurgery(a), newSettle(a), newReseal(a)}
 	if a.Stock {

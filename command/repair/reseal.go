@@ -88,11 +88,7 @@ func runReseal(c *cli.Call, missing bool) error {
 	for _, id := range done.Replaced {
 		r.Pages = append(r.Pages, uint64(id))
 	}
-	if c.JSON {
-		return c.PrintJSON(r)
-	}
-	printReseal(c, r)
-	return nil
+	return c.Report(r, func() { printReseal(c, r) })
 }
 
 func resealFile(c *cli.Call, ctx context.Context, path string, info fs.FileInfo, missing bool) (done holdfast.Resealed, err error) {

@@ -78,11 +78,7 @@ func listRoots(c *cli.Call, f salvageFlags) error {
 	for _, each := range list {
 		r.Candidates = append(r.Candidates, newCandidate(each))
 	}
-	if c.JSON {
-		return c.PrintJSON(r)
-	}
-	printRoots(c, r)
-	return nil
+	return c.Report(r, func() { printRoots(c, r) })
 }
 
 func printRoots(c *cli.Call, r candidatesReport) {

@@ -11,12 +11,8 @@ import (
 
 func printSalvage(c *cli.Call, src string, f salvageFlags, report *salvage.Report) error {
 	r := salvaged.New(src, f.Path, report)
-	if c.JSON {
-		if err := c.PrintJSON(r); err != nil {
-			return err
-		}
-	} else {
-		printSalvageText(c, r)
+	if err := c.Report(r, func() { printSalvageText(c, r) }); err != nil {
+		return err
 	}
 	if r.OK {
 		return nil

@@ -73,11 +73,7 @@ func validateMetas(c *cli.Call) error {
 		}
 		r.Metas = append(r.Metas, v)
 	}
-	if c.JSON {
-		err = c.PrintJSON(r)
-	} else {
-		printVerdicts(c, &r)
-	}
+	err = c.Report(r, func() { printVerdicts(c, &r) })
 	if err == nil && faults > 0 && !c.Stock {
 		return &cli.CheckFailure{File: path, Faults: faults, Command: c.Name()}
 	}

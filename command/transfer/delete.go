@@ -73,14 +73,12 @@ func runDelete(c *cli.Call, f deleteFlags) error {
 		r.ValueBytes = len(value)
 		return in.Delete(key)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.JSON:
-		return c.PrintJSON(r)
 	}
-	fmt.Fprintf(c.Out, "deleted %s from %s (it had %s)\n", r.Key, cli.PathText(path), cli.Plural(r.ValueBytes, "byte"))
-	return nil
+	return c.Report(r, func() {
+		fmt.Fprintf(c.Out, "deleted %s from %s (it had %s)\n", r.Key, cli.PathText(path), cli.Plural(r.ValueBytes, "byte"))
+	})
 }
 
 func notDeleted(c *cli.Call, file string, b *holdfast.Bucket, path [][]byte, key []byte) error {
@@ -114,12 +112,10 @@ func deleteBucket(c *cli.Call, f deleteFlags) error {
 		r.Keys = bucket.Stats().KeyN
 		return errors.Join(tx.Err(), in.Remove(path[last]))
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.JSON:
-		return c.PrintJSON(r)
 	}
-	fmt.Fprintf(c.Out, "deleted bucket %s with %s\n", cli.PathText(path), cli.Plural(r.Keys, "key"))
-	return nil
+	return c.Report(r, func() {
+		fmt.Fprintf(c.Out, "deleted bucket %s with %s\n", cli.PathText(path), cli.Plural(r.Keys, "key"))
+	})
 }

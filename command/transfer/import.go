@@ -190,11 +190,7 @@ func importFile(c *cli.Call, f importFlags) error {
 	if err = m.run(info); err != nil {
 		return m.Explain(file, m.interruption(err))
 	}
-	if c.JSON {
-		return c.PrintJSON(m.r)
-	}
-	m.print()
-	return nil
+	return c.Report(m.r, func() { m.print() })
 }
 
 // run imports into the file, of which info is nil if it has to be made.

@@ -130,14 +130,10 @@ func runPut(c *cli.Call, f putFlags) error {
 		}
 		return cli.CannotHaveValue(r.File, r.Key, cli.PathText(path), in.Put(key, value))
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.JSON:
-		return c.PrintJSON(r)
 	}
-	printPut(c, r, path)
-	return nil
+	return c.Report(r, func() { printPut(c, r, path) })
 }
 
 func printPut(c *cli.Call, r putReport, path [][]byte) {

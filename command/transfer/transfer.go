@@ -1,3 +1,4 @@
+// Package transfer has the commands that move keys and values: put, delete, import, export, diff and compact.
 package transfer
 
 import (
@@ -6,7 +7,7 @@ import (
 	"holdfast/command/cli"
 )
 
-// Commands are the commands of this package.
+// Commands are the commands of this package for the root that a stands for.
 func Commands(a *cli.App) []*cobra.Command {
 	return []*cobra.Command{newPut(a), newDelete(a), newExport(a), newImport(a), newDiff(a), newCompact(a)}
 }

@@ -102,6 +102,7 @@ func (t *Table) Fields(value []byte, fn func(column int, field []byte) error) er
 	return nil
 }
 
+// ErrRow is wrapped by errors of a value that is no row of its bucket.
 var ErrRow = errors.New("its value has not the fields of the columns: no row that import --csv --blob-columns has written")
 
 // AppendField adds a field to the value of a row.

@@ -10,6 +10,7 @@ import (
 	"holdfast/internal/salvage"
 )
 
+// Report is what salvage has saved and what not.
 type Report struct {
 	File      string  `json:"file"`
 	Output    string  `json:"output"`
@@ -53,6 +54,7 @@ type Range struct {
 	Found uint64   `json:"found_elsewhere"`
 }
 
+// Element is one that could not be read.
 type Element struct {
 	Page   uint64   `json:"page"`
 	Path   []string `json:"bucket"`
@@ -60,6 +62,7 @@ type Element struct {
 	Reason string   `json:"reason"`
 }
 
+// Found is a bucket of what was found and belongs to no other.
 type Found struct {
 	Name  string `json:"bucket"`
 	Page  uint64 `json:"page"`
@@ -67,6 +70,7 @@ type Found struct {
 	Why   string `json:"reason"`
 }
 
+// New is r as a Report, of saving src in dst.
 func New(src, dst string, r *salvage.Report) *Report {
 	out := &Report{
 		File: src, Output: dst, OK: r.Sound(), PageSize: r.PageSize, Pages: uint64(r.Pages), PagesRead: r.PagesRead,
