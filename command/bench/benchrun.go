@@ -61,7 +61,7 @@ func (b *benchmark) run(path string) (err error) {
 	options.Timeout, options.PageSize, options.InitialMmapSize, options.NoSync = b.Timeout, b.pageSize, b.mmapSize, b.noSync
 	db, err := holdfast.Open(path, 0o600, &options)
 	if err != nil {
-		b.mine = b.mine && !errors.Is(err, holdfast.ErrTimeout) // then somebody else has it open
+		b.mine = b.mine && !errors.Is(err, holdfast.ErrTimeout) // then another process has it open
 		return err
 	}
 	defer func() {

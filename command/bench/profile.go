@@ -28,7 +28,7 @@ const memoryRate = 4096
 type profiler struct {
 	*cli.Call
 	files   [3]cli.OutputFile
-	dst     [3]string // "" for those that nobody wants
+	dst     [3]string // "" for those that are not asked for
 	content [3]bytes.Buffer
 	running bool
 	rate    int // of memory profiles, before

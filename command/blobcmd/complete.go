@@ -42,7 +42,7 @@ func completeStore(a *cli.App, cmd *cobra.Command) {
 			names = (&blobs{Store: s, call: c, file: args[0], path: path}).namesFrom(begun)
 			return nil
 		})
-		if err != nil { // there is nobody to tell; running the command tells
+		if err != nil { // it cannot be told here; running the command tells
 			names = nil
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp

@@ -129,8 +129,8 @@ func (c Container) EachBucket(fn func(name []byte) error) error {
 	return c.ForEachBucket(fn)
 }
 
-// bucketsFrom calls fn with the names of the buckets from one on, until it returns false.
-// It looks at n keys at most, buckets or not, and at no more bytes than the file has: on a damaged page names may share theirs.
+// bucketsFrom calls fn with the names of the buckets from one on, until it returns false. It looks at n keys at most,
+// buckets or not, and at no more bytes than the file has: on a damaged page names may share theirs.
 func (c Container) bucketsFrom(from []byte, n int, fn func(name []byte) bool) {
 	cursor, left := c.NewCursor(), c.Tx.Size()
 	for k, v := cursor.Seek(from); k != nil && n > 0; k, v = cursor.Next() {
@@ -254,7 +254,7 @@ func (a *App) NoBucket(file string, in Container, path [][]byte) error {
 	return e
 }
 
-// nameList are names that somebody who wrote another one may have meant.
+// nameList are names that may have been meant where another was written.
 type nameList struct {
 	text        []string
 	hexadecimal map[string]bool // those that are no text
@@ -303,8 +303,8 @@ func (a *App) NoKey(file string, b *holdfast.Bucket, path [][]byte, key []byte) 
 	return e
 }
 
-// keysNear are keys that somebody who wrote wrong may have meant: those on both sides of it,
-// where most mistakes lead, and the first ones of the bucket; maxLooked keys at most, and no more bytes than the file has.
+// keysNear are keys that may have been meant where wrong was written: those on both sides of it, where most mistakes
+// lead, and the first ones of the bucket; maxLooked keys at most, and no more bytes than the file has.
 func keysNear(b *holdfast.Bucket, wrong []byte) (names nameList) {
 	cursor, seen, left := b.Cursor(), map[string]bool{}, b.Tx().Size()
 	look := func(k, v []byte, next func() (k, v []byte)) {

@@ -71,7 +71,7 @@ func (c *Call) Destination(o OutputFile, src fs.FileInfo, replaceable func(fs.Fi
 
 // MakeFile calls write with the path of an empty file next to dst and then gives that
 // file the name dst: there is never half a file under that name, and whatever fails,
-// nothing is left behind. write flushes the file, and returns when its context ends: an
+// nothing is left. write flushes the file, and returns when its context ends: an
 // interruption ends it. What comes to be at dst meanwhile is replaced only with --force,
 // and a database that a program has open is not replaced at all: what the program stores
 // from then on would be in a file without a name.

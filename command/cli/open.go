@@ -172,7 +172,7 @@ const (
 	MaxNamed   = 3
 )
 
-// databasesIn is advice for somebody who gave a directory: the databases in it.
+// databasesIn is advice for a caller who gave a directory: the databases in it.
 func databasesIn(dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -206,7 +206,7 @@ func hasMeta(path string) bool {
 	return err == nil
 }
 
-// SimilarFile is advice for somebody who gave a file that is not there.
+// SimilarFile is advice for a caller who gave a file that is not there.
 func SimilarFile(path string) string {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)
@@ -229,7 +229,7 @@ func SimilarFile(path string) string {
 	return ThereIs(found)
 }
 
-// SizeNow is the size of the open file: when it was opened somebody else may have been
+// SizeNow is the size of the open file: when it was opened another process may have been
 // waiting for its lock, and then made it longer.
 func (d *Database) SizeNow() (int64, error) {
 	info, err := d.File.Stat()

@@ -143,7 +143,7 @@ func TerminalSize(w io.Writer) (width, height int) {
 	return width, height
 }
 
-// IsTerminal tells whether somebody sees what is written to w.
+// IsTerminal tells whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))

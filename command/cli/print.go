@@ -100,7 +100,7 @@ func (c *Call) ListJSON(in string, path [][]byte, kind string, each func(add fun
 // MaxPrinted bounds each list for people.
 const MaxPrinted = 20
 
-// PrintList prints the lines of n things as far as somebody may want to read them.
+// PrintList prints the lines of n things as far as a reader may want them.
 func (c *Call) PrintList(n int, line func(i int) string) {
 	for i := range min(n, MaxPrinted) {
 		fmt.Fprintln(c.Out, line(i))

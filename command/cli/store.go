@@ -71,8 +71,8 @@ func (a *App) NotInside(file string, tx *holdfast.Tx, path [][]byte) error {
 	return tx.Err()
 }
 
-// NotInStore is an error if the bucket at path is a store of blobs or a part of one: whatever else is put there or deleted
-// damages the store. next says what does it.
+// NotInStore is an error if the bucket at path is a store of blobs or a part of one: whatever else is put there or
+// deleted damages the store. next says what does it.
 func (a *App) NotInStore(file string, tx *holdfast.Tx, path [][]byte, next string) error {
 	at := Container{Tx: tx}
 	for i, name := range path {

@@ -133,7 +133,7 @@ func bboltText(a *cli.App, s *cli.StateReport, file string) string {
 	return "the newest state"
 }
 
-// freeText says how many pages are free, and how somebody who opens the file for
+// freeText says how many pages are free, and how a program that opens the file for
 // writing gets to know which.
 func (r *infoReport) freeText() string {
 	if r.FreePages == nil {

@@ -114,7 +114,7 @@ func (r *rates) latency(us int64) string {
 	return "<" + cli.Briefly(time.Duration(us)*time.Microsecond)
 }
 
-// clearScreen moves to the upper left corner and clears what is behind it.
+// clearScreen moves to the upper left corner and clears what is after it.
 const clearScreen = "\x1b[H\x1b[2J"
 
 // draw draws a screen.

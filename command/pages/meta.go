@@ -24,7 +24,7 @@ type metaPage struct {
 	extErr     error // why there is no ext: extension.ErrNone if it has none
 }
 
-// Where the fields of a meta stand, in bytes behind the page's header.
+// Where the fields of a meta stand, in bytes after the page's header.
 const (
 	metaMagic = 0xED0CDAED
 

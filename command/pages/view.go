@@ -171,7 +171,7 @@ func (v *pageView) scan() {
 		}
 		if used += uint64(len(e.key) + len(e.value)); used > uint64(len(v.run)) {
 			v.fail("its elements take more bytes than the %d that it has", len(v.run))
-			v.fits = i // what comes behind would be printed without end
+			v.fits = i // what comes after would be printed without end
 			break
 		}
 	}

@@ -68,7 +68,7 @@ func (s *surgeon) rebuild() error {
 	if err := s.noFreelist(); err != nil {
 		return err
 	}
-	// Nothing of Holdfast's is left behind the metas, so that no record is believed.
+	// Nothing of Holdfast's is left after the metas, so that no record is believed.
 	if err := s.forgetFree(); err != nil {
 		return err
 	}

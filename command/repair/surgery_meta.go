@@ -216,7 +216,7 @@ func (s *surgeon) updateMeta(slot int, values map[string]uint64) error {
 		return err
 	}
 	s.r.did("meta page %d: %s", slot, changesOf(old, m, wasWhole))
-	if err := s.judgeMetas(slot); err != nil || s.Stock || s.best != slot || m.Freelist == old.Freelist || m.Freelist == page.NoFreelist {
+	if err := s.examineMetas(slot); err != nil || s.Stock || s.best != slot || m.Freelist == old.Freelist || m.Freelist == page.NoFreelist {
 		return err
 	}
 	return s.tryFreelist()
@@ -295,8 +295,8 @@ func (s *surgeon) forgetExtensions() error {
 	return nil
 }
 
-// judgeMetas looks at the metas of the copy and warns of what is wrong with them.
-func (s *surgeon) judgeMetas(changed int) (err error) {
+// examineMetas looks at the metas of the copy and warns of what is wrong with them.
+func (s *surgeon) examineMetas(changed int) (err error) {
 	if s.patient, err = examine(s.file); err != nil {
 		return err
 	}

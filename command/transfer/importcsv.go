@@ -57,8 +57,8 @@ func newCSVRows(r io.Reader, path [][]byte, maxLine int64, f csvFlags) *csvRows 
 	return rows
 }
 
-// byteOrderMark is what some programs put before the text. It belongs to no field: before one that begins with it, export
-// puts another.
+// byteOrderMark is what some programs put before the text. It belongs to no field: before one that begins with it,
+// export puts another.
 const byteOrderMark = "\ufeff"
 
 // bounded is a reader of which so many bytes can be read.
