@@ -1,5 +1,6 @@
 // Package cli is what the commands of this repository have in common: how they print for people and as
-// JSON, how they end early, and how they say what is wrong with a command line.
+// JSON, how they end early, and how they say what is wrong with a command line; and what those on a database
+// have in common: how it is opened and changed, how buckets and keys are named, and how a new file is made.
 package cli
 
 import (
