@@ -1,6 +1,5 @@
-# The modules are in no workspace, hence GOWORK=off:
-# with compat/bbolt in a workspace each import of bbolt would be ourselves.
-# There is no go.work while the module at the top is the only other one.
+# There is no go.work, and none counts: with compat/bbolt in a workspace each
+# import of bbolt would be ourselves.
 export GOWORK := off
 
 GO ?= go
@@ -25,7 +24,7 @@ build: bin/holdfast ## bin/holdfast, and bin/holdfastd (static: it needs no libr
 
 .PHONY: bin/holdfast
 bin/holdfast:
-	$(GO) build -o bin/holdfast ./cmd/holdfast
+	cd command && $(GO) build -o ../bin/holdfast ./holdfast
 
 .PHONY: man
 man: bin/holdfast ## bin/man: manual pages
@@ -45,7 +44,7 @@ lint: ## gofmt, go vet, staticcheck, golangci-lint with the import order
 	scripts/test tools format lint
 
 .PHONY: race
-race: ## the tests of the module at the top with the race detector
+race: ## the tests of the engine, blobs and the command with the race detector
 	scripts/test race
 
 .PHONY: cross

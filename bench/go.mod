@@ -6,6 +6,7 @@ require (
 	github.com/nspcc-dev/bbolt v0.0.0-20260404200350-24f70ceb2bd9
 	go.etcd.io/bbolt v1.5.0
 	holdfast v0.0.0
+	holdfast/command v0.0.0
 	holdfast/test/stock v0.0.0
 	holdfast/worker v0.0.0
 )
@@ -54,6 +55,7 @@ require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/elastic/go-seccomp-bpf v1.6.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20251027170946-4849db3c2f7e // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
@@ -77,6 +79,7 @@ require (
 
 replace (
 	holdfast => ../
+	holdfast/command => ../command
 	holdfast/test/stock => ../test/stock
 	holdfast/worker => ../worker
 )

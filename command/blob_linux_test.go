@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"holdfast/command"
+	"holdfast/command/internal/clitest"
 )
 
 // putProcess is a put of standard input as a process of its own.
@@ -127,7 +128,7 @@ func TestBlobProgress(t *testing.T) {
 		{"put x.db store in --create", "storing"}, {"get x.db store " + ref + " -o out", "reading"}, {"stat x.db store", "counting"},
 		{"check x.db store", "checking"}, {"check x.db store --repair --json", "checking"}, {"rm x.db store " + ref, "freeing"}, {"gc x.db store", "freeing"},
 	} {
-		tty, end := command.Terminal(t)
+		tty, end := clitest.Terminal(t)
 		var out bytes.Buffer
 		root := newRoot()
 		root.SetOut(&out)

@@ -7,9 +7,9 @@ import (
 	"holdfast/command"
 )
 
-// TestPlainIntoRows: into a bucket of rows with columns of blobs, "import --csv" without --blob-columns put values that
-// are no such rows, without an error, and the bucket could not be exported any more. So did put, "blob put --into" and an
-// import of what export has written.
+// TestPlainIntoRows: into a bucket of rows with columns of blobs, "import --csv" without --blob-columns put values
+// that are no such rows, without an error, and the bucket could not be exported any more. So did put, "blob put
+// --into" and an import of what export has written.
 func TestPlainIntoRows(t *testing.T) {
 	workdir(t)
 	check(t, os.WriteFile("rows.csv", []byte("k1,a,content\n"), 0o600))

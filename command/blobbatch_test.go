@@ -1,10 +1,14 @@
 package command
 
-import "testing"
+import (
+	"testing"
+
+	"holdfast/command/internal/hook"
+)
 
 // SmallPuts has put commit behind so many bytes.
 func SmallPuts(t *testing.T, n int64) {
-	before := putBatch
-	putBatch = n
-	t.Cleanup(func() { putBatch = before })
+	before := hook.PutBatch
+	hook.PutBatch = n
+	t.Cleanup(func() { hook.PutBatch = before })
 }

@@ -44,8 +44,8 @@ func TestBlobDiscard(t *testing.T) {
 	}
 }
 
-// TestBlobPutVerify: a leaf whose content is wrong, or gone, stayed so when the same file was put again, and the only remedy
-// was a check with --repair --discard before it. With --verify a put reads what is there and stores it again.
+// TestBlobPutVerify: a leaf whose content is wrong, or gone, stayed so when the same file was put again, and the only
+// remedy was a check with --repair --discard before it. With --verify a put reads what is there and stores it again.
 func TestBlobPutVerify(t *testing.T) {
 	for name, harm := range map[string]func(leaves *holdfast.Bucket, k, v []byte) error{
 		"wrong": func(leaves *holdfast.Bucket, k, v []byte) error { v[100]++; return leaves.Put(k, v) },
@@ -82,8 +82,8 @@ func TestBlobPutVerify(t *testing.T) {
 	}
 }
 
-// TestBlobCheckLost: of a blob whose leaf was lost, put said "it was there already", and check told to remove and put it
-// again: it stayed unreadable. Check says that the repair comes first, and that a put makes it whole then.
+// TestBlobCheckLost: of a blob whose leaf was lost, put said "it was there already", and check told to remove and put
+// it again: it stayed unreadable. Check says that the repair comes first, and that a put makes it whole then.
 func TestBlobCheckLost(t *testing.T) {
 	workdir(t)
 	a, _, _ := makeBlobs(t)
@@ -153,7 +153,8 @@ func TestBlobCheckDigests(t *testing.T) {
 	}
 }
 
-// TestBlobCheckDamagedFile: where the file itself is damaged, the check names what cannot be read, goes on, and repairs nothing.
+// TestBlobCheckDamagedFile: where the file itself is damaged, the check names what cannot be read, goes on, and
+// repairs nothing.
 func TestBlobCheckDamagedFile(t *testing.T) {
 	workdir(t)
 	a, _, _ := makeBlobs(t)

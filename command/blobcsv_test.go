@@ -124,8 +124,8 @@ func TestImportBlobReplace(t *testing.T) {
 	wantIn(t, run(t, "blob", "check", "x.db", "blobs", "--data"), 0, "OK\n", "")
 }
 
-// TestImportBlobDangling: import --replace could not mend a row whose blob had been removed, or is damaged: it ended with
-// "blob not found". It does, the blob is there afterwards, and without --replace the message names the line.
+// TestImportBlobDangling: import --replace could not mend a row whose blob had been removed, or is damaged: it ended
+// with "blob not found". It does, the blob is there afterwards, and without --replace the message names the line.
 func TestImportBlobDangling(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T){
 		"removed": func(t *testing.T) { must(t, "blob", "rm", "x.db", "blobs", digestOf([]byte("first"))) },
@@ -173,8 +173,8 @@ func TestImportBlobDangling(t *testing.T) {
 	}
 }
 
-// TestImportFileAsBucket: of a file that was given after the bucket, as other imports take it, the message said only that
-// standard input is empty.
+// TestImportFileAsBucket: of a file that was given after the bucket, as other imports take it, the message said only
+// that standard input is empty.
 func TestImportFileAsBucket(t *testing.T) {
 	workdir(t)
 	check(t, os.WriteFile("p.csv", []byte("a,b\n"), 0o600))

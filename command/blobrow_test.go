@@ -10,8 +10,8 @@ import (
 	"holdfast/command"
 )
 
-// TestBlobIntoDanglingRow: a row whose blob had been removed took the user of the same blob when it was put again, which
-// said "new" and left nothing. Now the blob is there, with one user.
+// TestBlobIntoDanglingRow: a row whose blob had been removed took the user of the same blob when it was put again,
+// which said "new" and left nothing. Now the blob is there, with one user.
 func TestBlobIntoDanglingRow(t *testing.T) {
 	for _, more := range [][]string{nil, {"--replace"}} {
 		workdir(t)
@@ -45,8 +45,9 @@ func TestBlobIntoDanglingRow(t *testing.T) {
 	}
 }
 
-// TestBlobResumeLine: the line with which an interrupted put goes on had lost --into, --expect and all other flags: who took
-// it got a blob without its row, and unverified. It has them all, quoted, and the digest is remembered besides.
+// TestBlobResumeLine: the line with which an interrupted put goes on had lost --into, --expect and all other flags:
+// who took it got a blob without its row, and unverified. It has them all, quoted, and the digest is remembered
+// besides.
 func TestBlobResumeLine(t *testing.T) {
 	workdir(t)
 	command.SmallPuts(t, 1<<20)
@@ -74,7 +75,8 @@ func TestBlobResumeLine(t *testing.T) {
 	wantIn(t, run(t, "blob", "check", "x.db", "store", "--data"), 0, "OK\n", "")
 }
 
-// TestBlobGetPart: a part of a blob could be written to standard output only; get writes it to a file too, with sizes in units.
+// TestBlobGetPart: a part of a blob could be written to standard output only; get writes it to a file too, with sizes
+// in units.
 func TestBlobGetPart(t *testing.T) {
 	workdir(t)
 	a, _, _ := makeBlobs(t)

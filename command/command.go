@@ -13,34 +13,19 @@
 package command
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"holdfast/command/bench"
+	"holdfast/command/blobcmd"
 	"holdfast/command/cli"
+	"holdfast/command/inspect"
+	"holdfast/command/pages"
+	"holdfast/command/repair"
+	"holdfast/command/transfer"
 )
-
-// Exit codes of the commands.
-const (
-	ExitOK      = 0 // done
-	ExitFailed  = 1 // the operation failed
-	ExitUsage   = 2 // the command line is wrong
-	ExitDamaged = 3 // check found damage, or salvage a loss
-
-	// diff has exit codes of its own, those of the command that it has its name from.
-	ExitDifferent = 1 // the databases differ
-	ExitTrouble   = 2 // any error
-
-	// Of what a signal has ended the exit code is 128 and the signal's number.
-	ExitInterrupted = cli.ExitSignal + int(syscall.SIGINT) // by Ctrl-C
-)
-
-// defaultTimeout is how long opening a file waits for another process's lock.
-const defaultTimeout = time.Second
 
 const rootHelp = `holdfast works on database files of bbolt and Holdfast.
 
@@ -62,22 +47,16 @@ Colours are used on a terminal only, and not if NO_COLOR is set.`
 
 // NewRootCommand makes the holdfast command with all that is below it.
 func NewRootCommand() *cobra.Command {
-	a := &app{}
-	root := a.newRoot("holdfast", "Look into, check and mend bbolt database files")
+	a := &cli.App{}
+	root := a.NewRoot("holdfast", "Look into, check and mend bbolt database files")
 	root.Long = rootHelp
 	root.Version = version()
 	root.SilenceErrors = true
 	root.SilenceUsage = true
-	root.AddCommand(
-		a.newInfo(), a.newCheck(), a.newStats(), a.newPages(), a.newDoctor(),
-		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newVacuum(), a.newReseal(), a.newSettle(), a.newSalvage(),
-		a.newPage(), a.newPageItem(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
-		a.newBlob(), a.newTop(), a.newEnv(), a.newMan(), a.newVersion(),
-	)
-	a.completeBuckets(root)
+	addCommands(a, root)
+	a.CompleteBuckets(root)
 	cli.CompleteValues(root)
-	a.completeShells(root)
+	a.CompleteShells(root)
 	cli.NameArguments(root)
 	cli.PlainErrors(root)
 	return root
@@ -87,84 +66,28 @@ func NewRootCommand() *cobra.Command {
 // with its flags, its order of arguments and the lines that scripts read, and
 // those that it lacks as holdfast has them, without those for Holdfast itself.
 func NewBboltCommand() *cobra.Command {
-	a := &app{stock: true}
-	root := a.newRoot("bbolt", "Look into and check bbolt database files")
+	a := &cli.App{Stock: true}
+	root := a.NewRoot("bbolt", "Look into and check bbolt database files")
 	root.Version = bboltVersion
 	root.SilenceUsage = true
-	root.AddCommand(
-		a.newInfo(), a.newCheck(), a.newStats(), a.newDoctor(),
-		a.newBuckets(), a.newKeys(), a.newGet(), a.newPut(), a.newDelete(),
-		a.newExport(), a.newImport(), a.newDiff(), a.newCompact(), a.newReseal(), a.newSettle(), a.newSalvage(), a.newVersion(),
-		a.newPage(), a.newPageItem(), a.newStockPages(), a.newDump(), a.newInspect(), a.newSurgery(), a.newBench(),
-	)
-	a.completeBuckets(root)
+	addCommands(a, root)
+	a.CompleteBuckets(root)
 	cli.CompleteValues(root)
-	a.completeShells(root)
+	a.CompleteShells(root)
 	return root
 }
 
-// app is what the commands of one root have in common.
-type app struct {
-	stock   bool // in bbolt's shape
-	json    bool
-	timeout time.Duration
-
-	catching context.Context // ends when the process is asked to end; nil: such a signal ends the process at once
-}
-
-func (a *app) newRoot(name, short string) *cobra.Command {
-	root := &cobra.Command{Use: name, Short: short}
-	flags := root.PersistentFlags()
-	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
-	cli.DurationVar(flags, &a.timeout, "timeout", defaultTimeout, "how long to wait for a file that another process has locked; 0: for ever")
-	return root
-}
-
-// call is one run of a command.
-type call struct {
-	*app
-	ctx  context.Context
-	cmd  *cobra.Command
-	args []string
-	out  *bufio.Writer // standard output, flushed when the command has ended
-
-	made   string          // the file that the command has written or changed, for good; "": none yet
-	ending context.Context // the last one that was catching; nil: there was none
-}
-
-// action makes what cobra runs of fn.
-func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		c := &call{app: a, ctx: cmd.Context(), cmd: cmd, args: args, out: bufio.NewWriter(cli.Output{W: cmd.OutOrStdout()})}
-		if c.ctx == nil {
-			c.ctx = context.Background()
-		}
-		err := c.emptyFlags()
-		if err == nil {
-			err = c.withMade(cli.Flushed(c.out, fn(c)))
-		}
-		if c.ending != nil {
-			err = cli.InterruptedBy(c.ending, err)
-		}
-		if a.json {
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true // Execute prints them
-		}
-		return err
+// addCommands adds the commands of all packages.
+func addCommands(a *cli.App, root *cobra.Command) {
+	for _, commands := range [][]*cobra.Command{
+		inspect.Commands(a), pages.Commands(a), transfer.Commands(a), repair.Commands(a), bench.Commands(a),
+	} {
+		root.AddCommand(commands...)
 	}
-}
-
-// named are flags whose value names something.
-var named = []string{"into", "name", "resume", "output", "input", "value-file", "store", "expect", "blob-columns", "key-column", "value-column"}
-
-// emptyFlags is an error of the command line if one of named was given without a name, as by a variable of a shell
-// that is not set: that is not as if it were not given.
-func (c *call) emptyFlags() error {
-	for _, name := range named {
-		if f := c.cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
-			return usagef("--%s is given with an empty value", name)
-		}
+	if !a.Stock {
+		root.AddCommand(blobcmd.NewCommand(a), newMan(a))
 	}
-	return nil
+	root.AddCommand(newVersion(a))
 }
 
 // Execute runs root, prints its error to its error output, unless root leaves
@@ -174,16 +97,16 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	cmd, err := cli.Run(ctx, root)
 	if err == nil {
-		return ExitOK
+		return cli.ExitOK
 	}
 	if !started && !cli.IsOutput(err) {
 		if root.SilenceErrors {
 			err = cli.PlainUnknown(root, err)
 		}
-		err = &usageError{Err: err}
+		err = &cli.UsageError{Err: err}
 	}
-	if (root.SilenceErrors || started && cli.WantsJSON(root) || !started && cli.IsOutput(err)) && !errors.Is(err, ErrDifferent) && !errors.Is(err, errSilent) {
-		failureOf(err).Print(root, cmd)
+	if (root.SilenceErrors || started && cli.WantsJSON(root) || !started && cli.IsOutput(err)) && !errors.Is(err, cli.ErrDifferent) && !errors.Is(err, cli.ErrSilent) {
+		cli.FailureOf(err).Print(root, cmd)
 	}
-	return ExitCode(err)
+	return cli.ExitCode(err)
 }

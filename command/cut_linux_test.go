@@ -39,7 +39,8 @@ func TestSourceCut(t *testing.T) {
 			code <- command.Execute(ctx, root)
 			end()
 		}()
-		// The size that the source had is known once the command waits for the database. (Cut between its opening and that, it is as long as it seems.)
+		// The size that the source had is known once the command waits for the database. (Cut between its opening and
+		// that, it is as long as it seems.)
 		for _, wait := range []struct {
 			file  string
 			times int

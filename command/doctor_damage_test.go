@@ -57,8 +57,8 @@ func TestDoctorOfDamage(t *testing.T) {
 	}
 }
 
-// TestDoctorOfSeveralDamaged: of several files a damaged one had only a line with its error: what doctor tells of it when
-// it is alone was missing, in JSON too.
+// TestDoctorOfSeveralDamaged: of several files a damaged one had only a line with its error: what doctor tells of it
+// when it is alone was missing, in JSON too.
 func TestDoctorOfSeveralDamaged(t *testing.T) {
 	withSample(t)
 	sound, err := os.ReadFile("sample.db")

@@ -26,8 +26,8 @@ func TestGetExactly(t *testing.T) {
 	}
 }
 
-// TestNamesWithSlash: diff wrote the bucket x/y as x/y/, as it writes a bucket y in x, and "no bucket p/q/r" was printed
-// of one that is called q/r where there is a bucket r in p/q.
+// TestNamesWithSlash: diff wrote the bucket x/y as x/y/, as it writes a bucket y in x, and "no bucket p/q/r" was
+// printed of one that is called q/r where there is a bucket r in p/q.
 func TestNamesWithSlash(t *testing.T) {
 	workdir(t)
 	must(t, "put", "a.db", `x\/y`, "k", "v", "--create")
@@ -57,8 +57,8 @@ func TestDiffLongValues(t *testing.T) {
 	}
 }
 
-// TestByteOrderMark: the mark that some programs put before CSV became the beginning of the first key if no line had the
-// names of the columns. A key that begins with the same bytes comes back from an export as it was.
+// TestByteOrderMark: the mark that some programs put before CSV became the beginning of the first key if no line had
+// the names of the columns. A key that begins with the same bytes comes back from an export as it was.
 func TestByteOrderMark(t *testing.T) {
 	workdir(t)
 	check(t, os.WriteFile("marked.csv", []byte("\ufeffk,v\nk2,v2\n"), 0o600))

@@ -42,8 +42,8 @@ func TestOutputFullEverywhere(t *testing.T) {
 	})
 }
 
-// TestOutputFullAfterChange: if the output could not be written after a change was made, the message did not say that it
-// was, and the command seemed to have failed.
+// TestOutputFullAfterChange: if the output could not be written after a change was made, the message did not say that
+// it was, and the command seemed to have failed.
 func TestOutputFullAfterChange(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	check(t, err)
@@ -183,7 +183,8 @@ func TestDiskFullInPlace(t *testing.T) {
 	}
 }
 
-// The file of a blob that was written to standard output was shortened: the error was of standard output, "bad address".
+// The file of a blob that was written to standard output was shortened: the error was of standard output, "bad
+// address".
 func TestOutputOfAShortenedFile(t *testing.T) {
 	workdir(t)
 	check(t, os.WriteFile("in", bytes.Repeat([]byte("0123456789abcdef"), 1<<18), 0o600))

@@ -16,40 +16,36 @@ type manReport struct {
 	Pages []string `json:"pages"`
 }
 
-func (a *app) newMan() *cobra.Command {
+func newMan(a *cli.App) *cobra.Command {
 	var dir string
-	return cli.ManCommand("holdfast", "vacuum", &dir, a.action(func(c *call) error {
+	return cli.ManCommand("holdfast", "vacuum", &dir, a.Action(func(c *cli.Call) error {
 		if dir != "" {
-			return c.manPages(dir)
+			return manPages(c, dir)
 		}
-		return cli.PrintManPage(c.cmd.Root(), c.args, c.json, c.out, version())
+		return cli.PrintManPage(c.Cmd.Root(), c.Args, c.JSON, c.Out, version())
 	}))
 }
 
 // manPages writes all pages into dir.
-func (c *call) manPages(dir string) error {
+func manPages(c *cli.Call, dir string) error {
 	r := manReport{Dir: dir, Pages: []string{}}
-	err := cli.EachManPage(c.cmd.Root(), c.args, func(cmd *cobra.Command, name string) error {
+	err := cli.EachManPage(c.Cmd.Root(), c.Args, func(cmd *cobra.Command, name string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return c.explain(dir, err)
+			return c.Explain(dir, err)
 		}
 		r.Pages = append(r.Pages, name)
-		return c.manFile(cmd, filepath.Join(dir, name))
+		return manFile(c, cmd, filepath.Join(dir, name))
 	})
 	if err != nil {
 		return err
 	}
-	if c.json {
-		return c.printJSON(r)
-	}
-	fmt.Fprintf(c.out, "%s written to %s\n", plural(len(r.Pages), "page"), dir)
-	return nil
+	return c.Report(r, func() { fmt.Fprintf(c.Out, "%s written to %s\n", cli.Plural(len(r.Pages), "page"), dir) })
 }
 
 // manFile writes the page of cmd.
-func (c *call) manFile(cmd *cobra.Command, path string) error {
-	o := output{path: path}
-	err := c.makeFile(o.path, o, func(_ context.Context, temp string) error {
+func manFile(c *cli.Call, cmd *cobra.Command, path string) error {
+	o := cli.OutputFile{Path: path}
+	err := c.MakeFile(o.Path, o, func(_ context.Context, temp string) error {
 		f, err := os.OpenFile(temp, os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -63,5 +59,5 @@ func (c *call) manFile(cmd *cobra.Command, path string) error {
 		}
 		return f.Close()
 	})
-	return c.explain(o.path, err)
+	return c.Explain(o.Path, err)
 }

@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/command/cli"
+	"holdfast/command/internal/clitest"
 )
 
 // onTerminal runs a command on a terminal of so many columns.
 func onTerminal(t *testing.T, columns uint16, args ...string) string {
 	t.Helper()
-	tty, end := Terminal(t)
+	tty, end := clitest.Terminal(t)
 	must(t, unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 	root := NewRootCommand()
 	root.SetOut(tty)
@@ -19,7 +22,7 @@ func onTerminal(t *testing.T, columns uint16, args ...string) string {
 	root.SetArgs(args)
 	code := Execute(t.Context(), root)
 	out := strings.ReplaceAll(end(), "\r\n", "\n")
-	if code != ExitOK {
+	if code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	return out

@@ -9,9 +9,9 @@ import (
 	"holdfast/command"
 )
 
-// TestMalformedPaths: "put --create" and "import --csv --create" took a path that is none, such as alpha/ or alpha\x, as
-// the name of a new bucket, with exit code 0, and the commands that read said that there is no such bucket; those of blob
-// refused an empty name only. A bucket that has such a name can be given as before.
+// TestMalformedPaths: "put --create" and "import --csv --create" took a path that is none, such as alpha/ or alpha\x,
+// as the name of a new bucket, with exit code 0, and the commands that read said that there is no such bucket; those
+// of blob refused an empty name only. A bucket that has such a name can be given as before.
 func TestMalformedPaths(t *testing.T) {
 	dir := withSample(t)
 	check(t, os.WriteFile("rows.csv", []byte("k,v\n"), 0o600))

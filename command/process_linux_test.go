@@ -17,6 +17,7 @@ import (
 
 	"holdfast"
 	"holdfast/command"
+	"holdfast/command/internal/clitest"
 )
 
 // process is the holdfast command as a process of its own, which signals end.
@@ -220,7 +221,7 @@ func TestDiskFull(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	withSample(t)
 	onTerminal := func(args ...string) string {
-		tty, end := command.Terminal(t)
+		tty, end := clitest.Terminal(t)
 		root := command.NewRootCommand()
 		root.SetOut(tty)
 		root.SetErr(tty)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"holdfast/command"
+	"holdfast/command/internal/clitest"
 )
 
 // TestProgressOfCommands: what takes long shows on a terminal that it goes on, on standard error only,
@@ -20,7 +21,7 @@ func TestProgressOfCommands(t *testing.T) {
 		"diff big.db big.db -q": "comparing", "diff big.db big.db --json": "comparing", "salvage -o out big.db --force": "salvaging", "check big.db": "checking", "compact -o out big.db --force": "copying",
 		"surgery freelist abandon big.db -o out --force": "copying", "stats big.db": "counting",
 	} {
-		tty, end := command.Terminal(t)
+		tty, end := clitest.Terminal(t)
 		var out bytes.Buffer
 		root := command.NewRootCommand()
 		root.SetOut(&out)

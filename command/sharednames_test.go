@@ -12,8 +12,8 @@ import (
 	"holdfast/internal/page"
 )
 
-// sharedNames makes a database whose bucket "b" has a leaf of 2 MB with a thousand elements, whose keys all reach to the end
-// of it; buckets makes them names of buckets.
+// sharedNames makes a database whose bucket "b" has a leaf of 2 MB with a thousand elements, whose keys all reach to
+// the end of it; buckets makes them names of buckets.
 func sharedNames(t *testing.T, buckets bool) {
 	t.Helper()
 	const size, count, long = 4096, 1000, 2 << 20
@@ -55,8 +55,8 @@ func sharedNames(t *testing.T, buckets bool) {
 	})
 }
 
-// TestNamesThatShareBytes: of a damaged file of 2 MB "buckets --json" took 9 GB of memory, the suggestions for a key that is not there 2 GB,
-// and "keys" printed 4 GB.
+// TestNamesThatShareBytes: of a damaged file of 2 MB "buckets --json" took 9 GB of memory, the suggestions for a key
+// that is not there 2 GB, and "keys" printed 4 GB.
 func TestNamesThatShareBytes(t *testing.T) {
 	for _, buckets := range []bool{true, false} {
 		workdir(t)

@@ -43,8 +43,8 @@ func TestOutputDash(t *testing.T) {
 	must(t, "compact", "sample.db", "-o", "./-")
 }
 
-// TestEscapesInErrors: the bytes of file names, of unknown flags and of values of flags went to the terminal as they are
-// in errors, which could clear it, or look like lines of the command.
+// TestEscapesInErrors: the bytes of file names, of unknown flags and of values of flags went to the terminal as they
+// are in errors, which could clear it, or look like lines of the command.
 func TestEscapesInErrors(t *testing.T) {
 	withSample(t)
 	odd := "a\x1b[2Jb\nholdfast: c\xff"

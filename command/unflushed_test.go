@@ -6,20 +6,21 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/command/internal/hook"
 	"holdfast/internal/vfs"
 )
 
 // CannotFlush has the databases that commands read be on a file that cannot be flushed.
 func CannotFlush(t *testing.T) {
-	before := openDatabase
-	openDatabase = func(path string, _ os.FileMode, options *holdfast.Options) (*holdfast.DB, error) {
+	before := hook.OpenDatabase
+	hook.OpenDatabase = func(path string, _ os.FileMode, options *holdfast.Options) (*holdfast.DB, error) {
 		file, err := vfs.OpenOS(path, os.O_RDONLY, 0, options.OpenFile)
 		if err != nil {
 			return nil, err
 		}
 		return holdfast.OpenVFS(unflushable{file}, options)
 	}
-	t.Cleanup(func() { openDatabase = before })
+	t.Cleanup(func() { hook.OpenDatabase = before })
 }
 
 // unflushable is a file as on a read-only file system.

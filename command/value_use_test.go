@@ -1,10 +1,14 @@
 package command
 
-import "testing"
+import (
+	"testing"
+
+	"holdfast/command/internal/hook"
+)
 
 // LongestValue has values be of n bytes at most.
 func LongestValue(t *testing.T, n int64) {
-	before := longestValue
-	longestValue = n
-	t.Cleanup(func() { longestValue = before })
+	before := hook.LongestValue
+	hook.LongestValue = n
+	t.Cleanup(func() { hook.LongestValue = before })
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
 )
 
 // bboltVersion is the version of bbolt whose interface and file this is.
@@ -30,7 +32,7 @@ func version() string {
 }
 
 // modulePath is the module that this package belongs to.
-const modulePath = "holdfast"
+const modulePath = "holdfast/command"
 
 type versionReport struct {
 	Version      string `json:"version"`
@@ -40,24 +42,24 @@ type versionReport struct {
 	Arch         string `json:"arch"`
 }
 
-func (a *app) newVersion() *cobra.Command {
+func newVersion(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		RunE:  a.action((*call).version),
+		RunE:  a.Action(runVersion),
 	}
 }
 
-func (c *call) version() error {
+func runVersion(c *cli.Call) error {
 	r := versionReport{version(), bboltVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH}
 	switch {
-	case c.json:
-		return c.printJSON(r)
-	case c.stock:
-		fmt.Fprintf(c.out, "bbolt Version: %s\nGo Version: %s\nGo OS/Arch: %s/%s\n", r.BboltVersion, r.GoVersion, r.OS, r.Arch)
+	case c.JSON:
+		return c.PrintJSON(r)
+	case c.Stock:
+		fmt.Fprintf(c.Out, "bbolt Version: %s\nGo Version: %s\nGo OS/Arch: %s/%s\n", r.BboltVersion, r.GoVersion, r.OS, r.Arch)
 	default:
-		rows(c.out,
+		cli.Rows(c.Out,
 			[2]string{"Holdfast", r.Version},
 			[2]string{"Interface and file of bbolt", r.BboltVersion},
 			[2]string{"Go", r.GoVersion},

@@ -35,8 +35,8 @@ var endedWaiting = []string{
 }
 
 // TestWaitingEnds: while these commands waited for a lock, or for a named pipe to be opened for writing, they caught
-// the signals that ask them to end, and did nothing about it: only kill -9 ended them. Here the context ends before they
-// wait, which is what a signal does to it.
+// the signals that ask them to end, and did nothing about it: only kill -9 ended them. Here the context ends before
+// they wait, which is what a signal does to it.
 func TestWaitingEnds(t *testing.T) {
 	workdir(t)
 	locked(t, "locked.db")

@@ -6,6 +6,7 @@ require (
 	go.etcd.io/bbolt v1.5.0
 	golang.org/x/sys v0.47.0
 	holdfast v0.0.0
+	holdfast/command v0.0.0
 	holdfast/test/stock v0.0.0
 	holdfast/worker v0.0.0
 )
@@ -15,6 +16,7 @@ require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/elastic/go-seccomp-bpf v1.6.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20251027170946-4849db3c2f7e // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
@@ -36,6 +38,7 @@ require (
 
 replace (
 	holdfast => ../
+	holdfast/command => ../command
 	holdfast/test/stock => ./stock
 	holdfast/worker => ../worker
 )

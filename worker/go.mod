@@ -10,6 +10,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	golang.org/x/sys v0.47.0
 	holdfast v0.0.0
+	holdfast/command v0.0.0
 )
 
 require (
@@ -38,4 +39,7 @@ require (
 	golang.org/x/net v0.50.0
 )
 
-replace holdfast => ../
+replace (
+	holdfast => ../
+	holdfast/command => ../command
+)

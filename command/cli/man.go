@@ -13,8 +13,8 @@ import (
 
 // This file makes manual pages of commands, for the command man of each program.
 
-// ManCommand is the command man of a program; example is another command of it. run does what --dir says, whose value is in dir: "" is that
-// the page of the command that the arguments name is to be printed.
+// ManCommand is the command man of a program; example is another command of it. run does what --dir says, whose value
+// is in dir: "" is that the page of the command that the arguments name is to be printed.
 func ManCommand(program, example string, dir *string, run func(*cobra.Command, []string) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "man [COMMAND...]", Short: "Print a manual page, or write them all", RunE: run, ValidArgsFunction: CompleteCommands,
@@ -41,8 +41,8 @@ func PrintManPage(root *cobra.Command, args []string, json bool, w io.Writer, ve
 	return ManPage(cmd, w, version)
 }
 
-// EachManPage calls write for cmd and the commands below it, those first, with the names of their files, until it returns an
-// error. args are those of the command man: none.
+// EachManPage calls write for cmd and the commands below it, those first, with the names of their files, until it
+// returns an error. args are those of the command man: none.
 func EachManPage(cmd *cobra.Command, args []string, write func(cmd *cobra.Command, name string) error) error {
 	if len(args) > 0 {
 		return Usagef("--dir writes the pages of all commands; leave %v out", args)

@@ -1,5 +1,6 @@
 // Package cli is what the commands of this repository have in common: how they print for people and as
-// JSON, how they end early, and how they say what is wrong with a command line.
+// JSON, how they end early, and how they say what is wrong with a command line; and what those on a database
+// have in common: how it is opened and changed, how buckets and keys are named, and how a new file is made.
 package cli
 
 import (
@@ -58,11 +59,16 @@ func SizeExactly(n int64) string {
 func Count[T int | int64 | uint64](n T) string { return humanize.Comma(int64(n)) }
 
 // Plural writes n things.
-func Plural(n int, thing string) string {
+func Plural[T int | int64 | uint64](n T, thing string) string {
+	return PluralOf(n, thing, thing+"s")
+}
+
+// PluralOf writes n things whose plural is not just one with an s.
+func PluralOf[T int | int64 | uint64](n T, one, many string) string {
 	if n == 1 {
-		return "1 " + thing
+		return "1 " + one
 	}
-	return Count(n) + " " + thing + "s"
+	return Count(n) + " " + many
 }
 
 // Percent writes part of whole.
@@ -138,7 +144,7 @@ func TerminalSize(w io.Writer) (width, height int) {
 	return width, height
 }
 
-// IsTerminal tells whether somebody sees what is written to w.
+// IsTerminal tells whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))

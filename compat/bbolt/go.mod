@@ -5,12 +5,14 @@ go 1.25.0
 require (
 	github.com/spf13/cobra v1.10.2
 	holdfast v0.0.0
+	holdfast/command v0.0.0
 )
 
 require (
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20251027170946-4849db3c2f7e // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
@@ -26,4 +28,7 @@ require (
 	golang.org/x/term v0.44.0 // indirect
 )
 
-replace holdfast => ../..
+replace (
+	holdfast => ../..
+	holdfast/command => ../../command
+)

@@ -16,8 +16,8 @@ import (
 // opens, finds no fault in, and goes on with.
 func TestVacuumCommand(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "holdfast")
-	build := exec.Command("go", "build", "-o", program, "./cmd/holdfast")
-	build.Dir = filepath.Join("..", "..")
+	build := exec.Command("go", "build", "-o", program, "./holdfast")
+	build.Dir = filepath.Join("..", "..", "command")
 	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the command: %v\n%s", err, out)

@@ -65,5 +65,6 @@ require (
 
 replace (
 	holdfast => ../../
+	holdfast/command => ../../command
 	holdfast/worker => ../
 )

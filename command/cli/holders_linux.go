@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// holders names the processes that hold a lock on the file, as far as the
+// system tells: " (process 12 (etcd))", or "".
+func holders(file string) string {
+	info, err := os.Stat(file)
+	if err != nil {
+		return ""
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	locks, err := os.Open("/proc/locks")
+	if err != nil {
+		return ""
+	}
+	defer locks.Close()
+	inode := fmt.Sprintf(":%d", stat.Ino)
+	var found []string
+	for lines := bufio.NewScanner(locks); lines.Scan(); {
+		// number: FLOCK ADVISORY WRITE process major:minor:inode start end
+		f := strings.Fields(lines.Text())
+		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], inode) || f[4] == fmt.Sprint(os.Getpid()) {
+			continue
+		}
+		holder := "process " + f[4]
+		if comm, err := os.ReadFile("/proc/" + f[4] + "/comm"); err == nil {
+			holder += " (" + Quoted(strings.TrimSpace(string(comm))) + ")" // anybody can name a process
+		}
+		if !slices.Contains(found, holder) && len(found) < MaxNamed {
+			found = append(found, holder)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return ", held by " + strings.Join(found, " and ")
+}

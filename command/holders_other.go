@@ -1,7 +1,0 @@
-//go:build !linux
-
-package command
-
-// holders names the processes that hold a lock on the file, where the system
-// tells. Here it does not.
-func holders(string) string { return "" }
