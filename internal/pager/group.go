@@ -22,11 +22,12 @@ type group struct {
 	slot     int
 	label    page.Label
 	lists    []page.Extent // freelist pages in use
-	list     page.ID       // the one that the meta names; 0: none
+	list     page.Extent   // the one that the meta names; N is 0 if it names none
 	freed    []page.Extent // by members, ascending
 	mode     Durability    // what the most careful member wants
 	plain    bool          // somebody wants bbolt to find it
 	even     bool          // and the losing slot to need no page past the state's
+	anew     bool          // and the meta to be written even if the newest one is plain
 	cuts     bool          // somebody wants the file to be cut off
 	settles  bool          // the newest durable meta is trailing
 	visible  bool          // there is a newer state than the durable one, in slot
@@ -107,7 +108,7 @@ func (g *group) checkLength() error {
 // state be durable. If it is, that bbolt find it.
 func (g *group) flush() error {
 	switch {
-	case (g.settles && g.plain || g.even) && !g.visible:
+	case (g.settles && g.plain || g.even || g.anew) && !g.visible:
 		if best, err := g.p.slots.Best(); err == nil && plant.On(plant.SettlesOlder) {
 			g.state.Meta = g.p.slots.Meta[best]
 		}
@@ -144,7 +145,7 @@ func (g *group) writeMeta() error {
 	if !plant.On(plant.PlainUnflushed) {
 		g.mode = Full
 	}
-	if !plant.On(plant.NoFlushBeforeMeta) {
+	if !plant.On(plant.NoFlushBeforeMeta) && !(plant.On(plant.CloseNoFlush) && g.list.N > 0) {
 		if err := g.p.flush(); err != nil {
 			return err
 		}
@@ -172,15 +173,15 @@ func (g *group) put(ext *extension.Extension) error {
 	if plant.On(plant.FreelistKept) {
 		g.meta.Freelist = g.p.slots.Meta[1-g.slot].Freelist
 	}
-	if g.list != 0 {
-		g.meta.Freelist = g.list
+	if g.list.N > 0 {
+		g.meta.Freelist = g.list.Start
 	}
 	if err := g.p.putMeta(g.slot, g.meta, ext); err != nil {
 		g.unwritten = g.p.stoppedBy() == nil
 		return err
 	}
 	g.wroteMeta = true
-	if plant.On(plant.EvenOutEarly) && len(g.members)+len(g.barriers) == 0 {
+	if plant.On(plant.EvenOutEarly) && g.p.leaving {
 		if err := g.p.evenOut(g.slot, g.meta); err != nil {
 			return err
 		}

@@ -34,6 +34,9 @@ func Open(file vfs.File, opts Options) (*Pager, error) {
 		if p.gen != nil {
 			_ = p.gen.mapping.Close()
 		}
+		if p.stoppedBy() != nil && !plant.On(plant.FailedOpenNoDrop) {
+			p.forget()
+		}
 		_ = file.Close() // which gives the lock back
 		return nil, err
 	}
@@ -166,38 +169,29 @@ func (p *Pager) openState() error {
 	if plant.On(plant.LostNotSettled) && f.unfinished {
 		f.trailing = false
 	}
-	if f.trailing && (!p.opts.ReadOnly || plant.On(plant.ReaderSettles)) && !plant.On(plant.OpenNoSettle) {
-		if err := p.settleOpening(); err != nil {
-			return err
-		}
-	}
 	p.gen.states++
 	p.states = epoch.New(s, p.retire)
+	if f.trailing && (!p.opts.ReadOnly || plant.On(plant.ReaderSettles)) && !plant.On(plant.OpenNoSettle) {
+		return p.settleOpening()
+	}
 	return nil
 }
 
-// settleOpening gives the state that was found a plain meta: bbolt and we open the
-// same from then on, and nothing needs the older state of the trailing meta.
+// settleOpening gives the state that was found a plain meta, as Sync does: bbolt and we open
+// the same from then on, and nothing needs the older state of the trailing meta.
 func (p *Pager) settleOpening() error {
-	slot, label := p.slots.Next()
-	if label > page.MaxLabel {
-		return page.Corruptf(page.ID(slot), "transaction ids are used up")
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if slot, label := p.slots.Next(); label > page.MaxLabel {
+		return errLabelsUsedUp(slot)
 	}
-	m := p.found.meta
-	if plant.On(plant.SettlesOlder) {
-		m = p.slots.Meta[p.found.best]
-	}
-	m.Freelist, m.Label = page.NoFreelist, label
-	if err := p.putMeta(slot, m, p.extension(p.found.tx, p.sum, &p.recorded, p.listsInUse(nil))); err != nil {
-		return err
-	}
-	if err := p.flushOpening(); err != nil {
-		return err
-	}
-	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
-	p.unlist(slot)
-	p.trailing, p.random[1-slot] = false, true
-	return nil
+	p.random[p.found.best] = true
+	return p.finish(p.barrier(true))
+}
+
+// errLabelsUsedUp is the error of a file in whose slot no meta can be written any more.
+func errLabelsUsedUp(slot int) error {
+	return page.Corruptf(page.ID(slot), "transaction ids are used up")
 }
 
 // newState is s, read through the newest mapping.

@@ -347,10 +347,13 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	if p.space == nil {
 		return Accounting{}, ErrFreePagesNotLoaded
 	}
-	current := p.states.Current() // nil if Close waits for s
+	current := p.states.Current()
+	if current == nil { // Close waits for s, and may have committed once more
+		current = &p.durable
+	}
 	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.lost.Load() != 0
 	a := p.account()
-	a.Exact = !busy && (current == nil || current.Tx == s.Tx)
+	a.Exact = !busy && current.Tx == s.Tx
 	return a, nil
 }
 

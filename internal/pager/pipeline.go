@@ -29,8 +29,10 @@ type Prepared struct {
 	p     *Pager
 	w     *WriteTx // nil of a barrier
 	mode  Durability
-	plain bool // of a barrier: bbolt is to find the state
-	even  bool // and both slots are to need no page past it
+	plain bool        // bbolt is to find the state
+	even  bool        // of a barrier: and both slots are to need no page past it
+	anew  bool        // of a barrier: a meta is written even if the newest one is plain
+	list  page.Extent // the freelist that its meta names; N is 0 if it names none
 	state State
 	size  int // bytes of its pages
 
@@ -79,6 +81,13 @@ func (pr *Prepared) Finish() error {
 	p.passOn()
 	p.commit.Unlock()
 	return pr.err
+}
+
+// finish is Finish for a caller that holds commit, which is given up meanwhile.
+func (p *Pager) finish(pr *Prepared) error {
+	p.commit.Unlock()
+	defer p.commit.Lock()
+	return pr.Finish()
 }
 
 // passOn gives the lead to somebody who waits, if anybody does. The caller holds
@@ -200,7 +209,10 @@ func (p *Pager) form() *group {
 		g.slot = int(g.label % 2)
 	}
 	for _, pr := range g.barriers {
-		g.mode, g.plain, g.even = Full, g.plain || pr.plain, g.even || pr.even
+		g.mode, g.plain, g.even, g.anew = min(g.mode, pr.mode), g.plain || pr.plain, g.even || pr.even, g.anew || pr.anew
+		if pr.list.N > 0 {
+			g.list = pr.list
+		}
 	}
 	g.cuts = g.even
 	g.even = g.even && p.slots.Err[g.slot] == nil && p.slots.Meta[g.slot].HighWater > g.state.Meta.HighWater
@@ -210,10 +222,13 @@ func (p *Pager) form() *group {
 	p.counts.Group.Store(int64(len(g.members)))
 	last := g.members[len(g.members)-1]
 	g.state, g.rec = last.state, last.rec
+	if g.list = last.list; g.list.N > 0 {
+		g.lists = append(g.lists, g.list)
+	}
 	for _, pr := range g.members {
 		g.mode = min(g.mode, pr.mode)
 		g.sum.AddSum(pr.w.sum)
-		g.plain = g.plain || pr.w.early && !plant.On(plant.EarlyUnflushed) // no list could name its pages
+		g.plain = g.plain || pr.plain || pr.w.early && !plant.On(plant.EarlyUnflushed) // no list could name its pages
 		if len(p.dirty.extents) > 0 && !plant.On(plant.FreedStillListed) {
 			g.freed = append(g.freed, pr.w.space.Freed()...)
 		}
@@ -245,6 +260,7 @@ func (p *Pager) land(g *group) {
 	case g.wroteMeta:
 		p.absorb(g)
 		p.overwritten(g.slot, g.meta, g.trailing)
+		p.lists[g.slot] = g.list
 		p.holdDurable(g.state, g.trailing)
 		p.recorded = g.rec
 	case g.visible: // and now it is durable

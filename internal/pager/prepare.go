@@ -33,6 +33,7 @@ type WriteTx struct {
 	reserved []page.Extent // see Reserve
 	began    time.Time     // if turns are timed
 	sum      page.Sum      // what was written of it before it was prepared, less what it has freed of what was written before it
+	list     page.Extent   // see nameFreelist; N is 0 if its meta names none
 	pr       Prepared      // what becomes of it
 }
 
@@ -81,19 +82,23 @@ func (p *Pager) makeDurable(mode Durability) error {
 		if flush {
 			on = p.barrier(false)
 		}
-		p.commit.Unlock()
 		if flush {
-			_ = on.Finish()
-		} else {
-			_ = p.waitFor(on) // whose failure is its own
+			_ = p.finish(on)
+			continue
 		}
+		p.commit.Unlock()
+		_ = p.waitFor(on) // whose failure is its own
 		p.commit.Lock()
 	}
 }
 
 // begin begins a transaction for the caller, who holds the turn.
-func (p *Pager) begin() (*WriteTx, error) {
-	w, err := p.beginWrite()
+func (p *Pager) begin() (w *WriteTx, err error) {
+	p.commit.Lock()
+	if err = ErrDatabaseNotOpen; !p.closed.Load() {
+		w, err = p.beginWrite()
+	}
+	p.commit.Unlock()
 	if err != nil {
 		p.turn.Unlock()
 		return nil, err
@@ -131,12 +136,8 @@ func (w *WriteTx) endTurn() {
 	w.p.turn.Unlock()
 }
 
+// beginWrite begins a transaction for the caller, which holds the turn and commit.
 func (p *Pager) beginWrite() (*WriteTx, error) {
-	if p.closed.Load() {
-		return nil, ErrDatabaseNotOpen
-	}
-	p.commit.Lock()
-	defer p.commit.Unlock()
 	if err := p.waitForRoom(); err != nil {
 		return nil, err
 	}
@@ -282,24 +283,36 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		_ = w.stream.land() // its error is why prepare fails
 	}
 	p.commit.Lock()
+	err := w.enqueue(root, sequence, opts)
+	waits := isFull(err) && (p.held != nil || p.visible != nil)
+	p.commit.Unlock()
+	w.endTurn()
+	if err == nil {
+		return &w.pr, nil
+	}
+	if w.on != nil {
+		if failed := p.waitFor(w.on); failed != nil {
+			return nil, failed
+		}
+	}
+	if waits {
+		// What the last commits have freed waits for the next flush. A commit that tries
+		// again, with less or after having removed something, is to find it free.
+		_ = p.Sync()
+	}
+	return nil, err
+}
+
+// isFull tells whether err is that the file cannot be made longer.
+func isFull(err error) bool { return vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached) }
+
+// enqueue puts the transaction into the queue, or rolls it back. The caller holds commit.
+func (w *WriteTx) enqueue(root page.ID, sequence uint64, opts CommitOptions) error {
+	p := w.p
 	if err := w.prepare(root, sequence, opts); err != nil {
 		w.abandon()
-		full := vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
-		p.noRoom = p.noRoom || full
-		full = full && (p.held != nil || p.visible != nil)
-		p.commit.Unlock()
-		w.endTurn()
-		if w.on != nil {
-			if failed := p.waitFor(w.on); failed != nil {
-				return nil, failed
-			}
-		}
-		if full {
-			// What the last commits have freed waits for the next flush. A commit that tries
-			// again, with less or after having removed something, is to find it free.
-			_ = p.Sync()
-		}
-		return nil, err
+		p.noRoom = p.noRoom || isFull(err)
+		return err
 	}
 	if plant.On(plant.WrittenEarly) {
 		for _, r := range w.buf.runs {
@@ -313,9 +326,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	p.queue = append(p.queue, &w.pr)
 	p.queued += int64(w.pr.size)
 	p.endEdit()
-	p.commit.Unlock()
-	w.endTurn()
-	return &w.pr, nil
+	return nil
 }
 
 // prepare makes the Prepared. If it fails the space's transaction is still in
@@ -329,7 +340,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 		return err
 	}
 	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) || w.tx > page.TxID(page.MaxLabel) {
-		return page.Corruptf(0, "transaction ids are used up")
+		return errLabelsUsedUp(0)
 	}
 	if w.stream != nil {
 		if err := w.stream.free(); err != nil {
@@ -338,7 +349,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 		w.stream.own.drop(w.buf)
 	}
 	pr := &w.pr
-	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record}
+	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record, list: w.list, plain: w.list.N > 0}
 	for _, list := range p.orphans {
 		if plant.On(plant.OrphanLeaked) {
 			break
@@ -388,6 +399,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	p.record = rec.record
 	pr.rec = rec.record
 	pr.state = p.newState(State{Tx: w.tx, Meta: meta})
+	if w.list.N > 0 {
+		rec.write(w.list.Start, p.encodeFreelist(w.list, &rec.record))
+	}
 	for _, r := range rec.pages {
 		r.by, r.record = w.tx, true
 		w.buf.runs = append(w.buf.runs, r)

@@ -79,12 +79,16 @@ func TestFreelistHasRoom(t *testing.T) {
 					p.record.free.Snapshot = extension.Run{Start: 3, Pages: 1}
 					p.record.free.Inline = make([]byte, p.inlineRoom(0))
 				}
-				txn := p.space.Begin(1)
-				list, rec, err := p.planFreelist(txn, 0)
-				if err != nil {
+				w := &WriteTx{p: p, space: p.space.Begin(1)}
+				if err := w.nameFreelist(); err != nil {
 					t.Fatal(err)
 				}
-				txn.Commit()
+				var rec recording
+				if err := p.plan(w.space, &rec, false); err != nil {
+					t.Fatal(err)
+				}
+				list := w.list
+				w.space.Commit()
 				n := p.space.FreeCount() + p.space.PendingCount()
 				for e := range rec.runs() {
 					n += e.N

@@ -6,7 +6,6 @@ import (
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
-	"holdfast/internal/vfs"
 )
 
 // Stream gives pages to what a transaction builds beside the tree that is there, such
@@ -109,7 +108,7 @@ func (s *Stream) take(n uint64) (page.ID, error) {
 func (s *Stream) fail(err error) error {
 	if err != nil {
 		p := s.w.p
-		p.noRoom = p.noRoom || vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
+		p.noRoom = p.noRoom || isFull(err)
 		if plant.On(plant.DoomedCommits) {
 			return err
 		}

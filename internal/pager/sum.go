@@ -145,35 +145,31 @@ func (p *Pager) makeSum(s *State) page.Sum {
 // place: before the first, that it is not known, and after the last what it is. It makes durable what the caller has
 // written, and takes from both slots what they list of the last flushes, since that says what the seals were.
 func (p *Pager) RecordSum(sum page.Sum) error {
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	best, err := p.slots.Best()
-	if err != nil || plant.On(plant.ResealKeepsList) {
-		return err
-	}
-	slot, label := p.slots.Next()
-	if label > page.MaxLabel {
-		return page.Corruptf(page.ID(slot), "transaction ids are used up")
+	if plant.On(plant.ResealKeepsList) {
+		return nil
 	}
 	if !plant.On(plant.ResealSumEarly) {
-		if err := p.flush(); err != nil {
+		if err := p.Sync(); err != nil {
 			return err
 		}
 	}
-	m := p.slots.Meta[best]
-	m.Label = label
-	p.leaving, p.sum, p.durable.Sum = true, sum, sum
-	if err := p.putMeta(slot, m, p.extension(p.durable.Tx, sum, &p.recorded, p.listsInUse(nil))); err != nil {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	best, err := p.slots.Best()
+	if err != nil {
 		return err
 	}
-	if err := p.flush(); err != nil {
+	if slot, label := p.slots.Next(); label > page.MaxLabel {
+		return errLabelsUsedUp(slot)
+	}
+	p.leaving, p.sum = true, sum
+	pr := p.barrier(true)
+	pr.anew, pr.list = true, p.lists[best]
+	if err := p.finish(pr); err != nil {
 		return err
 	}
-	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
-	p.unlist(slot)
-	p.lists[slot] = p.lists[best]
-	p.random[slot], p.random[1-slot] = false, true
-	if err := p.evenOut(slot, m); err != nil {
+	p.random[best] = true
+	if err := p.evenOut(1-best, p.slots.Meta[1-best]); err != nil {
 		return err
 	}
 	return p.flush()
