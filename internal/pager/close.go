@@ -43,14 +43,12 @@ func (p *Pager) Close(opts CloseOptions) error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	for _, timer := range []*time.Timer{p.settling, p.flusher} {
+	for _, timer := range []*time.Timer{p.plainTimer, p.flusher} {
 		if timer != nil {
 			timer.Stop()
 		}
 	}
-	for p.leading || len(p.queue)+len(p.barriers) > 0 {
-		p.idle.Wait()
-	}
+	p.commit.WaitIdle()
 	var errs []error
 	left := false
 	if !p.opts.ReadOnly && p.stoppedBy() == nil {
@@ -117,7 +115,7 @@ func (p *Pager) commitLast(noFreelist, inUse bool, opts CommitOptions) error {
 		return err
 	}
 	if p.visible != nil {
-		if err := p.finish(p.barrier(false)); err != nil {
+		if err := p.commit.FinishHeld(p.barrier(false)); err != nil {
 			return err
 		}
 	}
@@ -133,8 +131,8 @@ func (p *Pager) commitLast(noFreelist, inUse bool, opts CommitOptions) error {
 		p.logf("close %s without a freelist page: %v", p.file.Name(), err)
 	}
 	pr := p.barrier(true)
-	pr.mode, pr.anew = opts.Mode, true
-	return p.finish(pr)
+	pr.Mode, pr.Anew = opts.Mode, true
+	return p.commit.FinishHeld(pr)
 }
 
 // maxCloseList is how long a freelist may be that Close writes whatever was written before, in
@@ -166,7 +164,7 @@ func (p *Pager) commitFreelist(opts CommitOptions) error {
 	if err := w.enqueue(w.base.Meta.Root, w.base.Meta.Sequence, opts); err != nil {
 		return err
 	}
-	return p.finish(&w.pr)
+	return p.commit.FinishHeld(&w.pr)
 }
 
 // nameFreelist makes the transaction's meta name a freelist page, and takes the pages of that,

@@ -6,7 +6,6 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
-	"sync"
 
 	"holdfast/internal/epoch"
 	"holdfast/internal/page"
@@ -19,7 +18,7 @@ import (
 // new database. The file is closed if Open fails.
 func Open(file vfs.File, opts Options) (*Pager, error) {
 	p := &Pager{file: file, opts: opts, turn: newTurn()}
-	p.idle = sync.NewCond(&p.commit)
+	p.commit.Init(env{p})
 	p.leaving = opts.SettleOnly
 	if p.opts.Settle == 0 {
 		p.opts.Settle = settleDelay
@@ -172,21 +171,21 @@ func (p *Pager) openState() error {
 	p.gen.states++
 	p.states = epoch.New(s, p.retire)
 	if f.trailing && (!p.opts.ReadOnly || plant.On(plant.ReaderSettles)) && !plant.On(plant.OpenNoSettle) {
-		return p.settleOpening()
+		return p.plainOpening()
 	}
 	return nil
 }
 
-// settleOpening gives the state that was found a plain meta, as Sync does: bbolt and we open
+// plainOpening gives the state that was found a plain meta, as Sync does: bbolt and we open
 // the same from then on, and nothing needs the older state of the trailing meta.
-func (p *Pager) settleOpening() error {
+func (p *Pager) plainOpening() error {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	if slot, label := p.slots.Next(); label > page.MaxLabel {
 		return errLabelsUsedUp(slot)
 	}
 	p.random[p.found.best] = true
-	return p.finish(p.barrier(true))
+	return p.commit.FinishHeld(p.barrier(true))
 }
 
 // errLabelsUsedUp is the error of a file in whose slot no meta can be written any more.

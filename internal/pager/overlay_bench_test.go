@@ -37,7 +37,10 @@ func BenchmarkOverlay(b *testing.B) {
 		var found *run
 		name := fmt.Sprintf("prepared=%d/pages=%d/", c.prepared, c.pages)
 		b.Run(name+"map", func(b *testing.B) {
-			p := &Pager{overlay: map[page.ID]*run{}, queue: prepared}
+			p := &Pager{overlay: map[page.ID]*run{}}
+			for _, pr := range prepared {
+				p.commit.Join(pr)
+			}
 			p.layOver()
 			for b.Loop() {
 				for range 2 { // read, given up

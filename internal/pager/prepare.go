@@ -5,9 +5,9 @@ import (
 	"maps"
 	"runtime"
 	"sort"
-	"strconv"
 	"time"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
@@ -83,12 +83,10 @@ func (p *Pager) makeDurable(mode Durability) error {
 			on = p.barrier(false)
 		}
 		if flush {
-			_ = p.finish(on)
-			continue
+			_ = p.commit.FinishHeld(on)
+		} else {
+			_ = p.commit.WaitHeld(on) // whose failure is its own
 		}
-		p.commit.Unlock()
-		_ = p.waitFor(on) // whose failure is its own
-		p.commit.Lock()
 	}
 }
 
@@ -138,7 +136,7 @@ func (w *WriteTx) endTurn() {
 
 // beginWrite begins a transaction for the caller, which holds the turn and commit.
 func (p *Pager) beginWrite() (*WriteTx, error) {
-	if err := p.waitForRoom(); err != nil {
+	if err := p.commit.WaitForRoom(); err != nil {
 		return nil, err
 	}
 	if err := p.stoppedBy(); err != nil {
@@ -172,7 +170,7 @@ func (w *WriteTx) WaitForBase() error {
 	if w.on == nil || plant.On(plant.BaseNotAwaited) {
 		return nil
 	}
-	return w.p.waitFor(w.on)
+	return w.p.commit.Wait(w.on)
 }
 
 // PageSize is the size of a page in bytes.
@@ -243,29 +241,6 @@ func (p *Pager) endEdit() {
 	p.updateGauges()
 }
 
-// Durability is when a commit returns. See the root package.
-type Durability int
-
-// From the most careful on.
-const (
-	Full     Durability = iota // it is on the disk
-	Periodic                   // it is visible, and will soon be on the disk
-	None                       // it is visible
-)
-
-// String is the mode's name, as HOLDFAST_DURABILITY has it.
-func (d Durability) String() string {
-	switch d {
-	case Full:
-		return "full"
-	case Periodic:
-		return "periodic"
-	case None:
-		return "none"
-	}
-	return strconv.Itoa(int(d))
-}
-
 // CommitOptions say how a commit is made durable.
 type CommitOptions struct {
 	Mode      Durability
@@ -291,7 +266,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		return &w.pr, nil
 	}
 	if w.on != nil {
-		if failed := p.waitFor(w.on); failed != nil {
+		if failed := p.commit.Wait(w.on); failed != nil {
 			return nil, failed
 		}
 	}
@@ -323,8 +298,7 @@ func (w *WriteTx) enqueue(root page.ID, sequence uint64, opts CommitOptions) err
 		w.stream.end()
 	}
 	w.on, w.base, w.stream = nil, nil, nil // or each would keep all before it
-	p.queue = append(p.queue, &w.pr)
-	p.queued += int64(w.pr.size)
+	p.commit.Join(&w.pr)
 	p.endEdit()
 	return nil
 }
@@ -339,7 +313,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if err := p.stoppedBy(); err != nil { // since the transaction began
 		return err
 	}
-	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) || w.tx > page.TxID(page.MaxLabel) {
+	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.commit.Queue())+4) || w.tx > page.TxID(page.MaxLabel) {
 		return errLabelsUsedUp(0)
 	}
 	if w.stream != nil {
@@ -349,7 +323,10 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 		w.stream.own.drop(w.buf)
 	}
 	pr := &w.pr
-	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record, list: w.list, plain: w.list.N > 0}
+	*pr = Prepared{
+		Entry: commit.Entry{Number: w.tx, Mode: opts.Mode, Plain: w.list.N > 0},
+		p:     p, w: w, before: p.record, list: w.list,
+	}
 	for _, list := range p.orphans {
 		if plant.On(plant.OrphanLeaked) {
 			break
@@ -376,7 +353,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	// do not wait for a flush one in some; the one that flushes them does. One that makes
 	// the file longer, or may write its last page, always does: nothing could tell
 	// after that.
-	if len(p.queue) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
+	if len(p.commit.Queue()) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
 		if err := p.checkLength(); err != nil {
 			return err
 		}
@@ -408,7 +385,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	}
 	sortRuns(w.buf.runs)
 	for i := range w.buf.runs {
-		pr.size += len(w.buf.runs[i].bytes)
+		pr.Size += len(w.buf.runs[i].bytes)
 	}
 	return nil
 }
@@ -417,7 +394,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 // the next transaction looks before the mapping. The caller holds commit, and
 // no transaction is in edit.
 func (p *Pager) layOver() {
-	all := [2][]*Prepared{p.flight, p.queue}
+	all := [2][]*Prepared{p.commit.InFlight(), p.commit.Queue()}
 	for _, prs := range all {
 		for _, pr := range prs {
 			if pr.laidOver {
@@ -444,7 +421,7 @@ func (w *WriteTx) supersede() {
 		return
 	}
 	freed := w.space.Freed()
-	landed := w.p.states.Current().Tx
+	published := w.p.states.Current().Tx
 	pages := uint64(0)
 	for _, e := range freed {
 		pages += e.N
@@ -453,7 +430,7 @@ func (w *WriteTx) supersede() {
 		for _, e := range freed {
 			for id := e.Start; id < e.End(); id++ {
 				if r := overlay[id]; r != nil {
-					w.take(r, landed)
+					w.take(r, published)
 				}
 			}
 		}
@@ -462,15 +439,15 @@ func (w *WriteTx) supersede() {
 	for id, r := range overlay {
 		at := sort.Search(len(freed), func(i int) bool { return freed[i].End() > id })
 		if at < len(freed) && freed[at].Start <= id {
-			w.take(r, landed)
+			w.take(r, published)
 		}
 	}
 }
 
-// reap takes landed transactions off the overlay, and their buffers back. The
+// reap takes transactions that have ended off the overlay, and their buffers back. The
 // caller holds commit, and no transaction is in edit.
 func (p *Pager) reap() {
-	for i, pr := range p.landed {
+	for i, pr := range p.ended {
 		if pr.laidOver {
 			for j := range pr.w.buf.runs {
 				if r := &pr.w.buf.runs[j]; p.overlay[r.id] == r {
@@ -480,9 +457,9 @@ func (p *Pager) reap() {
 		}
 		p.buffers.put(pr.w.buf)
 		pr.w.buf = nil
-		p.landed[i] = nil
+		p.ended[i] = nil
 	}
-	p.landed = p.landed[:0]
+	p.ended = p.ended[:0]
 	p.trimOverlay()
 }
 

@@ -118,7 +118,7 @@ type Usage struct {
 func (p *Pager) Busy() bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	return p.editing != nil || p.leading || len(p.queue) > 0
+	return p.editing != nil || p.commit.Busy()
 }
 
 // UnusedBits gives a bit for each page below the high-water mark, the lowest of a byte
@@ -222,7 +222,7 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 			return size, err
 		}
 		pr := p.barrier(true)
-		pr.even = !plant.On(plant.SlotsStayUneven)
+		pr.Even = !plant.On(plant.SlotsStayUneven)
 		p.commit.Unlock()
 		err := pr.Finish()
 		for ; err == nil && pieces > 0 && p.cutPiece(); pieces-- {
@@ -275,7 +275,7 @@ func (p *Pager) mayShrink() error {
 // what slots name, which is what Shrink can hope for, and all. The caller holds commit.
 func (p *Pager) end() (own, all int64) {
 	high := p.space.HighWater()
-	for _, prs := range [3][]*Prepared{p.queue, p.flight, p.aborted} {
+	for _, prs := range [3][]*Prepared{p.commit.Queue(), p.commit.InFlight(), p.aborted} {
 		for _, pr := range prs {
 			if !plant.On(plant.CutPrepared) {
 				high = max(high, pr.state.Meta.HighWater)
