@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 )
@@ -143,7 +144,7 @@ const maxCloseList = 64 << 10
 // after a session that has written less than that (docs/decisions/005-freelist-at-close.md).
 func (p *Pager) affordsFreelist() bool {
 	n := p.space.FreeCount() + p.space.PendingCount()
-	for e := range p.record.runs() {
+	for e := range p.record.Runs() {
 		n += e.N
 	}
 	size := page.FreelistSize(n)
@@ -181,7 +182,7 @@ func (w *WriteTx) nameFreelist() (err error) {
 	ps := uint64(p.pageSize)
 	highWater := w.space.HighWater()
 	for range 2 { // the list may raise the mark by its own pages, and the record is longer then
-		w.list.N = (page.FreelistSize(pages+p.recordPages(highWater)) + ps - 1) / ps
+		w.list.N = (page.FreelistSize(pages+p.recorder().MaxPages(&p.record, highWater)) + ps - 1) / ps
 		highWater = w.space.HighWater() + page.ID(2*w.list.N)
 	}
 	w.list.Start, err = w.space.Allocate(w.list.N)
@@ -190,8 +191,8 @@ func (w *WriteTx) nameFreelist() (err error) {
 
 // encodeFreelist makes the freelist page list: free pages, pending ones, and
 // those of the record, which to bbolt are free.
-func (p *Pager) encodeFreelist(list page.Extent, rec *record) []byte {
-	all := slices.AppendSeq(slices.Collect(p.space.Unused()), rec.runs())
+func (p *Pager) encodeFreelist(list page.Extent, rec *commit.Record) []byte {
+	all := slices.AppendSeq(slices.Collect(p.space.Unused()), rec.Runs())
 	slices.SortFunc(all, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
 	n := uint64(0)
 	for _, e := range all {

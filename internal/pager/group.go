@@ -16,7 +16,7 @@ import (
 type group struct {
 	runs   []run // to write, in file order
 	state  State // as of the last member
-	rec    record
+	rec    commit.Record
 	sum    page.Sum      // of the state
 	base   State         // the newest durable one
 	lists  []page.Extent // freelist pages in use
@@ -40,7 +40,7 @@ type env struct{ p *Pager }
 
 var _ commit.Env[*Prepared] = env{}
 
-// Form makes the group what it is in this file.
+// Form gathers what the group writes, and tells the protocol what it stands on.
 func (e env) Form(g *commit.Group[*Prepared]) {
 	p, w := e.p, &e.p.group
 	*w = group{
@@ -64,9 +64,9 @@ func (e env) Form(g *commit.Group[*Prepared]) {
 	g.Even = g.Even && p.slots.Err[g.Slot] == nil && p.slots.Meta[g.Slot].HighWater > w.state.Meta.HighWater
 	if last, ok := g.Newest(); ok {
 		p.counts.Group.Store(int64(len(g.Members)))
-		w.gather(g, last, len(p.dirty.extents) > 0)
+		w.gather(g, last, len(p.dirty.Extents) > 0)
 	}
-	if g.Mode == Periodic && p.dirty.size > p.opts.PeriodicBytes {
+	if g.Mode == Periodic && p.dirty.Size > p.opts.PeriodicBytes {
 		g.Mode = Full
 	}
 }
@@ -130,19 +130,18 @@ func (e env) Stopped() error { return e.p.stoppedBy() }
 func (e env) WriteMeta(g *commit.Group[*Prepared], trailing bool) (fits bool, err error) {
 	p, w := e.p, &e.p.group
 	var ext *extension.Extension
-	switch named := w.state.Meta; {
-	case trailing:
+	if trailing {
 		if ext, fits = p.trail(g.Mode); !fits {
 			return false, nil
 		}
 		if w.meta = w.base.Meta; plant.On(plant.NewestNamedTwice) {
-			w.meta = named
+			w.meta = w.state.Meta
 		}
-	default:
+	} else {
 		if best, err := p.slots.Best(); err == nil && len(g.Members) == 0 && plant.On(plant.SettlesOlder) {
-			named = p.slots.Meta[best]
+			w.state.Meta = p.slots.Meta[best]
 		}
-		w.meta, ext = named, p.extension(w.state.Tx, w.sum, &w.rec, w.lists)
+		w.meta, ext = w.state.Meta, p.extension(w.state.Tx, w.sum, &w.rec, w.lists)
 	}
 	w.meta.Freelist, w.meta.Label = page.NoFreelist, g.Label
 	if plant.On(plant.FreelistKept) {
@@ -164,31 +163,34 @@ func (e env) WriteMeta(g *commit.Group[*Prepared], trailing bool) (fits bool, er
 // The group's pages are written: from here on the dirty pages are as of the group.
 func (p *Pager) trail(mode Durability) (*extension.Extension, bool) {
 	l, w, d := &p.leader, &p.group, &p.dirty
-	if l.pages == nil || w.rec.hasher == nil || d.unknown {
+	if l.pages == nil || w.rec.Hasher == nil || d.Unknown {
 		return nil, false
 	}
 	listed := w.runs
 	if plant.On(plant.RunUnlisted) && len(listed) > 0 {
 		listed = listed[:len(listed)-1]
 	}
-	logs, inline := len(w.rec.free.Logs), len(w.rec.free.Inline)
+	logs, inline := len(w.rec.Free.Logs), len(w.rec.Free.Inline)
 	room := extension.Room(p.pageSize, logs, len(w.lists)) - inline
-	if len(d.extents) == 0 && !listable(listed, room, p.pageSize) {
+	if len(d.Extents) == 0 && !listable(listed, room, p.pageSize) {
 		return nil, false
 	}
 	w.listed = true
-	d.free(w.freed, p.pageSize)
+	d.Free(w.freed)
 	// An extent takes at least two bytes.
-	if !d.write(listed, l.pages, p.pageSize, room/2, mode == Periodic) {
-		return nil, false
+	for i := range listed {
+		r := &listed[i]
+		if !d.Write(r.id, r.bytes, r.contentEnd(), l.pages, room/2, mode == Periodic) {
+			return nil, false
+		}
 	}
-	if l.written = extension.AppendExtents(l.written[:0], d.extents); len(l.written) > room {
+	if l.written = extension.AppendExtents(l.written[:0], d.Extents); len(l.written) > room {
 		return nil, false
 	}
 	ext := p.extension(w.state.Tx, w.sum, &w.rec, w.lists)
 	l.trailing = extension.Trailing{
 		Base: w.base.Tx, Root: w.state.Meta.Root, Sequence: w.state.Meta.Sequence,
-		HighWater: w.state.Meta.HighWater, BaseSum: w.base.Sum, Key: l.key, Hash: d.hash, Written: l.written,
+		HighWater: w.state.Meta.HighWater, BaseSum: w.base.Sum, Key: l.key, Hash: d.Hash, Written: l.written,
 	}
 	ext.Trailing = &l.trailing
 	return ext, true
@@ -205,7 +207,7 @@ func listable(runs []run, room, pageSize int) bool {
 		bytes += len(runs[i].bytes)
 		next = runs[i].id + page.ID(len(runs[i].bytes)/pageSize)
 	}
-	return 2*extents <= room && bytes <= maxListed
+	return 2*extents <= room && bytes <= commit.MaxListed
 }
 
 // leader is memory of the leader.
@@ -222,7 +224,7 @@ type leader struct {
 
 // extension is the plain extension of state tx. It is good until the next call,
 // by the leader.
-func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *record, lists []page.Extent) *extension.Extension {
+func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *commit.Record, lists []page.Extent) *extension.Extension {
 	if plant.On(plant.RecordOfNewest) {
 		rec = &p.record
 	}
@@ -237,8 +239,8 @@ func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *record, lists []page.
 	if (!p.leaving || plant.On(plant.LeftInUse)) && !plant.On(plant.IdentityMissing) {
 		e.File = p.identity
 	}
-	if rec.known || plant.On(plant.EmptyAfterScan) {
-		e.Free = &rec.free
+	if rec.Known || plant.On(plant.EmptyAfterScan) {
+		e.Free = &rec.Free
 	}
 	return e
 }

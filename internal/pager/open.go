@@ -7,7 +7,9 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/epoch"
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
@@ -73,7 +75,7 @@ func (p *Pager) open() error {
 	if err := p.readSlots(size); err != nil {
 		return err
 	}
-	p.buffers.pageSize = p.pageSize
+	p.buffers.pageSize, p.dirty.PageSize = p.pageSize, p.pageSize
 	return p.openState()
 }
 
@@ -205,11 +207,13 @@ func (p *Pager) loadRecord() {
 	if f.free == nil {
 		return
 	}
-	sp, err := p.readRecord(f)
+	read := func(r extension.Run) ([]byte, error) { return p.readRun(r, f.meta.HighWater) }
+	sp, rec, err := commit.ReadRecord(f.free, f.meta, p.pageSize, p.record.Hasher, read)
 	if err != nil {
 		p.logf("%s: what is recorded of its free pages is not believed: %v", p.file.Name(), err)
 		return
 	}
+	p.record = rec
 	for _, l := range f.free.Lists {
 		named := false
 		for slot := range p.lists {

@@ -119,22 +119,22 @@ type Pager struct {
 	inUse       [2]bool        // the slot's extension says that the file is in use; the leader's
 	lists       [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
 	orphans     []page.Extent  // freelists that no slot names any more, to be freed by the next transaction
-	record      record         // of the free pages, as of the newest transaction that is prepared
-	recorded    record         // as the newest meta has it
+	record      commit.Record  // of the free pages, as of the newest transaction that is prepared
+	recorded    commit.Record  // as the newest meta has it
 	sum         page.Sum       // of the newest state that was written
 	durable     State          // the newest that is durable, or will be before anything builds on that
 	held        *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
 	trailing    bool           // the newest durable meta
 	random      [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
 	visible     *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
-	dirty       dirty          // pages of the state written last that are not in the durable one; the leader's, who changes it without commit
+	dirty       commit.Dirty   // pages of the state written last that are not in the durable one; the leader's, who changes it without commit
 	gen         *generation    // newest
 	behind      [2]page.ID     // where each lane ended
 	last        [2]uint64      // pages that the last transaction allocated in each lane
 	low         int            // see PlaceLow
 	cutLater    bool           // Shrink found that the file cannot be cut while it is mapped
 	cutFailed   error          // of the last attempt of a Shrink
-	noRoom      bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom
+	noRoom      bool           // the disk was full, and the file was not made longer since: see mayRise, recorder
 	fileSize    int64
 	editing     *WriteTx
 	overlay     map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver
@@ -367,9 +367,9 @@ func (p *Pager) account() (a Accounting) {
 		a.Free = append(a.Free, p.editing.space.Allocated()...)
 		slices.SortFunc(a.Free, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
 	}
-	a.Records = slices.Collect(p.recorded.runs())
+	a.Records = slices.Collect(p.recorded.Runs())
 	a.Reserved = append(p.listsInUse(nil), a.Records...)
-	if best, err := p.slots.Best(); err == nil && p.visible == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
+	if best, err := p.slots.Best(); err == nil && p.visible == nil && p.recorded.Known && p.slots.Meta[best].Freelist != page.NoFreelist {
 		a.List = p.slots.Meta[best].Freelist
 	}
 	return a

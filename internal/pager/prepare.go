@@ -338,8 +338,9 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if w.lower {
 		w.space.Lower()
 	}
-	var rec recording
-	if err := p.plan(w.space, &rec, w.lower); err != nil {
+	var rec commit.Recording
+	recorder := p.recorder()
+	if err := recorder.Plan(&p.record, w.space, &rec, w.lower); err != nil {
 		return err
 	}
 	meta := w.base.Meta // for its page size and flags
@@ -370,18 +371,17 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if w.space.Commit(); unheld {
 		p.space.Pin(w.base.Tx)
 	}
-	p.complete(&rec)
+	recorder.Complete(&rec)
 	p.space.Pin(w.tx)
 	p.last = [2]uint64{w.lanes[ofLeaves].pages, w.lanes[ofHot].pages}
-	p.record = rec.record
-	pr.rec = rec.record
+	p.record = rec.Record
+	pr.rec = rec.Record
 	pr.state = p.newState(State{Tx: w.tx, Meta: meta})
 	if w.list.N > 0 {
-		rec.write(w.list.Start, p.encodeFreelist(w.list, &rec.record))
+		rec.Write(w.list.Start, p.encodeFreelist(w.list, &rec.Record))
 	}
-	for _, r := range rec.pages {
-		r.by, r.record = w.tx, true
-		w.buf.runs = append(w.buf.runs, r)
+	for _, r := range rec.Pages {
+		w.buf.runs = append(w.buf.runs, run{id: r.ID, by: w.tx, record: true, buffer: buffer{bytes: r.Bytes}})
 	}
 	sortRuns(w.buf.runs)
 	for i := range w.buf.runs {

@@ -24,8 +24,8 @@ type Prepared struct {
 	list  page.Extent // the freelist that its meta names; N is 0 if it names none
 	state State
 
-	rec     record        // of the free pages, with its own change
-	before  record        // without
+	rec     commit.Record // of the free pages, with its own change
+	before  commit.Record // without
 	orphans []page.Extent // that it has freed
 
 	laidOver bool
@@ -102,7 +102,7 @@ func (e env) Published(g *commit.Group[*Prepared]) {
 	}
 	for _, pr := range g.Members {
 		pr.w.space.Recycle()
-		pr.rec, pr.before = record{}, record{}
+		pr.rec, pr.before = commit.Record{}, commit.Record{}
 		p.ended = append(p.ended, pr)
 	}
 	if p.editing == nil {
@@ -122,7 +122,7 @@ func (p *Pager) overwritten(slot int, meta page.Meta, trailing bool) {
 	p.unlist(slot)
 	p.trailing, p.visible = trailing, nil
 	p.random[slot] = trailing
-	p.dirty.clear()
+	p.dirty.Clear()
 }
 
 // holdDurable moves the pins of what power loss, or bbolt, may need: the newest
@@ -156,9 +156,9 @@ func (e env) Failed(g *commit.Group[*Prepared], aborted []*Prepared, err error) 
 	case g.Unwritten:
 		if w.listed && !plant.On(plant.DirtyOfUnwritten) {
 			if p.visible == nil {
-				p.dirty.clear()
+				p.dirty.Clear()
 			} else { // they are those of the group: a flush comes next, which clears them
-				p.dirty.unknown = true
+				p.dirty.Unknown = true
 			}
 		}
 		p.noRoom = true
@@ -227,7 +227,7 @@ func (p *Pager) undo() {
 		if !plant.On(plant.RecordKept) {
 			p.record = pr.before
 		}
-		pr.rec, pr.before = record{}, record{}
+		pr.rec, pr.before = commit.Record{}, commit.Record{}
 		if !plant.On(plant.OrphansLost) {
 			p.orphans = append(p.orphans, pr.orphans...)
 		}

@@ -130,7 +130,7 @@ func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
 	if p.space == nil || p.closed.Load() {
 		return nil, nil, ErrDatabaseNotOpen
 	}
-	return p.space.AppendUnusedBits(nil), p.listsInUse(slices.Collect(p.record.runs())), nil
+	return p.space.AppendUnusedBits(nil), p.listsInUse(slices.Collect(p.record.Runs())), nil
 }
 
 // CheckUsed is damage if pages that a state reaches which the caller holds are free, or a part of a record of free pages:
@@ -141,7 +141,7 @@ func (p *Pager) CheckUsed(runs []page.Extent) error {
 	if p.space == nil || p.closed.Load() {
 		return ErrDatabaseNotOpen
 	}
-	reserved := p.listsInUse(slices.Collect(p.record.runs()))
+	reserved := p.listsInUse(slices.Collect(p.record.Runs()))
 	for _, e := range runs {
 		if id, ok := p.space.AnyFree(e); ok {
 			return page.Corruptf(id, "it is in use, and recorded as free")
@@ -176,7 +176,7 @@ func (p *Pager) Usage() (Usage, error) {
 		HighWater: p.space.HighWater(), Free: p.space.FreeCount(), Pending: p.space.PendingCount(),
 		Tail: p.space.Tail(), FileSize: p.fileSize,
 	}
-	for e := range p.record.runs() {
+	for e := range p.record.Runs() {
 		u.LastRecord = max(u.LastRecord, e.End())
 	}
 	for _, l := range p.listsInUse(nil) {
