@@ -101,8 +101,9 @@ func (p *Pipeline[T]) Finish(m T) error {
 // FinishHeld is Finish for a caller that holds the lock, which is given up meanwhile.
 func (p *Pipeline[T]) FinishHeld(m T) error {
 	p.Unlock()
-	defer p.Lock()
-	return p.Finish(m)
+	err := p.Finish(m)
+	p.Lock() // not deferred: a panic below has it
+	return err
 }
 
 // Wait waits for a transaction that another caller finishes.

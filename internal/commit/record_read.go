@@ -11,12 +11,12 @@ import (
 	"holdfast/internal/space"
 )
 
+// ReadRun reads what means something of a run of a record, from the disk.
+type ReadRun func(extension.Run) ([]byte, error)
+
 // ReadRecord makes the free set of the state of m from what an extension says, and the
-// record that goes on from there with hasher. read reads what means something of a run, from
-// the disk. Any error means that it is not to be believed.
-func ReadRecord(
-	ext *extension.Extension, m page.Meta, pageSize int, hasher *extension.Hasher, read func(extension.Run) ([]byte, error),
-) (*space.Space, Record, error) {
+// record that goes on from there with hasher. Any error means that it is not to be believed.
+func ReadRecord(ext *extension.Extension, m page.Meta, pageSize int, hasher *extension.Hasher, read ReadRun) (*space.Space, Record, error) {
 	rec := Record{Hasher: hasher, Free: *ext.Free, Known: hasher != nil}
 	old, err := extension.NewHasher(ext.Key)
 	if err != nil {

@@ -142,7 +142,7 @@ func (p *Pager) noMeta() error {
 func (p *Pager) openState() error {
 	p.newRecord()
 	f := &p.found
-	load := !p.opts.ReadOnly || p.opts.LoadFreeList || f.copied
+	load := !p.opts.ReadOnly || p.opts.LoadFreeList || f.copied || plant.On(plant.ReaderSettles)
 	if load { // before anything is mapped, so that what is read can be dropped from the cache
 		p.loadRecord()
 	}

@@ -306,37 +306,16 @@ func (w *WriteTx) enqueue(root page.ID, sequence uint64, opts CommitOptions) err
 // prepare makes the Prepared. If it fails the space's transaction is still in
 // edit.
 func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) error {
-	p := w.p
-	if w.doomed != nil {
-		return w.doomed
-	}
-	if err := p.stoppedBy(); err != nil { // since the transaction began
+	p, pr := w.p, &w.pr
+	if err := w.mayPrepare(); err != nil {
 		return err
 	}
-	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.commit.Queue())+4) || w.tx > page.TxID(page.MaxLabel) {
-		return errLabelsUsedUp(0)
+	if err := w.giveUp(); err != nil {
+		return err
 	}
-	if w.stream != nil {
-		if err := w.stream.free(); err != nil {
-			return err
-		}
-		w.stream.own.drop(w.buf)
-	}
-	pr := &w.pr
 	*pr = Prepared{
 		Entry: commit.Entry{Number: w.tx, Mode: opts.Mode, Plain: w.list.N > 0},
 		p:     p, w: w, before: p.record, list: w.list,
-	}
-	for _, list := range p.orphans {
-		if plant.On(plant.OrphanLeaked) {
-			break
-		}
-		if err := w.space.Free(list); err != nil {
-			return err
-		}
-	}
-	if w.lower {
-		w.space.Lower()
 	}
 	var rec commit.Recording
 	recorder := p.recorder()
@@ -349,17 +328,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if meta.HighWater = w.space.HighWater(); plant.On(plant.HighWaterStays) {
 		meta.HighWater = w.base.Meta.HighWater
 	}
-	need := int64(meta.HighWater) * int64(p.pageSize)
-	// Of those that are written as a group the first one checks, and of those that
-	// do not wait for a flush one in some; the one that flushes them does. One that makes
-	// the file longer, or may write its last page, always does: nothing could tell
-	// after that.
-	if len(p.commit.Queue()) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
-		if err := p.checkLength(); err != nil {
-			return err
-		}
-	}
-	if err := p.grow(need, opts); err != nil {
+	if err := w.makeRoom(int64(meta.HighWater)*int64(p.pageSize), opts); err != nil {
 		return err
 	}
 	pr.orphans, p.orphans = p.orphans, nil
@@ -388,6 +357,58 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 		pr.Size += len(w.buf.runs[i].bytes)
 	}
 	return nil
+}
+
+// mayPrepare is why the transaction cannot commit, whatever it has done; nil if it can.
+func (w *WriteTx) mayPrepare() error {
+	if w.doomed != nil {
+		return w.doomed
+	}
+	p := w.p
+	if err := p.stoppedBy(); err != nil { // since the transaction began
+		return err
+	}
+	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.commit.Queue())+4) || w.tx > page.TxID(page.MaxLabel) {
+		return errLabelsUsedUp(0)
+	}
+	return nil
+}
+
+// giveUp frees what no slot names any more, and what waits for the end of the edit.
+func (w *WriteTx) giveUp() error {
+	if w.stream != nil {
+		if err := w.stream.free(); err != nil {
+			return err
+		}
+		w.stream.own.drop(w.buf)
+	}
+	for _, list := range w.p.orphans {
+		if plant.On(plant.OrphanLeaked) {
+			break
+		}
+		if err := w.space.Free(list); err != nil {
+			return err
+		}
+	}
+	if w.lower {
+		w.space.Lower()
+	}
+	return nil
+}
+
+// makeRoom makes the file long enough, after a look whether it is as long as it was left. Of
+// those that are written as a group the first one looks, and of those that do not wait for a
+// flush one in some; the one that flushes them does. One that makes the file longer, or may
+// write its last page, always does: nothing could tell after that.
+func (w *WriteTx) makeRoom(need int64, opts CommitOptions) error {
+	p := w.p
+	first := len(p.commit.Queue()) == 0
+	if first && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
+		if err := p.checkLength(); err != nil {
+			return err
+		}
+	}
+	return p.grow(need, opts)
 }
 
 // layOver puts the page runs of prepared transactions into the overlay, in which

@@ -85,8 +85,8 @@ func (w *WriteTx) take(r *run, published page.TxID) {
 	}
 }
 
-// discountLater takes what the members of a group have written, and transactions in the queue have given up, off the sums
-// of these. The caller holds commit.
+// discountLater takes what the members of a group have written, and transactions in the queue have
+// given up, off the sums of these. The caller holds commit.
 func (p *Pager) discountLater(members []*Prepared) {
 	queue := p.commit.Queue()
 	if len(queue) == 0 || plant.On(plant.FlightStillCounted) {
