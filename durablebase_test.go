@@ -38,7 +38,7 @@ func newHeldFlushes() *heldFlushes {
 // waitsForBase tells whether a goroutine waits in Begin for what is not durable.
 func waitsForBase() bool {
 	stacks := make([]byte, 1<<20)
-	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Pager).waitFor(")
+	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Pipeline[...]).WaitHeld(")
 }
 
 func countIn(tx *holdfast.Tx) uint64 {

@@ -1,6 +1,10 @@
 package pager
 
-import "time"
+import (
+	"time"
+
+	"holdfast/internal/commit"
+)
 
 // Sync returns when everything that was committed before is durable, also for
 // bbolt: the newest meta names the newest state.
@@ -37,8 +41,8 @@ func (p *Pager) Sync() error {
 // barrier queues a barrier; plain: for bbolt to find the state too. The caller
 // holds commit.
 func (p *Pager) barrier(plain bool) *Prepared {
-	pr := &Prepared{p: p, plain: plain}
-	p.barriers = append(p.barriers, pr)
+	pr := &Prepared{Entry: commit.Entry{Plain: plain}, p: p}
+	p.commit.Bar(pr)
 	return pr
 }
 
@@ -83,33 +87,33 @@ const (
 	periodicBytes = 16 << 20
 )
 
-// settleLater sees to it that the newest state gets a plain meta when nothing has
-// been committed for a while. The timer is not wound up anew with each commit: it
+// plainLater sees to it that the newest state gets a plain meta when nothing has
+// been committed for a while. The timer is not armed anew with each commit: it
 // looks how long ago the last one was when it runs out. The caller holds commit.
-func (p *Pager) settleLater() {
+func (p *Pager) plainLater() {
 	p.lastWrite = time.Now()
-	if !p.trailing || p.unsettled || p.opts.Settle < 0 || p.closed.Load() || p.stoppedBy() != nil {
+	if !p.trailing || p.plainFailed || p.opts.Settle < 0 || p.closed.Load() || p.stoppedBy() != nil {
 		return
 	}
-	if p.settling == nil {
-		p.settling = time.AfterFunc(p.opts.Settle, p.settle)
-	} else if !p.wound {
-		p.settling.Reset(p.opts.Settle)
+	if p.plainTimer == nil {
+		p.plainTimer = time.AfterFunc(p.opts.Settle, p.plainNow)
+	} else if !p.armed {
+		p.plainTimer.Reset(p.opts.Settle)
 	}
-	p.wound = true
+	p.armed = true
 }
 
-// settle is called by the timer.
-func (p *Pager) settle() {
+// plainNow is called by the timer.
+func (p *Pager) plainNow() {
 	p.commit.Lock()
-	p.wound = false
-	if p.closed.Load() || p.leading || !p.trailing || p.visible != nil || len(p.queue) > 0 { // who leads winds it up again
+	p.armed = false
+	if p.closed.Load() || p.commit.Busy() || !p.trailing || p.visible != nil { // the leader arms it again
 		p.commit.Unlock()
 		return
 	}
 	if left := p.opts.Settle - time.Since(p.lastWrite); left > 0 {
-		p.wound = true
-		p.settling.Reset(left)
+		p.armed = true
+		p.plainTimer.Reset(left)
 		p.commit.Unlock()
 		return
 	}

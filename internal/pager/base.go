@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -95,7 +96,7 @@ func (p *Pager) recordsWhole(runs []extension.Run, ext *extension.Extension) boo
 		if !listed {
 			continue
 		}
-		if uint64(r.Bytes) > p.recordLimit(purpose, t.HighWater) {
+		if uint64(r.Bytes) > commit.RecordLimit(purpose, t.HighWater, p.pageSize) {
 			return false
 		}
 		b, err := p.readRun(r, t.HighWater)

@@ -61,7 +61,7 @@ func (s *Stream) writeFlight() {
 	s.behind.sum = p.sumOf(s.behind.buf.runs)
 	_, err := p.writeRuns(s.behind.buf.runs)
 	p.commit.Lock()
-	p.passOn()
+	p.commit.HandOff()
 	p.commit.Unlock()
 	s.behind.done <- err
 }

@@ -10,15 +10,15 @@ import (
 func (p *Pager) Waiting(n int) bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	return len(p.queue)+len(p.barriers) == n
+	return p.commit.Waiting() == n
 }
 
 // Awaited tells whether a caller waits for a transaction that another caller is to finish.
 func (p *Pager) Awaited() bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	waits := func(pr *Prepared) bool { return pr.ended != nil }
-	return slices.ContainsFunc(p.queue, waits) || slices.ContainsFunc(p.flight, waits)
+	waits := func(pr *Prepared) bool { return pr.Awaited() }
+	return slices.ContainsFunc(p.commit.Queue(), waits) || slices.ContainsFunc(p.commit.InFlight(), waits)
 }
 
 // FlushVisible does what the timer of Periodic does.
@@ -42,5 +42,5 @@ func (w *WriteTx) Rise(n uint64) error {
 func (p *Pager) Settles() bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	return p.trailing && !p.unsettled
+	return p.trailing && !p.plainFailed
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -190,8 +191,8 @@ func (p *Pager) verify(m page.Meta, t *extension.Trailing) (why, err error) {
 		if e.Start < page.FirstDataPage {
 			return page.Corruptf(e.Start, "a meta page is listed as written")
 		}
-		if e.N > uint64(maxListed-listed)/uint64(p.pageSize) {
-			return page.Corruptf(e.Start, "more than %d bytes are listed as written", maxListed)
+		if e.N > uint64(commit.MaxListed-listed)/uint64(p.pageSize) {
+			return page.Corruptf(e.Start, "more than %d bytes are listed as written", commit.MaxListed)
 		}
 		listed += int64(e.N) * int64(p.pageSize)
 		if unreadable = p.dropPages(e); unreadable != nil {

@@ -1,100 +1,112 @@
 package pager
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 )
 
-// group is the transactions that one leader writes, with one meta. What it needs
-// of the Pager was copied when it was formed: it is written without the lock.
+// group is what the leader writes, besides what the protocol knows of it (commit.Group). What
+// it needs of the Pager was copied when it was formed: it is written without the lock.
 type group struct {
-	p        *Pager
-	members  []*Prepared
-	barriers []*Prepared
-	runs     []run // to write, in file order
-	state    State // as of the last member
-	rec      record
-	sum      page.Sum // of the state
-	base     State    // the newest durable one
-	slot     int
-	label    page.Label
-	lists    []page.Extent // freelist pages in use
-	list     page.ID       // the one that the meta names; 0: none
-	freed    []page.Extent // by members, ascending
-	mode     Durability    // what the most careful member wants
-	plain    bool          // somebody wants bbolt to find it
-	even     bool          // and the losing slot to need no page past the state's
-	cuts     bool          // somebody wants the file to be cut off
-	settles  bool          // the newest durable meta is trailing
-	visible  bool          // there is a newer state than the durable one, in slot
-	strict   bool
-	unsynced int64
-
-	// What came of it.
-	wroteMeta bool
-	meta      page.Meta
-	trailing  bool
-	flushed   bool
-	absorbed  bool // what was visible became durable before that, in the slot before
-	listed    bool // the dirty pages are as of the group
-	unwritten bool // there was no room for the meta, and the slot is as it was
+	runs   []run // to write, in file order
+	state  State // as of the last member
+	rec    commit.Record
+	sum    page.Sum      // of the state
+	base   State         // the newest durable one
+	lists  []page.Extent // freelist pages in use
+	list   page.Extent   // the one that the meta names; N is 0 if it names none
+	freed  []page.Extent // by members, ascending
+	cuts   bool          // a caller wants the file to be cut off
+	meta   page.Meta     // that was written
+	listed bool          // the dirty pages are as of the group
 }
 
-// drop lets go of the members, and keeps the memory.
-func (g *group) drop() {
-	clear(g.members)
-	clear(g.barriers)
-	clear(g.runs)
-	if cap(g.runs) > maxIdleRuns {
-		g.runs = nil
+// drop lets go of the page runs, and keeps the memory.
+func (w *group) drop() {
+	clear(w.runs)
+	if cap(w.runs) > maxIdleRuns {
+		w.runs = nil
 	}
 }
 
-// write writes the group, as durably as it must be. If it returns an error and
-// the number of a transaction, the pages of that one, and perhaps of later ones,
-// could not be written, and nothing refers to those of the earlier ones. After an
-// error of a flush or of the meta the writer is stopped, unless the group is unwritten.
-func (g *group) write() (failed page.TxID, err error) {
-	if err := g.p.stoppedBy(); err != nil {
-		return 0, err
+// env is the Pager as the protocol sees it. Its methods are in this file and in publish.go.
+type env struct{ p *Pager }
+
+var _ commit.Env[*Prepared] = env{}
+
+// Form gathers what the group writes, and tells the protocol what it stands on.
+func (e env) Form(g *commit.Group[*Prepared]) {
+	p, w := e.p, &e.p.group
+	*w = group{
+		runs: w.runs[:0], freed: w.freed[:0], base: p.durable, state: *p.states.Current(), rec: p.recorded, sum: p.sum,
+		lists: p.listsInUse(nil), cuts: g.Even,
 	}
-	if len(g.members) > 0 && g.mode == Full && g.members[0].mode != Full {
-		if err := g.checkLength(); err != nil {
-			return 0, err
+	g.Strict, g.Trailing, g.Visible, g.Unflushed = p.opts.StrictCompat, p.trailing, p.visible != nil, p.unsynced > 0
+	g.Slot, g.Label = p.slots.Next()
+	if plant.On(plant.WrongSlot) {
+		g.Slot = 1 - g.Slot
+	}
+	if p.visible != nil && plant.On(plant.VisibleAlternates) {
+		g.Label = p.visible.Label + 1
+		g.Slot = int(g.Label % 2)
+	}
+	for _, pr := range g.Barriers {
+		if pr.list.N > 0 {
+			w.list = pr.list
 		}
 	}
-	if g.mode != None && g.unsynced > 0 && !plant.On(plant.NoFlushAfterNoSync) {
-		// Commits that were not flushed may have given pages away that the newest
-		// durable state uses, so they must be durable before these are written.
-		if err := g.p.flush(); err != nil {
-			return 0, err
-		}
-		g.flushed = true
+	g.Even = g.Even && p.slots.Err[g.Slot] == nil && p.slots.Meta[g.Slot].HighWater > w.state.Meta.HighWater
+	if last, ok := g.Newest(); ok {
+		p.counts.Group.Store(int64(len(g.Members)))
+		w.gather(g, last, len(p.dirty.Extents) > 0)
 	}
-	if len(g.members) == 0 {
-		return 0, g.flush()
+	if g.Mode == Periodic && p.dirty.Size > p.opts.PeriodicBytes {
+		g.Mode = Full
 	}
-	sealRuns(g.runs)
-	g.sum.AddSum(g.p.sumOf(g.runs))
-	if g.mode == Periodic && plant.On(plant.MetaBeforePages) {
-		if err := g.writeMeta(); err != nil {
-			return 0, err
-		}
-		return g.p.writeRuns(g.runs)
-	}
-	if failed, err = g.p.writeRuns(g.runs); err != nil {
-		return failed, err
-	}
-	return 0, g.writeMeta()
 }
 
-// checkLength is for a group that is flushed although its first member did not ask
-// for that, and so has not looked when it was prepared.
-func (g *group) checkLength() error {
-	p := g.p
+// gather takes over what the members have to write, and, if it is wanted, what they have freed.
+func (w *group) gather(g *commit.Group[*Prepared], last *Prepared, freed bool) {
+	w.state, w.rec, w.list = last.state, last.rec, last.list
+	if w.list.N > 0 {
+		w.lists = append(w.lists, w.list)
+	}
+	for _, pr := range g.Members {
+		w.sum.AddSum(pr.w.sum)
+		g.Plain = g.Plain || pr.w.early && !plant.On(plant.EarlyUnflushed) // no list could name its pages
+		if freed && !plant.On(plant.FreedStillListed) {
+			w.freed = append(w.freed, pr.w.space.Freed()...)
+		}
+		for i := range pr.w.buf.runs {
+			r := &pr.w.buf.runs[i]
+			if r.until == 0 || r.until > last.state.Tx {
+				w.runs = append(w.runs, *r)
+			}
+		}
+	}
+	if len(g.Members) > 1 {
+		sortRuns(w.runs)
+		slices.SortFunc(w.freed, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
+	}
+}
+
+// WritePages seals and writes the page runs of the group.
+func (e env) WritePages(*commit.Group[*Prepared]) (failed page.TxID, err error) {
+	w := &e.p.group
+	sealRuns(w.runs)
+	w.sum.AddSum(e.p.sumOf(w.runs))
+	return e.p.writeRuns(w.runs)
+}
+
+// CheckLength stops the writer if the file is shorter than it was left.
+func (e env) CheckLength() error {
+	p := e.p
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	if err := p.checkLength(); err != nil && p.stoppedBy() == nil {
@@ -103,125 +115,82 @@ func (g *group) checkLength() error {
 	return p.stoppedBy()
 }
 
-// flush is what a barrier asks for when there is nothing to commit: that the newest
-// state be durable. If it is, that bbolt find it.
-func (g *group) flush() error {
-	switch {
-	case (g.settles && g.plain || g.even) && !g.visible:
-		if best, err := g.p.slots.Best(); err == nil && plant.On(plant.SettlesOlder) {
-			g.state.Meta = g.p.slots.Meta[best]
-		}
-		return g.writePlain()
-	case g.flushed:
+// Flush flushes the file.
+func (e env) Flush() error {
+	if w := &e.p.group; plant.On(plant.CloseNoFlush) && w.list.N > 0 && w.meta.Label == 0 {
 		return nil
 	}
-	g.flushed = true
-	return g.p.flush()
+	return e.p.flush()
 }
 
-// writeMeta ends the group: what was written becomes the newest state. With one
-// flush if it can be; with two if bbolt is to find the newest state after a
-// crash, or if there is no room to list what was written; with none if no reader
-// wants one now.
-func (g *group) writeMeta() error {
-	if g.mode == None {
-		return g.writePlain()
-	}
-	strict := g.strict && !plant.On(plant.StrictIgnored)
-	if !strict && (!g.plain || plant.On(plant.SyncStaysBehind)) {
-		if ext, ok := g.trail(); ok {
-			if g.meta, g.trailing = g.base.Meta, true; plant.On(plant.NewestNamedTwice) {
-				g.meta = g.state.Meta
-			}
-			return g.put(ext)
-		}
-	}
-	if g.mode == Periodic {
-		if err := g.checkLength(); err != nil {
-			return err
-		}
-	}
-	if !plant.On(plant.PlainUnflushed) {
-		g.mode = Full
-	}
-	if !plant.On(plant.NoFlushBeforeMeta) {
-		if err := g.p.flush(); err != nil {
-			return err
-		}
-	}
-	if g.visible {
-		// It is durable now, in the slot that this group was to write: the other one
-		// is the loser.
-		g.absorbed = true
-		g.slot, g.label = 1-g.slot, g.label+1
-	}
-	return g.writePlain()
-}
+// Stopped is why nothing more may be written; nil if it may.
+func (e env) Stopped() error { return e.p.stoppedBy() }
 
-// writePlain writes a meta of the group's own state.
-func (g *group) writePlain() error {
-	g.meta = g.state.Meta
-	return g.put(g.p.extension(g.state.Tx, g.sum, &g.rec, g.lists))
-}
-
-// put writes the meta page and, if the group is to be durable, flushes. A failure
-// leaves it open what the disk holds, so it stops the writer, unless the group is
-// unwritten.
-func (g *group) put(ext *extension.Extension) error {
-	g.meta.Freelist, g.meta.Label = page.NoFreelist, g.label
+// WriteMeta writes the meta page of the group.
+func (e env) WriteMeta(g *commit.Group[*Prepared], trailing bool) (fits bool, err error) {
+	p, w := e.p, &e.p.group
+	var ext *extension.Extension
+	if trailing {
+		if ext, fits = p.trail(g.Mode); !fits {
+			return false, nil
+		}
+		if w.meta = w.base.Meta; plant.On(plant.NewestNamedTwice) {
+			w.meta = w.state.Meta
+		}
+	} else {
+		if best, err := p.slots.Best(); err == nil && len(g.Members) == 0 && plant.On(plant.SettlesOlder) {
+			w.state.Meta = p.slots.Meta[best]
+		}
+		w.meta, ext = w.state.Meta, p.extension(w.state.Tx, w.sum, &w.rec, w.lists)
+	}
+	w.meta.Freelist, w.meta.Label = page.NoFreelist, g.Label
 	if plant.On(plant.FreelistKept) {
-		g.meta.Freelist = g.p.slots.Meta[1-g.slot].Freelist
+		w.meta.Freelist = p.slots.Meta[1-g.Slot].Freelist
 	}
-	if g.list != 0 {
-		g.meta.Freelist = g.list
+	if w.list.N > 0 {
+		w.meta.Freelist = w.list.Start
 	}
-	if err := g.p.putMeta(g.slot, g.meta, ext); err != nil {
-		g.unwritten = g.p.stoppedBy() == nil
-		return err
+	if err := p.putMeta(g.Slot, w.meta, ext); err != nil {
+		return true, err
 	}
-	g.wroteMeta = true
-	if plant.On(plant.EvenOutEarly) && len(g.members)+len(g.barriers) == 0 {
-		if err := g.p.evenOut(g.slot, g.meta); err != nil {
-			return err
-		}
+	if plant.On(plant.EvenOutEarly) && p.leaving {
+		return true, p.evenOut(g.Slot, w.meta)
 	}
-	if g.mode != Full || plant.On(plant.NoFlushAfterMeta) {
-		return nil
-	}
-	g.flushed = true
-	return g.p.flush()
+	return true, nil
 }
 
 // trail is the trailing extension of the group; false if there is no room for it.
 // The group's pages are written: from here on the dirty pages are as of the group.
-func (g *group) trail() (*extension.Extension, bool) {
-	l := &g.p.leader
-	if l.pages == nil || g.rec.hasher == nil || g.p.dirty.unknown {
+func (p *Pager) trail(mode Durability) (*extension.Extension, bool) {
+	l, w, d := &p.leader, &p.group, &p.dirty
+	if l.pages == nil || w.rec.Hasher == nil || d.Unknown {
 		return nil, false
 	}
-	listed := g.runs
+	listed := w.runs
 	if plant.On(plant.RunUnlisted) && len(listed) > 0 {
 		listed = listed[:len(listed)-1]
 	}
-	logs, inline := len(g.rec.free.Logs), len(g.rec.free.Inline)
-	room := extension.Room(g.p.pageSize, logs, len(g.lists)) - inline
-	d := &g.p.dirty
-	if len(d.extents) == 0 && !listable(listed, room, g.p.pageSize) {
+	logs, inline := len(w.rec.Free.Logs), len(w.rec.Free.Inline)
+	room := extension.Room(p.pageSize, logs, len(w.lists)) - inline
+	if len(d.Extents) == 0 && !listable(listed, room, p.pageSize) {
 		return nil, false
 	}
-	g.listed = true
-	d.free(g.freed, g.p.pageSize)
+	w.listed = true
+	d.Free(w.freed)
 	// An extent takes at least two bytes.
-	if !d.write(listed, l.pages, g.p.pageSize, room/2, g.mode == Periodic) {
+	for i := range listed {
+		r := &listed[i]
+		if !d.Write(r.id, r.bytes, r.contentEnd(), l.pages, room/2, mode == Periodic) {
+			return nil, false
+		}
+	}
+	if l.written = extension.AppendExtents(l.written[:0], d.Extents); len(l.written) > room {
 		return nil, false
 	}
-	if l.written = extension.AppendExtents(l.written[:0], d.extents); len(l.written) > room {
-		return nil, false
-	}
-	ext := g.p.extension(g.state.Tx, g.sum, &g.rec, g.lists)
+	ext := p.extension(w.state.Tx, w.sum, &w.rec, w.lists)
 	l.trailing = extension.Trailing{
-		Base: g.base.Tx, Root: g.state.Meta.Root, Sequence: g.state.Meta.Sequence,
-		HighWater: g.state.Meta.HighWater, BaseSum: g.base.Sum, Key: l.key, Hash: d.hash, Written: l.written,
+		Base: w.base.Tx, Root: w.state.Meta.Root, Sequence: w.state.Meta.Sequence,
+		HighWater: w.state.Meta.HighWater, BaseSum: w.base.Sum, Key: l.key, Hash: d.Hash, Written: l.written,
 	}
 	ext.Trailing = &l.trailing
 	return ext, true
@@ -238,7 +207,7 @@ func listable(runs []run, room, pageSize int) bool {
 		bytes += len(runs[i].bytes)
 		next = runs[i].id + page.ID(len(runs[i].bytes)/pageSize)
 	}
-	return 2*extents <= room && bytes <= maxListed
+	return 2*extents <= room && bytes <= commit.MaxListed
 }
 
 // leader is memory of the leader.
@@ -255,7 +224,7 @@ type leader struct {
 
 // extension is the plain extension of state tx. It is good until the next call,
 // by the leader.
-func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *record, lists []page.Extent) *extension.Extension {
+func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *commit.Record, lists []page.Extent) *extension.Extension {
 	if plant.On(plant.RecordOfNewest) {
 		rec = &p.record
 	}
@@ -270,8 +239,8 @@ func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *record, lists []page.
 	if (!p.leaving || plant.On(plant.LeftInUse)) && !plant.On(plant.IdentityMissing) {
 		e.File = p.identity
 	}
-	if rec.known || plant.On(plant.EmptyAfterScan) {
-		e.Free = &rec.free
+	if rec.Known || plant.On(plant.EmptyAfterScan) {
+		e.Free = &rec.Free
 	}
 	return e
 }

@@ -6,9 +6,10 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
-	"sync"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/epoch"
+	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
@@ -19,7 +20,7 @@ import (
 // new database. The file is closed if Open fails.
 func Open(file vfs.File, opts Options) (*Pager, error) {
 	p := &Pager{file: file, opts: opts, turn: newTurn()}
-	p.idle = sync.NewCond(&p.commit)
+	p.commit.Init(env{p})
 	p.leaving = opts.SettleOnly
 	if p.opts.Settle == 0 {
 		p.opts.Settle = settleDelay
@@ -33,6 +34,9 @@ func Open(file vfs.File, opts Options) (*Pager, error) {
 	if err := p.open(); err != nil {
 		if p.gen != nil {
 			_ = p.gen.mapping.Close()
+		}
+		if p.stoppedBy() != nil && !plant.On(plant.FailedOpenNoDrop) {
+			p.forget()
 		}
 		_ = file.Close() // which gives the lock back
 		return nil, err
@@ -71,7 +75,7 @@ func (p *Pager) open() error {
 	if err := p.readSlots(size); err != nil {
 		return err
 	}
-	p.buffers.pageSize = p.pageSize
+	p.buffers.pageSize, p.dirty.PageSize = p.pageSize, p.pageSize
 	return p.openState()
 }
 
@@ -138,7 +142,7 @@ func (p *Pager) noMeta() error {
 func (p *Pager) openState() error {
 	p.newRecord()
 	f := &p.found
-	load := !p.opts.ReadOnly || p.opts.LoadFreeList || f.copied
+	load := !p.opts.ReadOnly || p.opts.LoadFreeList || f.copied || plant.On(plant.ReaderSettles)
 	if load { // before anything is mapped, so that what is read can be dropped from the cache
 		p.loadRecord()
 	}
@@ -166,38 +170,29 @@ func (p *Pager) openState() error {
 	if plant.On(plant.LostNotSettled) && f.unfinished {
 		f.trailing = false
 	}
-	if f.trailing && (!p.opts.ReadOnly || plant.On(plant.ReaderSettles)) && !plant.On(plant.OpenNoSettle) {
-		if err := p.settleOpening(); err != nil {
-			return err
-		}
-	}
 	p.gen.states++
 	p.states = epoch.New(s, p.retire)
+	if f.trailing && (!p.opts.ReadOnly || plant.On(plant.ReaderSettles)) && !plant.On(plant.OpenNoSettle) {
+		return p.plainOpening()
+	}
 	return nil
 }
 
-// settleOpening gives the state that was found a plain meta: bbolt and we open the
-// same from then on, and nothing needs the older state of the trailing meta.
-func (p *Pager) settleOpening() error {
-	slot, label := p.slots.Next()
-	if label > page.MaxLabel {
-		return page.Corruptf(page.ID(slot), "transaction ids are used up")
+// plainOpening gives the state that was found a plain meta, as Sync does: bbolt and we open
+// the same from then on, and nothing needs the older state of the trailing meta.
+func (p *Pager) plainOpening() error {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	if slot, label := p.slots.Next(); label > page.MaxLabel {
+		return errLabelsUsedUp(slot)
 	}
-	m := p.found.meta
-	if plant.On(plant.SettlesOlder) {
-		m = p.slots.Meta[p.found.best]
-	}
-	m.Freelist, m.Label = page.NoFreelist, label
-	if err := p.putMeta(slot, m, p.extension(p.found.tx, p.sum, &p.recorded, p.listsInUse(nil))); err != nil {
-		return err
-	}
-	if err := p.flushOpening(); err != nil {
-		return err
-	}
-	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
-	p.unlist(slot)
-	p.trailing, p.random[1-slot] = false, true
-	return nil
+	p.random[p.found.best] = true
+	return p.commit.FinishHeld(p.barrier(true))
+}
+
+// errLabelsUsedUp is the error of a file in whose slot no meta can be written any more.
+func errLabelsUsedUp(slot int) error {
+	return page.Corruptf(page.ID(slot), "transaction ids are used up")
 }
 
 // newState is s, read through the newest mapping.
@@ -212,11 +207,13 @@ func (p *Pager) loadRecord() {
 	if f.free == nil {
 		return
 	}
-	sp, err := p.readRecord(f)
+	read := func(r extension.Run) ([]byte, error) { return p.readRun(r, f.meta.HighWater) }
+	sp, rec, err := commit.ReadRecord(f.free, f.meta, p.pageSize, p.record.Hasher, read)
 	if err != nil {
 		p.logf("%s: what is recorded of its free pages is not believed: %v", p.file.Name(), err)
 		return
 	}
+	p.record = rec
 	for _, l := range f.free.Lists {
 		named := false
 		for slot := range p.lists {

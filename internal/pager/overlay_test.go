@@ -25,7 +25,8 @@ func TestWriterReadsPreparedPages(t *testing.T) {
 	copy(file[5*512:], leaf(5, "file").bytes)
 	p := &Pager{space: space.New(8)}
 	old, young := prepared(leaf(3, "old"), leaf(6, "six")), prepared(leaf(3, "new"), leaf(4, "four"))
-	p.flight, p.queue = []*Prepared{old}, []*Prepared{young}
+	p.commit.Join(old)
+	p.commit.Join(young)
 	p.layOver()
 	w := &WriteTx{p: p, on: young, base: &State{image: page.NewImage(file, 512, 8)}}
 	for id, want := range map[page.ID]string{3: "new", 4: "four", 5: "file", 6: "six"} {
@@ -42,13 +43,12 @@ func TestWriterReadsPreparedPages(t *testing.T) {
 	}
 
 	// Taken off again, in any order, the newer page stays as long as its transaction.
-	p.flight, p.queue = nil, nil
-	p.landed = []*Prepared{old}
+	p.ended = []*Prepared{old}
 	p.reap()
 	if r := p.overlay[3]; r == nil || r != &young.w.buf.runs[0] || p.overlay[6] != nil {
 		t.Errorf("overlay of %d runs after the older transaction went", len(p.overlay))
 	}
-	p.landed = []*Prepared{young}
+	p.ended = []*Prepared{young}
 	p.reap()
 	if len(p.overlay) != 0 {
 		t.Errorf("%d runs are left in the overlay", len(p.overlay))
@@ -69,10 +69,11 @@ func TestOverlayShrinks(t *testing.T) {
 	}
 	const many = 100_000
 	large, small := prepared(10, many), prepared(5, 3)
-	p.queue = []*Prepared{large, small}
+	p.commit.Join(large)
+	p.commit.Join(small)
 	p.layOver()
 	before := reflect.ValueOf(p.overlay).Pointer()
-	p.queue, p.landed = []*Prepared{small}, []*Prepared{large}
+	p.ended = []*Prepared{large}
 	p.reap()
 	if len(p.overlay) != 3 || p.overlaid > maxIdleOverlay || reflect.ValueOf(p.overlay).Pointer() == before {
 		t.Errorf("%d runs are left in an overlay that has held %d", len(p.overlay), p.overlaid)
@@ -86,9 +87,9 @@ func TestOverlayShrinks(t *testing.T) {
 	kept := reflect.ValueOf(p.overlay).Pointer()
 	for range 100 {
 		next := prepared(50, 100)
-		p.queue = append(p.queue, next)
+		p.commit.Join(next)
 		p.layOver()
-		p.queue, p.landed = p.queue[:1], []*Prepared{next}
+		p.ended = []*Prepared{next}
 		p.reap()
 	}
 	if reflect.ValueOf(p.overlay).Pointer() != kept {

@@ -4,15 +4,15 @@
 // Readers take a state (a meta and a mapping) from an epoch and hold no lock.
 // One writer at a time edits; Prepare ends the edit, and the next one begins on
 // top of it; Finish makes it durable, together with whatever else is prepared
-// (pipeline.go). docs/design.md argues what a crash at any moment leaves.
+// (internal/commit, and publish.go). docs/design.md argues what a crash at any moment leaves.
 //
 // Locks, in the order in which they are taken:
 //
 //	turn      the writer's turn, from BeginWrite to Prepare or Rollback
 //	commit    all fields of Pager that change
 //
-// The lead, which one goroutine at a time has (Pager.leading), is not a lock: who
-// has it may read and write the file without holding commit.
+// The lead, which one goroutine at a time has, is not a lock: the leader may read and
+// write the file without holding commit.
 package pager
 
 import (
@@ -20,10 +20,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/epoch"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
@@ -112,50 +112,44 @@ type Pager struct {
 
 	turn turn // the writer's
 
-	commit    sync.Mutex // guards what follows
-	space     *space.Space
-	slots     page.Slots
-	images    [2][]byte      // of the meta pages what can be other than zero, as written last; the leader's
-	inUse     [2]bool        // the slot's extension says that the file is in use; the leader's
-	lists     [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
-	orphans   []page.Extent  // freelists that no slot names any more, to be freed by the next transaction
-	record    record         // of the free pages, as of the newest transaction that is prepared
-	recorded  record         // as the newest meta has it
-	sum       page.Sum       // of the newest state that was written
-	durable   State          // the newest that is durable, or will be before anything builds on that
-	held      *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
-	trailing  bool           // the newest durable meta
-	random    [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
-	visible   *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
-	dirty     dirty          // pages of the state written last that are not in the durable one; the leader's, who changes it without commit
-	gen       *generation    // newest
-	behind    [2]page.ID     // where each lane ended
-	last      [2]uint64      // pages that the last transaction allocated in each lane
-	low       int            // see PlaceLow
-	cutLater  bool           // Shrink found that the file cannot be cut while it is mapped
-	cutFailed error          // of the last attempt of a Shrink
-	noRoom    bool           // the disk was full, and the file was not made longer since: see mayRise, hasRoom
-	fileSize  int64
-	editing   *WriteTx
-	overlay   map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver
-	overlaid  int              // the most that were in it since it was made
-	queue     []*Prepared      // oldest first
-	queued    int64            // bytes
-	barriers  []*Prepared
-	flight    []*Prepared // being written
-	aborted   []*Prepared // whose use of space is still to be undone, oldest first
-	landed    []*Prepared // whose buffers are still to be taken back
-	leading   bool
-	lost      atomic.Uint64 // see Lost: one more than the number of the newest state that is good
-	draining  bool          // Close waits for the last readers
-	idle      *sync.Cond    // there is no leader any more
-	unsynced  int64         // commits since the last that was flushed
-	flusher   *time.Timer   // see flushLater
-	flushing  bool          // it runs
-	settling  *time.Timer   // see settleLater
-	unsettled bool          // there was no room for that; until the next commit it is not tried again
-	wound     bool          // it runs
-	lastWrite time.Time
+	commit      commit.Pipeline[*Prepared] // its lock guards what follows
+	space       *space.Space
+	slots       page.Slots
+	images      [2][]byte      // of the meta pages what can be other than zero, as written last; the leader's
+	inUse       [2]bool        // the slot's extension says that the file is in use; the leader's
+	lists       [2]page.Extent // pages of the freelist that each slot names; N is 0 if it names none
+	orphans     []page.Extent  // freelists that no slot names any more, to be freed by the next transaction
+	record      commit.Record  // of the free pages, as of the newest transaction that is prepared
+	recorded    commit.Record  // as the newest meta has it
+	sum         page.Sum       // of the newest state that was written
+	durable     State          // the newest that is durable, or will be before anything builds on that
+	held        *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
+	trailing    bool           // the newest durable meta
+	random      [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
+	visible     *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
+	dirty       commit.Dirty   // pages of the state written last that are not in the durable one; the leader's, who changes it without commit
+	gen         *generation    // newest
+	behind      [2]page.ID     // where each lane ended
+	last        [2]uint64      // pages that the last transaction allocated in each lane
+	low         int            // see PlaceLow
+	cutLater    bool           // Shrink found that the file cannot be cut while it is mapped
+	cutFailed   error          // of the last attempt of a Shrink
+	noRoom      bool           // the disk was full, and the file was not made longer since: see mayRise, recorder
+	fileSize    int64
+	editing     *WriteTx
+	overlay     map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver
+	overlaid    int              // the most that were in it since it was made
+	aborted     []*Prepared      // whose use of space is still to be undone, oldest first
+	ended       []*Prepared      // whose buffers are still to be taken back
+	lost        atomic.Uint64    // see Lost: one more than the number of the newest state that is good
+	draining    bool             // Close waits for the last readers
+	unsynced    int64            // commits since the last that was flushed
+	flusher     *time.Timer      // see flushLater
+	flushing    bool             // it runs
+	plainTimer  *time.Timer      // see plainLater
+	plainFailed bool             // there was no room for a plain meta; until the next commit it is not tried again
+	armed       bool             // it runs
+	lastWrite   time.Time
 
 	group  group // the leader's, and
 	leader leader
@@ -347,10 +341,14 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	if p.space == nil {
 		return Accounting{}, ErrFreePagesNotLoaded
 	}
-	current := p.states.Current() // nil if Close waits for s
-	busy := len(p.queue)+len(p.flight)+len(p.aborted) > 0 || p.lost.Load() != 0
+	current := p.states.Current()
+	if current == nil { // Close waits for s, and may have committed once more
+		current = &p.durable
+	}
+	_, prepared := p.commit.Newest()
+	busy := prepared || len(p.aborted) > 0 || p.lost.Load() != 0
 	a := p.account()
-	a.Exact = !busy && (current == nil || current.Tx == s.Tx)
+	a.Exact = !busy && current.Tx == s.Tx
 	return a, nil
 }
 
@@ -369,9 +367,9 @@ func (p *Pager) account() (a Accounting) {
 		a.Free = append(a.Free, p.editing.space.Allocated()...)
 		slices.SortFunc(a.Free, func(a, b page.Extent) int { return cmp.Compare(a.Start, b.Start) })
 	}
-	a.Records = slices.Collect(p.recorded.runs())
+	a.Records = slices.Collect(p.recorded.Runs())
 	a.Reserved = append(p.listsInUse(nil), a.Records...)
-	if best, err := p.slots.Best(); err == nil && p.visible == nil && p.recorded.known && p.slots.Meta[best].Freelist != page.NoFreelist {
+	if best, err := p.slots.Best(); err == nil && p.visible == nil && p.recorded.Known && p.slots.Meta[best].Freelist != page.NoFreelist {
 		a.List = p.slots.Meta[best].Freelist
 	}
 	return a

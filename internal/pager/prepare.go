@@ -5,9 +5,9 @@ import (
 	"maps"
 	"runtime"
 	"sort"
-	"strconv"
 	"time"
 
+	"holdfast/internal/commit"
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 	"holdfast/internal/space"
@@ -33,6 +33,7 @@ type WriteTx struct {
 	reserved []page.Extent // see Reserve
 	began    time.Time     // if turns are timed
 	sum      page.Sum      // what was written of it before it was prepared, less what it has freed of what was written before it
+	list     page.Extent   // see nameFreelist; N is 0 if its meta names none
 	pr       Prepared      // what becomes of it
 }
 
@@ -81,19 +82,21 @@ func (p *Pager) makeDurable(mode Durability) error {
 		if flush {
 			on = p.barrier(false)
 		}
-		p.commit.Unlock()
 		if flush {
-			_ = on.Finish()
+			_ = p.commit.FinishHeld(on)
 		} else {
-			_ = p.waitFor(on) // whose failure is its own
+			_ = p.commit.WaitHeld(on) // whose failure is its own
 		}
-		p.commit.Lock()
 	}
 }
 
 // begin begins a transaction for the caller, who holds the turn.
-func (p *Pager) begin() (*WriteTx, error) {
-	w, err := p.beginWrite()
+func (p *Pager) begin() (w *WriteTx, err error) {
+	p.commit.Lock()
+	if err = ErrDatabaseNotOpen; !p.closed.Load() {
+		w, err = p.beginWrite()
+	}
+	p.commit.Unlock()
 	if err != nil {
 		p.turn.Unlock()
 		return nil, err
@@ -131,13 +134,9 @@ func (w *WriteTx) endTurn() {
 	w.p.turn.Unlock()
 }
 
+// beginWrite begins a transaction for the caller, which holds the turn and commit.
 func (p *Pager) beginWrite() (*WriteTx, error) {
-	if p.closed.Load() {
-		return nil, ErrDatabaseNotOpen
-	}
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	if err := p.waitForRoom(); err != nil {
+	if err := p.commit.WaitForRoom(); err != nil {
 		return nil, err
 	}
 	if err := p.stoppedBy(); err != nil {
@@ -171,7 +170,7 @@ func (w *WriteTx) WaitForBase() error {
 	if w.on == nil || plant.On(plant.BaseNotAwaited) {
 		return nil
 	}
-	return w.p.waitFor(w.on)
+	return w.p.commit.Wait(w.on)
 }
 
 // PageSize is the size of a page in bytes.
@@ -242,29 +241,6 @@ func (p *Pager) endEdit() {
 	p.updateGauges()
 }
 
-// Durability is when a commit returns. See the root package.
-type Durability int
-
-// From the most careful on.
-const (
-	Full     Durability = iota // it is on the disk
-	Periodic                   // it is visible, and will soon be on the disk
-	None                       // it is visible
-)
-
-// String is the mode's name, as HOLDFAST_DURABILITY has it.
-func (d Durability) String() string {
-	switch d {
-	case Full:
-		return "full"
-	case Periodic:
-		return "periodic"
-	case None:
-		return "none"
-	}
-	return strconv.Itoa(int(d))
-}
-
 // CommitOptions say how a commit is made durable.
 type CommitOptions struct {
 	Mode      Durability
@@ -282,24 +258,36 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		_ = w.stream.land() // its error is why prepare fails
 	}
 	p.commit.Lock()
+	err := w.enqueue(root, sequence, opts)
+	waits := isFull(err) && (p.held != nil || p.visible != nil)
+	p.commit.Unlock()
+	w.endTurn()
+	if err == nil {
+		return &w.pr, nil
+	}
+	if w.on != nil {
+		if failed := p.commit.Wait(w.on); failed != nil {
+			return nil, failed
+		}
+	}
+	if waits {
+		// What the last commits have freed waits for the next flush. A commit that tries
+		// again, with less or after having removed something, is to find it free.
+		_ = p.Sync()
+	}
+	return nil, err
+}
+
+// isFull tells whether err is that the file cannot be made longer.
+func isFull(err error) bool { return vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached) }
+
+// enqueue puts the transaction into the queue, or rolls it back. The caller holds commit.
+func (w *WriteTx) enqueue(root page.ID, sequence uint64, opts CommitOptions) error {
+	p := w.p
 	if err := w.prepare(root, sequence, opts); err != nil {
 		w.abandon()
-		full := vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
-		p.noRoom = p.noRoom || full
-		full = full && (p.held != nil || p.visible != nil)
-		p.commit.Unlock()
-		w.endTurn()
-		if w.on != nil {
-			if failed := p.waitFor(w.on); failed != nil {
-				return nil, failed
-			}
-		}
-		if full {
-			// What the last commits have freed waits for the next flush. A commit that tries
-			// again, with less or after having removed something, is to find it free.
-			_ = p.Sync()
-		}
-		return nil, err
+		p.noRoom = p.noRoom || isFull(err)
+		return err
 	}
 	if plant.On(plant.WrittenEarly) {
 		for _, r := range w.buf.runs {
@@ -310,48 +298,28 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 		w.stream.end()
 	}
 	w.on, w.base, w.stream = nil, nil, nil // or each would keep all before it
-	p.queue = append(p.queue, &w.pr)
-	p.queued += int64(w.pr.size)
+	p.commit.Join(&w.pr)
 	p.endEdit()
-	p.commit.Unlock()
-	w.endTurn()
-	return &w.pr, nil
+	return nil
 }
 
 // prepare makes the Prepared. If it fails the space's transaction is still in
 // edit.
 func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) error {
-	p := w.p
-	if w.doomed != nil {
-		return w.doomed
-	}
-	if err := p.stoppedBy(); err != nil { // since the transaction began
+	p, pr := w.p, &w.pr
+	if err := w.mayPrepare(); err != nil {
 		return err
 	}
-	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.queue)+4) || w.tx > page.TxID(page.MaxLabel) {
-		return page.Corruptf(0, "transaction ids are used up")
+	if err := w.giveUp(); err != nil {
+		return err
 	}
-	if w.stream != nil {
-		if err := w.stream.free(); err != nil {
-			return err
-		}
-		w.stream.own.drop(w.buf)
+	*pr = Prepared{
+		Entry: commit.Entry{Number: w.tx, Mode: opts.Mode, Plain: w.list.N > 0},
+		p:     p, w: w, before: p.record, list: w.list,
 	}
-	pr := &w.pr
-	*pr = Prepared{p: p, w: w, mode: opts.Mode, before: p.record}
-	for _, list := range p.orphans {
-		if plant.On(plant.OrphanLeaked) {
-			break
-		}
-		if err := w.space.Free(list); err != nil {
-			return err
-		}
-	}
-	if w.lower {
-		w.space.Lower()
-	}
-	var rec recording
-	if err := p.plan(w.space, &rec, w.lower); err != nil {
+	var rec commit.Recording
+	recorder := p.recorder()
+	if err := recorder.Plan(&p.record, w.space, &rec, w.lower); err != nil {
 		return err
 	}
 	meta := w.base.Meta // for its page size and flags
@@ -360,17 +328,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if meta.HighWater = w.space.HighWater(); plant.On(plant.HighWaterStays) {
 		meta.HighWater = w.base.Meta.HighWater
 	}
-	need := int64(meta.HighWater) * int64(p.pageSize)
-	// Of those that are written as a group the first one checks, and of those that
-	// do not wait for a flush one in some; the one that flushes them does. One that makes
-	// the file longer, or may write its last page, always does: nothing could tell
-	// after that.
-	if len(p.queue) == 0 && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
-		if err := p.checkLength(); err != nil {
-			return err
-		}
-	}
-	if err := p.grow(need, opts); err != nil {
+	if err := w.makeRoom(int64(meta.HighWater)*int64(p.pageSize), opts); err != nil {
 		return err
 	}
 	pr.orphans, p.orphans = p.orphans, nil
@@ -382,28 +340,82 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	if w.space.Commit(); unheld {
 		p.space.Pin(w.base.Tx)
 	}
-	p.complete(&rec)
+	recorder.Complete(&rec)
 	p.space.Pin(w.tx)
 	p.last = [2]uint64{w.lanes[ofLeaves].pages, w.lanes[ofHot].pages}
-	p.record = rec.record
-	pr.rec = rec.record
+	p.record = rec.Record
+	pr.rec = rec.Record
 	pr.state = p.newState(State{Tx: w.tx, Meta: meta})
-	for _, r := range rec.pages {
-		r.by, r.record = w.tx, true
-		w.buf.runs = append(w.buf.runs, r)
+	if w.list.N > 0 {
+		rec.Write(w.list.Start, p.encodeFreelist(w.list, &rec.Record))
+	}
+	for _, r := range rec.Pages {
+		w.buf.runs = append(w.buf.runs, run{id: r.ID, by: w.tx, record: true, buffer: buffer{bytes: r.Bytes}})
 	}
 	sortRuns(w.buf.runs)
 	for i := range w.buf.runs {
-		pr.size += len(w.buf.runs[i].bytes)
+		pr.Size += len(w.buf.runs[i].bytes)
 	}
 	return nil
+}
+
+// mayPrepare is why the transaction cannot commit, whatever it has done; nil if it can.
+func (w *WriteTx) mayPrepare() error {
+	if w.doomed != nil {
+		return w.doomed
+	}
+	p := w.p
+	if err := p.stoppedBy(); err != nil { // since the transaction began
+		return err
+	}
+	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.commit.Queue())+4) || w.tx > page.TxID(page.MaxLabel) {
+		return errLabelsUsedUp(0)
+	}
+	return nil
+}
+
+// giveUp frees what no slot names any more, and what waits for the end of the edit.
+func (w *WriteTx) giveUp() error {
+	if w.stream != nil {
+		if err := w.stream.free(); err != nil {
+			return err
+		}
+		w.stream.own.drop(w.buf)
+	}
+	for _, list := range w.p.orphans {
+		if plant.On(plant.OrphanLeaked) {
+			break
+		}
+		if err := w.space.Free(list); err != nil {
+			return err
+		}
+	}
+	if w.lower {
+		w.space.Lower()
+	}
+	return nil
+}
+
+// makeRoom makes the file long enough, after a look whether it is as long as it was left. Of
+// those that are written as a group the first one looks, and of those that do not wait for a
+// flush one in some; the one that flushes them does. One that makes the file longer, or may
+// write its last page, always does: nothing could tell after that.
+func (w *WriteTx) makeRoom(need int64, opts CommitOptions) error {
+	p := w.p
+	first := len(p.commit.Queue()) == 0
+	if first && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
+		if err := p.checkLength(); err != nil {
+			return err
+		}
+	}
+	return p.grow(need, opts)
 }
 
 // layOver puts the page runs of prepared transactions into the overlay, in which
 // the next transaction looks before the mapping. The caller holds commit, and
 // no transaction is in edit.
 func (p *Pager) layOver() {
-	all := [2][]*Prepared{p.flight, p.queue}
+	all := [2][]*Prepared{p.commit.InFlight(), p.commit.Queue()}
 	for _, prs := range all {
 		for _, pr := range prs {
 			if pr.laidOver {
@@ -430,7 +442,7 @@ func (w *WriteTx) supersede() {
 		return
 	}
 	freed := w.space.Freed()
-	landed := w.p.states.Current().Tx
+	published := w.p.states.Current().Tx
 	pages := uint64(0)
 	for _, e := range freed {
 		pages += e.N
@@ -439,7 +451,7 @@ func (w *WriteTx) supersede() {
 		for _, e := range freed {
 			for id := e.Start; id < e.End(); id++ {
 				if r := overlay[id]; r != nil {
-					w.take(r, landed)
+					w.take(r, published)
 				}
 			}
 		}
@@ -448,15 +460,15 @@ func (w *WriteTx) supersede() {
 	for id, r := range overlay {
 		at := sort.Search(len(freed), func(i int) bool { return freed[i].End() > id })
 		if at < len(freed) && freed[at].Start <= id {
-			w.take(r, landed)
+			w.take(r, published)
 		}
 	}
 }
 
-// reap takes landed transactions off the overlay, and their buffers back. The
+// reap takes transactions that have ended off the overlay, and their buffers back. The
 // caller holds commit, and no transaction is in edit.
 func (p *Pager) reap() {
-	for i, pr := range p.landed {
+	for i, pr := range p.ended {
 		if pr.laidOver {
 			for j := range pr.w.buf.runs {
 				if r := &pr.w.buf.runs[j]; p.overlay[r.id] == r {
@@ -466,9 +478,9 @@ func (p *Pager) reap() {
 		}
 		p.buffers.put(pr.w.buf)
 		pr.w.buf = nil
-		p.landed[i] = nil
+		p.ended[i] = nil
 	}
-	p.landed = p.landed[:0]
+	p.ended = p.ended[:0]
 	p.trimOverlay()
 }
 

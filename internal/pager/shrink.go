@@ -118,7 +118,7 @@ type Usage struct {
 func (p *Pager) Busy() bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	return p.editing != nil || p.leading || len(p.queue) > 0
+	return p.editing != nil || p.commit.Busy()
 }
 
 // UnusedBits gives a bit for each page below the high-water mark, the lowest of a byte
@@ -130,7 +130,7 @@ func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
 	if p.space == nil || p.closed.Load() {
 		return nil, nil, ErrDatabaseNotOpen
 	}
-	return p.space.AppendUnusedBits(nil), p.listsInUse(slices.Collect(p.record.runs())), nil
+	return p.space.AppendUnusedBits(nil), p.listsInUse(slices.Collect(p.record.Runs())), nil
 }
 
 // CheckUsed is damage if pages that a state reaches which the caller holds are free, or a part of a record of free pages:
@@ -141,7 +141,7 @@ func (p *Pager) CheckUsed(runs []page.Extent) error {
 	if p.space == nil || p.closed.Load() {
 		return ErrDatabaseNotOpen
 	}
-	reserved := p.listsInUse(slices.Collect(p.record.runs()))
+	reserved := p.listsInUse(slices.Collect(p.record.Runs()))
 	for _, e := range runs {
 		if id, ok := p.space.AnyFree(e); ok {
 			return page.Corruptf(id, "it is in use, and recorded as free")
@@ -176,7 +176,7 @@ func (p *Pager) Usage() (Usage, error) {
 		HighWater: p.space.HighWater(), Free: p.space.FreeCount(), Pending: p.space.PendingCount(),
 		Tail: p.space.Tail(), FileSize: p.fileSize,
 	}
-	for e := range p.record.runs() {
+	for e := range p.record.Runs() {
 		u.LastRecord = max(u.LastRecord, e.End())
 	}
 	for _, l := range p.listsInUse(nil) {
@@ -222,7 +222,7 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 			return size, err
 		}
 		pr := p.barrier(true)
-		pr.even = !plant.On(plant.SlotsStayUneven)
+		pr.Even = !plant.On(plant.SlotsStayUneven)
 		p.commit.Unlock()
 		err := pr.Finish()
 		for ; err == nil && pieces > 0 && p.cutPiece(); pieces-- {
@@ -275,7 +275,7 @@ func (p *Pager) mayShrink() error {
 // what slots name, which is what Shrink can hope for, and all. The caller holds commit.
 func (p *Pager) end() (own, all int64) {
 	high := p.space.HighWater()
-	for _, prs := range [3][]*Prepared{p.queue, p.flight, p.aborted} {
+	for _, prs := range [3][]*Prepared{p.commit.Queue(), p.commit.InFlight(), p.aborted} {
 		for _, pr := range prs {
 			if !plant.On(plant.CutPrepared) {
 				high = max(high, pr.state.Meta.HighWater)

@@ -6,7 +6,6 @@ import (
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
-	"holdfast/internal/vfs"
 )
 
 // Stream gives pages to what a transaction builds beside the tree that is there, such
@@ -109,7 +108,7 @@ func (s *Stream) take(n uint64) (page.ID, error) {
 func (s *Stream) fail(err error) error {
 	if err != nil {
 		p := s.w.p
-		p.noRoom = p.noRoom || vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached)
+		p.noRoom = p.noRoom || isFull(err)
 		if plant.On(plant.DoomedCommits) {
 			return err
 		}
@@ -152,7 +151,7 @@ func (s *Stream) lead() error {
 		return err
 	}
 	if !s.begun {
-		if err := s.settle(); err != nil {
+		if err := s.makePlain(); err != nil {
 			s.err = err
 			return err
 		}
@@ -160,14 +159,12 @@ func (s *Stream) lead() error {
 	}
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	for p.leading {
-		p.idle.Wait()
-	}
+	p.commit.Lead()
 	if err := s.room(); err != nil {
+		p.commit.HandOff()
 		return s.fail(err)
 	}
 	w.early = true
-	p.leading = true
 	s.own.hold(p, w.space.HighWater())
 	return nil
 }
@@ -177,13 +174,13 @@ func (s *Stream) follow(err error) error {
 	p := s.w.p
 	p.commit.Lock()
 	defer p.commit.Unlock()
-	p.passOn()
+	p.commit.HandOff()
 	return s.fail(err)
 }
 
-// settle makes what the transaction stands on durable, and its meta plain, unless the
+// makePlain makes what the transaction stands on durable, and its meta plain, unless the
 // transaction itself need not be.
-func (s *Stream) settle() error {
+func (s *Stream) makePlain() error {
 	if err := s.w.WaitForBase(); err != nil || s.opts.Mode == None {
 		return err
 	}
@@ -200,7 +197,7 @@ func (s *Stream) settle() error {
 }
 
 // room makes the file long enough for what was allocated, as prepare does. The caller
-// holds commit, and nobody leads.
+// holds commit, and leads.
 func (s *Stream) room() error {
 	w := s.w
 	if w.doomed != nil {

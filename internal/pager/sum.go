@@ -14,7 +14,7 @@ import (
 // taken off
 //
 //   - at once, if the run was in the file before all that is prepared, or was written by the transaction's Stream;
-//   - when its group has landed, if the run was prepared and not written at that time (see discountLater): the
+//   - when its group is published, if the run was prepared and not written at that time (see discountLater): the
 //     leader writes it, since a transaction of a later group gave it up;
 //   - never, if it never was written, since the same group has given it up.
 
@@ -78,27 +78,28 @@ func (s *Stream) written(id page.ID) (*page.Image, error) {
 }
 
 // take notes that the transaction has given up r, a run of the overlay, and takes it off the sum if it is written: all
-// transactions up to landed are. The caller holds commit.
-func (w *WriteTx) take(r *run, landed page.TxID) {
-	if r.until = w.tx; r.by <= landed && !r.record && !plant.On(plant.LandedStillCounted) {
+// transactions up to published are. The caller holds commit.
+func (w *WriteTx) take(r *run, published page.TxID) {
+	if r.until = w.tx; r.by <= published && !r.record && !plant.On(plant.LandedStillCounted) {
 		w.sum.Remove(page.Fingerprint(r.bytes, r.id))
 	}
 }
 
-// discountLater takes what a group has written, and transactions in the queue have given up, off the sums of these. The
-// caller holds commit.
-func (p *Pager) discountLater(g *group) {
-	if len(p.queue) == 0 || plant.On(plant.FlightStillCounted) {
+// discountLater takes what the members of a group have written, and transactions in the queue have
+// given up, off the sums of these. The caller holds commit.
+func (p *Pager) discountLater(members []*Prepared) {
+	queue := p.commit.Queue()
+	if len(queue) == 0 || plant.On(plant.FlightStillCounted) {
 		return
 	}
-	first := p.queue[0].state.Tx // their numbers are dense
-	for _, pr := range g.members {
+	first := queue[0].state.Tx // their numbers are dense
+	for _, pr := range members {
 		for i := range pr.w.buf.runs {
 			r := &pr.w.buf.runs[i]
 			if r.until < first || r.record {
 				continue
 			}
-			w := p.queue[r.until-first].w
+			w := queue[r.until-first].w
 			w.sum.Remove(page.Fingerprint(r.bytes, r.id))
 		}
 	}
@@ -145,35 +146,31 @@ func (p *Pager) makeSum(s *State) page.Sum {
 // place: before the first, that it is not known, and after the last what it is. It makes durable what the caller has
 // written, and takes from both slots what they list of the last flushes, since that says what the seals were.
 func (p *Pager) RecordSum(sum page.Sum) error {
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	best, err := p.slots.Best()
-	if err != nil || plant.On(plant.ResealKeepsList) {
-		return err
-	}
-	slot, label := p.slots.Next()
-	if label > page.MaxLabel {
-		return page.Corruptf(page.ID(slot), "transaction ids are used up")
+	if plant.On(plant.ResealKeepsList) {
+		return nil
 	}
 	if !plant.On(plant.ResealSumEarly) {
-		if err := p.flush(); err != nil {
+		if err := p.Sync(); err != nil {
 			return err
 		}
 	}
-	m := p.slots.Meta[best]
-	m.Label = label
-	p.leaving, p.sum, p.durable.Sum = true, sum, sum
-	if err := p.putMeta(slot, m, p.extension(p.durable.Tx, sum, &p.recorded, p.listsInUse(nil))); err != nil {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	best, err := p.slots.Best()
+	if err != nil {
 		return err
 	}
-	if err := p.flush(); err != nil {
+	if slot, label := p.slots.Next(); label > page.MaxLabel {
+		return errLabelsUsedUp(slot)
+	}
+	p.leaving, p.sum = true, sum
+	pr := p.barrier(true)
+	pr.Anew, pr.list = true, p.lists[best]
+	if err := p.commit.FinishHeld(pr); err != nil {
 		return err
 	}
-	p.slots.Meta[slot], p.slots.Err[slot] = m, nil
-	p.unlist(slot)
-	p.lists[slot] = p.lists[best]
-	p.random[slot], p.random[1-slot] = false, true
-	if err := p.evenOut(slot, m); err != nil {
+	p.random[best] = true
+	if err := p.evenOut(1-best, p.slots.Meta[1-best]); err != nil {
 		return err
 	}
 	return p.flush()

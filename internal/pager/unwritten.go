@@ -27,35 +27,3 @@ func (p *Pager) unwritten(slot, n int, err error) bool {
 	}
 	return bytes.Equal(now, p.images[slot])
 }
-
-// abortUnwritten ends a group for whose meta there was no room: its members, and all that
-// stands on them, have not happened, as if their pages had not been written. The caller
-// holds commit.
-func (p *Pager) abortUnwritten(g *group, err error) {
-	p.absorb(g)
-	if g.listed && !plant.On(plant.DirtyOfUnwritten) {
-		if p.visible == nil {
-			p.dirty.clear()
-		} else { // they are those of the group: a flush comes next, which clears them
-			p.dirty.unknown = true
-		}
-	}
-	if len(g.members) > 0 {
-		p.abortFrom(g, g.members[0].state.Tx, err) // and the barriers are tried without them
-		return
-	}
-	p.unsettled, p.noRoom = true, true
-	for _, pr := range g.barriers {
-		pr.end(err)
-	}
-	g.drop()
-}
-
-// absorb notes that the first of a group's two flushes has made durable what was visible. The
-// caller holds commit.
-func (p *Pager) absorb(g *group) {
-	if g.absorbed {
-		p.overwritten(1-g.slot, *p.visible, true)
-		p.holdDurable(*p.states.Current(), true)
-	}
-}

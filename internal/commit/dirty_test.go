@@ -1,6 +1,7 @@
-package pager
+package commit
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,22 @@ import (
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 )
+
+// run is a page run that is written.
+type run struct {
+	id    page.ID
+	bytes []byte
+}
+
+// writeAll writes runs, in file order; false if one does not fit.
+func writeAll(d *Dirty, runs []run, h *extension.Hasher, limit int, remember bool) bool {
+	for _, r := range runs {
+		if !d.Write(r.id, r.bytes, len(r.bytes), h, limit, remember) {
+			return false
+		}
+	}
+	return true
+}
 
 // The dirty set, changed a little by each commit, is what one made at once of the
 // same page runs would be.
@@ -20,7 +37,7 @@ func TestDirtySet(t *testing.T) {
 	}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		var d dirty
+		d := Dirty{PageSize: pageSize}
 		written := map[page.ID]run{} // by first page
 		used := make([]bool, pages)
 		for range 30 {
@@ -54,7 +71,7 @@ func TestDirtySet(t *testing.T) {
 				}
 				b := make([]byte, n*pageSize)
 				b[0], b[len(b)-1] = byte(rng.Uint32()), byte(rng.Uint32())
-				r := run{id: id, buffer: buffer{bytes: b}}
+				r := run{id: id, bytes: b}
 				runs = append(runs, r)
 				written[id] = r
 				for i := range n {
@@ -62,15 +79,15 @@ func TestDirtySet(t *testing.T) {
 				}
 				id += page.ID(n - 1)
 			}
-			d.free(freed, pageSize)
-			if !d.write(runs, h, pageSize, pages, true) {
+			d.Free(freed)
+			if !writeAll(&d, runs, h, pages, true) {
 				t.Fatalf("seed %d: no room", seed)
 			}
 			if err := sameAsAnew(&d, written, h, pageSize); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			if rng.IntN(10) == 0 {
-				d.clear()
+				d.Clear()
 				clear(written)
 				clear(used)
 			}
@@ -78,18 +95,18 @@ func TestDirtySet(t *testing.T) {
 	}
 }
 
-func sameAsAnew(d *dirty, written map[page.ID]run, h *extension.Hasher, pageSize int) error {
+func sameAsAnew(d *Dirty, written map[page.ID]run, h *extension.Hasher, pageSize int) error {
 	var all []run
 	for _, r := range written {
 		all = append(all, r)
 	}
-	sortRuns(all)
-	var anew dirty
-	if !anew.write(all, h, pageSize, 1<<20, false) {
+	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.id, b.id) })
+	anew := Dirty{PageSize: pageSize}
+	if !writeAll(&anew, all, h, 1<<20, false) {
 		return fmt.Errorf("no room")
 	}
-	if !slices.Equal(d.extents, anew.extents) || d.size != anew.size || d.hash != anew.hash {
-		return fmt.Errorf("got %v, %d bytes, %x\nwant %v, %d bytes, %x", d.extents, d.size, d.hash, anew.extents, anew.size, anew.hash)
+	if !slices.Equal(d.Extents, anew.Extents) || d.Size != anew.Size || d.Hash != anew.Hash {
+		return fmt.Errorf("got %v, %d bytes, %x\nwant %v, %d bytes, %x", d.Extents, d.Size, d.Hash, anew.Extents, anew.Size, anew.Hash)
 	}
 	return nil
 }
@@ -103,18 +120,18 @@ func TestDirtySetBounds(t *testing.T) {
 	}
 	var runs []run
 	for i := range 10 {
-		runs = append(runs, run{id: page.ID(2 * i), buffer: buffer{bytes: make([]byte, pageSize)}})
+		runs = append(runs, run{id: page.ID(2 * i), bytes: make([]byte, pageSize)})
 	}
-	var d dirty
-	if d.write(runs, h, pageSize, 9, true) {
+	d := Dirty{PageSize: pageSize}
+	if writeAll(&d, runs, h, 9, true) {
 		t.Error("ten extents where nine are allowed")
 	}
-	d.clear()
-	if !d.write(runs, h, pageSize, 10, true) || len(d.extents) != 10 || d.size != 10*pageSize {
-		t.Errorf("ten extents: %v", d.extents)
+	d.Clear()
+	if !writeAll(&d, runs, h, 10, true) || len(d.Extents) != 10 || d.Size != 10*pageSize {
+		t.Errorf("ten extents: %v", d.Extents)
 	}
-	long := []run{{id: 100, buffer: buffer{bytes: make([]byte, maxListed)}}}
-	if d.write(long, h, pageSize, 100, true) {
+	long := []run{{id: 100, bytes: make([]byte, MaxListed)}}
+	if writeAll(&d, long, h, 100, true) {
 		t.Error("more bytes than an opening is to read")
 	}
 }
@@ -129,18 +146,18 @@ func TestDirtyForgetsManyRuns(t *testing.T) {
 	}
 	runs := func(n int) (all []run) {
 		for i := range n {
-			all = append(all, run{id: page.ID(2 + i), buffer: buffer{bytes: make([]byte, pageSize)}})
+			all = append(all, run{id: page.ID(2 + i), bytes: make([]byte, pageSize)})
 		}
 		return all
 	}
-	var d dirty
-	d.write(runs(3000), h, pageSize, 4000, true)
-	d.free([]page.Extent{{Start: 2, N: 2990}}, pageSize)
-	if d.clear(); d.runs != nil || d.most != 0 || len(d.extents) > 0 || d.size != 0 {
+	d := Dirty{PageSize: pageSize}
+	writeAll(&d, runs(3000), h, 4000, true)
+	d.Free([]page.Extent{{Start: 2, N: 2990}})
+	if d.Clear(); d.runs != nil || d.most != 0 || len(d.Extents) > 0 || d.Size != 0 {
 		t.Errorf("the memory of %d runs is kept", d.most)
 	}
-	d.write(runs(100), h, pageSize, 4000, true)
-	if d.clear(); d.runs == nil || len(d.runs) > 0 {
+	writeAll(&d, runs(100), h, 4000, true)
+	if d.Clear(); d.runs == nil || len(d.runs) > 0 {
 		t.Error("the memory of few runs is not kept")
 	}
 }
