@@ -74,9 +74,6 @@ type Bucket struct {
 // inlineShare is the part of a page that an inline bucket's page may take.
 const inlineShare = 4
 
-// emptyValueSize is the size of the value of a new bucket: header and empty leaf.
-const emptyValueSize = page.BucketHeaderSize + page.HeaderSize
-
 // OpenRoot makes b the root bucket.
 func (b *Bucket) OpenRoot(tx *Tx, root page.ID, sequence uint64) {
 	*b = Bucket{tx: tx, sequence: sequence, tree: tree.Open(tx.Source, tx.Edit, root)}
@@ -231,27 +228,38 @@ func (b *Bucket) Put(key, value []byte) error {
 	return valueOnly(b.tree.PutValue(key, value))
 }
 
-// Append puts key, with value, after all other keys. Neither is kept.
-func (b *Bucket) Append(key, value []byte) error {
-	err := b.writable()
-	if err == nil {
-		err = checkPair(key, value)
-	}
-	if err == nil {
-		err = b.tree.Append(b.tx.Appender, b.fillShare(), key, value)
-	}
-	if err == tree.ErrUnordered {
-		return ErrUnordered
-	}
-	return err
-}
-
 // Delete removes key; nothing happens if it is not there.
 func (b *Bucket) Delete(key []byte) error {
 	if err := b.writable(); err != nil {
 		return err
 	}
 	return valueOnly(b.tree.DeleteValue(key))
+}
+
+// checkPair is the error of a key with a value that no file can hold.
+func checkPair(key, value []byte) error {
+	switch {
+	case len(key) == 0:
+		return ErrKeyRequired
+	case len(key) > page.MaxKeySize:
+		return ErrKeyTooLarge
+	case int64(len(value)) > page.MaxValueSize:
+		return ErrValueTooLarge
+	}
+	return nil
+}
+
+// checkName is the error of a name for a bucket in one at depth.
+func checkName(name []byte, depth int) error {
+	switch {
+	case len(name) == 0:
+		return ErrBucketNameRequired
+	case len(name) > page.MaxKeySize:
+		return ErrKeyTooLarge
+	case depth >= MaxNesting:
+		return ErrTooDeep
+	}
+	return nil
 }
 
 // valueOnly is the error of an edit that is refused for buckets.
@@ -282,10 +290,7 @@ func (b *Bucket) Create(name []byte, child *Bucket) error {
 	if err != nil {
 		return err
 	}
-	value := make([]byte, emptyValueSize)
-	page.EncodeBucket(value, page.Bucket{})
-	enc := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
-	enc.Finish(false)
+	value := emptyValue(0)
 	if err := b.tree.Put(name, value, page.BucketFlag); err != nil {
 		return err
 	}
@@ -294,6 +299,14 @@ func (b *Bucket) Create(name []byte, child *Bucket) error {
 	}
 	b.remember(name, child)
 	return nil
+}
+
+// emptyValue is the value of a new bucket: header and empty leaf.
+func emptyValue(sequence uint64) []byte {
+	value := encodeHeader(page.Bucket{Sequence: sequence}, page.HeaderSize)
+	enc := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
+	enc.Finish(false)
+	return value
 }
 
 // vacant is the error of a new bucket called name if there is something of that name.

@@ -94,6 +94,15 @@ type Counters struct {
 	PagesFilled int64 // pages allocated
 }
 
+// Add adds those of another edit.
+func (c *Counters) Add(o Counters) {
+	c.Nodes += o.Nodes
+	c.Rebalances += o.Rebalances
+	c.Splits += o.Splits
+	c.Spills += o.Spills
+	c.PagesFilled += o.PagesFilled
+}
+
 func (e *Edit) arena() *arena { return &e.arenas[e.turn] }
 
 // NewEdit begins the edits of one transaction.
@@ -137,6 +146,9 @@ func (t *Tree) UneditedInline() bool { return t.node == nil && t.root == 0 && t.
 
 // Edited tells whether the tree differs from its pages.
 func (t *Tree) Edited() bool { return t.node != nil }
+
+// Empty tells whether the tree has neither pages nor nodes.
+func (t *Tree) Empty() bool { return t.node == nil && t.root == 0 && !t.inline.Valid() }
 
 // place is a node or a page: one level of a descent.
 type place struct {
