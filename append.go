@@ -66,13 +66,19 @@ func (b *Bucket) Append(key, value []byte) (err error) {
 }
 
 func (tx *Tx) beginAppending() {
-	a := &tx.w.appending
-	a.opts = tx.db.commitOptions()
-	a.stream = tx.w.w.Appender(cmp.Or(tx.db.appendHeld, appendHeld), a.opts)
+	a := tx.beginStream(cmp.Or(tx.db.appendHeld, appendHeld))
 	if tx.db.writesBehind() {
 		a.stream.WriteBehind()
 	}
+}
+
+// beginStream makes the stream of the transaction, which holds about so many bytes of complete pages.
+func (tx *Tx) beginStream(held int64) *appending {
+	a := &tx.w.appending
+	a.opts = tx.db.commitOptions()
+	a.stream = tx.w.w.Appender(held, a.opts)
 	tx.buckets.Appender = a.stream
+	return a
 }
 
 // writesBehind tells whether what is appended is written by a goroutine: if there are

@@ -8,12 +8,7 @@ import (
 
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
-	"holdfast/internal/tree"
 )
-
-// compactFill lets the tree choose, which fills pages of keys that come in order but for
-// a seal.
-const compactFill = tree.DefaultFill
 
 // compactHeld is how many bytes of pages Compact gathers before it writes them: more in
 // one call is not faster.
@@ -41,21 +36,23 @@ func Compact(dst, src *DB, txMaxSize int64) error {
 	if txMaxSize > 0 {
 		held = min(held, txMaxSize)
 	}
+	tx.beginStream(held)
 	return src.View(func(from *Tx) error {
-		c := compaction{tx: tx, left: from.Size(), roots: make(map[Pgid]struct{})}
-		c.build = bucket.NewBuilder(&tx.buckets, tx.w.w.Stream(held, dst.commitOptions()), compactFill)
+		c := compaction{tx: tx, into: &tx.w.root.core, left: from.Size(), roots: make(map[Pgid]struct{})}
 		if err := c.all(from); err != nil {
 			return err
 		}
-		// Before the view ends: what was put lies in src's mapping until it is
+		// Before the view ends: what was appended lies in src's mapping until it is
 		// committed.
 		return tx.Commit()
 	})
 }
 
 type compaction struct {
-	tx    *Tx // on dst
-	build *bucket.Builder
+	tx     *Tx             // on dst
+	into   *bucket.Bucket  // the root bucket of dst
+	idle   []*bucket.Draft // of which the memory is used again
+	beside bool            // there are buckets in dst
 
 	// What the source cannot have more of, however damaged it is.
 	left  int64             // bytes
@@ -72,23 +69,13 @@ func (c *compaction) all(from *Tx) error {
 	if err := c.tx.Err(); err != nil {
 		return err
 	}
-	n := 0
-	err = from.ForEach(func(name []byte, b *Bucket) error {
-		if n++; b == nil {
+	c.beside = first != nil
+	return from.ForEach(func(name []byte, b *Bucket) error {
+		if b == nil {
 			return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is no bucket", from.db.path, name))
 		}
-		if err := c.bucket(name, b); err != nil {
-			return err
-		}
-		if first != nil { // beside what is in dst already
-			return c.ended(root, c.build.CloseInto)
-		}
-		return root.ordered(c.build.Close())
+		return c.bucket(c.into, root, name, b)
 	})
-	if err != nil || n == 0 || first != nil {
-		return err
-	}
-	return c.ended(root, c.build.Finish)
 }
 
 // meet counts n bytes of from, and from itself if it is met for the first time.
@@ -105,43 +92,63 @@ func (c *compaction) meet(from *Bucket, n int, first bool) error {
 	return nil
 }
 
-// bucket copies from, which is called name, and leaves the copy open.
-func (c *compaction) bucket(name []byte, from *Bucket) error {
+// bucket copies from, which is called name in outer, into a bucket.
+func (c *compaction) bucket(into *bucket.Bucket, outer *Bucket, name []byte, from *Bucket) error {
 	if err := c.meet(from, len(name), true); err != nil {
 		return err
 	}
-	if err := c.build.Open(name, from.Sequence()); err != nil {
+	d := c.draft()
+	if err := d.Begin(into, name, from.Sequence()); err != nil {
 		return err
 	}
-	return from.ForEach(func(k, v []byte) error {
+	err := from.ForEach(func(k, v []byte) error {
 		if v == nil {
 			child := from.Bucket(k)
 			if child == nil {
 				return from.tx.Err()
 			}
-			if err := c.bucket(k, child); err != nil {
-				return err
-			}
-			return from.ordered(c.build.Close())
+			return c.bucket(&d.Bucket, from, k, child)
 		}
 		if err := c.meet(from, len(k)+len(v), false); err != nil {
 			return err
 		}
-		return from.ordered(c.build.Put(k, v))
+		return from.ordered(d.AppendStable(k, v))
 	})
+	if err != nil {
+		return err
+	}
+	if into == c.into {
+		err = c.putTop(name, d)
+	} else {
+		err = into.AppendDraft(name, d)
+	}
+	c.idle = append(c.idle, d)
+	return outer.ordered(c.tx.keep(err))
 }
 
-// ended ends what was built of from with fn, which puts it into the root bucket of dst.
-// Pages of that are read only here.
-func (c *compaction) ended(from *Bucket, fn func(*bucket.Bucket) error) (err error) {
+func (c *compaction) draft() *bucket.Draft {
+	last := len(c.idle) - 1
+	if last < 0 {
+		return new(bucket.Draft)
+	}
+	d := c.idle[last]
+	c.idle = c.idle[:last]
+	return d
+}
+
+// putTop puts d into the root bucket of dst, of which pages are read only here.
+func (c *compaction) putTop(name []byte, d *bucket.Draft) (err error) {
 	defer c.tx.caught(debug.SetPanicOnFault(true), &err)
-	return from.ordered(c.tx.keep(fn(&c.tx.w.root.core)))
+	if c.beside {
+		return c.into.PutDraft(name, d)
+	}
+	return c.into.AppendDraft(name, d)
 }
 
 // ordered makes the error of keys of b that do not ascend the damage that it is.
 func (b *Bucket) ordered(err error) error {
-	if errors.Is(err, tree.ErrUnordered) {
-		return b.tx.keep(page.Corruptf(b.Root(), "%v below this page", err))
+	if errors.Is(err, bucket.ErrUnordered) {
+		return b.tx.keep(page.Corruptf(b.Root(), "keys are not in ascending order below this page"))
 	}
 	return err
 }

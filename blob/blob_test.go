@@ -53,7 +53,7 @@ func TestSizes(t *testing.T) {
 					must(t, dropErr(w.ReadFrom(bytes.NewReader(data))))
 					again, err := w.Commit()
 					must(t, err)
-					if !again.Equal(ref) {
+					if again != ref {
 						t.Fatalf("%d bytes are %v by Put, %v by ReadFrom", size, ref, again)
 					}
 					if i%4 == 0 && !bytes.Equal(readAll(t, s, ref), data) {

@@ -32,15 +32,15 @@ func TestRefEncoding(t *testing.T) {
 			t.Errorf("%v takes %d bytes", r, len(b))
 		}
 		var again Ref
-		if err := again.UnmarshalBinary(b); err != nil || !again.Equal(r) {
+		if err := again.UnmarshalBinary(b); err != nil || again != r {
 			t.Errorf("%v came back as %v, %v", r, again, err)
 		}
 		text, err := r.MarshalText()
 		must(t, err)
-		if err := again.UnmarshalText(text); err != nil || !again.Equal(r) {
+		if err := again.UnmarshalText(text); err != nil || again != r {
 			t.Errorf("%s came back as %v, %v", text, again, err)
 		}
-		a, addr, tree, err := ParseDigest(r.String())
+		a, addr, tree, err := parseDigest(r.String())
 		if err != nil || a != r.Algorithm() || addr != r.Address() || tree != (r.Level() > 0) {
 			t.Errorf("%v: %v %v %v %v", r, a, addr, tree, err)
 		}
@@ -153,7 +153,7 @@ func TestCreateAndOpen(t *testing.T) {
 // A leaf with what stands around it fills whole pages.
 func TestDefaultLeafSize(t *testing.T) {
 	for pageSize, want := range map[int]int{512: 8144, 4096: 65488, 16384: 262096, 65536: 1048528} {
-		if got := DefaultLeafSize(pageSize); got != want {
+		if got := defaultLeafSize(pageSize); got != want {
 			t.Errorf("pages of %d bytes: %d, want %d", pageSize, got, want)
 		}
 	}

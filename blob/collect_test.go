@@ -264,7 +264,7 @@ func TestConcurrentWriters(t *testing.T) {
 			want[must2(s.Put(random(uint64(i%3), 150*MinLeafSize+i%3))).addr] += 2
 		}
 		for addr, n := range want {
-			if st := must2(s.Stat(must2(s.Find(addr)))); st.Users != uint64(n+n/2) {
+			if st := must2(s.Stat(must2(s.Find(addr.String()))[0])); st.Users != uint64(n+n/2) {
 				t.Errorf("%d users, want %d", st.Users, n+n/2)
 			}
 		}

@@ -52,6 +52,34 @@ func (s *Store) ByDigest(sha256 [32]byte) (Ref, error) {
 	return ref, nil
 }
 
+// DigestOf gives the SHA-256 of the whole content of a blob that is stored, by which ByDigest finds
+// it. ok is false if it was not computed when the blob was written, or the store has no such blob.
+func (s *Store) DigestOf(ref Ref) (sum [32]byte, ok bool, err error) {
+	if ref.inlined {
+		return SHA256.sum(ref.inline.Bytes()), true, nil
+	}
+	if _, _, ok, err = s.root(ref); err != nil || !ok {
+		return sum, false, err
+	}
+	if ref.level == 0 && ref.algorithm == SHA256 {
+		return ref.addr, true, nil
+	}
+	b, err := s.child(digestsName)
+	if b == nil {
+		return sum, false, err
+	}
+	root := ref.key()
+	key := root.encode()
+	v := b.Get(key[:])
+	if v == nil {
+		return sum, false, s.tx.Err()
+	}
+	if len(v) != len(sum) {
+		return sum, false, corruptf("digest of blob %v has %d bytes", ref, len(v))
+	}
+	return [32]byte(v), true, nil
+}
+
 // setDigest has ByDigest find a stored blob by the SHA-256 of its content.
 func (s *Store) setDigest(sha256 [32]byte, ref Ref) error {
 	if ref.inlined || ref.level == 0 && s.options.Algorithm == SHA256 {

@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -23,23 +24,12 @@ func (s *Store) Roots() iter.Seq2[Ref, error] {
 	}
 }
 
-// Find finds the blob of an address. ErrNotFound if there is none with users.
-func (s *Store) Find(addr Address) (Ref, error) {
-	for info, err := range s.blobs(addr[:]) {
-		return info.ref, err
-	}
-	return Ref{}, firstError(s.tx.Err(), fmt.Errorf("blob %v: %w", addr, ErrNotFound))
-}
-
-// FindPrefix finds the blobs with users whose address, in hexadecimal, begins with
-// prefix, in order. ErrInvalidRef if prefix is not hexadecimal.
-func (s *Store) FindPrefix(prefix string) ([]Ref, error) {
+// Find finds the blobs whose address, or the SHA-256 of whose whole content as far as ByDigest would find it, begins
+// with prefix, in hexadecimal: first those with users whose address does, in order. ErrInvalidRef if prefix is not hexadecimal.
+func (s *Store) Find(prefix string) ([]Ref, error) {
 	digits := strings.ToLower(prefix)
 	whole, err := hex.DecodeString(digits[:len(digits)&^1])
-	if odd := digits[len(digits)&^1:]; err == nil && odd != "" {
-		_, err = hex.DecodeString(odd + "0")
-	}
-	if err != nil || len(digits) > hex.EncodedLen(len(Address{})) {
+	if err != nil || len(digits) > hex.EncodedLen(len(Address{})) || strings.Trim(digits, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("prefix %.100q of an address: %w", prefix, ErrInvalidRef)
 	}
 	var found []Ref
@@ -49,6 +39,29 @@ func (s *Store) FindPrefix(prefix string) ([]Ref, error) {
 		}
 		if strings.HasPrefix(info.ref.addr.String(), digits) {
 			found = append(found, info.ref)
+		}
+	}
+	b, err := s.child(digestsName)
+	if b == nil {
+		return found, err
+	}
+	seen := make(map[Ref]bool)
+	for _, ref := range found {
+		seen[ref] = true
+	}
+	c := b.Cursor()
+	for key, _ := c.Seek(whole); key != nil && bytes.HasPrefix(key, whole); key, _ = c.Next() {
+		if len(key) != len(Address{}) || !strings.HasPrefix(hex.EncodeToString(key), digits) {
+			continue
+		}
+		ref, err := s.ByDigest([32]byte(key))
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, err
+		case !seen[ref]:
+			seen[ref] = true
+			found = append(found, ref)
 		}
 	}
 	return found, s.tx.Err()

@@ -29,7 +29,7 @@ func TestFind(t *testing.T) {
 		must(t, s.finish())
 		n := 0
 		for ref, err := range s.Roots() {
-			if must(t, err); !refs[ref.Address().String()].Equal(ref) {
+			if must(t, err); refs[ref.Address().String()] != ref {
 				t.Errorf("root %v", ref)
 			}
 			n++
@@ -38,30 +38,30 @@ func TestFind(t *testing.T) {
 			t.Errorf("%d roots of %d", n, len(refs))
 		}
 		for text, ref := range refs {
-			if found := must2(s.Find(ref.Address())); !found.Equal(ref) {
+			if found := must2(s.Find(text)); !slices.Equal(found, []Ref{ref}) {
 				t.Errorf("found %v for %v", found, ref)
 			}
 			for _, digits := range []int{0, 1, 2, 3, 6, 64} {
-				found := must2(s.FindPrefix(strings.ToUpper(text[:digits])))
+				found := must2(s.Find(strings.ToUpper(text[:digits])))
 				want := 0
 				for other := range refs {
 					if strings.HasPrefix(other, text[:digits]) {
 						want++
 					}
 				}
-				if len(found) != want || !slices.ContainsFunc(found, ref.Equal) {
+				if len(found) != want || !slices.Contains(found, ref) {
 					t.Errorf("prefix %s: found %d, want %d", text[:digits], len(found), want)
 				}
 			}
 		}
 		for _, prefix := range []string{"g", "0g", "0x", strings.Repeat("0", 65), strings.Repeat("0", 66)} {
-			if _, err := s.FindPrefix(prefix); !errors.Is(err, ErrInvalidRef) {
+			if _, err := s.Find(prefix); !errors.Is(err, ErrInvalidRef) {
 				t.Errorf("prefix %q: %v", prefix, err)
 			}
 		}
 		for _, addr := range []Address{gone.Address(), {}, s.options.Algorithm.sum(random(9, 2*MinLeafSize)[:MinLeafSize])} {
-			if _, err := s.Find(addr); !errors.Is(err, ErrNotFound) {
-				t.Errorf("address %v: %v", addr, err)
+			if found, err := s.Find(addr.String()); len(found) > 0 || err != nil {
+				t.Errorf("address %v: %v, %v", addr, found, err)
 			}
 		}
 	})
@@ -229,7 +229,7 @@ func TestByDigest(t *testing.T) {
 				}
 				must2(w.Write(p))
 				ref := must2(w.Commit())
-				if found, err := s.ByDigest(sum); err != nil || !found.Equal(ref) {
+				if found, err := s.ByDigest(sum); err != nil || found != ref {
 					t.Errorf("%v of %d bytes: %v, %v", o, size, found, err)
 				}
 				must(t, s.Delete(ref))
@@ -237,7 +237,7 @@ func TestByDigest(t *testing.T) {
 					t.Errorf("deleted: %v", err)
 				}
 				again := must2(s.Put(p)) // it knows the digest still
-				if found, err := s.ByDigest(sum); err != nil || !found.Equal(ref) {
+				if found, err := s.ByDigest(sum); err != nil || found != ref {
 					t.Errorf("put again: %v, %v", found, err)
 				}
 				must(t, s.Delete(again))

@@ -254,7 +254,7 @@ func (h *history) op() error {
 
 // same tells whether a content got the reference that it must have.
 func (h *history) same(content *text, ref Ref, err error) error {
-	if want := h.m.tree(content); err == nil && !want.Equal(ref) {
+	if want := h.m.tree(content); err == nil && want != ref {
 		err = fmt.Errorf("%d bytes are %v, not %v", len(content.string), ref, want)
 	}
 	return err

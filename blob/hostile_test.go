@@ -197,7 +197,7 @@ var hostileCalls = map[string]func(s *Store, ref Ref) error{
 	},
 	"stat":  func(s *Store, ref Ref) error { _, err := s.Stat(ref); return err },
 	"usage": func(s *Store, _ Ref) error { _, err := s.Usage(); return err },
-	"find":  func(s *Store, ref Ref) error { _, err := s.FindPrefix(ref.addr.String()[:8]); return err },
+	"find":  func(s *Store, ref Ref) error { _, err := s.Find(ref.addr.String()[:8]); return err },
 	"roots": func(s *Store, _ Ref) (err error) {
 		for _, e := range s.Roots() {
 			err = errors.Join(err, e)

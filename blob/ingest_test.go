@@ -54,11 +54,11 @@ func TestIngestContinues(t *testing.T) {
 					roots := func(yield func(Ref, error) bool) { yield(ref, nil) }
 					must(t, checkClean(s, CheckOptions{Data: true, Roots: roots}))
 					if options != (IngestOptions{}) {
-						if found, err := s.ByDigest(sum); err != nil || !found.Equal(ref) {
+						if found, err := s.ByDigest(sum); err != nil || found != ref {
 							t.Errorf("by its digest: %v, %v", found, err)
 						}
 					}
-					if again := must2(s.Put(want)); !again.Equal(ref) {
+					if again := must2(s.Put(want)); again != ref {
 						t.Errorf("in pieces %v, at once %v", ref, again)
 					}
 					must(t, s.Delete(ref))

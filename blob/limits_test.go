@@ -189,7 +189,7 @@ func TestIngestOfFirstVersion(t *testing.T) {
 			}
 			must2(in.Write(p[n+10:]))
 			ref := must2(in.Commit())
-			if got := must2(s.ByDigest(sha256.Sum256(p))); !got.Equal(ref) {
+			if got := must2(s.ByDigest(sha256.Sum256(p))); got != ref {
 				t.Errorf("%v, not %v", got, ref)
 			}
 			in = must2(s.Ingest("later", IngestOptions{}))

@@ -52,16 +52,16 @@ func TestNames(t *testing.T) {
 				}
 				text := fmt.Sprintf("%x", sum)
 				for _, prefix := range []string{text, text[:8], text[:9]} {
-					if found, err := s.FindDigest(prefix); len(found) != 1 || !found[0].Equal(ref) || err != nil {
+					if found, err := s.Find(prefix); len(found) != 1 || found[0] != ref || err != nil {
 						t.Errorf("%v, %d bytes: %s finds %v, %v", algorithm, len(content), prefix, found, err)
 					}
 				}
 			}
-			if found, err := s.FindDigest("0000000"); len(found) > 0 || err != nil {
+			if found, err := s.Find("0000000"); len(found) > 0 || err != nil {
 				t.Errorf("found %v, %v", found, err)
 			}
 			for _, bad := range []string{"xyz", "0g", fmt.Sprintf("%066x", 1)} {
-				if _, err := s.FindDigest(bad); !errors.Is(err, blob.ErrInvalidRef) {
+				if _, err := s.Find(bad); !errors.Is(err, blob.ErrInvalidRef) {
 					t.Errorf("%q: %v", bad, err)
 				}
 			}

@@ -396,7 +396,7 @@ func damageChunk(t *testing.T, db *holdfast.DB, ref, healthy Ref, data, other []
 			if !errors.Is(err, ErrCorrupt) || !errors.Is(err, d.want) || !errors.As(err, &damage) {
 				t.Fatalf("%s at %d: reading at %d: %v", d.name, c.offset, at, err)
 			}
-			if damage.Offset != c.offset || damage.Chunk != c.key.addr || damage.Level != c.key.level || !damage.Ref.Equal(ref) {
+			if damage.Offset != c.offset || damage.Chunk != c.key.addr || damage.Level != c.key.level || damage.Ref != ref {
 				t.Fatalf("%s at %d, level %d: %v", d.name, c.offset, c.key.level, err)
 			}
 		}

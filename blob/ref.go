@@ -60,25 +60,33 @@ const maxLevel = 12
 
 // Ref names a blob: the address of the root of its tree, how high that is, and
 // the blob's size. It is what a row holds to name its blob. An inline Ref holds
-// the bytes themselves. The zero Ref names nothing. Refs are compared with Equal.
+// the bytes themselves. The zero Ref names nothing. Refs are comparable, also as keys of a map: those
+// that are equal name the same blob in the same way.
 type Ref struct {
 	addr      Address // zero if inline
 	size      int64
 	algorithm Algorithm
 	level     uint8
 	inlined   bool
-	bytes     []byte // inline
+	inline    Inline
 }
 
+// Inline is the content of a blob that its Ref holds itself.
+type Inline string
+
+// Bytes returns a copy of the value.
+func (v Inline) Bytes() []byte { return []byte(v) }
+
+// inlineRef returns the Ref of a value that it holds itself.
 func inlineRef(a Algorithm, p []byte) Ref {
-	return Ref{size: int64(len(p)), algorithm: a, inlined: true, bytes: p}
+	return Ref{size: int64(len(p)), algorithm: a, inlined: true, inline: Inline(p)}
 }
 
 // Address is the address of the root of the blob's tree; of an inline blob the
 // hash of its bytes, which is what its address would be in a store.
 func (r Ref) Address() Address {
 	if r.inlined {
-		return r.algorithm.sum(r.bytes)
+		return r.algorithm.sum(r.inline.Bytes())
 	}
 	return r.addr
 }
@@ -92,18 +100,11 @@ func (r Ref) Level() int { return int(r.level) }
 // Algorithm is the hash function of the reference.
 func (r Ref) Algorithm() Algorithm { return r.algorithm }
 
-// Inline gives the bytes of an inline blob, which must not be changed, and tells
-// whether it is one.
-func (r Ref) Inline() ([]byte, bool) { return r.bytes, r.inlined }
+// Inline gives the value of an inline blob, and tells whether it is one.
+func (r Ref) Inline() (Inline, bool) { return r.inline, r.inlined }
 
 // IsZero tells whether r is the zero Ref, which names nothing.
 func (r Ref) IsZero() bool { return r.algorithm == 0 }
-
-// Equal tells whether both name the same blob in the same way.
-func (r Ref) Equal(o Ref) bool {
-	return r.algorithm == o.algorithm && r.inlined == o.inlined && r.level == o.level && r.size == o.size &&
-		r.addr == o.addr && bytes.Equal(r.bytes, o.bytes)
-}
 
 func (r Ref) key() chunkKey { return chunkKey{r.addr, r.level} }
 
@@ -117,7 +118,7 @@ func (r Ref) AppendBinary(b []byte) ([]byte, error) {
 	case r.IsZero():
 		return b, fmt.Errorf("encoding the zero reference: %w", ErrInvalidRef)
 	case r.inlined:
-		return append(append(b, byte(r.algorithm)|inlineForm), r.bytes...), nil
+		return append(append(b, byte(r.algorithm)|inlineForm), r.inline...), nil
 	}
 	b = append(b, byte(r.algorithm), r.level)
 	b = binary.AppendUvarint(b, uint64(r.size))
@@ -126,7 +127,7 @@ func (r Ref) AppendBinary(b []byte) ([]byte, error) {
 
 // MarshalBinary is AppendBinary to a new slice.
 func (r Ref) MarshalBinary() ([]byte, error) {
-	return r.AppendBinary(make([]byte, 0, max(MaxRefSize, 1+len(r.bytes))))
+	return r.AppendBinary(make([]byte, 0, max(MaxRefSize, 1+len(r.inline))))
 }
 
 // UnmarshalBinary makes r what AppendBinary has encoded. b is not kept. Anything
@@ -191,8 +192,7 @@ func (r *Ref) setSize(size uint64) error {
 
 // String is the blob's digest: of a blob of one leaf the form that OCI uses,
 // "sha256:" and the address in hexadecimal, of a longer one "sha256-tree:" and
-// the address of its root. ParseDigest reads it; with Store.Find it leads
-// to the Ref again.
+// the address of its root. Store.Find leads from its hexadecimal digits to the Ref again.
 func (r Ref) String() string {
 	switch {
 	case r.IsZero():
@@ -203,9 +203,9 @@ func (r Ref) String() string {
 	return r.algorithm.String() + ":" + r.Address().String()
 }
 
-// ParseDigest reads what Ref.String gives. tree tells whether it is the address of
+// parseDigest reads what Ref.String gives. tree tells whether it is the address of
 // a tree. It is ErrInvalidRef if s is anything else.
-func ParseDigest(s string) (a Algorithm, addr Address, tree bool, err error) {
+func parseDigest(s string) (a Algorithm, addr Address, tree bool, err error) {
 	name, digits, _ := strings.Cut(s, ":")
 	if short, ok := strings.CutSuffix(name, "-tree"); ok {
 		name, tree = short, true
@@ -239,7 +239,7 @@ func (r Ref) AppendText(b []byte) ([]byte, error) {
 		return b, fmt.Errorf("encoding the zero reference: %w", ErrInvalidRef)
 	case r.inlined:
 		b = append(append(b, r.algorithm.String()...), "-inline:"...)
-		return hex.AppendEncode(b, r.bytes), nil
+		return hex.AppendEncode(b, r.inline.Bytes()), nil
 	}
 	b = append(append(b, r.String()...), ':')
 	b = strconv.AppendInt(b, r.size, 10)
@@ -294,7 +294,7 @@ func parseRef(s string) (Ref, error) {
 	if len(parts) != 3 && len(parts) != 4 {
 		return Ref{}, errForm
 	}
-	a, addr, tree, err := ParseDigest(parts[0] + ":" + parts[1])
+	a, addr, tree, err := parseDigest(parts[0] + ":" + parts[1])
 	if err != nil {
 		return Ref{}, err
 	}

@@ -5,18 +5,31 @@ import "fmt"
 // Has tells whether the store holds the blob: it has users, or it is a part of
 // another one. It reads no leaf. An inline reference is always held.
 func (s *Store) Has(ref Ref) (bool, error) {
-	if _, inline := ref.Inline(); inline {
+	if ref.inlined {
 		return true, nil
 	}
 	_, e, ok, err := s.root(ref)
 	return ok && !e.dead(), err
 }
 
+// Users is how many users a blob has: one for each Put, Commit and Retain of it that was not
+// deleted, and one for each lease that holds it. 0: the store does not hold it, or only as a part of another one.
+func (s *Store) Users(ref Ref) (uint64, error) {
+	if ref.inlined {
+		return 0, nil
+	}
+	_, e, ok, err := s.root(ref)
+	if err != nil || !ok {
+		return 0, err
+	}
+	return e.users, nil
+}
+
 // Retain gives a blob one user more, who gives it back with Delete. ErrNotFound
 // if the store does not hold the blob; what was deleted is not held any more,
 // whether or not Collect has come by. Of an inline reference nothing is stored.
 func (s *Store) Retain(ref Ref) error {
-	if _, inline := ref.Inline(); inline {
+	if ref.inlined {
 		return nil
 	}
 	k, e, ok, err := s.root(ref)
@@ -35,7 +48,7 @@ func (s *Store) Retain(ref Ref) error {
 // is not held any more; Collect frees its space, so Delete takes the same short
 // time for a blob of any size.
 func (s *Store) Delete(ref Ref) error {
-	if _, inline := ref.Inline(); inline {
+	if ref.inlined {
 		return nil
 	}
 	k, e, ok, err := s.root(ref)

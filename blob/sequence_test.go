@@ -106,7 +106,7 @@ func TestChangedBitInTheFile(t *testing.T) {
 				if !errors.Is(err, ErrCorrupt) || !errors.As(err, &where) || !errors.As(err, &page) {
 					t.Fatalf("%s: %v", way, err)
 				}
-				if where.Offset != bad*leaf || !where.Ref.Equal(ref) || page.Page < 4 {
+				if where.Offset != bad*leaf || where.Ref != ref || page.Page < 4 {
 					t.Errorf("%s: %v", way, err)
 				}
 				behind := make([]byte, len(data)-(bad+1)*leaf)

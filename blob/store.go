@@ -48,13 +48,13 @@ type Options struct {
 	// Chunking is how blobs are cut; 0: FixedSize.
 	Chunking Chunking
 	// LeafSize is the size of a leaf in bytes, from MinLeafSize to MaxLeafSize. 0:
-	// DefaultLeafSize of the database's page size.
+	// as many bytes as fill 16 pages with their element.
 	LeafSize int
 }
 
-// DefaultLeafSize is the size of leaves that, with all that stands around them in
+// defaultLeafSize is the size of leaves that, with all that stands around them in
 // the file, fill 16 pages of pageSize bytes exactly.
-func DefaultLeafSize(pageSize int) int {
+func defaultLeafSize(pageSize int) int {
 	const header, element, key, seal = 16, 16, 8, 8
 	size := 16*pageSize - header - element - key - seal
 	return min(max(size, MinLeafSize), MaxLeafSize)
@@ -68,7 +68,7 @@ func (o *Options) setDefaults(pageSize int) {
 		o.Chunking = FixedSize
 	}
 	if o.LeafSize == 0 {
-		o.LeafSize = DefaultLeafSize(pageSize)
+		o.LeafSize = defaultLeafSize(pageSize)
 	}
 }
 
@@ -250,7 +250,7 @@ func (s *Store) Put(p []byte) (Ref, error) {
 
 // PutInline is Put for values that are mostly short: one of at most MaxInline
 // bytes is kept in the Ref itself, and nothing is stored. p is kept then, and must stay as it
-// is as long as the Ref is used; its encoded form has a copy.
+// is as long as the Ref is used, also as a key of a map; its encoded form has a copy.
 func (s *Store) PutInline(p []byte) (Ref, error) {
 	if len(p) > MaxInline {
 		return s.Put(p)

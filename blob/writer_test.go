@@ -71,7 +71,7 @@ func TestPieces(t *testing.T) {
 					}
 					ref, err := w.Commit()
 					must(t, err)
-					if !ref.Equal(first) {
+					if ref != first {
 						t.Fatalf("%d bytes in pieces of up to %d: %v, by Put %v", size, most, ref, first)
 					}
 					sum, ok := w.DigestSum()
@@ -111,7 +111,7 @@ func TestReadersThatGiveLittle(t *testing.T) {
 				}
 				ref, err := w.Commit()
 				must(t, err)
-				if !ref.Equal(want) {
+				if ref != want {
 					t.Errorf("%s: %v, want %v", name, ref, want)
 				}
 			}
@@ -319,7 +319,7 @@ func TestTogether(t *testing.T) {
 			for i, w := range writers[:3] {
 				got, err := w.Commit()
 				must(t, err)
-				if ref = got; i > 0 && !got.Equal(ref) {
+				if ref = got; i > 0 && got != ref {
 					t.Fatal("another address")
 				}
 			}

@@ -135,7 +135,7 @@ func TestImportBlobDangling(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				ref, err := s.Find(blob.Address(sha256.Sum256([]byte("first"))))
+				ref, err := s.ByDigest(sha256.Sum256([]byte("first")))
 				return errors.Join(err, s.Delete(ref))
 			})
 		},

@@ -141,26 +141,24 @@ func (b *blobs) have(ref blob.Ref, text string) (blob.Ref, error) {
 
 // matching are the blobs whose address or digest begins as n says.
 func (b *blobs) matching(n refName) (found []blob.Ref, err error) {
-	add := func(refs []blob.Ref, fits func(blob.Ref) bool) {
-		for _, ref := range refs {
-			if fits(ref) && !slices.ContainsFunc(found, ref.Equal) {
-				found = append(found, ref)
+	refs, err := b.Find(n.digits)
+	if err != nil {
+		return nil, err
+	}
+	own := b.Options().Algorithm.String()
+	for _, ref := range refs {
+		fits := strings.HasPrefix(ref.Address().String(), strings.ToLower(n.digits)) &&
+			(n.algorithm == "" || n.algorithm == own && n.tree == (ref.Level() > 0))
+		if !fits && !n.tree && n.algorithm != blob.BLAKE3.String() {
+			digest, err := b.digestOf(ref)
+			if err != nil {
+				return nil, err
 			}
+			fits = strings.HasPrefix(digest, "sha256:"+strings.ToLower(n.digits))
 		}
-	}
-	if n.algorithm == "" || n.algorithm == b.Options().Algorithm.String() {
-		refs, err := b.FindPrefix(n.digits)
-		if err != nil {
-			return nil, err
+		if fits {
+			found = append(found, ref)
 		}
-		add(refs, func(r blob.Ref) bool { return n.algorithm == "" || n.tree == (r.Level() > 0) })
-	}
-	if !n.tree && n.algorithm != blob.BLAKE3.String() {
-		refs, err := b.FindDigest(n.digits)
-		if err != nil {
-			return nil, err
-		}
-		add(refs, func(blob.Ref) bool { return true })
 	}
 	return found, nil
 }

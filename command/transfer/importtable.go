@@ -234,7 +234,7 @@ func openRef(s *blob.Store, b []byte) (content, error) {
 		return content{}, err
 	}
 	if inline, ok := ref.Inline(); ok {
-		return content{bytes.NewReader(inline), int64(len(inline))}, nil
+		return content{strings.NewReader(string(inline)), int64(len(inline))}, nil
 	}
 	if s == nil {
 		return content{}, fmt.Errorf("%w: the store of its blobs is missing", blob.ErrMissing)

@@ -67,9 +67,6 @@ type Bucket struct {
 // inlineShare is the part of a page that an inline bucket's page may take.
 const inlineShare = 4
 
-// emptyValueSize is the size of the value of a new bucket: header and empty leaf.
-const emptyValueSize = page.BucketHeaderSize + page.HeaderSize
-
 // OpenRoot makes b the root bucket.
 func (b *Bucket) OpenRoot(tx *Tx, root page.ID, sequence uint64) {
 	*b = Bucket{tx: tx, sequence: sequence, tree: tree.Open(tx.Source, tx.Edit, root)}
@@ -224,27 +221,38 @@ func (b *Bucket) Put(key, value []byte) error {
 	return valueOnly(b.tree.PutValue(key, value))
 }
 
-// Append puts key, with value, after all other keys. Neither is kept.
-func (b *Bucket) Append(key, value []byte) error {
-	err := b.writable()
-	if err == nil {
-		err = checkPair(key, value)
-	}
-	if err == nil {
-		err = b.tree.Append(b.tx.Appender, b.fillShare(), key, value)
-	}
-	if err == tree.ErrUnordered {
-		return ErrUnordered
-	}
-	return err
-}
-
 // Delete removes key; nothing happens if it is not there.
 func (b *Bucket) Delete(key []byte) error {
 	if err := b.writable(); err != nil {
 		return err
 	}
 	return valueOnly(b.tree.DeleteValue(key))
+}
+
+// checkPair is the error of a key with a value that no file can hold.
+func checkPair(key, value []byte) error {
+	switch {
+	case len(key) == 0:
+		return ErrKeyRequired
+	case len(key) > page.MaxKeySize:
+		return ErrKeyTooLarge
+	case int64(len(value)) > page.MaxValueSize:
+		return ErrValueTooLarge
+	}
+	return nil
+}
+
+// checkName is the error of a name for a bucket in one at depth.
+func checkName(name []byte, depth int) error {
+	switch {
+	case len(name) == 0:
+		return ErrBucketNameRequired
+	case len(name) > page.MaxKeySize:
+		return ErrKeyTooLarge
+	case depth >= MaxNesting:
+		return ErrTooDeep
+	}
+	return nil
 }
 
 // valueOnly is the error of an edit that is refused for buckets.
@@ -275,10 +283,7 @@ func (b *Bucket) Create(name []byte, child *Bucket) error {
 	if err != nil {
 		return err
 	}
-	value := make([]byte, emptyValueSize)
-	page.EncodeBucket(value, page.Bucket{})
-	enc := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
-	enc.Finish(false)
+	value := emptyValue(0)
 	if err := b.tree.Put(name, value, page.BucketFlag); err != nil {
 		return err
 	}
@@ -287,6 +292,14 @@ func (b *Bucket) Create(name []byte, child *Bucket) error {
 	}
 	b.remember(name, child)
 	return nil
+}
+
+// emptyValue is the value of a new bucket: header and empty leaf.
+func emptyValue(sequence uint64) []byte {
+	value := encodeHeader(page.Bucket{Sequence: sequence}, page.HeaderSize)
+	enc := page.NewLeaf(value[page.BucketHeaderSize:], 0, 0, 0)
+	enc.Finish(false)
+	return value
 }
 
 // vacant is the error of a new bucket called name if there is something of that name.
@@ -455,65 +468,4 @@ func (b *Bucket) SetSequence(v uint64) error {
 	b.sequence = v
 	b.altered = true
 	return nil
-}
-
-// Commit writes b and all buckets opened below it, and returns b's root and
-// sequence. Call it on the root bucket, once, as the transaction's last act.
-func (b *Bucket) Commit() (page.ID, uint64, error) {
-	if err := b.commitChildren(); err != nil {
-		return 0, 0, err
-	}
-	if err := b.tree.Merge(); err != nil {
-		return 0, 0, err
-	}
-	root, err := b.tree.Write(b.fillShare())
-	return root, b.sequence, err
-}
-
-func (b *Bucket) commitChildren() error {
-	for _, c := range b.children.sorted() { // the same edits give the same file
-		child := c.bucket
-		if err := child.commitChildren(); err != nil {
-			return err
-		}
-		if !child.tree.Edited() && !child.altered {
-			continue
-		}
-		value, err := child.write()
-		if err != nil {
-			return err
-		}
-		if err := b.tree.Put([]byte(c.name), value, page.BucketFlag); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// write brings b to pages, or into its value, and returns that.
-func (b *Bucket) write() ([]byte, error) {
-	h := page.Bucket{Root: b.tree.Root(), Sequence: b.sequence}
-	if !b.tree.Edited() {
-		return b.tree.AppendUnedited(encodeHeader(h, 0)), nil
-	}
-	if err := b.tree.Merge(); err != nil {
-		return nil, err
-	}
-	if size, ok := b.tree.InlineSize(b.tx.Writer.PageSize() / inlineShare); ok {
-		h.Root = 0
-		value := encodeHeader(h, size)
-		return value, b.tree.Inline(value[page.BucketHeaderSize:])
-	}
-	root, err := b.tree.Write(b.fillShare())
-	if err != nil {
-		return nil, err
-	}
-	h.Root = root
-	return encodeHeader(h, 0), nil
-}
-
-func encodeHeader(h page.Bucket, room int) []byte {
-	value := make([]byte, page.BucketHeaderSize+room)
-	page.EncodeBucket(value, h)
-	return value
 }

@@ -2,19 +2,22 @@ package tree
 
 import (
 	"bytes"
+	"errors"
 	"math"
+	"slices"
 
 	"holdfast/internal/page"
 	"holdfast/internal/plant"
 )
 
+// ErrUnordered is returned by Append for a key that is not after all others.
+var ErrUnordered = errors.New("keys are not in ascending order")
+
 // Appender takes the pages that appending completes. What it returns pages for may be in
-// the file long before the transaction commits.
+// the file long before the transaction commits: pages that are complete may be written
+// during the next call of Allocate.
 type Appender interface {
-	// Allocate and Seal are as those of Writer. Pages that are complete may be written
-	// during the next call.
-	Allocate(n uint64, hot bool) (page.ID, []byte, error)
-	Seal(end int)
+	Writer
 	// WriteLeaf makes a leaf of one element, of which it keeps nothing. See page.LoneLeaf.
 	WriteLeaf(key, value []byte, sealed bool) (id page.ID, pages uint64, err error)
 	// Owns tells whether page id came from here.
@@ -26,7 +29,8 @@ type Appender interface {
 // edge is the right edge of a tree to which keys are appended. Small elements are
 // gathered in its last leaf, a node, of which pages are made as soon as nothing that comes
 // later can change them. Elements as long as a page become a leaf of their own at once. In the
-// branches, which are nodes, stays a page number for each.
+// branches, which are nodes too, stays a page number for each; of long branches pages are made in
+// the same way. So of each level a few pages are in memory, however large the tree becomes.
 //
 // What it knows of the tree is right if edits is that of the tree.
 type edge struct {
@@ -48,8 +52,12 @@ type edge struct {
 	fill     float64
 }
 
-// gatherPages is how many pages of elements are gathered before complete ones are sought.
-const gatherPages = 2
+// How many pages of elements are gathered before complete ones are sought: few of elements that
+// are copied, so that these are in a processor's cache still.
+const (
+	gatherPages = 2
+	batchPages  = 16
+)
 
 // gatherValues is for how many values of a page or more there is to be room: twice as many as
 // the splitter looks at, and some.
@@ -70,6 +78,53 @@ func (t *Tree) lend() {
 // error is ErrUnordered if key is not after the last one; after an error of a, the tree
 // is of no use.
 func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
+	if err := t.toEdge(a, fill, key); err != nil {
+		return err
+	}
+	var err error
+	if t.alone(key, value) {
+		err = t.appendLarge(key, value)
+	} else {
+		err = t.appendSmall(&item{key: key, value: value, gathered: true})
+	}
+	return t.appended(key, err)
+}
+
+// AppendStable is Append of an element whose key and value stay as they are until the transaction
+// ends. They are not copied. Pages are divided as Write divides a node to which all was appended.
+func (t *Tree) AppendStable(a Appender, fill float64, key, value []byte, flags uint32) error {
+	if err := t.toEdge(a, fill, key); err != nil {
+		return err
+	}
+	return t.appended(key, t.appendSmall(&item{key: key, value: value, flags: flags}))
+}
+
+// Begin makes t a new, empty tree, with the memory of the edge that it has.
+func (t *Tree) Begin(src Reader, edit *Edit) {
+	g := t.edge
+	*t = Tree{src: src, edit: edit, edge: g}
+	if g != nil {
+		clear(g.path)
+		*g = edge{path: g.path[:0], key: g.key[:0]}
+	}
+}
+
+// toEdge finds the right edge of the tree, to which key is appended.
+func (t *Tree) toEdge(a Appender, fill float64, key []byte) error {
+	g := t.edge
+	if g == nil || g.edits != t.edits || t.edits == 0 {
+		return t.findEdge(a, fill, key)
+	}
+	if g.some && bytes.Compare(g.key, key) >= 0 {
+		return ErrUnordered
+	}
+	g.appender, g.fill = a, fill
+	t.edits++
+	return nil
+}
+
+// findEdge is toEdge if the edge is not known.
+func (t *Tree) findEdge(a Appender, fill float64, key []byte) error {
 	if t.edit == nil {
 		return errReadOnly
 	}
@@ -79,11 +134,14 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 	}
 	g := t.edge
 	g.appender, g.fill = a, fill
-	known := g.edits == t.edits && t.edits > 0
-	if !known {
-		if err := a.Quietly(t.findLast); err != nil {
-			return err
-		}
+	if t.Empty() {
+		t.node = t.edit.arena().newNode(true)
+		*g = edge{path: g.path[:0], leaf: t.node, key: g.key[:0], before: g.before, appender: a, fill: fill}
+		t.edits++
+		return nil
+	}
+	if err := a.Quietly(t.findLast); err != nil {
+		return err
 	}
 	if made {
 		g.before = bytes.Clone(g.key)
@@ -91,25 +149,23 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 	if g.some && bytes.Compare(g.key, key) >= 0 {
 		return ErrUnordered
 	}
-	if !known {
-		find := func() error { return a.Quietly(t.findEdge) }
-		if t.spilled && !plant.On(plant.SpillTakesBranch) { // branches of pages that may be given up become nodes
-			find = t.findEdge
-		}
-		if err := find(); err != nil {
-			return err
-		}
+	find := func() error { return a.Quietly(t.openEdge) }
+	if t.spilled && !plant.On(plant.SpillTakesBranch) { // branches of pages that may be given up become nodes
+		find = t.openEdge
+	}
+	if err := find(); err != nil {
+		return err
 	}
 	t.edits++
-	var err error
-	if t.alone(key, value) {
-		err = t.appendLarge(key, value)
-	} else {
-		err = t.appendSmall(key, value)
-	}
+	return nil
+}
+
+// appended notes that key was appended, unless that ended with err, which it returns.
+func (t *Tree) appended(key []byte, err error) error {
 	if err != nil {
 		return err
 	}
+	g := t.edge
 	t.edits++
 	g.edits = t.edits
 	g.key, g.some = append(g.key[:0], key...), true
@@ -141,8 +197,8 @@ func (t *Tree) findLast() error {
 	return nil
 }
 
-// findEdge turns the branches at the right edge into nodes.
-func (t *Tree) findEdge() error {
+// openEdge turns the branches at the right edge into nodes.
+func (t *Tree) openEdge() error {
 	g := t.edge
 	g.lent = true // an edit may have moved elements to other nodes
 	for {
@@ -159,7 +215,7 @@ func (t *Tree) findEdge() error {
 	}
 }
 
-// descendEdge is findEdge but for the empty leaf, not the root, at which it may end.
+// descendEdge is openEdge but for the empty leaf, not the root, at which it may end.
 func (t *Tree) descendEdge() (empty bool, err error) {
 	g := t.edge
 	g.path, g.leaf, g.page = g.path[:0], nil, page.Page{}
@@ -234,12 +290,12 @@ func (t *Tree) prune() error {
 	return nil
 }
 
-// appendSmall gathers an element in the last leaf.
-func (t *Tree) appendSmall(key, value []byte) error {
+// appendSmall gathers an element in the last leaf, in memory of the edge if it is said to be gathered.
+func (t *Tree) appendSmall(it *item) error {
 	g := t.edge
 	ps := t.edit.w.PageSize()
 	if g.leaf == nil && g.page.Valid() {
-		if err := t.reopen(page.LeafElementSize + len(key) + len(value)); err != nil {
+		if err := t.reopen(itemSize(it)); err != nil {
 			return err
 		}
 	}
@@ -247,20 +303,26 @@ func (t *Tree) appendSmall(key, value []byte) error {
 	if n == nil {
 		n = t.edit.arena().newNode(true)
 	}
-	if int64(n.size)+int64(len(key)+page.LeafElementSize)+int64(len(value)) > math.MaxInt {
+	if int64(n.size)+int64(len(it.key)+page.LeafElementSize)+int64(len(it.value)) > math.MaxInt {
 		return ErrTooLarge
 	}
-	n.insert(len(n.items), item{key: g.keep(key, ps), value: g.keep(value, ps), child: page.ID(t.edits), gathered: true})
+	batch := batchPages
+	if it.gathered {
+		batch = gatherPages
+		it.key, it.value = g.keep(it.key, ps), g.keep(it.value, ps)
+	}
+	it.child = page.ID(t.edits)
+	n.push(it)
 	if g.leaf == nil {
-		if err := t.appendChild(item{key: t.edit.arena().copyKey(key), node: n}); err != nil {
+		if err := t.appendChild(item{key: t.edit.branchKey(it), node: n}); err != nil {
 			return err
 		}
 		g.leaf = n
 	}
-	if n.size < gatherPages*ps {
+	if n.size < batch*ps {
 		return nil
 	}
-	return t.complete(false)
+	return t.completeLeaf(false)
 }
 
 // reopen makes the last leaf, a page, a node if it has room for an element of size bytes.
@@ -294,7 +356,7 @@ func (t *Tree) appendLarge(key, value []byte) error {
 	g := t.edge
 	e := t.edit
 	if n := g.leaf; n != nil && len(n.items) > 0 && n.items[len(n.items)-1].gathered {
-		if err := t.complete(true); err != nil {
+		if err := t.completeLeaf(true); err != nil {
 			return err
 		}
 	}
@@ -322,11 +384,10 @@ func (t *Tree) appendChild(it item) error {
 	parent := g.path[len(g.path)-1]
 	parent.insert(len(parent.items), it)
 	g.page = page.Page{}
-	t.splitEdge()
-	return nil
+	return t.completeBranches()
 }
 
-// raise puts a branch above a root that is a leaf.
+// raise puts a branch above the root.
 func (t *Tree) raise() error {
 	g := t.edge
 	root := t.edit.arena().newNode(false)
@@ -349,7 +410,7 @@ func (t *Tree) raise() error {
 		}
 	}
 	t.node = root
-	g.path = append(g.path, root)
+	g.path = slices.Insert(g.path, 0, root)
 	return nil
 }
 
@@ -359,135 +420,4 @@ func (e *Edit) branchKey(first *item) []byte {
 		return e.arena().copyKey(first.key)
 	}
 	return first.key
-}
-
-// splitEdge splits the branches at the edge that have become too long.
-func (t *Tree) splitEdge() {
-	g := t.edge
-	for d := len(g.path) - 1; d >= 0; d-- {
-		n := g.path[d]
-		if !n.tooLong() {
-			return
-		}
-		right := t.edit.arena().newNode(false)
-		n.splitOff(n.half(), right)
-		g.path[d] = right
-		it := item{key: right.items[0].key, node: right}
-		if d > 0 {
-			g.path[d-1].insert(len(g.path[d-1].items), it)
-			continue
-		}
-		root := t.edit.arena().newNode(false)
-		root.insert(0, item{key: n.items[0].key, node: n})
-		root.insert(1, it)
-		t.node = root
-		g.path = append(g.path, nil)
-		copy(g.path[1:], g.path)
-		g.path[0] = root
-	}
-}
-
-// complete makes pages of the elements in the last leaf, a node: of all, or of those that
-// whatever comes later does not change: not the last page, and none after which there are fewer
-// elements than the splitter may look at.
-func (t *Tree) complete(all bool) error {
-	g, e := t.edge, t.edit
-	n := g.leaf
-	ps := e.w.PageSize()
-	cuts := splitter{pageSize: ps, fill: g.fill, append: n.appended && !n.grown}.split(n, n.basePages, e.cuts[:0])
-	e.cuts = cuts
-	done := len(cuts)
-	if !all {
-		done--
-		for done > 0 && len(n.items)-cuts[done-1].end < maxGroup {
-			done--
-		}
-	}
-	if done == 0 {
-		return nil
-	}
-	if len(g.path) == 0 {
-		if err := t.raise(); err != nil {
-			return err
-		}
-	}
-	if err := t.freeBase(n); err != nil {
-		return err
-	}
-	e.Stats.Spills++
-	e.Stats.Splits += int64(done - 1)
-	parent := g.path[len(g.path)-1]
-	from := 0
-	for i, c := range cuts[:done] {
-		it, err := t.completePage(n.items[from:c.end], c.size)
-		if err != nil {
-			return err
-		}
-		if i == 0 {
-			last := &parent.items[len(parent.items)-1]
-			parent.size += len(it.key) - len(last.key)
-			*last = it
-		} else {
-			parent.insert(len(parent.items), it)
-		}
-		n.size -= c.size - page.HeaderSize
-		from = c.end
-	}
-	left := copy(n.items, n.items[from:])
-	clear(n.items[left:])
-	n.items = n.items[:left]
-	g.keepAgain(n.items, ps)
-	if g.leaf = nil; left > 0 {
-		g.leaf = n
-		parent.insert(len(parent.items), item{key: e.branchKey(&n.items[0]), node: n})
-	}
-	t.splitEdge()
-	return nil
-}
-
-// completePage makes a page run of items of the last leaf, and gives the element for it in
-// the branch above.
-func (t *Tree) completePage(items []item, size int) (item, error) {
-	e := t.edit
-	if err := e.verifyItems(items); err != nil {
-		return item{}, err
-	}
-	pages := (size + e.w.PageSize() - 1) / e.w.PageSize()
-	id, buf, err := t.edge.appender.Allocate(uint64(pages), false)
-	if err != nil {
-		return item{}, err
-	}
-	e.Stats.PagesFilled += int64(pages)
-	if end := encode(buf, id, uint32(pages-1), true, items); !e.Unsealed {
-		t.edge.appender.Seal(end)
-	}
-	return item{key: e.branchKey(&items[0]), child: id}, nil
-}
-
-// keep copies b into the edge's memory.
-func (g *edge) keep(b []byte, pageSize int) []byte {
-	if len(b) > cap(g.memory)-len(g.memory) {
-		// What is there stays with the elements that lie in it.
-		size := min(max(2*cap(g.memory), minMemory), 2*gatherPages*pageSize+gatherValues*len(b))
-		g.memory = make([]byte, 0, max(size, len(b)))
-		g.lent = false
-	}
-	at := len(g.memory)
-	g.memory = append(g.memory, b...)
-	return g.memory[at:len(g.memory):len(g.memory)]
-}
-
-// keepAgain moves what was gathered of items, which are all that is left, so that the
-// memory of the others can be used again.
-func (g *edge) keepAgain(items []item, pageSize int) {
-	old, lent := g.memory, g.lent
-	g.memory, g.spare, g.lent = g.spare[:0], nil, false
-	for i := range items {
-		if it := &items[i]; it.gathered {
-			it.key, it.value = g.keep(it.key, pageSize), g.keep(it.value, pageSize)
-		}
-	}
-	if !lent || plant.On(plant.EdgeReused) {
-		g.spare = old[:0]
-	}
 }

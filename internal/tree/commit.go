@@ -143,25 +143,14 @@ func (t *Tree) mergeChild(n *node, i int) (int, error) {
 	if err != nil {
 		return i, err
 	}
-	for _, side := range []*node{left, right} {
-		if err := side.thicken(); err != nil {
-			return i, err
-		}
+	if err := t.join(left, right); err != nil {
+		return i, err
 	}
-	if left.leaf != right.leaf {
-		return i, page.Corruptf(right.base, "a leaf and a branch at the same level")
-	}
-	if a, b := len(left.items), len(right.items); a > 0 && b > 0 &&
-		bytes.Compare(left.items[a-1].key, right.items[0].key) >= 0 {
-		return i, page.Corruptf(right.base, "keys are not in ascending order from page %d on", left.base)
-	}
-	right.moveTail(0, left)
-	left.grown = true
 	left.shrunk = true
 	n.remove(l + 1)
 	n.shrunk = true
-	if err := t.freeBase(right); err != nil || left.leaf {
-		return l, err
+	if left.leaf {
+		return l, nil
 	}
 	return l, t.mergeChildren(left)
 }
@@ -445,15 +434,15 @@ func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
 	if grown {
 		n.resize()
 	}
-	return checkOrder(n)
+	return checkOrder(n.items)
 }
 
 // checkOrder keeps a damaged file from being written on: the first keys of the
 // children must ascend.
-func checkOrder(n *node) error {
-	for i := 1; i < len(n.items); i++ {
-		if bytes.Compare(n.items[i-1].key, n.items[i].key) >= 0 {
-			return page.Corruptf(n.items[i].child, "first key is not behind that of its left neighbour, page %d", n.items[i-1].child)
+func checkOrder(items []item) error {
+	for i := 1; i < len(items); i++ {
+		if bytes.Compare(items[i-1].key, items[i].key) >= 0 {
+			return page.Corruptf(items[i].child, "first key is not behind that of its left neighbour, page %d", items[i-1].child)
 		}
 	}
 	return nil

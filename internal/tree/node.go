@@ -404,17 +404,23 @@ func itemSize(it *item) int { return page.LeafElementSize + len(it.key) + len(it
 
 func (n *node) insert(i int, it item) {
 	if i == len(n.items) {
-		n.appended = true
-		n.room(1)
-		n.items = append(n.items, it)
-	} else {
-		n.grown = true
-		n.room(1)
-		n.items = append(n.items, item{})
-		copy(n.items[i+1:], n.items[i:])
-		n.items[i] = it
+		n.push(&it)
+		return
 	}
+	n.grown = true
+	n.room(1)
+	n.items = append(n.items, item{})
+	copy(n.items[i+1:], n.items[i:])
+	n.items[i] = it
 	n.size += itemSize(&it)
+}
+
+// push is insert at the end.
+func (n *node) push(it *item) {
+	n.appended = true
+	n.room(1)
+	n.items = append(n.items, *it)
+	n.size += itemSize(it)
 }
 
 // remove takes item i out and returns how many it has moved for that.

@@ -62,53 +62,6 @@ type Tree struct {
 	spilled bool // it has pages that Spill wrote
 }
 
-// Edit is what all trees of one writing transaction share.
-type Edit struct {
-	Stats Counters
-	// Unsealed leaves out the seals of pages.
-	Unsealed bool
-
-	w      Writer
-	lazy   []page.Page // unverified pages of which nodes were made
-	arenas [2]arena    // one is used, the other is empty
-	turn   int         // which is used
-	parts  []item      // scratch of Write: a stack
-	cuts   []cut       // scratch of Write
-	moved  int         // items that removals have moved, for tests
-}
-
-// Counters count what a transaction did to its trees.
-type Counters struct {
-	Nodes       int64 // pages turned into nodes
-	Rebalances  int64 // nodes looked at because they shrank
-	Splits      int64 // additional pages that nodes were split into
-	Spills      int64 // nodes written
-	PagesFilled int64 // pages allocated
-}
-
-func (e *Edit) arena() *arena { return &e.arenas[e.turn] }
-
-// NewEdit begins the edits of one transaction.
-func NewEdit(w Writer) *Edit { return &Edit{w: w} }
-
-// Reset makes e ready for the next transaction, keeping its memory. Nothing
-// may use the trees of the previous one any more.
-func (e *Edit) Reset(w Writer) {
-	e.w = w
-	e.Stats = Counters{}
-	clear(e.lazy)
-	e.lazy = e.lazy[:0]
-	for i := range e.arenas {
-		e.arenas[i].reset()
-		e.arenas[i].swept = false
-	}
-	if cap(e.parts) > maxNodeItems {
-		e.parts = nil
-	}
-	clear(e.parts[:cap(e.parts)])
-	e.parts = e.parts[:0]
-}
-
 // Open is the tree whose root is page root. edit is nil for a read-only tree.
 func Open(src Reader, edit *Edit, root page.ID) Tree {
 	return Tree{src: src, edit: edit, root: root}
@@ -129,6 +82,9 @@ func (t *Tree) UneditedInline() bool { return t.node == nil && t.root == 0 && t.
 
 // Edited tells whether the tree differs from its pages.
 func (t *Tree) Edited() bool { return t.node != nil }
+
+// Empty tells whether the tree has neither pages nor nodes.
+func (t *Tree) Empty() bool { return t.node == nil && t.root == 0 && !t.inline.Valid() }
 
 // place is a node or a page: one level of a descent.
 type place struct {

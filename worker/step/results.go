@@ -1,7 +1,6 @@
 package step
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -136,7 +135,7 @@ func (r *results) get(id ID) (rec record, out []byte, err error) {
 			return err
 		}
 		if p, ok := rec.output.Inline(); ok {
-			out = bytes.Clone(p)
+			out = []byte(p)
 			return nil
 		}
 		store, err := blob.Open(output)

@@ -1,0 +1,59 @@
+package tree
+
+import "holdfast/internal/page"
+
+// Edit is what all trees of one writing transaction share.
+type Edit struct {
+	Stats Counters
+	// Unsealed leaves out the seals of pages.
+	Unsealed bool
+
+	w      Writer
+	lazy   []page.Page // unverified pages of which nodes were made
+	arenas [2]arena    // one is used, the other is empty
+	turn   int         // which is used
+	parts  []item      // scratch of Write: a stack
+	cuts   []cut       // scratch of Write
+	moved  int         // items that removals have moved, for tests
+}
+
+// Counters count what a transaction did to its trees.
+type Counters struct {
+	Nodes       int64 // pages turned into nodes
+	Rebalances  int64 // nodes looked at because they shrank
+	Splits      int64 // additional pages that nodes were split into
+	Spills      int64 // nodes written
+	PagesFilled int64 // pages allocated
+}
+
+// Add adds those of another edit.
+func (c *Counters) Add(o Counters) {
+	c.Nodes += o.Nodes
+	c.Rebalances += o.Rebalances
+	c.Splits += o.Splits
+	c.Spills += o.Spills
+	c.PagesFilled += o.PagesFilled
+}
+
+func (e *Edit) arena() *arena { return &e.arenas[e.turn] }
+
+// NewEdit begins the edits of one transaction.
+func NewEdit(w Writer) *Edit { return &Edit{w: w} }
+
+// Reset makes e ready for the next transaction, keeping its memory. Nothing
+// may use the trees of the previous one any more.
+func (e *Edit) Reset(w Writer) {
+	e.w = w
+	e.Stats = Counters{}
+	clear(e.lazy)
+	e.lazy = e.lazy[:0]
+	for i := range e.arenas {
+		e.arenas[i].reset()
+		e.arenas[i].swept = false
+	}
+	if cap(e.parts) > maxNodeItems {
+		e.parts = nil
+	}
+	clear(e.parts[:cap(e.parts)])
+	e.parts = e.parts[:0]
+}
