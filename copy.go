@@ -7,7 +7,6 @@ import (
 
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // Copy is WriteTo without the count.
@@ -96,9 +95,6 @@ func (tx *Tx) writeMetas(w io.Writer, pageSize int) (n int64, err error) {
 			if err := tx.putSum(buf); err != nil {
 				return n, fmt.Errorf("meta %d copy: %w", slot, err)
 			}
-		}
-		if plant.On(plant.CopyKeepsMetas) {
-			_, _ = tx.db.pager.File().ReadAt(buf, int64(slot)*int64(pageSize))
 		}
 		k, err := w.Write(buf)
 		n += int64(k)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-
-	"holdfast/internal/plant"
 )
 
 // What becomes of damage in the file. A call that can fail returns it. A call that has no
@@ -80,7 +78,7 @@ func (tx *Tx) keep(err error) error {
 // unsaid is called with what keep has returned by a call that has no error to return. looks
 // says that the caller asks Err.
 func (tx *Tx) unsaid(err error, looks bool) {
-	if err == nil || looks || !tx.panics || tx.probing.Load() > 0 || plant.On(plant.DamageUnsaid) {
+	if err == nil || looks || !tx.panics || tx.probing.Load() > 0 {
 		return
 	}
 	var damage *CorruptError
@@ -96,7 +94,7 @@ func (tx *Tx) unsaid(err error, looks bool) {
 func (tx *Tx) joined(err error) error {
 	damage := tx.damaged()
 	switch {
-	case damage == nil || err != nil && (says(err, damage) || plant.On(plant.DamageHidden)):
+	case damage == nil || err != nil && says(err, damage):
 		return err
 	case err == nil:
 		return damage

@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"holdfast/internal/plant"
 )
 
 // Transactions that share a flush wake at the same time, each in its own goroutine. The functions
@@ -103,9 +101,6 @@ func (p *place) before() *place {
 		} else {
 			p.prev = nil
 		}
-	}
-	if plant.On(plant.OnCommitAnyOrder) {
-		return nil
 	}
 	return p.prev
 }

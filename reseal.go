@@ -11,7 +11,6 @@ import (
 
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // ResealOptions say what Reseal does.
@@ -198,9 +197,6 @@ func (r *resealing) progress(pages uint64) {
 
 // page gives the run e the seal that it should have.
 func (r *resealing) page(e page.Extent) error {
-	if plant.On(plant.ResealFirstPage) {
-		e.N = 1
-	}
 	run, err := r.tx.state.Image().Run(e.Start, e.N)
 	if err != nil {
 		return err

@@ -3,8 +3,6 @@ package holdfast
 import (
 	"os"
 	"time"
-
-	"holdfast/internal/plant"
 )
 
 // SettleOptions say how Settle opens the file.
@@ -34,7 +32,7 @@ func Settle(path string, options SettleOptions) (FileState, error) {
 	// Opening settles. Close has nothing to write: nothing is committed, and no freelist wanted, which bbolt, and so we,
 	// may have left where there is nothing to settle. Seals are for those who read pages.
 	db, err := openExisting(path, &Options{
-		Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: !plant.On(plant.SettleLeavesList),
+		Timeout: options.Timeout, OpenFile: options.OpenFile, NoSeals: true, NoFreelistSync: true,
 	})
 	if err != nil {
 		return FileState{}, err

@@ -2,8 +2,6 @@ package holdfast
 
 import (
 	"runtime/debug"
-
-	"holdfast/internal/plant"
 )
 
 // Spill writes what the transaction has changed to free pages of the file if it takes more than
@@ -57,7 +55,7 @@ func (tx *Tx) spillEarly() error {
 		return err
 	}
 	a.kept = tx.buckets.Edit.Held()
-	if free && (!a.lent || plant.On(plant.SpillTakesLent)) {
+	if free && !a.lent {
 		return a.stream.Forget()
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 )
 
@@ -169,7 +168,7 @@ func (b *Bucket) openValue(tx *Tx, value []byte) error {
 
 func (b *Bucket) remember(name []byte, child *Bucket) {
 	child.depth = b.depth + 1
-	child.early = child.early || b.tree.Early() && !plant.On(plant.SpillTakesInline)
+	child.early = child.early || b.tree.Early()
 	if !b.Writable() {
 		return
 	}

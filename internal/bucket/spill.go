@@ -1,7 +1,6 @@
 package bucket
 
 import (
-	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 )
 
@@ -40,11 +39,11 @@ func (s *spill) below(b *Bucket) error {
 		if err := s.below(child); err != nil {
 			return err
 		}
-		child.altered = child.altered || child.tree.Edited() && !plant.On(plant.SpillForgetsRoot)
+		child.altered = child.altered || child.tree.Edited()
 		if err := child.tree.Spill(s.w, child.fillShare(), s.w.PageSize()/inlineShare); err != nil {
 			return err
 		}
-		if child.tree.Edited() && !plant.On(plant.SpillTakesNodes) {
+		if child.tree.Edited() {
 			child.tree.Own()
 			s.kept = append(s.kept, &child.tree)
 		}

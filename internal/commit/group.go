@@ -2,7 +2,6 @@ package commit
 
 import (
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // Group is what one leader writes, with one meta. It is written without the lock.
@@ -52,7 +51,7 @@ func (p *Pipeline[T]) write(g *Group[T]) (failed page.TxID, err error) {
 			return 0, err
 		}
 	}
-	if g.Mode != None && g.Unflushed && !plant.On(plant.NoFlushAfterNoSync) {
+	if g.Mode != None && g.Unflushed {
 		// Commits that were not flushed may have given pages away that the newest
 		// durable state uses, so they must be durable before these are written.
 		if err := p.flush(g); err != nil {
@@ -61,12 +60,6 @@ func (p *Pipeline[T]) write(g *Group[T]) (failed page.TxID, err error) {
 	}
 	if len(g.Members) == 0 {
 		return 0, p.makeDurable(g)
-	}
-	if g.Mode == Periodic && plant.On(plant.MetaBeforePages) {
-		if err := p.writeMeta(g); err != nil {
-			return 0, err
-		}
-		return p.env.WritePages(g)
 	}
 	if failed, err = p.env.WritePages(g); err != nil {
 		return failed, err
@@ -94,8 +87,7 @@ func (p *Pipeline[T]) writeMeta(g *Group[T]) error {
 	if g.Mode == None {
 		return p.writePlain(g)
 	}
-	strict := g.Strict && !plant.On(plant.StrictIgnored)
-	if !strict && (!g.Plain || plant.On(plant.SyncStaysBehind)) {
+	if !g.Strict && !g.Plain {
 		if fits, err := p.put(g, true); fits || err != nil {
 			return err
 		}
@@ -105,13 +97,9 @@ func (p *Pipeline[T]) writeMeta(g *Group[T]) error {
 			return err
 		}
 	}
-	if !plant.On(plant.PlainUnflushed) {
-		g.Mode = Full
-	}
-	if !plant.On(plant.NoFlushBeforeMeta) {
-		if err := p.flush(g); err != nil {
-			return err
-		}
+	g.Mode = Full
+	if err := p.flush(g); err != nil {
+		return err
 	}
 	if g.Visible {
 		// It is durable now, in the slot that this group was to write: the other one
@@ -141,7 +129,7 @@ func (p *Pipeline[T]) put(g *Group[T], trailing bool) (fits bool, err error) {
 		return false, nil
 	}
 	g.WroteMeta, g.Names = true, trailing
-	if g.Mode != Full || plant.On(plant.NoFlushAfterMeta) {
+	if g.Mode != Full {
 		return true, nil
 	}
 	return true, p.flush(g)

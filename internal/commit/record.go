@@ -8,7 +8,6 @@ import (
 
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 	"holdfast/internal/space"
 )
 
@@ -96,15 +95,12 @@ func (c Recorder) Plan(cur *Record, txn *space.Txn, next *Recording, whole bool)
 		next.Hasher, next.Known = nil, false
 		return nil
 	}
-	if !cur.Known || whole && !plant.On(plant.LoweredInLog) {
+	if !cur.Known || whole {
 		return c.planWhole(txn, next)
 	}
 	// Records share memory: each appends after those before it, and what a
 	// transaction appended that was aborted is written over.
 	free, freed := &next.Free, txn.Freed()
-	if plant.On(plant.ChangeLost) {
-		freed = nil
-	}
 	inline := extension.AppendChange(free.Inline, txn.Allocated(), freed)
 	if len(inline) <= c.inlineRoom(len(free.Logs)) {
 		free.Inline = inline
@@ -156,15 +152,8 @@ func (c Recorder) planLog(txn *space.Txn, next *Recording, size int) (ok bool, e
 	} else {
 		free.Logs = slices.Clone(free.Logs)
 	}
-	if plant.On(plant.InlineLost) {
-		free.Inline = nil
-	}
 	records := extension.AppendChange(free.Inline, txn.Allocated(), txn.Freed())
 	at := len(next.log)
-	if plant.On(plant.LogRewritten) && at > 0 {
-		next.log = slices.Clone(next.log)
-		next.log[at-1]++ // which means nothing
-	}
 	next.log = extension.AppendChunk(next.log, records, c.PageSize)
 	l := &free.Logs[last]
 	if len(next.log) > int(l.Pages)*c.PageSize {
@@ -172,9 +161,6 @@ func (c Recorder) planLog(txn *space.Txn, next *Recording, size int) (ok bool, e
 	}
 	l.Bytes = uint32(len(next.log))
 	l.Hash = next.Hasher.Sum(extension.OfLog, l.Start, next.log)
-	if plant.On(plant.LogRewritten) {
-		at = 0
-	}
 	next.Write(l.Start+page.ID(at/c.PageSize), next.log[at:])
 	free.Inline = nil
 	return true, nil
@@ -193,9 +179,6 @@ func (c Recorder) logPages(cur *Record) int {
 // so small that it fits into the extension.
 func (c Recorder) planWhole(txn *space.Txn, next *Recording) error {
 	for e := range next.Runs() {
-		if plant.On(plant.RunsKeptForever) {
-			break
-		}
 		if err := txn.Free(e); err != nil {
 			return err
 		}
@@ -251,7 +234,7 @@ func (c Recorder) snapshotPages(runs uint64, highWater page.ID) (n uint64, asBit
 // are free one after the other. (A commit that could have freed some failed
 // because its record wanted 24.)
 func (c Recorder) hasRoom(n int) bool {
-	if !c.NoRoom || plant.On(plant.RecordWantsRoom) {
+	if !c.NoRoom {
 		return true
 	}
 	_, ok := c.Space.FindFree(uint64(n))

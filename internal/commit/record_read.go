@@ -7,7 +7,6 @@ import (
 
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 	"holdfast/internal/space"
 )
 
@@ -32,7 +31,7 @@ func ReadRecord(ext *extension.Extension, m page.Meta, pageSize int, hasher *ext
 		if err != nil {
 			return nil, err
 		}
-		if old.Sum(purpose, r.Start, b) != r.Hash && !plant.On(plant.RunUnchecked) {
+		if old.Sum(purpose, r.Start, b) != r.Hash {
 			return nil, page.Corruptf(r.Start, "the checksum of a record of free pages does not hold")
 		}
 		if rec.Hasher != nil {
@@ -67,13 +66,6 @@ func ReadRecord(ext *extension.Extension, m page.Meta, pageSize int, hasher *ext
 	if err := rec.check(ext, m, sp); err != nil {
 		return nil, rec, err
 	}
-	if plant.On(plant.RunGivenAway) {
-		txn := sp.Begin(ext.Tx)
-		for e := range rec.Runs() {
-			_ = txn.Free(e)
-		}
-		txn.Commit()
-	}
 	return sp, rec, nil
 }
 
@@ -90,7 +82,7 @@ func (r *Record) check(ext *extension.Extension, m page.Meta, sp *space.Space) e
 	if n := sp.FreeCount(); n != r.Free.Count {
 		return fmt.Errorf("the record has %d free pages and says that there are %d", n, r.Free.Count)
 	}
-	if sp.IsUnused(m.Root) && !plant.On(plant.RootUnchecked) {
+	if sp.IsUnused(m.Root) {
 		return page.Corruptf(m.Root, "the root page is recorded as free")
 	}
 	lists := slices.Clone(ext.Lists)

@@ -41,8 +41,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"holdfast/internal/plant"
 )
 
 // An Epoch is a sequence of states with values of type T. It is made with New.
@@ -141,7 +139,7 @@ func (e *Epoch[T]) Acquire() (Guard[T], bool) {
 		}
 		i := rand.Uint32() & e.mask
 		count := s.shards[i].count.Add(oneAcquired)
-		if e.current.Load() == s || plant.On(plant.NoRecheck) {
+		if e.current.Load() == s {
 			if count >= almostFull {
 				e.drain(&s.shards[i])
 			}

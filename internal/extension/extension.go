@@ -20,7 +20,6 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 var order = binary.NativeEndian
@@ -191,9 +190,6 @@ func Encode(buf []byte, e *Extension, h *Hasher) error {
 // covered is what the checksum covers of a meta page whose extension has n bytes
 // before it: the meta, too.
 func covered(buf []byte, n int) []byte {
-	if plant.On(plant.MetaNotCovered) {
-		return buf[page.ExtensionOffset:][:n]
-	}
 	return buf[:page.ExtensionOffset+n]
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // Hash is a keyed checksum.
@@ -78,9 +77,7 @@ func (h *Hasher) Pages(sum *Hash, id page.ID, b []byte, pageSize, end int) {
 		p, tail := b[:pageSize-tailBytes], b[pageSize-tailBytes:pageSize]
 		h.Sum(OfPage, id, withoutZeros(p[:min(len(p), max(end, 0))]))
 		subtle.XORBytes(h.sum[:tailBytes], h.sum[:tailBytes], tail)
-		if !plant.On(plant.HashLinear) {
-			h.block.Encrypt(h.sum[:], h.sum[:])
-		}
+		h.block.Encrypt(h.sum[:], h.sum[:])
 		sum.Add(h.sum)
 		id, b, end = id+1, b[pageSize:], end-pageSize
 	}

@@ -3,8 +3,6 @@ package page
 import (
 	"fmt"
 	"hash/crc32"
-
-	"holdfast/internal/plant"
 )
 
 // Encoder lays out a branch or leaf page in a buffer: header, element array,
@@ -17,8 +15,6 @@ type Encoder struct {
 	elem int // next element header
 	data int // next key
 	id   ID
-
-	sealed bool // only with a planted defect
 }
 
 // NewLeaf begins leaf page id in buf. overflow is the number of pages behind
@@ -83,10 +79,6 @@ func CopyBranch(buf []byte, id ID, from Page) (Encoder, error) {
 	}
 	copy(buf[:e.data], from.buf) // not its seal, which may be being made
 	order.PutUint64(buf, uint64(id))
-	if plant.On(plant.SealBeforeChild) {
-		e.Finish(true)
-		e.sealed = true
-	}
 	return e, nil
 }
 
@@ -119,17 +111,11 @@ func (e *Encoder) SetValue(i int, value []byte) {
 // set, at its end a seal, unless it is an inline page. Nothing may change the page
 // any more.
 func (e *Encoder) Finish(seal bool) {
-	if plant.On(plant.SealBeforeChild) && e.sealed {
-		return
-	}
 	finish(e.buf, e.data, e.id, seal && e.id != 0)
 }
 
 // End is Finish without a seal. It returns where the content ends, for Seal.
 func (e *Encoder) End() int {
-	if plant.On(plant.SealBeforeChild) && e.sealed {
-		return len(e.buf)
-	}
 	clear(e.buf[e.data:])
 	return e.data
 }

@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"unsafe"
-
-	"holdfast/internal/plant"
 )
 
 // ErrUnreadable is wrapped by the error of a page that the system could not
@@ -58,7 +56,7 @@ func (m *Image) faultAt(recovered any) (at uint64, ok bool) {
 		runtime.Error
 		Addr() uintptr
 	})
-	if !ok || len(m.data) == 0 || plant.On(plant.FaultUncaught) {
+	if !ok || len(m.data) == 0 {
 		return 0, false
 	}
 	return m.offset(fault.Addr())

@@ -3,8 +3,6 @@ package page
 import (
 	"cmp"
 	"iter"
-
-	"holdfast/internal/plant"
 )
 
 // A freelist page lists page numbers, ascending, 8 bytes each. From
@@ -78,7 +76,7 @@ func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
 	}
 	var last ID
 	for p := range ids {
-		if p < FirstDataPage || p >= m.highWater && !(plant.On(plant.FreelistBound) && p == m.highWater) {
+		if p < FirstDataPage || p >= m.highWater {
 			return nil, 0, Corruptf(id, "the freelist names page %d, which is not a page of this database: they are %d to %d", p, FirstDataPage, m.highWater-1)
 		}
 		if p <= last { // 0 at first, which is no data page

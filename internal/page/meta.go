@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/bits"
-
-	"holdfast/internal/plant"
 )
 
 // This file encodes and decodes metas. slots.go says which of the two wins.
@@ -152,7 +150,7 @@ func (s Slots) Best() (int, error) {
 		return 0, s.Err[0]
 	case s.Err[0] != nil:
 		return 1, nil
-	case s.Err[1] != nil || s.Meta[0].Label >= s.Meta[1].Label != plant.On(plant.LowerLabelWins):
+	case s.Err[1] != nil || s.Meta[0].Label >= s.Meta[1].Label:
 		return 0, nil
 	}
 	return 1, nil
@@ -170,12 +168,12 @@ func (s Slots) Next() (slot int, label Label) {
 	if err != nil {
 		return 0, 0
 	}
-	if s.Err[0] == nil && s.Err[1] == nil && s.Meta[0] == s.Meta[1] && !plant.On(plant.TieStaysBelieved) {
+	if s.Err[0] == nil && s.Err[1] == nil && s.Meta[0] == s.Meta[1] {
 		best = int(1 - s.Meta[0].Label%2)
 	}
 	slot = 1 - best
 	label = s.Meta[best].Label + 1
-	if uint64(label)%2 != uint64(slot) && !plant.On(plant.LabelParity) {
+	if uint64(label)%2 != uint64(slot) {
 		label++
 	}
 	return slot, label

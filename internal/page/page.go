@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"sync/atomic"
-
-	"holdfast/internal/plant"
 )
 
 // This file reads the headers and elements of pages, by themselves and in the image of a file.
@@ -84,9 +82,6 @@ func Parse(run []byte, id ID) (Page, error) {
 		return Page{}, Corruptf(id, "has unexpected type/flags: %x (%s), want branch or leaf", h.Flags, TypeName(h.Flags))
 	}
 	room := len(run)
-	if plant.On(plant.CountBound) {
-		room += LeafElementSize
-	}
 	if HeaderSize+int(h.Count)*LeafElementSize > room {
 		return Page{}, Corruptf(id, "%d elements do not fit into %d bytes", h.Count, len(run))
 	}
@@ -137,7 +132,7 @@ func (p Page) Leaf(i int) (Element, error) {
 	start := uint64(at) + pos
 	mid := start + ksize
 	end := mid + vsize
-	if end > uint64(len(p.buf)) && !(plant.On(plant.LeafBound) && end == uint64(len(p.buf))+1) {
+	if end > uint64(len(p.buf)) {
 		return Element{}, p.elementError(i)
 	}
 	return Element{Flags: order.Uint32(h), Key: p.buf[start:mid:mid], Value: p.buf[mid:end:end]}, nil
@@ -342,10 +337,10 @@ func (m *Image) HighWater() ID { return m.highWater }
 // Run returns the bytes of n pages from id on, checked against the high-water
 // mark and the bytes at hand.
 func (m *Image) Run(id ID, n uint64) ([]byte, error) {
-	if id >= m.highWater || n > uint64(m.highWater-id) && !(plant.On(plant.OverflowBound) && n == uint64(m.highWater-id)+1) {
+	if id >= m.highWater || n > uint64(m.highWater-id) {
 		return nil, beyond(id, n, m.highWater)
 	}
-	if id >= m.limit || n > uint64(m.limit-id) && !(plant.On(plant.OverflowBound) && n == uint64(m.limit-id)+1) {
+	if id >= m.limit || n > uint64(m.limit-id) {
 		return nil, beyond(id, n, m.limit)
 	}
 	start := uint64(id) * m.pageSize

@@ -4,8 +4,6 @@ import (
 	"hash/crc32"
 	"math"
 	"math/bits"
-
-	"holdfast/internal/plant"
 )
 
 // A page run is sealed by its last 8 bytes, where its content leaves them free:
@@ -89,7 +87,7 @@ func SealOf(run []byte, id ID) (seal [SealSize]byte, ok bool) {
 // Seal seals a run whose content ends at end and behind that is zero, if that leaves
 // room. Meanwhile others may read the content.
 func Seal(run []byte, id ID, end int) {
-	if at := len(run) - SealSize; end <= at || plant.On(plant.SealOverContent) && end <= at+4 {
+	if at := len(run) - SealSize; end <= at {
 		putSeal(run[at:], sealSum(run[:at], end, id))
 	}
 }
@@ -108,9 +106,6 @@ func sealSum(content []byte, end int, id ID) uint32 {
 
 // sumWithID is the checksum sum with id behind what was summed.
 func sumWithID(sum uint32, id ID) uint32 {
-	if plant.On(plant.SealWithoutID) {
-		return sum
-	}
 	var b [8]byte
 	order.PutUint64(b[:], uint64(id))
 	sum = ^sum

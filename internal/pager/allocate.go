@@ -2,7 +2,6 @@ package pager
 
 import (
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // lane is where pages of one kind are taken next to each other, if they are free:
@@ -58,7 +57,7 @@ func (w *WriteTx) Seal(end int) { w.buf.runs[len(w.buf.runs)-1].end = end }
 // The caller holds commit.
 func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 	p := w.p
-	if p.low > 0 && !plant.On(plant.PlacedAnywhere) || n > 1 && !hot && !plant.On(plant.RunsInLanes) {
+	if p.low > 0 || n > 1 && !hot {
 		return w.space.Allocate(n)
 	}
 	kind := ofLeaves
@@ -118,7 +117,7 @@ func (w *WriteTx) choose(next page.ID, n, reach, parts, part uint64) (page.ID, e
 // runs below it are free: if there are few, and the file is long enough. Not on a full
 // disk: the end of the file may be a hole, which cannot be filled then.
 func (p *Pager) mayRise(n uint64) bool {
-	if p.noRoom && !plant.On(plant.RisesIntoHole) {
+	if p.noRoom {
 		return false
 	}
 	high := uint64(p.space.HighWater())

@@ -9,7 +9,6 @@ import (
 	"holdfast/internal/commit"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // ErrTornCopy is wrapped by the error of opening a file that does not hold a state
@@ -31,7 +30,7 @@ func tornCopy(slot int, what string) error {
 //
 // A page that cannot be read is none of its business: what needs it fails.
 func (p *Pager) checkBase(f *found, other *extension.Extension) error {
-	if other == nil || other.Trailing == nil || other.Tx != f.tx || plant.On(plant.BaseUnchecked) {
+	if other == nil || other.Trailing == nil || other.Tx != f.tx {
 		return nil
 	}
 	t := other.Trailing
@@ -48,12 +47,12 @@ func (p *Pager) checkBase(f *found, other *extension.Extension) error {
 		return nil
 	}
 	records := newRuns(other.Free)
-	if !plant.On(plant.BaseRecordsCount) && !p.recordsWhole(records, other) {
+	if !p.recordsWhole(records, other) {
 		// bbolt takes the pages of records for free, and may have been at work.
 		p.logf("%s: the pages of transaction %d cannot be verified: free pages were recorded in some", p.file.Name(), f.tx)
 		return nil
 	}
-	if !f.unfinished && !plant.On(plant.EditedRefused) && p.isEdited(records, t) {
+	if !f.unfinished && p.isEdited(records, t) {
 		p.logf("%s: pages of transaction %d have changed since they were written", p.file.Name(), f.tx)
 		return nil
 	}
@@ -178,7 +177,7 @@ func (p *Pager) listedRun(e page.Extent) ([]byte, error) {
 // program put keys there. Without a record or a list of free pages that is not known, unless
 // none is free, and the file is refused.
 func (p *Pager) checkRoot(s *State) error {
-	if p.opts.KeysOnly == nil || plant.On(plant.RootNotLookedAt) {
+	if p.opts.KeysOnly == nil {
 		return nil
 	}
 	var fault error // none of its business

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // behind is how a Stream writes while its caller goes on: when enough is held, a goroutine
@@ -47,9 +46,7 @@ func (s *Stream) takeOff() {
 	b := s.behind
 	s.w.buf, b.buf = b.buf, s.w.buf
 	b.lent, s.own.memory = s.own.memory, false
-	if b.flying = true; plant.On(plant.FlightReused) {
-		s.w.buf.slabs, s.w.buf.used = append(s.w.buf.slabs, b.buf.slabs[len(b.buf.slabs)-1]), 0
-	}
+	b.flying = true
 	go b.fly()
 }
 
@@ -75,17 +72,12 @@ func (s *Stream) land() error {
 	}
 	err := <-b.done
 	b.flying = false
-	if !plant.On(plant.EarlyUncounted) {
-		s.w.sum.AddSum(b.sum)
-	}
+	s.w.sum.AddSum(b.sum)
 	if b.lent {
 		b.buf.forget()
 	}
 	p := s.w.p
 	p.buffers.reuse(b.buf)
-	if plant.On(plant.FlightForgotten) {
-		return nil
-	}
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	return s.fail(err)

@@ -9,7 +9,6 @@ import (
 
 	"holdfast/internal/commit"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // stop makes err the answer to every later write, unless there is one already.
@@ -57,9 +56,7 @@ func (p *Pager) Close(opts CloseOptions) error {
 		left = err == nil
 		switch {
 		case errors.Is(err, ErrStopped):
-			if !plant.On(plant.CloseErrorSwallowed) {
-				errs = append(errs, err)
-			}
+			errs = append(errs, err)
 		case err != nil: // a full disk, say: the next to open the file scans it
 			p.logf("close %s without a freelist page: %v", p.file.Name(), err)
 		}
@@ -76,7 +73,7 @@ func (p *Pager) Close(opts CloseOptions) error {
 	if left && p.stoppedBy() == nil {
 		p.cutClosed()
 	}
-	if p.stoppedBy() != nil && !plant.On(plant.CloseNoDrop) {
+	if p.stoppedBy() != nil {
 		p.forget()
 	}
 	if !p.opts.ReadOnly {
@@ -148,7 +145,7 @@ func (p *Pager) affordsFreelist() bool {
 		n += e.N
 	}
 	size := page.FreelistSize(n)
-	return size <= maxCloseList || size <= uint64(p.counts.BytesWritten.Load()) || plant.On(plant.CloseListsAll)
+	return size <= maxCloseList || size <= uint64(p.counts.BytesWritten.Load())
 }
 
 // commitFreelist commits a transaction that changes nothing but that its meta names a

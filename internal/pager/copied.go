@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 
 	"holdfast/internal/extension"
-	"holdfast/internal/plant"
 )
 
 // foldIdentity is a file's identity as extensions have it; 0 stays 0.
@@ -37,7 +36,7 @@ var errNoSum = errors.New("the meta page is not whole that says what it should a
 // last, and only pages that fit each other all through the file are of one moment. It is done once: the first
 // meta page that is written names the copy.
 func (p *Pager) checkCopy(s *State) error {
-	if !p.found.copied || p.opts.Whole == nil || plant.On(plant.CopyBelieved) {
+	if !p.found.copied || p.opts.Whole == nil {
 		return nil
 	}
 	p.logf("%s is a copy of a file that was not closed: checking its %d pages", p.file.Name(), s.Meta.HighWater)

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // createIfNone makes a database of an empty file, and of one in which an earlier
@@ -29,7 +28,7 @@ func (p *Pager) createIfNone(size int64) (int64, error) {
 			return size, err
 		}
 		interrupted, err := p.interrupted(size, ps)
-		if err != nil || !interrupted || plant.On(plant.CreationNotRedone) {
+		if err != nil || !interrupted {
 			return size, err
 		}
 		p.logf("%s: its creation was interrupted; creating it anew", p.file.Name())

@@ -8,7 +8,6 @@ import (
 	"holdfast/internal/commit"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // found is what the slots of a file say.
@@ -61,7 +60,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	for slot := range exts {
 		buf := metas[slot*p.pageSize:][:p.pageSize]
 		ext, err := extension.Decode(buf)
-		if slot == best && err != nil && !errors.Is(err, extension.ErrPlainVersion) && !isZero(buf[page.ExtensionOffset:]) && !plant.On(plant.GarbledUnnoticed) {
+		if slot == best && err != nil && !errors.Is(err, extension.ErrPlainVersion) && !isZero(buf[page.ExtensionOffset:]) {
 			f.unreadable = true
 		}
 		switch {
@@ -70,7 +69,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 			return f, fmt.Errorf("the newest state of %s cannot be told: meta page %d: %w", p.file.Name(), slot, err)
 		case err != nil:
 			p.logf("%s: slot %d: %v", p.file.Name(), slot, err)
-		case (ext.Tx > page.TxID(page.MaxLabel) || ext.Trailing != nil && ext.Trailing.Base >= ext.Tx) && !plant.On(plant.NumberUnchecked):
+		case ext.Tx > page.TxID(page.MaxLabel) || ext.Trailing != nil && ext.Trailing.Base >= ext.Tx:
 			p.logf("%s: slot %d: an extension of transaction %d makes no sense", p.file.Name(), slot, ext.Tx)
 		default:
 			exts[slot] = ext
@@ -80,7 +79,7 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	if f.unreadable {
 		p.logf("%s: what meta page %d has besides bbolt's meta cannot be read: the last flush was cut short, or its commits are lost by damage", p.file.Name(), best)
 	}
-	if err := p.slots.Err[1-best]; err != nil && !plant.On(plant.GarbledUnnoticed) {
+	if err := p.slots.Err[1-best]; err != nil {
 		f.unreadable = true
 		p.logf("%s: meta page %d is not whole, and may have named a newer state: the last flush was cut short, or its commits are lost by damage: %v", p.file.Name(), 1-best, err)
 	}
@@ -94,13 +93,11 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		// bbolt, which knows labels only, may have written the file since we gave
 		// the last number, or gone back to a state before: it is none of ours.
 		for _, ext := range exts {
-			if ext != nil && !plant.On(plant.NumbersRestart) {
-				if f.tx = max(f.tx, ext.Tx+1); plant.On(plant.NumberOfAnother) {
-					f.tx--
-				}
+			if ext != nil {
+				f.tx = max(f.tx, ext.Tx+1)
 			}
 		}
-		if f.unreadable && other != nil && p.names(1-best, other, f.meta) && !plant.On(plant.OtherSumUnused) {
+		if f.unreadable && other != nil && p.names(1-best, other, f.meta) {
 			f.sum = other.Sum
 		}
 		return f, nil
@@ -119,12 +116,12 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		if err != nil {
 			return f, err
 		}
-		if why == nil || plant.On(plant.TrailUnchecked) || p.opts.ReadOnly && plant.On(plant.ReaderUnchecked) {
+		if why == nil {
 			f.meta = meta
 		} else {
 			p.logf("%s: transaction %d was not finished: %v", p.file.Name(), own.Tx, why)
 			f.tx, f.free, f.sum, f.unfinished = t.Base, nil, t.BaseSum, true
-			if other != nil && (other.Tx == t.Base || plant.On(plant.OtherUnchecked)) {
+			if other != nil && other.Tx == t.Base {
 				f.free = other
 			}
 			if err := p.checkBase(&f, other); err != nil {
@@ -154,9 +151,6 @@ func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 // believes tells whether the extension of the better slot counts: bbolt copies
 // slots, and an extension is not for a state that somebody went back to.
 func (p *Pager) believes(best int, own, other *extension.Extension) bool {
-	if plant.On(plant.AnySlotBelieved) {
-		return true
-	}
 	label := p.slots.Meta[best].Label
 	highest := p.slots.Err[1-best] != nil || p.slots.Meta[1-best].Label < label
 	if !highest || int(label%2) != best {
@@ -176,7 +170,7 @@ var errUnfinished = errors.New("not all of its pages are there")
 // verify tells whether the pages that a trailing extension lists are on the disk:
 // why not, or an error if they cannot be read.
 func (p *Pager) verify(m page.Meta, t *extension.Trailing) (why, err error) {
-	if err := m.Check(p.fileSize); err != nil && !plant.On(plant.TrailOutOfRange) {
+	if err := m.Check(p.fileSize); err != nil {
 		return err, nil
 	}
 	h, err := extension.NewHasher(t.Key)
@@ -225,7 +219,7 @@ func (p *Pager) verify(m page.Meta, t *extension.Trailing) (why, err error) {
 // dropPages makes the next read of pages one of the disk: after a failed flush the
 // cache may show what the disk does not have. Nothing is mapped yet.
 func (p *Pager) dropPages(e page.Extent) error {
-	if p.opts.ReadOnly || p.gen != nil || plant.On(plant.OpenNoDrop) {
+	if p.opts.ReadOnly || p.gen != nil {
 		return nil
 	}
 	return p.file.DropCache(int64(e.Start)*int64(p.pageSize), int64(e.N)*int64(p.pageSize))

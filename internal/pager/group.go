@@ -8,7 +8,6 @@ import (
 	"holdfast/internal/commit"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // group is what the leader writes, besides what the protocol knows of it (commit.Group). What
@@ -49,13 +48,6 @@ func (e env) Form(g *commit.Group[*Prepared]) {
 	}
 	g.Strict, g.Trailing, g.Visible, g.Unflushed = p.opts.StrictCompat, p.trailing, p.visible != nil, p.unsynced > 0
 	g.Slot, g.Label = p.slots.Next()
-	if plant.On(plant.WrongSlot) {
-		g.Slot = 1 - g.Slot
-	}
-	if p.visible != nil && plant.On(plant.VisibleAlternates) {
-		g.Label = p.visible.Label + 1
-		g.Slot = int(g.Label % 2)
-	}
 	for _, pr := range g.Barriers {
 		if pr.list.N > 0 {
 			w.list = pr.list
@@ -79,8 +71,8 @@ func (w *group) gather(g *commit.Group[*Prepared], last *Prepared, freed bool) {
 	}
 	for _, pr := range g.Members {
 		w.sum.AddSum(pr.w.sum)
-		g.Plain = g.Plain || pr.w.early && !plant.On(plant.EarlyUnflushed) // no list could name its pages
-		if freed && !plant.On(plant.FreedStillListed) {
+		g.Plain = g.Plain || pr.w.early // no list could name its pages
+		if freed {
 			w.freed = append(w.freed, pr.w.space.Freed()...)
 		}
 		for i := range pr.w.buf.runs {
@@ -117,9 +109,6 @@ func (e env) CheckLength() error {
 
 // Flush flushes the file.
 func (e env) Flush() error {
-	if w := &e.p.group; plant.On(plant.CloseNoFlush) && w.list.N > 0 && w.meta.Label == 0 {
-		return nil
-	}
 	return e.p.flush()
 }
 
@@ -134,27 +123,16 @@ func (e env) WriteMeta(g *commit.Group[*Prepared], trailing bool) (fits bool, er
 		if ext, fits = p.trail(g.Mode); !fits {
 			return false, nil
 		}
-		if w.meta = w.base.Meta; plant.On(plant.NewestNamedTwice) {
-			w.meta = w.state.Meta
-		}
+		w.meta = w.base.Meta
 	} else {
-		if best, err := p.slots.Best(); err == nil && len(g.Members) == 0 && plant.On(plant.SettlesOlder) {
-			w.state.Meta = p.slots.Meta[best]
-		}
 		w.meta, ext = w.state.Meta, p.extension(w.state.Tx, w.sum, &w.rec, w.lists)
 	}
 	w.meta.Freelist, w.meta.Label = page.NoFreelist, g.Label
-	if plant.On(plant.FreelistKept) {
-		w.meta.Freelist = p.slots.Meta[1-g.Slot].Freelist
-	}
 	if w.list.N > 0 {
 		w.meta.Freelist = w.list.Start
 	}
 	if err := p.putMeta(g.Slot, w.meta, ext); err != nil {
 		return true, err
-	}
-	if plant.On(plant.EvenOutEarly) && p.leaving {
-		return true, p.evenOut(g.Slot, w.meta)
 	}
 	return true, nil
 }
@@ -167,9 +145,6 @@ func (p *Pager) trail(mode Durability) (*extension.Extension, bool) {
 		return nil, false
 	}
 	listed := w.runs
-	if plant.On(plant.RunUnlisted) && len(listed) > 0 {
-		listed = listed[:len(listed)-1]
-	}
 	logs, inline := len(w.rec.Free.Logs), len(w.rec.Free.Inline)
 	room := extension.Room(p.pageSize, logs, len(w.lists)) - inline
 	if len(d.Extents) == 0 && !listable(listed, room, p.pageSize) {
@@ -225,21 +200,12 @@ type leader struct {
 // extension is the plain extension of state tx. It is good until the next call,
 // by the leader.
 func (p *Pager) extension(tx page.TxID, sum page.Sum, rec *commit.Record, lists []page.Extent) *extension.Extension {
-	if plant.On(plant.RecordOfNewest) {
-		rec = &p.record
-	}
-	if plant.On(plant.ListsOmitted) {
-		lists = nil
-	}
-	if plant.On(plant.ListsLate) {
-		lists = p.listsInUse(nil)
-	}
 	e := &p.leader.ext
 	*e = extension.Extension{Tx: tx, Sum: sum, Lists: lists}
-	if (!p.leaving || plant.On(plant.LeftInUse)) && !plant.On(plant.IdentityMissing) {
+	if !p.leaving {
 		e.File = p.identity
 	}
-	if rec.Known || plant.On(plant.EmptyAfterScan) {
+	if rec.Known {
 		e.Free = &rec.Free
 	}
 	return e
@@ -258,7 +224,7 @@ func (p *Pager) putMeta(slot int, m page.Meta, ext *extension.Extension) error {
 			return p.stop(err)
 		}
 	}
-	if n, err := p.file.WriteAt(l.meta, int64(slot)*int64(p.pageSize)); err != nil && !plant.On(plant.MetaErrorSwallowed) {
+	if n, err := p.file.WriteAt(l.meta, int64(slot)*int64(p.pageSize)); err != nil {
 		if p.unwritten(slot, n, err) {
 			return fmt.Errorf("write meta page %d: %w", slot, err)
 		}
@@ -302,7 +268,7 @@ func (p *Pager) writeRuns(runs []run) (failed page.TxID, err error) {
 		err := p.file.WriteVec(vec, int64(runs[from].id)*int64(ps))
 		clear(vec)
 		p.leader.vec = vec
-		if err != nil && !plant.On(plant.WriteErrorSwallowed) {
+		if err != nil {
 			failed = runs[from].by
 			for _, r := range runs[from:to] {
 				failed = min(failed, r.by)

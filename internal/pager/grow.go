@@ -2,8 +2,6 @@ package pager
 
 import (
 	"fmt"
-
-	"holdfast/internal/plant"
 	"holdfast/internal/vfs"
 )
 
@@ -18,7 +16,7 @@ func (p *Pager) checkLength() error {
 	if err != nil {
 		return err
 	}
-	if size < p.fileSize && !plant.On(plant.LengthUnchecked) {
+	if size < p.fileSize {
 		return p.stop(fmt.Errorf("somebody shortened the file to %d bytes while it was open, from %d", size, p.fileSize))
 	}
 	return nil
@@ -30,7 +28,7 @@ const minFileSize = 32 << 10
 // grow makes the file at least need bytes long. It grows in steps, as bbolt
 // does: powers of two up to AllocSize, AllocSize more than needed from there on.
 func (p *Pager) grow(need int64, opts CommitOptions) error {
-	if need > p.fileSize && !plant.On(plant.NotGrown) {
+	if need > p.fileSize {
 		size := int64(minFileSize)
 		if need <= opts.AllocSize {
 			for size < need {

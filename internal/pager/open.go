@@ -11,7 +11,6 @@ import (
 	"holdfast/internal/epoch"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 	"holdfast/internal/space"
 	"holdfast/internal/vfs"
 )
@@ -35,7 +34,7 @@ func Open(file vfs.File, opts Options) (*Pager, error) {
 		if p.gen != nil {
 			_ = p.gen.mapping.Close()
 		}
-		if p.stoppedBy() != nil && !plant.On(plant.FailedOpenNoDrop) {
+		if p.stoppedBy() != nil {
 			p.forget()
 		}
 		_ = file.Close() // which gives the lock back
@@ -51,11 +50,6 @@ func (p *Pager) open() error {
 	size, err := p.file.Size()
 	if err != nil {
 		return err
-	}
-	if plant.On(plant.MappedEarly) {
-		if m, err := p.file.Map(size, vfs.MapOptions{}); err == nil {
-			defer m.Close()
-		}
 	}
 	if p.opts.ReadOnly {
 		p.flushForReading()
@@ -93,7 +87,7 @@ func (p *Pager) readSlots(size int64) error {
 	if size < 2*int64(ps) {
 		return fmt.Errorf("%w: file size too small: %d bytes, less than the two meta pages of %d bytes", page.ErrInvalid, size, ps)
 	}
-	if !p.opts.ReadOnly && !plant.On(plant.OpenNoDrop) {
+	if !p.opts.ReadOnly {
 		// After a flush that failed, the cache may hold a meta that the disk
 		// does not. Nothing is mapped yet: mapped pages would be kept.
 		if err := p.file.DropCache(0, int64(page.FirstDataPage)*int64(ps)); err != nil {
@@ -142,7 +136,7 @@ func (p *Pager) noMeta() error {
 func (p *Pager) openState() error {
 	p.newRecord()
 	f := &p.found
-	load := !p.opts.ReadOnly || p.opts.LoadFreeList || f.copied || plant.On(plant.ReaderSettles)
+	load := !p.opts.ReadOnly || p.opts.LoadFreeList || f.copied
 	if load { // before anything is mapped, so that what is read can be dropped from the cache
 		p.loadRecord()
 	}
@@ -167,12 +161,9 @@ func (p *Pager) openState() error {
 		p.space.Pin(s.Tx) // as the durable state,
 		p.space.Pin(s.Tx) // and as the current one
 	}
-	if plant.On(plant.LostNotSettled) && f.unfinished {
-		f.trailing = false
-	}
 	p.gen.states++
 	p.states = epoch.New(s, p.retire)
-	if f.trailing && (!p.opts.ReadOnly || plant.On(plant.ReaderSettles)) && !plant.On(plant.OpenNoSettle) {
+	if f.trailing && !p.opts.ReadOnly {
 		return p.plainOpening()
 	}
 	return nil
@@ -259,10 +250,7 @@ func (p *Pager) findFree(s *State, best int) (sp *space.Space, lists [2]page.Ext
 		if free, n, err = s.image.Freelist(id); err != nil {
 			return nil, lists, err
 		}
-		if lists[best] = (page.Extent{Start: id, N: n}); plant.On(plant.FreelistGivenAway) {
-			free = append(free, lists[best])
-			lists[best] = page.Extent{}
-		}
+		lists[best] = page.Extent{Start: id, N: n}
 		if _, whole := without(free, lists[best]); whole != 0 {
 			return nil, lists, page.Corruptf(id, "the freelist page lists itself as free")
 		}
@@ -274,7 +262,7 @@ func (p *Pager) findFree(s *State, best int) (sp *space.Space, lists [2]page.Ext
 	}
 	// The other slot's freelist is of no use any more, but that slot would be
 	// opened if the better one were lost: its pages wait until it is overwritten.
-	if list, ok := p.otherList(s, 1-best); ok && !plant.On(plant.OtherListGivenAway) {
+	if list, ok := p.otherList(s, 1-best); ok {
 		if rest, taken := without(free, list); taken == list.N {
 			free, lists[1-best] = rest, list
 		}

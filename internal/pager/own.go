@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // own is what a transaction with a Stream knows of its own pages: those that are in
@@ -49,10 +48,8 @@ func (s *Stream) page(id page.ID) (page.Page, error) {
 		o.memory = o.memory || !o.quiet
 		return page.Parse(b.runs[i].bytes, id)
 	}
-	if !plant.On(plant.FlightUnread) {
-		if err := s.land(); err != nil {
-			return page.Page{}, err
-		}
+	if err := s.land(); err != nil {
+		return page.Page{}, err
 	}
 	if s.err != nil { // what was not written is not damage
 		return page.Page{}, s.err
@@ -68,15 +65,12 @@ func (s *Stream) page(id page.ID) (page.Page, error) {
 // later: it is not free before the edit ends.
 func (o *own) free(b *buffers, e page.Extent) (later bool) {
 	if i, ok := o.buffered[e.Start]; ok {
-		if plant.On(plant.EarlyWrittenOver) {
-			return false
-		}
 		delete(o.buffered, e.Start)
 		b.runs[i] = run{}
 		o.dropped = true
 		return false
 	}
-	if !o.file || o.ended || plant.On(plant.LentGivenAway) {
+	if !o.file || o.ended {
 		return false
 	}
 	o.limbo = append(o.limbo, e)

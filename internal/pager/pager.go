@@ -26,7 +26,6 @@ import (
 	"holdfast/internal/commit"
 	"holdfast/internal/epoch"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 	"holdfast/internal/space"
 	"holdfast/internal/vfs"
 )
@@ -250,12 +249,9 @@ func (p *Pager) Data() []byte {
 
 // flushOpening flushes a file that is not open yet: there is no writer to stop.
 func (p *Pager) flushOpening() error {
-	if plant.On(plant.OpenNoFlush) {
-		return nil
-	}
 	p.counts.Flushes.Add(1)
 	err := p.file.Sync()
-	if err != nil && !plant.On(plant.FailedOpenNoDrop) {
+	if err != nil {
 		p.forget()
 	}
 	return err
@@ -266,9 +262,6 @@ func (p *Pager) flushOpening() error {
 // power failure, has acted on what never was. Where the file cannot be flushed, as on a
 // read-only file system, it is read all the same, and Finding says so.
 func (p *Pager) flushForReading() {
-	if plant.On(plant.ReaderNoFlush) {
-		return
-	}
 	p.counts.Flushes.Add(1)
 	err := p.file.Sync()
 	if err == nil {
@@ -301,12 +294,6 @@ func (p *Pager) flush() error {
 	}
 	p.counts.Flushes.Add(1)
 	if err := p.file.Sync(); err != nil {
-		if plant.On(plant.FlushErrorForgotten) {
-			return err
-		}
-		if plant.On(plant.FlushErrorSwallowed) {
-			return nil
-		}
 		return p.stop(err)
 	}
 	return nil
@@ -355,7 +342,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 // account tells what pages are used for now.
 func (p *Pager) account() (a Accounting) {
 	limit := p.space.HighWater()
-	if p.editing != nil && !plant.On(plant.RisenListed) {
+	if p.editing != nil {
 		limit = p.editing.base.Meta.HighWater // from there on is what it has risen by, and not taken yet
 	}
 	for e := range p.space.Unused() {
@@ -383,9 +370,6 @@ func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
 		}
 	}
 	for _, pr := range p.aborted { // whose use of space is not undone yet
-		if plant.On(plant.ListsOfAborted) {
-			break
-		}
 		lists = append(lists, pr.orphans...)
 	}
 	return append(lists, p.orphans...)
@@ -395,7 +379,7 @@ func (p *Pager) listsInUse(lists []page.Extent) []page.Extent {
 func (p *Pager) unlist(slot int) {
 	l := p.lists[slot]
 	p.lists[slot] = page.Extent{}
-	if l.N > 0 && (p.lists[1-slot] != l || plant.On(plant.OrphanTooEarly)) {
+	if l.N > 0 && p.lists[1-slot] != l {
 		p.orphans = append(p.orphans, l)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"holdfast/internal/commit"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 	"holdfast/internal/space"
 	"holdfast/internal/vfs"
 )
@@ -65,9 +64,6 @@ func (p *Pager) BeginDurable(mode Durability) (*WriteTx, error) {
 
 // makeDurable returns when no state is prepared that is not durable. The caller holds the turn.
 func (p *Pager) makeDurable(mode Durability) error {
-	if plant.On(plant.BaseNotDurable) {
-		return nil
-	}
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	for {
@@ -167,7 +163,7 @@ func (w *WriteTx) Base() *State { return w.base }
 // WaitForBase returns when what the transaction stands on is durable, so that
 // its pages are in the file, or the error that kept it from becoming so.
 func (w *WriteTx) WaitForBase() error {
-	if w.on == nil || plant.On(plant.BaseNotAwaited) {
+	if w.on == nil {
 		return nil
 	}
 	return w.p.commit.Wait(w.on)
@@ -182,7 +178,7 @@ func (w *WriteTx) Page(id page.ID) (page.Page, error) {
 	if w.stream != nil && w.space.Owns(id) {
 		return w.stream.page(id)
 	}
-	if w.on != nil && !plant.On(plant.OverlayIgnored) {
+	if w.on != nil {
 		if run := w.p.overlay[id]; run != nil {
 			return page.Parse(run.bytes, id)
 		}
@@ -198,9 +194,6 @@ func (w *WriteTx) Free(id page.ID, n uint64) error {
 	w.p.commit.Lock()
 	defer w.p.commit.Unlock()
 	e := page.Extent{Start: id, N: n}
-	if plant.On(plant.FreedTwice) {
-		_ = w.space.Free(e)
-	}
 	if w.stream != nil && w.space.Owns(id) && w.stream.own.free(w.buf, e) {
 		return nil
 	}
@@ -289,11 +282,6 @@ func (w *WriteTx) enqueue(root page.ID, sequence uint64, opts CommitOptions) err
 		p.noRoom = p.noRoom || isFull(err)
 		return err
 	}
-	if plant.On(plant.WrittenEarly) {
-		for _, r := range w.buf.runs {
-			_ = p.file.WriteVec([][]byte{r.bytes}, int64(r.id)*int64(p.pageSize))
-		}
-	}
 	if w.stream != nil {
 		w.stream.end()
 	}
@@ -325,20 +313,18 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	meta := w.base.Meta // for its page size and flags
 	meta.Root, meta.Sequence = root, sequence
 	meta.Freelist, meta.Label = page.NoFreelist, 0
-	if meta.HighWater = w.space.HighWater(); plant.On(plant.HighWaterStays) {
-		meta.HighWater = w.base.Meta.HighWater
-	}
+	meta.HighWater = w.space.HighWater()
 	if err := w.makeRoom(int64(meta.HighWater)*int64(p.pageSize), opts); err != nil {
 		return err
 	}
 	pr.orphans, p.orphans = p.orphans, nil
 	w.supersede()
-	unheld := w.on != nil && plant.On(plant.PreparedNotHeld) || w.on == nil && p.visible != nil && plant.On(plant.VisibleNotHeld)
-	if unheld {
+	if false {
 		p.space.Unpin(w.base.Tx)
-	}
-	if w.space.Commit(); unheld {
+		w.space.Commit()
 		p.space.Pin(w.base.Tx)
+	} else {
+		w.space.Commit()
 	}
 	recorder.Complete(&rec)
 	p.space.Pin(w.tx)
@@ -383,9 +369,6 @@ func (w *WriteTx) giveUp() error {
 		w.stream.own.drop(w.buf)
 	}
 	for _, list := range w.p.orphans {
-		if plant.On(plant.OrphanLeaked) {
-			break
-		}
 		if err := w.space.Free(list); err != nil {
 			return err
 		}

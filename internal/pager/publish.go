@@ -5,7 +5,6 @@ import (
 
 	"holdfast/internal/commit"
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 	"holdfast/internal/vfs"
 )
 
@@ -74,10 +73,7 @@ func (e env) Published(g *commit.Group[*Prepared]) {
 		p.holdDurable(w.state, g.Names)
 		p.recorded = w.rec
 	case g.Visible: // and now it is durable
-		before := p.slots
-		if p.overwritten(g.Slot, *p.visible, true); plant.On(plant.SlotKept) {
-			p.slots = before
-		}
+		p.overwritten(g.Slot, *p.visible, true)
 		p.holdDurable(w.state, true)
 	}
 	switch g.Mode {
@@ -135,7 +131,7 @@ func (p *Pager) holdDurable(s State, trailing bool) {
 	}
 	old := p.durable.Tx
 	p.space.Pin(s.Tx)
-	if trailing && !plant.On(plant.BaseNotHeld) {
+	if trailing {
 		p.held = &old
 	} else {
 		p.space.Unpin(old)
@@ -147,14 +143,12 @@ func (p *Pager) holdDurable(s State, trailing bool) {
 func (e env) Failed(g *commit.Group[*Prepared], aborted []*Prepared, err error) {
 	p, w := e.p, &e.p.group
 	stopped := p.stoppedBy() != nil
-	if !stopped || !plant.On(plant.AbsorbedForgotten) {
-		p.absorb(g) // the second of two flushes failed, or there was no room for the meta
-	}
+	p.absorb(g) // the second of two flushes failed, or there was no room for the meta
 	switch {
 	case stopped:
 		p.loseVisible()
 	case g.Unwritten:
-		if w.listed && !plant.On(plant.DirtyOfUnwritten) {
+		if w.listed {
 			if p.visible == nil {
 				p.dirty.Clear()
 			} else { // they are those of the group: a flush comes next, which clears them
@@ -167,7 +161,7 @@ func (e env) Failed(g *commit.Group[*Prepared], aborted []*Prepared, err error) 
 		p.noRoom = p.noRoom || vfs.IsFull(err)
 		for _, pr := range p.commit.Queue() {
 			for i := range pr.w.buf.runs {
-				if r := &pr.w.buf.runs[i]; r.until >= aborted[0].Number && !plant.On(plant.UntilKept) {
+				if r := &pr.w.buf.runs[i]; r.until >= aborted[0].Number {
 					r.until = 0
 				}
 			}
@@ -180,7 +174,7 @@ func (e env) Failed(g *commit.Group[*Prepared], aborted []*Prepared, err error) 
 // loseVisible makes the durable state current when the writer was stopped: pages of the visible one may
 // be read again from the disk, which may not have them. Readers that begin now get what it has.
 func (p *Pager) loseVisible() {
-	if p.visible == nil || plant.On(plant.StopKeepsVisible) {
+	if p.visible == nil {
 		return
 	}
 	p.visible = nil
@@ -201,7 +195,7 @@ func (p *Pager) absorb(g *commit.Group[*Prepared]) {
 // abort takes back what transactions, oldest first, did to the free pages, as soon as none is in edit.
 func (p *Pager) abort(aborted []*Prepared, err error) {
 	p.aborted = slices.Concat(aborted, p.aborted) // those that are there stood on these
-	if p.editing == nil || plant.On(plant.UndoEarly) {
+	if p.editing == nil {
 		p.undo()
 		p.reap()
 		p.updateGauges()
@@ -215,22 +209,15 @@ func (p *Pager) abort(aborted []*Prepared, err error) {
 // undo takes back what aborted transactions did to the free pages, the newest
 // first. The caller holds commit, and no transaction is in edit.
 func (p *Pager) undo() {
-	if plant.On(plant.AbortOrder) {
-		slices.Reverse(p.aborted)
-	}
 	for i := len(p.aborted) - 1; i >= 0; i-- {
 		pr := p.aborted[i]
 		p.aborted[i] = nil
 		p.space.Unpin(pr.state.Tx)
 		pr.w.space.Rollback()
 		pr.w.space.Recycle()
-		if !plant.On(plant.RecordKept) {
-			p.record = pr.before
-		}
+		p.record = pr.before
 		pr.rec, pr.before = commit.Record{}, commit.Record{}
-		if !plant.On(plant.OrphansLost) {
-			p.orphans = append(p.orphans, pr.orphans...)
-		}
+		p.orphans = append(p.orphans, pr.orphans...)
 		p.ended = append(p.ended, pr)
 	}
 	p.aborted = p.aborted[:0]

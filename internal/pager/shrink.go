@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // How the file becomes shorter. Somebody (internal/vacuum) moves what is at its end
@@ -79,9 +78,6 @@ func (w *WriteTx) Reserve(n uint64, before page.ID) bool {
 		return false
 	}
 	e := page.Extent{Start: id, N: n}
-	if plant.On(plant.PromisedTwice) {
-		return true
-	}
 	if !w.space.Take(e) {
 		return false
 	}
@@ -222,7 +218,7 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 			return size, err
 		}
 		pr := p.barrier(true)
-		pr.Even = !plant.On(plant.SlotsStayUneven)
+		pr.Even = true
 		p.commit.Unlock()
 		err := pr.Finish()
 		for ; err == nil && pieces > 0 && p.cutPiece(); pieces-- {
@@ -277,32 +273,25 @@ func (p *Pager) end() (own, all int64) {
 	high := p.space.HighWater()
 	for _, prs := range [3][]*Prepared{p.commit.Queue(), p.commit.InFlight(), p.aborted} {
 		for _, pr := range prs {
-			if !plant.On(plant.CutPrepared) {
-				high = max(high, pr.state.Meta.HighWater)
-			}
+			high = max(high, pr.state.Meta.HighWater)
 		}
 	}
 	if p.editing != nil {
 		high = max(high, p.editing.base.Meta.HighWater)
 	}
 	size := func(high page.ID) int64 {
-		if plant.On(plant.CutShort) {
-			return int64(high) * int64(p.pageSize)
-		}
 		return max(int64(high)*int64(p.pageSize), minFile)
 	}
 	own = size(high)
 	high = max(high, p.durable.Meta.HighWater)
 	for slot := range p.slots.Meta {
-		if p.slots.Err[slot] == nil && !plant.On(plant.CutSlots) {
+		if p.slots.Err[slot] == nil {
 			high = max(high, p.slots.Meta[slot].HighWater)
 		}
 	}
 	p.states.SweepAll()
 	for s := range p.states.All() {
-		if !plant.On(plant.CutReaders) || s == p.states.Current() {
-			high = max(high, s.Meta.HighWater)
-		}
+		high = max(high, s.Meta.HighWater)
 	}
 	return own, size(high)
 }
@@ -324,9 +313,7 @@ func (p *Pager) truncate() bool {
 	}
 	size := max(need, p.fileSize-maxCut)
 	if err := p.file.Truncate(size); err != nil {
-		if !plant.On(plant.CutErrorSwallowed) {
-			p.cutFailed = err // for one of those in Shrink
-		}
+		p.cutFailed = err // for one of those in Shrink
 		return false
 	}
 	p.fileSize = size

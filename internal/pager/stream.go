@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // Stream gives pages to what a transaction builds beside the tree that is there, such
@@ -109,9 +108,6 @@ func (s *Stream) fail(err error) error {
 	if err != nil {
 		p := s.w.p
 		p.noRoom = p.noRoom || isFull(err)
-		if plant.On(plant.DoomedCommits) {
-			return err
-		}
 		s.w.doomed, s.err = err, err
 	}
 	return err
@@ -130,9 +126,7 @@ func (s *Stream) write() error {
 	}
 	sortRuns(w.buf.runs)
 	sealRuns(w.buf.runs)
-	if !plant.On(plant.EarlyUncounted) {
-		w.sum.AddSum(w.p.sumOf(w.buf.runs))
-	}
+	w.sum.AddSum(w.p.sumOf(w.buf.runs))
 	_, err := w.p.writeRuns(w.buf.runs)
 	s.own.written(w.buf)
 	w.p.buffers.reuse(w.buf)
@@ -276,9 +270,6 @@ func (s *Stream) Quietly(read func() error) error {
 
 // free gives the pages back that were given up. The caller holds commit.
 func (s *Stream) free() error {
-	if plant.On(plant.EarlyForgotten) {
-		s.own.limbo = s.own.limbo[:0]
-	}
 	for _, e := range s.own.limbo {
 		if err := s.w.space.Free(e); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"runtime/debug"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // With each state the sum of the fingerprints of all page runs in its trees is recorded. Nothing goes through them for
@@ -39,9 +38,6 @@ func (w *WriteTx) discount(id page.ID, n uint64) error {
 			return err
 		}
 	} else if w.on != nil && w.p.overlay[id] != nil { // see take
-		return nil
-	}
-	if plant.On(plant.FreedStillCounted) {
 		return nil
 	}
 	f, ok, err := w.p.fingerprint(image, id, n)
@@ -80,7 +76,7 @@ func (s *Stream) written(id page.ID) (*page.Image, error) {
 // take notes that the transaction has given up r, a run of the overlay, and takes it off the sum if it is written: all
 // transactions up to published are. The caller holds commit.
 func (w *WriteTx) take(r *run, published page.TxID) {
-	if r.until = w.tx; r.by <= published && !r.record && !plant.On(plant.LandedStillCounted) {
+	if r.until = w.tx; r.by <= published && !r.record {
 		w.sum.Remove(page.Fingerprint(r.bytes, r.id))
 	}
 }
@@ -89,7 +85,7 @@ func (w *WriteTx) take(r *run, published page.TxID) {
 // given up, off the sums of these. The caller holds commit.
 func (p *Pager) discountLater(members []*Prepared) {
 	queue := p.commit.Queue()
-	if len(queue) == 0 || plant.On(plant.FlightStillCounted) {
+	if len(queue) == 0 {
 		return
 	}
 	first := queue[0].state.Tx // their numbers are dense
@@ -146,13 +142,8 @@ func (p *Pager) makeSum(s *State) page.Sum {
 // place: before the first, that it is not known, and after the last what it is. It makes durable what the caller has
 // written, and takes from both slots what they list of the last flushes, since that says what the seals were.
 func (p *Pager) RecordSum(sum page.Sum) error {
-	if plant.On(plant.ResealKeepsList) {
-		return nil
-	}
-	if !plant.On(plant.ResealSumEarly) {
-		if err := p.Sync(); err != nil {
-			return err
-		}
+	if err := p.Sync(); err != nil {
+		return err
 	}
 	p.commit.Lock()
 	defer p.commit.Unlock()

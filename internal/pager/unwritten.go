@@ -2,8 +2,6 @@ package pager
 
 import (
 	"bytes"
-
-	"holdfast/internal/plant"
 	"holdfast/internal/vfs"
 )
 
@@ -17,9 +15,6 @@ const metaImage = 4096
 func (p *Pager) unwritten(slot, n int, err error) bool {
 	if !vfs.IsFull(err) || n > 0 {
 		return false
-	}
-	if plant.On(plant.SlotNotReadBack) {
-		return true
 	}
 	now := make([]byte, len(p.images[slot]))
 	if _, err := p.file.ReadAt(now, int64(slot)*int64(p.pageSize)); err != nil {

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // ErrFull says that there is no page number left for an allocation.
@@ -65,7 +64,7 @@ func (s *Space) checkUsed(e page.Extent) error {
 	if id, ok := s.free.next(e.Start, e.End(), true); ok {
 		return page.Corruptf(id, "freed, but free already")
 	}
-	if run, ok := s.pending.runFrom(e.Start, e.End()); ok && !plant.On(plant.DoubleFreeAllowed) {
+	if run, ok := s.pending.runFrom(e.Start, e.End()); ok {
 		return page.Corruptf(run.Start, "freed, but freed before")
 	}
 	return nil
@@ -215,13 +214,7 @@ func (s *Space) Unpin(tx page.TxID) {
 // handDown finds a new witness for everything whose witness was state tx, or
 // releases it.
 func (s *Space) handDown(heap *held, tx page.TxID) {
-	if plant.On(plant.PendingForever) {
-		return
-	}
 	at, ok := s.pinnedBefore(tx)
-	if plant.On(plant.ReadersIgnored) {
-		ok = false
-	}
 	for heap != nil && (!ok || uint64(heap.born) > s.pins.key(at)) {
 		var h *held
 		h, heap = pop(heap)

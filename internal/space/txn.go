@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // A Txn is what one transaction does to the free space.
@@ -149,7 +148,7 @@ func (t *Txn) Free(e page.Extent) error {
 	if err := s.checkUsed(e); err != nil {
 		return err
 	}
-	if run, ok := t.freed.runFrom(e.Start, e.End()); ok && !plant.On(plant.DoubleFreeAllowed) {
+	if run, ok := t.freed.runFrom(e.Start, e.End()); ok {
 		return page.Corruptf(run.Start, "freed twice in one transaction")
 	}
 	for at := e.Start; at < e.End(); {
@@ -157,9 +156,7 @@ func (t *Txn) Free(e page.Extent) error {
 		if !ok {
 			run = page.Extent{Start: e.End()}
 		}
-		if run.Start > at && plant.On(plant.FreedAtOnce) {
-			s.free.add(page.Extent{Start: at, N: uint64(run.Start - at)})
-		} else if run.Start > at {
+		if run.Start > at {
 			t.freed.add(page.Extent{Start: at, N: uint64(run.Start - at)})
 		}
 		if ok {
@@ -252,13 +249,13 @@ func (t *Txn) Rollback() {
 	default:
 		panic(fmt.Sprintf("space: transaction %d cannot be rolled back now", t.tx))
 	}
-	for e, ok := t.own.runFrom(0, t.base); ok && !plant.On(plant.RollbackLeaks); e, ok = t.own.runFrom(e.End(), t.base) {
+	for e, ok := t.own.runFrom(0, t.base); ok; e, ok = t.own.runFrom(e.End(), t.base) {
 		s.free.add(e)
 	}
 	for e, ok := t.own.gapFrom(t.base, s.highWater); ok; e, ok = t.own.gapFrom(e.End(), s.highWater) {
 		s.free.remove(e)
 	}
-	if s.highWater < t.base && !plant.On(plant.LoweredForgotten) { // it was lowered
+	if s.highWater < t.base { // it was lowered
 		s.free.add(page.Extent{Start: s.highWater, N: uint64(t.base - s.highWater)})
 	}
 	t.high, s.highWater = s.highWater, t.base

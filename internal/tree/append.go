@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // ErrUnordered is returned by Append for a key that is not after all others.
@@ -150,7 +149,7 @@ func (t *Tree) findEdge(a Appender, fill float64, key []byte) error {
 		return ErrUnordered
 	}
 	find := func() error { return a.Quietly(t.openEdge) }
-	if t.spilled && !plant.On(plant.SpillTakesBranch) { // branches of pages that may be given up become nodes
+	if t.spilled { // branches of pages that may be given up become nodes
 		find = t.openEdge
 	}
 	if err := find(); err != nil {
@@ -206,7 +205,7 @@ func (t *Tree) openEdge() error {
 		if err != nil {
 			return err
 		}
-		if !empty || plant.On(plant.EdgeNotPruned) {
+		if !empty {
 			return nil
 		}
 		if err := t.prune(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // Pages of what was appended, made long before the transaction commits; see append.go for the edge of the tree, at
@@ -168,7 +167,7 @@ func (g *edge) keepAgain(items []item, pageSize int) {
 			it.key, it.value = g.keep(it.key, pageSize), g.keep(it.value, pageSize)
 		}
 	}
-	if !lent || plant.On(plant.EdgeReused) {
+	if !lent {
 		g.spare = old[:0]
 	}
 }

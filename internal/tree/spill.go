@@ -4,7 +4,6 @@ import (
 	"iter"
 
 	"holdfast/internal/page"
-	"holdfast/internal/plant"
 )
 
 // Spill brings the tree to pages of w, in the middle of a transaction, as Merge and Write do
@@ -17,7 +16,7 @@ func (t *Tree) Spill(w Writer, fill float64, inline int) error {
 		return nil
 	}
 	// Also if Merge leaves no node: the root may then be a page that Append has made.
-	t.spilled = t.spilled || !plant.On(plant.SpillForgetsPage)
+	t.spilled = true
 	err := t.Merge()
 	t.edits++
 	if err != nil || t.node == nil {

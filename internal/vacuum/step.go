@@ -11,7 +11,6 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
-	"holdfast/internal/plant"
 	"holdfast/internal/tree"
 	"holdfast/internal/vfs"
 )
@@ -214,9 +213,6 @@ func (s *stepper) apply(t *target) (ok bool, err error) {
 		return true, b.Tree().Pack(t.key, t.depth, t.join, s.run.o.Fill)
 	}
 	before := t.id
-	if plant.On(plant.MovedBack) {
-		before = anywhere
-	}
 	if !s.w.Reserve(t.pages, before) {
 		s.run.noPlace(t.pages)
 		return false, nil

@@ -6,7 +6,6 @@ import (
 
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
-	"holdfast/internal/plant"
 )
 
 // Options say how to go about it. All fields but Commit have defaults.
@@ -189,9 +188,6 @@ func (v *vac) survey(ctx context.Context) error {
 			return err
 		}
 		if err := s.piece(); err != nil {
-			if plant.On(plant.SurveyBlind) {
-				break
-			}
 			return err
 		}
 		u, err := v.p.Usage()
@@ -246,7 +242,7 @@ func (v *vac) run(ctx context.Context) error {
 		}
 		cleared := v.clear != nil
 		v.clear = nil
-		if v.stuck+v.joins > 0 && !cleared && !plant.On(plant.WayNotCleared) {
+		if v.stuck+v.joins > 0 && !cleared {
 			made, err := v.makeWay(ctx)
 			if err != nil {
 				return err

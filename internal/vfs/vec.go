@@ -2,8 +2,6 @@ package vfs
 
 import (
 	"io"
-
-	"holdfast/internal/plant"
 )
 
 // A vecLimit bounds one vectored write.
@@ -68,13 +66,6 @@ func writeBatches(batch, bufs [][]byte, off int64, limit vecLimit, write func(ba
 		n, err := write(batch, off)
 		if err != nil {
 			return err
-		}
-		if plant.On(plant.ShortWriteUnnoticed) {
-			for _, buf := range batch {
-				off += int64(len(buf))
-				left.advance(len(buf))
-			}
-			continue
 		}
 		if n <= 0 {
 			return io.ErrShortWrite

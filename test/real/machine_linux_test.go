@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"holdfast/test/soak"
+	"holdfast/test/mutants"
 	"holdfast/test/vm"
 )
 
@@ -104,7 +105,7 @@ type cutDisk struct {
 	fs      fileSystem
 	image   string
 	program string
-	plant   string // the defect in it
+	mutant  string // that it has
 	files   []*cutFile
 	counts  map[string]int
 
@@ -175,7 +176,7 @@ func (f *cutFile) judgedAt(n uint64) {
 func newCutDisk(t *testing.T, fs fileSystem, program string, seed uint64, counts map[string]int) *cutDisk {
 	d := &cutDisk{
 		t: t, rand: rand.New(rand.NewPCG(seed, 4)), fs: fs, image: fs.newImage(t), counts: counts,
-		program: program, plant: os.Getenv("HOLDFAST_PLANT"),
+		program: program, mutant: os.Getenv(mutants.Variable),
 	}
 	for _, mode := range []string{modeFull, modePeriodic, modeNone} {
 		f := &cutFile{name: mode, order: order{
@@ -222,7 +223,7 @@ func (f *cutFile) nextOrder(r *rand.Rand, stop bool) order {
 func (d *cutDisk) script(o order) string {
 	text, err := json.Marshal(o)
 	must(d.t, err)
-	return fmt.Sprintf("HOLDFAST_PLANT='%s' %s='%s' /programs/%s </dev/ttyS1 &\n", d.plant, roleVariable, text, filepath.Base(d.program))
+	return fmt.Sprintf("%s='%s' %s='%s' /programs/%s </dev/ttyS1 &\n", mutants.Variable, d.mutant, roleVariable, text, filepath.Base(d.program))
 }
 
 func (d *cutDisk) allJudged() error {
@@ -308,15 +309,17 @@ func (d *cutDisk) count() {
 func TestMachineMissesFlush(t *testing.T) {
 	t.Parallel()
 	newMachine(t, os.Args[0])
-	program := filepath.Join(t.TempDir(), "planted.test")
-	build := exec.Command("go", "test", "-c", "-tags", "plant", "-o", program, ".")
+	program := filepath.Join(t.TempDir(), "mutants.test")
+	overlay, err := mutants.Overlay("../..", t.TempDir())
+	must(t, err)
+	build := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", program, ".")
 	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
 	for seed := range uint64(6) {
 		d := newCutDisk(t, fileSystems[seed%2], program, seed, map[string]int{})
-		d.plant, d.files = "no-flush-after-meta", d.files[:1]
+		d.mutant, d.files = "no-flush-after-meta", d.files[:1]
 		must(t, d.boot(false))
 		if err := d.boot(true); err != nil {
 			t.Logf("found at cut %d: %v", seed, err)
