@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"holdfast"
-	"holdfast/test/soak"
 	"holdfast/blob"
 	"holdfast/internal/vfs"
+	"holdfast/test/soak"
 )
 
 // blobMinimums are the disks that an ordinary run of TestBlobPowerCut must have tried.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"holdfast"
-	"holdfast/test/soak"
 	"holdfast/internal/vfs"
+	"holdfast/test/soak"
 )
 
 // TestForgetfulDisk runs histories on a disk that forgets to flush. They fail,

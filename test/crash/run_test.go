@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"holdfast"
-	"holdfast/test/soak"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
+	"holdfast/test/soak"
 )
 
 // run runs a script.

@@ -15,10 +15,10 @@ import (
 	"go.etcd.io/bbolt"
 
 	"holdfast"
-	"holdfast/test/soak"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
+	"holdfast/test/soak"
 )
 
 // Of 60 copies that were made with cp while the file was in use none was refused, and

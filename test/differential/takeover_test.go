@@ -11,8 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"holdfast"
-	"holdfast/test/soak"
 	"holdfast/internal/vfs"
+	"holdfast/test/soak"
 )
 
 // takeover is a file that Holdfast and bbolt write by turns, of which Holdfast never

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/test/soak"
 	"holdfast/test/mutants"
+	"holdfast/test/soak"
 	"holdfast/test/vm"
 )
 
