@@ -14,7 +14,7 @@ import (
 //
 // Nothing refers to such pages until the transaction's meta is written, and they were
 // free for it as they would be when a group is written: none is of the newest durable
-// state, of that of the winning slot's v2 meta, or of a reader's (I1, I11). So a crash, an
+// state, of that of the winning slot's v2 meta, or of a reader's (I1, I6). So a crash, an
 // error or a rollback in between leaves garbage in free pages, as one amid the pages of a
 // group does. To keep the argument that short, what was committed before is made durable, and
 // the winner's meta plain, before the first of them is written: nothing trailing lists
