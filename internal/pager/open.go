@@ -87,6 +87,10 @@ func (p *Pager) readSlots(size int64) error {
 	if size < 2*int64(ps) {
 		return fmt.Errorf("%w: file size too small: %d bytes, less than the two meta pages of %d bytes", page.ErrInvalid, size, ps)
 	}
+	cached := make([]byte, int(page.FirstDataPage)*ps)
+	if _, err := p.file.ReadAt(cached, 0); err != nil {
+		return p.wrap("read the metas of", err)
+	}
 	if !p.opts.ReadOnly {
 		// After a flush that failed, the cache may hold a meta that the disk
 		// does not. Nothing is mapped yet: mapped pages would be kept.
@@ -114,8 +118,22 @@ func (p *Pager) readSlots(size int64) error {
 		return err
 	}
 	p.fileSize, p.identity = size, foldIdentity(p.file.Identity())
-	p.found, err = p.find(best, metas)
-	return err
+	if p.found, err = p.find(best, metas); err != nil {
+		return err
+	}
+	return p.dropLost(!bytes.Equal(cached, metas))
+}
+
+// dropLost drops the whole file from the cache if it was not closed: a flush may have failed, and
+// the process may have ended before it could drop what it had written. Linux keeps such pages as if
+// they were on the disk, and ext4 may lose what is written over them, although the next flush
+// succeeds (docs/decisions/001-dropping-cached-pages.md). lostMeta: the cache had a meta that the
+// disk has not. Nothing is mapped yet.
+func (p *Pager) dropLost(lostMeta bool) error {
+	if p.opts.ReadOnly || !lostMeta && !p.found.trailing && !p.inUse[p.found.best] {
+		return nil
+	}
+	return p.file.DropCache(0, p.fileSize)
 }
 
 // noMeta is what is wrong with the first meta of a file that has none that is whole.
