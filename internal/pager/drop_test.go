@@ -1,0 +1,66 @@
+package pager_test
+
+import (
+	"slices"
+	"testing"
+
+	"holdfast/internal/pager"
+	"holdfast/internal/vfs"
+)
+
+// dropping records what is dropped from the cache, and that a file is mapped.
+type dropping struct {
+	vfs.File
+	calls []string
+}
+
+func (d *dropping) DropCache(off, n int64) error {
+	size, err := d.Size()
+	if err != nil {
+		return err
+	}
+	what := "part"
+	if off == 0 && n >= size {
+		what = "all"
+	}
+	d.calls = append(d.calls, what)
+	return d.File.DropCache(off, n)
+}
+
+func (d *dropping) Map(n int64, opts vfs.MapOptions) (vfs.Mapping, error) {
+	d.calls = append(d.calls, "map")
+	return d.File.Map(n, opts)
+}
+
+// A process whose flush had failed was killed; its pages stayed in the cache of the system as if
+// they were on the disk. The next one wrote over them and flushed without an error, and ext4
+// lost what it had acknowledged. A file that was not closed is dropped before it is mapped.
+func TestOpenDropsUnclosedFile(t *testing.T) {
+	e := newEnv(t)
+	e.mustCommit("first", 40)
+	killed := e.mem.Clone()
+	e.close()
+	for name, c := range map[string]struct {
+		mem      *vfs.Mem
+		readOnly bool
+		all      bool
+	}{
+		"killed":          {killed, false, true},
+		"killed, to read": {killed.Clone(), true, false},
+		"closed":          {e.mem, false, false},
+		"closed, to read": {e.mem.Clone(), true, false},
+	} {
+		d := &dropping{File: c.mem.Clone().Open()}
+		p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1, ReadOnly: c.readOnly})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all, mapped := slices.Index(d.calls, "all"), slices.Index(d.calls, "map")
+		if c.all != (all >= 0) || all > mapped {
+			t.Errorf("%s: calls %q, all of the file dropped before it is mapped: want %v", name, d.calls, c.all)
+		}
+		if err := p.Close(pager.CloseOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
