@@ -1,7 +1,9 @@
 package pager_test
 
 import (
+	"errors"
 	"slices"
+	"syscall"
 	"testing"
 
 	"holdfast/internal/pager"
@@ -11,7 +13,16 @@ import (
 // dropping records what is dropped from the cache, and that a file is mapped.
 type dropping struct {
 	vfs.File
-	calls []string
+	calls   []string
+	syncErr error // of the next flush
+}
+
+func (d *dropping) Sync() error {
+	if err := d.syncErr; err != nil {
+		d.syncErr = nil
+		return err
+	}
+	return d.File.Sync()
 }
 
 func (d *dropping) DropCache(off, n int64) error {
@@ -63,4 +74,39 @@ func TestOpenDropsUnclosedFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// After a failed flush the cache shows what the disk does not have. bbolt, which may be the next to
+// open the file, reads the cache, so Close and a failed Open drop it.
+func TestStoppedDrops(t *testing.T) {
+	e := newEnv(t)
+	e.mustCommit("first", 40)
+	e.close()
+	t.Run("Open", func(t *testing.T) {
+		d := &dropping{File: e.mem.Clone().Open(), syncErr: syscall.EIO}
+		if _, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1}); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("error %v, want EIO", err)
+		}
+		if !slices.Contains(d.calls, "all") {
+			t.Errorf("calls %q: the file was not dropped", d.calls)
+		}
+	})
+	t.Run("Close", func(t *testing.T) {
+		d := &dropping{File: e.mem.Clone().Open()}
+		p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped := &env{Pager: p, t: t, opts: pager.CommitOptions{AllocSize: 1 << 20}}
+		d.calls, d.syncErr = nil, syscall.EIO
+		if err := stopped.commit("second", 1); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("error %v, want EIO", err)
+		}
+		if err := p.Close(pager.CloseOptions{}); err != nil && !errors.Is(err, pager.ErrStopped) {
+			t.Fatal(err)
+		}
+		if !slices.Contains(d.calls, "all") {
+			t.Errorf("calls %q: the file was not dropped", d.calls)
+		}
+	})
 }
