@@ -76,10 +76,7 @@ func (p *Pager) makeDurable(mode Durability) error {
 			return p.stoppedBy()
 		}
 		if flush {
-			on = p.barrier(false)
-		}
-		if flush {
-			_ = p.commit.FinishHeld(on)
+			_ = p.commit.FinishHeld(p.barrier(false))
 		} else {
 			_ = p.commit.WaitHeld(on) // whose failure is its own
 		}
@@ -319,13 +316,7 @@ func (w *WriteTx) prepare(root page.ID, sequence uint64, opts CommitOptions) err
 	}
 	pr.orphans, p.orphans = p.orphans, nil
 	w.supersede()
-	if false {
-		p.space.Unpin(w.base.Tx)
-		w.space.Commit()
-		p.space.Pin(w.base.Tx)
-	} else {
-		w.space.Commit()
-	}
+	w.space.Commit()
 	recorder.Complete(&rec)
 	p.space.Pin(w.tx)
 	p.last = [2]uint64{w.lanes[ofLeaves].pages, w.lanes[ofHot].pages}
