@@ -1,6 +1,7 @@
 package pager_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"syscall"
@@ -14,7 +15,8 @@ import (
 type dropping struct {
 	vfs.File
 	calls   []string
-	syncErr error // of the next flush
+	syncErr error  // of the next flush
+	disk    []byte // what the disk has at the beginning of the file, shown once the cache is dropped
 }
 
 func (d *dropping) Sync() error {
@@ -35,6 +37,10 @@ func (d *dropping) DropCache(off, n int64) error {
 		what = "all"
 	}
 	d.calls = append(d.calls, what)
+	if _, err := d.File.WriteAt(d.disk, 0); err != nil {
+		return err
+	}
+	d.disk = nil
 	return d.File.DropCache(off, n)
 }
 
@@ -44,24 +50,36 @@ func (d *dropping) Map(n int64, opts vfs.MapOptions) (vfs.Mapping, error) {
 }
 
 // A process whose flush had failed was killed; its pages stayed in the cache of the system as if
-// they were on the disk. The next one wrote over them and flushed without an error, and ext4
-// lost what it had acknowledged. A file that was not closed is dropped before it is mapped.
-func TestOpenDropsUnclosedFile(t *testing.T) {
+// they were on the disk. The next one wrote over them and flushed without an error, and ext4 lost
+// what it had acknowledged. Where the metas, or the pages that they list, show that the disk has
+// lost something, the file is dropped before it is mapped. One that was only killed, or closed, is
+// not: it would be cold.
+func TestOpenDropsLostFile(t *testing.T) {
 	e := newEnv(t)
 	e.mustCommit("first", 40)
+	metas := slices.Clone(e.mem.Bytes()[:2*pageSize])
+	e.mustCommit("second", 40)
 	killed := e.mem.Clone()
 	e.close()
+	lost := slices.Clone(killed.Bytes())
+	clear(lost[bytes.Index(lost, []byte("second"))/pageSize*pageSize:][:pageSize]) // a page of the last commit
+	unfinished := vfs.NewMem("unfinished")
+	if _, err := unfinished.Open().WriteAt(lost, 0); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		mem      *vfs.Mem
+		disk     []byte
 		readOnly bool
 		all      bool
 	}{
-		"killed":          {killed, false, true},
-		"killed, to read": {killed.Clone(), true, false},
-		"closed":          {e.mem, false, false},
-		"closed, to read": {e.mem.Clone(), true, false},
+		"killed":              {mem: killed},
+		"closed":              {mem: e.mem},
+		"a meta is lost":      {mem: killed, disk: metas, all: true},
+		"a page is lost":      {mem: unfinished, all: true},
+		"a page, for reading": {mem: unfinished, readOnly: true},
 	} {
-		d := &dropping{File: c.mem.Clone().Open()}
+		d := &dropping{File: c.mem.Clone().Open(), disk: c.disk}
 		p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1, ReadOnly: c.readOnly})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

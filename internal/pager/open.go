@@ -124,13 +124,13 @@ func (p *Pager) readSlots(size int64) error {
 	return p.dropLost(!bytes.Equal(cached, metas))
 }
 
-// dropLost drops the whole file from the cache if it was not closed: a flush may have failed, and
-// the process may have ended before it could drop what it had written. Linux keeps such pages as if
-// they were on the disk, and ext4 may lose what is written over them, although the next flush
-// succeeds (docs/decisions/001-dropping-cached-pages.md). lostMeta: the cache had a meta that the
-// disk has not. Nothing is mapped yet.
+// dropLost drops the whole file from the cache if the disk has lost what was written: a flush has
+// failed, and the process has ended before it could drop it. Linux keeps such pages as if they were
+// on the disk, and ext4 may lose what is written over them, although the next flush succeeds
+// (docs/decisions/001-dropping-cached-pages.md). lostMeta: the cache had a meta that the disk has
+// not. Nothing is mapped yet.
 func (p *Pager) dropLost(lostMeta bool) error {
-	if p.opts.ReadOnly || !lostMeta && !p.found.trailing && !p.inUse[p.found.best] {
+	if p.opts.ReadOnly || !lostMeta && !p.found.unfinished {
 		return nil
 	}
 	return p.file.DropCache(0, p.fileSize)
