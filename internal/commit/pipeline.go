@@ -141,7 +141,7 @@ func (p *Pipeline[T]) WaitForRoom() error {
 	return nil
 }
 
-// WaitIdle waits until nothing is queued, and nobody leads. The caller holds the lock,
+// WaitIdle waits until nothing is queued, and there is no leader. The caller holds the lock,
 // which is given up meanwhile.
 func (p *Pipeline[T]) WaitIdle() {
 	for p.leading || p.Waiting() > 0 {

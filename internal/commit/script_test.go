@@ -136,7 +136,7 @@ func (f *file) take() []string {
 //	hold CALL, let CALL               calls of pages, trailing, plain or flush wait until they are let go
 //	fail CALL [NUMBER]                the next one fails; of pages, those of transaction NUMBER; unwritten:
 //	                                  the meta, for want of room
-//	lead, follow                      somebody who writes by itself takes the lead, hands it off
+//	lead, follow                      a caller that writes by itself takes the lead, hands it off
 //	strict                            all metas are plain
 //	crowded                           there is no room for a list from here on
 func (f *file) do(words []string) error {

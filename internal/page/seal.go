@@ -104,7 +104,7 @@ func sealSum(content []byte, end int, id ID) uint32 {
 	return sumWithID(sumWithZeros(content, end), id)
 }
 
-// sumWithID is the checksum sum with id behind what was summed.
+// sumWithID is the checksum sum of what was summed, then id.
 func sumWithID(sum uint32, id ID) uint32 {
 	var b [8]byte
 	order.PutUint64(b[:], uint64(id))

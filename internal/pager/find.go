@@ -149,7 +149,7 @@ func (p *Pager) names(slot int, ext *extension.Extension, m page.Meta) bool {
 func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // believes tells whether the extension of the better slot counts: bbolt copies
-// slots, and an extension is not for a state that somebody went back to.
+// slots, and an extension is not for a state that was gone back to.
 func (p *Pager) believes(best int, own, other *extension.Extension) bool {
 	label := p.slots.Meta[best].Label
 	highest := p.slots.Err[1-best] != nil || p.slots.Meta[1-best].Label < label

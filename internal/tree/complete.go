@@ -28,7 +28,7 @@ func (t *Tree) completeBranches() error {
 		}
 		if n.onlyPages() {
 			height := len(g.path)
-			t.spilled = true // whoever edits such a branch later reads a page of the transaction's own
+			t.spilled = true // a later edit of such a branch reads a page of the transaction itself
 			if err := t.complete(d, false); err != nil {
 				return err
 			}
