@@ -187,7 +187,8 @@ func (d *fullDisk) byCommits() {
 	n := d.commitUntilFull(2000)
 	var fs unix.Statfs_t
 	must(d.T, unix.Statfs(d.dir, &fs))
-	free, all := int64(fs.Bfree)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
+	unit := uint64(fs.Bsize) // its type differs between architectures
+	free, all := fs.Bfree*unit, fs.Blocks*unit
 	d.Logf("page size %d: full after %d commits; the file has %d bytes, %d of %d are free", d.opts.PageSize, n, fileSize(d.path), free, all)
 	if free > all/10 { // ext4 itself keeps 2%
 		d.Errorf("%d of %d bytes are free, and commits fail", free, all)
