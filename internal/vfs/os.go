@@ -26,6 +26,11 @@ type OSFile struct {
 	// puts it back when it fails.
 	sizeMu    sync.Mutex
 	extension extension
+	// noJournal is whether a flush must write the inode by itself. Linux alone asks, once.
+	noJournal struct {
+		asked sync.Once
+		is    bool
+	}
 }
 
 // extension is the memory of an extend, where it has some, so that it takes none: of a file

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"cmp"
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,19 @@ const (
 	reserveMin = 1 << 20
 )
 
+// datasync is fdatasync, and on ext4 without a journal more than that: see noJournal.
 func (f *OSFile) datasync() error {
+	f.noJournal.asked.Do(func() {
+		f.noJournal.is = f.control(func(fd uintptr) error {
+			if !noJournal(fd) {
+				return errors.ErrUnsupported
+			}
+			return nil
+		}) == nil
+	})
+	if f.noJournal.is {
+		return f.control(flushInode)
+	}
 	return f.control(func(fd uintptr) error {
 		return ignoringEINTR(func() error { return unix.Fdatasync(int(fd)) })
 	})

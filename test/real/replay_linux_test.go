@@ -43,7 +43,7 @@ func record(t *testing.T, fs fileSystem, seed uint64, counts map[string]int) *re
 dmsetup create recording --table "0 $(cat /sys/block/vda/size) log-writes /dev/vda /dev/vdb" || exit 9
 ` + fs.mountScript("/dev/dm-0")
 	for _, f := range d.files {
-		o := f.nextOrder(d.rand, false)
+		o := d.fs.allows(f.nextOrder(d.rand, false))
 		o.Sessions, o.Recorder = 2, "recording"
 		c.Command += d.script(o)
 	}
