@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -272,12 +273,23 @@ func (k *kernel) close() {
 	}
 }
 
-// removeTmpfs unmounts the tmpfs that was mounted for the directory.
+// removeTmpfs unmounts the tmpfs that was mounted for the directory. What was just closed in it
+// can keep it busy for a moment, though no process has it any more: the kernel lets files and
+// namespaces go in the background.
 func (k *kernel) removeTmpfs() error {
 	if !k.ownTmp {
 		return nil
 	}
-	return unmount(k.dir)
+	const patience = time.Second
+	wait := time.Millisecond
+	for waited := time.Duration(0); ; waited += wait {
+		err := unmount(k.dir)
+		if !errors.Is(err, unix.EBUSY) || waited >= patience {
+			return err
+		}
+		time.Sleep(wait)
+		wait *= 2
+	}
 }
 
 // defaultMaxMounts is what half of the process's descriptors and 64 MiB allow.
