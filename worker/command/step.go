@@ -296,7 +296,7 @@ func (c *call) step(f *stepFlags) error {
 	defer cli.OutliveReader()()
 	c.volatile = true
 	var done *stepReport
-	err = c.withRunner(o, s.Mounts, func(t *snapshot.Tenant, r *step.Runner) error {
+	err = c.withRunner(o, s.Mounts, func(t *snapshot.Namespace, r *step.Runner) error {
 		if s.Base, err = c.resolve(t, f, &s); err != nil {
 			return err
 		}
@@ -315,7 +315,7 @@ func (c *call) step(f *stepFlags) error {
 }
 
 // resolve is the name of the snapshot to build on. What its image says is added to the step.
-func (c *call) resolve(t *snapshot.Tenant, f *stepFlags, s *step.Step) (string, error) {
+func (c *call) resolve(t *snapshot.Namespace, f *stepFlags, s *step.Step) (string, error) {
 	named, err := c.find(t, f.base)
 	if err != nil {
 		return "", fmt.Errorf("base %s: %w", f.base, err)

@@ -161,7 +161,7 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 
 // hit is the result that is there, nil if the step has to be run.
 func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
-	t, name := r.opt.Tenant, id.Snapshot()
+	t, name := r.opt.Namespace, id.Snapshot()
 	info, used, err := t.Use(ctx, name, r.holdLease(), r.opt.Hold, useGrain)
 	var bad error
 	switch {

@@ -100,7 +100,7 @@ func init() {
 		s := &stand{dir: os.Getenv(envDir), ctx: context.Background(), opt: Options{Concurrency: 1}}
 		s.prepareRootless()
 		must2(s.tryOpen())
-		must2(makeBusybox(s.ctx, s.tenant, s.mounts, "base"))
+		must2(makeBusybox(s.ctx, s.namespace, s.mounts, "base"))
 		h := &hostileHost{dir: s.dir}
 		into := sh("base", "cp /in /hostile; mkdir /ro /rw")
 		into.Mounts = []Mount{{Source: filepath.Join(s.dir, "hostile"), Target: "/in", ReadOnly: true}}
@@ -272,7 +272,7 @@ func (h *hostileHost) judge(runtime, said string) {
 // noDevices fails if there is a device node in a snapshot.
 func (s *stand) noDevices(name string) {
 	s.Helper()
-	list, err := s.tenant.View(s.ctx, "devices", name)
+	list, err := s.namespace.View(s.ctx, "devices", name)
 	must(s, err)
 	spec, err := mount.FromMounts(list)
 	must(s, err)
@@ -287,5 +287,5 @@ func (s *stand) noDevices(name string) {
 	m.Release()
 	must(s, err)
 	must(s, s.mounts.Forget(s.ctx, filepath.Join(s.root(), "snapshots")))
-	must(s, s.tenant.Remove(s.ctx, "devices"))
+	must(s, s.namespace.Remove(s.ctx, "devices"))
 }

@@ -17,7 +17,7 @@ import (
 // sandbox is what a command sees. Its fields are exported for the sake of gob: the init of a
 // sandbox can be another process.
 type sandbox struct {
-	Point    string    // the directory of the nursery at which the root is mounted
+	Point    string    // the directory of the step namespace at which the root is mounted
 	Mark     string    // source of /dev
 	Userns   bool      // in a user namespace: devices cannot be made
 	IDs      idmap.Map // of the step outside; none: it has no user namespace of its own
@@ -182,7 +182,7 @@ func makeHollow(space *os.File, point string) (*os.File, error) {
 		return nil, fmt.Errorf("unshare: %w", err)
 	}
 	if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNS); err != nil {
-		return nil, fmt.Errorf("entering the nursery: %w", err)
+		return nil, fmt.Errorf("enter the step namespace: %w", err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return nil, fmt.Errorf("unshare: %w", err)

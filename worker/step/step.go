@@ -229,8 +229,8 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 		if m.Cache != "" && m.Source != "" {
 			return nil, invalidf("mount of %q at %q: it cannot be the cache %q, too", m.Source, m.Target, m.Cache)
 		}
-		if len(m.Cache) > snapshot.MaxTenantSize {
-			return nil, invalidf("the name of a cache has %d bytes, %d are possible", len(m.Cache), snapshot.MaxTenantSize)
+		if len(m.Cache) > snapshot.MaxNamespaceSize {
+			return nil, invalidf("the name of a cache has %d bytes, %d are possible", len(m.Cache), snapshot.MaxNamespaceSize)
 		}
 		m.Target = path.Clean(m.Target)
 		if m.Source != "" {

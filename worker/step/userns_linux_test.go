@@ -32,7 +32,7 @@ func init() {
 			}
 		}
 		fail(s.tryOpen())
-		fail(makeBusybox(s.ctx, s.tenant, s.mounts, "base"))
+		fail(makeBusybox(s.ctx, s.namespace, s.mounts, "base"))
 		step := Step{Base: "base", Command: []string{"sh", "-c", "id -u; pwd; echo made >/file; test -c /dev/null && echo x >/dev/null && cat /proc/self/comm; ls /proc | grep -c '^[0-9]'"}, Env: []string{"PATH=/bin"}, Dir: "/w"}
 		first, err := s.Run(s.ctx, step, nil)
 		fail(err)

@@ -50,11 +50,11 @@ func holdfastStore(o snapshot.Options) func(string) (snapshots.Snapshotter, func
 		if err != nil {
 			return nil, nil, err
 		}
-		tenant, err := store.Tenant("bench")
+		namespace, err := store.Namespace("bench")
 		if err != nil {
 			return nil, nil, errors.Join(err, store.Close())
 		}
-		return containerd.New(tenant), store.Close, nil
+		return containerd.New(namespace), store.Close, nil
 	}
 }
 
