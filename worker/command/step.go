@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
+	"holdfast/command/size"
 	"holdfast/worker/base"
 	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
@@ -112,7 +113,7 @@ func (a *app) newStep() *cobra.Command {
 	cli.DurationVar(flags, &f.timeout, "timeout", 0, "longest time that the command may take, such as 90s; default: no limit")
 	cli.DurationVar(flags, &f.hold, "hold", step.DefaultHold, "how long the result stays for the next step on it, whatever is pruned; 0: not at all")
 	cli.SizeRangeVar(flags, &f.disk, "disk", 0, leastLimit, math.MaxInt64, "most that the result may take, such as 2GiB; default: no limit")
-	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+cli.SizeText(defaultReserve)+"; 0: none")
+	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+size.Text(defaultReserve)+"; 0: none")
 	flags.StringVar(&f.policy, "policy", "", "file with policies in TOML, by which snapshots are pruned if that room is not there; default: the built-in ones")
 	_ = cmd.MarkFlagFilename("policy", "toml")
 	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
