@@ -118,7 +118,7 @@ func (s *scan) piece() (err error) {
 		if err != nil {
 			return err
 		}
-		if !ok || b.Root() == 0 { // somebody deleted it, or made it small
+		if !ok || b.Root() == 0 { // it was deleted, or made small
 			s.stack = s.stack[:i]
 			break
 		}
