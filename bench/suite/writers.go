@@ -174,7 +174,7 @@ func Writers(c Config) (Table, error) {
 	for _, n := range c.Writers {
 		runners := append(slices.Clone(all), log)
 		who := fmt.Sprintf("%d writers", n)
-		if n == 1 { // right behind Holdfast, as the disk changes its pace
+		if n == 1 { // right after Holdfast, as the disk changes its pace
 			runners = slices.Insert(runners, 1+slices.Index(s.names, Holdfast.Name), alone...)
 			who = "1 writer"
 		}

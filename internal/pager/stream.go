@@ -19,7 +19,7 @@ import (
 // group does. To keep the argument that short, what was committed before is made durable, and
 // the winner's meta plain, before the first of them is written: nothing trailing lists
 // pages then. The commit flushes them before it writes its meta, which is plain too (I4):
-// they are in no list that an opening could judge by.
+// they are in no list by which an opening could tell.
 //
 // The caller has the writer lock all the time, so nothing else is prepared; writing makes it the
 // leader, so nothing else is written, and nothing is written once a flush has failed (A4).

@@ -215,7 +215,7 @@ func store(t testing.TB, root string, d snapshot.Driver) *snapshot.Namespace {
 	return namespace
 }
 
-// writable lets an ordinary user delete what is in a directory.
+// writable lets an unprivileged user delete what is in a directory.
 func writable(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {

@@ -84,7 +84,7 @@ type Result struct {
 
 // Import imports the file or directory path into a namespace. Of one snapshot only one import is
 // under way at a time; others wait and find it. When it fails, what it has made is removed,
-// unless somebody uses it already. It is for Linux.
+// unless it is used already. It is for Linux.
 func Import(ctx context.Context, namespace *snapshot.Namespace, path string, o Options) (*Result, error) {
 	r, err := importPath(ctx, namespace, path, o)
 	if err != nil {

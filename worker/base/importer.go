@@ -73,11 +73,11 @@ func (im *importer) sweep() error {
 		return nil
 	})
 	for _, name := range left {
-		end, _ := turns.try(im.turn(name))
+		end, _ := importLocks.try(im.lockOf(name))
 		if end == nil { // it is being made
 			continue
 		}
-		if e := im.drop(name); !errors.Is(e, snapshot.ErrInUse) { // somebody keeps it
+		if e := im.drop(name); !errors.Is(e, snapshot.ErrInUse) { // it is in use
 			err = errors.Join(err, e)
 		}
 		end()
@@ -85,9 +85,9 @@ func (im *importer) sweep() error {
 	return err
 }
 
-// turn is that of the snapshot with a name.
-func (im *importer) turn(name string) turn {
-	return turn{im.namespace.Store(), im.namespace.Name(), name}
+// lockOf names the lock of the snapshot with a name.
+func (im *importer) lockOf(name string) lockName {
+	return lockName{im.namespace.Store(), im.namespace.Name(), name}
 }
 
 // finish ends an import: of one that failed nothing stays.
@@ -107,7 +107,7 @@ func (im *importer) finish(err error) (*Result, error) {
 	}
 	errs := []error{err, release()}
 	for i := len(im.made) - 1; i >= 0; i-- {
-		// What somebody builds on already stays.
+		// What is a parent already stays.
 		if err := im.drop(im.made[i]); err != nil && !errors.Is(err, snapshot.ErrInUse) {
 			errs = append(errs, err)
 		}
@@ -156,7 +156,7 @@ func (im *importer) one(in *incoming) error {
 	if in.layer.Snapshot != "" {
 		key = importing + in.layer.Snapshot
 	}
-	end, err := turns.take(im.ctx, im.turn(key))
+	end, err := importLocks.lock(im.ctx, im.lockOf(key))
 	if err != nil {
 		return err
 	}
@@ -445,22 +445,23 @@ func (im *importer) label(labels map[string]string) error {
 	return err
 }
 
-// turn is what only one import does at a time: it makes a snapshot. Other processes cannot have the store.
-type turn struct {
+// lockName is a snapshot that only one import makes at a time. Other processes cannot have the store.
+type lockName struct {
 	store     *snapshot.Store
 	namespace string
 	key       string
 }
 
-type turnstile struct {
+// locks are those of any number of names.
+type locks struct {
 	mu    sync.Mutex
-	taken map[turn]chan struct{} // closed when it is free
+	taken map[lockName]chan struct{} // closed when it is free
 }
 
-var turns = turnstile{taken: map[turn]chan struct{}{}}
+var importLocks = locks{taken: map[lockName]chan struct{}{}}
 
-// try takes a turn, if it is free; otherwise end is nil, and busy is closed when it is.
-func (s *turnstile) try(t turn) (end func(), busy <-chan struct{}) {
+// try takes a lock, if it is free; otherwise end is nil, and busy is closed when it is.
+func (s *locks) try(t lockName) (end func(), busy <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if busy, ok := s.taken[t]; ok {
@@ -476,7 +477,7 @@ func (s *turnstile) try(t turn) (end func(), busy <-chan struct{}) {
 	}, nil
 }
 
-func (s *turnstile) take(ctx context.Context, t turn) (end func(), err error) {
+func (s *locks) lock(ctx context.Context, t lockName) (end func(), err error) {
 	for {
 		end, busy := s.try(t)
 		if end != nil {

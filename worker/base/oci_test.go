@@ -171,10 +171,10 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// TestOrdinary: what an ordinary user cannot do is left out and counted.
+// TestOrdinary: what an unprivileged user cannot do is left out and counted.
 func TestOrdinary(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("needs an ordinary user")
+		t.Skip("needs an unprivileged user")
 	}
 	namespace := store(t, "", nil)
 	foreign := func(h *tar.Header) { h.Uid, h.Mode = 12345, 0o4755 }

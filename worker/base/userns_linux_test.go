@@ -22,7 +22,7 @@ import (
 // asWhom is the environment variable that has a test run as somebody else.
 const asWhom = "BASE_AS"
 
-// runAs runs a test of this binary again, as an ordinary user, or as root of a user namespace of his. It reports whether this
+// runAs runs a test of this binary again, as an unprivileged user, or as root of a user namespace of his. It reports whether this
 // is that run.
 func runAs(t *testing.T, whom string) bool {
 	t.Helper()
@@ -66,7 +66,7 @@ func runAs(t *testing.T, whom string) bool {
 	}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
-		t.Skip("left out: this machine lets ordinary users have no user namespaces: ", err)
+		t.Skip("left out: this machine lets unprivileged users have no user namespaces: ", err)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("as %s: %v: %s", whom, err, out)
@@ -92,7 +92,7 @@ func TestInUserNamespace(t *testing.T) {
 	}
 }
 
-// TestAsUser: an ordinary user who imports into overlays, which he cannot mount, leaves the marks that count when his
+// TestAsUser: an unprivileged user who imports into overlays, which he cannot mount, leaves the marks that count when his
 // namespace mounts them.
 func TestAsUser(t *testing.T) {
 	if !runAs(t, "user") {
@@ -116,7 +116,7 @@ func TestAsUser(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an ordinary user could not import files and directories that their owner may not read, as images have for
+// TestUnreadable: an unprivileged user could not import files and directories that their owner may not read, as images have for
 // passwords: what he cannot read he cannot copy for the next layer, or measure.
 func TestUnreadable(t *testing.T) {
 	if !runAs(t, "user") {

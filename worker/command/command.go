@@ -43,7 +43,7 @@ const (
 )
 
 // failsWith is the annotation of a command whose own failures, wrong command lines included, have
-// another exit code than these, since it passes on that of another program.
+// another exit code than these, since it returns that of another program.
 const failsWith = "fails with"
 
 // DefaultRoot is the directory of the store.
@@ -100,7 +100,7 @@ func NewRootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
 	flags.StringVar(&a.root, "root", DefaultRoot, "directory of the store")
-	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an ordinary user with copy: overlay|copy|btrfs|erofs|zfs:DATASET")
+	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an unprivileged user with copy: overlay|copy|btrfs|erofs|zfs:DATASET")
 	flags.StringVar(&a.run, "run", "", "directory for what is mounted, on a tmpfs; default: one in /run for each store")
 	cli.DurationVar(flags, &a.wait, "wait", defaultWait, "how long to wait for another process that has the store; 0: not")
 	_ = root.MarkPersistentFlagDirname("root") // a flag that is there

@@ -53,7 +53,7 @@ func (h held) lasts() string {
 	if h.Results == 1 {
 		them = "it"
 	}
-	return "for the next step on " + them + ", until " + moment(h.Until) + " at most"
+	return "for the next step on " + them + ", until " + timeText(h.Until) + " at most"
 }
 
 // held says what of the store waits for its next step.

@@ -22,7 +22,7 @@ of files, plain or compressed with gzip or zstd; - is such an archive from stand
 input. NAME is what the base is called. Layers that are there already are not made again.
 
 What is read is verified, and what would lead out of the tree refused. An import
-that fails leaves nothing behind.`
+that fails leaves nothing.`
 
 type importFlags struct {
 	format, ref, platform, devices string

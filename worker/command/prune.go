@@ -365,7 +365,7 @@ func (c *call) why(f *pruneFlags) error {
 			case k.Cause == prune.InUse && kindOf(info) == "base":
 				reason = "it is a base, which stays until holdfastd snapshot rm removes it"
 			case k.Cause == prune.Leased && k.Lease == step.HoldLease:
-				reason = fmt.Sprintf("it is held for the next step on it, until %s at most; holdfastd snapshot rm and prune --held remove it", moment(k.Until))
+				reason = fmt.Sprintf("it is held for the next step on it, until %s at most; holdfastd snapshot rm and prune --held remove it", timeText(k.Until))
 			}
 			r.Reasons = append(r.Reasons, reason)
 		}

@@ -290,9 +290,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 		lines = append(lines, [2]string{"Command", ranBy(info, true)})
 	}
 	lines = append(lines, [2]string{"Size", cli.SizeExactly(info.Usage.Size)}, [2]string{"Files", cli.Count(info.Usage.Inodes)},
-		[2]string{"Created", moment(info.Created)}, [2]string{"Last used", moment(lastUsed(info))}, [2]string{"Directory", r.Directory})
+		[2]string{"Created", timeText(info.Created)}, [2]string{"Last used", timeText(lastUsed(info))}, [2]string{"Directory", r.Directory})
 	if r.Digest != "" {
-		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", moment(r.Verified)})
+		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", timeText(r.Verified)})
 	}
 	for _, child := range r.Children {
 		lines = append(lines, [2]string{"Child", printable(child)})
@@ -309,8 +309,8 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	cli.Rows(c.out, lines...)
 }
 
-// moment is a time for people.
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+// timeText is a time for people.
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 func (c *call) namespaces() error {
 	names := []string{}

@@ -56,7 +56,7 @@ Root in a step is an unprivileged user of this machine where ids can be mapped, 
 file system can map ids, and otherwise only as all users can. With --network host it cannot listen at
 ports below 1024.
 
-An ordinary user's steps run in a user namespace: with the runtime native, as one user,
+An unprivileged user's steps run in a user namespace: with the runtime native, as one user,
 without limits of memory, processors and processes.`
 
 // Exit codes of step, beside those of commands: the ones of programs that run containers.

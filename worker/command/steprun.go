@@ -177,5 +177,5 @@ func (c *call) reportStep(r *stepReport, quiet bool) error {
 	return nil
 }
 
-// ago is a moment that was, for people.
+// ago is a time in the past, for people.
 func ago(t time.Time) string { return strings.Replace(humanize.Time(t), "now", "just now", 1) }

@@ -213,7 +213,7 @@ func isFull(err error) bool {
 const defaultWait = time.Minute
 
 // lockPatience is how long a store that is locked is tried again at least: the child that a killed process was
-// about to start has its locks for a moment.
+// about to start has its locks for a short time.
 const (
 	lockPatience = 300 * time.Millisecond
 	lockInterval = 5 * time.Millisecond

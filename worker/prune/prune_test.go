@@ -103,7 +103,7 @@ func TestTrashIsFree(t *testing.T) {
 	}
 }
 
-// TestUsedMeanwhile: what is used, leased or removed between plan and turn stays, and others go in its place.
+// TestUsedMeanwhile: what is used, leased or removed between plan and removal stays, and others go in its place.
 func TestUsedMeanwhile(t *testing.T) {
 	s := newStand(t)
 	a := s.namespace("a")

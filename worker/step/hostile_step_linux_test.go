@@ -49,7 +49,7 @@ func TestHostileStep(t *testing.T) {
 			leave.Command = []string{"/hostile", "leave"} // connections, by the same thread
 			s.ok(leave)
 			res := s.ok(h.step(hostile))
-			h.judge(name, string(res.Output))
+			h.verify(name, string(res.Output))
 			h.unharmed()
 			s.noDevices(res.Snapshot)
 			h.remove()
@@ -84,12 +84,12 @@ func TestHostileStep(t *testing.T) {
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
-			t.Skip("left out: this machine lets ordinary users have no user namespaces: ", err)
+			t.Skip("left out: this machine lets unprivileged users have no user namespaces: ", err)
 		}
 		if err != nil {
 			t.Fatalf("%v: %s%s", err, out, errs.String())
 		}
-		h.judge("rootless", string(out))
+		h.verify("rootless", string(out))
 		h.unharmed()
 	})
 }
@@ -241,8 +241,8 @@ func (h *hostileHost) unharmed() {
 	}
 }
 
-// judge compares what the hostile step says with what its runtime is known to allow.
-func (h *hostileHost) judge(runtime, said string) {
+// verify compares what the hostile step says with what its runtime is known to allow.
+func (h *hostileHost) verify(runtime, said string) {
 	h.Helper()
 	known, seen, refused := stillPossible[runtime], map[string]bool{}, 0
 	for line := range strings.Lines(said) {

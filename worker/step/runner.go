@@ -260,7 +260,7 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 		return nil, err
 	}
 	for {
-		f, joined, err := r.board(p)
+		f, joined, err := r.joinFlight(p)
 		if err != nil {
 			return nil, err
 		}

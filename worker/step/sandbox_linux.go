@@ -305,7 +305,7 @@ func makeTarget(target string, dir bool) error {
 	if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
 		return err
 	}
-	// What is there is not opened: it could be a FIFO, that waits for somebody to write to it.
+	// What is there is not opened: it could be a FIFO, that waits for a writer.
 	if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -390,7 +390,7 @@ func executable(name string) error {
 }
 
 // capabilities are what root in a step may do at most. Not among them: to make devices, since
-// nothing stands between a device and the disk behind it.
+// nothing stands between a device and its disk.
 var capabilities = []struct {
 	name   string
 	number uintptr

@@ -76,7 +76,7 @@ type Limits struct {
 
 	// Disk is how many bytes the result may take (as snapshot.Usage says) without its
 	// parents. It is looked at before the commit, and now and then before, as the step runs: a
-	// step may exceed it for moments. With project quotas the kernel refuses what is beyond.
+	// step may exceed it for short times. With project quotas the kernel refuses what is beyond.
 	Disk int64
 }
 

@@ -16,7 +16,7 @@ type threadJob struct {
 }
 
 // thread is one on which commands are started, and waited for: they are killed with it. It has lost the privileges
-// that its children must not have, and never gets them again, so nobody else uses it.
+// that its children must not have, and never gets them again, so nothing else uses it.
 type thread struct {
 	o     *openNative
 	away  bool // in the namespaces of a step

@@ -134,7 +134,7 @@ func (b *bench) run() (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "%d snapshots: %v\n", s.n, time.Since(began).Round(time.Millisecond))
 	}
-	for range turns {
+	for range repeats {
 		if err := b.measure(0); err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (b *bench) measure(foreign int) error {
 			}
 		}
 		for _, n := range []int{1, *clients} {
-			if err := b.interleave(b.row(k.name, n, foreign), max(k.rounds/turns, 1)); err != nil {
+			if err := b.interleave(b.row(k.name, n, foreign), max(k.rounds/repeats, 1)); err != nil {
 				return err
 			}
 		}
@@ -271,7 +271,7 @@ func (b *bench) measure(foreign int) error {
 			}
 		}
 		if k.name == "runc" {
-			if err := b.bare(b.row("runc alone", 1, foreign), max(k.rounds/turns, 1)); err != nil {
+			if err := b.bare(b.row("runc alone", 1, foreign), max(k.rounds/repeats, 1)); err != nil {
 				return err
 			}
 		}
@@ -291,11 +291,11 @@ func (b *bench) row(runtime string, clients, foreign int) *row {
 	return r
 }
 
-// turns is how often all is measured without and with foreign mounts, and pieces in how many parts the two
+// repeats is how often all is measured without and with foreign mounts, and pieces in how many parts the two
 // stores are asked each time.
 const (
-	turns  = 3
-	pieces = 10
+	repeats = 3
+	pieces  = 10
 )
 
 func (b *bench) interleave(r *row, rounds int) error {
