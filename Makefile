@@ -60,24 +60,24 @@ dropin: ## bbolt's own black-box tests on Holdfast
 	scripts/dropin-suite
 
 .PHONY: bench
-bench: ## tables beside bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
+bench: ## tables compared with bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-commit
-bench-commit: ## commits and opening beside bbolt, Pebble, SQLite; which targets are met (BENCH="emptied age opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
+bench-commit: ## commits and opening compared with bbolt, Pebble, SQLite; which targets are met (BENCH="emptied age opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-vacuum
-bench-vacuum: ## vacuum beside readers, a writer and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
+bench-vacuum: ## vacuum during reads and writes, and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run ./cmd/bench-vacuum $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-blob
-bench-blob: ## blobs beside SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt; which targets are met (BENCH="blob-write blob-bytes blob-rows blob-memory blob-read blob-remove" BENCHFLAGS="-full -v -json")
+bench-blob: ## blobs compared with SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt; which targets are met (BENCH="blob-write blob-bytes blob-rows blob-memory blob-read blob-remove" BENCHFLAGS="-full -v -json")
 	$(if $(DOLT),cd bench/dolt && $(GO) build -tags gms_pure_go -o ../../bin/bench-dolt .)
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-worker
-bench-worker: ## steps, pruning, and snapshots beside containerd's overlay snapshotter, as root; which targets are met (BENCH="step prune snapshots" BENCHFLAGS=-json)
+bench-worker: ## steps, pruning, and snapshots compared with containerd's overlay snapshotter, as root; which targets are met (BENCH="step prune snapshots" BENCHFLAGS=-json)
 	scripts/bench-worker "$(BENCH)" $(BENCHFLAGS)
 
 .PHONY: figures
@@ -85,7 +85,7 @@ figures: ## the pictures of the README, drawn from the data in bench/results
 	cd bench && $(GO) run ./cmd/figures results
 
 .PHONY: soak
-soak: ## all judges with new seeds, for about DURATION=10m, or PARTS="crash vm" of them
+soak: ## all oracles with new seeds, for about DURATION=10m, or PARTS="crash vm" of them
 	scripts/soak $(DURATION) $(PARTS)
 
 .PHONY: model

@@ -22,7 +22,7 @@ type appending struct {
 	kept   int64               // bytes that the last Spill left in memory
 }
 
-// Append puts key, with value, behind all other keys of the bucket. It is for much data
+// Append puts key, with value, after all other keys of the bucket. It is for much data
 // that comes in the order of its keys: a transaction of any size holds some MiB of it
 // in memory, because what is complete is written to free pages of the file before the
 // commit: by another goroutine, if GOMAXPROCS is more than 1. A value of a page or more gets a
@@ -39,7 +39,7 @@ type appending struct {
 // commits are not flushed (Durability None, NoSync); the durability that is set then
 // is that of the commit. The commit is flushed twice if some of it was written before.
 //
-// Errors: ErrUnordered if key is not behind the last key of the bucket, ErrKeyRequired,
+// Errors: ErrUnordered if key is not after the last key of the bucket, ErrKeyRequired,
 // ErrKeyTooLarge, ErrValueTooLarge, ErrTxNotWritable, after which nothing has changed. After
 // any other, as of a full disk, ErrMaxSizeReached, or ErrStopped, the transaction can only be
 // rolled back: all later calls on it, and Commit, return that error or nothing.
@@ -104,7 +104,7 @@ func (tx *Tx) doomed() error {
 		return nil
 	}
 	a := &tx.w.appending
-	if a.err == nil && a.stream != nil && a.stream.Err() != nil { // of a write behind the caller
+	if a.err == nil && a.stream != nil && a.stream.Err() != nil { // of a write in the background
 		a.err = tx.db.corrupt(a.stream.Err())
 	}
 	return a.err

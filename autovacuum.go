@@ -93,7 +93,7 @@ const (
 	fillOfAuto = 0.8
 )
 
-// auto vacuums a database by itself. It is wound up by commits and looks when its timer
+// auto vacuums a database by itself. Commits arm its timer, and it looks when that
 // runs out, so that there is no goroutine, nor a timer, while nothing happens.
 type auto struct {
 	db   *DB
@@ -107,30 +107,30 @@ type auto struct {
 	ended   *sync.Cond
 	stats   VacuumStats
 	looked  time.Time
-	turns   time.Duration // that writers had had at the last look
+	writers time.Duration // for which the writer lock had been held at the last look
 	settled int64         // bytes that were free at the last run and that it could not give back
-	behind  uint64        // transaction of the reader beside which that run worked; 0: none
+	reader  uint64        // transaction of the oldest reader during that run; 0: none
 	named   uint64        // that of the reader that was named in the log
 }
 
-// newAuto makes the auto of db, not wound up.
+// newAuto makes the auto of db, not armed.
 func newAuto(db *DB, opts AutoVacuum) *auto {
 	a := &auto{db: db, opts: opts.withDefaults(), looked: time.Now()}
 	a.ended = sync.NewCond(&a.mu)
 	return a
 }
 
-// wind sees to it that it looks after a while. It does nothing on a nil auto.
-func (a *auto) wind() {
+// arm sees to it that it looks after a while. It does nothing on a nil auto.
+func (a *auto) arm() {
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.windLocked()
+	a.armLocked()
 }
 
-func (a *auto) windLocked() {
+func (a *auto) armLocked() {
 	if a.wound || a.closed {
 		return
 	}
@@ -177,14 +177,14 @@ func (a *auto) read() VacuumStats {
 }
 
 // look is called by the timer. Nothing is asked of the pager, and nothing said to the
-// logger, with mu held: whoever wants statistics takes it.
+// logger, with mu held: callers that want statistics take it.
 func (a *auto) look() {
 	u, err := a.db.pager.Usage()
-	now, turns := time.Now(), time.Duration(a.db.pager.Counts().TurnTime.Load())
+	now, writers := time.Now(), time.Duration(a.db.pager.Counts().WriterTime.Load())
 	a.mu.Lock()
 	a.wound = false
-	busy := float64(turns-a.turns) / float64(max(now.Sub(a.looked), 1))
-	a.looked, a.turns = now, turns
+	busy := float64(writers-a.writers) / float64(max(now.Sub(a.looked), 1))
+	a.looked, a.writers = now, writers
 	if a.closed || err != nil {
 		a.mu.Unlock()
 		return
@@ -210,11 +210,11 @@ func (a *auto) look() {
 	a.cancel = nil
 	a.ended.Broadcast()
 	a.note(r, err)
-	// Something was committed meanwhile, or it is to go on behind a reader.
-	again := a.wound || a.behind != 0
+	// Something was committed meanwhile, or it is to go on after a reader ends.
+	again := a.wound || a.reader != 0
 	a.wound = false
 	if again {
-		a.windLocked()
+		a.armLocked()
 	}
 }
 
@@ -224,7 +224,7 @@ func (a *auto) note(r VacuumResult, err error) {
 		a.stats.Last = r
 		a.stats.Runs++
 	}
-	a.behind = r.Reader.Tx
+	a.reader = r.Reader.Tx
 	freed := max(r.SizeBefore-r.SizeAfter, 0)
 	if r.SizeAfter > 0 {
 		a.stats.Freed += freed
@@ -235,7 +235,7 @@ func (a *auto) note(r VacuumResult, err error) {
 }
 
 // due tells whether to vacuum now, or whom to name in the log. If it is to look again
-// without a commit in between it winds itself up. The caller holds mu.
+// without a commit in between it arms itself. The caller holds mu.
 func (a *auto) due(u pager.Usage, busy float64) (due bool, named string) {
 	page := int64(a.db.pager.PageSize())
 	free, pending := int64(u.Free)*page, int64(u.Pending)*page
@@ -243,8 +243,8 @@ func (a *auto) due(u pager.Usage, busy float64) (due bool, named string) {
 	if reader.Tx == 0 { // then what is pending waits for a flush at most
 		free, pending = free+pending, 0
 	}
-	if a.behind != 0 && a.behind != reader.Tx { // it has ended, beside which nothing more was to be had
-		a.behind, a.settled = 0, 0
+	if a.reader != 0 && a.reader != reader.Tx { // it has ended, and what it held can be had
+		a.reader, a.settled = 0, 0
 	}
 	a.stats.Waits = ""
 	enough := func(bytes int64) bool {
@@ -256,7 +256,7 @@ func (a *auto) due(u pager.Usage, busy float64) (due bool, named string) {
 		a.stats.Waits = WaitsForWriters
 	case enough(free) && more:
 		return true, ""
-	case reader.Tx != 0 && (enough(free+pending) && !enough(free) || a.behind != 0 && enough(free)):
+	case reader.Tx != 0 && (enough(free+pending) && !enough(free) || a.reader != 0 && enough(free)):
 		a.stats.Waits = WaitsForReader
 		if a.named != reader.Tx {
 			a.named = reader.Tx
@@ -267,7 +267,7 @@ func (a *auto) due(u pager.Usage, busy float64) (due bool, named string) {
 		a.settled = min(a.settled, free)
 		return false, ""
 	}
-	a.windLocked()
+	a.armLocked()
 	return false, named
 }
 
@@ -277,7 +277,7 @@ func (a *auto) run(ctx context.Context) (VacuumResult, error) {
 	case db.vacuuming <- struct{}{}:
 		defer func() { <-db.vacuuming }()
 	default:
-		return VacuumResult{}, nil // somebody does it already
+		return VacuumResult{}, nil // another run does it already
 	}
 	r, err := db.vacuum(ctx, vacuum.Options{Share: a.opts.MaxShare, Gain: gainOfAuto, Fill: fillOfAuto}, nil)
 	if err == nil {

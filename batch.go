@@ -23,7 +23,7 @@ type batchCall struct {
 	result chan error // room for one
 }
 
-// errAlone is the result of a call whose function failed beside others: its
+// errAlone is the result of a call whose function failed together with others: its
 // caller runs it once more in a transaction of its own, where its error, or its
 // panic, is the caller's.
 var errAlone = errors.New("the function of a Batch failed among others")

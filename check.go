@@ -74,7 +74,7 @@ const maxFaults = 10_000
 
 // Check looks at every page of the database as the transaction began with it
 // and returns all faults that it finds, up to 10,000, in a closed channel. Each
-// is a *CorruptError. It is safe beside writers; if one has committed since the
+// is a *CorruptError. It is safe while others write; if one has committed since the
 // transaction began, which pages are free is not checked. On a read-only
 // database opened without PreLoadFreelist it finds the free pages first.
 func (tx *Tx) Check(options ...CheckOption) <-chan error {
@@ -92,7 +92,7 @@ func (tx *Tx) Check(options ...CheckOption) <-chan error {
 
 // Verify looks at every page of the database as it is now and returns all
 // faults that it finds, up to 10,000, none if the database is sound. It holds
-// up neither readers nor writers; if somebody commits meanwhile, which pages are
+// up neither readers nor writers; if another commits meanwhile, which pages are
 // free is not checked. The error says why it could not look: the cause of ctx's
 // end, in which case the faults are those found until then, or that the database
 // is not open. On a read-only database opened without PreLoadFreelist

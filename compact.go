@@ -16,15 +16,15 @@ const compactHeld = 4 << 20
 
 // Compact copies all of src into dst, an empty database, in the order of the
 // keys, so that dst has no free pages in between. Each page of the copy is written
-// once, one behind the other, and they are flushed together, as dst.Durability says.
+// once, one after the other, and they are flushed together, as dst.Durability says.
 //
 // It is one transaction on dst: on an error dst is as before. The transaction holds
 // about txMaxSize bytes in memory at most, and no more than 4 MiB if that is 0 or less,
 // or larger; what is complete goes to the file before the commit. (A value that is larger than
 // that is held whole.)
 //
-// Compact waits for the writer's turn on dst and keeps it; src is read in one
-// transaction, beside which it can be written. Errors are those of both, and a
+// Compact waits for the writer lock of dst and keeps it; src is read in one
+// transaction, during which it can be written. Errors are those of both, and a
 // *CorruptError for a source that is damaged.
 func Compact(dst, src *DB, txMaxSize int64) error {
 	tx, err := dst.Begin(true)
@@ -52,7 +52,7 @@ type compaction struct {
 	tx     *Tx             // on dst
 	into   *bucket.Bucket  // the root bucket of dst
 	idle   []*bucket.Draft // of which the memory is used again
-	beside bool            // there are buckets in dst
+	shared bool            // there are buckets in dst already
 
 	// What the source cannot have more of, however damaged it is.
 	left  int64             // bytes
@@ -69,7 +69,7 @@ func (c *compaction) all(from *Tx) error {
 	if err := c.tx.Err(); err != nil {
 		return err
 	}
-	c.beside = first != nil
+	c.shared = first != nil
 	return from.ForEach(func(name []byte, b *Bucket) error {
 		if b == nil {
 			return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is no bucket", from.db.path, name))
@@ -139,7 +139,7 @@ func (c *compaction) draft() *bucket.Draft {
 // putTop puts d into the root bucket of dst, of which pages are read only here.
 func (c *compaction) putTop(name []byte, d *bucket.Draft) (err error) {
 	defer c.tx.caught(debug.SetPanicOnFault(true), &err)
-	if c.beside {
+	if c.shared {
 		return c.into.PutDraft(name, d)
 	}
 	return c.into.AppendDraft(name, d)

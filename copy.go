@@ -40,7 +40,7 @@ func (db *DB) openCopy(path string, mode os.FileMode) (*os.File, error) {
 }
 
 // WriteTo writes the database as the transaction sees it, Size bytes. Its
-// metas name no freelist page, so whoever opens the copy scans it.
+// metas name no freelist page, so opening the copy scans it.
 func (tx *Tx) WriteTo(w io.Writer) (n int64, err error) {
 	if err := tx.usable(); err != nil {
 		return 0, err
@@ -60,7 +60,7 @@ func (tx *Tx) WriteTo(w io.Writer) (n int64, err error) {
 		return n, err
 	}
 	// Pages that are free in this state may change while they are copied;
-	// nobody will read them in the copy.
+	// they are not read in the copy.
 	rest := io.NewSectionReader(src, n, tx.Size()-n)
 	m, err := io.Copy(w, rest)
 	n += m

@@ -63,7 +63,7 @@ type DB struct {
 	onDamage     OnDamage
 	logger       Logger
 	closed       atomic.Bool
-	edit         *tree.Edit // of the writing transaction; the one that has the turn owns it
+	edit         *tree.Edit // of the writing transaction; the holder of the writer lock owns it
 	appendHeld   int64      // see its constant; tests have less
 	appendBehind int8       // of tests: 1, written by a goroutine, or -1, by the caller
 	stats        txTotals
@@ -182,7 +182,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		PeriodicDelay: options.PeriodicDelay,
 		PeriodicBytes: options.PeriodicBytes,
 		NoSeals:       options.NoSeals,
-		TimeTurns:     options.AutoVacuum != nil,
+		TimeWriters:   options.AutoVacuum != nil,
 		Waits:         waits,
 		Log:           db.logger.Infof,
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
@@ -198,7 +198,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	db.pager = p
 	if options.AutoVacuum != nil && !options.ReadOnly {
 		db.auto = newAuto(db, *options.AutoVacuum)
-		db.auto.wind()
+		db.auto.arm()
 	}
 	if options.StatsDir != "" && !options.ReadOnly {
 		db.shown = newStatsFile(db, options.StatsDir)

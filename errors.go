@@ -83,7 +83,7 @@ var (
 )
 
 // ErrStopped is wrapped by the error of the commit, Sync or Close that finds that
-// a flush failed or that somebody shortened the file, and from then on of
+// a flush failed or that the file was shortened from outside, and from then on of
 // Begin(true), Update, Batch and Sync. What the disk holds is not known then, nor
 // whether the commit that failed is there; closing the database and opening it
 // again finds out. Readers go on, except at pages that were cut off
@@ -91,7 +91,7 @@ var (
 var ErrStopped = pager.ErrStopped
 
 // ErrUnreadable is wrapped by the *CorruptError of a page that the system could
-// not deliver: somebody shortened the file while it was open, or its disk
+// not deliver: the file was shortened while it was open, or its disk
 // failed. A transaction that met one cannot be committed.
 //
 // Within the function of View, Update and Batch, on its own goroutine, reading the

@@ -9,7 +9,7 @@ import (
 	"holdfast/internal/pager"
 )
 
-// ErrNewerCommit is returned by FreeExtents and ForEachPage when somebody has committed
+// ErrNewerCommit is returned by FreeExtents and ForEachPage when another has committed
 // since the transaction began, or is about to: which pages were free in the
 // transaction's own state is not known any more. Try again in a new transaction.
 var ErrNewerCommit = errors.New("another transaction has committed since this one began")
@@ -35,13 +35,13 @@ type PageRun = check.PageRun
 
 // FreeExtents yields the free pages of the database in ascending order: the first page
 // of each run of consecutive ones, and how many it has. Pages that are free as soon as
-// nobody reads them are among them. Of a database that is open for writing, and of a
+// no reader sees them are among them. Of a database that is open for writing, and of a
 // file that records its free pages or has a freelist page, it takes no look at other
 // pages; else it looks at all that are in use, once.
 //
 // The error may be a *CorruptError, of a freelist page or of the pages that had to be
 // looked at; ErrNewerCommit; or ErrTxClosed. What is yielded is a copy, and may be used
-// beside writers.
+// while others write.
 func (tx *Tx) FreeExtents() (iter.Seq2[Pgid, uint64], error) {
 	space, err := tx.freeSpace()
 	if err != nil {

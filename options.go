@@ -66,7 +66,7 @@ const (
 //
 //	for                                              set
 //	an error, and not a wait, if the file is in use  Timeout
-//	looking only, beside other readers               ReadOnly
+//	looking only, with other readers               ReadOnly
 //	a file that shrinks by itself                    AutoVacuum
 //	a file that does not outgrow its disk            MaxSize
 //	commits many times as fast, of which a power     Durability: Periodic

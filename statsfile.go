@@ -105,7 +105,7 @@ func (s *statsFile) show() {
 	s.timer.Reset(StatsInterval)
 }
 
-// write replaces the file as a whole: who reads it sees the figures of one moment. The
+// write replaces the file as a whole: who reads it sees figures that belong together. The
 // caller holds mu.
 func (s *statsFile) write() {
 	s.shown.Taken, s.shown.Stats = time.Now(), s.db.Stats()

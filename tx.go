@@ -80,7 +80,7 @@ func (tx *Tx) Writable() bool { return tx.w != nil }
 
 // change is called at the beginning of a call that changes something, and
 // changed when it returns. In between the transaction cannot be committed: if
-// somebody recovers from a panic there, what was done is not whole.
+// a caller recovers from a panic there, what was done is not whole.
 func (tx *Tx) change() {
 	if tx.w != nil {
 		tx.w.left = tx.w.left || tx.w.changing
@@ -293,7 +293,7 @@ func (tx *Tx) Commit() error {
 		return err
 	}
 	tx.db.stats.latency.add(took)
-	tx.db.auto.wind()
+	tx.db.auto.arm()
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}

@@ -13,7 +13,7 @@ import (
 // not count as verified: a later Get, of whomever, looks at the seal.
 //
 // Damage that is met is the error, and is not kept in Tx.Err: the caller may have asked for
-// a value that he need not have. If there is any, or the value turns out to be wrong, Get tells what is wrong with
+// a value that it need not have. If there is any, or the value turns out to be wrong, Get tells what is wrong with
 // its page. ErrTxClosed after the end of the transaction.
 func (b *Bucket) GetUnsealed(key []byte) (value []byte, err error) {
 	tx := b.tx
@@ -38,9 +38,9 @@ func (b *Bucket) GetUnsealed(key []byte) (value []byte, err error) {
 // Prefetch says that value, which the transaction has given, is about to be read as a
 // whole, and then perhaps the next ahead bytes of the file, as where values follow each
 // other that were appended. It is a hint: it changes no result, and damage is left to
-// whoever reads it. What is in memory is mapped at once; what is not is read
+// the reader of it. What is in memory is mapped at once; what is not is read
 // from the disk in large pieces in place of page by page, and the call waits for it, though not
-// for as many bytes behind it, whose reading it begins if ahead is not 0. It takes some microseconds, so it
+// for as many bytes after it, whose reading it begins if ahead is not 0. It takes some microseconds, so it
 // is for values of many pages, before they are read for the first time.
 func (tx *Tx) Prefetch(value []byte, ahead int) {
 	if tx.usable() == nil {

@@ -18,7 +18,7 @@ type batch struct {
 	nodes    []int32 // entries of nodes whose bytes are there
 	list     []int32 // scratch
 	maxLevel uint8
-	spaces   []workspace // that no Writer has at the moment
+	spaces   []workspace // that no Writer has now
 
 	long int // entries whose bytes are in a bucket already
 
@@ -255,7 +255,7 @@ func (s *Store) fail(err error) error {
 	return s.failed
 }
 
-// adjust adds to the counts of a chunk that somebody who is counted holds.
+// adjust adds to the counts of a chunk that a counted holder has.
 func (s *Store) adjust(k *chunkKey, parents, users int64) error {
 	b, err := s.begin()
 	if err != nil {

@@ -18,7 +18,7 @@ type cutter struct {
 }
 
 // The FastCDC of Xia et al. (USENIX ATC 2016): gear hash, no cut below the smallest size,
-// normalized chunking of level 2: two bits more below the size that is aimed at, two fewer behind.
+// normalized chunking of level 2: two bits more below the size that is aimed at, two fewer above.
 const normalization = 2
 
 func newCutter(o *Options) cutter {

@@ -62,7 +62,7 @@ type CheckStats struct {
 // another chunk's entry, is given to the chunk whose it is; without Data leaves are read for that if something is lacking. Counts and marks are set right; but while
 // nodes cannot be read that are in use, no count of parents is lowered, since their children are not known.
 // What entries of two chunks have exchanged only Data notices: if one of them is dead, collect after a repair with Data, not before.
-// A chunk whose bytes are missing stays in the index, and its bytes are stored again when somebody puts
+// A chunk whose bytes are missing stays in the index, and its bytes are stored again when a caller puts
 // the same content again; so is one whose content is wrong, with Discard. An ingest that lacks a chunk, and what has no meaning, is deleted.
 // On a file that is damaged itself nothing is repaired: problems are reported, and the error of Check is the first damage.
 func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) error) (CheckStats, error) {

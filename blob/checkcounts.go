@@ -303,7 +303,7 @@ func (c *checker) compareCounts(n *counting, i int, k chunkKey, e entry) (fixed 
 	return fixed, nil
 }
 
-// atLeast is what a count is at least, beside what was counted: it may be right where something could not be read.
+// atLeast is what a count is at least, besides what was counted: it may be right where something could not be read.
 func (c *checker) atLeast(count uint64) uint64 {
 	if c.damage != nil {
 		return count

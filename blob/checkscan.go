@@ -194,7 +194,7 @@ func (c *checker) scanIndex(from, to []byte, fn func(b *holdfast.Bucket, key, v 
 	return err
 }
 
-// recentScan reads recent in pieces, beside a scan of the large bucket.
+// recentScan reads recent in pieces, along with a scan of the large bucket.
 type recentScan struct {
 	c     *checker
 	b     *holdfast.Bucket

@@ -9,7 +9,7 @@ import (
 	"holdfast"
 )
 
-// Collect frees what deleted blobs leave behind: at most limit chunks, and more
+// Collect frees what deleted blobs leave: at most limit chunks, and more
 // tells whether there is more to free. A removed chunk that is a node
 // releases its children, which may then be removed as well; leaves are removed
 // without being read. When nothing is left, what leases hold that have expired is given
@@ -262,7 +262,7 @@ type CollectStats struct {
 	FirstDamaged error         // of these; nil if there is none
 }
 
-// Collect frees all that deleted blobs leave behind in the store that open opens,
+// Collect frees all that deleted blobs leave in the store that open opens,
 // in many small transactions, so that others can write in between. It ends early
 // with the context's error; what is left is freed by the next call, as after a
 // crash. Damaged chunks are passed over and counted: they are no error.

@@ -23,7 +23,7 @@ type Range struct {
 // In a store with fixed leaves a range is compared with the bytes of a at the same offset;
 // where a ends, a range with InA ends. That b is shorter than a their sizes tell. With
 // content-defined chunking the ranges are the leaves of b that are nowhere in a: what
-// somebody who has a needs to make b. That takes some MiB of memory, and 50 bytes for each
+// the owner of a needs to make b. That takes some MiB of memory, and 50 bytes for each
 // 100 leaves of a and of b.
 //
 // Either may be inline.
@@ -104,9 +104,9 @@ func (s *Store) diffFixed(a *subtree, b subtree, offset, aSize int64, j *rangeJo
 	if err != nil {
 		return err
 	}
-	// The children of b lie beside those of a node of the same level, or the first of them
-	// beside all of a, if that is lower.
-	beside := func(i int) (*subtree, error) {
+	// The children of b lie next to those of a node of the same level, or the first of them
+	// next to all of a, if that is lower.
+	neighbour := func(i int) (*subtree, error) {
 		if i > 0 {
 			return nil, nil
 		}
@@ -117,7 +117,7 @@ func (s *Store) diffFixed(a *subtree, b subtree, offset, aSize int64, j *rangeJo
 		if err != nil {
 			return err
 		}
-		beside = func(i int) (*subtree, error) {
+		neighbour = func(i int) (*subtree, error) {
 			if i >= na.count() {
 				return nil, nil
 			}
@@ -127,7 +127,7 @@ func (s *Store) diffFixed(a *subtree, b subtree, offset, aSize int64, j *rangeJo
 	}
 	for i := range nb.count() {
 		key, size := nb.child(i)
-		other, err := beside(i)
+		other, err := neighbour(i)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@
 // transaction. [Store.Put] writes a value that is in memory, [Store.Writer] one
 // that comes in pieces, [Store.Reader] reads any part of a blob and verifies
 // every chunk against its address. [Store.Delete] gives up one use of a blob;
-// what nobody uses any more is removed by Collect, in pieces.
+// what is not used any more is removed by Collect, in pieces.
 //
 // # Transactions and lifetime
 //

@@ -11,7 +11,7 @@ import (
 
 // Roots iterates over the blobs of the store: all that have users, in the order of
 // their addresses. What a saved ingest stands on is not among them. A blob that is
-// damaged such that its size is not known is an error behind which the iteration
+// damaged such that its size is not known is an error after which the iteration
 // goes on. The last error is that of the transaction (holdfast.Tx.Err), if it has one, whichever call has met the
 // damage: after it, what the iteration gave may not be all. The store must not be changed meanwhile.
 func (s *Store) Roots() iter.Seq2[Ref, error] {

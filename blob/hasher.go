@@ -5,7 +5,7 @@ import (
 	"hash"
 )
 
-// hasher computes the addresses and the digest of leaves beside the goroutine that
+// hasher computes the addresses and the digest of leaves concurrently with the goroutine that
 // stores them. Leaves are in flight, in their order, until they are stored.
 type hasher struct {
 	w                       *Writer
@@ -17,16 +17,16 @@ type hasher struct {
 	addresses *lane // nil: computed by the caller
 	digests   *lane // nil: no digest
 
-	ring    [laneDepth]flying
-	first   int
-	flying  int
-	lent    bool     // the last leaf pushed is in the caller's memory
-	current int      // the arena that is being filled, w.leaf
-	arenas  [2]arena // for leaves that come in pieces
+	ring     [laneDepth]flight
+	first    int
+	inFlight int
+	lent     bool     // the last leaf pushed is in the caller's memory
+	current  int      // the arena that is being filled, w.leaf
+	arenas   [2]arena // for leaves that come in pieces
 }
 
-// flying is a leaf that is being hashed or stored.
-type flying struct {
+// flight is a leaf that is being hashed or stored.
+type flight struct {
 	p       []byte
 	address task
 	digest  task
@@ -67,14 +67,14 @@ func (w *Writer) hasher() *hasher {
 
 // push takes a leaf. If it is not lent, it is w.leaf, and w.leaf is other memory afterwards.
 func (h *hasher) push(p []byte, lent bool) error {
-	if h.flying == laneDepth {
+	if h.inFlight == laneDepth {
 		if err := h.pop(); err != nil {
 			return err
 		}
 	}
-	f := &h.ring[(h.first+h.flying)%laneDepth]
+	f := &h.ring[(h.first+h.inFlight)%laneDepth]
 	f.p, f.stored, f.arena = p, false, -1
-	h.flying++
+	h.inFlight++
 	h.lent = lent
 	if h.addresses != nil {
 		h.addresses.start(&f.address, p)
@@ -94,11 +94,11 @@ func (h *hasher) push(p []byte, lent bool) error {
 }
 
 // swap makes w.leaf the other arena, as soon as nothing of it is in flight.
-func (h *hasher) swap(f *flying) error {
+func (h *hasher) swap(f *flight) error {
 	f.arena = h.current
 	h.arenas[h.current] = arena{h.w.leaf, true}
 	h.current = 1 - h.current
-	h.w.leaf = nil // that it is in flight holds behind an error too
+	h.w.leaf = nil // that it is in flight holds after an error too
 	for h.arenas[h.current].busy {
 		if err := h.pop(); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (h *hasher) swap(f *flying) error {
 }
 
 // store stores a leaf when its address is known.
-func (h *hasher) store(f *flying) error {
+func (h *hasher) store(f *flight) error {
 	if f.stored {
 		return nil
 	}
@@ -123,22 +123,22 @@ func (h *hasher) store(f *flying) error {
 	return h.w.store(f.address.sum, f.p)
 }
 
-// pop stores the oldest leaf, and waits until nobody needs its memory.
+// pop stores the oldest leaf, and waits until its memory is free.
 func (h *hasher) pop() error {
 	f := &h.ring[h.first]
 	err := h.store(f)
 	return firstError(err, h.release(f))
 }
 
-// release waits until nobody reads a leaf any more.
-func (h *hasher) release(f *flying) error {
+// release waits until a leaf is not read any more.
+func (h *hasher) release(f *flight) error {
 	err := firstError(f.address.wait(), f.digest.wait())
 	f.p = nil
 	if f.arena >= 0 {
 		h.arenas[f.arena].busy = false
 	}
 	h.first = (h.first + 1) % laneDepth
-	h.flying--
+	h.inFlight--
 	return err
 }
 
@@ -153,7 +153,7 @@ func (h *hasher) settle() error {
 
 // drain stores all that is in flight.
 func (h *hasher) drain() error {
-	for h.flying > 0 {
+	for h.inFlight > 0 {
 		if err := h.pop(); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (h *hasher) drain() error {
 
 // drop gives up all that is in flight.
 func (h *hasher) drop() {
-	for h.flying > 0 {
+	for h.inFlight > 0 {
 		_ = h.release(&h.ring[h.first])
 	}
 	h.lent, h.begun = false, false
@@ -173,7 +173,7 @@ func (h *hasher) drop() {
 // ErrDigestMismatch. It implies Digest for this blob, and must be called before its first Write.
 func (w *Writer) ExpectDigest(sum [32]byte) { w.expected.digest = &sum }
 
-// Digest says whether the SHA-256 of whole blobs is computed beside
+// Digest says whether the SHA-256 of whole blobs is computed besides
 // the addresses of their chunks, by a goroutine of its own. It must be called before the
 // first Write of a blob and holds for all that follow.
 func (w *Writer) Digest(on bool) { w.digest = on }

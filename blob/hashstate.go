@@ -9,7 +9,7 @@ import (
 )
 
 // hashState is the state of a SHA-256 that is under way: what FIPS 180-4 calls the intermediate hash value, and the bytes
-// of a block that is not whole. How many bytes were hashed stands beside it.
+// of a block that is not whole. How many bytes were hashed is stored with it.
 type hashState struct {
 	value [sha256.Size]byte // eight words, the highest byte of each first
 	block []byte            // fewer than a block

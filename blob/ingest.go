@@ -128,7 +128,7 @@ func (in *Ingest) expect() {
 }
 
 // resume brings the writer to where it was when the state was saved. It holds what
-// it stands on beside the saved state, so that either can be given up without the other.
+// it stands on next to the saved state, so that either can be given up without the other.
 func (in *Ingest) resume() error {
 	if err := in.s.checkSizes(&in.state); err != nil {
 		return err
@@ -309,7 +309,7 @@ func (in *Ingest) bucket() (*holdfast.Bucket, error) {
 	return b, nil
 }
 
-// save replaces what was saved before. What is saved is a parent of the chunks that it stands on, beside the writer.
+// save replaces what was saved before. What is saved is a parent of the chunks that it stands on, besides the writer.
 func (in *Ingest) save(b *holdfast.Bucket) error {
 	if err := in.s.writable(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // lane does one thing to tasks, begun in their order, in a goroutine that ends when there
-// is nothing to do: so none is left behind by a blob that is never finished.
+// is nothing to do: so none is left by a blob that is never finished.
 type lane struct {
 	run func() // loop, made once, since each use of a method as a value allocates
 	do  func(*task)
@@ -25,7 +25,7 @@ type lane struct {
 // laneDepth is how many tasks there can be at a time.
 const laneDepth = 16
 
-// task is a piece of a blob that is being worked on; nobody else may change it or use
+// task is a piece of a blob that is being worked on; nothing else may change it or use
 // its sum until it is done.
 type task struct {
 	p        []byte

@@ -22,7 +22,7 @@ var (
 // never is when a lease expires that does not.
 const never = math.MaxInt64
 
-// Lease holds blobs for somebody who has not named them anywhere yet: a user of
+// Lease holds blobs for a caller that has not named them anywhere yet: a user of
 // each of its blobs until it is released, or until it has expired and Collect has
 // come by. It is valid as long as the transaction of its Store.
 type Lease struct {

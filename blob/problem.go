@@ -57,7 +57,7 @@ type Problem struct {
 	Detail   string
 	Repaired bool
 	// Discarded: the bytes of the chunk, whose content is wrong, have been deleted (CheckOptions.Discard): it is whole when
-	// somebody puts the same content again.
+	// a caller puts the same content again.
 	Discarded bool
 }
 

@@ -221,7 +221,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Seek sets where Read and WriteTo go on; behind the end is allowed.
+// Seek sets where Read and WriteTo go on; past the end is allowed.
 func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:

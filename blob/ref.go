@@ -229,7 +229,7 @@ func algorithmNamed(name string) (Algorithm, bool) {
 	return 0, false
 }
 
-// AppendText appends the whole Ref as text: its digest with the size behind it, for
+// AppendText appends the whole Ref as text: its digest followed by the size, for
 // a tree the level too, as in "sha256:HEX:SIZE" and "sha256-tree:HEX:SIZE:LEVEL"; for
 // an inline blob "sha256-inline:" and its bytes in hexadecimal. ParseRef reads it. It is
 // ErrInvalidRef for the zero Ref.

@@ -7,7 +7,7 @@ import (
 )
 
 // sequence watches in which order the leaves of a blob are read. Those of a blob that was
-// written at once have ids one behind the other, and lie in the file so. Then
+// written at once have ids one after the other, and lie in the file so. Then
 //
 //   - the id of the next leaf need not be looked up in the index, whose keys are in no
 //     order and so in no cache: the leaf with the next id is taken, and is the right one if it
@@ -19,11 +19,11 @@ import (
 type sequence struct {
 	mu    sync.Mutex
 	last  Address // of the last leaf
-	next  uint64  // the id behind that of the last leaf
+	next  uint64  // the id after that of the last leaf
 	run   int     // how often in a row the next leaf was the one with the next id
 	after int     // the run from which on it is guessed; 0: firstGuess
 	ready uint64  // leaves of this run below it were prefetched
-	ahead int     // leaves that were, behind the last one that was not
+	ahead int     // leaves that were, after the last one that was not
 }
 
 const (
@@ -67,7 +67,7 @@ func (q *sequence) found(a *Address, id uint64) {
 }
 
 // window tells of the leaf that was found, if it is read for the first time, whether it is to be
-// prefetched, with how many bytes behind it, of the rest of the blob: with none at first, and in a run with more
+// prefetched, with how many bytes after it, of the rest of the blob: with none at first, and in a run with more
 // and more.
 func (q *sequence) window(id uint64, length int, rest int64) (ahead int, ok bool) {
 	q.mu.Lock()
@@ -115,7 +115,7 @@ func (r *Reader) prepared(k *chunkKey, e *entry, rest int64) []byte {
 	return p
 }
 
-// leafOf gives a leaf of size bytes, verified, behind which the blob has rest.
+// leafOf gives a leaf of size bytes, verified, after which the blob has rest.
 func (r *Reader) leafOf(k *chunkKey, size, rest int64) ([]byte, error) {
 	s := r.s
 	// In a writing transaction what was found may be removed while the reader is in use.

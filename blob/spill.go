@@ -9,7 +9,7 @@ const maxHeld = 2 << 20
 func (s *Store) spillPages(b *batch) error {
 	done, err := s.tx.Spill(maxHeld)
 	if done {
-		b.slabs, b.slab = nil, 0 // left to the collector: somebody may look at the index
+		b.slabs, b.slab = nil, 0 // left to the collector: a reader may look at the index
 	}
 	return err
 }

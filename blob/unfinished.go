@@ -54,7 +54,7 @@ func (s *Store) withdraw() {
 	}
 }
 
-// alone is the error of a check beside other Stores of the transaction that have something unfinished: what it would count is
+// alone is the error of a check with other Stores of the transaction that have something unfinished: what it would count is
 // neither the state before nor the one after.
 func (s *Store) alone() error {
 	if !s.tx.Writable() {

@@ -34,7 +34,7 @@ type seenBlock struct {
 
 var markSeed = maphash.MakeSeed()
 
-// mark is what is remembered of an address; never 0. Since nobody knows the seed, nobody can make two
+// mark is what is remembered of an address; never 0. Since the seed is secret, no one can make two
 // contents with the same mark: a reader that guesses an id would take the one for the other.
 func mark(a *Address) uint64 { return maphash.Bytes(markSeed, a[:]) | 1 }
 
@@ -47,7 +47,7 @@ func (s *seenIDs) add(id uint64, a *Address) {
 	place := &s[id/blockIDs%maxBlocks]
 	b := place.Load()
 	if b == nil || b.number != id/blockIDs {
-		// If somebody else replaces it at the same time, one of the two marks is
+		// If another goroutine replaces it at the same time, one of the two marks is
 		// forgotten, and the chunk verified again.
 		b = &seenBlock{number: id / blockIDs}
 		place.Store(b)

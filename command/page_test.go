@@ -26,7 +26,7 @@ type shownPage struct {
 	Type   string
 	Pages  uint64
 	Free   *bool
-	Behind bool `json:"behind_high_water"`
+	Behind bool `json:"past_high_water"`
 	Error  string
 	Seal   string
 	Total  uint64 `json:"elements_total"`
@@ -301,7 +301,7 @@ func TestPageNotInUse(t *testing.T) {
 	damage(t, "sample.db", func(b []byte) []byte { b[12*samplePage+10] = 255; return b })
 	out := must(t, "page", "sample.db", "12", "30")
 	if !strings.Contains(out, "Page 12  leaf\n") || !strings.Contains(out, "In use    no: free; what is on it is from before") ||
-		!strings.Contains(out, "no: behind the high-water mark") {
+		!strings.Contains(out, "no: past the high-water mark") {
 		t.Error(out)
 	}
 	wantIn(t, run(t, "page", "sample.db", "8"), 1, "it may be an overflow page of page 6", "")

@@ -28,7 +28,7 @@ type mapJSON struct {
 	InUse    int64            `json:"pages_in_use"`
 	Last     int64            `json:"last_page_in_use"`
 	Before   int64            `json:"free_pages_before_it"`
-	Behind   int64            `json:"pages_behind_it"`
+	Behind   int64            `json:"pages_after_it"`
 	PerCell  int64            `json:"pages_per_cell"`
 	PerRow   int64            `json:"cells_per_row"`
 	Total    map[string]int64 `json:"pages_by_kind"`

@@ -172,8 +172,8 @@ var harms = []harm{
 	}},
 }
 
-// judgeDamaged salvages a damaged file and says what is wrong with the result.
-func (f salvageFile) judgeDamaged(whole, data []byte, damaged []page.ID, harm string) []string {
+// verifyDamaged salvages a damaged file and says what is wrong with the result.
+func (f salvageFile) verifyDamaged(whole, data []byte, damaged []page.ID, harm string) []string {
 	s, err := salvageBytes(data, false)
 	if err != nil {
 		if len(data) < 3*f.pageSize { // nothing is left
@@ -194,7 +194,7 @@ func (f salvageFile) judgeDamaged(whole, data []byte, damaged []page.ID, harm st
 	want := oracleOf(whole, f.pageSize, s.Root)
 	s.replaced = harm == swapped || harm == copiedOver
 	lone := harm != "cut off" && harm != swapped && !f.noFree
-	return s.judge(want, set, !f.options.NoSeals, lone)
+	return s.verify(want, set, !f.options.NoSeals, lone)
 }
 
 // TestSalvageEachPage damages each page of each file in each way.
@@ -209,7 +209,7 @@ func TestSalvageEachPage(t *testing.T) {
 			if !s.Sound() || len(s.held) != len(want) || len(s.found) > 0 || len(want) < 800 {
 				t.Fatalf("of a sound file %d of %d are saved: %+v", len(s.held), len(want), s.Report)
 			}
-			for _, fault := range s.judge(want, nil, true, true) {
+			for _, fault := range s.verify(want, nil, true, true) {
 				t.Fatal(fault)
 			}
 			random := rand.New(rand.NewPCG(1, 2))
@@ -219,7 +219,7 @@ func TestSalvageEachPage(t *testing.T) {
 						continue
 					}
 					data, damaged := h.do(bytes.Clone(whole), f.pageSize, id, random)
-					for _, fault := range f.judgeDamaged(whole, data, damaged, h.name) {
+					for _, fault := range f.verifyDamaged(whole, data, damaged, h.name) {
 						t.Errorf("page %d %s: %s", id, h.name, fault)
 					}
 				}
@@ -247,7 +247,7 @@ func TestSalvageRandom(t *testing.T) {
 					data, more = h.do(data, f.pageSize, id, random)
 					damaged, done = append(damaged, more...), fmt.Sprint(done, " ", id, " ", h.name)
 				}
-				for _, fault := range f.judgeDamaged(whole, data, damaged, swapped) {
+				for _, fault := range f.verifyDamaged(whole, data, damaged, swapped) {
 					t.Errorf("seed %d,%s: %s", seed, done, fault)
 				}
 			}

@@ -149,9 +149,9 @@ func (s salvaged) blind(e entry, hit func([]page.ID) bool) bool {
 	return s.replaced && len(leaf) > 1 && hit(leaf[len(leaf)-1:])
 }
 
-// judge says what is wrong with what was saved of a file whose damaged pages are given.
+// verify says what is wrong with what was saved of a file whose damaged pages are given.
 // sealed: damage within a page shows. lone: it is that of one page, or two that were swapped.
-func (s salvaged) judge(want oracle, damaged map[page.ID]bool, sealed, lone bool) (faults []string) {
+func (s salvaged) verify(want oracle, damaged map[page.ID]bool, sealed, lone bool) (faults []string) {
 	fault := func(format string, args ...any) {
 		if len(faults) < 5 {
 			faults = append(faults, fmt.Sprintf(format, args...))

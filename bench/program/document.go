@@ -52,7 +52,7 @@ func machine(dir string) string {
 	return strings.Join(append(parts, peerVersions()...), ", ")
 }
 
-// peerVersions are those of the engines beside Holdfast in this program, other
+// peerVersions are those of the engines besides Holdfast in this program, other
 // than bbolt and its relatives, which the documentation names.
 func peerVersions() (versions []string) {
 	info, ok := debug.ReadBuildInfo()

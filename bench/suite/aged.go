@@ -148,7 +148,7 @@ func (c *Config) openAndCommit(t *Table, file string, paths []string) error {
 	return t.add(c, Row{Workload: file + ": open and first commit", Unit: "ns"}, runners)
 }
 
-// Growth says who waited while a writer made the file grow beside a reader.
+// Growth says who waited while a writer made the file grow during a read transaction.
 type Growth struct {
 	Writer, Reader time.Duration // the longest wait of the writer, of a new reader
 	Blocked        bool          // the writer did not finish before the reader was made to end

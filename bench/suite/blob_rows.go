@@ -52,7 +52,7 @@ func sizedValue(_ []byte, row, column int) []byte {
 	return noise[at : at+n : at+n]
 }
 
-// rowColumns is how many bytes a row has beside its blobs.
+// rowColumns is how many bytes a row has besides its blobs.
 const rowColumns = 40
 
 // Ways to store rows, and their columns: how many blobs a row has.

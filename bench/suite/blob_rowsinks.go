@@ -148,7 +148,7 @@ func (s *blobRows) close() error {
 	return s.db.Close()
 }
 
-// stockRows has the blobs in a bucket beside the rows, under their SHA-256.
+// stockRows has the blobs in a bucket next to the rows, under their SHA-256.
 type stockRows struct {
 	stockSink
 	rows *bbolt.Bucket

@@ -184,7 +184,7 @@ func allocations(to sink, source *blobSource, n int) (least float64, err error) 
 			return 0, err
 		}
 		for range n {
-			if err := to.put(source.blob(0)); err != nil { // which is in the same memory: nobody keeps it
+			if err := to.put(source.blob(0)); err != nil { // which is in the same memory: it is not kept
 				return 0, err
 			}
 		}
@@ -226,7 +226,7 @@ func wholeBytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// collector is what the garbage collector had taken at some moment.
+// collector is what the garbage collector had taken at some time.
 type collector struct{ spent, busy, cycles float64 }
 
 // collectorSince begins to look at the garbage collector.

@@ -28,8 +28,8 @@ const (
 const stockTxBytes = 64 << 10
 
 // Compact measures rewriting a file into a new one: as the commands do it, bbolt's once
-// more without a flush behind each transaction and one at the end, and, as what it costs
-// at least, the bytes of the copy written one behind the other, with one flush.
+// more without a flush after each transaction and one at the end, and, as what it costs
+// at least, the bytes of the copy written one after the other, with one flush.
 func Compact(c Config) (Table, error) {
 	t := Table{
 		Title:   fmt.Sprintf("Compacting a file of %d keys, with 100 and 900 bytes each, of which another third was deleted", c.Keys),
@@ -79,7 +79,7 @@ func Compact(c Config) (Table, error) {
 	return t, nil
 }
 
-// copyOnce copies the file at from, which is cached, beside it, and removes the copy.
+// copyOnce copies the file at from, which is cached, next to it, and removes the copy.
 func copyOnce(run func(dst, src string) error, from string) (took, wrote, size float64, err error) {
 	dst := filepath.Join(filepath.Dir(from), "copy")
 	defer os.Remove(dst)

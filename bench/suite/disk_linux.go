@@ -26,7 +26,7 @@ func diskBytes(info os.FileInfo) int64 {
 	return info.Size()
 }
 
-// dropCache takes the file at path out of the page cache, as far as nobody uses it.
+// dropCache takes the file at path out of the page cache, as far as it is not in use.
 func dropCache(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -16,6 +16,6 @@ func diskFree(string) (int64, error) { return math.MaxInt64, nil }
 // diskBytes is how many bytes of the disk a file takes, if it has no holes.
 func diskBytes(info os.FileInfo) int64 { return info.Size() }
 
-// dropCache would take the file at path out of the page cache. It is not known how; whoever
+// dropCache would take the file at path out of the page cache. It is not known how; a caller that
 // calls it sees that nothing is read from the disk then.
 func dropCache(string) error { return nil }

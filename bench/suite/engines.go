@@ -1,4 +1,4 @@
-// Package suite measures Holdfast beside its peers: the same workload, by turns,
+// Package suite compares Holdfast with its peers: the same workload, interleaved,
 // in one process.
 package suite
 

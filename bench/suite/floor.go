@@ -102,7 +102,7 @@ func (c *Config) bareCommits(s shape, flushes int) (commitRun, error) {
 }
 
 // bareLog appends the records of n commits to a log, in one write with one
-// flush: what commits cost at least to whoever keeps a log and flushes it for
+// flush: what commits cost at least to a program that keeps a log and flushes it for
 // all that wait.
 func (c *Config) bareLog(n int) (commitRun, error) {
 	const record, size = 5 + 100 + 16, 4 << 20

@@ -29,7 +29,7 @@ type Config struct {
 	Ages        []int64      // bytes put into the files that are emptied, for the group age
 	Writers     []int        // goroutines that commit at once
 	FreePages   int          // in the files whose free pages are held in memory
-	CommitPeers []CommitPeer // engines beside bbolt that take part
+	CommitPeers []CommitPeer // engines besides bbolt that take part
 
 	// Of the groups about vacuum:
 	Thinned int64 // bytes of the file of which four fifths are deleted
@@ -99,7 +99,7 @@ type Row struct {
 	Unit     string
 	More     bool // more is better
 	Cells    map[string]Cell
-	Flush    time.Duration // a bare flush beside it, 0 if none belongs to it
+	Flush    time.Duration // a bare flush with it, 0 if none belongs to it
 }
 
 // Table are the workloads of one group.

@@ -13,7 +13,7 @@ const openLimit = 2 * time.Millisecond
 // Opening measures opening a file and committing one key: files with live data, after
 // they were closed and after the process that had them open was killed; one with free
 // pages all over; one with a history of commits since it was last opened. What one bare
-// flush takes in the same moment is taken off. The files were just written, so they are
+// flush takes at the same time is taken off. The files were just written, so they are
 // in the page cache as far as that has room.
 func Opening(c Config) (Table, error) {
 	t := Table{Title: "Opening a file and committing one key: the time above that of one bare flush", Columns: columns(Engines)}
@@ -89,7 +89,7 @@ func (c *Config) openFiles() []openFile {
 }
 
 // history does commits that together put n of so many keys, some at a time: all of them
-// one behind the other, or, one at a time, any.
+// one after the other, or, one at a time, any.
 func history(e Engine, path string, keys, n, atOnce int) error {
 	s, err := e.Open(path, true)
 	if err != nil {

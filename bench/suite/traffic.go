@@ -126,7 +126,7 @@ func (l *latencies) sort() {
 	slices.Sort(l.views)
 }
 
-// gather adds what went on at some moment of the interval. The traffic has ended.
+// gather adds what went on at some time of the interval. The traffic has ended.
 func (l *latencies) gather(t *traffic, when interval) {
 	add := func(to *[]time.Duration, all []stamp) {
 		for _, s := range all {

@@ -11,7 +11,7 @@ import (
 	"holdfast"
 )
 
-// Columns of what goes on beside a vacuum.
+// Columns of what goes on during a vacuum.
 const (
 	withoutVacuum = "without vacuum"
 	withVacuum    = "with vacuum"
@@ -26,7 +26,7 @@ var VacuumGroups = []Group{
 }
 
 const (
-	besideLimit = 2.0       // target for latencies beside a vacuum, of those without
+	besideLimit = 2.0       // target for latencies during a vacuum, of those without
 	shrunkLimit = 128 << 10 // target for the size of the emptied file, in bytes
 	youngShare  = 0.95      // target for the rate of commits afterwards, of that on a young file
 
@@ -34,7 +34,7 @@ const (
 	stepBytes = 64 * pageSize
 )
 
-// VacuumEmptied measures a vacuum of a file that was emptied beside readers and a writer,
+// VacuumEmptied measures a vacuum, during reads and writes, of a file that was emptied,
 // and commits afterwards.
 func VacuumEmptied(c Config) (Table, error) {
 	t := vacuumTable(fmt.Sprintf("Vacuum of a file that held %s and was emptied", FormatBytes(float64(c.Emptied))))
@@ -73,12 +73,12 @@ func VacuumEmptied(c Config) (Table, error) {
 	return t, nil
 }
 
-// besideTraffic bounds the files that are vacuumed beside a writer that never rests: vacuum
+// besideTraffic bounds the files that are vacuumed together with a writer that never rests: vacuum
 // leaves it so much time that a GiB takes minutes.
 const besideTraffic = 640 << 20
 
-// VacuumThinned measures a vacuum of a file whose keys were deleted at random beside
-// readers and a writer. It takes long enough to see many commits.
+// VacuumThinned measures a vacuum, during reads and writes, of a file whose keys were
+// deleted at random. It takes long enough to see many commits.
 func VacuumThinned(c Config) (Table, error) {
 	return c.vacuumLarge("random deletes", "in which four of five keys were deleted at random", min(c.Thinned, besideTraffic), bigValue, buildThinned)
 }
@@ -114,7 +114,7 @@ func vacuumTable(title string) Table {
 	return Table{Title: title, Columns: []string{withoutVacuum, withVacuum}, Peer: withoutVacuum, Ours: withVacuum}
 }
 
-// besideVacuum measures vacuums of copies of a file, with traffic beside them.
+// besideVacuum measures vacuums of copies of a file, with traffic meanwhile.
 type besideVacuum struct {
 	c      Config
 	what   string // the file
@@ -152,7 +152,7 @@ func (v *besideVacuum) run() error {
 		}
 		v.c.logf("round %d: %d commits beside %s of vacuum", round+1, len(beside.commits), FormatDuration(beside.lasted))
 		if len(alone.commits)*len(alone.views)*len(beside.commits)*len(beside.views) == 0 {
-			return fmt.Errorf("%s: nobody read or committed meanwhile", v.what)
+			return fmt.Errorf("%s: no reads or commits meanwhile", v.what)
 		}
 		alone.sort()
 		beside.sort()
@@ -214,7 +214,7 @@ func (v *besideVacuum) measure(t *traffic) (quiet, during interval, err error) {
 	return quiet, during, errors.Join(err, failed)
 }
 
-// sizesAlone are those after vacuums of new copies with nobody else at work, each the
+// sizesAlone are those after vacuums of new copies with nothing else at work, each the
 // first one since the file was opened.
 func (v *besideVacuum) sizesAlone() (sizes []sample, err error) {
 	for range v.c.Rounds {
@@ -288,7 +288,7 @@ func (v *besideVacuum) rows(t *Table) {
 		FormatBytes(grown)+" at most")
 }
 
-// afterVacuum measures commits on the file at path beside a young one.
+// afterVacuum measures commits on the file at path, compared with a young one.
 func (c *Config) afterVacuum(t *Table, path string) error {
 	young, err := c.fileOf("young", 0)
 	if err != nil {

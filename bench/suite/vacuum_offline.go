@@ -27,7 +27,7 @@ const compactedLimit = 1.05
 // copyTxBytes is what a transaction of `bbolt compact` holds if it is not told otherwise.
 const copyTxBytes = 64 << 10
 
-// VacuumOffline measures a vacuum, with nobody else at work, beside compacting the same
+// VacuumOffline measures a vacuum, with nothing else at work, and compacting the same
 // file into a new one.
 func VacuumOffline(c Config) (Table, error) {
 	t := Table{Columns: []string{vacuumDurable, vacuumOneFlush, copyHoldfast, copyStock}, Peer: copyStock, Ours: vacuumDurable}

@@ -174,7 +174,7 @@ func Writers(c Config) (Table, error) {
 	for _, n := range c.Writers {
 		runners := append(slices.Clone(all), log)
 		who := fmt.Sprintf("%d writers", n)
-		if n == 1 { // right behind Holdfast, as the disk changes its pace
+		if n == 1 { // right after Holdfast, as the disk changes its pace
 			runners = slices.Insert(runners, 1+slices.Index(s.names, Holdfast.Name), alone...)
 			who = "1 writer"
 		}
@@ -208,8 +208,8 @@ func (c *Config) committing(t *Table, who string, n int, all []commitRunner, flu
 				return sample{}, err
 			}
 			slices.Sort(run.times)
-			p50[r.name] = append(p50[r.name], sample{float64(percentile(run.times, 50)), -1})
-			p99[r.name] = append(p99[r.name], sample{float64(percentile(run.times, 99)), -1})
+			p50[r.name] = append(p50[r.name], sample{float64(perMille(run.times, 500)), -1})
+			p99[r.name] = append(p99[r.name], sample{float64(perMille(run.times, 990)), -1})
 			return sample{run.rate, -1}, nil
 		}})
 	}
@@ -222,11 +222,6 @@ func (c *Config) committing(t *Table, who string, n int, all []commitRunner, flu
 	}
 	t.Rows = append(t.Rows, rows...)
 	return rates, p99, nil
-}
-
-// percentile is that of sorted times, of which there is one at least.
-func percentile(times []time.Duration, percent int) time.Duration {
-	return times[(len(times)-1)*percent/100]
 }
 
 // writersTargets adds what was promised of n writers.

@@ -25,7 +25,7 @@ Where the file itself is damaged, what cannot be read there is a fault, and the 
 Nothing is repaired in such a file: salvage it first.
 
 --repair mends counts and marks, and removes bytes that cannot be reached. It loses no content, and brings none
-back: but what is missing is stored again when somebody puts the same content again, which without this repair is
+back: but what is missing is stored again when the same content is put again, which without this repair is
 taken for stored. With --discard, which implies --data, pieces whose content is wrong are deleted too: they are
 missing then. It writes to the file, in one transaction; everything else only reads.`
 

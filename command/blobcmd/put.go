@@ -14,6 +14,7 @@ import (
 	"holdfast/blob"
 	"holdfast/command/cli"
 	"holdfast/command/internal/rows"
+	"holdfast/command/size"
 )
 
 const blobPutHelp = `Store files, or standard input (- or no SOURCE), each as a blob of which put prints the digest. The
@@ -325,7 +326,7 @@ func (p *putter) sameOptions(has blob.Options) error {
 	case changed("chunking") && has.Chunking != p.options.Chunking:
 		return wrong("chunking", has.Chunking.String(), p.f.chunking)
 	case p.options.LeafSize != 0 && has.LeafSize != p.options.LeafSize:
-		return wrong("leaf-size", fmt.Sprint(has.LeafSize), cli.SizeText(p.f.leafSize))
+		return wrong("leaf-size", fmt.Sprint(has.LeafSize), size.Text(p.f.leafSize))
 	}
 	return nil
 }

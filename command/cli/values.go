@@ -8,45 +8,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
+	"holdfast/command/size"
 	"holdfast/internal/duration"
 )
 
 // Sizes and durations are taken in one way by all commands: a bare number is one of bytes, or of
 // seconds; with a unit it is that.
 
-// What is no size.
-var (
-	errSize     = errors.New("not a size: give a number of bytes, or one with a unit such as 64KiB or 1GiB")
-	errNegative = errors.New("negative: give 0, or more")
-)
-
-// ParseSize reads a size: a number of bytes, or a number with a unit: KiB, MiB, GiB, of 1024, or kB, MB, GB, of 1000.
-func ParseSize(s string) (int64, error) {
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && s[0] != '+' {
-		return n, nil
-	}
-	if s == "" || s[len(s)-1] >= '0' && s[len(s)-1] <= '9' || s[0] < '0' || s[0] > '9' || strings.Contains(s, ",") { // 1.5 bytes; +5; .5MiB; 1,5GiB
-		return 0, errSize
-	}
-	n, err := humanize.ParseBytes(s)
-	if err != nil || n > math.MaxInt64 {
-		return 0, errSize
-	}
-	return int64(n), nil
-}
-
-// SizeText writes a size as ParseSize reads it, exactly.
-func SizeText(n int64) string {
-	units := []string{"", "KiB", "MiB", "GiB", "TiB"}
-	i := 0
-	for ; n != 0 && n%1024 == 0 && i < len(units)-1; i++ {
-		n /= 1024
-	}
-	return strconv.FormatInt(n, 10) + units[i]
-}
+var errNegative = errors.New("negative: give 0, or more")
 
 // sizeValue is a flag that is a size.
 type sizeValue struct {
@@ -64,7 +35,7 @@ func (v sizeValue) String() string {
 	if *v.into < 0 {
 		return strconv.FormatInt(*v.into, 10)
 	}
-	return SizeText(*v.into)
+	return size.Text(*v.into)
 }
 
 // noMost is an upper bound, and those above it, that is none for people.
@@ -75,7 +46,7 @@ func (v sizeValue) Type() string { return "size" }
 
 // Set reads it.
 func (v sizeValue) Set(s string) error {
-	n, err := ParseSize(s)
+	n, err := size.Parse(s)
 	if s == "-1" && v.least == -1 {
 		n, err = -1, nil
 	}
@@ -87,9 +58,9 @@ func (v sizeValue) Set(s string) error {
 	case n < v.least && v.least == 1 && v.most >= noMost:
 		return errors.New("no bound: give at least 1, or leave the flag out")
 	case n < v.least && v.most >= noMost:
-		return fmt.Errorf("less than %s: give more, or leave the flag out", SizeText(v.least))
+		return fmt.Errorf("less than %s: give more, or leave the flag out", size.Text(v.least))
 	case n < v.least || n > v.most:
-		return fmt.Errorf("outside of %s to %s", SizeText(v.least), SizeText(v.most))
+		return fmt.Errorf("outside of %s to %s", size.Text(v.least), size.Text(v.most))
 	}
 	*v.into = n
 	return nil

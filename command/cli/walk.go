@@ -7,7 +7,7 @@ import (
 	"holdfast"
 )
 
-// elementBytes is what an element of a leaf takes beside its key and its value.
+// elementBytes is what an element of a leaf takes besides its key and its value.
 const elementBytes = 16
 
 // Walk goes through buckets in the order of their keys. It ends on any file: where damage

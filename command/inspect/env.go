@@ -17,7 +17,7 @@ with the values that they can have. They are for programs that cannot be given o
 as those that use Holdfast in the place of bbolt.
 
 Shown is also what each is set to here. A program that runs already, or is started by
-somebody else, may have others. A value that a variable cannot have makes opening fail;
+another user, may have others. A value that a variable cannot have makes opening fail;
 this command then ends with exit code 1. Of a name that is nearly one of these, and set,
 there is a note: nothing reads it.`
 

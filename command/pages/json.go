@@ -16,7 +16,7 @@ type pageReport struct {
 	Offset   uint64      `json:"offset_bytes"`
 	Bytes    uint64      `json:"size_bytes"`
 	Free     *bool       `json:"free"`
-	Behind   bool        `json:"behind_high_water"`
+	Past     bool        `json:"past_high_water"`
 	Error    string      `json:"error,omitempty"`
 	Seal     string      `json:"seal,omitempty"`
 	Meta     *metaJSON   `json:"meta,omitempty"`
@@ -114,8 +114,8 @@ func (p *pagePrinter) report(kind string, first page.ID, pages uint64) *pageRepo
 
 func (p *pagePrinter) printPageJSON(v *pageView) error {
 	r := p.report(v.kind, v.id, v.pages())
-	r.Seal, r.Behind = v.seal(), v.id >= p.file.highWater
-	if free := v.free.N > 0; p.file.freeKnown && !r.Behind || v.kind == kindMeta || v.kind == kindRecord {
+	r.Seal, r.Past = v.seal(), v.id >= p.file.highWater
+	if free := v.free.N > 0; p.file.freeKnown && !r.Past || v.kind == kindMeta || v.kind == kindRecord {
 		r.Free = &free
 	}
 	if v.fault != nil {

@@ -194,7 +194,7 @@ func fillMap(c *cli.Call, m *pageMap, tx *holdfast.Tx) (damage damages, hidden, 
 	return damage, hidden, err
 }
 
-// mapWidth is how many cells fit beside the page numbers.
+// mapWidth is how many cells fit next to the page numbers.
 func mapWidth(c *cli.Call, pages uint64) int {
 	columns := cli.TerminalWidth(c.Cmd.OutOrStdout())
 	if columns == 0 {

@@ -182,7 +182,7 @@ type mapReport struct {
 	InUse     uint64            `json:"pages_in_use"`
 	Last      uint64            `json:"last_page_in_use"`
 	Before    uint64            `json:"free_pages_before_it"`
-	Behind    uint64            `json:"pages_behind_it"`
+	After     uint64            `json:"pages_after_it"`
 	Width     int               `json:"cells_per_row"`
 	PerCell   uint64            `json:"pages_per_cell"`
 	Total     map[string]uint64 `json:"pages_by_kind"`
@@ -193,7 +193,7 @@ type mapReport struct {
 func printMapJSON(c *cli.Call, m *pageMap) error {
 	r := mapReport{
 		File: c.Args[0], SizeBytes: m.size, PageSize: m.pageSize, Pages: m.pages, HighWater: m.high,
-		InUse: m.total.used(), Last: m.last, Before: m.before, Behind: m.after(),
+		InUse: m.total.used(), Last: m.last, Before: m.before, After: m.after(),
 		Width: m.width, PerCell: m.perCell, Total: map[string]uint64{}, Cells: []json.RawMessage{},
 	}
 	for u, n := range m.total {

@@ -211,7 +211,7 @@ func (m *metaPage) extensionRows(c *cli.Call) (lines [][2]string) {
 	}
 	switch {
 	case errors.Is(m.extErr, extension.ErrNone):
-		add("Holdfast", "nothing of Holdfast's is behind the meta")
+		add("Holdfast", "nothing of Holdfast's is after the meta")
 		return lines
 	case m.extErr != nil:
 		add("Holdfast", "%s", c.Paint(cli.Yellow, "not to be believed: "+m.extErr.Error()))

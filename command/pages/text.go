@@ -75,7 +75,7 @@ func (p *pagePrinter) printPageText(v *pageView) error {
 func (v *pageView) use() string {
 	switch {
 	case v.id >= v.file.highWater:
-		return "no: behind the high-water mark"
+		return "no: past the high-water mark"
 	case v.free.N > 0:
 		return "no: free; what is on it is from before"
 	}

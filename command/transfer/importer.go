@@ -23,7 +23,7 @@ const importBatch = 8 << 20
 // writes them early.
 const importHeld = 8 << 20
 
-// recordBytes is about what a key takes in memory beside its bytes.
+// recordBytes is about what a key takes in memory besides its bytes.
 const recordBytes = 64
 
 // importer puts the records of a source into a database, or looks what would become of it.

@@ -39,7 +39,7 @@ type PageRun struct {
 	Err       *page.CorruptError // what is wrong with the pages of KindDamaged; else nil
 }
 
-// End is the first page behind the run.
+// End is the first page after the run.
 func (r PageRun) End() page.ID { return r.ID + page.ID(r.Pages) }
 
 // Layout yields what the pages below the high-water mark are: runs in ascending order,
@@ -264,7 +264,7 @@ func (l *layout) lookAtTree(r *PageRun) error {
 }
 
 // lookAtFreelist reads a freelist page. It matters whether that one is whole from which
-// free pages are found; others nobody reads any more.
+// free pages are found; no others are read any more.
 func (l *layout) lookAtFreelist(r *PageRun) {
 	ids, _, err := l.in.Image.FreelistIDs(r.ID)
 	if err == nil {

@@ -13,7 +13,7 @@ type Group[T Member] struct {
 	Even     bool       // and a losing slot that needs no page past the state's
 	Anew     bool       // and a meta even if the newest one is plain
 
-	// What Env.Form sets, as of the moment at which the group is formed.
+	// What Env.Form sets, when the group is formed.
 	Slot      int        // to write
 	Label     page.Label // of the meta
 	Strict    bool       // all metas are plain

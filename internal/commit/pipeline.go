@@ -11,7 +11,7 @@ import (
 // Pipeline is the queue of what is to become durable, and the leader, which makes it so. Its
 // lock, the Mutex, is the one of its owner too, and guards all but what the leader writes.
 //
-// The lead, which one goroutine at a time has, is not a lock: the leader may read and
+// At most one goroutine at a time is the leader, which is not a lock: the leader may read and
 // write the file without holding the lock.
 type Pipeline[T Member] struct {
 	sync.Mutex
@@ -149,7 +149,7 @@ func (p *Pipeline[T]) WaitIdle() {
 	}
 }
 
-// Lead takes the lead, for a caller that writes by itself. It holds the lock, which is given
+// Lead makes the caller, which writes by itself, the leader. It holds the lock, which is given
 // up meanwhile.
 func (p *Pipeline[T]) Lead() {
 	for p.leading {
@@ -158,8 +158,7 @@ func (p *Pipeline[T]) Lead() {
 	p.leading = true
 }
 
-// HandOff gives the lead to a caller that waits for it, if any does. The caller
-// leads, and holds the lock.
+// HandOff makes a caller that waits the leader, if any does. The caller is the leader, and holds the lock.
 func (p *Pipeline[T]) HandOff() {
 	for _, members := range [2][]T{p.queue, p.barriers} {
 		for _, m := range members {

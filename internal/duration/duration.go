@@ -38,7 +38,7 @@ func Parse(s string) (time.Duration, error) {
 		s = rest
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil || days > 0 && (d < 0 || d > math.MaxInt64-days) {
+	if err != nil || strings.HasPrefix(s, "+") || days > 0 && (d < 0 || d > math.MaxInt64-days) {
 		return 0, ErrSyntax
 	}
 	if days+d == 0 && strings.ContainsAny(given, "123456789") {

@@ -98,7 +98,7 @@ const (
 	oneAcquired = 1<<32 | oneHeld
 
 	// When the acquisitions of a shard reach half of what it can count, a
-	// quarter is moved to Epoch.past. Enough stays behind for every Acquire
+	// quarter is moved to Epoch.past. Enough stays for every Acquire
 	// that may yet take its own back.
 	almostFull = 1 << 63
 	quarter    = 1 << 30

@@ -11,7 +11,7 @@ import (
 // A change of a free set is two lists of extents, ascending: pages that were
 // taken out, and pages that were put in. Each list is its length, and for each
 // extent the distance from the end of the one before and its length, all as
-// unsigned varints. Records are such changes, one behind the other.
+// unsigned varints. Records are such changes, one after the other.
 
 var errRecord = errors.New("free-space record cannot be read")
 

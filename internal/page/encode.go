@@ -6,7 +6,7 @@ import (
 )
 
 // Encoder lays out a branch or leaf page in a buffer: header, element array,
-// then keys and values packed behind it, as bbolt does. The caller computes
+// then keys and values packed after it, as bbolt does. The caller computes
 // the size beforehand (see LeafSize and BranchSize) and adds exactly count
 // elements in ascending key order.
 type Encoder struct {
@@ -17,7 +17,7 @@ type Encoder struct {
 	id   ID
 }
 
-// NewLeaf begins leaf page id in buf. overflow is the number of pages behind
+// NewLeaf begins leaf page id in buf. overflow is the number of pages after
 // the first that buf covers. Use id 0 for an inline page.
 func NewLeaf(buf []byte, id ID, count int, overflow uint32) Encoder {
 	return newEncoder(buf, Header{ID: id, Flags: FlagLeaf, Overflow: overflow}, count)
@@ -107,7 +107,7 @@ func (e *Encoder) SetValue(i int, value []byte) {
 	}
 }
 
-// Finish ends the page: what lies behind its content becomes zero, and if seal is
+// Finish ends the page: what lies past its content becomes zero, and if seal is
 // set, at its end a seal, unless it is an inline page. Nothing may change the page
 // any more.
 func (e *Encoder) Finish(seal bool) {
@@ -121,7 +121,7 @@ func (e *Encoder) End() int {
 }
 
 // finish is where an encoder of a page run ends that is not sealed later: run is
-// complete up to end. Only this, and End and Seal, use the bytes behind the content.
+// complete up to end. Only this, and End and Seal, use the bytes past the content.
 func finish(run []byte, end int, id ID, seal bool) {
 	clear(run[end:])
 	if seal {
@@ -137,7 +137,7 @@ func LoneLeafPages(key, value []byte, pageSize int) uint64 {
 
 // LoneLeaf lays out the leaf run of so many pages at page id, whose one element has key and
 // value, around the value: it appends what is before the value to head, and makes the end
-// of tail, from the index that it returns on, what is behind it. The last bytes of tail,
+// of tail, from the index that it returns on, what is after it. The last bytes of tail,
 // a page of zeros, may be any; all of it is zero but for these afterwards. sealed: there is
 // a seal, if that has room.
 func LoneLeaf(head, tail []byte, id ID, key, value []byte, pages uint64, sealed bool) ([]byte, int) {

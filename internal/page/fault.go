@@ -43,7 +43,7 @@ func (m *Image) Fault(recovered any) *CorruptError {
 
 // WriteFault tells whether a fault in the image's bytes may come from writing to
 // them: they can be read, and are not the zeros that a file has where it was
-// shortened and made long again meanwhile. The caller knows whether somebody may
+// shortened and made long again meanwhile. The caller knows whether another process may
 // have written.
 func (m *Image) WriteFault(recovered any) bool {
 	at, ok := m.faultAt(recovered)

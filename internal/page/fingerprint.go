@@ -4,7 +4,7 @@ import "hash/crc32"
 
 // A fingerprint is a number for a page run as it lies in the file: of where it lies, and of what is in it, as
 // its seal says. The fingerprints of all runs of a state are added up (Sum), and the sum is
-// recorded with the state. A run that is whole, and of another moment, makes the sum another, which no
+// recorded with the state. A run that is whole, and of another state, makes the sum another, which no
 // look at the run itself can tell.
 //
 // It takes a look at the run's header, its last elements and its last bytes, and not at the rest: who gives a run up

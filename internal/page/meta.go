@@ -161,7 +161,7 @@ func (s Slots) Best() (int, error) {
 //
 // After a meta page was copied over the other both are the same. Then the one that
 // stays, should the write be torn, is to be the one whose label has not its
-// parity: no extension counts there, so what somebody went back from does not
+// parity: no extension counts there, so what was gone back from does not
 // return.
 func (s Slots) Next() (slot int, label Label) {
 	best, err := s.Best()

@@ -84,7 +84,7 @@ func SealOf(run []byte, id ID) (seal [SealSize]byte, ok bool) {
 	return seal, true
 }
 
-// Seal seals a run whose content ends at end and behind that is zero, if that leaves
+// Seal seals a run whose content ends at end and after that is zero, if that leaves
 // room. Meanwhile others may read the content.
 func Seal(run []byte, id ID, end int) {
 	if at := len(run) - SealSize; end <= at {
@@ -97,7 +97,7 @@ func putSeal(b []byte, sum uint32) {
 	order.PutUint32(b[4:], sum^sealMark)
 }
 
-// sealSum is the checksum of content, which is zero from end on, and, behind it, of id.
+// sealSum is the checksum of content, which is zero from end on, and, after it, of id.
 // The page's own number in its header is not enough: it would be copied along with the
 // page.
 func sealSum(content []byte, end int, id ID) uint32 {
@@ -116,13 +116,13 @@ func sumWithID(sum uint32, id ID) uint32 {
 }
 
 // hasSealRoom tells whether the last bytes of the run are no content. It goes by
-// the last element, as whoever writes a page puts it last, directly behind the one
+// the last element, as the encoder puts it last, directly after the one
 // before. One that is elsewhere, or ends beyond the run, is damage and says nothing.
 //
 // This is the one place where damage can hide a seal: in the length of the last
 // element, by so much that it ends within the last 8 bytes. Were a seal looked for
 // there all the same, a user could put what looks like one at the end of a value
-// that fills a page, and nobody could read that page any more.
+// that fills a page, and that page could not be read any more.
 func hasSealRoom(run []byte) bool {
 	h := DecodeHeader(run)
 	size, n := uint64(len(run)), uint64(h.Count)

@@ -21,9 +21,9 @@ func (m *Image) Offset(b []byte) (at uint64, ok bool) {
 const touchStride = 64 << 10
 
 // Touch has the system map the bytes from from to to, which are of the state's pages, by reading one
-// here and there, so that whoever reads all of them does not fault on the way. Faults in a
+// here and there, so that reading all of them does not fault on the way. Faults in a
 // row take half the time of faults between which much else is done. A page that cannot be read is
-// left to whoever needs it.
+// left to the caller that needs it.
 func (m *Image) Touch(from, to uint64) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

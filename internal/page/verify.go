@@ -6,7 +6,7 @@ import (
 
 // maxEagerPages is the length of a leaf, in pages, up to which its seal is
 // verified when the leaf is met. That of a longer one is verified when a value of
-// it is read, so that whoever passes by a large value need not read it.
+// it is read, so that a caller that skips a large value need not read it.
 const maxEagerPages = 8
 
 // Verified remembers whose seals were looked at, so that each is at the first

@@ -2,13 +2,13 @@ package page
 
 import "hash/crc32"
 
-// A checksum is a polynomial modulo castagnoliPoly, and a zero byte behind what was
+// A checksum is a polynomial modulo castagnoliPoly, and a zero byte after what was
 // summed multiplies it by x^8: so zeros are not summed one by one, but all at once. The
 // last bit of a word stands for x^31, the first for x^0, as in all tables of CRC-32C.
 
 const castagnoliPoly = 0x82F63B78
 
-// Of the zeros behind a content, rows of zeroStep are multiplied for, by two factors:
+// Of the zeros after a content, rows of zeroStep are multiplied for, by two factors:
 // fineSteps of them at most, and some times so many: 64 KiB. More are summed.
 const (
 	zeroStep    = 16

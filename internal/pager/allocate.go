@@ -53,7 +53,7 @@ func (w *WriteTx) Seal(end int) { w.buf.runs[len(w.buf.runs)-1].end = end }
 // which values of up to 120,000 bytes came and went became 1.8 times as long as what was
 // in it, and not 1.5 times.)
 //
-// While somebody empties the end of the file, all take the first pages that are free.
+// While a vacuum empties the end of the file, all take the first pages that are free.
 // The caller holds commit.
 func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 	p := w.p
@@ -67,7 +67,7 @@ func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 	l := &w.lanes[kind]
 	if w.on != nil {
 		if l.next == 0 {
-			l.next = p.behind[kind]
+			l.next = p.laneEnd[kind]
 		}
 		id, err = w.choose(l.next, n, maxReach, 2, uint64(kind))
 	} else {
@@ -80,7 +80,7 @@ func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 	}
 	l.next = id + page.ID(n)
 	l.pages += n
-	p.behind[kind] = l.next
+	p.laneEnd[kind] = l.next
 	return id, nil
 }
 

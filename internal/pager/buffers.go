@@ -36,7 +36,7 @@ type buffers struct {
 type run struct {
 	id    page.ID
 	by    page.TxID // who wrote it
-	end   int       // of its content, to be sealed behind; 0: it is not sealed
+	end   int       // of its content, after which the seal goes; 0: it is not sealed
 	until page.TxID // the prepared transaction that freed it; 0 if none has
 	// record: it is a part of a record of free pages, and in no tree.
 	record bool
@@ -90,7 +90,7 @@ type buffer struct {
 	at    int
 }
 
-// follows tells whether b lies directly behind a, so that a's bytes can be
+// follows tells whether b lies directly after a, so that a's bytes can be
 // extended over it.
 func (b *buffer) follows(a *buffer) bool {
 	return b.slab != nil && b.slab == a.slab && b.at == a.at+len(a.bytes)
@@ -139,7 +139,7 @@ func (p *bufferPool) slab(small bool) *slab {
 	return &slab{make([]byte, size)}
 }
 
-// put takes the buffers back; nobody may use them any more.
+// put takes the buffers back; they must not be used any more.
 func (p *bufferPool) put(b *buffers) {
 	p.reuse(b)
 	p.mu.Lock()

@@ -37,7 +37,7 @@ type CloseOptions struct {
 // snapshots, and closes the file. A second Close does nothing.
 func (p *Pager) Close(opts CloseOptions) error {
 	p.takeTurn()
-	defer p.turn.Unlock()
+	defer p.writer.Unlock()
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	if p.closed.Swap(true) {
@@ -149,7 +149,7 @@ func (p *Pager) affordsFreelist() bool {
 }
 
 // commitFreelist commits a transaction that changes nothing but that its meta names a
-// freelist page. The caller holds the turn and commit, which is given up meanwhile.
+// freelist page. The caller holds the writer lock and commit, which is given up meanwhile.
 func (p *Pager) commitFreelist(opts CommitOptions) error {
 	w, err := p.beginWrite()
 	if err != nil {

@@ -33,7 +33,7 @@ var errNoSum = errors.New("the meta page is not whole that says what it should a
 
 // checkCopy looks at all of a state before it is believed, if the file is a copy of one that was
 // in use. Many transactions may lie between the first page that the tool copied and the
-// last, and only pages that fit each other all through the file are of one moment. It is done once: the first
+// last, and only pages that fit each other all through the file are of one state. It is done once: the first
 // meta page that is written names the copy.
 func (p *Pager) checkCopy(s *State) error {
 	if !p.found.copied || p.opts.Whole == nil {

@@ -17,7 +17,7 @@ func (p *Pager) checkLength() error {
 		return err
 	}
 	if size < p.fileSize {
-		return p.stop(fmt.Errorf("somebody shortened the file to %d bytes while it was open, from %d", size, p.fileSize))
+		return p.stop(fmt.Errorf("the file was shortened from outside to %d bytes while it was open, from %d", size, p.fileSize))
 	}
 	return nil
 }

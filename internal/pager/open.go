@@ -18,7 +18,7 @@ import (
 // Open takes over file, locks it and finds its state. An empty file becomes a
 // new database. The file is closed if Open fails.
 func Open(file vfs.File, opts Options) (*Pager, error) {
-	p := &Pager{file: file, opts: opts, turn: newTurn()}
+	p := &Pager{file: file, opts: opts, writer: newWriterLock()}
 	p.commit.Init(env{p})
 	p.leaving = opts.SettleOnly
 	if p.opts.Settle == 0 {

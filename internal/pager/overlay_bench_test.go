@@ -41,7 +41,7 @@ func BenchmarkOverlay(b *testing.B) {
 			for _, pr := range prepared {
 				p.commit.Join(pr)
 			}
-			p.layOver()
+			p.addToOverlay()
 			for b.Loop() {
 				for range 2 { // read, given up
 					for _, id := range ids {
@@ -56,7 +56,7 @@ func BenchmarkOverlay(b *testing.B) {
 				}
 			}
 			for _, pr := range prepared {
-				pr.laidOver = false
+				pr.inOverlay = false
 			}
 		})
 		b.Run(name+"search", func(b *testing.B) {

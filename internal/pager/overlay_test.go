@@ -27,7 +27,7 @@ func TestWriterReadsPreparedPages(t *testing.T) {
 	old, young := prepared(leaf(3, "old"), leaf(6, "six")), prepared(leaf(3, "new"), leaf(4, "four"))
 	p.commit.Join(old)
 	p.commit.Join(young)
-	p.layOver()
+	p.addToOverlay()
 	w := &WriteTx{p: p, on: young, base: &State{image: page.NewImage(file, 512, 8)}}
 	for id, want := range map[page.ID]string{3: "new", 4: "four", 5: "file", 6: "six"} {
 		got, err := w.Page(id)
@@ -71,12 +71,12 @@ func TestOverlayShrinks(t *testing.T) {
 	large, small := prepared(10, many), prepared(5, 3)
 	p.commit.Join(large)
 	p.commit.Join(small)
-	p.layOver()
+	p.addToOverlay()
 	before := reflect.ValueOf(p.overlay).Pointer()
 	p.ended = []*Prepared{large}
 	p.reap()
-	if len(p.overlay) != 3 || p.overlaid > maxIdleOverlay || reflect.ValueOf(p.overlay).Pointer() == before {
-		t.Errorf("%d runs are left in an overlay that has held %d", len(p.overlay), p.overlaid)
+	if len(p.overlay) != 3 || p.overlayPeak > maxIdleOverlay || reflect.ValueOf(p.overlay).Pointer() == before {
+		t.Errorf("%d runs are left in an overlay that has held %d", len(p.overlay), p.overlayPeak)
 	}
 	for i := range page.ID(3) {
 		if p.overlay[5+i] != &small.w.buf.runs[i] {
@@ -88,7 +88,7 @@ func TestOverlayShrinks(t *testing.T) {
 	for range 100 {
 		next := prepared(50, 100)
 		p.commit.Join(next)
-		p.layOver()
+		p.addToOverlay()
 		p.ended = []*Prepared{next}
 		p.reap()
 	}

@@ -15,7 +15,7 @@ import (
 //   - memory of a page that was read is not used again, but left to those who read it;
 //   - once a page was read that is in the file, none in the file that is given up is
 //     taken again before the edit ends: from there on nothing is written until the
-//     transaction is prepared, and then nobody reads.
+//     transaction is prepared, and then nothing reads.
 type own struct {
 	buffered map[page.ID]int // where in buffers.runs what is not written yet stands
 	dropped  bool            // some of those runs have no bytes: they were given up
@@ -48,7 +48,7 @@ func (s *Stream) page(id page.ID) (page.Page, error) {
 		o.memory = o.memory || !o.quiet
 		return page.Parse(b.runs[i].bytes, id)
 	}
-	if err := s.land(); err != nil {
+	if err := s.await(); err != nil {
 		return page.Page{}, err
 	}
 	if s.err != nil { // what was not written is not damage
@@ -124,7 +124,7 @@ func (w *WriteTx) EndEdit() error {
 	if s == nil {
 		return nil
 	}
-	if err := s.land(); err != nil {
+	if err := s.await(); err != nil {
 		return err
 	}
 	w.p.commit.Lock()
@@ -134,7 +134,7 @@ func (w *WriteTx) EndEdit() error {
 }
 
 // Fault is the error of a fault in reading a page of the transaction's own that was
-// recovered as a panic; nil if it was another panic. byWriting: somebody may have
+// recovered as a panic; nil if it was another panic. byWriting: another process may have
 // written to it.
 func (w *WriteTx) Fault(recovered any) (fault *page.CorruptError, byWriting bool) {
 	if w.stream == nil {
@@ -156,8 +156,8 @@ func (s *Stream) Forget() error {
 	p.commit.Lock()
 	defer p.commit.Unlock()
 	s.own.file, s.own.memory = false, false
-	if s.behind != nil {
-		s.behind.lent = false
+	if s.async != nil {
+		s.async.lent = false
 	}
 	return s.fail(s.free())
 }

@@ -8,10 +8,10 @@
 //
 // Locks, in the order in which they are taken:
 //
-//	turn      the writer's turn, from BeginWrite to Prepare or Rollback
+//	writer    the writer lock, from BeginWrite to Prepare or Rollback
 //	commit    all fields of Pager that change
 //
-// The lead, which one goroutine at a time has, is not a lock: the leader may read and
+// At most one goroutine at a time is the leader, which is not a lock: the leader may read and
 // write the file without holding commit.
 package pager
 
@@ -39,7 +39,7 @@ var (
 )
 
 // ErrStopped is wrapped by the error of every write after a flush has failed, or
-// after somebody has shortened the file: what the disk holds is not known any
+// after the file was shortened from outside: what the disk holds is not known any
 // more, and only opening the file again finds out.
 var ErrStopped = errors.New("writing has stopped because it is not known what the file holds; close the database and open it again")
 
@@ -63,7 +63,7 @@ type Options struct {
 	PeriodicBytes int64
 	LoadFreeList  bool // also when read-only
 	NoSeals       bool // neither write nor verify seals
-	TimeTurns     bool // count Counts.TurnTime
+	TimeWriters   bool // count Counts.WriterTime
 	// Waits is called by a writer that finds the writer lock taken, and what it returns when the
 	// writer has it. nil: not called.
 	Waits func() (done func())
@@ -109,7 +109,7 @@ type Pager struct {
 	pageSize int
 	states   *epoch.Epoch[State]
 
-	turn turn // the writer's
+	writer writerLock
 
 	commit      commit.Pipeline[*Prepared] // its lock guards what follows
 	space       *space.Space
@@ -128,7 +128,7 @@ type Pager struct {
 	visible     *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
 	dirty       commit.Dirty   // pages of the state written last that are not in the durable one; the leader's, who changes it without commit
 	gen         *generation    // newest
-	behind      [2]page.ID     // where each lane ended
+	laneEnd     [2]page.ID     // where each lane ended
 	last        [2]uint64      // pages that the last transaction allocated in each lane
 	low         int            // see PlaceLow
 	cutLater    bool           // Shrink found that the file cannot be cut while it is mapped
@@ -136,8 +136,8 @@ type Pager struct {
 	noRoom      bool           // the disk was full, and the file was not made longer since: see mayRise, recorder
 	fileSize    int64
 	editing     *WriteTx
-	overlay     map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see layOver
-	overlaid    int              // the most that were in it since it was made
+	overlay     map[page.ID]*run // page runs that are prepared, and perhaps not in the file; see addToOverlay
+	overlayPeak int              // the most that were in it since it was made
 	aborted     []*Prepared      // whose use of space is still to be undone, oldest first
 	ended       []*Prepared      // whose buffers are still to be taken back
 	lost        atomic.Uint64    // see Lost: one more than the number of the newest state that is good
@@ -159,7 +159,7 @@ type Pager struct {
 	identity  uint32 // of the file; 0 if it is not known
 	leaving   bool   // no meta page is to say any more that the file is in use
 	stopped   atomic.Pointer[error]
-	closed    atomic.Bool // set while turn is held
+	closed    atomic.Bool // set while the writer lock is held
 	buffers   bufferPool
 	counts    Counts
 }
@@ -177,7 +177,7 @@ type Counts struct {
 
 	SealsVerified atomic.Int64
 
-	TurnTime atomic.Int64 // nanoseconds in which somebody had the writer's turn, if that is counted
+	WriterTime atomic.Int64 // nanoseconds for which the writer lock was held, if that is counted
 }
 
 // OpenPath is how the free pages were found.

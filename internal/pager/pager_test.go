@@ -106,7 +106,7 @@ func (e *env) commit(text string, n uint64) error {
 	}
 	prepared := false
 	defer func() {
-		if !prepared && !e.dead { // after a Fatal Close waits for the turn
+		if !prepared && !e.dead { // after a Fatal Close waits for the writer lock
 			w.Rollback()
 		}
 	}()

@@ -1,7 +1,7 @@
 package pager
 
-// Prefetch makes b, if it lies in the state's pages, and up to ahead bytes behind it in the file ready for
-// being read. With ahead, the system also begins to read as much again behind them, so that
+// Prefetch makes b, if it lies in the state's pages, and up to ahead bytes after it in the file ready for
+// being read. With ahead, the system also begins to read as much again after them, so that
 // the next call need not wait for the disk.
 func (s *State) Prefetch(b []byte, ahead int) {
 	from, ok := s.image.Offset(b)

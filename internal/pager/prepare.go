@@ -30,13 +30,13 @@ type WriteTx struct {
 	lanes    [2]lane       // of its pages, see place
 	lower    bool          // see Lower
 	reserved []page.Extent // see Reserve
-	began    time.Time     // if turns are timed
+	began    time.Time     // if writers are timed
 	sum      page.Sum      // what was written of it before it was prepared, less what it has freed of what was written before it
 	list     page.Extent   // see nameFreelist; N is 0 if its meta names none
 	pr       Prepared      // what becomes of it
 }
 
-// BeginWrite waits for the writer's turn and takes it, until Rollback or Prepare.
+// BeginWrite waits for the writer lock and takes it, until Rollback or Prepare.
 // The transaction stands on the newest one that is prepared.
 func (p *Pager) BeginWrite() (*WriteTx, error) {
 	if p.opts.ReadOnly {
@@ -56,13 +56,13 @@ func (p *Pager) BeginDurable(mode Durability) (*WriteTx, error) {
 	}
 	p.takeTurn()
 	if err := p.makeDurable(mode); err != nil {
-		p.turn.Unlock()
+		p.writer.Unlock()
 		return nil, err
 	}
 	return p.begin()
 }
 
-// makeDurable returns when no state is prepared that is not durable. The caller holds the turn.
+// makeDurable returns when no state is prepared that is not durable. The caller holds the writer lock.
 func (p *Pager) makeDurable(mode Durability) error {
 	p.commit.Lock()
 	defer p.commit.Unlock()
@@ -83,7 +83,7 @@ func (p *Pager) makeDurable(mode Durability) error {
 	}
 }
 
-// begin begins a transaction for the caller, who holds the turn.
+// begin begins a transaction for the caller, who holds the writer lock.
 func (p *Pager) begin() (w *WriteTx, err error) {
 	p.commit.Lock()
 	if err = ErrDatabaseNotOpen; !p.closed.Load() {
@@ -91,10 +91,10 @@ func (p *Pager) begin() (w *WriteTx, err error) {
 	}
 	p.commit.Unlock()
 	if err != nil {
-		p.turn.Unlock()
+		p.writer.Unlock()
 		return nil, err
 	}
-	if p.opts.TimeTurns {
+	if p.opts.TimeWriters {
 		w.began = time.Now()
 	}
 	return w, nil
@@ -102,7 +102,7 @@ func (p *Pager) begin() (w *WriteTx, err error) {
 
 // takeTurn takes the writer lock.
 func (p *Pager) takeTurn() {
-	if !p.turn.TryLock() {
+	if !p.writer.TryLock() {
 		p.waitForTurn()
 	}
 }
@@ -115,19 +115,19 @@ func (p *Pager) waitForTurn() {
 	if p.opts.Waits != nil {
 		defer p.opts.Waits()()
 	}
-	p.turn.Lock()
+	p.writer.Lock()
 	runtime.KeepAlive(p) // a stack shows it: what is not used again may be shown wrong
 }
 
 // endTurn lets the next writer begin.
 func (w *WriteTx) endTurn() {
 	if !w.began.IsZero() {
-		w.p.counts.TurnTime.Add(int64(time.Since(w.began)))
+		w.p.counts.WriterTime.Add(int64(time.Since(w.began)))
 	}
-	w.p.turn.Unlock()
+	w.p.writer.Unlock()
 }
 
-// beginWrite begins a transaction for the caller, which holds the turn and commit.
+// beginWrite begins a transaction for the caller, which holds the writer lock and commit.
 func (p *Pager) beginWrite() (*WriteTx, error) {
 	if err := p.commit.WaitForRoom(); err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (p *Pager) beginWrite() (*WriteTx, error) {
 	}
 	p.states.Sweep()
 	base, on := p.newest()
-	p.layOver()
+	p.addToOverlay()
 	tx := base.Tx + 1
 	w := &WriteTx{p: p, base: base, on: on, tx: tx, space: p.space.Begin(tx), buf: p.buffers.take(), sum: page.Sum{Known: true}}
 	if on != nil {
@@ -202,7 +202,7 @@ func (w *WriteTx) Free(id page.ID, n uint64) error {
 // so: no caller acts on what may vanish.
 func (w *WriteTx) Rollback() error {
 	if w.stream != nil {
-		_ = w.stream.land() // it is not wanted any more
+		_ = w.stream.await() // it is not wanted any more
 	}
 	w.p.commit.Lock()
 	w.abandon()
@@ -238,14 +238,14 @@ type CommitOptions struct {
 	MaxSize   int64 // of the file; 0: no limit
 }
 
-// Prepare ends the edit and gives up the turn: root and sequence are those of the
+// Prepare ends the edit and releases the writer lock: root and sequence are those of the
 // root bucket. All pages of the transaction have been allocated and filled. The
 // next transaction can begin on top of this one, which becomes durable in
 // Finish. On an error the transaction is rolled back.
 func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*Prepared, error) {
 	p := w.p
 	if w.stream != nil {
-		_ = w.stream.land() // its error is why prepare fails
+		_ = w.stream.await() // its error is why prepare fails
 	}
 	p.commit.Lock()
 	err := w.enqueue(root, sequence, opts)
@@ -385,17 +385,17 @@ func (w *WriteTx) makeRoom(need int64, opts CommitOptions) error {
 	return p.grow(need, opts)
 }
 
-// layOver puts the page runs of prepared transactions into the overlay, in which
+// addToOverlay puts the page runs of prepared transactions into the overlay, in which
 // the next transaction looks before the mapping. The caller holds commit, and
 // no transaction is in edit.
-func (p *Pager) layOver() {
+func (p *Pager) addToOverlay() {
 	all := [2][]*Prepared{p.commit.InFlight(), p.commit.Queue()}
 	for _, prs := range all {
 		for _, pr := range prs {
-			if pr.laidOver {
+			if pr.inOverlay {
 				continue
 			}
-			pr.laidOver = true
+			pr.inOverlay = true
 			if p.overlay == nil {
 				p.overlay = make(map[page.ID]*run)
 			}
@@ -403,7 +403,7 @@ func (p *Pager) layOver() {
 				r := &pr.w.buf.runs[i]
 				p.overlay[r.id] = r
 			}
-			p.overlaid = max(p.overlaid, len(p.overlay))
+			p.overlayPeak = max(p.overlayPeak, len(p.overlay))
 		}
 	}
 }
@@ -443,7 +443,7 @@ func (w *WriteTx) supersede() {
 // caller holds commit, and no transaction is in edit.
 func (p *Pager) reap() {
 	for i, pr := range p.ended {
-		if pr.laidOver {
+		if pr.inOverlay {
 			for j := range pr.w.buf.runs {
 				if r := &pr.w.buf.runs[j]; p.overlay[r.id] == r {
 					delete(p.overlay, r.id)
@@ -465,10 +465,10 @@ const maxIdleOverlay = 1024
 // it, which some commits do, takes as long as if it still did.
 func (p *Pager) trimOverlay() {
 	n := len(p.overlay)
-	if p.overlaid <= maxIdleOverlay || p.overlaid/8 < n {
+	if p.overlayPeak <= maxIdleOverlay || p.overlayPeak/8 < n {
 		return
 	}
 	overlay := make(map[page.ID]*run, n)
 	maps.Copy(overlay, p.overlay)
-	p.overlay, p.overlaid = overlay, n
+	p.overlay, p.overlayPeak = overlay, n
 }

@@ -27,7 +27,7 @@ type Prepared struct {
 	before  commit.Record // without
 	orphans []page.Extent // that it has freed
 
-	laidOver bool
+	inOverlay bool
 }
 
 // Durability is when a commit returns.

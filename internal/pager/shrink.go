@@ -7,7 +7,7 @@ import (
 	"holdfast/internal/page"
 )
 
-// How the file becomes shorter. Somebody (internal/vacuum) moves what is at its end
+// How the file becomes shorter. internal/vacuum moves what is at its end
 // to the front, a transaction lowers the high-water mark to the page after the last that is
 // not free, and when the pages from there on are not needed any more the file is cut off.
 //
@@ -110,7 +110,7 @@ type Usage struct {
 	Oldest     Held
 }
 
-// Busy tells whether somebody edits, or commits.
+// Busy reports whether a transaction is being edited or committed.
 func (p *Pager) Busy() bool {
 	p.commit.Lock()
 	defer p.commit.Unlock()
@@ -151,7 +151,7 @@ func (p *Pager) CheckUsed(runs []page.Extent) error {
 	return nil
 }
 
-// Held is the oldest state that somebody reads.
+// Held is the oldest state with a reader.
 type Held struct {
 	Tx    page.TxID
 	Since time.Time // when it was superseded: it has been held since then at least; zero: the current one
@@ -182,7 +182,7 @@ func (p *Pager) Usage() (Usage, error) {
 	return u, nil
 }
 
-// OldestReader is the oldest state that somebody reads; zero if that is the current
+// OldestReader is the oldest state with a reader; zero if that is the current
 // one. It waits for nothing.
 func (p *Pager) OldestReader() Held {
 	s, replaced := p.states.OldestHeld()

@@ -7,7 +7,7 @@ import (
 	"holdfast/internal/page"
 )
 
-// Stream gives pages to what a transaction builds beside the tree that is there, such
+// Stream gives pages to what a transaction builds next to the tree that is there, such
 // as a compacted copy, or what it appends. It implements tree.Writer and tree.Appender. The
 // pages are written to the file before the transaction is prepared, so that not all of
 // them need be in memory.
@@ -19,10 +19,10 @@ import (
 // group does. To keep the argument that short, what was committed before is made durable, and
 // the winner's meta plain, before the first of them is written: nothing trailing lists
 // pages then. The commit flushes them before it writes its meta, which is plain too (I4):
-// they are in no list that an opening could judge by.
+// they are in no list by which an opening could tell.
 //
-// The caller has the turn all the time, so nobody else is prepared; writing takes the
-// lead, so nobody else writes, and nothing is written once a flush has failed (A4).
+// The caller has the writer lock all the time, so nothing else is prepared; writing makes it the
+// leader, so nothing else is written, and nothing is written once a flush has failed (A4).
 //
 // The transaction can read its pages, and give them up again (own.go).
 type Stream struct {
@@ -36,7 +36,7 @@ type Stream struct {
 	own   own
 	lone  loneLeaf
 
-	behind *behind // nil: the caller waits for what is written
+	async *asyncWriter // nil: the caller waits for what is written
 }
 
 // Stream makes the transaction's Stream, which has about limit bytes of pages in
@@ -120,8 +120,8 @@ func (s *Stream) write() error {
 	}
 	w := s.w
 	s.own.drop(w.buf)
-	if s.held = 0; s.behind != nil {
-		s.takeOff()
+	if s.held = 0; s.async != nil {
+		s.startFlight()
 		return nil
 	}
 	sortRuns(w.buf.runs)
@@ -130,10 +130,10 @@ func (s *Stream) write() error {
 	_, err := w.p.writeRuns(w.buf.runs)
 	s.own.written(w.buf)
 	w.p.buffers.reuse(w.buf)
-	return s.follow(err)
+	return s.handOff(err)
 }
 
-// lead takes the lead for a write, and makes the file long enough for all that was
+// lead makes the caller the leader for a write, and makes the file long enough for all that was
 // reserved. After an error there is nothing to follow.
 func (s *Stream) lead() error {
 	w := s.w
@@ -141,7 +141,7 @@ func (s *Stream) lead() error {
 	if s.err != nil {
 		return s.err
 	}
-	if err := s.land(); err != nil {
+	if err := s.await(); err != nil {
 		return err
 	}
 	if !s.begun {
@@ -163,8 +163,8 @@ func (s *Stream) lead() error {
 	return nil
 }
 
-// follow gives up the lead after a write, whose error it returns.
-func (s *Stream) follow(err error) error {
+// handOff hands off after a write, whose error it returns.
+func (s *Stream) handOff(err error) error {
 	p := s.w.p
 	p.commit.Lock()
 	defer p.commit.Unlock()
@@ -183,7 +183,7 @@ func (s *Stream) makePlain() error {
 		p.commit.Lock()
 		settled := !p.trailing && p.visible == nil && p.unsynced == 0
 		p.commit.Unlock()
-		if settled { // and stays so: others commit nothing while we have the turn
+		if settled { // and stays so: others commit nothing while we have the writer lock
 			return nil
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Stream) room() error {
 	if err := w.p.stoppedBy(); err != nil {
 		return err
 	}
-	if err := w.p.checkLength(); err != nil { // nobody could tell behind a longer one
+	if err := w.p.checkLength(); err != nil { // nothing could tell once it is longer
 		return err
 	}
 	return w.p.grow(int64(w.space.HighWater())*int64(w.p.pageSize), s.opts)
@@ -218,11 +218,11 @@ var errLeft = errors.New("writing a page was left by a panic")
 
 // WriteLeaf makes a leaf that has one element, with key and value, of which it keeps neither,
 // and returns where it lies, and how many pages it has. It is written at once, in one
-// call and straight from where key and value lie, unless that is done behind the caller.
+// call and straight from where key and value lie, unless that is done while the caller goes on.
 func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, error) {
 	p := s.w.p
 	pages := page.LoneLeafPages(key, value, p.pageSize)
-	if s.behind != nil && s.w.p.buffers.pooled(pages) {
+	if s.async != nil && s.w.p.buffers.pooled(pages) {
 		return s.bufferLeaf(key, value, pages, sealed)
 	}
 	l := &s.lone
@@ -233,7 +233,7 @@ func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, err
 	if err != nil {
 		return 0, 0, err
 	}
-	// Whoever reads the value for its checksum may fault: not while we lead.
+	// Reading the value for its checksum may fault: not while this is the leader.
 	var end int
 	l.head, end = page.LoneLeaf(l.head[:0], l.tail, id, key, value, pages, sealed)
 	s.w.sum.Add(page.LoneLeafFingerprint(l.head, value, l.tail, end, id))
@@ -243,7 +243,7 @@ func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, err
 	led := true
 	defer func() {
 		if clear(l.vec[:]); led {
-			_ = s.follow(errLeft)
+			_ = s.handOff(errLeft)
 		}
 	}()
 	l.vec = [3][]byte{l.head, value, l.tail[end:]}
@@ -254,7 +254,7 @@ func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, err
 		p.counts.BytesWritten.Add(int64(pages) * int64(p.pageSize))
 	}
 	led = false
-	return id, pages, s.follow(err)
+	return id, pages, s.handOff(err)
 }
 
 // Owns tells whether the transaction has taken page id.

@@ -24,7 +24,7 @@ func (h *history) stream() {
 	}
 	opts := h.options()
 	h.logf("stream, mode %d", opts.Mode)
-	h.editing, h.leading = w, true // so that its writes can fail, and none waits for the turn in them
+	h.editing, h.leading = w, true // so that its writes can fail, and none waits for the writer lock in them
 	root, err := h.edit(w, w.Stream(int64(1+h.rng.IntN(4))*momentPage, opts))
 	h.editing, h.leading = nil, false
 	if err == nil && !h.oneIn(4) {

@@ -66,7 +66,7 @@ func (s *Stream) written(id page.ID) (*page.Image, error) {
 	if _, ok := s.own.buffered[id]; ok {
 		return nil, nil
 	}
-	_ = s.land() // whose error stays
+	_ = s.await() // whose error stays
 	if s.err != nil || len(s.own.views) == 0 {
 		return nil, s.err
 	}

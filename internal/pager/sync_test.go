@@ -52,7 +52,7 @@ func TestCommitAfterFailedSync(t *testing.T) {
 		t.Errorf("written after the failure: %s", got)
 	}
 	e.accounted()
-	if _, err := e.BeginWrite(); !errors.Is(err, pager.ErrStopped) { // the turn was given back
+	if _, err := e.BeginWrite(); !errors.Is(err, pager.ErrStopped) { // the writer lock was released
 		t.Errorf("the next writer: %v", err)
 	}
 	if e.read() != "before" {

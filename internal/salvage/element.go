@@ -21,8 +21,8 @@ func elementBounds(run []byte, leaf bool, i int) (start, end uint64) {
 	return start, start + u32(4)
 }
 
-// sound are the elements of a page that can be what was written, ascending. Whoever
-// writes a page packs it: so an element that ends where the next one begins is where it
+// sound are the elements of a page that can be what was written, ascending. An encoder
+// packs a page: so an element that ends where the next one begins is where it
 // was put, and of its length. Of keys that do not ascend as few are left out as can be.
 func sound(p page.Page, within bounds) (good []int) {
 	n, run := p.Count(), p.Bytes()

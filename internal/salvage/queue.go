@@ -31,11 +31,11 @@ func keyBytes(keys ...[]byte) (n int64) {
 }
 
 // queue is pages that wait for something, the lowest first. Each waits once: one that has
-// had its turn is not taken again. It takes two bits for each page of the file, and for
+// was taken is not taken again. It takes two bits for each page of the file, and for
 // each 64 pages one more, so that the next is found without a look at all.
 type queue struct {
 	n       int      // pages that wait
-	met     []uint64 // a bit for each page: it waits, or has had its turn
+	met     []uint64 // a bit for each page: it waits, or was taken
 	waiting []uint64 // a bit for each page
 	words   []uint64 // a bit for each word of waiting that is not 0
 }

@@ -153,7 +153,7 @@ func (s *salvage) addHole(h hole) {
 }
 
 // branch walks the children of a branch page. Where an element is damaged, the keys
-// between those beside it are lost.
+// between its neighbours are lost.
 func (s *salvage) branch(at *Place, p page.Page, depth int, b bounds) error {
 	good := sound(p, bounds{nil, b.hi})
 	if len(good) == 0 {
@@ -208,7 +208,7 @@ func (s *salvage) leaf(at *Place, p page.Page, depth int, b bounds) error {
 	for i := range p.Count() {
 		if next == len(good) || good[next] != i {
 			key, _ := p.Key(i)
-			s.loseElement(at, p.ID(), key, "it does not fit those beside it, or the page above")
+			s.loseElement(at, p.ID(), key, "it does not fit its neighbours, or the page above")
 			continue
 		}
 		next++
@@ -306,7 +306,7 @@ func (s *salvage) bucket(at *Place, id page.ID, e page.Element) error {
 	}
 	good := sound(inline, bounds{})
 	for n := inline.Count() - len(good); n > 0; n-- {
-		s.loseElement(child, id, nil, "it does not fit those beside it")
+		s.loseElement(child, id, nil, "it does not fit its neighbours")
 	}
 	for _, i := range good {
 		inner, err := inline.Leaf(i)

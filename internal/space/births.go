@@ -8,7 +8,7 @@ import "holdfast/internal/page"
 //
 // An entry whose transaction is not younger than the oldest pinned state says
 // nothing any more. Such entries go in one of two ways. When all are of that
-// kind, which is so whenever no reader is left behind, they are dropped
+// kind, which is so whenever no reader is left, they are dropped
 // together. Otherwise every transaction looks at a few entries, twice as many
 // as it added, going round; so there are never many more than are needed, and
 // no transaction pays for another's.

@@ -36,9 +36,9 @@ func maskOf(w, lo, hi int) uint64 {
 	return mask
 }
 
-// turn is fill for pages that are not yet so. Where one is, it stops, and returns
+// flip is fill for pages that are not yet so. Where one is, it stops, and returns
 // that page and false.
-func (l *leaf) turn(lo, hi int, member bool) (at int, ok bool) {
+func (l *leaf) flip(lo, hi int, member bool) (at int, ok bool) {
 	for w := lo / 64; w*64 < hi; w++ {
 		mask, already := maskOf(w, lo, hi), l[w]
 		if !member {
@@ -154,11 +154,11 @@ func (l *leaf) summarize() (sum summary, members uint64) {
 	}, members
 }
 
-// runs counts the runs of members. behind tells whether the page before the first is
+// runs counts the runs of members. follows tells whether the page before the first is
 // one, and the result whether the last is.
-func (l *leaf) runs(behind bool) (n uint64, last bool) {
+func (l *leaf) runs(follows bool) (n uint64, last bool) {
 	carry := uint64(0)
-	if behind {
+	if follows {
 		carry = 1
 	}
 	for _, x := range l {

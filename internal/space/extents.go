@@ -24,7 +24,7 @@ func (s *extentSet) add(e page.Extent) {
 	s.count += e.N
 	start, end := uint64(e.Start), uint64(e.End())
 	at, ok := s.lengths.floor(start)
-	next, joins := s.behind(at, ok)
+	next, joins := s.after(at, ok)
 	joins = joins && s.lengths.key(next) == end
 	if ok && s.lengths.key(at)+*s.lengths.val(at) == start {
 		*s.lengths.val(at) += e.N
@@ -42,8 +42,8 @@ func (s *extentSet) add(e page.Extent) {
 	s.lengths.insert(start, e.N)
 }
 
-// behind is the place behind at, or the first one if at is none.
-func (s *extentSet) behind(at place, ok bool) (place, bool) {
+// after is the place after at, or the first one if at is none.
+func (s *extentSet) after(at place, ok bool) (place, bool) {
 	if !ok {
 		return place{}, s.lengths.size > 0
 	}
@@ -55,15 +55,15 @@ func (s *extentSet) remove(e page.Extent) {
 	s.count -= e.N
 	at, _ := s.lengths.floor(uint64(e.Start))
 	key, length := s.lengths.key(at), s.lengths.val(at)
-	before, behind := uint64(e.Start)-key, key+*length-uint64(e.End())
+	before, rest := uint64(e.Start)-key, key+*length-uint64(e.End())
 	switch {
 	case before > 0:
 		*length = before
-		if behind > 0 {
-			s.lengths.insert(uint64(e.End()), behind)
+		if rest > 0 {
+			s.lengths.insert(uint64(e.End()), rest)
 		}
-	case behind > 0:
-		*length = behind
+	case rest > 0:
+		*length = rest
 		s.lengths.rekey(at, uint64(e.End()))
 	default:
 		s.lengths.remove(at)
@@ -84,14 +84,14 @@ func (s *extentSet) around(id page.ID) (page.Extent, bool) {
 	return page.Extent{}, false
 }
 
-// runFrom is the first run of members at or behind from, cut off at limit.
+// runFrom is the first run of members at or after from, cut off at limit.
 func (s *extentSet) runFrom(from, limit page.ID) (page.Extent, bool) {
 	if s.count == 0 {
 		return page.Extent{}, false
 	}
 	at, ok := s.lengths.floor(uint64(from))
 	if !ok || s.run(at).End() <= from {
-		if at, ok = s.behind(at, ok); !ok {
+		if at, ok = s.after(at, ok); !ok {
 			return page.Extent{}, false
 		}
 	}
@@ -103,7 +103,7 @@ func (s *extentSet) runFrom(from, limit page.ID) (page.Extent, bool) {
 	return page.Extent{Start: start, N: uint64(end - start)}, true
 }
 
-// gapFrom is the first run of pages at or behind from that are no members, cut
+// gapFrom is the first run of pages at or after from that are no members, cut
 // off at limit.
 func (s *extentSet) gapFrom(from, limit page.ID) (page.Extent, bool) {
 	if e, ok := s.around(from); ok {

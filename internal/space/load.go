@@ -7,7 +7,7 @@ import (
 )
 
 // A Loader makes the Space of a file from what the file says of its free pages: a
-// set to begin with, and changes of it. Its changes turn bits and do nothing else;
+// set to begin with, and changes of it. Its changes flip bits and do nothing else;
 // what finds a run of free pages is computed once, from the bits. So the time
 // follows the length of what is said, and not how the pages are scattered.
 //
@@ -33,7 +33,7 @@ func (l *Loader) Put(e page.Extent) error {
 	if err := l.space.checkInside(e); err != nil {
 		return err
 	}
-	if at, ok := l.turn(e, true); !ok {
+	if at, ok := l.flip(e, true); !ok {
 		return page.Corruptf(at, "freed, but free already")
 	}
 	return nil
@@ -44,22 +44,22 @@ func (l *Loader) Take(e page.Extent) error {
 	if e.N == 0 || e.Start >= l.limit || e.N > uint64(l.limit-e.Start) {
 		return page.Corruptf(e.Start, "%d pages from here on are taken, which do not all exist", e.N)
 	}
-	if at, ok := l.turn(e, false); !ok {
+	if at, ok := l.flip(e, false); !ok {
 		return page.Corruptf(at, "taken, but not free")
 	}
 	return nil
 }
 
-// turn makes the pages of e free, or used, which they are not yet. Where one is, it
+// flip makes the pages of e free, or used, which they are not yet. Where one is, it
 // stops, and returns that page and false.
-func (l *Loader) turn(e page.Extent, free bool) (page.ID, bool) {
+func (l *Loader) flip(e page.Extent, free bool) (page.ID, bool) {
 	set, base := &l.space.free, e.Start&^(leafPages-1)
 	if uint64(e.End()-base) > leafPages {
-		at, ok := set.turn(set.root, set.height, uint64(e.Start), uint64(e.End()), free)
+		at, ok := set.flip(set.root, set.height, uint64(e.Start), uint64(e.End()), free)
 		return page.ID(at), ok
 	}
 	lo := int(e.Start - base)
-	at, ok := set.leafAt(uint64(base)).turn(lo, lo+int(e.N), free)
+	at, ok := set.leafAt(uint64(base)).flip(lo, lo+int(e.N), free)
 	return base + page.ID(at), ok
 }
 
@@ -113,9 +113,9 @@ func (l *Loader) Space() *Space {
 	return s
 }
 
-// turn is leaf.turn for the pages below a node. It leaves the summaries of subtrees
+// flip is leaf.flip for the pages below a node. It leaves the summaries of subtrees
 // that are not uniform to summarize.
-func (s *pageSet) turn(n *node, level int, lo, hi uint64, member bool) (at uint64, ok bool) {
+func (s *pageSet) flip(n *node, level int, lo, hi uint64, member bool) (at uint64, ok bool) {
 	shift, size := shiftOf(level-1), sizeOf(level-1)
 	for i := lo >> shift; i <= (hi-1)>>shift; i++ {
 		base := i << shift
@@ -135,10 +135,10 @@ func (s *pageSet) turn(n *node, level int, lo, hi uint64, member bool) (at uint6
 		}
 		var begin int
 		if level == 1 {
-			begin, ok = n.leaf[i].turn(int(from), int(to), member)
+			begin, ok = n.leaf[i].flip(int(from), int(to), member)
 			at = uint64(begin)
 		} else {
-			at, ok = s.turn(n.child[i], level-1, from, to, member)
+			at, ok = s.flip(n.child[i], level-1, from, to, member)
 		}
 		if !ok {
 			return base + at, false

@@ -58,7 +58,7 @@ func (o *ordered[V]) after(key uint64) (place, bool) {
 	return o.next(at)
 }
 
-// next is the place behind another.
+// next is the place after another.
 func (o *ordered[V]) next(at place) (place, bool) {
 	if at.index++; at.index == len(o.blocks[at.block].keys) {
 		at = place{block: at.block + 1}
@@ -165,7 +165,7 @@ func (o *ordered[V]) filter(at int, keep func(key uint64, val *V) bool) {
 	o.tidy(at)
 }
 
-// tidy joins a block that has become small with the one behind it (or before
+// tidy joins a block that has become small with the one after it (or before
 // it, for the last), so that memory follows the number of entries.
 func (o *ordered[V]) tidy(at int) {
 	if len(o.blocks) == 1 || len(o.blocks[at].keys) > blockSize/4 {

@@ -40,7 +40,7 @@ const (
 type summary struct {
 	head uint64 // members before the first page that is none
 	best uint64 // length of the longest run
-	tail uint64 // members behind the last page that is none
+	tail uint64 // members after the last page that is none
 }
 
 // A node stands for fanout subtrees of equal size. In the lowest level of nodes
@@ -267,7 +267,7 @@ func (s *pageSet) contains(id page.ID) bool {
 	return ok
 }
 
-// runFrom is the first run of members at or behind from, cut off at limit.
+// runFrom is the first run of members at or after from, cut off at limit.
 func (s *pageSet) runFrom(from, limit page.ID) (page.Extent, bool) {
 	start, ok := s.next(from, limit, true)
 	if !ok {

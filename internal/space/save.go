@@ -31,15 +31,15 @@ func (s *Space) unusedRuns(most uint64) (n uint64, visited int) {
 	var last bool  // its last page is a member
 	s.free.root.each(s.free.height, 0, func(base, pages uint64, l *leaf) bool {
 		visited++
-		behind := last && base == end
+		follows := last && base == end
 		end = base + pages
 		if l != nil {
 			var runs uint64
-			runs, last = l.runs(behind)
+			runs, last = l.runs(follows)
 			n += runs
 			return n <= most
 		}
-		if last = true; !behind {
+		if last = true; !follows {
 			n++
 		}
 		return n <= most

@@ -148,7 +148,7 @@ func (s *Space) AnyUnused(e page.Extent) bool {
 	return ok
 }
 
-// Pin says that somebody holds the state that transaction tx made. Every Pin
+// Pin records that the state is held that transaction tx made. Every Pin
 // needs an Unpin of its own. A state that is not held can be pinned as long as
 // no later transaction has committed; afterwards some of its pages may have
 // been given away, and only what is left of it is kept.

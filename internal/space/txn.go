@@ -103,8 +103,8 @@ func (t *Txn) Rise(n uint64) (page.ID, error) {
 	return e.Start, nil
 }
 
-// Lower lets the high-water mark fall to behind the last page that is not free, and
-// returns it: the pages behind that exist no more. A page that some pinned state can
+// Lower lets the high-water mark fall to the page after the last one that is not free, and
+// returns it: the pages after that exist no more. A page that some pinned state can
 // reach is not free, nor is one that this transaction has freed and not allocated.
 func (t *Txn) Lower() page.ID {
 	t.must(edited, "Lower")
@@ -212,7 +212,7 @@ func (t *Txn) HighWater() page.ID {
 }
 
 // Commit makes the freed pages pending, or free where no pinned state can reach
-// them. The next transaction can begin on top of this one. Whoever may have to
+// them. The next transaction can begin on top of this one. A caller that may have to
 // roll this one back must have its predecessor's state pinned by now.
 func (t *Txn) Commit() {
 	t.must(edited, "Commit")

@@ -43,7 +43,7 @@ type edge struct {
 	before []byte // the last before the first Append, for cursors
 
 	// Keys and values of the elements that were gathered lie in memory, and what lay in
-	// spare is in pages. lent: somebody may still look at memory, so that it cannot become spare.
+	// spare is in pages. lent: the caller may still look at memory, so that it cannot become spare.
 	memory, spare []byte
 	lent          bool
 
@@ -65,7 +65,7 @@ const gatherValues = 2*maxGroup + 2
 // minMemory is the first piece of an edge's memory, in bytes.
 const minMemory = 512
 
-// lend says that somebody may look at elements for as long as the transaction lasts.
+// lend says that the caller may look at elements for as long as the transaction lasts.
 func (t *Tree) lend() {
 	if t.edge != nil {
 		t.edge.lent = true

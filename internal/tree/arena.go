@@ -33,12 +33,12 @@ const (
 	minItems   = 8
 	minChanges = 2
 
-	// By how many changes a node's memory grows where it lies, behind which nothing lies yet.
+	// By how many changes a node's memory grows where it lies, after which nothing lies yet.
 	moreChanges = 8
 )
 
 // About what a node takes in memory, with the buffer of the page that it becomes, and an
-// element that is put into one, beside key and value.
+// element that is put into one, besides key and value.
 const (
 	heldNode = 8 << 10
 	heldItem = 120

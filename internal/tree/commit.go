@@ -441,7 +441,7 @@ func (t *Tree) writeChildren(n *node, fill float64, depth int) error {
 func checkOrder(items []item) error {
 	for i := 1; i < len(items); i++ {
 		if bytes.Compare(items[i-1].key, items[i].key) >= 0 {
-			return page.Corruptf(items[i].child, "first key is not behind that of its left neighbour, page %d", items[i-1].child)
+			return page.Corruptf(items[i].child, "first key is not after that of its left neighbour, page %d", items[i-1].child)
 		}
 	}
 	return nil

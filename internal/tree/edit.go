@@ -8,13 +8,13 @@ type Edit struct {
 	// Unsealed leaves out the seals of pages.
 	Unsealed bool
 
-	w      Writer
-	lazy   []page.Page // unverified pages of which nodes were made
-	arenas [2]arena    // one is used, the other is empty
-	turn   int         // which is used
-	parts  []item      // scratch of Write: a stack
-	cuts   []cut       // scratch of Write
-	moved  int         // items that removals have moved, for tests
+	w       Writer
+	lazy    []page.Page // unverified pages of which nodes were made
+	arenas  [2]arena    // one is used, the other is empty
+	current int         // the one in use
+	parts   []item      // scratch of Write: a stack
+	cuts    []cut       // scratch of Write
+	moved   int         // items that removals have moved, for tests
 }
 
 // Counters count what a transaction did to its trees.
@@ -35,7 +35,7 @@ func (c *Counters) Add(o Counters) {
 	c.PagesFilled += o.PagesFilled
 }
 
-func (e *Edit) arena() *arena { return &e.arenas[e.turn] }
+func (e *Edit) arena() *arena { return &e.arenas[e.current] }
 
 // NewEdit begins the edits of one transaction.
 func NewEdit(w Writer) *Edit { return &Edit{w: w} }

@@ -7,7 +7,7 @@ import (
 )
 
 // finger is where the last search in a tree of a writing transaction ended, with the
-// bounds of the keys that belong there. Whoever goes through keys in their order, as one
+// bounds of the keys that belong there. A caller that goes through keys in their order, as one
 // who merges sorted keys into the tree, finds the next one in the same leaf and need not
 // begin at the root.
 //
@@ -15,7 +15,7 @@ import (
 // the leaf, or makes a node of its page, counts an edit, or lifts the finger.
 type finger struct {
 	leaf      place
-	low, high []byte // first key, and the first behind; nil: none
+	low, high []byte // first key, and the first after; nil: none
 	edits     uint64
 	on        bool
 

@@ -68,7 +68,7 @@ func (t *Tree) Pack(key []byte, depth, n int, fill float64) error {
 	return nil
 }
 
-// join moves all of right behind left, and gives up its pages.
+// join moves all of right after left, and gives up its pages.
 func (t *Tree) join(left, right *node) error {
 	for _, side := range []*node{left, right} {
 		if err := side.thicken(); err != nil {

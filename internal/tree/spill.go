@@ -77,7 +77,7 @@ func (t *Tree) Own() {
 // Sweep makes the memory of all nodes free but of those that the trees have which are given.
 func (e *Edit) Sweep(trees iter.Seq[*Tree]) {
 	before := e.arena()
-	e.turn = 1 - e.turn
+	e.current = 1 - e.current
 	for t := range trees {
 		if t.node == nil {
 			continue

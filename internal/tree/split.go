@@ -4,7 +4,7 @@ import "holdfast/internal/page"
 
 // cut ends one part of a node that is split.
 type cut struct {
-	end  int // index behind its last item
+	end  int // index after its last item
 	size int // bytes as one page run
 }
 
@@ -12,7 +12,7 @@ type cut struct {
 type splitter struct {
 	pageSize int
 	fill     float64
-	append   bool // items were added behind all others, and nowhere else
+	append   bool // items were added after all others, and nowhere else
 }
 
 const (
@@ -49,7 +49,7 @@ func (s splitter) split(n *node, pages uint64, cuts []cut) []cut {
 	return cuts
 }
 
-// bound ends parts before an element that would lie too far behind.
+// bound ends parts before an element that would lie too far away.
 func bound(items []item, cuts []cut) []cut {
 	var bounded []cut
 	from := 0

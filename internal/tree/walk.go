@@ -103,7 +103,7 @@ func (t *Tree) Walk(visit func(*Level) error) error {
 	return t.walk(&Level{place: pl, t: t}, visit)
 }
 
-// WalkFrom is Walk of the pages on the way to key, and of all behind them.
+// WalkFrom is Walk of the pages on the way to key, and of all after them.
 func (t *Tree) WalkFrom(key []byte, visit func(*Level) error) error {
 	pl, err := t.rootPlace()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Long runs need holes as long as they are. Where there is none, shorter runs are moved
-// out of as many pages that lie together: out of the window furthest behind
+// out of as many pages that lie together: out of the last window
 // from which all of it fits into the holes in front of the window, since each
 // run goes to the first hole.
 
@@ -107,7 +107,7 @@ func windows(unused, blocked pageSet, cut page.ID, n uint64, wanted int) (chosen
 			in.count(start, unused, blocked, 1)
 			before.count(start, unused, blocked, -1)
 		}
-		if in.blocked > 0 || moved+in.used > before.unused { // and one less behind
+		if in.blocked > 0 || moved+in.used > before.unused { // and one less after
 			end--
 			in.count(end, unused, blocked, -1)
 			continue

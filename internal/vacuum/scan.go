@@ -34,7 +34,7 @@ const (
 	maxJoined = 16
 )
 
-// window is neighbours: pages of one parent, one page long each, not yet judged.
+// window is neighbours: pages of one parent, one page long each, not yet decided on.
 type window struct {
 	runs  []run
 	pages uint64
@@ -118,7 +118,7 @@ func (s *scan) piece() (err error) {
 		if err != nil {
 			return err
 		}
-		if !ok || b.Root() == 0 { // somebody deleted it, or made it small
+		if !ok || b.Root() == 0 { // it was deleted, or made small
 			s.stack = s.stack[:i]
 			break
 		}
@@ -194,7 +194,7 @@ func (s *scan) tree(b *bucket.Bucket, at *place) error {
 	if err != nil && !errors.Is(err, errPause) {
 		return err
 	}
-	s.judge(0)
+	s.decide(0)
 	at.key, at.nested = s.resume, err == nil
 	return nil
 }
@@ -226,20 +226,20 @@ func (s *scan) level(l *tree.Level) error {
 	}
 	s.live += pages
 	s.advanced = s.advanced || l.IsLeaf()
-	s.judge(l.Depth + 1)
+	s.decide(l.Depth + 1)
 	for len(s.windows) <= l.Depth {
 		s.windows = append(s.windows, window{})
 	}
 	w := &s.windows[l.Depth]
 	alone := l.Depth == 0 || pages > maxJoined || pages > 1 && !l.IsLeaf()
 	if alone || w.pages+pages > maxWindow {
-		s.judge(l.Depth)
+		s.decide(l.Depth)
 	}
 	w.runs = append(w.runs, run{id, pages, key})
 	w.pages += pages
 	err = s.look(l, w)
 	if alone {
-		s.judge(l.Depth)
+		s.decide(l.Depth)
 	}
 	return err
 }
@@ -277,8 +277,8 @@ func (s *scan) look(l *tree.Level, w *window) error {
 	return nil
 }
 
-// judge decides on the windows from some depth on, the deepest first.
-func (s *scan) judge(from int) {
+// decide decides on the windows from some depth on, the deepest first.
+func (s *scan) decide(from int) {
 	for depth := len(s.windows) - 1; depth >= from; depth-- {
 		w := &s.windows[depth]
 		if len(w.runs) == 0 {

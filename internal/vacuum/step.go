@@ -22,7 +22,7 @@ type stepper struct {
 
 	// Of the step under way:
 	w     *pager.WriteTx
-	began time.Time // when it got the writer's turn
+	began time.Time // when it got the writer lock
 	tx    bucket.Tx
 	root  bucket.Bucket
 	path  [][]byte       // of the bucket that was opened last
@@ -190,8 +190,8 @@ func (s *stepper) prepare(w *pager.WriteTx, fn func() error) (*pager.Prepared, e
 }
 
 // maxRise is by how many steps' pages the file may grow at first, if none are free:
-// what a step frees can be used again only some transactions later, and if somebody
-// reads an old state not before he has ended.
+// what a step frees can be used again only some transactions later, and if a reader
+// holds an old state, not before that reader has ended.
 const maxRise = 4
 
 // spareForBranches is how many pages more than a target's must be free where the file
@@ -237,7 +237,7 @@ func (s *stepper) moveInstead(t *target) (ok bool, err error) {
 
 // mayJoin tells whether there is room for what neighbours become: long runs all together
 // in one hole, or they would leave others behind that are too short for the next; single
-// pages anywhere, or, to begin with, a little behind the end.
+// pages anywhere, or, to begin with, a little past the end.
 func (s *stepper) mayJoin(t *target) bool {
 	if t.long {
 		return s.w.Reserve(t.pages, anywhere)

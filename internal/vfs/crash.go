@@ -9,7 +9,7 @@ import (
 
 // Crash is a file in memory that knows which of its bytes have been flushed: a
 // disk under a page cache. Its handles see all that was written; Disks gives
-// what a power failure at this moment could leave behind.
+// what a power failure now could leave.
 //
 // The model is that of docs/design.md. What was flushed stays. Of what was
 // written since, each block survives or not, by itself, in any of the versions
@@ -166,7 +166,7 @@ const (
 // combination of survivors.
 const maxEnumerated = 4
 
-// Disks gives disks that a power failure at this moment could leave: one with
+// Disks gives disks that a power failure now could leave: one with
 // nothing that is not flushed, one with everything, each combination of
 // surviving blocks if they are few, and n that rng picks. Blocks are no larger
 // than pageSize. The same rng gives the same disks.

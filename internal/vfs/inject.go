@@ -196,7 +196,7 @@ func (f *Inject) Sync() error {
 	return f.file.Sync()
 }
 
-// DropCache is passed on: it is advice, and its failure changes nothing.
+// DropCache is forwarded: it is advice, and its failure changes nothing.
 // Identity is the file's.
 func (f *Inject) Identity() uint64 { return f.file.Identity() }
 

@@ -13,7 +13,7 @@ func mapFile(fd uintptr, length int, opts MapOptions) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Readahead around a page of a B+tree brings pages that nobody asked for.
+	// Readahead around a page of a B+tree brings pages that were not asked for.
 	// This is advice only: a system that refuses it still has mapped the file.
 	if !opts.ReadAhead {
 		_ = unix.Madvise(data, unix.MADV_RANDOM)

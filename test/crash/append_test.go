@@ -110,7 +110,7 @@ func powerCuts(t *testing.T, generate func(uint64) Script, what string) {
 }
 
 // What a transaction appends without a flush, and then gives up, is in the file and no
-// part of any state: a judge that took it for a commit without a flush wanted the next
+// part of any state: an oracle that took it for a commit without a flush wanted the next
 // commit to flush before it writes.
 func TestGivenUpWithoutAFlush(t *testing.T) {
 	script, err := Parse(`pagesize 4096

@@ -89,21 +89,21 @@ type blobRun struct {
 	disk     *vfs.Crash
 	db       *holdfast.DB
 
-	mu       sync.Mutex
-	judges   *rand.Rand
-	acked    blobState
-	pending  *blobState // under way
-	features []string
-	fault    error
-	cut      int // the boundary at which the power fails in this step; 0: at none
-	calls    int
-	chosen   []byte // what it left
-	cuts     int    // power failures with which the history has gone on
+	mu        sync.Mutex
+	verifying *rand.Rand
+	acked     blobState
+	pending   *blobState // under way
+	features  []string
+	fault     error
+	cut       int // the boundary at which the power fails in this step; 0: at none
+	calls     int
+	chosen    []byte // what it left
+	cuts      int    // power failures with which the history has gone on
 }
 
 func newBlobRun(seed uint64, tally *soak.Tally) *blobRun {
 	rng := rand.New(rand.NewPCG(seed, 11))
-	r := &blobRun{rng: rng, tally: tally, judges: rand.New(rand.NewPCG(seed, 12)), refs: map[string]blob.Ref{}}
+	r := &blobRun{rng: rng, tally: tally, verifying: rand.New(rand.NewPCG(seed, 12)), refs: map[string]blob.Ref{}}
 	r.options = blob.Options{LeafSize: blob.MinLeafSize, Algorithm: blob.Algorithm(1 + rng.IntN(2)), Chunking: blob.Chunking(1 + rng.IntN(2))}
 	r.acked = blobState{map[string]int{}, map[string]string{}, map[string]string{}, map[string]int{}}
 	base := make([]byte, 160<<10)
@@ -133,7 +133,7 @@ func (r *blobRun) open(disk []byte) error {
 
 func storeOf(tx *holdfast.Tx) (*blob.Store, error) { return blob.Open(tx.Bucket([]byte("blobs"))) }
 
-// do runs the history. Until the store has been made, nothing is judged.
+// do runs the history. Until the store has been made, nothing is verified.
 func (r *blobRun) do() error {
 	r.mu.Lock()
 	r.chosen = []byte{}
@@ -210,7 +210,7 @@ func (r *blobRun) step() error {
 	if err := r.open(chosen); err != nil {
 		return err
 	}
-	state, err := r.judge(r.db)
+	state, err := r.verify(r.db)
 	if err != nil {
 		return err
 	}
@@ -413,12 +413,12 @@ func (r *blobRun) event(vfs.Kind) {
 		return
 	}
 	r.calls++
-	all := r.calls == r.cut || r.judges.IntN(3) == 0
+	all := r.calls == r.cut || r.verifying.IntN(3) == 0
 	if !all {
 		return
 	}
 	n := 0
-	for disk := range r.disk.Disks(r.judges, blobPageSize, 1) {
+	for disk := range r.disk.Disks(r.verifying, blobPageSize, 1) {
 		if n++; n > 4 {
 			break
 		}
@@ -437,22 +437,22 @@ func (r *blobRun) event(vfs.Kind) {
 	}
 }
 
-// try opens a disk and judges it.
+// try opens a disk and verifies it.
 func (r *blobRun) try(disk []byte) error {
 	db, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	state, err := r.judge(db)
-	if err == nil && r.judges.IntN(4) == 0 {
+	state, err := r.verify(db)
+	if err == nil && r.verifying.IntN(4) == 0 {
 		r.tally.Add("collected afterwards")
 		err = r.collected(db, state)
 	}
 	return errors.Join(err, db.Close())
 }
 
-// judge finds the state that a database is in, which must be one of the possible ones.
-func (r *blobRun) judge(db *holdfast.DB) (found *blobState, err error) {
+// verify finds the state that a database is in, which must be one of the possible ones.
+func (r *blobRun) verify(db *holdfast.DB) (found *blobState, err error) {
 	err = db.View(func(tx *holdfast.Tx) error {
 		for fault := range tx.Check() {
 			return fault

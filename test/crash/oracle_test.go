@@ -98,16 +98,16 @@ func TestOracleSeesSpace(t *testing.T) {
 	for slot := range 2 { // the freelist page is to be believed
 		clear(clean[slot*1024+80 : (slot+1)*1024])
 	}
-	judge := func(file []byte) error {
+	verify := func(file []byte) error {
 		for n := range uint64(10) { // it looks at some disks in more ways than at others
 			rng := rand.New(rand.NewPCG(1, n))
-			if err := r.judge(slices.Clone(file), rng); err != nil {
+			if err := r.verify(slices.Clone(file), rng); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := judge(clean); err != nil {
+	if err := verify(clean); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -125,7 +125,7 @@ func TestOracleSeesSpace(t *testing.T) {
 		file := slices.Clone(clean)
 		pages, replace := freelistOf(t, file, 1024)
 		replace(test.change(pages, usedLeaf(t, file, pages)))
-		err := judge(file)
+		err := verify(file)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: the oracle says %v", test.name, err)
 		}
@@ -138,7 +138,7 @@ func TestOracleSeesSpace(t *testing.T) {
 	if fail := before.do(); fail != nil {
 		t.Fatal(fail)
 	}
-	if err := judge(before.disk.Bytes()); err == nil || !strings.Contains(err.Error(), "neither that of the last acknowledged") {
+	if err := verify(before.disk.Bytes()); err == nil || !strings.Contains(err.Error(), "neither that of the last acknowledged") {
 		t.Errorf("an older state: the oracle says %v", err)
 	}
 }
@@ -178,7 +178,7 @@ func usedLeaf(t *testing.T, file []byte, free []uint64) uint64 {
 }
 
 // Of two transactions at once one failed and the other was committed without a flush:
-// a judge that took it for flushed, as what was before both of them, blamed the engine
+// an oracle that took it for flushed, as what was before both of them, blamed the engine
 // when it was lost with the next flush.
 func TestUnflushedBesideAFailedOne(t *testing.T) {
 	script, err := Parse(`pagesize 2048
@@ -208,7 +208,7 @@ tx seed=1 fail=1
 }
 
 // Beside a vacuum the power went when a transaction had been written and not flushed. The engine was told that the write
-// had failed, the next transaction was given the same number, and the judge forgot the first, which the disk may hold.
+// had failed, the next transaction was given the same number, and the oracle forgot the first, which the disk may hold.
 func TestWrittenWhenThePowerWent(t *testing.T) {
 	r := &run{script: Script{PageSize: 4096}, tally: &soak.Tally{}, dir: t.TempDir()}
 	r.start()

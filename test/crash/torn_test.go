@@ -81,7 +81,7 @@ type torn struct {
 // The ways in which the file is written.
 var tornModes = []string{"full", "groups", "settled", "periodic", "strict", "nosync"}
 
-// tornHistory writes a file that is copied meanwhile, and judges the copy.
+// tornHistory writes a file that is copied meanwhile, and verifies the copy.
 func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	h := &torn{
@@ -120,7 +120,7 @@ func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 	if err := h.write(); err != nil {
 		return errors.Join(err, h.db.Close())
 	}
-	if err := h.judge(h.copier.copied, dir); err != nil {
+	if err := h.verify(h.copier.copied, dir); err != nil {
 		return errors.Join(fmt.Errorf("%s, copied %s: %w", h.mode, orderNames[h.order], err), h.db.Close())
 	}
 	return h.db.Close()
@@ -229,8 +229,8 @@ func (h *torn) commit(edits []Edit) error {
 	})
 }
 
-// judge opens the copy, by both engines.
-func (h *torn) judge(data []byte, dir string) error {
+// verify opens the copy, by both engines.
+func (h *torn) verify(data []byte, dir string) error {
 	h.named = h.namedBy(data)
 	stock := h.byStock(data, dir)
 	var verdicts [2]string // where files have no identity, and where they have one

@@ -7,7 +7,7 @@
 // Holdfast must not panic, fault, hang or take memory out of proportion. It must
 // notice the damage that the format lets anybody notice (see must), and where it
 // found nothing, writing must not make the file worse. What bbolt does is counted
-// for comparison and not judged.
+// for comparison and not verified.
 //
 //	HOLDFAST_SEED=n    the file made from this seed only
 //	HOLDFAST_SOAK=10m  files for that long

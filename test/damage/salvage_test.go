@@ -264,7 +264,7 @@ func TestSalvageWithoutMetas(t *testing.T) {
 					for _, slot := range slots {
 						h.change(data[slot*l.pageSize():][:l.pageSize()], random)
 					}
-					state := l.judgeMetas(t, data, fmt.Sprintf("%s of metas %d", h.name, slots), h.named, len(slots) == 1)
+					state := l.verifyMetas(t, data, fmt.Sprintf("%s of metas %d", h.name, slots), h.named, len(slots) == 1)
 					if h.name == zeroed && len(slots) == 2 {
 						found[state]++
 					}
@@ -275,8 +275,8 @@ func TestSalvageWithoutMetas(t *testing.T) {
 	}
 }
 
-// judgeMetas salvages data, which is damaged in its metas: one, or both. It tells the state that was saved, as which does.
-func (l *lifetime) judgeMetas(t *testing.T, data []byte, harm string, named, one bool) int {
+// verifyMetas salvages data, which is damaged in its metas: one, or both. It tells the state that was saved, as which does.
+func (l *lifetime) verifyMetas(t *testing.T, data []byte, harm string, named, one bool) int {
 	t.Helper()
 	s := saved{}
 	r, err := salvage.Run(t.Context(), bytes.NewReader(data), int64(len(data)), s, salvage.Options{})

@@ -59,7 +59,7 @@ func (r *run) do(op ops.Op) {
 		op.File = r.files[i]
 		got := f.Do(op)
 		if op.Kind == ops.Check {
-			r.judge(f, op, got)
+			r.verify(f, op, got)
 			continue
 		}
 		if d := difference(op, want, got, f.Stock && r.h.nilPut(op)); d != "" {
@@ -93,9 +93,9 @@ func at(lines []string, i int) string {
 
 var lost = regexp.MustCompile(`^page (\d+): unreachable unfreed`)
 
-// judge looks at the faults that a follower's Check found. bbolt is allowed to
+// verify looks at the faults that a follower's Check found. bbolt is allowed to
 // have lost pages, Holdfast to have inherited those of bbolt.
-func (r *run) judge(f *Follower, op ops.Op, got ops.Result) map[string]bool {
+func (r *run) verify(f *Follower, op ops.Op, got ops.Result) map[string]bool {
 	r.t.Helper()
 	if got.Err != "" {
 		r.fatal(f, op, got.Err)

@@ -138,7 +138,7 @@ func changeUnder(t *testing.T, o order, c change, r *rand.Rand, counts map[strin
 	if err != nil {
 		t.Fatalf("page size %d: %v\n%d results, last: %q", o.Options.PageSize, err, len(results), results[max(0, len(results)-3):])
 	}
-	judgeResults(t, o, c, results)
+	verifyResults(t, o, c, results)
 	if c.harmless {
 		return
 	}
@@ -148,8 +148,8 @@ func changeUnder(t *testing.T, o order, c change, r *rand.Rand, counts map[strin
 	}
 }
 
-// judgeResults wants each operation to have a result, and the right kind.
-func judgeResults(t *testing.T, o order, c change, results []result) {
+// verifyResults wants each operation to have a result, and the right kind.
+func verifyResults(t *testing.T, o order, c change, results []result) {
 	failed := 0
 	for _, r := range results {
 		bad := false

@@ -192,9 +192,9 @@ func (r *copied) run(seed uint64) {
 	writing := f.nextOrder(r.rand, false)
 	writing.Engine = "holdfast"
 	c.Command += d.script(writing) + fmt.Sprintf(copyScript, copyRounds, snapshots) + "kill -9 $!\n"
-	judging := writing
-	judging.Role, judging.Path, judging.Prefix = "copies", "/mnt/copies", ""
-	c.Command += d.script(judging) + "wait $!\n"
+	verifying := writing
+	verifying.Role, verifying.Path, verifying.Prefix = "copies", "/mnt/copies", ""
+	c.Command += d.script(verifying) + "wait $!\n"
 	var strange []string
 	err := vm.Run(t.Context(), c, func(line string) {
 		switch word, rest, _ := strings.Cut(line, " "); {
@@ -202,7 +202,7 @@ func (r *copied) run(seed uint64) {
 			name, _, _ := strings.Cut(rest, " ")
 			r.before[name] = f.heard.done
 		case word == "copy":
-			r.judge(rest)
+			r.verify(rest)
 		case !d.hear(line):
 			strange = append(strange, line)
 		}
@@ -223,12 +223,12 @@ func (r *copied) run(seed uint64) {
 		sum += n
 	}
 	if sum != 2*tools*copyRounds {
-		t.Errorf("%d copies were judged, want %d", sum, 2*tools*copyRounds)
+		t.Errorf("%d copies were verified, want %d", sum, 2*tools*copyRounds)
 	}
 }
 
-// judge takes in what became of a copy.
-func (r *copied) judge(line string) {
+// verify takes in what became of a copy.
+func (r *copied) verify(line string) {
 	var name, how, outcome string
 	var number uint64
 	if _, err := fmt.Sscanf(line, "%s %s %s %d", &name, &how, &outcome, &number); err != nil {

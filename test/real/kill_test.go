@@ -229,7 +229,7 @@ func (h *heard) line(line string) (what string) {
 	return what
 }
 
-// round starts a process, kills it and judges the file.
+// round starts a process, kills it and verifies the file.
 func (f *killFile) round(round int) {
 	o := f.order
 	o.Engine = "holdfast"
@@ -247,7 +247,7 @@ func (f *killFile) round(round int) {
 		f.t.Fatalf("round %d, %s: %v", round, o.Engine, err)
 	}
 	f.count(o, h, before)
-	if err := f.judge(h); err != nil {
+	if err := f.verify(h); err != nil {
 		f.t.Fatalf("round %d, %s killed after %q, commits acknowledged up to %d, for bbolt up to %d, begun up to %d, page size %d: %v",
 			round, o.Engine, h.last, h.done, h.floor, h.begun, o.Options.PageSize, err)
 	}

@@ -79,7 +79,7 @@ func TestFlushThatLies(t *testing.T) {
 			}
 			d.remount()
 			for i, f := range all {
-				if err := f.judge(); err != nil {
+				if err := f.verify(); err != nil {
 					t.Fatalf("after a remount: file %d, page size %d: %v", i, f.opts.PageSize, err)
 				}
 			}
@@ -467,8 +467,8 @@ func (f *lieFile) reopen() error {
 	return errors.Join(f.inspect(db), db.Close())
 }
 
-// judge opens the file with nothing in the page cache, by both engines.
-func (f *lieFile) judge() error {
+// verify opens the file with nothing in the page cache, by both engines.
+func (f *lieFile) verify() error {
 	copied := filepath.Join(f.t.TempDir(), "copy")
 	if err := copyFile(copied, f.path, 1<<20); err != nil {
 		return err

@@ -138,8 +138,8 @@ type cutFile struct {
 	ticks []uint64 // what was done at each
 	rests bool
 	// kept is the newest commit that Sync has returned after.
-	kept   uint64
-	judged bool
+	kept     uint64
+	verified bool
 }
 
 // killFloor are the numbers that Holdfast and bbolt must find at least.
@@ -183,10 +183,10 @@ func (f *cutFile) line(line string) {
 	}
 }
 
-// judgedAt makes what was found the beginning of what is known.
-func (f *cutFile) judgedAt(n uint64) {
+// verifiedAt makes what was found the beginning of what is known.
+func (f *cutFile) verifiedAt(n uint64) {
 	f.heard = heard{done: n, begun: n, floor: n, before: map[uint64]uint64{}}
-	f.ticks, f.judged, f.rests, f.kept = nil, true, true, n
+	f.ticks, f.verified, f.rests, f.kept = nil, true, true, n
 }
 
 // newCutDisk makes one.
@@ -200,13 +200,13 @@ func newCutDisk(t *testing.T, fs fileSystem, program string, seed uint64, counts
 			Role: "power", Path: "/mnt/" + mode, Engine: "holdfast", Mode: mode, History: d.rand.Uint64(), Large: 40 << 10,
 			Options: openOptions{PageSize: []int{1024, 4096, 4096, 16384}[d.rand.IntN(4)]},
 		}}
-		f.judgedAt(0)
+		f.verifiedAt(0)
 		d.files = append(d.files, f)
 	}
 	return d
 }
 
-// boot starts the machine: it judges all files and, unless it is the last time,
+// boot starts the machine: it verifies all files and, unless it is the last time,
 // commits until it is cut.
 func (d *cutDisk) boot(last bool) error {
 	d.fs.mend(d.t, d.image)
@@ -215,7 +215,7 @@ func (d *cutDisk) boot(last bool) error {
 	c.Command = d.fs.mountScript("/dev/vda")
 	for _, f := range d.files {
 		c.Command += d.script(d.fs.allows(f.nextOrder(d.rand, last)))
-		f.judged = false
+		f.verified = false
 	}
 	c.Command += "wait\numount /mnt\n"
 	m, err := vm.Start(d.t.Context(), c)
@@ -225,7 +225,7 @@ func (d *cutDisk) boot(last bool) error {
 	return errors.Join(d.listen(m, last), m.Wait(), d.allJudged())
 }
 
-// nextOrder is for a process that judges the file and commits, unless it is to stop.
+// nextOrder is for a process that verifies the file and commits, unless it is to stop.
 func (f *cutFile) nextOrder(r *rand.Rand, stop bool) order {
 	o := f.order
 	o.Done, o.Floor, o.Anything = f.floors()
@@ -245,14 +245,14 @@ func (d *cutDisk) script(o order) string {
 
 func (d *cutDisk) allJudged() error {
 	for _, f := range d.files {
-		if !f.judged {
-			return fmt.Errorf("%s: the file was not judged", f.name)
+		if !f.verified {
+			return fmt.Errorf("%s: the file was not verified", f.name)
 		}
 	}
 	return nil
 }
 
-// listen hears what the machine says, and cuts it some time after the judging.
+// listen hears what the machine says, and cuts it some time after the verification.
 func (d *cutDisk) listen(m *vm.Machine, last bool) error {
 	// So many lines come before the cut: it has done something, however slow it is.
 	left := 1 + d.rand.IntN(30)
@@ -295,9 +295,9 @@ func (d *cutDisk) hear(line string) bool {
 		d.counts[strings.TrimSuffix(number, ": 1")]++
 	case saysBroken:
 		d.counts["without flushes the file was damaged"]++
-	case saysJudged:
+	case saysVerified:
 		n, err := strconv.ParseUint(number, 10, 64)
-		f.judgedAt(n)
+		f.verifiedAt(n)
 		return err == nil
 	default:
 		f.line(rest)

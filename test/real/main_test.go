@@ -41,7 +41,7 @@ type order struct {
 	Prefix string
 	// Of a process in a machine whose power is cut: Mode is how it commits. Done and Floor
 	// are the commits that Holdfast and bbolt must find at least; Anything says
-	// that nothing is promised. Stop: it judges the file and commits nothing.
+	// that nothing is promised. Stop: it verifies the file and commits nothing.
 	Mode        string
 	Done, Floor uint64
 	Anything    bool

@@ -11,12 +11,12 @@ import (
 
 // What a committer in a machine says besides.
 const (
-	saysJudged  = "judged"  // the file is right; n is the newest commit
-	saysCounted = "counted" // 1, and a name: something was seen
-	saysTick    = "tick"    // tickTime has passed, and the disk has answered
-	saysRests   = "rests"   // 0: nothing will be committed for a while
-	saysGoesOn  = "goeson"  // 0
-	saysBroken  = "broken"  // 0: nothing was promised of the file, and it is damaged
+	saysVerified = "verified" // the file is right; n is the newest commit
+	saysCounted  = "counted"  // 1, and a name: something was seen
+	saysTick     = "tick"     // tickTime has passed, and the disk has answered
+	saysRests    = "rests"    // 0: nothing will be committed for a while
+	saysGoesOn   = "goeson"   // 0
+	saysBroken   = "broken"   // 0: nothing was promised of the file, and it is damaged
 )
 
 const (
@@ -31,19 +31,19 @@ func init() {
 	roles["power"] = runPower
 }
 
-// runPower judges what a power cut has left of a file, and goes on to commit until
+// runPower verifies what a power cut has left of a file, and goes on to commit until
 // the next one, unless the order says Stop.
 func runPower(o order) error {
 	seed := rand.New(rand.NewPCG(o.Seed, 3))
 	f := &killFile{rand: seed, order: o, counts: map[string]int{}, model: newModel(history{seed: o.History, large: o.Large})}
 	h := heard{done: o.Done, floor: o.Floor, begun: o.Done + 1<<20}
-	if err := f.judgeCut(h); err != nil {
+	if err := f.verifyCut(h); err != nil {
 		return fmt.Errorf("commits acknowledged up to %d, for bbolt up to %d: %w", h.done, h.floor, err)
 	}
 	for what := range f.counts {
 		say(saysCounted+" "+what+":", 1)
 	}
-	say(saysJudged, f.model.number)
+	say(saysVerified, f.model.number)
 	switch {
 	case o.Stop:
 		return nil
@@ -55,13 +55,13 @@ func runPower(o order) error {
 	return runCommitter(o)
 }
 
-// judgeCut judges the file. Of one in modeNone that had commits since its last Sync nothing
-// is promised, and the judge is only that no engine of ours panics. One that had no commits
+// verifyCut verifies the file. Of one in modeNone that had commits since its last Sync nothing
+// is promised, and the oracle is only that no engine of ours panics. One that had no commits
 // may not be there, or half. Both begin anew.
-func (f *killFile) judgeCut(h heard) error {
+func (f *killFile) verifyCut(h heard) error {
 	o := f.order
 	if o.Done > 0 && !o.Anything {
-		return f.judge(h)
+		return f.verify(h)
 	}
 	if _, err := os.Stat(o.Path); os.IsNotExist(err) {
 		return nil

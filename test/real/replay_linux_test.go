@@ -16,7 +16,7 @@ import (
 	"holdfast/test/vm"
 )
 
-// atOnce is how many disks a machine judges.
+// atOnce is how many disks a machine verifies.
 const atOnce = 16
 
 // recording is what the disk of a machine was given, and what was said meanwhile.
@@ -92,7 +92,7 @@ func (r *recording) points(n int) (list []cutPoint) {
 // at goes back to what was known when the power is cut there.
 func (r *recording) knownAt(at int) {
 	for _, f := range r.files {
-		f.judgedAt(0)
+		f.verifiedAt(0)
 	}
 	counts := r.counts
 	r.counts = map[string]int{}
@@ -104,8 +104,8 @@ func (r *recording) knownAt(at int) {
 	r.counts = counts
 }
 
-// judge has a machine judge the disks that were left at some points.
-func (r *recording) judge(points []cutPoint) error {
+// verify has a machine verify the disks that were left at some points.
+func (r *recording) verify(points []cutPoint) error {
 	c := newMachine(r.t, r.program)
 	c.Programs = append(c.Programs, "btrfs")
 	orders := map[string]order{}
@@ -136,7 +136,7 @@ func (r *recording) judge(points []cutPoint) error {
 	err := vm.Run(r.t.Context(), c, func(line string) {
 		name, rest, _ := strings.Cut(line, " ")
 		switch what, _, _ := strings.Cut(rest, " "); what {
-		case saysJudged:
+		case saysVerified:
 			delete(orders, name)
 		case saysCounted:
 			r.counts[strings.TrimSuffix(strings.TrimPrefix(rest, saysCounted+" "), ": 1")]++
@@ -145,7 +145,7 @@ func (r *recording) judge(points []cutPoint) error {
 		}
 	})
 	for name, o := range orders {
-		err = errors.Join(err, fmt.Errorf("%s was not judged: %+v", name, o))
+		err = errors.Join(err, fmt.Errorf("%s was not verified: %+v", name, o))
 	}
 	if len(strange) > 0 {
 		err = errors.Join(err, fmt.Errorf("points %v: the machine said:\n%s", points, strings.Join(strange[:min(len(strange), 60)], "\n")))
@@ -178,7 +178,7 @@ func TestMachineReplay(t *testing.T) {
 						break
 					}
 					slices.SortFunc(points, func(a, b cutPoint) int { return a.at - b.at })
-					must(t, r.judge(points))
+					must(t, r.verify(points))
 					counts["points"] += len(points)
 				}
 				t.Logf("%s: %d entries, %d flushes: %v", fs.name, len(r.log.Entries), len(r.log.Flushes()), counts)

@@ -51,7 +51,7 @@ mount -t cgroup2 cgroup2 /mnt/sys/fs/cgroup
 mount -t tmpfs run /mnt/run
 ip link set lo up
 export PATH=/programs:/bin:/sbin:/usr/bin:/usr/sbin HOLDFAST_HOSTILE=/programs/hostile
-export HOLDFAST_STEP_PROCESSES=200 # of an ordinary user; thousands take an emulated machine too long
+export HOLDFAST_STEP_PROCESSES=200 # of an unprivileged user; thousands take an emulated machine too long
 cd /mnt
 mount --move . /
 `

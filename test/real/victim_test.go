@@ -41,7 +41,7 @@ type victim struct {
 var errWrong = errors.New("other content than there was")
 
 // runVictim opens the file, waits until it has been changed, and does all that
-// one can do with a database. How that ends is the parent's to judge; that the
+// one can do with a database. How that ends is the parent's to verify; that the
 // process lives to tell is the point.
 func runVictim(o order) error {
 	v := &victim{order: o, model: newModel(history{seed: o.History, large: o.Large})}

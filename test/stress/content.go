@@ -65,11 +65,11 @@ const viewPrefix = "view/"
 func (r *run) history(name string) (history string, err error) {
 	ctx := context.Background()
 	key := fmt.Sprintf("%s%d", viewPrefix, r.views.Add(1))
-	list, err := r.tenant.View(ctx, key, name)
+	list, err := r.namespace.View(ctx, key, name)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, r.tenant.Remove(ctx, key)) }()
+	defer func() { err = errors.Join(err, r.namespace.Remove(ctx, key)) }()
 	spec, err := mount.FromMounts(list)
 	if err != nil {
 		return "", err
@@ -110,14 +110,14 @@ func (r *run) history(name string) (history string, err error) {
 func (r *run) removeViews() error {
 	ctx := context.Background()
 	var left []string
-	err := r.tenant.Walk(ctx, func(i snapshot.Info) error {
+	err := r.namespace.Walk(ctx, func(i snapshot.Info) error {
 		if strings.HasPrefix(i.Name, viewPrefix) {
 			left = append(left, i.Name)
 		}
 		return nil
 	})
 	for _, name := range left {
-		err = errors.Join(err, r.tenant.Remove(ctx, name))
+		err = errors.Join(err, r.namespace.Remove(ctx, name))
 	}
 	return err
 }
@@ -125,7 +125,7 @@ func (r *run) removeViews() error {
 // base commits a base with busybox, and pins it, unless it is there.
 func (r *run) base() error {
 	ctx := context.Background()
-	if _, err := r.tenant.Stat(ctx, baseName); !errors.Is(err, snapshot.ErrNotFound) {
+	if _, err := r.namespace.Stat(ctx, baseName); !errors.Is(err, snapshot.ErrNotFound) {
 		return err
 	}
 	program, err := exec.LookPath("busybox")
@@ -133,10 +133,10 @@ func (r *run) base() error {
 		return fmt.Errorf("steps need Debian's package busybox-static: %w", err)
 	}
 	key := "base of " + baseName
-	if err := r.tenant.Remove(ctx, key); err != nil && !errors.Is(err, snapshot.ErrNotFound) { // of a killed run
+	if err := r.namespace.Remove(ctx, key); err != nil && !errors.Is(err, snapshot.ErrNotFound) { // of a killed run
 		return err
 	}
-	list, err := r.tenant.Prepare(ctx, key, "")
+	list, err := r.namespace.Prepare(ctx, key, "")
 	if err != nil {
 		return err
 	}
@@ -153,10 +153,10 @@ func (r *run) base() error {
 	if err := errors.Join(err, h.Wait(ctx)); err != nil {
 		return err
 	}
-	if err := r.tenant.Commit(ctx, baseName, key); err != nil {
+	if err := r.namespace.Commit(ctx, baseName, key); err != nil {
 		return err
 	}
-	return r.tenant.Pin(ctx, baseName)
+	return r.namespace.Pin(ctx, baseName)
 }
 
 func fill(dir, busybox string) error {

@@ -78,10 +78,10 @@ func Run(ctx context.Context, o Options) (Report, error) {
 
 type run struct {
 	Options
-	store  *snapshot.Store
-	tenant *snapshot.Tenant
-	mounts *mount.Manager
-	runner *step.Runner
+	store     *snapshot.Store
+	namespace *snapshot.Namespace
+	mounts    *mount.Manager
+	runner    *step.Runner
 
 	wanted atomic.Int64
 	views  atomic.Int64
@@ -126,10 +126,10 @@ func (r *run) open() (err error) {
 	name := step.DefaultCgroup(root)
 	r.mounts, err = mount.Open(ctx, mount.Options{Directory: filepath.Join(r.Dir, "run"), Keep: []string{root}, Cgroups: step.Cgroups(name), IdleAge: -1})
 	if err == nil {
-		r.tenant, err = r.store.Tenant("stress")
+		r.namespace, err = r.store.Namespace("stress")
 	}
 	if err == nil {
-		r.runner, err = step.New(ctx, step.Options{Tenant: r.tenant, Mounts: r.mounts, Runtime: r.Runtime, Concurrency: r.Clients, Durability: holdfast.None, Hold: r.Hold})
+		r.runner, err = step.New(ctx, step.Options{Namespace: r.namespace, Mounts: r.mounts, Runtime: r.Runtime, Concurrency: r.Clients, Durability: holdfast.None, Hold: r.Hold})
 	}
 	if err != nil {
 		return errors.Join(err, r.close())
@@ -296,7 +296,7 @@ func (r *run) verifyAll() error {
 	ctx := context.Background()
 	type one struct{ name, parent string }
 	var all []one
-	err := r.tenant.Walk(ctx, func(i snapshot.Info) error {
+	err := r.namespace.Walk(ctx, func(i snapshot.Info) error {
 		if _, ok := step.ParseSnapshot(i.Name); ok {
 			all = append(all, one{i.Name, i.Parent})
 		}

@@ -16,7 +16,7 @@ func (t *tree) give(fd, dir int, base string, a attributes) error {
 	if err := t.chown(dir, base, &a); err != nil {
 		return err
 	}
-	if err := t.times(dir, base, a.mtime); err != nil { // before the mode, with which an ordinary user may not get in any more
+	if err := t.times(dir, base, a.mtime); err != nil { // before the mode, with which an unprivileged user may not get in any more
 		return err
 	}
 	return t.others(fd, a)
@@ -39,7 +39,7 @@ func (t *tree) chown(dir int, base string, a *attributes) error {
 	return nil
 }
 
-// readable lets an ordinary user read what is his, bits of mode that it needs.
+// readable lets an unprivileged user read its own files, by adding bits of mode.
 func (t *tree) readable(a *attributes, bits uint32) {
 	if !t.canChown && a.mode&bits != bits {
 		a.mode |= bits
@@ -50,7 +50,7 @@ func (t *tree) readable(a *attributes, bits uint32) {
 // others sets mode and extended attributes, after the owner: that takes setuid and capabilities away.
 func (t *tree) others(fd int, a attributes) error {
 	path := fdPath(fd)
-	for name, value := range a.xattrs { // before the mode, with which an ordinary user may not write any more
+	for name, value := range a.xattrs { // before the mode, with which an unprivileged user may not write any more
 		switch err := unix.Setxattr(path, name, []byte(value), 0); err {
 		case nil:
 		case unix.ENOTSUP, unix.EPERM, unix.EACCES:
@@ -77,7 +77,7 @@ func (t *tree) times(dir int, base string, mtime time.Time) error {
 }
 
 // finish gives the directories their attributes: until then things were put into them. The deepest come first: others
-// may not let an ordinary user in any more.
+// may not let an unprivileged user in any more.
 func (t *tree) finish() error {
 	t.forget()
 	names := slices.Sorted(maps.Keys(t.dirs))

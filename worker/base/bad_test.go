@@ -106,19 +106,19 @@ func TestBad(t *testing.T) {
 				must(t, os.Mkdir(root, 0o700))
 				canary := filepath.Join(outer, "evil")
 				must(t, os.WriteFile(canary, []byte("canary"), 0o600))
-				tenant := store(t, root, d())
+				namespace := store(t, root, d())
 				l := simple(t, onto(t), gz(archive(t, b.list...)))
-				_, err := base.Import(ctx, tenant, l.dir, base.Options{Limits: limits, Name: "x"})
+				_, err := base.Import(ctx, namespace, l.dir, base.Options{Limits: limits, Name: "x"})
 				if !errors.Is(err, b.want) {
 					t.Errorf("error %v, and not %v", err, b.want)
 				}
-				clean(t, tenant)
+				clean(t, namespace)
 				if !strings.Contains(name, "below") && name != "too many bytes" {
-					_, err = base.ImportArchive(ctx, tenant, bytes.NewReader(archive(t, b.list...)), base.Options{Limits: limits})
+					_, err = base.ImportArchive(ctx, namespace, bytes.NewReader(archive(t, b.list...)), base.Options{Limits: limits})
 					if !errors.Is(err, b.want) {
 						t.Errorf("alone: error %v, and not %v", err, b.want)
 					}
-					clean(t, tenant)
+					clean(t, namespace)
 				}
 				if got, err := os.ReadFile(canary); err != nil || string(got) != "canary" {
 					t.Errorf("beside the store: %q, %v", got, err)
@@ -130,7 +130,7 @@ func TestBad(t *testing.T) {
 
 // TestMalformed: archives that are cut off, or no archives.
 func TestMalformed(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	whole := archive(t, dir("d"), file("d/f", long(3000)), file("g", strings.Repeat("\x00", 2048)))
 	corrupt := bytes.Clone(whole)
 	corrupt[600] ^= 1
@@ -149,11 +149,11 @@ func TestMalformed(t *testing.T) {
 	copy(nul, "a\x00/../../b")
 	for name, b := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := base.ImportArchive(ctx, tenant, bytes.NewReader(b), base.Options{})
+			_, err := base.ImportArchive(ctx, namespace, bytes.NewReader(b), base.Options{})
 			if !errors.Is(err, base.ErrFormat) {
 				t.Errorf("error %v", err)
 			}
-			clean(t, tenant)
+			clean(t, namespace)
 		})
 	}
 }
@@ -174,15 +174,15 @@ func TestAfterGzip(t *testing.T) {
 		"another archive": {zipped, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tenant := store(t, "", nil)
-			_, err := base.ImportArchive(ctx, tenant, bytes.NewReader(append(bytes.Clone(zipped), c.after...)), base.Options{})
+			namespace := store(t, "", nil)
+			_, err := base.ImportArchive(ctx, namespace, bytes.NewReader(append(bytes.Clone(zipped), c.after...)), base.Options{})
 			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, base.ErrFormat) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("error %v", err)
 			}
 		})
 	}
-	tenant := store(t, "", nil)
-	r, err := base.ImportArchive(ctx, tenant, bytes.NewReader(append(gzipped(t, whole[:half]), gzipped(t, whole[half:])...)), base.Options{})
+	namespace := store(t, "", nil)
+	r, err := base.ImportArchive(ctx, namespace, bytes.NewReader(append(gzipped(t, whole[:half]), gzipped(t, whole[half:])...)), base.Options{})
 	if err != nil || r.Layers[0].DiffID != digest.FromBytes(whole) {
 		t.Errorf("an archive in two members: %+v, %v", r, err)
 	}
@@ -190,33 +190,33 @@ func TestAfterGzip(t *testing.T) {
 
 // TestNULInName: an extended header with a NUL in a name, which package tar does not write.
 func TestNULInName(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	b := archive(t, file("hölzern/abcdefgh", "x")) // whose name is in an extended header
 	b = bytes.Replace(b, []byte("path=h\xc3\xb6lzern/abcdefgh"), []byte("path=h\xc3\xb6lzern/abc\x00efgh"), 1)
-	_, err := base.ImportArchive(ctx, tenant, bytes.NewReader(b), base.Options{})
+	_, err := base.ImportArchive(ctx, namespace, bytes.NewReader(b), base.Options{})
 	if !errors.Is(err, base.ErrFormat) && !errors.Is(err, base.ErrUnsafe) {
 		t.Errorf("error %v", err)
 	}
-	clean(t, tenant)
+	clean(t, namespace)
 }
 
 // TestBomb: a few bytes that become many.
 func TestBomb(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	for name, pack := range map[string]func(testing.TB, []byte) []byte{"gzip": gzipped, "zstd": zstded} {
 		b := pack(t, archive(t, file("zeros", strings.Repeat("\x00", 8<<20))))
-		_, err := base.ImportArchive(ctx, tenant, bytes.NewReader(b), base.Options{Limits: base.Limits{RatioFrom: 1 << 20}})
+		_, err := base.ImportArchive(ctx, namespace, bytes.NewReader(b), base.Options{Limits: base.Limits{RatioFrom: 1 << 20}})
 		if !errors.Is(err, base.ErrLimit) {
 			t.Errorf("%s: error %v", name, err)
 		}
 		// Behind the end of the archive, where nothing is extracted.
 		b = pack(t, append(archive(t, file("small", "x")), make([]byte, 8<<20)...))
-		_, err = base.ImportArchive(ctx, tenant, bytes.NewReader(b), base.Options{Limits: base.Limits{RatioFrom: 1 << 20}})
+		_, err = base.ImportArchive(ctx, namespace, bytes.NewReader(b), base.Options{Limits: base.Limits{RatioFrom: 1 << 20}})
 		if !errors.Is(err, base.ErrLimit) {
 			t.Errorf("%s, behind the end: error %v", name, err)
 		}
 	}
-	clean(t, tenant)
+	clean(t, namespace)
 }
 
 // sparse is an archive in which a file of a size has no data: extended headers of GNU's version 1.0.
@@ -260,21 +260,21 @@ func rawHeader(name string, kind byte, size int) []byte {
 }
 
 func TestSparseMonster(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	for _, size := range []string{"9223372036854775807", "1099511627776"} {
 		for _, name := range []string{"monster", ".wh.monster"} {
-			_, err := base.ImportArchive(ctx, tenant, bytes.NewReader(sparse(t, name, size)), base.Options{})
+			_, err := base.ImportArchive(ctx, namespace, bytes.NewReader(sparse(t, name, size)), base.Options{})
 			if !errors.Is(err, base.ErrLimit) && !errors.Is(err, base.ErrUnsafe) {
 				t.Errorf("%s of %s bytes: %v", name, size, err)
 			}
-			clean(t, tenant)
+			clean(t, namespace)
 		}
 	}
-	r, err := base.ImportArchive(ctx, tenant, bytes.NewReader(sparse(t, "small", "1073741824")), base.Options{})
+	r, err := base.ImportArchive(ctx, namespace, bytes.NewReader(sparse(t, "small", "1073741824")), base.Options{})
 	must(t, err)
-	info, err := tenant.Stat(ctx, r.Snapshot)
+	info, err := namespace.Stat(ctx, r.Snapshot)
 	must(t, err)
-	got, err := os.Stat(filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs", "small"))
+	got, err := os.Stat(filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs", "small"))
 	if err != nil || got.Size() != 1<<30 || info.Usage.Size > 1<<20 {
 		t.Errorf("a file of holes: %v, %v; it takes %d bytes", got, err, info.Usage.Size)
 	}
@@ -301,19 +301,19 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 func TestCanceled(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	one := archive(t, file("f", long(5000)))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_, err := base.ImportArchive(ctx, tenant, &endless{one: one[:len(one)-1024], cancel: cancel}, base.Options{})
+	_, err := base.ImportArchive(ctx, namespace, &endless{one: one[:len(one)-1024], cancel: cancel}, base.Options{})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	clean(t, tenant)
-	if _, err := base.ImportArchive(ctx, tenant, bytes.NewReader(one), base.Options{}); !errors.Is(err, context.Canceled) {
+	clean(t, namespace)
+	if _, err := base.ImportArchive(ctx, namespace, bytes.NewReader(one), base.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled before: %v", err)
 	}
-	clean(t, tenant)
+	clean(t, namespace)
 }
 
 // TestNoArchive: a megabyte of zeros was imported, as an archive without files, and so was the image of an ext4 file system,
@@ -321,13 +321,13 @@ func TestCanceled(t *testing.T) {
 func TestNoArchive(t *testing.T) {
 	image := make([]byte, 1<<20)
 	copy(image[1080:], "\x53\xef and more")
-	tenant := store(t, t.TempDir(), copydriver.New())
+	namespace := store(t, t.TempDir(), copydriver.New())
 	for what, data := range map[string][]byte{"zeros": make([]byte, 1<<20), "a file system": image, "one block": make([]byte, 512), "the end alone": make([]byte, 1024)} {
-		_, err := base.ImportArchive(t.Context(), tenant, bytes.NewReader(data), base.Options{Name: "x"})
+		_, err := base.ImportArchive(t.Context(), namespace, bytes.NewReader(data), base.Options{Name: "x"})
 		if !errors.Is(err, base.ErrFormat) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := tenant.Stat(t.Context(), "x"); !errors.Is(err, snapshot.ErrNotFound) {
+		if _, err := namespace.Stat(t.Context(), "x"); !errors.Is(err, snapshot.ErrNotFound) {
 			t.Errorf("%s: there is a base: %v", what, err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // contentOf is what a snapshot says that it is.
-func contentOf(t *testing.T, tenant *snapshot.Tenant, name string) string {
+func contentOf(t *testing.T, namespace *snapshot.Namespace, name string) string {
 	t.Helper()
-	info, err := tenant.Stat(ctx, name)
+	info, err := namespace.Stat(ctx, name)
 	must(t, err)
 	return info.Labels[snapshot.LabelContent]
 }
@@ -21,25 +21,25 @@ func contentOf(t *testing.T, tenant *snapshot.Tenant, name string) string {
 // TestContent: what a step began with was a number of the store, so its result was of no use to another. A layer says what it is: its chain id,
 // unless something was left out of it or of one below.
 func TestContent(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	l := simple(t, gz(archive(t, file("a", "a"))), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})
-	r, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "whole"})
+	r, err := base.Import(ctx, namespace, l.dir, base.Options{Name: "whole"})
 	must(t, err)
 	for _, one := range r.Layers {
-		if got := contentOf(t, tenant, one.Snapshot); got != one.Snapshot {
+		if got := contentOf(t, namespace, one.Snapshot); got != one.Snapshot {
 			t.Errorf("%s is %q", one.Snapshot, got)
 		}
 	}
-	if contentOf(t, tenant, "whole") != "" {
+	if contentOf(t, namespace, "whole") != "" {
 		t.Error("a view is not what it is a view of")
 	}
 	// The same with a device, left out or made; and what is on it.
 	withDevice := simple(t, gz(archive(t, file("a", "a"), device("null", '3', 1, 3))), gz(archive(t, file("c", "c"))))
-	partial, err := base.Import(ctx, tenant, withDevice.dir, base.Options{Devices: base.DevicesSkip})
+	partial, err := base.Import(ctx, namespace, withDevice.dir, base.Options{Devices: base.DevicesSkip})
 	must(t, err)
 	seen := map[string]bool{}
 	for _, one := range partial.Layers {
-		got := contentOf(t, tenant, one.Snapshot)
+		got := contentOf(t, namespace, one.Snapshot)
 		if got == one.Snapshot || got == "" || seen[got] {
 			t.Errorf("%s is %q", one.Snapshot, got)
 		}
@@ -54,16 +54,16 @@ func TestContent(t *testing.T) {
 		}
 	}
 	// On a layer that an older version has made nothing is known.
-	must(t, tenant.Remove(ctx, "whole"))
-	must(t, tenant.Remove(ctx, r.Snapshot))
-	first, err := tenant.Stat(ctx, r.Layers[0].Snapshot)
+	must(t, namespace.Remove(ctx, "whole"))
+	must(t, namespace.Remove(ctx, r.Snapshot))
+	first, err := namespace.Stat(ctx, r.Layers[0].Snapshot)
 	must(t, err)
 	first.Labels = nil
-	_, err = tenant.Update(ctx, first)
+	_, err = namespace.Update(ctx, first)
 	must(t, err)
-	r, err = base.Import(ctx, tenant, l.dir, base.Options{})
+	r, err = base.Import(ctx, namespace, l.dir, base.Options{})
 	must(t, err)
-	if r.Layers[1].Existed || contentOf(t, tenant, r.Snapshot) != "" {
-		t.Errorf("%+v: %q", r.Layers, contentOf(t, tenant, r.Snapshot))
+	if r.Layers[1].Existed || contentOf(t, namespace, r.Snapshot) != "" {
+		t.Errorf("%+v: %q", r.Layers, contentOf(t, namespace, r.Snapshot))
 	}
 }

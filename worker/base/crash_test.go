@@ -49,12 +49,12 @@ func victim(root, images string) error {
 	if err != nil {
 		return err
 	}
-	tenant, err := s.Tenant("local")
+	namespace, err := s.Namespace("local")
 	if err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
-		if _, err := base.Import(ctx, tenant, images, base.Options{Ref: fmt.Sprint(i % 2), Name: "base", Replace: true}); err != nil {
+		if _, err := base.Import(ctx, namespace, images, base.Options{Ref: fmt.Sprint(i % 2), Name: "base", Replace: true}); err != nil {
 			return err
 		}
 		if err := s.Prunable(ctx, func(c snapshot.Candidate) bool {
@@ -102,7 +102,7 @@ func TestKill(t *testing.T) {
 		}
 		s, err := openAgain(root, crashOptions())
 		must(t, err)
-		tenant, err := s.Tenant("local")
+		namespace, err := s.Namespace("local")
 		must(t, err)
 		report, err := s.Reconciled(ctx)
 		must(t, err)
@@ -110,13 +110,13 @@ func TestKill(t *testing.T) {
 			t.Errorf("round %d: %+v", round, report)
 		}
 		interrupted += report.Orphans
-		info, err := base.Resolve(ctx, tenant, "base")
+		info, err := base.Resolve(ctx, namespace, "base")
 		if err == nil && !tops[info.Name] || err != nil && (named || !errors.Is(err, snapshot.ErrNotFound)) {
 			t.Errorf("round %d: the name leads to %q, %v", round, info.Name, err)
 		}
 		named = named || err == nil
 		var committed []string
-		must(t, tenant.Walk(ctx, func(i snapshot.Info) error {
+		must(t, namespace.Walk(ctx, func(i snapshot.Info) error {
 			switch {
 			case i.Kind == snapshot.Committed && wantOf[i.Name] != nil:
 				committed = append(committed, i.Name)
@@ -128,19 +128,19 @@ func TestKill(t *testing.T) {
 			return nil
 		}))
 		for _, name := range committed {
-			drivertest.Equal(t, fmt.Sprintf("round %d, %s", round, name), unlinked(see(t, tenant, name)), wantOf[name])
+			drivertest.Equal(t, fmt.Sprintf("round %d, %s", round, name), unlinked(see(t, namespace, name)), wantOf[name])
 		}
 		for _, ref := range []string{"0", "1"} {
-			r, err := base.Import(ctx, tenant, images.dir, base.Options{Ref: ref})
+			r, err := base.Import(ctx, namespace, images.dir, base.Options{Ref: ref})
 			if err != nil {
 				t.Fatalf("round %d: import afterwards: %v", round, err)
 			}
-			drivertest.Equal(t, fmt.Sprintf("round %d, again", round), unlinked(see(t, tenant, r.Snapshot)), wantOf[r.Snapshot])
+			drivertest.Equal(t, fmt.Sprintf("round %d, again", round), unlinked(see(t, namespace, r.Snapshot)), wantOf[r.Snapshot])
 		}
 		must(t, s.Cleanup(ctx))
-		noOrphans(t, s, tenant, round)
+		noOrphans(t, s, namespace, round)
 		if round%2 == 0 { // and another time with what is there
-			must(t, removeAll(tenant))
+			must(t, removeAll(namespace))
 			named = false
 		}
 		must(t, s.Close())
@@ -188,10 +188,10 @@ func killedWhileImporting(t *testing.T, root string, round int, images string) (
 }
 
 // noOrphans fails if there is a directory that no record names, or a record without a directory.
-func noOrphans(t *testing.T, s *snapshot.Store, tenant *snapshot.Tenant, round int) {
+func noOrphans(t *testing.T, s *snapshot.Store, namespace *snapshot.Namespace, round int) {
 	t.Helper()
 	known := map[string]bool{}
-	must(t, tenant.Walk(ctx, func(i snapshot.Info) error {
+	must(t, namespace.Walk(ctx, func(i snapshot.Info) error {
 		known[i.ID.String()] = true
 		return nil
 	}))
@@ -214,11 +214,11 @@ func noOrphans(t *testing.T, s *snapshot.Store, tenant *snapshot.Tenant, round i
 	}
 }
 
-// removeAll removes the snapshots of a tenant, children first, leases and all.
-func removeAll(tenant *snapshot.Tenant) error {
+// removeAll removes the snapshots of a namespace, children first, leases and all.
+func removeAll(namespace *snapshot.Namespace) error {
 	for {
 		var all []snapshot.Info
-		err := tenant.Walk(ctx, func(i snapshot.Info) error {
+		err := namespace.Walk(ctx, func(i snapshot.Info) error {
 			all = append(all, i)
 			return nil
 		})
@@ -226,16 +226,16 @@ func removeAll(tenant *snapshot.Tenant) error {
 			return err
 		}
 		for _, i := range all {
-			held, err := tenant.Leases(ctx, i.Name)
+			held, err := namespace.Leases(ctx, i.Name)
 			if err != nil {
 				return err
 			}
 			for _, h := range held {
-				if err := tenant.Release(ctx, h.Lease, i.Name); err != nil {
+				if err := namespace.Release(ctx, h.Lease, i.Name); err != nil {
 					return err
 				}
 			}
-			if err := tenant.Remove(ctx, i.Name); err != nil && !errors.Is(err, snapshot.ErrInUse) {
+			if err := namespace.Remove(ctx, i.Name); err != nil && !errors.Is(err, snapshot.ErrInUse) {
 				return err
 			}
 		}

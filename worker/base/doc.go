@@ -111,7 +111,7 @@ type LeftOut struct {
 	Owners  int64 // of entries, without the privilege to give files away; and their setuid and setgid bits
 	Xattrs  int64 // extended attributes other than security.capability and user.*, or those that the file system or a lack of privilege refuses
 	Devices int64 // with DevicesSkip
-	Modes   int64 // of entries that their owner may not read, or enter: without privilege he may, or nobody could copy or measure them
+	Modes   int64 // of entries that their owner may not read, or enter: an unprivileged owner is let in, since it copies and measures them
 }
 
 func (l *LeftOut) add(o LeftOut) {

@@ -27,7 +27,7 @@ func ExampleImportArchive() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	names, err := store.Tenant("local")
+	names, err := store.Namespace("local")
 	if err != nil {
 		log.Fatal(err)
 	}

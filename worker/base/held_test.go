@@ -31,9 +31,9 @@ func TestHeldAtOnce(t *testing.T) {
 	}})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
-	tenant, err := s.Tenant("local")
+	namespace, err := s.Namespace("local")
 	must(t, err)
-	if _, err := base.Import(ctx, tenant, simple(t, rich(t)...).dir, base.Options{Name: "x"}); err != nil {
+	if _, err := base.Import(ctx, namespace, simple(t, rich(t)...).dir, base.Options{Name: "x"}); err != nil {
 		t.Error(err)
 	}
 	if commits.Load() < 3 {

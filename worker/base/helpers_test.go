@@ -201,7 +201,7 @@ func simple(t testing.TB, layers ...layer) *testLayout {
 }
 
 // store opens a store of the driver in a directory, of the driver copy in one of its own without one.
-func store(t testing.TB, root string, d snapshot.Driver) *snapshot.Tenant {
+func store(t testing.TB, root string, d snapshot.Driver) *snapshot.Namespace {
 	t.Helper()
 	if d == nil {
 		d, root = copydriver.New(), t.TempDir()
@@ -210,12 +210,12 @@ func store(t testing.TB, root string, d snapshot.Driver) *snapshot.Tenant {
 	s, err := snapshot.Open(root, snapshot.Options{Driver: d})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
-	tenant, err := s.Tenant("local")
+	namespace, err := s.Namespace("local")
 	must(t, err)
-	return tenant
+	return namespace
 }
 
-// writable lets an ordinary user delete what is in a directory.
+// writable lets an unprivileged user delete what is in a directory.
 func writable(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
@@ -226,10 +226,10 @@ func writable(dir string) {
 }
 
 // clean fails if there is a snapshot, a lease on one, or a directory.
-func clean(t testing.TB, tenant *snapshot.Tenant) {
+func clean(t testing.TB, namespace *snapshot.Namespace) {
 	t.Helper()
-	s := tenant.Store()
-	must(t, tenant.Walk(ctx, func(i snapshot.Info) error {
+	s := namespace.Store()
+	must(t, namespace.Walk(ctx, func(i snapshot.Info) error {
 		t.Errorf("there is the snapshot %q", i.Name)
 		return nil
 	}))

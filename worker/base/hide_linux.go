@@ -51,7 +51,7 @@ func (t *tree) mark(fd int, path string) error {
 		return nil
 	}
 	err := unix.Setxattr(fdPath(fd), t.marks+"opaque", []byte("y"), 0)
-	if err == unix.EPERM && t.marks == trustedMarks { // in a user namespace, or as an ordinary user
+	if err == unix.EPERM && t.marks == trustedMarks { // in a user namespace, or as an unprivileged user
 		t.marks = userMarks
 		err = unix.Setxattr(fdPath(fd), t.marks+"opaque", []byte("y"), 0)
 	}
@@ -116,7 +116,7 @@ func (t *tree) hide(ctx context.Context, name string) error {
 	return t.drop(ctx, dir, base, name)
 }
 
-// passable refuses a directory that is behind a symbolic link or a file, also where there is nothing to hide. hidden
+// passable refuses a directory that is reached by a symbolic link or a file, also where there is nothing to hide. hidden
 // tells that there is a whiteout.
 func (t *tree) passable(name string) (hidden bool, err error) {
 	for path := ""; path != name; {

@@ -39,7 +39,7 @@ type Options struct {
 	Replace bool
 
 	// Repair has layers that are there and damaged, or distrusted, extracted again, into the place of what is there,
-	// if that has the digest that is recorded: see snapshot.Tenant.Repair, also for when it is refused. It is no
+	// if that has the digest that is recorded: see snapshot.Namespace.Repair, also for when it is refused. It is no
 	// search for damage: what is not marked as damaged is not looked at.
 	Repair bool
 
@@ -82,18 +82,18 @@ type Result struct {
 	LeftOut  LeftOut
 }
 
-// Import imports the file or directory path into a tenant. Of one snapshot only one import is
+// Import imports the file or directory path into a namespace. Of one snapshot only one import is
 // under way at a time; others wait and find it. When it fails, what it has made is removed,
-// unless somebody uses it already. It is for Linux.
-func Import(ctx context.Context, tenant *snapshot.Tenant, path string, o Options) (*Result, error) {
-	r, err := importPath(ctx, tenant, path, o)
+// unless it is used already. It is for Linux.
+func Import(ctx context.Context, namespace *snapshot.Namespace, path string, o Options) (*Result, error) {
+	r, err := importPath(ctx, namespace, path, o)
 	if err != nil {
 		return nil, fmt.Errorf("import %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func importPath(ctx context.Context, tenant *snapshot.Tenant, path string, o Options) (*Result, error) {
+func importPath(ctx context.Context, namespace *snapshot.Namespace, path string, o Options) (*Result, error) {
 	f, err := patient.Open(ctx, path)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func importPath(ctx context.Context, tenant *snapshot.Tenant, path string, o Opt
 		return nil, errors.Join(err, f.Close())
 	}
 	if !info.IsDir() {
-		return importFile(ctx, tenant, f, info, o)
+		return importFile(ctx, namespace, f, info, o)
 	}
 	if err := f.Close(); err != nil {
 		return nil, err
@@ -118,26 +118,26 @@ func importPath(ctx context.Context, tenant *snapshot.Tenant, path string, o Opt
 	if err != nil {
 		return nil, err
 	}
-	return importLayout(ctx, tenant, l, o)
+	return importLayout(ctx, namespace, l, o)
 }
 
 // importFile imports an archive, and closes it.
-func importFile(ctx context.Context, tenant *snapshot.Tenant, f *os.File, info fs.FileInfo, o Options) (*Result, error) {
+func importFile(ctx context.Context, namespace *snapshot.Namespace, f *os.File, info fs.FileInfo, o Options) (*Result, error) {
 	if !info.Mode().IsRegular() { // it can be read once
 		defer f.Close()
-		return ImportArchive(ctx, tenant, f, o)
+		return ImportArchive(ctx, namespace, f, o)
 	}
 	if o.Format != FormatTar {
 		l, err := openLayoutTar(f)
 		if err == nil {
-			return importLayout(ctx, tenant, l, o)
+			return importLayout(ctx, namespace, l, o)
 		}
 		if !errors.Is(err, fs.ErrNotExist) || o.Format == FormatOCI {
 			return nil, errors.Join(fmt.Errorf("as a tar archive of an OCI image layout: %w", err), f.Close())
 		}
 	}
 	defer f.Close()
-	im, err := begin(ctx, tenant, o)
+	im, err := begin(ctx, namespace, o)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +162,8 @@ func importFile(ctx context.Context, tenant *snapshot.Tenant, f *os.File, info f
 // ImportArchive imports a tar archive of files, plain or compressed with gzip or zstd, that can be read
 // only once. Of Options, Ref and Platform mean nothing. When ctx ends it returns, though a Read of r that waits
 // for something goes on until that comes.
-func ImportArchive(ctx context.Context, tenant *snapshot.Tenant, r io.Reader, o Options) (*Result, error) {
-	im, err := begin(ctx, tenant, o)
+func ImportArchive(ctx context.Context, namespace *snapshot.Namespace, r io.Reader, o Options) (*Result, error) {
+	im, err := begin(ctx, namespace, o)
 	if err != nil {
 		return nil, err
 	}
@@ -172,9 +172,9 @@ func ImportArchive(ctx context.Context, tenant *snapshot.Tenant, r io.Reader, o 
 	return im.finish(im.one(l))
 }
 
-func importLayout(ctx context.Context, tenant *snapshot.Tenant, l *layout, o Options) (r *Result, err error) {
+func importLayout(ctx context.Context, namespace *snapshot.Namespace, l *layout, o Options) (r *Result, err error) {
 	defer func() { err = errors.Join(err, l.close()) }()
-	im, err := begin(ctx, tenant, o)
+	im, err := begin(ctx, namespace, o)
 	if err != nil {
 		return nil, err
 	}
@@ -190,13 +190,13 @@ func importLayout(ctx context.Context, tenant *snapshot.Tenant, l *layout, o Opt
 
 // Resolve is the snapshot on which to build: that of which name is a view, as Import makes it, or the
 // committed snapshot of that name itself.
-func Resolve(ctx context.Context, tenant *snapshot.Tenant, name string) (snapshot.Info, error) {
-	info, err := tenant.Stat(ctx, name)
+func Resolve(ctx context.Context, namespace *snapshot.Namespace, name string) (snapshot.Info, error) {
+	info, err := namespace.Stat(ctx, name)
 	if err != nil || info.Kind == snapshot.Committed {
 		return info, err
 	}
 	if info.Kind != snapshot.View || info.Parent == "" || info.Labels[LabelBase] == "" {
 		return snapshot.Info{}, fmt.Errorf("snapshot %q: %w: %v", name, ErrNotBase, info.Kind)
 	}
-	return tenant.Stat(ctx, info.Parent)
+	return namespace.Stat(ctx, info.Parent)
 }

@@ -58,32 +58,32 @@ func rich(t testing.TB) []layer {
 }
 
 // see mounts a snapshot for reading and lists its content.
-func see(t testing.TB, tenant *snapshot.Tenant, name string) map[string]string {
+func see(t testing.TB, namespace *snapshot.Namespace, name string) map[string]string {
 	t.Helper()
 	key := "see " + name
 	if os.Geteuid() != 0 { // without a mount, which works where there is one directory
-		info, err := tenant.Stat(ctx, name)
+		info, err := namespace.Stat(ctx, name)
 		must(t, err)
-		return drivertest.List(t, filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs"))
+		return drivertest.List(t, filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs"))
 	}
-	mounts, err := tenant.View(ctx, key, name)
+	mounts, err := namespace.View(ctx, key, name)
 	must(t, err)
 	at, unmount := drivertest.Mount(t, mounts)
 	list := drivertest.List(t, at)
 	unmount()
-	must(t, tenant.Remove(ctx, key))
+	must(t, namespace.Remove(ctx, key))
 	return list
 }
 
 func TestRich(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	l := simple(t, rich(t)...)
-	r, err := base.Import(ctx, tenant, l.dir, base.Options{})
+	r, err := base.Import(ctx, namespace, l.dir, base.Options{})
 	must(t, err)
 	if len(r.Layers) != 3 || r.Existed || r.LeftOut != (base.LeftOut{}) {
 		t.Errorf("%+v", r)
 	}
-	got := see(t, tenant, r.Snapshot)
+	got := see(t, namespace, r.Snapshot)
 	var names []string
 	for name := range got {
 		names = append(names, name)
@@ -95,9 +95,9 @@ func TestRich(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("there are %q\nand should be %q", names, want)
 	}
-	info, err := tenant.Stat(ctx, r.Snapshot)
+	info, err := namespace.Stat(ctx, r.Snapshot)
 	must(t, err)
-	root := filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs")
+	root := filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs")
 	for name, mode := range map[string]fs.FileMode{
 		".": fs.ModeDir | 0o751, "bin/tool": fs.ModeSetuid | 0o755, "kept": fs.ModeDir | 0o500, "opaque": fs.ModeDir | 0o711, "pipe": fs.ModeNamedPipe | 0o640,
 		"data": fs.ModeDir | 0o755, "implied": fs.ModeDir | 0o755,
@@ -122,31 +122,31 @@ func TestRich(t *testing.T) {
 			t.Errorf("%s are not one file: %v", names, err)
 		}
 	}
-	if problems, err := tenant.Store().Check(ctx); err != nil || len(problems) > 0 {
+	if problems, err := namespace.Store().Check(ctx); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
 }
 
 // TestAgain: a second import does nothing, and layers are shared.
 func TestAgain(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	layers := rich(t)
 	l := newLayout(t)
 	l.add(l.image(nil, layers[:2]...), "two")
 	l.add(l.image(nil, layers...), "three")
-	first, err := base.Import(ctx, tenant, l.dir, base.Options{Ref: "two", Name: "debian"})
+	first, err := base.Import(ctx, namespace, l.dir, base.Options{Ref: "two", Name: "debian"})
 	must(t, err)
-	again, err := base.Import(ctx, tenant, l.dir, base.Options{Ref: "two", Name: "debian"})
+	again, err := base.Import(ctx, namespace, l.dir, base.Options{Ref: "two", Name: "debian"})
 	must(t, err)
 	if !again.Existed || again.Snapshot != first.Snapshot || !again.Layers[0].Existed || !again.Layers[1].Existed {
 		t.Errorf("again: %+v", again)
 	}
-	more, err := base.Import(ctx, tenant, l.dir, base.Options{Ref: "three"})
+	more, err := base.Import(ctx, namespace, l.dir, base.Options{Ref: "three"})
 	must(t, err)
 	if more.Existed || !more.Layers[0].Existed || !more.Layers[1].Existed || more.Layers[2].Existed {
 		t.Errorf("with a layer more: %+v", more)
 	}
-	if totals, err := tenant.Store().Totals(ctx); err != nil || totals.Committed != 3 || totals.Snapshots != 4 {
+	if totals, err := namespace.Store().Totals(ctx); err != nil || totals.Committed != 3 || totals.Snapshots != 4 {
 		t.Errorf("%+v, %v", totals, err)
 	}
 	// Chain ids, as the OCI specification has them.
@@ -154,25 +154,25 @@ func TestAgain(t *testing.T) {
 	if want := digest.FromString(first.Layers[0].Snapshot + " " + diff.String()).String(); first.Snapshot != want || first.Layers[0].Snapshot != digest.FromBytes(layers[0].tar).String() {
 		t.Errorf("%s on %s, and should be %s", first.Snapshot, first.Layers[0].Snapshot, want)
 	}
-	info, err := base.Resolve(ctx, tenant, "debian")
+	info, err := base.Resolve(ctx, namespace, "debian")
 	if err != nil || info.Name != first.Snapshot || info.Kind != snapshot.Committed {
 		t.Errorf("resolved: %+v, %v", info, err)
 	}
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Ref: "three", Name: "debian"}); !errors.Is(err, snapshot.ErrExists) {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Ref: "three", Name: "debian"}); !errors.Is(err, snapshot.ErrExists) {
 		t.Errorf("another of the same name: %v", err)
 	}
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Ref: "three", Name: "debian", Replace: true}); err != nil {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Ref: "three", Name: "debian", Replace: true}); err != nil {
 		t.Error(err)
 	}
-	if info, err := base.Resolve(ctx, tenant, "debian"); err != nil || info.Name != more.Snapshot {
+	if info, err := base.Resolve(ctx, namespace, "debian"); err != nil || info.Name != more.Snapshot {
 		t.Errorf("replaced: %+v, %v", info, err)
 	}
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{}); !errors.Is(err, base.ErrChoice) {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{}); !errors.Is(err, base.ErrChoice) {
 		t.Errorf("one of two: %v", err)
 	}
 	leases := 0
-	must(t, tenant.Walk(ctx, func(i snapshot.Info) error {
-		held, err := tenant.Leases(ctx, i.Name)
+	must(t, namespace.Walk(ctx, func(i snapshot.Info) error {
+		held, err := namespace.Leases(ctx, i.Name)
 		leases += len(held)
 		return err
 	}))
@@ -183,30 +183,30 @@ func TestAgain(t *testing.T) {
 
 // TestConfig: what the image runs is on its name, and on the topmost snapshot without one.
 func TestConfig(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	l := newLayout(t)
 	want := base.Config{Env: []string{"PATH=/bin", "A=\"b,\n"}, Cmd: []string{"sh", "-c", ""}, Entrypoint: []string{"/init"}, Workdir: "/work", User: "1:2"}
 	l.add(l.image(func(_ *v1.Manifest, c *v1.Image) {
 		c.Config = v1.ImageConfig{Env: want.Env, Cmd: want.Cmd, Entrypoint: want.Entrypoint, WorkingDir: want.Workdir, User: want.User}
 	}, onto(t)), "x")
-	named, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "n"})
+	named, err := base.Import(ctx, namespace, l.dir, base.Options{Name: "n"})
 	must(t, err)
 	for _, name := range []string{"n", named.Snapshot} {
 		if name != "n" {
-			_, err := base.Import(ctx, tenant, l.dir, base.Options{})
+			_, err := base.Import(ctx, namespace, l.dir, base.Options{})
 			must(t, err)
 		}
-		info, err := tenant.Stat(ctx, name)
+		info, err := namespace.Stat(ctx, name)
 		must(t, err)
 		got, err := base.ConfigOf(info)
 		if err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) || info.Labels[base.LabelRef] != "x" || info.Labels[base.LabelBase] != "image" {
 			t.Errorf("%s: %q, %v, %q", name, got, err, info.Labels)
 		}
 	}
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "bare", NoConfig: true}); err != nil {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Name: "bare", NoConfig: true}); err != nil {
 		t.Fatal(err)
 	}
-	info, err := tenant.Stat(ctx, "bare")
+	info, err := namespace.Stat(ctx, "bare")
 	must(t, err)
 	if got, err := base.ConfigOf(info); err != nil || fmt.Sprint(got) != fmt.Sprint(base.Config{}) {
 		t.Errorf("without: %q, %v", got, err)
@@ -216,14 +216,14 @@ func TestConfig(t *testing.T) {
 // An image that was imported without a name had the user of another with the same layers, and parts of its environment: what the second did not
 // say stayed as the first had said it.
 func TestSameLayers(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	layers := rich(t)
 	for i, config := range []v1.ImageConfig{{User: "nobody", WorkingDir: "/w", Env: []string{"A=1"}, Cmd: []string{"x"}}, {Env: []string{"B=2"}}, {}} {
 		l := newLayout(t)
 		l.add(l.image(func(_ *v1.Manifest, c *v1.Image) { c.Config = config }, layers...), "")
-		r, err := base.Import(ctx, tenant, l.dir, base.Options{})
+		r, err := base.Import(ctx, namespace, l.dir, base.Options{})
 		must(t, err)
-		info, err := tenant.Stat(ctx, r.Snapshot)
+		info, err := namespace.Stat(ctx, r.Snapshot)
 		must(t, err)
 		got, err := base.ConfigOf(info)
 		if want := r.Config; err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) || info.Labels[snapshot.LabelContent] == "" {
@@ -234,26 +234,26 @@ func TestSameLayers(t *testing.T) {
 
 // TestArchives: plain and compressed, from a file and from a stream, are one snapshot.
 func TestArchives(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	plain := archive(t, dir("d"), file("d/f", "x"), file("oci-layout.txt", ""))
 	want := digest.FromBytes(plain).String()
 	for i, b := range [][]byte{plain, gzipped(t, plain), zstded(t, plain)} {
 		path := filepath.Join(t.TempDir(), "base.tar")
 		must(t, os.WriteFile(path, b, 0o600))
 		var progress base.Progress
-		r, err := base.Import(ctx, tenant, path, base.Options{Progress: &progress})
+		r, err := base.Import(ctx, namespace, path, base.Options{Progress: &progress})
 		if err != nil || r.Snapshot != want || r.Existed != (i > 0) {
 			t.Errorf("file %d: %+v, %v", i, r, err)
 		}
 		if done, total := progress.Read(); done != total || total != 2*int64(len(b)) {
 			t.Errorf("file %d: progress %d of %d", i, done, total)
 		}
-		r, err = base.ImportArchive(ctx, tenant, bytes.NewReader(b), base.Options{})
+		r, err = base.ImportArchive(ctx, namespace, bytes.NewReader(b), base.Options{})
 		if err != nil || r.Snapshot != want || !r.Existed {
 			t.Errorf("stream %d: %+v, %v", i, r, err)
 		}
 	}
-	if totals, err := tenant.Store().Totals(ctx); err != nil || totals.Snapshots != 1 {
+	if totals, err := namespace.Store().Totals(ctx); err != nil || totals.Snapshots != 1 {
 		t.Errorf("%+v, %v", totals, err)
 	}
 }
@@ -267,35 +267,35 @@ func TestLayoutTar(t *testing.T) {
 	}
 	inDir, err := base.Import(ctx, store(t, "", nil), l.dir, base.Options{})
 	must(t, err)
-	tenant := store(t, "", nil)
-	r, err := base.Import(ctx, tenant, path, base.Options{})
+	namespace := store(t, "", nil)
+	r, err := base.Import(ctx, namespace, path, base.Options{})
 	if err != nil || r.Snapshot != inDir.Snapshot || r.Image != inDir.Image {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	asFiles, err := base.Import(ctx, tenant, path, base.Options{Format: base.FormatTar})
+	asFiles, err := base.Import(ctx, namespace, path, base.Options{Format: base.FormatTar})
 	must(t, err)
-	if list := see(t, tenant, asFiles.Snapshot); list["oci-layout"] == "" {
+	if list := see(t, namespace, asFiles.Snapshot); list["oci-layout"] == "" {
 		t.Errorf("as files: %q", list)
 	}
 	other := filepath.Join(t.TempDir(), "files.tar")
 	must(t, os.WriteFile(other, archive(t, file("f", "x")), 0o600))
-	if _, err := base.Import(ctx, tenant, other, base.Options{Format: base.FormatOCI}); err == nil {
+	if _, err := base.Import(ctx, namespace, other, base.Options{Format: base.FormatOCI}); err == nil {
 		t.Error("files as a layout: no error")
 	}
-	if _, err := base.Import(ctx, tenant, t.TempDir(), base.Options{}); !errors.Is(err, base.ErrFormat) {
+	if _, err := base.Import(ctx, namespace, t.TempDir(), base.Options{}); !errors.Is(err, base.ErrFormat) {
 		t.Errorf("an empty directory: %v", err)
 	}
 }
 
 // TestTogether: many imports of the same at once make it once.
 func TestTogether(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	l := simple(t, rich(t)...)
 	var wg sync.WaitGroup
 	made := make(chan int, 8)
 	for range cap(made) {
 		wg.Go(func() {
-			r, err := base.Import(ctx, tenant, l.dir, base.Options{})
+			r, err := base.Import(ctx, namespace, l.dir, base.Options{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -322,14 +322,14 @@ func TestTogether(t *testing.T) {
 
 // TestLeftOver: what a killed process has left does not hinder.
 func TestLeftOver(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	l := simple(t, onto(t))
 	key := "importing " + digest.FromBytes(onto(t).tar).String()
-	_, err := tenant.Prepare(ctx, key, "")
+	_, err := namespace.Prepare(ctx, key, "")
 	must(t, err)
-	_, err = base.Import(ctx, tenant, l.dir, base.Options{})
+	_, err = base.Import(ctx, namespace, l.dir, base.Options{})
 	must(t, err)
-	if _, err := tenant.Stat(ctx, key); !errors.Is(err, snapshot.ErrNotFound) {
+	if _, err := namespace.Stat(ctx, key); !errors.Is(err, snapshot.ErrNotFound) {
 		t.Errorf("%s: %v", key, err)
 	}
 }
@@ -337,33 +337,33 @@ func TestLeftOver(t *testing.T) {
 // TestLeftOverStream: what a process left that was killed while it imported an archive whose digest it did not know yet
 // was never removed: it had a name that no import has again.
 func TestLeftOverStream(t *testing.T) {
-	tenant := store(t, "", nil)
-	_, err := tenant.Prepare(ctx, "importing SOMETHINGRANDOM", "")
+	namespace := store(t, "", nil)
+	_, err := namespace.Prepare(ctx, "importing SOMETHINGRANDOM", "")
 	must(t, err)
-	_, err = tenant.Prepare(ctx, "importance", "")
+	_, err = namespace.Prepare(ctx, "importance", "")
 	must(t, err)
 	// One that is under way is not.
 	pipe, writer := io.Pipe()
 	done := make(chan error)
 	go func() {
-		_, err := base.ImportArchive(ctx, tenant, pipe, base.Options{})
+		_, err := base.ImportArchive(ctx, namespace, pipe, base.Options{})
 		done <- err
 	}()
 	b := archive(t, file("f", long(200_000)))
 	_, err = writer.Write(b[:150_000])
 	must(t, err)
-	if _, err := base.Import(ctx, tenant, simple(t, onto(t)).dir, base.Options{}); err != nil {
+	if _, err := base.Import(ctx, namespace, simple(t, onto(t)).dir, base.Options{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := tenant.Stat(ctx, "importing SOMETHINGRANDOM"); !errors.Is(err, snapshot.ErrNotFound) {
+	if _, err := namespace.Stat(ctx, "importing SOMETHINGRANDOM"); !errors.Is(err, snapshot.ErrNotFound) {
 		t.Errorf("it is there: %v", err)
 	}
-	if _, err := tenant.Stat(ctx, "importance"); err != nil {
+	if _, err := namespace.Stat(ctx, "importance"); err != nil {
 		t.Error(err)
 	}
 	_, err = writer.Write(b[150_000:])
 	must(t, errors.Join(err, writer.Close(), <-done))
-	if _, err := base.Import(ctx, tenant, simple(t, onto(t)).dir, base.Options{Name: "importing x"}); !errors.Is(err, snapshot.ErrInvalid) {
+	if _, err := base.Import(ctx, namespace, simple(t, onto(t)).dir, base.Options{Name: "importing x"}); !errors.Is(err, snapshot.ErrInvalid) {
 		t.Errorf("a name of imports: %v", err)
 	}
 }

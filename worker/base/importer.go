@@ -28,13 +28,13 @@ const leaseTime = 24 * time.Hour
 
 // importer is one import.
 type importer struct {
-	ctx    context.Context
-	tenant *snapshot.Tenant
-	o      Options
-	lease  string
-	budget *budget
-	made   []string // snapshots, the lowest first
-	result Result
+	ctx       context.Context
+	namespace *snapshot.Namespace
+	o         Options
+	lease     string
+	budget    *budget
+	made      []string // snapshots, the lowest first
+	result    Result
 }
 
 // incoming is a layer that may have to be extracted.
@@ -46,8 +46,8 @@ type incoming struct {
 	open        func() (io.ReadCloser, error)
 }
 
-func begin(ctx context.Context, tenant *snapshot.Tenant, o Options) (*importer, error) {
-	im := &importer{ctx: ctx, tenant: tenant, o: o, lease: "import-" + rand.Text(), budget: &budget{limits: o.Limits.filled()}}
+func begin(ctx context.Context, namespace *snapshot.Namespace, o Options) (*importer, error) {
+	im := &importer{ctx: ctx, namespace: namespace, o: o, lease: "import-" + rand.Text(), budget: &budget{limits: o.Limits.filled()}}
 	if o.Progress == nil {
 		im.o.Progress = &Progress{}
 	}
@@ -66,18 +66,18 @@ func begin(ctx context.Context, tenant *snapshot.Tenant, o Options) (*importer, 
 // store is open.
 func (im *importer) sweep() error {
 	var left []string
-	err := im.tenant.WalkPrefix(im.ctx, importing, func(i snapshot.Info) error {
+	err := im.namespace.WalkPrefix(im.ctx, importing, func(i snapshot.Info) error {
 		if i.Kind == snapshot.Active {
 			left = append(left, i.Name)
 		}
 		return nil
 	})
 	for _, name := range left {
-		end, _ := turns.try(im.turn(name))
+		end, _ := importLocks.try(im.lockOf(name))
 		if end == nil { // it is being made
 			continue
 		}
-		if e := im.drop(name); !errors.Is(e, snapshot.ErrInUse) { // somebody keeps it
+		if e := im.drop(name); !errors.Is(e, snapshot.ErrInUse) { // it is in use
 			err = errors.Join(err, e)
 		}
 		end()
@@ -85,16 +85,16 @@ func (im *importer) sweep() error {
 	return err
 }
 
-// turn is that of the snapshot with a name.
-func (im *importer) turn(name string) turn {
-	return turn{im.tenant.Store(), im.tenant.Name(), name}
+// lockOf names the lock of the snapshot with a name.
+func (im *importer) lockOf(name string) lockName {
+	return lockName{im.namespace.Store(), im.namespace.Name(), name}
 }
 
 // finish ends an import: of one that failed nothing stays.
 func (im *importer) finish(err error) (*Result, error) {
 	ctx := context.WithoutCancel(im.ctx)
 	release := func() error {
-		err := im.tenant.ReleaseAll(ctx, im.lease)
+		err := im.namespace.ReleaseAll(ctx, im.lease)
 		if errors.Is(err, snapshot.ErrNotFound) {
 			err = nil
 		}
@@ -107,7 +107,7 @@ func (im *importer) finish(err error) (*Result, error) {
 	}
 	errs := []error{err, release()}
 	for i := len(im.made) - 1; i >= 0; i-- {
-		// What somebody builds on already stays.
+		// What is a parent already stays.
 		if err := im.drop(im.made[i]); err != nil && !errors.Is(err, snapshot.ErrInUse) {
 			errs = append(errs, err)
 		}
@@ -156,7 +156,7 @@ func (im *importer) one(in *incoming) error {
 	if in.layer.Snapshot != "" {
 		key = importing + in.layer.Snapshot
 	}
-	end, err := turns.take(im.ctx, im.turn(key))
+	end, err := importLocks.lock(im.ctx, im.lockOf(key))
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (im *importer) one(in *incoming) error {
 
 // drop removes a snapshot that need not be there.
 func (im *importer) drop(name string) error {
-	err := im.tenant.Remove(context.WithoutCancel(im.ctx), name)
+	err := im.namespace.Remove(context.WithoutCancel(im.ctx), name)
 	if errors.Is(err, snapshot.ErrNotFound) {
 		return nil
 	}
@@ -191,9 +191,9 @@ func (im *importer) drop(name string) error {
 
 // hold takes the lease on the snapshot of a layer, which may not be fit for use; ErrNotFound if it is not there.
 func (im *importer) hold(in *incoming) (unusable, err error) {
-	info, err := im.tenant.Stat(im.ctx, in.layer.Snapshot)
+	info, err := im.namespace.Stat(im.ctx, in.layer.Snapshot)
 	if err == nil {
-		err = im.tenant.Lease(im.ctx, im.lease, in.layer.Snapshot, leaseTime)
+		err = im.namespace.Lease(im.ctx, im.lease, in.layer.Snapshot, leaseTime)
 	}
 	switch {
 	case err != nil:
@@ -204,7 +204,7 @@ func (im *importer) hold(in *incoming) (unusable, err error) {
 	if err := im.fits(in, info); err != nil {
 		return nil, err
 	}
-	return im.tenant.Store().Unusable(&info), nil
+	return im.namespace.Store().Unusable(&info), nil
 }
 
 // existing is for a layer that is there, and held.
@@ -234,7 +234,7 @@ func (im *importer) repair(in *incoming) error {
 	if im.o.Mounts != nil {
 		o.Forget = im.o.Mounts.Forget
 	}
-	err := im.tenant.Repair(im.ctx, in.layer.Snapshot, o)
+	err := im.namespace.Repair(im.ctx, in.layer.Snapshot, o)
 	in.layer.Repaired = err == nil
 	return err
 }
@@ -247,7 +247,7 @@ func (im *importer) note(in *incoming) {
 
 // extract makes the snapshot key of a layer. When it fails, key may be there or not.
 func (im *importer) extract(in *incoming, key string) error {
-	mounts, err := im.tenant.Prepare(im.ctx, key, in.parent)
+	mounts, err := im.namespace.Prepare(im.ctx, key, in.parent)
 	if err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (im *importer) commit(in *incoming, key string) error {
 	if in.layer.LeftOut != (LeftOut{}) {
 		labels[labelLeftOut] = in.layer.LeftOut.label()
 	}
-	err = im.tenant.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime), snapshot.WithLabels(labels))
+	err = im.namespace.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime), snapshot.WithLabels(labels))
 	if err == nil {
 		im.made = append(im.made, in.layer.Snapshot)
 		im.note(in)
@@ -367,7 +367,7 @@ func (im *importer) commit(in *incoming, key string) error {
 func (im *importer) content(in *incoming) (string, error) {
 	below := ""
 	if in.parent != "" {
-		parent, err := im.tenant.Stat(im.ctx, in.parent)
+		parent, err := im.namespace.Stat(im.ctx, in.parent)
 		if err != nil {
 			return "", err
 		}
@@ -406,7 +406,7 @@ func (im *importer) name() error {
 	}
 	im.result.Name = im.o.Name
 	options := []snapshot.Option{snapshot.WithLabels(labels)}
-	info, err := im.tenant.Stat(im.ctx, im.o.Name)
+	info, err := im.namespace.Stat(im.ctx, im.o.Name)
 	switch {
 	case errors.Is(err, snapshot.ErrNotFound):
 	case err != nil:
@@ -421,13 +421,13 @@ func (im *importer) name() error {
 		options = append(options, snapshot.Replacing(info.ID))
 	}
 	im.result.Existed = false
-	_, err = im.tenant.View(im.ctx, im.o.Name, im.result.Snapshot, options...)
+	_, err = im.namespace.View(im.ctx, im.o.Name, im.result.Snapshot, options...)
 	return err
 }
 
 // label labels the topmost snapshot.
 func (im *importer) label(labels map[string]string) error {
-	info, err := im.tenant.Stat(im.ctx, im.result.Snapshot)
+	info, err := im.namespace.Stat(im.ctx, im.result.Snapshot)
 	if err != nil {
 		return err
 	}
@@ -441,26 +441,27 @@ func (im *importer) label(labels map[string]string) error {
 	if maps.Equal(changed, info.Labels) {
 		return nil
 	}
-	_, err = im.tenant.Update(im.ctx, snapshot.Info{Name: info.Name, Labels: changed}, "labels")
+	_, err = im.namespace.Update(im.ctx, snapshot.Info{Name: info.Name, Labels: changed}, "labels")
 	return err
 }
 
-// turn is what only one import does at a time: it makes a snapshot. Other processes cannot have the store.
-type turn struct {
-	store  *snapshot.Store
-	tenant string
-	key    string
+// lockName is a snapshot that only one import makes at a time. Other processes cannot have the store.
+type lockName struct {
+	store     *snapshot.Store
+	namespace string
+	key       string
 }
 
-type turnstile struct {
+// locks are those of any number of names.
+type locks struct {
 	mu    sync.Mutex
-	taken map[turn]chan struct{} // closed when it is free
+	taken map[lockName]chan struct{} // closed when it is free
 }
 
-var turns = turnstile{taken: map[turn]chan struct{}{}}
+var importLocks = locks{taken: map[lockName]chan struct{}{}}
 
-// try takes a turn, if it is free; otherwise end is nil, and busy is closed when it is.
-func (s *turnstile) try(t turn) (end func(), busy <-chan struct{}) {
+// try takes a lock, if it is free; otherwise end is nil, and busy is closed when it is.
+func (s *locks) try(t lockName) (end func(), busy <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if busy, ok := s.taken[t]; ok {
@@ -476,7 +477,7 @@ func (s *turnstile) try(t turn) (end func(), busy <-chan struct{}) {
 	}, nil
 }
 
-func (s *turnstile) take(ctx context.Context, t turn) (end func(), err error) {
+func (s *locks) lock(ctx context.Context, t lockName) (end func(), err error) {
 	for {
 		end, busy := s.try(t)
 		if end != nil {

@@ -20,20 +20,22 @@ func TestLeftOutBefore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "files.tar")
 	must(t, os.WriteFile(path, b, 0o600))
 	image := simple(t, gz(b), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})
-	for name, do := range map[string]func(*snapshot.Tenant, base.Options) (*base.Result, error){
-		"standard input": func(to *snapshot.Tenant, o base.Options) (*base.Result, error) {
+	for name, do := range map[string]func(*snapshot.Namespace, base.Options) (*base.Result, error){
+		"standard input": func(to *snapshot.Namespace, o base.Options) (*base.Result, error) {
 			return base.ImportArchive(ctx, to, bytes.NewReader(b), o)
 		},
-		"file": func(to *snapshot.Tenant, o base.Options) (*base.Result, error) { return base.Import(ctx, to, path, o) },
-		"image": func(to *snapshot.Tenant, o base.Options) (*base.Result, error) {
+		"file": func(to *snapshot.Namespace, o base.Options) (*base.Result, error) {
+			return base.Import(ctx, to, path, o)
+		},
+		"image": func(to *snapshot.Namespace, o base.Options) (*base.Result, error) {
 			return base.Import(ctx, to, image.dir, o)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tenant := store(t, "", nil)
-			first, err := do(tenant, base.Options{Devices: base.DevicesSkip})
+			namespace := store(t, "", nil)
+			first, err := do(namespace, base.Options{Devices: base.DevicesSkip})
 			must(t, err)
-			again, err := do(tenant, base.Options{Devices: base.DevicesSkip})
+			again, err := do(namespace, base.Options{Devices: base.DevicesSkip})
 			if err != nil || !again.Existed || again.LeftOut != first.LeftOut || first.LeftOut.Devices != 2 {
 				t.Errorf("again: %+v, %v; before %+v", again, err, first)
 			}
@@ -42,32 +44,32 @@ func TestLeftOutBefore(t *testing.T) {
 				if os.Geteuid() != 0 && devices == base.DevicesMake && name == "standard input" {
 					continue // it makes them before it knows that they are there
 				}
-				if r, err := do(tenant, base.Options{Devices: devices, Name: "base"}); !errors.Is(err, want) {
+				if r, err := do(namespace, base.Options{Devices: devices, Name: "base"}); !errors.Is(err, want) {
 					t.Errorf("devices %d: %+v, %v", devices, r, err)
 				}
 			}
-			if _, err := tenant.Stat(ctx, "base"); !errors.Is(err, snapshot.ErrNotFound) {
+			if _, err := namespace.Stat(ctx, "base"); !errors.Is(err, snapshot.ErrNotFound) {
 				t.Errorf("a base that was refused: %v", err)
 			}
 			if name == "standard input" {
 				return
 			}
 			// An earlier version has not recorded how many.
-			info, err := tenant.Stat(ctx, layer)
+			info, err := namespace.Stat(ctx, layer)
 			must(t, err)
 			info.Labels = map[string]string{snapshot.LabelContent: info.Labels[snapshot.LabelContent]}
-			_, err = tenant.Update(ctx, info)
+			_, err = namespace.Update(ctx, info)
 			must(t, err)
-			if _, err := do(tenant, base.Options{Devices: base.DevicesMake}); !errors.Is(err, base.ErrLeftOut) {
+			if _, err := do(namespace, base.Options{Devices: base.DevicesMake}); !errors.Is(err, base.ErrLeftOut) {
 				t.Errorf("not known: %v", err)
 			}
 		})
 	}
 	// What is whole is there, whatever is to become of device nodes.
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	plain := simple(t, gz(archive(t, file("a", "a"))), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})
 	for _, devices := range []base.Devices{base.DevicesSkip, base.DevicesMake, base.DevicesRefuse} {
-		if _, err := base.Import(ctx, tenant, plain.dir, base.Options{Devices: devices}); err != nil {
+		if _, err := base.Import(ctx, namespace, plain.dir, base.Options{Devices: devices}); err != nil {
 			t.Errorf("without a device, %d: %v", devices, err)
 		}
 	}

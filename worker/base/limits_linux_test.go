@@ -23,28 +23,28 @@ func TestImpliedDirectories(t *testing.T) {
 		"one":  {file(strings.Repeat("d/", 200)+"f", "")},
 		"many": {file(strings.Repeat("a/", 40)+"f", ""), file(strings.Repeat("b/", 40)+"f", ""), file(strings.Repeat("c/", 40)+"f", "")},
 	} {
-		tenant := store(t, "", nil)
-		_, err := base.ImportArchive(ctx, tenant, bytes.NewReader(archive(t, list...)), base.Options{Limits: limits})
+		namespace := store(t, "", nil)
+		_, err := base.ImportArchive(ctx, namespace, bytes.NewReader(archive(t, list...)), base.Options{Limits: limits})
 		if !errors.Is(err, base.ErrLimit) {
 			t.Errorf("%s: error %v", name, err)
 		}
-		clean(t, tenant)
+		clean(t, namespace)
 	}
 }
 
 // TestLongNames: names took any memory: two million entries of four thousand bytes, in an archive of some megabytes.
 func TestLongNames(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	var list []entry
 	for i := range 30 {
 		list = append(list, dir(fmt.Sprint(strings.Repeat(long(200)+"/", 2), i)))
 	}
 	small := base.Limits{Names: 10_000}
-	if _, err := base.ImportArchive(ctx, tenant, bytes.NewReader(archive(t, list...)), base.Options{Limits: small}); !errors.Is(err, base.ErrLimit) {
+	if _, err := base.ImportArchive(ctx, namespace, bytes.NewReader(archive(t, list...)), base.Options{Limits: small}); !errors.Is(err, base.ErrLimit) {
 		t.Errorf("error %v", err)
 	}
-	clean(t, tenant)
-	if _, err := base.ImportArchive(ctx, tenant, bytes.NewReader(archive(t, list[:20]...)), base.Options{Limits: small}); err != nil {
+	clean(t, namespace)
+	if _, err := base.ImportArchive(ctx, namespace, bytes.NewReader(archive(t, list[:20]...)), base.Options{Limits: small}); err != nil {
 		t.Error(err)
 	}
 }
@@ -52,18 +52,18 @@ func TestLongNames(t *testing.T) {
 // TestLinkBelowCounts: a hard link to a file of a lower layer copies it into an overlay. Those bytes did not count, and
 // its holes were written: a file of holes and a layer of one link filled the disk.
 func TestLinkBelowCounts(t *testing.T) {
-	tenant := store(t, t.TempDir(), overlay.New())
+	namespace := store(t, t.TempDir(), overlay.New())
 	l := simple(t, gz(archive(t, file("f", long(60_000)))), gz(archive(t, link("l", "f"))))
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Limits: limits}); !errors.Is(err, base.ErrLimit) {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Limits: limits}); !errors.Is(err, base.ErrLimit) {
 		t.Errorf("two of 60,000 bytes: error %v", err)
 	}
-	clean(t, tenant)
+	clean(t, namespace)
 	l = simple(t, layer{v1.MediaTypeImageLayer, sparse(t, "f", "1073741824")}, gz(archive(t, link("l", "f"))))
-	r, err := base.Import(ctx, tenant, l.dir, base.Options{})
+	r, err := base.Import(ctx, namespace, l.dir, base.Options{})
 	must(t, err)
-	info, err := tenant.Stat(ctx, r.Snapshot)
+	info, err := namespace.Stat(ctx, r.Snapshot)
 	must(t, err)
-	got, err := os.Stat(filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs", "l"))
+	got, err := os.Stat(filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs", "l"))
 	if err != nil || got.Size() != 1<<30 || info.Usage.Size > 1<<20 {
 		t.Errorf("a link to a file of holes: %v, %v; it takes %d bytes", got, err, info.Usage.Size)
 	}
@@ -72,11 +72,11 @@ func TestLinkBelowCounts(t *testing.T) {
 // TestManyValues: documents of some megabytes, of which each value took a hundred times its bytes in memory, and which
 // were all kept; and an index that names the same one a thousand times.
 func TestManyValues(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	l := newLayout(t)
 	many := `{"schemaVersion":2,"config":{},"layers":[{}` + strings.Repeat(",{}", 2_000_000) + `]}`
 	l.add(l.blob(v1.MediaTypeImageManifest, []byte(many)), "")
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{}); !errors.Is(err, base.ErrLimit) {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{}); !errors.Is(err, base.ErrLimit) {
 		t.Errorf("a manifest of many layers: error %v", err)
 	}
 	l = newLayout(t)
@@ -85,17 +85,17 @@ func TestManyValues(t *testing.T) {
 		l.index.Manifests = append(l.index.Manifests, one)
 	}
 	l.write()
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{}); !errors.Is(err, base.ErrLimit) {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{}); !errors.Is(err, base.ErrLimit) {
 		t.Errorf("one of a MiB, 200 times: error %v", err)
 	}
 	deep := strings.Repeat(`[`, 5000) + strings.Repeat(`]`, 5000)
 	l = newLayout(t)
 	l.add(l.blob(v1.MediaTypeImageManifest, []byte(`{"schemaVersion":2,"x":`+deep+`}`)), "")
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{}); err == nil {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{}); err == nil {
 		t.Error("a manifest of a deep value: no error")
 	}
 	if b, err := json.Marshal(l.index); err != nil || len(b) > 10_000 {
 		t.Errorf("index: %d bytes, %v", len(b), err)
 	}
-	clean(t, tenant)
+	clean(t, namespace)
 }

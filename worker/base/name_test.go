@@ -41,13 +41,13 @@ func (z zeros) Read(p []byte) (int, error) {
 // An import of /dev/zero went on for ever, since zeros are the end of an archive, and so many of them as there were became
 // a base.
 func TestZeros(t *testing.T) {
-	tenant := store(t, t.TempDir(), copydriver.New())
+	namespace := store(t, t.TempDir(), copydriver.New())
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if _, err := base.ImportArchive(ctx, tenant, zeros{ctx}, base.Options{Name: "x"}); !errors.Is(err, base.ErrFormat) {
+	if _, err := base.ImportArchive(ctx, namespace, zeros{ctx}, base.Options{Name: "x"}); !errors.Is(err, base.ErrFormat) {
 		t.Errorf("without an end: %v", err)
 	}
-	if _, err := base.ImportArchive(ctx, tenant, io.MultiReader(bytes.NewReader(archive(t, file("f", "x"))), io.LimitReader(zeros{ctx}, 1<<20)), base.Options{Name: "x"}); err != nil {
+	if _, err := base.ImportArchive(ctx, namespace, io.MultiReader(bytes.NewReader(archive(t, file("f", "x"))), io.LimitReader(zeros{ctx}, 1<<20)), base.Options{Name: "x"}); err != nil {
 		t.Errorf("a last record of a MiB: %v", err)
 	}
 }

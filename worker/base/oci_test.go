@@ -73,26 +73,26 @@ func TestLies(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			tenant := store(t, "", nil)
+			namespace := store(t, "", nil)
 			l := newLayout(t)
 			l.add(l.image(func(m *v1.Manifest, i *v1.Image) { c.image(t, l, m, i) }, onto(t), gz(archive(t, file("f", "new")))), "")
-			if _, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "x"}); !errors.Is(err, c.want) {
+			if _, err := base.Import(ctx, namespace, l.dir, base.Options{Name: "x"}); !errors.Is(err, c.want) {
 				t.Errorf("error %v, and not %v", err, c.want)
 			}
-			clean(t, tenant)
+			clean(t, namespace)
 		})
 	}
 }
 
 // TestBadDocuments: an index, manifest or config that is not what its digest says, or no JSON.
 func TestBadDocuments(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	try := func(name string, want error, break_ func(l *testLayout, manifest v1.Descriptor)) {
 		l := newLayout(t)
 		d := l.image(nil, onto(t))
 		l.add(d, "")
 		break_(l, d)
-		if _, err := base.Import(ctx, tenant, l.dir, base.Options{}); !errors.Is(err, want) {
+		if _, err := base.Import(ctx, namespace, l.dir, base.Options{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, and not %v", name, err, want)
 		}
 	}
@@ -129,12 +129,12 @@ func TestBadDocuments(t *testing.T) {
 		l.index.Manifests = nil
 		l.add(d, "")
 	})
-	clean(t, tenant)
+	clean(t, namespace)
 }
 
 // TestPlatforms: of an index with several, in an index, the one that is asked for.
 func TestPlatforms(t *testing.T) {
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	l := newLayout(t)
 	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
 	for _, s := range []string{"linux/riscv64", "linux/arm/v6", "linux/arm/v7", "plan9/amd64"} {
@@ -155,12 +155,12 @@ func TestPlatforms(t *testing.T) {
 	for s, want := range map[string]string{"linux/riscv64": "linux/riscv64", "linux/arm": "linux/arm/v6", "linux/arm/v7": "linux/arm/v7", "plan9/amd64": "plan9/amd64"} {
 		p, err := base.ParsePlatform(s)
 		must(t, err)
-		r, err := base.Import(ctx, tenant, l.dir, base.Options{Platform: p, Ref: "all"})
+		r, err := base.Import(ctx, namespace, l.dir, base.Options{Platform: p, Ref: "all"})
 		if err != nil || r.Platform != want || r.Layers[0].DiffID != digest.FromBytes(archive(t, file("for", want))) {
 			t.Errorf("%s: %+v, %v", s, r, err)
 		}
 	}
-	_, err := base.Import(ctx, tenant, l.dir, base.Options{Platform: base.Platform{OS: "linux", Architecture: "s390x"}})
+	_, err := base.Import(ctx, namespace, l.dir, base.Options{Platform: base.Platform{OS: "linux", Architecture: "s390x"}})
 	if !errors.Is(err, base.ErrChoice) || !strings.Contains(fmt.Sprint(err), "linux/arm/v7") {
 		t.Errorf("a platform that is not there: %v", err)
 	}
@@ -171,18 +171,18 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// TestOrdinary: what an ordinary user cannot do is left out and counted.
+// TestOrdinary: what an unprivileged user cannot do is left out and counted.
 func TestOrdinary(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("needs an ordinary user")
+		t.Skip("needs an unprivileged user")
 	}
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	foreign := func(h *tar.Header) { h.Uid, h.Mode = 12345, 0o4755 }
-	r, err := base.ImportArchive(ctx, tenant, bytes.NewReader(archive(t, file("f", "x").with(foreign), dir("ro").with(func(h *tar.Header) { h.Mode = 0o500 }), file("ro/f", "x"))), base.Options{})
+	r, err := base.ImportArchive(ctx, namespace, bytes.NewReader(archive(t, file("f", "x").with(foreign), dir("ro").with(func(h *tar.Header) { h.Mode = 0o500 }), file("ro/f", "x"))), base.Options{})
 	must(t, err)
-	info, err := tenant.Stat(ctx, r.Snapshot)
+	info, err := namespace.Stat(ctx, r.Snapshot)
 	must(t, err)
-	st, err := os.Stat(filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs", "f"))
+	st, err := os.Stat(filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs", "f"))
 	if err != nil || r.LeftOut.Owners != 1 || st.Mode() != 0o755 {
 		t.Errorf("%+v, %v, %v", r.LeftOut, st.Mode(), err)
 	}

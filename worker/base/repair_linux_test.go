@@ -17,25 +17,25 @@ import (
 )
 
 // digestStore is a store whose snapshots have digests.
-func digestStore(t *testing.T, root string, d snapshot.Driver) *snapshot.Tenant {
+func digestStore(t *testing.T, root string, d snapshot.Driver) *snapshot.Namespace {
 	t.Helper()
 	t.Cleanup(func() { writable(root) })
 	s, err := snapshot.Open(root, snapshot.Options{Driver: d, Digests: true})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
-	tenant, err := s.Tenant("local")
+	namespace, err := s.Namespace("local")
 	must(t, err)
-	return tenant
+	return namespace
 }
 
 // breakLayer changes a file of a layer, and has it found.
-func breakLayer(t *testing.T, tenant *snapshot.Tenant, name, path string) {
+func breakLayer(t *testing.T, namespace *snapshot.Namespace, name, path string) {
 	t.Helper()
-	must(t, tenant.Store().Digested(ctx))
-	info, err := tenant.Stat(ctx, name)
+	must(t, namespace.Store().Digested(ctx))
+	info, err := namespace.Stat(ctx, name)
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), path), []byte("broken"), 0o600))
-	if err := tenant.Verify(ctx, name); !errors.Is(err, snapshot.ErrDamaged) {
+	must(t, os.WriteFile(filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), path), []byte("broken"), 0o600))
+	if err := namespace.Verify(ctx, name); !errors.Is(err, snapshot.ErrDamaged) {
 		t.Fatalf("%s: %v", name, err)
 	}
 }
@@ -53,35 +53,35 @@ func TestRepair(t *testing.T) {
 	}
 	for name, d := range drivers {
 		root := t.TempDir()
-		tenant := digestStore(t, root, d(root))
+		namespace := digestStore(t, root, d(root))
 		l := simple(t, rich(t)...)
-		r, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "debian"})
+		r, err := base.Import(ctx, namespace, l.dir, base.Options{Name: "debian"})
 		must(t, err)
-		want := see(t, tenant, r.Snapshot)
-		breakLayer(t, tenant, r.Layers[0].Snapshot, "fs/bin/tool")
-		breakLayer(t, tenant, r.Layers[1].Snapshot, "fs/single")
-		if _, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "debian"}); !errors.Is(err, snapshot.ErrDamaged) {
+		want := see(t, namespace, r.Snapshot)
+		breakLayer(t, namespace, r.Layers[0].Snapshot, "fs/bin/tool")
+		breakLayer(t, namespace, r.Layers[1].Snapshot, "fs/single")
+		if _, err := base.Import(ctx, namespace, l.dir, base.Options{Name: "debian"}); !errors.Is(err, snapshot.ErrDamaged) {
 			t.Errorf("%s: without leave: %v", name, err)
 		}
 		other := simple(t, gz(archive(t, file("other", "x"))))
-		_, err = base.Import(ctx, tenant, other.dir, base.Options{Repair: true})
+		_, err = base.Import(ctx, namespace, other.dir, base.Options{Repair: true})
 		must(t, err)
-		if err := tenant.Verify(ctx, r.Layers[0].Snapshot); !errors.Is(err, snapshot.ErrDamaged) {
+		if err := namespace.Verify(ctx, r.Layers[0].Snapshot); !errors.Is(err, snapshot.ErrDamaged) {
 			t.Errorf("%s: another image: %v", name, err)
 		}
-		again, err := base.Import(ctx, tenant, l.dir, base.Options{Name: "debian", Repair: true})
+		again, err := base.Import(ctx, namespace, l.dir, base.Options{Name: "debian", Repair: true})
 		must(t, err)
 		for i, one := range again.Layers {
 			if !one.Existed || one.Repaired != (i < 2) {
 				t.Errorf("%s: layer %d: %+v", name, i, one)
 			}
-			if err := tenant.Verify(ctx, one.Snapshot); err != nil {
+			if err := namespace.Verify(ctx, one.Snapshot); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		drivertest.Equal(t, name, see(t, tenant, r.Snapshot), want)
-		must(t, tenant.Store().Cleanup(ctx))
-		noOrphans(t, tenant.Store(), tenant, 0)
+		drivertest.Equal(t, name, see(t, namespace, r.Snapshot), want)
+		must(t, namespace.Store().Cleanup(ctx))
+		noOrphans(t, namespace.Store(), namespace, 0)
 	}
 }
 
@@ -90,39 +90,39 @@ func TestRepairRefused(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	drivertest.Filesystem(t, "ext4", root)
-	tenant := digestStore(t, root, erofs.New())
+	namespace := digestStore(t, root, erofs.New())
 	m, err := mount.Open(ctx, mount.Options{Directory: t.TempDir(), Keep: []string{root}})
 	must(t, err)
 	t.Cleanup(func() { must(t, m.Close(ctx)) })
 	l := simple(t, rich(t)...)
-	r, err := base.Import(ctx, tenant, l.dir, base.Options{Mounts: m})
+	r, err := base.Import(ctx, namespace, l.dir, base.Options{Mounts: m})
 	must(t, err)
-	breakLayer(t, tenant, r.Layers[2].Snapshot, "layer.erofs")
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Mounts: m, Repair: true}); !errors.Is(err, snapshot.ErrUnsupported) {
+	breakLayer(t, namespace, r.Layers[2].Snapshot, "layer.erofs")
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Mounts: m, Repair: true}); !errors.Is(err, snapshot.ErrUnsupported) {
 		t.Errorf("erofs: %v", err)
 	}
 
-	tenant = digestStore(t, t.TempDir(), overlay.New())
-	r, err = base.Import(ctx, tenant, l.dir, base.Options{Mounts: m, Name: "x"})
+	namespace = digestStore(t, t.TempDir(), overlay.New())
+	r, err = base.Import(ctx, namespace, l.dir, base.Options{Mounts: m, Name: "x"})
 	must(t, err)
-	mounts, err := tenant.Prepare(ctx, "step", r.Snapshot)
+	mounts, err := namespace.Prepare(ctx, "step", r.Snapshot)
 	must(t, err)
 	spec, err := mount.FromMounts(mounts)
 	must(t, err)
 	held, err := m.Acquire(ctx, spec)
 	must(t, err)
-	breakLayer(t, tenant, r.Layers[1].Snapshot, "fs/single")
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Mounts: m, Repair: true}); !errors.Is(err, snapshot.ErrInUse) {
+	breakLayer(t, namespace, r.Layers[1].Snapshot, "fs/single")
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Mounts: m, Repair: true}); !errors.Is(err, snapshot.ErrInUse) {
 		t.Errorf("with a step: %v", err)
 	}
-	must(t, tenant.Remove(ctx, "step")) // but not what it has mounted
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Mounts: m, Repair: true}); !errors.Is(err, mount.ErrBusy) {
+	must(t, namespace.Remove(ctx, "step")) // but not what it has mounted
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Mounts: m, Repair: true}); !errors.Is(err, mount.ErrBusy) {
 		t.Errorf("with what is mounted: %v", err)
 	}
 	held.Release()
 	must(t, held.Wait(ctx))
-	if _, err := base.Import(ctx, tenant, l.dir, base.Options{Mounts: m, Repair: true, Name: "x"}); err != nil {
+	if _, err := base.Import(ctx, namespace, l.dir, base.Options{Mounts: m, Repair: true, Name: "x"}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	must(t, tenant.Verify(ctx, r.Layers[1].Snapshot))
+	must(t, namespace.Verify(ctx, r.Layers[1].Snapshot))
 }

@@ -58,17 +58,17 @@ func TestDrivers(t *testing.T) {
 	}
 	for name, driver := range drivers {
 		root := t.TempDir()
-		tenant := store(t, root, driver(root))
+		namespace := store(t, root, driver(root))
 		m, err := mount.Open(ctx, mount.Options{Directory: t.TempDir(), Keep: []string{root}})
 		must(t, err)
 		t.Cleanup(func() { must(t, m.Close(ctx)) })
 		for n := range want {
-			r, err := base.Import(ctx, tenant, l.dir, base.Options{Ref: fmt.Sprint(n), Mounts: m})
+			r, err := base.Import(ctx, namespace, l.dir, base.Options{Ref: fmt.Sprint(n), Mounts: m})
 			if err != nil {
 				t.Errorf("%s, %d layers: %v", name, n+1, err)
 				break
 			}
-			drivertest.Equal(t, fmt.Sprintf("%s, %d layers", name, n+1), unlinked(see(t, tenant, r.Snapshot)), unlinked(want[n]))
+			drivertest.Equal(t, fmt.Sprintf("%s, %d layers", name, n+1), unlinked(see(t, namespace, r.Snapshot)), unlinked(want[n]))
 		}
 		if name == "erofs" {
 			other := t.TempDir()
@@ -81,20 +81,20 @@ func TestDrivers(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	needRoot(t)
-	tenant := store(t, "", nil)
+	namespace := store(t, "", nil)
 	owned := func(uid, gid int) func(*tar.Header) { return func(h *tar.Header) { h.Uid, h.Gid = uid, gid } }
 	capability := "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	b := archive(t, dir("d").with(owned(1, 2)), file("d/f", "x").with(owned(3, 70_000)).with(func(h *tar.Header) { h.Mode = 0o6755 }),
 		symlink("l", "x").with(owned(5, 6)), file("ping", "x").with(xattr("security.capability", capability)),
 		file("other", "").with(xattr("trusted.secret", "x")), device("null", tar.TypeChar, 1, 3), device("sda", tar.TypeBlock, 8, 1))
-	r, err := base.ImportArchive(ctx, tenant, bytes.NewReader(b), base.Options{Devices: base.DevicesMake})
+	r, err := base.ImportArchive(ctx, namespace, bytes.NewReader(b), base.Options{Devices: base.DevicesMake})
 	must(t, err)
 	if r.LeftOut != (base.LeftOut{Xattrs: 1}) {
 		t.Errorf("left out: %+v", r.LeftOut)
 	}
-	info, err := tenant.Stat(ctx, r.Snapshot)
+	info, err := namespace.Stat(ctx, r.Snapshot)
 	must(t, err)
-	root := filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs")
+	root := filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs")
 	for name, want := range map[string][4]uint32{
 		"d": {1, 2, unix.S_IFDIR | 0o755, 0}, "d/f": {3, 70_000, unix.S_IFREG | 0o6755, 0}, "l": {5, 6, unix.S_IFLNK | 0o777, 0},
 		"null": {0, 0, unix.S_IFCHR | 0o600, uint32(unix.Mkdev(1, 3))}, "sda": {0, 0, unix.S_IFBLK | 0o600, uint32(unix.Mkdev(8, 1))},
@@ -110,7 +110,7 @@ func TestOwners(t *testing.T) {
 	if err != nil || string(buf[:n]) != capability {
 		t.Errorf("capability: %q, %v", buf[:max(n, 0)], err)
 	}
-	skipped, err := base.ImportArchive(ctx, tenant, bytes.NewReader(archive(t, device("null", tar.TypeChar, 1, 3))), base.Options{Devices: base.DevicesSkip})
+	skipped, err := base.ImportArchive(ctx, namespace, bytes.NewReader(archive(t, device("null", tar.TypeChar, 1, 3))), base.Options{Devices: base.DevicesSkip})
 	if err != nil || skipped.LeftOut.Devices != 1 {
 		t.Errorf("%+v, %v", skipped, err)
 	}
@@ -124,7 +124,7 @@ func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { must(t, unix.Unmount(root, 0)) })
 	s, err := snapshot.Open(root, snapshot.Options{Driver: copydriver.New()})
 	must(t, err)
-	tenant, err := s.Tenant("local")
+	namespace, err := s.Namespace("local")
 	must(t, err)
 	noise := make([]byte, 1<<20)
 	for i := range noise {
@@ -136,11 +136,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	l := simple(t, onto(t), layer{"application/vnd.oci.image.layer.v1.tar", archive(t, list...)})
 	for range 2 {
-		_, err = base.Import(ctx, tenant, l.dir, base.Options{Name: "x"})
+		_, err = base.Import(ctx, namespace, l.dir, base.Options{Name: "x"})
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("error %v", err)
 		}
-		clean(t, tenant)
+		clean(t, namespace)
 	}
 	must(t, s.Close())
 }
@@ -163,10 +163,10 @@ func TestSameEverywhere(t *testing.T) {
 		image := simple(t, gz(below), l)
 		whole, stacked := store(t, "", nil), store(t, t.TempDir(), overlay.New())
 		var lists []map[string]string
-		for _, tenant := range []*snapshot.Tenant{whole, stacked} {
-			r, err := base.Import(ctx, tenant, image.dir, base.Options{})
+		for _, namespace := range []*snapshot.Namespace{whole, stacked} {
+			r, err := base.Import(ctx, namespace, image.dir, base.Options{})
 			must(t, err)
-			lists = append(lists, unlinked(see(t, tenant, r.Snapshot)))
+			lists = append(lists, unlinked(see(t, namespace, r.Snapshot)))
 		}
 		drivertest.Equal(t, name, lists[1], lists[0])
 	}
@@ -181,8 +181,8 @@ func TestUserMarks(t *testing.T) {
 	r, err := base.Import(ctx, whole, l.dir, base.Options{})
 	must(t, err)
 	want := unlinked(see(t, whole, r.Snapshot))
-	tenant := store(t, t.TempDir(), overlay.New("userxattr"))
-	_, err = base.Import(ctx, tenant, l.dir, base.Options{})
+	namespace := store(t, t.TempDir(), overlay.New("userxattr"))
+	_, err = base.Import(ctx, namespace, l.dir, base.Options{})
 	must(t, err)
-	drivertest.Equal(t, "with userxattr", unlinked(see(t, tenant, r.Snapshot)), want)
+	drivertest.Equal(t, "with userxattr", unlinked(see(t, namespace, r.Snapshot)), want)
 }

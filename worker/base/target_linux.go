@@ -54,7 +54,7 @@ func openOverlay(ctx context.Context, mounts []mount.Mount, m *mount.Manager, le
 		return nil, "", errors.New("the snapshot cannot be written")
 	}
 	lower := &stack{marks: []string{marks}}
-	if marks == trustedMarks { // an ordinary user sees and makes no others
+	if marks == trustedMarks { // an unprivileged user sees and makes no others
 		lower.marks = append(lower.marks, userMarks)
 	}
 	for _, one := range mounts[:len(mounts)-1] {
@@ -85,7 +85,7 @@ func openOverlay(ctx context.Context, mounts []mount.Mount, m *mount.Manager, le
 
 func acquire(ctx context.Context, spec mount.Spec, m *mount.Manager) (path string, end func(), err error) {
 	if m == nil {
-		return "", nil, fmt.Errorf("a %s has to be mounted to be looked at, and nobody mounts here: %w", spec.Type, errors.ErrUnsupported)
+		return "", nil, fmt.Errorf("a %s has to be mounted to be looked at, and cannot be mounted here: %w", spec.Type, errors.ErrUnsupported)
 	}
 	h, err := m.Acquire(ctx, spec)
 	if err != nil {

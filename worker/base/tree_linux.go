@@ -232,7 +232,7 @@ func (t *tree) keepTimes(fd int, path string) error {
 		return err
 	}
 	t.dirs[path] = attributes{mode: st.Mode & 0o7777, uid: int(st.Uid), gid: int(st.Gid), mtime: time.Unix(st.Mtim.Unix())}
-	if !t.canChown && st.Mode&0o700 != 0o700 { // for an ordinary user, who has to write into it
+	if !t.canChown && st.Mode&0o700 != 0o700 { // for an unprivileged user, who has to write into it
 		t.explicit[path] = true
 		return unix.Chmod(fdPath(fd), st.Mode&0o7777|0o700)
 	}

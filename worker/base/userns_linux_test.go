@@ -22,7 +22,7 @@ import (
 // asWhom is the environment variable that has a test run as somebody else.
 const asWhom = "BASE_AS"
 
-// runAs runs a test of this binary again, as an ordinary user, or as root of a user namespace of his. It reports whether this
+// runAs runs a test of this binary again, as an unprivileged user, or as root of a user namespace of his. It reports whether this
 // is that run.
 func runAs(t *testing.T, whom string) bool {
 	t.Helper()
@@ -66,7 +66,7 @@ func runAs(t *testing.T, whom string) bool {
 	}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
-		t.Skip("left out: this machine lets ordinary users have no user namespaces: ", err)
+		t.Skip("left out: this machine lets unprivileged users have no user namespaces: ", err)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("as %s: %v: %s", whom, err, out)
@@ -84,30 +84,30 @@ func TestInUserNamespace(t *testing.T) {
 	whole := store(t, "", nil)
 	r, err := base.Import(ctx, whole, l.dir, base.Options{})
 	must(t, err)
-	tenant := store(t, t.TempDir(), overlay.New("userxattr"))
-	_, err = base.Import(ctx, tenant, l.dir, base.Options{})
+	namespace := store(t, t.TempDir(), overlay.New("userxattr"))
+	_, err = base.Import(ctx, namespace, l.dir, base.Options{})
 	must(t, err)
 	for _, one := range r.Layers {
-		drivertest.Equal(t, one.Snapshot, unlinked(see(t, tenant, one.Snapshot)), unlinked(see(t, whole, one.Snapshot)))
+		drivertest.Equal(t, one.Snapshot, unlinked(see(t, namespace, one.Snapshot)), unlinked(see(t, whole, one.Snapshot)))
 	}
 }
 
-// TestAsUser: an ordinary user who imports into overlays, which he cannot mount, leaves the marks that count when his
+// TestAsUser: an unprivileged user who imports into overlays, which he cannot mount, leaves the marks that count when his
 // namespace mounts them.
 func TestAsUser(t *testing.T) {
 	if !runAs(t, "user") {
 		return
 	}
-	tenant := store(t, t.TempDir(), overlay.New())
-	r, err := base.Import(ctx, tenant, simple(t, rich(t)...).dir, base.Options{})
+	namespace := store(t, t.TempDir(), overlay.New())
+	r, err := base.Import(ctx, namespace, simple(t, rich(t)...).dir, base.Options{})
 	must(t, err)
 	for _, at := range []struct {
 		layer int
 		name  string
 	}{{1, "opaque"}, {2, "kept"}, {2, "data"}} {
-		info, err := tenant.Stat(ctx, r.Layers[at.layer].Snapshot)
+		info, err := namespace.Stat(ctx, r.Layers[at.layer].Snapshot)
 		must(t, err)
-		path := filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs", at.name)
+		path := filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs", at.name)
 		value := make([]byte, 8)
 		n, err := unix.Getxattr(path, "user.overlay.opaque", value)
 		if err != nil || string(value[:n]) != "y" {
@@ -116,7 +116,7 @@ func TestAsUser(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an ordinary user could not import files and directories that their owner may not read, as images have for
+// TestUnreadable: an unprivileged user could not import files and directories that their owner may not read, as images have for
 // passwords: what he cannot read he cannot copy for the next layer, or measure.
 func TestUnreadable(t *testing.T) {
 	if !runAs(t, "user") {
@@ -126,15 +126,15 @@ func TestUnreadable(t *testing.T) {
 	l := simple(t, gz(archive(t, file("shadow", "x").with(mode(0)), file("sudo", "y").with(mode(0o4111)),
 		dir("closed").with(mode(0)), file("closed/f", "z"), dir("listed").with(mode(0o300)), file("listed/f", "z").with(mode(0o200)))),
 		gz(archive(t, file("more", "x"), file("closed/g", "z"))))
-	tenant := store(t, "", nil)
-	r, err := base.Import(ctx, tenant, l.dir, base.Options{})
+	namespace := store(t, "", nil)
+	r, err := base.Import(ctx, namespace, l.dir, base.Options{})
 	must(t, err)
 	if r.LeftOut.Modes != 5 {
 		t.Errorf("left out: %+v", r.LeftOut)
 	}
-	info, err := tenant.Stat(ctx, r.Snapshot)
+	info, err := namespace.Stat(ctx, r.Snapshot)
 	must(t, err)
-	root := filepath.Join(tenant.Store().Root(), "snapshots", info.ID.String(), "fs")
+	root := filepath.Join(namespace.Store().Root(), "snapshots", info.ID.String(), "fs")
 	for name, want := range map[string]fs.FileMode{"shadow": 0o400, "sudo": fs.ModeSetuid | 0o511, "closed": fs.ModeDir | 0o500,
 		"listed": fs.ModeDir | 0o700, "listed/f": 0o600, "closed/g": 0o644} {
 		if info, err := os.Lstat(filepath.Join(root, name)); err != nil || info.Mode() != want || !info.ModTime().Equal(stamp) {

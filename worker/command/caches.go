@@ -26,7 +26,7 @@ type cache struct {
 }
 
 // caches are those that were not used for a time.
-func (c *call) caches(t *snapshot.Tenant, unused time.Duration) (list []cache, err error) {
+func (c *call) caches(t *snapshot.Namespace, unused time.Duration) (list []cache, err error) {
 	before := time.Now().Add(-unused)
 	err = t.WalkPrefix(c.ctx, step.CachePrefix, func(i snapshot.Info) error {
 		if name := strings.TrimPrefix(i.Name, step.CachePrefix); i.Kind == snapshot.Active && i.LastUsed.Before(before) {
@@ -42,7 +42,7 @@ func (c *call) caches(t *snapshot.Tenant, unused time.Duration) (list []cache, e
 }
 
 // removeCaches removes caches, and says so unless it is told as JSON.
-func (c *call) removeCaches(t *snapshot.Tenant, list []cache) error {
+func (c *call) removeCaches(t *snapshot.Namespace, list []cache) error {
 	for _, one := range list {
 		if err := t.Remove(c.ctx, one.snapshot); err != nil {
 			return err

@@ -43,14 +43,14 @@ const (
 )
 
 // failsWith is the annotation of a command whose own failures, wrong command lines included, have
-// another exit code than these, since it passes on that of another program.
+// another exit code than these, since it returns that of another program.
 const failsWith = "fails with"
 
 // DefaultRoot is the directory of the store.
 const DefaultRoot = "/var/lib/holdfast"
 
-// TenantName is the tenant of what the commands make.
-const TenantName = "local"
+// DefaultNamespace is the namespace of what the commands make.
+const DefaultNamespace = "local"
 
 const rootHelp = `holdfastd keeps the storage of a machine that runs builds: bases that are imported
 from images and archives, snapshots made from them, and their mounts.
@@ -83,9 +83,9 @@ type app struct {
 	run    string
 	wait   time.Duration // for another process that has the store
 
-	tenant   string // of those commands that have a flag for it
-	digests  bool   // of all that is committed
-	volatile bool   // what is mounted to be written is flushed by the store alone
+	namespace string // of those commands that have a flag for it
+	digests   bool   // of all that is committed
+	volatile  bool   // what is mounted to be written is flushed by the store alone
 }
 
 // NewRootCommand makes the holdfastd command with all that is below it.
@@ -100,7 +100,7 @@ func NewRootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON with stable field names")
 	flags.StringVar(&a.root, "root", DefaultRoot, "directory of the store")
-	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an ordinary user with copy: overlay|copy|btrfs|erofs|zfs:DATASET")
+	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an unprivileged user with copy: overlay|copy|btrfs|erofs|zfs:DATASET")
 	flags.StringVar(&a.run, "run", "", "directory for what is mounted, on a tmpfs; default: one in /run for each store")
 	cli.DurationVar(flags, &a.wait, "wait", defaultWait, "how long to wait for another process that has the store; 0: not")
 	_ = root.MarkPersistentFlagDirname("root") // a flag that is there
@@ -331,7 +331,7 @@ var mounters map[string]mount.Mounter
 
 // find looks for a snapshot by its name, or by the beginning of the one name that begins so; of a
 // digest the algorithm may be left out.
-func (c *call) find(t *snapshot.Tenant, name string) (snapshot.Info, error) {
+func (c *call) find(t *snapshot.Namespace, name string) (snapshot.Info, error) {
 	info, err := t.Stat(c.ctx, name)
 	if !errors.Is(err, snapshot.ErrNotFound) || len(name) < 4 {
 		return info, err
@@ -362,7 +362,7 @@ func (a *app) completeSnapshots(before int) cobra.CompletionFunc {
 		}
 		c := &call{app: a, ctx: context.Background(), cmd: cmd}
 		// An error cannot be told here; running the command tells.
-		_ = c.withStore(false, func(t *snapshot.Tenant) error {
+		_ = c.withStore(false, func(t *snapshot.Namespace) error {
 			return t.Walk(c.ctx, func(i snapshot.Info) error {
 				if strings.HasPrefix(i.Name, begun) && len(names) < 1000 {
 					names = append(names, i.Name)

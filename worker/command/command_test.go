@@ -246,7 +246,7 @@ func TestErrors(t *testing.T) {
 	try(2, "--driver is empty; give a value, or leave the flag out", "snapshot", "ls", "--driver", "")
 	try(2, "--filter is empty", "prune", "--filter", "")
 	try(2, "--rate 0: no bound: give at least 1, or leave the flag out", "verify", "--rate", "0")
-	try(2, `"0" is no bound; leave it out instead`, "prune", "--keep", "0")
+	try(2, `invalid duration "0": 0 is no bound; leave it out instead`, "prune", "--keep", "0")
 	try(2, `"[" is no regular expression: missing closing ]`, "prune", "--filter", "name~=[")
 	try(2, "PATH is missing", "mount", "tiny")
 	try(2, `unexpected argument "c"`, "mount", "a", "b", "c")
@@ -271,7 +271,7 @@ func TestStandardInput(t *testing.T) {
 	want(t, must(t, "import", "files.tar"), "Snapshot  sha256:DIGEST\nLayers  1, 0 new\n")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r := runIn(t, ctx, string(b), "import", "-", "other"); r.code != 130 || !strings.Contains(r.errOut, "interrupted; nothing is left behind") {
+	if r := runIn(t, ctx, string(b), "import", "-", "other"); r.code != 130 || !strings.Contains(r.errOut, "interrupted; nothing is left") {
 		t.Errorf("interrupted: %+v", r)
 	}
 }

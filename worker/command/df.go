@@ -55,7 +55,7 @@ const dfPatience = 200 * time.Millisecond
 
 func (c *call) df() error {
 	var r dfReport
-	err := c.withStore(false, func(t *snapshot.Tenant) (err error) {
+	err := c.withStore(false, func(t *snapshot.Namespace) (err error) {
 		stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "measuring", Step: dfPatience}.Start()
 		defer stop()
 		if r, err = c.dfOf(t.Store()); err != nil {
@@ -132,7 +132,7 @@ func (c *call) dfOf(s *snapshot.Store) (r dfReport, err error) {
 }
 
 // dfCaches tells caches of steps from other active snapshots.
-func (c *call) dfCaches(t *snapshot.Tenant, r *dfReport) error {
+func (c *call) dfCaches(t *snapshot.Namespace, r *dfReport) error {
 	list, err := c.caches(t, 0)
 	for _, one := range list {
 		r.Caches++

@@ -61,14 +61,14 @@ func (d *checkup) privileges() {
 		return
 	}
 	if kind := d.kind(); kind != "copy" && kind != "overlay" {
-		d.add("System", "privileges", stateMissing, "an ordinary user; the driver "+kind+" needs root", "run it as root, for example with sudo, or with --driver copy or overlay")
+		d.add("System", "privileges", stateMissing, "an unprivileged user; the driver "+kind+" needs root", "run it as root, for example with sudo, or with --driver copy or overlay")
 		return
 	}
 	if err := tryUserNamespace(); err != nil {
-		d.add("System", "privileges", stateMissing, "an ordinary user, who can import, but have no user namespace to run steps in: "+err.Error(), userNamespaces)
+		d.add("System", "privileges", stateMissing, "an unprivileged user, who can import, but have no user namespace to run steps in: "+err.Error(), userNamespaces)
 		return
 	}
-	d.add("System", "privileges", stateOK, "an ordinary user: steps run in a user namespace, with the runtime native and without --memory, --cpus and --pids; mount needs root", "")
+	d.add("System", "privileges", stateOK, "an unprivileged user: steps run in a user namespace, with the runtime native and without --memory, --cpus and --pids; mount needs root", "")
 }
 
 // cgroups: without a controller, steps cannot have its limit.

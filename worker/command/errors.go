@@ -34,7 +34,7 @@ func (e *nextError) Error() string { return e.err.Error() + "; " + e.next }
 func (e *nextError) Unwrap() error { return e.err }
 
 // errInterrupted is what is said of a command that was interrupted, if it has nothing better to say.
-var errInterrupted = fmt.Errorf("interrupted; nothing is left behind%w", silently{context.Canceled})
+var errInterrupted = fmt.Errorf("interrupted; nothing is left%w", silently{context.Canceled})
 
 // silently is an error that is known and not told.
 type silently struct{ err error }

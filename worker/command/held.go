@@ -16,8 +16,8 @@ type held struct {
 	Until   time.Time `json:"until,omitzero"`
 }
 
-// heldResults are those of a tenant, but for some names.
-func (c *call) heldResults(t *snapshot.Tenant, but map[string]bool) (h held, err error) {
+// heldResults are those of a namespace, but for some names.
+func (c *call) heldResults(t *snapshot.Namespace, but map[string]bool) (h held, err error) {
 	err = t.Leased(c.ctx, step.HoldLease, func(i snapshot.Info, l snapshot.Held) bool {
 		if but[i.Name] {
 			return true
@@ -53,12 +53,12 @@ func (h held) lasts() string {
 	if h.Results == 1 {
 		them = "it"
 	}
-	return "for the next step on " + them + ", until " + moment(h.Until) + " at most"
+	return "for the next step on " + them + ", until " + timeText(h.Until) + " at most"
 }
 
 // held says what of the store waits for its next step.
 func (d *checkup) held(s *snapshot.Store) {
-	t, err := s.Tenant(TenantName)
+	t, err := s.Namespace(DefaultNamespace)
 	if err != nil {
 		return
 	}

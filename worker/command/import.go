@@ -22,7 +22,7 @@ of files, plain or compressed with gzip or zstd; - is such an archive from stand
 input. NAME is what the base is called. Layers that are there already are not made again.
 
 What is read is verified, and what would lead out of the tree refused. An import
-that fails leaves nothing behind.`
+that fails leaves nothing.`
 
 type importFlags struct {
 	format, ref, platform, devices string
@@ -107,7 +107,7 @@ func (c *call) importBase(f *importFlags) error {
 	if !privileged() && (c.driver == "erofs" || strings.HasPrefix(c.driver, "zfs:")) {
 		return cli.Usagef("--driver %s is for root: it mounts what it imports; overlay and copy are for other users, too", c.driver)
 	}
-	return c.withStore(true, func(t *snapshot.Tenant) (err error) {
+	return c.withStore(true, func(t *snapshot.Namespace) (err error) {
 		if d := t.Store().Driver().Name(); d == "erofs" || d == "zfs" { // it has to mount what it looks at
 			m, err := c.openMounts()
 			if err != nil {
@@ -124,7 +124,7 @@ func (c *call) importBase(f *importFlags) error {
 	})
 }
 
-func (c *call) doImport(t *snapshot.Tenant, source string, o base.Options) (*base.Result, error) {
+func (c *call) doImport(t *snapshot.Namespace, source string, o base.Options) (*base.Result, error) {
 	what := "importing"
 	var stop func()
 	if source == "-" {

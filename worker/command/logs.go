@@ -40,7 +40,7 @@ type logsReport struct {
 func (c *call) logs() error {
 	var r logsReport
 	var output []byte
-	err := c.withStore(false, func(t *snapshot.Tenant) error {
+	err := c.withStore(false, func(t *snapshot.Namespace) error {
 		info, err := c.find(t, c.args[0])
 		if err != nil {
 			return err

@@ -36,7 +36,7 @@ func (a *app) newMount() *cobra.Command {
 		Use: "mount NAME PATH", Short: "Mount a snapshot until interrupted", Long: mountHelp, Args: cobra.ExactArgs(2),
 		RunE: a.action((*call).mount), ValidArgsFunction: a.completeSnapshots(0),
 	}
-	a.tenantFlag(cmd, cmd.Flags())
+	a.namespaceFlag(cmd, cmd.Flags())
 	cmd.AddCommand(&cobra.Command{
 		Use: "ls", Short: "List what is mounted", Args: cobra.NoArgs, RunE: a.action((*call).mounts),
 		Long: "List what of holdfastd, of any store, is mounted where this command sees it: what only a\nrunning step has is not.",
@@ -60,7 +60,7 @@ func (c *call) mount() error {
 	if err != nil {
 		return err
 	}
-	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
+	return c.withStore(false, func(t *snapshot.Namespace) (err error) {
 		if _, err := os.Stat(path); err != nil {
 			return &nextError{err, "give a directory or file that is there"}
 		}
@@ -90,7 +90,7 @@ func (c *call) mount() error {
 }
 
 // mountsOf are the mounts of a snapshot: of a committed one those of a view, which end removes.
-func (c *call) mountsOf(t *snapshot.Tenant, info snapshot.Info) (list []mount.Mount, end func(context.Context) error, err error) {
+func (c *call) mountsOf(t *snapshot.Namespace, info snapshot.Info) (list []mount.Mount, end func(context.Context) error, err error) {
 	if info.Kind != snapshot.Committed {
 		list, err = t.Mounts(c.ctx, info.Name)
 		return list, func(context.Context) error { return nil }, err
@@ -104,7 +104,7 @@ func (c *call) mountsOf(t *snapshot.Tenant, info snapshot.Info) (list []mount.Mo
 const viewPrefix = "!mount/"
 
 // unmounted removes the views of commands that were killed: only one process has the store.
-func unmounted(ctx context.Context, t *snapshot.Tenant) error {
+func unmounted(ctx context.Context, t *snapshot.Namespace) error {
 	var left []string
 	err := t.WalkPrefix(ctx, viewPrefix, func(i snapshot.Info) error {
 		if i.Kind == snapshot.View {

@@ -146,7 +146,7 @@ func (c *call) prune(f *pruneFlags) error {
 	if err != nil {
 		return err
 	}
-	return c.withStore(false, func(t *snapshot.Tenant) error {
+	return c.withStore(false, func(t *snapshot.Namespace) error {
 		old, err := c.caches(t, f.caches)
 		if err != nil {
 			return err
@@ -180,13 +180,13 @@ func newPruner(store *snapshot.Store, o prune.Options) (*prune.Pruner, error) {
 }
 
 type prunedSnapshot struct {
-	Tenant   string    `json:"tenant"`
-	Name     string    `json:"name"`
-	Bytes    int64     `json:"bytes"`
-	LastUsed time.Time `json:"last_used"`
-	Policy   int       `json:"policy"`
-	Rule     string    `json:"rule"`
-	Reason   string    `json:"reason"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Bytes     int64     `json:"bytes"`
+	LastUsed  time.Time `json:"last_used"`
+	Policy    int       `json:"policy"`
+	Rule      string    `json:"rule"`
+	Reason    string    `json:"reason"`
 }
 
 type pruneReport struct {
@@ -207,7 +207,7 @@ func pruneReportOf(r prune.Result) pruneReport {
 }
 
 // pruneDry says what would go. Of very many it keeps in memory only what it prints.
-func (c *call) pruneDry(t *snapshot.Tenant, o prune.Options, old []cache, full bool) error {
+func (c *call) pruneDry(t *snapshot.Namespace, o prune.Options, old []cache, full bool) error {
 	p, err := newPruner(t.Store(), o)
 	if err != nil {
 		return err
@@ -216,8 +216,8 @@ func (c *call) pruneDry(t *snapshot.Tenant, o prune.Options, old []cache, full b
 	goes := map[string]bool{}
 	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "planning", Step: cli.ProgressStep}.Start()
 	result, err := p.DryRun(c.ctx, func(r *prune.Removal) bool {
-		goes[r.Name] = o.Despite != "" && r.Tenant == t.Name()
-		list = append(list, prunedSnapshot{r.Tenant, r.Name, r.Usage.Size, r.LastUsed, r.Policy, r.Rule.String(), r.Reason(p.Policies())})
+		goes[r.Name] = o.Despite != "" && r.Namespace == t.Name()
+		list = append(list, prunedSnapshot{r.Namespace, r.Name, r.Usage.Size, r.LastUsed, r.Policy, r.Rule.String(), r.Reason(p.Policies())})
 		return true
 	})
 	stop()
@@ -236,8 +236,8 @@ func (c *call) pruneDry(t *snapshot.Tenant, o prune.Options, old []cache, full b
 		lines := [][]string{{"NAME", "SIZE", "LAST USED", "WHY"}}
 		for _, r := range list {
 			name := abbreviated(r.Name, full)
-			if r.Tenant != TenantName {
-				name = printable(r.Tenant) + ": " + name
+			if r.Namespace != DefaultNamespace {
+				name = printable(r.Namespace) + ": " + name
 			}
 			lines = append(lines, []string{name, cli.Size(r.Bytes), humanize.Time(r.LastUsed), r.Reason})
 		}
@@ -251,7 +251,7 @@ func (c *call) pruneDry(t *snapshot.Tenant, o prune.Options, old []cache, full b
 	return nil
 }
 
-func (c *call) pruneNow(t *snapshot.Tenant, o prune.Options, old []cache) error {
+func (c *call) pruneNow(t *snapshot.Namespace, o prune.Options, old []cache) error {
 	var done atomic.Int64 // thousandths: how much there is to do is known when it has begun
 	o.Progress = func(p prune.Progress) {
 		done.Store(p.Snapshots * 1000 / max(p.Snapshots+p.SnapshotsLeft, 1))
@@ -323,17 +323,17 @@ func (a *app) newWhy() *cobra.Command {
 		RunE: a.action(func(c *call) error { return c.why(&f) }), ValidArgsFunction: a.completeSnapshots(0),
 	}
 	f.register(cmd)
-	a.tenantFlag(cmd, cmd.Flags())
+	a.namespaceFlag(cmd, cmd.Flags())
 	return cmd
 }
 
 type whyReport struct {
-	Tenant  string   `json:"tenant"`
-	Name    string   `json:"name"`
-	Removed bool     `json:"removed"` // by the next run
-	Reasons []string `json:"reasons"` // why, or why not
-	More    bool     `json:"more"`    // there are further snapshots that keep it
-	Command string   `json:"command"` // of the step whose result it is, cut off; "": it is none
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Removed   bool     `json:"removed"` // by the next run
+	Reasons   []string `json:"reasons"` // why, or why not
+	More      bool     `json:"more"`    // there are further snapshots that keep it
+	Command   string   `json:"command"` // of the step whose result it is, cut off; "": it is none
 }
 
 func (c *call) why(f *pruneFlags) error {
@@ -342,7 +342,7 @@ func (c *call) why(f *pruneFlags) error {
 		return err
 	}
 	var r whyReport
-	err = c.withStore(false, func(t *snapshot.Tenant) error {
+	err = c.withStore(false, func(t *snapshot.Namespace) error {
 		info, err := c.find(t, c.args[0])
 		if err != nil {
 			return err
@@ -355,7 +355,7 @@ func (c *call) why(f *pruneFlags) error {
 		if err != nil {
 			return err
 		}
-		r = whyReport{Tenant: t.Name(), Name: info.Name, Removed: answer.Next != nil, More: answer.More, Command: info.Labels[step.LabelCommand]}
+		r = whyReport{Namespace: t.Name(), Name: info.Name, Removed: answer.Next != nil, More: answer.More, Command: info.Labels[step.LabelCommand]}
 		if answer.Next != nil {
 			r.Reasons = []string{answer.Next.Reason(p.Policies())}
 		}
@@ -365,7 +365,7 @@ func (c *call) why(f *pruneFlags) error {
 			case k.Cause == prune.InUse && kindOf(info) == "base":
 				reason = "it is a base, which stays until holdfastd snapshot rm removes it"
 			case k.Cause == prune.Leased && k.Lease == step.HoldLease:
-				reason = fmt.Sprintf("it is held for the next step on it, until %s at most; holdfastd snapshot rm and prune --held remove it", moment(k.Until))
+				reason = fmt.Sprintf("it is held for the next step on it, until %s at most; holdfastd snapshot rm and prune --held remove it", timeText(k.Until))
 			}
 			r.Reasons = append(r.Reasons, reason)
 		}

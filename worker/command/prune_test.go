@@ -21,14 +21,14 @@ func pruneStand(t *testing.T) {
 	must(t, "--driver", "copy", "import", "files.tar", "tiny")
 	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})
 	check(t, err)
-	tenant, err := s.Tenant("local")
+	namespace, err := s.Namespace("local")
 	check(t, err)
-	on, err := base.Resolve(context.Background(), tenant, "tiny")
+	on, err := base.Resolve(context.Background(), namespace, "tiny")
 	check(t, err)
 	add := func(name, parent string, labels map[string]string) {
-		_, err := tenant.Prepare(context.Background(), "active", parent)
+		_, err := namespace.Prepare(context.Background(), "active", parent)
 		check(t, err)
-		check(t, tenant.Commit(context.Background(), name, "active", snapshot.WithLabels(labels)))
+		check(t, namespace.Commit(context.Background(), name, "active", snapshot.WithLabels(labels)))
 	}
 	add("one", on.Name, nil)
 	add("kept", on.Name, map[string]string{prune.LabelKeep: "yes"})

@@ -27,7 +27,7 @@ type quarantinedReport struct {
 
 func (c *call) listQuarantined() error {
 	list := []quarantinedReport{}
-	err := c.withStore(false, func(t *snapshot.Tenant) error {
+	err := c.withStore(false, func(t *snapshot.Namespace) error {
 		all, err := t.Store().Quarantined(c.ctx)
 		for _, q := range all {
 			list = append(list, quarantinedReport{q.ID, fmt.Sprintf("%s/quarantine/%v", t.Store().Root(), q.ID), q.Usage.Size, q.Usage.Inodes, q.Modified})
@@ -61,7 +61,7 @@ func (c *call) removeQuarantined() error {
 		}
 		ids = append(ids, snapshot.ID(n))
 	}
-	err := c.withStore(false, func(t *snapshot.Tenant) error {
+	err := c.withStore(false, func(t *snapshot.Namespace) error {
 		if all {
 			report, err := t.Store().Reconciled(c.ctx)
 			if err != nil {

@@ -80,7 +80,7 @@ const roomLease = "room for a step"
 
 // reserve promises a step the room that it may take, and makes it by pruning if it is not there. The step is the only one that
 // this process runs, so the reservation ends with it.
-func (c *call) reserve(t *snapshot.Tenant, s step.Step, f *stepFlags) error {
+func (c *call) reserve(t *snapshot.Namespace, s step.Step, f *stepFlags) error {
 	bytes := f.reservation(s.Limits)
 	if bytes == 0 {
 		return nil
@@ -136,7 +136,7 @@ func (e *neverRoom) Error() string {
 
 // makeRoom prunes, with one Pruner after the other until there is room, but for the base of the step that is going to run, which nothing
 // stands on if it is the result of another.
-func (c *call) makeRoom(ctx context.Context, t *snapshot.Tenant, base string, free int64, pruners ...*prune.Pruner) (err error) {
+func (c *call) makeRoom(ctx context.Context, t *snapshot.Namespace, base string, free int64, pruners ...*prune.Pruner) (err error) {
 	if err := t.Lease(ctx, roomLease, base, time.Hour); err != nil {
 		return err
 	}

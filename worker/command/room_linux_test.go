@@ -60,18 +60,18 @@ func many(t *testing.T, n int) {
 	ctx := context.Background()
 	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})
 	check(t, err)
-	tenant, err := s.Tenant("local")
+	namespace, err := s.Namespace("local")
 	check(t, err)
 	for i := range n {
 		name := fmt.Sprintf("small-%03d", i)
-		m, err := tenant.Prepare(ctx, "active", "")
+		m, err := namespace.Prepare(ctx, "active", "")
 		check(t, err)
 		if i == 0 {
 			f, err := os.Create(filepath.Join(m[0].Source, "file"))
 			check(t, err)
 			check(t, errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, 64<<20), f.Close()))
 		}
-		check(t, tenant.Commit(ctx, name, "active", snapshot.WithLabels(map[string]string{"l": strings.Repeat("x", 2000)})))
+		check(t, namespace.Commit(ctx, name, "active", snapshot.WithLabels(map[string]string{"l": strings.Repeat("x", 2000)})))
 	}
 	check(t, s.Close())
 }

@@ -53,11 +53,11 @@ func (a *app) newSnapshot() *cobra.Command {
 	ls.Flags().BoolVar(&quarantined, "quarantined", false, "what metadata.db does not name, although it or another one did")
 	tree := &cobra.Command{Use: "tree", Short: "Show which snapshot is made from which", Args: cobra.NoArgs, RunE: a.action(func(c *call) error { return c.tree(full) })}
 	tree.Flags().BoolVar(&full, "full", false, "do not abbreviate digests")
-	a.tenantFlag(cmd, cmd.PersistentFlags())
+	a.namespaceFlag(cmd, cmd.PersistentFlags())
 	cmd.AddCommand(ls, tree,
 		&cobra.Command{
-			Use: "tenants", Short: "List who has snapshots", Args: cobra.NoArgs, RunE: a.action((*call).tenants),
-			Long: "List the tenants that have snapshots. What holdfastd makes is that of " + TenantName + "; others are those\nof services that keep their snapshots in the same store.",
+			Use: "namespaces", Short: "List the namespaces that have snapshots", Args: cobra.NoArgs, RunE: a.action((*call).namespaces),
+			Long: "List the namespaces that have snapshots. What holdfastd makes is in " + DefaultNamespace + "; others belong to\nservices that keep their snapshots in the same store.",
 		},
 		&cobra.Command{
 			Use: "stat NAME", Short: "Show what is known of a snapshot", Args: cobra.ExactArgs(1),
@@ -105,7 +105,7 @@ func printable(name string) string {
 }
 
 func (c *call) all() (list []snapshot.Info, err error) {
-	err = c.withStore(false, func(t *snapshot.Tenant) error {
+	err = c.withStore(false, func(t *snapshot.Namespace) error {
 		return t.Walk(c.ctx, func(i snapshot.Info) error {
 			list = append(list, i)
 			return nil
@@ -213,7 +213,7 @@ func kindOf(i snapshot.Info) string {
 }
 
 type snapshotReport struct {
-	Tenant     string            `json:"tenant"`
+	Namespace  string            `json:"namespace"`
 	Name       string            `json:"name"`
 	ID         uint64            `json:"id"`
 	Kind       string            `json:"kind"`
@@ -241,7 +241,7 @@ func (c *call) reportOf(i snapshot.Info) snapshotReport {
 	if i.Digest != (snapshot.Digest{}) {
 		digest = i.Digest.String()
 	}
-	return snapshotReport{cmp.Or(c.tenant, TenantName), i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels, labels[step.LabelCommand]}
+	return snapshotReport{cmp.Or(c.namespace, DefaultNamespace), i.Name, uint64(i.ID), strings.ToLower(i.Kind.String()), i.Parent, i.Created, i.Updated, lastUsed(i), i.Usage.Size, i.Usage.Inodes, i.Pinned, i.Distrusted, i.Damaged, digest, i.Verified, labels, labels[step.LabelCommand]}
 }
 
 type statReport struct {
@@ -252,7 +252,7 @@ type statReport struct {
 }
 
 func (c *call) stat() error {
-	return c.withStore(false, func(t *snapshot.Tenant) error {
+	return c.withStore(false, func(t *snapshot.Namespace) error {
 		info, err := c.find(t, c.args[0])
 		if err != nil {
 			return err
@@ -290,9 +290,9 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 		lines = append(lines, [2]string{"Command", ranBy(info, true)})
 	}
 	lines = append(lines, [2]string{"Size", cli.SizeExactly(info.Usage.Size)}, [2]string{"Files", cli.Count(info.Usage.Inodes)},
-		[2]string{"Created", moment(info.Created)}, [2]string{"Last used", moment(lastUsed(info))}, [2]string{"Directory", r.Directory})
+		[2]string{"Created", timeText(info.Created)}, [2]string{"Last used", timeText(lastUsed(info))}, [2]string{"Directory", r.Directory})
 	if r.Digest != "" {
-		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", moment(r.Verified)})
+		lines = append(lines, [2]string{"Digest", r.Digest}, [2]string{"Verified", timeText(r.Verified)})
 	}
 	for _, child := range r.Children {
 		lines = append(lines, [2]string{"Child", printable(child)})
@@ -309,13 +309,13 @@ func (c *call) printStat(info snapshot.Info, r *statReport) {
 	cli.Rows(c.out, lines...)
 }
 
-// moment is a time for people.
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+// timeText is a time for people.
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-func (c *call) tenants() error {
+func (c *call) namespaces() error {
 	names := []string{}
-	err := c.withStore(false, func(t *snapshot.Tenant) error {
-		all, err := t.Store().Tenants(c.ctx)
+	err := c.withStore(false, func(t *snapshot.Namespace) error {
+		all, err := t.Store().Namespaces(c.ctx)
 		names = append(names, all...)
 		return err
 	})
@@ -335,7 +335,7 @@ func (c *call) tenants() error {
 
 func (c *call) remove(force bool) error {
 	removed := []string{}
-	err := c.withStore(false, func(t *snapshot.Tenant) (err error) {
+	err := c.withStore(false, func(t *snapshot.Namespace) (err error) {
 		defer func() {
 			if len(removed) > 0 { // also if another one stays
 				err = errors.Join(err, c.deleted(t.Store()))
@@ -368,8 +368,8 @@ func (c *call) remove(force bool) error {
 }
 
 // refuseClient fails if a snapshot is a client's.
-func (c *call) refuseClient(t *snapshot.Tenant, name string) error {
-	if t.Name() == TenantName {
+func (c *call) refuseClient(t *snapshot.Namespace, name string) error {
+	if t.Name() == DefaultNamespace {
 		return nil
 	}
 	p, err := newPruner(t.Store(), prune.Options{Config: prune.Default()})
@@ -388,7 +388,7 @@ func (c *call) refuseClient(t *snapshot.Tenant, name string) error {
 }
 
 // explainUse says who uses a snapshot that cannot be removed.
-func (c *call) explainUse(t *snapshot.Tenant, info snapshot.Info, err error) error {
+func (c *call) explainUse(t *snapshot.Namespace, info snapshot.Info, err error) error {
 	if !errors.Is(err, snapshot.ErrInUse) {
 		return err
 	}

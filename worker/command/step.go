@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
+	"holdfast/command/size"
 	"holdfast/worker/base"
 	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
@@ -55,7 +56,7 @@ Root in a step is an unprivileged user of this machine where ids can be mapped, 
 file system can map ids, and otherwise only as all users can. With --network host it cannot listen at
 ports below 1024.
 
-An ordinary user's steps run in a user namespace: with the runtime native, as one user,
+An unprivileged user's steps run in a user namespace: with the runtime native, as one user,
 without limits of memory, processors and processes.`
 
 // Exit codes of step, beside those of commands: the ones of programs that run containers.
@@ -112,7 +113,7 @@ func (a *app) newStep() *cobra.Command {
 	cli.DurationVar(flags, &f.timeout, "timeout", 0, "longest time that the command may take, such as 90s; default: no limit")
 	cli.DurationVar(flags, &f.hold, "hold", step.DefaultHold, "how long the result stays for the next step on it, whatever is pruned; 0: not at all")
 	cli.SizeRangeVar(flags, &f.disk, "disk", 0, leastLimit, math.MaxInt64, "most that the result may take, such as 2GiB; default: no limit")
-	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+cli.SizeText(defaultReserve)+"; 0: none")
+	cli.SizeRangeVar(flags, &f.reserve, "reserve", -1, 0, math.MaxInt64, "room on the disk that is reserved before it begins; default: that of --disk, or "+size.Text(defaultReserve)+"; 0: none")
 	flags.StringVar(&f.policy, "policy", "", "file with policies in TOML, by which snapshots are pruned if that room is not there; default: the built-in ones")
 	_ = cmd.MarkFlagFilename("policy", "toml")
 	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
@@ -296,7 +297,7 @@ func (c *call) step(f *stepFlags) error {
 	defer cli.OutliveReader()()
 	c.volatile = true
 	var done *stepReport
-	err = c.withRunner(o, s.Mounts, func(t *snapshot.Tenant, r *step.Runner) error {
+	err = c.withRunner(o, s.Mounts, func(t *snapshot.Namespace, r *step.Runner) error {
 		if s.Base, err = c.resolve(t, f, &s); err != nil {
 			return err
 		}
@@ -315,7 +316,7 @@ func (c *call) step(f *stepFlags) error {
 }
 
 // resolve is the name of the snapshot to build on. What its image says is added to the step.
-func (c *call) resolve(t *snapshot.Tenant, f *stepFlags, s *step.Step) (string, error) {
+func (c *call) resolve(t *snapshot.Namespace, f *stepFlags, s *step.Step) (string, error) {
 	named, err := c.find(t, f.base)
 	if err != nil {
 		return "", fmt.Errorf("base %s: %w", f.base, err)

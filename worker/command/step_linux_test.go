@@ -258,7 +258,7 @@ func TestStepInterrupted(t *testing.T) {
 		t.Errorf("meanwhile: %+v", r)
 	}
 	cancel()
-	if r := wait(); r.code != 130 || r.out != "begun\n" || !strings.Contains(r.errOut, "interrupted; nothing is left behind") {
+	if r := wait(); r.code != 130 || r.out != "begun\n" || !strings.Contains(r.errOut, "interrupted; nothing is left") {
 		t.Errorf("%+v", r)
 	}
 	nothingLeft(t, 2)
@@ -291,7 +291,7 @@ func TestStepSignals(t *testing.T) {
 		args := []string{"--run", filepath.Join(dir, "run"), "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit"}
 		cmd := program("/proc/self/exe", dir, args...)
 		endsBy(t, cmd, signal)
-		if said := byInit.ReplaceAllString(fmt.Sprint(cmd.Stderr), ""); said != "holdfastd: interrupted; nothing is left behind\n" {
+		if said := byInit.ReplaceAllString(fmt.Sprint(cmd.Stderr), ""); said != "holdfastd: interrupted; nothing is left\n" {
 			t.Errorf("%v: %s", signal, said)
 		}
 		nothingLeft(t, 2)
@@ -338,7 +338,7 @@ func TestStepKilled(t *testing.T) {
 	nothingLeft(t, 3)
 }
 
-// asUser gives a command to an ordinary user, and with it a directory and this program.
+// asUser gives a command to an unprivileged user, and with it a directory and this program.
 func asUser(t *testing.T) (path, dir string, become func(*exec.Cmd)) {
 	t.Helper()
 	dir = t.TempDir()
@@ -364,7 +364,7 @@ func asUser(t *testing.T) (path, dir string, become func(*exec.Cmd)) {
 	}
 }
 
-// TestStepUser: an ordinary user runs steps in a user namespace, or is told why not.
+// TestStepUser: an unprivileged user runs steps in a user namespace, or is told why not.
 func TestStepUser(t *testing.T) {
 	path, dir, become := asUser(t)
 	call := func(args ...string) result {
@@ -404,7 +404,7 @@ func TestStepUser(t *testing.T) {
 			}
 			t.Skip("left out: ", first.errOut)
 		}
-		if doctor.code != 0 || !strings.Contains(doctor.out, "an ordinary user: steps run in a user namespace") || !strings.Contains(doctor.out, "driver "+driver) {
+		if doctor.code != 0 || !strings.Contains(doctor.out, "an unprivileged user: steps run in a user namespace") || !strings.Contains(doctor.out, "driver "+driver) {
 			t.Errorf("%s: %+v", driver, doctor)
 		}
 		if first.code != 0 || first.out != "0\n" || !strings.HasPrefix(first.errOut, "ran step-") {
@@ -446,7 +446,7 @@ func TestStepUser(t *testing.T) {
 	}
 }
 
-// userFiles has an ordinary user's steps see and get files, one of which the user cannot read, and give some.
+// userFiles has an unprivileged user's steps see and get files, one of which the user cannot read, and give some.
 func userFiles(t *testing.T, call func(args ...string) result) {
 	t.Helper()
 	check(t, os.RemoveAll("src"))

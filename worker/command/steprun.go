@@ -19,8 +19,8 @@ import (
 )
 
 // withRunner opens the store, the manager of mounts and a Runner with options, for as long as fn runs.
-func (c *call) withRunner(o step.Options, mounts []step.Mount, fn func(*snapshot.Tenant, *step.Runner) error) error {
-	return c.withStore(false, func(t *snapshot.Tenant) (err error) {
+func (c *call) withRunner(o step.Options, mounts []step.Mount, fn func(*snapshot.Namespace, *step.Runner) error) error {
+	return c.withStore(false, func(t *snapshot.Namespace) (err error) {
 		m, err := c.openMountsFor(t.Store(), mounts)
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (c *call) withRunner(o step.Options, mounts []step.Mount, fn func(*snapshot
 				_ = t.Store().Cleanup(ctx)
 			}
 		}()
-		o.Tenant, o.Mounts, o.Full, o.Logger = t, m, c.giveUp(c.room), c.logger()
+		o.Namespace, o.Mounts, o.Full, o.Logger = t, m, c.giveUp(c.room), c.logger()
 		r, err := step.New(c.ctx, o)
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (c *call) hasResult(r *step.Runner, s step.Step) bool {
 }
 
 // runStep runs a step. That it has no result is no error here.
-func (c *call) runStep(t *snapshot.Tenant, r *step.Runner, s step.Step, f *stepFlags) (*stepReport, error) {
+func (c *call) runStep(t *snapshot.Namespace, r *step.Runner, s step.Step, f *stepFlags) (*stepReport, error) {
 	var log io.Writer = cli.Output{W: c.cmd.OutOrStdout()}
 	if c.json {
 		log = nil // it is part of the JSON
@@ -177,5 +177,5 @@ func (c *call) reportStep(r *stepReport, quiet bool) error {
 	return nil
 }
 
-// ago is a moment that was, for people.
+// ago is a time in the past, for people.
 func ago(t time.Time) string { return strings.Replace(humanize.Time(t), "now", "just now", 1) }

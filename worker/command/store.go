@@ -54,7 +54,7 @@ func (c *call) needStore() error {
 }
 
 // withStore opens the store, for as long as fn runs. create: one is made if there is none.
-func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err error) {
+func (c *call) withStore(create bool, fn func(*snapshot.Namespace) error) (err error) {
 	there, err := c.isStore()
 	if err == nil && !create {
 		err = c.needStore()
@@ -72,7 +72,7 @@ func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err erro
 	defer func() { err = errors.Join(err, c.removeRun(), s.Close()) }() // in this order: who has the store has the directory
 	c.room.restore()
 	defer c.room.restore() // there may be room now
-	t, err := c.tenantOf(s)
+	t, err := c.namespaceOf(s)
 	if err == nil {
 		err = unmounted(c.ctx, t)
 	}
@@ -85,29 +85,29 @@ func (c *call) withStore(create bool, fn func(*snapshot.Tenant) error) (err erro
 	return err
 }
 
-// tenantOf is the tenant that the command is for. Others than that of the commands must have snapshots.
-func (c *call) tenantOf(s *snapshot.Store) (*snapshot.Tenant, error) {
-	name := cmp.Or(c.tenant, TenantName)
-	if name != TenantName {
-		all, err := s.Tenants(c.ctx)
+// namespaceOf is the namespace that the command is for. Others than that of the commands must have snapshots.
+func (c *call) namespaceOf(s *snapshot.Store) (*snapshot.Namespace, error) {
+	name := cmp.Or(c.namespace, DefaultNamespace)
+	if name != DefaultNamespace {
+		all, err := s.Namespaces(c.ctx)
 		if err != nil {
 			return nil, err
 		}
 		if !slices.Contains(all, name) {
-			return nil, cli.Usagef("no tenant is called %q; those with snapshots: %s", name, cmp.Or(strings.Join(all, ", "), "none"))
+			return nil, cli.Usagef("no namespace is called %q; those with snapshots: %s", name, cmp.Or(strings.Join(all, ", "), "none"))
 		}
 	}
-	return s.Tenant(name)
+	return s.Namespace(name)
 }
 
-// tenantFlag gives a command the flag --tenant.
-func (a *app) tenantFlag(cmd *cobra.Command, flags *pflag.FlagSet) {
-	flags.StringVar(&a.tenant, "tenant", TenantName, "whose snapshots: holdfastd snapshot tenants lists all")
-	_ = cmd.RegisterFlagCompletionFunc("tenant", func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+// namespaceFlag gives a command the flag --namespace.
+func (a *app) namespaceFlag(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.StringVar(&a.namespace, "namespace", DefaultNamespace, "namespace of the snapshots; holdfastd snapshot namespaces lists all")
+	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		c := &call{app: a, ctx: context.Background(), cmd: cmd}
-		a.tenant = TenantName
-		_ = c.withStore(false, func(t *snapshot.Tenant) (err error) {
-			names, err = t.Store().Tenants(c.ctx)
+		a.namespace = DefaultNamespace
+		_ = c.withStore(false, func(t *snapshot.Namespace) (err error) {
+			names, err = t.Store().Namespaces(c.ctx)
 			return err
 		})
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -213,7 +213,7 @@ func isFull(err error) bool {
 const defaultWait = time.Minute
 
 // lockPatience is how long a store that is locked is tried again at least: the child that a killed process was
-// about to start has its locks for a moment.
+// about to start has its locks for a short time.
 const (
 	lockPatience = 300 * time.Millisecond
 	lockInterval = 5 * time.Millisecond

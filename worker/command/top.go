@@ -46,7 +46,7 @@ func (a *app) newTop() *cobra.Command {
 	return cmd
 }
 
-// topReport is what is seen at one moment.
+// topReport is what is seen at one time.
 type topReport struct {
 	Root string    `json:"root"`
 	Time time.Time `json:"time"`
@@ -166,7 +166,7 @@ func entries(dir string) (int, error) {
 	return len(list), err
 }
 
-// metadata opens the store for a moment. If another process was faster it has to wait for the next look.
+// metadata opens the store for a short time. If another process was faster it has to wait for the next look.
 func (v *topView) metadata(r *topReport) error {
 	s, err := v.openStore(true)
 	if errors.Is(err, snapshot.ErrLocked) || errors.Is(err, syscall.EROFS) || isFull(err) {

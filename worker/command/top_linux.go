@@ -17,7 +17,7 @@ import (
 	"holdfast/worker/snapshot/driver/zfs"
 )
 
-// ownerOf is the process that has the store open, 0 if none has. The lock is held for a moment, for which
+// ownerOf is the process that has the store open, 0 if none has. The lock is held for a short time, for which
 // others wait.
 func ownerOf(root string) (pid int, command string, err error) {
 	f, err := os.Open(filepath.Join(root, "lock"))
@@ -174,7 +174,7 @@ func uptime() float64 {
 	return f
 }
 
-// processOf reads what a process has taken. Its name can have spaces and brackets; the fields begin behind it.
+// processOf reads what a process has taken. Its name can have spaces and brackets; the fields begin after it.
 func processOf(dir string, uptime float64) (p runningStep, err error) {
 	b, err := os.ReadFile(dir + "/stat")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // privileged tells whether the process can be expected to mount.
 func privileged() bool { return os.Geteuid() == 0 }
 
-// userNamespaces is what to do where an ordinary user can have none.
+// userNamespaces is what to do where an unprivileged user can have none.
 const userNamespaces = "run it as root, or allow them: see the settings user.max_user_namespaces and kernel.unprivileged_userns_clone of sysctl"
 
 // ownNamespace starts a process as root of a user namespace, which is killed with the thread that has started it.
@@ -57,7 +57,7 @@ func (c *call) inUserNamespace() error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.cmd.InOrStdin(), c.cmd.OutOrStdout(), c.cmd.ErrOrStderr()
 	cmd.SysProcAttr = ownNamespace()
 	if err := cmd.Start(); err != nil {
-		return &nextError{fmt.Errorf("steps need root, or a user namespace, which this system does not let an ordinary user have: %w", err),
+		return &nextError{fmt.Errorf("steps need root, or a user namespace, which this system does not let an unprivileged user have: %w", err),
 			userNamespaces}
 	}
 	ended := make(chan struct{})

@@ -29,7 +29,7 @@ func (a *app) newVerify() *cobra.Command {
 		Use: "verify [NAME...]", Short: "Compare snapshots with their digests", Long: verifyHelp,
 		RunE: a.action(func(c *call) error { return c.verify(rate) }), ValidArgsFunction: a.completeSnapshots(-1),
 	}
-	a.tenantFlag(cmd, cmd.Flags())
+	a.namespaceFlag(cmd, cmd.Flags())
 	cli.SizeRangeVar(cmd.Flags(), &rate, "rate", 0, 1, 1<<62, "read at most that many bytes in a second, such as 50MB; without names only")
 	return cmd
 }
@@ -47,7 +47,7 @@ func (c *call) verify(rate int64) error {
 		return cli.Usagef("--rate is for all snapshots; leave the names out")
 	}
 	r := verifyReport{Damaged: []string{}}
-	err := c.withStore(false, func(t *snapshot.Tenant) error {
+	err := c.withStore(false, func(t *snapshot.Namespace) error {
 		stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "verifying", Step: cli.ProgressStep}.Start()
 		defer stop()
 		if len(c.args) == 0 {
@@ -80,7 +80,7 @@ func (c *call) scrub(s *snapshot.Store, rate int64, r *verifyReport) error {
 	return err
 }
 
-func (c *call) verifyOne(t *snapshot.Tenant, name string, r *verifyReport) error {
+func (c *call) verifyOne(t *snapshot.Namespace, name string, r *verifyReport) error {
 	info, err := c.find(t, name)
 	if err != nil {
 		return err

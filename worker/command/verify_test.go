@@ -15,7 +15,7 @@ func TestVerify(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})
 	check(t, err)
-	n, err := s.Tenant(command.TenantName)
+	n, err := s.Namespace(command.DefaultNamespace)
 	check(t, err)
 	var file string
 	for _, name := range []string{"one", "two"} {

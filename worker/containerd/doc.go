@@ -1,7 +1,7 @@
 // Package containerd shows a namespace of a snapshot.Store as containerd's snapshots.Snapshotter:
 //
 //	store, err := snapshot.Open(root, snapshot.Options{Driver: overlay.New()})
-//	names, err := store.ClientTenant("containerd")
+//	names, err := store.ClientNamespace("containerd")
 //	snapshotter := containerd.New(names)
 //	mounts, err := snapshotter.Prepare(ctx, "work", "")
 //	err = snapshotter.Commit(ctx, "layer", "work")

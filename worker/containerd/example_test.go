@@ -25,7 +25,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	names, err := store.ClientTenant("containerd")
+	names, err := store.ClientNamespace("containerd")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,39 +15,39 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// Snapshotter is a tenant with containerd's methods. Its errors are those of package snapshot
+// Snapshotter is a namespace with containerd's methods. Its errors are those of package snapshot
 // and of containerd's errdefs at once.
-type Snapshotter struct{ tenant *snapshot.Tenant }
+type Snapshotter struct{ namespace *snapshot.Namespace }
 
 var (
 	_ snapshots.Snapshotter = (*Snapshotter)(nil)
 	_ snapshots.Cleaner     = (*Snapshotter)(nil)
 )
 
-// New shows a tenant, which ought to be a client (Store.ClientTenant): containerd does not expect a
+// New shows a namespace, which ought to be a client (Store.ClientNamespace): containerd does not expect a
 // snapshot to go that it has not removed.
-func New(t *snapshot.Tenant) *Snapshotter {
-	return &Snapshotter{tenant: t}
+func New(t *snapshot.Namespace) *Snapshotter {
+	return &Snapshotter{namespace: t}
 }
 
 // Stat implements snapshots.Snapshotter, as all methods do.
 func (s *Snapshotter) Stat(ctx context.Context, key string) (snapshots.Info, error) {
-	info, err := s.tenant.Stat(ctx, key)
+	info, err := s.namespace.Stat(ctx, key)
 	return infoOf(info), classed(err)
 }
 
 func (s *Snapshotter) Update(ctx context.Context, info snapshots.Info, fields ...string) (snapshots.Info, error) {
-	updated, err := s.tenant.Update(ctx, snapshot.Info{Name: info.Name, Labels: info.Labels}, fields...)
+	updated, err := s.namespace.Update(ctx, snapshot.Info{Name: info.Name, Labels: info.Labels}, fields...)
 	return infoOf(updated), classed(err)
 }
 
 func (s *Snapshotter) Usage(ctx context.Context, key string) (snapshots.Usage, error) {
-	u, err := s.tenant.Usage(ctx, key)
+	u, err := s.namespace.Usage(ctx, key)
 	return snapshots.Usage{Size: u.Size, Inodes: u.Inodes}, classed(err)
 }
 
 func (s *Snapshotter) Mounts(ctx context.Context, key string) ([]mount.Mount, error) {
-	mounts, err := s.tenant.Mounts(ctx, key)
+	mounts, err := s.namespace.Mounts(ctx, key)
 	return mountsOf(mounts), classed(err)
 }
 
@@ -56,7 +56,7 @@ func (s *Snapshotter) Prepare(ctx context.Context, key, parent string, opts ...s
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := s.tenant.Prepare(ctx, key, parent, options...)
+	mounts, err := s.namespace.Prepare(ctx, key, parent, options...)
 	return mountsOf(mounts), classed(err)
 }
 
@@ -65,7 +65,7 @@ func (s *Snapshotter) View(ctx context.Context, key, parent string, opts ...snap
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := s.tenant.View(ctx, key, parent, options...)
+	mounts, err := s.namespace.View(ctx, key, parent, options...)
 	return mountsOf(mounts), classed(err)
 }
 
@@ -74,11 +74,11 @@ func (s *Snapshotter) Commit(ctx context.Context, name, key string, opts ...snap
 	if err != nil {
 		return err
 	}
-	return classed(s.tenant.Commit(ctx, name, key, options...))
+	return classed(s.namespace.Commit(ctx, name, key, options...))
 }
 
 func (s *Snapshotter) Remove(ctx context.Context, key string) error {
-	return classed(s.tenant.Remove(ctx, key))
+	return classed(s.namespace.Remove(ctx, key))
 }
 
 func (s *Snapshotter) Walk(ctx context.Context, fn snapshots.WalkFunc, fs ...string) error {
@@ -86,7 +86,7 @@ func (s *Snapshotter) Walk(ctx context.Context, fn snapshots.WalkFunc, fs ...str
 	if err != nil {
 		return err
 	}
-	return classed(s.tenant.Walk(ctx, func(info snapshot.Info) error {
+	return classed(s.namespace.Walk(ctx, func(info snapshot.Info) error {
 		theirs := infoOf(info)
 		if !filter.Match(fields(theirs)) {
 			return nil
@@ -97,7 +97,7 @@ func (s *Snapshotter) Walk(ctx context.Context, fn snapshots.WalkFunc, fs ...str
 
 // Cleanup returns when what was removed is deleted.
 func (s *Snapshotter) Cleanup(ctx context.Context) error {
-	return classed(s.tenant.Store().Cleanup(ctx))
+	return classed(s.namespace.Store().Cleanup(ctx))
 }
 
 // Close does nothing. The Store is its owner's.

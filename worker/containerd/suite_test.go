@@ -41,11 +41,11 @@ func suite(t *testing.T, name, fs string, mode snapshot.SyncMode, driver func() 
 		if err != nil {
 			return nil, nil, err
 		}
-		tenant, err := store.ClientTenant("testsuite")
+		namespace, err := store.ClientNamespace("testsuite")
 		if err != nil {
 			return nil, nil, errors.Join(err, store.Close())
 		}
-		snapshotter := containerd.New(tenant)
+		snapshotter := containerd.New(namespace)
 		return snapshotter, func() error {
 			err := errors.Join(snapshotter.Close(), sound(ctx, store))
 			if fs != "" {
@@ -125,11 +125,11 @@ func TestSuiteZFS(t *testing.T) {
 		if err != nil {
 			return nil, nil, errors.Join(err, destroy())
 		}
-		tenant, err := store.ClientTenant("testsuite")
+		namespace, err := store.ClientNamespace("testsuite")
 		if err != nil {
 			return nil, nil, errors.Join(err, store.Close(), destroy())
 		}
-		snapshotter := &served{Snapshotter: containerd.New(tenant), by: zfsfuse.NewMounter(), held: map[string]holding{}}
+		snapshotter := &served{Snapshotter: containerd.New(namespace), by: zfsfuse.NewMounter(), held: map[string]holding{}}
 		return snapshotter, func() error {
 			return errors.Join(snapshotter.Close(), sound(ctx, store), destroy())
 		}, nil

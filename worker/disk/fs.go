@@ -8,7 +8,7 @@ import (
 // FS are the figures of a file system.
 type FS struct {
 	Size int64 // bytes
-	Free int64 // bytes that an ordinary user can still write
+	Free int64 // bytes that an unprivileged user can still write
 
 	// Inodes is how many files the file system can have, and FreeInodes how many more; both 0
 	// where there is no such number.
@@ -21,7 +21,7 @@ type FS struct {
 func Measure(dir string) (FS, error) { return measure(dir) }
 
 // clamp is a product, or the largest number that there is; 0 if n is negative, as where more is used than
-// an ordinary user may.
+// an unprivileged user may.
 func clamp[T int64 | uint64](n T, size uint64) int64 {
 	if n <= 0 {
 		return 0

@@ -54,7 +54,7 @@ type Options struct {
 	// when they are: for instance prune.Pruner.MakeRoom. It is called by one at a time. nil: nothing can be done.
 	MakeRoom func(ctx context.Context, free int64) error
 
-	// Logger hears of the emergency file; nil: nobody does.
+	// Logger hears of the emergency file; nil: none does.
 	Logger *slog.Logger
 }
 
@@ -93,7 +93,7 @@ func Open(dir string, options Options) (*Space, error) {
 	return s, nil
 }
 
-// Reservation is room that nobody else can reserve, until Release.
+// Reservation is room that no other can reserve, until Release.
 type Reservation struct {
 	s       *Space
 	bytes   int64
@@ -120,7 +120,7 @@ func (s *Space) Reserve(ctx context.Context, bytes int64) (*Reservation, error) 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("reserve %d bytes: %w", bytes, ctx.Err())
 	}
-	// Who had the turn before may have made enough for both.
+	// The holder before may have made enough for both.
 	if r, full, err = s.try(bytes); err != nil || r != nil {
 		return r, err
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachLoop puts a file behind a loop device that ends when it is neither open nor
+// attachLoop attaches a file to a loop device that ends when it is neither open nor
 // mounted any more. The caller closes the device after it has mounted it.
 func attachLoop(path string, readOnly bool) (*os.File, error) {
 	mode, flags := os.O_RDWR, uint32(unix.LO_FLAGS_AUTOCLEAR)

@@ -265,7 +265,7 @@ func (r *recovery) noteForeign() error {
 }
 
 // outlives tells whether a file system that no mountinfo shows is still there. What a process
-// has held can go a moment after it.
+// has held can go shortly after it.
 func (r *recovery) outlives(rec upperRecord, name string, until time.Time) (alive bool, err error) {
 	for delay := firstDelay; ; delay = min(2*delay, soonDelay) {
 		alive, err = r.m.kernel.stays(rec.dev, name, rec.upper)

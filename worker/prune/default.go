@@ -22,9 +22,9 @@ const defaultText = `# What is removed when, and what is kept.
 # First: what was not used for two months.
 [[policy]]
 # filters says which snapshots the policy is for: those that one of them matches. A filter is a list of conditions,
-# divided by commas, that must all hold: on tenant, name, labels.KEY or labels."KEY", with == or != and a
+# divided by commas, that must all hold: on namespace, name, labels.KEY or labels."KEY", with == or != and a
 # value, or ~= and a regular expression; labels.KEY alone: there is such a label. Without filters, all.
-#filters = ["tenant==build,name~=^nightly/", 'labels.team==a']
+#filters = ["namespace==build,name~=^nightly/", 'labels.team==a']
 # all is whether the policy is also for snapshots with the label "holdfast.keep", which others spare.
 #all = false
 # keepDuration: what was used less than this ago stays.
@@ -40,7 +40,7 @@ reservedSpace = "10%"
 maxUsedSpace = "60%"
 # minFreeSpace: at least this is free on the file system, what others use there included.
 minFreeSpace = "20%"
-# maxSnapshots: there are at most so many, of all tenants.
+# maxSnapshots: there are at most so many, of all namespaces.
 maxSnapshots = 50000
 
 # Last, if that was not enough: also what is to be kept.

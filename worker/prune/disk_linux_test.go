@@ -41,7 +41,7 @@ func file(path string, size int64) error {
 }
 
 // heavy commits a snapshot with a file of a size.
-func (s *stand) heavy(t *snapshot.Tenant, name string, size int64) {
+func (s *stand) heavy(t *snapshot.Namespace, name string, size int64) {
 	s.Helper()
 	m, err := t.Prepare(ctx, "active "+name, "")
 	s.must(err)
@@ -68,7 +68,7 @@ func (s *stand) fill() string {
 }
 
 // grow makes metadata.db need more than it has: until that fails, or it is a MiB longer.
-func (s *stand) grow(t *snapshot.Tenant) error {
+func (s *stand) grow(t *snapshot.Namespace) error {
 	s.Helper()
 	before := s.metadata()
 	for i := range 200 {
@@ -104,7 +104,7 @@ func TestEmergencyReserve(t *testing.T) {
 			var err error
 			space, err = disk.Open(s.store.Root(), disk.Options{Emergency: size})
 			s.must(err)
-			a := s.tenant("a")
+			a := s.namespace("a")
 			for i := range 200 {
 				s.layer(a, fmt.Sprint("small ", i), "", 0)
 			}
@@ -142,13 +142,13 @@ func TestEmergencyReserve(t *testing.T) {
 func TestReserveMakesRoom(t *testing.T) {
 	const mib = 1 << 20
 	s := fullStand(t, snapshot.Options{})
-	a, b := s.tenant("a"), s.tenant("b")
+	a, b := s.namespace("a"), s.namespace("b")
 	for i := range 5 {
 		s.heavy(a, fmt.Sprint(i), 50*mib)
 		s.heavy(b, fmt.Sprint(i), 50*mib)
 	}
 	s.must(a.Pin(ctx, "4"))
-	f, err := ParseFilter("tenant==a")
+	f, err := ParseFilter("namespace==a")
 	s.must(err)
 	p, err := New(s.store, Options{Config: Config{Policies: []Policy{{Filters: []Filter{f}, MaxUsedSpace: Size{Percent: 90}}}}})
 	s.must(err)
@@ -187,7 +187,7 @@ func TestReserveMakesRoom(t *testing.T) {
 func TestMinFree(t *testing.T) {
 	const mib = 1 << 20
 	s := fullStand(t, snapshot.Options{})
-	a := s.tenant("a")
+	a := s.namespace("a")
 	for i := range 8 {
 		s.heavy(a, fmt.Sprint(i), 20*mib)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Filter selects snapshots: those for which all of its conditions, divided by commas, hold.
 //
-//	tenant==build                the tenant is build
+//	namespace==build                the namespace is build
 //	name!=base                   the name is another
 //	name~=^step/                 a regular expression (package regexp) is in the name
 //	labels.team==a               the label has that value
@@ -26,7 +26,7 @@ type Filter struct {
 }
 
 type condition struct {
-	field string // tenant, name, or labels
+	field string // namespace, name, or labels
 	label string // key
 	op    string // "" is: it is there
 	value string
@@ -64,7 +64,7 @@ func parseCondition(text string) (c condition, rest string, err error) {
 	}
 	c.field, rest = text[:end], text[end:]
 	switch c.field {
-	case "tenant", "name":
+	case "namespace", "name":
 	case "labels":
 		var ok bool
 		if rest, ok = strings.CutPrefix(rest, "."); !ok {
@@ -79,7 +79,7 @@ func parseCondition(text string) (c condition, rest string, err error) {
 	case "":
 		return c, "", errors.New("a condition is missing")
 	default:
-		return c, "", fmt.Errorf("%q is not known; there are tenant, name and labels.KEY", c.field)
+		return c, "", fmt.Errorf("%q is not known; there are namespace, name and labels.KEY", c.field)
 	}
 	rest = strings.TrimLeft(rest, " ")
 	for _, op := range operators {
@@ -132,8 +132,8 @@ func (f Filter) Match(c *snapshot.Candidate) bool {
 func (c *condition) holds(s *snapshot.Candidate) bool {
 	value := s.Name
 	switch c.field {
-	case "tenant":
-		value = s.Tenant
+	case "namespace":
+		value = s.Namespace
 	case "labels":
 		value = s.Labels[c.label]
 	}

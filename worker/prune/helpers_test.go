@@ -83,15 +83,15 @@ func (s *stand) must(err error) {
 	}
 }
 
-func (s *stand) tenant(name string) *snapshot.Tenant {
+func (s *stand) namespace(name string) *snapshot.Namespace {
 	s.Helper()
-	t, err := s.store.Tenant(name)
+	t, err := s.store.Namespace(name)
 	s.must(err)
 	return t
 }
 
 // layer commits a snapshot of a size.
-func (s *stand) layer(t *snapshot.Tenant, name, parent string, size int64, o ...snapshot.Option) {
+func (s *stand) layer(t *snapshot.Namespace, name, parent string, size int64, o ...snapshot.Option) {
 	s.Helper()
 	s.driver.next.Store(size)
 	_, err := t.Prepare(ctx, "active "+name, parent)
@@ -123,7 +123,7 @@ func (s *stand) dry(p *Pruner) (list []Removal, r Result) {
 
 func namesOf(list []Removal) (names []string) {
 	for _, r := range list {
-		names = append(names, r.Tenant+"/"+r.Name)
+		names = append(names, r.Namespace+"/"+r.Name)
 	}
 	return names
 }
@@ -134,7 +134,7 @@ func (s *stand) all() map[string]snapshot.Candidate {
 	found := map[string]snapshot.Candidate{}
 	s.must(s.store.Read(ctx, func(m *snapshot.ReadTx) error {
 		return m.All(func(c snapshot.Candidate) bool {
-			found[c.Tenant+"/"+c.Name] = c
+			found[c.Namespace+"/"+c.Name] = c
 			return true
 		})
 	}))

@@ -33,11 +33,11 @@ func naive(s *history, policies []Policy, now time.Time, room int64) (gone []str
 			if best == nil || rule == "" {
 				break
 			}
-			gone = append(gone, fmt.Sprintf("%s/%s %d %s", best.Tenant, best.Name, i+1, rule))
+			gone = append(gone, fmt.Sprintf("%s/%s %d %s", best.Namespace, best.Name, i+1, rule))
 			state.Used -= best.Usage.Size
 			state.Free += best.Usage.Size
 			state.Snapshots--
-			delete(here, best.Tenant+"/"+best.Name)
+			delete(here, best.Namespace+"/"+best.Name)
 		}
 	}
 	return gone
@@ -45,11 +45,11 @@ func naive(s *history, policies []Policy, now time.Time, room int64) (gone []str
 
 func (s *history) mayGo(here map[string]snapshot.Candidate, c *snapshot.Candidate) bool {
 	for _, other := range here {
-		if other.Tenant == c.Tenant && other.Parent == c.Name {
+		if other.Namespace == c.Namespace && other.Parent == c.Name {
 			return false
 		}
 	}
-	return c.Kind == snapshot.Committed && c.Tenant != "client" && !c.Pinned && !s.leased[c.Tenant+"/"+c.Name]
+	return c.Kind == snapshot.Committed && c.Namespace != "client" && !c.Pinned && !s.leased[c.Namespace+"/"+c.Name]
 }
 
 func selects(p *Policy, c *snapshot.Candidate, now time.Time) bool {
@@ -61,16 +61,16 @@ func selects(p *Policy, c *snapshot.Candidate, now time.Time) bool {
 	}
 	for _, f := range p.Filters {
 		switch f.String() {
-		case "tenant==a":
-			if c.Tenant == "a" {
+		case "namespace==a":
+			if c.Namespace == "a" {
 				return true
 			}
 		case "labels.team==x":
 			if c.Labels["team"] == "x" {
 				return true
 			}
-		case "tenant==b,name~=[0-4]$":
-			if c.Tenant == "b" && c.Name[len(c.Name)-1] <= '4' {
+		case "namespace==b,name~=[0-4]$":
+			if c.Namespace == "b" && c.Name[len(c.Name)-1] <= '4' {
 				return true
 			}
 		}
@@ -116,13 +116,13 @@ type history struct {
 // grow makes random snapshots, with leases, pins, labels and uses.
 func (h *history) grow(n int) {
 	h.leased = map[string]bool{}
-	client, err := h.store.ClientTenant("client")
+	client, err := h.store.ClientNamespace("client")
 	h.must(err)
-	tenants := []*snapshot.Tenant{h.tenant("a"), h.tenant("b"), client}
-	made := make([][]string, len(tenants))
+	namespaces := []*snapshot.Namespace{h.namespace("a"), h.namespace("b"), client}
+	made := make([][]string, len(namespaces))
 	for i := range n {
-		k := h.rng.IntN(len(tenants))
-		t, name, parent := tenants[k], fmt.Sprint("s", i), ""
+		k := h.rng.IntN(len(namespaces))
+		t, name, parent := namespaces[k], fmt.Sprint("s", i), ""
 		if len(made[k]) > 0 && h.rng.IntN(4) > 0 {
 			parent = made[k][h.rng.IntN(len(made[k]))]
 		}
@@ -174,7 +174,7 @@ func (h *history) policies() (list []Policy, now time.Time) {
 	for range 1 + h.rng.IntN(3) {
 		for {
 			var p Policy
-			for _, text := range []string{"tenant==a", "labels.team==x", "tenant==b,name~=[0-4]$"} {
+			for _, text := range []string{"namespace==a", "labels.team==x", "namespace==b,name~=[0-4]$"} {
 				if h.rng.IntN(4) == 0 {
 					f, err := ParseFilter(text)
 					h.must(err)
@@ -209,7 +209,7 @@ func (h *history) policies() (list []Policy, now time.Time) {
 // seen is a plan, as the reference gives it.
 func seen(list []Removal) (text []string) {
 	for _, r := range list {
-		text = append(text, fmt.Sprintf("%s/%s %d %v", r.Tenant, r.Name, r.Policy, r.Rule))
+		text = append(text, fmt.Sprintf("%s/%s %d %v", r.Namespace, r.Name, r.Policy, r.Rule))
 	}
 	return text
 }
@@ -289,7 +289,7 @@ func (h *history) why(p *Pruner, list []Removal) {
 	for range 5 {
 		key := slices.Sorted(maps.Keys(here))[h.rng.IntN(len(here))]
 		c := here[key]
-		a, err := p.Why(ctx, c.Tenant, c.Name)
+		a, err := p.Why(ctx, c.Namespace, c.Name)
 		h.must(err)
 		if (a.Next != nil) != (goes[c.ID] != 0) || a.Next != nil && (a.Next.Rule != goes[c.ID] || len(a.Kept) > 0) || a.Next == nil && len(a.Kept) == 0 {
 			h.Fatalf("why %s: %+v; the plan has %v", key, a, goes[c.ID])
@@ -311,7 +311,7 @@ func (h *history) run(p *Pruner) int {
 	list, dry := h.dry(p)
 	want := h.all()
 	for _, r := range list {
-		delete(want, r.Tenant+"/"+r.Name)
+		delete(want, r.Namespace+"/"+r.Name)
 	}
 	p.opts.Hold = time.Nanosecond // one for each transaction
 	var total Result

@@ -39,7 +39,7 @@ type Policy struct {
 	ReservedSpace Size     `toml:"reservedSpace,omitempty"` // while no more than this is used, nothing goes
 	MaxUsedSpace  Size     `toml:"maxUsedSpace,omitempty"`  // at most this is used
 	MinFreeSpace  Size     `toml:"minFreeSpace,omitempty"`  // at least this is free on the file system
-	MaxSnapshots  Count    `toml:"maxSnapshots,omitzero"`   // of all kinds and tenants
+	MaxSnapshots  Count    `toml:"maxSnapshots,omitzero"`   // of all kinds and namespaces
 }
 
 // bounded tells whether it has bounds.

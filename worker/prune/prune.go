@@ -52,7 +52,7 @@ type Progress struct {
 type Result struct {
 	Snapshots, Bytes int64 // removed, and what these take
 	Policies         []Sum // the same by policy
-	Kept             int64 // used, leased or removed by others between plan and turn
+	Kept             int64 // used, leased or removed by others between plan and removal
 	Mounts           int   // unmounted
 	After            State // as far as it is known when trees are not deleted yet
 
@@ -72,12 +72,12 @@ func (s *Sum) add(bytes int64) {
 // Pruner removes snapshots of a store by policies. Its methods may be called concurrently; runs wait for
 // each other.
 type Pruner struct {
-	store *snapshot.Store
-	opts  Options
-	log   *slog.Logger
-	disk  fileSystem
-	now   func() time.Time
-	turn  chan struct{}
+	store   *snapshot.Store
+	opts    Options
+	log     *slog.Logger
+	disk    fileSystem
+	now     func() time.Time
+	running chan struct{}
 
 	besides func(root string) (metadata, other int64, err error)
 }
@@ -95,7 +95,7 @@ func New(store *snapshot.Store, options Options) (*Pruner, error) {
 	if options.Hold == 0 {
 		options.Hold = defaultHold
 	}
-	p := &Pruner{store: store, opts: options, log: options.Logger, disk: disk.Measure, now: time.Now, turn: make(chan struct{}, 1), besides: besides}
+	p := &Pruner{store: store, opts: options, log: options.Logger, disk: disk.Measure, now: time.Now, running: make(chan struct{}, 1), besides: besides}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -174,8 +174,8 @@ const maxPlans = 5
 func (p *Pruner) run(ctx context.Context, room int64) (Result, error) {
 	total := Result{Policies: make([]Sum, len(p.opts.Policies))}
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.running <- struct{}{}:
+		defer func() { <-p.running }()
 	case <-ctx.Done():
 		return total, ctx.Err()
 	}

@@ -24,7 +24,7 @@ import (
 // TestParentsFollow: parents go after their last child, in one plan, and a kept child keeps them.
 func TestParentsFollow(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
+	a := s.namespace("a")
 	s.layer(a, "base", "", 10)
 	s.layer(a, "one", "base", 10)
 	s.layer(a, "two", "one", 10)
@@ -49,7 +49,7 @@ func TestParentsFollow(t *testing.T) {
 // TestClockBackwards: what was used in the future was used now. It is no reason for anything to go, or to stay for longer.
 func TestClockBackwards(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
+	a := s.namespace("a")
 	s.layer(a, "old", "", 10)
 	hour := Policy{KeepDuration: Duration(time.Hour)}
 	for later, want := range map[time.Duration]int{-24 * time.Hour: 0, -time.Nanosecond: 0, 59 * time.Minute: 0, 61 * time.Minute: 1, 1e6 * time.Hour: 1} {
@@ -70,7 +70,7 @@ func TestClockBackwards(t *testing.T) {
 // TestTrashIsFree: what is removed and not deleted yet does not make more go, neither by what is used nor by what is free.
 func TestTrashIsFree(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
+	a := s.namespace("a")
 	s.driver.delete = make(chan struct{})
 	for i := range 10 {
 		s.layer(a, fmt.Sprint(i), "", 1e6)
@@ -103,10 +103,10 @@ func TestTrashIsFree(t *testing.T) {
 	}
 }
 
-// TestUsedMeanwhile: what is used, leased or removed between plan and turn stays, and others go in its place.
+// TestUsedMeanwhile: what is used, leased or removed between plan and removal stays, and others go in its place.
 func TestUsedMeanwhile(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
+	a := s.namespace("a")
 	for i := range 8 {
 		s.layer(a, fmt.Sprint(i), "", 10)
 	}
@@ -133,7 +133,7 @@ func TestUsedMeanwhile(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	for stop := range 7 {
 		s := newStand(t)
-		a := s.tenant("a")
+		a := s.namespace("a")
 		parent := ""
 		for i := range 6 {
 			s.layer(a, fmt.Sprint(i), parent, 10)
@@ -171,7 +171,7 @@ func TestInterrupted(t *testing.T) {
 func TestKeysTouched(t *testing.T) {
 	touched := func(n, k int) (plan, prune int) {
 		s := newStand(t)
-		a := s.tenant("a")
+		a := s.namespace("a")
 		s.layer(a, "base", "", 10)
 		for i := range n {
 			parent := "base"
@@ -209,8 +209,8 @@ func TestKeysTouched(t *testing.T) {
 
 func TestWhy(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
-	client, err := s.store.ClientTenant("client")
+	a := s.namespace("a")
+	client, err := s.store.ClientNamespace("client")
 	s.must(err)
 	for _, name := range []string{"plain", "pinned", "leased", "base", "keep"} {
 		s.layer(a, name, "", 10)
@@ -277,7 +277,7 @@ func TestWhy(t *testing.T) {
 // TestWhyBounded: of very many that keep one, some are named.
 func TestWhyBounded(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
+	a := s.namespace("a")
 	s.layer(a, "base", "", 10)
 	for i := range 50 {
 		s.layer(a, fmt.Sprint(i), "base", 10)
@@ -292,7 +292,7 @@ func TestWhyBounded(t *testing.T) {
 // TestReasons: each rule is said with its figures.
 func TestReasons(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
+	a := s.namespace("a")
 	s.layer(a, "x", "", 30e9)
 	s.fs = disk.FS{Size: 100e9, Free: 10e9}
 	for want, p := range map[string]Policy{
@@ -345,7 +345,7 @@ func TestMounts(t *testing.T) {
 // TestOneAtATime: runs that are begun at once remove what one would.
 func TestOneAtATime(t *testing.T) {
 	s := newStand(t)
-	a := s.tenant("a")
+	a := s.namespace("a")
 	for i := range 40 {
 		s.layer(a, fmt.Sprint(i), "", 10)
 	}
@@ -388,7 +388,7 @@ func TestDf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	n, err := store.Tenant("t")
+	n, err := store.Namespace("t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,7 +463,7 @@ func TestWithCopies(t *testing.T) {
 	}
 	defer func() { _ = store.Close() }()
 	s := &stand{TB: t, driver: &sized{}, store: store, fs: disk.FS{Size: 1 << 40, Free: 1 << 39}}
-	a := s.tenant("a")
+	a := s.namespace("a")
 	for i := range 20 {
 		parent := ""
 		if i%4 != 0 {
@@ -488,7 +488,7 @@ func TestWithCopies(t *testing.T) {
 func TestDespite(t *testing.T) {
 	const hold = snapshot.WeakPrefix + "hold"
 	s := newStand(t)
-	n := s.tenant("t")
+	n := s.namespace("t")
 	s.layer(n, "base", "", 1000)
 	s.layer(n, "held", "base", 1000, snapshot.WithLease(hold, time.Hour))
 	s.layer(n, "leased", "", 1000, snapshot.WithLease("another", time.Hour))

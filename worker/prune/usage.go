@@ -96,7 +96,7 @@ func names(dir string) ([]string, error) {
 // addActive measures what is not committed. What is committed or removed meanwhile does not count.
 func (u *Usage) addActive(ctx context.Context, store *snapshot.Store, active []snapshot.Candidate) error {
 	for _, c := range active {
-		t, err := store.Tenant(c.Tenant)
+		t, err := store.Namespace(c.Namespace)
 		if err != nil {
 			return err
 		}

@@ -55,12 +55,12 @@ func TestDurations(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
-	c := &snapshot.Candidate{Tenant: "build", Info: snapshot.Info{Name: `base/a,b"c`, Labels: map[string]string{"team": "a", "x.y/z": "1,2"}}}
+	c := &snapshot.Candidate{Namespace: "build", Info: snapshot.Info{Name: `base/a,b"c`, Labels: map[string]string{"team": "a", "x.y/z": "1,2"}}}
 	for text, want := range map[string]bool{
-		"tenant==build": true, "tenant!=build": false, "tenant == build": true, "tenant==": false, "tenant~=^b.*d$": true,
-		`name=="base/a,b\"c"`: true, "name~=^base/": true, `name~="a,b"`: true, "name!=x": true, "tenant==build,name==x": false, "tenant==build, name!=x": true,
+		"namespace==build": true, "namespace!=build": false, "namespace == build": true, "namespace==": false, "namespace~=^b.*d$": true,
+		`name=="base/a,b\"c"`: true, "name~=^base/": true, `name~="a,b"`: true, "name!=x": true, "namespace==build,name==x": false, "namespace==build, name!=x": true,
 		"labels.team": true, "labels.team==a": true, "labels.team!=a": false, "labels.other": false, "labels.other!=a": true, "labels.other==": true,
-		`labels."x.y/z"`: true, `labels.x.y/z=="1,2"`: true, "labels.team,labels.x.y/z,tenant!=q": true, "labels.team~=[b-z]": false, "tenant==`build`": true,
+		`labels."x.y/z"`: true, `labels.x.y/z=="1,2"`: true, "labels.team,labels.x.y/z,namespace!=q": true, "labels.team~=[b-z]": false, "namespace==`build`": true,
 	} {
 		f, err := ParseFilter(text)
 		if err != nil || f.Match(c) != want {
@@ -70,8 +70,8 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%q is %q again", text, f.String())
 		}
 	}
-	for _, text := range []string{"", ",", "tenant", "name", "tenant=build", "labels", "labels.", "labels==x", "labels.==x", `labels.""`, "tenant==a,", "tenant==a,,name==b",
-		"name~=(", `name=="a`, `name=="a"b`, "size==5", "labels.a=b", "tenant==a name==b,x", "name.x==1", `labels."a`, "TENANT==a"} {
+	for _, text := range []string{"", ",", "namespace", "name", "namespace=build", "labels", "labels.", "labels==x", "labels.==x", `labels.""`, "namespace==a,", "namespace==a,,name==b",
+		"name~=(", `name=="a`, `name=="a"b`, "size==5", "labels.a=b", "namespace==a name==b,x", "name.x==1", `labels."a`, "NAMESPACE==a"} {
 		if f, err := ParseFilter(text); err == nil {
 			t.Errorf("%q is %+v", text, f.conditions)
 		}

@@ -14,9 +14,9 @@ type Cause uint8
 // Causes.
 const (
 	InUse    Cause = iota + 1 // it is active or a view: it is being worked with
-	Client                    // its tenant is a client, which removes by itself
-	Pinned                    // Tenant.Pin
-	Leased                    // Tenant.Lease
+	Client                    // its namespace is a client, which removes by itself
+	Pinned                    // Namespace.Pin
+	Leased                    // Namespace.Lease
 	Child                     // something that stands on it stays
 	Spared                    // a policy does not select it
 	Young                     // used less than keepDuration ago
@@ -57,14 +57,14 @@ const (
 
 // Why tells whether the next run would remove a snapshot, and otherwise what keeps it. It changes nothing, and
 // takes as long as DryRun. snapshot.ErrNotFound if there is none of that name.
-func (p *Pruner) Why(ctx context.Context, tenant, name string) (*Answer, error) {
+func (p *Pruner) Why(ctx context.Context, namespace, name string) (*Answer, error) {
 	w := inquiry{p: p, now: p.now(), goes: map[snapshot.ID]bool{}}
 	state, err := p.unreserved(ctx)
 	if err == nil {
-		err = p.store.Read(ctx, func(m *snapshot.ReadTx) error { return w.run(m, state, tenant, name) })
+		err = p.store.Read(ctx, func(m *snapshot.ReadTx) error { return w.run(m, state, namespace, name) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("why snapshot %q of tenant %q stays: %w", name, tenant, err)
+		return nil, fmt.Errorf("why snapshot %q of namespace %q stays: %w", name, namespace, err)
 	}
 	return &w.answer, nil
 }
@@ -80,9 +80,9 @@ type inquiry struct {
 	visited int
 }
 
-func (w *inquiry) run(m *snapshot.ReadTx, state State, tenant, name string) (err error) {
+func (w *inquiry) run(m *snapshot.ReadTx, state State, namespace, name string) (err error) {
 	w.m = m
-	if w.answer.Candidate, err = m.Stat(tenant, name); err != nil {
+	if w.answer.Candidate, err = m.Stat(namespace, name); err != nil {
 		return err
 	}
 	plan := planner{policies: w.p.opts.Policies, now: w.now, despite: w.p.opts.Despite, state: state}
@@ -112,7 +112,7 @@ func (w *inquiry) held(c *snapshot.Candidate) (kept []Kept, err error) {
 	if c.Kind != snapshot.Committed {
 		kept = append(kept, Kept{Cause: InUse})
 	}
-	if w.m.IsClient(c.Tenant) {
+	if w.m.IsClient(c.Namespace) {
 		kept = append(kept, Kept{Cause: Client})
 	}
 	if c.Pinned {
@@ -213,7 +213,7 @@ func (k Kept) String() string {
 	case InUse:
 		return "it is not committed: it is a base, or in use"
 	case Client:
-		return "its tenant is a client, which removes what it does not need by itself"
+		return "its namespace is a client, which removes what it does not need by itself"
 	case Pinned:
 		return "it is pinned"
 	case Leased:

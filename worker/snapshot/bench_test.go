@@ -13,7 +13,7 @@ import (
 func BenchmarkCycle(b *testing.B) {
 	for _, n := range []int{10, 33787} {
 		s := open(b, b.TempDir(), snapshot.Options{Durability: holdfast.None, Driver: nothing{}})
-		a := tenant(b, s, "t")
+		a := namespace(b, s, "t")
 		made := func(name, parent string) {
 			b.Helper()
 			if _, err := a.Prepare(ctx, name+" active", parent); err != nil {

@@ -93,7 +93,7 @@ func (c *checker) snapshot(k, v []byte) error {
 		c.wrongf("%q: %v", k, err)
 		return nil
 	}
-	tenant, _, err := splitKey(k)
+	namespace, _, err := splitKey(k)
 	if err != nil {
 		c.wrongf("%v", err)
 		return nil
@@ -132,10 +132,10 @@ func (c *checker) snapshot(k, v []byte) error {
 			return err
 		}
 	}
-	return c.parent(k, tenant, &r)
+	return c.parent(k, namespace, &r)
 }
 
-func (c *checker) parent(k []byte, tenant string, r *record) error {
+func (c *checker) parent(k []byte, namespace string, r *record) error {
 	if r.parent == 0 {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (c *checker) parent(k []byte, tenant string, r *record) error {
 		c.wrongf("%q: its parent: %v", k, err)
 		return nil
 	}
-	if theirs, _, _ := splitKey(key); theirs != tenant || p.kind != Committed {
+	if theirs, _, _ := splitKey(key); theirs != namespace || p.kind != Committed {
 		c.wrongf("%q: its parent %q is %v", k, key, p.kind)
 	}
 	return nil
@@ -159,13 +159,13 @@ func (c *checker) lease(k, v []byte) error {
 		c.wrongf("key of a lease: %q", k)
 		return nil
 	}
-	tenant, name, err := splitKey(k[:len(k)-9])
+	namespace, name, err := splitKey(k[:len(k)-9])
 	if err != nil {
 		c.wrongf("key of a lease: %q", k)
 		return nil
 	}
 	id, _, _ := fixed("lease", k[len(k)-8:], 1)
-	l := lease{id: ID(id), tenant: tenant, name: name}
+	l := lease{id: ID(id), namespace: namespace, name: name}
 	if l.expires, _, err = fixed("lease", v, 1); err != nil {
 		c.wrongf("%v", err)
 		return nil
@@ -175,8 +175,8 @@ func (c *checker) lease(k, v []byte) error {
 		c.wrongf("lease %q: %v", name, err)
 		return nil
 	}
-	if theirs, _, _ := splitKey(key); theirs != tenant {
-		c.wrongf("lease %q of tenant %q on %q", name, tenant, key)
+	if theirs, _, _ := splitKey(key); theirs != namespace {
+		c.wrongf("lease %q of namespace %q on %q", name, namespace, key)
 	}
 	if l.expires != 0 {
 		if err := c.expect(inExpiries, l.byTime(), []byte{}); err != nil {

@@ -17,14 +17,14 @@ func unknown(err error) bool { return errors.Is(err, holdfast.ErrStopped) }
 // Errors: ErrExists of name, ErrNotFound of key or the parent, ErrKind if key is not active
 // or the parent not committed, ErrSuspect, ErrUnsupported for WithParent and WithDigest with a driver that
 // cannot, ErrInvalid.
-func (t *Tenant) Commit(ctx context.Context, name, key string, options ...Option) error {
+func (t *Namespace) Commit(ctx context.Context, name, key string, options ...Option) error {
 	if err := t.commit(ctx, name, key, choose(options)); err != nil {
 		return fmt.Errorf("commit snapshot %q as %q: %w", key, name, err)
 	}
 	return nil
 }
 
-func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error {
+func (t *Namespace) commit(ctx context.Context, name, key string, c choices) error {
 	if err := checkName("name", name, MaxNameSize); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (t *Tenant) commit(ctx context.Context, name, key string, c choices) error 
 
 // committable is the record of the active snapshot key, with its parent if that is given only now, if it
 // can be committed as name.
-func (t *Tenant) committable(tx *txn, name, key, parent string, id ID) (record, error) {
+func (t *Namespace) committable(tx *txn, name, key, parent string, id ID) (record, error) {
 	if err := tx.vacant(t.key(name)); err != nil {
 		return record{}, err
 	}
@@ -154,7 +154,7 @@ func (t *Tenant) committable(tx *txn, name, key, parent string, id ID) (record, 
 }
 
 // enterCommitted gives the record r of the active snapshot key its new name and kind.
-func (t *Tenant) enterCommitted(tx *txn, name, key string, r *record) error {
+func (t *Namespace) enterCommitted(tx *txn, name, key string, r *record) error {
 	if err := tx.count(r, -1); err != nil {
 		return err
 	}

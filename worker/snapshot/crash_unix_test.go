@@ -57,14 +57,14 @@ func victim(root, round string) error {
 	if err != nil {
 		return err
 	}
-	tenant, err := store.Tenant("t")
+	namespace, err := store.Namespace("t")
 	if err != nil {
 		return err
 	}
 	errs := make(chan error)
 	for w := range crashWorkers {
 		go func() {
-			errs <- work(tenant, fmt.Sprintf("%d-%s", w, round), func(stage string, op crashOp) error {
+			errs <- work(namespace, fmt.Sprintf("%d-%s", w, round), func(stage string, op crashOp) error {
 				_, err := fmt.Printf("%s %v\n", stage, op)
 				return err
 			})
@@ -89,7 +89,7 @@ func (o crashOp) String() string { return o.what + " " + o.name + " " + o.other 
 
 // work makes a tree of snapshots whose names begin with own, and takes parts of it away. It calls say
 // before each step with "intent", and after it with "done".
-func work(tenant *snapshot.Tenant, own string, say func(stage string, op crashOp) error) error {
+func work(namespace *snapshot.Namespace, own string, say func(stage string, op crashOp) error) error {
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	state := map[string]crashed{}
@@ -102,15 +102,15 @@ func work(tenant *snapshot.Tenant, own string, say func(stage string, op crashOp
 		switch op.what {
 		case "prepare":
 			var dir string
-			mounts, e := tenant.Prepare(ctx, op.name, strings.TrimPrefix(op.other, "-"))
+			mounts, e := namespace.Prepare(ctx, op.name, strings.TrimPrefix(op.other, "-"))
 			if err = e; e == nil {
 				dir = mounts[0].Source
 				err = os.WriteFile(filepath.Join(dir, "of "+op.name), []byte(op.name), 0o600)
 			}
 		case "commit":
-			err = tenant.Commit(ctx, op.other, op.name, snapshot.WithDigest())
+			err = namespace.Commit(ctx, op.other, op.name, snapshot.WithDigest())
 		case "remove":
-			err = tenant.Remove(ctx, op.name)
+			err = namespace.Remove(ctx, op.name)
 		}
 		if err != nil {
 			return fmt.Errorf("%v: %w", op, err)
@@ -270,13 +270,13 @@ func inspect(t *testing.T, root string, round int, all map[string]map[string]cra
 	if err != nil || len(scrubbed.Damaged)+scrubbed.Failed+scrubbed.Digests > 0 {
 		t.Fatalf("round %d: scrub: %+v, %v", round, scrubbed, err)
 	}
-	tenant, err := store.Tenant("t")
+	namespace, err := store.Namespace("t")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]map[string]crashed{}
 	ids := map[string]snapshot.ID{}
-	err = tenant.Walk(ctx, func(i snapshot.Info) error {
+	err = namespace.Walk(ctx, func(i snapshot.Info) error {
 		if (i.Kind == snapshot.Committed) != (i.Digest != snapshot.Digest{}) {
 			t.Errorf("round %d: %q, %v, has the digest %v", round, i.Name, i.Kind, i.Digest)
 		}

@@ -14,7 +14,7 @@ import (
 // Prepare makes an active snapshot with the content of its parent, "" for an empty one, and
 // returns its mounts. Errors: ErrExists, ErrNotFound of the parent, ErrKind if that is not
 // committed, ErrDistrusted, ErrDamaged, ErrInvalid, and what the driver meets.
-func (t *Tenant) Prepare(ctx context.Context, name, parent string, options ...Option) ([]mount.Mount, error) {
+func (t *Namespace) Prepare(ctx context.Context, name, parent string, options ...Option) ([]mount.Mount, error) {
 	mounts, err := t.begin(ctx, Active, name, parent, choose(options))
 	if err != nil {
 		return nil, fmt.Errorf("prepare snapshot %q on %q: %w", name, parent, err)
@@ -23,7 +23,7 @@ func (t *Tenant) Prepare(ctx context.Context, name, parent string, options ...Op
 }
 
 // View is Prepare for a snapshot that is only read.
-func (t *Tenant) View(ctx context.Context, name, parent string, options ...Option) ([]mount.Mount, error) {
+func (t *Namespace) View(ctx context.Context, name, parent string, options ...Option) ([]mount.Mount, error) {
 	mounts, err := t.begin(ctx, View, name, parent, choose(options))
 	if err != nil {
 		return nil, fmt.Errorf("view snapshot %q as %q: %w", parent, name, err)
@@ -31,7 +31,7 @@ func (t *Tenant) View(ctx context.Context, name, parent string, options ...Optio
 	return mounts, nil
 }
 
-func (t *Tenant) begin(ctx context.Context, kind Kind, name, parent string, c choices) ([]mount.Mount, error) {
+func (t *Namespace) begin(ctx context.Context, kind Kind, name, parent string, c choices) ([]mount.Mount, error) {
 	if err := checkName("name", name, MaxNameSize); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (t *txn) occupant(key []byte, id ID) (record, error) {
 }
 
 // vacate removes the snapshot with a name and an ID, if there is one.
-func (t *Tenant) vacate(tx *txn, name string, id ID) (record, error) {
+func (t *Namespace) vacate(tx *txn, name string, id ID) (record, error) {
 	key := t.key(name)
 	r, err := tx.occupant(key, id)
 	if err != nil || r.id == 0 {
@@ -129,7 +129,7 @@ func (t *txn) vacant(key []byte) error {
 }
 
 // parent is the ID of a committed snapshot, 0 if the name is empty.
-func (t *Tenant) parent(tx *txn, name string) (ID, error) {
+func (t *Namespace) parent(tx *txn, name string) (ID, error) {
 	if name == "" {
 		return 0, nil
 	}
@@ -144,7 +144,7 @@ func (t *Tenant) parent(tx *txn, name string) (ID, error) {
 }
 
 // create enters a snapshot whose directory is there under an unused name, if what begin has read is still so.
-func (t *Tenant) create(tx *txn, name, parent string, r *record) error {
+func (t *Namespace) create(tx *txn, name, parent string, r *record) error {
 	key := t.key(name)
 	if id, err := t.parent(tx, parent); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (t *Tenant) create(tx *txn, name, parent string, r *record) error {
 const useGrain = time.Minute
 
 // adopt makes r a child of its parent, which is used by that.
-func (t *Tenant) adopt(tx *txn, r *record) error {
+func (t *Namespace) adopt(tx *txn, r *record) error {
 	if r.parent == 0 {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (t *Tenant) adopt(tx *txn, r *record) error {
 }
 
 // blame is the error of the driver, or that the parent has gone while the driver was reading it.
-func (t *Tenant) blame(parent string, id ID, err error) error {
+func (t *Namespace) blame(parent string, id ID, err error) error {
 	gone := t.s.view("begin", func(tx *txn) error {
 		now, err := t.parent(tx, parent)
 		if err == nil && now != id {

@@ -18,7 +18,7 @@ import (
 func TestDamagedMetadata(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{Driver: nothing{}, Durability: holdfast.None})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	parent := ""
 	for i := range 12 {
 		name := fmt.Sprint("layer ", i)
@@ -143,7 +143,7 @@ func useDamaged(t *testing.T, root string) (noticed bool) {
 		return true
 	}
 	defer s.Close()
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	problems, err := s.Check(ctx)
 	noticed = err != nil || len(problems) > 0
 	_, err = s.Reconciled(ctx)

@@ -139,12 +139,12 @@ func (s *Store) Digested(ctx context.Context) error {
 
 // looked is what was found when the content of a snapshot was looked at.
 type looked struct {
-	tenant, name string
-	digest       Digest // that it should have
-	found        Digest // zero if it could not be read
-	unreadable   error
-	damaged      bool
-	first        bool // it had no digest before
+	namespace, name string
+	digest          Digest // that it should have
+	found           Digest // zero if it could not be read
+	unreadable      error
+	damaged         bool
+	first           bool // it had no digest before
 }
 
 // err is ErrDamaged if that was found.
@@ -207,7 +207,7 @@ func (s *Store) look(ctx context.Context, id ID, o DigestOptions) (looked, error
 		return looked{}, err
 	}
 	if l.damaged && before.flags&flagDamaged == 0 { // once
-		s.log.Error("the content of a snapshot is damaged", "tenant", l.tenant, "snapshot", l.name, "ID", id, "error", l.err())
+		s.log.Error("the content of a snapshot is damaged", "namespace", l.namespace, "snapshot", l.name, "ID", id, "error", l.err())
 	}
 	return l, nil
 }
@@ -218,7 +218,7 @@ func (t *txn) looked(id ID, before *record, l *looked) error {
 	if err != nil {
 		return err
 	}
-	if l.tenant, l.name, err = splitKey(key); err != nil {
+	if l.namespace, l.name, err = splitKey(key); err != nil {
 		return err
 	}
 	was := r
@@ -252,7 +252,7 @@ func (t *txn) looked(id ID, before *record, l *looked) error {
 
 // Digest gives the digest of a committed snapshot, without its parents. If it has none yet, that is
 // computed now, and kept. What it covers is the driver's: see Digester.
-func (t *Tenant) Digest(ctx context.Context, name string) (Digest, error) {
+func (t *Namespace) Digest(ctx context.Context, name string) (Digest, error) {
 	r, err := t.digested(name)
 	if err == nil && r.flags&flagDigest != 0 {
 		return r.digest, nil
@@ -268,7 +268,7 @@ func (t *Tenant) Digest(ctx context.Context, name string) (Digest, error) {
 }
 
 // digested is the record of a committed snapshot.
-func (t *Tenant) digested(name string) (r record, err error) {
+func (t *Namespace) digested(name string) (r record, err error) {
 	err = t.s.view("digest", func(tx *txn) error {
 		if r, err = tx.record(t.key(name)); err == nil && r.kind != Committed {
 			err = fmt.Errorf("%w: %v, not committed", ErrKind, r.kind)
@@ -284,7 +284,7 @@ func (t *Tenant) digested(name string) (r record, err error) {
 // mounted stays so. If it is the same one, that is over, and so is ErrDistrusted.
 // ErrNoDigest if there is nothing to compare with; if its digest is still to be computed, that is done now.
 // Other errors, as of permissions, say nothing of the content. Parents are not looked at.
-func (t *Tenant) Verify(ctx context.Context, name string) error {
+func (t *Namespace) Verify(ctx context.Context, name string) error {
 	r, err := t.digested(name)
 	if err == nil && r.flags&(flagDigest|flagPending) == 0 {
 		err = ErrNoDigest
@@ -326,9 +326,9 @@ type ScrubProgress struct {
 
 // DamagedSnapshot is one that Scrub has found to be damaged.
 type DamagedSnapshot struct {
-	Tenant, Name string
-	ID           ID
-	Err          error // ErrDamaged, with what was found
+	Namespace, Name string
+	ID              ID
+	Err             error // ErrDamaged, with what was found
 }
 
 // Scrub does what Verify does with all snapshots that have a digest, those that were not looked at for
@@ -373,7 +373,7 @@ func (s *Store) Scrub(ctx context.Context, o ScrubOptions) (ScrubProgress, error
 			p.Looked++
 		}
 		if l.damaged {
-			p.Damaged = append(p.Damaged, DamagedSnapshot{l.tenant, l.name, at.id, l.err()})
+			p.Damaged = append(p.Damaged, DamagedSnapshot{l.namespace, l.name, at.id, l.err()})
 		}
 		if o.Progress != nil {
 			o.Progress(p)

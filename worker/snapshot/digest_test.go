@@ -16,7 +16,7 @@ import (
 )
 
 // contentOf is the file that layer has made.
-func contentOf(t testing.TB, n *snapshot.Tenant, name string) string {
+func contentOf(t testing.TB, n *snapshot.Namespace, name string) string {
 	t.Helper()
 	info, err := n.Stat(ctx, name)
 	if err != nil {
@@ -45,7 +45,7 @@ func flip(t testing.TB, path string) {
 	}
 }
 
-func stat(t testing.TB, n *snapshot.Tenant, name string) snapshot.Info {
+func stat(t testing.TB, n *snapshot.Namespace, name string) snapshot.Info {
 	t.Helper()
 	info, err := n.Stat(ctx, name)
 	if err != nil {
@@ -63,7 +63,7 @@ func digested(t testing.TB, s *snapshot.Store) {
 
 func TestDigest(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "plain", "")
 	want(t, "one without a digest", n.Verify(ctx, "plain"), snapshot.ErrNoDigest)
 	if _, err := n.Prepare(ctx, "active", ""); err != nil {
@@ -108,7 +108,7 @@ func TestDigestUnsupported(t *testing.T) {
 	_, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: noDigests{copy.New()}, Digests: true})
 	want(t, "a store", err, snapshot.ErrUnsupported)
 	s := open(t, t.TempDir(), snapshot.Options{Driver: noDigests{copy.New()}})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "a", "")
 	_, err = n.Digest(ctx, "a")
 	want(t, "a digest", err, snapshot.ErrUnsupported)
@@ -126,7 +126,7 @@ func TestDigestUnsupported(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{Digests: true})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "base", "")
 	layer(t, n, "top", "base")
 	layer(t, n, "other", "")
@@ -187,7 +187,7 @@ func TestQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, root, snapshot.Options{Digests: true})
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	refused("after opening again", true)
 
 	flip(t, file) // put back
@@ -233,7 +233,7 @@ func TestVerifyDistrusted(t *testing.T) {
 	snapshot.SetBootID("one")
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{Sync: snapshot.SyncDeferred})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for _, name := range []string{"whole", "broken", "plain"} {
 		layer(t, n, name, "")
 		if name == "plain" {
@@ -246,7 +246,7 @@ func TestVerifyDistrusted(t *testing.T) {
 	s.Crash()
 	snapshot.SetBootID("two")
 	s = open(t, root, snapshot.Options{Sync: snapshot.SyncDeferred})
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	flip(t, contentOf(t, n, "broken"))
 	want(t, "broken", n.Verify(ctx, "broken"), snapshot.ErrDamaged)
 	_, err := n.Digest(ctx, "plain")
@@ -267,11 +267,11 @@ func TestVerifyDistrusted(t *testing.T) {
 func TestDigestAfterCrash(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{Driver: slow{copy.New()}, Digests: true})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "a", "")
 	s.Crash()
 	s = open(t, root, snapshot.Options{Driver: copy.New()})
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	digested(t, s)
 	if stat(t, n, "a").Digest == (snapshot.Digest{}) {
 		t.Error("no digest after a crash")
@@ -292,7 +292,7 @@ func TestDigestAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, root, snapshot.Options{})
-	if _, err := tenant(t, s, "t").Digest(ctx, "b"); err != nil {
+	if _, err := namespace(t, s, "t").Digest(ctx, "b"); err != nil {
 		t.Error(err)
 	}
 	sound(t, s)
@@ -309,7 +309,7 @@ func (slow) Digest(ctx context.Context, _ snapshot.Layer, _ snapshot.DigestOptio
 func TestScrub(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{Digests: true})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	const layers = 12
 	for i := range layers {
 		layer(t, n, fmt.Sprint(i), "")
@@ -337,7 +337,7 @@ func TestScrub(t *testing.T) {
 		looked += p.Looked
 		for _, d := range p.Damaged {
 			want(t, d.Name, d.Err, snapshot.ErrDamaged)
-			seen[d.Tenant+"/"+d.Name]++
+			seen[d.Namespace+"/"+d.Name]++
 		}
 		cancel()
 		if rounds == layers/2 {
@@ -345,7 +345,7 @@ func TestScrub(t *testing.T) {
 				t.Fatal(err)
 			}
 			s = open(t, root, snapshot.Options{Digests: true})
-			n = tenant(t, s, "t")
+			n = namespace(t, s, "t")
 		}
 	}
 	if len(seen) != 2 || seen["t/2"] != 1 || seen["t/9"] != 1 {
@@ -369,7 +369,7 @@ func TestScrub(t *testing.T) {
 // TestScrubRate: what is read in a time is bounded.
 func TestScrubRate(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{Digests: true})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range 4 {
 		layer(t, n, fmt.Sprint(i), "")
 	}
@@ -394,7 +394,7 @@ func TestDigestInBackground(t *testing.T) {
 			looked <- struct{}{}
 		}
 	}})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for _, name := range []string{"a", "b"} {
 		layer(t, n, name, "")
 		<-looked
@@ -408,7 +408,7 @@ func TestDigestInBackground(t *testing.T) {
 // end.
 func TestScrubBeforeLater(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{Digests: true})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range 3 {
 		layer(t, n, fmt.Sprint(i), "")
 	}

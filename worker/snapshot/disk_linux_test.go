@@ -20,7 +20,7 @@ func TestFullDisk(t *testing.T) {
 	drivertest.Filesystem(t, "ext4", dir)
 	root := filepath.Join(dir, "store")
 	s := open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range 20 {
 		layer(t, n, fmt.Sprint(i), "")
 	}

@@ -4,10 +4,10 @@
 //
 // # Life of a snapshot
 //
-// Open opens a Store, and Store.Tenant returns a namespace of names in it:
+// Open opens a Store, and Store.Namespace returns a namespace of names in it:
 //
 //	store, err := snapshot.Open(root, snapshot.Options{Driver: overlay.New()})
-//	names, err := store.Tenant("local")
+//	names, err := store.Namespace("local")
 //
 // Prepare makes an active snapshot. It is empty, or begins with the content of a committed parent.
 // The caller mounts what Prepare returns, which is what Mounts returns later, and writes:
@@ -27,7 +27,7 @@
 //
 // What is not needed any more is not removed by hand: package prune does it, by policies. Lease and
 // Pin keep a snapshot from it. A service that removes its snapshots itself, such as containerd, gets
-// its namespace from Store.ClientTenant, of which nothing is pruned.
+// its namespace from Store.ClientNamespace, of which nothing is pruned.
 //
 // # Crashes
 //

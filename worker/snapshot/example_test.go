@@ -25,7 +25,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	names, err := store.Tenant("local")
+	names, err := store.Namespace("local")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestCleanupWaitsForDriver(t *testing.T) {
 	root := t.TempDir()
 	f := finishing{copy.New(), make(chan struct{}), make(chan struct{})}
 	s := open(t, root, snapshot.Options{Driver: f})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "finished", "")
 	<-f.begun
 	if _, err := n.Prepare(ctx, "besides", ""); err != nil {

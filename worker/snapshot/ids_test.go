@@ -16,15 +16,15 @@ import (
 func TestPrepareWhileClosing(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{})
-	layer(t, tenant(t, s, "t"), "before", "")
+	layer(t, namespace(t, s, "t"), "before", "")
 	if err := s.GiveBackIDs(); err != nil {
 		t.Fatal(err)
 	}
-	layer(t, tenant(t, s, "t"), "late", "")
+	layer(t, namespace(t, s, "t"), "late", "")
 	s.Crash()
 
 	s = open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range 3 {
 		layer(t, n, fmt.Sprint("after ", i), "")
 	}
@@ -53,8 +53,8 @@ func TestPrepareWhileClosing(t *testing.T) {
 func TestEmptyMetadata(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{})
-	layer(t, tenant(t, s, "t"), "one", "")
-	info, err := tenant(t, s, "t").Stat(ctx, "one")
+	layer(t, namespace(t, s, "t"), "one", "")
+	info, err := namespace(t, s, "t").Stat(ctx, "one")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestEmptyMetadata(t *testing.T) {
 func TestOrphanOfNextID(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "first", "")
 	if _, err := s.Reconciled(ctx); err != nil {
 		t.Fatal(err)

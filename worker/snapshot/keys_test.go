@@ -31,7 +31,7 @@ func TestKeysTouched(t *testing.T) {
 // keysTouched counts for each operation, in a store with n snapshots besides.
 func keysTouched(t *testing.T, n int) map[string]int {
 	s := open(t, t.TempDir(), snapshot.Options{Durability: holdfast.None, Driver: nothing{}})
-	a := tenant(t, s, "t")
+	a := namespace(t, s, "t")
 	layer := func(name, parent string) {
 		t.Helper()
 		if _, err := a.Prepare(ctx, name+" active", parent); err != nil {

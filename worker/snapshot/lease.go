@@ -12,22 +12,22 @@ import (
 
 // lease is one lease on one snapshot.
 type lease struct {
-	id      ID
-	tenant  string
-	name    string
-	expires uint64 // nanoseconds since 1970; 0: never
+	id        ID
+	namespace string
+	name      string
+	expires   uint64 // nanoseconds since 1970; 0: never
 }
 
 func (l *lease) expired(now uint64) bool { return l.expires != 0 && l.expires <= now }
 
 // byName, bySnapshot and byTime are its keys.
 func (l *lease) byName() []byte {
-	return append(leasePrefix(l.tenant, l.name), number(uint64(l.id))...)
+	return append(leasePrefix(l.namespace, l.name), number(uint64(l.id))...)
 }
 func (l *lease) bySnapshot() []byte { return number(uint64(l.id), []byte(l.name)...) }
 func (l *lease) byTime() []byte     { return numbers(l.expires, uint64(l.id), []byte(l.name)...) }
 
-// parseExpiry is the inverse of byTime, but for the tenant.
+// parseExpiry is the inverse of byTime, but for the namespace.
 func parseExpiry(k []byte) (lease, error) {
 	if len(k) <= 16 {
 		return lease{}, corruptf("expiry: %d bytes", len(k))
@@ -48,12 +48,12 @@ func (l *lease) held() Held {
 	return h
 }
 
-func leasePrefix(tenant, name string) []byte { return append(nameKey(tenant, name), 0) }
+func leasePrefix(namespace, name string) []byte { return append(nameKey(namespace, name), 0) }
 
 // Lease holds a snapshot, and those below it, for a time, 0: for ever. It is neither pruned nor, unless the lease is a
 // weak one (WeakPrefix), removed meanwhile. A lease may hold any number of snapshots; on one that it holds already it
 // changes the time.
-func (t *Tenant) Lease(ctx context.Context, leaseName, name string, ttl time.Duration) error {
+func (t *Namespace) Lease(ctx context.Context, leaseName, name string, ttl time.Duration) error {
 	err := checkLease(leaseName, ttl)
 	if err == nil {
 		err = t.s.update("lease", func(tx *txn) error {
@@ -74,12 +74,12 @@ func checkLease(name string, ttl time.Duration) error {
 	if ttl < 0 {
 		return fmt.Errorf("%w: a lease for %v", ErrInvalid, ttl)
 	}
-	return checkName("lease", name, MaxTenantSize)
+	return checkName("lease", name, MaxNamespaceSize)
 }
 
 // take takes a lease on the snapshot r with a key.
-func (t *Tenant) take(tx *txn, name string, ttl time.Duration, key []byte, r *record) error {
-	l := lease{id: r.id, tenant: t.name, name: name}
+func (t *Namespace) take(tx *txn, name string, ttl time.Duration, key []byte, r *record) error {
+	l := lease{id: r.id, namespace: t.name, name: name}
 	if ttl != 0 {
 		l.expires = min(t.s.now()+uint64(ttl), math.MaxInt64) // what a time.Time can say
 	}
@@ -140,9 +140,9 @@ func (t *txn) leasesOf(id ID) (leases []lease, err error) {
 	if err != nil {
 		return nil, err
 	}
-	tenant, _, err := splitKey(key)
+	namespace, _, err := splitKey(key)
 	for i := range leases {
-		leases[i].tenant = tenant
+		leases[i].namespace = namespace
 	}
 	return leases, err
 }
@@ -155,7 +155,7 @@ type Held struct {
 
 // Leases are the leases on a snapshot itself, those that have expired and were not taken away yet
 // included.
-func (t *Tenant) Leases(ctx context.Context, name string) (held []Held, err error) {
+func (t *Namespace) Leases(ctx context.Context, name string) (held []Held, err error) {
 	err = t.s.view("leases", func(tx *txn) error {
 		r, err := tx.record(t.key(name))
 		if err != nil {
@@ -174,9 +174,9 @@ func (t *Tenant) Leases(ctx context.Context, name string) (held []Held, err erro
 }
 
 // Release gives up a lease on one snapshot; ErrNotFound if there is none.
-func (t *Tenant) Release(ctx context.Context, leaseName, name string) error {
+func (t *Namespace) Release(ctx context.Context, leaseName, name string) error {
 	err := t.change("release", name, func(tx *txn, r *record) error {
-		l, found, err := tx.leaseOf(lease{id: r.id, tenant: t.name, name: leaseName})
+		l, found, err := tx.leaseOf(lease{id: r.id, namespace: t.name, name: leaseName})
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ const leaseBatch = 256
 
 // ReleaseAll gives up a lease on all snapshots that it holds. It takes as many transactions as they
 // need; a snapshot that is leased meanwhile may be held or not.
-func (t *Tenant) ReleaseAll(ctx context.Context, leaseName string) error {
+func (t *Namespace) ReleaseAll(ctx context.Context, leaseName string) error {
 	prefix := leasePrefix(t.name, leaseName)
 	err := t.s.dropLeases(ctx, func(tx *txn) (leases []lease, err error) {
 		err = tx.scan(inLeases, prefix, nil, func(k, v []byte) (bool, error) {
@@ -205,7 +205,7 @@ func (t *Tenant) ReleaseAll(ctx context.Context, leaseName string) error {
 				return false, err
 			}
 			expires, _, err := fixed("lease", v, 1)
-			leases = append(leases, lease{id: ID(id), tenant: t.name, name: leaseName, expires: expires})
+			leases = append(leases, lease{id: ID(id), namespace: t.name, name: leaseName, expires: expires})
 			return len(leases) < leaseBatch, err
 		})
 		return leases, err
@@ -234,7 +234,7 @@ func (s *Store) ExpireLeases(ctx context.Context) error {
 			}
 			var key []byte
 			if key, err = tx.keyOf(leases[i].id); err == nil {
-				leases[i].tenant, _, err = splitKey(key)
+				leases[i].namespace, _, err = splitKey(key)
 			}
 		}
 		return leases, err
@@ -298,15 +298,15 @@ func PassingLease(lease string, ttl time.Duration) Option {
 
 // passLease takes the lease with a name from the parent of r, if that has it no longer than r. The parent has a child,
 // so no other list changes.
-func (t *Tenant) passLease(tx *txn, leaseName string, r *record) error {
+func (t *Namespace) passLease(tx *txn, leaseName string, r *record) error {
 	if r.parent == 0 {
 		return nil
 	}
-	old, found, err := tx.leaseOf(lease{id: r.parent, tenant: t.name, name: leaseName})
+	old, found, err := tx.leaseOf(lease{id: r.parent, namespace: t.name, name: leaseName})
 	if err != nil || !found {
 		return err
 	}
-	passed, _, err := tx.leaseOf(lease{id: r.id, tenant: t.name, name: leaseName})
+	passed, _, err := tx.leaseOf(lease{id: r.id, namespace: t.name, name: leaseName})
 	if err != nil || !passed.outlasts(&old) {
 		return err
 	}
@@ -332,7 +332,7 @@ func (t *txn) leaseOf(l lease) (_ lease, found bool, err error) {
 // often: it writes nothing if the last use is less than a grain ago and the lease lasts for ttl, but for a grain,
 // already. It returns what the snapshot is then, and whether it has written. Errors are ErrNotFound, ErrKind,
 // ErrInvalid; with ErrDistrusted and ErrDamaged nothing is written.
-func (t *Tenant) Use(ctx context.Context, name, leaseName string, ttl, grain time.Duration) (info Info, written bool, err error) {
+func (t *Namespace) Use(ctx context.Context, name, leaseName string, ttl, grain time.Duration) (info Info, written bool, err error) {
 	if leaseName != "" {
 		if err := checkLease(leaseName, ttl); err != nil {
 			return Info{}, false, fmt.Errorf("use of snapshot %q: %w", name, err)
@@ -383,7 +383,7 @@ func (t *Tenant) Use(ctx context.Context, name, leaseName string, ttl, grain tim
 }
 
 // isUsed tells whether Use has nothing to write.
-func (t *Tenant) isUsed(tx *txn, leaseName string, ttl, grain time.Duration, r *record) (bool, error) {
+func (t *Namespace) isUsed(tx *txn, leaseName string, ttl, grain time.Duration, r *record) (bool, error) {
 	now := t.s.now()
 	if now > r.used && now-r.used >= uint64(grain) {
 		return false, nil
@@ -391,16 +391,16 @@ func (t *Tenant) isUsed(tx *txn, leaseName string, ttl, grain time.Duration, r *
 	if leaseName == "" {
 		return true, nil
 	}
-	l, found, err := tx.leaseOf(lease{id: r.id, tenant: t.name, name: leaseName})
+	l, found, err := tx.leaseOf(lease{id: r.id, namespace: t.name, name: leaseName})
 	if err != nil || !found {
 		return false, err
 	}
 	return l.expires == 0 || ttl != 0 && l.expires >= min(now+uint64(ttl), math.MaxInt64)-uint64(min(grain, ttl)), nil
 }
 
-// Leased calls fn for each snapshot of the tenant on which there is a lease with a name that has not expired, until it
+// Leased calls fn for each snapshot of the namespace on which there is a lease with a name that has not expired, until it
 // returns false.
-func (t *Tenant) Leased(ctx context.Context, leaseName string, fn func(Info, Held) bool) error {
+func (t *Namespace) Leased(ctx context.Context, leaseName string, fn func(Info, Held) bool) error {
 	prefix := leasePrefix(t.name, leaseName)
 	err := t.s.view("leased", func(tx *txn) error {
 		now := t.s.now()
@@ -425,11 +425,11 @@ func (t *Tenant) Leased(ctx context.Context, leaseName string, fn func(Info, Hel
 
 // free takes the lease with a name and an end, if there is one, from the snapshot r with a key.
 func (t *txn) free(key []byte, r *record, leaseName string) error {
-	tenant, _, err := splitKey(key)
+	namespace, _, err := splitKey(key)
 	if err != nil {
 		return err
 	}
-	l, found, err := t.leaseOf(lease{id: r.id, tenant: tenant, name: leaseName})
+	l, found, err := t.leaseOf(lease{id: r.id, namespace: namespace, name: leaseName})
 	if err != nil || !found || l.expires == 0 {
 		return err
 	}

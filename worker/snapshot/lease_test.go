@@ -11,7 +11,7 @@ import (
 // TestLongLease: the end of a lease of the longest time was said to be in the year 1734.
 func TestLongLease(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "one", "")
 	if err := n.Lease(ctx, "long", "one", math.MaxInt64); err != nil {
 		t.Fatal(err)

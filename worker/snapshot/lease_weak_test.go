@@ -37,7 +37,7 @@ func prunable(t *testing.T, s *snapshot.Store, at time.Time, despite string) (na
 // TestWeakLease: a weak lease keeps from pruning, and not from removing.
 func TestWeakLease(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "one", "")
 	layer(t, n, "two", "one")
 	if err := n.Lease(ctx, weak, "two", time.Hour); err != nil {
@@ -83,7 +83,7 @@ func TestWeakLease(t *testing.T) {
 }
 
 // pruneDespite prunes snapshots that may have the lease weak.
-func pruneDespite(t *testing.T, s *snapshot.Store, n *snapshot.Tenant, names ...string) []snapshot.ID {
+func pruneDespite(t *testing.T, s *snapshot.Store, n *snapshot.Namespace, names ...string) []snapshot.ID {
 	t.Helper()
 	var list []snapshot.Doomed
 	for _, name := range names {
@@ -104,7 +104,7 @@ func pruneDespite(t *testing.T, s *snapshot.Store, n *snapshot.Tenant, names ...
 // is used meanwhile, stays as it is.
 func TestPruneDespite(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "base", "")
 	layer(t, n, "leaf", "base")
 	layer(t, n, "strong", "")
@@ -141,7 +141,7 @@ func TestPruneDespite(t *testing.T) {
 // TestPassingLease: a snapshot takes the lease of its parent in the transaction that commits it.
 func TestPassingLease(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "one", "")
 	for _, lease := range []string{weak, "another"} {
 		if err := n.Lease(ctx, lease, "one", time.Hour); err != nil {
@@ -183,7 +183,7 @@ func TestPassingLease(t *testing.T) {
 // nothing held it.
 func TestPassingShorter(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i, c := range []struct {
 		parent, child time.Duration // 0: for ever
 		stays         bool
@@ -212,7 +212,7 @@ func TestPassingShorter(t *testing.T) {
 // TestUse: a use is written down, with its lease, unless that is so already.
 func TestUse(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{Durability: holdfast.None})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "one", "")
 	use := func(lease string, ttl, grain time.Duration, write bool) {
 		t.Helper()

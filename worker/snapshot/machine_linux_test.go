@@ -51,7 +51,7 @@ func inMachine(m *testing.M, text string) int {
 		fmt.Println(err)
 		return 1
 	}
-	n, err := store.Tenant("t")
+	n, err := store.Namespace("t")
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -101,7 +101,7 @@ func (o machineOrder) look(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.inspect(s, tenant(t, s, "t"))
+	p.inspect(s, namespace(t, s, "t"))
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

@@ -15,7 +15,7 @@ type bucket int
 
 const (
 	inMeta bucket = iota
-	inTenants
+	inNamespaces
 	inSnapshots
 	inIDs
 	inChildren
@@ -29,6 +29,7 @@ const (
 	buckets
 )
 
+// bucketNames are stored. The bucket of the namespaces is called tenants.
 var bucketNames = [buckets]string{"meta", "tenants", "snapshots", "ids", "children", "used", "leases", "leased",
 	"expiries", "distrusted", "trash", "verified"}
 
@@ -65,13 +66,13 @@ func fixed(what string, b []byte, n int) (a, z uint64, err error) {
 }
 
 // nameKey is the key of a snapshot in the bucket snapshots.
-func nameKey(tenant, name string) []byte {
-	k := make([]byte, 0, len(tenant)+1+len(name))
-	return append(append(append(k, tenant...), 0), name...)
+func nameKey(namespace, name string) []byte {
+	k := make([]byte, 0, len(namespace)+1+len(name))
+	return append(append(append(k, namespace...), 0), name...)
 }
 
 // splitKey is the inverse of nameKey.
-func splitKey(k []byte) (tenant, name string, err error) {
+func splitKey(k []byte) (namespace, name string, err error) {
 	i := bytes.IndexByte(k, 0)
 	if i <= 0 || i == len(k)-1 || bytes.IndexByte(k[i+1:], 0) >= 0 {
 		return "", "", corruptf("key of a snapshot: %q", k)

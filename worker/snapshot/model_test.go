@@ -33,15 +33,15 @@ type modelled struct {
 // history does random things to a store and to a model of it, and compares.
 type history struct {
 	*testing.T
-	rng     *rand.Rand
-	root    string
-	options snapshot.Options
-	store   *snapshot.Store
-	tenants []*snapshot.Tenant
-	client  int // index of the one that is a client
-	model   []map[string]*modelled
-	clock   int
-	ids     map[snapshot.ID]bool // ever seen
+	rng        *rand.Rand
+	root       string
+	options    snapshot.Options
+	store      *snapshot.Store
+	namespaces []*snapshot.Namespace
+	client     int // index of the one that is a client
+	model      []map[string]*modelled
+	clock      int
+	ids        map[snapshot.ID]bool // ever seen
 
 	removals map[bool]int // of snapshots with a parent, and of others
 }
@@ -93,16 +93,16 @@ func (h *history) open() {
 	var err error
 	h.store, err = snapshot.Open(h.root, h.options)
 	h.must(err)
-	h.tenants = nil
+	h.namespaces = nil
 	for i := range h.model {
-		name := fmt.Sprintf("tenant/%d", i)
-		open := h.store.Tenant
+		name := fmt.Sprintf("namespace/%d", i)
+		open := h.store.Namespace
 		if i == h.client {
-			open = h.store.ClientTenant
+			open = h.store.ClientNamespace
 		}
-		tenant, err := open(name)
+		namespace, err := open(name)
 		h.must(err)
-		h.tenants = append(h.tenants, tenant)
+		h.namespaces = append(h.namespaces, namespace)
 	}
 }
 
@@ -192,21 +192,21 @@ func (h *history) expect(what string, got error, want ...error) bool {
 }
 
 func (h *history) step() {
-	n := h.rng.IntN(len(h.tenants))
-	m, tenant := h.model[n], h.tenants[n]
+	n := h.rng.IntN(len(h.namespaces))
+	m, namespace := h.model[n], h.namespaces[n]
 	switch h.rng.IntN(12) {
 	case 0, 1, 2:
-		h.prepare(m, tenant)
+		h.prepare(m, namespace)
 	case 3, 4, 5:
-		h.commit(m, tenant)
+		h.commit(m, namespace)
 	case 6, 7:
-		h.remove(m, tenant)
+		h.remove(m, namespace)
 	case 8:
-		h.update(m, tenant)
+		h.update(m, namespace)
 	case 9:
-		h.hold(m, tenant)
+		h.hold(m, namespace)
 	case 10:
-		h.letGo(m, tenant)
+		h.letGo(m, namespace)
 	case 11:
 		h.prune()
 	}
@@ -222,15 +222,15 @@ func children(m map[string]*modelled, name string) bool {
 	return false
 }
 
-func (h *history) prepare(m map[string]*modelled, tenant *snapshot.Tenant) {
+func (h *history) prepare(m map[string]*modelled, namespace *snapshot.Namespace) {
 	name, parent, labels := h.free(m), "", h.labels()
 	if h.rng.IntN(3) > 0 {
 		parent = h.ofKind(m, snapshot.Committed)
 	}
 	s := &modelled{kind: snapshot.Active, parent: parent, labels: valued(labels), files: map[string]string{}, used: h.clock}
-	make := tenant.Prepare
+	make := namespace.Prepare
 	if h.rng.IntN(4) == 0 {
-		s.kind, make = snapshot.View, tenant.View
+		s.kind, make = snapshot.View, namespace.View
 	}
 	var want []error
 	if m[name] != nil {
@@ -254,7 +254,7 @@ func (h *history) prepare(m map[string]*modelled, tenant *snapshot.Tenant) {
 		s.files[file] = fmt.Sprint("content ", h.clock)
 		h.must(os.WriteFile(filepath.Join(mounts[0].Source, file), []byte(s.files[file]), 0o600))
 	}
-	info, err := tenant.Stat(context.Background(), name)
+	info, err := namespace.Stat(context.Background(), name)
 	h.must(err)
 	if h.ids[info.ID] {
 		h.Fatalf("ID %v came again", info.ID)
@@ -263,7 +263,7 @@ func (h *history) prepare(m map[string]*modelled, tenant *snapshot.Tenant) {
 	m[name] = s
 }
 
-func (h *history) commit(m map[string]*modelled, tenant *snapshot.Tenant) {
+func (h *history) commit(m map[string]*modelled, namespace *snapshot.Namespace) {
 	name, key, labels := h.free(m), h.ofKind(m, snapshot.Active), h.labels()
 	var want []error
 	if m[name] != nil {
@@ -274,7 +274,7 @@ func (h *history) commit(m map[string]*modelled, tenant *snapshot.Tenant) {
 	} else if m[key].kind != snapshot.Active {
 		want = append(want, snapshot.ErrKind)
 	}
-	err := tenant.Commit(context.Background(), name, key, snapshot.WithLabels(labels))
+	err := namespace.Commit(context.Background(), name, key, snapshot.WithLabels(labels))
 	if !h.expect(fmt.Sprintf("commit %q as %q", key, name), err, want...) {
 		return
 	}
@@ -284,7 +284,7 @@ func (h *history) commit(m map[string]*modelled, tenant *snapshot.Tenant) {
 	m[name] = s
 }
 
-func (h *history) remove(m map[string]*modelled, tenant *snapshot.Tenant) {
+func (h *history) remove(m map[string]*modelled, namespace *snapshot.Namespace) {
 	name := h.some(m, func(name string, _ *modelled) bool { return !children(m, name) })
 	h.removals[m[name] != nil && m[name].parent != ""]++
 	var want []error
@@ -293,12 +293,12 @@ func (h *history) remove(m map[string]*modelled, tenant *snapshot.Tenant) {
 	} else if s.pinned || len(s.leases) > 0 || children(m, name) {
 		want = append(want, snapshot.ErrInUse)
 	}
-	if h.expect(fmt.Sprintf("remove %q", name), tenant.Remove(context.Background(), name), want...) {
+	if h.expect(fmt.Sprintf("remove %q", name), namespace.Remove(context.Background(), name), want...) {
 		delete(m, name)
 	}
 }
 
-func (h *history) update(m map[string]*modelled, tenant *snapshot.Tenant) {
+func (h *history) update(m map[string]*modelled, namespace *snapshot.Namespace) {
 	name, labels := h.any(m), h.labels()
 	var want []error
 	if m[name] == nil {
@@ -316,7 +316,7 @@ func (h *history) update(m map[string]*modelled, tenant *snapshot.Tenant) {
 			merged["label 1"], merged["label 2"] = labels["label 1"], labels["label 2"]
 		}
 	}
-	info, err := tenant.Update(context.Background(), snapshot.Info{Name: name, Parent: "nobody", Labels: labels}, fields...)
+	info, err := namespace.Update(context.Background(), snapshot.Info{Name: name, Parent: "nobody", Labels: labels}, fields...)
 	if !h.expect(fmt.Sprintf("update %q", name), err, want...) {
 		return
 	}
@@ -327,21 +327,21 @@ func (h *history) update(m map[string]*modelled, tenant *snapshot.Tenant) {
 }
 
 // hold leases or pins.
-func (h *history) hold(m map[string]*modelled, tenant *snapshot.Tenant) {
+func (h *history) hold(m map[string]*modelled, namespace *snapshot.Namespace) {
 	ctx, name := context.Background(), h.any(m)
 	var want []error
 	if m[name] == nil {
 		want = append(want, snapshot.ErrNotFound)
 	}
 	if h.rng.IntN(3) == 0 {
-		if h.expect("pin", tenant.Pin(ctx, name), want...) {
+		if h.expect("pin", namespace.Pin(ctx, name), want...) {
 			m[name].pinned = true
 		}
 		return
 	}
 	lease := fmt.Sprint("lease ", h.rng.IntN(3))
 	ttl := []time.Duration{0, time.Hour, time.Nanosecond}[h.rng.IntN(3)]
-	if h.expect("lease", tenant.Lease(ctx, lease, name, ttl), want...) {
+	if h.expect("lease", namespace.Lease(ctx, lease, name, ttl), want...) {
 		if m[name].leases == nil {
 			m[name].leases = map[string]bool{}
 		}
@@ -353,7 +353,7 @@ func (h *history) hold(m map[string]*modelled, tenant *snapshot.Tenant) {
 	}
 }
 
-func (h *history) letGo(m map[string]*modelled, tenant *snapshot.Tenant) {
+func (h *history) letGo(m map[string]*modelled, namespace *snapshot.Namespace) {
 	ctx, name, lease := context.Background(), h.any(m), fmt.Sprint("lease ", h.rng.IntN(3))
 	var want []error
 	switch s := m[name]; h.rng.IntN(3) {
@@ -361,18 +361,18 @@ func (h *history) letGo(m map[string]*modelled, tenant *snapshot.Tenant) {
 		if s == nil {
 			want = append(want, snapshot.ErrNotFound)
 		}
-		if h.expect("unpin", tenant.Unpin(ctx, name), want...) {
+		if h.expect("unpin", namespace.Unpin(ctx, name), want...) {
 			s.pinned = false
 		}
 	case 1:
 		if s == nil || !s.leases[lease] {
 			want = append(want, snapshot.ErrNotFound)
 		}
-		if h.expect("release", tenant.Release(ctx, lease, name), want...) {
+		if h.expect("release", namespace.Release(ctx, lease, name), want...) {
 			delete(s.leases, lease)
 		}
 	case 2:
-		h.must(tenant.ReleaseAll(ctx, lease))
+		h.must(namespace.ReleaseAll(ctx, lease))
 		for _, s := range m {
 			delete(s.leases, lease)
 		}
@@ -389,7 +389,7 @@ func (h *history) prunable() (names []string) {
 	for n, m := range h.model {
 		for name, s := range m {
 			if n != h.client && s.kind == snapshot.Committed && !s.pinned && len(s.leases) == 0 && !children(m, name) {
-				list = append(list, candidate{s.used, fmt.Sprintf("tenant/%d %s", n, name)})
+				list = append(list, candidate{s.used, fmt.Sprintf("namespace/%d %s", n, name)})
 			}
 		}
 	}
@@ -406,7 +406,7 @@ func (h *history) prune() {
 	var names []string
 	h.must(h.store.Prunable(ctx, func(c snapshot.Candidate) bool {
 		list = append(list, snapshot.Doomed{ID: c.ID, LastUsed: c.LastUsed})
-		names = append(names, c.Tenant+" "+c.Name)
+		names = append(names, c.Namespace+" "+c.Name)
 		return true
 	}))
 	if want := h.prunable(); !slices.Equal(names, want) {
@@ -434,7 +434,7 @@ func (h *history) compare() {
 	for n, m := range h.model {
 		seen := map[string]bool{}
 		last := ""
-		h.must(h.tenants[n].Walk(ctx, func(info snapshot.Info) error {
+		h.must(h.namespaces[n].Walk(ctx, func(info snapshot.Info) error {
 			s := m[info.Name]
 			if s == nil || seen[info.Name] || info.Name <= last {
 				h.Fatalf("%q is there; before it %q", info.Name, last)
@@ -444,7 +444,7 @@ func (h *history) compare() {
 				!maps.Equal(info.Labels, s.labels) || (info.Usage.Inodes > 0) != (s.kind == snapshot.Committed) {
 				h.Fatalf("%+v, and should be %+v", info, s)
 			}
-			again, err := h.tenants[n].Stat(ctx, info.Name)
+			again, err := h.namespaces[n].Stat(ctx, info.Name)
 			if err != nil || !reflect.DeepEqual(again, info) {
 				h.Fatalf("Walk has %+v, Stat %+v, %v", info, again, err)
 			}
@@ -464,8 +464,8 @@ func (h *history) compare() {
 }
 
 func (h *history) compareContent(n int, name string) {
-	s, tenant, ctx := h.model[n][name], h.tenants[n], context.Background()
-	mounts, err := tenant.Mounts(ctx, name)
+	s, namespace, ctx := h.model[n][name], h.namespaces[n], context.Background()
+	mounts, err := namespace.Mounts(ctx, name)
 	dir := filepath.Join(h.root, "snapshots", s.id.String(), "fs")
 	if s.kind == snapshot.Committed {
 		h.expect("mounts", err, snapshot.ErrKind)
@@ -484,7 +484,7 @@ func (h *history) compareContent(n int, name string) {
 	if !maps.Equal(files, s.files) {
 		h.Fatalf("%q has %v, and should have %v", name, files, s.files)
 	}
-	names, err := tenant.Children(ctx, name)
+	names, err := namespace.Children(ctx, name)
 	h.must(err)
 	for _, c := range names {
 		if h.model[n][c] == nil || h.model[n][c].parent != name {

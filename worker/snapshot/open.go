@@ -279,8 +279,8 @@ func (t *txn) loadLists() error {
 		}
 		s.suspect = ID(n)
 	}
-	err = t.scan(inTenants, nil, nil, func(k, v []byte) (bool, error) {
-		client, err := parseTenant(v)
+	err = t.scan(inNamespaces, nil, nil, func(k, v []byte) (bool, error) {
+		client, err := parseNamespace(v)
 		s.clients[string(k)] = client
 		return true, err
 	})

@@ -137,7 +137,7 @@ func TestOpenFinishesMaking(t *testing.T) {
 				t.Error(err)
 			}
 			s := open(t, root, snapshot.Options{})
-			layer(t, tenant(t, s, "t"), "a", "")
+			layer(t, namespace(t, s, "t"), "a", "")
 			sound(t, s)
 		})
 	}
@@ -150,7 +150,7 @@ func TestOpenFinishesMaking(t *testing.T) {
 func TestOpenNamesMetadata(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{})
-	layer(t, tenant(t, s, "t"), "a", "")
+	layer(t, namespace(t, s, "t"), "a", "")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestOpenNamesMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := tenant(t, open(t, root, snapshot.Options{}), "t").Stat(ctx, "a"); err != nil {
+	if _, err := namespace(t, open(t, root, snapshot.Options{}), "t").Stat(ctx, "a"); err != nil {
 		t.Error(err)
 	}
 }

@@ -92,7 +92,7 @@ func (p *powered) run(name string, args ...string) {
 // start mounts, which replays the journal, and opens the store as after a start of the machine. It
 // mounts a copy of the image: if somebody makes a mount namespace meanwhile, the file system that was shut
 // down lives on in it, and mounting the same image would give that one again.
-func (p *powered) start() (*snapshot.Store, *snapshot.Tenant) {
+func (p *powered) start() (*snapshot.Store, *snapshot.Namespace) {
 	p.Helper()
 	next := fmt.Sprintf("%s.%d", p.image, p.round)
 	p.run("cp", "--sparse=always", p.image, next)
@@ -106,7 +106,7 @@ func (p *powered) start() (*snapshot.Store, *snapshot.Tenant) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return s, tenant(p, s, "t")
+	return s, namespace(p, s, "t")
 }
 
 func (p *powered) untilPowerFails() {
@@ -172,7 +172,7 @@ func (p *powered) lookAfterwards() {
 }
 
 // inspect compares what there is with what was acknowledged.
-func (p *powered) inspect(s *snapshot.Store, n *snapshot.Tenant) {
+func (p *powered) inspect(s *snapshot.Store, n *snapshot.Namespace) {
 	p.Helper()
 	report, err := s.Reconciled(ctx)
 	if err != nil || len(report.Quarantined) > 0 {
@@ -219,7 +219,7 @@ func (p *powered) inspect(s *snapshot.Store, n *snapshot.Tenant) {
 }
 
 // content verifies a committed snapshot, unless it is distrusted.
-func (p *powered) content(n *snapshot.Tenant, infos map[string]snapshot.Info, i snapshot.Info) {
+func (p *powered) content(n *snapshot.Namespace, infos map[string]snapshot.Info, i snapshot.Info) {
 	p.Helper()
 	_, err := n.View(ctx, "0-view", i.Name)
 	if errors.Is(err, snapshot.ErrDistrusted) {

@@ -38,7 +38,7 @@ func (l *logged) count(s string) int {
 }
 
 // chain commits snapshots on each other, from one number to another.
-func chain(t *testing.T, n *snapshot.Tenant, from, to int) {
+func chain(t *testing.T, n *snapshot.Namespace, from, to int) {
 	t.Helper()
 	for i := from; i <= to; i++ {
 		parent := ""
@@ -58,7 +58,7 @@ func chain(t *testing.T, n *snapshot.Tenant, from, to int) {
 func TestLongChain(t *testing.T) {
 	var log logged
 	s := open(t, t.TempDir(), snapshot.Options{Driver: nothing{}, Durability: holdfast.None, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	warnings := func(want int) {
 		t.Helper()
 		if got := log.count("stands on many others"); got != want {
@@ -87,7 +87,7 @@ func TestLongChain(t *testing.T) {
 func TestTooLongForOverlay(t *testing.T) {
 	d := overlay.New()
 	s := open(t, t.TempDir(), snapshot.Options{Driver: unprobed{d}, Durability: holdfast.None})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	chain(t, n, 1, overlay.MaxLayers)
 	if _, err := n.Prepare(ctx, "top", fmt.Sprint(overlay.MaxLayers)); err != nil {
 		t.Errorf("on %d: %v", overlay.MaxLayers, err)
@@ -115,7 +115,7 @@ func TestTrashBytes(t *testing.T) {
 	f := &faulty{Driver: nothing{}}
 	o := snapshot.Options{Driver: f, Durability: holdfast.Periodic}
 	s := open(t, root, o)
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	chain(t, n, 1, 5)
 	if _, err := n.Prepare(ctx, "active", ""); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestTrashBytes(t *testing.T) {
 // TestPruneFor: as many as the time allows, at least one; the list is followed in its order.
 func TestPruneFor(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{Driver: nothing{}, Durability: holdfast.None})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	chain(t, n, 1, 50)
 	var list []snapshot.Doomed
 	for i := 50; i > 0; i-- {
@@ -200,7 +200,7 @@ func TestPruneFor(t *testing.T) {
 // nothing twice, nor what is taken.
 func TestCandidates(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{Driver: nothing{}, Durability: holdfast.None})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	chain(t, n, 1, 3)
 	layer := func(name string) {
 		t.Helper()

@@ -24,10 +24,10 @@ func putBack(t *testing.T, root string, younger int) (older, newer []byte, ids [
 	t.Helper()
 	metadata := filepath.Join(root, "metadata.db")
 	s := open(t, root, snapshot.Options{})
-	layer(t, tenant(t, s, "t"), "old", "")
+	layer(t, namespace(t, s, "t"), "old", "")
 	older = closed(t, s, metadata)
 	s = open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range younger {
 		name := fmt.Sprint("younger ", i)
 		layer(t, n, name, "old")
@@ -71,7 +71,7 @@ func TestOlderMetadata(t *testing.T) {
 	_, newer, ids := putBack(t, root, younger)
 
 	s := open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range younger { // while the others are looked for
 		layer(t, n, fmt.Sprint("new ", i), "old")
 	}
@@ -106,7 +106,7 @@ func TestOlderMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, root, snapshot.Options{})
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	report = reconciled(t, s)
 	if len(report.Returned) != younger || len(report.Missing) > 0 || !slices.Equal(report.Quarantined, forked) {
 		t.Errorf("%+v; %v should be in quarantine", report, forked)
@@ -136,7 +136,7 @@ func TestRemoveQuarantined(t *testing.T) {
 	}
 	s := open(t, root, snapshot.Options{})
 	want(t, "of none", s.RemoveQuarantined(ctx, ids[0], 999), snapshot.ErrNotFound)
-	want(t, "of a snapshot", s.RemoveQuarantined(ctx, stat(t, tenant(t, s, "t"), "old").ID), snapshot.ErrNotFound)
+	want(t, "of a snapshot", s.RemoveQuarantined(ctx, stat(t, namespace(t, s, "t"), "old").ID), snapshot.ErrNotFound)
 	reconciled(t, s)
 	for i, id := range ids {
 		if _, err := os.Lstat(filepath.Join(root, "quarantine", id.String())); errors.Is(err, os.ErrNotExist) != (i == 0) {
@@ -165,8 +165,8 @@ func TestMarks(t *testing.T) {
 	for _, d := range []holdfast.Durability{holdfast.Full, holdfast.Periodic, holdfast.None} {
 		root := t.TempDir()
 		s := open(t, root, snapshot.Options{Durability: d})
-		layer(t, tenant(t, s, "t"), "one", "")
-		id := stat(t, tenant(t, s, "t"), "one").ID
+		layer(t, namespace(t, s, "t"), "one", "")
+		id := stat(t, namespace(t, s, "t"), "one").ID
 		dir := filepath.Join(root, "snapshots", id.String())
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func pointVictim(root, at, what string) error {
 	if what == "remove" {
 		return s.RemoveQuarantined(ctx, report.Quarantined...)
 	}
-	n, err := s.Tenant("t")
+	n, err := s.Namespace("t")
 	if err == nil {
 		_, err = n.Prepare(ctx, "active", "old")
 	}
@@ -238,7 +238,7 @@ func TestKilledWhileMaking(t *testing.T) {
 		for _, point := range []string{"directory", "content", "in place", "recorded"} {
 			root := t.TempDir()
 			s := open(t, root, snapshot.Options{})
-			layer(t, tenant(t, s, "t"), "old", "")
+			layer(t, namespace(t, s, "t"), "old", "")
 			older := closed(t, s, filepath.Join(root, "metadata.db"))
 			killedAt(t, root, point, durability)
 

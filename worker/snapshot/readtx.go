@@ -30,16 +30,16 @@ func (m *ReadTx) Totals() (Totals, error) {
 }
 
 // Stat tells of a snapshot. ErrNotFound if there is none of that name.
-func (m *ReadTx) Stat(tenant, name string) (Candidate, error) {
-	r, err := m.t.record(nameKey(tenant, name))
+func (m *ReadTx) Stat(namespace, name string) (Candidate, error) {
+	r, err := m.t.record(nameKey(namespace, name))
 	if err != nil {
 		return Candidate{}, err
 	}
 	info, err := m.t.infoOf(name, &r)
-	return Candidate{Tenant: tenant, Info: info, parent: r.parent}, err
+	return Candidate{Namespace: namespace, Info: info, parent: r.parent}, err
 }
 
-// All calls fn for each snapshot of each tenant, until it returns false.
+// All calls fn for each snapshot of each namespace, until it returns false.
 func (m *ReadTx) All(fn func(Candidate) bool) error {
 	return m.t.scan(inSnapshots, nil, nil, func(k, v []byte) (bool, error) {
 		if err := m.ctx.Err(); err != nil {
@@ -80,11 +80,11 @@ func (m *ReadTx) Leases(id ID, now time.Time) (held []Held, err error) {
 	return held, err
 }
 
-// IsClient tells whether a tenant is a client's, of which nothing is pruned.
-func (m *ReadTx) IsClient(tenant string) bool {
+// IsClient tells whether a namespace is a client's, of which nothing is pruned.
+func (m *ReadTx) IsClient(namespace string) bool {
 	m.t.store.mu.RLock()
 	defer m.t.store.mu.RUnlock()
-	return m.t.store.clients[tenant]
+	return m.t.store.clients[namespace]
 }
 
 func (m *ReadTx) byID(id ID) (Candidate, error) {
@@ -96,12 +96,12 @@ func (m *ReadTx) byID(id ID) (Candidate, error) {
 }
 
 func (m *ReadTx) candidate(key []byte, r *record) (Candidate, error) {
-	tenant, name, err := splitKey(key)
+	namespace, name, err := splitKey(key)
 	if err != nil {
 		return Candidate{}, err
 	}
 	info, err := m.t.infoOf(name, r)
-	return Candidate{Tenant: tenant, Info: info, parent: r.parent}, err
+	return Candidate{Namespace: namespace, Info: info, parent: r.parent}, err
 }
 
 // Totals are figures of a whole store.

@@ -52,7 +52,7 @@ func (c *clones) Remove(ctx context.Context, l snapshot.Layer) error {
 func TestCleanupChain(t *testing.T) {
 	c := &clones{Driver: copy.New(), parent: map[snapshot.ID]snapshot.ID{}}
 	s := open(t, t.TempDir(), snapshot.Options{Driver: c})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	const length = 8
 	parent := ""
 	for i := range length {
@@ -90,7 +90,7 @@ func TestCleanupWhileClosing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range 3 {
 		layer(t, n, fmt.Sprint(i), "")
 	}

@@ -21,7 +21,7 @@ type Report struct {
 	Returned    []ID // directories in quarantine that a record names again, and that are back at their place
 }
 
-// Reconciled returns when what a crash may have left behind has been looked for, with what was
+// Reconciled returns when what a crash may have left has been looked for, with what was
 // found. Deleting it may still go on: see Cleanup.
 func (s *Store) Reconciled(ctx context.Context) (Report, error) {
 	select {
@@ -44,7 +44,7 @@ func (s *Store) reconcile() {
 			s.reportErr = ErrClosed
 			return
 		}
-		s.log.Error("looking for what a crash left behind failed", "error", s.reportErr)
+		s.log.Error("looking for what a crash left failed", "error", s.reportErr)
 		return
 	}
 	s.mu.RLock()

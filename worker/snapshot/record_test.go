@@ -85,7 +85,7 @@ func FuzzMetadata(f *testing.F) {
 	}
 	f.Add((&totals{3, 2, Usage{5, 6}}).append(nil))
 	f.Add((&syncState{"boot", 7, 5}).append(nil))
-	f.Add(nameKey("tenant", "name"))
+	f.Add(nameKey("namespace", "name"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		check := func(what string, encoded []byte, err error) {
 			if err != nil && !errors.Is(err, ErrCorrupt) {
@@ -103,14 +103,14 @@ func FuzzMetadata(f *testing.F) {
 			st, err := parseSyncState(b)
 			check("state", st.append(nil), err)
 		}
-		tenant, name, err := splitKey(b)
-		check("key", nameKey(tenant, name), err)
-		client, err := parseTenant(b)
+		namespace, name, err := splitKey(b)
+		check("key", nameKey(namespace, name), err)
+		client, err := parseNamespace(b)
 		flag := byte(0)
 		if client {
-			flag = tenantClient
+			flag = namespaceClient
 		}
-		check("tenant", []byte{recordVersion, flag}, err)
+		check("namespace", []byte{recordVersion, flag}, err)
 		one, _, err := fixed("number", b, 1)
 		check("number", number(one), err)
 		one, two, err := fixed("numbers", b, 2)

@@ -8,7 +8,7 @@ import (
 
 // Remove removes a snapshot. Its name is free at once; its content goes in the background.
 // ErrInUse if it has children or leases other than weak ones, or is pinned.
-func (t *Tenant) Remove(ctx context.Context, name string) error {
+func (t *Namespace) Remove(ctx context.Context, name string) error {
 	var r record
 	err := t.s.update("remove", func(tx *txn) (err error) {
 		key := t.key(name)

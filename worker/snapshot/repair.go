@@ -42,14 +42,14 @@ type RepairOptions struct {
 // mounted, but what could be: ErrInUse, with the name, if an active snapshot stands on it, however far above, or
 // a view of which Unused does not say that it is not. ErrUnsupported with a driver that is no Repairer, ErrNoDigest of
 // a snapshot without a digest, ErrDamaged and ErrDistrusted of one whose parents are.
-func (t *Tenant) Repair(ctx context.Context, name string, o RepairOptions) error {
+func (t *Namespace) Repair(ctx context.Context, name string, o RepairOptions) error {
 	if err := t.repair(ctx, name, &o); err != nil {
 		return fmt.Errorf("repair snapshot %q: %w", name, err)
 	}
 	return nil
 }
 
-func (t *Tenant) repair(ctx context.Context, name string, o *RepairOptions) error {
+func (t *Namespace) repair(ctx context.Context, name string, o *RepairOptions) error {
 	s := t.s
 	d, ok := s.driver.(Repairer)
 	if !ok {
@@ -126,7 +126,7 @@ func (t *Tenant) repair(ctx context.Context, name string, o *RepairOptions) erro
 	if err != nil {
 		return err
 	}
-	s.log.Info("a damaged snapshot was repaired", "tenant", t.name, "snapshot", name, "ID", r.id)
+	s.log.Info("a damaged snapshot was repaired", "namespace", t.name, "snapshot", name, "ID", r.id)
 	return reached("entered")
 }
 

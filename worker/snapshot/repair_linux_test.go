@@ -32,10 +32,10 @@ func writes(name string, other ...string) snapshot.RepairOptions {
 }
 
 // damaged makes the snapshots base, lower (on it), and upper (on that), of which lower is damaged.
-func damaged(t *testing.T, root string, d snapshot.Driver) (*snapshot.Store, *snapshot.Tenant) {
+func damaged(t *testing.T, root string, d snapshot.Driver) (*snapshot.Store, *snapshot.Namespace) {
 	t.Helper()
 	s := open(t, root, snapshot.Options{Driver: d, Digests: true})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	parent := ""
 	for _, name := range []string{"base", "lower", "upper"} {
 		mounts, err := n.Prepare(ctx, "active", parent)
@@ -54,7 +54,7 @@ func damaged(t *testing.T, root string, d snapshot.Driver) (*snapshot.Store, *sn
 }
 
 // whole fails unless a snapshot has its content, and is marked as it should be, with nothing left beside it.
-func whole(t *testing.T, s *snapshot.Store, n *snapshot.Tenant, name string, directories int) {
+func whole(t *testing.T, s *snapshot.Store, n *snapshot.Namespace, name string, directories int) {
 	t.Helper()
 	if err := s.Cleanup(ctx); err != nil {
 		t.Fatal(err)
@@ -220,14 +220,14 @@ func TestRepairInUse(t *testing.T) {
 // TestRepairUnsupported: of a driver that cannot.
 func TestRepairUnsupported(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{Driver: nothing{}})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	_, err := n.Prepare(ctx, "active", "")
 	if err := errors.Join(err, n.Commit(ctx, "one", "active")); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "repair", n.Repair(ctx, "one", writes("one")), snapshot.ErrUnsupported)
 	s = open(t, t.TempDir(), snapshot.Options{})
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	layer(t, n, "one", "")
 	want(t, "without a digest", n.Repair(ctx, "one", writes("one")), snapshot.ErrNoDigest)
 }
@@ -241,7 +241,7 @@ func TestRepairFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, root, snapshot.Options{Driver: copy.New(), Full: func() bool { return true }})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	attempts := 0
 	snapshot.SetPointHook(func(step string) error {
 		if step == "exchanged" {
@@ -269,7 +269,7 @@ func repairVictim(root, at string) error {
 	if err != nil {
 		return err
 	}
-	n, err := s.Tenant("t")
+	n, err := s.Namespace("t")
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func TestRepairKilled(t *testing.T) {
 			t.Fatalf("%s: %v: %s", step, err, out)
 		}
 		s = open(t, root, snapshot.Options{Driver: overlay.New()})
-		n = tenant(t, s, "t")
+		n = namespace(t, s, "t")
 		report, err := s.Reconciled(ctx)
 		if orphans := map[string]int{"made": 1, "filled": 1, "exchanged": 1, "entered": 1}[step]; err != nil || report.Orphans != orphans || len(report.Missing) > 0 {
 			t.Errorf("%s: %+v, %v", step, report, err)

@@ -15,7 +15,7 @@ func TestReplacing(t *testing.T) {
 			(*fn)(op)
 		}
 	}})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "one", "")
 	layer(t, n, "two", "")
 	layer(t, n, "three", "two")

@@ -57,7 +57,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store is an open store of snapshots. Its methods, and those of its tenants, may be called
+// Store is an open store of snapshots. Its methods, and those of its namespaces, may be called
 // concurrently.
 type Store struct {
 	root    string
@@ -73,7 +73,7 @@ type Store struct {
 	digests digests
 
 	mu       sync.RWMutex
-	clients  map[string]bool // tenants of which nothing is pruned
+	clients  map[string]bool // namespaces of which nothing is pruned
 	distrust []commitRange   // commits whose content may not be on the disk
 	suspect  ID              // a flush failed after this one was begun
 	deep     map[ID]struct{} // ends of chains of which was said that they are long
@@ -332,7 +332,7 @@ const DeepChain = 128
 const deepEnds = 1024
 
 // warnDeep logs, once for each end, that a chain of parents is long.
-func (s *Store) warnDeep(tenant, end string, parents []ID) {
+func (s *Store) warnDeep(namespace, end string, parents []ID) {
 	if len(parents) <= DeepChain {
 		return
 	}
@@ -347,16 +347,16 @@ func (s *Store) warnDeep(tenant, end string, parents []ID) {
 	s.mu.Unlock()
 	if !known {
 		s.log.Warn("a snapshot stands on many others; mounting it takes longer with each",
-			"tenant", tenant, "snapshot", end, "layers", len(parents), "warned above", DeepChain)
+			"namespace", namespace, "snapshot", end, "layers", len(parents), "warned above", DeepChain)
 	}
 }
 
 // isClient tells whether the snapshot with this key belongs to a client.
 func (s *Store) isClient(key []byte) bool {
-	tenant, _, err := splitKey(key)
+	namespace, _, err := splitKey(key)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return err == nil && s.clients[tenant]
+	return err == nil && s.clients[namespace]
 }
 
 // alwaysDurable tells whether a transaction is on the disk when it returns.

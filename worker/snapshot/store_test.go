@@ -50,9 +50,9 @@ type refusing struct{ *copy.Driver }
 
 func (refusing) Probe(string) error { return snapshot.ErrUnsupported }
 
-func tenant(t testing.TB, s *snapshot.Store, name string) *snapshot.Tenant {
+func namespace(t testing.TB, s *snapshot.Store, name string) *snapshot.Namespace {
 	t.Helper()
-	n, err := s.Tenant(name)
+	n, err := s.Namespace(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func tenant(t testing.TB, s *snapshot.Store, name string) *snapshot.Tenant {
 }
 
 // layer makes a committed snapshot with a file of its own name.
-func layer(t testing.TB, n *snapshot.Tenant, name, parent string) {
+func layer(t testing.TB, n *snapshot.Namespace, name, parent string) {
 	t.Helper()
 	mounts, err := n.Prepare(ctx, name+" active", parent)
 	if err == nil {
@@ -110,7 +110,7 @@ func TestOpenRefuses(t *testing.T) {
 	_, err := snapshot.Open(root, snapshot.Options{})
 	want(t, "no driver", err, snapshot.ErrInvalid)
 	s := open(t, root, snapshot.Options{})
-	layer(t, tenant(t, s, "t"), "a", "")
+	layer(t, namespace(t, s, "t"), "a", "")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,22 +128,22 @@ func TestOpenRefuses(t *testing.T) {
 	if err := os.Rename(metadata+".away", metadata); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tenant(t, open(t, root, snapshot.Options{}), "t").Stat(ctx, "a"); err != nil {
+	if _, err := namespace(t, open(t, root, snapshot.Options{}), "t").Stat(ctx, "a"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNames(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for _, name := range []string{"", "a\x00b", strings.Repeat("x", snapshot.MaxNameSize+1)} {
 		_, err := n.Prepare(ctx, name, "")
 		want(t, fmt.Sprintf("prepare %.10q", name), err, snapshot.ErrInvalid)
 		want(t, fmt.Sprintf("commit %.10q", name), n.Commit(ctx, name, "x"), snapshot.ErrInvalid)
 		_, err = n.Stat(ctx, name)
 		want(t, fmt.Sprintf("stat %.10q", name), err, snapshot.ErrNotFound)
-		_, err = s.Tenant(name)
-		want(t, fmt.Sprintf("tenant %.10q", name), err, snapshot.ErrInvalid)
+		_, err = s.Namespace(name)
+		want(t, fmt.Sprintf("namespace %.10q", name), err, snapshot.ErrInvalid)
 	}
 	layer(t, n, strings.Repeat("x", snapshot.MaxNameSize-7), "")
 	_, err := n.Prepare(ctx, "a", "", snapshot.WithLabels(map[string]string{"l": strings.Repeat("x", snapshot.MaxLabelsSize)}))
@@ -153,33 +153,33 @@ func TestNames(t *testing.T) {
 	sound(t, s)
 }
 
-func TestTenantsAreApart(t *testing.T) {
+func TestNamespacesAreApart(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	a, b := tenant(t, s, "a"), tenant(t, s, "a/b")
+	a, b := namespace(t, s, "a"), namespace(t, s, "a/b")
 	layer(t, a, "b/x", "")
 	layer(t, b, "x", "")
 	_, err := b.Prepare(ctx, "y", "b/x")
-	want(t, "another tenant's parent", err, snapshot.ErrNotFound)
-	for n, name := range map[*snapshot.Tenant]string{a: "b/x", b: "x"} {
+	want(t, "another namespace's parent", err, snapshot.ErrNotFound)
+	for n, name := range map[*snapshot.Namespace]string{a: "b/x", b: "x"} {
 		var names []string
 		if err := n.Walk(ctx, func(i snapshot.Info) error { names = append(names, i.Name); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(names, []string{name}) {
-			t.Errorf("tenant %s has %q", n.Name(), names)
+			t.Errorf("namespace %s has %q", n.Name(), names)
 		}
 	}
-	layer(t, tenant(t, s, "b"), "x", "")
-	if names, err := s.Tenants(ctx); err != nil || !slices.Equal(names, []string{"a", "a/b", "b"}) {
-		t.Errorf("tenants are %q, %v", names, err)
+	layer(t, namespace(t, s, "b"), "x", "")
+	if names, err := s.Namespaces(ctx); err != nil || !slices.Equal(names, []string{"a", "a/b", "b"}) {
+		t.Errorf("namespaces are %q, %v", names, err)
 	}
-	_, err = s.ClientTenant("a")
+	_, err = s.ClientNamespace("a")
 	want(t, "a client with snapshots that can be pruned", err, snapshot.ErrInUse)
 }
 
 func TestHeld(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "a", "")
 	layer(t, n, "b", "a")
 	want(t, "a parent", n.Remove(ctx, "a"), snapshot.ErrInUse)
@@ -210,7 +210,7 @@ func TestHeld(t *testing.T) {
 
 func TestWalkWhileChanging(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for i := range 50 {
 		layer(t, n, fmt.Sprint(i), "")
 	}
@@ -234,7 +234,7 @@ func TestWalkWhileChanging(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	s := open(t, t.TempDir(), snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "a", "")
 	for range 2 {
 		if err := s.Close(); err != nil {
@@ -325,7 +325,7 @@ func TestDriverFails(t *testing.T) {
 	root := t.TempDir()
 	f := &faulty{Driver: copy.New()}
 	s := open(t, root, snapshot.Options{Driver: f})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "base", "")
 	for _, verb := range []string{"create", "mounts"} {
 		f.set(verb, broken)
@@ -375,7 +375,7 @@ func TestTrashOutlivesCrash(t *testing.T) {
 	f := &faulty{Driver: copy.New()}
 	f.set("remove", errors.New("not now"))
 	s := open(t, root, snapshot.Options{Driver: f})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "a", "")
 	if err := n.Remove(ctx, "a"); err != nil {
 		t.Fatal(err)
@@ -399,7 +399,7 @@ func TestTrashOutlivesCrash(t *testing.T) {
 func TestMakingIsNoOrphan(t *testing.T) {
 	f := &faulty{Driver: copy.New()}
 	s := open(t, t.TempDir(), snapshot.Options{Driver: f})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "base", "")
 	if _, err := s.Reconciled(ctx); err != nil {
 		t.Fatal(err)
@@ -431,7 +431,7 @@ func TestMakingIsNoOrphan(t *testing.T) {
 func TestDurableBeforeDeleted(t *testing.T) {
 	f := &faulty{Driver: copy.New()}
 	s := open(t, t.TempDir(), snapshot.Options{Driver: f, Durability: holdfast.Periodic})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "a", "")
 	if err := s.Cleanup(ctx); err != nil {
 		t.Fatal(err)
@@ -452,7 +452,7 @@ func TestParentVanishes(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		f := &faulty{Driver: copy.New()}
 		s := open(t, t.TempDir(), snapshot.Options{Driver: f})
-		n := tenant(t, s, "t")
+		n := namespace(t, s, "t")
 		layer(t, n, "base", "")
 		layer(t, n, "other", "")
 		f.hold = make(chan chan struct{})
@@ -482,7 +482,7 @@ func TestParentVanishes(t *testing.T) {
 func TestSameNameAtOnce(t *testing.T) {
 	f := &faulty{Driver: copy.New()}
 	s := open(t, t.TempDir(), snapshot.Options{Driver: f})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "base", "")
 	var wg sync.WaitGroup
 	results := make([]error, 16)
@@ -543,7 +543,7 @@ func TestStrangeEntriesStay(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(root, "snapshots")); err != nil || len(left) != 4 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	n := tenant(t, s, "t") // whose IDs begin with 1
+	n := namespace(t, s, "t") // whose IDs begin with 1
 	for i := range 10 {
 		layer(t, n, fmt.Sprint(i), "")
 	}
@@ -552,7 +552,7 @@ func TestStrangeEntriesStay(t *testing.T) {
 func TestMissingDirectory(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	if _, err := n.Prepare(ctx, "a", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -591,7 +591,7 @@ func TestMissingDirectory(t *testing.T) {
 	if report, err := s.Reconciled(ctx); err != nil || !slices.Equal(report.Missing, []snapshot.ID{info.ID}) {
 		t.Errorf("%+v, %v", report, err)
 	}
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	if err := errors.Join(n.Remove(ctx, "a"), s.Cleanup(ctx)); err != nil {
 		t.Error(err)
 	}

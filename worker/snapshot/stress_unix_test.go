@@ -14,12 +14,12 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// TestStress: twenty clients of one tenant, whose snapshots nobody prunes, while the snapshots of
+// TestStress: twenty clients of one namespace, whose snapshots nobody prunes, while the snapshots of
 // another are made and pruned.
 func TestStress(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{Durability: holdfast.Periodic})
-	client, err := s.ClientTenant("client")
+	client, err := s.ClientNamespace("client")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestStress(t *testing.T) {
 	var stop atomic.Bool
 	pruned := 0
 	pruner.Go(func() {
-		n := tenant(t, s, "ours")
+		n := namespace(t, s, "ours")
 		parent := ""
 		for i := 0; !stop.Load() || i < 200; i++ {
 			name := fmt.Sprint("layer ", i)
@@ -93,7 +93,7 @@ func TestStress(t *testing.T) {
 			t.Errorf("client %s has %v, and should have %v", w, found[w], all[w])
 		}
 	}
-	for { // all of the other tenant
+	for { // all of the other namespace
 		removed, err := pruneSome(s, 1000)
 		if err != nil {
 			t.Fatal(err)

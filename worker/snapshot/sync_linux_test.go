@@ -19,7 +19,7 @@ func TestUncleanBoot(t *testing.T) {
 	deferred := snapshot.Options{Sync: snapshot.SyncDeferred}
 	snapshot.SetBootID("one")
 	s := open(t, root, deferred)
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "flushed", "")
 	if err := s.FlushDeferred(); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestUncleanBoot(t *testing.T) {
 	s.Crash()
 
 	s = open(t, root, deferred) // the same boot: the page cache has it
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	if _, err := n.View(ctx, "view of lost", "on lost"); err != nil {
 		t.Errorf("after a crash of the process: %v", err)
 	}
@@ -38,7 +38,7 @@ func TestUncleanBoot(t *testing.T) {
 	for _, boot := range []string{"two", "two", "three"} { // it stays so
 		snapshot.SetBootID(boot)
 		s = open(t, root, deferred)
-		n = tenant(t, s, "t")
+		n = namespace(t, s, "t")
 		for _, name := range []string{"lost", "on lost"} {
 			_, err := n.Prepare(ctx, "a", name)
 			want(t, "prepare on "+name, err, snapshot.ErrDistrusted)
@@ -58,7 +58,7 @@ func TestUncleanBoot(t *testing.T) {
 	}
 
 	s = open(t, root, snapshot.Options{}) // another mode trusts no more
-	n = tenant(t, s, "t")
+	n = namespace(t, s, "t")
 	_, err := n.Prepare(ctx, "a", "on lost")
 	want(t, "prepare with SyncCommit", err, snapshot.ErrDistrusted)
 	if err := errors.Join(n.Trust(ctx, "lost"), n.Trust(ctx, "on lost")); err != nil {
@@ -83,13 +83,13 @@ func TestCleanBoot(t *testing.T) {
 	root := t.TempDir()
 	snapshot.SetBootID("one")
 	s := open(t, root, snapshot.Options{Sync: snapshot.SyncDeferred})
-	layer(t, tenant(t, s, "t"), "a", "")
+	layer(t, namespace(t, s, "t"), "a", "")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	snapshot.SetBootID("two")
 	s = open(t, root, snapshot.Options{Sync: snapshot.SyncDeferred})
-	if _, err := tenant(t, s, "t").Prepare(ctx, "b", "a"); err != nil {
+	if _, err := namespace(t, s, "t").Prepare(ctx, "b", "a"); err != nil {
 		t.Error(err)
 	}
 }
@@ -102,7 +102,7 @@ func TestFlushFails(t *testing.T) {
 	broken := errors.New("broken")
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	for _, name := range []string{"one", "two"} {
 		if _, err := n.Prepare(ctx, name, ""); err != nil {
 			t.Fatal(err)
@@ -120,12 +120,12 @@ func TestFlushFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = open(t, root, snapshot.Options{}) // it is remembered
-		n = tenant(t, s, "t")
+		n = namespace(t, s, "t")
 	}
 }
 
-// name is one that the tenant does not have.
-func name(n *snapshot.Tenant) string {
+// name is one that the namespace does not have.
+func name(n *snapshot.Namespace) string {
 	for i := 0; ; i++ {
 		if _, err := n.Stat(ctx, fmt.Sprint("begun later ", i)); err != nil {
 			return fmt.Sprint(i)
@@ -141,7 +141,7 @@ func TestDeferredFlushFails(t *testing.T) {
 	broken := errors.New("broken")
 	root := t.TempDir()
 	s := open(t, root, snapshot.Options{Sync: snapshot.SyncDeferred})
-	n := tenant(t, s, "t")
+	n := namespace(t, s, "t")
 	layer(t, n, "flushed", "")
 	if err := s.FlushDeferred(); err != nil {
 		t.Fatal(err)
@@ -163,6 +163,6 @@ func TestDeferredFlushFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = open(t, root, snapshot.Options{Sync: snapshot.SyncDeferred})
-		n = tenant(t, s, "t")
+		n = namespace(t, s, "t")
 	}
 }

@@ -125,7 +125,7 @@ func WithDigest() Option {
 	return func(c *choices) { c.digest = true }
 }
 
-// WithLease has Commit take a lease on the snapshot in the same transaction, as Tenant.Lease does.
+// WithLease has Commit take a lease on the snapshot in the same transaction, as Namespace.Lease does.
 func WithLease(lease string, ttl time.Duration) Option {
 	return func(c *choices) { c.lease, c.ttl = lease, ttl }
 }
@@ -147,9 +147,9 @@ func choose(options []Option) choices {
 
 // Limits in bytes.
 const (
-	MaxNameSize   = 4096    // of a snapshot's name
-	MaxTenantSize = 255     // of a tenant's name, and of a lease's
-	MaxLabelsSize = 1 << 20 // of all labels of a snapshot, keys and values
+	MaxNameSize      = 4096    // of a snapshot's name
+	MaxNamespaceSize = 255     // of a namespace's name, and of a lease's
+	MaxLabelsSize    = 1 << 20 // of all labels of a snapshot, keys and values
 )
 
 // checkName verifies a name that is to be part of a key.

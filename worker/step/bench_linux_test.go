@@ -21,9 +21,9 @@ func (s *stand) fill(n int) {
 	s.Helper()
 	for i := range n {
 		name := fmt.Sprint("other ", i)
-		_, err := s.tenant.Prepare(s.ctx, name+" active", "base")
+		_, err := s.namespace.Prepare(s.ctx, name+" active", "base")
 		must(s, err)
-		must(s, s.tenant.Commit(s.ctx, name, name+" active"))
+		must(s, s.namespace.Commit(s.ctx, name, name+" active"))
 	}
 }
 
@@ -68,7 +68,7 @@ func ownTime(b *testing.B, s *stand, clients int) {
 			b.Error(err)
 			return
 		}
-		if err := s.tenant.Remove(s.ctx, res.Snapshot); err != nil {
+		if err := s.namespace.Remove(s.ctx, res.Snapshot); err != nil {
 			b.Error(err)
 		}
 		mu.Lock()

@@ -131,13 +131,13 @@ func (r *Runner) Export(ctx context.Context, name, source, dest string) error {
 
 func (r *Runner) export(ctx context.Context, name, source, dest string) (err error) {
 	key := fmt.Sprintf("%s%d", exportPrefix, r.serial.Add(1))
-	mounts, err := r.opt.Tenant.View(ctx, key, name)
+	mounts, err := r.opt.Namespace.View(ctx, key, name)
 	if err != nil {
 		return err
 	}
 	after := context.WithoutCancel(ctx)
-	defer func() { err = errors.Join(err, r.opt.Tenant.Remove(after, key)) }()
-	view, err := r.opt.Tenant.Stat(ctx, key)
+	defer func() { err = errors.Join(err, r.opt.Namespace.Remove(after, key)) }()
+	view, err := r.opt.Namespace.Stat(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ const CachePrefix = "!cache/"
 // acquireCache mounts a cache, which is made if it is not there.
 func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (*mount.Handle, error) {
 	name := CachePrefix + m.Cache
-	t := r.opt.Tenant
+	t := r.opt.Namespace
 	mounts, err := t.Mounts(ctx, name)
 	if errors.Is(err, snapshot.ErrMissing) { // the machine went down soon after it was made
 		err = errors.Join(t.Remove(ctx, name), snapshot.ErrNotFound)
@@ -247,6 +247,6 @@ func (r *Runner) openCache(ctx context.Context, info snapshot.Info, path string)
 	}
 	info.Labels = maps.Clone(info.Labels)
 	delete(info.Labels, labelFresh)
-	_, err := r.opt.Tenant.Update(ctx, info, "labels")
+	_, err := r.opt.Namespace.Update(ctx, info, "labels")
 	return err
 }

@@ -14,7 +14,7 @@
 //			Keep:    []string{store.Root()},
 //			Cgroups: step.Cgroups(step.DefaultCgroup(store.Root())),
 //		})
-//		runner, err := step.New(ctx, step.Options{Tenant: names, Mounts: manager})
+//		runner, err := step.New(ctx, step.Options{Namespace: names, Mounts: manager})
 //
 // Run returns the result. The second time it is a hit, which runs nothing. A command that fails is
 // a Failure with its output, and leaves nothing else:

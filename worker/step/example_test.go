@@ -24,7 +24,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	names, err := store.Tenant("local")
+	names, err := store.Namespace("local")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer manager.Close(ctx)
-	runner, err := step.New(ctx, step.Options{Tenant: names, Mounts: manager})
+	runner, err := step.New(ctx, step.Options{Namespace: names, Mounts: manager})
 	if err != nil {
 		log.Fatal(err)
 	}

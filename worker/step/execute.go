@@ -30,7 +30,7 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 // commit, the record. Whatever fails, what was made before it is taken away.
 func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	key := f.id.running()
-	mounts, err := r.opt.Tenant.Prepare(f.ctx, key, f.step.Base)
+	mounts, err := r.opt.Namespace.Prepare(f.ctx, key, f.step.Base)
 	if err != nil {
 		if errors.Is(err, snapshot.ErrExists) {
 			err = fmt.Errorf("a run of it is still being cleaned up: %w", mount.ErrBusy)
@@ -52,7 +52,7 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	}
 	if err != nil {
 		// Not with the context of the flight, which may be why it failed.
-		if gone := r.opt.Tenant.Remove(context.Background(), key); gone != nil && !errors.Is(gone, snapshot.ErrNotFound) {
+		if gone := r.opt.Namespace.Remove(context.Background(), key); gone != nil && !errors.Is(gone, snapshot.ErrNotFound) {
 			r.log.Error("what a failed step has made stays", "snapshot", key, "reason", gone)
 		}
 		return nil, err
@@ -337,7 +337,7 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel 
 		case <-time.After(wait):
 		}
 		begin := time.Now()
-		u, err := r.opt.Tenant.Usage(ctx, key)
+		u, err := r.opt.Namespace.Usage(ctx, key)
 		if err == nil && u.Size > limit {
 			cancel(fmt.Errorf("%w: %s of %s", ErrDisk, human(u.Size), human(limit)))
 			return
@@ -349,7 +349,7 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel 
 // commit makes the snapshot of a step its result, and returns the ID that it has.
 func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	if limit := f.step.Limits.Disk; limit > 0 {
-		u, err := r.opt.Tenant.Usage(f.ctx, key)
+		u, err := r.opt.Namespace.Usage(f.ctx, key)
 		if err != nil {
 			return f.id, r.fault(f, err)
 		}
@@ -362,7 +362,7 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	if f.ctx.Err() != nil {
 		return f.id, &Failure{ID: f.id, Reason: ErrCanceled}
 	}
-	info, err := r.opt.Tenant.Stat(f.ctx, key)
+	info, err := r.opt.Namespace.Stat(f.ctx, key)
 	id := f.id
 	if err == nil {
 		done.layer = info.ID
@@ -373,7 +373,7 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 		if r.opt.Hold > 0 {
 			options = append(options, snapshot.PassingLease(HoldLease, r.opt.Hold))
 		}
-		err = r.opt.Tenant.Commit(f.ctx, id.Snapshot(), key, options...)
+		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, options...)
 	}
 	if err != nil {
 		return f.id, r.fault(f, err)
@@ -390,7 +390,7 @@ func (r *Runner) resultID(f *flight, done *run) (ID, error) {
 	case done.uncached != "" || f.id == f.plan.id:
 		return f.id, nil
 	}
-	err := r.opt.Tenant.Remove(f.ctx, f.plan.id.Snapshot())
+	err := r.opt.Namespace.Remove(f.ctx, f.plan.id.Snapshot())
 	switch {
 	case errors.Is(err, snapshot.ErrInUse):
 		done.uncached = "the earlier result is in use, and stays"
@@ -423,7 +423,7 @@ func (r *Runner) removeLater(h *mount.Handle, key string) {
 	for {
 		err := h.Wait(r.ctx)
 		if err == nil {
-			err = r.opt.Tenant.Remove(context.Background(), key)
+			err = r.opt.Namespace.Remove(context.Background(), key)
 			if err != nil {
 				r.log.Error("what a failed step has made stays", "snapshot", key, "reason", err)
 			}

@@ -14,7 +14,7 @@ import (
 // onSnapshot calls a function with a directory in which a snapshot is mounted.
 func (s *stand) onSnapshot(name string, do func(dir string)) {
 	s.Helper()
-	list, err := s.tenant.View(s.ctx, "looked at", name)
+	list, err := s.namespace.View(s.ctx, "looked at", name)
 	must(s, err)
 	spec, err := mount.FromMounts(list)
 	must(s, err)
@@ -23,13 +23,13 @@ func (s *stand) onSnapshot(name string, do func(dir string)) {
 	do(h.Path())
 	h.Release()
 	must(s, s.mounts.Forget(s.ctx, filepath.Join(s.root(), "snapshots")))
-	must(s, s.tenant.Remove(s.ctx, "looked at"))
+	must(s, s.namespace.Remove(s.ctx, "looked at"))
 }
 
 // change commits a snapshot that is the base with a change.
 func (s *stand) change(name string, do func(dir string) error) {
 	s.Helper()
-	list, err := s.tenant.Prepare(s.ctx, name+" active", "base")
+	list, err := s.namespace.Prepare(s.ctx, name+" active", "base")
 	must(s, err)
 	spec, err := mount.FromMounts(list)
 	must(s, err)
@@ -38,7 +38,7 @@ func (s *stand) change(name string, do func(dir string) error) {
 	err = do(h.Path())
 	h.Release()
 	must(s, errors.Join(err, h.Wait(s.ctx)))
-	must(s, s.tenant.Commit(s.ctx, name, name+" active"))
+	must(s, s.namespace.Commit(s.ctx, name, name+" active"))
 }
 
 // A step had no /etc/hosts if its base had none, so localhost was no name; and what it now sees there must not be in its result.

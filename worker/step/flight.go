@@ -28,8 +28,8 @@ type flight struct {
 	err    error
 }
 
-// board takes a place on the flight of a step, a new one if there is none. One that is leaving has no places.
-func (r *Runner) board(p *plan) (f *flight, joined bool, err error) {
+// joinFlight joins the flight of a step, a new one if there is none. One that is ending cannot be joined.
+func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -44,7 +44,7 @@ func (r *Runner) board(p *plan) (f *flight, joined bool, err error) {
 	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
 	r.flights[p.run] = f
-	r.background.Go(func() { r.fly(f) })
+	r.background.Go(func() { r.runFlight(f) })
 	return f, false, nil
 }
 
@@ -63,8 +63,8 @@ func narrower(a, b *Limits) bool {
 		a.CPU > 0 && (b.CPU == 0 || a.CPU < b.CPU)
 }
 
-// fly looks a step up and runs it if need be.
-func (r *Runner) fly(f *flight) {
+// runFlight looks a step up and runs it if need be.
+func (r *Runner) runFlight(f *flight) {
 	f.result, f.err = r.resultOf(f)
 	f.cancel()
 	r.mu.Lock()
@@ -117,7 +117,7 @@ func (r *Runner) await(ctx context.Context, f *flight, log io.Writer) (*Result, 
 	}
 }
 
-// leave gives up a place. With the last one the flight ends, and leave returns when it has.
+// leave leaves a flight. With the last waiter the flight ends, and leave returns when it has.
 func (r *Runner) leave(f *flight) {
 	r.mu.Lock()
 	f.waiters--
@@ -161,7 +161,7 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 
 // hit is the result that is there, nil if the step has to be run.
 func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
-	t, name := r.opt.Tenant, id.Snapshot()
+	t, name := r.opt.Namespace, id.Snapshot()
 	info, used, err := t.Use(ctx, name, r.holdLease(), r.opt.Hold, useGrain)
 	var bad error
 	switch {
@@ -224,7 +224,7 @@ func (r *Runner) adopt(id ID, info snapshot.Info) (*Result, error) {
 func (r *record) result(id ID, out []byte) *Result {
 	return &Result{
 		ID: id, Snapshot: r.snapshot, Hit: true, Code: int(r.code), Output: out, OutputSize: int64(r.written),
-		Adopted: r.flags&flagAdopted != 0, Duration: time.Duration(r.duration), Created: moment(r.created), LastUsed: moment(r.used),
+		Adopted: r.flags&flagAdopted != 0, Duration: time.Duration(r.duration), Created: timeOf(r.created), LastUsed: timeOf(r.used),
 		Usage: Usage{User: time.Duration(r.user), System: time.Duration(r.system), Memory: int64(r.memory)},
 	}
 }

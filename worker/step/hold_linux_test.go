@@ -29,7 +29,7 @@ func (s *stand) pruneAll() (names []string) {
 // allResults are the names of the results that are there.
 func (s *stand) allResults() (names []string) {
 	s.Helper()
-	must(s, s.tenant.WalkPrefix(s.ctx, resultPrefix, func(i snapshot.Info) error {
+	must(s, s.namespace.WalkPrefix(s.ctx, resultPrefix, func(i snapshot.Info) error {
 		names = append(names, i.Name)
 		return nil
 	}))
@@ -39,7 +39,7 @@ func (s *stand) allResults() (names []string) {
 // held tells whether there is a HoldLease on a snapshot that has not expired.
 func (s *stand) held(name string) (found bool) {
 	s.Helper()
-	must(s, s.tenant.Leased(s.ctx, HoldLease, func(i snapshot.Info, h snapshot.Held) bool {
+	must(s, s.namespace.Leased(s.ctx, HoldLease, func(i snapshot.Info, h snapshot.Held) bool {
 		found = found || i.Name == name
 		return true
 	}))
@@ -78,7 +78,7 @@ func TestHitIsHeld(t *testing.T) {
 			s.Errorf("pruned: %v", gone)
 		}
 		// Removing does not heed it, and the base is as free as it was.
-		must(s, s.tenant.Remove(s.ctx, second.Snapshot))
+		must(s, s.namespace.Remove(s.ctx, second.Snapshot))
 		if gone := s.pruneAll(); !slices.Equal(gone, []string{first.Snapshot}) {
 			s.Errorf("pruned: %v", gone)
 		}
@@ -123,13 +123,13 @@ func TestHeldIsReplaced(t *testing.T) {
 	if again := s.ok(step); !again.Hit || !s.held(first.Snapshot) {
 		t.Fatalf("%+v, held %t", again, s.held(first.Snapshot))
 	}
-	before, err := s.tenant.Stat(s.ctx, first.Snapshot)
+	before, err := s.namespace.Stat(s.ctx, first.Snapshot)
 	must(t, err)
 	step.NoCache = true
 	if again := s.ok(step); again.Snapshot != first.Snapshot || again.Uncached != "" {
 		t.Errorf("%+v", again)
 	}
-	after, err := s.tenant.Stat(s.ctx, first.Snapshot)
+	after, err := s.namespace.Stat(s.ctx, first.Snapshot)
 	if err != nil || after.ID == before.ID || !s.held(first.Snapshot) {
 		t.Errorf("%v and %v, %v", before.ID, after.ID, err)
 	}
@@ -177,11 +177,11 @@ func TestHoldOfKilled(t *testing.T) {
 		t.Errorf("pruned: %v; there are %v", gone, s.allResults())
 	}
 	name := s.allResults()[0]
-	leases, err := s.tenant.Leases(s.ctx, name)
+	leases, err := s.namespace.Leases(s.ctx, name)
 	if err != nil || len(leases) != 1 || leases[0].Expires.IsZero() || time.Until(leases[0].Expires) > DefaultHold {
 		t.Errorf("%+v, %v", leases, err)
 	}
-	must(t, s.tenant.Remove(s.ctx, name))
+	must(t, s.namespace.Remove(s.ctx, name))
 	s.clean()
 }
 
@@ -193,9 +193,9 @@ func TestHitsWriteNothing(t *testing.T) {
 	name := s.ok(step).Snapshot
 	look := func() (used, until time.Time) {
 		t.Helper()
-		info, err := s.tenant.Stat(s.ctx, name)
+		info, err := s.namespace.Stat(s.ctx, name)
 		must(t, err)
-		leases, err := s.tenant.Leases(s.ctx, name)
+		leases, err := s.namespace.Leases(s.ctx, name)
 		must(t, err)
 		if len(leases) != 1 {
 			t.Fatalf("%+v", leases)
@@ -211,7 +211,7 @@ func TestHitsWriteNothing(t *testing.T) {
 	if again, still := look(); !again.Equal(used) || !still.Equal(until) {
 		t.Errorf("used %v and held until %v; before, %v and %v", again, still, used, until)
 	}
-	must(t, s.tenant.Release(s.ctx, HoldLease, name))
+	must(t, s.namespace.Release(s.ctx, HoldLease, name))
 	s.ok(step)
 	if again, still := look(); !again.After(used) || !still.After(until) {
 		t.Errorf("used %v and held until %v; before, %v and %v", again, still, used, until)
@@ -222,7 +222,7 @@ func TestHitsWriteNothing(t *testing.T) {
 func TestHoldOfMissing(t *testing.T) {
 	s := newStand(t, Options{})
 	res := s.ok(sh("base", "true"))
-	must(t, s.tenant.Remove(s.ctx, res.Snapshot))
+	must(t, s.namespace.Remove(s.ctx, res.Snapshot))
 	if _, err := s.Run(s.ctx, sh(res.Snapshot, "true"), nil); !errors.Is(err, snapshot.ErrNotFound) || !strings.Contains(err.Error(), res.Snapshot) {
 		t.Error(err)
 	}

@@ -49,7 +49,7 @@ func TestHostileStep(t *testing.T) {
 			leave.Command = []string{"/hostile", "leave"} // connections, by the same thread
 			s.ok(leave)
 			res := s.ok(h.step(hostile))
-			h.judge(name, string(res.Output))
+			h.verify(name, string(res.Output))
 			h.unharmed()
 			s.noDevices(res.Snapshot)
 			h.remove()
@@ -84,12 +84,12 @@ func TestHostileStep(t *testing.T) {
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
-			t.Skip("left out: this machine lets ordinary users have no user namespaces: ", err)
+			t.Skip("left out: this machine lets unprivileged users have no user namespaces: ", err)
 		}
 		if err != nil {
 			t.Fatalf("%v: %s%s", err, out, errs.String())
 		}
-		h.judge("rootless", string(out))
+		h.verify("rootless", string(out))
 		h.unharmed()
 	})
 }
@@ -100,7 +100,7 @@ func init() {
 		s := &stand{dir: os.Getenv(envDir), ctx: context.Background(), opt: Options{Concurrency: 1}}
 		s.prepareRootless()
 		must2(s.tryOpen())
-		must2(makeBusybox(s.ctx, s.tenant, s.mounts, "base"))
+		must2(makeBusybox(s.ctx, s.namespace, s.mounts, "base"))
 		h := &hostileHost{dir: s.dir}
 		into := sh("base", "cp /in /hostile; mkdir /ro /rw")
 		into.Mounts = []Mount{{Source: filepath.Join(s.dir, "hostile"), Target: "/in", ReadOnly: true}}
@@ -241,8 +241,8 @@ func (h *hostileHost) unharmed() {
 	}
 }
 
-// judge compares what the hostile step says with what its runtime is known to allow.
-func (h *hostileHost) judge(runtime, said string) {
+// verify compares what the hostile step says with what its runtime is known to allow.
+func (h *hostileHost) verify(runtime, said string) {
 	h.Helper()
 	known, seen, refused := stillPossible[runtime], map[string]bool{}, 0
 	for line := range strings.Lines(said) {
@@ -272,7 +272,7 @@ func (h *hostileHost) judge(runtime, said string) {
 // noDevices fails if there is a device node in a snapshot.
 func (s *stand) noDevices(name string) {
 	s.Helper()
-	list, err := s.tenant.View(s.ctx, "devices", name)
+	list, err := s.namespace.View(s.ctx, "devices", name)
 	must(s, err)
 	spec, err := mount.FromMounts(list)
 	must(s, err)
@@ -287,5 +287,5 @@ func (s *stand) noDevices(name string) {
 	m.Release()
 	must(s, err)
 	must(s, s.mounts.Forget(s.ctx, filepath.Join(s.root(), "snapshots")))
-	must(s, s.tenant.Remove(s.ctx, "devices"))
+	must(s, s.namespace.Remove(s.ctx, "devices"))
 }

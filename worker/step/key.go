@@ -147,7 +147,7 @@ type plan struct {
 
 // plan finds out what a step is. The step is normal.
 func (r *Runner) plan(ctx context.Context, s *Step) (*plan, error) {
-	base, err := r.opt.Tenant.Stat(ctx, s.Base)
+	base, err := r.opt.Namespace.Stat(ctx, s.Base)
 	if err == nil && base.Kind != snapshot.Committed {
 		err = fmt.Errorf("snapshot %q: %w: %v, not committed", s.Base, snapshot.ErrKind, base.Kind)
 	}

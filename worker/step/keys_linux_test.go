@@ -17,7 +17,7 @@ func TestRecordsTouched(t *testing.T) {
 		step := sh("base", fmt.Sprint("echo ", n))
 		res := s.ok(step)
 		s.ok(step)
-		must(t, s.tenant.Remove(s.ctx, res.Snapshot))
+		must(t, s.namespace.Remove(s.ctx, res.Snapshot))
 		must(t, s.Forget(s.ctx, []string{res.Snapshot}))
 		return touched
 	}

@@ -117,7 +117,7 @@ func killTest(t *testing.T, name string, rounds int) {
 			recorded[snap] = word
 		}
 		// Every result that was told of is there, with its content; what else is there has content too.
-		must(t, s.tenant.Walk(s.ctx, func(i snapshot.Info) error {
+		must(t, s.namespace.Walk(s.ctx, func(i snapshot.Info) error {
 			id, ok := ParseSnapshot(i.Name)
 			if !ok {
 				return nil
@@ -137,7 +137,7 @@ func killTest(t *testing.T, name string, rounds int) {
 		}))
 		n := 0
 		for snap, word := range recorded {
-			if _, err := s.tenant.Stat(s.ctx, snap); err != nil {
+			if _, err := s.namespace.Stat(s.ctx, snap); err != nil {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			if n++; n <= 3 {

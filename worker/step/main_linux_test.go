@@ -210,9 +210,9 @@ type stand struct {
 	mopt   mount.Options
 	dur    holdfast.Durability
 
-	store  *snapshot.Store
-	tenant *snapshot.Tenant
-	mounts *mount.Manager
+	store     *snapshot.Store
+	namespace *snapshot.Namespace
+	mounts    *mount.Manager
 }
 
 func newStand(t testing.TB, o Options) *stand {
@@ -261,10 +261,10 @@ func (s *stand) tryOpen() (err error) {
 	if s.mounts, err = mount.Open(s.ctx, o); err != nil {
 		return err
 	}
-	if s.tenant, err = s.store.Tenant("t"); err != nil {
+	if s.namespace, err = s.store.Namespace("t"); err != nil {
 		return err
 	}
-	s.opt.Tenant, s.opt.Mounts, s.opt.Durability = s.tenant, s.mounts, s.dur
+	s.opt.Namespace, s.opt.Mounts, s.opt.Durability = s.namespace, s.mounts, s.dur
 	s.Runner, err = New(s.ctx, s.opt)
 	return err
 }
@@ -295,15 +295,15 @@ var applets = strings.Fields("sh true false cat find cp mv echo ls id pwd env sl
 // busybox commits a base with busybox and what a step looks for.
 func (s *stand) busybox(name string) {
 	s.Helper()
-	must(s, makeBusybox(s.ctx, s.tenant, s.mounts, name))
+	must(s, makeBusybox(s.ctx, s.namespace, s.mounts, name))
 }
 
-func makeBusybox(ctx context.Context, tenant *snapshot.Tenant, mounts *mount.Manager, name string) error {
+func makeBusybox(ctx context.Context, namespace *snapshot.Namespace, mounts *mount.Manager, name string) error {
 	program, err := exec.LookPath("busybox")
 	if err != nil {
 		return fmt.Errorf("the tests need Debian's package busybox-static: %w", err)
 	}
-	list, err := tenant.Prepare(ctx, name+" active", "")
+	list, err := namespace.Prepare(ctx, name+" active", "")
 	if err != nil {
 		return err
 	}
@@ -343,7 +343,7 @@ func makeBusybox(ctx context.Context, tenant *snapshot.Tenant, mounts *mount.Man
 	if err := errors.Join(err, h.Wait(ctx)); err != nil {
 		return err
 	}
-	return tenant.Commit(ctx, name, name+" active")
+	return namespace.Commit(ctx, name, name+" active")
 }
 
 // sh is a step on a base.
@@ -411,7 +411,7 @@ func (s *stand) clean() {
 	}
 	must(s, s.store.Cleanup(s.ctx))
 	var want []string
-	must(s, s.tenant.Walk(s.ctx, func(i snapshot.Info) error {
+	must(s, s.namespace.Walk(s.ctx, func(i snapshot.Info) error {
 		want = append(want, i.ID.String())
 		return nil
 	}))
@@ -432,7 +432,7 @@ func (s *stand) clean() {
 func (s *stand) read(name, file string) string {
 	s.Helper()
 	key := "view " + strconv.FormatInt(time.Now().UnixNano(), 36)
-	list, err := s.tenant.View(s.ctx, key, name)
+	list, err := s.namespace.View(s.ctx, key, name)
 	must(s, err)
 	spec, err := mount.FromMounts(list)
 	must(s, err)
@@ -442,6 +442,6 @@ func (s *stand) read(name, file string) string {
 	h.Release()
 	must(s, err)
 	must(s, s.mounts.Forget(s.ctx, filepath.Join(s.root(), "snapshots")))
-	must(s, s.tenant.Remove(s.ctx, key))
+	must(s, s.namespace.Remove(s.ctx, key))
 	return string(b)
 }

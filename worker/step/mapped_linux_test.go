@@ -159,7 +159,7 @@ echo cached >/cache/file; echo x >/mem/file; stat -c '%u %g %a %n' /mem/* /cache
 // tree lists what a snapshot has: kinds, owners, modes, extended attributes.
 func (s *stand) tree(name string) string {
 	s.Helper()
-	list, err := s.tenant.View(s.ctx, "tree", name)
+	list, err := s.namespace.View(s.ctx, "tree", name)
 	must(s, err)
 	spec, err := mount.FromMounts(list)
 	must(s, err)
@@ -181,7 +181,7 @@ func (s *stand) tree(name string) string {
 	}))
 	h.Release()
 	must(s, s.mounts.Forget(s.ctx, filepath.Join(s.root(), "snapshots")))
-	must(s, s.tenant.Remove(s.ctx, "tree"))
+	must(s, s.namespace.Remove(s.ctx, "tree"))
 	return b.String()
 }
 

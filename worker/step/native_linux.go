@@ -88,7 +88,7 @@ func (n native) open(e *environment) (opened, error) {
 
 // openFiles opens what steps are started with.
 func (o *openNative) openFiles() error {
-	err := o.nursery.Do(func() (err error) {
+	err := o.stepNamespace.Do(func() (err error) {
 		o.space, err = os.Open("/proc/thread-self/ns/mnt")
 		return err
 	})

@@ -12,7 +12,7 @@ import (
 // time that a step takes. There is never more than one that waits.
 type networks struct {
 	o     *openNative
-	ready chan int // descriptors; whoever receives one owns it
+	ready chan int // descriptors; the receiver of one owns it
 	stop  chan struct{}
 	done  chan struct{}
 }

@@ -23,7 +23,7 @@ func (r *Runner) limitDisk(f *flight) *disk.Quota {
 	if limit <= 0 || r.quotas() != nil {
 		return nil
 	}
-	info, err := r.opt.Tenant.Stat(f.ctx, f.id.running())
+	info, err := r.opt.Namespace.Stat(f.ctx, f.id.running())
 	if err != nil {
 		return nil // what follows fails of it, too
 	}

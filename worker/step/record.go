@@ -45,7 +45,7 @@ func (r *record) numbers() []*uint64 {
 // has made this one.
 func (r *record) of(info *snapshot.Info) bool {
 	if r.flags&flagLayer == 0 {
-		return !moment(r.created).Before(info.Created)
+		return !timeOf(r.created).Before(info.Created)
 	}
 	return r.layer == uint64(info.ID)
 }
@@ -98,4 +98,4 @@ func parseRecord(b []byte) (r record, err error) {
 	return r, nil
 }
 
-func moment(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
+func timeOf(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }

@@ -48,8 +48,8 @@ func (r runc) open(e *environment) (opened, error) {
 	if err := os.Mkdir(o.dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := e.nursery.Do(func() error { _, err := os.Stat(program); return err }); err != nil {
-		return nil, fmt.Errorf("the program is not to be seen in the nursery: %w", err)
+	if err := e.stepNamespace.Do(func() error { _, err := os.Stat(program); return err }); err != nil {
+		return nil, fmt.Errorf("the program cannot be seen in the step namespace: %w", err)
 	}
 	return o, nil
 }
@@ -120,7 +120,7 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 	cmd := o.command("--log", logName, "--log-format", "json", "run", "--bundle", bundle, name)
 	cmd.Stdout, cmd.Stderr = j.out, j.out
 	j.begun()
-	if err := o.nursery.Start(cmd); err != nil {
+	if err := o.stepNamespace.Start(cmd); err != nil {
 		return done, fmt.Errorf("starting runc: %w", err)
 	}
 	ending := make(chan struct{})
@@ -199,7 +199,7 @@ func (o *openRunc) forget(name string) error {
 		return nil
 	}
 	cmd := o.command("delete", "--force", name)
-	if o.nursery.Start(cmd) == nil {
+	if o.stepNamespace.Start(cmd) == nil {
 		_ = cmd.Wait()
 	}
 	return os.RemoveAll(dir)
@@ -235,7 +235,7 @@ const configVersion = "1.0.2"
 
 // config returns the config.json of a job, and attaches its mounts in the step namespace.
 func (o *openRunc) config(j *job, cgroup string) ([]byte, error) {
-	root, err := j.root.Attach(o.nursery, "")
+	root, err := j.root.Attach(o.stepNamespace, "")
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (o *openRunc) configMounts(j *job) ([]specs.Mount, error) {
 			mounts = append(mounts, specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: append(options, "mode=1777")})
 			continue
 		}
-		at, err := h.Attach(o.nursery, "")
+		at, err := h.Attach(o.stepNamespace, "")
 		if err != nil {
 			return nil, fmt.Errorf("mount at %s: %w", m.Target, err)
 		}

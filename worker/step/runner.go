@@ -27,9 +27,9 @@ const DefaultMaxOutput = 1 << 20
 
 // Options say how to make a Runner.
 type Options struct {
-	// Tenant is where bases are and results go. Names that begin with "step-" and "!run/" are the
+	// Namespace is where bases are and results go. Names that begin with "step-" and "!run/" are the
 	// Runner's there. There must be no other Runner for its Store.
-	Tenant *snapshot.Tenant
+	Namespace *snapshot.Namespace
 
 	// Mounts mounts snapshots. The root directory of the store must be one of its Keep, and
 	// its Cgroups should be those of Cgroups. It belongs to the caller, who closes it after the Runner.
@@ -135,8 +135,8 @@ type Runner struct {
 // New makes a Runner. It first removes what an earlier one has left in the middle of its work. The records
 // are in ROOT/results.db, where ROOT is the store's. The runtime says, as errors.ErrUnsupported, what the machine lacks.
 func New(ctx context.Context, o Options) (*Runner, error) {
-	if o.Tenant == nil || o.Mounts == nil {
-		return nil, invalidf("a Runner without a tenant or a manager of mounts")
+	if o.Namespace == nil || o.Mounts == nil {
+		return nil, invalidf("a Runner without a namespace or a manager of mounts")
 	}
 	if o.Runtime == nil {
 		o.Runtime = Native()
@@ -153,7 +153,7 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	store := o.Tenant.Store()
+	store := o.Namespace.Store()
 	if o.Cgroup == "" {
 		o.Cgroup = DefaultCgroup(store.Root())
 	}
@@ -191,7 +191,7 @@ func (r *Runner) open(ctx context.Context) error {
 }
 
 func (r *Runner) environment() (*environment, error) {
-	nursery, err := r.opt.Mounts.StepNamespace()
+	stepNamespace, err := r.opt.Mounts.StepNamespace()
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
@@ -203,15 +203,15 @@ func (r *Runner) environment() (*environment, error) {
 		return nil, err
 	}
 	r.cgroups = c
-	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, nursery: nursery, mark: r.opt.Mounts.StepMark(),
+	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, stepNamespace: stepNamespace, mark: r.opt.Mounts.StepMark(),
 		cgroups: c, slots: r.opt.Concurrency, usersOff: r.opt.UserNamespaces == UserNamespacesOff, log: r.log}, nil
 }
 
 // removeRunning removes the active snapshots of steps that ran when an earlier process ended.
 func (r *Runner) removeRunning(ctx context.Context) error {
-	err := r.opt.Tenant.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
+	err := r.opt.Namespace.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
 		r.log.Info("a step was interrupted; what it has made is removed", "snapshot", info.Name)
-		return r.opt.Tenant.Remove(ctx, info.Name)
+		return r.opt.Namespace.Remove(ctx, info.Name)
 	})
 	if err != nil {
 		return fmt.Errorf("step: removing what was left by an earlier run: %w", err)
@@ -222,7 +222,7 @@ func (r *Runner) removeRunning(ctx context.Context) error {
 // Result is a step that has succeeded.
 type Result struct {
 	ID       ID
-	Snapshot string // its name in the tenant
+	Snapshot string // its name in the namespace
 	Hit      bool   // it was there
 	Code     int    // the exit code: 0
 
@@ -260,7 +260,7 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 		return nil, err
 	}
 	for {
-		f, joined, err := r.board(p)
+		f, joined, err := r.joinFlight(p)
 		if err != nil {
 			return nil, err
 		}
@@ -302,7 +302,7 @@ func (r *Runner) Lookup(ctx context.Context, s Step) (*Result, error) {
 		return nil, err
 	}
 	id := p.run // of a step that is not cached there is none
-	info, err := r.opt.Tenant.Stat(ctx, id.Snapshot())
+	info, err := r.opt.Namespace.Stat(ctx, id.Snapshot())
 	if errors.Is(err, snapshot.ErrNotFound) {
 		err = ErrNotFound
 	}
@@ -341,7 +341,7 @@ func (r *Runner) Forget(ctx context.Context, names []string) error {
 }
 
 func (r *Runner) gone(ctx context.Context, id ID) (bool, error) {
-	_, err := r.opt.Tenant.Stat(ctx, id.Snapshot())
+	_, err := r.opt.Namespace.Stat(ctx, id.Snapshot())
 	if errors.Is(err, snapshot.ErrNotFound) {
 		return true, nil
 	}
@@ -392,7 +392,7 @@ func (r *Runner) Check(ctx context.Context) (CheckReport, error) {
 	if err != nil {
 		return c, fmt.Errorf("step: check: %w", err)
 	}
-	err = r.opt.Tenant.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
+	err = r.opt.Namespace.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
 		c.Problems = append(c.Problems, "snapshot "+info.Name+" of a step that does not run")
 		return nil
 	})

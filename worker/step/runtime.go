@@ -21,12 +21,12 @@ type Runtime interface {
 
 // environment is where a Runner works.
 type environment struct {
-	root    string // of the store of snapshots
-	mounts  *mount.Manager
-	nursery *mount.Namespace
-	mark    string // the source of a mount by which recovery knows the namespaces of steps; "": none
-	cgroups *cgroups
-	slots   int
+	root          string // of the store of snapshots
+	mounts        *mount.Manager
+	stepNamespace *mount.Namespace
+	mark          string // the source of a mount by which recovery knows the namespaces of steps; "": none
+	cgroups       *cgroups
+	slots         int
 
 	usersOff bool // no user namespaces are wanted
 	log      *slog.Logger

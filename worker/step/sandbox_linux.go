@@ -17,7 +17,7 @@ import (
 // sandbox is what a command sees. Its fields are exported for the sake of gob: the init of a
 // sandbox can be another process.
 type sandbox struct {
-	Point    string    // the directory of the nursery at which the root is mounted
+	Point    string    // the directory of the step namespace at which the root is mounted
 	Mark     string    // source of /dev
 	Userns   bool      // in a user namespace: devices cannot be made
 	IDs      idmap.Map // of the step outside; none: it has no user namespace of its own
@@ -182,7 +182,7 @@ func makeHollow(space *os.File, point string) (*os.File, error) {
 		return nil, fmt.Errorf("unshare: %w", err)
 	}
 	if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNS); err != nil {
-		return nil, fmt.Errorf("entering the nursery: %w", err)
+		return nil, fmt.Errorf("enter the step namespace: %w", err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return nil, fmt.Errorf("unshare: %w", err)
@@ -305,7 +305,7 @@ func makeTarget(target string, dir bool) error {
 	if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
 		return err
 	}
-	// What is there is not opened: it could be a FIFO, that waits for somebody to write to it.
+	// What is there is not opened: it could be a FIFO, that waits for a writer.
 	if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -390,7 +390,7 @@ func executable(name string) error {
 }
 
 // capabilities are what root in a step may do at most. Not among them: to make devices, since
-// nothing stands between a device and the disk behind it.
+// nothing stands between a device and its disk.
 var capabilities = []struct {
 	name   string
 	number uintptr

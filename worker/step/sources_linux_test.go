@@ -58,7 +58,7 @@ func TestChangedMeanwhile(t *testing.T) {
 			if _, err := s.Lookup(s.ctx, step); !errors.Is(err, ErrNotFound) {
 				s.Errorf("%s: it is a hit: %v", when, err)
 			}
-			if info, err := s.tenant.Stat(s.ctx, res.Snapshot); err != nil || info.Labels[LabelUncached] != res.Uncached {
+			if info, err := s.namespace.Stat(s.ctx, res.Snapshot); err != nil || info.Labels[LabelUncached] != res.Uncached {
 				s.Errorf("%s: %+v, %v", when, info, err)
 			}
 			if res := s.ok(step); res.Hit || res.Uncached != "" || string(res.Output) != "one" {
@@ -297,19 +297,19 @@ func TestLabels(t *testing.T) {
 	step := sh("base", "true")
 	step.Labels = map[string]string{"a": "b"}
 	res := s.ok(step)
-	info, err := s.tenant.Stat(s.ctx, res.Snapshot)
+	info, err := s.namespace.Stat(s.ctx, res.Snapshot)
 	must(t, err)
 	// The base of the tests says nothing of its content, so its result is of this store alone.
 	if info.Labels["a"] != "b" || info.Labels[LabelVersion] != "2" || info.Labels[LabelLocal] == "" || info.Labels[LabelUncached] != "" {
 		t.Errorf("%v", info.Labels)
 	}
-	base, err := s.tenant.Stat(s.ctx, "base")
+	base, err := s.namespace.Stat(s.ctx, "base")
 	must(t, err)
 	base.Labels = map[string]string{snapshot.LabelContent: "sha256:x"}
-	_, err = s.tenant.Update(s.ctx, base)
+	_, err = s.namespace.Update(s.ctx, base)
 	must(t, err)
 	known := s.ok(step)
-	info, err = s.tenant.Stat(s.ctx, known.Snapshot)
+	info, err = s.namespace.Stat(s.ctx, known.Snapshot)
 	must(t, err)
 	if known.ID == res.ID || info.Labels[LabelLocal] != "" {
 		t.Errorf("%v", info.Labels)

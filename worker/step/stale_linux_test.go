@@ -72,7 +72,7 @@ func TestResultIsMissing(t *testing.T) {
 	s := newStand(t, Options{})
 	step := sh("base", "echo x | cat >/x; echo y")
 	res := s.ok(step)
-	info, err := s.tenant.Stat(s.ctx, res.Snapshot)
+	info, err := s.namespace.Stat(s.ctx, res.Snapshot)
 	must(t, err)
 	must(t, s.mounts.DropIdle(s.ctx))
 	must(t, os.RemoveAll(filepath.Join(s.root(), "snapshots", info.ID.String())))

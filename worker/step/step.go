@@ -76,7 +76,7 @@ type Limits struct {
 
 	// Disk is how many bytes the result may take (as snapshot.Usage says) without its
 	// parents. It is looked at before the commit, and now and then before, as the step runs: a
-	// step may exceed it for moments. With project quotas the kernel refuses what is beyond.
+	// step may exceed it for short times. With project quotas the kernel refuses what is beyond.
 	Disk int64
 }
 
@@ -229,8 +229,8 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 		if m.Cache != "" && m.Source != "" {
 			return nil, invalidf("mount of %q at %q: it cannot be the cache %q, too", m.Source, m.Target, m.Cache)
 		}
-		if len(m.Cache) > snapshot.MaxTenantSize {
-			return nil, invalidf("the name of a cache has %d bytes, %d are possible", len(m.Cache), snapshot.MaxTenantSize)
+		if len(m.Cache) > snapshot.MaxNamespaceSize {
+			return nil, invalidf("the name of a cache has %d bytes, %d are possible", len(m.Cache), snapshot.MaxNamespaceSize)
 		}
 		m.Target = path.Clean(m.Target)
 		if m.Source != "" {

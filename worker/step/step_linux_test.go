@@ -204,7 +204,7 @@ var errAny = errors.New("any")
 
 func countSnapshots(s *stand) int {
 	n := 0
-	must(s, s.tenant.Walk(s.ctx, func(snapshot.Info) error { n++; return nil }))
+	must(s, s.namespace.Walk(s.ctx, func(snapshot.Info) error { n++; return nil }))
 	return n
 }
 
@@ -260,7 +260,7 @@ func (s *stand) cache(name string) string {
 	step := sh("base", "true")
 	step.Mounts = []Mount{{Cache: name, Target: "/cache"}}
 	s.ok(step)
-	mounts, err := s.tenant.Mounts(s.ctx, CachePrefix+name)
+	mounts, err := s.namespace.Mounts(s.ctx, CachePrefix+name)
 	must(s, err)
 	return mounts[0].Source
 }
@@ -512,7 +512,7 @@ func TestBaseIsHeld(t *testing.T) {
 			if n := prune(); n != 0 {
 				t.Errorf("point %d: %d pruned", p, n)
 			}
-			if err := s.tenant.Remove(s.ctx, "base"); !errors.Is(err, snapshot.ErrInUse) {
+			if err := s.namespace.Remove(s.ctx, "base"); !errors.Is(err, snapshot.ErrInUse) {
 				t.Errorf("point %d: %v", p, err)
 			}
 		}
@@ -534,8 +534,8 @@ func TestPruned(t *testing.T) {
 	long := sh("base", "seq 50000") // output that takes blobs
 	first := s.ok(long)
 	short := s.ok(sh("base", "echo x"))
-	must(t, s.tenant.Remove(s.ctx, first.Snapshot))
-	must(t, s.tenant.Remove(s.ctx, short.Snapshot))
+	must(t, s.namespace.Remove(s.ctx, first.Snapshot))
+	must(t, s.namespace.Remove(s.ctx, short.Snapshot))
 	if _, err := s.Lookup(s.ctx, long); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
@@ -550,7 +550,7 @@ func TestPruned(t *testing.T) {
 	if report, err := s.Check(s.ctx); err != nil || report.Results != 1 || report.Pruned != 0 {
 		t.Error(report, err)
 	}
-	must(t, s.tenant.Remove(s.ctx, first.Snapshot))
+	must(t, s.namespace.Remove(s.ctx, first.Snapshot))
 	s.close()
 	s.open()
 	s.Runner.background.Wait() // the sweep
@@ -584,18 +584,18 @@ func TestOtherBase(t *testing.T) {
 	first := s.ok(sh("base", "cat /etc/base"))
 	upper := s.ok(sh(first.Snapshot, "echo upper"))
 	for _, name := range []string{upper.Snapshot, first.Snapshot, "base"} {
-		must(t, s.tenant.Remove(s.ctx, name))
+		must(t, s.namespace.Remove(s.ctx, name))
 	}
 	s.busybox("base")
 	second := s.ok(sh("base", "cat /etc/base"))
 	if second.ID == first.ID || second.Hit {
 		t.Errorf("%+v", second)
 	}
-	must(t, s.tenant.Remove(s.ctx, second.Snapshot))
+	must(t, s.namespace.Remove(s.ctx, second.Snapshot))
 	second = s.ok(sh("base", "cat /etc/base"))
 	again := s.ok(sh(second.Snapshot, "echo upper"))
-	must(t, s.tenant.Remove(s.ctx, again.Snapshot))
-	must(t, s.tenant.Remove(s.ctx, second.Snapshot))
+	must(t, s.namespace.Remove(s.ctx, again.Snapshot))
+	must(t, s.namespace.Remove(s.ctx, second.Snapshot))
 	second = s.ok(sh("base", "cat /etc/base"))
 	if same := s.ok(sh(second.Snapshot, "echo upper")); same.ID != again.ID {
 		t.Errorf("%v and %v", same.ID, again.ID)

@@ -16,7 +16,7 @@ type threadJob struct {
 }
 
 // thread is one on which commands are started, and waited for: they are killed with it. It has lost the privileges
-// that its children must not have, and never gets them again, so nobody else uses it.
+// that its children must not have, and never gets them again, so nothing else uses it.
 type thread struct {
 	o     *openNative
 	away  bool // in the namespaces of a step
@@ -98,7 +98,7 @@ func (t *thread) prepare() error {
 	return confine()
 }
 
-// enterHome moves the thread to the mount namespace where it is between steps: with an init, which starts programs of the host, the nursery,
+// enterHome moves the thread to the mount namespace where it is between steps: with an init, which starts programs of the host, the step namespace,
 // and otherwise the hollow.
 func (t *thread) enterHome() error {
 	home := t.o.hollow
@@ -106,7 +106,7 @@ func (t *thread) enterHome() error {
 		home = t.o.space
 	}
 	if err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("entering the nursery: %w", err)
+		return fmt.Errorf("enter the step namespace: %w", err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // This file reads users and groups. moby/sys/user takes a number that is none for 0: a user whose line is damaged would
 // be root. It also refuses ids above 2^31.
 
-// noID is what the system takes for "no change" where a user or group is set: it is nobody's.
+// noID is what the system takes for "no change" where a user or group is set: it belongs to no one.
 const noID = math.MaxUint32
 
 // normalize verifies a user. A Name that is numbers is another user than the same numbers: who they are

@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	// mapped runs steps as root of a user namespace, which is an ordinary user outside of it.
+	// mapped runs steps as root of a user namespace, which is an unprivileged user outside of it.
 	helpers["mapped"] = func() {
 		s := &stand{dir: os.Getenv(envDir), ctx: context.Background()}
 		s.prepareRootless()
@@ -32,7 +32,7 @@ func init() {
 			}
 		}
 		fail(s.tryOpen())
-		fail(makeBusybox(s.ctx, s.tenant, s.mounts, "base"))
+		fail(makeBusybox(s.ctx, s.namespace, s.mounts, "base"))
 		step := Step{Base: "base", Command: []string{"sh", "-c", "id -u; pwd; echo made >/file; test -c /dev/null && echo x >/dev/null && cat /proc/self/comm; ls /proc | grep -c '^[0-9]'"}, Env: []string{"PATH=/bin"}, Dir: "/w"}
 		first, err := s.Run(s.ctx, step, nil)
 		fail(err)
@@ -87,7 +87,7 @@ func fewProcesses() error {
 	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n})
 }
 
-// asUser prepares a helper that runs as an ordinary user.
+// asUser prepares a helper that runs as an unprivileged user.
 func asUser(t *testing.T, name string) *exec.Cmd {
 	dir := filepath.Join(base, "user-"+name+strings.ReplaceAll(t.Name(), "/", "-"))
 	must(t, os.MkdirAll(dir, 0o777))
@@ -140,7 +140,7 @@ func stepsOfUser(t *testing.T, helper string, env ...string) {
 	}
 	b, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
-		t.Skip("left out: this machine lets ordinary users have no user namespaces: ", err)
+		t.Skip("left out: this machine lets unprivileged users have no user namespaces: ", err)
 	}
 	lines := strings.Split(string(b), "\n")
 	if err != nil || len(lines) != 7 || lines[0] != `"0\n/w\ncat\n3\n" false` || lines[1] != `"made\n" true` ||

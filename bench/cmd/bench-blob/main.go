@@ -1,4 +1,4 @@
-// Command bench-blob measures blobs: written, read and removed, in rows and alone, beside
+// Command bench-blob measures blobs: written, read and removed, in rows and alone, compared with
 // bbolt, bare files, Dolt's builder and what the hash and the writes take alone. It says
 // which targets were met.
 //

@@ -1,4 +1,4 @@
-// Command bench-commit measures commits, opening, and what both need, beside
+// Command bench-commit measures commits, opening, and what both need, compared with
 // bbolt and others, and says which targets were met. It is a program of its own
 // because the others take minutes to compile, once.
 //

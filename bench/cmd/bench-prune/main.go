@@ -1,5 +1,5 @@
 // Command bench-prune measures what pruning costs those who work meanwhile: a store is filled, clients
-// prepare and commit snapshots on it, in turn alone, while a part of the store is pruned, and while its trees are
+// prepare and commit snapshots on it, one after the other alone, while a part of the store is pruned, and while its trees are
 // deleted; then it waits for metadata.db to become shorter.
 package main
 
@@ -111,16 +111,16 @@ func run() (err error) {
 
 func (r *result) measure(store *snapshot.Store) error {
 	ctx := context.Background()
-	tenant, err := store.Tenant("bench")
+	namespace, err := store.Namespace("bench")
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := fill(ctx, tenant); err != nil {
+	if err := fill(ctx, namespace); err != nil {
 		return err
 	}
 	r.Filled = time.Since(began)
-	w := start(ctx, tenant)
+	w := start(ctx, namespace)
 	defer w.end()
 	time.Sleep(time.Second) // to warm up
 	r.SizeFull = size(store)
@@ -234,7 +234,7 @@ func size(store *snapshot.Store) int64 {
 }
 
 // fill makes chains of eight on one base.
-func fill(ctx context.Context, t *snapshot.Tenant) error {
+func fill(ctx context.Context, t *snapshot.Namespace) error {
 	if _, err := t.Stat(ctx, "base"); err == nil {
 		return errors.New("the store is not empty")
 	}
@@ -264,7 +264,7 @@ func fill(ctx context.Context, t *snapshot.Tenant) error {
 	return errors.Join(errs...)
 }
 
-func layer(ctx context.Context, t *snapshot.Tenant, name, parent string) error {
+func layer(ctx context.Context, t *snapshot.Namespace, name, parent string) error {
 	if _, err := t.Prepare(ctx, name+" active", parent); err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ type work struct {
 	err            error
 }
 
-func start(ctx context.Context, t *snapshot.Tenant) *work {
+func start(ctx context.Context, t *snapshot.Namespace) *work {
 	ctx, stop := context.WithCancel(ctx)
 	w := &work{stop: stop}
 	for c := range *clients {
@@ -301,7 +301,7 @@ func start(ctx context.Context, t *snapshot.Tenant) *work {
 }
 
 // step prepares, commits and removes; the removal is not counted.
-func (w *work) step(t *snapshot.Tenant, name string) error {
+func (w *work) step(t *snapshot.Namespace, name string) error {
 	w.gate.RLock()
 	defer w.gate.RUnlock()
 	ctx := context.Background()

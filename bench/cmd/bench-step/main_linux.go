@@ -107,12 +107,12 @@ type bench struct {
 
 // stand is a store, with what steps need.
 type stand struct {
-	dir    string
-	store  *snapshot.Store
-	tenant *snapshot.Tenant
-	mounts *mount.Manager
-	runner *step.Runner
-	base   string // name of a snapshot
+	dir       string
+	store     *snapshot.Store
+	namespace *snapshot.Namespace
+	mounts    *mount.Manager
+	runner    *step.Runner
+	base      string // name of a snapshot
 }
 
 func (b *bench) run() (err error) {
@@ -134,7 +134,7 @@ func (b *bench) run() (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "%d snapshots: %v\n", s.n, time.Since(began).Round(time.Millisecond))
 	}
-	for range turns {
+	for range repeats {
 		if err := b.measure(0); err != nil {
 			return err
 		}
@@ -173,10 +173,10 @@ func (b *bench) fill(name string, n int) (*stand, error) {
 	if s.store, err = snapshot.Open(s.root(), o); err != nil {
 		return nil, err
 	}
-	if s.tenant, err = s.store.Tenant("bench"); err != nil {
+	if s.namespace, err = s.store.Namespace("bench"); err != nil {
 		return nil, err
 	}
-	res, err := base.ImportArchive(b.ctx, s.tenant, bytes.NewReader(b.archive()), base.Options{})
+	res, err := base.ImportArchive(b.ctx, s.namespace, bytes.NewReader(b.archive()), base.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -187,10 +187,10 @@ func (b *bench) fill(name string, n int) (*stand, error) {
 		if i%8 > 0 {
 			parent = fmt.Sprint("filled ", i-1)
 		}
-		if _, err := s.tenant.Prepare(b.ctx, key, parent); err != nil {
+		if _, err := s.namespace.Prepare(b.ctx, key, parent); err != nil {
 			return nil, err
 		}
-		if err := s.tenant.Commit(b.ctx, fmt.Sprint("filled ", i), key); err != nil {
+		if err := s.namespace.Commit(b.ctx, fmt.Sprint("filled ", i), key); err != nil {
 			return nil, err
 		}
 	}
@@ -231,7 +231,7 @@ func (s *stand) open(ctx context.Context, runtime step.Runtime) (err error) {
 	if err != nil {
 		return err
 	}
-	o := step.Options{Tenant: s.tenant, Mounts: s.mounts, Runtime: runtime, Concurrency: *clients, Durability: holdfast.Periodic, Logger: quiet}
+	o := step.Options{Namespace: s.namespace, Mounts: s.mounts, Runtime: runtime, Concurrency: *clients, Durability: holdfast.Periodic, Logger: quiet}
 	if *full {
 		o.Durability = holdfast.Full
 	}
@@ -261,7 +261,7 @@ func (b *bench) measure(foreign int) error {
 			}
 		}
 		for _, n := range []int{1, *clients} {
-			if err := b.interleave(b.row(k.name, n, foreign), max(k.rounds/turns, 1)); err != nil {
+			if err := b.interleave(b.row(k.name, n, foreign), max(k.rounds/repeats, 1)); err != nil {
 				return err
 			}
 		}
@@ -271,7 +271,7 @@ func (b *bench) measure(foreign int) error {
 			}
 		}
 		if k.name == "runc" {
-			if err := b.bare(b.row("runc alone", 1, foreign), max(k.rounds/turns, 1)); err != nil {
+			if err := b.bare(b.row("runc alone", 1, foreign), max(k.rounds/repeats, 1)); err != nil {
 				return err
 			}
 		}
@@ -291,11 +291,11 @@ func (b *bench) row(runtime string, clients, foreign int) *row {
 	return r
 }
 
-// turns is how often all is measured without and with foreign mounts, and pieces in how many parts the two
+// repeats is how often all is measured without and with foreign mounts, and pieces in how many parts the two
 // stores are asked each time.
 const (
-	turns  = 3
-	pieces = 10
+	repeats = 3
+	pieces  = 10
 )
 
 func (b *bench) interleave(r *row, rounds int) error {
@@ -354,7 +354,7 @@ func (b *bench) steps(s *stand, clients, n int) ([]time.Duration, error) {
 	}
 	wg.Wait()
 	for _, name := range results {
-		failed = errors.Join(failed, s.tenant.Remove(b.ctx, name))
+		failed = errors.Join(failed, s.namespace.Remove(b.ctx, name))
 	}
 	return took, failed
 }

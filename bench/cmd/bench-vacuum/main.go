@@ -1,5 +1,5 @@
-// Command bench-vacuum measures making the file of a database shorter: beside readers and
-// a writer, and beside compacting it into a new file. It says which targets were met.
+// Command bench-vacuum measures making the file of a database shorter: during reads and
+// writes, and compared with compacting it into a new file. It says which targets were met.
 //
 //	go run ./cmd/bench-vacuum                # small sizes
 //	go run ./cmd/bench-vacuum -full          # the sizes in bench/results

@@ -1,5 +1,5 @@
-// Command bench measures Holdfast beside bbolt and prints a table for each group
-// of workloads: the median of several rounds in which the engines take turns,
+// Command bench compares Holdfast with bbolt and prints a table for each group
+// of workloads: the median of several rounds in which the engines are interleaved,
 // with the lowest and the highest.
 //
 //	go run ./cmd/bench            # small sizes, less than three minutes

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	rounds     = 5                      // of opening and committing, by turns
+	rounds     = 5                      // of opening and committing, interleaved
 	commitTime = 400 * time.Millisecond // of each round
-	growBytes  = 128 << 20              // by which the file grows beside a reader
+	growBytes  = 128 << 20              // by which the file grows during a read transaction
 	growLimit  = 2 * time.Second        // after which the reader ends
 )
 
@@ -103,7 +103,7 @@ func progress(format string, args ...any) {
 }
 
 func (d *demo) print(w io.Writer) {
-	fmt.Fprintf(w, "Each file held %s and was emptied; 100 small keys are left. The same work on all, by turns:\n\n", suite.FormatBytes(float64(d.size)))
+	fmt.Fprintf(w, "Each file held %s and was emptied; 100 small keys are left. The same work on all, interleaved:\n\n", suite.FormatBytes(float64(d.size)))
 	commits := "durable one-key commits"
 	if vfs.InMemory(d.dir) {
 		commits = "one-key commits, in memory"

@@ -279,7 +279,7 @@ func attributes(from, to string, st *unix.Stat_t, without []string) error {
 	if err := os.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	// Before the mode, with which an ordinary user may not write any more.
+	// Before the mode, with which an unprivileged user may not write any more.
 	if err := xattrs(from, to, without); err != nil {
 		return err
 	}

@@ -148,7 +148,7 @@ func (d *digest) blocks(f io.ReaderAt, size int64, data func(at int64) (int64, e
 }
 
 // IsGone tells of an error of Digest and DigestFile that what was to be read is not there, or that the disk
-// could not read it: not that somebody else was in the way.
+// could not read it: not that another was in the way.
 func IsGone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || unreadable(err)
 }

@@ -25,7 +25,7 @@ func digestOf(t *testing.T, tree string) [32]byte {
 	return sum
 }
 
-// growTree makes a tree with everything that a layer can hold; as an ordinary user without what only root
+// growTree makes a tree with everything that a layer can hold; as an unprivileged user without what only root
 // makes.
 func growTree(t *testing.T) string {
 	t.Helper()

@@ -130,7 +130,7 @@ func (r *remover) entry(dir int, e os.DirEntry, depth int) error {
 	}
 }
 
-// permit lets the owner into a directory, who need not be root: overlayfs itself makes some that nobody may enter.
+// permit lets the owner into a directory, who need not be root: overlayfs itself makes some that no user may enter.
 func permit(dir int, name string) {
 	fd, err := openHere(dir, name, unix.O_PATH)
 	if err != nil {

@@ -198,7 +198,7 @@ func testEmpty(b *bench) {
 	Equal(b, "a view of nothing", b.look(), list)
 }
 
-// fill makes a tree with everything that a layer can hold. As an ordinary user it leaves out what
+// fill makes a tree with everything that a layer can hold. As an unprivileged user it leaves out what
 // root makes.
 func (b *bench) fill(dir string) {
 	b.must(os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700))

@@ -24,7 +24,7 @@ func Main(m *testing.M) int {
 	code := m.Run()
 	left := leftovers(dir)
 	for _, line := range left {
-		fmt.Fprintln(os.Stderr, "left behind:", line)
+		fmt.Fprintln(os.Stderr, "left over:", line)
 		code = 1
 	}
 	if len(left) == 0 { // else it would delete what is mounted

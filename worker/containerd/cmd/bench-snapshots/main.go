@@ -2,7 +2,7 @@
 
 // Command bench-snapshots measures cycles of prepare, commit and remove beside containerd's
 // overlay snapshotter, with few snapshots and with many, with one client and with twenty. All
-// stores stand side by side in one directory, and take turns.
+// stores stand side by side in one directory, and are measured interleaved.
 package main
 
 import (
@@ -50,11 +50,11 @@ func holdfastStore(o snapshot.Options) func(string) (snapshots.Snapshotter, func
 		if err != nil {
 			return nil, nil, err
 		}
-		tenant, err := store.Tenant("bench")
+		namespace, err := store.Namespace("bench")
 		if err != nil {
 			return nil, nil, errors.Join(err, store.Close())
 		}
-		return containerd.New(tenant), store.Close, nil
+		return containerd.New(namespace), store.Close, nil
 	}
 }
 
@@ -119,7 +119,7 @@ var (
 	dir     = flag.String("dir", "", "directory for the stores; a temporary one if it is empty")
 	many    = flag.Int("n", 33787, "the large number of snapshots")
 	seconds = flag.Float64("seconds", 2, "length of a run")
-	rounds  = flag.Int("rounds", 4, "runs of each; in every other one the stores take turns in reverse order")
+	rounds  = flag.Int("rounds", 4, "runs of each; in every other one the stores are in reverse order")
 	asJSON  = flag.Bool("json", false, "results as JSON")
 	only    = flag.String("only", "", "regular expression: contenders whose name matches, and no others")
 	verbose = flag.Bool("v", false, "say what is done")
@@ -286,7 +286,7 @@ func (st *stand) measure(round, clients int) (result, error) {
 	n := len(all[2])
 	r := result{CyclesPerSecond: float64(n) / took.Seconds(), Prepare: all[0][n/2], Commit: all[1][n/2],
 		Remove: all[2][n/2], RemoveP99: all[2][n*99/100], RemoveLongest: all[2][n-1]}
-	// What was put off is done before the next one's turn, and is nobody's time.
+	// What was put off is done before the next one begins, and counts for none.
 	if c, ok := st.s.(snapshots.Cleaner); ok {
 		if err := c.Cleanup(ctx); err != nil {
 			return result{}, err

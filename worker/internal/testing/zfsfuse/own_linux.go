@@ -224,7 +224,7 @@ func guard() {
 	}
 }
 
-// giveUp ends this process so that the attempt is made again. Without the daemon nobody waits for it: a process
+// giveUp ends this process so that the attempt is made again. Without the daemon nothing waits for it: a process
 // that does cannot be killed.
 func giveUp(why string) {
 	Stop()

@@ -219,7 +219,7 @@ var connections = sync.OnceValue(func() int {
 	return fd
 })
 
-// waiting is how many requests of a file system are not answered, also those for which nobody waits. It
+// waiting is how many requests of a file system are not answered, also those for which nothing waits. It
 // is -1 if there is no such file system, and if that is not to be seen.
 func waiting(device string) int {
 	dir := connections()

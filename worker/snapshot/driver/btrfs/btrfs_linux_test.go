@@ -41,18 +41,18 @@ func TestNestedSubvolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	tenant, err := s.Tenant("t")
+	namespace, err := s.Namespace("t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mounts, err := tenant.Prepare(ctx, "a", "")
+	mounts, err := namespace.Prepare(ctx, "a", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("btrfs", "subvolume", "create", filepath.Join(mounts[0].Source, "mine")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := errors.Join(tenant.Remove(ctx, "a"), s.Cleanup(ctx)); err != nil {
+	if err := errors.Join(namespace.Remove(ctx, "a"), s.Cleanup(ctx)); err != nil {
 		t.Error(err)
 	}
 }

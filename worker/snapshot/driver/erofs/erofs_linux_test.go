@@ -30,35 +30,35 @@ func TestAfterCrash(t *testing.T) {
 		t.Skip("needs root: overlay layers have trusted attributes")
 	}
 	ctx, root := context.Background(), t.TempDir()
-	open := func() (*snapshot.Store, *snapshot.Tenant) {
+	open := func() (*snapshot.Store, *snapshot.Namespace) {
 		s, err := snapshot.Open(root, snapshot.Options{Driver: erofs.New()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
-		tenant, err := s.Tenant("t")
+		namespace, err := s.Namespace("t")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s, tenant
+		return s, namespace
 	}
-	s, tenant := open()
-	mounts, err := tenant.Prepare(ctx, "a", "")
+	s, namespace := open()
+	mounts, err := namespace.Prepare(ctx, "a", "")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(mounts[0].Source, "file"), make([]byte, 1<<20), 0o600)
 	}
 	if err == nil {
-		err = errors.Join(tenant.Commit(ctx, "c", "a"), s.Finished(ctx))
+		err = errors.Join(namespace.Commit(ctx, "c", "a"), s.Finished(ctx))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := tenant.Stat(ctx, "c")
+	info, err := namespace.Stat(ctx, "c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(root, "snapshots", info.ID.String())
-	if u, err := tenant.Usage(ctx, "c"); err != nil || u.Size < 1<<20 || u.Inodes != 3 { // the directory, root/, the image
+	if u, err := namespace.Usage(ctx, "c"); err != nil || u.Size < 1<<20 || u.Inodes != 3 { // the directory, root/, the image
 		t.Errorf("a finished snapshot takes %+v, %v", u, err)
 	}
 	if err := s.Close(); err != nil {
@@ -74,7 +74,7 @@ func TestAfterCrash(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "layer.erofs"), filepath.Join(dir, "layer.erofs.new")); err != nil {
 		t.Fatal(err)
 	}
-	s, tenant = open()
+	s, namespace = open()
 	if _, err := s.Reconciled(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestAfterCrash(t *testing.T) {
 	if !erofs.New().Finished(snapshot.Layer{ID: info.ID, Dir: dir}) {
 		t.Error("it is not finished after opening")
 	}
-	mounts, err = tenant.View(ctx, "view", "c")
+	mounts, err = namespace.View(ctx, "view", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestAfterCrash(t *testing.T) {
 
 // committed makes a store with a committed snapshot c, into which fill writes, and returns what the background has
 // logged when that is finished.
-func committed(t *testing.T, root string, fill func(dir string)) (*snapshot.Store, *snapshot.Tenant, string) {
+func committed(t *testing.T, root string, fill func(dir string)) (*snapshot.Store, *snapshot.Namespace, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts images")
@@ -111,29 +111,29 @@ func committed(t *testing.T, root string, fill func(dir string)) (*snapshot.Stor
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	tenant, err := s.Tenant("t")
+	namespace, err := s.Namespace("t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mounts, err := tenant.Prepare(t.Context(), "a", "")
+	mounts, err := namespace.Prepare(t.Context(), "a", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	fill(mounts[0].Source)
-	if err := errors.Join(tenant.Commit(t.Context(), "c", "a"), s.Finished(t.Context())); err != nil {
+	if err := errors.Join(namespace.Commit(t.Context(), "c", "a"), s.Finished(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Digested(t.Context()) // there is none as long as the snapshot is not finished
-	return s, tenant, log.String()
+	return s, namespace, log.String()
 }
 
 // usable fails unless a snapshot shows its file to a view, and to what is made on it, and can be verified and removed.
-func usable(t *testing.T, s *snapshot.Store, tenant *snapshot.Tenant) {
+func usable(t *testing.T, s *snapshot.Store, namespace *snapshot.Namespace) {
 	t.Helper()
 	ctx := t.Context()
 	parent := "c"
 	for _, name := range []string{"d", "e"} { // on the tree, and on an image on it
-		mounts, err := tenant.Prepare(ctx, name, parent)
+		mounts, err := namespace.Prepare(ctx, name, parent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,11 +146,11 @@ func usable(t *testing.T, s *snapshot.Store, tenant *snapshot.Tenant) {
 		}
 		unmount()
 		parent = "of " + name
-		if err := errors.Join(tenant.Commit(ctx, parent, name), s.Finished(ctx)); err != nil {
+		if err := errors.Join(namespace.Commit(ctx, parent, name), s.Finished(ctx)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mounts, err := tenant.View(ctx, "view", "c")
+	mounts, err := namespace.View(ctx, "view", "c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,14 +162,14 @@ func usable(t *testing.T, s *snapshot.Store, tenant *snapshot.Tenant) {
 		t.Error("the view can be written")
 	}
 	unmount()
-	if err := tenant.Verify(ctx, "c"); err != nil {
+	if err := namespace.Verify(ctx, "c"); err != nil {
 		t.Errorf("verify: %v", err)
 	}
 	if problems, err := s.Check(ctx); err != nil || len(problems) > 0 {
 		t.Errorf("check: %v, %v", problems, err)
 	}
 	for _, name := range []string{"view", "of e", "of d", "c"} {
-		if err := tenant.Remove(ctx, name); err != nil {
+		if err := namespace.Remove(ctx, name); err != nil {
 			t.Error(err)
 		}
 	}
@@ -196,11 +196,11 @@ func TestDeepTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, tenant, log := committed(t, root, fill)
+	s, namespace, log := committed(t, root, fill)
 	if log != "" && !strings.Contains(log, "stays a directory") {
 		t.Errorf("logged: %s", log)
 	}
-	info, err := tenant.Stat(t.Context(), "c")
+	info, err := namespace.Stat(t.Context(), "c")
 	if err != nil || info.Usage.Inodes < 3000 || (info.Digest == snapshot.Digest{}) {
 		t.Errorf("%+v, %v", info, err)
 	}
@@ -215,10 +215,10 @@ func TestDeepTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	if tenant, err = s.Tenant("t"); err != nil {
+	if namespace, err = s.Namespace("t"); err != nil {
 		t.Fatal(err)
 	}
-	usable(t, s, tenant)
+	usable(t, s, namespace)
 }
 
 // TestProgramFails: whatever mkfs.erofs dies of, the snapshot is usable; unless it was for want of room: then it is
@@ -240,19 +240,19 @@ func TestProgramFails(t *testing.T) {
 	}
 	for what, script := range map[string]string{"exit code": "exit 1", "nothing": "exit 0", "no image": "head -c 8192 /dev/zero > /file || yes | head -c 8192 > /file", "a fault": "exec perl -e 'unpack(q(p), pack(q(J), 1))'", "half an image": "echo half > /file; exit 7"} {
 		program(script)
-		s, tenant, _ := committed(t, t.TempDir(), fill)
+		s, namespace, _ := committed(t, t.TempDir(), fill)
 		t.Setenv("PATH", old)
 		t.Log(what)
-		usable(t, s, tenant)
+		usable(t, s, namespace)
 	}
 	program("echo mkfs.erofs: No space left on device >&2; exit 1")
-	s, tenant, log := committed(t, t.TempDir(), fill)
+	s, namespace, log := committed(t, t.TempDir(), fill)
 	if !strings.Contains(log, "No space left on device") {
 		t.Errorf("logged: %s", log)
 	}
-	if _, err := tenant.Prepare(t.Context(), "x", "c"); err == nil || !strings.Contains(err.Error(), "No space left") {
+	if _, err := namespace.Prepare(t.Context(), "x", "c"); err == nil || !strings.Contains(err.Error(), "No space left") {
 		t.Errorf("prepare: %v", err)
 	}
 	t.Setenv("PATH", old)
-	usable(t, s, tenant)
+	usable(t, s, namespace)
 }

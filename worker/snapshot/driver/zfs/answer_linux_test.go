@@ -17,7 +17,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
-	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	mounts, err := b.namespace.Prepare(ctx, "a", "")
 	b.must(err)
 	b.output("zfs", "mount", mounts[0].Source) // as a process that was killed has left it
 	b.answers(mounts[0].Source)

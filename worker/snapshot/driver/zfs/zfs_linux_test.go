@@ -40,11 +40,11 @@ func (served) Mounters() map[string]mount.Mounter { return zfsfuse.Mounters() }
 // bench is a store with a manager of mounts.
 type bench struct {
 	*testing.T
-	root    string
-	mounter *zfsfuse.Mounter
-	store   *snapshot.Store
-	tenant  *snapshot.Tenant
-	manager *mount.Manager
+	root      string
+	mounter   *zfsfuse.Mounter
+	store     *snapshot.Store
+	namespace *snapshot.Namespace
+	manager   *mount.Manager
 }
 
 func newBench(t *testing.T, size int64) *bench {
@@ -75,7 +75,7 @@ func (b *bench) open(dataset string) {
 		}
 	}
 	b.must(err)
-	b.tenant, err = b.store.Tenant("t")
+	b.namespace, err = b.store.Namespace("t")
 	b.must(err)
 	b.manager, err = mount.Open(context.Background(), mount.Options{
 		Directory: filepath.Join(b.root, "run"), Keep: []string{b.root}, Mounters: map[string]mount.Mounter{zfs.Type: b.mounter}})
@@ -132,10 +132,10 @@ func (b *bench) in(mounts []mount.Mount, fn func(dir string)) {
 func (b *bench) commit(name, parent string, fn func(dir string)) {
 	b.Helper()
 	ctx := context.Background()
-	mounts, err := b.tenant.Prepare(ctx, "active "+name, parent)
+	mounts, err := b.namespace.Prepare(ctx, "active "+name, parent)
 	b.must(err)
 	b.in(mounts, fn)
-	b.must(b.tenant.Commit(ctx, name, "active "+name))
+	b.must(b.namespace.Commit(ctx, name, "active "+name))
 }
 
 func (b *bench) write(path, content string) {
@@ -147,7 +147,7 @@ func (b *bench) write(path, content string) {
 func (b *bench) shows(name, file, want string) {
 	b.Helper()
 	ctx := context.Background()
-	mounts, err := b.tenant.View(ctx, "look", name)
+	mounts, err := b.namespace.View(ctx, "look", name)
 	b.must(err)
 	b.in(mounts, func(dir string) {
 		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(got) != want {
@@ -157,7 +157,7 @@ func (b *bench) shows(name, file, want string) {
 			b.Errorf("a view was written to: %v", err)
 		}
 	})
-	b.must(b.tenant.Remove(ctx, "look"))
+	b.must(b.namespace.Remove(ctx, "look"))
 }
 
 // TestMounted: a dataset is mounted while somebody holds it, once, and not otherwise.
@@ -169,7 +169,7 @@ func TestMounted(t *testing.T) {
 	b := newBench(t, poolSize)
 	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
 	b.nothing("one was committed")
-	mounts, err := b.tenant.Prepare(ctx, "two", "one")
+	mounts, err := b.namespace.Prepare(ctx, "two", "one")
 	b.must(err)
 	b.nothing("two was prepared")
 	spec, err := mount.FromMounts(mounts)
@@ -181,7 +181,7 @@ func TestMounted(t *testing.T) {
 	if points := datasets(t); len(points) != 1 {
 		t.Errorf("one is held, and there is mounted: %v", points)
 	}
-	if _, err := b.tenant.Usage(ctx, "two"); err != nil {
+	if _, err := b.namespace.Usage(ctx, "two"); err != nil {
 		t.Error(err)
 	}
 	first.Release()
@@ -189,12 +189,12 @@ func TestMounted(t *testing.T) {
 	second.Release()
 	b.must(second.Wait(ctx))
 	b.nothing("both have released it")
-	b.must(b.tenant.Commit(ctx, "three", "two"))
+	b.must(b.namespace.Commit(ctx, "three", "two"))
 	b.shows("three", "f", "1")
 	b.shows("three", "g", "2")
 	b.nothing("all was looked at")
 	for _, name := range []string{"three", "one"} {
-		b.must(b.tenant.Remove(ctx, name))
+		b.must(b.namespace.Remove(ctx, name))
 	}
 	b.must(b.store.Cleanup(ctx))
 	dataset := strings.TrimRight(strings.Split(mounts[0].Source, "/s")[0], "/")
@@ -214,7 +214,7 @@ func TestMountOften(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		name := fmt.Sprint(i)
-		mounts, err := b.tenant.Prepare(ctx, name, "")
+		mounts, err := b.namespace.Prepare(ctx, name, "")
 		b.must(err)
 		for range 2 {
 			wg.Go(func() {
@@ -233,7 +233,7 @@ func TestMountOften(t *testing.T) {
 	}
 	wg.Wait()
 	for i := range 4 {
-		b.must(b.tenant.Remove(ctx, fmt.Sprint(i)))
+		b.must(b.namespace.Remove(ctx, fmt.Sprint(i)))
 	}
 	b.must(b.store.Cleanup(ctx))
 }
@@ -246,7 +246,7 @@ func TestClosedBefore(t *testing.T) {
 	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
-	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	mounts, err := b.namespace.Prepare(ctx, "a", "")
 	b.must(err)
 	b.close()
 	link := filepath.Join(t.TempDir(), "link")
@@ -274,7 +274,7 @@ func TestClosedBefore(t *testing.T) {
 		b.must(<-released)
 		b.nothing("it was released")
 	}
-	b.must(b.tenant.Remove(ctx, "a"))
+	b.must(b.namespace.Remove(ctx, "a"))
 	b.must(b.store.Cleanup(ctx))
 }
 
@@ -327,7 +327,7 @@ func TestBusyUnmount(t *testing.T) {
 	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
-	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	mounts, err := b.namespace.Prepare(ctx, "a", "")
 	b.must(err)
 	path, release, err := b.mounter.Mount(ctx, mounts[0])
 	b.must(err)
@@ -349,7 +349,7 @@ func TestBoundElsewhere(t *testing.T) {
 	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
-	mounts, err := b.tenant.Prepare(ctx, "a", "")
+	mounts, err := b.namespace.Prepare(ctx, "a", "")
 	b.must(err)
 	path, release, err := b.mounter.Mount(ctx, mounts[0])
 	b.must(err)
@@ -419,7 +419,7 @@ func TestFull(t *testing.T) {
 	var full error
 	for i := 0; full == nil && i < 100; i++ {
 		name := fmt.Sprint("large", i)
-		mounts, err := b.tenant.Prepare(ctx, name, "kept")
+		mounts, err := b.namespace.Prepare(ctx, name, "kept")
 		if err != nil {
 			full = err
 			break
@@ -428,21 +428,21 @@ func TestFull(t *testing.T) {
 			full = os.WriteFile(dir+"/large", make([]byte, 8<<20), 0o600)
 		})
 		if full == nil {
-			full = b.tenant.Commit(ctx, name+" committed", name)
+			full = b.namespace.Commit(ctx, name+" committed", name)
 		}
 	}
 	if !errors.Is(full, syscall.ENOSPC) {
 		t.Fatalf("a pool that is filled: %v", full)
 	}
 	var names []string
-	b.must(b.tenant.Walk(ctx, func(i snapshot.Info) error {
+	b.must(b.namespace.Walk(ctx, func(i snapshot.Info) error {
 		if i.Name != "kept" {
 			names = append(names, i.Name)
 		}
 		return nil
 	}))
 	for _, name := range names {
-		b.must(b.tenant.Remove(ctx, name))
+		b.must(b.namespace.Remove(ctx, name))
 	}
 	b.must(b.store.Cleanup(ctx))
 	b.shows("kept", "f", "kept")
@@ -458,7 +458,7 @@ func TestDaemonDies(t *testing.T) {
 	ctx := context.Background()
 	b := newBench(t, poolSize)
 	b.commit("one", "", func(dir string) { b.write(dir+"/f", "1") })
-	mounts, err := b.tenant.Prepare(ctx, "two", "one")
+	mounts, err := b.namespace.Prepare(ctx, "two", "one")
 	b.must(err)
 	spec, err := mount.FromMounts(mounts)
 	b.must(err)
@@ -469,8 +469,8 @@ func TestDaemonDies(t *testing.T) {
 		t.Errorf("writing to a dead file system: %v", err)
 	}
 	for what, err := range map[string]error{
-		"prepare": func() error { _, err := b.tenant.Prepare(ctx, "three", "one"); return err }(),
-		"commit":  b.tenant.Commit(ctx, "two committed", "two"),
+		"prepare": func() error { _, err := b.namespace.Prepare(ctx, "three", "one"); return err }(),
+		"commit":  b.namespace.Commit(ctx, "two committed", "two"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "zfs-fuse daemon") {
 			t.Errorf("%s without the daemon: %v", what, err)
@@ -481,10 +481,10 @@ func TestDaemonDies(t *testing.T) {
 	b.nothing("the mount of a dead daemon was released")
 	b.must(zfsfuse.Start())
 	b.shows("one", "f", "1")
-	mounts, err = b.tenant.Mounts(ctx, "two")
+	mounts, err = b.namespace.Mounts(ctx, "two")
 	b.must(err)
 	b.in(mounts, func(dir string) { b.write(dir+"/g", "2") })
-	b.must(b.tenant.Commit(ctx, "two committed", "two"))
+	b.must(b.namespace.Commit(ctx, "two committed", "two"))
 	b.shows("two committed", "g", "2")
 	b.must(b.store.Cleanup(ctx))
 }
@@ -535,10 +535,10 @@ func killed(where string) {
 	}
 	s, err := snapshot.Open(root, snapshot.Options{Driver: zfs.New(dataset)})
 	fail(err)
-	tenant, err := s.Tenant("t")
+	namespace, err := s.Namespace("t")
 	fail(err)
 	parent, mounter := "", zfsfuse.NewMounter()
-	_ = tenant.Walk(ctx, func(i snapshot.Info) error {
+	_ = namespace.Walk(ctx, func(i snapshot.Info) error {
 		if i.Kind == snapshot.Committed && i.Name > parent {
 			parent = i.Name
 		}
@@ -546,7 +546,7 @@ func killed(where string) {
 	})
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("%s%02d", os.Getenv(envKilled+"_ROUND"), n)
-		mounts, err := tenant.Prepare(ctx, "active"+name, parent)
+		mounts, err := namespace.Prepare(ctx, "active"+name, parent)
 		fail(err)
 		path, release, err := mounter.Mount(ctx, mounts[0])
 		fail(err)
@@ -556,12 +556,12 @@ func killed(where string) {
 		}
 		fail(os.WriteFile(filepath.Join(path, name), []byte(name), 0o600))
 		fail(release())
-		fail(tenant.Commit(ctx, name, "active"+name))
+		fail(namespace.Commit(ctx, name, "active"+name))
 		fmt.Println(name)
 		view := "view" + name
-		_, err = tenant.View(ctx, view, name)
+		_, err = namespace.View(ctx, view, name)
 		fail(err)
-		fail(tenant.Remove(ctx, view))
+		fail(namespace.Remove(ctx, view))
 		parent = name
 	}
 }
@@ -574,10 +574,10 @@ func TestKilled(t *testing.T) {
 	}
 	ctx := context.Background()
 	b := newBench(t, poolSize)
-	mounts, err := b.tenant.Prepare(ctx, "probe", "")
+	mounts, err := b.namespace.Prepare(ctx, "probe", "")
 	b.must(err)
 	dataset := mounts[0].Source[:strings.LastIndex(mounts[0].Source, "/")]
-	b.must(b.tenant.Remove(ctx, "probe"))
+	b.must(b.namespace.Remove(ctx, "probe"))
 	b.close()
 	b.leftMounted(dataset)
 	committed := map[string]bool{}
@@ -604,7 +604,7 @@ func TestKilled(t *testing.T) {
 		b.nothing("opened again")
 		b.must(b.store.Cleanup(ctx))
 		known := map[string]bool{dataset: true}
-		b.must(b.tenant.Walk(ctx, func(i snapshot.Info) error {
+		b.must(b.namespace.Walk(ctx, func(i snapshot.Info) error {
 			if i.Kind == snapshot.Committed {
 				delete(committed, i.Name)
 			}
@@ -614,12 +614,12 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("committed and lost: %v", committed)
 		}
 		var names []string
-		b.must(b.tenant.Walk(ctx, func(i snapshot.Info) error {
+		b.must(b.namespace.Walk(ctx, func(i snapshot.Info) error {
 			if i.Kind == snapshot.Committed {
 				names = append(names, i.Name)
 				committed[i.Name] = true
 			} else {
-				b.must(b.tenant.Remove(ctx, i.Name))
+				b.must(b.namespace.Remove(ctx, i.Name))
 			}
 			return nil
 		}))

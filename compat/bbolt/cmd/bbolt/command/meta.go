@@ -83,7 +83,7 @@ func ReadMetaPageAt(dbPath string, metaPageId uint32, pageSize uint32) (*Meta, [
 		}
 		return nil, nil, fmt.Errorf("read meta page %d of %s: %w", metaPageId, dbPath, err)
 	}
-	order, b := binary.NativeEndian, buf[16:] // behind the page header
+	order, b := binary.NativeEndian, buf[16:] // after the page header
 	return &Meta{
 		magic: order.Uint32(b), version: order.Uint32(b[4:]), pageSize: order.Uint32(b[8:]), flags: order.Uint32(b[12:]),
 		root:     InBucket{holdfast.Pgid(order.Uint64(b[16:])), order.Uint64(b[24:])},

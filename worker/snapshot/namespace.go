@@ -10,36 +10,36 @@ import (
 	"holdfast/worker/mount"
 )
 
-// Tenant is a set of snapshots with names of their own. Any number of Tenants of one name
+// Namespace is a set of snapshots with names of their own. Any number of Namespaces of one name
 // may be used at once.
-type Tenant struct {
+type Namespace struct {
 	s    *Store
 	name string
 }
 
-// Tenant gives the tenant of a name, which need not have been used before.
-func (s *Store) Tenant(name string) (*Tenant, error) {
-	if err := checkName("tenant", name, MaxTenantSize); err != nil {
+// Namespace gives the namespace of a name, which need not have been used before.
+func (s *Store) Namespace(name string) (*Namespace, error) {
+	if err := checkName("namespace", name, MaxNamespaceSize); err != nil {
 		return nil, err
 	}
-	return &Tenant{s: s, name: name}, nil
+	return &Namespace{s: s, name: name}, nil
 }
 
-// tenantClient is the flag of a client.
-const tenantClient = 1
+// namespaceClient is the flag of a client.
+const namespaceClient = 1
 
-func parseTenant(v []byte) (client bool, err error) {
-	if len(v) != 2 || v[0] != recordVersion || v[1]&^tenantClient != 0 {
-		return false, corruptf("tenant: %x", v)
+func parseNamespace(v []byte) (client bool, err error) {
+	if len(v) != 2 || v[0] != recordVersion || v[1]&^namespaceClient != 0 {
+		return false, corruptf("namespace: %x", v)
 	}
-	return v[1]&tenantClient != 0, nil
+	return v[1]&namespaceClient != 0, nil
 }
 
-// ClientTenant gives the tenant of a name and marks it, for ever, as that of a client which
+// ClientNamespace gives the namespace of a name and marks it, for ever, as that of a client which
 // removes by itself what it does not need: nothing of it is pruned. It is for a
-// tenant without snapshots, ErrInUse if an ordinary one has some.
-func (s *Store) ClientTenant(name string) (*Tenant, error) {
-	t, err := s.Tenant(name)
+// namespace without snapshots, ErrInUse if an ordinary one has some.
+func (s *Store) ClientNamespace(name string) (*Namespace, error) {
+	t, err := s.Namespace(name)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func (s *Store) ClientTenant(name string) (*Tenant, error) {
 			return err
 		}
 		if used {
-			return fmt.Errorf("tenant %q has snapshots that can be pruned: %w", name, ErrInUse)
+			return fmt.Errorf("namespace %q has snapshots that can be pruned: %w", name, ErrInUse)
 		}
-		if err := tx.put(inTenants, []byte(name), []byte{recordVersion, tenantClient}); err != nil {
+		if err := tx.put(inNamespaces, []byte(name), []byte{recordVersion, namespaceClient}); err != nil {
 			return err
 		}
 		// Inside the transaction: the next writer must see it.
@@ -75,14 +75,14 @@ func (s *Store) ClientTenant(name string) (*Tenant, error) {
 	return t, nil
 }
 
-// Tenants are the names of the tenants that have snapshots. It takes time in proportion to their number.
-func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
-	err = s.view("tenants", func(tx *txn) error {
+// Namespaces are the names of the namespaces that have snapshots. It takes time in proportion to their number.
+func (s *Store) Namespaces(ctx context.Context) (names []string, err error) {
+	err = s.view("namespaces", func(tx *txn) error {
 		for from := []byte(nil); ; {
 			found := ""
 			err := tx.scan(inSnapshots, nil, from, func(k, _ []byte) (bool, error) {
-				tenant, _, err := splitKey(k)
-				found = tenant
+				namespace, _, err := splitKey(k)
+				found = namespace
 				return false, err
 			})
 			if err != nil || found == "" {
@@ -96,18 +96,18 @@ func (s *Store) Tenants(ctx context.Context) (names []string, err error) {
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list tenants: %w", err)
+		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	return names, nil
 }
 
-// Name is the name of the tenant.
-func (t *Tenant) Name() string { return t.name }
+// Name is the name of the namespace.
+func (t *Namespace) Name() string { return t.name }
 
-// Store is the store of the tenant.
-func (t *Tenant) Store() *Store { return t.s }
+// Store is the store of the namespace.
+func (t *Namespace) Store() *Store { return t.s }
 
-func (t *Tenant) key(name string) []byte { return nameKey(t.name, name) }
+func (t *Namespace) key(name string) []byte { return nameKey(t.name, name) }
 
 // infoOf makes an Info of a record.
 func (t *txn) infoOf(name string, r *record) (Info, error) {
@@ -133,7 +133,7 @@ func (t *txn) infoOf(name string, r *record) (Info, error) {
 func timeOf(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
 
 // Stat tells of a snapshot. ErrNotFound if there is none of that name.
-func (t *Tenant) Stat(ctx context.Context, name string) (info Info, err error) {
+func (t *Namespace) Stat(ctx context.Context, name string) (info Info, err error) {
 	err = t.s.view("stat", func(tx *txn) error {
 		r, err := tx.record(t.key(name))
 		if err == nil {
@@ -151,7 +151,7 @@ func (t *Tenant) Stat(ctx context.Context, name string) (info Info, err error) {
 // with fields only these, "labels" or "labels.KEY". A label that is empty in info, or not there, is
 // removed. Nothing else can be updated: other fields are ErrInvalid. It returns what
 // the snapshot is then.
-func (t *Tenant) Update(ctx context.Context, info Info, fields ...string) (updated Info, err error) {
+func (t *Namespace) Update(ctx context.Context, info Info, fields ...string) (updated Info, err error) {
 	err = t.change("update", info.Name, func(tx *txn, r *record) error {
 		labels, err := mergeLabels(r.labels, info.Labels, fields)
 		if err != nil {
@@ -192,7 +192,7 @@ func mergeLabels(old, labels map[string]string, fields []string) (map[string]str
 }
 
 // change has fn change the record of a snapshot, in one transaction.
-func (t *Tenant) change(op, name string, fn func(*txn, *record) error) error {
+func (t *Namespace) change(op, name string, fn func(*txn, *record) error) error {
 	return t.s.update(op, func(tx *txn) error {
 		key := t.key(name)
 		r, err := tx.record(key)
@@ -208,7 +208,7 @@ func (t *Tenant) change(op, name string, fn func(*txn, *record) error) error {
 }
 
 // Touch says that a committed snapshot is used now, so that it is pruned later.
-func (t *Tenant) Touch(ctx context.Context, name string) error {
+func (t *Namespace) Touch(ctx context.Context, name string) error {
 	err := t.change("touch", name, func(_ *txn, r *record) error {
 		r.used = t.s.now()
 		return nil
@@ -221,12 +221,12 @@ func (t *Tenant) Touch(ctx context.Context, name string) error {
 
 // Pin protects a snapshot from being pruned and removed, and with it those below it, until
 // Unpin. Both are no errors if nothing changes.
-func (t *Tenant) Pin(ctx context.Context, name string) error { return t.pin(name, flagPinned) }
+func (t *Namespace) Pin(ctx context.Context, name string) error { return t.pin(name, flagPinned) }
 
 // Unpin is the end of Pin.
-func (t *Tenant) Unpin(ctx context.Context, name string) error { return t.pin(name, 0) }
+func (t *Namespace) Unpin(ctx context.Context, name string) error { return t.pin(name, 0) }
 
-func (t *Tenant) pin(name string, pinned byte) error {
+func (t *Namespace) pin(name string, pinned byte) error {
 	err := t.change("pin", name, func(_ *txn, r *record) error {
 		r.flags = r.flags&^flagPinned | pinned
 		return nil
@@ -240,7 +240,7 @@ func (t *Tenant) pin(name string, pinned byte) error {
 // Trust says that the content of a committed snapshot is as it should be, though the machine went
 // down before it was known to be on the disk, or it is not that of its digest: the end of
 // ErrDistrusted and ErrDamaged, for this one. In the second case it gets another digest.
-func (t *Tenant) Trust(ctx context.Context, name string) error {
+func (t *Namespace) Trust(ctx context.Context, name string) error {
 	err := t.change("trust", name, func(tx *txn, r *record) error {
 		was := *r
 		r.commit = 0
@@ -259,16 +259,16 @@ func (t *Tenant) Trust(ctx context.Context, name string) error {
 	return nil
 }
 
-// Walk calls fn for each snapshot of the tenant, in the order of their names, until it returns
+// Walk calls fn for each snapshot of the namespace, in the order of their names, until it returns
 // an error, which is returned. It shows what there was when it began: fn may
 // call any method, and does not see what that changes. The file cannot reuse space that is
 // given up before Walk ends, so fn should not take long.
-func (t *Tenant) Walk(ctx context.Context, fn func(Info) error) error {
+func (t *Namespace) Walk(ctx context.Context, fn func(Info) error) error {
 	return t.WalkPrefix(ctx, "", fn)
 }
 
 // WalkPrefix is Walk for the snapshots whose names begin with a prefix. What others there are makes no difference.
-func (t *Tenant) WalkPrefix(ctx context.Context, prefix string, fn func(Info) error) error {
+func (t *Namespace) WalkPrefix(ctx context.Context, prefix string, fn func(Info) error) error {
 	return t.s.view("walk", func(tx *txn) error {
 		return tx.scan(inSnapshots, nameKey(t.name, prefix), nil, func(k, v []byte) (bool, error) {
 			if err := ctx.Err(); err != nil {
@@ -292,7 +292,7 @@ func (t *Tenant) WalkPrefix(ctx context.Context, prefix string, fn func(Info) er
 }
 
 // Children are the names of the snapshots whose parent a snapshot is.
-func (t *Tenant) Children(ctx context.Context, name string) (names []string, err error) {
+func (t *Namespace) Children(ctx context.Context, name string) (names []string, err error) {
 	err = t.s.view("children", func(tx *txn) error {
 		r, err := tx.record(t.key(name))
 		if err != nil {
@@ -312,7 +312,7 @@ func (t *Tenant) Children(ctx context.Context, name string) (names []string, err
 // Mounts gives the mounts of an active snapshot or a view. Other errors than ErrNotFound: ErrKind
 // of a committed one; ErrMissing if its directory is not there, as after a power failure
 // soon after Prepare; ErrDistrusted, ErrDamaged.
-func (t *Tenant) Mounts(ctx context.Context, name string) ([]mount.Mount, error) {
+func (t *Namespace) Mounts(ctx context.Context, name string) ([]mount.Mount, error) {
 	var tree Tree
 	err := t.s.view("mounts", func(tx *txn) (err error) {
 		_, tree, err = tx.tree(t.key(name))
@@ -349,7 +349,7 @@ func (t *txn) tree(key []byte) (record, Tree, error) {
 
 // Usage is what a snapshot takes, without its parents: of a committed one as Commit found it, of
 // others as it is now, which may take time in proportion to the number of its files.
-func (t *Tenant) Usage(ctx context.Context, name string) (Usage, error) {
+func (t *Namespace) Usage(ctx context.Context, name string) (Usage, error) {
 	var r record
 	var tree Tree
 	err := t.s.view("usage", func(tx *txn) (err error) {

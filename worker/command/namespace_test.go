@@ -14,14 +14,14 @@ import (
 	"holdfast/worker/snapshot/driver/copy"
 )
 
-// tenantStand is a store with a base of ours and two snapshots of a client's.
-func tenantStand(t *testing.T) {
+// namespaceStand is a store with a base of ours and two snapshots of a client's.
+func namespaceStand(t *testing.T) {
 	t.Helper()
 	work(t)
 	must(t, "--driver", "copy", "import", "files.tar", "tiny")
 	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})
 	check(t, err)
-	client, err := s.ClientTenant("containerd")
+	client, err := s.ClientNamespace("containerd")
 	check(t, err)
 	parent := ""
 	for _, name := range []string{"k8s/1/c1", "k8s/2/c2"} {
@@ -34,34 +34,34 @@ func tenantStand(t *testing.T) {
 	check(t, s.Close())
 }
 
-func TestTenants(t *testing.T) {
-	tenantStand(t)
-	want(t, must(t, "snapshot", "tenants"), "containerd\nlocal\n")
-	if out := must(t, "snapshot", "tenants", "--json"); !strings.Contains(out, `"containerd"`) || !json.Valid([]byte(out)) {
+func TestNamespaces(t *testing.T) {
+	namespaceStand(t)
+	want(t, must(t, "snapshot", "namespaces"), "containerd\nlocal\n")
+	if out := must(t, "snapshot", "namespaces", "--json"); !strings.Contains(out, `"containerd"`) || !json.Valid([]byte(out)) {
 		t.Error(out)
 	}
-	other := []string{"--tenant", "containerd"}
+	other := []string{"--namespace", "containerd"}
 	if out := must(t, append(other, "snapshot", "ls")...); strings.Contains(out, "tiny") || strings.Count(out, "k8s/") != 3 {
 		t.Error(out)
 	}
-	if out := must(t, "snapshot", "tree", "--tenant", "containerd"); !strings.Contains(out, "`-- k8s/2/c2") {
+	if out := must(t, "snapshot", "tree", "--namespace", "containerd"); !strings.Contains(out, "`-- k8s/2/c2") {
 		t.Error(out)
 	}
-	if out := must(t, append([]string{"snapshot", "stat", "k8s/1/c1", "--json"}, other...)...); !strings.Contains(out, `"k8s/2/c2"`) || !strings.Contains(out, `"tenant": "containerd"`) {
+	if out := must(t, append([]string{"snapshot", "stat", "k8s/1/c1", "--json"}, other...)...); !strings.Contains(out, `"k8s/2/c2"`) || !strings.Contains(out, `"namespace": "containerd"`) {
 		t.Error(out)
 	}
-	if out := must(t, append([]string{"why", "k8s/2/c2"}, other...)...); !strings.Contains(out, "its tenant is a client") {
+	if out := must(t, append([]string{"why", "k8s/2/c2"}, other...)...); !strings.Contains(out, "its namespace is a client") {
 		t.Error(out)
 	}
 	if out := must(t, append([]string{"verify", "k8s/2/c2"}, other...)...); !strings.Contains(out, "1 got a digest") {
 		t.Error(out)
 	}
 	for args, says := range map[string]string{
-		"snapshot rm k8s/2/c2 --tenant containerd": "1 removes by itself what it does not need, and fails if something is gone",
-		"snapshot ls --tenant nobody":              "2 those with snapshots: containerd, local",
-		"why tiny --tenant containerd":             "1 not found",
-		"snapshot stat k8s/2/c2":                   "1 not found",
-		"df --tenant containerd":                   "2 unknown flag",
+		"snapshot rm k8s/2/c2 --namespace containerd": "1 removes by itself what it does not need, and fails if something is gone",
+		"snapshot ls --namespace nobody":              "2 those with snapshots: containerd, local",
+		"why tiny --namespace containerd":             "1 not found",
+		"snapshot stat k8s/2/c2":                      "1 not found",
+		"df --namespace containerd":                   "2 unknown flag",
 	} {
 		r := run(t, "", strings.Fields(args)...)
 		code, text, _ := strings.Cut(says, " ")
@@ -69,10 +69,10 @@ func TestTenants(t *testing.T) {
 			t.Errorf("%s: %+v, and should be %s", args, r, says)
 		}
 	}
-	if out := must(t, "snapshot", "rm", "--force", "k8s/2/c2", "--tenant", "containerd"); out != "removed k8s/2/c2\n" {
+	if out := must(t, "snapshot", "rm", "--force", "k8s/2/c2", "--namespace", "containerd"); out != "removed k8s/2/c2\n" {
 		t.Error(out)
 	}
-	for args, offered := range map[string]string{"why --tenant containerd k": "k8s/1/c1", "snapshot ls --tenant c": "containerd", "snapshot rm --tenant containerd k": "k8s/1/c1"} {
+	for args, offered := range map[string]string{"why --namespace containerd k": "k8s/1/c1", "snapshot ls --namespace c": "containerd", "snapshot rm --namespace containerd k": "k8s/1/c1"} {
 		if out := run(t, "", append([]string{"__complete"}, strings.Fields(args)...)...).out; !strings.HasPrefix(out, offered+"\n") {
 			t.Errorf("%s: offered is %q", args, out)
 		}

@@ -1,19 +1,19 @@
 package pager
 
-// turn is a lock that its waiters get in the order in which they came. A sync.Mutex
+// writerLock is held by the one writing transaction. Its waiters get it in the order in which they came. A sync.Mutex
 // lets goroutines that run overtake those that sleep, for up to a millisecond: with 64
 // writers one commit in a hundred took six times the median.
-type turn chan struct{}
+type writerLock chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newWriterLock() writerLock { return make(writerLock, 1) }
 
 // Lock sends: of the goroutines blocked in that, a channel takes the first.
-func (t turn) Lock() { t <- struct{}{} }
+func (l writerLock) Lock() { l <- struct{}{} }
 
 // TryLock takes the lock if it is free. It overtakes no waiter: a channel that has waiters is full.
-func (t turn) TryLock() bool {
+func (l writerLock) TryLock() bool {
 	select {
-	case t <- struct{}{}:
+	case l <- struct{}{}:
 		return true
 	default:
 		return false
@@ -21,4 +21,4 @@ func (t turn) TryLock() bool {
 }
 
 // Unlock is for the one that has the lock, in any goroutine.
-func (t turn) Unlock() { <-t }
+func (l writerLock) Unlock() { <-l }

@@ -123,7 +123,7 @@ func (h *history) event(kind vfs.Kind) {
 		floor = h.durable
 	}
 	all := h.disk.Bytes()
-	h.judge(kind, "kill", all, floor)
+	h.verify(kind, "kill", all, floor)
 	odds := 200
 	switch {
 	case !h.isOpen:
@@ -137,7 +137,7 @@ func (h *history) event(kind vfs.Kind) {
 	}
 	for disk := range h.disk.Disks(h.rng, momentPage, 2) {
 		if h.fault == nil && h.oneIn(3) {
-			h.judge(kind, "power", disk, h.durable)
+			h.verify(kind, "power", disk, h.durable)
 		}
 		if h.fault == nil && !h.gone && h.oneIn(odds) {
 			h.ends("power cut", disk)
@@ -152,8 +152,8 @@ func (h *history) ends(how string, left []byte) {
 	h.gone, h.next = true, bytes.Clone(left)
 }
 
-// judge opens what is left as we do, as a reader does and as bbolt does.
-func (h *history) judge(kind vfs.Kind, how string, content []byte, floor int) {
+// verify opens what is left as we do, as a reader does and as bbolt does.
+func (h *history) verify(kind vfs.Kind, how string, content []byte, floor int) {
 	if h.fault != nil {
 		return
 	}

@@ -12,10 +12,10 @@ type sight struct {
 	lines  []string
 }
 
-// judge opens what the kill left: a copy with Holdfast, which has errors where
+// verify opens what the kill left: a copy with Holdfast, which has errors where
 // bbolt has panics; another with bbolt. Then one of the two goes on with the file
 // itself from what it found, and what it leaves is opened with bbolt.
-func (f *killFile) judge(h heard) error {
+func (f *killFile) verify(h heard) error {
 	if _, err := os.Stat(f.order.Path); os.IsNotExist(err) && h.done == 0 {
 		return nil // killed before it was created
 	}
@@ -96,7 +96,7 @@ func (f *killFile) compare(ours, bbolts sight, h heard, stock bool) error {
 
 // lookAtCopy has an engine read and check a copy of the file.
 func (f *killFile) lookAtCopy(engine string, o openOptions) (s sight, err error) {
-	path := f.order.Path + ".judged"
+	path := f.order.Path + ".verified"
 	if err := copyFile(path, f.order.Path, 1<<20); err != nil {
 		return s, err
 	}

@@ -6,72 +6,71 @@ import (
 	"holdfast/internal/page"
 )
 
-// behind is how a Stream writes while its caller goes on: when enough is held, a goroutine
+// asyncWriter writes for a Stream while its caller goes on: when enough is held, a goroutine
 // seals and writes it, and the caller fills other buffers. It makes two processors of use
 // where the caller has work of its own, such as hashing what it appends.
 //
-// There is one flight at a time, and it has the lead from before it takes off until all
-// is written. So nobody else writes meanwhile, and what the Stream writes is written in
-// the order in which it would be without. Whoever needs the flight to have ended, lands it:
+// One set of buffers is in flight at a time, and the Stream is the leader from before that begins
+// until all is written. So nothing else is written meanwhile, and what the Stream writes is written
+// in the order in which it would be without. These wait until the flight has ended (await):
 //
 //   - the next write, so that two sets of buffers are enough;
 //   - reading a page that is not in memory: it may be in flight;
 //   - the end of the edit, a rollback: nothing is prepared before all is in the file, and
 //     no page is free for others while a flight may write to it.
 //
-// What the caller may do without landing: take pages (none that is in flight is free before
-// the edit has ended, or it is written again by a later flight), fill buffers, and keep
-// on looking at what it has read in buffers that are in flight, which nobody changes but
-// for their seals.
-type behind struct {
-	fly    func() // write, made once, since each use of a method as a value allocates
-	done   chan error
-	flying bool
-	buf    *buffers // in flight; else empty ones
-	sum    page.Sum // of what is in flight
-	lent   bool     // somebody may look at what is in flight until the transaction ends
+// Without waiting the caller may take pages (none that is in flight is free before the edit has
+// ended, or it is written again by a later flight), fill buffers, and keep on looking at what it
+// has read in buffers that are in flight, in which only their seals change.
+type asyncWriter struct {
+	write    func() // writeFlight, made once, since each use of a method as a value allocates
+	done     chan error
+	inFlight bool
+	buf      *buffers // in flight; else empty ones
+	sum      page.Sum // of what is in flight
+	lent     bool     // the caller may look at what is in flight until the transaction ends
 }
 
 // WriteBehind has what is complete written by a goroutine while the caller goes on. It is
 // called before anything is allocated. What is held in memory is twice the Stream's limit
 // then.
 func (s *Stream) WriteBehind() {
-	s.behind = &behind{done: make(chan error, 1), buf: s.w.p.buffers.take()}
-	s.behind.fly = s.writeFlight
+	s.async = &asyncWriter{done: make(chan error, 1), buf: s.w.p.buffers.take()}
+	s.async.write = s.writeFlight
 }
 
-// takeOff writes what is held, behind the caller. The caller of takeOff has the lead,
-// which it has no more afterwards.
-func (s *Stream) takeOff() {
-	b := s.behind
+// startFlight begins to write what is held, and returns. The caller is the leader, and is not any
+// more afterwards: the goroutine is.
+func (s *Stream) startFlight() {
+	b := s.async
 	s.w.buf, b.buf = b.buf, s.w.buf
 	b.lent, s.own.memory = s.own.memory, false
-	b.flying = true
-	go b.fly()
+	b.inFlight = true
+	go b.write()
 }
 
 // writeFlight is the goroutine.
 func (s *Stream) writeFlight() {
 	p := s.w.p
-	sortRuns(s.behind.buf.runs)
-	sealRuns(s.behind.buf.runs)
-	s.behind.sum = p.sumOf(s.behind.buf.runs)
-	_, err := p.writeRuns(s.behind.buf.runs)
+	sortRuns(s.async.buf.runs)
+	sealRuns(s.async.buf.runs)
+	s.async.sum = p.sumOf(s.async.buf.runs)
+	_, err := p.writeRuns(s.async.buf.runs)
 	p.commit.Lock()
 	p.commit.HandOff()
 	p.commit.Unlock()
-	s.behind.done <- err
+	s.async.done <- err
 }
 
-// land waits until what is in flight is in the file, and returns the error of that. It may
-// be called of a Stream that has nothing in flight, and must not by who holds commit.
-func (s *Stream) land() error {
-	b := s.behind
-	if b == nil || !b.flying {
+// await returns when what is in flight is in the file, with the error of that. The Stream
+// may have nothing in flight. The caller must not hold commit.
+func (s *Stream) await() error {
+	b := s.async
+	if b == nil || !b.inFlight {
 		return nil
 	}
 	err := <-b.done
-	b.flying = false
+	b.inFlight = false
 	s.w.sum.AddSum(b.sum)
 	if b.lent {
 		b.buf.forget()
@@ -87,9 +86,9 @@ func (s *Stream) land() error {
 // commit.
 func (s *Stream) end() {
 	s.own.release(s.w.p)
-	if s.behind != nil {
-		s.w.p.buffers.put(s.behind.buf)
-		s.behind = nil
+	if s.async != nil {
+		s.w.p.buffers.put(s.async.buf)
+		s.async = nil
 	}
 }
 

@@ -74,7 +74,7 @@ func (r *run) event(kind vfs.Kind) {
 // cut tries disks.
 func (r *run) cut(kind vfs.Kind) {
 	features := r.features()
-	judging := !r.script.OnlyLast || r.last
+	verifying := !r.script.OnlyLast || r.last
 	try := func(n int, disk []byte, lenient bool) bool {
 		rng := rand.New(rand.NewPCG(r.step.Seed, uint64(r.calls)<<32|uint64(n)))
 		if err := r.try(disk, features, lenient, rng); err != nil {
@@ -89,7 +89,7 @@ func (r *run) cut(kind vfs.Kind) {
 		if r.calls == r.step.Cut {
 			r.chosen = all
 		}
-		if !judging || !try(0, all, false) {
+		if !verifying || !try(0, all, false) {
 			return
 		}
 	}
@@ -103,7 +103,7 @@ func (r *run) cut(kind vfs.Kind) {
 		if !cached && r.calls == r.step.Cut && n <= max(1, r.step.Disk) {
 			r.chosen = disk
 		}
-		if judging && !try(n, disk, r.exposed || r.unsure) {
+		if verifying && !try(n, disk, r.exposed || r.unsure) {
 			return
 		}
 	}
@@ -201,14 +201,14 @@ func (r *run) try(disk []byte, features []string, lenient bool, rng *rand.Rand) 
 	if err := r.longEnough(disk); err != nil {
 		return err
 	}
-	if err := r.judge(disk, rng); err != nil {
+	if err := r.verify(disk, rng); err != nil {
 		return err
 	}
 	// bbolt knows nothing of pages below 1,024 bytes if a meta is torn, nor of a
 	// creation that was cut short.
 	if r.created && r.script.PageSize >= 1024 && rng.IntN(6) == 0 {
 		r.tally.Add("opened by bbolt")
-		if err := r.judgeStock(disk); err != nil {
+		if err := r.verifyStock(disk); err != nil {
 			return fmt.Errorf("opened by bbolt: %w", err)
 		}
 	}
@@ -233,9 +233,9 @@ var again = []Edit{
 	{Op: "seq", Path: "b1"},
 }
 
-// judge opens a disk with Holdfast, commits to it, closes it and opens it again.
-func (r *run) judge(disk []byte, rng *rand.Rand) error {
-	j := &judged{r: r, rng: rng}
+// verify opens a disk with Holdfast, commits to it, closes it and opens it again.
+func (r *run) verify(disk []byte, rng *rand.Rand) error {
+	j := &verified{r: r, rng: rng}
 	if rng.IntN(40) == 0 && !r.script.Plain {
 		j.disk = vfs.NewCrash("disk.db", disk, j.event)
 	} else {
@@ -290,8 +290,8 @@ func (r *run) judge(disk []byte, rng *rand.Rand) error {
 	return errors.Join(j.err, db.Close())
 }
 
-// judged is a disk of which the power is cut once more.
-type judged struct {
+// verified is a disk of which the power is cut once more.
+type verified struct {
 	r             *run
 	disk          *vfs.Crash
 	rng           *rand.Rand
@@ -300,7 +300,7 @@ type judged struct {
 }
 
 // holds tells whether the open database holds the content, and no more.
-func (j *judged) holds(db *holdfast.DB) error {
+func (j *verified) holds(db *holdfast.DB) error {
 	content, _, err := viewed(db, j.r.leaks)
 	if err == nil && content != j.content {
 		err = fmt.Errorf("committed to once more, it holds\n%s\nand not\n%s", content, j.content)
@@ -308,7 +308,7 @@ func (j *judged) holds(db *holdfast.DB) error {
 	return err
 }
 
-func (j *judged) event(vfs.Kind) {
+func (j *verified) event(vfs.Kind) {
 	for disk := range j.disk.Disks(j.rng, j.r.script.PageSize, 1) {
 		if j.err != nil {
 			return
@@ -320,7 +320,7 @@ func (j *judged) event(vfs.Kind) {
 	}
 }
 
-func (j *judged) second(disk []byte) error {
+func (j *verified) second(disk []byte) error {
 	db, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: j.r.script.PageSize})
 	if err != nil {
 		if j.r.unborn(err, disk) {
@@ -381,9 +381,9 @@ func (r *run) asStock(disk []byte) []byte {
 	return disk
 }
 
-// judgeStock opens a disk with bbolt. What bbolt would find there is walked before,
+// verifyStock opens a disk with bbolt. What bbolt would find there is walked before,
 // with every bound checked: bbolt trusts pages, and would take the test down.
-func (r *run) judgeStock(disk []byte) error {
+func (r *run) verifyStock(disk []byte) error {
 	plain, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", r.asStock(disk), nil).Open(), &holdfast.Options{ReadOnly: true, PageSize: r.script.PageSize})
 	if err != nil {
 		return fmt.Errorf("its plain metas: open: %w", err)
