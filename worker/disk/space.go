@@ -124,12 +124,20 @@ func (s *Space) Reserve(ctx context.Context, bytes int64) (*Reservation, error) 
 	if r, full, err = s.try(bytes); err != nil || r != nil {
 		return r, err
 	}
-	cause := s.opts.MakeRoom(ctx, add(add(full.Reserved, full.Keep), bytes))
-	if r, full, err = s.try(bytes); err != nil || r != nil {
-		return r, err
+	for {
+		cause := s.opts.MakeRoom(ctx, add(add(full.Reserved, full.Keep), bytes))
+		before := full.Reserved
+		if r, full, err = s.try(bytes); err != nil || r != nil {
+			return r, err
+		}
+		if full.Cause = cause; cause != nil || full.Reserved <= before {
+			return nil, full
+		}
+		// Others, who do not wait here as long as there is room, have taken what was made.
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("reserve %d bytes: %w", bytes, err)
+		}
 	}
-	full.Cause = cause
-	return nil, full
 }
 
 // add is a sum, or the largest number that there is.

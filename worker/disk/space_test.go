@@ -157,6 +157,27 @@ func TestMakeRoom(t *testing.T) {
 	}
 }
 
+// TestMadeRoomIsTaken: room was made, somebody else reserved it first, and the one that had
+// it made was told that the disk is full.
+func TestMadeRoomIsTaken(t *testing.T) {
+	var free *atomic.Int64
+	var s *Space
+	made := 0
+	s, free = fake(t, Options{MakeRoom: func(_ context.Context, bytes int64) error {
+		free.Store(bytes)
+		if made++; made <= 3 {
+			if _, err := s.Reserve(ctx, 100); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}})
+	if _, err := s.Reserve(ctx, 2000); err != nil || made != 4 {
+		t.Errorf("%v, room was made %d times", err, made)
+	}
+	reserved(t, s, 2300, 4)
+}
+
 // TestEmergency: the file takes its bytes, is given up once, and made anew when there is room.
 func TestEmergency(t *testing.T) {
 	const size = 1 << 20
