@@ -26,9 +26,6 @@ func (m *Manager) UserNamespace(base, count uint32) (*os.File, error) {
 	return file, nil
 }
 
-// Serves tells whether a Mounter mounts the file systems of a type.
-func (m *Manager) Serves(kind string) bool { return m.opt.Mounters[kind] != nil }
-
 // CanMapIDs is why the ids of a mount on a directory cannot be mapped; nil if they can.
 func (m *Manager) CanMapIDs(dir string, base, count uint32) error {
 	p := &plan{kind: "overlay", ids: idmap.Map{Base: base, Count: count}, lowers: []string{dir}}

@@ -46,6 +46,26 @@ func statusOf(text, field string) string {
 	return "none"
 }
 
+// namedZFS is another driver under the name of zfs, whose steps are told apart by it.
+type namedZFS struct{ snapshot.Driver }
+
+func (namedZFS) Name() string { return "zfs" }
+
+// TestNoUsersOnZFS: whether steps of a store on ZFS can have a user namespace was asked of what
+// serves mounts of zfs-fuse, so that with OpenZFS they were thought to have one.
+func TestNoUsersOnZFS(t *testing.T) {
+	needRoot(t)
+	s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir()}
+	s.prepare()
+	s.driver = namedZFS{s.driver}
+	s.open()
+	t.Cleanup(s.close)
+	s.busybox("base")
+	if got := s.text(sh("base", "cat /proc/self/uid_map")); !strings.Contains(got, "4294967295") {
+		t.Errorf("a step has a user namespace: %s", got)
+	}
+}
+
 // Root in a step was root of the machine, and only what it could not reach kept it from that one's files, processes and cgroups.
 func TestRootIsUnprivileged(t *testing.T) {
 	s := newMapped(t, Options{})

@@ -203,7 +203,7 @@ func (r *Runner) environment() (*environment, error) {
 		return nil, err
 	}
 	r.cgroups = c
-	return &environment{root: r.store.Root(), mounts: r.opt.Mounts, stepNamespace: stepNamespace, mark: r.opt.Mounts.StepMark(),
+	return &environment{root: r.store.Root(), driver: r.store.Driver().Name(), mounts: r.opt.Mounts, stepNamespace: stepNamespace, mark: r.opt.Mounts.StepMark(),
 		cgroups: c, slots: r.opt.Concurrency, usersOff: r.opt.UserNamespaces == UserNamespacesOff, log: r.log}, nil
 }
 

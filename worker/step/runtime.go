@@ -21,7 +21,7 @@ type Runtime interface {
 
 // environment is where a Runner works.
 type environment struct {
-	root          string // of the store of snapshots
+	root, driver  string // of the store of snapshots
 	mounts        *mount.Manager
 	stepNamespace *mount.Namespace
 	mark          string // the source of a mount by which recovery knows the namespaces of steps; "": none

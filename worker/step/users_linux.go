@@ -46,7 +46,7 @@ func (o *openNative) openUsers() (*users, error) {
 	if o.byInit {
 		return nil, fmt.Errorf("a step begins with this program: %w", errors.ErrUnsupported)
 	}
-	if o.mounts.Serves(zfs) {
+	if o.driver == zfs {
 		return nil, errZFS
 	}
 	u := &users{ids: idsOf(o.root), others: map[uint32]*os.File{}}
@@ -61,7 +61,7 @@ func (o *openNative) openUsers() (*users, error) {
 	return u, nil
 }
 
-// zfs is a type of file systems that others mount.
+// zfs is the name of the driver whose mounts are file systems of ZFS.
 const zfs = "zfs"
 
 // errZFS: to find out whether a ZFS can do it takes making a file system and mounting it, for each process that has a Runner.
