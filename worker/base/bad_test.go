@@ -188,6 +188,24 @@ func TestAfterGzip(t *testing.T) {
 	}
 }
 
+// TestAfterZstd: of an archive with something after its compressed data it was said that a
+// "magic number" does not match. Unlike gzip, zstd takes no zeros there.
+func TestAfterZstd(t *testing.T) {
+	zipped := zstded(t, archive(t, file("f", "x")))
+	for name, c := range map[string]struct{ after, says string }{
+		"text": {"garbage", "something after the end"}, "zeros": {strings.Repeat("\x00", 70_000), "something after the end"},
+		"a frame cut off": {string(zipped[:len(zipped)-3]), "cut off"}, "another archive": {string(zipped), ""},
+		"a frame to skip": {"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := base.ImportArchive(ctx, store(t, "", nil), strings.NewReader(string(zipped)+c.after), base.Options{})
+			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, base.ErrFormat) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
 // TestNULInName: an extended header with a NUL in a name, which package tar does not write.
 func TestNULInName(t *testing.T) {
 	namespace := store(t, "", nil)

@@ -74,10 +74,15 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return n, fmt.Errorf("%w: %d bytes have expanded to %d, more than %d times as many", ErrLimit, b.in.n, b.n, b.limits.Ratio)
 	}
 	if err != nil && err != io.EOF && b.packed && b.in.ctx.Err() == nil {
+		if errors.Is(err, zstd.ErrMagicMismatch) && b.n > 0 {
+			return n, errAfterEnd
+		}
 		err = malformed(err)
 	}
 	return n, err
 }
+
+var errAfterEnd = fmt.Errorf("%w: there is something after the end of the compressed data; an archive that is whole ends there", ErrFormat)
 
 // malformed is an error of reading bytes that should have been a certain format.
 func malformed(err error) error {
@@ -179,7 +184,7 @@ func (m *members) next() error {
 		case err != nil:
 			return err
 		case one != 0:
-			return fmt.Errorf("%w: there is something after the end of the compressed data; an archive that is whole ends there", ErrFormat)
+			return errAfterEnd
 		case after >= maxAfterEnd:
 			return fmt.Errorf("%w: more than %d MiB after the end of the compressed data", ErrFormat, maxAfterEnd>>20)
 		}
