@@ -113,6 +113,21 @@ func TestKilledForMemory(t *testing.T) {
 	}
 }
 
+// TestFewProcessesUnderRunc: runc, which begins within the limits of the step, ended with a Go
+// trace if they were below four.
+func TestFewProcessesUnderRunc(t *testing.T) {
+	s := newStand(t, Options{Runtime: Runc()})
+	step := sh("base", "echo begun")
+	step.Limits.Pids = runcPids - 1
+	if _, err := s.Run(s.ctx, step, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "runc itself") {
+		t.Error(err)
+	}
+	step.Limits.Pids = runcPids
+	if got := s.text(step); got != "begun" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestCrowded: a command that goes on when a process cannot be made had a result that was a hit for steps with more processes, too.
 func TestCrowded(t *testing.T) {
 	for _, name := range []string{"native", "init"} {

@@ -76,8 +76,15 @@ func (r *runcRun) drop() error { return nil }
 
 func (o *openRunc) ids() idmap.Map { return idmap.Map{} }
 
+// runcPids is how many threads runc's own part in a container can have. With fewer than four Go's
+// runtime ends with a trace of all of them; how many it makes is up to it.
+const runcPids = 8
+
 // run runs a job as a container.
 func (o *openRunc) run(ctx context.Context, j *job) (done ended, err error) {
+	if p := j.step.Limits.Pids; p > 0 && p < runcPids {
+		return done, fmt.Errorf("%w: at most %d processes: runc itself, which starts in the step's limits, needs %d", ErrInvalid, p, runcPids)
+	}
 	name := fmt.Sprintf("%s-%d", j.id.String()[:16], j.serial)
 	bundle := filepath.Join(o.dir, name)
 	if err := os.Mkdir(bundle, 0o700); err != nil {
