@@ -54,27 +54,25 @@ type DB struct {
 
 	Mlock bool
 
-	pager        *pager.Pager
-	path         string
-	readOnly     bool
-	noStats      bool
-	durability   Durability
-	noSeals      bool
-	onDamage     OnDamage
-	logger       Logger
-	closed       atomic.Bool
-	edit         *tree.Edit // of the writing transaction; the one that has the turn owns it
-	appendHeld   int64      // see its constant; tests have less
-	appendBehind int8       // of tests: 1, written by a goroutine, or -1, by the caller
-	stats        txTotals
-	batch        batcher
-	onCommits    commitOrder
-	durableBase  bool // write transactions begin on durable states only
-	closing      sync.Mutex
-	vacuuming    chan struct{} // holds one token, of the vacuum that runs
-	auto         *auto         // nil: it is off
-	shown        *statsFile    // nil: figures are not shown
-	waits        waits
+	pager       *pager.Pager
+	path        string
+	readOnly    bool
+	noStats     bool
+	durability  Durability
+	noSeals     bool
+	onDamage    OnDamage
+	logger      Logger
+	closed      atomic.Bool
+	edit        *tree.Edit // of the writing transaction; the one that has the turn owns it
+	stats       txTotals
+	batch       batcher
+	onCommits   commitOrder
+	durableBase bool // write transactions begin on durable states only
+	closing     sync.Mutex
+	vacuuming   chan struct{} // holds one token, of the vacuum that runs
+	auto        *auto         // nil: it is off
+	shown       *statsFile    // nil: figures are not shown
+	waits       waits
 }
 
 // Open opens the database at path, and creates it with the given mode if there
@@ -99,21 +97,6 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	file, err := vfs.OpenOS(path, flag, mode, options.OpenFile)
 	if err != nil {
 		return nil, err
-	}
-	return openFile(file, options, true)
-}
-
-// OpenVFS opens the database in file, which it takes over. What the environment says does
-// not count. It is for this repository: for tests, which bring files of their own making,
-// and for files that a command is making. If file has AppendHeld, that is how many bytes a
-// transaction holds before it writes them early.
-func OpenVFS(file vfs.File, options *Options) (*DB, error) {
-	if options == nil {
-		options = DefaultOptions
-	}
-	if err := options.validate(); err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("open %s: %w", file.Name(), err)
 	}
 	return openFile(file, options, true)
 }
@@ -156,9 +139,6 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	}
 	if db.logger == nil {
 		db.logger = discardLogger
-	}
-	if test, ok := file.(interface{ AppendHeld() int64 }); ok { // whose transactions are short
-		db.appendHeld = test.AppendHeld()
 	}
 	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
 	var waits func() func() // nil without a logger, which it is for
