@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
 
+	"holdfast/internal/autovacuum"
 	"holdfast/internal/bucket"
 	"holdfast/internal/hooks"
+	"holdfast/internal/longwait"
 	"holdfast/internal/pager"
 	"holdfast/internal/vfs"
 )
@@ -26,20 +27,8 @@ func init() {
 		return reseal(ctx, db, o)
 	}
 	hooks.Pager = func(db any) *pager.Pager { return db.(*DB).pager }
-	hooks.LookForVacuum = func(db any) (again bool) {
-		auto := db.(*DB).auto
-		auto.look()
-		auto.mu.Lock()
-		defer auto.mu.Unlock()
-		return auto.wound
-	}
-	hooks.WarnAfter = func(db any, d time.Duration) { db.(*DB).waits.after = d }
-	hooks.FireAfterWait = func(db any, meanwhile func()) (again bool) {
-		one := db.(*DB).newWait()
-		meanwhile()
-		one.end()
-		return one.look()
-	}
+	hooks.AutoVacuum = func(db any) *autovacuum.Auto { return db.(*DB).auto }
+	hooks.Waits = func(db any) *longwait.Waits { return &db.(*DB).waits }
 	hooks.State = func(tx any) (*pager.State, error) { return tx.(*Tx).state, tx.(*Tx).usable() }
 	hooks.Writer = func(tx any) *pager.WriteTx {
 		if w := tx.(*Tx).w; w != nil {

@@ -293,7 +293,7 @@ func (tx *Tx) Commit() error {
 		return err
 	}
 	tx.db.stats.latency.add(took)
-	tx.db.auto.wind()
+	tx.db.auto.Arm()
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}

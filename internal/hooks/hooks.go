@@ -7,9 +7,10 @@ package hooks
 
 import (
 	"context"
-	"time"
 
+	"holdfast/internal/autovacuum"
 	"holdfast/internal/bucket"
+	"holdfast/internal/longwait"
 	"holdfast/internal/pager"
 	"holdfast/internal/vfs"
 )
@@ -25,12 +26,9 @@ var (
 	// Reseal is holdfast.Reseal of file, with a holdfast.ResealOptions, and returns a holdfast.Resealed.
 	Reseal func(ctx context.Context, file vfs.File, options any) (resealed any, err error)
 
-	Pager func(db any) *pager.Pager
-
-	// LookForVacuum, WarnAfter and FireAfterWait are those of holdfast/test/hook.
-	LookForVacuum func(db any) (again bool)
-	WarnAfter     func(db any, d time.Duration)
-	FireAfterWait func(db any, meanwhile func()) (again bool)
+	Pager      func(db any) *pager.Pager
+	Waits      func(db any) *longwait.Waits
+	AutoVacuum func(db any) *autovacuum.Auto // nil: it is off
 )
 
 // Of a transaction.

@@ -32,15 +32,22 @@ func Bucket(b *holdfast.Bucket) *bucket.Bucket { return hooks.Bucket(b) }
 func HighWater(tx *holdfast.Tx) page.ID { return hooks.Writer(tx).HighWater() }
 
 // LookForVacuum has the automatic vacuum of db look now, as its timer would, and tells whether it is to look again.
-func LookForVacuum(db *holdfast.DB) (again bool) { return hooks.LookForVacuum(db) }
+func LookForVacuum(db *holdfast.DB) (again bool) {
+	auto := hooks.AutoVacuum(db)
+	auto.Look()
+	return auto.Armed()
+}
 
 // WarnAfter has a writer of db that waits that long for the writer lock tell the log.
-func WarnAfter(db *holdfast.DB, d time.Duration) { hooks.WarnAfter(db, d) }
+func WarnAfter(db *holdfast.DB, d time.Duration) { hooks.Waits(db).After = d }
 
 // FireAfterWait has the timer of a writer look once its wait has ended, as one does that
 // had begun to before, and tells whether it is to look again.
 func FireAfterWait(db *holdfast.DB, meanwhile func()) (again bool) {
-	return hooks.FireAfterWait(db, meanwhile)
+	one := hooks.Waits(db).New()
+	meanwhile()
+	one.End()
+	return one.Look()
 }
 
 // HasSum tells whether the file says what the page checksums of the transaction's state add up to.

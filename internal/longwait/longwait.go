@@ -1,4 +1,10 @@
-package holdfast
+// Package longwait tells the log of a writer that waits long for the writer lock, with the
+// stack of the goroutine that has the lock: an Update within the function of an Update
+// waits for itself for ever, and nothing else would say so. Who has the lock is not
+// recorded when it is taken, which would cost each transaction. It is found in the stacks
+// of all goroutines, which show the transaction as an argument of Tx.manage. Only for
+// Begin(true) there may be no such call: with a logger its callers are recorded.
+package longwait
 
 import (
 	"cmp"
@@ -10,12 +16,6 @@ import (
 	"time"
 )
 
-// A writer that waits long for the writer lock says so in the log, with the stack of the goroutine
-// that has the lock: an Update within the function of an Update waits for itself, for ever, and without
-// that nothing tells. Who has the lock is not recorded when it is taken, which would cost each
-// transaction; it is found in the stacks of all goroutines, which show the transaction as an argument of
-// Tx.manage. Only of Begin(true) there may be no such call: with a logger it records its callers.
-
 // longWait is how long a writer waits for the writer lock before it says so.
 const longWait = 5 * time.Second
 
@@ -26,54 +26,61 @@ const (
 	maxFrames = 32
 )
 
-// waits finds out for whom writers wait.
-type waits struct {
-	after time.Duration // 0: longWait; tests have less
+// Waits finds out for whom the writers of a database wait. Its fields are set before the
+// first of them.
+type Waits struct {
+	After time.Duration                    // how long a wait is told; 0: 5 seconds
+	Path  string                           // of the database
+	Warn  func(format string, args ...any) // writes to the log
+	Lock  any                              // the pointer on which a waiting writer calls waitForTurn
 
 	mu     sync.Mutex
-	number uint64             // of writing transactions, so far; nothing is counted without a logger
+	number uint64             // of write transactions, so far; nothing is counted without a logger
 	holder uintptr            // address of the newest, which has the writer lock or had it last
 	pcs    [maxFrames]uintptr // where that was begun, if by Begin(true)
 	n      int
 	told   uint64 // of which transaction the log has it
 }
 
-// begun records that tx has the writer lock. byHand says that the caller of Begin is to be known.
-func (w *waits) begun(tx *Tx, byHand bool) {
+// Begun records that the transaction at the pointer tx has the writer lock. byHand says
+// that the caller of Begin is to be known.
+func (w *Waits) Begun(tx any, byHand bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.number++
 	w.holder, w.n = reflect.ValueOf(tx).Pointer(), 0
 	if byHand {
-		w.n = runtime.Callers(4, w.pcs[:]) // without Callers, begun, beginWrite and Begin
+		w.n = runtime.Callers(4, w.pcs[:]) // without Callers, Begun, beginWrite and Begin
 	}
 }
 
-// A wait is that of one writer.
-type wait struct {
-	db     *DB
+// A Wait is that of one writer.
+type Wait struct {
+	w      *Waits
 	after  time.Duration
 	timer  *time.Timer
 	number uint64 // of the transaction that is waited for
 	ended  bool   // stopping the timer does not wait for a look that has begun
 }
 
-// waiting is called by a writer that has to wait for the writer lock, and what it returns when it has it.
-func (db *DB) waiting() (done func()) { return db.newWait().end }
+// Wait is called by a writer that has to wait for the writer lock, and what it returns once
+// the writer has it.
+func (w *Waits) Wait() (done func()) { return w.New().End }
 
-func (db *DB) newWait() *wait {
-	w := &db.waits
+// New begins the wait of a writer.
+func (w *Waits) New() *Wait {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	one := &wait{db: db, after: cmp.Or(w.after, longWait), number: w.number}
-	one.timer = time.AfterFunc(one.after, func() { one.look() })
+	one := &Wait{w: w, after: cmp.Or(w.After, longWait), number: w.number}
+	one.timer = time.AfterFunc(one.after, func() { one.Look() })
 	return one
 }
 
-// look tells whether it is to look again: others had the writer lock meanwhile, which is busy, and not stuck.
-func (o *wait) look() (again bool) {
+// Look is called by the timer. It tells whether it is to look again: others had the writer
+// lock meanwhile, which is busy, and not stuck.
+func (o *Wait) Look() (again bool) {
 	text := ""
-	w := &o.db.waits
+	w := o.w
 	w.mu.Lock()
 	switch {
 	case o.ended:
@@ -83,30 +90,29 @@ func (o *wait) look() (again bool) {
 		again = true
 	case w.told != o.number:
 		w.told = o.number
-		text = o.db.waitText(o.after, allStacks())
+		text = w.text(o.after, allStacks())
 	}
 	w.mu.Unlock()
 	if text != "" { // without the lock, which all writers take: a logger may be slow, or write to this database
-		o.db.logger.Warningf("%s", text)
+		w.Warn("%s", text)
 	}
 	return again
 }
 
-func (o *wait) end() {
-	w := &o.db.waits
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// End ends the wait.
+func (o *Wait) End() {
+	o.w.mu.Lock()
+	defer o.w.mu.Unlock()
 	o.ended = true
 	o.timer.Stop()
 }
 
-// waitText says what a writer has waited for so long. stacks are those of all goroutines.
-func (db *DB) waitText(after time.Duration, stacks string) string {
-	w := &db.waits
-	text := fmt.Sprintf("%s: a writer has waited %s for the writer lock", db.path, after)
+// text says what a writer has waited for so long. stacks are those of all goroutines.
+func (w *Waits) text(after time.Duration, stacks string) string {
+	text := fmt.Sprintf("%s: a writer has waited %s for the writer lock", w.Path, after)
 	stack := stackWith(stacks, fmt.Sprintf("%#x", w.holder))
 	switch {
-	case stack != "" && strings.Contains(stack, fmt.Sprintf("waitForTurn(%p", db.pager)):
+	case stack != "" && strings.Contains(stack, fmt.Sprintf("waitForTurn(%p", w.Lock)):
 		text += ", which its own goroutine has: it waits for itself, for ever. An Update was begun within " +
 			"the function of an Update; use the outer transaction there"
 	case stack != "":
