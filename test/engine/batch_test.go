@@ -53,7 +53,7 @@ func TestBatchJoins(t *testing.T) {
 	}
 }
 
-// The delay ends a batch that nobody fills; without room for others, and
+// The delay ends a batch that is not full; without room for others, and
 // without delay, each call is by itself.
 func TestBatchAlone(t *testing.T) {
 	db := batchDB(t)

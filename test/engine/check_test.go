@@ -37,7 +37,7 @@ func faultsOf(t *testing.T, s *sample, options ...holdfast.CheckOption) []string
 }
 
 // Check's options choose how keys are written, and where it begins. Its channel
-// has all faults and is closed, so nobody has to drain it.
+// has all faults and is closed, so the caller need not drain it.
 func TestCheckOptions(t *testing.T) {
 	s := newSample(t)
 	leaf := s.leaf(s.keys)

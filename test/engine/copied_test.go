@@ -63,7 +63,7 @@ func counted(t *testing.T, db *holdfast.DB) (n uint64) {
 	return n
 }
 
-// A file that is copied in one moment, while any number of writers commit, opens at
+// A file that is copied at one point in time, while any number of writers commit, opens at
 // one committed state, at or behind the last that was acknowledged.
 func TestCopiedAtAnyMoment(t *testing.T) {
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func TestCopiedAtAnyMoment(t *testing.T) {
 }
 
 // A file that is copied piece by piece while others commit is whole for as long as
-// somebody reads the state that its metas name: no page of that is written.
+// a reader has the state that its metas name: no page of that is written.
 func TestCopiedWhileRead(t *testing.T) {
 	mem := vfs.NewMem("mem")
 	db, err := bridge.Open(mem.Open(), &holdfast.Options{PageSize: 1024, SettleDelay: -1})

@@ -108,7 +108,7 @@ func (c *copyTest) judge(what string, data []byte, id uint64) (refused, wrong bo
 }
 
 // A copy that was made with cp while the file was in use opened without an error, with pages of
-// several moments, wherever the pages of the last two flushes were of one: with StrictCompat and
+// several points in time, wherever the pages of the last two flushes were of one: with StrictCompat and
 // NoSync, of which no pages are listed, nearly always. Such a copy is looked at as a whole.
 func TestCopyInUse(t *testing.T) {
 	modes(t, func(t *testing.T, c *copyTest) {

@@ -290,7 +290,7 @@ func changeEverything(db *holdfast.DB) error {
 	return err
 }
 
-// Close gave a file its last transaction id plus one, and nobody could open it
+// Close gave a file its last transaction id plus one, and it could not be opened
 // again.
 func TestCloseAtTheLastID(t *testing.T) {
 	s := newSample(t)

@@ -320,7 +320,7 @@ func startChild(t testing.TB, binary, role, path string) (release func()) {
 	}
 }
 
-// copiedInUse has the second half of a file as of an earlier moment than the first one.
+// copiedInUse has the second half of a file as of an earlier time than the first one.
 func copiedInUse(r *errorRow) {
 	path := filepath.Join(r.TempDir(), "original")
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{PageSize: samplePageSize, StrictCompat: true, NoFreelistSync: true})

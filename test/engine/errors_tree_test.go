@@ -171,7 +171,7 @@ var treeCases = map[string]func(*errorRow){
 			}
 			r.try(way, s.data, func(path string) error {
 				return openUse(path, options, func(db *holdfast.DB) error {
-					for range 2 { // the writer's turn is free again
+					for range 2 { // the writer lock is free again
 						tx := begin(r, db, true)
 						b := tx.Bucket([]byte("keys"))
 						for i := range 3000 { // all of the first leaf but its last key
@@ -208,7 +208,7 @@ var treeCases = map[string]func(*errorRow){
 			if err := tx.Rollback(); err != holdfast.ErrTxClosed {
 				return fmt.Errorf("the transaction goes on: %v", err)
 			}
-			// The writer's turn is free again.
+			// The writer lock is free again.
 			return db.Update(func(tx *holdfast.Tx) error { _ = meet(r, tx); return nil })
 		})
 	},

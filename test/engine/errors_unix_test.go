@@ -20,7 +20,7 @@ var shortenedCases = map[string]func(*errorRow){
 		metas := func(int64) int64 { return 2 * int64(os.Getpagesize()) }
 		tryShortened(r, metas, func(db *holdfast.DB) error { return db.View(readAll) })
 	},
-	"shortened-commit": func(r *errorRow) { // by a byte that nobody reads
+	"shortened-commit": func(r *errorRow) { // by a byte that is not read
 		tryShortened(r, func(size int64) int64 { return size - 1 }, func(db *holdfast.DB) error {
 			return db.Update(func(tx *holdfast.Tx) error { _, err := tx.CreateBucket([]byte("new")); return err })
 		})
@@ -86,8 +86,8 @@ func tryNoPermission(r *errorRow) {
 	})
 }
 
-// longValue is a value of more bytes than MaxValueSize, of memory that nobody
-// touches, so that none is used. It is to be called on the test's own goroutine:
+// longValue is a value of more bytes than MaxValueSize, of memory that is not
+// touched, so that none is used. It is to be called on the test's own goroutine:
 // half the address space of a 32-bit program is sometimes not there in one piece,
 // depending on where the system put the rest, and the row is then skipped. Called
 // within a call that is watched, the skip was taken for a panic.

@@ -47,7 +47,7 @@ func wantUnreadable(t *testing.T, what string, err error) {
 	}
 }
 
-// A file that somebody truncated ended the program by SIGBUS.
+// A file that another process truncated ended the program by SIGBUS.
 func TestShortenedUnderView(t *testing.T) {
 	db, cut := shortened(t, nil)
 	defer db.Close()
@@ -322,7 +322,7 @@ func TestShortenedUnderCheck(t *testing.T) {
 	}
 	dst := openNew(t, 0)
 	wantUnreadable(t, "Compact", holdfast.Compact(dst, db, 1<<16))
-	update(t, dst, func(*holdfast.Tx) {}) // its writer's turn was given back
+	update(t, dst, func(*holdfast.Tx) {}) // its writer lock was given back
 }
 
 // A panic that is no fault of the mapping is the caller's, and ends the
@@ -358,7 +358,7 @@ func TestOtherPanicsPass(t *testing.T) {
 }
 
 // A value that lies in another database's mapping could not be read while it was
-// committed: the panic went through Commit, which kept the writer's turn, and the
+// committed: the panic went through Commit, which kept the writer lock, and the
 // next writer waited for ever.
 func TestFaultOfAnotherFileInCommit(t *testing.T) {
 	src, cut := shortened(t, nil)
@@ -491,7 +491,7 @@ func TestShortenedLongKeys(t *testing.T) {
 	_ = db.Close()
 }
 
-// Close wrote over a file that somebody had shortened, made it long again with a
+// Close wrote over a file that another process had shortened, made it long again with a
 // hole, and said nothing; so did commits without flushes, and Sync.
 func TestShortenedIsNotWrittenOver(t *testing.T) {
 	for what, use := range map[string]func(*holdfast.DB) error{

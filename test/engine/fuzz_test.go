@@ -131,7 +131,7 @@ const (
 	allocTimes = 32
 )
 
-// allocated is how many bytes are allocated while fn runs, by whomever.
+// allocated is how many bytes are allocated while fn runs, by any goroutine.
 func allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -85,7 +85,7 @@ func (s *script) verify(where string) {
 }
 
 // Every call that a history makes on its file fails once, in turn: no panic, no
-// acknowledged commit lost, whoever asked for what failed is told, and a database
+// acknowledged commit lost, the caller of what failed is told, and a database
 // that goes on or that has stopped.
 func TestEveryCallFails(t *testing.T) {
 	const sessions, commits = 2, 12

@@ -57,8 +57,8 @@ func TestStatsFile(t *testing.T) {
 	}
 }
 
-// A database with the longest name that there can be is shown too, and a link that somebody
-// has put where the figures are written is not followed.
+// A database with the longest name that there can be is shown too, and a link that was
+// put where the figures are written is not followed.
 func TestStatsFileNames(t *testing.T) {
 	dir, path := t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("n", 250)+".db")
 	victim := filepath.Join(t.TempDir(), "victim")

@@ -34,7 +34,7 @@ var errGivenUp = errors.New("given up")
 
 // The sum is right whatever commits at the same time, whatever fails, and however the file was opened: with seals and without, in
 // all modes, after a kill, on a full disk, beside a vacuum. A sound file for which Check, or the opening of a copy of one
-// moment, said otherwise would be taken for damaged.
+// point in time, said otherwise would be taken for damaged.
 func TestSumOfAnyHistory(t *testing.T) {
 	rng := random(t)
 	begin := time.Now()

@@ -261,7 +261,7 @@ func TestResealTellsOfTheSum(t *testing.T) {
 }
 
 // Reseal with MissingOnly added seals and recorded the sum of before, so that Check took a sound file for one with pages
-// of several moments. A wrong sum stays wrong all the same. And a small file without a sum, all of whose seals were right, had none
+// of several points in time. A wrong sum stays wrong all the same. And a small file without a sum, all of whose seals were right, had none
 // afterwards: one that opening had made passed for recorded.
 func TestResealAddsMissingSealsToTheSum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")

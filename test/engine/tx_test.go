@@ -23,7 +23,7 @@ func mustPanic(t *testing.T, fn func()) (value any) {
 }
 
 // Ending a transaction within Update or View is a mistake in the program. It
-// must not leave the writer's turn taken.
+// must not leave the writer lock taken.
 func TestManagedTransactions(t *testing.T) {
 	db := openNew(t, 0)
 	for name, end := range map[string]func(tx *holdfast.Tx) error{
@@ -49,7 +49,7 @@ func TestManagedTransactions(t *testing.T) {
 }
 
 // A panic in the function given to Update undoes what it did, gives up the
-// writer's turn, and reaches the caller; one in View ends its reader.
+// writer lock, and reaches the caller; one in View ends its reader.
 func TestPanicInFunction(t *testing.T) {
 	db := openNew(t, 0)
 	boom := errors.New("boom")

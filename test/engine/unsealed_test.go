@@ -10,8 +10,8 @@ import (
 	"holdfast/internal/bridge"
 )
 
-// A value whose caller verifies it himself is handed out as it is, and whoever comes after
-// him is told that it is damaged.
+// GetUnsealed returns a damaged value as it is, for its caller verifies it; a later Get reports
+// the damage.
 func TestGetUnsealed(t *testing.T) {
 	data := longFile(t)
 	damaged := slices.Clone(data)

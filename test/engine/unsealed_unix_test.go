@@ -10,7 +10,7 @@ import (
 	"holdfast/internal/bridge"
 )
 
-// Pages that cannot be read are damage of whoever asks for them. A hint that they will be
+// Pages that cannot be read are damage for the caller that asks for them. A hint that they will be
 // read is none, and ends neither the program nor the transaction.
 func TestShortenedUnderPrefetch(t *testing.T) {
 	path := tempPath(t)

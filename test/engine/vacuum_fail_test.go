@@ -52,7 +52,7 @@ func vacuumWithCommits(t *testing.T, db *holdfast.DB) (acked uint64, refused, er
 
 // Each call that a vacuum makes on its file fails once: no panic, nothing that was
 // committed lost, and the database goes on or has stopped. Vacuum says what failed,
-// unless it failed for somebody else, or could be done without.
+// unless it failed for another caller, or could be done without.
 func TestVacuumEveryCallFails(t *testing.T) {
 	file := sparseBytes(t, 512, 400, 100)
 	for _, durability := range []holdfast.Durability{holdfast.Full, holdfast.Periodic} {
@@ -150,7 +150,7 @@ func contentOfBucket(t *testing.T, db *holdfast.DB) (s string) {
 }
 
 // On a disk that is full, a file with free pages becomes shorter without having been
-// longer for a moment. Where no page is free, vacuum fails with the system's error or
+// longer for a while. Where no page is free, vacuum fails with the system's error or
 // does nothing, and harms nothing; with room for some steps it does its work.
 func TestVacuumOnAFullDisk(t *testing.T) {
 	const pageSize, step = 1024, 4

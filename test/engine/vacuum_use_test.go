@@ -129,7 +129,7 @@ func TestVacuumBesideAReader(t *testing.T) {
 	}
 }
 
-// The database is closed in each of the pauses, and at any moment.
+// The database is closed in each of the pauses, and at any time.
 func TestVacuumAndClose(t *testing.T) {
 	ended := func(db *holdfast.DB, path, want string, err error) {
 		t.Helper()

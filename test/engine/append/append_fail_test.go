@@ -254,8 +254,8 @@ func TestAppendPowerCut(t *testing.T) {
 	}
 }
 
-// Each write, growth and flush of transactions that append fails once, in turn: whoever
-// asked is told, the transaction can only be rolled back, nothing of it is there, and the
+// Each write, growth and flush of transactions that append fails once, in turn: the
+// caller is told, the transaction can only be rolled back, nothing of it is there, and the
 // next goes on unless writing has stopped.
 func TestAppendFails(t *testing.T) {
 	for _, kind := range []vfs.Kind{vfs.KindWrite, vfs.KindGrow, vfs.KindSync} {

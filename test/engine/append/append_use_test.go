@@ -398,7 +398,7 @@ func TestBeforeCommit(t *testing.T) {
 			})
 			_ = tx.Commit()
 		}()
-		soundUpdate(t, db, func(tx *holdfast.Tx) error { // the turn is free again
+		soundUpdate(t, db, func(tx *holdfast.Tx) error { // the writer lock is free again
 			if tx.Bucket([]byte("b")).Get([]byte("given up")) != nil {
 				t.Error("what failed is there")
 			}

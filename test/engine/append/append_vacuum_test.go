@@ -14,7 +14,7 @@ import (
 )
 
 // Transactions that append, some of which are rolled back or write megabytes long before they
-// commit, beside a vacuum that somebody runs all the time, or that runs by itself: the content is what the
+// commit, beside a vacuum that is called all the time, or that runs by itself: the content is what the
 // transactions say, each page is accounted for, and so it is when the file is opened again.
 func TestAppendBesideVacuum(t *testing.T) {
 	for _, auto := range []bool{false, true} {
