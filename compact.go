@@ -23,7 +23,7 @@ const compactHeld = 4 << 20
 // or larger; what is complete goes to the file before the commit. (A value that is larger than
 // that is held whole.)
 //
-// Compact waits for the writer's turn on dst and keeps it; src is read in one
+// Compact waits for the writer lock of dst and keeps it; src is read in one
 // transaction, beside which it can be written. Errors are those of both, and a
 // *CorruptError for a source that is damaged.
 func Compact(dst, src *DB, txMaxSize int64) error {

@@ -66,7 +66,7 @@ type DB struct {
 	onDamage    OnDamage
 	logger      Logger
 	closed      atomic.Bool
-	edit        *tree.Edit // of the writing transaction; the one that has the turn owns it
+	edit        *tree.Edit // of the writing transaction; the one that has the writer lock owns it
 	stats       txTotals
 	batch       batcher
 	onCommits   commitOrder
