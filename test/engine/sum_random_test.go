@@ -16,11 +16,6 @@ import (
 	"holdfast/test/hook"
 )
 
-// earlyFile has transactions write early.
-type earlyFile struct{ fileNumber }
-
-func (earlyFile) AppendHeld() int64 { return 4 << 10 }
-
 // sumRun is a file that several writers at once work on, through some openings.
 type sumRun struct {
 	t    *testing.T
@@ -65,8 +60,9 @@ func (r *sumRun) session(rng *rand.Rand) {
 		}
 		return nil
 	})
-	db, err := bridge.Open(earlyFile{fileNumber{file, 1}}, &options)
+	db, err := bridge.Open(fileNumber{file, 1}, &options)
 	must(r.t, err)
+	hook.WriteEarly(db, 4<<10, 0)
 	db.AllocSize = 1 << 10
 	full = rng.IntN(3) == 0
 	for range 6 {
