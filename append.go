@@ -1,17 +1,10 @@
 package holdfast
 
 import (
-	"cmp"
-	"runtime"
 	"runtime/debug"
 
 	"holdfast/internal/pager"
 )
-
-// appendHeld is how many bytes of complete pages a transaction holds before it writes
-// them: few enough to be in a processor's cache still when they are written, and enough for
-// few calls.
-const appendHeld = 1 << 20
 
 // appending is what a transaction has that has appended.
 type appending struct {
@@ -65,29 +58,16 @@ func (b *Bucket) Append(key, value []byte) (err error) {
 	return err
 }
 
+// beginAppending makes the stream of the transaction.
 func (tx *Tx) beginAppending() {
-	a := tx.beginStream(cmp.Or(tx.db.appendHeld, appendHeld))
-	if tx.db.writesBehind() {
-		a.stream.WriteBehind()
-	}
+	opts := tx.db.commitOptions()
+	tx.beginStream(tx.w.w.EarlyAppender(opts), opts)
 }
 
-// beginStream makes the stream of the transaction, which holds about so many bytes of complete pages.
-func (tx *Tx) beginStream(held int64) *appending {
-	a := &tx.w.appending
-	a.opts = tx.db.commitOptions()
-	a.stream = tx.w.w.Appender(held, a.opts)
-	tx.buckets.Appender = a.stream
-	return a
-}
-
-// writesBehind tells whether what is appended is written by a goroutine: if there are
-// processors for both.
-func (db *DB) writesBehind() bool {
-	if set := db.appendBehind; set != 0 {
-		return set > 0
-	}
-	return runtime.GOMAXPROCS(0) > 1
+// beginStream has what the transaction appends written to the stream, which it commits with opts.
+func (tx *Tx) beginStream(s *pager.Stream, opts pager.CommitOptions) {
+	tx.w.appending.stream, tx.w.appending.opts = s, opts
+	tx.buckets.Appender = s
 }
 
 // commitOptions are those with which the transaction is committed.

@@ -9,6 +9,8 @@ import (
 	"holdfast"
 )
 
+var errAgain = errors.New("not wanted")
+
 // A bucket that is moved takes with it what the same transaction did to it, and
 // handles that were opened before stay good.
 func TestMoveBucketWithChanges(t *testing.T) {

@@ -36,7 +36,8 @@ func Compact(dst, src *DB, txMaxSize int64) error {
 	if txMaxSize > 0 {
 		held = min(held, txMaxSize)
 	}
-	tx.beginStream(held)
+	opts := dst.commitOptions()
+	tx.beginStream(tx.w.w.Appender(held, opts), opts)
 	return src.View(func(from *Tx) error {
 		c := compaction{tx: tx, into: &tx.w.root.core, left: from.Size(), roots: make(map[Pgid]struct{})}
 		if err := c.all(from); err != nil {

@@ -3,7 +3,6 @@ package holdfast
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 )
 
 // What becomes of damage in the file. A call that can fail returns it. A call that has no
@@ -121,30 +120,4 @@ func (b *Bucket) KeepDamage() *Bucket {
 	kept := &Bucket{FillPercent: b.FillPercent, tx: b.tx, keeps: true, core: b.core}
 	kept.core.SetOuter(kept, &kept.FillPercent)
 	return kept
-}
-
-// Probe runs fn and returns the damage that it met: in calls on the transaction that have no
-// error to return, such as Get and Cursor, and where it read keys and values itself. It is for what names
-// damage and goes on after it: of a transaction that only reads, Err does not have that damage
-// afterwards, nor has View, and it is no panic. One that writes cannot be committed, as ever. No other goroutine may use
-// the transaction meanwhile. ErrTxClosed if it has ended.
-func (tx *Tx) Probe(fn func()) (err error) {
-	if err := tx.usable(); err != nil {
-		return err
-	}
-	before := tx.damage.Swap(nil)
-	tx.probing.Add(1)
-	defer func() {
-		tx.probing.Add(-1)
-		met := tx.damage.Load()
-		if met != nil {
-			err = *met
-		}
-		if met == nil || before != nil || tx.w == nil {
-			tx.damage.Store(before)
-		}
-	}()
-	defer tx.caught(debug.SetPanicOnFault(true), &err)
-	fn()
-	return nil
 }

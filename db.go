@@ -10,9 +10,12 @@ import (
 	"time"
 	"unsafe"
 
+	"holdfast/internal/autovacuum"
 	"holdfast/internal/bucket"
+	"holdfast/internal/longwait"
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
+	"holdfast/internal/statsfile"
 	"holdfast/internal/tree"
 	"holdfast/internal/vfs"
 )
@@ -54,27 +57,25 @@ type DB struct {
 
 	Mlock bool
 
-	pager        *pager.Pager
-	path         string
-	readOnly     bool
-	noStats      bool
-	durability   Durability
-	noSeals      bool
-	onDamage     OnDamage
-	logger       Logger
-	closed       atomic.Bool
-	edit         *tree.Edit // of the writing transaction; the holder of the writer lock owns it
-	appendHeld   int64      // see its constant; tests have less
-	appendBehind int8       // of tests: 1, written by a goroutine, or -1, by the caller
-	stats        txTotals
-	batch        batcher
-	onCommits    commitOrder
-	durableBase  bool // write transactions begin on durable states only
-	closing      sync.Mutex
-	vacuuming    chan struct{} // holds one token, of the vacuum that runs
-	auto         *auto         // nil: it is off
-	shown        *statsFile    // nil: figures are not shown
-	waits        waits
+	pager       *pager.Pager
+	path        string
+	readOnly    bool
+	noStats     bool
+	durability  Durability
+	noSeals     bool
+	onDamage    OnDamage
+	logger      Logger
+	closed      atomic.Bool
+	edit        *tree.Edit // of the writing transaction; the one that has the writer lock owns it
+	stats       txTotals
+	batch       batcher
+	onCommits   commitOrder
+	durableBase bool // write transactions begin on durable states only
+	closing     sync.Mutex
+	vacuuming   chan struct{}    // holds one token, of the vacuum that runs
+	auto        *autovacuum.Auto // nil: it is off
+	shown       *statsfile.File  // nil: figures are not shown
+	waits       longwait.Waits
 }
 
 // Open opens the database at path, and creates it with the given mode if there
@@ -99,21 +100,6 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	file, err := vfs.OpenOS(path, flag, mode, options.OpenFile)
 	if err != nil {
 		return nil, err
-	}
-	return openFile(file, options, true)
-}
-
-// OpenVFS opens the database in file, which it takes over. What the environment says does
-// not count. It is for this repository: for tests, which bring files of their own making,
-// and for files that a command is making. If file has AppendHeld, that is how many bytes a
-// transaction holds before it writes them early.
-func OpenVFS(file vfs.File, options *Options) (*DB, error) {
-	if options == nil {
-		options = DefaultOptions
-	}
-	if err := options.validate(); err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("open %s: %w", file.Name(), err)
 	}
 	return openFile(file, options, true)
 }
@@ -157,13 +143,11 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	if db.logger == nil {
 		db.logger = discardLogger
 	}
-	if test, ok := file.(interface{ AppendHeld() int64 }); ok { // whose transactions are short
-		db.appendHeld = test.AppendHeld()
-	}
 	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
 	var waits func() func() // nil without a logger, which it is for
 	if db.logger != discardLogger {
-		waits = db.waiting
+		db.waits.Path, db.waits.Warn = db.path, db.logger.Warningf
+		waits = db.waits.Wait
 	}
 	p, err := pager.Open(file, pager.Options{
 		ReadOnly:     options.ReadOnly,
@@ -195,13 +179,13 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		db.logger.Errorf("Opening db file (%s) failed: %v", db.path, err)
 		return nil, db.corrupt(err)
 	}
-	db.pager = p
+	db.pager, db.waits.Lock = p, p
 	if options.AutoVacuum != nil && !options.ReadOnly {
 		db.auto = newAuto(db, *options.AutoVacuum)
-		db.auto.arm()
+		db.auto.Arm()
 	}
 	if options.StatsDir != "" && !options.ReadOnly {
-		db.shown = newStatsFile(db, options.StatsDir)
+		db.shown = db.showStats(options.StatsDir)
 	}
 	db.logger.Infof("Opening db file (%s) successfully", db.path)
 	return db, nil
@@ -235,8 +219,8 @@ func (db *DB) Close() error {
 	if db.closed.Load() {
 		return nil
 	}
-	db.auto.stop()
-	db.shown.stop()
+	db.auto.Stop()
+	db.shown.Stop()
 	commit := db.commitOptions()
 	commit.AllocSize = 0 // the freelist page is the last: no room after it
 	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: commit})
@@ -376,7 +360,7 @@ func (db *DB) beginWrite(byHand bool) (*Tx, error) {
 	tx.w.root.core.OpenRoot(&tx.buckets, tx.state.Meta.Root, tx.state.Meta.Sequence)
 	tx.w.root.core.SetOuter(&tx.w.root, &tx.w.root.FillPercent)
 	if db.logger != discardLogger {
-		db.waits.begun(tx, byHand)
+		db.waits.Begun(tx, byHand)
 	}
 	return tx, nil
 }

@@ -287,7 +287,7 @@ func (db *DB) Stats() Stats {
 		BytesWritten:  c.BytesWritten.Load(),
 		CommitLatency: db.stats.latency.read(),
 		OldestReader:  oldReader(db.pager.OldestReader()),
-		Vacuum:        db.auto.read(),
+		Vacuum:        vacuumStats(db.auto),
 	}
 	db.stats.mu.Lock()
 	s.TxStats = db.stats.sum

@@ -32,7 +32,7 @@ type Tx struct {
 	ended   atomic.Bool
 	cursors atomic.Int64
 	damage  atomic.Pointer[error]
-	probing atomic.Int32 // calls of Probe under way
+	probing atomic.Int32 // calls of bridge.Probe in progress
 }
 
 // writeTx is what only a writing transaction has.
@@ -293,7 +293,7 @@ func (tx *Tx) Commit() error {
 		return err
 	}
 	tx.db.stats.latency.add(took)
-	tx.db.auto.arm()
+	tx.db.auto.Arm()
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}

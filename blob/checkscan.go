@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 )
 
 // gap is a part of a bucket that cannot be read, because the file is damaged there: the keys after from and
@@ -25,7 +26,7 @@ var (
 
 // try runs fn, which reads. damage: the file is damaged where it did; then what fn returned means nothing.
 func (c *checker) try(fn func() error) (damage, err error) {
-	damage = c.s.tx.Probe(func() { err = fn() })
+	damage = bridge.Probe(c.s.tx, func() { err = fn() })
 	if damage == nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (c *checker) scan(name string, b *holdfast.Bucket, from, to []byte, fn func
 	for {
 		var last []byte
 		var err error
-		damage := c.s.tx.Probe(func() {
+		damage := bridge.Probe(c.s.tx, func() {
 			cursor := b.Cursor()
 			for key, v := cursor.Seek(from); key != nil && (to == nil || bytes.Compare(key, to) < 0); key, v = cursor.Next() {
 				last = append(last[:0], key...)
@@ -86,7 +87,7 @@ func (c *checker) scan(name string, b *holdfast.Bucket, from, to []byte, fn func
 // is none. It is found by its first 8 bytes: so close after damage, what can be read may be passed over too.
 func (c *checker) after(b *holdfast.Bucket, key []byte) []byte {
 	at := func(x uint64) []byte { return binary.BigEndian.AppendUint64(nil, x) }
-	readable := func(x uint64) bool { return c.s.tx.Probe(func() { b.Cursor().Seek(at(x)) }) == nil }
+	readable := func(x uint64) bool { return bridge.Probe(c.s.tx, func() { b.Cursor().Seek(at(x)) }) == nil }
 	var prefix [8]byte
 	copy(prefix[:], key)
 	low, high := binary.BigEndian.Uint64(prefix[:]), uint64(math.MaxUint64)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 )
 
 // probe finds what the index has of a chunk, without what was gathered.
@@ -132,7 +133,7 @@ func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
 func (s *Store) unsealed(e *entry) []byte {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], e.id)
-	p, err := s.bytesBucket(e.packed).GetUnsealed(key[:])
+	p, err := bridge.GetUnsealed(s.bytesBucket(e.packed), key[:])
 	if err != nil || len(p) != e.length {
 		return nil
 	}

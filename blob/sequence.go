@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+
+	"holdfast/internal/bridge"
 )
 
 // sequence watches in which order the leaves of a blob are read. Those of a blob that was
@@ -109,7 +111,7 @@ func (r *Reader) prepared(k *chunkKey, e *entry, rest int64) []byte {
 	p := r.s.unsealed(e)
 	if len(p) > 0 && !r.s.seen.of(e).has(e.id, &k.addr) {
 		if ahead, ok := r.order.window(e.id, len(p), rest); ok {
-			r.s.tx.Prefetch(p, ahead)
+			bridge.Prefetch(r.s.tx, p, ahead)
 		}
 	}
 	return p

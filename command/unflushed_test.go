@@ -7,6 +7,7 @@ import (
 
 	"holdfast"
 	"holdfast/command/internal/hook"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
 )
 
@@ -18,7 +19,7 @@ func CannotFlush(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return holdfast.OpenVFS(unflushable{file}, options)
+		return bridge.Open(unflushable{file}, options)
 	}
 	t.Cleanup(func() { hook.OpenDatabase = before })
 }

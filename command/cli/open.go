@@ -14,6 +14,7 @@ import (
 
 	"holdfast"
 	"holdfast/command/internal/hook"
+	"holdfast/internal/bridge"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
@@ -104,7 +105,7 @@ func (a *App) OpenMade(path string, options *holdfast.Options) (*Database, error
 	if err != nil {
 		return nil, err
 	}
-	if d.DB, err = holdfast.OpenVFS(file, options); err != nil {
+	if d.DB, err = bridge.Open(file, options); err != nil {
 		return nil, err
 	}
 	return d, nil

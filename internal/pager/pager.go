@@ -104,6 +104,8 @@ type Snapshot = epoch.Guard[State]
 
 // Pager is an open file. Methods may be called concurrently.
 type Pager struct {
+	Early Early // set before a transaction begins
+
 	file     vfs.File
 	opts     Options
 	pageSize int

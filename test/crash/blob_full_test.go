@@ -12,6 +12,7 @@ import (
 
 	"holdfast"
 	"holdfast/blob"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
 )
 
@@ -23,7 +24,7 @@ type fullDisk struct {
 
 func (d *fullDisk) open(t *testing.T) *holdfast.DB {
 	t.Helper()
-	db, err := holdfast.OpenVFS(vfs.NewInject(d.Open(), func(op vfs.Op) error {
+	db, err := bridge.Open(vfs.NewInject(d.Open(), func(op vfs.Op) error {
 		// The metas are there already.
 		if op.Kind != vfs.KindGrow && (op.Kind != vfs.KindWrite || op.Off < 2*4096) || d.left.Load() < 0 {
 			return nil

@@ -15,7 +15,9 @@ import (
 
 	"holdfast"
 	"holdfast/blob"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
+	"holdfast/test/hook"
 	"holdfast/test/soak"
 )
 
@@ -119,14 +121,12 @@ func newBlobRun(seed uint64, tally *soak.Tally) *blobRun {
 
 const blobPageSize = 1024
 
-// shortHeld is a file whose transactions write early what they append.
-type shortHeld struct{ vfs.File }
-
-func (shortHeld) AppendHeld() int64 { return 16 << 10 }
-
 func (r *blobRun) open(disk []byte) error {
 	r.disk = vfs.NewCrash("crash.db", disk, r.event)
-	db, err := holdfast.OpenVFS(shortHeld{r.disk.Open()}, &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
+	db, err := bridge.Open(r.disk.Open(), &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
+	if err == nil {
+		hook.WriteEarly(db, 16<<10, 0)
+	}
 	r.db = db
 	return err
 }
@@ -439,7 +439,7 @@ func (r *blobRun) event(vfs.Kind) {
 
 // try opens a disk and verifies it.
 func (r *blobRun) try(disk []byte) error {
-	db, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
+	db, err := bridge.Open(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: blobPageSize, SettleDelay: -1})
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}

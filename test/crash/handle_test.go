@@ -21,11 +21,6 @@ type handle struct {
 	by   vfs.Kind // behind which it died
 }
 
-// AppendHeld has what is appended, or spilled, written early in short transactions too: as soon as it is complete.
-// (A transaction holds a MiB otherwise, and no history has one of that length: then no disk was taken
-// while anything was written early.)
-func (*handle) AppendHeld() int64 { return 1 }
-
 // before says whether a call is to fail.
 func (h *handle) before(kind vfs.Kind) error {
 	r := h.r

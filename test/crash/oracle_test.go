@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
 	"holdfast/test/soak"
 )
@@ -146,7 +147,7 @@ func TestOracleSeesSpace(t *testing.T) {
 // usedLeaf is a leaf that is in use, and is not the root.
 func usedLeaf(t *testing.T, file []byte, free []uint64) uint64 {
 	t.Helper()
-	db, err := holdfast.OpenVFS(vfs.NewCrash("db", file, nil).Open(), &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
+	db, err := bridge.Open(vfs.NewCrash("db", file, nil).Open(), &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
+	"holdfast/test/hook"
 	"holdfast/test/soak"
 )
 
@@ -292,12 +294,15 @@ func (r *run) open(s Step) error {
 		r.file.File = r.disk.OpenAhead(32 << 10)
 	}
 	found, before := r.disk.Bytes(), r.failed
-	db, err := holdfast.OpenVFS(r.file, &holdfast.Options{
+	db, err := bridge.Open(r.file, &holdfast.Options{
 		PageSize: r.script.PageSize, NoFreelistSync: s.NoFreelistSync, NoSync: s.NoSync, StrictCompat: s.Strict,
 		Durability: s.durability(), PeriodicDelay: time.Hour, PeriodicBytes: 32 << 10,
 		SettleDelay: -1, // sync does it, where the script says
 	})
 	r.db, r.options = db, s
+	if err == nil {
+		hook.WriteEarly(db, 1, 0) // no history has a transaction as long as those that write early otherwise
+	}
 	switch {
 	case r.file.isDead():
 		if err == nil {
@@ -380,7 +385,7 @@ func (r *run) unborn(err error, disk []byte) bool {
 func (r *run) garbage(disk []byte) bool {
 	const sector = 512
 	created := vfs.NewMem("created.db")
-	db, err := holdfast.OpenVFS(created.Open(), &holdfast.Options{PageSize: r.script.PageSize, NoFreelistSync: true})
+	db, err := bridge.Open(created.Open(), &holdfast.Options{PageSize: r.script.PageSize, NoFreelistSync: true})
 	if err == nil {
 		err = db.Close()
 	}

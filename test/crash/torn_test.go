@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
@@ -94,7 +95,7 @@ func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 	if h.mode == "periodic" {
 		options.Durability = holdfast.Periodic
 	}
-	db, err := holdfast.OpenVFS(copiedFile{mem.Open(), h.copier}, options)
+	db, err := bridge.Open(copiedFile{mem.Open(), h.copier}, options)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func tornHistory(seed uint64, dir string, tally *soak.Tally) error {
 		if err := db.Close(); err != nil {
 			return err
 		}
-		if h.db, err = holdfast.OpenVFS(copiedFile{mem.Open(), h.copier}, options); err != nil {
+		if h.db, err = bridge.Open(copiedFile{mem.Open(), h.copier}, options); err != nil {
 			return err
 		}
 		if err := h.begun(); err != nil { // Close has given it another number
@@ -333,7 +334,7 @@ func (h *torn) byUs(data []byte, identity uint64, readOnly bool) string {
 		panic(err)
 	}
 	file := copiedFile{mem.Open(), &copier{size: h.page, identity: identity}}
-	db, err := holdfast.OpenVFS(file, &holdfast.Options{ReadOnly: readOnly, SettleDelay: -1, NoFreelistSync: true})
+	db, err := bridge.Open(file, &holdfast.Options{ReadOnly: readOnly, SettleDelay: -1, NoFreelistSync: true})
 	if err != nil {
 		return isRefused
 	}
@@ -355,7 +356,7 @@ func (h *torn) byUs(data []byte, identity uint64, readOnly bool) string {
 // byStock is what bbolt says of a copy that can be walked without meeting damage.
 func (h *torn) byStock(data []byte, dir string) (verdict string) {
 	r := &run{script: Script{PageSize: h.page}}
-	plain, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", r.asStock(data), nil).Open(), &holdfast.Options{ReadOnly: true})
+	plain, err := bridge.Open(vfs.NewCrash("disk.db", r.asStock(data), nil).Open(), &holdfast.Options{ReadOnly: true})
 	if err != nil {
 		return isRefused
 	}

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
 )
 
@@ -294,7 +295,7 @@ func (r *run) stockSession(path string, s Step) error {
 
 // inherit notes the pages that bbolt has lost.
 func (r *run) inherit(data []byte) error {
-	db, err := holdfast.OpenVFS(vfs.NewCrash("inherited.db", data, nil).Open(), &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
+	db, err := bridge.Open(vfs.NewCrash("inherited.db", data, nil).Open(), &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
 	if err != nil {
 		return fmt.Errorf("open what bbolt left: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
 )
@@ -218,7 +219,7 @@ func (r *run) try(disk []byte, features []string, lenient bool, rng *rand.Rand) 
 // look opens a disk that may hold anything: there is an error or not, but no
 // panic.
 func (r *run) look(disk []byte) error {
-	db, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: r.script.PageSize})
+	db, err := bridge.Open(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: r.script.PageSize})
 	if err != nil {
 		return nil
 	}
@@ -248,7 +249,7 @@ func (r *run) verify(disk []byte, rng *rand.Rand) error {
 	if r.vacuums() && rng.IntN(2) == 0 {
 		open = func() vfs.File { return j.disk.OpenAhead(32 << 10) }
 	}
-	db, err := holdfast.OpenVFS(open(), options)
+	db, err := bridge.Open(open(), options)
 	if err != nil {
 		if r.unborn(err, disk) {
 			return nil
@@ -283,7 +284,7 @@ func (r *run) verify(disk []byte, rng *rand.Rand) error {
 		if err := db.Close(); err != nil {
 			return err
 		}
-		if db, err = holdfast.OpenVFS(open(), options); err != nil {
+		if db, err = bridge.Open(open(), options); err != nil {
 			return fmt.Errorf("open again: %w", err)
 		}
 	}
@@ -321,7 +322,7 @@ func (j *verified) event(vfs.Kind) {
 }
 
 func (j *verified) second(disk []byte) error {
-	db, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: j.r.script.PageSize})
+	db, err := bridge.Open(vfs.NewCrash("disk.db", disk, nil).Open(), &holdfast.Options{PageSize: j.r.script.PageSize})
 	if err != nil {
 		if j.r.unborn(err, disk) {
 			return nil
@@ -384,7 +385,7 @@ func (r *run) asStock(disk []byte) []byte {
 // verifyStock opens a disk with bbolt. What bbolt would find there is walked before,
 // with every bound checked: bbolt trusts pages, and would take the test down.
 func (r *run) verifyStock(disk []byte) error {
-	plain, err := holdfast.OpenVFS(vfs.NewCrash("disk.db", r.asStock(disk), nil).Open(), &holdfast.Options{ReadOnly: true, PageSize: r.script.PageSize})
+	plain, err := bridge.Open(vfs.NewCrash("disk.db", r.asStock(disk), nil).Open(), &holdfast.Options{ReadOnly: true, PageSize: r.script.PageSize})
 	if err != nil {
 		return fmt.Errorf("its plain metas: open: %w", err)
 	}

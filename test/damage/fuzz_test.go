@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
 )
 
@@ -101,7 +102,7 @@ func onlyRead(data []byte) error {
 		return err
 	}
 	e := engine[*holdfast.DB, *holdfast.Tx, *holdfast.Bucket, *holdfast.Cursor]{expects: damaged}
-	db, err := holdfast.OpenVFS(exactFile{mem.Open()}, &holdfast.Options{ReadOnly: true})
+	db, err := bridge.Open(exactFile{mem.Open()}, &holdfast.Options{ReadOnly: true})
 	if err != nil {
 		return e.strange(err)
 	}
@@ -122,7 +123,7 @@ func onlyRead(data []byte) error {
 		})
 		return errors.Join(err, tx.Copy(io.Discard))
 	})
-	dst, errDst := holdfast.OpenVFS(exactFile{vfs.NewMem("copy").Open()}, &holdfast.Options{NoSync: true})
+	dst, errDst := bridge.Open(exactFile{vfs.NewMem("copy").Open()}, &holdfast.Options{NoSync: true})
 	if errDst != nil {
 		return errDst
 	}
@@ -142,7 +143,7 @@ func (exactFile) MapBeyondEnd() bool { return false }
 func memEngine(mem *vfs.Mem, size int64) *memory {
 	return &memory{
 		open: func() (*holdfast.DB, error) {
-			db, err := holdfast.OpenVFS(exactFile{mem.Open()}, &holdfast.Options{NoSync: true})
+			db, err := bridge.Open(exactFile{mem.Open()}, &holdfast.Options{NoSync: true})
 			if err == nil {
 				db.AllocSize = 64 << 10
 			}

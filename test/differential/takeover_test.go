@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
 	"holdfast/test/soak"
 )
@@ -95,7 +96,7 @@ func (o *takeover) ours() {
 	_, err := mem.Open().WriteAt(o.data, 0)
 	must(o.t, err)
 	strict := o.rand.IntN(4) == 0
-	db, err := holdfast.OpenVFS(mem.Open(), &holdfast.Options{PageSize: o.size, StrictCompat: strict, SettleDelay: -1})
+	db, err := bridge.Open(mem.Open(), &holdfast.Options{PageSize: o.size, StrictCompat: strict, SettleDelay: -1})
 	must(o.t, err)
 	must(o.t, db.View(func(tx *holdfast.Tx) error {
 		for err := range tx.Check() {

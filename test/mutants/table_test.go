@@ -18,8 +18,8 @@ type mutant struct {
 }
 
 var (
-	row  = regexp.MustCompile("^\\| `([a-z-]+)` \\| .+ \\|((?: `(?:[a-z]+/)?Test[A-Za-z]+`(?: `[A-Z_]+=[0-9]+`)*)+) \\|$")
-	cell = regexp.MustCompile("`(?:([a-z]+)/)?(Test[A-Za-z]+)`((?: `[A-Z_]+=[0-9]+`)*)")
+	row  = regexp.MustCompile("^\\| `([a-z-]+)` \\| .+ \\|((?: `[a-z/]+/Test[A-Za-z]+`(?: `[A-Z_]+=[0-9]+`)*)+) \\|$")
+	cell = regexp.MustCompile("`([a-z/]+)/(Test[A-Za-z]+)`((?: `[A-Z_]+=[0-9]+`)*)")
 )
 
 // usual is the environment of tests for which a row says no other.
@@ -54,11 +54,8 @@ func table(t *testing.T) []mutant {
 	return all
 }
 
-// packageDir is the directory of the package that a row calls name; "" is the one at the top.
+// packageDir is the directory of the package that a row calls name.
 func packageDir(t *testing.T, name string) string {
-	if name == "" {
-		return "."
-	}
 	for _, dir := range []string{"test/" + name, "internal/" + name} {
 		if _, err := os.Stat(filepath.Join(top, dir)); err == nil {
 			return dir

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/vfs"
@@ -245,7 +246,7 @@ func (c *committer) openSuicidal(o openOptions) (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := holdfast.OpenVFS(suicidal{file, c}, o.holdfast())
+	db, err := bridge.Open(suicidal{file, c}, o.holdfast())
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/vfs"
 )
 
@@ -273,7 +274,7 @@ func (f *lieFile) die() error {
 	}
 	// One flush to open the file, and one or two for each commit.
 	file := &dying{File: &failing{File: plain, failed: true}, flushes: 1 + f.rand.IntN(6)}
-	db, err := holdfast.OpenVFS(file, &f.opts)
+	db, err := bridge.Open(file, &f.opts)
 	if err != nil {
 		return err
 	}
@@ -291,7 +292,7 @@ func (f *lieFile) die() error {
 // fail commits until the flush fails and looks at what the database does then.
 func (f *lieFile) fail(file *failing) error {
 	fresh := f.model.number == 0
-	db, err := holdfast.OpenVFS(file, &f.opts)
+	db, err := bridge.Open(file, &f.opts)
 	if err != nil {
 		file.what = "while opening"
 		if fresh {

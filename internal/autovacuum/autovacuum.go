@@ -1,0 +1,244 @@
+// Package autovacuum decides when a database is vacuumed by itself, and has it done. It
+// knows nothing of the database but what Env gives it.
+package autovacuum
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"holdfast/internal/pager"
+)
+
+// Options say when to vacuum.
+type Options struct {
+	MinShare float64 // of the file that must be free, at least
+	MinBytes int64   // that must be free, at least
+	Interval time.Duration
+	MaxBusy  float64 // share of the time between two looks in which writers may have had the writer lock
+}
+
+// Env is what an Auto needs of its database.
+type Env struct {
+	PageSize int
+	Usage    func() (pager.Usage, error)
+	Busy     func() time.Duration // for which writers have had the writer lock, in all
+	Vacuum   func(ctx context.Context) (Done, error)
+	Damaged  func(err error) bool // err reports damage
+	Warn     func(text string)    // writes to the log for whom vacuum waits
+	Failed   func(err error)      // writes to the log that a vacuum failed
+}
+
+// Done is what a vacuum did. It is zero if another one runs.
+type Done struct {
+	SizeBefore, SizeAfter, FreeBefore int64  // bytes
+	Reader                            uint64 // transaction of the oldest reader, which kept it from more; 0: none
+	Result                            any    // for Stats.Last
+}
+
+// Stats say what an Auto has done.
+type Stats struct {
+	Running bool
+	Runs    int    // that have ended
+	Freed   int64  // bytes by which they made the file shorter
+	Waits   string // WaitsForReader, WaitsForWriters or ""
+	Last    any    // Done.Result of the last run; nil: there was none
+}
+
+// Values of Stats.Waits.
+const (
+	WaitsForReader  = "reader"
+	WaitsForWriters = "writers"
+)
+
+// Auto vacuums a database by itself. It is armed by commits and looks when its timer
+// runs out, so that there is no goroutine, nor a timer, while nothing happens. The methods
+// of a nil Auto do nothing.
+type Auto struct {
+	env  Env
+	opts Options
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	armed   bool
+	closed  bool
+	cancel  context.CancelFunc // of the run in progress; nil: none is
+	ended   *sync.Cond
+	stats   Stats
+	looked  time.Time
+	busy    time.Duration // that writers had had the writer lock at the last look
+	settled int64         // bytes that were free at the last run and that it could not give back
+	beside  uint64        // transaction of the reader that kept that run from more; 0: none
+	named   uint64        // that of the reader that was named in the log
+}
+
+// New makes an Auto that is not armed.
+func New(opts Options, env Env) *Auto {
+	a := &Auto{env: env, opts: opts, looked: time.Now()}
+	a.ended = sync.NewCond(&a.mu)
+	return a
+}
+
+// Arm sees to it that the Auto looks after a while.
+func (a *Auto) Arm() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.arm()
+}
+
+// arm is Arm for a caller that holds mu.
+func (a *Auto) arm() {
+	if a.armed || a.closed {
+		return
+	}
+	a.armed = true
+	if a.cancel != nil {
+		return // when the run has ended
+	}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(a.opts.Interval, a.Look)
+	} else {
+		a.timer.Reset(a.opts.Interval)
+	}
+}
+
+// Armed tells whether the Auto is going to look.
+func (a *Auto) Armed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.armed
+}
+
+// Stop ends what is in progress and waits for that.
+func (a *Auto) Stop() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if a.cancel != nil {
+		a.cancel()
+	}
+	for a.cancel != nil {
+		a.ended.Wait()
+	}
+}
+
+// Stats gives the statistics.
+func (a *Auto) Stats() Stats {
+	if a == nil {
+		return Stats{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.stats
+	s.Running = a.cancel != nil
+	return s
+}
+
+// Look is called by the timer. It asks nothing of the database, and tells the log nothing,
+// with mu held: a caller that wants statistics takes it.
+func (a *Auto) Look() {
+	u, err := a.env.Usage()
+	now, total := time.Now(), a.env.Busy()
+	a.mu.Lock()
+	a.armed = false
+	busy := float64(total-a.busy) / float64(max(now.Sub(a.looked), 1))
+	a.looked, a.busy = now, total
+	if a.closed || err != nil {
+		a.mu.Unlock()
+		return
+	}
+	due, named := a.due(u, busy)
+	if !due {
+		a.mu.Unlock()
+		if named != "" {
+			a.env.Warn(named)
+		}
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.cancel = cancel
+	a.mu.Unlock()
+	done, err := a.env.Vacuum(ctx)
+	if err != nil && ctx.Err() == nil {
+		a.env.Failed(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	cancel()
+	a.cancel = nil
+	a.ended.Broadcast()
+	a.note(done, err)
+	// Something was committed meanwhile, or it is to go on after a reader.
+	again := a.armed || a.beside != 0
+	a.armed = false
+	if again {
+		a.arm()
+	}
+}
+
+// note remembers what came of a run. The caller holds mu.
+func (a *Auto) note(done Done, err error) {
+	if done.SizeBefore > 0 {
+		a.stats.Last = done.Result
+		a.stats.Runs++
+	}
+	a.beside = done.Reader
+	freed := max(done.SizeBefore-done.SizeAfter, 0)
+	if done.SizeAfter > 0 {
+		a.stats.Freed += freed
+	}
+	if err == nil && done.SizeAfter > 0 || a.env.Damaged(err) {
+		a.settled = max(done.FreeBefore-freed, 0) // not what is free now: others go on freeing
+	}
+}
+
+// due tells whether to vacuum now, or which reader to name in the log. If it is to look
+// again without a commit in between it arms itself. The caller holds mu.
+func (a *Auto) due(u pager.Usage, busy float64) (due bool, named string) {
+	page := int64(a.env.PageSize)
+	free, pending := int64(u.Free)*page, int64(u.Pending)*page
+	reader := uint64(0)
+	if !u.Oldest.Since.IsZero() {
+		reader = uint64(u.Oldest.Tx)
+	}
+	if reader == 0 { // then what is pending waits for a flush at most
+		free, pending = free+pending, 0
+	}
+	if a.beside != 0 && a.beside != reader { // it has ended, beside which nothing more was to be had
+		a.beside, a.settled = 0, 0
+	}
+	a.stats.Waits = ""
+	enough := func(bytes int64) bool {
+		return bytes >= a.opts.MinBytes && float64(bytes) >= a.opts.MinShare*float64(u.FileSize)
+	}
+	more := free >= a.settled+a.opts.MinBytes || a.settled == 0
+	switch {
+	case enough(free) && more && busy > a.opts.MaxBusy:
+		a.stats.Waits = WaitsForWriters
+	case enough(free) && more:
+		return true, ""
+	case reader != 0 && (enough(free+pending) && !enough(free) || a.beside != 0 && enough(free)):
+		a.stats.Waits = WaitsForReader
+		if a.named != reader {
+			a.named = reader
+			age := time.Since(u.Oldest.Since).Round(time.Millisecond)
+			named = fmt.Sprintf("%d bytes cannot be given back before the end of a transaction that has been open for more than %v and reads the state of transaction %d, %d before the newest",
+				free+pending, age, reader, u.Oldest.Age)
+		}
+	default:
+		a.settled = min(a.settled, free)
+		return false, ""
+	}
+	a.arm()
+	return false, named
+}

@@ -1,0 +1,82 @@
+// Package bridge is what this repository's other packages use of the engine beside its
+// public API: it opens files of a caller's own making, and reads values for package blob,
+// which verifies their bytes itself.
+package bridge
+
+import (
+	"runtime/debug"
+
+	"holdfast"
+	"holdfast/internal/hooks"
+	"holdfast/internal/page"
+	"holdfast/internal/vfs"
+)
+
+// Open opens the database in file, which it takes over. It does not read the environment
+// variables that holdfast.Open reads. nil options are holdfast.DefaultOptions.
+func Open(file vfs.File, options *holdfast.Options) (*holdfast.DB, error) {
+	db, err := hooks.Open(file, options)
+	if err != nil {
+		return nil, err
+	}
+	return db.(*holdfast.DB), nil
+}
+
+// GetUnsealed is Get for a caller that verifies the value in a stronger way than its page
+// checksum does, as by a cryptographic hash, and would otherwise have its bytes read twice.
+// In a read transaction it does not verify the checksum of a run of more than 8 pages, which
+// holds long values: the value may be damaged. Everything else is checked as by Get. The
+// run does not count as verified: a later Get, in any transaction, looks at its checksum.
+//
+// Damage is the error, and is not kept in Tx.Err: the caller may have asked for a value
+// that it need not have. If there is any, or the value turns out to be wrong, Get says what
+// is wrong with its page. The error is holdfast.ErrTxClosed after the end of the transaction.
+func GetUnsealed(b *holdfast.Bucket, key []byte) (value []byte, err error) {
+	tx := b.Tx()
+	state, err := hooks.State(tx)
+	if err != nil {
+		return nil, err
+	}
+	if tx.Writable() { // what is read may go into pages that get a right checksum
+		value = b.Get(key)
+		return value, tx.Err()
+	}
+	defer state.Image().CatchFault(debug.SetPanicOnFault(true), &err)
+	value, flags, ok, err := hooks.Bucket(b).LookupUnsealed(key)
+	if err != nil {
+		return nil, hooks.Named(tx, err)
+	}
+	if !ok || flags&page.BucketFlag != 0 {
+		return nil, nil
+	}
+	return value, nil
+}
+
+// Prefetch says that value, which the transaction has given, is about to be read as a
+// whole, and then perhaps the next ahead bytes of the file, as where appended values
+// follow each other. It is a hint: it changes no result, and damage is left to the reads.
+// What is in memory is mapped at once. What is not is read from the disk in large pieces
+// instead of page by page; the call waits for value, and only begins to read the bytes
+// after it. It takes some microseconds, so it is for values of many pages that have not
+// been read before.
+func Prefetch(tx *holdfast.Tx, value []byte, ahead int) {
+	if state, err := hooks.State(tx); err == nil {
+		state.Prefetch(value, ahead)
+	}
+}
+
+// Probe runs fn and returns the damage that it met: in calls on the transaction that have
+// no error to return, such as Get and those of a Cursor, and where it read keys and values
+// itself. It is for a caller that names damage and goes on after it. Of a read transaction,
+// neither Err nor View has that damage afterwards, and it causes no panic; one that writes
+// cannot be committed. No other goroutine may use the transaction meanwhile. The error is
+// holdfast.ErrTxClosed if it has ended.
+func Probe(tx *holdfast.Tx, fn func()) (err error) {
+	p, err := hooks.BeginProbe(tx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = hooks.EndProbe(tx, p, recover()) }()
+	fn()
+	return nil
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"holdfast"
+	"holdfast/internal/bridge"
+	"holdfast/internal/vfs"
+)
+
+// heldFlushes is a file in memory whose flushes wait to be let through once hold is set.
+type heldFlushes struct {
+	hold    atomic.Bool
+	arrived chan struct{}
+	pass    chan error
+	file    vfs.File
+}
+
+func newHeldFlushes() *heldFlushes {
+	h := &heldFlushes{arrived: make(chan struct{}, 16), pass: make(chan error)}
+	h.file = vfs.NewInject(vfs.NewMem("held").Open(), func(op vfs.Op) error {
+		if op.Kind != vfs.KindSync || !h.hold.Load() {
+			return nil
+		}
+		h.arrived <- struct{}{}
+		return <-h.pass
+	})
+	return h
+}
+
+// waitsForBase tells whether a goroutine waits in Begin for what is not durable.
+func waitsForBase() bool {
+	stacks := make([]byte, 1<<20)
+	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Pipeline[...]).WaitHeld(")
+}
+
+func countIn(tx *holdfast.Tx) uint64 {
+	if b := tx.Bucket([]byte("b")); b != nil {
+		if v := b.Get([]byte("n")); v != nil {
+			return binary.BigEndian.Uint64(v)
+		}
+	}
+	return 0
+}
+
+func countUp(tx *holdfast.Tx) error {
+	n := countIn(tx)
+	b, err := tx.CreateBucketIfNotExists([]byte("b"))
+	if err != nil {
+		return err
+	}
+	return b.Put([]byte("n"), binary.BigEndian.AppendUint64(nil, n+1))
+}
+
+// A function of Update ran on top of a commit whose flush then failed. Both failed, but the file
+// that the function had deleted, as the other commit said it might, was gone.
+func TestDurableBase(t *testing.T) {
+	for _, failed := range []error{nil, syscall.EIO} {
+		for name, options := range map[string]holdfast.Options{
+			"DurableBase": {DurableBase: true}, "StrictCompat": {StrictCompat: true}, "neither": {},
+		} {
+			held := newHeldFlushes()
+			options.SettleDelay = -1
+			db, err := bridge.Open(held.file, &options)
+			must(t, err)
+			must(t, db.Update(countUp))
+			held.hold.Store(true)
+
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() { first <- db.Update(countUp) }()
+			<-held.arrived
+			var durable, ran atomic.Bool
+			go func() {
+				second <- db.Update(func(tx *holdfast.Tx) error {
+					ran.Store(true)
+					if n := countIn(tx); n != 2 {
+						return fmt.Errorf("the transaction stands on commit %d", n)
+					}
+					must(t, db.View(func(inner *holdfast.Tx) error {
+						if n := countIn(inner); name != "neither" && n != 2 {
+							t.Errorf("%s: a View in Update sees commit %d, and that stands on 2", name, n)
+						}
+						return nil
+					}))
+					if name != "neither" && (!durable.Load() || failed != nil) {
+						t.Errorf("%s: the function runs on what is not durable", name)
+					}
+					return countUp(tx)
+				})
+			}()
+			must(t, within(t, name, func() error {
+				for !ran.Load() && !waitsForBase() {
+					runtime.Gosched()
+				}
+				held.hold.Store(false)
+				durable.Store(failed == nil)
+				held.pass <- failed
+				for _, done := range []chan error{first, second} {
+					err := <-done
+					if failed == nil && err != nil || failed != nil && !errors.Is(err, holdfast.ErrStopped) {
+						return fmt.Errorf("%s, flush %v: %w", name, failed, err)
+					}
+				}
+				return nil
+			}))
+			if name == "neither" && !ran.Load() { // so that commits share flushes
+				t.Error("without the option Update waits")
+			}
+			_ = db.Close()
+		}
+	}
+}
+
+// A View begun within an Update saw a state older than that on which the Update stood, in 1,416 of
+// 1,600 tries; with DurableBase it never does.
+func TestViewInUpdateIsNotOlder(t *testing.T) {
+	for _, options := range []holdfast.Options{{DurableBase: true}, {StrictCompat: true}, {DurableBase: true, NoSync: true}} {
+		db := open(t, tempPath(t), &options)
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for range 25 {
+					err := db.Update(func(tx *holdfast.Tx) error {
+						base := countIn(tx)
+						if err := db.View(func(inner *holdfast.Tx) error {
+							if n := countIn(inner); n != base {
+								return fmt.Errorf("the View sees %d, the Update stands on %d", n, base)
+							}
+							return nil
+						}); err != nil {
+							return err
+						}
+						return countUp(tx)
+					})
+					if err != nil {
+						t.Errorf("%+v: %v", options, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		view(t, db, func(tx *holdfast.Tx) {
+			if n := countIn(tx); n != 400 {
+				t.Errorf("%d of 400 commits", n)
+			}
+		})
+	}
+}
+
+// What was committed without a flush is not durable: once NoSync is off, the next transaction
+// begins after one.
+func TestDurableBaseAfterNoSync(t *testing.T) {
+	held := newHeldFlushes()
+	db, err := bridge.Open(held.file, &holdfast.Options{DurableBase: true, NoSync: true, SettleDelay: -1})
+	must(t, err)
+	must(t, db.Update(countUp))
+	flushes := db.Stats().Flushes
+	must(t, db.Update(countUp))
+	if n := db.Stats().Flushes; n != flushes {
+		t.Errorf("%d flushes with NoSync", n-flushes)
+	}
+	db.NoSync = false
+	must(t, db.Update(func(tx *holdfast.Tx) error {
+		if n := db.Stats().Flushes; n != flushes+1 {
+			t.Errorf("%d flushes before the function", n-flushes)
+		}
+		return nil
+	}))
+	must(t, db.Close())
+}
+
+// HOLDFAST_DURABLE_BASE=on is Options.DurableBase.
+func TestEnvironmentDurableBase(t *testing.T) {
+	for value, want := range map[string]bool{"on": true, "off": false, "": false} {
+		t.Setenv("HOLDFAST_DURABLE_BASE", value)
+		t.Setenv("HOLDFAST_DURABILITY", "periodic")
+		db, err := holdfast.Open(tempPath(t), 0o600, nil)
+		if refused := err != nil; refused != want {
+			t.Errorf("%q with periodic: %v", value, err)
+		}
+		if err == nil {
+			must(t, db.Close())
+		}
+	}
+}
