@@ -22,7 +22,7 @@ func noJournal(fd uintptr) bool {
 	if unix.Fstatfs(int(fd), &fs) != nil || fs.Type != unix.EXT4_SUPER_MAGIC || unix.Fstat(int(fd), &file) != nil {
 		return false
 	}
-	dev := uint64(file.Dev)
+	dev := uint64(file.Dev) //nolint:unconvert // on mips it is a uint32
 	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev)))
 	if err != nil {
 		return false
