@@ -4,11 +4,41 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// mountExt4 makes a new file system and gives the directory where it is mounted.
+func mountExt4(t *testing.T, options ...string) (dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a file system")
+	}
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	mkfs := append(append([]string{"-q", "-F"}, options...), image)
+	if out, err := exec.Command("mkfs.ext4", mkfs...).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	dir = t.TempDir()
+	if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
 
 // On ext4 without a journal a power cut took back pages of acknowledged commits: they read
 // as zeros. Kernels do not write the inode there, in which the extent becomes a written
@@ -24,29 +54,7 @@ func TestSyncWritesInode(t *testing.T) {
 		{"without journal", []string{"-O", "^has_journal"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if os.Geteuid() != 0 {
-				t.Skip("needs root: mounts a file system")
-			}
-			image := filepath.Join(t.TempDir(), "image")
-			if err := os.WriteFile(image, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Truncate(image, 16<<20); err != nil {
-				t.Fatal(err)
-			}
-			mkfs := append(append([]string{"-q", "-F"}, c.options...), image)
-			if out, err := exec.Command("mkfs.ext4", mkfs...).CombinedOutput(); err != nil {
-				t.Fatalf("mkfs.ext4: %v: %s", err, out)
-			}
-			dir := t.TempDir()
-			if out, err := exec.Command("mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
-				t.Fatalf("mount: %v: %s", err, out)
-			}
-			t.Cleanup(func() {
-				if err := unix.Unmount(dir, 0); err != nil {
-					t.Errorf("unmount: %v", err)
-				}
-			})
+			dir := mountExt4(t, c.options...)
 			path := filepath.Join(dir, "file")
 			touched := func(flag int) bool {
 				f, err := OpenOS(path, flag, 0o600, nil)
@@ -75,5 +83,111 @@ func TestSyncWritesInode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// On ext4 without a journal each flush failed, so that no database could be opened for writing,
+// if the process was not the owner of the file, though it might write it: "utimensat: operation
+// not permitted". That one time is to stay as it is only the owner may say.
+func TestSyncOfAnothersFile(t *testing.T) {
+	dir := mountExt4(t, "-O", "^has_journal")
+	for _, c := range []struct {
+		name    string
+		mode    os.FileMode
+		flag    int
+		touches bool
+	}{
+		{"may be written by all", 0o666, os.O_RDWR, true},
+		{"could be written when it was opened", 0o600, os.O_RDWR, false},
+		{"may be read by all", 0o644, os.O_RDONLY, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(dir, t.Name()[len("TestSyncOfAnothersFile/"):])
+			if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, c.mode); err != nil {
+				t.Fatal(err)
+			}
+			old := time.Unix(1_000_000, 0)
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+			f, err := OpenOS(path, c.flag, 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asNobody(t, func() { err = f.Sync() })
+			if err != nil {
+				t.Error(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := !s.ModTime().Equal(old); got != c.touches {
+				t.Errorf("Sync touches the file: %v, want %v", got, c.touches)
+			}
+		})
+	}
+}
+
+// asNobody calls fn in a thread that has the rights of no user in particular.
+func asNobody(t *testing.T, fn func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		const nobody = 65534
+		if _, err := unix.SetfsuidRetUid(nobody); err != nil {
+			done <- err
+			return
+		}
+		fn()
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that had no descriptor left when it flushed a file for the first time took ext4
+// without a journal for one with a journal from then on.
+func TestNoJournalWithoutDescriptors(t *testing.T) {
+	f, err := os.Create(filepath.Join(mountExt4(t, "-O", "^has_journal"), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var taken []*os.File
+	defer func() {
+		for _, f := range taken {
+			f.Close()
+		}
+	}()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: min(64, limit.Cur), Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		n, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		taken = append(taken, n)
+	}
+	if !noJournal(f.Fd()) {
+		t.Error("with no descriptor left it is said to have a journal")
 	}
 }
