@@ -232,11 +232,15 @@ func TestWriteVecCalls(t *testing.T) {
 	for i := range bufs {
 		bufs[i] = pattern(100, uint64(i))
 	}
-	before := writeCalls(t)
-	must(t, file.WriteVec(bufs, 0))
-	if calls := writeCalls(t) - before; calls < 1 || calls > 3 {
-		t.Errorf("%d system calls for 3000 buffers, want 3", calls)
+	var calls int64
+	for range 5 { // Go's runtime writes, too, to wake its poller
+		before := writeCalls(t)
+		must(t, file.WriteVec(bufs, 0))
+		if calls = writeCalls(t) - before; calls == 3 {
+			return
+		}
 	}
+	t.Errorf("%d system calls for 3000 buffers, want 3", calls)
 }
 
 // TestLockIsFlock: others that use flock, as bbolt does, are kept out.

@@ -25,5 +25,5 @@
 // DryRun returns what Run would remove and why, and Why what keeps a snapshot; neither changes
 // anything. MakeRoom removes until so many bytes are free. Df counts every byte of a store.
 //
-// docs/worker/pruning.md has all fields and the rules (P1 to P6).
+// docs/worker/pruning.md has the rules (P1 to P6).
 package prune
