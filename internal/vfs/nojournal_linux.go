@@ -44,33 +44,39 @@ func noJournal(fd uintptr) bool {
 // between the new time and fdatasync: the kernel's own writing, in the background, takes the
 // mark off the inode without writing the buffer. While another file was being written all the
 // time that lost 119 of 4,089 flushes with the data after the new time, and 2 of 4,095 so.
-//
-// A reader does not change the file's times, and flushes the whole file system instead. It
-// does not if nothing of the file is dirty, which takes too long for what may be lost then:
-// what a writer left that was killed, and the system wrote less than half a minute ago.
 func flushInode(fd uintptr) error {
 	return ignoringEINTR(func() error {
-		if isReader(fd) && clean(fd) {
-			return unix.Fdatasync(int(fd))
-		}
 		const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 		if err := unix.SyncFileRange(int(fd), 0, 0, all); err != nil {
 			return err
 		}
-		if isReader(fd) || touch(fd) != nil {
-			// The whole file system needs no permission, changes no time, and takes longer.
-			if err := unix.Syncfs(int(fd)); err != nil {
-				return err
-			}
+		if touch(fd) != nil { // it is another's file, that may not be written now
+			return flushAll(fd)
 		}
 		return unix.Fdatasync(int(fd))
 	})
 }
 
-// isReader tells whether a descriptor is for reading only.
-func isReader(fd uintptr) bool {
-	flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
-	return err == nil && flags&unix.O_ACCMODE == unix.O_RDONLY
+// flushUnwritten flushes a file of which this process has written nothing, and so changes no
+// time of it. If something of it is dirty the whole file system is flushed. If not, that would
+// take too long for what may be lost: what a writer left that was killed, and the system wrote
+// less than half a minute ago.
+func flushUnwritten(fd uintptr) error {
+	return ignoringEINTR(func() error {
+		if clean(fd) {
+			return unix.Fdatasync(int(fd))
+		}
+		return flushAll(fd)
+	})
+}
+
+// flushAll flushes the file system of a file, which needs no permission, and then the file, of
+// which that reports what could not be written.
+func flushAll(fd uintptr) error {
+	if err := unix.Syncfs(int(fd)); err != nil {
+		return err
+	}
+	return unix.Fdatasync(int(fd))
 }
 
 // clean tells whether the system has nothing of a file in memory that is not on the device, but

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -26,6 +27,8 @@ type OSFile struct {
 	// puts it back when it fails.
 	sizeMu    sync.Mutex
 	extension extension
+	// wrote is whether something of the file was changed through it.
+	wrote atomic.Bool
 	// noJournal is whether a flush must write the inode by itself. Linux alone asks, once.
 	noJournal struct {
 		asked sync.Once
@@ -68,7 +71,10 @@ func (f *OSFile) Name() string { return f.file.Name() }
 func (f *OSFile) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
 
 // WriteAt writes p at off.
-func (f *OSFile) WriteAt(p []byte, off int64) (int, error) { return f.file.WriteAt(p, off) }
+func (f *OSFile) WriteAt(p []byte, off int64) (int, error) {
+	f.wrote.Store(true)
+	return f.file.WriteAt(p, off)
+}
 
 // WriteVec writes the buffers one after the other from off on: with pwritev
 // on Linux and Darwin, elsewhere by copying small buffers together.
@@ -76,6 +82,7 @@ func (f *OSFile) WriteVec(bufs [][]byte, off int64) error {
 	if off < 0 {
 		return fileError("write", f.Name(), errNegativeOffset)
 	}
+	f.wrote.Store(true)
 	if len(bufs) == 1 {
 		_, err := f.file.WriteAt(bufs[0], off)
 		return err
@@ -101,6 +108,7 @@ func (f *OSFile) Truncate(size int64) error {
 	if size < 0 { // the error of Windows is not EINVAL
 		return fileError("truncate", f.Name(), syscall.EINVAL)
 	}
+	f.wrote.Store(true)
 	f.sizeMu.Lock()
 	defer f.sizeMu.Unlock()
 	return f.file.Truncate(size)
@@ -110,6 +118,7 @@ func (f *OSFile) Truncate(size int64) error {
 // and FreeBSD by fallocate and on Darwin by F_PREALLOCATE, where the file
 // system has them, and on Windows by the extension itself.
 func (f *OSFile) Grow(size int64) error {
+	f.wrote.Store(true)
 	f.sizeMu.Lock()
 	defer f.sizeMu.Unlock()
 	old, err := f.Size()

@@ -25,8 +25,11 @@ func (f *OSFile) datasync() error {
 			return nil
 		}) == nil
 	})
-	if f.noJournal.is {
+	switch {
+	case f.noJournal.is && f.wrote.Load():
 		return f.control(flushInode)
+	case f.noJournal.is:
+		return f.control(flushUnwritten)
 	}
 	return f.control(func(fd uintptr) error {
 		return ignoringEINTR(func() error { return unix.Fdatasync(int(fd)) })
