@@ -242,7 +242,8 @@ func (tx *Tx) OnCommit(fn func()) {
 // If it returns an error nothing of it happened, with one exception: after an
 // error that wraps ErrStopped it is not known whether the file holds the commit,
 // and opening the file again finds it there, whole, or not. A transaction that
-// changed nothing writes nothing.
+// changed nothing writes nothing; with Full and without NoSync it makes earlier
+// commits durable that are not.
 func (tx *Tx) Commit() error {
 	if tx.managed {
 		panic("managed tx commit not allowed")
@@ -273,6 +274,11 @@ func (tx *Tx) Commit() error {
 	if !tx.w.root.core.Changed() {
 		if err := tx.rollbackWith(nil); err != nil {
 			return err
+		}
+		if tx.db.commitOptions().Mode == Full { // as in bbolt, it makes earlier commits durable
+			if err := tx.db.pager.SyncUnflushed(); err != nil {
+				return err
+			}
 		}
 		tx.committed(order)
 		return nil

@@ -6,6 +6,18 @@ import (
 	"holdfast/internal/commit"
 )
 
+// SyncUnflushed is Sync if commits without a flush have been made since the last one that was
+// flushed, and nothing otherwise.
+func (p *Pager) SyncUnflushed() error {
+	p.commit.Lock()
+	pending := p.unsynced > 0 || p.visible != nil
+	p.commit.Unlock()
+	if !pending {
+		return nil
+	}
+	return p.Sync()
+}
+
 // Sync returns when everything that was committed before is durable, also for
 // bbolt: the newest meta names the newest state.
 func (p *Pager) Sync() error {

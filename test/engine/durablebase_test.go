@@ -177,6 +177,44 @@ func TestDurableBaseAfterNoSync(t *testing.T) {
 	must(t, db.Close())
 }
 
+// Programs load with NoSync, switch it off, and call Update with a function that changes
+// nothing, by which bbolt flushes. Here it returned, and nothing of the load was on the disk.
+func TestEmptyUpdateAfterNoSync(t *testing.T) {
+	for name, commit := range map[string]func(db *holdfast.DB) error{
+		"Update": func(db *holdfast.DB) error { return db.Update(func(*holdfast.Tx) error { return nil }) },
+		"Batch":  func(db *holdfast.DB) error { return db.Batch(func(*holdfast.Tx) error { return nil }) },
+		"Commit": func(db *holdfast.DB) error {
+			tx, err := db.Begin(true)
+			if err != nil {
+				return err
+			}
+			return tx.Commit()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := newHeldFlushes()
+			db, err := bridge.Open(held.file, &holdfast.Options{NoSync: true, SettleDelay: -1})
+			must(t, err)
+			for range 20 {
+				must(t, db.Update(countUp))
+			}
+			must(t, commit(db))
+			flushes := db.Stats().Flushes
+			db.NoSync = false
+			must(t, commit(db))
+			if n := db.Stats().Flushes; n == flushes {
+				t.Error("nothing was flushed")
+			}
+			flushes = db.Stats().Flushes
+			must(t, commit(db))
+			if n := db.Stats().Flushes; n != flushes {
+				t.Errorf("%d flushes though all is durable", n-flushes)
+			}
+			must(t, db.Close())
+		})
+	}
+}
+
 // HOLDFAST_DURABLE_BASE=on is Options.DurableBase.
 func TestEnvironmentDurableBase(t *testing.T) {
 	for value, want := range map[string]bool{"on": true, "off": false, "": false} {
