@@ -91,7 +91,8 @@ func (p *Pager) leave(opts CloseOptions) error {
 	if err != nil {
 		return err
 	}
-	noFreelist := opts.NoFreelist || !p.affordsFreelist()
+	// A file of which nothing was written is left as it was, for one because it may be damaged.
+	noFreelist := opts.NoFreelist || p.counts.Writes.Load() == 0 || !p.affordsFreelist()
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
 	inUse := p.inUse[best] && !p.opts.SettleOnly
 	if p.trailing || p.visible != nil || !listed && (inUse || !noFreelist) {
