@@ -7,6 +7,7 @@ import (
 
 	"holdfast"
 	"holdfast/command/cli"
+	"holdfast/internal/bridge"
 	"holdfast/internal/page"
 )
 
@@ -75,6 +76,7 @@ func (s *surgeon) rebuild() error {
 	stop := s.Progress("looking at the pages in use", 0, nil)
 	db, err := s.OpenMade(s.file.Name(), &holdfast.Options{})
 	if err == nil {
+		bridge.LeaveFreelist(db.DB)
 		err = db.Close()
 	}
 	stop()

@@ -65,6 +65,9 @@ func Prefetch(tx *holdfast.Tx, value []byte, ahead int) {
 	}
 }
 
+// LeaveFreelist has Close leave a freelist page though nothing is committed before.
+func LeaveFreelist(db *holdfast.DB) { hooks.Pager(db).LeaveFreelist() }
+
 // Probe runs fn and returns the damage that it met: in calls on the transaction that have
 // no error to return, such as Get and those of a Cursor, and where it read keys and values
 // itself. It is for a caller that names damage and goes on after it. Of a read transaction,

@@ -83,6 +83,13 @@ func (p *Pager) Close(opts CloseOptions) error {
 	return errors.Join(errs...)
 }
 
+// LeaveFreelist has Close leave a freelist page though nothing was written.
+func (p *Pager) LeaveFreelist() {
+	p.commit.Lock()
+	defer p.commit.Unlock()
+	p.leaveList = true
+}
+
 // leave makes the file one that bbolt opens as we would: the newest meta is plain, and
 // names a freelist page unless that is not wanted. The caller holds commit, which is given
 // up meanwhile.
@@ -92,7 +99,7 @@ func (p *Pager) leave(opts CloseOptions) error {
 		return err
 	}
 	// A file of which nothing was written is left as it was, for one because it may be damaged.
-	noFreelist := opts.NoFreelist || p.counts.Writes.Load() == 0 || !p.affordsFreelist()
+	noFreelist := opts.NoFreelist || p.counts.Writes.Load() == 0 && !p.leaveList || !p.affordsFreelist()
 	listed := p.slots.Meta[best].Freelist != page.NoFreelist
 	inUse := p.inUse[best] && !p.opts.SettleOnly
 	if p.trailing || p.visible != nil || !listed && (inUse || !noFreelist) {

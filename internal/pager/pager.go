@@ -145,6 +145,7 @@ type Pager struct {
 	lost        atomic.Uint64    // see Lost: one more than the number of the newest state that is good
 	draining    bool             // Close waits for the last readers
 	unsynced    int64            // commits since the last that was flushed
+	leaveList   bool             // see LeaveFreelist
 	flusher     *time.Timer      // see flushLater
 	flushing    bool             // it runs
 	plainTimer  *time.Timer      // see plainLater
