@@ -66,13 +66,19 @@ func (h *handle) half(p []byte, off int64) error {
 	return errors.Join(errInjected, err)
 }
 
+// isMeta tells whether a write at off is that of a meta, which makes a commit of what was written before.
+func (h *handle) isMeta(off int64) bool { return off < 2*int64(h.r.script.PageSize) }
+
 func (h *handle) WriteAt(p []byte, off int64) (int, error) {
 	switch err := h.before(vfs.KindWrite); err {
 	case nil:
 		n, err := h.File.WriteAt(p, off)
+		if h.isMeta(off) {
+			h.r.set(func() { h.r.leftExposed = h.r.leftExposed || h.r.noSync })
+		}
 		return n, h.after(vfs.KindWrite, err)
 	case errInjected:
-		h.r.set(func() { h.r.failedMeta = off < 2*int64(h.r.script.PageSize) })
+		h.r.set(func() { h.r.failedMeta = h.isMeta(off) })
 		return 0, h.half(p, off)
 	default:
 		return 0, err

@@ -64,7 +64,7 @@ type run struct {
 	noSync           bool
 	exposed          bool // something was written without a flush and has to be flushed
 	wasExposed       bool // when the running step began, or by a commit of it
-	leftExposed      bool // the same, and nothing was flushed since
+	leftExposed      bool // the same, or by one of vacuum's, and nothing was flushed since: it stays so if another one fails
 	unsure           bool // and a flush of it failed: see lost_test.go
 	lying            bool // since then the file was not closed
 	past             past

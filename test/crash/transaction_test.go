@@ -93,9 +93,7 @@ func (r *run) acknowledge(nth int) {
 		if !r.acking && changed && r.options.durability() == holdfast.Full {
 			r.behind, r.acking = nil, true
 		}
-		// Should another of the step fail, this one stays without a flush.
 		r.wasExposed = r.wasExposed || changed && r.noSync
-		r.leftExposed = r.leftExposed || changed && r.noSync
 		if !r.options.Strict {
 			r.behind = append(r.behind, r.version)
 		}
