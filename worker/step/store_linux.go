@@ -123,7 +123,7 @@ func (s *surroundings) heldBy(shown part) bool {
 	return false
 }
 
-// outsideStore is an error if a path is that of the store, is in it, or leads to a directory that has it.
+// outsideStore is an error if a path is that of the store, is in it, or leads to a directory that has it, or in which it is mounted.
 func (r *Runner) outsideStore(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -142,6 +142,11 @@ func (r *Runner) outsideStore(path string) error {
 	}
 	if here, known := s.partAt(real); above(s.store, of) || known && s.heldBy(here) {
 		return fmt.Errorf("the store %s is in %s: %w", s.store, path, errStore)
+	}
+	for point, shown := range s.below(real) {
+		if s.holds(shown) || s.heldBy(shown) {
+			return fmt.Errorf("the store %s, or something in it, is mounted at %s, which is in %s: %w", s.store, point, path, errStore)
+		}
 	}
 	return nil
 }

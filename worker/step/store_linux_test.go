@@ -18,6 +18,44 @@ func bind(t testing.TB, dir, at string) {
 	t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
 }
 
+// TestStoreBelowSource: a store that was mounted below a source was given to the step, which could write to it: only the path of the source
+// itself was looked at, and mounts are cloned with what is mounted below them.
+func TestStoreBelowSource(t *testing.T) {
+	s := newStand(t, Options{})
+	outer := filepath.Join(s.dir, "outer")
+	for name, dir := range map[string]string{
+		"the store": s.root(), "in it": filepath.Join(s.root(), "snapshots"), "above": s.dir, "beside": t.TempDir(),
+	} {
+		source := filepath.Join(s.dir, "sources", name)
+		if name == "above" { // which is not to have itself
+			source = filepath.Join(t.TempDir(), name)
+		}
+		bind(t, dir, filepath.Join(source, "x"))
+		want := ErrInvalid
+		if name == "beside" {
+			want = nil
+		}
+		step := sh("base", "true")
+		step.Mounts = []Mount{{Source: source, Target: "/s"}}
+		if _, err := s.Run(s.ctx, step, nil); !errors.Is(err, want) {
+			t.Errorf("%s, mounted: %v", name, err)
+		}
+		step.Mounts[0].ReadOnly = true
+		if _, err := s.Run(s.ctx, step, nil); !errors.Is(err, want) {
+			t.Errorf("%s, mounted to be read: %v", name, err)
+		}
+		step.Mounts, step.Copies = nil, []Copy{{Source: source, Target: "/s"}}
+		if _, err := s.Run(s.ctx, step, nil); !errors.Is(err, want) {
+			t.Errorf("%s, copied: %v", name, err)
+		}
+	}
+	// What is in the store was not recognized at another path either.
+	bind(t, filepath.Join(s.root(), "snapshots"), outer)
+	if err := s.outsideStore(outer); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
+
 // TestOutputIntoStore: an output replaced the metadata of the store, with exit code 0, and the store was lost. Another replaced a device
 // node by a regular file.
 func TestOutputIntoStore(t *testing.T) {
