@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/worker/disk"
 	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
@@ -137,6 +138,8 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 			done.uncached = "a process was killed, since the step needed more memory than it may"
 		case done.crowded:
 			done.uncached = "a process or thread could not be made, since the step had as many as it may"
+		case r.diskFull():
+			done.uncached = "the disk of the store was full when the command ended, and may have refused something to it"
 		}
 	}
 	for _, h := range held {
@@ -159,6 +162,19 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}
 	r.at(atUnmounted, f.id)
 	return done, err
+}
+
+// A disk with less free counts as full: what a command was refused need not have fitted into the last of it, and a
+// new file can take more than one inode while it is made.
+const (
+	fullBytes  = 1 << 20
+	fullInodes = 8
+)
+
+// diskFull tells whether there is no room on the disk of the store, in bytes or files, but for what it keeps for root.
+func (r *Runner) diskFull() bool {
+	fs, err := disk.Measure(r.store.Root())
+	return err == nil && (fs.Free < fullBytes || fs.Inodes > 0 && fs.FreeInodes < fullInodes)
 }
 
 // startRemoval removes what is left of a command in the system while its mounts go.
