@@ -62,6 +62,8 @@ func (*Runner) acquireCache(context.Context, *Mount, idmap.Map) (*mount.Handle, 
 	return nil, errOther
 }
 
+func isReadOnly(int) bool { return false }
+
 // CachePrefix begins the names of the active snapshots that are caches.
 const CachePrefix = "!cache/"
 
