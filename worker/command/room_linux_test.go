@@ -156,8 +156,8 @@ func TestRoomMetadata(t *testing.T) {
 	}
 }
 
-// TestStepOnAFullDisk: without room for the work directory of an overlay the kernel mounts it read-only, and the step said that the file
-// system was mounted read-only.
+// TestStepOnAFullDisk: without room for the work directory of an overlay the kernel mounts it read-only, and the step
+// said that the file system was mounted read-only.
 func TestStepOnAFullDisk(t *testing.T) {
 	smallDisk(t, "ext4", "")
 	busybox(t)

@@ -226,7 +226,8 @@ func TestStepSees(t *testing.T) {
 	}
 }
 
-// TestStepOutputRefused: --output replaced the metadata.db of the store, and the exit code was 0. Now the step is not even run.
+// TestStepOutputRefused: --output replaced the metadata.db of the store, and the exit code was 0. Now the step is not
+// even run.
 func TestStepOutputRefused(t *testing.T) {
 	stand(t, "overlay")
 	check(t, syscall.Mkfifo("node", 0o600))

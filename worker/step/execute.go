@@ -131,15 +131,8 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}()
 	if err == nil {
 		done.uncached, err = r.recheck(f, binds)
-		// Limits are not part of the ID: what was made within too narrow ones must be no hit for a step with others.
-		switch {
-		case done.uncached != "":
-		case done.oom:
-			done.uncached = "a process was killed, since the step needed more memory than it may"
-		case done.crowded:
-			done.uncached = "a process or thread could not be made, since the step had as many as it may"
-		case r.diskFull():
-			done.uncached = "the disk of the store was full when the command ended, and may have refused something to it"
+		if done.uncached == "" {
+			done.uncached = r.denied(&done)
 		}
 	}
 	for _, h := range held {
@@ -162,6 +155,20 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}
 	r.at(atUnmounted, f.id)
 	return done, err
+}
+
+// denied says what a command that went on was denied, "": nothing that is known. Limits are not part of the ID, nor is
+// the disk: what was made within too narrow ones must be no hit for a step with others.
+func (r *Runner) denied(done *run) string {
+	switch {
+	case done.oom:
+		return "a process was killed, since the step needed more memory than it may"
+	case done.crowded:
+		return "a process or thread could not be made, since the step had as many as it may"
+	case r.diskFull():
+		return "the disk of the store was full when the command ended, and may have refused something to it"
+	}
+	return ""
 }
 
 // A disk with less free counts as full: what a command was refused need not have fitted into the last of it, and a

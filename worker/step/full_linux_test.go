@@ -49,8 +49,8 @@ func TestResultsOnAFullDisk(t *testing.T) {
 	must(t, r.close())
 }
 
-// TestUncachedOnAFullDisk: what a command left that went on when the disk had refused it something was a hit later, also when there was
-// room again.
+// TestUncachedOnAFullDisk: what a command left that went on when the disk had refused it something was a hit later,
+// also when there was room again.
 func TestUncachedOnAFullDisk(t *testing.T) {
 	for name, c := range map[string]struct{ options, script string }{
 		"bytes":  {"size=32m", "dd if=/dev/zero of=/data bs=65536 count=800 2>/dev/null; stat -c %s /data"},

@@ -14,8 +14,8 @@ import (
 	"holdfast/worker/internal/mountinfo"
 )
 
-// This file keeps steps and their outputs away from the store. Paths alone do not tell: a bind mount shows the store, or something in it, at
-// any other path. So what is at a path is compared by file system and by path on that.
+// This file keeps steps and their outputs away from the store. Paths alone do not tell: a bind mount shows the store,
+// or something in it, at any other path. So what is at a path is compared by file system and by path on that.
 
 // errStore is of a mount or copy of the store itself.
 var errStore = fmt.Errorf("%w: a step must not see the store", ErrInvalid)
@@ -71,8 +71,8 @@ func (r *Runner) surroundings() (*surroundings, error) {
 	return s, nil
 }
 
-// partAt is what is at a path without symbolic links. It is not known of a mount that is not listed, such as one that contains the root of
-// a process in a chroot.
+// partAt is what is at a path without symbolic links. It is not known of a mount that is not listed, such as one that
+// contains the root of a process in a chroot.
 func (s *surroundings) partAt(path string) (p part, ok bool) {
 	var st unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &st) != nil || st.Mask&unix.STATX_MNT_ID == 0 {
@@ -123,7 +123,8 @@ func (s *surroundings) heldBy(shown part) bool {
 	return false
 }
 
-// outsideStore is an error if a path is that of the store, is in it, or leads to a directory that has it, or in which it is mounted.
+// outsideStore is an error if a path is that of the store, is in it, or leads to a directory that has it, or in which
+// it is mounted.
 func (r *Runner) outsideStore(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -165,8 +166,8 @@ func above(path string, info fs.FileInfo) bool {
 	}
 }
 
-// CheckOutput is the error that Export has for sure, whatever the result: a destination that is the store or in it, in which something of the
-// store is mounted, or that is neither directory nor regular file.
+// CheckOutput is the error that Export has for sure, whatever the result: a destination that is the store or in it, in
+// which something of the store is mounted, or that is neither directory nor regular file.
 func (r *Runner) CheckOutput(source, dest string) error {
 	s, err := r.surroundings()
 	if err == nil {

@@ -18,8 +18,8 @@ func bind(t testing.TB, dir, at string) {
 	t.Cleanup(func() { must(t, unix.Unmount(at, unix.MNT_DETACH)) })
 }
 
-// TestStoreBelowSource: a store that was mounted below a source was given to the step, which could write to it: only the path of the source
-// itself was looked at, and mounts are cloned with what is mounted below them.
+// TestStoreBelowSource: a store that was mounted below a source was given to the step, which could write to it: only
+// the path of the source itself was looked at, and mounts are cloned with what is mounted below them.
 func TestStoreBelowSource(t *testing.T) {
 	s := newStand(t, Options{})
 	outer := filepath.Join(s.dir, "outer")
@@ -56,8 +56,8 @@ func TestStoreBelowSource(t *testing.T) {
 	}
 }
 
-// TestOutputIntoStore: an output replaced the metadata of the store, with exit code 0, and the store was lost. Another replaced a device
-// node by a regular file.
+// TestOutputIntoStore: an output replaced the metadata of the store, with exit code 0, and the store was lost. Another
+// replaced a device node by a regular file.
 func TestOutputIntoStore(t *testing.T) {
 	s := newStand(t, Options{})
 	res := s.ok(sh("base", "mkdir -p /d/store /n; echo x >/d/store/metadata.db; echo x >/f; echo x >/n/node"))
