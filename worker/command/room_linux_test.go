@@ -156,6 +156,23 @@ func TestRoomMetadata(t *testing.T) {
 	}
 }
 
+// TestStepOnAFullDisk: without room for the work directory of an overlay the kernel mounts it read-only, and the step
+// said that the file system was mounted read-only.
+func TestStepOnAFullDisk(t *testing.T) {
+	smallDisk(t, "ext4", "")
+	busybox(t)
+	must(t, "--driver", "overlay", "import", "busybox.tar", "bb")
+	fill(t)
+	info, err := os.Stat("store/filler") // some of what ext4 keeps for root is to be left, which the mounter of an overlay may not use
+	check(t, err)
+	check(t, os.Truncate("store/filler", info.Size()-1<<20))
+	unix.Sync()
+	r := run(t, "", "step", "--reserve", "0", "--base", "bb", "--", "sh", "-c", "echo 1 >/1")
+	if r.code != 125 || !strings.Contains(r.errOut, "no space left on device; free some space on the disk of") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestRoomStep: a step that may take more than is free has others pruned that were not used for the longest time, but not what it
 // stands on; and is refused, with nothing removed, if that cannot help. Leases and reservations are gone with the command.
 func TestRoomStep(t *testing.T) {

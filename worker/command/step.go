@@ -301,6 +301,9 @@ func (c *call) step(f *stepFlags) error {
 		if s.Base, err = c.resolve(t, f, &s); err != nil {
 			return err
 		}
+		if err := checkOutputs(r, f.results); err != nil {
+			return err
+		}
 		if done, err = c.runStep(t, r, s, f); err == nil && done.Snapshot != "" {
 			err = c.export(r, done.Snapshot, f.results)
 		}

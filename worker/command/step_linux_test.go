@@ -226,6 +226,24 @@ func TestStepSees(t *testing.T) {
 	}
 }
 
+// TestStepOutputRefused: --output replaced the metadata.db of the store, and the exit code was 0. Now the step is not
+// even run.
+func TestStepOutputRefused(t *testing.T) {
+	stand(t, "overlay")
+	check(t, syscall.Mkfifo("node", 0o600))
+	for dest, says := range map[string]string{
+		"store/metadata.db": "output /g: store/metadata.db is in the store",
+		"store/snapshots/g": "give the output a path outside of the store",
+		"node":              "node: is not a regular file",
+	} {
+		r := run(t, "", "step", "--base", "bb", "--output", "/g:"+dest, "--", "sh", "-c", "echo y | busybox tee /g")
+		if r.code != 125 || r.out != "" || !strings.Contains(r.errOut, says) {
+			t.Errorf("%s: %+v", dest, r)
+		}
+	}
+	nothingLeft(t, 2)
+}
+
 // begun begins a step that waits, and returns when its command runs. wait is for its end.
 func begun(t *testing.T, ctx context.Context) (wait func() result) {
 	t.Helper()

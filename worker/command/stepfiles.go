@@ -97,6 +97,16 @@ func parseCache(text string) (m step.Mount, err error) {
 	return step.Mount{Cache: fields["id"], Target: fields["target"]}, nil
 }
 
+// checkOutputs is an error, before anything runs, if an output cannot go where it is to.
+func checkOutputs(r *step.Runner, outputs []output) error {
+	for _, o := range outputs {
+		if err := r.CheckOutput(o.source, o.dest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // export copies outputs of a result.
 func (c *call) export(r *step.Runner, result string, outputs []output) error {
 	for _, o := range outputs {

@@ -121,7 +121,8 @@ const exportPrefix = runPrefix + "out/"
 // Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content
 // into the directory dest, besides what it has; a file to dest, or into it if that is a directory or ends with /.
 // What it makes belongs to the process, and has neither set-user-ID nor extended attributes. Symbolic links are
-// copied as they are; the one at source is followed within the snapshot.
+// copied as they are; the one at source is followed within the snapshot. Nothing is copied into the store, nor in the
+// place of a device, FIFO or socket: see CheckOutput.
 func (r *Runner) Export(ctx context.Context, name, source, dest string) error {
 	if err := r.export(ctx, name, source, dest); err != nil {
 		return fmt.Errorf("step: output %s of %s: %w", source, name, err)
@@ -130,6 +131,13 @@ func (r *Runner) Export(ctx context.Context, name, source, dest string) error {
 }
 
 func (r *Runner) export(ctx context.Context, name, source, dest string) (err error) {
+	near, err := r.surroundings()
+	if err == nil {
+		err = near.checkOutput(dest) // again: the step can have changed where it leads
+	}
+	if err != nil {
+		return err
+	}
 	key := fmt.Sprintf("%s%d", exportPrefix, r.serial.Add(1))
 	mounts, err := r.opt.Namespace.View(ctx, key, name)
 	if err != nil {
@@ -149,14 +157,17 @@ func (r *Runner) export(ctx context.Context, name, source, dest string) (err err
 	if err != nil {
 		return err
 	}
-	err = exportFrom(ctx, h.FD(), source, dest)
+	err = exportFrom(ctx, h.FD(), source, dest, fstree.PlaceOptions{Spare: near.root})
+	if errors.Is(err, fstree.ErrSpared) {
+		err = fmt.Errorf("%s has the store %s, into which some of the output would go: %w", dest, near.store, errIntoStore)
+	}
 	h.Release()
 	// What is kept for the next time must not stand on the directory of the view, which goes.
 	own := filepath.Join(r.store.Root(), "snapshots", view.ID.String())
 	return errors.Join(err, h.Wait(after), r.opt.Mounts.Forget(after, own))
 }
 
-func exportFrom(ctx context.Context, root int, source, dest string) error {
+func exportFrom(ctx context.Context, root int, source, dest string, o fstree.PlaceOptions) error {
 	from, err := inRoot(root, source, unix.O_PATH)
 	if err != nil {
 		return err
@@ -173,6 +184,9 @@ func exportFrom(ctx context.Context, root int, source, dest string) error {
 	dest = filepath.Clean(dest)
 	if into && !info.IsDir() {
 		dest = filepath.Join(dest, path.Base(path.Clean(source)))
+		if err := replaceable(dest); err != nil {
+			return err
+		}
 	}
 	above := dest
 	if !info.IsDir() {
@@ -187,9 +201,9 @@ func exportFrom(ctx context.Context, root int, source, dest string) error {
 	}
 	defer dir.Close()
 	if info.IsDir() {
-		return fstree.PlaceContent(ctx, from, dir, fstree.PlaceOptions{})
+		return fstree.PlaceContent(ctx, from, dir, o)
 	}
-	return fstree.Place(ctx, from, dir, filepath.Base(dest), fstree.PlaceOptions{})
+	return fstree.Place(ctx, from, dir, filepath.Base(dest), o)
 }
 
 // CachePrefix begins the names of the active snapshots that are caches.

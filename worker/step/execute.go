@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"holdfast/worker/disk"
 	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
@@ -130,13 +131,8 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}()
 	if err == nil {
 		done.uncached, err = r.recheck(f, binds)
-		// Limits are not part of the ID: what was made within too narrow ones must be no hit for a step with others.
-		switch {
-		case done.uncached != "":
-		case done.oom:
-			done.uncached = "a process was killed, since the step needed more memory than it may"
-		case done.crowded:
-			done.uncached = "a process or thread could not be made, since the step had as many as it may"
+		if done.uncached == "" {
+			done.uncached = r.denied(&done)
 		}
 	}
 	for _, h := range held {
@@ -159,6 +155,33 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 	}
 	r.at(atUnmounted, f.id)
 	return done, err
+}
+
+// denied says what a command that went on was denied, "": nothing that is known. Limits are not part of the ID, nor is
+// the disk: what was made within too narrow ones must be no hit for a step with others.
+func (r *Runner) denied(done *run) string {
+	switch {
+	case done.oom:
+		return "a process was killed, since the step needed more memory than it may"
+	case done.crowded:
+		return "a process or thread could not be made, since the step had as many as it may"
+	case r.diskFull():
+		return "the disk of the store was full when the command ended, and may have refused something to it"
+	}
+	return ""
+}
+
+// A disk with less free counts as full: what a command was refused need not have fitted into the last of it, and a
+// new file can take more than one inode while it is made.
+const (
+	fullBytes  = 1 << 20
+	fullInodes = 8
+)
+
+// diskFull tells whether there is no room on the disk of the store, in bytes or files, but for what it keeps for root.
+func (r *Runner) diskFull() bool {
+	fs, err := disk.Measure(r.store.Root())
+	return err == nil && (fs.Free < fullBytes || fs.Inodes > 0 && fs.FreeInodes < fullInodes)
 }
 
 // startRemoval removes what is left of a command in the system while its mounts go.

@@ -169,6 +169,12 @@ func leadsToFile(root int, name string) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
+// isReadOnly tells whether nothing can be written to a mount.
+func isReadOnly(root int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(root, &st) == nil && st.Flags&unix.ST_RDONLY != 0
+}
+
 // openEtc opens the directory etc of a root directory; -1 if it is not there.
 func openEtc(root int) (int, error) {
 	fd, err := openIn(root, "etc", unix.O_RDONLY|unix.O_DIRECTORY)

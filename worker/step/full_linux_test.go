@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -46,4 +47,38 @@ func TestResultsOnAFullDisk(t *testing.T) {
 		t.Errorf("%d bytes, %v, asked %d times", len(got), err, asked)
 	}
 	must(t, r.close())
+}
+
+// TestUncachedOnAFullDisk: what a command left that went on when the disk had refused it something was a hit later,
+// also when there was room again.
+func TestUncachedOnAFullDisk(t *testing.T) {
+	for name, c := range map[string]struct{ options, script string }{
+		"bytes":  {"size=32m", "dd if=/dev/zero of=/data bs=65536 count=800 2>/dev/null; stat -c %s /data"},
+		"inodes": {"size=64m,nr_inodes=250", "i=0; while [ $i -lt 400 ]; do touch /$i 2>/dev/null || break; i=$((i+1)); done; echo $i"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needRoot(t)
+			s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir()}
+			must(t, os.Mkdir(s.root(), 0o755))
+			must(t, unix.Mount("full", s.root(), "tmpfs", 0, c.options))
+			t.Cleanup(func() { must(t, unix.Unmount(s.root(), unix.MNT_DETACH)) })
+			s.prepare()
+			s.open()
+			t.Cleanup(s.close)
+			s.busybox("base")
+			step := sh("base", c.script)
+			full := s.ok(step)
+			if !strings.Contains(full.Uncached, "the disk of the store was full") {
+				t.Errorf("%+v: %q", full, full.Output)
+			}
+			must(t, s.namespace.Remove(s.ctx, full.Snapshot))
+			must(t, s.store.Cleanup(s.ctx))
+			must(t, unix.Mount("full", s.root(), "tmpfs", unix.MS_REMOUNT, "size=128m,nr_inodes=2000"))
+			for _, hit := range []bool{false, true} {
+				if res := s.ok(step); res.Hit != hit || res.Uncached != "" || string(res.Output) == string(full.Output) {
+					t.Errorf("with room: %+v: %q", res, res.Output)
+				}
+			}
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
@@ -91,6 +92,10 @@ func (r *Runner) acquireRoot(f *flight, spec mount.Spec) (*mount.Handle, idmap.M
 		r.unmap(err)
 		return nil, ids, errUnmapped
 	}
+	if err == nil && isReadOnly(root.FD()) {
+		root.Release()
+		return nil, ids, errors.Join(r.whyReadOnly(), root.Wait(ctx))
+	}
 	if err != nil || !ids.Set() || f.step.User.Name == "" {
 		return root, ids, err
 	}
@@ -100,6 +105,15 @@ func (r *Runner) acquireRoot(f *flight, spec mount.Spec) (*mount.Handle, idmap.M
 		return nil, ids, errors.Join(errAbove, root.Wait(ctx))
 	}
 	return root, ids, nil
+}
+
+// whyReadOnly is the error of a root that the kernel has mounted read-only, as it does without an error if it cannot
+// make the work directory of an overlay.
+func (r *Runner) whyReadOnly() error {
+	if r.diskFull() {
+		return fmt.Errorf("the work directory of the overlay: %w", syscall.ENOSPC)
+	}
+	return fmt.Errorf("the kernel could not make the work directory of the overlay: %w", syscall.EROFS)
 }
 
 // acquireMapped mounts something of the store that a step sees beside its root; without a map where there can be none: it belongs to

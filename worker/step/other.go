@@ -62,8 +62,15 @@ func (*Runner) acquireCache(context.Context, *Mount, idmap.Map) (*mount.Handle, 
 	return nil, errOther
 }
 
+func isReadOnly(int) bool { return false }
+
 // CachePrefix begins the names of the active snapshots that are caches.
 const CachePrefix = "!cache/"
 
+func (*Runner) outsideStore(string) error { return errOther }
+
 // Export is for Linux.
 func (*Runner) Export(context.Context, string, string, string) error { return errOther }
+
+// CheckOutput is for Linux.
+func (*Runner) CheckOutput(string, string) error { return errOther }

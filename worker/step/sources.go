@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -212,50 +211,6 @@ func (r *Runner) recheck(f *flight, binds []*mount.Handle) (uncached string, err
 		}
 	}
 	return "", nil
-}
-
-// errStore is of a mount or copy of the store itself.
-var errStore = fmt.Errorf("%w: a step must not see the store", ErrInvalid)
-
-// outsideStore is an error if a path is that of the store, is in it, or leads to a directory that has it.
-func (r *Runner) outsideStore(path string) error {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	of, err := os.Stat(real)
-	if err != nil {
-		return err
-	}
-	store, err := filepath.Abs(r.store.Root())
-	if err != nil {
-		return err
-	}
-	root, err := os.Stat(store)
-	if err != nil {
-		return err
-	}
-	if above(real, root) {
-		return fmt.Errorf("%s is in the store %s: %w", path, store, errStore)
-	}
-	if above(store, of) {
-		return fmt.Errorf("the store %s is in %s: %w", store, path, errStore)
-	}
-	return nil
-}
-
-// above tells whether a path or a directory that it is in is the one that info tells of.
-func above(path string, info fs.FileInfo) bool {
-	for {
-		if here, err := os.Stat(path); err == nil && os.SameFile(here, info) {
-			return true
-		}
-		up := filepath.Dir(path)
-		if up == path {
-			return false
-		}
-		path = up
-	}
 }
 
 // The bucket sources is a table of so many places, where a source has the one that its key says: so it does not grow. Each has the key, the stamp

@@ -21,10 +21,17 @@ const maxPlaced = 256
 type PlaceOptions struct {
 	Root   bool   // what is copied belongs to root, with its whole mode and the extended attributes user.*; else to the process, without set-user-ID and its like
 	RootID uint32 // the id of that root, where ids are mapped
+
+	// Spare is a directory that nothing is copied into: ErrSpared; nil: none.
+	Spare os.FileInfo
 }
 
+// ErrSpared: something would be copied into PlaceOptions.Spare.
+var ErrSpared = errors.New("nothing is copied into that directory")
+
 // Place copies the directory or file that OpenSource has opened to the name in the directory that dir is open as. A directory that is there stays, and
-// gets what is copied besides what it has; a file takes the place, at once, of anything but a directory. Times are kept. No symbolic link is
+// gets what is copied besides what it has; a file takes the place, at once, of anything but a directory;
+// without Root, of a regular file or symbolic link only. Times are kept. No symbolic link is
 // followed at dir or in the source, so neither tree can lead the copy out of it. ErrSpecial of what is neither directory, regular file nor
 // symbolic link. When it fails some may be copied.
 func Place(ctx context.Context, from, dir *os.File, name string, o PlaceOptions) error {
@@ -97,6 +104,9 @@ func (p *placer) replace(dir *os.File, name string, create func(to string) (made
 	case !errors.Is(err, os.ErrExist):
 		return err
 	}
+	if err := p.replaceable(dir, name); err != nil {
+		return err
+	}
 	temporary := ".holdfast-" + rand.Text()
 	if made, err = create(fdPath(dir) + "/" + temporary); err == nil {
 		if err = unix.Renameat(int(dir.Fd()), temporary, int(dir.Fd()), name); err != nil {
@@ -105,6 +115,34 @@ func (p *placer) replace(dir *os.File, name string, create func(to string) (made
 	}
 	if err != nil && made {
 		err = p.undo(dir, temporary, err)
+	}
+	return err
+}
+
+// replaceable is an error if a name is that of something that is not replaced.
+func (p *placer) replaceable(dir *os.File, name string) error {
+	if p.o.Root {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil //nolint:nilerr // what is gone meanwhile is not replaced
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFLNK, unix.S_IFDIR: // of a directory the rename says so
+		return nil
+	}
+	return fmt.Errorf("%s: is not a regular file", filepath.Join(dir.Name(), name))
+}
+
+// spared is an error if nothing may be copied into a directory.
+func (p *placer) spared(dir *os.File) error {
+	if p.o.Spare == nil {
+		return nil
+	}
+	info, err := dir.Stat()
+	if err == nil && os.SameFile(info, p.o.Spare) {
+		err = ErrSpared
 	}
 	return err
 }
@@ -156,6 +194,9 @@ func (p *placer) directory(from, dir *os.File, name string, st *unix.Stat_t, dep
 
 // content copies the entries of a directory.
 func (p *placer) content(from, to *os.File, depth int) error {
+	if err := p.spared(to); err != nil {
+		return err
+	}
 	in, err := os.OpenFile(fdPath(from), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

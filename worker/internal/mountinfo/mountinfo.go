@@ -21,6 +21,7 @@ const Own = "/proc/thread-self/mountinfo"
 
 // Mount is what is used of a line. Paths and sources are unescaped.
 type Mount struct {
+	ID           uint64 // as statx has it
 	Major, Minor uint32
 	Root         string // what of the file system is mounted
 	Point        string // where
@@ -87,7 +88,12 @@ func Parse(line string) (*Mount, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mountinfo: the line %q: %w", line, err)
 	}
+	id, err := strconv.ParseUint(first[0], 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("mountinfo: the line %q: %w", line, err)
+	}
 	return &Mount{
+		ID:    id,
 		Major: uint32(ma), Minor: uint32(mi),
 		Root: unoctal(first[3]), Point: unoctal(first[4]),
 		Type: last[0], Source: unoctal(last[1]), Options: last[2],

@@ -9,7 +9,7 @@ import (
 
 func TestParse(t *testing.T) {
 	m, err := Parse(`46 27 0:39 /r\040x /mnt/a\040b ro,relatime shared:1 master:2 - overlay holdfast-x rw,lowerdir+=/a,upperdir=/u\054\040p,workdir=/w`)
-	want := &Mount{0, 39, "/r x", "/mnt/a b", "overlay", "holdfast-x", `rw,lowerdir+=/a,upperdir=/u\054\040p,workdir=/w`}
+	want := &Mount{46, 0, 39, "/r x", "/mnt/a b", "overlay", "holdfast-x", `rw,lowerdir+=/a,upperdir=/u\054\040p,workdir=/w`}
 	if err != nil || *m != *want {
 		t.Errorf("%+v, %v", m, err)
 	}
