@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,6 +94,52 @@ func TestSyncWritesInode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reader flushed the whole file system, and was given the failed writes of others as its own.
+// What a process that was killed left dirty is flushed with the times that the file has.
+func TestSyncOfWhatIsLeft(t *testing.T) {
+	path := filepath.Join(mountExt4(t, "-O", "^has_journal"), "file")
+	stat := func() (s unix.Stat_t) {
+		if err := unix.Stat(path, &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for i, flag := range []int{os.O_RDWR, os.O_RDONLY} {
+		path = fmt.Sprint(path, i) // ext4 writes a file that is replaced by itself
+		if err := os.WriteFile(path, []byte("left"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := stat()
+		time.Sleep(20 * time.Millisecond) // a time of the file is coarser than the clock
+		f, err := OpenOS(path, flag, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, changed := range []bool{true, false} { // then nothing is dirty, where the kernel tells
+			if err := f.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			after := stat()
+			if after.Mtim != before.Mtim || after.Atim != before.Atim {
+				t.Errorf("opened with %#x: the times are %v and %v, were %v and %v", flag, after.Atim, after.Mtim, before.Atim, before.Mtim)
+			}
+			if cachestatKnown() && (after.Ctim != before.Ctim) != changed {
+				t.Errorf("opened with %#x: the inode was made dirty: %v, want %v", flag, !changed, changed)
+			}
+			before = after
+			time.Sleep(20 * time.Millisecond)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cachestatKnown tells whether the kernel has cachestat.
+func cachestatKnown() bool {
+	return unix.Cachestat(^uint(0), &unix.CachestatRange{}, &unix.Cachestat_t{}, 0) != unix.ENOSYS
 }
 
 // On ext4 without a journal each flush failed, so that no database could be opened for writing,
