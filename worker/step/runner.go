@@ -18,6 +18,7 @@ import (
 	"holdfast"
 	"holdfast/worker/disk"
 	"holdfast/worker/internal/idmap"
+	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
@@ -125,7 +126,8 @@ type Runner struct {
 	ids      idmap.Map   // that steps have outside; none: they have no user namespaces
 	unmapped atomic.Bool // they cannot have them, after all
 
-	looks looks
+	looks   looks
+	mounted mountinfo.Watched // see surroundings
 
 	quotas func() error // nil if steps can have a quota, found out once
 
@@ -370,6 +372,7 @@ func (r *Runner) Close() error {
 	r.background.Wait()
 	r.runtime.close()
 	r.cgroups.removeAll()
+	r.mounted.Close()
 	if err := r.results.close(); err != nil {
 		return fmt.Errorf("step: closing %s: %w", resultsName, err)
 	}

@@ -59,7 +59,7 @@ func (r *Runner) surroundings() (*surroundings, error) {
 	if s.root, err = os.Stat(s.store); err != nil {
 		return nil, err
 	}
-	if err := mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) { s.mounts = append(s.mounts, *m) }); err != nil {
+	if s.mounts, err = r.mounted.Mounts(); err != nil {
 		return nil, err
 	}
 	if own, ok := s.partAt(s.store); ok {
