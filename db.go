@@ -207,9 +207,9 @@ func isDamage(err error) bool {
 
 // Close waits for all transactions and closes the file. Stock bbolt finds the newest
 // state in it, and a freelist page, so that it need not scan the file, unless
-// NoFreelistSync is set. It returns ErrStopped if its own flush fails or it finds
-// the file shortened; not again what a commit or Sync has reported. Calls on a
-// closed DB return ErrDatabaseNotOpen.
+// NoFreelistSync is set or nothing was committed. It returns ErrStopped if its own
+// flush fails or it finds the file shortened; not again what a commit or Sync has
+// reported. Calls on a closed DB return ErrDatabaseNotOpen.
 func (db *DB) Close() error {
 	if db.pager == nil {
 		return nil

@@ -272,13 +272,13 @@ func (tx *Tx) Commit() error {
 		defer order.end()
 	}
 	if !tx.w.root.core.Changed() {
-		if err := tx.rollbackWith(nil); err != nil {
-			return err
+		// As in bbolt, it makes earlier commits durable, while Close still waits for it.
+		var err error
+		if tx.db.commitOptions().Mode == Full {
+			err = tx.db.pager.SyncUnflushed()
 		}
-		if tx.db.commitOptions().Mode == Full { // as in bbolt, it makes earlier commits durable
-			if err := tx.db.pager.SyncUnflushed(); err != nil {
-				return err
-			}
+		if err = tx.rollbackWith(err); err != nil {
+			return err
 		}
 		tx.committed(order)
 		return nil

@@ -32,9 +32,9 @@ type CloseOptions struct {
 	Commit     CommitOptions
 }
 
-// Close waits for the writer, leaves a freelist page unless that would be long for
-// what was written, so that bbolt need not scan the file when it opens it, waits for all
-// snapshots, and closes the file. A second Close does nothing.
+// Close waits for the writer and all snapshots and closes the file. Before, it leaves a
+// freelist page, so that bbolt need not scan the file when it opens it, unless nothing was
+// written or the list would be long for what was. A second Close does nothing.
 func (p *Pager) Close(opts CloseOptions) error {
 	p.takeTurn()
 	defer p.writer.Unlock()

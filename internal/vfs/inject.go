@@ -196,10 +196,10 @@ func (f *Inject) Sync() error {
 	return f.file.Sync()
 }
 
-// DropCache is forwarded: it is advice, and its failure changes nothing.
 // Identity is the file's.
 func (f *Inject) Identity() uint64 { return f.file.Identity() }
 
+// DropCache is forwarded: it is advice, and its failure changes nothing.
 func (f *Inject) DropCache(off, n int64) error { return f.file.DropCache(off, n) }
 
 // Map is a KindMap. The mapping it returns is injected into as well.

@@ -17,7 +17,7 @@ const (
 	quickBig   = 6 // of those with more than 0xFFFE free pages, which are large
 )
 
-// Holdfast must answer within the first. bbolt, whose answers nobody verifies, is
+// Holdfast must answer within the first. bbolt, whose answers are not verified, is
 // taken to hang after the second, or the test would mostly wait.
 const (
 	ownTimeout   = 3 * time.Minute

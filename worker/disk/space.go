@@ -54,7 +54,7 @@ type Options struct {
 	// when they are: for instance prune.Pruner.MakeRoom. It is called by one at a time. nil: nothing can be done.
 	MakeRoom func(ctx context.Context, free int64) error
 
-	// Logger hears of the emergency file; nil: none does.
+	// Logger is told of the emergency file. It may be nil.
 	Logger *slog.Logger
 }
 
@@ -133,7 +133,7 @@ func (s *Space) Reserve(ctx context.Context, bytes int64) (*Reservation, error) 
 		if full.Cause = cause; cause != nil || full.Reserved <= before {
 			return nil, full
 		}
-		// Others, who do not wait here as long as there is room, have taken what was made.
+		// Other reservations, which do not wait as long as there is room, have taken what was made.
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("reserve %d bytes: %w", bytes, err)
 		}

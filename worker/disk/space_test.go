@@ -157,8 +157,8 @@ func TestMakeRoom(t *testing.T) {
 	}
 }
 
-// TestMadeRoomIsTaken: room was made, somebody else reserved it first, and the one that had
-// it made was told that the disk is full.
+// TestMadeRoomIsTaken: room was made for a reservation, another took it first, and the one
+// that it was made for failed, as if the disk were full.
 func TestMadeRoomIsTaken(t *testing.T) {
 	var free *atomic.Int64
 	var s *Space

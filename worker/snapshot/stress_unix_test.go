@@ -14,7 +14,7 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// TestStress: twenty clients of one namespace, whose snapshots nobody prunes, while the snapshots of
+// TestStress: twenty clients of one namespace, whose snapshots are not pruned, while the snapshots of
 // another are made and pruned.
 func TestStress(t *testing.T) {
 	root := t.TempDir()
