@@ -235,6 +235,7 @@ func TestBlobRefuses(t *testing.T) {
 		{"cat blobs.db store " + ref[7:13], 2, "is too short: give 7 digits of the digest, or more"},
 		{"cat blobs.db store md5:" + ref[7:], 2, "is no digest: it begins with sha256:"},
 		{"cat blobs.db store xyzxyzxyz", 2, "is no digest: what it has is not hexadecimal"},
+		{"rm blobs.db store rows/x", 2, "is a row, and here a digest is wanted"},
 		{"cat blobs.db store " + ref + "00", 2, "is too long: a digest has 64 digits"},
 		{"cat blobs.db store sha256-tree:" + ref[7:], 1, "no blob sha256-tree:" + ref[7:] + " in store; similar: " + ref + "; list them with: holdfast blob ls blobs.db store\n"},
 		{"cat blobs.db store " + wrong, 1, "no blob " + wrong + " in store; similar: " + ref + "; list them with: "},

@@ -37,6 +37,8 @@ func parseRefName(text string) (n refName, err error) {
 		}
 	}
 	switch whole := hex.EncodedLen(len(blob.Address{})); {
+	case strings.Contains(text, "/"):
+		return n, cli.Usagef("%q is a row, and here a digest is wanted, as \"holdfast blob ls\" prints it", cli.Shorten(text))
 	case strings.Trim(n.digits, "0123456789abcdef") != "":
 		return n, cli.Usagef("%q is no digest: what it has is not hexadecimal", cli.Shorten(text))
 	case len(n.digits) < minPrefix:
