@@ -73,7 +73,7 @@ func (c *compaction) all(from *Tx) error {
 	c.shared = first != nil
 	return from.ForEach(func(name []byte, b *Bucket) error {
 		if b == nil {
-			return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is no bucket", from.db.path, name))
+			return cmp.Or(from.Err(), fmt.Errorf("compact %s: %q at the top level is not a bucket", from.db.path, name))
 		}
 		return c.bucket(c.into, root, name, b)
 	})

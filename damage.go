@@ -112,7 +112,7 @@ func says(err, damage error) bool {
 
 // KeepDamage returns b for a caller who asks Tx.Err after reading: damage that is met
 // through the bucket returned, its cursors and the buckets opened from it is kept there,
-// and is no panic, whatever Options.OnDamage says.
+// and is not a panic, whatever Options.OnDamage says.
 func (b *Bucket) KeepDamage() *Bucket {
 	if !b.tx.panics || b.keeps {
 		return b

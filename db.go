@@ -83,7 +83,7 @@ type DB struct {
 // Only one process can have a database open for writing: Open waits for its
 // lock as long as Options.Timeout says and then returns ErrTimeout. The environment
 // variables HOLDFAST_* (docs/adopting.md) add to the options. The errors
-// of a file that is no database are ErrInvalid, ErrVersionMismatch and
+// of a file that is not a database are ErrInvalid, ErrVersionMismatch and
 // ErrChecksum; those of a damaged one wrap a *CorruptError.
 func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	options, err := withEnvironment(options)

@@ -97,7 +97,7 @@ func Environment() []Variable {
 				return nil
 			}},
 		{"HOLDFAST_DAMAGE", []string{"error", "panic"},
-			"error: damage that Get or a Cursor meets is kept in Tx.Err, and is no panic (Options.OnDamage)",
+			"error: damage that Get or a Cursor meets is kept in Tx.Err, and is not a panic (Options.OnDamage)",
 			func(o *Options, value string) error {
 				if value == "error" {
 					o.OnDamage = DamageIsError

@@ -17,7 +17,7 @@ var (
 	// has been closed.
 	ErrDatabaseNotOpen = pager.ErrDatabaseNotOpen
 	// ErrInvalid is returned for a file whose two meta pages are both no
-	// bbolt metas: most likely it is no database.
+	// bbolt metas: most likely it is not a database.
 	ErrInvalid = page.ErrInvalid
 	// ErrInvalidMapping is wrapped by errors of mapping the file into memory.
 	ErrInvalidMapping = vfs.ErrMapping

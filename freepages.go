@@ -59,7 +59,7 @@ func (tx *Tx) FreeExtents() (iter.Seq2[Pgid, uint64], error) {
 // ForEachPage calls fn for all pages of the database in ascending order, each in one
 // run, until fn returns an error, which is returned. It reads all pages that are not
 // free, but not the values of large ones, and verifies their seals. Pages that cannot
-// be read are of PageDamaged: they are no error here. It follows no tree: Check
+// be read are of PageDamaged: they are not an error here. It follows no tree: Check
 // tells whether the pages fit each other.
 //
 // If damage keeps it from finding the free pages, it goes through all buckets instead,

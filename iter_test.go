@@ -22,7 +22,7 @@ func iterSample(t *testing.T, b *holdfast.Bucket) []pair {
 		}
 		v := fmt.Sprint("value ", i)
 		if i%50 == 8 {
-			v = "" // which is no bucket
+			v = "" // which is not a bucket
 		}
 		put(t, b, k, v)
 		want = append(want, pair{key: k, value: v})

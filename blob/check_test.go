@@ -228,7 +228,7 @@ var storeDamages = []struct {
 	{"lease of a missing blob", func(d *damaged) { must(d.t, lease(d).b.Put(make([]byte, keySize), []byte{1})) }, kinds(MissingChunk), nil},
 	{"lease with a malformed key", func(d *damaged) { must(d.t, lease(d).b.Put([]byte("key"), []byte{1})) }, kinds(Malformed), nil},
 	{"lease without end", func(d *damaged) { must(d.t, lease(d).b.Put(expiresName, []byte{1})) }, kinds(Malformed), nil},
-	{"lease that is no bucket", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).Put([]byte("x"), nil)) }, kinds(Malformed), nil},
+	{"lease that is not a bucket", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).Put([]byte("x"), nil)) }, kinds(Malformed), nil},
 	{"lease lost", func(d *damaged) { must(d.t, d.bucket.Bucket(leasesName).DeleteBucket([]byte("lease"))) }, kinds(WrongUsers), nil},
 	{"ingest malformed", func(d *damaged) { must(d.t, ingest(d).Put(stateName, []byte{1})) },
 		append(kinds(Malformed), slices.Repeat(kinds(WrongParents), 5)...), nil},

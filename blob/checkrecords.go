@@ -90,7 +90,7 @@ func (c *checker) eachRecord(name []byte, what string, check func(id []byte, b *
 			return c.found(Unreadable, chunkKey{}, false, "%s %.100q: %v", what, id, damage)
 		case b == nil:
 			values = append(values, bytes.Clone(id))
-			return c.found(Malformed, chunkKey{}, c.o.Repair, "%s %.100q is no bucket", what, id)
+			return c.found(Malformed, chunkKey{}, c.o.Repair, "%s %.100q is not a bucket", what, id)
 		}
 		remove, err := check(id, b)
 		if remove {

@@ -265,7 +265,7 @@ type CollectStats struct {
 // Collect frees all that deleted blobs leave in the store that open opens,
 // in many small transactions, so that others can write in between. It ends early
 // with the context's error; what is left is freed by the next call, as after a
-// crash. Damaged chunks are passed over and counted: they are no error.
+// crash. Damaged chunks are passed over and counted: they are not an error.
 func Collect(ctx context.Context, db *holdfast.DB, open func(*holdfast.Tx) (*Store, error), o CollectOptions) (CollectStats, error) {
 	if o.Hold <= 0 {
 		o.Hold = 3 * time.Millisecond

@@ -177,7 +177,7 @@ type diffLeaf struct {
 	offset, size int64
 	node         chunkKey // above it
 	in           bool
-	subtree      bool // it is no leaf, but a subtree of which nothing is in a
+	subtree      bool // it is not a leaf, but a subtree of which nothing is in a
 }
 
 // presence says what of a subtree is in a.

@@ -8,7 +8,7 @@ import (
 // Errors of this package. They come wrapped with what was being done: compare
 // with errors.Is.
 var (
-	// ErrNotStore: the bucket is no store of blobs.
+	// ErrNotStore: the bucket is not a store of blobs.
 	ErrNotStore = errors.New("bucket is not a blob store")
 	// ErrNotEmpty: a store was to be created in a bucket that holds something.
 	ErrNotEmpty = errors.New("bucket is not empty")
@@ -26,7 +26,7 @@ var (
 	ErrWriterClosed = errors.New("blob writer is closed")
 	// ErrUnfinished: another Store of the transaction has writers that are open, or chunks that are not in the buckets yet.
 	ErrUnfinished = errors.New("blob store has something unfinished")
-	// ErrInvalidRef: bytes or text that are no reference.
+	// ErrInvalidRef: bytes or text that are not a reference.
 	ErrInvalidRef = errors.New("invalid blob reference")
 	// ErrAlgorithm: a reference of one hash function was given to a store of another.
 	ErrAlgorithm = errors.New("blob reference is of another hash function than the store")

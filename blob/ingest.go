@@ -435,7 +435,7 @@ func (s *Store) ingests() iter.Seq2[string, ingestState] {
 		for name := range all.All() {
 			var state ingestState
 			if b := all.Bucket(name); b == nil {
-				state.err = corruptf("it is no bucket")
+				state.err = corruptf("it is not a bucket")
 			} else if state, err = s.loadIngest(b); err != nil {
 				state.err = err
 			}

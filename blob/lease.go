@@ -249,7 +249,7 @@ func (s *Store) leaseInfo(all *holdfast.Bucket, id []byte) (LeaseInfo, error) {
 	info := LeaseInfo{ID: string(id)}
 	b := all.Bucket(id)
 	if b == nil {
-		return info, firstError(s.tx.Err(), corruptf("lease %.100q is no bucket", id))
+		return info, firstError(s.tx.Err(), corruptf("lease %.100q is not a bucket", id))
 	}
 	at, err := decodeExpires(b.Get(expiresName))
 	if err != nil {

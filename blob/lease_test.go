@@ -79,7 +79,7 @@ func TestLeaseAddFailsToLend(t *testing.T) {
 		}
 		key := k.encode()
 		if l.b.Get(key[:]) != nil {
-			t.Error("the lease holds a blob that it is no user of")
+			t.Error("the lease holds a blob that it is not a user of")
 		}
 		return err
 	})
@@ -92,8 +92,8 @@ func TestLeaseAddFailsToLend(t *testing.T) {
 // reference the caller never got.
 func TestIngestCommitFails(t *testing.T) {
 	for name, spoil := range map[string]func(s *Store) error{
-		"given up":              func(s *Store) error { return must2(s.Ingest("name", IngestOptions{})).Abort() },
-		"digests are no bucket": func(s *Store) error { return s.bucket.Put(digestsName, []byte("value")) },
+		"given up":                 func(s *Store) error { return must2(s.Ingest("name", IngestOptions{})).Abort() },
+		"digests are not a bucket": func(s *Store) error { return s.bucket.Put(digestsName, []byte("value")) },
 	} {
 		for _, n := range []int{10, 3*MinLeafSize + 5} {
 			db := newStore(t, Options{LeafSize: MinLeafSize, Algorithm: BLAKE3})

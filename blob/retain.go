@@ -44,7 +44,7 @@ func (s *Store) Retain(ref Ref) error {
 
 // Delete takes one user from a blob: one for each Put, Commit and Retain of it.
 // ErrNotFound if it has none; what leases hold, and what ingests stand on, it leaves to
-// them. Without users, and if it is no part of another, it
+// them. Without users, and if it is not a part of another, it
 // is not held any more; Collect frees its space, so Delete takes the same short
 // time for a blob of any size.
 func (s *Store) Delete(ref Ref) error {

@@ -268,7 +268,7 @@ func (c *checker) adopt(at spot) error {
 	k := is[1]
 	e, ok, err := c.s.lookup(&k)
 	if err == nil && !ok && k.level > 0 {
-		// What is no node of anything here is kept as bytes: as a node it would name what is not there.
+		// What is not a node of anything here is kept as bytes: as a node it would name what is not there.
 		var whole bool
 		if whole, err = c.isWhole(&k, p); err == nil && !whole {
 			k = is[0]

@@ -112,7 +112,7 @@ func TestCheckBesideAnotherStore(t *testing.T) {
 					t.Errorf("%s: %v", work.name, err)
 				}
 			}
-			mine := must2(s.Put([]byte("of this one"))) // its own is no hindrance
+			mine := must2(s.Put([]byte("of this one"))) // its own does not matter
 			ref := must2(commit())
 			if _, err := s.Check(context.Background(), CheckOptions{Repair: true}, nil); !errors.Is(err, ErrUnfinished) {
 				t.Errorf("%s: not flushed: %v", work.name, err)

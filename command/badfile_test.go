@@ -213,7 +213,7 @@ func fileThere(path string) bool {
 	return err == nil
 }
 
-// TestBadPlaces gives all commands what is no file, and a file that another program has open.
+// TestBadPlaces gives all commands what is not a file, and a file that another program has open.
 func TestBadPlaces(t *testing.T) {
 	workdir(t)
 	b := newBuilder(t)

@@ -184,7 +184,7 @@ func TestBlobDamagedPages(t *testing.T) {
 						t.Errorf("%s: other content than was put", call)
 					}
 					if args[0] == "cat" && !strings.HasPrefix(string(a), r.out) {
-						t.Errorf("%s: %d bytes that are no beginning of what was put", call, len(r.out))
+						t.Errorf("%s: %d bytes that are not a beginning of what was put", call, len(r.out))
 					}
 					if i < reading {
 						if after := snapshot(t, "bad.db"); after != before {

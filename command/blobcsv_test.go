@@ -17,7 +17,7 @@ import (
 	"holdfast/command"
 )
 
-// peopleCSV are rows with a column of blobs in hexadecimal, as it is no text, and one of texts.
+// peopleCSV are rows with a column of blobs in hexadecimal, as it is not text, and one of texts.
 func peopleCSV(t *testing.T, n int) (text string, rows [][]string) {
 	t.Helper()
 	rows = append(rows, []string{"name", "id", "photo", "note"})
@@ -111,7 +111,7 @@ func TestImportBlobReplace(t *testing.T) {
 	text, rows := peopleCSV(t, 10)
 	wantIn(t, importPeople(text, "--create"), 0, "10 new", "")
 	changed := strings.Replace(text, rows[2][2], "00"+rows[2][2][2:], 1)
-	wantIn(t, importPeople(changed, ""), 1, "", "line 3: key \x00\x01"[:8]) // the key is no text
+	wantIn(t, importPeople(changed, ""), 1, "", "line 3: key \x00\x01"[:8]) // the key is not text
 	wantIn(t, importPeople(changed, ""), 1, "", "in people has another value already; nothing was imported; --replace replaces it\n")
 	wantIn(t, importPeople(changed, "--replace --dry-run"), 0, "0 new, 1 replaced, 9 unchanged", "")
 	wantIn(t, importPeople(changed, "--replace"), 0, "0 new, 1 replaced, 9 unchanged; 0 buckets created\n2 blobs of 2.9 KiB\n", "")
@@ -217,7 +217,7 @@ func TestImportBlobRefuses(t *testing.T) {
 		{"a,b\n", "x.db people --csv --blob-columns 3", 2, "--blob-columns: there is no column 3: the first row has 2 columns"},
 		{"a,b\n", "x.db people --csv --blob-columns 1", 2, "--blob-columns: column 1 is that of the key"},
 		{"a,b\n", "x.db people --csv --blob-columns 2,2", 2, "--blob-columns: column 2 is given twice"},
-		{"a,b\n", "x.db people --csv --blob-columns photo", 2, `--blob-columns: "photo" is no number of a column`},
+		{"a,b\n", "x.db people --csv --blob-columns photo", 2, `--blob-columns: "photo" is not a column number`},
 		{"a,b\n", "x.db people --csv --blob-columns photo --header", 2, `--blob-columns: no column has the name "photo"; there are a, b`},
 		{"a,b\n", "x.db people --csv --blob-columns 2 --key-column 3", 2, "--key-column: there is no column 3"},
 		{"a,b\n", "x.db people --csv --blob-columns 2 --store a//b", 2, "a name in it is empty"},
@@ -228,9 +228,9 @@ func TestImportBlobRefuses(t *testing.T) {
 		{"a,b\n", "x.db blobs --csv --dry-run", 1, "x.db: bucket blobs is a store of blobs; "},
 		{"a,b\n", "x.db blobs leaves --csv", 1, "bucket blobs is a store of blobs, in which there can be no other bucket"},
 		{"a,b\n", "x.db blobs --csv --blob-columns 2 --store other --create", 1, "bucket blobs is a store of blobs; "},
-		{"a,b\n", "x.db plain --csv --blob-columns 2", 1, "bucket plain has keys that are no rows with columns of blobs; nothing was imported; give another bucket\n"},
+		{"a,b\n", "x.db plain --csv --blob-columns 2", 1, "bucket plain has keys that are not rows with columns of blobs; nothing was imported; give another bucket\n"},
 		{"a,b\n", "x.db new --csv --blob-columns 2", 1, "no bucket new; "},
-		{"a,b\n", "x.db new --csv --blob-columns 2 --store plain --create", 1, "bucket plain is no store of blobs; there is blobs\n"},
+		{"a,b\n", "x.db new --csv --blob-columns 2 --store plain --create", 1, "bucket plain is not a store of blobs; there is blobs\n"},
 		{"a,b\na,b,c\n", "x.db new --csv --blob-columns 2 --create", 1, "line 2: the row has 3 columns, and the first has 2; nothing was imported\n"},
 		{"a,b\nb,x\na,c\n", "x.db new --csv --blob-columns 2 --create", 1, "line 3: key a in new has another value already"},
 		{"a,b\nb,0\n", "x.db new --csv --blob-columns 2 --value-format hex --create", 1, "line 1: column 2, b: not hexadecimal"},

@@ -121,7 +121,7 @@ func TestCallsComplete(t *testing.T) {
 	}
 	for name := range noFile {
 		if _, _, err := newRoot().Find([]string{name}); err != nil && name != "help" && name != "completion" {
-			t.Errorf("%s is no command", name)
+			t.Errorf("%s is not a command", name)
 		}
 	}
 }

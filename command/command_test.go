@@ -101,7 +101,7 @@ func withSample(t *testing.T) string {
 	return dir
 }
 
-// binaryName is a bucket and a key that are no text.
+// binaryName is a bucket and a key that are not text.
 var binaryName = []byte{0, 1, 0xfe, 0xff}
 
 // smallPages makes a database with pages of 512 bytes, as bbolt does if it is asked for that,

@@ -61,7 +61,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// Of a name with a slash or a backslash in it, and of one that is no text, nothing was offered once it was begun as it
+// Of a name with a slash or a backslash in it, and of one that is not text, nothing was offered once it was begun as it
 // stands in a path: names were looked for from that text on, and cut at the slash within.
 func TestCompletionOfWrittenNames(t *testing.T) {
 	withSample(t)

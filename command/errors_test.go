@@ -171,7 +171,7 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// TestTornMeta: one meta that is not whole is no damage; info shows it and
+// TestTornMeta: one meta that is not whole is not damage; info shows it and
 // check notes it.
 func TestTornMeta(t *testing.T) {
 	withSample(t)

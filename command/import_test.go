@@ -162,7 +162,7 @@ func TestImportReplace(t *testing.T) {
 	if got := content(t, "sample.db"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	// A file that is empty is no database yet, and keeps its mode.
+	// A file that is empty is not a database yet, and keeps its mode.
 	check(t, os.WriteFile("empty.db", nil, 0o640))
 	check(t, os.Chmod("empty.db", 0o640))
 	wantIn(t, importing(in, "empty.db"), 1, "", "empty.db: empty: not a bbolt database")
@@ -224,7 +224,7 @@ func TestCSV(t *testing.T) {
 			check(t, os.Remove("b.db"))
 		}
 	}
-	const asHex = "what is no text was written as hexadecimal, which import cannot tell from text; to import it again, export with --key-format hex --value-format hex"
+	const asHex = "what is not text was written as hexadecimal, which import cannot tell from text; to import it again, export with --key-format hex --value-format hex"
 	wantIn(t, run(t, "export", "a.db", "b", "--csv"), 0, "", asHex)
 	if r := run(t, "export", "sample.db", "alpha", "--csv"); r.errOut != "" {
 		t.Errorf("a note on text: %s", r.errOut)
@@ -259,8 +259,8 @@ func TestCSV(t *testing.T) {
 		{"", "alpha --header", 1, "standard input: the input is empty: there is no line with the names of the columns"},
 		{"a,b\n", "alpha --header --key-column c", 2, `--key-column: no column has the name "c"; there are a, b`},
 		{"a,a\n", "alpha --header --key-column a", 2, "--key-column: several columns have the name a; give a number"},
-		{"a,b\n", "alpha --key-column c", 2, `--key-column: "c" is no number of a column`},
-		{"a,b\n", "alpha --key-column 0", 2, `--key-column: "0" is no number of a column`},
+		{"a,b\n", "alpha --key-column c", 2, `--key-column: "c" is not a column number`},
+		{"a,b\n", "alpha --key-column 0", 2, `--key-column: "0" is not a column number`},
 		{"a,b\n", "alpha --key-column 2", 2, "the key and the value are both taken from column 2"},
 		{"a,b\n", "alpa", 1, "sample.db: no bucket alpa; similar: alpha; list them with: holdfast buckets sample.db; --create creates it"},
 		{"a,b\n", "alpha key-1 --create", 1, "alpha/key-1 is a key in sample.db and cannot be a bucket"},

@@ -295,7 +295,7 @@ func TestPageDamaged(t *testing.T) {
 }
 
 // Of a free page, and of one past the high-water mark, it says so; what is wrong with
-// it is no damage. An overflow page is told whose it may be.
+// it is not damage. An overflow page is told whose it may be.
 func TestPageNotInUse(t *testing.T) {
 	withSample(t)
 	damage(t, "sample.db", func(b []byte) []byte { b[12*samplePage+10] = 255; return b })
@@ -360,7 +360,7 @@ func TestPageWithoutMetas(t *testing.T) {
 	}
 }
 
-// One meta page that is not whole is no damage, and both are.
+// One meta page that is not whole is not damage, and both are.
 func TestPageTornMeta(t *testing.T) {
 	withSample(t)
 	damage(t, "sample.db", func(b []byte) []byte { b[samplePage+metaChecksum]++; return b })

@@ -31,11 +31,11 @@ func TestPageNumbers(t *testing.T) {
 	}{
 		{"page sample.db", 2, "page id required"},
 		{"page sample.db 3 --all", 2, "page numbers and --all exclude each other"},
-		{"page sample.db x", 2, `"x" is no page number`},
-		{"page sample.db 0x3", 2, `"0x3" is no page number`},
-		{"page sample.db -- -1", 2, `"-1" is no page number`},
+		{"page sample.db x", 2, `"x" is not a page number`},
+		{"page sample.db 0x3", 2, `"0x3" is not a page number`},
+		{"page sample.db -- -1", 2, `"-1" is not a page number`},
 		{"page sample.db -1", 2, "unknown flag -1"},
-		{"page sample.db 18446744073709551616", 2, "is no page number"},
+		{"page sample.db 18446744073709551616", 2, "is not a page number"},
 		{"page sample.db 32", 1, "sample.db: no page 32; its pages are 0 to 31"},
 		{"page sample.db 2 " + huge, 1, "sample.db: no page " + huge},
 		{"page sample.db 2 --value-format base2", 2, "--value-format: unsupported format: base2"},
@@ -47,9 +47,9 @@ func TestPageNumbers(t *testing.T) {
 		{"page-item sample.db 2 2", 1, "sample.db: no element 2 in page 2, which has 0 to 1"},
 		{"page-item sample.db 2 65536", 1, "no element 65536 in page 2"},
 		{"page-item sample.db 2 " + huge, 1, "no element " + huge},
-		{"page-item sample.db 2 x", 2, `"x" is no number of an element`},
-		{"page-item sample.db x 0", 2, `"x" is no page number`},
-		{"page-item sample.db 2 -- -1", 2, `"-1" is no number of an element`},
+		{"page-item sample.db 2 x", 2, `"x" is not an element number`},
+		{"page-item sample.db x 0", 2, `"x" is not a page number`},
+		{"page-item sample.db 2 -- -1", 2, `"-1" is not an element number`},
 		{"page-item sample.db 99 0", 1, "no page 99"},
 		{"page-item sample.db 10 0", 1, "page 10 has no elements with values: it is a freelist page"},
 		{"page-item sample.db 0 0", 1, "it is a meta page"},
@@ -57,7 +57,7 @@ func TestPageNumbers(t *testing.T) {
 		{"page-item sample.db 2 0 --key-only --value-only", 2, "--key-only and --value-only exclude each other"},
 		{"page-item sample.db 2 0 --format base2", 2, "--format: unsupported format: base2"},
 		{"dump sample.db", 2, "PAGE is missing"},
-		{"dump sample.db x", 2, `"x" is no page number`},
+		{"dump sample.db x", 2, `"x" is not a page number`},
 		{"dump sample.db 32", 1, "no page 32; its pages are 0 to 31"},
 		{"dump sample.db " + huge, 1, "no page " + huge},
 		{"dump sample.db 9007199254740992", 1, "no page 9007199254740992"}, // which times the page size is 2^63
@@ -108,7 +108,7 @@ func TestPageStockErrors(t *testing.T) {
 	}
 	err := errors.Join(command.ErrInvalidPageArgs)
 	if command.ExitCode(err) != command.ExitUsage {
-		t.Error("wrapped it is no error of the command line")
+		t.Error("wrapped it is not an error of the command line")
 	}
 	wantIn(t, execute(command.NewBboltCommand(), "", "page-item", "sample.db", "3", "0"), 1, "", "it is a branch page")
 	wantIn(t, execute(command.NewBboltCommand(), "", "pages", "sample.db", "--json"), 0, `{"page":0,"type":"meta"`, "")
@@ -201,7 +201,7 @@ func TestPageLocks(t *testing.T) {
 	}
 }
 
-// TestPageClosedPipe: that the output has no reader any more is no error.
+// TestPageClosedPipe: that the output has no reader any more is not an error.
 func TestPageClosedPipe(t *testing.T) {
 	workdir(t)
 	makeBig(t, "big.db", 5000)

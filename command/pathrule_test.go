@@ -32,7 +32,7 @@ func TestMalformedPaths(t *testing.T) {
 				}
 			}
 			r := run(t, args...)
-			if r.code != command.ExitUsage || r.out != "" || !strings.Contains(r.errOut, "holdfast: "+path+" is no path of buckets: ") {
+			if r.code != command.ExitUsage || r.out != "" || !strings.Contains(r.errOut, "holdfast: "+path+" is not a path of buckets: ") {
 				t.Errorf("%q: %s", args, r)
 			}
 		}

@@ -49,7 +49,7 @@ func everyCall(t *testing.T, fn func(root string, c aCall, args []string)) {
 	}
 }
 
-// TestClosedPipeEverywhere: that the output has no reader any more is no error of any command, and
+// TestClosedPipeEverywhere: that the output has no reader any more is not an error of any command, and
 // what a command does beside printing is done.
 func TestClosedPipeEverywhere(t *testing.T) {
 	n := 0

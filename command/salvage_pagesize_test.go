@@ -35,7 +35,7 @@ func makeSized(t *testing.T, name string, pageSize int) {
 	}
 }
 
-// Of a database whose page size is no power of two, or below 1,024, salvage said that nothing
+// Of a database whose page size is not a power of two, or below 1,024, salvage said that nothing
 // is lost and wrote a copy that nothing opened: the copy's pages had another size than the
 // source's, and it was cut off by the source's.
 func TestSalvageAnyPageSize(t *testing.T) {

@@ -71,8 +71,8 @@ func printable(s string) bool {
 func TestPlainNumbers(t *testing.T) {
 	withSample(t)
 	for args, says := range map[string]string{
-		"page-item sample.db 11 18446744073709551616": `"18446744073709551616" is no number of an element`,
-		"page sample.db 18446744073709551616":         `"18446744073709551616" is no page number`,
+		"page-item sample.db 11 18446744073709551616": `"18446744073709551616" is not an element number`,
+		"page sample.db 18446744073709551616":         `"18446744073709551616" is not a page number`,
 		"keys sample.db --bucket-format hex 0":        `bucket "0" is not hexadecimal: two digits for each byte`,
 		"keys sample.db --bucket-format hex zz":       `bucket "zz" is not hexadecimal: two digits for each byte`,
 		"put sample.db alpha k x --value-format hex":  `value "x" is not hexadecimal: two digits for each byte`,

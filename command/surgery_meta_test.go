@@ -189,7 +189,7 @@ func TestSurgeryUpdatesMetas(t *testing.T) {
 		wantIn(t, run(t, "info", "refused.db"), command.ExitFailed, "", "refused.db: no such file")
 	}
 	refuses("--fields pageSize:2048", "neither meta page can be opened: page 0: the meta page says that the database has 29 pages of 2048 bytes")
-	refuses("--fields pageSize:1000,pgid:29", "neither meta page can be opened: page 0: the meta page gives a page size of 1000 bytes, which is no power of two; nothing was written: ")
+	refuses("--fields pageSize:1000,pgid:29", "neither meta page can be opened: page 0: the meta page gives a page size of 1000 bytes, which is not a power of two; nothing was written: ")
 	refuses("--fields pageSize:100", "the file cannot be opened, as meta page 0 is the one that is taken: ")
 	refuses("--fields root:29", "the file cannot be opened, as meta page 0 is the one that is taken: page 0: the meta page names page 29 as the root")
 	check(t, os.Rename("sample.db", "sound.db"))

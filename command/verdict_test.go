@@ -59,7 +59,7 @@ func verdictOf(t *testing.T, name, file string) string {
 	return fmt.Sprint(r.code, " ", report.Verdict)
 }
 
-// A file whose metas were zeroed was no database, exit code 1, for check and doctor, while one whose metas
+// A file whose metas were zeroed was not a database, exit code 1, for check and doctor, while one whose metas
 // had wrong checksums was damaged, 3; for surgery meta validate any file was a damaged database.
 func TestMetasGone(t *testing.T) {
 	withSample(t)

@@ -30,7 +30,7 @@ type Program struct {
 }
 
 // Main runs the groups that the command line names, or all, and does not return.
-// A target that was missed is no failure.
+// A target that was missed is not a failure.
 func (p *Program) Main() {
 	suite.RunChild()
 	err := p.run(os.Args[1:], os.Stdout)

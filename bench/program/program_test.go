@@ -144,7 +144,7 @@ func TestOptions(t *testing.T) {
 	}
 	for _, wrong := range [][]string{{"none"}, {"-live", "1,"}, {"-live", "0"}, {"-writers", "0"}} {
 		if _, err := p.parse(wrong); err == nil {
-			t.Errorf("%q is no error", wrong)
+			t.Errorf("%q is not an error", wrong)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (c *Config) memoryOf(kind string, n int64) (int64, error) {
 func memoryChild(job string) error {
 	parts := strings.SplitN(job, "\n", 3)
 	if len(parts) != 3 {
-		return fmt.Errorf("%q is no work", job)
+		return fmt.Errorf("%q is not a known job", job)
 	}
 	n, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil {

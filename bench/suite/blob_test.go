@@ -87,7 +87,7 @@ func TestDolt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.ask(&c, "blobs", "memory", 1, 1); err == nil {
-		t.Error("no answer is no error")
+		t.Error("no answer is not an error")
 	}
 	_ = d.stop()
 }

@@ -104,9 +104,9 @@ func (f *benchFlags) check(c *cli.Call) error {
 	case f.valueSize < 0 || f.valueSize > holdfast.MaxValueSize:
 		return cli.Usagef("--value-size: %d is outside of 0 to %d", f.valueSize, holdfast.MaxValueSize)
 	case f.pageSize < page.MinNewPageSize || f.pageSize > page.MaxPageSize || f.pageSize&(f.pageSize-1) != 0:
-		return cli.Usagef("--page-size: %d is no power of two from %d to %d", f.pageSize, page.MinNewPageSize, page.MaxPageSize)
+		return cli.Usagef("--page-size: %d is not a power of two from %d to %d", f.pageSize, page.MinNewPageSize, page.MaxPageSize)
 	case math.IsNaN(f.fill):
-		return cli.Usagef("--fill-percent is no number")
+		return cli.Usagef("--fill-percent is not a number")
 	case f.mmapSize < 0:
 		return cli.Usagef("--initial-mmap-size is %d", f.mmapSize)
 	case f.time < 0:

@@ -107,7 +107,7 @@ func parseDigest(s string) (digest [32]byte, err error) {
 	text := strings.TrimPrefix(s, "sha256:")
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(digest) {
-		return digest, cli.Usagef("%q is no SHA-256 digest: sha256: and 64 hexadecimal digits", s)
+		return digest, cli.Usagef("%q is not a SHA-256 digest: sha256: and 64 hexadecimal digits", s)
 	}
 	return [32]byte(b), nil
 }

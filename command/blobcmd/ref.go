@@ -33,14 +33,14 @@ func parseRefName(text string) (n refName, err error) {
 		n.digits = digits
 		n.algorithm, n.tree = strings.CutSuffix(name, "-tree")
 		if n.algorithm != blob.SHA256.String() && n.algorithm != blob.BLAKE3.String() {
-			return n, cli.Usagef("%q is no digest: it begins with sha256:, sha256-tree:, blake3: or blake3-tree:, or with its digits", cli.Shorten(text))
+			return n, cli.Usagef("%q is not a digest: it begins with sha256:, sha256-tree:, blake3: or blake3-tree:, or with its digits", cli.Shorten(text))
 		}
 	}
 	switch whole := hex.EncodedLen(len(blob.Address{})); {
 	case strings.Contains(text, "/"):
 		return n, cli.Usagef("%q is a row, and here a digest is wanted, as \"holdfast blob ls\" prints it", cli.Shorten(text))
 	case strings.Trim(n.digits, "0123456789abcdef") != "":
-		return n, cli.Usagef("%q is no digest: what it has is not hexadecimal", cli.Shorten(text))
+		return n, cli.Usagef("%q is not a digest: what it has is not hexadecimal", cli.Shorten(text))
 	case len(n.digits) < minPrefix:
 		return n, cli.Usagef("%q is too short: give %d digits of the digest, or more", cli.Shorten(text), minPrefix)
 	case len(n.digits) > whole && n.algorithm != "":

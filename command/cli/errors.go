@@ -246,5 +246,5 @@ var (
 	ErrBatchInvalidWriteMode = Usagef("there is no such write mode; there are seq, rnd, seq-nest and rnd-nest")
 	// ErrBatchNonDivisibleBatchSize is returned when the last transaction would be smaller
 	// than the others.
-	ErrBatchNonDivisibleBatchSize = Usagef("the number of keys is no multiple of --batch-size")
+	ErrBatchNonDivisibleBatchSize = Usagef("the number of keys is not a multiple of --batch-size")
 )

@@ -141,7 +141,7 @@ func (c Container) bucketsFrom(from []byte, n int, fn func(name []byte) bool) {
 	}
 }
 
-// EachTop calls fn for each top-level bucket. A name there that is no bucket, or
+// EachTop calls fn for each top-level bucket. A name there that is not a bucket, or
 // one that cannot be opened, is damage.
 func EachTop(tx *holdfast.Tx, fn func(name []byte, b *holdfast.Bucket) error) error {
 	return tx.ForEach(func(name []byte, b *holdfast.Bucket) error {
@@ -257,7 +257,7 @@ func (a *App) NoBucket(file string, in Container, path [][]byte) error {
 // nameList are names that may have been meant where another was written.
 type nameList struct {
 	text        []string
-	hexadecimal map[string]bool // those that are no text
+	hexadecimal map[string]bool // those that are not text
 }
 
 func (l *nameList) add(name []byte) bool {

@@ -46,7 +46,7 @@ func (a *App) Look(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// ErrNotAFile is wrapped by errors of what is no regular file.
+// ErrNotAFile is wrapped by errors of what is not a regular file.
 var ErrNotAFile = errors.New("not a regular file")
 
 func (a *App) createHint() string {

@@ -126,13 +126,13 @@ func HasUTF8(w io.Writer) bool {
 	return false
 }
 
-// TerminalWidth is how many columns w has; 0 if it is no terminal.
+// TerminalWidth is how many columns w has; 0 if it is not a terminal.
 func TerminalWidth(w io.Writer) int {
 	width, _ := TerminalSize(w)
 	return width
 }
 
-// TerminalSize is how many columns and lines w has; 0 if it is no terminal.
+// TerminalSize is how many columns and lines w has; 0 if it is not a terminal.
 func TerminalSize(w io.Writer) (width, height int) {
 	if !IsTerminal(w) {
 		return 0, 0

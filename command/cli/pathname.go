@@ -10,7 +10,7 @@ import (
 )
 
 // Paths of buckets in one argument, as they are printed: names with a / between them. In a name \\ stands for a
-// backslash, \/ for a slash, and \x00 for a byte that is no text, in two hexadecimal digits.
+// backslash, \/ for a slash, and \x00 for a byte that is not text, in two hexadecimal digits.
 
 // PathName writes the name of a bucket as it stands in a path.
 func PathName(name []byte) string {
@@ -71,5 +71,5 @@ func SplitPath(path []byte) (names [][]byte, err error) {
 }
 
 func notAPath(path []byte, why string) error {
-	return Usagef("%s is no path of buckets: %s", Brief(path), why)
+	return Usagef("%s is not a path of buckets: %s", Brief(path), why)
 }

@@ -21,7 +21,7 @@ type Progress struct {
 	Step   time.Duration // how often it is drawn; 0, in tests: at once, too
 }
 
-// Start shows it until the function is called that it returns. What is no terminal shows nothing.
+// Start shows it until the function is called that it returns. What is not a terminal shows nothing.
 func (p Progress) Start() (stop func()) {
 	w, total := p.Writer, p.Total
 	if !IsTerminal(w) {

@@ -35,7 +35,7 @@ func (a *App) OpenStore(file string, in Container, path [][]byte) (*blob.Store, 
 	if !errors.Is(err, blob.ErrNotStore) {
 		return s, err
 	}
-	e := &FileError{File: file, What: fmt.Sprintf("bucket %s is no store of blobs", BriefPath(path)), Err: err}
+	e := &FileError{File: file, What: fmt.Sprintf("bucket %s is not a store of blobs", BriefPath(path)), Err: err}
 	names := StoresIn(in.Tx, MaxNamed)
 	if len(names) == 0 {
 		e.Next = fmt.Sprintf("there is none in it; %s blob put --create makes one in a new bucket", a.Name())

@@ -115,7 +115,7 @@ func (i *inspection) bucket(b *holdfast.Bucket, name []byte, depth int) error {
 	return err
 }
 
-// keys counts the keys of a bucket that are no buckets.
+// keys counts the keys of a bucket that are not buckets.
 func (i *inspection) keys(b *holdfast.Bucket) (n uint64, err error) {
 	if root := b.RootPage(); root != 0 {
 		err = i.count(root, &n, 0)

@@ -64,7 +64,7 @@ func runPageItem(c *cli.Call, f pageItemFlags) error {
 	}
 	item, err := strconv.ParseUint(c.Args[2], 10, 64)
 	if err != nil {
-		return cli.Usagef("%q is no number of an element", c.Args[2])
+		return cli.Usagef("%q is not an element number", c.Args[2])
 	}
 	return withPages(c, c.Args[0], f.pageSize, func(file *pageFile) error {
 		return file.safely(func() error { return printItem(c, file, id, item, f) })

@@ -105,7 +105,7 @@ func parsePages(args []string) (ids []page.ID, err error) {
 func parsePage(arg string) (page.ID, error) {
 	n, err := strconv.ParseUint(arg, 10, 64)
 	if err != nil {
-		return 0, cli.Usagef("%q is no page number", arg)
+		return 0, cli.Usagef("%q is not a page number", arg)
 	}
 	return page.ID(n), nil
 }
@@ -121,7 +121,7 @@ type pagePrinter struct {
 }
 
 // stockPages prints pages as bbolt does. What cannot be read is said in its place, and
-// is no error.
+// is not an error.
 func (p *pagePrinter) stockPages(ids []page.ID) error {
 	for i, id := range ids {
 		if i > 0 {

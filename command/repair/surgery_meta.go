@@ -336,7 +336,7 @@ func (p *patient) fit(slot int) error {
 	case p.slots.Err[slot] != nil:
 		return p.slots.Err[slot]
 	case m.PageSize&(m.PageSize-1) != 0:
-		return page.Corruptf(page.ID(slot), "the meta page gives a page size of %d bytes, which is no power of two", m.PageSize)
+		return page.Corruptf(page.ID(slot), "the meta page gives a page size of %d bytes, which is not a power of two", m.PageSize)
 	}
 	return m.Check(p.size)
 }

@@ -18,7 +18,7 @@ length stays as it is. The list of free pages is given up: the copy may name pag
 that were free.`
 
 const clearPageHelp = `Remove all elements from a branch or leaf page. A branch becomes an empty leaf, as
-a branch without elements is no tree. An empty leaf below a branch can be read
+a branch without elements is not a tree. An empty leaf below a branch can be read
 past, by bbolt too, but is a fault for check: compact then makes a file without it.
 
 What the elements had below them, the pages of buckets and branches, is lost and becomes

@@ -88,7 +88,7 @@ func runCompact(c *cli.Call, f compactFlags) error {
 }
 
 // hasNoBuckets tells whether the file is empty, or a database without buckets.
-// bbolt fills such a file, so in its shape that is no reason to refuse.
+// bbolt fills such a file, so in its shape that is not a reason to refuse.
 func hasNoBuckets(c *cli.Call, path string, info fs.FileInfo) bool {
 	if info.Size() == 0 {
 		return true

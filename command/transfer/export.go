@@ -25,7 +25,7 @@ is noticed. In between each bucket has a line, with its sequence unless that is 
   {"bucket":["users"],"sequence":7}
   {"bucket":["users"],"key":"anna","value":"admin"}
 
-Names, keys and values that are no text are {"hex":"00ff"} or {"base64":"AP8="}.
+Names, keys and values that are not text are {"hex":"00ff"} or {"base64":"AP8="}.
 
 --csv writes the keys and values of one bucket as CSV, without the buckets in it. Rows that
 "import --blob-columns" has put there get all their columns again, with the content of their blobs.`
@@ -121,7 +121,7 @@ func runExport(c *cli.Call, f exportFlags) error {
 			c.Name(), cli.Plural(r.LeftOut, "bucket"), cli.PathText(path))
 	}
 	if r.noText {
-		fmt.Fprintf(c.Cmd.ErrOrStderr(), "%s: note: what is no text was written as hexadecimal, which import cannot tell from text; to import it again, export with --key-format hex --value-format hex, and give the same to import\n", c.Name())
+		fmt.Fprintf(c.Cmd.ErrOrStderr(), "%s: note: what is not text was written as hexadecimal, which import cannot tell from text; to import it again, export with --key-format hex --value-format hex, and give the same to import\n", c.Name())
 	}
 	switch {
 	case f.Path == "":

@@ -169,7 +169,7 @@ func findColumn(flag, column string, names []string) (int, error) {
 	}
 	switch {
 	case names == nil:
-		return 0, cli.Usagef("--%s: %q is no number of a column, from 1; with --header columns can be given by their names", flag, column)
+		return 0, cli.Usagef("--%s: %q is not a column number, from 1; with --header columns can be given by their names", flag, column)
 	default:
 		return 0, cli.Usagef("--%s: no column has the name %q; there are %s", flag, column, strings.Join(shown, ", "))
 	}

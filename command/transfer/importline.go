@@ -201,7 +201,7 @@ func (d *decoder) errorf(format string, args ...any) error {
 	return fmt.Errorf("column %d: %s", at+1, fmt.Sprintf(format, args...))
 }
 
-// syntax is err, of reading what is no JSON.
+// syntax is err, of reading what is not JSON.
 func (d *decoder) syntax(err error) error {
 	var e *jsontext.SyntacticError
 	if errors.As(err, &e) {

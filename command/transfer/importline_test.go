@@ -33,7 +33,7 @@ func FuzzLine(f *testing.F) {
 			Sequence uint64
 		}
 		if err := json.Unmarshal(line, &known); err != nil {
-			t.Fatalf("%q is no JSON: %v", line, err)
+			t.Fatalf("%q is not JSON: %v", line, err)
 		}
 		if r.sequence != known.Sequence || len(r.path) != len(known.Bucket) {
 			t.Fatalf("%q: read %v", line, r)

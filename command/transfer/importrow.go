@@ -6,7 +6,7 @@ import (
 	"holdfast/command/internal/rows"
 )
 
-// plainRow is an error if what is to be put into b, not by --blob-columns, is no row and b has rows with columns of
+// plainRow is an error if what is to be put into b, not by --blob-columns, is not a row and b has rows with columns of
 // blobs.
 func (m *importer) plainRow(b *holdfast.Bucket, r record) error {
 	if m.plain != b {

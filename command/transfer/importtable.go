@@ -96,7 +96,7 @@ func (m *importer) beginTable(b *holdfast.Bucket, t *rows.Table) error {
 		case old != nil && !t.Same(old):
 			return m.conflict(1, "", "bucket %s has rows of other columns, or with another store", cli.BriefPath(m.path))
 		case old == nil && !rows.IsEmpty(b):
-			return m.conflict(1, "; give another bucket", "bucket %s has keys that are no rows with columns of blobs", cli.BriefPath(m.path))
+			return m.conflict(1, "; give another bucket", "bucket %s has keys that are not rows with columns of blobs", cli.BriefPath(m.path))
 		}
 	}
 	path, err := t.StorePath()

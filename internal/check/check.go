@@ -45,7 +45,7 @@ type Input struct {
 	// whether the others fit together is asked, and not what will be noticed when it is read.
 	PassDamaged bool
 
-	// Gaps says that room between elements is no fault: "bbolt surgery" leaves some.
+	// Gaps says that room between elements is not a fault: "bbolt surgery" leaves some.
 	Gaps bool
 
 	// Key turns a key into text for messages; nil: quoted.

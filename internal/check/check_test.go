@@ -131,7 +131,7 @@ func TestSound(t *testing.T) {
 	if faults := f.run(); len(faults) > 0 {
 		t.Error(faults)
 	}
-	f = sound() // which pages are free is not known: that is no fault
+	f = sound() // which pages are free is not known: that is not a fault
 	f.in.Accounted, f.in.Free, f.in.Reserved = false, nil, nil
 	if faults := f.run(); len(faults) > 0 {
 		t.Error(faults)

@@ -66,7 +66,7 @@ func Layout(in Input, damage *page.CorruptError) iter.Seq[PageRun] {
 // maxDamaged is how many damaged runs are met before the rest is not read.
 const maxDamaged = 1 << 20
 
-// layout knows the pages that are no tree's.
+// layout knows the pages that are not a tree's.
 type layout struct {
 	in     Input
 	damage *page.CorruptError

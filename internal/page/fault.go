@@ -11,7 +11,7 @@ import (
 // deliver when its mapping was read.
 var ErrUnreadable = errors.New("the page cannot be read: the file was shortened while it was open, or its disk failed")
 
-// A mapped page that cannot be read is no error of a call but a fault of the
+// A mapped page that cannot be read is not an error of a call but a fault of the
 // processor, with which a Go program ends. debug.SetPanicOnFault turns it into
 // a panic, for one goroutine; what recovers from it asks Fault whose it is:
 //

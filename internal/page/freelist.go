@@ -79,7 +79,7 @@ func (m *Image) Freelist(id ID) (free []Extent, pages uint64, err error) {
 		if p < FirstDataPage || p >= m.highWater {
 			return nil, 0, Corruptf(id, "the freelist names page %d, which is not a page of this database: they are %d to %d", p, FirstDataPage, m.highWater-1)
 		}
-		if p <= last { // 0 at first, which is no data page
+		if p <= last { // 0 at first, which is not a data page
 			return nil, 0, Corruptf(id, "freelist is not in ascending order: %d follows %d", p, last)
 		}
 		if k := len(free); k > 0 && free[k-1].End() == p {

@@ -13,7 +13,7 @@ func onlyDamage(t *testing.T, err error) {
 	t.Helper()
 	var damage *CorruptError
 	if err != nil && !errors.As(err, &damage) {
-		t.Fatalf("an error that is no damage: %v", err)
+		t.Fatalf("an error that is not damage: %v", err)
 	}
 }
 

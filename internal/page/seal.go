@@ -26,7 +26,7 @@ import (
 //     zeroed at the end of a page: taken for a page without a seal.
 //
 // The constant has set bits in each byte, the highest of each byte among them,
-// so that what programs leave in memory is no seal: zeros and any other row of
+// so that what programs leave in memory is not a seal: zeros and any other row of
 // equal words or bytes (whose halves differ in none of the constant's 18 bits),
 // text (whose highest bits are equal), small numbers. Of chance bytes one run in
 // 8 million passes for a wrong seal with a slack of 2 bits; bbolt leaves zeros.
@@ -115,7 +115,7 @@ func sumWithID(sum uint32, id ID) uint32 {
 	return ^sum
 }
 
-// hasSealRoom tells whether the last bytes of the run are no content. It goes by
+// hasSealRoom tells whether the last bytes of the run are not content. It goes by
 // the last element, as the encoder puts it last, directly after the one
 // before. One that is elsewhere, or ends beyond the run, is damage and says nothing.
 //

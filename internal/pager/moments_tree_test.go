@@ -97,7 +97,7 @@ func parseRoot(root page.Page) (n int, kids [3]page.ID, err error) {
 	}
 	list, err := root.Leaf(0)
 	if err != nil || len(list.Value) != 8*len(kids) {
-		return 0, kids, fmt.Errorf("page %d is no root of ours, %w", root.ID(), err)
+		return 0, kids, fmt.Errorf("page %d is not a root of ours, %w", root.ID(), err)
 	}
 	for i := range kids {
 		kids[i] = page.ID(binary.LittleEndian.Uint64(list.Value[8*i:]))

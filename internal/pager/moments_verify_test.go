@@ -48,7 +48,7 @@ func (h *history) call(op vfs.Op) error {
 		h.failFlush()
 	}
 	if h.editing == nil && h.oneIn(3) {
-		h.leading = false // its own calls are no group's
+		h.leading = false // its own calls are not a group's
 		h.whileWritten()
 		h.leading = true
 	}

@@ -22,7 +22,7 @@
 //
 // If only metas are damaged, what is saved is one committed state and not a mixture, as
 // long as there is a freelist page of it, and the newest wherever a checksum or a field
-// tells it. Page numbers are no clock, and pages have no transaction number. So the tree
+// tells it. Page numbers are not a clock, and pages have no transaction number. So the tree
 // below each readable page is looked at once and summed up: pages, keys, sequences,
 // faults, and a sum of hashes of its page numbers. With the same sum of the numbers in a
 // freelist, one addition tells whether both are all pages below the high-water mark, each

@@ -19,7 +19,7 @@ type Sink interface {
 	// Put puts a key into a bucket, unless there is one of that name, which stays.
 	// Key and value stay as they are.
 	Put(p *Place, key, value []byte) (Outcome, error)
-	// Fresh is name, or one like it that is no bucket at the top level.
+	// Fresh is name, or one like it that is not a bucket at the top level.
 	Fresh(name string) (string, error)
 }
 

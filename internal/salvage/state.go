@@ -24,7 +24,7 @@ type state struct {
 var ErrNone = errors.New("no page of a database is in the file")
 
 // states are those that the metas name, the newest first, with what is odd about them, and
-// what of that is no loss.
+// what of that is not a loss.
 func (s *source) states() (found []state, notes, mended []string) {
 	metas, errs := page.ReadMetas(s.r, s.pageSize, int(s.pageSize))
 	for slot, err := range errs {
@@ -187,7 +187,7 @@ func (s *source) eachFree(id page.ID, visit func(page.ID)) (pages uint64, err er
 	h := page.DecodeHeader(first)
 	n := uint64(h.Overflow) + 1
 	if h.ID != id || h.Flags != page.FlagFreelist || n > uint64(s.pages-id) || n > 2+uint64(s.pages)*8/uint64(s.pageSize) {
-		return 0, page.Corruptf(id, "it is no freelist page")
+		return 0, page.Corruptf(id, "it is not a freelist page")
 	}
 	if !s.mayRead(n) {
 		return 0, errTooMuch(id)

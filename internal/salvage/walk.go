@@ -246,7 +246,7 @@ func (s *salvage) element(at *Place, id page.ID, e page.Element) error {
 	}
 	at.tree.keys = true
 	if at.Parent == nil {
-		s.loseElement(at, id, e.Key, "it is no bucket, and stands where only buckets can be")
+		s.loseElement(at, id, e.Key, "it is not a bucket, and stands where only buckets can be")
 		return nil
 	}
 	switch outcome, err := s.sink.Put(at, e.Key, e.Value); {

@@ -103,7 +103,7 @@ func (s *extentSet) runFrom(from, limit page.ID) (page.Extent, bool) {
 	return page.Extent{Start: start, N: uint64(end - start)}, true
 }
 
-// gapFrom is the first run of pages at or after from that are no members, cut
+// gapFrom is the first run of pages at or after from that are not members, cut
 // off at limit.
 func (s *extentSet) gapFrom(from, limit page.ID) (page.Extent, bool) {
 	if e, ok := s.around(from); ok {

@@ -17,7 +17,7 @@ import (
 // high-water mark of any size costs nothing until pages below it differ.
 //
 // Invariants: a child pointer is nil exactly when the child is uniform; the
-// root is never nil; pages at or above the capacity are no members.
+// root is never nil; pages at or above the capacity are not members.
 type pageSet struct {
 	root   *node
 	height int    // levels of nodes above the leaves, at least 1

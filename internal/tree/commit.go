@@ -155,7 +155,7 @@ func (t *Tree) mergeChild(n *node, i int) (int, error) {
 }
 
 // InlineSize is the size of the page that an edited tree of one leaf takes as
-// an inline bucket. ok is false if it holds a bucket, is no leaf or takes more
+// an inline bucket. ok is false if it holds a bucket, is not a leaf or takes more
 // than limit bytes.
 func (t *Tree) InlineSize(limit int) (size int, ok bool) {
 	n := t.node

@@ -289,7 +289,7 @@ func (n *node) mayChange(at int) bool {
 	return len(n.changes) < maxThinChanges || at == len(n.changes) && at < maxThinRun
 }
 
-// addThin makes it, which is no element yet, element i of a thin leaf, unless that is the
+// addThin makes it, which is not an element yet, element i of a thin leaf, unless that is the
 // last or makes it much longer than a page, of full bytes: the leaf has to be thick for that.
 func (n *node) addThin(i int, it item, full int) bool {
 	size := uint64(page.LeafElementSize) + uint64(len(it.key)) + uint64(len(it.value))

@@ -19,7 +19,7 @@ func (l *Level) Inline() bool { return l.n == nil && l.p.ID() == 0 }
 // Count is the number of elements.
 func (l *Level) Count() int { return l.count() }
 
-// Element is element i of a leaf. The value of one that is no bucket is not to be
+// Element is element i of a leaf. The value of one that is not a bucket is not to be
 // used: it may be unverified.
 func (l *Level) Element(i int) (page.Element, error) {
 	l.t.lend()

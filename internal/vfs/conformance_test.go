@@ -197,7 +197,7 @@ func testWriteVec(t *testing.T, open func() File) {
 	wantBytes(t, bytes.Join(bufs, nil), before)
 	wantContent(t, file, append(make([]byte, 123), want...))
 
-	// Large buffers do not fit into a copy, one buffer is no vector, and
+	// Large buffers do not fit into a copy, one buffer is not a vector, and
 	// nothing at all writes nothing, also far behind the end.
 	large := [][]byte{pattern(300<<10, 1), pattern(1, 2), pattern(1<<20, 3), pattern(100, 4)}
 	must(t, file.Truncate(0))

@@ -110,7 +110,7 @@ func (c *Crash) loseSome() {
 	}
 }
 
-// written are the pending changes that are bytes: a size alone is no page of the
+// written are the pending changes that are bytes: a size alone is not a page of the
 // cache.
 func (c *Crash) written() []change {
 	return slices.DeleteFunc(slices.Clone(c.pending), func(ch change) bool { return ch.data == nil })

@@ -236,7 +236,7 @@ func (f *memFile) Grow(size int64) error {
 
 func (f *memFile) Sync() error { return f.do("flush", func(*Mem) error { return nil }) }
 
-// Identity is 0: bytes in memory are no file of the system.
+// Identity is 0: bytes in memory are not a file of the system.
 func (f *memFile) Identity() uint64 { return 0 }
 
 // DropCache has nothing to do: there is no device.

@@ -171,7 +171,7 @@ func grow[D database[T], T transaction[B], B bucket[B, C], C cursor](s *sample, 
 
 func sampleKey(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 
-// filler is a value that is no row of zeros.
+// filler is a value that is not a row of zeros.
 func filler(n int) []byte { return bytes.Repeat([]byte("abc"), n/3+1)[:n] }
 
 // step is a transaction of a sample's history: an edit of a top-level bucket, or,

@@ -177,6 +177,6 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if !slices.ContainsFunc(want, func(s string) bool { return s == "reading: Commit: tx not writable" }) {
-		t.Errorf("the answers are no errors: %q", want[:20])
+		t.Errorf("the answers are not errors: %q", want[:20])
 	}
 }

@@ -28,7 +28,7 @@ func faultsOf(t *testing.T, s *sample, options ...holdfast.CheckOption) []string
 		for err := range tx.Check(options...) {
 			var damage *holdfast.CorruptError
 			if !errors.As(err, &damage) {
-				t.Errorf("%v is no CorruptError", err)
+				t.Errorf("%v is not a CorruptError", err)
 			}
 			faults = append(faults, err.Error())
 		}

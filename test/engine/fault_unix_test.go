@@ -325,7 +325,7 @@ func TestShortenedUnderCheck(t *testing.T) {
 	update(t, dst, func(*holdfast.Tx) {}) // its writer lock was given back
 }
 
-// A panic that is no fault of the mapping is the caller's, and ends the
+// A panic that is not a fault of the mapping is the caller's, and ends the
 // transaction.
 func TestOtherPanicsPass(t *testing.T) {
 	db := openNew(t, 0)

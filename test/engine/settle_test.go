@@ -159,7 +159,7 @@ func TestSettleUnfinished(t *testing.T) {
 	}
 }
 
-// What is no database, or cannot be had, stays as it is.
+// What is not a database, or cannot be had, stays as it is.
 func TestSettleRefuses(t *testing.T) {
 	sound := newSample(t).data
 	for name, c := range map[string]struct {

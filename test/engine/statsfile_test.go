@@ -82,7 +82,7 @@ func TestStatsFileNames(t *testing.T) {
 	}
 }
 
-// A directory that is none, or is gone, is no hindrance, and is told once.
+// A directory that is none, or is gone, does not matter, and is told once.
 func TestStatsFileCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))

@@ -319,7 +319,7 @@ func (d *fullDisk) crowd() {
 	stats := d.db.Stats()
 	d.Logf("page size %d: %d commits in %d groups, %d failed", d.opts.PageSize, stats.Commits, stats.CommitGroups, len(failed))
 	if stats.Commits == stats.CommitGroups && strings.Contains(d.Name(), "Ext4") { // on a tmpfs a flush takes no time
-		d.Errorf("%d commits in as many groups: this was no crowd", stats.Commits)
+		d.Errorf("%d commits in as many groups: these writers never waited", stats.Commits)
 	}
 	d.reopen("full in the hole, in a crowd")
 	free()

@@ -27,7 +27,7 @@ func Duration(t testing.TB) time.Duration {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		t.Fatalf("HOLDFAST_SOAK=%s is no duration such as 10m", s)
+		t.Fatalf("HOLDFAST_SOAK=%s is not a duration such as 10m", s)
 	}
 	return d
 }
@@ -52,7 +52,7 @@ func number(t testing.TB, name, s string) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		t.Fatalf("%s=%s is no number", name, s)
+		t.Fatalf("%s=%s is not a number", name, s)
 	}
 	return n
 }

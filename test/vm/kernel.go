@@ -64,7 +64,7 @@ func (k *Kernel) Version() string {
 func moduleName(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // ordered are the files of modules and of those that they need, which come first.
-// What the kernel has built in is no module and has no file.
+// What the kernel has built in is not a module and has no file.
 func (k *Kernel) ordered(names []string) (files []string, err error) {
 	var add func(name string) error
 	add = func(name string) error {

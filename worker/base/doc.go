@@ -43,7 +43,7 @@ var (
 	// ErrChoice: no image, or more than one, is what was asked for.
 	ErrChoice = errors.New("no such choice")
 
-	// ErrNotBase: a snapshot is no base.
+	// ErrNotBase: a snapshot is not a base.
 	ErrNotBase = errors.New("not a base")
 )
 

@@ -147,7 +147,7 @@ func (t *tree) link(ctx context.Context, name, target string, now time.Time) err
 	}
 	defer func() { _ = unix.Close(from) }()
 	if kind != unix.S_IFREG {
-		return fmt.Errorf("%w: a hard link to %q, which is no regular file", ErrUnsafe, shorten(target))
+		return fmt.Errorf("%w: a hard link to %q, which is not a regular file", ErrUnsafe, shorten(target))
 	}
 	dir, base, _, err := t.place(name, now)
 	if err != nil {

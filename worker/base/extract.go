@@ -77,7 +77,7 @@ func (x *extraction) run(r io.Reader) error {
 				return fmt.Errorf("%w: cut off: the archive has no end", ErrFormat)
 			}
 			if n == 0 && x.noEmpty {
-				return fmt.Errorf("%w: it begins with zeros: there is no file in it, or it is no tar archive, but such as an image of a file system", ErrFormat)
+				return fmt.Errorf("%w: it begins with zeros: there is no file in it, or it is not a tar archive, but such as an image of a file system", ErrFormat)
 			}
 			break
 		}
@@ -205,7 +205,7 @@ func (x *extraction) whiteout(h *tar.Header, dir, base string) error {
 	case err != nil || ignored && h.Size == 0:
 		return err
 	case h.Typeflag != tar.TypeReg || h.Size != 0:
-		return fmt.Errorf("%w: a whiteout that is no empty file", ErrUnsafe)
+		return fmt.Errorf("%w: a whiteout that is not an empty file", ErrUnsafe)
 	case opaque:
 		return x.tree.opaque(x.ctx, dir)
 	}

@@ -187,7 +187,7 @@ func (c *chooser) descriptor(d v1.Descriptor, ref string, depth int) error {
 	case v1.MediaTypeImageManifest, dockerManifest:
 		return c.manifest(d, ref)
 	}
-	return nil // of a kind that is no image
+	return nil // of a kind that is not an image
 }
 
 func (c *chooser) manifest(d v1.Descriptor, ref string) error {

@@ -113,7 +113,7 @@ func importPath(ctx context.Context, namespace *snapshot.Namespace, path string,
 	}
 	l, err := openLayout(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: a directory that is no OCI image layout: it has no file %s; files are imported as a tar archive: tar -C DIR -cf base.tar .%w", ErrFormat, v1.ImageLayoutFile, reworded{"", err})
+		return nil, fmt.Errorf("%w: a directory that is not an OCI image layout: it has no file %s; files are imported as a tar archive: tar -C DIR -cf base.tar .%w", ErrFormat, v1.ImageLayoutFile, reworded{"", err})
 	}
 	if err != nil {
 		return nil, err

@@ -414,7 +414,7 @@ func (im *importer) name() error {
 	case info.Kind == snapshot.View && info.Parent == im.result.Snapshot && maps.Equal(info.Labels, labels):
 		return nil
 	case info.Kind != snapshot.View || info.Labels[LabelBase] == "":
-		return fmt.Errorf("%q: %w: it is the name of a snapshot that is no base", im.o.Name, snapshot.ErrExists)
+		return fmt.Errorf("%q: %w: it is the name of a snapshot that is not a base", im.o.Name, snapshot.ErrExists)
 	case !im.o.Replace:
 		return fmt.Errorf("base %q: %w, and is another", im.o.Name, snapshot.ErrExists)
 	default: // in one transaction: no reader finds the name without a base

@@ -60,7 +60,7 @@ func openLayout(dir string) (*layout, error) {
 const maxMembers = 100_000
 
 // openLayoutTar opens a layout in a tar archive that is not compressed. It reads all headers, and contents when they
-// are asked for. It closes f when it is closed; with fs.ErrNotExist f is no layout, and stays open.
+// are asked for. It closes f when it is closed; with fs.ErrNotExist f is not a layout, and stays open.
 func openLayoutTar(f *os.File) (*layout, error) {
 	type place struct{ at, size int64 }
 	members := map[string]place{}

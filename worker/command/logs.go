@@ -32,7 +32,7 @@ type logsReport struct {
 	Command      string    `json:"command"`
 	Created      time.Time `json:"created"`
 	Output       string    `json:"output"`
-	OutputBase64 string    `json:"output_base64"` // in place of output, if that is no text
+	OutputBase64 string    `json:"output_base64"` // in place of output, if that is not text
 	OutputBytes  int64     `json:"output_bytes"`  // that were written; what is kept can be less
 	Lost         bool      `json:"lost"`          // the process that ran the step ended before it could record this
 }

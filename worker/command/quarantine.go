@@ -57,7 +57,7 @@ func (c *call) removeQuarantined() error {
 	for _, arg := range c.args {
 		n, err := strconv.ParseUint(arg, 10, 62)
 		if err != nil && !all {
-			return cli.Usagef("--quarantined: %q is no number of a directory; holdfastd snapshot ls --quarantined lists them; or all", arg)
+			return cli.Usagef("--quarantined: %q is not the number of a directory; holdfastd snapshot ls --quarantined lists them; or all", arg)
 		}
 		ids = append(ids, snapshot.ID(n))
 	}

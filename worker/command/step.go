@@ -171,7 +171,7 @@ func (f *stepFlags) limits() (l step.Limits, err error) {
 	l = step.Limits{CPU: f.cpus, Pids: f.pids, Time: f.timeout}
 	l.Memory, l.Disk = f.memory, f.disk
 	if f.cpus < 0 {
-		return l, cli.Usagef("--cpus is %v; give more than 0, or leave it out: it is no limit then", f.cpus)
+		return l, cli.Usagef("--cpus is %v; give more than 0, or leave it out: it is not a limit then", f.cpus)
 	}
 	if f.pids < 0 {
 		return l, cli.Usagef("--pids is %d; give more than 0, or leave it out: it is %d then", f.pids, step.DefaultPids)

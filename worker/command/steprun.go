@@ -72,7 +72,7 @@ type stepReport struct {
 	ExitCode     int       `json:"exit_code"`
 	Reason       string    `json:"reason"` // why there is no result
 	Output       string    `json:"output"`
-	OutputBase64 string    `json:"output_base64"` // in place of output, if that is no text
+	OutputBase64 string    `json:"output_base64"` // in place of output, if that is not text
 	OutputBytes  int64     `json:"output_bytes"`  // that were written; what is kept can be less
 	Created      time.Time `json:"created,omitzero"`
 	Milliseconds float64   `json:"milliseconds"`         // of this call, without opening and closing the store
@@ -97,7 +97,7 @@ func (c *call) hasResult(r *step.Runner, s step.Step) bool {
 	return err == nil
 }
 
-// runStep runs a step. That it has no result is no error here.
+// runStep runs a step. That it has no result is not an error here.
 func (c *call) runStep(t *snapshot.Namespace, r *step.Runner, s step.Step, f *stepFlags) (*stepReport, error) {
 	var log io.Writer = cli.Output{W: c.cmd.OutOrStdout()}
 	if c.json {

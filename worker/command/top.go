@@ -234,7 +234,7 @@ func (v *topView) draw(r *topReport) {
 	fmt.Fprint(v.out, toCorner, strings.Join(lines, clearRest+"\n"), clearRest, "\n", clearBelow)
 }
 
-// fixedLines are those of a screen that are no steps, with the one where the cursor stays.
+// fixedLines are those of a screen that are not steps, with the one where the cursor stays.
 const fixedLines = 11
 
 // screen is what is drawn below the title.

@@ -95,7 +95,7 @@ func (s *served) show(ctx context.Context, key string, mounts []mount.Mount, err
 	return []mount.Mount{{Type: "bind", Source: path, Options: slices.Concat([]string{"rbind"}, m.Options)}}, nil
 }
 
-// hide unmounts what was shown of a snapshot. That fails if a file in it is open; a bind mount of it is no hindrance.
+// hide unmounts what was shown of a snapshot. That fails if a file in it is open; a bind mount of it does not matter.
 func (s *served) hide(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

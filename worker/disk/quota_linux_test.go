@@ -66,7 +66,7 @@ func asHeld(t *testing.T) {
 }
 
 // TestQuota: a step with --disk took 500 MiB of 10 by fallocate before its directory was measured again. With a quota the kernel
-// refuses it; what is in other directories does not count, and what is lifted is no limit.
+// refuses it; what is in other directories does not count, and what is lifted is not a limit.
 func TestQuota(t *testing.T) {
 	onQuotas(t, func(t *testing.T, root string) {
 		if err := disk.HasQuotas(root); err != nil { // with CAP_SYS_RESOURCE, as holdfastd has it

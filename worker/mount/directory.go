@@ -20,7 +20,7 @@ const (
 var ownDirectories = []string{rootDir, markDir, mastersDir, pointsDir}
 
 // RemoveDirectory removes the directory of a Manager that is closed, if there is nothing in it that the next one would
-// need: no record of a mount, and no file that a Manager does not make. Otherwise it stays, which is no error. The
+// need: no record of a mount, and no file that a Manager does not make. Otherwise it stays, which is not an error. The
 // caller sees to it that no Manager is opened on it meanwhile.
 func RemoveDirectory(dir string) error {
 	if err := removeDirectory(dir); err != nil {

@@ -277,7 +277,7 @@ func TestCopiedNamespace(t *testing.T) {
 	})
 }
 
-// A copy that lives for a moment only, as when a container starts, delays Wait and is no error.
+// A copy that lives for a moment only, as when a container starts, delays Wait and is not an error.
 func TestBriefCopy(t *testing.T) {
 	s := newStand(t, Options{})
 	n, err := s.StepNamespace()

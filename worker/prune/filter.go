@@ -90,7 +90,7 @@ func parseCondition(text string) (c condition, rest string, err error) {
 			}
 			if op == "~=" {
 				if c.match, err = regexp.Compile(c.value); err != nil {
-					return c, "", fmt.Errorf("%q is no regular expression: %s", c.value, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+					return c, "", fmt.Errorf("%q is not a regular expression: %s", c.value, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 				}
 			}
 			return c, rest, nil

@@ -65,7 +65,7 @@ func (p *Policy) young(c *snapshot.Candidate, now time.Time) bool {
 	return max(now.Sub(c.LastUsed), 0) < time.Duration(p.KeepDuration)
 }
 
-// ErrConfig: a text is no configuration. Its text names the field, and the line where that is known.
+// ErrConfig: a text is not a configuration. Its text names the field, and the line where that is known.
 var ErrConfig = errors.New("bad configuration of pruning")
 
 // Load reads a configuration from a file, until ctx ends: it may be a pipe. Errors: ErrConfig, and those of os.Open.

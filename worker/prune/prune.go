@@ -126,7 +126,7 @@ const roomRounds = 3
 
 // MakeRoom removes as many of the snapshots that policies select as it takes for so many bytes to be free on the
 // file system, whatever the bounds of the policies are, but for ReservedSpace; and returns when the
-// trees are deleted. What is reserved (Options.Reserved) is not subtracted. That less is free then is no error. It
+// trees are deleted. What is reserved (Options.Reserved) is not subtracted. That less is free then is not an error. It
 // is for disk.Options.MakeRoom.
 func (p *Pruner) MakeRoom(ctx context.Context, free int64) error {
 	if free <= 0 {

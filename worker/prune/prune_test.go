@@ -46,7 +46,7 @@ func TestParentsFollow(t *testing.T) {
 	s.sound()
 }
 
-// TestClockBackwards: what was used in the future was used now. It is no reason for anything to go, or to stay for longer.
+// TestClockBackwards: what was used in the future was used now. It is not a reason for anything to go, or to stay for longer.
 func TestClockBackwards(t *testing.T) {
 	s := newStand(t)
 	a := s.namespace("a")

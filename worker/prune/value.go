@@ -48,7 +48,7 @@ func ParseSize(text string) (Size, error) {
 }
 
 var (
-	errZero     = errors.New("0 is no bound; leave it out instead")
+	errZero     = errors.New("0 is not a bound; leave it out instead")
 	errTooLarge = errors.New("more than 1 EiB")
 )
 
@@ -137,7 +137,7 @@ type Count int64
 func (c *Count) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < 0 {
-		return fmt.Errorf("%q is no number of things", text)
+		return fmt.Errorf("%q is not a count", text)
 	}
 	if n == 0 {
 		return errZero

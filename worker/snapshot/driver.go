@@ -54,12 +54,12 @@ type Driver interface {
 	Mounts(ctx context.Context, t Tree, readonly bool) ([]mount.Mount, error)
 
 	// Usage measures what the snapshot takes, without its parents. It may be called while the
-	// snapshot is written to; a file that goes away meanwhile is no error.
+	// snapshot is written to; a file that goes away meanwhile is not an error.
 	Usage(ctx context.Context, t Tree) (Usage, error)
 
 	// Remove removes what is not removed by deleting the files and directories in l.Dir,
 	// which the Store does afterwards. l.Dir may not be there. It is called again if it fails
-	// or was interrupted, so what is gone already is no error. When ctx ends it
+	// or was interrupted, so what is gone already is not an error. When ctx ends it
 	// returns soon.
 	Remove(ctx context.Context, l Layer) error
 }

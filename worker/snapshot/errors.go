@@ -38,7 +38,7 @@ var (
 	ErrCorrupt = errors.New("snapshot metadata are corrupt")
 	// ErrNoMetadata: there are snapshots, but no metadata.db.
 	ErrNoMetadata = errors.New("there are snapshots, but no metadata.db")
-	// ErrNotStore: there is something in the directory, and it is no Store.
+	// ErrNotStore: there is something in the directory, and it is not a Store.
 	ErrNotStore = errors.New("not a snapshot store")
 	// ErrOtherDriver: the Store belongs to another driver.
 	ErrOtherDriver = errors.New("snapshot store of another driver")

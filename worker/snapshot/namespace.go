@@ -220,7 +220,7 @@ func (t *Namespace) Touch(ctx context.Context, name string) error {
 }
 
 // Pin protects a snapshot from being pruned and removed, and with it those below it, until
-// Unpin. Both are no errors if nothing changes.
+// Unpin. Both are not errors if nothing changes.
 func (t *Namespace) Pin(ctx context.Context, name string) error { return t.pin(name, flagPinned) }
 
 // Unpin is the end of Pin.

@@ -24,7 +24,7 @@ type Keeper interface {
 }
 
 // CheckPlace is ErrNotStore, or ErrNoMetadata, if Open would refuse the directory root: there is something in it, and
-// that is no store. It changes nothing.
+// that is not a store. It changes nothing.
 func CheckPlace(root string, driver Driver) error {
 	if err := checkPlace(root, driver); err != nil {
 		return fmt.Errorf("snapshot store %s: %w", root, err)

@@ -115,7 +115,7 @@ func TestOpenLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestOpenFinishesMaking: what making a store leaves that was cut short is no obstacle, nor is the root of a file
+// TestOpenFinishesMaking: what making a store leaves that was cut short does not matter, nor is the root of a file
 // system.
 func TestOpenFinishesMaking(t *testing.T) {
 	dirs := map[string]string{"lock": "4711\n", "snapshots/": "", "new/": "", "trash/": ""}

@@ -17,7 +17,7 @@ type Candidate struct {
 }
 
 // Prunable calls fn for the snapshots that can be pruned, the one that was not used for the
-// longest time first, until it returns false: committed ones of namespaces that are no clients,
+// longest time first, until it returns false: committed ones of namespaces that are not clients,
 // without children, leases and pins. It shows what there was when it began. A snapshot whose children
 // are pruned can be pruned after them.
 func (s *Store) Prunable(ctx context.Context, fn func(Candidate) bool) error {

@@ -38,7 +38,7 @@ var controllers = []string{"memory", "cpu", "pids"}
 // findCgroups looks for hierarchies in the mountinfo of the process.
 func findCgroups(name string) (*cgroups, error) {
 	if name == "" || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
-		return nil, invalidf("%q is no name of a cgroup", name)
+		return nil, invalidf("%q is not a name of a cgroup", name)
 	}
 	c := &cgroups{name: name, v1: map[string]string{}}
 	err := mountinfo.Each(mountinfo.Own, func(m *mountinfo.Mount) {

@@ -26,7 +26,7 @@ var (
 	ErrExit = errors.New("the command failed")
 	// ErrSignal: the command was killed by a signal.
 	ErrSignal = errors.New("the command was killed")
-	// ErrStart: the command could not be started: it is not there, or is no program.
+	// ErrStart: the command could not be started: it is not there, or is not a program.
 	ErrStart = errors.New("the command could not be started")
 	// ErrNoUser: there is no such user or group in the base. It comes with ErrStart.
 	ErrNoUser = errors.New("the base has no such user")

@@ -323,7 +323,7 @@ func (r *Runner) verdict(f *flight, done *run, cause, err error) error {
 		fail.Reason = ErrCanceled
 	case errors.As(err, &start):
 		fail.Reason, fail.Code = fmt.Errorf("%w: %w", ErrStart, start), start.code
-	case err != nil && cause == nil && !done.oom: // what is killed for its memory before it begins is no fault of the machine
+	case err != nil && cause == nil && !done.oom: // what is killed for its memory before it begins is not a fault of the machine
 		return r.fault(f, err)
 	case err == nil && done.code == 0 && !done.signaled:
 		return nil

@@ -30,7 +30,7 @@ const (
 	// name.
 	LabelLocal = labelPrefix + ".local"
 
-	// LabelUncached says why the result is no hit for the same step.
+	// LabelUncached says why the result is not a hit for the same step.
 	LabelUncached = labelPrefix + ".uncached"
 )
 

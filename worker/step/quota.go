@@ -34,7 +34,7 @@ func (r *Runner) limitDisk(f *flight) *disk.Quota {
 	}
 	q, err := disk.LimitTrees(uint64(info.ID), limit, dirs...)
 	if err != nil {
-		r.log.Warn("a step's limit of disk is no quota", "step", f.id.String(), "error", err)
+		r.log.Warn("a step's limit of disk is not a quota", "step", f.id.String(), "error", err)
 		return nil
 	}
 	return q

@@ -244,7 +244,7 @@ func makeDir(name string, mode uint32) error {
 		return fmt.Errorf("%s of the base: %w", name, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return &startError{126, fmt.Errorf("%s of the base is no directory, or a symbolic link", name)}
+		return &startError{126, fmt.Errorf("%s of the base is not a directory, or a symbolic link", name)}
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (l looks) take(ctx context.Context, key fstree.Sum) (end func(), err error)
 const lookTries = 3
 
 // look finds out the digest of a source. That it cannot be known, since it keeps changing, or something in it cannot be read or has no
-// content, is no error.
+// content, is not an error.
 func (r *Runner) look(ctx context.Context, path string, anyOwner bool) (source, error) {
 	s := source{path: path, anyOwner: anyOwner}
 	if _, err := os.Stat(path); err != nil {

@@ -66,7 +66,7 @@ type Copy struct {
 // have, and a fraction of what a machine has numbers for.
 const DefaultPids = 4096
 
-// Limits bound a run; 0 is no limit. They are not part of the ID: a result within wider limits is
+// Limits bound a run; 0 is not a limit. They are not part of the ID: a result within wider limits is
 // also a result within narrower ones.
 type Limits struct {
 	Memory int64         // bytes, of all processes together; swapping is off where the kernel can

@@ -186,7 +186,7 @@ func TestFailure(t *testing.T) {
 			s.Errorf("%d snapshots, and %d before", after, before)
 		}
 		s.clean()
-		// It is no hit, and may succeed at another time.
+		// It is not a hit, and may succeed at another time.
 		dir := filepath.Join(s.dir, "d")
 		must(s, os.Mkdir(dir, 0o755))
 		later := sh("base", "test -e /d/there")

@@ -39,7 +39,7 @@ func lookupHome(root int, uid uint32) string {
 }
 
 // readInRoot reads a file in the directory etc of a root directory, nothing if it is not there. Symbolic links lead
-// nowhere else; what is no regular file is not opened.
+// nowhere else; what is not a regular file is not opened.
 func readInRoot(root int, name string) ([]byte, error) {
 	fd, err := openIn(root, "etc/"+name, unix.O_PATH)
 	if err == unix.ENOENT || err == unix.ENOTDIR {

@@ -60,7 +60,7 @@ func TestWrongData(t *testing.T) {
 	for _, f := range figures {
 		for _, data := range []string{"", "{}", `{"groups": [{"table": {"Rows": [{"Workload": "1 writer: commits"}]}}]}`} {
 			if _, err := f.draw([]byte(data)); err == nil {
-				t.Errorf("%s: %q is no error", f.name, data)
+				t.Errorf("%s: %q is not an error", f.name, data)
 			}
 		}
 	}

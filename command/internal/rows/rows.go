@@ -102,7 +102,7 @@ func (t *Table) Fields(value []byte, fn func(column int, field []byte) error) er
 	return nil
 }
 
-// ErrRow is wrapped by errors of a value that is no row of its bucket.
+// ErrRow is wrapped by errors of a value that is not a row of its bucket.
 var ErrRow = errors.New("its value has not the fields of the columns: no row that import --csv --blob-columns has written")
 
 // AppendField adds a field to the value of a row.
@@ -186,7 +186,7 @@ func IsEmpty(b *holdfast.Bucket) bool {
 	return k == nil && b.Tx().Err() == nil
 }
 
-// Takes is an error if a value is no row of a bucket whose columns t describes: one that is breaks the export of
+// Takes is an error if a value is not a row of a bucket whose columns t describes: one that is breaks the export of
 // all. A nil t takes all values.
 func (t *Table) Takes(value []byte) error {
 	if t == nil {

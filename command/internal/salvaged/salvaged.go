@@ -45,7 +45,7 @@ type Report struct {
 }
 
 // Range is keys that a page was to hold. What has no bound is null. Names and keys
-// are hexadecimal if they are no text.
+// are hexadecimal if they are not text.
 type Range struct {
 	Page  uint64   `json:"page"`
 	Path  []string `json:"bucket"`

@@ -148,7 +148,7 @@ func (r *Runner[D, T, B, C]) dumpBucket(name []byte, b B, v visitor, both bool) 
 			return nil
 		}
 		if child == none {
-			return fmt.Errorf("%q in %q has no value and is no bucket", k, name)
+			return fmt.Errorf("%q in %q has no value and is not a bucket", k, name)
 		}
 		return r.dumpBucket(k, child, v, both)
 	})

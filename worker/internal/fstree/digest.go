@@ -85,7 +85,7 @@ func DigestFile(ctx context.Context, path string, o DigestOptions) (sum [sha256.
 		return sum, err
 	}
 	if !info.Mode().IsRegular() {
-		return sum, fmt.Errorf("%s is no regular file", path)
+		return sum, fmt.Errorf("%s is not a regular file", path)
 	}
 	if o.Fresh {
 		forget(f)

@@ -50,7 +50,7 @@ func deviceAttempts() []attempt {
 			make := func(name string) func() error {
 				return func() error { return unix.Mknod(name, d.mode|0o600, int(unix.Mkdev(d.major, d.minor))) }
 			}
-			if d.major == 0 { // it is no device: it must not be in the result alone
+			if d.major == 0 { // it is not a device: it must not be in the result alone
 				return make("/node")()
 			}
 			return first(make("/node"), make("/dev/node"))

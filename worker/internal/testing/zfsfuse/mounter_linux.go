@@ -137,7 +137,7 @@ func mountOnce(ctx context.Context, dataset, path string) error {
 	return nil
 }
 
-// unmountAt unmounts without a question to the daemon, which may be gone. It is no error if nothing is mounted.
+// unmountAt unmounts without a question to the daemon, which may be gone. It is not an error if nothing is mounted.
 func unmountAt(path string) error {
 	s, err := Begin(context.Background())
 	if err != nil {

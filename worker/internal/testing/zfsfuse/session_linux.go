@@ -124,7 +124,7 @@ func datasetAt(m *mountinfo.Mount) (Mount, bool) {
 	return Mount{Dataset: m.Source, At: m.Point, device: strconv.FormatUint(uint64(m.Minor), 10)}, strings.HasPrefix(m.Type, "fuse") && m.Root == "/"
 }
 
-// Unmount unmounts what is mounted at a path, without a question to the daemon, which may be gone. It is no error
+// Unmount unmounts what is mounted at a path, without a question to the daemon, which may be gone. It is not an error
 // if nothing is, or nothing is there.
 func (s *Session) Unmount(path string) error {
 	device := ""

@@ -98,7 +98,7 @@ func isImage(path string) error {
 	defer f.Close()
 	head := make([]byte, len(magic))
 	if _, err := f.ReadAt(head, 1024); err != nil || string(head) != magic {
-		return errors.New("what it has written is no image")
+		return errors.New("what it has written is not an image")
 	}
 	return nil
 }

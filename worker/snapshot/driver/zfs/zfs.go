@@ -107,7 +107,7 @@ func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, er
 		}
 	}
 	if len(t.Parents) > 0 {
-		// What was lost of it, or is damaged, is no reason to fail.
+		// What was lost of it, or is damaged, is not a reason to fail.
 		b, _ := os.ReadFile(filepath.Join(t.Parents[0].Dir, objectsName))
 		below, _ := strconv.ParseInt(string(b), 10, 64)
 		objects = max(0, objects-max(0, below))
