@@ -161,7 +161,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		Lock:         options.Mlock,
 		LoadFreeList: options.PreLoadFreelist,
 		StrictCompat: options.StrictCompat,
-		Settle:       options.SettleDelay,
+		PlainDelay:   options.SettleDelay,
 
 		PeriodicDelay: options.PeriodicDelay,
 		PeriodicBytes: options.PeriodicBytes,

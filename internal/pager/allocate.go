@@ -24,9 +24,9 @@ const maxReach = 64
 // Allocate reserves n pages and the buffer that is written to them. See
 // tree.Writer for what is hot.
 func (w *WriteTx) Allocate(n uint64, hot bool) (page.ID, []byte, error) {
-	w.p.commit.Lock()
+	w.p.pipeline.Lock()
 	id, err := w.place(n, hot)
-	w.p.commit.Unlock()
+	w.p.pipeline.Unlock()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -54,7 +54,7 @@ func (w *WriteTx) Seal(end int) { w.buf.runs[len(w.buf.runs)-1].end = end }
 // in it, and not 1.5 times.)
 //
 // While a vacuum empties the end of the file, all take the first pages that are free.
-// The caller holds commit.
+// The caller holds the pipeline's lock.
 func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 	p := w.p
 	if p.low > 0 || n > 1 && !hot {
@@ -86,7 +86,7 @@ func (w *WriteTx) place(n uint64, hot bool) (id page.ID, err error) {
 
 // choose takes n pages: those from next on if they are free. Or else it looks for a
 // run of so many parts of reach free pages, or of the longest shorter one, and
-// takes the first of a part. The caller holds commit.
+// takes the first of a part. The caller holds the pipeline's lock.
 func (w *WriteTx) choose(next page.ID, n, reach, parts, part uint64) (page.ID, error) {
 	if next != 0 && w.space.Take(page.Extent{Start: next, N: n}) {
 		return next, nil

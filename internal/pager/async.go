@@ -56,14 +56,14 @@ func (s *Stream) writeFlight() {
 	sealRuns(s.async.buf.runs)
 	s.async.sum = p.sumOf(s.async.buf.runs)
 	_, err := p.writeRuns(s.async.buf.runs)
-	p.commit.Lock()
-	p.commit.HandOff()
-	p.commit.Unlock()
+	p.pipeline.Lock()
+	p.pipeline.HandOff()
+	p.pipeline.Unlock()
 	s.async.done <- err
 }
 
 // await returns when what is in flight is in the file, with the error of that. The Stream
-// may have nothing in flight. The caller must not hold commit.
+// may have nothing in flight. The caller must not hold the pipeline's lock.
 func (s *Stream) await() error {
 	b := s.async
 	if b == nil || !b.inFlight {
@@ -77,8 +77,8 @@ func (s *Stream) await() error {
 	}
 	p := s.w.p
 	p.buffers.reuse(b.buf)
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	return s.fail(err)
 }
 

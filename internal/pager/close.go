@@ -38,8 +38,8 @@ type CloseOptions struct {
 func (p *Pager) Close(opts CloseOptions) error {
 	p.takeTurn()
 	defer p.writer.Unlock()
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.closed.Swap(true) {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (p *Pager) Close(opts CloseOptions) error {
 			timer.Stop()
 		}
 	}
-	p.commit.WaitIdle()
+	p.pipeline.WaitIdle()
 	var errs []error
 	left := false
 	if !p.opts.ReadOnly && p.stoppedBy() == nil {
@@ -63,9 +63,9 @@ func (p *Pager) Close(opts CloseOptions) error {
 	}
 	wait := p.states.Close()
 	p.draining = true
-	p.commit.Unlock()
+	p.pipeline.Unlock()
 	wait()
-	p.commit.Lock()
+	p.pipeline.Lock()
 	if p.gen != nil {
 		errs = append(errs, p.gen.mapping.Close())
 		p.gen = nil
@@ -85,13 +85,13 @@ func (p *Pager) Close(opts CloseOptions) error {
 
 // LeaveFreelist has Close leave a freelist page though nothing was written.
 func (p *Pager) LeaveFreelist() {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	p.leaveList = true
 }
 
 // leave makes the file one that bbolt opens as we would: the newest meta is plain, and
-// names a freelist page unless that is not wanted. The caller holds commit, which is given
+// names a freelist page unless that is not wanted. The caller holds the pipeline's lock, which is given
 // up meanwhile.
 func (p *Pager) leave(opts CloseOptions) error {
 	best, err := p.slots.Best()
@@ -121,7 +121,7 @@ func (p *Pager) commitLast(noFreelist, inUse bool, opts CommitOptions) error {
 		return err
 	}
 	if p.visible != nil {
-		if err := p.commit.FinishHeld(p.barrier(false)); err != nil {
+		if err := p.pipeline.FinishHeld(p.barrier(false)); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (p *Pager) commitLast(noFreelist, inUse bool, opts CommitOptions) error {
 	}
 	pr := p.barrier(true)
 	pr.Mode, pr.Anew = opts.Mode, true
-	return p.commit.FinishHeld(pr)
+	return p.pipeline.FinishHeld(pr)
 }
 
 // maxCloseList is how long a freelist may be that Close writes whatever was written before, in
@@ -170,12 +170,12 @@ func (p *Pager) commitFreelist(opts CommitOptions) error {
 	if err := w.enqueue(w.base.Meta.Root, w.base.Meta.Sequence, opts); err != nil {
 		return err
 	}
-	return p.commit.FinishHeld(&w.pr)
+	return p.pipeline.FinishHeld(&w.pr)
 }
 
 // nameFreelist makes the transaction's meta name a freelist page, and takes the pages of that,
 // which is encoded when all else is known. The freelist that the slot to be written names is
-// given up: no transaction takes a page any more before it is written. The caller holds commit.
+// given up: no transaction takes a page any more before it is written. The caller holds the pipeline's lock.
 func (w *WriteTx) nameFreelist() (err error) {
 	p := w.p
 	slot, _ := p.slots.Next()

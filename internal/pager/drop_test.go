@@ -80,7 +80,7 @@ func TestOpenDropsLostFile(t *testing.T) {
 		"a page, for reading": {mem: unfinished, readOnly: true},
 	} {
 		d := &dropping{File: c.mem.Clone().Open(), disk: c.disk}
-		p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1, ReadOnly: c.readOnly})
+		p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, PlainDelay: -1, ReadOnly: c.readOnly})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -102,7 +102,7 @@ func TestStoppedDrops(t *testing.T) {
 	e.close()
 	t.Run("Open", func(t *testing.T) {
 		d := &dropping{File: e.mem.Clone().Open(), syncErr: syscall.EIO}
-		if _, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1}); !errors.Is(err, syscall.EIO) {
+		if _, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, PlainDelay: -1}); !errors.Is(err, syscall.EIO) {
 			t.Fatalf("error %v, want EIO", err)
 		}
 		if !slices.Contains(d.calls, "all") {
@@ -111,7 +111,7 @@ func TestStoppedDrops(t *testing.T) {
 	})
 	t.Run("Close", func(t *testing.T) {
 		d := &dropping{File: e.mem.Clone().Open()}
-		p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1})
+		p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, PlainDelay: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,17 +8,17 @@ import (
 
 // Waiting tells whether so many transactions and barriers wait for the next group.
 func (p *Pager) Waiting(n int) bool {
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	return p.commit.Waiting() == n
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
+	return p.pipeline.Waiting() == n
 }
 
 // Awaited tells whether a caller waits for a transaction that another caller is to finish.
 func (p *Pager) Awaited() bool {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	waits := func(pr *Prepared) bool { return pr.Awaited() }
-	return slices.ContainsFunc(p.commit.Queue(), waits) || slices.ContainsFunc(p.commit.InFlight(), waits)
+	return slices.ContainsFunc(p.pipeline.Queue(), waits) || slices.ContainsFunc(p.pipeline.InFlight(), waits)
 }
 
 // FlushVisible does what the timer of Periodic does.
@@ -29,8 +29,8 @@ func (p *Pager) Closing() bool { return p.closed.Load() }
 
 // Rise raises the high-water mark by n pages, which are free.
 func (w *WriteTx) Rise(n uint64) error {
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	id, err := w.space.Rise(n)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (w *WriteTx) Rise(n uint64) error {
 
 // Settles tells whether the timer would write the plain meta of the newest state.
 func (p *Pager) Settles() bool {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	return p.trailing && !p.plainFailed
 }

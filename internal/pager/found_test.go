@@ -40,7 +40,7 @@ func TestSurvivorHasNewMapping(t *testing.T) {
 		}
 		return nil
 	})
-	p, err := pager.Open(file, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1})
+	p, err := pager.Open(file, pager.Options{PageSize: pageSize, Scan: scan, PlainDelay: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,8 +99,8 @@ func (e env) WritePages(*commit.Group[*Prepared]) (failed page.TxID, err error) 
 // CheckLength stops the writer if the file is shorter than it was left.
 func (e env) CheckLength() error {
 	p := e.p
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if err := p.checkLength(); err != nil && p.stoppedBy() == nil {
 		p.logf("%v", err)
 	}

@@ -130,8 +130,8 @@ func (g *generation) closeIfUnused() error {
 // is not held any more.
 func (p *Pager) retire(s *State) {
 	if p.draining { // by Close, which waits for readers without the lock
-		p.commit.Lock()
-		defer p.commit.Unlock()
+		p.pipeline.Lock()
+		defer p.pipeline.Unlock()
 	}
 	if p.space != nil {
 		p.space.Unpin(s.Tx)

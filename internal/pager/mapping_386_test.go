@@ -38,7 +38,7 @@ func openSparse(t *testing.T, longest int64) (*env, *sparse) {
 		t.Fatal(err)
 	}
 	f := &sparse{File: file, longest: longest}
-	p, err := pager.Open(f, pager.Options{PageSize: pageSize, Scan: scan, Settle: -1, NoSeals: true})
+	p, err := pager.Open(f, pager.Options{PageSize: pageSize, Scan: scan, PlainDelay: -1, NoSeals: true})
 	if err != nil {
 		t.Fatal(err)
 	}

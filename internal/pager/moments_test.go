@@ -167,7 +167,7 @@ func (h *history) onDisk(content []byte) {
 func (h *history) open() error {
 	h.lax = h.oneIn(3)
 	h.opts = pager.Options{
-		Scan: scanTree, Settle: -1, StrictCompat: h.oneIn(5) && !h.lax, PeriodicDelay: time.Hour, PeriodicBytes: int64(h.rng.IntN(40)) * momentPage,
+		Scan: scanTree, PlainDelay: -1, StrictCompat: h.oneIn(5) && !h.lax, PeriodicDelay: time.Hour, PeriodicBytes: int64(h.rng.IntN(40)) * momentPage,
 	}
 	if h.lax {
 		h.opts.PeriodicBytes *= 4

@@ -189,7 +189,7 @@ func (h *history) opened(content []byte, readOnly bool) (*pager.Pager, *vfs.Mem,
 	if _, err := f.WriteAt(content, 0); err != nil {
 		return nil, nil, err
 	}
-	p, err := pager.Open(exactly{f}, pager.Options{Scan: scanTree, Settle: -1, ReadOnly: readOnly})
+	p, err := pager.Open(exactly{f}, pager.Options{Scan: scanTree, PlainDelay: -1, ReadOnly: readOnly})
 	return p, mem, err
 }
 

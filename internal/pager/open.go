@@ -19,10 +19,10 @@ import (
 // new database. The file is closed if Open fails.
 func Open(file vfs.File, opts Options) (*Pager, error) {
 	p := &Pager{file: file, opts: opts, writer: newWriterLock()}
-	p.commit.Init(env{p})
+	p.pipeline.Init(env{p})
 	p.leaving = opts.SettleOnly
-	if p.opts.Settle == 0 {
-		p.opts.Settle = settleDelay
+	if p.opts.PlainDelay == 0 {
+		p.opts.PlainDelay = plainDelay
 	}
 	if p.opts.PeriodicDelay <= 0 {
 		p.opts.PeriodicDelay = periodicDelay
@@ -190,13 +190,13 @@ func (p *Pager) openState() error {
 // plainOpening gives the state that was found a plain meta, as Sync does: bbolt and we open
 // the same from then on, and nothing needs the older state of the trailing meta.
 func (p *Pager) plainOpening() error {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if slot, label := p.slots.Next(); label > page.MaxLabel {
 		return errLabelsUsedUp(slot)
 	}
 	p.random[p.found.best] = true
-	return p.commit.FinishHeld(p.barrier(true))
+	return p.pipeline.FinishHeld(p.barrier(true))
 }
 
 // errLabelsUsedUp is the error of a file in whose slot no meta can be written any more.

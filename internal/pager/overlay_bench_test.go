@@ -39,7 +39,7 @@ func BenchmarkOverlay(b *testing.B) {
 		b.Run(name+"map", func(b *testing.B) {
 			p := &Pager{overlay: map[page.ID]*run{}}
 			for _, pr := range prepared {
-				p.commit.Join(pr)
+				p.pipeline.Join(pr)
 			}
 			p.addToOverlay()
 			for b.Loop() {

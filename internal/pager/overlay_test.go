@@ -25,8 +25,8 @@ func TestWriterReadsPreparedPages(t *testing.T) {
 	copy(file[5*512:], leaf(5, "file").bytes)
 	p := &Pager{space: space.New(8)}
 	old, young := prepared(leaf(3, "old"), leaf(6, "six")), prepared(leaf(3, "new"), leaf(4, "four"))
-	p.commit.Join(old)
-	p.commit.Join(young)
+	p.pipeline.Join(old)
+	p.pipeline.Join(young)
 	p.addToOverlay()
 	w := &WriteTx{p: p, on: young, base: &State{image: page.NewImage(file, 512, 8)}}
 	for id, want := range map[page.ID]string{3: "new", 4: "four", 5: "file", 6: "six"} {
@@ -69,8 +69,8 @@ func TestOverlayShrinks(t *testing.T) {
 	}
 	const many = 100_000
 	large, small := prepared(10, many), prepared(5, 3)
-	p.commit.Join(large)
-	p.commit.Join(small)
+	p.pipeline.Join(large)
+	p.pipeline.Join(small)
 	p.addToOverlay()
 	before := reflect.ValueOf(p.overlay).Pointer()
 	p.ended = []*Prepared{large}
@@ -87,7 +87,7 @@ func TestOverlayShrinks(t *testing.T) {
 	kept := reflect.ValueOf(p.overlay).Pointer()
 	for range 100 {
 		next := prepared(50, 100)
-		p.commit.Join(next)
+		p.pipeline.Join(next)
 		p.addToOverlay()
 		p.ended = []*Prepared{next}
 		p.reap()

@@ -106,7 +106,7 @@ func (o *own) hold(p *Pager, highWater page.ID) {
 	o.views = append(o.views, view{p.gen, image})
 }
 
-// release lets go of the mappings. The caller holds commit.
+// release lets go of the mappings. The caller holds the pipeline's lock.
 func (o *own) release(p *Pager) {
 	for _, v := range o.views {
 		v.gen.states--
@@ -127,8 +127,8 @@ func (w *WriteTx) EndEdit() error {
 	if err := s.await(); err != nil {
 		return err
 	}
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	s.own.ended = true
 	return s.free()
 }
@@ -153,8 +153,8 @@ func (w *WriteTx) Fault(recovered any) (fault *page.CorruptError, byWriting bool
 // pages: those that it has given up can be taken again.
 func (s *Stream) Forget() error {
 	p := s.w.p
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	s.own.file, s.own.memory = false, false
 	if s.async != nil {
 		s.async.lent = false

@@ -9,10 +9,10 @@
 // Locks, in the order in which they are taken:
 //
 //	writer    the writer lock, from BeginWrite to Prepare or Rollback
-//	commit    all fields of Pager that change
+//	pipeline  its lock: all fields of Pager that change
 //
 // At most one goroutine at a time is the leader, which is not a lock: the leader may read and
-// write the file without holding commit.
+// write the file without that of the pipeline.
 package pager
 
 import (
@@ -54,9 +54,9 @@ type Options struct {
 	ReadAhead    bool          // the system may read ahead of what is looked at
 	Lock         bool          // lock the mapping in memory
 	StrictCompat bool          // no trailing metas: bbolt finds the newest state after a crash
-	// Settle is how long after the last commit the newest state gets a plain meta,
+	// PlainDelay is how long after the last commit the newest state gets a plain meta,
 	// for bbolt to find; negative: not before Sync or Close.
-	Settle time.Duration
+	PlainDelay time.Duration
 	// PeriodicDelay is how long a commit with Periodic may not be durable, and
 	// PeriodicBytes how many bytes of pages may not be.
 	PeriodicDelay time.Duration
@@ -113,7 +113,7 @@ type Pager struct {
 
 	writer writerLock
 
-	commit      commit.Pipeline[*Prepared] // its lock guards what follows
+	pipeline    commit.Pipeline[*Prepared] // its lock guards what follows
 	space       *space.Space
 	slots       page.Slots
 	images      [2][]byte      // of the meta pages what can be other than zero, as written last; the leader's
@@ -128,7 +128,7 @@ type Pager struct {
 	trailing    bool           // the newest durable meta
 	random      [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
 	visible     *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
-	dirty       commit.Dirty   // pages of the state written last that are not in the durable one; the leader's, who changes it without commit
+	dirty       commit.Dirty   // pages of the state written last that are not in the durable one; the leader's, who changes it without the lock
 	gen         *generation    // newest
 	laneEnd     [2]page.ID     // where each lane ended
 	last        [2]uint64      // pages that the last transaction allocated in each lane
@@ -242,8 +242,8 @@ func (p *Pager) Readers() (now int64, ever uint64) {
 
 // Data is the newest mapping, for those who want raw bytes. It is nil after Close.
 func (p *Pager) Data() []byte {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.gen == nil {
 		return nil
 	}
@@ -323,8 +323,8 @@ type Accounting struct {
 
 // Account tells what the pages of state s are, which the caller holds.
 func (p *Pager) Account(s *State) (Accounting, error) {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.gen == nil { // not if Close waits for s
 		return Accounting{}, ErrDatabaseNotOpen
 	}
@@ -335,7 +335,7 @@ func (p *Pager) Account(s *State) (Accounting, error) {
 	if current == nil { // Close waits for s, and may have committed once more
 		current = &p.durable
 	}
-	_, prepared := p.commit.Newest()
+	_, prepared := p.pipeline.Newest()
 	busy := prepared || len(p.aborted) > 0 || p.lost.Load() != 0
 	a := p.account()
 	a.Exact = !busy && current.Tx == s.Tx
@@ -389,8 +389,8 @@ func (p *Pager) unlist(slot int) {
 
 // IsFree tells whether page id is free or pending.
 func (p *Pager) IsFree(id page.ID) (bool, error) {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.space == nil {
 		return false, ErrFreePagesNotLoaded
 	}
@@ -400,8 +400,8 @@ func (p *Pager) IsFree(id page.ID) (bool, error) {
 // LoadFree makes sure that the free pages are known. Only a read-only database
 // can lack them; s, which the caller holds, is its one state.
 func (p *Pager) LoadFree(s *State) error {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.space != nil {
 		return nil
 	}

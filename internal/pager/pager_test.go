@@ -64,8 +64,8 @@ func newEnvWith(t *testing.T, opts pager.Options) *env {
 func (e *env) tryOpen(opts pager.Options) error {
 	opts.PageSize = pageSize
 	opts.Scan = scan
-	if opts.Settle == 0 {
-		opts.Settle = -1 // what a test writes is not to depend on how long it takes
+	if opts.PlainDelay == 0 {
+		opts.PlainDelay = -1 // what a test writes is not to depend on how long it takes
 	}
 	opts.Log = func(format string, args ...any) { e.log = append(e.log, fmt.Sprintf(format, args...)) }
 	e.ops = nil

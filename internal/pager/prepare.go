@@ -64,8 +64,8 @@ func (p *Pager) BeginDurable(mode Durability) (*WriteTx, error) {
 
 // makeDurable returns when no state is prepared that is not durable. The caller holds the writer lock.
 func (p *Pager) makeDurable(mode Durability) error {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	for {
 		_, on := p.newest()
 		flush := on == nil && mode != None && (p.unsynced > 0 || p.visible != nil)
@@ -76,20 +76,20 @@ func (p *Pager) makeDurable(mode Durability) error {
 			return p.stoppedBy()
 		}
 		if flush {
-			_ = p.commit.FinishHeld(p.barrier(false))
+			_ = p.pipeline.FinishHeld(p.barrier(false))
 		} else {
-			_ = p.commit.WaitHeld(on) // whose failure is its own
+			_ = p.pipeline.WaitHeld(on) // whose failure is its own
 		}
 	}
 }
 
 // begin begins a transaction for the caller, who holds the writer lock.
 func (p *Pager) begin() (w *WriteTx, err error) {
-	p.commit.Lock()
+	p.pipeline.Lock()
 	if err = ErrDatabaseNotOpen; !p.closed.Load() {
 		w, err = p.beginWrite()
 	}
-	p.commit.Unlock()
+	p.pipeline.Unlock()
 	if err != nil {
 		p.writer.Unlock()
 		return nil, err
@@ -129,7 +129,7 @@ func (w *WriteTx) endTurn() {
 
 // beginWrite begins a transaction for the caller, which holds the writer lock and commit.
 func (p *Pager) beginWrite() (*WriteTx, error) {
-	if err := p.commit.WaitForRoom(); err != nil {
+	if err := p.pipeline.WaitForRoom(); err != nil {
 		return nil, err
 	}
 	if err := p.stoppedBy(); err != nil {
@@ -163,7 +163,7 @@ func (w *WriteTx) WaitForBase() error {
 	if w.on == nil {
 		return nil
 	}
-	return w.p.commit.Wait(w.on)
+	return w.p.pipeline.Wait(w.on)
 }
 
 // PageSize is the size of a page in bytes.
@@ -188,8 +188,8 @@ func (w *WriteTx) Free(id page.ID, n uint64) error {
 	if err := w.discount(id, n); err != nil {
 		return err
 	}
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	e := page.Extent{Start: id, N: n}
 	if w.stream != nil && w.space.Owns(id) && w.stream.own.free(w.buf, e) {
 		return nil
@@ -204,14 +204,14 @@ func (w *WriteTx) Rollback() error {
 	if w.stream != nil {
 		_ = w.stream.await() // it is not wanted any more
 	}
-	w.p.commit.Lock()
+	w.p.pipeline.Lock()
 	w.abandon()
-	w.p.commit.Unlock()
+	w.p.pipeline.Unlock()
 	w.endTurn()
 	return w.WaitForBase()
 }
 
-// abandon undoes the transaction's use of space. The caller holds commit.
+// abandon undoes the transaction's use of space. The caller holds the pipeline's lock.
 func (w *WriteTx) abandon() {
 	p := w.p
 	w.space.Rollback()
@@ -223,7 +223,7 @@ func (w *WriteTx) abandon() {
 	p.endEdit()
 }
 
-// endEdit is what waits until no transaction is in edit. The caller holds commit.
+// endEdit is what waits until no transaction is in edit. The caller holds the pipeline's lock.
 func (p *Pager) endEdit() {
 	p.editing = nil
 	p.undo()
@@ -247,16 +247,16 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 	if w.stream != nil {
 		_ = w.stream.await() // its error is why prepare fails
 	}
-	p.commit.Lock()
+	p.pipeline.Lock()
 	err := w.enqueue(root, sequence, opts)
 	waits := isFull(err) && (p.held != nil || p.visible != nil)
-	p.commit.Unlock()
+	p.pipeline.Unlock()
 	w.endTurn()
 	if err == nil {
 		return &w.pr, nil
 	}
 	if w.on != nil {
-		if failed := p.commit.Wait(w.on); failed != nil {
+		if failed := p.pipeline.Wait(w.on); failed != nil {
 			return nil, failed
 		}
 	}
@@ -271,7 +271,7 @@ func (w *WriteTx) Prepare(root page.ID, sequence uint64, opts CommitOptions) (*P
 // isFull tells whether err is that the file cannot be made longer.
 func isFull(err error) bool { return vfs.IsFull(err) || errors.Is(err, ErrMaxSizeReached) }
 
-// enqueue puts the transaction into the queue, or rolls it back. The caller holds commit.
+// enqueue puts the transaction into the queue, or rolls it back. The caller holds the pipeline's lock.
 func (w *WriteTx) enqueue(root page.ID, sequence uint64, opts CommitOptions) error {
 	p := w.p
 	if err := w.prepare(root, sequence, opts); err != nil {
@@ -283,7 +283,7 @@ func (w *WriteTx) enqueue(root page.ID, sequence uint64, opts CommitOptions) err
 		w.stream.end()
 	}
 	w.on, w.base, w.stream = nil, nil, nil // or each would keep all before it
-	p.commit.Join(&w.pr)
+	p.pipeline.Join(&w.pr)
 	p.endEdit()
 	return nil
 }
@@ -345,7 +345,7 @@ func (w *WriteTx) mayPrepare() error {
 	if err := p.stoppedBy(); err != nil { // since the transaction began
 		return err
 	}
-	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.commit.Queue())+4) || w.tx > page.TxID(page.MaxLabel) {
+	if _, label := p.slots.Next(); label > page.MaxLabel-page.Label(2*len(p.pipeline.Queue())+4) || w.tx > page.TxID(page.MaxLabel) {
 		return errLabelsUsedUp(0)
 	}
 	return nil
@@ -376,7 +376,7 @@ func (w *WriteTx) giveUp() error {
 // write its last page, always does: nothing could tell after that.
 func (w *WriteTx) makeRoom(need int64, opts CommitOptions) error {
 	p := w.p
-	first := len(p.commit.Queue()) == 0
+	first := len(p.pipeline.Queue()) == 0
 	if first && (opts.Mode == Full || w.tx%lengthChecks == 0) || need > p.fileSize-int64(p.pageSize) {
 		if err := p.checkLength(); err != nil {
 			return err
@@ -386,10 +386,10 @@ func (w *WriteTx) makeRoom(need int64, opts CommitOptions) error {
 }
 
 // addToOverlay puts the page runs of prepared transactions into the overlay, in which
-// the next transaction looks before the mapping. The caller holds commit, and
+// the next transaction looks before the mapping. The caller holds the pipeline's lock, and
 // no transaction is in edit.
 func (p *Pager) addToOverlay() {
-	all := [2][]*Prepared{p.commit.InFlight(), p.commit.Queue()}
+	all := [2][]*Prepared{p.pipeline.InFlight(), p.pipeline.Queue()}
 	for _, prs := range all {
 		for _, pr := range prs {
 			if pr.inOverlay {
@@ -409,7 +409,7 @@ func (p *Pager) addToOverlay() {
 }
 
 // supersede marks the page runs of prepared transactions that this one has freed:
-// a group that holds both does not write them. The caller holds commit.
+// a group that holds both does not write them. The caller holds the pipeline's lock.
 func (w *WriteTx) supersede() {
 	overlay := w.p.overlay
 	if w.on == nil || len(overlay) == 0 {
@@ -440,7 +440,7 @@ func (w *WriteTx) supersede() {
 }
 
 // reap takes transactions that have ended off the overlay, and their buffers back. The
-// caller holds commit, and no transaction is in edit.
+// caller holds the pipeline's lock, and no transaction is in edit.
 func (p *Pager) reap() {
 	for i, pr := range p.ended {
 		if pr.inOverlay {

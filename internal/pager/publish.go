@@ -43,12 +43,12 @@ const (
 // Finish returns when the transaction is durable and visible. If it fails the
 // transaction has not happened; if it failed in a flush, or in writing the meta other
 // than for want of room, nothing more is written until the file is opened again.
-func (pr *Prepared) Finish() error { return pr.p.commit.Finish(pr) }
+func (pr *Prepared) Finish() error { return pr.p.pipeline.Finish(pr) }
 
 // newest is the state on which the next transaction stands, and the Prepared that
-// it is of; nil if it is the current one. The caller holds commit.
+// it is of; nil if it is the current one. The caller holds the pipeline's lock.
 func (p *Pager) newest() (*State, *Prepared) {
-	if pr, ok := p.commit.Newest(); ok {
+	if pr, ok := p.pipeline.Newest(); ok {
 		return &pr.state, pr
 	}
 	return p.states.Current(), nil
@@ -112,7 +112,7 @@ func (e env) Published(g *commit.Group[*Prepared]) {
 }
 
 // overwritten notes that a slot has another meta, and what is lost with the one
-// before. Nothing is newer than what the metas say any more. The caller holds commit.
+// before. Nothing is newer than what the metas say any more. The caller holds the pipeline's lock.
 func (p *Pager) overwritten(slot int, meta page.Meta, trailing bool) {
 	p.slots.Meta[slot], p.slots.Err[slot] = meta, nil
 	p.unlist(slot)
@@ -123,7 +123,7 @@ func (p *Pager) overwritten(slot int, meta page.Meta, trailing bool) {
 
 // holdDurable moves the pins of what power loss, or bbolt, may need: the newest
 // durable state, and the one that the v2 meta of the winning slot describes, if
-// that is another because its extension is trailing. The caller holds commit.
+// that is another because its extension is trailing. The caller holds the pipeline's lock.
 func (p *Pager) holdDurable(s State, trailing bool) {
 	if p.held != nil {
 		p.space.Unpin(*p.held)
@@ -159,7 +159,7 @@ func (e env) Failed(g *commit.Group[*Prepared], aborted []*Prepared, err error) 
 		p.plainFailed = p.plainFailed || len(g.Members) == 0
 	default:
 		p.noRoom = p.noRoom || vfs.IsFull(err)
-		for _, pr := range p.commit.Queue() {
+		for _, pr := range p.pipeline.Queue() {
 			for i := range pr.w.buf.runs {
 				if r := &pr.w.buf.runs[i]; r.until >= aborted[0].Number {
 					r.until = 0
@@ -207,7 +207,7 @@ func (p *Pager) abort(aborted []*Prepared, err error) {
 }
 
 // undo takes back what aborted transactions did to the free pages, the newest
-// first. The caller holds commit, and no transaction is in edit.
+// first. The caller holds the pipeline's lock, and no transaction is in edit.
 func (p *Pager) undo() {
 	for i := len(p.aborted) - 1; i >= 0; i-- {
 		pr := p.aborted[i]

@@ -36,8 +36,8 @@ const maxShrink = 4
 // PlaceLow makes all transactions take the first pages that are free, until it is
 // called once more with false; otherwise they prefer longer runs. Calls nest.
 func (p *Pager) PlaceLow(on bool) {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if on {
 		p.low++
 	} else {
@@ -52,8 +52,8 @@ func (w *WriteTx) Lower() { w.lower = true }
 
 // HighWater is the mark as the transaction has it now.
 func (w *WriteTx) HighWater() page.ID {
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	return w.space.HighWater()
 }
 
@@ -62,8 +62,8 @@ func (w *WriteTx) Lowers() bool { return w.lower }
 
 // FreeCount is how many pages can be taken without raising the high-water mark.
 func (w *WriteTx) FreeCount() uint64 {
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	return w.p.space.FreeCount()
 }
 
@@ -71,8 +71,8 @@ func (w *WriteTx) FreeCount() uint64 {
 // tells whether there are such: neither Reserve nor Allocate gives them away until
 // Unreserve.
 func (w *WriteTx) Reserve(n uint64, before page.ID) bool {
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	id, ok := w.p.space.FindFree(n)
 	if !ok || id >= before {
 		return false
@@ -88,8 +88,8 @@ func (w *WriteTx) Reserve(n uint64, before page.ID) bool {
 // Unreserve gives up what was reserved. (Allocate then finds it, if it is asked for the
 // same numbers of pages in the same order.)
 func (w *WriteTx) Unreserve() error {
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	for _, e := range w.reserved {
 		if err := w.space.Free(e); err != nil {
 			return err
@@ -112,17 +112,17 @@ type Usage struct {
 
 // Busy reports whether a transaction is being edited or committed.
 func (p *Pager) Busy() bool {
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	return p.editing != nil || p.commit.Busy()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
+	return p.editing != nil || p.pipeline.Busy()
 }
 
 // UnusedBits gives a bit for each page below the high-water mark, the lowest of a byte
 // first: those of the pages that are free or pending are set. reserved are the runs
 // that are in use and in no tree.
 func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.space == nil || p.closed.Load() {
 		return nil, nil, ErrDatabaseNotOpen
 	}
@@ -132,8 +132,8 @@ func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
 // CheckUsed is damage if pages that a state reaches which the caller holds are free, or a part of a record of free pages:
 // then what the file says of its free pages is wrong, and what is written to them is damage.
 func (p *Pager) CheckUsed(runs []page.Extent) error {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.space == nil || p.closed.Load() {
 		return ErrDatabaseNotOpen
 	}
@@ -161,8 +161,8 @@ type Held struct {
 
 // Usage tells how the file is used.
 func (p *Pager) Usage() (Usage, error) {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	if p.space == nil || p.closed.Load() {
 		return Usage{}, ErrDatabaseNotOpen
 	}
@@ -201,36 +201,36 @@ func (p *Pager) OldestReader() Held {
 func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 	pieces := int64(-1) // that may be cut off: others may make the file longer meanwhile
 	for tries := 0; ; tries++ {
-		p.commit.Lock()
+		p.pipeline.Lock()
 		if err := p.mayShrink(); err != nil {
-			p.commit.Unlock()
+			p.pipeline.Unlock()
 			return 0, err
 		}
 		if size = p.fileSize; pieces < 0 {
 			pieces = size/maxCut + 1
 		}
 		if own, _ := p.end(); own >= size || tries == maxShrink || pieces == 0 || p.cutLater && tries > 0 {
-			p.commit.Unlock()
+			p.pipeline.Unlock()
 			return size, nil
 		}
 		if err := p.checkLength(); err != nil {
-			p.commit.Unlock()
+			p.pipeline.Unlock()
 			return size, err
 		}
 		pr := p.barrier(true)
 		pr.Even = true
-		p.commit.Unlock()
+		p.pipeline.Unlock()
 		err := pr.Finish()
 		for ; err == nil && pieces > 0 && p.cutPiece(); pieces-- {
 			if tries = 0; rest != nil {
 				err = rest()
 			}
 		}
-		p.commit.Lock()
+		p.pipeline.Lock()
 		if err == nil {
 			err, p.cutFailed = p.cutFailed, nil
 		}
-		p.commit.Unlock()
+		p.pipeline.Unlock()
 		if err != nil {
 			return size, err
 		}
@@ -240,13 +240,13 @@ func (p *Pager) Shrink(rest func() error) (size int64, err error) {
 // cutPiece cuts off a piece. It returns false if there is nothing to be cut off, or it is
 // not the time: while Close waits for readers, it retires states.
 func (p *Pager) cutPiece() bool {
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	return !p.closed.Load() && p.truncate()
 }
 
 // cutClosed cuts off the file when it is not mapped any more, if Shrink wanted to. Close
-// calls it, which has left metas of the newest state. The caller holds commit.
+// calls it, which has left metas of the newest state. The caller holds the pipeline's lock.
 func (p *Pager) cutClosed() {
 	_, need := p.end()
 	if !p.cutLater || need >= p.fileSize || p.unsynced > 0 { // then the disk may have older metas
@@ -268,10 +268,10 @@ func (p *Pager) mayShrink() error {
 }
 
 // end is how many bytes of the file are needed: own without regard to readers and to
-// what slots name, which is what Shrink can hope for, and all. The caller holds commit.
+// what slots name, which is what Shrink can hope for, and all. The caller holds the pipeline's lock.
 func (p *Pager) end() (own, all int64) {
 	high := p.space.HighWater()
-	for _, prs := range [3][]*Prepared{p.commit.Queue(), p.commit.InFlight(), p.aborted} {
+	for _, prs := range [3][]*Prepared{p.pipeline.Queue(), p.pipeline.InFlight(), p.aborted} {
 		for _, pr := range prs {
 			high = max(high, pr.state.Meta.HighWater)
 		}
@@ -298,7 +298,7 @@ func (p *Pager) end() (own, all int64) {
 
 // truncate cuts off a piece of what is not needed, and tells whether it did. A leader may
 // write meanwhile: what it writes, and what its meta will say, lies before the end. The
-// caller holds commit, without which nothing makes the file longer.
+// caller holds the pipeline's lock, without which nothing makes the file longer.
 func (p *Pager) truncate() bool {
 	if p.stoppedBy() != nil || p.unsynced > 0 || p.visible != nil {
 		return false // what the slots say is not on the disk

@@ -11,7 +11,7 @@ import (
 // Close waited for a reader while Shrink was between two pieces. Shrink went on, retired a
 // state, which takes a lock then that Shrink held: both waited for ever.
 func TestCloseBetweenPieces(t *testing.T) {
-	g := newGate(t, pager.Options{Settle: -1})
+	g := newGate(t, pager.Options{PlainDelay: -1})
 	g.letAll()
 	g.PlaceLow(true)
 	g.mustCommit("long", 16<<20/pageSize)

@@ -12,7 +12,7 @@ import (
 
 // shrinkable is a gate in front of a file with free pages at its end.
 func shrinkable(t *testing.T) *gate {
-	g := newGate(t, pager.Options{Settle: -1})
+	g := newGate(t, pager.Options{PlainDelay: -1})
 	gate := g.fail
 	g.letAll()
 	g.PlaceLow(true)

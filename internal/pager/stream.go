@@ -97,13 +97,13 @@ func (s *Stream) Allocate(n uint64, _ bool) (page.ID, []byte, error) {
 // take reserves n pages.
 func (s *Stream) take(n uint64) (page.ID, error) {
 	w := s.w
-	w.p.commit.Lock()
-	defer w.p.commit.Unlock()
+	w.p.pipeline.Lock()
+	defer w.p.pipeline.Unlock()
 	id, err := w.space.Allocate(n)
 	return id, s.fail(err)
 }
 
-// fail dooms the transaction if err is not nil. The caller holds commit.
+// fail dooms the transaction if err is not nil. The caller holds the pipeline's lock.
 func (s *Stream) fail(err error) error {
 	if err != nil {
 		p := s.w.p
@@ -151,11 +151,11 @@ func (s *Stream) lead() error {
 		}
 		s.begun = true
 	}
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	p.commit.Lead()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
+	p.pipeline.Lead()
 	if err := s.room(); err != nil {
-		p.commit.HandOff()
+		p.pipeline.HandOff()
 		return s.fail(err)
 	}
 	w.early = true
@@ -166,9 +166,9 @@ func (s *Stream) lead() error {
 // handOff hands off after a write, whose error it returns.
 func (s *Stream) handOff(err error) error {
 	p := s.w.p
-	p.commit.Lock()
-	defer p.commit.Unlock()
-	p.commit.HandOff()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
+	p.pipeline.HandOff()
 	return s.fail(err)
 }
 
@@ -180,9 +180,9 @@ func (s *Stream) makePlain() error {
 	}
 	p := s.w.p
 	if s.spare {
-		p.commit.Lock()
+		p.pipeline.Lock()
 		settled := !p.trailing && p.visible == nil && p.unsynced == 0
-		p.commit.Unlock()
+		p.pipeline.Unlock()
 		if settled { // and stays so: others commit nothing while we have the writer lock
 			return nil
 		}
@@ -191,7 +191,7 @@ func (s *Stream) makePlain() error {
 }
 
 // room makes the file long enough for what was allocated, as prepare does. The caller
-// holds commit, and leads.
+// holds the pipeline's lock, and leads.
 func (s *Stream) room() error {
 	w := s.w
 	if w.doomed != nil {
@@ -268,7 +268,7 @@ func (s *Stream) Quietly(read func() error) error {
 	return read()
 }
 
-// free gives the pages back that were given up. The caller holds commit.
+// free gives the pages back that were given up. The caller holds the pipeline's lock.
 func (s *Stream) free() error {
 	for _, e := range s.own.limbo {
 		if err := s.w.space.Free(e); err != nil {

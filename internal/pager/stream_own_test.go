@@ -16,7 +16,7 @@ import (
 // written over a later owner.
 func TestStreamOwn(t *testing.T) {
 	mem := vfs.NewMem("db")
-	p, err := pager.Open(mem.Open(), pager.Options{PageSize: pageSize, Settle: -1, Scan: scan})
+	p, err := pager.Open(mem.Open(), pager.Options{PageSize: pageSize, PlainDelay: -1, Scan: scan})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestStreamGivesUpWhatWasNotWritten(t *testing.T) {
 			return syscall.ENOSPC
 		}
 		return nil
-	}), pager.Options{PageSize: pageSize, Settle: -1, Scan: scan})
+	}), pager.Options{PageSize: pageSize, PlainDelay: -1, Scan: scan})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestStream(t *testing.T) {
 					ops = append(ops, op)
 				}
 				return nil
-			}), pager.Options{PageSize: pageSize, Settle: -1, Scan: scan})
+			}), pager.Options{PageSize: pageSize, PlainDelay: -1, Scan: scan})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +161,7 @@ func TestStreamFails(t *testing.T) {
 					return c.want
 				}
 				return nil
-			}), pager.Options{PageSize: pageSize, Settle: -1, Scan: scan})
+			}), pager.Options{PageSize: pageSize, PlainDelay: -1, Scan: scan})
 			if err != nil {
 				t.Fatal(err)
 			}

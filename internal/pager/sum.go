@@ -74,7 +74,7 @@ func (s *Stream) written(id page.ID) (*page.Image, error) {
 }
 
 // take notes that the transaction has given up r, a run of the overlay, and takes it off the sum if it is written: all
-// transactions up to published are. The caller holds commit.
+// transactions up to published are. The caller holds the pipeline's lock.
 func (w *WriteTx) take(r *run, published page.TxID) {
 	if r.until = w.tx; r.by <= published && !r.record {
 		w.sum.Remove(page.Fingerprint(r.bytes, r.id))
@@ -82,9 +82,9 @@ func (w *WriteTx) take(r *run, published page.TxID) {
 }
 
 // discountLater takes what the members of a group have written, and transactions in the queue have
-// given up, off the sums of these. The caller holds commit.
+// given up, off the sums of these. The caller holds the pipeline's lock.
 func (p *Pager) discountLater(members []*Prepared) {
-	queue := p.commit.Queue()
+	queue := p.pipeline.Queue()
 	if len(queue) == 0 {
 		return
 	}
@@ -145,8 +145,8 @@ func (p *Pager) RecordSum(sum page.Sum) error {
 	if err := p.Sync(); err != nil {
 		return err
 	}
-	p.commit.Lock()
-	defer p.commit.Unlock()
+	p.pipeline.Lock()
+	defer p.pipeline.Unlock()
 	best, err := p.slots.Best()
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (p *Pager) RecordSum(sum page.Sum) error {
 	p.leaving, p.sum = true, sum
 	pr := p.barrier(true)
 	pr.Anew, pr.list = true, p.lists[best]
-	if err := p.commit.FinishHeld(pr); err != nil {
+	if err := p.pipeline.FinishHeld(pr); err != nil {
 		return err
 	}
 	p.random[best] = true
