@@ -4,7 +4,7 @@
 //
 // A blob is immutable and named by its content: a [Ref] holds the hash of the
 // blob, its size, and how many levels its tree has. A blob of at most a leaf
-// (64 KiB unless Options.LeafSize says otherwise) is one chunk, and its address
+// (65,488 bytes with pages of 4 KiB, unless Options.LeafSize says otherwise) is one chunk, and its address
 // is the plain hash of its bytes: with SHA-256 the digest that OCI registries
 // use. A longer one is a tree of chunks, each named by the hash of its bytes.
 // Equal content is stored once, however often and in whatever pieces it was

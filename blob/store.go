@@ -47,7 +47,7 @@ type Options struct {
 	Algorithm Algorithm
 	// Chunking is how blobs are cut; 0: FixedSize.
 	Chunking Chunking
-	// LeafSize is the size of a leaf in bytes, from MinLeafSize to MaxLeafSize. 0:
+	// LeafSize is the size of a leaf, the chunk size, in bytes, from MinLeafSize to MaxLeafSize. 0:
 	// as many bytes as fill 16 pages with their element.
 	LeafSize int
 }

@@ -105,7 +105,7 @@ func TestGroups(t *testing.T) {
 	c := suite.Config{
 		Dir: t.TempDir(), Rounds: 1, Time: time.Millisecond, Writers: []int{1, 64}, CommitPeers: All, Log: io.Discard,
 	}
-	for _, group := range suite.CommitGroups() {
+	for _, group := range suite.CommitGroups {
 		if group.Name != "writers" && group.Name != "relaxed" {
 			continue
 		}

@@ -9,16 +9,6 @@ import (
 	"holdfast/blob"
 )
 
-// BlobGroups are those about blobs. Each has targets.
-var BlobGroups = []Group{
-	{"blob-write", BlobWrite},
-	{"blob-bytes", BlobBytes},
-	{"blob-rows", BlobRows},
-	{"blob-memory", BlobMemory},
-	{"blob-read", BlobRead},
-	{"blob-remove", BlobRemove},
-}
-
 // BlobConfig says how much the groups about blobs write and read.
 type BlobConfig struct {
 	Written   int64  // bytes of one measurement

@@ -28,7 +28,7 @@ func tiny(t *testing.T) Config {
 
 // TestCommitGroups runs every group once and sees a table, with targets.
 func TestCommitGroups(t *testing.T) {
-	for _, group := range CommitGroups() {
+	for _, group := range CommitGroups {
 		t.Run(group.Name, func(t *testing.T) {
 			c := tiny(t)
 			table, err := group.Run(c)

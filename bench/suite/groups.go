@@ -6,7 +6,10 @@ type Group struct {
 	Run  func(Config) (Table, error)
 }
 
-// Groups are all groups.
+// A new benchmark is a function of Config that gives a Table, in a file of its own, and a line in one of
+// these lists: of bench, bench-commit, bench-vacuum or bench-blob.
+
+// Groups are those of bench.
 var Groups = []Group{
 	{"read", Read},
 	{"readers", Readers},
@@ -17,15 +20,33 @@ var Groups = []Group{
 	{"compact", Compact},
 }
 
-// CommitGroups are those about commits, opening and what both need; each has
-// targets.
-func CommitGroups() []Group {
-	return append([]Group{
-		{"emptied", Emptied},
-		{"age", Age},
-		{"opening", Opening},
-		{"writers", Writers},
-		{"readers", Readers},
-		{"free", FreePages},
-	}, modeGroups...)
+// CommitGroups are those about commits, opening and what both need, and of modes of Holdfast; each
+// has targets.
+var CommitGroups = []Group{
+	{"emptied", Emptied},
+	{"age", Age},
+	{"opening", Opening},
+	{"writers", Writers},
+	{"readers", Readers},
+	{"free", FreePages},
+	{"relaxed", Relaxed},
+	{"seals", Seals},
+}
+
+// VacuumGroups are those about vacuum. Each has targets.
+var VacuumGroups = []Group{
+	{"vacuum-emptied", VacuumEmptied},
+	{"vacuum-thinned", VacuumThinned},
+	{"vacuum-loose", VacuumLoose},
+	{"vacuum-offline", VacuumOffline},
+}
+
+// BlobGroups are those about blobs. Each has targets.
+var BlobGroups = []Group{
+	{"blob-write", BlobWrite},
+	{"blob-bytes", BlobBytes},
+	{"blob-rows", BlobRows},
+	{"blob-memory", BlobMemory},
+	{"blob-read", BlobRead},
+	{"blob-remove", BlobRemove},
 }

@@ -2,12 +2,6 @@ package suite
 
 import "holdfast"
 
-// modeGroups compare modes of Holdfast.
-var modeGroups = []Group{
-	{"relaxed", Relaxed},
-	{"seals", Seals},
-}
-
 // modeEngines take part in durable commits.
 var modeEngines = []Engine{
 	holdfastWith("holdfast DurableBase", holdfast.Options{DurableBase: true}),

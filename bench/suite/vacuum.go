@@ -17,14 +17,6 @@ const (
 	withVacuum    = "with vacuum"
 )
 
-// VacuumGroups are those about vacuum. Each has targets.
-var VacuumGroups = []Group{
-	{"vacuum-emptied", VacuumEmptied},
-	{"vacuum-thinned", VacuumThinned},
-	{"vacuum-loose", VacuumLoose},
-	{"vacuum-offline", VacuumOffline},
-}
-
 const (
 	besideLimit = 2.0       // target for latencies during a vacuum, of those without
 	shrunkLimit = 128 << 10 // target for the size of the emptied file, in bytes

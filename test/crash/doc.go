@@ -15,7 +15,9 @@
 // TestBlobPowerCut (blob_test.go) does the same for a store of blobs, with histories of its own.
 //
 // A history is a Script: text, made up from a seed. One that fails is cut down
-// to what is needed to fail, and printed.
+// to what is needed to fail, and printed. A test of one fixed history is written like
+// TestFailedCreation (creation_test.go); a new kind of step is declared at Step.Kind
+// (script_test.go), run in run_test.go, and chosen at random in generate_test.go.
 //
 //	HOLDFAST_SEED=n       this history only
 //	HOLDFAST_HISTORIES=n  that many histories (from HOLDFAST_SEED on)

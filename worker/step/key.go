@@ -55,7 +55,8 @@ type inputs struct {
 	targets []string     // of each copy: where it goes
 }
 
-// id is the hash of a normal step with its inputs.
+// id is the cache key: the hash of a normal step with its inputs. Whoever changes what is hashed
+// raises encodingVersion.
 func (s *Step) id(in *inputs) ID {
 	b := append([]byte("holdfast step"), 0, encodingVersion)
 	b = appendText(b, in.base)

@@ -16,7 +16,7 @@ import (
 
 func main() {
 	p := program.Program{
-		Name: "bench-commit", Groups: suite.CommitGroups(),
+		Name: "bench-commit", Groups: suite.CommitGroups,
 		Quick: suite.CommitQuick, Full: suite.CommitFull, CommitPeers: peers.All, TargetList: "targets",
 	}
 	p.Main()
