@@ -55,13 +55,13 @@ type Resealed struct {
 // silence damage. The same goes for a
 // wrong sum, which MissingOnly leaves alone.
 //
-// Reseal takes the file's lock as for writing, and gives up when ctx ends, also while it waits for the lock. First it checks the database but
-// for its seals, and for gaps between elements; if there is another fault it returns that, a *CorruptError, and
-// has changed nothing. It returns when what it wrote is flushed. If it is
-// interrupted, also by the end of the process, each seal is the old or the new
-// one, since it lies within a sector, and it can be run again; docs/design.md has
-// what a power failure can do. That the recorded sum was wrong is not known any more then. With an error the result is
-// what was done until then.
+// Reseal takes the file's lock as for writing, and gives up when ctx ends, also while it waits for the
+// lock. First it checks the database but for its seals, and for gaps between elements; if there is another
+// fault it returns that, a *CorruptError, and has changed nothing. It returns when what it wrote is
+// flushed. If it is interrupted, also by the end of the process, each seal is the old or the new one, since
+// it lies within a sector, and it can be run again; docs/design.md has what a power failure can do. That
+// the recorded sum was wrong is not known any more then. With an error the result is what was done until
+// then.
 func Reseal(ctx context.Context, path string, options ResealOptions) (Resealed, error) {
 	db, err := openWithin(ctx, path, resealOptions(options))
 	if err != nil {

@@ -15,11 +15,10 @@ import (
 // and what Get and Cursor returned stays valid. Values that Put was given need not be kept any longer
 // once Spill has returned true, unless the caller itself goes on using them.
 //
-// The price is that pages are written again when the transaction changes them again: more the
-// more often Spill writes and the more the changes are scattered. They take room in the
-// file until it ends if Get has found a value, or a cursor an element, that may lie in one of them.
-// Else those that were replaced are used again. As to waiting, durability and flushes, the first Spill that writes is as the first
-// Append.
+// The price is that pages are written again when the transaction changes them again: more the more often
+// Spill writes and the more the changes are scattered. They take room in the file until it ends if Get has
+// found a value, or a cursor an element, that may lie in one of them. Else those that were replaced are
+// used again. As to waiting, durability and flushes, the first Spill that writes is as the first Append.
 //
 // Errors: ErrTxNotWritable, ErrTxClosed. After any other, as of a full disk, ErrMaxSizeReached, or
 // ErrStopped, the transaction can only be rolled back, as after an error of Append.

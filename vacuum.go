@@ -81,13 +81,13 @@ func oldReader(h pager.Held) OldReader {
 // VacuumOptions.StepPages pages. It needs no room on the disk beyond a few steps, 1 MiB as a rule. It
 // must not be called within Update: it would wait for itself.
 //
-// It returns ctx's error when that ends, and with any error what was done so far. That is
-// done when ctx ends, an error occurs or the process is killed, and the next
-// Vacuum goes on from there. It first reads every page in use: one that is not the page that
-// is named there, has elements beyond its end or a wrong seal, or is recorded as free, ends it, with a
-// *CorruptError, before anything was changed. (Values longer than 8 pages have their seals checked when they
-// are moved.) It looks neither at the order of keys, nor for pages that two places name: Verify does. A step that meets such damage changes nothing
-// and ends it, and what the steps before did stays done. ErrDatabaseReadOnly is returned for a database that was opened
+// It returns ctx's error when that ends, and with any error what was done so far. That is done when ctx
+// ends, an error occurs or the process is killed, and the next Vacuum goes on from there. It first reads
+// every page in use: one that is not the page that is named there, has elements beyond its end or a wrong
+// seal, or is recorded as free, ends it, with a *CorruptError, before anything was changed. (Values longer
+// than 8 pages have their seals checked when they are moved.) It looks neither at the order of keys, nor
+// for pages that two places name: Verify does. A step that meets such damage changes nothing and ends it,
+// and what the steps before did stays done. ErrDatabaseReadOnly is returned for a database that was opened
 // for reading, unless DryRun is set.
 //
 // Pages that an open transaction sees can neither be used again nor cut off:

@@ -484,8 +484,8 @@ func (p *pending) settleAs(e *entry) {
 	p.leased += int32(e.leased)
 }
 
-// checkCounts is the error of a settled entry whose counts no sound store has. One that is stored must be believed when it
-// is read.
+// checkCounts is the error of a settled entry whose counts no sound store has. One that is stored must be
+// believed when it is read.
 func (p *pending) checkCounts() error {
 	switch {
 	case p.parents < 0 || p.leased < 0 || p.users < int64(p.leased):

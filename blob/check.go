@@ -46,25 +46,27 @@ type CheckStats struct {
 	Repaired      int64
 }
 
-// Check verifies a store: that each chunk that is named somewhere is there, that each has
-// the counts that follow from the nodes, leases, ingests and roots, that those without any
-// are marked as dead, that all bytes belong to one chunk, and that nothing else is in the store. What Writers and Ingests of this Store hold that are open is counted too; where another Store of the
-// transaction has something open, or has not flushed, the check is refused (ErrUnfinished). fn is
-// called with each problem, unless it is nil; an error that it returns ends the check. The error of Check is that, the context's,
-// or one of Roots.
+// Check verifies a store: that each chunk that is named somewhere is there, that each has the counts that
+// follow from the nodes, leases, ingests and roots, that those without any are marked as dead, that all
+// bytes belong to one chunk, and that nothing else is in the store. What Writers and Ingests of this Store
+// hold that are open is counted too; where another Store of the transaction has something open, or has not
+// flushed, the check is refused (ErrUnfinished). fn is called with each problem, unless it is nil; an error
+// that it returns ends the check. The error of Check is that, the context's, or one of Roots.
 //
-// Where the file itself is damaged (holdfast.CorruptError), that is a problem, Unreadable, with what cannot be read as far
-// as that is known; the check goes on with the rest. Of counts, only those that are too low are problems then. In a
-// transaction that only reads, Tx.Err does not have the damage afterwards.
+// Where the file itself is damaged (holdfast.CorruptError), that is a problem, Unreadable, with what cannot
+// be read as far as that is known; the check goes on with the rest. Of counts, only those that are too low
+// are problems then. In a transaction that only reads, Tx.Err does not have the damage afterwards.
 //
-// Repair loses no content: bytes that no chunk has become one again, dead if nothing
-// names it, or are deleted if there is another sound copy of them, which is read for that. What stands under a wrong key, or with
-// another chunk's entry, is given to the chunk whose it is; without Data leaves are read for that if something is lacking. Counts and marks are set right; but while
-// nodes cannot be read that are in use, no count of parents is lowered, since their children are not known.
-// What entries of two chunks have exchanged only Data notices: if one of them is dead, collect after a repair with Data, not before.
-// A chunk whose bytes are missing stays in the index, and its bytes are stored again when a caller puts
-// the same content again; so is one whose content is wrong, with Discard. An ingest that lacks a chunk, and what has no meaning, is deleted.
-// On a file that is damaged itself nothing is repaired: problems are reported, and the error of Check is the first damage.
+// Repair loses no content: bytes that no chunk has become one again, dead if nothing names it, or are
+// deleted if there is another sound copy of them, which is read for that. What stands under a wrong key, or
+// with another chunk's entry, is given to the chunk whose it is; without Data leaves are read for that if
+// something is lacking. Counts and marks are set right; but while nodes cannot be read that are in use, no
+// count of parents is lowered, since their children are not known. What entries of two chunks have
+// exchanged only Data notices: if one of them is dead, collect after a repair with Data, not before. A
+// chunk whose bytes are missing stays in the index, and its bytes are stored again when a caller puts the
+// same content again; so is one whose content is wrong, with Discard. An ingest that lacks a chunk, and
+// what has no meaning, is deleted. On a file that is damaged itself nothing is repaired: problems are
+// reported, and the error of Check is the first damage.
 func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) error) (CheckStats, error) {
 	c := checker{s: s, ctx: ctx, o: o, fn: fn}
 	if c.o.Memory <= 0 {
@@ -121,8 +123,8 @@ type checker struct {
 	damage error            // of the file, that was met first
 }
 
-// unchanged is the error of a repair after something has been put into the store or deleted since it began, by the caller's
-// function perhaps: what was counted is not so any more.
+// unchanged is the error of a repair after something has been put into the store or deleted since it began,
+// by the caller's function perhaps: what was counted is not so any more.
 func (c *checker) unchanged() error {
 	if c.o.Repair && c.s.changes != c.changes {
 		return errChanged

@@ -145,8 +145,8 @@ func readsAll(s *Store, refs []Ref) error {
 	return nil
 }
 
-// Roots gives the damage of its transaction as its last error, also what another call has met, as its documentation says:
-// what came before may not be all.
+// Roots gives the damage of its transaction as its last error, also what another call has met, as its
+// documentation says: what came before may not be all.
 func TestRootsAfterDamage(t *testing.T) {
 	db := newStore(t, Options{LeafSize: MinLeafSize})
 	whole := random(1, 200_000)

@@ -413,8 +413,9 @@ func TestRepairHeals(t *testing.T) {
 	}
 }
 
-// A blob whose leaf was lost was deleted and put again in one transaction, as who replaces a row does: its bytes were not
-// stored, since the batch had met the chunk in the Delete. They are, of short and long leaves and of nodes.
+// A blob whose leaf was lost was deleted and put again in one transaction, as who replaces a row does: its
+// bytes were not stored, since the batch had met the chunk in the Delete. They are, of short and long
+// leaves and of nodes.
 func TestDeletedAndPutHeals(t *testing.T) {
 	for _, n := range []int{100, MinLeafSize, 3 * MinLeafSize} {
 		content := random(1, n)
@@ -547,8 +548,8 @@ func TestCheckDigests(t *testing.T) {
 	})
 }
 
-// Who puts something while a check runs, as one who mends what it finds, does not take recent away under it; what another Store
-// of the transaction does to it is an error at most.
+// Who puts something while a check runs, as one who mends what it finds, does not take recent away under
+// it; what another Store of the transaction does to it is an error at most.
 func TestPutDuringCheck(t *testing.T) {
 	const many = 2000
 	for _, other := range []bool{false, true} {

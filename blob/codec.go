@@ -37,8 +37,8 @@ const maxChunk = maxSpread * MaxLeafSize
 // configSize is the length in bytes of the encoded configuration.
 const configSize = 16
 
-// Versions of the configuration. In the first one nothing says whether it is as it was written: there, a flipped bit may
-// make another leaf size of it.
+// Versions of the configuration. In the first one nothing says whether it is as it was written: there, a
+// flipped bit may make another leaf size of it.
 const (
 	configMagic   = "HFBS"
 	configPlain   = 1

@@ -14,9 +14,10 @@ import (
 	"holdfast"
 )
 
-// The entry of a leaf stood under a key with one bit flipped. A repair found that nothing names that key and that the bytes
-// are not its own: it deleted them with Discard, and Collect did without. They were the only sound copy of the leaf. They
-// become those of the leaf again, of a node too, and under a key of another level.
+// The entry of a leaf stood under a key with one bit flipped. A repair found that nothing names that key
+// and that the bytes are not its own: it deleted them with Discard, and Collect did without. They were the
+// only sound copy of the leaf. They become those of the leaf again, of a node too, and under a key of
+// another level.
 func TestRepairOfWrongKey(t *testing.T) {
 	wrong := map[string]func(k chunkKey) chunkKey{
 		"bit":   func(k chunkKey) chunkKey { k.addr[7] ^= 4; return k },

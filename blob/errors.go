@@ -24,7 +24,8 @@ var (
 	ErrDigestMismatch = errors.New("blob has another digest than expected")
 	// ErrWriterClosed: the transaction of a writer has ended.
 	ErrWriterClosed = errors.New("blob writer is closed")
-	// ErrUnfinished: another Store of the transaction has writers that are open, or chunks that are not in the buckets yet.
+	// ErrUnfinished: another Store of the transaction has writers that are open, or chunks that are not in
+	// the buckets yet.
 	ErrUnfinished = errors.New("blob store has something unfinished")
 	// ErrInvalidRef: bytes or text that are not a reference.
 	ErrInvalidRef = errors.New("invalid blob reference")

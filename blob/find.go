@@ -24,8 +24,9 @@ func (s *Store) Roots() iter.Seq2[Ref, error] {
 	}
 }
 
-// Find finds the blobs whose address, or the SHA-256 of whose whole content as far as ByDigest would find it, begins
-// with prefix, in hexadecimal: first those with users whose address does, in order. ErrInvalidRef if prefix is not hexadecimal.
+// Find finds the blobs whose address, or the SHA-256 of whose whole content as far as ByDigest would find
+// it, begins with prefix, in hexadecimal: first those with users whose address does, in order.
+// ErrInvalidRef if prefix is not hexadecimal.
 func (s *Store) Find(prefix string) ([]Ref, error) {
 	digits := strings.ToLower(prefix)
 	whole, err := hex.DecodeString(digits[:len(digits)&^1])

@@ -88,9 +88,9 @@ func forgeable(t testing.TB, o Options) (db *holdfast.DB, ref Ref) {
 	return db, ref
 }
 
-// A reference with the address of a tree and another size was believed by Has, Retain, Delete, Users, Lease.Add and Stat,
-// which gave that size back: 9,223,372,036,854,775,807 bytes. Size and level are compared wherever a reference is taken,
-// and nothing in the store is another afterwards.
+// A reference with the address of a tree and another size was believed by Has, Retain, Delete, Users,
+// Lease.Add and Stat, which gave that size back: 9,223,372,036,854,775,807 bytes. Size and level are
+// compared wherever a reference is taken, and nothing in the store is another afterwards.
 func TestForgedReferences(t *testing.T) {
 	for _, o := range small {
 		db, ref := forgeable(t, o)
@@ -232,8 +232,9 @@ func TestCheckLeaseOfMalformedEntry(t *testing.T) {
 	})
 }
 
-// What a saved ingest says of the sizes of its chunks was believed: with content-defined chunking, a blob came of it whose
-// nodes said the same, and that could not be read. It does not go on, and a repair removes it.
+// What a saved ingest says of the sizes of its chunks was believed: with content-defined chunking, a blob
+// came of it whose nodes said the same, and that could not be read. It does not go on, and a repair removes
+// it.
 func TestForgedIngestSizes(t *testing.T) {
 	db := newStore(t, small[2])
 	update(t, db, func(s *Store) {

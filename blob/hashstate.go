@@ -8,8 +8,8 @@ import (
 	"hash"
 )
 
-// hashState is the state of a SHA-256 that is under way: what FIPS 180-4 calls the intermediate hash value, and the bytes
-// of a block that is not whole. How many bytes were hashed is stored with it.
+// hashState is the state of a SHA-256 that is under way: what FIPS 180-4 calls the intermediate hash value,
+// and the bytes of a block that is not whole. How many bytes were hashed is stored with it.
 type hashState struct {
 	value [sha256.Size]byte // eight words, the highest byte of each first
 	block []byte            // fewer than a block
@@ -29,8 +29,9 @@ func parseHash(b []byte, size int64) (h hashState, err error) {
 	return h, nil
 }
 
-// The form in which crypto/sha256 gives its state, and takes it: four bytes, the value, a block with zeros after what there
-// is of it, and how many bytes were hashed. It is in no file but those with the first version of saved ingests.
+// The form in which crypto/sha256 gives its state, and takes it: four bytes, the value, a block with zeros
+// after what there is of it, and how many bytes were hashed. It is in no file but those with the first
+// version of saved ingests.
 const (
 	goHashMagic = "sha\x03"
 	goHashSize  = len(goHashMagic) + sha256.Size + sha256.BlockSize + 8

@@ -16,8 +16,9 @@ func (s *Store) unsound(k *chunkKey, e *entry) (bool, error) {
 	return true, s.damage()
 }
 
-// unknownParents are added to the count of a chunk that stored nodes name though the index did not have it, or as one that
-// none names: how many do is not known. So it is not removed with the next of them; a repair counts anew.
+// unknownParents are added to the count of a chunk that stored nodes name though the index did not have it,
+// or as one that none names: how many do is not known. So it is not removed with the next of them; a repair
+// counts anew.
 const unknownParents = 1 << 40
 
 // heal has a chunk stay that a stored node names, in a store that is damaged: its bytes have come, and are not given

@@ -67,9 +67,9 @@ func reads(s *Store, ref Ref, content []byte) error {
 	return err
 }
 
-// A leaf, or a node, whose entry in the index was gone stayed so for ever when the same content was put again: the node above was
-// there, gave it up, and it was not stored, though Put said nothing. It is stored, what else names it keeps it, and a
-// repair sets its count right.
+// A leaf, or a node, whose entry in the index was gone stayed so for ever when the same content was put
+// again: the node above was there, gave it up, and it was not stored, though Put said nothing. It is
+// stored, what else names it keeps it, and a repair sets its count right.
 func TestPutHealsMissingEntries(t *testing.T) {
 	for way, put := range putWays {
 		for _, o := range small {
@@ -132,8 +132,8 @@ func TestPutHealsMissingEntries(t *testing.T) {
 	}
 }
 
-// With VerifyStored a put reads what is stored of the same content, and stores again what is damaged, whatever it is: no check is
-// needed before it. Without it the index is believed.
+// With VerifyStored a put reads what is stored of the same content, and stores again what is damaged,
+// whatever it is: no check is needed before it. Without it the index is believed.
 func TestPutVerifies(t *testing.T) {
 	damage := map[string]func(d *damaged, k chunkKey){
 		"lost":    func(d *damaged, k chunkKey) { b, id := d.bytesOf(k); must(d.t, b.Delete(id)) },

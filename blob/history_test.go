@@ -426,8 +426,8 @@ func (h *history) foresee() error {
 	return err
 }
 
-// sway has recent merged by the next flush, or the store seem to be of another size: so large that new chunks come to recent, or to
-// the large bucket beside it.
+// sway has recent merged by the next flush, or the store seem to be of another size: so large that new
+// chunks come to recent, or to the large bucket beside it.
 func (h *history) sway() error {
 	if recent := h.s.fresh(); recent != nil && h.rng.IntN(2) == 0 {
 		h.note("to be merged")

@@ -64,7 +64,8 @@ func repeated(c child, n int) (all []child) {
 	return all
 }
 
-// tower is a blob of as many bytes as there can be, of one leaf and a node for each level that names the one below again and again.
+// tower is a blob of as many bytes as there can be, of one leaf and a node for each level that names the
+// one below again and again.
 func (f *forge) tower() Ref {
 	sh := f.options.shape()
 	n := uint64(sh.fanout())
@@ -89,7 +90,8 @@ func (f *forge) tower() Ref {
 	}
 }
 
-// hostileStores are what stands in a store, in chunks that have the addresses under which they are, and the blob to use.
+// hostileStores are what stands in a store, in chunks that have the addresses under which they are, and the
+// blob to use.
 var hostileStores = map[string]func(f *forge) Ref{
 	"tower": (*forge).tower,
 	"a node of 2^63 bytes": func(f *forge) Ref {
@@ -142,8 +144,8 @@ var hostileStores = map[string]func(f *forge) Ref{
 	},
 }
 
-// The counter of ids of a store without a blob was damaged such that the next one is 0, which stands for lost bytes: Put said nothing, and
-// the blob could not be read.
+// The counter of ids of a store without a blob was damaged such that the next one is 0, which stands for
+// lost bytes: Put said nothing, and the blob could not be read.
 func TestIDsAreUsedUp(t *testing.T) {
 	for _, n := range []int{10, MinLeafSize, 5*MinLeafSize + 1} {
 		db := newStore(t, small[0])
@@ -242,8 +244,9 @@ var hostileCalls = map[string]func(s *Store, ref Ref) error{
 	},
 }
 
-// A count of 2^60 in the index, the highest that is believed, was raised by Retain and by Put, and the entry could not be read any more. What chunks and
-// the index say of sizes and counts, in bytes that have the right address, costs no memory and no room in the file, and leads to nothing worse.
+// A count of 2^60 in the index, the highest that is believed, was raised by Retain and by Put, and the
+// entry could not be read any more. What chunks and the index say of sizes and counts, in bytes that have
+// the right address, costs no memory and no room in the file, and leads to nothing worse.
 func TestHostileChunks(t *testing.T) {
 	for _, o := range small {
 		for name, make := range hostileStores {

@@ -206,7 +206,8 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 	return Ref{algorithm: s.options.Algorithm, addr: k.addr, size: int64(len(p))}, nil
 }
 
-// errNoID is of a store whose counter of ids is damaged: no store has had so many chunks. Number 0 is that of lost bytes.
+// errNoID is of a store whose counter of ids is damaged: no store has had so many chunks. Number 0 is that
+// of lost bytes.
 var errNoID = corruptf("the counter of ids is used up")
 
 // takeID gives a new id of a bucket.

@@ -26,8 +26,8 @@ type IngestOptions struct {
 	// WholeDigest has the SHA-256 of the whole content computed, so that ByDigest finds the blob.
 	// Digest implies it.
 	WholeDigest bool
-	// Lifetime is for how long the ingest is kept after its last Save, rounded up to seconds: then it has expired, and Collect
-	// gives it up. 0: for ever.
+	// Lifetime is for how long the ingest is kept after its last Save, rounded up to seconds: then it has
+	// expired, and Collect gives it up. 0: for ever.
 	Lifetime time.Duration
 }
 
@@ -58,9 +58,10 @@ type IngestInfo struct {
 	Expires time.Time // the zero Time: never
 }
 
-// Ingest begins an ingest of that name, or goes on with the one that there is, with the
-// options that it was begun with: o may be zero then, or must be the same (ErrIngestOptions), but for Lifetime: another one
-// than 0 is that of the next Save. Each Save begins a lifetime. One that has expired and that Collect has not met goes on as any other.
+// Ingest begins an ingest of that name, or goes on with the one that there is, with the options that it was
+// begun with: o may be zero then, or must be the same (ErrIngestOptions), but for Lifetime: another one
+// than 0 is that of the next Save. Each Save begins a lifetime. One that has expired and that Collect has
+// not met goes on as any other.
 func (s *Store) Ingest(name string, o IngestOptions) (*Ingest, error) {
 	in, err := s.ingest(name, o)
 	if err != nil {

@@ -73,7 +73,8 @@ func (st *ingestState) chunks() (keys []chunkKey) {
 	return keys
 }
 
-// checkSizes compares what a saved state says of the content of its chunks with the store, as far as they are there and sound.
+// checkSizes compares what a saved state says of the content of its chunks with the store, as far as they
+// are there and sound.
 func (s *Store) checkSizes(st *ingestState) error {
 	return st.each(func(k chunkKey, said int64) error {
 		e, ok, err := s.lookup(&k)

@@ -23,8 +23,8 @@ func usersAre(t testing.TB, s *Store, what string, want uint64, refs ...Ref) {
 	}
 }
 
-// A lease that was released in the transaction got a blob added: Add failed, and had counted a use by then that nothing gives
-// back. Wherever Add fails, no use is counted.
+// A lease that was released in the transaction got a blob added: Add failed, and had counted a use by then
+// that nothing gives back. Wherever Add fails, no use is counted.
 func TestLeaseAddFails(t *testing.T) {
 	for name, spoil := range map[string]func(s *Store, l *Lease, key []byte) error{
 		"released": func(_ *Store, l *Lease, _ []byte) error { return l.Release() },
@@ -88,8 +88,8 @@ func TestLeaseAddFailsToLend(t *testing.T) {
 	}
 }
 
-// The Commit of an ingest that was given up meanwhile, or whose digest could not be recorded, counted a use of a blob whose
-// reference the caller never got.
+// The Commit of an ingest that was given up meanwhile, or whose digest could not be recorded, counted a use
+// of a blob whose reference the caller never got.
 func TestIngestCommitFails(t *testing.T) {
 	for name, spoil := range map[string]func(s *Store) error{
 		"given up":                 func(s *Store) error { return must2(s.Ingest("name", IngestOptions{})).Abort() },
@@ -161,8 +161,9 @@ func leased(t testing.TB, live, ended, dead int) *holdfast.DB {
 	return db
 }
 
-// Collect took 377 s instead of 37 ms beside 20,000 leases, for each of its small transactions read them all. Now a Collect looks
-// once at each lease and ingest, in however many transactions, and none of them looks at all of them.
+// Collect took 377 s instead of 37 ms beside 20,000 leases, for each of its small transactions read them
+// all. Now a Collect looks once at each lease and ingest, in however many transactions, and none of them
+// looks at all of them.
 func TestCollectLooksOnce(t *testing.T) {
 	const live, ended, dead = 900, 300, 500
 	db := leased(t, live, ended, dead)
@@ -262,8 +263,8 @@ func TestCollectLongestHold(t *testing.T) {
 	}
 }
 
-// Two Stores of one transaction deleted a blob that has one user and a lease, each of them once. The second use was that
-// of the lease: Collect then took away what the lease held.
+// Two Stores of one transaction deleted a blob that has one user and a lease, each of them once. The second
+// use was that of the lease: Collect then took away what the lease held.
 func TestDeleteTwiceBesideALease(t *testing.T) {
 	db := newStore(t, Options{LeafSize: MinLeafSize})
 	var ref Ref

@@ -20,8 +20,8 @@ func plainConfig(o Options) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// One flipped bit in the record of a store made leaves of another size of it, without an error: what was put from then on
-// had other addresses. Whichever bit it is, the store does not open.
+// One flipped bit in the record of a store made leaves of another size of it, without an error: what was
+// put from then on had other addresses. Whichever bit it is, the store does not open.
 func TestFlippedConfig(t *testing.T) {
 	for _, o := range small {
 		update2(t, newStore(t, o), func(s *Store) {
@@ -43,8 +43,8 @@ func TestFlippedConfig(t *testing.T) {
 	}
 }
 
-// A store of the first version, whose record has no checksum, opens. Its leaf size is compared with that of leaves, so there too a
-// flipped bit is noticed, in a store with fixed leaves.
+// A store of the first version, whose record has no checksum, opens. Its leaf size is compared with that of
+// leaves, so there too a flipped bit is noticed, in a store with fixed leaves.
 func TestPlainConfig(t *testing.T) {
 	for _, o := range small {
 		update2(t, newStore(t, o), func(s *Store) {
@@ -131,8 +131,8 @@ func goHash(p []byte) []byte {
 	return b
 }
 
-// A saved ingest had the state of SHA-256 in the private form of one version of Go. It has what the standard defines: the
-// initial value is that of FIPS 180-4, 5.3.3.
+// A saved ingest had the state of SHA-256 in the private form of one version of Go. It has what the
+// standard defines: the initial value is that of FIPS 180-4, 5.3.3.
 func TestHashState(t *testing.T) {
 	first := must2(saveHash(sha256.New(), 0))
 	initial := first.append(nil)
@@ -164,8 +164,8 @@ func TestHashState(t *testing.T) {
 	}
 }
 
-// An ingest that was saved by the first version goes on, and is of the second from its next Save on. One of a version to come
-// is an error that says so.
+// An ingest that was saved by the first version goes on, and is of the second from its next Save on. One of
+// a version to come is an error that says so.
 func TestIngestOfFirstVersion(t *testing.T) {
 	for _, n := range []int{0, 5, 3*MinLeafSize + 7} {
 		db := newStore(t, small[0])

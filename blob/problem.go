@@ -56,8 +56,8 @@ type Problem struct {
 	Level    uint8   // of that chunk: 0 for a leaf
 	Detail   string
 	Repaired bool
-	// Discarded: the bytes of the chunk, whose content is wrong, have been deleted (CheckOptions.Discard): it is whole when
-	// a caller puts the same content again.
+	// Discarded: the bytes of the chunk, whose content is wrong, have been deleted (CheckOptions.Discard):
+	// it is whole when a caller puts the same content again.
 	Discarded bool
 }
 

@@ -266,8 +266,8 @@ func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
 	return written, nil
 }
 
-// inMemory tells whether the memory of a leaf can be read: the file that is mapped there may have been shortened since the
-// leaf was verified.
+// inMemory tells whether the memory of a leaf can be read: the file that is mapped there may have been
+// shortened since the leaf was verified.
 func inMemory(leaf []byte) (ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { ok = recover() == nil }()

@@ -18,9 +18,10 @@ import (
 // r = sqrt(2nk). (This is the merging of two components of an LSM tree: O'Neil et al.,
 // The log-structured merge-tree, Acta Informatica 33, 1996.)
 //
-// A transaction that brings so few chunks that they come to less than one of some 200 pages of the large bucket
-// gains little or nothing by that: they go there at once, and it leaves recent alone, however much larger ones have left in it.
-// So a caller that puts one blob after a large import does not wait for a merge. One that brings no chunk merges nothing either.
+// A transaction that brings so few chunks that they come to less than one of some 200 pages of the large
+// bucket gains little or nothing by that: they go there at once, and it leaves recent alone, however much
+// larger ones have left in it. So a caller that puts one blob after a large import does not wait for a
+// merge. One that brings no chunk merges nothing either.
 //
 // Sequences count, for that estimate only: that of index what has come to it, that of dead what was
 // removed from it, that of recent what there is in that one. The first one also
@@ -291,8 +292,8 @@ func (m *merge) read() error {
 	return firstError(err, unordered)
 }
 
-// goesOn is the error of a reader in pieces whose next one begins with key, if that is not after where the last one began: of
-// a damaged page it would not end.
+// goesOn is the error of a reader in pieces whose next one begins with key, if that is not after where the
+// last one began: of a damaged page it would not end.
 func goesOn(last, key []byte) error {
 	if last != nil && bytes.Compare(key, last) <= 0 {
 		return corruptf("keys of the index are not in their order")

@@ -187,8 +187,8 @@ func TestRecentSequences(t *testing.T) {
 	}
 }
 
-// A transaction that brings no chunk, or few for so large a store, writes what it changes: it merges nothing, whatever a large one has left
-// in recent.
+// A transaction that brings no chunk, or few for so large a store, writes what it changes: it merges
+// nothing, whatever a large one has left in recent.
 func TestSmallTransactionsMergeNothing(t *testing.T) {
 	db := newStore(t, Options{})
 	var refs []Ref
@@ -232,7 +232,8 @@ func TestSmallTransactionsMergeNothing(t *testing.T) {
 	})
 }
 
-// Chunks that come and go before they are merged leave the count of the large bucket as it is, by which it is decided when to merge.
+// Chunks that come and go before they are merged leave the count of the large bucket as it is, by which it
+// is decided when to merge.
 func TestRecentCounts(t *testing.T) {
 	db := newStore(t, Options{})
 	must(t, db.Update(func(tx *holdfast.Tx) error {
@@ -273,7 +274,8 @@ func TestRecentCounts(t *testing.T) {
 	})
 }
 
-// A page of recent whose keys are in no order, as nobody writes it, is an error of the merge and of the check: neither goes on for ever.
+// A page of recent whose keys are in no order, as nobody writes it, is an error of the merge and of the
+// check: neither goes on for ever.
 func TestRecentUnordered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	options := &holdfast.Options{NoSync: true, NoSeals: true, PageSize: 64 << 10}

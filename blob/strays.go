@@ -8,10 +8,10 @@ import (
 	"holdfast"
 )
 
-// A repair deletes bytes only where it has just read the same ones at another place that the index names for their address.
-// What an entry of the index loses else, since they are not what its key says or since the entry goes, is looked at by
-// its own hash: it is given to the chunk of that address if that has none that are sound, or becomes a chunk
-// that is not used.
+// A repair deletes bytes only where it has just read the same ones at another place that the index names
+// for their address. What an entry of the index loses else, since they are not what its key says or since
+// the entry goes, is looked at by its own hash: it is given to the chunk of that address if that has none
+// that are sound, or becomes a chunk that is not used.
 
 // spot is where bytes are.
 type spot struct {
@@ -52,7 +52,8 @@ func (c *checker) isSound(k *chunkKey, e *entry) bool {
 	return err == nil
 }
 
-// named calls fn with each chunk that something names: nodes that can be read, records, open Writers, and the caller's roots.
+// named calls fn with each chunk that something names: nodes that can be read, records, open Writers, and
+// the caller's roots.
 func (c *checker) named(fn func(k chunkKey) error) error {
 	err := c.each(nil, nil, func(k chunkKey, _ entry) error {
 		if k.level == 0 {
@@ -81,8 +82,8 @@ func (c *checker) named(fn func(k chunkKey) error) error {
 	return c.roots(func(k chunkKey, _ int64) error { return fn(k) })
 }
 
-// lacking tells whether something is named that the index does not have, or has without bytes: then a repair reads all leaves, for
-// it may be there under a wrong key.
+// lacking tells whether something is named that the index does not have, or has without bytes: then a
+// repair reads all leaves, for it may be there under a wrong key.
 func (c *checker) lacking() (lacks bool, err error) {
 	for from := []byte(nil); ; {
 		n, err := c.chunks(from)
@@ -117,8 +118,8 @@ func unlessEnough(err error) error {
 	return err
 }
 
-// rehome gives the strays that were found to the chunks whose they are, where those have no others and something names them, or
-// the index has them. What is to be discarded of the rest is taken off its chunk.
+// rehome gives the strays that were found to the chunks whose they are, where those have no others and
+// something names them, or the index has them. What is to be discarded of the rest is taken off its chunk.
 func (c *checker) rehome() error {
 	strays := c.strays
 	c.strays = nil

@@ -2,10 +2,11 @@ package blob
 
 import "fmt"
 
-// The sequence of index counts what has come to it in its lower bits. The upper ones say, while a transaction goes on, how
-// many Stores of it have something unfinished: an open Writer, or what was gathered and not flushed. No call of one
-// Store sees what another has gathered, so Check asks for it there. With the number stand some bits of the
-// transaction's: what a damaged bucket has there means nothing.
+// The sequence of index counts what has come to it in its lower bits. The upper ones say, while a
+// transaction goes on, how many Stores of it have something unfinished: an open Writer, or what was
+// gathered and not flushed. No call of one Store sees what another has gathered, so Check asks for it
+// there. With the number stand some bits of the transaction's: what a damaged bucket has there means
+// nothing.
 const (
 	comeBits = 48
 	comeMask = 1<<comeBits - 1
@@ -54,8 +55,8 @@ func (s *Store) withdraw() {
 	}
 }
 
-// alone is the error of a check with other Stores of the transaction that have something unfinished: what it would count is
-// neither the state before nor the one after.
+// alone is the error of a check with other Stores of the transaction that have something unfinished: what
+// it would count is neither the state before nor the one after.
 func (s *Store) alone() error {
 	if !s.tx.Writable() {
 		return nil

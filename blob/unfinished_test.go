@@ -9,7 +9,8 @@ import (
 	"holdfast"
 )
 
-// unfinishedWork is what may be open while a check runs. open gives how it ends; content is what has been written by then.
+// unfinishedWork is what may be open while a check runs. open gives how it ends; content is what has been
+// written by then.
 var unfinishedWork = []struct {
 	name string
 	open func(t testing.TB, s *Store, content []byte) (commit func() (Ref, error), abort func() error)
@@ -48,9 +49,9 @@ var unfinishedWork = []struct {
 	}},
 }
 
-// A Check with Repair beside an open Writer or Ingest took what that held for counts that are too high, and lowered them: the
-// blob that it committed afterwards had chunks without users, which Collect removed. 10 times of 10. What is open is counted,
-// whatever becomes of it.
+// A Check with Repair beside an open Writer or Ingest took what that held for counts that are too high, and
+// lowered them: the blob that it committed afterwards had chunks without users, which Collect removed. 10
+// times of 10. What is open is counted, whatever becomes of it.
 func TestRepairBesideUnfinished(t *testing.T) {
 	for _, work := range unfinishedWork {
 		for _, end := range []string{"commit", "abort", "leave"} {
@@ -98,8 +99,8 @@ func TestRepairBesideUnfinished(t *testing.T) {
 	}
 }
 
-// What another Store of the transaction holds is not known: a check is refused until that has flushed and nothing of it is open, and
-// from then on is not.
+// What another Store of the transaction holds is not known: a check is refused until that has flushed and
+// nothing of it is open, and from then on is not.
 func TestCheckBesideAnotherStore(t *testing.T) {
 	for _, work := range unfinishedWork {
 		db := newStore(t, Options{LeafSize: MinLeafSize})

@@ -343,8 +343,8 @@ func (w *Writer) took(p []byte) error {
 	return w.add(w.leaf, false)
 }
 
-// Commit ends the blob and counts one use of it. Where nothing was written that is
-// the empty blob. If it returns an error the blob is given up. The blob is in the file when the transaction has committed.
+// Commit ends the blob and counts one use of it. Where nothing was written that is the empty blob. If it
+// returns an error the blob is given up. The blob is in the file when the transaction has committed.
 func (w *Writer) Commit() (Ref, error) {
 	err := w.start()
 	var ref Ref

@@ -125,8 +125,8 @@ func (f Failure) Print(root, cmd *cobra.Command) {
 	}
 }
 
-// OneLine is s, a name that may come from an untrusted source, as it can be shown: what is not text stands there as in a
-// string of Go, so that a terminal does nothing but show it.
+// OneLine is s, a name that may come from an untrusted source, as it can be shown: what is not text stands
+// there as in a string of Go, so that a terminal does nothing but show it.
 func OneLine(s string) string { return escape(s, "") }
 
 // escape writes what is not text in s, but for the characters in keep, as in a string of Go.

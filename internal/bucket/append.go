@@ -36,9 +36,9 @@ func (b *Bucket) appendStable(key, value []byte, flags uint32) error {
 	return err
 }
 
-// Draft is a bucket to which keys and buckets are appended in their order before it is put into another, which does
-// not know it before. The zero Draft is ready for Begin, and a Draft that was put is ready for it again: the memory of its
-// nodes is used for the next one.
+// Draft is a bucket to which keys and buckets are appended in their order before it is put into another,
+// which does not know it before. The zero Draft is ready for Begin, and a Draft that was put is ready for
+// it again: the memory of its nodes is used for the next one.
 type Draft struct {
 	Bucket
 	own  Tx

@@ -7,9 +7,9 @@ import "hash/crc32"
 // recorded with the state. A run that is whole, and of another state, makes the sum another, which no
 // look at the run itself can tell.
 //
-// It takes a look at the run's header, its last elements and its last bytes, and not at the rest: who gives a run up
-// takes its fingerprint off. A run whose content leaves no room for a seal is known by the checksum of all of it: there are few.
-// One that bbolt wrote, whose place for a seal is empty, counts as 0.
+// It takes a look at the run's header, its last elements and its last bytes, and not at the rest: who gives
+// a run up takes its fingerprint off. A run whose content leaves no room for a seal is known by the
+// checksum of all of it: there are few. One that bbolt wrote, whose place for a seal is empty, counts as 0.
 
 // Sum is a sum of fingerprints, modulo 2^64. The zero Sum is not known.
 type Sum struct {

@@ -7,8 +7,8 @@ import (
 	"holdfast/internal/page"
 )
 
-// Of a run so full that it has no seal the first page counted only: an old version of a later one was not told. Each byte counts, in a
-// run with a seal by way of it, and so does the place.
+// Of a run so full that it has no seal the first page counted only: an old version of a later one was not
+// told. Each byte counts, in a run with a seal by way of it, and so does the place.
 func TestFingerprint(t *testing.T) {
 	const size = 512
 	for _, room := range []int{0, page.SealSize - 1, page.SealSize} {

@@ -135,8 +135,9 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 	return f, nil
 }
 
-// names tells whether the extension of a slot is of the state that m describes: the newest one when m was written, with a
-// trailing extension that cannot be read. Roots of consecutive states lie in different pages, but where nothing else has changed.
+// names tells whether the extension of a slot is of the state that m describes: the newest one when m was
+// written, with a trailing extension that cannot be read. Roots of consecutive states lie in different
+// pages, but where nothing else has changed.
 func (p *Pager) names(slot int, ext *extension.Extension, m page.Meta) bool {
 	if t := ext.Trailing; t != nil {
 		return t.Root == m.Root && t.Sequence == m.Sequence && t.HighWater == m.HighWater

@@ -129,8 +129,8 @@ func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
 	return p.space.AppendUnusedBits(nil), p.listsInUse(slices.Collect(p.record.Runs())), nil
 }
 
-// CheckUsed is damage if pages that a state reaches which the caller holds are free, or a part of a record of free pages:
-// then what the file says of its free pages is wrong, and what is written to them is damage.
+// CheckUsed is damage if pages that a state reaches which the caller holds are free, or a part of a record
+// of free pages: then what the file says of its free pages is wrong, and what is written to them is damage.
 func (p *Pager) CheckUsed(runs []page.Extent) error {
 	p.pipeline.Lock()
 	defer p.pipeline.Unlock()

@@ -48,8 +48,9 @@ func (w *WriteTx) discount(id page.ID, n uint64) error {
 	return nil
 }
 
-// fingerprint is that of the run at page id, of n pages; false if it has none or cannot be read. That is not an error of
-// the caller, who needs the rest of the run for nothing else: what is unreadable can be given up.
+// fingerprint is that of the run at page id, of n pages; false if it has none or cannot be read. That is
+// not an error of the caller, who needs the rest of the run for nothing else: what is unreadable can be
+// given up.
 func (p *Pager) fingerprint(image *page.Image, id page.ID, n uint64) (f uint64, ok bool, err error) {
 	defer image.CatchFault(debug.SetPanicOnFault(true), &err)
 	run, err := image.Run(id, n)

@@ -21,9 +21,9 @@ const (
 // maxMended bounds the page numbers that are tried in a meta.
 const maxMended = 1 << 24
 
-// mend gives a meta back that is not whole but for some fields of which the value is
-// known, or one of which all that can be are tried: its checksum then holds, which tells that it is what was written. other
-// is the other meta.
+// mend gives a meta back that is not whole but for some fields of which the value is known, or one of which
+// all that can be are tried: its checksum then holds, which tells that it is what was written. other is the
+// other meta.
 func (s *source) mend(meta, other []byte) (mended []byte, ok bool) {
 	b := append([]byte(nil), meta...)
 	try := func(at int, v uint64) bool {

@@ -45,9 +45,9 @@ const windowBytes = 1 << 20
 // reason: a longer one is read as far as its elements reach.
 const eagerBytes = 1 << 20
 
-// Bounds of how often the pages of the file are read as parts of runs of several, on average: to look at them, and to save
-// what they hold. In a database runs do not lie upon each other; in other bytes each page may say that it has all that follow, and to
-// read them would take the square of their number.
+// Bounds of how often the pages of the file are read as parts of runs of several, on average: to look at
+// them, and to save what they hold. In a database runs do not lie upon each other; in other bytes each page
+// may say that it has all that follow, and to read them would take the square of their number.
 const (
 	looks = 32
 	saves = 4

@@ -320,8 +320,8 @@ func (s *scan) moved(r run, depth int) target {
 	return target{path: s.where(), key: bytes.Clone(r.key), depth: depth, id: r.id, pages: r.pages}
 }
 
-// where is the path of the bucket in hand. It is made when something in the bucket becomes a target: of all buckets in a
-// deep nest it would take the square of their number.
+// where is the path of the bucket in hand. It is made when something in the bucket becomes a target: of all
+// buckets in a deep nest it would take the square of their number.
 func (s *scan) where() [][]byte {
 	if s.path == nil {
 		s.path = make([][]byte, 0, len(s.stack)-1)

@@ -240,8 +240,9 @@ vacuum seed=1 fail=18 pages=3
 	}
 }
 
-// Beside a vacuum the power went when a transaction had been written and not flushed. The engine was told that the write
-// had failed, the next transaction was given the same number, and the oracle forgot the first, which the disk may hold.
+// Beside a vacuum the power went when a transaction had been written and not flushed. The engine was told
+// that the write had failed, the next transaction was given the same number, and the oracle forgot the
+// first, which the disk may hold.
 func TestWrittenWhenThePowerWent(t *testing.T) {
 	r := &run{script: Script{PageSize: 4096}, tally: &soak.Tally{}, dir: t.TempDir()}
 	r.start()

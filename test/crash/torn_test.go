@@ -26,9 +26,10 @@ import (
 // 47 were silently wrong: the newest state was not whole in the copy, and so the one
 // before was believed, without a look at its pages.
 //
-// The histories are the same in each run, but for those of several writers. No copy that
-// bbolt opens at a state that was committed, and that is not older than its newest meta page says, is opened at another, or refused. None is
-// silently wrong and passes the check, but where files have no identity (docs/decisions/008-seal-sum.md).
+// The histories are the same in each run, but for those of several writers. No copy that bbolt opens at a
+// state that was committed, and that is not older than its newest meta page says, is opened at another, or
+// refused. None is silently wrong and passes the check, but where files have no identity
+// (docs/decisions/008-seal-sum.md).
 func TestTornCopies(t *testing.T) {
 	tally := &soak.Tally{}
 	seeds, chosen := soak.Seeds(t, 1, tornHistories)
@@ -286,9 +287,9 @@ func (h *torn) verdict(content string, err error) string {
 	return isWrong
 }
 
-// namedBy is the number of the state that was durable when the newest meta page of a copy was written, or, if that is plain,
-// of which it is; 0 if it does not say. A root page that was copied before it was written again leads to an older state, all of which may be
-// there: the commits since are lost.
+// namedBy is the number of the state that was durable when the newest meta page of a copy was written, or,
+// if that is plain, of which it is; 0 if it does not say. A root page that was copied before it was written
+// again leads to an older state, all of which may be there: the commits since are lost.
 func (h *torn) namedBy(data []byte) page.TxID {
 	slots := page.DecodeSlots(data[:h.page], data[h.page:2*h.page])
 	best, err := slots.Best()

@@ -106,8 +106,8 @@ func (r *run) acknowledge(nth int) {
 	}
 }
 
-// abort takes what has failed off what is under way, all but the first so many. With the power off the disk that was chosen may hold it all
-// the same, whatever the engine was told afterwards. The caller holds mu.
+// abort takes what has failed off what is under way, all but the first so many. With the power off the disk
+// that was chosen may hold it all the same, whatever the engine was told afterwards. The caller holds mu.
 func (r *run) abort(but int) {
 	if r.file.dead {
 		r.torn = append(r.torn, r.pending[but:]...)

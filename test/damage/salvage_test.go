@@ -275,7 +275,8 @@ func TestSalvageWithoutMetas(t *testing.T) {
 	}
 }
 
-// verifyMetas salvages data, which is damaged in its metas: one, or both. It tells the state that was saved, as which does.
+// verifyMetas salvages data, which is damaged in its metas: one, or both. It tells the state that was
+// saved, as which does.
 func (l *lifetime) verifyMetas(t *testing.T, data []byte, harm string, named, one bool) int {
 	t.Helper()
 	s := saved{}

@@ -107,8 +107,9 @@ func walkIn[D interface {
 }
 
 // A walk in which each step put a key did not end, where bbolt's does. Holdfast's meets the keys that there
-// were when it began, whatever the change. bbolt's does so in most cases; in the others it goes on for ever, meets what was
-// put or passes over keys, depending on where pages end and whether they were changed before.
+// were when it began, whatever the change. bbolt's does so in most cases; in the others it goes on for
+// ever, meets what was put or passes over keys, depending on where pages end and whether they were changed
+// before.
 func TestWalks(t *testing.T) {
 	same, other := 0, 0
 	for _, n := range []int{20, 500} {

@@ -108,8 +108,8 @@ func TestAutoVacuumWaitsForReader(t *testing.T) {
 	must(t, db.Close())
 }
 
-// Writers that have little time to spare delay it. What happened: the test had a timer look while a goroutine wrote, and
-// failed when the machine was so busy that it looked twice without a write between.
+// Writers that have little time to spare delay it. What happened: the test had a timer look while a
+// goroutine wrote, and failed when the machine was so busy that it looked twice without a write between.
 func TestAutoVacuumWaitsForWriters(t *testing.T) {
 	opts := eager()
 	opts.MaxBusy = 1e-12

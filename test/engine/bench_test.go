@@ -154,8 +154,9 @@ func BenchmarkSeals(b *testing.B) {
 	}
 }
 
-// BenchmarkDelete deletes what it has put, whole: a bucket of 20,000 keys, and 1,000 values of 64 KiB, which are in the system's
-// cache or are not. The seal sum needs the end of each run that is freed (docs/decisions/008-seal-sum.md).
+// BenchmarkDelete deletes what it has put, whole: a bucket of 20,000 keys, and 1,000 values of 64 KiB,
+// which are in the system's cache or are not. The seal sum needs the end of each run that is freed
+// (docs/decisions/008-seal-sum.md).
 func BenchmarkDelete(b *testing.B) {
 	for _, c := range []struct {
 		name       string

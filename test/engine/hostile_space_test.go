@@ -15,8 +15,8 @@ import (
 // hostilePage is the size of the pages of the files whose free space is hostile: small, so that there are many.
 const hostilePage = 1024
 
-// hostileSpace is a database of about hostileBytes, most of which is free, and what its newest meta page says of that, to be
-// made something else.
+// hostileSpace is a database of about hostileBytes, most of which is free, and what its newest meta page
+// says of that, to be made something else.
 type hostileSpace struct {
 	t    *testing.T
 	data []byte

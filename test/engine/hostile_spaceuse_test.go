@@ -121,9 +121,10 @@ func with(t *testing.T, path string, options *holdfast.Options, do func(db *hold
 	return errors.Join(do(db), db.Close())
 }
 
-// Of a file of 2 MB in which each page says that it has all that follow, salvage read 2 GB, and saved as much. What a file records of
-// its free pages, its freelist, and the lengths of runs are numbers as any other, also where their checksums are right: whatever is done with the file takes memory in
-// proportion to it, and so does what is written.
+// Of a file of 2 MB in which each page says that it has all that follow, salvage read 2 GB, and saved as
+// much. What a file records of its free pages, its freelist, and the lengths of runs are numbers as any
+// other, also where their checksums are right: whatever is done with the file takes memory in proportion to
+// it, and so does what is written.
 func TestHostileSpace(t *testing.T) {
 	for file, build := range hostileSpaces {
 		data := build(newHostileSpace(t))
@@ -152,9 +153,9 @@ func TestHostileSpace(t *testing.T) {
 	}
 }
 
-// A log of free pages whose every few bytes take all pages of a file out of the free ones and put them in again
-// is read in time that follows the bytes. Salvage, and with it the quick check, looked at each page each time: of this file that would be
-// 4 * 10^11 looks.
+// A log of free pages whose every few bytes take all pages of a file out of the free ones and put them in
+// again is read in time that follows the bytes. Salvage, and with it the quick check, looked at each page
+// each time: of this file that would be 4 * 10^11 looks.
 func TestHostileLogs(t *testing.T) {
 	const pages = 1 << 18 // which are holes in the file
 	f := newHostileSpace(t)

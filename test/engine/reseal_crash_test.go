@@ -82,8 +82,9 @@ func TestResealCut(t *testing.T) {
 	}
 }
 
-// resealedAfterCut judges what a cut has left of a file that had this content and these faults. With Reseal done it would
-// have the content want: with faults that is another, since what has a wrong seal is not shown.
+// resealedAfterCut judges what a cut has left of a file that had this content and these faults. With Reseal
+// done it would have the content want: with faults that is another, since what has a wrong seal is not
+// shown.
 func resealedAfterCut(t *testing.T, disk []byte, content, want string, before []string) {
 	t.Helper()
 	found, faults := looksOf(t, disk)

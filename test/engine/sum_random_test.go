@@ -27,9 +27,9 @@ type sumRun struct {
 // errGivenUp ends a transaction that is rolled back.
 var errGivenUp = errors.New("given up")
 
-// The sum is right whatever commits at the same time, whatever fails, and however the file was opened: with seals and without, in
-// all modes, after a kill, on a full disk, beside a vacuum. A sound file for which Check, or the opening of a copy of one
-// point in time, said otherwise would be taken for damaged.
+// The sum is right whatever commits at the same time, whatever fails, and however the file was opened: with
+// seals and without, in all modes, after a kill, on a full disk, beside a vacuum. A sound file for which
+// Check, or the opening of a copy of one point in time, said otherwise would be taken for damaged.
 func TestSumOfAnyHistory(t *testing.T) {
 	rng := random(t)
 	begin := time.Now()

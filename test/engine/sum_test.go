@@ -65,9 +65,9 @@ func TestCheckTellsALostWrite(t *testing.T) {
 	}
 }
 
-// The last page of a long value that was as it had been in the middle of another one had bytes of that where its seal should
-// be: it counted as a page that bbolt wrote, and the sum was not compared. Of 773 such
-// writes that were lost, 143 passed the check.
+// The last page of a long value that was as it had been in the middle of another one had bytes of that
+// where its seal should be: it counted as a page that bbolt wrote, and the sum was not compared. Of 773
+// such writes that were lost, 143 passed the check.
 func TestCheckTellsALostEnd(t *testing.T) {
 	mem := vfs.NewMem("lost")
 	db, err := bridge.Open(mem.Open(), &holdfast.Options{PageSize: 1024, SettleDelay: -1})
@@ -260,9 +260,9 @@ func TestResealTellsOfTheSum(t *testing.T) {
 	}
 }
 
-// Reseal with MissingOnly added seals and recorded the sum of before, so that Check took a sound file for one with pages
-// of several points in time. A wrong sum stays wrong all the same. And a small file without a sum, all of whose seals were right, had none
-// afterwards: one that opening had made passed for recorded.
+// Reseal with MissingOnly added seals and recorded the sum of before, so that Check took a sound file for
+// one with pages of several points in time. A wrong sum stays wrong all the same. And a small file without
+// a sum, all of whose seals were right, had none afterwards: one that opening had made passed for recorded.
 func TestResealAddsMissingSealsToTheSum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	for n, noSeals := range []bool{false, true} {

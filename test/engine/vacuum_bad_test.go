@@ -48,9 +48,9 @@ func TestVacuumInSmallSteps(t *testing.T) {
 	}
 }
 
-// A freelist that lists a page in use was believed: a vacuum moved another page there. The bucket that lost its page
-// became one that holds itself, and the walk took 3 GB of memory for its names. The vacuum reads all pages in use before it writes,
-// and now sees it; so does a dry run, and doctor with it.
+// A freelist that lists a page in use was believed: a vacuum moved another page there. The bucket that lost
+// its page became one that holds itself, and the walk took 3 GB of memory for its names. The vacuum reads
+// all pages in use before it writes, and now sees it; so does a dry run, and doctor with it.
 func TestVacuumOfUsedPagesThatAreFree(t *testing.T) {
 	for name, harm := range map[string]func(f *hostileSpace, used page.ID) []byte{
 		"freelist": func(f *hostileSpace, used page.ID) []byte { return f.freelist(false, 1, 0, uint64(used)) },

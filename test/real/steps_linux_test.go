@@ -13,9 +13,10 @@ import (
 	"holdfast/test/vm"
 )
 
-// stepTests are the tests of worker/step that run on the machine's kernel: what steps see, what they must not do in any of the runtimes,
-// their limits, users, and what is held. Those that are not here compare figures (system calls, keys), deny system calls of this kernel, try
-// sources and sockets in ways in which kernels do not differ, or kill steps hundreds of times.
+// stepTests are the tests of worker/step that run on the machine's kernel: what steps see, what they must
+// not do in any of the runtimes, their limits, users, and what is held. Those that are not here compare
+// figures (system calls, keys), deny system calls of this kernel, try sources and sockets in ways in which
+// kernels do not differ, or kill steps hundreds of times.
 var stepTests = []string{
 	"TestHostileStep", "TestProgramIsNotOverwritten", "TestProgramCopies", "TestSurroundings", "TestConfined", "TestFailure", "TestCancel",
 	"TestLimits", "TestDefaultPids", "TestResourceLimits", "TestTerminalsAndSys", "TestProcIsReadOnly",
@@ -35,8 +36,8 @@ func buildStatic(t *testing.T, name, pkg string, args ...string) string {
 	return program
 }
 
-// A root directory on a disk, since steps cannot leave an initial ramdisk, with the hierarchy of cgroups that the kernel has. It
-// comes to lie over the ramdisk: in a mere chroot there are no user namespaces.
+// A root directory on a disk, since steps cannot leave an initial ramdisk, with the hierarchy of cgroups
+// that the kernel has. It comes to lie over the ramdisk: in a mere chroot there are no user namespaces.
 const stepsRoot = `set -e
 mount /dev/vda /mnt
 mkdir -p /mnt/tmp /mnt/proc /mnt/sys /mnt/dev /mnt/run
@@ -56,10 +57,12 @@ cd /mnt
 mount --move . /
 `
 
-// No step could be run on an overlay there: its kernel seemed to take "lowerdir+", which it only kept to refuse it later.
+// No step could be run on an overlay there: its kernel seemed to take "lowerdir+", which it only kept to
+// refuse it later.
 //
-// TestMachineSteps runs steps, hostile ones among them, on a kernel of the oldest Debian that is supported, which has cgroups
-// of version 2 alone. Emulated it takes five minutes, and several times that on a machine that does much else; make soak runs it.
+// TestMachineSteps runs steps, hostile ones among them, on a kernel of the oldest Debian that is supported,
+// which has cgroups of version 2 alone. Emulated it takes five minutes, and several times that on a machine
+// that does much else; make soak runs it.
 func TestMachineSteps(t *testing.T) {
 	c := newMachine(t, os.Args[0])
 	if _, err := exec.LookPath("runc"); err != nil {

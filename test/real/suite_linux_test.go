@@ -9,16 +9,17 @@ import (
 	"holdfast/test/vm"
 )
 
-// suitePackages are the packages of module worker whose tests TestMachineSuite runs, in this order; the tests of package step
-// are those of TestMachineSteps.
+// suitePackages are the packages of module worker whose tests TestMachineSuite runs, in this order; the
+// tests of package step are those of TestMachineSteps.
 var suitePackages = []string{"disk", "internal/fstree", "internal/confine", "prune", "base", "mount", "snapshot", "snapshot/driver/overlay", "snapshot/driver/btrfs", "snapshot/driver/erofs", "snapshot/driver/copy", "command"}
 
-// suiteSkipped are the tests that TestMachineSuite leaves out, and says so: they need what the machine has not, which is GNU cp, perl, util-linux
-// setpriv, zfs-fuse and the documents.
+// suiteSkipped are the tests that TestMachineSuite leaves out, and says so: they need what the machine has
+// not, which is GNU cp, perl, util-linux setpriv, zfs-fuse and the documents.
 var suiteSkipped = map[string]string{"snapshot": "^TestPowerFailure$", "internal/confine": "^TestEnds$", "command": "^(TestDocs|TestStepUserRefused$|TestZFS$)"}
 
-// TestMachineSuite runs the other tests of module worker on that kernel: those of the packages that HOLDFAST_MACHINE_SUITE names, or
-// "all". Emulated they take the better part of an hour, and some need more processors than one to be through in their time.
+// TestMachineSuite runs the other tests of module worker on that kernel: those of the packages that
+// HOLDFAST_MACHINE_SUITE names, or "all". Emulated they take the better part of an hour, and some need more
+// processors than one to be through in their time.
 func TestMachineSuite(t *testing.T) {
 	packages := strings.Fields(os.Getenv("HOLDFAST_MACHINE_SUITE"))
 	if len(packages) == 0 {

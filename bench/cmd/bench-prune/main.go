@@ -1,6 +1,6 @@
 // Command bench-prune measures what pruning costs those who work meanwhile: a store is filled, clients
-// prepare and commit snapshots on it, one after the other alone, while a part of the store is pruned, and while its trees are
-// deleted; then it waits for metadata.db to become shorter.
+// prepare and commit snapshots on it, one after the other alone, while a part of the store is pruned, and
+// while its trees are deleted; then it waits for metadata.db to become shorter.
 package main
 
 import (
