@@ -18,7 +18,7 @@ const (
 //go:generate go test -run ^TestReference$ -update .
 
 // reference is the page with the arguments and flags of root and of all commands below it, as --help prints them.
-// What three commands or more have in common is at its beginning, and the commands only name it.
+// What several commands have in common is at its beginning, and the commands only name it.
 func reference(root *cobra.Command) string {
 	var commands []*cobra.Command
 	uses := map[string]int{}
@@ -46,17 +46,17 @@ func reference(root *cobra.Command) string {
 		fmt.Fprintf(&rest, "\n## %s\n\n%s.", strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "holdfast "), cmd.Short)
 		also, own := "", ""
 		for _, f := range flagsOf(cmd.LocalNonPersistentFlags()) {
-			if uses[f.does] < 3 {
+			if uses[f.does] == 1 {
 				own += f.does
 				continue
 			}
-			also += ", `--" + f.name + "`"
+			also += " --" + f.name
 			if !strings.Contains(common.String(), f.does) {
 				common.WriteString(f.does)
 			}
 		}
 		if also != "" {
-			rest.WriteString(" Also" + strings.TrimPrefix(also, ",") + ".")
+			rest.WriteString(" Also `" + also[1:] + "`.")
 		}
 		rest.WriteString("\n")
 		if own != "" {
