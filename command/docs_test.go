@@ -37,14 +37,16 @@ func reference(root *cobra.Command) string {
 		}
 	}
 	add(root)
-	var common, rest strings.Builder
+	var common, short, rest strings.Builder
 	for _, f := range flagsOf(root.PersistentFlags()) {
 		common.WriteString(f.does)
 	}
-	common.WriteString("\nFlags of several commands, which end with their names:\n\n")
+	common.WriteString("\nFlags of several commands, which only name them:\n\n")
 	for _, cmd := range commands {
-		fmt.Fprintf(&rest, "\n## %s\n\n%s.", strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "holdfast "), cmd.Short)
-		also, own := "", ""
+		usage, does, also, own := strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "holdfast "), "", "", ""
+		if cmd.Parent() != root { // the others are in the page on the tasks
+			does = ": " + cmd.Short + "."
+		}
 		for _, f := range flagsOf(cmd.LocalNonPersistentFlags()) {
 			if uses[f.does] == 1 {
 				own += f.does
@@ -56,16 +58,21 @@ func reference(root *cobra.Command) string {
 			}
 		}
 		if also != "" {
-			rest.WriteString(" Also `" + also[1:] + "`.")
+			also = ", with `" + also[1:] + "`"
 		}
-		rest.WriteString("\n")
-		if own != "" {
-			rest.WriteString("\n" + own)
+		if own == "" {
+			fmt.Fprintf(&short, "- `%s`%s%s\n", usage, also, does)
+			continue
 		}
+		fmt.Fprintf(&rest, "\n## %s\n", usage)
+		if also+does != "" {
+			fmt.Fprintf(&rest, "\n%s\n", strings.TrimLeft(does+strings.Replace(also, ", w", " W", 1)+" and:", ": "))
+		}
+		rest.WriteString("\n" + own)
 	}
 	return "# Reference of the holdfast command\n\n" +
-		"Made of what `--help` says, by `go generate ./command`. [The command](../command.md) has a section for each task.\n\n" +
-		"Flags of all commands:\n\n" + common.String() + rest.String()
+		"Arguments and flags as `--help` gives them, by `go generate ./command`. [The command](../command.md) says what each is for.\n\n" +
+		"Flags of all commands:\n\n" + common.String() + "\nCommands without flags of their own:\n\n" + short.String() + rest.String()
 }
 
 // shownFlag is a flag as the reference has it.
