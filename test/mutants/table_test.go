@@ -65,6 +65,6 @@ func packageDir(t *testing.T, name string) string {
 			return dir
 		}
 	}
-	t.Fatalf("docs/testing.md names tests in %s, which is no directory", name)
+	t.Fatalf("docs/testing.md names tests in %s, which is not a directory", name)
 	return ""
 }
