@@ -89,7 +89,7 @@ soak: ## all oracles with new seeds, for about DURATION=10m, or PARTS="crash vm"
 	scripts/soak $(DURATION) $(PARTS)
 
 .PHONY: model
-model: ## the models in docs/model, complete
+model: ## the models in test/model, complete
 	MODEL=full scripts/test model
 
 .PHONY: clean

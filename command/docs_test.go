@@ -18,15 +18,17 @@ const (
 //go:generate go test -run ^TestReference$ -update .
 
 // reference is the page with the arguments and flags of root and of all commands below it, as --help prints them.
+// What several commands have in common is at its beginning, and the commands only name it.
 func reference(root *cobra.Command) string {
-	var b strings.Builder
-	b.WriteString("# Reference of the holdfast command\n\n" +
-		"Made of what `--help` says, by `go generate ./command`. [The command](../command.md) has a section for each task.\n\n" +
-		"Every command also has these flags:\n\n```text\n" + root.PersistentFlags().FlagUsages() + "```\n")
+	var commands []*cobra.Command
+	uses := map[string]int{}
 	var add func(*cobra.Command)
 	add = func(cmd *cobra.Command) {
 		if cmd != root && cmd.Runnable() && len(cmd.Commands()) == 0 {
-			writeUsage(&b, cmd)
+			commands = append(commands, cmd)
+			for _, f := range flagsOf(cmd.LocalNonPersistentFlags()) {
+				uses[f.does]++
+			}
 		}
 		for _, child := range cmd.Commands() {
 			if child.IsAvailableCommand() && child.Name() != "completion" {
@@ -35,18 +37,62 @@ func reference(root *cobra.Command) string {
 		}
 	}
 	add(root)
-	return b.String()
+	var common, short, rest strings.Builder
+	for _, f := range flagsOf(root.PersistentFlags()) {
+		common.WriteString(f.does)
+	}
+	common.WriteString("\nFlags of several commands, which only name them:\n\n")
+	for _, cmd := range commands {
+		usage, does, also, own := strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "holdfast "), "", "", ""
+		if cmd.Parent() != root { // the others are in the page on the tasks
+			does = ": " + cmd.Short + "."
+		}
+		for _, f := range flagsOf(cmd.LocalNonPersistentFlags()) {
+			if uses[f.does] == 1 {
+				own += f.does
+				continue
+			}
+			also += " --" + f.name
+			if !strings.Contains(common.String(), f.does) {
+				common.WriteString(f.does)
+			}
+		}
+		if also != "" {
+			also = ", with `" + also[1:] + "`"
+		}
+		if own == "" {
+			fmt.Fprintf(&short, "- `%s`%s%s\n", usage, also, does)
+			continue
+		}
+		fmt.Fprintf(&rest, "\n## %s\n", usage)
+		if also+does != "" {
+			fmt.Fprintf(&rest, "\n%s\n", strings.TrimLeft(does+strings.Replace(also, ", w", " W", 1)+" and:", ": "))
+		}
+		rest.WriteString("\n" + own)
+	}
+	return "# Reference of the holdfast command\n\n" +
+		"Arguments and flags as `--help` gives them, by `go generate ./command`. [The command](../command.md) says what each is for.\n\n" +
+		"Flags of all commands:\n\n" + common.String() + "\nCommands without flags of their own:\n\n" + short.String() + rest.String()
 }
 
-// writeUsage writes the section on cmd.
-func writeUsage(b *strings.Builder, cmd *cobra.Command) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" {
-			flags.AddFlag(f)
+// shownFlag is a flag as the reference has it.
+type shownFlag struct {
+	name string
+	does string // its line: what it is called with, and what it does
+}
+
+// flagsOf are the flags of a set but --help.
+func flagsOf(set *pflag.FlagSet) (all []shownFlag) {
+	set.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" {
+			return
 		}
+		alone := pflag.NewFlagSet("", pflag.ContinueOnError)
+		alone.AddFlag(f)
+		called, does, _ := strings.Cut(strings.TrimSpace(alone.FlagUsages()), "   ")
+		all = append(all, shownFlag{f.Name, fmt.Sprintf("- `%s`: %s\n", called, does)})
 	})
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```text\n%s\n%s```\n", cmd.CommandPath(), cmd.Short+".", strings.TrimSuffix(cmd.UseLine(), " [flags]"), flags.FlagUsages())
+	return all
 }
 
 // TestReference compares the reference with the commands; with -update it writes it.

@@ -381,7 +381,7 @@ func TestFullThenAgain(t *testing.T) {
 
 // A freelist page that an aborted transaction had freed was forgotten while
 // another one was in edit: a meta written then named it nowhere, and after the end
-// of the process it was lost. (Found by docs/model.)
+// of the process it was lost. (Found by test/model.)
 func TestAbortedTransactionHadFreedFreelist(t *testing.T) {
 	g := newGate(t, pager.Options{})
 	g.letAll()

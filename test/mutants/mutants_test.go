@@ -18,26 +18,29 @@ const top = "../.."
 // hang is how long a test may take to find a mutant. One that waits for ever has found nothing.
 const hang = 5 * time.Minute
 
-// TestTable sees that each patch has a row, and each row a patch.
+// TestTable sees that a test finds each mutant, and that each mutant that is listed has a patch, which says what it does.
 func TestTable(t *testing.T) {
 	patches, err := Patches(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := map[string]bool{}
+	listed := map[string]bool{}
 	for _, m := range table(t) {
-		rows[m.name] = true
+		listed[m.name] = true
 	}
 	known := map[string]bool{}
 	for _, p := range patches {
 		known[p.Name] = true
-		if !rows[p.Name] {
-			t.Errorf("no row for %s", p.Name)
+		if !listed[p.Name] {
+			t.Errorf("docs/testing.md has no test that finds %s", p.Name)
+		}
+		if !sentence.MatchString(p.Does) {
+			t.Errorf("%s does not begin with a sentence that says what it does, but with %q", p.Path, p.Does)
 		}
 	}
-	for name := range rows {
+	for name := range listed {
 		if !known[name] {
-			t.Errorf("a row for %s, which has no patch", name)
+			t.Errorf("docs/testing.md lists %s, which has no patch", name)
 		}
 	}
 	if len(known) < 150 {
@@ -45,8 +48,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestMutants runs, for each mutant, the test in its row. It fails with it, and
-// passes in the same build without it.
+// TestMutants runs, for each mutant, the tests that find it. They fail with it, and
+// pass in the same build without it.
 func TestMutants(t *testing.T) {
 	rows := table(t)
 	binaries := t.TempDir()

@@ -29,10 +29,11 @@ var mutantName = os.Getenv(%q)
 func mutantOn(name string) bool { return mutantName == name }
 `
 
-// A Patch is one mutant: a unified diff of files below the top of the repository.
+// A Patch is one mutant: a sentence, and a unified diff of files below the top of the repository.
 type Patch struct {
 	Name  string   // of the mutant
-	Path  string   // of the diff
+	Path  string   // of the patch
+	Does  string   // what the engine does with it: the text before the diff
 	Files []string // that it changes
 }
 
@@ -58,6 +59,7 @@ func Patches(dir string) ([]Patch, error) {
 		if len(p.Files) == 0 {
 			return nil, fmt.Errorf("mutant %s: %s changes no file", p.Name, path)
 		}
+		p.Does = string(text[:bytes.Index(text, []byte("--- a/"))])
 		all = append(all, p)
 	}
 	return all, nil
@@ -187,7 +189,7 @@ func Refresh(top, into string) error {
 		if err := t.apply(p, "-C1"); err != nil {
 			return fmt.Errorf("mutant %s: %w", p.Name, err)
 		}
-		var patch []byte
+		patch := []byte(p.Does)
 		for _, name := range p.Files {
 			cmd := exec.Command("diff", "-U2", "--label", "a/"+name, "--label", "b/"+name, filepath.Join(before.dir, name), filepath.Join(t.dir, name))
 			out, err := cmd.Output()

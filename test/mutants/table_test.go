@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mutant is a row of the table in docs/testing.md, and one of the tests that find it.
+// mutant is a mutant, and one of the tests that find it by the list in docs/testing.md.
 type mutant struct {
 	name string
 	dir  string   // of the tests' package, from the top
@@ -18,49 +18,53 @@ type mutant struct {
 }
 
 var (
-	row  = regexp.MustCompile("^\\| `([a-z-]+)` \\| .+ \\|((?: `[a-z/]+/Test[A-Za-z]+`(?: `[A-Z_]+=[0-9]+`)*)+) \\|$")
-	cell = regexp.MustCompile("`([a-z/]+)/(Test[A-Za-z]+)`((?: `[A-Z_]+=[0-9]+`)*)")
+	entry    = regexp.MustCompile(`^(Test[A-Za-z]+)((?: [A-Z_]+=[0-9]+)*): ([a-z-]+(?:, [a-z-]+)*)$`)
+	sentence = regexp.MustCompile(`^[A-Z].+[.]\n$`) // before a diff
 )
 
-// usual is the environment of tests for which a row says no other.
+// usual is the environment of tests for which an entry says no other.
 var usual = map[string][]string{
 	"TestPowerCut":    {"HOLDFAST_SEED=1", "HOLDFAST_HISTORIES=48"},
 	"TestEveryMoment": {"HOLDFAST_SEED=1", "HOLDFAST_HISTORIES=100"},
 }
 
-// table reads the rows of docs/testing.md.
+// table reads the list of mutants in docs/testing.md. A line that ends with a slash is the directory of the tests after
+// it; a test with all that it finds is an entry of one line or several.
 func table(t *testing.T) []mutant {
 	doc, err := os.ReadFile(filepath.Join(top, "docs", "testing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(doc), "| mutant |")
+	_, text, _ := strings.Cut(string(doc), "\n## Mutants\n")
+	_, text, _ = strings.Cut(text, "\n```text\n")
+	text, _, _ = strings.Cut(text, "\n```\n")
 	var all []mutant
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if !strings.HasPrefix(line, "| `") {
+	dir := ""
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\n  ", " "), "\n") {
+		if name, ok := strings.CutSuffix(line, "/"); ok {
+			dir = packageDir(t, name)
 			continue
 		}
-		m := row.FindStringSubmatch(line)
+		m := entry.FindStringSubmatch(line)
 		if m == nil {
-			t.Errorf("docs/testing.md has a row that cannot be read: %s", line)
+			t.Errorf("docs/testing.md has an entry that cannot be read: %s", line)
 			continue
 		}
-		for _, found := range cell.FindAllStringSubmatch(m[2], -1) {
-			env := slices.Concat(usual[found[2]], strings.Fields(strings.ReplaceAll(found[3], "`", ""))) // the later of two counts
-			all = append(all, mutant{m[1], packageDir(t, found[1]), found[2], env})
+		env := slices.Concat(usual[m[1]], strings.Fields(m[2])) // the later of two counts
+		for name := range strings.SplitSeq(m[3], ", ") {
+			all = append(all, mutant{name, dir, m[1], env})
 		}
 	}
 	return all
 }
 
-// packageDir is the directory of the package that a row calls name.
+// packageDir is the directory of the package that the list calls name.
 func packageDir(t *testing.T, name string) string {
 	for _, dir := range []string{"test/" + name, "internal/" + name} {
 		if _, err := os.Stat(filepath.Join(top, dir)); err == nil {
 			return dir
 		}
 	}
-	t.Fatalf("docs/testing.md names a test in %s, which is not a directory", name)
+	t.Fatalf("docs/testing.md names tests in %s, which is not a directory", name)
 	return ""
 }
