@@ -41,7 +41,7 @@ type Resealed struct {
 	NoRoom   uint64 // pages whose content leaves no room for a seal
 	Wrong    uint64 // wrong seals that were left, with MissingOnly
 
-	// SumAdded: what the seals of all pages add up to was not recorded in the file, and is now. SumReplaced: it was
+	// SumAdded: what the checksums of all pages add up to was not recorded in the file, and is now. SumReplaced: it was
 	// recorded, and the pages that were found added up to something else: some were stale.
 	SumAdded, SumReplaced bool
 }
@@ -134,7 +134,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		return err
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("%w (faults besides seals: %d; no seal was changed)", r.db.corrupt(faults[0]), len(faults))
+		return fmt.Errorf("%w (faults besides checksums: %d; no checksum was changed)", r.db.corrupt(faults[0]), len(faults))
 	}
 	meta := r.tx.state.Meta
 	runs := func(e page.Extent) error {

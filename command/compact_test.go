@@ -157,7 +157,7 @@ func TestCompactLarger(t *testing.T) {
 	check(t, db.View(func(tx *holdfast.Tx) error { size = tx.Size(); return nil }))
 	check(t, db.Close())
 	check(t, os.Truncate("full.db", size)) // it grew by more
-	said := "\nThe copy is larger: full.db had little to gain, and the pages of a copy have room for a seal.\n"
+	said := "\nThe copy is larger: full.db had little to gain, and the pages of a copy have room for a checksum.\n"
 	wantIn(t, run(t, "compact", "-o", "copy.db", "full.db"), 0, said, "")
 	for _, r := range []result{
 		run(t, "compact", "-o", "copy.db", "full.db", "--force", "--json"),

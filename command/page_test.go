@@ -246,8 +246,8 @@ func TestPageDamaged(t *testing.T) {
 		fault  string
 		stock  string
 	}{
-		{"content", 2, func(p []byte) { p[900] ^= 1 }, `"01110": 0000`, "its seal does not fit its content", `"01147": 0000`},
-		{"seal", 2, func(p []byte) { p[1020] ^= 1 }, `"01110": 0000`, "its seal does not fit its content", `"01147": 0000`},
+		{"content", 2, func(p []byte) { p[900] ^= 1 }, `"01110": 0000`, "its checksum does not match its content", `"01147": 0000`},
+		{"seal", 2, func(p []byte) { p[1020] ^= 1 }, `"01110": 0000`, "its checksum does not match its content", `"01147": 0000`},
 		{"number", 2, func(p []byte) { p[0] = 9 }, "", "the page says that it is page 9", "Prining page 2 failed: "},
 		{"type", 2, func(p []byte) { p[8] = 3 }, "", "unexpected type/flags: 3 (unknown<0003>)", "Page Type:  unknown<03>\n"},
 		{"no type", 2, func(p []byte) { p[8] = 0 }, "", "unexpected type/flags: 0", "Page Type:  unknown<00>\n"},

@@ -31,16 +31,16 @@ func TestReseal(t *testing.T) {
 	withSample(t)
 	changeValue(t)
 	r := run(t, "check", "sample.db")
-	wantIn(t, r, command.ExitDamaged, "its seal does not fit its content", "holdfast: sample.db: damaged (1 fault)")
-	wantIn(t, r, command.ExitDamaged, "seals of 12 pages: 11 right, 0 missing, 1 wrong\n", "")
+	wantIn(t, r, command.ExitDamaged, "its checksum does not match its content", "holdfast: sample.db: damaged (1 fault)")
+	wantIn(t, r, command.ExitDamaged, "checksums: 11 right, 1 wrong, 0 pages without one\n", "")
 	wantIn(t, run(t, "check", "sample.db", "--json"), command.ExitDamaged, `"wrong": 1`, "")
-	wantIn(t, run(t, "get", "sample.db", "nested", "long"), command.ExitFailed, "", "its seal does not fit its content")
-	wantIn(t, run(t, "reseal", "sample.db", "--missing"), 0, "11 seals were right, 0 added, 1 left wrong\n", "")
-	wantIn(t, run(t, "get", "sample.db", "nested", "long"), command.ExitFailed, "", "its seal does not fit its content")
+	wantIn(t, run(t, "get", "sample.db", "nested", "long"), command.ExitFailed, "", "its checksum does not match its content")
+	wantIn(t, run(t, "reseal", "sample.db", "--missing"), 0, "11 checksums were right, 0 added, 1 left wrong\n", "")
+	wantIn(t, run(t, "get", "sample.db", "nested", "long"), command.ExitFailed, "", "its checksum does not match its content")
 
 	r = run(t, "reseal", "sample.db")
-	wantIn(t, r, 0, ": the seal was wrong and is replaced\n11 seals were right, 1 replaced, 0 added\n", "")
-	wantIn(t, run(t, "check", "sample.db"), 0, "OK\nseals of 12 pages: 12 right, 0 missing, 0 wrong\n", "")
+	wantIn(t, r, 0, ": the checksum was wrong and is replaced\n11 checksums were right, 1 replaced, 0 added\n", "")
+	wantIn(t, run(t, "check", "sample.db"), 0, "OK\nchecksums: 12 right, 0 wrong, 0 pages without one\n", "")
 	wantIn(t, run(t, "get", "sample.db", "nested", "long"), 0, "Long long", "")
 	changeValue(t)
 	var report struct {
@@ -61,11 +61,11 @@ func TestSealsOff(t *testing.T) {
 	changeValue(t)
 	wantIn(t, run(t, "compact", "-o", "copy.db", "sample.db"), command.ExitFailed, "", "sample.db: damaged: page")
 	t.Setenv("HOLDFAST_SEALS", "off")
-	const note = "the environment sets HOLDFAST_SEALS=off: damage that only a seal shows is not found"
-	wantIn(t, run(t, "check", "sample.db"), 0, "OK\nno seals were looked at\n", "holdfast: note: "+note+"\n")
+	const note = "the environment sets HOLDFAST_SEALS=off: damage that only a checksum shows is not found"
+	wantIn(t, run(t, "check", "sample.db"), 0, "OK\nno checksums were looked at\n", "holdfast: note: "+note+"\n")
 	wantIn(t, run(t, "check", "sample.db", "--json"), 0, note, "")
 	wantIn(t, run(t, "compact", "-o", "copy.db", "sample.db"), 0, "sample.db -> copy.db", "")
-	wantIn(t, run(t, "reseal", "copy.db"), 0, "0 seals were right, 0 replaced, ", "")
+	wantIn(t, run(t, "reseal", "copy.db"), 0, "0 checksums were right, 0 replaced, ", "")
 	t.Setenv("HOLDFAST_SEALS", "on")
 	wantIn(t, run(t, "check", "copy.db"), 0, " 0 missing, 0 wrong\n", "")
 	t.Setenv("HOLDFAST_SEALS", "none")
@@ -106,7 +106,7 @@ func TestResealRefuses(t *testing.T) {
 	var errOut strings.Builder
 	root.SetErr(&errOut)
 	root.SetArgs([]string{"reseal", "sample.db"})
-	if code := command.Execute(ctx, root); code != command.ExitInterrupted || !strings.Contains(errOut.String(), "sample.db: interrupted after 0 seals; run it again") {
+	if code := command.Execute(ctx, root); code != command.ExitInterrupted || !strings.Contains(errOut.String(), "sample.db: interrupted after 0 checksums; run it again") {
 		t.Errorf("interrupted: exit code %d, %s", code, errOut.String())
 	}
 }

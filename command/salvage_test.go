@@ -109,7 +109,7 @@ func TestCheckQuick(t *testing.T) {
 	withSample(t)
 	wantIn(t, run(t, "check", "sample.db", "--quick"), 0, "nothing wrong in the little that was looked at", "")
 	damage(t, "sample.db", func(b []byte) []byte { b[11*samplePage+20]++; return b }) // the root page
-	wantIn(t, run(t, "check", "sample.db", "--quick"), 3, "page 11: its seal does not fit its content\n1 fault, on page 11\nlittle was looked at", "damaged (1 fault)")
+	wantIn(t, run(t, "check", "sample.db", "--quick"), 3, "page 11: its checksum does not match its content\n1 fault, on page 11\nlittle was looked at", "damaged (1 fault)")
 	check(t, os.Truncate("sample.db", 20*samplePage))
 	wantIn(t, run(t, "check", "sample.db", "--quick"), 3, "it was truncated", "")
 }

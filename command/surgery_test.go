@@ -314,10 +314,10 @@ func TestSurgeryCutsOutDamage(t *testing.T) {
 	wantFiles(t, ".", "sample.db")
 	wantIn(t, run(t, "surgery", "freelist", "abandon", "sample.db", "-o", "without.db"), 0, "", "")
 	r := run(t, "surgery", "freelist", "rebuild", "without.db", "-o", "out.db")
-	wantIn(t, r, command.ExitFailed, "", "without.db: damaged: page 23: its seal")
+	wantIn(t, r, command.ExitFailed, "", "without.db: damaged: page 23: its checksum")
 	wantFiles(t, ".", "sample.db without.db")
 	report := operate(t, "sample.db", "clear-page-elements", "--pageId", "23", "--from-index", "3", "--to-index", "4")
-	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "the seal of page 23 was wrong") {
+	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "the checksum of page 23 was wrong") {
 		t.Errorf("%+v", report)
 	}
 	sound(t)
@@ -406,7 +406,7 @@ func TestSurgeryCopiesPages(t *testing.T) {
 		return data
 	})
 	r := operate(t, "sample.db", "copy-page", "--from-page", "23", "--to-page", "13")
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "the seal of page 23 was wrong") {
+	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "the checksum of page 23 was wrong") {
 		t.Errorf("%+v", r)
 	}
 	r = operate(t, "sample.db", "copy-page", "--from-page", "6", "--to-page", "23")

@@ -158,7 +158,7 @@ func findFaults(c *cli.Call, f checkFlags, r *checkReport) error {
 			return err
 		}
 		if environment("HOLDFAST_SEALS") == "off" {
-			r.Notes = append(r.Notes, "the environment sets HOLDFAST_SEALS=off: damage that only a seal shows is not found")
+			r.Notes = append(r.Notes, "the environment sets HOLDFAST_SEALS=off: damage that only a checksum shows is not found")
 		}
 		r.root = uint64(tx.Cursor().Bucket().RootPage())
 		var seals holdfast.SealCounts
@@ -306,9 +306,9 @@ func (q quickReport) String() string {
 func (s sealReport) String() string {
 	all := s.Sealed + s.Unsealed + s.Wrong
 	if all == 0 {
-		return "no seals were looked at"
+		return "no checksums were looked at"
 	}
-	return fmt.Sprintf("seals of %s: %s right, %s missing, %s wrong", cli.Plural(all, "page"), cli.Count(s.Sealed), cli.Count(s.Unsealed), cli.Count(s.Wrong))
+	return fmt.Sprintf("checksums: %s right, %s wrong, %s without one", cli.Count(s.Sealed), cli.Count(s.Wrong), cli.Plural(s.Unsealed, "page"))
 }
 
 // maxListed is the number of pages that the summary names at most.

@@ -225,9 +225,9 @@ func (m *metaPage) extensionRows(c *cli.Call) (lines [][2]string) {
 		add("Holdfast", "transaction %d, the state of this meta", m.ext.Tx)
 	}
 	if m.ext.Sum.Known {
-		add("  seal sum", "%016x", m.ext.Sum.N)
+		add("  tree sum", "%016x", m.ext.Sum.N)
 	} else {
-		add("  seal sum", "not recorded")
+		add("  tree sum", "not recorded")
 	}
 	if m.ext.Free == nil {
 		add("  free pages", "not recorded")

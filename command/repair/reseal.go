@@ -52,12 +52,12 @@ func newReseal(a *cli.App) *cobra.Command {
 	var missing bool
 	cmd := &cobra.Command{
 		Use:   "reseal FILE",
-		Short: "Mend the seals of pages that a tool changed in place",
+		Short: "Mend the checksums of pages that a tool changed in place",
 		Long:  resealHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE:  a.Action(func(c *cli.Call) error { return runReseal(c, missing) }),
 	}
-	cmd.Flags().BoolVar(&missing, "missing", false, "add missing seals only")
+	cmd.Flags().BoolVar(&missing, "missing", false, "add missing checksums only")
 	return cmd
 }
 
@@ -72,7 +72,7 @@ func runReseal(c *cli.Call, missing bool) error {
 	done, err := resealFile(c, ctx, path, info, missing)
 	var known *cli.FileError
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.As(err, &known) {
-		return &cli.FileError{File: path, What: fmt.Sprintf("interrupted after %s", cli.Plural(int(done.Added)+len(done.Replaced), "seal")), Next: "run it again for the others", Err: err}
+		return &cli.FileError{File: path, What: fmt.Sprintf("interrupted after %s", cli.Plural(int(done.Added)+len(done.Replaced), "checksum")), Next: "run it again for the others", Err: err}
 	}
 	if err != nil {
 		return c.Explain(path, err)
@@ -111,9 +111,9 @@ func resealFile(c *cli.Call, ctx context.Context, path string, info fs.FileInfo,
 
 func printReseal(c *cli.Call, r *resealReport) {
 	for _, id := range r.Pages {
-		fmt.Fprintf(c.Out, "%s the seal was wrong and is replaced\n", c.Paint(cli.Yellow, fmt.Sprintf("page %d:", id)))
+		fmt.Fprintf(c.Out, "%s the checksum was wrong and is replaced\n", c.Paint(cli.Yellow, fmt.Sprintf("page %d:", id)))
 	}
-	parts := []string{fmt.Sprintf("%s right", cli.PluralOf(r.Right, "seal was", "seals were"))}
+	parts := []string{fmt.Sprintf("%s right", cli.PluralOf(r.Right, "checksum was", "checksums were"))}
 	if r.Replaced > 0 || r.Wrong == 0 {
 		parts = append(parts, cli.Count(r.Replaced)+" replaced")
 	}

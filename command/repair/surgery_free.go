@@ -14,7 +14,7 @@ import (
 const abandonHelp = `Make the meta pages name no list of free pages, so that it is made anew by looking
 at all pages that are in use: when the list is damaged, or wrong.
 
-The copy does not record what the seals of all pages add up to, so check cannot tell
+The copy does not record what the checksums of all pages add up to, so check cannot tell
 stale pages in it; "holdfast reseal" records it again.`
 
 const rebuildHelp = `Look at all pages that are in use, and write the list of the others as a freelist

@@ -161,7 +161,7 @@ func (s *surgeon) noteOverflow(to page.ID, n uint64) {
 // reseal gives a run that lay at page from, and had a seal, a right one for page to.
 func (s *surgeon) reseal(run []byte, from, to page.ID, was page.SealState) {
 	if was == page.WrongSeal {
-		s.r.warn("the seal of page %d was wrong: what is left of its content may be damaged, and that does not show any more", from)
+		s.r.warn("the checksum of page %d was wrong: what is left of its content may be damaged, and that does not show any more", from)
 	}
 	if seal, ok := page.SealOf(run, to); ok {
 		copy(run[len(run)-page.SealSize:], seal[:])

@@ -81,7 +81,7 @@ func runCompact(c *cli.Call, f compactFlags) error {
 	default:
 		fmt.Fprintf(c.Out, "%s -> %s: %s -> %s\n", r.File, r.Output, cli.SizeExactly(r.SizeBytes), cli.SizeExactly(r.OutputBytes))
 		if r.OutputBytes > r.SizeBytes {
-			fmt.Fprintf(c.Out, "The copy is larger: %s had little to gain, and the pages of a copy have room for a seal.\n", r.File)
+			fmt.Fprintf(c.Out, "The copy is larger: %s had little to gain, and the pages of a copy have room for a checksum.\n", r.File)
 		}
 	}
 	return nil

@@ -149,7 +149,7 @@ func TestSum(t *testing.T) {
 	if !sum.Known || sum.N == 0 {
 		t.Fatalf("the pages add up to %+v", sum)
 	}
-	const fault = "page 2: the seals of all pages do not add up"
+	const fault = "page 2: the checksums of all pages do not add up"
 	for _, c := range []struct {
 		name   string
 		change func(f *file)

@@ -7,6 +7,6 @@ func (c *checker) compare() {
 	if c.unread || c.faulty || c.stopped || !c.in.Sum.Known || c.sum == c.in.Sum {
 		return
 	}
-	c.fault(c.in.Meta.Root, "the seals of all pages do not add up to what the last commit has recorded: some pages are stale; "+
+	c.fault(c.in.Meta.Root, "the checksums of all pages do not add up to what the last commit has recorded: some pages are stale; "+
 		"the file is a copy of one in use, or the disk has lost writes")
 }

@@ -193,6 +193,6 @@ func freelistEnd(run []byte, count uint64) uint64 {
 
 // WrongSealError is the error of page id, whose seal is wrong.
 func WrongSealError(id ID) *CorruptError {
-	return Corruptf(id, "its seal does not fit its content: the disk damaged the page (see docs/recovering.md), or a tool changed it in place, "+
+	return Corruptf(id, "its checksum does not match its content: the disk damaged the page (see docs/recovering.md), or a tool changed it in place, "+
 		"as \"bbolt surgery\" does; only then is \"holdfast reseal FILE\" right")
 }

@@ -81,7 +81,7 @@ func TestVerifiedLate(t *testing.T) {
 		if p, err = m.Page(7); err == nil {
 			_, err = m.Verify(p)
 		}
-		if !damaged(err, 7, "its seal does not fit") {
+		if !damaged(err, 7, "its checksum does not match") {
 			t.Errorf("%d pages: a wrong seal: %v", pages, err)
 		}
 	}
@@ -92,7 +92,7 @@ func TestVerifiedLate(t *testing.T) {
 	e.Finish(true)
 	branch[5000] ^= 1
 	m := imageOf(NewVerified(64, nil, new(atomic.Int64)), branch)
-	if _, err := m.Page(7); !damaged(err, 7, "its seal does not fit") {
+	if _, err := m.Page(7); !damaged(err, 7, "its checksum does not match") {
 		t.Errorf("a long branch: %v", err)
 	}
 }
@@ -106,7 +106,7 @@ func TestVerifiedFreelist(t *testing.T) {
 	}
 	list[HeaderSize+16]++ // another free page
 	m = imageOf(NewVerified(64, nil, new(atomic.Int64)), list)
-	if _, _, err := m.Freelist(7); !damaged(err, 7, "its seal does not fit") {
+	if _, _, err := m.Freelist(7); !damaged(err, 7, "its checksum does not match") {
 		t.Errorf("a wrong seal: %v", err)
 	}
 	m = imageOf(nil, list)

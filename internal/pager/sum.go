@@ -42,7 +42,7 @@ func (w *WriteTx) discount(id page.ID, n uint64) error {
 	}
 	f, ok, err := w.p.fingerprint(image, id, n)
 	if err != nil {
-		w.p.logf("%s: what the seals of all pages add up to is not recorded any more: a page was given up that cannot be read: %v", w.p.file.Name(), err)
+		w.p.logf("%s: what the checksums of all pages add up to is not recorded any more: a page was given up that cannot be read: %v", w.p.file.Name(), err)
 	}
 	w.sum.Remove(f, ok)
 	return nil

@@ -392,7 +392,7 @@ func (s *salvage) saveSuspects() error {
 		if !p.Valid() || err == nil {
 			continue
 		}
-		place, err := s.lostPlace(id, "its seal is wrong: keys, values and names may have wrong bytes")
+		place, err := s.lostPlace(id, "its checksum is wrong: keys, values and names may have wrong bytes")
 		if err != nil {
 			return err
 		}

@@ -146,7 +146,7 @@ func (s *source) checkSeal(p page.Page, id page.ID) error {
 	run := p.Bytes()
 	switch page.CheckSeal(run, id) {
 	case page.WrongSeal:
-		return page.Corruptf(id, "its seal does not fit its content")
+		return page.Corruptf(id, "its checksum does not match its content")
 	case page.Sealed:
 		s.sealing = true
 		return nil
@@ -156,12 +156,12 @@ func (s *source) checkSeal(p page.Page, id page.ID) error {
 		return nil // which has no room for one
 	}
 	if !isZero(run[len(run)-page.SealSize:]) {
-		return page.Corruptf(id, "what stands in the place of its seal is none")
+		return page.Corruptf(id, "what stands in the place of its checksum is not one")
 	}
 	// What a disk loses at a time, or a program that writes zeros.
 	for _, unit := range []int{512, 4096, int(s.pageSize)} {
 		if from := len(run) - unit; s.sealing && from > 0 && end > uint64(from) && isZero(run[from:]) {
-			return page.Corruptf(id, "it ends with zeros, and has no seal: they stand in the place of both, or are of a value that bbolt wrote")
+			return page.Corruptf(id, "it ends with zeros, and has no checksum: they stand in the place of both, or are of a value that bbolt wrote")
 		}
 	}
 	return nil

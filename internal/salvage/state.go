@@ -197,7 +197,7 @@ func (s *source) eachFree(id page.ID, visit func(page.ID)) (pages uint64, err er
 		return 0, err
 	}
 	if page.CheckSeal(run, id) == page.WrongSeal {
-		return 0, page.Corruptf(id, "its seal does not fit its content")
+		return 0, page.Corruptf(id, "its checksum does not match its content")
 	}
 	count, numbers := page.FreelistBody(run)
 	if count > uint64(len(numbers))/8 {

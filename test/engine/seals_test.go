@@ -109,7 +109,7 @@ func TestFullPagesAreSealed(t *testing.T) {
 
 func isWrongSeal(err error) bool {
 	var damage *holdfast.CorruptError
-	return errors.As(err, &damage) && strings.Contains(damage.Reason, "its seal does not fit its content")
+	return errors.As(err, &damage) && strings.Contains(damage.Reason, "its checksum does not match its content")
 }
 
 // Every page that is written is sealed, but for those that are full to the end.
