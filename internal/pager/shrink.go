@@ -19,7 +19,7 @@ import (
 // on the disk, the durable one), read (held by readers, who may copy the file up to their
 // mark), or written (prepared ones, those in flight, and the one in edit). What the
 // slots say is on the disk when all that was written has been flushed: not while
-// something is visible that is not durable. The models check that: docs/model, truncation.
+// something is visible that is not durable. The models check that: test/model, truncation.
 
 // maxCut is how much is cut off at a time, in bytes: who commits waits meanwhile, with
 // ext4 some 2 ms, in proportion to it.

@@ -32,7 +32,7 @@
  * SWITCHES
  * PERIODIC (else Full), F_... (what happens besides), MUT_... (a rule left out:
  * must be caught), WITHOUT_... (a rule left out that others imply), CLAIM_... and
- * ASSUME_... (what does not hold).  docs/model/README.md and check list them.
+ * ASSUME_... (what does not hold).  README.md and check list them.
  *
  * The state V is visible, D durable, T the target of a flush; slot k is written
  * next, the other one wins (h in docs/design.md); its v2 state is held.

@@ -29,7 +29,7 @@
  * pages are taken lowest name first; a transaction replaces the lowest page of its
  * tree, with ANYPAGE the lowest or the highest.
  *
- * Sets of pages are bit masks.  docs/model/README.md and check list the switches.
+ * Sets of pages are bit masks.  README.md and check list the switches.
  */
 #ifndef NP
 #define NP 15			/* pages */

@@ -20,7 +20,7 @@
 // Archives are not trusted. An entry that would lead out of the tree, or through a symbolic link, is
 // refused, and with it the whole import, which then leaves nothing. Limits bound what an import
 // takes. docs/worker/images.md has the list of what is refused and what is left out,
-// docs/worker/internals.md what always holds (B1 to B5).
+// docs/worker/internals.md what always holds (L1 to L5).
 package base
 
 import "errors"
