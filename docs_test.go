@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -116,6 +117,25 @@ func TestDocsSize(t *testing.T) {
 		if info.Size() > int64(most) {
 			t.Errorf("%s has %d bytes; at most %d are meant", page, info.Size(), most)
 		}
+	}
+}
+
+// TestDocsTotal: all of docs had grown to 393 kB, with each thing said three times.
+func TestDocsTotal(t *testing.T) {
+	const most = 250_000
+	var total int64
+	err := filepath.WalkDir("docs", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+	if err != nil || total > most {
+		t.Errorf("docs has %d bytes; at most %d are meant (%v)", total, most, err)
 	}
 }
 
