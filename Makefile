@@ -40,7 +40,7 @@ test: ## everything: format, lint, cross-compiles, all tests, bbolt's own tests,
 	scripts/test
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, golangci-lint with the import order
+lint: ## gofmt; golangci-lint with go vet, staticcheck and the import order
 	scripts/test tools format lint
 
 .PHONY: race
