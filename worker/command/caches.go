@@ -23,6 +23,7 @@ type cache struct {
 	LastUsed time.Time `json:"last_used"`
 
 	snapshot string
+	inodes   int64
 }
 
 // caches are those that were not used for a time.
@@ -36,7 +37,7 @@ func (c *call) caches(t *snapshot.Namespace, unused time.Duration) (list []cache
 	})
 	for n := range list {
 		u, e := t.Usage(c.ctx, list[n].snapshot)
-		list[n].Bytes, err = u.Size, errors.Join(err, e)
+		list[n].Bytes, list[n].inodes, err = u.Size, u.Inodes, errors.Join(err, e)
 	}
 	return list, err
 }

@@ -167,6 +167,8 @@ func (d *checkup) place() {
 		d.add("Store", "disk", stateMissing, err.Error(), "make the directory, or give another one with --root")
 	case fs.Free < 1<<30 || fs.Size > 0 && fs.Free < fs.Size/20:
 		d.add("Store", "disk", stateLacking, fmt.Sprintf("%s, only %s free of %s", fs.Kind, cli.Size(fs.Free), cli.Size(fs.Size)), "free some space")
+	case fs.Inodes > 0 && fs.FreeInodes < fs.Inodes/20:
+		d.add("Store", "disk", stateLacking, fmt.Sprintf("%s, only %s inodes free of %s", fs.Kind, cli.Count(fs.FreeInodes), cli.Count(fs.Inodes)), "remove some files, or prune snapshots")
 	default:
 		d.add("Store", "disk", stateOK, fmt.Sprintf("%s, %s free of %s", fs.Kind, cli.Size(fs.Free), cli.Size(fs.Size)), "")
 	}

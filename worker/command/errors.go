@@ -11,6 +11,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/worker/base"
+	"holdfast/worker/disk"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
@@ -77,6 +78,18 @@ func (c *call) nextOfMetadata() string {
 	return fmt.Sprintf("holdfast doctor %s says what is lost; put it back from a backup, or save what can be read with holdfast salvage", cli.ShellWord(path))
 }
 
+// fewInodes are too few to go on with.
+const fewInodes = 8
+
+// nextOfFull is what to do about a full disk.
+func (c *call) nextOfFull() string {
+	what := "free some space"
+	if fs, err := disk.Measure(c.root); err == nil && fs.Inodes > 0 && fs.FreeInodes < fewInodes {
+		what = fmt.Sprintf("there are no inodes left (files and directories: %s are possible): remove some", cli.Count(fs.Inodes))
+	}
+	return fmt.Sprintf("%s on the disk of %s: holdfastd df says what the store takes, and prune removes of it", what, c.root)
+}
+
 func (c *call) next(err error) string {
 	var output *cli.OutputError
 	switch {
@@ -103,7 +116,7 @@ func (c *call) next(err error) string {
 	case errors.Is(err, mount.ErrBusy):
 		return "holdfastd mount ls shows what is mounted"
 	case isFull(err):
-		return fmt.Sprintf("free some space on the disk of %s: holdfastd df says what the store takes", c.root)
+		return c.nextOfFull()
 	case errors.Is(err, syscall.EROFS):
 		return "the file system is mounted read-only: mount it writable, or give another directory with --root"
 	case errors.Is(err, snapshot.ErrUnsupported), errors.Is(err, errors.ErrUnsupported):

@@ -111,16 +111,26 @@ func (c *call) reserve(t *snapshot.Namespace, s step.Step, f *stepFlags) error {
 func (c *call) explainRoom(err error, full *disk.FullError) error {
 	const next = "make room on the disk, or reserve less with --reserve or --disk"
 	wants := "not enough room on the disk: a step reserves " + cli.Size(full.Wanted)
+	now, most := cli.Size(full.Free), ""
+	best := *full // with what pruning could make free
 	var never *neverRoom
+	if errors.As(full.Cause, &never) {
+		best.Free, best.FreeInodes = never.most.Free+roomSlack, never.most.FreeInodes
+		most = cli.Size(never.most.Free)
+	}
+	if best.OfInodes() {
+		wants = fmt.Sprintf("not enough inodes on the disk: a step reserves %s, with which %s inodes go", cli.Size(full.Wanted), cli.Count(full.Inodes))
+		now, most = cli.Count(full.FreeInodes)+" inodes", cli.Count(best.FreeInodes)
+	}
 	switch {
 	case full.TooLarge():
 		return &rootError{root: c.root, err: err, what: fmt.Sprintf("%s, and the disk has %s in all", wants, cli.Size(full.Size)),
 			next: "reserve less with --reserve or --disk"}
-	case errors.As(full.Cause, &never):
+	case never != nil:
 		return &rootError{root: c.root, err: err, what: fmt.Sprintf("%s, %s are free, and pruning could make that %s at most: nothing was removed",
-			wants, cli.Size(full.Free), cli.Size(never.most)), next: next}
+			wants, now, most), next: next}
 	}
-	what := fmt.Sprintf("%s, and %s are free after pruning", wants, cli.Size(full.Free))
+	what := fmt.Sprintf("%s, and %s are free after pruning", wants, now)
 	if full.Cause != nil {
 		what += fmt.Sprintf(", which failed: %v", full.Cause)
 	}
@@ -128,10 +138,10 @@ func (c *call) explainRoom(err error, full *disk.FullError) error {
 }
 
 // neverRoom is that pruning cannot make the room that is needed.
-type neverRoom struct{ most int64 }
+type neverRoom struct{ most disk.FS }
 
 func (e *neverRoom) Error() string {
-	return fmt.Sprintf("pruning can make %d bytes free at most", e.most)
+	return fmt.Sprintf("pruning can make %d bytes and %d inodes free at most", e.most.Free, e.most.FreeInodes)
 }
 
 // makeRoom prunes, with one Pruner after the other until there is room, but for the base of the step that is going to run, which nothing
@@ -160,28 +170,34 @@ func (c *call) makeRoom(ctx context.Context, t *snapshot.Namespace, base string,
 		if err := p.MakeRoom(ctx, free); err != nil {
 			return err
 		}
-		if fs, err := disk.Measure(t.Store().Root()); err != nil || fs.Free >= free {
+		if fs, err := disk.Measure(t.Store().Root()); err != nil || fs.Has(free) {
 			return err
 		}
 	}
 	return nil
 }
 
-// roomSlack is by how much more than its plan says pruning may make free: for directories of the store, and metadata. Room that is
+// These are by how much more than its plan says pruning may make free: for directories of the store, and metadata. Room that is
 // made in vain does less harm than a step that is refused for no reason.
-const roomSlack = 4 << 20
+const (
+	roomSlack   = 4 << 20
+	inodesSlack = 64
+)
 
 // enoughRoom is a *neverRoom if there cannot be so many bytes free when old caches are gone, and all that last may prune.
 func enoughRoom(ctx context.Context, free int64, old []cache, last *prune.Pruner) error {
-	var freed int64
-	for _, one := range old {
-		freed += one.Bytes
-	}
-	most, err := last.Room(ctx, free-freed)
+	most, err := last.Room(ctx, free)
 	if err != nil {
 		return err
 	}
-	if most += freed; most+roomSlack < free {
+	for _, one := range old {
+		most.Free += one.Bytes
+		most.FreeInodes += one.inodes
+	}
+	slack := most
+	slack.Free += roomSlack
+	slack.FreeInodes += inodesSlack
+	if !slack.Has(free) {
 		return &neverRoom{most}
 	}
 	return nil

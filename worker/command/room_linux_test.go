@@ -224,3 +224,49 @@ func TestRoomStep(t *testing.T) {
 		}
 	}
 }
+
+// TestRoomInodes: a step that had taken all inodes of the disk with empty files made each later one fail, which reserved bytes
+// alone; prune removed nothing, since bytes were free, and nothing said that it was inodes that had run out.
+func TestRoomInodes(t *testing.T) {
+	smallDisk(t, "tmpfs", "size=256m,nr_inodes=2000")
+	busybox(t)
+	must(t, "--driver", "copy", "import", "busybox.tar", "bb")
+	var err error
+	for i := range 100 {
+		check(t, os.WriteFile(fmt.Sprint("store/stays", i), nil, 0o600))
+	}
+	many := func(args ...string) result {
+		return run(t, "", append(append([]string{"step", "--base", "bb", "--reserve", "1MiB"}, args...), "--", "sh", "-c", "mkdir /d; i=0; while [ $i -lt 1400 ]; do echo >/d/$i; i=$((i+1)); done")...)
+	}
+	made := many("--env", "N=1")
+	if made.code != 0 {
+		t.Fatalf("%+v", made)
+	}
+	first := resultName.FindString(made.errOut)
+	all := names(t)
+	r := run(t, "", "step", "--base", "bb", "--reserve", "250MiB", "--", "id")
+	if r.code != 125 || !strings.Contains(r.errOut, "not enough inodes on the disk: a step reserves 250 MiB, with which 1,953 inodes go") ||
+		!strings.Contains(r.errOut, "inodes are free, and pruning could make that 1,8") || !strings.Contains(r.errOut, "nothing was removed") || names(t) != all {
+		t.Errorf("%+v; there are %s, and were %s", r, names(t), all)
+	}
+	check(t, os.WriteFile("policy.toml", []byte("[[policy]]\nall = true\n"), 0o600))
+	r = run(t, "", "step", "--base", "bb", "--reserve", "128MiB", "--policy", "policy.toml", "--", "id")
+	if r.code != 0 || strings.Contains(names(t), first) {
+		t.Errorf("%+v; there are %s; %s was to go", r, names(t), first)
+	}
+	again := many("--env", "N=2")
+	if again.code != 0 {
+		t.Fatalf("%+v", again)
+	}
+	for i := 0; err == nil; i++ {
+		err = os.WriteFile(fmt.Sprint("store/filler", i), nil, 0o600)
+	}
+	r = many("--env", "N=3", "--reserve", "0")
+	if r.code != 125 || !strings.Contains(r.errOut, "there are no inodes left (files and directories: 2,000 are possible): remove some on the disk of store: holdfastd df") {
+		t.Errorf("%+v", r)
+	}
+	r = run(t, "", "prune", "--held", "--min-free", "20%")
+	if r.code != 0 || !strings.Contains(r.out, "removed ") || strings.Contains(names(t), resultName.FindString(again.errOut)) {
+		t.Errorf("%+v; there are %s", r, names(t))
+	}
+}

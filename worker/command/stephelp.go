@@ -23,6 +23,8 @@ func nextOf(s *step.Step, f *step.Failure) string {
 		return fmt.Sprintf("--timeout allows %s: allow more, or leave it out", cli.DurationText(s.Limits.Time))
 	case errors.Is(f, step.ErrMemory):
 		return fmt.Sprintf("--memory allows %s: allow more, or leave it out", cli.Size(s.Limits.Memory))
+	case errors.Is(f, step.ErrInodes):
+		return fmt.Sprintf("--disk allows %s and the inodes (files and directories) that go with it: allow more, or leave it out", cli.Size(s.Limits.Disk))
 	case errors.Is(f, step.ErrDisk):
 		return fmt.Sprintf("--disk allows %s: allow more, or leave it out", cli.Size(s.Limits.Disk))
 	case errors.Is(f, step.ErrNoUser):
@@ -32,7 +34,7 @@ func nextOf(s *step.Step, f *step.Failure) string {
 	case s.Network == step.NetworkNone && failsToResolve(output):
 		return "it seems to have looked up a name, and has no network: --network host gives it that of this machine"
 	case strings.Contains(output, "no space left on device"):
-		return "the disk seems to be full: holdfastd df says what is free; --reserve SIZE has room made before a step begins"
+		return "the disk seems to be full: holdfastd df says what is free, files included; --reserve SIZE has room made before a step begins"
 	}
 	return ""
 }

@@ -3,8 +3,9 @@
 //
 // # Room for a step
 //
-// Open returns a Space for a directory. Reserve promises bytes to a caller, all of them or none, and
-// calls MakeRoom if there are too few; ErrFull says that it was not enough:
+// Open returns a Space for a directory. Reserve promises bytes to a caller, all of them or none, with
+// the inodes that go with them (FS.Share), and calls MakeRoom if there are too few; ErrFull says that
+// it was not enough:
 //
 //	space, err := disk.Open(root, disk.Options{MakeRoom: pruner.MakeRoom, Emergency: 64 << 20})
 //	r, err := space.Reserve(ctx, 256<<20)

@@ -28,6 +28,7 @@ const (
 	getQuota    = 0x800007<<8 | projects
 	setQuota    = 0x800008<<8 | projects
 	blockLimits = 1 // QIF_BLIMITS
+	inodeLimits = 4 // QIF_ILIMITS
 	quotaBlock  = 1024
 )
 
@@ -60,10 +61,10 @@ type Quota struct {
 	project uint32
 }
 
-// LimitTrees has directories, in which nothing is yet but one another, take at most so many bytes together, with all
-// that is made in them. number is one that no other limit has that is in force. ErrNoQuota where nothing is limited;
-// HasQuotas says whether what is limited is refused, too.
-func LimitTrees(number uint64, bytes int64, dirs ...string) (*Quota, error) {
+// LimitTrees has directories, in which nothing is yet but one another, take at most so many bytes and inodes together,
+// with all that is made in them; 0: no limit. number is one that no other limit has that is in force. ErrNoQuota where
+// nothing is limited; HasQuotas says whether what is limited is refused, too.
+func LimitTrees(number uint64, bytes, inodes int64, dirs ...string) (*Quota, error) {
 	q := &Quota{dir: dirs[0]}
 	for try := uint32(0); ; try++ {
 		q.project = firstProject + uint32(number%someProjects) + try*otherRange
@@ -71,14 +72,14 @@ func LimitTrees(number uint64, bytes int64, dirs ...string) (*Quota, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.used == 0 {
+		if b.used == 0 && b.inodes == 0 {
 			break
 		}
 		if try == ranges {
 			return nil, fmt.Errorf("%w: the projects from %d on are in use", ErrNoQuota, firstProject)
 		}
 	}
-	if err := q.limit(bytes); err != nil {
+	if err := q.limit(bytes, inodes); err != nil {
 		return nil, err
 	}
 	for _, dir := range dirs {
@@ -89,17 +90,17 @@ func LimitTrees(number uint64, bytes int64, dirs ...string) (*Quota, error) {
 	return q, nil
 }
 
-// Used is how many bytes the directories take.
-func (q *Quota) Used() (int64, error) {
+// Used is how many bytes and inodes the directories take.
+func (q *Quota) Used() (bytes, inodes int64, err error) {
 	b, err := q.blocks()
-	return int64(b.used), err
+	return int64(b.used), int64(b.inodes), err
 }
 
 // Lift takes the limit away. The directories keep their project.
-func (q *Quota) Lift() error { return q.limit(0) }
+func (q *Quota) Lift() error { return q.limit(0, 0) }
 
-func (q *Quota) limit(bytes int64) error {
-	b := blocks{hard: uint64((bytes + quotaBlock - 1) / quotaBlock), valid: blockLimits}
+func (q *Quota) limit(bytes, inodes int64) error {
+	b := blocks{hard: uint64((bytes + quotaBlock - 1) / quotaBlock), hardInodes: uint64(inodes), valid: blockLimits | inodeLimits}
 	return q.call(setQuota, &b)
 }
 
@@ -161,7 +162,7 @@ func HasQuotas(dir string) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(at)) }()
 	var number [8]byte
 	_, _ = rand.Read(number[:])
-	q, err := LimitTrees(binary.NativeEndian.Uint64(number[:]), triedLimit, at)
+	q, err := LimitTrees(binary.NativeEndian.Uint64(number[:]), triedLimit, 0, at)
 	if err != nil {
 		return err
 	}

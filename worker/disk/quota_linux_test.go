@@ -2,6 +2,7 @@ package disk_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +84,7 @@ func TestQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 		const limit = 10 << 20
-		q, err := disk.LimitTrees(7, limit, dir, upper, work)
+		q, err := disk.LimitTrees(7, limit, 0, dir, upper, work)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,8 +105,8 @@ func TestQuota(t *testing.T) {
 		if err := errors.Join(os.Mkdir(sub, 0o755), allocate(filepath.Join(sub, "six"), 6<<20)); err != nil {
 			t.Error(err)
 		}
-		if used, err := q.Used(); err != nil || used < 6<<20 || used > limit {
-			t.Errorf("%d bytes, %v", used, err)
+		if used, inodes, err := q.Used(); err != nil || used < 6<<20 || used > limit || inodes < 5 || inodes > 6 { // XFS counts what is deleted for a while
+			t.Errorf("%d bytes, %d inodes, %v", used, inodes, err)
 		}
 		if err := allocate(filepath.Join(work, "six"), 6<<20); !refused(err) {
 			t.Errorf("6 MiB in the other directory: %v", err)
@@ -120,7 +121,7 @@ func TestQuota(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.RemoveAll(second) })
-		if other, err := disk.LimitTrees(7, limit, second); err != nil {
+		if other, err := disk.LimitTrees(7, limit, 0, second); err != nil {
 			t.Error(err)
 		} else if err := errors.Join(allocate(filepath.Join(second, "six"), 6<<20), other.Lift()); err != nil {
 			t.Error(err)
@@ -140,6 +141,53 @@ func TestQuota(t *testing.T) {
 		}
 		if left, err := filepath.Glob(filepath.Join(root, "probe-*")); err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}
+
+// TestInodeQuota: empty files were not limited at all: a step within its limit of disk took all inodes of the file system.
+func TestInodeQuota(t *testing.T) {
+	onQuotas(t, func(t *testing.T, root string) {
+		asHeld(t)
+		for i, inodes := range []int64{0, 20} {
+			dir, err := os.MkdirTemp(root, "inodes")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			q, err := disk.LimitTrees(uint64(100+i), 10<<20, inodes, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := 0
+			for ; made < 100 && err == nil; made++ {
+				err = os.WriteFile(filepath.Join(dir, fmt.Sprint(made)), nil, 0o600)
+			}
+			_, used, usedErr := q.Used()
+			switch {
+			case usedErr != nil:
+				t.Error(usedErr)
+			case inodes == 0 && (err != nil || used != 101):
+				t.Errorf("without a limit: %d, %v", used, err)
+			case inodes > 0 && (!errors.Is(err, unix.EDQUOT) && !errors.Is(err, unix.ENOSPC) || used != inodes):
+				t.Errorf("%d of %d: %v", used, inodes, err)
+			}
+			// A number in use with empty files alone is not given twice.
+			elsewhere, err := os.MkdirTemp(root, "elsewhere")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(elsewhere) })
+			other, err := disk.LimitTrees(uint64(100+i), 10<<20, 1, elsewhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, "one more"), nil, 0o600), other.Lift()); inodes == 0 && err != nil {
+				t.Error(err)
+			}
+			if err := errors.Join(q.Lift(), os.WriteFile(filepath.Join(dir, "lifted"), nil, 0o600)); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

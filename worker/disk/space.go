@@ -20,17 +20,29 @@ type FullError struct {
 	Reserved int64 // bytes of these that others have reserved and not written yet
 	Keep     int64 // bytes of these that are always kept free
 	Size     int64 // bytes of the file system
-	Cause    error // of what was to make room; nil: it could not make more
+
+	Inodes     int64 // that go with all bytes that are wanted, reserved and kept: see FS.Share
+	FreeInodes int64 // that are free on the file system
+
+	Cause error // of what was to make room; nil: it could not make more
 }
 
 // Error has all figures.
 func (e *FullError) Error() string {
 	text := fmt.Sprintf("reserve %d bytes in %s: %v: %d bytes are free, %d of them are reserved by others, %d are kept free",
 		e.Wanted, e.Dir, ErrFull, e.Free, e.Reserved, e.Keep)
+	if e.OfInodes() {
+		text += fmt.Sprintf("; %d inodes go with all these, and %d are free", e.Inodes, e.FreeInodes)
+	}
 	if e.Cause != nil {
 		text += fmt.Sprintf("; making room failed: %v", e.Cause)
 	}
 	return text
+}
+
+// OfInodes tells whether there are bytes enough, and too few inodes.
+func (e *FullError) OfInodes() bool {
+	return e.Free >= add(add(e.Wanted, e.Reserved), e.Keep) && e.FreeInodes < e.Inodes
 }
 
 // TooLarge tells whether more was wanted than the file system can have free, whatever is removed.
@@ -50,8 +62,8 @@ type Options struct {
 	// Emergency is the size of the file that is given up when the disk is full; 0: none.
 	Emergency int64
 
-	// MakeRoom has so many bytes become free on the file system, as far as it can, and returns
-	// when they are: for instance prune.Pruner.MakeRoom. It is called by one at a time. nil: nothing can be done.
+	// MakeRoom has so many bytes become free on the file system, with the inodes that go with them, as far as it can,
+	// and returns when they are: for instance prune.Pruner.MakeRoom. It is called by one at a time. nil: nothing can be done.
 	MakeRoom func(ctx context.Context, free int64) error
 
 	// Logger is told of the emergency file. It may be nil.
@@ -101,8 +113,9 @@ type Reservation struct {
 	over    bool
 }
 
-// Reserve reserves so many bytes, at once or not at all. If they are not there it has room made, waits for that,
-// and looks again. ErrFull if there is too little then, and at once if the file system is smaller.
+// Reserve reserves so many bytes, at once or not at all, and with them inodes (FS.Share). If they are not there it has
+// room made, waits for that, and looks again. ErrFull if there is too little then, and at once if the file system is
+// smaller.
 func (s *Space) Reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("reserve %d bytes: negative", bytes)
@@ -159,8 +172,9 @@ func (s *Space) try(bytes int64) (*Reservation, *FullError, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reserve %d bytes: %w", bytes, err)
 	}
-	if bytes > fs.Free-s.opts.Keep-s.unspent {
-		return nil, &FullError{Dir: s.dir, Wanted: bytes, Free: fs.Free, Size: fs.Size, Reserved: s.unspent, Keep: s.opts.Keep}, nil
+	if all := add(add(bytes, s.unspent), s.opts.Keep); !fs.Has(all) {
+		return nil, &FullError{Dir: s.dir, Wanted: bytes, Free: fs.Free, Size: fs.Size, Reserved: s.unspent, Keep: s.opts.Keep,
+			Inodes: fs.Share(all), FreeInodes: fs.FreeInodes}, nil
 	}
 	s.unspent += bytes
 	s.count++

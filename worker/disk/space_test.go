@@ -83,6 +83,55 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestReserveInodes: the room that was reserved was bytes alone. When a step within its limit had taken all inodes of the
+// file system, further ones got their reservation, nothing was removed, and they ran out of inodes.
+func TestReserveInodes(t *testing.T) {
+	fs := FS{Size: 1 << 20, Free: 1 << 20, Inodes: 1000, FreeInodes: 500}
+	var wanted []int64
+	var s *Space
+	s, _ = fake(t, Options{Keep: 1 << 17, MakeRoom: func(_ context.Context, bytes int64) error {
+		wanted = append(wanted, bytes)
+		if bytes <= 1<<19 {
+			fs.FreeInodes = 500
+		}
+		return nil
+	}})
+	s.measure = func(string) (FS, error) { return fs, nil }
+	a, err := s.Reserve(ctx, 1<<18) // and 250 of them, beside 125 that are kept
+	if err != nil || len(wanted) > 0 {
+		t.Fatal(err, wanted)
+	}
+	fs.FreeInodes = 499
+	if _, err := s.Reserve(ctx, 1<<17); err != nil || len(wanted) != 1 || wanted[0] != 1<<19 {
+		t.Errorf("%v, room for %v", err, wanted)
+	}
+	_, err = s.Reserve(ctx, 1<<17)
+	var full *FullError
+	if !errors.As(err, &full) || !full.OfInodes() || full.Inodes != 625 || full.FreeInodes != 500 || full.TooLarge() || !strings.Contains(err.Error(), "625 inodes") {
+		t.Errorf("%v: %+v", err, full)
+	}
+	a.Release()
+	if _, err := s.Reserve(ctx, 1<<17); err != nil {
+		t.Error(err)
+	}
+	fs.Inodes, fs.FreeInodes = 0, 0 // they are not counted
+	if _, err := s.Reserve(ctx, 1<<19); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShare(t *testing.T) {
+	const all = math.MaxInt64
+	for _, c := range []struct{ size, inodes, bytes, want int64 }{
+		{1000, 100, 0, 0}, {1000, 100, -1, 0}, {1000, 100, 9, 0}, {1000, 100, 10, 1}, {1000, 100, 999, 99}, {1000, 100, 1000, 100},
+		{1000, 100, all, 100}, {1000, 0, 500, 0}, {0, 100, 500, 0}, {all, all, all - 1, all - 1}, {all, 3, all / 2, 1}, {2, all, 1, all / 2},
+	} {
+		if got := (FS{Size: c.size, Inodes: c.inodes}).Share(c.bytes); got != c.want {
+			t.Errorf("%d of %d bytes with %d inodes: %d, not %d", c.bytes, c.size, c.inodes, got, c.want)
+		}
+	}
+}
+
 // TestReserveAtOnce: together they never get more than there is, and all of that.
 func TestReserveAtOnce(t *testing.T) {
 	s, _ := fake(t, Options{})

@@ -29,7 +29,7 @@ const defaultText = `# What is removed when, and what is kept.
 #all = false
 # keepDuration: what was used less than this ago stays.
 keepDuration = "60d"
-# reservedSpace: the policy removes nothing while no more than this is used.
+# reservedSpace: the policy removes nothing while no more than this is used, nor a larger part of the inodes.
 reservedSpace = "10%"
 
 # Then: as much as there is room for.
@@ -38,7 +38,7 @@ reservedSpace = "10%"
 # maxUsedSpace: at most this is used, by snapshots, metadata, and all else in the directory of the store. What is
 # removed already and not deleted yet does not count.
 maxUsedSpace = "60%"
-# minFreeSpace: at least this is free on the file system, what others use there included.
+# minFreeSpace: at least this is free on the file system, what others use there included, and the same part of its inodes.
 minFreeSpace = "20%"
 # maxSnapshots: there are at most so many, of all namespaces.
 maxSnapshots = 50000

@@ -23,7 +23,8 @@
 //	result, err := pruner.Run(ctx)
 //
 // DryRun returns what Run would remove and why, and Why what keeps a snapshot; neither changes
-// anything. MakeRoom removes until so many bytes are free. Df counts every byte of a store.
+// anything. MakeRoom removes until so many bytes are free, and the inodes that go with them. Df counts
+// every byte of a store.
 //
-// docs/worker/pruning.md has the rules (P1 to P6).
+// docs/worker/pruning.md has the rules (P1 to P7).
 package prune

@@ -21,6 +21,7 @@ var ctx = context.Background()
 // sized is a driver without content, whose snapshots take what the test says.
 type sized struct {
 	next   atomic.Int64  // size of the next that is committed
+	inodes atomic.Int64  // and its inodes
 	delete chan struct{} // not nil: nothing is deleted before it is closed
 }
 
@@ -39,7 +40,7 @@ func (d *sized) Remove(ctx context.Context, _ snapshot.Layer) error {
 	return nil
 }
 func (d *sized) Usage(context.Context, snapshot.Tree) (snapshot.Usage, error) {
-	return snapshot.Usage{Size: d.next.Load(), Inodes: 1}, nil
+	return snapshot.Usage{Size: d.next.Load(), Inodes: d.inodes.Load()}, nil
 }
 func (*sized) Mounts(_ context.Context, t snapshot.Tree, _ bool) ([]mount.Mount, error) {
 	return []mount.Mount{{Type: "bind", Source: t.Dir}}, nil
@@ -58,6 +59,7 @@ func newStand(t testing.TB) *stand {
 	t.Helper()
 	s := &stand{TB: t, driver: &sized{}, fs: disk.FS{Size: 1 << 40, Free: 1 << 39}}
 	s.driver.next.Store(1000)
+	s.driver.inodes.Store(1)
 	var err error
 	observe := func(op string, keys int) {
 		if hook := s.hook.Load(); hook != nil {

@@ -17,9 +17,10 @@ import (
 // naive is the reference: what goes, in which order, by which policy and rule, found over a list.
 func naive(s *history, policies []Policy, now time.Time, room int64) (gone []string) {
 	here := s.all()
-	state := State{Size: s.fs.Size, Used: s.base, Free: s.fs.Free, Snapshots: int64(len(here))}
+	state := State{FS: s.fs, Used: s.base, Snapshots: int64(len(here))}
 	for _, c := range here {
 		state.Used += c.Usage.Size
+		state.UsedInodes += c.Usage.Inodes
 	}
 	for i, p := range policies {
 		for {
@@ -36,6 +37,8 @@ func naive(s *history, policies []Policy, now time.Time, room int64) (gone []str
 			gone = append(gone, fmt.Sprintf("%s/%s %d %s", best.Namespace, best.Name, i+1, rule))
 			state.Used -= best.Usage.Size
 			state.Free += best.Usage.Size
+			state.UsedInodes -= best.Usage.Inodes
+			state.FreeInodes += best.Usage.Inodes
 			state.Snapshots--
 			delete(here, best.Namespace+"/"+best.Name)
 		}
@@ -80,11 +83,15 @@ func selects(p *Policy, c *snapshot.Candidate, now time.Time) bool {
 
 func ruleOf(p *Policy, s State, room int64) string {
 	of := func(z Size) int64 { return z.Bytes + s.Size/100*int64(z.Percent) }
-	if of(p.ReservedSpace) > 0 && s.Used <= of(p.ReservedSpace) {
+	inodes := func(bytes int64) int64 { // that go with them
+		return int64(float64(s.Inodes) * float64(min(bytes, s.Size)) / float64(s.Size))
+	}
+	few := func(bytes int64) bool { return s.Inodes > 0 && s.FreeInodes < inodes(bytes) }
+	if n := of(p.ReservedSpace); n > 0 && s.Used <= n && (s.Inodes == 0 || s.UsedInodes <= inodes(n)) {
 		return ""
 	}
 	if room > 0 {
-		if s.Free < room {
+		if s.Free < room || few(room) {
 			return "room"
 		}
 		return ""
@@ -95,7 +102,7 @@ func ruleOf(p *Policy, s State, room int64) string {
 	if n := of(p.MaxUsedSpace); n > 0 && s.Used > n {
 		return "maxUsedSpace"
 	}
-	if n := of(p.MinFreeSpace); n > 0 && s.Free < n {
+	if n := of(p.MinFreeSpace); n > 0 && (s.Free < n || few(n)) {
 		return "minFreeSpace"
 	}
 	if n := int64(p.MaxSnapshots); n > 0 && s.Snapshots > n {
@@ -130,6 +137,7 @@ func (h *history) grow(n int) {
 		if h.rng.IntN(6) == 0 {
 			labels[LabelKeep] = "yes"
 		}
+		h.driver.inodes.Store(1 + h.rng.Int64N(100))
 		h.layer(t, name, parent, h.rng.Int64N(1e6), snapshot.WithLabels(labels))
 		made[k] = append(made[k], name)
 		some := made[k][h.rng.IntN(len(made[k]))]
@@ -222,6 +230,9 @@ func TestAgainstNaive(t *testing.T) {
 		h := &history{stand: newStand(t), rng: rand.New(rand.NewPCG(seed, 7))}
 		h.grow(10 + h.rng.IntN(50))
 		h.fs = disk.FS{Size: h.base + 60e6, Free: h.rng.Int64N(40e6)}
+		if h.rng.IntN(2) == 0 {
+			h.fs.Inodes, h.fs.FreeInodes = 6000, h.rng.Int64N(4000)
+		}
 		for range 12 {
 			policies, now := h.policies()
 			p := h.pruner(0, policies...)
@@ -268,12 +279,15 @@ func (h *history) makeRoomPlan(p *Pruner, policies []Policy, now time.Time) {
 	if len(list) == 0 {
 		return
 	}
-	free := list[0].Before.Free
+	want := list[0].Before.FS
 	for _, r := range list {
-		free += r.Usage.Size
+		want.Free += r.Usage.Size
+		if want.Inodes > 0 {
+			want.FreeInodes += r.Usage.Inodes
+		}
 	}
-	if got, err := p.Room(ctx, room); err != nil || got != free {
-		h.Fatalf("room of %d would make %d free, %v, and should %d", room, got, err, free)
+	if got, err := p.Room(ctx, room); err != nil || got != want {
+		h.Fatalf("room of %d would make %+v, %v, and should %+v", room, got, err, want)
 	}
 }
 
@@ -303,6 +317,14 @@ func (h *history) why(p *Pruner, list []Removal) {
 			h.Fatalf("why %s: %v; that it could go is %v", key, a.Kept, h.mayGo(left, &c))
 		}
 	}
+}
+
+// inodesOf are those of some snapshots.
+func inodesOf(list map[string]snapshot.Candidate) (n int64) {
+	for _, c := range list {
+		n += c.Usage.Inodes
+	}
+	return n
 }
 
 // run removes, interrupted after each transaction, and compares with the dry run.
@@ -338,6 +360,9 @@ func (h *history) run(p *Pruner) int {
 		}
 		h.must(h.store.Cleanup(ctx))
 		h.fs.Free += r.Bytes
+		if h.fs.Inodes > 0 {
+			h.fs.FreeInodes += inodesOf(before) - inodesOf(h.all())
+		}
 		total.Snapshots += r.Snapshots
 		total.Bytes += r.Bytes
 		if err == nil {

@@ -20,7 +20,7 @@ type Rule uint8
 const (
 	Unused       Rule = iota + 1 // the policy selects it and has no bounds
 	MaxUsed                      // more than MaxUsedSpace is used
-	MinFree                      // less than MinFreeSpace is free
+	MinFree                      // less than MinFreeSpace is free, or fewer inodes than go with it
 	MaxSnapshots                 // there are more than MaxSnapshots
 	Room                         // room is needed: MakeRoom
 )
@@ -44,17 +44,21 @@ func (r Rule) String() string {
 
 // State are the figures that policies compare with their bounds.
 type State struct {
-	Size      int64 // of the file system
-	Used      int64 // by committed snapshots, metadata, and other files in the store's directory
-	Free      int64 // on the file system, with what is about to be deleted and without what is reserved
-	Snapshots int64
+	disk.FS          // of the store; free is also what is about to be deleted, and not what is reserved
+	Used       int64 // by committed snapshots, metadata, and other files in the store's directory
+	UsedInodes int64 // by committed snapshots; 0 where inodes are not counted
+	Snapshots  int64
 }
 
-// without is the state when a snapshot has gone.
-func (s State) without(c *snapshot.Candidate) State {
-	s.Used -= c.Usage.Size
-	s.Free += c.Usage.Size
-	s.Snapshots--
+// without is the state when n snapshots have gone that take so much each; with n of -1, when one stays after all.
+func (s State) without(n int64, u snapshot.Usage) State {
+	s.Used -= n * u.Size
+	s.Free += n * u.Size
+	s.Snapshots -= n
+	if s.Inodes > 0 {
+		s.UsedInodes -= n * u.Inodes
+		s.FreeInodes += n * u.Inodes
+	}
 	return s
 }
 
@@ -74,10 +78,10 @@ func (p *Policy) limits(size, room int64) limits {
 // broken is the rule by which something must go, 0: nothing must.
 func (l *limits) broken(s State) Rule {
 	switch {
-	case l.reserved > 0 && s.Used <= l.reserved:
+	case l.reserved > 0 && s.Used <= l.reserved && s.UsedInodes <= s.Share(l.reserved):
 		return 0
 	case l.room > 0:
-		if s.Free < l.room {
+		if !s.Has(l.room) {
 			return Room
 		}
 		return 0
@@ -85,7 +89,7 @@ func (l *limits) broken(s State) Rule {
 		return Unused
 	case l.maxUsed > 0 && s.Used > l.maxUsed:
 		return MaxUsed
-	case l.minFree > 0 && s.Free < l.minFree:
+	case l.minFree > 0 && !s.Has(l.minFree):
 		return MinFree
 	case l.maxSnapshots > 0 && s.Snapshots > l.maxSnapshots:
 		return MaxSnapshots
@@ -114,11 +118,15 @@ func (r *Removal) Reason(policies []Policy) string {
 	case MaxUsed:
 		return text + fmt.Sprintf("%s used, maxUsedSpace = %s", human(r.Before.Used), amount(p.MaxUsedSpace, r.Before.Size))
 	case MinFree:
-		return text + fmt.Sprintf("%s free, minFreeSpace = %s", human(r.Before.Free), amount(p.MinFreeSpace, r.Before.Size))
+		free := human(r.Before.Free)
+		if r.Before.Free >= p.MinFreeSpace.Of(r.Before.Size) {
+			free = fmt.Sprintf("%d of %d inodes", r.Before.FreeInodes, r.Before.Inodes)
+		}
+		return text + fmt.Sprintf("%s free, minFreeSpace = %s", free, amount(p.MinFreeSpace, r.Before.Size))
 	case MaxSnapshots:
 		return text + fmt.Sprintf("%d snapshots, maxSnapshots = %d", r.Before.Snapshots, p.MaxSnapshots)
 	}
-	return text + fmt.Sprintf("room is needed, %s are free", human(r.Before.Free))
+	return text + fmt.Sprintf("room is needed, %s and %d inodes are free", human(r.Before.Free), r.Before.FreeInodes)
 }
 
 // amount is a size for people.
@@ -147,6 +155,9 @@ func (p *planner) plan(m *snapshot.ReadTx, emit func(*Removal) bool) error {
 	}
 	p.state.Used += totals.Usage.Size
 	p.state.Snapshots = totals.Snapshots
+	if p.state.Inodes > 0 {
+		p.state.UsedInodes = totals.Usage.Inodes
+	}
 	all, err := m.Candidates(p.now, p.despite)
 	if err != nil {
 		return err
@@ -184,7 +195,7 @@ func (p *planner) follow(i int, all *snapshot.Candidates, emit func(*Removal) bo
 			return false, err
 		}
 		r := Removal{Candidate: c, Policy: i + 1, Rule: rule, Before: p.state}
-		p.state = p.state.without(&c)
+		p.state = p.state.without(1, c.Usage)
 		if !emit(&r) {
 			return false, nil
 		}
@@ -195,7 +206,7 @@ func (p *planner) follow(i int, all *snapshot.Candidates, emit func(*Removal) bo
 func (p *Pruner) measure(ctx context.Context) (s State, err error) {
 	// What is to be deleted first: what is deleted in between counts as free twice, and less is
 	// removed than could be. The other way round it would be more.
-	trash, err := p.store.TrashBytes(ctx)
+	trash, err := p.store.TrashUsage(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -211,14 +222,20 @@ func (p *Pruner) measure(ctx context.Context) (s State, err error) {
 	for _, q := range kept {
 		other += q.Usage.Size
 	}
-	return State{Size: fs.Size, Used: metadata + other, Free: fs.Free + trash}, err
+	fs.Free += trash.Size
+	if fs.Inodes > 0 {
+		fs.FreeInodes += trash.Inodes
+	}
+	return State{FS: fs, Used: metadata + other}, err
 }
 
 // unreserved gives the state without what is reserved.
 func (p *Pruner) unreserved(ctx context.Context) (State, error) {
 	s, err := p.measure(ctx)
 	if p.opts.Reserved != nil {
-		s.Free -= p.opts.Reserved()
+		reserved := p.opts.Reserved()
+		s.Free -= reserved
+		s.FreeInodes -= s.Share(reserved)
 	}
 	return s, err
 }

@@ -38,7 +38,7 @@ type Policy struct {
 	KeepDuration  Duration `toml:"keepDuration,omitzero"`   // since the last use
 	ReservedSpace Size     `toml:"reservedSpace,omitempty"` // while no more than this is used, nothing goes
 	MaxUsedSpace  Size     `toml:"maxUsedSpace,omitempty"`  // at most this is used
-	MinFreeSpace  Size     `toml:"minFreeSpace,omitempty"`  // at least this is free on the file system
+	MinFreeSpace  Size     `toml:"minFreeSpace,omitempty"`  // at least this is free on the file system, and of its inodes (disk.FS.Share)
 	MaxSnapshots  Count    `toml:"maxSnapshots,omitzero"`   // of all kinds and namespaces
 }
 

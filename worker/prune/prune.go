@@ -125,9 +125,9 @@ func (p *Pruner) Run(ctx context.Context) (Result, error) {
 const roomRounds = 3
 
 // MakeRoom removes as many of the snapshots that policies select as it takes for so many bytes to be free on the
-// file system, whatever the bounds of the policies are, but for ReservedSpace; and returns when the
-// trees are deleted. What is reserved (Options.Reserved) is not subtracted. That less is free then is not an error. It
-// is for disk.Options.MakeRoom.
+// file system, with the inodes that go with them (disk.FS.Share), whatever the bounds of the policies are, but for
+// ReservedSpace; and returns when the trees are deleted. What is reserved (Options.Reserved) is not subtracted. That
+// less is free then is not an error. It is for disk.Options.MakeRoom.
 func (p *Pruner) MakeRoom(ctx context.Context, free int64) error {
 	if free <= 0 {
 		return nil
@@ -150,21 +150,20 @@ func (p *Pruner) MakeRoom(ctx context.Context, free int64) error {
 	return nil
 }
 
-// Room returns how many bytes would be free on the file system after MakeRoom with the same argument, as far as
-// commits have measured what they take: less if files share blocks, and some more for directories and metadata. It
-// changes nothing.
-func (p *Pruner) Room(ctx context.Context, free int64) (int64, error) {
+// Room returns what the file system would have free after MakeRoom with the same argument, as far as commits have
+// measured what they take: less if files share blocks, and some more for directories and metadata. It changes nothing.
+func (p *Pruner) Room(ctx context.Context, free int64) (disk.FS, error) {
 	after, err := p.survey(ctx, p.now(), max(free, 1), func(*Removal) bool { return true })
 	if err != nil {
-		return 0, fmt.Errorf("plan room: %w", err)
+		return disk.FS{}, fmt.Errorf("plan room: %w", err)
 	}
-	return after.Free, nil
+	return after.FS, nil
 }
 
 // doomed is what is left of a plan.
 type doomed struct {
 	snapshot.Doomed
-	bytes  int64
+	usage  snapshot.Usage
 	policy int
 }
 
@@ -207,7 +206,7 @@ func (p *Pruner) run(ctx context.Context, room int64) (Result, error) {
 // list plans.
 func (p *Pruner) list(ctx context.Context, now time.Time, room int64) (list []doomed, after State, err error) {
 	after, err = p.survey(ctx, now, room, func(r *Removal) bool {
-		list = append(list, doomed{snapshot.Doomed{ID: r.ID, LastUsed: r.LastUsed, Despite: p.opts.Despite}, r.Usage.Size, r.Policy - 1})
+		list = append(list, doomed{snapshot.Doomed{ID: r.ID, LastUsed: r.LastUsed, Despite: p.opts.Despite}, r.Usage, r.Policy - 1})
 		return true
 	})
 	return list, after, err
@@ -235,7 +234,7 @@ const firstBatch = 32
 func (p *Pruner) execute(ctx context.Context, list []doomed, total *Result) error {
 	progress := Progress{Snapshots: total.Snapshots, Bytes: total.Bytes, SnapshotsLeft: int64(len(list))}
 	for i := range list {
-		progress.BytesLeft += list[i].bytes
+		progress.BytesLeft += list[i].usage.Size
 	}
 	some := make([]snapshot.Doomed, 0, firstBatch)
 	for batch := firstBatch; len(list) > 0; {
@@ -251,18 +250,16 @@ func (p *Pruner) execute(ctx context.Context, list []doomed, total *Result) erro
 		removed := done.Removed
 		for _, d := range list[:done.Looked] {
 			progress.SnapshotsLeft--
-			progress.BytesLeft -= d.bytes
+			progress.BytesLeft -= d.usage.Size
 			if len(removed) == 0 || removed[0] != d.ID {
 				total.Kept++
-				total.After.Used += d.bytes
-				total.After.Free -= d.bytes
-				total.After.Snapshots++
+				total.After = total.After.without(-1, d.usage)
 				continue
 			}
 			removed = removed[1:]
-			total.Policies[d.policy].add(d.bytes)
+			total.Policies[d.policy].add(d.usage.Size)
 			progress.Snapshots++
-			progress.Bytes += d.bytes
+			progress.Bytes += d.usage.Size
 		}
 		list = list[done.Looked:]
 		total.Snapshots, total.Bytes = progress.Snapshots, progress.Bytes

@@ -301,7 +301,7 @@ func (s *Store) makeDir(ctx context.Context, t Tree) error {
 }
 
 // discard has the directory of a snapshot that was not entered deleted.
-func (s *Store) discard(id ID) { s.reaper.add(doomed{id: id, making: true}, unmeasured) }
+func (s *Store) discard(id ID) { s.reaper.add(doomed{id: id, making: true}, allUnmeasured) }
 
 // discardUnless is discard if err, of the transaction that was to enter the snapshot, says that it
 // did not. If writing has stopped, it may have: what the disk holds is found out after the next Open.

@@ -66,7 +66,7 @@ type Pruned struct {
 // PruneFor is Prune, but stops at an entry of the list, not before the second, when it has taken half of the
 // time hold; 0: none. The other half is for writing what has changed, of which Pruned.Held tells.
 func (s *Store) PruneFor(ctx context.Context, list []Doomed, hold time.Duration) (p Pruned, err error) {
-	var sizes []int64
+	var sizes []Usage
 	var last *txn
 	err = s.update("prune", func(t *txn) error {
 		began := time.Now()
@@ -83,7 +83,7 @@ func (s *Store) PruneFor(ctx context.Context, list []Doomed, hold time.Duration)
 			if r != nil {
 				p.Removed = append(p.Removed, d.ID)
 				p.Bytes += r.usage.Size
-				sizes = append(sizes, r.usage.Size)
+				sizes = append(sizes, r.usage)
 			}
 		}
 		p.Held = time.Since(began)

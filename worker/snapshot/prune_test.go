@@ -109,8 +109,8 @@ type unprobed struct{ snapshot.Driver }
 
 func (unprobed) Sync(context.Context, snapshot.Tree) error { return nil }
 
-// TestTrashBytes: what is to be deleted is counted until it is, also after a restart, and also what was never measured.
-func TestTrashBytes(t *testing.T) {
+// TestTrashUsage: what is to be deleted is counted until it is, also after a restart, and also what was never measured.
+func TestTrashUsage(t *testing.T) {
 	root := t.TempDir()
 	f := &faulty{Driver: nothing{}}
 	o := snapshot.Options{Driver: f, Durability: holdfast.Periodic}
@@ -128,31 +128,31 @@ func TestTrashBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.set("remove", errors.New("not yet"))
-	check := func(want, measured int64) {
+	check := func(want, measured, inodes int64) {
 		t.Helper()
 		totals, err := s.Totals(ctx)
 		if err != nil || totals.TrashBytes != want {
 			t.Errorf("%+v, %v; it should be %d", totals, err, want)
 		}
-		if got, err := s.TrashBytes(ctx); err != nil || got != measured {
-			t.Errorf("measured: %d, %v; it should be %d", got, err, measured)
+		if got, err := s.TrashUsage(ctx); err != nil || got != (snapshot.Usage{Size: measured, Inodes: inodes}) {
+			t.Errorf("measured: %+v, %v; it should be %d bytes in %d inodes", got, err, measured, inodes)
 		}
 	}
-	check(0, 0)
+	check(0, 0, 0)
 	for _, name := range []string{"5", "4"} {
 		if err := n.Remove(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check(8192, 8192)
+	check(8192, 8192, 2)
 	if err := n.Remove(ctx, "active"); err != nil {
 		t.Fatal(err)
 	}
-	check(8192, 8192+8192) // a directory and a file
+	check(8192, 8192+8192, 4) // a directory and a file
 	if err := s.Cleanup(ctx); err == nil {
 		t.Error("what cannot be deleted is deleted")
 	}
-	check(16384, 16384)
+	check(16384, 16384, 4)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestTrashBytes(t *testing.T) {
 	if _, err := s.Reconciled(ctx); err != nil {
 		t.Fatal(err)
 	}
-	check(8192, 16384)
+	check(8192, 16384, 4)
 	f.set("remove", nil)
 	if err := s.Cleanup(ctx); err != nil {
 		t.Fatal(err)
 	}
-	check(0, 0)
+	check(0, 0, 0)
 }
 
 // TestPruneFor: as many as the time allows, at least one; the list is followed in its order.

@@ -89,7 +89,7 @@ func (s *Store) condemn(id ID) error {
 		return err
 	}
 	delete(s.quarantine.held, id)
-	s.reaper.add(doomed{id: id, making: true}, unmeasured) // which ends the claim
+	s.reaper.add(doomed{id: id, making: true}, allUnmeasured) // which ends the claim
 	return reached("condemned")
 }
 

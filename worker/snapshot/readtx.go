@@ -111,7 +111,7 @@ type Totals struct {
 	Usage     Usage // of the committed ones
 	Trash     int64 // removed, and not deleted yet, as far as it is known
 
-	// TrashBytes is what these take, without those whose size is not known: see Store.TrashBytes.
+	// TrashBytes is what these take, without those whose size is not known: see Store.TrashUsage.
 	TrashBytes int64
 }
 
@@ -131,5 +131,5 @@ func (s *Store) Totals(ctx context.Context) (Totals, error) {
 	s.reaper.mu.Lock()
 	defer s.reaper.mu.Unlock()
 	return Totals{Snapshots: int64(sum.snapshots), Committed: int64(sum.committed), Usage: sum.usage,
-		Trash: int64(len(s.reaper.sizes)), TrashBytes: s.reaper.bytes}, nil
+		Trash: int64(len(s.reaper.sizes)), TrashBytes: s.reaper.sum.Size}, nil
 }

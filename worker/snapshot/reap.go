@@ -30,8 +30,8 @@ type reaper struct {
 	batch      int // being reaped
 	parked     map[ID]*parked
 	held       int          // whose driver is still at work
-	sizes      map[ID]int64 // of all of these, or unmeasured
-	bytes      int64        // the sum of those that are known
+	sizes      map[ID]Usage // of all of these; what is not known of them is unmeasured
+	sum        Usage        // of what is known
 	finishing  bool
 	unfinished []ID
 }
@@ -59,14 +59,14 @@ const (
 )
 
 func newReaper(s *Store) *reaper {
-	r := &reaper{s: s, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), parked: map[ID]*parked{}, sizes: map[ID]int64{}}
+	r := &reaper{s: s, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), parked: map[ID]*parked{}, sizes: map[ID]Usage{}}
 	r.idle = sync.NewCond(&r.mu)
 	r.finisher, _ = s.driver.(Finisher)
 	return r
 }
 
-// add has a directory deleted that takes so many bytes.
-func (r *reaper) add(d doomed, size int64) {
+// add has a directory deleted that takes so much.
+func (r *reaper) add(d doomed, size Usage) {
 	r.mu.Lock()
 	r.queue = append(r.queue, d)
 	r.setSize(d.id, size)
@@ -78,51 +78,56 @@ func (r *reaper) add(d doomed, size int64) {
 	}
 }
 
-// setSize notes how many bytes go with a directory.
-func (r *reaper) setSize(id ID, size int64) {
+// setSize notes what goes with a directory.
+func (r *reaper) setSize(id ID, size Usage) {
 	r.dropSize(id)
 	r.sizes[id] = size
-	r.bytes += max(size, 0)
+	r.sum.Size += max(size.Size, 0)
+	r.sum.Inodes += max(size.Inodes, 0)
 }
 
 func (r *reaper) dropSize(id ID) {
-	r.bytes -= max(r.sizes[id], 0)
+	r.sum.Size -= max(r.sizes[id].Size, 0)
+	r.sum.Inodes -= max(r.sizes[id].Inodes, 0)
 	delete(r.sizes, id)
 }
 
-// TrashBytes is how many bytes the directories take that are to be deleted. Where that is not known,
-// of active snapshots and of what a crash left, it is measured, once, in proportion to the number of
-// files. What goes meanwhile, or has gone in part, may still be counted.
-func (s *Store) TrashBytes(ctx context.Context) (int64, error) {
+// TrashUsage is what the directories take that are to be deleted. Where that is not known, of active snapshots and of
+// what another process has left, it is measured, once, in proportion to the number of files. What goes meanwhile, or has
+// gone in part, may still be counted.
+func (s *Store) TrashUsage(ctx context.Context) (Usage, error) {
 	r := s.reaper
 	r.mu.Lock()
 	var unknown []ID
 	for id, size := range r.sizes {
-		if size == unmeasured {
+		if size.Inodes == unmeasured {
 			unknown = append(unknown, id)
 		}
 	}
 	r.mu.Unlock()
 	for _, id := range unknown {
-		size := int64(0)
+		var found Usage
 		for _, dir := range []string{newDir, snapshotsDir, trashDir} { // as it moves
 			u, err := fstree.Measure(ctx, filepath.Join(s.root, dir, id.String()))
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				return 0, fmt.Errorf("measure what is to be deleted: %w", err)
+				return Usage{}, fmt.Errorf("measure what is to be deleted: %w", err)
 			}
 			if err == nil {
-				size = max(size, u.Size)
+				found = Usage{Size: max(found.Size, u.Size), Inodes: max(found.Inodes, u.Inodes)}
 			}
 		}
 		r.mu.Lock()
-		if r.sizes[id] == unmeasured {
-			r.setSize(id, size)
+		if was, there := r.sizes[id]; there && was.Inodes == unmeasured {
+			if was.Size != unmeasured { // as its commit has found it
+				found.Size = was.Size
+			}
+			r.setSize(id, found)
 		}
 		r.mu.Unlock()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.bytes, nil
+	return r.sum, nil
 }
 
 func signal(c chan struct{}) {

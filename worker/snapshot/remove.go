@@ -89,34 +89,36 @@ func (t *txn) remove(key []byte, r *record) error {
 	return t.relist(r.parent)
 }
 
-// unmeasured is in place of the size of what was never measured.
+// unmeasured is in place of a figure of what was never measured.
 const unmeasured = -1
 
-// trashSize is how many bytes the directory of a snapshot takes, if that is known.
-func (r *record) trashSize() int64 {
+var allUnmeasured = Usage{Size: unmeasured, Inodes: unmeasured}
+
+// trashSize is what the directory of a snapshot takes, if that is known.
+func (r *record) trashSize() Usage {
 	if r.kind != Committed {
-		return unmeasured
+		return allUnmeasured
 	}
-	return r.usage.Size
+	return r.usage
 }
 
-// appendTrash encodes an entry of the bucket trash: nothing, if the size is not known.
-func appendTrash(b []byte, size int64) []byte {
-	if size < 0 {
+// appendTrash encodes an entry of the bucket trash: the bytes, and nothing if they are not known.
+func appendTrash(b []byte, u Usage) []byte {
+	if u.Size < 0 {
 		return b
 	}
-	return binary.AppendUvarint(b, uint64(size))
+	return binary.AppendUvarint(b, uint64(u.Size))
 }
 
 // parseTrash is the inverse of appendTrash.
-func parseTrash(b []byte) (int64, error) {
+func parseTrash(b []byte) (Usage, error) {
 	if len(b) == 0 {
-		return unmeasured, nil
+		return allUnmeasured, nil
 	}
 	d := decoder{rest: b}
-	size := d.size()
+	u := Usage{Size: d.size(), Inodes: unmeasured}
 	if err := d.end(); err != nil {
-		return 0, corruptf("removed snapshot: %v", err)
+		return Usage{}, corruptf("removed snapshot: %v", err)
 	}
-	return size, nil
+	return u, nil
 }

@@ -34,6 +34,8 @@ var (
 	ErrTime   = errors.New("the step took longer than it may")
 	ErrMemory = errors.New("the step needed more memory than it may")
 	ErrDisk   = errors.New("the step wrote more than it may")
+	// ErrInodes: it made more files than go with Limits.Disk. It is also ErrDisk.
+	ErrInodes = fmt.Errorf("%w: too many files", ErrDisk)
 	// ErrCanceled: everybody who waited for it has gone, or the Runner was closed. It is also
 	// context.Canceled.
 	ErrCanceled = fmt.Errorf("the step was canceled: %w", context.Canceled)

@@ -40,6 +40,7 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	}
 	waitForks()
 	r.at(atPrepared, f.id)
+	f.disk = r.diskLimit(&f.step.Limits)
 	quota := r.limitDisk(f)
 	run, err := r.runMounted(f, mounts)
 	err = r.liftDisk(f, quota, err)
@@ -275,8 +276,8 @@ func (r *Runner) runCommand(f *flight, j *job, p prepared, done *run) error {
 			timer := time.AfterFunc(limit, func() { cancel(ErrTime) })
 			context.AfterFunc(ctx, func() { timer.Stop() })
 		}
-		if limit := f.step.Limits.Disk; limit > 0 {
-			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), limit, cancel) })
+		if f.disk.bytes > 0 {
+			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), f.disk, cancel) })
 		}
 	}
 	var files *shownFiles
@@ -351,7 +352,7 @@ const (
 )
 
 // watchDisk ends a step that has written more than it may.
-func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel context.CancelCauseFunc) {
+func (r *Runner) watchDisk(ctx context.Context, key string, limit diskLimit, cancel context.CancelCauseFunc) {
 	wait := diskInterval
 	for {
 		select {
@@ -361,8 +362,11 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel 
 		}
 		begin := time.Now()
 		u, err := r.opt.Namespace.Usage(ctx, key)
-		if err == nil && u.Size > limit {
-			cancel(fmt.Errorf("%w: %s of %s", ErrDisk, human(u.Size), human(limit)))
+		if err == nil {
+			err = limit.exceeded(u, snapshot.Usage{})
+		}
+		if errors.Is(err, ErrDisk) {
+			cancel(err)
 			return
 		}
 		wait = max(diskInterval, diskShare*time.Since(begin))
@@ -371,13 +375,13 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit int64, cancel 
 
 // commit makes the snapshot of a step its result, and returns the ID that it has.
 func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
-	if limit := f.step.Limits.Disk; limit > 0 {
+	if f.disk.bytes > 0 {
 		u, err := r.opt.Namespace.Usage(f.ctx, key)
 		if err != nil {
 			return f.id, r.fault(f, err)
 		}
-		if u.Size > limit {
-			fail := &Failure{ID: f.id, Reason: fmt.Errorf("%w: %s of %s", ErrDisk, human(u.Size), human(limit))}
+		if reason := f.disk.exceeded(u, snapshot.Usage{}); reason != nil {
+			fail := &Failure{ID: f.id, Reason: reason}
 			fail.Output, fail.OutputSize = f.out.text()
 			return f.id, fail
 		}

@@ -17,6 +17,7 @@ type flight struct {
 	id      ID
 	step    *Step
 	plan    *plan
+	disk    diskLimit // since it runs
 	ctx     context.Context
 	cancel  context.CancelFunc
 	waiters int

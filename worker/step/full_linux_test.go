@@ -49,6 +49,20 @@ func TestResultsOnAFullDisk(t *testing.T) {
 	must(t, r.close())
 }
 
+// standOn is a stand whose store is on a tmpfs with options.
+func standOn(t *testing.T, options string) *stand {
+	t.Helper()
+	needRoot(t)
+	s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir()}
+	must(t, os.Mkdir(s.root(), 0o755))
+	must(t, unix.Mount("full", s.root(), "tmpfs", 0, options))
+	t.Cleanup(func() { must(t, unix.Unmount(s.root(), unix.MNT_DETACH)) })
+	s.prepare()
+	s.open()
+	t.Cleanup(s.close)
+	return s
+}
+
 // TestUncachedOnAFullDisk: what a command left that went on when the disk had refused it something was a hit later,
 // also when there was room again.
 func TestUncachedOnAFullDisk(t *testing.T) {
@@ -57,14 +71,7 @@ func TestUncachedOnAFullDisk(t *testing.T) {
 		"inodes": {"size=64m,nr_inodes=250", "i=0; while [ $i -lt 400 ]; do touch /$i 2>/dev/null || break; i=$((i+1)); done; echo $i"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needRoot(t)
-			s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir()}
-			must(t, os.Mkdir(s.root(), 0o755))
-			must(t, unix.Mount("full", s.root(), "tmpfs", 0, c.options))
-			t.Cleanup(func() { must(t, unix.Unmount(s.root(), unix.MNT_DETACH)) })
-			s.prepare()
-			s.open()
-			t.Cleanup(s.close)
+			s := standOn(t, c.options)
 			s.busybox("base")
 			step := sh("base", c.script)
 			full := s.ok(step)

@@ -9,18 +9,52 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"holdfast/worker/disk"
+	"holdfast/worker/snapshot"
 )
 
 // This file has the kernel refuse what a step writes beyond its limit of disk, where the file system can: otherwise the step is looked
 // at now and then, and can have written much more by then.
 
-// quotaSlack is how near to its limit a step counts as refused: the last block may not have fitted.
-const quotaSlack = 8 << 10
+// quotaSlack is how near to its limit a step counts as refused: the last block may not have fitted, and a new file can
+// take more than one inode while it is made.
+var quotaSlack = snapshot.Usage{Size: 8 << 10, Inodes: fullInodes}
+
+// leastInodes is how many inodes each limit of disk allows: an installed package or an unpacked source has some thousand
+// small files.
+const leastInodes = 10_000
+
+// zfs is the name of the driver whose snapshots are file systems of ZFS.
+const zfs = "zfs"
+
+// diskLimit is what a snapshot may take.
+type diskLimit struct{ bytes, inodes int64 } // 0: no limit
+
+// diskLimit is what the snapshot of a step may take.
+func (r *Runner) diskLimit(l *Limits) diskLimit {
+	limit := diskLimit{bytes: max(l.Disk, 0)}
+	if limit.bytes == 0 || r.store.Driver().Name() == zfs { // a file system of ZFS counts no inodes
+		return limit
+	}
+	if fs, err := disk.Measure(r.store.Root()); err == nil && fs.Inodes > 0 {
+		limit.inodes = max(fs.Share(limit.bytes), leastInodes)
+	}
+	return limit
+}
+
+// exceeded is why a snapshot that takes u takes more than it may, or would with slack; nil if it does not.
+func (l diskLimit) exceeded(u, slack snapshot.Usage) error {
+	switch {
+	case l.bytes > 0 && u.Size+slack.Size > l.bytes:
+		return fmt.Errorf("%w: %s of %s", ErrDisk, human(u.Size), human(l.bytes))
+	case l.inodes > 0 && u.Inodes+slack.Inodes > l.inodes:
+		return fmt.Errorf("%w: %s of %s", ErrInodes, humanize.Comma(u.Inodes), humanize.Comma(l.inodes))
+	}
+	return nil
+}
 
 // limitDisk limits what the snapshot of a step takes, if it can: nil if not.
 func (r *Runner) limitDisk(f *flight) *disk.Quota {
-	limit := f.step.Limits.Disk
-	if limit <= 0 || r.quotas() != nil {
+	if f.disk.bytes == 0 || r.quotas() != nil {
 		return nil
 	}
 	info, err := r.opt.Namespace.Stat(f.ctx, f.id.running())
@@ -32,7 +66,7 @@ func (r *Runner) limitDisk(f *flight) *disk.Quota {
 	if err != nil || dirs == nil {
 		return nil
 	}
-	q, err := disk.LimitTrees(uint64(info.ID), limit, dirs...)
+	q, err := disk.LimitTrees(uint64(info.ID), f.disk.bytes, f.disk.inodes, dirs...)
 	if err != nil {
 		r.log.Warn("a step's limit of disk is not a quota", "step", f.id.String(), "error", err)
 		return nil
@@ -64,20 +98,20 @@ func (r *Runner) liftDisk(f *flight, q *disk.Quota, err error) error {
 	if q == nil {
 		return err
 	}
-	used, usedErr := q.Used()
+	bytes, inodes, usedErr := q.Used()
 	if e := errors.Join(usedErr, q.Lift()); e != nil {
 		return r.fault(f, errors.Join(err, e))
 	}
 	var fail *Failure
-	limit := f.step.Limits.Disk
-	if used+quotaSlack <= limit || err != nil && !errors.As(err, &fail) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrDisk) {
+	reason := f.disk.exceeded(snapshot.Usage{Size: bytes, Inodes: inodes}, quotaSlack)
+	if reason == nil || err != nil && !errors.As(err, &fail) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrDisk) {
 		return err
 	}
 	if fail == nil {
 		fail = &Failure{ID: f.id}
 		fail.Output, fail.OutputSize = f.out.text()
 	}
-	fail.Reason = fmt.Errorf("%w: %s of %s", ErrDisk, human(used), human(limit))
+	fail.Reason = reason
 	return fail
 }
 

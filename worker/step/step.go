@@ -77,6 +77,8 @@ type Limits struct {
 	// Disk is how many bytes the result may take (as snapshot.Usage says) without its
 	// parents. It is looked at before the commit, and now and then before, as the step runs: a
 	// step may exceed it for short times. With project quotas the kernel refuses what is beyond.
+	// It bounds inodes too: the result may have the part of them that goes with so many bytes of
+	// the file system (disk.FS.Share), 10,000 at least, where the file system counts them.
 	Disk int64
 }
 

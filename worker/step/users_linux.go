@@ -61,9 +61,6 @@ func (o *openNative) openUsers() (*users, error) {
 	return u, nil
 }
 
-// zfs is the name of the driver whose mounts are file systems of ZFS.
-const zfs = "zfs"
-
 // errZFS: to find out whether a ZFS can do it takes making a file system and mounting it, for each process that has a Runner.
 var errZFS = fmt.Errorf("the ids of file systems of ZFS are not mapped: %w", errors.ErrUnsupported)
 
