@@ -258,6 +258,26 @@ func TestArchives(t *testing.T) {
 	}
 }
 
+// TestSkippableFrame: a zstd stream that begins with a frame to be skipped, as pzstd writes them, was taken for a tar archive
+// that is not compressed, and refused as malformed.
+func TestSkippableFrame(t *testing.T) {
+	plain := archive(t, file("f", "x"))
+	want := digest.FromBytes(plain).String()
+	for magic := byte(0x50); magic <= 0x5f; magic++ {
+		skipped := []byte{magic, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4}
+		b := append(append(bytes.Clone(skipped), zstded(t, plain)...), skipped...)
+		r, err := base.ImportArchive(ctx, store(t, "", nil), bytes.NewReader(b), base.Options{})
+		if err != nil || r.Snapshot != want {
+			t.Errorf("%#x: %+v, %v", magic, r, err)
+		}
+		for _, bad := range [][]byte{skipped, skipped[:6], append(bytes.Clone(skipped), plain...)} {
+			if r, err := base.ImportArchive(ctx, store(t, "", nil), bytes.NewReader(bad), base.Options{}); !errors.Is(err, base.ErrFormat) {
+				t.Errorf("%#x, and no archive: %+v, %v", magic, r, err)
+			}
+		}
+	}
+}
+
 // TestLayoutTar: an image layout in a tar archive.
 func TestLayoutTar(t *testing.T) {
 	l := simple(t, rich(t)...)

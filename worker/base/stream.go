@@ -204,6 +204,9 @@ var magics = []struct {
 	{"\x04\x22\x4d\x18", "lz4", "lz4 -d"},
 }
 
+// skippable follows one of the bytes 0x50 to 0x5f in a frame of zstd that is to be skipped, with which pzstd begins a stream.
+const skippable = "\x2a\x4d\x18"
+
 func sniff(r *bufio.Reader) (compression, error) {
 	head, err := r.Peek(6)
 	if err != nil && err != io.EOF {
@@ -216,6 +219,9 @@ func sniff(r *bufio.Reader) (compression, error) {
 			}
 			return m.name, nil
 		}
+	}
+	if len(head) >= 4 && head[0]&0xf0 == 0x50 && string(head[1:4]) == skippable {
+		return compressZstd, nil
 	}
 	return compressNone, nil
 }
