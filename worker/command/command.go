@@ -31,6 +31,7 @@ import (
 	"holdfast/worker/snapshot/driver/erofs"
 	"holdfast/worker/snapshot/driver/overlay"
 	"holdfast/worker/snapshot/driver/zfs"
+	"holdfast/worker/step"
 )
 
 // Exit codes of the commands.
@@ -170,7 +171,7 @@ func failureOf(err error, code int) cli.Failure {
 		f.Kind = cli.KindInterrupted
 	case cli.IsUsage(err):
 		f.Kind = cli.KindUsage
-	case errors.Is(err, snapshot.ErrDamaged), errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrCorrupt), errors.Is(err, snapshot.ErrMissing):
+	case errors.Is(err, snapshot.ErrDamaged), errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrCorrupt), errors.Is(err, snapshot.ErrMissing), errors.Is(err, step.ErrResults):
 		f.Kind = cli.KindDamaged
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"holdfast/worker/disk"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
 )
 
 // rootError is what is wrong with a store, and what to do about it.
@@ -69,13 +70,13 @@ func (c *call) explain(err error) error {
 	return &nextError{err, next}
 }
 
-// nextOfMetadata is what to do about metadata that are damaged.
-func (c *call) nextOfMetadata() string {
-	path := filepath.Join(c.root, "metadata.db")
-	if root, err := c.absRoot(); err == nil {
-		path = filepath.Join(root, "metadata.db")
+// ofStore is the path of a file of the store, for a command line.
+func (c *call) ofStore(name string) string {
+	root, err := c.absRoot()
+	if err != nil {
+		root = c.root
 	}
-	return fmt.Sprintf("holdfast doctor %s says what is lost; put it back from a backup, or save what can be read with holdfast salvage", cli.ShellWord(path))
+	return cli.ShellWord(filepath.Join(root, name))
 }
 
 // fewInodes are too few to go on with.
@@ -100,7 +101,9 @@ func (c *call) next(err error) string {
 	case errors.Is(err, snapshot.ErrNotStore):
 		return "give the directory of a store with --root, or for import one that is empty or not there yet; nothing was changed"
 	case errors.Is(err, snapshot.ErrCorrupt):
-		return c.nextOfMetadata()
+		return fmt.Sprintf("holdfast doctor %s says what is lost; put it back from a backup, or save what can be read with holdfast salvage", c.ofStore("metadata.db"))
+	case errors.Is(err, step.ErrResults):
+		return fmt.Sprintf("move it away (mv %s %s): results stay and are hits, and only what their commands wrote is lost", c.ofStore("results.db"), c.ofStore("results.db.damaged"))
 	case errors.Is(err, snapshot.ErrOtherDriver):
 		return "leave --driver out: the store knows its own"
 	case errors.Is(err, snapshot.ErrDistrusted), errors.Is(err, snapshot.ErrDamaged):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/worker/internal/damage"
 )
 
 // This file has what Open looks at before it opens the metadata, and what it reads from them.
@@ -133,11 +134,7 @@ func look(path string) (has contents, err error) {
 
 // unreadable is an error of opening the metadata with the file's name, and ErrCorrupt if that is damaged.
 func unreadable(path string, err error) error {
-	var corrupt *holdfast.CorruptError
-	damaged := errors.As(err, &corrupt)
-	for _, e := range []error{holdfast.ErrInvalid, holdfast.ErrChecksum, holdfast.ErrVersionMismatch, holdfast.ErrTornCopy, holdfast.ErrUnreadable} {
-		damaged = damaged || errors.Is(err, e)
-	}
+	damaged := damage.Is(err)
 	if !strings.Contains(err.Error(), path) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}

@@ -16,6 +16,9 @@ var (
 	ErrClosed = errors.New("the runner of steps is closed")
 	// ErrCorrupt: a record of a result is not what it should be.
 	ErrCorrupt = errors.New("the record of a step is corrupt")
+	// ErrResults: results.db is damaged. Without that file results are hits all the same, and what their commands wrote
+	// is lost.
+	ErrResults = errors.New("the file of results is damaged")
 	// ErrNotFound: there is no result of that ID.
 	ErrNotFound = errors.New("no result of that step")
 )

@@ -12,6 +12,7 @@ import (
 
 	"holdfast"
 	"holdfast/blob"
+	"holdfast/worker/internal/damage"
 )
 
 // Buckets of results.db.
@@ -46,7 +47,7 @@ func openResults(root string, d holdfast.Durability, full func() bool) (*results
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{
 		Durability: d, AutoVacuum: &holdfast.AutoVacuum{}, Timeout: time.Second})
 	if err != nil {
-		return nil, fmt.Errorf("step: opening %s: %w", path, err)
+		return nil, fmt.Errorf("step: opening %s: %w", path, damaged(err))
 	}
 	r := &results{db: db, full: full}
 	if err := r.update(r.prepare); err != nil {
@@ -55,13 +56,23 @@ func openResults(root string, d holdfast.Durability, full func() bool) (*results
 	return r, nil
 }
 
+// damaged adds ErrResults to an error, if that is why.
+func damaged(err error) error {
+	if damage.Is(err) {
+		return fmt.Errorf("%w: %w", ErrResults, err)
+	}
+	return err
+}
+
+func (r *results) view(fn func(*holdfast.Tx) error) error { return damaged(r.db.View(fn)) }
+
 // update runs a transaction, once more if there was no room for it and some could be made.
 func (r *results) update(fn func(*holdfast.Tx) error) error {
 	err := r.db.Update(fn)
 	if (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) && r.full != nil && r.full() {
 		err = r.db.Update(fn)
 	}
-	return err
+	return damaged(err)
 }
 
 func (r *results) prepare(tx *holdfast.Tx) error {
@@ -121,7 +132,7 @@ func buckets(tx *holdfast.Tx) (records, output *holdfast.Bucket, err error) {
 
 // get returns the record of a step with its output; ErrNotFound if there is none.
 func (r *results) get(id ID) (rec record, out []byte, err error) {
-	err = r.db.View(func(tx *holdfast.Tx) error {
+	err = r.view(func(tx *holdfast.Tx) error {
 		records, output, err := buckets(tx)
 		if err != nil {
 			return err
@@ -302,7 +313,7 @@ func (r *results) sweep(ctx context.Context, before uint64, gone func(ID) (bool,
 	var from []byte
 	for ctx.Err() == nil {
 		var ids []ID
-		err := r.db.View(func(tx *holdfast.Tx) error {
+		err := r.view(func(tx *holdfast.Tx) error {
 			records, _, err := buckets(tx)
 			if err != nil {
 				return err
@@ -339,7 +350,7 @@ func (r *results) sweep(ctx context.Context, before uint64, gone func(ID) (bool,
 
 // check reads all records and verifies the store of blobs.
 func (r *results) check(ctx context.Context, c *CheckReport, gone func(ID) (bool, error)) error {
-	return r.db.View(func(tx *holdfast.Tx) error {
+	return r.view(func(tx *holdfast.Tx) error {
 		records, output, err := buckets(tx)
 		if err != nil {
 			return err

@@ -227,7 +227,7 @@ func sourcePlace(key fstree.Sum) []byte {
 
 // source is the digest of a source that had a stamp.
 func (r *results) source(key, stamp fstree.Sum) (sum fstree.Sum, ok bool) {
-	err := r.db.View(func(tx *holdfast.Tx) error {
+	err := r.view(func(tx *holdfast.Tx) error {
 		b := tx.Bucket(inSources)
 		if b == nil {
 			return nil
