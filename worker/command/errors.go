@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"holdfast/command/cli"
@@ -79,6 +80,18 @@ func (c *call) ofStore(name string) string {
 	return cli.ShellWord(filepath.Join(root, name))
 }
 
+// aboutRoot tells whether an error may be about the directory of the store: it is not if it names another path, such as one in
+// a step.
+func (c *call) aboutRoot(err error) bool {
+	var at *fs.PathError
+	root, failed := c.absRoot()
+	if failed != nil || !errors.As(err, &at) {
+		return true
+	}
+	path, failed := filepath.Abs(at.Path)
+	return failed != nil || strings.HasPrefix(path+"/", root+"/") || strings.HasPrefix(root+"/", path+"/")
+}
+
 // fewInodes are too few to go on with.
 const fewInodes = 8
 
@@ -120,11 +133,11 @@ func (c *call) next(err error) string {
 		return "holdfastd mount ls shows what is mounted"
 	case isFull(err):
 		return c.nextOfFull()
-	case errors.Is(err, syscall.EROFS):
+	case errors.Is(err, syscall.EROFS) && c.aboutRoot(err):
 		return "the file system is mounted read-only: mount it writable, or give another directory with --root"
 	case errors.Is(err, snapshot.ErrUnsupported), errors.Is(err, errors.ErrUnsupported):
 		return "holdfastd doctor says what this system can do"
-	case errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, syscall.ENOTDIR) && c.aboutRoot(err):
 		return "a directory is needed there: give one with --root"
 	case errors.Is(err, fs.ErrPermission):
 		switch {

@@ -178,8 +178,11 @@ func exportFrom(ctx context.Context, root int, source, dest string, o fstree.Pla
 		return err
 	}
 	into := strings.HasSuffix(dest, "/")
-	if there, err := os.Stat(dest); err == nil && there.IsDir() {
-		into = true
+	if there, err := os.Stat(dest); err == nil {
+		into = into || there.IsDir()
+		if info.IsDir() && !there.IsDir() {
+			return fmt.Errorf("%w: %s is a directory, and %s is none: give a directory, or the path of nothing yet", ErrInvalid, source, dest)
+		}
 	}
 	dest = filepath.Clean(dest)
 	if into && !info.IsDir() {

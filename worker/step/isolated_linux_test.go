@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,10 +81,21 @@ func TestFreshParts(t *testing.T) {
 // What is hidden of /proc does not become what a step mounts over that by which it is hidden.
 func TestHiddenWhenCovered(t *testing.T) {
 	natives(t, func(s *stand) {
-		step := sh("base", "touch /sys/new && cat /proc/keys /proc/timer_list /proc/interrupts /proc/kmsg; ls /proc/acpi")
-		step.Mounts = []Mount{{Target: "/sys"}}
+		step := sh("base", "ln -s sys /s; ln -s proc /p")
+		step = sh(s.ok(step).Snapshot, "touch /sys/new && cat /proc/keys /proc/timer_list /proc/interrupts /proc/kmsg; ls /proc/acpi")
+		step.Mounts = []Mount{{Target: "/s"}}
 		if got := s.text(step); got != "" {
 			s.Errorf("not hidden: %q", got)
+		}
+		// With Init a mount could lie over /proc itself, where a symbolic link of the base led there.
+		for _, target := range []string{"/p", "/p/sys", "/p/kcore"} {
+			step.Command[2] = "cat /proc/sys/kernel/ostype; cat /proc/kcore; touch /proc/sys/new || touch /proc/new || ls /proc/kcore/"
+			step.Mounts = []Mount{{Target: target}}
+			if _, err := s.Run(s.ctx, step, nil); err == nil {
+				s.Errorf("%s was written to", target)
+			} else if f := (*Failure)(nil); !errors.As(err, &f) || !strings.Contains(string(f.Output), "Linux") {
+				s.Errorf("%s: %v", target, err)
+			}
 		}
 		s.clean()
 	})

@@ -62,10 +62,10 @@ func (b *sandbox) enter() error {
 	if err := makeDir("/proc", 0o555); err != nil {
 		return err
 	}
-	if err := made.attachProc(proc); err != nil {
+	if err := b.attachMounts(here); err != nil {
 		return err
 	}
-	return b.attachMounts(here)
+	return made.attachProc(proc) // last: no mount of the step may lie over it, or over what hides a part of it
 }
 
 // enterHollow is enter for a thread whose namespace has nothing but the root of the hollow, with file systems that
@@ -299,14 +299,19 @@ func (m *sandboxMount) attach(making maker) error {
 
 // makeTarget makes what is missing of a path to mount at.
 func makeTarget(target string, dir bool) error {
+	// What is there is not opened: it could be a FIFO, that waits for a writer.
+	switch info, err := os.Stat(target); {
+	case err == nil && info.IsDir() == dir:
+		return nil
+	case err == nil && dir:
+		return errors.New("a directory cannot be mounted over a file, which the step has there: give a file, or another target")
+	case err == nil:
+		return errors.New("a file cannot be mounted over a directory, which the step has there: give a directory, or another target")
+	}
 	if dir {
 		return os.MkdirAll(target, 0o755)
 	}
 	if err := os.MkdirAll(path.Dir(target), 0o755); err != nil {
-		return err
-	}
-	// What is there is not opened: it could be a FIFO, that waits for a writer.
-	if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	f, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY, 0o644)

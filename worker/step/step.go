@@ -238,13 +238,25 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 		if m.Source != "" {
 			m.Source = path.Clean(m.Source)
 		}
-		for _, own := range []string{"/proc", "/dev"} {
-			if m.Target == "/" || m.Target == own || strings.HasPrefix(m.Target, own+"/") {
-				return nil, invalidf("a mount at %s", m.Target)
-			}
+		if m.Target == "/" {
+			return nil, invalidf("a mount at /: it would hide the base; choose another target")
+		}
+		if err := notOwn("mount at", m.Target); err != nil {
+			return nil, err
 		}
 	}
 	return clean, nil
+}
+
+// notOwn is an error if a target is one of the file systems that each sandbox has for itself, or in one: there it would hide
+// what hides the kernel's, or be hidden.
+func notOwn(what, target string) error {
+	for _, own := range []string{"/proc", "/dev", "/sys"} {
+		if target == own || strings.HasPrefix(target, own+"/") {
+			return invalidf("a %s %s: each step has a /proc, /dev and /sys of its own; choose another target", what, target)
+		}
+	}
+	return nil
 }
 
 // normalCopies leaves the / at the end of a target: it says what that is.
@@ -257,10 +269,8 @@ func normalCopies(copies []Copy) ([]Copy, error) {
 		}
 		into := strings.HasSuffix(c.Target, "/")
 		c.Source, c.Target = path.Clean(c.Source), path.Clean(c.Target)
-		for _, own := range []string{"/proc", "/dev"} {
-			if c.Target == own || strings.HasPrefix(c.Target, own+"/") {
-				return nil, invalidf("a copy to %s", c.Target)
-			}
+		if err := notOwn("copy to", c.Target); err != nil {
+			return nil, err
 		}
 		if into && c.Target != "/" {
 			c.Target += "/"

@@ -214,7 +214,7 @@ func existing(path string) (real string, there bool, err error) {
 func replaceable(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return fmt.Errorf("%w: %s: is not a regular file", ErrInvalid, path)
+		return fmt.Errorf("%w: %s is a device, FIFO or socket: give the path of a directory, of a regular file, or of nothing yet", ErrInvalid, path)
 	}
 	return nil
 }
