@@ -56,8 +56,9 @@ type extraction struct {
 	devices Devices
 	budget  *budget
 	left    LeftOut
-	noImage bool // an archive that is an image layout is refused
-	noEmpty bool // and so is one that has no entry: it may be anything that begins with zeros
+	made    int64 // device nodes
+	noImage bool  // an archive that is an image layout is refused
+	noEmpty bool  // and so is one that has no entry: it may be anything that begins with zeros
 }
 
 // maxAfterEnd is how much may follow the end of an archive: programs that write one fill its last record with zeros. Zeros
@@ -185,6 +186,7 @@ func (x *extraction) device(h *tar.Header, name string, a attributes) error {
 	case h.Devmajor < 0 || h.Devminor < 0 || h.Devmajor >= 1<<12 || h.Devminor >= 1<<20:
 		return fmt.Errorf("%w: device numbers %d/%d", ErrUnsafe, h.Devmajor, h.Devminor)
 	}
+	x.made++
 	return x.tree.node(name, a, h.Typeflag, uint32(h.Devmajor), uint32(h.Devminor))
 }
 

@@ -44,6 +44,7 @@ type incoming struct {
 	descriptor  *v1.Descriptor // of the blob, nil if there is none
 	compression compression
 	open        func() (io.ReadCloser, error)
+	made        int64 // device nodes
 }
 
 func begin(ctx context.Context, namespace *snapshot.Namespace, o Options) (*importer, error) {
@@ -298,6 +299,7 @@ func (im *importer) unpack(in *incoming, t *tree, r io.Reader) error {
 	}
 	err = x.run(io.TeeReader(b, plain.Hash()))
 	in.layer.LeftOut.add(x.left)
+	in.made = x.made
 	if err != nil {
 		return im.lied(in, s, packed, err)
 	}
@@ -339,6 +341,9 @@ func (im *importer) commit(in *incoming, key string) error {
 	labels := map[string]string{snapshot.LabelContent: content}
 	if in.layer.LeftOut != (LeftOut{}) {
 		labels[labelLeftOut] = in.layer.LeftOut.label()
+	}
+	if in.made > 0 {
+		labels[labelDevices] = fmt.Sprint(in.made)
 	}
 	err = im.namespace.Commit(im.ctx, in.layer.Snapshot, key, snapshot.WithLease(im.lease, leaseTime), snapshot.WithLabels(labels))
 	if err == nil {

@@ -17,6 +17,13 @@ var ErrLeftOut = errors.New("left out by an earlier import")
 // was this label.
 const labelLeftOut = "holdfast.left-out"
 
+// ErrDevices: a layer is there with device nodes, which this import is told to leave out or to refuse.
+var ErrDevices = errors.New("it is there with device nodes, which an earlier import has made")
+
+// labelDevices says how many device nodes were made of a layer. Without it none were, or it was made before there was this
+// label.
+const labelDevices = "holdfast.devices"
+
 const leftOutFormat = "owners=%d,attributes=%d,devices=%d,modes=%d"
 
 func (l LeftOut) label() string {
@@ -35,7 +42,7 @@ func (im *importer) leftOut(in *incoming, info snapshot.Info) (l LeftOut, known 
 	return LeftOut{}, err == nil && content != "" && content == info.Labels[snapshot.LabelContent]
 }
 
-// fits says whether a layer that is there has the device nodes that this import is told to make, or not to pass over. What was left out
+// fits says whether a layer that is there has the device nodes that this import is told to make, and none otherwise. What was left out
 // of it is noted.
 func (im *importer) fits(in *incoming, info snapshot.Info) error {
 	left, known := im.leftOut(in, info)
@@ -43,6 +50,8 @@ func (im *importer) fits(in *incoming, info snapshot.Info) error {
 	switch {
 	case im.o.Devices == DevicesRefuse && left.Devices > 0:
 		return errNoDevices
+	case im.o.Devices != DevicesMake && info.Labels[labelDevices] != "":
+		return fmt.Errorf("snapshot %q: %w (%s)", info.Name, ErrDevices, info.Labels[labelDevices])
 	case im.o.Devices == DevicesMake && left.Devices > 0:
 		return fmt.Errorf("snapshot %q: %w: it is there without the device nodes of its layer (%d)", info.Name, ErrLeftOut, left.Devices)
 	case im.o.Devices == DevicesMake && !known:

@@ -74,3 +74,52 @@ func TestLeftOutBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestMadeBefore: a layer whose device nodes an import had made was there for all further ones: one that was to leave them out, or to
+// refuse them, found everything and had a base with device nodes.
+func TestMadeBefore(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes device nodes")
+	}
+	b := archive(t, file("a", "a"), device("null", '3', 1, 3), device("zero", '3', 1, 5))
+	image := simple(t, gz(b), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})
+	for name, do := range map[string]func(*snapshot.Namespace, base.Options) (*base.Result, error){
+		"standard input": func(to *snapshot.Namespace, o base.Options) (*base.Result, error) {
+			return base.ImportArchive(ctx, to, bytes.NewReader(b), o)
+		},
+		"image": func(to *snapshot.Namespace, o base.Options) (*base.Result, error) {
+			return base.Import(ctx, to, image.dir, o)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := store(t, "", nil)
+			_, err := do(namespace, base.Options{Devices: base.DevicesMake})
+			must(t, err)
+			again, err := do(namespace, base.Options{Devices: base.DevicesMake})
+			if err != nil || !again.Existed {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+			for _, devices := range []base.Devices{base.DevicesRefuse, base.DevicesSkip} {
+				want := base.ErrDevices
+				if name == "standard input" && devices == base.DevicesRefuse {
+					want = base.ErrUnsafe // it refuses them before it knows that they are there
+				}
+				if r, err := do(namespace, base.Options{Devices: devices, Name: "base"}); !errors.Is(err, want) {
+					t.Errorf("devices %d: %+v, %v", devices, r, err)
+				}
+			}
+			if _, err := namespace.Stat(ctx, "base"); !errors.Is(err, snapshot.ErrNotFound) {
+				t.Errorf("a base that was refused: %v", err)
+			}
+			// Of a layer of an earlier version it is not known.
+			info, err := namespace.Stat(ctx, again.Layers[0].Snapshot)
+			must(t, err)
+			info.Labels = map[string]string{snapshot.LabelContent: info.Labels[snapshot.LabelContent]}
+			_, err = namespace.Update(ctx, info)
+			must(t, err)
+			if _, err := do(namespace, base.Options{Devices: base.DevicesSkip}); err != nil {
+				t.Errorf("not known: %v", err)
+			}
+		})
+	}
+}

@@ -158,6 +158,8 @@ func explainImport(err error, repair bool) error {
 		return &nextError{err, "choose with --ref and --platform"}
 	case errors.Is(err, base.ErrLeftOut):
 		return &nextError{err, "remove it, with what stands on it (holdfastd snapshot rm), and import again; or leave --devices out: a step has a /dev of its own"}
+	case errors.Is(err, base.ErrDevices):
+		return &nextError{err, "give --devices make, too; or remove it, with what stands on it (holdfastd snapshot rm), and import again"}
 	case errors.Is(err, base.ErrUnsafe) && strings.Contains(err.Error(), "devices are not to be made"):
 		return &nextError{err, "--devices skip leaves them out, --devices make makes them"}
 	case errors.Is(err, base.ErrUnsafe):
