@@ -3,12 +3,12 @@
 package snapshot
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
+
+	"holdfast/worker/internal/fstree"
 )
 
 // sharedFlush: there is no call for a whole file system that waits.
@@ -29,20 +29,12 @@ func flushTree(dir string) error {
 		if err != nil || !d.Type().IsRegular() && !d.IsDir() {
 			return err
 		}
-		return syncPath(path)
+		return fstree.Flush(path)
 	})
 	if err != nil {
 		return err
 	}
-	return syncPath(filepath.Dir(dir))
-}
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return fstree.Flush(filepath.Dir(dir))
 }
 
 func bootID() (string, error) {

@@ -342,7 +342,7 @@ func (r *reaper) forget(gone []doomed) error {
 	if entered {
 		// First the names: after a power cut a directory that is back and has no record any more would not be known to
 		// be garbage. (A flush of metadata.db need not flush them: it writes to blocks that the file has.)
-		if err := syncDir(filepath.Join(r.s.root, snapshotsDir)); err != nil {
+		if err := fstree.Flush(filepath.Join(r.s.root, snapshotsDir)); err != nil {
 			return err
 		}
 		err := r.s.update("forget", func(t *txn) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"holdfast/worker/internal/fstree"
 	"holdfast/worker/mount"
 )
 
@@ -118,7 +119,7 @@ func (t *Namespace) repair(ctx context.Context, name string, o *RepairOptions) e
 		if err := reached("exchanged"); err != nil {
 			return err
 		}
-		if err := syncDir(filepath.Dir(old.Dir)); err != nil { // before the mark goes
+		if err := fstree.Flush(filepath.Dir(old.Dir)); err != nil { // before the mark goes
 			return err
 		}
 		return tx.repaired(r.id, usage)
@@ -203,14 +204,6 @@ func exchangeDirs(fresh, old string) error {
 		return os.Rename(fresh, old)
 	}
 	return exchangeNames(fresh, old)
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // unmounted is ErrInUse if something stands on a snapshot that may be mounted.

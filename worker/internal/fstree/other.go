@@ -13,6 +13,15 @@ import (
 	"runtime"
 )
 
+// Flush returns when what is in a file or directory is on the disk, whoever wrote it.
+func Flush(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // Remove removes the tree at path, which need not be there.
 func Remove(ctx context.Context, path string) error {
 	if err := ctx.Err(); err != nil {

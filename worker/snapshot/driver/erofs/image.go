@@ -48,13 +48,13 @@ func makeImage(ctx context.Context, dir string) error {
 	if err := os.Chmod(under, 0o644); err != nil {
 		return err
 	}
-	if err := flush(under); err != nil {
+	if err := fstree.Flush(under); err != nil {
 		return err
 	}
 	if err := os.Rename(under, image(dir)); err != nil {
 		return err
 	}
-	return flush(dir)
+	return fstree.Flush(dir)
 }
 
 // passing is what the program says if it is not for the tree that it fails.
@@ -112,19 +112,11 @@ func stayTree(ctx context.Context, dir string, why error) error {
 	if err := os.WriteFile(under, []byte(why.Error()+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := flush(under); err != nil {
+	if err := fstree.Flush(under); err != nil {
 		return err
 	}
 	if err := os.Rename(under, noImage(dir)); err != nil {
 		return err
 	}
-	return flush(dir)
-}
-
-func flush(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return fstree.Flush(dir)
 }

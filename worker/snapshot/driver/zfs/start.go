@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast/worker/internal/fstree"
 	"holdfast/worker/snapshot"
 )
 
@@ -168,18 +169,16 @@ func readClaim(path string) (id, dataset string, err error) {
 
 func (d *Driver) writeClaim(id string) error {
 	next := d.claimPath() + ".new"
-	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%s %s\n", id, d.dataset), 0o600); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%s %s\n", id, d.dataset)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := fstree.Flush(next); err != nil {
 		return err
 	}
 	if err := os.Rename(next, d.claimPath()); err != nil {
 		return err
 	}
-	return syncDir(d.root)
+	return fstree.Flush(d.root)
 }
 
 var _ snapshot.Starter = (*Driver)(nil)

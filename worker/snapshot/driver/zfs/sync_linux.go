@@ -1,7 +1,6 @@
 package zfs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,12 +19,4 @@ func syncStore(root, _ string) error {
 		return fmt.Errorf("syncfs %s: %w", root, err)
 	}
 	return nil
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

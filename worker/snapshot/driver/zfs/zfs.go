@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"holdfast/worker/internal/fstree"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
@@ -50,7 +51,7 @@ func (d *Driver) origin(id snapshot.ID) string { return d.name(id) + "@c" }
 // Create makes a dataset. Its directory is on the disk before: a dataset without one would
 // never be found to be an orphan.
 func (d *Driver) Create(ctx context.Context, t snapshot.Tree) error {
-	if err := errors.Join(syncDir(t.Dir), syncDir(filepath.Dir(t.Dir))); err != nil {
+	if err := errors.Join(fstree.Flush(t.Dir), fstree.Flush(filepath.Dir(t.Dir))); err != nil {
 		return err
 	}
 	args := []string{"create", "-o", "canmount=noauto", d.name(t.ID)}
