@@ -258,8 +258,8 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// TestSkippableFrame: a zstd stream that begins with a frame to be skipped, as pzstd writes them, was taken for a tar archive
-// that is not compressed, and refused as malformed.
+// TestSkippableFrame: a zstd stream that begins with a frame to be skipped, as pzstd writes them, was taken for a tar
+// archive that is not compressed, and refused as malformed.
 func TestSkippableFrame(t *testing.T) {
 	plain := archive(t, file("f", "x"))
 	want := digest.FromBytes(plain).String()

@@ -20,8 +20,8 @@ const labelLeftOut = "holdfast.left-out"
 // ErrDevices: a layer is there with device nodes, which this import is told to leave out or to refuse.
 var ErrDevices = errors.New("it is there with device nodes, which an earlier import has made")
 
-// labelDevices says how many device nodes were made of a layer. Without it none were, or it was made before there was this
-// label.
+// labelDevices says how many device nodes were made of a layer. Without it none were, or it was made before there was
+// this label.
 const labelDevices = "holdfast.devices"
 
 const leftOutFormat = "owners=%d,attributes=%d,devices=%d,modes=%d"
@@ -42,8 +42,8 @@ func (im *importer) leftOut(in *incoming, info snapshot.Info) (l LeftOut, known 
 	return LeftOut{}, err == nil && content != "" && content == info.Labels[snapshot.LabelContent]
 }
 
-// fits says whether a layer that is there has the device nodes that this import is told to make, and none otherwise. What was left out
-// of it is noted.
+// fits says whether a layer that is there has the device nodes that this import is told to make, and none otherwise.
+// What was left out of it is noted.
 func (im *importer) fits(in *incoming, info snapshot.Info) error {
 	left, known := im.leftOut(in, info)
 	in.layer.LeftOut = left

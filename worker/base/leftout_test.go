@@ -75,8 +75,8 @@ func TestLeftOutBefore(t *testing.T) {
 	}
 }
 
-// TestMadeBefore: a layer whose device nodes an import had made was there for all further ones: one that was to leave them out, or to
-// refuse them, found everything and had a base with device nodes.
+// TestMadeBefore: a layer whose device nodes an import had made was there for all further ones: one that was to leave
+// them out, or to refuse them, found everything and had a base with device nodes.
 func TestMadeBefore(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes device nodes")

@@ -204,7 +204,8 @@ var magics = []struct {
 	{"\x04\x22\x4d\x18", "lz4", "lz4 -d"},
 }
 
-// skippable follows one of the bytes 0x50 to 0x5f in a frame of zstd that is to be skipped, with which pzstd begins a stream.
+// skippable follows one of the bytes 0x50 to 0x5f in a frame of zstd that is to be skipped, with which pzstd begins a
+// stream.
 const skippable = "\x2a\x4d\x18"
 
 func sniff(r *bufio.Reader) (compression, error) {

@@ -80,8 +80,8 @@ func (c *call) ofStore(name string) string {
 	return cli.ShellWord(filepath.Join(root, name))
 }
 
-// aboutRoot tells whether an error may be about the directory of the store: it is not if it names another path, such as one in
-// a step.
+// aboutRoot tells whether an error may be about the directory of the store: it is not if it names another path, such as
+// one in a step.
 func (c *call) aboutRoot(err error) bool {
 	var at *fs.PathError
 	root, failed := c.absRoot()

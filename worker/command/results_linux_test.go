@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestResultsDamaged: with a damaged results.db no step ran, and nothing said what to do, nor that hardly anything is lost without
-// it.
+// TestResultsDamaged: with a damaged results.db no step ran, and nothing said what to do, nor that hardly anything is
+// lost without it.
 func TestResultsDamaged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs a step")

@@ -177,8 +177,8 @@ func (c *call) makeRoom(ctx context.Context, t *snapshot.Namespace, base string,
 	return nil
 }
 
-// These are by how much more than its plan says pruning may make free: for directories of the store, and metadata. Room that is
-// made in vain does less harm than a step that is refused for no reason.
+// These are by how much more than its plan says pruning may make free: for directories of the store, and metadata. Room
+// that is made in vain does less harm than a step that is refused for no reason.
 const (
 	roomSlack   = 4 << 20
 	inodesSlack = 64

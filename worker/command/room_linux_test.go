@@ -225,8 +225,9 @@ func TestRoomStep(t *testing.T) {
 	}
 }
 
-// TestRoomInodes: a step that had taken all inodes of the disk with empty files made each later one fail, which reserved bytes
-// alone; prune removed nothing, since bytes were free, and nothing said that it was inodes that had run out.
+// TestRoomInodes: a step that had taken all inodes of the disk with empty files made each later one fail, which
+// reserved bytes alone; prune removed nothing, since bytes were free, and nothing said that it was inodes that had run
+// out.
 func TestRoomInodes(t *testing.T) {
 	smallDisk(t, "tmpfs", "size=256m,nr_inodes=2000")
 	busybox(t)

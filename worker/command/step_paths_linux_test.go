@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestStepOfOtherPaths: that a path in the step, or of an output, is no directory or cannot be written was taken for the store's,
-// and the next step was to give another --root. What would lie over the /sys of the step was accepted.
+// TestStepOfOtherPaths: that a path in the step, or of an output, is no directory or cannot be written was taken for
+// the store's, and the next step was to give another --root. What would lie over the /sys of the step was accepted.
 func TestStepOfOtherPaths(t *testing.T) {
 	stand(t, "overlay")
 	check(t, os.WriteFile("file", nil, 0o600))

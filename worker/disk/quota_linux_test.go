@@ -145,7 +145,8 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestInodeQuota: empty files were not limited at all: a step within its limit of disk took all inodes of the file system.
+// TestInodeQuota: empty files were not limited at all: a step within its limit of disk took all inodes of the file
+// system.
 func TestInodeQuota(t *testing.T) {
 	onQuotas(t, func(t *testing.T, root string) {
 		asHeld(t)

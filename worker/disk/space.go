@@ -63,7 +63,8 @@ type Options struct {
 	Emergency int64
 
 	// MakeRoom has so many bytes become free on the file system, with the inodes that go with them, as far as it can,
-	// and returns when they are: for instance prune.Pruner.MakeRoom. It is called by one at a time. nil: nothing can be done.
+	// and returns when they are: for instance prune.Pruner.MakeRoom. It is called by one at a time. nil: nothing can be
+	// done.
 	MakeRoom func(ctx context.Context, free int64) error
 
 	// Logger is told of the emergency file. It may be nil.

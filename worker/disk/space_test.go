@@ -83,8 +83,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestReserveInodes: the room that was reserved was bytes alone. When a step within its limit had taken all inodes of the
-// file system, further ones got their reservation, nothing was removed, and they ran out of inodes.
+// TestReserveInodes: the room that was reserved was bytes alone. When a step within its limit had taken all inodes of
+// the file system, further ones got their reservation, nothing was removed, and they ran out of inodes.
 func TestReserveInodes(t *testing.T) {
 	fs := FS{Size: 1 << 20, Free: 1 << 20, Inodes: 1000, FreeInodes: 500}
 	var wanted []int64

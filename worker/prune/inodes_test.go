@@ -9,8 +9,9 @@ import (
 	"holdfast/worker/disk"
 )
 
-// TestInodes: a step had taken all inodes of the disk with empty files. Everything that was pruned counted bytes, of which
-// more than enough were free and less than reservedSpace used, so that nothing went, and each further step failed.
+// TestInodes: a step had taken all inodes of the disk with empty files. Everything that was pruned counted bytes, of
+// which more than enough were free and less than reservedSpace used, so that nothing went, and each further step
+// failed.
 func TestInodes(t *testing.T) {
 	s := newStand(t)
 	a := s.namespace("a")

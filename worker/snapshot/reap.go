@@ -93,8 +93,8 @@ func (r *reaper) dropSize(id ID) {
 }
 
 // TrashUsage is what the directories take that are to be deleted. Where that is not known, of active snapshots and of
-// what another process has left, it is measured, once, in proportion to the number of files. What goes meanwhile, or has
-// gone in part, may still be counted.
+// what another process has left, it is measured, once, in proportion to the number of files. What goes meanwhile, or
+// has gone in part, may still be counted.
 func (s *Store) TrashUsage(ctx context.Context) (Usage, error) {
 	r := s.reaper
 	r.mu.Lock()

@@ -19,8 +19,8 @@ import (
 // take more than one inode while it is made.
 var quotaSlack = snapshot.Usage{Size: 8 << 10, Inodes: fullInodes}
 
-// leastInodes is how many inodes each limit of disk allows: an installed package or an unpacked source has some thousand
-// small files.
+// leastInodes is how many inodes each limit of disk allows: an installed package or an unpacked source has some
+// thousand small files.
 const leastInodes = 10_000
 
 // zfs is the name of the driver whose snapshots are file systems of ZFS.

@@ -10,8 +10,8 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// TestDiskInodes: a step within its limit of disk took all inodes of the file system with empty files, which take no bytes, and
-// every later step failed.
+// TestDiskInodes: a step within its limit of disk took all inodes of the file system with empty files, which take no
+// bytes, and every later step failed.
 func TestDiskInodes(t *testing.T) {
 	s := standOn(t, "size=256m,nr_inodes=100k") // where files are made fast
 	s.busybox("base")

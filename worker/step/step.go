@@ -248,8 +248,8 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 	return clean, nil
 }
 
-// notOwn is an error if a target is one of the file systems that each sandbox has for itself, or in one: there it would hide
-// what hides the kernel's, or be hidden.
+// notOwn is an error if a target is one of the file systems that each sandbox has for itself, or in one: there it would
+// hide what hides the kernel's, or be hidden.
 func notOwn(what, target string) error {
 	for _, own := range []string{"/proc", "/dev", "/sys"} {
 		if target == own || strings.HasPrefix(target, own+"/") {

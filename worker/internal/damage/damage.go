@@ -7,8 +7,8 @@ import (
 	"holdfast"
 )
 
-// Is tells whether an error of opening or reading a file says that the file is damaged, is of another kind, or cannot be
-// read from its disk.
+// Is tells whether an error of opening or reading a file says that the file is damaged, is of another kind, or cannot
+// be read from its disk.
 func Is(err error) bool {
 	var corrupt *holdfast.CorruptError
 	if errors.As(err, &corrupt) {

@@ -9,8 +9,8 @@ import (
 
 // Flush returns when what is in a file or directory is on the disk, whoever wrote it. On ext4 without a journal kernels
 // before 2026 do not write the inode unless it is dirty itself, and blocks that were just written read as zeros after a
-// power cut: internal/vfs/nojournal_linux.go of the engine has why, and why the data go first. So the inode is given the
-// times that it has.
+// power cut: internal/vfs/nojournal_linux.go of the engine has why, and why the data go first. So the inode is given
+// the times that it has.
 func Flush(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"holdfast/worker/internal/fstree"
 )
 
-// TestFlush: on ext4 without a journal fsync did not write the inode of an image that mkfs.erofs had written, nor of a directory, if
-// the system had begun to write it before: after a power cut the image read as zeros. The inode is made dirty, and keeps its
-// times.
+// TestFlush: on ext4 without a journal fsync did not write the inode of an image that mkfs.erofs had written, nor of a
+// directory, if the system had begun to write it before: after a power cut the image read as zeros. The inode is made
+// dirty, and keeps its times.
 func TestFlush(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
