@@ -11,8 +11,8 @@ import (
 	"syscall"
 
 	"holdfast/command/cli"
-	"holdfast/worker/base"
 	"holdfast/worker/disk"
+	"holdfast/worker/image"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -125,9 +125,9 @@ func (c *call) next(err error) string {
 		return "put the right metadata.db back, or remove the snapshot with holdfastd snapshot rm, with what stands on it, and make it again"
 	case errors.Is(err, snapshot.ErrNotFound):
 		return "holdfastd snapshot ls lists all names"
-	case errors.Is(err, base.ErrLimit):
+	case errors.Is(err, image.ErrLimit):
 		return "if the source can be trusted, allow more with --max-bytes, --max-entries or --max-ratio"
-	case errors.Is(err, base.ErrDigest):
+	case errors.Is(err, image.ErrDigest):
 		return "fetch the source again: it is damaged, or not what it claims to be"
 	case errors.Is(err, mount.ErrBusy):
 		return "holdfastd mount ls shows what is mounted"

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
-	"holdfast/worker/base"
+	"holdfast/worker/image"
 	"holdfast/worker/snapshot"
 )
 
@@ -54,14 +54,14 @@ func (a *app) newImport() *cobra.Command {
 	flags.BoolVar(&f.noConfig, "no-config", false, "do not record what the image runs (environment, command, directory, user)")
 	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
 	cli.SizeRangeVar(flags, &f.maxBytes, "max-bytes", 64<<30, 1, 1<<62, "how much all files may have together")
-	flags.Int64Var(&f.maxEntries, "max-entries", base.DefaultEntries, "how many entries all layers may have together")
-	flags.Int64Var(&f.maxRatio, "max-ratio", base.DefaultRatio, "to how many times its size a layer may expand, beyond 256 MiB")
+	flags.Int64Var(&f.maxEntries, "max-entries", image.DefaultEntries, "how many entries all layers may have together")
+	flags.Int64Var(&f.maxRatio, "max-ratio", image.DefaultRatio, "to how many times its size a layer may expand, beyond 256 MiB")
 	return cmd
 }
 
-func (f *importFlags) options() (o base.Options, err error) {
-	formats := map[string]base.Format{"auto": base.FormatAuto, "oci": base.FormatOCI, "tar": base.FormatTar}
-	devices := map[string]base.Devices{"refuse": base.DevicesRefuse, "skip": base.DevicesSkip, "make": base.DevicesMake}
+func (f *importFlags) options() (o image.Options, err error) {
+	formats := map[string]image.Format{"auto": image.FormatAuto, "oci": image.FormatOCI, "tar": image.FormatTar}
+	devices := map[string]image.Devices{"refuse": image.DevicesRefuse, "skip": image.DevicesSkip, "make": image.DevicesMake}
 	var ok bool
 	if o.Format, ok = formats[f.format]; !ok {
 		return o, cli.Usagef("--format is %q; it can be auto, oci or tar", f.format)
@@ -69,17 +69,17 @@ func (f *importFlags) options() (o base.Options, err error) {
 	if o.Devices, ok = devices[f.devices]; !ok {
 		return o, cli.Usagef("--devices is %q; it can be refuse, skip or make", f.devices)
 	}
-	if o.Devices == base.DevicesMake && os.Geteuid() != 0 {
+	if o.Devices == image.DevicesMake && os.Geteuid() != 0 {
 		return o, cli.Usagef("--devices make is for root")
 	}
-	if o.Platform, err = base.ParsePlatform(f.platform); err != nil {
+	if o.Platform, err = image.ParsePlatform(f.platform); err != nil {
 		return o, &cli.UsageError{Err: err}
 	}
 	if f.maxEntries <= 0 || f.maxRatio <= 0 {
 		return o, cli.Usagef("--max-entries and --max-ratio are numbers above 0, such as 1000 and 200")
 	}
-	o.Limits = base.Limits{Bytes: f.maxBytes, Entries: f.maxEntries, Ratio: f.maxRatio}
-	o.Ref, o.Replace, o.NoConfig, o.Progress = f.ref, f.replace, f.noConfig, &base.Progress{}
+	o.Limits = image.Limits{Bytes: f.maxBytes, Entries: f.maxEntries, Ratio: f.maxRatio}
+	o.Ref, o.Replace, o.NoConfig, o.Progress = f.ref, f.replace, f.noConfig, &image.Progress{}
 	o.Repair = f.repair
 	return o, nil
 }
@@ -92,11 +92,11 @@ func (c *call) importBase(f *importFlags) error {
 	source := c.args[0]
 	if len(c.args) > 1 {
 		o.Name = c.args[1]
-		if err := base.CheckName(o.Name); err != nil {
+		if err := image.CheckName(o.Name); err != nil {
 			return &cli.UsageError{Err: err}
 		}
 	}
-	if source == "-" && o.Format == base.FormatOCI {
+	if source == "-" && o.Format == image.FormatOCI {
 		return cli.Usagef("an image layout cannot be read from standard input; write it to a file first")
 	}
 	if source != "-" {
@@ -124,13 +124,13 @@ func (c *call) importBase(f *importFlags) error {
 	})
 }
 
-func (c *call) doImport(t *snapshot.Namespace, source string, o base.Options) (*base.Result, error) {
+func (c *call) doImport(t *snapshot.Namespace, source string, o image.Options) (*image.Result, error) {
 	what := "importing"
 	var stop func()
 	if source == "-" {
 		stop = cli.Progress{Writer: c.cmd.ErrOrStderr(), What: what, Step: cli.ProgressStep}.Start()
 		defer stop()
-		r, err := base.ImportArchive(c.ctx, t, c.cmd.InOrStdin(), o)
+		r, err := image.ImportArchive(c.ctx, t, c.cmd.InOrStdin(), o)
 		if err != nil {
 			err = fmt.Errorf("import standard input: %w", err)
 		}
@@ -145,7 +145,7 @@ func (c *call) doImport(t *snapshot.Namespace, source string, o base.Options) (*
 		return done * 1000 / total
 	}}.Start()
 	defer stop()
-	return base.Import(c.ctx, t, source, o)
+	return image.Import(c.ctx, t, source, o)
 }
 
 func explainImport(err error, repair bool) error {
@@ -154,15 +154,15 @@ func explainImport(err error, repair bool) error {
 		return &nextError{err, "with --repair it is extracted again"}
 	case errors.Is(err, snapshot.ErrExists):
 		return &nextError{err, "give another name, or --replace"}
-	case errors.Is(err, base.ErrChoice):
+	case errors.Is(err, image.ErrChoice):
 		return &nextError{err, "choose with --ref and --platform"}
-	case errors.Is(err, base.ErrLeftOut):
+	case errors.Is(err, image.ErrLeftOut):
 		return &nextError{err, "remove it, with what stands on it (holdfastd snapshot rm), and import again; or leave --devices out: a step has a /dev of its own"}
-	case errors.Is(err, base.ErrDevices):
+	case errors.Is(err, image.ErrDevices):
 		return &nextError{err, "give --devices make, too; or remove it, with what stands on it (holdfastd snapshot rm), and import again"}
-	case errors.Is(err, base.ErrUnsafe) && strings.Contains(err.Error(), "devices are not to be made"):
+	case errors.Is(err, image.ErrUnsafe) && strings.Contains(err.Error(), "devices are not to be made"):
 		return &nextError{err, "--devices skip leaves them out, --devices make makes them"}
-	case errors.Is(err, base.ErrUnsafe):
+	case errors.Is(err, image.ErrUnsafe):
 		return &nextError{err, "the archive must not be used as it is: nothing was imported"}
 	}
 	return err
@@ -193,7 +193,7 @@ type importReport struct {
 	} `json:"left_out"`
 }
 
-func (c *call) printImport(r *base.Result) error {
+func (c *call) printImport(r *image.Result) error {
 	report := importReport{Name: r.Name, Snapshot: r.Snapshot, Image: r.Image.String(), Ref: r.Ref, Platform: r.Platform, Existed: r.Existed}
 	report.LeftOut.Modes = r.LeftOut.Modes
 	report.LeftOut.Owners, report.LeftOut.Xattrs, report.LeftOut.Devices = r.LeftOut.Owners, r.LeftOut.Xattrs, r.LeftOut.Devices

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/worker/base"
+	"holdfast/worker/image"
 	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/copy"
@@ -23,7 +23,7 @@ func pruneStand(t *testing.T) {
 	check(t, err)
 	namespace, err := s.Namespace("local")
 	check(t, err)
-	on, err := base.Resolve(context.Background(), namespace, "tiny")
+	on, err := image.Resolve(context.Background(), namespace, "tiny")
 	check(t, err)
 	add := func(name, parent string, labels map[string]string) {
 		_, err := namespace.Prepare(context.Background(), "active", parent)

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
-	"holdfast/worker/base"
+	"holdfast/worker/image"
 	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -194,7 +194,7 @@ func lastUsed(i snapshot.Info) time.Time {
 // kindOf says what a snapshot is.
 func kindOf(i snapshot.Info) string {
 	kind := strings.ToLower(i.Kind.String())
-	if i.Kind == snapshot.View && i.Labels[base.LabelBase] != "" {
+	if i.Kind == snapshot.View && i.Labels[image.LabelBase] != "" {
 		kind = "base"
 	}
 	if i.Kind == snapshot.Active && strings.HasPrefix(i.Name, step.CachePrefix) {

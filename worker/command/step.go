@@ -15,7 +15,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/command/size"
-	"holdfast/worker/base"
+	"holdfast/worker/image"
 	"holdfast/worker/prune"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -249,7 +249,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // with adds what the image of a base says, as far as no flag says otherwise.
 func (f *stepFlags) with(s *step.Step, named snapshot.Info) error {
-	config, err := base.ConfigOf(named)
+	config, err := image.ConfigOf(named)
 	if err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func (c *call) resolve(t *snapshot.Namespace, f *stepFlags, s *step.Step) (strin
 	if err != nil {
 		return "", fmt.Errorf("base %s: %w", f.base, err)
 	}
-	on, err := base.Resolve(c.ctx, t, named.Name)
+	on, err := image.Resolve(c.ctx, t, named.Name)
 	if err != nil {
 		return "", err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/command/cli"
-	"holdfast/worker/base"
+	"holdfast/worker/image"
 	"holdfast/worker/snapshot"
 )
 
@@ -86,7 +86,7 @@ func (c *call) verifyOne(t *snapshot.Namespace, name string, r *verifyReport) er
 		return err
 	}
 	if info.Kind == snapshot.View { // a base is a name for what is below it
-		if below, err := base.Resolve(c.ctx, t, info.Name); err == nil {
+		if below, err := image.Resolve(c.ctx, t, info.Name); err == nil {
 			info = below
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"holdfast"
-	"holdfast/worker/base"
+	"holdfast/worker/image"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/overlay"
@@ -176,7 +176,7 @@ func (b *bench) fill(name string, n int) (*stand, error) {
 	if s.namespace, err = s.store.Namespace("bench"); err != nil {
 		return nil, err
 	}
-	res, err := base.ImportArchive(b.ctx, s.namespace, bytes.NewReader(b.archive()), base.Options{})
+	res, err := image.ImportArchive(b.ctx, s.namespace, bytes.NewReader(b.archive()), image.Options{})
 	if err != nil {
 		return nil, err
 	}
