@@ -1,14 +1,13 @@
 // Package mutants makes defects in the engine on purpose, to see that the tests
 // find them.
 //
-// Each file NAME.patch says in its first line what the engine does wrong then,
-// and changes production code so that it does where mutantOn("NAME") is true. Overlay applies all of them, in the order of their
-// names, to copies of the sources, and go build -overlay makes one program that
-// has every mutant; the environment variable HOLDFAST_MUTANT selects the one
-// that is wrong. The sources themselves know nothing of it.
+// Each file NAME.patch says in its first line what the engine does wrong then, and changes production code
+// so that it does where mutantOn("NAME") is true. Overlay applies all of them, in the order of their names,
+// to copies of the sources, and go build -overlay makes one program that has every mutant; the environment
+// variable HOLDFAST_MUTANT selects the one that is wrong. The sources themselves know nothing of it.
 //
-// The list of docs/testing.md says which tests find each mutant. TestMutants runs them all. A patch that no longer applies fails the run
-// with its name: mend it by hand, or run
+// The list of docs/testing.md says which tests find each mutant. TestMutants runs them all. A patch that no
+// longer applies fails the run with its name: mend it by hand, or run
 //
 //	go run ./cmd/mutants -refresh
 //

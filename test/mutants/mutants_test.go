@@ -18,7 +18,8 @@ const top = "../.."
 // hang is how long a test may take to find a mutant. One that waits for ever has found nothing.
 const hang = 5 * time.Minute
 
-// TestTable sees that a test finds each mutant, and that each mutant that is listed has a patch, which says what it does.
+// TestTable sees that a test finds each mutant, and that each mutant that is listed has a patch, which says
+// what it does.
 func TestTable(t *testing.T) {
 	patches, err := Patches(".")
 	if err != nil {

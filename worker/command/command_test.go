@@ -183,8 +183,8 @@ func remove(t *testing.T) {
 	}
 }
 
-// TestDevices: the archive of a debootstrap directory was refused for its /dev/full. Device nodes are left out, and counted: steps
-// have a /dev of their own.
+// TestDevices: the archive of a debootstrap directory was refused for its /dev/full. Device nodes are left
+// out, and counted: steps have a /dev of their own.
 func TestDevices(t *testing.T) {
 	work(t)
 	files(t, "dev.tar", map[string]string{"bin/hello": "x", "dev/null": ""})

@@ -101,8 +101,8 @@ func archives(t *testing.T) {
 	check(t, f.Close())
 }
 
-// TestDocs runs the commands that docs/holdfastd.md shows, one after the other, and compares what they print, but for figures and
-// digests. With -update the page gets what they print now.
+// TestDocs runs the commands that docs/holdfastd.md shows, one after the other, and compares what they
+// print, but for figures and digests. With -update the page gets what they print now.
 func TestDocs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs steps and mounts")
@@ -199,7 +199,8 @@ func block(t *testing.T, section string) []string {
 	return strings.Split(strings.TrimSpace(strings.TrimPrefix(parts[1], "text\n")), "\n")
 }
 
-// TestDocsDoctor: what the page shows of doctor is a part of what it prints. What it finds differs from machine to machine.
+// TestDocsDoctor: what the page shows of doctor is a part of what it prints. What it finds differs from
+// machine to machine.
 func TestDocsDoctor(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: doctor has less to say to others")

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestHeld: a prune between two lines of a script took away what the second line stood on, though the first had said that it was a hit.
+// TestHeld: a prune between two lines of a script took away what the second line stood on, though the first
+// had said that it was a hit.
 func TestHeld(t *testing.T) {
 	stand(t, "overlay")
 	result := func(args ...string) string {

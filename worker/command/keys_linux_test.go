@@ -13,8 +13,8 @@ import (
 	"holdfast/worker/command"
 )
 
-// TestChangedSource: make ran once. Then its source file was changed, and the step that the help of the command shows was a
-// hit: it gave the old result.
+// TestChangedSource: make ran once. Then its source file was changed, and the step that the help of the
+// command shows was a hit: it gave the old result.
 func TestChangedSource(t *testing.T) {
 	stand(t, "overlay")
 	check(t, os.Mkdir("src", 0o755))
@@ -292,8 +292,8 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// TestHelpExamples: the second example of the help could not run as it was printed, and gave an old result when its source had
-// changed. Each is run by a shell, on bases of the names that it has.
+// TestHelpExamples: the second example of the help could not run as it was printed, and gave an old result
+// when its source had changed. Each is run by a shell, on bases of the names that it has.
 func TestHelpExamples(t *testing.T) {
 	stand(t, "overlay")
 	dir, err := os.Getwd()

@@ -35,8 +35,9 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-// TestWaits: a second step on a store failed after 0.3 s, so that builds in a shell loop had to take turns by themselves. Commands
-// wait until the store is free, and say for whom; not with --wait 0, and not for longer than it says, or than Ctrl-C.
+// TestWaits: a second step on a store failed after 0.3 s, so that builds in a shell loop had to take turns
+// by themselves. Commands wait until the store is free, and say for whom; not with --wait 0, and not for
+// longer than it says, or than Ctrl-C.
 func TestWaits(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s, err := snapshot.Open("store", snapshot.Options{Driver: copy.New()})

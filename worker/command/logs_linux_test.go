@@ -16,8 +16,8 @@ import (
 	"holdfast/worker/command"
 )
 
-// TestCommandOfResult: of a result nothing said which command it came from, and what that wrote was shown by running the same
-// step again, if its command line was still known.
+// TestCommandOfResult: of a result nothing said which command it came from, and what that wrote was shown
+// by running the same step again, if its command line was still known.
 func TestCommandOfResult(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it runs a step")
@@ -78,8 +78,8 @@ func TestCommandOfResult(t *testing.T) {
 	}
 }
 
-// TestMountInScript: a shell has SIGINT ignored for what a script starts in the background, and so mount ignored it, too: only
-// SIGTERM ended it, and with that its exit code was not known to be 0.
+// TestMountInScript: a shell has SIGINT ignored for what a script starts in the background, and so mount
+// ignored it, too: only SIGTERM ended it, and with that its exit code was not known to be 0.
 func TestMountInScript(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts")

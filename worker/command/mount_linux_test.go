@@ -33,8 +33,8 @@ func (w *watched) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// TestMount: what is mounted is there until the command is interrupted, and nothing stays. A set-user-ID program that a hostile step had left
-// made any user of the machine root who found it mounted.
+// TestMount: what is mounted is there until the command is interrupted, and nothing stays. A set-user-ID
+// program that a hostile step had left made any user of the machine root who found it mounted.
 func TestMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts")

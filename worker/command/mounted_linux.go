@@ -12,7 +12,8 @@ import (
 // ofManager are the sources that the manager of mounts gives to overlays.
 var ofManager = regexp.MustCompile(`^holdfast-[0-9a-f]{16}-[0-9]+$`)
 
-// mountedHere lists the overlays of all stores, and what is mounted of directories, images and datasets of the store root.
+// mountedHere lists the overlays of all stores, and what is mounted of directories, images and datasets of
+// the store root.
 func mountedHere(root string) ([]mounted, error) {
 	dataset, err := zfs.DatasetOf(root)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"holdfast/worker/command"
 )
 
-// TestQuarantine: an older metadata.db was put back, and the next command of any kind deleted all that was younger, without
-// a word. It is kept, shown by df, doctor and ls --quarantined, and goes when that is said.
+// TestQuarantine: an older metadata.db was put back, and the next command of any kind deleted all that was
+// younger, without a word. It is kept, shown by df, doctor and ls --quarantined, and goes when that is
+// said.
 func TestQuarantine(t *testing.T) {
 	work(t)
 	must(t, "import", "files.tar", "tiny")
@@ -79,8 +80,9 @@ ID  SIZE  FILES  CHANGED  DIRECTORY
 	want(t, must(t, "snapshot", "ls", "--quarantined"), "nothing is in quarantine\n")
 }
 
-// TestMissing: an older metadata.db was put back, which names what was removed since. An import of it said that nothing was to be done, and each
-// step on it failed with an error of the driver's; doctor said that all was well.
+// TestMissing: an older metadata.db was put back, which names what was removed since. An import of it said
+// that nothing was to be done, and each step on it failed with an error of the driver's; doctor said that
+// all was well.
 func TestMissing(t *testing.T) {
 	work(t)
 	must(t, "import", "files.tar", "tiny")

@@ -14,8 +14,8 @@ import (
 	"holdfast/worker/step"
 )
 
-// The emergency file has a 64th of the disk, within these bounds: metadata.db grows by as much as it has, and by 16 MiB at
-// most.
+// The emergency file has a 64th of the disk, within these bounds: metadata.db grows by as much as it has,
+// and by 16 MiB at most.
 const (
 	emergencyPart  = 64
 	emergencyLeast = 1 << 20
@@ -78,8 +78,8 @@ func (r *room) restore() {
 // roomLease is of the base of a step while room is made for it.
 const roomLease = "room for a step"
 
-// reserve promises a step the room that it may take, and makes it by pruning if it is not there. The step is the only one that
-// this process runs, so the reservation ends with it.
+// reserve promises a step the room that it may take, and makes it by pruning if it is not there. The step
+// is the only one that this process runs, so the reservation ends with it.
 func (c *call) reserve(t *snapshot.Namespace, s step.Step, f *stepFlags) error {
 	bytes := f.reservation(s.Limits)
 	if bytes == 0 {
@@ -144,8 +144,8 @@ func (e *neverRoom) Error() string {
 	return fmt.Sprintf("pruning can make %d bytes and %d inodes free at most", e.most.Free, e.most.FreeInodes)
 }
 
-// makeRoom prunes, with one Pruner after the other until there is room, but for the base of the step that is going to run, which nothing
-// stands on if it is the result of another.
+// makeRoom prunes, with one Pruner after the other until there is room, but for the base of the step that
+// is going to run, which nothing stands on if it is the result of another.
 func (c *call) makeRoom(ctx context.Context, t *snapshot.Namespace, base string, free int64, pruners ...*prune.Pruner) (err error) {
 	if err := t.Lease(ctx, roomLease, base, time.Hour); err != nil {
 		return err
@@ -184,7 +184,8 @@ const (
 	inodesSlack = 64
 )
 
-// enoughRoom is a *neverRoom if there cannot be so many bytes free when old caches are gone, and all that last may prune.
+// enoughRoom is a *neverRoom if there cannot be so many bytes free when old caches are gone, and all that
+// last may prune.
 func enoughRoom(ctx context.Context, free int64, old []cache, last *prune.Pruner) error {
 	most, err := last.Room(ctx, free)
 	if err != nil {

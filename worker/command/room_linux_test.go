@@ -87,8 +87,9 @@ func emergency(t *testing.T) int64 {
 	return info.Size()
 }
 
-// TestRoomFull: on a disk without a free block the store can be opened, and snapshots removed and pruned, without the emergency
-// file too as long as the metadata have room in their file; when there is room again the emergency file is there.
+// TestRoomFull: on a disk without a free block the store can be opened, and snapshots removed and pruned,
+// without the emergency file too as long as the metadata have room in their file; when there is room again
+// the emergency file is there.
 func TestRoomFull(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		t.Run(fmt.Sprint(with), func(t *testing.T) {
@@ -132,7 +133,8 @@ func TestRoomFull(t *testing.T) {
 	}
 }
 
-// TestRoomMetadata: metadata that must grow on a full disk gets the room of the emergency file. (On a tmpfs a directory takes none.)
+// TestRoomMetadata: metadata that must grow on a full disk gets the room of the emergency file. (On a tmpfs
+// a directory takes none.)
 func TestRoomMetadata(t *testing.T) {
 	for _, with := range []bool{false, true} {
 		smallDisk(t, "tmpfs", "size=64m")
@@ -173,8 +175,9 @@ func TestStepOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestRoomStep: a step that may take more than is free has others pruned that were not used for the longest time, but not what it
-// stands on; and is refused, with nothing removed, if that cannot help. Leases and reservations are gone with the command.
+// TestRoomStep: a step that may take more than is free has others pruned that were not used for the longest
+// time, but not what it stands on; and is refused, with nothing removed, if that cannot help. Leases and
+// reservations are gone with the command.
 func TestRoomStep(t *testing.T) {
 	smallDisk(t, "tmpfs", "size=64m")
 	busybox(t)

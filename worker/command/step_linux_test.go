@@ -114,8 +114,8 @@ func nothingLeft(t *testing.T, snapshots int) {
 	for _, p := range processes {
 		b, _ := os.ReadFile(p) // it may have ended
 		for line := range strings.Lines(string(b)) {
-			// What happened: a process that had begun meanwhile, in a mount namespace of its own, had a copy of the tmpfs of the records,
-			// which are in "run" only here, and the test failed.
+			// What happened: a process that had begun meanwhile, in a mount namespace of its own, had a
+			// copy of the tmpfs of the records, which are in "run" only here, and the test failed.
 			if strings.Contains(line, dir+"/") && !strings.Contains(line, " "+dir+"/run ") {
 				t.Errorf("%s still sees a mount of the store: %s", p, line)
 			}

@@ -44,8 +44,8 @@ func (c *call) withRunner(o step.Options, mounts []step.Mount, fn func(*snapshot
 	})
 }
 
-// stepUnmount is how long the mount of a command that has ended may be in use until its result is given up. On a machine with much
-// to do the kernel can take seconds to end what was killed.
+// stepUnmount is how long the mount of a command that has ended may be in use until its result is given up.
+// On a machine with much to do the kernel can take seconds to end what was killed.
 const stepUnmount = 15 * time.Second
 
 // openMountsFor opens the manager of mounts for steps that see so much of the machine.
@@ -89,8 +89,8 @@ type stepReport struct {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// hasResult tells whether nothing is going to be run. Sources are read for it that are not known yet, or were changed, which takes as
-// long as they are large.
+// hasResult tells whether nothing is going to be run. Sources are read for it that are not known yet, or
+// were changed, which takes as long as they are large.
 func (c *call) hasResult(r *step.Runner, s step.Step) bool {
 	defer cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "reading sources", Step: cli.ProgressStep}.Start()()
 	_, err := r.Lookup(c.ctx, s)

@@ -141,8 +141,9 @@ func (c *call) candidates(root string, there bool) ([]string, error) {
 	return []string{defaultDriver()}, nil
 }
 
-// noOtherDriver fails if a store that no dataset belongs to can be opened without. The driver zfs would make its dataset, and
-// write down that it is the store's, before anybody sees that the store has another driver.
+// noOtherDriver fails if a store that no dataset belongs to can be opened without. The driver zfs would
+// make its dataset, and write down that it is the store's, before anybody sees that the store has another
+// driver.
 func (c *call) noOtherDriver(root string) error {
 	for _, name := range driverNames {
 		d, err := c.newDriver(name)

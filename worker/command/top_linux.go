@@ -52,8 +52,8 @@ func commandOf(pid int) string {
 	return string(bytes.TrimSpace(bytes.ReplaceAll(b, []byte{0}, []byte{' '})))
 }
 
-// running looks through /proc: how many mounts of snapshots of a store there are in all mount namespaces, and what runs with
-// a snapshot as its root directory. What ends meanwhile is passed over.
+// running looks through /proc: how many mounts of snapshots of a store there are in all mount namespaces,
+// and what runs with a snapshot as its root directory. What ends meanwhile is passed over.
 func running(root string) (mounts int, steps []runningStep) {
 	steps = []runningStep{}
 	boot := uptime()
@@ -104,8 +104,8 @@ func running(root string) (mounts int, steps []runningStep) {
 	return len(sources), steps
 }
 
-// mountsOfStore adds the mounts of a mountinfo that are of snapshots of a store to sources, and tells which snapshot is the
-// root directory there, "" if none is.
+// mountsOfStore adds the mounts of a mountinfo that are of snapshots of a store to sources, and tells which
+// snapshot is the root directory there, "" if none is.
 func mountsOfStore(file, root, dataset string, sources map[string]bool) (id string, err error) {
 	snapshots := filepath.Join(root, "snapshots") + "/"
 	contain := []string{"snapshots/"}

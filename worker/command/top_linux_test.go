@@ -117,7 +117,8 @@ func terminal(t *testing.T, rows, columns uint16, each func(all string)) (tty *o
 	}
 }
 
-// TestTopTerminal: on a terminal one screen is drawn over the other, with no line that is too long for it, until Ctrl-C.
+// TestTopTerminal: on a terminal one screen is drawn over the other, with no line that is too long for it,
+// until Ctrl-C.
 func TestTopTerminal(t *testing.T) {
 	stand(t, "overlay")
 	t.Setenv("TERM", "xterm")

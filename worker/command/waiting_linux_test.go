@@ -25,8 +25,8 @@ func (i idle) Read(p []byte) (int, error) {
 	return i.Reader.Read(p)
 }
 
-// Ctrl-C did nothing while import waited for standard input, or for a writer of a named pipe: only kill -9 ended it. Nor
-// did it while a file with policies was one.
+// Ctrl-C did nothing while import waited for standard input, or for a writer of a named pipe: only kill -9
+// ended it. Nor did it while a file with policies was one.
 func TestWaitingEnds(t *testing.T) {
 	work(t)
 	must(t, "--driver", "copy", "import", "files.tar", "tiny")

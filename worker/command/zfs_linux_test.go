@@ -8,8 +8,8 @@ import (
 	"holdfast/worker/internal/testing/zfsfuse"
 )
 
-// TestZFS: a store on a dataset is made by its first command, and known by the others; steps run on it, and what they leave can be
-// mounted.
+// TestZFS: a store on a dataset is made by its first command, and known by the others; steps run on it, and
+// what they leave can be mounted.
 func TestZFS(t *testing.T) {
 	if !zfsfuse.Own(t) {
 		return

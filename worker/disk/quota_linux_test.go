@@ -15,11 +15,12 @@ import (
 	"holdfast/worker/disk"
 )
 
-// quotaDirs names directories on file systems with project quotas, for a machine where they are mounted already; such as a virtual
-// one, whose kernel has them.
+// quotaDirs names directories on file systems with project quotas, for a machine where they are mounted
+// already; such as a virtual one, whose kernel has them.
 const quotaDirs = "HOLDFAST_QUOTA_DIRS"
 
-// onQuotas calls fn for a directory on each file system with project quotas that can be had. The kernel need not have them.
+// onQuotas calls fn for a directory on each file system with project quotas that can be had. The kernel
+// need not have them.
 func onQuotas(t *testing.T, fn func(t *testing.T, dir string)) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it mounts")
@@ -66,8 +67,9 @@ func asHeld(t *testing.T) {
 	}
 }
 
-// TestQuota: a step with --disk took 500 MiB of 10 by fallocate before its directory was measured again. With a quota the kernel
-// refuses it; what is in other directories does not count, and what is lifted is not a limit.
+// TestQuota: a step with --disk took 500 MiB of 10 by fallocate before its directory was measured again.
+// With a quota the kernel refuses it; what is in other directories does not count, and what is lifted is
+// not a limit.
 func TestQuota(t *testing.T) {
 	onQuotas(t, func(t *testing.T, root string) {
 		if err := disk.HasQuotas(root); err != nil { // with CAP_SYS_RESOURCE, as holdfastd has it

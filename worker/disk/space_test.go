@@ -301,8 +301,9 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestLeftEmergency: what a process that was killed while it made the emergency file had left took room for ever, when there
-// was not enough for another; and a file of another size than is configured now was not given up on a full disk.
+// TestLeftEmergency: what a process that was killed while it made the emergency file had left took room for
+// ever, when there was not enough for another; and a file of another size than is configured now was not
+// given up on a full disk.
 func TestLeftEmergency(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, EmergencyName)

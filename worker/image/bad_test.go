@@ -158,8 +158,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestAfterGzip: of an archive with a few bytes after its compressed data it was said that it is cut off, and of one that is filled with
-// zeros, which gzip reads, that its header is invalid.
+// TestAfterGzip: of an archive with a few bytes after its compressed data it was said that it is cut off,
+// and of one that is filled with zeros, which gzip reads, that its header is invalid.
 func TestAfterGzip(t *testing.T) {
 	whole := archive(t, file("f", "x"))
 	half := len(whole) / 2
@@ -334,8 +334,8 @@ func TestCanceled(t *testing.T) {
 	clean(t, namespace)
 }
 
-// TestNoArchive: a megabyte of zeros was imported, as an archive without files, and so was the image of an ext4 file system,
-// which begins with two blocks of zeros.
+// TestNoArchive: a megabyte of zeros was imported, as an archive without files, and so was the image of an
+// ext4 file system, which begins with two blocks of zeros.
 func TestNoArchive(t *testing.T) {
 	ext4 := make([]byte, 1<<20)
 	copy(ext4[1080:], "\x53\xef and more")

@@ -18,8 +18,8 @@ func contentOf(t *testing.T, namespace *snapshot.Namespace, name string) string 
 	return info.Labels[snapshot.LabelContent]
 }
 
-// TestContent: what a step began with was a number of the store, so its result was of no use to another. A layer says what it is: its chain id,
-// unless something was left out of it or of one below.
+// TestContent: what a step began with was a number of the store, so its result was of no use to another. A
+// layer says what it is: its chain id, unless something was left out of it or of one below.
 func TestContent(t *testing.T) {
 	namespace := store(t, "", nil)
 	l := simple(t, gz(archive(t, file("a", "a"))), layer{v1.MediaTypeImageLayer, archive(t, file("b", "b"))})

@@ -42,8 +42,8 @@ func crashOptions() snapshot.Options {
 	return o
 }
 
-// victim imports two images in turn under one name, and removes all that is not needed in between, until it is killed. It says
-// how often it has imported.
+// victim imports two images in turn under one name, and removes all that is not needed in between, until it
+// is killed. It says how often it has imported.
 func victim(root, images string) error {
 	s, err := snapshot.Open(root, crashOptions())
 	if err != nil {

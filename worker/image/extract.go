@@ -61,8 +61,8 @@ type extraction struct {
 	noEmpty bool  // and so is one that has no entry: it may be anything that begins with zeros
 }
 
-// maxAfterEnd is how much may follow the end of an archive: programs that write one fill its last record with zeros. Zeros
-// alone, as of /dev/zero, are an archive of nothing that has no last byte.
+// maxAfterEnd is how much may follow the end of an archive: programs that write one fill its last record
+// with zeros. Zeros alone, as of /dev/zero, are an archive of nothing that has no last byte.
 const maxAfterEnd = 16 << 20
 
 // run extracts what r has, to its end. Names, link targets, types and sizes of entries are

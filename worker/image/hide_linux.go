@@ -116,8 +116,8 @@ func (t *tree) hide(ctx context.Context, name string) error {
 	return t.drop(ctx, dir, base, name)
 }
 
-// passable refuses a directory that is reached by a symbolic link or a file, also where there is nothing to hide. hidden
-// tells that there is a whiteout.
+// passable refuses a directory that is reached by a symbolic link or a file, also where there is nothing to
+// hide. hidden tells that there is a whiteout.
 func (t *tree) passable(name string) (hidden bool, err error) {
 	for path := ""; path != name; {
 		rest := strings.TrimPrefix(strings.TrimPrefix(name, path), "/")

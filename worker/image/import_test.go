@@ -213,8 +213,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// An image that was imported without a name had the user of another with the same layers, and parts of its environment: what the second did not
-// say stayed as the first had said it.
+// An image that was imported without a name had the user of another with the same layers, and parts of its
+// environment: what the second did not say stayed as the first had said it.
 func TestSameLayers(t *testing.T) {
 	namespace := store(t, "", nil)
 	layers := rich(t)

@@ -7,14 +7,15 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// What could not, or should not, be made of a layer is recorded with its snapshot: another import finds that, and must not say that
-// everything is there. content.go of package snapshot has the label that says what a layer is by content.
+// What could not, or should not, be made of a layer is recorded with its snapshot: another import finds
+// that, and must not say that everything is there. content.go of package snapshot has the label that says
+// what a layer is by content.
 
 // ErrLeftOut: a layer is there, from an import that has left out what this one is told to make.
 var ErrLeftOut = errors.New("left out by an earlier import")
 
-// labelLeftOut says what was left out of a layer. A layer without it, of which LabelContent says that something was, was made before there
-// was this label.
+// labelLeftOut says what was left out of a layer. A layer without it, of which LabelContent says that
+// something was, was made before there was this label.
 const labelLeftOut = "holdfast.left-out"
 
 // ErrDevices: a layer is there with device nodes, which this import is told to leave out or to refuse.

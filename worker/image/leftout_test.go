@@ -13,8 +13,9 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// TestLeftOutBefore: a layer whose device nodes an import had left out was there for all further ones: of one that was to make them it
-// said that nothing was new, and one that was to refuse them succeeded. Nor did an import that found it say that something is left out.
+// TestLeftOutBefore: a layer whose device nodes an import had left out was there for all further ones: of
+// one that was to make them it said that nothing was new, and one that was to refuse them succeeded. Nor
+// did an import that found it say that something is left out.
 func TestLeftOutBefore(t *testing.T) {
 	b := archive(t, file("a", "a"), device("null", '3', 1, 3), device("zero", '3', 1, 5))
 	path := filepath.Join(t.TempDir(), "files.tar")

@@ -51,8 +51,9 @@ func (s *stack) add(dir string) error {
 	return nil
 }
 
-// open looks for a clean name. Of a directory it returns a descriptor, which the caller closes, of the topmost that is merged
-// into it; its attributes are those that the overlay shows. What a symbolic link leads to is not found.
+// open looks for a clean name. Of a directory it returns a descriptor, which the caller closes, of the
+// topmost that is merged into it; its attributes are those that the overlay shows. What a symbolic link
+// leads to is not found.
 func (s *stack) open(name string) (int, found, error) {
 	merged, kind, err := s.walk(name)
 	if err != nil || kind != foundDir {

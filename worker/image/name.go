@@ -22,8 +22,9 @@ const maxComponent = 255
 // what is removed when the process that made it is gone.
 var reserved = []string{"sha256:", "sha512:", "step-", importing, "!"}
 
-// CheckName is snapshot.ErrInvalid if a base cannot be called name: it is one word of characters that can be seen, in parts
-// between slashes, as names of images are, and none that snapshots have for another reason.
+// CheckName is snapshot.ErrInvalid if a base cannot be called name: it is one word of characters that can
+// be seen, in parts between slashes, as names of images are, and none that snapshots have for another
+// reason.
 func CheckName(name string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("%w: a base cannot be called %q: %s", snapshot.ErrInvalid, shorten(name), why)

@@ -38,8 +38,8 @@ func (z zeros) Read(p []byte) (int, error) {
 	return len(p), z.ctx.Err()
 }
 
-// An import of /dev/zero went on for ever, since zeros are the end of an archive, and so many of them as there were became
-// a base.
+// An import of /dev/zero went on for ever, since zeros are the end of an archive, and so many of them as
+// there were became a base.
 func TestZeros(t *testing.T) {
 	namespace := store(t, t.TempDir(), copydriver.New())
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

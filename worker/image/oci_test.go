@@ -17,7 +17,8 @@ import (
 	"holdfast/worker/image"
 )
 
-// TestLies: layouts whose content is not what they say. The layer that lies is the second, so the first is there already.
+// TestLies: layouts whose content is not what they say. The layer that lies is the second, so the first is
+// there already.
 func TestLies(t *testing.T) {
 	replace := func(l *testLayout, d v1.Descriptor, b []byte) { must(t, os.WriteFile(l.path(d.Digest), b, 0o644)) }
 	other := func(t *testing.T) []byte { return gzipped(t, archive(t, file("evil", "x"))) }

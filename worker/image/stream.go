@@ -139,8 +139,9 @@ func decompress(s *source, how compression, limits Limits) (b *bounded, closer f
 	return b, closer, nil
 }
 
-// members reads a gzip file, which has any number of members, one after the other, and may be filled with zeros. What package gzip says of
-// anything else after a member is what it says of a file that is cut off, or is not a gzip file.
+// members reads a gzip file, which has any number of members, one after the other, and may be filled with
+// zeros. What package gzip says of anything else after a member is what it says of a file that is cut off,
+// or is not a gzip file.
 type members struct {
 	z       *gzip.Reader
 	in      *bufio.Reader

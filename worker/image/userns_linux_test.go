@@ -22,8 +22,8 @@ import (
 // asWhom is the environment variable that has a test run as somebody else.
 const asWhom = "BASE_AS"
 
-// runAs runs a test of this binary again, as an unprivileged user, or as root of a user namespace of his. It reports whether this
-// is that run.
+// runAs runs a test of this binary again, as an unprivileged user, or as root of a user namespace of his.
+// It reports whether this is that run.
 func runAs(t *testing.T, whom string) bool {
 	t.Helper()
 	if os.Getenv(asWhom) == whom {
@@ -92,8 +92,8 @@ func TestInUserNamespace(t *testing.T) {
 	}
 }
 
-// TestAsUser: an unprivileged user who imports into overlays, which he cannot mount, leaves the marks that count when his
-// namespace mounts them.
+// TestAsUser: an unprivileged user who imports into overlays, which he cannot mount, leaves the marks that
+// count when his namespace mounts them.
 func TestAsUser(t *testing.T) {
 	if !runAs(t, "user") {
 		return
@@ -116,8 +116,8 @@ func TestAsUser(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an unprivileged user could not import files and directories that their owner may not read, as images have for
-// passwords: what he cannot read he cannot copy for the next layer, or measure.
+// TestUnreadable: an unprivileged user could not import files and directories that their owner may not
+// read, as images have for passwords: what he cannot read he cannot copy for the next layer, or measure.
 func TestUnreadable(t *testing.T) {
 	if !runAs(t, "user") {
 		return

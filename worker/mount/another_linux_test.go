@@ -58,8 +58,8 @@ func ipcNamespaces(t *testing.T, dev uint64) {
 	}
 }
 
-// An unmount was never over: the number of the overlay had been given to a mount of another process that no namespace shows.
-// So a step failed that had succeeded.
+// An unmount was never over: the number of the overlay had been given to a mount of another process that no
+// namespace shows. So a step failed that had succeeded.
 func TestUnseenHasTheNumber(t *testing.T) {
 	s := newStand(t, Options{ParkAfter: 500 * time.Millisecond})
 	_, options := s.work("up")

@@ -30,9 +30,9 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// A step of an unprivileged user that saw a directory with a mount below it left a mount that could not be unmounted, and
-// Close waited for ever: where a mount has to be attached to be cloned (before Linux 6.15), what has come with it goes
-// with it.
+// A step of an unprivileged user that saw a directory with a mount below it left a mount that could not be
+// unmounted, and Close waited for ever: where a mount has to be attached to be cloned (before Linux 6.15),
+// what has come with it goes with it.
 func TestUnmountPoint(t *testing.T) {
 	s := newStand(t, Options{})
 	point := filepath.Join(s.dir, "point")

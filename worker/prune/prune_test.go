@@ -46,7 +46,8 @@ func TestParentsFollow(t *testing.T) {
 	s.sound()
 }
 
-// TestClockBackwards: what was used in the future was used now. It is not a reason for anything to go, or to stay for longer.
+// TestClockBackwards: what was used in the future was used now. It is not a reason for anything to go, or
+// to stay for longer.
 func TestClockBackwards(t *testing.T) {
 	s := newStand(t)
 	a := s.namespace("a")
@@ -67,7 +68,8 @@ func TestClockBackwards(t *testing.T) {
 	}
 }
 
-// TestTrashIsFree: what is removed and not deleted yet does not make more go, neither by what is used nor by what is free.
+// TestTrashIsFree: what is removed and not deleted yet does not make more go, neither by what is used nor
+// by what is free.
 func TestTrashIsFree(t *testing.T) {
 	s := newStand(t)
 	a := s.namespace("a")
@@ -167,7 +169,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestKeysTouched: the keys that are read and written to prune k snapshots are in proportion to k, whatever the store has.
+// TestKeysTouched: the keys that are read and written to prune k snapshots are in proportion to k, whatever
+// the store has.
 func TestKeysTouched(t *testing.T) {
 	touched := func(n, k int) (plan, prune int) {
 		s := newStand(t)

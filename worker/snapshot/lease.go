@@ -398,8 +398,8 @@ func (t *Namespace) isUsed(tx *txn, leaseName string, ttl, grain time.Duration, 
 	return l.expires == 0 || ttl != 0 && l.expires >= min(now+uint64(ttl), math.MaxInt64)-uint64(min(grain, ttl)), nil
 }
 
-// Leased calls fn for each snapshot of the namespace on which there is a lease with a name that has not expired, until it
-// returns false.
+// Leased calls fn for each snapshot of the namespace on which there is a lease with a name that has not
+// expired, until it returns false.
 func (t *Namespace) Leased(ctx context.Context, leaseName string, fn func(Info, Held) bool) error {
 	prefix := leasePrefix(t.name, leaseName)
 	err := t.s.view("leased", func(tx *txn) error {

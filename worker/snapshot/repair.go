@@ -39,10 +39,11 @@ type RepairOptions struct {
 // digest that is recorded; otherwise the error is ErrDamaged, and nothing changes. If what is there is not
 // damaged (any more), that is found out first, and all that is done; so it is the end of ErrDistrusted, too.
 //
-// What is under the lower directory of a mounted overlay must not be exchanged. The store does not know what is
-// mounted, but what could be: ErrInUse, with the name, if an active snapshot stands on it, however far above, or
-// a view of which Unused does not say that it is not. ErrUnsupported with a driver that is not a Repairer, ErrNoDigest of
-// a snapshot without a digest, ErrDamaged and ErrDistrusted of one whose parents are.
+// What is under the lower directory of a mounted overlay must not be exchanged. The store does not know
+// what is mounted, but what could be: ErrInUse, with the name, if an active snapshot stands on it, however
+// far above, or a view of which Unused does not say that it is not. ErrUnsupported with a driver that is
+// not a Repairer, ErrNoDigest of a snapshot without a digest, ErrDamaged and ErrDistrusted of one whose
+// parents are.
 func (t *Namespace) Repair(ctx context.Context, name string, o RepairOptions) error {
 	if err := t.repair(ctx, name, &o); err != nil {
 		return fmt.Errorf("repair snapshot %q: %w", name, err)

@@ -80,7 +80,8 @@ func TestSystemCalls(t *testing.T) {
 			t.Errorf("no %s: the steps were not seen", name)
 		}
 	}
-	// A step took 0.2 to 0.6 ms to leave the root that its namespace began with: the kernel waits for all processors before it lets go of a mount.
+	// A step took 0.2 to 0.6 ms to leave the root that its namespace began with: the kernel waits for all
+	// processors before it lets go of a mount.
 	for _, name := range []string{"pivot_root", "umount2"} {
 		if few[name] > 0 {
 			t.Errorf("%s in a step", name)

@@ -9,7 +9,8 @@ import (
 
 // This file is for those who look at results: what their command was, and what it wrote.
 
-// LabelCommand is the label of a result with the command of its step, as a shell takes it, cut off after some hundred bytes.
+// LabelCommand is the label of a result with the command of its step, as a shell takes it, cut off after
+// some hundred bytes.
 const LabelCommand = "holdfast.step.command"
 
 // maxCommandLabel is how many bytes of a command are in the label.
@@ -52,8 +53,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Recorded returns what the Runners of a store have recorded of a step: ErrNotFound if nothing is. No Runner of the store may be
-// open. Unlike Lookup it does not ask whether the snapshot is still there.
+// Recorded returns what the Runners of a store have recorded of a step: ErrNotFound if nothing is. No
+// Runner of the store may be open. Unlike Lookup it does not ask whether the snapshot is still there.
 func Recorded(store *snapshot.Store, id ID) (_ *Result, err error) {
 	results, err := openResults(store.Root(), 0, nil)
 	if err != nil {

@@ -63,9 +63,9 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	return r.record(id, f, run)
 }
 
-// waitForks returns when all children that were about to be started when it was called have become other programs, or are just about
-// to. Until then each has what this process had open, so a program that a driver has just copied could still be open for writing,
-// and could not be executed.
+// waitForks returns when all children that were about to be started when it was called have become other
+// programs, or are just about to. Until then each has what this process had open, so a program that a
+// driver has just copied could still be open for writing, and could not be executed.
 func waitForks() {
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock() // to have had it is all
@@ -228,9 +228,9 @@ func bindSpec(source string, m *Mount) mount.Spec {
 	return mount.Spec{Mount: mount.Mount{Type: "bind", Source: source, Options: options}, Own: true}
 }
 
-// mapBinds are the mounts of a step as it sees them, which are to be released, with an error too. Those of the machine's directories and files are clones of
-// what was mounted, whatever is at the path by now; where there are none that show other ids, what was mounted is seen: it belongs to
-// no user of the step then.
+// mapBinds are the mounts of a step as it sees them, which are to be released, with an error too. Those of
+// the machine's directories and files are clones of what was mounted, whatever is at the path by now; where
+// there are none that show other ids, what was mounted is seen: it belongs to no user of the step then.
 func (r *Runner) mapBinds(f *flight, binds []*mount.Handle, ids idmap.Map) ([]*mount.Handle, error) {
 	seen := slices.Clone(binds)
 	for i, m := range f.step.Mounts {
@@ -408,8 +408,8 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	return id, nil
 }
 
-// resultID is the ID that the result of a run gets. One that is to replace an earlier result has that removed, unless something
-// stands on it.
+// resultID is the ID that the result of a run gets. One that is to replace an earlier result has that
+// removed, unless something stands on it.
 func (r *Runner) resultID(f *flight, done *run) (ID, error) {
 	switch {
 	case done.uncached != "" && f.id == f.plan.id: // others have waited for it as a hit, too

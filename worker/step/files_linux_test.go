@@ -41,7 +41,8 @@ func (s *stand) change(name string, do func(dir string) error) {
 	must(s, s.namespace.Commit(s.ctx, name, name+" active"))
 }
 
-// A step had no /etc/hosts if its base had none, so localhost was not a name; and what it now sees there must not be in its result.
+// A step had no /etc/hosts if its base had none, so localhost was not a name; and what it now sees there
+// must not be in its result.
 func TestNameFiles(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		var made time.Time

@@ -123,8 +123,8 @@ func TestFilterIsProfile(t *testing.T) {
 	}
 }
 
-// What a step must not reach, whatever the profile of the day says. (Installed compilers of filters take an argument of one
-// call for the number of the next: socket(AF_VSOCK), 40, was allowed as sendfile, 40.)
+// What a step must not reach, whatever the profile of the day says. (Installed compilers of filters take an
+// argument of one call for the number of the next: socket(AF_VSOCK), 40, was allowed as sendfile, 40.)
 func TestFilterRefuses(t *testing.T) {
 	machine, err := arch.GetInfo("")
 	must(t, err)

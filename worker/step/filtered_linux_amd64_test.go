@@ -91,9 +91,9 @@ func (s *stand) exit(step Step) (int, error) {
 	return f.Code, err
 }
 
-// A step made namespaces of its own, in which it was root with all capabilities, mounted the cgroups of the host, froze a process of
-// it, and lifted its own limits; it opened vsock, io_uring and userfaultfd, and read the keys of root. No system
-// call was filtered.
+// A step made namespaces of its own, in which it was root with all capabilities, mounted the cgroups of the
+// host, froze a process of it, and lifted its own limits; it opened vsock, io_uring and userfaultfd, and
+// read the keys of root. No system call was filtered.
 func TestFiltered(t *testing.T) {
 	natives(t, func(s *stand) {
 		for name, script := range map[string]string{
@@ -137,7 +137,8 @@ func TestFiltered(t *testing.T) {
 	})
 }
 
-// The calls of i386 lead past a filter that knows those of amd64: a program made for it, and one that uses them by int 0x80.
+// The calls of i386 lead past a filter that knows those of amd64: a program made for it, and one that uses
+// them by int 0x80.
 func TestOtherArchitecture(t *testing.T) {
 	getpid := []byte{0xb8, 20, 0, 0, 0, 0xcd, 0x80} // mov eax, getpid; int 0x80
 	end32 := []byte{0x31, 0xdb, 0xb8, 1, 0, 0, 0, 0xcd, 0x80}

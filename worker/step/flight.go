@@ -49,8 +49,9 @@ func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 	return f, false, nil
 }
 
-// another tells of the error of a flight that was joined that it need not be one's own: it failed within limits that are narrower than
-// those of the step s. Whatever it failed of may be for that: what a command does without memory or processes is up to it.
+// another tells of the error of a flight that was joined that it need not be one's own: it failed within
+// limits that are narrower than those of the step s. Whatever it failed of may be for that: what a command
+// does without memory or processes is up to it.
 func (f *flight) another(s *Step, err error) bool {
 	var failure *Failure
 	return errors.As(err, &failure) && !errors.Is(err, ErrCanceled) && narrower(&f.step.Limits, &s.Limits)
@@ -141,8 +142,8 @@ func (r *Result) copy() *Result {
 	return &c
 }
 
-// useGrain is how old the last use must be for a hit to be written down as another, and how much less than Options.Hold its result can
-// be held.
+// useGrain is how old the last use must be for a hit to be written down as another, and how much less than
+// Options.Hold its result can be held.
 const useGrain = time.Minute
 
 // resultOf is the result that is there, or that of a run.
@@ -198,8 +199,9 @@ func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
 	return rec.result(id, out), nil
 }
 
-// recordOf is the record of a result, with its output; ErrNotFound if there is none of this snapshot. That of an earlier one with the name is there
-// until a run that has just committed writes its own, and after a crash in between, or when an older results.db or metadata.db was put back.
+// recordOf is the record of a result, with its output; ErrNotFound if there is none of this snapshot. That
+// of an earlier one with the name is there until a run that has just committed writes its own, and after a
+// crash in between, or when an older results.db or metadata.db was put back.
 func (r *Runner) recordOf(id ID, info *snapshot.Info) (rec record, out []byte, err error) {
 	rec, out, err = r.results.get(id)
 	if err == nil && !rec.of(info) {

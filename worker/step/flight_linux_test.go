@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestWiderLimits: who wanted a step that was just running got that run's failure, also if it failed of limits that were not its own:
-// a build with an hour failed since another one had given the same step a second.
+// TestWiderLimits: who wanted a step that was just running got that run's failure, also if it failed of
+// limits that were not its own: a build with an hour failed since another one had given the same step a
+// second.
 func TestWiderLimits(t *testing.T) {
 	natives(t, func(s *stand) {
 		dir := s.cache("count")

@@ -86,7 +86,8 @@ func TestHitIsHeld(t *testing.T) {
 	})
 }
 
-// TestShorterHold: a step that held its result for a moment only took the hour away for which its base had been promised to others.
+// TestShorterHold: a step that held its result for a moment only took the hour away for which its base had
+// been promised to others.
 func TestShorterHold(t *testing.T) {
 	s := newStand(t, Options{})
 	first := s.ok(sh("base", "true"))
@@ -153,8 +154,8 @@ func init() {
 	}
 }
 
-// TestHoldOfKilled: a process that is killed after its answer leaves the result held, so that the next one can stand on it, and not
-// for ever.
+// TestHoldOfKilled: a process that is killed after its answer leaves the result held, so that the next one
+// can stand on it, and not for ever.
 func TestHoldOfKilled(t *testing.T) {
 	s := newStand(t, Options{})
 	s.close()
@@ -185,8 +186,8 @@ func TestHoldOfKilled(t *testing.T) {
 	s.clean()
 }
 
-// TestHitsWriteNothing: only the first hit in a while writes down that the result is used and held, and until when. (That no transaction
-// writes otherwise is tested in package snapshot.)
+// TestHitsWriteNothing: only the first hit in a while writes down that the result is used and held, and
+// until when. (That no transaction writes otherwise is tested in package snapshot.)
 func TestHitsWriteNothing(t *testing.T) {
 	s := newStand(t, Options{})
 	step := sh("base", "true")

@@ -134,7 +134,8 @@ func TestKilledAtExec(t *testing.T) {
 	})
 }
 
-// A step waited for ever for a thread that had just ended, because something was left of its last job that could not be undone.
+// A step waited for ever for a thread that had just ended, because something was left of its last job that
+// could not be undone.
 func TestSpentThreads(t *testing.T) {
 	s := newStand(t, Options{Concurrency: 1})
 	o := s.runtime.(*openNative)
@@ -395,8 +396,9 @@ func TestUserFilesOfBase(t *testing.T) {
 	s.clean()
 }
 
-// A base whose /dev is a link to /proc had what is hidden of /proc unhidden: /dev/null, which is put over it, was not to be found there when
-// /proc was mounted, and that was taken for a kernel that has no such file.
+// A base whose /dev is a link to /proc had what is hidden of /proc unhidden: /dev/null, which is put over
+// it, was not to be found there when /proc was mounted, and that was taken for a kernel that has no such
+// file.
 func TestSystemDirectoryIsLink(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		for _, link := range [][2]string{{"dev", "proc"}, {"dev", "proc/dev"}, {"dev", "tmp"}, {"proc", "tmp"}, {"proc", "dev"}, {"sys", "tmp"}, {"sys", "proc"}, {"sys", "dev"}} {

@@ -32,8 +32,8 @@ var stillPossible = map[string]map[string]string{
 	"rootless": {},
 }
 
-// A step could freeze and kill processes of its host, lift its own limits, read the keys of root, and reach parts of the kernel
-// that no build needs. The hostile step tries that and more, in each runtime.
+// A step could freeze and kill processes of its host, lift its own limits, read the keys of root, and reach
+// parts of the kernel that no build needs. The hostile step tries that and more, in each runtime.
 func TestHostileStep(t *testing.T) {
 	for _, name := range []string{"native", "plain", "init", "runc"} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,8 @@ func (h *hostileHost) step(base string) Step {
 		Mounts: append([]Mount{{Source: filepath.Join(h.dir, "ro"), Target: "/ro", ReadOnly: true}, {Source: filepath.Join(h.dir, "rw"), Target: "/rw"}}, h.more...)}
 }
 
-// unmapped adds a directory of the host's root on a file system that cannot show other ids, and what is tried where steps have user namespaces.
+// unmapped adds a directory of the host's root on a file system that cannot show other ids, and what is
+// tried where steps have user namespaces.
 func (h *hostileHost) unmapped() {
 	h.Helper()
 	for _, d := range []string{"bottom", "upper", "work", "over"} {

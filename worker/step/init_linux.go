@@ -53,9 +53,9 @@ type report struct {
 	Text string
 }
 
-// Init must be the first call in the main function of each program that runs steps: where the kernel lacks what Native
-// prefers, the program is started again as the first process of a step, and Init then does not return. Otherwise it does
-// nothing.
+// Init must be the first call in the main function of each program that runs steps: where the kernel lacks
+// what Native prefers, the program is started again as the first process of a step, and Init then does not
+// return. Otherwise it does nothing.
 func Init() {
 	if os.Args[0] != initName {
 		return

@@ -13,9 +13,10 @@ import (
 	"holdfast/worker/internal/seccomp"
 )
 
-// This file has a program that has stopped before its first instruction make system calls: it sets limits, enters its user
-// namespace, and installs its own filter. Its starting thread cannot have those: they are for good, and refuse what that thread does for the
-// next step; and package os lets nothing be done between the new process and its program.
+// This file has a program that has stopped before its first instruction make system calls: it sets limits,
+// enters its user namespace, and installs its own filter. Its starting thread cannot have those: they are
+// for good, and refuse what that thread does for the next step; and package os lets nothing be done between
+// the new process and its program.
 
 // canInject is why a stopped program cannot be made to install a filter.
 func canInject() error { return nil }
@@ -26,8 +27,9 @@ const (
 	pageSize = 4096
 )
 
-// injected is what the program executes instead of its own first instructions: it makes R12 system calls, whose numbers and arguments
-// RBX points to, until one fails, and stops again. All at once, since each stop takes as long as many calls.
+// injected is what the program executes instead of its own first instructions: it makes R12 system calls,
+// whose numbers and arguments RBX points to, until one fails, and stops again. All at once, since each stop
+// takes as long as many calls.
 var injected = []byte{
 	0x48, 0x8b, 0x03, //       mov rax, [rbx]
 	0x48, 0x8b, 0x7b, 0x08, // mov rdi, [rbx+8]
@@ -52,10 +54,11 @@ type injectedCall struct {
 
 const injectedSize = 40 // of a call in memory
 
-// inject has a process that the calling thread traces, and that has stopped at the first instruction of its program, set
-// limits of its resources, enter its user namespace unless own is nil, and install the filter. (The tracer may not set limits of another user's process.)
-// The process then stands where it stood, as it was, but for bytes below its stack that mean nothing to it. While it does that, meanwhile is
-// called; if that fails, or anything else, the process is to be killed.
+// inject has a process that the calling thread traces, and that has stopped at the first instruction of its
+// program, set limits of its resources, enter its user namespace unless own is nil, and install the filter.
+// (The tracer may not set limits of another user's process.) The process then stands where it stood, as it
+// was, but for bytes below its stack that mean nothing to it. While it does that, meanwhile is called; if
+// that fails, or anything else, the process is to be killed.
 func (of stoppedProgram) inject(f seccomp.Filter, limits []resourceLimit, own *entry, meanwhile func() error) error {
 	pid := of.pid
 	var saved unix.PtraceRegs
@@ -99,8 +102,8 @@ func (of stoppedProgram) inject(f seccomp.Filter, limits []resourceLimit, own *e
 	return nil
 }
 
-// peek reads memory of the program. A tracer may not look into one that its user may execute but not read; through /proc it may if it has
-// the right to look into all processes.
+// peek reads memory of the program. A tracer may not look into one that its user may execute but not read;
+// through /proc it may if it has the right to look into all processes.
 func (t stoppedProgram) peek(at uintptr, b []byte) error {
 	_, err := unix.PtracePeekText(t.pid, at, b)
 	if err == unix.EIO {
@@ -161,7 +164,8 @@ type injectedMemory struct {
 	b  []byte
 }
 
-// maxCalls is how many system calls are made at most besides those that set limits: one for each capability, and the others.
+// maxCalls is how many system calls are made at most besides those that set limits: one for each
+// capability, and the others.
 const maxCalls = 64 + 8
 
 func newInjectedMemory(stack uint64, f seccomp.Filter, limits []resourceLimit, own *entry) *injectedMemory {
@@ -226,8 +230,9 @@ func (m *injectedMemory) enter(own *entry) []injectedCall {
 	sets := m.put(low|low<<32, high<<32, high) // effective, permitted, inheritable; and the upper halves
 	calls = append(calls, injectedCall{"keep few capabilities: capset", unix.SYS_CAPSET, header, sets, 0, 0})
 	if own.user != nil {
-		// With other ids it is another process to the kernel: its /proc would belong to the machine's root, and it would forget what was
-		// to happen when the one above ends. Who keeps them is not asked: what the user may only execute is not to be looked into.
+		// With other ids it is another process to the kernel: its /proc would belong to the machine's root,
+		// and it would forget what was to happen when the one above ends. Who keeps them is not asked: what
+		// the user may only execute is not to be looked into.
 		calls = append(calls, injectedCall{"be dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0})
 	}
 	return append(calls, injectedCall{"have a signal at the end", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL), 0, 0})

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One step saw the connections of another: the network namespace belonged to the thread, which starts one after the other.
+// One step saw the connections of another: the network namespace belonged to the thread, which starts one
+// after the other.
 func TestFreshNetwork(t *testing.T) {
 	needRoot(t)
 	for name, r := range map[string]Runtime{"native": Native(), "init": native{init: true}} {
@@ -54,8 +55,8 @@ func TestMountFlags(t *testing.T) {
 	})
 }
 
-// The file systems that a sandbox has for itself are made before the step is there: two steps at once must not get the same,
-// in which one could watch or lock what the other uses.
+// The file systems that a sandbox has for itself are made before the step is there: two steps at once must
+// not get the same, in which one could watch or lock what the other uses.
 func TestFreshParts(t *testing.T) {
 	natives(t, func(s *stand) {
 		const look = "for d in /dev /dev/pts /sys; do stat -c %d $d; done; "

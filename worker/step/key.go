@@ -26,8 +26,8 @@ const (
 	// LabelVersion is the version of the encoding of which the ID in the result's name is.
 	LabelVersion = labelPrefix + ".version"
 
-	// LabelLocal is on results that stand on a snapshot of which only this store knows what it is: no other store ever has a result of that
-	// name.
+	// LabelLocal is on results that stand on a snapshot of which only this store knows what it is: no other
+	// store ever has a result of that name.
 	LabelLocal = labelPrefix + ".local"
 
 	// LabelUncached says why the result is not a hit for the same step.
@@ -228,7 +228,8 @@ func (r *Runner) planCopy(ctx context.Context, p *plan, i int, c *Copy) error {
 	return nil
 }
 
-// seen is the content of a source as a step finds it. Where ids cannot be mapped it finds other owners, and what it may read differs.
+// seen is the content of a source as a step finds it. Where ids cannot be mapped it finds other owners, and
+// what it may read differs.
 func (s *source) seen() fstree.Sum {
 	if !s.unmapped {
 		return s.sum

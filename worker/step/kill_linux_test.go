@@ -154,7 +154,8 @@ func killTest(t *testing.T, name string, rounds int) {
 	t.Logf("%d rounds, %d results, %d found without a record", rounds, len(recorded), adopted)
 }
 
-// killWorker runs a worker on the store, kills it behind a number of results, at any moment, and returns what it has told.
+// killWorker runs a worker on the store, kills it behind a number of results, at any moment, and returns
+// what it has told.
 func (s *stand) killWorker(runtime string, results int) map[string]string {
 	s.Helper()
 	cmd := exec.Command("/proc/self/exe")

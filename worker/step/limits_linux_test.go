@@ -45,8 +45,8 @@ func TestResourceLimits(t *testing.T) {
 	}
 }
 
-// A command that was killed for its memory before its first instruction, where it is given its filter and namespace, was taken for a fault
-// of the machine: "the command did not stop at its beginning".
+// A command that was killed for its memory before its first instruction, where it is given its filter and
+// namespace, was taken for a fault of the machine: "the command did not stop at its beginning".
 func TestMemoryAtBeginning(t *testing.T) {
 	natives(t, func(s *stand) {
 		step := sh("base", "")
@@ -68,7 +68,8 @@ func TestMemoryAtBeginning(t *testing.T) {
 	})
 }
 
-// A service need not have CAP_SYS_RESOURCE, without which it may not set the limits of another user's process: that sets them itself.
+// A service need not have CAP_SYS_RESOURCE, without which it may not set the limits of another user's
+// process: that sets them itself.
 func TestResourceLimitsWithout(t *testing.T) {
 	needRoot(t)
 	self, err := os.Readlink("/proc/self/exe")
@@ -85,8 +86,9 @@ func TestResourceLimitsWithout(t *testing.T) {
 	}
 }
 
-// TestKilledForMemory: a command of whose processes one is killed for lack of memory, and which goes on without it and ends with 0, had a
-// result like any other: it was a hit for steps with more memory, too, though what it has left is something else.
+// TestKilledForMemory: a command of whose processes one is killed for lack of memory, and which goes on
+// without it and ends with 0, had a result like any other: it was a hit for steps with more memory, too,
+// though what it has left is something else.
 func TestKilledForMemory(t *testing.T) {
 	for _, name := range []string{"native", "init"} { // of runc's processes the groups of version 1 do not tell
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +130,8 @@ func TestFewProcessesUnderRunc(t *testing.T) {
 	}
 }
 
-// TestCrowded: a command that goes on when a process cannot be made had a result that was a hit for steps with more processes, too.
+// TestCrowded: a command that goes on when a process cannot be made had a result that was a hit for steps
+// with more processes, too.
 func TestCrowded(t *testing.T) {
 	for _, name := range []string{"native", "init"} {
 		t.Run(name, func(t *testing.T) {

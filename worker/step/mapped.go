@@ -14,8 +14,8 @@ import (
 	"holdfast/worker/mount"
 )
 
-// This file decides which ids steps have outside: with a user namespace root in a step is an unprivileged user of the machine.
-// users_linux.go has how Native does it.
+// This file decides which ids steps have outside: with a user namespace root in a step is an unprivileged
+// user of the machine. users_linux.go has how Native does it.
 
 // UserNamespaces says whether steps have user namespaces.
 type UserNamespaces int
@@ -31,8 +31,8 @@ const (
 // errOff is why steps have no user namespaces that could have some.
 var errOff = errors.New("it is switched off")
 
-// Ids of steps: outside, they begin at one of idRanges multiples from firstID on, below what systemd gives to foreign ids and above what /etc/subuid
-// and systemd-nspawn use. Ids in snapshots are those of the step.
+// Ids of steps: outside, they begin at one of idRanges multiples from firstID on, below what systemd gives
+// to foreign ids and above what /etc/subuid and systemd-nspawn use. Ids in snapshots are those of the step.
 const (
 	idCount  = 1 << 16
 	firstID  = 0x70000000
@@ -116,8 +116,8 @@ func (r *Runner) whyReadOnly() error {
 	return fmt.Errorf("the kernel could not make the work directory of the overlay: %w", syscall.EROFS)
 }
 
-// acquireMapped mounts something of the store that a step sees beside its root; without a map where there can be none: it belongs to
-// no user of the step then.
+// acquireMapped mounts something of the store that a step sees beside its root; without a map where there
+// can be none: it belongs to no user of the step then.
 func (r *Runner) acquireMapped(ctx context.Context, spec mount.Spec, ids idmap.Map) (*mount.Handle, error) {
 	h, err := r.opt.Mounts.Acquire(ctx, mapped(spec, ids))
 	if ids.Set() && errors.Is(err, errors.ErrUnsupported) {

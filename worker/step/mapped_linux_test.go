@@ -66,7 +66,8 @@ func TestNoUsersOnZFS(t *testing.T) {
 	}
 }
 
-// Root in a step was root of the machine, and only what it could not reach kept it from that one's files, processes and cgroups.
+// Root in a step was root of the machine, and only what it could not reach kept it from that one's files,
+// processes and cgroups.
 func TestRootIsUnprivileged(t *testing.T) {
 	s := newMapped(t, Options{})
 	step := sh("base", "cat /proc/self/uid_map /proc/self/gid_map; cat /proc/self/status; echo begun; sleep 0.2")
@@ -115,8 +116,8 @@ func outsideIDs(t testing.TB) (list []string) {
 	return list
 }
 
-// A process that enters a user namespace has all privileges there, and is bounded by nothing. None of its children has any that
-// root in a step must not have, whatever they execute and become.
+// A process that enters a user namespace has all privileges there, and is bounded by nothing. None of its
+// children has any that root in a step must not have, whatever they execute and become.
 func TestMappedPrivileges(t *testing.T) {
 	s := newMapped(t, Options{})
 	made := s.ok(sh("base", "echo u:x:1000:1000::/:/bin/sh >/etc/passwd; echo u:x:1000: >/etc/group; mkdir /suid /tmp/suid; cp /bin/busybox /suid/cat; chmod 4755 /suid/cat; cp /bin/busybox /tmp/suid/cat; chown 1000 /tmp/suid/cat; chmod 6755 /tmp/suid/cat"))
@@ -276,7 +277,8 @@ func TestMappedExecute(t *testing.T) {
 	s.clean()
 }
 
-// TestExecuteOnly: a program that a user may execute but not read could not be started by that user: the filter is written into it.
+// TestExecuteOnly: a program that a user may execute but not read could not be started by that user: the
+// filter is written into it.
 func TestExecuteOnly(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		made := s.ok(sh("base", "mkdir /only; cp /bin/busybox /only/id; chmod 711 /only/id"))
@@ -302,7 +304,8 @@ echo x >/dev/shm/file && stat -c '%u %g' /dev/shm/file; exec 5<>/dev/ptmx && sta
 	}
 }
 
-// A network namespace belongs to the machine's user namespace: there root in a step has no privilege to listen at low ports.
+// A network namespace belongs to the machine's user namespace: there root in a step has no privilege to
+// listen at low ports.
 func TestMappedPorts(t *testing.T) {
 	s := newMapped(t, Options{Concurrency: 4})
 	var all sync.WaitGroup
@@ -318,7 +321,8 @@ func TestMappedPorts(t *testing.T) {
 	s.clean()
 }
 
-// Root in a step has the rights of root in a directory of the host where ids can be mapped, and those of user 65534 elsewhere.
+// Root in a step has the rights of root in a directory of the host where ids can be mapped, and those of
+// user 65534 elsewhere.
 func TestMappedMounts(t *testing.T) {
 	s := newMapped(t, Options{})
 	dir, over := filepath.Join(s.dir, "shared"), filepath.Join(s.dir, "over")
@@ -365,8 +369,8 @@ func TestMappedMounts(t *testing.T) {
 	s.clean()
 }
 
-// TestUnmappedSource: what a step had found where the owners of files cannot be shown, all of them 65534 and nothing private to be read, was the
-// hit of the same step on the same content where they can.
+// TestUnmappedSource: what a step had found where the owners of files cannot be shown, all of them 65534
+// and nothing private to be read, was the hit of the same step on the same content where they can.
 func TestUnmappedSource(t *testing.T) {
 	s := newMapped(t, Options{})
 	plain, over := filepath.Join(s.dir, "plain"), filepath.Join(s.dir, "over")
@@ -405,8 +409,8 @@ func TestUnmappedSource(t *testing.T) {
 	s.clean()
 }
 
-// TestTargetInUnmapped: directories that were made for a mount and the command, in a directory of the machine where ids cannot be shown, belonged to the
-// outside number of root, so to no user of the machine.
+// TestTargetInUnmapped: directories that were made for a mount and the command, in a directory of the
+// machine where ids cannot be shown, belonged to the outside number of root, so to no user of the machine.
 func TestTargetInUnmapped(t *testing.T) {
 	s := newMapped(t, Options{})
 	plain, over := filepath.Join(s.dir, "plain"), filepath.Join(s.dir, "over")

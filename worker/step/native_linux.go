@@ -110,9 +110,10 @@ func (o *openNative) openFiles() error {
 	return err
 }
 
-// canStop is why a command cannot be started so that it stops before its first instruction and is given then what it could
-// not have before: its own init has to do that. A process of the step has to mount /proc where the kernel cannot be
-// told whose processes it is to show (before 6.18), and cannot be stopped where tracing is forbidden.
+// canStop is why a command cannot be started so that it stops before its first instruction and is given
+// then what it could not have before: its own init has to do that. A process of the step has to mount /proc
+// where the kernel cannot be told whose processes it is to show (before 6.18), and cannot be stopped where
+// tracing is forbidden.
 func (o *openNative) canStop() error {
 	err := canProc()
 	if err == nil {
@@ -294,8 +295,8 @@ func (r *nativeRun) leavePlace(t *thread) error {
 	return err
 }
 
-// onThread makes the namespaces on the calling thread, and has it start the command. That stops before its first instruction,
-// where it is put into its group and gets its /proc.
+// onThread makes the namespaces on the calling thread, and has it start the command. That stops before its
+// first instruction, where it is put into its group and gets its /proc.
 func (r *nativeRun) onThread(ctx context.Context, t *thread, made *parts) (done ended, err error) {
 	if err := t.leaveHome(r.job.step.Network); err != nil {
 		return done, err
@@ -379,8 +380,8 @@ func (r *nativeRun) start() (*os.Process, error) {
 // busyTries is how often a program is tried to be executed that is open for writing, a millisecond apart.
 const busyTries = 200
 
-// whileBusy tries to execute a program. A child that has just become another program can still be closing what waitForks
-// was about.
+// whileBusy tries to execute a program. A child that has just become another program can still be closing
+// what waitForks was about.
 func whileBusy(execute func() error) error {
 	for try := 0; ; try++ {
 		err := execute()

@@ -10,10 +10,11 @@ import (
 	"holdfast/worker/internal/idmap"
 )
 
-// This file has the file systems that each sandbox has for itself: /dev, /dev/pts, and one that is empty and cannot be
-// written, for /sys and over what is hidden of /proc. They are made detached, so that this can be done while the root is mounted.
-// No two steps have one in common, the empty one included: what watches or locks its directory would be seen by others. None is made
-// ahead of its step: recovery takes the number of a file system that no process shows for that of a mount that is still there.
+// This file has the file systems that each sandbox has for itself: /dev, /dev/pts, and one that is empty
+// and cannot be written, for /sys and over what is hidden of /proc. They are made detached, so that this
+// can be done while the root is mounted. No two steps have one in common, the empty one included: what
+// watches or locks its directory would be seen by others. None is made ahead of its step: recovery takes
+// the number of a file system that no process shows for that of a mount that is still there.
 
 // parts are descriptors of detached mounts; -1: none.
 type parts struct{ dev, pts, empty int }
@@ -25,8 +26,8 @@ type madeParts struct {
 	err error // why there are none
 }
 
-// Options of them. The group of terminals is tty in Debian's numbers, as programs expect that check it; in a user namespace it may
-// not be mapped.
+// Options of them. The group of terminals is tty in Debian's numbers, as programs expect that check it; in
+// a user namespace it may not be mapped.
 const (
 	devOptions   = "mode=0755,size=64m"
 	ptsOptions   = "newinstance,ptmxmode=0666,mode=0620"
@@ -36,7 +37,8 @@ const (
 
 const readOnlyAttributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 
-// makeParts makes them, for steps with these ids. mark is the source of /dev; devices tells whether that is to have nodes.
+// makeParts makes them, for steps with these ids. mark is the source of /dev; devices tells whether that is
+// to have nodes.
 func makeParts(mark string, devices bool, ids idmap.Map) (p parts, err error) {
 	p = noParts
 	defer func() {
@@ -117,8 +119,8 @@ var deviceNodes = []struct {
 	major, minor uint32
 }{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
 
-// fillDev makes what is in /dev, whatever the umask is. Where ids are mapped the nodes stay those of the machine's root: root in the step has no
-// rights to them but those of all.
+// fillDev makes what is in /dev, whatever the umask is. Where ids are mapped the nodes stay those of the
+// machine's root: root in the step has no rights to them but those of all.
 func fillDev(dir int, devices bool, ids idmap.Map) error {
 	for _, d := range deviceNodes {
 		if !devices {
@@ -158,7 +160,8 @@ func fillDev(dir int, devices bool, ids idmap.Map) error {
 	return nil
 }
 
-// attach mounts them where they belong. devices are clones of device nodes, which come into /dev if it has none; nil: it has.
+// attach mounts them where they belong. devices are clones of device nodes, which come into /dev if it has
+// none; nil: it has.
 func (p parts) attach(devices []int) error {
 	for _, m := range []struct {
 		fd   int

@@ -15,13 +15,14 @@ import (
 	"holdfast/worker/internal/mountinfo"
 )
 
-// This file puts the processes of a step into cgroups of their own. In a hierarchy in which the step has a limit, the group
-// with the limit (cgroup_linux.go) is the parent of that in which the processes are, so that a step that could write
-// its own could not lift the limit.
+// This file puts the processes of a step into cgroups of their own. In a hierarchy in which the step has a
+// limit, the group with the limit (cgroup_linux.go) is the parent of that in which the processes are, so
+// that a step that could write its own could not lift the limit.
 //
-// A process that is moved from one group to another makes the kernel wait until no process forks, some milliseconds. So
-// it is never moved, but begins in its group: in hierarchies of version 1 since the thread that starts it has gone there
-// before (that a thread moves itself is cheap) and goes home afterwards; in version 2 by clone.
+// A process that is moved from one group to another makes the kernel wait until no process forks, some
+// milliseconds. So it is never moved, but begins in its group: in hierarchies of version 1 since the thread
+// that starts it has gone there before (that a thread moves itself is cheap) and goes home afterwards; in
+// version 2 by clone.
 
 // hierarchy is a tree of cgroups.
 type hierarchy struct {
@@ -68,8 +69,9 @@ type places struct {
 	clone bool  // the kernel can start a process in a group of version 2
 }
 
-// left are the hierarchies of version 1 in which steps stay in the groups of this process. Joining a group of cpuset makes a process
-// forget to which processors it was bound; systemd knows by its own what belongs to a service; the others only count.
+// left are the hierarchies of version 1 in which steps stay in the groups of this process. Joining a group
+// of cpuset makes a process forget to which processors it was bound; systemd knows by its own what belongs
+// to a service; the others only count.
 func (h *hierarchy) left() bool {
 	return slices.ContainsFunc(h.options, func(o string) bool { return o == "cpuset" || strings.HasPrefix(o, "name=") }) ||
 		!h.v2 && !slices.ContainsFunc(h.options, func(o string) bool { return slices.Contains(bounding, o) })

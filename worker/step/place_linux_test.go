@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupsOf are the groups of the steps of a store in which there are processes, and those above them, in all hierarchies.
+// groupsOf are the groups of the steps of a store in which there are processes, and those above them, in
+// all hierarchies.
 func groupsOf(root string) (inner []string) {
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(path, "/"+DefaultCgroup(root)+"/") && len(members(path)) > 0 {
@@ -60,8 +61,8 @@ func (s *stand) during(step Step, f func()) {
 	}
 }
 
-// A step lifted its own limits: it was in the group that has them, and saw it. One without limits was in no group at all, and
-// could have as many processes as the machine.
+// A step lifted its own limits: it was in the group that has them, and saw it. One without limits was in no
+// group at all, and could have as many processes as the machine.
 func TestGroups(t *testing.T) {
 	needGroups(t)
 	natives(t, func(s *stand) {
@@ -193,8 +194,8 @@ func TestLeftInGroup(t *testing.T) {
 }
 
 func init() {
-	// survivor kills itself when a step runs, after it has put a process into the step's groups that sees none of its mounts, but has
-	// its root directory as its own.
+	// survivor kills itself when a step runs, after it has put a process into the step's groups that sees
+	// none of its mounts, but has its root directory as its own.
 	helpers["survivor"] = func() {
 		s := &stand{dir: os.Getenv(envDir), ctx: context.Background()}
 		s.opt.Runtime = runtimeNamed(os.Getenv(envRuntime))
@@ -230,9 +231,10 @@ func init() {
 	}
 }
 
-// A step cleared its death signal, left its root directory with a namespace of its own, and so lived on when the worker was killed:
-// neither the kernel nor recovery, which looks at mounts, ended it. It held its snapshot, and each later step waited for
-// twelve seconds and failed. The next Runner finds it by its group.
+// A step cleared its death signal, left its root directory with a namespace of its own, and so lived on
+// when the worker was killed: neither the kernel nor recovery, which looks at mounts, ended it. It held its
+// snapshot, and each later step waited for twelve seconds and failed. The next Runner finds it by its
+// group.
 func TestSurvivor(t *testing.T) {
 	needGroups(t)
 	for _, name := range []string{"native", "init"} {

@@ -39,8 +39,9 @@ func (p *program) close() {
 	}
 }
 
-// copy is a sealed copy, which the caller closes. Before Linux 6.3 the mode of a sealed file can be changed: root in a step
-// could keep other steps from being started. There each step gets a copy of its own.
+// copy is a sealed copy, which the caller closes. Before Linux 6.3 the mode of a sealed file can be
+// changed: root in a step could keep other steps from being started. There each step gets a copy of its
+// own.
 func (p *program) copy() (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

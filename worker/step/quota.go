@@ -12,8 +12,8 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// This file has the kernel refuse what a step writes beyond its limit of disk, where the file system can: otherwise the step is looked
-// at now and then, and can have written much more by then.
+// This file has the kernel refuse what a step writes beyond its limit of disk, where the file system can:
+// otherwise the step is looked at now and then, and can have written much more by then.
 
 // quotaSlack is how near to its limit a step counts as refused: the last block may not have fitted, and a new file can
 // take more than one inode while it is made.
@@ -74,8 +74,8 @@ func (r *Runner) limitDisk(f *flight) *disk.Quota {
 	return q
 }
 
-// emptyTrees are the directory of a snapshot and those in it, if there is nothing in these, as in what an overlay writes to; nil if there
-// is.
+// emptyTrees are the directory of a snapshot and those in it, if there is nothing in these, as in what an
+// overlay writes to; nil if there is.
 func emptyTrees(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

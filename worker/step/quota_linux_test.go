@@ -49,8 +49,8 @@ func TestDiskLimit(t *testing.T) {
 	}
 }
 
-// TestDiskQuota: a step that may take 10 MiB took 500 by fallocate, until it was looked at. Where the file system has quotas the kernel
-// refuses it; TMPDIR says where that is.
+// TestDiskQuota: a step that may take 10 MiB took 500 by fallocate, until it was looked at. Where the file
+// system has quotas the kernel refuses it; TMPDIR says where that is.
 func TestDiskQuota(t *testing.T) {
 	s := newStand(t, Options{Runtime: Native()})
 	if err := disk.HasQuotas(s.root()); err != nil {

@@ -41,8 +41,8 @@ func (r *record) numbers() []*uint64 {
 	return list
 }
 
-// of tells whether the record is of a snapshot with its name, and not of one that had the name before: what that has printed is not what
-// has made this one.
+// of tells whether the record is of a snapshot with its name, and not of one that had the name before: what
+// that has printed is not what has made this one.
 func (r *record) of(info *snapshot.Info) bool {
 	if r.flags&flagLayer == 0 {
 		return !timeOf(r.created).Before(info.Created)

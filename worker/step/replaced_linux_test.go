@@ -14,9 +14,10 @@ import (
 	"holdfast/worker/internal/fstree"
 )
 
-// A step saw the directory that had been at a path some minutes before, since its mount was kept for the next time: the ID was of what
-// was there by then, and the result said that it was changed meanwhile. So it was with a file that an editor had replaced, with a link that
-// leads elsewhere, and with what was mounted below the source.
+// A step saw the directory that had been at a path some minutes before, since its mount was kept for the
+// next time: the ID was of what was there by then, and the result said that it was changed meanwhile. So it
+// was with a file that an editor had replaced, with a link that leads elsewhere, and with what was mounted
+// below the source.
 func TestSourceReplaced(t *testing.T) {
 	s := newStand(t, Options{})
 	dir := filepath.Join(s.dir, "src")
@@ -53,8 +54,8 @@ func TestSourceReplaced(t *testing.T) {
 	s.clean()
 }
 
-// A copy was of another directory than its digest: a link at the source was changed while it was copied, and changed back before it was
-// compared. A step that was said to have the one had the other.
+// A copy was of another directory than its digest: a link at the source was changed while it was copied,
+// and changed back before it was compared. A step that was said to have the one had the other.
 func TestCopyOfOneTree(t *testing.T) {
 	s := newStand(t, Options{})
 	dir := filepath.Join(s.dir, "src")
@@ -97,7 +98,8 @@ func TestCopyOfOneTree(t *testing.T) {
 	s.clean()
 }
 
-// image makes an image of a file system and has it mounted at a directory, until the function is called that it returns.
+// image makes an image of a file system and has it mounted at a directory, until the function is called
+// that it returns.
 func (s *stand) image(at string, program ...string) (unmount func()) {
 	s.Helper()
 	if _, err := exec.LookPath(program[0]); err != nil {
@@ -120,8 +122,9 @@ func (s *stand) image(at string, program ...string) (unmount func()) {
 	return unmount
 }
 
-// An image of a file system was mounted in place of another with files of the same sizes. Those who build such images give them the same times,
-// so that equal content makes equal images; the device and the inodes were the same, too, and the step was a hit.
+// An image of a file system was mounted in place of another with files of the same sizes. Those who build
+// such images give them the same times, so that equal content makes equal images; the device and the inodes
+// were the same, too, and the step was a hit.
 func TestImageReplaced(t *testing.T) {
 	s := newStand(t, Options{})
 	at := filepath.Join(s.dir, "mounted")
@@ -139,8 +142,8 @@ func TestImageReplaced(t *testing.T) {
 	s.clean()
 }
 
-// A file system that has whole seconds, mounted below a source on another, was taken for one with a finer clock: a file that was changed
-// again in the same second was what it had been.
+// A file system that has whole seconds, mounted below a source on another, was taken for one with a finer
+// clock: a file that was changed again in the same second was what it had been.
 func TestWholeSecondsBelow(t *testing.T) {
 	s := newStand(t, Options{})
 	dir := filepath.Join(s.dir, "src")

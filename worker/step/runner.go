@@ -46,7 +46,8 @@ type Options struct {
 	// least four. Others wait.
 	Concurrency int
 
-	// MaxOutput is how many bytes of a step's output are kept: half of them its beginning, half its end. 0 is DefaultMaxOutput.
+	// MaxOutput is how many bytes of a step's output are kept: half of them its beginning, half its end. 0
+	// is DefaultMaxOutput.
 	MaxOutput int
 
 	// Cgroup names the cgroup below which steps with limits run, in each hierarchy; ""
@@ -59,18 +60,19 @@ type Options struct {
 	// Full is called when a result could not be written down since the disk is full, as for snapshot.Options.
 	Full func() bool
 
-	// Hold is how long a result that Run has given stays for a further step on it though it could be pruned: see HoldLease. 0 is
-	// DefaultHold; negative: not at all.
+	// Hold is how long a result that Run has given stays for a further step on it though it could be
+	// pruned: see HoldLease. 0 is DefaultHold; negative: not at all.
 	Hold time.Duration
 
 	// Logger receives what an operator should know; nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// HoldLease is the lease on what Run has given: between that answer and the next step on it, pruning could take it away. A run takes it in the
-// transaction that commits the result, a hit when it is written down as a use. It ends after Options.Hold; when a result that stands
-// on it is committed, which has it then; and when that is removed. It is a weak one: removing does not heed it. A process that is
-// killed leaves it to its end.
+// HoldLease is the lease on what Run has given: between that answer and the next step on it, pruning could
+// take it away. A run takes it in the transaction that commits the result, a hit when it is written down as
+// a use. It ends after Options.Hold; when a result that stands on it is committed, which has it then; and
+// when that is removed. It is a weak one: removing does not heed it. A process that is killed leaves it to
+// its end.
 const HoldLease = snapshot.WeakPrefix + "next step"
 
 // DefaultHold is how long HoldLease lasts.
@@ -135,7 +137,8 @@ type Runner struct {
 }
 
 // New makes a Runner. It first removes what an earlier one has left in the middle of its work. The records
-// are in ROOT/results.db, where ROOT is the store's. The runtime says, as errors.ErrUnsupported, what the machine lacks.
+// are in ROOT/results.db, where ROOT is the store's. The runtime says, as errors.ErrUnsupported, what the
+// machine lacks.
 func New(ctx context.Context, o Options) (*Runner, error) {
 	if o.Namespace == nil || o.Mounts == nil {
 		return nil, invalidf("a Runner without a namespace or a manager of mounts")
@@ -231,8 +234,9 @@ type Result struct {
 	Output     []byte // of standard output and error together, in the order of writing; Runc keeps only the order of each
 	OutputSize int64  // how much was written; if that is more than Output has, a line in Output says so
 
-	// Uncached says why the same step would be run again, "" if it is a hit: it sees something of the host that is not known by its
-	// content. Its ID and its Snapshot are of this run alone then; a step on it is of that run, too.
+	// Uncached says why the same step would be run again, "" if it is a hit: it sees something of the host
+	// that is not known by its content. Its ID and its Snapshot are of this run alone then; a step on it is
+	// of that run, too.
 	Uncached string
 
 	// Adopted says that the process ended between the commit of the snapshot and the record: what else
@@ -245,9 +249,9 @@ type Result struct {
 	LastUsed time.Time
 }
 
-// Run returns the result of a step, and runs it if there is none. If the same step is running
-// already it waits for that; if that fails and had narrower limits it is run again. What the command writes is copied to log as it comes, unless log is nil;
-// if log is slow, parts may be left out, with a line that says so.
+// Run returns the result of a step, and runs it if there is none. If the same step is running already it
+// waits for that; if that fails and had narrower limits it is run again. What the command writes is copied
+// to log as it comes, unless log is nil; if log is slow, parts may be left out, with a line that says so.
 //
 // A step that was run and has no result is a *Failure. Other errors are those of the store
 // (snapshot.ErrNotFound if there is no such base), of mounts, and of the machine. When ctx ends Run

@@ -34,8 +34,8 @@ type environment struct {
 
 // opened is a runtime that a Runner uses.
 type opened interface {
-	// prepare makes a job that can be run. What does not depend on its mounts is made while they are: of the job there are the id,
-	// the limits of the step, its ids outside, and the serial number.
+	// prepare makes a job that can be run. What does not depend on its mounts is made while they are: of
+	// the job there are the id, the limits of the step, its ids outside, and the serial number.
 	prepare(j *job) prepared
 
 	// ids are those that its steps have outside, none if they have no user namespace.

@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has what a sandbox shows of the machine, and hides: parts of /proc, /sys, terminals, and limits of resources.
-// Native makes it by system calls, and runc is told to.
+// This file has what a sandbox shows of the machine, and hides: parts of /proc, /sys, terminals, and limits
+// of resources. Native makes it by system calls, and runc is told to.
 
 // readOnlyProc are the parts of /proc through which root could change the machine.
 var readOnlyProc = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver", "/proc/mtrr", "/proc/pressure"}
 
-// hiddenProc are the parts of /proc that say something of the machine and its other processes that no command needs: memory,
-// keys, timers, devices. With dynamic_debug root switches the kernel's messages.
+// hiddenProc are the parts of /proc that say something of the machine and its other processes that no
+// command needs: memory, keys, timers, devices. With dynamic_debug root switches the kernel's messages.
 var hiddenProc = []string{
 	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/latency_stats", "/proc/interrupts",
 	"/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/kmsg",
 	"/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/dynamic_debug",
 }
 
-// hide puts the null of /dev over files, and the empty file system over directories. What the kernel does not have is passed
-// over.
+// hide puts the null of /dev over files, and the empty file system over directories. What the kernel does
+// not have is passed over.
 func (p parts) hide(names []string) error {
 	if err := unix.Fchdir(p.dev); err != nil { // a mount of the step may lie over /dev by now
 		return fmt.Errorf("/dev: %w", err)
@@ -62,9 +62,10 @@ type resourceLimit struct {
 	unix.Rlimit
 }
 
-// resourceLimits are those that commands begin with, none higher than that of the calling process. Open files: as systemd has them,
-// since some programs close all that are possible when they begin. A core file of one byte is none; a limit of 0 would have
-// it be given to a program of the host, if core_pattern names one.
+// resourceLimits are those that commands begin with, none higher than that of the calling process. Open
+// files: as systemd has them, since some programs close all that are possible when they begin. A core file
+// of one byte is none; a limit of 0 would have it be given to a program of the host, if core_pattern names
+// one.
 func resourceLimits() ([]resourceLimit, error) {
 	list := []resourceLimit{
 		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, unix.Rlimit{Cur: 1024, Max: 524288}},
@@ -103,8 +104,8 @@ func limitResources() error {
 	return nil
 }
 
-// limitOther sets limits of another process, and returns those that only that process may set: the limits of another user's take
-// CAP_SYS_RESOURCE, which a service need not have.
+// limitOther sets limits of another process, and returns those that only that process may set: the limits
+// of another user's take CAP_SYS_RESOURCE, which a service need not have.
 func limitOther(pid int, list []resourceLimit) (left []resourceLimit, err error) {
 	for _, l := range list {
 		err := unix.Prlimit(pid, l.number, &l.Rlimit, nil)

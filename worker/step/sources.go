@@ -15,12 +15,14 @@ import (
 	"holdfast/worker/mount"
 )
 
-// What steps see of the host read-only, and what is copied into them, is known by its content: key.go has its digest in the ID. This
-// file computes it, and remembers it in results.db with the stamp that the tree had.
+// What steps see of the host read-only, and what is copied into them, is known by its content: key.go has
+// its digest in the ID. This file computes it, and remembers it in results.db with the stamp that the tree
+// had.
 //
-// That a step saw the content whose digest is in its ID is found out afterwards: the stamp is taken again, of the mount that the step had. If
-// it is another one the result gets an ID of its own. Copying each tree before would make it exact without that, and would cost a
-// copy of the tree in each run where the file system cannot share blocks.
+// That a step saw the content whose digest is in its ID is found out afterwards: the stamp is taken again,
+// of the mount that the step had. If it is another one the result gets an ID of its own. Copying each tree
+// before would make it exact without that, and would cost a copy of the tree in each run where the file
+// system cannot share blocks.
 
 // source is a directory or file of the host, and its content.
 type source struct {
@@ -34,7 +36,8 @@ type source struct {
 	unmapped bool  // the step has a user namespace, and its files belong to no user of it
 }
 
-// looks has one look at a path at a time: others then find what it has found. Different paths may have to wait for each other.
+// looks has one look at a path at a time: others then find what it has found. Different paths may have to
+// wait for each other.
 type looks []chan struct{}
 
 const lookStripes = 64
@@ -61,8 +64,8 @@ func (l looks) take(ctx context.Context, key fstree.Sum) (end func(), err error)
 // lookTries is how often a tree is read that changes meanwhile.
 const lookTries = 3
 
-// look finds out the digest of a source. That it cannot be known, since it keeps changing, or something in it cannot be read or has no
-// content, is not an error.
+// look finds out the digest of a source. That it cannot be known, since it keeps changing, or something in
+// it cannot be read or has no content, is not an error.
 func (r *Runner) look(ctx context.Context, path string, anyOwner bool) (source, error) {
 	s := source{path: path, anyOwner: anyOwner}
 	if _, err := os.Stat(path); err != nil {
@@ -143,8 +146,9 @@ func raced(err error) error {
 // mostAhead is how much later than now something can have been changed by the same clock.
 const mostAhead = 50 * time.Millisecond
 
-// stampOf is the stamp of a tree, taken when the last change of it was some time ago: a further one then makes another stamp. A tree that was
-// changed just now is waited for. exact is false if that cannot be had, as its clock is not that of this machine.
+// stampOf is the stamp of a tree, taken when the last change of it was some time ago: a further one then
+// makes another stamp. A tree that was changed just now is waited for. exact is false if that cannot be
+// had, as its clock is not that of this machine.
 func stampOf(ctx context.Context, source *os.File) (stamp fstree.Stamp, exact bool, err error) {
 	for range lookTries {
 		begun := time.Now()
@@ -187,8 +191,8 @@ func (s *source) changed(ctx context.Context, now *os.File) (bool, error) {
 	return err != nil || sum != s.sum, nil
 }
 
-// recheck says, after the command, why the result is not cached: for what was known before, or since a mount has another content than when
-// the step was looked up.
+// recheck says, after the command, why the result is not cached: for what was known before, or since a
+// mount has another content than when the step was looked up.
 func (r *Runner) recheck(f *flight, binds []*mount.Handle) (uncached string, err error) {
 	if f.plan.uncached != "" {
 		return f.plan.uncached, nil
@@ -213,8 +217,8 @@ func (r *Runner) recheck(f *flight, binds []*mount.Handle) (uncached string, err
 	return "", nil
 }
 
-// The bucket sources is a table of so many places, where a source has the one that its key says: so it does not grow. Each has the key, the stamp
-// and the digest.
+// The bucket sources is a table of so many places, where a source has the one that its key says: so it does
+// not grow. Each has the key, the stamp and the digest.
 const (
 	sourcePlaces = 4096
 	sourceSize   = 3 * sha256.Size

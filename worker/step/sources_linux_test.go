@@ -35,8 +35,8 @@ func write(t testing.TB, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-// TestChangedMeanwhile: what a step saw is not what its ID says if a source is changed between the look at it and the end of the
-// command; also if it is then what it was.
+// TestChangedMeanwhile: what a step saw is not what its ID says if a source is changed between the look at
+// it and the end of the command; also if it is then what it was.
 func TestChangedMeanwhile(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		dir := filepath.Join(s.dir, "src")
@@ -72,8 +72,8 @@ func TestChangedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestRacilyClean: a file that is changed twice within a tick of the clock, with the same size, has the same times. On ramfs, as newer kernels
-// give files of others a time of their own once somebody has looked.
+// TestRacilyClean: a file that is changed twice within a tick of the clock, with the same size, has the
+// same times. On ramfs, as newer kernels give files of others a time of their own once somebody has looked.
 func TestRacilyClean(t *testing.T) {
 	s := newStand(t, Options{})
 	file := filepath.Join(s.dir, "src", "file")
@@ -223,7 +223,8 @@ func TestVanishes(t *testing.T) {
 	s.clean()
 }
 
-// TestForeign: of a file system whose times say nothing, content is compared before and after; here it is as if all were.
+// TestForeign: of a file system whose times say nothing, content is compared before and after; here it is
+// as if all were.
 func TestForeign(t *testing.T) {
 	s := newStand(t, Options{})
 	file := filepath.Join(s.dir, "src", "file")
@@ -316,7 +317,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestCaches: a cache can be used by many at once, and by who may not write elsewhere, with drivers that keep snapshots in different ways.
+// TestCaches: a cache can be used by many at once, and by who may not write elsewhere, with drivers that
+// keep snapshots in different ways.
 func TestCaches(t *testing.T) {
 	runtimes(t, func(s *stand) {
 		var wg sync.WaitGroup
@@ -356,7 +358,8 @@ func TestCaches(t *testing.T) {
 	s.clean()
 }
 
-// A cache whose first step could not mount it, or was killed before it had made it writable, was one that only root could write, for good.
+// A cache whose first step could not mount it, or was killed before it had made it writable, was one that
+// only root could write, for good.
 func TestCacheIsOpened(t *testing.T) {
 	needRoot(t)
 	s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir(), mopt: mount.Options{MaxMounts: 2}}

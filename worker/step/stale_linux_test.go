@@ -9,8 +9,9 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// A hit showed what an earlier run had printed, with what a later one had left, when the process had ended between the commit of the later
-// result and its record, and at that moment also to steps that asked. So it was when an older results.db or metadata.db was put back.
+// A hit showed what an earlier run had printed, with what a later one had left, when the process had ended
+// between the commit of the later result and its record, and at that moment also to steps that asked. So it
+// was when an older results.db or metadata.db was put back.
 func TestRecordIsOfItsResult(t *testing.T) {
 	s := newStand(t, Options{})
 	n := "0"
@@ -66,8 +67,8 @@ func TestRecordIsOfItsResult(t *testing.T) {
 	s.clean()
 }
 
-// A result whose directory was gone, as after an older metadata.db was put back, was a hit for ever: nothing could be copied out of it, and
-// no step run on it.
+// A result whose directory was gone, as after an older metadata.db was put back, was a hit for ever:
+// nothing could be copied out of it, and no step run on it.
 func TestResultIsMissing(t *testing.T) {
 	s := newStand(t, Options{})
 	step := sh("base", "echo x | cat >/x; echo y")

@@ -23,10 +23,11 @@ const (
 
 // User is who runs a command. The numbers are those of the process's user namespace.
 type User struct {
-	// Name is USER or USER:GROUP, names or numbers, as images and docker run --user have it. It is looked up in /etc/passwd
-	// and /etc/group of the base when the step runs (symbolic links stay in the base; 4 MiB each at most): a user without a
-	// GROUP has the group of the first file, and is in those of the second that list it; a USER that is a number and not there has the group 0.
-	// The other fields must be zero then. What is part of the step's ID is this text.
+	// Name is USER or USER:GROUP, names or numbers, as images and docker run --user have it. It is looked
+	// up in /etc/passwd and /etc/group of the base when the step runs (symbolic links stay in the base; 4
+	// MiB each at most): a user without a GROUP has the group of the first file, and is in those of the
+	// second that list it; a USER that is a number and not there has the group 0. The other fields must be
+	// zero then. What is part of the step's ID is this text.
 	Name string
 
 	UID, GID uint32
@@ -35,13 +36,13 @@ type User struct {
 
 // Mount is what a step sees beside its base. What is written to it is not part of the result.
 type Mount struct {
-	// Source is a directory or file of the host, "" for an empty tmpfs. If it is ReadOnly its content is part of the step's
-	// ID, and its path is not. Otherwise the step is not cached: see Result.Uncached.
+	// Source is a directory or file of the host, "" for an empty tmpfs. If it is ReadOnly its content is
+	// part of the step's ID, and its path is not. Otherwise the step is not cached: see Result.Uncached.
 	Source string
 
-	// Cache is, in place of a Source, the name of a cache: a directory of the store that stays from one step to the next, and
-	// that all steps with a cache of that name share. Only the name is part of the step's ID: the result must not depend on
-	// what is in it.
+	// Cache is, in place of a Source, the name of a cache: a directory of the store that stays from one
+	// step to the next, and that all steps with a cache of that name share. Only the name is part of the
+	// step's ID: the result must not depend on what is in it.
 	Cache string
 
 	// Target is where the step sees it; what is missing of the path is made, and stays in
@@ -50,15 +51,16 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// Copy is what is copied from the host into the step's snapshot before its command begins, and so is part of the result. It belongs to
-// root there. Its content, without owners and times, is part of the step's ID, and its path is not.
+// Copy is what is copied from the host into the step's snapshot before its command begins, and so is part
+// of the result. It belongs to root there. Its content, without owners and times, is part of the step's ID,
+// and its path is not.
 type Copy struct {
 	// Source is a directory, whose content is copied, or a file.
 	Source string
 
-	// Target is the directory that gets the content of a directory besides what it has, or the file that is made. If it ends
-	// with / a file gets into that directory under its own name. What is missing of the path is made; symbolic links on the
-	// way lead nowhere out of the base.
+	// Target is the directory that gets the content of a directory besides what it has, or the file that is
+	// made. If it ends with / a file gets into that directory under its own name. What is missing of the
+	// path is made; symbolic links on the way lead nowhere out of the base.
 	Target string
 }
 
@@ -94,12 +96,12 @@ type Step struct {
 	Network Network
 	Limits  Limits
 
-	// Labels are those of the result's snapshot, such as the configuration of an image that further steps go by. Those that
-	// begin with "holdfast.step" are the Runner's.
+	// Labels are those of the result's snapshot, such as the configuration of an image that further steps
+	// go by. Those that begin with "holdfast.step" are the Runner's.
 	Labels map[string]string
 
-	// NoCache has the command run though there is a result. What it leaves takes the place of that result, unless something stands on
-	// it.
+	// NoCache has the command run though there is a result. What it leaves takes the place of that result,
+	// unless something stands on it.
 	NoCache bool
 }
 

@@ -98,8 +98,8 @@ func (t *thread) prepare() error {
 	return confine()
 }
 
-// enterHome moves the thread to the mount namespace where it is between steps: with an init, which starts programs of the host, the step namespace,
-// and otherwise the hollow.
+// enterHome moves the thread to the mount namespace where it is between steps: with an init, which starts
+// programs of the host, the step namespace, and otherwise the hollow.
 func (t *thread) enterHome() error {
 	home := t.o.hollow
 	if home == nil {

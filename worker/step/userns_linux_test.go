@@ -114,8 +114,8 @@ func asUser(t *testing.T, name string) *exec.Cmd {
 // An unprivileged user can run steps in a user namespace.
 func TestUserNamespace(t *testing.T) { stepsOfUser(t, "mapped") }
 
-// TestUserOfFewProcesses: no step of a user who may have fewer processes than DefaultPids could be run: "RLIMIT_NPROC: operation not
-// permitted".
+// TestUserOfFewProcesses: no step of a user who may have fewer processes than DefaultPids could be run:
+// "RLIMIT_NPROC: operation not permitted".
 func TestUserOfFewProcesses(t *testing.T) { stepsOfUser(t, "mapped", envProcesses+"=1000") }
 
 func stepsOfUser(t *testing.T, helper string, env ...string) {

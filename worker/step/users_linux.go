@@ -13,17 +13,19 @@ import (
 	"holdfast/worker/internal/idmap"
 )
 
-// This file has the user namespaces of the steps of Native. A thread of a process that has others cannot enter one. So a command
-// is started outside, stops before its first instruction, and is made to enter the namespace there (inject). What it then has of
-// all privileges in there it gives up at once, but for the few of root.
+// This file has the user namespaces of the steps of Native. A thread of a process that has others cannot
+// enter one. So a command is started outside, stops before its first instruction, and is made to enter the
+// namespace there (inject). What it then has of all privileges in there it gives up at once, but for the
+// few of root.
 //
-// The kernel looks at who it is when it executes the program, and that must be as in the namespace: who may execute it, and
-// where it begins. So a command of another user than root begins with the ids that the user has outside, in a namespace that belongs to those:
-// its owner may enter one. Root may do what the machine's root may with the files of its root directory, so it begins as that, with few capabilities, and becomes
-// root of the namespace when it is there.
+// The kernel looks at who it is when it executes the program, and that must be as in the namespace: who may
+// execute it, and where it begins. So a command of another user than root begins with the ids that the user
+// has outside, in a namespace that belongs to those: its owner may enter one. Root may do what the
+// machine's root may with the files of its root directory, so it begins as that, with few capabilities, and
+// becomes root of the namespace when it is there.
 //
-// Mounts, processes, network, ipc, host name and cgroups of a step belong to the machine's namespace, so no privilege in its own counts
-// for them.
+// Mounts, processes, network, ipc, host name and cgroups of a step belong to the machine's namespace, so no
+// privilege in its own counts for them.
 
 // maxUsers is how many namespaces of users other than root are kept.
 const maxUsers = 64
@@ -61,7 +63,8 @@ func (o *openNative) openUsers() (*users, error) {
 	return u, nil
 }
 
-// errZFS: to find out whether a ZFS can do it takes making a file system and mounting it, for each process that has a Runner.
+// errZFS: to find out whether a ZFS can do it takes making a file system and mounting it, for each process
+// that has a Runner.
 var errZFS = fmt.Errorf("the ids of file systems of ZFS are not mapped: %w", errors.ErrUnsupported)
 
 // dropped are the capabilities that the kernel has and no process of a step.
@@ -131,7 +134,8 @@ type entry struct {
 	drop []uintptr // those that it and what it starts can never have
 }
 
-// asUser has a command begin with the ids of a user outside, and with a descriptor of the namespace. The entry is nil if it is to have none.
+// asUser has a command begin with the ids of a user outside, and with a descriptor of the namespace. The
+// entry is nil if it is to have none.
 func (r *nativeRun) asUser(attr *os.ProcAttr) (release func(), err error) {
 	user, ids := &r.job.step.User, r.job.ids
 	attr.Sys.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups}
@@ -157,7 +161,8 @@ func (r *nativeRun) asUser(attr *os.ProcAttr) (release func(), err error) {
 	return release, nil
 }
 
-// canShow is why a step with these ids outside would see other owners of the files at a path of the machine; nil if it sees those.
+// canShow is why a step with these ids outside would see other owners of the files at a path of the
+// machine; nil if it sees those.
 func (r *Runner) canShow(source string, ids idmap.Map) error {
 	if !ids.Set() {
 		return nil
@@ -177,12 +182,12 @@ func (r *nativeRun) ownOutput() error {
 	return nil
 }
 
-// Settings of a network namespace that belongs to the machine's user namespace: there no capability of a step counts, so any
-// process may listen at ports below 1024, and send echo requests.
+// Settings of a network namespace that belongs to the machine's user namespace: there no capability of a
+// step counts, so any process may listen at ports below 1024, and send echo requests.
 var openSettings = map[string]string{"ip_unprivileged_port_start": "0", "ping_group_range": "0 2147483647"}
 
-// openNetwork changes the settings of the calling thread's network namespace. proc is the machine's /proc. Where that cannot be written, root
-// in a step cannot listen at those ports.
+// openNetwork changes the settings of the calling thread's network namespace. proc is the machine's /proc.
+// Where that cannot be written, root in a step cannot listen at those ports.
 func openNetwork(proc int) error {
 	for name, value := range openSettings {
 		fd, err := unix.Openat(proc, "sys/net/ipv4/"+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)

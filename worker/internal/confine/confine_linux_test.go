@@ -18,7 +18,8 @@ import (
 	"holdfast/worker/internal/confine"
 )
 
-// stage has a tree, with a file that only its owner may read and one attribute that only root sees, and what else Run needs.
+// stage has a tree, with a file that only its owner may read and one attribute that only root sees, and
+// what else Run needs.
 func stage(t *testing.T, program string, args ...string) confine.Command {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -43,7 +44,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestReads: the program reads all of the tree, whatever the modes are, and writes its file, which is root's again afterwards.
+// TestReads: the program reads all of the tree, whatever the modes are, and writes its file, which is
+// root's again afterwards.
 func TestReads(t *testing.T) {
 	c := stage(t, "/bin/sh", "-c", "cat /tree/closed/secret > /file && echo said && echo so >&2")
 	out, err := confine.Run(t.Context(), c)
@@ -63,8 +65,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestConfined: mkfs.erofs ran as root, in the namespaces of the machine, on trees that commands had made. What a program tries that
-// such a tree has taken over fails.
+// TestConfined: mkfs.erofs ran as root, in the namespaces of the machine, on trees that commands had made.
+// What a program tries that such a tree has taken over fails.
 func TestConfined(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -142,8 +144,8 @@ func TestManyLines(t *testing.T) {
 	}
 }
 
-// A program could not be run: a child that was being started at that moment, beside it, had a file of the new root directory open
-// for writing, which could then not be made read-only.
+// A program could not be run: a child that was being started at that moment, beside it, had a file of the
+// new root directory open for writing, which could then not be made read-only.
 func TestBesideForks(t *testing.T) {
 	c := stage(t, "/bin/true")
 	stop := make(chan struct{})

@@ -1,10 +1,11 @@
-// Package confine runs a program that reads a tree that untrusted commands have made, such as mkfs.erofs: what the tree does to
-// the program must not reach the machine.
+// Package confine runs a program that reads a tree that untrusted commands have made, such as mkfs.erofs:
+// what the tree does to the program must not reach the machine.
 //
-// The program sees a root directory of its own with the system's libraries, the tree, all read-only, and one file that it writes. It
-// has no network, sees no process but its own, and is an unprivileged user with the two capabilities that reading every file and
-// the extended attributes trusted.* takes: CAP_DAC_READ_SEARCH and CAP_SYS_ADMIN. The second one is good for much more, so it
-// is denied all system calls that need it, by the default profile of containers, and ioctl.
+// The program sees a root directory of its own with the system's libraries, the tree, all read-only, and
+// one file that it writes. It has no network, sees no process but its own, and is an unprivileged user with
+// the two capabilities that reading every file and the extended attributes trusted.* takes:
+// CAP_DAC_READ_SEARCH and CAP_SYS_ADMIN. The second one is good for much more, so it is denied all system
+// calls that need it, by the default profile of containers, and ioctl.
 package confine
 
 import (

@@ -97,8 +97,8 @@ func (c *copier) tree() error {
 	return nil
 }
 
-// openStash makes the directory in which files with several names have one more until all others are made, so that they can
-// be found again however deep they lie.
+// openStash makes the directory in which files with several names have one more until all others are made,
+// so that they can be found again however deep they lie.
 func (c *copier) openStash() (fd int, name string, err error) {
 	name = ".links-" + rand.Text() // which is unused: it is random
 	if err := unix.Mkdirat(c.to.fd(), name, 0o700); err != nil {
@@ -171,7 +171,8 @@ func (c *copier) entry(name string) (isDir bool, err error) {
 	return false, unix.Linkat(c.to.fd(), name, c.stash, l.name(), 0)
 }
 
-// link gives a file that was copied another name. The last one is that in the stash: it may have as many as the file system allows.
+// link gives a file that was copied another name. The last one is that in the stash: it may have as many as
+// the file system allows.
 func (c *copier) link(i inode, l *linked, name string) error {
 	if l.left--; l.left > 0 {
 		return unix.Linkat(c.stash, l.name(), c.to.fd(), name, 0)

@@ -60,8 +60,8 @@ func deep(t *testing.T, top string, levels int) {
 	check(unix.Close(above))
 }
 
-// TestDeep: a tree of 50,000 levels (here fewer) took an open directory for each when it was measured, as a commit does, and could not be
-// copied, since below some 2,000 its paths are longer than the kernel takes.
+// TestDeep: a tree of 50,000 levels (here fewer) took an open directory for each when it was measured, as a
+// commit does, and could not be copied, since below some 2,000 its paths are longer than the kernel takes.
 func TestDeep(t *testing.T) {
 	few(t)
 	const levels = 8_000
@@ -97,8 +97,9 @@ func same(t *testing.T, from, to string) {
 	}
 }
 
-// TestCopyLinks: files with several names, in all directories of a tree, some of which have names elsewhere too, and one with
-// as many as the file system allows; directories keep their times, and nothing that helps stays.
+// TestCopyLinks: files with several names, in all directories of a tree, some of which have names elsewhere
+// too, and one with as many as the file system allows; directories keep their times, and nothing that helps
+// stays.
 func TestCopyLinks(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
@@ -144,7 +145,8 @@ func TestCopyLinks(t *testing.T) {
 	t.Logf("%d names", most)
 }
 
-// TestMeasureWhileMoved: what is measured can be a step's that moves directories meanwhile; it ends, with what was found.
+// TestMeasureWhileMoved: what is measured can be a step's that moves directories meanwhile; it ends, with
+// what was found.
 func TestMeasureWhileMoved(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "from")

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file goes down into trees of any depth, as commands make them, with a bounded number of open directories and
-// without paths: below 50,000 directories a path is longer than the kernel takes. Remove, which may change the tree, moves what is deep
-// up instead; Digest has one directory open.
+// This file goes down into trees of any depth, as commands make them, with a bounded number of open
+// directories and without paths: below 50,000 directories a path is longer than the kernel takes. Remove,
+// which may change the tree, moves what is deep up instead; Digest has one directory open.
 
-// maxOpen is how many directories of a descent are open besides the deepest: those that are highest up. Back in one that is not, a
-// descent comes by "..", and compares.
+// maxOpen is how many directories of a descent are open besides the deepest: those that are highest up.
+// Back in one that is not, a descent comes by "..", and compares.
 const maxOpen = 64
 
 // descent is a position in a tree.
@@ -60,7 +60,8 @@ func (d *descent) down(name string) error {
 	return d.push(fd)
 }
 
-// up goes back. If the deepest directory was moved elsewhere the error is ErrChanged, and the descent is where surface then leaves it.
+// up goes back. If the deepest directory was moved elsewhere the error is ErrChanged, and the descent is
+// where surface then leaves it.
 func (d *descent) up() error {
 	deepest := d.fd()
 	d.levels = d.levels[:len(d.levels)-1]
@@ -86,7 +87,8 @@ func (d *descent) up() error {
 	return nil
 }
 
-// surface goes up, after an error of up, to the next directory that is still open, and returns how many levels there are then.
+// surface goes up, after an error of up, to the next directory that is still open, and returns how many
+// levels there are then.
 func (d *descent) surface() int {
 	for len(d.levels) > 0 && d.levels[len(d.levels)-1].fd < 0 {
 		d.levels = d.levels[:len(d.levels)-1]

@@ -21,8 +21,9 @@ type measurer struct {
 	dirents []byte
 }
 
-// Measure is what the tree at path takes, path itself included. A file with several names counts once.
-// What goes away meanwhile does not count, and what is moved meanwhile may not; path itself must be there. A tree may be of any depth.
+// Measure is what the tree at path takes, path itself included. A file with several names counts once. What
+// goes away meanwhile does not count, and what is moved meanwhile may not; path itself must be there. A
+// tree may be of any depth.
 func Measure(ctx context.Context, path string) (Usage, error) {
 	m := measurer{ctx: ctx, dirents: make([]byte, 1<<15)}
 	var st unix.Stat_t

@@ -29,11 +29,12 @@ type PlaceOptions struct {
 // ErrSpared: something would be copied into PlaceOptions.Spare.
 var ErrSpared = errors.New("nothing is copied into that directory")
 
-// Place copies the directory or file that OpenSource has opened to the name in the directory that dir is open as. A directory that is there stays, and
-// gets what is copied besides what it has; a file takes the place, at once, of anything but a directory;
-// without Root, of a regular file or symbolic link only. Times are kept. No symbolic link is
-// followed at dir or in the source, so neither tree can lead the copy out of it. ErrSpecial of what is neither directory, regular file nor
-// symbolic link. When it fails some may be copied.
+// Place copies the directory or file that OpenSource has opened to the name in the directory that dir is
+// open as. A directory that is there stays, and gets what is copied besides what it has; a file takes the
+// place, at once, of anything but a directory; without Root, of a regular file or symbolic link only. Times
+// are kept. No symbolic link is followed at dir or in the source, so neither tree can lead the copy out of
+// it. ErrSpecial of what is neither directory, regular file nor symbolic link. When it fails some may be
+// copied.
 func Place(ctx context.Context, from, dir *os.File, name string, o PlaceOptions) error {
 	p := placer{ctx: ctx, o: o}
 	return p.failed(from, p.one(from, dir, name, 0))
@@ -92,8 +93,8 @@ func (p *placer) one(from, dir *os.File, name string, depth int) error {
 	return ErrSpecial
 }
 
-// replace has something made under a name. If that is taken it is made under another, and takes the place of what is there. create tells
-// whether it has made anything.
+// replace has something made under a name. If that is taken it is made under another, and takes the place
+// of what is there. create tells whether it has made anything.
 func (p *placer) replace(dir *os.File, name string, create func(to string) (made bool, err error)) error {
 	made, err := create(fdPath(dir) + "/" + name)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenSource opens what is at path, also if that is a symbolic link to it, for StampOf, DigestSource and Place: what they are told of is
-// then one thing, whatever becomes of the path.
+// OpenSource opens what is at path, also if that is a symbolic link to it, for StampOf, DigestSource and
+// Place: what they are told of is then one thing, whatever becomes of the path.
 func OpenSource(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -20,7 +20,8 @@ func OpenSource(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// StampOf gives the stamp of the tree or file that OpenSource has opened. Errors are ErrSpecial and those of DigestSource.
+// StampOf gives the stamp of the tree or file that OpenSource has opened. Errors are ErrSpecial and those
+// of DigestSource.
 func StampOf(ctx context.Context, source *os.File) (Stamp, error) {
 	s := Stamp{}
 	t := treeDigest{digest: newDigest(ctx, DigestOptions{}), dir: -1, links: map[inode]uint64{}, stamp: &s, systems: map[uint64]bool{}}
@@ -77,8 +78,9 @@ func (t *treeDigest) source(source *os.File, file func(fd int, name string) erro
 	return ErrSpecial
 }
 
-// fineMargin is for how long times of change can stay the same though a file is changed again: they are those of the last tick of the
-// system's clock. coarseMargin is that of file systems that have whole seconds. Each entry can be on another file system.
+// fineMargin is for how long times of change can stay the same though a file is changed again: they are
+// those of the last tick of the system's clock. coarseMargin is that of file systems that have whole
+// seconds. Each entry can be on another file system.
 const (
 	fineMargin   = 50 * time.Millisecond
 	coarseMargin = 2 * time.Second
@@ -106,9 +108,9 @@ func (t *treeDigest) mark(name string, st *unix.Stat_t) error {
 	return ErrSpecial
 }
 
-// exactSystems are file systems on which a change of a file always changes its time of change, by the clock of this machine. Images that are
-// made elsewhere and only read (erofs, squashfs) are not among them: who makes one says what times it has, and another one at the same path has the
-// same device and inodes.
+// exactSystems are file systems on which a change of a file always changes its time of change, by the clock
+// of this machine. Images that are made elsewhere and only read (erofs, squashfs) are not among them: who
+// makes one says what times it has, and another one at the same path has the same device and inodes.
 var exactSystems = map[int64]bool{
 	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true, unix.RAMFS_MAGIC: true,
 	unix.OVERLAYFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,

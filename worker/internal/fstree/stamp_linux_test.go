@@ -59,7 +59,8 @@ func plainTree(t *testing.T) string {
 	return tree
 }
 
-// TestStamp: each change of what a digest is of makes another stamp, also one that leaves the digest, size and time of modification.
+// TestStamp: each change of what a digest is of makes another stamp, also one that leaves the digest, size
+// and time of modification.
 func TestStamp(t *testing.T) {
 	tree := plainTree(t)
 	at := func(name string) string { return filepath.Join(tree, name) }
@@ -194,7 +195,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceStaysInside: no link of the tree that is copied to, or of the one that is copied, leads out of it; and nothing is left of a copy that fails.
+// TestPlaceStaysInside: no link of the tree that is copied to, or of the one that is copied, leads out of
+// it; and nothing is left of a copy that fails.
 func TestPlaceStaysInside(t *testing.T) {
 	outside, from, to := t.TempDir(), t.TempDir(), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "file"), []byte("outside"), 0o600))

@@ -1,4 +1,5 @@
-// Package idmap has user namespaces that hold nothing but a map of ids, and the means to write to file systems as the root of one.
+// Package idmap has user namespaces that hold nothing but a map of ids, and the means to write to file
+// systems as the root of one.
 package idmap
 
 // Map maps the ids from 0 to Count of a user namespace to those from Base on outside of it. The zero Map maps nothing.

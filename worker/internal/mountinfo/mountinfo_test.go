@@ -23,8 +23,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Where cgroups are was read by a scanner that ends with an error at a line of 64 KiB, as an overlay of many layers has: then no step
-// could be run on that machine.
+// Where cgroups are was read by a scanner that ends with an error at a line of 64 KiB, as an overlay of
+// many layers has: then no step could be run on that machine.
 func TestLongLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mountinfo")
 	long := "1 2 0:1 / /long rw - overlay x rw,lowerdir=" + strings.Repeat("/some/layer:", 10000) + "/last\n"

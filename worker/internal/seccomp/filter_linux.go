@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The program looks a number up by bisection, in about a dozen instructions. (A list with one comparison for each call is
-// what most compilers make: the kernel runs it for every number when it is installed, which takes longer than a step's
-// other preparations.)
+// The program looks a number up by bisection, in about a dozen instructions. (A list with one comparison
+// for each call is what most compilers make: the kernel runs it for every number when it is installed,
+// which takes longer than a step's other preparations.)
 
 // Filter is a program that the kernel runs before each system call of a process.
 type Filter []unix.SockFilter
@@ -35,9 +35,9 @@ type rule struct {
 	action uint32
 }
 
-// Compile makes a filter of a profile. A call that the profile does not name gets its default, and one with a higher number
-// than it names any ENOSYS: libraries then do without what they have learnt to use since the profile was written. A
-// process of another architecture is killed.
+// Compile makes a filter of a profile. A call that the profile does not name gets its default, and one with
+// a higher number than it names any ENOSYS: libraries then do without what they have learnt to use since
+// the profile was written. A process of another architecture is killed.
 func Compile(p *specs.LinuxSeccomp) (Filter, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil || len(machine.SyscallNames) == 0 {
@@ -163,7 +163,8 @@ func decide(rules []rule, byDefault uint32) ([]bpf.Instruction, error) {
 	return append(code, bpf.RetConstant{Val: byDefault}), nil
 }
 
-// condition makes code that goes on with what comes next if a condition holds, and otherwise skips so many instructions.
+// condition makes code that goes on with what comes next if a condition holds, and otherwise skips so many
+// instructions.
 func condition(c specs.LinuxSeccompArg, otherwise int) ([]bpf.Instruction, error) {
 	if c.Index > 5 || otherwise > math.MaxUint8-8 {
 		return nil, fmt.Errorf("a condition of a profile of system calls: %w", unix.EINVAL)

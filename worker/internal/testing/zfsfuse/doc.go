@@ -1,9 +1,10 @@
 // Package zfsfuse lets the daemon zfs-fuse 0.7, which Debian has for machines without ZFS in the kernel, stand in for
 // OpenZFS in tests. It is used by tests only.
 //
-// A test calls Own, which runs it again in namespaces of its own with a daemon of its own. There the test program is
-// found in PATH under the names zfs and zpool (RunAsProgram): it shows the driver what OpenZFS would show, and tells the
-// daemon what it understands. A Mounter mounts the type "zfs", which this kernel does not know.
+// A test calls Own, which runs it again in namespaces of its own with a daemon of its own. There the test
+// program is found in PATH under the names zfs and zpool (RunAsProgram): it shows the driver what OpenZFS
+// would show, and tells the daemon what it understands. A Mounter mounts the type "zfs", which this kernel
+// does not know.
 //
 // The daemon cannot do two things at once:
 //
