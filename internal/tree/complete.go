@@ -35,6 +35,9 @@ func (t *Tree) completeBranches() error {
 			d += len(g.path) - height
 			continue
 		}
+		if len(n.items) < minSplit { // long because of its keys
+			return nil
+		}
 		if d == 0 {
 			if err := t.raise(); err != nil {
 				return err
@@ -49,6 +52,9 @@ func (t *Tree) completeBranches() error {
 	}
 	return nil
 }
+
+// minSplit is how many children a branch has that is split in memory: two for each half.
+const minSplit = 4
 
 // onlyPages tells whether no child of a branch is a node but the last.
 func (n *node) onlyPages() bool {

@@ -137,7 +137,7 @@ func (n *node) half() int {
 }
 
 func (n *node) tooLong() bool {
-	if n.size > maxNodeBytes && len(n.items) > 3 {
+	if n.size > maxNodeBytes && len(n.items) >= minSplit {
 		return true
 	}
 	return len(n.items) > maxNodeItems && (n.grown || len(n.items) > maxAppendItems)
