@@ -153,10 +153,14 @@ func (r *run) update(s Step) error {
 		}
 		next := base.clone()
 		next.apply(s.Edits)
+		content := next.content()
 		r.set(func() {
 			r.done++
 			nth = r.done
-			r.pending = append(r.pending, version{nth, tx.ID(), next, next.content()})
+			r.pending = append(r.pending, version{nth, tx.ID(), next, content})
+			if content == base.content() { // it may flush, and nothing else is edited meanwhile: see handle.Sync
+				r.edited = r.together
+			}
 		})
 		return nil
 	})
