@@ -44,11 +44,11 @@ lint: ## gofmt; golangci-lint with go vet, staticcheck and the import order
 	scripts/test tools format lint
 
 .PHONY: race
-race: ## the tests of the engine, blobs and the command with the race detector
+race: ## the tests of the engine and blobs, and those of the command that are concurrent, with the race detector
 	scripts/test race
 
 .PHONY: cross
-cross: ## compile and vet for every supported system
+cross: ## vet, and both programs, for every supported system
 	scripts/test cross
 
 .PHONY: windows
@@ -58,6 +58,10 @@ windows: ## the tests of the engine, blobs and command as Windows programs, unde
 .PHONY: dropin
 dropin: ## bbolt's own black-box tests on Holdfast
 	scripts/dropin-suite
+
+.PHONY: downstream
+downstream: ## the tests of programs that embed bbolt, on bbolt and on Holdfast (SUITES="raft-boltdb etcd-storage ...")
+	cd test && $(GO) run ./cmd/downstream $(SUITES)
 
 .PHONY: bench
 bench: ## tables compared with bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
