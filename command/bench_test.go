@@ -190,7 +190,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"--count 0", 2, "--count: 0 is outside"},
 		{"--count 4294967296", 2, "--count: 4294967296 is outside"},
 		{"--batch-size -1", 2, "--batch-size is -1"},
-		{"--batch-size 3", 2, "no multiple of --batch-size"},
+		{"--batch-size 3", 2, "not a multiple of --batch-size"},
 		{"--write-mode seq-del", 2, "there is no such write mode; there are "},
 		{"--read-mode odd", 2, `there is no "odd"`},
 		{"--profile-mode odd", 2, `there is no "odd"`},
