@@ -55,7 +55,6 @@ func NewRootCommand() *cobra.Command {
 	root.SilenceUsage = true
 	addCommands(a, root)
 	a.CompleteBuckets(root)
-	cli.CompleteValues(root)
 	a.CompleteShells(root)
 	cli.NameArguments(root)
 	cli.PlainErrors(root)
@@ -72,7 +71,6 @@ func NewBboltCommand() *cobra.Command {
 	root.SilenceUsage = true
 	addCommands(a, root)
 	a.CompleteBuckets(root)
-	cli.CompleteValues(root)
 	a.CompleteShells(root)
 	return root
 }
@@ -94,7 +92,10 @@ func addCommands(a *cli.App, root *cobra.Command) {
 // that to cobra, and returns the exit code.
 func Execute(ctx context.Context, root *cobra.Command) int {
 	started := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		started = true
+		cli.PrepareCompletion(root, cmd)
+	}
 	cmd, err := cli.Run(ctx, root)
 	if err == nil {
 		return cli.ExitOK

@@ -148,10 +148,17 @@ func escape(s, keep string) string {
 // valuesAtEnd are the values of a flag where what --help says of it ends with them.
 var valuesAtEnd = regexp.MustCompile(`: ([a-z-]+(?:\|[a-z-]+)+)$`)
 
-// CompleteValues has the shell complete what flags can be set to.
-func CompleteValues(cmd *cobra.Command) {
+// PrepareCompletion has a shell complete what flags can be set to, if cmd, which is about to run below root, is what the shell
+// calls for that. Not before: cobra keeps the functions of all flags, and with them each root, for as long as the process lives.
+func PrepareCompletion(root, cmd *cobra.Command) {
+	if cmd.Name() == cobra.ShellCompRequestCmd {
+		completeValues(root)
+	}
+}
+
+func completeValues(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
-		CompleteValues(child)
+		completeValues(child)
 	}
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		if m := valuesAtEnd.FindStringSubmatch(flag.Usage); m != nil {

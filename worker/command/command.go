@@ -109,7 +109,6 @@ func NewRootCommand() *cobra.Command {
 	for _, make := range makers {
 		root.AddCommand(make(a))
 	}
-	cli.CompleteValues(root)
 	_ = root.RegisterFlagCompletionFunc("driver", cli.FlagValues(append(slices.Clone(driverNames), zfsPrefix)))
 	cli.NameArguments(root)
 	cli.PlainErrors(root)
@@ -121,7 +120,10 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
 	started := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		started = true
+		cli.PrepareCompletion(root, cmd)
+	}
 	cmd, err := cli.Run(ctx, root)
 	if err == nil {
 		return ExitOK
