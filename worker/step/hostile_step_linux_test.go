@@ -147,9 +147,16 @@ func newHostileHost(t testing.TB, dir string, forks int) *hostileHost {
 	}
 	// It stands for a disk: this one can be opened without harm wherever devices can.
 	must(t, unix.Mknod(filepath.Join(dir, "rw/disk"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
-	h.victim = exec.Command("sleep", "1000")
-	h.victim.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	must(t, h.victim.Start())
+	// Not with a number that the step reaches by itself: a thread of its own that had it was taken for the victim.
+	for h.victim == nil || h.victim.Process.Pid < 2000 {
+		if h.victim != nil {
+			must(t, h.victim.Process.Kill())
+			_ = h.victim.Wait()
+		}
+		h.victim = exec.Command("sleep", "1000")
+		h.victim.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		must(t, h.victim.Start())
+	}
 	t.Cleanup(func() {
 		_ = h.victim.Process.Kill()
 		_ = h.victim.Wait()
