@@ -60,7 +60,7 @@ dropin: ## bbolt's own black-box tests on Holdfast
 	scripts/dropin-suite
 
 .PHONY: downstream
-downstream: ## the tests of programs that embed bbolt, on bbolt and on Holdfast (SUITES="raft-boltdb etcd-storage ...")
+downstream: ## the tests of programs that embed bbolt, on bbolt and on Holdfast (SUITES="raft-boltdb")
 	cd test && $(GO) run ./cmd/downstream $(SUITES)
 
 .PHONY: bench
