@@ -274,7 +274,7 @@ func TestRecentCounts(t *testing.T) {
 	})
 }
 
-// A page of recent whose keys are in no order, as nobody writes it, is an error of the merge and of the
+// A page of recent whose keys are in no order, which no version writes, is an error of the merge and of the
 // check: neither goes on for ever.
 func TestRecentUnordered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")

@@ -167,7 +167,7 @@ func TestSealElsewhere(t *testing.T) {
 	}
 }
 
-// What is left behind the content by others is not a seal.
+// What other programs leave after the content is not a seal.
 func TestNoSeal(t *testing.T) {
 	run := make([]byte, 512)
 	if CheckSeal(run, 7) != Unsealed {

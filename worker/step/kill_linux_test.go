@@ -154,7 +154,7 @@ func killTest(t *testing.T, name string, rounds int) {
 	t.Logf("%d rounds, %d results, %d found without a record", rounds, len(recorded), adopted)
 }
 
-// killWorker runs a worker on the store, kills it behind a number of results, at any moment, and returns
+// killWorker runs a worker on the store, kills it after a number of results, at any moment, and returns
 // what it has told.
 func (s *stand) killWorker(runtime string, results int) map[string]string {
 	s.Helper()

@@ -73,7 +73,7 @@ func TestChangedMeanwhile(t *testing.T) {
 }
 
 // TestRacilyClean: a file that is changed twice within a tick of the clock, with the same size, has the
-// same times. On ramfs, as newer kernels give files of others a time of their own once somebody has looked.
+// same times. On ramfs, as newer kernels give files of others a time of their own once their times were read.
 func TestRacilyClean(t *testing.T) {
 	s := newStand(t, Options{})
 	file := filepath.Join(s.dir, "src", "file")

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flush returns when what is in a file or directory is on the disk, whoever wrote it. On ext4 without a journal kernels
+// Flush returns when what is in a file or directory is on the disk, also what other processes wrote. On ext4 without a journal kernels
 // before 2026 do not write the inode unless it is dirty itself, and blocks that were just written read as zeros after a
 // power cut: internal/vfs/nojournal_linux.go of the engine has why, and why the data go first. So the inode is given
 // the times that it has.

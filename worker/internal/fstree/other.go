@@ -13,7 +13,7 @@ import (
 	"runtime"
 )
 
-// Flush returns when what is in a file or directory is on the disk, whoever wrote it.
+// Flush returns when what is in a file or directory is on the disk, also what other processes wrote.
 func Flush(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
