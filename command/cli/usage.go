@@ -149,7 +149,7 @@ func escape(s, keep string) string {
 var valuesAtEnd = regexp.MustCompile(`: ([a-z-]+(?:\|[a-z-]+)+)$`)
 
 // PrepareCompletion has a shell complete what flags can be set to, if cmd, which is about to run below root, is what the shell
-// calls for that. Not before: cobra keeps the functions of all flags, and with them each root, for as long as the process lives.
+// calls for that. Not before: cobra keeps the functions of all flags, by flag, for as long as the process lives.
 func PrepareCompletion(root, cmd *cobra.Command) {
 	if cmd.Name() == cobra.ShellCompRequestCmd {
 		completeValues(root)
