@@ -23,8 +23,10 @@ type AutoVacuum struct {
 	// Open, and not at a database in which nothing happens.
 	Interval time.Duration
 
-	// MaxBusy is how busy writers may be when it begins: the share of the time between
-	// two looks in which a writing transaction was open, default 0.5.
+	// MaxBusy is how busy writers may be when it begins, default 0.5: the time between two
+	// looks in which writing transactions waited for one another or were open, as a share of
+	// it. Of each transaction the first 5 milliseconds count: one that a program leaves open
+	// until its next commit is idle.
 	MaxBusy float64
 
 	// MaxShare is the share of the time in which it keeps writers waiting, at most,
@@ -100,7 +102,7 @@ func newAuto(db *DB, opts AutoVacuum) *autovacuum.Auto {
 	}, autovacuum.Env{
 		PageSize: db.pager.PageSize(),
 		Usage:    db.pager.Usage,
-		Busy:     func() time.Duration { return time.Duration(db.pager.Counts().WriterTime.Load()) },
+		Busy:     func() time.Duration { return time.Duration(db.pager.Counts().Busy.Load()) },
 		Vacuum:   func(ctx context.Context) (autovacuum.Done, error) { return db.vacuumItself(ctx, opts.MaxShare) },
 		Damaged:  isDamage,
 		Warn:     func(text string) { db.logger.Warningf("%s: vacuum waits: %s", db.path, text) },

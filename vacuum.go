@@ -10,8 +10,8 @@ import (
 
 // VacuumOptions say how DB.Vacuum goes about it. The zero value is a good choice.
 type VacuumOptions struct {
-	// StepPages is how many pages one step writes at most, 0 or less: 64; a longer value is
-	// a step of its own. StepTime is about how long a step keeps writers waiting at
+	// StepPages is how many pages one step writes at most; a longer value is a step of its
+	// own. 0 or less: 64, and up to 512 beside transactions that stay open for long. StepTime is about how long a step keeps writers waiting at
 	// most, 0 or less: 5 milliseconds.
 	StepPages int
 	StepTime  time.Duration

@@ -16,14 +16,14 @@ type Options struct {
 	MinShare float64 // of the file that must be free, at least
 	MinBytes int64   // that must be free, at least
 	Interval time.Duration
-	MaxBusy  float64 // share of the time between two looks in which writers may have had the writer lock
+	MaxBusy  float64 // share of the time between two looks for which writers may have been busy
 }
 
 // Env is what an Auto needs of its database.
 type Env struct {
 	PageSize int
 	Usage    func() (pager.Usage, error)
-	Busy     func() time.Duration // for which writers have had the writer lock, in all
+	Busy     func() time.Duration // for which writers have waited or worked, in all
 	Vacuum   func(ctx context.Context) (Done, error)
 	Damaged  func(err error) bool // err reports damage
 	Warn     func(text string)    // writes to the log for whom vacuum waits
@@ -67,7 +67,7 @@ type Auto struct {
 	ended   *sync.Cond
 	stats   Stats
 	looked  time.Time
-	busy    time.Duration // that writers had had the writer lock at the last look
+	busy    time.Duration // Env.Busy at the last look, or after the run since
 	settled int64         // bytes that were free at the last run and that it could not give back
 	beside  uint64        // transaction of the reader that kept that run from more; 0: none
 	named   uint64        // that of the reader that was named in the log
@@ -177,6 +177,7 @@ func (a *Auto) Look() {
 	cancel()
 	a.cancel = nil
 	a.ended.Broadcast()
+	a.looked, a.busy = time.Now(), a.env.Busy() // the run itself has waited and worked
 	a.note(done, err)
 	// Something was committed meanwhile, or it is to go on after a reader.
 	again := a.armed || a.beside != 0

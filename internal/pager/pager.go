@@ -63,7 +63,7 @@ type Options struct {
 	PeriodicBytes int64
 	LoadFreeList  bool // also when read-only
 	NoSeals       bool // neither write nor verify seals
-	TimeWriters   bool // count Counts.WriterTime
+	TimeWriters   bool // count Counts.Busy
 	// Waits is called by a writer that finds the writer lock taken, and what it returns when the
 	// writer has it. nil: not called.
 	Waits func() (done func())
@@ -180,7 +180,10 @@ type Counts struct {
 
 	SealsVerified atomic.Int64
 
-	WriterTime atomic.Int64 // nanoseconds for which the writer lock was held, if that is counted
+	// Busy is nanoseconds in which writers waited for the writer lock, each of them, and held it, if that is counted. A
+	// transaction counts for at most longTurn: one that is open for longer, such as those which etcd leaves open until
+	// its next commit, is idle for most of it.
+	Busy atomic.Int64
 }
 
 // OpenPath is how the free pages were found.

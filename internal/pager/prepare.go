@@ -115,14 +115,21 @@ func (p *Pager) waitForTurn() {
 	if p.opts.Waits != nil {
 		defer p.opts.Waits()()
 	}
+	if p.opts.TimeWriters {
+		began := time.Now()
+		defer func() { p.counts.Busy.Add(int64(time.Since(began))) }()
+	}
 	p.writer.Lock()
 	runtime.KeepAlive(p) // a stack shows it: what is not used again may be shown wrong
 }
 
+// longTurn is for how long a transaction is taken for a busy one: a commit of some hundred keys takes that.
+const longTurn = 5 * time.Millisecond
+
 // endTurn lets the next writer begin.
 func (w *WriteTx) endTurn() {
 	if !w.began.IsZero() {
-		w.p.counts.WriterTime.Add(int64(time.Since(w.began)))
+		w.p.counts.Busy.Add(int64(min(time.Since(w.began), longTurn)))
 	}
 	w.p.writer.Unlock()
 }

@@ -11,7 +11,8 @@
 //	walks    each walk gathers targets: half-empty neighbours of one parent to be joined, and
 //	         runs after the cut. 64 pages of them are one step
 //	step     a transaction writes its targets anew, in the first free pages; it ends early
-//	         after 5 ms, which is how long writers wait for it
+//	         after 5 ms, which is how long writers wait for it. One that has waited long for
+//	         the writer lock may write up to 512 pages in that time
 //	end      a transaction lowers the high-water mark to the last page in use; the file is
 //	         cut off in pieces of 8 MiB
 //

@@ -22,7 +22,8 @@ type stepper struct {
 
 	// Of the step under way:
 	w     *pager.WriteTx
-	began time.Time // when it got the writer lock
+	began time.Time // when it got the writer lock,
+	mayDo uint64    // and how many pages it may write
 	tx    bucket.Tx
 	root  bucket.Bucket
 	path  [][]byte       // of the bucket that was opened last
@@ -36,7 +37,6 @@ type stepper struct {
 // do writes the first of targets, at least one, and returns how many: as many as a
 // step may.
 func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
-	begin := time.Now()
 	wrote := false
 	v := s.run
 	before := v.places
@@ -46,7 +46,7 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 		v.places = before
 		for n < len(targets) {
 			t := &targets[n]
-			if n > 0 && (pages+t.pages > uint64(s.run.o.StepPages) || time.Since(s.began) > s.run.o.StepTime) {
+			if n > 0 && (pages+t.pages > s.mayDo || time.Since(s.began) > s.run.o.StepTime) {
 				break
 			}
 			n++
@@ -76,10 +76,10 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	}
 	s.run.result.Steps++
 	s.run.acted = true
-	return n, s.pause(ctx, time.Since(begin))
+	return n, s.pause(ctx, time.Since(s.began))
 }
 
-// pause leaves time to others after a step that took some.
+// pause leaves time to others after a step that took some. What the step waited for the writer lock is not of that.
 func (s *stepper) pause(ctx context.Context, took time.Duration) error {
 	if err := s.run.rest(ctx, restStep); err != nil {
 		return err
@@ -130,11 +130,13 @@ func (s *stepper) write(fn func() error) error {
 func noRoom(err error) bool { return vfs.IsFull(err) || errors.Is(err, pager.ErrMaxSizeReached) }
 
 func (s *stepper) try(fn func() error) error {
+	asked := time.Now()
 	w, err := s.run.p.BeginWrite()
 	if err != nil {
 		return err
 	}
 	s.began = time.Now()
+	s.mayDo = s.run.pagesAfter(s.began.Sub(asked))
 	prepared, err := s.prepare(w, fn)
 	s.run.result.Longest = max(s.run.result.Longest, time.Since(s.began))
 	if err != nil {

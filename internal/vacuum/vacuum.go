@@ -10,7 +10,7 @@ import (
 
 // Options say how to go about it. All fields but Commit have defaults.
 type Options struct {
-	StepPages int           // most pages that a step writes; a longer run is a step of its own
+	StepPages int           // most pages that a step writes; a longer run is a step of its own. 0: StepPages, and more beside long transactions
 	StepTime  time.Duration // most time that a step keeps writers waiting, about
 	Gain      float64       // neighbours are joined if that saves this share of their pages,
 	Fill      float64       // and their pages are filled up to this share
@@ -29,6 +29,20 @@ const (
 	Gain      = 0.05
 	Fill      = 1
 )
+
+// Beside writers that hold the writer lock for long, such as etcd until its next commit, steps are few: each may write
+// the more pages the longer it has waited for its turn, within StepTime, and up to mostSteps times as many.
+const mostSteps = 8
+
+// pagesAfter is how many pages a step may write that waited so long for its turn.
+func (v *vac) pagesAfter(waited time.Duration) uint64 {
+	pages := uint64(v.o.StepPages)
+	if v.stretch {
+		pages *= min(mostSteps, 1+uint64(waited/(2*v.o.StepTime)))
+	}
+	v.pages = pages
+	return pages
+}
 
 // maxReads is how many pages one reading transaction looks at, at most.
 const maxReads = 4096
@@ -132,6 +146,9 @@ type vac struct {
 	result Result
 	left   uint64 // these, once they are joined
 
+	stretch bool   // steps may write more than StepPages,
+	pages   uint64 // and the last one might write so many
+
 	own     int64   // commits
 	rested  int64   // commits of others at the last rest
 	start   page.ID // high-water mark at the beginning
@@ -153,7 +170,8 @@ type places struct {
 }
 
 func newRun(p *pager.Pager, o Options) *vac {
-	if o.StepPages <= 0 {
+	stretch := o.StepPages <= 0
+	if stretch {
 		o.StepPages = StepPages
 	}
 	if o.StepTime <= 0 {
@@ -166,7 +184,7 @@ func newRun(p *pager.Pager, o Options) *vac {
 		o.Fill = Fill
 	}
 	o.Commit.AllocSize = 0 // the file grows by no more than a step needs
-	v := &vac{p: p, o: o}
+	v := &vac{p: p, o: o, stretch: stretch, pages: uint64(o.StepPages)}
 	v.step = &stepper{run: v}
 	v.step.edit.Unsealed = o.Unsealed
 	return v
@@ -264,7 +282,6 @@ func (v *vac) aim() {
 // pass goes through the file once.
 func (v *vac) pass(ctx context.Context) error {
 	s := newScan(v)
-	s.limit = uint64(v.o.StepPages)
 	s.moves = func(id page.ID, pages uint64) bool {
 		end := id + page.ID(pages)
 		return end > v.cut || v.clear != nil && pages < v.shorter && v.clear.overlaps(id, pages)
@@ -278,6 +295,7 @@ func (v *vac) pass(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		s.limit = v.pages
 		if err := s.piece(); err != nil {
 			return err
 		}
