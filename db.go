@@ -86,7 +86,7 @@ type DB struct {
 // of a file that is not a database are ErrInvalid, ErrVersionMismatch and
 // ErrChecksum; those of a damaged one wrap a *CorruptError.
 func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
-	options, err := withEnvironment(options)
+	options, err := withEnvironment(options, path)
 	if err != nil {
 		return nil, err
 	}

@@ -4,19 +4,21 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"holdfast/internal/duration"
+	"holdfast/internal/perfile"
 )
 
 // Variable is an environment variable that Open reads. Variables are for programs that
 // cannot be given options, as those that use Holdfast in the place of bbolt.
 type Variable struct {
 	Name    string
-	Values  []string // that it can have, see also Canonical; a word in capitals stands for others: DURATION, DIRECTORY
+	Values  []string // that it can have, see also Canonical and For; a word in capitals stands for others: DURATION, DIRECTORY
 	Meaning string   // what it does, with the field of Options that does the same
 
 	set func(o *Options, value string) error // value is one of Values, or stands for one
@@ -25,7 +27,41 @@ type Variable struct {
 // Check is an error if the variable cannot have that value. The empty one is as good as
 // none.
 func (v *Variable) Check(value string) error {
-	return v.apply(&Options{}, value)
+	_, err := v.items(value)
+	return err
+}
+
+// For is what a value of the variable says of the database at path, as one of Values, or in its place: "" if that is
+// nothing. A value is one for all databases, or items separated by commas, each with a pattern of path.Match and = before
+// it or none, such as "full,mounts.db=periodic,/var/lib/buildkit/*=none". A pattern with a slash is one of absolute paths,
+// and is for all below a directory that it matches; others are for names of files. The last item that matches counts.
+func (v *Variable) For(value, path string) (string, error) {
+	items, err := v.items(value)
+	if err != nil {
+		return "", err
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	value, _ = perfile.Of(items, path)
+	return value, nil
+}
+
+// items are those of a value, each as one of Values.
+func (v *Variable) items(text string) ([]perfile.Item, error) {
+	items, err := perfile.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("the environment variable %s: %w", v.Name, err)
+	}
+	for i := range items {
+		value := v.Canonical(items[i].Value)
+		free := slices.ContainsFunc(v.Values, isPlaceholder)
+		if value != "" && (!free && !slices.Contains(v.Values, value) || v.set(&Options{}, value) != nil) {
+			return nil, v.wrong(items[i])
+		}
+		items[i].Value = value
+	}
+	return items, nil
 }
 
 // Canonical is the one of Values that value is another word for: where a variable can be on or off,
@@ -43,21 +79,8 @@ func (v *Variable) Canonical(value string) string {
 	return value
 }
 
-func (v *Variable) apply(o *Options, value string) error {
-	if value = v.Canonical(value); value == "" {
-		return nil
-	}
-	free := slices.ContainsFunc(v.Values, isPlaceholder)
-	if !free && !slices.Contains(v.Values, value) {
-		return v.wrong(value)
-	}
-	if err := v.set(o, value); err != nil {
-		return v.wrong(value)
-	}
-	return nil
-}
-
-func (v *Variable) wrong(value string) error {
+// wrong says that the variable cannot have the value of an item.
+func (v *Variable) wrong(item perfile.Item) error {
 	var words []string
 	for _, word := range v.Values {
 		if isPlaceholder(word) {
@@ -74,7 +97,11 @@ func (v *Variable) wrong(value string) error {
 	if v.Canonical("1") == "on" {
 		list += " (1 and 0, true and false, yes and no are the same)"
 	}
-	return fmt.Errorf("the environment variable %s is %q; it can be %s", v.Name, value, list)
+	of := ""
+	if item.Pattern != "" {
+		of = fmt.Sprintf(" for %s", strconv.Quote(item.Pattern))
+	}
+	return fmt.Errorf("the environment variable %s is %q%s; it can be %s", v.Name, item.Value, of, list)
 }
 
 // placeholders are the words in Values that stand for others.
@@ -173,14 +200,18 @@ func positive(value string) (time.Duration, error) {
 }
 
 // withEnvironment is options, or DefaultOptions for nil, with what the environment
-// says. A value that is not known is an error: it would be a wish without effect.
-func withEnvironment(options *Options) (*Options, error) {
+// says of the database at path. A value that is not known is an error: it would be a wish without effect.
+func withEnvironment(options *Options, path string) (*Options, error) {
 	if options == nil {
 		options = DefaultOptions
 	}
 	changed := *options
 	for _, v := range Environment() {
-		if err := v.apply(&changed, os.Getenv(v.Name)); err != nil {
+		value, err := v.For(os.Getenv(v.Name), path)
+		if err == nil && value != "" {
+			err = v.set(&changed, value)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

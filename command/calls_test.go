@@ -89,7 +89,7 @@ var calls = []aCall{
 // noFile are commands that take no database, and why others are not among the calls.
 var noFile = map[string]string{
 	"bench":      "makes a new file",
-	"env":        "takes none",
+	"env":        "looks whether it is one, and reads nothing else",
 	"man":        "takes none",
 	"version":    "takes none",
 	"help":       "takes none",

@@ -36,7 +36,7 @@ func (c *Call) Update(path string, create bool, fn func(*holdfast.Tx) error) (cr
 	dst, err := c.Destination(o, nil, nil)
 	if err == nil {
 		err = c.MakeFile(dst, o, func(_ context.Context, temp string) error {
-			d, err := c.OpenMade(temp, &holdfast.Options{})
+			d, err := c.OpenMade(temp, path, &holdfast.Options{})
 			if err != nil {
 				return err
 			}

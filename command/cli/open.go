@@ -83,25 +83,25 @@ func (a *App) Open(path string, info fs.FileInfo, options *holdfast.Options) (*D
 	return d, nil
 }
 
-// OpenMade opens the database at path, which a command is making under a name that no other process
-// knows: of what the environment says only whether there are seals counts, as that is how
+// OpenMade opens the database at temp, which a command is making under a name that no other process
+// knows and that is to be path: of what the environment says only whether there are seals counts, as that is how
 // the finished file is to be. The rest is about a program that has a database open: its
 // figures would be shown, and its messages told, of a file that is gone soon, and how it is
 // made durable is the command's matter. Errors are for explain with the name that the file is
 // to have.
-func (a *App) OpenMade(path string, options *holdfast.Options) (*Database, error) {
+func (a *App) OpenMade(temp, path string, options *holdfast.Options) (*Database, error) {
 	for _, v := range holdfast.Environment() {
-		value := os.Getenv(v.Name)
-		if err := v.Check(value); err != nil {
+		value, err := v.For(os.Getenv(v.Name), path)
+		if err != nil {
 			return nil, err
 		}
 		if v.Name == "HOLDFAST_SEALS" {
-			options.NoSeals = v.Canonical(value) == "off"
+			options.NoSeals = value == "off"
 		}
 	}
-	d := &Database{FilePath: path, mode: 0o600}
+	d := &Database{FilePath: temp, mode: 0o600}
 	options.Timeout, options.ReadAhead, options.OnDamage = a.Timeout, true, holdfast.DamageIsError
-	file, err := vfs.OpenOS(path, os.O_RDWR, 0, d.openFile)
+	file, err := vfs.OpenOS(temp, os.O_RDWR, 0, d.openFile)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (d *Database) openFile(name string, flag int, mode os.FileMode) (file *os.F
 // IsDatabase is an error if no state of the file at path, which is not empty, can be opened. Opening
 // it for writing would make a database of one that holds nothing but zeros.
 func (a *App) IsDatabase(path string) error {
-	if hasMeta(path) {
+	if HasMeta(path) {
 		return nil
 	}
 	d, err := a.Read(path, false)
@@ -182,7 +182,7 @@ func databasesIn(dir string) string {
 	var found []string
 	for _, e := range entries[:min(len(entries), maxEntries)] {
 		path := filepath.Join(dir, e.Name())
-		if e.Type().IsRegular() && hasMeta(path) && len(found) < MaxNamed {
+		if e.Type().IsRegular() && HasMeta(path) && len(found) < MaxNamed {
 			found = append(found, OneLine(path))
 		}
 	}
@@ -192,8 +192,8 @@ func databasesIn(dir string) string {
 	return "give a file, for example " + strings.Join(found, " or ")
 }
 
-// hasMeta tells whether the file at path begins like a database.
-func hasMeta(path string) bool {
+// HasMeta tells whether the file at path begins like a database.
+func HasMeta(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false

@@ -157,7 +157,7 @@ func findFaults(c *cli.Call, f checkFlags, r *checkReport) error {
 		if err := noteMetas(d, r); err != nil {
 			return err
 		}
-		if environment("HOLDFAST_SEALS") == "off" {
+		if environment("HOLDFAST_SEALS", r.File) == "off" {
 			r.Notes = append(r.Notes, "the environment sets HOLDFAST_SEALS=off: damage that only a checksum shows is not found")
 		}
 		r.root = uint64(tx.Cursor().Bucket().RootPage())

@@ -107,7 +107,7 @@ func salvageTo(c *cli.Call, ctx context.Context, temp string, file *cli.RawFile,
 	if err != nil {
 		return nil, err
 	}
-	if err := verifySaved(c, ctx, temp, bytes, sink.saved); err != nil {
+	if err := verifySaved(c, ctx, temp, f.Path, bytes, sink.saved); err != nil {
 		return nil, &cli.FileError{File: c.Args[0], What: fmt.Sprintf("the copy of it is not what was saved, and is not kept (%v)", err), Next: "keep the file: it is as it was", Err: err}
 	}
 	return report, cli.FinishFile(temp, bytes, info, true)
@@ -121,7 +121,7 @@ func salvageInto(c *cli.Call, ctx context.Context, temp string, file *cli.RawFil
 	sink, unit := &salvageSink{ctx: ctx}, uint64(0)
 	sink.open = func(pageSize int) (*holdfast.DB, error) {
 		unit = uint64(pageSize)
-		d, err := c.OpenMade(temp, &holdfast.Options{NoSync: true, PageSize: pageSize})
+		d, err := c.OpenMade(temp, f.Path, &holdfast.Options{NoSync: true, PageSize: pageSize})
 		if err != nil {
 			return nil, err
 		}
@@ -136,11 +136,11 @@ func salvageInto(c *cli.Call, ctx context.Context, temp string, file *cli.RawFil
 
 // verifySaved reads the copy at temp as any program would, and tells whether it is sound
 // and holds what was put into it: only then can it be said that nothing is lost.
-func verifySaved(c *cli.Call, ctx context.Context, temp string, size int64, want cli.Contents) (err error) {
+func verifySaved(c *cli.Call, ctx context.Context, temp, path string, size int64, want cli.Contents) (err error) {
 	var done atomic.Int64
 	stop := c.Progress("checking the copy", size, done.Load)
 	defer stop()
-	d, err := c.OpenMade(temp, &holdfast.Options{ReadOnly: true})
+	d, err := c.OpenMade(temp, path, &holdfast.Options{ReadOnly: true})
 	if err != nil {
 		return errors.New(c.Plain(err))
 	}

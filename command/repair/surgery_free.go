@@ -74,7 +74,7 @@ func (s *surgeon) rebuild() error {
 		return err
 	}
 	stop := s.Progress("looking at the pages in use", 0, nil)
-	db, err := s.OpenMade(s.file.Name(), &holdfast.Options{})
+	db, err := s.OpenMade(s.file.Name(), s.r.Output, &holdfast.Options{})
 	if err == nil {
 		bridge.LeaveFreelist(db.DB)
 		err = db.Close()

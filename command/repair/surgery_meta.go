@@ -109,7 +109,7 @@ func sameState(a, b page.Meta) bool {
 
 // leftAs is how the file was left, as far as it can be opened.
 func (s *surgeon) leftAs() holdfast.FileState {
-	d, err := s.OpenMade(s.file.Name(), &holdfast.Options{ReadOnly: true})
+	d, err := s.OpenMade(s.file.Name(), s.r.Output, &holdfast.Options{ReadOnly: true})
 	if err != nil {
 		return holdfast.FileState{}
 	}
@@ -224,7 +224,7 @@ func (s *surgeon) updateMeta(slot int, values map[string]uint64) error {
 
 // tryFreelist opens the copy as for writing, which reads the freelist.
 func (s *surgeon) tryFreelist() error {
-	d, err := s.OpenMade(s.file.Name(), &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
+	d, err := s.OpenMade(s.file.Name(), s.r.Output, &holdfast.Options{ReadOnly: true, PreLoadFreelist: true})
 	if err == nil {
 		return d.Close()
 	}

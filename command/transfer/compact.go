@@ -116,11 +116,11 @@ func compactTo(c *cli.Call, dst string, info fs.FileInfo, src *cli.Database, f c
 	return size, c.Explain(f.Path, err)
 }
 
-// writeCopy copies src to the empty file at path and returns the bytes of it
+// writeCopy copies src to the empty file at temp and returns the bytes of it
 // that belong to the database. It ends early when ctx does.
-func writeCopy(c *cli.Call, ctx context.Context, path string, src *cli.Database, f compactFlags) (int64, error) {
+func writeCopy(c *cli.Call, ctx context.Context, temp string, src *cli.Database, f compactFlags) (int64, error) {
 	// The copy is flushed when it is complete.
-	d, err := c.OpenMade(path, &holdfast.Options{NoSync: true, PageSize: src.Info().PageSize})
+	d, err := c.OpenMade(temp, f.Path, &holdfast.Options{NoSync: true, PageSize: src.Info().PageSize})
 	if err != nil {
 		return 0, err
 	}
@@ -145,7 +145,7 @@ func writeCopy(c *cli.Call, ctx context.Context, path string, src *cli.Database,
 	if err != nil {
 		return 0, err
 	}
-	return cli.DatabaseBytes(path, pageSize)
+	return cli.DatabaseBytes(temp, pageSize)
 }
 
 // blameSource makes errors of putting what no database can hold into errors of

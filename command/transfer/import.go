@@ -231,7 +231,7 @@ func (m *importer) makeDatabase() error {
 	}
 	empty, _ := os.Stat(dst)
 	return m.MakeFile(dst, o, func(_ context.Context, temp string) error {
-		d, err := m.OpenMade(temp, &holdfast.Options{NoSync: true}) // flushed when it is whole
+		d, err := m.OpenMade(temp, m.r.File, &holdfast.Options{NoSync: true}) // flushed when it is whole
 		if err != nil {
 			return err
 		}

@@ -155,3 +155,37 @@ func TestEnvironmentDurations(t *testing.T) {
 		}
 	}
 }
+
+// TestEnvironmentByDatabase: a variable had one value for all databases of a program, of which each wants its own.
+func TestEnvironmentByDatabase(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	must(t, os.Mkdir("build", 0o700))
+	t.Setenv("HOLDFAST_DURABILITY", "full,mounts.db=periodic,"+dir+"/build/*=none")
+	t.Setenv("HOLDFAST_PERIODIC_DELAY", "mounts.db=1h")
+	for path, want := range map[string]string{
+		"meta.db":         "options: {Logger}",
+		"mounts.db":       "Durability: periodic, PeriodicDelay: 1h0m0s,",
+		"build/mounts.db": "Durability: none, PeriodicDelay: 1h0m0s,",
+	} {
+		log := &memoryLogger{}
+		db := open(t, path, &holdfast.Options{Logger: log})
+		must(t, db.Close())
+		if !strings.Contains(log.text(), want) {
+			t.Errorf("%s: want %q: %s", path, want, log.text())
+		}
+	}
+	for value, want := range map[string]string{
+		"full,mounts.db=fast": `HOLDFAST_DURABILITY is "fast" for "mounts.db"; it can be "full", "none" or "periodic"`,
+		"a/b.db=full":         `the environment variable HOLDFAST_DURABILITY: the pattern "a/b.db" has a slash, and is not an absolute path`,
+		"[=full":              `"[" is not a pattern of file names`,
+	} {
+		t.Setenv("HOLDFAST_DURABILITY", value)
+		if _, err := holdfast.Open("other.db", 0o600, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	if _, err := os.Stat("other.db"); err == nil {
+		t.Error("a file was made")
+	}
+}

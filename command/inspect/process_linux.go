@@ -1,0 +1,43 @@
+package inspect
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"holdfast/command/cli"
+)
+
+// environOf is the environment with which the process was started.
+func environOf(pid uint) ([]string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(string(data), "\x00"), nil
+}
+
+// databasesOf are the paths, as the process has them, of the databases that it has open.
+func databasesOf(pid uint) ([]string, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		file := filepath.Join(dir, e.Name())
+		name, err := os.Readlink(file)
+		info, statErr := os.Stat(file) // a pipe is not to be opened
+		if err != nil || statErr != nil || !info.Mode().IsRegular() || !cli.HasMeta(file) {
+			continue
+		}
+		if !slices.Contains(found, name) {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
