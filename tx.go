@@ -271,7 +271,7 @@ func (tx *Tx) Commit() error {
 		order = tx.db.onCommits.join()
 		defer order.end()
 	}
-	if !tx.w.root.core.Changed() {
+	if !tx.w.root.core.Changed() && !tx.dropsFreelist() {
 		// As in bbolt, it makes earlier commits durable, while Close still waits for it.
 		var err error
 		if tx.db.commitOptions().Mode == Full {
@@ -305,6 +305,12 @@ func (tx *Tx) Commit() error {
 	}
 	tx.committed(order)
 	return nil
+}
+
+// dropsFreelist tells whether the transaction is committed though it changes nothing: the file names a freelist page, and with
+// NoFreelistSync no commit of bbolt leaves one. Programs look for that in the file.
+func (tx *Tx) dropsFreelist() bool {
+	return tx.db.NoFreelistSync && tx.w.w.Base().Meta.Freelist != page.NoFreelist
 }
 
 // committable is why the transaction cannot be committed.
@@ -357,6 +363,10 @@ func (tx *Tx) spill() (root page.ID, sequence uint64, err error) {
 	}(debug.SetPanicOnFault(true))
 	if err := tx.w.w.EndEdit(); err != nil {
 		return 0, 0, err
+	}
+	if !tx.w.root.core.Changed() { // see dropsFreelist
+		base := tx.w.w.Base().Meta
+		return base.Root, base.Sequence, nil
 	}
 	return tx.w.root.core.Commit()
 }

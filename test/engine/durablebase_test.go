@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -228,4 +229,53 @@ func TestEnvironmentDurableBase(t *testing.T) {
 			must(t, db.Close())
 		}
 	}
+}
+
+// What happened: with NoFreelistSync, an Update that changed nothing left the meta that names a freelist page, where bbolt
+// writes one that names none. BuildKit's tests of its own database look for that.
+func TestEmptyUpdateDropsFreelist(t *testing.T) {
+	for _, noSync := range []bool{false, true} {
+		path := tempPath(t)
+		db := open(t, path, nil)
+		fill(t, db, 100, 10)
+		must(t, db.Close())
+		if !namesFreelist(t, path) {
+			t.Fatal("Close has left no freelist page")
+		}
+		options := &holdfast.Options{NoFreelistSync: true, NoSync: noSync}
+		db = open(t, path, options)
+		update(t, db, func(*holdfast.Tx) {})
+		if namesFreelist(t, path) {
+			t.Errorf("NoSync %v: an empty Update leaves the freelist page", noSync)
+		}
+		id := func() (id int) {
+			view(t, db, func(tx *holdfast.Tx) { id = tx.ID() })
+			return id
+		}
+		before := id()
+		update(t, db, func(*holdfast.Tx) {})
+		if after := id(); after != before {
+			t.Errorf("NoSync %v: a second empty Update is transaction %d after %d", noSync, after, before)
+		}
+		checkDB(t, db)
+		must(t, db.Close())
+		if namesFreelist(t, path) {
+			t.Errorf("NoSync %v: Close with NoFreelistSync leaves a freelist page", noSync)
+		}
+	}
+}
+
+// namesFreelist tells whether the meta that bbolt opens names a freelist page.
+func namesFreelist(t *testing.T, path string) bool {
+	t.Helper()
+	data := readFile(t, path)
+	pageSize := binary.LittleEndian.Uint32(data[24:])
+	newest, list := uint64(0), uint64(0)
+	for slot := range uint32(2) {
+		meta := data[slot*pageSize+16:]
+		if id := binary.LittleEndian.Uint64(meta[48:]); slot == 0 || id > newest {
+			newest, list = id, binary.LittleEndian.Uint64(meta[32:])
+		}
+	}
+	return list != math.MaxUint64
 }
