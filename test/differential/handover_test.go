@@ -129,21 +129,32 @@ func (r *run) handOver(f *Follower, file string, engines []*Follower) {
 	leaks := r.inspect(engines[0], file)
 	for _, e := range engines[1:] {
 		seen := r.inspect(e, file)
-		if len(seen) == 0 && !f.Stock && !syncedFreelist(r.t, file, pageSize(r.h.Seed)) {
-			continue // bbolt, which has no freelist then, scans, and finds what it had lost
+		if len(seen) == 0 && (!f.Stock || r.known(leaks)) && !syncedFreelist(r.t, file, pageSize(r.h.Seed)) {
+			// bbolt, which has no freelist then, scans, and finds what it had lost. What happened: the test failed with seeds
+			// 1795697920967391514 and 1795697920966715106, in which bbolt opened a file of Holdfast and committed nothing, so
+			// that Holdfast went on from its record.
+			continue
 		}
 		if fmt.Sprint(seen) != fmt.Sprint(leaks) {
 			r.t.Fatalf("seed %d, step %d, after %s: holdfast finds lost pages %v, %s finds %v", r.h.Seed, r.steps, f.Name, leaks, e.Name, seen)
 		}
 	}
 	if !f.Stock {
-		for id := range leaks {
-			if !r.leaks[id] {
-				r.t.Fatalf("seed %d, step %d: %s lost page %s", r.h.Seed, r.steps, f.Name, id)
-			}
+		if !r.known(leaks) {
+			r.t.Fatalf("seed %d, step %d: %s lost some of pages %v", r.h.Seed, r.steps, f.Name, leaks)
 		}
 	}
 	r.leaks = leaks
+}
+
+// known tells whether all these pages were lost before.
+func (r *run) known(leaks map[string]bool) bool {
+	for id := range leaks {
+		if !r.leaks[id] {
+			return false
+		}
+	}
+	return true
 }
 
 // copied copies the file while f has it open, between two transactions, and has
