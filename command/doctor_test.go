@@ -156,6 +156,18 @@ func TestDoctorVerdict(t *testing.T) {
 	}
 }
 
+// TestDoctorOfSmallFile: a file of 2 MiB, which a database takes in growing, was called bloated.
+func TestDoctorOfSmallFile(t *testing.T) {
+	workdir(t)
+	check(t, os.WriteFile("value", make([]byte, 1_500_000), 0o600))
+	must(t, "put", "small.db", "b", "k", "--value-file", "value", "--create")
+	must(t, "delete", "small.db", "b", "k")
+	if info, err := os.Stat("small.db"); err != nil || info.Size() != 2<<20 {
+		t.Fatal(info, err)
+	}
+	wantIn(t, run(t, "doctor", "small.db"), 0, "of the file, but that is only 2.0 MiB: too little to matter.\n", "")
+}
+
 // TestDoctorProgram: of a program that is known the whole sequence is told, and what is
 // its own.
 func TestDoctorProgram(t *testing.T) {

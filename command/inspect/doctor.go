@@ -40,7 +40,7 @@ const maxKnownBuckets = 32
 // the file would soon be as long again by what a program commonly writes.
 const (
 	worthShare = 0.25
-	worthBytes = 1 << 20
+	worthBytes = 2 << 20 // a file of that size is never bloated
 )
 
 // freelistHeavy is how many times larger than the rest of a commit the
