@@ -3,6 +3,7 @@ package command_test
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -194,7 +195,22 @@ func (f salvageFile) verifyDamaged(whole, data []byte, damaged []page.ID, harm s
 	want := oracleOf(whole, f.pageSize, s.Root)
 	s.replaced = harm == swapped || harm == copiedOver
 	lone := harm != "cut off" && harm != swapped && !f.noFree
-	return s.verify(want, set, !f.options.NoSeals, lone)
+	return s.verify(want, set, !f.options.NoSeals && !f.hidesSeal(whole, data, damaged), lone)
+}
+
+// hidesSeal tells whether the damage of one page has made it one without a seal: one changed bit can do that in the length of
+// the last element (docs/format.md). What happened: the test failed when pages lay elsewhere, and the bit met that length.
+func (f salvageFile) hidesSeal(whole, data []byte, damaged []page.ID) bool {
+	if len(damaged) != 1 || len(data) != len(whole) {
+		return false
+	}
+	from := int(damaged[0]) * f.pageSize
+	to := from + f.pageSize
+	changed := 0
+	for i := from; i < to; i++ {
+		changed += bits.OnesCount8(whole[i] ^ data[i])
+	}
+	return changed == 1 && page.CheckSeal(whole[from:to], damaged[0]) == page.Sealed && page.CheckSeal(data[from:to], damaged[0]) == page.Unsealed
 }
 
 // TestSalvageEachPage damages each page of each file in each way.
