@@ -151,7 +151,8 @@ func (a *Auto) Look() {
 	now, total := time.Now(), a.env.Busy()
 	a.mu.Lock()
 	a.armed = false
-	busy := float64(total-a.busy) / float64(max(now.Sub(a.looked), 1))
+	// Several who wait at once do not make it more than all of the time: MaxBusy 1 is never exceeded.
+	busy := min(1, float64(total-a.busy)/float64(max(now.Sub(a.looked), 1)))
 	a.looked, a.busy = now, total
 	if a.closed || err != nil {
 		a.mu.Unlock()

@@ -76,6 +76,17 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestAlwaysBusyWriters: with MaxBusy 1 no writers are too busy. What happened: the waits of several writers were added up, and
+// were more than all of the time.
+func TestAlwaysBusyWriters(t *testing.T) {
+	d := &database{free: 250, busy: time.Hour}
+	a := d.auto(t)
+	a.opts.MaxBusy = 1
+	if a.Look(); d.runs != 1 {
+		t.Errorf("%d runs, waits for %q", d.runs, a.Stats().Waits)
+	}
+}
+
 // TestReaderIsNamedOnce: the log names the reader for which vacuum waits, each once.
 func TestReaderIsNamedOnce(t *testing.T) {
 	d := &database{free: 200, pending: 50, reader: 7}
