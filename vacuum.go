@@ -11,8 +11,8 @@ import (
 // VacuumOptions say how DB.Vacuum goes about it. The zero value is a good choice.
 type VacuumOptions struct {
 	// StepPages is how many pages one step writes at most; a longer value is a step of its
-	// own. 0 or less: 64, and up to 512 beside transactions that stay open for long. StepTime is about how long a step keeps writers waiting at
-	// most, 0 or less: 5 milliseconds.
+	// own. 0 or less: 64, and up to 512 beside transactions that stay open for long. StepTime
+	// is about how long a step keeps writers waiting at most, 0 or less: 5 milliseconds.
 	StepPages int
 	StepTime  time.Duration
 
@@ -78,7 +78,7 @@ func oldReader(h pager.Held) OldReader {
 // Vacuum makes the file shorter: it moves what lies at its end to free pages at the
 // front, joins pages that are half empty, and cuts the end off. Others read and write
 // meanwhile. No reader waits; a writer waits for a step at most, which writes
-// VacuumOptions.StepPages pages. It needs no room on the disk beyond a few steps, 1 MiB as a rule. It
+// VacuumOptions.StepPages pages. It needs no room on the disk beyond a few steps, 1 MiB as a rule, 3 beside transactions that stay open for long. It
 // must not be called within Update: it would wait for itself.
 //
 // It returns ctx's error when that ends, and with any error what was done so far. That is done when ctx

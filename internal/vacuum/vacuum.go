@@ -38,7 +38,7 @@ const mostSteps = 8
 func (v *vac) pagesAfter(waited time.Duration) uint64 {
 	pages := uint64(v.o.StepPages)
 	if v.stretch {
-		pages *= min(mostSteps, 1+uint64(waited/(2*v.o.StepTime)))
+		pages *= min(mostSteps, 1+uint64(waited/2/v.o.StepTime))
 	}
 	v.pages = pages
 	return pages
