@@ -15,10 +15,13 @@ type Item struct {
 	Value   string
 }
 
-// Parse reads a setting. It is an error if a pattern is not one of path.Match, or has a slash and is not of whole paths.
+// Parse reads a setting. It is an error if one of several values is empty, or if a pattern is not one of path.Match, or has a slash and is not of whole paths.
 func Parse(text string) ([]Item, error) {
 	var items []Item
 	for part := range strings.SplitSeq(text, ",") {
+		if part == "" && text != "" { // it would unset what stands before it
+			return nil, fmt.Errorf("one of the values of %q is empty", text)
+		}
 		item := Item{Value: part}
 		if pattern, value, ok := strings.Cut(part, "="); ok {
 			item = Item{Pattern: filepath.ToSlash(pattern), Value: value}

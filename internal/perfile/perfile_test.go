@@ -35,7 +35,7 @@ func TestOf(t *testing.T) {
 			t.Errorf("%s of %s: %q, want %q", c.text, c.file, got, c.want)
 		}
 	}
-	for _, wrong := range []string{"[=on", "=on", "a/b=on", "on,a/*.db=off", "*/b=off"} {
+	for _, wrong := range []string{"[=on", "=on", "on,", ",on", "on,,a=off", "a/b=on", "on,a/*.db=off", "*/b=off"} {
 		if items, err := Parse(wrong); err == nil {
 			t.Errorf("%s: %v", wrong, items)
 		}
