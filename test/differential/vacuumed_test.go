@@ -38,7 +38,7 @@ func (r *run) vacuumed(file string, engines []*Follower, rng *rand.Rand) {
 	if damage := (*holdfast.CorruptError)(nil); errors.As(err, &damage) && r.isLeak(err) {
 		// It is a copy of a file in use, and so checked: a page that bbolt has leaked is a fault then (docs/decisions/006).
 		r.tally.Add("refused for what bbolt leaked")
-		r.handOver(engines[0], file, engines)
+		r.handOver(engines[0], file, engines, true)
 		return
 	}
 	fatal(err)
@@ -49,7 +49,7 @@ func (r *run) vacuumed(file string, engines []*Follower, rng *rand.Rand) {
 			}
 		}
 	}
-	r.handOver(engines[0], file, engines)
+	r.handOver(engines[0], file, engines, true)
 }
 
 // isLeak tells whether an error is that a page is lost which was lost before.

@@ -269,12 +269,12 @@ func TestEmptyUpdateDropsFreelist(t *testing.T) {
 func namesFreelist(t *testing.T, path string) bool {
 	t.Helper()
 	data := readFile(t, path)
-	pageSize := binary.LittleEndian.Uint32(data[24:])
+	pageSize := binary.NativeEndian.Uint32(data[24:])
 	newest, list := uint64(0), uint64(0)
 	for slot := range uint32(2) {
 		meta := data[slot*pageSize+16:]
-		if id := binary.LittleEndian.Uint64(meta[48:]); slot == 0 || id > newest {
-			newest, list = id, binary.LittleEndian.Uint64(meta[32:])
+		if id := binary.NativeEndian.Uint64(meta[48:]); slot == 0 || id > newest {
+			newest, list = id, binary.NativeEndian.Uint64(meta[32:])
 		}
 	}
 	return list != math.MaxUint64
