@@ -34,7 +34,7 @@ func TestEnvOfDatabases(t *testing.T) {
 	wantIn(t, r, 0, file+"\n    HOLDFAST_AUTO_VACUUM=on\n    HOLDFAST_DURABILITY=periodic\n", "")
 	check(t, in.Close())
 	_ = p.Wait()
-	wantIn(t, run(t, "env", "--pid", fmt.Sprint(p.Process.Pid)), 1, "", "no such file")
+	wantIn(t, run(t, "env", "--pid", fmt.Sprint(p.Process.Pid)), 1, "", fmt.Sprintf("there is no process %d", p.Process.Pid))
 
 	t.Setenv("HOLDFAST_DURABILITY", "full,mounts.db=fast")
 	wantIn(t, run(t, "env", "meta.db"), 1, "meta.db\n    HOLDFAST_AUTO_VACUUM=on\n", `HOLDFAST_DURABILITY is "fast" for "mounts.db"; it can be "full", "none" or "periodic"`)

@@ -199,7 +199,7 @@ func (f salvageFile) verifyDamaged(whole, data []byte, damaged []page.ID, harm s
 }
 
 // hidesSeal tells whether the damage of one page has made it one without a seal: one changed bit can do that in the length of
-// the last element (docs/format.md). What happened: the test failed when pages lay elsewhere, and the bit met that length.
+// the last element (see hasSealRoom in internal/page). What happened: the test failed when pages lay elsewhere, and the bit met that length.
 func (f salvageFile) hidesSeal(whole, data []byte, damaged []page.ID) bool {
 	if len(damaged) != 1 || len(data) != len(whole) {
 		return false

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -103,12 +105,12 @@ func runEnv(c *cli.Call, pid uint) error {
 	if pid != 0 {
 		var err error
 		if set, err = environOf(pid); err != nil {
-			return err
+			return processError(pid, err)
 		}
 		get = set.get
 		if len(files) == 0 {
 			if files, err = databasesOf(pid); err != nil {
-				return err
+				return processError(pid, err)
 			}
 		}
 	}
@@ -126,6 +128,17 @@ func runEnv(c *cli.Call, pid uint) error {
 		r.printDatabases(c)
 	}
 	return wrong
+}
+
+// processError is err of reading what the system tells of a process, with what to do.
+func processError(pid uint, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no process %d: %w", pid, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("process %d belongs to another user; ask as that one, or as root: %w", pid, err)
+	}
+	return err
 }
 
 // reportEnv is what the variables are set to, by get, and say of files. wrong is the first of what they cannot be set to.
