@@ -19,6 +19,9 @@ func someRefs() []Ref {
 		{algorithm: SHA256, addr: a, size: math.MaxInt64, level: maxLevel},
 		inlineRef(SHA256, []byte{}),
 		inlineRef(BLAKE3, []byte("hello")),
+		inlineRef(SHA256, random(1, len(Address{})-1)),
+		inlineRef(SHA256, random(1, len(Address{}))),
+		inlineRef(SHA256, random(1, len(Address{})+1)),
 		inlineRef(SHA256, random(1, MaxInline)),
 	}
 }

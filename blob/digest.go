@@ -56,7 +56,7 @@ func (s *Store) ByDigest(sha256 [32]byte) (Ref, error) {
 // it. ok is false if it was not computed when the blob was written, or the store has no such blob.
 func (s *Store) DigestOf(ref Ref) (sum [32]byte, ok bool, err error) {
 	if ref.inlined {
-		return SHA256.sum(ref.inline.Bytes()), true, nil
+		return SHA256.sum(ref.value()), true, nil
 	}
 	if _, _, ok, err = s.root(ref); err != nil || !ok {
 		return sum, false, err

@@ -113,7 +113,7 @@ func (r *Reader) Ref() Ref { return r.ref }
 // in the blob it begins. above is where to look first, and becomes the node above the leaf.
 func (r *Reader) find(offset int64, above *nodeAt) (leaf []byte, begin int64, err error) {
 	if r.ref.inlined {
-		return r.ref.inline.Bytes(), 0, nil
+		return r.ref.value(), 0, nil
 	}
 	k, size := r.ref.key(), r.ref.size
 	if above.holds(offset) {

@@ -1,7 +1,6 @@
 package blob
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -63,12 +62,12 @@ const maxLevel = 12
 // the bytes themselves. The zero Ref names nothing. Refs are comparable, also as keys of a map: those
 // that are equal name the same blob in the same way.
 type Ref struct {
-	addr      Address // zero if inline
+	addr      Address // of an inline blob of at most len(Address) bytes: the bytes
 	size      int64
 	algorithm Algorithm
 	level     uint8
 	inlined   bool
-	inline    Inline
+	inline    Inline // of longer ones
 }
 
 // Inline is the content of a blob that its Ref holds itself.
@@ -79,14 +78,26 @@ func (v Inline) Bytes() []byte { return []byte(v) }
 
 // inlineRef returns the Ref of a value that it holds itself.
 func inlineRef(a Algorithm, p []byte) Ref {
-	return Ref{size: int64(len(p)), algorithm: a, inlined: true, inline: Inline(p)}
+	r := Ref{size: int64(len(p)), algorithm: a, inlined: true}
+	if copy(r.addr[:], p) < len(p) {
+		r.addr, r.inline = Address{}, Inline(p)
+	}
+	return r
+}
+
+// value returns the bytes of an inline blob, which may share the memory of r.
+func (r *Ref) value() []byte {
+	if r.inline != "" {
+		return r.inline.Bytes()
+	}
+	return r.addr[:r.size]
 }
 
 // Address is the address of the root of the blob's tree; of an inline blob the
 // hash of its bytes, which is what its address would be in a store.
 func (r Ref) Address() Address {
 	if r.inlined {
-		return r.algorithm.sum(r.inline.Bytes())
+		return r.algorithm.sum(r.value())
 	}
 	return r.addr
 }
@@ -101,7 +112,12 @@ func (r Ref) Level() int { return int(r.level) }
 func (r Ref) Algorithm() Algorithm { return r.algorithm }
 
 // Inline gives the value of an inline blob, and tells whether it is one.
-func (r Ref) Inline() (Inline, bool) { return r.inline, r.inlined }
+func (r Ref) Inline() (Inline, bool) {
+	if !r.inlined || r.inline != "" {
+		return r.inline, r.inlined
+	}
+	return Inline(r.value()), true
+}
 
 // IsZero tells whether r is the zero Ref, which names nothing.
 func (r Ref) IsZero() bool { return r.algorithm == 0 }
@@ -118,7 +134,11 @@ func (r Ref) AppendBinary(b []byte) ([]byte, error) {
 	case r.IsZero():
 		return b, fmt.Errorf("encoding the zero reference: %w", ErrInvalidRef)
 	case r.inlined:
-		return append(append(b, byte(r.algorithm)|inlineForm), r.inline...), nil
+		b = append(b, byte(r.algorithm)|inlineForm)
+		if r.inline != "" {
+			return append(b, r.inline...), nil
+		}
+		return append(b, r.value()...), nil
 	}
 	b = append(b, byte(r.algorithm), r.level)
 	b = binary.AppendUvarint(b, uint64(r.size))
@@ -150,7 +170,7 @@ func decodeRef(b []byte) (Ref, error) {
 		if len(b) > MaxInline {
 			return Ref{}, errLong
 		}
-		return inlineRef(a, bytes.Clone(b)), nil
+		return inlineRef(a, b), nil
 	}
 	r := Ref{algorithm: Algorithm(form)}
 	if !r.algorithm.valid() {
@@ -239,7 +259,7 @@ func (r Ref) AppendText(b []byte) ([]byte, error) {
 		return b, fmt.Errorf("encoding the zero reference: %w", ErrInvalidRef)
 	case r.inlined:
 		b = append(append(b, r.algorithm.String()...), "-inline:"...)
-		return hex.AppendEncode(b, r.inline.Bytes()), nil
+		return hex.AppendEncode(b, r.value()), nil
 	}
 	b = append(append(b, r.String()...), ':')
 	b = strconv.AppendInt(b, r.size, 10)

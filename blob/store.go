@@ -249,8 +249,8 @@ func (s *Store) Put(p []byte) (Ref, error) {
 }
 
 // PutInline is Put for values that are mostly short: one of at most MaxInline
-// bytes is kept in the Ref itself, and nothing is stored. p is kept then, and must stay as it
-// is as long as the Ref is used, also as a key of a map; its encoded form has a copy.
+// bytes is copied into the Ref itself, and nothing is stored. A value of at most 32 bytes costs no
+// allocation.
 func (s *Store) PutInline(p []byte) (Ref, error) {
 	if len(p) > MaxInline {
 		return s.Put(p)
