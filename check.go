@@ -134,20 +134,9 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		defer func() { *config.seals = SealCounts(seals) }()
 	}
 	var faults []*CorruptError
-	var damage *CorruptError
-	if in.Start == 0 {
-		free, err := tx.account()
-		switch {
-		case errors.As(err, &damage) && in.Meta.Freelist != page.NoFreelist:
-			in.Freelist = in.Meta.Freelist // whose faults are looked for one by one
-		case errors.As(err, &damage): // met by a scan, as it will be below
-		case err != nil:
-			return nil, err
-		default:
-			if in.Accounted = free.Exact; free.Exact { // else they are those of a newer state
-				in.Free, in.Reserved, in.Listed, in.Records = free.Free, free.Reserved, free.List, free.Records
-			}
-		}
+	damage, err := tx.accountFor(&in)
+	if err != nil {
+		return nil, err
 	}
 	done, cancelled := uint64(0), false
 	in.Progress = func(pages uint64) bool {
@@ -169,6 +158,27 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		faults = append(faults, damage)
 	}
 	return faults, nil
+}
+
+// accountFor tells a check of the whole file which pages are free. damage is what it met in finding that out.
+func (tx *Tx) accountFor(in *check.Input) (damage *CorruptError, err error) {
+	if in.Start != 0 {
+		return nil, nil
+	}
+	free, err := tx.account()
+	switch {
+	case errors.As(err, &damage):
+		if in.Meta.Freelist != page.NoFreelist {
+			in.Freelist = in.Meta.Freelist // whose faults are looked for one by one
+		} // else it was met by a scan, as it will be by the check
+		return damage, nil
+	case err != nil:
+		return nil, err
+	}
+	if in.Accounted = free.Exact; free.Exact { // else they are those of a newer state
+		in.Free, in.Reserved, in.Listed, in.Records = free.Free, free.Reserved, free.List, free.Records
+	}
+	return nil, nil
 }
 
 // whole is the first fault of a state that is not open yet; nil if it has none.

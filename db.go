@@ -117,6 +117,27 @@ func openExisting(path string, options *Options) (*DB, error) {
 // openFile opens the database in file, which it takes over. Unless create is set it
 // makes none of a file that is empty, or whose creation was interrupted.
 func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
+	db := newDB(file.Name(), options)
+	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
+	p, err := pager.Open(file, db.pagerOptions(options, create))
+	if err != nil {
+		db.logger.Errorf("Opening db file (%s) failed: %v", db.path, err)
+		return nil, db.corrupt(err)
+	}
+	db.pager, db.waits.Lock = p, p
+	if options.AutoVacuum != nil && !options.ReadOnly {
+		db.auto = newAuto(db, *options.AutoVacuum)
+		db.auto.Arm()
+	}
+	if options.StatsDir != "" && !options.ReadOnly {
+		db.shown = db.showStats(options.StatsDir)
+	}
+	db.logger.Infof("Opening db file (%s) successfully", db.path)
+	return db, nil
+}
+
+// newDB returns a DB without its file.
+func newDB(path string, options *Options) *DB {
 	db := &DB{
 		NoSync:          options.NoSync,
 		NoFreelistSync:  options.NoFreelistSync,
@@ -129,7 +150,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		AllocSize:       DefaultAllocSize,
 		MaxSize:         options.MaxSize,
 		Mlock:           options.Mlock,
-		path:            file.Name(),
+		path:            path,
 		readOnly:        options.ReadOnly,
 		noStats:         options.NoStatistics,
 		durability:      options.Durability,
@@ -143,13 +164,17 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	if db.logger == nil {
 		db.logger = discardLogger
 	}
-	db.logger.Infof("Opening db file (%s) with options: %s", db.path, options)
+	return db
+}
+
+// pagerOptions are what the pager is told of the options of a DB.
+func (db *DB) pagerOptions(options *Options, create bool) pager.Options {
 	var waits func() func() // nil without a logger, which it is for
 	if db.logger != discardLogger {
 		db.waits.Path, db.waits.Warn = db.path, db.logger.Warningf
 		waits = db.waits.Wait
 	}
-	p, err := pager.Open(file, pager.Options{
+	return pager.Options{
 		ReadOnly:     options.ReadOnly,
 		NoCreate:     !create,
 		SettleOnly:   !create, // see openExisting
@@ -174,21 +199,7 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		},
 		Whole:    db.whole,
 		KeysOnly: func(s *pager.State) (uint64, bool) { return bucket.KeysOnly(s, s.Meta.Root, uint64(s.Meta.HighWater)) },
-	})
-	if err != nil {
-		db.logger.Errorf("Opening db file (%s) failed: %v", db.path, err)
-		return nil, db.corrupt(err)
 	}
-	db.pager, db.waits.Lock = p, p
-	if options.AutoVacuum != nil && !options.ReadOnly {
-		db.auto = newAuto(db, *options.AutoVacuum)
-		db.auto.Arm()
-	}
-	if options.StatsDir != "" && !options.ReadOnly {
-		db.shown = db.showStats(options.StatsDir)
-	}
-	db.logger.Infof("Opening db file (%s) successfully", db.path)
-	return db, nil
 }
 
 // corrupt puts the file's name before an error that reports damage. Others it

@@ -113,81 +113,81 @@ var placeholders = map[string]string{
 func isPlaceholder(word string) bool { return placeholders[word] != "" }
 
 // Environment lists the variables that Open reads, in the order of their names.
-func Environment() []Variable {
-	return []Variable{
-		{"HOLDFAST_AUTO_VACUUM", []string{"off", "on"},
-			"the file becomes shorter by itself when much of it is free (Options.AutoVacuum)",
-			func(o *Options, value string) error {
-				if value == "on" && o.AutoVacuum == nil {
-					o.AutoVacuum = &AutoVacuum{}
-				}
+func Environment() []Variable { return slices.Clone(variables) }
+
+var variables = []Variable{
+	{"HOLDFAST_AUTO_VACUUM", []string{"off", "on"},
+		"the file becomes shorter by itself when much of it is free (Options.AutoVacuum)",
+		func(o *Options, value string) error {
+			if value == "on" && o.AutoVacuum == nil {
+				o.AutoVacuum = &AutoVacuum{}
+			}
+			return nil
+		}},
+	{"HOLDFAST_DAMAGE", []string{"error", "panic"},
+		"error: damage that Get or a Cursor meets is kept in Tx.Err, and is not a panic (Options.OnDamage)",
+		func(o *Options, value string) error {
+			if value == "error" {
+				o.OnDamage = DamageIsError
+			}
+			return nil
+		}},
+	{"HOLDFAST_DURABILITY", []string{"full", "none", "periodic"},
+		"when a commit returns, and what is left after a power failure (Options.Durability)",
+		func(o *Options, value string) error {
+			o.Durability = map[string]Durability{"full": Full, "periodic": Periodic, "none": None}[value]
+			return nil
+		}},
+	{"HOLDFAST_DURABLE_BASE", []string{"off", "on"},
+		"on: a writing transaction begins when all commits before it are on the disk (Options.DurableBase)",
+		func(o *Options, value string) error {
+			o.DurableBase = o.DurableBase || value == "on"
+			return nil
+		}},
+	{"HOLDFAST_LOG", []string{"stderr"},
+		"where messages go, if the program does not take them itself (Options.Logger)",
+		func(o *Options, _ string) error {
+			if o.Logger == nil {
+				o.Logger = &DefaultLogger{Logger: log.New(os.Stderr, "holdfast: ", log.LstdFlags)}
+			}
+			return nil
+		}},
+	{"HOLDFAST_PERIODIC_DELAY", []string{"DURATION"},
+		"how long a commit may wait for its flush with HOLDFAST_DURABILITY=periodic (Options.PeriodicDelay)",
+		func(o *Options, value string) (err error) {
+			o.PeriodicDelay, err = positive(value)
+			return err
+		}},
+	{"HOLDFAST_SEALS", []string{"off", "on"},
+		"off: checksums of pages are neither written nor verified (Options.NoSeals)",
+		func(o *Options, value string) error {
+			o.NoSeals = o.NoSeals || value == "off"
+			return nil
+		}},
+	{"HOLDFAST_SETTLE_DELAY", []string{"off", "DURATION"},
+		"how long after the last commit bbolt finds it; off: after Sync and Close only (Options.SettleDelay)",
+		func(o *Options, value string) (err error) {
+			if value == "off" {
+				o.SettleDelay = -1
 				return nil
-			}},
-		{"HOLDFAST_DAMAGE", []string{"error", "panic"},
-			"error: damage that Get or a Cursor meets is kept in Tx.Err, and is not a panic (Options.OnDamage)",
-			func(o *Options, value string) error {
-				if value == "error" {
-					o.OnDamage = DamageIsError
-				}
-				return nil
-			}},
-		{"HOLDFAST_DURABILITY", []string{"full", "none", "periodic"},
-			"when a commit returns, and what is left after a power failure (Options.Durability)",
-			func(o *Options, value string) error {
-				o.Durability = map[string]Durability{"full": Full, "periodic": Periodic, "none": None}[value]
-				return nil
-			}},
-		{"HOLDFAST_DURABLE_BASE", []string{"off", "on"},
-			"on: a writing transaction begins when all commits before it are on the disk (Options.DurableBase)",
-			func(o *Options, value string) error {
-				o.DurableBase = o.DurableBase || value == "on"
-				return nil
-			}},
-		{"HOLDFAST_LOG", []string{"stderr"},
-			"where messages go, if the program does not take them itself (Options.Logger)",
-			func(o *Options, _ string) error {
-				if o.Logger == nil {
-					o.Logger = &DefaultLogger{Logger: log.New(os.Stderr, "holdfast: ", log.LstdFlags)}
-				}
-				return nil
-			}},
-		{"HOLDFAST_PERIODIC_DELAY", []string{"DURATION"},
-			"how long a commit may wait for its flush with HOLDFAST_DURABILITY=periodic (Options.PeriodicDelay)",
-			func(o *Options, value string) (err error) {
-				o.PeriodicDelay, err = positive(value)
-				return err
-			}},
-		{"HOLDFAST_SEALS", []string{"off", "on"},
-			"off: checksums of pages are neither written nor verified (Options.NoSeals)",
-			func(o *Options, value string) error {
-				o.NoSeals = o.NoSeals || value == "off"
-				return nil
-			}},
-		{"HOLDFAST_SETTLE_DELAY", []string{"off", "DURATION"},
-			"how long after the last commit bbolt finds it; off: after Sync and Close only (Options.SettleDelay)",
-			func(o *Options, value string) (err error) {
-				if value == "off" {
-					o.SettleDelay = -1
-					return nil
-				}
-				o.SettleDelay, err = positive(value)
-				return err
-			}},
-		{"HOLDFAST_STATS", []string{"DIRECTORY"},
-			"figures of the open database are shown in a file there, for holdfast top (Options.StatsDir)",
-			func(o *Options, value string) error {
-				if o.StatsDir == "" {
-					o.StatsDir = value
-				}
-				return nil
-			}},
-		{"HOLDFAST_STRICT_COMPAT", []string{"off", "on"},
-			"on: two flushes for each commit, and bbolt finds it also after a crash (Options.StrictCompat)",
-			func(o *Options, value string) error {
-				o.StrictCompat = o.StrictCompat || value == "on"
-				return nil
-			}},
-	}
+			}
+			o.SettleDelay, err = positive(value)
+			return err
+		}},
+	{"HOLDFAST_STATS", []string{"DIRECTORY"},
+		"figures of the open database are shown in a file there, for holdfast top (Options.StatsDir)",
+		func(o *Options, value string) error {
+			if o.StatsDir == "" {
+				o.StatsDir = value
+			}
+			return nil
+		}},
+	{"HOLDFAST_STRICT_COMPAT", []string{"off", "on"},
+		"on: two flushes for each commit, and bbolt finds it also after a crash (Options.StrictCompat)",
+		func(o *Options, value string) error {
+			o.StrictCompat = o.StrictCompat || value == "on"
+			return nil
+		}},
 }
 
 // positive reads a duration above zero, which stands for a default.

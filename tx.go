@@ -272,16 +272,7 @@ func (tx *Tx) Commit() error {
 		defer order.end()
 	}
 	if !tx.w.root.core.Changed() && !tx.dropsFreelist() {
-		// As in bbolt, it makes earlier commits durable, while Close still waits for it.
-		var err error
-		if tx.db.commitOptions().Mode == Full {
-			err = tx.db.pager.SyncUnflushed()
-		}
-		if err = tx.rollbackWith(err); err != nil {
-			return err
-		}
-		tx.committed(order)
-		return nil
+		return tx.commitNothing(order)
 	}
 	begin := time.Now()
 	prepared, err := tx.prepare(begin)
@@ -302,6 +293,20 @@ func (tx *Tx) Commit() error {
 	tx.db.auto.Arm()
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
+	}
+	tx.committed(order)
+	return nil
+}
+
+// commitNothing ends a transaction that has changed nothing. As in bbolt, it makes earlier commits durable, while Close
+// still waits for it.
+func (tx *Tx) commitNothing(order *place) error {
+	var err error
+	if tx.db.commitOptions().Mode == Full {
+		err = tx.db.pager.SyncUnflushed()
+	}
+	if err = tx.rollbackWith(err); err != nil {
+		return err
 	}
 	tx.committed(order)
 	return nil

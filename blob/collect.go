@@ -346,19 +346,7 @@ func (r *collection) transaction() error {
 		return nil
 	})
 	if err != nil {
-		at := r.c.at
-		skip, first := r.c.skip, r.c.first
-		r.c, r.done = before, false
-		r.c.skip, r.c.first = skip, first
-		var damage *holdfast.CorruptError
-		if at == nil || !errors.As(err, &damage) {
-			return err
-		}
-		if _, again := r.c.skip[*at]; again {
-			return err
-		}
-		r.c.pass(*at, err)
-		return nil
+		return r.undo(before, err)
 	}
 	r.c.s, r.look = nil, look
 	held += tx.Stats().SpillTime
@@ -369,6 +357,24 @@ func (r *collection) transaction() error {
 	if worked {
 		r.adapt(held)
 	}
+	return nil
+}
+
+// undo goes back to where a transaction that failed began. Of a chunk that is damaged the next one knows: it passes over
+// it, and err is not returned.
+func (r *collection) undo(before collector, err error) error {
+	at := r.c.at
+	skip, first := r.c.skip, r.c.first
+	r.c, r.done = before, false
+	r.c.skip, r.c.first = skip, first
+	var damage *holdfast.CorruptError
+	if at == nil || !errors.As(err, &damage) {
+		return err
+	}
+	if _, again := r.c.skip[*at]; again {
+		return err
+	}
+	r.c.pass(*at, err)
 	return nil
 }
 

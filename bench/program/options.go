@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"holdfast/bench/suite"
 	"holdfast/internal/vfs"
@@ -43,23 +44,12 @@ func (p *Program) parse(args []string) (*options, error) {
 	if *full {
 		c = p.Full
 	}
-	for _, set := range []struct {
-		value int
-		field *int
-	}{{*keys, &c.Keys}, {*rounds, &c.Rounds}, {*loads, &c.Loads}} {
-		if set.value > 0 {
-			*set.field = set.value
-		}
-	}
-	if *emptied > 0 {
-		c.Emptied = *emptied << 20
-	}
-	if *thinned > 0 {
-		c.Thinned = *thinned << 20
-	}
-	if *length > 0 {
-		c.Time = *length
-	}
+	override(&c.Keys, *keys)
+	override(&c.Rounds, *rounds)
+	override(&c.Loads, *loads)
+	override(&c.Emptied, *emptied<<20)
+	override(&c.Thinned, *thinned<<20)
+	override(&c.Time, *length)
 	if *live != "" {
 		var err error
 		if c.Live, err = sizes(*live); err != nil {
@@ -86,6 +76,13 @@ func (p *Program) parse(args []string) (*options, error) {
 		}
 	}
 	return &options{args: args, config: c, names: f.Args(), document: *update, json: *asJSON}, nil
+}
+
+// override sets what was asked for.
+func override[T int | int64 | time.Duration](field *T, value T) {
+	if value > 0 {
+		*field = value
+	}
 }
 
 // sizes reads numbers of MiB with commas between.

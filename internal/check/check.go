@@ -290,8 +290,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path, 
 	defer c.caught(p)
 	pg, err := c.read(id)
 	if err != nil {
-		// What a tree names is in use, also if it cannot be read.
-		if id >= page.FirstDataPage && id < c.in.Meta.HighWater {
+		if id >= page.FirstDataPage && id < c.in.Meta.HighWater { // what a tree names is in use, also if it cannot be read
 			c.claim(id, 1, p, by)
 		}
 		c.unread = true
@@ -317,14 +316,7 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path, 
 	}
 	keys := c.keys(pg, id, b, p)
 	if pg.IsLeaf() {
-		if *leafDepth < 0 {
-			*leafDepth = depth
-		} else if *leafDepth != depth {
-			c.fault(id, "leaf at depth %d, others are at depth %d%s", depth, *leafDepth, c.where(p))
-		}
-		if pg.Count() == 0 && depth > 0 {
-			c.fault(id, "leaf without elements below a branch%s", c.where(p))
-		}
+		c.leaf(pg, id, depth, leafDepth, p)
 		c.values(pg, id, p, false, keys == nil)
 		return
 	}
@@ -344,6 +336,18 @@ func (c *checker) page(id page.ID, depth int, b bounds, leafDepth *int, p path, 
 			}
 		}
 		c.page(child, depth+1, below, leafDepth, p, reference{id, i})
+	}
+}
+
+// leaf checks where a leaf is, and that it has a reason to be there.
+func (c *checker) leaf(pg page.Page, id page.ID, depth int, leafDepth *int, p path) {
+	if *leafDepth < 0 {
+		*leafDepth = depth
+	} else if *leafDepth != depth {
+		c.fault(id, "leaf at depth %d, others are at depth %d%s", depth, *leafDepth, c.where(p))
+	}
+	if pg.Count() == 0 && depth > 0 {
+		c.fault(id, "leaf without elements below a branch%s", c.where(p))
 	}
 }
 

@@ -225,14 +225,13 @@ func Decode(buf []byte) (*Extension, error) {
 		return nil, ErrNone
 	}
 	size := uint64(order.Uint32(b[12:]))
-	fixed := fixedSize
-	if b[8] == version-1 {
-		fixed = sumAt
-	}
 	if size > uint64(len(b)) || size < uint64(sumAt+len(Hash{})) {
 		return nil, fmt.Errorf("extension of %d bytes", size)
 	}
-	end := int(size) - len(Hash{})
+	fixed, end := fixedSize, int(size)-len(Hash{})
+	if b[8] == version-1 {
+		fixed = sumAt
+	}
 	e := &Extension{Database: [16]byte(b[16:32]), Key: [16]byte(b[32:48]), Tx: page.TxID(order.Uint64(b[48:])), File: order.Uint32(b[164:])}
 	h, err := NewHasher(e.Key)
 	if err != nil && b[10]&flagTrailing != 0 {
@@ -266,11 +265,7 @@ func Decode(buf []byte) (*Extension, error) {
 		at += listSize
 	}
 	if b[10]&flagFreeSet != 0 {
-		e.Free = &FreeSet{Count: order.Uint64(b[56:]), Snapshot: getRun(b[64:]), Inline: b[start : end-int(written) : end-int(written)]}
-		for range logs {
-			e.Free.Logs = append(e.Free.Logs, getRun(b[at:]))
-			at += runSize
-		}
+		e.Free = &FreeSet{Count: order.Uint64(b[56:]), Snapshot: getRun(b[64:]), Logs: getRuns(b[at:], logs), Inline: b[start : end-int(written) : end-int(written)]}
 	}
 	if b[10]&flagTrailing != 0 {
 		e.Trailing = getTrailing(b)
@@ -280,6 +275,14 @@ func Decode(buf []byte) (*Extension, error) {
 		e.Trailing.Written = b[end-int(written) : end : end]
 	}
 	return e, nil
+}
+
+// getRuns reads n runs.
+func getRuns(b []byte, n int) (runs []Run) {
+	for i := range n {
+		runs = append(runs, getRun(b[i*runSize:]))
+	}
+	return runs
 }
 
 func getTrailing(b []byte) *Trailing {

@@ -56,32 +56,9 @@ func (p *Pager) Finding() Finding {
 // one before would be to lose a commit that was acknowledged.
 func (p *Pager) find(best int, metas []byte) (found, error) {
 	f := found{best: best, meta: p.slots.Meta[best], tx: page.TxID(p.slots.Meta[best].Label)}
-	var exts [2]*extension.Extension
-	for slot := range exts {
-		buf := metas[slot*p.pageSize:][:p.pageSize]
-		ext, err := extension.Decode(buf)
-		if slot == best && err != nil && !errors.Is(err, extension.ErrPlainVersion) && !isZero(buf[page.ExtensionOffset:]) {
-			f.unreadable = true
-		}
-		switch {
-		case p.slots.Err[slot] != nil || errors.Is(err, extension.ErrNone):
-		case slot == best && (errors.Is(err, extension.ErrVersion) || errors.Is(err, extension.ErrNoChecksum)):
-			return f, fmt.Errorf("the newest state of %s cannot be told: meta page %d: %w", p.file.Name(), slot, err)
-		case err != nil:
-			p.logf("%s: slot %d: %v", p.file.Name(), slot, err)
-		case ext.Tx > page.TxID(page.MaxLabel) || ext.Trailing != nil && ext.Trailing.Base >= ext.Tx:
-			p.logf("%s: slot %d: an extension of transaction %d makes no sense", p.file.Name(), slot, ext.Tx)
-		default:
-			exts[slot] = ext
-			p.inUse[slot] = ext.File != 0
-		}
-	}
-	if f.unreadable {
-		p.logf("%s: what meta page %d has besides bbolt's meta cannot be read: the last flush was cut short, or its commits are lost by damage", p.file.Name(), best)
-	}
-	if err := p.slots.Err[1-best]; err != nil {
-		f.unreadable = true
-		p.logf("%s: meta page %d is not whole, and may have named a newer state: the last flush was cut short, or its commits are lost by damage: %v", p.file.Name(), 1-best, err)
+	exts, err := p.extensions(&f, metas)
+	if err != nil {
+		return f, err
 	}
 	own, other := exts[best], exts[1-best]
 	f.listed = other != nil && other.Trailing != nil
@@ -133,6 +110,39 @@ func (p *Pager) find(best int, metas []byte) (found, error) {
 		f.free = nil
 	}
 	return f, nil
+}
+
+// extensions reads what both slots have besides bbolt's meta, as far as it makes sense, and tells f whether a newer state may be
+// lost.
+func (p *Pager) extensions(f *found, metas []byte) (exts [2]*extension.Extension, err error) {
+	best := f.best
+	for slot := range exts {
+		buf := metas[slot*p.pageSize:][:p.pageSize]
+		ext, err := extension.Decode(buf)
+		if slot == best && err != nil && !errors.Is(err, extension.ErrPlainVersion) && !isZero(buf[page.ExtensionOffset:]) {
+			f.unreadable = true
+		}
+		switch {
+		case p.slots.Err[slot] != nil || errors.Is(err, extension.ErrNone):
+		case slot == best && (errors.Is(err, extension.ErrVersion) || errors.Is(err, extension.ErrNoChecksum)):
+			return exts, fmt.Errorf("the newest state of %s cannot be told: meta page %d: %w", p.file.Name(), slot, err)
+		case err != nil:
+			p.logf("%s: slot %d: %v", p.file.Name(), slot, err)
+		case ext.Tx > page.TxID(page.MaxLabel) || ext.Trailing != nil && ext.Trailing.Base >= ext.Tx:
+			p.logf("%s: slot %d: an extension of transaction %d makes no sense", p.file.Name(), slot, ext.Tx)
+		default:
+			exts[slot] = ext
+			p.inUse[slot] = ext.File != 0
+		}
+	}
+	if f.unreadable {
+		p.logf("%s: what meta page %d has besides bbolt's meta cannot be read: the last flush was cut short, or its commits are lost by damage", p.file.Name(), best)
+	}
+	if err := p.slots.Err[1-best]; err != nil {
+		f.unreadable = true
+		p.logf("%s: meta page %d is not whole, and may have named a newer state: the last flush was cut short, or its commits are lost by damage: %v", p.file.Name(), 1-best, err)
+	}
+	return exts, nil
 }
 
 // names tells whether the extension of a slot is of the state that m describes: the newest one when m was

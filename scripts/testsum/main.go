@@ -111,9 +111,6 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 				fmt.Fprint(w, line)
 				continue
 			}
-			if e.Test != "" && !strings.Contains(e.Test, "/") && (e.Action == "pass" || e.Action == "skip" || e.Action == "fail") {
-				sum.times = append(sum.times, e)
-			}
 			switch {
 			case e.Action == "build-output":
 				build[e.ImportPath] = append(build[e.ImportPath], e.Output)
@@ -133,21 +130,12 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 				if e.Action == "pass" || e.Action == "skip" {
 					output[key(e)] = slices.DeleteFunc(output[key(e)], func(s said) bool { return s.test == e.Test })
 				}
-			case e.Action == "pass":
-				sum.seen[e.Test] = true
-				sum.passed++
+			case e.Action == "pass" || e.Action == "skip" || e.Action == "fail":
+				sum.endOfTest(w, e, output[key(e)])
 				delete(output, key(e))
-			case e.Action == "skip":
-				sum.seen[e.Test] = true
-				sum.skipped++
-				fmt.Fprintf(w, "--- SKIP: %s: %s\n", e.Test, reason(output[key(e)]))
-				delete(output, key(e))
-			case e.Action == "fail":
-				sum.seen[e.Test] = true
-				sum.failed++
-				failedTests[e.Package]++
-				printResult(w, output[key(e)])
-				delete(output, key(e))
+				if e.Action == "fail" {
+					failedTests[e.Package]++
+				}
 			}
 		}
 		if err == io.EOF {
@@ -156,6 +144,22 @@ func summarize(r io.Reader, w io.Writer) (summary, error) {
 		if err != nil {
 			return sum, err
 		}
+	}
+}
+
+// endOfTest counts a result of a top-level test, and prints what it said if that matters.
+func (s *summary) endOfTest(w io.Writer, e event, output []said) {
+	s.times = append(s.times, e)
+	s.seen[e.Test] = true
+	switch e.Action {
+	case "pass":
+		s.passed++
+	case "skip":
+		s.skipped++
+		fmt.Fprintf(w, "--- SKIP: %s: %s\n", e.Test, reason(output))
+	case "fail":
+		s.failed++
+		printResult(w, output)
 	}
 }
 

@@ -25,26 +25,9 @@ func (t *Namespace) Commit(ctx context.Context, name, key string, options ...Opt
 }
 
 func (t *Namespace) commit(ctx context.Context, name, key string, c choices) error {
-	if err := checkName("name", name, MaxNameSize); err != nil {
-		return err
-	}
-	if c.old != 0 {
-		return fmt.Errorf("%w: Replacing is for Prepare and View", ErrInvalid)
-	}
-	labels, err := keepLabels(c.labels)
+	labels, err := t.s.checkCommit(name, &c)
 	if err != nil {
 		return err
-	}
-	if c.lease != "" {
-		if err := checkLease(c.lease, c.ttl); err != nil {
-			return err
-		}
-	}
-	if c.digest || t.s.opts.Digests {
-		if _, ok := t.s.driver.(Digester); !ok {
-			return fmt.Errorf("a digest: %w by driver %s", ErrUnsupported, t.s.driver.Name())
-		}
-		c.digest = true
 	}
 	var before record
 	var tree Tree
@@ -68,17 +51,9 @@ func (t *Namespace) commit(ctx context.Context, name, key string, c choices) err
 	if before.id != id {
 		return fmt.Errorf("%w any more", ErrNotFound)
 	}
-	if err := t.s.driver.Commit(ctx, tree); err != nil {
-		return fmt.Errorf("driver %s: %w", t.s.driver.Name(), err)
-	}
-	usage, err := t.s.driver.Usage(ctx, tree)
+	usage, err := t.s.commitTree(ctx, tree)
 	if err != nil {
-		return fmt.Errorf("driver %s: %w", t.s.driver.Name(), err)
-	}
-	if t.s.opts.Sync == SyncCommit {
-		if err := t.s.flushContent(ctx, tree); err != nil {
-			return err
-		}
+		return err
 	}
 	err = t.s.update("commit", func(tx *txn) error {
 		r, err := t.committable(tx, name, key, c.parent, before.id)
@@ -86,29 +61,7 @@ func (t *Namespace) commit(ctx context.Context, name, key string, c choices) err
 			return err
 		}
 		r.labels, r.usage = labels, usage
-		if c.digest {
-			r.flags |= flagPending
-			if err := tx.reschedule(&record{}, &r); err != nil {
-				return err
-			}
-		}
-		if err := t.enterCommitted(tx, name, key, &r); err != nil {
-			return err
-		}
-		if c.lease != "" {
-			if err := t.take(tx, c.lease, c.ttl, t.key(name), &r); err != nil {
-				return err
-			}
-		}
-		if c.pass {
-			if err := t.passLease(tx, c.lease, &r); err != nil {
-				return err
-			}
-		}
-		if r.parent == before.parent {
-			return nil
-		}
-		return t.adopt(tx, &r)
+		return t.recordCommit(tx, name, key, &r, before.parent, &c)
 	})
 	if err == nil {
 		t.s.reaper.finish(before.id)
@@ -117,6 +70,76 @@ func (t *Namespace) commit(ctx context.Context, name, key string, c choices) err
 		}
 	}
 	return err
+}
+
+// recordCommit makes r, an active snapshot whose parent was before, the committed one of a name.
+func (t *Namespace) recordCommit(tx *txn, name, key string, r *record, before ID, c *choices) error {
+	if c.digest {
+		r.flags |= flagPending
+		if err := tx.reschedule(&record{}, r); err != nil {
+			return err
+		}
+	}
+	if err := t.enterCommitted(tx, name, key, r); err != nil {
+		return err
+	}
+	if c.lease != "" {
+		if err := t.take(tx, c.lease, c.ttl, t.key(name), r); err != nil {
+			return err
+		}
+	}
+	if c.pass {
+		if err := t.passLease(tx, c.lease, r); err != nil {
+			return err
+		}
+	}
+	if r.parent == before {
+		return nil
+	}
+	return t.adopt(tx, r)
+}
+
+// checkCommit checks what Commit was called with, and returns the labels. c.digest is set if the store wants it.
+func (s *Store) checkCommit(name string, c *choices) (map[string]string, error) {
+	if err := checkName("name", name, MaxNameSize); err != nil {
+		return nil, err
+	}
+	if c.old != 0 {
+		return nil, fmt.Errorf("%w: Replacing is for Prepare and View", ErrInvalid)
+	}
+	labels, err := keepLabels(c.labels)
+	if err != nil {
+		return nil, err
+	}
+	if c.lease != "" {
+		if err := checkLease(c.lease, c.ttl); err != nil {
+			return nil, err
+		}
+	}
+	if c.digest || s.opts.Digests {
+		if _, ok := s.driver.(Digester); !ok {
+			return nil, fmt.Errorf("a digest: %w by driver %s", ErrUnsupported, s.driver.Name())
+		}
+		c.digest = true
+	}
+	return labels, nil
+}
+
+// commitTree has the driver commit a tree, measures it, and flushes it if the store wants that.
+func (s *Store) commitTree(ctx context.Context, tree Tree) (Usage, error) {
+	if err := s.driver.Commit(ctx, tree); err != nil {
+		return Usage{}, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+	}
+	usage, err := s.driver.Usage(ctx, tree)
+	if err != nil {
+		return Usage{}, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+	}
+	if s.opts.Sync == SyncCommit {
+		if err := s.flushContent(ctx, tree); err != nil {
+			return Usage{}, err
+		}
+	}
+	return usage, nil
 }
 
 // committable is the record of the active snapshot key, with its parent if that is given only now, if it

@@ -32,17 +32,11 @@ func (t *Namespace) View(ctx context.Context, name, parent string, options ...Op
 }
 
 func (t *Namespace) begin(ctx context.Context, kind Kind, name, parent string, c choices) ([]mount.Mount, error) {
-	if err := checkName("name", name, MaxNameSize); err != nil {
-		return nil, err
+	labels, err := checkBegin(name, &c)
+	if err == nil {
+		err = ctx.Err()
 	}
-	if c.parent != "" || c.lease != "" || c.digest {
-		return nil, fmt.Errorf("%w: WithParent, WithLease, PassingLease and WithDigest are for Commit", ErrInvalid)
-	}
-	labels, err := keepLabels(c.labels)
 	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	r := record{kind: kind, labels: labels}
@@ -91,6 +85,17 @@ func (t *Namespace) begin(ctx context.Context, kind Kind, name, parent string, c
 		t.s.reaper.add(doomed{id: old.id}, old.trashSize())
 	}
 	return mounts, nil
+}
+
+// checkBegin checks what Prepare or View was called with, and returns the labels.
+func checkBegin(name string, c *choices) (map[string]string, error) {
+	if err := checkName("name", name, MaxNameSize); err != nil {
+		return nil, err
+	}
+	if c.parent != "" || c.lease != "" || c.digest {
+		return nil, fmt.Errorf("%w: WithParent, WithLease, PassingLease and WithDigest are for Commit", ErrInvalid)
+	}
+	return keepLabels(c.labels)
 }
 
 // occupant is the record of the snapshot that has a key, if that is the one that may be replaced; zero if there is

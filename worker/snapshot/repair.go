@@ -104,14 +104,23 @@ func (t *Namespace) repair(ctx context.Context, name string, o *RepairOptions) e
 			return err
 		}
 	}
+	if err := s.exchange(&r, fresh, old, usage, o.Unused); err != nil {
+		return err
+	}
+	s.log.Info("a damaged snapshot was repaired", "namespace", t.name, "snapshot", name, "ID", r.id)
+	return reached("entered")
+}
+
+// exchange puts the tree fresh in the place of old, that of r, which has no mounts then.
+func (s *Store) exchange(r *record, fresh, old Tree, usage Usage, unused func(Info) bool) error {
 	// The one that is exchanged for it is deleted after a crash, not kept.
 	if err := s.mark(r.id); err != nil {
 		return err
 	}
 	defer s.entered(r.id)                                                                // as it is
 	exchange := sync.OnceValue(func() error { return exchangeDirs(fresh.Dir, old.Dir) }) // the transaction may be tried twice
-	err = s.update("repaired", func(tx *txn) error {
-		if err := tx.repairable(&r, fresh.ID, o.Unused); err != nil {
+	return s.update("repaired", func(tx *txn) error {
+		if err := tx.repairable(r, fresh.ID, unused); err != nil {
 			return err
 		}
 		if err := exchange(); err != nil {
@@ -125,11 +134,6 @@ func (t *Namespace) repair(ctx context.Context, name string, o *RepairOptions) e
 		}
 		return tx.repaired(r.id, usage)
 	})
-	if err != nil {
-		return err
-	}
-	s.log.Info("a damaged snapshot was repaired", "namespace", t.name, "snapshot", name, "ID", r.id)
-	return reached("entered")
 }
 
 // refill has the content of the snapshot r written into a new tree, and returns what that takes when it is on the disk

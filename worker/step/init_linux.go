@@ -116,6 +116,23 @@ func become() error {
 	if err := unix.Chdir(o.Box.Dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
+	if err := o.confine(); err != nil {
+		return err
+	}
+	if err := install(o.Filter); err != nil {
+		return err
+	}
+	if o.Wait {
+		if err := awaitEnd(in); err != nil {
+			return err
+		}
+	}
+	err = whileBusy(func() error { return syscall.Exec(name, o.Command, o.Env) })
+	return &startError{126, fmt.Errorf("%s: %w", name, err)}
+}
+
+// confine limits this process, and makes it the user of the command.
+func (o *orders) confine() error {
 	if err := limitResources(); err != nil {
 		return err
 	}
@@ -130,27 +147,27 @@ func become() error {
 	if err := ownKeyring(); err != nil {
 		return err
 	}
-	if err := o.become(); err != nil {
-		return err
-	}
-	f, err := seccomp.Parse(o.Filter)
+	return o.become()
+}
+
+// install installs an encoded filter.
+func install(filter []byte) error {
+	f, err := seccomp.Parse(filter)
 	if err == nil {
 		err = f.Install()
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// awaitEnd says that the command can begin, and waits until it may.
+func awaitEnd(orders *os.File) error {
+	if _, err := unix.Write(initReport, []byte{initReady}); err != nil {
+		return fmt.Errorf("the report: %w", err)
 	}
-	if o.Wait {
-		if _, err := unix.Write(initReport, []byte{initReady}); err != nil {
-			return fmt.Errorf("the report: %w", err)
-		}
-		if _, err := io.ReadAll(in); err != nil {
-			return fmt.Errorf("orders: %w", err)
-		}
-		_ = in.Close()
+	if _, err := io.ReadAll(orders); err != nil {
+		return fmt.Errorf("orders: %w", err)
 	}
-	err = whileBusy(func() error { return syscall.Exec(name, o.Command, o.Env) })
-	return &startError{126, fmt.Errorf("%s: %w", name, err)}
+	return orders.Close()
 }
 
 // closeMounts closes what only entering the sandbox needed, and the program itself: when the command is executed it is
@@ -243,16 +260,7 @@ func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err erro
 	}
 	defer self.Close()
 	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, self}
-	o := orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.Bytes(), Cgroups: int(r.cgroupns),
-		Wait: r.group.limits.Pids > 0 && r.group.limits.Pids < initPids}
-	o.Box.Mounts = slices.Clone(o.Box.Mounts)
-	at := initMounts
-	for _, fd := range append([]*int{&o.Box.Root}, mountFDs(o.Box.Mounts)...) {
-		if *fd >= 0 {
-			*fd = at
-			at++
-		}
-	}
+	o := r.orders()
 	files = append(files, r.files...)
 	flags := uintptr(syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS)
 	if s.Network == NetworkNone {
@@ -263,7 +271,45 @@ func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err erro
 		Dir: "/", Env: []string{"GOMAXPROCS=1", "GOGC=off"}, Files: files,
 		Sys: &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL, Setsid: true},
 	}
-	var p *os.Process
+	p, err := r.startInit(t, attr)
+	_ = ordersIn.Close()
+	_ = reportOut.Close()
+	for _, f := range r.files {
+		_ = f.Close()
+	}
+	if err != nil {
+		return done, fmt.Errorf("starting the init of a step: %w", err)
+	}
+	rep, err := r.command(ctx, p, o, ordersOut, reportIn)
+	if err != nil || len(rep) > 0 {
+		_ = p.Kill()
+		_, _ = p.Wait()
+		if err == nil {
+			err = parseReport(rep)
+		}
+		return done, err
+	}
+	return waitFor(ctx, p)
+}
+
+// orders tells the init what to do. The descriptors in it are those that the init will have.
+func (r *nativeRun) orders() *orders {
+	s := r.job.step
+	o := &orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.Bytes(), Cgroups: int(r.cgroupns),
+		Wait: r.group.limits.Pids > 0 && r.group.limits.Pids < initPids}
+	o.Box.Mounts = slices.Clone(o.Box.Mounts)
+	at := initMounts
+	for _, fd := range append([]*int{&o.Box.Root}, mountFDs(o.Box.Mounts)...) {
+		if *fd >= 0 {
+			*fd = at
+			at++
+		}
+	}
+	return o
+}
+
+// startInit starts the init in the cgroups of the step, where the thread t does not stay.
+func (r *nativeRun) startInit(t *thread, attr *os.ProcAttr) (p *os.Process, err error) {
 	if err = r.place.join(attr.Sys); err == nil {
 		p, err = os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", initSelf), []string{initName}, attr)
 	}
@@ -274,24 +320,7 @@ func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err erro
 		}
 		err = errors.Join(err, left)
 	}
-	_ = ordersIn.Close()
-	_ = reportOut.Close()
-	for _, f := range r.files {
-		_ = f.Close()
-	}
-	if err != nil {
-		return done, fmt.Errorf("starting the init of a step: %w", err)
-	}
-	rep, err := r.command(ctx, p, &o, ordersOut, reportIn)
-	if err != nil || len(rep) > 0 {
-		_ = p.Kill()
-		_, _ = p.Wait()
-		if err == nil {
-			err = parseReport(rep)
-		}
-		return done, err
-	}
-	return waitFor(ctx, p)
+	return p, err
 }
 
 // command gives an init its orders, and returns its report: empty when the command has begun.

@@ -22,25 +22,29 @@ func userAttempts() []attempt {
 	if env("CAPS") == "" {
 		return nil
 	}
-	devices := []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
-	each := func(do func(name string) error) func() error {
-		return func() error {
-			var list []func() error
-			for _, name := range devices {
-				list = append(list, func() error { return do(name) })
-			}
-			return first(list...)
+	return append(idAttempts(), privilegeAttempts()...)
+}
+
+// eachDevice does something to one device after the other.
+func eachDevice(do func(name string) error) func() error {
+	return func() error {
+		var list []func() error
+		for _, name := range []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"} {
+			list = append(list, func() error { return do(name) })
 		}
+		return first(list...)
 	}
+}
+
+// idAttempts are about owners of files, and ids that the step does not have.
+func idAttempts() []attempt {
 	return []attempt{
 		{"files of the host's root in a mount", func() error { return writeBelow("/unmapped") }},
 		{"owner of a file of the host's root", func() error { return os.Chown("/unmapped/file", 0, 0) }},
 		{"content of a private file of the host's root", func() error { return reads("/unmapped/private") }},
 		{"a file in the place of one of the host's root", func() error { return os.Rename("/rw/own", "/unmapped/file") }},
-		{"mode of a device", each(func(name string) error { return unix.Chmod(name, 0o600) })},
-		{"owner of a device", each(func(name string) error { return unix.Chown(name, 0, 0) })},
-		{"more capabilities than allowed", moreCapabilities},
-		{"capabilities are added", func() error { return capsetAll() }},
+		{"mode of a device", eachDevice(func(name string) error { return unix.Chmod(name, 0o600) })},
+		{"owner of a device", eachDevice(func(name string) error { return unix.Chown(name, 0, 0) })},
 		{"user outside the map", func() error { return first(outside(unix.SYS_SETRESUID)...) }},
 		{"group outside the map", func() error { return first(outside(unix.SYS_SETRESGID)...) }},
 		{"groups outside the map", func() error {
@@ -58,6 +62,14 @@ func userAttempts() []attempt {
 				func() error { return os.WriteFile("/proc/1/uid_map", []byte("0 0 1\n"), 0) },
 				func() error { return os.WriteFile("/proc/self/gid_map", []byte("0 0 1\n"), 0) })
 		}},
+	}
+}
+
+// privilegeAttempts are about capabilities, namespaces and programs that give more of either.
+func privilegeAttempts() []attempt {
+	return []attempt{
+		{"more capabilities than allowed", moreCapabilities},
+		{"capabilities are added", func() error { return capsetAll() }},
 		{"namespace above", func() error { return namespaceOf("user", unix.NS_GET_PARENT) }},
 		{"owner of the mount namespace", func() error { return namespaceOf("mnt", unix.NS_GET_USERNS) }},
 		{"owner of the network namespace", func() error { return namespaceOf("net", unix.NS_GET_USERNS) }},
