@@ -136,6 +136,10 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 	return db, nil
 }
 
+// topPages is how many pages Open reads at most to see that a program will get anywhere: most have fewer buckets, and
+// those that are not in the page cache cost a read each.
+const topPages = 32
+
 // newDB returns a DB without its file.
 func newDB(path string, options *Options) *DB {
 	db := &DB{
@@ -174,6 +178,11 @@ func (db *DB) pagerOptions(options *Options, create bool) pager.Options {
 		db.waits.Path, db.waits.Warn = db.path, db.logger.Warningf
 		waits = db.waits.Wait
 	}
+	// Not for programs that may read what damage has left, nor where the file is only settled or resealed.
+	var top func(*pager.State) error
+	if create && options.OnDamage != DamageIsError {
+		top = func(s *pager.State) error { return bucket.Top(s, s.Meta.Root, topPages) }
+	}
 	return pager.Options{
 		ReadOnly:     options.ReadOnly,
 		NoCreate:     !create,
@@ -197,6 +206,7 @@ func (db *DB) pagerOptions(options *Options, create bool) pager.Options {
 		Scan: func(s *pager.State, used func(page.Extent) error) error {
 			return bucket.EachRun(s, s.Meta.Root, used)
 		},
+		Top:      top,
 		Whole:    db.whole,
 		KeysOnly: func(s *pager.State) (uint64, bool) { return bucket.KeysOnly(s, s.Meta.Root, uint64(s.Meta.HighWater)) },
 	}

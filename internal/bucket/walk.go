@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"errors"
 
 	"holdfast/internal/page"
@@ -32,6 +33,38 @@ func KeysOnly(src tree.Reader, root page.ID, limit uint64) (pages uint64, only b
 	})
 	return pages, err == nil
 }
+
+// Top reads what every program meets first: the pages from the root of the root bucket to its first leaf, and the
+// root pages of the buckets there, at most limit pages in all. It returns the damage that it meets.
+func Top(src tree.Reader, root page.ID, limit int) error {
+	read := func(*tree.Level) error {
+		if limit--; limit < 0 {
+			return errEnough
+		}
+		return nil
+	}
+	tx := &Tx{Source: src}
+	t := tree.Open(src, nil, root)
+	err := t.Walk(func(l *tree.Level) error {
+		if err := read(l); err != nil || !l.IsLeaf() {
+			return err
+		}
+		err := eachNested(l, tx, func(child *Bucket) error {
+			err := child.tree.Walk(func(l *tree.Level) error { return cmp.Or(read(l), errRead) })
+			if errors.Is(err, errRead) {
+				return nil
+			}
+			return err
+		})
+		return cmp.Or(err, errEnough)
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+var errRead = errors.New("the root page is read")
 
 var errEnough = errors.New("enough is known")
 

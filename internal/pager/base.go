@@ -193,6 +193,15 @@ func (p *Pager) checkRoot(s *State) error {
 	return tornCopy(p.found.best, fmt.Sprintf("it names page %d as that of the root bucket, which has keys and no bucket, though the file has other pages in use", s.Meta.Root))
 }
 
+// checkTop refuses a state in which no program would get far.
+func (p *Pager) checkTop(s *State) (err error) {
+	if p.opts.Top == nil {
+		return nil
+	}
+	defer s.image.CatchFault(debug.SetPanicOnFault(true), &err)
+	return p.opts.Top(s)
+}
+
 // isAll tells whether the pages of the root bucket, so many, are all that the state uses but
 // for the metas, records of free pages and freelists.
 func (p *Pager) isAll(s *State, pages uint64) bool {

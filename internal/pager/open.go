@@ -166,6 +166,9 @@ func (p *Pager) openState() error {
 	if err := p.checkRoot(&s); err != nil {
 		return err
 	}
+	if err := p.checkTop(&s); err != nil {
+		return err
+	}
 	if load && p.space == nil {
 		if err := p.loadFree(&s); err != nil {
 			return err

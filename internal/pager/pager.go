@@ -76,6 +76,10 @@ type Options struct {
 	// SettleOnly says that nothing is going to be committed: no meta page is written but that
 	// which settles a state, and it does not say that the file is in use.
 	SettleOnly bool
+	// Top returns the damage of what every program meets first, if it is to be looked for: Open
+	// fails with it then.
+	Top func(src *State) error
+
 	// Whole returns a fault of a state, if it has any. It is asked before the state of a copy is
 	// believed that was made while a program wrote to the file. nil: it is not asked.
 	Whole func(src *State, a Accounting) error

@@ -179,7 +179,7 @@ func checkFile(t *testing.T, data []byte) (all []string) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{ReadOnly: true})
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{ReadOnly: true, OnDamage: holdfast.DamageIsError})
 	if err != nil {
 		t.Fatal(err)
 	}

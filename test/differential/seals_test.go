@@ -21,7 +21,7 @@ import (
 // and counts its seals.
 func faultsOf(t *testing.T, path string) (faults []*holdfast.CorruptError, seals holdfast.SealCounts, read error) {
 	t.Helper()
-	db, err := holdfast.Open(path, 0o600, &holdfast.Options{ReadOnly: true})
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{ReadOnly: true, OnDamage: holdfast.DamageIsError})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func TestCompactErrors(t *testing.T) {
 			damage(s)
 			path := tempPath(t)
 			must(t, os.WriteFile(path, s.data, 0o600))
-			src := open(t, path, &holdfast.Options{ReadOnly: true})
+			src := open(t, path, &holdfast.Options{ReadOnly: true, OnDamage: holdfast.DamageIsError})
 			dst := openNew(t, 0)
 			var fault *holdfast.CorruptError
 			if err := within(t, "Compact", func() error { return holdfast.Compact(dst, src, 1000) }); !errors.As(err, &fault) {

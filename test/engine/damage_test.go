@@ -331,10 +331,11 @@ func TestDamageIsReturned(t *testing.T) {
 // A bucket whose own element, or the root page of all, is damaged.
 func TestDamagePanicsAboveTheBucket(t *testing.T) {
 	s := newSample(t)
-	s.set16(s.meta.Root, offFlags, 0)
 	path := tempPath(t)
 	must(t, os.WriteFile(path, s.data, 0o600))
 	db := open(t, path, &holdfast.Options{ReadOnly: true})
+	s.set16(s.meta.Root, offFlags, 0)
+	must(t, overwrite(path, s.data)) // behind its back: damaged like this it would not be opened
 	tx := begin(t, db, false)
 	mustNameDamage(t, mustPanic(t, func() { tx.Bucket([]byte("keys")) }), path)
 	mustNameDamage(t, mustPanic(t, func() { tx.Cursor().First() }), path)
@@ -399,4 +400,14 @@ func TestEnvironmentDamage(t *testing.T) {
 	if _, err := holdfast.Open(tempPath(t), 0o600, nil); err == nil || !strings.Contains(err.Error(), `it can be "error" or "panic"`) {
 		t.Errorf("an unknown value: %v", err)
 	}
+}
+
+// overwrite writes a file again in place, so that a mapping of it has the new bytes.
+func overwrite(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Close())
 }

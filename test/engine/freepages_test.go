@@ -198,7 +198,7 @@ func TestForEachPageDamaged(t *testing.T) {
 		}
 		path := tempPath(t)
 		must(t, os.WriteFile(path, s.data, 0o600))
-		db := open(t, path, &holdfast.Options{ReadOnly: true})
+		db := open(t, path, &holdfast.Options{ReadOnly: true, OnDamage: holdfast.DamageIsError})
 		view(t, db, func(tx *holdfast.Tx) {
 			kinds := map[holdfast.PageKind]int{}
 			next := page.ID(0)
@@ -238,7 +238,7 @@ func TestForEachPageAnyBytes(t *testing.T) {
 		}
 		path := tempPath(t)
 		must(t, os.WriteFile(path, s.data, 0o600))
-		db := open(t, path, &holdfast.Options{ReadOnly: true})
+		db := open(t, path, &holdfast.Options{ReadOnly: true, OnDamage: holdfast.DamageIsError})
 		view(t, db, func(tx *holdfast.Tx) {
 			next := page.ID(0)
 			_ = tx.ForEachPage(func(r holdfast.PageRun) error {

@@ -48,7 +48,7 @@ func endsAsDamaged(t *testing.T, leaves [][]byte) {
 		}
 	}
 	path := damagedFile(t, leaves, 2)
-	src := open(t, path, &holdfast.Options{ReadOnly: true})
+	src := open(t, path, &holdfast.Options{ReadOnly: true, OnDamage: holdfast.DamageIsError})
 	isDamage("Check", checkOnly(src))
 	isDamage("Inspect", src.View(func(tx *holdfast.Tx) error { tx.Inspect(); return nil }))
 	isDamage("Stats", src.View(func(tx *holdfast.Tx) error {

@@ -121,7 +121,7 @@ func TestTornCopyOfASettledFile(t *testing.T) {
 		mem = vfs.NewMem("mem")
 		_, err = mem.Open().WriteAt(data, 0)
 		must(t, err)
-		db, err := bridge.Open(exactFile{mem.Open()}, nil)
+		db, err := bridge.Open(exactFile{mem.Open()}, &holdfast.Options{OnDamage: holdfast.DamageIsError})
 		if err != nil {
 			t.Fatalf("byte %d of a page was changed in place: %v", off, err)
 		}
