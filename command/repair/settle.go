@@ -13,7 +13,7 @@ const settleHelp = `Make the newest state of a database the one that bbolt finds
 going back to bbolt after a crash, or on a snapshot of a file that was in use.
 
 Holdfast commits with one flush. Until the file is closed, synced, or has seen no
-commit for 50 ms, bbolt would open the state before the last flush. Holdfast itself
+commit for a second, bbolt would open the state before the last flush. Holdfast itself
 always finds the newest state, and its next opening for writing does what this
 command does.
 

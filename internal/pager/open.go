@@ -21,9 +21,6 @@ func Open(file vfs.File, opts Options) (*Pager, error) {
 	p := &Pager{file: file, opts: opts, writer: newWriterLock()}
 	p.pipeline.Init(env{p})
 	p.leaving = opts.SettleOnly
-	if p.opts.PlainDelay == 0 {
-		p.opts.PlainDelay = plainDelay
-	}
 	if p.opts.PeriodicDelay <= 0 {
 		p.opts.PeriodicDelay = periodicDelay
 	}

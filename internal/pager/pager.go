@@ -55,7 +55,8 @@ type Options struct {
 	Lock         bool          // lock the mapping in memory
 	StrictCompat bool          // no trailing metas: bbolt finds the newest state after a crash
 	// PlainDelay is how long after the last commit the newest state gets a plain meta,
-	// for bbolt to find; negative: not before Sync or Close.
+	// for bbolt to find; 0: twice as long as commits are apart, from 50 ms to a second;
+	// negative: not before Sync or Close.
 	PlainDelay time.Duration
 	// PeriodicDelay is how long a commit with Periodic may not be durable, and
 	// PeriodicBytes how many bytes of pages may not be.
@@ -156,6 +157,7 @@ type Pager struct {
 	plainFailed bool             // there was no room for a plain meta; until the next commit it is not tried again
 	armed       bool             // it runs
 	lastWrite   time.Time
+	pace        pace
 
 	group  group // the leader's, and
 	leader leader
