@@ -25,6 +25,13 @@ const maxReach = 64
 // tree.Writer for what is hot.
 func (w *WriteTx) Allocate(n uint64, hot bool) (page.ID, []byte, error) {
 	w.p.pipeline.Lock()
+	if w.wantsFreed(n) {
+		w.p.pipeline.Unlock()
+		if err := w.p.Sync(); err != nil {
+			return 0, nil, err
+		}
+		w.p.pipeline.Lock()
+	}
 	id, err := w.place(n, hot)
 	w.p.pipeline.Unlock()
 	if err != nil {
@@ -33,6 +40,26 @@ func (w *WriteTx) Allocate(n uint64, hot bool) (page.ID, []byte, error) {
 	buf := w.p.buffers.get(w.buf, n)
 	w.buf.runs = append(w.buf.runs, run{id: id, by: w.tx, buffer: buf})
 	return id, buf.bytes, nil
+}
+
+// manyFreed is how many times as much as the file would grow by must wait for a flush to have one made for it. Commits that
+// each give up as much as they take have twice as much waiting all the time, and are not to flush twice each.
+const manyFreed = 3
+
+// wantsFreed tells, once for a transaction, whether to flush before n pages are taken: the transaction would make the file
+// grow by more than a little, although far more has been freed, and waits for no reader but for the next flush. The caller
+// holds the pipeline's lock.
+func (w *WriteTx) wantsFreed(n uint64) bool {
+	p := w.p
+	grows := w.space.Risen() + n
+	if w.asked || grows <= 16+uint64(p.space.HighWater())/64 || p.space.PendingCount() < manyFreed*grows {
+		return false
+	}
+	if _, ok := p.space.FindFree(n); ok {
+		return false
+	}
+	w.asked = true
+	return p.OldestReader().Since.IsZero()
 }
 
 // Seal says where the content of the run allocated last ends: it is sealed when it

@@ -27,6 +27,9 @@ func (p *Pager) FlushVisible() { p.flushVisible() }
 // Closing tells whether Close has begun.
 func (p *Pager) Closing() bool { return p.closed.Load() }
 
+// NoFlush has Allocate never flush: the caller is within a flush, and would wait for itself.
+func (w *WriteTx) NoFlush() { w.asked = true }
+
 // Rise raises the high-water mark by n pages, which are free.
 func (w *WriteTx) Rise(n uint64) error {
 	w.p.pipeline.Lock()

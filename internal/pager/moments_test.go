@@ -82,6 +82,7 @@ type history struct {
 	stopped   bool          // a flush or the write of a meta has failed
 	leading   bool          // the file is being written
 	editing   *pager.WriteTx
+	writing   bool   // a group is, by the goroutine of the test
 	gone      bool   // the power is off, or the process ended: what happens counts no more,
 	next      []byte // and this is what it left
 	recorded  bool   // the free pages are,
@@ -268,6 +269,9 @@ func (h *history) prepare() {
 }
 
 func (h *history) complete(w *pager.WriteTx) {
+	if h.writing {
+		w.NoFlush()
+	}
 	root, err := h.edit(w, w)
 	if err != nil {
 		h.fail("edit: %w", err)

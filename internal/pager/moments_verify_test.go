@@ -93,9 +93,11 @@ func (h *history) tryPrepare(w *pager.WriteTx, root page.ID, opts pager.CommitOp
 // whileWritten is what another writer does while a group is written.
 func (h *history) whileWritten() {
 	h.counts["prepared while written"]++
+	h.writing = true
 	for range h.rng.IntN(3) {
 		h.prepare()
 	}
+	h.writing = false
 	if h.fault != nil || h.stopped || h.oneIn(2) {
 		return
 	}

@@ -29,6 +29,7 @@ type WriteTx struct {
 	stream   *Stream       // nil: there is none
 	lanes    [2]lane       // of its pages, see place
 	lower    bool          // see Lower
+	asked    bool          // see wantsFreed
 	reserved []page.Extent // see Reserve
 	began    time.Time     // if writers are timed
 	sum      page.Sum      // what was written of it before it was prepared, less what it has freed of what was written before it

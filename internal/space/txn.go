@@ -89,6 +89,12 @@ func (t *Txn) Allocate(n uint64) (page.ID, error) {
 	return t.Rise(n)
 }
 
+// Risen is by how many pages the transaction has raised the high-water mark.
+func (t *Txn) Risen() uint64 {
+	t.must(edited, "Risen")
+	return uint64(t.space.highWater - min(t.base, t.space.highWater))
+}
+
 // Rise takes n consecutive pages, n at least 1, by raising the high-water mark, and
 // returns the first. It returns ErrFull when page numbers run out.
 func (t *Txn) Rise(n uint64) (page.ID, error) {
