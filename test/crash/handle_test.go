@@ -3,6 +3,7 @@ package crash
 import (
 	"errors"
 	"math/rand/v2"
+	"time"
 
 	"holdfast/internal/vfs"
 )
@@ -118,13 +119,23 @@ func (h *handle) DropCache(off, n int64) error {
 	return h.File.DropCache(off, n)
 }
 
+// gathering is how long Sync waits for edits at most. The one that has the writer lock may wait for this flush, so that it
+// can use the pages that the flush frees, and the others for the writer lock.
+const gathering = 50 * time.Millisecond
+
 // Sync waits, where transactions run at once, until all have done their edits: so
 // some are prepared when the next group is formed.
 func (h *handle) Sync() error {
 	h.r.mu.Lock()
-	for !h.dead && h.r.edited < h.r.together {
+	late := false
+	timer := time.AfterFunc(gathering, func() {
+		h.r.set(func() { late = true })
+		h.r.wake.Broadcast()
+	})
+	for !h.dead && !late && h.r.edited < h.r.together {
 		h.r.wake.Wait()
 	}
+	timer.Stop()
 	h.r.mu.Unlock()
 	switch err := h.before(vfs.KindSync); err {
 	case nil:
