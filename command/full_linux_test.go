@@ -122,7 +122,7 @@ func TestDiskFills(t *testing.T) {
 			}
 			wantFiles(t, "small", files)
 			if r.code == 0 && !strings.HasPrefix(call, "export") && !strings.HasPrefix(call, "surgery") {
-				wantIn(t, run(t, "check", "small/out"), 0, "OK\n", "")
+				wantIn(t, run(t, "check", "small/out"), 0, ": sound\n", "")
 			}
 			_ = os.Remove("small/out")
 		}
@@ -174,7 +174,7 @@ func TestDiskFullInPlace(t *testing.T) {
 					t.Errorf("%s, %s: the content is another", call, fmt.Sprint(n))
 				}
 			}
-			wantIn(t, run(t, "check", "small/db"), 0, "OK\n", "")
+			wantIn(t, run(t, "check", "small/db"), 0, ": sound\n", "")
 			wantFiles(t, "small", "db rest")
 		}
 		if strings.Contains(call, "long") && failed == 0 {

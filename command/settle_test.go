@@ -106,7 +106,7 @@ func TestReadingWhatWasLeft(t *testing.T) {
 	wantIn(t, run(t, "doctor", "left.db"), 0, "bbolt finds the state before the last flush; before you go back to bbolt, run: holdfast settle left.db\n", "")
 	wantIn(t, run(t, "doctor", "left.db", "--json"), 0, `"bbolt_behind": true`, "")
 	wantIn(t, run(t, "get", "left.db", "b", "last"), 0, "5\n", "")
-	wantIn(t, run(t, "check", "left.db"), 0, "OK\n", "")
+	wantIn(t, run(t, "check", "left.db"), 0, ": sound\n", "")
 
 	commands := [][]string{
 		{"check"}, {"stats"}, {"doctor"}, {"buckets"}, {"keys", "b"}, {"get", "b", "last"}, {"get", "b", "key-139"},

@@ -116,7 +116,7 @@ func TestVacuum(t *testing.T) {
 		if content(t, file) != want {
 			t.Errorf("%s: the content is another", file)
 		}
-		wantIn(t, run(t, "check", file), 0, "OK\n", "")
+		wantIn(t, run(t, "check", file), 0, ": sound\n", "")
 		wantIn(t, run(t, "info", file), 0, "for bbolt there is the freelist in page ", "")
 		wantMode(t, file, 0o640)
 
@@ -282,7 +282,7 @@ func TestVacuumInterrupted(t *testing.T) {
 		}
 	}
 	wantIn(t, run(t, "vacuum", "bloated.db"), 0, "nothing to do", "")
-	wantIn(t, run(t, "check", "bloated.db"), 0, "OK\n", "")
+	wantIn(t, run(t, "check", "bloated.db"), 0, ": sound\n", "")
 }
 
 // TestVacuumWhatWasLeft: of a file that was not closed the newest state is kept.

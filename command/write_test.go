@@ -31,7 +31,7 @@ func TestPutAndDelete(t *testing.T) {
 		{[]string{"delete", "sample.db", "alpha", "file"}, "deleted file from alpha (it had 7 bytes)\n"},
 		{[]string{"delete", "sample.db", "nested", "inner", "--bucket"}, "deleted bucket nested/inner with 2 keys\n"},
 		{[]string{"delete", "sample.db", "many", "--bucket"}, "deleted bucket many with 30 keys\n"},
-		{[]string{"check", "sample.db"}, "OK\nchecksums: 4 right, 0 wrong, 0 pages without one\n"},
+		{[]string{"check", "sample.db"}, "checksums: 4 right, 0 wrong, 0 pages without one\nsample.db: sound\n"},
 	} {
 		check(t, os.WriteFile("value", []byte("content"), 0o600))
 		if got := must(t, c.args...); got != c.want {

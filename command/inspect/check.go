@@ -16,7 +16,7 @@ import (
 )
 
 const checkHelp = `Look at every page of the database and print each fault with the page where it
-was found, or OK if there is none. The exit code is 3 if there are faults.
+was found, and then that FILE is sound, or how many faults it has. The exit code is 3 then.
 
 A meta page that is not whole is told as a note and not as a fault: that is how
 the end of a process in the middle of a commit looks, and the other one is used.
@@ -24,7 +24,7 @@ the end of a process in the middle of a commit looks, and the other one is used.
 Pages that Holdfast writes are sealed: their last bytes are a checksum. A seal that
 is wrong is a fault: the disk damaged the page, or a tool changed it in place; after
 such a tool, "holdfast reseal" mends the seals. A page without a seal is none: bbolt
-wrote it, or it is full. The last line counts them.
+wrote it, or it is full. They are counted.
 
 Of several files each has its verdict, sound or damaged, before what was found in it; the
 exit code is 3 if any of them has faults, and 1 if any other cannot be looked at.
@@ -105,7 +105,13 @@ func runCheck(c *cli.Call, f checkFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Report(r, func() { printCheck(c, r) }); err != nil {
+	err = c.Report(r, func() {
+		printCheck(c, r)
+		if r.OK && r.Quick == nil && !c.Stock { // else the error has it
+			fmt.Fprintf(c.Out, "%s: %s\n", r.File, c.Paint(cli.Green, r.Verdict))
+		}
+	})
+	if err != nil {
 		return err
 	}
 	switch {
@@ -266,11 +272,12 @@ func printCheck(c *cli.Call, r *checkReport) {
 		fmt.Fprintf(c.Out, "for all of it: %s check %s\n", c.Name(), cli.ShellWord(r.File))
 		return
 	}
-	if r.OK {
+	switch {
+	case r.OK && c.Stock:
 		fmt.Fprintln(c.Out, c.Paint(cli.Green, "OK"))
-		if !c.Stock {
-			fmt.Fprintln(c.Out, r.Seals)
-		}
+		return
+	case r.OK:
+		fmt.Fprintln(c.Out, r.Seals)
 		return
 	}
 	for _, f := range r.Faults {
