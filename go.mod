@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/zeebo/blake3 v0.2.4
-	golang.org/x/sys v0.47.0
+	golang.org/x/sys v0.45.0
 )
 
 require github.com/klauspost/cpuid/v2 v2.0.12 // indirect

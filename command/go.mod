@@ -3,15 +3,15 @@ module holdfast/command
 go 1.25.0
 
 require (
-	github.com/dustin/go-humanize v1.1.0
-	github.com/fatih/color v1.19.0
+	github.com/dustin/go-humanize v1.0.1
+	github.com/fatih/color v1.18.0
 	github.com/go-json-experiment/json v0.0.0-20251027170946-4849db3c2f7e
-	github.com/mattn/go-isatty v0.0.24
-	github.com/schollz/progressbar/v3 v3.19.1
+	github.com/mattn/go-isatty v0.0.20
+	github.com/schollz/progressbar/v3 v3.19.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
-	golang.org/x/sys v0.47.0
-	golang.org/x/term v0.44.0
+	golang.org/x/sys v0.45.0
+	golang.org/x/term v0.43.0
 	holdfast v0.0.0
 )
 
