@@ -63,6 +63,10 @@ dropin: ## bbolt's own black-box tests on Holdfast
 downstream: ## the tests of programs that embed bbolt, on bbolt and on Holdfast (SUITES="raft-boltdb")
 	cd test && $(GO) run ./cmd/downstream $(SUITES)
 
+.PHONY: cluster
+cluster: ## etcd on Holdfast, and beside bbolt: members killed, paused, filled, replaced, with no write lost (FOR=2m SEED=1)
+	cd test && $(GO) run ./cmd/cluster -for $(or $(FOR),2m) $(if $(SEED),-seed $(SEED))
+
 .PHONY: bench
 bench: ## tables compared with bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)

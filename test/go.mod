@@ -3,6 +3,7 @@ module holdfast/test
 go 1.25.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	go.etcd.io/bbolt v1.5.0
 	golang.org/x/sys v0.47.0
 	holdfast v0.0.0
