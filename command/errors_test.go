@@ -254,7 +254,7 @@ func TestTopLevelKey(t *testing.T) {
 // TestWrongNames gives buckets, keys and formats that do not exist.
 func TestWrongNames(t *testing.T) {
 	dir := withSample(t)
-	wantIn(t, run(t, "check", "sample.db", "--from-page", "12"), 0, "OK", "note: page 12 is free\n") // it was OK, and no more
+	wantIn(t, run(t, "check", "sample.db", "--from-page", "12"), 0, "page 12 and what lies below it: sound\n", "note: page 12 is free\n") // it was OK, and no more
 	before := snapshot(t, dir)
 	for _, c := range []struct {
 		args string

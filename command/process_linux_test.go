@@ -231,7 +231,7 @@ func TestTerminal(t *testing.T) {
 	}
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
-	if out := onTerminal("check", "sample.db"); !strings.Contains(out, "\x1b[32mOK") {
+	if out := onTerminal("check", "sample.db"); !strings.Contains(out, "\x1b[32msound") {
 		t.Errorf("no colour: %q", out)
 	}
 	long := strings.Repeat("long ", 20)

@@ -108,7 +108,11 @@ func runCheck(c *cli.Call, f checkFlags) error {
 	err = c.Report(r, func() {
 		printCheck(c, r)
 		if r.OK && r.Quick == nil && !c.Stock { // else the error has it
-			fmt.Fprintf(c.Out, "%s: %s\n", r.File, c.Paint(cli.Green, r.Verdict))
+			what := r.File
+			if f.fromPage != 0 {
+				what = fmt.Sprintf("page %d and what lies below it", f.fromPage)
+			}
+			fmt.Fprintf(c.Out, "%s: %s\n", what, c.Paint(cli.Green, r.Verdict))
 		}
 	})
 	if err != nil {
