@@ -181,7 +181,10 @@ func (db *DB) pagerOptions(options *Options, create bool) pager.Options {
 	// Not for programs that may read what damage has left, nor where the file is only settled or resealed.
 	var top func(*pager.State) error
 	if create && options.OnDamage != DamageIsError {
-		top = func(s *pager.State) error { return bucket.Top(s, s.Meta.Root, topPages) }
+		top = func(s *pager.State) error {
+			// Where there is no freelist page, bbolt scans the file when it opens it, and stops at any damage.
+			return bucket.Top(s, s.Meta.Root, s.Meta.Freelist == page.NoFreelist, topPages)
+		}
 	}
 	return pager.Options{
 		ReadOnly:     options.ReadOnly,

@@ -120,9 +120,9 @@ type Options struct {
 	// DamageIsError, for programs that look at Tx.Err or the error of Rollback. View, Update
 	// and Batch return damage in either case, and so do Commit and Rollback of a writing
 	// transaction from Begin, which cannot be committed. Open reads a few of the pages that
-	// every program meets first, those on the way to the names of the buckets and the root
-	// pages of these, and fails if one of them is damaged; not with DamageIsError, so that what
-	// is left can be read. The environment variable HOLDFAST_DAMAGE=error sets DamageIsError.
+	// every program meets first, those on the way to the names of the buckets, and in a file
+	// without a freelist page, which bbolt scans, the root pages of these. It fails if one of
+	// them is damaged; not with DamageIsError, so that what is left can be read. The environment variable HOLDFAST_DAMAGE=error sets DamageIsError.
 	OnDamage OnDamage
 
 	// Durability is when a commit returns, and what is left of it after a power

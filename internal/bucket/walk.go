@@ -34,9 +34,9 @@ func KeysOnly(src tree.Reader, root page.ID, limit uint64) (pages uint64, only b
 	return pages, err == nil
 }
 
-// Top reads what every program meets first: the pages from the root of the root bucket to its first leaf, and the
-// root pages of the buckets there, at most limit pages in all. It returns the damage that it meets.
-func Top(src tree.Reader, root page.ID, limit int) error {
+// Top reads what every program meets first: the pages from the root of the root bucket to its first leaf, and with
+// buckets the root pages of those there, at most limit pages in all. It returns the damage that it meets.
+func Top(src tree.Reader, root page.ID, buckets bool, limit int) error {
 	read := func(*tree.Level) error {
 		if limit--; limit < 0 {
 			return errEnough
@@ -48,6 +48,9 @@ func Top(src tree.Reader, root page.ID, limit int) error {
 	err := t.Walk(func(l *tree.Level) error {
 		if err := read(l); err != nil || !l.IsLeaf() {
 			return err
+		}
+		if !buckets {
+			return errEnough
 		}
 		err := eachNested(l, tx, func(child *Bucket) error {
 			err := child.tree.Walk(func(l *tree.Level) error { return cmp.Or(read(l), errRead) })

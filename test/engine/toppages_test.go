@@ -16,10 +16,16 @@ import (
 
 // BuildKit makes a database anew whose Open fails or panics. With every page behind the metas overwritten stock
 // bbolt's does, and ours did not: the daemon then did not start. Open reads the path to the elements of the root bucket
-// and the root pages of its buckets, unless the program asks for damage as errors: it may want what is left.
+// and, where there is no freelist page, so that bbolt scans the file, the root pages of its buckets; unless the program asks
+// for damage as errors: it may want what is left.
 func TestOpenReadsTheTop(t *testing.T) {
+	t.Run("freelist", func(t *testing.T) { openReadsTheTop(t, false) })
+	t.Run("no freelist", func(t *testing.T) { openReadsTheTop(t, true) })
+}
+
+func openReadsTheTop(t *testing.T, scanned bool) {
 	const pageSize = 1024
-	data := sealedFile(t, pageSize, holdfast.Options{})
+	data := sealedFile(t, pageSize, holdfast.Options{NoFreelistSync: scanned})
 	opens := func(damaged []byte, options holdfast.Options) error {
 		mem := vfs.NewMem("mem")
 		_, err := mem.Open().WriteAt(damaged, 0)
@@ -46,6 +52,9 @@ func TestOpenReadsTheTop(t *testing.T) {
 		}
 	}
 	top, below := topPages(t, data, pageSize)
+	if !scanned {
+		top, below = top[:1], append(below, top[1:]...)
+	}
 	for _, id := range append(top, below...) {
 		damaged := slices.Clone(data)
 		clear(damaged[int(id)*pageSize:][:page.HeaderSize])
@@ -87,7 +96,7 @@ func topPages(t *testing.T, data []byte, pageSize int) (top, below []page.ID) {
 
 // However many buckets there are, Open reads a few pages.
 func TestOpenReadsFewPages(t *testing.T) {
-	db := openNew(t, 1024)
+	db := open(t, tempPath(t), &holdfast.Options{PageSize: 1024, NoFreelistSync: true})
 	update(t, db, func(tx *holdfast.Tx) {
 		for i := range 1000 {
 			b, err := tx.CreateBucket([]byte(fmt.Sprintf("bucket %04d", i)))
