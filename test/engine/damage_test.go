@@ -335,7 +335,7 @@ func TestDamagePanicsAboveTheBucket(t *testing.T) {
 	must(t, os.WriteFile(path, s.data, 0o600))
 	db := open(t, path, &holdfast.Options{ReadOnly: true})
 	s.set16(s.meta.Root, offFlags, 0)
-	must(t, overwrite(path, s.data)) // behind its back: damaged like this it would not be opened
+	must(t, overwrite(path, s.data)) // after it was opened: damaged like this it would not be
 	tx := begin(t, db, false)
 	mustNameDamage(t, mustPanic(t, func() { tx.Bucket([]byte("keys")) }), path)
 	mustNameDamage(t, mustPanic(t, func() { tx.Cursor().First() }), path)

@@ -14,7 +14,7 @@ import (
 	"holdfast/test/hook"
 )
 
-// BuildKit makes a database anew whose Open fails or panics. With every page behind the metas overwritten stock
+// BuildKit makes a database anew whose Open fails or panics. With every page after the metas overwritten stock
 // bbolt's does, and ours did not: the daemon then did not start. Open reads the path to the elements of the root bucket
 // and, where there is no freelist page, so that bbolt scans the file, the root pages of its buckets; unless the program asks
 // for damage as errors: it may want what is left.
