@@ -86,6 +86,7 @@ type Status struct {
 	Header header
 	Leader string
 	DBSize int64 `json:"dbSize,string"`
+	InUse  int64 `json:"dbSizeInUse,string"`
 }
 
 // Status asks a member how it is.
@@ -102,6 +103,38 @@ func (m *Member) Hash(ctx context.Context, revision int64) (hash, compacted stri
 	err = m.call(ctx, "/v3/maintenance/hashkv", map[string]any{"revision": fmt.Sprint(revision)}, &out)
 	return out.Hash.String(), out.CompactRevision, err
 }
+
+// DeleteAll deletes all keys. Their revisions stay until Compact.
+func (m *Member) DeleteAll(ctx context.Context) error {
+	return m.callFor(ctx, &http.Client{Timeout: time.Minute}, "/v3/kv/deleterange", map[string][]byte{"key": {0}, "range_end": {0}}, new(struct{}))
+}
+
+// Delete deletes keys, at most 128 of them, which is what etcd takes in one transaction.
+func (m *Member) Delete(ctx context.Context, keys [][]byte) error {
+	var deletes []any
+	for _, key := range keys {
+		deletes = append(deletes, map[string]any{"request_delete_range": map[string][]byte{"key": key}})
+	}
+	return m.call(ctx, "/v3/kv/txn", map[string]any{"success": deletes}, new(struct{}))
+}
+
+// Metrics is what the member tells Prometheus, as text.
+func (m *Member) Metrics(ctx context.Context) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.client+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+// URL is where it serves clients.
+func (m *Member) URL() string { return m.client }
 
 // Compact forgets revisions of keys below one.
 func (m *Member) Compact(ctx context.Context, revision int64) error {

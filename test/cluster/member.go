@@ -48,21 +48,23 @@ type Cluster struct {
 	Dir      string
 	Members  []*Member
 	Env      []string // of members on Holdfast
-	started  int      // members so far, for names
+	Flags    []string // of members, besides those for the cluster
+	// SmallDisks gives every other member a small file system in memory, which can be filled.
+	SmallDisks bool
+	started    int // members so far, for names
 }
 
-// New makes a cluster of members with these engines, and starts none of them.
-func New(dir string, binaries map[Engine]string, engines []Engine) (*Cluster, error) {
-	c := &Cluster{Binaries: binaries, Dir: dir}
+// Form makes a member for each of the engines, and starts none of them.
+func (c *Cluster) Form(engines ...Engine) error {
 	for _, e := range engines {
 		if _, err := c.add(e); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, m := range c.Members {
 		m.initial, m.state = c.initial(), "new"
 	}
-	return c, nil
+	return nil
 }
 
 // add makes a member that is in no cluster yet.
@@ -73,7 +75,7 @@ func (c *Cluster) add(e Engine) (*Member, error) {
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	if m.small = c.started%2 == 1; m.small {
+	if m.small = c.SmallDisks && c.started%2 == 1; m.small {
 		if err := mountSmall(m.Dir); err != nil {
 			m.small = false // it takes root, on Linux
 		}
@@ -118,7 +120,8 @@ func (m *Member) Start() error {
 		"--listen-client-urls", m.client, "--advertise-client-urls", m.client,
 		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.peer,
 		"--initial-cluster", m.initial, "--initial-cluster-state", m.state, "--initial-cluster-token", "test",
-		"--snapshot-count", "5000", "--log-level", "warn")
+		"--log-level", "warn")
+	cmd.Args = append(cmd.Args, m.cluster.Flags...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = os.Environ()
 	if m.Engine == Holdfast {

@@ -76,12 +76,14 @@ var events = []event{
 
 // Run runs a cluster. The error says what was lost, or could not be done.
 func Run(ctx context.Context, o Options) (*Result, error) {
-	c, err := New(o.Dir, o.Binaries, o.Engines)
-	if err != nil {
+	c := &Cluster{
+		Binaries: o.Binaries, Dir: o.Dir, SmallDisks: true,
+		Env: []string{"HOLDFAST_AUTO_VACUUM=on"}, Flags: []string{"--snapshot-count", "5000"},
+	}
+	if err := c.Form(o.Engines...); err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	c.Env = []string{"HOLDFAST_AUTO_VACUUM=on"}
 	r := &runner{o: &o, rng: rand.New(rand.NewPCG(o.Seed, 1)), cluster: c, did: map[string]int{}, members: slices.Clone(c.Members)}
 	for _, m := range c.Members {
 		if err := m.Start(); err != nil {
@@ -96,6 +98,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	res := &Result{Puts: r.load.puts.Load(), Slowest: time.Duration(r.load.slowest.Load()), Did: r.did}
+	var err error
 	res.Checked, err = r.judge(ctx)
 	return res, err
 }

@@ -3,13 +3,16 @@ package downstream
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 )
 
-// Build builds a program of a module: the package pkg of it, into the file out, on bbolt or on Holdfast.
-func (r *Runner) Build(ctx context.Context, module, pkg, out string, holdfast bool) error {
+// Build builds programs of a module on bbolt or on Holdfast; programs has the file to write for each package. On Holdfast at least one
+// of them must embed the engine.
+func (r *Runner) Build(ctx context.Context, module string, holdfast bool, programs map[string]string) error {
 	source, err := r.fetch(ctx, module)
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", module, err)
@@ -28,15 +31,18 @@ func (r *Runner) Build(ctx context.Context, module, pkg, out string, holdfast bo
 			return fmt.Errorf("%s: adopt: %w", module, err)
 		}
 	}
-	if err := r.do(ctx, dir, "go", "build", "-o", out, pkg); err != nil {
-		return err
+	packages := slices.Sorted(maps.Keys(programs))
+	for _, pkg := range packages {
+		if err := r.do(ctx, dir, "go", "build", "-o", programs[pkg], pkg); err != nil {
+			return err
+		}
 	}
-	list, err := r.command(ctx, dir, "go", "list", "-deps", pkg).Output()
+	list, err := r.command(ctx, dir, "go", append([]string{"list", "-deps"}, packages...)...).Output()
 	if err != nil {
 		return err
 	}
 	if found := regexp.MustCompile(`(?m)^holdfast$`).Match(list); found != holdfast {
-		return fmt.Errorf("%s: built on Holdfast: %t", out, found)
+		return fmt.Errorf("%s: built on Holdfast: %t", module, found)
 	}
 	return nil
 }

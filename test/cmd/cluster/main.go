@@ -85,7 +85,7 @@ func build(ctx context.Context, dir string) (map[cluster.Engine]string, error) {
 	for _, e := range []cluster.Engine{cluster.Stock, cluster.Holdfast} {
 		fmt.Printf("building %s on %v\n", etcd, e)
 		binaries[e] = filepath.Join(dir, "etcd-"+e.String())
-		if err := r.Build(ctx, etcd, ".", binaries[e], e == cluster.Holdfast); err != nil {
+		if err := r.Build(ctx, etcd, e == cluster.Holdfast, map[string]string{".": binaries[e]}); err != nil {
 			return nil, err
 		}
 	}

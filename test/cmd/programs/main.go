@@ -1,0 +1,231 @@
+//go:build linux
+
+// Command programs runs etcd, BuildKit and containerd on bbolt and on Holdfast, side by side, and prints a table for each part. The parts
+// whose names end with -kill kill them while they work, and fail if something acknowledged is lost or they do not start. It takes root,
+// ext4, runc and busybox.
+//
+//	go run ./cmd/programs [-rounds 3] [-mib 1024] [PART...]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"holdfast/test/cluster"
+	"holdfast/test/downstream"
+	"holdfast/test/programs"
+)
+
+// What is run.
+const (
+	etcd       = "go.etcd.io/etcd/server/v3@v3.7.3"
+	etcdLoad   = "go.etcd.io/etcd/v3@v3.6.8" // the newest of which the proxy has this module
+	buildkit   = "github.com/moby/buildkit@v0.34.2"
+	containerd = "github.com/containerd/containerd/v2@v2.4.2"
+)
+
+// A part is something that can be asked for by name. Run prints what it finds.
+type part struct {
+	name string
+	run  func(context.Context, *workshop) error
+}
+
+var parts = []part{
+	{"etcd-young", table((*workshop).etcd, (*programs.Etcd).Young)},
+	{"etcd-aged", table((*workshop).etcd, (*programs.Etcd).Aged)},
+	{"etcd-start", table((*workshop).etcd, (*programs.Etcd).Start)},
+	{"etcd-shrink", table((*workshop).etcd, (*programs.Etcd).Shrink)},
+	{"buildkit", table((*workshop).buildkit, (*programs.BuildKit).Measure)},
+	{"buildkit-kill", kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
+	{"containerd", table((*workshop).containerd, (*programs.Containerd).Measure)},
+	{"containerd-kill", kill((*workshop).containerd, (*programs.Containerd).Kill)},
+}
+
+// A workshop has what the parts share. Programs are built when a part first needs them.
+type workshop struct {
+	dir               string
+	disk              *programs.Disk
+	rounds, puts, mib int
+	kills             int
+	builder           downstream.Runner
+	built             map[string]programs.Bin
+}
+
+func main() {
+	w := &workshop{built: map[string]programs.Bin{}}
+	dir := flag.String("dir", "/var/tmp", "where to put programs and a disk")
+	gib := flag.Int64("disk", 60, "GiB of the disk, which takes as much room as is written to it")
+	flag.IntVar(&w.rounds, "rounds", 3, "rounds of each measurement")
+	flag.IntVar(&w.puts, "puts", 50_000, "puts of a measurement of etcd")
+	flag.IntVar(&w.mib, "mib", 1024, "MiB in files that are emptied or opened")
+	flag.IntVar(&w.kills, "kills", 20, "how often programs are killed")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := w.run(ctx, *dir, *gib, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "programs:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func (w *workshop) run(ctx context.Context, dir string, gib int64, names []string) (err error) {
+	selected, err := choose(names)
+	if err != nil {
+		return err
+	}
+	repo, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	if w.dir, err = os.MkdirTemp(dir, "holdfast-programs"); err != nil {
+		return err
+	}
+	w.builder = downstream.Runner{Repo: repo, Dir: w.dir, Log: io.Discard}
+	if w.disk, err = programs.NewDisk(ctx, w.dir, gib); err != nil {
+		return errors.Join(err, os.RemoveAll(w.dir))
+	}
+	for _, p := range selected {
+		if err = p.run(ctx, w); err != nil {
+			err = fmt.Errorf("%s: %w", p.name, err)
+			break
+		}
+	}
+	err = errors.Join(err, w.disk.Close())
+	if err != nil {
+		return fmt.Errorf("%w; logs are in %s", err, w.dir)
+	}
+	return os.RemoveAll(w.dir)
+}
+
+// choose finds parts by name; none means all.
+func choose(names []string) ([]part, error) {
+	if len(names) == 0 {
+		return parts, nil
+	}
+	var chosen []part
+	for _, name := range names {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no part %s", name)
+		}
+		chosen = append(chosen, parts[i])
+	}
+	return chosen, nil
+}
+
+// table is a part that prints a table.
+func table[T any](make func(*workshop, context.Context) (T, error), measure func(T, context.Context) (*programs.Table, error)) func(context.Context, *workshop) error {
+	return func(ctx context.Context, w *workshop) error {
+		x, err := make(w, ctx)
+		if err != nil {
+			return err
+		}
+		t, err := measure(x, ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println()
+		_, err = t.WriteTo(os.Stdout)
+		return err
+	}
+}
+
+// kill is a part that kills a program on both engines.
+func kill[T any](make func(*workshop, context.Context) (T, error), kill func(T, context.Context, cluster.Engine, int) error) func(context.Context, *workshop) error {
+	return func(ctx context.Context, w *workshop) error {
+		x, err := make(w, ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range []cluster.Engine{cluster.Stock, cluster.Holdfast} {
+			began := time.Now()
+			if err := kill(x, ctx, e, w.kills); err != nil {
+				return fmt.Errorf("on %v: %w", e, err)
+			}
+			fmt.Printf("\n%T on %v: killed %d times in %v, nothing lost\n", x, e, w.kills, time.Since(began).Round(time.Second))
+		}
+		return nil
+	}
+}
+
+// build builds packages of a module on both engines, once.
+func (w *workshop) build(ctx context.Context, module string, packages map[string]string) (programs.Bin, error) {
+	if bin := w.built[module]; bin != nil {
+		return bin, nil
+	}
+	bin := programs.Bin{}
+	for _, e := range []cluster.Engine{cluster.Stock, cluster.Holdfast} {
+		fmt.Fprintf(os.Stderr, "building %s on %v\n", module, e)
+		bin[e] = filepath.Join(w.dir, "bin", e.String())
+		if err := os.MkdirAll(bin[e], 0o755); err != nil {
+			return nil, err
+		}
+		files := maps.Clone(packages)
+		for pkg, name := range files {
+			files[pkg] = filepath.Join(bin[e], name)
+		}
+		if err := w.builder.Build(ctx, module, e == cluster.Holdfast, files); err != nil {
+			return nil, err
+		}
+	}
+	w.built[module] = bin
+	return bin, nil
+}
+
+func (w *workshop) etcd(ctx context.Context) (*programs.Etcd, error) {
+	bin, err := w.build(ctx, etcd, map[string]string{".": "etcd"})
+	if err != nil {
+		return nil, err
+	}
+	x := &programs.Etcd{
+		Binaries: map[cluster.Engine]string{}, Load: filepath.Join(w.dir, "benchmark"),
+		Disk: w.disk, Rounds: w.rounds, Puts: w.puts, MiB: w.mib, Log: os.Stderr,
+	}
+	for e, dir := range bin {
+		x.Binaries[e] = filepath.Join(dir, "etcd")
+	}
+	if _, err := os.Stat(x.Load); err == nil {
+		return x, nil
+	}
+	fmt.Fprintf(os.Stderr, "building benchmark of %s\n", etcdLoad)
+	return x, w.builder.Build(ctx, etcdLoad, false, map[string]string{"./tools/benchmark": x.Load})
+}
+
+func (w *workshop) buildkit(ctx context.Context) (*programs.BuildKit, error) {
+	bin, err := w.build(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
+	if err != nil {
+		return nil, err
+	}
+	return &programs.BuildKit{Bin: bin, Disk: w.disk, Rounds: w.rounds, Builds: 5, MiB: w.mib, Log: os.Stderr}, nil
+}
+
+func (w *workshop) containerd(ctx context.Context) (*programs.Containerd, error) {
+	bin, err := w.build(ctx, containerd, map[string]string{
+		"./cmd/containerd": "containerd", "./cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2", "./cmd/ctr": "ctr",
+	})
+	if err != nil {
+		return nil, err
+	}
+	x := &programs.Containerd{
+		Bin: bin, Image: filepath.Join(w.dir, "image.tar"), Disk: w.disk,
+		Rounds: w.rounds, Snapshots: 100, Containers: 20, MiB: w.mib, Log: os.Stderr,
+	}
+	if _, err := os.Stat(x.Image); err == nil {
+		return x, nil
+	}
+	b, err := w.buildkit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return x, b.Image(ctx, x.Image)
+}

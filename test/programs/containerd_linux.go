@@ -1,0 +1,314 @@
+package programs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/test/cluster"
+)
+
+// imageName is what the image is called that is run.
+const imageName = "example.org/holdfast/test:latest"
+
+// Containerd imports an image, prepares snapshots of it and runs containers.
+type Containerd struct {
+	Bin        Bin    // containerd, its shim for runc, and ctr
+	Image      string // an OCI archive
+	Disk       *Disk
+	Rounds     int
+	Snapshots  int // prepared in each round, on young and on aged databases
+	Containers int
+	MiB        int // that databases hold before they are emptied
+	Log        io.Writer
+}
+
+// containerd is a running daemon.
+type containerd struct {
+	daemon
+	dir, ctr string
+}
+
+func (x *Containerd) begin(ctx context.Context, e cluster.Engine) (*containerd, error) {
+	dir, err := os.MkdirTemp(x.Disk.Dir, "containerd")
+	if err != nil {
+		return nil, err
+	}
+	c := &containerd{dir: dir, ctr: filepath.Join(x.Bin[e], "ctr")}
+	config := filepath.Join(dir, "config.toml")
+	text := fmt.Sprintf(`version = 3
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "io.containerd.nri.v1.nri"]
+[plugins."io.containerd.internal.v1.opt"]
+path = %q
+[plugins."io.containerd.server.v1.grpc"]
+address = %[4]q
+[plugins."io.containerd.server.v1.ttrpc"]
+address = "%[4]s.ttrpc"
+[grpc]
+address = %[4]q
+`, c.root(), filepath.Join(dir, "state"), filepath.Join(dir, "opt"), c.socket())
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	c.daemon = daemon{
+		binary: filepath.Join(x.Bin[e], "containerd"), args: []string{"--config", config},
+		env: []string{"PATH=" + x.Bin[e] + ":" + os.Getenv("PATH")}, log: filepath.Join(filepath.Dir(x.Disk.Dir), "containerd.log"),
+	}
+	c.ready = func() error { return c.run(ctx, "namespaces", "list") }
+	return c, c.start(ctx)
+}
+
+func (c *containerd) root() string   { return filepath.Join(c.dir, "root") }
+func (c *containerd) socket() string { return filepath.Join(c.dir, "socket") }
+
+// run runs ctr, and output returns what it prints.
+func (c *containerd) run(ctx context.Context, args ...string) error {
+	_, err := c.output(ctx, args...)
+	return err
+}
+
+func (c *containerd) output(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.ctr, append([]string{"--address", c.socket()}, args...)...)
+	var failed strings.Builder
+	cmd.Stderr = &failed
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, failed.String())
+	}
+	return string(out), nil
+}
+
+func (x *Containerd) load(ctx context.Context, c *containerd) error {
+	return c.run(ctx, "images", "import", x.Image)
+}
+
+// container runs one that writes a word, and looks at the word.
+func (c *containerd) container(ctx context.Context, id string) error {
+	out, err := c.output(ctx, "run", "--rm", imageName, id, "/bin/busybox", "echo", id)
+	if err == nil && strings.TrimSpace(out) != id {
+		err = fmt.Errorf("container %s printed %q", id, out)
+	}
+	return err
+}
+
+// layer is the snapshot of the image that has all its layers.
+func (c *containerd) layer(ctx context.Context) (string, error) {
+	out, err := c.output(ctx, "snapshots", "list")
+	if err != nil {
+		return "", err
+	}
+	parents, keys := map[string]bool{}, []string{}
+	for _, line := range strings.Split(out, "\n")[1:] {
+		fields := strings.Fields(line)
+		if len(fields) == 3 {
+			parents[fields[1]] = true
+		}
+		if len(fields) > 1 && fields[len(fields)-1] == "Committed" {
+			keys = append(keys, fields[0])
+		}
+	}
+	for _, key := range keys {
+		if !parents[key] {
+			return key, nil
+		}
+	}
+	return "", fmt.Errorf("no snapshot is the image's: %s", out)
+}
+
+// close ends the daemon, what it has started, and removes what it has.
+func (c *containerd) close() error {
+	c.stop()
+	_ = exec.Command("pkill", "-9", "-f", c.socket()).Run() // shims of containers in which it was killed
+	return errors.Join(unmountBelow(c.dir), os.RemoveAll(c.dir))
+}
+
+// unmountBelow unmounts all that is mounted below a directory, the youngest first.
+func unmountBelow(dir string) error {
+	b, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	var points []string
+	for line := range strings.Lines(string(b)) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
+			points = append(points, fields[1])
+		}
+	}
+	for _, point := range slices.Backward(points) {
+		err = errors.Join(err, unix.Unmount(point, unix.MNT_DETACH))
+	}
+	return err
+}
+
+// Measure measures snapshots and containers, on databases that are young and then aged.
+func (x *Containerd) Measure(ctx context.Context) (*Table, error) {
+	t := &Table{Title: fmt.Sprintf("containerd: %d snapshots, %d containers; aged: each database held %d MiB and was emptied", x.Snapshots, x.Containers, x.MiB)}
+	for round := range x.Rounds {
+		for _, e := range engines(round) {
+			fmt.Fprintf(x.Log, "containerd: round %d on %v\n", round+1, e)
+			if err := x.measure(ctx, e, t); err != nil {
+				return nil, fmt.Errorf("containerd on %v: %w", e, err)
+			}
+		}
+	}
+	return t, nil
+}
+
+func (x *Containerd) measure(ctx context.Context, e cluster.Engine, t *Table) (err error) {
+	c, err := x.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	took, _, err := x.Disk.written(func() error { return x.load(ctx, c) })
+	if err != nil {
+		return err
+	}
+	t.Add(e, "import of an image", Seconds, took.Seconds())
+	if err := x.work(ctx, c, e, t, "young"); err != nil {
+		return err
+	}
+	c.stop()
+	if err := age(c.root(), x.MiB); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := c.start(ctx); err != nil {
+		return err
+	}
+	t.Add(e, "aged: start", Seconds, time.Since(began).Seconds())
+	if err := x.work(ctx, c, e, t, "aged"); err != nil {
+		return err
+	}
+	took, _, err = x.Disk.written(func() error { return c.run(ctx, "images", "rm", "--sync", imageName) })
+	t.Add(e, "aged: image removed, and its content", Seconds, took.Seconds())
+	return err
+}
+
+func (x *Containerd) work(ctx context.Context, c *containerd, e cluster.Engine, t *Table, name string) error {
+	layer, err := c.layer(ctx)
+	if err != nil {
+		return err
+	}
+	per := func(what string, n int, work func(i int) error) error {
+		took, bytes, err := x.Disk.written(func() error {
+			for i := range n {
+				if err := work(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		t.Add(e, name+": "+what, Seconds, took.Seconds()/float64(n))
+		t.Add(e, name+": "+what+", bytes written", Bytes, float64(bytes)/float64(n))
+		return err
+	}
+	var keys []string
+	err = per("a snapshot is prepared", x.Snapshots, func(i int) error {
+		keys = append(keys, fmt.Sprintf("%s-%d", name, i))
+		return c.run(ctx, "snapshots", "prepare", keys[i], layer)
+	})
+	if err != nil {
+		return err
+	}
+	err = per("a container runs", x.Containers, func(i int) error { return c.container(ctx, fmt.Sprintf("%s-%d", name, i)) })
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, append([]string{"snapshots", "rm"}, keys...)...)
+}
+
+// Kill kills the daemon while it prepares snapshots and runs containers, again and again. What it acknowledged must be there afterwards, all
+// content must be whole, and containers must run.
+func (x *Containerd) Kill(ctx context.Context, e cluster.Engine, times int) (err error) {
+	c, err := x.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if err := x.load(ctx, c); err != nil {
+		return err
+	}
+	layer, err := c.layer(ctx)
+	if err != nil {
+		return err
+	}
+	var prepared []string
+	for i := range times {
+		_, err := c.killWithin(ctx, time.Second, func() error {
+			for n := 0; ; n++ {
+				key := fmt.Sprintf("kill-%d-%d", i, n)
+				if err := c.run(ctx, "snapshots", "prepare", key, layer); err != nil {
+					return err
+				}
+				prepared = append(prepared, key)
+				if err := c.container(ctx, "c-"+key); err != nil {
+					return err
+				}
+			}
+		})
+		if err == nil {
+			err = c.sound(ctx, prepared)
+		}
+		if err == nil {
+			err = c.container(ctx, fmt.Sprintf("after-%d", i))
+		}
+		if err != nil {
+			return fmt.Errorf("after kill %d: %w", i+1, err)
+		}
+	}
+	if err := c.run(ctx, append([]string{"snapshots", "rm"}, prepared...)...); err != nil {
+		return err
+	}
+	return c.run(ctx, "images", "rm", "--sync", imageName)
+}
+
+// sound looks for snapshots and at the content.
+func (c *containerd) sound(ctx context.Context, prepared []string) error {
+	out, err := c.output(ctx, "snapshots", "list")
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			there[fields[0]] = true
+		}
+	}
+	for _, key := range prepared {
+		if !there[key] {
+			return fmt.Errorf("snapshot %s was acknowledged, and is lost", key)
+		}
+	}
+	blobs := filepath.Join(c.root(), "io.containerd.content.v1.content", "blobs", "sha256")
+	entries, err := os.ReadDir(blobs)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return errors.New("there is no content")
+	}
+	for _, entry := range entries {
+		data, err := os.ReadFile(filepath.Join(blobs, entry.Name()))
+		if err != nil {
+			return err
+		}
+		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != entry.Name() {
+			return fmt.Errorf("content %s has another digest", entry.Name())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+//go:build unix
+
+package programs
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holdfast/test/cluster"
+)
+
+// Etcd measures one member of etcd.
+type Etcd struct {
+	Binaries map[cluster.Engine]string
+	Load     string // etcd's own tool benchmark
+	Disk     *Disk
+	Rounds   int // of each measurement, on either engine
+	Puts     int // of one measurement with 64 clients; fewer clients put fewer
+	MiB      int // that are put into files that are emptied or opened
+	Log      io.Writer
+}
+
+// engines are both, the other first in every second round.
+func engines(round int) []cluster.Engine {
+	if round%2 == 1 {
+		return []cluster.Engine{cluster.Holdfast, cluster.Stock}
+	}
+	return []cluster.Engine{cluster.Stock, cluster.Holdfast}
+}
+
+// member starts a member in a directory, which may be that of an earlier one.
+func (x *Etcd) member(ctx context.Context, e cluster.Engine, dir string, env ...string) (*cluster.Cluster, *cluster.Member, error) {
+	c := &cluster.Cluster{Binaries: x.Binaries, Dir: dir, Env: env, Flags: []string{"--quota-backend-bytes", fmt.Sprint(int64(64) << 30)}}
+	if err := c.Form(e); err != nil {
+		return nil, nil, err
+	}
+	m := c.Members[0]
+	if err := m.Start(); err != nil {
+		return nil, nil, err
+	}
+	if err := x.await(ctx, c); err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return c, m, nil
+}
+
+func (x *Etcd) await(ctx context.Context, c *cluster.Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	return c.Await(ctx)
+}
+
+// each runs a measurement in a directory of its own for both engines, in all rounds.
+func (x *Etcd) each(what string, do func(e cluster.Engine, dir string) error) error {
+	for round := range x.Rounds {
+		for _, e := range engines(round) {
+			fmt.Fprintf(x.Log, "etcd, %s: round %d on %v\n", what, round+1, e)
+			dir, err := os.MkdirTemp(x.Disk.Dir, "etcd")
+			if err != nil {
+				return err
+			}
+			err = do(e, dir)
+			if err != nil {
+				return fmt.Errorf("%s on %v: %w", what, e, err)
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Young measures puts on a file that is new.
+func (x *Etcd) Young(ctx context.Context) (*Table, error) {
+	t := &Table{Title: "etcd on a young file: puts of 1 KiB"}
+	return t, x.each("young", func(e cluster.Engine, dir string) error {
+		c, m, err := x.member(ctx, e, dir)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return x.puts(ctx, m, t)
+	})
+}
+
+// Aged measures puts on a file that held MiB of values, which were deleted and compacted.
+func (x *Etcd) Aged(ctx context.Context) (*Table, error) {
+	t := &Table{Title: fmt.Sprintf("etcd on a file that held %d MiB and was emptied: puts of 1 KiB", x.MiB)}
+	return t, x.each("aged", func(e cluster.Engine, dir string) error {
+		c, m, err := x.member(ctx, e, dir)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := x.fill(ctx, m); err != nil {
+			return err
+		}
+		if err := x.empty(ctx, m); err != nil {
+			return err
+		}
+		return x.puts(ctx, m, t)
+	})
+}
+
+// puts measures puts by several numbers of clients.
+func (x *Etcd) puts(ctx context.Context, m *cluster.Member, t *Table) error {
+	for _, clients := range []int{1, 16, 64} {
+		total := x.Puts
+		if clients == 1 {
+			total /= 10
+		}
+		written, err := x.Disk.Written()
+		if err != nil {
+			return err
+		}
+		commits, err := commitTimes(ctx, m)
+		if err != nil {
+			return err
+		}
+		l, err := x.load(ctx, m, load{clients: clients, total: total, size: 1024, keys: 100_000})
+		if err != nil {
+			return err
+		}
+		after, err := commitTimes(ctx, m)
+		if err != nil {
+			return err
+		}
+		end, err := x.Disk.Written()
+		if err != nil {
+			return err
+		}
+		after.sub(commits)
+		who := fmt.Sprintf("%d clients", clients)
+		if clients == 1 {
+			who = "1 client"
+		}
+		t.Add(m.Engine, who+": puts", PerSecond, l.rate)
+		t.Add(m.Engine, who+": 99th percentile of a put", Seconds, l.p99)
+		t.Add(m.Engine, who+": mean of a backend commit", Seconds, after.mean())
+		t.Add(m.Engine, who+": 99th percentile of a backend commit", Seconds, after.quantile(0.99))
+		t.Add(m.Engine, who+": bytes written by a put", Bytes, float64(end-written)/float64(total))
+	}
+	return nil
+}
+
+// fill puts MiB of values of 64 KiB.
+func (x *Etcd) fill(ctx context.Context, m *cluster.Member) error {
+	n := x.MiB * 16
+	_, err := x.load(ctx, m, load{clients: 16, total: n, size: 64 << 10, keys: n, inOrder: true})
+	return err
+}
+
+// empty deletes all keys and waits until their pages are free.
+func (x *Etcd) empty(ctx context.Context, m *cluster.Member) error {
+	if err := m.DeleteAll(ctx); err != nil {
+		return err
+	}
+	s, err := m.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.Compact(ctx, s.Header.Revision); err != nil {
+		return err
+	}
+	for {
+		if s, err = m.Status(ctx); err != nil {
+			return err
+		}
+		if s.InUse < 8<<20 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Start measures how long a member takes until it serves, on a file of MiB of values of which every other one was deleted.
+func (x *Etcd) Start(ctx context.Context) (*Table, error) {
+	t := &Table{Title: fmt.Sprintf("etcd's start on a file that held %d MiB, of which every other value was deleted", x.MiB)}
+	return t, x.each("start", func(e cluster.Engine, dir string) error {
+		c, m, err := x.member(ctx, e, dir)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := x.fill(ctx, m); err != nil {
+			return err
+		}
+		if err := x.thin(ctx, m); err != nil {
+			return err
+		}
+		for range 3 {
+			m.Stop()
+			began := time.Now()
+			if err := m.Start(); err != nil {
+				return err
+			}
+			if err := x.await(ctx, c); err != nil {
+				return err
+			}
+			t.Add(e, "start", Seconds, time.Since(began).Seconds())
+		}
+		info, err := os.Stat(filepath.Join(m.Dir, "data", "member", "snap", "db"))
+		if err != nil {
+			return err
+		}
+		t.Add(e, "size of the file", Bytes, float64(info.Size()))
+		return nil
+	})
+}
+
+// thin deletes every other key that fill has put.
+func (x *Etcd) thin(ctx context.Context, m *cluster.Member) error {
+	var keys [][]byte
+	for i := 1; i < x.MiB*16; i += 2 {
+		key := make([]byte, 16)
+		binary.PutVarint(key, int64(i)) // as benchmark makes them
+		if keys = append(keys, key); len(keys) == 128 {
+			if err := m.Delete(ctx, keys); err != nil {
+				return err
+			}
+			keys = nil
+		}
+	}
+	if err := m.Delete(ctx, keys); err != nil {
+		return err
+	}
+	s, err := m.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return m.Compact(ctx, s.Header.Revision)
+}
+
+// Shrink measures what puts notice while the file becomes shorter: by defrag with bbolt, and by automatic vacuum with Holdfast, which
+// has nothing else to do it but the same puts to wait for.
+func (x *Etcd) Shrink(ctx context.Context) (*Table, error) {
+	t := &Table{Title: fmt.Sprintf("etcd: a file that held %d MiB becomes short, by defrag and by automatic vacuum, under 500 puts a second", x.MiB)}
+	return t, x.each("shrink", func(e cluster.Engine, dir string) error {
+		c, m, err := x.member(ctx, e, dir, "HOLDFAST_AUTO_VACUUM=on")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := x.fill(ctx, m); err != nil {
+			return err
+		}
+		type outcome struct {
+			result
+			err error
+		}
+		done := make(chan outcome, 1)
+		go func() {
+			l, err := x.load(ctx, m, load{clients: 16, total: 500 * 45, rate: 500, size: 1024, keys: 10_000})
+			done <- outcome{l, err}
+		}()
+		time.Sleep(2 * time.Second)
+		if err := x.empty(ctx, m); err != nil {
+			return err
+		}
+		began := time.Now()
+		if e == cluster.Stock {
+			if err := m.Defrag(ctx); err != nil {
+				return err
+			}
+		}
+		for {
+			s, err := m.Status(ctx)
+			if err != nil {
+				return err
+			}
+			if float64(s.DBSize) <= max(1.2*float64(s.InUse), 16<<20) {
+				break
+			}
+			if time.Since(began) > 2*time.Minute {
+				return fmt.Errorf("after two minutes the file has %d MiB, of which %d are in use", s.DBSize>>20, s.InUse>>20)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Add(e, "until it has 1.2 times what is in use", Seconds, time.Since(began).Seconds())
+		l := <-done
+		if l.err != nil {
+			return l.err
+		}
+		t.Add(e, "slowest put", Seconds, l.slowest)
+		t.Add(e, "99th percentile of a put", Seconds, l.p99)
+		return nil
+	})
+}
