@@ -79,7 +79,7 @@ deferred and its error dropped, such a call panics with the error, unless
 
 The function of Update may run on top of a commit that is still being flushed. If that flush
 fails, both fail; but what the function did elsewhere stays. A function that renames or
-deletes files wants [Options.DurableBase].
+deletes files needs [Options.DurableBase].
 
 After a flush has failed nothing more is written until the database has been
 opened again, because it is not known what the disk holds: [ErrStopped].

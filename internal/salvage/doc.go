@@ -22,7 +22,7 @@
 // bounded, and so are the lists of the report.
 //
 // In memory are a byte and some bits for each page of the file, the pages that lead to the
-// one that is being read, 16 MiB of the file's keys (see keep), and one run at a time;
+// one that is being read, 16 MiB of the file's keys (queue.go), and one run at a time;
 // while a root is looked for, seven more bytes for each page and some tens of MiB.
 //
 // # The root without metas

@@ -34,8 +34,8 @@
 //
 // # Pages that are written early
 //
-// Append and Builder add keys after all others and write pages as soon as nothing that
-// comes later can change them (append.go, build.go); Spill writes all that was changed, in
+// Append adds keys after all others and writes pages as soon as nothing that comes
+// later can change them (append.go); Spill writes all that was changed, in
 // the middle of a transaction (spill.go).
 //
 // # An invariant shared with bbolt

@@ -138,7 +138,7 @@ func (m *Member) URL() string { return m.client }
 
 // Compact forgets revisions of keys below one.
 func (m *Member) Compact(ctx context.Context, revision int64) error {
-	return m.call(ctx, "/v3/kv/compaction", map[string]any{"revision": fmt.Sprint(revision), "physical": true}, new(struct{}))
+	return m.callFor(ctx, &http.Client{Timeout: time.Minute}, "/v3/kv/compaction", map[string]any{"revision": fmt.Sprint(revision), "physical": true}, new(struct{}))
 }
 
 // Defrag writes the file of a member anew, which serves nothing meanwhile.

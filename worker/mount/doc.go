@@ -1,5 +1,5 @@
-// Package mount is the one place that mounts file systems and unmounts them. Nothing is mounted
-// because it exists, only because a caller uses it.
+// Package mount is the one place that mounts file systems and unmounts them. Mounts are made
+// on demand: what no caller uses is not mounted.
 //
 // # A mount and its end
 //

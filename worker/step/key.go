@@ -55,7 +55,7 @@ type inputs struct {
 	targets []string     // of each copy: where it goes
 }
 
-// id is the cache key: the hash of a normal step with its inputs. Whoever changes what is hashed
+// id is the cache key: the hash of a normalized step (Step.normalize) with its inputs. Whoever changes what is hashed
 // raises encodingVersion.
 func (s *Step) id(in *inputs) ID {
 	b := append([]byte("holdfast step"), 0, encodingVersion)
@@ -146,7 +146,7 @@ type plan struct {
 	targets  []string
 }
 
-// plan finds out what a step is. The step is normal.
+// plan finds out what a step is. The step is normalized.
 func (r *Runner) plan(ctx context.Context, s *Step) (*plan, error) {
 	base, err := r.opt.Namespace.Stat(ctx, s.Base)
 	if err == nil && base.Kind != snapshot.Committed {
