@@ -131,8 +131,17 @@ func (c *containerd) layer(ctx context.Context) (string, error) {
 // close ends the daemon, what it has started, and removes what it has.
 func (c *containerd) close() error {
 	c.stop()
-	_ = exec.Command("pkill", "-9", "-f", c.socket()).Run() // shims of containers in which it was killed
-	return errors.Join(unmountBelow(c.dir), os.RemoveAll(c.dir))
+	return errors.Join(c.endShims(), unmountBelow(c.dir), os.RemoveAll(c.dir))
+}
+
+// endShims ends the shims of containers in which the daemon was killed.
+func (c *containerd) endShims() error {
+	err := exec.Command("pkill", "-9", "-f", "containerd-shim-runc-v2.*"+c.socket()).Run()
+	var none *exec.ExitError
+	if errors.As(err, &none) && none.ExitCode() == 1 {
+		return nil
+	}
+	return err
 }
 
 // unmountBelow unmounts all that is mounted below a directory, the youngest first.

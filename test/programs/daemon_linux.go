@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type daemon struct {
 	env    []string
 	log    string       // the file that gets what it prints
 	ready  func() error // nil once it serves
+	// patience is how long start waits until it serves; 0: a minute.
+	patience time.Duration
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -48,6 +51,7 @@ func (d *daemon) start(ctx context.Context) error {
 		_ = cmd.Wait()
 		close(exited)
 	}()
+	patience := cmp.Or(d.patience, time.Minute)
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := d.ready()
 		if err == nil {
@@ -60,8 +64,8 @@ func (d *daemon) start(ctx context.Context) error {
 			return ctx.Err()
 		default:
 		}
-		if time.Since(began) > time.Minute {
-			return fmt.Errorf("%s does not serve after a minute: %w; its log is %s", filepath.Base(d.binary), err, d.log)
+		if time.Since(began) > patience {
+			return fmt.Errorf("%s does not serve after %v: %w; its log is %s", filepath.Base(d.binary), patience, err, d.log)
 		}
 	}
 }

@@ -267,6 +267,7 @@ func (x *Etcd) Shrink(ctx context.Context) (*Table, error) {
 		}
 		t.Add(e, "slowest put meanwhile", Seconds, shorter.slowest)
 		t.Add(e, "99th percentile of a put meanwhile", Seconds, shorter.p99)
+		t.Add(e, "puts that failed meanwhile", Count, float64(shorter.failed))
 		return nil
 	})
 }
@@ -278,7 +279,8 @@ func (x *Etcd) during(ctx context.Context, m *cluster.Member, work func() error)
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
-			l, err := x.load(ctx, m, load{clients: 16, total: 500 * seconds, rate: 500, size: 1024, keys: 10_000})
+			l, err := x.load(ctx, m, load{clients: 16, total: 500 * seconds, rate: 500, size: 1024, keys: 10_000, mayFail: true})
+			worst.failed += l.failed
 			worst.slowest, worst.p99 = max(worst.slowest, l.slowest), max(worst.p99, l.p99)
 			if err != nil {
 				done <- err

@@ -20,11 +20,16 @@ type load struct {
 	keys                 int // of how many different keys
 	inOrder              bool
 	rate                 int // puts a second at most; 0: any number
+	mayFail              bool
 }
 
 // result is what it measured, times in seconds.
-type result struct{ rate, p99, slowest float64 }
+type result struct {
+	rate, p99, slowest float64
+	failed             int // puts that were refused or timed out
+}
 
+// load has it put. Puts that fail are an error only where all must succeed.
 func (x *Etcd) load(ctx context.Context, m *cluster.Member, l load) (result, error) {
 	args := []string{
 		"--endpoints", strings.TrimPrefix(m.URL(), "http://"), "--precise", "--clients", fmt.Sprint(l.clients), "--conns", fmt.Sprint(min(l.clients, 8)),
@@ -38,7 +43,11 @@ func (x *Etcd) load(ctx context.Context, m *cluster.Member, l load) (result, err
 	if err != nil {
 		return result{}, fmt.Errorf("benchmark %s: %w: %s", strings.Join(args, " "), err, out)
 	}
-	return parseLoad(string(out))
+	r, err := parseLoad(string(out))
+	if err == nil && r.failed > 0 && !l.mayFail {
+		err = fmt.Errorf("benchmark: %s", loadErrors.FindString(string(out)))
+	}
+	return r, err
 }
 
 var (
@@ -46,12 +55,17 @@ var (
 	loadSlowest = regexp.MustCompile(`Slowest:\s+(\S+) secs`)
 	loadP99     = regexp.MustCompile(`99% in (\S+) secs`)
 	loadErrors  = regexp.MustCompile(`(?s)Error distribution:.*`)
+	loadFailed  = regexp.MustCompile(`(?m)^\s+\[(\d+)\]`)
 )
 
-// parseLoad reads what it prints. A put that failed is an error.
+// parseLoad reads what it prints.
 func parseLoad(out string) (r result, err error) {
-	if failed := loadErrors.FindString(out); failed != "" {
-		return r, fmt.Errorf("benchmark: %s", failed)
+	for _, failed := range loadFailed.FindAllStringSubmatch(loadErrors.FindString(out), -1) {
+		n, err := strconv.Atoi(failed[1])
+		if err != nil {
+			return r, fmt.Errorf("benchmark: %w", err)
+		}
+		r.failed += n
 	}
 	for _, field := range []struct {
 		pattern *regexp.Regexp

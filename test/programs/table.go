@@ -18,6 +18,7 @@ const (
 	Seconds Unit = iota // less is better
 	Bytes               // less is better
 	PerSecond
+	Count // less is better
 )
 
 // A Row is what was measured of one thing, on both engines.
@@ -109,6 +110,8 @@ func (u Unit) format(v float64) string {
 			v /= 1024
 		}
 		return fmt.Sprintf("%.3g GiB", v)
+	case Count:
+		return fmt.Sprintf("%.0f", v)
 	default:
 		return fmt.Sprintf("%.0f/s", v)
 	}

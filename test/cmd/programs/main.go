@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command programs runs etcd, BuildKit and containerd on bbolt and on Holdfast, side by side, and prints a table for each part. The parts
-// whose names end with -kill kill them while they work, and fail if something acknowledged is lost or they do not start. It takes root,
-// ext4, runc and busybox.
+// whose names end with -kill kill them while they work, and fail if something acknowledged is lost or they do not start; those with -damage
+// damage their databases, and fail if they then work on bbolt and not on Holdfast. It takes root, ext4, runc and busybox.
 //
 //	go run ./cmd/programs [-rounds 3] [-mib 1024] [PART...]
 package main
@@ -46,8 +46,10 @@ var parts = []part{
 	{"etcd-shrink", table((*workshop).etcd, (*programs.Etcd).Shrink)},
 	{"buildkit", table((*workshop).buildkit, (*programs.BuildKit).Measure)},
 	{"buildkit-kill", kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
+	{"buildkit-damage", damage((*workshop).buildkit, (*programs.BuildKit).Damaged)},
 	{"containerd", table((*workshop).containerd, (*programs.Containerd).Measure)},
 	{"containerd-kill", kill((*workshop).containerd, (*programs.Containerd).Kill)},
+	{"containerd-damage", damage((*workshop).containerd, (*programs.Containerd).Damaged)},
 }
 
 // A workshop has what the parts share. Programs are built when a part first needs them.
@@ -155,6 +157,22 @@ func kill[T any](make func(*workshop, context.Context) (T, error), kill func(T, 
 			fmt.Printf("\n%T on %v: killed %d times in %v, nothing lost\n", x, e, w.kills, time.Since(began).Round(time.Second))
 		}
 		return nil
+	}
+}
+
+// damage is a part that damages the databases of a program.
+func damage[T any](make func(*workshop, context.Context) (T, error), damaged func(T, context.Context) (*programs.Verdict, error)) func(context.Context, *workshop) error {
+	return func(ctx context.Context, w *workshop) error {
+		x, err := make(w, ctx)
+		if err != nil {
+			return err
+		}
+		v, err := damaged(x, ctx)
+		if v != nil {
+			fmt.Printf("\n%T: of %d damages to its databases it works with %d on bbolt, %d on Holdfast; on Holdfast only: %d, on bbolt only: %d\n",
+				x, v.Tried, v.Works[cluster.Stock], v.Works[cluster.Holdfast], v.Better, len(v.Worse))
+		}
+		return err
 	}
 }
 

@@ -1,0 +1,226 @@
+package programs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holdfast/test/cluster"
+)
+
+// A Damaged is a program whose databases are damaged, one after the other and each in all ways, before it is started on bbolt and on
+// Holdfast. Wherever it works on bbolt it must work on Holdfast.
+type Damaged struct {
+	name     string
+	d        *daemon
+	binaries map[cluster.Engine]string
+	root     string // all that it keeps
+	works    func() error
+	clean    func() error // after each start
+	log      io.Writer
+}
+
+// A damage changes the bytes of a database. Pages are of 4 KiB: all these programs run on such machines here.
+type damage struct {
+	name string
+	do   func(b []byte) []byte
+}
+
+const damagedPage = 4096
+
+// damages are those that are done to a file of so many bytes.
+func damages(size int) []damage {
+	fill := func(from, to int, with func(i int) byte) func([]byte) []byte {
+		return func(b []byte) []byte {
+			for i := from; i < min(to, len(b)); i++ {
+				b[i] = with(i)
+			}
+			return b
+		}
+	}
+	zero := func(int) byte { return 0 }
+	noise := func(i int) byte { return byte(rand.NewPCG(1, uint64(i)).Uint64()) }
+	list := []damage{
+		{"emptied", func(b []byte) []byte { return b[:0] }},
+		{"one page left", func(b []byte) []byte { return b[:damagedPage] }},
+		{"two pages left", func(b []byte) []byte { return b[:2*damagedPage] }},
+		{"half left", func(b []byte) []byte { return b[:len(b)/2] }},
+		{"page 0 zeroed", fill(0, damagedPage, zero)},
+		{"page 1 zeroed", fill(damagedPage, 2*damagedPage, zero)},
+		{"both metas zeroed", fill(0, 2*damagedPage, zero)},
+		{"both metas noise", fill(0, 2*damagedPage, noise)},
+		{"all behind the metas zeroed", fill(2*damagedPage, size, zero)},
+		{"all behind the metas noise", fill(2*damagedPage, size, noise)},
+		{"all noise", fill(0, size, noise)},
+	}
+	for page := 2; page < min(size/damagedPage, 12); page++ {
+		at := page * damagedPage
+		list = append(list,
+			damage{fmt.Sprintf("page %d zeroed", page), fill(at, at+damagedPage, zero)},
+			damage{fmt.Sprintf("page %d noise", page), fill(at, at+damagedPage, noise)},
+			damage{fmt.Sprintf("page %d, its flags and count", page), fill(at+8, at+12, noise)},
+			damage{fmt.Sprintf("page %d, its first element", page), fill(at+16, at+32, noise)},
+		)
+	}
+	return list
+}
+
+// A Verdict is what became of all damages.
+type Verdict struct {
+	Tried  int
+	Works  [2]int // by engine
+	Better int    // works on Holdfast only
+	Worse  []string
+}
+
+// Compare tries all damages. A Verdict with something Worse is an error, too.
+func (x *Damaged) Compare(ctx context.Context) (*Verdict, error) {
+	pristine := x.root + ".pristine"
+	if err := os.Rename(x.root, pristine); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(pristine)
+	v := &Verdict{}
+	err := filepath.WalkDir(pristine, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !isDatabase(path, entry) {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(pristine, path)
+		if err != nil {
+			return err
+		}
+		for _, d := range damages(int(info.Size())) {
+			if err := x.try(ctx, v, pristine, rel, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && len(v.Worse) > 0 {
+		err = fmt.Errorf("%s works on bbolt, and not on Holdfast, with:\n  %s", x.name, strings.Join(v.Worse, "\n  "))
+	}
+	return v, err
+}
+
+// isDatabase tells whether a file is one by what it says of itself.
+func isDatabase(path string, entry fs.DirEntry) bool {
+	if !entry.Type().IsRegular() || filepath.Ext(path) != ".db" && filepath.Base(path) != "db" {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 20)
+	_, err = io.ReadFull(f, head)
+	return err == nil && bytes.Equal(head[16:], []byte{0xed, 0xda, 0x0c, 0xed}) // the magic number of a meta
+}
+
+// try does one damage to one database on both engines.
+func (x *Damaged) try(ctx context.Context, v *Verdict, pristine, rel string, d damage) error {
+	var failed [2]error
+	for _, e := range []cluster.Engine{cluster.Stock, cluster.Holdfast} {
+		if err := run(ctx, "cp", "-a", pristine, x.root); err != nil {
+			return err
+		}
+		path := filepath.Join(x.root, rel)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, d.do(b), 0o600); err != nil {
+			return err
+		}
+		x.d.binary, x.d.patience = x.binaries[e], 10*time.Second
+		if failed[e] = x.d.start(ctx); failed[e] == nil {
+			failed[e] = x.works()
+		}
+		x.d.kill()
+		if err := errors.Join(x.clean(), os.RemoveAll(x.root)); err != nil {
+			return err
+		}
+		if failed[e] == nil {
+			v.Works[e]++
+		}
+	}
+	v.Tried++
+	switch {
+	case failed[cluster.Stock] == nil && failed[cluster.Holdfast] != nil:
+		v.Worse = append(v.Worse, fmt.Sprintf("%s, %s: %v", rel, d.name, failed[cluster.Holdfast]))
+	case failed[cluster.Stock] != nil && failed[cluster.Holdfast] == nil:
+		v.Better++
+	}
+	fmt.Fprintf(x.log, "%s, %s: bbolt %s, Holdfast %s\n", rel, d.name, verdict(failed[cluster.Stock]), verdict(failed[cluster.Holdfast]))
+	return nil
+}
+
+func verdict(err error) string {
+	if err == nil {
+		return "works"
+	}
+	return "does not"
+}
+
+// Damaged prepares BuildKit for it: it has built once.
+func (x *BuildKit) Damaged(ctx context.Context) (*Verdict, error) {
+	b, err := x.begin(ctx, cluster.Stock)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.buildRight(ctx, "whole"); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	b.stop()
+	if err := unmountBelow(b.dir); err != nil {
+		return nil, err
+	}
+	v, err := (&Damaged{
+		name: "BuildKit", d: &b.daemon, root: b.root(), log: x.Log, binaries: x.Bin.all("buildkitd"),
+		works: func() error { return b.buildRight(ctx, "damaged") },
+		clean: func() error { return unmountBelow(b.dir) },
+	}).Compare(ctx)
+	return v, errors.Join(err, b.close())
+}
+
+// Damaged prepares containerd for it: it has an image, of which a container has run.
+func (x *Containerd) Damaged(ctx context.Context) (*Verdict, error) {
+	c, err := x.begin(ctx, cluster.Stock)
+	if err != nil {
+		return nil, err
+	}
+	works := func(id string) error { return errors.Join(x.load(ctx, c), c.container(ctx, id)) }
+	if err := works("whole"); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	c.stop()
+	v, err := (&Damaged{
+		name: "containerd", d: &c.daemon, root: c.root(), log: x.Log, binaries: x.Bin.all("containerd"),
+		works: func() error { return works("damaged") },
+		clean: func() error {
+			return errors.Join(c.endShims(), unmountBelow(c.dir), os.RemoveAll(filepath.Join(c.dir, "state")))
+		},
+	}).Compare(ctx)
+	return v, errors.Join(err, c.close())
+}
+
+// all are the files of a program on both engines.
+func (b Bin) all(name string) map[cluster.Engine]string {
+	files := map[cluster.Engine]string{}
+	for e, dir := range b {
+		files[e] = filepath.Join(dir, name)
+	}
+	return files
+}
