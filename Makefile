@@ -7,6 +7,8 @@ BENCH ?=
 BENCHFLAGS ?=
 BENCHTAGS ?=
 DEMOFLAGS ?=
+PARTS ?=
+PROGRAMFLAGS ?=
 # Anything: Dolt takes part in bench-blob. It takes minutes to build, once.
 DOLT ?=
 # How long a soak takes, about.
@@ -66,6 +68,11 @@ downstream: ## the tests of programs that embed bbolt, on bbolt and on Holdfast 
 .PHONY: cluster
 cluster: ## etcd on Holdfast, and beside bbolt: members killed, paused, filled, replaced, with no write lost (FOR=2m SEED=1)
 	cd test && $(GO) run ./cmd/cluster -for $(or $(FOR),2m) $(if $(SEED),-seed $(SEED))
+
+.PHONY: programs
+programs: ## etcd, BuildKit and containerd on bbolt and on Holdfast, as root: measured side by side, killed, their databases damaged (PARTS="etcd-young buildkit-kill" PROGRAMFLAGS="-rounds 3")
+	bash -c "set -e; . scripts/packages; install_package runc runc; install_package busybox busybox-static; install_package mkfs.ext4 e2fsprogs"
+	cd test && $(GO) run ./cmd/programs $(PROGRAMFLAGS) $(PARTS)
 
 .PHONY: bench
 bench: ## tables compared with bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)

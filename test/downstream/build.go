@@ -33,7 +33,8 @@ func (r *Runner) Build(ctx context.Context, module string, holdfast bool, progra
 	}
 	packages := slices.Sorted(maps.Keys(programs))
 	for _, pkg := range packages {
-		if err := r.do(ctx, dir, "go", "build", "-o", programs[pkg], pkg); err != nil {
+		// Without the path of the directory in them, packages are found in the build cache the next time.
+		if err := r.do(ctx, dir, "go", "build", "-trimpath", "-o", programs[pkg], pkg); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,8 @@ type BuildKit struct {
 	Log    io.Writer
 }
 
+func (x *BuildKit) String() string { return "BuildKit" }
+
 // buildSteps is the number of steps of a build.
 const buildSteps = 10
 

@@ -34,6 +34,8 @@ type Containerd struct {
 	Log        io.Writer
 }
 
+func (x *Containerd) String() string { return "containerd" }
+
 // containerd is a running daemon.
 type containerd struct {
 	daemon
@@ -227,7 +229,7 @@ func (x *Containerd) work(ctx context.Context, c *containerd, e cluster.Engine, 
 	}
 	var keys []string
 	err = per("a snapshot is prepared", x.Snapshots, func(i int) error {
-		keys = append(keys, fmt.Sprintf("%s-%d", name, i))
+		keys = append(keys, fmt.Sprintf("snapshot-%s-%d", name, i))
 		return c.run(ctx, "snapshots", "prepare", keys[i], layer)
 	})
 	if err != nil {

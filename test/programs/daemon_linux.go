@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -59,7 +60,7 @@ func (d *daemon) start(ctx context.Context) error {
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("%s has ended: %v; its log is %s", filepath.Base(d.binary), cmd.ProcessState, d.log)
+			return fmt.Errorf("%s has ended: %v: %s; its log is %s", filepath.Base(d.binary), cmd.ProcessState, lastLine(d.log), d.log)
 		case <-ctx.Done():
 			return ctx.Err()
 		default:
@@ -68,6 +69,16 @@ func (d *daemon) start(ctx context.Context) error {
 			return fmt.Errorf("%s does not serve after %v: %w; its log is %s", filepath.Base(d.binary), patience, err, d.log)
 		}
 	}
+}
+
+// lastLine is the last line of a file, as far as it can be read.
+func lastLine(name string) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	b = bytes.TrimSpace(b)
+	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
 // kill ends it as a crash does, stop as an operator does.
