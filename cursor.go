@@ -15,8 +15,9 @@ import (
 //
 // The bucket may be changed during a walk. A cursor that stood on a key that was
 // deleted since goes on from where it was. Next and Prev pass over keys that were put
-// since the last First, Last or Seek, wherever they lie: so a walk meets what was there
-// when it began, without what was deleted before it came there, and ends. (A key
+// since the walk began, wherever they lie: so it meets what was there then, without
+// what was deleted before it came there, and ends. First, Last and Seek begin a walk, and
+// so does a Next after a Prev, or a Prev after a Next. (A key
 // that was deleted last and is put again counts as never deleted. After Tx.Spill has
 // written, what was put before that counts as there when the walk began.)
 type Cursor struct {

@@ -13,9 +13,9 @@ import (
 // If the tree was edited since the last move, the cursor finds its place again
 // by key: Next then gives the first element after the key it stood on, Prev
 // the last before it, whether or not that key is still there. Both pass over
-// elements that were put since the last First, Last or Seek: so a walk ends
-// whatever its caller puts meanwhile. (What Spill has written is as if it had
-// been there.)
+// elements that were put since the walk began: so it ends whatever its caller
+// puts meanwhile. First, Last and Seek begin a walk, and so do Next after Prev and
+// Prev after Next. (What Spill has written is as if it had been there.)
 //
 // A Cursor is for one goroutine; several cursors may read one tree at once.
 type Cursor struct {
@@ -31,7 +31,9 @@ type Cursor struct {
 	gone  bool     // which DeleteValue has removed; the path leads to the one after it
 	edits uint64   // of the tree, when the stack was built
 
-	// Of the tree at the last First, Last or Seek: edits, and the last key if there was an edge.
+	back, forth bool // the last move of this walk was Prev; was Next
+
+	// Of the tree when the walk began: edits, and the last key if there was an edge.
 	since uint64
 	last  []byte
 	edged bool
@@ -61,6 +63,7 @@ func (c *Cursor) Last() (e page.Element, ok bool, err error) {
 
 // begin begins a walk.
 func (c *Cursor) begin() error {
+	c.back, c.forth = false, false
 	c.since = c.t.edits
 	g := c.t.edge
 	if c.edged = g != nil; !c.edged {
@@ -122,10 +125,10 @@ func (c *Cursor) Seek(key []byte) (e page.Element, ok bool, err error) {
 }
 
 // Step moves to the next element if that lies on the page on which the cursor
-// stands and nothing was edited. Otherwise it does nothing, ok is false, and
-// Next is to be called. It exists because scans spend their time here.
+// stands, nothing was edited, and the last move was not Prev. Otherwise it does
+// nothing, ok is false, and Next is to be called. It exists because scans spend their time here.
 func (c *Cursor) Step() (key, value []byte, flags uint32, ok bool) {
-	if len(c.stack) == 0 || c.edits != c.t.edits {
+	if len(c.stack) == 0 || c.edits != c.t.edits || c.back {
 		return nil, nil, 0, false
 	}
 	top := &c.stack[len(c.stack)-1]
@@ -134,14 +137,14 @@ func (c *Cursor) Step() (key, value []byte, flags uint32, ok bool) {
 	}
 	if key, value, flags, ok = top.p.LeafAt(top.index + 1); ok {
 		top.index++
-		c.key, c.on = key, true
+		c.key, c.on, c.forth = key, true, true
 	}
 	return key, value, flags, ok
 }
 
 // StepBack is Step to the previous element.
 func (c *Cursor) StepBack() (key, value []byte, flags uint32, ok bool) {
-	if len(c.stack) == 0 || !c.on || c.edits != c.t.edits {
+	if len(c.stack) == 0 || !c.on || c.edits != c.t.edits || c.forth {
 		return nil, nil, 0, false
 	}
 	top := &c.stack[len(c.stack)-1]
@@ -150,7 +153,7 @@ func (c *Cursor) StepBack() (key, value []byte, flags uint32, ok bool) {
 	}
 	if key, value, flags, ok = top.p.LeafAt(top.index - 1); ok {
 		top.index--
-		c.key, c.on = key, true
+		c.key, c.on, c.back = key, true, true
 	}
 	return key, value, flags, ok
 }
@@ -160,6 +163,12 @@ func (c *Cursor) Next() (e page.Element, ok bool, err error) {
 	if len(c.stack) == 0 {
 		return page.Element{}, false, nil
 	}
+	if c.back {
+		if err := c.begin(); err != nil {
+			return c.fail(err)
+		}
+	}
+	c.forth = true
 	if c.edits == c.t.edits {
 		top := c.top()
 		i := top.index + 1
@@ -219,6 +228,12 @@ func (c *Cursor) Prev() (e page.Element, ok bool, err error) {
 	if len(c.stack) == 0 {
 		return page.Element{}, false, nil
 	}
+	if c.forth {
+		if err := c.begin(); err != nil {
+			return c.fail(err)
+		}
+	}
+	c.back = true
 	if c.edits != c.t.edits {
 		if !c.on {
 			return c.edge(true)

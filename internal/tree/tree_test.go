@@ -256,8 +256,9 @@ func TestCursorAcrossEdits(t *testing.T) {
 		var c Cursor
 		c.Init(&tr)
 		e, ok, err := c.First()
-		fresh := map[string]bool{}   // put since First: passed over
+		fresh := map[string]bool{}   // put since First or a turn: passed over
 		last, lastFresh := "", false // deleted last: put again it is what it was
+		moved := 0                   // forward or, negative, back
 		for step := 0; ok && step < 3000; step++ {
 			if err != nil {
 				t.Fatal(err)
@@ -280,9 +281,18 @@ func TestCursorAcrossEdits(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			move := 1
+			if rng.IntN(3) == 0 {
+				move = -1
+			}
+			if move == -moved {
+				clear(fresh)
+				lastFresh = false
+			}
+			moved = move
 			keys := slices.DeleteFunc(m.keys(), func(k string) bool { return fresh[k] })
 			i, found := slices.BinarySearch(keys, at)
-			if rng.IntN(3) == 0 {
+			if move < 0 {
 				e, ok, err = c.Prev()
 				i--
 			} else {

@@ -144,14 +144,15 @@ type cursor struct {
 	placed bool // it has been moved at all
 	ended  bool // the last move found nothing
 	edits  int  // of the bucket, at the last move
-	since  int  // of the bucket, at the last First, Last or Seek
+	since  int  // of the bucket, when the walk began
+	moved  ops.Kind
 }
 
 // stale tells whether the bucket was changed since the cursor moved.
 func (c *cursor) stale() bool { return c.edits != c.n.edits }
 
-// older are the keys that were there at the cursor's last First, Last or Seek: what was put since
-// Next and Prev pass over.
+// older are the keys that were there when the walk began: what was put since Next and Prev pass over. First, Last and Seek begin one, and
+// so does turning round.
 func (c *cursor) older() []string {
 	return slices.DeleteFunc(slices.Clone(c.n.keys), func(key string) bool { return c.n.entries[key].born > c.since })
 }
@@ -388,11 +389,13 @@ func (t *transaction) moveCursor(op ops.Op) ops.Result {
 		return t.deleteAt(c)
 	}
 	keys := c.n.keys
-	if op.Kind == ops.Next || op.Kind == ops.Prev {
+	turns := op.Kind == ops.Next && c.moved == ops.Prev || op.Kind == ops.Prev && c.moved == ops.Next
+	if !turns && (op.Kind == ops.Next || op.Kind == ops.Prev) {
 		keys = c.older()
 	} else {
 		c.since = c.n.edits
 	}
+	c.moved = op.Kind
 	i, found := 0, false
 	if c.on {
 		i, found = slices.BinarySearch(keys, c.key)

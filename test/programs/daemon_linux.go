@@ -1,15 +1,16 @@
 package programs
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,6 +40,11 @@ func (d *daemon) start(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
+	from, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(d.binary)
 	cmd := exec.Command(d.binary, d.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), d.env...)
@@ -60,25 +66,33 @@ func (d *daemon) start(ctx context.Context) error {
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("%s has ended: %v: %s; its log is %s", filepath.Base(d.binary), cmd.ProcessState, lastLine(d.log), d.log)
+			return fmt.Errorf("%s has ended: %v: %s; its log is %s", name, cmd.ProcessState, lastWords(d.log, from, name), d.log)
 		case <-ctx.Done():
 			return ctx.Err()
 		default:
 		}
 		if time.Since(began) > patience {
-			return fmt.Errorf("%s does not serve after %v: %w; its log is %s", filepath.Base(d.binary), patience, err, d.log)
+			return fmt.Errorf("%s does not serve after %v: %w; its log is %s", name, patience, err, d.log)
 		}
 	}
 }
 
-// lastLine is the last line of a file, as far as it can be read.
-func lastLine(name string) string {
-	b, err := os.ReadFile(name)
+// lastWords is what a program says of its end in its log from some byte on: the line of an error or a panic, or else the last line.
+func lastWords(log string, from int64, program string) string {
+	b, err := os.ReadFile(log)
 	if err != nil {
 		return err.Error()
 	}
-	b = bytes.TrimSpace(b)
-	return string(b[bytes.LastIndexByte(b, '\n')+1:])
+	last := ""
+	for line := range strings.Lines(string(b[min(from, int64(len(b))):])) {
+		if strings.HasPrefix(line, program+": ") || strings.HasPrefix(line, "panic: ") {
+			return strings.TrimSpace(line)
+		}
+		if strings.TrimSpace(line) != "" {
+			last = line
+		}
+	}
+	return strings.TrimSpace(last)
 }
 
 // kill ends it as a crash does, stop as an operator does.
