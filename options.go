@@ -154,8 +154,8 @@ type Options struct {
 	// SettleDelay is how long after the last commit the newest state is written so
 	// that stock bbolt finds it too (see StrictCompat), with one more flush. 0: twice as long
 	// as commits are apart, but at least 50 milliseconds and at most a second, so that a program
-	// that commits ten times a second pays for it when it pauses only. If it is negative only
-	// Sync and Close do that.
+	// that commits ten times a second pays for it when it pauses only. With Durability Periodic it
+	// begins when PeriodicDelay has passed. If it is negative only Sync and Close do that.
 	SettleDelay time.Duration
 
 	// NoSync sets DB.NoSync.
