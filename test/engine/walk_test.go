@@ -243,8 +243,8 @@ func TestWalkStaysAtEnd(t *testing.T) {
 	}
 }
 
-// A cursor that had gone back to a key passed over what was put behind that key when it was to go forth again, which bbolt's meets
-// where the page was changed before: the tests of github.com/lightningnetwork/lnd/kvdb failed. Turning round begins a walk.
+// After Prev, keys were put behind the cursor's key, and Next passed over them. bbolt's Next returns them if the page was changed
+// before: a test of github.com/lightningnetwork/lnd/kvdb failed. A change of direction begins a new walk.
 func TestWalkTurns(t *testing.T) {
 	for _, n := range []int{10, 3000} {
 		for _, committed := range []bool{true, false} {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Disk is an ext4 file system with a journal in a file, behind a loop device of its own. It takes root.
+// A Disk is a file that holds an ext4 file system with a journal, mounted by a loop device of its own. Mounting it needs root.
 type Disk struct {
 	Dir    string // where it is mounted
 	file   string
