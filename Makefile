@@ -70,7 +70,7 @@ cluster: ## etcd on Holdfast, and beside bbolt: members killed, paused, filled, 
 	cd test && $(GO) run ./cmd/cluster -for $(or $(FOR),2m) $(if $(SEED),-seed $(SEED))
 
 .PHONY: programs
-programs: ## etcd, BuildKit and containerd on bbolt and on Holdfast, as root: measured side by side, killed, their databases damaged (PARTS="etcd-young buildkit-kill" PROGRAMFLAGS="-rounds 3")
+programs: ## etcd, BuildKit, containerd and dockerd on bbolt and on Holdfast, as root: measured side by side, killed, their databases damaged (PARTS="etcd-young buildkit-kill" PROGRAMFLAGS="-rounds 3")
 	bash -c "set -e; . scripts/packages; install_package runc runc; install_package busybox busybox-static; install_package mkfs.ext4 e2fsprogs"
 	cd test && $(GO) run ./cmd/programs $(PROGRAMFLAGS) $(PARTS)
 

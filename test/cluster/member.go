@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
+
+	"holdfast/test/process"
 )
 
 // An Engine is what a member stores its keys in.
@@ -34,9 +33,7 @@ type Member struct {
 	client  string // its URL for clients
 	peer    string // and for members
 	cluster *Cluster
-	cmd     *exec.Cmd
-	log     *os.File
-	exited  chan struct{}
+	process.Process
 	initial string // --initial-cluster of its first start
 	state   string // --initial-cluster-state
 	small   bool   // its directory is a file system of its own, in memory, that can be filled
@@ -110,75 +107,26 @@ func freePorts(n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// Start starts the process, which need not be ready when it returns.
+// clusterToken is that of all clusters: no two of them meet.
+const clusterToken = "test"
+
+func (m *Member) data() string { return filepath.Join(m.Dir, "data") }
+
+// Start starts it on its engine. It need not be ready when Start returns.
 func (m *Member) Start() error {
-	log, err := os.OpenFile(filepath.Join(m.cluster.Dir, m.Name+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
+	m.Binary, m.Env = m.cluster.Binaries[m.Engine], nil
+	if m.Engine == Holdfast {
+		m.Env = m.cluster.Env
 	}
-	cmd := exec.Command(m.cluster.Binaries[m.Engine], "--name", m.Name, "--data-dir", filepath.Join(m.Dir, "data"),
+	m.Log = filepath.Join(m.cluster.Dir, m.Name+".log")
+	m.Args = append([]string{
+		"--name", m.Name, "--data-dir", m.data(),
 		"--listen-client-urls", m.client, "--advertise-client-urls", m.client,
 		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.peer,
-		"--initial-cluster", m.initial, "--initial-cluster-state", m.state, "--initial-cluster-token", "test",
-		"--log-level", "warn")
-	cmd.Args = append(cmd.Args, m.cluster.Flags...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = os.Environ()
-	if m.Engine == Holdfast {
-		cmd.Env = append(cmd.Env, m.cluster.Env...)
-	}
-	cmd.SysProcAttr = dieWithParent()
-	if err := cmd.Start(); err != nil {
-		_ = log.Close()
-		return err
-	}
-	m.cmd, m.log, m.exited = cmd, log, make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(m.exited)
-	}()
-	return nil
-}
-
-// Running tells whether the process is there.
-func (m *Member) Running() bool {
-	if m.cmd == nil {
-		return false
-	}
-	select {
-	case <-m.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// Kill ends the process as a crash of it does.
-func (m *Member) Kill() { m.end(syscall.SIGKILL) }
-
-// Stop ends it as an operator does.
-func (m *Member) Stop() { m.end(syscall.SIGTERM) }
-
-func (m *Member) end(signal syscall.Signal) {
-	if m.cmd == nil {
-		return
-	}
-	_ = m.cmd.Process.Signal(signal)
-	select {
-	case <-m.exited:
-	case <-time.After(20 * time.Second):
-		_ = m.cmd.Process.Kill()
-		<-m.exited
-	}
-	m.cmd = nil
-	_ = m.log.Close()
-}
-
-// Pause stops the process for a while, as a machine that hangs does.
-func (m *Member) Pause(d time.Duration) {
-	_ = m.cmd.Process.Signal(syscall.SIGSTOP)
-	time.Sleep(d)
-	_ = m.cmd.Process.Signal(syscall.SIGCONT)
+		"--initial-cluster", m.initial, "--initial-cluster-state", m.state, "--initial-cluster-token", clusterToken,
+		"--log-level", "warn",
+	}, m.cluster.Flags...)
+	return m.Process.Start()
 }
 
 // Close kills all members.
@@ -200,18 +148,15 @@ func (m *Member) lose() {
 // Await waits until all members serve, and have a leader.
 func (c *Cluster) Await(ctx context.Context) error {
 	for _, m := range c.Members {
-		for {
-			if !m.Running() {
-				return fmt.Errorf("%s on %v has ended; its log is %s.log in %s", m.Name, m.Engine, m.Name, c.Dir)
-			}
+		ready := func() error {
 			s, err := m.Status(ctx)
-			if err == nil && s.Leader != "" && s.Leader != "0" {
-				break
+			if err == nil && (s.Leader == "" || s.Leader == "0") {
+				err = errors.New("there is no leader")
 			}
-			if ctx.Err() != nil {
-				return errors.Join(fmt.Errorf("%s on %v does not serve: %w", m.Name, m.Engine, ctx.Err()), err)
-			}
-			time.Sleep(50 * time.Millisecond)
+			return err
+		}
+		if err := m.Process.Await(ctx, ready); err != nil {
+			return fmt.Errorf("%s on %v: %w", m.Name, m.Engine, err)
 		}
 	}
 	return nil

@@ -21,14 +21,15 @@ import (
 
 // Options say what Run does.
 type Options struct {
-	Binaries map[Engine]string
-	Dir      string
-	Engines  []Engine // of the members in the beginning
-	Mixed    bool     // members change their engine
-	For      time.Duration
-	Clients  int
-	Seed     uint64
-	Log      io.Writer
+	Binaries  map[Engine]string // etcd
+	Utilities map[Engine]string // etcdutl
+	Dir       string
+	Engines   []Engine // of the members in the beginning
+	Mixed     bool     // members change their engine
+	For       time.Duration
+	Clients   int
+	Seed      uint64
+	Log       io.Writer
 }
 
 // A Result is what was done and found.
@@ -99,8 +100,13 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	res := &Result{Puts: r.load.puts.Load(), Slowest: time.Duration(r.load.slowest.Load()), Did: r.did}
 	var err error
-	res.Checked, err = r.judge(ctx)
-	return res, err
+	if res.Checked, err = r.judge(ctx); err != nil {
+		return res, err
+	}
+	if err := r.restored(ctx); err != nil {
+		return res, fmt.Errorf("a cluster restored from a snapshot: %w", err)
+	}
+	return res, nil
 }
 
 func (r *runner) called() []*Member {

@@ -42,12 +42,10 @@ func (x *BuildKit) begin(ctx context.Context, e cluster.Engine) (*buildkitd, err
 		return nil, err
 	}
 	b := &buildkitd{dir: dir, ctl: filepath.Join(x.Bin[e], "buildctl")}
-	b.daemon = daemon{
-		binary: filepath.Join(x.Bin[e], "buildkitd"), log: filepath.Join(filepath.Dir(x.Disk.Dir), "buildkitd.log"),
-		args: []string{
-			"--root", b.root(), "--addr", b.address(), "--otel-socket-path", filepath.Join(dir, "otel"), "--config", filepath.Join(dir, "none"),
-			"--containerd-worker=false", "--oci-worker=true", "--oci-worker-net=host", "--oci-worker-binary=runc", "--oci-worker-gc=false",
-		},
+	b.Binary, b.Log = filepath.Join(x.Bin[e], "buildkitd"), filepath.Join(filepath.Dir(x.Disk.Dir), "buildkitd.log")
+	b.Args = []string{
+		"--root", b.root(), "--addr", b.address(), "--otel-socket-path", filepath.Join(dir, "otel"), "--config", filepath.Join(dir, "none"),
+		"--containerd-worker=false", "--oci-worker=true", "--oci-worker-net=host", "--oci-worker-binary=runc", "--oci-worker-gc=false",
 	}
 	b.ready = func() error { return b.run(ctx, "debug", "workers") }
 	if err := b.prepare(); err != nil {
@@ -122,22 +120,14 @@ func (b *buildkitd) buildRight(ctx context.Context, input string) error {
 
 // close ends the daemon and removes what it has.
 func (b *buildkitd) close() error {
-	b.stop()
+	b.Stop()
 	return errors.Join(unmountBelow(b.dir), os.RemoveAll(b.dir))
 }
 
 // Measure measures builds whose input is new, and builds of which all is in the cache, on databases that are young and then aged.
 func (x *BuildKit) Measure(ctx context.Context) (*Table, error) {
 	t := &Table{Title: fmt.Sprintf("BuildKit: builds of %d steps; aged: each database held %d MiB and was emptied", buildSteps, x.MiB)}
-	for round := range x.Rounds {
-		for _, e := range engines(round) {
-			fmt.Fprintf(x.Log, "BuildKit: round %d on %v\n", round+1, e)
-			if err := x.measure(ctx, e, t); err != nil {
-				return nil, fmt.Errorf("BuildKit on %v: %w", e, err)
-			}
-		}
-	}
-	return t, nil
+	return t, rounds(x.Log, x, x.Rounds, func(e cluster.Engine) error { return x.measure(ctx, e, t) })
 }
 
 func (x *BuildKit) measure(ctx context.Context, e cluster.Engine, t *Table) (err error) {
@@ -152,7 +142,7 @@ func (x *BuildKit) measure(ctx context.Context, e cluster.Engine, t *Table) (err
 	if err := x.builds(ctx, b, e, t, "young"); err != nil {
 		return err
 	}
-	b.stop()
+	b.Stop()
 	if err := age(b.root(), x.MiB); err != nil {
 		return err
 	}
@@ -164,22 +154,17 @@ func (x *BuildKit) measure(ctx context.Context, e cluster.Engine, t *Table) (err
 	if err := x.builds(ctx, b, e, t, "aged"); err != nil {
 		return err
 	}
-	took, bytes, err := x.Disk.written(func() error { return b.run(ctx, "prune", "--all") })
-	t.Add(e, "aged: prune all", Seconds, took.Seconds())
-	t.Add(e, "aged: prune all, bytes written", Bytes, float64(bytes))
-	return err
+	return meter{t, e, x.Disk, "aged"}.once("prune all", func() error { return b.run(ctx, "prune", "--all") })
 }
 
 func (x *BuildKit) builds(ctx context.Context, b *buildkitd, e cluster.Engine, t *Table, name string) error {
+	m := meter{t, e, x.Disk, name}
 	for i := range x.Builds {
 		input := fmt.Sprintf("%s %d", name, i)
 		for _, what := range []string{"build", "cached build"} {
-			took, bytes, err := x.Disk.written(func() error { return b.build(ctx, input, "") })
-			if err != nil {
+			if err := m.once(what, func() error { return b.build(ctx, input, "") }); err != nil {
 				return err
 			}
-			t.Add(e, name+": "+what, Seconds, took.Seconds())
-			t.Add(e, name+": "+what+", bytes written", Bytes, float64(bytes))
 		}
 	}
 	return nil

@@ -20,14 +20,16 @@ import (
 // A Damaged is a program whose databases are damaged, one after the other and each in all ways, before it is started on bbolt and on
 // Holdfast. Wherever it starts on bbolt it must start on Holdfast, and work where it works.
 type Damaged struct {
-	name     string
-	d        *daemon
-	binaries map[cluster.Engine]string
-	root     string // all that it keeps
-	works    func() error
-	clean    func() error // after each start
-	log      io.Writer
+	name  string
+	root  string // all that it keeps
+	start func(context.Context, cluster.Engine) error
+	works func() error
+	end   func() error // after each start, whatever it gave: nothing runs, nothing is mounted
+	log   io.Writer
 }
+
+// damagedPatience is how long a program has to start: none that starts takes longer.
+const damagedPatience = 4 * time.Second
 
 // A damage changes the bytes of a database. Pages are of 4 KiB: all these programs run on such machines here.
 type damage struct {
@@ -163,8 +165,7 @@ func (x *Damaged) try(ctx context.Context, v *Verdict, pristine, rel string, d d
 		if err := os.WriteFile(path, d.do(b), 0o600); err != nil {
 			return err
 		}
-		x.d.binary, x.d.patience = x.binaries[e], 3*time.Second
-		if errs[e] = x.d.start(ctx); errs[e] == nil {
+		if errs[e] = x.start(ctx, e); errs[e] == nil {
 			got[e] = starts
 			v.Starts[e]++
 			if errs[e] = x.works(); errs[e] == nil {
@@ -172,8 +173,7 @@ func (x *Damaged) try(ctx context.Context, v *Verdict, pristine, rel string, d d
 				v.Works[e]++
 			}
 		}
-		x.d.kill()
-		if err := errors.Join(x.clean(), os.RemoveAll(x.root)); err != nil {
+		if err := errors.Join(x.end(), os.RemoveAll(x.root)); err != nil {
 			return err
 		}
 	}
@@ -201,14 +201,17 @@ func (x *BuildKit) Damaged(ctx context.Context) (*Verdict, error) {
 	if err := b.buildRight(ctx, "whole"); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	b.stop()
+	b.Stop()
 	if err := unmountBelow(b.dir); err != nil {
 		return nil, err
 	}
 	v, err := (&Damaged{
-		name: "BuildKit", d: &b.daemon, root: b.root(), log: x.Log, binaries: x.Bin.all("buildkitd"),
+		name: "BuildKit", root: b.root(), log: x.Log, start: b.damaged(x.Bin),
 		works: func() error { return b.buildRight(ctx, "damaged") },
-		clean: func() error { return unmountBelow(b.dir) },
+		end: func() error {
+			b.Kill()
+			return unmountBelow(b.dir)
+		},
 	}).Compare(ctx)
 	return v, errors.Join(err, b.close())
 }
@@ -223,22 +226,67 @@ func (x *Containerd) Damaged(ctx context.Context) (*Verdict, error) {
 	if err := use("whole"); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	c.stop()
+	c.Stop()
 	v, err := (&Damaged{
-		name: "containerd", d: &c.daemon, root: c.root(), log: x.Log, binaries: x.Bin.all("containerd"),
+		name: "containerd", root: c.root(), log: x.Log, start: c.damaged(x.Bin),
 		works: func() error { return use("damaged") },
-		clean: func() error {
+		end: func() error {
+			c.Kill()
 			return errors.Join(c.endShims(), unmountBelow(c.dir), os.RemoveAll(filepath.Join(c.dir, "state")))
 		},
 	}).Compare(ctx)
 	return v, errors.Join(err, c.close())
 }
 
-// all are the files of a program on both engines.
-func (b Bin) all(name string) map[cluster.Engine]string {
-	files := map[cluster.Engine]string{}
-	for e, dir := range b {
-		files[e] = filepath.Join(dir, name)
+// Damaged prepares a member of etcd for it: it has some keys.
+func (x *Etcd) Damaged(ctx context.Context) (*Verdict, error) {
+	dir, err := os.MkdirTemp(x.Disk.Dir, "etcd")
+	if err != nil {
+		return nil, err
 	}
-	return files
+	c, m, err := x.member(ctx, cluster.Stock, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if _, err := x.load(ctx, m, load{clients: 16, total: 2000, size: 1024, keys: 500}); err != nil {
+		return nil, err
+	}
+	if err := m.Put(ctx, "whole", "yes"); err != nil {
+		return nil, err
+	}
+	m.Stop()
+	v, err := (&Damaged{
+		name: "etcd", root: m.Dir, log: x.Log,
+		start: func(ctx context.Context, e cluster.Engine) error {
+			m.Engine = e
+			if err := m.Start(); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, damagedPatience)
+			defer cancel()
+			return c.Await(ctx)
+		},
+		works: func() error {
+			got, err := m.Get(ctx, "whole")
+			if err == nil && got != "yes" {
+				err = fmt.Errorf("the key whole is %q", got)
+			}
+			return errors.Join(err, m.Put(ctx, "damaged", "yes"))
+		},
+		end: func() error {
+			m.Kill()
+			return nil
+		},
+	}).Compare(ctx)
+	return v, errors.Join(err, os.RemoveAll(dir))
+}
+
+// damaged starts the daemon with the binary of either engine.
+func (d *daemon) damaged(bin Bin) func(context.Context, cluster.Engine) error {
+	name := filepath.Base(d.Binary)
+	return func(ctx context.Context, e cluster.Engine) error {
+		d.Binary, d.patience = filepath.Join(bin[e], name), damagedPatience
+		return d.start(ctx)
+	}
 }

@@ -34,24 +34,21 @@ func NewDisk(ctx context.Context, dir string, gib int64) (d *Disk, err error) {
 	if err := run(ctx, "mkfs.ext4", "-q", "-F", d.file); err != nil {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, "losetup", "--find", "--show", d.file).Output()
+	// The device goes when the file system is unmounted, by whoever and whatever does that.
+	if err := run(ctx, "mount", "-o", "loop", d.file, d.Dir); err != nil {
+		return nil, errors.Join(err, os.Remove(d.file))
+	}
+	out, err := exec.CommandContext(ctx, "findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", d.Dir).Output()
 	if err != nil {
-		return nil, fmt.Errorf("losetup: %w", err)
+		return nil, errors.Join(fmt.Errorf("findmnt %s: %w", d.Dir, err), d.Close())
 	}
 	d.device = filepath.Base(strings.TrimSpace(string(out)))
-	if err := run(ctx, "mount", "/dev/"+d.device, d.Dir); err != nil {
-		return nil, errors.Join(err, d.detach())
-	}
 	return d, nil
 }
 
 // Close unmounts and removes it.
 func (d *Disk) Close() error {
-	return errors.Join(run(context.Background(), "umount", d.Dir), d.detach())
-}
-
-func (d *Disk) detach() error {
-	return errors.Join(run(context.Background(), "losetup", "--detach", "/dev/"+d.device), os.Remove(d.file))
+	return errors.Join(run(context.Background(), "umount", d.Dir), os.Remove(d.file))
 }
 
 // Written is how many bytes the device was given to write, after all that waits in memory was.

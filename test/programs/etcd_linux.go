@@ -24,14 +24,6 @@ type Etcd struct {
 	Log      io.Writer
 }
 
-// engines are both, the other first in every second round.
-func engines(round int) []cluster.Engine {
-	if round%2 == 1 {
-		return []cluster.Engine{cluster.Holdfast, cluster.Stock}
-	}
-	return []cluster.Engine{cluster.Stock, cluster.Holdfast}
-}
-
 // member starts a member in a directory, which may be that of an earlier one.
 func (x *Etcd) member(ctx context.Context, e cluster.Engine, dir string, env ...string) (*cluster.Cluster, *cluster.Member, error) {
 	c := &cluster.Cluster{Binaries: x.Binaries, Dir: dir, Env: env, Flags: []string{"--quota-backend-bytes", fmt.Sprint(int64(64) << 30)}}
@@ -55,31 +47,26 @@ func (x *Etcd) await(ctx context.Context, c *cluster.Cluster) error {
 	return c.Await(ctx)
 }
 
+func (x *Etcd) String() string { return "etcd" }
+
 // each runs a measurement in a directory of its own for both engines, in all rounds.
-func (x *Etcd) each(what string, do func(e cluster.Engine, dir string) error) error {
-	for round := range x.Rounds {
-		for _, e := range engines(round) {
-			fmt.Fprintf(x.Log, "etcd, %s: round %d on %v\n", what, round+1, e)
-			dir, err := os.MkdirTemp(x.Disk.Dir, "etcd")
-			if err != nil {
-				return err
-			}
-			err = do(e, dir)
-			if err != nil {
-				return fmt.Errorf("%s on %v: %w", what, e, err)
-			}
-			if err := os.RemoveAll(dir); err != nil {
-				return err
-			}
+func (x *Etcd) each(do func(e cluster.Engine, dir string) error) error {
+	return rounds(x.Log, x, x.Rounds, func(e cluster.Engine) error {
+		dir, err := os.MkdirTemp(x.Disk.Dir, "etcd")
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		if err := do(e, dir); err != nil {
+			return err
+		}
+		return os.RemoveAll(dir)
+	})
 }
 
 // Young measures puts on a file that is new.
 func (x *Etcd) Young(ctx context.Context) (*Table, error) {
 	t := &Table{Title: "etcd on a young file: puts of 1 KiB"}
-	return t, x.each("young", func(e cluster.Engine, dir string) error {
+	return t, x.each(func(e cluster.Engine, dir string) error {
 		c, m, err := x.member(ctx, e, dir)
 		if err != nil {
 			return err
@@ -92,7 +79,7 @@ func (x *Etcd) Young(ctx context.Context) (*Table, error) {
 // Aged measures puts on a file that held MiB of values, which were deleted and compacted.
 func (x *Etcd) Aged(ctx context.Context) (*Table, error) {
 	t := &Table{Title: fmt.Sprintf("etcd on a file that held %d MiB and was emptied: puts of 1 KiB", x.MiB)}
-	return t, x.each("aged", func(e cluster.Engine, dir string) error {
+	return t, x.each(func(e cluster.Engine, dir string) error {
 		c, m, err := x.member(ctx, e, dir)
 		if err != nil {
 			return err
@@ -186,7 +173,7 @@ func (x *Etcd) empty(ctx context.Context, m *cluster.Member) error {
 // Start measures how long a member takes until it serves, on a file of MiB of values of which every other one was deleted.
 func (x *Etcd) Start(ctx context.Context) (*Table, error) {
 	t := &Table{Title: fmt.Sprintf("etcd's start on a file that held %d MiB, of which every other value was deleted", x.MiB)}
-	return t, x.each("start", func(e cluster.Engine, dir string) error {
+	return t, x.each(func(e cluster.Engine, dir string) error {
 		c, m, err := x.member(ctx, e, dir)
 		if err != nil {
 			return err
@@ -245,7 +232,7 @@ func (x *Etcd) thin(ctx context.Context, m *cluster.Member) error {
 // defrag with bbolt, by automatic vacuum with Holdfast.
 func (x *Etcd) Shrink(ctx context.Context) (*Table, error) {
 	t := &Table{Title: fmt.Sprintf("etcd under 500 puts a second: of a file of %d MiB every other value is deleted; then it becomes shorter by defrag and by automatic vacuum", x.MiB)}
-	return t, x.each("shrink", func(e cluster.Engine, dir string) error {
+	return t, x.each(func(e cluster.Engine, dir string) error {
 		c, m, err := x.member(ctx, e, dir, "HOLDFAST_AUTO_VACUUM=on")
 		if err != nil {
 			return err

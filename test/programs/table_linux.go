@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -27,6 +28,16 @@ type Row struct {
 	Unit   Unit
 	Values [2][]float64 // by engine
 }
+
+// MarshalJSON gives a row with its medians and the gain; seconds, bytes, numbers a second.
+func (r *Row) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"what": r.What, "unit": r.Unit.String(), "gain": r.Gain(),
+		"bbolt": r.Values[cluster.Stock], "holdfast": r.Values[cluster.Holdfast],
+	})
+}
+
+func (u Unit) String() string { return [...]string{"s", "bytes", "/s", "count"}[u] }
 
 // A Table is rows in the order in which they were first measured. The zero Table has none.
 type Table struct {

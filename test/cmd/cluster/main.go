@@ -22,8 +22,11 @@ import (
 	"holdfast/test/downstream"
 )
 
-// etcd is what runs.
-const etcd = "go.etcd.io/etcd/server/v3@v3.7.3"
+// What runs, and what restores a cluster from a snapshot.
+const (
+	etcd    = "go.etcd.io/etcd/server/v3@v3.7.3"
+	etcdutl = "go.etcd.io/etcd/etcdutl/v3@v3.7.3"
+)
 
 func main() {
 	length := flag.Duration("for", 2*time.Minute, "how long, of both clusters together")
@@ -44,7 +47,11 @@ func run(ctx context.Context, length time.Duration, seed uint64, clients int) er
 	if err != nil {
 		return err
 	}
-	binaries, err := build(ctx, dir)
+	binaries, err := build(ctx, dir, etcd, "etcd")
+	if err != nil {
+		return err
+	}
+	utilities, err := build(ctx, dir, etcdutl, "etcdutl")
 	if err != nil {
 		return err
 	}
@@ -59,13 +66,13 @@ func run(ctx context.Context, length time.Duration, seed uint64, clients int) er
 	} {
 		fmt.Printf("three members, %s\n", c.name)
 		r, err := cluster.Run(ctx, cluster.Options{
-			Binaries: binaries, Dir: filepath.Join(dir, c.name), Engines: c.engines, Mixed: c.mixed,
+			Binaries: binaries, Utilities: utilities, Dir: filepath.Join(dir, c.name), Engines: c.engines, Mixed: c.mixed,
 			For: length / 2, Clients: clients, Seed: seed, Log: os.Stdout,
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w; again: -seed %d; the members' directories and logs are in %s", c.name, err, seed, dir)
 		}
-		fmt.Printf("%d puts acknowledged, none lost; %d operations are linearizable; the members are equal; the slowest put took %v\n",
+		fmt.Printf("%d puts acknowledged, none lost; %d operations are linearizable; the members are equal; a cluster restored from a snapshot has all; the slowest put took %v\n",
 			r.Puts, r.Checked, r.Slowest.Round(time.Millisecond))
 		for _, what := range slices.Sorted(maps.Keys(r.Did)) {
 			fmt.Printf("  %3d times %s\n", r.Did[what], what)
@@ -74,8 +81,8 @@ func run(ctx context.Context, length time.Duration, seed uint64, clients int) er
 	return os.RemoveAll(dir)
 }
 
-// build builds etcd on both engines.
-func build(ctx context.Context, dir string) (map[cluster.Engine]string, error) {
+// build builds the program of a module on both engines.
+func build(ctx context.Context, dir, module, name string) (map[cluster.Engine]string, error) {
 	repo, err := filepath.Abs("..")
 	if err != nil {
 		return nil, err
@@ -83,9 +90,9 @@ func build(ctx context.Context, dir string) (map[cluster.Engine]string, error) {
 	r := downstream.Runner{Repo: repo, Dir: dir, Log: io.Discard}
 	binaries := map[cluster.Engine]string{}
 	for _, e := range []cluster.Engine{cluster.Stock, cluster.Holdfast} {
-		fmt.Printf("building %s on %v\n", etcd, e)
-		binaries[e] = filepath.Join(dir, "etcd-"+e.String())
-		if err := r.Build(ctx, etcd, e == cluster.Holdfast, map[string]string{".": binaries[e]}); err != nil {
+		fmt.Printf("building %s on %v\n", module, e)
+		binaries[e] = filepath.Join(dir, name+"-"+e.String())
+		if err := r.Build(ctx, module, e == cluster.Holdfast, map[string]string{".": binaries[e]}); err != nil {
 			return nil, err
 		}
 	}

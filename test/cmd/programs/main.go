@@ -1,14 +1,15 @@
 //go:build linux
 
-// Command programs runs etcd, BuildKit and containerd on bbolt and on Holdfast, side by side, and prints a table for each part. The parts
-// whose names end with -kill kill them while they work, and fail if something acknowledged is lost or they do not start; those with -damage
-// damage their databases, and fail if they then get further on bbolt than on Holdfast. It takes root, ext4, runc and busybox.
+// Command programs runs etcd, BuildKit, containerd and dockerd on bbolt and on Holdfast, side by side, and prints a table for each part. The
+// parts whose names end with -kill kill them while they work, and fail if something acknowledged is lost or they do not start; those with
+// -damage damage their databases, and fail if they then get further on bbolt than on Holdfast. It takes root, ext4, runc and busybox.
 //
 //	go run ./cmd/programs [-rounds 3] [-mib 1024] [PART...]
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +37,7 @@ const (
 	etcdLoad   = "go.etcd.io/etcd/v3@v3.6.8" // the newest of which the proxy has this module
 	buildkit   = "github.com/moby/buildkit@v0.34.2"
 	containerd = "github.com/containerd/containerd/v2@v2.4.2"
+	docker     = "github.com/moby/moby/v2@v2.0.0-beta.24"
 )
 
 // A part is something that can be asked for by name. Run prints what it finds.
@@ -47,12 +51,16 @@ var parts = []part{
 	{"etcd-aged", table((*workshop).etcd, (*programs.Etcd).Aged)},
 	{"etcd-start", table((*workshop).etcd, (*programs.Etcd).Start)},
 	{"etcd-shrink", table((*workshop).etcd, (*programs.Etcd).Shrink)},
+	{"etcd-damage", damage((*workshop).etcd, (*programs.Etcd).Damaged)},
 	{"buildkit", table((*workshop).buildkit, (*programs.BuildKit).Measure)},
 	{"buildkit-kill", kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
 	{"buildkit-damage", damage((*workshop).buildkit, (*programs.BuildKit).Damaged)},
 	{"containerd", table((*workshop).containerd, (*programs.Containerd).Measure)},
 	{"containerd-kill", kill((*workshop).containerd, (*programs.Containerd).Kill)},
 	{"containerd-damage", damage((*workshop).containerd, (*programs.Containerd).Damaged)},
+	{"docker", table((*workshop).docker, (*programs.Docker).Measure)},
+	{"docker-kill", kill((*workshop).docker, (*programs.Docker).Kill)},
+	{"docker-damage", damage((*workshop).docker, (*programs.Docker).Damaged)},
 }
 
 // A workshop has what the parts share. Programs are built when a part first needs them.
@@ -60,23 +68,49 @@ type workshop struct {
 	dir               string
 	disk              *programs.Disk
 	rounds, puts, mib int
-	kills             int
+	kills, many       int
 	builder           downstream.Runner
 	built             map[string]programs.Bin
+	report            report
+}
+
+// A report is what -json writes: the tables, and how they were made.
+type report struct {
+	Command string            `json:"command"`
+	Date    string            `json:"date"`
+	Machine string            `json:"machine"`
+	Tables  []*programs.Table `json:"tables"`
+}
+
+func (r *report) write(file string) error {
+	if file == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o644)
 }
 
 func main() {
+	if os.Getenv(inside) == "" {
+		os.Exit(enter())
+	}
 	w := &workshop{built: map[string]programs.Bin{}}
 	dir := flag.String("dir", "/var/tmp", "where to put programs and a disk")
 	gib := flag.Int64("disk", 60, "GiB of the disk, which takes as much room as is written to it")
 	flag.IntVar(&w.rounds, "rounds", 3, "rounds of each measurement")
 	flag.IntVar(&w.puts, "puts", 50_000, "puts of a measurement of etcd")
 	flag.IntVar(&w.mib, "mib", 1024, "MiB in files that are emptied or opened")
+	file := flag.String("json", "", "a file for the tables, as JSON")
+	flag.IntVar(&w.many, "snapshots", 0, "snapshots that containerd has, too, when its databases are aged; a thousand take a quarter of a minute")
 	flag.IntVar(&w.kills, "kills", 20, "how often programs are killed")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := w.run(ctx, *dir, *gib, flag.Args()); err != nil {
+	err := w.run(ctx, *dir, *gib, flag.Args())
+	if err := errors.Join(err, w.report.write(*file)); err != nil {
 		fmt.Fprintln(os.Stderr, "programs:", err)
 		stop()
 		os.Exit(1)
@@ -88,18 +122,22 @@ func (w *workshop) run(ctx context.Context, dir string, gib int64, names []strin
 	if err != nil {
 		return err
 	}
+	if err := settleIn(); err != nil {
+		return err
+	}
 	repo, err := filepath.Abs("..")
 	if err != nil {
 		return err
 	}
-	if w.dir, err = os.MkdirTemp(dir, "holdfast-programs"); err != nil {
+	if w.dir, err = workDir(dir); err != nil {
 		return err
 	}
 	w.builder = downstream.Runner{Repo: repo, Dir: w.dir, Log: io.Discard}
 	if w.disk, err = programs.NewDisk(ctx, w.dir, gib); err != nil {
 		return errors.Join(err, os.RemoveAll(w.dir))
 	}
-	fmt.Println(machine())
+	w.report = report{Command: strings.Join(append([]string{"programs"}, os.Args[1:]...), " "), Date: time.Now().Format(time.DateOnly), Machine: machine()}
+	fmt.Println(w.report.Machine)
 	for _, p := range selected {
 		if err = p.run(ctx, w); err != nil {
 			err = fmt.Errorf("%s: %w", p.name, err)
@@ -108,7 +146,7 @@ func (w *workshop) run(ctx context.Context, dir string, gib int64, names []strin
 	}
 	err = errors.Join(err, w.disk.Close())
 	if err != nil {
-		return fmt.Errorf("%w; logs are in %s", err, w.dir)
+		return fmt.Errorf("%w; logs are in %s until the next run", err, w.dir)
 	}
 	return os.RemoveAll(w.dir)
 }
@@ -117,8 +155,8 @@ func (w *workshop) run(ctx context.Context, dir string, gib int64, names []strin
 func machine() string {
 	var u unix.Utsname
 	_ = unix.Uname(&u)
-	return fmt.Sprintf("%d cores, %s, Linux %s, ext4 on a loop device; %s, %s, %s", runtime.NumCPU(), runtime.Version(),
-		unix.ByteSliceToString(u.Release[:]), etcd, buildkit, containerd)
+	return fmt.Sprintf("%d cores, %s, linux/%s, %s, ext4 on a loop device; %s, %s, %s, %s", runtime.NumCPU(), runtime.Version(), runtime.GOARCH,
+		unix.ByteSliceToString(u.Release[:]), etcd, buildkit, containerd, docker)
 }
 
 // choose finds parts by name; none means all.
@@ -148,6 +186,7 @@ func table[T any](make func(*workshop, context.Context) (T, error), measure func
 		if err != nil {
 			return err
 		}
+		w.report.Tables = append(w.report.Tables, t)
 		fmt.Println()
 		_, err = t.WriteTo(os.Stdout)
 		return err
@@ -248,7 +287,7 @@ func (w *workshop) containerd(ctx context.Context) (*programs.Containerd, error)
 	}
 	x := &programs.Containerd{
 		Bin: bin, Image: filepath.Join(w.dir, "image.tar"), Disk: w.disk,
-		Rounds: w.rounds, Snapshots: 100, Containers: 20, MiB: w.mib, Log: os.Stderr,
+		Rounds: w.rounds, Snapshots: 100, Containers: 20, Many: w.many, MiB: w.mib, Log: os.Stderr,
 	}
 	if _, err := os.Stat(x.Image); err == nil {
 		return x, nil
@@ -258,4 +297,16 @@ func (w *workshop) containerd(ctx context.Context) (*programs.Containerd, error)
 		return nil, err
 	}
 	return x, b.Image(ctx, x.Image)
+}
+
+func (w *workshop) docker(ctx context.Context) (*programs.Docker, error) {
+	c, err := w.containerd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bin, err := w.build(ctx, docker, map[string]string{"./cmd/dockerd": "dockerd"})
+	if err != nil {
+		return nil, err
+	}
+	return &programs.Docker{Bin: bin, Containerd: c, Rounds: w.rounds, Volumes: 100, Containers: 20, MiB: w.mib, Log: os.Stderr}, nil
 }

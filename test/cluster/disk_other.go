@@ -2,14 +2,9 @@
 
 package cluster
 
-import (
-	"errors"
-	"syscall"
-)
+import "errors"
 
 // What follows is for Linux.
-
-func dieWithParent() *syscall.SysProcAttr { return nil }
 
 func canMount() bool { return false }
 

@@ -2,13 +2,9 @@ package cluster
 
 import (
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// dieWithParent has a process end when this one does.
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // canMount tells whether mountSmall can be expected to work.
 func canMount() bool { return os.Geteuid() == 0 }
