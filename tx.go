@@ -303,7 +303,10 @@ func (tx *Tx) Commit() error {
 func (tx *Tx) commitNothing(order *place) error {
 	var err error
 	if tx.db.commitOptions().Mode == Full {
-		err = tx.db.pager.SyncUnflushed()
+		// What it has seen may be prepared without a flush, and not be among what SyncUnflushed counts yet.
+		if err = tx.waitForBase(); err == nil {
+			err = tx.db.pager.SyncUnflushed()
+		}
 	}
 	if err = tx.rollbackWith(err); err != nil {
 		return err

@@ -216,6 +216,37 @@ func TestEmptyUpdateAfterNoSync(t *testing.T) {
 	}
 }
 
+// What happened: an Update that switched NoSync off and changed nothing began while a commit without a flush was being written. It
+// had seen that commit, and returned when it was visible: nothing was flushed.
+func TestEmptyUpdateAfterWhatIsBeingWritten(t *testing.T) {
+	for range 3 {
+		db := open(t, tempPath(t), &holdfast.Options{NoSync: true, SettleDelay: -1})
+		began, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- db.Update(func(tx *holdfast.Tx) error {
+				close(began)
+				b, err := tx.CreateBucket([]byte("b"))
+				for i := 0; i < 2000 && err == nil; i++ { // long to write
+					err = b.Put(binary.BigEndian.AppendUint32(nil, uint32(i)), make([]byte, 32<<10))
+				}
+				return err
+			})
+		}()
+		<-began
+		saw, flushes := false, 0
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			db.NoSync = false
+			saw, flushes = tx.Bucket([]byte("b")) != nil, db.Stats().Flushes
+			return nil
+		}))
+		if after := db.Stats().Flushes; saw && after == flushes {
+			t.Error("it has seen a commit, and returned before any flush")
+		}
+		must(t, <-ended)
+		must(t, db.Close())
+	}
+}
+
 // HOLDFAST_DURABLE_BASE=on is Options.DurableBase.
 func TestEnvironmentDurableBase(t *testing.T) {
 	for value, want := range map[string]bool{"on": true, "off": false, "": false} {
