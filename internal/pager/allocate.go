@@ -52,14 +52,22 @@ const manyFreed = 3
 func (w *WriteTx) wantsFreed(n uint64) bool {
 	p := w.p
 	grows := w.space.Risen() + n
-	if w.asked || grows <= 16+uint64(p.space.HighWater())/64 || p.space.PendingCount() < manyFreed*grows {
-		return false
+	much := func() bool {
+		_, ok := p.space.FindFree(n)
+		return !ok && p.space.PendingCount() >= manyFreed*grows
 	}
-	if _, ok := p.space.FindFree(n); ok {
+	if w.asked || grows <= 16+uint64(p.space.HighWater())/64 || !much() {
 		return false
 	}
 	w.asked = true
-	return p.OldestReader().Since.IsZero()
+	p.states.SweepAll() // what readers have given up is free already
+	return p.awaitsFlush(w.on) && p.OldestReader().Since.IsZero() && much()
+}
+
+// awaitsFlush tells whether states are held until a flush ends, or until one that a transaction is based on has made. Without
+// flushes there are none. The caller holds the pipeline's lock.
+func (p *Pager) awaitsFlush(base *Prepared) bool {
+	return p.held != nil || p.visible != nil || base != nil && base.Mode != None
 }
 
 // Seal says where the content of the run allocated last ends: it is sealed when it

@@ -76,3 +76,70 @@ func TestNoFlushWithNoSync(t *testing.T) {
 	}
 	must(t, db.Close())
 }
+
+// What happened: the flush before the file grows was made for pages of which no flush frees any more: a reader had kept them, and
+// had ended after the transaction began. The file became longer by all that was written besides.
+func TestNoFlushForWhatReadersHadKept(t *testing.T) {
+	db := open(t, tempPath(t), &holdfast.Options{NoSync: true, SettleDelay: -1})
+	fillAndDelete(t, db, "b", 10_000, 1000, func(int) bool { return true })
+	reader := begin(t, db, false)
+	update(t, db, func(tx *holdfast.Tx) { must(t, tx.DeleteBucket([]byte("b"))) })
+	tx := begin(t, db, true) // what nobody sees any more becomes free here, while the reader is there
+	must(t, reader.Rollback())
+	b, err := tx.CreateBucket([]byte("c"))
+	must(t, err)
+	for i := range 2000 {
+		must(t, b.Put(binary.BigEndian.AppendUint32(nil, uint32(i)), make([]byte, 1000)))
+	}
+	before, size := db.Stats(), tx.Size()
+	must(t, tx.Commit())
+	after := db.Stats()
+	reader = begin(t, db, false)
+	if diff := after.Sub(&before); diff.Flushes != 0 || reader.Size() > size+1<<20 {
+		t.Errorf("%d flushes, and %d bytes in use after %d", diff.Flushes, reader.Size(), size)
+	}
+	must(t, reader.Rollback())
+	must(t, db.Close())
+}
+
+// What happened: a transaction that began while another, committed without a flush, was being written had all of it flushed before
+// the file grew.
+func TestNoFlushForWhatIsBeingWritten(t *testing.T) {
+	db := open(t, tempPath(t), &holdfast.Options{NoSync: true, SettleDelay: -1})
+	db.AllocSize = 4096
+	fill := func(b *holdfast.Bucket, n, size int) error {
+		for i := range n {
+			if err := b.Put(binary.BigEndian.AppendUint32(nil, uint32(i)), make([]byte, size)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	create := func(tx *holdfast.Tx, name string) *holdfast.Bucket {
+		b, err := tx.CreateBucket([]byte(name))
+		must(t, err)
+		return b
+	}
+	update(t, db, func(tx *holdfast.Tx) {
+		create(tx, "c")
+		must(t, fill(create(tx, "b"), 30_000, 1000))
+	})
+	before, began, ended := db.Stats(), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- db.Update(func(tx *holdfast.Tx) error {
+			close(began)
+			if err := tx.DeleteBucket([]byte("b")); err != nil {
+				return err
+			}
+			return fill(tx.Bucket([]byte("c")), 8000, 32<<10) // long to write
+		})
+	}()
+	<-began
+	update(t, db, func(tx *holdfast.Tx) { must(t, fill(create(tx, "d"), 9000, 1000)) })
+	must(t, <-ended)
+	after := db.Stats()
+	if diff := after.Sub(&before); diff.Flushes != 0 {
+		t.Errorf("%d flushes with NoSync", diff.Flushes)
+	}
+	must(t, db.Close())
+}
