@@ -182,8 +182,9 @@ func (db *DB) pagerOptions(options *Options, create bool) pager.Options {
 	var top func(*pager.State) error
 	if create && options.OnDamage != DamageIsError {
 		top = func(s *pager.State) error {
-			// Where there is no freelist page, bbolt scans the file when it opens it, and stops at any damage.
-			return bucket.Top(s, s.Meta.Root, s.Meta.Freelist == page.NoFreelist, topPages)
+			// Where there is no freelist page, bbolt scans the file when it wants to know its free pages, and stops at any damage.
+			scans := s.Meta.Freelist == page.NoFreelist && db.PreLoadFreelist
+			return bucket.Top(s, s.Meta.Root, scans, topPages)
 		}
 	}
 	return pager.Options{

@@ -163,9 +163,6 @@ func (p *Pager) openState() error {
 	if err := p.checkRoot(&s); err != nil {
 		return err
 	}
-	if err := p.checkTop(&s); err != nil {
-		return err
-	}
 	if load && p.space == nil {
 		if err := p.loadFree(&s); err != nil {
 			return err
@@ -173,6 +170,9 @@ func (p *Pager) openState() error {
 	}
 	p.recorded, p.trailing, p.durable = p.record, f.trailing, s
 	if err := p.checkCopy(&s); err != nil {
+		return err
+	}
+	if err := p.checkTop(&s); err != nil { // damage to a copy of a file in use is told as such, above
 		return err
 	}
 	if p.space != nil {

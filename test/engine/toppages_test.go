@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -112,5 +114,70 @@ func TestOpenReadsFewPages(t *testing.T) {
 	}
 	if faults, err := db.Verify(context.Background()); err != nil || len(faults) > 0 {
 		t.Error(faults, err)
+	}
+}
+
+// What happened: a copy of a file in use, of which a leaf of the root bucket was older, was told as damage of a page, since
+// Open looked at the pages that programs meet first before it looked whether all fit together.
+func TestTornCopyIsToldFirst(t *testing.T) {
+	db := open(t, tempPath(t), nil)
+	name := func(i int) []byte { return fmt.Appendf(nil, "%05d", i) }
+	update(t, db, func(tx *holdfast.Tx) {
+		for i := range 1000 {
+			b, err := tx.CreateBucket(name(i))
+			must(t, err)
+			must(t, b.Put([]byte("k"), []byte("v")))
+		}
+	})
+	for i := range 20 {
+		update(t, db, func(tx *holdfast.Tx) { must(t, tx.Bucket(name(999-i%3)).Put([]byte("k"), fmt.Appendf(nil, "%d", i))) })
+	}
+	must(t, db.Sync())
+	data, err := os.ReadFile(db.Path())
+	must(t, err)
+	root := 0
+	view(t, db, func(tx *holdfast.Tx) { root = int(hook.Bucket(tx.Cursor().Bucket()).Root()) })
+	size := db.Info().PageSize
+	leaf := int(binary.LittleEndian.Uint64(data[root*size+page.HeaderSize+8:])) // the child of the first element of a branch
+	clear(data[leaf*size:][:size])                                              // as before it was written
+	copied := db.Path() + ".copy"
+	must(t, os.WriteFile(copied, data, 0o600))
+	for _, damage := range []holdfast.OnDamage{holdfast.DamageIsError, holdfast.DamagePanics} {
+		db, err := holdfast.Open(copied, 0o600, &holdfast.Options{OnDamage: damage})
+		if !errors.Is(err, holdfast.ErrTornCopy) {
+			t.Errorf("OnDamage %d: %v", damage, err)
+		}
+		if err == nil {
+			must(t, db.Close())
+		}
+	}
+	must(t, db.Close())
+}
+
+// What happened: a read-only opening looked at the root pages of all buckets where there is no freelist page. bbolt does not scan
+// the file then, and programs read the other buckets.
+func TestReadOnlyOpenBesideADamagedBucket(t *testing.T) {
+	db := open(t, tempPath(t), &holdfast.Options{NoFreelistSync: true})
+	for _, name := range []string{"a", "b"} {
+		fillAndDelete(t, db, name, 1000, 100, func(int) bool { return true })
+	}
+	var root page.ID
+	view(t, db, func(tx *holdfast.Tx) { root = hook.Bucket(tx.Bucket([]byte("b"))).Root() })
+	path, size := db.Path(), db.Info().PageSize
+	must(t, db.Close())
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	_, err = f.WriteAt(make([]byte, page.HeaderSize), int64(root)*int64(size))
+	must(t, errors.Join(err, f.Close()))
+	for _, load := range []bool{false, true} {
+		options := holdfast.Options{ReadOnly: true, PreLoadFreelist: load}
+		db, err := holdfast.Open(path, 0o600, &options)
+		var damage *holdfast.CorruptError
+		if load != errors.As(err, &damage) {
+			t.Errorf("PreLoadFreelist %v: %v", load, err)
+		}
+		if err == nil {
+			must(t, db.Close())
+		}
 	}
 }
