@@ -4,6 +4,7 @@ package autovacuum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -71,7 +72,16 @@ type Auto struct {
 	settled int64         // bytes that were free at the last run and that it could not give back
 	beside  uint64        // transaction of the reader that kept that run from more; 0: none
 	named   uint64        // that of the reader that was named in the log
+	warning int           // calls of Env.Warn in progress
+
+	// Runs that give nothing back, for something comes and goes that keeps them from it, are further and further apart.
+	vain  int       // such runs, one after the other
+	rests time.Time // until then, unless much more is free
+	free  int64     // at the last run
 }
+
+// mostVain bounds how long it rests: 64 intervals.
+const mostVain = 6
 
 // New makes an Auto that is not armed.
 func New(opts Options, env Env) *Auto {
@@ -127,7 +137,7 @@ func (a *Auto) Stop() {
 	if a.cancel != nil {
 		a.cancel()
 	}
-	for a.cancel != nil {
+	for a.cancel != nil || a.warning > 0 {
 		a.ended.Wait()
 	}
 }
@@ -160,10 +170,10 @@ func (a *Auto) Look() {
 	}
 	due, named := a.due(u, busy)
 	if !due {
-		a.mu.Unlock()
 		if named != "" {
-			a.env.Warn(named)
+			a.warn(named)
 		}
+		a.mu.Unlock()
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -188,6 +198,16 @@ func (a *Auto) Look() {
 	}
 }
 
+// warn writes to the log while Stop waits for it. The caller holds mu, which is given up meanwhile.
+func (a *Auto) warn(text string) {
+	a.warning++
+	a.mu.Unlock()
+	a.env.Warn(text)
+	a.mu.Lock()
+	a.warning--
+	a.ended.Broadcast()
+}
+
 // note remembers what came of a run. The caller holds mu.
 func (a *Auto) note(done Done, err error) {
 	if done.SizeBefore > 0 {
@@ -195,12 +215,35 @@ func (a *Auto) note(done Done, err error) {
 		a.stats.Runs++
 	}
 	a.beside = done.Reader
+	if errors.Is(err, pager.ErrStopped) { // nothing is written any more
+		a.closed = true
+	}
 	freed := max(done.SizeBefore-done.SizeAfter, 0)
 	if done.SizeAfter > 0 {
 		a.stats.Freed += freed
 	}
 	if err == nil && done.SizeAfter > 0 || a.env.Damaged(err) {
 		a.settled = max(done.FreeBefore-freed, 0) // not what is free now: others go on freeing
+	}
+	a.rest(err == nil && freed > 0)
+}
+
+// rest sets how long the Auto rests after a run: not at all after one that gave something back, or after the first that did not. The caller
+// holds mu.
+func (a *Auto) rest(fruitful bool) {
+	if fruitful {
+		a.vain, a.rests = 0, time.Time{}
+		return
+	}
+	a.vain = min(a.vain+1, mostVain)
+	if a.vain > 1 {
+		rest := a.opts.Interval
+		for range a.vain {
+			if rest < 24*time.Hour {
+				rest *= 2
+			}
+		}
+		a.rests = time.Now().Add(rest)
 	}
 }
 
@@ -225,9 +268,12 @@ func (a *Auto) due(u pager.Usage, busy float64) (due bool, named string) {
 	}
 	more := free >= a.settled+a.opts.MinBytes || a.settled == 0
 	switch {
+	case enough(free) && more && free < a.free+a.opts.MinBytes && time.Now().Before(a.rests):
+		// It looks again.
 	case enough(free) && more && busy > a.opts.MaxBusy:
 		a.stats.Waits = WaitsForWriters
 	case enough(free) && more:
+		a.free = free
 		return true, ""
 	case reader != 0 && (enough(free+pending) && !enough(free) || a.beside != 0 && enough(free)):
 		a.stats.Waits = WaitsForReader

@@ -3,6 +3,7 @@ package autovacuum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -169,5 +170,80 @@ func TestStop(t *testing.T) {
 	none.Stop()
 	if none.Stats() != (Stats{}) {
 		t.Error("a nil Auto has statistics")
+	}
+}
+
+// What happened: beside readers that came and went, a database of which much was free and nothing could be given back was
+// vacuumed at each look: the end of any reader was taken for that of one that had kept something. Another one, whose vacuum failed
+// each time, tried and said so in the log for as long as a reader was open.
+func TestVainRunsRest(t *testing.T) {
+	vain := Done{SizeBefore: 1000 * pageSize, SizeAfter: 1000 * pageSize, FreeBefore: 300 * pageSize}
+	for name, d := range map[string]*database{"nothing given back": {done: vain}, "failed": {err: errors.New("no room")}} {
+		d.free = 300
+		a := d.auto(t)
+		look := func() {
+			d.reader++ // the one before has ended
+			d.done.Reader = uint64(d.reader)
+			a.Look()
+		}
+		for range 100 {
+			look()
+		}
+		if d.runs != 2 {
+			t.Errorf("%s: %d runs within one interval", name, d.runs)
+		}
+		a.rests = time.Now()
+		if look(); d.runs != 3 || time.Until(a.rests) < 7*a.opts.Interval {
+			t.Errorf("%s: %d runs after the rest; the next one lasts %v", name, d.runs, time.Until(a.rests))
+		}
+		for range 20 {
+			a.rests = time.Now()
+			look()
+		}
+		if rest := time.Until(a.rests); rest > 64*a.opts.Interval {
+			t.Errorf("%s: it rests for %v", name, rest)
+		}
+		runs := d.runs
+		d.free += 100
+		if look(); d.runs != runs+1 {
+			t.Errorf("%s: no run though much more is free", name)
+		}
+		d.err, d.done = nil, Done{SizeBefore: 1000 * pageSize, SizeAfter: 900 * pageSize, FreeBefore: int64(d.free) * pageSize}
+		a.rests = time.Now()
+		look()
+		if a.vain != 0 || !a.rests.IsZero() {
+			t.Errorf("%s: it rests after a run that gave something back", name)
+		}
+	}
+}
+
+// What happened: after writing had stopped, each look beside a reader tried again, and said in the log that it could not.
+func TestStoppedIsTheEnd(t *testing.T) {
+	d := &database{free: 300, reader: 7, err: fmt.Errorf("vacuum: %w", pager.ErrStopped), done: Done{Reader: 7}}
+	a := d.auto(t)
+	for range 10 {
+		a.Look()
+		a.Arm()
+	}
+	if d.runs != 1 || len(d.log) != 1 || a.Armed() {
+		t.Errorf("%d runs, armed %v; the log says %q", d.runs, a.Armed(), d.log)
+	}
+}
+
+// What happened: the database was closed while the log was told for whom vacuum waits. Close returned, and a logger that was used up
+// with the database was called.
+func TestStopWaitsForTheLog(t *testing.T) {
+	d := &database{free: 200, pending: 50, reader: 7}
+	a := d.auto(t)
+	warning, ended := make(chan struct{}), false
+	a.env.Warn = func(string) {
+		close(warning)
+		time.Sleep(20 * time.Millisecond)
+		ended = true
+	}
+	go a.Look()
+	<-warning
+	if a.Stop(); !ended {
+		t.Error("Stop has returned while the log was told something")
 	}
 }
