@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -72,13 +73,30 @@ func (i Item) matches(file string) bool {
 	}
 }
 
-// Of is what the setting is for the file at an absolute path: the value of the last item that matches it. ok is false if
-// none does.
+// Of is what the setting is for a file: the value of the last item that matches its absolute path, as it is given or without
+// symbolic links. ok is false if none does. The file need not be there.
 func Of(items []Item, file string) (value string, ok bool) {
+	paths := pathsOf(file)
 	for _, i := range items {
-		if i.matches(file) {
+		if slices.ContainsFunc(paths, i.matches) {
 			value, ok = i.Value, true
 		}
 	}
 	return value, ok
+}
+
+// pathsOf are the absolute paths of a file: as it is given, and without symbolic links.
+func pathsOf(file string) []string {
+	if absolute, err := filepath.Abs(file); err == nil {
+		file = absolute
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil { // it is not there yet
+		dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if err != nil {
+			return []string{file}
+		}
+		real = filepath.Join(dir, filepath.Base(file))
+	}
+	return []string{file, real}
 }

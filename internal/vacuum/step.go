@@ -79,6 +79,9 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	return n, s.pause(ctx, time.Since(s.began))
 }
 
+// longestPause is that after one step: a smaller share of the time than that is none that anybody measures.
+const longestPause = time.Hour
+
 // pause leaves time to others after a step that took some. What the step waited for the writer lock is not of that.
 func (s *stepper) pause(ctx context.Context, took time.Duration) error {
 	if err := s.run.rest(ctx, restStep); err != nil {
@@ -88,7 +91,7 @@ func (s *stepper) pause(ctx context.Context, took time.Duration) error {
 	if share <= 0 || share >= 1 {
 		return nil
 	}
-	return sleep(ctx, time.Duration(float64(took)*(1-share)/share))
+	return sleep(ctx, time.Duration(min(float64(took)*(1-share)/share, float64(longestPause))))
 }
 
 // sleep returns after a while, or when ctx ends, with its error.
