@@ -146,7 +146,7 @@ func (c *containerd) endShims() error {
 	return err
 }
 
-// unmountBelow unmounts all that is mounted below a directory, the youngest first.
+// unmountBelow unmounts all that is mounted at a directory or below it, the youngest first.
 func unmountBelow(dir string) error {
 	b, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -154,7 +154,7 @@ func unmountBelow(dir string) error {
 	}
 	var points []string
 	for line := range strings.Lines(string(b)) {
-		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1]+"/", dir+"/") {
 			points = append(points, fields[1])
 		}
 	}

@@ -189,6 +189,11 @@ func (x *Damaged) try(ctx context.Context, v *Verdict, pristine, rel string, d d
 		v.Better++
 	}
 	fmt.Fprintf(x.log, "%s, %s: bbolt %v, Holdfast %v\n", rel, d.name, got[cluster.Stock], got[cluster.Holdfast])
+	for e, err := range errs {
+		if err != nil {
+			fmt.Fprintf(x.log, "    %v: %.200v\n", cluster.Engine(e), err)
+		}
+	}
 	return nil
 }
 
