@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -80,6 +81,14 @@ func TestTable(t *testing.T) {
 	table.Add(cluster.Stock, "rate", PerSecond, 100)
 	table.Add(cluster.Holdfast, "rate", PerSecond, 150)
 	table.Add(cluster.Holdfast, "bytes", Bytes, 3<<20)
+	asJSON, err := json.Marshal(&table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table = Table{}
+	if err := json.Unmarshal(asJSON, &table); err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
 	if _, err := table.WriteTo(&b); err != nil {
 		t.Fatal(err)

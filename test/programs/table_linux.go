@@ -29,15 +29,35 @@ type Row struct {
 	Values [2][]float64 // by engine
 }
 
-// MarshalJSON gives a row with its medians and the gain; seconds, bytes, numbers a second.
-func (r *Row) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"what": r.What, "unit": r.Unit.String(), "gain": r.Gain(),
-		"bbolt": r.Values[cluster.Stock], "holdfast": r.Values[cluster.Holdfast],
-	})
+// rowJSON is a row as JSON.
+type rowJSON struct {
+	What     string    `json:"what"`
+	Unit     string    `json:"unit"` // s, bytes, /s or count
+	Gain     float64   `json:"gain"`
+	Stock    []float64 `json:"bbolt"` // of all rounds
+	Holdfast []float64 `json:"holdfast"`
 }
 
-func (u Unit) String() string { return [...]string{"s", "bytes", "/s", "count"}[u] }
+var unitNames = []string{"s", "bytes", "/s", "count"}
+
+// MarshalJSON gives the values of all rounds and the gain.
+func (r *Row) MarshalJSON() ([]byte, error) {
+	return json.Marshal(rowJSON{r.What, unitNames[r.Unit], r.Gain(), r.Values[cluster.Stock], r.Values[cluster.Holdfast]})
+}
+
+// UnmarshalJSON reads what MarshalJSON gives.
+func (r *Row) UnmarshalJSON(b []byte) error {
+	var j rowJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	unit := slices.Index(unitNames, j.Unit)
+	if unit < 0 {
+		return fmt.Errorf("there is no unit %q", j.Unit)
+	}
+	*r = Row{What: j.What, Unit: Unit(unit), Values: [2][]float64{j.Stock, j.Holdfast}}
+	return nil
+}
 
 // A Table is rows in the order in which they were first measured. The zero Table has none.
 type Table struct {

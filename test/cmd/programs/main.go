@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
@@ -82,11 +83,31 @@ type report struct {
 	Tables  []*programs.Table `json:"tables"`
 }
 
+// write replaces in a file the tables that have the titles of those of the report, adds the others, and keeps the rest: parts may be run
+// one by one.
 func (r *report) write(file string) error {
-	if file == "" {
+	if file == "" || len(r.Tables) == 0 {
 		return nil
 	}
-	b, err := json.MarshalIndent(r, "", " ")
+	var old report
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, &old)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, t := range r.Tables {
+		if i := slices.IndexFunc(old.Tables, func(o *programs.Table) bool { return o.Title == t.Title }); i >= 0 {
+			old.Tables[i] = t
+		} else {
+			old.Tables = append(old.Tables, t)
+		}
+	}
+	r.Tables = old.Tables
+	b, err = json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
 	}
