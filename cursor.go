@@ -103,7 +103,7 @@ func (c *Cursor) Delete() (err error) {
 	return err
 }
 
-// caught is move in a transaction that is not managed: see guard.go. It stands
+// caught is move in a transaction that is not managed: see pagefault.go. It stands
 // apart because a function that defers is slower even where it does not.
 func (c *Cursor) caught(move func(*Cursor) ([]byte, []byte)) (key, value []byte) {
 	defer c.lost(debug.SetPanicOnFault(true), nil)

@@ -24,7 +24,7 @@ import (
 // The caller has the writer lock all the time, so nothing else is prepared; writing makes it the
 // leader, so nothing else is written, and nothing is written once a flush has failed (A4).
 //
-// The transaction can read its pages, and give them up again (own.go).
+// The transaction can read its pages, and give them up again (ownpages.go).
 type Stream struct {
 	w     *WriteTx
 	opts  CommitOptions // with which the transaction will be prepared
