@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"holdfast"
 )
 
 // Options say what Run does.
@@ -330,10 +332,16 @@ func (r *runner) change(context.Context) error {
 	return m.Start()
 }
 
-// changeKilled is change of a member that was killed: bbolt may then open the state before the last flush, and etcd applies its log to it.
+// changeKilled is change of a member that was killed. Its file is settled before: bbolt would open the state before the last flush, which
+// may be older than a snapshot of Raft that etcd has saved since, and with such a database etcd does not start.
 func (r *runner) changeKilled(context.Context) error {
 	m := r.one()
 	m.Kill()
+	if m.Engine == Holdfast {
+		if _, err := holdfast.Settle(filepath.Join(m.data(), "member", "snap", "db"), holdfast.SettleOptions{}); err != nil {
+			return err
+		}
+	}
 	m.Engine = 1 - m.Engine
 	return m.Start()
 }
