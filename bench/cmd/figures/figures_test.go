@@ -48,7 +48,7 @@ func TestSources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"bench-", ", 20", " cores", "linux/"} {
+		for _, want := range []string{f.command, ", 20", " cores", "linux/"} {
 			if !strings.Contains(string(svg), want) {
 				t.Errorf("%s: no %q in the caption", f.name, want)
 			}

@@ -1,5 +1,5 @@
-// Command figures draws the pictures of the README from measured data: it reads
-// age.json, writers.json and steps.json in a directory and writes an SVG file
+// Command figures draws the pictures of the documentation from measured data: it reads
+// age.json, writers.json, steps.json and programs.json in a directory and writes an SVG file
 // beside each. The pictures have the colours of a light or a dark page, as the
 // reader's browser asks for.
 //
@@ -16,12 +16,14 @@ import (
 
 // figures are the pictures: each is drawn from the data file of its name.
 var figures = []struct {
-	name string
-	draw func(data []byte) ([]byte, error)
+	name    string
+	command string // that measures the data
+	draw    func(data []byte) ([]byte, error)
 }{
-	{"age", drawAge},
-	{"writers", drawWriters},
-	{"steps", drawSteps},
+	{"age", "bench-commit", drawAge},
+	{"writers", "bench-commit", drawWriters},
+	{"steps", "bench-step", drawSteps},
+	{"programs", "programs", drawPrograms},
 }
 
 func main() {
