@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"holdfast/internal/page"
 	"holdfast/internal/pager"
@@ -66,6 +67,9 @@ func (e *env) tryOpen(opts pager.Options) error {
 	opts.Scan = scan
 	if opts.PlainDelay == 0 {
 		opts.PlainDelay = -1 // what a test writes is not to depend on how long it takes
+	}
+	if opts.PeriodicDelay == 0 {
+		opts.PeriodicDelay = time.Hour // the same
 	}
 	opts.Log = func(format string, args ...any) { e.log = append(e.log, fmt.Sprintf(format, args...)) }
 	e.ops = nil

@@ -14,9 +14,6 @@ import (
 
 // periodic is an env with Periodic whose timer does not run out.
 func periodic(t *testing.T, opts pager.Options) *env {
-	if opts.PeriodicDelay == 0 {
-		opts.PeriodicDelay = time.Hour
-	}
 	e := newEnvWith(t, opts)
 	e.mustCommit("first", 1)
 	e.opts.Mode = pager.Periodic
