@@ -61,33 +61,29 @@ func settleIn() error {
 	return nil
 }
 
-// workDir makes a directory for one run, and removes those of runs that were killed.
-func workDir(parent string) (dir string, err error) {
+// workDir makes a directory for one run, and removes those of runs that were killed. It is the run's as long as lock is open.
+func workDir(parent string) (dir string, lock *os.File, err error) {
 	const name = "holdfast-programs"
 	old, err := filepath.Glob(filepath.Join(parent, name+"*", "lock"))
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	for _, lock := range old {
-		if held, err := tryLock(lock); err != nil || held == nil {
+	for _, name := range old {
+		if held, err := tryLock(name); err != nil || held == nil {
 			continue // in use, or somebody else's
-		} else if err := errors.Join(os.RemoveAll(filepath.Dir(lock)), held.Close()); err != nil {
-			return "", err
+		} else if err := errors.Join(os.RemoveAll(filepath.Dir(name)), held.Close()); err != nil {
+			return "", nil, err
 		}
 	}
 	if dir, err = os.MkdirTemp(parent, name); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	held, err := tryLock(filepath.Join(dir, "lock")) // until the process ends
-	if err == nil && held == nil {
+	lock, err = tryLock(filepath.Join(dir, "lock"))
+	if err == nil && lock == nil {
 		err = errors.New("another process has locked it")
 	}
-	locked = held
-	return dir, err
+	return dir, lock, err
 }
-
-// locked is the lock of the directory: a variable, for a file that nothing refers to is closed.
-var locked *os.File
 
 // tryLock locks a file that it makes; nil: somebody has it.
 func tryLock(name string) (*os.File, error) {

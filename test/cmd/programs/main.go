@@ -150,9 +150,11 @@ func (w *workshop) run(ctx context.Context, dir string, gib int64, names []strin
 	if err != nil {
 		return err
 	}
-	if w.dir, err = workDir(dir); err != nil {
+	var lock io.Closer
+	if w.dir, lock, err = workDir(dir); err != nil {
 		return err
 	}
+	defer lock.Close()
 	w.builder = downstream.Runner{Repo: repo, Dir: w.dir, Log: io.Discard}
 	if w.disk, err = programs.NewDisk(ctx, w.dir, gib); err != nil {
 		return errors.Join(err, os.RemoveAll(w.dir))
