@@ -344,8 +344,8 @@ func (r *Runner) verdict(f *flight, done *run, cause, err error) error {
 	return fail
 }
 
-// diskInterval is how long after a measurement the next one begins at least, and diskShare how
-// many times as long as it took.
+// diskInterval is how long after a measurement the next one begins at least (Runner.diskInterval), and diskShare how many
+// times as long as it took.
 const (
 	diskInterval = 250 * time.Millisecond
 	diskShare    = 20
@@ -353,7 +353,7 @@ const (
 
 // watchDisk ends a step that has written more than it may.
 func (r *Runner) watchDisk(ctx context.Context, key string, limit diskLimit, cancel context.CancelCauseFunc) {
-	wait := diskInterval
+	wait := r.diskInterval
 	for {
 		select {
 		case <-ctx.Done():
@@ -369,7 +369,7 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit diskLimit, can
 			cancel(err)
 			return
 		}
-		wait = max(diskInterval, diskShare*time.Since(begin))
+		wait = max(r.diskInterval, diskShare*time.Since(begin))
 	}
 }
 

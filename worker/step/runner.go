@@ -128,6 +128,8 @@ type Runner struct {
 	ids      idmap.Map   // that steps have outside; none: they have no user namespaces
 	unmapped atomic.Bool // they cannot have them, after all
 
+	diskInterval time.Duration
+
 	looks   looks
 	mounted mountinfo.Watched // see surroundings
 
@@ -163,7 +165,7 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 		o.Cgroup = DefaultCgroup(store.Root())
 	}
 	r := &Runner{opt: o, log: o.Logger, store: store,
-		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}, looks: newLooks()}
+		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}, diskInterval: diskInterval, looks: newLooks()}
 	r.quotas = sync.OnceValue(func() error { return disk.HasQuotas(store.Root()) })
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	if err := r.open(ctx); err != nil {

@@ -38,7 +38,7 @@ const (
 
 // Limits of one attempt. They are far beyond what it takes on a machine that has much else to do.
 const (
-	attemptLimit = 5 * time.Minute
+	attemptLimit = 15 * time.Minute
 	stuckAfter   = time.Minute      // of not waiting for a request
 	commandLimit = 30 * time.Second // of a command
 )
