@@ -54,7 +54,8 @@ func (m *Member) Snapshot(ctx context.Context, file string) (err error) {
 // have all that the old one had.
 func (r *runner) restored(ctx context.Context) error {
 	file := filepath.Join(r.cluster.Dir, "snapshot.db")
-	if err := r.one().Snapshot(ctx, file); err != nil {
+	m := r.one()
+	if err := patient(ctx, func() error { return m.Snapshot(ctx, file) }); err != nil {
 		return err
 	}
 	c := &Cluster{Binaries: r.o.Binaries, Dir: filepath.Join(r.cluster.Dir, "restored"), Env: r.cluster.Env, Flags: r.cluster.Flags}
