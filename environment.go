@@ -33,7 +33,8 @@ func (v *Variable) Check(value string) error {
 // For is what a value of the variable says of the database at path, as one of Values, or in its place: "" if that is
 // nothing. A value is one for all databases, or items separated by commas, each with a pattern of path.Match and = before
 // it or none, such as "full,mounts.db=periodic,/var/lib/buildkit/*=none". A pattern with a slash is one of absolute paths,
-// with or without symbolic links, and is for all below a directory that it matches; others are for names of files. The last item that matches counts.
+// with or without symbolic links, and is for all below a directory that it matches; others are for names of files. The
+// last item that matches counts.
 func (v *Variable) For(value, path string) (string, error) {
 	items, err := v.items(value)
 	if err != nil {

@@ -74,7 +74,7 @@ type Auto struct {
 	named   uint64        // that of the reader that was named in the log
 	warning int           // calls of Env.Warn in progress
 
-	// Runs that give nothing back, for something comes and goes that keeps them from it, are further and further apart.
+	// Runs that give nothing back are further and further apart: something that comes and goes keeps them from it.
 	vain  int       // such runs, one after the other
 	rests time.Time // until then, unless much more is free
 	free  int64     // at the last run
@@ -228,8 +228,8 @@ func (a *Auto) note(done Done, err error) {
 	a.rest(err == nil && freed > 0)
 }
 
-// rest sets how long the Auto rests after a run: not at all after one that gave something back, or after the first that did not. The caller
-// holds mu.
+// rest sets how long no run begins after one: not at all if it gave something back, or is the first that did not. The
+// caller holds mu.
 func (a *Auto) rest(fruitful bool) {
 	if fruitful {
 		a.vain, a.rests = 0, time.Time{}

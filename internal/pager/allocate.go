@@ -53,8 +53,11 @@ func (w *WriteTx) wantsFreed(n uint64) bool {
 	p := w.p
 	grows := w.space.Risen() + n
 	much := func() bool {
+		if p.space.PendingCount() < manyFreed*grows {
+			return false
+		}
 		_, ok := p.space.FindFree(n)
-		return !ok && p.space.PendingCount() >= manyFreed*grows
+		return !ok
 	}
 	if w.asked || grows <= 16+uint64(p.space.HighWater())/64 || !much() {
 		return false

@@ -79,7 +79,7 @@ func (s *stepper) do(ctx context.Context, targets []target) (n int, err error) {
 	return n, s.pause(ctx, time.Since(s.began))
 }
 
-// longestPause is that after one step: a smaller share of the time than that is none that anybody measures.
+// longestPause is the longest pause after one step.
 const longestPause = time.Hour
 
 // pause leaves time to others after a step that took some. What the step waited for the writer lock is not of that.
@@ -91,7 +91,12 @@ func (s *stepper) pause(ctx context.Context, took time.Duration) error {
 	if share <= 0 || share >= 1 {
 		return nil
 	}
-	return sleep(ctx, time.Duration(min(float64(took)*(1-share)/share, float64(longestPause))))
+	return sleep(ctx, pauseAfter(took, share))
+}
+
+// pauseAfter is how long to pause after a step that took some time, for steps to take this share of the time.
+func pauseAfter(took time.Duration, share float64) time.Duration {
+	return time.Duration(min(float64(took)*(1-share)/share, float64(longestPause)))
 }
 
 // sleep returns after a while, or when ctx ends, with its error.

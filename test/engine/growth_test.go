@@ -84,7 +84,7 @@ func TestNoFlushForWhatReadersHadKept(t *testing.T) {
 	fillAndDelete(t, db, "b", 10_000, 1000, func(int) bool { return true })
 	reader := begin(t, db, false)
 	update(t, db, func(tx *holdfast.Tx) { must(t, tx.DeleteBucket([]byte("b"))) })
-	tx := begin(t, db, true) // what nobody sees any more becomes free here, while the reader is there
+	tx := begin(t, db, true) // pages that no reader holds become free here; this reader holds them
 	must(t, reader.Rollback())
 	b, err := tx.CreateBucket([]byte("c"))
 	must(t, err)

@@ -243,7 +243,7 @@ func TestWalkStaysAtEnd(t *testing.T) {
 	}
 }
 
-// After Prev, keys were put behind the cursor's key, and Next passed over them. bbolt's Next returns them if the page was changed
+// Next after Prev skipped keys that were put after the cursor's key. bbolt's Next returns them if the page was changed
 // before: a test of github.com/lightningnetwork/lnd/kvdb failed. A change of direction begins a new walk.
 func TestWalkTurns(t *testing.T) {
 	for _, n := range []int{10, 3000} {

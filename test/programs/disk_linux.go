@@ -34,7 +34,7 @@ func NewDisk(ctx context.Context, dir string, gib int64) (d *Disk, err error) {
 	if err := run(ctx, "mkfs.ext4", "-q", "-F", d.file); err != nil {
 		return nil, err
 	}
-	// The device goes when the file system is unmounted, by whoever and whatever does that.
+	// The kernel removes the loop device when the file system is unmounted, also when this process was killed.
 	if err := run(ctx, "mount", "-o", "loop", d.file, d.Dir); err != nil {
 		return nil, errors.Join(err, os.Remove(d.file))
 	}

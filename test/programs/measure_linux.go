@@ -16,7 +16,7 @@ func engines(round int) []cluster.Engine {
 	return []cluster.Engine{cluster.Stock, cluster.Holdfast}
 }
 
-// rounds measures a program on both engines by turns.
+// rounds measures a program on both engines, n times, one engine after the other.
 func rounds(log io.Writer, what fmt.Stringer, n int, measure func(cluster.Engine) error) error {
 	for round := range n {
 		for _, e := range engines(round) {

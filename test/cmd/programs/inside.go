@@ -70,7 +70,7 @@ func workDir(parent string) (dir string, lock *os.File, err error) {
 	}
 	for _, name := range old {
 		if held, err := tryLock(name); err != nil || held == nil {
-			continue // in use, or somebody else's
+			continue // in use, or of another user
 		} else if err := errors.Join(os.RemoveAll(filepath.Dir(name)), held.Close()); err != nil {
 			return "", nil, err
 		}
@@ -85,7 +85,7 @@ func workDir(parent string) (dir string, lock *os.File, err error) {
 	return dir, lock, err
 }
 
-// tryLock locks a file that it makes; nil: somebody has it.
+// tryLock opens a file, or creates it, and locks it. It returns nil if another process holds the lock.
 func tryLock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
