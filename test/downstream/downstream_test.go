@@ -15,12 +15,12 @@ func TestSuites(t *testing.T) {
 	if _, err := Explained(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseSuites("# none\nx example.com/x@v1.0.0 quick ./a/... ./b skip:^TestNever$\n")
-	want := []Suite{{Name: "x", Module: "example.com/x@v1.0.0", Quick: true, Packages: []string{"./a/...", "./b"}, Skip: "^TestNever$"}}
+	got, err := parseSuites("# none\nx example.com/x@v1.0.0 2 ./a/... ./b skip:^TestNever$\n")
+	want := []Suite{{Name: "x", Module: "example.com/x@v1.0.0", Minutes: 2, Packages: []string{"./a/...", "./b"}, Skip: "^TestNever$"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, text := range []string{"x m@v1 quick", "x m quick .", "x m@v1 fast .", "x m@v1 long .\nx m@v2 long .", "x m@v1 long . skip:("} {
+	for _, text := range []string{"x m@v1 2", "x m 2 .", "x m@v1 fast .", "x m@v1 0 .", "x m@v1 9 .\nx m@v2 9 .", "x m@v1 9 . skip:("} {
 		if got, err := parseSuites(text); err == nil {
 			t.Errorf("%q: %+v", text, got)
 		}

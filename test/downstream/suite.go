@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -20,7 +21,7 @@ var explained string
 type Suite struct {
 	Name     string
 	Module   string // path and version, as of go get
-	Quick    bool   // part of make test
+	Minutes  int    // that it takes at most on two cores, with what Go must build for it
 	Packages []string
 	Skip     string // pattern of tests that do not run here on either engine; "": none
 }
@@ -28,7 +29,10 @@ type Suite struct {
 // Suites are those of modules.txt.
 func Suites() ([]Suite, error) { return parseSuites(modules) }
 
-// parseSuites reads a line for each suite: its name, the module, "quick" or "long", and packages; after "skip:" comes a pattern
+// Quick is how many minutes a suite may take that is part of make test.
+const Quick = 3
+
+// parseSuites reads a line for each suite: its name, the module, how many minutes it takes, and packages; after "skip:" comes a pattern
 // of tests that are left out. Lines that begin with # are comments.
 func parseSuites(text string) (suites []Suite, err error) {
 	names := map[string]bool{}
@@ -39,12 +43,13 @@ func parseSuites(text string) (suites []Suite, err error) {
 			continue
 		}
 		if len(fields) < 4 {
-			return nil, fmt.Errorf("modules.txt:%d: want NAME MODULE@VERSION quick|long PACKAGE..., got %q", i+1, line)
+			return nil, fmt.Errorf("modules.txt:%d: want NAME MODULE@VERSION MINUTES PACKAGE..., got %q", i+1, line)
 		}
-		s := Suite{Name: fields[0], Module: fields[1], Quick: fields[2] == "quick", Packages: fields[3:], Skip: strings.TrimSpace(skip)}
+		s := Suite{Name: fields[0], Module: fields[1], Packages: fields[3:], Skip: strings.TrimSpace(skip)}
+		s.Minutes, err = strconv.Atoi(fields[2])
 		switch {
-		case fields[2] != "quick" && fields[2] != "long":
-			return nil, fmt.Errorf("modules.txt:%d: want quick or long, got %q", i+1, fields[2])
+		case err != nil || s.Minutes < 1:
+			return nil, fmt.Errorf("modules.txt:%d: want a number of minutes, got %q", i+1, fields[2])
 		case !strings.Contains(s.Module, "@v"):
 			return nil, fmt.Errorf("modules.txt:%d: module %s has no version", i+1, s.Module)
 		case names[s.Name]:

@@ -28,6 +28,9 @@ const (
 	etcdutl = "go.etcd.io/etcd/etcdutl/v3@v3.7.3"
 )
 
+// overhead is what a run takes at most beside the time that it is given: building, and the checks of what it leaves.
+const overhead = 10 * time.Minute
+
 func main() {
 	length := flag.Duration("for", 2*time.Minute, "how long, of both clusters together")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "what decides what goes wrong, and when")
@@ -47,6 +50,8 @@ func run(ctx context.Context, length time.Duration, seed uint64, clients int) er
 	if err != nil {
 		return err
 	}
+	began := time.Now()
+	fmt.Printf("At most %v on two cores, most of it to build etcd and to look at what the members have.\n", length+overhead)
 	binaries, err := build(ctx, dir, etcd, "etcd")
 	if err != nil {
 		return err
@@ -78,6 +83,7 @@ func run(ctx context.Context, length time.Duration, seed uint64, clients int) er
 			fmt.Printf("  %3d times %s\n", r.Did[what], what)
 		}
 	}
+	fmt.Printf("all took %v\n", time.Since(began).Round(time.Second))
 	return os.RemoveAll(dir)
 }
 

@@ -43,25 +43,29 @@ const (
 
 // A part is something that can be asked for by name. Run prints what it finds.
 type part struct {
-	name string
-	run  func(context.Context, *workshop) error
+	name    string
+	minutes int // that it takes at most on two cores with the default flags, without building the programs
+	run     func(context.Context, *workshop) error
 }
 
+// building is how many minutes it takes at most to build all programs on both engines, with nothing in Go's caches.
+const building = 20
+
 var parts = []part{
-	{"etcd-young", table((*workshop).etcd, (*programs.Etcd).Young)},
-	{"etcd-aged", table((*workshop).etcd, (*programs.Etcd).Aged)},
-	{"etcd-start", table((*workshop).etcd, (*programs.Etcd).Start)},
-	{"etcd-shrink", table((*workshop).etcd, (*programs.Etcd).Shrink)},
-	{"etcd-damage", damage((*workshop).etcd, (*programs.Etcd).Damaged)},
-	{"buildkit", table((*workshop).buildkit, (*programs.BuildKit).Measure)},
-	{"buildkit-kill", kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
-	{"buildkit-damage", damage((*workshop).buildkit, (*programs.BuildKit).Damaged)},
-	{"containerd", table((*workshop).containerd, (*programs.Containerd).Measure)},
-	{"containerd-kill", kill((*workshop).containerd, (*programs.Containerd).Kill)},
-	{"containerd-damage", damage((*workshop).containerd, (*programs.Containerd).Damaged)},
-	{"docker", table((*workshop).docker, (*programs.Docker).Measure)},
-	{"docker-kill", kill((*workshop).docker, (*programs.Docker).Kill)},
-	{"docker-damage", damage((*workshop).docker, (*programs.Docker).Damaged)},
+	{"etcd-young", 2, table((*workshop).etcd, (*programs.Etcd).Young)},
+	{"etcd-aged", 6, table((*workshop).etcd, (*programs.Etcd).Aged)},
+	{"etcd-start", 6, table((*workshop).etcd, (*programs.Etcd).Start)},
+	{"etcd-shrink", 8, table((*workshop).etcd, (*programs.Etcd).Shrink)},
+	{"etcd-damage", 3, damage((*workshop).etcd, (*programs.Etcd).Damaged)},
+	{"buildkit", 6, table((*workshop).buildkit, (*programs.BuildKit).Measure)},
+	{"buildkit-kill", 4, kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
+	{"buildkit-damage", 12, damage((*workshop).buildkit, (*programs.BuildKit).Damaged)},
+	{"containerd", 5, table((*workshop).containerd, (*programs.Containerd).Measure)},
+	{"containerd-kill", 4, kill((*workshop).containerd, (*programs.Containerd).Kill)},
+	{"containerd-damage", 6, damage((*workshop).containerd, (*programs.Containerd).Damaged)},
+	{"docker", 6, table((*workshop).docker, (*programs.Docker).Measure)},
+	{"docker-kill", 5, kill((*workshop).docker, (*programs.Docker).Kill)},
+	{"docker-damage", 12, damage((*workshop).docker, (*programs.Docker).Damaged)},
 }
 
 // A workshop has what the parts share. Programs are built when a part first needs them.
@@ -72,6 +76,7 @@ type workshop struct {
 	kills, many       int
 	builder           downstream.Runner
 	built             map[string]programs.Bin
+	building          time.Duration // in which programs were built
 	report            report
 }
 
@@ -161,17 +166,31 @@ func (w *workshop) run(ctx context.Context, dir string, gib int64, names []strin
 	}
 	w.report = report{Command: strings.Join(append([]string{"programs"}, os.Args[1:]...), " "), Date: time.Now().Format(time.DateOnly), Machine: machine()}
 	fmt.Println(w.report.Machine)
+	announce(selected)
+	began := time.Now()
 	for _, p := range selected {
+		start := time.Now()
 		if err = p.run(ctx, w); err != nil {
 			err = fmt.Errorf("%s: %w", p.name, err)
 			break
 		}
+		fmt.Printf("\n%s took %v\n", p.name, time.Since(start).Round(time.Second))
 	}
+	fmt.Printf("\nall took %v, of which building %v\n", time.Since(began).Round(time.Second), w.building.Round(time.Second))
 	err = errors.Join(err, w.disk.Close())
 	if err != nil {
 		return fmt.Errorf("%w; logs are in %s until the next run", err, w.dir)
 	}
 	return os.RemoveAll(w.dir)
+}
+
+// announce prints how long parts take.
+func announce(selected []part) {
+	minutes := 0
+	for _, p := range selected {
+		minutes += p.minutes
+	}
+	fmt.Printf("At most %d minutes on two cores with the default flags, and up to %d to build the programs.\n", minutes, building)
 }
 
 // machine is what the figures depend on.
@@ -255,6 +274,7 @@ func (w *workshop) build(ctx context.Context, module string, packages map[string
 	if bin := w.built[module]; bin != nil {
 		return bin, nil
 	}
+	began := time.Now()
 	bin := programs.Bin{}
 	for _, e := range []cluster.Engine{cluster.Stock, cluster.Holdfast} {
 		fmt.Fprintf(os.Stderr, "building %s on %v\n", module, e)
@@ -271,6 +291,7 @@ func (w *workshop) build(ctx context.Context, module string, packages map[string
 		}
 	}
 	w.built[module] = bin
+	w.building += time.Since(began)
 	return bin, nil
 }
 
