@@ -56,6 +56,7 @@ var parts = []part{
 	{"etcd-aged", 6, table((*workshop).etcd, (*programs.Etcd).Aged)},
 	{"etcd-start", 6, table((*workshop).etcd, (*programs.Etcd).Start)},
 	{"etcd-shrink", 8, table((*workshop).etcd, (*programs.Etcd).Shrink)},
+	{"etcd-back", 4, func(ctx context.Context, w *workshop) error { return w.back(ctx) }},
 	{"etcd-damage", 3, damage((*workshop).etcd, (*programs.Etcd).Damaged)},
 	{"buildkit", 6, table((*workshop).buildkit, (*programs.BuildKit).Measure)},
 	{"buildkit-kill", 4, kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
@@ -251,6 +252,21 @@ func kill[T fmt.Stringer](make func(*workshop, context.Context) (T, error), kill
 		}
 		return nil
 	}
+}
+
+// back is a part that kills etcd on Holdfast and starts it on bbolt.
+func (w *workshop) back(ctx context.Context) error {
+	x, err := w.etcd(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := x.Back(ctx, w.kills)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\netcd on Holdfast: killed %d times. Once settled, it started on bbolt each time, and had all that was acknowledged. Not settled, bbolt did not start %d times, and %d times had less\n",
+		b.Kills, b.Refused, b.Lost)
+	return nil
 }
 
 // damage is a part that damages the databases of a program.
