@@ -250,6 +250,7 @@ func (db *DB) Close() error {
 	commit.AllocSize = 0 // the freelist page is the last: no room after it
 	err := db.pager.Close(pager.CloseOptions{NoFreelist: db.NoFreelistSync, Commit: commit})
 	db.closed.Store(true)
+	db.waits.Close()
 	if err != nil {
 		db.logger.Errorf("Closing db file (%s) failed: %v", db.path, err)
 	}

@@ -191,7 +191,8 @@ type Options struct {
 
 	// Logger receives messages; nil: none. A writer that has waited for another transaction for
 	// some seconds says so, with the stack of who has the writer lock: an Update within an Update
-	// waits for ever.
+	// waits for ever. It may use the database, but not close it, and is not called once Close has
+	// returned.
 	Logger Logger
 
 	// StatsDir is a directory, made if it is not there, in which a file with the figures

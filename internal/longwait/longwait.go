@@ -40,6 +40,8 @@ type Waits struct {
 	pcs    [maxFrames]uintptr // where that was begun, if by Begin(true)
 	n      int
 	told   uint64 // of which transaction the log has it
+	warns  sync.WaitGroup
+	closed bool
 }
 
 // Begun records that the transaction at the pointer tx has the writer lock. byHand says
@@ -83,7 +85,7 @@ func (o *Wait) Look() (again bool) {
 	w := o.w
 	w.mu.Lock()
 	switch {
-	case o.ended:
+	case o.ended, w.closed:
 	case o.number != w.number:
 		o.number = w.number
 		o.timer.Reset(o.after)
@@ -91,6 +93,8 @@ func (o *Wait) Look() (again bool) {
 	case w.told != o.number:
 		w.told = o.number
 		text = w.text(o.after, allStacks())
+		w.warns.Add(1)
+		defer w.warns.Done()
 	}
 	w.mu.Unlock()
 	if text != "" { // without the lock, which all writers take: a logger may be slow, or write to this database
@@ -105,6 +109,14 @@ func (o *Wait) End() {
 	defer o.w.mu.Unlock()
 	o.ended = true
 	o.timer.Stop()
+}
+
+// Close is called when the database is closed, and without a lock of it: nothing is told once Close has returned.
+func (w *Waits) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.warns.Wait()
 }
 
 // text says what a writer has waited for so long. stacks are those of all goroutines.

@@ -80,6 +80,8 @@ func (p *Pager) flushVisible() {
 		p.pipeline.Unlock()
 		return
 	}
+	p.byTimer.Add(1)
+	defer p.byTimer.Done()
 	// If writing has stopped, by this or before, the barrier fails as its flush would,
 	// and who begins to read gets what is durable: what is visible never will be.
 	if err := p.checkLength(); err != nil && p.stoppedBy() == nil {

@@ -34,8 +34,10 @@ type CloseOptions struct {
 
 // Close waits for the writer and all snapshots and closes the file. Before, it leaves a
 // freelist page, so that bbolt need not scan the file when it opens it, unless nothing was
-// written or the list would be long for what was. A second Close does nothing.
+// written or the list would be long for what was. A second Close does nothing. Nothing is
+// logged once Close has returned.
 func (p *Pager) Close(opts CloseOptions) error {
+	defer p.byTimer.Wait() // without a lock: what logs may write to this database
 	p.takeTurn()
 	defer p.writer.Unlock()
 	p.pipeline.Lock()

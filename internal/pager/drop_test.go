@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"holdfast/internal/pager"
 	"holdfast/internal/vfs"
@@ -91,6 +92,48 @@ func TestOpenDropsLostFile(t *testing.T) {
 		if err := p.Close(pager.CloseOptions{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What happened: a timer's flush failed while the database was closed. Close returned, and a logger that was used up with the database
+// was called.
+func TestCloseWaitsForTheLog(t *testing.T) {
+	for name, timer := range map[string]struct {
+		mode pager.Durability
+		run  func(*pager.Pager)
+	}{
+		"plain meta": {pager.Full, (*pager.Pager).PlainNow},
+		"flush":      {pager.Periodic, (*pager.Pager).FlushVisible},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logs, ended, first := make(chan struct{}), false, true
+			log := func(string, ...any) {
+				if first {
+					first = false
+					close(logs)
+					time.Sleep(20 * time.Millisecond)
+					ended = true
+				}
+			}
+			d := &dropping{File: vfs.NewMem("log").Open()}
+			p, err := pager.Open(d, pager.Options{PageSize: pageSize, Scan: scan, PlainDelay: -1, PeriodicDelay: time.Hour, Log: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &env{Pager: p, t: t, opts: pager.CommitOptions{Mode: timer.mode, AllocSize: 1 << 20}}
+			e.mustCommit("first", 1)
+			d.syncErr = syscall.EIO
+			done := make(chan bool)
+			go func() { timer.run(p); close(done) }()
+			<-logs
+			if err := p.Close(pager.CloseOptions{}); err != nil && !errors.Is(err, pager.ErrStopped) {
+				t.Error(err)
+			}
+			if !ended {
+				t.Error("Close has returned while the log was told something")
+			}
+			<-done
+		})
 	}
 }
 

@@ -24,6 +24,9 @@ func (p *Pager) Awaited() bool {
 // FlushVisible does what the timer of Periodic does.
 func (p *Pager) FlushVisible() { p.flushVisible() }
 
+// PlainNow does what the timer of the plain meta does.
+func (p *Pager) PlainNow() { p.plainNow() }
+
 // Closing tells whether Close has begun.
 func (p *Pager) Closing() bool { return p.closed.Load() }
 

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -152,6 +153,7 @@ type Pager struct {
 	unsynced    int64            // commits since the last that was flushed
 	leaveList   bool             // see LeaveFreelist
 	flusher     *time.Timer      // see flushLater
+	byTimer     sync.WaitGroup   // functions of timers that write or log; joined before closed is set
 	flushing    bool             // it runs
 	plainTimer  *time.Timer      // see plainLater
 	plainFailed bool             // there was no room for a plain meta; until the next commit it is not tried again

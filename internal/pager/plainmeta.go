@@ -70,6 +70,8 @@ func (p *Pager) plainNow() {
 		p.pipeline.Unlock()
 		return
 	}
+	p.byTimer.Add(1)
+	defer p.byTimer.Done()
 	pr := p.barrier(true)
 	p.pipeline.Unlock()
 	if err := pr.Finish(); err != nil {

@@ -106,6 +106,39 @@ func TestLongWaitForBegin(t *testing.T) {
 	must(t, within(t, "the writer", func() error { return <-done }))
 }
 
+// A slowLogger says when a warning begins, and takes its time.
+type slowLogger struct {
+	*holdfast.DefaultLogger
+	begins chan bool
+	ended  bool
+}
+
+func (l *slowLogger) Warningf(string, ...any) {
+	close(l.begins)
+	time.Sleep(20 * time.Millisecond)
+	l.ended = true
+}
+
+// What happened: the wait ended and the database was closed while the log was told of it. Close returned, and a logger that was used up
+// with the database was called.
+func TestCloseWaitsForTheWarning(t *testing.T) {
+	logger := &slowLogger{hearWarnings().DefaultLogger, make(chan bool), false}
+	db, err := holdfast.Open(tempPath(t), 0o600, &holdfast.Options{NoSync: true, Logger: logger})
+	must(t, err)
+	hook.WarnAfter(db, time.Millisecond)
+	tx, err := db.Begin(true)
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- db.Update(func(*holdfast.Tx) error { return nil }) }()
+	<-logger.begins
+	must(t, tx.Rollback())
+	must(t, <-done)
+	must(t, db.Close())
+	if !logger.ended {
+		t.Error("Close has returned while the log was told something")
+	}
+}
+
 // An Update within the function of an Update waits for itself for ever, and nothing said so. (In another process,
 // which ends with it.)
 func TestNestedUpdateIsTold(t *testing.T) {
