@@ -143,7 +143,7 @@ func (x *BuildKit) measure(ctx context.Context, e cluster.Engine, t *Table) (err
 		return err
 	}
 	b.Stop()
-	if err := age(b.root(), x.MiB); err != nil {
+	if err := age(x.Log, b.root(), x.MiB); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -186,7 +186,7 @@ func (x *Containerd) measure(ctx context.Context, e cluster.Engine, t *Table) (e
 		return err
 	}
 	c.Stop()
-	if err := age(c.root(), x.MiB); err != nil {
+	if err := age(x.Log, c.root(), x.MiB); err != nil {
 		return err
 	}
 	began := time.Now()

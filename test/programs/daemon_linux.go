@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"holdfast"
 	"holdfast/test/cluster"
 	"holdfast/test/process"
 )
@@ -44,11 +46,19 @@ func (d *daemon) killWithin(ctx context.Context, most time.Duration, work func()
 	return workErr, d.start(ctx)
 }
 
-// age has each database below a directory hold MiB of values, and deletes them. Nothing may have them open.
-func age(dir string, mib int) error {
+// age has each database below a directory hold MiB of values, and deletes them. Nothing may have them open. They are settled before, since
+// bbolt does it: BuildKit ends without closing its databases, and what the last flush wrote would be lost.
+func age(log io.Writer, dir string, mib int) error {
 	return filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".db" || !entry.Type().IsRegular() {
 			return err
+		}
+		found, err := holdfast.Settle(path, holdfast.SettleOptions{Timeout: time.Second})
+		if err != nil {
+			return err
+		}
+		if found.BboltBehind {
+			fmt.Fprintf(log, "%s was left without being closed, and is settled\n", filepath.Base(path))
 		}
 		db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, NoSync: true})
 		if err != nil {

@@ -199,7 +199,7 @@ func (x *Docker) measure(ctx context.Context, e cluster.Engine, t *Table) (err e
 	}
 	d.Stop()
 	d.containerd.Stop()
-	if err := errors.Join(age(d.root(), x.MiB), age(d.containerd.root(), x.MiB)); err != nil {
+	if err := errors.Join(age(x.Log, d.root(), x.MiB), age(x.Log, d.containerd.root(), x.MiB)); err != nil {
 		return err
 	}
 	if err := d.containerd.start(ctx); err != nil {

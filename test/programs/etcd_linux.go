@@ -241,6 +241,11 @@ func (x *Etcd) Shrink(ctx context.Context) (*Table, error) {
 		if err := x.fill(ctx, m); err != nil {
 			return err
 		}
+		alone, err := x.during(ctx, m, func() error { return sleep(ctx, 10*time.Second) })
+		if err != nil {
+			return err
+		}
+		t.Add(e, "before: slowest put", Seconds, alone.slowest)
 		deleted, err := x.during(ctx, m, func() error { return x.thin(ctx, m) })
 		if err != nil {
 			return err
@@ -283,6 +288,16 @@ func (x *Etcd) during(ctx context.Context, m *cluster.Member, work func() error)
 	err = work()
 	close(stop)
 	return worst, errors.Join(err, <-done)
+}
+
+// sleep does nothing for a time.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // becomesShort measures how long it takes after a compaction until the file has 1.2 times what is in use.

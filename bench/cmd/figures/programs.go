@@ -57,6 +57,12 @@ func drawPrograms(data []byte) ([]byte, error) {
 			{"aged: bytes of a prune", "BuildKit", "aged: prune all, bytes written"},
 			{"aged: time of a prune", "BuildKit", "aged: prune all"},
 		}},
+		{"dockerd", []programRow{
+			{"young: bytes of a volume", "dockerd", "young: a volume is made, bytes written"},
+			{"aged: bytes of a volume", "dockerd", "aged: a volume is made, bytes written"},
+			{"aged: bytes of a container", "dockerd", "aged: a container runs, bytes written"},
+			{"aged: bytes of a prune", "dockerd", "aged: volumes pruned, bytes written"},
+		}},
 		{"etcd, 64 clients", []programRow{
 			{"young: 99th percentile of a commit", "etcd on a young file", commit},
 			{"aged: 99th percentile of a commit", "etcd on a file", commit},
