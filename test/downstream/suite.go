@@ -30,7 +30,7 @@ type Suite struct {
 func Suites() ([]Suite, error) { return parseSuites(modules) }
 
 // Quick is how many minutes a suite may take that is part of make test.
-const Quick = 3
+const Quick = 2
 
 // parseSuites reads a line for each suite: its name, the module, how many minutes it takes, and packages; after "skip:" comes a pattern
 // of tests that are left out. Lines that begin with # are comments.

@@ -29,7 +29,7 @@ const (
 )
 
 // overhead is what a run takes at most beside the time that it is given: building, and the checks of what it leaves.
-const overhead = 10 * time.Minute
+const overhead = 6 * time.Minute
 
 func main() {
 	length := flag.Duration("for", 2*time.Minute, "how long, of both clusters together")
