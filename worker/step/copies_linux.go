@@ -22,8 +22,8 @@ import (
 
 // runtimeKey is what of the runtime changes results. In a user namespace users and devices are others; in one of the
 // step's own the machine's root is the user 65534.
-func (r *Runner) runtimeKey(ids idmap.Map) string {
-	key := r.opt.Runtime.Name()
+func (w *way) runtimeKey(ids idmap.Map) string {
+	key := w.name
 	if ids.Set() {
 		key += " mapped"
 	}

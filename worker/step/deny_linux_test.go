@@ -89,7 +89,7 @@ func TestLacking(t *testing.T) {
 	if d.byInit {
 		want = 1
 	}
-	if got := strings.Count(log.String(), "a step begins with this program"); got != want || s.runtime.(*openNative).byInit != d.byInit {
+	if got := strings.Count(log.String(), "a step begins with this program"); got != want || s.way().runtime.(*openNative).byInit != d.byInit {
 		t.Errorf("said %d times, and not %d:\n%s", got, want, log.String())
 	}
 }

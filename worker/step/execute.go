@@ -103,7 +103,7 @@ func (r *Runner) runMounted(f *flight, mounts []mount.Mount) (done run, err erro
 		return done, r.fault(f, err)
 	}
 	j := &job{id: f.id, step: f.step, ids: f.plan.ids, serial: r.serial.Add(1)}
-	ready := r.runtime.prepare(j)
+	ready := f.plan.way.runtime.prepare(j)
 	root, ids, err := r.acquireRoot(f, spec)
 	if err != nil {
 		return done, r.fault(f, errors.Join(err, ready.drop()))

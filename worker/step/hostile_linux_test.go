@@ -138,7 +138,7 @@ func TestKilledAtExec(t *testing.T) {
 // could not be undone.
 func TestSpentThreads(t *testing.T) {
 	s := newStand(t, Options{Concurrency: 1})
-	o := s.runtime.(*openNative)
+	o := s.way().runtime.(*openNative)
 	for range 100 {
 		must(t, o.onThread(func(t *thread) error {
 			t.spent = true
@@ -410,7 +410,7 @@ func TestSystemDirectoryIsLink(t *testing.T) {
 			var f *Failure
 			if res, err := s.Run(s.ctx, step, nil); err == nil && len(bytes.TrimSpace(res.Output)) > 0 {
 				s.Errorf("%v: the command sees %.100q", link, res.Output)
-			} else if n, ok := s.runtime.(*openNative); ok && (!errors.As(err, &f) || f.Code != 126 || !strings.Contains(err.Error(), "/"+link[0])) {
+			} else if n, ok := s.way().runtime.(*openNative); ok && (!errors.As(err, &f) || f.Code != 126 || !strings.Contains(err.Error(), "/"+link[0])) {
 				s.Errorf("%v, init %t: %v", link, n.byInit, err)
 			}
 		}

@@ -39,7 +39,7 @@ func TestHostileStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, Options{Runtime: runtimeNamed(name), Concurrency: 1})
 			h := newHostileHost(t, s.dir, hostileForks)
-			if s.ids.Set() {
+			if s.way().ids.Set() {
 				h.unmapped()
 			} else if name == "native" {
 				t.Log("this machine gives steps no user namespaces")

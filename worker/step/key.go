@@ -140,6 +140,7 @@ type plan struct {
 	run      ID // under which it runs: id, or one of this run alone
 	uncached string
 	local    bool
+	way      *way
 	ids      idmap.Map // that it has outside; none: it has no user namespace
 	mounts   []source  // of each mount; without a path if it has no content
 	copies   []source
@@ -155,8 +156,12 @@ func (r *Runner) plan(ctx context.Context, s *Step) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step: base: %w", err)
 	}
-	p := &plan{step: s, ids: r.idsFor(&s.User), mounts: make([]source, len(s.Mounts)), copies: make([]source, len(s.Copies)), targets: make([]string, len(s.Copies))}
-	in := inputs{runtime: r.runtimeKey(p.ids), mounts: make([]fstree.Sum, len(s.Mounts)), copies: make([]fstree.Sum, len(s.Copies)), targets: p.targets}
+	w, err := r.wayOf(s)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{step: s, way: w, ids: w.idsFor(&s.User), mounts: make([]source, len(s.Mounts)), copies: make([]source, len(s.Copies)), targets: make([]string, len(s.Copies))}
+	in := inputs{runtime: w.runtimeKey(p.ids), mounts: make([]fstree.Sum, len(s.Mounts)), copies: make([]fstree.Sum, len(s.Copies)), targets: p.targets}
 	in.base, p.local = identity(base, r.results.store)
 	for i, m := range s.Mounts {
 		if m.Source == "" {

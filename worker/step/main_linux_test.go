@@ -215,6 +215,15 @@ type stand struct {
 	mounts    *mount.Manager
 }
 
+// way is that of steps that name no runtime.
+func (s *stand) way() *way {
+	w, err := s.wayOf(&Step{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return w
+}
+
 func newStand(t testing.TB, o Options) *stand {
 	t.Helper()
 	needRoot(t)

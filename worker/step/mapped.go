@@ -53,23 +53,15 @@ func covers(ids idmap.Map, u *User) bool {
 	return ids.Has(u.UID) && ids.Has(u.GID) && !slices.ContainsFunc(u.Groups, func(g uint32) bool { return !ids.Has(g) })
 }
 
-// idsFor are the ids of steps of a user; none if they cannot all be mapped.
-func (r *Runner) idsFor(u *User) idmap.Map {
-	if r.unmapped.Load() || !covers(r.ids, u) {
-		return idmap.Map{}
-	}
-	return r.ids
-}
-
 // errUnmapped says that a step that was to have a user namespace cannot, and has to be planned anew.
 var errUnmapped = errors.New("its ids cannot be mapped")
 
 // errAbove says that the user that the base has for a name has ids that are not mapped.
 var errAbove = errors.New("its user has ids that are not mapped")
 
-// unmap has no step have a user namespace from now on.
-func (r *Runner) unmap(reason error) {
-	if !r.unmapped.Swap(true) {
+// unmap has no step of a way have a user namespace from now on.
+func (r *Runner) unmap(w *way, reason error) {
+	if !w.unmapped.Swap(true) {
 		r.log.Warn("steps have no user namespace: root in a step is root of the machine, without its capabilities", "reason", reason)
 	}
 }
@@ -89,7 +81,7 @@ func (r *Runner) acquireRoot(f *flight, spec mount.Spec) (*mount.Handle, idmap.M
 	ids := f.plan.ids
 	root, err := r.opt.Mounts.Acquire(ctx, mapped(spec, ids))
 	if ids.Set() && errors.Is(err, errors.ErrUnsupported) {
-		r.unmap(err)
+		r.unmap(f.plan.way, err)
 		return nil, ids, errUnmapped
 	}
 	if err == nil && isReadOnly(root.FD()) {

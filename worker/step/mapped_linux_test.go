@@ -31,7 +31,7 @@ func newMapped(t testing.TB, o Options) *stand {
 
 func (s *stand) needIDs() {
 	s.Helper()
-	if !s.ids.Set() {
+	if !s.way().ids.Set() {
 		s.Skip("left out: this machine gives steps no user namespaces: ", Isolations(s.ctx, s.root(), "overlay")[0].Lacks)
 	}
 }
@@ -81,7 +81,7 @@ func TestRootIsUnprivileged(t *testing.T) {
 		return len(b), nil
 	}))
 	must(t, err)
-	base := strconv.Itoa(int(s.ids.Base))
+	base := strconv.Itoa(int(s.way().ids.Base))
 	outside := strings.Join([]string{base, base, base, base}, " ")
 	if len(seen) == 0 || slices.ContainsFunc(seen, func(ids string) bool { return ids != outside }) {
 		t.Errorf("outside the users of its processes are %q", seen)
@@ -155,7 +155,7 @@ func TestMappedResults(t *testing.T) {
 		s := newStand(t, Options{UserNamespaces: mode})
 		if mode == UserNamespacesAuto {
 			s.needIDs()
-		} else if s.ids.Set() {
+		} else if s.way().ids.Set() {
 			t.Fatal("there are ids though it is off")
 		}
 		first := sh("base", `mkdir -p /made/deep /tmp/x; echo x >/made/file; chown 1000:1001 /made/file; chmod 6755 /made/file; mknod /made/fifo p; ln -s ../x /made/link; ln /made/file /made/hard
@@ -236,7 +236,7 @@ func TestManyUsers(t *testing.T) {
 			t.Errorf("%d: %s", uid, got)
 		}
 	}
-	if n := len(s.runtime.(*openNative).users.others); n != maxUsers {
+	if n := len(s.way().runtime.(*openNative).users.others); n != maxUsers {
 		t.Errorf("%d are kept", n)
 	}
 }

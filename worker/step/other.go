@@ -52,7 +52,7 @@ func (r *Runner) hideFiles(*shownFiles) error { return nil }
 
 func findMark(*mount.Namespace) (string, error) { return "", nil }
 
-func (r *Runner) runtimeKey(idmap.Map) string { return r.opt.Runtime.Name() }
+func (w *way) runtimeKey(idmap.Map) string { return w.name }
 
 func (*Runner) canShow(string, idmap.Map) error { return nil }
 

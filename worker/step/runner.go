@@ -13,11 +13,11 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
 	"time"
 
 	"holdfast"
 	"holdfast/worker/disk"
-	"holdfast/worker/internal/idmap"
 	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
@@ -36,10 +36,11 @@ type Options struct {
 	// its Cgroups should be those of Cgroups. It belongs to the caller, who closes it after the Runner.
 	Mounts *mount.Manager
 
-	// Runtime runs commands; nil: Native.
+	// Runtime runs commands of steps that name none; nil: Native.
 	Runtime Runtime
 
-	// UserNamespaces says whether steps have some; 0: UserNamespacesAuto. Results with and without are different steps.
+	// UserNamespaces says whether steps have some; 0: UserNamespacesAuto, and a step can do without. Results with
+	// and without are different steps.
 	UserNamespaces UserNamespaces
 
 	// Concurrency is how many steps run at once; 0: as many as there are processors, and at
@@ -112,7 +113,6 @@ type Runner struct {
 	log     *slog.Logger
 	store   *snapshot.Store
 	results *results
-	runtime opened
 	cgroups *cgroups
 	slots   chan struct{}
 	serial  atomic.Uint64
@@ -125,8 +125,9 @@ type Runner struct {
 	closed  bool
 	flights map[ID]*flight
 
-	ids      idmap.Map   // that steps have outside; none: they have no user namespaces
-	unmapped atomic.Bool // they cannot have them, after all
+	wayMu       sync.Mutex // locked before mu
+	ways        map[wayKey]*way
+	environment *environment // but for usersOff
 
 	diskInterval time.Duration
 
@@ -165,7 +166,7 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 		o.Cgroup = DefaultCgroup(store.Root())
 	}
 	r := &Runner{opt: o, log: o.Logger, store: store,
-		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}, diskInterval: diskInterval, looks: newLooks()}
+		slots: make(chan struct{}, o.Concurrency), flights: map[ID]*flight{}, ways: map[wayKey]*way{}, diskInterval: diskInterval, looks: newLooks()}
 	r.quotas = sync.OnceValue(func() error { return disk.HasQuotas(store.Root()) })
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	if err := r.open(ctx); err != nil {
@@ -177,8 +178,7 @@ func New(ctx context.Context, o Options) (*Runner, error) {
 }
 
 func (r *Runner) open(ctx context.Context) error {
-	env, err := r.environment()
-	if err != nil {
+	if err := r.openEnvironment(); err != nil {
 		return err
 	}
 	if err := r.removeRunning(ctx); err != nil {
@@ -187,31 +187,32 @@ func (r *Runner) open(ctx context.Context) error {
 	if err := writeFiles(r.store.Root()); err != nil {
 		return fmt.Errorf("step: %w", err)
 	}
+	var err error
 	if r.results, err = openResults(r.store.Root(), r.opt.Durability, r.opt.Full); err != nil {
 		return err
 	}
-	if r.runtime, err = r.opt.Runtime.open(env); err != nil {
-		return errors.Join(fmt.Errorf("step: runtime %s: %w", r.opt.Runtime.Name(), err), r.results.close())
+	if _, err = r.wayOf(&Step{}); err != nil {
+		return errors.Join(err, r.results.close())
 	}
-	r.ids = r.runtime.ids()
 	return nil
 }
 
-func (r *Runner) environment() (*environment, error) {
+func (r *Runner) openEnvironment() error {
 	stepNamespace, err := r.opt.Mounts.StepNamespace()
 	if err != nil {
-		return nil, fmt.Errorf("step: %w", err)
+		return fmt.Errorf("step: %w", err)
 	}
 	c, err := findCgroups(r.opt.Cgroup)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.clean(); err != nil {
-		return nil, err
+		return err
 	}
 	r.cgroups = c
-	return &environment{root: r.store.Root(), driver: r.store.Driver().Name(), mounts: r.opt.Mounts, stepNamespace: stepNamespace, mark: r.opt.Mounts.StepMark(),
-		cgroups: c, slots: r.opt.Concurrency, usersOff: r.opt.UserNamespaces == UserNamespacesOff, log: r.log}, nil
+	r.environment = &environment{root: r.store.Root(), driver: r.store.Driver().Name(), mounts: r.opt.Mounts, stepNamespace: stepNamespace, mark: r.opt.Mounts.StepMark(),
+		cgroups: c, slots: r.opt.Concurrency, log: r.log}
+	return nil
 }
 
 // removeRunning removes the active snapshots of steps that ran when an earlier process ended.
@@ -376,7 +377,7 @@ func (r *Runner) Close() error {
 	r.mu.Unlock()
 	r.stop()
 	r.background.Wait()
-	r.runtime.close()
+	r.closeWays()
 	r.cgroups.removeAll()
 	r.mounted.Close()
 	if err := r.results.close(); err != nil {

@@ -96,6 +96,12 @@ type Step struct {
 	Network Network
 	Limits  Limits
 
+	// Runtime runs the command; nil: that of the Runner.
+	Runtime Runtime
+
+	// UserNamespaces can be UserNamespacesOff, where the Runner has them.
+	UserNamespaces UserNamespaces
+
 	// Labels are those of the result's snapshot, such as the configuration of an image that further steps
 	// go by. Those that begin with "holdfast.step" are the Runner's.
 	Labels map[string]string

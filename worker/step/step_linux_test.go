@@ -460,7 +460,7 @@ func sh2(s Step, script string) Step {
 func TestNoCgroups(t *testing.T) {
 	for _, r := range []Runtime{Native(), Runc()} {
 		s := newStand(t, Options{Runtime: r})
-		switch o := s.runtime.(type) {
+		switch o := s.way().runtime.(type) {
 		case *openNative:
 			o.cgroups.v1, o.cgroups.has = map[string]string{}, nil
 		case *openRunc:
