@@ -30,15 +30,14 @@ require (
 )
 
 require (
-	connectrpc.com/connect v1.20.0
 	github.com/BurntSushi/toml v1.6.0
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/elastic/go-seccomp-bpf v1.6.0
 	github.com/moby/profiles/seccomp v0.2.4
 	github.com/moby/sys/userns v0.2.1
 	github.com/opencontainers/runtime-spec v1.3.0
 	github.com/spf13/pflag v1.0.9
 	golang.org/x/net v0.50.0
-	google.golang.org/protobuf v1.36.11
 )
 
 replace (

@@ -47,6 +47,9 @@ const (
 // another exit code than these, since it returns that of another program.
 const failsWith = "fails with"
 
+// runsHere is the annotation of a command that no daemon runs for it.
+const runsHere = "runs here"
+
 // DefaultRoot is the directory of the store.
 const DefaultRoot = "/var/lib/holdfast"
 
@@ -84,14 +87,21 @@ type app struct {
 	run    string
 	wait   time.Duration // for another process that has the store
 
+	shared *shared // of a daemon that runs the command; nil: the command has the store for itself
+	keep   int64   // bytes of the disk that are never reserved
+	dir    string  // to which paths are relative; "": the process's working directory
+
 	namespace string // of those commands that have a flag for it
 	digests   bool   // of all that is committed
 	volatile  bool   // what is mounted to be written is flushed by the store alone
 }
 
 // NewRootCommand makes the holdfastd command with all that is below it.
-func NewRootCommand() *cobra.Command {
-	a := &app{}
+func NewRootCommand() *cobra.Command { return newRoot(&app{}) }
+
+// newRoot makes the commands of an app. What flags set in it begins as they say.
+func newRoot(a *app) *cobra.Command {
+	own := a.root
 	root := &cobra.Command{
 		Use: "holdfastd", Short: "Storage for machines that run builds", Long: rootHelp,
 		Example: "  holdfastd doctor\n  holdfastd import files.tar base\n" +
@@ -104,6 +114,9 @@ func NewRootCommand() *cobra.Command {
 	flags.StringVar(&a.driver, "driver", "", "how snapshots are kept; default: as the store was made, a new one with overlay, or as an unprivileged user with copy: overlay|copy|btrfs|erofs|zfs:DATASET")
 	flags.StringVar(&a.run, "run", "", "directory for what is mounted, on a tmpfs; default: one in /run for each store")
 	cli.DurationVar(flags, &a.wait, "wait", defaultWait, "how long to wait for another process that has the store; 0: not")
+	if a.shared != nil {
+		a.root = own
+	}
 	_ = root.MarkPersistentFlagDirname("root") // a flag that is there
 	_ = root.MarkPersistentFlagDirname("run")
 	for _, make := range makers {
@@ -119,6 +132,11 @@ func NewRootCommand() *cobra.Command {
 func Execute(ctx context.Context, root *cobra.Command) int {
 	ctx, stop := cli.Interruptible(ctx)
 	defer stop()
+	return execute(ctx, root)
+}
+
+// execute is Execute with a context that ends when the command is to.
+func execute(ctx context.Context, root *cobra.Command) int {
 	started := false
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		started = true
@@ -224,7 +242,18 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if err := noEmptyFlags(cmd.Flags()); err != nil {
 			return err
 		}
-		return c.explain(cli.Flushed(c.out, fn(c)))
+		if a.shared == nil && cmd.Annotations[runsHere] == "" {
+			if done, err := c.forward(); done {
+				return err
+			}
+		}
+		err := fn(c)
+		if errors.Is(err, errServed) { // nothing was done yet
+			if done, err := c.forward(); done {
+				return err
+			}
+		}
+		return c.explain(cli.Flushed(c.out, err))
 	}
 }
 

@@ -100,6 +100,7 @@ func (c *call) importBase(f *importFlags) error {
 		return cli.Usagef("an image layout cannot be read from standard input; write it to a file first")
 	}
 	if source != "-" {
+		source = c.path(source)
 		if _, err := os.Stat(source); err != nil { // before a store is made
 			return err
 		}
@@ -109,12 +110,16 @@ func (c *call) importBase(f *importFlags) error {
 	}
 	return c.withStore(true, func(t *snapshot.Namespace) (err error) {
 		if d := t.Store().Driver().Name(); d == "erofs" || d == "zfs" { // it has to mount what it looks at
-			m, err := c.openMounts()
-			if err != nil {
-				return err
+			if c.shared != nil {
+				o.Mounts = c.shared.mounts
+			} else {
+				m, err := c.openMounts()
+				if err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, m.Close(c.ctx)) }()
+				o.Mounts = m
 			}
-			defer func() { err = errors.Join(err, m.Close(c.ctx)) }()
-			o.Mounts = m
 		}
 		r, err := c.doImport(t, source, o)
 		if err != nil {

@@ -56,7 +56,7 @@ func (c *call) heedInterrupt() (stop context.CancelFunc) {
 
 func (c *call) mount() error {
 	defer c.heedInterrupt()()
-	path, err := filepath.Abs(c.args[1])
+	path, err := filepath.Abs(c.path(c.args[1]))
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,18 @@ func (c *call) mount() error {
 		if err != nil {
 			return err
 		}
+		ctx := context.WithoutCancel(c.ctx)
+		if c.shared != nil {
+			list, end, err := c.mountsOf(t, info)
+			if err != nil {
+				return err
+			}
+			return errors.Join(c.hold(c.shared.mounts, info, list, path), end(ctx))
+		}
 		m, err := c.openMounts()
 		if err != nil {
 			return err
 		}
-		ctx := context.WithoutCancel(c.ctx)
 		defer func() {
 			ctx, cancel := context.WithTimeout(ctx, closeTime)
 			defer cancel()

@@ -38,6 +38,8 @@ for an hour at most (step --hold). With --held such results can go, too.
 It can be interrupted: what was removed stays removed.`
 
 type pruneFlags struct {
+	app *app
+
 	file                   string
 	dryRun, defaults, full bool
 
@@ -62,7 +64,7 @@ func (f *pruneFlags) register(cmd *cobra.Command) {
 }
 
 func (a *app) newPrune() *cobra.Command {
-	var f pruneFlags
+	f := pruneFlags{app: a}
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove snapshots by policies", Long: pruneHelp, Args: cobra.NoArgs,
 		Example: "  holdfastd prune --dry-run\n  holdfastd prune --keep 7d --filter name~=^step-\n  holdfastd prune --min-free 20%",
@@ -92,7 +94,7 @@ func (f *pruneFlags) config(ctx context.Context, cmd *cobra.Command) (prune.Conf
 		return prune.Config{}, cli.Usagef("--policy and --%s: give a file with policies, or the one policy by flags", single[i])
 	}
 	if i < 0 {
-		return policies(ctx, f.file)
+		return f.app.policies(ctx, f.file)
 	}
 	p := prune.Policy{All: f.all}
 	for _, field := range []struct {
@@ -123,11 +125,11 @@ func (f *pruneFlags) config(ctx context.Context, cmd *cobra.Command) (prune.Conf
 const explainPolicies = "holdfastd prune --default-policy prints one with every field explained"
 
 // policies are those of a file, or the built-in ones.
-func policies(ctx context.Context, file string) (prune.Config, error) {
+func (a *app) policies(ctx context.Context, file string) (prune.Config, error) {
 	if file == "" {
 		return prune.Default(), nil
 	}
-	config, err := prune.Load(ctx, file)
+	config, err := prune.Load(ctx, a.path(file))
 	if errors.Is(err, prune.ErrConfig) {
 		err = &nextError{err, explainPolicies}
 	}
@@ -317,7 +319,7 @@ what keeps it: who uses it, leases, pins, what stands on it; or for each policy 
 the snapshot. With --policy as for prune.`
 
 func (a *app) newWhy() *cobra.Command {
-	var f pruneFlags
+	f := pruneFlags{app: a}
 	cmd := &cobra.Command{
 		Use: "why NAME", Short: "Say what keeps a snapshot", Long: whyHelp, Args: cobra.ExactArgs(1),
 		RunE: a.action(func(c *call) error { return c.why(&f) }), ValidArgsFunction: a.completeSnapshots(0),

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -31,23 +32,25 @@ func emergencySize(disk int64) int64 {
 type room struct {
 	// space opens it, once: after the store is locked, as the emergency file is the store's.
 	space func() (*disk.Space, error)
-
-	// make has so many bytes become free, nil: nothing can be done.
-	make func(ctx context.Context, free int64) error
 }
 
-func newRoom(root string) *room {
+// makeRoomKey is the key under which the context of a reservation has the function that has so many bytes become free.
+type makeRoomKey struct{}
+
+type makeRoomFunc = func(ctx context.Context, free int64) error
+
+func newRoom(root string, keep int64) *room {
 	r := &room{}
 	r.space = sync.OnceValues(func() (*disk.Space, error) {
 		fs, err := disk.Measure(root)
 		if err != nil {
 			return nil, err
 		}
-		return disk.Open(root, disk.Options{Emergency: emergencySize(fs.Size), MakeRoom: func(ctx context.Context, free int64) error {
-			if r.make == nil {
-				return nil
+		return disk.Open(root, disk.Options{Keep: keep, Emergency: emergencySize(fs.Size), MakeRoom: func(ctx context.Context, free int64) error {
+			if fn, ok := ctx.Value(makeRoomKey{}).(makeRoomFunc); ok {
+				return fn(ctx, free)
 			}
-			return r.make(ctx, free)
+			return nil
 		}})
 	})
 	return r
@@ -75,36 +78,38 @@ func (r *room) restore() {
 	}
 }
 
-// roomLease is of the base of a step while room is made for it.
-const roomLease = "room for a step"
+// roomLease begins the name of the lease on the base of a step while room is made for it.
+const roomLease = "room for a step "
 
-// reserve promises a step the room that it may take, and makes it by pruning if it is not there. The step
-// is the only one that this process runs, so the reservation ends with it.
-func (c *call) reserve(t *snapshot.Namespace, s step.Step, f *stepFlags) error {
+// reserve promises a step the room that it may take, until release, and makes it by pruning if it is not there.
+func (c *call) reserve(t *snapshot.Namespace, s step.Step, f *stepFlags) (release func(), err error) {
 	bytes := f.reservation(s.Limits)
 	if bytes == 0 {
-		return nil
+		return func() {}, nil
 	}
 	space, err := c.room.space()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// What is held for other steps goes if there is nothing else that may go: else this one could not run.
 	p, err := prune.New(t.Store(), prune.Options{Config: f.policies})
 	if err != nil {
-		return &nextError{err, explainPolicies}
+		return nil, &nextError{err, explainPolicies}
 	}
 	last, err := prune.New(t.Store(), prune.Options{Config: f.policies, Despite: step.HoldLease})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.room.make = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, free, p, last) }
-	_, err = space.Reserve(c.ctx, bytes)
+	var fn makeRoomFunc = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, free, p, last) }
+	r, err := space.Reserve(context.WithValue(c.ctx, makeRoomKey{}, fn), bytes)
 	var full *disk.FullError
 	if errors.As(err, &full) && c.ctx.Err() == nil {
-		return c.explainRoom(err, full)
+		return nil, c.explainRoom(err, full)
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return r.Release, nil
 }
 
 // explainRoom says why there is no room for a step, and what to do.
@@ -147,10 +152,11 @@ func (e *neverRoom) Error() string {
 // makeRoom prunes, with one Pruner after the other until there is room, but for the base of the step that
 // is going to run, which nothing stands on if it is the result of another.
 func (c *call) makeRoom(ctx context.Context, t *snapshot.Namespace, base string, free int64, pruners ...*prune.Pruner) (err error) {
-	if err := t.Lease(ctx, roomLease, base, time.Hour); err != nil {
+	lease := roomLease + rand.Text() // others may make room for steps of theirs
+	if err := t.Lease(ctx, lease, base, time.Hour); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.ReleaseAll(context.WithoutCancel(ctx), roomLease)) }()
+	defer func() { err = errors.Join(err, t.ReleaseAll(context.WithoutCancel(ctx), lease)) }()
 	stop := cli.Progress{Writer: c.cmd.ErrOrStderr(), What: "making room", Step: cli.ProgressStep}.Start()
 	defer stop()
 	old, err := c.caches(t, cacheAge)

@@ -66,6 +66,8 @@ const (
 )
 
 type stepFlags struct {
+	app *app
+
 	base, workdir, user, network, runtime string
 	userns                                string
 	env, mounts, copies, outputs          []string
@@ -81,7 +83,7 @@ type stepFlags struct {
 }
 
 func (a *app) newStep() *cobra.Command {
-	var f stepFlags
+	f := stepFlags{app: a}
 	cmd := &cobra.Command{
 		Use:   "step --base NAME [flags] -- COMMAND...",
 		Short: "Run a command on a base, once",
@@ -131,7 +133,7 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 	if s.Limits, err = f.limits(); err != nil {
 		return s, err
 	}
-	if f.policies, err = policies(ctx, f.policy); err != nil {
+	if f.policies, err = f.app.policies(ctx, f.policy); err != nil {
 		return s, err
 	}
 	for i, e := range f.env {
@@ -281,13 +283,14 @@ func (c *call) step(f *stepFlags) error {
 	if err != nil {
 		return err
 	}
-	o := step.Options{Hold: cmp.Or(f.hold, -1)}
-	if o.Runtime, err = f.theRuntime(); err != nil {
+	s.Hold = cmp.Or(f.hold, -1)
+	if s.Runtime, err = f.theRuntime(); err != nil {
 		return err
 	}
-	if o.UserNamespaces, err = f.userNamespaces(); err != nil {
+	if s.UserNamespaces, err = f.userNamespaces(); err != nil {
 		return err
 	}
+	o := step.Options{Runtime: s.Runtime, UserNamespaces: s.UserNamespaces} // if this process is the one that runs it
 	if err := c.needStore(); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type output struct{ source, dest string }
 // files adds to a step what the flags say.
 func (f *stepFlags) files(s *step.Step) error {
 	for _, text := range f.mounts {
-		m, err := parseMount(text)
+		m, err := f.parseMount(text)
 		if err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func (f *stepFlags) files(s *step.Step) error {
 		if !ok || source == "" || !strings.HasPrefix(target, "/") {
 			return cli.Usagef("--copy is %q; it must be SOURCE:/TARGET", text)
 		}
-		source, err := hostPath("--copy "+text, source)
+		source, err := f.hostPath("--copy "+text, source)
 		if err != nil {
 			return err
 		}
@@ -40,14 +40,14 @@ func (f *stepFlags) files(s *step.Step) error {
 		if !ok || !strings.HasPrefix(source, "/") || dest == "" {
 			return cli.Usagef("--output is %q; it must be /SOURCE:DEST, a path of the result and one of this machine", text)
 		}
-		f.results = append(f.results, output{source, dest})
+		f.results = append(f.results, output{source, f.app.path(dest)})
 	}
 	return nil
 }
 
 // hostPath is the whole path of something that is there.
-func hostPath(flag, path string) (string, error) {
-	abs, err := filepath.Abs(path)
+func (f *stepFlags) hostPath(flag, path string) (string, error) {
+	abs, err := filepath.Abs(f.app.path(path))
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func hostPath(flag, path string) (string, error) {
 const tmpfs = "tmpfs"
 
 // parseMount reads SOURCE:TARGET[:ro|:rw] and type=cache,id=NAME,target=TARGET.
-func parseMount(text string) (m step.Mount, err error) {
+func (f *stepFlags) parseMount(text string) (m step.Mount, err error) {
 	if strings.HasPrefix(text, "type=") {
 		return parseCache(text)
 	}
@@ -77,7 +77,7 @@ func parseMount(text string) (m step.Mount, err error) {
 	if parts[0] == tmpfs {
 		return m, nil
 	}
-	m.Source, err = hostPath("--mount "+text, parts[0])
+	m.Source, err = f.hostPath("--mount "+text, parts[0])
 	return m, err
 }
 

@@ -21,6 +21,9 @@ import (
 // withRunner opens the store, the manager of mounts and a Runner with options, for as long as fn runs.
 func (c *call) withRunner(o step.Options, mounts []step.Mount, fn func(*snapshot.Namespace, *step.Runner) error) error {
 	return c.withStore(false, func(t *snapshot.Namespace) (err error) {
+		if c.shared != nil {
+			return fn(t, c.shared.runner)
+		}
 		m, err := c.openMountsFor(t.Store(), mounts)
 		if err != nil {
 			return err
@@ -105,9 +108,11 @@ func (c *call) runStep(t *snapshot.Namespace, r *step.Runner, s step.Step, f *st
 	}
 	begun := time.Now()
 	if !c.hasResult(r, s) {
-		if err := c.reserve(t, s, f); err != nil {
+		reserved, err := c.reserve(t, s, f)
+		if err != nil {
 			return nil, err
 		}
+		defer reserved()
 	}
 	res, err := r.Run(c.ctx, s, log)
 	report := &stepReport{Milliseconds: milliseconds(time.Since(begun))}

@@ -55,6 +55,9 @@ func (c *call) needStore() error {
 
 // withStore opens the store, for as long as fn runs. create: one is made if there is none.
 func (c *call) withStore(create bool, fn func(*snapshot.Namespace) error) (err error) {
+	if c.shared != nil {
+		return c.withShared(fn)
+	}
 	there, err := c.isStore()
 	if err == nil && !create {
 		err = c.needStore()
@@ -181,7 +184,7 @@ func (c *call) openStore(there bool) (*snapshot.Store, error) {
 			return nil, err
 		}
 	}
-	c.room = newRoom(root)
+	c.room = newRoom(root, c.keep)
 	giveUp := c.giveUp(c.room)
 	var first error
 	for _, name := range names {
@@ -222,6 +225,9 @@ const (
 	lockSilence  = time.Second           // after that long it is said who is waited for
 )
 
+// errServed: a daemon has begun to serve the store for which a command waits.
+var errServed = errors.New("a daemon has it")
+
 // lockWait is a variable for tests.
 var lockWait = func(ctx context.Context, time time.Duration) { sleep(ctx, time) }
 
@@ -240,6 +246,9 @@ func (c *call) openUnlocked(root string, o snapshot.Options) (*snapshot.Store, e
 	for {
 		s, err := snapshot.Open(root, o)
 		waited := time.Since(begun)
+		if errors.Is(err, snapshot.ErrLocked) && c.cmd.Annotations[runsHere] == "" && c.isServed() {
+			return nil, fmt.Errorf("%w: %w", errServed, err)
+		}
 		if !errors.Is(err, snapshot.ErrLocked) || waited > max(lockPatience, c.patience) {
 			return s, err
 		}

@@ -397,8 +397,8 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	}
 	if err == nil {
 		options := []snapshot.Option{snapshot.WithLabels(f.plan.labels(done.uncached))}
-		if r.opt.Hold > 0 {
-			options = append(options, snapshot.PassingLease(HoldLease, r.opt.Hold))
+		if hold := r.holdOf(f.step); hold > 0 {
+			options = append(options, snapshot.PassingLease(HoldLease, hold))
 		}
 		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, options...)
 	}

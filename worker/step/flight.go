@@ -148,7 +148,7 @@ const useGrain = time.Minute
 
 // resultOf is the result that is there, or that of a run.
 func (r *Runner) resultOf(f *flight) (*Result, error) {
-	res, err := r.hit(f.ctx, f.id)
+	res, err := r.hit(f.ctx, f.id, r.holdOf(f.step))
 	if res != nil || err != nil {
 		return res, err
 	}
@@ -162,9 +162,9 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 }
 
 // hit is the result that is there, nil if the step has to be run.
-func (r *Runner) hit(ctx context.Context, id ID) (*Result, error) {
+func (r *Runner) hit(ctx context.Context, id ID, hold time.Duration) (*Result, error) {
 	t, name := r.opt.Namespace, id.Snapshot()
-	info, used, err := t.Use(ctx, name, r.holdLease(), r.opt.Hold, useGrain)
+	info, used, err := t.Use(ctx, name, holdLease(hold), hold, useGrain)
 	var bad error
 	switch {
 	case errors.Is(err, snapshot.ErrNotFound):

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -62,7 +63,7 @@ type Options struct {
 	Full func() bool
 
 	// Hold is how long a result that Run has given stays for a further step on it though it could be
-	// pruned: see HoldLease. 0 is DefaultHold; negative: not at all.
+	// pruned, if the step does not say: see HoldLease. 0 is DefaultHold; negative: not at all.
 	Hold time.Duration
 
 	// Logger receives what an operator should know; nil: slog.Default().
@@ -80,11 +81,24 @@ const HoldLease = snapshot.WeakPrefix + "next step"
 const DefaultHold = time.Hour
 
 // holdLease is the lease that a hit takes; "" for none.
-func (r *Runner) holdLease() string {
-	if r.opt.Hold < 0 {
+func holdLease(hold time.Duration) string {
+	if hold < 0 {
 		return ""
 	}
 	return HoldLease
+}
+
+// holdOf is how long the result of a step is held; negative: not at all.
+func (r *Runner) holdOf(s *Step) time.Duration { return cmp.Or(s.Hold, r.opt.Hold) }
+
+// holdLonger holds a result as long as who joined the run of another wants, if that is longer.
+func (r *Runner) holdLonger(ctx context.Context, f *flight, s *Step, res *Result) error {
+	hold := r.holdOf(s)
+	if hold <= r.holdOf(f.step) {
+		return nil
+	}
+	_, _, err := r.opt.Namespace.Use(ctx, res.Snapshot, HoldLease, hold, useGrain)
+	return err
 }
 
 // DefaultCgroup is the name of the cgroup for the store with a root directory: another one for
@@ -287,6 +301,9 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 				return nil, err
 			}
 			continue
+		}
+		if joined && err == nil {
+			err = r.holdLonger(ctx, f, &s, res)
 		}
 		if !joined || !f.another(&s, err) {
 			return res, err

@@ -84,7 +84,7 @@ type Limits struct {
 	Disk int64
 }
 
-// Step says what to run. All but Limits and NoCache is part of its ID: see the fields for what of them.
+// Step says what to run. All but Limits, Hold and NoCache is part of its ID: see the fields for what of them.
 type Step struct {
 	Base    string   // name of a committed snapshot
 	Command []string // the first is a path, or is looked for in the PATH of Env in the base
@@ -105,6 +105,10 @@ type Step struct {
 	// Labels are those of the result's snapshot, such as the configuration of an image that further steps
 	// go by. Those that begin with "holdfast.step" are the Runner's.
 	Labels map[string]string
+
+	// Hold is how long the result stays for a further step on it though it could be pruned: see HoldLease. 0
+	// is what the Runner has; negative: not at all. It is not part of the ID.
+	Hold time.Duration
 
 	// NoCache has the command run though there is a result. What it leaves takes the place of that result,
 	// unless something stands on it.

@@ -1,0 +1,168 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+
+	"holdfast/command/cli"
+	"holdfast/command/size"
+	"holdfast/worker/prune"
+)
+
+func init() { register((*app).newConfig) }
+
+// DefaultConfigPath is where serve looks for its configuration.
+const DefaultConfigPath = "/etc/holdfast/holdfastd.toml"
+
+// defaultConfig has every key with what it is if it is left out.
+const defaultConfig = `# What "holdfastd serve" does. A key that is left out is what it is here.
+
+# root is the directory of the store, and driver how a new one keeps snapshots; "": overlay. run is a directory for what is
+# mounted, on a tmpfs; "": one in /run for each store.
+root = "/var/lib/holdfast"
+driver = ""
+run = ""
+
+# digests is whether each snapshot gets a digest of its content, for holdfastd verify.
+digests = false
+
+[steps]
+# concurrency is how many steps run at once, others wait; 0: as many as there are processors, four at least.
+concurrency = 0
+# max_output is how much of what a step writes is kept.
+max_output = "1MiB"
+
+[prune]
+# interval is how often snapshots are pruned; "0": only when a step needs room, or holdfastd prune is called.
+interval = "10m"
+# policy is a file with policies, as "holdfastd prune --defaults" shows them; "": these.
+policy = ""
+
+[disk]
+# keep is how much of the disk is never reserved for steps.
+keep = "0"
+`
+
+// config is what defaultConfig describes.
+type config struct {
+	Root   string `toml:"root"`
+	Driver string `toml:"driver"`
+	Run    string `toml:"run"`
+
+	Digests bool `toml:"digests"`
+
+	Steps struct {
+		Concurrency int        `toml:"concurrency"`
+		MaxOutput   configSize `toml:"max_output"`
+	} `toml:"steps"`
+	Prune struct {
+		Interval prune.Duration `toml:"interval"`
+		Policy   string         `toml:"policy"`
+	} `toml:"prune"`
+	Disk struct {
+		Keep configSize `toml:"keep"`
+	} `toml:"disk"`
+}
+
+// configSize is a number of bytes, with a unit or without.
+type configSize int64
+
+// UnmarshalText reads it.
+func (s *configSize) UnmarshalText(b []byte) error {
+	n, err := size.Parse(string(b))
+	*s = configSize(n)
+	return err
+}
+
+// parseConfig reads a configuration. Keys that it does not know are an error.
+func parseConfig(text string) (*config, error) {
+	var c config
+	if _, err := toml.Decode(defaultConfig, &c); err != nil {
+		return nil, err
+	}
+	meta, err := toml.Decode(text, &c)
+	if err != nil {
+		return nil, err
+	}
+	switch unknown := meta.Undecoded(); {
+	case len(unknown) > 0:
+		return nil, fmt.Errorf("there is no key %s", unknown[0])
+	case c.Root == "":
+		return nil, errors.New("root is empty")
+	case c.Steps.Concurrency < 0:
+		return nil, fmt.Errorf("steps.concurrency is %d", c.Steps.Concurrency)
+	case c.Steps.MaxOutput < 0 || c.Steps.MaxOutput > 1<<30:
+		return nil, fmt.Errorf("steps.max_output is %d bytes; at most 1GiB", c.Steps.MaxOutput)
+	case c.Disk.Keep < 0 || c.Prune.Interval < 0:
+		return nil, errors.New("disk.keep or prune.interval is negative")
+	case c.Prune.Interval > 0 && time.Duration(c.Prune.Interval) < time.Second:
+		return nil, errors.New("prune.interval is shorter than a second")
+	}
+	return &c, nil
+}
+
+// loadConfig reads the configuration in a file. One that is not there is no error if none was asked for: path is "".
+func loadConfig(path string) (*config, error) {
+	asked := path != ""
+	if !asked {
+		path = DefaultConfigPath
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !asked {
+		return parseConfig("")
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := parseConfig(string(b))
+	if err != nil {
+		return nil, &nextError{fmt.Errorf("%s: %w", path, err), "holdfastd config default shows all keys"}
+	}
+	return c, nil
+}
+
+func (a *app) newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "Show and check the configuration of serve", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: "Show and check the configuration of holdfastd serve, a file in TOML: " + DefaultConfigPath + ",\nor what serve --config names.",
+	}
+	here := map[string]string{runsHere: "yes"}
+	cmd.AddCommand(&cobra.Command{
+		Use: "default", Short: "Print every key with its default", Args: cobra.NoArgs, Annotations: here,
+		RunE: a.action(func(c *call) error {
+			if c.json {
+				return cli.PrintJSON(c.out, map[string]string{"toml": defaultConfig})
+			}
+			_, err := c.out.WriteString(defaultConfig)
+			return err
+		}),
+	}, &cobra.Command{
+		Use: "check [FILE]", Short: "Check a configuration", Args: cobra.MaximumNArgs(1), Annotations: here,
+		Long: "Check a configuration: that of FILE, or " + DefaultConfigPath + ".",
+		RunE: a.action(func(c *call) error {
+			path := DefaultConfigPath
+			if len(c.args) > 0 {
+				path = c.args[0]
+			}
+			got, err := loadConfig(path)
+			if err != nil {
+				return err
+			}
+			if _, err := c.policies(c.ctx, got.Prune.Policy); err != nil {
+				return err
+			}
+			if c.json {
+				return cli.PrintJSON(c.out, map[string]string{"file": path})
+			}
+			_, err = fmt.Fprintf(c.out, "%s is right\n", printable(path))
+			return err
+		}),
+	})
+	return cmd
+}

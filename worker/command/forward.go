@@ -1,0 +1,172 @@
+//go:build unix
+
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"holdfast/command/cli"
+	"holdfast/worker/internal/remote"
+)
+
+// forward has the command run by the daemon that has the store. It does nothing, and returns false, if there is none.
+func (c *call) forward() (done bool, err error) {
+	root, err := c.absRoot()
+	if err != nil {
+		return false, nil // the command itself says it better
+	}
+	daemon, err := remote.Dial(filepath.Join(root, socketName))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR) {
+		return false, nil // none, or one that was killed
+	}
+	if err != nil {
+		return true, &nextError{err, "run the command as the user of the daemon, or as root"}
+	}
+	defer daemon.Close()
+	var files handed
+	defer func() { err = errors.Join(err, files.close()) }()
+	stdin, err := files.input(c.cmd.InOrStdin())
+	if err != nil {
+		return true, err
+	}
+	stdout, err := files.output(c.cmd.OutOrStdout())
+	if err != nil {
+		return true, err
+	}
+	stderr, err := files.output(c.cmd.ErrOrStderr())
+	if err != nil {
+		return true, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return true, err
+	}
+	signals := make(chan os.Signal, 4)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) || s == os.Interrupt && c.cmd.Name() == "mount" { // see heedInterrupt
+			signal.Notify(signals, s)
+		}
+	}
+	defer signal.Stop(signals)
+	defer context.AfterFunc(c.ctx, func() {
+		var by *cli.Interrupted
+		if !errors.As(context.Cause(c.ctx), &by) { // a program that has the command in it; signals are told
+			_ = daemon.Close()
+		}
+	})()
+	code, err := daemon.Run(remote.Request{Version: version(), Args: c.commandLine(), Dir: dir, Env: outputEnv()}, stdin, stdout, stderr, signals)
+	if err != nil {
+		return true, err
+	}
+	if code != ExitOK {
+		return true, &exitError{code: code}
+	}
+	return true, nil
+}
+
+// isServed tells whether a daemon listens for commands for the store.
+func (c *call) isServed() bool {
+	root, err := c.absRoot()
+	if err != nil {
+		return false
+	}
+	daemon, err := remote.Dial(filepath.Join(root, socketName))
+	if err != nil {
+		return false
+	}
+	_ = daemon.Close()
+	return true
+}
+
+// handed are descriptors for another process, of readers and writers that need not be files.
+type handed struct {
+	ends   []*os.File // of pipes, which the other process has too
+	copies []chan error
+}
+
+func (h *handed) input(r io.Reader) (*os.File, error) {
+	if f, ok := r.(*os.File); ok {
+		return f, nil
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	h.ends = append(h.ends, in)
+	go func() { // until r ends, or nobody reads: who asks for nothing does not wait for r
+		_, _ = io.Copy(out, r)
+		_ = out.Close()
+	}()
+	return in, nil
+}
+
+func (h *handed) output(w io.Writer) (*os.File, error) {
+	if f, ok := w.(*os.File); ok {
+		return f, nil
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	copied := make(chan error, 1)
+	h.ends, h.copies = append(h.ends, out), append(h.copies, copied)
+	go func() {
+		_, err := io.Copy(w, in)
+		copied <- errors.Join(err, in.Close())
+	}()
+	return out, nil
+}
+
+// close returns when all that was written has been handed on.
+func (h *handed) close() (err error) {
+	for _, f := range h.ends {
+		err = errors.Join(err, f.Close())
+	}
+	for _, copied := range h.copies {
+		err = errors.Join(err, <-copied)
+	}
+	return err
+}
+
+// outputEnv is the part of the environment by which output is chosen.
+func outputEnv() map[string]string {
+	env := map[string]string{}
+	for _, name := range []string{"NO_COLOR", "TERM", "LC_ALL", "LC_CTYPE", "LANG"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env[name] = v
+		}
+	}
+	return env
+}
+
+// ofStoreFlags are the flags that say which store it is: the daemon knows.
+var ofStoreFlags = map[string]bool{"root": true, "run": true, "driver": true, "wait": true}
+
+// commandLine is the command as it was given, without what only says which store it is for.
+func (c *call) commandLine() (args []string) {
+	for cmd := c.cmd; cmd.HasParent(); cmd = cmd.Parent() {
+		args = append([]string{cmd.Name()}, args...)
+	}
+	c.cmd.Flags().Visit(func(f *pflag.Flag) {
+		if ofStoreFlags[f.Name] && c.cmd.LocalNonPersistentFlags().Lookup(f.Name) == nil {
+			return
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			for _, v := range list.GetSlice() {
+				args = append(args, "--"+f.Name+"="+v)
+			}
+			return
+		}
+		args = append(args, "--"+f.Name+"="+f.Value.String())
+	})
+	return append(append(args, "--"), c.args...)
+}

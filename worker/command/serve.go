@@ -1,0 +1,224 @@
+//go:build unix
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"holdfast/worker/internal/remote"
+	"holdfast/worker/prune"
+)
+
+func init() { register((*app).newServe) }
+
+const serveHelp = `Keep the store open, and run in this process the commands that others are given for it: any
+number of steps at once, and nobody waits for the store. The other commands find the socket in the
+directory of the store, and are refused unless their user is that of the daemon, or root.
+
+SIGTERM or Ctrl-C ends it when the commands that run have ended; again, it ends them.
+systemd is told when it is ready (Type=notify), and that it is alive (WatchdogSec=).`
+
+func (a *app) newServe() *cobra.Command {
+	file := ""
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Keep the store open for other commands", Long: serveHelp, Args: cobra.NoArgs,
+		RunE: a.action(func(c *call) error { return c.serve(file) }), Annotations: map[string]string{runsHere: "yes"},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "file with the configuration; default: "+DefaultConfigPath+", if it is there")
+	_ = cmd.MarkFlagFilename("config", "toml")
+	return cmd
+}
+
+// configured reads the configuration. Flags that are given count more.
+func (c *call) configured(file string) (*config, error) {
+	got, err := loadConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	for name, set := range map[string]func(){
+		"root": func() { c.root = got.Root }, "driver": func() { c.driver = got.Driver }, "run": func() { c.run = got.Run },
+	} {
+		if !c.cmd.Flags().Changed(name) {
+			set()
+		}
+	}
+	return got, nil
+}
+
+func (c *call) serve(file string) (err error) {
+	log := logTo(c.cmd.ErrOrStderr(), slog.LevelInfo)
+	if !privileged() {
+		return &nextError{errors.New("a daemon mounts and runs steps: it needs root"), "run it as root, for example with sudo"}
+	}
+	got, err := c.configured(file)
+	if err != nil {
+		return err
+	}
+	policies, err := c.policies(c.ctx, got.Prune.Policy)
+	if err != nil {
+		return err
+	}
+	s, err := c.openShared(got)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(c.ctx)) }()
+	path := filepath.Join(s.store.Root(), socketName)
+	l, err := listen(path)
+	if err != nil {
+		return err
+	}
+	a := *c.app
+	a.root = s.store.Root()
+	server := &remote.Server{Logger: log, Run: func(ctx context.Context, r *remote.Command) int { return s.run(ctx, a, r) }}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	pruning := c.pruneNowAndThen(log, s, file, got, policies)
+	defer pruning()
+	log.Info("ready", "store", s.store.Root(), "socket", path)
+	notify(log, daemon.SdNotifyReady)
+	stopWatch := c.watchdog(log)
+	select {
+	case <-c.ctx.Done():
+	case err = <-served:
+		err = fmt.Errorf("serve %s: %w", path, err)
+	}
+	stopWatch()
+	notify(log, daemon.SdNotifyStopping)
+	err = errors.Join(err, os.Remove(path), l.Close()) // who comes now opens the store itself, and waits for it
+	return errors.Join(err, drain(log, server))
+}
+
+// pruneNowAndThen prunes in the background until the function that it returns is called, which waits for that. SIGHUP has it
+// read the configuration again.
+func (c *call) pruneNowAndThen(log *slog.Logger, s *shared, file string, got *config, policies prune.Config) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
+	again := make(chan os.Signal, 1)
+	signal.Reset(syscall.SIGHUP) // which would end the daemon, as it ends other commands
+	signal.Notify(again, syscall.SIGHUP)
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			var due <-chan time.Time // never
+			if every := time.Duration(got.Prune.Interval); every > 0 {
+				due = time.After(every)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-again:
+				got, policies = c.reload(log, file, got, policies)
+			case <-due:
+				s.prune(ctx, log, policies)
+			}
+		}
+	})
+	return func() {
+		signal.Stop(again)
+		cancel()
+		done.Wait()
+	}
+}
+
+// reload reads the configuration again; what is wrong stays as it is.
+func (c *call) reload(log *slog.Logger, file string, old *config, policies prune.Config) (*config, prune.Config) {
+	got, err := loadConfig(file)
+	var read prune.Config
+	if err == nil {
+		read, err = c.policies(c.ctx, got.Prune.Policy)
+	}
+	if err != nil {
+		log.Error("the configuration is wrong, and stays as it was", "reason", err)
+		return old, policies
+	}
+	kept := *got
+	kept.Prune = old.Prune
+	if kept != *old {
+		log.Warn("only what is in [prune] is changed without a restart")
+	}
+	log.Info("the configuration was read again", "interval", time.Duration(got.Prune.Interval))
+	return got, read
+}
+
+// prune prunes once. Errors are logged: the next time it is tried again.
+func (s *shared) prune(ctx context.Context, log *slog.Logger, policies prune.Config) {
+	p, err := prune.New(s.store, prune.Options{Config: policies})
+	var result prune.Result
+	if err == nil {
+		result, err = p.Run(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		log.Error("pruning failed", "reason", err)
+	case result.Snapshots > 0:
+		log.Info("pruned", "snapshots", result.Snapshots, "bytes", result.Bytes, "left", result.After.Snapshots, "free", result.After.Free)
+	}
+}
+
+// listen listens on a socket of this user alone. One that is there was left by a daemon that was killed: who has the store has the socket.
+func listen(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return remote.Listen(path)
+}
+
+// drain waits until all commands have ended. The next signal ends the process, and with it what they run.
+func drain(log *slog.Logger, server *remote.Server) error {
+	done := make(chan struct{})
+	go func() {
+		server.Drain()
+		close(done)
+	}()
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-again:
+			server.Cancel()
+		case <-time.After(drainNotice):
+			log.Info("waiting for commands to end", "running", server.Running())
+		}
+	}
+}
+
+// notify tells systemd, if it has started the daemon and wants to know.
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd cannot be told", "state", state, "reason", err)
+	}
+}
+
+// watchdog tells systemd again and again that the daemon is alive, as long as the store answers.
+func (c *call) watchdog(log *slog.Logger) (stop func()) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || interval == 0 {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(c.ctx)
+	go func() {
+		for ctx.Err() == nil {
+			notify(log, daemon.SdNotifyWatchdog)
+			sleep(ctx, interval/2)
+		}
+	}()
+	return stop
+}

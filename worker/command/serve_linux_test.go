@@ -1,0 +1,251 @@
+package command_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// holdfastd is a command of a process of its own, on the store of the working directory.
+func holdfastd(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, err := os.Getwd()
+	check(t, err)
+	return program("/proc/self/exe", dir, append([]string{"--run", filepath.Join(dir, "run")}, args...)...)
+}
+
+// aDaemon is one that serves the store of the working directory.
+type aDaemon struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	log *bytes.Buffer
+	end chan error
+
+	killed bool
+}
+
+func startDaemon(t *testing.T) *aDaemon {
+	t.Helper()
+	d := &aDaemon{t: t, cmd: holdfastd(t, "serve"), log: &bytes.Buffer{}, end: make(chan error, 1)}
+	out, err := d.cmd.StderrPipe()
+	check(t, err)
+	check(t, d.cmd.Start())
+	t.Cleanup(func() {
+		if d.killed {
+			served(t, "step", "-q", "--base", "bb", "--", "true") // unmounts what it has left
+			return
+		}
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		d.end <- <-d.end
+	})
+	ready := make(chan bool)
+	go func() {
+		said := false
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			d.log.WriteString(lines.Text() + "\n")
+			if !said && strings.Contains(lines.Text(), "msg=ready") {
+				said = true
+				close(ready)
+			}
+		}
+		err := d.cmd.Wait()
+		if !said {
+			close(ready)
+		}
+		d.end <- err
+	}()
+	<-ready
+	return d
+}
+
+// stop asks it to end, and returns when it has.
+func (d *aDaemon) stop() {
+	d.t.Helper()
+	check(d.t, d.cmd.Process.Signal(syscall.SIGTERM))
+	err := <-d.end
+	d.end <- err
+	if err != nil {
+		d.t.Errorf("the daemon ended with %v: %s", err, d.log)
+	}
+}
+
+func (d *aDaemon) kill() {
+	d.killed = true
+	_ = d.cmd.Process.Kill()
+	d.end <- <-d.end
+}
+
+// served is what a command gives that a daemon runs.
+func served(t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd := holdfastd(t, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// What happened: of twenty steps that a shell loop started at once, nineteen failed since the first had the store. With a daemon they run
+// side by side, and so does anything else.
+func TestServeManySteps(t *testing.T) {
+	stand(t, "overlay")
+	startDaemon(t)
+	const n = 20
+	var all sync.WaitGroup
+	results := make([]result, n)
+	for i := range n {
+		all.Go(func() {
+			results[i] = served(t, "step", "--base", "bb", "--env", fmt.Sprintf("N=%d", i), "--", "sh", "-c", "echo $N; echo made >/made; sleep 1")
+		})
+	}
+	if r := served(t, "snapshot", "ls"); r.code != 0 || !strings.Contains(r.out, "bb") {
+		t.Errorf("snapshot ls: %+v", r)
+	}
+	all.Wait()
+	for i, r := range results {
+		if r.code != 0 || r.out != fmt.Sprintf("%d\n", i) || !strings.HasPrefix(r.errOut, "ran step-") {
+			t.Errorf("step %d: %+v", i, r)
+		}
+	}
+	r := served(t, "step", "--base", "bb", "--env", "N=3", "--", "sh", "-c", "echo $N; echo made >/made; sleep 1")
+	if r.code != 0 || r.out != "3\n" || !strings.HasPrefix(r.errOut, "hit step-") {
+		t.Errorf("again: %+v", r)
+	}
+}
+
+// A command says and returns the same whether a daemon runs it or not.
+func TestServeSame(t *testing.T) {
+	stand(t, "overlay")
+	check(t, os.Mkdir("src", 0o755))
+	check(t, os.WriteFile("src/file", []byte("content"), 0o644))
+	check(t, os.Mkdir("other", 0o755))
+	check(t, syscall.Mount("none", "other", "tmpfs", 0, "")) // which the mount namespace of steps does not have
+	t.Cleanup(func() { check(t, syscall.Unmount("other", syscall.MNT_DETACH)) })
+	check(t, os.WriteFile("other/file", []byte("other"), 0o644))
+	must(t, "step", "-q", "--base", "bb", "--", "sh", "-c", "echo x >/x")
+	commands := [][]string{
+		{"snapshot", "ls"}, {"snapshot", "ls", "--full", "--json"}, {"snapshot", "tree"}, {"snapshot", "stat", "bb"}, {"snapshot", "namespaces"},
+		{"snapshot", "stat", "none"}, {"why", "bb"}, {"prune", "--dry-run"}, {"verify"}, {"logs", "none"}, {"snapshot", "rm", "none", "--json"},
+		{"step", "--base", "bb", "--", "sh", "-c", "exit 7"},
+		{"step", "--base", "none", "--", "true"},
+		{"step", "--base", "bb", "--workdir", "relative", "--", "true"},
+		{"step", "--base", "bb", "--mount", "src:/src:ro", "--", "cat", "/src/file"},
+		{"step", "--base", "bb", "--copy", "src:/src", "--output", "/src/file:got", "--", "cat", "/src/file"},
+		{"step", "--base", "bb", "--mount", "missing:/src", "--", "true"},
+		{"step", "--base", "bb", "--mount", "other:/src:ro", "--", "cat", "/src/file"},
+		{"step", "--base", "bb", "--runtime", "runc", "--mount", "other:/src:ro", "--", "cat", "/src/file"},
+		{"step", "--base", "bb", "--userns", "off", "--", "cat", "/proc/self/uid_map"},
+		{"import", "missing.tar"}, {"step", "--policy", "missing", "--base", "bb", "--", "true"},
+		{"nothing"}, {"snapshot", "ls", "--nothing"},
+	}
+	var before []result
+	for _, args := range commands {
+		served(t, args...) // steps are hits from here on
+	}
+	for _, args := range commands {
+		before = append(before, served(t, args...))
+	}
+	d := startDaemon(t)
+	duration := regexp.MustCompile(`[\d.]+ ms`)
+	plain := func(r result) result { // a daemon has another working directory, and names whole paths
+		return result{r.code, steady(r.out), strings.NewReplacer("DIR/", "", "just AGO", "AGO").Replace(duration.ReplaceAllString(steady(r.errOut), "T ms"))}
+	}
+	for i, args := range commands {
+		a, b := plain(served(t, args...)), plain(before[i])
+		if a != b {
+			t.Errorf("holdfastd %s: with a daemon\n%+v\nand without\n%+v", strings.Join(args, " "), a, b)
+		}
+	}
+	if b, err := os.ReadFile("got"); err != nil || string(b) != "content" {
+		t.Errorf("the output of a step: %q, %v", b, err)
+	}
+	d.stop()
+	if r := served(t, "snapshot", "ls"); r.code != 0 {
+		t.Errorf("without the daemon: %+v", r)
+	}
+}
+
+// A step ends with its caller, however that ends, and leaves nothing.
+func TestServeCallerEnds(t *testing.T) {
+	stand(t, "overlay")
+	startDaemon(t)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
+		cmd := holdfastd(t, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
+		untilBegun(t, cmd)
+		check(t, cmd.Process.Signal(signal))
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); signal != syscall.SIGKILL && code != 128+int(signal) {
+			t.Errorf("ended by %v: exit code %d", signal, code)
+		}
+		eventually(t, "the step is gone", func() bool {
+			r := served(t, "snapshot", "ls")
+			return r.code == 0 && !strings.Contains(r.out, "active")
+		})
+	}
+}
+
+// eventually waits until something holds that nothing tells of.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for began := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("not within half a minute: %s", what)
+		}
+	}
+}
+
+// A daemon that is to end finishes what it runs, and a second one is refused meanwhile, with the name of the first.
+func TestServeDrains(t *testing.T) {
+	stand(t, "overlay")
+	d := startDaemon(t)
+	check(t, os.Mkdir("gate", 0o755))
+	check(t, syscall.Mkfifo("gate/go", 0o666))
+	cmd := holdfastd(t, "step", "--base", "bb", "--userns", "off", "--mount", "gate:/here", "--", "sh", "-c", "echo begun; cat /here/go; exit 5")
+	untilBegun(t, cmd)
+	if r := served(t, "--wait", "0", "serve"); r.code != 1 || !strings.Contains(r.errOut, fmt.Sprint(d.cmd.Process.Pid)) {
+		t.Errorf("a second daemon: %+v", r)
+	}
+	check(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	eventually(t, "nobody listens", func() bool {
+		_, err := os.Stat("store/command.sock")
+		return err != nil
+	})
+	check(t, os.WriteFile("gate/go", nil, 0))
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 5 {
+		t.Errorf("the step of a daemon that ends: exit code %d", code)
+	}
+	d.stop()
+}
+
+// A daemon that was killed leaves a socket on which nobody listens: the next command does without, and the next daemon begins anew.
+func TestServeKilled(t *testing.T) {
+	stand(t, "overlay")
+	d := startDaemon(t)
+	cmd := holdfastd(t, "step", "--base", "bb", "--", "sh", "-c", "echo begun; sleep 600; exit")
+	untilBegun(t, cmd)
+	d.kill()
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 125 {
+		t.Errorf("the step of a daemon that was killed: exit code %d", code)
+	}
+	if r := served(t, "step", "--base", "bb", "--", "sh", "-c", "echo hello"); r.code != 0 || r.out != "hello\n" {
+		t.Errorf("without a daemon: %+v", r)
+	}
+	startDaemon(t)
+	if r := served(t, "step", "--base", "bb", "--", "sh", "-c", "echo hello"); r.code != 0 || r.out != "hello\n" || !strings.HasPrefix(r.errOut, "hit ") {
+		t.Errorf("with the next one: %+v", r)
+	}
+}

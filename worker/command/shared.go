@@ -1,0 +1,135 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"holdfast/command/cli"
+	"holdfast/worker/internal/remote"
+	"holdfast/worker/mount"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
+)
+
+// shared is what the commands have in common that a daemon runs for others: the store is open, and stays so.
+type shared struct {
+	store  *snapshot.Store
+	mounts *mount.Manager
+	runner *step.Runner
+	room   *room
+
+	digests bool // each snapshot gets one
+}
+
+// openShared opens the store of a command for the commands that others send. The caller closes it.
+func (c *call) openShared(got *config) (s *shared, err error) {
+	there, err := c.isStore()
+	if err != nil {
+		return nil, err
+	}
+	c.patience, c.volatile = c.wait, true
+	s = &shared{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(c.ctx))
+		}
+	}()
+	c.keep, c.digests = int64(got.Disk.Keep), got.Digests
+	s.digests = got.Digests
+	if s.store, err = c.openStore(there); err != nil {
+		return s, err
+	}
+	s.room = c.room
+	s.room.restore()
+	names, err := s.store.Namespace(DefaultNamespace)
+	if err != nil {
+		return s, err
+	}
+	if err := unmounted(c.ctx, names); err != nil {
+		return s, err
+	}
+	if s.mounts, err = c.openMountsFor(s.store, nil); err != nil {
+		return s, err
+	}
+	s.runner, err = step.New(c.ctx, step.Options{Namespace: names, Mounts: s.mounts, Full: c.giveUp(s.room),
+		Concurrency: got.Steps.Concurrency, MaxOutput: int(got.Steps.MaxOutput), Logger: c.logger()})
+	return s, err
+}
+
+// close closes what openShared has opened, however far it came.
+func (s *shared) close(ctx context.Context) (err error) {
+	if s.runner != nil {
+		err = s.runner.Close()
+	}
+	if s.mounts != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		err = errors.Join(err, s.mounts.Close(ctx))
+	}
+	if s.store != nil {
+		err = errors.Join(err, s.store.Close())
+	}
+	return err
+}
+
+// run runs a command that another process has sent, and returns its exit code.
+func (s *shared) run(ctx context.Context, a app, r *remote.Command) int {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case got := <-r.Signals:
+			cancel(&cli.Interrupted{Signal: got})
+		case <-ctx.Done():
+		}
+	}()
+	a.shared, a.dir = s, r.Dir
+	root := newRoot(&a)
+	root.SetArgs(r.Args)
+	root.SetIn(r.Stdin)
+	root.SetOut(r.Stdout)
+	root.SetErr(r.Stderr)
+	return execute(ctx, root)
+}
+
+// withShared runs fn with the store that is open.
+func (c *call) withShared(fn func(*snapshot.Namespace) error) error {
+	if c.digests && !c.shared.digests {
+		return cli.Usagef("--digests is for a store that has them: set digests = true in the configuration of holdfastd serve, and restart it")
+	}
+	c.room = c.shared.room
+	t, err := c.namespaceOf(c.shared.store)
+	if err == nil {
+		err = fn(t)
+	}
+	if err == nil && c.digests {
+		err = c.digested(c.shared.store)
+	}
+	return err
+}
+
+// path is where a path leads that a command was given: the working directory can be that of another process.
+func (a *app) path(path string) string {
+	if a.dir == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(a.dir, path)
+}
+
+// socketName is the name of the socket, in the directory of a store, on which a daemon takes commands.
+const socketName = "command.sock"
+
+// logTo is a logger for an operator.
+func logTo(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// drainNotice is how often a daemon that is to end says for what it waits.
+const drainNotice = 10 * time.Second
+
+func (s *shared) String() string { return fmt.Sprintf("store %s", s.store.Root()) }
