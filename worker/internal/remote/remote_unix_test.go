@@ -171,12 +171,15 @@ func TestHostileRequests(t *testing.T) {
 	}
 	before := descriptorsOpen(t)
 	for name, send := range map[string]func(*net.UnixConn){
-		"nothing":              func(*net.UnixConn) {},
-		"no line":              func(c *net.UnixConn) { _, _ = c.Write([]byte("{}")) },
-		"no descriptors":       func(c *net.UnixConn) { _, _ = c.Write([]byte("{}\n")) },
-		"two descriptors":      func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte("{}\n"), rights(2), nil) },
-		"many descriptors":     func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte("{}\n"), rights(200), nil) },
-		"descriptors again":    func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte("{"), rights(3), nil); _, _, _ = c.WriteMsgUnix([]byte("}\n"), rights(3), nil) },
+		"nothing":          func(*net.UnixConn) {},
+		"no line":          func(c *net.UnixConn) { _, _ = c.Write([]byte("{}")) },
+		"no descriptors":   func(c *net.UnixConn) { _, _ = c.Write([]byte("{}\n")) },
+		"two descriptors":  func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte("{}\n"), rights(2), nil) },
+		"many descriptors": func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte("{}\n"), rights(200), nil) },
+		"descriptors again": func(c *net.UnixConn) {
+			_, _, _ = c.WriteMsgUnix([]byte("{"), rights(3), nil)
+			_, _, _ = c.WriteMsgUnix([]byte("}\n"), rights(3), nil)
+		},
 		"not JSON":             func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte("\x00\xff\n"), rights(3), nil) },
 		"arguments no strings": func(c *net.UnixConn) { _, _, _ = c.WriteMsgUnix([]byte(`{"args":[1]}`+"\n"), rights(3), nil) },
 		"too long": func(c *net.UnixConn) {
