@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,11 +24,8 @@ func (c *call) forward() (done bool, err error) {
 		return false, nil // the command itself says it better
 	}
 	daemon, err := remote.Dial(filepath.Join(root, socketName))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR) {
-		return false, nil // none, or one that was killed
-	}
 	if err != nil {
-		return true, &nextError{err, "run the command as the user of the daemon, or as root"}
+		return false, nil // there is none, or one that was killed, or the store is not this user's: the command itself finds out
 	}
 	defer daemon.Close()
 	var files handed

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"holdfast/command/cli"
 	"holdfast/worker/internal/remote"
 	"holdfast/worker/prune"
 )
@@ -31,6 +33,17 @@ directory of the store, and are refused unless their user is that of the daemon,
 
 SIGTERM or Ctrl-C ends it when the commands that run have ended; again, it ends them.
 systemd is told when it is ready (Type=notify), and that it is alive (WatchdogSec=).`
+
+// socketName is the name of the socket, in the directory of a store, on which a daemon takes commands.
+const socketName = "command.sock"
+
+// logTo is a logger for an operator.
+func logTo(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// drainNotice is how often a daemon that is to end says for what it waits.
+const drainNotice = 10 * time.Second
 
 func (a *app) newServe() *cobra.Command {
 	file := ""
@@ -168,6 +181,26 @@ func (s *shared) prune(ctx context.Context, log *slog.Logger, policies prune.Con
 	case result.Snapshots > 0:
 		log.Info("pruned", "snapshots", result.Snapshots, "bytes", result.Bytes, "left", result.After.Snapshots, "free", result.After.Free)
 	}
+}
+
+// run runs a command that another process has sent, and returns its exit code.
+func (s *shared) run(ctx context.Context, a app, r *remote.Command) int {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case got := <-r.Signals:
+			cancel(&cli.Interrupted{Signal: got})
+		case <-ctx.Done():
+		}
+	}()
+	a.shared, a.dir = s, r.Dir
+	root := newRoot(&a)
+	root.SetArgs(r.Args)
+	root.SetIn(r.Stdin)
+	root.SetOut(r.Stdout)
+	root.SetErr(r.Stderr)
+	return execute(ctx, root)
 }
 
 // listen listens on a socket of this user alone. One that is there was left by a daemon that was killed: who has the store has the socket.

@@ -3,14 +3,9 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"path/filepath"
-	"time"
 
 	"holdfast/command/cli"
-	"holdfast/worker/internal/remote"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -77,26 +72,6 @@ func (s *shared) close(ctx context.Context) (err error) {
 	return err
 }
 
-// run runs a command that another process has sent, and returns its exit code.
-func (s *shared) run(ctx context.Context, a app, r *remote.Command) int {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case got := <-r.Signals:
-			cancel(&cli.Interrupted{Signal: got})
-		case <-ctx.Done():
-		}
-	}()
-	a.shared, a.dir = s, r.Dir
-	root := newRoot(&a)
-	root.SetArgs(r.Args)
-	root.SetIn(r.Stdin)
-	root.SetOut(r.Stdout)
-	root.SetErr(r.Stderr)
-	return execute(ctx, root)
-}
-
 // withShared runs fn with the store that is open.
 func (c *call) withShared(fn func(*snapshot.Namespace) error) error {
 	if c.digests && !c.shared.digests {
@@ -120,16 +95,3 @@ func (a *app) path(path string) string {
 	}
 	return filepath.Join(a.dir, path)
 }
-
-// socketName is the name of the socket, in the directory of a store, on which a daemon takes commands.
-const socketName = "command.sock"
-
-// logTo is a logger for an operator.
-func logTo(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
-}
-
-// drainNotice is how often a daemon that is to end says for what it waits.
-const drainNotice = 10 * time.Second
-
-func (s *shared) String() string { return fmt.Sprintf("store %s", s.store.Root()) }
