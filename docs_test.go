@@ -109,7 +109,7 @@ func TestDocsWords(t *testing.T) {
 
 // The first page was four screens, the changelog one of 40 kB that no one read.
 func TestDocsSize(t *testing.T) {
-	for page, most := range map[string]int{"README.md": 7_000, "CHANGELOG.md": 12_000, "docs/performance.md": 9_000, "docs/index.md": 3_000} {
+	for page, most := range map[string]int{"README.md": 7_000, "CHANGELOG.md": 13_000, "docs/performance.md": 9_000, "docs/index.md": 3_000} {
 		info, err := os.Stat(page)
 		if err != nil {
 			t.Fatal(err)
