@@ -1,0 +1,38 @@
+package command_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// A configuration that is wrong is refused with its file and what to do, and what is printed as the default is right.
+func TestConfig(t *testing.T) {
+	work(t)
+	text := must(t, "config", "default")
+	check(t, os.WriteFile("holdfastd.toml", []byte(text), 0o644))
+	if out := must(t, "config", "check", "holdfastd.toml"); out != "holdfastd.toml is right\n" {
+		t.Error(out)
+	}
+	for bad, says := range map[string]string{
+		"rooot = 'x'":                      "there is no key rooot",
+		"[steps]\nthreads = 3":             "there is no key steps.threads",
+		"root = ''":                        "root is empty",
+		"[steps]\nconcurrency = -1":        "concurrency",
+		"[steps]\nmax_output = '2GiB'":     "at most 1GiB",
+		"[steps]\nmax_output = '1 parsec'": "not a size",
+		"[prune]\ninterval = '-1h'":        "1h",
+		"[prune]\ninterval = '1ms'":        "shorter than a second",
+		"[prune]\npolicy = 'missing'":      "missing",
+		"root = 3":                         "root",
+		"= nothing":                        "holdfastd.toml",
+	} {
+		check(t, os.WriteFile("holdfastd.toml", []byte(bad), 0o644))
+		if r := run(t, "", "config", "check", "holdfastd.toml"); r.code != 1 || !strings.Contains(r.errOut, says) {
+			t.Errorf("%q: %+v; want %q", bad, r, says)
+		}
+	}
+	if r := run(t, "", "config", "check", "missing.toml"); r.code != 1 || !strings.Contains(r.errOut, "missing.toml") {
+		t.Errorf("a file that is not there: %+v", r)
+	}
+}
