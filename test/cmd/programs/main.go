@@ -52,21 +52,21 @@ type part struct {
 const building = 20
 
 var parts = []part{
-	{"etcd-young", 2, table((*workshop).etcd, (*programs.Etcd).Young)},
-	{"etcd-aged", 6, table((*workshop).etcd, (*programs.Etcd).Aged)},
-	{"etcd-start", 6, table((*workshop).etcd, (*programs.Etcd).Start)},
-	{"etcd-shrink", 8, table((*workshop).etcd, (*programs.Etcd).Shrink)},
-	{"etcd-back", 4, func(ctx context.Context, w *workshop) error { return w.back(ctx) }},
-	{"etcd-damage", 3, damage((*workshop).etcd, (*programs.Etcd).Damaged)},
-	{"buildkit", 6, table((*workshop).buildkit, (*programs.BuildKit).Measure)},
-	{"buildkit-kill", 4, kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
-	{"buildkit-damage", 12, damage((*workshop).buildkit, (*programs.BuildKit).Damaged)},
-	{"containerd", 5, table((*workshop).containerd, (*programs.Containerd).Measure)},
+	{"etcd-young", 5, table((*workshop).etcd, (*programs.Etcd).Young)},
+	{"etcd-aged", 7, table((*workshop).etcd, (*programs.Etcd).Aged)},
+	{"etcd-start", 5, table((*workshop).etcd, (*programs.Etcd).Start)},
+	{"etcd-shrink", 15, table((*workshop).etcd, (*programs.Etcd).Shrink)},
+	{"etcd-back", 3, func(ctx context.Context, w *workshop) error { return w.back(ctx) }},
+	{"etcd-damage", 2, damage((*workshop).etcd, (*programs.Etcd).Damaged)},
+	{"buildkit", 9, table((*workshop).buildkit, (*programs.BuildKit).Measure)},
+	{"buildkit-kill", 3, kill((*workshop).buildkit, (*programs.BuildKit).Kill)},
+	{"buildkit-damage", 10, damage((*workshop).buildkit, (*programs.BuildKit).Damaged)},
+	{"containerd", 8, table((*workshop).containerd, (*programs.Containerd).Measure)},
 	{"containerd-kill", 4, kill((*workshop).containerd, (*programs.Containerd).Kill)},
-	{"containerd-damage", 6, damage((*workshop).containerd, (*programs.Containerd).Damaged)},
-	{"docker", 6, table((*workshop).docker, (*programs.Docker).Measure)},
-	{"docker-kill", 5, kill((*workshop).docker, (*programs.Docker).Kill)},
-	{"docker-damage", 12, damage((*workshop).docker, (*programs.Docker).Damaged)},
+	{"containerd-damage", 7, damage((*workshop).containerd, (*programs.Containerd).Damaged)},
+	{"docker", 12, table((*workshop).docker, (*programs.Docker).Measure)},
+	{"docker-kill", 4, kill((*workshop).docker, (*programs.Docker).Kill)},
+	{"docker-damage", 7, damage((*workshop).docker, (*programs.Docker).Damaged)},
 }
 
 // A workshop has what the parts share. Programs are built when a part first needs them.
