@@ -88,9 +88,15 @@ func (c *containerd) output(ctx context.Context, args ...string) (string, error)
 	cmd.Stderr = &failed
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, failed.String())
+		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, lastLine(failed.String()))
 	}
 	return string(out), nil
+}
+
+// lastLine is that of an error; before it there are warnings.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }
 
 func (x *Containerd) load(ctx context.Context, c *containerd) error {
