@@ -6,6 +6,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -394,7 +395,7 @@ func (a *app) completeSnapshots(before int) cobra.CompletionFunc {
 		}
 		c := &call{app: a, ctx: context.Background(), cmd: cmd}
 		// An error cannot be told here; running the command tells.
-		_ = c.withStore(false, func(t *snapshot.Namespace) error {
+		err := c.withStore(false, func(t *snapshot.Namespace) error {
 			return t.Walk(c.ctx, func(i snapshot.Info) error {
 				if strings.HasPrefix(i.Name, begun) && len(names) < 1000 {
 					names = append(names, i.Name)
@@ -402,6 +403,15 @@ func (a *app) completeSnapshots(before int) cobra.CompletionFunc {
 				return nil
 			})
 		})
+		if errors.Is(err, errServed) {
+			var all []struct{ Name string }
+			_ = c.ask(&all, "snapshot", "ls", "--json", "--namespace="+cmp.Or(c.namespace, DefaultNamespace))
+			for _, one := range all {
+				if strings.HasPrefix(one.Name, begun) && len(names) < 1000 {
+					names = append(names, one.Name)
+				}
+			}
+		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -111,11 +111,11 @@ func (c *call) storeDriver() string {
 	if there, err := c.isStore(); err != nil || !there {
 		return defaultDriver()
 	}
-	s, err := c.openStore(true)
+	s, done, err := c.look()
 	if err != nil {
 		return defaultDriver() // why is told below
 	}
-	defer s.Close()
+	defer done()
 	return s.Driver().Name()
 }
 
@@ -183,8 +183,9 @@ func (d *checkup) place() {
 	}
 	if err == nil {
 		var s *snapshot.Store
-		if s, err = d.openStore(true); err == nil {
-			defer s.Close()
+		var done func()
+		if s, done, err = d.look(); err == nil {
+			defer done()
 			d.add("Store", "directory", stateOK, fmt.Sprintf("%s, driver %s", root, d.driver), "")
 			d.emergency(root)
 			d.quarantine(s)

@@ -3,12 +3,15 @@
 package command
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -83,6 +86,37 @@ func (c *call) isServed() bool {
 	return true
 }
 
+// ask has the daemon run a command that prints JSON, and decodes that.
+func (c *call) ask(v any, args ...string) (err error) {
+	root, err := c.absRoot()
+	if err != nil {
+		return err
+	}
+	daemon, err := remote.Dial(filepath.Join(root, socketName))
+	if err != nil {
+		return err
+	}
+	defer daemon.Close()
+	var out bytes.Buffer
+	var files handed
+	stdin, err := files.input(strings.NewReader(""))
+	if err != nil {
+		return err
+	}
+	stdout, err := files.output(&out)
+	if err != nil {
+		return errors.Join(err, files.close())
+	}
+	stderr, err := files.output(io.Discard)
+	if err == nil {
+		_, err = daemon.Run(remote.Request{Version: version(), Args: args}, stdin, stdout, stderr, nil)
+	}
+	if err = errors.Join(err, files.close()); err != nil {
+		return err
+	}
+	return json.Unmarshal(out.Bytes(), v)
+}
+
 // handed are descriptors for another process, of readers and writers that need not be files.
 type handed struct {
 	ends   []*os.File // of pipes, which the other process has too
@@ -116,7 +150,7 @@ func (h *handed) output(w io.Writer) (*os.File, error) {
 	copied := make(chan error, 1)
 	h.ends, h.copies = append(h.ends, out), append(h.copies, copied)
 	go func() {
-		_, err := io.Copy(w, in)
+		_, err := io.Copy(struct{ io.Writer }{w}, in) // by Write, as without a daemon
 		copied <- errors.Join(err, in.Close())
 	}()
 	return out, nil

@@ -38,7 +38,7 @@ func (a *app) newMount() *cobra.Command {
 	}
 	a.namespaceFlag(cmd, cmd.Flags())
 	cmd.AddCommand(&cobra.Command{
-		Use: "ls", Short: "List what is mounted", Args: cobra.NoArgs, RunE: a.action((*call).mounts),
+		Use: "ls", Short: "List what is mounted", Args: cobra.NoArgs, RunE: a.action((*call).mounts), Annotations: map[string]string{runsHere: "yes"},
 		Long: "List what of holdfastd, of any store, is mounted where this command sees it: what only a\nrunning step has is not.",
 	})
 	return cmd

@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// envServed has a daemon run the commands of the tests that begin with a stand.
+const envServed = "HOLDFASTD_TEST_SERVED"
+
 // holdfastd is a command of a process of its own, on the store of the working directory.
 func holdfastd(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
@@ -40,6 +43,9 @@ func startDaemon(t *testing.T) *aDaemon {
 	check(t, err)
 	check(t, d.cmd.Start())
 	t.Cleanup(func() {
+		if t.Failed() {
+			defer func() { t.Logf("the daemon's log: %s", d.log) }()
+		}
 		if d.killed {
 			served(t, "step", "-q", "--base", "bb", "--", "true") // unmounts what it has left
 			return
@@ -95,6 +101,24 @@ func served(t *testing.T, args ...string) result {
 		t.Fatal(err)
 	}
 	return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// TestThroughADaemon runs the other tests of commands once more, with a daemon that runs what they call. Left out are those of messages
+// that have paths in them, and those of what a store is while one command has it.
+func TestThroughADaemon(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it runs steps and mounts")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=Step|Mount|Log|Prune|Isolat|Image|Held|Cache|Result|Room|Keys|Complet",
+		"-test.skip=Serve|Interrupted|StepCodes|OutputRefused|OfOtherPaths|ThroughADaemon|StepUser|DoctorIsolation")
+	cmd.Env = append(os.Environ(), envServed+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if n := strings.Count(string(out), "--- FAIL"); err == nil && n > 0 {
+		t.Errorf("%d tests failed", n)
+	}
 }
 
 // What happened: of twenty steps that a shell loop started at once, nineteen failed since the first had the store. With a daemon they run

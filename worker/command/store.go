@@ -109,10 +109,13 @@ func (a *app) namespaceFlag(cmd *cobra.Command, flags *pflag.FlagSet) {
 	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		c := &call{app: a, ctx: context.Background(), cmd: cmd}
 		a.namespace = DefaultNamespace
-		_ = c.withStore(false, func(t *snapshot.Namespace) (err error) {
+		err := c.withStore(false, func(t *snapshot.Namespace) (err error) {
 			names, err = t.Store().Namespaces(c.ctx)
 			return err
 		})
+		if errors.Is(err, errServed) {
+			_ = c.ask(&names, "snapshot", "namespaces", "--json")
+		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	})
 }
@@ -206,6 +209,17 @@ func (c *call) openStore(there bool) (*snapshot.Store, error) {
 		}
 	}
 	return nil, first
+}
+
+// look opens a store that is there for a short time, until done, or gives that of the daemon that runs the command.
+func (c *call) look() (s *snapshot.Store, done func(), err error) {
+	if c.shared != nil {
+		return c.shared.store, func() {}, nil
+	}
+	if s, err = c.openStore(true); err != nil {
+		return nil, nil, err
+	}
+	return s, func() { _ = s.Close() }, nil // nothing was written
 }
 
 // isFull tells of an error that there is no room on the disk.

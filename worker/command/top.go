@@ -38,7 +38,7 @@ type topFlags struct {
 func (a *app) newTop() *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
-		Use: "top", Short: "Show what runs on a store", Long: topHelp, Args: cobra.NoArgs,
+		Use: "top", Short: "Show what runs on a store", Long: topHelp, Args: cobra.NoArgs, Annotations: map[string]string{runsHere: "yes"},
 		RunE: a.action(func(c *call) error { return c.top(f) }),
 	}
 	cli.DurationVar(cmd.Flags(), &f.interval, "interval", time.Second, "time between two looks")
