@@ -198,8 +198,20 @@ func (s *Server) serve(conn *net.UnixConn) error {
 		defer end()
 		hear(conn, rest, signals)
 	}()
+	defer context.AfterFunc(ctx, func() { release(c) })()
 	reply(conn, answer{Code: s.Run(ctx, c)})
 	return nil
+}
+
+// lastWords is how long a command may write that has to end.
+const lastWords = time.Second
+
+// release ends what a command that has to end reads and writes: a pipe can be full whose reader does not read.
+func release(c *Command) {
+	_ = c.Stdin.SetReadDeadline(time.Now()) // an error is of files where nothing waits
+	for _, f := range []*os.File{c.Stdout, c.Stderr} {
+		_ = f.SetWriteDeadline(time.Now().Add(lastWords))
+	}
 }
 
 // hear hands on signals, until the caller has gone.
@@ -271,7 +283,7 @@ func descriptors(oob []byte) (files []*os.File, err error) {
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), [...]string{"/dev/stdin", "/dev/stdout", "/dev/stderr"}[len(files)%3]))
+			files = append(files, reopen(os.NewFile(uintptr(fd), [...]string{"/dev/stdin", "/dev/stdout", "/dev/stderr"}[len(files)%3]), fd))
 		}
 	}
 	return files, nil
