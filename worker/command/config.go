@@ -12,6 +12,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/command/size"
+	"holdfast/internal/duration"
 	"holdfast/worker/prune"
 )
 
@@ -62,7 +63,7 @@ type config struct {
 		MaxOutput   configSize `toml:"max_output"`
 	} `toml:"steps"`
 	Prune struct {
-		Interval prune.Duration `toml:"interval"`
+		Interval configDuration `toml:"interval"`
 		Policy   string         `toml:"policy"`
 	} `toml:"prune"`
 	Disk struct {
@@ -77,6 +78,20 @@ type configSize int64
 func (s *configSize) UnmarshalText(b []byte) error {
 	n, err := size.Parse(string(b))
 	*s = configSize(n)
+	return err
+}
+
+// configDuration is a time, with a unit or in seconds.
+type configDuration time.Duration
+
+// UnmarshalText reads it.
+func (d *configDuration) UnmarshalText(b []byte) error {
+	if got, err := duration.Parse(string(b)); err == nil && got == 0 { // which is none of the durations of policies
+		*d = 0
+		return nil
+	}
+	got, err := prune.ParseDuration(string(b))
+	*d = configDuration(got)
 	return err
 }
 

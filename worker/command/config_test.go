@@ -32,6 +32,9 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%q: %+v; want %q", bad, r, says)
 		}
 	}
+	// What the default says of it was refused.
+	check(t, os.WriteFile("holdfastd.toml", []byte("[prune]\ninterval = '0'"), 0o644))
+	must(t, "config", "check", "holdfastd.toml")
 	if r := run(t, "", "config", "check", "missing.toml"); r.code != 1 || !strings.Contains(r.errOut, "missing.toml") {
 		t.Errorf("a file that is not there: %+v", r)
 	}
