@@ -12,15 +12,45 @@ import (
 	"os"
 )
 
-// MaxRequest is how many bytes a Request may have.
-const MaxRequest = 1 << 20
+// MaxRequest is how many bytes a Request may have as it is sent: Linux allows arguments of 2 MiB unless it is told more.
+const MaxRequest = 4 << 20
 
 // Request is what is to be run.
 type Request struct {
-	Version string            `json:"version"` // of the caller's program
-	Args    []string          `json:"args"`
-	Dir     string            `json:"dir"` // working directory, to which paths are relative
-	Env     map[string]string `json:"env"` // what output depends on: NO_COLOR, TERM, LANG ...
+	Version string // of the caller's program
+	Args    []string
+	Dir     string            // working directory, to which paths are relative
+	Env     map[string]string // what output depends on: NO_COLOR, TERM, LANG ...
+}
+
+// wireRequest is a Request as it is sent: JSON has no strings but of Unicode, and arguments and paths can be of any bytes.
+type wireRequest struct {
+	Version string            `json:"version"`
+	Args    [][]byte          `json:"args"`
+	Dir     []byte            `json:"dir"`
+	Env     map[string]string `json:"env"`
+}
+
+// MarshalJSON has all bytes of arguments and paths.
+func (r Request) MarshalJSON() ([]byte, error) {
+	w := wireRequest{Version: r.Version, Args: make([][]byte, len(r.Args)), Dir: []byte(r.Dir), Env: r.Env}
+	for i, arg := range r.Args {
+		w.Args[i] = []byte(arg)
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (r *Request) UnmarshalJSON(b []byte) error {
+	var w wireRequest
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	*r = Request{Version: w.Version, Args: make([]string, len(w.Args)), Dir: string(w.Dir), Env: w.Env}
+	for i, arg := range w.Args {
+		r.Args[i] = string(arg)
+	}
+	return nil
 }
 
 // answer ends a command.
