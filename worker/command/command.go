@@ -91,6 +91,8 @@ type app struct {
 	shared *shared // of a daemon that runs the command; nil: the command has the store for itself
 	keep   int64   // bytes of the disk that are never reserved
 	dir    string  // to which paths are relative; "": the process's working directory
+	pid    int     // of the process that was given the command, if that is another one
+	paths  bool    // it was given some
 
 	namespace string // of those commands that have a flag for it
 	digests   bool   // of all that is committed
@@ -123,7 +125,7 @@ func newRoot(a *app) *cobra.Command {
 	for _, make := range makers {
 		root.AddCommand(make(a))
 	}
-	_ = root.RegisterFlagCompletionFunc("driver", cli.FlagValues(append(slices.Clone(driverNames), zfsPrefix)))
+	a.complete(root, "driver", cli.FlagValues(append(slices.Clone(driverNames), zfsPrefix)))
 	cli.NameArguments(root)
 	cli.PlainErrors(root)
 	return root
@@ -385,6 +387,13 @@ func (c *call) find(t *snapshot.Namespace, name string) (snapshot.Info, error) {
 		return snapshot.Info{}, cli.Usagef("%d snapshots have names that begin with %q; give more of it", len(found), name)
 	}
 	return info, err
+}
+
+// complete has a function offer values of a flag. Nobody asks a daemon, which would keep that for ever: cobra has them in a variable.
+func (a *app) complete(cmd *cobra.Command, flag string, fn cobra.CompletionFunc) {
+	if a.shared == nil {
+		_ = cmd.RegisterFlagCompletionFunc(flag, fn) // a flag that is there
+	}
 }
 
 // completeSnapshots offers the names of snapshots for the argument that has that many before it; -1: for all.

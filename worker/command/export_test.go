@@ -29,3 +29,6 @@ func CloseWithin(d time.Duration) (restore func()) {
 
 // SetMounters has all managers of mounts mount some types with others than the kernel.
 func SetMounters(m map[string]mount.Mounter) { mounters = m }
+
+// MakeCommands makes the commands that a daemon runs.
+func MakeCommands() { newRoot(&app{root: DefaultRoot, shared: &shared{}}) }

@@ -47,7 +47,7 @@ func (c *call) forward() (done bool, err error) {
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return true, err
+		dir = "/proc/self/cwd" // it has no name any more
 	}
 	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {

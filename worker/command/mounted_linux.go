@@ -1,6 +1,8 @@
 package command
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -37,4 +39,16 @@ func mountedHere(root string) ([]mounted, error) {
 		list = append(list, shown)
 	})
 	return list, err
+}
+
+// sameFiles tells whether another process sees the files that this one does. That of one which has ended is not known.
+func sameFiles(pid int) bool {
+	for _, of := range []string{"ns/mnt", "root"} {
+		own, err := os.Stat("/proc/self/" + of)
+		its, itsErr := os.Stat(fmt.Sprintf("/proc/%d/%s", pid, of))
+		if err == nil && itsErr == nil && !os.SameFile(own, its) {
+			return false
+		}
+	}
+	return true
 }

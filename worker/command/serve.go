@@ -194,7 +194,7 @@ func (s *shared) run(ctx context.Context, a app, r *remote.Command) int {
 		case <-ctx.Done():
 		}
 	}()
-	a.shared, a.dir = s, r.Dir
+	a.shared, a.dir, a.pid = s, r.Dir, r.PID
 	root := newRoot(&a)
 	root.SetArgs(r.Args)
 	root.SetIn(r.Stdin)

@@ -8,11 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"holdfast/worker/command"
 )
 
 // envServed has a daemon run the commands of the tests that begin with a stand.
@@ -271,5 +274,63 @@ func TestServeKilled(t *testing.T) {
 	startDaemon(t)
 	if r := served(t, "step", "--base", "bb", "--", "sh", "-c", "echo hello"); r.code != 0 || r.out != "hello\n" || !strings.HasPrefix(r.errOut, "hit ") {
 		t.Errorf("with the next one: %+v", r)
+	}
+}
+
+// What happened: paths of a command that a daemon ran were those of the daemon: /dev/stdin was its own standard input, /dev/fd/3 any file
+// of another command; .. after a symbolic link was elsewhere, a working directory that was removed was an error, and so were bytes
+// that are no text, which had become others. In another mount namespace a step saw other files than its caller.
+func TestServePaths(t *testing.T) {
+	stand(t, "overlay")
+	dir, err := os.Getwd()
+	check(t, err)
+	check(t, os.MkdirAll("real/sub", 0o755))
+	check(t, os.Symlink("real/sub", "link"))
+	check(t, os.WriteFile("real/bytes\xff", []byte("content"), 0o644))
+	check(t, os.Mkdir("gone", 0o755))
+	archive, err := exec.Command("tar", "-C", "real", "-cf", "-", ".").Output()
+	check(t, err)
+	check(t, os.WriteFile("real/files.tar", archive, 0o644))
+	startDaemon(t)
+	for _, c := range []struct {
+		in, script, out string
+		args            []string
+	}{
+		{"link", `exec "$@"`, "Base      dots\n", []string{"import", "../files.tar", "dots"}},
+		{".", `exec "$@" <real/files.tar`, "Base      in\n", []string{"import", "/dev/stdin", "in"}},
+		{".", `exec 3<real/files.tar; exec "$@"`, "Base      fd\n", []string{"import", "/dev/fd/3", "fd"}},
+		{".", `exec 3<real/files.tar; exec "$@"`, "Base      proc\n", []string{"import", "/proc/self/fd/3", "proc"}},
+		{"gone", `rmdir ../gone; exec "$@"`, "bb ", []string{"snapshot", "ls"}},
+		{"real", `exec "$@"`, "content", []string{"step", "--base", "bb", "--copy", "bytes\xff:/file", "--", "cat", "/file"}},
+		{".", `exec "$@"`, "a\xffb", []string{"step", "--base", "bb", "--", "sh", "-c", "printf 'a\xffb'"}},
+		{".", `exec unshare -m "$@"`, "the daemon sees other files", []string{"step", "--base", "bb", "--copy", "real:/file", "--", "true"}},
+		{".", `exec unshare -m "$@"`, "here", []string{"step", "--base", "bb", "--", "sh", "-c", "echo here"}},
+	} {
+		self, err := os.Readlink("/proc/self/exe")
+		check(t, err)
+		cmd := exec.Command("/bin/sh", append([]string{"-c", "cd " + c.in + "; " + c.script, "sh", self, "--root", filepath.Join(dir, "store"), "--run", filepath.Join(dir, "run")}, c.args...)...)
+		cmd.Env = program(self, dir).Env
+		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), c.out) {
+			t.Errorf("%q: %s", c.args, out)
+		}
+	}
+}
+
+// Each command that a daemon ran left more than a kilobyte: cobra keeps the functions that complete flags, with all that they refer to.
+func TestServeGrowsNot(t *testing.T) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	command.MakeCommands()
+	before := heap()
+	const n = 200
+	for range n {
+		command.MakeCommands()
+	}
+	if after := heap(); after > before+n*256 {
+		t.Errorf("%d bytes of each command are left", (after-before)/n)
 	}
 }

@@ -3,7 +3,9 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"holdfast/command/cli"
 	"holdfast/worker/mount"
@@ -77,6 +79,9 @@ func (c *call) withShared(fn func(*snapshot.Namespace) error) error {
 	if c.digests && !c.shared.digests {
 		return cli.Usagef("--digests is for a store that has them: set digests = true in the configuration of holdfastd serve, and restart it")
 	}
+	if c.paths && !sameFiles(c.pid) {
+		return &nextError{errors.New("the daemon sees other files than this command, which has another root directory or mount namespace"), "run it where the daemon runs, as by nsenter -t PID -m"}
+	}
 	c.room = c.shared.room
 	t, err := c.namespaceOf(c.shared.store)
 	if err == nil {
@@ -88,10 +93,27 @@ func (c *call) withShared(fn func(*snapshot.Namespace) error) error {
 	return err
 }
 
-// path is where a path leads that a command was given: the working directory can be that of another process.
+// path is where a path leads that a command was given, which can be of another process: relative to its working directory, and with
+// its own descriptors. It is not cleaned: a/.. is somewhere else if a is a symbolic link.
 func (a *app) path(path string) string {
-	if a.dir == "" || filepath.IsAbs(path) {
+	if a.dir == "" {
 		return path
 	}
-	return filepath.Join(a.dir, path)
+	if !filepath.IsAbs(path) {
+		path = a.dir + string(filepath.Separator) + path
+	}
+	if a.pid == 0 {
+		return path
+	}
+	a.paths = true
+	of := fmt.Sprintf("/proc/%d", a.pid)
+	for _, own := range [][2]string{
+		{"/dev/stdin", of + "/fd/0"}, {"/dev/stdout", of + "/fd/1"}, {"/dev/stderr", of + "/fd/2"}, {"/dev/fd", of + "/fd"},
+		{"/proc/self", of}, {"/proc/thread-self", of},
+	} {
+		if rest, ok := strings.CutPrefix(path, own[0]); ok && (rest == "" || rest[0] == filepath.Separator) {
+			return own[1] + rest
+		}
+	}
+	return path
 }

@@ -120,7 +120,7 @@ func (a *app) newStep() *cobra.Command {
 	_ = cmd.MarkFlagFilename("policy", "toml")
 	flags.BoolVar(&a.digests, "digests", false, digestsUsage)
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error when the command has been run")
-	_ = cmd.RegisterFlagCompletionFunc("base", a.completeSnapshots(-1))
+	a.complete(cmd, "base", a.completeSnapshots(-1))
 	return cmd
 }
 

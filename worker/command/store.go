@@ -106,7 +106,7 @@ func (c *call) namespaceOf(s *snapshot.Store) (*snapshot.Namespace, error) {
 // namespaceFlag gives a command the flag --namespace.
 func (a *app) namespaceFlag(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.StringVar(&a.namespace, "namespace", DefaultNamespace, "namespace of the snapshots; holdfastd snapshot namespaces lists all")
-	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	a.complete(cmd, "namespace", func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		c := &call{app: a, ctx: context.Background(), cmd: cmd}
 		a.namespace = DefaultNamespace
 		err := c.withStore(false, func(t *snapshot.Namespace) (err error) {
