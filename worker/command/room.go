@@ -78,12 +78,14 @@ func (r *room) restore() {
 	}
 }
 
+// roomInterval is how often it is looked whether there is room for a step, as long as others that run have some.
+const roomInterval = 200 * time.Millisecond
+
 // roomLease begins the name of the lease on the base of a step while room is made for it.
 const roomLease = "room for a step "
 
 // reserve promises a step the room that it may take, until release, and makes it by pruning if it is not there.
-func (c *call) reserve(t *snapshot.Namespace, s step.Step, f *stepFlags) (release func(), err error) {
-	bytes := f.reservation(s.Limits)
+func (c *call) reserve(t *snapshot.Namespace, base string, bytes int64, f *stepFlags) (release func(), err error) {
 	if bytes == 0 {
 		return func() {}, nil
 	}
@@ -100,9 +102,14 @@ func (c *call) reserve(t *snapshot.Namespace, s step.Step, f *stepFlags) (releas
 	if err != nil {
 		return nil, err
 	}
-	var fn makeRoomFunc = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, s.Base, free, p, last) }
+	var fn makeRoomFunc = func(ctx context.Context, free int64) error { return c.makeRoom(ctx, t, base, free, p, last) }
 	r, err := space.Reserve(context.WithValue(c.ctx, makeRoomKey{}, fn), bytes)
 	var full *disk.FullError
+	for errors.As(err, &full) && full.Reserved > 0 && !full.TooLarge() && c.ctx.Err() == nil { // steps that run have it, and give it back
+		sleep(c.ctx, roomInterval)
+		full = nil
+		r, err = space.Reserve(context.WithValue(c.ctx, makeRoomKey{}, fn), bytes)
+	}
 	if errors.As(err, &full) && c.ctx.Err() == nil {
 		return nil, c.explainRoom(err, full)
 	}

@@ -334,3 +334,24 @@ func TestServeGrowsNot(t *testing.T) {
 		t.Errorf("%d bytes of each command are left", (after-before)/n)
 	}
 }
+
+// Steps that only waited for their turn reserved room on the disk. Of eight steps at once most failed, though there was room for each
+// that ran.
+func TestServeRoom(t *testing.T) {
+	smallDisk(t, "tmpfs", "size=400m")
+	busybox(t)
+	must(t, "--driver", "copy", "import", "busybox.tar", "bb")
+	startDaemon(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			if r := served(t, "step", "--base", "bb", "--env", fmt.Sprintf("N=%d", i), "--", "sh", "-c", "sleep 0.2"); r.code != 0 {
+				t.Errorf("step %d: %+v", i, r)
+			}
+		})
+	}
+	all.Wait()
+	if r := served(t, "step", "--base", "bb", "--reserve", "390MiB", "--", "sleep", "1"); r.code != 125 || !strings.Contains(r.errOut, "not enough room") {
+		t.Errorf("one for which there is no room: %+v", r)
+	}
+}

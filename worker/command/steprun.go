@@ -108,11 +108,12 @@ func (c *call) runStep(t *snapshot.Namespace, r *step.Runner, s step.Step, f *st
 	}
 	begun := time.Now()
 	if !c.hasResult(r, s) {
-		reserved, err := c.reserve(t, s, f)
-		if err != nil {
-			return nil, err
+		base := s.Base
+		s.Reserve = func(ctx context.Context) (func(), error) {
+			own := *c
+			own.ctx = ctx // others may want it longer than this command
+			return own.reserve(t, base, f.reservation(s.Limits), f)
 		}
-		defer reserved()
 	}
 	res, err := r.Run(c.ctx, s, log)
 	report := &stepReport{Milliseconds: milliseconds(time.Since(begun))}

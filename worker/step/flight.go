@@ -49,11 +49,21 @@ func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 	return f, false, nil
 }
 
+// reserveError is of Step.Reserve, which is not the same for all who want a step.
+type reserveError struct{ err error }
+
+func (e *reserveError) Error() string { return e.err.Error() }
+func (e *reserveError) Unwrap() error { return e.err }
+
 // another tells of the error of a flight that was joined that it need not be one's own: it failed within
 // limits that are narrower than those of the step s. Whatever it failed of may be for that: what a command
 // does without memory or processes is up to it.
 func (f *flight) another(s *Step, err error) bool {
 	var failure *Failure
+	var reserve *reserveError
+	if errors.As(err, &reserve) {
+		return true
+	}
 	return errors.As(err, &failure) && !errors.Is(err, ErrCanceled) && narrower(&f.step.Limits, &s.Limits)
 }
 
@@ -157,6 +167,16 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 		defer func() { <-r.slots }()
 	case <-f.ctx.Done():
 		return nil, &Failure{ID: f.id, Reason: ErrCanceled}
+	}
+	if f.step.Reserve != nil {
+		release, err := f.step.Reserve(f.ctx)
+		if f.ctx.Err() != nil && err != nil {
+			return nil, &Failure{ID: f.id, Reason: ErrCanceled}
+		}
+		if err != nil {
+			return nil, &reserveError{err}
+		}
+		defer release()
 	}
 	return r.execute(f)
 }

@@ -2,6 +2,7 @@ package step
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -97,4 +98,40 @@ func TestNarrower(t *testing.T) {
 	if more := (Limits{Pids: 2 * DefaultPids}); narrower(&more, &none) || !narrower(&none, &more) {
 		t.Error("processes without a limit are the default")
 	}
+}
+
+// TestReserve: room was reserved for steps that waited for others to run, and who waited for a step got the error of another's
+// reservation.
+func TestReserve(t *testing.T) {
+	natives(t, func(s *stand) {
+		refused := errors.New("refused")
+		began, end := make(chan bool), make(chan bool)
+		step := sh("base", "echo ran")
+		step.Reserve = func(context.Context) (func(), error) {
+			close(began)
+			<-end
+			return nil, refused
+		}
+		first := make(chan error)
+		go func() {
+			_, err := s.Run(s.ctx, step, nil)
+			first <- err
+		}()
+		<-began
+		released := false
+		step.Reserve = func(context.Context) (func(), error) { return func() { released = true }, nil }
+		second := make(chan error)
+		go func() {
+			_, err := s.Run(s.ctx, step, nil)
+			second <- err
+		}()
+		untilTrue(s, func() bool { return s.waiting() == 2 })
+		close(end)
+		if err := <-first; !errors.Is(err, refused) {
+			s.Error(err)
+		}
+		if err := <-second; err != nil || !released {
+			s.Error(err, released)
+		}
+	})
 }

@@ -308,7 +308,7 @@ func (r *Runner) Run(ctx context.Context, s Step, log io.Writer) (*Result, error
 		if !joined || !f.another(&s, err) {
 			return res, err
 		}
-		if log != nil {
+		if failure := new(Failure); log != nil && errors.As(err, &failure) { // something was written
 			if _, err := fmt.Fprintf(log, "\n[this run failed within narrower limits than these: %v; it is run again]\n", errors.Unwrap(err)); err != nil {
 				return nil, fmt.Errorf("step %s: writing its output: %w", f.id, err)
 			}

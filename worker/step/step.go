@@ -1,6 +1,7 @@
 package step
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -84,7 +85,7 @@ type Limits struct {
 	Disk int64
 }
 
-// Step says what to run. All but Limits, Hold and NoCache is part of its ID: see the fields for what of them.
+// Step says what to run. All but Limits, Hold, NoCache and Reserve is part of its ID: see the fields for what of them.
 type Step struct {
 	Base    string   // name of a committed snapshot
 	Command []string // the first is a path, or is looked for in the PATH of Env in the base
@@ -113,6 +114,11 @@ type Step struct {
 	// NoCache has the command run though there is a result. What it leaves takes the place of that result,
 	// unless something stands on it.
 	NoCache bool
+
+	// Reserve is called when it is the step's turn to run, of Options.Concurrency, and what it returns when the step has run: for
+	// what steps that wait do not need yet, as room on the disk. The step fails with its error; others that wait for the same step
+	// then try theirs. ctx ends with the last that wants the step. It may be nil.
+	Reserve func(ctx context.Context) (release func(), err error)
 }
 
 // ID is the hash of a step.
