@@ -245,7 +245,10 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if err := noEmptyFlags(cmd.Flags()); err != nil {
 			return err
 		}
-		if a.shared == nil && cmd.Annotations[runsHere] == "" {
+		switch here := cmd.Annotations[runsHere] != ""; {
+		case here && a.shared != nil:
+			return cli.Usagef("no daemon runs %s", cmd.CommandPath())
+		case !here && a.shared == nil:
 			if done, err := c.forward(); done {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"holdfast/worker/command"
+	"holdfast/worker/internal/remote"
 )
 
 // envServed has a daemon run the commands of the tests that begin with a stand.
@@ -353,5 +354,29 @@ func TestServeRoom(t *testing.T) {
 	all.Wait()
 	if r := served(t, "step", "--base", "bb", "--reserve", "390MiB", "--", "sleep", "1"); r.code != 125 || !strings.Contains(r.errOut, "not enough room") {
 		t.Errorf("one for which there is no room: %+v", r)
+	}
+}
+
+// A daemon ran "serve" for whoever asked for it, though no command does: of the store that the default configuration names, which it
+// made, and SIGHUP was the inner one's.
+func TestServeInServe(t *testing.T) {
+	stand(t, "overlay")
+	startDaemon(t)
+	c, err := remote.Dial("store/command.sock")
+	check(t, err)
+	defer c.Close()
+	out, err := os.Create("out")
+	check(t, err)
+	defer out.Close()
+	null, err := os.Open(os.DevNull)
+	check(t, err)
+	defer null.Close()
+	check(t, os.WriteFile("empty.toml", []byte("root = '/proc/none'"), 0o644))
+	dir, err := os.Getwd()
+	check(t, err)
+	code, err := c.Run(remote.Request{Args: []string{"serve", "--config", filepath.Join(dir, "empty.toml")}, Dir: "/"}, null, out, out, nil)
+	b, _ := os.ReadFile("out")
+	if err != nil || code != 2 || !strings.Contains(string(b), "no daemon runs holdfastd serve") {
+		t.Errorf("%d, %v: %s", code, err, b)
 	}
 }
