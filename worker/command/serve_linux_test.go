@@ -380,3 +380,25 @@ func TestServeInServe(t *testing.T) {
 		t.Errorf("%d, %v: %s", code, err, b)
 	}
 }
+
+// The views of mounts in other namespaces stayed when a daemon was killed, and kept their snapshots.
+func TestServeViewsLeft(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts")
+	}
+	namespaceStand(t)
+	d := startDaemon(t)
+	check(t, os.Mkdir("mnt", 0o755))
+	cmd := holdfastd(t, "mount", "--namespace", "containerd", "k8s/2/c2", "mnt")
+	check(t, cmd.Start())
+	eventually(t, "it is mounted", func() bool {
+		_, err := os.Stat("mnt/file")
+		return err == nil
+	})
+	d.kill()
+	_ = cmd.Wait()
+	startDaemon(t)
+	if r := served(t, "snapshot", "ls", "--namespace", "containerd"); r.code != 0 || strings.Contains(r.out, "!mount") {
+		t.Errorf("%+v", r)
+	}
+}

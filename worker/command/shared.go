@@ -47,8 +47,18 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 	if err != nil {
 		return s, err
 	}
-	if err := unmounted(c.ctx, names); err != nil {
+	all, err := s.store.Namespaces(c.ctx)
+	if err != nil {
 		return s, err
+	}
+	for _, name := range all { // no other command looks there as long as there is a daemon
+		t, err := s.store.Namespace(name)
+		if err == nil {
+			err = unmounted(c.ctx, t)
+		}
+		if err != nil {
+			return s, err
+		}
 	}
 	if s.mounts, err = c.openMountsFor(s.store, nil); err != nil {
 		return s, err
