@@ -135,3 +135,14 @@ func TestReserve(t *testing.T) {
 		}
 	})
 }
+
+// TestHoldPruned: who had waited for the run of another, and wanted the result held longer, failed if it was pruned just then, though
+// the step had succeeded.
+func TestHoldPruned(t *testing.T) {
+	natives(t, func(s *stand) {
+		gone := &Result{Snapshot: ID{}.Snapshot()}
+		if err := s.holdLonger(s.ctx, &flight{step: &Step{Hold: -1}}, &Step{Hold: time.Hour}, gone); err != nil {
+			s.Error(err)
+		}
+	})
+}

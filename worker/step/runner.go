@@ -98,6 +98,9 @@ func (r *Runner) holdLonger(ctx context.Context, f *flight, s *Step, res *Result
 		return nil
 	}
 	_, _, err := r.opt.Namespace.Use(ctx, res.Snapshot, HoldLease, hold, useGrain)
+	if errors.Is(err, snapshot.ErrNotFound) { // it was pruned since, as that of who ran it can be
+		return nil
+	}
 	return err
 }
 
