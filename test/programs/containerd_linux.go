@@ -121,7 +121,7 @@ func (c *containerd) layer(ctx context.Context) (string, error) {
 	parents, keys := map[string]bool{}, []string{}
 	for _, line := range strings.Split(out, "\n")[1:] {
 		fields := strings.Fields(line)
-		if len(fields) == 3 {
+		if len(fields) == 3 && fields[2] == "Committed" { // what was prepared of the image is none of its layers
 			parents[fields[1]] = true
 		}
 		if len(fields) > 1 && fields[len(fields)-1] == "Committed" {

@@ -62,7 +62,7 @@ func (c *call) forward() (done bool, err error) {
 			_ = daemon.Close()
 		}
 	})()
-	code, err := daemon.Run(remote.Request{Version: version(), Args: c.commandLine(), Dir: dir, Env: outputEnv()}, stdin, stdout, stderr, signals)
+	code, err := daemon.Run(remote.Request{Version: version(), Args: c.commandLine(), Dir: dir}, stdin, stdout, stderr, signals)
 	if err != nil {
 		return true, err
 	}
@@ -165,17 +165,6 @@ func (h *handed) close() (err error) {
 		err = errors.Join(err, <-copied)
 	}
 	return err
-}
-
-// outputEnv is the part of the environment by which output is chosen.
-func outputEnv() map[string]string {
-	env := map[string]string{}
-	for _, name := range []string{"NO_COLOR", "TERM", "LC_ALL", "LC_CTYPE", "LANG"} {
-		if v, ok := os.LookupEnv(name); ok {
-			env[name] = v
-		}
-	}
-	return env
 }
 
 // ofStoreFlags are the flags that say which store it is: the daemon knows.

@@ -104,13 +104,12 @@ func (c *call) serve(file string) (err error) {
 	defer pruning()
 	log.Info("ready", "store", s.store.Root(), "socket", path)
 	notify(log, daemon.SdNotifyReady)
-	stopWatch := c.watchdog(log)
+	defer c.watchdog(log, s)()
 	select {
 	case <-c.ctx.Done():
 	case err = <-served:
 		err = fmt.Errorf("serve %s: %w", path, err)
 	}
-	stopWatch()
 	notify(log, daemon.SdNotifyStopping)
 	err = errors.Join(err, os.Remove(path), l.Close()) // who comes now opens the store itself, and waits for it
 	return errors.Join(err, drain(log, server))
@@ -241,15 +240,19 @@ func notify(log *slog.Logger, state string) {
 }
 
 // watchdog tells systemd again and again that the daemon is alive, as long as the store answers.
-func (c *call) watchdog(log *slog.Logger) (stop func()) {
+func (c *call) watchdog(log *slog.Logger, s *shared) (stop func()) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {
 		return func() {}
 	}
-	ctx, stop := context.WithCancel(c.ctx)
+	ctx, stop := context.WithCancel(context.WithoutCancel(c.ctx)) // also while commands end
 	go func() {
 		for ctx.Err() == nil {
-			notify(log, daemon.SdNotifyWatchdog)
+			if _, err := s.store.Totals(ctx); err == nil {
+				notify(log, daemon.SdNotifyWatchdog)
+			} else if ctx.Err() == nil {
+				log.Error("the store does not answer", "reason", err)
+			}
 			sleep(ctx, interval/2)
 		}
 	}()

@@ -19,21 +19,19 @@ const MaxRequest = 4 << 20
 type Request struct {
 	Version string // of the caller's program
 	Args    []string
-	Dir     string            // working directory, to which paths are relative
-	Env     map[string]string // what output depends on: NO_COLOR, TERM, LANG ...
+	Dir     string // working directory, to which paths are relative
 }
 
 // wireRequest is a Request as it is sent: JSON has no strings but of Unicode, and arguments and paths can be of any bytes.
 type wireRequest struct {
-	Version string            `json:"version"`
-	Args    [][]byte          `json:"args"`
-	Dir     []byte            `json:"dir"`
-	Env     map[string]string `json:"env"`
+	Version string   `json:"version"`
+	Args    [][]byte `json:"args"`
+	Dir     []byte   `json:"dir"`
 }
 
 // MarshalJSON has all bytes of arguments and paths.
 func (r Request) MarshalJSON() ([]byte, error) {
-	w := wireRequest{Version: r.Version, Args: make([][]byte, len(r.Args)), Dir: []byte(r.Dir), Env: r.Env}
+	w := wireRequest{Version: r.Version, Args: make([][]byte, len(r.Args)), Dir: []byte(r.Dir)}
 	for i, arg := range r.Args {
 		w.Args[i] = []byte(arg)
 	}
@@ -46,7 +44,7 @@ func (r *Request) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	*r = Request{Version: w.Version, Args: make([]string, len(w.Args)), Dir: string(w.Dir), Env: w.Env}
+	*r = Request{Version: w.Version, Args: make([]string, len(w.Args)), Dir: string(w.Dir)}
 	for i, arg := range w.Args {
 		r.Args[i] = string(arg)
 	}

@@ -94,11 +94,11 @@ func TestRun(t *testing.T) {
 	})
 	in, out, errs := temp(t, "text"), temp(t, ""), temp(t, "")
 	long := strings.Repeat("x", 300_000) // in more pieces than one
-	code, err := dial(t, path).Run(Request{Version: "1", Args: []string{"a\xff\x00\n", long}, Dir: "/d\xfe", Env: map[string]string{"TERM": "dumb"}}, in, out, errs, nil)
+	code, err := dial(t, path).Run(Request{Version: "1", Args: []string{"a\xff\x00\n", long}, Dir: "/d\xfe"}, in, out, errs, nil)
 	if err != nil || code != 42 {
 		t.Fatal(code, err)
 	}
-	if len(got.Args) != 2 || got.Args[0] != "a\xff\x00\n" || got.Args[1] != long || got.Dir != "/d\xfe" || got.Env["TERM"] != "dumb" || got.Version != "1" {
+	if len(got.Args) != 2 || got.Args[0] != "a\xff\x00\n" || got.Args[1] != long || got.Dir != "/d\xfe" || got.Version != "1" {
 		t.Errorf("the request is %.200v", got)
 	}
 	if content(t, out) != "TEXT" || content(t, errs) != "said" {
