@@ -12,7 +12,6 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/command/size"
-	"holdfast/internal/duration"
 	"holdfast/worker/prune"
 )
 
@@ -86,7 +85,7 @@ type configDuration time.Duration
 
 // UnmarshalText reads it.
 func (d *configDuration) UnmarshalText(b []byte) error {
-	if got, err := duration.Parse(string(b)); err == nil && got == 0 { // which is none of the durations of policies
+	if got, err := time.ParseDuration(string(b)); err == nil && got == 0 { // which is none of the durations of policies
 		*d = 0
 		return nil
 	}
