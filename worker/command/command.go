@@ -104,7 +104,7 @@ func NewRootCommand() *cobra.Command { return newRoot(&app{}) }
 
 // newRoot makes the commands of an app. What flags set in it begins as they say.
 func newRoot(a *app) *cobra.Command {
-	own := a.root
+	own := *a
 	root := &cobra.Command{
 		Use: "holdfastd", Short: "Storage for machines that run builds", Long: rootHelp,
 		Example: "  holdfastd doctor\n  holdfastd import files.tar base\n" +
@@ -118,7 +118,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.run, "run", "", "directory for what is mounted, on a tmpfs; default: one in /run for each store")
 	cli.DurationVar(flags, &a.wait, "wait", defaultWait, "how long to wait for another process that has the store; 0: not")
 	if a.shared != nil {
-		a.root = own
+		a.root, a.driver, a.run = own.root, own.driver, own.run
 	}
 	_ = root.MarkPersistentFlagDirname("root") // a flag that is there
 	_ = root.MarkPersistentFlagDirname("run")

@@ -132,7 +132,7 @@ func (h *handed) input(r io.Reader) (*os.File, error) {
 		return nil, err
 	}
 	h.ends = append(h.ends, in)
-	go func() { // until r ends, or nobody reads: who asks for nothing does not wait for r
+	go func() { // until r or the command ends: a command that reads no input does not wait for r
 		_, _ = io.Copy(out, r)
 		_ = out.Close()
 	}()

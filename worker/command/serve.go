@@ -28,7 +28,7 @@ import (
 func init() { register((*app).newServe) }
 
 const serveHelp = `Keep the store open, and run in this process the commands that others are given for it: any
-number of steps at once, and nobody waits for the store. The other commands find the socket in the
+number of steps at once, without waiting for the store. The other commands find the socket in the
 directory of the store, and are refused unless their user is that of the daemon, or root.
 
 SIGTERM or Ctrl-C ends it when the commands that run have ended; again, it ends them.
@@ -89,7 +89,7 @@ func (c *call) serve(file string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close(c.ctx)) }()
+	defer func() { err = errors.Join(err, s.close(c)) }()
 	path := filepath.Join(s.store.Root(), socketName)
 	l, err := listen(path)
 	if err != nil {
@@ -210,7 +210,7 @@ func listen(path string) (*net.UnixListener, error) {
 	return remote.Listen(path)
 }
 
-// drain waits until all commands have ended. The next signal ends the process, and with it what they run.
+// drain waits until all commands have ended. The next signal cancels those that run.
 func drain(log *slog.Logger, server *remote.Server) error {
 	done := make(chan struct{})
 	go func() {

@@ -3,7 +3,10 @@ package command_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,6 +206,22 @@ func TestServeSame(t *testing.T) {
 	if r := served(t, "snapshot", "ls"); r.code != 0 {
 		t.Errorf("without the daemon: %+v", r)
 	}
+	// A daemon left the tmpfs of its records of mounts, in a directory that is the store's alone.
+	own := program("/proc/self/exe", ".", "serve")
+	own.Stderr = os.Stderr
+	check(t, own.Start())
+	eventually(t, "it serves", func() bool { _, err := os.Stat("store/command.sock"); return err == nil })
+	check(t, own.Process.Signal(syscall.SIGTERM))
+	check(t, own.Wait())
+	dir, err := filepath.EvalSymlinks("store")
+	check(t, err)
+	if dir, err = filepath.Abs(dir); err != nil {
+		t.Fatal(err)
+	}
+	left := fmt.Sprintf("/run/holdfast-%x", sha256.Sum256([]byte(dir)))[:len("/run/holdfast")+17]
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v", left, err)
+	}
 }
 
 // A step ends with its caller, however that ends, and leaves nothing.
@@ -258,7 +277,7 @@ func TestServeDrains(t *testing.T) {
 	d.stop()
 }
 
-// A daemon that was killed leaves a socket on which nobody listens: the next command does without, and the next daemon begins anew.
+// A killed daemon leaves a stale socket: the next command opens the store itself, and the next daemon replaces the socket.
 func TestServeKilled(t *testing.T) {
 	stand(t, "overlay")
 	d := startDaemon(t)
@@ -357,8 +376,8 @@ func TestServeRoom(t *testing.T) {
 	}
 }
 
-// A daemon ran "serve" for whoever asked for it, though no command does: of the store that the default configuration names, which it
-// made, and SIGHUP was the inner one's.
+// What happened: "serve", sent over the socket, ran within the daemon. It made the store that the default configuration names, and took
+// over SIGHUP.
 func TestServeInServe(t *testing.T) {
 	stand(t, "overlay")
 	startDaemon(t)

@@ -33,7 +33,7 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 	s = &shared{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close(c.ctx))
+			err = errors.Join(err, s.close(c))
 		}
 	}()
 	c.keep, c.digests = int64(got.Disk.Keep), got.Digests
@@ -68,18 +68,18 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 	return s, err
 }
 
-// close closes what openShared has opened, however far it came.
-func (s *shared) close(ctx context.Context) (err error) {
+// close closes what openShared has opened for the command c, however far it came.
+func (s *shared) close(c *call) (err error) {
 	if s.runner != nil {
 		err = s.runner.Close()
 	}
 	if s.mounts != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTime)
 		defer cancel()
 		err = errors.Join(err, s.mounts.Close(ctx))
 	}
 	if s.store != nil {
-		err = errors.Join(err, s.store.Close())
+		err = errors.Join(err, c.removeRun(), s.store.Close()) // in this order: who has the store has the directory
 	}
 	return err
 }

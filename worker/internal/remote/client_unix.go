@@ -18,7 +18,7 @@ import (
 // A Client is a connection to the process that has a socket.
 type Client struct{ conn *net.UnixConn }
 
-// Dial connects to a socket. The error is fs.ErrNotExist if there is none, and syscall.ECONNREFUSED if nobody listens.
+// Dial connects to a socket. The error is fs.ErrNotExist if there is none, and syscall.ECONNREFUSED if it is stale.
 func Dial(path string) (*Client, error) {
 	path, drop, err := short(path)
 	if err != nil {

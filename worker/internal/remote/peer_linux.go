@@ -8,17 +8,12 @@ import (
 
 // peer is who has connected.
 func peer(conn *net.UnixConn) (uid uint32, pid int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, 0, err
-	}
-	var cred *unix.Ucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, 0, err
-	}
-	if failed != nil {
-		return 0, 0, failed
-	}
-	return cred.Uid, int(cred.Pid), nil
+	err = onSocket(conn, func(fd int) error {
+		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
+			uid, pid = cred.Uid, int(cred.Pid)
+		}
+		return err
+	})
+	return uid, pid, err
 }

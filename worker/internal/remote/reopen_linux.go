@@ -25,7 +25,7 @@ func reopen(f *os.File, fd int) *os.File {
 	}
 	own, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags&(unix.O_ACCMODE|unix.O_APPEND|unix.O_DIRECT)|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return f // as of a pipe that nobody reads
+		return f // a pipe without a reader cannot be opened for writing
 	}
 	_ = f.Close()
 	return os.NewFile(uintptr(own), f.Name())

@@ -203,6 +203,17 @@ func (s *Server) serve(conn *net.UnixConn) error {
 	return nil
 }
 
+// onSocket calls fn with the descriptor of a connection.
+func onSocket(conn *net.UnixConn, fn func(fd int) error) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = fn(int(fd)) })
+	return errors.Join(err, failed)
+}
+
 // lastWords is how long a command may write that has to end.
 const lastWords = time.Second
 
@@ -232,7 +243,7 @@ func hear(conn *net.UnixConn, b []byte, signals chan<- syscall.Signal) {
 	}
 }
 
-// receive reads a request with its descriptors, and what has come behind it.
+// receive reads a request with its descriptors. rest is what was read after its line: signals.
 func receive(conn *net.UnixConn, r *Request) (files []*os.File, rest []byte, err error) {
 	if err := conn.SetReadDeadline(time.Now().Add(requestTime)); err != nil {
 		return nil, nil, err
