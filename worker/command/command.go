@@ -90,9 +90,10 @@ type app struct {
 
 	shared *shared // of a daemon that runs the command; nil: the command has the store for itself
 	keep   int64   // bytes of the disk that are never reserved
-	dir    string  // to which paths are relative; "": the process's working directory
-	pid    int     // of the process that was given the command, if that is another one
-	paths  bool    // it was given some
+	sync   snapshot.SyncMode
+	dir    string // to which paths are relative; "": the process's working directory
+	pid    int    // of the process that was given the command, if that is another one
+	paths  bool   // it was given some
 
 	namespace string // of those commands that have a flag for it
 	digests   bool   // of all that is committed

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -29,6 +31,10 @@ root = "/var/lib/holdfast"
 driver = ""
 run = ""
 
+# sync is when the files of a snapshot are flushed: "commit", before it is committed, or "deferred", soon after: faster, and
+# what was committed in the last seconds before a crash of the machine is not trusted.
+sync = "commit"
+
 # digests is whether each snapshot gets a digest of its content, for holdfastd verify.
 digests = false
 
@@ -47,6 +53,13 @@ policy = ""
 [disk]
 # keep is how much of the disk is never reserved for steps.
 keep = "0"
+
+# Each [[containerd]] is a socket on which a containerd, or a BuildKit, uses the store by proxy plugins. Its snapshots are
+# in a namespace of their own, of which nothing is pruned. There is none unless it is written here.
+# [[containerd]]
+# socket = "/run/holdfast/containerd.sock"
+# namespace = "containerd"
+# content = true # serve content too, not snapshots alone
 `
 
 // config is what defaultConfig describes.
@@ -55,7 +68,8 @@ type config struct {
 	Driver string `toml:"driver"`
 	Run    string `toml:"run"`
 
-	Digests bool `toml:"digests"`
+	Sync    string `toml:"sync"`
+	Digests bool   `toml:"digests"`
 
 	Steps struct {
 		Concurrency int        `toml:"concurrency"`
@@ -68,7 +82,43 @@ type config struct {
 	Disk struct {
 		Keep configSize `toml:"keep"`
 	} `toml:"disk"`
+	Containerd []clientConfig `toml:"containerd"`
 }
+
+// clientConfig is a socket for proxy plugins.
+type clientConfig struct {
+	Socket    string `toml:"socket"`
+	Namespace string `toml:"namespace"`
+	Content   bool   `toml:"content"`
+}
+
+// clientName is what a client's namespace can be called: it is the name of a file, too.
+var clientName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// checkClients finds what is wrong with sockets for proxy plugins.
+func checkClients(list []clientConfig) error {
+	sockets, names := map[string]bool{}, map[string]bool{}
+	for _, c := range list {
+		switch {
+		case !filepath.IsAbs(c.Socket):
+			return fmt.Errorf("containerd.socket is %q, not an absolute path", c.Socket)
+		case !clientName.MatchString(c.Namespace):
+			return fmt.Errorf("containerd.namespace is %q: a name has lower-case letters, digits, and .-_", c.Namespace)
+		case c.Namespace == DefaultNamespace:
+			return fmt.Errorf("containerd.namespace is %q, which is that of steps", c.Namespace)
+		case sockets[filepath.Clean(c.Socket)] || names[c.Namespace]:
+			return fmt.Errorf("two [[containerd]] have the socket %s, or the namespace %s", c.Socket, c.Namespace)
+		}
+		sockets[filepath.Clean(c.Socket)], names[c.Namespace] = true, true
+	}
+	return nil
+}
+
+// When the files of a snapshot are flushed.
+const (
+	syncCommit   = "commit"
+	syncDeferred = "deferred"
+)
 
 // configSize is a number of bytes, with a unit or without.
 type configSize int64
@@ -117,8 +167,10 @@ func parseConfig(text string) (*config, error) {
 		return nil, errors.New("disk.keep or prune.interval is negative")
 	case c.Prune.Interval > 0 && time.Duration(c.Prune.Interval) < time.Second:
 		return nil, errors.New("prune.interval is shorter than a second")
+	case c.Sync != syncCommit && c.Sync != syncDeferred:
+		return nil, fmt.Errorf("sync is %q, not %q or %q", c.Sync, syncCommit, syncDeferred)
 	}
-	return &c, nil
+	return &c, checkClients(c.Containerd)
 }
 
 // loadConfig reads the configuration in a file. One that is not there is no error if none was asked for: path is "".

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"syscall"
 	"time"
@@ -90,6 +91,11 @@ func (c *call) serve(file string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close(c)) }()
+	clients, err := s.serveClients(log, got.Containerd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, clients.close()) }()
 	path := filepath.Join(s.store.Root(), socketName)
 	l, err := listen(path)
 	if err != nil {
@@ -109,6 +115,7 @@ func (c *call) serve(file string) (err error) {
 	case <-c.ctx.Done():
 	case err = <-served:
 		err = fmt.Errorf("serve %s: %w", path, err)
+	case err = <-clients.failed:
 	}
 	notify(log, daemon.SdNotifyStopping)
 	err = errors.Join(err, os.Remove(path), l.Close()) // who comes now opens the store itself, and waits for it
@@ -159,7 +166,7 @@ func (c *call) reload(log *slog.Logger, file string, old *config, policies prune
 	}
 	kept := *got
 	kept.Prune = old.Prune
-	if kept != *old {
+	if !reflect.DeepEqual(kept, *old) {
 		log.Warn("only what is in [prune] is changed without a restart")
 	}
 	log.Info("the configuration was read again", "interval", time.Duration(got.Prune.Interval))

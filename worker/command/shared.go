@@ -38,6 +38,9 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 	}()
 	c.keep, c.digests = int64(got.Disk.Keep), got.Digests
 	s.digests = got.Digests
+	if got.Sync == syncDeferred {
+		c.sync = snapshot.SyncDeferred
+	}
 	if s.store, err = c.openStore(there); err != nil {
 		return s, err
 	}

@@ -115,17 +115,8 @@ func mountsOf(list []ours.Mount) []mount.Mount {
 		return nil
 	}
 	mounts := make([]mount.Mount, len(list))
-	for i, m := range list {
+	for i, m := range ours.Templated(list) {
 		mounts[i] = mount.Mount{Type: m.Type, Source: m.Source, Options: m.Options}
-	}
-	if n := len(mounts) - 1; n > 0 {
-		top := &mounts[n]
-		lower := "lowerdir={{ mount 0 }}" // of one alone there is no range
-		if n > 1 {
-			lower = fmt.Sprintf("lowerdir={{ overlay 0 %d }}", n-1)
-		}
-		top.Type = "format/" + top.Type
-		top.Options = append(top.Options[:len(top.Options):len(top.Options)], lower)
 	}
 	return mounts
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -289,6 +290,40 @@ func (t *Namespace) WalkPrefix(ctx context.Context, prefix string, fn func(Info)
 			return true, fn(info)
 		})
 	})
+}
+
+// Page gives up to limit snapshots of the namespace, in the order of their names, from the one after a name; "": from the
+// first. A caller that asks for one page after the other holds no transaction in between, however long it takes.
+func (t *Namespace) Page(ctx context.Context, after string, limit int) (list []Info, err error) {
+	from := nameKey(t.name, after)
+	err = t.s.view("page", func(tx *txn) error {
+		return tx.scan(inSnapshots, nameKey(t.name, ""), from, func(k, v []byte) (bool, error) {
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			if bytes.Equal(k, from) {
+				return true, nil
+			}
+			if len(list) >= limit {
+				return false, nil
+			}
+			_, name, err := splitKey(k)
+			if err != nil {
+				return false, err
+			}
+			r, err := parseRecord(v)
+			if err != nil {
+				return false, fmt.Errorf("snapshot %q: %w", name, err)
+			}
+			info, err := tx.infoOf(name, &r)
+			if err != nil {
+				return false, fmt.Errorf("snapshot %q: %w", name, err)
+			}
+			list = append(list, info)
+			return true, nil
+		})
+	})
+	return list, err
 }
 
 // Children are the names of the snapshots whose parent a snapshot is.

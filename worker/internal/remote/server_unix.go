@@ -176,12 +176,9 @@ func reply(conn *net.UnixConn, a answer) {
 
 // serve runs one command. An error is one of its request.
 func (s *Server) serve(conn *net.UnixConn) error {
-	uid, pid, err := peer(conn)
+	uid, pid, err := allowed(conn)
 	if err != nil {
 		return err
-	}
-	if own := os.Geteuid(); uid != 0 && int(uid) != own {
-		return fmt.Errorf("user %d may not use it, but %d and root", uid, own)
 	}
 	c := &Command{UID: uid, PID: pid}
 	files, rest, err := receive(conn, &c.Request)
@@ -201,6 +198,15 @@ func (s *Server) serve(conn *net.UnixConn) error {
 	defer context.AfterFunc(ctx, func() { release(c) })()
 	reply(conn, answer{Code: s.Run(ctx, c)})
 	return nil
+}
+
+// allowed tells who has connected; an error if neither this user nor root.
+func allowed(conn *net.UnixConn) (uid uint32, pid int, err error) {
+	uid, pid, err = peer(conn)
+	if own := os.Geteuid(); err == nil && uid != 0 && int(uid) != own {
+		err = fmt.Errorf("user %d may not use it, but %d and root", uid, own)
+	}
+	return uid, pid, err
 }
 
 // onSocket calls fn with the descriptor of a connection.
