@@ -25,7 +25,14 @@ func TestConfig(t *testing.T) {
 		"[prune]\ninterval = '1ms'":        "shorter than a second",
 		"[prune]\npolicy = 'missing'":      "missing",
 		"root = 3":                         "root",
-		"= nothing":                        "holdfastd.toml",
+		"sync = 'never'":                   "sync",
+		"[[containerd]]\nsocket = 'x.sock'\nnamespace = 'a'":                                                            "absolute",
+		"[[containerd]]\nsocket = '/x.sock'\nnamespace = '../a'":                                                        "namespace",
+		"[[containerd]]\nsocket = '/x.sock'\nnamespace = 'local'":                                                       "of steps",
+		"[[containerd]]\nsocket = '/x.sock'\nnamespace = 'a'\n[[containerd]]\nsocket = '/y.sock'\nnamespace = 'a'":      "two",
+		"[[containerd]]\nsocket = '/x.sock'\nnamespace = 'a'\n[[containerd]]\nsocket = '/a/../x.sock'\nnamespace = 'b'": "two",
+		"[[containerd]]\nsocket = '/x.sock'\nnamespace = '" + strings.Repeat("a", 70) + "'":                             "namespace",
+		"= nothing": "holdfastd.toml",
 	} {
 		check(t, os.WriteFile("holdfastd.toml", []byte(bad), 0o644))
 		if r := run(t, "", "config", "check", "holdfastd.toml"); r.code != 1 || !strings.Contains(r.errOut, says) {
@@ -34,6 +41,16 @@ func TestConfig(t *testing.T) {
 	}
 	// What the default says of it was refused.
 	check(t, os.WriteFile("holdfastd.toml", []byte("[prune]\ninterval = '0'"), 0o644))
+	must(t, "config", "check", "holdfastd.toml")
+	// What is a comment in the default is right without it.
+	check(t, os.WriteFile("holdfastd.toml", []byte(strings.ReplaceAll(strings.ReplaceAll(text, "# [[", "[["), "# socket", "socket")), 0o644))
+	if r := run(t, "", "config", "check", "holdfastd.toml"); !strings.Contains(r.errOut, "namespace") {
+		t.Errorf("a socket without a namespace: %+v", r)
+	}
+	for _, key := range []string{"# [[containerd]]", "# socket =", "# namespace =", "# content ="} {
+		text = strings.ReplaceAll(text, "\n"+key, "\n"+key[2:])
+	}
+	check(t, os.WriteFile("holdfastd.toml", []byte(text), 0o644))
 	must(t, "config", "check", "holdfastd.toml")
 	if r := run(t, "", "config", "check", "missing.toml"); r.code != 1 || !strings.Contains(r.errOut, "missing.toml") {
 		t.Errorf("a file that is not there: %+v", r)

@@ -43,9 +43,9 @@ type aDaemon struct {
 	killed bool
 }
 
-func startDaemon(t *testing.T) *aDaemon {
+func startDaemon(t *testing.T, args ...string) *aDaemon {
 	t.Helper()
-	d := &aDaemon{t: t, cmd: holdfastd(t, "serve"), log: &bytes.Buffer{}, end: make(chan error, 1)}
+	d := &aDaemon{t: t, cmd: holdfastd(t, append([]string{"serve"}, args...)...), log: &bytes.Buffer{}, end: make(chan error, 1)}
 	out, err := d.cmd.StderrPipe()
 	check(t, err)
 	check(t, d.cmd.Start())
