@@ -37,16 +37,21 @@ type buildkitd struct {
 
 // begin starts a daemon whose root is on the disk.
 func (x *BuildKit) begin(ctx context.Context, e cluster.Engine) (*buildkitd, error) {
-	dir, err := os.MkdirTemp(x.Disk.Dir, "buildkit")
+	return newBuildkitd(ctx, x.Bin[e], x.Disk)
+}
+
+// newBuildkitd starts a daemon whose root is on a disk, with further flags.
+func newBuildkitd(ctx context.Context, bin string, disk *Disk, flags ...string) (*buildkitd, error) {
+	dir, err := os.MkdirTemp(disk.Dir, "buildkit")
 	if err != nil {
 		return nil, err
 	}
-	b := &buildkitd{dir: dir, ctl: filepath.Join(x.Bin[e], "buildctl")}
-	b.Binary, b.Log = filepath.Join(x.Bin[e], "buildkitd"), filepath.Join(filepath.Dir(x.Disk.Dir), "buildkitd.log")
-	b.Args = []string{
+	b := &buildkitd{dir: dir, ctl: filepath.Join(bin, "buildctl")}
+	b.Binary, b.Log = filepath.Join(bin, "buildkitd"), filepath.Join(filepath.Dir(disk.Dir), "buildkitd.log")
+	b.Args = append([]string{
 		"--root", b.root(), "--addr", b.address(), "--otel-socket-path", filepath.Join(dir, "otel"), "--config", filepath.Join(dir, "none"),
 		"--containerd-worker=false", "--oci-worker=true", "--oci-worker-net=host", "--oci-worker-binary=runc", "--oci-worker-gc=false",
-	}
+	}, flags...)
 	b.ready = func() error { return b.run(ctx, "debug", "workers") }
 	if err := b.prepare(); err != nil {
 		return nil, err

@@ -40,7 +40,8 @@ func (x *Containerd) String() string { return "containerd" }
 // containerd is a running daemon.
 type containerd struct {
 	daemon
-	dir, ctr string
+	dir, ctr    string
+	snapshotter string // ""; or the name of a proxy plugin
 }
 
 func (x *Containerd) begin(ctx context.Context, e cluster.Engine) (*containerd, error) {
@@ -50,7 +51,35 @@ func (x *Containerd) begin(ctx context.Context, e cluster.Engine) (*containerd, 
 	}
 	c := &containerd{dir: dir, ctr: filepath.Join(x.Bin[e], "ctr")}
 	config := filepath.Join(dir, "config.toml")
-	text := fmt.Sprintf(`version = 3
+	if err := os.WriteFile(config, []byte(c.config(true)), 0o644); err != nil {
+		return nil, err
+	}
+	c.prepare(ctx, x.Bin[e], config, filepath.Join(filepath.Dir(x.Disk.Dir), "containerd.log"))
+	return c, c.start(ctx)
+}
+
+// prepare says how the daemon is started.
+func (c *containerd) prepare(ctx context.Context, bin, config, log string) {
+	c.Binary, c.Args = filepath.Join(bin, "containerd"), []string{"--config", config}
+	c.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	c.Log = log
+	c.ready = func() error { return c.run(ctx, "namespaces", "list") }
+}
+
+// config is a configuration of containerd: of a 2.x, or of Debian's 1.6.
+func (c *containerd) config(two bool) string {
+	if !two {
+		return fmt.Sprintf(`version = 2
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.tracing"]
+[grpc]
+address = %[4]q
+[plugins."io.containerd.internal.v1.opt"]
+path = %[3]q
+`, c.root(), filepath.Join(c.dir, "state"), filepath.Join(c.dir, "opt"), c.socket())
+	}
+	return fmt.Sprintf(`version = 3
 root = %q
 state = %q
 disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "io.containerd.nri.v1.nri"]
@@ -62,15 +91,7 @@ address = %[4]q
 address = "%[4]s.ttrpc"
 [grpc]
 address = %[4]q
-`, c.root(), filepath.Join(dir, "state"), filepath.Join(dir, "opt"), c.socket())
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		return nil, err
-	}
-	c.Binary, c.Args = filepath.Join(x.Bin[e], "containerd"), []string{"--config", config}
-	c.Env = []string{"PATH=" + x.Bin[e] + ":" + os.Getenv("PATH")}
-	c.Log = filepath.Join(filepath.Dir(x.Disk.Dir), "containerd.log")
-	c.ready = func() error { return c.run(ctx, "namespaces", "list") }
-	return c, c.start(ctx)
+`, c.root(), filepath.Join(c.dir, "state"), filepath.Join(c.dir, "opt"), c.socket())
 }
 
 func (c *containerd) root() string   { return filepath.Join(c.dir, "root") }
@@ -99,13 +120,26 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-func (x *Containerd) load(ctx context.Context, c *containerd) error {
-	return c.run(ctx, "images", "import", x.Image)
+// with adds the snapshotter to a command of ctr.
+func (c *containerd) with(args ...string) []string {
+	if c.snapshotter == "" {
+		return args
+	}
+	flag := []string{"--snapshotter", c.snapshotter}
+	if args[0] == "images" { // the flag belongs to the second word
+		return append(append(slices.Clone(args[:2]), flag...), args[2:]...)
+	}
+	return append(append(slices.Clone(args[:1]), flag...), args[1:]...)
+}
+
+// load imports an image.
+func (c *containerd) load(ctx context.Context, image string) error {
+	return c.run(ctx, c.with("images", "import", image)...)
 }
 
 // container runs one that writes a word, and looks at the word.
 func (c *containerd) container(ctx context.Context, id string) error {
-	out, err := c.output(ctx, "run", "--rm", imageName, id, "/bin/busybox", "echo", id)
+	out, err := c.output(ctx, append(c.with("run", "--rm"), imageName, id, "/bin/busybox", "echo", id)...)
 	if err == nil && strings.TrimSpace(out) != id {
 		err = fmt.Errorf("container %s printed %q", id, out)
 	}
@@ -114,7 +148,7 @@ func (c *containerd) container(ctx context.Context, id string) error {
 
 // layer is the snapshot of the image that has all its layers.
 func (c *containerd) layer(ctx context.Context) (string, error) {
-	out, err := c.output(ctx, "snapshots", "list")
+	out, err := c.output(ctx, c.with("snapshots", "list")...)
 	if err != nil {
 		return "", err
 	}
@@ -152,18 +186,23 @@ func (c *containerd) endShims() error {
 	return err
 }
 
-// unmountBelow unmounts all that is mounted at a directory or below it, the youngest first.
-func unmountBelow(dir string) error {
+// mountsBelow is where something is mounted at a directory or below it, the youngest last.
+func mountsBelow(dir string) (points []string, err error) {
 	b, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var points []string
 	for line := range strings.Lines(string(b)) {
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1]+"/", dir+"/") {
 			points = append(points, fields[1])
 		}
 	}
+	return points, nil
+}
+
+// unmountBelow unmounts all that is mounted at a directory or below it, the youngest first.
+func unmountBelow(dir string) error {
+	points, err := mountsBelow(dir)
 	for _, point := range slices.Backward(points) {
 		err = errors.Join(err, unix.Unmount(point, unix.MNT_DETACH))
 	}
@@ -182,7 +221,7 @@ func (x *Containerd) measure(ctx context.Context, e cluster.Engine, t *Table) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := (meter{t, e, x.Disk, "young"}).once("import of an image", func() error { return x.load(ctx, c) }); err != nil {
+	if err := (meter{t, e, x.Disk, "young"}).once("import of an image", func() error { return c.load(ctx, x.Image) }); err != nil {
 		return err
 	}
 	if err := x.work(ctx, c, e, t, "young"); err != nil {
@@ -261,7 +300,7 @@ func (x *Containerd) Kill(ctx context.Context, e cluster.Engine, times int) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err := x.load(ctx, c); err != nil {
+	if err := c.load(ctx, x.Image); err != nil {
 		return err
 	}
 	layer, err := c.layer(ctx)

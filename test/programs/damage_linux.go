@@ -227,7 +227,7 @@ func (x *Containerd) Damaged(ctx context.Context) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	use := func(id string) error { return errors.Join(x.load(ctx, c), c.container(ctx, id)) }
+	use := func(id string) error { return errors.Join(c.load(ctx, x.Image), c.container(ctx, id)) }
 	if err := use("whole"); err != nil {
 		return nil, errors.Join(err, c.close())
 	}

@@ -69,6 +69,15 @@ var parts = []part{
 	{"docker-damage", 7, damage((*workshop).docker, (*programs.Docker).Damaged)},
 }
 
+// services are parts in which holdfastd serves containerd and BuildKit: make e2e.
+var services = []part{
+	{"service-containerd", 3, service(false, (*programs.Service).Run)},
+	{"service-debian", 3, service(true, (*programs.Service).Run)},
+	{"service-containerd-kill", 4, service(false, killed)},
+	{"service-debian-kill", 4, service(true, killed)},
+	{"service-buildkit", 5, func(ctx context.Context, w *workshop) error { return w.serviceBuild(ctx) }},
+}
+
 // A workshop has what the parts share. Programs are built when a part first needs them.
 type workshop struct {
 	dir               string
@@ -209,6 +218,11 @@ func choose(names []string) ([]part, error) {
 	}
 	var chosen []part
 	for _, name := range names {
+		if name == "service" {
+			chosen = append(chosen, services...)
+			continue
+		}
+		parts := slices.Concat(parts, services)
 		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no part %s", name)

@@ -1,0 +1,128 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"holdfast/test/programs"
+)
+
+// drivers are those with which holdfastd serves clients. An older containerd cannot mount what erofs gives: layers that are to be mounted first.
+func drivers(debian bool) []string {
+	if debian {
+		return []string{"overlay"}
+	}
+	return []string{"overlay", "erofs"}
+}
+
+// kills of a part with a service.
+const serviceKills = 9
+
+func killed(x *programs.Service, ctx context.Context, image string) error {
+	return x.Kill(ctx, image, serviceKills)
+}
+
+// service is a part in which a containerd of the module proxy, or Debian's, has its snapshots and content with holdfastd.
+func service(debian bool, run func(*programs.Service, context.Context, string) error) func(context.Context, *workshop) error {
+	return func(ctx context.Context, w *workshop) error {
+		bin, err := w.containerdBin(ctx, debian)
+		if err != nil {
+			return err
+		}
+		daemon, err := w.holdfastd(ctx)
+		if err != nil {
+			return err
+		}
+		image := filepath.Join(w.dir, "layers.tar")
+		if err := programs.WriteImage(image, 5, 20); err != nil {
+			return err
+		}
+		for _, driver := range drivers(debian) {
+			x := &programs.Service{Holdfastd: daemon, Containerd: bin, Driver: driver, Disk: w.disk, Log: os.Stderr}
+			began := time.Now()
+			if err := run(x, ctx, image); err != nil {
+				return fmt.Errorf("%v: %w", x, err)
+			}
+			fmt.Printf("\n%v: all as it should be, in %v\n", x, time.Since(began).Round(time.Second))
+		}
+		return nil
+	}
+}
+
+// serviceBuild is the part in which BuildKit has its snapshots with holdfastd.
+func (w *workshop) serviceBuild(ctx context.Context) error {
+	bin, err := w.stock(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
+	if err != nil {
+		return err
+	}
+	daemon, err := w.holdfastd(ctx)
+	if err != nil {
+		return err
+	}
+	x := &programs.Service{Holdfastd: daemon, BuildKit: bin, Driver: "overlay", Disk: w.disk, Log: os.Stderr}
+	began := time.Now()
+	if err := x.Build(ctx, serviceKills); err != nil {
+		return fmt.Errorf("BuildKit on %v: %w", x, err)
+	}
+	fmt.Printf("\nBuildKit on %v: builds are right, in %v\n", x, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// containerdBin is the directory of a containerd: one that is built, or Debian's.
+func (w *workshop) containerdBin(ctx context.Context, debian bool) (string, error) {
+	if !debian {
+		return w.stock(ctx, containerd, map[string]string{
+			"./cmd/containerd": "containerd", "./cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2", "./cmd/ctr": "ctr",
+		})
+	}
+	path, err := exec.LookPath("containerd")
+	if err != nil {
+		return "", fmt.Errorf("%w (Debian: containerd)", err)
+	}
+	return filepath.Dir(path), nil
+}
+
+// holdfastd builds it, once.
+func (w *workshop) holdfastd(ctx context.Context) (string, error) {
+	path := filepath.Join(w.dir, "bin", "holdfastd")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/holdfastd")
+	cmd.Dir = filepath.Join(w.builder.Repo, "worker")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build holdfastd: %w: %s", err, out)
+	}
+	return path, nil
+}
+
+// stock builds packages of a module on its own engine, once, and returns the directory.
+func (w *workshop) stock(ctx context.Context, module string, packages map[string]string) (string, error) {
+	began := time.Now()
+	dir := filepath.Join(w.dir, "bin", "own")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	files := maps.Clone(packages)
+	for pkg, name := range files {
+		files[pkg] = filepath.Join(dir, name)
+		if _, err := os.Stat(files[pkg]); err == nil {
+			delete(files, pkg)
+		}
+	}
+	if len(files) == 0 {
+		return dir, nil
+	}
+	fmt.Fprintf(os.Stderr, "building %s\n", module)
+	err := w.builder.Build(ctx, module, false, files)
+	w.building += time.Since(began)
+	return dir, err
+}
