@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"io"
 	"os"
 	"path/filepath"
@@ -265,11 +266,17 @@ func (x *Etcd) Shrink(ctx context.Context) (*Table, error) {
 // during has clients put, 500 times a second, from two seconds before work begins until it has ended, and returns the worst of what they
 // measured.
 func (x *Etcd) during(ctx context.Context, m *cluster.Member, work func() error) (worst result, err error) {
-	const seconds = 4 // of one run of the load; the next follows at once
+	const (
+		seconds = 4    // of one run of the load; the next follows at once
+		noticed = 0.05 // seconds of a put that is logged
+	)
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
 			l, err := x.load(ctx, m, load{clients: 16, total: 500 * seconds, rate: 500, size: 1024, keys: 10_000, mayFail: true})
+			if l.slowest > noticed {
+				fmt.Fprintf(x.Log, "a put took %.0f ms, until %s\n", l.slowest*1000, time.Now().Format(time.TimeOnly))
+			}
 			worst.failed += l.failed
 			worst.slowest, worst.p99 = max(worst.slowest, l.slowest), max(worst.p99, l.p99)
 			if err != nil {
@@ -308,12 +315,13 @@ func (x *Etcd) becomesShort(ctx context.Context, m *cluster.Member, t *Table) er
 			return err
 		}
 	}
-	for {
+	for inUse := int64(math.MaxInt64); ; {
 		s, err := m.Status(ctx)
 		if err != nil {
 			return err
 		}
-		if float64(s.DBSize) <= 1.2*float64(s.InUse) {
+		inUse = min(inUse, s.InUse) // a file that is being cut off seems to use more: its end is not free any more, and still there
+		if float64(s.DBSize) <= 1.2*float64(inUse) {
 			t.Add(m.Engine, "until the file has 1.2 times what is in use", Seconds, time.Since(began).Seconds())
 			t.Add(m.Engine, "size of the file then", Bytes, float64(s.DBSize))
 			return x.staysShort(ctx, m, t)
