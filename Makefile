@@ -74,6 +74,12 @@ programs: ## etcd, BuildKit, containerd and dockerd on bbolt and on Holdfast, as
 	bash -c "set -e; . scripts/packages; install_package runc runc; install_package busybox busybox-static; install_package mkfs.ext4 e2fsprogs"
 	cd test && $(GO) run ./cmd/programs $(PROGRAMFLAGS) $(PARTS)
 
+.PHONY: e2e
+e2e: ## containerd (a current one and Debian's) and BuildKit with their storage in holdfastd serve, as root: used, and killed (PARTS="service-buildkit")
+	bash -c "set -e; . scripts/packages; install_package runc runc; install_package busybox busybox-static; install_package mkfs.ext4 e2fsprogs; install_package mkfs.erofs erofs-utils"
+	scripts/debian-containerd bin/debian-containerd
+	cd test && $(GO) run ./cmd/programs -debian ../bin/debian-containerd/usr/bin $(PROGRAMFLAGS) $(or $(PARTS),service)
+
 .PHONY: bench
 bench: ## tables compared with bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)

@@ -4,6 +4,8 @@
 // parts whose names end with -kill kill them while they work, and fail if something acknowledged is lost or they do not start; those with
 // -damage damage their databases, and fail if they then get further on bbolt than on Holdfast. It takes root, ext4, runc and busybox.
 //
+// The part service, which is not run without its name, has containerd and BuildKit use holdfastd serve.
+//
 //	go run ./cmd/programs [-rounds 3] [-mib 1024] [PART...]
 package main
 
@@ -84,6 +86,7 @@ type workshop struct {
 	disk              *programs.Disk
 	rounds, puts, mib int
 	kills, many       int
+	debian            string // the directory of Debian's containerd
 	builder           downstream.Runner
 	built             map[string]programs.Bin
 	building          time.Duration // in which programs were built
@@ -142,6 +145,7 @@ func main() {
 	file := flag.String("json", "", "a file for the tables, as JSON")
 	flag.IntVar(&w.many, "snapshots", 0, "snapshots that containerd has, too, when its databases are aged; a thousand take a quarter of a minute")
 	flag.IntVar(&w.kills, "kills", 20, "how often programs are killed")
+	flag.StringVar(&w.debian, "debian", "", "the directory of Debian's containerd, for service-debian and service-debian-kill")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -159,6 +163,9 @@ func (w *workshop) run(ctx context.Context, dir string, gib int64, names []strin
 		return err
 	}
 	if err := settleIn(); err != nil {
+		return err
+	}
+	if w.debian, err = filepath.Abs(w.debian); err != nil {
 		return err
 	}
 	repo, err := filepath.Abs("..")

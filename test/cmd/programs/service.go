@@ -82,11 +82,10 @@ func (w *workshop) containerdBin(ctx context.Context, debian bool) (string, erro
 			"./cmd/containerd": "containerd", "./cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2", "./cmd/ctr": "ctr",
 		})
 	}
-	path, err := exec.LookPath("containerd")
-	if err != nil {
-		return "", fmt.Errorf("%w (Debian: containerd)", err)
+	if _, err := os.Stat(filepath.Join(w.debian, "containerd")); err != nil {
+		return "", fmt.Errorf("%w: make e2e gets it, and gives its directory as -debian", err)
 	}
-	return filepath.Dir(path), nil
+	return w.debian, nil
 }
 
 // holdfastd builds it, once.
