@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"golang.org/x/sys/unix"
 )
 
 // plugin is a client of a proxy plugin's socket.
@@ -173,12 +175,46 @@ func TestServePluginStays(t *testing.T) {
 	if err != nil || st.Status.Offset != 4 {
 		t.Errorf("what was written before: %v, %v", st, err)
 	}
+	// What happened: the namespace of a client that has removed all its snapshots was refused as unknown.
+	if r := served(t, "snapshot", "ls", "--namespace", "containerd", "--json"); r.code != 0 || strings.TrimSpace(r.out) != "[]" {
+		t.Errorf("no snapshots of a client: %+v", r)
+	}
 	// Names that lead somewhere are names.
 	for _, key := range []string{"../../../etc/passwd", "a/../../b", strings.Repeat("x/", 400)} {
 		_, err := p.SnapshotsClient.Prepare(ctx, &snapshotsapi.PrepareSnapshotRequest{Key: key})
 		check(t, err)
 	}
 	d.stop()
+}
+
+// What happened: containerd 1.6 mounted a snapshot, unmounted it and mounted it again, for its container, and the kernel refused: the options
+// had volatile, as those of steps have.
+func TestServePluginMountsTwice(t *testing.T) {
+	stand(t, "overlay")
+	file, socket := pluginConfig(t)
+	startDaemon(t, "--config", file)
+	p := dialPlugin(t, socket)
+	ctx := context.Background()
+	for _, r := range []*snapshotsapi.PrepareSnapshotRequest{{Key: "first"}, {Key: "second", Parent: "base"}} {
+		if r.Parent != "" {
+			_, err := p.SnapshotsClient.Commit(ctx, &snapshotsapi.CommitSnapshotRequest{Key: "first", Name: "base"})
+			check(t, err)
+		}
+		got, err := p.SnapshotsClient.Prepare(ctx, r)
+		check(t, err)
+		m := got.Mounts[0]
+		if m.Type != "overlay" {
+			continue // a bind of an only layer
+		}
+		dir := t.TempDir()
+		for range 2 {
+			check(t, unix.Mount(m.Source, dir, m.Type, 0, strings.Join(m.Options, ",")))
+			check(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+			check(t, unix.Unmount(dir, 0))
+		}
+		return
+	}
+	t.Error("no snapshot was an overlay")
 }
 
 // What is at the path of the socket and is no socket, or another process's, stays.

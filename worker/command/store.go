@@ -88,7 +88,8 @@ func (c *call) withStore(create bool, fn func(*snapshot.Namespace) error) (err e
 	return err
 }
 
-// namespaceOf is the namespace that the command is for. Others than that of the commands must have snapshots.
+// namespaceOf is the namespace that the command is for. Others than that of the commands, and those of clients, must have
+// snapshots.
 func (c *call) namespaceOf(s *snapshot.Store) (*snapshot.Namespace, error) {
 	name := cmp.Or(c.namespace, DefaultNamespace)
 	if name != DefaultNamespace {
@@ -96,7 +97,7 @@ func (c *call) namespaceOf(s *snapshot.Store) (*snapshot.Namespace, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !slices.Contains(all, name) {
+		if !slices.Contains(all, name) && !s.IsClient(name) {
 			return nil, cli.Usagef("no namespace is called %q; those with snapshots: %s", name, cmp.Or(strings.Join(all, ", "), "none"))
 		}
 	}

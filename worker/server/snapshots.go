@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	snapshotsapi "github.com/containerd/containerd/api/services/snapshots/v1"
@@ -121,11 +122,14 @@ func done(err error) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
 
+// mountsOf are mounts for a client. It may mount a snapshot any number of times, one after the other, as containerd does to look up a user
+// before it runs a container. The kernel refuses that for an upper directory that was mounted with the option volatile.
 func mountsOf(list []mount.Mount) []*types.Mount {
 	list = mount.Templated(list)
 	mounts := make([]*types.Mount, len(list))
 	for i, m := range list {
-		mounts[i] = &types.Mount{Type: m.Type, Source: m.Source, Options: m.Options}
+		options := slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "volatile" })
+		mounts[i] = &types.Mount{Type: m.Type, Source: m.Source, Options: options}
 	}
 	return mounts
 }

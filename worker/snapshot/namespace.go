@@ -76,6 +76,13 @@ func (s *Store) ClientNamespace(name string) (*Namespace, error) {
 	return t, nil
 }
 
+// IsClient tells whether a namespace is a client's: see ClientNamespace.
+func (s *Store) IsClient(namespace string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.clients[namespace]
+}
+
 // Namespaces are the names of the namespaces that have snapshots. It takes time in proportion to their number.
 func (s *Store) Namespaces(ctx context.Context) (names []string, err error) {
 	err = s.view("namespaces", func(tx *txn) error {
