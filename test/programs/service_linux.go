@@ -188,7 +188,7 @@ func (x *Service) gone(ctx context.Context, h *holdfastd, c *containerd) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the image was removed, and there are snapshots %q, content %q", snapshots, content)
+			return fmt.Errorf("the image was removed, and there are snapshots %.300s, content %.300q", snapshots, content)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -244,7 +244,7 @@ func (x *Service) Kill(ctx context.Context, image string, times int) (err error)
 		got, err := x.killOnce(ctx, h, c, layer, i)
 		prepared = append(prepared, got...)
 		if err == nil {
-			err = c.has(ctx, prepared)
+			err = connected(ctx, func() error { return c.has(ctx, prepared) })
 		}
 		if err == nil {
 			err = c.whole(ctx)
@@ -259,7 +259,35 @@ func (x *Service) Kill(ctx context.Context, image string, times int) (err error)
 	if err := c.run(ctx, c.with(append([]string{"snapshots", "rm"}, prepared...)...)...); err != nil {
 		return err
 	}
+	if err := c.removeContainers(ctx); err != nil {
+		return err
+	}
 	return x.gone(ctx, h, c)
+}
+
+// removeContainers removes the containers, and their snapshots, that ctr could not remove, since a daemon was killed.
+func (c *containerd) removeContainers(ctx context.Context) error {
+	out, err := c.output(ctx, "containers", "list", "-q")
+	if err != nil {
+		return err
+	}
+	for _, id := range strings.Fields(out) {
+		_ = c.run(ctx, "tasks", "rm", "-f", id) // most have none
+		if err := c.run(ctx, "containers", "rm", id); err != nil {
+			return err
+		}
+	}
+	if out, err = c.output(ctx, c.with("snapshots", "list")...); err != nil {
+		return err
+	}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[len(fields)-1] == "Active" {
+			if err := c.run(ctx, c.with("snapshots", "rm", fields[0])...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // killOnce kills in the middle of work, and starts what it has killed. It returns the snapshots that were acknowledged.
@@ -294,6 +322,20 @@ func (x *Service) killOnce(ctx context.Context, h *holdfastd, c *containerd, lay
 	close(ended)
 	work.Wait()
 	return prepared, err
+}
+
+// connected does something until clients know that the daemon listens again: after a refused connection gRPC waits a second and more before
+// it tries the next one, and calls fail meanwhile.
+func connected(ctx context.Context, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		err := do()
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "connection refused") && !strings.Contains(err.Error(), "no such file") {
+			return err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
 }
 
 // has looks for snapshots.
@@ -343,7 +385,7 @@ func (x *Service) Build(ctx context.Context, kills int) (err error) {
 		if _, err := victim.killWithin(ctx, 2*time.Second, func() error { return b.build(ctx, input, "") }); err != nil {
 			return fmt.Errorf("after kill %d, of %s: %w", i+1, name, err)
 		}
-		if err := b.buildRight(ctx, input); err != nil {
+		if err := connected(ctx, func() error { return b.buildRight(ctx, input) }); err != nil {
 			return fmt.Errorf("after kill %d, of %s: %w", i+1, name, err)
 		}
 	}
