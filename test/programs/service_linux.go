@@ -96,8 +96,8 @@ func (h *holdfastd) close() error {
 	return errors.Join(err, unmountBelow(h.dir), os.RemoveAll(h.dir))
 }
 
-// plugged starts a containerd whose plugins are the daemon's.
-func (x *Service) plugged(ctx context.Context, h *holdfastd) (*containerd, error) {
+// plugged starts a containerd that has the daemon's snapshotter, and its content there, too, if that is wanted.
+func (x *Service) plugged(ctx context.Context, h *holdfastd, content bool) (*containerd, error) {
 	dir, err := os.MkdirTemp(x.Disk.Dir, "containerd")
 	if err != nil {
 		return nil, err
@@ -111,10 +111,15 @@ func (x *Service) plugged(ctx context.Context, h *holdfastd) (*containerd, error
 	two := !strings.Contains(string(out), " 1.")
 	text := c.config(two)
 	if two {
-		text += fmt.Sprintf("[[plugins.\"io.containerd.transfer.v1.local\".unpack_config]]\nplatform = \"linux/%s\"\nsnapshotter = %q\n", runtime.GOARCH, pluginName)
+		for _, s := range []string{pluginName, ownSnapshotter} {
+			text += fmt.Sprintf("[[plugins.\"io.containerd.transfer.v1.local\".unpack_config]]\nplatform = \"linux/%s\"\nsnapshotter = %q\n", runtime.GOARCH, s)
+		}
 	}
-	text = strings.Replace(text, "disabled_plugins = [", `disabled_plugins = ["io.containerd.content.v1.content", `, 1)
-	text += fmt.Sprintf("[proxy_plugins.%s]\ntype = \"snapshot\"\naddress = %q\n[proxy_plugins.%[1]s-content]\ntype = \"content\"\naddress = %[2]q\n", pluginName, h.plugin())
+	text += fmt.Sprintf("[proxy_plugins.%s]\ntype = \"snapshot\"\naddress = %q\n", pluginName, h.plugin())
+	if content {
+		text = strings.Replace(text, "disabled_plugins = [", `disabled_plugins = ["io.containerd.content.v1.content", `, 1)
+		text += fmt.Sprintf("[proxy_plugins.%s-content]\ntype = \"content\"\naddress = %q\n", pluginName, h.plugin())
+	}
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
@@ -129,7 +134,7 @@ func (x *Service) Run(ctx context.Context, image string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	c, err := x.plugged(ctx, h)
+	c, err := x.plugged(ctx, h, true)
 	if err != nil {
 		return err
 	}
@@ -227,7 +232,7 @@ func (x *Service) Kill(ctx context.Context, image string, times int) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	c, err := x.plugged(ctx, h)
+	c, err := x.plugged(ctx, h, true)
 	if err != nil {
 		return err
 	}

@@ -61,8 +61,9 @@ func (r *Row) UnmarshalJSON(b []byte) error {
 
 // A Table is rows in the order in which they were first measured. The zero Table has none.
 type Table struct {
-	Title string
-	Rows  []*Row
+	Title   string
+	Columns [2]string `json:",omitzero"` // what was measured on what would be each engine; "": the engines
+	Rows    []*Row
 }
 
 // Add adds a value to the row of that name.
@@ -104,7 +105,11 @@ func (r *Row) Gain() float64 {
 // WriteTo prints the table in Markdown.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n| what | bbolt | Holdfast | gain |\n| --- | --- | --- | --- |\n", t.Title)
+	columns := t.Columns
+	if columns[0] == "" {
+		columns = [2]string{"bbolt", "Holdfast"}
+	}
+	fmt.Fprintf(&b, "%s\n\n| what | %s | %s | gain |\n| --- | --- | --- | --- |\n", t.Title, columns[0], columns[1])
 	for _, r := range t.Rows {
 		gain := "–"
 		if g := r.Gain(); g != 0 {

@@ -80,6 +80,12 @@ var services = []part{
 	{"service-buildkit", 5, func(ctx context.Context, w *workshop) error { return w.serviceBuild(ctx) }},
 }
 
+// figures are parts that measure it; each is asked for by its name.
+var figures = []part{
+	{"service-unpack", 15, func(ctx context.Context, w *workshop) error { return w.unpack(ctx) }},
+	{"service-builds", 5, func(ctx context.Context, w *workshop) error { return w.builds(ctx) }},
+}
+
 // A workshop has what the parts share. Programs are built when a part first needs them.
 type workshop struct {
 	dir               string
@@ -229,7 +235,7 @@ func choose(names []string) ([]part, error) {
 			chosen = append(chosen, services...)
 			continue
 		}
-		parts := slices.Concat(parts, services)
+		parts := slices.Concat(parts, services, figures)
 		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no part %s", name)
@@ -250,10 +256,7 @@ func table[T any](make func(*workshop, context.Context) (T, error), measure func
 		if err != nil {
 			return err
 		}
-		w.report.Tables = append(w.report.Tables, t)
-		fmt.Println()
-		_, err = t.WriteTo(os.Stdout)
-		return err
+		return w.print(t)
 	}
 }
 

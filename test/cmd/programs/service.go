@@ -56,6 +56,67 @@ func service(debian bool, run func(*programs.Service, context.Context, string) e
 	}
 }
 
+// unpack measures imports with both snapshotters.
+func (w *workshop) unpack(ctx context.Context) error {
+	bin, err := w.containerdBin(ctx, false)
+	if err != nil {
+		return err
+	}
+	daemon, err := w.holdfastd(ctx)
+	if err != nil {
+		return err
+	}
+	image := filepath.Join(w.dir, "layers.tar")
+	if err := programs.WriteImage(image, programs.UnpackLayers, 100); err != nil {
+		return err
+	}
+	many := w.many
+	if many == 0 {
+		many = 33_787
+	}
+	for _, driver := range drivers(false) {
+		x := &programs.Service{Holdfastd: daemon, Containerd: bin, Driver: driver, Disk: w.disk, Log: os.Stderr}
+		count := many
+		if driver != "overlay" {
+			count = 1000 // each layer is an image, and making so many of them takes minutes
+		}
+		t, err := x.Unpack(ctx, image, w.rounds, count)
+		if err == nil {
+			err = w.print(t)
+		}
+		if err != nil {
+			return fmt.Errorf("%v: %w", x, err)
+		}
+	}
+	return nil
+}
+
+// builds measures builds with both snapshotters.
+func (w *workshop) builds(ctx context.Context) error {
+	bin, err := w.stock(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
+	if err != nil {
+		return err
+	}
+	daemon, err := w.holdfastd(ctx)
+	if err != nil {
+		return err
+	}
+	x := &programs.Service{Holdfastd: daemon, BuildKit: bin, Driver: "overlay", Disk: w.disk, Log: os.Stderr}
+	t, err := x.Builds(ctx, 2*w.rounds)
+	if err != nil {
+		return err
+	}
+	return w.print(t)
+}
+
+// print prints a table, and keeps it for the report.
+func (w *workshop) print(t *programs.Table) error {
+	w.report.Tables = append(w.report.Tables, t)
+	fmt.Println()
+	_, err := t.WriteTo(os.Stdout)
+	return err
+}
+
 // serviceBuild is the part in which BuildKit has its snapshots with holdfastd.
 func (w *workshop) serviceBuild(ctx context.Context) error {
 	bin, err := w.stock(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
