@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/opencontainers/go-digest"
 
@@ -65,7 +66,7 @@ type ingestRecord struct {
 	Updated time.Time `json:"updated"`
 }
 
-// parseInfo reads the record of content.
+// parseInfo reads the record of content. If that is damaged, the blob is what it says still, or zero.
 func parseInfo(sum [32]byte, v []byte) (info Info, ref blob.Ref, err error) {
 	var r infoRecord
 	d := sumDigest(sum)
@@ -76,7 +77,7 @@ func parseInfo(sum [32]byte, v []byte) (info Info, ref blob.Ref, err error) {
 		err = fmt.Errorf("%d bytes, and a blob of %d", r.Size, r.Blob.Size())
 	}
 	if err != nil {
-		return Info{}, blob.Ref{}, corruptf("%s: %v", d, err)
+		return Info{}, r.Blob, corruptf("%s: %v", d, err)
 	}
 	return Info{Digest: d, Size: r.Size, Created: r.Created, Updated: r.Updated, Labels: r.Labels}, r.Blob, nil
 }
@@ -142,18 +143,24 @@ func nibble(c byte) byte {
 
 func sumDigest(sum [32]byte) digest.Digest { return digest.NewDigestFromBytes(digest.SHA256, sum[:]) }
 
-// checkRef refuses a ref that is no name.
+// checkRef refuses a ref that is no name, or that no message to a client could have.
 func checkRef(ref string) error {
 	if ref == "" || len(ref) > maxRef {
 		return fmt.Errorf("%w: a ref of %d bytes; it has 1 to %d", ErrInvalid, len(ref), maxRef)
 	}
+	if !utf8.ValidString(ref) {
+		return fmt.Errorf("%w: a ref that is not UTF-8", ErrInvalid)
+	}
 	return nil
 }
 
-// checkLabels refuses labels that take too much.
+// checkLabels refuses labels that take too much, or that a record cannot have.
 func checkLabels(labels map[string]string) error {
 	n := 0
 	for k, v := range labels {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("%w: label %.100q is not UTF-8", ErrInvalid, k)
+		}
 		n += len(k) + len(v)
 	}
 	if n > maxLabels {

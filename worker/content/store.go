@@ -196,11 +196,11 @@ func putInfo(tx *holdfast.Tx, info *Info, ref blob.Ref) error {
 	return tx.Bucket(bucketContent).Put(sum[:], v)
 }
 
-// Delete removes content. Its space is freed in the background.
+// Delete removes content, also what is damaged. Its space is freed in the background.
 func (s *Store) Delete(ctx context.Context, d digest.Digest) error {
 	err := s.update(ctx, func(tx *holdfast.Tx) error {
 		_, ref, err := find(tx, d)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrCorrupt) {
 			return err
 		}
 		sum, err := digestSum(d)
@@ -210,14 +210,26 @@ func (s *Store) Delete(ctx context.Context, d digest.Digest) error {
 		if err := tx.Bucket(bucketContent).Delete(sum[:]); err != nil {
 			return err
 		}
-		b, err := blobs(tx)
-		if err != nil {
-			return err
-		}
-		return b.Delete(ref)
+		return release(tx, ref)
 	})
 	if err == nil {
 		s.freed()
+	}
+	return err
+}
+
+// release gives back the blob of content that is removed. A damaged record can name one that is not there, or none.
+func release(tx *holdfast.Tx, ref blob.Ref) error {
+	if ref.IsZero() {
+		return nil
+	}
+	b, err := blobs(tx)
+	if err != nil {
+		return err
+	}
+	err = b.Delete(ref)
+	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrInvalidRef) || errors.Is(err, blob.ErrAlgorithm) {
+		return nil
 	}
 	return err
 }

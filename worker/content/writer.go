@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -31,11 +32,13 @@ type Writer struct {
 	hash   hash.Hash     // of that
 	buffer []byte        // the end of it, which is not saved
 	saved  int64         // bytes that are, or are being saved
-	stored bool          // the file has a record of the ref
+	stored bool          // the file has a record of the ref, or it was tried
 	saving chan struct{} // closed when a save ends; nil: there is none
 	failed error         // of a save
-	spare  []byte        // the buffer of the last save
 }
+
+// spares are buffers that were saved. No writer keeps one: thousands can wait for their clients.
+var spares = sync.Pool{New: func() any { return new([]byte) }}
 
 // Writer begins to write content, or goes on with what was written under that ref. ErrExists if what is expected is there,
 // ErrBusy if the ref has a writer, ErrInvalid if it was begun with other expectations. The caller closes it.
@@ -57,7 +60,7 @@ func (s *Store) writer(ctx context.Context, ref string, e Expected) (_ *Writer, 
 	if e.Digest != "" {
 		if _, err := s.Info(ctx, e.Digest); err == nil {
 			return nil, fmt.Errorf("content %s: %w", e.Digest, ErrExists)
-		} else if !errors.Is(err, ErrNotFound) {
+		} else if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) { // which Commit replaces
 			return nil, err
 		}
 	}
@@ -65,7 +68,7 @@ func (s *Store) writer(ctx context.Context, ref string, e Expected) (_ *Writer, 
 	w := &Writer{s: s, ref: ref, hash: sha256.New(), record: ingestRecord{Started: now, Updated: now}}
 	w.mu.Lock() // until it is known what was written before
 	defer w.mu.Unlock()
-	if err := s.enter(w); err != nil {
+	if err := s.enter(w, maxWriters); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -90,8 +93,8 @@ func (s *Store) writer(ctx context.Context, ref string, e Expected) (_ *Writer, 
 	return w, nil
 }
 
-// enter makes w the writer of its ref.
-func (s *Store) enter(w *Writer) error {
+// enter makes w the writer of its ref, unless there are so many writers.
+func (s *Store) enter(w *Writer, most int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -99,8 +102,8 @@ func (s *Store) enter(w *Writer) error {
 		return ErrClosed
 	case s.writers[w.ref] != nil:
 		return ErrBusy
-	case len(s.writers) >= maxWriters:
-		return fmt.Errorf("%w: there are %d writers", ErrBusy, maxWriters)
+	case len(s.writers) >= most:
+		return fmt.Errorf("%w: there are %d writers", ErrBusy, most)
 	}
 	s.writers[w.ref] = w
 	return nil
@@ -152,7 +155,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 	_, _ = w.hash.Write(p) // never fails
 	if w.buffer == nil {
-		w.buffer, w.spare = w.spare[:0], nil
+		w.buffer = (*spares.Get().(*[]byte))[:0]
 	}
 	w.buffer = append(w.buffer, p...)
 	w.record.Size += int64(len(p))
@@ -209,7 +212,7 @@ func (w *Writer) save() error {
 		defer w.mu.Unlock()
 		w.saving, w.failed = nil, err
 		if cap(data) <= 2*maxBuffer {
-			w.spare = data
+			spares.Put(&data)
 		}
 		close(done)
 	}()
@@ -288,21 +291,21 @@ func (w *Writer) Truncate(ctx context.Context, size int64) error {
 		}
 	}
 	w.hash.Reset()
-	w.buffer, w.saved, w.stored, w.failed = w.buffer[:0], 0, false, nil
+	w.buffer, w.saved, w.stored, w.failed = nil, 0, false, nil
 	w.record.Size, w.record.Updated = 0, time.Now().UTC()
 	return nil
 }
 
 // Commit makes what was written content with these labels, and ends the Writer. ErrMismatch if it does not have that size, or
 // that digest; 0 and "" are what the Writer was begun with, or any. ErrExists, which gives up what was written, if there is
-// such content already. After other errors it can be tried again.
+// such content already. What has a damaged record is replaced. After other errors it can be tried again.
 func (w *Writer) Commit(ctx context.Context, size int64, expected digest.Digest, labels map[string]string) (info Info, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	info, err = w.commit(ctx, size, expected, labels)
 	if err == nil || errors.Is(err, ErrExists) {
 		w.ended = true
-		w.buffer, w.spare = nil, nil
+		w.buffer = nil
 		w.s.leave(w)
 	}
 	return info, err
@@ -332,25 +335,42 @@ func (w *Writer) commit(ctx context.Context, size int64, expected digest.Digest,
 	}
 	now := time.Now().UTC()
 	info = Info{Digest: is, Size: w.record.Size, Created: now, Updated: now, Labels: labels}
-	err = w.s.update(ctx, func(tx *holdfast.Tx) error {
-		if tx.Bucket(bucketContent).Get(sum[:]) != nil {
-			return fmt.Errorf("content %s: %w", is, ErrExists)
+	exists := false
+	err = w.s.update(ctx, func(tx *holdfast.Tx) (err error) {
+		if exists, err = w.toContent(tx, &info, sum); exists && w.stored { // in the same transaction: the caller may be gone after it
+			return drop(tx, w.ref)
 		}
-		ref, err := w.toBlob(tx)
-		if err != nil {
-			return err
-		}
-		if w.stored {
-			if err := tx.Bucket(bucketIngests).Delete([]byte(w.ref)); err != nil {
-				return err
-			}
-		}
-		return putInfo(tx, &info, ref)
+		return err
 	})
-	if errors.Is(err, ErrExists) && w.stored {
-		err = errors.Join(err, w.s.drop(ctx, w.ref))
+	if exists {
+		w.s.freed()
+		return info, errors.Join(fmt.Errorf("content %s: %w", is, ErrExists), err)
 	}
 	return info, err
+}
+
+// toContent makes what was written content, unless there is such content.
+func (w *Writer) toContent(tx *holdfast.Tx, info *Info, sum [32]byte) (exists bool, err error) {
+	_, old, err := find(tx, info.Digest)
+	if err == nil {
+		return true, nil
+	}
+	if errors.Is(err, ErrCorrupt) {
+		err = release(tx, old)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	ref, err := w.toBlob(tx)
+	if err != nil {
+		return false, err
+	}
+	if w.stored {
+		if err := tx.Bucket(bucketIngests).Delete([]byte(w.ref)); err != nil {
+			return false, err
+		}
+	}
+	return false, putInfo(tx, info, ref)
 }
 
 // toBlob makes what was written a blob.
@@ -372,7 +392,8 @@ func (w *Writer) toBlob(tx *holdfast.Tx) (blob.Ref, error) {
 	return in.Commit()
 }
 
-// Close ends the Writer. What was written and not committed is saved: a Writer of the same ref goes on with it.
+// Close ends the Writer. What was written and not committed is saved: a Writer of the same ref goes on with it. An error is also
+// one of a save before: then less is there than Write has taken.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -383,16 +404,18 @@ func (w *Writer) Close() error {
 	if w.ended {
 		return nil
 	}
+	err := w.usable()
 	w.ended = true
 	defer w.s.leave(w)
 	if w.failed != nil {
-		return nil // Write has said so
+		w.buffer = nil
+		return err
 	}
 	r, err := w.stamped()
 	if err == nil {
 		err = w.s.update(context.Background(), func(tx *holdfast.Tx) error { return put(tx, w.ref, &r, w.buffer, w.saved) })
 	}
-	w.buffer, w.spare = nil, nil
+	w.buffer = nil
 	if err != nil {
 		return fmt.Errorf("write %.200q: saving what was written: %w", w.ref, err)
 	}
@@ -402,7 +425,9 @@ func (w *Writer) Close() error {
 // Status tells how far a ref is. ErrNotFound if nothing is written under it.
 func (s *Store) Status(ctx context.Context, ref string) (status Status, err error) {
 	if w := s.live(ref); w != nil {
-		return w.Status(), nil
+		if status, ok := w.status(); ok {
+			return status, nil
+		}
 	}
 	err = s.view(ctx, func(tx *holdfast.Tx) error {
 		v := tx.Bucket(bucketIngests).Get([]byte(ref))
@@ -414,6 +439,13 @@ func (s *Store) Status(ctx context.Context, ref string) (status Status, err erro
 		return err
 	})
 	return status, err
+}
+
+// status is how far it is, unless it has ended: then the file tells.
+func (w *Writer) status() (status Status, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.record.status(w.ref), !w.ended
 }
 
 // live is the writer of a ref; nil if it has none.
@@ -431,8 +463,12 @@ func (s *Store) Statuses(ctx context.Context) (list []Status, err error) {
 		writers[ref] = w
 	}
 	s.mu.Unlock()
-	for _, w := range writers {
-		list = append(list, w.Status())
+	for ref, w := range writers {
+		if status, ok := w.status(); ok {
+			list = append(list, status)
+		} else {
+			delete(writers, ref)
+		}
 	}
 	err = s.pages(ctx, bucketIngests, func(k, v []byte) (func() error, error) {
 		r, err := parseIngest(k, v)
@@ -455,49 +491,84 @@ func (s *Store) Statuses(ctx context.Context) (list []Status, err error) {
 
 // Abort gives up what is written under a ref, also while it has a Writer, which ends. ErrNotFound if there is nothing.
 func (s *Store) Abort(ctx context.Context, ref string) error {
-	w := s.live(ref)
-	if w == nil {
-		return s.drop(ctx, ref)
+	for {
+		w := s.live(ref)
+		if w == nil {
+			w = &Writer{s: s, ref: ref}
+			w.mu.Lock()
+			err := s.enter(w, math.MaxInt) // or a new writer would go on with what is removed
+			if errors.Is(err, ErrBusy) {
+				w.mu.Unlock()
+				continue
+			}
+			if err == nil {
+				err = s.abort(ctx, ref)
+			}
+			w.ended = true
+			s.leave(w)
+			w.mu.Unlock()
+			return err
+		}
+		if ended, err := w.abort(ctx); ended || err != nil {
+			return err
+		}
 	}
+}
+
+// abort ends a writer, and gives up what it has written. It does nothing if it has ended by itself.
+func (w *Writer) abort(ctx context.Context) (ended bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_ = w.wait()
-	if w.ended { // by itself: it may have left something
-		return s.drop(ctx, ref)
+	if w.ended {
+		return false, nil
 	}
 	if w.stored {
-		if err := s.drop(ctx, ref); err != nil {
-			return err
+		if err := w.s.drop(ctx, w.ref); err != nil {
+			return false, err
 		}
 	}
 	w.ended = true
-	w.buffer, w.spare = nil, nil
-	s.leave(w)
-	return nil
+	w.buffer = nil
+	w.s.leave(w)
+	return true, nil
 }
 
-// drop removes what is saved of a ref.
-func (s *Store) drop(ctx context.Context, ref string) error {
+// abort gives up what is saved of a ref that has no writer.
+func (s *Store) abort(ctx context.Context, ref string) error {
 	err := s.update(ctx, func(tx *holdfast.Tx) error {
-		rows := tx.Bucket(bucketIngests)
-		if rows.Get([]byte(ref)) == nil {
+		if tx.Bucket(bucketIngests).Get([]byte(ref)) == nil {
 			return fmt.Errorf("ref %.200q: %w", ref, ErrNotFound)
 		}
-		b, err := blobs(tx)
-		if err != nil {
-			return err
-		}
-		in, err := b.Ingest(ingestName(ref), blob.IngestOptions{}) // also if the record is damaged: it is what goes
-		if err != nil {
-			return err
-		}
-		if err := in.Abort(); err != nil {
-			return err
-		}
-		return rows.Delete([]byte(ref))
+		return drop(tx, ref)
 	})
 	if err == nil {
 		s.freed()
 	}
 	return err
+}
+
+// drop gives up what is saved of a ref, if anything is.
+func (s *Store) drop(ctx context.Context, ref string) error {
+	err := s.update(ctx, func(tx *holdfast.Tx) error { return drop(tx, ref) })
+	if err == nil {
+		s.freed()
+	}
+	return err
+}
+
+// drop removes what is saved of a ref, if anything is.
+func drop(tx *holdfast.Tx, ref string) error {
+	b, err := blobs(tx)
+	if err != nil {
+		return err
+	}
+	in, err := b.Ingest(ingestName(ref), blob.IngestOptions{}) // also if the record is damaged: it is what goes
+	if err != nil {
+		return err
+	}
+	if err := in.Abort(); err != nil {
+		return err
+	}
+	return tx.Bucket(bucketIngests).Delete([]byte(ref))
 }
