@@ -43,25 +43,19 @@ func (s *contents) List(r *contentapi.ListContentRequest, to contentapi.Content_
 	if err != nil {
 		return err
 	}
-	var list []*contentapi.Info
-	send := func(most int) error {
-		if len(list) <= most {
+	list := lister[*contentapi.Info]{send: func(rows []*contentapi.Info) error {
+		return to.Send(&contentapi.ListContentResponse{Info: rows})
+	}}
+	err = s.store.Walk(to.Context(), func(i content.Info) error {
+		if !filter.Match(contentFields(&i)) {
 			return nil
 		}
-		err := to.Send(&contentapi.ListContentResponse{Info: list})
-		list = nil
-		return err
-	}
-	err = s.store.Walk(to.Context(), func(i content.Info) error {
-		if filter.Match(contentFields(&i)) {
-			list = append(list, contentInfo(&i))
-		}
-		return send(listRows - 1)
+		return list.add(contentInfo(&i))
 	})
 	if err != nil {
 		return err
 	}
-	return send(0)
+	return list.end()
 }
 
 func (s *contents) Delete(ctx context.Context, r *contentapi.DeleteContentRequest) (*emptypb.Empty, error) {
@@ -138,7 +132,11 @@ func (s *contents) Write(stream contentapi.Content_WriteServer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+	defer func() {
+		if e := w.Close(); err == nil {
+			err = e
+		}
+	}()
 	want := content.Expected{}
 	for {
 		answer, err := s.write(stream.Context(), w, r, &want)

@@ -10,13 +10,23 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// maxFilters is how many filters a list can have.
-const maxFilters = 64
+// Limits on the filters of a list: each is looked at, and its expressions compiled, for each row.
+const (
+	maxFilters     = 64
+	maxFilterBytes = 16 << 10 // together
+)
 
 // parseFilters reads filters in containerd's language.
 func parseFilters(list []string) (filters.Filter, error) {
 	if len(list) > maxFilters {
 		return nil, fmt.Errorf("%w: %d filters; at most %d", content.ErrInvalid, len(list), maxFilters)
+	}
+	n := 0
+	for _, f := range list {
+		n += len(f)
+	}
+	if n > maxFilterBytes {
+		return nil, fmt.Errorf("%w: filters of %d bytes; at most %d", content.ErrInvalid, n, maxFilterBytes)
 	}
 	f, err := filters.ParseAll(list...)
 	if err != nil {

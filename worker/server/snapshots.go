@@ -21,9 +21,6 @@ type snapshots struct {
 	namespace *snapshot.Namespace
 }
 
-// listRows is how many snapshots, or how much content, one message of a list has.
-const listRows = 100
-
 func (s *snapshots) Prepare(ctx context.Context, r *snapshotsapi.PrepareSnapshotRequest) (*snapshotsapi.PrepareSnapshotResponse, error) {
 	mounts, err := s.namespace.Prepare(ctx, r.Key, r.Parent, snapshot.WithLabels(r.Labels))
 	if err != nil {
@@ -90,20 +87,23 @@ func (s *snapshots) List(r *snapshotsapi.ListSnapshotsRequest, to snapshotsapi.S
 	if err != nil {
 		return err
 	}
+	list := lister[*snapshotsapi.Info]{send: func(rows []*snapshotsapi.Info) error {
+		return to.Send(&snapshotsapi.ListSnapshotsResponse{Info: rows})
+	}}
 	for after := ""; ; {
 		page, err := s.namespace.Page(to.Context(), after, listRows)
-		if err != nil || len(page) == 0 {
+		if err != nil {
 			return err
 		}
-		after = page[len(page)-1].Name
-		var list []*snapshotsapi.Info
-		for i := range page {
-			if filter.Match(snapshotFields(&page[i])) {
-				list = append(list, snapshotInfo(&page[i]))
-			}
+		if len(page) == 0 {
+			return list.end()
 		}
-		if len(list) > 0 {
-			if err := to.Send(&snapshotsapi.ListSnapshotsResponse{Info: list}); err != nil {
+		after = page[len(page)-1].Name
+		for i := range page {
+			if !filter.Match(snapshotFields(&page[i])) {
+				continue
+			}
+			if err := list.add(snapshotInfo(&page[i])); err != nil {
 				return err
 			}
 		}
