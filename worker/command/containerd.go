@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"holdfast/worker/content"
@@ -47,6 +48,9 @@ func (s *shared) serveClients(log *slog.Logger, list []clientConfig) (c *clients
 }
 
 func (c *clients) add(s *shared, cfg clientConfig) error {
+	if filepath.Clean(cfg.Socket) == filepath.Join(s.store.Root(), socketName) {
+		return &nextError{errors.New("that is the socket for commands"), "choose another path"}
+	}
 	names, err := s.store.ClientNamespace(cfg.Namespace)
 	if err != nil {
 		return err
@@ -96,10 +100,14 @@ func removeStale(path string) error {
 	if info.Mode()&fs.ModeSocket == 0 {
 		return &nextError{errors.New("there is a file, and it is no socket"), "choose another path, or remove it"}
 	}
-	if conn, err := remote.Dial(path); err == nil {
+	conn, err := remote.Dial(path)
+	switch {
+	case err == nil:
 		return errors.Join(errors.New("another process listens there"), conn.Close())
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
 	}
-	return os.Remove(path)
+	return fmt.Errorf("whether another process listens there cannot be told: %w", err) // it may be busy
 }
 
 // close ends when calls have ended, or their time has passed, and what clients have written is saved.

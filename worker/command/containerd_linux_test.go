@@ -229,3 +229,18 @@ func TestServePluginPath(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// TestServePluginSocketOfCommands: a client's socket at the path of that for commands was replaced by it, and the daemon served
+// without saying a word.
+func TestServePluginSocketOfCommands(t *testing.T) {
+	stand(t, "overlay")
+	file, _ := pluginConfig(t)
+	dir, err := os.Getwd()
+	check(t, err)
+	root := filepath.Join(dir, "other")
+	text := fmt.Sprintf("root = %q\n[[containerd]]\nsocket = %q\nnamespace = \"containerd\"\n", root, root+"/./command.sock")
+	check(t, os.WriteFile(file, []byte(text), 0o644))
+	if r := served(t, "--root", root, "serve", "--config", file); r.code != 1 || !strings.Contains(r.errOut, "socket for commands") {
+		t.Errorf("%+v", r)
+	}
+}
