@@ -32,6 +32,3 @@ func SetMounters(m map[string]mount.Mounter) { mounters = m }
 
 // MakeCommands makes the commands that a daemon runs.
 func MakeCommands() { newRoot(&app{root: DefaultRoot, shared: &shared{}}) }
-
-// RemoveStale removes a socket that nobody listens on.
-func RemoveStale(path string) error { return removeStale(path) }
