@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -251,8 +252,8 @@ func (x *Service) Kill(ctx context.Context, image string, times int) (err error)
 		if err == nil {
 			err = connected(ctx, func() error { return c.has(ctx, prepared) })
 		}
-		if err == nil {
-			err = c.whole(ctx)
+		if err == nil { // content has a connection of its own
+			err = connected(ctx, func() error { return c.whole(ctx) })
 		}
 		if err == nil {
 			err = c.container(ctx, fmt.Sprintf("after-%d", i))
@@ -329,6 +330,9 @@ func (x *Service) killOnce(ctx context.Context, h *holdfastd, c *containerd, lay
 	return prepared, err
 }
 
+// notConnected is what errors say of a daemon that was killed.
+var notConnected = []string{"connection refused", "connection closed", "connection reset", "connection error", "no such file", "unavailable", "EOF"}
+
 // connected does something until clients know that the daemon listens again: after a refused connection gRPC waits a second and more before
 // it tries the next one, and calls fail meanwhile.
 func connected(ctx context.Context, do func() error) error {
@@ -336,7 +340,7 @@ func connected(ctx context.Context, do func() error) error {
 	defer cancel()
 	for {
 		err := do()
-		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "connection refused") && !strings.Contains(err.Error(), "no such file") {
+		if err == nil || ctx.Err() != nil || !slices.ContainsFunc(notConnected, func(s string) bool { return strings.Contains(err.Error(), s) }) {
 			return err
 		}
 		time.Sleep(200 * time.Millisecond)
