@@ -385,6 +385,9 @@ func (x *Service) Build(ctx context.Context, kills int) (err error) {
 			return err
 		}
 	}
+	if err := x.pruned(ctx, h, b); err != nil {
+		return err
+	}
 	for i := range kills {
 		victim, name := &b.daemon, "buildkitd"
 		if i%2 == 0 {
@@ -398,12 +401,26 @@ func (x *Service) Build(ctx context.Context, kills int) (err error) {
 			return fmt.Errorf("after kill %d, of %s: %w", i+1, name, err)
 		}
 	}
+	// BuildKit can keep what a build had made that failed since the daemon was killed: how much is left then is not looked at.
+	return b.run(ctx, "prune", "--all")
+}
+
+// pruned has BuildKit prune all, and sees that no snapshot is left.
+func (x *Service) pruned(ctx context.Context, h *holdfastd, b *buildkitd) error {
 	if err := b.run(ctx, "prune", "--all"); err != nil {
 		return err
 	}
-	left, err := h.snapshots(ctx)
-	if err == nil && left != none {
-		err = fmt.Errorf("all was pruned, and there are snapshots: %s", left)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		left, err := h.snapshots(ctx)
+		if err != nil || left == none {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("all was pruned, and there are snapshots: %.300s", left)
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	return err
 }
