@@ -397,7 +397,15 @@ func (x *Service) Build(ctx context.Context, kills int) (err error) {
 		if _, err := victim.killWithin(ctx, 2*time.Second, func() error { return b.build(ctx, input, "") }); err != nil {
 			return fmt.Errorf("after kill %d, of %s: %w", i+1, name, err)
 		}
-		if err := connected(ctx, func() error { return b.buildRight(ctx, input) }); err != nil {
+		err := connected(ctx, func() error { return b.buildRight(ctx, input) })
+		if err != nil && strings.Contains(err.Error(), "stat active key during commit") {
+			// The daemon was killed after it had committed a snapshot and before its answer. BuildKit tries again, for ever, to commit
+			// what is not active any more; with an empty cache it goes on.
+			fmt.Fprintf(x.Log, "after kill %d, of %s, BuildKit is started again: %v\n", i+1, name, err)
+			b.Stop()
+			err = errors.Join(b.start(ctx), b.run(ctx, "prune", "--all"), b.buildRight(ctx, input))
+		}
+		if err != nil {
 			return fmt.Errorf("after kill %d, of %s: %w", i+1, name, err)
 		}
 	}
