@@ -113,7 +113,7 @@ func removeStale(path string) error {
 // close ends when calls have ended, or their time has passed, and what clients have written is saved.
 func (c *clients) close() error {
 	var errs []error
-	for _, path := range c.paths { // while this process listens: nobody else has it
+	for _, path := range c.paths { // before the listeners are closed: after that it can be another daemon's
 		errs = append(errs, os.Remove(path))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)

@@ -2,5 +2,5 @@
 
 package command
 
-// RemoveStale removes a socket that nobody listens on.
+// RemoveStale removes a socket without a listener.
 func RemoveStale(path string) error { return removeStale(path) }

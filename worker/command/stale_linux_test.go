@@ -11,7 +11,7 @@ import (
 )
 
 // TestBusySocketIsNotStale: a process that had no time to take connections had its socket removed: any error of a connection
-// was taken for that of a socket that nobody listens on.
+// was taken for that of a socket without a listener.
 func TestBusySocketIsNotStale(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	var fds []int
@@ -48,6 +48,6 @@ func TestBusySocketIsNotStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := command.RemoveStale(path); err != nil {
-		t.Errorf("a socket that nobody listens on: %v", err)
+		t.Errorf("a socket without a listener: %v", err)
 	}
 }

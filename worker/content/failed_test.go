@@ -56,7 +56,7 @@ func failing(t *testing.T, s *content.Store, ref string) *content.Writer {
 }
 
 // TestCloseAfterFailedSave: Write had taken the data, saving them in the background failed, and Close said that all was well: what
-// was acknowledged was lost, and nobody was told.
+// was acknowledged was lost without an error.
 func TestCloseAfterFailedSave(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "content.db"))
 	if err := failing(t, s, "a").Close(); !errors.Is(err, content.ErrCorrupt) {
@@ -171,7 +171,7 @@ func (c *fading) Err() error {
 }
 
 // TestExistsGivesUp: a client that left while its Commit found that there was such content already left what it had written, and
-// nobody would remove that.
+// nothing would remove that.
 func TestExistsGivesUp(t *testing.T) {
 	ctx := context.Background()
 	s := open(t, filepath.Join(t.TempDir(), "content.db"))

@@ -17,7 +17,7 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// Logger is told what goes wrong in the background. nil: nobody is.
+	// Logger gets errors of work in the background. nil: they are not logged.
 	Logger holdfast.Logger
 	// Timeout is how long Open waits for a file that another process has open; 0: for ever.
 	Timeout time.Duration

@@ -282,21 +282,30 @@ func (t *Namespace) WalkPrefix(ctx context.Context, prefix string, fn func(Info)
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
-			_, name, err := splitKey(k)
+			info, err := tx.infoAt(k, v)
 			if err != nil {
 				return false, err
-			}
-			r, err := parseRecord(v)
-			if err != nil {
-				return false, fmt.Errorf("snapshot %q: %w", name, err)
-			}
-			info, err := tx.infoOf(name, &r)
-			if err != nil {
-				return false, fmt.Errorf("snapshot %q: %w", name, err)
 			}
 			return true, fn(info)
 		})
 	})
+}
+
+// infoAt is what a row says of a snapshot.
+func (t *txn) infoAt(k, v []byte) (Info, error) {
+	_, name, err := splitKey(k)
+	if err != nil {
+		return Info{}, err
+	}
+	r, err := parseRecord(v)
+	if err != nil {
+		return Info{}, fmt.Errorf("snapshot %q: %w", name, err)
+	}
+	info, err := t.infoOf(name, &r)
+	if err != nil {
+		return Info{}, fmt.Errorf("snapshot %q: %w", name, err)
+	}
+	return info, nil
 }
 
 // Page gives up to limit snapshots of the namespace, in the order of their names, from the one after a name; "": from the
@@ -314,17 +323,9 @@ func (t *Namespace) Page(ctx context.Context, after string, limit int) (list []I
 			if len(list) >= limit {
 				return false, nil
 			}
-			_, name, err := splitKey(k)
+			info, err := tx.infoAt(k, v)
 			if err != nil {
 				return false, err
-			}
-			r, err := parseRecord(v)
-			if err != nil {
-				return false, fmt.Errorf("snapshot %q: %w", name, err)
-			}
-			info, err := tx.infoOf(name, &r)
-			if err != nil {
-				return false, fmt.Errorf("snapshot %q: %w", name, err)
 			}
 			list = append(list, info)
 			return true, nil

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command bench-content measures writing content beside containerd's own local store, each behind a content service on a socket and
-// used by containerd's client: many small blobs, by one client and by twenty, and a large one, written and read. The stores stand
-// side by side in one directory, and are measured interleaved.
+// Command bench-content compares a content store of Holdfast with containerd's local store. Each is served on a socket and used by
+// containerd's client, which writes many small blobs, with one goroutine and with twenty, and writes and reads a large one. The stores
+// are in one directory and are measured in turns.
 package main
 
 import (
@@ -46,7 +46,7 @@ var (
 
 const smallSize = 10_000 // bytes
 
-// contender is a store behind a socket.
+// contender is a store that is served on a socket.
 type contender struct {
 	name  string
 	store content.Store // a client's
@@ -147,7 +147,7 @@ func serve(path, name string, run func(net.Listener) error, stop func()) (*conte
 // What is measured.
 var what = []string{"small blobs, 1 client", "small blobs, 20 clients", "large blob written", "large blob read"}
 
-// measure writes blobs that nobody has, and removes them.
+// measure writes new blobs, and removes them.
 func (c *contender) measure(round int) error {
 	ctx := context.Background()
 	for i, clients := range []int{1, 20} {
