@@ -339,20 +339,8 @@ func (x *Containerd) Kill(ctx context.Context, e cluster.Engine, times int) (err
 
 // sound looks for snapshots and at the content.
 func (c *containerd) sound(ctx context.Context, prepared []string) error {
-	out, err := c.output(ctx, "snapshots", "list")
-	if err != nil {
+	if err := c.has(ctx, prepared); err != nil {
 		return err
-	}
-	there := map[string]bool{}
-	for line := range strings.Lines(out) {
-		if fields := strings.Fields(line); len(fields) > 0 {
-			there[fields[0]] = true
-		}
-	}
-	for _, key := range prepared {
-		if !there[key] {
-			return fmt.Errorf("snapshot %s was acknowledged, and is lost", key)
-		}
 	}
 	blobs := filepath.Join(c.root(), "io.containerd.content.v1.content", "blobs", "sha256")
 	entries, err := os.ReadDir(blobs)

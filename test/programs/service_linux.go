@@ -87,7 +87,7 @@ func (h *holdfastd) snapshots(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// close ends it and removes what it has. What is mounted then is left behind.
+// close stops the daemon and removes its directory. It is an error if the daemon has left a mount.
 func (h *holdfastd) close() error {
 	h.Stop()
 	left, err := mountsBelow(h.dir)
@@ -178,25 +178,29 @@ func (x *Service) gone(ctx context.Context, h *holdfastd, c *containerd) error {
 	if err := c.run(ctx, "images", "rm", "--sync", imageName); err != nil {
 		return err
 	}
+	return eventually(ctx, func() (bool, error) {
+		snapshots, err := h.snapshots(ctx)
+		if err != nil {
+			return true, err
+		}
+		content, err := c.output(ctx, "content", "ls", "-q")
+		if err != nil || snapshots == none && strings.TrimSpace(content) == "" {
+			return true, err
+		}
+		return false, fmt.Errorf("the image was removed, and there are snapshots %.300s, content %.300q", snapshots, content)
+	})
+}
+
+// eventually calls holds until it returns true, which can come with an error, and for half a minute at most; then it returns the last error.
+func eventually(ctx context.Context, holds func() (done bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		snapshots, err := h.snapshots(ctx)
-		if err != nil {
+		done, err := holds()
+		if done || ctx.Err() != nil {
 			return err
 		}
-		content, err := c.output(ctx, "content", "ls", "-q")
-		if err != nil {
-			return err
-		}
-		if snapshots == none && strings.TrimSpace(content) == "" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the image was removed, and there are snapshots %.300s, content %.300q", snapshots, content)
-		case <-time.After(100 * time.Millisecond):
-		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -418,17 +422,11 @@ func (x *Service) pruned(ctx context.Context, h *holdfastd, b *buildkitd) error 
 	if err := b.run(ctx, "prune", "--all"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
+	return eventually(ctx, func() (bool, error) {
 		left, err := h.snapshots(ctx)
 		if err != nil || left == none {
-			return err
+			return true, err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("all was pruned, and there are snapshots: %.300s", left)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return false, fmt.Errorf("all was pruned, and there are snapshots: %.300s", left)
+	})
 }

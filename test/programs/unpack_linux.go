@@ -18,8 +18,8 @@ import (
 // ownSnapshotter is that of containerd.
 const ownSnapshotter = "overlayfs"
 
-// Unpack measures the import of an image of many layers with containerd's own overlay snapshotter, and with that of the daemon, by turns: with
-// few snapshots, and with many. Content is containerd's in both.
+// Unpack measures how long containerd takes to import an image of many layers, in turns with its own overlay snapshotter and with the daemon's:
+// with few snapshots, and with many. containerd keeps the content in both cases.
 func (x *Service) Unpack(ctx context.Context, image string, rounds, many int) (t *Table, err error) {
 	t = &Table{Title: fmt.Sprintf("containerd: import of an image of %d layers, with the driver %s", UnpackLayers, x.Driver), Columns: [2]string{"containerd's overlay", "holdfastd"}}
 	h, err := x.begin(ctx)
@@ -101,7 +101,7 @@ func fillChains(ctx context.Context, client snapshotsapi.SnapshotsClient, snapsh
 	}
 }
 
-// Builds measures builds of BuildKit with its own overlay snapshotter and with that of the daemon, by turns: of new input, and cached.
+// Builds measures builds of new input and cached builds, in turns with BuildKit's own overlay snapshotter and with the daemon's.
 func (x *Service) Builds(ctx context.Context, rounds int) (t *Table, err error) {
 	t = &Table{Title: fmt.Sprintf("BuildKit: builds of %d steps", buildSteps), Columns: [2]string{"its own overlay", "holdfastd"}}
 	h, err := x.begin(ctx)

@@ -91,17 +91,25 @@ func (w *workshop) unpack(ctx context.Context) error {
 	return nil
 }
 
-// builds measures builds with both snapshotters.
-func (w *workshop) builds(ctx context.Context) error {
+// buildService has BuildKit and holdfastd.
+func (w *workshop) buildService(ctx context.Context) (*programs.Service, error) {
 	bin, err := w.stock(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	daemon, err := w.holdfastd(ctx)
 	if err != nil {
+		return nil, err
+	}
+	return &programs.Service{Holdfastd: daemon, BuildKit: bin, Driver: "overlay", Disk: w.disk, Log: os.Stderr}, nil
+}
+
+// builds measures builds with both snapshotters.
+func (w *workshop) builds(ctx context.Context) error {
+	x, err := w.buildService(ctx)
+	if err != nil {
 		return err
 	}
-	x := &programs.Service{Holdfastd: daemon, BuildKit: bin, Driver: "overlay", Disk: w.disk, Log: os.Stderr}
 	t, err := x.Builds(ctx, 2*w.rounds)
 	if err != nil {
 		return err
@@ -119,15 +127,10 @@ func (w *workshop) print(t *programs.Table) error {
 
 // serviceBuild is the part in which BuildKit has its snapshots with holdfastd.
 func (w *workshop) serviceBuild(ctx context.Context) error {
-	bin, err := w.stock(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
+	x, err := w.buildService(ctx)
 	if err != nil {
 		return err
 	}
-	daemon, err := w.holdfastd(ctx)
-	if err != nil {
-		return err
-	}
-	x := &programs.Service{Holdfastd: daemon, BuildKit: bin, Driver: "overlay", Disk: w.disk, Log: os.Stderr}
 	began := time.Now()
 	if err := x.Build(ctx, serviceKills); err != nil {
 		return fmt.Errorf("BuildKit on %v: %w", x, err)
