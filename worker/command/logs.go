@@ -37,6 +37,14 @@ type logsReport struct {
 	Lost         bool      `json:"lost"`          // the process that ran the step ended before it could record this
 }
 
+// recorded is what is recorded of a step.
+func (c *call) recorded(t *snapshot.Namespace, id step.ID) (*step.Result, error) {
+	if c.shared != nil { // its Runner has the file open
+		return c.shared.runner.Recorded(id)
+	}
+	return step.Recorded(t.Store(), id)
+}
+
 func (c *call) logs() error {
 	var r logsReport
 	var output []byte
@@ -50,7 +58,7 @@ func (c *call) logs() error {
 			return &nextError{fmt.Errorf("snapshot %q is not the result of a step", info.Name), "holdfastd snapshot ls shows those that are, with their commands"}
 		}
 		r = logsReport{Snapshot: info.Name, Command: info.Labels[step.LabelCommand], Created: info.Created}
-		result, err := step.Recorded(t.Store(), id)
+		result, err := c.recorded(t, id)
 		switch {
 		case errors.Is(err, step.ErrNotFound):
 			r.Lost = true

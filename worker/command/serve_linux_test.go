@@ -154,6 +154,10 @@ func TestServeManySteps(t *testing.T) {
 	if r.code != 0 || r.out != "3\n" || !strings.HasPrefix(r.errOut, "hit step-") {
 		t.Errorf("again: %+v", r)
 	}
+	name := strings.Fields(r.errOut)[1]
+	if r := served(t, "logs", name); r.code != 0 || r.out != "3\n" { // the daemon has results.db open
+		t.Errorf("logs: %+v", r)
+	}
 }
 
 // A command says and returns the same whether a daemon runs it or not.

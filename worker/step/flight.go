@@ -23,6 +23,10 @@ type flight struct {
 	waiters int
 	leaving bool // the last waiter has gone
 
+	serial  uint64
+	queued  time.Time
+	started time.Time // zero: nothing is run yet
+
 	out    *output
 	done   chan struct{}
 	result *Result
@@ -42,7 +46,8 @@ func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 		}
 		return f, true, nil
 	}
-	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
+	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{}),
+		serial: r.serials.Add(1), queued: time.Now()}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
 	r.flights[p.run] = f
 	r.background.Go(func() { r.runFlight(f) })
@@ -81,6 +86,7 @@ func (r *Runner) runFlight(f *flight) {
 	f.cancel()
 	r.mu.Lock()
 	delete(r.flights, f.id)
+	r.recent.add(f)
 	r.mu.Unlock()
 	close(f.done)
 }
@@ -178,6 +184,9 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 		}
 		defer release()
 	}
+	r.mu.Lock()
+	f.started = time.Now()
+	r.mu.Unlock()
 	return r.execute(f)
 }
 

@@ -46,6 +46,13 @@ func (o *output) Write(p []byte) (int, error) {
 	return all, nil
 }
 
+// written is how many bytes were written.
+func (o *output) written() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.total
+}
+
 // text is what is kept, with a line in between that tells what is not.
 func (o *output) text() ([]byte, int64) {
 	o.mu.Lock()

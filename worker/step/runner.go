@@ -141,6 +141,8 @@ type Runner struct {
 	mu      sync.Mutex
 	closed  bool
 	flights map[ID]*flight
+	recent  recent
+	serials atomic.Uint64 // of flights
 
 	wayMu       sync.Mutex // locked before mu
 	ways        map[wayKey]*way
