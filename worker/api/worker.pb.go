@@ -1713,7 +1713,6 @@ type GetStatusResponse struct {
 	MountsParked   int32                  `protobuf:"varint,22,opt,name=mounts_parked,json=mountsParked,proto3" json:"mounts_parked,omitempty"`
 	Policies       []string               `protobuf:"bytes,23,rep,name=policies,proto3" json:"policies,omitempty"` // by which it prunes
 	PruneInterval  *durationpb.Duration   `protobuf:"bytes,24,opt,name=prune_interval,json=pruneInterval,proto3" json:"prune_interval,omitempty"`
-	Namespaces     []string               `protobuf:"bytes,25,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1912,13 +1911,6 @@ func (x *GetStatusResponse) GetPolicies() []string {
 func (x *GetStatusResponse) GetPruneInterval() *durationpb.Duration {
 	if x != nil {
 		return x.PruneInterval
-	}
-	return nil
-}
-
-func (x *GetStatusResponse) GetNamespaces() []string {
-	if x != nil {
-		return x.Namespaces
 	}
 	return nil
 }
@@ -2764,9 +2756,10 @@ func (x *Mount) GetIdle() bool {
 
 type PendingUnmount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"` // of the last try; "": it is being tried
 	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	Parked        bool                   `protobuf:"varint,4,opt,name=parked,proto3" json:"parked,omitempty"` // it has failed for some time, and is tried again at ever longer intervals
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2801,9 +2794,9 @@ func (*PendingUnmount) Descriptor() ([]byte, []int) {
 	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
-func (x *PendingUnmount) GetPath() string {
+func (x *PendingUnmount) GetWhat() string {
 	if x != nil {
-		return x.Path
+		return x.What
 	}
 	return ""
 }
@@ -2820,6 +2813,13 @@ func (x *PendingUnmount) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *PendingUnmount) GetParked() bool {
+	if x != nil {
+		return x.Parked
+	}
+	return false
 }
 
 type ListDatabasesRequest struct {
@@ -3078,7 +3078,7 @@ func (x *GetPagesRequest) GetCells() int32 {
 	return 0
 }
 
-// A cell is a part of the file.
+// GetPagesResponse is a file as cells of equally many pages.
 type GetPagesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PageBytes     int64                  `protobuf:"varint,1,opt,name=page_bytes,json=pageBytes,proto3" json:"page_bytes,omitempty"`
@@ -3389,7 +3389,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x06layers\x18\x02 \x01(\x05R\x06layers\x12\x1d\n" +
 	"\n" +
 	"new_layers\x18\x03 \x01(\x05R\tnewLayers\"\x12\n" +
-	"\x10GetStatusRequest\"\xed\x06\n" +
+	"\x10GetStatusRequest\"\xcd\x06\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\tR\x04root\x12\x16\n" +
@@ -3418,10 +3418,7 @@ const file_worker_proto_rawDesc = "" +
 	"mountsHeld\x12#\n" +
 	"\rmounts_parked\x18\x16 \x01(\x05R\fmountsParked\x12\x1a\n" +
 	"\bpolicies\x18\x17 \x03(\tR\bpolicies\x12@\n" +
-	"\x0eprune_interval\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\rpruneInterval\x12\x1e\n" +
-	"\n" +
-	"namespaces\x18\x19 \x03(\tR\n" +
-	"namespaces\"E\n" +
+	"\x0eprune_interval\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\rpruneInterval\"E\n" +
 	"\fWatchRequest\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"~\n" +
 	"\rWatchResponse\x12=\n" +
@@ -3473,11 +3470,12 @@ const file_worker_proto_rawDesc = "" +
 	"\x05Mount\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x18\n" +
 	"\aholders\x18\x02 \x01(\x05R\aholders\x12\x12\n" +
-	"\x04idle\x18\x03 \x01(\bR\x04idle\"l\n" +
+	"\x04idle\x18\x03 \x01(\bR\x04idle\"\x84\x01\n" +
 	"\x0ePendingUnmount\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x16\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06parked\x18\x04 \x01(\bR\x06parked\"\x16\n" +
 	"\x14ListDatabasesRequest\"S\n" +
 	"\x15ListDatabasesResponse\x12:\n" +
 	"\tdatabases\x18\x01 \x03(\v2\x1c.holdfast.worker.v1.DatabaseR\tdatabases\"\x8c\x03\n" +

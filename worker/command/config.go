@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,6 +56,16 @@ policy = ""
 # keep is how much of the disk is never reserved for steps.
 keep = "0"
 
+[http]
+# listen is an address, such as "127.0.0.1:8723", at which the page, the service and figures for Prometheus are served; "": none.
+# "holdfastd page" prints where, with the token that each request must have. One that other machines reach needs a certificate.
+listen = ""
+# token_file has the token; "": one that is made, in the directory of the store.
+token_file = ""
+# certificate and key are files in PEM; "": none.
+certificate = ""
+key = ""
+
 # Each [[containerd]] is a socket on which a containerd, or a BuildKit, uses the store by proxy plugins. Its snapshots are
 # in a namespace of their own, of which nothing is pruned. There is none unless it is written here.
 # [[containerd]]
@@ -82,6 +94,7 @@ type config struct {
 	Disk struct {
 		Keep configSize `toml:"keep"`
 	} `toml:"disk"`
+	HTTP       httpConfig     `toml:"http"`
 	Containerd []clientConfig `toml:"containerd"`
 }
 
@@ -90,6 +103,32 @@ type clientConfig struct {
 	Socket    string `toml:"socket"`
 	Namespace string `toml:"namespace"`
 	Content   bool   `toml:"content"`
+}
+
+// httpConfig is an address for browsers and other machines.
+type httpConfig struct {
+	Listen      string `toml:"listen"`
+	TokenFile   string `toml:"token_file"`
+	Certificate string `toml:"certificate"`
+	Key         string `toml:"key"`
+}
+
+// check finds what is wrong.
+func (h *httpConfig) check() error {
+	if (h.Certificate == "") != (h.Key == "") {
+		return errors.New("http.certificate and http.key go together")
+	}
+	if h.Listen == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(h.Listen)
+	if err != nil {
+		return fmt.Errorf("http.listen is %q: %w", h.Listen, err)
+	}
+	if addr, err := netip.ParseAddr(host); h.Certificate == "" && host != "localhost" && (err != nil || !addr.IsLoopback()) {
+		return fmt.Errorf("http.listen is %q, which other machines can reach: give http.certificate and http.key, or an address such as 127.0.0.1:8723", h.Listen)
+	}
+	return nil
 }
 
 // clientName is what a client's namespace can be called: it is the name of a file, too.
@@ -170,7 +209,7 @@ func parseConfig(text string) (*config, error) {
 	case c.Sync != syncCommit && c.Sync != syncDeferred:
 		return nil, fmt.Errorf("sync is %q, not %q or %q", c.Sync, syncCommit, syncDeferred)
 	}
-	return &c, checkClients(c.Containerd)
+	return &c, errors.Join(c.HTTP.check(), checkClients(c.Containerd))
 }
 
 // loadConfig reads the configuration in a file. One that is not there is no error if none was asked for: path is "".

@@ -17,6 +17,7 @@ import (
 	"holdfast/worker/content"
 	"holdfast/worker/internal/remote"
 	"holdfast/worker/server"
+	"holdfast/worker/service"
 )
 
 // contentDir is the directory of a store with the content of its clients, a file for each.
@@ -34,6 +35,7 @@ type clients struct {
 	servers []*server.Server
 	stores  []*content.Store
 	paths   []string
+	files   []service.Database
 }
 
 // serveClients serves each client that is configured on a socket of its own.
@@ -65,6 +67,7 @@ func (c *clients) add(s *shared, cfg clientConfig) error {
 			return err
 		}
 		c.stores = append(c.stores, services.Content)
+		c.files = append(c.files, service.Database{Name: contentDir + "/" + cfg.Namespace + ".db", DB: services.Content.Database()})
 	}
 	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o711); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"holdfast/command/cli"
 	"holdfast/worker/internal/remote"
 	"holdfast/worker/prune"
+	"holdfast/worker/service"
 )
 
 func init() { register((*app).newServe) }
@@ -47,18 +48,19 @@ func logTo(w io.Writer, level slog.Level) *slog.Logger {
 const drainNotice = 10 * time.Second
 
 func (a *app) newServe() *cobra.Command {
-	file := ""
+	file, http := "", ""
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Keep the store open for other commands", Long: serveHelp, Args: cobra.NoArgs,
-		RunE: a.action(func(c *call) error { return c.serve(file) }), Annotations: map[string]string{runsHere: "yes"},
+		RunE: a.action(func(c *call) error { return c.serve(file, http) }), Annotations: map[string]string{runsHere: "yes"},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "file with the configuration; default: "+DefaultConfigPath+", if it is there")
+	cmd.Flags().StringVar(&http, "http", "", "serve the page at this address, such as 127.0.0.1:8723; default: as the configuration says")
 	_ = cmd.MarkFlagFilename("config", "toml")
 	return cmd
 }
 
 // configured reads the configuration. Flags that are given count more.
-func (c *call) configured(file string) (*config, error) {
+func (c *call) configured(file, http string) (*config, error) {
 	got, err := loadConfig(file)
 	if err != nil {
 		return nil, err
@@ -70,15 +72,21 @@ func (c *call) configured(file string) (*config, error) {
 			set()
 		}
 	}
+	if http != "" {
+		got.HTTP.Listen = http
+		if err := got.HTTP.check(); err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+	}
 	return got, nil
 }
 
-func (c *call) serve(file string) (err error) {
+func (c *call) serve(file, http string) (err error) {
 	log := logTo(c.cmd.ErrOrStderr(), slog.LevelInfo)
 	if !privileged() {
 		return &nextError{errors.New("a daemon mounts and runs steps: it needs root"), "run it as root, for example with sudo"}
 	}
-	got, err := c.configured(file)
+	got, err := c.configured(file, http)
 	if err != nil {
 		return err
 	}
@@ -96,6 +104,14 @@ func (c *call) serve(file string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, clients.close()) }()
+	var live livePolicies
+	live.set(got, policies)
+	api, err := c.serveAPI(s, log, got, clients, &live)
+	defer func() { err = errors.Join(err, api.close()) }()
+	if err != nil {
+		return err
+	}
+	s.page = api.page
 	path := filepath.Join(s.store.Root(), socketName)
 	l, err := listen(path)
 	if err != nil {
@@ -106,7 +122,7 @@ func (c *call) serve(file string) (err error) {
 	server := &remote.Server{Logger: log, Run: func(ctx context.Context, r *remote.Command) int { return s.run(ctx, a, r) }}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	pruning := c.pruneNowAndThen(log, s, file, got, policies)
+	pruning := c.pruneNowAndThen(log, s, file, got, &live, api.service)
 	defer pruning()
 	log.Info("ready", "store", s.store.Root(), "socket", path)
 	notify(log, daemon.SdNotifyReady)
@@ -116,6 +132,7 @@ func (c *call) serve(file string) (err error) {
 	case err = <-served:
 		err = fmt.Errorf("serve %s: %w", path, err)
 	case err = <-clients.failed:
+	case err = <-api.failed:
 	}
 	notify(log, daemon.SdNotifyStopping)
 	err = errors.Join(err, os.Remove(path), l.Close()) // who comes now opens the store itself, and waits for it
@@ -124,7 +141,7 @@ func (c *call) serve(file string) (err error) {
 
 // pruneNowAndThen prunes in the background until the function that it returns is called, which waits for that. SIGHUP has it
 // read the configuration again.
-func (c *call) pruneNowAndThen(log *slog.Logger, s *shared, file string, got *config, policies prune.Config) (stop func()) {
+func (c *call) pruneNowAndThen(log *slog.Logger, s *shared, file string, got *config, live *livePolicies, figures *service.Service) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.ctx))
 	again := make(chan os.Signal, 1)
 	signal.Reset(syscall.SIGHUP) // which would end the daemon, as it ends other commands
@@ -140,9 +157,9 @@ func (c *call) pruneNowAndThen(log *slog.Logger, s *shared, file string, got *co
 			case <-ctx.Done():
 				return
 			case <-again:
-				got, policies = c.reload(log, file, got, policies)
+				got = c.reload(log, file, got, live)
 			case <-due:
-				s.prune(ctx, log, policies)
+				s.prune(ctx, log, live.Load().Config, figures)
 			}
 		}
 	})
@@ -154,7 +171,7 @@ func (c *call) pruneNowAndThen(log *slog.Logger, s *shared, file string, got *co
 }
 
 // reload reads the configuration again; what is wrong stays as it is.
-func (c *call) reload(log *slog.Logger, file string, old *config, policies prune.Config) (*config, prune.Config) {
+func (c *call) reload(log *slog.Logger, file string, old *config, live *livePolicies) *config {
 	got, err := loadConfig(file)
 	var read prune.Config
 	if err == nil {
@@ -162,23 +179,27 @@ func (c *call) reload(log *slog.Logger, file string, old *config, policies prune
 	}
 	if err != nil {
 		log.Error("the configuration is wrong, and stays as it was", "reason", err)
-		return old, policies
+		return old
 	}
 	kept := *got
 	kept.Prune = old.Prune
 	if !reflect.DeepEqual(kept, *old) {
 		log.Warn("only what is in [prune] is changed without a restart")
 	}
+	live.set(got, read)
 	log.Info("the configuration was read again", "interval", time.Duration(got.Prune.Interval))
-	return got, read
+	return got
 }
 
 // prune prunes once. Errors are logged: the next time it is tried again.
-func (s *shared) prune(ctx context.Context, log *slog.Logger, policies prune.Config) {
+func (s *shared) prune(ctx context.Context, log *slog.Logger, policies prune.Config, figures *service.Service) {
 	p, err := prune.New(s.store, prune.Options{Config: policies})
 	var result prune.Result
 	if err == nil {
 		result, err = p.Run(ctx)
+	}
+	if ctx.Err() == nil {
+		figures.Pruned(result, err)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -19,6 +19,7 @@ type shared struct {
 	mounts *mount.Manager
 	runner *step.Runner
 	room   *room
+	page   string // its address, with the token; "": there is none
 
 	digests bool // each snapshot gets one
 }

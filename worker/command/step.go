@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"holdfast/command/size"
 	"holdfast/worker/image"
 	"holdfast/worker/prune"
+	"holdfast/worker/service"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -141,7 +143,7 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 		if !ok || name == "" {
 			return s, cli.Usagef("--env is %q; it must be NAME=VALUE", e)
 		}
-		if hasName(f.env[:i], name) {
+		if service.HasName(f.env[:i], name) {
 			return s, cli.Usagef("--env gives %s twice", name)
 		}
 	}
@@ -162,7 +164,7 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 	s.NoCache = f.noCache
 	if f.user != "" {
 		var ok bool
-		if s.User, ok = parseUser(f.user); !ok {
+		if s.User, ok = step.ParseUser(f.user); !ok {
 			return s, cli.Usagef("--user is %q; it must be USER or USER:GROUP, names or numbers", f.user)
 		}
 	}
@@ -221,60 +223,13 @@ func (f *stepFlags) userNamespaces() (step.UserNamespaces, error) {
 	return 0, cli.Usagef("--userns is %q; it can be auto or off", f.userns)
 }
 
-// parseUser reads USER or USER:GROUP. Numbers are taken as they are, and root is 0 everywhere; other names are looked
-// up in the base.
-func parseUser(text string) (u step.User, ok bool) {
-	user, group, both := strings.Cut(text, ":")
-	for _, part := range []string{user, group} {
-		if strings.ContainsAny(part, ": \t\n\x00") || strings.HasPrefix(part, "-") || part == "" && (both || part == user) {
-			return u, false
-		}
-	}
-	numbers := true
-	number := func(s string) uint32 {
-		if s == "root" || s == "" {
-			return 0
-		}
-		n, err := strconv.ParseUint(s, 10, 32)
-		numbers = numbers && err == nil
-		return uint32(n)
-	}
-	u = step.User{UID: number(user), GID: number(group)}
-	if !numbers {
-		u = step.User{Name: text}
-	}
-	return u, true
-}
-
-// defaultPath is where commands are looked for if nothing says.
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // with adds what the image of a base says, as far as no flag says otherwise.
 func (f *stepFlags) with(s *step.Step, named snapshot.Info) error {
-	config, err := image.ConfigOf(named)
-	if err != nil {
-		return err
+	err := service.Complete(s, named, f.user != "")
+	if errors.Is(err, service.ErrUser) {
+		err = &nextError{err, "give another with --user"}
 	}
-	s.Labels = config.Labels() // not what flags say
-	for _, e := range append(config.Env, "PATH="+defaultPath) {
-		if name, _, ok := strings.Cut(e, "="); ok && name != "" && !hasName(s.Env, name) {
-			s.Env = append(s.Env, e)
-		}
-	}
-	if s.Dir == "" {
-		s.Dir = config.Workdir
-	}
-	if f.user == "" && config.User != "" {
-		var ok bool
-		if s.User, ok = parseUser(config.User); !ok {
-			return fmt.Errorf("base %s is for the user %q, which is not USER or USER:GROUP; give another with --user", named.Name, config.User)
-		}
-	}
-	return nil
-}
-
-func hasName(env []string, name string) bool {
-	return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	return err
 }
 
 // step runs a step, as the flags say.

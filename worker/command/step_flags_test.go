@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"holdfast/worker/image"
+	"holdfast/worker/service"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -26,7 +27,7 @@ func TestBaseSays(t *testing.T) {
 		{stepFlags{env: []string{"A=flag"}, workdir: "/flag", user: "0"}, base, "A=flag PATH=/image", "/flag", step.User{}},
 		{stepFlags{env: []string{"PATH=/flag"}}, plain, "PATH=/flag", "", step.User{}},
 		{stepFlags{user: "5:staff"}, base, "A=image PATH=/image", "/image", step.User{Name: "5:staff"}},
-		{stepFlags{user: "root:4"}, plain, "PATH=" + defaultPath, "", step.User{GID: 4}},
+		{stepFlags{user: "root:4"}, plain, "PATH=" + service.DefaultPath, "", step.User{GID: 4}},
 	} {
 		c.flags.base, c.flags.network = "b", "none"
 		s, err := c.flags.step(t.Context(), []string{"x"})

@@ -97,6 +97,9 @@ func blobs(tx *holdfast.Tx) (*blob.Store, error) {
 	return blob.Open(b)
 }
 
+// Database is the file of the store, for its figures. It must not be written through it, nor closed.
+func (s *Store) Database() *holdfast.DB { return s.db }
+
 // Close closes the store. What writers have is saved first.
 func (s *Store) Close() error {
 	s.mu.Lock()

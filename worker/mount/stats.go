@@ -1,5 +1,13 @@
 package mount
 
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"holdfast"
+)
+
 // counters count since the manager was opened.
 type counters struct {
 	made, shared, evicted, expired, parked uint64
@@ -55,3 +63,32 @@ func (m *Manager) Stats() Stats {
 
 // Features lists which features of the kernel are used, and what is done without the others.
 func (m *Manager) Features() []FeatureState { return m.kernel.features.list() }
+
+// Mounted is a mount of a manager.
+type Mounted struct {
+	What    string    // its kind, and of what
+	Holders int       // handles that are not released
+	Idle    time.Time // since when it has none; zero: it has some
+	Leaving bool      // it is being unmounted
+}
+
+// Mounted lists what is mounted, idle mounts last.
+func (m *Manager) Mounted() []Mounted {
+	m.mu.Lock()
+	list := make([]Mounted, 0, len(m.all))
+	for e := range m.all {
+		one := Mounted{What: e.plan.String(), Holders: e.refs, Leaving: e.state == leaving}
+		if e.refs == 0 {
+			one.Idle = e.since
+		}
+		list = append(list, one)
+	}
+	m.mu.Unlock()
+	slices.SortFunc(list, func(a, b Mounted) int {
+		return cmp.Or(cmp.Compare(b.Holders, a.Holders), cmp.Compare(a.What, b.What))
+	})
+	return list
+}
+
+// Database is the file of records, for its figures. It must not be written through it, nor closed.
+func (m *Manager) Database() *holdfast.DB { return m.records.db }

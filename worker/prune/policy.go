@@ -42,6 +42,24 @@ type Policy struct {
 	MaxSnapshots  Count    `toml:"maxSnapshots,omitzero"`   // of all kinds and namespaces
 }
 
+// String is the policy on one line, in the words of its TOML.
+func (p Policy) String() string {
+	var list []string
+	add := func(name string, value any, given bool) {
+		if given {
+			list = append(list, fmt.Sprintf("%s = %v", name, value))
+		}
+	}
+	add("filters", p.Filters, len(p.Filters) > 0)
+	add("all", p.All, p.All)
+	add("keepDuration", p.KeepDuration, p.KeepDuration != 0)
+	add("reservedSpace", p.ReservedSpace, p.ReservedSpace != Size{})
+	add("maxUsedSpace", p.MaxUsedSpace, p.MaxUsedSpace != Size{})
+	add("minFreeSpace", p.MinFreeSpace, p.MinFreeSpace != Size{})
+	add("maxSnapshots", p.MaxSnapshots, p.MaxSnapshots != 0)
+	return strings.Join(list, ", ")
+}
+
 // bounded tells whether it has bounds.
 func (p *Policy) bounded() bool {
 	return !p.MaxUsedSpace.IsZero() || !p.MinFreeSpace.IsZero() || p.MaxSnapshots > 0

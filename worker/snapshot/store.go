@@ -236,6 +236,9 @@ func (s *Store) start() {
 	}
 }
 
+// Database is the file of the metadata, for its figures. It must not be written through it, nor closed.
+func (s *Store) Database() *holdfast.DB { return s.db }
+
 // Root is the directory of the store.
 func (s *Store) Root() string { return s.root }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"holdfast"
 )
 
 // State is how far a step has come.
@@ -120,6 +122,9 @@ func (r *Runner) Activities() []Activity {
 	return list
 }
 
+// Concurrency is how many steps run at once.
+func (r *Runner) Concurrency() int { return r.opt.Concurrency }
+
 // Counts returns how many steps there are and were.
 func (r *Runner) Counts() Counts {
 	r.mu.Lock()
@@ -197,6 +202,9 @@ func (f *flight) follow(ctx context.Context, log io.Writer) error {
 	}
 	return nil
 }
+
+// Database is the file of results, for its figures. It must not be written through it, nor closed.
+func (r *Runner) Database() *holdfast.DB { return r.results.db }
 
 // Recorded returns what is recorded of a step, which is a hit if its snapshot is still there: ErrNotFound if nothing is.
 func (r *Runner) Recorded(id ID) (*Result, error) {

@@ -16,8 +16,8 @@ const LabelCommand = "holdfast.step.command"
 // maxCommandLabel is how many bytes of a command are in the label.
 const maxCommandLabel = 256
 
-// commandLabel is the value of LabelCommand.
-func commandLabel(args []string) string {
+// CommandText is a command as a shell takes it, cut off after some hundred bytes: the value of LabelCommand.
+func CommandText(args []string) string {
 	var b strings.Builder
 	for i, arg := range args {
 		if i > 0 {

@@ -14,19 +14,19 @@ func TestCommandLabel(t *testing.T) {
 		"printf '%s\n' 'it'\\''s' ''": {"printf", "%s\n", "it's", ""},
 		"a \uFFFD":                    {"a", "\xff"},
 	} {
-		if got := commandLabel(args); got != want {
+		if got := CommandText(args); got != want {
 			if want != "a \uFFFD" || got != "a '\uFFFD'" {
 				t.Errorf("%q: %q, and not %q", args, got, want)
 			}
 		}
 	}
 	for _, long := range []string{strings.Repeat("x", 5000), strings.Repeat("é", 5000), strings.Repeat("'", 5000)} {
-		got := commandLabel([]string{"echo", long, "end"})
+		got := CommandText([]string{"echo", long, "end"})
 		if len(got) > maxCommandLabel || !strings.HasSuffix(got, "...") || !utf8.ValidString(got) || !strings.HasPrefix(got, "echo ") {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}
 	}
-	if got := commandLabel(make([]string, 1<<20)); len(got) > maxCommandLabel {
+	if got := CommandText(make([]string, 1<<20)); len(got) > maxCommandLabel {
 		t.Errorf("%d bytes", len(got))
 	}
 }

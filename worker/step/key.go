@@ -254,7 +254,7 @@ func (p *plan) labels(uncached string) map[string]string {
 	all := maps.Clone(p.step.Labels)
 	all[LabelVersion] = strconv.Itoa(encodingVersion)
 	all[LabelUncached] = uncached
-	all[LabelCommand] = commandLabel(p.step.Command)
+	all[LabelCommand] = CommandText(p.step.Command)
 	if p.local {
 		all[LabelLocal] = "true"
 	}

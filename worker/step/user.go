@@ -35,6 +35,31 @@ func (u *User) normalize() error {
 	return nil
 }
 
+// ParseUser reads USER or USER:GROUP; ok is false if text is neither. Numbers are taken as they are, and root is 0
+// everywhere; other names are looked up in the base.
+func ParseUser(text string) (u User, ok bool) {
+	user, group, both := strings.Cut(text, ":")
+	for _, part := range []string{user, group} {
+		if strings.ContainsAny(part, ": \t\n\x00") || strings.HasPrefix(part, "-") || part == "" && (both || part == user) {
+			return u, false
+		}
+	}
+	numbers := true
+	number := func(s string) uint32 {
+		if s == "root" || s == "" {
+			return 0
+		}
+		n, err := strconv.ParseUint(s, 10, 32)
+		numbers = numbers && err == nil
+		return uint32(n)
+	}
+	u = User{UID: number(user), GID: number(group)}
+	if !numbers {
+		u = User{Name: text}
+	}
+	return u, true
+}
+
 // maxGroups is how many groups the kernel lets a process have.
 const maxGroups = 65536
 

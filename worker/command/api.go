@@ -1,0 +1,183 @@
+//go:build unix
+
+package command
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"holdfast/worker/internal/remote"
+	"holdfast/worker/prune"
+	"holdfast/worker/service"
+	"holdfast/worker/snapshot"
+)
+
+const (
+	apiSocketName = "api.sock"   // in the directory of a store: the service of worker/api
+	tokenName     = "http.token" // what a client of the address for HTTP must know
+)
+
+// apiServer serves the service of worker/api on a socket, and where the configuration says so by HTTP.
+type apiServer struct {
+	service *service.Service
+	log     *slog.Logger
+	socket  string
+	page    string // the address of the page, with the token; "": there is none
+	servers []*http.Server
+	served  sync.WaitGroup
+	failed  chan error // of a listener that is not served any more
+}
+
+// livePolicies are by what a daemon prunes now.
+type livePolicies struct {
+	atomic.Pointer[service.Policies]
+}
+
+func (p *livePolicies) set(got *config, policies prune.Config) {
+	p.Store(&service.Policies{Config: policies, Interval: time.Duration(got.Prune.Interval)})
+}
+
+// serveAPI begins to serve the service.
+func (c *call) serveAPI(s *shared, log *slog.Logger, got *config, clients *clients, policies *livePolicies) (a *apiServer, err error) {
+	a = &apiServer{log: log, socket: filepath.Join(s.store.Root(), apiSocketName), failed: make(chan error, 2)}
+	names, err := s.store.Namespace(DefaultNamespace)
+	if err != nil {
+		return a, err
+	}
+	databases := []service.Database{{Name: "metadata.db", DB: s.store.Database()}, {Name: "results.db", DB: s.runner.Database()}, {Name: "mounts.db", DB: s.mounts.Database()}}
+	databases = append(databases, clients.files...)
+	a.service = service.New(service.Options{
+		Version: version(), Namespace: names, Runner: s.runner, Mounts: s.mounts, Databases: databases, Concurrency: s.runner.Concurrency(), Logger: log,
+		Policies: func() service.Policies { return *policies.Load() },
+		Reserve: func(ctx context.Context, base string, bytes int64) (func(), error) {
+			return c.reserveFor(ctx, s, names, base, bytes, policies.Load().Config)
+		},
+	})
+	l, err := listen(a.socket)
+	if err != nil {
+		return a, err
+	}
+	a.serve(remote.Guard(l, log), service.Access{}, nil)
+	return a, a.serveHTTP(got.HTTP, s.store.Root())
+}
+
+// reserveFor is reserve for a step that no command has asked for.
+func (c *call) reserveFor(ctx context.Context, s *shared, t *snapshot.Namespace, base string, bytes int64, policies prune.Config) (func(), error) {
+	own := *c
+	own.ctx, own.room = ctx, s.room
+	return own.reserve(t, base, bytes, &stepFlags{app: c.app, policies: policies})
+}
+
+// serveHTTP serves at the address that is configured.
+func (a *apiServer) serveHTTP(h httpConfig, root string) error {
+	if h.Listen == "" {
+		return nil
+	}
+	token, err := tokenOf(h, root)
+	if err != nil {
+		return err
+	}
+	scheme, secure := "http", (*tls.Config)(nil)
+	if h.Certificate != "" {
+		pair, err := tls.LoadX509KeyPair(h.Certificate, h.Key)
+		if err != nil {
+			return fmt.Errorf("http.certificate %s, http.key %s: %w", h.Certificate, h.Key, err)
+		}
+		scheme, secure = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	l, err := net.Listen("tcp", h.Listen)
+	if err != nil {
+		return fmt.Errorf("http.listen: %w", err)
+	}
+	a.page = fmt.Sprintf("%s://%s/#token=%s", scheme, l.Addr(), token)
+	a.serve(l, service.Access{Token: token}, secure)
+	a.log.Info("ready for browsers", "address", fmt.Sprintf("%s://%s/", scheme, l.Addr()))
+	return nil
+}
+
+// tokenOf reads the token, or makes one.
+func tokenOf(h httpConfig, root string) (string, error) {
+	path := h.TokenFile
+	if path == "" {
+		path = filepath.Join(root, tokenName)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		switch {
+		case err == nil:
+			if _, err = f.WriteString(rand.Text() + "\n"); err != nil {
+				err = errors.Join(err, os.Remove(path)) // a part of it would be easy to guess
+			}
+			if err = errors.Join(err, f.Close()); err != nil {
+				return "", err
+			}
+		case !errors.Is(err, fs.ErrExist):
+			return "", err
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(b))
+	if len(token) < leastToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", &nextError{fmt.Errorf("the token in %s is not one word of %d characters or more", path, leastToken), "remove the file if holdfastd has made it: another is made"}
+	}
+	return token, nil
+}
+
+// leastToken is how long a token is at least: what rand.Text makes has 26 characters.
+const leastToken = 20
+
+func (a *apiServer) serve(l net.Listener, access service.Access, secure *tls.Config) {
+	srv := service.NewServer(a.service.Handler(access), a.log)
+	srv.TLSConfig = secure
+	a.servers = append(a.servers, srv)
+	a.served.Go(func() {
+		var err error
+		if secure != nil {
+			err = srv.ServeTLS(l, "", "")
+		} else {
+			err = srv.Serve(l)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			a.failed <- fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+	})
+}
+
+// close ends when calls have ended, or their time has passed.
+func (a *apiServer) close() (err error) {
+	if len(a.servers) > 0 {
+		if e := os.Remove(a.socket); !errors.Is(e, fs.ErrNotExist) {
+			err = e
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	var stopped sync.WaitGroup
+	for _, srv := range a.servers {
+		stopped.Go(func() {
+			if srv.Shutdown(ctx) != nil {
+				_ = srv.Close()
+			}
+		})
+	}
+	stopped.Wait()
+	a.served.Wait()
+	if a.service != nil {
+		a.service.Close()
+	}
+	return err
+}

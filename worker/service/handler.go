@@ -1,0 +1,184 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"holdfast/worker/api"
+	"holdfast/worker/page"
+)
+
+// Limits on clients.
+const (
+	maxMessage  = 4 << 20         // bytes
+	maxHeader   = 64 << 10        // bytes
+	maxRequests = 1024            // at once; others are refused
+	idleTime    = 2 * time.Minute // of a connection without a request
+)
+
+// patience is how long a client may take.
+type patience struct {
+	read  time.Duration // for a request, and for each part of an import
+	write time.Duration // to take a part of what is sent
+}
+
+var ofAll = patience{30 * time.Second, 30 * time.Second}
+
+// Access is who may use a Handler.
+type Access struct {
+	// Token must come with each request but those for the page itself and for /healthz, as "Authorization: Bearer TOKEN".
+	// "": none is asked for, as on a socket of which the mode says who may.
+	Token string
+}
+
+// Handler serves the service by Connect, gRPC and gRPC-Web; /metrics, /debug/pprof/, /healthz; and the page.
+func (s *Service) Handler(access Access) http.Handler {
+	options := []connect.HandlerOption{
+		connect.WithReadMaxBytes(maxMessage),
+		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, r any) error {
+			s.log.Error("a call has failed", "method", spec.Procedure, "panic", r, "stack", string(debug.Stack()))
+			return connect.NewError(connect.CodeInternal, fmt.Errorf("%s: internal error: see the log of the daemon", spec.Procedure))
+		}),
+	}
+	calls := http.NewServeMux()
+	calls.Handle(api.NewStepsHandler(steps{s}, options...))
+	calls.Handle(api.NewSnapshotsHandler(snapshots{s}, options...))
+	calls.Handle(api.NewImagesHandler(images{s}, options...))
+	calls.Handle(api.NewStorageHandler(storage{s}, options...))
+	calls.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError), MaxRequestsInFlight: 4}))
+	calls.HandleFunc("/debug/pprof/", pprof.Index)
+	calls.HandleFunc("/debug/pprof/cmdline", http.NotFound) // it has no use, and the command line may say too much
+	calls.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	calls.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	calls.HandleFunc("/debug/pprof/trace", pprof.Trace)
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.healthz)
+	static := page.Handler()
+	mux.Handle("GET /{$}", static)
+	mux.Handle("GET /page/", static)
+	mux.Handle("/", authorized(access.Token, calls))
+	return limited(maxRequests, ofAll.bound(mux))
+}
+
+// NewServer makes a server for a Handler, with the limits on connections.
+func NewServer(h http.Handler, log *slog.Logger) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // gRPC
+	return &http.Server{Handler: h, Protocols: protocols, ReadHeaderTimeout: ofAll.read, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+}
+
+// healthz says whether the store answers.
+func (s *Service) healthz(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.store.Totals(r.Context()); err != nil {
+		http.Error(w, "the store does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+// authorized asks for a token.
+func authorized(token string, next http.Handler) http.Handler {
+	if token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte(token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got := sha256.Sum256([]byte(given))
+		if !ok || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "the token is missing or wrong: holdfastd page prints an address with it", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// limited refuses requests that are too many at once.
+func limited(most int, next http.Handler) http.Handler {
+	slots := make(chan struct{}, most)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// bound bounds what a client that is slow, or gone without a word, holds up. All of a request is read before its call begins, but
+// for an import; each write has its time.
+func (p patience) bound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		if r.URL.Path == api.ImagesImportProcedure {
+			r.Body = &timedBody{r.Body, rc, p.read}
+		} else if r.Body != nil && r.Body != http.NoBody {
+			_ = rc.SetReadDeadline(time.Now().Add(p.read))
+			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage+1024))
+			_ = rc.SetReadDeadline(time.Time{})
+			if err != nil {
+				http.Error(w, "the request cannot be read, or is too large", http.StatusRequestEntityTooLarge)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		next.ServeHTTP(&timedWriter{w, rc, p.write}, r)
+	})
+}
+
+// timedBody is a body each part of which has its time.
+type timedBody struct {
+	io.ReadCloser
+	rc   *http.ResponseController
+	time time.Duration
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	_ = b.rc.SetReadDeadline(time.Now().Add(b.time))
+	n, err := b.ReadCloser.Read(p)
+	_ = b.rc.SetReadDeadline(time.Time{})
+	return n, err
+}
+
+// timedWriter is a response each part of which has its time. Between writes there is no deadline: its end would end the stream.
+type timedWriter struct {
+	http.ResponseWriter
+	rc   *http.ResponseController
+	time time.Duration
+}
+
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *timedWriter) Write(p []byte) (int, error) {
+	_ = w.rc.SetWriteDeadline(time.Now().Add(w.time))
+	n, err := w.ResponseWriter.Write(p)
+	_ = w.rc.SetWriteDeadline(time.Time{})
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (w *timedWriter) Flush() {
+	_ = w.rc.SetWriteDeadline(time.Now().Add(w.time))
+	_ = w.rc.Flush()
+	_ = w.rc.SetWriteDeadline(time.Time{})
+}

@@ -1,0 +1,87 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"holdfast"
+	"holdfast/worker/mount"
+	"holdfast/worker/prune"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
+)
+
+// Database is a database file of a store.
+type Database struct {
+	Name string // its path in the directory of the store
+	DB   *holdfast.DB
+}
+
+// Policies are by what a daemon prunes.
+type Policies struct {
+	Config   prune.Config
+	Interval time.Duration // 0: only when it is told to
+}
+
+// Options say what a Service serves. All but Logger must be given.
+type Options struct {
+	Version string
+
+	// Namespace is where steps and bases are.
+	Namespace *snapshot.Namespace
+	Runner    *step.Runner
+	Mounts    *mount.Manager
+
+	// Databases are the files of which figures are shown.
+	Databases []Database
+
+	// Policies returns what is configured now.
+	Policies func() Policies
+
+	// Reserve promises a step on a base so many bytes of the disk, until release.
+	Reserve func(ctx context.Context, base string, bytes int64) (release func(), err error)
+
+	// Concurrency is how many steps run at once.
+	Concurrency int
+
+	// Logger hears of calls that fail for the daemon's fault; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// A Service has the state that calls share. Close ends it.
+type Service struct {
+	Options
+	store   *snapshot.Store
+	log     *slog.Logger
+	started time.Time
+	index   index
+	history history
+	pages   sync.Mutex    // one map of pages is made at a time
+	imports chan struct{} // that run
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// maxImports is how many imports run at once: others wait.
+const maxImports = 4
+
+// New makes a Service, which samples figures until Close.
+func New(o Options) *Service {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Service{Options: o, store: o.Namespace.Store(), log: o.Logger, started: time.Now(), imports: make(chan struct{}, maxImports), stop: stop}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.index.store = s.store
+	s.done.Go(func() { s.sample(ctx) })
+	return s
+}
+
+// Close ends what goes on in the background. Calls must have ended.
+func (s *Service) Close() {
+	s.stop()
+	s.done.Wait()
+}
