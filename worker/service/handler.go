@@ -135,11 +135,12 @@ func (p patience) bound(next http.Handler) http.Handler {
 		} else if r.Body != nil && r.Body != http.NoBody {
 			_ = rc.SetReadDeadline(time.Now().Add(p.read))
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage+1024))
-			_ = rc.SetReadDeadline(time.Time{})
-			if err != nil {
+			if err != nil { // the deadline stays: the server reads what is left of the request before it answers
+				w.Header().Set("Connection", "close")
 				http.Error(w, "the request cannot be read, or is too large", http.StatusRequestEntityTooLarge)
 				return
 			}
+			_ = rc.SetReadDeadline(time.Time{}) // its end would end the call
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		next.ServeHTTP(&timedWriter{w, rc, p.write}, r)
@@ -156,7 +157,9 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	_ = b.rc.SetReadDeadline(time.Now().Add(b.time))
 	n, err := b.ReadCloser.Read(p)
-	_ = b.rc.SetReadDeadline(time.Time{})
+	if err == nil || err == io.EOF {
+		_ = b.rc.SetReadDeadline(time.Time{})
+	}
 	return n, err
 }
 
