@@ -72,6 +72,10 @@ func (p *Pager) plainNow() {
 	}
 	p.byTimer.Add(1)
 	defer p.byTimer.Done()
+	// Nothing else looks before the meta is written. If writing has stopped, by this or before, the barrier fails.
+	if err := p.checkLength(); err != nil && p.stoppedBy() == nil {
+		p.logf("%v", err)
+	}
 	pr := p.barrier(true)
 	p.pipeline.Unlock()
 	if err := pr.Finish(); err != nil {

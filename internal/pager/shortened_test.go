@@ -198,3 +198,20 @@ func TestVisibleIsFlushedWithoutLength(t *testing.T) {
 	}
 	e.fail = nil
 }
+
+// What happened: the file was shortened after a commit, and the timer of the plain meta, which did not look at its length, wrote
+// a meta page into it.
+func TestShortenedGetsNoPlainMeta(t *testing.T) {
+	e := periodic(t, pager.Options{PlainDelay: -1})
+	e.opts.Mode = pager.Full
+	e.mustCommit("committed", 1)
+	e.cut()
+	writes := count(e, vfs.KindWrite)
+	e.PlainNow()
+	if n := count(e, vfs.KindWrite) - writes; n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	if err := e.commit("more", 1); !errors.Is(err, pager.ErrStopped) {
+		t.Errorf("a commit after that: %v", err)
+	}
+}
