@@ -80,6 +80,12 @@ e2e: ## containerd (a current one and Debian's) and BuildKit with their storage 
 	scripts/debian-containerd bin/debian-containerd
 	cd test && $(GO) run ./cmd/programs -debian ../bin/debian-containerd/usr/bin $(PROGRAMFLAGS) $(or $(PARTS),service)
 
+.PHONY: page
+page: ## the page of holdfastd serve in Debian's Chromium, as root: looked at, and its figures (PAGEFLAGS="-snapshots 1000 -pictures worker/page/pictures")
+	bash -c "set -e; . scripts/packages; install_package chromium chromium; install_package busybox busybox-static"
+	cd worker && $(GO) build -o ../bin/holdfastd ./cmd/holdfastd
+	cd test && $(GO) run ./cmd/page $(PAGEFLAGS)
+
 .PHONY: bench
 bench: ## tables compared with bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
