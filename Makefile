@@ -81,7 +81,7 @@ e2e: ## containerd (a current one and Debian's) and BuildKit with their storage 
 	cd test && $(GO) run ./cmd/programs -debian ../bin/debian-containerd/usr/bin $(PROGRAMFLAGS) $(or $(PARTS),service)
 
 .PHONY: page
-page: ## the page of holdfastd serve in Debian's Chromium, as root: looked at, and its figures (PAGEFLAGS="-snapshots 1000 -pictures worker/page/pictures")
+page: ## the page of holdfastd serve in Debian's Chromium, as root: looked at, and its figures (PAGEFLAGS="-snapshots 1000 -pictures ../worker/page/pictures")
 	bash -c "set -e; . scripts/packages; install_package chromium chromium; install_package busybox busybox-static"
 	cd worker && $(GO) build -o ../bin/holdfastd ./cmd/holdfastd
 	cd test && $(GO) run ./cmd/page $(PAGEFLAGS)

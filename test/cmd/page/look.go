@@ -25,7 +25,7 @@ import (
 const maxBytes = 200_000
 
 // patience is how long it is waited for something that must come.
-const patience = 30 * time.Second
+const patience = 15 * time.Second
 
 // tab is a tab of a browser, with what it has complained of.
 type tab struct {
@@ -35,7 +35,7 @@ type tab struct {
 	complaints []string
 }
 
-func newTab(browser context.Context) *tab {
+func newTab(browser context.Context) (*tab, error) {
 	b := &tab{}
 	b.ctx, _ = chromedp.NewContext(browser) // it ends with the browser
 	chromedp.ListenTarget(b.ctx, func(event any) {
@@ -45,12 +45,14 @@ func newTab(browser context.Context) *tab {
 		case *runtime.EventExceptionThrown:
 			b.complaints = append(b.complaints, e.ExceptionDetails.Error())
 		case *cdplog.EventEntryAdded:
-			b.complaints = append(b.complaints, e.Entry.Text)
+			if e.Entry.Level == cdplog.LevelError || e.Entry.Source == cdplog.SourceSecurity {
+				b.complaints = append(b.complaints, e.Entry.Text)
+			}
 		case *page.EventJavascriptDialogOpening:
 			b.complaints = append(b.complaints, "a dialog: "+e.Message)
 		}
 	})
-	return b
+	return b, chromedp.Run(b.ctx, cdplog.Enable(), runtime.Enable()) // without a timeout, which would be the tab's
 }
 
 func (b *tab) do(what string, actions ...chromedp.Action) error {
@@ -59,14 +61,26 @@ func (b *tab) do(what string, actions ...chromedp.Action) error {
 	if err := chromedp.Run(ctx, actions...); err != nil {
 		var text string
 		_ = chromedp.Run(b.ctx, chromedp.Text("body", &text, chromedp.ByQuery))
-		return fmt.Errorf("%s: %w; the page says: %.600s", what, err, text)
+		return fmt.Errorf("%s: %w; the page says: %.900q", what, err, text)
 	}
 	return nil
 }
 
-// until waits until an expression of JavaScript is true.
+// until waits until an expression of JavaScript is true. (Poll of chromedp compiles it in the page, whose policy forbids that.)
 func until(expression string) chromedp.Action {
-	return chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience))
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		for {
+			var is bool
+			if err := chromedp.Evaluate("Boolean("+expression+")", &is).Do(ctx); err == nil && is {
+				return nil
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return fmt.Errorf("waiting for %s: %w", expression, ctx.Err())
+			}
+		}
+	})
 }
 
 const says = `document.getElementById('view').innerText`
@@ -89,8 +103,8 @@ func look(ctx context.Context, d *daemon, address, dir string) error {
 	if err := chromedp.Run(window); err != nil {
 		return fmt.Errorf("%s: %w", *browser, err)
 	}
-	b := newTab(window)
-	if err := errors.Join(b.do("a page that logs", cdplog.Enable(), runtime.Enable())); err != nil {
+	b, err := newTab(window)
+	if err != nil {
 		return err
 	}
 	for _, step := range []func() error{
@@ -111,7 +125,11 @@ func look(ctx context.Context, d *daemon, address, dir string) error {
 	if len(complaints) > 0 {
 		return fmt.Errorf("the browser complains: %s", strings.Join(complaints, "; "))
 	}
-	return newTab(window).refused(address)
+	other, err := newTab(window)
+	if err != nil {
+		return err
+	}
+	return other.refused(address)
 }
 
 // figures loads the page some times.
@@ -164,13 +182,13 @@ func (b *tab) overview() error {
 
 // snapshots uses the keyboard where it can.
 func (b *tab) snapshots() error {
-	err := b.do("the tree", chromedp.KeyEvent("3"), until(`location.hash === '#snapshots' && document.querySelectorAll('tbody tr').length > 100`),
+	err := b.do("the tree", chromedp.KeyEvent("3"), until(`location.hash === '#snapshots' && document.querySelectorAll('tbody tr').length > 10`),
 		chromedp.Focus(`button.twist:not([disabled])`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter),
-		until(`document.querySelector('button.twist[aria-expanded=true]') && document.querySelectorAll('tbody tr td[style*="1.2rem"]').length > 50`))
+		until(`document.querySelector('button.twist[aria-expanded=true]') && document.querySelectorAll('tbody tr td[style*="1.2rem"]').length > 2`))
 	if err != nil {
 		return err
 	}
-	err = b.do("searching", chromedp.Focus("body", chromedp.ByQuery), chromedp.KeyEvent("/"), until(`document.activeElement.type === 'search'`),
+	err = b.do("searching", chromedp.KeyEvent("/"), until(`document.activeElement.type === 'search'`),
 		chromedp.KeyEvent("PART-49"), until(`document.querySelector('.tools [role=status]').textContent.match(/^[1-9][0-9,]* found/) && document.querySelectorAll('tbody tr').length > 10`),
 		chromedp.SetValue("select", "ORDER_NAME", chromedp.ByQuery), chromedp.Evaluate(`document.querySelector('select').dispatchEvent(new Event('change'))`, nil),
 		chromedp.Focus(`button.link`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), saysAll("Last used", "Remove"), until(fmt.Sprintf("%s.match(/It stays|The next prune/)", says)))
@@ -212,7 +230,7 @@ func (b *tab) others() error {
 		return err
 	}
 	err = b.do("databases", chromedp.KeyEvent("5"), saysAll("metadata.db", "results.db", "pages in use", "median"),
-		until(`[...document.querySelectorAll('canvas')].every(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0))`))
+		until(`[...document.querySelectorAll('canvas')].every(c => c.getContext('2d', {willReadFrequently: true}).getImageData(0, 0, c.width, c.height).data.some(v => v > 0))`))
 	return errors.Join(err, b.picture("page-databases"))
 }
 

@@ -17,7 +17,7 @@ function trend(title, samples, value, text) {
   const points = samples.map((s) => [Date.parse(s.time), value(s)]);
   const section = el('section', { class: 'card' }, el('h2', {}, title));
   if (points.length < 2) {
-    section.append(el('p', { class: 'note' }, 'a sample is taken each minute'));
+    section.append(el('p', { class: 'note' }, 'sampled every minute'));
     return section;
   }
   const values = points.map((p) => p[1]);
@@ -81,12 +81,12 @@ export function show(main, fail) {
         card('Snapshots', count(s.snapshots), el('div', { class: 'soft' }, `${size(s.committedBytes)} in ${count(s.committed)} that are committed`),
           num(s.trash) ? el('div', { class: 'soft' }, `${count(s.trash)} being deleted`) : ''),
         card('Steps', `${count(s.stepsRunning)} running`, el('div', { class: 'soft' }, `${count(s.stepsQueued)} queued, ${count(s.concurrency)} at once`),
-          el('div', { class: 'soft' }, `${count(hits + ran)} since ${ago(s.started)}: ${hits + ran ? Math.round((100 * hits) / (hits + ran)) : 0} % hits, ${count(s.stepsFailed)} failed`)),
+          el('div', { class: 'soft' }, `${count(hits + ran)} in ${took((Date.now() - Date.parse(s.started)) / 1000)}: ${hits + ran ? Math.round((100 * hits) / (hits + ran)) : 0} % hits, ${count(s.stepsFailed)} failed`)),
         card('Mounts', count(s.mounts), el('div', { class: 'soft' }, `${count(s.mountsHeld)} held, ${count(num(s.mounts) - num(s.mountsHeld))} idle`),
           num(s.mountsParked) ? el('div', { class: 'bad' }, `${count(s.mountsParked)} cannot be unmounted`) : ''));
       if (Date.now() - drawn < 15000) return;
       drawn = Date.now();
-      replace(policies, el('h2', {}, 'Limits'), el('p', { class: 'soft' }, seconds(s.pruneInterval) ? `pruned each ${took(seconds(s.pruneInterval))} by these policies:` : 'pruned when a step needs room, by these policies:'),
+      replace(policies, el('h2', {}, 'Limits'), el('p', { class: 'soft' }, seconds(s.pruneInterval) ? `pruned every ${took(seconds(s.pruneInterval))} by these policies:` : 'pruned when a step needs room, by these policies:'),
         el('ol', { class: 'mono' }, ...(s.policies || []).map((p) => el('li', {}, p))));
       history().catch(fail);
       planned().catch(fail);
