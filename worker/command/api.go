@@ -34,7 +34,6 @@ const (
 type apiServer struct {
 	service *service.Service
 	log     *slog.Logger
-	socket  string
 	page    string // the address of the page, with the token; "": there is none
 	servers []*http.Server
 	served  sync.WaitGroup
@@ -50,9 +49,15 @@ func (p *livePolicies) set(got *config, policies prune.Config) {
 	p.Store(&service.Policies{Config: policies, Interval: time.Duration(got.Prune.Interval)})
 }
 
+func policiesOf(got *config, policies prune.Config) *livePolicies {
+	p := &livePolicies{}
+	p.set(got, policies)
+	return p
+}
+
 // serveAPI begins to serve the service.
-func (c *call) serveAPI(s *shared, log *slog.Logger, got *config, clients *clients, policies *livePolicies) (a *apiServer, err error) {
-	a = &apiServer{log: log, socket: filepath.Join(s.store.Root(), apiSocketName), failed: make(chan error, 2)}
+func (c *call) serveAPI(s *shared, log *slog.Logger, at *sockets, got *config, clients *clients, policies *livePolicies) (a *apiServer, err error) {
+	a = &apiServer{log: log, failed: make(chan error, 2)}
 	names, err := s.store.Namespace(DefaultNamespace)
 	if err != nil {
 		return a, err
@@ -66,7 +71,7 @@ func (c *call) serveAPI(s *shared, log *slog.Logger, got *config, clients *clien
 			return c.reserveFor(ctx, s, names, base, bytes, policies.Load().Config)
 		},
 	})
-	l, err := listen(a.socket)
+	l, err := at.replace(filepath.Join(s.store.Root(), apiSocketName))
 	if err != nil {
 		return a, err
 	}
@@ -157,15 +162,11 @@ func (a *apiServer) serve(l net.Listener, access service.Access, secure *tls.Con
 	})
 }
 
-// close ends when calls have ended, or their time has passed.
-func (a *apiServer) close() (err error) {
-	if len(a.servers) > 0 {
-		if e := os.Remove(a.socket); !errors.Is(e, fs.ErrNotExist) {
-			err = e
-		}
+// drain returns when the calls that run have ended; when ctx ends, it ends them. Those that only watch end at once.
+func (a *apiServer) drain(ctx context.Context) {
+	if a.service != nil {
+		a.service.End()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
 	var stopped sync.WaitGroup
 	for _, srv := range a.servers {
 		stopped.Go(func() {
@@ -176,8 +177,14 @@ func (a *apiServer) close() (err error) {
 	}
 	stopped.Wait()
 	a.served.Wait()
+}
+
+// close is the end of drain, which need not have begun.
+func (a *apiServer) close() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	a.drain(ended)
 	if a.service != nil {
 		a.service.Close()
 	}
-	return err
 }

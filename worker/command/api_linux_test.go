@@ -9,8 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -404,4 +407,102 @@ func TestAPIPage(t *testing.T) {
 			t.Errorf("the %s is in the metrics", what)
 		}
 	}
+}
+
+// TestServeActivation: with sockets of systemd clients wait for a daemon that is started again, also after kill -9, and a store
+// that is not there yet is made beside the sockets.
+func TestServeActivation(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a daemon mounts")
+	}
+	t.Chdir(t.TempDir())
+	busybox(t)
+	dir, err := os.Getwd()
+	check(t, err)
+	check(t, os.Mkdir("store", 0o700))
+	var files []*os.File
+	for _, name := range []string{"command.sock", "api.sock"} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "store", name), Net: "unix"})
+		check(t, err)
+		l.SetUnlinkOnClose(false)
+		f, err := l.File()
+		check(t, err)
+		check(t, l.Close())
+		t.Cleanup(func() { _ = f.Close() })
+		files = append(files, f)
+	}
+	var log bytes.Buffer
+	start := func() *exec.Cmd {
+		cmd := holdfastd(t, "serve")
+		cmd.Args = append([]string{"sh", "-c", `LISTEN_FDS=2 LISTEN_PID=$$ exec "$0" "$@"`, "/proc/self/exe"}, cmd.Args[1:]...)
+		self, err := os.Executable()
+		check(t, err)
+		cmd.Args[3], cmd.Path = self, "/bin/sh"
+		cmd.ExtraFiles, cmd.Stderr = files, &log
+		check(t, cmd.Start())
+		return cmd
+	}
+	store := api.NewStorageClient(overSocket(t), anywhere)
+	done := make(chan error, 1)
+	get := func() {
+		_, err := store.GetStatus(t.Context(), connect.NewRequest(&api.GetStatusRequest{}))
+		done <- err
+	}
+	go get() // before there is a daemon
+	first := start()
+	if err := <-done; err != nil {
+		t.Fatalf("%v; %s", err, &log)
+	}
+	if r := served(t, "import", "busybox.tar", "bb"); r.code != 0 {
+		t.Errorf("%+v; %s", r, &log)
+	}
+	check(t, first.Process.Kill())
+	_ = first.Wait()
+	again := make(chan result, 1)
+	go func() { again <- served(t, "step", "--base", "bb", "--", "sh", "-c", "echo again") }()
+	second := start()
+	if r := <-again; r.code != 0 || r.out != "again\n" {
+		t.Errorf("after kill -9: %+v; %s", r, &log)
+	}
+	check(t, second.Process.Signal(syscall.SIGTERM))
+	if err := second.Wait(); err != nil {
+		t.Errorf("%v; %s", err, &log)
+	}
+	for _, name := range []string{"command.sock", "api.sock"} {
+		if _, err := os.Lstat("store/" + name); err != nil {
+			t.Errorf("the socket is systemd's: %v", err)
+		}
+	}
+}
+
+// TestAPIDrains: a daemon that is to end lets steps of clients end, and not those who watch keep it.
+func TestAPIDrains(t *testing.T) {
+	stand(t, "overlay")
+	d := startDaemon(t)
+	steps, store := api.NewStepsClient(overSocket(t), anywhere), api.NewStorageClient(overSocket(t), anywhere)
+	stream, err := steps.Run(t.Context(), connect.NewRequest(sh("echo begun; sleep 0.5; echo ended")))
+	check(t, err)
+	if !stream.Receive() {
+		t.Fatal(stream.Err())
+	}
+	watch, err := store.Watch(t.Context(), connect.NewRequest(&api.WatchRequest{}))
+	check(t, err)
+	if !watch.Receive() {
+		t.Fatal(watch.Err())
+	}
+	check(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	for watch.Receive() {
+	}
+	if connect.CodeOf(watch.Err()) != connect.CodeUnavailable {
+		t.Errorf("watching: %v", watch.Err())
+	}
+	out, name := "", ""
+	for stream.Receive() {
+		out += string(stream.Msg().GetOutput())
+		name = stream.Msg().GetResult().GetSnapshot()
+	}
+	if stream.Err() != nil || out != "ended\n" || name == "" {
+		t.Errorf("the step: %q, %q, %v", out, name, stream.Err())
+	}
+	d.stop()
 }

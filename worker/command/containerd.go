@@ -34,22 +34,21 @@ type clients struct {
 
 	servers []*server.Server
 	stores  []*content.Store
-	paths   []string
 	files   []service.Database
 }
 
 // serveClients serves each client that is configured on a socket of its own.
-func (s *shared) serveClients(log *slog.Logger, list []clientConfig) (c *clients, err error) {
+func (s *shared) serveClients(log *slog.Logger, at *sockets, list []clientConfig) (c *clients, err error) {
 	c = &clients{log: log, failed: make(chan error, len(list))}
 	for _, cfg := range list {
-		if err := c.add(s, cfg); err != nil {
-			return c, errors.Join(fmt.Errorf("containerd socket %s: %w", cfg.Socket, err), c.close())
+		if err := c.add(s, at, cfg); err != nil {
+			return c, errors.Join(fmt.Errorf("containerd socket %s: %w", cfg.Socket, err), at.remove(), c.close())
 		}
 	}
 	return c, nil
 }
 
-func (c *clients) add(s *shared, cfg clientConfig) error {
+func (c *clients) add(s *shared, at *sockets, cfg clientConfig) error {
 	if filepath.Clean(cfg.Socket) == filepath.Join(s.store.Root(), socketName) {
 		return &nextError{errors.New("that is the socket for commands"), "choose another path"}
 	}
@@ -69,17 +68,18 @@ func (c *clients) add(s *shared, cfg clientConfig) error {
 		c.stores = append(c.stores, services.Content)
 		c.files = append(c.files, service.Database{Name: contentDir + "/" + cfg.Namespace + ".db", DB: services.Content.Database()})
 	}
-	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o711); err != nil {
-		return err
+	if !at.has(cfg.Socket) {
+		if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o711); err != nil {
+			return err
+		}
+		if err := removeStale(cfg.Socket); err != nil {
+			return err
+		}
 	}
-	if err := removeStale(cfg.Socket); err != nil {
-		return err
-	}
-	l, err := remote.Listen(cfg.Socket)
+	l, err := at.listen(cfg.Socket)
 	if err != nil {
 		return err
 	}
-	c.paths = append(c.paths, cfg.Socket)
 	srv := server.New(services, c.log)
 	c.servers = append(c.servers, srv)
 	c.served.Go(func() {
@@ -116,9 +116,6 @@ func removeStale(path string) error {
 // close ends when calls have ended, or their time has passed, and what clients have written is saved.
 func (c *clients) close() error {
 	var errs []error
-	for _, path := range c.paths { // before the listeners are closed: after that it can be another daemon's
-		errs = append(errs, os.Remove(path))
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	var stopped sync.WaitGroup

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -99,21 +97,24 @@ func (c *call) serve(file, http string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close(c)) }()
-	clients, err := s.serveClients(log, got.Containerd)
+	at, err := passedSockets()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, clients.close()) }()
-	var live livePolicies
-	live.set(got, policies)
-	api, err := c.serveAPI(s, log, got, clients, &live)
-	defer func() { err = errors.Join(err, api.close()) }()
+	clients, err := s.serveClients(log, at, got.Containerd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, at.remove(), clients.close()) }()
+	live := policiesOf(got, policies)
+	api, err := c.serveAPI(s, log, at, got, clients, live)
+	defer api.close()
 	if err != nil {
 		return err
 	}
 	s.page = api.page
 	path := filepath.Join(s.store.Root(), socketName)
-	l, err := listen(path)
+	l, err := at.replace(path)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (c *call) serve(file, http string) (err error) {
 	server := &remote.Server{Logger: log, Run: func(ctx context.Context, r *remote.Command) int { return s.run(ctx, a, r) }}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	pruning := c.pruneNowAndThen(log, s, file, got, &live, api.service)
+	pruning := c.pruneNowAndThen(log, s, file, got, live, api.service)
 	defer pruning()
 	log.Info("ready", "store", s.store.Root(), "socket", path)
 	notify(log, daemon.SdNotifyReady)
@@ -135,8 +136,9 @@ func (c *call) serve(file, http string) (err error) {
 	case err = <-api.failed:
 	}
 	notify(log, daemon.SdNotifyStopping)
-	err = errors.Join(err, os.Remove(path), l.Close()) // who comes now opens the store itself, and waits for it
-	return errors.Join(err, drain(log, server))
+	err = errors.Join(err, at.remove(path), l.Close()) // who comes now opens the store itself, and waits for it
+	drain(log, server, api)
+	return err
 }
 
 // pruneNowAndThen prunes in the background until the function that it returns is called, which waits for that. SIGHUP has it
@@ -230,19 +232,14 @@ func (s *shared) run(ctx context.Context, a app, r *remote.Command) int {
 	return execute(ctx, root)
 }
 
-// listen listens on a socket of this user alone. One that is there was left by a daemon that was killed: who has the store has the socket.
-func listen(path string) (*net.UnixListener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return remote.Listen(path)
-}
-
-// drain waits until all commands have ended. The next signal cancels those that run.
-func drain(log *slog.Logger, server *remote.Server) error {
+// drain waits until all commands and calls have ended. The next signal cancels those that run.
+func drain(log *slog.Logger, server *remote.Server, api *apiServer) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		server.Drain()
+		api.drain(ctx)
 		close(done)
 	}()
 	again := make(chan os.Signal, 1)
@@ -251,11 +248,12 @@ func drain(log *slog.Logger, server *remote.Server) error {
 	for {
 		select {
 		case <-done:
-			return nil
+			return
 		case <-again:
 			server.Cancel()
+			cancel()
 		case <-time.After(drainNotice):
-			log.Info("waiting for commands to end", "running", server.Running())
+			log.Info("waiting for commands to end", "running", server.Running(), "steps", api.service.Running())
 		}
 	}
 }

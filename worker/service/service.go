@@ -2,9 +2,12 @@ package service
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"holdfast"
 	"holdfast/worker/mount"
@@ -61,6 +64,8 @@ type Service struct {
 	pages   sync.Mutex    // one map of pages is made at a time
 	imports chan struct{} // that run
 
+	ctx  context.Context // ends when those who only watch are to go
+	end  context.CancelFunc
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
@@ -76,12 +81,36 @@ func New(o Options) *Service {
 		s.log = slog.Default()
 	}
 	s.index.store = s.store
+	s.ctx, s.end = context.WithCancel(context.Background())
 	s.done.Go(func() { s.sample(ctx) })
 	return s
 }
 
+// Running is how many steps are in hand, whoever wants them.
+func (s *Service) Running() int {
+	counts := s.Runner.Counts()
+	return counts.Queued + counts.Running
+}
+
+// End ends the calls that only watch, which would go on for ever. Others go on.
+func (s *Service) End() { s.end() }
+
+// errEnding is the error of calls that End has ended.
+var errEnding = connect.NewError(connect.CodeUnavailable, errors.New("the daemon ends"))
+
+// watching is the context of a call that only watches.
+func (s *Service) watching(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(errEnding) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // Close ends what goes on in the background. Calls must have ended.
 func (s *Service) Close() {
+	s.end()
 	s.stop()
 	s.done.Wait()
 }

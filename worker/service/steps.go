@@ -197,7 +197,13 @@ func (s *Service) activities() []*api.Step {
 func (s steps) Logs(ctx context.Context, req *connect.Request[api.LogsRequest], stream *connect.ServerStream[api.LogsResponse]) error {
 	w := outputWriter(func(b []byte) error { return stream.Send(&api.LogsResponse{Output: b}) })
 	if req.Msg.Snapshot == "" {
-		return coded(s.Runner.Follow(ctx, req.Msg.Serial, w))
+		ctx, done := s.watching(ctx)
+		defer done()
+		err := s.Runner.Follow(ctx, req.Msg.Serial, w)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return coded(err)
 	}
 	id, ok := step.ParseSnapshot(req.Msg.Snapshot)
 	if !ok {

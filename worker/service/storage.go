@@ -60,6 +60,8 @@ func (s *Service) status(ctx context.Context) (*api.GetStatusResponse, error) {
 
 // Watch implements api.StorageHandler.
 func (s storage) Watch(ctx context.Context, req *connect.Request[api.WatchRequest], stream *connect.ServerStream[api.WatchResponse]) error {
+	ctx, done := s.watching(ctx)
+	defer done()
 	interval := defaultInterval
 	if req.Msg.Interval != nil {
 		interval = max(req.Msg.Interval.AsDuration(), leastInterval)
@@ -77,7 +79,7 @@ func (s storage) Watch(ctx context.Context, req *connect.Request[api.WatchReques
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return coded(ctx.Err())
+			return coded(context.Cause(ctx))
 		}
 	}
 }

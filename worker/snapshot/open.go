@@ -147,6 +147,9 @@ func unreadable(path string, err error) error {
 // fits tells whether an entry is one that making a store can leave.
 func fits(root string, e fs.DirEntry, driver Driver) (bool, error) {
 	path := filepath.Join(root, e.Name())
+	if e.Type()&fs.ModeSocket != 0 { // systemd makes the sockets of a daemon before that makes the store
+		return true, nil
+	}
 	switch name := e.Name(); name {
 	case metadataName:
 		return true, nil
