@@ -79,35 +79,8 @@ func (s steps) stepOf(ctx context.Context, r *api.RunRequest) (st step.Step, err
 	l := r.Limits
 	st = step.Step{Base: on.Name, Command: r.Command, Env: r.Env, Dir: r.Workdir, NoCache: r.NoCache, Limits: step.Limits{
 		Memory: l.GetMemoryBytes(), CPU: l.GetCpus(), Pids: l.GetPids(), Time: l.GetTime().AsDuration(), Disk: l.GetDiskBytes()}}
-	for i, e := range r.Env {
-		name, _, ok := strings.Cut(e, "=")
-		if !ok || name == "" {
-			return st, invalid(fmt.Sprintf("env has %q; it must be NAME=VALUE", e))
-		}
-		if HasName(r.Env[:i], name) {
-			return st, invalid("env gives " + name + " twice")
-		}
-	}
-	switch r.Runtime {
-	case "", "native":
-		st.Runtime = step.Native()
-	case "runc":
-		st.Runtime = step.Runc()
-	default:
-		return st, invalid(fmt.Sprintf("runtime is %q; it can be native or runc", r.Runtime))
-	}
-	switch r.Network {
-	case api.Network_NETWORK_NONE:
-	case api.Network_NETWORK_HOST:
-		st.Network = step.NetworkHost
-	default:
-		return st, invalid(fmt.Sprintf("network is %d", r.Network))
-	}
-	if r.User != "" {
-		var ok bool
-		if st.User, ok = step.ParseUser(r.User); !ok {
-			return st, invalid(fmt.Sprintf("user is %q; it must be USER or USER:GROUP, names or numbers", r.User))
-		}
+	if err := choose(&st, r); err != nil {
+		return st, err
 	}
 	for _, c := range r.Caches {
 		st.Mounts = append(st.Mounts, step.Mount{Cache: c.GetId(), Target: c.GetTarget()})
@@ -134,6 +107,41 @@ func (s steps) stepOf(ctx context.Context, r *api.RunRequest) (st step.Step, err
 		st.Reserve = func(ctx context.Context) (func(), error) { return s.Reserve(ctx, st.Base, bytes) }
 	}
 	return st, nil
+}
+
+// choose sets what is one of some values, and verifies the environment.
+func choose(st *step.Step, r *api.RunRequest) error {
+	for i, e := range r.Env {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return invalid(fmt.Sprintf("env has %q; it must be NAME=VALUE", e))
+		}
+		if HasName(r.Env[:i], name) {
+			return invalid("env gives " + name + " twice")
+		}
+	}
+	switch r.Runtime {
+	case "", "native":
+		st.Runtime = step.Native()
+	case "runc":
+		st.Runtime = step.Runc()
+	default:
+		return invalid(fmt.Sprintf("runtime is %q; it can be native or runc", r.Runtime))
+	}
+	switch r.Network {
+	case api.Network_NETWORK_NONE:
+	case api.Network_NETWORK_HOST:
+		st.Network = step.NetworkHost
+	default:
+		return invalid(fmt.Sprintf("network is %d", r.Network))
+	}
+	if r.User != "" {
+		var ok bool
+		if st.User, ok = step.ParseUser(r.User); !ok {
+			return invalid(fmt.Sprintf("user is %q; it must be USER or USER:GROUP, names or numbers", r.User))
+		}
+	}
+	return nil
 }
 
 // ErrUser: the image of a base names a user that cannot be one.

@@ -115,14 +115,14 @@ func compare(list []*contender) error {
 	for _, c := range list {
 		slices.Sort(c.rates)
 		slices.Sort(c.took)
-		fmt.Printf("%-8s %12.1f %14v %14v\n", c.name, c.rates[len(c.rates)/2], c.took[len(c.took)/2].Round(10*time.Microsecond), c.took[len(c.took)*99/100].Round(10*time.Microsecond))
+		fmt.Printf("%-8s %12.1f %14v %14v\n", c.name, c.rates[len(c.rates)/2], round(c.took[len(c.took)/2]), round(c.took[len(c.took)*99/100]))
 	}
 	own, lib := list[0], list[1]
 	if own.name != "socket" {
 		own, lib = lib, own
 	}
 	fmt.Printf("socket to library: %.2f of the steps a second, %v more for a step\n", own.rates[len(own.rates)/2]/lib.rates[len(lib.rates)/2],
-		(own.took[len(own.took)/2] - lib.took[len(lib.took)/2]).Round(10*time.Microsecond))
+		round(own.took[len(own.took)/2]-lib.took[len(lib.took)/2]))
 	return nil
 }
 
@@ -268,89 +268,112 @@ func (d *aDaemon) stop() error {
 	return d.cmd.Wait()
 }
 
-// soak runs steps, of which some are hits, and prunes, and watches, and reports.
+// load is what clients do in a soak, and what became of it.
+type load struct {
+	d      *aDaemon
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	took   []time.Duration
+	pruned int64
+	failed error
+}
+
+// fail ends all if something has failed.
+func (l *load) fail(err error) {
+	if err == nil || l.ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	l.failed = errors.Join(l.failed, err)
+	l.mu.Unlock()
+	l.cancel()
+}
+
+// client runs one step after the other. Every fourth is a hit, unless it was pruned since.
+func (l *load) client(c int) {
+	for i := 0; l.ctx.Err() == nil; i++ {
+		n := c<<32 + i
+		if i%4 == 3 {
+			n--
+		}
+		begun := time.Now()
+		l.fail(l.d.step(l.ctx, n))
+		l.mu.Lock()
+		l.took = append(l.took, time.Since(begun))
+		l.mu.Unlock()
+	}
+}
+
+func (l *load) pruner() {
+	for l.ctx.Err() == nil {
+		stream, err := l.d.storage.Prune(l.ctx, connect.NewRequest(&api.PruneRequest{}))
+		l.fail(err)
+		if err == nil {
+			for stream.Receive() {
+				l.mu.Lock()
+				l.pruned += stream.Msg().GetResult().GetSnapshots()
+				l.mu.Unlock()
+			}
+			l.fail(stream.Err())
+			_ = stream.Close()
+		}
+		wait(l.ctx, 2*time.Second)
+	}
+}
+
+// watcher watches, and goes away now and then.
+func (l *load) watcher() {
+	for l.ctx.Err() == nil {
+		short, gone := context.WithTimeout(l.ctx, 5*time.Second)
+		if stream, err := l.d.storage.Watch(short, connect.NewRequest(&api.WatchRequest{})); err == nil {
+			for stream.Receive() {
+			}
+			_ = stream.Close()
+		}
+		gone()
+	}
+}
+
+// soak runs steps while snapshots are pruned and others watch, and reports.
 func (d *aDaemon) soak() error {
-	ctx, cancel := context.WithTimeout(context.Background(), *soak)
-	defer cancel()
-	var mu sync.Mutex
-	var took []time.Duration
-	var ran, pruned int64
+	l := &load{d: d}
+	l.ctx, l.cancel = context.WithTimeout(context.Background(), *soak)
+	defer l.cancel()
 	var all sync.WaitGroup
-	var failed error
-	fail := func(err error) {
-		if err != nil && ctx.Err() == nil {
-			mu.Lock()
-			failed = errors.Join(failed, err)
-			mu.Unlock()
-			cancel()
-		}
-	}
 	for c := range *clients {
-		all.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				n := c<<32 + i
-				if i%4 == 3 {
-					n-- // a hit, unless it was pruned since
-				}
-				begun := time.Now()
-				err := d.step(ctx, n)
-				fail(err)
-				mu.Lock()
-				took = append(took, time.Since(begun))
-				ran++
-				mu.Unlock()
-			}
-		})
+		all.Go(func() { l.client(c) })
 	}
-	all.Go(func() { // prunes
-		for ctx.Err() == nil {
-			stream, err := d.storage.Prune(ctx, connect.NewRequest(&api.PruneRequest{}))
-			fail(err)
-			if err == nil {
-				for stream.Receive() {
-					pruned += stream.Msg().GetResult().GetSnapshots()
-				}
-				fail(stream.Err())
-				_ = stream.Close()
-			}
-			wait(ctx, 2*time.Second)
-		}
-	})
-	all.Go(func() { // watches, and goes away now and then
-		for ctx.Err() == nil {
-			short, gone := context.WithTimeout(ctx, 5*time.Second)
-			if stream, err := d.storage.Watch(short, connect.NewRequest(&api.WatchRequest{})); err == nil {
-				for stream.Receive() {
-				}
-				_ = stream.Close()
-			}
-			gone()
-		}
-	})
+	all.Go(l.pruner)
+	all.Go(l.watcher)
 	fmt.Printf("%8s %10s %10s %12s %8s %10s\n", "after", "steps", "pruned", "memory", "files", "snapshots")
-	for begun := time.Now(); ctx.Err() == nil; wait(ctx, max(*soak/20, time.Second)) {
-		st, err := d.storage.GetStatus(ctx, connect.NewRequest(&api.GetStatusRequest{}))
-		fail(err)
+	for begun := time.Now(); l.ctx.Err() == nil; wait(l.ctx, max(*soak/20, time.Second)) {
+		st, err := d.storage.GetStatus(l.ctx, connect.NewRequest(&api.GetStatusRequest{}))
 		if err != nil {
+			l.fail(err)
 			break
 		}
-		mu.Lock()
-		now := ran
-		mu.Unlock()
+		l.mu.Lock()
+		ran, pruned := len(l.took), l.pruned
+		l.mu.Unlock()
 		memory, files := usage(d.cmd.Process.Pid)
-		fmt.Printf("%8v %10d %10d %9d MiB %8d %10d\n", time.Since(begun).Round(time.Second), now, pruned, memory>>20, files, st.Msg.Snapshots)
+		fmt.Printf("%8v %10d %10d %9d MiB %8d %10d\n", time.Since(begun).Round(time.Second), ran, pruned, memory>>20, files, st.Msg.Snapshots)
 	}
 	all.Wait()
-	slices.Sort(took)
-	fmt.Printf("%d steps: median %v, p99 %v, most %v\n", len(took), took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(10*time.Microsecond), took[len(took)-1].Round(10*time.Microsecond))
+	slices.Sort(l.took)
+	fmt.Printf("%d steps: median %v, p99 %v, most %v\n", len(l.took), round(l.took[len(l.took)/2]), round(l.took[len(l.took)*99/100]), round(l.took[len(l.took)-1]))
 	dbs, err := d.storage.ListDatabases(context.Background(), connect.NewRequest(&api.ListDatabasesRequest{}))
-	if err == nil {
-		for _, one := range dbs.Msg.Databases {
-			fmt.Printf("%s: %d KiB, %d KiB free, %d commits, vacuum: %s\n", one.Name, one.Bytes>>10, one.FreeBytes>>10, one.Commits, one.Vacuum)
-		}
+	if err != nil {
+		return errors.Join(l.failed, err)
 	}
-	return errors.Join(failed, err)
+	for _, one := range dbs.Msg.Databases {
+		fmt.Printf("%s: %d KiB, %d KiB free, %d commits, vacuum: %s\n", one.Name, one.Bytes>>10, one.FreeBytes>>10, one.Commits, one.Vacuum)
+	}
+	return l.failed
 }
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 func wait(ctx context.Context, d time.Duration) {
 	select {
