@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,8 @@ is run each time, under a name of its own. --mount type=cache,id=NAME,target=TAR
 that is kept in the store from one step to the next, of which only the name counts; tmpfs:TARGET is
 an empty one in memory. All of a source is read once, which is shown on a terminal. --copy copies
 what is then part of the result; --output copies out of the result, also when nothing was run, over
-what is there.
+what is there. --secret shows a file that is kept nowhere: not in the result, on a disk or in a log, and only
+its name, path and mode are part of the step. What the command writes of it is kept.
 
 What the command writes, on standard output and standard error, goes to standard output;
 it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the
@@ -70,7 +72,7 @@ type stepFlags struct {
 
 	base, workdir, user, network, runtime string
 	userns                                string
-	env, mounts, copies, outputs          []string
+	env, mounts, copies, outputs, secrets []string
 	policy                                string
 	memory, disk, reserve                 int64 // reserve -1: not given
 	cpus                                  float64
@@ -80,6 +82,8 @@ type stepFlags struct {
 
 	policies prune.Config // by which room is made
 	results  []output
+	stdin    io.Reader
+	inputOf  string // the flag that reads it
 }
 
 func (a *app) newStep() *cobra.Command {
@@ -105,6 +109,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET:ro, what it sees of this machine, by content; SOURCE:TARGET, also :rw, can be written, and the step is not cached; tmpfs:TARGET is empty; type=cache,id=NAME,target=TARGET is kept for further steps; any number")
 	flags.StringArrayVar(&f.copies, "copy", nil, "SOURCE:TARGET, a directory's content or a file of this machine that is copied before the command runs; any number")
 	flags.StringArrayVar(&f.outputs, "output", nil, "SOURCE:DEST, a directory's content or a file of the result that is copied to this machine, also if nothing was run; any number")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "a file that it sees in memory, and that is kept nowhere: "+secretUsage+"; without a target it is /run/secrets/NAME; any number")
 	flags.BoolVar(&f.noCache, "no-cache", false, "run the command though there is a result, in whose place comes what it leaves now")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network, or nothing but a loopback device of its own: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
@@ -157,6 +162,9 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 		return s, cli.Usagef("--network is %q; it can be none or host", f.network)
 	}
 	if err := f.files(&s); err != nil {
+		return s, err
+	}
+	if err := f.secretsOf(&s); err != nil {
 		return s, err
 	}
 	s.NoCache = f.noCache
@@ -279,6 +287,7 @@ func hasName(env []string, name string) bool {
 
 // step runs a step, as the flags say.
 func (c *call) step(f *stepFlags) error {
+	f.stdin = c.cmd.InOrStdin()
 	s, err := f.step(c.ctx, c.args)
 	if err != nil {
 		return err

@@ -280,14 +280,14 @@ func (r *Runner) runCommand(f *flight, j *job, p prepared, done *run) error {
 			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), f.disk, cancel) })
 		}
 	}
-	var files *shownFiles
+	hide := func() error { return nil }
 	if j.step, err = withUser(j); err == nil {
-		files, err = r.showFiles(ctx, j)
+		hide, err = r.show(ctx, j)
 	}
 	if err == nil {
 		done.ended, err = p.run(ctx)
 	}
-	err = errors.Join(err, r.hideFiles(files))
+	err = errors.Join(err, hide())
 	if !begun.IsZero() {
 		done.duration = time.Since(begun)
 	}

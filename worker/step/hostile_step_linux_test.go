@@ -193,7 +193,9 @@ func (h *hostileHost) env() []string { return h.told }
 
 // step is the hostile step on a base that has its program.
 func (h *hostileHost) step(base string) Step {
-	return Step{Base: base, Command: []string{"/hostile"}, Env: append([]string{"HOLDFAST_STEP_MARK=" + baseMark()}, h.told...), Limits: Limits{Pids: hostileForks},
+	hidden := secretOf("secret", "of the caller")
+	hidden.Target = "/hidden/secret"
+	return Step{Base: base, Command: []string{"/hostile"}, Secrets: []Secret{hidden}, Env: append([]string{"HOLDFAST_STEP_MARK=" + baseMark()}, h.told...), Limits: Limits{Pids: hostileForks},
 		Mounts: append([]Mount{{Source: filepath.Join(h.dir, "ro"), Target: "/ro", ReadOnly: true}, {Source: filepath.Join(h.dir, "rw"), Target: "/rw"}}, h.more...)}
 }
 

@@ -46,6 +46,11 @@ const (
 	keyWritable
 )
 
+// What only some steps have in the encoding.
+const (
+	keySecrets = iota + 1
+)
+
 // inputs is what a step is made from, by content.
 type inputs struct {
 	base    string       // its identity
@@ -83,6 +88,10 @@ func (s *Step) id(in *inputs) ID {
 	b = binary.AppendUvarint(b, uint64(len(s.Labels)))
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		b = appendText(appendText(b, k), s.Labels[k])
+	}
+	// What not all steps have comes after a byte that says what it is: the others keep their IDs.
+	if len(s.Secrets) > 0 {
+		b = appendSecretsKey(append(b, keySecrets), s.Secrets)
 	}
 	return sha256.Sum256(b)
 }

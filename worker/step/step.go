@@ -94,6 +94,7 @@ type Step struct {
 	User    User
 	Mounts  []Mount // in this order
 	Copies  []Copy  // in this order, before the mounts
+	Secrets []Secret
 	Network Network
 	Limits  Limits
 
@@ -190,6 +191,9 @@ func (s Step) normalize() (Step, error) {
 		s.Copies, err = normalCopies(s.Copies)
 	}
 	if err == nil {
+		s.Secrets, err = normalSecrets(s.Secrets, s.Mounts)
+	}
+	if err == nil {
 		s.Labels, err = normalLabels(s.Labels)
 	}
 	if err == nil {
@@ -205,6 +209,9 @@ func (s *Step) checkTexts() error {
 	}
 	for _, c := range s.Copies {
 		texts = append(texts, c.Source, c.Target)
+	}
+	for i := range s.Secrets {
+		texts = append(texts, s.Secrets[i].ID, s.Secrets[i].Target)
 	}
 	for k, v := range s.Labels {
 		texts = append(texts, k, v)

@@ -1,0 +1,153 @@
+package command_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// withAndWithoutDaemon runs a test on a store of its own without a daemon and with one. serving is nil without.
+func withAndWithoutDaemon(t *testing.T, f func(t *testing.T, serving *aDaemon)) {
+	for _, daemon := range []bool{false, true} {
+		t.Run(fmt.Sprint("daemon ", daemon), func(t *testing.T) {
+			stand(t, "overlay")
+			var serving *aDaemon
+			if daemon {
+				serving = startDaemon(t)
+			}
+			f(t, serving)
+		})
+	}
+}
+
+// secretScript shows the mode of a secret and how long it is.
+const secretScript = "ls -ln /keys/one; sleep 0.2; busybox wc -c </keys/one"
+
+// TestServeSecret: secrets come from files, the standard input, descriptors and variables of the caller, and are
+// nowhere but where they come from, while the step runs and afterwards.
+func TestServeSecret(t *testing.T) {
+	withAndWithoutDaemon(t, func(t *testing.T, serving *aDaemon) {
+		text := rand.Text()
+		check(t, os.MkdirAll("keys", 0o700))
+		check(t, os.WriteFile("keys/file", []byte(text), 0o600))
+		for i, from := range []string{"src=keys/file", "src=-", "env=SECRET", "src=/dev/fd/3"} {
+			for _, runtime := range []string{"native", "runc"} {
+				args := []string{"step", "--runtime", runtime, "--base", "bb", "--env", fmt.Sprint("N=", i), "--user", "1000:1000", "--secret", "id=key," + from + ",target=/keys/one,mode=0440", "--",
+					"sh", "-c", secretScript}
+				cmd := holdfastd(t, args...)
+				var out, errOut bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &errOut
+				own := "" // the environment that has it by right
+				switch from {
+				case "src=-":
+					cmd.Stdin = strings.NewReader(text)
+				case "env=SECRET":
+					cmd.Env = append(cmd.Env, "SECRET="+text)
+				case "src=/dev/fd/3":
+					r, w, err := os.Pipe()
+					check(t, err)
+					_, err = io.WriteString(w, text)
+					check(t, err)
+					check(t, w.Close())
+					cmd.ExtraFiles = []*os.File{r}
+					defer r.Close()
+				}
+				check(t, cmd.Start())
+				if from == "env=SECRET" {
+					own = fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- cmd.Wait() }()
+				var err error
+				for done := false; !done; {
+					select {
+					case err = <-ended:
+						done = true
+					default:
+						held(t, text, own)
+					}
+				}
+				if err != nil || !strings.HasPrefix(out.String(), "-r--r-----") || !strings.HasSuffix(out.String(), fmt.Sprintf("\n%d\n", len(text))) {
+					t.Errorf("%s: %v: %q %s", from, err, &out, &errOut)
+				}
+				held(t, text, "")
+				for _, said := range []string{errOut.String(), served(t, "snapshot", "ls", "--full", "--json").out} {
+					if strings.Contains(said, text) {
+						t.Errorf("%s: it is in %q", from, said)
+					}
+				}
+			}
+		}
+		r := served(t, "step", "--base", "bb", "--env", "N=0", "--user", "1000:1000", "--secret", "id=key,src=busybox.tar,target=/keys/one,mode=0440", "--",
+			"sh", "-c", secretScript)
+		if r.code != 0 || !strings.HasPrefix(r.errOut, "hit ") {
+			t.Errorf("another content, which is too long: %+v", r)
+		}
+		for _, bad := range []struct {
+			code int
+			says string
+			args []string
+		}{
+			{125, "1048576 bytes", []string{"--secret", "id=key,src=busybox.tar"}},
+			{125, "no such file", []string{"--secret", "id=key,src=missing"}},
+			{125, "NOT_SET", []string{"--secret", "id=key,env=NOT_SET"}},
+			{125, "id=NAME", []string{"--secret", "id=key"}},
+			{125, "id=NAME", []string{"--secret", "id=key,src=keys/file,env=PATH"}},
+			{125, "id=NAME", []string{"--secret", "src=keys/file"}},
+			{125, "id=NAME", []string{"--secret", "id=key,src=keys/file,what=x"}},
+			{125, "id=NAME", []string{"--secret", "id=key,id=key2,src=keys/file"}},
+			{125, "mode", []string{"--secret", "id=key,src=keys/file,mode=4755"}},
+			{125, "mode", []string{"--secret", "id=key,src=keys/file,mode=rw"}},
+			{125, "its name", []string{"--secret", "id=../key,src=keys/file"}},
+			{125, "both read", []string{"--secret", "id=key,src=-", "--secret", "id=key2,src=-"}},
+		} {
+			args := append(append([]string{"step", "--base", "bb"}, bad.args...), "--", "sh", "-c", "exit 3")
+			if r := served(t, args...); r.code != bad.code || !strings.Contains(r.errOut, bad.says) || strings.Contains(r.errOut, text) {
+				t.Errorf("%v: %+v", bad.args, r)
+			}
+		}
+		if serving != nil {
+			serving.stop()
+			if strings.Contains(serving.log.String(), text) {
+				t.Errorf("the daemon's log has it: %s", serving.log)
+			}
+		}
+		held(t, text, "")
+	})
+}
+
+// held fails if a text is in a file of the store, or in a command line or environment but one.
+func held(t *testing.T, text, but string) {
+	t.Helper()
+	look := func(name string) {
+		f, err := os.Open(name)
+		if err != nil || name == but {
+			return
+		}
+		defer f.Close()
+		b, _ := io.ReadAll(f) // of a process that has ended
+		if bytes.Contains(b, []byte(text)) {
+			t.Errorf("it is in %s", name)
+		}
+	}
+	for _, dir := range []string{"store", "run"} {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				look(path)
+			}
+			return nil
+		})
+	}
+	for _, what := range []string{"cmdline", "environ"} {
+		all, _ := filepath.Glob("/proc/[0-9]*/" + what)
+		for _, name := range all {
+			look(name)
+		}
+	}
+}
