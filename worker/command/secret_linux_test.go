@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // withAndWithoutDaemon runs a test on a store of its own without a daemon and with one. serving is nil without.
@@ -150,4 +151,58 @@ func held(t *testing.T, text, but string) {
 			look(name)
 		}
 	}
+}
+
+// TestServeStdin: a step reads the standard input of its caller, by content.
+func TestServeStdin(t *testing.T) {
+	withAndWithoutDaemon(t, func(t *testing.T, _ *aDaemon) {
+		step := func(in io.Reader, args ...string) result {
+			t.Helper()
+			cmd := holdfastd(t, append(append([]string{"step", "--stdin", "--base", "bb"}, args...), "--", "busybox", "wc", "-c")...)
+			var out, errOut bytes.Buffer
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errOut
+			_ = cmd.Run()
+			return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+		}
+		file, err := os.Open("busybox.tar")
+		check(t, err)
+		defer file.Close()
+		for i, in := range []io.Reader{strings.NewReader("12345"), strings.NewReader("12345"), strings.NewReader(""), nil, file} {
+			r := step(in)
+			want, hit := []string{"5\n", "5\n", "0\n", "0\n", ""}[i], i == 1 || i == 3
+			if r.code != 0 || want != "" && r.out != want || strings.HasPrefix(r.errOut, "hit ") != hit {
+				t.Errorf("%d: %+v", i, r)
+			}
+		}
+		if r := step(io.LimitReader(zeros{}, 64<<20+1)); r.code != 125 || !strings.Contains(r.errOut, "more than 64 MiB") {
+			t.Errorf("too long: %+v", r)
+		}
+		if r := step(io.LimitReader(zeros{}, 64<<20)); r.code != 0 || r.out != "67108864\n" {
+			t.Errorf("the longest: %+v", r)
+		}
+		if r := step(strings.NewReader("x"), "--secret", "id=s,src=-"); r.code != 125 || !strings.Contains(r.errOut, "both read") {
+			t.Errorf("read twice: %+v", r)
+		}
+		// A caller that never ends its input can still be interrupted.
+		r, w, err := os.Pipe()
+		check(t, err)
+		defer w.Close()
+		cmd := holdfastd(t, "step", "--stdin", "--base", "bb", "--", "cat")
+		cmd.Stdin = r
+		check(t, cmd.Start())
+		time.Sleep(100 * time.Millisecond)
+		check(t, cmd.Process.Signal(os.Interrupt))
+		_ = cmd.Wait()
+		check(t, r.Close())
+		if code := cmd.ProcessState.ExitCode(); code != 130 && code != -1 {
+			t.Errorf("interrupted: exit code %d", code)
+		}
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
 }

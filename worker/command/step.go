@@ -41,7 +41,7 @@ what is there. --secret shows a file that is kept nowhere: not in the result, on
 its name, path and mode are part of the step. What the command writes of it is kept.
 
 What the command writes, on standard output and standard error, goes to standard output;
-it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the
+it reads nothing without --stdin. (With runc the order of the two is not kept.) Standard error says whether the
 step was run (ran) or was there (hit), and what the result is called.
 
 Environment, directory and user are those of the base's image, if it has them, unless
@@ -78,7 +78,7 @@ type stepFlags struct {
 	cpus                                  float64
 	pids                                  int64
 	timeout, hold                         time.Duration
-	quiet, noCache                        bool
+	quiet, noCache, input                 bool
 
 	policies prune.Config // by which room is made
 	results  []output
@@ -110,6 +110,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.copies, "copy", nil, "SOURCE:TARGET, a directory's content or a file of this machine that is copied before the command runs; any number")
 	flags.StringArrayVar(&f.outputs, "output", nil, "SOURCE:DEST, a directory's content or a file of the result that is copied to this machine, also if nothing was run; any number")
 	flags.StringArrayVar(&f.secrets, "secret", nil, "a file that it sees in memory, and that is kept nowhere: "+secretUsage+"; without a target it is /run/secrets/NAME; any number")
+	flags.BoolVar(&f.input, "stdin", false, "it reads the standard input, which is read to its end before, 64 MiB at most, and is part of the step by its content")
 	flags.BoolVar(&f.noCache, "no-cache", false, "run the command though there is a result, in whose place comes what it leaves now")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network, or nothing but a loopback device of its own: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
@@ -163,6 +164,11 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 	}
 	if err := f.files(&s); err != nil {
 		return s, err
+	}
+	if f.input {
+		if _, err := f.takeInput("--stdin"); err != nil {
+			return s, err
+		}
 	}
 	if err := f.secretsOf(&s); err != nil {
 		return s, err
@@ -305,6 +311,12 @@ func (c *call) step(f *stepFlags) error {
 	}
 	if !privileged() {
 		return c.inUserNamespace()
+	}
+	if s.Stdin, err = c.readInput(f); err != nil {
+		return err
+	}
+	if s.Stdin != nil {
+		defer s.Stdin.Close()
 	}
 	defer cli.OutliveReader()()
 	c.volatile = true

@@ -2,6 +2,8 @@ package command
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -64,6 +66,35 @@ func (f *stepFlags) takeInput(flag string) (func() (io.ReadCloser, error), error
 	}
 	f.inputOf = flag
 	return func() (io.ReadCloser, error) { return io.NopCloser(f.stdin), nil }, nil
+}
+
+// readInput copies the standard input of a step that has one; nil if it has none.
+func (c *call) readInput(f *stepFlags) (in *os.File, err error) {
+	if !f.input {
+		return nil, nil
+	}
+	if in, err = memoryFile("stdin"); err != nil {
+		return nil, fmt.Errorf("memory for the standard input: %w", err)
+	}
+	copied := make(chan error, 1)
+	go func() {
+		n, err := io.Copy(in, io.LimitReader(f.stdin, step.MaxStdin+1))
+		if err != nil {
+			err = fmt.Errorf("standard input: %w", err)
+		} else if n > step.MaxStdin {
+			err = cli.Usagef("the standard input has more than %s; give it as a file, with --mount FILE:/TARGET:ro", cli.Size(step.MaxStdin))
+		}
+		copied <- err
+	}()
+	select {
+	case err = <-copied:
+	case <-c.ctx.Done(): // what reads goes on until there is something to read
+		return nil, context.Cause(c.ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	return in, nil
 }
 
 // variable has the value of a variable in the environment of who gave the command.

@@ -114,6 +114,15 @@ func openDir(root int, name string) (*os.File, error) {
 	return inRoot(root, name, unix.O_PATH|unix.O_DIRECTORY)
 }
 
+// duplicate is another descriptor of a file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
 // exportPrefix begins the names of views that are made to copy something out of a result. They come after those of
 // runs.
 const exportPrefix = runPrefix + "out/"

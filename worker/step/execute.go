@@ -281,13 +281,20 @@ func (r *Runner) runCommand(f *flight, j *job, p prepared, done *run) error {
 		}
 	}
 	hide := func() error { return nil }
-	if j.step, err = withUser(j); err == nil {
+	fed, err := f.feed(j)
+	if err == nil {
+		j.step, err = withUser(j)
+	}
+	if err == nil {
 		hide, err = r.show(ctx, j)
 	}
 	if err == nil {
 		done.ended, err = p.run(ctx)
 	}
 	err = errors.Join(err, hide())
+	if fed != nil {
+		err = errors.Join(err, fed())
+	}
 	if !begun.IsZero() {
 		done.duration = time.Since(begun)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"holdfast/worker/snapshot"
@@ -17,6 +18,7 @@ type flight struct {
 	id      ID
 	step    *Step
 	plan    *plan
+	stdin   *os.File  // of its own: who has given it can leave, and close it
 	disk    diskLimit // since it runs
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -43,6 +45,11 @@ func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 		return f, true, nil
 	}
 	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{})}
+	if p.step.Stdin != nil {
+		if f.stdin, err = duplicate(p.step.Stdin); err != nil {
+			return nil, false, fmt.Errorf("step: standard input: %w", err)
+		}
+	}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
 	r.flights[p.run] = f
 	r.background.Go(func() { r.runFlight(f) })
@@ -79,6 +86,9 @@ func narrower(a, b *Limits) bool {
 func (r *Runner) runFlight(f *flight) {
 	f.result, f.err = r.resultOf(f)
 	f.cancel()
+	if f.stdin != nil {
+		_ = f.stdin.Close()
+	}
 	r.mu.Lock()
 	delete(r.flights, f.id)
 	r.mu.Unlock()

@@ -49,6 +49,7 @@ const (
 // What only some steps have in the encoding.
 const (
 	keySecrets = iota + 1
+	keyStdin
 )
 
 // inputs is what a step is made from, by content.
@@ -58,6 +59,7 @@ type inputs struct {
 	mounts  []fstree.Sum // of each mount; zero of those that have no content
 	copies  []fstree.Sum // of each copy
 	targets []string     // of each copy: where it goes
+	stdin   input
 }
 
 // id is the cache key: the hash of a normalized step (Step.normalize) with its inputs. Whoever changes what is hashed
@@ -92,6 +94,9 @@ func (s *Step) id(in *inputs) ID {
 	// What not all steps have comes after a byte that says what it is: the others keep their IDs.
 	if len(s.Secrets) > 0 {
 		b = appendSecretsKey(append(b, keySecrets), s.Secrets)
+	}
+	if s.Stdin != nil {
+		b = in.stdin.appendKey(append(b, keyStdin))
 	}
 	return sha256.Sum256(b)
 }
@@ -154,6 +159,7 @@ type plan struct {
 	mounts   []source  // of each mount; without a path if it has no content
 	copies   []source
 	targets  []string
+	stdin    input
 }
 
 // plan finds out what a step is. The step is normalized.
@@ -187,6 +193,10 @@ func (r *Runner) plan(ctx context.Context, s *Step) (*plan, error) {
 		}
 		in.copies[i] = p.copies[i].sum
 	}
+	if p.stdin, err = lookAtStdin(ctx, s.Stdin); err != nil {
+		return nil, err
+	}
+	in.stdin = p.stdin
 	p.id = s.id(&in)
 	p.run = p.id
 	if s.NoCache || p.uncached != "" {

@@ -343,14 +343,16 @@ func (r *nativeRun) start() (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// With the host's /dev/null as its standard input, root in a step could change the mode of the host's device.
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
+	in := r.job.in
+	if in == nil {
+		// With the host's /dev/null as its standard input, root in a step could change the mode of the host's device.
+		if in, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+			return nil, err
+		}
+		defer in.Close()
 	}
-	defer null.Close()
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{null, r.job.out, r.job.out},
+		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{in, r.job.out, r.job.out},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWPID, Unshareflags: r.cgroupns, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
 		},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 
 	"holdfast/worker/internal/idmap"
@@ -57,6 +58,8 @@ func (*Runner) copyIn(*flight, *mount.Handle, idmap.Map) error { return nil }
 func (*Runner) acquireCache(context.Context, *Mount, idmap.Map) (*mount.Handle, error) {
 	return nil, errOther
 }
+
+func duplicate(*os.File) (*os.File, error) { return nil, errOther }
 
 func isReadOnly(int) bool { return false }
 

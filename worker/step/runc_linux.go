@@ -126,6 +126,9 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 	logName := filepath.Join(bundle, "log")
 	cmd := o.command("--log", logName, "--log-format", "json", "run", "--bundle", bundle, name)
 	cmd.Stdout, cmd.Stderr = j.out, j.out
+	if j.in != nil {
+		cmd.Stdin = j.in
+	}
 	j.begun()
 	if err := o.stepNamespace.Start(cmd); err != nil {
 		return done, fmt.Errorf("starting runc: %w", err)

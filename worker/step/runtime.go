@@ -60,6 +60,7 @@ type job struct {
 	step   *Step
 	root   *mount.Handle
 	binds  []*mount.Handle // for each mount of the step; nil for a tmpfs
+	in     *os.File        // what the command reads; nil: nothing; the runtime does not close it
 	out    *os.File        // where the command writes; the runtime does not close it
 	begun  func()          // called when the command begins
 	serial uint64          // of no other job of this process

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -95,6 +96,7 @@ type Step struct {
 	Mounts  []Mount // in this order
 	Copies  []Copy  // in this order, before the mounts
 	Secrets []Secret
+	Stdin   *os.File // a regular file of MaxStdin bytes at most, which stays as it is until Run returns; nil: the input is empty
 	Network Network
 	Limits  Limits
 
@@ -198,6 +200,9 @@ func (s Step) normalize() (Step, error) {
 	}
 	if err == nil {
 		err = s.User.normalize()
+	}
+	if err == nil {
+		err = s.checkStdin()
 	}
 	return s, err
 }

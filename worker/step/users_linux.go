@@ -170,14 +170,19 @@ func (r *Runner) canShow(source string, ids idmap.Map) error {
 	return r.opt.Mounts.CanShowIDs(source, ids.Base, ids.Count)
 }
 
-// ownOutput gives the pipe of a command to the user it runs as, who can then open /dev/stdout.
+// ownOutput gives the pipes of a command to the user it runs as, who can then open /dev/stdout.
 func (r *nativeRun) ownOutput() error {
 	u := &r.job.step.User
 	if u.UID == 0 && !r.job.ids.Set() || r.userns {
 		return nil
 	}
-	if err := r.job.out.Chown(int(r.job.ids.Base+u.UID), int(r.job.ids.Base+u.GID)); err != nil {
-		return fmt.Errorf("the output of the command: %w", err)
+	for _, f := range []*os.File{r.job.in, r.job.out} {
+		if f == nil {
+			continue
+		}
+		if err := f.Chown(int(r.job.ids.Base+u.UID), int(r.job.ids.Base+u.GID)); err != nil {
+			return fmt.Errorf("input and output of the command: %w", err)
+		}
 	}
 	return nil
 }
