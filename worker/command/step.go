@@ -106,7 +106,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE, a variable of its environment; any number")
 	flags.StringVar(&f.workdir, "workdir", "", "its working directory, made if it is not there")
 	flags.StringVar(&f.user, "user", "", "who runs it: USER or USER:GROUP, numbers, or names in the base's /etc/passwd and /etc/group")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET:ro, what it sees of this machine, by content; SOURCE:TARGET, also :rw, can be written, and the step is not cached; tmpfs:TARGET is empty; type=cache,id=NAME,target=TARGET is kept for further steps; any number")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET:ro, what it sees of this machine, by content; SOURCE:TARGET, also :rw, can be written, and the step is not cached; tmpfs:TARGET is empty; type=cache,id=NAME,target=TARGET is kept for further steps, with sharing=shared (which it is), private (an instance of its own while others use it) or locked (which waits for others), and ro; any number")
 	flags.StringArrayVar(&f.copies, "copy", nil, "SOURCE:TARGET, a directory's content or a file of this machine that is copied before the command runs; any number")
 	flags.StringArrayVar(&f.outputs, "output", nil, "SOURCE:DEST, a directory's content or a file of the result that is copied to this machine, also if nothing was run; any number")
 	flags.StringArrayVar(&f.secrets, "secret", nil, "a file that it sees in memory, and that is kept nowhere: "+secretUsage+"; without a target it is /run/secrets/NAME; any number")

@@ -250,16 +250,23 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (*mo
 		return nil, err
 	}
 	spec.Options = append(slices.Clone(spec.Options), "nosuid", "nodev")
-	if m.ReadOnly {
+	fresh := info.Labels[labelFresh] != ""
+	if m.ReadOnly && !fresh {
 		spec.Options = append(spec.Options, "ro")
 	}
 	h, err := r.acquireMapped(ctx, spec, ids)
-	if err == nil && info.Labels[labelFresh] != "" {
-		if err = r.openCache(ctx, info, h.Path()); err != nil {
-			h.Release()
-		}
+	if err != nil || !fresh {
+		return h, err
 	}
-	return h, err
+	if err = r.openCache(ctx, info, h.Path()); err == nil && !m.ReadOnly {
+		return h, nil
+	}
+	h.Release()
+	if err != nil {
+		return nil, err
+	}
+	spec.Options = append(spec.Options, "ro")
+	return r.acquireMapped(ctx, spec, ids)
 }
 
 // labelFresh is on a cache that not all users can write yet. What made it can have ended, or failed, before they could.

@@ -203,6 +203,9 @@ func (r *Runner) bind(f *flight, ids idmap.Map) ([]*mount.Handle, error) {
 		if m.Source == "" && m.Cache == "" {
 			continue
 		}
+		if m.Cache != "" {
+			m.Cache = f.caches[m.Cache]
+		}
 		h, err := r.bindOne(f.ctx, &m, ids)
 		if err != nil {
 			return binds, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))

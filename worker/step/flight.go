@@ -18,8 +18,9 @@ type flight struct {
 	id      ID
 	step    *Step
 	plan    *plan
-	stdin   *os.File  // of its own: who has given it can leave, and close it
-	disk    diskLimit // since it runs
+	caches  map[string]string // names of caches -> the instances that it has
+	stdin   *os.File          // of its own: who has given it can leave, and close it
+	disk    diskLimit         // since it runs
 	ctx     context.Context
 	cancel  context.CancelFunc
 	waiters int
@@ -172,6 +173,12 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 	if res != nil || err != nil {
 		return res, err
 	}
+	instances, release, err := r.caches.take(f.ctx, f.step.Mounts) // before a slot: who waits for it takes none
+	if err != nil {
+		return nil, &Failure{ID: f.id, Reason: ErrCanceled}
+	}
+	defer release()
+	f.caches = instances
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()

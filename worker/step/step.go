@@ -43,9 +43,10 @@ type Mount struct {
 	Source string
 
 	// Cache is, in place of a Source, the name of a cache: a directory of the store that stays from one
-	// step to the next, and that all steps with a cache of that name share. Only the name is part of the
-	// step's ID: the result must not depend on what is in it.
-	Cache string
+	// step to the next, and that steps with a cache of that name share as Sharing says. Only the name is part
+	// of the step's ID: the result must not depend on what is in it.
+	Cache   string
+	Sharing Sharing
 
 	// Target is where the step sees it; what is missing of the path is made, and stays in
 	// the result as an empty directory or file. It is not "/", nor in /proc or /dev.
@@ -263,6 +264,9 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 		}
 		if len(m.Cache) > snapshot.MaxNamespaceSize {
 			return nil, invalidf("the name of a cache has %d bytes, %d are possible", len(m.Cache), snapshot.MaxNamespaceSize)
+		}
+		if err := normalCache(clean, i); err != nil {
+			return nil, err
 		}
 		m.Target = path.Clean(m.Target)
 		if m.Source != "" {
