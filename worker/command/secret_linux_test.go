@@ -206,3 +206,30 @@ func (zeros) Read(b []byte) (int, error) {
 	clear(b)
 	return len(b), nil
 }
+
+// TestStepPrivileges: set-user-ID programs count where the step says so, and where that is safe.
+func TestStepPrivileges(t *testing.T) {
+	stand(t, "overlay")
+	made := resultName.FindString(run(t, "", "step", "--base", "bb", "--", "busybox", "chmod", "4755", "/bin/busybox").errOut)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 0, "NoNewPrivs:\t1\n"},
+		{[]string{"--no-new-privileges", "on"}, 0, "NoNewPrivs:\t1\n"},
+		{[]string{"--no-new-privileges=off"}, 0, "NoNewPrivs:\t0\n"},
+		{[]string{"--no-new-privileges=off", "--runtime", "runc"}, 0, "NoNewPrivs:\t0\n"},
+		{[]string{"--no-new-privileges=off", "--userns", "off"}, 125, "--runtime runc"},
+		{[]string{"--no-new-privileges=no"}, 125, "on or off"},
+	} {
+		r := run(t, "", append(append([]string{"step", "--base", made, "--user", "7"}, c.args...), "--", "sh", "-c", "busybox grep NoNew /proc/self/status")...)
+		if r.code == 125 && c.code == 0 && strings.Contains(r.errOut, "user namespace") {
+			t.Log("this machine gives steps no user namespaces")
+			continue
+		}
+		if r.code != c.code || !strings.Contains(r.out+r.errOut, c.says) {
+			t.Errorf("%v: %+v", c.args, r)
+		}
+	}
+}

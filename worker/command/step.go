@@ -71,7 +71,7 @@ type stepFlags struct {
 	app *app
 
 	base, workdir, user, network, runtime string
-	userns                                string
+	userns, noNewPrivileges               string
 	env, mounts, copies, outputs, secrets []string
 	policy                                string
 	memory, disk, reserve                 int64 // reserve -1: not given
@@ -115,6 +115,7 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network, or nothing but a loopback device of its own: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
 	flags.StringVar(&f.userns, "userns", "auto", "with the runtime native, whether root in it is an unprivileged user of this machine, where ids can be mapped; results with and without are different: auto|off")
+	flags.StringVar(&f.noNewPrivileges, "no-new-privileges", "on", "off: set-user-ID programs that the command starts count, such as sudo; with the runtime native that takes a user namespace: on|off")
 	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB; default: no limit")
 	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5; default: no limit")
 	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads; default: 4096, where cgroups can limit them")
@@ -172,6 +173,13 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 	}
 	if err := f.secretsOf(&s); err != nil {
 		return s, err
+	}
+	switch f.noNewPrivileges {
+	case "on":
+	case "off":
+		s.NewPrivileges = true
+	default:
+		return s, cli.Usagef("--no-new-privileges is %q; it can be on or off", f.noNewPrivileges)
 	}
 	s.NoCache = f.noCache
 	if f.user != "" {

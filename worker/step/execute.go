@@ -30,6 +30,9 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 // executeOnce is an active snapshot on the base, a mount of it, the command, the mount gone, the
 // commit, the record. Whatever fails, what was made before it is taken away.
 func (r *Runner) executeOnce(f *flight) (*Result, error) {
+	if f.step.NewPrivileges && f.plan.way.name == nativeName && !f.plan.ids.Set() {
+		return nil, r.fault(f, errNewPrivileges)
+	}
 	key := f.id.running()
 	mounts, err := r.opt.Namespace.Prepare(f.ctx, key, f.step.Base)
 	if err != nil {

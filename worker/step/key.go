@@ -50,6 +50,7 @@ const (
 const (
 	keySecrets = iota + 1
 	keyStdin
+	keyNewPrivileges
 )
 
 // inputs is what a step is made from, by content.
@@ -97,6 +98,9 @@ func (s *Step) id(in *inputs) ID {
 	}
 	if s.Stdin != nil {
 		b = in.stdin.appendKey(append(b, keyStdin))
+	}
+	if s.NewPrivileges {
+		b = append(b, keyNewPrivileges)
 	}
 	return sha256.Sum256(b)
 }

@@ -32,7 +32,7 @@ type native struct {
 	plain bool // steps have no user namespaces
 }
 
-func (native) Name() string { return "native" }
+func (native) Name() string { return nativeName }
 
 func (n native) open(e *environment) (opened, error) {
 	if err := seccomp.Available(); err != nil {
@@ -229,7 +229,11 @@ func (r *nativeRun) run(ctx context.Context) (done ended, err error) {
 	if err := r.ownOutput(); err != nil {
 		return done, err
 	}
-	err = r.openNative.onThread(func(t *thread) (err error) {
+	onThread := r.openNative.onThread
+	if j.step.NewPrivileges {
+		onThread = r.onThreadOnce
+	}
+	err = onThread(func(t *thread) (err error) {
 		if r.openNative.byInit {
 			done, err = r.byInit(ctx, t)
 		} else {
@@ -413,7 +417,14 @@ func (r *nativeRun) settle(pid int, made *parts) error {
 	}
 	defer unix.Close(proc)
 	// To mount all that takes as long as what the command does meanwhile, and neither needs the other.
-	return stoppedProgram{pid, r.proc}.inject(r.filter, limits, r.entry, func() error { return made.attachProc(proc) })
+	return stoppedProgram{pid, r.proc}.inject(r.filter, limits, r.entry, func() error {
+		if r.job.step.NewPrivileges {
+			if err := allowSetID(); err != nil {
+				return err
+			}
+		}
+		return made.attachProc(proc)
+	})
 }
 
 // stoppedProgram is a process that the calling thread traces.

@@ -21,7 +21,7 @@ func (u unsupported) Name() string                    { return string(u) }
 func (unsupported) open(*environment) (opened, error) { return nil, errOther }
 
 // Native is a runtime that this system does not have.
-func Native() Runtime { return unsupported("native") }
+func Native() Runtime { return unsupported(nativeName) }
 
 // Runc is a runtime that this system does not have.
 func Runc() Runtime { return unsupported("runc") }

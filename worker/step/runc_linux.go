@@ -315,7 +315,7 @@ func configProcess(s *Step) (*specs.Process, error) {
 		caps.Effective, caps.Permitted = names, names
 	}
 	return &specs.Process{
-		Args: s.Command, Env: s.Env, Cwd: s.Dir, NoNewPrivileges: true, Capabilities: caps, Rlimits: limits,
+		Args: s.Command, Env: s.Env, Cwd: s.Dir, NoNewPrivileges: !s.NewPrivileges, Capabilities: caps, Rlimits: limits,
 		User: specs.User{UID: s.User.UID, GID: s.User.GID, AdditionalGids: s.User.Groups, Umask: &umask},
 	}, nil
 }

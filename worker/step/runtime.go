@@ -19,6 +19,9 @@ type Runtime interface {
 	open(*environment) (opened, error)
 }
 
+// nativeName is the name of Native.
+const nativeName = "native"
+
 // environment is where a Runner works.
 type environment struct {
 	root, driver  string // of the store of snapshots

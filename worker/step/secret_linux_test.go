@@ -32,8 +32,9 @@ func everyWay(t *testing.T, f func(*stand)) {
 // TestSecret: the step's user sees a read-only file, and the result has neither it nor what it was mounted on.
 func TestSecret(t *testing.T) {
 	everyWay(t, func(s *stand) {
-		root := s.text(sh("base", "stat -c %Y%n /"))
-		step := sh("base", "cat /run/secrets/one; stat -c ' %a %u:%g' /run/secrets/one; cat /etc/x/two; stat -c ' %a' /etc/x/two; grep -c ' /run/secrets/one ro,' /proc/self/mountinfo; stat -f -c %T /etc/x/two")
+		made := s.ok(sh("base", "true")) // with the directories that each step has
+		root := s.text(sh(made.Snapshot, "stat -c %Y%n /"))
+		step := sh(made.Snapshot, "cat /run/secrets/one; stat -c ' %a %u:%g' /run/secrets/one; cat /etc/x/two; stat -c ' %a' /etc/x/two; grep -c ' /run/secrets/one ro,' /proc/self/mountinfo; stat -f -c %T /etc/x/two")
 		two := secretOf("two", "another")
 		two.Target, two.Mode = "/etc/x/two", 0o440
 		step.Secrets, step.User = []Secret{secretOf("one", "hidden"), two}, User{UID: 1000, GID: 50}

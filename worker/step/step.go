@@ -107,6 +107,11 @@ type Step struct {
 	// UserNamespaces can be UserNamespacesOff, where the Runner has them.
 	UserNamespaces UserNamespaces
 
+	// NewPrivileges has set-user-ID programs, and capabilities of files, of the base count that the command starts.
+	// They get what root in the step has at most. With Native that takes a user namespace: without one it is
+	// errors.ErrUnsupported. With Runc, which has none, it undoes what another User than root is good for.
+	NewPrivileges bool
+
 	// Labels are those of the result's snapshot, such as the configuration of an image that further steps
 	// go by. Those that begin with "holdfast.step" are the Runner's.
 	Labels map[string]string

@@ -132,6 +132,8 @@ type entry struct {
 	keep uint64    // its capabilities there
 	user *User     // whom it becomes there; nil: it is the user already
 	drop []uintptr // those that it and what it starts can never have
+
+	gains bool // what it starts can get new privileges
 }
 
 // asUser has a command begin with the ids of a user outside, and with a descriptor of the namespace. The
@@ -146,7 +148,7 @@ func (r *nativeRun) asUser(attr *os.ProcAttr) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("user %d: %w", user.UID, err)
 	}
-	r.entry = &entry{fd: len(attr.Files), drop: r.users.drop}
+	r.entry = &entry{fd: len(attr.Files), drop: r.users.drop, gains: r.job.step.NewPrivileges}
 	attr.Files = append(attr.Files, space)
 	if user.UID == 0 {
 		r.entry.user, r.entry.keep = user, allowed()
