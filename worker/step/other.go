@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 
@@ -70,6 +71,12 @@ func (*Runner) outsideStore(string) error { return errOther }
 
 // Export is for Linux.
 func (*Runner) Export(context.Context, string, string, string) error { return errOther }
+
+// ExportTar is for Linux.
+func (*Runner) ExportTar(context.Context, string, string, io.Writer) error { return errOther }
+
+// Diff is for Linux.
+func (*Runner) Diff(context.Context, string, string, func(Change) error) error { return errOther }
 
 // CheckOutput is for Linux.
 func (*Runner) CheckOutput(string, string) error { return errOther }
