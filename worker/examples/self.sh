@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds bin/holdfast of this repository in a step on a base of Debian. The sources go to the step as an archive on its
-# standard input, so that an unchanged tree is a hit wherever it is; Go, and the certificates that it trusts, are those of this machine; modules come from
-# GOPROXY, and stay, as compiled packages do, in caches that are locked: two builds at once do not meet there.
+# standard input, so that an unchanged tree is a hit wherever it is; Go, and the certificates that it trusts, are those
+# of this machine; modules come from GOPROXY, and stay, as compiled packages do, in caches that are locked: two builds at
+# once do not meet there.
 #
 # usage: self.sh STORE DIRECTORY, as root. The program is DIRECTORY/holdfast. SUITE is the release of Debian.
 set -eu
