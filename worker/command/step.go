@@ -174,13 +174,6 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 	if err := f.secretsOf(&s); err != nil {
 		return s, err
 	}
-	switch f.noNewPrivileges {
-	case "on":
-	case "off":
-		s.NewPrivileges = true
-	default:
-		return s, cli.Usagef("--no-new-privileges is %q; it can be on or off", f.noNewPrivileges)
-	}
 	s.NoCache = f.noCache
 	if f.user != "" {
 		var ok bool
@@ -241,6 +234,13 @@ func (f *stepFlags) userNamespaces() (step.UserNamespaces, error) {
 		return step.UserNamespacesOff, nil
 	}
 	return 0, cli.Usagef("--userns is %q; it can be auto or off", f.userns)
+}
+
+func (f *stepFlags) newPrivileges() (bool, error) {
+	if f.noNewPrivileges != "on" && f.noNewPrivileges != "off" {
+		return false, cli.Usagef("--no-new-privileges is %q; it can be on or off", f.noNewPrivileges)
+	}
+	return f.noNewPrivileges == "off", nil
 }
 
 // parseUser reads USER or USER:GROUP. Numbers are taken as they are, and root is 0 everywhere; other names are looked
@@ -311,6 +311,9 @@ func (c *call) step(f *stepFlags) error {
 		return err
 	}
 	if s.UserNamespaces, err = f.userNamespaces(); err != nil {
+		return err
+	}
+	if s.NewPrivileges, err = f.newPrivileges(); err != nil {
 		return err
 	}
 	o := step.Options{Runtime: s.Runtime, UserNamespaces: s.UserNamespaces} // if this process is the one that runs it
