@@ -78,6 +78,9 @@ func TestServeSecret(t *testing.T) {
 					t.Errorf("%s: %v: %q %s", from, err, &out, &errOut)
 				}
 				held(t, text, "")
+				if serving != nil {
+					notInMemory(t, text, serving.cmd.Process.Pid)
+				}
 				for _, said := range []string{errOut.String(), served(t, "snapshot", "ls", "--full", "--json").out} {
 					if strings.Contains(said, text) {
 						t.Errorf("%s: it is in %q", from, said)
@@ -121,6 +124,58 @@ func TestServeSecret(t *testing.T) {
 		}
 		held(t, text, "")
 	})
+}
+
+// notInMemory fails if a process has a text in memory that it can write.
+func notInMemory(t *testing.T, text string, pid int) {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	check(t, err)
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	check(t, err)
+	defer memory.Close()
+	searched := 0
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		var rights string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &rights); err != nil || !strings.HasPrefix(rights, "rw") {
+			continue
+		}
+		b := make([]byte, to-from)
+		n, _ := memory.ReadAt(b, from) // some has no pages
+		searched += n
+		if bytes.Contains(b[:n], []byte(text)) {
+			t.Errorf("process %d has it in memory: %s", pid, line)
+		}
+	}
+	if searched < 1<<20 {
+		t.Errorf("only %d bytes of the memory of %d could be searched", searched, pid)
+	}
+}
+
+// TestServeSecretKilled: of a secret nothing is left when the daemon is killed while a step has it.
+func TestServeSecretKilled(t *testing.T) {
+	stand(t, "overlay")
+	d := startDaemon(t)
+	text := rand.Text()
+	check(t, os.WriteFile("key", []byte(text), 0o600))
+	for _, runtime := range []string{"native", "runc"} {
+		cmd := holdfastd(t, "step", "--runtime", runtime, "--base", "bb", "--secret", "id=key,src=key", "--", "sh", "-c", "cat /run/secrets/key >/dev/null; echo begun; sleep 600; exit")
+		untilBegun(t, cmd)
+		d.kill()
+		_ = cmd.Wait()
+		if r := served(t, "step", "--base", "bb", "--env", "R="+runtime, "--", "sh", "-c", "busybox ls -d /run; exit 0"); r.code != 0 || strings.HasPrefix(r.out, "/run") {
+			t.Errorf("afterwards: %+v", r)
+		}
+		held(t, text, "")
+		all, _ := filepath.Glob("/proc/[0-9]*/mountinfo")
+		for _, name := range all {
+			if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte("/run/secrets/key")) {
+				t.Errorf("%s: a secret is still mounted", name)
+			}
+		}
+		d = startDaemon(t)
+	}
 }
 
 // held fails if a text is in a file of the store, or in a command line or environment but one.

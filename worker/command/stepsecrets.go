@@ -120,7 +120,7 @@ func (a *app) lookupVariable(name string) ([]byte, error) {
 		}
 		return []byte(value), nil
 	}
-	all, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", a.pid))
+	all, err := readErasing(fmt.Sprintf("/proc/%d/environ", a.pid))
 	if err != nil {
 		return nil, fmt.Errorf("the environment of the command: %w", err)
 	}
@@ -131,6 +131,32 @@ func (a *app) lookupVariable(name string) ([]byte, error) {
 		}
 	}
 	return nil, missing
+}
+
+// readErasing reads a file of unknown size, and leaves no other copy of it in memory than that which it returns.
+func readErasing(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, n := make([]byte, 1<<17), 0
+	for {
+		m, err := f.Read(b[n:])
+		n += m
+		switch {
+		case errors.Is(err, io.EOF):
+			return b[:n], nil
+		case err != nil:
+			clear(b)
+			return nil, err
+		case n == len(b):
+			more := make([]byte, 2*len(b))
+			copy(more, b)
+			clear(b)
+			b = more
+		}
+	}
 }
 
 // erased is the value of a variable, which is not in the memory of this process any longer than it is read.
