@@ -232,10 +232,12 @@ func TestSecretTargets(t *testing.T) {
 // made for it is not taken away.
 func TestSecretPoints(t *testing.T) {
 	everyWay(t, func(s *stand) {
-		step := sh("base", "echo mine >/run/mine; mkdir /moved; mv /run/secrets /moved/secrets; mkdir /run/secrets; : >/run/secrets/s; mkdir /keep; : >/keep/s; mkdir /a; mv /tmp /a/tmp; true")
-		step.Secrets = []Secret{secretOf("s", "hidden")}
+		step := sh("base", "echo mine >/run/mine; mkdir /moved; mv /run/secrets /moved/secrets; mkdir /run/secrets; : >/run/secrets/s; mkdir /keep; : >/keep/s; mkdir /a; mv /tmp /a/tmp; mv /x/y /a/y; mkdir /x/y")
+		other := secretOf("t", "hidden")
+		other.Target = "/x/y/t"
+		step.Secrets = []Secret{secretOf("s", "hidden"), other}
 		res := s.ok(step)
-		if got := s.text(sh(res.Snapshot, "cat /run/mine; find /run /moved /keep -type f | while read f; do echo $f $(wc -c <$f); done")); got != "mine\n/run/mine 5\n/run/secrets/s 0\n/keep/s 0" {
+		if got := s.text(sh(res.Snapshot, "cat /run/mine; find /run /moved /keep -type f | while read f; do echo $f $(wc -c <$f); done; find /x /a/y")); got != "mine\n/run/mine 5\n/run/secrets/s 0\n/keep/s 0\n/x\n/x/y\n/a/y" {
 			s.Errorf("%q", got)
 		}
 		inTmpfs := sh("base", "cat /t/d/s")
