@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -326,4 +327,62 @@ func selfPath(t *testing.T) string {
 	path, err := os.Executable()
 	check(t, err)
 	return path
+}
+
+// TestServeCacheLocked: who is killed while it has a locked cache leaves it to those who wait; further instances are
+// seen, counted and pruned as the cache is.
+func TestServeCacheLocked(t *testing.T) {
+	stand(t, "overlay")
+	startDaemon(t)
+	step := func(sharing, script string) []string {
+		return []string{"step", "--base", "bb", "--mount", "type=cache,id=c,target=/cache,sharing=" + sharing, "--", "sh", "-c", script}
+	}
+	for range 3 {
+		holder := holdfastd(t, step("locked", "echo begun; sleep 600; exit")...)
+		untilBegun(t, holder)
+		waiter := holdfastd(t, step("locked", "echo begun; sleep 601; exit")...)
+		var out bytes.Buffer
+		waiter.Stdout = &out
+		check(t, waiter.Start())
+		private := served(t, step("private", "echo x >>/cache/x; busybox wc -l </cache/x; exit")...)
+		if private.code != 0 || private.out != "1\n" {
+			t.Errorf("private meanwhile: %+v", private)
+		}
+		check(t, waiter.Process.Kill()) // it waits, or is about to
+		_ = waiter.Wait()
+		next := holdfastd(t, step("locked", "echo begun; exit")...)
+		var nextOut bytes.Buffer
+		next.Stdout = &nextOut
+		check(t, next.Start())
+		check(t, holder.Process.Kill())
+		_ = holder.Wait()
+		if err := next.Wait(); err != nil || nextOut.String() != "begun\n" || out.Len() > 0 {
+			t.Errorf("the next one: %v, %q; the one that waited: %q", err, &nextOut, &out)
+		}
+		for _, name := range resultName.FindAllString(must(t, "snapshot", "ls", "--full"), -1) {
+			must(t, "snapshot", "rm", name)
+		}
+		must(t, "snapshot", "rm", "!cache/c//2")
+	}
+	served(t, step("private", "true")...)
+	holder := holdfastd(t, step("locked", "echo begun; sleep 600; exit")...)
+	untilBegun(t, holder)
+	served(t, step("private", "true; true")...)
+	check(t, holder.Process.Kill())
+	_ = holder.Wait()
+	eventually(t, "the step is gone", func() bool { return !strings.Contains(served(t, "snapshot", "ls").out, "!run/") })
+	if out := must(t, "df"); !strings.Contains(out, " in 2 caches\n") {
+		t.Errorf("the instances are not counted:\n%s", out)
+	}
+	if out := must(t, "prune", "--max-snapshots", "1000", "--caches", "0"); !strings.Contains(out, "removed the cache c with ") || !strings.Contains(out, "removed the cache c//2 with ") {
+		t.Errorf("%s", out)
+	}
+	for _, bad := range []string{"type=cache,id=c,target=/c,sharing=some", "type=cache,id=c,target=/c,ro,ro", "type=cache,id=c//2,target=/c", "type=cache,id=c,target=/c,ro=yes"} {
+		if r := served(t, "step", "--base", "bb", "--mount", bad, "--", "true"); r.code != 125 {
+			t.Errorf("%s: %+v", bad, r)
+		}
+	}
+	if r := served(t, "step", "--base", "bb", "--mount", "type=cache,id=c,target=/cache,ro", "--", "sh", "-c", "echo x >/cache/x"); r.code != 1 {
+		t.Errorf("read-only: %+v", r)
+	}
 }

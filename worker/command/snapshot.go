@@ -63,7 +63,7 @@ func (a *app) newSnapshot() *cobra.Command {
 			Use: "stat NAME", Short: "Show what is known of a snapshot", Args: cobra.ExactArgs(1),
 			RunE: a.action((*call).stat), ValidArgsFunction: a.completeSnapshots(0),
 		},
-		a.newRemove())
+		a.newDiff(), a.newRemove())
 	return cmd
 }
 

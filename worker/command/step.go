@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -38,10 +39,11 @@ is run each time, under a name of its own. --mount type=cache,id=NAME,target=TAR
 that is kept in the store from one step to the next, of which only the name counts; tmpfs:TARGET is
 an empty one in memory. All of a source is read once, which is shown on a terminal. --copy copies
 what is then part of the result; --output copies out of the result, also when nothing was run, over
-what is there.
+what is there. --secret shows a file that is kept nowhere: not in the result, on a disk or in a log, and only
+its name, path and mode are part of the step. What the command writes of it is kept.
 
 What the command writes, on standard output and standard error, goes to standard output;
-it reads nothing. (With runc the order of the two is not kept.) Standard error says whether the
+it reads nothing without --stdin. (With runc the order of the two is not kept.) Standard error says whether the
 step was run (ran) or was there (hit), and what the result is called.
 
 Environment, directory and user are those of the base's image, if it has them, unless
@@ -71,17 +73,19 @@ type stepFlags struct {
 	app *app
 
 	base, workdir, user, network, runtime string
-	userns                                string
-	env, mounts, copies, outputs          []string
+	userns, noNewPrivileges               string
+	env, mounts, copies, outputs, secrets []string
 	policy                                string
 	memory, disk, reserve                 int64 // reserve -1: not given
 	cpus                                  float64
 	pids                                  int64
 	timeout, hold                         time.Duration
-	quiet, noCache                        bool
+	quiet, noCache, input                 bool
 
 	policies prune.Config // by which room is made
 	results  []output
+	stdin    io.Reader
+	inputOf  string // the flag that reads it
 }
 
 func (a *app) newStep() *cobra.Command {
@@ -104,13 +108,16 @@ func (a *app) newStep() *cobra.Command {
 	flags.StringArrayVar(&f.env, "env", nil, "NAME=VALUE, a variable of its environment; any number")
 	flags.StringVar(&f.workdir, "workdir", "", "its working directory, made if it is not there")
 	flags.StringVar(&f.user, "user", "", "who runs it: USER or USER:GROUP, numbers, or names in the base's /etc/passwd and /etc/group")
-	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET:ro, what it sees of this machine, by content; SOURCE:TARGET, also :rw, can be written, and the step is not cached; tmpfs:TARGET is empty; type=cache,id=NAME,target=TARGET is kept for further steps; any number")
+	flags.StringArrayVar(&f.mounts, "mount", nil, "SOURCE:TARGET:ro, what it sees of this machine, by content; SOURCE:TARGET, also :rw, can be written, and the step is not cached; tmpfs:TARGET is empty; type=cache,id=NAME,target=TARGET is kept for further steps, with sharing=shared (which it is), private (an instance of its own while others use it) or locked (which waits for others), and ro; any number")
 	flags.StringArrayVar(&f.copies, "copy", nil, "SOURCE:TARGET, a directory's content or a file of this machine that is copied before the command runs; any number")
 	flags.StringArrayVar(&f.outputs, "output", nil, "SOURCE:DEST, a directory's content or a file of the result that is copied to this machine, also if nothing was run; any number")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "a file that it sees in memory, and that is kept nowhere: "+secretUsage+"; without a target it is /run/secrets/NAME; any number")
+	flags.BoolVar(&f.input, "stdin", false, "it reads the standard input, which is read to its end before, 64 MiB at most, and is part of the step by its content")
 	flags.BoolVar(&f.noCache, "no-cache", false, "run the command though there is a result, in whose place comes what it leaves now")
 	flags.StringVar(&f.network, "network", "none", "what it sees of the network, or nothing but a loopback device of its own: none|host")
 	flags.StringVar(&f.runtime, "runtime", "native", "what runs it: native|runc")
 	flags.StringVar(&f.userns, "userns", "auto", "with the runtime native, whether root in it is an unprivileged user of this machine, where ids can be mapped; results with and without are different: auto|off")
+	flags.StringVar(&f.noNewPrivileges, "no-new-privileges", "on", "off: set-user-ID programs that the command starts count, such as sudo; with the runtime native that takes a user namespace: on|off")
 	cli.SizeRangeVar(flags, &f.memory, "memory", 0, leastLimit, math.MaxInt64, "most memory, such as 512MiB; default: no limit")
 	flags.Float64Var(&f.cpus, "cpus", 0, "most processors, such as 0.5; default: no limit")
 	flags.Int64Var(&f.pids, "pids", 0, "most processes and threads; default: 4096, where cgroups can limit them")
@@ -159,6 +166,14 @@ func (f *stepFlags) step(ctx context.Context, command []string) (s step.Step, er
 		return s, cli.Usagef("--network is %q; it can be none or host", f.network)
 	}
 	if err := f.files(&s); err != nil {
+		return s, err
+	}
+	if f.input {
+		if _, err := f.takeInput("--stdin"); err != nil {
+			return s, err
+		}
+	}
+	if err := f.secretsOf(&s); err != nil {
 		return s, err
 	}
 	s.NoCache = f.noCache
@@ -223,6 +238,13 @@ func (f *stepFlags) userNamespaces() (step.UserNamespaces, error) {
 	return 0, cli.Usagef("--userns is %q; it can be auto or off", f.userns)
 }
 
+func (f *stepFlags) newPrivileges() (bool, error) {
+	if f.noNewPrivileges != "on" && f.noNewPrivileges != "off" {
+		return false, cli.Usagef("--no-new-privileges is %q; it can be on or off", f.noNewPrivileges)
+	}
+	return f.noNewPrivileges == "off", nil
+}
+
 // with adds what the image of a base says, as far as no flag says otherwise.
 func (f *stepFlags) with(s *step.Step, named snapshot.Info) error {
 	err := service.Complete(s, named, f.user != "")
@@ -234,6 +256,7 @@ func (f *stepFlags) with(s *step.Step, named snapshot.Info) error {
 
 // step runs a step, as the flags say.
 func (c *call) step(f *stepFlags) error {
+	f.stdin = c.cmd.InOrStdin()
 	s, err := f.step(c.ctx, c.args)
 	if err != nil {
 		return err
@@ -245,12 +268,21 @@ func (c *call) step(f *stepFlags) error {
 	if s.UserNamespaces, err = f.userNamespaces(); err != nil {
 		return err
 	}
+	if s.NewPrivileges, err = f.newPrivileges(); err != nil {
+		return err
+	}
 	o := step.Options{Runtime: s.Runtime, UserNamespaces: s.UserNamespaces} // if this process is the one that runs it
 	if err := c.needStore(); err != nil {
 		return err
 	}
 	if !privileged() {
 		return c.inUserNamespace()
+	}
+	if s.Stdin, err = c.readInput(f); err != nil {
+		return err
+	}
+	if s.Stdin != nil {
+		defer s.Stdin.Close()
 	}
 	defer cli.OutliveReader()()
 	c.volatile = true

@@ -81,20 +81,27 @@ func (f *stepFlags) parseMount(text string) (m step.Mount, err error) {
 	return m, err
 }
 
-// parseCache reads type=cache,id=NAME,target=TARGET, in any order.
+// sharings are the values of sharing= of a cache.
+var sharings = map[string]step.Sharing{"": step.SharingShared, "shared": step.SharingShared, "private": step.SharingPrivate, "locked": step.SharingLocked}
+
+// parseCache reads type=cache,id=NAME,target=TARGET[,sharing=shared|private|locked][,ro], in any order.
 func parseCache(text string) (m step.Mount, err error) {
-	fields := map[string]string{}
+	var values []string
 	for part := range strings.SplitSeq(text, ",") {
-		name, value, _ := strings.Cut(part, "=")
-		if _, twice := fields[name]; twice || value == "" {
-			fields[""] = part
+		if part == "ro" && !m.ReadOnly {
+			m.ReadOnly = true
+			continue
 		}
-		fields[name] = value
+		values = append(values, part)
 	}
-	if len(fields) != 3 || fields["type"] != "cache" || fields["id"] == "" || !strings.HasPrefix(fields["target"], "/") {
-		return m, cli.Usagef("--mount is %q; it must be type=cache,id=NAME,target=/TARGET; a directory of this machine is SOURCE:/TARGET:ro, or SOURCE:/TARGET, which can be written", text)
+	fields, ok := fieldsOf(strings.Join(values, ","), "type", "id", "target", "sharing")
+	sharing, known := sharings[fields["sharing"]]
+	if !ok || !known || fields["type"] != "cache" || fields["id"] == "" || !strings.HasPrefix(fields["target"], "/") {
+		return m, cli.Usagef("--mount is %q; it must be type=cache,id=NAME,target=/TARGET, and can have sharing=shared, private or locked, and ro; "+
+			"a directory of this machine is SOURCE:/TARGET:ro, or SOURCE:/TARGET, which can be written", text)
 	}
-	return step.Mount{Cache: fields["id"], Target: fields["target"]}, nil
+	m.Cache, m.Target, m.Sharing = fields["id"], fields["target"], sharing
+	return m, nil
 }
 
 // checkOutputs is an error, before anything runs, if an output cannot go where it is to.

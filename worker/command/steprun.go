@@ -132,6 +132,8 @@ func (c *call) runStep(t *snapshot.Namespace, r *step.Runner, s step.Step, f *st
 		report.CommandTime = milliseconds(failure.Duration)
 		report.put(failure.Output, failure.OutputSize, failure.Usage)
 		report.Next = nextOf(&s, failure)
+	case s.NewPrivileges && errors.Is(err, errors.ErrUnsupported):
+		return nil, &nextError{err, "holdfastd doctor says why there is none; --runtime runc does without"}
 	default:
 		return nil, err
 	}

@@ -7,9 +7,7 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/moby/sys/userns"
 	"golang.org/x/sys/unix"
@@ -114,99 +112,13 @@ func openDir(root int, name string) (*os.File, error) {
 	return inRoot(root, name, unix.O_PATH|unix.O_DIRECTORY)
 }
 
-// exportPrefix begins the names of views that are made to copy something out of a result. They come after those of
-// runs.
-const exportPrefix = runPrefix + "out/"
-
-// Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content
-// into the directory dest, besides what it has; a file to dest, or into it if that is a directory or ends with /.
-// What it makes belongs to the process, and has neither set-user-ID nor extended attributes. Symbolic links are
-// copied as they are; the one at source is followed within the snapshot. Nothing is copied into the store, nor in the
-// place of a device, FIFO or socket: see CheckOutput.
-func (r *Runner) Export(ctx context.Context, name, source, dest string) error {
-	if err := r.export(ctx, name, source, dest); err != nil {
-		return fmt.Errorf("step: output %s of %s: %w", source, name, err)
-	}
-	return nil
-}
-
-func (r *Runner) export(ctx context.Context, name, source, dest string) (err error) {
-	near, err := r.surroundings()
-	if err == nil {
-		err = near.checkOutput(dest) // again: the step can have changed where it leads
-	}
+// duplicate is another descriptor of a file.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	key := fmt.Sprintf("%s%d", exportPrefix, r.serial.Add(1))
-	mounts, err := r.opt.Namespace.View(ctx, key, name)
-	if err != nil {
-		return err
-	}
-	after := context.WithoutCancel(ctx)
-	defer func() { err = errors.Join(err, r.opt.Namespace.Remove(after, key)) }()
-	view, err := r.opt.Namespace.Stat(ctx, key)
-	if err != nil {
-		return err
-	}
-	spec, err := mount.FromMounts(mounts)
-	if err != nil {
-		return err
-	}
-	h, err := r.opt.Mounts.Acquire(ctx, spec)
-	if err != nil {
-		return err
-	}
-	err = exportFrom(ctx, h.FD(), source, dest, fstree.PlaceOptions{Spare: near.root})
-	if errors.Is(err, fstree.ErrSpared) {
-		err = fmt.Errorf("%s has the store %s, into which some of the output would go: %w", dest, near.store, errIntoStore)
-	}
-	h.Release()
-	// What is kept for the next time must not stand on the directory of the view, which goes.
-	own := filepath.Join(r.store.Root(), "snapshots", view.ID.String())
-	return errors.Join(err, h.Wait(after), r.opt.Mounts.Forget(after, own))
-}
-
-func exportFrom(ctx context.Context, root int, source, dest string, o fstree.PlaceOptions) error {
-	from, err := inRoot(root, source, unix.O_PATH)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
-	into := strings.HasSuffix(dest, "/")
-	if there, err := os.Stat(dest); err == nil {
-		into = into || there.IsDir()
-		if info.IsDir() && !there.IsDir() {
-			return fmt.Errorf("%w: %s is a directory, and %s is none: give a directory, or the path of nothing yet", ErrInvalid, source, dest)
-		}
-	}
-	dest = filepath.Clean(dest)
-	if into && !info.IsDir() {
-		dest = filepath.Join(dest, path.Base(path.Clean(source)))
-		if err := replaceable(dest); err != nil {
-			return err
-		}
-	}
-	above := dest
-	if !info.IsDir() {
-		above = filepath.Dir(dest)
-	}
-	if err := os.MkdirAll(above, 0o777); err != nil {
-		return err
-	}
-	dir, err := os.Open(above)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if info.IsDir() {
-		return fstree.PlaceContent(ctx, from, dir, o)
-	}
-	return fstree.Place(ctx, from, dir, filepath.Base(dest), o)
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // CachePrefix begins the names of the active snapshots that are caches.
@@ -241,16 +153,23 @@ func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (*mo
 		return nil, err
 	}
 	spec.Options = append(slices.Clone(spec.Options), "nosuid", "nodev")
-	if m.ReadOnly {
+	fresh := info.Labels[labelFresh] != ""
+	if m.ReadOnly && !fresh {
 		spec.Options = append(spec.Options, "ro")
 	}
 	h, err := r.acquireMapped(ctx, spec, ids)
-	if err == nil && info.Labels[labelFresh] != "" {
-		if err = r.openCache(ctx, info, h.Path()); err != nil {
-			h.Release()
-		}
+	if err != nil || !fresh {
+		return h, err
 	}
-	return h, err
+	if err = r.openCache(ctx, info, h.Path()); err == nil && !m.ReadOnly {
+		return h, nil
+	}
+	h.Release()
+	if err != nil {
+		return nil, err
+	}
+	spec.Options = append(spec.Options, "ro")
+	return r.acquireMapped(ctx, spec, ids)
 }
 
 // labelFresh is on a cache that not all users can write yet. What made it can have ended, or failed, before they could.

@@ -30,6 +30,9 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 // executeOnce is an active snapshot on the base, a mount of it, the command, the mount gone, the
 // commit, the record. Whatever fails, what was made before it is taken away.
 func (r *Runner) executeOnce(f *flight) (*Result, error) {
+	if f.step.NewPrivileges && f.plan.way.name == nativeName && !f.plan.ids.Set() {
+		return nil, r.fault(f, errNewPrivileges)
+	}
 	key := f.id.running()
 	mounts, err := r.opt.Namespace.Prepare(f.ctx, key, f.step.Base)
 	if err != nil {
@@ -203,6 +206,9 @@ func (r *Runner) bind(f *flight, ids idmap.Map) ([]*mount.Handle, error) {
 		if m.Source == "" && m.Cache == "" {
 			continue
 		}
+		if m.Cache != "" {
+			m.Cache = f.caches[m.Cache]
+		}
 		h, err := r.bindOne(f.ctx, &m, ids)
 		if err != nil {
 			return binds, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
@@ -280,14 +286,21 @@ func (r *Runner) runCommand(f *flight, j *job, p prepared, done *run) error {
 			r.background.Go(func() { r.watchDisk(ctx, f.id.running(), f.disk, cancel) })
 		}
 	}
-	var files *shownFiles
-	if j.step, err = withUser(j); err == nil {
-		files, err = r.showFiles(ctx, j)
+	hide := func() error { return nil }
+	fed, err := f.feed(j)
+	if err == nil {
+		j.step, err = withUser(j)
+	}
+	if err == nil {
+		hide, err = r.show(ctx, j)
 	}
 	if err == nil {
 		done.ended, err = p.run(ctx)
 	}
-	err = errors.Join(err, r.hideFiles(files))
+	err = errors.Join(err, hide())
+	if fed != nil {
+		err = errors.Join(err, fed())
+	}
 	if !begun.IsZero() {
 		done.duration = time.Since(begun)
 	}

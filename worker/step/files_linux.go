@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holdfast/worker/internal/idmap"
 	"holdfast/worker/mount"
 )
 
@@ -71,27 +70,22 @@ func copyResolvConf(root string) (bool, error) {
 
 // shownFiles are those that one step sees.
 type shownFiles struct {
-	etc   int // the directory in the step's root; -1: there is none
-	ids   idmap.Map
+	points
+	etc   *pointDir // the directory in the step's root; nil: there is none
 	binds []*mount.Handle
-	made  []string // what was made to be mounted on
-	// Times of the directory, before something was made and after.
-	before, after [2]unix.Timespec
 }
 
 // showFiles adds files to the mounts of a job. What it returns is to be undone when the command has ended, with an
 // error too.
 func (r *Runner) showFiles(ctx context.Context, j *job) (*shownFiles, error) {
-	s := &shownFiles{etc: -1, ids: j.ids}
-	var err error
-	if s.etc, err = openEtc(j.root.FD()); err != nil || s.etc < 0 {
+	s := &shownFiles{points: points{ids: j.ids}}
+	etc, err := openEtc(j.root.FD())
+	if err != nil || etc < 0 {
 		return s, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(s.etc, &st); err != nil {
+	if s.etc, err = s.add(etc); err != nil {
 		return s, err
 	}
-	s.before = [2]unix.Timespec{st.Atim, st.Mtim}
 	names := []string{"hosts", "hostname"}
 	if j.step.Network == NetworkHost {
 		there, err := copyResolvConf(r.store.Root())
@@ -119,10 +113,6 @@ func (r *Runner) showFiles(ctx context.Context, j *job) (*shownFiles, error) {
 		s.binds = append(s.binds, h)
 		mounts = append(mounts, Mount{Source: source, Target: "/etc/" + name, ReadOnly: true})
 	}
-	if err := unix.Fstat(s.etc, &st); err != nil {
-		return s, err
-	}
-	s.after = [2]unix.Timespec{st.Atim, st.Mtim}
 	// Those that the step asks for come later, and over these.
 	with := *j.step
 	with.Mounts = append(mounts, with.Mounts...)
@@ -133,18 +123,9 @@ func (r *Runner) showFiles(ctx context.Context, j *job) (*shownFiles, error) {
 // wanted tells whether a file is to be shown, and makes what it is to be mounted on.
 func (s *shownFiles) wanted(root int, name string) (bool, error) {
 	var st unix.Stat_t
-	err := unix.Fstatat(s.etc, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(s.etc.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == unix.ENOENT {
-		var fd int
-		err := as(s.ids, func() (err error) {
-			fd, err = unix.Openat(s.etc, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-			return err
-		})
-		if err != nil {
-			return false, err
-		}
-		s.made = append(s.made, name)
-		return true, unix.Close(fd)
+		return true, s.make(s.etc, name, false)
 	}
 	if err != nil {
 		return false, err
@@ -200,29 +181,16 @@ func (r *Runner) hideFiles(s *shownFiles) error {
 			r.log.Warn("a file that a step had is still in use", "reason", err)
 		}
 	}
-	if s.etc < 0 {
-		return nil
+	return s.remove()
+}
+
+// show gives a job what it sees beside its mounts: files of names, and secrets. hide takes it away when the command
+// has ended, and is to be called with an error too.
+func (r *Runner) show(ctx context.Context, j *job) (hide func() error, err error) {
+	files, err := r.showFiles(ctx, j)
+	var secrets *shownSecrets
+	if err == nil {
+		secrets, err = r.showSecrets(ctx, j)
 	}
-	defer unix.Close(s.etc)
-	var now unix.Stat_t
-	if err := unix.Fstat(s.etc, &now); err != nil {
-		return err
-	}
-	gone := 0
-	for _, name := range s.made {
-		var st unix.Stat_t
-		// The command could have exchanged it before it was mounted on, but not since.
-		err := unix.Fstatat(s.etc, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-		if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > 0 {
-			continue
-		}
-		if err := unix.Unlinkat(s.etc, name, 0); err != nil {
-			return fmt.Errorf("/etc/%s: %w", name, err)
-		}
-		gone++
-	}
-	if gone == 0 || now.Mtim != s.after[1] {
-		return nil // the command has changed the directory itself
-	}
-	return unix.UtimesNanoAt(s.etc, ".", s.before[:], 0)
+	return func() error { return errors.Join(r.hideSecrets(secrets), r.hideFiles(files)) }, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"holdfast/worker/snapshot"
@@ -17,7 +18,9 @@ type flight struct {
 	id      ID
 	step    *Step
 	plan    *plan
-	disk    diskLimit // since it runs
+	caches  map[string]string // names of caches -> the instances that it has
+	stdin   *os.File          // of its own: who has given it can leave, and close it
+	disk    diskLimit         // since it runs
 	ctx     context.Context
 	cancel  context.CancelFunc
 	waiters int
@@ -48,6 +51,11 @@ func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 	}
 	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{}),
 		serial: r.serials.Add(1), queued: time.Now()}
+	if p.step.Stdin != nil {
+		if f.stdin, err = duplicate(p.step.Stdin); err != nil {
+			return nil, false, fmt.Errorf("step: standard input: %w", err)
+		}
+	}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
 	r.flights[p.run] = f
 	r.background.Go(func() { r.runFlight(f) })
@@ -84,6 +92,9 @@ func narrower(a, b *Limits) bool {
 func (r *Runner) runFlight(f *flight) {
 	f.result, f.err = r.resultOf(f)
 	f.cancel()
+	if f.stdin != nil {
+		_ = f.stdin.Close()
+	}
 	r.mu.Lock()
 	delete(r.flights, f.id)
 	r.recent.add(f)
@@ -168,6 +179,12 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 	if res != nil || err != nil {
 		return res, err
 	}
+	instances, release, err := r.caches.take(f.ctx, f.step.Mounts) // before a slot: who waits for it takes none
+	if err != nil {
+		return nil, &Failure{ID: f.id, Reason: ErrCanceled}
+	}
+	defer release()
+	f.caches = instances
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()

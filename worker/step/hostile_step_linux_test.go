@@ -25,11 +25,20 @@ import (
 // stillPossible lists attempts of the hostile step that a runtime does not refuse, with the reason. What is listed and
 // refused fails the test too.
 var stillPossible = map[string]map[string]string{
-	"native":   {},
-	"plain":    {},
-	"init":     {},
-	"runc":     {},
-	"rootless": {},
+	"native":       {},
+	"plain":        {},
+	"init":         {},
+	"runc":         {},
+	"rootless":     {},
+	"native gains": gained,
+	"runc gains":   {"new privileges can be had": gained["new privileges can be had"]},
+}
+
+// gained is what a step with NewPrivileges has asked for.
+var gained = map[string]string{
+	"new privileges can be had": "they can, up to those of root in the step",
+	"set-user-ID program":       "it is root in the step, with the capabilities of that",
+	"program with capabilities": "it has those that root in the step can give",
 }
 
 // A step could freeze and kill processes of its host, lift its own limits, read the keys of root, and reach
@@ -50,6 +59,28 @@ func TestHostileStep(t *testing.T) {
 			s.ok(leave)
 			res := s.ok(h.step(hostile))
 			h.verify(name, string(res.Output))
+			h.unharmed()
+			s.noDevices(res.Snapshot)
+			h.remove()
+			s.clean()
+		})
+	}
+	// As another user, whose programs get what root has: set-user-ID programs count.
+	for _, name := range []string{"native", "runc"} {
+		t.Run(name+" gains", func(t *testing.T) {
+			s := newStand(t, Options{Runtime: runtimeNamed(name), Concurrency: 1})
+			if name == "native" && !s.way().ids.Set() {
+				t.Skip("left out: this machine gives steps no user namespaces")
+			}
+			h := newHostileHost(t, s.dir, hostileForks)
+			if name == "native" {
+				h.unmapped()
+			}
+			set := sh(s.hostileBase(""), "chmod 4755 /hostile")
+			step := h.step(s.ok(set).Snapshot)
+			step.User, step.NewPrivileges = User{UID: 1000, GID: 1000}, true
+			res := s.ok(step)
+			h.verify(name+" gains", string(res.Output))
 			h.unharmed()
 			s.noDevices(res.Snapshot)
 			h.remove()
@@ -193,7 +224,9 @@ func (h *hostileHost) env() []string { return h.told }
 
 // step is the hostile step on a base that has its program.
 func (h *hostileHost) step(base string) Step {
-	return Step{Base: base, Command: []string{"/hostile"}, Env: append([]string{"HOLDFAST_STEP_MARK=" + baseMark()}, h.told...), Limits: Limits{Pids: hostileForks},
+	hidden := secretOf("secret", "of the caller")
+	hidden.Target = "/hidden/secret"
+	return Step{Base: base, Command: []string{"/hostile"}, Secrets: []Secret{hidden}, Env: append([]string{"HOLDFAST_STEP_MARK=" + baseMark()}, h.told...), Limits: Limits{Pids: hostileForks},
 		Mounts: append([]Mount{{Source: filepath.Join(h.dir, "ro"), Target: "/ro", ReadOnly: true}, {Source: filepath.Join(h.dir, "rw"), Target: "/rw"}}, h.more...)}
 }
 

@@ -44,6 +44,7 @@ type orders struct {
 	Groups  bool   // groups can be set
 	Filter  []byte // of system calls
 	Cgroups int    // the flag of a namespace of cgroups
+	Stdin   bool   // it has a standard input
 	Wait    bool   // say when all is done, and wait for the end of the orders before the command begins
 }
 
@@ -106,8 +107,10 @@ func become() error {
 	}
 	unix.Umask(0o022)
 	o.closeMounts()
-	if err := ownNull(); err != nil {
-		return err
+	if !o.Stdin {
+		if err := ownNull(); err != nil {
+			return err
+		}
 	}
 	name, err := find(o.Command[0], o.Box.Dir, o.Search)
 	if err != nil {
@@ -259,7 +262,11 @@ func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err erro
 		return done, err
 	}
 	defer self.Close()
-	files := []*os.File{r.null, r.job.out, r.job.out, ordersIn, reportOut, self}
+	in := r.null
+	if r.job.in != nil {
+		in = r.job.in
+	}
+	files := []*os.File{in, r.job.out, r.job.out, ordersIn, reportOut, self}
 	o := r.orders()
 	files = append(files, r.files...)
 	flags := uintptr(syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS)
@@ -295,7 +302,7 @@ func (r *nativeRun) byInit(ctx context.Context, t *thread) (done ended, err erro
 // orders tells the init what to do. The descriptors in it are those that the init will have.
 func (r *nativeRun) orders() *orders {
 	s := r.job.step
-	o := &orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.Bytes(), Cgroups: int(r.cgroupns),
+	o := &orders{Box: *r.box, Command: s.Command, Env: s.Env, Search: s.searchPath(), User: s.User, Groups: !r.userns || mayGroups(), Filter: r.filter.Bytes(), Cgroups: int(r.cgroupns), Stdin: r.job.in != nil,
 		Wait: r.group.limits.Pids > 0 && r.group.limits.Pids < initPids}
 	o.Box.Mounts = slices.Clone(o.Box.Mounts)
 	at := initMounts

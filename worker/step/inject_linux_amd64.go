@@ -71,9 +71,10 @@ func (of stoppedProgram) inject(f seccomp.Filter, limits []resourceLimit, own *e
 	m := newInjectedMemory(saved.Rsp, f, limits, own)
 	calls := m.limits(limits)
 	if own != nil {
-		calls = append(calls, m.enter(own)...)
+		calls = append(calls, m.enter(own, m.install(f))...)
+	} else {
+		calls = append(calls, m.install(f))
 	}
-	calls = append(calls, m.install(f))
 	table, err := m.write(of, calls)
 	if err != nil {
 		return err
@@ -208,11 +209,15 @@ func (m *injectedMemory) limits(list []resourceLimit) (calls []injectedCall) {
 	return calls
 }
 
-// enter are the calls that enter a user namespace, and give up what a process can do that has just entered one.
-func (m *injectedMemory) enter(own *entry) []injectedCall {
+// enter are the calls that enter a user namespace, install the filter, and give up what a process can do that has just
+// entered one.
+func (m *injectedMemory) enter(own *entry, install injectedCall) []injectedCall {
 	calls := []injectedCall{
 		{"enter its user namespace: setns", unix.SYS_SETNS, uint64(own.fd), unix.CLONE_NEWUSER, 0, 0},
 		{"close it", unix.SYS_CLOSE, uint64(own.fd), 0, 0, 0},
+	}
+	if own.gains { // without no_new_privs a filter takes a capability that it has only now
+		calls = append(calls, install)
 	}
 	if u := own.user; u != nil {
 		groups := m.list(u.Groups)
@@ -235,7 +240,11 @@ func (m *injectedMemory) enter(own *entry) []injectedCall {
 		// the user may only execute is not to be looked into.
 		calls = append(calls, injectedCall{"be dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0})
 	}
-	return append(calls, injectedCall{"have a signal at the end", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL), 0, 0})
+	calls = append(calls, injectedCall{"have a signal at the end", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL), 0, 0})
+	if !own.gains {
+		calls = append(calls, install)
+	}
+	return calls
 }
 
 func (m *injectedMemory) install(f seccomp.Filter) injectedCall {

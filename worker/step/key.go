@@ -46,6 +46,13 @@ const (
 	keyWritable
 )
 
+// What only some steps have in the encoding.
+const (
+	keySecrets = iota + 1
+	keyStdin
+	keyNewPrivileges
+)
+
 // inputs is what a step is made from, by content.
 type inputs struct {
 	base    string       // its identity
@@ -53,6 +60,7 @@ type inputs struct {
 	mounts  []fstree.Sum // of each mount; zero of those that have no content
 	copies  []fstree.Sum // of each copy
 	targets []string     // of each copy: where it goes
+	stdin   input
 }
 
 // id is the cache key: the hash of a normalized step (Step.normalize) with its inputs. Whoever changes what is hashed
@@ -83,6 +91,16 @@ func (s *Step) id(in *inputs) ID {
 	b = binary.AppendUvarint(b, uint64(len(s.Labels)))
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		b = appendText(appendText(b, k), s.Labels[k])
+	}
+	// What not all steps have comes after a byte that says what it is: the others keep their IDs.
+	if len(s.Secrets) > 0 {
+		b = appendSecretsKey(append(b, keySecrets), s.Secrets)
+	}
+	if s.Stdin != nil {
+		b = in.stdin.appendKey(append(b, keyStdin))
+	}
+	if s.NewPrivileges {
+		b = append(b, keyNewPrivileges)
 	}
 	return sha256.Sum256(b)
 }
@@ -145,6 +163,7 @@ type plan struct {
 	mounts   []source  // of each mount; without a path if it has no content
 	copies   []source
 	targets  []string
+	stdin    input
 }
 
 // plan finds out what a step is. The step is normalized.
@@ -178,6 +197,10 @@ func (r *Runner) plan(ctx context.Context, s *Step) (*plan, error) {
 		}
 		in.copies[i] = p.copies[i].sum
 	}
+	if p.stdin, err = lookAtStdin(ctx, s.Stdin); err != nil {
+		return nil, err
+	}
+	in.stdin = p.stdin
 	p.id = s.id(&in)
 	p.run = p.id
 	if s.NoCache || p.uncached != "" {

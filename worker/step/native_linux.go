@@ -32,7 +32,7 @@ type native struct {
 	plain bool // steps have no user namespaces
 }
 
-func (native) Name() string { return "native" }
+func (native) Name() string { return nativeName }
 
 func (n native) open(e *environment) (opened, error) {
 	if err := seccomp.Available(); err != nil {
@@ -229,7 +229,11 @@ func (r *nativeRun) run(ctx context.Context) (done ended, err error) {
 	if err := r.ownOutput(); err != nil {
 		return done, err
 	}
-	err = r.openNative.onThread(func(t *thread) (err error) {
+	onThread := r.openNative.onThread
+	if j.step.NewPrivileges {
+		onThread = r.onThreadOnce
+	}
+	err = onThread(func(t *thread) (err error) {
 		if r.openNative.byInit {
 			done, err = r.byInit(ctx, t)
 		} else {
@@ -343,14 +347,16 @@ func (r *nativeRun) start() (*os.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// With the host's /dev/null as its standard input, root in a step could change the mode of the host's device.
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
+	in := r.job.in
+	if in == nil {
+		// With the host's /dev/null as its standard input, root in a step could change the mode of the host's device.
+		if in, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+			return nil, err
+		}
+		defer in.Close()
 	}
-	defer null.Close()
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{null, r.job.out, r.job.out},
+		Dir: s.Dir, Env: append([]string{}, s.Env...), Files: []*os.File{in, r.job.out, r.job.out},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWPID, Unshareflags: r.cgroupns, Pdeathsig: syscall.SIGKILL, Setsid: true, Ptrace: true,
 		},
@@ -411,7 +417,14 @@ func (r *nativeRun) settle(pid int, made *parts) error {
 	}
 	defer unix.Close(proc)
 	// To mount all that takes as long as what the command does meanwhile, and neither needs the other.
-	return stoppedProgram{pid, r.proc}.inject(r.filter, limits, r.entry, func() error { return made.attachProc(proc) })
+	return stoppedProgram{pid, r.proc}.inject(r.filter, limits, r.entry, func() error {
+		if r.job.step.NewPrivileges {
+			if err := allowSetID(); err != nil {
+				return err
+			}
+		}
+		return made.attachProc(proc)
+	})
 }
 
 // stoppedProgram is a process that the calling thread traces.

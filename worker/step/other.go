@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 
 	"holdfast/worker/internal/idmap"
@@ -20,7 +22,7 @@ func (u unsupported) Name() string                    { return string(u) }
 func (unsupported) open(*environment) (opened, error) { return nil, errOther }
 
 // Native is a runtime that this system does not have.
-func Native() Runtime { return unsupported("native") }
+func Native() Runtime { return unsupported(nativeName) }
 
 // Runc is a runtime that this system does not have.
 func Runc() Runtime { return unsupported("runc") }
@@ -42,13 +44,9 @@ func lookupUser(int, User) (User, error) { return User{}, errOther }
 
 func lookupHome(int, uint32) string { return "/" }
 
-type shownFiles struct{}
-
 func writeFiles(string) error { return nil }
 
-func (r *Runner) showFiles(context.Context, *job) (*shownFiles, error) { return nil, errOther }
-
-func (r *Runner) hideFiles(*shownFiles) error { return nil }
+func (r *Runner) show(context.Context, *job) (func() error, error) { return nil, errOther }
 
 func findMark(*mount.Namespace) (string, error) { return "", nil }
 
@@ -62,6 +60,8 @@ func (*Runner) acquireCache(context.Context, *Mount, idmap.Map) (*mount.Handle, 
 	return nil, errOther
 }
 
+func duplicate(*os.File) (*os.File, error) { return nil, errOther }
+
 func isReadOnly(int) bool { return false }
 
 // CachePrefix begins the names of the active snapshots that are caches.
@@ -71,6 +71,12 @@ func (*Runner) outsideStore(string) error { return errOther }
 
 // Export is for Linux.
 func (*Runner) Export(context.Context, string, string, string) error { return errOther }
+
+// ExportTar is for Linux.
+func (*Runner) ExportTar(context.Context, string, string, io.Writer) error { return errOther }
+
+// Diff is for Linux.
+func (*Runner) Diff(context.Context, string, string, func(Change) error) error { return errOther }
 
 // CheckOutput is for Linux.
 func (*Runner) CheckOutput(string, string) error { return errOther }

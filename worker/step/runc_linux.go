@@ -126,6 +126,9 @@ func (o *openRunc) container(ctx context.Context, j *job, name, bundle string) (
 	logName := filepath.Join(bundle, "log")
 	cmd := o.command("--log", logName, "--log-format", "json", "run", "--bundle", bundle, name)
 	cmd.Stdout, cmd.Stderr = j.out, j.out
+	if j.in != nil {
+		cmd.Stdin = j.in
+	}
 	j.begun()
 	if err := o.stepNamespace.Start(cmd); err != nil {
 		return done, fmt.Errorf("starting runc: %w", err)
@@ -312,7 +315,7 @@ func configProcess(s *Step) (*specs.Process, error) {
 		caps.Effective, caps.Permitted = names, names
 	}
 	return &specs.Process{
-		Args: s.Command, Env: s.Env, Cwd: s.Dir, NoNewPrivileges: true, Capabilities: caps, Rlimits: limits,
+		Args: s.Command, Env: s.Env, Cwd: s.Dir, NoNewPrivileges: !s.NewPrivileges, Capabilities: caps, Rlimits: limits,
 		User: specs.User{UID: s.User.UID, GID: s.User.GID, AdditionalGids: s.User.Groups, Umask: &umask},
 	}, nil
 }

@@ -151,6 +151,7 @@ type Runner struct {
 	diskInterval time.Duration
 
 	looks   looks
+	caches  cacheUses
 	mounted mountinfo.Watched // see surroundings
 
 	quotas func() error // nil if steps can have a quota, found out once

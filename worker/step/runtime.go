@@ -19,6 +19,9 @@ type Runtime interface {
 	open(*environment) (opened, error)
 }
 
+// nativeName is the name of Native.
+const nativeName = "native"
+
 // environment is where a Runner works.
 type environment struct {
 	root, driver  string // of the store of snapshots
@@ -60,6 +63,7 @@ type job struct {
 	step   *Step
 	root   *mount.Handle
 	binds  []*mount.Handle // for each mount of the step; nil for a tmpfs
+	in     *os.File        // what the command reads; nil: nothing; the runtime does not close it
 	out    *os.File        // where the command writes; the runtime does not close it
 	begun  func()          // called when the command begins
 	serial uint64          // of no other job of this process

@@ -202,6 +202,15 @@ func makeHollow(space *os.File, point string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "mnt"), nil
 }
 
+// allowSetID has set-user-ID programs and capabilities of files count from now on, in the root alone. The command was
+// executed before: outside its user namespace there are no new privileges.
+func allowSetID() error {
+	if err := unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV, ""); err != nil {
+		return fmt.Errorf("the flags of the root: %w", err)
+	}
+	return nil
+}
+
 // setRoot goes to the root, and sets its flags.
 func (b *sandbox) setRoot() error {
 	if err := unix.Chdir("/"); err != nil {
@@ -415,6 +424,14 @@ func confine() error {
 		return err
 	}
 	return osthread.Confine(allowed())
+}
+
+// bound is confine for steps whose programs can get new privileges: those of root in the step at most.
+func bound() error {
+	if err := inheritNone(); err != nil {
+		return err
+	}
+	return osthread.Bound(allowed())
 }
 
 // inheritNone has programs that the calling thread starts inherit no capabilities: what root gets then is only what

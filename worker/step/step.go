@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -42,9 +43,10 @@ type Mount struct {
 	Source string
 
 	// Cache is, in place of a Source, the name of a cache: a directory of the store that stays from one
-	// step to the next, and that all steps with a cache of that name share. Only the name is part of the
-	// step's ID: the result must not depend on what is in it.
-	Cache string
+	// step to the next, and that steps with a cache of that name share as Sharing says. Only the name is part
+	// of the step's ID: the result must not depend on what is in it.
+	Cache   string
+	Sharing Sharing
 
 	// Target is where the step sees it; what is missing of the path is made, and stays in
 	// the result as an empty directory or file. It is not "/", nor in /proc or /dev.
@@ -94,6 +96,8 @@ type Step struct {
 	User    User
 	Mounts  []Mount // in this order
 	Copies  []Copy  // in this order, before the mounts
+	Secrets []Secret
+	Stdin   *os.File // a regular file of MaxStdin bytes at most, which stays as it is until Run returns; nil: the input is empty
 	Network Network
 	Limits  Limits
 
@@ -102,6 +106,11 @@ type Step struct {
 
 	// UserNamespaces can be UserNamespacesOff, where the Runner has them.
 	UserNamespaces UserNamespaces
+
+	// NewPrivileges has set-user-ID programs, and capabilities of files, of the base count that the command starts.
+	// They get what root in the step has at most. With Native that takes a user namespace: without one it is
+	// errors.ErrUnsupported. With Runc, which has none, it undoes what another User than root is good for.
+	NewPrivileges bool
 
 	// Labels are those of the result's snapshot, such as the configuration of an image that further steps
 	// go by. Those that begin with "holdfast.step" are the Runner's.
@@ -190,10 +199,16 @@ func (s Step) normalize() (Step, error) {
 		s.Copies, err = normalCopies(s.Copies)
 	}
 	if err == nil {
+		s.Secrets, err = normalSecrets(s.Secrets, s.Mounts)
+	}
+	if err == nil {
 		s.Labels, err = normalLabels(s.Labels)
 	}
 	if err == nil {
 		err = s.User.normalize()
+	}
+	if err == nil {
+		err = s.checkStdin()
 	}
 	return s, err
 }
@@ -205,6 +220,9 @@ func (s *Step) checkTexts() error {
 	}
 	for _, c := range s.Copies {
 		texts = append(texts, c.Source, c.Target)
+	}
+	for i := range s.Secrets {
+		texts = append(texts, s.Secrets[i].ID, s.Secrets[i].Target)
 	}
 	for k, v := range s.Labels {
 		texts = append(texts, k, v)
@@ -251,6 +269,9 @@ func normalMounts(mounts []Mount) ([]Mount, error) {
 		}
 		if len(m.Cache) > snapshot.MaxNamespaceSize {
 			return nil, invalidf("the name of a cache has %d bytes, %d are possible", len(m.Cache), snapshot.MaxNamespaceSize)
+		}
+		if err := normalCache(clean, i); err != nil {
+			return nil, err
 		}
 		m.Target = path.Clean(m.Target)
 		if m.Source != "" {

@@ -21,6 +21,7 @@ type thread struct {
 	o     *openNative
 	away  bool // in the namespaces of a step
 	spent bool // something is left of a job that cannot be undone
+	gains bool // what it starts can get new privileges
 }
 
 // onThread runs a function on a thread of its own. There are never more callers than slots.
@@ -79,6 +80,20 @@ func (o *openNative) serve(ready chan error) {
 	}
 }
 
+// onThreadOnce runs a function on a thread for steps whose programs can get new privileges, which others must not have.
+func (o *openNative) onThreadOnce(do func(*thread) error) error {
+	done := make(chan error)
+	osthread.Own(func() {
+		t := &thread{o: o, gains: true}
+		err := t.prepare()
+		if err == nil {
+			err = do(t)
+		}
+		done <- err
+	})
+	return <-done
+}
+
 func (t *thread) prepare() error {
 	if t.o.byInit { // the init of a step does the rest
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
@@ -94,6 +109,9 @@ func (t *thread) prepare() error {
 	}
 	if err := t.enterHome(); err != nil {
 		return err
+	}
+	if t.gains {
+		return bound()
 	}
 	return confine()
 }

@@ -132,6 +132,8 @@ type entry struct {
 	keep uint64    // its capabilities there
 	user *User     // whom it becomes there; nil: it is the user already
 	drop []uintptr // those that it and what it starts can never have
+
+	gains bool // what it starts can get new privileges
 }
 
 // asUser has a command begin with the ids of a user outside, and with a descriptor of the namespace. The
@@ -146,7 +148,7 @@ func (r *nativeRun) asUser(attr *os.ProcAttr) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("user %d: %w", user.UID, err)
 	}
-	r.entry = &entry{fd: len(attr.Files), drop: r.users.drop}
+	r.entry = &entry{fd: len(attr.Files), drop: r.users.drop, gains: r.job.step.NewPrivileges}
 	attr.Files = append(attr.Files, space)
 	if user.UID == 0 {
 		r.entry.user, r.entry.keep = user, allowed()
@@ -170,14 +172,19 @@ func (r *Runner) canShow(source string, ids idmap.Map) error {
 	return r.opt.Mounts.CanShowIDs(source, ids.Base, ids.Count)
 }
 
-// ownOutput gives the pipe of a command to the user it runs as, who can then open /dev/stdout.
+// ownOutput gives the pipes of a command to the user it runs as, who can then open /dev/stdout.
 func (r *nativeRun) ownOutput() error {
 	u := &r.job.step.User
 	if u.UID == 0 && !r.job.ids.Set() || r.userns {
 		return nil
 	}
-	if err := r.job.out.Chown(int(r.job.ids.Base+u.UID), int(r.job.ids.Base+u.GID)); err != nil {
-		return fmt.Errorf("the output of the command: %w", err)
+	for _, f := range []*os.File{r.job.in, r.job.out} {
+		if f == nil {
+			continue
+		}
+		if err := f.Chown(int(r.job.ids.Base+u.UID), int(r.job.ids.Base+u.GID)); err != nil {
+			return fmt.Errorf("input and output of the command: %w", err)
+		}
 	}
 	return nil
 }

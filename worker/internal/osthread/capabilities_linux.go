@@ -33,6 +33,18 @@ func (c *Capabilities) Set() error {
 // Confine takes from the programs that the calling thread starts, for good, all capabilities but those of keep, a bit
 // each, and new privileges by set-user-ID and the like. What the thread itself has it keeps.
 func Confine(keep uint64) error {
+	if err := Bound(keep); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	return nil
+}
+
+// Bound takes from the programs that the calling thread starts, for good, all capabilities but those of keep, a bit
+// each. What the thread itself has it keeps.
+func Bound(keep uint64) error {
 	for c := uintptr(0); c < 64; c++ {
 		if keep&(1<<c) != 0 {
 			continue
@@ -42,9 +54,6 @@ func Confine(keep uint64) error {
 		} else if err != nil {
 			return fmt.Errorf("dropping capability %d: %w", c, err)
 		}
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no new privileges: %w", err)
 	}
 	return nil
 }

@@ -117,6 +117,18 @@ func fileAttempts() []attempt {
 		}},
 		attempt{"write to /ro", func() error { return writeBelow("/ro") }},
 		attempt{"write to a mount below /ro", func() error { return writeBelow("/ro/below") }},
+		attempt{"write to a secret", changeSecret},
+		attempt{"leave the file system of a secret", func() error {
+			fd, err := unix.Open("/hidden/secret", unix.O_PATH, 0)
+			if err != nil {
+				return did("it is not there: %v", err) // nothing was tried
+			}
+			return first(
+				func() error { _, err := unix.Openat(fd, "..", unix.O_PATH, 0); return err },
+				func() error { _, err := unix.Openat(fd, "../1", unix.O_RDONLY, 0); return err },
+				func() error { _, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); return err },
+				func() error { return unix.Unmount("/hidden/secret", unix.MNT_DETACH) })
+		}},
 		attempt{"the host's files by path", func() error { return secret("") }},
 		attempt{"the host's files by /proc/PID/root", rootsOfProcesses},
 		attempt{"open_by_handle_at", byHandle},
@@ -145,6 +157,31 @@ func reads(name string) error {
 		return fmt.Errorf("empty")
 	}
 	return did("%d bytes", n)
+}
+
+// changeSecret changes the file that the step was given as a secret.
+func changeSecret() error {
+	const name = "/hidden/secret"
+	return first(
+		func() error { return opens(name, unix.O_WRONLY|unix.O_TRUNC) },
+		func() error { return opens(name, unix.O_RDWR) },
+		func() error { return os.Truncate(name, 0) },
+		func() error { return os.Chmod(name, 0o666) },
+		func() error { return os.Remove(name) },
+		func() error { return os.Rename(name, "/hidden/other") },
+		func() error { return os.Link(name, "/hidden/other") },
+		func() error { return unix.Setxattr(name, "user.x", []byte("x"), 0) },
+		func() error { return unix.Mount("", name, "", unix.MS_REMOUNT|unix.MS_BIND, "") },
+		func() error {
+			return unix.MountSetattr(unix.AT_FDCWD, name, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+		},
+		func() error {
+			fd, err := unix.Open(name, unix.O_PATH, 0)
+			if err != nil {
+				return err
+			}
+			return opens("/proc/self/fd/"+strconv.Itoa(fd), unix.O_WRONLY)
+		})
 }
 
 func writeBelow(dir string) error {

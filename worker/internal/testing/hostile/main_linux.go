@@ -59,6 +59,10 @@ func main() {
 	case "wait":
 		wait()
 	case "true":
+	case "who":
+		who()
+	case "capable":
+		capable(os.Args[2])
 	case "leave":
 		leave()
 	default:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,29 @@ import (
 
 // idCount is how many ids the step's user namespace has.
 const idCount = 1 << 16
+
+// who prints who this process is: users, capabilities, and whether it can get new privileges.
+func who() {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if name, value, _ := strings.Cut(line, ":"); slices.Contains([]string{"Uid", "CapEff", "CapBnd", "CapInh", "CapAmb", "NoNewPrivs", "Seccomp"}, name) {
+			fmt.Println(name, strings.Join(strings.Fields(value), " "))
+		}
+	}
+}
+
+// capable gives a file a capability (CAP_KILL), which a program of it has in effect.
+func capable(name string) {
+	data := make([]byte, 20) // struct vfs_cap_data, version 2
+	binary.LittleEndian.PutUint32(data, 0x02000001)
+	binary.LittleEndian.PutUint32(data[4:], 1<<unix.CAP_KILL)
+	if err := unix.Setxattr(name, "security.capability", data, 0); err != nil {
+		panic(err)
+	}
+}
 
 // userAttempts are made where the step has a user namespace: HOSTILE_CAPS are the capabilities of its root then, and
 // /unmapped is a directory that belongs to the host's root there.
