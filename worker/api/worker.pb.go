@@ -79,6 +79,56 @@ func (Network) EnumDescriptor() ([]byte, []int) {
 	return file_worker_proto_rawDescGZIP(), []int{0}
 }
 
+// Sharing is what a step does with a cache that another one uses.
+type Sharing int32
+
+const (
+	Sharing_SHARING_SHARED  Sharing = 0 // both use it
+	Sharing_SHARING_PRIVATE Sharing = 1 // it gets another instance of the cache
+	Sharing_SHARING_LOCKED  Sharing = 2 // it waits
+)
+
+// Enum value maps for Sharing.
+var (
+	Sharing_name = map[int32]string{
+		0: "SHARING_SHARED",
+		1: "SHARING_PRIVATE",
+		2: "SHARING_LOCKED",
+	}
+	Sharing_value = map[string]int32{
+		"SHARING_SHARED":  0,
+		"SHARING_PRIVATE": 1,
+		"SHARING_LOCKED":  2,
+	}
+)
+
+func (x Sharing) Enum() *Sharing {
+	p := new(Sharing)
+	*p = x
+	return p
+}
+
+func (x Sharing) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Sharing) Descriptor() protoreflect.EnumDescriptor {
+	return file_worker_proto_enumTypes[1].Descriptor()
+}
+
+func (Sharing) Type() protoreflect.EnumType {
+	return &file_worker_proto_enumTypes[1]
+}
+
+func (x Sharing) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Sharing.Descriptor instead.
+func (Sharing) EnumDescriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{1}
+}
+
 type Step_State int32
 
 const (
@@ -115,11 +165,11 @@ func (x Step_State) String() string {
 }
 
 func (Step_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[1].Descriptor()
+	return file_worker_proto_enumTypes[2].Descriptor()
 }
 
 func (Step_State) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[1]
+	return &file_worker_proto_enumTypes[2]
 }
 
 func (x Step_State) Number() protoreflect.EnumNumber {
@@ -128,7 +178,7 @@ func (x Step_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_State.Descriptor instead.
 func (Step_State) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{5, 0}
+	return file_worker_proto_rawDescGZIP(), []int{6, 0}
 }
 
 type ListSnapshotsRequest_Order int32
@@ -167,11 +217,11 @@ func (x ListSnapshotsRequest_Order) String() string {
 }
 
 func (ListSnapshotsRequest_Order) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[2].Descriptor()
+	return file_worker_proto_enumTypes[3].Descriptor()
 }
 
 func (ListSnapshotsRequest_Order) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[2]
+	return &file_worker_proto_enumTypes[3]
 }
 
 func (x ListSnapshotsRequest_Order) Number() protoreflect.EnumNumber {
@@ -180,7 +230,7 @@ func (x ListSnapshotsRequest_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ListSnapshotsRequest_Order.Descriptor instead.
 func (ListSnapshotsRequest_Order) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{11, 0}
+	return file_worker_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Limits bound a run; 0 is no limit. They do not change what the result is called.
@@ -265,6 +315,8 @@ type Cache struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"` // an absolute path in the step
+	Sharing       Sharing                `protobuf:"varint,3,opt,name=sharing,proto3,enum=holdfast.worker.v1.Sharing" json:"sharing,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,6 +365,89 @@ func (x *Cache) GetTarget() string {
 	return ""
 }
 
+func (x *Cache) GetSharing() Sharing {
+	if x != nil {
+		return x.Sharing
+	}
+	return Sharing_SHARING_SHARED
+}
+
+func (x *Cache) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+// Secret is a file that a step sees while it runs, and that is kept nowhere.
+type Secret struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"` // "": /run/secrets/ID
+	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`    // 0: 0400
+	Data          []byte                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`     // at most 1 MiB; no part of what the result is called
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secret) Reset() {
+	*x = Secret{}
+	mi := &file_worker_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secret) ProtoMessage() {}
+
+func (x *Secret) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secret.ProtoReflect.Descriptor instead.
+func (*Secret) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Secret) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Secret) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Secret) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *Secret) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type RunRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Base    string                 `protobuf:"bytes,1,opt,name=base,proto3" json:"base,omitempty"` // a snapshot: a base, or the result of a step
@@ -325,17 +460,19 @@ type RunRequest struct {
 	Network       Network              `protobuf:"varint,7,opt,name=network,proto3,enum=holdfast.worker.v1.Network" json:"network,omitempty"`
 	Limits        *Limits              `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
 	Caches        []*Cache             `protobuf:"bytes,9,rep,name=caches,proto3" json:"caches,omitempty"`
-	Tmpfs         []string             `protobuf:"bytes,10,rep,name=tmpfs,proto3" json:"tmpfs,omitempty"`                                    // targets
-	NoCache       bool                 `protobuf:"varint,11,opt,name=no_cache,json=noCache,proto3" json:"no_cache,omitempty"`                // run it though there is a result
-	Hold          *durationpb.Duration `protobuf:"bytes,12,opt,name=hold,proto3" json:"hold,omitempty"`                                      // how long the result stays for a next step; not set: an hour
-	ReserveBytes  int64                `protobuf:"varint,13,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"` // room on the disk; 0: limits.disk_bytes, or 256 MiB; negative: none
+	Tmpfs         []string             `protobuf:"bytes,10,rep,name=tmpfs,proto3" json:"tmpfs,omitempty"`                     // targets
+	NoCache       bool                 `protobuf:"varint,11,opt,name=no_cache,json=noCache,proto3" json:"no_cache,omitempty"` // run it though there is a result
+	Hold          *durationpb.Duration `protobuf:"bytes,12,opt,name=hold,proto3" json:"hold,omitempty"`                       // how long the result stays for a next step; not set: an hour
+	Secrets       []*Secret            `protobuf:"bytes,14,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	NewPrivileges bool                 `protobuf:"varint,15,opt,name=new_privileges,json=newPrivileges,proto3" json:"new_privileges,omitempty"` // programs with set-user-ID count
+	ReserveBytes  int64                `protobuf:"varint,13,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`    // room on the disk; 0: limits.disk_bytes, or 256 MiB; negative: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_worker_proto_msgTypes[2]
+	mi := &file_worker_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +484,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[2]
+	mi := &file_worker_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +497,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{2}
+	return file_worker_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunRequest) GetBase() string {
@@ -447,6 +584,20 @@ func (x *RunRequest) GetHold() *durationpb.Duration {
 	return nil
 }
 
+func (x *RunRequest) GetSecrets() []*Secret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *RunRequest) GetNewPrivileges() bool {
+	if x != nil {
+		return x.NewPrivileges
+	}
+	return false
+}
+
 func (x *RunRequest) GetReserveBytes() int64 {
 	if x != nil {
 		return x.ReserveBytes
@@ -467,7 +618,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +630,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +643,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{3}
+	return file_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunResponse) GetEvent() isRunResponse_Event {
@@ -556,7 +707,7 @@ type StepResult struct {
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +719,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +732,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{4}
+	return file_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StepResult) GetId() string {
@@ -690,7 +841,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +853,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +866,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{5}
+	return file_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Step) GetSerial() uint64 {
@@ -817,7 +968,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +980,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +993,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{6}
+	return file_worker_proto_rawDescGZIP(), []int{7}
 }
 
 type ListStepsResponse struct {
@@ -854,7 +1005,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1017,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1030,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7}
+	return file_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -899,7 +1050,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1062,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1075,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8}
+	return file_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LogsRequest) GetSerial() uint64 {
@@ -950,7 +1101,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1113,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1126,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{9}
+	return file_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LogsResponse) GetOutput() []byte {
@@ -1007,7 +1158,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1170,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1183,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{10}
+	return file_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Snapshot) GetNamespace() string {
@@ -1148,7 +1299,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1311,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1324,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{11}
+	return file_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSnapshotsRequest) GetNamespace() string {
@@ -1236,7 +1387,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1399,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1412,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{12}
+	return file_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -1295,7 +1446,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1458,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1471,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{13}
+	return file_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetSnapshotRequest) GetNamespace() string {
@@ -1351,7 +1502,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +1514,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +1527,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{14}
+	return file_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetSnapshotResponse) GetSnapshot() *Snapshot {
@@ -1431,7 +1582,7 @@ type RemoveSnapshotRequest struct {
 
 func (x *RemoveSnapshotRequest) Reset() {
 	*x = RemoveSnapshotRequest{}
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1594,7 @@ func (x *RemoveSnapshotRequest) String() string {
 func (*RemoveSnapshotRequest) ProtoMessage() {}
 
 func (x *RemoveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1607,7 @@ func (x *RemoveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{15}
+	return file_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RemoveSnapshotRequest) GetNamespace() string {
@@ -1481,7 +1632,7 @@ type RemoveSnapshotResponse struct {
 
 func (x *RemoveSnapshotResponse) Reset() {
 	*x = RemoveSnapshotResponse{}
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1644,7 @@ func (x *RemoveSnapshotResponse) String() string {
 func (*RemoveSnapshotResponse) ProtoMessage() {}
 
 func (x *RemoveSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1657,7 @@ func (x *RemoveSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{16}
+	return file_worker_proto_rawDescGZIP(), []int{17}
 }
 
 type ImportRequest struct {
@@ -1522,7 +1673,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1685,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1698,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{17}
+	return file_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ImportRequest) GetPart() isImportRequest_Part {
@@ -1602,7 +1753,7 @@ type ImportResponse struct {
 
 func (x *ImportResponse) Reset() {
 	*x = ImportResponse{}
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1765,7 @@ func (x *ImportResponse) String() string {
 func (*ImportResponse) ProtoMessage() {}
 
 func (x *ImportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1778,7 @@ func (x *ImportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportResponse.ProtoReflect.Descriptor instead.
 func (*ImportResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18}
+	return file_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ImportResponse) GetSnapshot() string {
@@ -1659,7 +1810,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1822,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1835,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19}
+	return file_worker_proto_rawDescGZIP(), []int{20}
 }
 
 type GetStatusResponse struct {
@@ -1719,7 +1870,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1882,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1895,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20}
+	return file_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -1924,7 +2075,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2087,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2100,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21}
+	return file_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchRequest) GetInterval() *durationpb.Duration {
@@ -1969,7 +2120,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2132,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2145,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchResponse) GetStatus() *GetStatusResponse {
@@ -2019,7 +2170,7 @@ type GetHistoryRequest struct {
 
 func (x *GetHistoryRequest) Reset() {
 	*x = GetHistoryRequest{}
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2182,7 @@ func (x *GetHistoryRequest) String() string {
 func (*GetHistoryRequest) ProtoMessage() {}
 
 func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2195,7 @@ func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23}
+	return file_worker_proto_rawDescGZIP(), []int{24}
 }
 
 type GetHistoryResponse struct {
@@ -2057,7 +2208,7 @@ type GetHistoryResponse struct {
 
 func (x *GetHistoryResponse) Reset() {
 	*x = GetHistoryResponse{}
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2220,7 @@ func (x *GetHistoryResponse) String() string {
 func (*GetHistoryResponse) ProtoMessage() {}
 
 func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2233,7 @@ func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24}
+	return file_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetHistoryResponse) GetSamples() []*Sample {
@@ -2115,7 +2266,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2278,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2291,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{25}
+	return file_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Sample) GetTime() *timestamppb.Timestamp {
@@ -2212,7 +2363,7 @@ type Pruning struct {
 
 func (x *Pruning) Reset() {
 	*x = Pruning{}
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2375,7 @@ func (x *Pruning) String() string {
 func (*Pruning) ProtoMessage() {}
 
 func (x *Pruning) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2388,7 @@ func (x *Pruning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pruning.ProtoReflect.Descriptor instead.
 func (*Pruning) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26}
+	return file_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Pruning) GetTime() *timestamppb.Timestamp {
@@ -2278,7 +2429,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2290,7 +2441,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2303,7 +2454,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{27}
+	return file_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PruneRequest) GetDryRun() bool {
@@ -2334,7 +2485,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2497,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2510,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{28}
+	return file_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PruneResponse) GetEvent() isPruneResponse_Event {
@@ -2431,7 +2582,7 @@ type Removal struct {
 
 func (x *Removal) Reset() {
 	*x = Removal{}
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2594,7 @@ func (x *Removal) String() string {
 func (*Removal) ProtoMessage() {}
 
 func (x *Removal) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2607,7 @@ func (x *Removal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Removal.ProtoReflect.Descriptor instead.
 func (*Removal) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{29}
+	return file_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Removal) GetNamespace() string {
@@ -2504,7 +2655,7 @@ type PruneProgress struct {
 
 func (x *PruneProgress) Reset() {
 	*x = PruneProgress{}
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2667,7 @@ func (x *PruneProgress) String() string {
 func (*PruneProgress) ProtoMessage() {}
 
 func (x *PruneProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2680,7 @@ func (x *PruneProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneProgress.ProtoReflect.Descriptor instead.
 func (*PruneProgress) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{30}
+	return file_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PruneProgress) GetSnapshots() int64 {
@@ -2557,7 +2708,7 @@ type PruneResult struct {
 
 func (x *PruneResult) Reset() {
 	*x = PruneResult{}
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2720,7 @@ func (x *PruneResult) String() string {
 func (*PruneResult) ProtoMessage() {}
 
 func (x *PruneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2733,7 @@ func (x *PruneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResult.ProtoReflect.Descriptor instead.
 func (*PruneResult) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{31}
+	return file_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PruneResult) GetSnapshots() int64 {
@@ -2614,7 +2765,7 @@ type ListMountsRequest struct {
 
 func (x *ListMountsRequest) Reset() {
 	*x = ListMountsRequest{}
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2777,7 @@ func (x *ListMountsRequest) String() string {
 func (*ListMountsRequest) ProtoMessage() {}
 
 func (x *ListMountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2790,7 @@ func (x *ListMountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMountsRequest.ProtoReflect.Descriptor instead.
 func (*ListMountsRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{32}
+	return file_worker_proto_rawDescGZIP(), []int{33}
 }
 
 type ListMountsResponse struct {
@@ -2652,7 +2803,7 @@ type ListMountsResponse struct {
 
 func (x *ListMountsResponse) Reset() {
 	*x = ListMountsResponse{}
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2815,7 @@ func (x *ListMountsResponse) String() string {
 func (*ListMountsResponse) ProtoMessage() {}
 
 func (x *ListMountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2828,7 @@ func (x *ListMountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMountsResponse.ProtoReflect.Descriptor instead.
 func (*ListMountsResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{33}
+	return file_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListMountsResponse) GetMounts() []*Mount {
@@ -2705,7 +2856,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2868,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2881,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{34}
+	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Mount) GetWhat() string {
@@ -2766,7 +2917,7 @@ type PendingUnmount struct {
 
 func (x *PendingUnmount) Reset() {
 	*x = PendingUnmount{}
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2929,7 @@ func (x *PendingUnmount) String() string {
 func (*PendingUnmount) ProtoMessage() {}
 
 func (x *PendingUnmount) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2942,7 @@ func (x *PendingUnmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingUnmount.ProtoReflect.Descriptor instead.
 func (*PendingUnmount) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{35}
+	return file_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PendingUnmount) GetWhat() string {
@@ -2830,7 +2981,7 @@ type ListDatabasesRequest struct {
 
 func (x *ListDatabasesRequest) Reset() {
 	*x = ListDatabasesRequest{}
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2993,7 @@ func (x *ListDatabasesRequest) String() string {
 func (*ListDatabasesRequest) ProtoMessage() {}
 
 func (x *ListDatabasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +3006,7 @@ func (x *ListDatabasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDatabasesRequest.ProtoReflect.Descriptor instead.
 func (*ListDatabasesRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{36}
+	return file_worker_proto_rawDescGZIP(), []int{37}
 }
 
 type ListDatabasesResponse struct {
@@ -2867,7 +3018,7 @@ type ListDatabasesResponse struct {
 
 func (x *ListDatabasesResponse) Reset() {
 	*x = ListDatabasesResponse{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3030,7 @@ func (x *ListDatabasesResponse) String() string {
 func (*ListDatabasesResponse) ProtoMessage() {}
 
 func (x *ListDatabasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3043,7 @@ func (x *ListDatabasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDatabasesResponse.ProtoReflect.Descriptor instead.
 func (*ListDatabasesResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListDatabasesResponse) GetDatabases() []*Database {
@@ -2921,7 +3072,7 @@ type Database struct {
 
 func (x *Database) Reset() {
 	*x = Database{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3084,7 @@ func (x *Database) String() string {
 func (*Database) ProtoMessage() {}
 
 func (x *Database) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3097,7 @@ func (x *Database) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Database.ProtoReflect.Descriptor instead.
 func (*Database) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Database) GetName() string {
@@ -3036,7 +3187,7 @@ type GetPagesRequest struct {
 
 func (x *GetPagesRequest) Reset() {
 	*x = GetPagesRequest{}
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3048,7 +3199,7 @@ func (x *GetPagesRequest) String() string {
 func (*GetPagesRequest) ProtoMessage() {}
 
 func (x *GetPagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3061,7 +3212,7 @@ func (x *GetPagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPagesRequest.ProtoReflect.Descriptor instead.
 func (*GetPagesRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39}
+	return file_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetPagesRequest) GetDatabase() string {
@@ -3093,7 +3244,7 @@ type GetPagesResponse struct {
 
 func (x *GetPagesResponse) Reset() {
 	*x = GetPagesResponse{}
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3256,7 @@ func (x *GetPagesResponse) String() string {
 func (*GetPagesResponse) ProtoMessage() {}
 
 func (x *GetPagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3269,7 @@ func (x *GetPagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPagesResponse.ProtoReflect.Descriptor instead.
 func (*GetPagesResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{40}
+	return file_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetPagesResponse) GetPageBytes() int64 {
@@ -3176,7 +3327,7 @@ type ImportRequest_Options struct {
 
 func (x *ImportRequest_Options) Reset() {
 	*x = ImportRequest_Options{}
-	mi := &file_worker_proto_msgTypes[42]
+	mi := &file_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3188,7 +3339,7 @@ func (x *ImportRequest_Options) String() string {
 func (*ImportRequest_Options) ProtoMessage() {}
 
 func (x *ImportRequest_Options) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[42]
+	mi := &file_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3201,7 +3352,7 @@ func (x *ImportRequest_Options) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest_Options.ProtoReflect.Descriptor instead.
 func (*ImportRequest_Options) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{17, 0}
+	return file_worker_proto_rawDescGZIP(), []int{18, 0}
 }
 
 func (x *ImportRequest_Options) GetName() string {
@@ -3250,10 +3401,17 @@ const file_worker_proto_rawDesc = "" +
 	"\x04pids\x18\x03 \x01(\x03R\x04pids\x12-\n" +
 	"\x04time\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04time\x12\x1d\n" +
 	"\n" +
-	"disk_bytes\x18\x05 \x01(\x03R\tdiskBytes\"/\n" +
+	"disk_bytes\x18\x05 \x01(\x03R\tdiskBytes\"\x83\x01\n" +
 	"\x05Cache\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target\"\xb7\x03\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x125\n" +
+	"\asharing\x18\x03 \x01(\x0e2\x1b.holdfast.worker.v1.SharingR\asharing\x12\x1b\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\"X\n" +
+	"\x06Secret\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"\x94\x04\n" +
 	"\n" +
 	"RunRequest\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\tR\x04base\x12\x18\n" +
@@ -3268,7 +3426,9 @@ const file_worker_proto_rawDesc = "" +
 	"\x05tmpfs\x18\n" +
 	" \x03(\tR\x05tmpfs\x12\x19\n" +
 	"\bno_cache\x18\v \x01(\bR\anoCache\x12-\n" +
-	"\x04hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\x04hold\x12#\n" +
+	"\x04hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\x04hold\x124\n" +
+	"\asecrets\x18\x0e \x03(\v2\x1a.holdfast.worker.v1.SecretR\asecrets\x12%\n" +
+	"\x0enew_privileges\x18\x0f \x01(\bR\rnewPrivileges\x12#\n" +
 	"\rreserve_bytes\x18\r \x01(\x03R\freserveBytes\"j\n" +
 	"\vRunResponse\x12\x18\n" +
 	"\x06output\x18\x01 \x01(\fH\x00R\x06output\x128\n" +
@@ -3509,7 +3669,11 @@ const file_worker_proto_rawDesc = "" +
 	"\x04used\x18\x06 \x01(\x03R\x04used*-\n" +
 	"\aNetwork\x12\x10\n" +
 	"\fNETWORK_NONE\x10\x00\x12\x10\n" +
-	"\fNETWORK_HOST\x10\x012\xf8\x01\n" +
+	"\fNETWORK_HOST\x10\x01*F\n" +
+	"\aSharing\x12\x12\n" +
+	"\x0eSHARING_SHARED\x10\x00\x12\x13\n" +
+	"\x0fSHARING_PRIVATE\x10\x01\x12\x12\n" +
+	"\x0eSHARING_LOCKED\x10\x022\xf8\x01\n" +
 	"\x05Steps\x12H\n" +
 	"\x03Run\x12\x1e.holdfast.worker.v1.RunRequest\x1a\x1f.holdfast.worker.v1.RunResponse0\x01\x12X\n" +
 	"\x04List\x12$.holdfast.worker.v1.ListStepsRequest\x1a%.holdfast.worker.v1.ListStepsResponse\"\x03\x90\x02\x01\x12K\n" +
@@ -3543,135 +3707,139 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_worker_proto_goTypes = []any{
 	(Network)(0),                    // 0: holdfast.worker.v1.Network
-	(Step_State)(0),                 // 1: holdfast.worker.v1.Step.State
-	(ListSnapshotsRequest_Order)(0), // 2: holdfast.worker.v1.ListSnapshotsRequest.Order
-	(*Limits)(nil),                  // 3: holdfast.worker.v1.Limits
-	(*Cache)(nil),                   // 4: holdfast.worker.v1.Cache
-	(*RunRequest)(nil),              // 5: holdfast.worker.v1.RunRequest
-	(*RunResponse)(nil),             // 6: holdfast.worker.v1.RunResponse
-	(*StepResult)(nil),              // 7: holdfast.worker.v1.StepResult
-	(*Step)(nil),                    // 8: holdfast.worker.v1.Step
-	(*ListStepsRequest)(nil),        // 9: holdfast.worker.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 10: holdfast.worker.v1.ListStepsResponse
-	(*LogsRequest)(nil),             // 11: holdfast.worker.v1.LogsRequest
-	(*LogsResponse)(nil),            // 12: holdfast.worker.v1.LogsResponse
-	(*Snapshot)(nil),                // 13: holdfast.worker.v1.Snapshot
-	(*ListSnapshotsRequest)(nil),    // 14: holdfast.worker.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),   // 15: holdfast.worker.v1.ListSnapshotsResponse
-	(*GetSnapshotRequest)(nil),      // 16: holdfast.worker.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),     // 17: holdfast.worker.v1.GetSnapshotResponse
-	(*RemoveSnapshotRequest)(nil),   // 18: holdfast.worker.v1.RemoveSnapshotRequest
-	(*RemoveSnapshotResponse)(nil),  // 19: holdfast.worker.v1.RemoveSnapshotResponse
-	(*ImportRequest)(nil),           // 20: holdfast.worker.v1.ImportRequest
-	(*ImportResponse)(nil),          // 21: holdfast.worker.v1.ImportResponse
-	(*GetStatusRequest)(nil),        // 22: holdfast.worker.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 23: holdfast.worker.v1.GetStatusResponse
-	(*WatchRequest)(nil),            // 24: holdfast.worker.v1.WatchRequest
-	(*WatchResponse)(nil),           // 25: holdfast.worker.v1.WatchResponse
-	(*GetHistoryRequest)(nil),       // 26: holdfast.worker.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),      // 27: holdfast.worker.v1.GetHistoryResponse
-	(*Sample)(nil),                  // 28: holdfast.worker.v1.Sample
-	(*Pruning)(nil),                 // 29: holdfast.worker.v1.Pruning
-	(*PruneRequest)(nil),            // 30: holdfast.worker.v1.PruneRequest
-	(*PruneResponse)(nil),           // 31: holdfast.worker.v1.PruneResponse
-	(*Removal)(nil),                 // 32: holdfast.worker.v1.Removal
-	(*PruneProgress)(nil),           // 33: holdfast.worker.v1.PruneProgress
-	(*PruneResult)(nil),             // 34: holdfast.worker.v1.PruneResult
-	(*ListMountsRequest)(nil),       // 35: holdfast.worker.v1.ListMountsRequest
-	(*ListMountsResponse)(nil),      // 36: holdfast.worker.v1.ListMountsResponse
-	(*Mount)(nil),                   // 37: holdfast.worker.v1.Mount
-	(*PendingUnmount)(nil),          // 38: holdfast.worker.v1.PendingUnmount
-	(*ListDatabasesRequest)(nil),    // 39: holdfast.worker.v1.ListDatabasesRequest
-	(*ListDatabasesResponse)(nil),   // 40: holdfast.worker.v1.ListDatabasesResponse
-	(*Database)(nil),                // 41: holdfast.worker.v1.Database
-	(*GetPagesRequest)(nil),         // 42: holdfast.worker.v1.GetPagesRequest
-	(*GetPagesResponse)(nil),        // 43: holdfast.worker.v1.GetPagesResponse
-	nil,                             // 44: holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
-	(*ImportRequest_Options)(nil),   // 45: holdfast.worker.v1.ImportRequest.Options
-	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 47: google.protobuf.Timestamp
+	(Sharing)(0),                    // 1: holdfast.worker.v1.Sharing
+	(Step_State)(0),                 // 2: holdfast.worker.v1.Step.State
+	(ListSnapshotsRequest_Order)(0), // 3: holdfast.worker.v1.ListSnapshotsRequest.Order
+	(*Limits)(nil),                  // 4: holdfast.worker.v1.Limits
+	(*Cache)(nil),                   // 5: holdfast.worker.v1.Cache
+	(*Secret)(nil),                  // 6: holdfast.worker.v1.Secret
+	(*RunRequest)(nil),              // 7: holdfast.worker.v1.RunRequest
+	(*RunResponse)(nil),             // 8: holdfast.worker.v1.RunResponse
+	(*StepResult)(nil),              // 9: holdfast.worker.v1.StepResult
+	(*Step)(nil),                    // 10: holdfast.worker.v1.Step
+	(*ListStepsRequest)(nil),        // 11: holdfast.worker.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 12: holdfast.worker.v1.ListStepsResponse
+	(*LogsRequest)(nil),             // 13: holdfast.worker.v1.LogsRequest
+	(*LogsResponse)(nil),            // 14: holdfast.worker.v1.LogsResponse
+	(*Snapshot)(nil),                // 15: holdfast.worker.v1.Snapshot
+	(*ListSnapshotsRequest)(nil),    // 16: holdfast.worker.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),   // 17: holdfast.worker.v1.ListSnapshotsResponse
+	(*GetSnapshotRequest)(nil),      // 18: holdfast.worker.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),     // 19: holdfast.worker.v1.GetSnapshotResponse
+	(*RemoveSnapshotRequest)(nil),   // 20: holdfast.worker.v1.RemoveSnapshotRequest
+	(*RemoveSnapshotResponse)(nil),  // 21: holdfast.worker.v1.RemoveSnapshotResponse
+	(*ImportRequest)(nil),           // 22: holdfast.worker.v1.ImportRequest
+	(*ImportResponse)(nil),          // 23: holdfast.worker.v1.ImportResponse
+	(*GetStatusRequest)(nil),        // 24: holdfast.worker.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 25: holdfast.worker.v1.GetStatusResponse
+	(*WatchRequest)(nil),            // 26: holdfast.worker.v1.WatchRequest
+	(*WatchResponse)(nil),           // 27: holdfast.worker.v1.WatchResponse
+	(*GetHistoryRequest)(nil),       // 28: holdfast.worker.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),      // 29: holdfast.worker.v1.GetHistoryResponse
+	(*Sample)(nil),                  // 30: holdfast.worker.v1.Sample
+	(*Pruning)(nil),                 // 31: holdfast.worker.v1.Pruning
+	(*PruneRequest)(nil),            // 32: holdfast.worker.v1.PruneRequest
+	(*PruneResponse)(nil),           // 33: holdfast.worker.v1.PruneResponse
+	(*Removal)(nil),                 // 34: holdfast.worker.v1.Removal
+	(*PruneProgress)(nil),           // 35: holdfast.worker.v1.PruneProgress
+	(*PruneResult)(nil),             // 36: holdfast.worker.v1.PruneResult
+	(*ListMountsRequest)(nil),       // 37: holdfast.worker.v1.ListMountsRequest
+	(*ListMountsResponse)(nil),      // 38: holdfast.worker.v1.ListMountsResponse
+	(*Mount)(nil),                   // 39: holdfast.worker.v1.Mount
+	(*PendingUnmount)(nil),          // 40: holdfast.worker.v1.PendingUnmount
+	(*ListDatabasesRequest)(nil),    // 41: holdfast.worker.v1.ListDatabasesRequest
+	(*ListDatabasesResponse)(nil),   // 42: holdfast.worker.v1.ListDatabasesResponse
+	(*Database)(nil),                // 43: holdfast.worker.v1.Database
+	(*GetPagesRequest)(nil),         // 44: holdfast.worker.v1.GetPagesRequest
+	(*GetPagesResponse)(nil),        // 45: holdfast.worker.v1.GetPagesResponse
+	nil,                             // 46: holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
+	(*ImportRequest_Options)(nil),   // 47: holdfast.worker.v1.ImportRequest.Options
+	(*durationpb.Duration)(nil),     // 48: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
 }
 var file_worker_proto_depIdxs = []int32{
-	46, // 0: holdfast.worker.v1.Limits.time:type_name -> google.protobuf.Duration
-	0,  // 1: holdfast.worker.v1.RunRequest.network:type_name -> holdfast.worker.v1.Network
-	3,  // 2: holdfast.worker.v1.RunRequest.limits:type_name -> holdfast.worker.v1.Limits
-	4,  // 3: holdfast.worker.v1.RunRequest.caches:type_name -> holdfast.worker.v1.Cache
-	46, // 4: holdfast.worker.v1.RunRequest.hold:type_name -> google.protobuf.Duration
-	7,  // 5: holdfast.worker.v1.RunResponse.result:type_name -> holdfast.worker.v1.StepResult
-	47, // 6: holdfast.worker.v1.StepResult.created:type_name -> google.protobuf.Timestamp
-	46, // 7: holdfast.worker.v1.StepResult.duration:type_name -> google.protobuf.Duration
-	46, // 8: holdfast.worker.v1.StepResult.user_time:type_name -> google.protobuf.Duration
-	46, // 9: holdfast.worker.v1.StepResult.system_time:type_name -> google.protobuf.Duration
-	1,  // 10: holdfast.worker.v1.Step.state:type_name -> holdfast.worker.v1.Step.State
-	47, // 11: holdfast.worker.v1.Step.queued:type_name -> google.protobuf.Timestamp
-	47, // 12: holdfast.worker.v1.Step.started:type_name -> google.protobuf.Timestamp
-	47, // 13: holdfast.worker.v1.Step.ended:type_name -> google.protobuf.Timestamp
-	8,  // 14: holdfast.worker.v1.ListStepsResponse.steps:type_name -> holdfast.worker.v1.Step
-	47, // 15: holdfast.worker.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
-	47, // 16: holdfast.worker.v1.Snapshot.last_used:type_name -> google.protobuf.Timestamp
-	2,  // 17: holdfast.worker.v1.ListSnapshotsRequest.order:type_name -> holdfast.worker.v1.ListSnapshotsRequest.Order
-	13, // 18: holdfast.worker.v1.ListSnapshotsResponse.snapshots:type_name -> holdfast.worker.v1.Snapshot
-	13, // 19: holdfast.worker.v1.GetSnapshotResponse.snapshot:type_name -> holdfast.worker.v1.Snapshot
-	44, // 20: holdfast.worker.v1.GetSnapshotResponse.labels:type_name -> holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
-	45, // 21: holdfast.worker.v1.ImportRequest.options:type_name -> holdfast.worker.v1.ImportRequest.Options
-	47, // 22: holdfast.worker.v1.GetStatusResponse.started:type_name -> google.protobuf.Timestamp
-	47, // 23: holdfast.worker.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	46, // 24: holdfast.worker.v1.GetStatusResponse.prune_interval:type_name -> google.protobuf.Duration
-	46, // 25: holdfast.worker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
-	23, // 26: holdfast.worker.v1.WatchResponse.status:type_name -> holdfast.worker.v1.GetStatusResponse
-	8,  // 27: holdfast.worker.v1.WatchResponse.steps:type_name -> holdfast.worker.v1.Step
-	28, // 28: holdfast.worker.v1.GetHistoryResponse.samples:type_name -> holdfast.worker.v1.Sample
-	29, // 29: holdfast.worker.v1.GetHistoryResponse.prunings:type_name -> holdfast.worker.v1.Pruning
-	47, // 30: holdfast.worker.v1.Sample.time:type_name -> google.protobuf.Timestamp
-	47, // 31: holdfast.worker.v1.Pruning.time:type_name -> google.protobuf.Timestamp
-	32, // 32: holdfast.worker.v1.PruneResponse.removal:type_name -> holdfast.worker.v1.Removal
-	33, // 33: holdfast.worker.v1.PruneResponse.progress:type_name -> holdfast.worker.v1.PruneProgress
-	34, // 34: holdfast.worker.v1.PruneResponse.result:type_name -> holdfast.worker.v1.PruneResult
-	47, // 35: holdfast.worker.v1.Removal.last_used:type_name -> google.protobuf.Timestamp
-	37, // 36: holdfast.worker.v1.ListMountsResponse.mounts:type_name -> holdfast.worker.v1.Mount
-	38, // 37: holdfast.worker.v1.ListMountsResponse.pending:type_name -> holdfast.worker.v1.PendingUnmount
-	47, // 38: holdfast.worker.v1.PendingUnmount.since:type_name -> google.protobuf.Timestamp
-	41, // 39: holdfast.worker.v1.ListDatabasesResponse.databases:type_name -> holdfast.worker.v1.Database
-	46, // 40: holdfast.worker.v1.Database.commit_p50:type_name -> google.protobuf.Duration
-	46, // 41: holdfast.worker.v1.Database.commit_p99:type_name -> google.protobuf.Duration
-	46, // 42: holdfast.worker.v1.Database.commit_max:type_name -> google.protobuf.Duration
-	5,  // 43: holdfast.worker.v1.Steps.Run:input_type -> holdfast.worker.v1.RunRequest
-	9,  // 44: holdfast.worker.v1.Steps.List:input_type -> holdfast.worker.v1.ListStepsRequest
-	11, // 45: holdfast.worker.v1.Steps.Logs:input_type -> holdfast.worker.v1.LogsRequest
-	14, // 46: holdfast.worker.v1.Snapshots.List:input_type -> holdfast.worker.v1.ListSnapshotsRequest
-	16, // 47: holdfast.worker.v1.Snapshots.Get:input_type -> holdfast.worker.v1.GetSnapshotRequest
-	18, // 48: holdfast.worker.v1.Snapshots.Remove:input_type -> holdfast.worker.v1.RemoveSnapshotRequest
-	20, // 49: holdfast.worker.v1.Images.Import:input_type -> holdfast.worker.v1.ImportRequest
-	22, // 50: holdfast.worker.v1.Storage.GetStatus:input_type -> holdfast.worker.v1.GetStatusRequest
-	24, // 51: holdfast.worker.v1.Storage.Watch:input_type -> holdfast.worker.v1.WatchRequest
-	26, // 52: holdfast.worker.v1.Storage.GetHistory:input_type -> holdfast.worker.v1.GetHistoryRequest
-	30, // 53: holdfast.worker.v1.Storage.Prune:input_type -> holdfast.worker.v1.PruneRequest
-	35, // 54: holdfast.worker.v1.Storage.ListMounts:input_type -> holdfast.worker.v1.ListMountsRequest
-	39, // 55: holdfast.worker.v1.Storage.ListDatabases:input_type -> holdfast.worker.v1.ListDatabasesRequest
-	42, // 56: holdfast.worker.v1.Storage.GetPages:input_type -> holdfast.worker.v1.GetPagesRequest
-	6,  // 57: holdfast.worker.v1.Steps.Run:output_type -> holdfast.worker.v1.RunResponse
-	10, // 58: holdfast.worker.v1.Steps.List:output_type -> holdfast.worker.v1.ListStepsResponse
-	12, // 59: holdfast.worker.v1.Steps.Logs:output_type -> holdfast.worker.v1.LogsResponse
-	15, // 60: holdfast.worker.v1.Snapshots.List:output_type -> holdfast.worker.v1.ListSnapshotsResponse
-	17, // 61: holdfast.worker.v1.Snapshots.Get:output_type -> holdfast.worker.v1.GetSnapshotResponse
-	19, // 62: holdfast.worker.v1.Snapshots.Remove:output_type -> holdfast.worker.v1.RemoveSnapshotResponse
-	21, // 63: holdfast.worker.v1.Images.Import:output_type -> holdfast.worker.v1.ImportResponse
-	23, // 64: holdfast.worker.v1.Storage.GetStatus:output_type -> holdfast.worker.v1.GetStatusResponse
-	25, // 65: holdfast.worker.v1.Storage.Watch:output_type -> holdfast.worker.v1.WatchResponse
-	27, // 66: holdfast.worker.v1.Storage.GetHistory:output_type -> holdfast.worker.v1.GetHistoryResponse
-	31, // 67: holdfast.worker.v1.Storage.Prune:output_type -> holdfast.worker.v1.PruneResponse
-	36, // 68: holdfast.worker.v1.Storage.ListMounts:output_type -> holdfast.worker.v1.ListMountsResponse
-	40, // 69: holdfast.worker.v1.Storage.ListDatabases:output_type -> holdfast.worker.v1.ListDatabasesResponse
-	43, // 70: holdfast.worker.v1.Storage.GetPages:output_type -> holdfast.worker.v1.GetPagesResponse
-	57, // [57:71] is the sub-list for method output_type
-	43, // [43:57] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	48, // 0: holdfast.worker.v1.Limits.time:type_name -> google.protobuf.Duration
+	1,  // 1: holdfast.worker.v1.Cache.sharing:type_name -> holdfast.worker.v1.Sharing
+	0,  // 2: holdfast.worker.v1.RunRequest.network:type_name -> holdfast.worker.v1.Network
+	4,  // 3: holdfast.worker.v1.RunRequest.limits:type_name -> holdfast.worker.v1.Limits
+	5,  // 4: holdfast.worker.v1.RunRequest.caches:type_name -> holdfast.worker.v1.Cache
+	48, // 5: holdfast.worker.v1.RunRequest.hold:type_name -> google.protobuf.Duration
+	6,  // 6: holdfast.worker.v1.RunRequest.secrets:type_name -> holdfast.worker.v1.Secret
+	9,  // 7: holdfast.worker.v1.RunResponse.result:type_name -> holdfast.worker.v1.StepResult
+	49, // 8: holdfast.worker.v1.StepResult.created:type_name -> google.protobuf.Timestamp
+	48, // 9: holdfast.worker.v1.StepResult.duration:type_name -> google.protobuf.Duration
+	48, // 10: holdfast.worker.v1.StepResult.user_time:type_name -> google.protobuf.Duration
+	48, // 11: holdfast.worker.v1.StepResult.system_time:type_name -> google.protobuf.Duration
+	2,  // 12: holdfast.worker.v1.Step.state:type_name -> holdfast.worker.v1.Step.State
+	49, // 13: holdfast.worker.v1.Step.queued:type_name -> google.protobuf.Timestamp
+	49, // 14: holdfast.worker.v1.Step.started:type_name -> google.protobuf.Timestamp
+	49, // 15: holdfast.worker.v1.Step.ended:type_name -> google.protobuf.Timestamp
+	10, // 16: holdfast.worker.v1.ListStepsResponse.steps:type_name -> holdfast.worker.v1.Step
+	49, // 17: holdfast.worker.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
+	49, // 18: holdfast.worker.v1.Snapshot.last_used:type_name -> google.protobuf.Timestamp
+	3,  // 19: holdfast.worker.v1.ListSnapshotsRequest.order:type_name -> holdfast.worker.v1.ListSnapshotsRequest.Order
+	15, // 20: holdfast.worker.v1.ListSnapshotsResponse.snapshots:type_name -> holdfast.worker.v1.Snapshot
+	15, // 21: holdfast.worker.v1.GetSnapshotResponse.snapshot:type_name -> holdfast.worker.v1.Snapshot
+	46, // 22: holdfast.worker.v1.GetSnapshotResponse.labels:type_name -> holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
+	47, // 23: holdfast.worker.v1.ImportRequest.options:type_name -> holdfast.worker.v1.ImportRequest.Options
+	49, // 24: holdfast.worker.v1.GetStatusResponse.started:type_name -> google.protobuf.Timestamp
+	49, // 25: holdfast.worker.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	48, // 26: holdfast.worker.v1.GetStatusResponse.prune_interval:type_name -> google.protobuf.Duration
+	48, // 27: holdfast.worker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
+	25, // 28: holdfast.worker.v1.WatchResponse.status:type_name -> holdfast.worker.v1.GetStatusResponse
+	10, // 29: holdfast.worker.v1.WatchResponse.steps:type_name -> holdfast.worker.v1.Step
+	30, // 30: holdfast.worker.v1.GetHistoryResponse.samples:type_name -> holdfast.worker.v1.Sample
+	31, // 31: holdfast.worker.v1.GetHistoryResponse.prunings:type_name -> holdfast.worker.v1.Pruning
+	49, // 32: holdfast.worker.v1.Sample.time:type_name -> google.protobuf.Timestamp
+	49, // 33: holdfast.worker.v1.Pruning.time:type_name -> google.protobuf.Timestamp
+	34, // 34: holdfast.worker.v1.PruneResponse.removal:type_name -> holdfast.worker.v1.Removal
+	35, // 35: holdfast.worker.v1.PruneResponse.progress:type_name -> holdfast.worker.v1.PruneProgress
+	36, // 36: holdfast.worker.v1.PruneResponse.result:type_name -> holdfast.worker.v1.PruneResult
+	49, // 37: holdfast.worker.v1.Removal.last_used:type_name -> google.protobuf.Timestamp
+	39, // 38: holdfast.worker.v1.ListMountsResponse.mounts:type_name -> holdfast.worker.v1.Mount
+	40, // 39: holdfast.worker.v1.ListMountsResponse.pending:type_name -> holdfast.worker.v1.PendingUnmount
+	49, // 40: holdfast.worker.v1.PendingUnmount.since:type_name -> google.protobuf.Timestamp
+	43, // 41: holdfast.worker.v1.ListDatabasesResponse.databases:type_name -> holdfast.worker.v1.Database
+	48, // 42: holdfast.worker.v1.Database.commit_p50:type_name -> google.protobuf.Duration
+	48, // 43: holdfast.worker.v1.Database.commit_p99:type_name -> google.protobuf.Duration
+	48, // 44: holdfast.worker.v1.Database.commit_max:type_name -> google.protobuf.Duration
+	7,  // 45: holdfast.worker.v1.Steps.Run:input_type -> holdfast.worker.v1.RunRequest
+	11, // 46: holdfast.worker.v1.Steps.List:input_type -> holdfast.worker.v1.ListStepsRequest
+	13, // 47: holdfast.worker.v1.Steps.Logs:input_type -> holdfast.worker.v1.LogsRequest
+	16, // 48: holdfast.worker.v1.Snapshots.List:input_type -> holdfast.worker.v1.ListSnapshotsRequest
+	18, // 49: holdfast.worker.v1.Snapshots.Get:input_type -> holdfast.worker.v1.GetSnapshotRequest
+	20, // 50: holdfast.worker.v1.Snapshots.Remove:input_type -> holdfast.worker.v1.RemoveSnapshotRequest
+	22, // 51: holdfast.worker.v1.Images.Import:input_type -> holdfast.worker.v1.ImportRequest
+	24, // 52: holdfast.worker.v1.Storage.GetStatus:input_type -> holdfast.worker.v1.GetStatusRequest
+	26, // 53: holdfast.worker.v1.Storage.Watch:input_type -> holdfast.worker.v1.WatchRequest
+	28, // 54: holdfast.worker.v1.Storage.GetHistory:input_type -> holdfast.worker.v1.GetHistoryRequest
+	32, // 55: holdfast.worker.v1.Storage.Prune:input_type -> holdfast.worker.v1.PruneRequest
+	37, // 56: holdfast.worker.v1.Storage.ListMounts:input_type -> holdfast.worker.v1.ListMountsRequest
+	41, // 57: holdfast.worker.v1.Storage.ListDatabases:input_type -> holdfast.worker.v1.ListDatabasesRequest
+	44, // 58: holdfast.worker.v1.Storage.GetPages:input_type -> holdfast.worker.v1.GetPagesRequest
+	8,  // 59: holdfast.worker.v1.Steps.Run:output_type -> holdfast.worker.v1.RunResponse
+	12, // 60: holdfast.worker.v1.Steps.List:output_type -> holdfast.worker.v1.ListStepsResponse
+	14, // 61: holdfast.worker.v1.Steps.Logs:output_type -> holdfast.worker.v1.LogsResponse
+	17, // 62: holdfast.worker.v1.Snapshots.List:output_type -> holdfast.worker.v1.ListSnapshotsResponse
+	19, // 63: holdfast.worker.v1.Snapshots.Get:output_type -> holdfast.worker.v1.GetSnapshotResponse
+	21, // 64: holdfast.worker.v1.Snapshots.Remove:output_type -> holdfast.worker.v1.RemoveSnapshotResponse
+	23, // 65: holdfast.worker.v1.Images.Import:output_type -> holdfast.worker.v1.ImportResponse
+	25, // 66: holdfast.worker.v1.Storage.GetStatus:output_type -> holdfast.worker.v1.GetStatusResponse
+	27, // 67: holdfast.worker.v1.Storage.Watch:output_type -> holdfast.worker.v1.WatchResponse
+	29, // 68: holdfast.worker.v1.Storage.GetHistory:output_type -> holdfast.worker.v1.GetHistoryResponse
+	33, // 69: holdfast.worker.v1.Storage.Prune:output_type -> holdfast.worker.v1.PruneResponse
+	38, // 70: holdfast.worker.v1.Storage.ListMounts:output_type -> holdfast.worker.v1.ListMountsResponse
+	42, // 71: holdfast.worker.v1.Storage.ListDatabases:output_type -> holdfast.worker.v1.ListDatabasesResponse
+	45, // 72: holdfast.worker.v1.Storage.GetPages:output_type -> holdfast.worker.v1.GetPagesResponse
+	59, // [59:73] is the sub-list for method output_type
+	45, // [45:59] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -3679,15 +3847,15 @@ func file_worker_proto_init() {
 	if File_worker_proto != nil {
 		return
 	}
-	file_worker_proto_msgTypes[3].OneofWrappers = []any{
+	file_worker_proto_msgTypes[4].OneofWrappers = []any{
 		(*RunResponse_Output)(nil),
 		(*RunResponse_Result)(nil),
 	}
-	file_worker_proto_msgTypes[17].OneofWrappers = []any{
+	file_worker_proto_msgTypes[18].OneofWrappers = []any{
 		(*ImportRequest_Options_)(nil),
 		(*ImportRequest_Data)(nil),
 	}
-	file_worker_proto_msgTypes[28].OneofWrappers = []any{
+	file_worker_proto_msgTypes[29].OneofWrappers = []any{
 		(*PruneResponse_Removal)(nil),
 		(*PruneResponse_Progress)(nil),
 		(*PruneResponse_Result)(nil),
@@ -3697,8 +3865,8 @@ func file_worker_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   43,
+			NumEnums:      4,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -87,6 +87,15 @@ func TestAPISteps(t *testing.T) {
 		})
 	}
 	steps := api.NewStepsClient(overSocket(t), anywhere)
+	r := sh("cat /run/secrets/key | wc -c; cat /cache/x; echo cached >/cache/x")
+	r.Secrets = []*api.Secret{{Id: "key", Data: []byte("a secret of the service")}}
+	r.Caches = []*api.Cache{{Id: "c", Target: "/cache", Sharing: api.Sharing_SHARING_LOCKED}}
+	r.NoCache = true
+	for i, want := range []string{"23\ncat: can't open '/cache/x': No such file or directory\n", "23\ncached\n"} {
+		if out, res, err := ran(t, steps, r); err != nil || out != want {
+			t.Errorf("%d: a secret and a cache: %q, %v, %v", i, out, res, err)
+		}
+	}
 	for what, c := range map[string]struct {
 		r    *api.RunRequest
 		code connect.Code
@@ -101,6 +110,9 @@ func TestAPISteps(t *testing.T) {
 		"directory":   {&api.RunRequest{Base: "bb", Command: []string{"true"}, Workdir: "relative"}, connect.CodeInvalidArgument},
 		"time":        {&api.RunRequest{Base: "bb", Command: []string{"true"}, Limits: &api.Limits{Time: durationpb.New(-1)}}, connect.CodeInvalidArgument},
 		"tmpfs":       {&api.RunRequest{Base: "bb", Command: []string{"true"}, Tmpfs: []string{"relative"}}, connect.CodeInvalidArgument},
+		"secret":      {&api.RunRequest{Base: "bb", Command: []string{"true"}, Secrets: []*api.Secret{{Id: "../x"}}}, connect.CodeInvalidArgument},
+		"mode":        {&api.RunRequest{Base: "bb", Command: []string{"true"}, Secrets: []*api.Secret{{Id: "x", Mode: 0o4777}}}, connect.CodeInvalidArgument},
+		"sharing":     {&api.RunRequest{Base: "bb", Command: []string{"true"}, Caches: []*api.Cache{{Id: "x", Target: "/x", Sharing: 7}}}, connect.CodeInvalidArgument},
 		"cache":       {&api.RunRequest{Base: "bb", Command: []string{"true"}, Caches: []*api.Cache{{Id: "../../x", Target: "/x"}, nil}}, connect.CodeInvalidArgument},
 		"too large":   {&api.RunRequest{Base: "bb", Command: []string{"true"}, ReserveBytes: 1 << 60}, connect.CodeResourceExhausted},
 	} {

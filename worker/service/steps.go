@@ -1,9 +1,12 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -66,6 +69,8 @@ func (w outputWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+var sharings = map[api.Sharing]step.Sharing{api.Sharing_SHARING_SHARED: step.SharingShared, api.Sharing_SHARING_PRIVATE: step.SharingPrivate, api.Sharing_SHARING_LOCKED: step.SharingLocked}
+
 // stepOf is the step of a request.
 func (s steps) stepOf(ctx context.Context, r *api.RunRequest) (st step.Step, err error) {
 	named, err := s.Namespace.Stat(ctx, r.Base)
@@ -77,16 +82,27 @@ func (s steps) stepOf(ctx context.Context, r *api.RunRequest) (st step.Step, err
 		return st, err
 	}
 	l := r.Limits
-	st = step.Step{Base: on.Name, Command: r.Command, Env: r.Env, Dir: r.Workdir, NoCache: r.NoCache, Limits: step.Limits{
+	st = step.Step{Base: on.Name, Command: r.Command, Env: r.Env, Dir: r.Workdir, NoCache: r.NoCache, NewPrivileges: r.NewPrivileges, Limits: step.Limits{
 		Memory: l.GetMemoryBytes(), CPU: l.GetCpus(), Pids: l.GetPids(), Time: l.GetTime().AsDuration(), Disk: l.GetDiskBytes()}}
 	if err := choose(&st, r); err != nil {
 		return st, err
 	}
 	for _, c := range r.Caches {
-		st.Mounts = append(st.Mounts, step.Mount{Cache: c.GetId(), Target: c.GetTarget()})
+		sharing, ok := sharings[c.GetSharing()]
+		if !ok {
+			return st, invalid(fmt.Sprintf("sharing is %d", c.GetSharing()))
+		}
+		st.Mounts = append(st.Mounts, step.Mount{Cache: c.GetId(), Target: c.GetTarget(), Sharing: sharing, ReadOnly: c.GetReadOnly()})
 	}
 	for _, target := range r.Tmpfs {
 		st.Mounts = append(st.Mounts, step.Mount{Target: target})
+	}
+	for _, x := range r.Secrets {
+		if x.GetMode() > 0o777 {
+			return st, invalid(fmt.Sprintf("the mode of a secret is %o", x.GetMode()))
+		}
+		st.Secrets = append(st.Secrets, step.Secret{ID: x.GetId(), Target: x.GetTarget(), Mode: fs.FileMode(x.GetMode()),
+			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.GetData())), nil }})
 	}
 	if r.Hold != nil {
 		if st.Hold = r.Hold.AsDuration(); st.Hold <= 0 {
