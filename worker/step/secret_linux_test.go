@@ -317,3 +317,37 @@ func TestSecretInvalid(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretHeldOpen: a process outside that has got hold of the file, as only root can, finds it empty when the step
+// has ended.
+func TestSecretHeldOpen(t *testing.T) {
+	everyWay(t, func(s *stand) {
+		mark := rand.Text()
+		gate := filepath.Join(s.dir, "gate")
+		must(s, os.Mkdir(gate, 0o777))
+		must(s, os.Chmod(gate, 0o777))
+		step := sh("base", "echo begun; while ! test -e /gate/go; do sleep 0.01; done")
+		step.Env = append(step.Env, "MARK="+mark)
+		step.Mounts = []Mount{{Source: gate, Target: "/gate"}}
+		step.Secrets = []Secret{secretOf("s", "hidden")}
+		var held *os.File
+		_, err := s.Run(s.ctx, step, writerFunc(func(b []byte) (int, error) {
+			all, _ := filepath.Glob("/proc/[0-9]*/environ")
+			for _, name := range all {
+				if env, err := os.ReadFile(name); err == nil && held == nil && bytes.Contains(env, []byte("MARK="+mark)) {
+					held, _ = os.Open(filepath.Join(filepath.Dir(name), "root/run/secrets/s"))
+				}
+			}
+			return len(b), os.WriteFile(filepath.Join(gate, "go"), nil, 0o644)
+		}))
+		must(s, err)
+		if held == nil {
+			s.Fatal("the file was not found")
+		}
+		if n, err := held.ReadAt(make([]byte, 10), 0); n != 0 || !errors.Is(err, io.EOF) {
+			s.Errorf("%d bytes, %v", n, err)
+		}
+		must(s, held.Close())
+		s.clean()
+	})
+}
