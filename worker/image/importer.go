@@ -123,6 +123,9 @@ func (im *importer) image(l *layout, chosen *image) error {
 	}
 	im.result.Image, im.result.Ref, im.result.Platform = chosen.descriptor.Digest, chosen.ref, chosen.platform.String()
 	im.result.Config = configOf(chosen.config.Config)
+	if err := im.tell(l, chosen); err != nil {
+		return err
+	}
 	parent := ""
 	for i, d := range chosen.manifest.Layers {
 		in := &incoming{
