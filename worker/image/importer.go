@@ -73,7 +73,7 @@ func (im *importer) sweep() error {
 		return nil
 	})
 	for _, name := range left {
-		end, _ := importLocks.try(im.lockOf(name))
+		end, _ := importLocks.Try(im.lockOf(name))
 		if end == nil { // it is being made
 			continue
 		}
@@ -159,7 +159,7 @@ func (im *importer) one(in *incoming) error {
 	if in.layer.Snapshot != "" {
 		key = importing + in.layer.Snapshot
 	}
-	end, err := importLocks.lock(im.ctx, im.lockOf(key))
+	end, err := importLocks.Lock(im.ctx, im.lockOf(key))
 	if err != nil {
 		return err
 	}
