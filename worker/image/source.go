@@ -47,10 +47,28 @@ func (l *layout) index() (index v1.Index, err error) {
 	return index, nil
 }
 
+// free is ErrExists if the base cannot get its name as there is another with it. So it is known before layers are read.
+func (im *importer) free(top string) error {
+	if im.o.Name == "" || im.o.Replace {
+		return nil
+	}
+	info, err := im.namespace.Stat(im.ctx, im.o.Name)
+	switch {
+	case errors.Is(err, snapshot.ErrNotFound):
+		return nil
+	case err == nil && info.Parent != top && info.Labels[LabelBase] != "":
+		return fmt.Errorf("base %q: %w, and is another", im.o.Name, snapshot.ErrExists)
+	}
+	return err
+}
+
 // tell tells the source of a layout which layers are going to be read.
 func (im *importer) tell(l *layout, chosen *image) error {
 	if l.need == nil {
 		return nil
+	}
+	if err := im.free(chosen.chain[len(chosen.chain)-1].String()); err != nil {
+		return err
 	}
 	var missing []v1.Descriptor
 	for i, d := range chosen.manifest.Layers {

@@ -27,6 +27,7 @@ type download struct {
 	file   *os.File
 	hash   hash.Hash // of the bytes that are there
 	at     int64     // how many these are
+	best   int64     // how many these were at most
 	fresh  bool      // all of them are of this source
 }
 
@@ -47,7 +48,12 @@ func (c *Client) fetch(ctx context.Context, sources []*source, d v1.Descriptor, 
 	}
 	var errs []error
 	for _, s := range sources {
-		if err = s.retry(ctx, func() (int64, error) { return l.from(ctx, s) }); err == nil {
+		err = s.retry(ctx, func() (gained int64, err error) {
+			before := l.best // what is downloaded once more is no progress
+			err = l.from(ctx, s)
+			return l.best - before, err
+		})
+		if err == nil {
 			break
 		}
 		errs = append(errs, err)
@@ -131,7 +137,7 @@ func (l *download) begin(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	l.at = n
+	l.at, l.best = n, n
 	l.moved(n)
 	if n > l.blob.Size {
 		return l.restart()
@@ -152,39 +158,39 @@ func (l *download) restart() error {
 }
 
 // from downloads what is missing from a source, and verifies all of it.
-func (l *download) from(ctx context.Context, s *source) (brought int64, err error) {
+func (l *download) from(ctx context.Context, s *source) error {
 	if l.at == 0 {
 		l.fresh = true
 	}
 	if l.at < l.blob.Size || l.blob.Size == 0 {
-		if brought, err = l.rest(ctx, s); err != nil {
-			return brought, err
+		if err := l.rest(ctx, s); err != nil {
+			return err
 		}
 	}
 	got := digest.NewDigest(l.blob.Digest.Algorithm(), l.hash)
 	if got == l.blob.Digest {
-		return brought, nil
+		return nil
 	}
 	fresh := l.fresh
 	if err := l.restart(); err != nil {
-		return brought, err
+		return err
 	}
 	if !fresh { // it may be what was there before that is wrong
 		return l.from(ctx, s)
 	}
-	return brought, fmt.Errorf("%s: blob %s: %w: its digest is %s", s.repo, l.blob.Digest, image.ErrDigest, got)
+	return fmt.Errorf("%s: blob %s: %w: its digest is %s", s.repo, l.blob.Digest, image.ErrDigest, got)
 }
 
 // rest downloads what is missing.
-func (l *download) rest(ctx context.Context, s *source) (brought int64, err error) {
+func (l *download) rest(ctx context.Context, s *source) error {
 	header := http.Header{}
 	if l.at > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-", l.at))
+		header.Set("Range", fmt.Sprintf("bytes=%d-%d", l.at, l.blob.Size-1)) // some registries do not take one without an end
 	}
 	ctx = context.WithValue(ctx, anyLength{}, true)
 	resp, err := s.get(ctx, "blobs/"+l.blob.Digest.String(), header, http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer resp.Body.Close()
 	lied := func(format string, args ...any) error {
@@ -193,57 +199,57 @@ func (l *download) rest(ctx context.Context, s *source) (brought int64, err erro
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 		if from, size := contentRange(resp.Header.Get("Content-Range")); from != l.at || size >= 0 && size != l.blob.Size {
-			return 0, lied("it was asked for the bytes from %d of %d, and sends %.60q", l.at, l.blob.Size, resp.Header.Get("Content-Range"))
+			return lied("it was asked for the bytes from %d of %d, and sends %.60q", l.at, l.blob.Size, resp.Header.Get("Content-Range"))
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		if l.at == 0 {
-			return 0, lied("nothing of it can be had")
+			return lied("nothing of it can be had")
 		}
 		if err := l.restart(); err != nil {
-			return 0, err
+			return err
 		}
 		return l.rest(ctx, s)
 	default: // all of it, whatever it was asked for
 		if l.at > 0 {
 			if err := l.restart(); err != nil {
-				return 0, err
+				return err
 			}
 		}
 	}
 	if n := resp.ContentLength; n >= 0 && l.at+n != l.blob.Size {
-		return 0, lied("it has %d bytes, and its descriptor says %d", l.at+n, l.blob.Size)
+		return lied("it has %d bytes, and its descriptor says %d", l.at+n, l.blob.Size)
 	}
-	brought, err = l.copy(resp.Body)
+	err = l.copy(resp.Body)
 	switch {
 	case err != nil:
-		return brought, err
+		return err
 	case l.at > l.blob.Size:
-		return brought, errors.Join(lied("longer than the %d bytes that its descriptor says", l.blob.Size), l.restart())
+		return errors.Join(lied("longer than the %d bytes that its descriptor says", l.blob.Size), l.restart())
 	case l.at < l.blob.Size:
-		return brought, lied("it ends after %d bytes, and its descriptor says %d", l.at, l.blob.Size)
+		return lied("it ends after %d bytes, and its descriptor says %d", l.at, l.blob.Size)
 	}
-	return brought, nil
+	return nil
 }
 
 // copy appends what is read to the file, at most a byte more than there should be.
-func (l *download) copy(r io.Reader) (brought int64, err error) {
+func (l *download) copy(r io.Reader) error {
 	r = io.LimitReader(r, l.blob.Size-l.at+1)
 	for buffer := make([]byte, 256<<10); ; {
 		n, err := r.Read(buffer)
 		if n > 0 {
 			if _, err := l.file.Write(buffer[:n]); err != nil {
-				return brought, errors.Join(err, l.restart())
+				return errors.Join(err, l.restart())
 			}
 			l.hash.Write(buffer[:n])
 			l.at += int64(n)
-			brought += int64(n)
+			l.best = max(l.best, l.at)
 			l.moved(int64(n))
 		}
 		if err == io.EOF {
-			return brought, nil
+			return nil
 		}
 		if err != nil {
-			return brought, err
+			return err
 		}
 	}
 }

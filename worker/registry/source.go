@@ -206,8 +206,8 @@ func (s *source) temporary(err error) bool {
 	return strings.Contains(text, "http2: ") || strings.Contains(text, "stream error: ")
 }
 
-// retry calls fn until it succeeds, or fails in a way that stays. fn tells how many bytes it has brought: a download
-// that goes on is not given up.
+// retry calls fn until it succeeds, or fails in a way that stays. fn tells how many bytes it has brought that were
+// not there before: a download that goes on is not given up.
 func (s *source) retry(ctx context.Context, fn func() (brought int64, err error)) error {
 	for failed, brought := 0, int64(0); ; {
 		n, err := fn()
