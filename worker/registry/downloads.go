@@ -56,9 +56,9 @@ func (c *Client) Clean(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		kept += info.Size()
 		// A time to come is that of a clock that was wrong.
-		if age := now.Sub(info.ModTime()); !info.IsDir() && age < downloaded && age > -downloaded && kept <= c.keep() {
+		if age := now.Sub(info.ModTime()); !info.IsDir() && age < downloaded && age > -downloaded && kept+info.Size() <= c.keep() {
+			kept += info.Size()
 			continue
 		}
 		if err := remove(filepath.Join(c.Downloads, info.Name())); err != nil {

@@ -269,7 +269,7 @@ func TestFailures(t *testing.T) {
 	if _, err := client(n).Pull(ctx, n, l.Addr().String()+"/app:1", named("x"), nil); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("a registry that is not there: %v", err)
 	}
-	for _, bad := range []string{"", "UPPER", "a b", s.host + "/x:y:z", "-x"} {
+	for _, bad := range []string{"", "UPPER", "a b", s.host + "/x:y:z"} {
 		if _, err := client(n).Pull(ctx, n, bad, named("x"), nil); !errors.Is(err, registry.ErrReference) {
 			t.Errorf("reference %q: %v", bad, err)
 		}
