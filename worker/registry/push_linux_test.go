@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -237,6 +238,7 @@ func TestPushFails(t *testing.T) {
 		}, registry.ErrDenied},
 		"stalls": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if r.Method == http.MethodPatch {
+				_, _ = io.Copy(io.Discard, r.Body)
 				<-r.Context().Done()
 			}
 			next.ServeHTTP(w, r)
