@@ -24,6 +24,7 @@ import (
 	"holdfast/command/cli"
 	"holdfast/worker/internal/remote"
 	"holdfast/worker/prune"
+	"holdfast/worker/registry"
 )
 
 func init() { register((*app).newServe) }
@@ -180,6 +181,8 @@ func (s *shared) prune(ctx context.Context, log *slog.Logger, policies prune.Con
 	if err == nil {
 		result, err = p.Run(ctx)
 	}
+	client := registry.Client{Downloads: filepath.Join(s.store.Root(), downloadsName)}
+	err = errors.Join(err, client.Clean(ctx))
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

@@ -85,8 +85,9 @@ func trimPartial(path string) string {
 	return ""
 }
 
-// temporary makes a directory for an image that is being made, and a function that removes it.
-func (c *Client) temporary() (dir string, done func() error, err error) {
+// Temporary makes a directory among the downloads for an image that is being made, and a function that removes it. One
+// of a process that was killed is removed by Clean.
+func (c *Client) Temporary() (dir string, done func() error, err error) {
 	if err := os.MkdirAll(c.Downloads, 0o700); err != nil {
 		return "", nil, err
 	}

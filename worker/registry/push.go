@@ -56,7 +56,7 @@ func (c *Client) push(ctx context.Context, namespace *snapshot.Namespace, from, 
 	if err := c.Clean(ctx); err != nil {
 		return nil, err
 	}
-	dir, done, err := c.temporary()
+	dir, done, err := c.Temporary()
 	if err != nil {
 		return nil, err
 	}

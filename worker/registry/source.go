@@ -235,3 +235,12 @@ func (s *source) retry(ctx context.Context, fn func() (brought int64, err error)
 
 // enough is how much a number of attempts has to bring to count as none.
 const enough = 1 << 20
+
+// Host is the registry of a reference, as Mirrors name it.
+func (c *Client) Host(ref string) (string, error) {
+	r, err := c.parse(ref)
+	if err != nil {
+		return "", err
+	}
+	return r.Context().RegistryStr(), nil
+}
