@@ -14,8 +14,8 @@ import (
 var suitePackages = []string{"disk", "internal/fstree", "internal/confine", "prune", "base", "mount", "snapshot", "snapshot/driver/overlay", "snapshot/driver/btrfs", "snapshot/driver/erofs", "snapshot/driver/copy", "command"}
 
 // suiteSkipped are the tests that TestMachineSuite leaves out, and says so: they need what the machine has
-// not, which is GNU cp, perl, util-linux setpriv, zfs-fuse and the documents.
-var suiteSkipped = map[string]string{"snapshot": "^TestPowerFailure$", "internal/confine": "^TestEnds$", "command": "^(TestDocs|TestStepUserRefused$|TestZFS$)"}
+// not, which is GNU cp, perl, util-linux setpriv, zfs-fuse, a registry and the documents.
+var suiteSkipped = map[string]string{"snapshot": "^TestPowerFailure$", "internal/confine": "^TestEnds$", "command": "^(TestDocs|TestStepUserRefused$|TestZFS$|TestImageRegistry$|TestImagePullKilled$)"}
 
 // TestMachineSuite runs the other tests of module worker on that kernel: those of the packages that
 // HOLDFAST_MACHINE_SUITE names, or "all". Emulated they take the better part of an hour, and some need more

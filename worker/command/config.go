@@ -17,6 +17,7 @@ import (
 	"holdfast/command/cli"
 	"holdfast/command/size"
 	"holdfast/worker/prune"
+	"holdfast/worker/registry"
 )
 
 func init() { register((*app).newConfig) }
@@ -72,6 +73,12 @@ key = ""
 # socket = "/run/holdfast/containerd.sock"
 # namespace = "containerd"
 # content = true # serve content too, not snapshots alone
+
+# Each [[registry]] has mirrors of a registry, which "holdfastd pull" asks before it. A mirror is a host, with a port if it
+# needs one, and http:// before it if it has no TLS. Outside of this file there are none.
+# [[registry]]
+# host = "docker.io"
+# mirrors = ["mirror.example.com:5000"]
 `
 
 // config is what defaultConfig describes.
@@ -94,8 +101,44 @@ type config struct {
 	Disk struct {
 		Keep configSize `toml:"keep"`
 	} `toml:"disk"`
-	HTTP       httpConfig     `toml:"http"`
-	Containerd []clientConfig `toml:"containerd"`
+	HTTP       httpConfig       `toml:"http"`
+	Containerd []clientConfig   `toml:"containerd"`
+	Registry   []registryConfig `toml:"registry"`
+}
+
+// registryConfig has the mirrors of a registry.
+type registryConfig struct {
+	Host    string   `toml:"host"`
+	Mirrors []string `toml:"mirrors"`
+}
+
+// checkRegistries finds what is wrong with mirrors.
+func checkRegistries(list []registryConfig) error {
+	hosts := map[string]bool{}
+	for _, r := range list {
+		if err := registry.CheckHost(r.Host); err != nil {
+			return err
+		}
+		if hosts[r.Host] {
+			return fmt.Errorf("two [[registry]] have the host %s", r.Host)
+		}
+		hosts[r.Host] = true
+		for _, m := range r.Mirrors {
+			if err := registry.CheckMirror(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mirrors are those of all registries.
+func (c *config) mirrors() map[string][]string {
+	all := map[string][]string{}
+	for _, r := range c.Registry {
+		all[r.Host] = r.Mirrors
+	}
+	return all
 }
 
 // clientConfig is a socket for proxy plugins.
@@ -209,7 +252,7 @@ func parseConfig(text string) (*config, error) {
 	case c.Sync != syncCommit && c.Sync != syncDeferred:
 		return nil, fmt.Errorf("sync is %q, not %q or %q", c.Sync, syncCommit, syncDeferred)
 	}
-	return &c, errors.Join(c.HTTP.check(), checkClients(c.Containerd))
+	return &c, errors.Join(c.HTTP.check(), checkClients(c.Containerd), checkRegistries(c.Registry))
 }
 
 // loadConfig reads the configuration in a file. One that is not there is no error if none was asked for: path is "".

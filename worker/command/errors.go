@@ -14,6 +14,7 @@ import (
 	"holdfast/worker/disk"
 	"holdfast/worker/image"
 	"holdfast/worker/mount"
+	"holdfast/worker/registry"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -125,6 +126,14 @@ func (c *call) next(err error) string {
 		return "put the right metadata.db back, or remove the snapshot with holdfastd snapshot rm, with what stands on it, and make it again"
 	case errors.Is(err, snapshot.ErrNotFound):
 		return "holdfastd snapshot ls lists all names"
+	case errors.Is(err, registry.ErrDenied):
+		return "log in (docker login HOST), or give a file with credentials with --authfile; some registries say the same of what is not there"
+	case errors.Is(err, registry.ErrNotFound):
+		return "look at the name and the tag"
+	case errors.Is(err, registry.ErrPlainHTTP):
+		return "the registry has no TLS; --plain-http allows that"
+	case errors.Is(err, registry.ErrStalled):
+		return "try again: what was transferred is not transferred again"
 	case errors.Is(err, image.ErrLimit):
 		return "if the source can be trusted, allow more with --max-bytes, --max-entries or --max-ratio"
 	case errors.Is(err, image.ErrDigest):

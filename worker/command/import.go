@@ -1,15 +1,18 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast/command/cli"
 	"holdfast/worker/image"
+	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 )
 
@@ -19,7 +22,8 @@ const importHelp = `Import an image or an archive as a base for build steps.
 
 SOURCE is an OCI image layout (a directory, or a tar archive of one), or a tar archive
 of files, plain or compressed with gzip or zstd; - is such an archive from standard
-input. NAME is what the base is called. Layers that are there already are not made again.
+input; or docker://REF, an image of a registry, as of holdfastd pull. NAME is what the base
+is called. Layers that are there already are not made again.
 
 What is read is verified, and what would lead out of the tree refused. An import
 that fails leaves nothing.`
@@ -47,6 +51,12 @@ func (a *app) newImport() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "auto", "what SOURCE is: auto|oci|tar")
 	flags.StringVar(&f.ref, "ref", "", "the image of this name, in a layout with several")
+	f.add(a, flags)
+	return cmd
+}
+
+// add adds the flags that import and pull have.
+func (f *importFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.platform, "platform", "", "platform of the image, such as linux/arm64; default: that of this machine")
 	flags.StringVar(&f.devices, "devices", "skip", "device nodes, of which a step has its own: skip|refuse|make")
 	flags.BoolVar(&f.replace, "replace", false, "replace the base NAME if it is another")
@@ -56,7 +66,6 @@ func (a *app) newImport() *cobra.Command {
 	cli.SizeRangeVar(flags, &f.maxBytes, "max-bytes", 64<<30, 1, 1<<62, "how much all files may have together")
 	flags.Int64Var(&f.maxEntries, "max-entries", image.DefaultEntries, "how many entries all layers may have together")
 	flags.Int64Var(&f.maxRatio, "max-ratio", image.DefaultRatio, "to how many times its size a layer may expand, beyond 256 MiB")
-	return cmd
 }
 
 func (f *importFlags) options() (o image.Options, err error) {
@@ -90,6 +99,12 @@ func (c *call) importBase(f *importFlags) error {
 		return err
 	}
 	source := c.args[0]
+	if ref, ok := strings.CutPrefix(source, "docker://"); ok {
+		if f.ref != "" || o.Format != image.FormatAuto {
+			return cli.Usagef("--ref and --format are for files: %s says which image it is", source)
+		}
+		return c.pullBase(ref, o, f, &registryFlags{})
+	}
 	if len(c.args) > 1 {
 		o.Name = c.args[1]
 		if err := image.CheckName(o.Name); err != nil {
@@ -105,28 +120,38 @@ func (c *call) importBase(f *importFlags) error {
 			return err
 		}
 	}
+	return c.importing(o, f, func(t *snapshot.Namespace, o image.Options) (*image.Result, error) { return c.doImport(t, source, o) })
+}
+
+// importing has fn import into the store, which is made if there is none, and reports what it has.
+func (c *call) importing(o image.Options, f *importFlags, fn func(*snapshot.Namespace, image.Options) (*image.Result, error)) error {
 	if !privileged() && (c.driver == "erofs" || strings.HasPrefix(c.driver, "zfs:")) {
 		return cli.Usagef("--driver %s is for root: it mounts what it imports; overlay and copy are for other users, too", c.driver)
 	}
 	return c.withStore(true, func(t *snapshot.Namespace) (err error) {
 		if d := t.Store().Driver().Name(); d == "erofs" || d == "zfs" { // it has to mount what it looks at
-			if c.shared != nil {
-				o.Mounts = c.shared.mounts
-			} else {
-				m, err := c.openMounts()
-				if err != nil {
-					return err
-				}
-				defer func() { err = errors.Join(err, m.Close(c.ctx)) }()
-				o.Mounts = m
+			m, done, err := c.someMounts()
+			if err != nil {
+				return err
 			}
+			defer func() { err = errors.Join(err, done()) }()
+			o.Mounts = m
 		}
-		r, err := c.doImport(t, source, o)
+		r, err := fn(t, o)
 		if err != nil {
 			return explainImport(err, f.repair)
 		}
 		return c.printImport(r)
 	})
+}
+
+// someMounts is the daemon's manager of mounts, or one until done.
+func (c *call) someMounts() (m *mount.Manager, done func() error, err error) {
+	if c.shared != nil {
+		return c.shared.mounts, func() error { return nil }, nil
+	}
+	m, err = c.openMounts()
+	return m, func() error { return m.Close(context.WithoutCancel(c.ctx)) }, err
 }
 
 func (c *call) doImport(t *snapshot.Namespace, source string, o image.Options) (*image.Result, error) {
@@ -160,7 +185,7 @@ func explainImport(err error, repair bool) error {
 	case errors.Is(err, snapshot.ErrExists):
 		return &nextError{err, "give another name, or --replace"}
 	case errors.Is(err, image.ErrChoice):
-		return &nextError{err, "choose with --ref and --platform"}
+		return &nextError{err, "choose with --platform, and of a layout with --ref"}
 	case errors.Is(err, image.ErrLeftOut):
 		return &nextError{err, "remove it, with what stands on it (holdfastd snapshot rm), and import again; or leave --devices out: a step has a /dev of its own"}
 	case errors.Is(err, image.ErrDevices):

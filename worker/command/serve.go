@@ -22,6 +22,7 @@ import (
 	"holdfast/command/cli"
 	"holdfast/worker/internal/remote"
 	"holdfast/worker/prune"
+	"holdfast/worker/registry"
 	"holdfast/worker/service"
 )
 
@@ -203,6 +204,8 @@ func (s *shared) prune(ctx context.Context, log *slog.Logger, policies prune.Con
 	if ctx.Err() == nil {
 		figures.Pruned(result, err)
 	}
+	client := registry.Client{Downloads: filepath.Join(s.store.Root(), downloadsName)}
+	err = errors.Join(err, client.Clean(ctx))
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

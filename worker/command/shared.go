@@ -21,7 +21,8 @@ type shared struct {
 	room   *room
 	page   string // its address, with the token; "": there is none
 
-	digests bool // each snapshot gets one
+	digests bool                // each snapshot gets one
+	mirrors map[string][]string // of registries
 }
 
 // openShared opens the store of a command for the commands that others send. The caller closes it.
@@ -38,7 +39,7 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 		}
 	}()
 	c.keep, c.digests = int64(got.Disk.Keep), got.Digests
-	s.digests = got.Digests
+	s.digests, s.mirrors = got.Digests, got.mirrors()
 	if got.Sync == syncDeferred {
 		c.sync = snapshot.SyncDeferred
 	}

@@ -57,7 +57,7 @@ func (c *call) inUserNamespace() error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.cmd.InOrStdin(), c.cmd.OutOrStdout(), c.cmd.ErrOrStderr()
 	cmd.SysProcAttr = ownNamespace()
 	if err := cmd.Start(); err != nil {
-		return &nextError{fmt.Errorf("steps need root, or a user namespace, which this system does not let an unprivileged user have: %w", err),
+		return &nextError{fmt.Errorf("this needs root, or a user namespace, which this system does not let an unprivileged user have: %w", err),
 			userNamespaces}
 	}
 	ended := make(chan struct{})

@@ -98,13 +98,9 @@ type chooser struct {
 
 // choose finds the one image that is asked for: by name, if ref is not empty, and by platform.
 func (l *layout) choose(ref string, p Platform) (*image, error) {
-	b, err := l.file(v1.ImageIndexFile)
+	index, err := l.index()
 	if err != nil {
 		return nil, err
-	}
-	var index v1.Index
-	if err := decode(b, &index); err != nil {
-		return nil, fmt.Errorf("%s: %w", v1.ImageIndexFile, err)
 	}
 	c := &chooser{l: l, ref: ref, platform: p}
 	if err := c.index(index, "", 0); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -74,7 +73,7 @@ func (im *importer) sweep() error {
 		return nil
 	})
 	for _, name := range left {
-		end, _ := importLocks.try(im.lockOf(name))
+		end, _ := importLocks.Try(im.lockOf(name))
 		if end == nil { // it is being made
 			continue
 		}
@@ -123,6 +122,9 @@ func (im *importer) image(l *layout, chosen *image) error {
 	}
 	im.result.Image, im.result.Ref, im.result.Platform = chosen.descriptor.Digest, chosen.ref, chosen.platform.String()
 	im.result.Config = configOf(chosen.config.Config)
+	if err := im.tell(l, chosen); err != nil {
+		return err
+	}
 	parent := ""
 	for i, d := range chosen.manifest.Layers {
 		in := &incoming{
@@ -157,7 +159,7 @@ func (im *importer) one(in *incoming) error {
 	if in.layer.Snapshot != "" {
 		key = importing + in.layer.Snapshot
 	}
-	end, err := importLocks.lock(im.ctx, im.lockOf(key))
+	end, err := importLocks.Lock(im.ctx, im.lockOf(key))
 	if err != nil {
 		return err
 	}
@@ -448,50 +450,4 @@ func (im *importer) label(labels map[string]string) error {
 	}
 	_, err = im.namespace.Update(im.ctx, snapshot.Info{Name: info.Name, Labels: changed}, "labels")
 	return err
-}
-
-// lockName is a snapshot that only one import makes at a time. Other processes cannot have the store.
-type lockName struct {
-	store     *snapshot.Store
-	namespace string
-	key       string
-}
-
-// locks are those of any number of names.
-type locks struct {
-	mu    sync.Mutex
-	taken map[lockName]chan struct{} // closed when it is free
-}
-
-var importLocks = locks{taken: map[lockName]chan struct{}{}}
-
-// try takes a lock, if it is free; otherwise end is nil, and busy is closed when it is.
-func (s *locks) try(t lockName) (end func(), busy <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if busy, ok := s.taken[t]; ok {
-		return nil, busy
-	}
-	free := make(chan struct{})
-	s.taken[t] = free
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.taken, t)
-		close(free)
-	}, nil
-}
-
-func (s *locks) lock(ctx context.Context, t lockName) (end func(), err error) {
-	for {
-		end, busy := s.try(t)
-		if end != nil {
-			return end, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-busy:
-		}
-	}
 }

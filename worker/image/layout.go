@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	_ "crypto/sha256" // digests of blobs
 	_ "crypto/sha512" // digests of blobs
 	"encoding/json"
@@ -20,11 +21,16 @@ import (
 // config whole, however long they are, and without comparing them with their descriptors; it looks at no version, and
 // reads a layout from no archive.
 
-// layout is an OCI image layout, a directory or a tar archive of one.
+// layout is an OCI image layout, a directory or a tar archive of one, or what is read in the same way of a Source.
 type layout struct {
 	open  func(name string) (io.ReadCloser, error) // a regular file in it
 	close func() error
 	read  int64 // bytes of documents
+
+	// Of a Source, in place of open.
+	root *v1.Index
+	get  func(v1.Descriptor) (io.ReadCloser, error)
+	need func(context.Context, []v1.Descriptor) error
 }
 
 // Bounds on JSON documents. A value takes more memory than bytes.
@@ -168,6 +174,9 @@ func (l *layout) blob(d v1.Descriptor) (io.ReadCloser, error) {
 	}
 	if d.Size < 0 {
 		return nil, fmt.Errorf("%w: a size of %d bytes", ErrFormat, d.Size)
+	}
+	if l.get != nil {
+		return l.get(d)
 	}
 	r, err := l.open(v1.ImageBlobsDir + "/" + d.Digest.Algorithm().String() + "/" + d.Digest.Encoded())
 	if errors.Is(err, fs.ErrNotExist) {
