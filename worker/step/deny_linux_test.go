@@ -49,7 +49,7 @@ func TestDenied(t *testing.T) {
 			must(t, err)
 			tests := []string{"TestLacking"}
 			if d.needs == "" {
-				tests = append(tests, "TestHitAndMiss", "TestSurroundings", "TestConfined", "TestFailure", "TestUserNames", "TestLinkAtTarget", "TestCancel", "TestTimeLimit", "TestGroups", "TestFreshNetwork", "TestMountFlags", "TestProgramCopies")
+				tests = append(tests, "TestHitAndMiss", "TestSurroundings", "TestConfined", "TestFailure", "TestUserNames", "TestLinkAtTarget", "TestCancel", "TestTimeLimit", "TestGroups", "TestFreshNetwork", "TestMountFlags", "TestProgramCopies", "TestSecret", "TestStdin")
 			}
 			cmd := exec.Command(self, "-test.run=^("+strings.Join(tests, "|")+")$/^native$", "-test.v")
 			cmd.Env = append(os.Environ(), envDeny+"="+name, "TMPDIR="+t.TempDir())

@@ -57,7 +57,7 @@ func covers(ids idmap.Map, u *User) bool {
 var errUnmapped = errors.New("its ids cannot be mapped")
 
 // errNewPrivileges says why set-user-ID programs do not count.
-var errNewPrivileges = fmt.Errorf("new privileges are for steps with a user namespace, where root is no one outside; this one has none: %w", errors.ErrUnsupported)
+var errNewPrivileges = fmt.Errorf("new privileges are for steps with a user namespace, where root owns nothing outside; this one has none: %w", errors.ErrUnsupported)
 
 // errAbove says that the user that the base has for a name has ids that are not mapped.
 var errAbove = errors.New("its user has ids that are not mapped")

@@ -19,6 +19,7 @@ import (
 type shownSecrets struct {
 	points
 	memory *mount.Handle // of the file system
+	at     string        // where it is attached; "": it is not
 	binds  []*mount.Handle
 }
 
@@ -46,6 +47,9 @@ func (r *Runner) showSecrets(ctx context.Context, j *job) (*shownSecrets, error)
 		j.binds = append(j.binds[:len(j.binds):len(j.binds)], h)
 	}
 	j.step = &with
+	if s.at != "" {
+		return s, s.memory.Detach(s.at)
+	}
 	return s, nil
 }
 
@@ -77,8 +81,24 @@ func (r *Runner) showSecret(ctx context.Context, s *shownSecrets, j *job, i int)
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
 		return nil, err
 	}
-	spec := mount.Spec{Mount: mount.Mount{Type: "bind", Source: s.memory.Path() + "/" + name, Options: []string{"ro", "nosuid", "nodev", "noexec"}}, Own: true}
-	return r.opt.Mounts.Acquire(context.WithoutCancel(ctx), spec)
+	return r.bindSecret(context.WithoutCancel(ctx), s, name)
+}
+
+// bindSecret mounts a file of the memory. Before Linux 6.15 that has to be attached for it, where root alone gets.
+func (r *Runner) bindSecret(ctx context.Context, s *shownSecrets, name string) (*mount.Handle, error) {
+	spec := mount.Spec{Mount: mount.Mount{Type: "bind", Options: []string{"ro", "nosuid", "nodev", "noexec"}}, Own: true}
+	if s.at == "" {
+		spec.Source = s.memory.Path() + "/" + name
+		h, err := r.opt.Mounts.Acquire(ctx, spec)
+		if !errors.Is(err, unix.EINVAL) {
+			return h, err
+		}
+		if s.at, err = s.memory.Attach(r.opt.Mounts.Host(), ""); err != nil {
+			return nil, err
+		}
+	}
+	spec.Source = s.at + "/" + name
+	return r.opt.Mounts.Acquire(ctx, spec)
 }
 
 // inTmpfs tells whether a target is in an empty mount of the step, where the mount point goes with it.

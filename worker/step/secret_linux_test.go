@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"holdfast/worker/mount"
 )
 
 // secretOf is a secret with a content.
@@ -350,4 +352,25 @@ func TestSecretHeldOpen(t *testing.T) {
 		must(s, held.Close())
 		s.clean()
 	})
+}
+
+// TestSecretOnOlderKernels: before Linux 6.15 a mount that is not attached cannot be cloned.
+func TestSecretOnOlderKernels(t *testing.T) {
+	for _, name := range []string{"plain", "init", "runc"} {
+		t.Run(name, func(t *testing.T) {
+			needRoot(t)
+			s := &stand{TB: t, ctx: contextOf(t), dir: t.TempDir(), opt: Options{Runtime: runtimeNamed(name)}, mopt: mount.Options{Without: []mount.Feature{mount.FeatureCloneDetached}}}
+			s.prepare()
+			s.open()
+			t.Cleanup(s.close)
+			s.busybox("base")
+			step := sh("base", "cat /run/secrets/one /two")
+			step.Secrets = []Secret{secretOf("one", "hidden "), secretOf("two", "too")}
+			step.Secrets[1].Target = "/two"
+			if got := s.text(step); got != "hidden too" {
+				t.Errorf("%q", got)
+			}
+			s.clean()
+		})
+	}
 }
