@@ -410,6 +410,51 @@ func (k keys) Resolve(authn.Resource) (authn.Authenticator, error) {
 	return &authn.Basic{Username: k.user, Password: k.password}, nil
 }
 
+// TestToken: a registry gives out tokens for credentials, and one that is no use any more is asked for again.
+func TestToken(t *testing.T) {
+	s, n := serve(t), store(t, nil)
+	ref := s.put(t, "app:1", layered(t, 1<<20))
+	var given atomic.Int64
+	wrong := false
+	s.is(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		token := fmt.Sprint("Bearer token", given.Load())
+		switch {
+		case r.URL.Path == "/token" && wrong:
+			_, _ = io.Copy(w, io.LimitReader(zeros{}, 100<<20))
+		case r.URL.Path == "/token":
+			if user, password, _ := r.BasicAuth(); user != "me" || password != "secret" || r.FormValue("scope") != "repository:app:pull" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			fmt.Fprintf(w, `{"token": "token%d"}`, given.Add(1))
+		case r.Header.Get("Authorization") != token, isLayer(r) && given.Load() < 2: // the first has expired by then
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+s.URL+`/token",service="x",scope="repository:app:pull"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+	c := client(n)
+	c.Keychain = keys{"me", "secret"}
+	_, err := c.Pull(ctx, n, ref, named("x"), nil)
+	must(t, err)
+	if given.Load() != 2 {
+		t.Errorf("%d tokens were given", given.Load())
+	}
+	c.Keychain = keys{"me", "wrong"}
+	if _, err := c.Pull(ctx, n, ref, named("x"), nil); !errors.Is(err, registry.ErrDenied) {
+		t.Errorf("wrong credentials: %v", err)
+	}
+	wrong = true
+	if _, err := c.Pull(ctx, n, ref, named("x"), nil); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("an endless token: %.1000v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
 // TestPlainHTTP: only this machine is spoken to in the clear, unless asked for.
 func TestPlainHTTP(t *testing.T) {
 	n := store(t, nil)

@@ -236,6 +236,14 @@ func TestPushFails(t *testing.T) {
 			}
 			next.ServeHTTP(w, r)
 		}, registry.ErrDenied},
+		"says no later": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if r.Method == http.MethodPatch {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		}, registry.ErrDenied},
+		"says nothing": {func(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }, registry.ErrStalled},
 		"stalls": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if r.Method == http.MethodPatch {
 				_, _ = io.Copy(io.Discard, r.Body)
