@@ -315,3 +315,37 @@ func TestPullUsage(t *testing.T) {
 		t.Error("there is a store")
 	}
 }
+
+// TestExportUser: an unprivileged user exports in a user namespace, where the files are root's, as steps see them.
+func TestExportUser(t *testing.T) {
+	path, dir, become := asUser(t)
+	call := func(args ...string) result {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		cmd := program(path, dir, args...)
+		become(cmd)
+		cmd.Stdout, cmd.Stderr = &out, &errOut
+		_ = cmd.Run()
+		return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	}
+	if r := call("import", "busybox.tar", "bb"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	r := call("export", "bb", "--format", "tar", "-o", "-")
+	if strings.Contains(r.errOut, "a user namespace, which this system does not let") {
+		t.Skip("left out: ", r.errOut)
+	}
+	if r.code != 0 {
+		t.Fatalf("export: %d, %s", r.code, r.errOut)
+	}
+	for files := tar.NewReader(strings.NewReader(r.out)); ; {
+		h, err := files.Next()
+		if err == io.EOF {
+			break
+		}
+		check(t, err)
+		if h.Uid != 0 {
+			t.Errorf("%s is of the user %d", h.Name, h.Uid)
+		}
+	}
+}
