@@ -15,7 +15,7 @@ var suitePackages = []string{"disk", "internal/fstree", "internal/confine", "pru
 
 // suiteSkipped are the tests that TestMachineSuite leaves out, and says so: they need what the machine has
 // not, which is GNU cp, perl, util-linux setpriv, zfs-fuse, a registry and the documents.
-var suiteSkipped = map[string]string{"snapshot": "^TestPowerFailure$", "internal/confine": "^TestEnds$", "command": "^(TestDocs|TestStepUserRefused$|TestZFS$|TestImageRegistry$|TestImagePullKilled$)"}
+var suiteSkipped = map[string]string{"snapshot": "^TestPowerFailure$", "internal/confine": "^TestEnds$", "command": "^(TestDocs|TestStepUserRefused$|TestZFS$|TestImageRegistry$|TestImagePullKilled$|TestServeMirrors$|TestExportUser$)"}
 
 // TestMachineSuite runs the other tests of module worker on that kernel: those of the packages that
 // HOLDFAST_MACHINE_SUITE names, or "all". Emulated they take the better part of an hour, and some need more

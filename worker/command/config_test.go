@@ -32,6 +32,10 @@ func TestConfig(t *testing.T) {
 		"[[containerd]]\nsocket = '/x.sock'\nnamespace = 'a'\n[[containerd]]\nsocket = '/y.sock'\nnamespace = 'a'":      "two",
 		"[[containerd]]\nsocket = '/x.sock'\nnamespace = 'a'\n[[containerd]]\nsocket = '/a/../x.sock'\nnamespace = 'b'": "two",
 		"[[containerd]]\nsocket = '/x.sock'\nnamespace = '" + strings.Repeat("a", 70) + "'":                             "namespace",
+		"[[registry]]\nhost = 'a/b'":                                         "not a reference",
+		"[[registry]]\nmirrors = ['x']":                                      "not a reference",
+		"[[registry]]\nhost = 'docker.io'\nmirrors = ['x/y']":                "the mirror",
+		"[[registry]]\nhost = 'docker.io'\n[[registry]]\nhost = 'docker.io'": "two",
 		"= nothing": "holdfastd.toml",
 	} {
 		check(t, os.WriteFile("holdfastd.toml", []byte(bad), 0o644))
@@ -47,7 +51,7 @@ func TestConfig(t *testing.T) {
 	if r := run(t, "", "config", "check", "holdfastd.toml"); !strings.Contains(r.errOut, "namespace") {
 		t.Errorf("a socket without a namespace: %+v", r)
 	}
-	for _, key := range []string{"# [[containerd]]", "# socket =", "# namespace =", "# content ="} {
+	for _, key := range []string{"# [[containerd]]", "# socket =", "# namespace =", "# content =", "# [[registry]]", "# host =", "# mirrors ="} {
 		text = strings.ReplaceAll(text, "\n"+key, "\n"+key[2:])
 	}
 	check(t, os.WriteFile("holdfastd.toml", []byte(text), 0o644))

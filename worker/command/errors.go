@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,6 +108,7 @@ func (c *call) nextOfFull() string {
 
 func (c *call) next(err error) string {
 	var output *cli.OutputError
+	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &output): // its disk need not be the store's
 		return ""
@@ -130,6 +132,8 @@ func (c *call) next(err error) string {
 		return "log in (docker login HOST), or give a file with credentials with --authfile; some registries say the same of what is not there"
 	case errors.Is(err, registry.ErrNotFound):
 		return "look at the name and the tag"
+	case errors.As(err, &certificate):
+		return "this machine does not trust the certificate of the registry: the environment variable SSL_CERT_FILE can name a file with the one that has signed it"
 	case errors.Is(err, registry.ErrPlainHTTP):
 		return "the registry has no TLS; --plain-http allows that"
 	case errors.Is(err, registry.ErrStalled):

@@ -269,6 +269,37 @@ func (s *slow) Write(b []byte) (sent int, err error) {
 	return sent, err
 }
 
+// TestServeMirrors: a daemon asks the mirrors of its configuration, and a command without one those of its flag.
+func TestServeMirrors(t *testing.T) {
+	stand(t, "overlay")
+	s := httptest.NewServer(memory.New(memory.Logger(log.New(io.Discard, "", 0))))
+	defer s.Close()
+	mirror := strings.TrimPrefix(s.URL, "http://")
+	must(t, "push", "bb", mirror+"/app:1")
+	must(t, "pull", "--mirror", mirror, "registry.invalid/app:1", "flag")
+	check(t, os.WriteFile("holdfastd.toml", []byte("[[registry]]\nhost = 'registry.invalid'\nmirrors = ['"+mirror+"']\n"), 0o600))
+	d := startDaemon(t, "--config", "holdfastd.toml")
+	if r := served(t, "pull", "registry.invalid/app:1", "configured"); r.code != 0 || !strings.Contains(r.out, "configured") {
+		t.Errorf("pull: %+v", r)
+	}
+	if r := served(t, "push", "configured", mirror+"/app:2"); r.code != 0 {
+		t.Errorf("push: %+v", r)
+	}
+	if r := served(t, "export", "configured", "--format", "tar", "-o", "-"); r.code != 0 || !strings.Contains(r.out, "bin/busybox") {
+		t.Errorf("export: %d, %s", r.code, r.errOut)
+	}
+	check(t, os.Mkdir("below", 0o755))
+	cmd := holdfastd(t, "export", "configured", "-o", "layout")
+	cmd.Dir = filepath.Join(cmd.Dir, "below") // paths are relative to the directory of who gives the command
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("export: %v: %s", err, out)
+	}
+	if _, err := os.Stat("below/layout/index.json"); err != nil {
+		t.Error(err)
+	}
+	d.stop()
+}
+
 // TestPullUsage: what is wrong with the command line is said before a store is made.
 func TestPullUsage(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -282,5 +313,39 @@ func TestPullUsage(t *testing.T) {
 	}
 	if _, err := os.Stat("store"); err == nil {
 		t.Error("there is a store")
+	}
+}
+
+// TestExportUser: an unprivileged user exports in a user namespace, where the files are root's, as steps see them.
+func TestExportUser(t *testing.T) {
+	path, dir, become := asUser(t)
+	call := func(args ...string) result {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		cmd := program(path, dir, args...)
+		become(cmd)
+		cmd.Stdout, cmd.Stderr = &out, &errOut
+		_ = cmd.Run()
+		return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	}
+	if r := call("import", "busybox.tar", "bb"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	r := call("export", "bb", "--format", "tar", "-o", "-")
+	if strings.Contains(r.errOut, "a user namespace, which this system does not let") {
+		t.Skip("left out: ", r.errOut)
+	}
+	if r.code != 0 {
+		t.Fatalf("export: %d, %s", r.code, r.errOut)
+	}
+	for files := tar.NewReader(strings.NewReader(r.out)); ; {
+		h, err := files.Next()
+		if err == io.EOF {
+			break
+		}
+		check(t, err)
+		if h.Uid != 0 {
+			t.Errorf("%s is of the user %d", h.Name, h.Uid)
+		}
 	}
 }

@@ -43,7 +43,8 @@ type guard struct {
 	next  http.RoundTripper
 	plain bool // without TLS, too
 	stall time.Duration
-	sent  *atomic.Int64 // counts bytes of requests; nil: nothing does
+	sent  *atomic.Int64   // counts bytes of requests; nil: nothing does
+	also  context.Context // ends requests, besides their own; nil: nothing does
 }
 
 // RoundTrip does a request.
@@ -57,6 +58,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
+	if g.also != nil {
+		context.AfterFunc(g.also, func() { cancel(context.Cause(g.also)) })
+	}
 	w := &watch{ctx: ctx, cancel: cancel, stall: g.stall, host: r.URL.Host}
 	w.timer = time.AfterFunc(g.stall, w.look)
 	out := r.WithContext(ctx)

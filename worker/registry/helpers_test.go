@@ -43,15 +43,18 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// handler answers in place of next.
+type handler func(w http.ResponseWriter, r *http.Request, next http.Handler)
+
 // server is a registry on this machine whose answers a test can change.
 type server struct {
 	*httptest.Server
 	host string
 
 	mu    sync.Mutex
-	bad   func(w http.ResponseWriter, r *http.Request, next http.Handler) // nil: it is good
-	asked []string                                                        // METHOD PATH
-	sent  int64                                                           // bytes of blobs
+	bad   handler  // nil: it is good
+	asked []string // METHOD PATH
+	sent  int64    // bytes of blobs
 }
 
 func serve(t testing.TB) *server {
@@ -95,7 +98,7 @@ func (c *counter) Write(b []byte) (int, error) {
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // is has the server be bad.
-func (s *server) is(bad func(w http.ResponseWriter, r *http.Request, next http.Handler)) {
+func (s *server) is(bad handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bad, s.asked, s.sent = bad, nil, 0

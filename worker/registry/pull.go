@@ -290,8 +290,5 @@ func (p *puller) end(done bool) (err error) {
 			err = errors.Join(err, remove(p.client.blobPath(d)))
 		}
 	}
-	if done {
-		_ = os.Remove(p.client.Downloads) // unless there is more in it
-	}
 	return err
 }

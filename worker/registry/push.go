@@ -53,6 +53,9 @@ func (c *Client) push(ctx context.Context, namespace *snapshot.Namespace, from, 
 	if err != nil {
 		return nil, err
 	}
+	if err := c.allowed(ctx, to); err != nil {
+		return nil, err
+	}
 	if err := c.Clean(ctx); err != nil {
 		return nil, err
 	}
@@ -95,6 +98,20 @@ func (c *Client) push(ctx context.Context, namespace *snapshot.Namespace, from, 
 		return nil, explain(err)
 	}
 	return p, arrived(to, p.Digest, options)
+}
+
+// allowed asks the registry whether it would take an image, before one is made. What may change is no answer.
+func (c *Client) allowed(ctx context.Context, to name.Reference) error {
+	base := c.base(to.Context().Registry)
+	base.also = ctx // the library has none here
+	err := remote.CheckPushPermission(to, c.keychain(), base)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil && new(source).temporary(err) {
+		return nil
+	}
+	return explain(err)
 }
 
 // options are those of the library for a registry.

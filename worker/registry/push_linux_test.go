@@ -217,59 +217,69 @@ func history(t *testing.T, ref string) {
 	}
 }
 
+var refused atomic.Int64 // uploads of the last of these
+
+// pushFailures are what can be in the way of a push.
+var pushFailures = map[string]struct {
+	bad  handler
+	want error // nil: it succeeds
+}{
+	"denied": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}, registry.ErrDenied},
+	"says no later": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPatch {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}, registry.ErrDenied},
+	"says nothing": {func(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }, registry.ErrStalled},
+	"stalls": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPatch {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}
+		next.ServeHTTP(w, r)
+	}, registry.ErrStalled},
+	"endless redirects": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodHead {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}, errors.New("redirects")},
+	"another digest": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodHead && isManifest(r) {
+			answer(w, r, next, func(h http.Header, b []byte) []byte {
+				if h.Get("Docker-Content-Digest") != "" {
+					h.Set("Docker-Content-Digest", "sha256:"+strings.Repeat("0", 64))
+				}
+				return b
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	}, image.ErrDigest},
+	"fails for a while": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPatch && refused.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}, nil},
+}
+
 // TestPushFails: what stands in the way of a push is told, nothing is left of it here, and there no image.
 func TestPushFails(t *testing.T) {
 	from := &shown{n: store(t, nil)}
 	base(t, from)
-	s := serve(t)
-	ref := s.host + "/app:1"
 	options := image.ExportOptions{Show: from.show}
-	var refused atomic.Int64
-	for what, test := range map[string]struct {
-		bad  func(w http.ResponseWriter, r *http.Request, next http.Handler)
-		want error // nil: it succeeds
-	}{
-		"denied": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if r.Method == http.MethodPost {
-				w.WriteHeader(http.StatusForbidden)
-				return
-			}
-			next.ServeHTTP(w, r)
-		}, registry.ErrDenied},
-		"stalls": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if r.Method == http.MethodPatch {
-				_, _ = io.Copy(io.Discard, r.Body)
-				<-r.Context().Done()
-			}
-			next.ServeHTTP(w, r)
-		}, registry.ErrStalled},
-		"endless redirects": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if r.Method == http.MethodHead {
-				http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
-				return
-			}
-			next.ServeHTTP(w, r)
-		}, errors.New("redirects")},
-		"another digest": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if r.Method == http.MethodHead && isManifest(r) {
-				answer(w, r, next, func(h http.Header, b []byte) []byte {
-					if h.Get("Docker-Content-Digest") != "" {
-						h.Set("Docker-Content-Digest", "sha256:"+strings.Repeat("0", 64))
-					}
-					return b
-				})
-				return
-			}
-			next.ServeHTTP(w, r)
-		}, image.ErrDigest},
-		"fails for a while": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if r.Method == http.MethodPatch && refused.Add(1) < 3 {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				return
-			}
-			next.ServeHTTP(w, r)
-		}, nil},
-	} {
+	for what, test := range pushFailures {
 		t.Run(what, func(t *testing.T) {
 			c := client(from.n)
 			if test.want == registry.ErrStalled {
@@ -289,6 +299,15 @@ func TestPushFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPushRefused: what cannot be pushed, and what a push that was interrupted leaves.
+func TestPushRefused(t *testing.T) {
+	from := &shown{n: store(t, nil)}
+	base(t, from)
+	s := serve(t)
+	ref := s.host + "/app:1"
+	options := image.ExportOptions{Show: from.show}
 	c := client(from.n)
 	if _, err := c.Push(ctx, from.n, "base", s.host+"/app@sha256:"+strings.Repeat("0", 64), options, nil); !errors.Is(err, registry.ErrReference) {
 		t.Errorf("a digest: %v", err)
