@@ -147,7 +147,7 @@ const leastToken = 20
 
 func (a *apiServer) serve(l net.Listener, access service.Access, secure *tls.Config) {
 	srv := service.NewServer(a.service.Handler(access), a.log)
-	srv.TLSConfig = secure
+	srv.TLSConfig, l = secure, service.Limit(l)
 	a.servers = append(a.servers, srv)
 	a.served.Go(func() {
 		var err error

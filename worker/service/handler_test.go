@@ -23,6 +23,9 @@ func serve(t *testing.T, h http.Handler) (address string) {
 	return s.Listener.Addr().String()
 }
 
+// all is what a call is behind.
+func (p patience) all(next http.Handler) http.Handler { return p.bound(p.whole(next)) }
+
 func dial(t *testing.T, address, request string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -54,7 +57,7 @@ func TestSlowReader(t *testing.T) {
 
 // TestIdleStream: a stream on which nothing is sent for longer than a client may take goes on.
 func TestIdleStream(t *testing.T) {
-	address := serve(t, patience{time.Millisecond, time.Millisecond}.bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	address := serve(t, patience{time.Millisecond, time.Millisecond}.all(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, text := range []string{"one ", "two"} {
 			_, _ = io.WriteString(w, text)
 			w.(http.Flusher).Flush()
@@ -77,7 +80,7 @@ func TestIdleStream(t *testing.T) {
 
 // TestSlowWriter: a client that does not send its request is refused, as is one that sends too much.
 func TestSlowWriter(t *testing.T) {
-	address := serve(t, patience{50 * time.Millisecond, time.Minute}.bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	address := serve(t, patience{50 * time.Millisecond, time.Minute}.all(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -124,7 +127,7 @@ func TestTooMany(t *testing.T) {
 	<-begun
 	<-begun
 	get()
-	if code := <-codes; code != 503 {
+	if code := <-codes; code != 429 {
 		t.Errorf("the third: %d", code)
 	}
 	close(gate)

@@ -16,6 +16,7 @@ import (
 type flight struct {
 	id      ID
 	step    *Step
+	command string // as CommandText has it
 	plan    *plan
 	disk    diskLimit // since it runs
 	ctx     context.Context
@@ -46,7 +47,7 @@ func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 		}
 		return f, true, nil
 	}
-	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{}),
+	f = &flight{id: p.run, step: p.step, command: CommandText(p.step.Command), plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{}),
 		serial: r.serials.Add(1), queued: time.Now()}
 	f.ctx, f.cancel = context.WithCancel(r.ctx)
 	r.flights[p.run] = f
