@@ -92,14 +92,16 @@ func (s *Service) profiles() http.Handler {
 // Limit is a listener with a limit on connections, each of which takes a descriptor that steps and the store can need.
 func Limit(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConns) }
 
-// NewServer makes a server for a Handler, with the limits on connections.
-func NewServer(h http.Handler, log *slog.Logger) *http.Server {
+// NewServer makes a server for a Handler, with the limits on clients.
+func NewServer(h http.Handler, log *slog.Logger) *http.Server { return ofAll.server(h, log) }
+
+func (p patience) server(h http.Handler, log *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // gRPC
-	return &http.Server{Handler: h, Protocols: protocols, ReadHeaderTimeout: ofAll.read, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		HTTP2:    &http.HTTP2Config{WriteByteTimeout: ofAll.write}, // a deadline of a stream is not heard of while its connection is written to
+	return &http.Server{Handler: h, Protocols: protocols, ReadHeaderTimeout: p.read, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		HTTP2:    &http.HTTP2Config{WriteByteTimeout: p.write}, // the deadline of a stream does not end a write to its connection
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
