@@ -118,17 +118,10 @@ func tokenOf(h httpConfig, root string) (string, error) {
 	path := h.TokenFile
 	if path == "" {
 		path = filepath.Join(root, tokenName)
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		switch {
-		case err == nil:
-			if _, err = f.WriteString(rand.Text() + "\n"); err != nil {
-				err = errors.Join(err, os.Remove(path)) // a part of it would be easy to guess
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			if err := makeToken(path); err != nil {
+				return "", fmt.Errorf("make the token: %w", err)
 			}
-			if err = errors.Join(err, f.Close()); err != nil {
-				return "", err
-			}
-		case !errors.Is(err, fs.ErrExist):
-			return "", err
 		}
 	}
 	b, err := os.ReadFile(path)
@@ -142,12 +135,26 @@ func tokenOf(h httpConfig, root string) (string, error) {
 	return token, nil
 }
 
+// makeToken writes a token, so that a crash leaves all of it or none.
+func makeToken(path string) error {
+	next := path + ".new"
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(rand.Text() + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
 // leastToken is how long a token is at least: what rand.Text makes has 26 characters.
 const leastToken = 20
 
 func (a *apiServer) serve(l net.Listener, access service.Access, secure *tls.Config) {
 	srv := service.NewServer(a.service.Handler(access), a.log)
-	srv.TLSConfig = secure
+	srv.TLSConfig, l = secure, service.Limit(l)
 	a.servers = append(a.servers, srv)
 	a.served.Go(func() {
 		var err error

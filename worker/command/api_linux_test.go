@@ -433,7 +433,7 @@ func TestServeActivation(t *testing.T) {
 	check(t, err)
 	check(t, os.Mkdir("store", 0o700))
 	var files []*os.File
-	for _, name := range []string{"command.sock", "api.sock"} {
+	for _, name := range []string{"command.sock", "api.sock", "other.sock"} {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "store", name), Net: "unix"})
 		check(t, err)
 		l.SetUnlinkOnClose(false)
@@ -446,7 +446,7 @@ func TestServeActivation(t *testing.T) {
 	var log bytes.Buffer
 	start := func() *exec.Cmd {
 		cmd := holdfastd(t, "serve")
-		cmd.Args = append([]string{"sh", "-c", `LISTEN_FDS=2 LISTEN_PID=$$ exec "$0" "$@"`, "/proc/self/exe"}, cmd.Args[1:]...)
+		cmd.Args = append([]string{"sh", "-c", `LISTEN_FDS=3 LISTEN_PID=$$ exec "$0" "$@"`, "/proc/self/exe"}, cmd.Args[1:]...)
 		self, err := os.Executable()
 		check(t, err)
 		cmd.Args[3], cmd.Path = self, "/bin/sh"
@@ -479,6 +479,10 @@ func TestServeActivation(t *testing.T) {
 	check(t, second.Process.Signal(syscall.SIGTERM))
 	if err := second.Wait(); err != nil {
 		t.Errorf("%v; %s", err, &log)
+	}
+	// Clients of a socket with a wrong path waited, and nothing said why.
+	if !strings.Contains(log.String(), "none of the daemon's") || !strings.Contains(log.String(), "other.sock") {
+		t.Errorf("the socket with another path: %s", &log)
 	}
 	for _, name := range []string{"command.sock", "api.sock"} {
 		if _, err := os.Lstat("store/" + name); err != nil {

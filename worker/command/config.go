@@ -50,7 +50,7 @@ max_output = "1MiB"
 [prune]
 # interval is how often snapshots are pruned; "0": only when a step needs room, or holdfastd prune is called.
 interval = "10m"
-# policy is a file with policies, as "holdfastd prune --defaults" shows them; "": these.
+# policy is a file with policies, as "holdfastd prune --default-policy" shows them; "": these.
 policy = ""
 
 [disk]

@@ -126,6 +126,7 @@ func (c *call) serve(file, http string) (err error) {
 	go func() { served <- server.Serve(l) }()
 	pruning := c.pruneNowAndThen(log, s, file, got, live, api.service)
 	defer pruning()
+	at.warn(log)
 	log.Info("ready", "store", s.store.Root(), "socket", path)
 	notify(log, daemon.SdNotifyReady)
 	defer c.watchdog(log, s)()

@@ -5,6 +5,7 @@ package command
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -18,6 +19,8 @@ import (
 // for the next one.
 type sockets struct {
 	passed map[string]*net.UnixListener // by path
+	other  []string                     // passed, and none that can be served
+	used   []string
 	made   []string
 }
 
@@ -32,6 +35,8 @@ func passedSockets() (*sockets, error) {
 		if l, ok := l.(*net.UnixListener); ok {
 			l.SetUnlinkOnClose(false)
 			s.passed[l.Addr().String()] = l
+		} else if l != nil {
+			s.other = append(s.other, l.Addr().String())
 		}
 	}
 	return s, nil
@@ -43,6 +48,7 @@ func (s *sockets) has(path string) bool { return s.passed[path] != nil }
 // listen listens at a path, where only this user and root can connect.
 func (s *sockets) listen(path string) (*net.UnixListener, error) {
 	if l := s.passed[path]; l != nil {
+		s.used = append(s.used, path)
 		return l, nil
 	}
 	l, err := remote.Listen(path)
@@ -50,6 +56,19 @@ func (s *sockets) listen(path string) (*net.UnixListener, error) {
 		s.made = append(s.made, path)
 	}
 	return l, err
+}
+
+// warn tells of sockets of systemd on which nothing listens.
+func (s *sockets) warn(log *slog.Logger) {
+	list := slices.Clone(s.other)
+	for path := range s.passed {
+		if !slices.Contains(s.used, path) {
+			list = append(list, path)
+		}
+	}
+	for _, name := range list {
+		log.Warn("systemd has passed a socket that is none of the daemon's: who connects to it waits for ever", "socket", name)
+	}
 }
 
 // replace is listen where a socket that is there was left by a daemon that was killed: who has the store has its sockets.

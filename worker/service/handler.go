@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"runtime/debug"
@@ -16,6 +18,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 
 	"holdfast/worker/api"
 	"holdfast/worker/page"
@@ -26,6 +29,7 @@ const (
 	maxMessage  = 4 << 20         // bytes
 	maxHeader   = 64 << 10        // bytes
 	maxRequests = 1024            // at once; others are refused
+	maxConns    = 2 * maxRequests // of a listener; others wait
 	idleTime    = 2 * time.Minute // of a connection without a request
 )
 
@@ -59,28 +63,45 @@ func (s *Service) Handler(access Access) http.Handler {
 	calls.Handle(api.NewImagesHandler(images{s}, options...))
 	calls.Handle(api.NewStorageHandler(storage{s}, options...))
 	calls.Handle("GET /metrics", promhttp.HandlerFor(s.registry(), promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError), MaxRequestsInFlight: 4}))
-	calls.HandleFunc("/debug/pprof/", pprof.Index)
-	calls.HandleFunc("/debug/pprof/cmdline", http.NotFound) // it has no use, and the command line may say too much
-	calls.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	calls.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	calls.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	calls.Handle("/debug/pprof/", s.profiles())
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
 	static := page.Handler()
 	mux.Handle("GET /{$}", static)
 	mux.Handle("GET /page/", static)
-	mux.Handle("/", authorized(access.Token, calls))
-	return limited(maxRequests, ofAll.bound(mux))
+	mux.Handle("/", authorized(access.Token, limited(maxRequests, ofAll.whole(calls)))) // who has no token takes neither room nor memory
+	return ofAll.bound(mux)
 }
 
-// NewServer makes a server for a Handler, with the limits on connections.
-func NewServer(h http.Handler, log *slog.Logger) *http.Server {
+// profiles serves profiles of the daemon. Those that take some time end with the daemon.
+func (s *Service) profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", http.NotFound) // it has no use, and the command line may say too much
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, done := s.watching(r.Context())
+		defer done()
+		mux.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Limit is a listener with a limit on connections, each of which takes a descriptor that steps and the store can need.
+func Limit(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConns) }
+
+// NewServer makes a server for a Handler, with the limits on clients.
+func NewServer(h http.Handler, log *slog.Logger) *http.Server { return ofAll.server(h, log) }
+
+func (p patience) server(h http.Handler, log *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // gRPC
-	return &http.Server{Handler: h, Protocols: protocols, ReadHeaderTimeout: ofAll.read, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+	return &http.Server{Handler: h, Protocols: protocols, ReadHeaderTimeout: p.read, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		HTTP2:    &http.HTTP2Config{WriteByteTimeout: p.write}, // the deadline of a stream does not end a write to its connection
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
@@ -120,22 +141,49 @@ func limited(most int, next http.Handler) http.Handler {
 			defer func() { <-slots }()
 			next.ServeHTTP(w, r)
 		default:
-			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
+			refuse(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New("too many requests at once")))
 		}
 	})
 }
 
-// bound bounds what a client that is slow, or gone without a word, holds up. All of a request is read before its call begins, but
-// for an import; each write has its time.
+// refuse answers a request as its protocol has errors.
+func refuse(w http.ResponseWriter, r *http.Request, err *connect.Error) {
+	if errs := connect.NewErrorWriter(); errs.IsSupported(r) {
+		_ = errs.Write(w, r, err)
+		return
+	}
+	http.Error(w, err.Message(), http.StatusServiceUnavailable)
+}
+
+// bound bounds what a client that is slow, or gone without a word, holds up: each write has its time, and so has what the server does by
+// itself before and after the call, such as sending the end of the answer and reading what is left of the request.
 func (p patience) bound(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc, body := http.NewResponseController(w), r.Body != nil && r.Body != http.NoBody
+		reading := func() {
+			if body {
+				_ = rc.SetReadDeadline(time.Now().Add(p.read))
+			}
+		}
+		_ = rc.SetWriteDeadline(time.Time{}) // that of the last request of the connection
+		reading()
+		defer func() {
+			reading()
+			_ = rc.SetWriteDeadline(time.Now().Add(p.write))
+		}()
+		next.ServeHTTP(&timedWriter{w, rc, p.write}, r)
+	})
+}
+
+// whole has all of a request read, within the time that bound gives, before its call begins; but for an import.
+func (p patience) whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		if r.URL.Path == api.ImagesImportProcedure {
 			r.Body = &timedBody{r.Body, rc, p.read}
 		} else if r.Body != nil && r.Body != http.NoBody {
-			_ = rc.SetReadDeadline(time.Now().Add(p.read))
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage+1024))
-			if err != nil { // the deadline stays: the server reads what is left of the request before it answers
+			if err != nil {
 				w.Header().Set("Connection", "close")
 				http.Error(w, "the request cannot be read, or is too large", http.StatusRequestEntityTooLarge)
 				return
@@ -143,7 +191,7 @@ func (p patience) bound(next http.Handler) http.Handler {
 			_ = rc.SetReadDeadline(time.Time{}) // its end would end the call
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
-		next.ServeHTTP(&timedWriter{w, rc, p.write}, r)
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -161,6 +209,12 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}
 	return n, err
+}
+
+// Close implements io.Closer. The server reads what a client still sends, to use the connection again.
+func (b *timedBody) Close() error {
+	_ = b.rc.SetReadDeadline(time.Now().Add(b.time))
+	return b.ReadCloser.Close()
 }
 
 // timedWriter is a response each part of which has its time. Between writes there is no deadline: its end would end the stream.

@@ -206,7 +206,7 @@ func (s *Service) activities() []*api.Step {
 	all := s.Runner.Activities()
 	list := make([]*api.Step, 0, len(all))
 	for _, a := range all {
-		one := &api.Step{Serial: a.Serial, Id: a.ID.String(), State: api.Step_State(a.State), Base: a.Base, Command: step.CommandText(a.Command),
+		one := &api.Step{Serial: a.Serial, Id: a.ID.String(), State: api.Step_State(a.State), Base: a.Base, Command: a.Command,
 			Queued: timestamp(a.Queued), Started: timestamp(a.Started), Ended: timestamp(a.Ended), Waiters: int32(a.Waiters), OutputBytes: a.Written,
 			Hit: a.Hit, Snapshot: a.Result}
 		if a.Err != nil {

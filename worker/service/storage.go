@@ -113,7 +113,11 @@ func (s storage) Prune(ctx context.Context, req *connect.Request[api.PruneReques
 	for {
 		select {
 		case o := <-done:
-			s.Pruned(o.result, o.err)
+			failed := o.err
+			if ctx.Err() != nil {
+				failed = nil // its client has gone: nothing is wrong with the store
+			}
+			s.Pruned(o.result, failed)
 			if o.err != nil {
 				return coded(o.err)
 			}

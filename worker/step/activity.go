@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"holdfast"
@@ -28,7 +29,7 @@ type Activity struct {
 	ID      ID
 	State   State
 	Base    string
-	Command []string
+	Command string // as CommandText has it
 	Queued  time.Time
 	Started time.Time // zero: it was not run
 	Ended   time.Time
@@ -36,7 +37,7 @@ type Activity struct {
 	Written int64 // bytes of output
 	Hit     bool
 	Result  string // the snapshot; "": none
-	Err     error  // why there is none
+	Err     error  // why there is none; the text of a long one is cut off
 }
 
 // Counts are the steps of a Runner since it was made.
@@ -99,7 +100,7 @@ func (n *recent) add(f *flight) {
 
 // activity is what there is to say about a flight. The Runner's mutex is held.
 func (f *flight) activity() Activity {
-	a := Activity{Serial: f.serial, ID: f.id, State: StateQueued, Base: f.step.Base, Command: f.step.Command, Queued: f.queued, Started: f.started,
+	a := Activity{Serial: f.serial, ID: f.id, State: StateQueued, Base: f.step.Base, Command: f.command, Queued: f.queued, Started: f.started,
 		Waiters: f.waiters, Written: f.out.written()}
 	if !f.started.IsZero() {
 		a.State = StateRunning
@@ -215,8 +216,18 @@ func (r *Runner) Recorded(id ID) (*Result, error) {
 	return rec.result(id, out), nil
 }
 
-// reasonOf is an error that Activity.Err can keep: without the output, which a Failure has.
+// maxReason is how many bytes the text of an error has in an Activity.
+const maxReason = 1 << 10
+
+// reasonOf is an error that Activity.Err can keep, for many steps and in many messages: without the output, which a Failure has, and
+// short, while a step can have names of a megabyte.
 func reasonOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := err.Error(); len(text) > maxReason {
+		return errors.New(strings.ToValidUTF8(text[:maxReason-len("...")], "") + "...")
+	}
 	var failure *Failure
 	if !errors.As(err, &failure) {
 		return err

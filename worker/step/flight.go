@@ -17,6 +17,7 @@ import (
 type flight struct {
 	id      ID
 	step    *Step
+	command string // as CommandText has it
 	plan    *plan
 	caches  map[string]string // names of caches -> the instances that it has
 	stdin   *os.File          // of its own: who has given it can leave, and close it
@@ -49,7 +50,7 @@ func (r *Runner) joinFlight(p *plan) (f *flight, joined bool, err error) {
 		}
 		return f, true, nil
 	}
-	f = &flight{id: p.run, step: p.step, plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{}),
+	f = &flight{id: p.run, step: p.step, command: CommandText(p.step.Command), plan: p, waiters: 1, out: newOutput(r.opt.MaxOutput), done: make(chan struct{}),
 		serial: r.serials.Add(1), queued: time.Now()}
 	if p.step.Stdin != nil {
 		if f.stdin, err = duplicate(p.step.Stdin); err != nil {

@@ -112,6 +112,7 @@ func look(ctx context.Context, d *daemon, address, dir string) error {
 		func() error { return b.overview() },
 		func() error { return b.snapshots() },
 		func() error { return b.steps(d) },
+		func() error { return b.flood(d) },
 		func() error { return b.others() },
 		func() error { return b.narrow() },
 	} {
@@ -222,6 +223,22 @@ func (b *tab) steps(d *daemon) error {
 		return err
 	}
 	return <-done
+}
+
+// flood follows a step that writes much: all of it stayed in the browser, 60 MB a second.
+func (b *tab) flood(d *daemon) error {
+	done := make(chan error, 1)
+	go func() {
+		done <- d.command(b.ctx, "step", "-q", "--no-cache", "--base", "bb", "--", "sh", "-c", "x=flood; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do x=$x$x; done; for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $x >&2; done; echo the last line")
+	}()
+	var length int
+	err := b.do("a flood", until(`[...document.querySelectorAll('button.link')].find(b => b.textContent.includes('x=flood'))`),
+		chromedp.Evaluate(`[...document.querySelectorAll('button.link')].find(b => b.textContent.includes('x=flood')).click()`, nil),
+		saysAll("that was all; what came first is not shown any more", "the last line"), chromedp.Evaluate(`document.querySelector('pre').textContent.length`, &length))
+	if err == nil && (length > 1<<20 || length < 1<<19) {
+		err = fmt.Errorf("%d characters of output are shown", length)
+	}
+	return errors.Join(err, <-done)
 }
 
 func (b *tab) others() error {

@@ -11,6 +11,8 @@ function state(s) {
 
 const since = (from, to) => (from ? took(((to ? Date.parse(to) : Date.now()) - Date.parse(from)) / 1000) : '–');
 
+const most = 1 << 20; // characters of output that are shown: a step can write more than a browser has memory
+
 export function show(main, fail) {
   const list = el('section', { class: 'panel' }), log = el('section', { class: 'panel', 'aria-live': 'off' });
   main.append(el('div', { class: 'columns' }, list, log));
@@ -22,11 +24,20 @@ export function show(main, fail) {
     const out = el('pre', { tabindex: '0', 'aria-label': 'output' }), note = el('p', { class: 'note' }, '');
     replace(log, el('h2', {}, 'Output of step ' + s.serial), el('p', { class: 'mono' }, s.command), s.error ? el('p', { class: 'bad' }, s.error) : '', out, note);
     const decoder = new TextDecoder();
+    let shown = 0;
     stream('Steps/Logs', { serial: s.serial }, (m) => {
       const end = out.scrollTop + out.clientHeight >= out.scrollHeight - 20;
-      out.append(decoder.decode(bytes(m.output), { stream: true }));
+      const text = decoder.decode(bytes(m.output), { stream: true });
+      out.append(text);
+      for (shown += text.length; shown > most; out.firstChild.remove()) {
+        shown -= out.firstChild.length;
+        note.textContent = 'what came first is not shown any more';
+      }
       if (end) out.scrollTop = out.scrollHeight;
-    }, following.signal).then(() => (note.textContent = out.textContent ? 'that was all' : 'it wrote nothing')).catch(fail);
+    }, following.signal).then(() => {
+      const all = out.firstChild ? 'that was all' : 'it wrote nothing';
+      note.textContent = note.textContent ? `${all}; ${note.textContent}` : all;
+    }).catch(fail);
   }
   replace(log, el('p', { class: 'note' }, 'Choose a step to see what it writes.'));
 
