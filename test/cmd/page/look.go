@@ -189,7 +189,7 @@ func (b *tab) snapshots() error {
 	if err != nil {
 		return err
 	}
-	err = b.do("searching", chromedp.KeyEvent("/"), until(`document.activeElement.type === 'search'`),
+	err = b.do("searching", chromedp.Evaluate(`document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true, cancelable: true}))`, nil), until(`document.activeElement.type === 'search'`),
 		chromedp.KeyEvent("PART-49"), until(`document.querySelector('.tools [role=status]').textContent.match(/^[1-9][0-9,]* found/) && document.querySelectorAll('tbody tr').length > 10`),
 		chromedp.SetValue("select", "ORDER_NAME", chromedp.ByQuery), chromedp.Evaluate(`document.querySelector('select').dispatchEvent(new Event('change'))`, nil),
 		chromedp.Focus(`button.link`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), saysAll("Last used", "Remove"), until(fmt.Sprintf("%s.match(/It stays|The next prune/)", says)))
