@@ -32,9 +32,9 @@ func passedSockets() (*sockets, error) {
 		return nil, err
 	}
 	for _, l := range list {
-		if l, ok := l.(*net.UnixListener); ok {
-			l.SetUnlinkOnClose(false)
-			s.passed[l.Addr().String()] = l
+		if own, ok := l.(*net.UnixListener); ok {
+			own.SetUnlinkOnClose(false)
+			s.passed[own.Addr().String()] = own
 		} else if l != nil {
 			s.other = append(s.other, l.Addr().String())
 		}
