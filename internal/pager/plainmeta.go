@@ -72,9 +72,11 @@ func (p *Pager) plainNow() {
 	}
 	p.byTimer.Add(1)
 	defer p.byTimer.Done()
-	// Nothing else looks before the meta is written. If writing has stopped, by this or before, the barrier fails.
-	if err := p.checkLength(); err != nil && p.stoppedBy() == nil {
-		p.logf("%v", err)
+	// Nothing else looks before the meta is written. The next commit finds out for itself: the file may be long again then.
+	if size, err := p.file.Size(); err != nil || size < p.fileSize {
+		p.pipeline.Unlock()
+		p.logf("no plain meta is written to %s, which has %d bytes, and had %d: %v", p.file.Name(), size, p.fileSize, err)
+		return
 	}
 	pr := p.barrier(true)
 	p.pipeline.Unlock()
