@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/worker/internal/fstree"
-	"holdfast/worker/internal/treediff"
 	"holdfast/worker/mount"
 )
 
@@ -82,34 +81,23 @@ func (r *Runner) ExportTar(ctx context.Context, name, source string, w io.Writer
 // Diff calls each for what a committed snapshot has changed of another, in the order of the names; "" is an empty one.
 // Its error ends the comparison, and is returned.
 func (r *Runner) Diff(ctx context.Context, before, after string, each func(Change) error) error {
-	compare := func(before *os.File) error {
-		return r.view(ctx, after, func(root int) error {
-			now, err := inRoot(root, "/", unix.O_RDONLY|unix.O_DIRECTORY)
-			if err != nil {
-				return err
-			}
-			defer now.Close()
-			return treediff.Walk(ctx, before, now, func(c treediff.Change) error { return each(Change{Path: c.Path, Kind: c.Kind.String()}) })
-		})
+	compare := func(was string) error {
+		return r.view(ctx, after, func(root int) error { return changes(ctx, was, pathOf(root), each) })
 	}
 	var err error
 	if before == "" {
-		err = compare(nil)
+		err = compare("")
 	} else {
-		err = r.view(ctx, before, func(root int) error {
-			was, err := inRoot(root, "/", unix.O_RDONLY|unix.O_DIRECTORY)
-			if err != nil {
-				return err
-			}
-			defer was.Close()
-			return compare(was)
-		})
+		err = r.view(ctx, before, func(root int) error { return compare(pathOf(root)) })
 	}
 	if err != nil {
 		return fmt.Errorf("step: comparing %s with %s: %w", after, before, err)
 	}
 	return nil
 }
+
+// pathOf is a path of the directory that a descriptor is of.
+func pathOf(fd int) string { return fmt.Sprintf("/proc/self/fd/%d/.", fd) }
 
 // view calls do with the root of a committed snapshot.
 func (r *Runner) view(ctx context.Context, name string, do func(root int) error) (err error) {
