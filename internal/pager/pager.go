@@ -133,6 +133,7 @@ type Pager struct {
 	held        *page.TxID     // the state, pinned, of which the newest meta is, if that is trailing
 	trailing    bool           // the newest durable meta
 	random      [2]bool        // the slot holds a trailing meta of this opening, or one that it settled
+	lostBase    *page.TxID     // a visible state that was lost, pinned until all that stood on it is undone; nil: none
 	visible     *page.Meta     // that of the current state, if it is not durable, in the slot to be written next
 	dirty       commit.Dirty   // pages of the state written last that are not in the durable one; the leader's, who changes it without the lock
 	gen         *generation    // newest

@@ -178,6 +178,10 @@ func (p *Pager) loseVisible() {
 		return
 	}
 	p.visible = nil
+	// What is to be aborted stands on it, and can be taken back only as long as it is pinned: see undo.
+	base := p.states.Current().Tx
+	p.space.Pin(base)
+	p.lostBase = &base
 	p.lost.Store(uint64(p.durable.Tx) + 1)
 	p.space.Pin(p.durable.Tx)
 	p.gen.states++
@@ -221,4 +225,8 @@ func (p *Pager) undo() {
 		p.ended = append(p.ended, pr)
 	}
 	p.aborted = p.aborted[:0]
+	if p.lostBase != nil {
+		p.space.Unpin(*p.lostBase)
+		p.lostBase = nil
+	}
 }
