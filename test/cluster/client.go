@@ -15,6 +15,9 @@ import (
 // callTime is how long a client waits for a member.
 const callTime = 4 * time.Second
 
+// wholeTime is how long it waits for what goes through all of a database: on bbolt, compacting 8 GB takes more than a minute.
+const wholeTime = 10 * time.Minute
+
 // client keeps few connections: a member that is killed leaves none that hang.
 var client = &http.Client{Timeout: callTime}
 
@@ -106,7 +109,7 @@ func (m *Member) Hash(ctx context.Context, revision int64) (hash, compacted stri
 
 // DeleteAll deletes all keys. Their revisions stay until Compact.
 func (m *Member) DeleteAll(ctx context.Context) error {
-	return m.callFor(ctx, &http.Client{Timeout: time.Minute}, "/v3/kv/deleterange", map[string][]byte{"key": {0}, "range_end": {0}}, new(struct{}))
+	return m.callFor(ctx, &http.Client{Timeout: wholeTime}, "/v3/kv/deleterange", map[string][]byte{"key": {0}, "range_end": {0}}, new(struct{}))
 }
 
 // Delete deletes keys, at most 128 of them, which is what etcd takes in one transaction.
@@ -138,12 +141,12 @@ func (m *Member) URL() string { return m.client }
 
 // Compact forgets revisions of keys below one.
 func (m *Member) Compact(ctx context.Context, revision int64) error {
-	return m.callFor(ctx, &http.Client{Timeout: time.Minute}, "/v3/kv/compaction", map[string]any{"revision": fmt.Sprint(revision), "physical": true}, new(struct{}))
+	return m.callFor(ctx, &http.Client{Timeout: wholeTime}, "/v3/kv/compaction", map[string]any{"revision": fmt.Sprint(revision), "physical": true}, new(struct{}))
 }
 
 // Defrag writes the file of a member anew, which serves nothing meanwhile.
 func (m *Member) Defrag(ctx context.Context) error {
-	return m.callFor(ctx, &http.Client{Timeout: time.Minute}, "/v3/maintenance/defragment", struct{}{}, new(struct{}))
+	return m.callFor(ctx, &http.Client{Timeout: wholeTime}, "/v3/maintenance/defragment", struct{}{}, new(struct{}))
 }
 
 // remove takes a member out of the cluster, and join tells the cluster of a new one.
