@@ -158,7 +158,7 @@ func (e *export) begin(named snapshot.Info, chain []snapshot.Info) error {
 		RootFS: v1.RootFS{Type: "layers"},
 	}
 	e.manifest = v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}
-	return os.MkdirAll(filepath.Join(e.dir, v1.ImageBlobsDir, string(digest.SHA256)), 0o755)
+	return e.blobs()
 }
 
 // platformOf is the platform that a base says it is for, or a snapshot below it.
