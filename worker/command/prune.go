@@ -268,6 +268,9 @@ func (c *call) pruneNow(t *snapshot.Namespace, o prune.Options, old []cache) err
 	if err == nil {
 		err = c.deleted(t.Store())
 	}
+	if err == nil && c.shared != nil { // without a daemon the next Runner does it
+		err = c.shared.runner.ForgetGone(c.ctx)
+	}
 	if err != nil {
 		if result.Snapshots > 0 {
 			removed := cli.Plural(int(result.Snapshots), "snapshot")

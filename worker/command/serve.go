@@ -205,6 +205,9 @@ func (s *shared) prune(ctx context.Context, log *slog.Logger, policies prune.Con
 	if ctx.Err() == nil {
 		figures.Pruned(result, err)
 	}
+	if err == nil {
+		err = s.runner.ForgetGone(ctx) // also of what steps have pruned that needed room
+	}
 	client := registry.Client{Downloads: filepath.Join(s.store.Root(), downloadsName)}
 	err = errors.Join(err, client.Clean(ctx))
 	switch {

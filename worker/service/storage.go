@@ -106,6 +106,9 @@ func (s storage) Prune(ctx context.Context, req *connect.Request[api.PruneReques
 	done := make(chan outcome, 1)
 	go func() {
 		result, err := p.Run(ctx)
+		if err == nil && result.Snapshots > 0 {
+			err = s.Runner.ForgetGone(ctx)
+		}
 		done <- outcome{result, err}
 	}()
 	tick := time.NewTicker(defaultInterval)

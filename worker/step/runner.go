@@ -380,11 +380,19 @@ func (r *Runner) gone(ctx context.Context, id ID) (bool, error) {
 	return false, err
 }
 
-// sweep removes, in the background, the records of results whose snapshots are gone.
-func (r *Runner) sweep() {
+// ForgetGone removes the records of all results whose snapshots are gone, as New does in the background: for who has pruned. It
+// looks at all records, in short transactions.
+func (r *Runner) ForgetGone(ctx context.Context) error {
 	begun := uint64(time.Now().UnixNano())
-	err := r.results.sweep(r.ctx, begun, func(id ID) (bool, error) { return r.gone(r.ctx, id) })
-	if err != nil && r.ctx.Err() == nil {
+	if err := r.results.sweep(ctx, begun, func(id ID) (bool, error) { return r.gone(ctx, id) }); err != nil {
+		return fmt.Errorf("step: records of results that are gone: %w", err)
+	}
+	return nil
+}
+
+// sweep is ForgetGone in the background.
+func (r *Runner) sweep() {
+	if err := r.ForgetGone(r.ctx); err != nil && r.ctx.Err() == nil {
 		r.log.Error("records of steps that are gone stay", "reason", err)
 	}
 }

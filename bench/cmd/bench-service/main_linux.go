@@ -282,7 +282,7 @@ type load struct {
 
 // fail ends all if something has failed.
 func (l *load) fail(err error) {
-	if err == nil || l.ctx.Err() != nil {
+	if err == nil || l.ctx.Err() != nil || connect.CodeOf(err) == connect.CodeDeadlineExceeded { // the daemon's clock is ahead
 		return
 	}
 	l.mu.Lock()
