@@ -36,7 +36,7 @@ func empty(t *testing.T) *Service {
 	return s
 }
 
-// all is what a call is behind.
+// all wraps a handler as Handler wraps calls.
 func (p patience) all(next http.Handler) http.Handler { return p.bound(p.whole(next)) }
 
 func dial(t *testing.T, address, request string) net.Conn {

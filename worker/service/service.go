@@ -86,7 +86,7 @@ func New(o Options) *Service {
 	return s
 }
 
-// Running is how many steps are in hand, whoever wants them.
+// Running returns the number of steps that are queued or run, of all callers.
 func (s *Service) Running() int {
 	counts := s.Runner.Counts()
 	return counts.Queued + counts.Running

@@ -122,7 +122,7 @@ func writeAll(fd int, b []byte) error {
 	return nil
 }
 
-// hideSecrets takes the secrets away. Their memory is free then, whoever still has the files open.
+// hideSecrets empties the files of the secrets, which frees their memory even while a process has them open.
 func (r *Runner) hideSecrets(s *shownSecrets) (err error) {
 	if s == nil {
 		return nil
