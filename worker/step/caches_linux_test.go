@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"holdfast/worker/snapshot"
 )
@@ -70,7 +71,10 @@ func TestCachePrivate(t *testing.T) {
 		for began := 0; began < MaxInstances; {
 			entries, err := os.ReadDir(gate)
 			must(t, err)
-			began = len(entries)
+			if began = len(entries); s.ctx.Err() != nil {
+				t.Fatalf("%d steps have begun", began)
+			}
+			time.Sleep(time.Millisecond)
 		}
 		must(t, os.WriteFile(filepath.Join(gate, "go"), nil, 0o644))
 		all.Wait()

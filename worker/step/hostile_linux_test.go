@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,8 +148,37 @@ func TestSpentThreads(t *testing.T) {
 		must(t, o.onThread(func(*thread) error { return nil }))
 	}
 	s.ok(sh("base", "true"))
-	if o.threads != 1 {
-		t.Errorf("%d threads", o.threads)
+	if len(o.idle) != 1 {
+		t.Errorf("%d threads", len(o.idle))
+	}
+}
+
+// A step waited for the end of another while slots were free: who had started a thread for its command had it taken away
+// by a second caller, and no third thread was started. Steps that waited for each other waited for ever.
+func TestThreadOfItsOwn(t *testing.T) {
+	const callers = 8
+	s := newStand(t, Options{Concurrency: callers})
+	o := s.way().runtime.(*openNative)
+	for round := range 50 {
+		var begun, all sync.WaitGroup
+		begun.Add(callers)
+		for i := range callers {
+			all.Go(func() {
+				err := o.onThread(func(t *thread) error {
+					begun.Done()
+					begun.Wait()
+					t.spent = (i+round)%3 == 0 // some threads are old, some new
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if len(o.idle) > callers {
+			t.Fatalf("%d threads", len(o.idle))
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func (n native) open(e *environment) (opened, error) {
 	if err := seccomp.Available(); err != nil {
 		return nil, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
-	o := &openNative{environment: e, jobs: make(chan threadJob), userns: userns.RunningInUserNS()}
+	o := &openNative{environment: e, userns: userns.RunningInUserNS()}
 	var err error
 	if o.filter, err = stepFilter(); err != nil {
 		return nil, err
@@ -158,15 +158,13 @@ type openNative struct {
 	pids     int64   // the limit of processes that steps have; 0: none can be had
 	cgroupns uintptr // the flag of a namespace of cgroups; 0: the kernel has none
 
-	jobs    chan threadJob
 	mu      sync.Mutex
-	threads int
+	idle    []*thread // started, and without a job
 	serving sync.WaitGroup
 }
 
 func (o *openNative) close() {
-	close(o.jobs)
-	o.serving.Wait()
+	o.closeThreads()
 	o.networks.close() // they use /proc
 	for _, f := range []*os.File{o.space, o.hollow, o.net, o.ipc, o.null, o.proc} {
 		if f != nil {

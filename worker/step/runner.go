@@ -231,7 +231,7 @@ func (r *Runner) openEnvironment() error {
 	}
 	r.cgroups = c
 	r.environment = &environment{root: r.store.Root(), driver: r.store.Driver().Name(), mounts: r.opt.Mounts, stepNamespace: stepNamespace, mark: r.opt.Mounts.StepMark(),
-		cgroups: c, slots: r.opt.Concurrency, log: r.log}
+		cgroups: c, log: r.log}
 	return nil
 }
 

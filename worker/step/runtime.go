@@ -29,7 +29,6 @@ type environment struct {
 	stepNamespace *mount.Namespace
 	mark          string // the source of a mount by which recovery knows the namespaces of steps; "": none
 	cgroups       *cgroups
-	slots         int
 
 	usersOff bool // no user namespaces are wanted
 	log      *slog.Logger

@@ -19,64 +19,64 @@ type threadJob struct {
 // that its children must not have, and never gets them again, so nothing else uses it.
 type thread struct {
 	o     *openNative
+	jobs  chan threadJob
 	away  bool // in the namespaces of a step
 	spent bool // something is left of a job that cannot be undone
 	gains bool // what it starts can get new privileges
 }
 
-// onThread runs a function on a thread of its own. There are never more callers than slots.
+// onThread runs a function on a thread that does nothing else meanwhile: one that is idle, or a new one. No caller
+// waits for another's function, and there are never more threads than there were callers at once.
 func (o *openNative) onThread(do func(*thread) error) error {
 	job := threadJob{do, make(chan error, 1)}
-	select {
-	case o.jobs <- job:
-		return <-job.done
-	default:
-	}
-	o.mu.Lock()
-	more := o.threads < o.slots
-	if more {
-		o.threads++
-	}
-	o.mu.Unlock()
-	if more {
-		ready := make(chan error)
-		o.serving.Add(1)
-		osthread.Own(func() { o.serve(ready) })
-		if err := <-ready; err != nil {
-			return err
-		}
-	}
-	// There are as many threads as callers: as many as wait here are free, or about to be. One
-	// that ends does not count any more when its caller has left.
-	o.jobs <- job
+	o.takeThread().jobs <- job
 	return <-job.done
 }
 
-func (o *openNative) ended() {
+// takeThread returns a thread that only the caller gives a job.
+func (o *openNative) takeThread() *thread {
 	o.mu.Lock()
-	o.threads--
-	o.mu.Unlock()
+	defer o.mu.Unlock()
+	if last := len(o.idle) - 1; last >= 0 {
+		t := o.idle[last]
+		o.idle = o.idle[:last]
+		return t
+	}
+	t := &thread{o: o, jobs: make(chan threadJob, 1)}
+	o.serving.Add(1)
+	osthread.Own(t.serve)
+	return t
 }
 
-// serve does jobs.
-func (o *openNative) serve(ready chan error) {
-	defer o.serving.Done()
-	t := &thread{o: o}
-	err := t.prepare()
-	if err != nil {
-		o.ended()
+// closeThreads ends the threads, all of which are idle, and waits for it.
+func (o *openNative) closeThreads() {
+	o.mu.Lock()
+	for _, t := range o.idle {
+		close(t.jobs)
 	}
-	ready <- err
-	if err == nil {
-		for j := range o.jobs {
-			err := j.do(t)
-			if t.spent {
-				o.ended()
-				j.done <- err
-				break
-			}
-			j.done <- err
+	o.idle = nil
+	o.mu.Unlock()
+	o.serving.Wait()
+}
+
+// serve does the jobs of a thread. It is idle before its caller knows that the job is done, so who calls next finds it.
+func (t *thread) serve() {
+	defer t.o.serving.Done()
+	err := t.prepare()
+	for job := range t.jobs {
+		if err != nil {
+			job.done <- err
+			return
 		}
+		result := job.do(t)
+		if t.spent {
+			job.done <- result
+			return
+		}
+		t.o.mu.Lock()
+		t.o.idle = append(t.o.idle, t)
+		t.o.mu.Unlock()
+		job.done <- result
 	}
 }
 
