@@ -701,6 +701,7 @@ type StepResult struct {
 	SystemTime    *durationpb.Duration   `protobuf:"bytes,10,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
 	MemoryBytes   int64                  `protobuf:"varint,11,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // 0: not known
 	Uncached      string                 `protobuf:"bytes,12,opt,name=uncached,proto3" json:"uncached,omitempty"`                           // why the same step would be run again; "": it would not
+	FetchedFrom   string                 `protobuf:"bytes,13,opt,name=fetched_from,json=fetchedFrom,proto3" json:"fetched_from,omitempty"`  // the repository that a hit was fetched from just now; "": it was there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -819,6 +820,13 @@ func (x *StepResult) GetUncached() string {
 	return ""
 }
 
+func (x *StepResult) GetFetchedFrom() string {
+	if x != nil {
+		return x.FetchedFrom
+	}
+	return ""
+}
+
 // Step is a step that a daemon has in hand, or had lately.
 type Step struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -835,6 +843,7 @@ type Step struct {
 	Hit           bool                   `protobuf:"varint,11,opt,name=hit,proto3" json:"hit,omitempty"`
 	Snapshot      string                 `protobuf:"bytes,12,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	Error         string                 `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"` // of one that has failed
+	FetchedFrom   string                 `protobuf:"bytes,14,opt,name=fetched_from,json=fetchedFrom,proto3" json:"fetched_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -956,6 +965,13 @@ func (x *Step) GetSnapshot() string {
 func (x *Step) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *Step) GetFetchedFrom() string {
+	if x != nil {
+		return x.FetchedFrom
 	}
 	return ""
 }
@@ -1864,6 +1880,9 @@ type GetStatusResponse struct {
 	MountsParked   int32                  `protobuf:"varint,22,opt,name=mounts_parked,json=mountsParked,proto3" json:"mounts_parked,omitempty"`
 	Policies       []string               `protobuf:"bytes,23,rep,name=policies,proto3" json:"policies,omitempty"` // by which it prunes
 	PruneInterval  *durationpb.Duration   `protobuf:"bytes,24,opt,name=prune_interval,json=pruneInterval,proto3" json:"prune_interval,omitempty"`
+	StepsFetched   uint64                 `protobuf:"varint,25,opt,name=steps_fetched,json=stepsFetched,proto3" json:"steps_fetched,omitempty"` // of those that were hits
+	RemoteCaches   []*RemoteCache         `protobuf:"bytes,26,rep,name=remote_caches,json=remoteCaches,proto3" json:"remote_caches,omitempty"`
+	ExportsWaiting int32                  `protobuf:"varint,27,opt,name=exports_waiting,json=exportsWaiting,proto3" json:"exports_waiting,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2066,6 +2085,144 @@ func (x *GetStatusResponse) GetPruneInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *GetStatusResponse) GetStepsFetched() uint64 {
+	if x != nil {
+		return x.StepsFetched
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetRemoteCaches() []*RemoteCache {
+	if x != nil {
+		return x.RemoteCaches
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetExportsWaiting() int32 {
+	if x != nil {
+		return x.ExportsWaiting
+	}
+	return 0
+}
+
+// RemoteCache is a repository by which results are shared, with counts since the daemon was started.
+type RemoteCache struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Repository    string                 `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
+	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"` // it has failed, and is not asked now
+	Fetched       uint64                 `protobuf:"varint,3,opt,name=fetched,proto3" json:"fetched,omitempty"`
+	FetchedBytes  uint64                 `protobuf:"varint,4,opt,name=fetched_bytes,json=fetchedBytes,proto3" json:"fetched_bytes,omitempty"`
+	Missed        uint64                 `protobuf:"varint,5,opt,name=missed,proto3" json:"missed,omitempty"`
+	Refused       uint64                 `protobuf:"varint,6,opt,name=refused,proto3" json:"refused,omitempty"`
+	Failed        uint64                 `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
+	Exported      uint64                 `protobuf:"varint,8,opt,name=exported,proto3" json:"exported,omitempty"`
+	ExportedBytes uint64                 `protobuf:"varint,9,opt,name=exported_bytes,json=exportedBytes,proto3" json:"exported_bytes,omitempty"`
+	ExportFailed  uint64                 `protobuf:"varint,10,opt,name=export_failed,json=exportFailed,proto3" json:"export_failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteCache) Reset() {
+	*x = RemoteCache{}
+	mi := &file_worker_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteCache) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteCache) ProtoMessage() {}
+
+func (x *RemoteCache) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteCache.ProtoReflect.Descriptor instead.
+func (*RemoteCache) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RemoteCache) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *RemoteCache) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *RemoteCache) GetFetched() uint64 {
+	if x != nil {
+		return x.Fetched
+	}
+	return 0
+}
+
+func (x *RemoteCache) GetFetchedBytes() uint64 {
+	if x != nil {
+		return x.FetchedBytes
+	}
+	return 0
+}
+
+func (x *RemoteCache) GetMissed() uint64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+func (x *RemoteCache) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *RemoteCache) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *RemoteCache) GetExported() uint64 {
+	if x != nil {
+		return x.Exported
+	}
+	return 0
+}
+
+func (x *RemoteCache) GetExportedBytes() uint64 {
+	if x != nil {
+		return x.ExportedBytes
+	}
+	return 0
+}
+
+func (x *RemoteCache) GetExportFailed() uint64 {
+	if x != nil {
+		return x.ExportFailed
+	}
+	return 0
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Interval      *durationpb.Duration   `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"` // not set: a second; at least 100 ms
@@ -2075,7 +2232,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2244,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2257,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WatchRequest) GetInterval() *durationpb.Duration {
@@ -2120,7 +2277,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2289,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2302,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23}
+	return file_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchResponse) GetStatus() *GetStatusResponse {
@@ -2170,7 +2327,7 @@ type GetHistoryRequest struct {
 
 func (x *GetHistoryRequest) Reset() {
 	*x = GetHistoryRequest{}
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2339,7 @@ func (x *GetHistoryRequest) String() string {
 func (*GetHistoryRequest) ProtoMessage() {}
 
 func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2352,7 @@ func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24}
+	return file_worker_proto_rawDescGZIP(), []int{25}
 }
 
 type GetHistoryResponse struct {
@@ -2208,7 +2365,7 @@ type GetHistoryResponse struct {
 
 func (x *GetHistoryResponse) Reset() {
 	*x = GetHistoryResponse{}
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2377,7 @@ func (x *GetHistoryResponse) String() string {
 func (*GetHistoryResponse) ProtoMessage() {}
 
 func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2390,7 @@ func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{25}
+	return file_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetHistoryResponse) GetSamples() []*Sample {
@@ -2266,7 +2423,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2435,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2448,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26}
+	return file_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Sample) GetTime() *timestamppb.Timestamp {
@@ -2363,7 +2520,7 @@ type Pruning struct {
 
 func (x *Pruning) Reset() {
 	*x = Pruning{}
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2532,7 @@ func (x *Pruning) String() string {
 func (*Pruning) ProtoMessage() {}
 
 func (x *Pruning) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2545,7 @@ func (x *Pruning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pruning.ProtoReflect.Descriptor instead.
 func (*Pruning) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{27}
+	return file_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Pruning) GetTime() *timestamppb.Timestamp {
@@ -2429,7 +2586,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2598,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2611,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{28}
+	return file_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PruneRequest) GetDryRun() bool {
@@ -2485,7 +2642,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2654,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2667,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{29}
+	return file_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PruneResponse) GetEvent() isPruneResponse_Event {
@@ -2582,7 +2739,7 @@ type Removal struct {
 
 func (x *Removal) Reset() {
 	*x = Removal{}
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2751,7 @@ func (x *Removal) String() string {
 func (*Removal) ProtoMessage() {}
 
 func (x *Removal) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2764,7 @@ func (x *Removal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Removal.ProtoReflect.Descriptor instead.
 func (*Removal) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{30}
+	return file_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Removal) GetNamespace() string {
@@ -2655,7 +2812,7 @@ type PruneProgress struct {
 
 func (x *PruneProgress) Reset() {
 	*x = PruneProgress{}
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2824,7 @@ func (x *PruneProgress) String() string {
 func (*PruneProgress) ProtoMessage() {}
 
 func (x *PruneProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2837,7 @@ func (x *PruneProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneProgress.ProtoReflect.Descriptor instead.
 func (*PruneProgress) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{31}
+	return file_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PruneProgress) GetSnapshots() int64 {
@@ -2708,7 +2865,7 @@ type PruneResult struct {
 
 func (x *PruneResult) Reset() {
 	*x = PruneResult{}
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2877,7 @@ func (x *PruneResult) String() string {
 func (*PruneResult) ProtoMessage() {}
 
 func (x *PruneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2890,7 @@ func (x *PruneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResult.ProtoReflect.Descriptor instead.
 func (*PruneResult) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{32}
+	return file_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PruneResult) GetSnapshots() int64 {
@@ -2765,7 +2922,7 @@ type ListMountsRequest struct {
 
 func (x *ListMountsRequest) Reset() {
 	*x = ListMountsRequest{}
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2934,7 @@ func (x *ListMountsRequest) String() string {
 func (*ListMountsRequest) ProtoMessage() {}
 
 func (x *ListMountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2947,7 @@ func (x *ListMountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMountsRequest.ProtoReflect.Descriptor instead.
 func (*ListMountsRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{33}
+	return file_worker_proto_rawDescGZIP(), []int{34}
 }
 
 type ListMountsResponse struct {
@@ -2803,7 +2960,7 @@ type ListMountsResponse struct {
 
 func (x *ListMountsResponse) Reset() {
 	*x = ListMountsResponse{}
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2972,7 @@ func (x *ListMountsResponse) String() string {
 func (*ListMountsResponse) ProtoMessage() {}
 
 func (x *ListMountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2985,7 @@ func (x *ListMountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMountsResponse.ProtoReflect.Descriptor instead.
 func (*ListMountsResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{34}
+	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListMountsResponse) GetMounts() []*Mount {
@@ -2856,7 +3013,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3025,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3038,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{35}
+	return file_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Mount) GetWhat() string {
@@ -2917,7 +3074,7 @@ type PendingUnmount struct {
 
 func (x *PendingUnmount) Reset() {
 	*x = PendingUnmount{}
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3086,7 @@ func (x *PendingUnmount) String() string {
 func (*PendingUnmount) ProtoMessage() {}
 
 func (x *PendingUnmount) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3099,7 @@ func (x *PendingUnmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingUnmount.ProtoReflect.Descriptor instead.
 func (*PendingUnmount) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{36}
+	return file_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PendingUnmount) GetWhat() string {
@@ -2981,7 +3138,7 @@ type ListDatabasesRequest struct {
 
 func (x *ListDatabasesRequest) Reset() {
 	*x = ListDatabasesRequest{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3150,7 @@ func (x *ListDatabasesRequest) String() string {
 func (*ListDatabasesRequest) ProtoMessage() {}
 
 func (x *ListDatabasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3163,7 @@ func (x *ListDatabasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDatabasesRequest.ProtoReflect.Descriptor instead.
 func (*ListDatabasesRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 type ListDatabasesResponse struct {
@@ -3018,7 +3175,7 @@ type ListDatabasesResponse struct {
 
 func (x *ListDatabasesResponse) Reset() {
 	*x = ListDatabasesResponse{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3187,7 @@ func (x *ListDatabasesResponse) String() string {
 func (*ListDatabasesResponse) ProtoMessage() {}
 
 func (x *ListDatabasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3200,7 @@ func (x *ListDatabasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDatabasesResponse.ProtoReflect.Descriptor instead.
 func (*ListDatabasesResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListDatabasesResponse) GetDatabases() []*Database {
@@ -3072,7 +3229,7 @@ type Database struct {
 
 func (x *Database) Reset() {
 	*x = Database{}
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3241,7 @@ func (x *Database) String() string {
 func (*Database) ProtoMessage() {}
 
 func (x *Database) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3254,7 @@ func (x *Database) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Database.ProtoReflect.Descriptor instead.
 func (*Database) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39}
+	return file_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Database) GetName() string {
@@ -3187,7 +3344,7 @@ type GetPagesRequest struct {
 
 func (x *GetPagesRequest) Reset() {
 	*x = GetPagesRequest{}
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3356,7 @@ func (x *GetPagesRequest) String() string {
 func (*GetPagesRequest) ProtoMessage() {}
 
 func (x *GetPagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3369,7 @@ func (x *GetPagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPagesRequest.ProtoReflect.Descriptor instead.
 func (*GetPagesRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{40}
+	return file_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetPagesRequest) GetDatabase() string {
@@ -3244,7 +3401,7 @@ type GetPagesResponse struct {
 
 func (x *GetPagesResponse) Reset() {
 	*x = GetPagesResponse{}
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3413,7 @@ func (x *GetPagesResponse) String() string {
 func (*GetPagesResponse) ProtoMessage() {}
 
 func (x *GetPagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3426,7 @@ func (x *GetPagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPagesResponse.ProtoReflect.Descriptor instead.
 func (*GetPagesResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{41}
+	return file_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetPagesResponse) GetPageBytes() int64 {
@@ -3327,7 +3484,7 @@ type ImportRequest_Options struct {
 
 func (x *ImportRequest_Options) Reset() {
 	*x = ImportRequest_Options{}
-	mi := &file_worker_proto_msgTypes[43]
+	mi := &file_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3496,7 @@ func (x *ImportRequest_Options) String() string {
 func (*ImportRequest_Options) ProtoMessage() {}
 
 func (x *ImportRequest_Options) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[43]
+	mi := &file_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3590,7 @@ const file_worker_proto_rawDesc = "" +
 	"\vRunResponse\x12\x18\n" +
 	"\x06output\x18\x01 \x01(\fH\x00R\x06output\x128\n" +
 	"\x06result\x18\x02 \x01(\v2\x1e.holdfast.worker.v1.StepResultH\x00R\x06resultB\a\n" +
-	"\x05event\"\xc2\x03\n" +
+	"\x05event\"\xe5\x03\n" +
 	"\n" +
 	"StepResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -3449,7 +3606,8 @@ const file_worker_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"systemTime\x12!\n" +
 	"\fmemory_bytes\x18\v \x01(\x03R\vmemoryBytes\x12\x1a\n" +
-	"\buncached\x18\f \x01(\tR\buncached\"\x84\x04\n" +
+	"\buncached\x18\f \x01(\tR\buncached\x12!\n" +
+	"\ffetched_from\x18\r \x01(\tR\vfetchedFrom\"\xa7\x04\n" +
 	"\x04Step\x12\x16\n" +
 	"\x06serial\x18\x01 \x01(\x04R\x06serial\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x124\n" +
@@ -3464,7 +3622,8 @@ const file_worker_proto_rawDesc = "" +
 	" \x01(\x03R\voutputBytes\x12\x10\n" +
 	"\x03hit\x18\v \x01(\bR\x03hit\x12\x1a\n" +
 	"\bsnapshot\x18\f \x01(\tR\bsnapshot\x12\x14\n" +
-	"\x05error\x18\r \x01(\tR\x05error\"S\n" +
+	"\x05error\x18\r \x01(\tR\x05error\x12!\n" +
+	"\ffetched_from\x18\x0e \x01(\tR\vfetchedFrom\"S\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTATE_QUEUED\x10\x01\x12\x11\n" +
@@ -3549,7 +3708,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x06layers\x18\x02 \x01(\x05R\x06layers\x12\x1d\n" +
 	"\n" +
 	"new_layers\x18\x03 \x01(\x05R\tnewLayers\"\x12\n" +
-	"\x10GetStatusRequest\"\xcd\x06\n" +
+	"\x10GetStatusRequest\"\xe1\a\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04root\x18\x02 \x01(\tR\x04root\x12\x16\n" +
@@ -3578,7 +3737,24 @@ const file_worker_proto_rawDesc = "" +
 	"mountsHeld\x12#\n" +
 	"\rmounts_parked\x18\x16 \x01(\x05R\fmountsParked\x12\x1a\n" +
 	"\bpolicies\x18\x17 \x03(\tR\bpolicies\x12@\n" +
-	"\x0eprune_interval\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\rpruneInterval\"E\n" +
+	"\x0eprune_interval\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\rpruneInterval\x12#\n" +
+	"\rsteps_fetched\x18\x19 \x01(\x04R\fstepsFetched\x12D\n" +
+	"\rremote_caches\x18\x1a \x03(\v2\x1f.holdfast.worker.v1.RemoteCacheR\fremoteCaches\x12'\n" +
+	"\x0fexports_waiting\x18\x1b \x01(\x05R\x0eexportsWaiting\"\xb6\x02\n" +
+	"\vRemoteCache\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x01 \x01(\tR\n" +
+	"repository\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\x12\x18\n" +
+	"\afetched\x18\x03 \x01(\x04R\afetched\x12#\n" +
+	"\rfetched_bytes\x18\x04 \x01(\x04R\ffetchedBytes\x12\x16\n" +
+	"\x06missed\x18\x05 \x01(\x04R\x06missed\x12\x18\n" +
+	"\arefused\x18\x06 \x01(\x04R\arefused\x12\x16\n" +
+	"\x06failed\x18\a \x01(\x04R\x06failed\x12\x1a\n" +
+	"\bexported\x18\b \x01(\x04R\bexported\x12%\n" +
+	"\x0eexported_bytes\x18\t \x01(\x04R\rexportedBytes\x12#\n" +
+	"\rexport_failed\x18\n" +
+	" \x01(\x04R\fexportFailed\"E\n" +
 	"\fWatchRequest\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"~\n" +
 	"\rWatchResponse\x12=\n" +
@@ -3708,7 +3884,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_worker_proto_goTypes = []any{
 	(Network)(0),                    // 0: holdfast.worker.v1.Network
 	(Sharing)(0),                    // 1: holdfast.worker.v1.Sharing
@@ -3736,110 +3912,112 @@ var file_worker_proto_goTypes = []any{
 	(*ImportResponse)(nil),          // 23: holdfast.worker.v1.ImportResponse
 	(*GetStatusRequest)(nil),        // 24: holdfast.worker.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),       // 25: holdfast.worker.v1.GetStatusResponse
-	(*WatchRequest)(nil),            // 26: holdfast.worker.v1.WatchRequest
-	(*WatchResponse)(nil),           // 27: holdfast.worker.v1.WatchResponse
-	(*GetHistoryRequest)(nil),       // 28: holdfast.worker.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),      // 29: holdfast.worker.v1.GetHistoryResponse
-	(*Sample)(nil),                  // 30: holdfast.worker.v1.Sample
-	(*Pruning)(nil),                 // 31: holdfast.worker.v1.Pruning
-	(*PruneRequest)(nil),            // 32: holdfast.worker.v1.PruneRequest
-	(*PruneResponse)(nil),           // 33: holdfast.worker.v1.PruneResponse
-	(*Removal)(nil),                 // 34: holdfast.worker.v1.Removal
-	(*PruneProgress)(nil),           // 35: holdfast.worker.v1.PruneProgress
-	(*PruneResult)(nil),             // 36: holdfast.worker.v1.PruneResult
-	(*ListMountsRequest)(nil),       // 37: holdfast.worker.v1.ListMountsRequest
-	(*ListMountsResponse)(nil),      // 38: holdfast.worker.v1.ListMountsResponse
-	(*Mount)(nil),                   // 39: holdfast.worker.v1.Mount
-	(*PendingUnmount)(nil),          // 40: holdfast.worker.v1.PendingUnmount
-	(*ListDatabasesRequest)(nil),    // 41: holdfast.worker.v1.ListDatabasesRequest
-	(*ListDatabasesResponse)(nil),   // 42: holdfast.worker.v1.ListDatabasesResponse
-	(*Database)(nil),                // 43: holdfast.worker.v1.Database
-	(*GetPagesRequest)(nil),         // 44: holdfast.worker.v1.GetPagesRequest
-	(*GetPagesResponse)(nil),        // 45: holdfast.worker.v1.GetPagesResponse
-	nil,                             // 46: holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
-	(*ImportRequest_Options)(nil),   // 47: holdfast.worker.v1.ImportRequest.Options
-	(*durationpb.Duration)(nil),     // 48: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
+	(*RemoteCache)(nil),             // 26: holdfast.worker.v1.RemoteCache
+	(*WatchRequest)(nil),            // 27: holdfast.worker.v1.WatchRequest
+	(*WatchResponse)(nil),           // 28: holdfast.worker.v1.WatchResponse
+	(*GetHistoryRequest)(nil),       // 29: holdfast.worker.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),      // 30: holdfast.worker.v1.GetHistoryResponse
+	(*Sample)(nil),                  // 31: holdfast.worker.v1.Sample
+	(*Pruning)(nil),                 // 32: holdfast.worker.v1.Pruning
+	(*PruneRequest)(nil),            // 33: holdfast.worker.v1.PruneRequest
+	(*PruneResponse)(nil),           // 34: holdfast.worker.v1.PruneResponse
+	(*Removal)(nil),                 // 35: holdfast.worker.v1.Removal
+	(*PruneProgress)(nil),           // 36: holdfast.worker.v1.PruneProgress
+	(*PruneResult)(nil),             // 37: holdfast.worker.v1.PruneResult
+	(*ListMountsRequest)(nil),       // 38: holdfast.worker.v1.ListMountsRequest
+	(*ListMountsResponse)(nil),      // 39: holdfast.worker.v1.ListMountsResponse
+	(*Mount)(nil),                   // 40: holdfast.worker.v1.Mount
+	(*PendingUnmount)(nil),          // 41: holdfast.worker.v1.PendingUnmount
+	(*ListDatabasesRequest)(nil),    // 42: holdfast.worker.v1.ListDatabasesRequest
+	(*ListDatabasesResponse)(nil),   // 43: holdfast.worker.v1.ListDatabasesResponse
+	(*Database)(nil),                // 44: holdfast.worker.v1.Database
+	(*GetPagesRequest)(nil),         // 45: holdfast.worker.v1.GetPagesRequest
+	(*GetPagesResponse)(nil),        // 46: holdfast.worker.v1.GetPagesResponse
+	nil,                             // 47: holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
+	(*ImportRequest_Options)(nil),   // 48: holdfast.worker.v1.ImportRequest.Options
+	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
 }
 var file_worker_proto_depIdxs = []int32{
-	48, // 0: holdfast.worker.v1.Limits.time:type_name -> google.protobuf.Duration
+	49, // 0: holdfast.worker.v1.Limits.time:type_name -> google.protobuf.Duration
 	1,  // 1: holdfast.worker.v1.Cache.sharing:type_name -> holdfast.worker.v1.Sharing
 	0,  // 2: holdfast.worker.v1.RunRequest.network:type_name -> holdfast.worker.v1.Network
 	4,  // 3: holdfast.worker.v1.RunRequest.limits:type_name -> holdfast.worker.v1.Limits
 	5,  // 4: holdfast.worker.v1.RunRequest.caches:type_name -> holdfast.worker.v1.Cache
-	48, // 5: holdfast.worker.v1.RunRequest.hold:type_name -> google.protobuf.Duration
+	49, // 5: holdfast.worker.v1.RunRequest.hold:type_name -> google.protobuf.Duration
 	6,  // 6: holdfast.worker.v1.RunRequest.secrets:type_name -> holdfast.worker.v1.Secret
 	9,  // 7: holdfast.worker.v1.RunResponse.result:type_name -> holdfast.worker.v1.StepResult
-	49, // 8: holdfast.worker.v1.StepResult.created:type_name -> google.protobuf.Timestamp
-	48, // 9: holdfast.worker.v1.StepResult.duration:type_name -> google.protobuf.Duration
-	48, // 10: holdfast.worker.v1.StepResult.user_time:type_name -> google.protobuf.Duration
-	48, // 11: holdfast.worker.v1.StepResult.system_time:type_name -> google.protobuf.Duration
+	50, // 8: holdfast.worker.v1.StepResult.created:type_name -> google.protobuf.Timestamp
+	49, // 9: holdfast.worker.v1.StepResult.duration:type_name -> google.protobuf.Duration
+	49, // 10: holdfast.worker.v1.StepResult.user_time:type_name -> google.protobuf.Duration
+	49, // 11: holdfast.worker.v1.StepResult.system_time:type_name -> google.protobuf.Duration
 	2,  // 12: holdfast.worker.v1.Step.state:type_name -> holdfast.worker.v1.Step.State
-	49, // 13: holdfast.worker.v1.Step.queued:type_name -> google.protobuf.Timestamp
-	49, // 14: holdfast.worker.v1.Step.started:type_name -> google.protobuf.Timestamp
-	49, // 15: holdfast.worker.v1.Step.ended:type_name -> google.protobuf.Timestamp
+	50, // 13: holdfast.worker.v1.Step.queued:type_name -> google.protobuf.Timestamp
+	50, // 14: holdfast.worker.v1.Step.started:type_name -> google.protobuf.Timestamp
+	50, // 15: holdfast.worker.v1.Step.ended:type_name -> google.protobuf.Timestamp
 	10, // 16: holdfast.worker.v1.ListStepsResponse.steps:type_name -> holdfast.worker.v1.Step
-	49, // 17: holdfast.worker.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
-	49, // 18: holdfast.worker.v1.Snapshot.last_used:type_name -> google.protobuf.Timestamp
+	50, // 17: holdfast.worker.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
+	50, // 18: holdfast.worker.v1.Snapshot.last_used:type_name -> google.protobuf.Timestamp
 	3,  // 19: holdfast.worker.v1.ListSnapshotsRequest.order:type_name -> holdfast.worker.v1.ListSnapshotsRequest.Order
 	15, // 20: holdfast.worker.v1.ListSnapshotsResponse.snapshots:type_name -> holdfast.worker.v1.Snapshot
 	15, // 21: holdfast.worker.v1.GetSnapshotResponse.snapshot:type_name -> holdfast.worker.v1.Snapshot
-	46, // 22: holdfast.worker.v1.GetSnapshotResponse.labels:type_name -> holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
-	47, // 23: holdfast.worker.v1.ImportRequest.options:type_name -> holdfast.worker.v1.ImportRequest.Options
-	49, // 24: holdfast.worker.v1.GetStatusResponse.started:type_name -> google.protobuf.Timestamp
-	49, // 25: holdfast.worker.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	48, // 26: holdfast.worker.v1.GetStatusResponse.prune_interval:type_name -> google.protobuf.Duration
-	48, // 27: holdfast.worker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
-	25, // 28: holdfast.worker.v1.WatchResponse.status:type_name -> holdfast.worker.v1.GetStatusResponse
-	10, // 29: holdfast.worker.v1.WatchResponse.steps:type_name -> holdfast.worker.v1.Step
-	30, // 30: holdfast.worker.v1.GetHistoryResponse.samples:type_name -> holdfast.worker.v1.Sample
-	31, // 31: holdfast.worker.v1.GetHistoryResponse.prunings:type_name -> holdfast.worker.v1.Pruning
-	49, // 32: holdfast.worker.v1.Sample.time:type_name -> google.protobuf.Timestamp
-	49, // 33: holdfast.worker.v1.Pruning.time:type_name -> google.protobuf.Timestamp
-	34, // 34: holdfast.worker.v1.PruneResponse.removal:type_name -> holdfast.worker.v1.Removal
-	35, // 35: holdfast.worker.v1.PruneResponse.progress:type_name -> holdfast.worker.v1.PruneProgress
-	36, // 36: holdfast.worker.v1.PruneResponse.result:type_name -> holdfast.worker.v1.PruneResult
-	49, // 37: holdfast.worker.v1.Removal.last_used:type_name -> google.protobuf.Timestamp
-	39, // 38: holdfast.worker.v1.ListMountsResponse.mounts:type_name -> holdfast.worker.v1.Mount
-	40, // 39: holdfast.worker.v1.ListMountsResponse.pending:type_name -> holdfast.worker.v1.PendingUnmount
-	49, // 40: holdfast.worker.v1.PendingUnmount.since:type_name -> google.protobuf.Timestamp
-	43, // 41: holdfast.worker.v1.ListDatabasesResponse.databases:type_name -> holdfast.worker.v1.Database
-	48, // 42: holdfast.worker.v1.Database.commit_p50:type_name -> google.protobuf.Duration
-	48, // 43: holdfast.worker.v1.Database.commit_p99:type_name -> google.protobuf.Duration
-	48, // 44: holdfast.worker.v1.Database.commit_max:type_name -> google.protobuf.Duration
-	7,  // 45: holdfast.worker.v1.Steps.Run:input_type -> holdfast.worker.v1.RunRequest
-	11, // 46: holdfast.worker.v1.Steps.List:input_type -> holdfast.worker.v1.ListStepsRequest
-	13, // 47: holdfast.worker.v1.Steps.Logs:input_type -> holdfast.worker.v1.LogsRequest
-	16, // 48: holdfast.worker.v1.Snapshots.List:input_type -> holdfast.worker.v1.ListSnapshotsRequest
-	18, // 49: holdfast.worker.v1.Snapshots.Get:input_type -> holdfast.worker.v1.GetSnapshotRequest
-	20, // 50: holdfast.worker.v1.Snapshots.Remove:input_type -> holdfast.worker.v1.RemoveSnapshotRequest
-	22, // 51: holdfast.worker.v1.Images.Import:input_type -> holdfast.worker.v1.ImportRequest
-	24, // 52: holdfast.worker.v1.Storage.GetStatus:input_type -> holdfast.worker.v1.GetStatusRequest
-	26, // 53: holdfast.worker.v1.Storage.Watch:input_type -> holdfast.worker.v1.WatchRequest
-	28, // 54: holdfast.worker.v1.Storage.GetHistory:input_type -> holdfast.worker.v1.GetHistoryRequest
-	32, // 55: holdfast.worker.v1.Storage.Prune:input_type -> holdfast.worker.v1.PruneRequest
-	37, // 56: holdfast.worker.v1.Storage.ListMounts:input_type -> holdfast.worker.v1.ListMountsRequest
-	41, // 57: holdfast.worker.v1.Storage.ListDatabases:input_type -> holdfast.worker.v1.ListDatabasesRequest
-	44, // 58: holdfast.worker.v1.Storage.GetPages:input_type -> holdfast.worker.v1.GetPagesRequest
-	8,  // 59: holdfast.worker.v1.Steps.Run:output_type -> holdfast.worker.v1.RunResponse
-	12, // 60: holdfast.worker.v1.Steps.List:output_type -> holdfast.worker.v1.ListStepsResponse
-	14, // 61: holdfast.worker.v1.Steps.Logs:output_type -> holdfast.worker.v1.LogsResponse
-	17, // 62: holdfast.worker.v1.Snapshots.List:output_type -> holdfast.worker.v1.ListSnapshotsResponse
-	19, // 63: holdfast.worker.v1.Snapshots.Get:output_type -> holdfast.worker.v1.GetSnapshotResponse
-	21, // 64: holdfast.worker.v1.Snapshots.Remove:output_type -> holdfast.worker.v1.RemoveSnapshotResponse
-	23, // 65: holdfast.worker.v1.Images.Import:output_type -> holdfast.worker.v1.ImportResponse
-	25, // 66: holdfast.worker.v1.Storage.GetStatus:output_type -> holdfast.worker.v1.GetStatusResponse
-	27, // 67: holdfast.worker.v1.Storage.Watch:output_type -> holdfast.worker.v1.WatchResponse
-	29, // 68: holdfast.worker.v1.Storage.GetHistory:output_type -> holdfast.worker.v1.GetHistoryResponse
-	33, // 69: holdfast.worker.v1.Storage.Prune:output_type -> holdfast.worker.v1.PruneResponse
-	38, // 70: holdfast.worker.v1.Storage.ListMounts:output_type -> holdfast.worker.v1.ListMountsResponse
-	42, // 71: holdfast.worker.v1.Storage.ListDatabases:output_type -> holdfast.worker.v1.ListDatabasesResponse
-	45, // 72: holdfast.worker.v1.Storage.GetPages:output_type -> holdfast.worker.v1.GetPagesResponse
-	59, // [59:73] is the sub-list for method output_type
-	45, // [45:59] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	47, // 22: holdfast.worker.v1.GetSnapshotResponse.labels:type_name -> holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
+	48, // 23: holdfast.worker.v1.ImportRequest.options:type_name -> holdfast.worker.v1.ImportRequest.Options
+	50, // 24: holdfast.worker.v1.GetStatusResponse.started:type_name -> google.protobuf.Timestamp
+	50, // 25: holdfast.worker.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	49, // 26: holdfast.worker.v1.GetStatusResponse.prune_interval:type_name -> google.protobuf.Duration
+	26, // 27: holdfast.worker.v1.GetStatusResponse.remote_caches:type_name -> holdfast.worker.v1.RemoteCache
+	49, // 28: holdfast.worker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
+	25, // 29: holdfast.worker.v1.WatchResponse.status:type_name -> holdfast.worker.v1.GetStatusResponse
+	10, // 30: holdfast.worker.v1.WatchResponse.steps:type_name -> holdfast.worker.v1.Step
+	31, // 31: holdfast.worker.v1.GetHistoryResponse.samples:type_name -> holdfast.worker.v1.Sample
+	32, // 32: holdfast.worker.v1.GetHistoryResponse.prunings:type_name -> holdfast.worker.v1.Pruning
+	50, // 33: holdfast.worker.v1.Sample.time:type_name -> google.protobuf.Timestamp
+	50, // 34: holdfast.worker.v1.Pruning.time:type_name -> google.protobuf.Timestamp
+	35, // 35: holdfast.worker.v1.PruneResponse.removal:type_name -> holdfast.worker.v1.Removal
+	36, // 36: holdfast.worker.v1.PruneResponse.progress:type_name -> holdfast.worker.v1.PruneProgress
+	37, // 37: holdfast.worker.v1.PruneResponse.result:type_name -> holdfast.worker.v1.PruneResult
+	50, // 38: holdfast.worker.v1.Removal.last_used:type_name -> google.protobuf.Timestamp
+	40, // 39: holdfast.worker.v1.ListMountsResponse.mounts:type_name -> holdfast.worker.v1.Mount
+	41, // 40: holdfast.worker.v1.ListMountsResponse.pending:type_name -> holdfast.worker.v1.PendingUnmount
+	50, // 41: holdfast.worker.v1.PendingUnmount.since:type_name -> google.protobuf.Timestamp
+	44, // 42: holdfast.worker.v1.ListDatabasesResponse.databases:type_name -> holdfast.worker.v1.Database
+	49, // 43: holdfast.worker.v1.Database.commit_p50:type_name -> google.protobuf.Duration
+	49, // 44: holdfast.worker.v1.Database.commit_p99:type_name -> google.protobuf.Duration
+	49, // 45: holdfast.worker.v1.Database.commit_max:type_name -> google.protobuf.Duration
+	7,  // 46: holdfast.worker.v1.Steps.Run:input_type -> holdfast.worker.v1.RunRequest
+	11, // 47: holdfast.worker.v1.Steps.List:input_type -> holdfast.worker.v1.ListStepsRequest
+	13, // 48: holdfast.worker.v1.Steps.Logs:input_type -> holdfast.worker.v1.LogsRequest
+	16, // 49: holdfast.worker.v1.Snapshots.List:input_type -> holdfast.worker.v1.ListSnapshotsRequest
+	18, // 50: holdfast.worker.v1.Snapshots.Get:input_type -> holdfast.worker.v1.GetSnapshotRequest
+	20, // 51: holdfast.worker.v1.Snapshots.Remove:input_type -> holdfast.worker.v1.RemoveSnapshotRequest
+	22, // 52: holdfast.worker.v1.Images.Import:input_type -> holdfast.worker.v1.ImportRequest
+	24, // 53: holdfast.worker.v1.Storage.GetStatus:input_type -> holdfast.worker.v1.GetStatusRequest
+	27, // 54: holdfast.worker.v1.Storage.Watch:input_type -> holdfast.worker.v1.WatchRequest
+	29, // 55: holdfast.worker.v1.Storage.GetHistory:input_type -> holdfast.worker.v1.GetHistoryRequest
+	33, // 56: holdfast.worker.v1.Storage.Prune:input_type -> holdfast.worker.v1.PruneRequest
+	38, // 57: holdfast.worker.v1.Storage.ListMounts:input_type -> holdfast.worker.v1.ListMountsRequest
+	42, // 58: holdfast.worker.v1.Storage.ListDatabases:input_type -> holdfast.worker.v1.ListDatabasesRequest
+	45, // 59: holdfast.worker.v1.Storage.GetPages:input_type -> holdfast.worker.v1.GetPagesRequest
+	8,  // 60: holdfast.worker.v1.Steps.Run:output_type -> holdfast.worker.v1.RunResponse
+	12, // 61: holdfast.worker.v1.Steps.List:output_type -> holdfast.worker.v1.ListStepsResponse
+	14, // 62: holdfast.worker.v1.Steps.Logs:output_type -> holdfast.worker.v1.LogsResponse
+	17, // 63: holdfast.worker.v1.Snapshots.List:output_type -> holdfast.worker.v1.ListSnapshotsResponse
+	19, // 64: holdfast.worker.v1.Snapshots.Get:output_type -> holdfast.worker.v1.GetSnapshotResponse
+	21, // 65: holdfast.worker.v1.Snapshots.Remove:output_type -> holdfast.worker.v1.RemoveSnapshotResponse
+	23, // 66: holdfast.worker.v1.Images.Import:output_type -> holdfast.worker.v1.ImportResponse
+	25, // 67: holdfast.worker.v1.Storage.GetStatus:output_type -> holdfast.worker.v1.GetStatusResponse
+	28, // 68: holdfast.worker.v1.Storage.Watch:output_type -> holdfast.worker.v1.WatchResponse
+	30, // 69: holdfast.worker.v1.Storage.GetHistory:output_type -> holdfast.worker.v1.GetHistoryResponse
+	34, // 70: holdfast.worker.v1.Storage.Prune:output_type -> holdfast.worker.v1.PruneResponse
+	39, // 71: holdfast.worker.v1.Storage.ListMounts:output_type -> holdfast.worker.v1.ListMountsResponse
+	43, // 72: holdfast.worker.v1.Storage.ListDatabases:output_type -> holdfast.worker.v1.ListDatabasesResponse
+	46, // 73: holdfast.worker.v1.Storage.GetPages:output_type -> holdfast.worker.v1.GetPagesResponse
+	60, // [60:74] is the sub-list for method output_type
+	46, // [46:60] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -3855,7 +4033,7 @@ func file_worker_proto_init() {
 		(*ImportRequest_Options_)(nil),
 		(*ImportRequest_Data)(nil),
 	}
-	file_worker_proto_msgTypes[29].OneofWrappers = []any{
+	file_worker_proto_msgTypes[30].OneofWrappers = []any{
 		(*PruneResponse_Removal)(nil),
 		(*PruneResponse_Progress)(nil),
 		(*PruneResponse_Result)(nil),
@@ -3866,7 +4044,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

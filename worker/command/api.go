@@ -65,7 +65,7 @@ func (c *call) serveAPI(s *shared, log *slog.Logger, at *sockets, got *config, c
 	databases := []service.Database{{Name: "metadata.db", DB: s.store.Database()}, {Name: "results.db", DB: s.runner.Database()}, {Name: "mounts.db", DB: s.mounts.Database()}}
 	databases = append(databases, clients.files...)
 	a.service = service.New(service.Options{
-		Version: version(), Namespace: names, Runner: s.runner, Mounts: s.mounts, Databases: databases, Concurrency: s.runner.Concurrency(), Logger: log,
+		Version: version(), Namespace: names, Runner: s.runner, Mounts: s.mounts, Databases: databases, Concurrency: s.runner.Concurrency(), Cache: s.cache, Logger: log,
 		Policies: func() service.Policies { return *policies.Load() },
 		Reserve: func(ctx context.Context, base string, bytes int64) (func(), error) {
 			return c.reserveFor(ctx, s, names, base, bytes, policies.Load().Config)

@@ -79,6 +79,18 @@ key = ""
 # [[registry]]
 # host = "docker.io"
 # mirrors = ["mirror.example.com:5000"]
+
+# Each [[cache]] is a repository of a registry by which workers share results of steps: what one has run, others fetch. It has http://
+# before it if its registry has no TLS. import fetches, export pushes. key is a file with a private key (Ed25519, PEM) that signs what
+# is pushed; trusted are files with public keys, of which one must have signed what is fetched, unless unsigned is true: who can
+# write to the repository decides then what steps give here.
+# [[cache]]
+# repository = "registry.example.com/team/steps"
+# import = true
+# export = true
+# key = "/etc/holdfast/cache.key"
+# trusted = ["/etc/holdfast/cache.pub"]
+# unsigned = false
 `
 
 // config is what defaultConfig describes.
@@ -104,6 +116,7 @@ type config struct {
 	HTTP       httpConfig       `toml:"http"`
 	Containerd []clientConfig   `toml:"containerd"`
 	Registry   []registryConfig `toml:"registry"`
+	Cache      []cacheConfig    `toml:"cache"`
 }
 
 // registryConfig has the mirrors of a registry.
@@ -252,7 +265,7 @@ func parseConfig(text string) (*config, error) {
 	case c.Sync != syncCommit && c.Sync != syncDeferred:
 		return nil, fmt.Errorf("sync is %q, not %q or %q", c.Sync, syncCommit, syncDeferred)
 	}
-	return &c, errors.Join(c.HTTP.check(), checkClients(c.Containerd), checkRegistries(c.Registry))
+	return &c, errors.Join(c.HTTP.check(), checkClients(c.Containerd), checkRegistries(c.Registry), checkCaches(c.Cache))
 }
 
 // loadConfig reads the configuration in a file. One that is not there is no error if none was asked for: path is "".
@@ -303,6 +316,9 @@ func (a *app) newConfig() *cobra.Command {
 				return err
 			}
 			if _, err := c.policies(c.ctx, got.Prune.Policy); err != nil {
+				return err
+			}
+			if _, err := got.caches(); err != nil {
 				return err
 			}
 			if c.json {

@@ -23,6 +23,7 @@ import (
 	"holdfast/worker/internal/remote"
 	"holdfast/worker/prune"
 	"holdfast/worker/registry"
+	"holdfast/worker/remotecache"
 	"holdfast/worker/service"
 )
 
@@ -42,6 +43,9 @@ const socketName = "command.sock"
 func logTo(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
+
+// exportGrace is how long a daemon that is to end exports results. The others are when it is started again.
+const exportGrace = time.Minute
 
 // drainNotice is how often a daemon that is to end says for what it waits.
 const drainNotice = 10 * time.Second
@@ -139,7 +143,7 @@ func (c *call) serve(file, http string) (err error) {
 	}
 	notify(log, daemon.SdNotifyStopping)
 	err = errors.Join(err, at.remove(path), l.Close()) // who comes now opens the store itself, and waits for it
-	drain(log, server, api)
+	drain(log, server, api, s.cache)
 	return err
 }
 
@@ -239,14 +243,20 @@ func (s *shared) run(ctx context.Context, a app, r *remote.Command) int {
 	return execute(ctx, root)
 }
 
-// drain waits until all commands and calls have ended. The next signal cancels those that run.
-func drain(log *slog.Logger, server *remote.Server, api *apiServer) {
+// drain waits until all commands and calls have ended, and for a while until the results that they have made are exported. The
+// next signal cancels what runs.
+func drain(log *slog.Logger, server *remote.Server, api *apiServer, cache *remotecache.Cache) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		server.Drain()
 		api.drain(ctx)
+		if cache != nil {
+			ctx, cancel := context.WithTimeout(ctx, exportGrace)
+			defer cancel()
+			cache.Drain(ctx)
+		}
 		close(done)
 	}()
 	again := make(chan os.Signal, 1)
@@ -260,7 +270,11 @@ func drain(log *slog.Logger, server *remote.Server, api *apiServer) {
 			server.Cancel()
 			cancel()
 		case <-time.After(drainNotice):
-			log.Info("waiting for commands to end", "running", server.Running(), "steps", api.service.Running())
+			waiting := 0
+			if cache != nil {
+				waiting = cache.Waiting()
+			}
+			log.Info("waiting for commands to end", "running", server.Running(), "steps", api.service.Running(), "exports", waiting)
 		}
 	}
 }

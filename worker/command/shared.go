@@ -9,6 +9,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/worker/mount"
+	"holdfast/worker/remotecache"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -19,6 +20,7 @@ type shared struct {
 	mounts *mount.Manager
 	runner *step.Runner
 	room   *room
+	cache  *remotecache.Cache // nil: there is none
 	page   string // its address, with the token; "": there is none
 
 	digests bool                // each snapshot gets one
@@ -68,8 +70,14 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 	if s.mounts, err = c.openMountsFor(s.store, nil); err != nil {
 		return s, err
 	}
-	s.runner, err = step.New(c.ctx, step.Options{Namespace: names, Mounts: s.mounts, Full: c.giveUp(s.room),
+	if err = s.openCache(c, got, names); err != nil {
+		return s, err
+	}
+	s.runner, err = step.New(c.ctx, step.Options{Namespace: names, Mounts: s.mounts, Full: c.giveUp(s.room), Remote: s.remote(),
 		Concurrency: got.Steps.Concurrency, MaxOutput: int(got.Steps.MaxOutput), Logger: c.logger()})
+	if err == nil && s.cache != nil {
+		s.cache.Start(s.runner.Recorded)
+	}
 	return s, err
 }
 
@@ -77,6 +85,9 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 func (s *shared) close(c *call) (err error) {
 	if s.runner != nil {
 		err = s.runner.Close()
+	}
+	if s.cache != nil { // which the runner has used
+		s.cache.Close()
 	}
 	if s.mounts != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), closeTime)

@@ -326,6 +326,9 @@ func TestStepSignals(t *testing.T) {
 func program(path, dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, append([]string{"--root", filepath.Join(dir, "store")}, args...)...)
 	cmd.Env = []string{envMain + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}
+	if auth, ok := os.LookupEnv("REGISTRY_AUTH_FILE"); ok {
+		cmd.Env = append(cmd.Env, "REGISTRY_AUTH_FILE="+auth)
+	}
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	return cmd

@@ -72,6 +72,7 @@ type stepReport struct {
 	ID           string    `json:"id"`
 	Snapshot     string    `json:"snapshot"` // "": there is no result
 	Hit          bool      `json:"hit"`
+	From         string    `json:"fetched_from"` // the repository that it was fetched from just now; "": none
 	ExitCode     int       `json:"exit_code"`
 	Reason       string    `json:"reason"` // why there is no result
 	Output       string    `json:"output"`
@@ -121,7 +122,7 @@ func (c *call) runStep(t *snapshot.Namespace, r *step.Runner, s step.Step, f *st
 	switch {
 	case err == nil:
 		report.ID, report.Snapshot, report.Hit, report.ExitCode = res.ID.String(), res.Snapshot, res.Hit, res.Code
-		report.Uncached = res.Uncached
+		report.Uncached, report.From = res.Uncached, res.From
 		report.Created, report.CommandTime, report.adopted = res.Created, milliseconds(res.Duration), res.Adopted
 		report.put(res.Output, res.OutputSize, res.Usage)
 	case errors.As(err, &failure) && !errors.Is(err, step.ErrCanceled):
@@ -173,6 +174,8 @@ func (c *call) reportStep(r *stepReport, quiet bool) error {
 	switch {
 	case r.adopted:
 		fmt.Fprintf(w, "hit %s in %.1f ms; made %s, what it wrote is lost\n", r.Snapshot, r.Milliseconds, ago(r.Created))
+	case r.From != "":
+		fmt.Fprintf(w, "fetched %s from %s in %.1f ms; the command took %.1f ms there\n", r.Snapshot, printable(r.From), r.Milliseconds, r.CommandTime)
 	case r.Hit:
 		fmt.Fprintf(w, "hit %s in %.1f ms; made %s, the command took %.1f ms\n", r.Snapshot, r.Milliseconds, ago(r.Created), r.CommandTime)
 	default:

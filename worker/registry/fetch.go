@@ -71,7 +71,7 @@ func (c *Client) fetch(ctx context.Context, sources []*source, d v1.Descriptor, 
 		_, err = l.file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		if isFull(err) { // what is left of it is in the way of others
+		if isFull(err) || l.best == 0 { // what is left of it is in the way of others, or nothing
 			err = errors.Join(err, os.Remove(path+partial))
 		}
 		return nil, errors.Join(err, l.close())

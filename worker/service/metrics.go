@@ -29,6 +29,11 @@ var (
 	descSteps     = metric("steps_total", "Steps that have ended: ran, hit or failed.", "outcome")
 	descInHand    = metric("steps", "Steps that are queued or run.", "state")
 	descSlots     = metric("steps_concurrency", "Steps that can run at once.")
+	descFetched   = metric("steps_fetched_total", "Hits among these that came from a remote cache.")
+	descCache     = metric("remote_cache_results_total", "Results by what became of them: fetched, missed, refused, failed, exported or export_failed.", "repository", "outcome")
+	descCacheB    = metric("remote_cache_bytes_total", "Layers, compressed, that were fetched or exported.", "repository", "direction")
+	descCacheUp   = metric("remote_cache_up", "0 while a repository is left alone since it has failed.", "repository")
+	descCacheWait = metric("remote_cache_exports_waiting", "Results that wait to be exported.")
 	descMounts    = metric("mounts", "Mounts that are held, idle, being unmounted, or cannot be unmounted (parked).", "state")
 	descMade      = metric("mounts_made_total", "Mounts that were made.")
 	descShared    = metric("mounts_shared_total", "Uses of a mount that was there.")
@@ -47,6 +52,7 @@ var (
 )
 
 var descs = []*prometheus.Desc{descInfo, descUp, descSnapshots, descCommitted, descTrash, descDisk, descFree, descInodes, descFreeInode, descSteps, descInHand, descSlots,
+	descFetched, descCache, descCacheB, descCacheUp, descCacheWait,
 	descMounts, descMade, descShared, descPruned, descPrunedB, descPrunes, descDBBytes, descDBFree, descDBCommits, descDBWritten, descDBFlushes, descDBReaders, descDBVacuums, descDBLatency}
 
 // scrapeTime is how long collecting may take.
@@ -97,6 +103,10 @@ func (s *Service) Collect(to chan<- prometheus.Metric) {
 	gauge(descInHand, int64(steps.Queued), "queued")
 	gauge(descInHand, int64(steps.Running), "running")
 	gauge(descSlots, int64(s.Concurrency))
+	counter(descFetched, int64(steps.Fetched))
+	if s.Cache != nil {
+		s.collectCache(gauge, counter)
+	}
 	mounts := s.Mounts.Stats()
 	gauge(descMounts, int64(mounts.Held), "held")
 	gauge(descMounts, int64(mounts.Idle), "idle")
@@ -137,4 +147,23 @@ func latency(h *holdfast.Histogram, name string) prometheus.Metric {
 		bound *= 2
 	}
 	return prometheus.MustNewConstHistogram(descDBLatency, count, sum, buckets, name)
+}
+
+// collectCache tells of the remote cache.
+func (s *Service) collectCache(gauge, counter func(d *prometheus.Desc, v int64, labels ...string)) {
+	gauge(descCacheWait, int64(s.Cache.Waiting()))
+	for _, f := range s.Cache.Figures() {
+		up := int64(1)
+		if f.Paused {
+			up = 0
+		}
+		gauge(descCacheUp, up, f.Repository)
+		for outcome, n := range map[string]uint64{
+			"fetched": f.Fetched, "missed": f.Missed, "refused": f.Refused, "failed": f.Failed, "exported": f.Exported, "export_failed": f.ExportFailed,
+		} {
+			counter(descCache, int64(n), f.Repository, outcome)
+		}
+		counter(descCacheB, int64(f.FetchedBytes), f.Repository, "fetched")
+		counter(descCacheB, int64(f.ExportedBytes), f.Repository, "exported")
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"holdfast"
 	"holdfast/worker/mount"
 	"holdfast/worker/prune"
+	"holdfast/worker/remotecache"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -28,7 +29,7 @@ type Policies struct {
 	Interval time.Duration // 0: only when it is told to
 }
 
-// Options say what a Service serves. All but Logger must be given.
+// Options say what a Service serves. All but Logger and Cache must be given.
 type Options struct {
 	Version string
 
@@ -45,6 +46,9 @@ type Options struct {
 
 	// Reserve promises a step on a base so many bytes of the disk, until release.
 	Reserve func(ctx context.Context, base string, bytes int64) (release func(), err error)
+
+	// Cache is the remote cache of steps; nil: there is none.
+	Cache *remotecache.Cache
 
 	// Concurrency is how many steps run at once.
 	Concurrency int

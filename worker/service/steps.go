@@ -41,6 +41,7 @@ func (s steps) Run(ctx context.Context, req *connect.Request[api.RunRequest], st
 	switch {
 	case err == nil:
 		out.Id, out.Snapshot, out.Hit, out.ExitCode, out.Uncached = res.ID.String(), res.Snapshot, res.Hit, int32(res.Code), res.Uncached
+		out.FetchedFrom = res.From
 		out.Created, out.Duration, out.OutputBytes = timestamp(res.Created), duration(res.Duration), res.OutputSize
 		put(out, res.Usage)
 	case errors.As(err, &failure) && !errors.Is(err, step.ErrCanceled):
@@ -208,7 +209,7 @@ func (s *Service) activities() []*api.Step {
 	for _, a := range all {
 		one := &api.Step{Serial: a.Serial, Id: a.ID.String(), State: api.Step_State(a.State), Base: a.Base, Command: a.Command,
 			Queued: timestamp(a.Queued), Started: timestamp(a.Started), Ended: timestamp(a.Ended), Waiters: int32(a.Waiters), OutputBytes: a.Written,
-			Hit: a.Hit, Snapshot: a.Result}
+			Hit: a.Hit, FetchedFrom: a.From, Snapshot: a.Result}
 		if a.Err != nil {
 			one.Error = a.Err.Error()
 		}

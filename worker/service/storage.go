@@ -12,6 +12,7 @@ import (
 	"holdfast/worker/api"
 	"holdfast/worker/disk"
 	"holdfast/worker/prune"
+	"holdfast/worker/remotecache"
 )
 
 // Intervals of Watch.
@@ -48,14 +49,28 @@ func (s *Service) status(ctx context.Context) (*api.GetStatusResponse, error) {
 		Snapshots: totals.Snapshots, Committed: totals.Committed, CommittedBytes: totals.Usage.Size, Trash: totals.Trash,
 		DiskBytes: fs.Size, DiskFreeBytes: fs.Free, DiskInodes: fs.Inodes, DiskFreeInodes: fs.FreeInodes,
 		StepsRunning: int32(steps.Running), StepsQueued: int32(steps.Queued), Concurrency: int32(s.Concurrency),
-		StepsRun: steps.Ran, StepsHit: steps.Hits, StepsFailed: steps.Failed,
+		StepsRun: steps.Ran, StepsHit: steps.Hits, StepsFailed: steps.Failed, StepsFetched: steps.Fetched,
 		Mounts: int32(mounts.Mounts), MountsHeld: int32(mounts.Held), MountsParked: int32(mounts.Parked),
 		PruneInterval: duration(policies.Interval),
 	}
 	for _, p := range policies.Config.Policies {
 		out.Policies = append(out.Policies, p.String())
 	}
+	if s.Cache != nil {
+		out.RemoteCaches, out.ExportsWaiting = remoteCaches(s.Cache), int32(s.Cache.Waiting())
+	}
 	return out, nil
+}
+
+// remoteCaches are the figures of the repositories of results.
+func remoteCaches(c *remotecache.Cache) (list []*api.RemoteCache) {
+	for _, f := range c.Figures() {
+		list = append(list, &api.RemoteCache{
+			Repository: f.Repository, Paused: f.Paused, Fetched: f.Fetched, FetchedBytes: f.FetchedBytes, Missed: f.Missed, Refused: f.Refused,
+			Failed: f.Failed, Exported: f.Exported, ExportedBytes: f.ExportedBytes, ExportFailed: f.ExportFailed,
+		})
+	}
+	return list
 }
 
 // Watch implements api.StorageHandler.

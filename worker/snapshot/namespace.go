@@ -157,10 +157,13 @@ func (t *Namespace) Stat(ctx context.Context, name string) (info Info, err error
 
 // Update changes the labels of the snapshot info.Name to those of info: all of them, or
 // with fields only these, "labels" or "labels.KEY". A label that is empty in info, or not there, is
-// removed. Nothing else can be updated: other fields are ErrInvalid. It returns what
-// the snapshot is then.
+// removed. Nothing else can be updated: other fields are ErrInvalid. If info.ID is not 0, another snapshot that has
+// the name by now is ErrNotFound. It returns what the snapshot is then.
 func (t *Namespace) Update(ctx context.Context, info Info, fields ...string) (updated Info, err error) {
 	err = t.change("update", info.Name, func(tx *txn, r *record) error {
+		if info.ID != 0 && r.id != info.ID {
+			return fmt.Errorf("%w: it was replaced by another one of that name", ErrNotFound)
+		}
 		labels, err := mergeLabels(r.labels, info.Labels, fields)
 		if err != nil {
 			return err

@@ -36,6 +36,7 @@ type Activity struct {
 	Waiters int   // callers of Run
 	Written int64 // bytes of output
 	Hit     bool
+	From    string // where it was fetched from
 	Result  string // the snapshot; "": none
 	Err     error  // why there is none; the text of a long one is cut off
 }
@@ -44,6 +45,7 @@ type Activity struct {
 type Counts struct {
 	Queued, Running   int // now
 	Ran, Hits, Failed uint64
+	Fetched           uint64 // of the hits, from the remote cache
 }
 
 // Of the steps that have ended a Runner remembers so many, and of those that failed the output of the last ones.
@@ -76,8 +78,11 @@ func (n *recent) add(f *flight) {
 			e.log = append(fmt.Appendf(nil, "[%d bytes of the output are left out here]\n", cut), e.log[cut:]...)
 		}
 	case f.result.Hit:
-		e.Hit, e.Result = true, f.result.Snapshot
+		e.Hit, e.Result, e.From = true, f.result.Snapshot, f.result.From
 		n.counts.Hits++
+		if e.From != "" {
+			n.counts.Fetched++
+		}
 	default:
 		e.Result = f.result.Snapshot
 		n.counts.Ran++

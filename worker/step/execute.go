@@ -63,7 +63,11 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 		return nil, err
 	}
 	r.at(atCommitted, id)
-	return r.record(id, f, run)
+	res, err := r.record(id, f, run)
+	if err == nil && r.offered(f, id, run.uncached) {
+		r.opt.Remote.Offer(id.Snapshot())
+	}
+	return res, err
 }
 
 // waitForks returns when all children that were about to be started when it was called have become other
@@ -409,11 +413,7 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 		id, err = r.resultID(f, done)
 	}
 	if err == nil {
-		options := []snapshot.Option{snapshot.WithLabels(f.plan.labels(done.uncached))}
-		if hold := r.holdOf(f.step); hold > 0 {
-			options = append(options, snapshot.PassingLease(HoldLease, hold))
-		}
-		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, options...)
+		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, r.commitOptions(f, r.labelsOf(f, id, done.uncached))...)
 	}
 	if err != nil {
 		return f.id, r.fault(f, err)

@@ -180,12 +180,25 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 	if res != nil || err != nil {
 		return res, err
 	}
+	if f.id == f.plan.id && r.travels(f) {
+		if res, err := r.inSlot(f, r.fetch); res != nil || err != nil {
+			return res, err
+		}
+		r.mu.Lock()
+		f.started = time.Time{}
+		r.mu.Unlock()
+	}
 	instances, release, err := r.caches.take(f.ctx, f.step.Mounts) // before a slot: who waits for it takes none
 	if err != nil {
 		return nil, &Failure{ID: f.id, Reason: ErrCanceled}
 	}
 	defer release()
 	f.caches = instances
+	return r.inSlot(f, r.execute)
+}
+
+// inSlot does something for a flight when it is its turn, and there is room for what it makes.
+func (r *Runner) inSlot(f *flight, do func(*flight) (*Result, error)) (*Result, error) {
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
@@ -205,7 +218,7 @@ func (r *Runner) resultOf(f *flight) (*Result, error) {
 	r.mu.Lock()
 	f.started = time.Now()
 	r.mu.Unlock()
-	return r.execute(f)
+	return do(f)
 }
 
 // hit is the result that is there, nil if the step has to be run.

@@ -29,7 +29,7 @@ func (s *stand) pruneAll() (names []string) {
 // allResults are the names of the results that are there.
 func (s *stand) allResults() (names []string) {
 	s.Helper()
-	must(s, s.namespace.WalkPrefix(s.ctx, resultPrefix, func(i snapshot.Info) error {
+	must(s, s.namespace.WalkPrefix(s.ctx, ResultPrefix, func(i snapshot.Info) error {
 		names = append(names, i.Name)
 		return nil
 	}))

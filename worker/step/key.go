@@ -32,7 +32,17 @@ const (
 
 	// LabelUncached says why the result is not a hit for the same step.
 	LabelUncached = labelPrefix + ".uncached"
+
+	// LabelContent says what the result is with its base by content, for a RemoteCache: see ContentOf. It is on
+	// results that were exported or fetched.
+	LabelContent = labelPrefix + ".content"
+
+	// LabelExport is on results that a RemoteCache is going to export.
+	LabelExport = labelPrefix + ".export"
 )
+
+// exportPending is the value of LabelExport.
+const exportPending = "pending"
 
 // encodingVersion is the version of what is hashed, of the way in which steps are run as far as
 // results depend on it, and the first byte of it.

@@ -66,6 +66,9 @@ type Options struct {
 	// pruned, if the step does not say: see HoldLease. 0 is DefaultHold; negative: not at all.
 	Hold time.Duration
 
+	// Remote has results of other stores; nil: there is none. Its callers wait for Find.
+	Remote RemoteCache
+
 	// Logger receives what an operator should know; nil: slog.Default().
 	Logger *slog.Logger
 }
@@ -251,7 +254,8 @@ func (r *Runner) removeRunning(ctx context.Context) error {
 type Result struct {
 	ID       ID
 	Snapshot string // its name in the namespace
-	Hit      bool   // it was there
+	Hit      bool   // it was there, or fetched: nothing was run
+	From     string // where it was fetched from just now; "": it was not
 	Code     int    // the exit code: 0
 
 	Output     []byte // of standard output and error together, in the order of writing; Runc keeps only the order of each

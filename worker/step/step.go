@@ -138,20 +138,22 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
 // Names of snapshots.
 const (
-	resultPrefix = "step-"
+	// ResultPrefix begins the names of results.
+	ResultPrefix = "step-"
+
 	// What runs has a name that comes before those of results and of most others, so that
 	// what a crash has left is found without reading all names.
 	runPrefix = "!run/"
 )
 
 // Snapshot is the name of the snapshot that the step's result is.
-func (id ID) Snapshot() string { return resultPrefix + id.String() }
+func (id ID) Snapshot() string { return ResultPrefix + id.String() }
 
 func (id ID) running() string { return runPrefix + id.String() }
 
 // ParseSnapshot is the inverse of ID.Snapshot: ok is false if name is not that of a result.
 func ParseSnapshot(name string) (id ID, ok bool) {
-	text, ok := strings.CutPrefix(name, resultPrefix)
+	text, ok := strings.CutPrefix(name, ResultPrefix)
 	if !ok || len(text) != 2*len(id) || strings.ToLower(text) != text {
 		return ID{}, false
 	}

@@ -82,6 +82,10 @@ export function show(main, fail) {
           num(s.trash) ? el('div', { class: 'soft' }, `${count(s.trash)} being deleted`) : ''),
         card('Steps', `${count(s.stepsRunning)} running`, el('div', { class: 'soft' }, `${count(s.stepsQueued)} queued, ${count(s.concurrency)} at once`),
           el('div', { class: 'soft' }, `${count(hits + ran)} in ${took((Date.now() - Date.parse(s.started)) / 1000)}: ${hits + ran ? Math.round((100 * hits) / (hits + ran)) : 0} % hits, ${count(s.stepsFailed)} failed`)),
+        ...(s.remoteCaches || []).map((c) => card('Remote cache', `${count(c.fetched)} fetched`, el('div', { class: 'soft mono' }, c.repository),
+          el('div', { class: 'soft' }, `${count(c.missed)} not there, ${count(c.exported)} exported, ${count(s.exportsWaiting)} waiting`),
+          num(c.refused) ? el('div', { class: 'bad' }, `${count(c.refused)} refused`) : '',
+          c.paused ? el('div', { class: 'bad' }, 'does not answer; steps are run') : '')),
         card('Mounts', count(s.mounts), el('div', { class: 'soft' }, `${count(s.mountsHeld)} held, ${count(num(s.mounts) - num(s.mountsHeld))} idle`),
           num(s.mountsParked) ? el('div', { class: 'bad' }, `${count(s.mountsParked)} cannot be unmounted`) : ''));
       if (Date.now() - drawn < 15000) return;

@@ -18,8 +18,8 @@ import (
 	"holdfast/worker/snapshot"
 )
 
-// pushArtifact pushes an artifact whose layer is an archive, and returns its reference.
-func pushArtifact(t *testing.T, c *registry.Client, s *server, tar []byte) (ref string, d image.Delta) {
+// pushArtifact pushes an artifact whose layer is an archive, with the tag one.
+func pushArtifact(t *testing.T, c *registry.Client, s *server, tar []byte) (repo *registry.Repository, d image.Delta) {
 	t.Helper()
 	dir := t.TempDir()
 	d = image.Delta{DiffID: digest.FromBytes(tar), Blob: v1.Descriptor{MediaType: v1.MediaTypeImageLayer, Digest: digest.FromBytes(tar), Size: int64(len(tar))}}
@@ -27,20 +27,22 @@ func pushArtifact(t *testing.T, c *registry.Client, s *server, tar []byte) (ref 
 	must(t, os.WriteFile(filepath.Join(dir, "blobs/sha256", d.Blob.Digest.Encoded()), tar, 0o644))
 	m, err := image.Seal(dir, []byte(`{"a":1}`), "application/vnd.test+json", v1.Manifest{Layers: []v1.Descriptor{d.Blob}})
 	must(t, err)
-	ref = s.host + "/results:one"
-	must(t, c.PushLayout(ctx, dir, m.Digest, ref))
-	return ref, d
+	repo, err = c.Repository(s.host + "/results")
+	must(t, err)
+	t.Cleanup(repo.Close)
+	must(t, repo.Push(ctx, dir, m.Digest, "one"))
+	return repo, d
 }
 
 // TestArtifact: what was pushed comes back, and is applied to a snapshot; what is too large, or not its digest, is not.
 func TestArtifact(t *testing.T) {
 	s, n := serve(t), store(t, nil)
 	c := client(n)
-	ref, d := pushArtifact(t, c, s, archive(t, "file", []byte("content")))
-	if _, err := c.Artifact(ctx, s.host+"/results:none"); !errors.Is(err, registry.ErrNotFound) {
+	repo, d := pushArtifact(t, c, s, archive(t, "file", []byte("content")))
+	if _, err := repo.Artifact(ctx, "none"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
-	a, err := c.Artifact(ctx, ref)
+	a, err := repo.Artifact(ctx, "one")
 	must(t, err)
 	b, err := a.Document(ctx, a.Manifest.Config, 100)
 	if err != nil || string(b) != `{"a":1}` {
@@ -79,7 +81,7 @@ func TestArtifact(t *testing.T) {
 		t.Error(err)
 	}
 	s.is(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusForbidden) })
-	if _, err := c.Artifact(ctx, ref); !errors.Is(err, registry.ErrDenied) {
+	if _, err := repo.Artifact(ctx, "one"); !errors.Is(err, registry.ErrDenied) {
 		t.Error(err)
 	}
 }

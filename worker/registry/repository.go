@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	ggcr "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -17,6 +20,56 @@ import (
 	"holdfast/worker/image"
 )
 
+// Repository is one that is asked often, for artifacts: manifests whose blobs are anything. Connections and tokens are kept. Its
+// methods can be called by several goroutines at once.
+type Repository struct {
+	client Client
+	repo   name.Repository
+	source *source
+}
+
+// Repository returns a repository by its name, such as registry.example.com/group/steps, with http:// before it if it has
+// no TLS. Mirrors are not asked. The caller closes it.
+func (c *Client) Repository(text string) (*Repository, error) {
+	var options []name.Option
+	bare, plain := strings.CutPrefix(text, "http://")
+	if plain || c.PlainHTTP {
+		options = append(options, name.Insecure)
+	}
+	repo, err := name.NewRepository(bare, options...)
+	if err != nil {
+		return nil, fmt.Errorf("the repository %.200q: %w to one: %w", text, ErrReference, err)
+	}
+	r := &Repository{client: *c, repo: repo}
+	if r.client.transport == nil {
+		r.client.transport = newTransport(c.stall())
+	}
+	r.source = &source{client: &r.client, repo: repo}
+	return r, nil
+}
+
+// CheckRepository is ErrReference if a text names no repository.
+func CheckRepository(text string) error {
+	r, err := new(Client).Repository(text)
+	if err == nil {
+		r.Close()
+	}
+	return err
+}
+
+// String returns its name, with the registry.
+func (r *Repository) String() string { return r.repo.Name() }
+
+// Close closes its connections.
+func (r *Repository) Close() {
+	if t, ok := r.client.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// Temporary is that of the Client.
+func (r *Repository) Temporary() (dir string, done func() error, err error) { return r.client.Temporary() }
+
 // Artifact is a manifest of a registry, whatever its blobs are.
 type Artifact struct {
 	Manifest v1.Manifest
@@ -25,26 +78,18 @@ type Artifact struct {
 	puller *puller
 }
 
-// Artifact asks for the manifest of a reference; ErrNotFound if there is none. An index is image.ErrFormat.
-func (c *Client) Artifact(ctx context.Context, ref string) (*Artifact, error) {
-	a, err := c.artifact(ctx, ref)
+// Artifact asks for the manifest that has a tag; ErrNotFound if there is none. An index is image.ErrFormat.
+func (r *Repository) Artifact(ctx context.Context, tag string) (*Artifact, error) {
+	a, err := r.artifact(ctx, tag)
 	if err != nil {
-		return nil, fmt.Errorf("artifact %s: %w", ref, err)
+		return nil, fmt.Errorf("artifact %s:%s: %w", r.repo, tag, err)
 	}
 	return a, nil
 }
 
-func (c *Client) artifact(ctx context.Context, ref string) (*Artifact, error) {
-	reference, err := c.parse(ref)
-	if err != nil {
-		return nil, err
-	}
-	sources, err := c.sources(reference.Context())
-	if err != nil {
-		return nil, err
-	}
-	p := &puller{client: c, sources: sources}
-	root, err := p.resolve(ctx, reference)
+func (r *Repository) artifact(ctx context.Context, tag string) (*Artifact, error) {
+	p := &puller{client: &r.client, sources: []*source{r.source}}
+	root, err := p.resolve(ctx, r.repo.Tag(tag))
 	if err != nil {
 		return nil, err
 	}
@@ -97,16 +142,9 @@ func checkBlob(d v1.Descriptor, most int64) error {
 	return nil
 }
 
-// PushLayout pushes the manifest with a digest, and its blobs, from an OCI image layout to a reference, which is not
-// one by digest. What the registry has is not sent.
-func (c *Client) PushLayout(ctx context.Context, dir string, manifest digest.Digest, ref string) error {
-	if err := c.CheckPush(ref); err != nil {
-		return err
-	}
-	to, err := c.parse(ref)
-	if err != nil {
-		return err
-	}
+// Push pushes the manifest with a digest, and its blobs, from an OCI image layout, and gives it a tag. What the registry
+// has is not sent.
+func (r *Repository) Push(ctx context.Context, dir string, manifest digest.Digest, tag string) error {
 	hash, err := ggcr.NewHash(manifest.String())
 	if err != nil {
 		return err
@@ -115,9 +153,10 @@ func (c *Client) PushLayout(ctx context.Context, dir string, manifest digest.Dig
 	if err != nil {
 		return err
 	}
-	options := c.options(ctx, to, nil)
+	to := r.repo.Tag(tag)
+	options := r.client.options(ctx, to, nil)
 	if err := remote.Write(to, img, options...); err != nil {
-		return fmt.Errorf("push %s: %w", ref, errors.Join(explain(err), ctx.Err()))
+		return fmt.Errorf("push %s: %w", to, errors.Join(explain(err), ctx.Err()))
 	}
 	return arrived(to, manifest.String(), options)
 }

@@ -1,0 +1,256 @@
+package remotecache
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"holdfast/worker/image"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
+)
+
+// exportLease is on a result that is being exported, so that it is not pruned. Removing does not heed it.
+const exportLease = snapshot.WeakPrefix + "export"
+
+const exportLeaseTime = time.Hour
+
+// Exports tells whether results are pushed to a repository.
+func (c *Cache) Exports() bool { return len(c.exports) > 0 }
+
+// Offer has a result exported, after those on which it stands.
+func (c *Cache) Offer(name string) {
+	if c.Exports() && !c.queue.put(name) {
+		c.log.Warn("a result is exported later: too many are waiting", "snapshot", name, "waiting", maxQueue)
+	}
+}
+
+// Drain waits until nothing is waiting to be exported, or ctx ends. Start was called.
+func (c *Cache) Drain(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-c.listed:
+	}
+	for c.Waiting() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// resume offers what is labeled, and was not exported: the daemon was ended, or the registry was gone for too long.
+func (c *Cache) resume() {
+	if err := c.o.Client.Clean(c.ctx); err != nil && c.ctx.Err() == nil { // what was being made
+		c.log.Error("what was left of exports stays", "reason", err)
+	}
+	for first := true; ; first = false {
+		err := c.o.Namespace.WalkPrefix(c.ctx, step.ResultPrefix, func(info snapshot.Info) error {
+			if info.Labels[step.LabelExport] != "" {
+				c.Offer(info.Name)
+			}
+			return nil
+		})
+		if err != nil && c.ctx.Err() == nil {
+			c.log.Error("results that were not exported cannot be listed", "reason", err)
+		}
+		if first {
+			close(c.listed)
+		}
+		if !c.sleep(resumeEvery) {
+			return
+		}
+	}
+}
+
+// sleep is false if the Cache was closed meanwhile.
+func (c *Cache) sleep(d time.Duration) bool {
+	select {
+	case <-c.ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// exportQueued exports what is offered until the Cache is closed.
+func (c *Cache) exportQueued() {
+	for {
+		name, ok := c.queue.take()
+		if !ok {
+			return
+		}
+		err := c.export(c.ctx, name)
+		if errors.Is(err, errNotShared) {
+			c.log.Debug("a result is not exported", "snapshot", name, "reason", err)
+			err = nil
+		}
+		if again := c.queue.done(name, err != nil); again {
+			c.queue.put(name)
+		}
+		if err != nil && c.ctx.Err() == nil {
+			c.log.Warn("a result could not be exported", "snapshot", name, "reason", err)
+			if errors.Is(err, errPush) {
+				c.sleep(c.o.Pause)
+			}
+		}
+	}
+}
+
+var (
+	errNotShared = errors.New("other stores cannot use it") // a result
+	errPush      = errors.New("push")                       // a registry has failed
+)
+
+// export exports a result, and before it those on which it stands.
+func (c *Cache) export(ctx context.Context, name string) error {
+	end, err := c.making.Lock(ctx, name) // a result waits for its base, and no base for what stands on it
+	if err != nil {
+		return err
+	}
+	defer end()
+	info, err := c.o.Namespace.Stat(ctx, name)
+	switch {
+	case errors.Is(err, snapshot.ErrNotFound):
+		return nil // pruned, or replaced
+	case err != nil:
+		return err
+	case step.ContentOf(info) != "":
+		return nil
+	}
+	base, err := c.baseOf(ctx, info)
+	if errors.Is(err, errNotShared) { // not looked at again
+		err = errors.Join(err, c.label(ctx, info, ""))
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.o.Namespace.Lease(ctx, exportLease, name, exportLeaseTime); err != nil {
+		return notFoundIsNil(err)
+	}
+	content, err := c.push(ctx, info, base)
+	if err == nil {
+		err = notFoundIsNil(c.label(ctx, info, content))
+	}
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return errors.Join(err, notFoundIsNil(c.o.Namespace.Release(after, exportLease, name)))
+}
+
+// notFoundIsNil is the error of something that need not be done if the snapshot is gone.
+func notFoundIsNil(err error) error {
+	if errors.Is(err, snapshot.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// label notes the content of a result that was exported; "": it is not going to be.
+func (c *Cache) label(ctx context.Context, info snapshot.Info, content string) error {
+	info.Labels = maps.Clone(info.Labels)
+	info.Labels[step.LabelContent] = content
+	delete(info.Labels, step.LabelExport)
+	_, err := c.o.Namespace.Update(ctx, info, "labels."+step.LabelContent, "labels."+step.LabelExport)
+	return err
+}
+
+// baseOf is the content of what a result stands on, which is exported first if it is a result, too.
+func (c *Cache) baseOf(ctx context.Context, info snapshot.Info) (string, error) {
+	if info.Parent == "" {
+		return "", fmt.Errorf("%w: it has no base", errNotShared)
+	}
+	base, err := c.o.Namespace.Stat(ctx, info.Parent)
+	if err != nil {
+		return "", err
+	}
+	if content := step.ContentOf(base); content != "" {
+		return content, nil
+	}
+	if _, ok := step.ParseSnapshot(base.Name); !ok || base.Labels[step.LabelUncached] != "" || base.Labels[step.LabelLocal] != "" {
+		return "", fmt.Errorf("%w: its base %s is known only here", errNotShared, base.Name)
+	}
+	if err := c.export(ctx, base.Name); err != nil {
+		return "", fmt.Errorf("its base %s: %w", base.Name, err)
+	}
+	if base, err = c.o.Namespace.Stat(ctx, info.Parent); err != nil {
+		return "", err
+	}
+	if content := step.ContentOf(base); content != "" {
+		return content, nil
+	}
+	return "", fmt.Errorf("%w: its base %s is known only here", errNotShared, base.Name)
+}
+
+// push makes the artifact of a result, and pushes it to all repositories. It returns what the result is by content.
+func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (content string, err error) {
+	dir, done, err := c.exports[0].Temporary()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	d, err := image.ExportDelta(ctx, c.o.Namespace, info, dir, image.ExportOptions{Show: c.o.Show, Compression: image.CompressZstd})
+	if err != nil {
+		return "", err
+	}
+	s, err := c.statement(info, base, d)
+	if err != nil {
+		return "", err
+	}
+	document, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	id, _ := step.ParseSnapshot(info.Name)
+	for _, r := range c.exports {
+		err := func() error {
+			m, err := image.Seal(dir, document, StatementType, v1.Manifest{Layers: []v1.Descriptor{d.Blob}, Annotations: sign(r.o.Key, document)})
+			if err != nil {
+				return err
+			}
+			return r.Push(ctx, dir, m.Digest, tag(id, base))
+		}()
+		r.count(func(f *Figures) {
+			switch {
+			case err == nil:
+				f.Exported, f.ExportedBytes = f.Exported+1, f.ExportedBytes+uint64(d.Blob.Size)
+			case ctx.Err() == nil:
+				f.ExportFailed++
+			}
+		})
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", errPush, err)
+		}
+	}
+	return s.content(), nil
+}
+
+// outputCut is in place of what does not fit.
+const outputCut = "\n[the rest of the output is left out]\n"
+
+// statement says what a result is.
+func (c *Cache) statement(info snapshot.Info, base string, d image.Delta) (*Statement, error) {
+	id, ok := step.ParseSnapshot(info.Name)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is not the result of a step", errNotShared, info.Name)
+	}
+	s := &Statement{Version: statementVersion, Step: id.String(), Base: base, Platform: platform, Layer: d.Blob, DiffID: d.DiffID, Created: info.Created}
+	res, err := c.recorded(id)
+	if errors.Is(err, step.ErrNotFound) { // what it has written is lost
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Output, s.OutputSize = res.Output, res.OutputSize
+	if cut := maxOutput - len(outputCut); len(s.Output) > maxOutput {
+		s.Output = append(s.Output[:cut:cut], outputCut...)
+	}
+	s.Duration, s.UserTime, s.SystemTime, s.Memory = res.Duration, res.Usage.User, res.Usage.System, res.Usage.Memory
+	return s, nil
+}
