@@ -6,10 +6,20 @@ import (
 	"testing"
 )
 
+// cacheOf is a [[cache]] with some keys that are true.
+func cacheOf(repository string, keys ...string) string {
+	text := "[[cache]]\nrepository = '" + repository + "'\n"
+	for _, k := range keys {
+		text += k + " = true\n"
+	}
+	return text
+}
+
 // A configuration that is wrong is refused with its file and what to do, and what is printed as the default is right.
 func TestConfig(t *testing.T) {
 	work(t)
 	text := must(t, "config", "default")
+	check(t, os.WriteFile("none.pub", []byte("no key"), 0o644))
 	check(t, os.WriteFile("holdfastd.toml", []byte(text), 0o644))
 	if out := must(t, "config", "check", "holdfastd.toml"); out != "holdfastd.toml is right\n" {
 		t.Error(out)
@@ -36,6 +46,16 @@ func TestConfig(t *testing.T) {
 		"[[registry]]\nmirrors = ['x']":                                      "not a reference",
 		"[[registry]]\nhost = 'docker.io'\nmirrors = ['x/y']":                "the mirror",
 		"[[registry]]\nhost = 'docker.io'\n[[registry]]\nhost = 'docker.io'": "two",
+		cacheOf("X"):                                 "not a reference",
+		cacheOf("x.example/y"):                       "import, export or both",
+		cacheOf("x.example/y", "import"):             "trusted needs a file with a public key",
+		cacheOf("x.example/y", "export", "unsigned"): "are for import",
+		cacheOf("x.example/y", "import", "unsigned") + "trusted = ['a']\n":              "leave one of them out",
+		cacheOf("x.example/y", "import", "unsigned") + "key = 'a'\n":                    "key is for export",
+		cacheOf("x.example/y", "export") + "key = 'missing.key'\n":                      "missing.key",
+		cacheOf("x.example/y", "export") + "key = 'none.pub'\n":                         "openssl",
+		cacheOf("x.example/y", "import") + "trusted = ['none.pub']\n":                   "openssl",
+		cacheOf("x.example/y", "import", "unsigned") + cacheOf("x.example/y", "export"): "two [[cache]]",
 		"= nothing": "holdfastd.toml",
 	} {
 		check(t, os.WriteFile("holdfastd.toml", []byte(bad), 0o644))
@@ -51,7 +71,7 @@ func TestConfig(t *testing.T) {
 	if r := run(t, "", "config", "check", "holdfastd.toml"); !strings.Contains(r.errOut, "namespace") {
 		t.Errorf("a socket without a namespace: %+v", r)
 	}
-	for _, key := range []string{"# [[containerd]]", "# socket =", "# namespace =", "# content =", "# [[registry]]", "# host =", "# mirrors ="} {
+	for _, key := range []string{"# [[containerd]]", "# socket =", "# namespace =", "# content =", "# [[registry]]", "# host =", "# mirrors =", "# [[cache]]", "# repository =", "# export ="} {
 		text = strings.ReplaceAll(text, "\n"+key, "\n"+key[2:])
 	}
 	check(t, os.WriteFile("holdfastd.toml", []byte(text), 0o644))
