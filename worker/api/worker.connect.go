@@ -60,8 +60,14 @@ const (
 	SnapshotsGetProcedure = "/holdfast.worker.v1.Snapshots/Get"
 	// SnapshotsRemoveProcedure is the fully-qualified name of the Snapshots's Remove RPC.
 	SnapshotsRemoveProcedure = "/holdfast.worker.v1.Snapshots/Remove"
+	// SnapshotsDiffProcedure is the fully-qualified name of the Snapshots's Diff RPC.
+	SnapshotsDiffProcedure = "/holdfast.worker.v1.Snapshots/Diff"
+	// SnapshotsExportProcedure is the fully-qualified name of the Snapshots's Export RPC.
+	SnapshotsExportProcedure = "/holdfast.worker.v1.Snapshots/Export"
 	// ImagesImportProcedure is the fully-qualified name of the Images's Import RPC.
 	ImagesImportProcedure = "/holdfast.worker.v1.Images/Import"
+	// ImagesExportProcedure is the fully-qualified name of the Images's Export RPC.
+	ImagesExportProcedure = "/holdfast.worker.v1.Images/Export"
 	// StorageGetStatusProcedure is the fully-qualified name of the Storage's GetStatus RPC.
 	StorageGetStatusProcedure = "/holdfast.worker.v1.Storage/GetStatus"
 	// StorageWatchProcedure is the fully-qualified name of the Storage's Watch RPC.
@@ -218,6 +224,10 @@ type SnapshotsClient interface {
 	Get(context.Context, *connect.Request[GetSnapshotRequest]) (*connect.Response[GetSnapshotResponse], error)
 	// Remove removes a snapshot: failed_precondition if it is in use, or belongs to a client of the store.
 	Remove(context.Context, *connect.Request[RemoveSnapshotRequest]) (*connect.Response[RemoveSnapshotResponse], error)
+	// Diff sends what a snapshot has changed of another one, in the order of the paths.
+	Diff(context.Context, *connect.Request[DiffSnapshotsRequest]) (*connect.ServerStreamForClient[DiffSnapshotsResponse], error)
+	// Export sends a file or directory of a snapshot as a tar archive. It is whole if the call succeeds.
+	Export(context.Context, *connect.Request[ExportSnapshotRequest]) (*connect.ServerStreamForClient[ExportSnapshotResponse], error)
 }
 
 // NewSnapshotsClient constructs a client for the holdfast.worker.v1.Snapshots service. By default,
@@ -251,6 +261,18 @@ func NewSnapshotsClient(httpClient connect.HTTPClient, baseURL string, opts ...c
 			connect.WithSchema(snapshotsMethods.ByName("Remove")),
 			connect.WithClientOptions(opts...),
 		),
+		diff: connect.NewClient[DiffSnapshotsRequest, DiffSnapshotsResponse](
+			httpClient,
+			baseURL+SnapshotsDiffProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Diff")),
+			connect.WithClientOptions(opts...),
+		),
+		export: connect.NewClient[ExportSnapshotRequest, ExportSnapshotResponse](
+			httpClient,
+			baseURL+SnapshotsExportProcedure,
+			connect.WithSchema(snapshotsMethods.ByName("Export")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -259,6 +281,8 @@ type snapshotsClient struct {
 	list   *connect.Client[ListSnapshotsRequest, ListSnapshotsResponse]
 	get    *connect.Client[GetSnapshotRequest, GetSnapshotResponse]
 	remove *connect.Client[RemoveSnapshotRequest, RemoveSnapshotResponse]
+	diff   *connect.Client[DiffSnapshotsRequest, DiffSnapshotsResponse]
+	export *connect.Client[ExportSnapshotRequest, ExportSnapshotResponse]
 }
 
 // List calls holdfast.worker.v1.Snapshots.List.
@@ -276,6 +300,16 @@ func (c *snapshotsClient) Remove(ctx context.Context, req *connect.Request[Remov
 	return c.remove.CallUnary(ctx, req)
 }
 
+// Diff calls holdfast.worker.v1.Snapshots.Diff.
+func (c *snapshotsClient) Diff(ctx context.Context, req *connect.Request[DiffSnapshotsRequest]) (*connect.ServerStreamForClient[DiffSnapshotsResponse], error) {
+	return c.diff.CallServerStream(ctx, req)
+}
+
+// Export calls holdfast.worker.v1.Snapshots.Export.
+func (c *snapshotsClient) Export(ctx context.Context, req *connect.Request[ExportSnapshotRequest]) (*connect.ServerStreamForClient[ExportSnapshotResponse], error) {
+	return c.export.CallServerStream(ctx, req)
+}
+
 // SnapshotsHandler is an implementation of the holdfast.worker.v1.Snapshots service.
 type SnapshotsHandler interface {
 	// List lists snapshots by pages.
@@ -284,6 +318,10 @@ type SnapshotsHandler interface {
 	Get(context.Context, *connect.Request[GetSnapshotRequest]) (*connect.Response[GetSnapshotResponse], error)
 	// Remove removes a snapshot: failed_precondition if it is in use, or belongs to a client of the store.
 	Remove(context.Context, *connect.Request[RemoveSnapshotRequest]) (*connect.Response[RemoveSnapshotResponse], error)
+	// Diff sends what a snapshot has changed of another one, in the order of the paths.
+	Diff(context.Context, *connect.Request[DiffSnapshotsRequest], *connect.ServerStream[DiffSnapshotsResponse]) error
+	// Export sends a file or directory of a snapshot as a tar archive. It is whole if the call succeeds.
+	Export(context.Context, *connect.Request[ExportSnapshotRequest], *connect.ServerStream[ExportSnapshotResponse]) error
 }
 
 // NewSnapshotsHandler builds an HTTP handler from the service implementation. It returns the path
@@ -313,6 +351,18 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 		connect.WithSchema(snapshotsMethods.ByName("Remove")),
 		connect.WithHandlerOptions(opts...),
 	)
+	snapshotsDiffHandler := connect.NewServerStreamHandler(
+		SnapshotsDiffProcedure,
+		svc.Diff,
+		connect.WithSchema(snapshotsMethods.ByName("Diff")),
+		connect.WithHandlerOptions(opts...),
+	)
+	snapshotsExportHandler := connect.NewServerStreamHandler(
+		SnapshotsExportProcedure,
+		svc.Export,
+		connect.WithSchema(snapshotsMethods.ByName("Export")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.worker.v1.Snapshots/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SnapshotsListProcedure:
@@ -321,6 +371,10 @@ func NewSnapshotsHandler(svc SnapshotsHandler, opts ...connect.HandlerOption) (s
 			snapshotsGetHandler.ServeHTTP(w, r)
 		case SnapshotsRemoveProcedure:
 			snapshotsRemoveHandler.ServeHTTP(w, r)
+		case SnapshotsDiffProcedure:
+			snapshotsDiffHandler.ServeHTTP(w, r)
+		case SnapshotsExportProcedure:
+			snapshotsExportHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -342,10 +396,20 @@ func (UnimplementedSnapshotsHandler) Remove(context.Context, *connect.Request[Re
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.worker.v1.Snapshots.Remove is not implemented"))
 }
 
+func (UnimplementedSnapshotsHandler) Diff(context.Context, *connect.Request[DiffSnapshotsRequest], *connect.ServerStream[DiffSnapshotsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.worker.v1.Snapshots.Diff is not implemented"))
+}
+
+func (UnimplementedSnapshotsHandler) Export(context.Context, *connect.Request[ExportSnapshotRequest], *connect.ServerStream[ExportSnapshotResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.worker.v1.Snapshots.Export is not implemented"))
+}
+
 // ImagesClient is a client for the holdfast.worker.v1.Images service.
 type ImagesClient interface {
 	// Import imports an archive: the first message says how, the others have its bytes.
 	Import(context.Context) *connect.ClientStreamForClient[ImportRequest, ImportResponse]
+	// Export sends a base, or the result of a step, as a tar archive of an OCI image layout. It is whole if the call succeeds.
+	Export(context.Context, *connect.Request[ExportImageRequest]) (*connect.ServerStreamForClient[ExportImageResponse], error)
 }
 
 // NewImagesClient constructs a client for the holdfast.worker.v1.Images service. By default, it
@@ -365,12 +429,19 @@ func NewImagesClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 			connect.WithSchema(imagesMethods.ByName("Import")),
 			connect.WithClientOptions(opts...),
 		),
+		export: connect.NewClient[ExportImageRequest, ExportImageResponse](
+			httpClient,
+			baseURL+ImagesExportProcedure,
+			connect.WithSchema(imagesMethods.ByName("Export")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // imagesClient implements ImagesClient.
 type imagesClient struct {
 	_import *connect.Client[ImportRequest, ImportResponse]
+	export  *connect.Client[ExportImageRequest, ExportImageResponse]
 }
 
 // Import calls holdfast.worker.v1.Images.Import.
@@ -378,10 +449,17 @@ func (c *imagesClient) Import(ctx context.Context) *connect.ClientStreamForClien
 	return c._import.CallClientStream(ctx)
 }
 
+// Export calls holdfast.worker.v1.Images.Export.
+func (c *imagesClient) Export(ctx context.Context, req *connect.Request[ExportImageRequest]) (*connect.ServerStreamForClient[ExportImageResponse], error) {
+	return c.export.CallServerStream(ctx, req)
+}
+
 // ImagesHandler is an implementation of the holdfast.worker.v1.Images service.
 type ImagesHandler interface {
 	// Import imports an archive: the first message says how, the others have its bytes.
 	Import(context.Context, *connect.ClientStream[ImportRequest]) (*connect.Response[ImportResponse], error)
+	// Export sends a base, or the result of a step, as a tar archive of an OCI image layout. It is whole if the call succeeds.
+	Export(context.Context, *connect.Request[ExportImageRequest], *connect.ServerStream[ExportImageResponse]) error
 }
 
 // NewImagesHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -397,10 +475,18 @@ func NewImagesHandler(svc ImagesHandler, opts ...connect.HandlerOption) (string,
 		connect.WithSchema(imagesMethods.ByName("Import")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imagesExportHandler := connect.NewServerStreamHandler(
+		ImagesExportProcedure,
+		svc.Export,
+		connect.WithSchema(imagesMethods.ByName("Export")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/holdfast.worker.v1.Images/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ImagesImportProcedure:
 			imagesImportHandler.ServeHTTP(w, r)
+		case ImagesExportProcedure:
+			imagesExportHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -412,6 +498,10 @@ type UnimplementedImagesHandler struct{}
 
 func (UnimplementedImagesHandler) Import(context.Context, *connect.ClientStream[ImportRequest]) (*connect.Response[ImportResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.worker.v1.Images.Import is not implemented"))
+}
+
+func (UnimplementedImagesHandler) Export(context.Context, *connect.Request[ExportImageRequest], *connect.ServerStream[ExportImageResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("holdfast.worker.v1.Images.Export is not implemented"))
 }
 
 // StorageClient is a client for the holdfast.worker.v1.Storage service.

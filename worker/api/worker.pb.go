@@ -233,6 +233,104 @@ func (ListSnapshotsRequest_Order) EnumDescriptor() ([]byte, []int) {
 	return file_worker_proto_rawDescGZIP(), []int{12, 0}
 }
 
+type Change_Kind int32
+
+const (
+	Change_KIND_UNSPECIFIED Change_Kind = 0
+	Change_KIND_ADDED       Change_Kind = 1
+	Change_KIND_CHANGED     Change_Kind = 2
+	Change_KIND_DELETED     Change_Kind = 3 // with all that was in it
+)
+
+// Enum value maps for Change_Kind.
+var (
+	Change_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_ADDED",
+		2: "KIND_CHANGED",
+		3: "KIND_DELETED",
+	}
+	Change_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"KIND_ADDED":       1,
+		"KIND_CHANGED":     2,
+		"KIND_DELETED":     3,
+	}
+)
+
+func (x Change_Kind) Enum() *Change_Kind {
+	p := new(Change_Kind)
+	*p = x
+	return p
+}
+
+func (x Change_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Change_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_worker_proto_enumTypes[4].Descriptor()
+}
+
+func (Change_Kind) Type() protoreflect.EnumType {
+	return &file_worker_proto_enumTypes[4]
+}
+
+func (x Change_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Change_Kind.Descriptor instead.
+func (Change_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{20, 0}
+}
+
+type ExportImageRequest_Compression int32
+
+const (
+	ExportImageRequest_COMPRESSION_GZIP ExportImageRequest_Compression = 0
+	ExportImageRequest_COMPRESSION_ZSTD ExportImageRequest_Compression = 1
+)
+
+// Enum value maps for ExportImageRequest_Compression.
+var (
+	ExportImageRequest_Compression_name = map[int32]string{
+		0: "COMPRESSION_GZIP",
+		1: "COMPRESSION_ZSTD",
+	}
+	ExportImageRequest_Compression_value = map[string]int32{
+		"COMPRESSION_GZIP": 0,
+		"COMPRESSION_ZSTD": 1,
+	}
+)
+
+func (x ExportImageRequest_Compression) Enum() *ExportImageRequest_Compression {
+	p := new(ExportImageRequest_Compression)
+	*p = x
+	return p
+}
+
+func (x ExportImageRequest_Compression) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ExportImageRequest_Compression) Descriptor() protoreflect.EnumDescriptor {
+	return file_worker_proto_enumTypes[5].Descriptor()
+}
+
+func (ExportImageRequest_Compression) Type() protoreflect.EnumType {
+	return &file_worker_proto_enumTypes[5]
+}
+
+func (x ExportImageRequest_Compression) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ExportImageRequest_Compression.Descriptor instead.
+func (ExportImageRequest_Compression) EnumDescriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{23, 0}
+}
+
 // Limits bound a run; 0 is no limit. They do not change what the result is called.
 type Limits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -465,6 +563,7 @@ type RunRequest struct {
 	Hold          *durationpb.Duration `protobuf:"bytes,12,opt,name=hold,proto3" json:"hold,omitempty"`                       // how long the result stays for a next step; not set: an hour
 	Secrets       []*Secret            `protobuf:"bytes,14,rep,name=secrets,proto3" json:"secrets,omitempty"`
 	NewPrivileges bool                 `protobuf:"varint,15,opt,name=new_privileges,json=newPrivileges,proto3" json:"new_privileges,omitempty"` // programs with set-user-ID count
+	Stdin         []byte               `protobuf:"bytes,16,opt,name=stdin,proto3,oneof" json:"stdin,omitempty"`                                 // the standard input; not set: none, which is another step than an empty one
 	ReserveBytes  int64                `protobuf:"varint,13,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`    // room on the disk; 0: limits.disk_bytes, or 256 MiB; negative: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -596,6 +695,13 @@ func (x *RunRequest) GetNewPrivileges() bool {
 		return x.NewPrivileges
 	}
 	return false
+}
+
+func (x *RunRequest) GetStdin() []byte {
+	if x != nil {
+		return x.Stdin
+	}
+	return nil
 }
 
 func (x *RunRequest) GetReserveBytes() int64 {
@@ -1676,6 +1782,354 @@ func (*RemoveSnapshotResponse) Descriptor() ([]byte, []int) {
 	return file_worker_proto_rawDescGZIP(), []int{17}
 }
 
+type DiffSnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Before        string                 `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"` // "": nothing
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffSnapshotsRequest) Reset() {
+	*x = DiffSnapshotsRequest{}
+	mi := &file_worker_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffSnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffSnapshotsRequest) ProtoMessage() {}
+
+func (x *DiffSnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffSnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*DiffSnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DiffSnapshotsRequest) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *DiffSnapshotsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type DiffSnapshotsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffSnapshotsResponse) Reset() {
+	*x = DiffSnapshotsResponse{}
+	mi := &file_worker_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffSnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffSnapshotsResponse) ProtoMessage() {}
+
+func (x *DiffSnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffSnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*DiffSnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DiffSnapshotsResponse) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          Change_Kind            `protobuf:"varint,1,opt,name=kind,proto3,enum=holdfast.worker.v1.Change_Kind" json:"kind,omitempty"`
+	Path          []byte                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"` // absolute; need not be UTF-8
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_worker_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Change) GetKind() Change_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Change_KIND_UNSPECIFIED
+}
+
+func (x *Change) GetPath() []byte {
+	if x != nil {
+		return x.Path
+	}
+	return nil
+}
+
+type ExportSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"` // in the snapshot; "": all of it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSnapshotRequest) Reset() {
+	*x = ExportSnapshotRequest{}
+	mi := &file_worker_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSnapshotRequest) ProtoMessage() {}
+
+func (x *ExportSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*ExportSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExportSnapshotRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *ExportSnapshotRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type ExportSnapshotResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSnapshotResponse) Reset() {
+	*x = ExportSnapshotResponse{}
+	mi := &file_worker_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSnapshotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSnapshotResponse) ProtoMessage() {}
+
+func (x *ExportSnapshotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSnapshotResponse.ProtoReflect.Descriptor instead.
+func (*ExportSnapshotResponse) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExportSnapshotResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ExportImageRequest struct {
+	state         protoimpl.MessageState         `protogen:"open.v1"`
+	Snapshot      string                         `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Ref           string                         `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"` // the name of the image in the layout; "": none
+	Compression   ExportImageRequest_Compression `protobuf:"varint,3,opt,name=compression,proto3,enum=holdfast.worker.v1.ExportImageRequest_Compression" json:"compression,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportImageRequest) Reset() {
+	*x = ExportImageRequest{}
+	mi := &file_worker_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportImageRequest) ProtoMessage() {}
+
+func (x *ExportImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportImageRequest.ProtoReflect.Descriptor instead.
+func (*ExportImageRequest) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ExportImageRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *ExportImageRequest) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ExportImageRequest) GetCompression() ExportImageRequest_Compression {
+	if x != nil {
+		return x.Compression
+	}
+	return ExportImageRequest_COMPRESSION_GZIP
+}
+
+type ExportImageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportImageResponse) Reset() {
+	*x = ExportImageResponse{}
+	mi := &file_worker_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportImageResponse) ProtoMessage() {}
+
+func (x *ExportImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportImageResponse.ProtoReflect.Descriptor instead.
+func (*ExportImageResponse) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ExportImageResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type ImportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Part:
@@ -1689,7 +2143,7 @@ type ImportRequest struct {
 
 func (x *ImportRequest) Reset() {
 	*x = ImportRequest{}
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +2155,7 @@ func (x *ImportRequest) String() string {
 func (*ImportRequest) ProtoMessage() {}
 
 func (x *ImportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +2168,7 @@ func (x *ImportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest.ProtoReflect.Descriptor instead.
 func (*ImportRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18}
+	return file_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ImportRequest) GetPart() isImportRequest_Part {
@@ -1769,7 +2223,7 @@ type ImportResponse struct {
 
 func (x *ImportResponse) Reset() {
 	*x = ImportResponse{}
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +2235,7 @@ func (x *ImportResponse) String() string {
 func (*ImportResponse) ProtoMessage() {}
 
 func (x *ImportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +2248,7 @@ func (x *ImportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportResponse.ProtoReflect.Descriptor instead.
 func (*ImportResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19}
+	return file_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ImportResponse) GetSnapshot() string {
@@ -1826,7 +2280,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +2292,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +2305,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20}
+	return file_worker_proto_rawDescGZIP(), []int{27}
 }
 
 type GetStatusResponse struct {
@@ -1889,7 +2343,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2355,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2368,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21}
+	return file_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -2125,7 +2579,7 @@ type RemoteCache struct {
 
 func (x *RemoteCache) Reset() {
 	*x = RemoteCache{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2591,7 @@ func (x *RemoteCache) String() string {
 func (*RemoteCache) ProtoMessage() {}
 
 func (x *RemoteCache) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2604,7 @@ func (x *RemoteCache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteCache.ProtoReflect.Descriptor instead.
 func (*RemoteCache) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoteCache) GetRepository() string {
@@ -2232,7 +2686,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2698,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2711,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23}
+	return file_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchRequest) GetInterval() *durationpb.Duration {
@@ -2277,7 +2731,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2743,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2756,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24}
+	return file_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchResponse) GetStatus() *GetStatusResponse {
@@ -2327,7 +2781,7 @@ type GetHistoryRequest struct {
 
 func (x *GetHistoryRequest) Reset() {
 	*x = GetHistoryRequest{}
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2793,7 @@ func (x *GetHistoryRequest) String() string {
 func (*GetHistoryRequest) ProtoMessage() {}
 
 func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2806,7 @@ func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{25}
+	return file_worker_proto_rawDescGZIP(), []int{32}
 }
 
 type GetHistoryResponse struct {
@@ -2365,7 +2819,7 @@ type GetHistoryResponse struct {
 
 func (x *GetHistoryResponse) Reset() {
 	*x = GetHistoryResponse{}
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2831,7 @@ func (x *GetHistoryResponse) String() string {
 func (*GetHistoryResponse) ProtoMessage() {}
 
 func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2844,7 @@ func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26}
+	return file_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetHistoryResponse) GetSamples() []*Sample {
@@ -2423,7 +2877,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2889,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2902,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{27}
+	return file_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Sample) GetTime() *timestamppb.Timestamp {
@@ -2520,7 +2974,7 @@ type Pruning struct {
 
 func (x *Pruning) Reset() {
 	*x = Pruning{}
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2986,7 @@ func (x *Pruning) String() string {
 func (*Pruning) ProtoMessage() {}
 
 func (x *Pruning) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2999,7 @@ func (x *Pruning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pruning.ProtoReflect.Descriptor instead.
 func (*Pruning) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{28}
+	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Pruning) GetTime() *timestamppb.Timestamp {
@@ -2586,7 +3040,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +3052,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +3065,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{29}
+	return file_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PruneRequest) GetDryRun() bool {
@@ -2642,7 +3096,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +3108,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +3121,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{30}
+	return file_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PruneResponse) GetEvent() isPruneResponse_Event {
@@ -2739,7 +3193,7 @@ type Removal struct {
 
 func (x *Removal) Reset() {
 	*x = Removal{}
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +3205,7 @@ func (x *Removal) String() string {
 func (*Removal) ProtoMessage() {}
 
 func (x *Removal) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +3218,7 @@ func (x *Removal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Removal.ProtoReflect.Descriptor instead.
 func (*Removal) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{31}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Removal) GetNamespace() string {
@@ -2812,7 +3266,7 @@ type PruneProgress struct {
 
 func (x *PruneProgress) Reset() {
 	*x = PruneProgress{}
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3278,7 @@ func (x *PruneProgress) String() string {
 func (*PruneProgress) ProtoMessage() {}
 
 func (x *PruneProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3291,7 @@ func (x *PruneProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneProgress.ProtoReflect.Descriptor instead.
 func (*PruneProgress) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{32}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PruneProgress) GetSnapshots() int64 {
@@ -2865,7 +3319,7 @@ type PruneResult struct {
 
 func (x *PruneResult) Reset() {
 	*x = PruneResult{}
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3331,7 @@ func (x *PruneResult) String() string {
 func (*PruneResult) ProtoMessage() {}
 
 func (x *PruneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3344,7 @@ func (x *PruneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResult.ProtoReflect.Descriptor instead.
 func (*PruneResult) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{33}
+	return file_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PruneResult) GetSnapshots() int64 {
@@ -2922,7 +3376,7 @@ type ListMountsRequest struct {
 
 func (x *ListMountsRequest) Reset() {
 	*x = ListMountsRequest{}
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3388,7 @@ func (x *ListMountsRequest) String() string {
 func (*ListMountsRequest) ProtoMessage() {}
 
 func (x *ListMountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3401,7 @@ func (x *ListMountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMountsRequest.ProtoReflect.Descriptor instead.
 func (*ListMountsRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{34}
+	return file_worker_proto_rawDescGZIP(), []int{41}
 }
 
 type ListMountsResponse struct {
@@ -2960,7 +3414,7 @@ type ListMountsResponse struct {
 
 func (x *ListMountsResponse) Reset() {
 	*x = ListMountsResponse{}
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3426,7 @@ func (x *ListMountsResponse) String() string {
 func (*ListMountsResponse) ProtoMessage() {}
 
 func (x *ListMountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3439,7 @@ func (x *ListMountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMountsResponse.ProtoReflect.Descriptor instead.
 func (*ListMountsResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{35}
+	return file_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListMountsResponse) GetMounts() []*Mount {
@@ -3013,7 +3467,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3479,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3492,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{36}
+	return file_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Mount) GetWhat() string {
@@ -3074,7 +3528,7 @@ type PendingUnmount struct {
 
 func (x *PendingUnmount) Reset() {
 	*x = PendingUnmount{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3540,7 @@ func (x *PendingUnmount) String() string {
 func (*PendingUnmount) ProtoMessage() {}
 
 func (x *PendingUnmount) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3553,7 @@ func (x *PendingUnmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingUnmount.ProtoReflect.Descriptor instead.
 func (*PendingUnmount) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PendingUnmount) GetWhat() string {
@@ -3138,7 +3592,7 @@ type ListDatabasesRequest struct {
 
 func (x *ListDatabasesRequest) Reset() {
 	*x = ListDatabasesRequest{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3604,7 @@ func (x *ListDatabasesRequest) String() string {
 func (*ListDatabasesRequest) ProtoMessage() {}
 
 func (x *ListDatabasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3617,7 @@ func (x *ListDatabasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDatabasesRequest.ProtoReflect.Descriptor instead.
 func (*ListDatabasesRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{45}
 }
 
 type ListDatabasesResponse struct {
@@ -3175,7 +3629,7 @@ type ListDatabasesResponse struct {
 
 func (x *ListDatabasesResponse) Reset() {
 	*x = ListDatabasesResponse{}
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3641,7 @@ func (x *ListDatabasesResponse) String() string {
 func (*ListDatabasesResponse) ProtoMessage() {}
 
 func (x *ListDatabasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3654,7 @@ func (x *ListDatabasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDatabasesResponse.ProtoReflect.Descriptor instead.
 func (*ListDatabasesResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39}
+	return file_worker_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListDatabasesResponse) GetDatabases() []*Database {
@@ -3229,7 +3683,7 @@ type Database struct {
 
 func (x *Database) Reset() {
 	*x = Database{}
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3695,7 @@ func (x *Database) String() string {
 func (*Database) ProtoMessage() {}
 
 func (x *Database) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3708,7 @@ func (x *Database) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Database.ProtoReflect.Descriptor instead.
 func (*Database) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{40}
+	return file_worker_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Database) GetName() string {
@@ -3344,7 +3798,7 @@ type GetPagesRequest struct {
 
 func (x *GetPagesRequest) Reset() {
 	*x = GetPagesRequest{}
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3810,7 @@ func (x *GetPagesRequest) String() string {
 func (*GetPagesRequest) ProtoMessage() {}
 
 func (x *GetPagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3823,7 @@ func (x *GetPagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPagesRequest.ProtoReflect.Descriptor instead.
 func (*GetPagesRequest) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{41}
+	return file_worker_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetPagesRequest) GetDatabase() string {
@@ -3401,7 +3855,7 @@ type GetPagesResponse struct {
 
 func (x *GetPagesResponse) Reset() {
 	*x = GetPagesResponse{}
-	mi := &file_worker_proto_msgTypes[42]
+	mi := &file_worker_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3867,7 @@ func (x *GetPagesResponse) String() string {
 func (*GetPagesResponse) ProtoMessage() {}
 
 func (x *GetPagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[42]
+	mi := &file_worker_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3880,7 @@ func (x *GetPagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPagesResponse.ProtoReflect.Descriptor instead.
 func (*GetPagesResponse) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{42}
+	return file_worker_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetPagesResponse) GetPageBytes() int64 {
@@ -3484,7 +3938,7 @@ type ImportRequest_Options struct {
 
 func (x *ImportRequest_Options) Reset() {
 	*x = ImportRequest_Options{}
-	mi := &file_worker_proto_msgTypes[44]
+	mi := &file_worker_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3950,7 @@ func (x *ImportRequest_Options) String() string {
 func (*ImportRequest_Options) ProtoMessage() {}
 
 func (x *ImportRequest_Options) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[44]
+	mi := &file_worker_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3963,7 @@ func (x *ImportRequest_Options) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRequest_Options.ProtoReflect.Descriptor instead.
 func (*ImportRequest_Options) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18, 0}
+	return file_worker_proto_rawDescGZIP(), []int{25, 0}
 }
 
 func (x *ImportRequest_Options) GetName() string {
@@ -3568,7 +4022,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\"\x94\x04\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"\xb9\x04\n" +
 	"\n" +
 	"RunRequest\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\tR\x04base\x12\x18\n" +
@@ -3585,8 +4039,10 @@ const file_worker_proto_rawDesc = "" +
 	"\bno_cache\x18\v \x01(\bR\anoCache\x12-\n" +
 	"\x04hold\x18\f \x01(\v2\x19.google.protobuf.DurationR\x04hold\x124\n" +
 	"\asecrets\x18\x0e \x03(\v2\x1a.holdfast.worker.v1.SecretR\asecrets\x12%\n" +
-	"\x0enew_privileges\x18\x0f \x01(\bR\rnewPrivileges\x12#\n" +
-	"\rreserve_bytes\x18\r \x01(\x03R\freserveBytes\"j\n" +
+	"\x0enew_privileges\x18\x0f \x01(\bR\rnewPrivileges\x12\x19\n" +
+	"\x05stdin\x18\x10 \x01(\fH\x00R\x05stdin\x88\x01\x01\x12#\n" +
+	"\rreserve_bytes\x18\r \x01(\x03R\freserveBytesB\b\n" +
+	"\x06_stdin\"j\n" +
 	"\vRunResponse\x12\x18\n" +
 	"\x06output\x18\x01 \x01(\fH\x00R\x06output\x128\n" +
 	"\x06result\x18\x02 \x01(\v2\x1e.holdfast.worker.v1.StepResultH\x00R\x06resultB\a\n" +
@@ -3692,7 +4148,35 @@ const file_worker_proto_rawDesc = "" +
 	"\x15RemoveSnapshotRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x18\n" +
-	"\x16RemoveSnapshotResponse\"\xf9\x01\n" +
+	"\x16RemoveSnapshotResponse\"D\n" +
+	"\x14DiffSnapshotsRequest\x12\x16\n" +
+	"\x06before\x18\x01 \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"M\n" +
+	"\x15DiffSnapshotsResponse\x124\n" +
+	"\achanges\x18\x01 \x03(\v2\x1a.holdfast.worker.v1.ChangeR\achanges\"\xa3\x01\n" +
+	"\x06Change\x123\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1f.holdfast.worker.v1.Change.KindR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\fR\x04path\"P\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"KIND_ADDED\x10\x01\x12\x10\n" +
+	"\fKIND_CHANGED\x10\x02\x12\x10\n" +
+	"\fKIND_DELETED\x10\x03\"G\n" +
+	"\x15ExportSnapshotRequest\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\",\n" +
+	"\x16ExportSnapshotResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xd3\x01\n" +
+	"\x12ExportImageRequest\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x10\n" +
+	"\x03ref\x18\x02 \x01(\tR\x03ref\x12T\n" +
+	"\vcompression\x18\x03 \x01(\x0e22.holdfast.worker.v1.ExportImageRequest.CompressionR\vcompression\"9\n" +
+	"\vCompression\x12\x14\n" +
+	"\x10COMPRESSION_GZIP\x10\x00\x12\x14\n" +
+	"\x10COMPRESSION_ZSTD\x10\x01\")\n" +
+	"\x13ExportImageResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xf9\x01\n" +
 	"\rImportRequest\x12E\n" +
 	"\aoptions\x18\x01 \x01(\v2).holdfast.worker.v1.ImportRequest.OptionsH\x00R\aoptions\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x1a\x82\x01\n" +
@@ -3853,13 +4337,16 @@ const file_worker_proto_rawDesc = "" +
 	"\x05Steps\x12H\n" +
 	"\x03Run\x12\x1e.holdfast.worker.v1.RunRequest\x1a\x1f.holdfast.worker.v1.RunResponse0\x01\x12X\n" +
 	"\x04List\x12$.holdfast.worker.v1.ListStepsRequest\x1a%.holdfast.worker.v1.ListStepsResponse\"\x03\x90\x02\x01\x12K\n" +
-	"\x04Logs\x12\x1f.holdfast.worker.v1.LogsRequest\x1a .holdfast.worker.v1.LogsResponse0\x012\xab\x02\n" +
+	"\x04Logs\x12\x1f.holdfast.worker.v1.LogsRequest\x1a .holdfast.worker.v1.LogsResponse0\x012\xed\x03\n" +
 	"\tSnapshots\x12`\n" +
 	"\x04List\x12(.holdfast.worker.v1.ListSnapshotsRequest\x1a).holdfast.worker.v1.ListSnapshotsResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\x03Get\x12&.holdfast.worker.v1.GetSnapshotRequest\x1a'.holdfast.worker.v1.GetSnapshotResponse\"\x03\x90\x02\x01\x12_\n" +
-	"\x06Remove\x12).holdfast.worker.v1.RemoveSnapshotRequest\x1a*.holdfast.worker.v1.RemoveSnapshotResponse2[\n" +
+	"\x06Remove\x12).holdfast.worker.v1.RemoveSnapshotRequest\x1a*.holdfast.worker.v1.RemoveSnapshotResponse\x12]\n" +
+	"\x04Diff\x12(.holdfast.worker.v1.DiffSnapshotsRequest\x1a).holdfast.worker.v1.DiffSnapshotsResponse0\x01\x12a\n" +
+	"\x06Export\x12).holdfast.worker.v1.ExportSnapshotRequest\x1a*.holdfast.worker.v1.ExportSnapshotResponse0\x012\xb8\x01\n" +
 	"\x06Images\x12Q\n" +
-	"\x06Import\x12!.holdfast.worker.v1.ImportRequest\x1a\".holdfast.worker.v1.ImportResponse(\x012\x93\x05\n" +
+	"\x06Import\x12!.holdfast.worker.v1.ImportRequest\x1a\".holdfast.worker.v1.ImportResponse(\x01\x12[\n" +
+	"\x06Export\x12&.holdfast.worker.v1.ExportImageRequest\x1a'.holdfast.worker.v1.ExportImageResponse0\x012\x93\x05\n" +
 	"\aStorage\x12]\n" +
 	"\tGetStatus\x12$.holdfast.worker.v1.GetStatusRequest\x1a%.holdfast.worker.v1.GetStatusResponse\"\x03\x90\x02\x01\x12N\n" +
 	"\x05Watch\x12 .holdfast.worker.v1.WatchRequest\x1a!.holdfast.worker.v1.WatchResponse0\x01\x12`\n" +
@@ -3883,141 +4370,159 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_worker_proto_goTypes = []any{
-	(Network)(0),                    // 0: holdfast.worker.v1.Network
-	(Sharing)(0),                    // 1: holdfast.worker.v1.Sharing
-	(Step_State)(0),                 // 2: holdfast.worker.v1.Step.State
-	(ListSnapshotsRequest_Order)(0), // 3: holdfast.worker.v1.ListSnapshotsRequest.Order
-	(*Limits)(nil),                  // 4: holdfast.worker.v1.Limits
-	(*Cache)(nil),                   // 5: holdfast.worker.v1.Cache
-	(*Secret)(nil),                  // 6: holdfast.worker.v1.Secret
-	(*RunRequest)(nil),              // 7: holdfast.worker.v1.RunRequest
-	(*RunResponse)(nil),             // 8: holdfast.worker.v1.RunResponse
-	(*StepResult)(nil),              // 9: holdfast.worker.v1.StepResult
-	(*Step)(nil),                    // 10: holdfast.worker.v1.Step
-	(*ListStepsRequest)(nil),        // 11: holdfast.worker.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 12: holdfast.worker.v1.ListStepsResponse
-	(*LogsRequest)(nil),             // 13: holdfast.worker.v1.LogsRequest
-	(*LogsResponse)(nil),            // 14: holdfast.worker.v1.LogsResponse
-	(*Snapshot)(nil),                // 15: holdfast.worker.v1.Snapshot
-	(*ListSnapshotsRequest)(nil),    // 16: holdfast.worker.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),   // 17: holdfast.worker.v1.ListSnapshotsResponse
-	(*GetSnapshotRequest)(nil),      // 18: holdfast.worker.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),     // 19: holdfast.worker.v1.GetSnapshotResponse
-	(*RemoveSnapshotRequest)(nil),   // 20: holdfast.worker.v1.RemoveSnapshotRequest
-	(*RemoveSnapshotResponse)(nil),  // 21: holdfast.worker.v1.RemoveSnapshotResponse
-	(*ImportRequest)(nil),           // 22: holdfast.worker.v1.ImportRequest
-	(*ImportResponse)(nil),          // 23: holdfast.worker.v1.ImportResponse
-	(*GetStatusRequest)(nil),        // 24: holdfast.worker.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 25: holdfast.worker.v1.GetStatusResponse
-	(*RemoteCache)(nil),             // 26: holdfast.worker.v1.RemoteCache
-	(*WatchRequest)(nil),            // 27: holdfast.worker.v1.WatchRequest
-	(*WatchResponse)(nil),           // 28: holdfast.worker.v1.WatchResponse
-	(*GetHistoryRequest)(nil),       // 29: holdfast.worker.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),      // 30: holdfast.worker.v1.GetHistoryResponse
-	(*Sample)(nil),                  // 31: holdfast.worker.v1.Sample
-	(*Pruning)(nil),                 // 32: holdfast.worker.v1.Pruning
-	(*PruneRequest)(nil),            // 33: holdfast.worker.v1.PruneRequest
-	(*PruneResponse)(nil),           // 34: holdfast.worker.v1.PruneResponse
-	(*Removal)(nil),                 // 35: holdfast.worker.v1.Removal
-	(*PruneProgress)(nil),           // 36: holdfast.worker.v1.PruneProgress
-	(*PruneResult)(nil),             // 37: holdfast.worker.v1.PruneResult
-	(*ListMountsRequest)(nil),       // 38: holdfast.worker.v1.ListMountsRequest
-	(*ListMountsResponse)(nil),      // 39: holdfast.worker.v1.ListMountsResponse
-	(*Mount)(nil),                   // 40: holdfast.worker.v1.Mount
-	(*PendingUnmount)(nil),          // 41: holdfast.worker.v1.PendingUnmount
-	(*ListDatabasesRequest)(nil),    // 42: holdfast.worker.v1.ListDatabasesRequest
-	(*ListDatabasesResponse)(nil),   // 43: holdfast.worker.v1.ListDatabasesResponse
-	(*Database)(nil),                // 44: holdfast.worker.v1.Database
-	(*GetPagesRequest)(nil),         // 45: holdfast.worker.v1.GetPagesRequest
-	(*GetPagesResponse)(nil),        // 46: holdfast.worker.v1.GetPagesResponse
-	nil,                             // 47: holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
-	(*ImportRequest_Options)(nil),   // 48: holdfast.worker.v1.ImportRequest.Options
-	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
+	(Network)(0),                        // 0: holdfast.worker.v1.Network
+	(Sharing)(0),                        // 1: holdfast.worker.v1.Sharing
+	(Step_State)(0),                     // 2: holdfast.worker.v1.Step.State
+	(ListSnapshotsRequest_Order)(0),     // 3: holdfast.worker.v1.ListSnapshotsRequest.Order
+	(Change_Kind)(0),                    // 4: holdfast.worker.v1.Change.Kind
+	(ExportImageRequest_Compression)(0), // 5: holdfast.worker.v1.ExportImageRequest.Compression
+	(*Limits)(nil),                      // 6: holdfast.worker.v1.Limits
+	(*Cache)(nil),                       // 7: holdfast.worker.v1.Cache
+	(*Secret)(nil),                      // 8: holdfast.worker.v1.Secret
+	(*RunRequest)(nil),                  // 9: holdfast.worker.v1.RunRequest
+	(*RunResponse)(nil),                 // 10: holdfast.worker.v1.RunResponse
+	(*StepResult)(nil),                  // 11: holdfast.worker.v1.StepResult
+	(*Step)(nil),                        // 12: holdfast.worker.v1.Step
+	(*ListStepsRequest)(nil),            // 13: holdfast.worker.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),           // 14: holdfast.worker.v1.ListStepsResponse
+	(*LogsRequest)(nil),                 // 15: holdfast.worker.v1.LogsRequest
+	(*LogsResponse)(nil),                // 16: holdfast.worker.v1.LogsResponse
+	(*Snapshot)(nil),                    // 17: holdfast.worker.v1.Snapshot
+	(*ListSnapshotsRequest)(nil),        // 18: holdfast.worker.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),       // 19: holdfast.worker.v1.ListSnapshotsResponse
+	(*GetSnapshotRequest)(nil),          // 20: holdfast.worker.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),         // 21: holdfast.worker.v1.GetSnapshotResponse
+	(*RemoveSnapshotRequest)(nil),       // 22: holdfast.worker.v1.RemoveSnapshotRequest
+	(*RemoveSnapshotResponse)(nil),      // 23: holdfast.worker.v1.RemoveSnapshotResponse
+	(*DiffSnapshotsRequest)(nil),        // 24: holdfast.worker.v1.DiffSnapshotsRequest
+	(*DiffSnapshotsResponse)(nil),       // 25: holdfast.worker.v1.DiffSnapshotsResponse
+	(*Change)(nil),                      // 26: holdfast.worker.v1.Change
+	(*ExportSnapshotRequest)(nil),       // 27: holdfast.worker.v1.ExportSnapshotRequest
+	(*ExportSnapshotResponse)(nil),      // 28: holdfast.worker.v1.ExportSnapshotResponse
+	(*ExportImageRequest)(nil),          // 29: holdfast.worker.v1.ExportImageRequest
+	(*ExportImageResponse)(nil),         // 30: holdfast.worker.v1.ExportImageResponse
+	(*ImportRequest)(nil),               // 31: holdfast.worker.v1.ImportRequest
+	(*ImportResponse)(nil),              // 32: holdfast.worker.v1.ImportResponse
+	(*GetStatusRequest)(nil),            // 33: holdfast.worker.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),           // 34: holdfast.worker.v1.GetStatusResponse
+	(*RemoteCache)(nil),                 // 35: holdfast.worker.v1.RemoteCache
+	(*WatchRequest)(nil),                // 36: holdfast.worker.v1.WatchRequest
+	(*WatchResponse)(nil),               // 37: holdfast.worker.v1.WatchResponse
+	(*GetHistoryRequest)(nil),           // 38: holdfast.worker.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),          // 39: holdfast.worker.v1.GetHistoryResponse
+	(*Sample)(nil),                      // 40: holdfast.worker.v1.Sample
+	(*Pruning)(nil),                     // 41: holdfast.worker.v1.Pruning
+	(*PruneRequest)(nil),                // 42: holdfast.worker.v1.PruneRequest
+	(*PruneResponse)(nil),               // 43: holdfast.worker.v1.PruneResponse
+	(*Removal)(nil),                     // 44: holdfast.worker.v1.Removal
+	(*PruneProgress)(nil),               // 45: holdfast.worker.v1.PruneProgress
+	(*PruneResult)(nil),                 // 46: holdfast.worker.v1.PruneResult
+	(*ListMountsRequest)(nil),           // 47: holdfast.worker.v1.ListMountsRequest
+	(*ListMountsResponse)(nil),          // 48: holdfast.worker.v1.ListMountsResponse
+	(*Mount)(nil),                       // 49: holdfast.worker.v1.Mount
+	(*PendingUnmount)(nil),              // 50: holdfast.worker.v1.PendingUnmount
+	(*ListDatabasesRequest)(nil),        // 51: holdfast.worker.v1.ListDatabasesRequest
+	(*ListDatabasesResponse)(nil),       // 52: holdfast.worker.v1.ListDatabasesResponse
+	(*Database)(nil),                    // 53: holdfast.worker.v1.Database
+	(*GetPagesRequest)(nil),             // 54: holdfast.worker.v1.GetPagesRequest
+	(*GetPagesResponse)(nil),            // 55: holdfast.worker.v1.GetPagesResponse
+	nil,                                 // 56: holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
+	(*ImportRequest_Options)(nil),       // 57: holdfast.worker.v1.ImportRequest.Options
+	(*durationpb.Duration)(nil),         // 58: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),       // 59: google.protobuf.Timestamp
 }
 var file_worker_proto_depIdxs = []int32{
-	49, // 0: holdfast.worker.v1.Limits.time:type_name -> google.protobuf.Duration
+	58, // 0: holdfast.worker.v1.Limits.time:type_name -> google.protobuf.Duration
 	1,  // 1: holdfast.worker.v1.Cache.sharing:type_name -> holdfast.worker.v1.Sharing
 	0,  // 2: holdfast.worker.v1.RunRequest.network:type_name -> holdfast.worker.v1.Network
-	4,  // 3: holdfast.worker.v1.RunRequest.limits:type_name -> holdfast.worker.v1.Limits
-	5,  // 4: holdfast.worker.v1.RunRequest.caches:type_name -> holdfast.worker.v1.Cache
-	49, // 5: holdfast.worker.v1.RunRequest.hold:type_name -> google.protobuf.Duration
-	6,  // 6: holdfast.worker.v1.RunRequest.secrets:type_name -> holdfast.worker.v1.Secret
-	9,  // 7: holdfast.worker.v1.RunResponse.result:type_name -> holdfast.worker.v1.StepResult
-	50, // 8: holdfast.worker.v1.StepResult.created:type_name -> google.protobuf.Timestamp
-	49, // 9: holdfast.worker.v1.StepResult.duration:type_name -> google.protobuf.Duration
-	49, // 10: holdfast.worker.v1.StepResult.user_time:type_name -> google.protobuf.Duration
-	49, // 11: holdfast.worker.v1.StepResult.system_time:type_name -> google.protobuf.Duration
+	6,  // 3: holdfast.worker.v1.RunRequest.limits:type_name -> holdfast.worker.v1.Limits
+	7,  // 4: holdfast.worker.v1.RunRequest.caches:type_name -> holdfast.worker.v1.Cache
+	58, // 5: holdfast.worker.v1.RunRequest.hold:type_name -> google.protobuf.Duration
+	8,  // 6: holdfast.worker.v1.RunRequest.secrets:type_name -> holdfast.worker.v1.Secret
+	11, // 7: holdfast.worker.v1.RunResponse.result:type_name -> holdfast.worker.v1.StepResult
+	59, // 8: holdfast.worker.v1.StepResult.created:type_name -> google.protobuf.Timestamp
+	58, // 9: holdfast.worker.v1.StepResult.duration:type_name -> google.protobuf.Duration
+	58, // 10: holdfast.worker.v1.StepResult.user_time:type_name -> google.protobuf.Duration
+	58, // 11: holdfast.worker.v1.StepResult.system_time:type_name -> google.protobuf.Duration
 	2,  // 12: holdfast.worker.v1.Step.state:type_name -> holdfast.worker.v1.Step.State
-	50, // 13: holdfast.worker.v1.Step.queued:type_name -> google.protobuf.Timestamp
-	50, // 14: holdfast.worker.v1.Step.started:type_name -> google.protobuf.Timestamp
-	50, // 15: holdfast.worker.v1.Step.ended:type_name -> google.protobuf.Timestamp
-	10, // 16: holdfast.worker.v1.ListStepsResponse.steps:type_name -> holdfast.worker.v1.Step
-	50, // 17: holdfast.worker.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
-	50, // 18: holdfast.worker.v1.Snapshot.last_used:type_name -> google.protobuf.Timestamp
+	59, // 13: holdfast.worker.v1.Step.queued:type_name -> google.protobuf.Timestamp
+	59, // 14: holdfast.worker.v1.Step.started:type_name -> google.protobuf.Timestamp
+	59, // 15: holdfast.worker.v1.Step.ended:type_name -> google.protobuf.Timestamp
+	12, // 16: holdfast.worker.v1.ListStepsResponse.steps:type_name -> holdfast.worker.v1.Step
+	59, // 17: holdfast.worker.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
+	59, // 18: holdfast.worker.v1.Snapshot.last_used:type_name -> google.protobuf.Timestamp
 	3,  // 19: holdfast.worker.v1.ListSnapshotsRequest.order:type_name -> holdfast.worker.v1.ListSnapshotsRequest.Order
-	15, // 20: holdfast.worker.v1.ListSnapshotsResponse.snapshots:type_name -> holdfast.worker.v1.Snapshot
-	15, // 21: holdfast.worker.v1.GetSnapshotResponse.snapshot:type_name -> holdfast.worker.v1.Snapshot
-	47, // 22: holdfast.worker.v1.GetSnapshotResponse.labels:type_name -> holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
-	48, // 23: holdfast.worker.v1.ImportRequest.options:type_name -> holdfast.worker.v1.ImportRequest.Options
-	50, // 24: holdfast.worker.v1.GetStatusResponse.started:type_name -> google.protobuf.Timestamp
-	50, // 25: holdfast.worker.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	49, // 26: holdfast.worker.v1.GetStatusResponse.prune_interval:type_name -> google.protobuf.Duration
-	26, // 27: holdfast.worker.v1.GetStatusResponse.remote_caches:type_name -> holdfast.worker.v1.RemoteCache
-	49, // 28: holdfast.worker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
-	25, // 29: holdfast.worker.v1.WatchResponse.status:type_name -> holdfast.worker.v1.GetStatusResponse
-	10, // 30: holdfast.worker.v1.WatchResponse.steps:type_name -> holdfast.worker.v1.Step
-	31, // 31: holdfast.worker.v1.GetHistoryResponse.samples:type_name -> holdfast.worker.v1.Sample
-	32, // 32: holdfast.worker.v1.GetHistoryResponse.prunings:type_name -> holdfast.worker.v1.Pruning
-	50, // 33: holdfast.worker.v1.Sample.time:type_name -> google.protobuf.Timestamp
-	50, // 34: holdfast.worker.v1.Pruning.time:type_name -> google.protobuf.Timestamp
-	35, // 35: holdfast.worker.v1.PruneResponse.removal:type_name -> holdfast.worker.v1.Removal
-	36, // 36: holdfast.worker.v1.PruneResponse.progress:type_name -> holdfast.worker.v1.PruneProgress
-	37, // 37: holdfast.worker.v1.PruneResponse.result:type_name -> holdfast.worker.v1.PruneResult
-	50, // 38: holdfast.worker.v1.Removal.last_used:type_name -> google.protobuf.Timestamp
-	40, // 39: holdfast.worker.v1.ListMountsResponse.mounts:type_name -> holdfast.worker.v1.Mount
-	41, // 40: holdfast.worker.v1.ListMountsResponse.pending:type_name -> holdfast.worker.v1.PendingUnmount
-	50, // 41: holdfast.worker.v1.PendingUnmount.since:type_name -> google.protobuf.Timestamp
-	44, // 42: holdfast.worker.v1.ListDatabasesResponse.databases:type_name -> holdfast.worker.v1.Database
-	49, // 43: holdfast.worker.v1.Database.commit_p50:type_name -> google.protobuf.Duration
-	49, // 44: holdfast.worker.v1.Database.commit_p99:type_name -> google.protobuf.Duration
-	49, // 45: holdfast.worker.v1.Database.commit_max:type_name -> google.protobuf.Duration
-	7,  // 46: holdfast.worker.v1.Steps.Run:input_type -> holdfast.worker.v1.RunRequest
-	11, // 47: holdfast.worker.v1.Steps.List:input_type -> holdfast.worker.v1.ListStepsRequest
-	13, // 48: holdfast.worker.v1.Steps.Logs:input_type -> holdfast.worker.v1.LogsRequest
-	16, // 49: holdfast.worker.v1.Snapshots.List:input_type -> holdfast.worker.v1.ListSnapshotsRequest
-	18, // 50: holdfast.worker.v1.Snapshots.Get:input_type -> holdfast.worker.v1.GetSnapshotRequest
-	20, // 51: holdfast.worker.v1.Snapshots.Remove:input_type -> holdfast.worker.v1.RemoveSnapshotRequest
-	22, // 52: holdfast.worker.v1.Images.Import:input_type -> holdfast.worker.v1.ImportRequest
-	24, // 53: holdfast.worker.v1.Storage.GetStatus:input_type -> holdfast.worker.v1.GetStatusRequest
-	27, // 54: holdfast.worker.v1.Storage.Watch:input_type -> holdfast.worker.v1.WatchRequest
-	29, // 55: holdfast.worker.v1.Storage.GetHistory:input_type -> holdfast.worker.v1.GetHistoryRequest
-	33, // 56: holdfast.worker.v1.Storage.Prune:input_type -> holdfast.worker.v1.PruneRequest
-	38, // 57: holdfast.worker.v1.Storage.ListMounts:input_type -> holdfast.worker.v1.ListMountsRequest
-	42, // 58: holdfast.worker.v1.Storage.ListDatabases:input_type -> holdfast.worker.v1.ListDatabasesRequest
-	45, // 59: holdfast.worker.v1.Storage.GetPages:input_type -> holdfast.worker.v1.GetPagesRequest
-	8,  // 60: holdfast.worker.v1.Steps.Run:output_type -> holdfast.worker.v1.RunResponse
-	12, // 61: holdfast.worker.v1.Steps.List:output_type -> holdfast.worker.v1.ListStepsResponse
-	14, // 62: holdfast.worker.v1.Steps.Logs:output_type -> holdfast.worker.v1.LogsResponse
-	17, // 63: holdfast.worker.v1.Snapshots.List:output_type -> holdfast.worker.v1.ListSnapshotsResponse
-	19, // 64: holdfast.worker.v1.Snapshots.Get:output_type -> holdfast.worker.v1.GetSnapshotResponse
-	21, // 65: holdfast.worker.v1.Snapshots.Remove:output_type -> holdfast.worker.v1.RemoveSnapshotResponse
-	23, // 66: holdfast.worker.v1.Images.Import:output_type -> holdfast.worker.v1.ImportResponse
-	25, // 67: holdfast.worker.v1.Storage.GetStatus:output_type -> holdfast.worker.v1.GetStatusResponse
-	28, // 68: holdfast.worker.v1.Storage.Watch:output_type -> holdfast.worker.v1.WatchResponse
-	30, // 69: holdfast.worker.v1.Storage.GetHistory:output_type -> holdfast.worker.v1.GetHistoryResponse
-	34, // 70: holdfast.worker.v1.Storage.Prune:output_type -> holdfast.worker.v1.PruneResponse
-	39, // 71: holdfast.worker.v1.Storage.ListMounts:output_type -> holdfast.worker.v1.ListMountsResponse
-	43, // 72: holdfast.worker.v1.Storage.ListDatabases:output_type -> holdfast.worker.v1.ListDatabasesResponse
-	46, // 73: holdfast.worker.v1.Storage.GetPages:output_type -> holdfast.worker.v1.GetPagesResponse
-	60, // [60:74] is the sub-list for method output_type
-	46, // [46:60] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	17, // 20: holdfast.worker.v1.ListSnapshotsResponse.snapshots:type_name -> holdfast.worker.v1.Snapshot
+	17, // 21: holdfast.worker.v1.GetSnapshotResponse.snapshot:type_name -> holdfast.worker.v1.Snapshot
+	56, // 22: holdfast.worker.v1.GetSnapshotResponse.labels:type_name -> holdfast.worker.v1.GetSnapshotResponse.LabelsEntry
+	26, // 23: holdfast.worker.v1.DiffSnapshotsResponse.changes:type_name -> holdfast.worker.v1.Change
+	4,  // 24: holdfast.worker.v1.Change.kind:type_name -> holdfast.worker.v1.Change.Kind
+	5,  // 25: holdfast.worker.v1.ExportImageRequest.compression:type_name -> holdfast.worker.v1.ExportImageRequest.Compression
+	57, // 26: holdfast.worker.v1.ImportRequest.options:type_name -> holdfast.worker.v1.ImportRequest.Options
+	59, // 27: holdfast.worker.v1.GetStatusResponse.started:type_name -> google.protobuf.Timestamp
+	59, // 28: holdfast.worker.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	58, // 29: holdfast.worker.v1.GetStatusResponse.prune_interval:type_name -> google.protobuf.Duration
+	35, // 30: holdfast.worker.v1.GetStatusResponse.remote_caches:type_name -> holdfast.worker.v1.RemoteCache
+	58, // 31: holdfast.worker.v1.WatchRequest.interval:type_name -> google.protobuf.Duration
+	34, // 32: holdfast.worker.v1.WatchResponse.status:type_name -> holdfast.worker.v1.GetStatusResponse
+	12, // 33: holdfast.worker.v1.WatchResponse.steps:type_name -> holdfast.worker.v1.Step
+	40, // 34: holdfast.worker.v1.GetHistoryResponse.samples:type_name -> holdfast.worker.v1.Sample
+	41, // 35: holdfast.worker.v1.GetHistoryResponse.prunings:type_name -> holdfast.worker.v1.Pruning
+	59, // 36: holdfast.worker.v1.Sample.time:type_name -> google.protobuf.Timestamp
+	59, // 37: holdfast.worker.v1.Pruning.time:type_name -> google.protobuf.Timestamp
+	44, // 38: holdfast.worker.v1.PruneResponse.removal:type_name -> holdfast.worker.v1.Removal
+	45, // 39: holdfast.worker.v1.PruneResponse.progress:type_name -> holdfast.worker.v1.PruneProgress
+	46, // 40: holdfast.worker.v1.PruneResponse.result:type_name -> holdfast.worker.v1.PruneResult
+	59, // 41: holdfast.worker.v1.Removal.last_used:type_name -> google.protobuf.Timestamp
+	49, // 42: holdfast.worker.v1.ListMountsResponse.mounts:type_name -> holdfast.worker.v1.Mount
+	50, // 43: holdfast.worker.v1.ListMountsResponse.pending:type_name -> holdfast.worker.v1.PendingUnmount
+	59, // 44: holdfast.worker.v1.PendingUnmount.since:type_name -> google.protobuf.Timestamp
+	53, // 45: holdfast.worker.v1.ListDatabasesResponse.databases:type_name -> holdfast.worker.v1.Database
+	58, // 46: holdfast.worker.v1.Database.commit_p50:type_name -> google.protobuf.Duration
+	58, // 47: holdfast.worker.v1.Database.commit_p99:type_name -> google.protobuf.Duration
+	58, // 48: holdfast.worker.v1.Database.commit_max:type_name -> google.protobuf.Duration
+	9,  // 49: holdfast.worker.v1.Steps.Run:input_type -> holdfast.worker.v1.RunRequest
+	13, // 50: holdfast.worker.v1.Steps.List:input_type -> holdfast.worker.v1.ListStepsRequest
+	15, // 51: holdfast.worker.v1.Steps.Logs:input_type -> holdfast.worker.v1.LogsRequest
+	18, // 52: holdfast.worker.v1.Snapshots.List:input_type -> holdfast.worker.v1.ListSnapshotsRequest
+	20, // 53: holdfast.worker.v1.Snapshots.Get:input_type -> holdfast.worker.v1.GetSnapshotRequest
+	22, // 54: holdfast.worker.v1.Snapshots.Remove:input_type -> holdfast.worker.v1.RemoveSnapshotRequest
+	24, // 55: holdfast.worker.v1.Snapshots.Diff:input_type -> holdfast.worker.v1.DiffSnapshotsRequest
+	27, // 56: holdfast.worker.v1.Snapshots.Export:input_type -> holdfast.worker.v1.ExportSnapshotRequest
+	31, // 57: holdfast.worker.v1.Images.Import:input_type -> holdfast.worker.v1.ImportRequest
+	29, // 58: holdfast.worker.v1.Images.Export:input_type -> holdfast.worker.v1.ExportImageRequest
+	33, // 59: holdfast.worker.v1.Storage.GetStatus:input_type -> holdfast.worker.v1.GetStatusRequest
+	36, // 60: holdfast.worker.v1.Storage.Watch:input_type -> holdfast.worker.v1.WatchRequest
+	38, // 61: holdfast.worker.v1.Storage.GetHistory:input_type -> holdfast.worker.v1.GetHistoryRequest
+	42, // 62: holdfast.worker.v1.Storage.Prune:input_type -> holdfast.worker.v1.PruneRequest
+	47, // 63: holdfast.worker.v1.Storage.ListMounts:input_type -> holdfast.worker.v1.ListMountsRequest
+	51, // 64: holdfast.worker.v1.Storage.ListDatabases:input_type -> holdfast.worker.v1.ListDatabasesRequest
+	54, // 65: holdfast.worker.v1.Storage.GetPages:input_type -> holdfast.worker.v1.GetPagesRequest
+	10, // 66: holdfast.worker.v1.Steps.Run:output_type -> holdfast.worker.v1.RunResponse
+	14, // 67: holdfast.worker.v1.Steps.List:output_type -> holdfast.worker.v1.ListStepsResponse
+	16, // 68: holdfast.worker.v1.Steps.Logs:output_type -> holdfast.worker.v1.LogsResponse
+	19, // 69: holdfast.worker.v1.Snapshots.List:output_type -> holdfast.worker.v1.ListSnapshotsResponse
+	21, // 70: holdfast.worker.v1.Snapshots.Get:output_type -> holdfast.worker.v1.GetSnapshotResponse
+	23, // 71: holdfast.worker.v1.Snapshots.Remove:output_type -> holdfast.worker.v1.RemoveSnapshotResponse
+	25, // 72: holdfast.worker.v1.Snapshots.Diff:output_type -> holdfast.worker.v1.DiffSnapshotsResponse
+	28, // 73: holdfast.worker.v1.Snapshots.Export:output_type -> holdfast.worker.v1.ExportSnapshotResponse
+	32, // 74: holdfast.worker.v1.Images.Import:output_type -> holdfast.worker.v1.ImportResponse
+	30, // 75: holdfast.worker.v1.Images.Export:output_type -> holdfast.worker.v1.ExportImageResponse
+	34, // 76: holdfast.worker.v1.Storage.GetStatus:output_type -> holdfast.worker.v1.GetStatusResponse
+	37, // 77: holdfast.worker.v1.Storage.Watch:output_type -> holdfast.worker.v1.WatchResponse
+	39, // 78: holdfast.worker.v1.Storage.GetHistory:output_type -> holdfast.worker.v1.GetHistoryResponse
+	43, // 79: holdfast.worker.v1.Storage.Prune:output_type -> holdfast.worker.v1.PruneResponse
+	48, // 80: holdfast.worker.v1.Storage.ListMounts:output_type -> holdfast.worker.v1.ListMountsResponse
+	52, // 81: holdfast.worker.v1.Storage.ListDatabases:output_type -> holdfast.worker.v1.ListDatabasesResponse
+	55, // 82: holdfast.worker.v1.Storage.GetPages:output_type -> holdfast.worker.v1.GetPagesResponse
+	66, // [66:83] is the sub-list for method output_type
+	49, // [49:66] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -4025,15 +4530,16 @@ func file_worker_proto_init() {
 	if File_worker_proto != nil {
 		return
 	}
+	file_worker_proto_msgTypes[3].OneofWrappers = []any{}
 	file_worker_proto_msgTypes[4].OneofWrappers = []any{
 		(*RunResponse_Output)(nil),
 		(*RunResponse_Result)(nil),
 	}
-	file_worker_proto_msgTypes[18].OneofWrappers = []any{
+	file_worker_proto_msgTypes[25].OneofWrappers = []any{
 		(*ImportRequest_Options_)(nil),
 		(*ImportRequest_Data)(nil),
 	}
-	file_worker_proto_msgTypes[30].OneofWrappers = []any{
+	file_worker_proto_msgTypes[37].OneofWrappers = []any{
 		(*PruneResponse_Removal)(nil),
 		(*PruneResponse_Progress)(nil),
 		(*PruneResponse_Result)(nil),
@@ -4043,8 +4549,8 @@ func file_worker_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   45,
+			NumEnums:      6,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -21,6 +21,7 @@ import (
 
 	"holdfast/worker/internal/remote"
 	"holdfast/worker/prune"
+	"holdfast/worker/registry"
 	"holdfast/worker/service"
 	"holdfast/worker/snapshot"
 )
@@ -66,6 +67,10 @@ func (c *call) serveAPI(s *shared, log *slog.Logger, at *sockets, got *config, c
 	databases = append(databases, clients.files...)
 	a.service = service.New(service.Options{
 		Version: version(), Namespace: names, Runner: s.runner, Mounts: s.mounts, Databases: databases, Concurrency: s.runner.Concurrency(), Cache: s.cache, Logger: log,
+		Client: registry.Client{Downloads: filepath.Join(s.store.Root(), downloadsName)},
+		Show: func(ctx context.Context, info snapshot.Info) (string, func() error, error) {
+			return showTree(ctx, names, s.mounts, info)
+		},
 		Policies: func() service.Policies { return *policies.Load() },
 		Reserve: func(ctx context.Context, base string, bytes int64) (func(), error) {
 			return c.reserveFor(ctx, s, names, base, bytes, policies.Load().Config)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	rand2 "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"holdfast/worker/api"
 )
 
 // fleet is a registry, and the keys of workers that share results by it.
@@ -216,5 +219,53 @@ func TestRemoteCacheGone(t *testing.T) {
 	f.worker(f.both())
 	if said, _, _ := f.run(); !all(said, "fetched") {
 		t.Errorf("what was made while the registry was gone: %q", said)
+	}
+}
+
+// TestRemoteCacheKilled: a daemon that is killed while it fetches, or exports, has nothing half done when it is started again.
+func TestRemoteCacheKilled(t *testing.T) {
+	f := newFleet(t)
+	w := f.worker(f.both())
+	go func() { // exports are killed, too
+		time.Sleep(time.Duration(20+rand2.IntN(400)) * time.Millisecond)
+		_ = w.cmd.Process.Kill()
+	}()
+	for _, c := range chain[:3] {
+		served(t, "step", "--base", "bb", "--", "sh", "-c", c)
+	}
+	w.kill()
+	w = startDaemon(t, "--config", "config.toml")
+	_, output, last := f.run()
+	tree := f.tree(last)
+	w.stop()
+	for range 6 {
+		w := f.worker(f.both())
+		running := make(chan struct{})
+		steps := api.NewStepsClient(overSocket(t), anywhere) // a command without a daemon would run the step itself
+		go func() {
+			defer close(running)
+			r := sh("")
+			for _, c := range chain {
+				r.Command[2] = c
+				_, res, err := ran(t, steps, r)
+				if err != nil {
+					return
+				}
+				r.Base = res.Snapshot
+			}
+		}()
+		time.Sleep(time.Duration(rand2.IntN(150)) * time.Millisecond)
+		w.kill()
+		<-running
+		w = startDaemon(t, "--config", "config.toml")
+		said, got, end := f.run()
+		if strings.Contains(strings.Join(said, " "), "ran") || got != output {
+			t.Errorf("%q, %q: %s", said, got, w.log)
+		}
+		differences(t, tree, f.tree(end))
+		if out := served(t, "snapshot", "ls").out; strings.Contains(out, "!run") || strings.Contains(out, "active") {
+			t.Errorf("left: %s", out)
+		}
+		w.stop()
 	}
 }

@@ -21,7 +21,7 @@ type shared struct {
 	runner *step.Runner
 	room   *room
 	cache  *remotecache.Cache // nil: there is none
-	page   string // its address, with the token; "": there is none
+	page   string             // its address, with the token; "": there is none
 
 	digests bool                // each snapshot gets one
 	mirrors map[string][]string // of registries

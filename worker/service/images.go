@@ -62,12 +62,11 @@ func (s images) Import(ctx context.Context, stream *connect.ClientStream[api.Imp
 			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}
 	}
-	select {
-	case s.imports <- struct{}{}:
-		defer func() { <-s.imports }()
-	case <-ctx.Done():
-		return nil, coded(ctx.Err())
+	release, err := s.transfer(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	from := &importer{stream: stream}
 	done, err := image.ImportArchive(ctx, s.Namespace, from, o)
 	if err != nil {

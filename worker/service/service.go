@@ -12,6 +12,7 @@ import (
 	"holdfast"
 	"holdfast/worker/mount"
 	"holdfast/worker/prune"
+	"holdfast/worker/registry"
 	"holdfast/worker/remotecache"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -41,6 +42,12 @@ type Options struct {
 	// Databases are the files of which figures are shown.
 	Databases []Database
 
+	// Show shows the content of a committed snapshot at a path, until release.
+	Show func(ctx context.Context, info snapshot.Info) (path string, release func() error, err error)
+
+	// Client has the directory of what is being made for exports.
+	Client registry.Client
+
 	// Policies returns what is configured now.
 	Policies func() Policies
 
@@ -65,8 +72,9 @@ type Service struct {
 	started time.Time
 	index   index
 	history history
-	pages   sync.Mutex    // one map of pages is made at a time
-	imports chan struct{} // that run
+	pages   sync.Mutex // one map of pages is made at a time
+
+	transfers chan struct{} // imports, exports and comparisons that run
 
 	ctx  context.Context // ends when those who only watch are to go
 	end  context.CancelFunc
@@ -74,13 +82,13 @@ type Service struct {
 	done sync.WaitGroup
 }
 
-// maxImports is how many imports run at once: others wait.
-const maxImports = 4
+// maxTransfers is how many imports, exports and comparisons run at once: others wait.
+const maxTransfers = 4
 
 // New makes a Service, which samples figures until Close.
 func New(o Options) *Service {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Service{Options: o, store: o.Namespace.Store(), log: o.Logger, started: time.Now(), imports: make(chan struct{}, maxImports), stop: stop}
+	s := &Service{Options: o, store: o.Namespace.Store(), log: o.Logger, started: time.Now(), transfers: make(chan struct{}, maxTransfers), stop: stop}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -33,6 +34,12 @@ func (s steps) Run(ctx context.Context, req *connect.Request[api.RunRequest], st
 	if err != nil {
 		return coded(err)
 	}
+	if req.Msg.Stdin != nil {
+		if st.Stdin, err = s.stdin(req.Msg.Stdin); err != nil {
+			return coded(err)
+		}
+		defer st.Stdin.Close()
+	}
 	res, err := s.Runner.Run(ctx, st, outputWriter(func(b []byte) error {
 		return stream.Send(&api.RunResponse{Event: &api.RunResponse_Output{Output: b}})
 	}))
@@ -52,6 +59,28 @@ func (s steps) Run(ctx context.Context, req *connect.Request[api.RunRequest], st
 		return coded(err)
 	}
 	return stream.Send(&api.RunResponse{Event: &api.RunResponse_Result{Result: out}})
+}
+
+// stdin is a file without a name that has the standard input of a step.
+func (s *Service) stdin(b []byte) (*os.File, error) {
+	if err := os.MkdirAll(s.Client.Downloads, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(s.Client.Downloads, "stdin-")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name()) // Client.Clean removes that of a process that was killed
+	if err == nil {
+		_, err = f.Write(b)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func put(out *api.StepResult, u step.Usage) {
