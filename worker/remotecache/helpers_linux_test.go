@@ -28,13 +28,6 @@ import (
 
 var ctx = context.Background()
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // server is a registry whose answers a test can change.
 type server struct {
 	*httptest.Server

@@ -11,6 +11,13 @@ import (
 	"holdfast/worker/remotecache"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Keys as openssl writes them: genpkey -algorithm ed25519, pkey -pubout, and the same of an RSA key.
 const (
 	private = `-----BEGIN PRIVATE KEY-----
