@@ -68,7 +68,9 @@ func (r *Repository) Close() {
 }
 
 // Temporary is that of the Client.
-func (r *Repository) Temporary() (dir string, done func() error, err error) { return r.client.Temporary() }
+func (r *Repository) Temporary() (dir string, done func() error, err error) {
+	return r.client.Temporary()
+}
 
 // Artifact is a manifest of a registry, whatever its blobs are.
 type Artifact struct {

@@ -250,7 +250,9 @@ func TestPoisoned(t *testing.T) {
 		"huge":      {func(st *remotecache.Statement) { st.Layer.Size = 1 << 60 }, image.ErrLimit},
 		"below 0":   {func(st *remotecache.Statement) { st.Layer.Size = -1 << 60 }, image.ErrLimit},
 		"type":      {func(st *remotecache.Statement) { st.Layer.MediaType = "text/plain" }, image.ErrFormat},
-		"layer":     {func(st *remotecache.Statement) { st.Layer.Digest, st.Layer.Size = digest.FromBytes(layer), int64(len(layer)) }, image.ErrFormat},
+		"layer": {func(st *remotecache.Statement) {
+			st.Layer.Digest, st.Layer.Size = digest.FromBytes(layer), int64(len(layer))
+		}, image.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good
@@ -303,7 +305,9 @@ func TestBadManifests(t *testing.T) {
 // TestPause: a registry that fails is left alone for a while, and one that is asked after it has what it has not.
 func TestPause(t *testing.T) {
 	s, gone := exported(t, nil), serve(t)
-	gone.is(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusInternalServerError) })
+	gone.is(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
 	w := newWorker(t, s, func(o *remotecache.Options) {
 		o.Pause = 0 // the default
 		o.Repositories = append([]remotecache.Repository{{Name: gone.repository(), Import: true, Unsigned: true}}, o.Repositories...)
