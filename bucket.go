@@ -341,13 +341,17 @@ func (b *Bucket) Scan(from []byte, fn func(k, v []byte) bool) (err error) {
 	}
 	c := b.Cursor()
 	e, ok, err := c.core.Seek(from)
-	for ; ok && err == nil; e, ok, err = c.core.Next() {
-		if e.Flags&page.BucketFlag != 0 {
-			e.Value = nil
+	for ok && err == nil {
+		k, v, bucket := e.Key, e.Value, e.Flags&page.BucketFlag != 0
+		for more := true; more; k, v, bucket, more = c.core.Step() {
+			if bucket {
+				v = nil
+			}
+			if !fn(k, v) {
+				return nil
+			}
 		}
-		if !fn(e.Key, e.Value) {
-			return nil
-		}
+		e, ok, err = c.core.Next()
 	}
 	return b.tx.keep(err)
 }

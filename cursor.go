@@ -52,27 +52,27 @@ func (c *Cursor) Next() (key []byte, value []byte) {
 	}
 	// As forward, but without a call more, which a scan would notice. A managed
 	// transaction has not ended.
-	if k, v, flags, ok := c.core.Step(); ok {
-		if flags&page.BucketFlag != 0 {
+	if k, v, bucket, ok := c.core.Step(); ok {
+		if bucket {
 			v = nil
 		}
 		return k, v
 	}
-	return hideBucket(c.next())
+	return c.forward()
 }
 
 // Prev moves to the previous element; nil at the beginning.
 func (c *Cursor) Prev() (key []byte, value []byte) {
 	if !c.bucket.tx.managed {
-		return c.caught((*Cursor).back)
+		return c.caught((*Cursor).backward)
 	}
-	if k, v, flags, ok := c.core.StepBack(); ok {
-		if flags&page.BucketFlag != 0 {
+	if k, v, bucket, ok := c.core.StepBack(); ok {
+		if bucket {
 			v = nil
 		}
 		return k, v
 	}
-	return hideBucket(c.found(c.core.Prev()))
+	return c.backward()
 }
 
 // Seek moves to the first key that is not less than seek; nil if there is none.
@@ -130,26 +130,33 @@ func (c *Cursor) toLast() (key, value []byte) {
 }
 
 func (c *Cursor) forward() (key, value []byte) {
-	if !c.bucket.tx.ended.Load() {
-		if k, v, flags, ok := c.core.Step(); ok {
-			if flags&page.BucketFlag != 0 {
-				v = nil
-			}
-			return k, v
-		}
-	}
-	return hideBucket(c.next())
-}
-
-func (c *Cursor) back() (key, value []byte) {
 	if c.bucket.tx.usable() != nil {
 		return nil, nil
 	}
-	if k, v, flags, ok := c.core.StepBack(); ok {
-		if flags&page.BucketFlag != 0 {
+	if k, v, bucket, ok := c.core.Step(); ok {
+		if bucket {
 			v = nil
 		}
 		return k, v
+	}
+	if k, v, flags, ok := c.core.StepEdited(); ok {
+		return hideBucket(k, v, flags)
+	}
+	return hideBucket(c.found(c.core.Next()))
+}
+
+func (c *Cursor) backward() (key, value []byte) {
+	if c.bucket.tx.usable() != nil {
+		return nil, nil
+	}
+	if k, v, bucket, ok := c.core.StepBack(); ok {
+		if bucket {
+			v = nil
+		}
+		return k, v
+	}
+	if k, v, flags, ok := c.core.StepEditedBack(); ok {
+		return hideBucket(k, v, flags)
 	}
 	return hideBucket(c.found(c.core.Prev()))
 }

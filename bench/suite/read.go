@@ -46,7 +46,39 @@ func Read(c Config) (Table, error) {
 	if err != nil {
 		return t, err
 	}
+	if err := c.readWarm(&t); err != nil {
+		return t, err
+	}
 	return t, c.readLarge(&t)
+}
+
+// warmKeys is how many keys fit into the caches of the processor, so that a step of a cursor is measured, and not memory.
+const warmKeys = 100_000
+
+func (c *Config) readWarm(t *Table) error {
+	stores, drop, err := c.loaded(Engines, warmKeys, true)
+	defer drop()
+	if err != nil {
+		return err
+	}
+	keys := someKeys(warmKeys, 20_000, 3)
+	for _, w := range []struct {
+		name string
+		n    int
+		do   func(Store) error
+	}{
+		{"scan of 100,000 keys", 1, func(s Store) error { return all(warmKeys)(s.Scan()) }},
+		{"the same, from the last to the first", 1, func(s Store) error { return all(warmKeys)(s.ScanBack()) }},
+		{"random reads of 100,000 keys, one transaction", len(keys), func(s Store) error { return s.Gets(keys) }},
+	} {
+		err := t.compare(*c, w.name, Engines, func(i int) (sample, error) {
+			return perOperation(c.Time, w.n, func() error { return w.do(stores[i]) })
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Config) readLarge(t *Table) error {

@@ -14,7 +14,9 @@ var bucketName = []byte("keys")
 type (
 	cursorAPI interface {
 		First() ([]byte, []byte)
+		Last() ([]byte, []byte)
 		Next() ([]byte, []byte)
+		Prev() ([]byte, []byte)
 	}
 	bucketAPI[C cursorAPI] interface {
 		Get([]byte) []byte
@@ -47,6 +49,7 @@ type Store interface {
 	Gets(keys [][]byte) error
 	// Scan walks all keys and returns how many there are.
 	Scan() (int, error)
+	ScanBack() (int, error)
 	// Sleepers is the benchmark of bbolt #967: workers goroutines run ten
 	// transactions each that read one key and sleep. It returns the time of
 	// each transaction.
@@ -111,6 +114,17 @@ func (s *store[D, T, B, C]) Scan() (n int, err error) {
 	err = s.db.View(func(tx T) error {
 		c := tx.Bucket(bucketName).Cursor()
 		for k, _ := c.First(); k != nil; k, _ = c.Next() {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+func (s *store[D, T, B, C]) ScanBack() (n int, err error) {
+	err = s.db.View(func(tx T) error {
+		c := tx.Bucket(bucketName).Cursor()
+		for k, _ := c.Last(); k != nil; k, _ = c.Prev() {
 			n++
 		}
 		return nil

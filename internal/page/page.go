@@ -155,6 +155,16 @@ func (p Page) LeafAt(i int) (key, value []byte, flags uint32, ok bool) {
 	return p.buf[start:mid:mid], p.buf[mid:end:end], order.Uint32(h), true
 }
 
+// LeafBounds tells where the key and the value of a leaf element are whose 16-byte header begins at a byte of the leaf: at
+// start, mid and before end. ok is false if that is outside. It is small enough to be inlined.
+func LeafBounds(leaf []byte, at int) (start, mid, end uint64, flags uint32, ok bool) {
+	h := leaf[at:][:LeafElementSize]
+	start = uint64(at) + uint64(order.Uint32(h[4:]))
+	mid = start + uint64(order.Uint32(h[8:]))
+	end = mid + uint64(order.Uint32(h[12:]))
+	return start, mid, end, order.Uint32(h), end <= uint64(len(leaf))
+}
+
 // Branch decodes element i of a branch page. i must be in [0, Count).
 func (p Page) Branch(i int) (key []byte, child ID, err error) {
 	at := HeaderSize + i*BranchElementSize

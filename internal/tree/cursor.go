@@ -33,6 +33,8 @@ type Cursor struct {
 
 	back, forth bool // the last move of this walk was Prev; was Next
 
+	forward, backward run // see Step; one of both at most
+
 	// Of the tree when the walk began: edits, and the last key if there was an edge.
 	since uint64
 	last  []byte
@@ -43,6 +45,7 @@ type Cursor struct {
 func (c *Cursor) Init(t *Tree) {
 	c.t = t
 	c.stack = c.room[:0]
+	c.forward, c.backward = run{}, run{}
 }
 
 // First moves to the first element. ok is false if there is none.
@@ -64,6 +67,7 @@ func (c *Cursor) Last() (e page.Element, ok bool, err error) {
 // begin begins a walk.
 func (c *Cursor) begin() error {
 	c.back, c.forth = false, false
+	c.forward, c.backward = run{}, run{}
 	c.since = c.t.edits
 	g := c.t.edge
 	if c.edged = g != nil; !c.edged {
@@ -124,11 +128,11 @@ func (c *Cursor) Seek(key []byte) (e page.Element, ok bool, err error) {
 	return c.advance(nil)
 }
 
-// Step moves to the next element if that lies on the page on which the cursor
+// StepEdited moves to the next element if that lies on the page on which the cursor
 // stands, nothing was edited, and the last move was not Prev. Otherwise it does
-// nothing, ok is false, and Next is to be called. It exists because scans spend their time here.
-func (c *Cursor) Step() (key, value []byte, flags uint32, ok bool) {
-	if len(c.stack) == 0 || c.edits != c.t.edits || c.back {
+// nothing, ok is false, and Next is to be called. It is Step for trees that can be edited.
+func (c *Cursor) StepEdited() (key, value []byte, flags uint32, ok bool) {
+	if len(c.stack) == 0 || c.t.edit == nil || c.edits != c.t.edits || c.back {
 		return nil, nil, 0, false
 	}
 	top := &c.stack[len(c.stack)-1]
@@ -142,9 +146,9 @@ func (c *Cursor) Step() (key, value []byte, flags uint32, ok bool) {
 	return key, value, flags, ok
 }
 
-// StepBack is Step to the previous element.
-func (c *Cursor) StepBack() (key, value []byte, flags uint32, ok bool) {
-	if len(c.stack) == 0 || !c.on || c.edits != c.t.edits || c.forth {
+// StepEditedBack is StepEdited to the previous element.
+func (c *Cursor) StepEditedBack() (key, value []byte, flags uint32, ok bool) {
+	if len(c.stack) == 0 || !c.on || c.t.edit == nil || c.edits != c.t.edits || c.forth {
 		return nil, nil, 0, false
 	}
 	top := &c.stack[len(c.stack)-1]
@@ -162,6 +166,9 @@ func (c *Cursor) StepBack() (key, value []byte, flags uint32, ok bool) {
 func (c *Cursor) Next() (e page.Element, ok bool, err error) {
 	if len(c.stack) == 0 {
 		return page.Element{}, false, nil
+	}
+	if err := c.settle(); err != nil {
+		return c.fail(err)
 	}
 	if c.back {
 		if err := c.begin(); err != nil {
@@ -228,6 +235,9 @@ func (c *Cursor) Prev() (e page.Element, ok bool, err error) {
 	if len(c.stack) == 0 {
 		return page.Element{}, false, nil
 	}
+	if err := c.settle(); err != nil {
+		return c.fail(err)
+	}
 	if c.forth {
 		if err := c.begin(); err != nil {
 			return c.fail(err)
@@ -292,6 +302,10 @@ func (c *Cursor) orStay(key []byte, back bool) (e page.Element, ok bool, err err
 // that is, if it is a bucket, nothing changes and ok is false. Without an
 // element nothing happens.
 func (c *Cursor) DeleteValue() (ok bool, err error) {
+	if err := c.settle(); err != nil {
+		_, _, err = c.fail(err)
+		return false, err
+	}
 	switch {
 	case !c.on:
 		return true, nil

@@ -56,11 +56,13 @@ func (c *Cursor) take() (page.Element, bool, error) {
 		c.t.lend()
 	}
 	c.key, c.on, c.gone = e.Key, true, false
+	c.run()
 	return e, true, nil
 }
 
 func (c *Cursor) fail(err error) (page.Element, bool, error) {
 	c.stack, c.key, c.on, c.gone = c.stack[:0], nil, false, false
+	c.forward, c.backward = run{}, run{}
 	return page.Element{}, false, err
 }
 
