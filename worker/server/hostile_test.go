@@ -41,7 +41,7 @@ type served struct {
 }
 
 // dial is another connection.
-func (s *served) dial(t *testing.T) *grpc.ClientConn {
+func (s *served) dial(t testing.TB) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+s.path, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
@@ -52,7 +52,7 @@ func (s *served) dial(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-func serve(t *testing.T) *served {
+func serve(t testing.TB) *served {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := content.Open(filepath.Join(dir, "content.db"), content.Options{})
