@@ -98,10 +98,15 @@ func (t *Tree) AppendStable(a Appender, fill float64, key, value []byte, flags u
 	return t.appended(key, t.appendSmall(&item{key: key, value: value, flags: flags}))
 }
 
-// Begin makes t a new, empty tree, with the memory of the edge that it has.
+// Begin makes t a new, empty tree, with the memory that it has. edit is not nil, and the same in each call.
 func (t *Tree) Begin(src Reader, edit *Edit) {
-	g := t.edge
-	*t = Tree{src: src, edit: edit, edge: g}
+	g, w := t.edge, t.work
+	if w == nil {
+		w = edit.newWork()
+	} else {
+		w.clear()
+	}
+	*t = Tree{src: src, edit: edit, edge: g, work: w}
 	if g != nil {
 		clear(g.path)
 		*g = edge{path: g.path[:0], key: g.key[:0]}

@@ -331,7 +331,7 @@ func (c *Cursor) deleteHere() error {
 		return err
 	}
 	top := c.top()
-	if f := &c.t.finger; f.leaf.n != n || f.edits != c.t.edits {
+	if f := &c.t.work.finger; f.leaf.n != n || f.edits != c.t.edits {
 		c.t.lift()
 	}
 	moved, err := c.t.remove(n, top.index)

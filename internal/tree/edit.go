@@ -15,7 +15,35 @@ type Edit struct {
 	parts   []item      // scratch of Write: a stack
 	cuts    []cut       // scratch of Write
 	moved   int         // items that removals have moved, for tests
+	works   []*work     // of trees: those of this transaction, then those of earlier ones
+	opened  int         // trees of this transaction
 }
+
+// work is what a tree that can be edited has besides: trees that are only read, of which there are many more, are smaller
+// without.
+type work struct {
+	finger  finger
+	removed removal // the last
+}
+
+// keptWorks is how many are kept from one transaction to the next.
+const keptWorks = 32
+
+// newWork is for a tree that is opened.
+func (e *Edit) newWork() *work {
+	if e == nil {
+		return nil
+	}
+	if e.opened == len(e.works) {
+		e.works = append(e.works, &work{})
+	}
+	w := e.works[e.opened]
+	e.opened++
+	return w
+}
+
+// clear makes w new, keeping its memory.
+func (w *work) clear() { *w = work{removed: removal{key: w.removed.key[:0]}} }
 
 // Counters count what a transaction did to its trees.
 type Counters struct {
@@ -56,4 +84,10 @@ func (e *Edit) Reset(w Writer) {
 	}
 	clear(e.parts[:cap(e.parts)])
 	e.parts = e.parts[:0]
+	kept := min(len(e.works), keptWorks)
+	clear(e.works[kept:])
+	e.works, e.opened = e.works[:kept], 0
+	for _, w := range e.works {
+		w.clear()
+	}
 }

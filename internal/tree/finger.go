@@ -38,7 +38,7 @@ const fingerKey = 40
 const fingerDepth = 6
 
 // lift forgets where the last search ended.
-func (t *Tree) lift() { t.finger.on, t.finger.searched = false, false }
+func (t *Tree) lift() { t.work.finger.on, t.work.finger.searched = false, false }
 
 // found remembers what a search for key in the finger's leaf has found.
 func (f *finger) found(key []byte, index int, exact bool) {
@@ -51,7 +51,7 @@ func (f *finger) found(key []byte, index int, exact bool) {
 // recall is what a search for key in the finger's leaf would find, if that was the last one
 // and nothing has changed since.
 func (t *Tree) recall(key []byte) (index int, exact, known bool) {
-	f := &t.finger
+	f := &t.work.finger
 	if !f.searched || !f.on || f.edits != t.edits || !bytes.Equal(f.key[:f.length], key) {
 		return 0, false, false
 	}
@@ -60,7 +60,7 @@ func (t *Tree) recall(key []byte) (index int, exact, known bool) {
 
 // touches tells whether key belongs into the finger's leaf.
 func (t *Tree) touches(key []byte) bool {
-	f := &t.finger
+	f := &t.work.finger
 	return f.on && f.edits == t.edits &&
 		(f.low == nil || bytes.Compare(f.low, key) <= 0) && (f.high == nil || bytes.Compare(key, f.high) < 0)
 }
@@ -94,7 +94,7 @@ func (t *Tree) point(key []byte) error {
 	if t.touches(key) {
 		return nil
 	}
-	f := &t.finger
+	f := &t.work.finger
 	f.aim()
 	var err error
 	if f.leaf, err = t.rootPlace(); err != nil {
@@ -127,7 +127,7 @@ func (t *Tree) lookupNear(key []byte, verify bool) (value []byte, flags uint32, 
 	if err := t.point(key); err != nil {
 		return nil, 0, false, err
 	}
-	f := &t.finger
+	f := &t.work.finger
 	i, exact, err := f.leaf.search(key)
 	if err != nil {
 		return nil, 0, false, err
@@ -147,7 +147,7 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 	if t.edit == nil {
 		return nil, errReadOnly
 	}
-	f := &t.finger
+	f := &t.work.finger
 	if t.touches(key) {
 		switch {
 		case f.leaf.n != nil:
@@ -182,7 +182,7 @@ func (t *Tree) editLeaf(key []byte) (*node, error) {
 
 // editPointed is editLeaf for the leaf, a page, on which the finger is.
 func (t *Tree) editPointed() (*node, error) {
-	f := &t.finger
+	f := &t.work.finger
 	n, err := t.editRoot()
 	for depth := 0; depth < f.depth && err == nil; depth++ {
 		n, err = t.editChild(n, int(f.path[depth]))
@@ -196,6 +196,6 @@ func (t *Tree) editPointed() (*node, error) {
 
 // stay keeps the finger on n, whose elements were changed, and nothing else.
 func (t *Tree) stay(n *node) {
-	t.finger.on = t.finger.on && t.finger.leaf.n == n
-	t.finger.edits, t.finger.searched = t.edits, false
+	t.work.finger.on = t.work.finger.on && t.work.finger.leaf.n == n
+	t.work.finger.edits, t.work.finger.searched = t.edits, false
 }

@@ -40,7 +40,7 @@ func (t *Tree) pathTo(key []byte, path *nodePath) error {
 // pointed is pathTo where the finger is on the leaf and its way is known; false if not. To search each branch
 // again took a sixth of the time of removing blobs, whose leaves have one element each.
 func (t *Tree) pointed(key []byte, path *nodePath) bool {
-	f := &t.finger
+	f := &t.work.finger
 	if f.leaf.n == nil || f.depth < 0 || !t.touches(key) {
 		return false
 	}

@@ -65,7 +65,7 @@ type removal struct {
 
 // bornNow is item.born of an element that is put now.
 func (t *Tree) bornNow(key []byte) page.ID {
-	if r := &t.removed; r.some && bytes.Equal(r.key, key) {
+	if r := &t.work.removed; r.some && bytes.Equal(r.key, key) {
 		return page.ID(r.born)
 	}
 	return page.ID(t.edits + 1)
@@ -77,7 +77,7 @@ func (t *Tree) bornNow(key []byte) page.ID {
 func (t *Tree) remove(n *node, i int) (moved bool, err error) {
 	it := &n.items[i]
 	key := it.key
-	t.removed = removal{key: append(t.removed.key[:0], key...), born: it.born(), some: true}
+	t.work.removed = removal{key: append(t.work.removed.key[:0], key...), born: it.born(), some: true}
 	t.edits++
 	t.stay(n)
 	shift := n.remove(i)

@@ -55,22 +55,20 @@ type Tree struct {
 	node   *node     // root node once something was edited
 	edits  uint64    // counts changes, so that cursors notice them
 	edge   *edge     // nil: nothing was appended
-	finger finger    // of a tree that can be edited
-
-	removed removal // the last
+	work   *work     // nil: read-only
 
 	spilled bool // it has pages that Spill wrote
 }
 
 // Open is the tree whose root is page root. edit is nil for a read-only tree.
 func Open(src Reader, edit *Edit, root page.ID) Tree {
-	return Tree{src: src, edit: edit, root: root}
+	return Tree{src: src, edit: edit, root: root, work: edit.newWork()}
 }
 
 // OpenInline is the tree that consists of the one leaf page p. A tree opened
 // from the zero Page is empty.
 func OpenInline(src Reader, edit *Edit, p page.Page) Tree {
-	return Tree{src: src, edit: edit, inline: p}
+	return Tree{src: src, edit: edit, inline: p, work: edit.newWork()}
 }
 
 // Root is the tree's root page as of the transaction's begin; 0 for an inline
@@ -337,7 +335,7 @@ func (t *Tree) PutValue(key, value []byte) (ok bool, err error) {
 // put sets key unless it exists with one of the flags in refuse.
 func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	i, exact, known := t.recall(key)
-	n := t.finger.leaf.n
+	n := t.work.finger.leaf.n
 	if !known || n == nil {
 		var err error
 		if n, err = t.editLeaf(key); err == nil && !known {
