@@ -127,6 +127,9 @@ func newRoot(a *app) *cobra.Command {
 		root.AddCommand(make(a))
 	}
 	a.complete(root, "driver", cli.FlagValues(append(slices.Clone(driverNames), zfsPrefix)))
+	if a.shared == nil {
+		cli.RefuseShells(root)
+	}
 	cli.NameArguments(root)
 	cli.PlainErrors(root)
 	return root

@@ -137,6 +137,15 @@ func (a *app) policies(ctx context.Context, file string) (prune.Config, error) {
 	return config, err
 }
 
+// configuredPolicies are those that a configuration names.
+func (a *app) configuredPolicies(ctx context.Context, got *config) (prune.Config, error) {
+	config, err := a.policies(ctx, got.Prune.Policy)
+	if err != nil && got.file != "" {
+		err = fmt.Errorf("%s: prune.policy: %w", got.file, err)
+	}
+	return config, err
+}
+
 func (c *call) prune(f *pruneFlags) error {
 	if f.defaults && c.json {
 		return cli.PrintJSON(c.out, map[string]string{"toml": prune.DefaultText()})

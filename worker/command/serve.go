@@ -94,7 +94,7 @@ func (c *call) serve(file, http string) (err error) {
 	if err != nil {
 		return err
 	}
-	policies, err := c.policies(c.ctx, got.Prune.Policy)
+	policies, err := c.configuredPolicies(c.ctx, got)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (c *call) reload(log *slog.Logger, file string, old *config, live *livePoli
 	got, err := loadConfig(file)
 	var read prune.Config
 	if err == nil {
-		read, err = c.policies(c.ctx, got.Prune.Policy)
+		read, err = c.configuredPolicies(c.ctx, got)
 	}
 	if err != nil {
 		log.Error("the configuration is wrong, and stays as it was", "reason", err)

@@ -21,12 +21,14 @@ func kindOf(i *snapshot.Info) string {
 	return strings.ToLower(i.Kind.String())
 }
 
-// Reason says for people why a snapshot stays: what k says, with what bases and held results are. shown is a name as it is
+// Reason says for people why a snapshot stays: what k says, with what bases, caches and held results are. shown is a name as it is
 // written.
 func Reason(i *snapshot.Info, k *prune.Kept, shown func(name string) string) string {
 	switch {
 	case k.Cause == prune.InUse && kindOf(i) == "base":
 		return "it is a base, which stays until holdfastd snapshot rm removes it"
+	case k.Cause == prune.InUse && kindOf(i) == "cache":
+		return "it is a cache, which stays until no step has used it for as long as prune --caches says"
 	case k.Cause == prune.Leased && k.Lease == step.HoldLease:
 		return fmt.Sprintf("it is held for the next step on it, until %s at most; holdfastd snapshot rm and prune --held remove it", k.Until.UTC().Format("2006-01-02 15:04:05 UTC"))
 	case k.Cause == prune.Child:
