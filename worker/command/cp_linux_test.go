@@ -44,7 +44,7 @@ func TestStepCopyOut(t *testing.T) {
 		{[]string{name + ":/none", "x"}, 1, "no such file"},
 		{[]string{name + ":/d", "store"}, 1, "store"},
 		{[]string{name + ":/d", "one"}, 1, "directory"},
-		{[]string{name + ":/d/f", "/proc/none"}, 1, "copy /d/f: open /proc/none: "}, // where nobody can make a file
+		{[]string{name + ":/d/f", "/proc/none"}, 1, "copy /d/f: open /proc/none: "}, // which takes no files
 		{[]string{name + ":/l", "/proc"}, 1, "copy /l/none: symlink x /proc/none: "},
 		{[]string{"!cache/c:/", "x"}, 1, "committed"},
 		{[]string{"--json", name + ":/d", "-"}, 2, "--json"},
