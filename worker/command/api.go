@@ -100,13 +100,13 @@ func (a *apiServer) serveHTTP(h httpConfig, root string) error {
 	if err != nil {
 		return err
 	}
-	scheme, secure := "http", (*tls.Config)(nil)
-	if h.Certificate != "" {
-		pair, err := tls.LoadX509KeyPair(h.Certificate, h.Key)
-		if err != nil {
-			return fmt.Errorf("http.certificate %s, http.key %s: %w", h.Certificate, h.Key, err)
-		}
-		scheme, secure = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	secure, err := h.secure()
+	if err != nil {
+		return err
+	}
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
 	}
 	l, err := net.Listen("tcp", h.Listen)
 	if err != nil {
@@ -115,6 +115,30 @@ func (a *apiServer) serveHTTP(h httpConfig, root string) error {
 	a.page = fmt.Sprintf("%s://%s/#token=%s", scheme, l.Addr(), token)
 	a.serve(l, service.Access{Token: token}, secure)
 	a.log.Info("ready for browsers", "address", fmt.Sprintf("%s://%s/", scheme, l.Addr()))
+	return nil
+}
+
+// secure is how the page is encrypted; nil: it is not.
+func (h httpConfig) secure() (*tls.Config, error) {
+	if h.Certificate == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(h.Certificate, h.Key)
+	if err != nil {
+		return nil, fmt.Errorf("http.certificate %s, http.key %s: %w", h.Certificate, h.Key, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// checkFiles finds what is wrong with the files that the configuration names.
+func (h httpConfig) checkFiles() error {
+	_, err := h.secure()
+	if err != nil || h.TokenFile == "" {
+		return err
+	}
+	if _, err = readToken(h.TokenFile); err != nil {
+		return fmt.Errorf("http.token_file: %w", err)
+	}
 	return nil
 }
 
@@ -129,9 +153,13 @@ func tokenOf(h httpConfig, root string) (string, error) {
 			}
 		}
 	}
+	return readToken(path)
+}
+
+func readToken(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("the token: %w", err)
 	}
 	token := strings.TrimSpace(string(b))
 	if len(token) < leastToken || strings.ContainsAny(token, " \t\r\n") {

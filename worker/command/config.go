@@ -327,6 +327,9 @@ func (a *app) newConfig() *cobra.Command {
 			if _, err := got.caches(); err != nil {
 				return err
 			}
+			if err := got.HTTP.checkFiles(); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
 			if c.json {
 				return cli.PrintJSON(c.out, map[string]string{"file": path})
 			}

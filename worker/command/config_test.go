@@ -57,6 +57,9 @@ func TestConfig(t *testing.T) {
 		cacheOf("x.example/y", "import") + "trusted = ['none.pub']\n":                   "openssl",
 		cacheOf("x.example/y", "import", "unsigned") + cacheOf("x.example/y", "export"): "two [[cache]]",
 		"= nothing": "holdfastd.toml",
+		"[http]\ncertificate = 'missing.pem'\nkey = 'missing.pem'\n": "http.certificate missing.pem",
+		"[http]\ntoken_file = 'missing.token'\n":                     "http.token_file: the token: open missing.token",
+		"[http]\ntoken_file = 'none.pub'\n":                          "not one word of 20 characters or more",
 	} {
 		check(t, os.WriteFile("holdfastd.toml", []byte(bad), 0o644))
 		if r := run(t, "", "config", "check", "holdfastd.toml"); r.code != 1 || !strings.Contains(r.errOut, says) || !strings.Contains(r.errOut, "holdfastd.toml: ") {
