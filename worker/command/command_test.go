@@ -233,6 +233,7 @@ func TestErrors(t *testing.T) {
 	try(1, "allow more with --max-bytes", "import", "more.tar", "x", "--max-entries", "1")
 	try(1, "leave --driver out", "--driver", "overlay", "snapshot", "ls")
 	try(1, "holdfastd snapshot ls lists all names", "snapshot", "stat", "nobody")
+	try(1, "and whether this machine reaches it", "pull", "127.0.0.1:1/x")
 	try(1, "not an OCI image layout", "import", ".")
 	try(2, `there is no completion for the shell "tcsh"; there is for bash, fish, powershell, zsh`, "completion", "tcsh")
 	try(2, `there is no driver "ext9"; there are overlay, copy`, "--driver", "ext9", "snapshot", "ls")
