@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,10 +113,24 @@ func (a *apiServer) serveHTTP(h httpConfig, root string) error {
 	if err != nil {
 		return fmt.Errorf("http.listen: %w", err)
 	}
-	a.page = fmt.Sprintf("%s://%s/#token=%s", scheme, l.Addr(), token)
+	address := scheme + "://" + forBrowsers(l.Addr()) + "/"
+	a.page = address + "#token=" + token
 	a.serve(l, service.Access{Token: token}, secure)
-	a.log.Info("ready for browsers", "address", fmt.Sprintf("%s://%s/", scheme, l.Addr()))
+	a.log.Info("ready for browsers", "address", address)
 	return nil
+}
+
+// forBrowsers is a host and port that a browser can open: the machine's name if all its addresses are listened at.
+func forBrowsers(at net.Addr) string {
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return at.String()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	return net.JoinHostPort(name, strconv.Itoa(tcp.Port))
 }
 
 // secure is how the page is encrypted; nil: it is not.
