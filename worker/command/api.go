@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,30 +132,6 @@ func forBrowsers(at net.Addr) string {
 	return net.JoinHostPort(name, strconv.Itoa(tcp.Port))
 }
 
-// secure is how the page is encrypted; nil: it is not.
-func (h httpConfig) secure() (*tls.Config, error) {
-	if h.Certificate == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(h.Certificate, h.Key)
-	if err != nil {
-		return nil, fmt.Errorf("http.certificate %s, http.key %s: %w", h.Certificate, h.Key, err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
-}
-
-// checkFiles finds what is wrong with the files that the configuration names.
-func (h httpConfig) checkFiles() error {
-	_, err := h.secure()
-	if err != nil || h.TokenFile == "" {
-		return err
-	}
-	if _, err = readToken(h.TokenFile); err != nil {
-		return fmt.Errorf("http.token_file: %w", err)
-	}
-	return nil
-}
-
 // tokenOf reads the token, or makes one.
 func tokenOf(h httpConfig, root string) (string, error) {
 	path := h.TokenFile
@@ -169,18 +144,6 @@ func tokenOf(h httpConfig, root string) (string, error) {
 		}
 	}
 	return readToken(path)
-}
-
-func readToken(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("the token: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if len(token) < leastToken || strings.ContainsAny(token, " \t\r\n") {
-		return "", &nextError{fmt.Errorf("the token in %s is not one word of %d characters or more", path, leastToken), "remove the file if holdfastd has made it: another is made"}
-	}
-	return token, nil
 }
 
 // makeToken writes a token, so that a crash leaves all of it or none.
@@ -196,9 +159,6 @@ func makeToken(path string) error {
 	}
 	return os.Rename(next, path)
 }
-
-// leastToken is how long a token is at least: what rand.Text makes has 26 characters.
-const leastToken = 20
 
 func (a *apiServer) serve(l net.Listener, access service.Access, secure *tls.Config) {
 	srv := service.NewServer(a.service.Handler(access), a.log)
