@@ -119,15 +119,22 @@ func lastSlash(path string) int {
 
 // CompleteShells has "completion", which cobra makes, fail as all other commands do.
 func (a *App) CompleteShells(root *cobra.Command) {
+	for _, child := range RefuseShells(root) {
+		child.RunE = a.Action((*Call).completionScript)
+	}
+}
+
+// RefuseShells has "completion", which cobra makes, fail for a shell that it does not know. Its result are the commands
+// for the others.
+func RefuseShells(root *cobra.Command) []*cobra.Command {
 	root.InitDefaultCompletionCmd()
 	cmd, _, err := root.Find([]string{"completion"})
 	if err != nil || cmd == root {
-		return
+		return nil
 	}
 	var shells []string
 	for _, child := range cmd.Commands() {
 		shells = append(shells, child.Name())
-		child.RunE = a.Action((*Call).completionScript)
 	}
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -136,6 +143,7 @@ func (a *App) CompleteShells(root *cobra.Command) {
 		}
 		return Usagef("there is no completion for the shell %q; there is for %s", args[0], strings.Join(shells, ", "))
 	}
+	return cmd.Commands()
 }
 
 // completionScript prints the script for the shell that the command has its name from.

@@ -14,7 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,22 +100,36 @@ func (a *apiServer) serveHTTP(h httpConfig, root string) error {
 	if err != nil {
 		return err
 	}
-	scheme, secure := "http", (*tls.Config)(nil)
-	if h.Certificate != "" {
-		pair, err := tls.LoadX509KeyPair(h.Certificate, h.Key)
-		if err != nil {
-			return fmt.Errorf("http.certificate %s, http.key %s: %w", h.Certificate, h.Key, err)
-		}
-		scheme, secure = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	secure, err := h.secure()
+	if err != nil {
+		return err
+	}
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
 	}
 	l, err := net.Listen("tcp", h.Listen)
 	if err != nil {
 		return fmt.Errorf("http.listen: %w", err)
 	}
-	a.page = fmt.Sprintf("%s://%s/#token=%s", scheme, l.Addr(), token)
+	address := scheme + "://" + forBrowsers(l.Addr()) + "/"
+	a.page = address + "#token=" + token
 	a.serve(l, service.Access{Token: token}, secure)
-	a.log.Info("ready for browsers", "address", fmt.Sprintf("%s://%s/", scheme, l.Addr()))
+	a.log.Info("ready for browsers", "address", address)
 	return nil
+}
+
+// forBrowsers is a host and port that a browser can open: the machine's name if all its addresses are listened at.
+func forBrowsers(at net.Addr) string {
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return at.String()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	return net.JoinHostPort(name, strconv.Itoa(tcp.Port))
 }
 
 // tokenOf reads the token, or makes one.
@@ -129,15 +143,7 @@ func tokenOf(h httpConfig, root string) (string, error) {
 			}
 		}
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(b))
-	if len(token) < leastToken || strings.ContainsAny(token, " \t\r\n") {
-		return "", &nextError{fmt.Errorf("the token in %s is not one word of %d characters or more", path, leastToken), "remove the file if holdfastd has made it: another is made"}
-	}
-	return token, nil
+	return readToken(path)
 }
 
 // makeToken writes a token, so that a crash leaves all of it or none.
@@ -153,9 +159,6 @@ func makeToken(path string) error {
 	}
 	return os.Rename(next, path)
 }
-
-// leastToken is how long a token is at least: what rand.Text makes has 26 characters.
-const leastToken = 20
 
 func (a *apiServer) serve(l net.Listener, access service.Access, secure *tls.Config) {
 	srv := service.NewServer(a.service.Handler(access), a.log)

@@ -356,7 +356,7 @@ func TestAPIImport(t *testing.T) {
 // TestAPIPage: the page is at an address that only who knows the token can use.
 func TestAPIPage(t *testing.T) {
 	stand(t, "overlay")
-	if r := served(t, "page"); r.code != 1 || !strings.Contains(r.errOut, "holdfastd serve --http") {
+	if r := served(t, "page"); r.code != 1 || !strings.Contains(r.errOut, "/store serve --http 127.0.0.1:8723") {
 		t.Errorf("without a daemon: %+v", r)
 	}
 	startDaemon(t, "--http", "127.0.0.1:0")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"holdfast/worker/registry"
@@ -59,13 +60,13 @@ func (c *config) caches() (list []remotecache.Repository, err error) {
 		r := remotecache.Repository{Name: of.Repository, Import: of.Import, Export: of.Export, Unsigned: of.Unsigned}
 		if of.Key != "" {
 			if r.Key, err = remotecache.ReadKey(of.Key); err != nil {
-				return nil, cacheKeyError(of.Repository, err)
+				return nil, c.keyError(of.Repository, err)
 			}
 		}
 		for _, file := range of.Trusted {
 			keys, err := remotecache.ReadPublicKeys(file)
 			if err != nil {
-				return nil, cacheKeyError(of.Repository, err)
+				return nil, c.keyError(of.Repository, err)
 			}
 			r.Trusted = append(r.Trusted, keys...)
 		}
@@ -74,9 +75,9 @@ func (c *config) caches() (list []remotecache.Repository, err error) {
 	return list, nil
 }
 
-func cacheKeyError(repository string, err error) error {
-	err = fmt.Errorf("the [[cache]] %s: %w", repository, err)
-	if !errors.Is(err, remotecache.ErrKey) {
+func (c *config) keyError(repository string, err error) error {
+	err = fmt.Errorf("%s: the [[cache]] %s: %w", c.file, repository, err)
+	if !errors.Is(err, remotecache.ErrKey) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return &nextError{err, "openssl genpkey -algorithm ed25519 -out cache.key makes one, and openssl pkey -in cache.key -pubout -out cache.pub its public key"}

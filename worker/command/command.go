@@ -127,6 +127,9 @@ func newRoot(a *app) *cobra.Command {
 		root.AddCommand(make(a))
 	}
 	a.complete(root, "driver", cli.FlagValues(append(slices.Clone(driverNames), zfsPrefix)))
+	if a.shared == nil {
+		cli.RefuseShells(root)
+	}
 	cli.NameArguments(root)
 	cli.PlainErrors(root)
 	return root
@@ -246,6 +249,9 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		if err := noEmptyFlags(cmd.Flags()); err != nil {
 			return err
 		}
+		if err := checkDriver(a.driver); a.driver != "" && err != nil {
+			return err
+		}
 		switch here := cmd.Annotations[runsHere] != ""; {
 		case here && a.shared != nil:
 			return cli.Usagef("no daemon runs %s", cmd.CommandPath())
@@ -262,6 +268,14 @@ func (a *app) action(fn func(*call) error) func(*cobra.Command, []string) error 
 		}
 		return c.explain(cli.Flushed(c.out, err))
 	}
+}
+
+// checkDriver refuses a name that no driver has, also where a daemon has the store.
+func checkDriver(name string) error {
+	if name+":" == zfsPrefix || strings.HasPrefix(name, zfsPrefix) || slices.Contains(driverNames, name) {
+		return nil
+	}
+	return cli.Usagef("there is no driver %q; there are %s and zfs:DATASET", name, strings.Join(driverNames, ", "))
 }
 
 // noEmptyFlags refuses flags that are given with nothing, as by a variable that is not set: they would mean the same as
@@ -311,7 +325,7 @@ func (a *app) newDriver(name string) (snapshot.Driver, error) {
 	if name == "zfs" {
 		return nil, cli.Usagef("the driver zfs needs a dataset that it makes, in a pool that is there: --driver zfs:tank/holdfast")
 	}
-	return nil, cli.Usagef("there is no driver %q; there are %s and zfs:DATASET", name, strings.Join(driverNames, ", "))
+	return nil, checkDriver(name)
 }
 
 // defaultDriver is that of a new store.

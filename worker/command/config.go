@@ -95,6 +95,8 @@ key = ""
 
 // config is what defaultConfig describes.
 type config struct {
+	file string // where it is from; "": nowhere
+
 	Root   string `toml:"root"`
 	Driver string `toml:"driver"`
 	Run    string `toml:"run"`
@@ -278,6 +280,9 @@ func loadConfig(path string) (*config, error) {
 	if errors.Is(err, fs.ErrNotExist) && !asked {
 		return parseConfig("")
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &nextError{err, "holdfastd config default prints one"}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -285,6 +290,7 @@ func loadConfig(path string) (*config, error) {
 	if err != nil {
 		return nil, &nextError{fmt.Errorf("%s: %w", path, err), "holdfastd config default shows all keys"}
 	}
+	c.file = path
 	return c, nil
 }
 
@@ -315,11 +321,14 @@ func (a *app) newConfig() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := c.policies(c.ctx, got.Prune.Policy); err != nil {
+			if _, err := c.configuredPolicies(c.ctx, got); err != nil {
 				return err
 			}
 			if _, err := got.caches(); err != nil {
 				return err
+			}
+			if err := got.HTTP.checkFiles(); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
 			}
 			if c.json {
 				return cli.PrintJSON(c.out, map[string]string{"file": path})

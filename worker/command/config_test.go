@@ -52,15 +52,18 @@ func TestConfig(t *testing.T) {
 		cacheOf("x.example/y", "export", "unsigned"): "are for import",
 		cacheOf("x.example/y", "import", "unsigned") + "trusted = ['a']\n":              "leave one of them out",
 		cacheOf("x.example/y", "import", "unsigned") + "key = 'a'\n":                    "key is for export",
-		cacheOf("x.example/y", "export") + "key = 'missing.key'\n":                      "missing.key",
+		cacheOf("x.example/y", "export") + "key = 'missing.key'\n":                      "missing.key: no such file or directory; openssl ",
 		cacheOf("x.example/y", "export") + "key = 'none.pub'\n":                         "openssl",
 		cacheOf("x.example/y", "import") + "trusted = ['none.pub']\n":                   "openssl",
 		cacheOf("x.example/y", "import", "unsigned") + cacheOf("x.example/y", "export"): "two [[cache]]",
 		"= nothing": "holdfastd.toml",
+		"[http]\ncertificate = 'missing.pem'\nkey = 'missing.pem'\n": "http.certificate missing.pem",
+		"[http]\ntoken_file = 'missing.token'\n":                     "http.token_file: the token: open missing.token",
+		"[http]\ntoken_file = 'none.pub'\n":                          "not one word of 20 characters or more",
 	} {
 		check(t, os.WriteFile("holdfastd.toml", []byte(bad), 0o644))
-		if r := run(t, "", "config", "check", "holdfastd.toml"); r.code != 1 || !strings.Contains(r.errOut, says) {
-			t.Errorf("%q: %+v; want %q", bad, r, says)
+		if r := run(t, "", "config", "check", "holdfastd.toml"); r.code != 1 || !strings.Contains(r.errOut, says) || !strings.Contains(r.errOut, "holdfastd.toml: ") {
+			t.Errorf("%q: %+v; want %q, and the file", bad, r, says)
 		}
 	}
 	// What the default says of it was refused.
@@ -76,7 +79,7 @@ func TestConfig(t *testing.T) {
 	}
 	check(t, os.WriteFile("holdfastd.toml", []byte(text), 0o644))
 	must(t, "config", "check", "holdfastd.toml")
-	if r := run(t, "", "config", "check", "missing.toml"); r.code != 1 || !strings.Contains(r.errOut, "missing.toml") {
+	if r := run(t, "", "config", "check", "missing.toml"); r.code != 1 || !strings.Contains(r.errOut, "missing.toml") || !strings.Contains(r.errOut, "holdfastd config default prints one") {
 		t.Errorf("a file that is not there: %+v", r)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // TestStepCopyOut: cp takes files and directories out of results, as they are or as an archive.
 func TestStepCopyOut(t *testing.T) {
 	stand(t, "overlay")
-	name := resultName.FindString(run(t, "", "step", "--base", "bb", "--", "sh", "-c", "busybox mkdir -p /d/e; echo text >/d/f; echo more >/d/e/g; busybox ln -s /etc/passwd /d/out; busybox ln -s /d /to").errOut)
+	name := resultName.FindString(run(t, "", "step", "--base", "bb", "--", "sh", "-c", "busybox mkdir -p /d/e; echo text >/d/f; echo more >/d/e/g; busybox ln -s /etc/passwd /d/out; busybox ln -s /d /to; busybox mkdir /l; busybox ln -s x /l/none").errOut)
 	must(t, "cp", name+":/d/f", "one")
 	must(t, "cp", name[:17]+":/to/e", "dir")
 	must(t, "cp", "bb:/bin/busybox", "./")
@@ -44,6 +44,8 @@ func TestStepCopyOut(t *testing.T) {
 		{[]string{name + ":/none", "x"}, 1, "no such file"},
 		{[]string{name + ":/d", "store"}, 1, "store"},
 		{[]string{name + ":/d", "one"}, 1, "directory"},
+		{[]string{name + ":/d/f", "/proc/none"}, 1, "copy /d/f: open /proc/none: "}, // which takes no files
+		{[]string{name + ":/l", "/proc"}, 1, "copy /l/none: symlink x /proc/none: "},
 		{[]string{"!cache/c:/", "x"}, 1, "committed"},
 		{[]string{"--json", name + ":/d", "-"}, 2, "--json"},
 	} {

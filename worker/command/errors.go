@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,6 +110,7 @@ func (c *call) nextOfFull() string {
 func (c *call) next(err error) string {
 	var output *cli.OutputError
 	var certificate *tls.CertificateVerificationError
+	var connection *net.OpError
 	switch {
 	case errors.As(err, &output): // its disk need not be the store's
 		return ""
@@ -138,6 +140,8 @@ func (c *call) next(err error) string {
 		return "the registry has no TLS; --plain-http allows that"
 	case errors.Is(err, registry.ErrStalled):
 		return "try again: what was transferred is not transferred again"
+	case errors.As(err, &connection) && connection.Op == "dial":
+		return "look at the name and the port of the registry, and whether this machine reaches it"
 	case errors.Is(err, image.ErrLimit):
 		return "if the source can be trusted, allow more with --max-bytes, --max-entries or --max-ratio"
 	case errors.Is(err, image.ErrDigest):

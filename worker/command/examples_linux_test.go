@@ -56,6 +56,9 @@ func TestExampleOBuilder(t *testing.T) {
 		if !strings.Contains(out, "\nhello, ") && !strings.Contains(out, "\nbye, ") {
 			t.Errorf("%s", out)
 		}
+		if !strings.Contains(out, "\nA /src/greeting\n") {
+			t.Errorf("what the second step has made is not listed: %s", out)
+		}
 	}
 	build(3, 0)
 	if b, err := os.ReadFile("work/greeting"); err != nil || string(b) != "hello, world\n" {
@@ -70,6 +73,27 @@ func TestExampleOBuilder(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	held(t, "a-secret-of-the-example", "")
+}
+
+// TestExampleOBuilderFetched runs the script where another worker has run all steps: each is on the one before.
+func TestExampleOBuilderFetched(t *testing.T) {
+	script := filepath.Join(scripts(t), "obuilder.sh")
+	t.Chdir(t.TempDir())
+	check(t, os.Mkdir("path", 0o755))
+	check(t, os.WriteFile("path/holdfastd", []byte(`#!/bin/sh
+case "$*" in
+*" step "*"--base image "*) echo "fetched step-1a from registry/steps in 1.0 ms; the command took 1.0 ms there" >&2 ;;
+*" step "*"--base step-1a "*) echo "fetched step-2b from registry/steps in 1.0 ms; the command took 1.0 ms there" >&2 ;;
+*" step "*"--base step-2b "*) echo "fetched step-3c from registry/steps in 1.0 ms; the command took 1.0 ms there" >&2 ;;
+*" diff step-2b"|*" cp step-3c:/src/greeting work/greeting") ;;
+*) echo "unexpected: $*" >&2; exit 2 ;;
+esac
+`), 0o755))
+	cmd := exec.Command(script, "store", "image", "work")
+	cmd.Env = append(os.Environ(), "PATH=path:"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // TestExampleSelf builds this repository on Debian, twice.

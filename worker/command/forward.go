@@ -63,6 +63,9 @@ func (c *call) forward() (done bool, err error) {
 		}
 	})()
 	code, err := daemon.Run(remote.Request{Version: version(), Args: c.commandLine(), Dir: dir}, stdin, stdout, stderr, signals)
+	if errors.Is(err, remote.ErrEnded) {
+		err = &nextError{err, "its log may say why; run the command again"}
+	}
 	if err != nil {
 		return true, err
 	}

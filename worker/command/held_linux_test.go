@@ -48,7 +48,15 @@ func TestHeld(t *testing.T) {
 	if report.Held.Results != 1 {
 		t.Errorf("the next result is not the one that is held: %+v", report)
 	}
-	if out := must(t, "why", first); !strings.Contains(out, "stands on it, and stays: ") {
+	if out := must(t, "why", first); !strings.Contains(out, "\n  "+second[:len("step-")+12]+" stands on it, and stays: it is held for the next step on it, until ") || strings.Contains(out, "--held") {
+		t.Errorf("why: %s", out)
+	}
+	if out := must(t, "why", "--full", first); !strings.Contains(out, "\n  "+second+" stands on it, and stays: ") {
+		t.Errorf("why --full: %s", out)
+	}
+	var bb struct{ Parent string }
+	check(t, json.Unmarshal([]byte(must(t, "snapshot", "stat", "bb", "--json")), &bb))
+	if out := must(t, "why", bb.Parent); !strings.Contains(out, "\n  bb stands on it, and stays: it is a base\n") {
 		t.Errorf("why: %s", out)
 	}
 	must(t, "snapshot", "rm", second)

@@ -368,6 +368,12 @@ func TestServeCacheLocked(t *testing.T) {
 	holder := holdfastd(t, step("locked", "echo begun; sleep 600; exit")...)
 	untilBegun(t, holder)
 	served(t, step("private", "true; true")...)
+	if out := served(t, "snapshot", "ls").out; !regexp.MustCompile(`(?m)^!run/[0-9a-f]{12} +active `).MatchString(out) {
+		t.Errorf("what runs is listed so: %s", out)
+	}
+	if r := served(t, "--driver", "ext9", "snapshot", "ls"); r.code != 2 || !strings.Contains(r.errOut, `there is no driver "ext9"`) {
+		t.Errorf("a driver that there is not: %+v", r)
+	}
 	check(t, holder.Process.Kill())
 	_ = holder.Wait()
 	eventually(t, "the step is gone", func() bool { return !strings.Contains(served(t, "snapshot", "ls").out, "!run/") })

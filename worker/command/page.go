@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,7 @@ func (a *app) newPage() *cobra.Command {
 func (c *call) page() error {
 	switch {
 	case c.shared == nil:
-		return &nextError{errors.New("no daemon serves the store"), "start one: holdfastd serve --http 127.0.0.1:8723"}
+		return c.noDaemon()
 	case c.shared.page == "":
 		return &nextError{errors.New("the daemon has no page"), "set listen in [http] of its configuration, or start it with --http 127.0.0.1:8723"}
 	case c.json:
@@ -29,4 +30,16 @@ func (c *call) page() error {
 	}
 	_, err := fmt.Fprintln(c.out, c.shared.page)
 	return err
+}
+
+// noDaemon is what is said where none serves the store to this user.
+func (c *call) noDaemon() error {
+	if _, err := c.isStore(); errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	command := "holdfastd serve --http 127.0.0.1:8723"
+	if c.root != DefaultRoot {
+		command = "holdfastd --root " + cli.ShellWord(c.root) + " serve --http 127.0.0.1:8723"
+	}
+	return &nextError{fmt.Errorf("no daemon serves the store %s", c.root), "start one: " + command}
 }

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/command/cli"
 	"holdfast/worker/prune"
+	"holdfast/worker/service"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -132,6 +133,15 @@ func (a *app) policies(ctx context.Context, file string) (prune.Config, error) {
 	config, err := prune.Load(ctx, a.path(file))
 	if errors.Is(err, prune.ErrConfig) {
 		err = &nextError{err, explainPolicies}
+	}
+	return config, err
+}
+
+// configuredPolicies are those that a configuration names.
+func (a *app) configuredPolicies(ctx context.Context, got *config) (prune.Config, error) {
+	config, err := a.policies(ctx, got.Prune.Policy)
+	if err != nil && got.file != "" {
+		err = fmt.Errorf("%s: prune.policy: %w", got.file, err)
 	}
 	return config, err
 }
@@ -364,15 +374,8 @@ func (c *call) why(f *pruneFlags) error {
 		if answer.Next != nil {
 			r.Reasons = []string{answer.Next.Reason(p.Policies())}
 		}
-		for _, k := range answer.Kept {
-			reason := k.String()
-			switch {
-			case k.Cause == prune.InUse && kindOf(info) == "base":
-				reason = "it is a base, which stays until holdfastd snapshot rm removes it"
-			case k.Cause == prune.Leased && k.Lease == step.HoldLease:
-				reason = fmt.Sprintf("it is held for the next step on it, until %s at most; holdfastd snapshot rm and prune --held remove it", timeText(k.Until))
-			}
-			r.Reasons = append(r.Reasons, reason)
+		for n := range answer.Kept {
+			r.Reasons = append(r.Reasons, service.Reason(&info, &answer.Kept[n], func(name string) string { return abbreviated(name, f.full || c.json) }))
 		}
 		return nil
 	})

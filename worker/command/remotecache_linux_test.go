@@ -226,9 +226,10 @@ func TestRemoteCacheGone(t *testing.T) {
 func TestRemoteCacheKilled(t *testing.T) {
 	f := newFleet(t)
 	w := f.worker(f.both())
-	go func() { // exports are killed, too
+	first := w.cmd.Process // and never the next one
+	go func() {            // exports are killed, too
 		time.Sleep(time.Duration(20+rand2.IntN(400)) * time.Millisecond)
-		_ = w.cmd.Process.Kill()
+		_ = first.Kill()
 	}()
 	for _, c := range chain[:3] {
 		served(t, "step", "--base", "bb", "--", "sh", "-c", c)

@@ -29,9 +29,10 @@ import (
 
 func init() { register((*app).newServe) }
 
-const serveHelp = `Keep the store open, and run in this process the commands that others are given for it: any
-number of steps at once, without waiting for the store. The other commands find the socket in the
-directory of the store, and are refused unless their user is that of the daemon, or root.
+const serveHelp = `Keep the store open, and run in this process the commands that others are given for it, at once,
+without waiting for the store; of steps as many as the machine has processors, four at least, or as
+[steps] concurrency in the configuration says. The other commands find the socket in the directory
+of the store, and are refused unless their user is that of the daemon, or root.
 
 SIGTERM or Ctrl-C ends it when the commands that run have ended; again, it ends them.
 systemd is told when it is ready (Type=notify), and that it is alive (WatchdogSec=).`
@@ -93,7 +94,7 @@ func (c *call) serve(file, http string) (err error) {
 	if err != nil {
 		return err
 	}
-	policies, err := c.policies(c.ctx, got.Prune.Policy)
+	policies, err := c.configuredPolicies(c.ctx, got)
 	if err != nil {
 		return err
 	}
@@ -183,7 +184,7 @@ func (c *call) reload(log *slog.Logger, file string, old *config, live *livePoli
 	got, err := loadConfig(file)
 	var read prune.Config
 	if err == nil {
-		read, err = c.policies(c.ctx, got.Prune.Policy)
+		read, err = c.configuredPolicies(c.ctx, got)
 	}
 	if err != nil {
 		log.Error("the configuration is wrong, and stays as it was", "reason", err)

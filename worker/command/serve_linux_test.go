@@ -289,8 +289,8 @@ func TestServeKilled(t *testing.T) {
 	untilBegun(t, cmd)
 	d.kill()
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 125 {
-		t.Errorf("the step of a daemon that was killed: exit code %d", code)
+	if code := cmd.ProcessState.ExitCode(); code != 125 || !strings.Contains(fmt.Sprint(cmd.Stderr), "has ended: EOF; its log may say why; run the command again\n") {
+		t.Errorf("the step of a daemon that was killed: exit code %d, %v", code, cmd.Stderr)
 	}
 	if r := served(t, "step", "--base", "bb", "--", "sh", "-c", "echo hello"); r.code != 0 || r.out != "hello\n" {
 		t.Errorf("without a daemon: %+v", r)

@@ -89,7 +89,11 @@ func abbreviated(name string, full bool) string {
 	if digest, ok := strings.CutPrefix(name, "sha256:"); ok && !full && len(digest) == 64 {
 		return digest[:12]
 	}
-	if id, ok := step.ParseSnapshot(name); ok && !full {
+	result := name
+	if id, ok := strings.CutPrefix(name, step.RunPrefix); ok {
+		result = step.ResultPrefix + id
+	}
+	if id, ok := step.ParseSnapshot(result); ok && !full {
 		return strings.TrimSuffix(name, id.String()[12:])
 	}
 	return printable(name)

@@ -98,7 +98,7 @@ func parseCache(text string) (m step.Mount, err error) {
 	sharing, known := sharings[fields["sharing"]]
 	if !ok || !known || fields["type"] != "cache" || fields["id"] == "" || !strings.HasPrefix(fields["target"], "/") {
 		return m, cli.Usagef("--mount is %q; it must be type=cache,id=NAME,target=/TARGET, and can have sharing=shared, private or locked, and ro; "+
-			"a directory of this machine is SOURCE:/TARGET:ro, or SOURCE:/TARGET, which can be written", text)
+			"a directory of this machine is SOURCE:/TARGET:ro, or SOURCE:/TARGET, which can be written; an empty one in memory is tmpfs:/TARGET", text)
 	}
 	m.Cache, m.Target, m.Sharing = fields["id"], fields["target"], sharing
 	return m, nil

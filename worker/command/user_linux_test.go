@@ -2,6 +2,8 @@ package command_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -19,6 +21,15 @@ func TestStepUserFurther(t *testing.T) {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &out, &errOut
 		_ = cmd.Run()
 		return result{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+	}
+	if r := call("", "page"); r.code != 1 || !strings.Contains(r.errOut, "no daemon serves the store ") || !strings.Contains(r.errOut, "start one: holdfastd --root ") {
+		t.Errorf("%+v", r)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "other"), 0o700); err != nil { // root's
+		t.Fatal(err)
+	}
+	if r := call("", "--root", "other", "page"); os.Geteuid() == 0 && (r.code != 1 || !strings.Contains(r.errOut, "permission denied; run the command as root")) {
+		t.Errorf("%+v", r)
 	}
 	if r := call("", "--driver", "copy", "import", "busybox.tar", "bb"); r.code != 0 {
 		t.Fatalf("%+v", r)

@@ -13,8 +13,8 @@
 #
 # Each line of it is a step on the result of the one before. What was run before, with the same content, is not run again.
 #
-# usage: obuilder.sh STORE BASE DIRECTORY, where BASE was imported (holdfastd import), and DIRECTORY has the files
-# greeting.in and token. The result is DIRECTORY/greeting.
+# usage: obuilder.sh STORE BASE DIRECTORY, where BASE was imported (holdfastd import) and has sh, sed, id and cat, and
+# DIRECTORY has the files greeting.in, with @NAME@ in it, and token. The result is DIRECTORY/greeting.
 set -eu
 store=$1 base=$2 dir=$3
 
@@ -22,7 +22,7 @@ store=$1 base=$2 dir=$3
 run() {
 	report=$(holdfastd --root "$store" step --base "$base" --env NAME=world --workdir /src "$@" 2>&1 >&3) || { echo "$report" >&2; exit 1; }
 	echo "$report"
-	base=$(echo "$report" | sed -n 's/^\(ran\|hit\) \(step-[0-9a-f]*\) .*/\2/p')
+	base=$(echo "$report" | sed -n 's/^[a-z]* \(step-[0-9a-f]*\) .*/\1/p') # ran, hit or fetched
 } 3>&1
 
 run --copy "$dir/greeting.in:/src/" -- true
@@ -31,9 +31,10 @@ run --mount type=cache,id=words,target=/cache,sharing=locked --secret "id=token,
 	echo "hello" >>/cache/words
 	test -s /run/secrets/token # as a download would need it
 	sed "s/@NAME@/$NAME/" greeting.in >greeting'
+made=$base
 
 run --user 1000:1000 -- sh -c 'test "$(id -u)" = 1000 && cat greeting'
 
-echo "changed by the last step that made something:"
-holdfastd --root "$store" snapshot diff "$base" | grep -v '/\.' || true
+echo "changed by the step that made it:"
+holdfastd --root "$store" snapshot diff "$made"
 holdfastd --root "$store" cp "$base:/src/greeting" "$dir/greeting"

@@ -4,7 +4,8 @@
 # of this machine; modules come from GOPROXY, and stay, as compiled packages do, in caches that are locked: two builds at
 # once do not meet there.
 #
-# usage: self.sh STORE DIRECTORY, as root. The program is DIRECTORY/holdfast. SUITE is the release of Debian.
+# usage: self.sh STORE DIRECTORY, as root. The program is DIRECTORY/holdfast. Debian is the base "debian" of the store; if
+# there is none, mmdebstrap makes it, of the release SUITE.
 set -eu
 store=$1 out=$2
 repo=$(cd "$(dirname "$0")/../.." && pwd)

@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/worker/image"
@@ -111,6 +112,7 @@ type Cache struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	queue  queue
+	paused atomic.Int64          // until then nothing is exported, in nanoseconds
 	making keylock.Locks[string] // names of results that are being exported
 }
 

@@ -86,21 +86,31 @@ func (c *Cache) exportQueued() {
 		if !ok {
 			return
 		}
+		for left := c.pauseLeft(); left > 0 && c.sleep(left); left = c.pauseLeft() {
+		}
 		err := c.export(c.ctx, name)
 		if errors.Is(err, errNotShared) {
 			c.log.Debug("a result is not exported", "snapshot", name, "reason", err)
 			err = nil
 		}
-		if again := c.queue.done(name, err != nil); again {
-			c.queue.put(name)
-		}
 		if err != nil && c.ctx.Err() == nil {
 			c.log.Warn("a result could not be exported", "snapshot", name, "reason", err)
 			if errors.Is(err, errPush) {
-				c.sleep(c.o.Pause)
+				c.paused.Store(time.Now().Add(c.o.Pause).UnixNano())
 			}
 		}
+		if again := c.queue.done(name, err != nil); again {
+			c.queue.put(name) // another goroutine may take it at once
+		}
 	}
+}
+
+// pauseLeft is how long nothing is exported as a registry has failed.
+func (c *Cache) pauseLeft() time.Duration {
+	if left := time.Until(time.Unix(0, c.paused.Load())); left <= c.o.Pause {
+		return left
+	}
+	return 0 // the clock was set back
 }
 
 var (

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -134,6 +135,24 @@ func TestExportAgain(t *testing.T) {
 	w.drain() // given up
 	if info, err := w.names.Stat(ctx, idOf("b").Snapshot()); err != nil || info.Labels[step.LabelExport] == "" || step.ContentOf(info) != "" {
 		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// TestExportPause: all who export leave a registry alone that has failed, not only the one who has seen it.
+func TestExportPause(t *testing.T) {
+	s := serve(t)
+	s.is(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusForbidden) })
+	w := newWorker(t, s, func(o *remotecache.Options) {
+		o.Exports, o.Pause = 3, time.Hour
+	})
+	w.result("a", "base", "a")
+	w.start()
+	for w.Figures()[0].ExportFailed == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // for those that would not wait
+	if f := w.Figures()[0]; f.ExportFailed != 1 {
+		t.Errorf("%+v", f)
 	}
 }
 

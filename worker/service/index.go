@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"holdfast/worker/api"
-	"holdfast/worker/image"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
 )
@@ -65,14 +64,7 @@ func (x *index) all(ctx context.Context) ([]*api.Snapshot, error) {
 
 // snapshotOf is what a message says of a snapshot, but for its children.
 func snapshotOf(namespace string, i *snapshot.Info) *api.Snapshot {
-	kind := strings.ToLower(i.Kind.String())
-	switch {
-	case i.Kind == snapshot.View && i.Labels[image.LabelBase] != "":
-		kind = "base"
-	case i.Kind == snapshot.Active && strings.HasPrefix(i.Name, step.CachePrefix):
-		kind = "cache"
-	}
-	return &api.Snapshot{Namespace: namespace, Name: i.Name, Id: uint64(i.ID), Kind: kind, Parent: i.Parent, Created: timestamp(i.Created),
+	return &api.Snapshot{Namespace: namespace, Name: i.Name, Id: uint64(i.ID), Kind: kindOf(i), Parent: i.Parent, Created: timestamp(i.Created),
 		LastUsed: timestamp(cmp.Or(i.LastUsed, i.Created)), Bytes: i.Usage.Size, Files: i.Usage.Inodes, Pinned: i.Pinned, Damaged: i.Damaged,
 		Distrusted: i.Distrusted, Command: i.Labels[step.LabelCommand]}
 }

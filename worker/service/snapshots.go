@@ -104,9 +104,7 @@ func (s snapshots) Get(ctx context.Context, req *connect.Request[api.GetSnapshot
 	if answer.Next != nil {
 		out.Prune = answer.Next.Reason(p.Policies())
 	}
-	for _, k := range answer.Kept {
-		out.Kept = append(out.Kept, k.String())
-	}
+	out.Kept = reasons(&info, answer)
 	return connect.NewResponse(out), nil
 }
 

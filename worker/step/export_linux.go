@@ -22,7 +22,7 @@ import (
 
 // exportPrefix begins the names of views that are made to copy something out of a result. They come after those of
 // runs.
-const exportPrefix = runPrefix + "out/"
+const exportPrefix = RunPrefix + "out/"
 
 // Export copies a file or directory of a committed snapshot, such as a result, to the host: a directory's content
 // into the directory dest, besides what it has; a file to dest, or into it if that is a directory or ends with /.

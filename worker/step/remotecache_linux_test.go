@@ -184,7 +184,7 @@ func TestFetchCanceled(t *testing.T) {
 		if _, err := s.Run(ctx, sh("base", "echo "+where), nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", where, err)
 		}
-		must(t, s.namespace.WalkPrefix(s.ctx, runPrefix, func(i snapshot.Info) error {
+		must(t, s.namespace.WalkPrefix(s.ctx, RunPrefix, func(i snapshot.Info) error {
 			t.Errorf("%s left %s", where, i.Name)
 			return nil
 		}))

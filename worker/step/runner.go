@@ -240,7 +240,7 @@ func (r *Runner) openEnvironment() error {
 
 // removeRunning removes the active snapshots of steps that ran when an earlier process ended.
 func (r *Runner) removeRunning(ctx context.Context) error {
-	err := r.opt.Namespace.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
+	err := r.opt.Namespace.WalkPrefix(ctx, RunPrefix, func(info snapshot.Info) error {
 		r.log.Info("a step was interrupted; what it has made is removed", "snapshot", info.Name)
 		return r.opt.Namespace.Remove(ctx, info.Name)
 	})
@@ -437,7 +437,7 @@ func (r *Runner) Check(ctx context.Context) (CheckReport, error) {
 	if err != nil {
 		return c, fmt.Errorf("step: check: %w", err)
 	}
-	err = r.opt.Namespace.WalkPrefix(ctx, runPrefix, func(info snapshot.Info) error {
+	err = r.opt.Namespace.WalkPrefix(ctx, RunPrefix, func(info snapshot.Info) error {
 		c.Problems = append(c.Problems, "snapshot "+info.Name+" of a step that does not run")
 		return nil
 	})

@@ -141,15 +141,15 @@ const (
 	// ResultPrefix begins the names of results.
 	ResultPrefix = "step-"
 
-	// What runs has a name that comes before those of results and of most others, so that
-	// what a crash has left is found without reading all names.
-	runPrefix = "!run/"
+	// RunPrefix begins the names of what runs. They come before those of results and of most others, so that what a crash
+	// has left is found without reading all names.
+	RunPrefix = "!run/"
 )
 
 // Snapshot is the name of the snapshot that the step's result is.
 func (id ID) Snapshot() string { return ResultPrefix + id.String() }
 
-func (id ID) running() string { return runPrefix + id.String() }
+func (id ID) running() string { return RunPrefix + id.String() }
 
 // ParseSnapshot is the inverse of ID.Snapshot: ok is false if name is not that of a result.
 func ParseSnapshot(name string) (id ID, ok bool) {

@@ -95,7 +95,8 @@ func (p *placer) one(from, dir *os.File, name string, depth int) error {
 
 // replace has something made under a name. If that is taken it is made under another, and takes the place
 // of what is there. create tells whether it has made anything.
-func (p *placer) replace(dir *os.File, name string, create func(to string) (made bool, err error)) error {
+func (p *placer) replace(dir *os.File, name string, create func(to string) (made bool, err error)) (err error) {
+	defer func() { nameFor(err, filepath.Join(dir.Name(), name)) }()
 	made, err := create(fdPath(dir) + "/" + name)
 	switch {
 	case err == nil:
@@ -118,6 +119,18 @@ func (p *placer) replace(dir *os.File, name string, create func(to string) (made
 		err = p.undo(dir, temporary, err)
 	}
 	return err
+}
+
+// nameFor puts the path that people know in the place of that of a descriptor.
+func nameFor(err error, path string) {
+	var at *os.PathError
+	if errors.As(err, &at) && strings.HasPrefix(at.Path, "/proc/self/fd/") {
+		at.Path = path
+	}
+	var link *os.LinkError
+	if errors.As(err, &link) && strings.HasPrefix(link.New, "/proc/self/fd/") {
+		link.New = path
+	}
 }
 
 // replaceable is an error if a name is that of something that is not replaced.
@@ -159,6 +172,7 @@ func (p *placer) undo(dir *os.File, name string, err error) error {
 func (p *placer) file(from *os.File, to string, st *unix.Stat_t) (made bool, err error) {
 	in, err := os.OpenFile(fdPath(from), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
+		nameFor(err, from.Name())
 		return false, err
 	}
 	defer in.Close()
@@ -185,7 +199,7 @@ func (p *placer) directory(from, dir *os.File, name string, st *unix.Stat_t, dep
 	if err != nil {
 		return fmt.Errorf("there is something else than a directory: open: %w", err)
 	}
-	to := os.NewFile(uintptr(fd), name)
+	to := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))
 	defer to.Close()
 	if err := p.content(from, to, depth); err != nil || made != nil {
 		return err

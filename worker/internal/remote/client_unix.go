@@ -82,7 +82,7 @@ func (c *Client) Run(r Request, stdin, stdout, stderr *os.File, signals <-chan o
 		return 0, fmt.Errorf("%w: %w", ErrRefused, sendErr)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("the process that ran the command has ended: %w", err)
+		return 0, fmt.Errorf("%w: %w", ErrEnded, err)
 	}
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {

@@ -57,6 +57,9 @@ type answer struct {
 	Error string `json:"error,omitempty"` // the command was not run
 }
 
+// ErrEnded is of a command whose other process has ended before it had.
+var ErrEnded = errors.New("the daemon that ran the command has ended")
+
 // ErrRefused is of a command that the other process did not run. It says why.
 var ErrRefused = errors.New("refused")
 

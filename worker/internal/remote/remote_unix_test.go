@@ -23,12 +23,17 @@ import (
 // serve serves commands on a socket, whose path it returns.
 func serve(t *testing.T, run func(context.Context, *Command) int) (string, *Server) {
 	t.Helper()
+	return serveLogged(t, run, slog.DiscardHandler)
+}
+
+func serveLogged(t *testing.T, run func(context.Context, *Command) int, log slog.Handler) (string, *Server) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Run: run, Logger: slog.New(slog.DiscardHandler)}
+	s := &Server{Run: run, Logger: slog.New(log)}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -223,6 +228,28 @@ func descriptorsOpen(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
+}
+
+// A caller that only looks whether a daemon is there is not worth a line in the log; one that goes in the middle is.
+func TestLogOfRefused(t *testing.T) {
+	var log bytes.Buffer
+	path, s := serveLogged(t, func(context.Context, *Command) int { return 0 }, slog.NewTextHandler(&log, nil))
+	for _, send := range []string{"", "{"} {
+		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Write([]byte(send))
+		_ = conn.CloseWrite()
+		if _, failed := io.ReadAll(conn); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		_ = conn.Close()
+	}
+	s.Drain() // what is logged is
+	if out := log.String(); strings.Count(out, "\n") != 1 || !strings.Contains(out, "EOF") {
+		t.Errorf("the log has %q", out)
+	}
 }
 
 // Any number of callers are served, and one more than that is told so.

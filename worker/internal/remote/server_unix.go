@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -88,7 +89,11 @@ func (s *Server) Serve(l *net.UnixListener) error {
 			defer s.give()
 			defer conn.Close()
 			if err := s.serve(conn); err != nil {
-				s.Logger.Warn("a command was refused", "reason", err)
+				level := slog.LevelWarn
+				if errors.Is(err, errNothing) {
+					level = slog.LevelDebug // a caller has looked whether a daemon is there
+				}
+				s.Logger.Log(context.Background(), level, "a command was refused", "reason", err)
 				refuse(conn, err)
 			}
 		}()
@@ -108,6 +113,8 @@ func (s *Server) take() error {
 	s.running.Add(1)
 	return nil
 }
+
+var errNothing = errors.New("its request: there is none")
 
 var errEnding = errors.New("the daemon is about to end")
 
@@ -261,6 +268,8 @@ func receive(conn *net.UnixConn, r *Request) (files []*os.File, rest []byte, err
 		got, rightsErr := descriptors(oob[:m])
 		files = append(files, got...)
 		switch {
+		case errors.Is(err, io.EOF) && len(text) == 0:
+			return files, nil, errNothing
 		case err != nil:
 			return files, nil, fmt.Errorf("its request: %w", err)
 		case rightsErr != nil:

@@ -40,6 +40,9 @@ export const ago = (time) => (time ? took(Math.max(0, (Date.now() - Date.parse(t
 // short is a name without most of its digest.
 export const short = (name) => (name || '').replace(/(sha256:|step-)([0-9a-f]{12})[0-9a-f]{52}$/, (all, kind, head) => (kind === 'step-' ? kind : '') + head);
 
+// shortened is a text with such names in it.
+export const shortened = (text) => text.replace(/(step-|sha256:)([0-9a-f]{12})[0-9a-f]{52}/g, (all, kind, head) => (kind === 'step-' ? kind : '') + head);
+
 export function table(heads, rows, none) {
   if (!rows.length) return el('p', { class: 'note' }, none);
   const head = el('tr', {}, ...heads.map((h) => el('th', { scope: 'col', class: h.endsWith('#') ? 'number' : '' }, h.replace('#', ''))));

@@ -1,5 +1,5 @@
 import { call } from './api.js';
-import { ago, cell, count, el, num, replace, short, size, table } from './dom.js';
+import { ago, cell, count, el, num, replace, short, shortened, size, table } from './dom.js';
 
 const orders = [['ORDER_LAST_USED', 'used longest ago'], ['ORDER_SIZE', 'largest'], ['ORDER_CREATED', 'newest'], ['ORDER_NAME', 'name']];
 const pageSize = 200;
@@ -22,7 +22,7 @@ export function show(main, fail) {
     const label = el('button', { class: 'link mono', onclick: () => detail(s) }, short(s.name));
     const first = cell([open, label, s.namespace !== 'local' ? el('span', { class: 'soft' }, ' ' + s.namespace) : ''], 'wide');
     first.style.paddingLeft = depth * 1.2 + 'rem';
-    const tr = el('tr', {}, first, cell(flags(s)), cell(size(s.bytes), 'number'), cell(ago(s.lastUsed)), cell(num(s.children) ? count(s.children) : '', 'number'), cell(s.command || '', 'wide mono'));
+    const tr = el('tr', {}, first, cell(flags(s)), cell(s.kind === 'committed' ? size(s.bytes) : '–', 'number'), cell(ago(s.lastUsed)), cell(num(s.children) ? count(s.children) : '', 'number'), cell(s.command || '', 'wide mono'));
     let below;
     open.onclick = async () => {
       if (below) {
@@ -79,13 +79,15 @@ export function show(main, fail) {
     });
   }
 
+  const stays = (kept) => el('div', { class: 'soft' }, el('p', {}, 'It stays:'), el('ul', {}, ...kept.map((why) => el('li', {}, shortened(why)))));
+
   async function detail(s) {
     try {
       const got = await call('Snapshots/Get', { namespace: s.namespace, name: s.name }, stop.signal);
-      const i = got.snapshot, pairs = [['Name', i.name], ['Kind', flags(i)], ['Parent', i.parent || '–'], ['Size', `${size(i.bytes)} in ${count(i.files)} files`],
+      const i = got.snapshot, pairs = [['Name', i.name], ['Kind', flags(i)], ['Parent', i.parent || '–'], ['Size', i.kind === 'committed' ? `${size(i.bytes)} in ${count(i.files)} files` : '–'],
         ['Created', i.created], ['Last used', i.lastUsed], ['Command', i.command || '–'], ['Children', count(i.children)], ['Leases', (got.leases || []).join('; ') || '–']];
       for (const [key, value] of Object.entries(got.labels || {})) pairs.push([key, value]);
-      replace(details, el('h2', {}, short(i.name)), got.prune ? el('p', { class: 'warn' }, 'The next prune removes it: ' + got.prune) : el('p', { class: 'soft' }, 'It stays: ' + (got.kept || []).join('; ')),
+      replace(details, el('h2', {}, short(i.name)), got.prune ? el('p', { class: 'warn' }, 'The next prune removes it: ' + got.prune) : stays(got.kept || []),
         el('dl', {}, ...pairs.flatMap(([k, v]) => [el('dt', {}, k), el('dd', { class: 'mono' }, v)])),
         el('p', {}, el('button', { onclick: () => remove(i) }, 'Remove')));
     } catch (error) {
