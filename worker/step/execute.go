@@ -410,15 +410,25 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	id := f.id
 	if err == nil {
 		done.layer = info.ID
-		id, err = r.resultID(f, done)
+		id, err = r.commitAs(f, key, done)
 	}
-	if err == nil {
-		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, r.commitOptions(f, r.labelsOf(f, id, done.uncached))...)
+	if errors.Is(err, snapshot.ErrExists) { // of a run that began with NoCache, or without it: neither waits for the other
+		done.uncached = "another run of the step has ended meanwhile, and its result stays"
+		id, err = r.commitAs(f, key, done)
 	}
 	if err != nil {
 		return f.id, r.fault(f, err)
 	}
 	return id, nil
+}
+
+// commitAs commits the snapshot of a run under the ID that its result gets.
+func (r *Runner) commitAs(f *flight, key string, done *run) (ID, error) {
+	id, err := r.resultID(f, done)
+	if err == nil {
+		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, r.commitOptions(f, r.labelsOf(f, id, done.uncached))...)
+	}
+	return id, err
 }
 
 // resultID is the ID that the result of a run gets. One that is to replace an earlier result has that
