@@ -46,6 +46,7 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	f.disk = r.diskLimit(&f.step.Limits)
 	quota := r.limitDisk(f)
 	run, err := r.runMounted(f, mounts)
+	f.release()
 	err = r.liftDisk(f, quota, err)
 	if errors.Is(err, mount.ErrBusy) && run.held != nil {
 		r.background.Go(func() { r.removeLater(run.held, key) })
@@ -213,7 +214,7 @@ func (r *Runner) bind(f *flight, ids idmap.Map) ([]*mount.Handle, error) {
 		if m.Cache != "" {
 			m.Cache = f.caches[m.Cache]
 		}
-		h, err := r.bindOne(f.ctx, &m, ids)
+		h, err := r.bindOne(f, &m, ids)
 		if err != nil {
 			return binds, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
 		}
@@ -222,11 +223,15 @@ func (r *Runner) bind(f *flight, ids idmap.Map) ([]*mount.Handle, error) {
 	return binds, nil
 }
 
-func (r *Runner) bindOne(ctx context.Context, m *Mount, ids idmap.Map) (*mount.Handle, error) {
-	if m.Cache != "" {
-		return r.acquireCache(ctx, m, ids)
+func (r *Runner) bindOne(f *flight, m *Mount, ids idmap.Map) (*mount.Handle, error) {
+	if m.Cache == "" {
+		return r.opt.Mounts.Acquire(f.ctx, bindSpec(m.Source, m))
 	}
-	return r.opt.Mounts.Acquire(ctx, bindSpec(m.Source, m))
+	h, release, err := r.acquireCache(f.ctx, m, ids)
+	if err == nil {
+		f.held = append(f.held, release)
+	}
+	return h, err
 }
 
 // bindSpec is a mount of the machine's directories and files.

@@ -20,6 +20,7 @@ type flight struct {
 	command string // as CommandText has it
 	plan    *plan
 	caches  map[string]string // names of caches -> the instances that it has
+	held    []func()          // release caches that are mounted
 	stdin   *os.File          // of its own: who has given it can leave, and close it
 	disk    diskLimit         // since it runs
 	ctx     context.Context
@@ -87,6 +88,14 @@ func narrower(a, b *Limits) bool {
 	pids := func(n int64) int64 { return cmp.Or(n, DefaultPids) }
 	return less(a.Memory, b.Memory) || pids(a.Pids) < pids(b.Pids) || less(int64(a.Time), int64(b.Time)) || less(a.Disk, b.Disk) ||
 		a.CPU > 0 && (b.CPU == 0 || a.CPU < b.CPU)
+}
+
+// release releases the caches that were mounted.
+func (f *flight) release() {
+	for _, release := range f.held {
+		release()
+	}
+	f.held = nil
 }
 
 // runFlight looks a step up and runs it if need be.
