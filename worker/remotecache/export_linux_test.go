@@ -118,3 +118,24 @@ func TestShowsAnother(t *testing.T) {
 	}
 	must(t, w.names.Remove(ctx, "one")) // nothing shows it any more
 }
+
+// TestExportHeld: what is being exported is not pruned.
+func TestExportHeld(t *testing.T) {
+	s, name := serve(t), idOf("a").Snapshot()
+	w := newWorker(t, s, nil)
+	held := 0
+	s.is(func(rw http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPut {
+			leases, err := w.names.Leases(ctx, name)
+			must(t, err)
+			held = len(leases)
+		}
+		next.ServeHTTP(rw, r)
+	})
+	w.result("a", "base", "a")
+	w.start()
+	w.drain()
+	if held != 1 {
+		t.Errorf("%d leases", held)
+	}
+}
