@@ -33,7 +33,7 @@ func TestCacheHeld(t *testing.T) {
 	}
 	step = sh("base", "exit 3") // that fails
 	step.Mounts = []Mount{{Cache: "c", Target: "/c"}}
-	s.fails(step, ErrExit)
+	_ = s.fails(step, ErrExit)
 	must(t, s.namespace.Remove(s.ctx, names[0]))
 	s.clean()
 }
@@ -90,7 +90,7 @@ func TestNothingOpen(t *testing.T) {
 		s.ok(step)
 		s.ok(step)
 		step.Command[len(step.Command)-1] += "; exit 3"
-		s.fails(step, ErrExit)
+		_ = s.fails(step, ErrExit)
 	}
 	run(0)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
