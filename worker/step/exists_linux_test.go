@@ -2,8 +2,7 @@ package step
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"holdfast/worker/mount"
@@ -13,9 +12,15 @@ import (
 // result had no name.
 func TestNoCacheMeanwhile(t *testing.T) {
 	s := newStand(t, Options{Concurrency: 2})
-	dir := s.cache("shared")
-	step := sh("base", "echo $$ >/shared/begun; while ! test -e /shared/go; do sleep 0.01; done; echo end")
-	step.Mounts = []Mount{{Cache: "shared", Target: "/shared"}}
+	step := sh("base", "echo said")
+	stopped, goOn := make(chan struct{}), make(chan struct{})
+	var second atomic.Bool
+	s.hook = func(at point, _ ID) {
+		if at == atUnmounted && !second.Swap(true) {
+			close(stopped)
+			<-goOn
+		}
+	}
 	type ended struct {
 		*Result
 		err error
@@ -25,39 +30,19 @@ func TestNoCacheMeanwhile(t *testing.T) {
 		res, err := s.Run(s.ctx, step, nil)
 		first <- ended{res, err}
 	}()
-	untilTrue(s, func() bool { _, err := os.Stat(filepath.Join(dir, "begun")); return err == nil })
+	<-stopped // it is about to commit
 	again := step
 	again.NoCache = true
-	stopped, goOn := make(chan struct{}), make(chan struct{})
-	firstID := s.only()
-	s.hook = func(at point, id ID) {
-		if at == atUnmounted && id == firstID {
-			close(stopped)
-			<-goOn
-		}
-	}
-	must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
-	<-stopped
-	second := s.ok(again)
+	res := s.ok(again)
 	close(goOn)
 	got := <-first
-	if got.err != nil || string(got.Output) != "end\n" || got.Uncached == "" || got.Snapshot == second.Snapshot {
+	if got.err != nil || string(got.Output) != "said\n" || got.Uncached == "" || got.Snapshot == res.Snapshot {
 		t.Fatalf("%+v, %v", got.Result, got.err)
 	}
-	if res := s.ok(step); !res.Hit || res.Snapshot != second.Snapshot {
-		t.Errorf("%+v", res)
+	if hit := s.ok(step); !hit.Hit || hit.Snapshot != res.Snapshot {
+		t.Errorf("%+v", hit)
 	}
-	must(t, os.Remove(filepath.Join(dir, "go")))
 	s.clean()
-}
-
-// only is the ID of the one step that is under way.
-func (s *stand) only() (id ID) {
-	s.Runner.mu.Lock()
-	defer s.Runner.mu.Unlock()
-	for id = range s.flights {
-	}
-	return id
 }
 
 // TestNoCacheWhileFetched: a result that is fetched while a run with NoCache makes one is a hit of that.
