@@ -42,17 +42,22 @@ func (c *call) caches(t *snapshot.Namespace, unused time.Duration) (list []cache
 	return list, err
 }
 
-// removeCaches removes caches, and says so unless it is told as JSON.
-func (c *call) removeCaches(t *snapshot.Namespace, list []cache) error {
+// removeCaches removes caches, and says so unless it is told as JSON. It returns those that are gone: a step that runs keeps its own.
+func (c *call) removeCaches(t *snapshot.Namespace, list []cache) (gone []cache, err error) {
 	for _, one := range list {
-		if err := t.Remove(c.ctx, one.snapshot); err != nil {
-			return err
+		err := t.Remove(c.ctx, one.snapshot)
+		if errors.Is(err, snapshot.ErrInUse) {
+			continue
 		}
+		if err != nil {
+			return gone, err
+		}
+		gone = append(gone, one)
 		if !c.json {
 			fmt.Fprintf(c.out, "removed the cache %s with %s, %s\n", printable(one.Name), cli.Size(one.Bytes), one.unused())
 		}
 	}
-	return nil
+	return gone, nil
 }
 
 func (o *cache) unused() string { return "last used " + ago(o.LastUsed) }

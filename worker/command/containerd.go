@@ -49,8 +49,10 @@ func (s *shared) serveClients(log *slog.Logger, at *sockets, list []clientConfig
 }
 
 func (c *clients) add(s *shared, at *sockets, cfg clientConfig) error {
-	if filepath.Clean(cfg.Socket) == filepath.Join(s.store.Root(), socketName) {
-		return &nextError{errors.New("that is the socket for commands"), "choose another path"}
+	for name, of := range map[string]string{socketName: "commands", apiSocketName: "the API"} {
+		if filepath.Clean(cfg.Socket) == filepath.Join(s.store.Root(), name) {
+			return &nextError{errors.New("that is the socket for " + of), "choose another path"}
+		}
 	}
 	names, err := s.store.ClientNamespace(cfg.Namespace)
 	if err != nil {

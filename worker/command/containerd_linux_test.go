@@ -230,17 +230,19 @@ func TestServePluginPath(t *testing.T) {
 	}
 }
 
-// TestServePluginSocketOfCommands: a client's socket at the path of that for commands was replaced by it, and the daemon served
-// without saying a word.
-func TestServePluginSocketOfCommands(t *testing.T) {
+// TestServePluginSocketOfOthers: a client's socket at the path of that for commands, or for the API, was replaced by it, and the daemon
+// served without saying a word.
+func TestServePluginSocketOfOthers(t *testing.T) {
 	stand(t, "overlay")
 	file, _ := pluginConfig(t)
 	dir, err := os.Getwd()
 	check(t, err)
 	root := filepath.Join(dir, "other")
-	text := fmt.Sprintf("root = %q\n[[containerd]]\nsocket = %q\nnamespace = \"containerd\"\n", root, root+"/./command.sock")
-	check(t, os.WriteFile(file, []byte(text), 0o644))
-	if r := served(t, "--root", root, "serve", "--config", file); r.code != 1 || !strings.Contains(r.errOut, "socket for commands") {
-		t.Errorf("%+v", r)
+	for name, says := range map[string]string{"command.sock": "socket for commands", "api.sock": "socket for the API"} {
+		text := fmt.Sprintf("root = %q\n[[containerd]]\nsocket = %q\nnamespace = \"containerd\"\n", root, root+"/./"+name)
+		check(t, os.WriteFile(file, []byte(text), 0o644))
+		if r := served(t, "--root", root, "serve", "--config", file); r.code != 1 || !strings.Contains(r.errOut, says) {
+			t.Errorf("%s: %+v", name, r)
+		}
 	}
 }

@@ -103,3 +103,25 @@ func TestHeldRoom(t *testing.T) {
 		t.Errorf("there are %s; %s was to go", left, old)
 	}
 }
+
+// TestPruneCacheInUse: prune leaves the cache of a step that runs, and says that it has removed the others.
+func TestPruneCacheInUse(t *testing.T) {
+	stand(t, "overlay")
+	startDaemon(t)
+	step := func(cache, script string) []string {
+		return []string{"step", "--base", "bb", "--mount", "type=cache,target=/c,id=" + cache, "--", "sh", "-c", script}
+	}
+	served(t, step("other", "true")...)
+	holder := holdfastd(t, step("used", "echo begun; sleep 600; exit")...)
+	untilBegun(t, holder)
+	r := served(t, "prune", "--max-snapshots", "1000", "--caches", "0")
+	if r.code != 0 || !strings.Contains(r.out, "removed the cache other with ") || strings.Contains(r.out, "cache used") {
+		t.Errorf("%+v", r)
+	}
+	check(t, holder.Process.Kill())
+	_ = holder.Wait()
+	eventually(t, "the step is gone", func() bool { return !strings.Contains(served(t, "snapshot", "ls").out, "!run/") })
+	if r := served(t, "prune", "--max-snapshots", "1000", "--caches", "0"); r.code != 0 || !strings.Contains(r.out, "removed the cache used with ") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -42,7 +42,7 @@ func (c *call) recorded(t *snapshot.Namespace, id step.ID) (*step.Result, error)
 	if c.shared != nil { // its Runner has the file open
 		return c.shared.runner.Recorded(id)
 	}
-	return step.Recorded(t.Store(), id)
+	return step.Recorded(t, id)
 }
 
 func (c *call) logs() error {

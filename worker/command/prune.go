@@ -166,7 +166,7 @@ func (c *call) prune(f *pruneFlags) error {
 		if f.dryRun {
 			return c.pruneDry(t, f.options(config), old, f.full)
 		}
-		if err := c.removeCaches(t, old); err != nil {
+		if old, err = c.removeCaches(t, old); err != nil {
 			return err
 		}
 		return c.pruneNow(t, f.options(config), old)

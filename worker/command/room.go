@@ -174,7 +174,9 @@ func (c *call) makeRoom(ctx context.Context, t *snapshot.Namespace, base string,
 		return err
 	}
 	for _, one := range old {
-		err = errors.Join(err, t.Remove(ctx, one.snapshot))
+		if e := t.Remove(ctx, one.snapshot); !errors.Is(e, snapshot.ErrInUse) && !errors.Is(e, snapshot.ErrNotFound) {
+			err = errors.Join(err, e)
+		}
 	}
 	if err != nil {
 		return err

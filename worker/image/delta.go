@@ -41,7 +41,7 @@ func ExportDelta(ctx context.Context, namespace *snapshot.Namespace, info snapsh
 	}
 	lower := ""
 	for i, one := range chain {
-		path, release, shown := o.Show(ctx, one)
+		path, release, shown := e.show(one)
 		if shown != nil {
 			return d, fmt.Errorf("snapshot %q: %w", one.Name, shown)
 		}

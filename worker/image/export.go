@@ -175,7 +175,7 @@ func (e *export) layers(chain []snapshot.Info) (err error) {
 	lower, hide := "", func() error { return nil }
 	defer func() { err = errors.Join(err, hide()) }()
 	for i, info := range chain {
-		upper, release, err := e.o.Show(e.ctx, info)
+		upper, release, err := e.show(info)
 		if err != nil {
 			return fmt.Errorf("snapshot %q: %w", info.Name, err)
 		}
@@ -189,6 +189,22 @@ func (e *export) layers(chain []snapshot.Info) (err error) {
 		}
 	}
 	return nil
+}
+
+// show shows a snapshot, which stays as long as it is shown. Another one that has its name by now is snapshot.ErrNotFound.
+func (e *export) show(info snapshot.Info) (path string, release func() error, err error) {
+	path, release, err = e.o.Show(e.ctx, info)
+	if err != nil {
+		return "", nil, err
+	}
+	now, err := e.namespace.Stat(e.ctx, info.Name)
+	if err == nil && now.ID != info.ID {
+		err = fmt.Errorf("%w: it was replaced by another one of that name", snapshot.ErrNotFound)
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, release())
+	}
+	return path, release, nil
 }
 
 // layer writes a layer, and records it.

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -91,9 +92,14 @@ func (c *Client) Temporary() (dir string, done func() error, err error) {
 	if err := os.MkdirAll(c.Downloads, 0o700); err != nil {
 		return "", nil, err
 	}
-	if dir, err = os.MkdirTemp(c.Downloads, making); err != nil {
+	dir = filepath.Join(c.Downloads, making+rand.Text())
+	end, err := inUse.Lock(context.Background(), dir) // before it is there: Clean removes what is not in use
+	if err != nil {
 		return "", nil, err
 	}
-	end, _ := inUse.Try(dir)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		end()
+		return "", nil, err
+	}
 	return dir, func() error { defer end(); return os.RemoveAll(dir) }, nil
 }

@@ -113,39 +113,65 @@ func onThisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// connect asks the registry what credentials it wants.
-func (s *source) connect(ctx context.Context) (*http.Client, error) {
+// connect asks the registry what credentials it wants. kept tells that it has not: those are used that it took before.
+func (s *source) connect(ctx context.Context) (client *http.Client, kept bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.http != nil {
-		return s.http, nil
+		return s.http, true, nil
 	}
 	auth, err := authn.Resolve(ctx, s.client.keychain(), s.repo)
 	if err != nil {
-		return nil, fmt.Errorf("credentials for %s: %w", s.repo.RegistryStr(), err)
+		return nil, false, fmt.Errorf("credentials for %s: %w", s.repo.RegistryStr(), err)
 	}
 	t, err := transport.NewWithContext(ctx, s.repo.Registry, auth, s.client.base(s.repo.Registry), []string{s.repo.Scope(transport.PullScope)})
 	if err != nil {
-		return nil, explain(err)
+		return nil, false, explain(err)
 	}
 	s.http = &http.Client{Transport: t}
-	return s.http, nil
+	return s.http, false, nil
+}
+
+// forget has the next request ask for credentials: those of a client are not taken any more.
+func (s *source) forget(client *http.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.http == client {
+		s.http = nil
+	}
 }
 
 // get asks for something of the repository. Its answer has one of the status codes; the caller closes the body.
 func (s *source) get(ctx context.Context, path string, header http.Header, codes ...int) (*http.Response, error) {
-	client, err := s.connect(ctx)
-	if err != nil {
-		return nil, err
+	for again := false; ; again = true {
+		client, kept, err := s.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := s.ask(ctx, client, path, header, codes)
+		if !errors.Is(err, ErrDenied) {
+			return resp, err
+		}
+		s.forget(client)
+		if again || !kept { // otherwise they may have expired, or been changed
+			return nil, err
+		}
 	}
+}
+
+// ask is get with some credentials.
+func (s *source) ask(ctx context.Context, client *http.Client, path string, header http.Header, codes []int) (*http.Response, error) {
 	u := url.URL{Scheme: s.repo.Scheme(), Host: s.repo.RegistryStr(), Path: "/v2/" + s.repo.RepositoryStr() + "/" + path}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	r.Header = header
+	r.Header = header.Clone()
 	resp, err := client.Do(r)
 	if err != nil {
+		if denied := explain(err); errors.Is(denied, ErrDenied) { // by the server of tokens
+			err = denied
+		}
 		return nil, err
 	}
 	if slices.Contains(codes, resp.StatusCode) {

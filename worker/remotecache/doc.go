@@ -53,9 +53,11 @@ const (
 	DefaultFindTime = 10 * time.Second // of a registry, for one result
 	DefaultPause    = time.Minute      // of a registry that has failed
 	DefaultExports  = 2                // results that are exported at once
+	DefaultPushTime = time.Minute      // of a registry, to take one, and more for each byte of its layer
 
 	fillTime    = 30 * time.Second // for a layer, and more for each of its bytes
 	fillRate    = 1 << 20          // bytes a second: a slower registry is given up
+	pushRate    = 64 << 10         // bytes a second: a slower registry gets none
 	maxDocument = 8 << 20          // bytes of a statement
 	maxOutput   = 4 << 20          // bytes of output in it
 	maxQueue    = 100_000          // results that wait to be exported
@@ -93,6 +95,7 @@ type Options struct {
 	Limits   image.Limits  // of what is fetched
 	FindTime time.Duration // how long a registry has to say whether there is a result; 0: DefaultFindTime
 	Pause    time.Duration // how long one is left alone that has failed; 0: DefaultPause
+	PushTime time.Duration // how long one has to take a result, besides a second for each 64 KiB; 0: DefaultPushTime
 	Exports  int           // how many results are exported at once; 0: DefaultExports
 
 	Logger *slog.Logger // nil: slog.Default()
@@ -102,6 +105,7 @@ type Options struct {
 type Cache struct {
 	o       Options
 	log     *slog.Logger
+	rate    int64 // pushRate
 	imports []*repository
 	exports []*repository
 
@@ -119,11 +123,12 @@ type Cache struct {
 // New makes a Cache, which the caller closes before what its Options have.
 func New(o Options) (*Cache, error) {
 	o.FindTime, o.Pause, o.Exports = cmp.Or(o.FindTime, DefaultFindTime), cmp.Or(o.Pause, DefaultPause), cmp.Or(o.Exports, DefaultExports)
+	o.PushTime = cmp.Or(o.PushTime, DefaultPushTime)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	o.Client.Mirrors = nil
-	c := &Cache{o: o, log: o.Logger, listed: make(chan struct{})}
+	c := &Cache{o: o, log: o.Logger, rate: pushRate, listed: make(chan struct{})}
 	c.queue.init()
 	for _, r := range o.Repositories {
 		if r.Import && (len(r.Trusted) > 0) == r.Unsigned {

@@ -216,15 +216,14 @@ func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (cont
 	if err != nil {
 		return "", err
 	}
+	// What was shown and recorded is of this one only if it is still there: a run with NoCache replaces it.
+	if now, err := c.o.Namespace.Stat(ctx, info.Name); err != nil || now.ID != info.ID {
+		return "", errors.Join(err, fmt.Errorf("%w: it was replaced meanwhile", snapshot.ErrNotFound))
+	}
 	id, _ := step.ParseSnapshot(info.Name)
-	for _, r := range c.exports {
-		err := func() error {
-			m, err := image.Seal(dir, document, StatementType, v1.Manifest{Layers: []v1.Descriptor{d.Blob}, Annotations: sign(r.o.Key, document)})
-			if err != nil {
-				return err
-			}
-			return r.Push(ctx, dir, m.Digest, tag(id, base))
-		}()
+	var failed []error
+	for _, r := range c.exports { // one that is gone keeps nothing from the others
+		err := c.pushTo(ctx, r, dir, document, d.Blob, tag(id, base))
 		r.count(func(f *Figures) {
 			switch {
 			case err == nil:
@@ -234,10 +233,21 @@ func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (cont
 			}
 		})
 		if err != nil {
-			return "", fmt.Errorf("%w: %w", errPush, err)
+			failed = append(failed, fmt.Errorf("%w: %w", errPush, err))
 		}
 	}
-	return s.content(), nil
+	return s.content(), errors.Join(failed...)
+}
+
+// pushTo pushes the artifact of a result, whose layer is in dir, to one repository.
+func (c *Cache) pushTo(ctx context.Context, r *repository, dir string, document []byte, layer v1.Descriptor, tag string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.o.PushTime+time.Duration(layer.Size/c.rate)*time.Second)
+	defer cancel()
+	m, err := image.Seal(dir, document, StatementType, v1.Manifest{Layers: []v1.Descriptor{layer}, Annotations: sign(r.o.Key, document)})
+	if err != nil {
+		return err
+	}
+	return r.Push(ctx, dir, m.Digest, tag)
 }
 
 // outputCut is in place of what does not fit.

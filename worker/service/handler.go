@@ -71,7 +71,7 @@ func (s *Service) Handler(access Access) http.Handler {
 	mux.Handle("GET /{$}", static)
 	mux.Handle("GET /page/", static)
 	mux.Handle("/", authorized(access.Token, limited(maxRequests, ofAll.whole(calls)))) // who has no token takes neither room nor memory
-	return ofAll.bound(mux)
+	return s.counted(ofAll.bound(mux))
 }
 
 // profiles serves profiles of the daemon. Those that take some time end with the daemon.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -76,6 +77,8 @@ type Service struct {
 
 	transfers chan struct{} // imports, exports and comparisons that run
 
+	calls calls
+
 	ctx  context.Context // ends when those who only watch are to go
 	end  context.CancelFunc
 	stop context.CancelFunc
@@ -120,9 +123,67 @@ func (s *Service) watching(ctx context.Context) (context.Context, context.Cancel
 	}
 }
 
-// Close ends what goes on in the background. Calls must have ended.
+// Close ends what goes on in the background, and calls, and waits for them: what the Options have is in use until it returns. The
+// servers must have been closed, or calls could wait for their clients.
 func (s *Service) Close() {
 	s.end()
 	s.stop()
+	s.calls.close()
 	s.done.Wait()
+}
+
+// calls are those that run.
+type calls struct {
+	mu      sync.Mutex
+	next    uint64
+	cancels map[uint64]context.CancelFunc
+	closed  bool
+	running sync.WaitGroup
+}
+
+// begin begins a call, unless they were closed: then end is nil.
+func (c *calls) begin(ctx context.Context) (_ context.Context, end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil
+	}
+	if c.cancels == nil {
+		c.cancels = map[uint64]context.CancelFunc{}
+	}
+	n := c.next
+	c.next++
+	ctx, c.cancels[n] = context.WithCancel(ctx)
+	c.running.Add(1)
+	return ctx, func() {
+		defer c.running.Done()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.cancels[n]()
+		delete(c.cancels, n)
+	}
+}
+
+// close ends all calls, and returns when they have.
+func (c *calls) close() {
+	c.mu.Lock()
+	c.closed = true
+	for _, cancel := range c.cancels {
+		cancel()
+	}
+	c.mu.Unlock()
+	c.running.Wait()
+}
+
+// counted has Close wait for requests.
+func (s *Service) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := s.calls.begin(r.Context())
+		if end == nil {
+			refuse(w, r, errEnding)
+			return
+		}
+		defer end()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }

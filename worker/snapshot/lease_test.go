@@ -26,3 +26,33 @@ func TestLongLease(t *testing.T) {
 	want(t, "remove", n.Remove(ctx, "one"), snapshot.ErrInUse)
 	sound(t, s)
 }
+
+// TestHold: what is held is a use, and not removed until all have released it; another of its name is not held.
+func TestHold(t *testing.T) {
+	s := open(t, t.TempDir(), snapshot.Options{})
+	n := namespace(t, s, "t")
+	if _, err := n.Prepare(ctx, "one", ""); err != nil {
+		t.Fatal(err)
+	}
+	before, err := n.Stat(ctx, "one")
+	want(t, "stat", err, nil)
+	var releases []func()
+	for range 2 {
+		release, err := n.Hold(ctx, "one")
+		want(t, "hold", err, nil)
+		releases = append(releases, release)
+	}
+	if after, err := n.Stat(ctx, "one"); err != nil || !after.LastUsed.After(before.LastUsed) {
+		t.Errorf("%v, %v, %v", before.LastUsed, after.LastUsed, err)
+	}
+	for _, release := range releases {
+		want(t, "remove", n.Remove(ctx, "one"), snapshot.ErrInUse)
+		_, err := n.Prepare(ctx, "one", "", snapshot.Replacing(before.ID))
+		want(t, "replace", err, snapshot.ErrInUse)
+		release()
+	}
+	want(t, "remove", n.Remove(ctx, "one"), nil)
+	_, err = n.Hold(ctx, "one")
+	want(t, "hold", err, snapshot.ErrNotFound)
+	sound(t, s)
+}

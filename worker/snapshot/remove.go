@@ -7,7 +7,7 @@ import (
 )
 
 // Remove removes a snapshot. Its name is free at once; its content goes in the background.
-// ErrInUse if it has children or leases other than weak ones, or is pinned.
+// ErrInUse if it has children or leases other than weak ones, is pinned, or held (Hold).
 func (t *Namespace) Remove(ctx context.Context, name string) error {
 	var r record
 	err := t.s.update("remove", func(tx *txn) (err error) {
@@ -33,6 +33,9 @@ func (t *txn) removable(r *record, now uint64) error {
 	if r.flags&flagPinned != 0 {
 		return fmt.Errorf("%w: it is pinned", ErrInUse)
 	}
+	if t.store.isHeld(r.id) {
+		return fmt.Errorf("%w: something that runs uses it", ErrInUse)
+	}
 	child, err := t.any(inChildren, number(uint64(r.id)))
 	if err != nil {
 		return err
@@ -55,6 +58,46 @@ func (t *txn) removable(r *record, now uint64) error {
 		}
 	}
 	return nil
+}
+
+// Hold is Touch, and has Remove fail with ErrInUse until release, which is called once. It is kept in memory, since no other process
+// has the store meanwhile: for what is mounted or read as long as this process runs.
+func (t *Namespace) Hold(ctx context.Context, name string) (release func(), err error) {
+	var id ID
+	free := func() {
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		if t.s.holds[id]--; t.s.holds[id] <= 0 {
+			delete(t.s.holds, id)
+		}
+	}
+	err = t.change("touch", name, func(_ *txn, r *record) error {
+		if id != 0 { // the transaction is tried again
+			free()
+		}
+		id, r.used = r.id, t.s.now()
+		t.s.mu.Lock()
+		defer t.s.mu.Unlock()
+		if t.s.holds == nil {
+			t.s.holds = map[ID]int{}
+		}
+		t.s.holds[id]++ // in the transaction, after which one that removes it comes, or it is gone
+		return nil
+	})
+	if err != nil {
+		if id != 0 {
+			free()
+		}
+		return nil, fmt.Errorf("hold snapshot %q: %w", name, err)
+	}
+	return free, nil
+}
+
+// isHeld tells whether Hold has a snapshot.
+func (s *Store) isHeld(id ID) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.holds[id] > 0
 }
 
 // remove takes the snapshot r out of the metadata, and enters its ID as one whose directory is

@@ -76,6 +76,7 @@ type Store struct {
 	clients  map[string]bool // namespaces of which nothing is pruned
 	distrust []commitRange   // commits whose content may not be on the disk
 	suspect  ID              // a flush failed after this one was begun
+	holds    map[ID]int      // see Namespace.Hold: how many there are
 	deep     map[ID]struct{} // ends of chains of which was said that they are long
 
 	quarantine quarantine

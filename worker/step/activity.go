@@ -212,14 +212,9 @@ func (f *flight) follow(ctx context.Context, log io.Writer) error {
 // Database is the file of results, for its figures. It must not be written through it, nor closed.
 func (r *Runner) Database() *holdfast.DB { return r.results.db }
 
-// Recorded returns what is recorded of a step, which is a hit if its snapshot is still there: ErrNotFound if nothing is.
-func (r *Runner) Recorded(id ID) (*Result, error) {
-	rec, out, err := r.results.get(id)
-	if err != nil {
-		return nil, fmt.Errorf("step %s: %w", id, err)
-	}
-	return rec.result(id, out), nil
-}
+// Recorded returns what is recorded of a step, which is a hit if its snapshot is still there: ErrNotFound if nothing is, or what is
+// recorded is of an earlier snapshot than the one that is there.
+func (r *Runner) Recorded(id ID) (*Result, error) { return r.results.recorded(r.opt.Namespace, id) }
 
 // maxReason is how many bytes the text of an error has in an Activity.
 const maxReason = 1 << 10

@@ -53,10 +53,11 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// Recorded returns what the Runners of a store have recorded of a step: ErrNotFound if nothing is. No
-// Runner of the store may be open. Unlike Lookup it does not ask whether the snapshot is still there.
-func Recorded(store *snapshot.Store, id ID) (_ *Result, err error) {
-	results, err := openResults(store.Root(), 0, nil)
+// Recorded returns what Runners have recorded of a step whose results go to a namespace: ErrNotFound if nothing is, or what is recorded
+// is of an earlier snapshot than the one that is there. No Runner of the store may be open. Unlike Lookup it does not ask whether the
+// snapshot is still there.
+func Recorded(t *snapshot.Namespace, id ID) (_ *Result, err error) {
+	results, err := openResults(t.Store().Root(), 0, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +66,5 @@ func Recorded(store *snapshot.Store, id ID) (_ *Result, err error) {
 			err = e
 		}
 	}()
-	rec, out, err := results.get(id)
-	if err != nil {
-		return nil, err
-	}
-	return rec.result(id, out), nil
+	return results.recorded(t, id)
 }

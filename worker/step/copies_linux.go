@@ -124,23 +124,47 @@ func duplicate(f *os.File) (*os.File, error) {
 // CachePrefix begins the names of the active snapshots that are caches.
 const CachePrefix = "!cache/"
 
-// acquireCache mounts a cache, which is made if it is not there.
-func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (*mount.Handle, error) {
-	name := CachePrefix + m.Cache
+// acquireCache mounts a cache, which is made if it is not there, and holds it until release: it is not removed meanwhile.
+func (r *Runner) acquireCache(ctx context.Context, m *Mount, ids idmap.Map) (h *mount.Handle, release func(), err error) {
+	for try := 0; ; try++ {
+		release, err = r.holdCache(ctx, CachePrefix+m.Cache)
+		if errors.Is(err, snapshot.ErrNotFound) && try < holdTries { // it was removed just now
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if h, err = r.mountCache(ctx, m, ids); err != nil {
+			release()
+			return nil, nil, err
+		}
+		return h, release, nil
+	}
+}
+
+// holdTries is how often a cache can be removed between being made and held.
+const holdTries = 10
+
+// holdCache holds a cache, which is made if it is not there.
+func (r *Runner) holdCache(ctx context.Context, name string) (release func(), err error) {
 	t := r.opt.Namespace
-	mounts, err := t.Mounts(ctx, name)
+	_, err = t.Mounts(ctx, name)
 	if errors.Is(err, snapshot.ErrMissing) { // the machine went down soon after it was made
 		err = errors.Join(t.Remove(ctx, name), snapshot.ErrNotFound)
 	}
 	if errors.Is(err, snapshot.ErrNotFound) {
-		mounts, err = t.Prepare(ctx, name, "", snapshot.WithLabels(map[string]string{labelFresh: "true"}))
+		_, err = t.Prepare(ctx, name, "", snapshot.WithLabels(map[string]string{labelFresh: "true"}))
 	}
-	if errors.Is(err, snapshot.ErrExists) {
-		mounts, err = t.Mounts(ctx, name)
+	if err != nil && !errors.Is(err, snapshot.ErrExists) {
+		return nil, err
 	}
-	if err == nil {
-		err = t.Touch(ctx, name)
-	}
+	return t.Hold(ctx, name)
+}
+
+// mountCache mounts a cache that is held.
+func (r *Runner) mountCache(ctx context.Context, m *Mount, ids idmap.Map) (*mount.Handle, error) {
+	t, name := r.opt.Namespace, CachePrefix+m.Cache
+	mounts, err := t.Mounts(ctx, name)
 	var info snapshot.Info
 	if err == nil {
 		info, err = t.Stat(ctx, name)

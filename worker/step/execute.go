@@ -46,6 +46,7 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	f.disk = r.diskLimit(&f.step.Limits)
 	quota := r.limitDisk(f)
 	run, err := r.runMounted(f, mounts)
+	f.release()
 	err = r.liftDisk(f, quota, err)
 	if errors.Is(err, mount.ErrBusy) && run.held != nil {
 		r.background.Go(func() { r.removeLater(run.held, key) })
@@ -213,7 +214,7 @@ func (r *Runner) bind(f *flight, ids idmap.Map) ([]*mount.Handle, error) {
 		if m.Cache != "" {
 			m.Cache = f.caches[m.Cache]
 		}
-		h, err := r.bindOne(f.ctx, &m, ids)
+		h, err := r.bindOne(f, &m, ids)
 		if err != nil {
 			return binds, r.fault(f, fmt.Errorf("mount at %s: %w", m.Target, err))
 		}
@@ -222,11 +223,15 @@ func (r *Runner) bind(f *flight, ids idmap.Map) ([]*mount.Handle, error) {
 	return binds, nil
 }
 
-func (r *Runner) bindOne(ctx context.Context, m *Mount, ids idmap.Map) (*mount.Handle, error) {
-	if m.Cache != "" {
-		return r.acquireCache(ctx, m, ids)
+func (r *Runner) bindOne(f *flight, m *Mount, ids idmap.Map) (*mount.Handle, error) {
+	if m.Cache == "" {
+		return r.opt.Mounts.Acquire(f.ctx, bindSpec(m.Source, m))
 	}
-	return r.opt.Mounts.Acquire(ctx, bindSpec(m.Source, m))
+	h, release, err := r.acquireCache(f.ctx, m, ids)
+	if err == nil {
+		f.held = append(f.held, release)
+	}
+	return h, err
 }
 
 // bindSpec is a mount of the machine's directories and files.
@@ -410,15 +415,25 @@ func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
 	id := f.id
 	if err == nil {
 		done.layer = info.ID
-		id, err = r.resultID(f, done)
+		id, err = r.commitAs(f, key, done)
 	}
-	if err == nil {
-		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, r.commitOptions(f, r.labelsOf(f, id, done.uncached))...)
+	if errors.Is(err, snapshot.ErrExists) { // of a run that began with NoCache, or without it: neither waits for the other
+		done.uncached = "another run of the step has ended meanwhile, and its result stays"
+		id, err = r.commitAs(f, key, done)
 	}
 	if err != nil {
 		return f.id, r.fault(f, err)
 	}
 	return id, nil
+}
+
+// commitAs commits the snapshot of a run under the ID that its result gets.
+func (r *Runner) commitAs(f *flight, key string, done *run) (ID, error) {
+	id, err := r.resultID(f, done)
+	if err == nil {
+		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, r.commitOptions(f, r.labelsOf(f, id, done.uncached))...)
+	}
+	return id, err
 }
 
 // resultID is the ID that the result of a run gets. One that is to replace an earlier result has that

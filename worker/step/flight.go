@@ -20,6 +20,7 @@ type flight struct {
 	command string // as CommandText has it
 	plan    *plan
 	caches  map[string]string // names of caches -> the instances that it has
+	held    []func()          // release caches that are mounted
 	stdin   *os.File          // of its own: who has given it can leave, and close it
 	disk    diskLimit         // since it runs
 	ctx     context.Context
@@ -87,6 +88,14 @@ func narrower(a, b *Limits) bool {
 	pids := func(n int64) int64 { return cmp.Or(n, DefaultPids) }
 	return less(a.Memory, b.Memory) || pids(a.Pids) < pids(b.Pids) || less(int64(a.Time), int64(b.Time)) || less(a.Disk, b.Disk) ||
 		a.CPU > 0 && (b.CPU == 0 || a.CPU < b.CPU)
+}
+
+// release releases the caches that were mounted.
+func (f *flight) release() {
+	for _, release := range f.held {
+		release()
+	}
+	f.held = nil
 }
 
 // runFlight looks a step up and runs it if need be.
@@ -238,7 +247,7 @@ func (r *Runner) hit(ctx context.Context, id ID, hold time.Duration) (*Result, e
 	}
 	if bad != nil {
 		// Its content may be incomplete, or is damaged: it is made anew, unless something stands on it.
-		if err := t.Remove(ctx, name); err != nil {
+		if err := t.Remove(ctx, name); err != nil && !errors.Is(err, snapshot.ErrNotFound) { // pruning can be first
 			return nil, fmt.Errorf("step %s: %w: %w", id, bad, err)
 		}
 		return nil, nil
@@ -274,13 +283,16 @@ func (r *Runner) recordOf(id ID, info *snapshot.Info) (rec record, out []byte, e
 // it is damaged. The snapshot is what a command that succeeded has left, whole; what is lost is what the
 // command has said.
 func (r *Runner) adopt(id ID, info snapshot.Info) (*Result, error) {
-	r.log.Warn("the result of a step has no record; its output is lost", "step", id.String())
 	created := uint64(info.Created.UnixNano())
-	rec := record{flags: flagAdopted | flagLayer, created: created, used: max(created, uint64(info.LastUsed.UnixNano())), layer: uint64(info.ID), snapshot: info.Name}
-	if err := r.results.put(id, &rec, nil); err != nil {
+	rec, out, err := r.results.adopt(id, &info, record{flags: flagAdopted | flagLayer, created: created, used: max(created, uint64(info.LastUsed.UnixNano())),
+		layer: uint64(info.ID), snapshot: info.Name})
+	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
-	return rec.result(id, nil), nil
+	if rec.flags&flagAdopted != 0 {
+		r.log.Warn("the result of a step has no record; its output is lost", "step", id.String())
+	}
+	return rec.result(id, out), nil
 }
 
 // result is what a record says, as a hit.

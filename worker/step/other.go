@@ -56,8 +56,8 @@ func (*Runner) canShow(string, idmap.Map) error { return nil }
 
 func (*Runner) copyIn(*flight, *mount.Handle, idmap.Map) error { return nil }
 
-func (*Runner) acquireCache(context.Context, *Mount, idmap.Map) (*mount.Handle, error) {
-	return nil, errOther
+func (*Runner) acquireCache(context.Context, *Mount, idmap.Map) (*mount.Handle, func(), error) {
+	return nil, nil, errOther
 }
 
 func duplicate(*os.File) (*os.File, error) { return nil, errOther }

@@ -13,6 +13,7 @@ import (
 	"holdfast"
 	"holdfast/blob"
 	"holdfast/worker/internal/damage"
+	"holdfast/worker/snapshot"
 )
 
 // Buckets of results.db.
@@ -133,31 +134,7 @@ func buckets(tx *holdfast.Tx) (records, output *holdfast.Bucket, err error) {
 // get returns the record of a step with its output; ErrNotFound if there is none.
 func (r *results) get(id ID) (rec record, out []byte, err error) {
 	err = r.view(func(tx *holdfast.Tx) error {
-		records, output, err := buckets(tx)
-		if err != nil {
-			return err
-		}
-		r.touched("get", 1)
-		v := records.Get(id[:])
-		if v == nil {
-			return ErrNotFound
-		}
-		if rec, err = parseRecord(v); err != nil || rec.output.IsZero() {
-			return err
-		}
-		if p, ok := rec.output.Inline(); ok {
-			out = []byte(p)
-			return nil
-		}
-		store, err := blob.Open(output)
-		if err != nil {
-			return err
-		}
-		reader, err := store.Reader(rec.output)
-		if err != nil {
-			return err
-		}
-		out, err = io.ReadAll(reader)
+		rec, out, err = r.read(tx, id)
 		return err
 	})
 	if err != nil {
@@ -166,39 +143,105 @@ func (r *results) get(id ID) (rec record, out []byte, err error) {
 	return rec, out, nil
 }
 
-// put stores a record with its output, in place of an older one, in one transaction.
-func (r *results) put(id ID, rec *record, out []byte) error {
-	err := r.update(func(tx *holdfast.Tx) error {
-		records, output, err := buckets(tx)
-		if err != nil {
+// read is get in a transaction.
+func (r *results) read(tx *holdfast.Tx, id ID) (rec record, out []byte, err error) {
+	records, output, err := buckets(tx)
+	if err != nil {
+		return rec, nil, err
+	}
+	r.touched("get", 1)
+	v := records.Get(id[:])
+	if v == nil {
+		return rec, nil, ErrNotFound
+	}
+	if rec, err = parseRecord(v); err != nil || rec.output.IsZero() {
+		return rec, nil, err
+	}
+	if p, ok := rec.output.Inline(); ok {
+		return rec, []byte(p), nil
+	}
+	store, err := blob.Open(output)
+	if err != nil {
+		return rec, nil, err
+	}
+	reader, err := store.Reader(rec.output)
+	if err != nil {
+		return rec, nil, err
+	}
+	out, err = io.ReadAll(reader)
+	return rec, out, err
+}
+
+// adopt stores a record of a snapshot without its output, unless there is one that can be read: whoever ran the step has written it
+// meanwhile. It returns the one that is there then.
+func (r *results) adopt(id ID, info *snapshot.Info, rec record) (is record, out []byte, err error) {
+	err = r.update(func(tx *holdfast.Tx) error {
+		is, out, err = r.read(tx, id)
+		switch {
+		case err == nil && is.of(info):
+			return nil
+		case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt):
 			return err
 		}
-		old, err := oldOutput(records, id)
-		if err != nil {
-			return err
-		}
-		if out == nil && old.IsZero() { // no blob comes or goes
-			rec.output = blob.Ref{}
-			return r.save(records, id, rec)
-		}
-		store, err := blob.Open(output)
-		if err != nil {
-			return err
-		}
-		if rec.output = (blob.Ref{}); out != nil {
-			if rec.output, err = store.PutInline(out); err != nil {
-				return err
-			}
-		}
-		if err := r.save(records, id, rec); err != nil {
-			return err
-		}
-		return giveUp(store, old)
+		is, out = rec, nil
+		return r.putIn(tx, id, &is, nil)
 	})
 	if err != nil {
+		return record{}, nil, fmt.Errorf("recording step %s: %w", id, err)
+	}
+	return is, out, nil
+}
+
+// recorded is what is recorded of a step, which is not of an earlier snapshot than the one that is there.
+func (r *results) recorded(t *snapshot.Namespace, id ID) (*Result, error) {
+	rec, out, err := r.get(id)
+	if err != nil {
+		return nil, err
+	}
+	info, err := t.Stat(context.Background(), id.Snapshot())
+	switch {
+	case err == nil && !rec.of(&info):
+		return nil, fmt.Errorf("the record of step %s is of an earlier result: %w", id, ErrNotFound)
+	case err != nil && !errors.Is(err, snapshot.ErrNotFound):
+		return nil, fmt.Errorf("step %s: %w", id, err)
+	}
+	return rec.result(id, out), nil
+}
+
+// put stores a record with its output, in place of an older one, in one transaction.
+func (r *results) put(id ID, rec *record, out []byte) error {
+	if err := r.update(func(tx *holdfast.Tx) error { return r.putIn(tx, id, rec, out) }); err != nil {
 		return fmt.Errorf("recording step %s: %w", id, err)
 	}
 	return nil
+}
+
+func (r *results) putIn(tx *holdfast.Tx, id ID, rec *record, out []byte) error {
+	records, output, err := buckets(tx)
+	if err != nil {
+		return err
+	}
+	old, err := oldOutput(records, id)
+	if err != nil {
+		return err
+	}
+	if out == nil && old.IsZero() { // no blob comes or goes
+		rec.output = blob.Ref{}
+		return r.save(records, id, rec)
+	}
+	store, err := blob.Open(output)
+	if err != nil {
+		return err
+	}
+	if rec.output = (blob.Ref{}); out != nil {
+		if rec.output, err = store.PutInline(out); err != nil {
+			return err
+		}
+	}
+	if err := r.save(records, id, rec); err != nil {
+		return err
+	}
+	return giveUp(store, old)
 }
 
 func (r *results) save(records *holdfast.Bucket, id ID, rec *record) error {

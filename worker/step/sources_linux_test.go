@@ -374,14 +374,14 @@ func TestCacheIsOpened(t *testing.T) {
 		held = append(held, h)
 	}
 	cache := Mount{Cache: "c", Target: "/cache"}
-	if _, err := s.acquireCache(s.ctx, &cache, s.way().ids); !errors.Is(err, mount.ErrFull) {
+	if _, _, err := s.acquireCache(s.ctx, &cache, s.way().ids); !errors.Is(err, mount.ErrFull) {
 		t.Fatal(err)
 	}
 	for _, h := range held {
 		h.Release()
 		must(t, h.Wait(s.ctx))
 	}
-	h, err := s.acquireCache(s.ctx, &cache, s.way().ids)
+	h, release, err := s.acquireCache(s.ctx, &cache, s.way().ids)
 	must(t, err)
 	info, err := os.Stat(h.Path())
 	if err != nil || info.Mode().Perm() != 0o777 || info.Mode()&os.ModeSticky == 0 {
@@ -390,11 +390,13 @@ func TestCacheIsOpened(t *testing.T) {
 	must(t, os.Chmod(h.Path(), 0o700)) // by a step, which it stays for
 	h.Release()
 	must(t, h.Wait(s.ctx))
-	h, err = s.acquireCache(s.ctx, &cache, s.way().ids)
+	release()
+	h, release, err = s.acquireCache(s.ctx, &cache, s.way().ids)
 	must(t, err)
 	if info, err = os.Stat(h.Path()); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
+	release()
 	h.Release()
 	must(t, h.Wait(s.ctx))
 	s.clean()

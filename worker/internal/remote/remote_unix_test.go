@@ -282,3 +282,22 @@ func TestMaxCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestCancelBeforeRequest: a command whose request came while a daemon was told to end what runs went on, and the daemon with it.
+func TestCancelBeforeRequest(t *testing.T) {
+	path, s := serve(t, func(ctx context.Context, _ *Command) int {
+		if ctx.Err() == nil {
+			return 1
+		}
+		return 0
+	})
+	c := dial(t, path)
+	for s.Running() == 0 { // it is accepted
+		time.Sleep(time.Millisecond)
+	}
+	s.Cancel()
+	f := temp(t, "")
+	if code, err := c.Run(Request{}, f, f, f, nil); err != nil || code != 0 {
+		t.Errorf("%d, %v", code, err)
+	}
+}

@@ -46,6 +46,7 @@ type Server struct {
 	mu      sync.Mutex
 	n       int
 	closed  bool
+	ended   bool // Cancel was called
 	cancels map[*Command]context.CancelFunc
 }
 
@@ -140,10 +141,11 @@ func (s *Server) Drain() {
 	s.running.Wait()
 }
 
-// Cancel ends the context of each command that runs.
+// Cancel ends the context of each command that runs, and of those whose request is still coming.
 func (s *Server) Cancel() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ended = true
 	for _, cancel := range s.cancels {
 		cancel()
 	}
@@ -158,6 +160,9 @@ func (s *Server) begin(c *Command) (ctx context.Context, end context.CancelFunc)
 		s.cancels = map[*Command]context.CancelFunc{}
 	}
 	s.cancels[c] = cancel
+	if s.ended {
+		cancel()
+	}
 	return ctx, func() {
 		cancel()
 		s.mu.Lock()
