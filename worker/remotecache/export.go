@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"syscall"
 	"time"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"holdfast/worker/disk"
 	"holdfast/worker/image"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -52,7 +55,7 @@ func (c *Cache) resume() {
 	}
 	for first := true; ; first = false {
 		err := c.o.Namespace.WalkPrefix(c.ctx, step.ResultPrefix, func(info snapshot.Info) error {
-			if info.Labels[step.LabelExport] != "" {
+			if info.Labels[step.LabelExport] == step.ExportPending {
 				c.Offer(info.Name)
 			}
 			return nil
@@ -88,7 +91,11 @@ func (c *Cache) exportQueued() {
 		}
 		err := c.export(c.ctx, name)
 		if errors.Is(err, errNotShared) {
-			c.log.Debug("a result is not exported", "snapshot", name, "reason", err)
+			level := slog.LevelDebug
+			if errors.Is(err, image.ErrUnfit) {
+				level = slog.LevelInfo
+			}
+			c.log.Log(c.ctx, level, "a result is not exported", "snapshot", name, "reason", err)
 			err = nil
 		}
 		if again := c.queue.done(name, err != nil); again {
@@ -96,7 +103,7 @@ func (c *Cache) exportQueued() {
 		}
 		if err != nil && c.ctx.Err() == nil {
 			c.log.Warn("a result could not be exported", "snapshot", name, "reason", err)
-			if errors.Is(err, errPush) {
+			if errors.Is(err, errPush) || errors.Is(err, errRoom) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 				c.sleep(c.o.Pause)
 			}
 		}
@@ -106,6 +113,7 @@ func (c *Cache) exportQueued() {
 var (
 	errNotShared = errors.New("other stores cannot use it") // a result
 	errPush      = errors.New("push")                       // a registry has failed
+	errRoom      = errors.New("the disk of the store has no room for what is pushed")
 )
 
 // export exports a result, and before it those on which it stands.
@@ -123,24 +131,23 @@ func (c *Cache) export(ctx context.Context, name string) error {
 		return err
 	case step.ContentOf(info) != "":
 		return nil
+	case info.Labels[step.LabelExport] == step.ExportNever:
+		return errNotShared
 	}
 	base, err := c.baseOf(ctx, info)
-	if errors.Is(err, errNotShared) { // not looked at again
-		err = errors.Join(err, c.label(ctx, info, ""))
-	}
-	if err != nil {
-		return err
-	}
-	if err := c.o.Namespace.Lease(ctx, exportLease, name, exportLeaseTime); err != nil {
-		return notFoundIsNil(err)
-	}
-	content, err := c.push(ctx, info, base)
 	if err == nil {
-		err = notFoundIsNil(c.label(ctx, info, content))
+		err = c.o.Namespace.Lease(ctx, exportLease, name, exportLeaseTime)
+	}
+	content := ""
+	if err == nil {
+		content, err = c.push(ctx, info, base)
+	}
+	if err == nil || errors.Is(err, errNotShared) { // not looked at again
+		err = errors.Join(err, notFoundIsNil(c.label(ctx, info, content)))
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	return errors.Join(err, notFoundIsNil(c.o.Namespace.Release(after, exportLease, name)))
+	return errors.Join(notFoundIsNil(err), notFoundIsNil(c.o.Namespace.Release(after, exportLease, name)))
 }
 
 // notFoundIsNil is the error of something that need not be done if the snapshot is gone.
@@ -155,7 +162,10 @@ func notFoundIsNil(err error) error {
 func (c *Cache) label(ctx context.Context, info snapshot.Info, content string) error {
 	info.Labels = maps.Clone(info.Labels)
 	info.Labels[step.LabelContent] = content
-	delete(info.Labels, step.LabelExport)
+	info.Labels[step.LabelExport] = ""
+	if content == "" {
+		info.Labels[step.LabelExport] = step.ExportNever
+	}
 	_, err := c.o.Namespace.Update(ctx, info, "labels."+step.LabelContent, "labels."+step.LabelExport)
 	return err
 }
@@ -194,7 +204,13 @@ func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (cont
 		return "", err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	if err := c.room(ctx, info); err != nil {
+		return "", err
+	}
 	d, err := image.ExportDelta(ctx, c.o.Namespace, info, dir, image.ExportOptions{Show: c.o.Show, Compression: image.CompressZstd})
+	if errors.Is(err, image.ErrUnfit) {
+		err = fmt.Errorf("%w: %w", errNotShared, err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -228,6 +244,18 @@ func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (cont
 		}
 	}
 	return s.content(), nil
+}
+
+// room is an error if there is too little of it for what is pushed of a result: it would be missing to steps.
+func (c *Cache) room(ctx context.Context, info snapshot.Info) error {
+	u, err := c.o.Namespace.Usage(ctx, info.Name)
+	if err != nil {
+		return err
+	}
+	if fs, err := disk.Measure(c.o.Namespace.Store().Root()); err == nil && u.Size > fs.Free/2 {
+		return fmt.Errorf("%w: up to %d bytes, and %d are free", errRoom, u.Size, fs.Free)
+	}
+	return nil
 }
 
 // outputCut is in place of what does not fit.

@@ -77,7 +77,7 @@ func TestNotShared(t *testing.T) {
 	w.drain()
 	for _, name := range []string{"a", "c"} {
 		info, err := w.names.Stat(ctx, idOf(name).Snapshot())
-		if err != nil || step.ContentOf(info) != "" || info.Labels[step.LabelExport] != "" {
+		if err != nil || step.ContentOf(info) != "" || info.Labels[step.LabelExport] != step.ExportNever {
 			t.Errorf("%+v, %v", info, err)
 		}
 	}

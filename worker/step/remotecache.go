@@ -148,7 +148,7 @@ func (r *Runner) offered(f *flight, id ID, uncached string) bool {
 func (r *Runner) labelsOf(f *flight, id ID, uncached string) map[string]string {
 	all := f.plan.labels(uncached)
 	if r.offered(f, id, uncached) {
-		all[LabelExport] = exportPending
+		all[LabelExport] = ExportPending
 	}
 	return all
 }
