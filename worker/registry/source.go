@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,7 +147,7 @@ func (s *source) get(ctx context.Context, path string, header http.Header, codes
 	r.Header = header
 	resp, err := client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
 	if slices.Contains(codes, resp.StatusCode) {
 		s.mu.Lock()
@@ -159,7 +160,19 @@ func (s *source) get(ctx context.Context, path string, header http.Header, codes
 	if seconds, e := strconv.Atoi(resp.Header.Get("Retry-After")); e == nil && seconds > 0 {
 		err = &later{err, min(time.Duration(min(seconds, 3600))*time.Second, longestWait)}
 	}
+	if errors.Is(err, ErrDenied) {
+		s.forget(client)
+	}
 	return nil, err
+}
+
+// forget has the next request ask for credentials again: those of some helpers are good for hours only.
+func (s *source) forget(client *http.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.http == client {
+		s.http = nil
+	}
 }
 
 // later is an error of a server that says when to come again.
@@ -173,6 +186,10 @@ func (e *later) Unwrap() error { return e.err }
 
 // explain says which error of this package an answer of a registry is.
 func explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = &discreet{err}
 	var answer *transport.Error
 	if !errors.As(err, &answer) {
 		return err
@@ -185,6 +202,14 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// discreet is an error in whose text URLs have no queries: in those to which registries redirect there are credentials.
+type discreet struct{ error }
+
+var query = regexp.MustCompile(`\?[\w.~%-]+=[^\s"]*`)
+
+func (e *discreet) Error() string { return query.ReplaceAllString(e.error.Error(), "?...") }
+func (e *discreet) Unwrap() error { return e.error }
 
 // temporary tells whether what has failed may succeed when it is tried again.
 func (s *source) temporary(err error) bool {

@@ -53,12 +53,14 @@ const (
 	DefaultPause    = time.Minute      // of a registry that has failed
 	DefaultExports  = 2                // results that are exported at once
 
-	fillTime    = 30 * time.Second // for a layer, and more for each of its bytes
-	fillRate    = 1 << 20          // bytes a second: a slower registry is given up
-	maxDocument = 8 << 20          // bytes of a statement
-	maxOutput   = 4 << 20          // bytes of output in it
-	maxQueue    = 100_000          // results that wait to be exported
-	attempts    = 5                // to export a result, until those that wait are looked up again
+	DefaultFillTime = 30 * time.Second // of a registry to begin with a layer
+
+	fillRate    = 1 << 20 // bytes a second: a slower registry is given up
+	slowShare   = 4       // of Options.FindTime: a registry that takes longer to say that it has no result is left alone
+	maxDocument = 8 << 20 // bytes of a statement
+	maxOutput   = 4 << 20 // bytes of output in it
+	maxQueue    = 100_000 // results that wait to be exported
+	attempts    = 5       // to export a result, until those that wait are looked up again
 	resumeEvery = time.Hour
 )
 
@@ -84,13 +86,14 @@ type Options struct {
 	// Show shows the content of a committed snapshot at a path, until release, for export.
 	Show func(ctx context.Context, info snapshot.Info) (path string, release func() error, err error)
 
-	// Client has the directory of downloads, and the credentials. Its mirrors are not used.
+	// Client has the directory of downloads, and the credentials. Its mirrors are not used, and its Stall is not for exports.
 	Client registry.Client
 
 	Repositories []Repository // are asked in this order
 
 	Limits   image.Limits  // of what is fetched
 	FindTime time.Duration // how long a registry has to say whether there is a result; 0: DefaultFindTime
+	FillTime time.Duration // how long it may bring less of a layer than a MiB a second; 0: DefaultFillTime
 	Pause    time.Duration // how long one is left alone that has failed; 0: DefaultPause
 	Exports  int           // how many results are exported at once; 0: DefaultExports
 
@@ -116,6 +119,7 @@ type Cache struct {
 
 // New makes a Cache, which the caller closes before what its Options have.
 func New(o Options) (*Cache, error) {
+	o.FillTime = cmp.Or(o.FillTime, DefaultFillTime)
 	o.FindTime, o.Pause, o.Exports = cmp.Or(o.FindTime, DefaultFindTime), cmp.Or(o.Pause, DefaultPause), cmp.Or(o.Exports, DefaultExports)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -127,11 +131,14 @@ func New(o Options) (*Cache, error) {
 		if r.Import && (len(r.Trusted) > 0) == r.Unsigned {
 			return nil, fmt.Errorf("the repository %s: its results are trusted by keys, or unsigned: one of both has to be said", r.Name)
 		}
-		of, err := o.Client.Repository(r.Name)
+		client := o.Client
+		of, err := client.Repository(r.Name)
 		if err != nil {
 			return nil, err
 		}
-		one := &repository{Repository: of, o: r, pause: o.Pause, figures: Figures{Repository: of.String()}}
+		client.Stall = 0 // nothing waits for what is exported
+		to, _ := client.Repository(r.Name)
+		one := &repository{Repository: of, to: to, o: r, pause: o.Pause, figures: Figures{Repository: of.String()}}
 		if r.Import {
 			c.imports = append(c.imports, one)
 		}
@@ -146,6 +153,7 @@ func New(o Options) (*Cache, error) {
 // Start begins to export: what is offered, and what an earlier Cache of the store has left. recorded is that of the Runner that has
 // the Cache. Start is called once, before Close.
 func (c *Cache) Start(recorded func(step.ID) (*step.Result, error)) {
+	c.tasks.Go(c.clean)
 	if !c.Exports() {
 		close(c.listed)
 		return
@@ -164,6 +172,7 @@ func (c *Cache) Close() {
 	c.tasks.Wait()
 	for _, r := range c.repositories() {
 		r.Close()
+		r.to.Close()
 	}
 }
 
@@ -216,6 +225,7 @@ func (c *Cache) Waiting() int { return c.queue.waiting() }
 // repository is one with what is known of it.
 type repository struct {
 	*registry.Repository
+	to    *registry.Repository // the same, for exports
 	o     Repository
 	pause time.Duration
 
@@ -245,6 +255,11 @@ func (r *repository) blame(err error) error {
 			return err
 		}
 	}
+	return r.pauseFor(err)
+}
+
+// pauseFor has no results looked for in the repository for a while.
+func (r *repository) pauseFor(err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.until = time.Now().Add(r.pause)

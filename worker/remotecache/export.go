@@ -50,9 +50,6 @@ func (c *Cache) Drain(ctx context.Context) {
 
 // resume offers what is labeled, and was not exported: the daemon was ended, or the registry was gone for too long.
 func (c *Cache) resume() {
-	if err := c.o.Client.Clean(c.ctx); err != nil && c.ctx.Err() == nil { // what was being made
-		c.log.Error("what was left of exports stays", "reason", err)
-	}
 	for first := true; ; first = false {
 		err := c.o.Namespace.WalkPrefix(c.ctx, step.ResultPrefix, func(info snapshot.Info) error {
 			if info.Labels[step.LabelExport] == step.ExportPending {
@@ -65,6 +62,18 @@ func (c *Cache) resume() {
 		}
 		if first {
 			close(c.listed)
+		}
+		if !c.sleep(resumeEvery) {
+			return
+		}
+	}
+}
+
+// clean removes what was being made and downloaded when an earlier Cache ended, and downloads that were given up.
+func (c *Cache) clean() {
+	for {
+		if err := c.o.Client.Clean(c.ctx); err != nil && c.ctx.Err() == nil {
+			c.log.Error("what was left of downloads and exports stays", "reason", err)
 		}
 		if !c.sleep(resumeEvery) {
 			return
@@ -93,7 +102,7 @@ func (c *Cache) exportQueued() {
 		if errors.Is(err, errNotShared) {
 			level := slog.LevelDebug
 			if errors.Is(err, image.ErrUnfit) {
-				level = slog.LevelInfo
+				level = slog.LevelWarn
 			}
 			c.log.Log(c.ctx, level, "a result is not exported", "snapshot", name, "reason", err)
 			err = nil
@@ -229,7 +238,7 @@ func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (cont
 			if err != nil {
 				return err
 			}
-			return r.Push(ctx, dir, m.Digest, tag(id, base))
+			return r.to.Push(ctx, dir, m.Digest, tag(id, base))
 		}()
 		r.count(func(f *Figures) {
 			switch {
