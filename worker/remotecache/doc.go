@@ -115,6 +115,7 @@ type Cache struct {
 	tasks  sync.WaitGroup
 	queue  queue
 	making keylock.Locks[string] // names of results that are being exported
+	ends   sync.Map              // name -> context.CancelCauseFunc of the export of a result
 }
 
 // New makes a Cache, which the caller closes before what its Options have.

@@ -107,14 +107,14 @@ func (c *Cache) exportQueued() {
 			c.log.Log(c.ctx, level, "a result is not exported", "snapshot", name, "reason", err)
 			err = nil
 		}
-		if again := c.queue.done(name, err != nil); again {
-			c.queue.put(name)
-		}
-		if err != nil && c.ctx.Err() == nil {
+		if err != nil && c.ctx.Err() == nil && !errors.Is(err, errWithdrawn) {
 			c.log.Warn("a result could not be exported", "snapshot", name, "reason", err)
 			if errors.Is(err, errPush) || errors.Is(err, errRoom) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 				c.sleep(c.o.Pause)
 			}
+		}
+		if again := c.queue.done(name, err != nil); again {
+			c.queue.put(name)
 		}
 	}
 }
@@ -132,6 +132,10 @@ func (c *Cache) export(ctx context.Context, name string) error {
 		return err
 	}
 	defer end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.ends.Store(name, cancel)
+	defer c.ends.Delete(name)
 	info, err := c.o.Namespace.Stat(ctx, name)
 	switch {
 	case errors.Is(err, snapshot.ErrNotFound):
@@ -154,9 +158,38 @@ func (c *Cache) export(ctx context.Context, name string) error {
 	if err == nil || errors.Is(err, errNotShared) { // not looked at again
 		err = errors.Join(err, notFoundIsNil(c.label(ctx, info, content)))
 	}
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
+	if err != nil && errors.Is(context.Cause(ctx), errWithdrawn) {
+		err = errWithdrawn // also of what was exported for one on it
+	}
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer stop()
 	return errors.Join(notFoundIsNil(err), notFoundIsNil(c.o.Namespace.Release(after, exportLease, name)))
+}
+
+// errWithdrawn is why an export ends whose result is going to be removed.
+var errWithdrawn = errors.New("the result is being removed")
+
+// Withdraw ends the export of a result, which would be in use as long as it is exported, and has none begin until release is
+// called. It is there to remove the result. It can be called of a nil Cache.
+func (c *Cache) Withdraw(ctx context.Context, name string) (release func(), err error) {
+	if c == nil {
+		return func() {}, nil
+	}
+	for {
+		end, busy := c.making.Try(name)
+		if end != nil {
+			return end, nil
+		}
+		if cancel, ok := c.ends.Load(name); ok {
+			cancel.(context.CancelCauseFunc)(errWithdrawn)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-busy:
+		case <-time.After(10 * time.Millisecond): // it can have begun just now
+		}
+	}
 }
 
 // notFoundIsNil is the error of something that need not be done if the snapshot is gone.
