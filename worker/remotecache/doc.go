@@ -107,7 +107,7 @@ type Cache struct {
 	imports []*repository
 	exports []*repository
 
-	recorded func(step.ID) (*step.Result, error)
+	recorded func(snapshot.Info) (*step.Result, error)
 
 	listed chan struct{}   // closed when what an earlier Cache has left is offered
 	ctx    context.Context // ends when the Cache is closed
@@ -151,9 +151,9 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Start begins to export: what is offered, and what an earlier Cache of the store has left. recorded is that of the Runner that has
-// the Cache. Start is called once, before Close.
-func (c *Cache) Start(recorded func(step.ID) (*step.Result, error)) {
+// Start begins to export: what is offered, and what an earlier Cache of the store has left. recorded is RecordedOf of the
+// Runner that has the Cache. Start is called once, before Close.
+func (c *Cache) Start(recorded func(snapshot.Info) (*step.Result, error)) {
 	c.tasks.Go(c.clean)
 	if !c.Exports() {
 		close(c.listed)

@@ -310,8 +310,8 @@ func (c *Cache) statement(info snapshot.Info, base string, d image.Delta) (*Stat
 		return nil, fmt.Errorf("%w: %s is not the result of a step", errNotShared, info.Name)
 	}
 	s := &Statement{Version: statementVersion, Step: id.String(), Base: base, Platform: platform, Layer: d.Blob, DiffID: d.DiffID, Created: info.Created}
-	res, err := c.recorded(id)
-	if errors.Is(err, step.ErrNotFound) { // what it has written is lost
+	res, err := c.recorded(info)
+	if errors.Is(err, step.ErrNotFound) || errors.Is(err, step.ErrCorrupt) { // what it has written is lost
 		return s, nil
 	}
 	if err != nil {

@@ -117,7 +117,8 @@ func (w *worker) downloads() string { return filepath.Join(w.names.Store().Root(
 
 // start begins to export. No result is recorded.
 func (w *worker) start() {
-	w.Start(func(id step.ID) (*step.Result, error) {
+	w.Start(func(info snapshot.Info) (*step.Result, error) {
+		id, _ := step.ParseSnapshot(info.Name)
 		return &step.Result{ID: id, Output: []byte("said"), OutputSize: 4, Duration: time.Second}, nil
 	})
 }

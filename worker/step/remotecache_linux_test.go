@@ -252,3 +252,24 @@ func TestWithdrawn(t *testing.T) {
 		t.Errorf("%+v", second)
 	}
 }
+
+// TestRecordOfEarlier: a daemon that was killed between the commit of a result that replaced another and its record
+// exported it, when it was started again, with what the earlier one had said.
+func TestRecordOfEarlier(t *testing.T) {
+	s, _ := newRemoteStand(t)
+	res := s.ok(sh("base", "echo earlier"))
+	info, err := s.namespace.Stat(s.ctx, res.Snapshot)
+	must(t, err)
+	if got, err := s.RecordedOf(info); err != nil || string(got.Output) != "earlier\n" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	must(t, s.namespace.Remove(s.ctx, res.Snapshot))
+	_, err = s.namespace.Prepare(s.ctx, "later", "base")
+	must(t, err)
+	must(t, s.namespace.Commit(s.ctx, res.Snapshot, "later", snapshot.WithLabels(info.Labels)))
+	info, err = s.namespace.Stat(s.ctx, res.Snapshot)
+	must(t, err)
+	if got, err := s.RecordedOf(info); !errors.Is(err, ErrNotFound) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
