@@ -1,6 +1,7 @@
 package remotecache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,9 @@ func (c *Cache) fill(ctx context.Context, r *repository, a *registry.Artifact, s
 		}
 		return fmt.Errorf("%s: %w", r, err)
 	}
-	err = image.ApplyDelta(ctx, mounts, parent, s.delta(), f, image.Options{Limits: c.o.Limits, Mounts: c.o.Mounts})
+	limits := c.o.Limits
+	limits.Bytes = c.most(8) // what else runs would find the disk full
+	err = image.ApplyDelta(ctx, mounts, parent, s.delta(), f, image.Options{Limits: limits, Mounts: c.o.Mounts})
 	r.count(func(f *Figures) {
 		switch {
 		case err == nil:
@@ -116,15 +119,18 @@ func (c *Cache) fill(ctx context.Context, r *repository, a *registry.Artifact, s
 	return errors.Join(err, f.Close(), done())
 }
 
+// most is how many bytes may be written: as the limits are, and of what is free all but one in so many.
+func (c *Cache) most(share int64) int64 {
+	most := cmp.Or(c.o.Limits.Bytes, image.DefaultBytes)
+	if fs, err := disk.Measure(c.o.Namespace.Store().Root()); err == nil {
+		most = min(most, max(fs.Free-fs.Free/share, 1))
+	}
+	return most
+}
+
 // layer downloads the layer of a result.
 func (c *Cache) layer(ctx context.Context, a *registry.Artifact, s *Statement) (f *os.File, done func() error, err error) {
-	most := c.o.Limits.Bytes
-	if most == 0 {
-		most = image.DefaultBytes
-	}
-	if fs, err := disk.Measure(c.o.Namespace.Store().Root()); err == nil {
-		most = min(most, fs.Free/2) // the layer, and what is extracted
-	}
+	most := c.most(2) // the layer, and what is extracted
 	ctx, moved, end := c.pace(ctx)
 	defer end()
 	f, done, err = a.Blob(ctx, s.Layer, most, moved)

@@ -91,7 +91,13 @@ func publicOf(name string) []ed25519.PublicKey {
 // newWorker makes a worker that shares results by the repository of a server, both ways.
 func newWorker(t *testing.T, s *server, change func(*remotecache.Options)) *worker {
 	t.Helper()
-	store, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: copydriver.New()})
+	return newWorkerIn(t, t.TempDir(), s, change)
+}
+
+// newWorkerIn makes one whose store is a directory.
+func newWorkerIn(t *testing.T, dir string, s *server, change func(*remotecache.Options)) *worker {
+	t.Helper()
+	store, err := snapshot.Open(dir, snapshot.Options{Driver: copydriver.New()})
 	must(t, err)
 	t.Cleanup(func() { must(t, store.Close()) })
 	w := &worker{T: t}

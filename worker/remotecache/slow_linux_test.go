@@ -1,19 +1,26 @@
 package remotecache_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 
+	"holdfast/worker/image"
 	"holdfast/worker/registry"
 	"holdfast/worker/remotecache"
+	"holdfast/worker/snapshot"
+	"holdfast/worker/step"
 )
 
 // TestTrickle: a registry that sent a little more of a layer than nothing kept a step waiting for as long as the whole
@@ -88,5 +95,30 @@ func TestSlowStorage(t *testing.T) {
 	w.drain()
 	if f := w.Figures()[0]; f.Exported != 1 || f.ExportFailed != 0 {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestRoom: a layer that shrinks well was extracted until the disk of the store was full, and all steps that ran failed.
+func TestRoom(t *testing.T) {
+	s := serve(t)
+	big := newWorker(t, s, nil)
+	m, err := big.names.Prepare(ctx, "making", "base")
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(m[0].Source, "file"), bytes.Repeat([]byte("0123456789abcdef"), 2<<20), 0o644))
+	must(t, big.names.Commit(ctx, idOf("a").Snapshot(), "making", snapshot.WithLabels(map[string]string{step.LabelVersion: "2", step.LabelExport: step.ExportPending})))
+	big.start()
+	big.drain()
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "tmpfs", 0, "size=24m"); err != nil {
+		t.Skipf("left out: a small file system needs root: %v", err)
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
+	w := newWorkerIn(t, dir, s, nil)
+	if _, err := w.fetch("a", "base", "file"); !errors.Is(err, image.ErrLimit) {
+		t.Errorf("%v", err)
+	}
+	left, err := os.ReadDir(w.downloads())
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
