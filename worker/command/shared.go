@@ -76,7 +76,7 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 	s.runner, err = step.New(c.ctx, step.Options{Namespace: names, Mounts: s.mounts, Full: c.giveUp(s.room), Remote: s.remote(),
 		Concurrency: got.Steps.Concurrency, MaxOutput: int(got.Steps.MaxOutput), Logger: c.logger()})
 	if err == nil && s.cache != nil {
-		s.cache.Start(s.runner.Recorded)
+		s.cache.Start(s.runner.RecordedOf)
 	}
 	return s, err
 }

@@ -355,7 +355,7 @@ func (c *call) remove(force bool) error {
 					return err
 				}
 			}
-			if err := t.Remove(c.ctx, info.Name); err != nil {
+			if err := c.removeOne(t, info.Name); err != nil {
 				return c.explainUse(t, info, err)
 			}
 			removed = append(removed, info.Name)
@@ -369,6 +369,18 @@ func (c *call) remove(force bool) error {
 		fmt.Fprintf(c.out, "removed %s\n", printable(name))
 	}
 	return err
+}
+
+// removeOne removes a snapshot, which may be being exported.
+func (c *call) removeOne(t *snapshot.Namespace, name string) error {
+	if c.shared != nil {
+		release, err := c.shared.cache.Withdraw(c.ctx, name)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return t.Remove(c.ctx, name)
 }
 
 // refuseClient fails if a snapshot is a client's.

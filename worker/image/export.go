@@ -20,7 +20,6 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"holdfast/worker/layer"
 	"holdfast/worker/snapshot"
 )
 
@@ -77,6 +76,8 @@ type export struct {
 	o         ExportOptions
 	image     v1.Image
 	manifest  v1.Manifest
+
+	delta bool // of which nothing may be left out
 }
 
 func (e *export) run(name string) (d v1.Descriptor, err error) {
@@ -217,21 +218,21 @@ func (e *export) layer(info snapshot.Info, lower, upper string) (err error) {
 	out := bufio.NewWriterSize(io.MultiWriter(temp, packed.Hash()), 256<<10)
 	d := v1.Descriptor{MediaType: v1.MediaTypeImageLayerGzip}
 	var z io.WriteCloser
+	var size, expanded tally
+	sized := io.MultiWriter(out, &size)
 	switch cmp.Or(e.o.Compression, CompressGzip) {
 	case CompressGzip:
-		z = gzip.NewWriter(out)
+		z = gzip.NewWriter(sized)
 	case CompressZstd:
 		d.MediaType = v1.MediaTypeImageLayerZstd
-		z, err = zstd.NewWriter(out, zstd.WithEncoderConcurrency(1)) // with others the bytes would depend on how many
+		z, err = zstd.NewWriter(sized, zstd.WithEncoderConcurrency(1)) // with others the bytes would depend on how many
 	default:
 		err = fmt.Errorf("%w: the compression %q", ErrFormat, e.o.Compression)
 	}
 	if err == nil {
-		err = errors.Join(layer.Write(e.ctx, io.MultiWriter(z, plain.Hash()), lower, upper), z.Close(), out.Flush())
+		err = errors.Join(e.write(&ratio{io.MultiWriter(z, plain.Hash(), &expanded), e, &size, &expanded}, lower, upper), z.Close(), out.Flush())
 	}
-	if err == nil {
-		d.Size, err = temp.Seek(0, io.SeekCurrent)
-	}
+	d.Size = int64(size)
 	d.Digest = packed.Digest()
 	if err = errors.Join(err, temp.Chmod(0o644), temp.Close()); err == nil {
 		err = os.Rename(temp.Name(), e.blob(d.Digest))

@@ -7,6 +7,7 @@ package layer
 
 import (
 	"errors"
+	"io/fs"
 	"time"
 )
 
@@ -54,6 +55,27 @@ type File struct {
 	inode  inode
 	ctime  time.Time
 	linked bool // a regular file that has several names, also outside of the tree
+}
+
+// Type is the type of the file, as fs.FileMode has it; fs.ModeIrregular if it has none of these.
+func (f *File) Type() fs.FileMode {
+	switch f.Mode & 0o170000 {
+	case 0o100000:
+		return 0
+	case 0o040000:
+		return fs.ModeDir
+	case 0o120000:
+		return fs.ModeSymlink
+	case 0o010000:
+		return fs.ModeNamedPipe
+	case 0o140000:
+		return fs.ModeSocket
+	case 0o020000:
+		return fs.ModeDevice | fs.ModeCharDevice
+	case 0o060000:
+		return fs.ModeDevice
+	}
+	return fs.ModeIrregular
 }
 
 type inode struct{ dev, number uint64 }

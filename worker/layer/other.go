@@ -19,3 +19,8 @@ func Compare(context.Context, string, string, func(Change) error) error {
 func Write(context.Context, io.Writer, string, string) error {
 	return fmt.Errorf("layers on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
+
+// WriteAll is for Linux.
+func WriteAll(context.Context, io.Writer, string, string, func(string, *File) error) error {
+	return fmt.Errorf("layers on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}

@@ -24,9 +24,22 @@ const whiteout = ".wh."
 // file is written, all its names are, as hard links. Sockets are left out, and so are devices 0/0, which are whiteouts to
 // overlayfs. It is ErrName if a name cannot be in a layer. Memory is taken in proportion to the number of changes.
 func Write(ctx context.Context, w io.Writer, lower, upper string) error {
-	a := &archive{comparison: comparison{ctx: ctx}, w: tar.NewWriter(w), changed: map[inode]bool{}, links: map[inode]string{}, dirs: map[string]bool{}}
-	a.comparison.left = func(f *File) bool {
-		return f.is(unix.S_IFSOCK) || f.is(unix.S_IFCHR) && f.Major == 0 && f.Minor == 0
+	return write(ctx, w, lower, upper, nil)
+}
+
+// WriteAll is as Write, but leaves nothing out: fits is called for each file before it is written, and its error ends
+// it and is returned. What an archive has no entry for is one, too.
+func WriteAll(ctx context.Context, w io.Writer, lower, upper string, fits func(path string, f *File) error) error {
+	return write(ctx, w, lower, upper, fits)
+}
+
+func write(ctx context.Context, w io.Writer, lower, upper string, fits func(path string, f *File) error) error {
+	a := &archive{comparison: comparison{ctx: ctx}, w: tar.NewWriter(w), fits: fits, changed: map[inode]bool{}, links: map[inode]string{}, dirs: map[string]bool{}}
+	if fits == nil {
+		a.fits = func(string, *File) error { return nil }
+		a.comparison.left = func(f *File) bool {
+			return f.is(unix.S_IFSOCK) || f.is(unix.S_IFCHR) && f.Major == 0 && f.Minor == 0
+		}
 	}
 	a.comparison.change = a.note
 	a.comparison.same = func(path string, f *File) { a.list = append(a.list, noted{path: path, inode: f.inode}) }
@@ -53,6 +66,7 @@ func Write(ctx context.Context, w io.Writer, lower, upper string) error {
 type archive struct {
 	comparison
 	w       *tar.Writer
+	fits    func(path string, f *File) error
 	list    []noted
 	changed map[inode]bool   // files with several names that are written
 	links   map[inode]string // and their first names
@@ -122,6 +136,9 @@ func (a *archive) directory(name string) error {
 	if err != nil {
 		return err
 	}
+	if err := a.fits(name, f); err != nil {
+		return err
+	}
 	return a.w.WriteHeader(header(name+"/", tar.TypeDir, f))
 }
 
@@ -147,6 +164,9 @@ func (a *archive) file(name string, f *File) error {
 			return a.w.WriteHeader(h)
 		}
 		a.links[f.inode] = name
+	}
+	if err := a.fits(name, f); err != nil {
+		return err
 	}
 	kinds := map[uint32]byte{unix.S_IFREG: tar.TypeReg, unix.S_IFLNK: tar.TypeSymlink, unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock}
 	kind, ok := kinds[f.Mode&unix.S_IFMT]

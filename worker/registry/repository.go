@@ -118,8 +118,9 @@ func (a *Artifact) Document(ctx context.Context, d v1.Descriptor, most int64) ([
 }
 
 // Blob downloads a blob of at most so many bytes to a file, verified; image.ErrLimit if its descriptor says that it
-// has more. The caller closes the file, and then calls done, which removes it.
-func (a *Artifact) Blob(ctx context.Context, d v1.Descriptor, most int64) (f *os.File, done func() error, err error) {
+// has more. The caller closes the file, and then calls done, which removes it. moved is told of bytes that are there, or,
+// below 0, not any more.
+func (a *Artifact) Blob(ctx context.Context, d v1.Descriptor, most int64, moved func(int64)) (f *os.File, done func() error, err error) {
 	if err := checkBlob(d, most); err != nil {
 		return nil, nil, err
 	}
@@ -127,7 +128,7 @@ func (a *Artifact) Blob(ctx context.Context, d v1.Descriptor, most int64) (f *os
 	if err := os.MkdirAll(c.Downloads, 0o700); err != nil {
 		return nil, nil, err
 	}
-	if f, err = c.fetch(ctx, a.puller.sources, d, func(int64) {}); err != nil {
+	if f, err = c.fetch(ctx, a.puller.sources, d, moved); err != nil {
 		return nil, nil, err
 	}
 	return f, func() error { return remove(c.blobPath(d.Digest)) }, nil
@@ -160,5 +161,6 @@ func (r *Repository) Push(ctx context.Context, dir string, manifest digest.Diges
 	if err := remote.Write(to, img, options...); err != nil {
 		return fmt.Errorf("push %s: %w", to, errors.Join(explain(err), ctx.Err()))
 	}
-	return arrived(to, manifest.String(), options)
+	// Not by its tag: another one can have pushed what it has made of the same.
+	return arrived(r.repo.Digest(manifest.String()), manifest.String(), options)
 }

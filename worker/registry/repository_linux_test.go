@@ -7,8 +7,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	ggcr "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -51,13 +58,13 @@ func TestArtifact(t *testing.T) {
 	if _, err := a.Document(ctx, a.Manifest.Config, 6); !errors.Is(err, image.ErrLimit) {
 		t.Error(err)
 	}
-	if _, _, err := a.Blob(ctx, d.Blob, d.Blob.Size-1); !errors.Is(err, image.ErrLimit) {
+	if _, _, err := a.Blob(ctx, d.Blob, d.Blob.Size-1, moved); !errors.Is(err, image.ErrLimit) {
 		t.Error(err)
 	}
-	if _, _, err := a.Blob(ctx, v1.Descriptor{Digest: "sha256:../../x"}, 100); !errors.Is(err, image.ErrFormat) {
+	if _, _, err := a.Blob(ctx, v1.Descriptor{Digest: "sha256:../../x"}, 100, moved); !errors.Is(err, image.ErrFormat) {
 		t.Error(err)
 	}
-	f, done, err := a.Blob(ctx, d.Blob, 1<<20)
+	f, done, err := a.Blob(ctx, d.Blob, 1<<20, moved)
 	must(t, err)
 	mounts, err := n.Prepare(ctx, "active", "")
 	must(t, err)
@@ -77,7 +84,7 @@ func TestArtifact(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	})
-	if _, _, err := a.Blob(ctx, d.Blob, 1<<20); !errors.Is(err, image.ErrDigest) {
+	if _, _, err := a.Blob(ctx, d.Blob, 1<<20, moved); !errors.Is(err, image.ErrDigest) {
 		t.Error(err)
 	}
 	s.is(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusForbidden) })
@@ -150,6 +157,101 @@ func TestExportDelta(t *testing.T) {
 	for _, file := range []string{"below", "above"} {
 		if b, err := os.ReadFile(filepath.Join(at[0].Source, file)); err != nil || string(b) != file {
 			t.Errorf("%q, %v", b, err)
+		}
+	}
+}
+
+// moved is told of what is downloaded.
+func moved(int64) {}
+
+// TestPushedOver: two workers that had run the same step pushed its result at the same time. The one that looked after
+// the other's push found another manifest under the tag, took its own for lost, and pushed it again a minute later.
+func TestPushedOver(t *testing.T) {
+	s, n := serve(t), store(t, nil)
+	c := client(n)
+	over := false
+	s.is(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		next.ServeHTTP(w, r)
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/manifests/") && !over {
+			over = true
+			img, err := mutate.ConfigFile(empty.Image, &ggcr.ConfigFile{Author: "another"})
+			must(t, err)
+			tag, err := name.NewTag(s.host + "/results:one")
+			must(t, err)
+			must(t, remote.Write(tag, img))
+		}
+	})
+	pushArtifact(t, c, s, archive(t, "file", nil))
+	if !over {
+		t.Error("nothing was pushed over it")
+	}
+}
+
+// TestCredentialsExpire: the credentials that a helper gives are good for some hours. A repository that was asked with them
+// was asked with the same ones for as long as the daemon ran, and denied all.
+func TestCredentialsExpire(t *testing.T) {
+	s, n := serve(t), store(t, nil)
+	c := client(n)
+	repo, _ := pushArtifact(t, c, s, archive(t, "file", nil))
+	repo.Close()
+	valid, given := "one", "one"
+	s.is(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if _, password, _ := r.BasicAuth(); password != valid {
+			w.Header().Set("WWW-Authenticate", "Basic realm=test")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	c.Keychain = keychainFunc(func() authn.Authenticator { return &authn.Basic{Username: "me", Password: given} })
+	repo, err := c.Repository(s.host + "/results")
+	must(t, err)
+	defer repo.Close()
+	_, err = repo.Artifact(ctx, "one")
+	must(t, err)
+	valid = "two"
+	if _, err := repo.Artifact(ctx, "one"); !errors.Is(err, registry.ErrDenied) {
+		t.Errorf("with what has expired: %v", err)
+	}
+	given = "two"
+	if _, err := repo.Artifact(ctx, "one"); err != nil {
+		t.Errorf("with what the helper gives now: %v", err)
+	}
+}
+
+type keychainFunc func() authn.Authenticator
+
+func (f keychainFunc) Resolve(authn.Resource) (authn.Authenticator, error) { return f(), nil }
+
+// TestRedirectSecrets: errors, which are logged, had the URLs to which a registry had redirected, with the credentials
+// for its storage in them.
+func TestRedirectSecrets(t *testing.T) {
+	s, n := serve(t), store(t, nil)
+	c := client(n)
+	repo, d := pushArtifact(t, c, s, archive(t, "file", nil))
+	for _, to := range []string{"http://127.0.0.1:1/x?token=HUSH&X-Amz-Signature=HUSH", "/v2/again?token=HUSH&X-Amz-Signature=HUSH", "http://x.example/\x7f?a=HUSH"} {
+		s.is(func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		})
+		other, err := c.Repository(s.host + "/results")
+		must(t, err)
+		defer other.Close()
+		for _, r := range []*registry.Repository{repo, other} {
+			_, err := r.Artifact(ctx, "one")
+			if err == nil || strings.Contains(err.Error(), "HUSH") {
+				t.Errorf("artifact: %v", err)
+			}
+			dir := t.TempDir()
+			must(t, os.MkdirAll(filepath.Join(dir, "blobs/sha256"), 0o755))
+			m, err := image.Seal(dir, []byte(`{"a":2}`), "application/vnd.test+json", v1.Manifest{})
+			must(t, err)
+			if err := r.Push(ctx, dir, m.Digest, "two"); err == nil || strings.Contains(err.Error(), "HUSH") {
+				t.Errorf("push: %v", err)
+			}
+		}
+		if _, err := c.Pull(ctx, n, s.host+"/results@"+d.Blob.Digest.String(), image.Options{}, nil); err == nil || strings.Contains(err.Error(), "HUSH") {
+			t.Errorf("pull: %v", err)
 		}
 	}
 }

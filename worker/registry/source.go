@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,10 +170,10 @@ func (s *source) ask(ctx context.Context, client *http.Client, path string, head
 	r.Header = header.Clone()
 	resp, err := client.Do(r)
 	if err != nil {
-		if denied := explain(err); errors.Is(denied, ErrDenied) { // by the server of tokens
-			err = denied
+		if explained := explain(err); !errors.Is(explained, ErrNotFound) {
+			return nil, explained
 		}
-		return nil, err
+		return nil, &discreet{err} // of the server of tokens, which has no images
 	}
 	if slices.Contains(codes, resp.StatusCode) {
 		s.mu.Lock()
@@ -199,6 +200,10 @@ func (e *later) Unwrap() error { return e.err }
 
 // explain says which error of this package an answer of a registry is.
 func explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = &discreet{err}
 	var answer *transport.Error
 	if !errors.As(err, &answer) {
 		return err
@@ -211,6 +216,14 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// discreet is an error in whose text URLs have no queries: in those to which registries redirect there are credentials.
+type discreet struct{ error }
+
+var query = regexp.MustCompile(`\?[\w.~%-]+=[^\s"]*`)
+
+func (e *discreet) Error() string { return query.ReplaceAllString(e.error.Error(), "?...") }
+func (e *discreet) Unwrap() error { return e.error }
 
 // temporary tells whether what has failed may succeed when it is tried again.
 func (s *source) temporary(err error) bool {

@@ -55,13 +55,15 @@ const (
 	DefaultExports  = 2                // results that are exported at once
 	DefaultPushTime = time.Minute      // of a registry, to take one, and more for each byte of its layer
 
-	fillTime    = 30 * time.Second // for a layer, and more for each of its bytes
-	fillRate    = 1 << 20          // bytes a second: a slower registry is given up
-	pushRate    = 64 << 10         // bytes a second: a slower registry gets none
-	maxDocument = 8 << 20          // bytes of a statement
-	maxOutput   = 4 << 20          // bytes of output in it
-	maxQueue    = 100_000          // results that wait to be exported
-	attempts    = 5                // to export a result, until those that wait are looked up again
+	DefaultFillTime = 30 * time.Second // of a registry to begin with a layer
+
+	pushRate    = 64 << 10 // bytes a second: a slower registry gets none
+	fillRate    = 1 << 20  // bytes a second: a slower registry is given up
+	slowShare   = 4        // of Options.FindTime: a registry that takes longer to say that it has no result is left alone
+	maxDocument = 8 << 20  // bytes of a statement
+	maxOutput   = 4 << 20  // bytes of output in it
+	maxQueue    = 100_000  // results that wait to be exported
+	attempts    = 5        // to export a result, until those that wait are looked up again
 	resumeEvery = time.Hour
 )
 
@@ -87,13 +89,14 @@ type Options struct {
 	// Show shows the content of a committed snapshot at a path, until release, for export.
 	Show func(ctx context.Context, info snapshot.Info) (path string, release func() error, err error)
 
-	// Client has the directory of downloads, and the credentials. Its mirrors are not used.
+	// Client has the directory of downloads, and the credentials. Its mirrors are not used, and its Stall is not for exports.
 	Client registry.Client
 
 	Repositories []Repository // are asked in this order
 
 	Limits   image.Limits  // of what is fetched
 	FindTime time.Duration // how long a registry has to say whether there is a result; 0: DefaultFindTime
+	FillTime time.Duration // how long it may bring less of a layer than a MiB a second; 0: DefaultFillTime
 	Pause    time.Duration // how long one is left alone that has failed; 0: DefaultPause
 	PushTime time.Duration // how long one has to take a result, besides a second for each 64 KiB; 0: DefaultPushTime
 	Exports  int           // how many results are exported at once; 0: DefaultExports
@@ -109,7 +112,7 @@ type Cache struct {
 	imports []*repository
 	exports []*repository
 
-	recorded func(step.ID) (*step.Result, error)
+	recorded func(snapshot.Info) (*step.Result, error)
 
 	listed chan struct{}   // closed when what an earlier Cache has left is offered
 	ctx    context.Context // ends when the Cache is closed
@@ -118,10 +121,12 @@ type Cache struct {
 	queue  queue
 	paused atomic.Int64          // until then nothing is exported, in nanoseconds
 	making keylock.Locks[string] // names of results that are being exported
+	ends   sync.Map              // name -> context.CancelCauseFunc of the export of a result
 }
 
 // New makes a Cache, which the caller closes before what its Options have.
 func New(o Options) (*Cache, error) {
+	o.FillTime = cmp.Or(o.FillTime, DefaultFillTime)
 	o.FindTime, o.Pause, o.Exports = cmp.Or(o.FindTime, DefaultFindTime), cmp.Or(o.Pause, DefaultPause), cmp.Or(o.Exports, DefaultExports)
 	o.PushTime = cmp.Or(o.PushTime, DefaultPushTime)
 	if o.Logger == nil {
@@ -134,11 +139,14 @@ func New(o Options) (*Cache, error) {
 		if r.Import && (len(r.Trusted) > 0) == r.Unsigned {
 			return nil, fmt.Errorf("the repository %s: its results are trusted by keys, or unsigned: one of both has to be said", r.Name)
 		}
-		of, err := o.Client.Repository(r.Name)
+		client := o.Client
+		of, err := client.Repository(r.Name)
 		if err != nil {
 			return nil, err
 		}
-		one := &repository{Repository: of, o: r, pause: o.Pause, figures: Figures{Repository: of.String()}}
+		client.Stall = 0 // nothing waits for what is exported
+		to, _ := client.Repository(r.Name)
+		one := &repository{Repository: of, to: to, o: r, pause: o.Pause, figures: Figures{Repository: of.String()}}
 		if r.Import {
 			c.imports = append(c.imports, one)
 		}
@@ -150,9 +158,10 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Start begins to export: what is offered, and what an earlier Cache of the store has left. recorded is that of the Runner that has
-// the Cache. Start is called once, before Close.
-func (c *Cache) Start(recorded func(step.ID) (*step.Result, error)) {
+// Start begins to export: what is offered, and what an earlier Cache of the store has left. recorded is RecordedOf of the
+// Runner that has the Cache. Start is called once, before Close.
+func (c *Cache) Start(recorded func(snapshot.Info) (*step.Result, error)) {
+	c.tasks.Go(c.clean)
 	if !c.Exports() {
 		close(c.listed)
 		return
@@ -171,6 +180,7 @@ func (c *Cache) Close() {
 	c.tasks.Wait()
 	for _, r := range c.repositories() {
 		r.Close()
+		r.to.Close()
 	}
 }
 
@@ -223,6 +233,7 @@ func (c *Cache) Waiting() int { return c.queue.waiting() }
 // repository is one with what is known of it.
 type repository struct {
 	*registry.Repository
+	to    *registry.Repository // the same, for exports
 	o     Repository
 	pause time.Duration
 
@@ -252,6 +263,11 @@ func (r *repository) blame(err error) error {
 			return err
 		}
 	}
+	return r.pauseFor(err)
+}
+
+// pauseFor has no results looked for in the repository for a while.
+func (r *repository) pauseFor(err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.until = time.Now().Add(r.pause)

@@ -1,15 +1,19 @@
 package remotecache
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"syscall"
 	"time"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"holdfast/worker/disk"
 	"holdfast/worker/image"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/step"
@@ -47,12 +51,9 @@ func (c *Cache) Drain(ctx context.Context) {
 
 // resume offers what is labeled, and was not exported: the daemon was ended, or the registry was gone for too long.
 func (c *Cache) resume() {
-	if err := c.o.Client.Clean(c.ctx); err != nil && c.ctx.Err() == nil { // what was being made
-		c.log.Error("what was left of exports stays", "reason", err)
-	}
 	for first := true; ; first = false {
 		err := c.o.Namespace.WalkPrefix(c.ctx, step.ResultPrefix, func(info snapshot.Info) error {
-			if info.Labels[step.LabelExport] != "" {
+			if info.Labels[step.LabelExport] == step.ExportPending {
 				c.Offer(info.Name)
 			}
 			return nil
@@ -62,6 +63,18 @@ func (c *Cache) resume() {
 		}
 		if first {
 			close(c.listed)
+		}
+		if !c.sleep(resumeEvery) {
+			return
+		}
+	}
+}
+
+// clean removes what was being made and downloaded when an earlier Cache ended, and downloads that were given up.
+func (c *Cache) clean() {
+	for {
+		if err := c.o.Client.Clean(c.ctx); err != nil && c.ctx.Err() == nil {
+			c.log.Error("what was left of downloads and exports stays", "reason", err)
 		}
 		if !c.sleep(resumeEvery) {
 			return
@@ -90,12 +103,16 @@ func (c *Cache) exportQueued() {
 		}
 		err := c.export(c.ctx, name)
 		if errors.Is(err, errNotShared) {
-			c.log.Debug("a result is not exported", "snapshot", name, "reason", err)
+			level := slog.LevelDebug
+			if errors.Is(err, image.ErrUnfit) {
+				level = slog.LevelWarn
+			}
+			c.log.Log(c.ctx, level, "a result is not exported", "snapshot", name, "reason", err)
 			err = nil
 		}
-		if err != nil && c.ctx.Err() == nil {
+		if err != nil && c.ctx.Err() == nil && !errors.Is(err, errWithdrawn) && !errors.Is(err, errReplaced) {
 			c.log.Warn("a result could not be exported", "snapshot", name, "reason", err)
-			if errors.Is(err, errPush) {
+			if errors.Is(err, errPush) || errors.Is(err, errRoom) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 				c.paused.Store(time.Now().Add(c.o.Pause).UnixNano())
 			}
 		}
@@ -116,6 +133,8 @@ func (c *Cache) pauseLeft() time.Duration {
 var (
 	errNotShared = errors.New("other stores cannot use it") // a result
 	errPush      = errors.New("push")                       // a registry has failed
+	errReplaced  = errors.New("it was replaced meanwhile")  // by a result that is exported next
+	errRoom      = errors.New("the disk of the store has no room for what is pushed")
 )
 
 // export exports a result, and before it those on which it stands.
@@ -125,6 +144,10 @@ func (c *Cache) export(ctx context.Context, name string) error {
 		return err
 	}
 	defer end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.ends.Store(name, cancel)
+	defer c.ends.Delete(name)
 	info, err := c.o.Namespace.Stat(ctx, name)
 	switch {
 	case errors.Is(err, snapshot.ErrNotFound):
@@ -133,24 +156,52 @@ func (c *Cache) export(ctx context.Context, name string) error {
 		return err
 	case step.ContentOf(info) != "":
 		return nil
+	case info.Labels[step.LabelExport] == step.ExportNever:
+		return errNotShared
 	}
 	base, err := c.baseOf(ctx, info)
-	if errors.Is(err, errNotShared) { // not looked at again
-		err = errors.Join(err, c.label(ctx, info, ""))
-	}
-	if err != nil {
-		return err
-	}
-	if err := c.o.Namespace.Lease(ctx, exportLease, name, exportLeaseTime); err != nil {
-		return notFoundIsNil(err)
-	}
-	content, err := c.push(ctx, info, base)
 	if err == nil {
-		err = notFoundIsNil(c.label(ctx, info, content))
+		err = c.o.Namespace.Lease(ctx, exportLease, name, exportLeaseTime)
 	}
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	return errors.Join(err, notFoundIsNil(c.o.Namespace.Release(after, exportLease, name)))
+	content := ""
+	if err == nil {
+		content, err = c.push(ctx, info, base)
+	}
+	if err == nil || errors.Is(err, errNotShared) { // not looked at again
+		err = errors.Join(err, notFoundIsNil(c.label(ctx, info, content)))
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errWithdrawn) {
+		err = errWithdrawn // also of what was exported for one on it
+	}
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer stop()
+	return errors.Join(notFoundIsNil(err), notFoundIsNil(c.o.Namespace.Release(after, exportLease, name)))
+}
+
+// errWithdrawn is why an export ends whose result is going to be removed.
+var errWithdrawn = errors.New("the result is being removed")
+
+// Withdraw ends the export of a result, which would be in use as long as it is exported, and has none begin until release is
+// called. It is there to remove the result. It can be called of a nil Cache.
+func (c *Cache) Withdraw(ctx context.Context, name string) (release func(), err error) {
+	if c == nil {
+		return func() {}, nil
+	}
+	for {
+		end, busy := c.making.Try(name)
+		if end != nil {
+			return end, nil
+		}
+		if cancel, ok := c.ends.Load(name); ok {
+			cancel.(context.CancelCauseFunc)(errWithdrawn)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-busy:
+		case <-time.After(10 * time.Millisecond): // it can have begun just now
+		}
+	}
 }
 
 // notFoundIsNil is the error of something that need not be done if the snapshot is gone.
@@ -165,7 +216,10 @@ func notFoundIsNil(err error) error {
 func (c *Cache) label(ctx context.Context, info snapshot.Info, content string) error {
 	info.Labels = maps.Clone(info.Labels)
 	info.Labels[step.LabelContent] = content
-	delete(info.Labels, step.LabelExport)
+	info.Labels[step.LabelExport] = ""
+	if content == "" {
+		info.Labels[step.LabelExport] = step.ExportNever
+	}
 	_, err := c.o.Namespace.Update(ctx, info, "labels."+step.LabelContent, "labels."+step.LabelExport)
 	return err
 }
@@ -204,7 +258,13 @@ func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (cont
 		return "", err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	if err := c.room(ctx, info); err != nil {
+		return "", err
+	}
 	d, err := image.ExportDelta(ctx, c.o.Namespace, info, dir, image.ExportOptions{Show: c.o.Show, Compression: image.CompressZstd})
+	if errors.Is(err, image.ErrUnfit) {
+		err = fmt.Errorf("%w: %w", errNotShared, err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -218,7 +278,7 @@ func (c *Cache) push(ctx context.Context, info snapshot.Info, base string) (cont
 	}
 	// What was shown and recorded is of this one only if it is still there: a run with NoCache replaces it.
 	if now, err := c.o.Namespace.Stat(ctx, info.Name); err != nil || now.ID != info.ID {
-		return "", errors.Join(err, fmt.Errorf("%w: it was replaced meanwhile", snapshot.ErrNotFound))
+		return "", cmp.Or(err, errReplaced)
 	}
 	id, _ := step.ParseSnapshot(info.Name)
 	var failed []error
@@ -247,7 +307,19 @@ func (c *Cache) pushTo(ctx context.Context, r *repository, dir string, document 
 	if err != nil {
 		return err
 	}
-	return r.Push(ctx, dir, m.Digest, tag)
+	return r.to.Push(ctx, dir, m.Digest, tag)
+}
+
+// room is an error if there is too little of it for what is pushed of a result: it would be missing to steps.
+func (c *Cache) room(ctx context.Context, info snapshot.Info) error {
+	u, err := c.o.Namespace.Usage(ctx, info.Name)
+	if err != nil {
+		return err
+	}
+	if fs, err := disk.Measure(c.o.Namespace.Store().Root()); err == nil && u.Size > fs.Free/2 {
+		return fmt.Errorf("%w: up to %d bytes, and %d are free", errRoom, u.Size, fs.Free)
+	}
+	return nil
 }
 
 // outputCut is in place of what does not fit.
@@ -260,8 +332,8 @@ func (c *Cache) statement(info snapshot.Info, base string, d image.Delta) (*Stat
 		return nil, fmt.Errorf("%w: %s is not the result of a step", errNotShared, info.Name)
 	}
 	s := &Statement{Version: statementVersion, Step: id.String(), Base: base, Platform: platform, Layer: d.Blob, DiffID: d.DiffID, Created: info.Created}
-	res, err := c.recorded(id)
-	if errors.Is(err, step.ErrNotFound) { // what it has written is lost
+	res, err := c.recorded(info)
+	if errors.Is(err, step.ErrNotFound) || errors.Is(err, step.ErrCorrupt) { // what it has written is lost
 		return s, nil
 	}
 	if err != nil {

@@ -81,13 +81,13 @@ func TestReplacedWhileRecorded(t *testing.T) {
 	name := idOf("a").Snapshot()
 	w.result("a", "base", "first")
 	said := "first"
-	w.Start(func(id step.ID) (*step.Result, error) {
+	w.Start(func(snapshot.Info) (*step.Result, error) {
 		if said == "first" {
 			said = "second"
 			must(t, w.names.Remove(ctx, name))
 			w.result("a", "base", "second")
 		}
-		return &step.Result{ID: id, Output: []byte(said)}, nil
+		return &step.Result{Output: []byte(said)}, nil
 	})
 	w.drain()
 	other := newWorker(t, s, nil)

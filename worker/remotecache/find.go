@@ -1,10 +1,12 @@
 package remotecache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,7 +24,11 @@ func (c *Cache) Find(ctx context.Context, id step.ID, base string) (*step.Remote
 		if r.paused() > 0 {
 			continue
 		}
+		begun := time.Now()
 		found, err := c.find(ctx, r, id, base)
+		if err != nil && ctx.Err() == nil && time.Since(begun) > c.o.FindTime/slowShare {
+			c.log.Warn("a repository is slow", "repository", r.String(), "took", time.Since(begun), "reason", r.pauseFor(err))
+		}
 		switch {
 		case err == nil:
 			return found, nil
@@ -97,7 +103,9 @@ func (c *Cache) fill(ctx context.Context, r *repository, a *registry.Artifact, s
 		}
 		return fmt.Errorf("%s: %w", r, err)
 	}
-	err = image.ApplyDelta(ctx, mounts, parent, s.delta(), f, image.Options{Limits: c.o.Limits, Mounts: c.o.Mounts})
+	limits := c.o.Limits
+	limits.Bytes = c.most(8) // what else runs would find the disk full
+	err = image.ApplyDelta(ctx, mounts, parent, s.delta(), f, image.Options{Limits: limits, Mounts: c.o.Mounts})
 	r.count(func(f *Figures) {
 		switch {
 		case err == nil:
@@ -111,20 +119,51 @@ func (c *Cache) fill(ctx context.Context, r *repository, a *registry.Artifact, s
 	return errors.Join(err, f.Close(), done())
 }
 
+// most is how many bytes may be written: as the limits are, and of what is free all but one in so many.
+func (c *Cache) most(share int64) int64 {
+	most := cmp.Or(c.o.Limits.Bytes, image.DefaultBytes)
+	if fs, err := disk.Measure(c.o.Namespace.Store().Root()); err == nil {
+		most = min(most, max(fs.Free-fs.Free/share, 1))
+	}
+	return most
+}
+
 // layer downloads the layer of a result.
 func (c *Cache) layer(ctx context.Context, a *registry.Artifact, s *Statement) (f *os.File, done func() error, err error) {
-	most := c.o.Limits.Bytes
-	if most == 0 {
-		most = image.DefaultBytes
-	}
-	if fs, err := disk.Measure(c.o.Namespace.Store().Root()); err == nil {
-		most = min(most, fs.Free/2) // the layer, and what is extracted
-	}
-	ctx, cancel := context.WithTimeout(ctx, fillTime+time.Duration(min(s.Layer.Size, most)/fillRate)*time.Second)
-	defer cancel()
-	f, done, err = a.Blob(ctx, s.Layer, most)
+	most := c.most(2) // the layer, and what is extracted
+	ctx, moved, end := c.pace(ctx)
+	defer end()
+	f, done, err = a.Blob(ctx, s.Layer, most, moved)
 	if errors.Is(err, registry.ErrNotFound) {
 		err = fmt.Errorf("%w: its layer is missing", image.ErrFormat)
 	}
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, registry.ErrStalled) {
+		err = cause
+	}
 	return f, done, err
+}
+
+// pace ends a download that brings less than fillRate after the time to begin. moved is told what it brings.
+func (c *Cache) pace(ctx context.Context) (_ context.Context, moved func(int64), end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	begun := time.Now()
+	var got, most atomic.Int64
+	var timer *time.Timer
+	ready := make(chan struct{})
+	timer = time.AfterFunc(c.o.FillTime, func() {
+		<-ready
+		due := c.o.FillTime + time.Duration(float64(most.Load())/fillRate*float64(time.Second))
+		if left := due - time.Since(begun); left > 0 {
+			timer.Reset(left)
+			return
+		}
+		cancel(fmt.Errorf("%w worth mentioning: %d bytes in %v", registry.ErrStalled, most.Load(), time.Since(begun).Round(time.Second)))
+	})
+	close(ready)
+	moved = func(n int64) { // what is brought once more counts once
+		if now := got.Add(n); now > most.Load() {
+			most.Store(now)
+		}
+	}
+	return ctx, moved, func() { timer.Stop(); cancel(nil) }
 }

@@ -91,7 +91,13 @@ func publicOf(name string) []ed25519.PublicKey {
 // newWorker makes a worker that shares results by the repository of a server, both ways.
 func newWorker(t *testing.T, s *server, change func(*remotecache.Options)) *worker {
 	t.Helper()
-	store, err := snapshot.Open(t.TempDir(), snapshot.Options{Driver: copydriver.New()})
+	return newWorkerIn(t, t.TempDir(), s, change)
+}
+
+// newWorkerIn makes one whose store is a directory.
+func newWorkerIn(t *testing.T, dir string, s *server, change func(*remotecache.Options)) *worker {
+	t.Helper()
+	store, err := snapshot.Open(dir, snapshot.Options{Driver: copydriver.New()})
 	must(t, err)
 	t.Cleanup(func() { must(t, store.Close()) })
 	w := &worker{T: t}
@@ -117,7 +123,8 @@ func (w *worker) downloads() string { return filepath.Join(w.names.Store().Root(
 
 // start begins to export. No result is recorded.
 func (w *worker) start() {
-	w.Start(func(id step.ID) (*step.Result, error) {
+	w.Start(func(info snapshot.Info) (*step.Result, error) {
+		id, _ := step.ParseSnapshot(info.Name)
 		return &step.Result{ID: id, Output: []byte("said"), OutputSize: 4, Duration: time.Second}, nil
 	})
 }

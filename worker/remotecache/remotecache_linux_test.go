@@ -78,7 +78,7 @@ func TestNotShared(t *testing.T) {
 	w.drain()
 	for _, name := range []string{"a", "c"} {
 		info, err := w.names.Stat(ctx, idOf(name).Snapshot())
-		if err != nil || step.ContentOf(info) != "" || info.Labels[step.LabelExport] != "" {
+		if err != nil || step.ContentOf(info) != "" || info.Labels[step.LabelExport] != step.ExportNever {
 			t.Errorf("%+v, %v", info, err)
 		}
 	}
@@ -345,5 +345,28 @@ func TestPause(t *testing.T) {
 	}
 	if n := gone.requests(); n != asked {
 		t.Errorf("it was asked %d times more", n-asked)
+	}
+}
+
+// TestWithdraw: a result that is being exported can be removed: its export ends, and none begins before it is removed.
+func TestWithdraw(t *testing.T) {
+	s := serve(t)
+	asked := make(chan struct{}, 100)
+	s.is(func(_ http.ResponseWriter, r *http.Request, _ http.Handler) { // it never answers
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	w := newWorker(t, s, nil)
+	w.result("a", "base", "file")
+	name := idOf("a").Snapshot()
+	w.start()
+	<-asked
+	release, err := w.Withdraw(ctx, name)
+	must(t, err)
+	must(t, w.names.Remove(ctx, name))
+	release()
+	w.drain()
+	if f := w.Figures()[0]; f.ExportFailed > 0 {
+		t.Errorf("%+v", f)
 	}
 }

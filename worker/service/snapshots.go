@@ -117,6 +117,11 @@ func (s snapshots) Remove(ctx context.Context, req *connect.Request[api.RemoveSn
 	if s.store.IsClient(t.Name()) {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("snapshot %q belongs to the client %s, which removes by itself what it does not need", req.Msg.Name, t.Name()))
 	}
+	release, err := s.Cache.Withdraw(ctx, req.Msg.Name)
+	if err != nil {
+		return nil, coded(err)
+	}
+	defer release()
 	if err := t.Remove(ctx, req.Msg.Name); err != nil {
 		return nil, coded(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/worker/snapshot"
 )
 
 // State is how far a step has come.
@@ -215,6 +216,20 @@ func (r *Runner) Database() *holdfast.DB { return r.results.db }
 // Recorded returns what is recorded of a step, which is a hit if its snapshot is still there: ErrNotFound if nothing is, or what is
 // recorded is of an earlier snapshot than the one that is there.
 func (r *Runner) Recorded(id ID) (*Result, error) { return r.results.recorded(r.opt.Namespace, id) }
+
+// RecordedOf is as Recorded, of the result that is a snapshot: ErrNotFound if the record is of an earlier one that had its
+// name.
+func (r *Runner) RecordedOf(info snapshot.Info) (*Result, error) {
+	id, ok := ParseSnapshot(info.Name)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", info.Name, ErrNotFound)
+	}
+	rec, out, err := r.recordOf(id, &info)
+	if err != nil {
+		return nil, fmt.Errorf("step %s: %w", id, err)
+	}
+	return rec.result(id, out), nil
+}
 
 // maxReason is how many bytes the text of an error has in an Activity.
 const maxReason = 1 << 10

@@ -445,7 +445,7 @@ func (r *Runner) resultID(f *flight, done *run) (ID, error) {
 	case done.uncached != "" || f.id == f.plan.id:
 		return f.id, nil
 	}
-	err := r.opt.Namespace.Remove(f.ctx, f.plan.id.Snapshot())
+	err := r.removeEarlier(f)
 	switch {
 	case errors.Is(err, snapshot.ErrInUse):
 		done.uncached = "the earlier result is in use, and stays"

@@ -37,12 +37,15 @@ const (
 	// results that were exported or fetched.
 	LabelContent = labelPrefix + ".content"
 
-	// LabelExport is on results that a RemoteCache is going to export.
+	// LabelExport is on results that a RemoteCache is going to export, or never will.
 	LabelExport = labelPrefix + ".export"
 )
 
-// exportPending is the value of LabelExport.
-const exportPending = "pending"
+// Values of LabelExport.
+const (
+	ExportPending = "pending"
+	ExportNever   = "never" // other stores cannot have it the same
+)
 
 // encodingVersion is the version of what is hashed, of the way in which steps are run as far as
 // results depend on it, and the first byte of it.

@@ -21,6 +21,9 @@ type RemoteCache interface {
 
 	// Offer is told of such a result when it is committed and recorded. It does not wait.
 	Offer(name string)
+
+	// Withdraw ends the export of a result, in which it is in use, and has none begin until release is called.
+	Withdraw(ctx context.Context, name string) (release func(), err error)
 }
 
 // RemoteResult is what a RemoteCache has found.
@@ -146,11 +149,24 @@ func (r *Runner) offered(f *flight, id ID, uncached string) bool {
 	return r.travels(f) && uncached == "" && id == f.plan.id && r.opt.Remote.Exports()
 }
 
+// removeEarlier removes the result that the one of a run replaces. It may be being exported.
+func (r *Runner) removeEarlier(f *flight) error {
+	name := f.plan.id.Snapshot()
+	if r.opt.Remote != nil {
+		release, err := r.opt.Remote.Withdraw(f.ctx, name)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return r.opt.Namespace.Remove(f.ctx, name)
+}
+
 // labelsOf are those of what a run has left.
 func (r *Runner) labelsOf(f *flight, id ID, uncached string) map[string]string {
 	all := f.plan.labels(uncached)
 	if r.offered(f, id, uncached) {
-		all[LabelExport] = exportPending
+		all[LabelExport] = ExportPending
 	}
 	return all
 }

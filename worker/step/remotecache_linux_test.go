@@ -19,6 +19,8 @@ import (
 type aRemoteCache struct {
 	find    func(ctx context.Context, id ID, base string) (*RemoteResult, error)
 	exports bool
+	// withdraw ends what holds a result; nil: nothing does.
+	withdraw func(name string)
 
 	mu      sync.Mutex
 	asked   int
@@ -41,6 +43,13 @@ func (c *aRemoteCache) Offer(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offered = append(c.offered, name)
+}
+
+func (c *aRemoteCache) Withdraw(_ context.Context, name string) (func(), error) {
+	if c.withdraw != nil {
+		c.withdraw(name)
+	}
+	return func() {}, nil
 }
 
 func (c *aRemoteCache) times() int {
@@ -221,4 +230,46 @@ func TestNotAsked(t *testing.T) {
 		t.Errorf("%+v, %v; offered: %q", info, err, c.offered)
 	}
 	s.clean()
+}
+
+// TestWithdrawn: a result that was being exported was in use, so a step that was run again without the cache could not
+// replace it, and the earlier one remained what others got.
+func TestWithdrawn(t *testing.T) {
+	s, c := newRemoteStand(t)
+	c.exports = true
+	step := sh("base", "date +%N >/time")
+	first := s.ok(step)
+	_, err := s.namespace.View(s.ctx, "exporting", first.Snapshot)
+	must(t, err)
+	c.withdraw = func(name string) {
+		if name == first.Snapshot {
+			must(t, s.namespace.Remove(s.ctx, "exporting"))
+		}
+	}
+	step.NoCache = true
+	second := s.ok(step)
+	if second.Snapshot != first.Snapshot || second.Uncached != "" {
+		t.Errorf("%+v", second)
+	}
+}
+
+// TestRecordedOf: a daemon that was killed between the commit of a result that replaced another and its record
+// exported it, when it was started again, with what the earlier one had said.
+func TestRecordedOf(t *testing.T) {
+	s, _ := newRemoteStand(t)
+	res := s.ok(sh("base", "echo earlier"))
+	info, err := s.namespace.Stat(s.ctx, res.Snapshot)
+	must(t, err)
+	if got, err := s.RecordedOf(info); err != nil || string(got.Output) != "earlier\n" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	must(t, s.namespace.Remove(s.ctx, res.Snapshot))
+	_, err = s.namespace.Prepare(s.ctx, "later", "base")
+	must(t, err)
+	must(t, s.namespace.Commit(s.ctx, res.Snapshot, "later", snapshot.WithLabels(info.Labels)))
+	info, err = s.namespace.Stat(s.ctx, res.Snapshot)
+	must(t, err)
+	if got, err := s.RecordedOf(info); !errors.Is(err, ErrNotFound) {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
