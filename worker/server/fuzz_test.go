@@ -14,9 +14,12 @@ import (
 // raw sends and receives messages as bytes.
 type raw struct{}
 
-func (raw) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
-func (raw) Unmarshal(data []byte, v any) error { *v.(*[]byte) = append([]byte(nil), data...); return nil }
-func (raw) Name() string                       { return "proto" }
+func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+func (raw) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = append([]byte(nil), data...)
+	return nil
+}
+func (raw) Name() string { return "proto" }
 
 // methods are those of containerd's services, and some that there are not.
 var methods = []string{

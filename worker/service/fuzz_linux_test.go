@@ -126,7 +126,9 @@ func fuzzed(f *testing.F) (*Service, *bytes.Buffer) {
 	s := New(Options{
 		Version: "test", Namespace: names, Runner: runner, Mounts: mounts, Databases: []Database{{Name: "metadata.db", DB: store.Database()}},
 		Policies: func() Policies { return Policies{} }, Reserve: func(context.Context, string, int64) (func(), error) { return func() {}, nil },
-		Show:        func(context.Context, snapshot.Info) (string, func() error, error) { return root, func() error { return nil }, nil },
+		Show: func(context.Context, snapshot.Info) (string, func() error, error) {
+			return root, func() error { return nil }, nil
+		},
 		Client:      registry.Client{Downloads: filepath.Join(root, "downloads")},
 		Concurrency: 1, Logger: logger,
 	})
