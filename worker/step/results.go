@@ -172,8 +172,8 @@ func (r *results) read(tx *holdfast.Tx, id ID) (rec record, out []byte, err erro
 	return rec, out, err
 }
 
-// adopt stores a record of a snapshot without its output, unless there is one that can be read: whoever ran the step has written it
-// meanwhile. It returns the one that is there then.
+// adopt stores a record of a snapshot without its output, unless the run of the step has written one meanwhile. It returns
+// the one that is there then.
 func (r *results) adopt(id ID, info *snapshot.Info, rec record) (is record, out []byte, err error) {
 	err = r.update(func(tx *holdfast.Tx) error {
 		is, out, err = r.read(tx, id)
