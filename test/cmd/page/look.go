@@ -33,6 +33,7 @@ type tab struct {
 
 	mu         sync.Mutex
 	complaints []string
+	away       bool // the daemon is, on purpose
 }
 
 func newTab(browser context.Context) (*tab, error) {
@@ -45,6 +46,9 @@ func newTab(browser context.Context) (*tab, error) {
 		case *runtime.EventExceptionThrown:
 			b.complaints = append(b.complaints, e.ExceptionDetails.Error())
 		case *cdplog.EventEntryAdded:
+			if b.away && e.Entry.Source == cdplog.SourceNetwork {
+				return
+			}
 			if e.Entry.Level == cdplog.LevelError || e.Entry.Source == cdplog.SourceSecurity {
 				b.complaints = append(b.complaints, e.Entry.Text)
 			}
@@ -83,6 +87,24 @@ func until(expression string) chromedp.Action {
 	})
 }
 
+// press presses Enter on an element until an expression is true: a list that is loaded again has other elements.
+func press(selector, expression string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		for {
+			err := chromedp.Run(ctx, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q)?.focus()", selector), nil), chromedp.KeyEvent(kb.Enter))
+			if err != nil {
+				return err
+			}
+			soon, cancel := context.WithTimeout(ctx, time.Second)
+			err = until(expression).Do(soon)
+			cancel()
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+}
+
 const says = `document.getElementById('view').innerText`
 
 func saysAll(texts ...string) chromedp.Action {
@@ -115,6 +137,7 @@ func look(ctx context.Context, d *daemon, address, dir string) error {
 		func() error { return b.flood(d) },
 		func() error { return b.others() },
 		func() error { return b.narrow() },
+		func() error { return b.restarted(d) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -184,15 +207,14 @@ func (b *tab) overview() error {
 // snapshots uses the keyboard where it can.
 func (b *tab) snapshots() error {
 	err := b.do("the tree", chromedp.KeyEvent("3"), until(`location.hash === '#snapshots' && document.querySelectorAll('tbody tr').length > 10`),
-		chromedp.Focus(`button.twist:not([disabled])`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter),
-		until(`document.querySelector('button.twist[aria-expanded=true]') && document.querySelectorAll('tbody tr td[style*="1.2rem"]').length > 2`))
+		press(`button.twist:not([disabled])`, `document.querySelector('button.twist[aria-expanded=true]')`), until(`document.querySelectorAll('tbody tr td[style*="1.2rem"]').length > 2`))
 	if err != nil {
 		return err
 	}
 	err = b.do("searching", chromedp.Evaluate(`document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true, cancelable: true}))`, nil), until(`document.activeElement.type === 'search'`),
 		chromedp.KeyEvent("PART-49"), until(`document.querySelector('.tools [role=status]').textContent.match(/^[1-9][0-9,]* found/) && document.querySelectorAll('tbody tr').length > 10`),
 		chromedp.SetValue("select", "ORDER_NAME", chromedp.ByQuery), chromedp.Evaluate(`document.querySelector('select').dispatchEvent(new Event('change'))`, nil),
-		chromedp.Focus(`button.link`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter), saysAll("Last used", "Remove"), until(fmt.Sprintf("%s.match(/It stays|The next prune/)", says)))
+		press(`button.link`, says+`.includes('Remove')`), saysAll("Last used"), until(fmt.Sprintf("%s.match(/It stays|The next prune/)", says)))
 	if err := errors.Join(err, b.picture("page-snapshots")); err != nil {
 		return err
 	}
@@ -268,6 +290,25 @@ func (b *tab) narrow() error {
 	}
 	err = b.do("back to the overview", chromedp.Evaluate(`location.hash = 'overview'`, nil), saysAll("Limits"))
 	return errors.Join(err, b.picture("page-phone"))
+}
+
+// restarted kills the daemon beneath the page, and starts it again: the page says so, and goes on.
+func (b *tab) restarted(d *daemon) error {
+	b.mu.Lock()
+	b.away = true
+	b.mu.Unlock()
+	const live = `document.getElementById('live')`
+	d.kill()
+	if err := b.do("the daemon is gone", until(live+`.textContent.includes('does not answer')`), saysAll("Limits")); err != nil {
+		return err
+	}
+	if err := d.start(); err != nil {
+		return err
+	}
+	if err := d.command(b.ctx, "step", "-q", "--base", "bb", "--env", "N=again", "--", "echo", "of the next daemon"); err != nil {
+		return err
+	}
+	return b.do("the daemon is there again", until(live+`.className === 'good'`), chromedp.KeyEvent("2"), saysAll("of the next daemon"))
 }
 
 // refused opens the page without the token, and with a wrong one.

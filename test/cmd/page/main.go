@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -50,7 +51,7 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	root := filepath.Join(dir, "store")
-	d := &daemon{root: root}
+	d := &daemon{root: root, http: "127.0.0.1:0"}
 	if err := d.base(ctx, dir); err != nil {
 		return err
 	}
@@ -70,7 +71,12 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return look(ctx, d, strings.TrimSpace(address), dir)
+	at, err := url.Parse(strings.TrimSpace(address))
+	if err != nil {
+		return err
+	}
+	d.http = at.Host // also when it is started again
+	return look(ctx, d, at.String(), dir)
 }
 
 // hostile is the name of a snapshot, and a command, that would be markup.
@@ -113,6 +119,7 @@ func fill(ctx context.Context, root string, n int) (err error) {
 // daemon is holdfastd serve on a store.
 type daemon struct {
 	root string
+	http string // where it serves the page
 	cmd  *exec.Cmd
 	log  bytes.Buffer
 }
@@ -149,7 +156,7 @@ func (d *daemon) command(ctx context.Context, args ...string) error {
 }
 
 func (d *daemon) start() error {
-	d.cmd = exec.Command(*program, "--root", d.root, "serve", "--http", "127.0.0.1:0")
+	d.cmd = exec.Command(*program, "--root", d.root, "serve", "--http", d.http)
 	d.cmd.Stderr = &d.log
 	if err := d.cmd.Start(); err != nil {
 		return err
@@ -161,6 +168,13 @@ func (d *daemon) start() error {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return fmt.Errorf("the daemon does not begin: %s", &d.log)
+}
+
+// kill ends the daemon as a power failure would.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+	_ = os.Remove(filepath.Join(d.root, "command.sock")) // by which start knows that it is ready
 }
 
 func (d *daemon) stop() error {
