@@ -51,6 +51,7 @@ func (b *Bucket) Cursor() *Cursor {
 	b.tx.cursors.Add(1)
 	c := &Cursor{bucket: b, looks: b.keeps}
 	c.core.Init(b.core.Tree())
+	c.core.Copies = !b.tx.managed
 	return c
 }
 

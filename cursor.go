@@ -48,6 +48,12 @@ func (c *Cursor) Last() (key []byte, value []byte) {
 // Next moves to the next element; nil at the end.
 func (c *Cursor) Next() (key []byte, value []byte) {
 	if !c.bucket.tx.managed {
+		if k, v, bucket, ok := c.core.Near(); ok && !c.bucket.tx.ended.Load() {
+			if bucket {
+				v = nil
+			}
+			return k, v
+		}
 		return c.caught((*Cursor).forward)
 	}
 	// As forward, but without a call more, which a scan would notice. A managed
@@ -64,6 +70,12 @@ func (c *Cursor) Next() (key []byte, value []byte) {
 // Prev moves to the previous element; nil at the beginning.
 func (c *Cursor) Prev() (key []byte, value []byte) {
 	if !c.bucket.tx.managed {
+		if k, v, bucket, ok := c.core.NearBack(); ok && !c.bucket.tx.ended.Load() {
+			if bucket {
+				v = nil
+			}
+			return k, v
+		}
 		return c.caught((*Cursor).backward)
 	}
 	if k, v, bucket, ok := c.core.StepBack(); ok {

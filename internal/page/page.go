@@ -165,6 +165,15 @@ func LeafBounds(leaf []byte, at int) (start, mid, end uint64, flags uint32, ok b
 	return start, mid, end, order.Uint32(h), end <= uint64(len(leaf))
 }
 
+// LeafBoundsOf is LeafBounds of a header that stands at a byte of a leaf of some length, or did when it was copied.
+func LeafBoundsOf(header []byte, at, length int) (start, mid, end uint64, flags uint32, ok bool) {
+	h := header[:LeafElementSize]
+	start = uint64(at) + uint64(order.Uint32(h[4:]))
+	mid = start + uint64(order.Uint32(h[8:]))
+	end = mid + uint64(order.Uint32(h[12:]))
+	return start, mid, end, order.Uint32(h), end <= uint64(length)
+}
+
 // Branch decodes element i of a branch page. i must be in [0, Count).
 func (p Page) Branch(i int) (key []byte, child ID, err error) {
 	at := HeaderSize + i*BranchElementSize

@@ -23,6 +23,10 @@ type Cursor struct {
 	// to open those: the values of long pages are not verified then.
 	KeysOnly bool
 
+	// Copies says that steps within a leaf are to read nothing of the file, which a caller would have to be ready for: see
+	// Near.
+	Copies bool
+
 	t     *Tree
 	stack []frame
 	room  [5]frame // the stack of a tree of usual height
@@ -33,7 +37,8 @@ type Cursor struct {
 
 	back, forth bool // the last move of this walk was Prev; was Next
 
-	forward, backward run // see Step; one of both at most
+	forward, backward run    // see Step; one of both at most
+	copied            []byte // of one of them
 
 	// Of the tree when the walk began: edits, and the last key if there was an edge.
 	since uint64

@@ -14,6 +14,8 @@ type run struct {
 	leaf []byte
 	at   int // where the header of the next element is
 	left int // how many elements there are; 0: there is no run
+
+	heads []byte // a copy of the headers of the leaf's elements; nil: there is none
 }
 
 // Step is the next element, if it is in the leaf on which the cursor stands or in the next one, nothing can be edited, and
@@ -30,6 +32,49 @@ func (c *Cursor) Step() (key, value []byte, bucket, ok bool) {
 	r.left--
 	r.at += page.LeafElementSize
 	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
+}
+
+// Near is Step within the leaf, for cursors with Copies. It reads nothing of the file, so nothing can fault: a caller that
+// would have to catch that at each step takes half the time.
+func (c *Cursor) Near() (key, value []byte, bucket, ok bool) {
+	r := &c.forward
+	if r.left == 0 || r.heads == nil {
+		return nil, nil, false, false
+	}
+	start, mid, end, flags, ok := page.LeafBoundsOf(r.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
+	if !ok {
+		return nil, nil, false, false
+	}
+	r.left--
+	r.at += page.LeafElementSize
+	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
+}
+
+// NearBack is Near to the previous element.
+func (c *Cursor) NearBack() (key, value []byte, bucket, ok bool) {
+	r := &c.backward
+	if r.left == 0 || r.heads == nil {
+		return nil, nil, false, false
+	}
+	start, mid, end, flags, ok := page.LeafBoundsOf(r.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
+	if !ok {
+		return nil, nil, false, false
+	}
+	r.left--
+	r.at -= page.LeafElementSize
+	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
+}
+
+// maxCopied is how many headers are copied at most. Longer leaves are rare.
+const maxCopied = 256
+
+// heads are the headers of a leaf's elements, for Near.
+func (c *Cursor) heads(p page.Page) []byte {
+	if !c.Copies || p.Count() > maxCopied {
+		return nil
+	}
+	c.copied = append(c.copied[:0], p.Bytes()[page.HeaderSize:][:p.Count()*page.LeafElementSize]...)
+	return c.copied
 }
 
 // StepBack is Step to the previous element.
@@ -56,9 +101,9 @@ func (c *Cursor) run() {
 	leaf, header := top.p.Bytes(), page.HeaderSize+top.index*page.LeafElementSize
 	switch {
 	case c.forth:
-		c.forward = run{leaf, header + page.LeafElementSize, top.count - 1 - top.index}
+		c.forward = run{leaf, header + page.LeafElementSize, top.count - 1 - top.index, c.heads(top.p)}
 	case c.back:
-		c.backward = run{leaf, header - page.LeafElementSize, top.index}
+		c.backward = run{leaf, header - page.LeafElementSize, top.index, c.heads(top.p)}
 	}
 }
 
@@ -118,9 +163,9 @@ func (c *Cursor) across(back bool) (key, value []byte, bucket, ok bool) {
 	top.p, top.index, top.count = p, near, p.Count()
 	header := page.HeaderSize + near*page.LeafElementSize
 	if back {
-		*from = run{p.Bytes(), header - page.LeafElementSize, near}
+		*from = run{p.Bytes(), header - page.LeafElementSize, near, c.heads(p)}
 	} else {
-		*from = run{p.Bytes(), header + page.LeafElementSize, far}
+		*from = run{p.Bytes(), header + page.LeafElementSize, far, c.heads(p)}
 	}
 	c.key = key
 	return key, value, flags&page.BucketFlag != 0, true
