@@ -89,6 +89,11 @@ func (s *shared) openCache(c *call, got *config, names *snapshot.Namespace) erro
 	if err != nil || len(repositories) == 0 {
 		return err
 	}
+	for _, r := range repositories {
+		if r.Export && r.Key == nil {
+			c.logger().Warn("results are pushed without a signature: only workers with unsigned = true fetch them", "repository", r.Name)
+		}
+	}
 	s.cache, err = remotecache.New(remotecache.Options{
 		Namespace: names, Mounts: s.mounts, Repositories: repositories, Logger: c.logger(),
 		Client: registry.Client{Downloads: filepath.Join(s.store.Root(), downloadsName), Stall: remotecache.DefaultFindTime},
