@@ -56,7 +56,7 @@ func (c *Cursor) take() (page.Element, bool, error) {
 		c.t.lend()
 	}
 	c.key, c.on, c.gone = e.Key, true, false
-	c.run()
+	c.startRun()
 	return e, true, nil
 }
 

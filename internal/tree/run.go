@@ -92,8 +92,8 @@ func (c *Cursor) StepBack() (key, value []byte, bucket, ok bool) {
 	return r.leaf[start:mid:mid], r.leaf[mid:end:end], flags&page.BucketFlag != 0, true
 }
 
-// run begins a run behind the element under the top frame.
-func (c *Cursor) run() {
+// startRun prepares Step and StepBack for the elements beyond the one under the top frame.
+func (c *Cursor) startRun() {
 	top := c.top()
 	if c.t.edit != nil || top.n != nil || top.p.Unverified() {
 		return
@@ -128,8 +128,8 @@ func (c *Cursor) settle() error {
 }
 
 // across moves from the end of a run to the first element of the next leaf, or from its beginning to the last element of
-// the one before. ok is false, and nothing was done, unless that is a leaf under the same branch, with elements, whose
-// keys and those of the leaf before ascend: Next and Prev do and say what is to be done and said.
+// the one before. It handles the common case only: the leaf is under the same branch, is not empty, and the keys ascend
+// from one leaf to the other. Otherwise it changes nothing, ok is false, and Next or Prev handles the move and its errors.
 func (c *Cursor) across(back bool) (key, value []byte, bucket, ok bool) {
 	depth := len(c.stack)
 	from := &c.forward

@@ -115,7 +115,7 @@ func TestThreads(t *testing.T) {
 	s.ok(sh("base", "true"))
 	o, ok := s.way().runtime.(*openNative)
 	if !ok {
-		t.Skip("another runtime")
+		t.Fatalf("the default runtime is %T", s.way().runtime)
 	}
 	var spoiled *thread
 	must(t, o.onThread(func(on *thread) error {
