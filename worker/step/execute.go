@@ -28,7 +28,7 @@ func (r *Runner) execute(f *flight) (*Result, error) {
 }
 
 // executeOnce is an active snapshot on the base, a mount of it, the command, the mount gone, the
-// commit, the record. Whatever fails, what was made before it is taken away.
+// record, the commit. Whatever fails, what was made before it is taken away.
 func (r *Runner) executeOnce(f *flight) (*Result, error) {
 	if f.step.NewPrivileges && f.plan.way.name == nativeName && !f.plan.ids.Set() {
 		return nil, r.fault(f, errNewPrivileges)
@@ -52,9 +52,9 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 		r.background.Go(func() { r.removeLater(run.held, key) })
 		return nil, err
 	}
-	id := f.id
+	var res *Result
 	if err == nil {
-		id, err = r.commit(f, key, &run)
+		res, err = r.commit(f, key, &run)
 	}
 	if err != nil {
 		// Not with the context of the flight, which may be why it failed.
@@ -63,12 +63,10 @@ func (r *Runner) executeOnce(f *flight) (*Result, error) {
 		}
 		return nil, err
 	}
-	r.at(atCommitted, id)
-	res, err := r.record(id, f, run)
-	if err == nil && r.offered(f, id, run.uncached) {
-		r.opt.Remote.Offer(id.Snapshot())
+	if r.offered(f, res.ID, run.uncached) {
+		r.opt.Remote.Offer(res.Snapshot)
 	}
-	return res, err
+	return res, nil
 }
 
 // waitForks returns when all children that were about to be started when it was called have become other
@@ -100,7 +98,6 @@ type run struct {
 	duration time.Duration
 	held     *mount.Handle // whose unmount is parked
 	uncached string        // why its result is not a hit
-	layer    snapshot.ID   // of the snapshot that is committed
 }
 
 // runMounted runs the command on the mounts of a snapshot, which are gone when it returns, unless
@@ -395,45 +392,50 @@ func (r *Runner) watchDisk(ctx context.Context, key string, limit diskLimit, can
 	}
 }
 
-// commit makes the snapshot of a step its result, and returns the ID that it has.
-func (r *Runner) commit(f *flight, key string, done *run) (ID, error) {
+// commit makes the snapshot of a step its result.
+func (r *Runner) commit(f *flight, key string, done *run) (*Result, error) {
 	if f.disk.bytes > 0 {
 		u, err := r.opt.Namespace.Usage(f.ctx, key)
 		if err != nil {
-			return f.id, r.fault(f, err)
+			return nil, r.fault(f, err)
 		}
 		if reason := f.disk.exceeded(u, snapshot.Usage{}); reason != nil {
 			fail := &Failure{ID: f.id, Reason: reason}
 			fail.Output, fail.OutputSize = f.out.text()
-			return f.id, fail
+			return nil, fail
 		}
 	}
 	if f.ctx.Err() != nil {
-		return f.id, &Failure{ID: f.id, Reason: ErrCanceled}
+		return nil, &Failure{ID: f.id, Reason: ErrCanceled}
 	}
-	info, err := r.opt.Namespace.Stat(f.ctx, key)
-	id := f.id
-	if err == nil {
-		done.layer = info.ID
-		id, err = r.commitAs(f, key, done)
-	}
+	res, err := r.commitAs(f, key, done)
 	if errors.Is(err, snapshot.ErrExists) { // of a run that began with NoCache, or without it: neither waits for the other
 		done.uncached = "another run of the step has ended meanwhile, and its result stays"
-		id, err = r.commitAs(f, key, done)
+		res, err = r.commitAs(f, key, done)
 	}
 	if err != nil {
-		return f.id, r.fault(f, err)
+		return nil, r.fault(f, err)
 	}
-	return id, nil
+	return res, nil
 }
 
-// commitAs commits the snapshot of a run under the ID that its result gets.
-func (r *Runner) commitAs(f *flight, key string, done *run) (ID, error) {
+// commitAs records a run and commits its snapshot under the ID that its result gets.
+func (r *Runner) commitAs(f *flight, key string, done *run) (*Result, error) {
 	id, err := r.resultID(f, done)
-	if err == nil {
-		err = r.opt.Namespace.Commit(f.ctx, id.Snapshot(), key, r.commitOptions(f, r.labelsOf(f, id, done.uncached))...)
+	if err != nil {
+		return nil, err
 	}
-	return id, err
+	text, written := f.out.text()
+	rec := record{
+		duration: uint64(done.duration), user: uint64(done.usage.User), system: uint64(done.usage.System),
+		memory: uint64(done.usage.Memory), code: uint64(done.code), written: uint64(written),
+	}
+	if err := r.keep(f, id, key, &rec, text, r.labelsOf(f, id, done.uncached)); err != nil {
+		return nil, err
+	}
+	res := rec.result(id, text)
+	res.Hit, res.Uncached = false, done.uncached
+	return res, nil
 }
 
 // resultID is the ID that the result of a run gets. One that is to replace an earlier result has that
@@ -454,23 +456,6 @@ func (r *Runner) resultID(f *flight, done *run) (ID, error) {
 		return f.plan.id, nil
 	}
 	return f.id, err
-}
-
-// record writes down the result of a step whose snapshot is committed. If that fails the snapshot
-// stays, and is adopted when the step is asked for again.
-func (r *Runner) record(id ID, f *flight, done run) (*Result, error) {
-	text, written := f.out.text()
-	now := uint64(max(time.Now().UnixNano(), 1))
-	rec := record{
-		flags: flagLayer, created: now, used: now, duration: uint64(done.duration), user: uint64(done.usage.User), system: uint64(done.usage.System),
-		memory: uint64(done.usage.Memory), code: uint64(done.code), written: uint64(written), layer: uint64(done.layer), snapshot: id.Snapshot(),
-	}
-	if err := r.results.put(id, &rec, text); err != nil {
-		return nil, fmt.Errorf("step: %w", err)
-	}
-	res := rec.result(id, text)
-	res.Hit, res.Uncached = false, done.uncached
-	return res, nil
 }
 
 // removeLater removes what a failed step has made when its mount, which something still uses, is gone.

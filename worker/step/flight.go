@@ -269,8 +269,8 @@ func (r *Runner) hit(ctx context.Context, id ID, hold time.Duration) (*Result, e
 }
 
 // recordOf is the record of a result, with its output; ErrNotFound if there is none of this snapshot. That
-// of an earlier one with the name is there until a run that has just committed writes its own, and after a
-// crash in between, or when an older results.db or metadata.db was put back.
+// of an earlier one with the name is there when an older results.db or metadata.db was put back, and that of a later one
+// while a run keeps its result.
 func (r *Runner) recordOf(id ID, info *snapshot.Info) (rec record, out []byte, err error) {
 	rec, out, err = r.results.get(id)
 	if err == nil && !rec.of(info) {
@@ -279,8 +279,8 @@ func (r *Runner) recordOf(id ID, info *snapshot.Info) (rec record, out []byte, e
 	return rec, out, err
 }
 
-// adopt makes a record for a result that has none: the process ended before it was written, or
-// it is damaged. The snapshot is what a command that succeeded has left, whole; what is lost is what the
+// adopt makes a record for a result that has none: it could not be written, was lost with the machine, or
+// is damaged. The snapshot is what a command that succeeded has left, whole; what is lost is what the
 // command has said.
 func (r *Runner) adopt(id ID, info snapshot.Info) (*Result, error) {
 	created := uint64(info.Created.UnixNano())

@@ -8,5 +8,6 @@ const (
 	atMounted                // and mounted
 	atEnded                  // the command has ended
 	atUnmounted              // the mount is gone
-	atCommitted              // the snapshot is committed, and has no record
+	atRecorded               // its record is written, and the snapshot is not committed
+	atCommitted              // it is
 )

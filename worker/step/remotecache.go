@@ -67,9 +67,9 @@ func (r *Runner) fetch(f *flight) (*Result, error) {
 		return nil, nil
 	}
 	found, err := r.opt.Remote.Find(f.ctx, f.id, content)
-	var info snapshot.Info
+	var res *Result
 	if err == nil && found != nil {
-		info, err = r.bring(f, found, content)
+		res, err = r.bring(f, found, content)
 	}
 	switch {
 	case f.ctx.Err() != nil && err != nil:
@@ -79,18 +79,16 @@ func (r *Runner) fetch(f *flight) (*Result, error) {
 	case err != nil:
 		r.log.Warn("a step is run although the remote cache may have its result", "step", f.id.String(), "reason", err)
 		return nil, nil
-	case found == nil:
-		return nil, nil
 	}
-	return r.recordFetched(f, info, found)
+	return res, nil
 }
 
-// bring makes the snapshot of a result that was found.
-func (r *Runner) bring(f *flight, found *RemoteResult, content string) (info snapshot.Info, err error) {
+// bring makes a result that was found one of this store.
+func (r *Runner) bring(f *flight, found *RemoteResult, content string) (res *Result, err error) {
 	key := f.id.running()
 	mounts, err := r.opt.Namespace.Prepare(f.ctx, key, f.step.Base)
 	if err != nil {
-		return info, err
+		return nil, err
 	}
 	defer func() {
 		if err == nil {
@@ -108,29 +106,20 @@ func (r *Runner) bring(f *flight, found *RemoteResult, content string) (info sna
 	if err == nil {
 		err = found.Fill(f.ctx, mounts, f.step.Base)
 	}
-	if err == nil {
-		info, err = r.opt.Namespace.Stat(f.ctx, key)
-	}
 	if err != nil {
-		return info, err
+		return nil, err
+	}
+	unsigned := func(n int64) uint64 { return uint64(max(n, 0)) }
+	rec := record{
+		duration: unsigned(int64(found.Duration)), user: unsigned(int64(found.Usage.User)), system: unsigned(int64(found.Usage.System)),
+		memory: unsigned(found.Usage.Memory), written: unsigned(found.OutputSize),
 	}
 	labels := f.plan.labels("")
 	labels[LabelContent] = found.Content
-	return info, r.opt.Namespace.Commit(f.ctx, f.id.Snapshot(), key, r.commitOptions(f, labels)...)
-}
-
-// recordFetched writes down a result that was fetched, as record does that of a run.
-func (r *Runner) recordFetched(f *flight, info snapshot.Info, found *RemoteResult) (*Result, error) {
-	now := uint64(max(time.Now().UnixNano(), 1))
-	unsigned := func(n int64) uint64 { return uint64(max(n, 0)) }
-	rec := record{
-		flags: flagLayer, created: now, used: now, duration: unsigned(int64(found.Duration)), user: unsigned(int64(found.Usage.User)),
-		system: unsigned(int64(found.Usage.System)), memory: unsigned(found.Usage.Memory), written: unsigned(found.OutputSize), layer: uint64(info.ID), snapshot: f.id.Snapshot(),
+	if err := r.keep(f, f.id, key, &rec, found.Output, labels); err != nil {
+		return nil, err
 	}
-	if err := r.results.put(f.id, &rec, found.Output); err != nil {
-		return nil, fmt.Errorf("step: %w", err)
-	}
-	res := rec.result(f.id, found.Output)
+	res = rec.result(f.id, found.Output)
 	res.From = found.From
 	return res, nil
 }

@@ -14,11 +14,11 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-
 	"time"
 
 	"holdfast"
 	"holdfast/worker/disk"
+	"holdfast/worker/internal/keylock"
 	"holdfast/worker/internal/mountinfo"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
@@ -140,6 +140,7 @@ type Runner struct {
 	ctx        context.Context // ends when the Runner closes
 	stop       context.CancelFunc
 	background sync.WaitGroup
+	keeping    keylock.Locks[ID]
 
 	mu      sync.Mutex
 	closed  bool
@@ -377,6 +378,9 @@ func (r *Runner) Forget(ctx context.Context, names []string) error {
 }
 
 func (r *Runner) gone(ctx context.Context, id ID) (bool, error) {
+	if r.keeps(id) { // first: what is kept from now on was made after all that is removed
+		return false, nil
+	}
 	_, err := r.opt.Namespace.Stat(ctx, id.Snapshot())
 	if errors.Is(err, snapshot.ErrNotFound) {
 		return true, nil

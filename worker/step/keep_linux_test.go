@@ -1,0 +1,62 @@
+package step
+
+import (
+	"context"
+	"testing"
+
+	"holdfast/worker/mount"
+)
+
+// TestKeptIsNotSwept: the record of a result is there before its snapshot, and who forgets the records of results that are gone
+// passes it over meanwhile, also when it was made before.
+func TestKeptIsNotSwept(t *testing.T) {
+	s, c := newRemoteStand(t)
+	c.find = func(context.Context, ID, string) (*RemoteResult, error) {
+		return &RemoteResult{Content: "content", Output: []byte("fetched\n"), Fill: func(context.Context, []mount.Mount, string) error { return nil }}, nil
+	}
+	fetched, swept := sh("base", "echo not run"), 0
+	s.hook = func(p point, id ID) {
+		if p != atRecorded {
+			return
+		}
+		swept++
+		if _, _, err := s.results.get(id); err != nil {
+			t.Errorf("the record is not there before the commit: %v", err)
+		}
+		must(t, s.ForgetGone(s.ctx))
+		must(t, s.Forget(s.ctx, []string{id.Snapshot()}))
+	}
+	run := sh("base", "echo run")
+	run.NoCache = true
+	for step, want := range map[*Step]string{&fetched: "fetched\n", &run: "run\n"} {
+		s.ok(*step)
+		step.NoCache = false
+		if res := s.ok(*step); !res.Hit || res.Adopted || string(res.Output) != want {
+			t.Errorf("%+v", res)
+		}
+	}
+	if swept != 2 {
+		t.Errorf("%d results were recorded", swept)
+	}
+	s.clean()
+}
+
+// TestCommitFails: a result that cannot be committed leaves no record.
+func TestCommitFails(t *testing.T) {
+	s := newStand(t, Options{})
+	var failed ID
+	s.hook = func(p point, id ID) {
+		if p == atRecorded {
+			failed = id
+			must(t, s.namespace.Remove(s.ctx, id.running()))
+		}
+	}
+	if res, err := s.Run(s.ctx, sh("base", "echo word"), nil); err == nil {
+		t.Errorf("%+v", res)
+	}
+	if _, err := s.Recorded(failed); err == nil {
+		t.Error("a result that failed has a record")
+	}
+	s.hook = nil
+	s.clean()
+}
