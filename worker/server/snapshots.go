@@ -46,7 +46,8 @@ func (s *snapshots) Mounts(ctx context.Context, r *snapshotsapi.MountsRequest) (
 }
 
 func (s *snapshots) Commit(ctx context.Context, r *snapshotsapi.CommitSnapshotRequest) (*emptypb.Empty, error) {
-	options := []snapshot.Option{snapshot.WithLabels(r.Labels)}
+	// containerd calls this in a writing transaction of its own.
+	options := []snapshot.Option{snapshot.WithLabels(r.Labels), snapshot.MeasureLater()}
 	if r.Parent != "" {
 		options = append(options, snapshot.WithParent(r.Parent))
 	}

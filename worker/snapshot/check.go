@@ -49,7 +49,7 @@ func (c *checker) run() error {
 	if err := c.each(inLeases, c.lease); err != nil {
 		return err
 	}
-	for _, n := range []bucket{inIDs, inChildren, inUsed, inLeased, inExpiries, inVerified} {
+	for _, n := range []bucket{inIDs, inChildren, inUsed, inLeased, inExpiries, inVerified, inUnmeasured} {
 		have := 0
 		if err := c.each(n, func(_, _ []byte) error { have++; return nil }); err != nil {
 			return err
@@ -129,6 +129,11 @@ func (c *checker) snapshot(k, v []byte) error {
 	}
 	if due, ok := r.due(); ok {
 		if err := c.expect(inVerified, numbers(due, uint64(r.id)), []byte{}); err != nil {
+			return err
+		}
+	}
+	if r.flags&flagUnmeasured != 0 {
+		if err := c.expect(inUnmeasured, number(uint64(r.id)), []byte{}); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ func unknown(err error) bool { return errors.Is(err, holdfast.ErrStopped) }
 
 // Commit makes of the active snapshot key a committed one called name, with the labels of
 // options and no others. It must not be written to any more. It takes time in proportion to the
-// number of files in it, which are counted, and of what is to be flushed (SyncMode).
+// number of files in it, which are counted unless MeasureLater is given, and of what is to be flushed (SyncMode).
 // Errors: ErrExists of name, ErrNotFound of key or the parent, ErrKind if key is not active
 // or the parent not committed, ErrSuspect, ErrUnsupported for WithParent and WithDigest with a driver that
 // cannot, ErrInvalid.
@@ -51,7 +51,7 @@ func (t *Namespace) commit(ctx context.Context, name, key string, c choices) err
 	if before.id != id {
 		return fmt.Errorf("%w any more", ErrNotFound)
 	}
-	usage, err := t.s.commitTree(ctx, tree)
+	usage, err := t.s.commitTree(ctx, tree, !c.measureLater)
 	if err != nil {
 		return err
 	}
@@ -68,6 +68,9 @@ func (t *Namespace) commit(ctx context.Context, name, key string, c choices) err
 		if c.digest {
 			signal(t.s.digests.wake)
 		}
+		if c.measureLater && t.s.reaper.finisher == nil { // which else measures
+			signal(t.s.measure.wake)
+		}
 	}
 	return err
 }
@@ -77,6 +80,12 @@ func (t *Namespace) recordCommit(tx *txn, name, key string, r *record, before ID
 	if c.digest {
 		r.flags |= flagPending
 		if err := tx.reschedule(&record{}, r); err != nil {
+			return err
+		}
+	}
+	if c.measureLater {
+		r.flags |= flagUnmeasured
+		if err := tx.put(inUnmeasured, number(uint64(r.id)), nil); err != nil {
 			return err
 		}
 	}
@@ -125,14 +134,15 @@ func (s *Store) checkCommit(name string, c *choices) (map[string]string, error) 
 	return labels, nil
 }
 
-// commitTree has the driver commit a tree, measures it, and flushes it if the store wants that.
-func (s *Store) commitTree(ctx context.Context, tree Tree) (Usage, error) {
+// commitTree has the driver commit a tree, measures it if that is wanted, and flushes it if the store wants that.
+func (s *Store) commitTree(ctx context.Context, tree Tree, measure bool) (usage Usage, err error) {
 	if err := s.driver.Commit(ctx, tree); err != nil {
 		return Usage{}, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
 	}
-	usage, err := s.driver.Usage(ctx, tree)
-	if err != nil {
-		return Usage{}, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+	if measure {
+		if usage, err = s.driver.Usage(ctx, tree); err != nil {
+			return Usage{}, fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+		}
 	}
 	if s.opts.Sync == SyncCommit {
 		if err := s.flushContent(ctx, tree); err != nil {

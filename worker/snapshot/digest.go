@@ -65,17 +65,7 @@ func (t *txn) reschedule(was, is *record) error {
 	return nil
 }
 
-// addVerified makes the bucket of a store that is older than digests.
-func (t *txn) addVerified() error {
-	name := []byte(bucketNames[inVerified])
-	if t.tx.Bucket(name) != nil {
-		return nil
-	}
-	_, err := t.tx.CreateBucket(name)
-	return err
-}
-
-// next is the first snapshot in the bucket verified after a place; false if there is none
+// nextDue is the first snapshot in the bucket verified after a place; false if there is none
 // before end.
 func (s *Store) nextDue(after place, end uint64) (p place, ok bool, err error) {
 	err = s.view("due", func(t *txn) error {
@@ -88,25 +78,35 @@ func (s *Store) nextDue(after place, end uint64) (p place, ok bool, err error) {
 	return p, ok, err
 }
 
-// digests computes the digests of commits in the background.
-type digests struct {
+// chore is what is done after commits, in the background or by who waits for it.
+type chore struct {
 	wake chan struct{}
-	one  chan struct{} // full while a digest is computed
+	one  chan struct{} // full while it is done
 }
 
-func newDigests() digests { return digests{make(chan struct{}, 1), make(chan struct{}, 1)} }
+func newChore() chore { return chore{make(chan struct{}, 1), make(chan struct{}, 1)} }
 
-// runDigests computes digests until the store closes.
-func (s *Store) runDigests() {
+// runChore does a chore when it is woken, and first what was left, until the store closes.
+func (s *Store) runChore(c *chore, what string, do func(context.Context) error) {
 	for {
-		if err := s.Digested(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.log.Error("computing digests of snapshots failed; it is tried again with the next one", "error", err)
+		if err := do(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Error(what+" failed; it is tried again with the next one", "error", err)
 		}
 		select {
 		case <-s.ctx.Done():
 			return
-		case <-s.digests.wake:
+		case <-c.wake:
 		}
+	}
+}
+
+// begin waits until nothing else does the chore.
+func (c *chore) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case c.one <- struct{}{}:
+		return func() { <-c.one }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -114,12 +114,11 @@ func (s *Store) runDigests() {
 // returns when there are none left. Those of snapshots that are ErrDistrusted wait for Trust.
 // If one fails the others are computed all the same.
 func (s *Store) Digested(ctx context.Context) error {
-	select {
-	case s.digests.one <- struct{}{}:
-		defer func() { <-s.digests.one }()
-	case <-ctx.Done():
-		return ctx.Err()
+	end, err := s.digests.begin(ctx)
+	if err != nil {
+		return err
 	}
+	defer end()
 	var errs []error
 	for at := (place{}); ; {
 		next, ok, err := s.nextDue(at, 1)

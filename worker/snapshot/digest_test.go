@@ -287,7 +287,9 @@ func TestDigestAfterCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *holdfast.Tx) error { return tx.DeleteBucket([]byte("verified")) })
+	err = db.Update(func(tx *holdfast.Tx) error {
+		return errors.Join(tx.DeleteBucket([]byte("verified")), tx.DeleteBucket([]byte("unmeasured")))
+	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -55,47 +55,7 @@ func (r *reaper) finishOne() bool {
 // finishOne has the driver finish a snapshot, unless it has been removed, and stores what it takes
 // then.
 func (s *Store) finishOne(f Finisher, id ID) error {
-	committed := func(t *txn) ([]byte, record, error) {
-		v, err := t.get(inIDs, number(uint64(id)))
-		if err != nil || v == nil {
-			return nil, record{}, err
-		}
-		return t.byID(id)
-	}
-	if err := s.busy.take(s.ctx, id); err != nil {
-		return err
-	}
-	defer s.busy.release(id)
-	there := false
-	err := s.view("finish", func(t *txn) error {
-		_, r, err := committed(t)
-		there = r.kind == Committed
-		return err
-	})
-	if err != nil || !there {
-		return err
-	}
-	if err := f.Finish(s.ctx, s.layer(id)); err != nil {
-		return err
-	}
-	usage, err := s.driver.Usage(s.ctx, Tree{Layer: s.layer(id), Kind: Committed})
-	if err != nil {
-		return err
-	}
-	return s.update("finish", func(t *txn) error {
-		key, r, err := committed(t)
-		if err != nil || r.kind != Committed {
-			return err
-		}
-		if err := t.count(&r, -1); err != nil {
-			return err
-		}
-		r.usage = usage
-		if err := t.count(&r, 1); err != nil {
-			return err
-		}
-		return t.save(key, &r, r.used)
-	})
+	return s.measureOne("finish", id, f.Finish)
 }
 
 // stopFinishing takes an ID out of those that are to be finished.

@@ -26,12 +26,13 @@ const (
 	inDistrusted
 	inTrash
 	inVerified
+	inUnmeasured
 	buckets
 )
 
 // bucketNames are stored. The bucket of the namespaces is called tenants.
 var bucketNames = [buckets]string{"meta", "tenants", "snapshots", "ids", "children", "used", "leases", "leased",
-	"expiries", "distrusted", "trash", "verified"}
+	"expiries", "distrusted", "trash", "verified", "unmeasured"}
 
 // Keys of the bucket meta.
 var (

@@ -274,7 +274,11 @@ func (h *history) commit(m map[string]*modelled, namespace *snapshot.Namespace) 
 	} else if m[key].kind != snapshot.Active {
 		want = append(want, snapshot.ErrKind)
 	}
-	err := namespace.Commit(context.Background(), name, key, snapshot.WithLabels(labels))
+	options := []snapshot.Option{snapshot.WithLabels(labels)}
+	if h.rng.IntN(2) == 0 {
+		options = append(options, snapshot.MeasureLater())
+	}
+	err := namespace.Commit(context.Background(), name, key, options...)
 	if !h.expect(fmt.Sprintf("commit %q as %q", key, name), err, want...) {
 		return
 	}
@@ -430,6 +434,7 @@ func (h *history) prune() {
 // compare looks at everything.
 func (h *history) compare() {
 	h.Helper()
+	h.must(h.store.Measured(context.Background()))
 	ctx := context.Background()
 	for n, m := range h.model {
 		seen := map[string]bool{}

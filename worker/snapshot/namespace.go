@@ -393,20 +393,25 @@ func (t *txn) tree(key []byte) (record, Tree, error) {
 	return r, Tree{Layer: t.store.layer(r.id), Kind: r.kind, Parents: t.store.layers(parents)}, nil
 }
 
-// Usage is what a snapshot takes, without its parents: of a committed one as Commit found it, of
+// Usage is what a snapshot takes, without its parents: of a committed one that was measured as it was found then, of
 // others as it is now, which may take time in proportion to the number of its files.
 func (t *Namespace) Usage(ctx context.Context, name string) (Usage, error) {
 	var r record
 	var tree Tree
 	err := t.s.view("usage", func(tx *txn) (err error) {
-		if r, err = tx.record(t.key(name)); err != nil || r.kind == Committed {
+		r, err = tx.record(t.key(name))
+		switch {
+		case err != nil || r.measured():
 			return err
+		case r.kind == Committed:
+			tree = t.s.committedTree(r.id)
+			return nil
 		}
 		_, tree, err = tx.tree(t.key(name))
 		return err
 	})
 	u := r.usage
-	if err == nil && r.kind != Committed {
+	if err == nil && !r.measured() {
 		u, err = t.s.driver.Usage(ctx, tree)
 	}
 	if err != nil {

@@ -210,7 +210,7 @@ func (s *Store) load() error {
 		if err := t.checkStore(); err != nil {
 			return err
 		}
-		if err := t.addVerified(); err != nil {
+		if err := t.addBuckets(); err != nil {
 			return err
 		}
 		if err := t.loadLists(); err != nil {
@@ -228,6 +228,16 @@ func (t *txn) create() error {
 		}
 	}
 	return t.put(inMeta, keyStore, appendString([]byte{storeVersion}, t.store.driver.Name()))
+}
+
+// addBuckets makes those that a store of an older version lacks.
+func (t *txn) addBuckets() error {
+	for _, n := range []bucket{inVerified, inUnmeasured} {
+		if _, err := t.tx.CreateBucketIfNotExists([]byte(bucketNames[n])); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkStore verifies version and driver.

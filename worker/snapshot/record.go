@@ -12,12 +12,13 @@ const recordVersion = 1
 
 // Flags of a record.
 const (
-	flagPinned  = 1 << iota
-	flagListed  // it is in the bucket of those that can be pruned
-	flagPending // a digest of its content is to be computed
-	flagDigest  // it has a digest; two further fields follow the labels
-	flagDamaged // the content was not that of the digest when it was last looked at
-	knownFlags  = flagPinned | flagListed | flagPending | flagDigest | flagDamaged
+	flagPinned     = 1 << iota
+	flagListed     // it is in the bucket of those that can be pruned
+	flagPending    // a digest of its content is to be computed
+	flagDigest     // it has a digest; two further fields follow the labels
+	flagDamaged    // the content was not that of the digest when it was last looked at
+	flagUnmeasured // what it takes is to be measured
+	knownFlags     = flagPinned | flagListed | flagPending | flagDigest | flagDamaged | flagUnmeasured
 )
 
 // record is what the metadata say of a snapshot.
@@ -171,8 +172,10 @@ func parseRecord(b []byte) (r record, err error) {
 		return record{}, corruptf("record of a snapshot: ID %v with parent %v", r.id, r.parent)
 	case r.parent == r.id:
 		return record{}, corruptf("record of a snapshot: %v is its own parent", r.id)
-	case r.kind != Committed && (r.listed() || r.commit != 0 || r.flags&(flagPending|flagDigest) != 0):
+	case r.kind != Committed && (r.listed() || r.commit != 0 || r.flags&(flagPending|flagDigest|flagUnmeasured) != 0):
 		return record{}, corruptf("record of a snapshot: %v has what only committed ones have", r.kind)
+	case r.flags&flagUnmeasured != 0 && r.usage != Usage{}:
+		return record{}, corruptf("record of a snapshot: it takes %+v, and was not measured", r.usage)
 	case r.flags&flagDigest != 0 && (r.verified == 0 || r.flags&flagPending != 0) || r.flags&(flagDigest|flagDamaged) == flagDamaged:
 		return record{}, corruptf("record of a snapshot: flags %#x of a digest, verified at %d", r.flags, r.verified)
 	}

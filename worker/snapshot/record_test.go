@@ -15,6 +15,7 @@ func sampleRecords() []record {
 		{kind: Committed, id: 1 << 63, parent: 1, flags: flagPinned | flagListed, created: 1, updated: 2, used: 3,
 			usage: Usage{Size: 1 << 40, Inodes: 12}, commit: 99, labels: map[string]string{"a": "b", "c/d": "é", "z": strings.Repeat("x", 300)}},
 		{kind: Committed, id: 3, flags: flagPending, created: 1},
+		{kind: Committed, id: 3, flags: flagUnmeasured | flagListed, created: 1, commit: 7},
 		{kind: Committed, id: 3, flags: flagDigest | flagDamaged | flagPinned, created: 1, labels: map[string]string{"a": "b"}, digest: Digest{1, 31: 2}, verified: 1 << 60},
 	}
 }
@@ -54,6 +55,8 @@ func TestRecordRefuses(t *testing.T) {
 		"a digest of no time":             func(r *record) { r.flags = flagDigest },
 		"a digest, and none yet":          func(r *record) { r.flags, r.verified = flagDigest|flagPending, 1 },
 		"damaged without a digest":        func(r *record) { r.flags = flagDamaged },
+		"an active one to be measured":    func(r *record) { r.kind, r.flags = Active, flagUnmeasured },
+		"a size that was not measured":    func(r *record) { r.flags, r.usage.Inodes = flagUnmeasured, 1 },
 		"a negative size":                 func(r *record) { r.usage.Size = -1 },
 	} {
 		r := good

@@ -111,6 +111,11 @@ func (t *txn) remove(key []byte, r *record) error {
 	if err := t.reschedule(r, &record{}); err != nil {
 		return err
 	}
+	if r.flags&flagUnmeasured != 0 {
+		if err := t.delete(inUnmeasured, number(uint64(r.id))); err != nil {
+			return err
+		}
+	}
 	if err := t.delete(inSnapshots, key); err != nil {
 		return err
 	}
@@ -139,7 +144,7 @@ var allUnmeasured = Usage{Size: unmeasured, Inodes: unmeasured}
 
 // trashSize is what the directory of a snapshot takes, if that is known.
 func (r *record) trashSize() Usage {
-	if r.kind != Committed {
+	if !r.measured() {
 		return allUnmeasured
 	}
 	return r.usage

@@ -189,14 +189,11 @@ func (t *txn) repaired(id ID, usage Usage) error {
 		return err
 	}
 	was := r
-	if err := t.count(&r, -1); err != nil {
+	if err := t.setUsage(&r, usage); err != nil {
 		return err
 	}
-	r.usage, r.commit, r.verified = usage, 0, t.store.now()
+	r.commit, r.verified = 0, t.store.now()
 	r.flags &^= flagDamaged
-	if err := t.count(&r, 1); err != nil {
-		return err
-	}
 	if err := t.reschedule(&was, &r); err != nil {
 		return err
 	}

@@ -70,7 +70,8 @@ type Store struct {
 	busy    busy
 	flush   *flusher
 	reaper  *reaper
-	digests digests
+	digests chore
+	measure chore
 
 	mu       sync.RWMutex
 	clients  map[string]bool // namespaces of which nothing is pruned
@@ -141,7 +142,7 @@ func open(root string, options Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := &Store{root: root, driver: options.Driver, opts: options, log: options.Logger, observe: options.Observe,
-		clients: map[string]bool{}, digests: newDigests(), reconciled: make(chan struct{})}
+		clients: map[string]bool{}, digests: newChore(), measure: newChore(), reconciled: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -230,11 +231,12 @@ func (s *Store) start() {
 		s.background.Go(s.runEntered)
 	}
 	if _, ok := s.driver.(Digester); ok {
-		s.background.Go(s.runDigests)
+		s.background.Go(func() { s.runChore(&s.digests, "computing digests of snapshots", s.Digested) })
 	}
 	if s.reaper.finisher != nil {
 		s.background.Go(s.reaper.runFinish)
 	}
+	s.background.Go(func() { s.runChore(&s.measure, "measuring snapshots", s.Measured) })
 }
 
 // Database is the file of the metadata, for its figures. It must not be written through it, nor closed.

@@ -60,7 +60,7 @@ func namespace(t testing.TB, s *snapshot.Store, name string) *snapshot.Namespace
 }
 
 // layer makes a committed snapshot with a file of its own name.
-func layer(t testing.TB, n *snapshot.Namespace, name, parent string) {
+func layer(t testing.TB, n *snapshot.Namespace, name, parent string, options ...snapshot.Option) {
 	t.Helper()
 	mounts, err := n.Prepare(ctx, name+" active", parent)
 	if err == nil {
@@ -68,7 +68,7 @@ func layer(t testing.TB, n *snapshot.Namespace, name, parent string) {
 		err = os.WriteFile(file, []byte(name), 0o600)
 	}
 	if err == nil {
-		err = n.Commit(ctx, name, name+" active")
+		err = n.Commit(ctx, name, name+" active", options...)
 	}
 	if err != nil {
 		t.Fatal(err)

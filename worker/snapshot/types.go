@@ -66,7 +66,7 @@ type Info struct {
 	Updated  time.Time         // by Prepare, View, Commit or Update
 	LastUsed time.Time         // when it last was committed, became a parent, or was touched
 	Pinned   bool
-	Usage    Usage // of a committed snapshot, as it was found by Commit; otherwise zero
+	Usage    Usage // of a committed snapshot, as it was found by Commit, or after it (MeasureLater); otherwise zero
 
 	// Distrusted says that the machine went down before the content of a committed snapshot was
 	// on the disk, and Trust was not called: see ErrDistrusted.
@@ -100,6 +100,8 @@ type choices struct {
 	ttl    time.Duration
 	pass   bool
 	old    ID
+
+	measureLater bool
 }
 
 // WithLabels gives the snapshot labels. A label with an empty value is left out.
@@ -123,6 +125,13 @@ func WithParent(name string) Option {
 // verified: in the background, soon after Commit has returned. See Store.Digested.
 func WithDigest() Option {
 	return func(c *choices) { c.digest = true }
+}
+
+// MeasureLater has Commit not measure what the snapshot takes, which is done in the background, soon after Commit has
+// returned; see Store.Measured. For a caller of Commit where it must not take long. Until then Info.Usage and the
+// totals have nothing of it, and Namespace.Usage measures.
+func MeasureLater() Option {
+	return func(c *choices) { c.measureLater = true }
 }
 
 // WithLease has Commit take a lease on the snapshot in the same transaction, as Namespace.Lease does.

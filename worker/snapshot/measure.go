@@ -1,0 +1,121 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// measured tells whether it is recorded what a snapshot takes.
+func (r *record) measured() bool { return r.kind == Committed && r.flags&flagUnmeasured == 0 }
+
+// committedTree is the tree of a committed snapshot, without its parents.
+func (s *Store) committedTree(id ID) Tree { return Tree{Layer: s.layer(id), Kind: Committed} }
+
+// setUsage enters what a committed snapshot takes into its record, which is to be saved, and into the totals.
+func (t *txn) setUsage(r *record, u Usage) error {
+	if err := t.count(r, -1); err != nil {
+		return err
+	}
+	r.usage = u
+	if r.flags&flagUnmeasured != 0 {
+		r.flags &^= flagUnmeasured
+		if err := t.delete(inUnmeasured, number(uint64(r.id))); err != nil {
+			return err
+		}
+	}
+	return t.count(r, 1)
+}
+
+// Measured measures the snapshots that were committed with MeasureLater, which the store else does in the background, and
+// returns when there are none left. If one fails the others are measured all the same.
+func (s *Store) Measured(ctx context.Context) error {
+	end, err := s.measure.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	var errs []error
+	for at := ID(0); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		id, err := s.nextUnmeasured(at)
+		if err != nil || id == 0 {
+			return errors.Join(append(errs, err)...)
+		}
+		at = id
+		if f := s.reaper.finisher; f != nil {
+			err = s.finishOne(f, id)
+		} else {
+			err = s.measureOne("measure", id, nil)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("measuring snapshot %v: %w", id, err))
+		}
+	}
+}
+
+// nextUnmeasured is the first snapshot after one that is to be measured; 0 if there is none.
+func (s *Store) nextUnmeasured(after ID) (id ID, err error) {
+	err = s.view("unmeasured", func(t *txn) error {
+		return t.scan(inUnmeasured, nil, number(uint64(after)+1), func(k, _ []byte) (bool, error) {
+			n, _, err := fixed(bucketNames[inUnmeasured], k, 1)
+			id = ID(n)
+			return false, err
+		})
+	})
+	return id, err
+}
+
+// measureOne measures a committed snapshot, unless it has been removed, after something was done to it, and stores what it
+// takes then.
+func (s *Store) measureOne(op string, id ID, do func(context.Context, Layer) error) error {
+	if err := s.busy.take(s.ctx, id); err != nil {
+		return err
+	}
+	defer s.busy.release(id)
+	there := func() (is bool, err error) {
+		err = s.view(op, func(t *txn) error {
+			_, r, err := t.ifThere(id)
+			is = r.kind == Committed
+			return err
+		})
+		return is, err
+	}
+	if is, err := there(); err != nil || !is {
+		return err
+	}
+	tree := s.committedTree(id)
+	if do != nil {
+		if err := do(s.ctx, tree.Layer); err != nil {
+			return err
+		}
+	}
+	usage, err := s.driver.Usage(s.ctx, tree)
+	if err != nil {
+		if is, failed := there(); failed == nil && !is { // its directory is being deleted
+			return nil
+		}
+		return fmt.Errorf("driver %s: %w", s.driver.Name(), err)
+	}
+	return s.update(op, func(t *txn) error {
+		key, r, err := t.ifThere(id)
+		if err != nil || r.kind != Committed {
+			return err
+		}
+		if err := t.setUsage(&r, usage); err != nil {
+			return err
+		}
+		return t.save(key, &r, r.used)
+	})
+}
+
+// ifThere is the record of the snapshot with an ID, empty if it was removed.
+func (t *txn) ifThere(id ID) ([]byte, record, error) {
+	v, err := t.get(inIDs, number(uint64(id)))
+	if err != nil || v == nil {
+		return nil, record{}, err
+	}
+	return t.byID(id)
+}

@@ -1,0 +1,105 @@
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"holdfast/worker/snapshot"
+	"holdfast/worker/snapshot/driver/copy"
+)
+
+// measuring is a driver that measures committed snapshots only when it may.
+type measuring struct {
+	*copy.Driver
+	may   chan struct{}
+	calls *atomic.Int64
+}
+
+func newMeasuring() measuring { return measuring{copy.New(), make(chan struct{}), &atomic.Int64{}} }
+
+func (m measuring) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
+	m.calls.Add(1)
+	select {
+	case <-m.may:
+		return m.Driver.Usage(ctx, t)
+	case <-ctx.Done():
+		return snapshot.Usage{}, ctx.Err()
+	}
+}
+
+// TestMeasureLater: Commit counted the files in a snapshot, in the middle of a writing transaction of its caller: 55 ms of 30,000.
+// With MeasureLater it does not measure; what is measured then is what Commit would have found, in the totals, too.
+func TestMeasureLater(t *testing.T) {
+	m := newMeasuring()
+	s := open(t, t.TempDir(), snapshot.Options{Driver: m})
+	n := namespace(t, s, "t")
+	layer(t, n, "one", "", snapshot.MeasureLater())
+	if u := stat(t, n, "one").Usage; u != (snapshot.Usage{}) {
+		t.Errorf("%+v before it was measured", u)
+	}
+	sound(t, s)
+	layer(t, n, "removed", "", snapshot.MeasureLater())
+	if err := n.Remove(ctx, "removed"); err != nil {
+		t.Fatal(err)
+	}
+	sound(t, s)
+	close(m.may)
+	if err := s.Measured(ctx); err != nil {
+		t.Fatal(err)
+	}
+	want, err := m.Driver.Usage(ctx, snapshot.Tree{Layer: snapshot.Layer{ID: 1, Dir: s.Root() + "/snapshots/" + stat(t, n, "one").ID.String()}})
+	if err != nil || want.Inodes < 2 {
+		t.Fatalf("%+v, %v", want, err)
+	}
+	totals, err := s.Totals(ctx)
+	if got := stat(t, n, "one").Usage; err != nil || got != want || totals.Usage != want {
+		t.Errorf("%+v of %+v, and the totals are %+v, %v", got, want, totals, err)
+	}
+	before := m.calls.Load()
+	if u, err := n.Usage(ctx, "one"); err != nil || u != want || m.calls.Load() != before {
+		t.Errorf("%+v, %v: a measured snapshot was measured again", u, err)
+	}
+	sound(t, s)
+}
+
+// TestMeasureLaterReopened: what was not measured when a store was closed, or its process killed, is when it is opened again;
+// and Usage is right meanwhile.
+func TestMeasureLaterReopened(t *testing.T) {
+	root := t.TempDir()
+	for _, end := range []func(*snapshot.Store){func(s *snapshot.Store) { _ = s.Close() }, (*snapshot.Store).Crash} {
+		m := newMeasuring()
+		s := open(t, root, snapshot.Options{Driver: m})
+		n := namespace(t, s, "t")
+		layer(t, n, "one", "", snapshot.MeasureLater())
+		end(s)
+		m = newMeasuring()
+		s = open(t, root, snapshot.Options{Driver: m})
+		n = namespace(t, s, "t")
+		for m.calls.Load() == 0 { // the background
+		}
+		told := make(chan snapshot.Usage)
+		go func() {
+			u, err := n.Usage(ctx, "one")
+			if err != nil {
+				t.Error(err)
+			}
+			told <- u
+		}()
+		for m.calls.Load() == 1 {
+		}
+		m.may <- struct{}{}
+		m.may <- struct{}{}
+		if u := <-told; u.Inodes < 2 {
+			t.Errorf("it takes %+v", u)
+		}
+		if err := errors.Join(s.Measured(ctx)); err != nil || stat(t, n, "one").Usage.Inodes < 2 {
+			t.Errorf("%+v, %v", stat(t, n, "one"), err)
+		}
+		sound(t, s)
+		if err := errors.Join(n.Remove(ctx, "one"), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
