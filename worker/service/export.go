@@ -26,15 +26,15 @@ var kinds = map[string]api.Change_Kind{"added": api.Change_KIND_ADDED, "changed"
 
 // Diff implements api.SnapshotsHandler.
 func (s snapshots) Diff(ctx context.Context, req *connect.Request[api.DiffSnapshotsRequest], stream *connect.ServerStream[api.DiffSnapshotsResponse]) error {
-	release, err := s.transfer(ctx)
+	t, err := s.transfer(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer t.end()
 	var list []*api.Change
 	size := 0
 	send := func() error {
-		err := stream.Send(&api.DiffSnapshotsResponse{Changes: list})
+		err := t.client(ctx, func() error { return stream.Send(&api.DiffSnapshotsResponse{Changes: list}) })
 		list, size = nil, 0
 		return err
 	}
@@ -53,27 +53,19 @@ func (s snapshots) Diff(ctx context.Context, req *connect.Request[api.DiffSnapsh
 
 // Export implements api.SnapshotsHandler.
 func (s snapshots) Export(ctx context.Context, req *connect.Request[api.ExportSnapshotRequest], stream *connect.ServerStream[api.ExportSnapshotResponse]) error {
-	release, err := s.transfer(ctx)
+	t, err := s.transfer(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
-	w := outputWriter(func(b []byte) error { return stream.Send(&api.ExportSnapshotResponse{Data: b}) })
+	defer t.end()
+	w := outputWriter(func(b []byte) error {
+		return t.client(ctx, func() error { return stream.Send(&api.ExportSnapshotResponse{Data: b}) })
+	})
 	err = s.Runner.ExportTar(ctx, req.Msg.Snapshot, cmp.Or(req.Msg.Path, "/"), w)
 	if errors.Is(err, fs.ErrNotExist) { // in the snapshot
 		return connect.NewError(connect.CodeNotFound, err)
 	}
 	return coded(err)
-}
-
-// transfer waits for its turn: only some archives are read or made at once.
-func (s *Service) transfer(ctx context.Context) (release func(), err error) {
-	select {
-	case s.transfers <- struct{}{}:
-		return func() { <-s.transfers }, nil
-	case <-ctx.Done():
-		return nil, coded(ctx.Err())
-	}
 }
 
 // compressions are those of layers.
@@ -87,12 +79,14 @@ func (s images) Export(ctx context.Context, req *connect.Request[api.ExportImage
 	if !ok {
 		return invalid(fmt.Sprintf("compression is %d", req.Msg.Compression))
 	}
-	release, err := s.transfer(ctx)
+	t, err := s.transfer(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
-	w := outputWriter(func(b []byte) error { return stream.Send(&api.ExportImageResponse{Data: b}) })
+	defer t.end()
+	w := outputWriter(func(b []byte) error {
+		return t.client(ctx, func() error { return stream.Send(&api.ExportImageResponse{Data: b}) })
+	})
 	return coded(s.exportImage(ctx, req.Msg.Snapshot, w, image.ExportOptions{Show: s.Show, Compression: compression, Ref: req.Msg.Ref}))
 }
 

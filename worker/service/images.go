@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,17 +17,16 @@ type images struct{ *Service }
 
 // importer gives the bytes of the messages of an import.
 type importer struct {
+	ctx    context.Context
 	stream *connect.ClientStream[api.ImportRequest]
+	t      *transfer
 	left   []byte
 }
 
 func (r *importer) Read(p []byte) (int, error) {
 	for len(r.left) == 0 {
-		if !r.stream.Receive() {
-			if err := r.stream.Err(); err != nil {
-				return 0, err
-			}
-			return 0, io.EOF
+		if err := r.t.client(r.ctx, r.receive); err != nil {
+			return 0, err
 		}
 		data, ok := r.stream.Msg().Part.(*api.ImportRequest_Data)
 		if !ok {
@@ -37,6 +37,13 @@ func (r *importer) Read(p []byte) (int, error) {
 	n := copy(p, r.left)
 	r.left = r.left[n:]
 	return n, nil
+}
+
+func (r *importer) receive() error {
+	if r.stream.Receive() {
+		return nil
+	}
+	return cmp.Or(r.stream.Err(), io.EOF)
 }
 
 // Import implements api.ImagesHandler.
@@ -62,12 +69,12 @@ func (s images) Import(ctx context.Context, stream *connect.ClientStream[api.Imp
 			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}
 	}
-	release, err := s.transfer(ctx)
+	t, err := s.transfer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	from := &importer{stream: stream}
+	defer t.end()
+	from := &importer{ctx: ctx, stream: stream, t: t}
 	done, err := image.ImportArchive(ctx, s.Namespace, from, o)
 	if err != nil {
 		var own *connect.Error

@@ -75,7 +75,8 @@ type Service struct {
 	history history
 	pages   sync.Mutex // one map of pages is made at a time
 
-	transfers chan struct{} // imports, exports and comparisons that run
+	transfers chan struct{} // imports, exports and comparisons
+	working   chan struct{} // those that do not wait for their clients
 
 	calls calls
 
@@ -85,13 +86,11 @@ type Service struct {
 	done sync.WaitGroup
 }
 
-// maxTransfers is how many imports, exports and comparisons run at once: others wait.
-const maxTransfers = 4
-
 // New makes a Service, which samples figures until Close.
 func New(o Options) *Service {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Service{Options: o, store: o.Namespace.Store(), log: o.Logger, started: time.Now(), transfers: make(chan struct{}, maxTransfers), stop: stop}
+	s := &Service{Options: o, store: o.Namespace.Store(), log: o.Logger, started: time.Now(), transfers: make(chan struct{}, maxTransfers),
+		working: make(chan struct{}, maxWorking), stop: stop}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
