@@ -170,8 +170,8 @@ func (h *handed) close() (err error) {
 	return err
 }
 
-// ofStoreFlags are the flags that say which store it is: the daemon knows.
-var ofStoreFlags = map[string]bool{"root": true, "run": true, "driver": true, "wait": true}
+// ofStoreFlags are the flags of which the daemon has its own.
+var ofStoreFlags = map[string]bool{"root": true, "run": true, "wait": true}
 
 // commandLine is the command as it was given, without what only says which store it is for.
 func (c *call) commandLine() (args []string) {

@@ -183,7 +183,7 @@ func TestServeSame(t *testing.T) {
 		{"step", "--base", "bb", "--runtime", "runc", "--mount", "other:/src:ro", "--", "cat", "/src/file"},
 		{"step", "--base", "bb", "--userns", "off", "--", "cat", "/proc/self/uid_map"},
 		{"import", "missing.tar"}, {"step", "--policy", "missing", "--base", "bb", "--", "true"},
-		{"nothing"}, {"snapshot", "ls", "--nothing"},
+		{"nothing"}, {"snapshot", "ls", "--nothing"}, {"--driver", "copy", "snapshot", "ls"}, {"--driver", "overlay", "snapshot", "ls"},
 	}
 	var before []result
 	for _, args := range commands {

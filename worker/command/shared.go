@@ -108,6 +108,10 @@ func (c *call) withShared(fn func(*snapshot.Namespace) error) error {
 	if c.paths && !sameFiles(c.pid) {
 		return &nextError{errors.New("the daemon sees other files than this command, which has another root directory or mount namespace"), "run it where the daemon runs, as by nsenter -t PID -m"}
 	}
+	if asked, _, _ := strings.Cut(c.driver, ":"); c.driverGiven() && asked != c.shared.store.Driver().Name() {
+		return fmt.Errorf("open snapshot store %s: %w: it was made with driver %s, and is opened with %s", c.root, snapshot.ErrOtherDriver,
+			c.shared.store.Driver().Name(), c.driver)
+	}
 	c.room = c.shared.room
 	t, err := c.namespaceOf(c.shared.store)
 	if err == nil {
@@ -117,6 +121,11 @@ func (c *call) withShared(fn func(*snapshot.Namespace) error) error {
 		err = c.digested(c.shared.store)
 	}
 	return err
+}
+
+func (c *call) driverGiven() bool {
+	f := c.cmd.Flag("driver")
+	return f != nil && f.Changed
 }
 
 // path is where a path leads that a command was given, which can be of another process: relative to its working directory, and with
