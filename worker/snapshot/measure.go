@@ -9,9 +9,6 @@ import (
 // measured tells whether it is recorded what a snapshot takes.
 func (r *record) measured() bool { return r.kind == Committed && r.flags&flagUnmeasured == 0 }
 
-// committedTree is the tree of a committed snapshot, without its parents.
-func (s *Store) committedTree(id ID) Tree { return Tree{Layer: s.layer(id), Kind: Committed} }
-
 // setUsage enters what a committed snapshot takes into its record, which is to be saved, and into the totals.
 func (t *txn) setUsage(r *record, u Usage) error {
 	if err := t.count(r, -1); err != nil {
@@ -45,15 +42,18 @@ func (s *Store) Measured(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		at = id
-		if f := s.reaper.finisher; f != nil {
-			err = s.finishOne(f, id)
-		} else {
-			err = s.measureOne("measure", id, nil)
-		}
-		if err != nil {
+		if err := s.measureNow(id); err != nil {
 			errs = append(errs, fmt.Errorf("measuring snapshot %v: %w", id, err))
 		}
 	}
+}
+
+// measureNow measures a committed snapshot, after its driver has finished it.
+func (s *Store) measureNow(id ID) error {
+	if f := s.reaper.finisher; f != nil {
+		return s.finishOne(f, id)
+	}
+	return s.measureOne("measure", id, nil)
 }
 
 // nextUnmeasured is the first snapshot after one that is to be measured; 0 if there is none.
@@ -86,7 +86,7 @@ func (s *Store) measureOne(op string, id ID, do func(context.Context, Layer) err
 	if is, err := there(); err != nil || !is {
 		return err
 	}
-	tree := s.committedTree(id)
+	tree := Tree{Layer: s.layer(id), Kind: Committed}
 	if do != nil {
 		if err := do(s.ctx, tree.Layer); err != nil {
 			return err

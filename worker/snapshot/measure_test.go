@@ -77,20 +77,15 @@ func TestMeasureLaterReopened(t *testing.T) {
 		m = newMeasuring()
 		s = open(t, root, snapshot.Options{Driver: m})
 		n = namespace(t, s, "t")
-		for m.calls.Load() == 0 { // the background
-		}
 		told := make(chan snapshot.Usage)
-		go func() {
+		go func() { // beside the background
 			u, err := n.Usage(ctx, "one")
 			if err != nil {
 				t.Error(err)
 			}
 			told <- u
 		}()
-		for m.calls.Load() == 1 {
-		}
-		m.may <- struct{}{}
-		m.may <- struct{}{}
+		close(m.may)
 		if u := <-told; u.Inodes < 2 {
 			t.Errorf("it takes %+v", u)
 		}

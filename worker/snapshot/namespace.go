@@ -393,25 +393,26 @@ func (t *txn) tree(key []byte) (record, Tree, error) {
 	return r, Tree{Layer: t.store.layer(r.id), Kind: r.kind, Parents: t.store.layers(parents)}, nil
 }
 
-// Usage is what a snapshot takes, without its parents: of a committed one that was measured as it was found then, of
-// others as it is now, which may take time in proportion to the number of its files.
+// Usage is what a snapshot takes, without its parents: of a committed one as it was measured, once, and of others as it
+// is now, which may take time in proportion to the number of its files.
 func (t *Namespace) Usage(ctx context.Context, name string) (Usage, error) {
 	var r record
 	var tree Tree
-	err := t.s.view("usage", func(tx *txn) (err error) {
-		r, err = tx.record(t.key(name))
-		switch {
-		case err != nil || r.measured():
+	look := func(tx *txn) (err error) {
+		if r, err = tx.record(t.key(name)); err != nil || r.kind == Committed {
 			return err
-		case r.kind == Committed:
-			tree = t.s.committedTree(r.id)
-			return nil
 		}
 		_, tree, err = tx.tree(t.key(name))
 		return err
-	})
+	}
+	err := t.s.view("usage", look)
+	if err == nil && r.flags&flagUnmeasured != 0 {
+		if err = t.s.measureNow(r.id); err == nil {
+			err = t.s.view("usage", look)
+		}
+	}
 	u := r.usage
-	if err == nil && !r.measured() {
+	if err == nil && r.kind != Committed {
 		u, err = t.s.driver.Usage(ctx, tree)
 	}
 	if err != nil {

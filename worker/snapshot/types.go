@@ -129,7 +129,7 @@ func WithDigest() Option {
 
 // MeasureLater has Commit not measure what the snapshot takes, which is done in the background, soon after Commit has
 // returned; see Store.Measured. For a caller of Commit where it must not take long. Until then Info.Usage and the
-// totals have nothing of it, and Namespace.Usage measures.
+// totals have nothing of it; Namespace.Usage measures it first.
 func MeasureLater() Option {
 	return func(c *choices) { c.measureLater = true }
 }

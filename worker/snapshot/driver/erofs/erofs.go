@@ -16,9 +16,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 
 	"holdfast/worker/internal/fstree"
+	"holdfast/worker/internal/keylock"
 	"holdfast/worker/mount"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/overlay"
@@ -29,14 +29,12 @@ import (
 type Driver struct {
 	overlay overlay.Driver
 	options []string
-
-	mu     sync.Mutex
-	making map[snapshot.ID]*sync.Mutex // images that are being made
+	making  keylock.Locks[snapshot.ID] // images that are being made
 }
 
 // New gives the driver. Its mounts of images have the further options given, such as "loop".
 func New(options ...string) *Driver {
-	return &Driver{options: append([]string{"ro"}, options...), making: map[snapshot.ID]*sync.Mutex{}}
+	return &Driver{options: append([]string{"ro"}, options...)}
 }
 
 // Name is "erofs".
@@ -81,7 +79,7 @@ func (d *Driver) Create(ctx context.Context, t snapshot.Tree) error {
 		return d.overlay.Create(ctx, t) // it says so
 	}
 	for _, p := range t.Parents {
-		if err := d.convert(ctx, p); err != nil {
+		if err := d.prepare(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -179,36 +177,57 @@ func (d *Driver) convert(ctx context.Context, l snapshot.Layer) error {
 	if d.Finished(l) {
 		return nil
 	}
-	d.mu.Lock()
-	if d.making[l.ID] == nil {
-		d.making[l.ID] = &sync.Mutex{}
-	}
-	own := d.making[l.ID]
-	d.mu.Unlock()
-	own.Lock()
-	defer own.Unlock()
+	unlock := d.lock(l.ID)
+	defer unlock()
 	if d.Finished(l) {
 		return nil
 	}
-	if _, err := os.Lstat(image(l.Dir)); err != nil {
-		if !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		err := makeImage(ctx, l.Dir)
-		if refused := (*refusedError)(nil); errors.As(err, &refused) {
-			return stayTree(ctx, l.Dir, refused)
-		}
-		if err != nil {
-			return err
-		}
+	if err := ensureImage(ctx, l.Dir); err != nil || isTree(l.Dir) {
+		return err
 	}
 	for _, dir := range []string{changes(l.Dir), scratch(l.Dir)} {
 		if err := fstree.Remove(ctx, dir); err != nil {
 			return err
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.making, l.ID) // a waiting caller finds the layer finished
 	return nil
+}
+
+// prepare sees to it that a layer can be stacked. What its image was made of is deleted later, by Finish.
+func (d *Driver) prepare(ctx context.Context, l snapshot.Layer) error {
+	if stackable(l.Dir) {
+		return nil
+	}
+	unlock := d.lock(l.ID)
+	defer unlock()
+	return ensureImage(ctx, l.Dir)
+}
+
+// stackable tells whether a layer has its image, or stays a directory.
+func stackable(dir string) bool {
+	_, err := os.Lstat(image(dir))
+	return err == nil || isTree(dir)
+}
+
+// ensureImage makes the image of a layer, which has its name only when it is on the disk, or has the layer stay a directory.
+func ensureImage(ctx context.Context, dir string) error {
+	if stackable(dir) {
+		return nil
+	}
+	err := makeImage(ctx, dir)
+	if refused := (*refusedError)(nil); errors.As(err, &refused) {
+		return stayTree(ctx, dir, refused)
+	}
+	return err
+}
+
+// lock takes the lock of a layer.
+func (d *Driver) lock(id snapshot.ID) (unlock func()) {
+	for {
+		unlock, busy := d.making.Try(id)
+		if unlock != nil {
+			return unlock
+		}
+		<-busy
+	}
 }
