@@ -50,12 +50,9 @@ func (i Item) whole() bool {
 	return strings.HasPrefix(i.Pattern, "/") || filepath.IsAbs(filepath.FromSlash(i.Pattern))
 }
 
-// matches tells whether the item is for the file at an absolute path: a pattern without a slash is one of names, and one of
+// matches tells whether the item's pattern matches the file at an absolute path: one without a slash is one of names, and one of
 // paths may match a directory above the file.
 func (i Item) matches(file string) bool {
-	if i.Pattern == "" {
-		return true
-	}
 	file = filepath.ToSlash(file)
 	if !strings.Contains(i.Pattern, "/") {
 		ok, _ := path.Match(i.Pattern, path.Base(file)) // the pattern was checked
@@ -76,9 +73,12 @@ func (i Item) matches(file string) bool {
 // Of is what the setting is for a file: the value of the last item that matches its absolute path, as it is given or without
 // symbolic links. ok is false if none does. The file need not be there.
 func Of(items []Item, file string) (value string, ok bool) {
-	paths := pathsOf(file)
+	var paths []string // looked up only for a pattern: that takes a system call for each directory
 	for _, i := range items {
-		if slices.ContainsFunc(paths, i.matches) {
+		if i.Pattern != "" && paths == nil {
+			paths = pathsOf(file)
+		}
+		if i.Pattern == "" || slices.ContainsFunc(paths, i.matches) {
 			value, ok = i.Value, true
 		}
 	}
