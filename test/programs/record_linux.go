@@ -156,7 +156,7 @@ func (x *BuildKit) Record(ctx context.Context, r *Recorder) (err error) {
 	})
 }
 
-// Record has etcd put and delete keys, delete all that are left, and compact.
+// Record has etcd put and delete keys, delete all that are left, and compact; one revision stays, which the next cycle removes.
 func (x *Etcd) Record(ctx context.Context, r *Recorder) error {
 	if err := r.begin(ctx); err != nil {
 		return err
@@ -188,7 +188,8 @@ func (x *Etcd) Record(ctx context.Context, r *Recorder) error {
 		return nil
 	}
 	return r.run(ctx, put, func(int) error {
-		if err := m.DeleteAll(ctx); err != nil {
+		// A compaction leaves deletions of the last revision, and of another key one that was put.
+		if err := errors.Join(m.DeleteAll(ctx), m.Put(ctx, "/last", "")); err != nil {
 			return err
 		}
 		s, err := m.Status(ctx)

@@ -16,7 +16,7 @@ import (
 )
 
 //go:embed hook/hook.go
-var hook []byte
+var source []byte
 
 // wrappers are methods that do what bbolt's do, which are renamed, and log it.
 //
@@ -58,7 +58,7 @@ func Insert(dir string) error {
 	own := filepath.Join(dir, "internal", "hook")
 	return errors.Join(
 		os.MkdirAll(own, 0o755),
-		os.WriteFile(filepath.Join(own, "hook.go"), hook, 0o644),
+		os.WriteFile(filepath.Join(own, "hook.go"), source, 0o644),
 		os.WriteFile(filepath.Join(dir, "hook.go"), wrappers, 0o644))
 }
 
