@@ -15,23 +15,18 @@ import (
 // bbolt copies the module.
 func bbolt(t *testing.T) (dir string) {
 	t.Helper()
-	source := strings.TrimSpace(goCommand(t, nil, "list", "-m", "-f", "{{.Dir}}", "go.etcd.io/bbolt"))
+	source := strings.TrimSpace(goCommand(t, "list", "-m", "-f", "{{.Dir}}", "go.etcd.io/bbolt"))
 	dir = filepath.Join(t.TempDir(), "bbolt")
 	if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{".", "internal", "bucket.go", "cursor.go", "tx.go"} { // the module cache is read only
-		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return dir
 }
 
-func goCommand(t *testing.T, env []string, args ...string) string {
+func goCommand(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)
-	cmd.Env = append(append(os.Environ(), "GOWORK=off"), env...)
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -65,9 +60,9 @@ func program(t *testing.T, bbolt string) (path string) {
 			t.Fatal(err)
 		}
 	}
-	goCommand(t, nil, "mod", "edit", "-replace=go.etcd.io/bbolt="+bbolt, mod)
+	goCommand(t, "mod", "edit", "-replace=go.etcd.io/bbolt="+bbolt, mod)
 	path = filepath.Join(t.TempDir(), "program")
-	goCommand(t, nil, "build", "-modfile="+mod, "-o", path, "go.etcd.io/bbolt/internal/program")
+	goCommand(t, "build", "-modfile="+mod, "-o", path, "go.etcd.io/bbolt/internal/program")
 	return path
 }
 

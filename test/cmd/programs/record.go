@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"holdfast/test/cluster"
 	"holdfast/test/programs"
@@ -54,7 +55,10 @@ func (w *workshop) hooked(ctx context.Context, module string, packages map[strin
 	for pkg, name := range packages {
 		files[pkg] = filepath.Join(dir, name)
 	}
-	return dir, w.builder.BuildChanged(ctx, module, files, record.Insert)
+	began := time.Now()
+	err := w.builder.BuildChanged(ctx, module, files, record.Insert)
+	w.building += time.Since(began)
+	return dir, err
 }
 
 // record writes what is recorded to a file of the directory for traces.
