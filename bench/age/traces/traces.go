@@ -11,7 +11,8 @@ import (
 //go:embed *.gz
 var files embed.FS
 
-// All reads all traces, in the order of their files' names.
+// All reads all traces, in the order of their files' names. The first cycle that is done to a store deletes, with etcd, a key that only a cycle
+// before it would have left.
 func All() ([]*trace.Trace, error) {
 	entries, err := files.ReadDir(".")
 	if err != nil {
