@@ -13,6 +13,7 @@ require (
 	golang.org/x/sys v0.47.0
 	google.golang.org/grpc v1.81.1
 	holdfast v0.0.0
+	holdfast/bench v0.0.0
 	holdfast/command v0.0.0
 	holdfast/test/stock v0.0.0
 	holdfast/worker v0.0.0
@@ -55,6 +56,7 @@ require (
 
 replace (
 	holdfast => ../
+	holdfast/bench => ../bench
 	holdfast/command => ../command
 	holdfast/test/stock => ./stock
 	holdfast/worker => ../worker

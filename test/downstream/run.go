@@ -101,10 +101,7 @@ func (r *Runner) fetch(ctx context.Context, module string) (string, error) {
 
 // prepare copies a module. Its replace lines that lead to directories beside it are dropped: these modules come from the proxy, too.
 func (r *Runner) prepare(ctx context.Context, source, dir string) error {
-	if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
-		return err
-	}
-	if err := r.do(ctx, dir, "chmod", "-R", "u+w", "."); err != nil {
+	if err := r.copy(ctx, source, dir); err != nil {
 		return err
 	}
 	out, err := r.command(ctx, dir, "go", "mod", "edit", "-json").Output()
@@ -127,6 +124,14 @@ func (r *Runner) prepare(ctx context.Context, source, dir string) error {
 		}
 	}
 	return r.do(ctx, dir, "go", "mod", "tidy")
+}
+
+// copy copies a directory of the module cache, to be changed.
+func (r *Runner) copy(ctx context.Context, source, dir string) error {
+	if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
+		return err
+	}
+	return r.do(ctx, dir, "chmod", "-R", "u+w", ".")
 }
 
 // onHoldfast fails unless the packages of the second copy are built on Holdfast, and those of the first are not.

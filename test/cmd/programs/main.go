@@ -4,7 +4,8 @@
 // parts whose names end with -kill kill them while they work, and fail if something acknowledged is lost or they do not start; those with
 // -damage damage their databases, and fail if they then get further on bbolt than on Holdfast. It takes root, ext4, runc and busybox.
 //
-// The part service, which is not run without its name, has containerd and BuildKit use holdfastd serve.
+// The part service, which is not run without its name, has containerd and BuildKit use holdfastd serve. So is the part record, which records
+// what etcd, BuildKit and containerd do to their databases, and replaces the files *.trace.gz of bench/age/traces.
 //
 //	go run ./cmd/programs [-rounds 3] [-mib 1024] [PART...]
 package main
@@ -41,6 +42,12 @@ const (
 	buildkit   = "github.com/moby/buildkit@v0.34.2"
 	containerd = "github.com/containerd/containerd/v2@v2.4.2"
 	docker     = "github.com/moby/moby/v2@v2.0.0-beta.24"
+)
+
+// The packages of programs, and what they are called.
+var (
+	buildkitPackages   = map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"}
+	containerdPackages = map[string]string{"./cmd/containerd": "containerd", "./cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2", "./cmd/ctr": "ctr"}
 )
 
 // A part is something that can be asked for by name. Run prints what it finds.
@@ -93,6 +100,7 @@ type workshop struct {
 	rounds, puts, mib int
 	kills, many       int
 	debian            string // the directory of Debian's containerd
+	traces            string // the directory for what is recorded
 	builder           downstream.Runner
 	built             map[string]programs.Bin
 	building          time.Duration // in which programs were built
@@ -152,6 +160,7 @@ func main() {
 	flag.IntVar(&w.many, "snapshots", 0, "snapshots that containerd has, too, when its databases are aged; a thousand take a quarter of a minute")
 	flag.IntVar(&w.kills, "kills", 20, "how often programs are killed")
 	flag.StringVar(&w.debian, "debian", "", "the directory of Debian's containerd, for service-debian and service-debian-kill")
+	flag.StringVar(&w.traces, "traces", filepath.Join("..", "bench", "age", "traces"), "the directory for what is recorded")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -231,11 +240,11 @@ func choose(names []string) ([]part, error) {
 	}
 	var chosen []part
 	for _, name := range names {
-		if name == "service" {
-			chosen = append(chosen, services...)
+		if all := map[string][]part{"service": services, "record": records}[name]; all != nil {
+			chosen = append(chosen, all...)
 			continue
 		}
-		parts := slices.Concat(parts, services, figures)
+		parts := slices.Concat(parts, services, figures, records)
 		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("there is no part %s", name)
@@ -355,7 +364,7 @@ func (w *workshop) etcd(ctx context.Context) (*programs.Etcd, error) {
 }
 
 func (w *workshop) buildkit(ctx context.Context) (*programs.BuildKit, error) {
-	bin, err := w.build(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
+	bin, err := w.build(ctx, buildkit, buildkitPackages)
 	if err != nil {
 		return nil, err
 	}
@@ -363,9 +372,7 @@ func (w *workshop) buildkit(ctx context.Context) (*programs.BuildKit, error) {
 }
 
 func (w *workshop) containerd(ctx context.Context) (*programs.Containerd, error) {
-	bin, err := w.build(ctx, containerd, map[string]string{
-		"./cmd/containerd": "containerd", "./cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2", "./cmd/ctr": "ctr",
-	})
+	bin, err := w.build(ctx, containerd, containerdPackages)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (w *workshop) unpack(ctx context.Context) error {
 
 // buildService has BuildKit and holdfastd.
 func (w *workshop) buildService(ctx context.Context) (*programs.Service, error) {
-	bin, err := w.stock(ctx, buildkit, map[string]string{"./cmd/buildkitd": "buildkitd", "./cmd/buildctl": "buildctl"})
+	bin, err := w.stock(ctx, buildkit, buildkitPackages)
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +142,7 @@ func (w *workshop) serviceBuild(ctx context.Context) error {
 // containerdBin is the directory of a containerd: one that is built, or Debian's.
 func (w *workshop) containerdBin(ctx context.Context, debian bool) (string, error) {
 	if !debian {
-		return w.stock(ctx, containerd, map[string]string{
-			"./cmd/containerd": "containerd", "./cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2", "./cmd/ctr": "ctr",
-		})
+		return w.stock(ctx, containerd, containerdPackages)
 	}
 	if _, err := os.Stat(filepath.Join(w.debian, "containerd")); err != nil {
 		return "", fmt.Errorf("%w: make e2e gets it, and gives its directory as -debian", err)
