@@ -103,3 +103,22 @@ func TestMeasureLaterReopened(t *testing.T) {
 		}
 	}
 }
+
+// TestPruneUnmeasured: what pruning has removed before it was measured counted as nothing that is to be deleted, so the next pruning
+// removed more than it had to.
+func TestPruneUnmeasured(t *testing.T) {
+	m := newMeasuring()
+	s := open(t, t.TempDir(), snapshot.Options{Driver: m})
+	n := namespace(t, s, "t")
+	layer(t, n, "one", "", snapshot.MeasureLater())
+	for m.calls.Load() == 0 { // so it is not deleted
+	}
+	one := stat(t, n, "one")
+	if removed, err := s.Prune(ctx, []snapshot.Doomed{{ID: one.ID, LastUsed: one.LastUsed}}); err != nil || len(removed) != 1 {
+		t.Fatal(removed, err)
+	}
+	if u, err := s.TrashUsage(ctx); err != nil || u.Inodes < 2 || u.Size == 0 {
+		t.Errorf("%+v are to be deleted, %v", u, err)
+	}
+	close(m.may)
+}
