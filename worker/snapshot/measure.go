@@ -9,8 +9,11 @@ import (
 // measured tells whether it is recorded what a snapshot takes.
 func (r *record) measured() bool { return r.kind == Committed && r.flags&flagUnmeasured == 0 }
 
-// committedTree is the tree of a committed snapshot, without its parents.
-func (s *Store) committedTree(id ID) Tree { return Tree{Layer: s.layer(id), Kind: Committed} }
+// committedTree is the tree of a committed snapshot. Its parents need not be usable: they are not looked into.
+func (t *txn) committedTree(r *record) (Tree, error) {
+	parents, err := t.lineage(r.parent, func(*record) error { return nil })
+	return Tree{Layer: t.store.layer(r.id), Kind: Committed, Parents: t.store.layers(parents)}, err
+}
 
 // setUsage enters what a committed snapshot takes into its record, which is to be saved, and into the totals.
 func (t *txn) setUsage(r *record, u Usage) error {
@@ -75,10 +78,13 @@ func (s *Store) measureOne(op string, id ID, do func(context.Context, Layer) err
 		return err
 	}
 	defer s.busy.release(id)
+	var tree Tree
 	there := func() (is bool, err error) {
 		err = s.view(op, func(t *txn) error {
 			_, r, err := t.ifThere(id)
-			is = r.kind == Committed
+			if is = r.kind == Committed; err == nil && is {
+				tree, err = t.committedTree(&r)
+			}
 			return err
 		})
 		return is, err
@@ -86,7 +92,6 @@ func (s *Store) measureOne(op string, id ID, do func(context.Context, Layer) err
 	if is, err := there(); err != nil || !is {
 		return err
 	}
-	tree := s.committedTree(id)
 	if do != nil {
 		if err := do(s.ctx, tree.Layer); err != nil {
 			return err

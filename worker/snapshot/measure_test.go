@@ -122,3 +122,29 @@ func TestPruneUnmeasured(t *testing.T) {
 	}
 	close(m.may)
 }
+
+// stacked notes the parents with which committed snapshots are measured.
+type stacked struct {
+	*copy.Driver
+	parents map[snapshot.ID][]snapshot.Layer
+}
+
+func (d stacked) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
+	d.parents[t.ID] = t.Parents
+	return d.Driver.Usage(ctx, t)
+}
+
+// TestMeasureLaterParents: a driver may need the parents to measure, as that of ZFS does.
+func TestMeasureLaterParents(t *testing.T) {
+	d := stacked{copy.New(), map[snapshot.ID][]snapshot.Layer{}}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: d})
+	n := namespace(t, s, "t")
+	layer(t, n, "one", "")
+	layer(t, n, "two", "one", snapshot.MeasureLater())
+	if err := s.Measured(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if p := d.parents[stat(t, n, "two").ID]; len(p) != 1 || p[0].ID != stat(t, n, "one").ID {
+		t.Errorf("measured with the parents %+v", p)
+	}
+}

@@ -404,8 +404,8 @@ func (t *Namespace) Usage(ctx context.Context, name string) (Usage, error) {
 		case err != nil || r.measured():
 			return err
 		case r.kind == Committed:
-			tree = t.s.committedTree(r.id)
-			return nil
+			tree, err = tx.committedTree(&r)
+			return err
 		}
 		_, tree, err = tx.tree(t.key(name))
 		return err
