@@ -31,7 +31,8 @@ func (t *txn) setUsage(r *record, u Usage) error {
 }
 
 // Measured measures the snapshots that were committed with MeasureLater, which the store else does in the background, and
-// returns when there are none left. If one fails the others are measured all the same.
+// returns when there are none left. If one fails the others are measured all the same. It does not wait for a Finisher, after
+// which a snapshot is measured again.
 func (s *Store) Measured(ctx context.Context) error {
 	end, err := s.measure.begin(ctx)
 	if err != nil {
@@ -48,12 +49,7 @@ func (s *Store) Measured(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		at = id
-		if f := s.reaper.finisher; f != nil {
-			err = s.finishOne(f, id)
-		} else {
-			err = s.measureOne("measure", id, nil)
-		}
-		if err != nil {
+		if err := s.measureOne(ctx, "measure", id, nil); err != nil {
 			errs = append(errs, fmt.Errorf("measuring snapshot %v: %w", id, err))
 		}
 	}
@@ -73,8 +69,8 @@ func (s *Store) nextUnmeasured(after ID) (id ID, err error) {
 
 // measureOne measures a committed snapshot, unless it has been removed, after something was done to it, and stores what it
 // takes then.
-func (s *Store) measureOne(op string, id ID, do func(context.Context, Layer) error) error {
-	if err := s.busy.take(s.ctx, id); err != nil {
+func (s *Store) measureOne(ctx context.Context, op string, id ID, do func(context.Context, Layer) error) error {
+	if err := s.busy.take(ctx, id); err != nil {
 		return err
 	}
 	defer s.busy.release(id)
@@ -93,11 +89,11 @@ func (s *Store) measureOne(op string, id ID, do func(context.Context, Layer) err
 		return err
 	}
 	if do != nil {
-		if err := do(s.ctx, tree.Layer); err != nil {
+		if err := do(ctx, tree.Layer); err != nil {
 			return err
 		}
 	}
-	usage, err := s.driver.Usage(s.ctx, tree)
+	usage, err := s.driver.Usage(ctx, tree)
 	if err != nil {
 		if is, failed := there(); failed == nil && !is { // its directory is being deleted
 			return nil

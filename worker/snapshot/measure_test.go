@@ -148,3 +148,52 @@ func TestMeasureLaterParents(t *testing.T) {
 		t.Errorf("measured with the parents %+v", p)
 	}
 }
+
+// unfinishing cannot finish.
+type unfinishing struct{ *copy.Driver }
+
+func (unfinishing) Finished(snapshot.Layer) bool { return false }
+
+func (unfinishing) Finish(context.Context, snapshot.Layer) error { return errors.New("no room") }
+
+// TestMeasureLaterUnfinished: a snapshot that cannot be finished, as with a full disk, was never measured.
+func TestMeasureLaterUnfinished(t *testing.T) {
+	s := open(t, t.TempDir(), snapshot.Options{Driver: unfinishing{copy.New()}})
+	n := namespace(t, s, "t")
+	layer(t, n, "one", "", snapshot.MeasureLater())
+	if err := errors.Join(s.Finished(ctx), s.Measured(ctx)); err != nil {
+		t.Error(err)
+	}
+	if u := stat(t, n, "one").Usage; u.Inodes < 2 {
+		t.Errorf("it takes %+v", u)
+	}
+}
+
+// failingOnce cannot measure the first time, and does not come to an end then.
+type failingOnce struct{ measuring }
+
+func (d failingOnce) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
+	if d.calls.Load() == 0 {
+		d.calls.Add(1)
+		return snapshot.Usage{}, errors.New("no luck")
+	}
+	return d.measuring.Usage(ctx, t)
+}
+
+// TestMeasuredCanceled: Measured went on when its context had ended, for as long as a snapshot takes.
+func TestMeasuredCanceled(t *testing.T) {
+	d := failingOnce{newMeasuring()}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: d})
+	layer(t, namespace(t, s, "t"), "one", "", snapshot.MeasureLater())
+	for d.calls.Load() == 0 { // the background, which tries no more
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	done := make(chan error)
+	go func() { done <- s.Measured(canceled) }()
+	for d.calls.Load() == 1 {
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
