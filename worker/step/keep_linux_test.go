@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"holdfast/worker/mount"
@@ -58,5 +59,42 @@ func TestCommitFails(t *testing.T) {
 		t.Error("a result that failed has a record")
 	}
 	s.hook = nil
+	s.clean()
+}
+
+// TestAdoptedLate: a hit of a result that was replaced meanwhile made a record of it in the place of that of the new result, whose
+// output was lost.
+func TestAdoptedLate(t *testing.T) {
+	s := newStand(t, Options{})
+	step := sh("base", "echo word")
+	first := s.ok(step)
+	info, err := s.namespace.Stat(s.ctx, first.Snapshot)
+	must(t, err)
+	step.NoCache = true
+	adopted := make(chan *Result, 1)
+	s.hook = func(p point, id ID) {
+		if p != atRecorded {
+			return
+		}
+		if _, _, err := s.recordOf(id, &info); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+		go func() {
+			res, err := s.adopt(s.ctx, id, &info)
+			if err != nil {
+				t.Error(err)
+			}
+			adopted <- res
+		}()
+	}
+	s.ok(step)
+	s.hook = nil
+	if res := <-adopted; res != nil {
+		t.Errorf("adopted although it was replaced: %+v", res)
+	}
+	step.NoCache = false
+	if res := s.ok(step); !res.Hit || res.Adopted || string(res.Output) != "word\n" {
+		t.Errorf("%+v", res)
+	}
 	s.clean()
 }
