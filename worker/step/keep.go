@@ -43,8 +43,14 @@ func (r *Runner) keep(f *flight, id ID, key string, rec *record, out []byte, lab
 		return err
 	}
 	r.at(atCommitted, id)
-	return unrecorded
+	if unrecorded != nil {
+		return fmt.Errorf("%w: %w", errUnrecorded, unrecorded)
+	}
+	return nil
 }
+
+// errUnrecorded: the result is there, and its record could not be written.
+var errUnrecorded = errors.New("the result is kept without its output")
 
 // keeps tells whether something is being kept under an ID: its record may be there before its snapshot.
 func (r *Runner) keeps(id ID) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"holdfast"
 	"holdfast/worker/mount"
 )
 
@@ -94,6 +95,31 @@ func TestAdoptedLate(t *testing.T) {
 	}
 	step.NoCache = false
 	if res := s.ok(step); !res.Hit || res.Adopted || string(res.Output) != "word\n" {
+		t.Errorf("%+v", res)
+	}
+	s.clean()
+}
+
+// TestFetchedUnrecorded: a result that was fetched and committed, and whose record could not be written, was made once more by
+// running the step.
+func TestFetchedUnrecorded(t *testing.T) {
+	s, c := newRemoteStand(t)
+	c.find = func(context.Context, ID, string) (*RemoteResult, error) {
+		return &RemoteResult{Content: "content", Output: []byte("fetched\n"), Fill: func(context.Context, []mount.Mount, string) error { return nil }}, nil
+	}
+	s.hook = func(p point, _ ID) {
+		if p == atEnded {
+			t.Error("the step was run")
+		}
+	}
+	step := sh("base", "echo run")
+	must(t, s.results.db.Close())
+	if res, err := s.Run(s.ctx, step, nil); !errors.Is(err, holdfast.ErrDatabaseNotOpen) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	s.close()
+	s.open()
+	if res := s.ok(step); !res.Hit || !res.Adopted || res.From != "" {
 		t.Errorf("%+v", res)
 	}
 	s.clean()
