@@ -75,17 +75,14 @@ func (s *Store) measureOne(ctx context.Context, op string, id ID, do func(contex
 	}
 	defer s.busy.release(id)
 	var tree Tree
-	there := func() (is bool, err error) {
-		err = s.view(op, func(t *txn) error {
-			_, r, err := t.ifThere(id)
-			if is = r.kind == Committed; err == nil && is {
-				tree, err = t.committedTree(&r)
-			}
-			return err
-		})
-		return is, err
-	}
-	if is, err := there(); err != nil || !is {
+	err := s.view(op, func(t *txn) error {
+		_, r, err := t.ifThere(id)
+		if err == nil && r.kind == Committed {
+			tree, err = t.committedTree(&r)
+		}
+		return err
+	})
+	if err != nil || tree.ID == 0 {
 		return err
 	}
 	if do != nil {
@@ -95,7 +92,7 @@ func (s *Store) measureOne(ctx context.Context, op string, id ID, do func(contex
 	}
 	usage, err := s.driver.Usage(ctx, tree)
 	if err != nil {
-		if is, failed := there(); failed == nil && !is { // its directory is being deleted
+		if s.isGone(id) {
 			return nil
 		}
 		return fmt.Errorf("driver %s: %w", s.driver.Name(), err)
@@ -119,4 +116,14 @@ func (t *txn) ifThere(id ID) ([]byte, record, error) {
 		return nil, record{}, err
 	}
 	return t.byID(id)
+}
+
+// isGone tells of a snapshot that a driver could not measure that it was removed, and its directory may be deleted.
+func (s *Store) isGone(id ID) (gone bool) {
+	err := s.view("gone", func(t *txn) error {
+		_, r, err := t.ifThere(id)
+		gone = r.id == 0
+		return err
+	})
+	return gone && err == nil
 }

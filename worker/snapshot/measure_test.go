@@ -197,3 +197,27 @@ func TestMeasuredCanceled(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUsageRemoved: Usage of a snapshot that was not measured, and was removed meanwhile, was the error that there is no such file.
+func TestUsageRemoved(t *testing.T) {
+	d := failingOnce{newMeasuring()}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: d})
+	n := namespace(t, s, "t")
+	layer(t, n, "one", "", snapshot.MeasureLater())
+	for d.calls.Load() == 0 { // the background, which tries no more
+	}
+	told := make(chan error)
+	go func() {
+		_, err := n.Usage(ctx, "one")
+		told <- err
+	}()
+	for d.calls.Load() == 1 {
+	}
+	if err := errors.Join(n.Remove(ctx, "one"), s.Cleanup(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	close(d.may)
+	if err := <-told; !errors.Is(err, snapshot.ErrNotFound) {
+		t.Error(err)
+	}
+}

@@ -413,6 +413,9 @@ func (t *Namespace) Usage(ctx context.Context, name string) (Usage, error) {
 	u := r.usage
 	if err == nil && !r.measured() {
 		u, err = t.s.driver.Usage(ctx, tree)
+		if err != nil && t.s.isGone(r.id) {
+			err = ErrNotFound
+		}
 	}
 	if err != nil {
 		return Usage{}, fmt.Errorf("usage of snapshot %q: %w", name, err)
