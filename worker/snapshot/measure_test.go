@@ -221,3 +221,12 @@ func TestUsageRemoved(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestMeasureLaterOfPrepare: it is for Commit.
+func TestMeasureLaterOfPrepare(t *testing.T) {
+	s := open(t, t.TempDir(), snapshot.Options{Driver: copy.New()})
+	n := namespace(t, s, "t")
+	if _, err := n.Prepare(ctx, "active", "", snapshot.MeasureLater()); !errors.Is(err, snapshot.ErrInvalid) {
+		t.Error(err)
+	}
+}
