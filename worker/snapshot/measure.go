@@ -31,21 +31,22 @@ func (t *txn) setUsage(r *record, u Usage) error {
 }
 
 // Measured measures the snapshots that were committed with MeasureLater, which the store else does in the background, and
-// returns when there are none left. If one fails the others are measured all the same. It does not wait for a Finisher, after
-// which a snapshot is measured again.
+// returns when none is left that was begun before. If one fails the others are measured all the same. It does not wait for
+// a Finisher, after which a snapshot is measured again.
 func (s *Store) Measured(ctx context.Context) error {
 	end, err := s.measure.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
+	limit := s.ids.upcoming()
 	var errs []error
 	for at := ID(0); ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		id, err := s.nextUnmeasured(at)
-		if err != nil || id == 0 {
+		if err != nil || id == 0 || id >= limit {
 			return errors.Join(append(errs, err)...)
 		}
 		at = id

@@ -3,9 +3,11 @@ package snapshot_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
+	"holdfast"
 	"holdfast/worker/snapshot"
 	"holdfast/worker/snapshot/driver/copy"
 )
@@ -228,5 +230,36 @@ func TestMeasureLaterOfPrepare(t *testing.T) {
 	n := namespace(t, s, "t")
 	if _, err := n.Prepare(ctx, "active", "", snapshot.MeasureLater()); !errors.Is(err, snapshot.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// busyStore is a driver that, each time it measures one, has another snapshot committed.
+type busyStore struct {
+	*copy.Driver
+	calls  atomic.Int64
+	commit func(name string)
+}
+
+const busyCommits = 500
+
+func (d *busyStore) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
+	if n := d.calls.Add(1); n < busyCommits {
+		d.commit(strconv.FormatInt(n, 10))
+	}
+	return d.Driver.Usage(ctx, t)
+}
+
+// TestMeasuredWhileCommits: Measured had no end while further snapshots were committed.
+func TestMeasuredWhileCommits(t *testing.T) {
+	d := &busyStore{Driver: copy.New()}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: d, Durability: holdfast.None})
+	n := namespace(t, s, "t")
+	d.commit = func(name string) { layer(t, n, name, "", snapshot.MeasureLater()) }
+	d.commit("first")
+	if err := s.Measured(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if d.calls.Load() >= busyCommits {
+		t.Errorf("%d snapshots were measured", d.calls.Load())
 	}
 }
