@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"holdfast"
 	"holdfast/worker/snapshot"
 )
 
@@ -37,6 +38,9 @@ func (r *Runner) keep(f *flight, id ID, key string, rec *record, out []byte, lab
 	unrecorded := r.results.put(id, rec, out)
 	r.at(atRecorded, id)
 	if err := r.opt.Namespace.Commit(f.ctx, name, key, r.commitOptions(f, labels)...); err != nil {
+		if errors.Is(err, holdfast.ErrStopped) { // it may be committed: the next start finds out
+			return err
+		}
 		if gone := r.results.drop([]ID{id}, now+1); gone != nil {
 			r.log.Error("the record of a step that failed stays until the next start", "step", id.String(), "reason", gone)
 		}

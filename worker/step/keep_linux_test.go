@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 
 	"holdfast"
@@ -123,4 +124,32 @@ func TestFetchedUnrecorded(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	s.clean()
+}
+
+// TestCommitUnknown: of a commit that metadata.db may have or not, the output was lost.
+func TestCommitUnknown(t *testing.T) {
+	s := newStand(t, Options{})
+	s.close()
+	s.dur = holdfast.Full
+	s.open()
+	var kept ID
+	s.hook = func(p point, id ID) {
+		if p != atRecorded {
+			return
+		}
+		kept = id
+		info, err := os.Stat(s.store.Database().Path())
+		must(t, err)
+		must(t, os.Truncate(s.store.Database().Path(), info.Size()-1)) // nothing that is read
+	}
+	if res, err := s.Run(s.ctx, sh("base", "echo word"), nil); !errors.Is(err, holdfast.ErrStopped) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if _, out, err := s.results.get(kept); err != nil || string(out) != "word\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	must(t, s.Runner.Close())
+	must(t, s.mounts.Close(s.ctx))
+	_ = s.store.Close() // which has stopped
+	s.Runner, s.store = nil, nil
 }
