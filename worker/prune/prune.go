@@ -218,7 +218,7 @@ func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit fun
 	if room > 0 { // the caller who needs room counts what is reserved
 		measure = p.measure
 	}
-	if err := p.store.Measured(ctx); ctx.Err() != nil {
+	if err := p.store.MeasuredPrunable(ctx); ctx.Err() != nil {
 		return State{}, ctx.Err()
 	} else if err != nil {
 		p.log.Warn("what goes is counted without the snapshots that cannot be measured", "error", err)

@@ -39,13 +39,20 @@ func (s *Store) Measured(ctx context.Context) error {
 		return err
 	}
 	defer end()
+	return s.measureAll(ctx, true)
+}
+
+// MeasuredPrunable is Measured but for the snapshots of clients, of which nothing is pruned. It does not wait for these.
+func (s *Store) MeasuredPrunable(ctx context.Context) error { return s.measureAll(ctx, false) }
+
+func (s *Store) measureAll(ctx context.Context, clients bool) error {
 	limit := s.ids.upcoming()
 	var errs []error
 	for at := ID(0); ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		id, err := s.nextUnmeasured(at)
+		id, err := s.nextUnmeasured(at, clients)
 		if err != nil || id == 0 || id >= limit {
 			return errors.Join(append(errs, err)...)
 		}
@@ -56,13 +63,20 @@ func (s *Store) Measured(ctx context.Context) error {
 	}
 }
 
-// nextUnmeasured is the first snapshot after one that is to be measured; 0 if there is none.
-func (s *Store) nextUnmeasured(after ID) (id ID, err error) {
+// nextUnmeasured is the first snapshot after one that is to be measured, of a client only if that is wanted; 0 if there is none.
+func (s *Store) nextUnmeasured(after ID, clients bool) (id ID, err error) {
 	err = s.view("unmeasured", func(t *txn) error {
 		return t.scan(inUnmeasured, nil, number(uint64(after)+1), func(k, _ []byte) (bool, error) {
 			n, _, err := fixed(bucketNames[inUnmeasured], k, 1)
+			if err != nil {
+				return false, err
+			}
+			key, err := t.keyOf(ID(n))
+			if err != nil || !clients && t.store.isClient(key) {
+				return err == nil, err
+			}
 			id = ID(n)
-			return false, err
+			return false, nil
 		})
 	})
 	return id, err

@@ -263,3 +263,35 @@ func TestMeasuredWhileCommits(t *testing.T) {
 		t.Errorf("%d snapshots were measured", d.calls.Load())
 	}
 }
+
+// slowFirst is a driver that does not come to an end with the first snapshot.
+type slowFirst struct {
+	*copy.Driver
+	begun chan struct{}
+}
+
+func (d slowFirst) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, error) {
+	if t.ID > 1 {
+		return d.Driver.Usage(ctx, t)
+	}
+	d.begun <- struct{}{}
+	<-ctx.Done()
+	return snapshot.Usage{}, ctx.Err()
+}
+
+// TestMeasuredPrunable: it does not wait for what is a client's.
+func TestMeasuredPrunable(t *testing.T) {
+	d := slowFirst{copy.New(), make(chan struct{})}
+	s := open(t, t.TempDir(), snapshot.Options{Driver: d})
+	client, err := s.ClientNamespace("client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer(t, client, "one", "", snapshot.MeasureLater())
+	<-d.begun
+	n := namespace(t, s, "t")
+	layer(t, n, "two", "", snapshot.MeasureLater())
+	if err := s.MeasuredPrunable(ctx); err != nil || stat(t, n, "two").Usage.Inodes < 2 {
+		t.Errorf("%+v, %v", stat(t, n, "two"), err)
+	}
+}
