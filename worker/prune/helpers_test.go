@@ -2,6 +2,7 @@ package prune
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,7 @@ type sized struct {
 	next   atomic.Int64  // size of the next that is committed
 	inodes atomic.Int64  // and its inodes
 	delete chan struct{} // not nil: nothing is deleted before it is closed
+	broken atomic.Bool   // nothing can be measured
 }
 
 func (*sized) Name() string                                { return "sized" }
@@ -40,6 +42,9 @@ func (d *sized) Remove(ctx context.Context, _ snapshot.Layer) error {
 	return nil
 }
 func (d *sized) Usage(context.Context, snapshot.Tree) (snapshot.Usage, error) {
+	if d.broken.Load() {
+		return snapshot.Usage{}, errors.New("broken")
+	}
 	return snapshot.Usage{Size: d.next.Load(), Inodes: d.inodes.Load()}, nil
 }
 func (*sized) Mounts(_ context.Context, t snapshot.Tree, _ bool) ([]mount.Mount, error) {

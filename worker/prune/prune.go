@@ -212,11 +212,16 @@ func (p *Pruner) list(ctx context.Context, now time.Time, room int64) (list []do
 	return list, after, err
 }
 
-// survey gives what is to go to emit.
+// survey gives what is to go to emit. What was not measured yet is measured first: it would go, and count as nothing.
 func (p *Pruner) survey(ctx context.Context, now time.Time, room int64, emit func(*Removal) bool) (State, error) {
 	measure := p.unreserved
 	if room > 0 { // the caller who needs room counts what is reserved
 		measure = p.measure
+	}
+	if err := p.store.MeasuredPrunable(ctx); ctx.Err() != nil {
+		return State{}, ctx.Err()
+	} else if err != nil {
+		p.log.Warn("what goes is counted without the snapshots that cannot be measured", "error", err)
 	}
 	state, err := measure(ctx)
 	if err != nil {

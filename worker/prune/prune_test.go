@@ -105,6 +105,25 @@ func TestTrashIsFree(t *testing.T) {
 	}
 }
 
+// TestUnmeasured: what was not measured yet (snapshot.MeasureLater) was taken for nothing that becomes free, and all of it went.
+func TestUnmeasured(t *testing.T) {
+	s := newStand(t)
+	a := s.namespace("a")
+	s.driver.broken.Store(true)
+	for i := range 10 {
+		s.layer(a, fmt.Sprint(i), "", 1e6, snapshot.MeasureLater())
+	}
+	if err := s.store.Measured(ctx); err == nil {
+		t.Fatal("they were measured")
+	}
+	s.driver.broken.Store(false)
+	s.fs = disk.FS{Size: 100e6, Free: 20e6}
+	if list, r := s.dry(s.pruner(0, Policy{MinFreeSpace: Size{Bytes: 23e6}})); len(list) != 3 || r.Bytes != 3e6 {
+		t.Errorf("%v goes, %+v", namesOf(list), r)
+	}
+	s.sound()
+}
+
 // TestUsedMeanwhile: what is used, leased or removed between plan and removal stays, and others go in its place.
 func TestUsedMeanwhile(t *testing.T) {
 	s := newStand(t)

@@ -68,7 +68,7 @@ func (t *Namespace) commit(ctx context.Context, name, key string, c choices) err
 		if c.digest {
 			signal(t.s.digests.wake)
 		}
-		if c.measureLater && t.s.reaper.finisher == nil { // which else measures
+		if c.measureLater {
 			signal(t.s.measure.wake)
 		}
 	}

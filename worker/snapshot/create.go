@@ -92,8 +92,8 @@ func checkBegin(name string, c *choices) (map[string]string, error) {
 	if err := checkName("name", name, MaxNameSize); err != nil {
 		return nil, err
 	}
-	if c.parent != "" || c.lease != "" || c.digest {
-		return nil, fmt.Errorf("%w: WithParent, WithLease, PassingLease and WithDigest are for Commit", ErrInvalid)
+	if c.parent != "" || c.lease != "" || c.digest || c.measureLater {
+		return nil, fmt.Errorf("%w: WithParent, WithLease, PassingLease, WithDigest and MeasureLater are for Commit", ErrInvalid)
 	}
 	return keepLabels(c.labels)
 }

@@ -55,7 +55,7 @@ func (r *reaper) finishOne() bool {
 // finishOne has the driver finish a snapshot, unless it has been removed, and stores what it takes
 // then.
 func (s *Store) finishOne(f Finisher, id ID) error {
-	return s.measureOne("finish", id, f.Finish)
+	return s.measureOne(s.ctx, "finish", id, f.Finish)
 }
 
 // stopFinishing takes an ID out of those that are to be finished.

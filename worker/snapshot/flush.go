@@ -83,9 +83,7 @@ func (s *Store) flushContent(ctx context.Context, t Tree) error {
 
 // flushFailed remembers that nothing begun so far can be committed.
 func (s *Store) flushFailed() error {
-	s.ids.mu.Lock()
-	last := s.ids.next - 1
-	s.ids.mu.Unlock()
+	last := s.ids.upcoming() - 1
 	s.mu.Lock()
 	s.suspect = max(s.suspect, last)
 	s.mu.Unlock()

@@ -65,6 +65,13 @@ func (n *ids) done(id ID) {
 	delete(n.making, id)
 }
 
+// upcoming is the next ID that is given: those of all snapshots that were begun are less.
+func (n *ids) upcoming() ID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.next
+}
+
 // giveBack returns the rest of a block when the store closes. A caller that still takes one has to reserve it anew.
 func (n *ids) giveBack(s *Store) error {
 	n.mu.Lock()

@@ -215,7 +215,10 @@ const maxDepth = 1 << 16
 
 // ancestors are the parents of a snapshot whose parent is id, nearest first. It is
 // ErrDistrusted or ErrDamaged if the content of one of them is.
-func (t *txn) ancestors(id ID) ([]ID, error) {
+func (t *txn) ancestors(id ID) ([]ID, error) { return t.lineage(id, t.store.usable) }
+
+// lineage is ancestors with another check of each.
+func (t *txn) lineage(id ID, check func(*record) error) ([]ID, error) {
 	var ids []ID
 	for id != 0 {
 		if len(ids) == maxDepth {
@@ -225,7 +228,7 @@ func (t *txn) ancestors(id ID) ([]ID, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := t.store.usable(&r); err != nil {
+		if err := check(&r); err != nil {
 			return nil, fmt.Errorf("%q: %w", key, err)
 		}
 		ids = append(ids, id)

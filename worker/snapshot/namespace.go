@@ -407,13 +407,16 @@ func (t *Namespace) Usage(ctx context.Context, name string) (Usage, error) {
 	}
 	err := t.s.view("usage", look)
 	if err == nil && r.flags&flagUnmeasured != 0 {
-		if err = t.s.measureNow(r.id); err == nil {
+		if err = t.s.measureOne(ctx, "usage", r.id, nil); err == nil {
 			err = t.s.view("usage", look)
 		}
 	}
 	u := r.usage
 	if err == nil && r.kind != Committed {
 		u, err = t.s.driver.Usage(ctx, tree)
+		if err != nil && t.s.isGone(r.id) {
+			err = ErrNotFound
+		}
 	}
 	if err != nil {
 		return Usage{}, fmt.Errorf("usage of snapshot %q: %w", name, err)

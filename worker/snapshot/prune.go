@@ -59,7 +59,7 @@ func (s *Store) Prune(ctx context.Context, list []Doomed) (removed []ID, err err
 type Pruned struct {
 	Looked  int           // how many of the list, from its beginning, were looked at
 	Removed []ID          // those of them that were removed
-	Bytes   int64         // what these take
+	Bytes   int64         // what these take, but for what is not measured yet (MeasureLater)
 	Held    time.Duration // how long no other transaction could write
 }
 
@@ -83,7 +83,7 @@ func (s *Store) PruneFor(ctx context.Context, list []Doomed, hold time.Duration)
 			if r != nil {
 				p.Removed = append(p.Removed, d.ID)
 				p.Bytes += r.usage.Size
-				sizes = append(sizes, r.usage)
+				sizes = append(sizes, r.trashSize())
 			}
 		}
 		p.Held = time.Since(began)

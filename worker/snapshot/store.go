@@ -46,7 +46,8 @@ type Options struct {
 	Digests bool
 
 	// Full is called when the metadata could not be written since the disk is full. If it
-	// has made room, and returns true, the transaction is tried once more. nil: it is not.
+	// has made room, and returns true, the transaction is tried once more. It must not measure or prune, which can
+	// wait for its caller. nil: it is not called.
 	Full func() bool
 
 	// Observe is called after each transaction on the metadata with what it was for and how many keys it has

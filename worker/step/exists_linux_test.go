@@ -70,12 +70,12 @@ func TestAdoptOnce(t *testing.T) {
 	info, err := s.namespace.Stat(s.ctx, made.Snapshot)
 	must(t, err)
 	for range 2 {
-		if res, err := s.adopt(made.ID, info); err != nil || res.Adopted || string(res.Output) != "said\n" {
+		if res, err := s.adopt(s.ctx, made.ID, &info); err != nil || res.Adopted || string(res.Output) != "said\n" {
 			t.Errorf("%+v, %v", res, err)
 		}
 	}
 	must(t, s.results.drop([]ID{made.ID}, 1<<63))
-	if res, err := s.adopt(made.ID, info); err != nil || !res.Adopted || len(res.Output) > 0 {
+	if res, err := s.adopt(s.ctx, made.ID, &info); err != nil || !res.Adopted || len(res.Output) > 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	s.clean()

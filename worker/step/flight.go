@@ -255,7 +255,11 @@ func (r *Runner) hit(ctx context.Context, id ID, hold time.Duration) (*Result, e
 	rec, out, err := r.recordOf(id, &info)
 	switch {
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt):
-		return r.adopt(id, info)
+		res, err := r.adopt(ctx, id, &info)
+		if res == nil && err == nil {
+			return r.hit(ctx, id, hold)
+		}
+		return res, err
 	case err != nil:
 		return nil, fmt.Errorf("step: %w", err)
 	}
@@ -281,10 +285,22 @@ func (r *Runner) recordOf(id ID, info *snapshot.Info) (rec record, out []byte, e
 
 // adopt makes a record for a result that has none: it could not be written, was lost with the machine, or
 // is damaged. The snapshot is what a command that succeeded has left, whole; what is lost is what the
-// command has said.
-func (r *Runner) adopt(id ID, info snapshot.Info) (*Result, error) {
+// command has said. It is nil if the snapshot was removed or replaced meanwhile: what is recorded then is of another.
+func (r *Runner) adopt(ctx context.Context, id ID, info *snapshot.Info) (*Result, error) {
+	end, err := r.keeping.Lock(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("step %s: %w", id, err)
+	}
+	defer end()
+	is, err := r.opt.Namespace.Stat(ctx, info.Name)
+	if errors.Is(err, snapshot.ErrNotFound) || err == nil && is.ID != info.ID {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("step %s: %w", id, err)
+	}
 	created := uint64(info.Created.UnixNano())
-	rec, out, err := r.results.adopt(id, &info, record{flags: flagAdopted | flagLayer, created: created, used: max(created, uint64(info.LastUsed.UnixNano())),
+	rec, out, err := r.results.adopt(id, info, record{flags: flagAdopted | flagLayer, created: created, used: max(created, uint64(info.LastUsed.UnixNano())),
 		layer: uint64(info.ID), snapshot: info.Name})
 	if err != nil {
 		return nil, fmt.Errorf("step: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"holdfast"
 	"holdfast/worker/snapshot"
 )
 
@@ -37,14 +38,23 @@ func (r *Runner) keep(f *flight, id ID, key string, rec *record, out []byte, lab
 	unrecorded := r.results.put(id, rec, out)
 	r.at(atRecorded, id)
 	if err := r.opt.Namespace.Commit(f.ctx, name, key, r.commitOptions(f, labels)...); err != nil {
+		if errors.Is(err, holdfast.ErrStopped) { // it may be committed: the next start finds out
+			return err
+		}
 		if gone := r.results.drop([]ID{id}, now+1); gone != nil {
 			r.log.Error("the record of a step that failed stays until the next start", "step", id.String(), "reason", gone)
 		}
 		return err
 	}
 	r.at(atCommitted, id)
-	return unrecorded
+	if unrecorded != nil {
+		return fmt.Errorf("%w: %w", errUnrecorded, unrecorded)
+	}
+	return nil
 }
+
+// errUnrecorded: the result is there, and its record could not be written.
+var errUnrecorded = errors.New("the result is kept without its output")
 
 // keeps tells whether something is being kept under an ID: its record may be there before its snapshot.
 func (r *Runner) keeps(id ID) bool {

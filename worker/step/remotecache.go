@@ -76,6 +76,8 @@ func (r *Runner) fetch(f *flight) (*Result, error) {
 		return nil, &Failure{ID: f.id, Reason: ErrCanceled}
 	case errors.Is(err, snapshot.ErrExists): // a run with NoCache has ended meanwhile
 		return r.hit(f.ctx, f.id, r.holdOf(f.step))
+	case errors.Is(err, errUnrecorded): // to run it would only make another one
+		return nil, r.fault(f, err)
 	case err != nil:
 		r.log.Warn("a step is run although the remote cache may have its result", "step", f.id.String(), "reason", err)
 		return nil, nil

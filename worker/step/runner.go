@@ -267,8 +267,8 @@ type Result struct {
 	// of that run, too.
 	Uncached string
 
-	// Adopted says that the process ended between the commit of the snapshot and the record: what else
-	// there was to say about this run, its output too, is lost.
+	// Adopted says that the record of this run could not be written, was lost with the machine, or is damaged: what
+	// else there was to say about it, its output too, is lost.
 	Adopted bool
 
 	Usage    Usage

@@ -108,12 +108,20 @@ func (d *Driver) Usage(ctx context.Context, t snapshot.Tree) (snapshot.Usage, er
 		}
 	}
 	if len(t.Parents) > 0 {
-		// What was lost of it, or is damaged, is not a reason to fail.
-		b, _ := os.ReadFile(filepath.Join(t.Parents[0].Dir, objectsName))
-		below, _ := strconv.ParseInt(string(b), 10, 64)
-		objects = max(0, objects-max(0, below))
+		objects = max(0, objects-d.below(ctx, t.Parents[0]))
 	}
 	return snapshot.Usage{Size: used, Inodes: objects}, nil
+}
+
+// below is how many objects a committed layer has. If it was not measured yet, or that was lost, ZFS counts them; that it
+// cannot is not a reason to fail.
+func (d *Driver) below(ctx context.Context, l snapshot.Layer) int64 {
+	b, _ := os.ReadFile(filepath.Join(l.Dir, objectsName))
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		n, _ = d.zfs.objects(ctx, d.name(l.ID))
+	}
+	return max(0, n)
 }
 
 // Remove destroys the dataset with its ZFS snapshot. Anything else that is found in it, as

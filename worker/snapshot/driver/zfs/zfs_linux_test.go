@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -673,5 +674,26 @@ func (b *bench) leftMounted(dataset string) {
 func spin(round int) {
 	for range round {
 		_ = exec.Command("/bin/true").Run()
+	}
+}
+
+// TestUsageBeforeParent: a snapshot whose parent was not measured yet took all objects of that, too.
+func TestUsageBeforeParent(t *testing.T) {
+	if !zfsfuse.Own(t) {
+		return
+	}
+	ctx := context.Background()
+	b := newBench(t, poolSize)
+	b.commit("one", "", func(dir string) {
+		for i := range 100 {
+			b.write(filepath.Join(dir, strconv.Itoa(i)), "1")
+		}
+	})
+	info, err := b.namespace.Stat(ctx, "one")
+	b.must(err)
+	b.must(os.Remove(filepath.Join(b.root, "snapshots", info.ID.String(), "objects"))) // as MeasureLater leaves it for a while
+	b.commit("two", "one", func(dir string) { b.write(filepath.Join(dir, "new"), "2") })
+	if u, err := b.namespace.Usage(ctx, "two"); err != nil || u.Inodes < 1 || u.Inodes > 20 {
+		t.Errorf("%+v, %v", u, err)
 	}
 }
