@@ -1,0 +1,156 @@
+package age
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"holdfast/bench/age/trace"
+)
+
+// childVariable has, in the environment of a child, its job as JSON.
+const childVariable = "HOLDFAST_AGE_CHILD"
+
+// What a child does.
+const (
+	doAge     = "age"     // replays the days of a stretch
+	doOpen    = "open"    // opens the store and commits once
+	doMeasure = "measure" // does the same, and measures all else
+)
+
+// job is what a child is to do.
+type job struct {
+	Do       string
+	Peer     string
+	Dir      string
+	Config   Config
+	Stretch  int // from 0
+	From, To int // days: those after From up to To
+	Process  int // of those that open the store, from 0
+	Want     Contents
+}
+
+// RunChild does not return in a process that Run has started. A program, or a test binary, that
+// calls Run calls it before anything else, with the same peers and traces.
+func RunChild(peers []Peer, traces func() ([]*trace.Trace, error)) {
+	text := os.Getenv(childVariable)
+	if text == "" {
+		return
+	}
+	samples, err := runChild(text, peers, traces)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(samples)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func runChild(text string, peers []Peer, traces func() ([]*trace.Trace, error)) (Samples, error) {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return nil, fmt.Errorf("%s: %w", childVariable, err)
+	}
+	i := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == j.Peer })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no peer %q", j.Peer)
+	}
+	all, err := traces()
+	if err != nil {
+		return nil, err
+	}
+	c := child{job: j, peer: peers[i], life: NewLife(j.Config, all), samples: Samples{}}
+	switch j.Do {
+	case doAge:
+		err = c.age()
+	case doOpen:
+		err = c.open()
+	case doMeasure:
+		err = c.measure()
+	default:
+		err = fmt.Errorf("there is no job %q", j.Do)
+	}
+	if c.store != nil {
+		err = errors.Join(err, c.store.Close())
+	}
+	return c.samples, err
+}
+
+type child struct {
+	job
+	peer    Peer
+	life    *Life
+	store   Store
+	samples Samples
+}
+
+// age replays the days of a stretch, without flushes.
+func (c *child) age() (err error) {
+	for range c.From {
+		c.life.Skip()
+	}
+	before := trafficNow()
+	if c.store, err = c.peer.Open(c.Dir, true); err != nil {
+		return fmt.Errorf("opening it: %w", err)
+	}
+	var took time.Duration
+	commits := 0
+	apply := func(tx []Op) error {
+		began := time.Now()
+		err := c.store.Apply(tx)
+		took += time.Since(began)
+		commits++
+		return err
+	}
+	if c.Stretch > 0 {
+		if err := c.life.undo(c.Stretch-1, apply); err != nil {
+			return fmt.Errorf("removing what was measured: %w", err)
+		}
+	}
+	for range c.To - c.From {
+		if err := c.life.Day(apply); err != nil {
+			return err
+		}
+		if s, ok := c.store.(Nightly); ok {
+			if err := s.Night(); err != nil {
+				return fmt.Errorf("the night after day %d: %w", c.life.day, err)
+			}
+		}
+	}
+	began := time.Now()
+	if err := c.store.Sync(); err != nil {
+		return fmt.Errorf("flushing it: %w", err)
+	}
+	took += time.Since(began)
+	err = c.store.Close()
+	c.store = nil
+	if err != nil {
+		return fmt.Errorf("closing it: %w", err)
+	}
+	if after := trafficNow(); after.known {
+		c.samples.add(AgeWrites, float64(after.written-before.written)/float64(commits))
+	}
+	c.samples.add(AgeRate, float64(commits)/took.Seconds())
+	return nil
+}
+
+// open opens the store and commits a key.
+func (c *child) open() (err error) {
+	first := c.life.first(c.Stretch, c.Process)
+	began := time.Now()
+	if c.store, err = c.peer.Open(c.Dir, false); err != nil {
+		return fmt.Errorf("opening it: %w", err)
+	}
+	c.samples.add(Open, float64(time.Since(began)))
+	began = time.Now()
+	if err := c.store.Apply(first); err != nil {
+		return fmt.Errorf("the first commit: %w", err)
+	}
+	c.samples.add(First, float64(time.Since(began)))
+	return nil
+}
