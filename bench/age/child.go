@@ -90,23 +90,50 @@ type child struct {
 }
 
 // age replays the days of a stretch, without flushes.
-func (c *child) age() (err error) {
+func (c *child) age() error {
 	for range c.From {
 		c.life.Skip()
 	}
-	before := trafficNow()
-	if c.store, err = c.peer.Open(c.Dir, true); err != nil {
-		return fmt.Errorf("opening it: %w", err)
-	}
 	var took time.Duration
 	commits := 0
-	apply := func(tx []Op) error {
+	moved, known, err := trafficOf(func() (err error) {
+		if c.store, err = c.peer.Open(c.Dir, true); err != nil {
+			return fmt.Errorf("opening it: %w", err)
+		}
+		err = c.days(func(tx []Op) error {
+			began := time.Now()
+			err := c.store.Apply(tx)
+			took += time.Since(began)
+			commits++
+			return err
+		})
+		if err != nil {
+			return err
+		}
 		began := time.Now()
-		err := c.store.Apply(tx)
+		if err := c.store.Sync(); err != nil {
+			return fmt.Errorf("flushing it: %w", err)
+		}
 		took += time.Since(began)
-		commits++
+		store := c.store
+		c.store = nil
+		if err := store.Close(); err != nil {
+			return fmt.Errorf("closing it: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
+	if known {
+		c.samples.add(AgeWrites, moved.written/float64(commits))
+	}
+	c.samples.add(AgeRate, float64(commits)/took.Seconds())
+	return nil
+}
+
+// days removes what was measured before, and replays the days.
+func (c *child) days(apply func(tx []Op) error) error {
 	if c.Stretch > 0 {
 		if err := c.life.undo(c.Stretch-1, apply); err != nil {
 			return fmt.Errorf("removing what was measured: %w", err)
@@ -122,20 +149,6 @@ func (c *child) age() (err error) {
 			}
 		}
 	}
-	began := time.Now()
-	if err := c.store.Sync(); err != nil {
-		return fmt.Errorf("flushing it: %w", err)
-	}
-	took += time.Since(began)
-	err = c.store.Close()
-	c.store = nil
-	if err != nil {
-		return fmt.Errorf("closing it: %w", err)
-	}
-	if after := trafficNow(); after.known {
-		c.samples.add(AgeWrites, float64(after.written-before.written)/float64(commits))
-	}
-	c.samples.add(AgeRate, float64(commits)/took.Seconds())
 	return nil
 }
 

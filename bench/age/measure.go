@@ -46,10 +46,14 @@ func (c *child) commits() error {
 		if err != nil {
 			return fmt.Errorf("measuring the floor: %w", err)
 		}
-		before, began := trafficNow(), time.Now()
-		times, err := timed(txs, c.store.Apply)
-		took := time.Since(began)
-		after := trafficNow()
+		var times []float64
+		var took time.Duration
+		moved, known, err := trafficOf(func() (err error) {
+			began := time.Now()
+			times, err = timed(txs, c.store.Apply)
+			took = time.Since(began)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("round %d of commits: %w", round, err)
 		}
@@ -61,9 +65,9 @@ func (c *child) commits() error {
 		c.samples.add(FloorP50, floor[len(floor)/2])
 		c.samples.add(FloorP99, floor[len(floor)*99/100])
 		c.samples.add(OverFloor, times[len(times)/2]/floor[len(floor)/2])
-		if before.known && after.known {
-			c.samples.add(Written, float64(after.written-before.written)/n)
-			c.samples.add(Read, float64(after.read-before.read)/n)
+		if known {
+			c.samples.add(Written, moved.written/n)
+			c.samples.add(Read, moved.read/n)
 		}
 	}
 	return nil

@@ -28,15 +28,25 @@ func memory(s Samples) {
 }
 
 // traffic is what this process has handed to write calls, and was given by read calls.
-type traffic struct {
-	known         bool
-	written, read int64
+type traffic struct{ written, read float64 }
+
+// trafficOf runs fn and says what it wrote and read, if the system tells that.
+func trafficOf(fn func() error) (t traffic, known bool, err error) {
+	first, ok := trafficNow()
+	before, _ := trafficNow()
+	if err := fn(); err != nil {
+		return t, false, err
+	}
+	after, _ := trafficNow()
+	own := before.read - first.read // to look at the counters is to read
+	return traffic{after.written - before.written, max(after.read-before.read-own, 0)}, ok, nil
 }
 
-func trafficNow() (t traffic) {
-	var errs [2]error
-	t.written, errs[0] = suite.Counter("wchar")
-	t.read, errs[1] = suite.Counter("rchar")
-	t.known = errs[0] == nil && errs[1] == nil
-	return t
+func trafficNow() (traffic, bool) {
+	written, err := suite.Counter("wchar")
+	if err != nil {
+		return traffic{}, false
+	}
+	read, err := suite.Counter("rchar")
+	return traffic{float64(written), float64(read)}, err == nil
 }

@@ -52,7 +52,7 @@ var Measures = []Measure{
 	{ID: Memory, Title: "memory of the process after the commits, without mapped files", Unit: "B"},
 	{ID: Peak, Title: "memory of the process after the commits, at its peak, with mapped files", Unit: "B"},
 	{ID: AgeRate, Title: "commits without flushes, while days are replayed", Unit: "/s", More: true},
-	{ID: AgeWrites, Title: "bytes written by a commit, while days are replayed, with all that is done later", Unit: "B"},
+	{ID: AgeWrites, Title: "bytes written for a commit while days are replayed, with compaction and all else", Unit: "B"},
 }
 
 // Samples are what was measured, by the IDs of measures and of floors: one number for each

@@ -168,7 +168,7 @@ func childError(ctx context.Context, do string, err error, said string) error {
 	if len(said) > 2000 { // a panic with all goroutines
 		said = said[:2000] + " ..."
 	}
-	if strings.Contains(said, "no space left on device") || strings.Contains(said, "database or disk is full") {
+	if lower := strings.ToLower(said); strings.Contains(lower, "no space left on device") || strings.Contains(lower, "disk is full") {
 		said += " (give a -dir with more space, or fewer -days)"
 	}
 	var exit *exec.ExitError

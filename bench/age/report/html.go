@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"strings"
 
 	"holdfast/bench/age"
 )
@@ -11,7 +12,18 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"brief": brief, "spread": spread}).Parse(pageText))
+
+// brief is what comes before the brackets of a cell, spread what is in them.
+func brief(cell string) string {
+	before, _, _ := strings.Cut(cell, " (")
+	return before
+}
+
+func spread(cell string) string {
+	_, after, _ := strings.Cut(cell, " (")
+	return strings.TrimSuffix(after, ")")
+}
 
 // section is a measure on the page.
 type section struct {

@@ -14,6 +14,6 @@ func All() []age.Peer {
 
 // flats are those without buckets.
 var flats = []age.Peer{
-	{Name: "SQLite WAL", Note: "journal_mode=WAL, synchronous=FULL, a table WITHOUT ROWID, prepared statements", Open: openSQLite},
+	{Name: "SQLite WAL", Note: sqliteVersion() + ", journal_mode=WAL, synchronous=FULL, a table WITHOUT ROWID, prepared statements", Open: openSQLite},
 	{Name: "Pebble", Note: "the newest format, batches with Sync", Open: openPebble},
 }

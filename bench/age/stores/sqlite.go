@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/url"
 
-	_ "github.com/mattn/go-sqlite3" // the driver "sqlite3"
+	sqlite3 "github.com/mattn/go-sqlite3" // also the driver of this name
 
 	"holdfast/bench/age"
 	"holdfast/bench/age/trace"
@@ -28,6 +28,11 @@ var sqlTexts = [statements]string{
 	sqlDrop:   "DELETE FROM keys WHERE key >= ? AND key < ?",
 	sqlGet:    "SELECT value FROM keys WHERE key = ?",
 	sqlScan:   "SELECT key, value FROM keys",
+}
+
+func sqliteVersion() string {
+	version, _, _ := sqlite3.Version()
+	return "version " + version
 }
 
 type sqliteStore struct {

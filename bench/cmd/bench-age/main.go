@@ -22,11 +22,11 @@ import (
 	"holdfast/bench/age/trace"
 )
 
-// traces are those of the life.
-func traces() ([]*trace.Trace, error) { return []*trace.Trace{age.Synthetic()}, nil }
+// recorded are the traces of the life.
+func recorded() ([]*trace.Trace, error) { return []*trace.Trace{age.Synthetic()}, nil }
 
 func main() {
-	age.RunChild(stores.All(), traces)
+	age.RunChild(stores.All(), recorded)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

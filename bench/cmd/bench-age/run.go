@@ -27,7 +27,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return err
 		}
 	}
-	all, err := traces()
+	all, err := recorded()
 	if err != nil {
 		return err
 	}
