@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"time"
 
@@ -40,6 +41,7 @@ func RunChild(peers []Peer, traces func() ([]*trace.Trace, error)) {
 	if text == "" {
 		return
 	}
+	signal.Ignore(os.Interrupt) // from the terminal: the process that has started this one ends it
 	samples, err := runChild(text, peers, traces)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(samples)

@@ -14,7 +14,7 @@ func (l *Life) first(stretch, i int) []Op {
 	path, key := AppendBucket(nil, []byte("first")), []byte("key")
 	return []Op{{
 		Do: trace.Put, Bucket: [][]byte{[]byte("first")}, Key: key, Flat: AppendKey(path, key),
-		Value: l.value(100, uint64(measuredCycles+stretch*l.config.Opens+i)),
+		Value: l.value(100, measuredCycles+uint64(stretch*l.config.Opens+i)),
 	}}
 }
 

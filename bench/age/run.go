@@ -35,47 +35,54 @@ func Select(peers []Peer, names []string) ([]Peer, error) {
 	return chosen, nil
 }
 
-// Run lives the life with each peer, in directories that it makes in dir and does not remove,
-// and tells say what it does, a line each time. Of the result it fills the configuration, the measures and the lives.
-func Run(ctx context.Context, dir string, c Config, peers []Peer, traces []*trace.Trace, say func(string)) (*Result, error) {
+// Watcher is told how a run goes on.
+type Watcher struct {
+	Say      func(line string)     // what is done next
+	Measured func(r *Result) error // all peers on one more day; an error ends the run
+}
+
+// Run lives the life with each peer, in directories that it makes in dir and does not remove.
+// It adds to the result, in which it sets the configuration, the measures, the traces and the lives.
+func Run(ctx context.Context, dir string, c Config, peers []Peer, traces []*trace.Trace, r *Result, w Watcher) error {
 	if err := c.Check(); err != nil {
-		return nil, err
+		return err
 	}
-	r := &Result{Config: c, Measures: Measures}
+	r.Config, r.Measures = c, Measures
 	for _, t := range traces {
 		r.Traces = append(r.Traces, t.Program)
 	}
 	for i, p := range peers {
 		r.Lives = append(r.Lives, PeerLife{Peer: p.Name, Note: p.Note})
 		if err := os.Mkdir(peerDir(dir, i), 0o700); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	life, model := NewLife(c, traces), &Model{}
 	days := c.Measured()
 	for stretch, day := range days {
-		from := 0
+		j := job{Config: c, Stretch: stretch, To: day}
 		if stretch > 0 {
-			from = days[stretch-1]
+			j.From = days[stretch-1]
 		}
-		if err := modelStretch(life, model, stretch, day-from); err != nil {
-			return nil, err
+		if err := modelStretch(life, model, stretch, j.To-j.From); err != nil {
+			return err
 		}
+		j.Want = model.Contents
 		for i := range peers {
 			at := (i + stretch) % len(peers) // not always after the same one
-			say(fmt.Sprintf("day %d of %d: %s", day, c.Days, peers[at].Name))
-			j := job{
-				Peer: peers[at].Name, Dir: peerDir(dir, at), Config: c,
-				Stretch: stretch, From: from, To: day, Want: model.Contents,
-			}
+			w.Say(fmt.Sprintf("day %d of %d: %s", day, c.Days, peers[at].Name))
+			j.Peer, j.Dir = peers[at].Name, peerDir(dir, at)
 			samples, err := runStretch(ctx, j)
 			if err != nil {
-				return nil, fmt.Errorf("%s, day %d: %w", j.Peer, day, err)
+				return fmt.Errorf("%s, day %d: %w", j.Peer, day, err)
 			}
 			r.Lives[at].Stretches = append(r.Lives[at].Stretches, Stretch{day, life.Live(), model.Keys, samples})
 		}
+		if err := w.Measured(r); err != nil {
+			return err
+		}
 	}
-	return r, nil
+	return nil
 }
 
 func peerDir(dir string, i int) string { return filepath.Join(dir, fmt.Sprint("peer", i)) }

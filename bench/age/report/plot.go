@@ -51,8 +51,10 @@ func newPlot(r *age.Result, m age.Measure) (plot, bool) {
 	var values, days []float64
 	for _, life := range r.Lives {
 		for _, s := range life.Stretches {
-			if c, ok := s.Samples.Cell(m.ID); ok {
-				values, days = append(values, c.Median), append(days, float64(s.Day))
+			for _, id := range []string{m.ID, m.Floor} {
+				if c, ok := s.Samples.Cell(id); ok {
+					values, days = append(values, c.Median), append(days, float64(s.Day))
+				}
 			}
 		}
 	}
@@ -82,12 +84,19 @@ func newPlot(r *age.Result, m age.Measure) (plot, bool) {
 			told = append(told, fmt.Sprintf("%s, %s", l.Peer, l.Dots[0].Title+" to "+l.Dots[len(l.Dots)-1].Title))
 		}
 	}
+	if l := newLine(0, floors(r, m), age.Measure{ID: m.Floor, Unit: m.Unit}, x, y); len(l.Dots) > 0 {
+		l.Class = floorClass
+		p.Lines = append(p.Lines, l)
+	}
 	p.Alt = p.Title + ". " + strings.Join(told, "; ")
 	return p, true
 }
 
-func newLine(class int, life age.PeerLife, m age.Measure, x, y axis) line {
-	l := line{Class: class, Peer: life.Peer}
+// classes is how many colours there are for peers. The floor has one more.
+const classes, floorClass = 9, 9
+
+func newLine(at int, life age.PeerLife, m age.Measure, x, y axis) line {
+	l := line{Class: at % classes, Peer: life.Peer}
 	for _, s := range life.Stretches {
 		c, ok := s.Samples.Cell(m.ID)
 		if !ok {
@@ -102,6 +111,21 @@ func newLine(class int, life age.PeerLife, m age.Measure, x, y axis) line {
 		l.Dots = append(l.Dots, d)
 	}
 	return l
+}
+
+// floors is the floor of a measure as the life of a store: all that was measured of it on each day.
+func floors(r *age.Result, m age.Measure) age.PeerLife {
+	life := age.PeerLife{Peer: "floor"}
+	for _, of := range r.Lives {
+		for i, s := range of.Stretches {
+			if i == len(life.Stretches) {
+				life.Stretches = append(life.Stretches, age.Stretch{Day: s.Day, Samples: age.Samples{}})
+			}
+			all := life.Stretches[i].Samples
+			all[m.Floor] = append(all[m.Floor], s.Samples[m.Floor]...)
+		}
+	}
+	return life
 }
 
 // axis gives the places from a to b of values from low to high.

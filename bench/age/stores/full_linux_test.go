@@ -33,7 +33,8 @@ func TestFullDisk(t *testing.T) {
 			})
 			c := small
 			c.Cycles = 20
-			_, err := age.Run(context.Background(), dir, c, []age.Peer{p}, all, func(string) {})
+			quiet := age.Watcher{Say: func(string) {}, Measured: func(*age.Result) error { return nil }}
+			err := age.Run(context.Background(), dir, c, []age.Peer{p}, all, &age.Result{}, quiet)
 			if err == nil || !strings.HasPrefix(err.Error(), p.Name+", day ") || !strings.Contains(err.Error(), "give a -dir with more space") {
 				t.Errorf("on a full disk: %v", err)
 			}

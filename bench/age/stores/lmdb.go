@@ -16,7 +16,7 @@ static int hf_open(const char *path, MDB_env **env, MDB_dbi *dbi, unsigned flags
 	MDB_txn *txn;
 	int rc = mdb_env_create(env);
 	if (rc == 0) rc = mdb_env_set_mapsize(*env, (size_t)64 << 30);
-	if (rc == 0) rc = mdb_env_open(*env, path, MDB_NOSUBDIR | flags, 0600);
+	if (rc == 0) rc = mdb_env_open(*env, path, MDB_NOSUBDIR | MDB_NOTLS | flags, 0600);
 	if (rc == 0) rc = mdb_txn_begin(*env, NULL, 0, &txn);
 	if (rc) return rc;
 	rc = mdb_dbi_open(txn, NULL, 0, dbi);
@@ -55,6 +55,7 @@ static int hf_apply(MDB_env *env, MDB_dbi dbi, const hf_op *ops, size_t n, char 
 	return mdb_txn_commit(txn);
 }
 
+// A goroutine may change its thread between calls: MDB_NOTLS, so that readers do not belong to threads.
 // hf_get renews the reader that an earlier call has left, as LMDB's documentation recommends.
 static int hf_get(MDB_env *env, MDB_dbi dbi, MDB_txn **txn, char *key, size_t size, size_t *value) {
 	MDB_val k = {size, key}, v;
@@ -106,9 +107,9 @@ import (
 func init() {
 	var major, minor, patch C.int
 	C.mdb_version(&major, &minor, &patch)
-	flats = append([]age.Peer{{
+	flats = append(flats, age.Peer{
 		Name: "LMDB", Note: fmt.Sprintf("version %d.%d.%d, one call of C for a transaction, a map of 64 GiB", major, minor, patch), Open: openLMDB,
-	}}, flats...)
+	})
 }
 
 type lmdbStore struct {

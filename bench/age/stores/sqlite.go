@@ -1,3 +1,5 @@
+//go:build cgo
+
 package stores
 
 import (
@@ -30,9 +32,12 @@ var sqlTexts = [statements]string{
 	sqlScan:   "SELECT key, value FROM keys",
 }
 
-func sqliteVersion() string {
+func init() {
 	version, _, _ := sqlite3.Version()
-	return "version " + version
+	flats = append(flats, age.Peer{
+		Name: "SQLite WAL", Note: "version " + version + ", journal_mode=WAL, synchronous=FULL, a table WITHOUT ROWID, prepared statements",
+		Open: openSQLite,
+	})
 }
 
 type sqliteStore struct {
@@ -92,18 +97,6 @@ func (s *sqliteStore) apply(t *sql.Tx, op *age.Op) (err error) {
 		err = fmt.Errorf("there is no operation %q", op.Do)
 	}
 	return err
-}
-
-// after is the first key that does not begin with the path of a bucket. Its last byte is not
-// 0xff, or there is an earlier one that is not: the length of a name is not.
-func after(path []byte) []byte {
-	end := append([]byte{}, path...)
-	for i := len(end) - 1; i >= 0; i-- {
-		if end[i]++; end[i] != 0 {
-			return end[:i+1]
-		}
-	}
-	return nil
 }
 
 func (s *sqliteStore) Get(name *age.Op) (int, error) {

@@ -31,7 +31,20 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said []string
-	r, err := age.Run(context.Background(), t.TempDir(), small, All(), all, func(line string) { said = append(said, line) })
+	days := 0
+	var r age.Result
+	err = age.Run(context.Background(), t.TempDir(), small, All(), all, &r, age.Watcher{
+		Say: func(line string) { said = append(said, line) },
+		Measured: func(r *age.Result) error {
+			days++
+			for _, life := range r.Lives {
+				if len(life.Stretches) != days {
+					t.Errorf("%d days of %s, want %d", len(life.Stretches), life.Peer, days)
+				}
+			}
+			return nil
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	}
 	peers := f.String("peers", "", "names of stores, with commas between; default: all")
 	f.StringVar(&o.dir, "dir", vfs.TempDir(), "where to put the stores, in a directory that is removed in the end")
-	f.StringVar(&o.json, "json", "", "a file for the result as JSON")
-	f.StringVar(&o.html, "html", "", "a file for a page with plots and tables")
+	f.StringVar(&o.json, "json", "", "a file for the result as JSON, written after each stretch")
+	f.StringVar(&o.html, "html", "", "a file for a page with plots and tables, written after each stretch")
 	f.BoolVar(&o.check, "check", false, "print which measures of Holdfast are on the last day what they were on the first")
 	if err := f.Parse(args); err != nil {
 		return nil, err

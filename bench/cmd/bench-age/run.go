@@ -36,19 +36,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer program.RemoveAll(dir)
-	load := program.Load()
-	r, err := age.Run(ctx, dir, o.config, o.peers, all, progress(stderr))
-	if err != nil {
+	r := &age.Result{
+		Command: strings.Join(append([]string{"bench-age"}, args...), " "), Date: time.Now().UTC().Format(time.DateOnly),
+		Machine: program.Machine(dir), Load: program.Load(), Versions: versions(),
+	}
+	files := func(r *age.Result) error { // after each stretch, so that what hours have measured is not lost
+		return errors.Join(write(o.json, r, report.JSON), write(o.html, r, report.HTML))
+	}
+	if err := age.Run(ctx, dir, o.config, o.peers, all, r, age.Watcher{Say: progress(stderr), Measured: files}); err != nil {
 		return err
 	}
-	r.Command = strings.Join(append([]string{"bench-age"}, args...), " ")
-	r.Date, r.Machine, r.Load = time.Now().UTC().Format(time.DateOnly), program.Machine(dir), load
-	r.Versions = versions()
 	report.Print(stdout, r)
 	if o.check {
 		suite.PrintTargets(stdout, report.Check(r))
 	}
-	return errors.Join(write(o.json, r, report.JSON), write(o.html, r, report.HTML))
+	return nil
 }
 
 // writable says why a file cannot be written. It is made if it is not there.
