@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"holdfast/bench/age/trace"
+	"holdfast/bench/suite"
 )
 
 // Select returns the peers of these names, in the order of the names; without names, all.
@@ -157,7 +158,7 @@ func start(ctx context.Context, j job) (Samples, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return nil, childError(ctx, j.Do, err, errs.String())
+		return nil, childError(ctx, &j, err, errs.String())
 	}
 	var samples Samples
 	if err := json.Unmarshal(out.Bytes(), &samples); err != nil {
@@ -167,7 +168,7 @@ func start(ctx context.Context, j job) (Samples, error) {
 }
 
 // childError is why a child has failed: what it said, or how it ended.
-func childError(ctx context.Context, do string, err error, said string) error {
+func childError(ctx context.Context, j *job, err error, said string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -175,12 +176,20 @@ func childError(ctx context.Context, do string, err error, said string) error {
 	if len(said) > 2000 { // a panic with all goroutines
 		said = said[:2000] + " ..."
 	}
-	if lower := strings.ToLower(said); strings.Contains(lower, "no space left on device") || strings.Contains(lower, "disk is full") {
-		said += " (give a -dir with more space, or fewer -days)"
+	if full(j.Dir, said) {
+		said += " (the disk is full: give a -dir with more space, or fewer -days)"
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 && said != "" {
-		return fmt.Errorf("to %s it: %s", do, said)
+		return fmt.Errorf("to %s it: %s", j.Do, said)
 	}
-	return fmt.Errorf("the process to %s it ended: %w: %s", do, err, said)
+	return fmt.Errorf("the process to %s it ended: %w: %s", j.Do, err, said)
+}
+
+// full says whether a child has failed because the disk is full. Not every store says so when it panics.
+func full(dir, said string) bool {
+	const little = 1 << 20
+	free, err := suite.DiskFree(dir)
+	said = strings.ToLower(said)
+	return err == nil && free < little || strings.Contains(said, "no space left on device") || strings.Contains(said, "disk is full")
 }

@@ -10,8 +10,8 @@ import (
 // Fdatasync waits until the data of f is on the disk.
 func Fdatasync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
 
-// diskFree is the number of bytes that files in dir can take.
-func diskFree(dir string) (int64, error) {
+// DiskFree is the number of bytes that files in dir can take.
+func DiskFree(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}

@@ -10,9 +10,9 @@ import (
 // Fdatasync waits until the data of f is on the disk.
 func Fdatasync(f *os.File) error { return f.Sync() }
 
-// diskFree is not known here: the files are written, and a full disk is found
+// DiskFree is not known here: the files are written, and a full disk is found
 // then.
-func diskFree(string) (int64, error) { return math.MaxInt64, nil }
+func DiskFree(string) (int64, error) { return math.MaxInt64, nil }
 
 // DiskBytes is how many bytes of the disk a file takes, if it has no holes.
 func DiskBytes(info os.FileInfo) int64 { return info.Size() }

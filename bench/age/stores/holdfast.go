@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"os"
 	"time"
 
 	"holdfast"
@@ -43,18 +44,37 @@ func ours(o holdfast.Options) func(dir string, noSync bool) (age.Store, error) {
 // vacuumed is Holdfast with AutoVacuum.
 type vacuumed struct{ holdfastStore }
 
-// Night gives it time, which a program that commits without a pause does not.
+// Night gives it time, which a program that commits without a pause does not: until little is free, and the
+// file, which becomes shorter in steps, has kept its length for some of its looks.
 func (s *vacuumed) Night() error {
-	const longest, share = 3 * time.Second, 0.25
+	const longest, looks = 3 * time.Second, 5
+	last, same := int64(-1), 0
 	for began := time.Now(); time.Since(began) < longest; time.Sleep(autoVacuum.Interval) {
-		free, size := int64(s.db.Stats().FreeAlloc), int64(0)
-		err := s.db.View(func(tx *holdfast.Tx) error {
-			size = tx.Size()
-			return nil
-		})
-		if err != nil || free < autoVacuum.MinBytes || float64(free) < share*float64(size) {
+		enough, err := s.tight()
+		if err != nil || enough && last < 0 { // there was nothing to do
 			return err
+		}
+		info, err := os.Stat(s.db.Path())
+		if err != nil {
+			return err
+		}
+		if same++; info.Size() != last || !enough {
+			last, same = info.Size(), 0
+		}
+		if same == looks {
+			return nil
 		}
 	}
 	return nil
+}
+
+// tight says whether so little is free that AutoVacuum does nothing.
+func (s *vacuumed) tight() (bool, error) {
+	const share = 0.25 // AutoVacuum's default
+	free, size := int64(s.db.Stats().FreeAlloc), int64(0)
+	err := s.db.View(func(tx *holdfast.Tx) error {
+		size = tx.Size()
+		return nil
+	})
+	return free < autoVacuum.MinBytes || float64(free) < share*float64(size), err
 }
