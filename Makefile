@@ -105,7 +105,7 @@ bench-blob: ## blobs compared with SHA-256, pwrite, bbolt, files and, with DOLT=
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-age
-bench-age: ## days of a build worker's database on every embedded store, measured as they pass: ten minutes, or hours (AGEFLAGS="-full -check -html results/lives.html" BENCHTAGS=lmdb)
+bench-age: ## days of a build worker's database on every embedded store, measured as they pass: ten minutes, or an hour and more (AGEFLAGS="-full -check -html results/lives.html" BENCHTAGS=lmdb)
 	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-age $(AGEFLAGS)
 
 .PHONY: bench-worker

@@ -89,6 +89,7 @@ type child struct {
 	life    *Life
 	store   Store
 	samples Samples
+	aged    int // transactions
 }
 
 // age replays the days of a stretch, without flushes.
@@ -96,27 +97,16 @@ func (c *child) age() error {
 	for range c.From {
 		c.life.Skip()
 	}
-	var took time.Duration
-	commits := 0
 	moved, known, err := trafficOf(func() (err error) {
 		if c.store, err = c.peer.Open(c.Dir, true); err != nil {
 			return fmt.Errorf("opening it: %w", err)
 		}
-		err = c.days(func(tx []Op) error {
-			began := time.Now()
-			err := c.store.Apply(tx)
-			took += time.Since(began)
-			commits++
-			return err
-		})
-		if err != nil {
+		if err := c.days(); err != nil {
 			return err
 		}
-		began := time.Now()
 		if err := c.store.Sync(); err != nil {
 			return fmt.Errorf("flushing it: %w", err)
 		}
-		took += time.Since(began)
 		store := c.store
 		c.store = nil
 		if err := store.Close(); err != nil {
@@ -128,23 +118,33 @@ func (c *child) age() error {
 		return err
 	}
 	if known {
-		c.samples.add(AgeWrites, moved.written/float64(commits))
+		c.samples.add(AgeWrites, moved.written/float64(c.aged))
 	}
-	c.samples.add(AgeRate, float64(commits)/took.Seconds())
 	return nil
 }
 
 // days removes what was measured before, and replays the days.
-func (c *child) days(apply func(tx []Op) error) error {
+func (c *child) days() error {
+	var took time.Duration
+	apply := func(tx []Op) error {
+		began := time.Now()
+		err := c.store.Apply(tx)
+		took += time.Since(began)
+		c.aged++
+		return err
+	}
 	if c.Stretch > 0 {
 		if err := c.life.undo(c.Stretch-1, apply); err != nil {
 			return fmt.Errorf("removing what was measured: %w", err)
 		}
 	}
 	for range c.To - c.From {
+		before := c.aged
+		took = 0
 		if err := c.life.Day(apply); err != nil {
 			return err
 		}
+		c.samples.add(AgeRate, float64(c.aged-before)/took.Seconds())
 		if s, ok := c.store.(Nightly); ok {
 			if err := s.Night(); err != nil {
 				return fmt.Errorf("the night after day %d: %w", c.life.day, err)

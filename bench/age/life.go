@@ -21,7 +21,7 @@ type Config struct {
 	Gets    int // in a round
 }
 
-// Quick is a run of about ten minutes, Full one of hours.
+// Quick is a run of five to ten minutes with recorded traces, Full one of an hour or more.
 var (
 	Quick = Config{Days: 100, Stretches: 5, Cycles: 20, Retention: 200, Prune: 20, Opens: 3, Rounds: 5, Commits: 60, Gets: 2000}
 	Full  = Config{Days: 1000, Stretches: 20, Cycles: 20, Retention: 200, Prune: 50, Opens: 5, Rounds: 7, Commits: 200, Gets: 20_000}

@@ -51,12 +51,12 @@ var Measures = []Measure{
 	{ID: Size, Title: "disk space of the files, closed", Unit: "B"},
 	{ID: Memory, Title: "memory of the process after the commits, without mapped files", Unit: "B"},
 	{ID: Peak, Title: "memory of the process after the commits, at its peak, with mapped files", Unit: "B"},
-	{ID: AgeRate, Title: "commits without flushes, while days are replayed", Unit: "/s", More: true},
+	{ID: AgeRate, Title: "commits without flushes, while days are replayed, of each day", Unit: "/s", More: true},
 	{ID: AgeWrites, Title: "bytes written for a commit while days are replayed, with compaction and all else", Unit: "B"},
 }
 
 // Samples are what was measured, by the IDs of measures and of floors: one number for each
-// round, process or stretch. What a system does not tell is missing.
+// round, process, day or stretch. What a system does not tell is missing.
 type Samples map[string][]float64
 
 func (s Samples) add(id string, value float64) { s[id] = append(s[id], value) }

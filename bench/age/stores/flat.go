@@ -8,7 +8,7 @@ func All() []age.Peer {
 }
 
 // flats are those without buckets. Those that need C add themselves.
-var flats = []age.Peer{{Name: "Pebble", Note: "the newest format, batches with Sync", Open: openPebble}}
+var flats = []age.Peer{{Name: "Pebble", Note: "the newest format, batches with Sync; most of its compactions are in the bytes while days are replayed only", Open: openPebble}}
 
 // after is the first key that does not begin with the path of a bucket. Its last byte is not
 // 0xff, or there is an earlier one that is not: the length of a name is not.

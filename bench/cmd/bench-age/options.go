@@ -24,7 +24,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("bench-age", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	full := f.Bool("full", false, "a thousand days, with more rounds: hours, and 4 GiB of disk")
+	full := f.Bool("full", false, "a thousand days, with more rounds: an hour or more, and 2 GiB of disk")
 	asked := age.Config{}
 	numbers := []struct {
 		name, usage   string
