@@ -51,38 +51,41 @@ func html(t *testing.T, r *age.Result) string {
 	return b.String()
 }
 
-// TestHTML: the page is well-formed, has all stores, measures, versions and both sets of colours, each plot
-// has a text and a line for each store, and there is nothing that a browser would load or run.
-func TestHTML(t *testing.T) {
-	r := sample()
-	text := html(t, r)
-	var all strings.Builder // text, and attributes that are read aloud
-	plots, paths, tables := 0, 0, 0
+// tally is what a page has.
+type tally struct {
+	plots, paths, tables int
+	text                 strings.Builder // with the attributes that are read aloud
+}
+
+// count reads a page, which has to be well-formed, and have nothing that a browser would load or run.
+func count(t *testing.T, text string) *tally {
+	t.Helper()
+	all := &tally{}
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			break
+			return all
 		}
 		if err != nil {
 			t.Fatalf("%v in:\n%s", err, text)
 		}
 		switch token := token.(type) {
 		case xml.CharData:
-			all.Write(token)
+			all.text.Write(token)
 		case xml.StartElement:
 			switch token.Name.Local {
 			case "table":
-				tables++
+				all.tables++
 			case "path":
-				paths++
+				all.paths++
 			case "script", "link", "img", "iframe", "object":
 				t.Errorf("a <%s>", token.Name.Local)
 			}
 			for _, a := range token.Attr {
 				if a.Name.Local == "aria-label" {
-					plots++
-					all.WriteString(a.Value + "\n")
+					all.plots++
+					all.text.WriteString(a.Value + "\n")
 				}
 				if a.Name.Local == "src" || a.Name.Local == "href" || strings.HasPrefix(a.Name.Local, "on") {
 					t.Errorf("%s=%q", a.Name.Local, a.Value)
@@ -90,9 +93,17 @@ func TestHTML(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHTML: the page is well-formed, has all stores, measures, versions and both sets of colours, each plot
+// has a text and a line for each store, and there is nothing that a browser would load or run.
+func TestHTML(t *testing.T) {
+	r := sample()
+	text := html(t, r)
+	all := count(t, text)
 	n := len(age.Measures)
-	if floors := 3; plots != n || tables != n || paths != 2*(n*len(r.Lives)+floors) { // a line, and its piece in the legend
-		t.Errorf("%d plots, %d tables, %d lines of %d measures", plots, tables, paths, n)
+	if floors := 3; all.plots != n || all.tables != n || all.paths != 2*(n*len(r.Lives)+floors) { // a line, and its piece in the legend
+		t.Errorf("%d plots, %d tables, %d lines of %d measures", all.plots, all.tables, all.paths, n)
 	}
 	wants := []string{r.Command, r.Date, r.Machine, r.Load, "go.etcd.io/bbolt v1.5.0", "a <program> & \"more\"", "as it is & so <on>",
 		"logarithmic", "day 40 / day 1", "floor on it", "stock <b> & 'map', day 1: 1 µs (990 ns–1.01 µs) to day 40: 21 µs"}
@@ -103,7 +114,7 @@ func TestHTML(t *testing.T) {
 		wants = append(wants, life.Peer)
 	}
 	for _, want := range wants {
-		if !strings.Contains(all.String(), want) {
+		if !strings.Contains(all.text.String(), want) {
 			t.Errorf("no %q", want)
 		}
 	}
