@@ -6,6 +6,7 @@ GO ?= go
 BENCH ?=
 BENCHFLAGS ?=
 BENCHTAGS ?=
+AGEFLAGS ?=
 DEMOFLAGS ?=
 PARTS ?=
 PROGRAMFLAGS ?=
@@ -102,6 +103,10 @@ bench-vacuum: ## vacuum during reads and writes, and compacting; which targets a
 bench-blob: ## blobs compared with SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt; which targets are met (BENCH="blob-write blob-bytes blob-rows blob-memory blob-read blob-remove" BENCHFLAGS="-full -v -json")
 	$(if $(DOLT),cd bench/dolt && $(GO) build -tags gms_pure_go -o ../../bin/bench-dolt .)
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
+
+.PHONY: bench-age
+bench-age: ## days of a build worker's database on every embedded store, measured as they pass: ten minutes, or an hour and more (AGEFLAGS="-full -check -html results/lives.html" BENCHTAGS=lmdb)
+	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-age $(AGEFLAGS)
 
 .PHONY: bench-worker
 bench-worker: ## steps, pruning, and snapshots compared with containerd's overlay snapshotter, as root; which targets are met (BENCH="step prune snapshots" BENCHFLAGS=-json)

@@ -38,8 +38,8 @@ func (o *options) replace(name string, print func(io.Writer), where string) erro
 	return os.WriteFile(o.document, text.Bytes(), 0o644)
 }
 
-// machine describes where it runs, as far as that can be found out.
-func machine(dir string) string {
+// Machine describes where it runs, as far as that can be found out.
+func Machine(dir string) string {
 	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU()), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 	for _, args := range [][]string{{"uname", "-r"}, {"df", "--output=fstype", dir}} {
 		if out, err := exec.Command(args[0], args[1:]...).Output(); err == nil {
@@ -67,8 +67,8 @@ func peerVersions() (versions []string) {
 	return versions
 }
 
-// load is how busy the machine is.
-func load() string {
+// Load is how busy the machine is.
+func Load() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "load not known"

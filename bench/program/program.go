@@ -49,13 +49,13 @@ func (p *Program) run(args []string, out io.Writer) error {
 	if o.config.Dir, err = os.MkdirTemp(o.config.Dir, "holdfast-"+p.Name+"-"); err != nil {
 		return err
 	}
-	defer removeAll(o.config.Dir)
+	defer RemoveAll(o.config.Dir)
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(interrupted)
 	go func() {
 		<-interrupted
-		removeAll(o.config.Dir)
+		RemoveAll(o.config.Dir)
 		os.Exit(130)
 	}()
 	if !o.json {
@@ -68,8 +68,8 @@ func (p *Program) run(args []string, out io.Writer) error {
 	return errors.Join(err, encoder.Encode(r))
 }
 
-// removeAll removes dir, also while files are still being made in it.
-func removeAll(dir string) {
+// RemoveAll removes dir, also while files are still being made in it.
+func RemoveAll(dir string) {
 	for range 100 {
 		if os.RemoveAll(dir) == nil {
 			return
@@ -99,7 +99,7 @@ type groupResult struct {
 func (p *Program) groups(o *options, out io.Writer) (*result, error) {
 	r := &result{
 		Command: strings.Join(append([]string{p.Name}, o.args...), " "), Date: time.Now().UTC().Format(time.DateOnly),
-		Machine: machine(o.config.Dir), Load: load(), Targets: []suite.Target{},
+		Machine: Machine(o.config.Dir), Load: Load(), Targets: []suite.Target{},
 	}
 	fmt.Fprintln(out, r.Machine+", "+r.Load)
 	var failed error
@@ -108,7 +108,7 @@ func (p *Program) groups(o *options, out io.Writer) (*result, error) {
 			continue
 		}
 		began := time.Now()
-		one := groupResult{Name: g.Name, Load: load()}
+		one := groupResult{Name: g.Name, Load: Load()}
 		t, err := g.Run(o.config)
 		if err == nil {
 			t.Print(out)

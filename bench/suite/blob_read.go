@@ -179,7 +179,7 @@ func (r *largeReads) randomly(k largeKind) (cold bool, err error) {
 	length := min(randomRead, r.c.Blobs.Large)
 	all := offsets(r.c.Blobs.Reads, r.c.Blobs.Large, length)
 	p := make([]byte, length)
-	before, err := counter("read_bytes")
+	before, err := Counter("read_bytes")
 	if err != nil {
 		return false, err
 	}
@@ -188,7 +188,7 @@ func (r *largeReads) randomly(k largeKind) (cold bool, err error) {
 		return false, err
 	}
 	err = r.times4K(randomCold, k.name, l, p, all)
-	after, failed := counter("read_bytes")
+	after, failed := Counter("read_bytes")
 	if err := errors.Join(err, failed, l.close()); err != nil {
 		return false, err
 	}

@@ -147,7 +147,7 @@ func copyFile(dst, src string) error {
 	}
 	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 1<<20))
 	if err == nil {
-		err = fdatasync(to)
+		err = Fdatasync(to)
 	}
 	return errors.Join(err, to.Close())
 }

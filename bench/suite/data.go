@@ -109,7 +109,7 @@ func bareFlush(dir string) (time.Duration, error) {
 		if _, err := f.WriteAt(noise[:4096], 0); err != nil {
 			return 0, err
 		}
-		if err := fdatasync(f); err != nil {
+		if err := Fdatasync(f); err != nil {
 			return 0, err
 		}
 		times[i] = float64(time.Since(began))

@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func fdatasync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
+// Fdatasync waits until the data of f is on the disk.
+func Fdatasync(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
 
-// diskFree is the number of bytes that files in dir can take.
-func diskFree(dir string) (int64, error) {
+// DiskFree is the number of bytes that files in dir can take.
+func DiskFree(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
@@ -18,8 +19,8 @@ func diskFree(dir string) (int64, error) {
 	return int64(s.Bavail * uint64(s.Bsize)), nil
 }
 
-// diskBytes is how many bytes of the disk a file takes.
-func diskBytes(info os.FileInfo) int64 {
+// DiskBytes is how many bytes of the disk a file takes.
+func DiskBytes(info os.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512
 	}
@@ -33,7 +34,7 @@ func dropCache(path string) error {
 		return err
 	}
 	defer f.Close()
-	if err := fdatasync(f); err != nil { // what is not on the disk cannot be dropped
+	if err := Fdatasync(f); err != nil { // what is not on the disk cannot be dropped
 		return err
 	}
 	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {

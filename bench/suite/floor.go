@@ -53,8 +53,8 @@ func (c *Config) shapeOf(e Engine) (shape, error) {
 
 // writes are the bytes handed to write calls, and the calls.
 func writes() (w [2]int64, err error) {
-	if w[0], err = counter("wchar"); err == nil {
-		w[1], err = counter("syscw")
+	if w[0], err = Counter("wchar"); err == nil {
+		w[1], err = Counter("syscw")
 	}
 	return w, err
 }
@@ -90,14 +90,14 @@ func (c *Config) bareCommits(s shape, flushes int) (commitRun, error) {
 			}
 		}
 		if flushes > 1 {
-			if err := fdatasync(f); err != nil {
+			if err := Fdatasync(f); err != nil {
 				return err
 			}
 		}
 		if _, err := f.WriteAt(noise[:pageSize], i%2*pageSize); err != nil {
 			return err
 		}
-		return fdatasync(f)
+		return Fdatasync(f)
 	})
 }
 
@@ -121,7 +121,7 @@ func (c *Config) bareLog(n int) (commitRun, error) {
 			return err
 		}
 		at += group
-		return fdatasync(f)
+		return Fdatasync(f)
 	})
 }
 

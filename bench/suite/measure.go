@@ -192,11 +192,11 @@ func perOperation(d time.Duration, n int, fn func() error) (sample, error) {
 }
 
 // written is the number of bytes that the process has handed to write calls.
-func written() (int64, error) { return counter("wchar") }
+func written() (int64, error) { return Counter("wchar") }
 
-// counter is a line of /proc/self/io: "wchar" is what written returns, "syscw"
+// Counter is a line of /proc/self/io: "wchar" is what written returns, "syscw"
 // the number of those calls.
-func counter(name string) (int64, error) {
+func Counter(name string) (int64, error) {
 	data, err := os.ReadFile("/proc/self/io")
 	if err != nil {
 		return 0, err
@@ -245,7 +245,7 @@ func flushText(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	return formatValue(float64(d), "ns")
+	return FormatValue(float64(d), "ns")
 }
 
 // text is a cell's median with the lowest and the highest value.
@@ -257,9 +257,9 @@ func (r *Row) text(column string) string {
 	case c.Text != "":
 		return c.Text
 	case c.Low == c.High:
-		return formatValue(c.Median, r.Unit)
+		return FormatValue(c.Median, r.Unit)
 	}
-	return fmt.Sprintf("%s (%s–%s)", formatValue(c.Median, r.Unit), formatValue(c.Low, r.Unit), formatValue(c.High, r.Unit))
+	return fmt.Sprintf("%s (%s–%s)", FormatValue(c.Median, r.Unit), FormatValue(c.Low, r.Unit), FormatValue(c.High, r.Unit))
 }
 
 // ratioOf are the columns whose ratio is shown.
@@ -306,8 +306,8 @@ func formatCount(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// formatValue writes a value that is in unit: "ns", "B", or a plain name.
-func formatValue(v float64, unit string) string {
+// FormatValue writes a value that is in unit: "ns", "B", or a plain name.
+func FormatValue(v float64, unit string) string {
 	switch unit {
 	case "ns":
 		return FormatDuration(time.Duration(v))

@@ -181,7 +181,7 @@ func openOnce(e Engine, path string) (time.Duration, error) {
 // more.
 func (c *Config) needs(bytes int64) error {
 	const margin = 256 << 20
-	free, err := diskFree(c.Dir)
+	free, err := DiskFree(c.Dir)
 	if err == nil && free < bytes+margin {
 		err = fmt.Errorf("%s has %s of free space, the files need %s", c.Dir, FormatBytes(float64(free)), FormatBytes(float64(bytes+margin)))
 	}

@@ -156,7 +156,7 @@ func (u *diskUse) look() (sum int64, err error) {
 		info, err := os.Lstat(filepath.Join(u.dir, e.Name()))
 		switch {
 		case err == nil:
-			sum += diskBytes(info)
+			sum += DiskBytes(info)
 		case !errors.Is(err, os.ErrNotExist): // removed in between
 			return 0, err
 		}

@@ -1,6 +1,6 @@
 // Command figures draws the pictures of the documentation from measured data: it reads
-// age.json, writers.json, steps.json and programs.json in a directory and writes an SVG file
-// beside each. The pictures have the colours of a light or a dark page, as the
+// age.json, writers.json, steps.json, programs.json and, where it has been measured, lives.json in
+// a directory and writes an SVG file beside each. The pictures have the colours of a light or a dark page, as the
 // reader's browser asks for.
 //
 //	go run ./cmd/figures results
@@ -9,7 +9,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -19,11 +21,13 @@ var figures = []struct {
 	name    string
 	command string // that measures the data
 	draw    func(data []byte) ([]byte, error)
+	later   bool // the data file may be missing
 }{
-	{"age", "bench-commit", drawAge},
-	{"writers", "bench-commit", drawWriters},
-	{"steps", "bench-step", drawSteps},
-	{"programs", "programs", drawPrograms},
+	{"age", "bench-commit", drawAge, false},
+	{"writers", "bench-commit", drawWriters, false},
+	{"steps", "bench-step", drawSteps, false},
+	{"programs", "programs", drawPrograms, false},
+	{"lives", "bench-age", drawLives, true},
 }
 
 func main() {
@@ -40,6 +44,10 @@ func main() {
 func drawAll(dir string) error {
 	for _, f := range figures {
 		svg, err := drawFile(dir, f.name, f.draw)
+		if f.later && errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(os.Stderr, "figures: there is no %s.json, which %s measures\n", f.name, f.command)
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,47 @@
+// Command bench-age replays the life of a build worker's database on every embedded store, and
+// measures each on the first day and after each stretch of days (package age).
+//
+//	go run ./cmd/bench-age                                # a hundred days, less than ten minutes
+//	go run ./cmd/bench-age -full -html age.html           # a thousand days, an hour or more
+//	go run -tags lmdb ./cmd/bench-age                     # with LMDB
+//	go run ./cmd/bench-age -peers holdfast,stock -check   # two stores; what has stayed as it was
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"holdfast/bench/age"
+	"holdfast/bench/age/stores"
+	"holdfast/bench/age/trace"
+)
+
+// recorded are the traces of the life.
+func recorded() ([]*trace.Trace, error) { return []*trace.Trace{age.Synthetic()}, nil }
+
+func main() {
+	age.RunChild(stores.All(), recorded)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(exitCode(err, os.Stderr))
+}
+
+// exitCode says what is wrong, and returns the code with which the program ends.
+func exitCode(err error, stderr io.Writer) int {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "bench-age: interrupted; its files are removed")
+		return 130
+	}
+	fmt.Fprintln(stderr, "bench-age:", err)
+	return 1
+}
