@@ -6,8 +6,8 @@ import (
 	"holdfast/bench/age/trace"
 )
 
-// Synthetic is a trace that no program made, for tests, and for runs without recorded ones: 40
-// transactions that put 8 keys each under a digest, in nested buckets, and what removes them.
+// Synthetic is a trace that no program made, for tests: 40 transactions that put 8 keys each under a digest, in nested buckets,
+// and what removes them.
 func Synthetic() *trace.Trace {
 	const transactions, keys = 40, 8
 	t := &trace.Trace{Program: "synthetic", Revisions: transactions}

@@ -19,14 +19,11 @@ import (
 
 	"holdfast/bench/age"
 	"holdfast/bench/age/stores"
-	"holdfast/bench/age/trace"
+	"holdfast/bench/age/traces"
 )
 
-// recorded are the traces of the life.
-func recorded() ([]*trace.Trace, error) { return []*trace.Trace{age.Synthetic()}, nil }
-
 func main() {
-	age.RunChild(stores.All(), recorded)
+	age.RunChild(stores.All(), traces.All)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

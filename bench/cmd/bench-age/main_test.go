@@ -15,13 +15,14 @@ import (
 
 	"holdfast/bench/age"
 	"holdfast/bench/age/stores"
+	"holdfast/bench/age/traces"
 )
 
 // asProgram makes this test binary the program.
 const asProgram = "HOLDFAST_BENCH_AGE_TEST"
 
 func TestMain(m *testing.M) {
-	age.RunChild(stores.All(), recorded)
+	age.RunChild(stores.All(), traces.All)
 	if os.Getenv(asProgram) != "" {
 		main()
 	}

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/bench/age"
 	"holdfast/bench/age/report"
+	"holdfast/bench/age/traces"
 	"holdfast/bench/program"
 	"holdfast/bench/suite"
 )
@@ -27,7 +28,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return err
 		}
 	}
-	all, err := recorded()
+	all, err := traces.All()
 	if err != nil {
 		return err
 	}
