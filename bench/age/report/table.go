@@ -102,7 +102,7 @@ func ratio(first, last age.Cell) string {
 func Print(w io.Writer, r *age.Result) {
 	fmt.Fprintf(w, "%s; %s\n%s\n\n", r.Machine, r.Load, Story(r))
 	for _, life := range r.Lives {
-		fmt.Fprintf(w, "- %s: %s\n", life.Peer, life.Note)
+		fmt.Fprintf(w, "- `%s`: %s\n", life.Peer, life.Note)
 	}
 	for _, t := range Tables(r) {
 		fmt.Fprintf(w, "\n%s\n\n| %s |\n|%s\n", t.Title, strings.Join(t.Columns, " | "), strings.Repeat(" --- |", len(t.Columns)))

@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal(data, &r); err != nil || len(r.Lives) != 2 || r.Config.Days != 3 || r.Config.Retention != age.Quick.Retention {
 		t.Errorf("%v, %+v", err, r)
 	}
-	if r.Machine == "" || r.Date == "" || !strings.HasPrefix(r.Command, "bench-age -dir ") || len(r.Traces) == 0 {
+	if r.Machine == "" || r.Date == "" || !strings.HasPrefix(r.Command, "bench-age -commits=3 ") || strings.Contains(r.Command, dir) || len(r.Traces) == 0 {
 		t.Errorf("%+v", r)
 	}
 	page, err := os.ReadFile(html)

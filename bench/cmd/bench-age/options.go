@@ -18,6 +18,7 @@ type options struct {
 	dir        string
 	json, html string // files
 	check      bool
+	command    string // what it is called with, but for places
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -57,7 +58,13 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	if o.config = age.Quick; *full {
 		o.config = age.Full
 	}
+	o.command = "bench-age"
 	f.Visit(func(given *flag.Flag) {
+		switch given.Name {
+		case "dir", "json", "html", "check":
+		default:
+			o.command += fmt.Sprintf(" -%s=%s", given.Name, given.Value)
+		}
 		for _, n := range numbers {
 			if n.name == given.Name {
 				*n.preset = *n.field

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"holdfast/bench/age"
@@ -38,7 +37,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer program.RemoveAll(dir)
 	r := &age.Result{
-		Command: strings.Join(append([]string{"bench-age"}, args...), " "), Date: time.Now().UTC().Format(time.DateOnly),
+		Command: o.command, Date: time.Now().UTC().Format(time.DateOnly),
 		Machine: program.Machine(dir), Load: program.Load(), Versions: versions(),
 	}
 	files := func(r *age.Result) error { // after each stretch, so that what hours have measured is not lost

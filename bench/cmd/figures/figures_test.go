@@ -84,7 +84,7 @@ func TestLives(t *testing.T) {
 		life := age.PeerLife{Peer: peer}
 		for day := range 3 {
 			v := float64((i + 1) * (day + 1))
-			life.Stretches = append(life.Stretches, age.Stretch{Day: 1 + day*500, Samples: age.Samples{age.Written: {v * 1024}, age.Size: {v * (1 << 20)}}})
+			life.Stretches = append(life.Stretches, age.Stretch{Day: 1 + day*500, Samples: age.Samples{age.Written: {v * 1024}, age.Rate: {v}}})
 		}
 		r.Lives = append(r.Lives, life)
 	}

@@ -10,7 +10,7 @@ import (
 // lmdb is drawn where it takes part.
 var lmdb = engine{"LMDB", "LMDB", "c"}
 
-// drawLives draws what a commit writes and what the files take, by the days that the stores have lived.
+// drawLives draws how fast commits are and what they write, by the days that the stores have lived.
 func drawLives(data []byte) ([]byte, error) {
 	var r age.Result
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -24,8 +24,8 @@ func drawLives(data []byte) ([]byte, error) {
 		title, id string
 		unit      float64
 	}{
+		{"durable commits a second", age.Rate, 1},
 		{"written by a durable commit, KiB", age.Written, 1 << 10},
-		{"disk space of the files, MiB", age.Size, 1 << 20},
 	} {
 		c := panel{title: p.title, x: "days"}
 		for _, e := range []engine{ours, stock, lmdb, pebble, sqlite} {
