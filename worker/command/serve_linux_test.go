@@ -84,6 +84,12 @@ func startDaemon(t *testing.T, args ...string) *aDaemon {
 func (d *aDaemon) stop() {
 	d.t.Helper()
 	check(d.t, d.cmd.Process.Signal(syscall.SIGTERM))
+	d.ended()
+}
+
+// ended returns when it has ended, as it should.
+func (d *aDaemon) ended() {
+	d.t.Helper()
 	err := <-d.end
 	d.end <- err
 	if err != nil {
@@ -278,7 +284,7 @@ func TestServeDrains(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 5 {
 		t.Errorf("the step of a daemon that ends: exit code %d", code)
 	}
-	d.stop()
+	d.ended() // it was asked to end, and may have
 }
 
 // A killed daemon leaves a stale socket: the next command opens the store itself, and the next daemon replaces the socket.

@@ -135,7 +135,7 @@ func (p *places) make(name string, limits *group) (*place, error) {
 		if slices.Contains(limits.dirs, dir) {
 			dir = filepath.Join(dir, innerGroup)
 		}
-		err := unix.Mkdir(dir, 0o755)
+		err := makeGroup(dir, filepath.Join(h.at, p.name))
 		if err == nil {
 			l.dirs = append(l.dirs, dir)
 			err = l.open(dir, h.v2)
@@ -145,6 +145,20 @@ func (p *places) make(name string, limits *group) (*place, error) {
 		}
 	}
 	return l, nil
+}
+
+// makeGroup makes a group, and that of all steps anew if it is gone: something that tidies up, as a systemd does when it ends,
+// removes groups that are empty. A group with limits is not made anew: it would have none.
+func makeGroup(dir, all string) error {
+	for {
+		err := unix.Mkdir(dir, 0o755)
+		if err != unix.ENOENT || filepath.Dir(dir) != all {
+			return err
+		}
+		if err := unix.Mkdir(all, 0o755); err != nil && err != unix.EEXIST {
+			return err
+		}
+	}
 }
 
 func (l *place) open(dir string, v2 bool) (err error) {
