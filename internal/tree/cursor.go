@@ -27,23 +27,25 @@ type Cursor struct {
 	// Near.
 	Copies bool
 
-	t     *Tree
-	stack []frame
-	room  [5]frame // the stack of a tree of usual height
-	key   []byte   // of the element it stands on
-	on    bool     // it stands on an element
-	gone  bool     // which DeleteValue has removed; the path leads to the one after it
-	edits uint64   // of the tree, when the stack was built
+	on    bool // it stands on an element
+	gone  bool // which DeleteValue has removed; the path leads to the one after it
+	back  bool // the last move of this walk was Prev
+	forth bool // it was Next
+	near  bool // there are heads
+	edged bool // the tree had an edge when the walk began
 
-	back, forth bool // the last move of this walk was Prev; was Next
+	t     *Tree
+	edits uint64 // of the tree, when the stack was built
+	stack []frame
+	room  [3]frame // the stack of a tree of up to half a million keys of usual size
+	key   []byte   // of the element it stands on
 
 	forward, backward run    // see Step; one of both at most
-	copied            []byte // of one of them
+	heads             []byte // a copy of the headers of the elements of its leaf
 
 	// Of the tree when the walk began: edits, and the last key if there was an edge.
 	since uint64
 	last  []byte
-	edged bool
 }
 
 // Init makes c a cursor over t, not positioned.

@@ -14,8 +14,6 @@ type run struct {
 	leaf []byte
 	at   int // where the header of the next element is
 	left int // how many elements there are; 0: there is no run
-
-	heads []byte // a copy of the headers of the leaf's elements; nil: there is none
 }
 
 // Step is the next element, if it is in the leaf on which the cursor stands or in the next one, nothing can be edited, and
@@ -38,10 +36,10 @@ func (c *Cursor) Step() (key, value []byte, bucket, ok bool) {
 // would have to catch that at each step takes half the time.
 func (c *Cursor) Near() (key, value []byte, bucket, ok bool) {
 	r := &c.forward
-	if r.left == 0 || r.heads == nil {
+	if r.left == 0 || !c.near {
 		return nil, nil, false, false
 	}
-	start, mid, end, flags, ok := page.LeafBoundsOf(r.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
+	start, mid, end, flags, ok := page.LeafBoundsOf(c.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
 	if !ok {
 		return nil, nil, false, false
 	}
@@ -53,10 +51,10 @@ func (c *Cursor) Near() (key, value []byte, bucket, ok bool) {
 // NearBack is Near to the previous element.
 func (c *Cursor) NearBack() (key, value []byte, bucket, ok bool) {
 	r := &c.backward
-	if r.left == 0 || r.heads == nil {
+	if r.left == 0 || !c.near {
 		return nil, nil, false, false
 	}
-	start, mid, end, flags, ok := page.LeafBoundsOf(r.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
+	start, mid, end, flags, ok := page.LeafBoundsOf(c.heads[r.at-page.HeaderSize:], r.at, len(r.leaf))
 	if !ok {
 		return nil, nil, false, false
 	}
@@ -68,13 +66,11 @@ func (c *Cursor) NearBack() (key, value []byte, bucket, ok bool) {
 // maxCopied is how many headers are copied at most. Longer leaves are rare.
 const maxCopied = 256
 
-// heads are the headers of a leaf's elements, for Near.
-func (c *Cursor) heads(p page.Page) []byte {
-	if !c.Copies || p.Count() > maxCopied {
-		return nil
+// copyHeads copies the headers of the elements of a leaf in which a run begins, for Near.
+func (c *Cursor) copyHeads(p page.Page) {
+	if c.near = c.Copies && p.Count() <= maxCopied; c.near {
+		c.heads = append(c.heads[:0], p.Bytes()[page.HeaderSize:][:p.Count()*page.LeafElementSize]...)
 	}
-	c.copied = append(c.copied[:0], p.Bytes()[page.HeaderSize:][:p.Count()*page.LeafElementSize]...)
-	return c.copied
 }
 
 // StepBack is Step to the previous element.
@@ -101,10 +97,13 @@ func (c *Cursor) startRun() {
 	leaf, header := top.p.Bytes(), page.HeaderSize+top.index*page.LeafElementSize
 	switch {
 	case c.forth:
-		c.forward = run{leaf, header + page.LeafElementSize, top.count - 1 - top.index, c.heads(top.p)}
+		c.forward = run{leaf, header + page.LeafElementSize, top.count - 1 - top.index}
 	case c.back:
-		c.backward = run{leaf, header - page.LeafElementSize, top.index, c.heads(top.p)}
+		c.backward = run{leaf, header - page.LeafElementSize, top.index}
+	default:
+		return
 	}
+	c.copyHeads(top.p)
 }
 
 // settle ends a run, and makes the path and the key those of the element on which the cursor stands.
@@ -163,10 +162,11 @@ func (c *Cursor) across(back bool) (key, value []byte, bucket, ok bool) {
 	top.p, top.index, top.count = p, near, p.Count()
 	header := page.HeaderSize + near*page.LeafElementSize
 	if back {
-		*from = run{p.Bytes(), header - page.LeafElementSize, near, c.heads(p)}
+		*from = run{p.Bytes(), header - page.LeafElementSize, near}
 	} else {
-		*from = run{p.Bytes(), header + page.LeafElementSize, far, c.heads(p)}
+		*from = run{p.Bytes(), header + page.LeafElementSize, far}
 	}
+	c.copyHeads(p)
 	c.key = key
 	return key, value, flags&page.BucketFlag != 0, true
 }
