@@ -15,7 +15,7 @@ type pebbleStore struct {
 }
 
 func openPebble(path string, durable bool) (suite.CommitStore, error) {
-	db, err := pebble.Open(path, &pebble.Options{Logger: errorsOnly{}})
+	db, err := pebble.Open(path, &pebble.Options{Logger: PebbleErrors{}})
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +31,18 @@ func (s *pebbleStore) Commit(key, value []byte) error { return s.db.Set(key, val
 
 func (s *pebbleStore) Close() error { return s.db.Close() }
 
-// errorsOnly leaves out what Pebble tells about its work.
-type errorsOnly struct{}
+// PebbleErrors is a logger that leaves out what Pebble tells about its work.
+type PebbleErrors struct{}
 
-func (errorsOnly) Infof(string, ...any) {}
+// Infof prints nothing.
+func (PebbleErrors) Infof(string, ...any) {}
 
-func (errorsOnly) Errorf(format string, args ...any) {
+// Errorf prints an error.
+func (PebbleErrors) Errorf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "pebble: "+format+"\n", args...)
 }
 
-func (errorsOnly) Fatalf(format string, args ...any) {
+// Fatalf panics with an error.
+func (PebbleErrors) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("pebble: "+format, args...))
 }

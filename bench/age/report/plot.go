@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"holdfast/bench/age"
+	"holdfast/bench/axis"
 	"holdfast/bench/suite"
 )
 
@@ -63,19 +64,19 @@ func newPlot(r *age.Result, m age.Measure) (plot, bool) {
 	}
 	low, high := slices.Min(values), slices.Max(values)
 	p.Logarithmic = low > 0 && high/low > logarithmicFrom
-	y := axis{0, high * 1.05, p.Bottom, p.Top, p.Logarithmic}
+	y := axis.Scale{High: high * 1.05, A: p.Bottom, B: p.Top, Logarithmic: p.Logarithmic}
 	if high == 0 {
-		y.high = 1
+		y.High = 1
 	}
 	if p.Logarithmic {
-		y.low, y.high = math.Pow(10, math.Floor(math.Log10(low))), math.Pow(10, math.Ceil(math.Log10(high)))
+		y.Low, y.High = axis.Decade(low, math.Floor), axis.Decade(high, math.Ceil)
 	}
-	for _, v := range y.ticks() {
-		p.Rows = append(p.Rows, mark{y.at(v), suite.FormatValue(v, m.Unit)})
+	for _, v := range y.Ticks() {
+		p.Rows = append(p.Rows, mark{y.At(v), suite.FormatValue(v, m.Unit)})
 	}
-	x := axis{0, slices.Max(days), p.Left, p.Right, false}
-	for _, v := range x.ticks() {
-		p.Columns = append(p.Columns, mark{x.at(v), fmt.Sprint(v)})
+	x := axis.Scale{High: slices.Max(days), A: p.Left, B: p.Right}
+	for _, v := range x.Ticks() {
+		p.Columns = append(p.Columns, mark{x.At(v), fmt.Sprint(v)})
 	}
 	var told []string
 	for i, life := range r.Lives {
@@ -95,14 +96,14 @@ func newPlot(r *age.Result, m age.Measure) (plot, bool) {
 // classes is how many colours there are for peers. The floor has one more.
 const classes, floorClass = 9, 9
 
-func newLine(at int, life age.PeerLife, m age.Measure, x, y axis) line {
+func newLine(at int, life age.PeerLife, m age.Measure, x, y axis.Scale) line {
 	l := line{Class: at % classes, Peer: life.Peer}
 	for _, s := range life.Stretches {
 		c, ok := s.Samples.Cell(m.ID)
 		if !ok {
 			continue
 		}
-		d := dot{x.at(float64(s.Day)), y.at(c.Median), fmt.Sprintf("day %d: %s", s.Day, text(c, m.Unit))}
+		d := dot{x.At(float64(s.Day)), y.At(c.Median), fmt.Sprintf("day %d: %s", s.Day, text(c, m.Unit))}
 		verb := "L"
 		if l.Path == "" {
 			verb = "M"
@@ -126,41 +127,6 @@ func floors(r *age.Result, m age.Measure) age.PeerLife {
 		}
 	}
 	return life
-}
-
-// axis gives the places from a to b of values from low to high.
-type axis struct {
-	low, high, a, b float64
-	logarithmic     bool
-}
-
-func (x axis) at(v float64) float64 {
-	low, high := x.low, x.high
-	if x.logarithmic {
-		v, low, high = math.Log(v), math.Log(low), math.Log(high)
-	}
-	return math.Round((x.a+(v-low)/(high-low)*(x.b-x.a))*10) / 10
-}
-
-// ticks are the powers of ten, or four or so round numbers.
-func (x axis) ticks() (all []float64) {
-	if x.logarithmic {
-		for v := x.low; v <= x.high*1.001; v *= 10 {
-			all = append(all, v)
-		}
-		return all
-	}
-	step := math.Pow(10, math.Floor(math.Log10(x.high/3)))
-	for _, factor := range []float64{5, 2} {
-		if x.high/(step*factor) >= 3 {
-			step *= factor
-			break
-		}
-	}
-	for i := 0.0; i*step <= x.high; i++ {
-		all = append(all, i*step)
-	}
-	return all
 }
 
 // best are the peers of a measure on the last day, the best one first.

@@ -200,15 +200,3 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
-
-// TestTicks: no axis has none, or too many numbers to read.
-func TestTicks(t *testing.T) {
-	for _, high := range []float64{1, 1.05, 2, 3, 20, 100, 999, 1000, 4.2e7} {
-		if n := len((axis{0, high, 0, 1, false}).ticks()); n < 3 || n > 11 {
-			t.Errorf("up to %v: %d", high, n)
-		}
-	}
-	if got := (axis{10, 1000, 0, 1, true}).ticks(); !reflect.DeepEqual(got, []float64{10, 100, 1000}) {
-		t.Errorf("%v", got)
-	}
-}

@@ -14,7 +14,7 @@ import (
 // TestFullDisk: with each store, a disk that is full fails the run, and the error says so, and what to do.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: it mounts")
+		t.Skip("left out: it mounts, which needs root")
 	}
 	all, err := traces()
 	if err != nil {
@@ -24,7 +24,7 @@ func TestFullDisk(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
-				t.Skip(err)
+				t.Skipf("left out: no tmpfs can be mounted: %v", err)
 			}
 			t.Cleanup(func() {
 				if err := unix.Unmount(dir, 0); err != nil {

@@ -3,12 +3,12 @@ package stores
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"holdfast/bench/age"
 	"holdfast/bench/age/trace"
+	"holdfast/bench/peers"
 )
 
 type pebbleStore struct {
@@ -17,7 +17,7 @@ type pebbleStore struct {
 }
 
 func openPebble(dir string, noSync bool) (age.Store, error) {
-	db, err := pebble.Open(file(dir), &pebble.Options{Logger: errorsOnly{}, FormatMajorVersion: pebble.FormatNewest})
+	db, err := pebble.Open(file(dir), &pebble.Options{Logger: peers.PebbleErrors{}, FormatMajorVersion: pebble.FormatNewest})
 	if err != nil {
 		return nil, err
 	}
@@ -93,16 +93,3 @@ func (s *pebbleStore) Walk(fn func(flat, value []byte) error) (err error) {
 func (s *pebbleStore) Sync() error { return s.db.LogData(nil, pebble.Sync) }
 
 func (s *pebbleStore) Close() error { return s.db.Close() }
-
-// errorsOnly leaves out what Pebble tells about its work.
-type errorsOnly struct{}
-
-func (errorsOnly) Infof(string, ...any) {}
-
-func (errorsOnly) Errorf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "pebble: "+format+"\n", args...)
-}
-
-func (errorsOnly) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("pebble: "+format, args...))
-}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"holdfast/bench/axis"
 )
 
 // A picture has panels of lines, side by side, or groups of bars, one below the other.
@@ -90,22 +92,6 @@ func (p *picture) layout() {
 	}
 }
 
-// scale gives the place of a value on an axis from a to b.
-type scale struct {
-	low, high, a, b float64
-	logarithmic     bool
-}
-
-func (s scale) at(v float64) float64 {
-	low, high := s.low, s.high
-	if s.logarithmic {
-		v, low, high = math.Log(v), math.Log(low), math.Log(high)
-	}
-	return round(s.a + (v-low)/(high-low)*(s.b-s.a))
-}
-
-func round(v float64) float64 { return math.Round(v*10) / 10 }
-
 // plot draws the lines of a panel between left and right.
 func (p *picture) plot(c *panel, left, right float64) {
 	var xs, ys []float64
@@ -114,26 +100,26 @@ func (p *picture) plot(c *panel, left, right float64) {
 			xs, ys = append(xs, at.x), append(ys, at.y)
 		}
 	}
-	x := scale{0, slices.Max(xs), left, right, c.logarithmic}
-	y := scale{0, slices.Max(ys) * 1.05, plotTop + plotHeight, plotTop, c.logarithmic}
+	x := axis.Scale{High: slices.Max(xs), A: left, B: right, Logarithmic: c.logarithmic}
+	y := axis.Scale{High: slices.Max(ys) * 1.05, A: plotTop + plotHeight, B: plotTop, Logarithmic: c.logarithmic}
 	if c.logarithmic {
-		x.low, y.low = slices.Min(xs), decade(slices.Min(ys), math.Floor)
-		y.high = decade(slices.Max(ys), math.Ceil)
+		x.Low, y.Low = slices.Min(xs), axis.Decade(slices.Min(ys), math.Floor)
+		y.High = axis.Decade(slices.Max(ys), math.Ceil)
 	}
-	for _, v := range ticks(y.low, y.high, c.logarithmic) {
-		p.Lines = append(p.Lines, line{left, y.at(v), right, y.at(v)})
-		p.Texts = append(p.Texts, text{"number", "end", number(v), left - 8, y.at(v) + 4})
+	for _, v := range y.Ticks() {
+		p.Lines = append(p.Lines, line{left, y.At(v), right, y.At(v)})
+		p.Texts = append(p.Texts, text{"number", "end", number(v), left - 8, y.At(v) + 4})
 	}
-	marks := ticks(0, x.high, false)
+	marks := axis.Scale{High: x.High}.Ticks()
 	if c.logarithmic {
 		slices.Sort(xs)
 		marks = slices.Compact(xs)
 	}
 	for _, v := range marks {
-		p.Texts = append(p.Texts, text{"number", "middle", number(v), x.at(v), plotTop + plotHeight + 20})
+		p.Texts = append(p.Texts, text{"number", "middle", number(v), x.At(v), plotTop + plotHeight + 20})
 	}
 	p.Texts = append(p.Texts, text{"name", "start", c.title, left - 30, plotTop - 20},
-		text{"number", "middle", c.x, round((left + right) / 2), plotTop + plotHeight + 40})
+		text{"number", "middle", c.x, axis.Round((left + right) / 2), plotTop + plotHeight + 40})
 	var labels []text
 	for _, s := range c.series {
 		drawn := path{Class: s.class}
@@ -142,7 +128,7 @@ func (p *picture) plot(c *panel, left, right float64) {
 			if i == 0 {
 				verb = "M"
 			}
-			dot := point2{x.at(at.x), y.at(at.y)}
+			dot := point2{x.At(at.x), y.At(at.y)}
 			drawn.D += fmt.Sprintf("%s%g %g", verb, dot.X, dot.Y)
 			drawn.Dots = append(drawn.Dots, dot)
 		}
@@ -175,7 +161,7 @@ func (p *picture) rows() float64 {
 		p.Texts = append(p.Texts, text{"name", "start", g.Title, 20, y})
 		for _, b := range g.bars {
 			y += rowHeight
-			long := round(max(b.value/longest*(right-left), 1))
+			long := axis.Round(max(b.value/longest*(right-left), 1))
 			p.Bars = append(p.Bars, rect{b.class, left, y - 11, long, 13})
 			p.Texts = append(p.Texts, text{"number", "end", b.label, left - 10, y},
 				text{"name " + b.class, "start", fmt.Sprintf("%.3g", b.value), left + long + 8, y})
@@ -185,32 +171,9 @@ func (p *picture) rows() float64 {
 	return y - 20
 }
 
-func decade(v float64, to func(float64) float64) float64 { return math.Pow(10, to(math.Log10(v))) }
-
-// ticks are round values from low to high: four or so, or the powers of ten.
-func ticks(low, high float64, logarithmic bool) (all []float64) {
-	if logarithmic {
-		for v := low; v <= high*1.001; v *= 10 {
-			all = append(all, v)
-		}
-		return all
-	}
-	step := decade(high/4, math.Floor)
-	for _, factor := range []float64{5, 2} {
-		if high/(step*factor) >= 3 {
-			step *= factor
-			break
-		}
-	}
-	for i := 0.0; i*step <= high; i++ {
-		all = append(all, i*step)
-	}
-	return all
-}
-
 func number(v float64) string {
 	if v >= 1000 && v == math.Trunc(v) {
 		return thousands(int(v))
 	}
-	return strconv.FormatFloat(round(v), 'g', -1, 64)
+	return strconv.FormatFloat(axis.Round(v), 'g', -1, 64)
 }

@@ -109,15 +109,3 @@ func TestLives(t *testing.T) {
 		t.Errorf("without Holdfast: %v", err)
 	}
 }
-
-func TestTicks(t *testing.T) {
-	for _, c := range []struct {
-		high float64
-		want []float64
-	}{{3.2, []float64{0, 0.5, 1, 1.5, 2, 2.5, 3}}, {400_000, []float64{0, 100_000, 200_000, 300_000, 400_000}}, {45, []float64{0, 10, 20, 30, 40}}} {
-		got := ticks(0, c.high, false)
-		if len(got) != len(c.want) || got[1] != c.want[1] {
-			t.Errorf("up to %v: %v, want %v", c.high, got, c.want)
-		}
-	}
-}
