@@ -14,7 +14,7 @@ const (
 )
 
 // transfer is an import, export or comparison. It works only while it has one of few places, which it gives to others while it
-// waits for its client.
+// waits for its client. One goroutine at a time calls client; end can be called beside it.
 type transfer struct {
 	s *Service
 

@@ -167,22 +167,23 @@ func (*Driver) Finished(l snapshot.Layer) bool {
 	return err == nil
 }
 
-// Finish makes the image, and deletes what it was made of.
+// Finish makes the image, and deletes what it was made of; of several calls for one layer the first works and the others wait.
 func (d *Driver) Finish(ctx context.Context, l snapshot.Layer) error {
-	return d.convert(ctx, l)
-}
-
-// convert is Finish; of several calls for one layer the first works and the others wait.
-func (d *Driver) convert(ctx context.Context, l snapshot.Layer) error {
 	if d.Finished(l) {
 		return nil
 	}
-	unlock := d.lock(l.ID)
+	unlock, err := d.making.Lock(ctx, l.ID)
+	if err != nil {
+		return err
+	}
 	defer unlock()
 	if d.Finished(l) {
 		return nil
 	}
 	if err := ensureImage(ctx, l.Dir); err != nil || isTree(l.Dir) {
+		return err
+	}
+	if err := fstree.Flush(l.Dir); err != nil { // a process that was killed may have named the image, and not flushed that
 		return err
 	}
 	for _, dir := range []string{changes(l.Dir), scratch(l.Dir)} {
@@ -198,7 +199,10 @@ func (d *Driver) prepare(ctx context.Context, l snapshot.Layer) error {
 	if stackable(l.Dir) {
 		return nil
 	}
-	unlock := d.lock(l.ID)
+	unlock, err := d.making.Lock(ctx, l.ID)
+	if err != nil {
+		return err
+	}
 	defer unlock()
 	return ensureImage(ctx, l.Dir)
 }
@@ -219,15 +223,4 @@ func ensureImage(ctx context.Context, dir string) error {
 		return stayTree(ctx, dir, refused)
 	}
 	return err
-}
-
-// lock takes the lock of a layer.
-func (d *Driver) lock(id snapshot.ID) (unlock func()) {
-	for {
-		unlock, busy := d.making.Try(id)
-		if unlock != nil {
-			return unlock
-		}
-		<-busy
-	}
 }

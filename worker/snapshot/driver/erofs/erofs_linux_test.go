@@ -98,6 +98,39 @@ func TestAfterCrash(t *testing.T) {
 	}
 }
 
+// TestChildBeforeTheTreeGoes: a child needs its parent's image only. The tree of that is still there then, also when the process is
+// killed, and goes with Finish.
+func TestChildBeforeTheTreeGoes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("left out: overlay layers have trusted attributes, which need root")
+	}
+	parent := snapshot.Layer{ID: 1, Dir: t.TempDir()}
+	d := erofs.New()
+	create := func(tree snapshot.Tree) {
+		t.Helper()
+		if err := d.Create(t.Context(), tree); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(snapshot.Tree{Layer: parent, Kind: snapshot.Active})
+	if err := os.WriteFile(filepath.Join(parent.Dir, "fs", "file"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tree := func() bool {
+		_, err := os.Stat(filepath.Join(parent.Dir, "fs"))
+		return err == nil
+	}
+	create(snapshot.Tree{Layer: snapshot.Layer{ID: 2, Dir: t.TempDir()}, Kind: snapshot.Active, Parents: []snapshot.Layer{parent}})
+	if _, err := os.Stat(filepath.Join(parent.Dir, "layer.erofs")); err != nil || !tree() || d.Finished(parent) {
+		t.Errorf("image: %v, tree: %t, finished: %t", err, tree(), d.Finished(parent))
+	}
+	d = erofs.New() // of the next process
+	create(snapshot.Tree{Layer: snapshot.Layer{ID: 3, Dir: t.TempDir()}, Kind: snapshot.Active, Parents: []snapshot.Layer{parent}})
+	if err := d.Finish(t.Context(), parent); err != nil || tree() || !d.Finished(parent) {
+		t.Errorf("%v, tree: %t, finished: %t", err, tree(), d.Finished(parent))
+	}
+}
+
 // committed makes a store with a committed snapshot c, into which fill writes, and returns what the background has
 // logged when that is finished.
 func committed(t *testing.T, root string, fill func(dir string)) (*snapshot.Store, *snapshot.Namespace, string) {
