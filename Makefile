@@ -87,13 +87,19 @@ page: ## the page of holdfastd serve in Debian's Chromium, as root: looked at, a
 	cd worker && $(GO) build -o ../bin/holdfastd ./cmd/holdfastd
 	cd test && $(GO) run ./cmd/page $(PAGEFLAGS)
 
+# bench runs a program of bench, built with the peers that can be had, in the directory bench, on a file system of as many GiB.
+define bench
+	tags=$${BENCHTAGS-$$(scripts/bench-tags)} && cd bench && $(GO) build -tags "$$tags" -o ../bin/$(1) ./cmd/$(1)
+	cd bench && ../scripts/with-journal $(2) ../bin/$(1) $(3)
+endef
+
 .PHONY: bench
-bench: ## tables compared with bbolt (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v" BENCHTAGS=lmdb)
-	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench $(BENCHFLAGS) $(BENCH)
+bench: ## tables compared with bbolt and LMDB (BENCH="read readers write load aged grow compact" BENCHFLAGS="-full -v")
+	$(call bench,bench,8,$(BENCHFLAGS) $(BENCH))
 
 .PHONY: bench-commit
 bench-commit: ## commits and opening compared with bbolt, Pebble, SQLite; which targets are met (BENCH="emptied age opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
-	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-commit $(BENCHFLAGS) $(BENCH)
+	$(call bench,bench-commit,$(if $(findstring -full,$(BENCHFLAGS)),32,4),$(BENCHFLAGS) $(BENCH))
 
 .PHONY: bench-vacuum
 bench-vacuum: ## vacuum during reads and writes, and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
@@ -105,8 +111,8 @@ bench-blob: ## blobs compared with SHA-256, pwrite, bbolt, files and, with DOLT=
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-age
-bench-age: ## days of a build worker's database on every embedded store, measured as they pass: ten minutes, or an hour and more (AGEFLAGS="-full -check -html results/lives.html" BENCHTAGS=lmdb)
-	cd bench && $(GO) run -tags '$(BENCHTAGS)' ./cmd/bench-age $(AGEFLAGS)
+bench-age: ## days of a build worker's database on every embedded store, measured as they pass: ten minutes, or an hour and more (AGEFLAGS="-full -check -html results/lives.html")
+	$(call bench,bench-age,8,$(AGEFLAGS))
 
 .PHONY: bench-worker
 bench-worker: ## steps, pruning, and snapshots compared with containerd's overlay snapshotter, as root; which targets are met (BENCH="step prune snapshots" BENCHFLAGS=-json)

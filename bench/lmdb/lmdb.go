@@ -1,6 +1,6 @@
 //go:build lmdb && cgo
 
-// Package lmdb lets LMDB take part in the workloads that read, if the program
+// Package lmdb lets LMDB take part in loading and reading, if the program
 // is built with the tag lmdb. It needs LMDB's header and library (on Debian:
 // liblmdb-dev). The inner loops are in C, so that LMDB is not charged for calls
 // from Go.
@@ -18,14 +18,14 @@ static int hf_open(const char *path, MDB_env **env) {
 	return rc;
 }
 
-static int hf_put(MDB_env *env, char *keys, char *values, size_t ksize, size_t vsize, size_t n) {
+static int hf_put(MDB_env *env, char *keys, char *values, size_t ksize, size_t vsize, size_t n, unsigned flags) {
 	MDB_txn *txn; MDB_dbi dbi;
 	int rc = mdb_txn_begin(env, NULL, 0, &txn);
 	if (rc) return rc;
 	rc = mdb_dbi_open(txn, NULL, 0, &dbi);
 	for (size_t i = 0; rc == 0 && i < n; i++) {
 		MDB_val k = {ksize, keys + i * ksize}, v = {vsize, values + i * vsize};
-		rc = mdb_put(txn, dbi, &k, &v, MDB_APPEND);
+		rc = mdb_put(txn, dbi, &k, &v, flags);
 	}
 	if (rc) { mdb_txn_abort(txn); return rc; }
 	return mdb_txn_commit(txn);
@@ -71,6 +71,7 @@ import "C"
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"unsafe"
 
 	"holdfast/bench/suite"
@@ -91,22 +92,26 @@ func check(rc C.int) error {
 	return errors.New("lmdb: " + C.GoString(C.mdb_strerror(rc)))
 }
 
-func open(path string, n int, key, value func(i int) []byte) (suite.PeerStore, error) {
+func open(path string, order []int, ordered bool, key, value func(i int) []byte) (suite.PeerStore, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	e := &env{}
 	if err := check(C.hf_open(name, &e.env)); err != nil {
 		return nil, err
 	}
-	const size = 10_000
-	for from := 0; from < n; from += size {
-		var keys, values []byte
-		count := min(size, n-from)
-		for i := from; i < from+count; i++ {
+	flags := C.uint(0)
+	if ordered {
+		flags = C.MDB_APPEND
+	}
+	var keys, values []byte
+	for part := range slices.Chunk(order, 10_000) {
+		keys, values = keys[:0], values[:0]
+		for _, i := range part {
 			keys, values = append(keys, key(i)...), append(values, value(i)...)
 		}
+		count := len(part)
 		rc := C.hf_put(e.env, (*C.char)(unsafe.Pointer(&keys[0])), (*C.char)(unsafe.Pointer(&values[0])),
-			C.size_t(len(keys)/count), C.size_t(len(values)/count), C.size_t(count))
+			C.size_t(len(keys)/count), C.size_t(len(values)/count), C.size_t(count), flags)
 		if err := check(rc); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -41,15 +42,39 @@ func (o *options) replace(name string, print func(io.Writer), where string) erro
 // Machine describes where it runs, as far as that can be found out.
 func Machine(dir string) string {
 	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU()), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-	for _, args := range [][]string{{"uname", "-r"}, {"df", "--output=fstype", dir}} {
-		if out, err := exec.Command(args[0], args[1:]...).Output(); err == nil {
-			if fields := strings.Fields(string(out)); len(fields) > 0 {
-				last, _, _ := strings.Cut(fields[len(fields)-1], "-") // without a builder's suffix
-				parts = append(parts, last)
-			}
+	if release := output("uname", "-r"); len(release) > 0 {
+		number, _, _ := strings.Cut(release[0], "-") // without a builder's suffix
+		parts = append(parts, number)
+	}
+	if df := output("df", "--output=source,fstype", dir); len(df) >= 2 {
+		device, system := df[len(df)-2], df[len(df)-1]
+		if system == "ext4" && noJournal(device) {
+			system += " without a journal"
 		}
+		parts = append(parts, system)
 	}
 	return strings.Join(append(parts, peerVersions()...), ", ")
+}
+
+// output is what a program prints, in fields; none if it fails.
+func output(name string, args ...string) []string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(out))
+}
+
+// noJournal tells whether the ext4 on a device has no journal. There Linux before the change
+// 1308255bbf84 of February 2026 loses what fsync and fdatasync have just flushed, and only Holdfast
+// flushes the inode as well: commits of the others cost less, and are not durable.
+func noJournal(device string) bool {
+	device, err := filepath.EvalSymlinks(device) // of a mapper, dm-0
+	if err != nil {
+		return false
+	}
+	task, err := os.ReadFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "journal_task"))
+	return err == nil && strings.TrimSpace(string(task)) == "<none>"
 }
 
 // peerVersions are those of the engines besides Holdfast in this program, other

@@ -37,10 +37,8 @@ func someKeys(total, n int, seed uint64) [][]byte {
 	return keys
 }
 
-// load puts the keys into an empty database, transactionSize at a time, and
-// flushes it.
-func load(s Store, n int, shuffled bool) error {
-	const transactionSize = 10_000
+// loadOrder are the numbers of n keys, in the order in which they are loaded.
+func loadOrder(n int, shuffled bool) []int {
 	order := make([]int, n)
 	for i := range order {
 		order[i] = i
@@ -48,6 +46,14 @@ func load(s Store, n int, shuffled bool) error {
 	if shuffled {
 		rand.New(rand.NewPCG(6, 7)).Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
+	return order
+}
+
+// load puts the keys into an empty database, transactionSize at a time, and
+// flushes it.
+func load(s Store, n int, shuffled bool) error {
+	const transactionSize = 10_000
+	order := loadOrder(n, shuffled)
 	keys, values := make([][]byte, 0, transactionSize), make([][]byte, 0, transactionSize)
 	for part := range slices.Chunk(order, transactionSize) {
 		keys, values = keys[:0], values[:0]

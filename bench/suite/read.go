@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// Peer is an engine with another interface than bbolt's that takes part in the
-// workloads that only read.
+// Peer is an engine with another interface than bbolt's that takes part where a
+// large database is loaded and read.
 type Peer struct {
 	Name string
-	// Open makes a database of n keys at path.
-	Open func(path string, n int, key, value func(i int) []byte) (PeerStore, error)
+	// Open makes a database at path with a key for each number in order, a few
+	// thousand in a transaction, and flushes it once, at the end. ordered tells
+	// whether the keys ascend.
+	Open func(path string, order []int, ordered bool, key, value func(i int) []byte) (PeerStore, error)
 }
 
 // PeerStore is an open database of a Peer.
@@ -141,7 +143,7 @@ func (c *Config) peers() (stores []PeerStore, names []string, drop func(), err e
 		if err != nil {
 			return nil, nil, drop, err
 		}
-		s, err := p.Open(path, c.Keys, keyOf, valueOf)
+		s, err := p.Open(path, loadOrder(c.Keys, false), true, keyOf, valueOf)
 		if err != nil {
 			return nil, nil, drop, fmt.Errorf("%s: %w", p.Name, err)
 		}

@@ -1,7 +1,9 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -136,6 +138,9 @@ func (c *Config) thousandPuts(t *Table) error {
 // Load measures filling an empty database, with one flush at the end.
 func Load(c Config) (Table, error) {
 	t := Table{Title: fmt.Sprintf("Loading %d keys with 100 bytes each, 10,000 a transaction, one flush at the end", c.Keys), Columns: columns(Engines)}
+	for _, p := range Peers {
+		t.Columns = append(t.Columns, p.Name)
+	}
 	for _, shuffled := range []bool{false, true} {
 		rows := [3]Row{{Unit: "ns"}, {Unit: "B"}, {Unit: "B"}}
 		order := "in order"
@@ -149,13 +154,30 @@ func Load(c Config) (Table, error) {
 		rounds.Rounds = c.Loads
 		sizes, bytes := map[string][]sample{}, map[string][]sample{}
 		var runners []runner
-		for _, e := range Engines {
-			runners = append(runners, runner{e.Name, func() (sample, error) {
-				took, wrote, size, err := c.loadOnce(e, shuffled)
-				sizes[e.Name] = append(sizes[e.Name], sample{size, -1})
-				bytes[e.Name] = append(bytes[e.Name], sample{wrote, -1})
+		add := func(name string, loads func(path string) (io.Closer, error)) {
+			runners = append(runners, runner{name, func() (sample, error) {
+				took, wrote, size, err := c.loadOnce(name, loads)
+				sizes[name] = append(sizes[name], sample{size, -1})
+				bytes[name] = append(bytes[name], sample{wrote, -1})
 				return sample{float64(took), -1}, err
 			}})
+		}
+		for _, e := range Engines {
+			add(e.Name, func(path string) (io.Closer, error) {
+				s, err := e.Open(path, true)
+				if err != nil {
+					return nil, err
+				}
+				if err := load(s, c.Keys, shuffled); err != nil {
+					return nil, errors.Join(err, s.Close())
+				}
+				return s, nil
+			})
+		}
+		for _, p := range Peers {
+			add(p.Name, func(path string) (io.Closer, error) {
+				return p.Open(path, loadOrder(c.Keys, shuffled), !shuffled, keyOf, valueOf)
+			})
 		}
 		if err := t.add(&rounds, rows[0], runners); err != nil {
 			return t, err
@@ -169,25 +191,23 @@ func Load(c Config) (Table, error) {
 	return t, nil
 }
 
-func (c *Config) loadOnce(e Engine, shuffled bool) (took time.Duration, wrote, size float64, err error) {
-	path, err := c.path("load", e.Name)
+// loadOnce measures loads, which makes a database at path.
+func (c *Config) loadOnce(name string, loads func(path string) (io.Closer, error)) (took time.Duration, wrote, size float64, err error) {
+	path, err := c.path("load", name)
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	defer remove(path)
-	s, err := e.Open(path, true)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	defer s.Close()
 	before, err := written()
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	began := time.Now()
-	if err := load(s, c.Keys, shuffled); err != nil {
+	s, err := loads(path)
+	if err != nil {
 		return 0, 0, 0, err
 	}
+	defer s.Close()
 	took = time.Since(began)
 	after, err := written()
 	if err != nil {
