@@ -166,6 +166,7 @@ func (o *Owner) Publish(s State) {
 	o.publishing.Lock()
 	defer o.publishing.Unlock()
 	defer o.words.CatchFault(debug.SetPanicOnFault(true), o.lost)
+	o.at("publish")
 	o.words.Store(wordState, o.states+1)
 	for i, w := range s.pack() {
 		o.at("field")

@@ -57,6 +57,9 @@ func (f *OSFile) MapWords(n int) (*Words, error) {
 	return &Words{name: f.Name(), data: data, words: unsafe.Slice(start, n/8)}, nil
 }
 
+// Len is the number of words; 0 after Close.
+func (w *Words) Len() int { return len(w.words) }
+
 // Load reads word i.
 func (w *Words) Load(i int) uint64 { return atomic.LoadUint64(&w.words[i]) }
 
