@@ -166,6 +166,9 @@ func pagesOwner(d *database) error {
 		if len(w.free) >= 2 {
 			w.o.Publish(w.step())
 		}
+		if rand.IntN(8) == 0 { // a sequence that never stands still is never read
+			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond)
+		}
 	}
 }
 

@@ -199,7 +199,7 @@ func TestOwnerKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// Owners are killed at random, and whoever gets the database's lock next, a bbolt for all that the readers
+// Owners are killed at random, and the process that gets the database's lock next, a bbolt for all that the readers
 // know, writes over every page. Readers, some of which are killed or ended too, deliver nothing wrong.
 func TestRandomKills(t *testing.T) {
 	d := newDatabase(t)

@@ -187,7 +187,7 @@ func TestTenure(t *testing.T) {
 }
 
 // The tenure has ended before the share is taken away or unlocked.
-func TestCloseEndsTheTenureFirst(t *testing.T) {
+func TestCloseOrder(t *testing.T) {
 	d := newDatabase(t)
 	o, r := d.owner(t), d.reader(t)
 	begin(t, r)
