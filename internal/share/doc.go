@@ -42,11 +42,11 @@
 //
 // # Whom it trusts
 //
-// A process that may write the share file can make its readers return wrong answers, by writing any state. It
-// cannot harm the owner, which reads nothing from the file but the slots, and what they hold only
-// keeps pages from being reused, at most for as long as the lock of the slot is held and the reader is not ended. Who
-// shortens the file makes the owner's access fault: the owner ends its tenure, then no slot counts any more, and the
-// database goes on without readers in other processes. Readers check magic, version, size and the
-// machine's boot before they use anything else, and end with ErrOwnerGone at a fault. The mode of the file, given by the
-// owner, says who may.
+// A process that may write the share file can make other readers return wrong answers, by writing any state, and
+// can keep a later owner from sharing, by locking what an owner locks. It cannot harm the owner, which reads nothing from
+// the file but the slots. What they hold keeps pages from being reused, no more, and only while the lock of the slot
+// is held and the reader is not ended. To shorten the file makes the owner's access fault: the owner then ends
+// its tenure, stops counting slots, and goes on without readers in other processes. Readers check magic,
+// version, size and the machine's boot before they use anything else, and a fault of theirs is ErrOwnerGone. The
+// mode of the file, given by the owner, says who may write it.
 package share

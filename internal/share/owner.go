@@ -127,10 +127,13 @@ func (o *Owner) begin(temporary string, words []uint64) error {
 	return os.Rename(temporary, o.path)
 }
 
+// dying is how often noOtherOwner looks.
+const dying = 100
+
 // noOtherOwner looks at what has the name of the share. The caller has the exclusive lock of the
 // database, so an owner can be there only for as long as it takes to die.
 func noOtherOwner(path string) error {
-	for range tries {
+	for range dying {
 		file, err := openFile(path, 0, 0)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
