@@ -27,7 +27,7 @@
 // the slot if it still has the value that was read, would not do: the next reader may have taken the slot
 // meanwhile, and hold the same state.
 //
-// To end a reader is to write Ended to its slot. From this moment the slot pins nothing; a reader writes to
+// To end a reader is to write a mark to its slot. From this moment the slot pins nothing; a reader writes to
 // its slot only over what it wrote itself, so it finds the mark at its next Confirm or Begin.
 //
 // The owner's tenure is a lock on a byte of the database itself, far beyond its end, at a place drawn
@@ -44,8 +44,8 @@
 //
 // A process that may write the share file can make other readers return wrong answers, by writing any state, and
 // can keep a later owner from sharing, by locking what an owner locks. It cannot harm the owner, which reads nothing from
-// the file but the slots. What they hold keeps pages from being reused, no more, and only while the lock of the slot
-// is held and the reader is not ended. To shorten the file makes the owner's access fault: the owner then ends
+// the file but the slots. What they hold keeps pages from being reused, no more, and not once the lock of the slot
+// is free. (A process that writes to its slot again after it was ended has to be killed.) To shorten the file makes the owner's access fault: the owner then ends
 // its tenure, stops counting slots, and goes on without readers in other processes. Readers check magic,
 // version, size and the machine's boot before they use anything else, and a fault of theirs is ErrOwnerGone. The
 // mode of the file, given by the owner, says who may write it.

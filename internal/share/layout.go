@@ -120,7 +120,7 @@ func slotByte(i int) int64 { return int64(slotWord(i, 0)) * 8 }
 
 // tenureByte is the byte of the database whose lock is the tenure with that nonce: far beyond where
 // a file can end.
-func tenureByte(nonce uint64) int64 { return int64(1<<62 | nonce>>2) }
+func tenureByte(nonce uint64) int64 { return int64(1<<62 | nonce>>3) }
 
 // pack and unpack are the words of a state.
 func (s State) pack() [stateFields]uint64 {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +78,7 @@ func Create(dir string, id Identity, database Database, first State, opts Option
 	}
 	removeTemporary(dir, id)
 	o = &Owner{path: path, database: database, nonce: newNonce(), warn: opts.Warn, states: 2}
-	temporary := filepath.Join(dir, fmt.Sprintf(".%s.%016x", id.name(), o.nonce))
+	temporary := filepath.Join(dir, fmt.Sprintf("%s%016x", temporaryPrefix(id), o.nonce))
 	if o.file, err = openFile(temporary, os.O_CREATE|os.O_EXCL, opts.Mode); err != nil {
 		return nil, err
 	}
@@ -153,11 +154,16 @@ func noOtherOwner(path string) error {
 // removeTemporary removes what owners left that died while they made a share. The caller has the
 // exclusive lock of the database, so none is being made.
 func removeTemporary(dir string, id Identity) {
-	left, _ := filepath.Glob(filepath.Join(dir, "."+id.name()+".*"))
-	for _, path := range left {
-		_ = os.Remove(path) // a file that stays does no harm
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), temporaryPrefix(id)) {
+			_ = os.Remove(filepath.Join(dir, entry.Name())) // a file that stays does no harm
+		}
 	}
 }
+
+// temporaryPrefix begins the names of what is not a share yet.
+func temporaryPrefix(id Identity) string { return "." + id.name() + "." }
 
 // Publish makes s the state with which readers begin. It takes no system call and no memory.
 // A state must be published before what it freed is reused, and after all that it needs can be read in the

@@ -138,8 +138,8 @@ func (f *OSFile) UnlockByte(off int64) error {
 	return fileError("unlock a byte of", f.Name(), f.control(func(fd uintptr) error { return unlockByte(fd, off) }))
 }
 
-// ByteLocked tells whether another open file has the lock of the byte at off, which only one that
-// is open for writing can.
+// ByteLocked tells whether another open file has the lock of the byte at off, and of this byte alone, which only one
+// that is open for writing can.
 func (f *OSFile) ByteLocked(off int64) (locked bool, err error) {
 	err = f.control(func(fd uintptr) error {
 		locked, err = byteLocked(fd, off)

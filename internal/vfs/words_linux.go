@@ -18,7 +18,7 @@ func mapWords(fd uintptr, n int) ([]byte, error) {
 }
 
 func tryLockByte(fd uintptr, off int64) (bool, error) {
-	_, err := ofdLock(fd, unix.F_OFD_SETLK, unix.F_WRLCK, off)
+	_, err := byteLock(fd, unix.F_OFD_SETLK, unix.F_WRLCK, off)
 	if err == unix.EAGAIN || err == unix.EACCES {
 		return false, nil
 	}
@@ -26,22 +26,23 @@ func tryLockByte(fd uintptr, off int64) (bool, error) {
 }
 
 func unlockByte(fd uintptr, off int64) error {
-	_, err := ofdLock(fd, unix.F_OFD_SETLK, unix.F_UNLCK, off)
+	_, err := byteLock(fd, unix.F_OFD_SETLK, unix.F_UNLCK, off)
 	return err
 }
 
 // byteLocked asks for what stands against a lock for reading: a lock for writing, which a file that is open
-// for reading cannot have.
+// for reading cannot have. A lock of more than the byte is another one: on NFS, that of File.Lock is one of all bytes.
 func byteLocked(fd uintptr, off int64) (bool, error) {
-	found, err := ofdLock(fd, unix.F_OFD_GETLK, unix.F_RDLCK, off)
-	return found != unix.F_UNLCK, err
+	found, err := byteLock(fd, unix.F_OFD_GETLK, unix.F_RDLCK, off)
+	return found.Type != unix.F_UNLCK && found.Start == off && found.Len == 1, err
 }
 
-func ofdLock(fd uintptr, command int, kind int16, off int64) (found int16, err error) {
+// byteLock returns the lock as the system has left it.
+func byteLock(fd uintptr, command int, kind int16, off int64) (unix.Flock_t, error) {
 	lock := unix.Flock_t{Type: kind, Start: off, Len: 1}
-	err = ignoringEINTR(func() error { return unix.FcntlFlock(fd, command, &lock) })
+	err := ignoringEINTR(func() error { return unix.FcntlFlock(fd, command, &lock) })
 	if err == unix.EINVAL {
 		err = errNoBytes // kernels before 3.15
 	}
-	return lock.Type, err
+	return lock, err
 }
