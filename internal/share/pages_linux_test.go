@@ -153,6 +153,7 @@ func pagesOwner(d *database) error {
 	if err != nil {
 		return err
 	}
+	w.o.step = dawdle
 	fmt.Println("ready")
 	for {
 		if w.tx%64 == 0 || len(w.free) < 2 {
@@ -169,6 +170,13 @@ func pagesOwner(d *database) error {
 		if rand.IntN(8) == 0 { // a sequence that never stands still is never read
 			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond)
 		}
+	}
+}
+
+// dawdle makes some steps of a protocol last, as they do in a process that has to wait for a processor.
+func dawdle(string) {
+	if rand.IntN(512) == 0 {
+		time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
 	}
 }
 
@@ -195,7 +203,7 @@ func pagesReader(d *database) error {
 			return nil
 		default:
 		}
-		r, err := Open(d.dir, d.id, file)
+		r, err := open(d.dir, d.id, file, dawdle)
 		if errors.Is(err, ErrNoOwner) || errors.Is(err, ErrOwnerGone) {
 			continue
 		}
@@ -212,7 +220,7 @@ func pagesReader(d *database) error {
 
 // deliver reads transactions until the reader must open the share again.
 func (p pages) deliver(r *Reader) (delivered int, err error) {
-	for range 10_000 {
+	for range 500 {
 		s, err := r.Begin()
 		var wrong string
 		if err == nil {
