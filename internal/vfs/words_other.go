@@ -1,0 +1,13 @@
+//go:build !linux || arm || mips || mipsle
+
+package vfs
+
+func inode(uintptr) (device, number uint64, err error) { return 0, 0, errNoBytes }
+
+func mapWords(uintptr, int) ([]byte, error) { return nil, errNoBytes }
+
+func tryLockByte(uintptr, int64) (bool, error) { return false, errNoBytes }
+
+func unlockByte(uintptr, int64) error { return errNoBytes }
+
+func byteLocked(uintptr, int64) (bool, error) { return false, errNoBytes }
