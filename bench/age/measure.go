@@ -58,16 +58,16 @@ func (c *child) commits() error {
 			return fmt.Errorf("round %d of commits: %w", round, err)
 		}
 		n := float64(len(txs))
-		c.samples.add(Rate, n/took.Seconds())
-		c.samples.add(P50, times[len(times)/2])
-		c.samples.add(P99, times[len(times)*99/100])
-		c.samples.add(FloorRate, 1e9/mean(floor))
-		c.samples.add(FloorP50, floor[len(floor)/2])
-		c.samples.add(FloorP99, floor[len(floor)*99/100])
-		c.samples.add(OverFloor, times[len(times)/2]/floor[len(floor)/2])
+		c.samples.Add(Rate, n/took.Seconds())
+		c.samples.Add(P50, times[len(times)/2])
+		c.samples.Add(P99, times[len(times)*99/100])
+		c.samples.Add(FloorRate, 1e9/mean(floor))
+		c.samples.Add(FloorP50, floor[len(floor)/2])
+		c.samples.Add(FloorP99, floor[len(floor)*99/100])
+		c.samples.Add(OverFloor, times[len(times)/2]/floor[len(floor)/2])
 		if known {
-			c.samples.add(Written, moved.written/n)
-			c.samples.add(Read, moved.read/n)
+			c.samples.Add(Written, moved.written/n)
+			c.samples.Add(Read, moved.read/n)
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func (c *child) gets(keys []Op) error {
 			return fmt.Errorf("reading the key %q: %w", keys[i].Key, err)
 		}
 	}
-	c.samples.add(Get, float64(time.Since(began))/float64(len(keys)))
+	c.samples.Add(Get, float64(time.Since(began))/float64(len(keys)))
 	return nil
 }
 
@@ -183,12 +183,12 @@ func (c *child) scan() error {
 	if err != nil {
 		return fmt.Errorf("scanning: %w", err)
 	}
-	c.samples.add(Scan, float64(took)/float64(n))
+	c.samples.Add(Scan, float64(took)/float64(n))
 	return nil
 }
 
-// allocated is how much of the disk the files in dir take.
-func allocated(dir string) (n int64, err error) {
+// Allocated is how much of the disk the files in dir take.
+func Allocated(dir string) (n int64, err error) {
 	err = filepath.Walk(dir, func(_ string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
 			n += suite.DiskBytes(info)

@@ -2,6 +2,7 @@ package report
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"strings"
@@ -33,8 +34,23 @@ type section struct {
 	Best  []string
 }
 
-// HTML writes one page with all plots and tables, which needs no other file and no script.
-func HTML(w io.Writer, r *age.Result) error {
+// part is a result on the page.
+type part struct {
+	*age.Result
+	Story    string
+	Sections []section
+}
+
+// HTML writes one page with all plots and tables of the results, which needs no other file and no script.
+func HTML(w io.Writer, results ...*age.Result) error {
+	var parts []part
+	for i, r := range results {
+		parts = append(parts, newPart(i, r))
+	}
+	return page.Execute(w, parts)
+}
+
+func newPart(at int, r *age.Result) part {
 	tables := map[string]Table{}
 	for _, t := range Tables(r) {
 		tables[t.ID] = t
@@ -42,12 +58,12 @@ func HTML(w io.Writer, r *age.Result) error {
 	var sections []section
 	for _, m := range r.Measures {
 		if p, ok := newPlot(r, m); ok {
-			sections = append(sections, section{m.ID, p, tables[m.ID], best(r, m)})
+			id := m.ID
+			if at > 0 { // another result may have a measure of this name
+				id += fmt.Sprint("-", at+1)
+			}
+			sections = append(sections, section{id, p, tables[m.ID], best(r, m)})
 		}
 	}
-	return page.Execute(w, struct {
-		*age.Result
-		Story    string
-		Sections []section
-	}{r, Story(r), sections})
+	return part{r, Story(r), sections}
 }
