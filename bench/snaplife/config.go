@@ -14,7 +14,7 @@ type Config struct {
 
 // Quick is a run of two or three minutes, Full one of an hour.
 var (
-	Quick = Config{age.Schedule{Days: 60, Stretches: 6, Cycles: 10, Retention: 100, Prune: 10, Opens: 5, Rounds: 5}, 20}
+	Quick = Config{age.Schedule{Days: 40, Stretches: 4, Cycles: 10, Retention: 100, Prune: 10, Opens: 5, Rounds: 5}, 20}
 	Full  = Config{age.Schedule{Days: 1000, Stretches: 20, Cycles: 10, Retention: 100, Prune: 50, Opens: 9, Rounds: 7}, 50}
 )
 

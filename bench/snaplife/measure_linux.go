@@ -17,7 +17,7 @@ import (
 )
 
 // reads is how many snapshots are asked for in a round.
-const reads = 200
+const reads = 2000
 
 // age replays the days up to a measured one.
 func (st *stand) age(ctx context.Context, life *Life, days int) error {

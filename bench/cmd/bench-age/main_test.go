@@ -106,6 +106,11 @@ func TestWrong(t *testing.T) {
 		}
 	}
 	empty(t, dir)
+	var none bytes.Buffer
+	if err := run(context.Background(), []string{"-dir", dir, "-n", "-days", "50"}, &none, &none); err != nil || none.Len() > 0 {
+		t.Errorf("%v, %q", err, none.String())
+	}
+	empty(t, dir)
 	var said bytes.Buffer
 	if code := program.ExitCode("bench-age", errors.New("no"), &said); code != 1 || said.String() != "bench-age: no\n" {
 		t.Errorf("%d, %q", code, said.String())

@@ -19,6 +19,7 @@ type options struct {
 	json, html string // files
 	snapshots  string // a file with the result of snapshots
 	check      bool
+	dry        bool   // nothing is to be done
 	command    string // what it is called with, but for places
 }
 
@@ -34,6 +35,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.StringVar(&o.html, "html", "", "a file for a page with plots and tables, written after each stretch")
 	f.StringVar(&o.snapshots, "snapshots", "", "a file that bench-age-snapshots has written with -json: the page has its plots and tables, too")
 	f.BoolVar(&o.check, "check", false, "print which measures of Holdfast are on the last day what they were on the first")
+	f.BoolVar(&o.dry, "n", false, "say what is wrong with the flags, and do nothing")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		o.config = age.Full
 	}
 	setGiven(o.config.Flags())
-	o.command = program.Command(f, "dir", "json", "html", "snapshots", "check")
+	o.command = program.Command(f, "dir", "json", "html", "snapshots", "check", "n")
 	var err error
 	if o.peers, err = age.Select(stores.All(), func(p age.Peer) string { return p.Name }, *peers); err != nil {
 		return nil, err

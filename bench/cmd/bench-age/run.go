@@ -30,6 +30,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}
 		more = append(more, r)
 	}
+	if o.dry {
+		return nil
+	}
 	all, err := traces.All()
 	if err != nil {
 		return err

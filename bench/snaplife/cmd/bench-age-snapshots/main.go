@@ -4,8 +4,8 @@
 // containerd's snapshotters, and measures each on the first day and after each stretch of days (package snaplife).
 // It needs root.
 //
-//	go run ./cmd/bench-age-snapshots                     # sixty days, two or three minutes
-//	go run ./cmd/bench-age-snapshots -full               # a thousand days
+//	go run ./cmd/bench-age-snapshots                     # forty days, two or three minutes
+//	go run ./cmd/bench-age-snapshots -full               # a thousand days, an hour
 //	go run ./cmd/bench-age-snapshots -json snaps.json    # for bench-age -html FILE -snapshots snaps.json
 package main
 
@@ -53,7 +53,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{config: snaplife.Quick}
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(stderr)
-	full := f.Bool("full", false, "a thousand days, with more rounds")
+	full := f.Bool("full", false, "a thousand days, with more rounds: an hour")
 	setGiven := age.DefineFlags(f, (&snaplife.Config{}).Flags())
 	peers := f.String("peers", "", "names of snapshotters, with commas between; default: all")
 	f.StringVar(&o.dir, "dir", vfs.TempDir(), "where to put the stores, in a directory that is removed in the end")
