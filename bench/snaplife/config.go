@@ -41,16 +41,17 @@ const (
 	Metadata = "metadata"
 	Size     = "size"
 	AgeRate  = "age-rate"
+	Floor    = "floor"
 )
 
 // Measures are all, in the order in which they are shown.
 var Measures = []age.Measure{
 	{ID: Open, Title: "open, until a snapshot is found", Unit: "ns"},
-	{ID: Step, Title: "step: prepare, mount, write files, unmount, commit; median", Unit: "ns"},
-	{ID: Prepare, Title: "prepare in a step, median", Unit: "ns"},
-	{ID: Commit, Title: "commit in a step, median", Unit: "ns"},
-	{ID: Cycle, Title: "cycle: prepare, mounts, remove; median", Unit: "ns"},
-	{ID: Remove, Title: "remove of a committed snapshot, median", Unit: "ns"},
+	{ID: Step, Title: "step: prepare, mount, write files, unmount, commit; median", Unit: "ns", Floor: Floor},
+	{ID: Prepare, Title: "prepare in a step, median", Unit: "ns", Floor: Floor},
+	{ID: Commit, Title: "commit in a step, median", Unit: "ns", Floor: Floor},
+	{ID: Cycle, Title: "cycle: prepare, mounts, remove; median", Unit: "ns", Floor: Floor},
+	{ID: Remove, Title: "remove of a committed snapshot, median", Unit: "ns", Floor: Floor},
 	{ID: Prune, Title: "pruning, for each snapshot: remove, and what was put off", Unit: "ns"},
 	{ID: Stat, Title: "stat of a random snapshot", Unit: "ns"},
 	{ID: Usage, Title: "usage of a random committed snapshot", Unit: "ns"},
@@ -68,7 +69,7 @@ func about(c *Config) age.About {
 			c.Days, imageLayers, c.Cycles, buildSteps, buildCycles, c.Retention, c.Prune, c.Keep()),
 		Method: fmt.Sprintf("Each step writes %d files of at most %d KiB, replaces one and removes one. All snapshotters stand in one directory, in one process, and "+
 			"are measured one after the other, in %d rounds of %d steps, cycles and removals; the file system is flushed between them. Of the metadata each call "+
-			"of each of them is on the disk when it returns. Dots are medians of rounds; in brackets are the lowest and the highest round. Before it was "+
+			"of each of them is on the disk when it returns; the floor is one write of a page, and one flush, before each round. Dots are medians of rounds; in brackets are the lowest and the highest round. Before it was "+
 			"measured each was compared with a model: all names, kinds, parents and labels, and the files of %d snapshots through a mount.",
 			layerFiles, largestFile>>10, c.Rounds, c.Steps, looked+1),
 	}

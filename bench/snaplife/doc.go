@@ -11,7 +11,7 @@
 // All stores stand in one directory, in one process, and are measured interleaved. Between two of them the file system is
 // flushed, as far as it is not measured: no store waits for what another has written.
 //
-// After each stretch, and before it is measured, the names, kinds, parents and labels of each store are compared
+// After each stretch, before and after it is measured, the names, kinds, parents and labels of each store are compared
 // with a model, and the files of some snapshots, seen through a mount. A store that lost a snapshot, or a file, fails
 // the run.
 //

@@ -63,33 +63,58 @@ func (st *stand) sizes() error {
 	return nil
 }
 
+// times are how long operations took, by the IDs of measures.
+type times map[string][]time.Duration
+
+// of calls fn, and adds how long it took.
+func (t times) of(ctx context.Context, id string, fn func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := fn(); err != nil {
+		return fmt.Errorf("measuring %s: %w", id, err)
+	}
+	t[id] = append(t[id], time.Since(began))
+	return nil
+}
+
 // round measures steps on a snapshot, which it removes again, and reading what the model has.
 func (st *stand) round(ctx context.Context, n int, on string, m Model) error {
 	runtime.GC()
-	steps := make([]string, n)
-	all := map[string][]time.Duration{}
-	timed := func(id string, fn func() error) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		began := time.Now()
-		err := fn()
-		all[id] = append(all[id], time.Since(began))
+	floor, err := age.Bare(filepath.Dir(st.root), slices.Repeat([]int{os.Getpagesize()}, n))
+	if err != nil {
+		return fmt.Errorf("measuring the floor: %w", err)
+	}
+	st.samples.Add(Floor, floor[n/2])
+	all := times{}
+	if err := st.writes(ctx, n, on, all); err != nil {
 		return err
 	}
+	for id, list := range all {
+		slices.Sort(list)
+		st.samples.Add(id, float64(list[len(list)/2]))
+	}
+	return st.reads(ctx, m)
+}
+
+// writes measures what changes the metadata, n times each.
+func (st *stand) writes(ctx context.Context, n int, on string, all times) error {
+	steps := make([]string, n)
 	for i := range steps {
 		steps[i] = layerName("measured %d", i)
-		took, err := st.step(ctx, steps[i], on)
-		if err != nil {
-			return fmt.Errorf("measuring a step: %w", err)
+		var took stepTimes
+		if err := all.of(ctx, Step, func() (err error) {
+			took, err = st.step(ctx, steps[i], on)
+			return err
+		}); err != nil {
+			return err
 		}
-		for id, d := range map[string]time.Duration{Step: took.all, Prepare: took.prepare, Commit: took.commit} {
-			all[id] = append(all[id], d)
-		}
+		all[Prepare], all[Commit] = append(all[Prepare], took.prepare), append(all[Commit], took.commit)
 	}
 	for i := range steps {
-		if err := timed(Cycle, func() error { return st.cycle(ctx, fmt.Sprint("measured ", i), on) }); err != nil {
-			return fmt.Errorf("measuring a cycle: %w", err)
+		if err := all.of(ctx, Cycle, func() error { return st.cycle(ctx, fmt.Sprint("measured ", i), on) }); err != nil {
+			return err
 		}
 	}
 	if err := st.sweep(ctx); err != nil {
@@ -97,19 +122,15 @@ func (st *stand) round(ctx context.Context, n int, on string, m Model) error {
 	}
 	began := time.Now()
 	for _, name := range steps {
-		if err := timed(Remove, func() error { return st.s.Remove(ctx, name) }); err != nil {
-			return fmt.Errorf("removing %q: %w", name, err)
+		if err := all.of(ctx, Remove, func() error { return st.s.Remove(ctx, name) }); err != nil {
+			return err
 		}
 	}
 	if err := st.sweep(ctx); err != nil {
 		return fmt.Errorf("sweeping: %w", err)
 	}
 	st.samples.Add(Prune, float64(time.Since(began))/float64(n))
-	for id, times := range all {
-		slices.Sort(times)
-		st.samples.Add(id, float64(times[len(times)/2]))
-	}
-	return st.reads(ctx, m)
+	return nil
 }
 
 // reads measures reading the metadata.
@@ -122,14 +143,15 @@ func (st *stand) reads(ctx context.Context, m Model) error {
 	} {
 		began := time.Now()
 		for range reads {
-			if name := names[rng.IntN(len(names))]; fn(name) != nil {
-				return fmt.Errorf("%s of %q: %w", id, name, fn(name))
+			name := names[rng.IntN(len(names))]
+			if err := fn(name); err != nil {
+				return fmt.Errorf("%s of %q: %w", id, name, err)
 			}
 		}
 		st.samples.Add(id, float64(time.Since(began))/reads)
 	}
 	began, n := time.Now(), 0
-	for n < reads {
+	for range max(reads/len(m), 1) {
 		if err := st.s.Walk(ctx, func(context.Context, snapshots.Info) error { n++; return nil }); err != nil {
 			return fmt.Errorf("walking: %w", err)
 		}

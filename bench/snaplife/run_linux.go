@@ -95,5 +95,8 @@ func (r *run) stretch(ctx context.Context, stretch, day int) error {
 	for turn := 0; turn < r.Rounds && err == nil; turn++ {
 		err = each(turn, "measuring", func(_ int, st *stand) error { return st.round(ctx, r.Steps, r.life.Image(), r.model) })
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return each(0, "comparing", func(_ int, st *stand) error { return st.check(ctx, r.model, day) })
 }

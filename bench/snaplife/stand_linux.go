@@ -80,7 +80,7 @@ func (st *stand) do(ctx context.Context, op Op) error {
 }
 
 // stepTimes are how long parts of a step took.
-type stepTimes struct{ prepare, commit, all time.Duration }
+type stepTimes struct{ prepare, commit time.Duration }
 
 func (st *stand) step(ctx context.Context, name, parent string) (took stepTimes, err error) {
 	key, files := "extract "+name, layer(name)
@@ -95,7 +95,7 @@ func (st *stand) step(ctx context.Context, name, parent string) (took stepTimes,
 	}
 	committing := time.Now()
 	err = st.s.Commit(ctx, name, key, snapshots.WithLabels(map[string]string{label: labelOf(name)}))
-	took.commit, took.all = time.Since(committing), time.Since(began)
+	took.commit = time.Since(committing)
 	return took, err
 }
 
