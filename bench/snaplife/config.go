@@ -69,7 +69,7 @@ func about(c *Config) age.About {
 			c.Days, imageLayers, c.Cycles, buildSteps, buildCycles, c.Retention, c.Prune, c.Keep()),
 		Method: fmt.Sprintf("Each step writes %d files of at most %d KiB, replaces one and removes one. All snapshotters stand in one directory, in one process, and "+
 			"are measured one after the other, in %d rounds of %d steps, cycles and removals; the file system is flushed between them. Of the metadata each call "+
-			"of each of them is on the disk when it returns; the floor is one write of a page, and one flush, before each round. Dots are medians of rounds; in brackets are the lowest and the highest round. Before it was "+
+			"of each of them is on the disk when it returns; the floor is one write of a page, and one flush, before each round. Dots are medians of rounds; in brackets are the lowest and the highest round. Before and after it was "+
 			"measured each was compared with a model: all names, kinds, parents and labels, and the files of %d snapshots through a mount.",
 			layerFiles, largestFile>>10, c.Rounds, c.Steps, looked+1),
 	}
