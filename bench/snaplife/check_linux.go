@@ -9,9 +9,6 @@ import (
 	"github.com/containerd/containerd/v2/core/snapshots"
 )
 
-// looked is how many committed snapshots are looked into, besides an active one.
-const looked = 5
-
 // check compares the store with the model: all names, and the content of some snapshots, others on each day.
 func (st *stand) check(ctx context.Context, m Model, day int) error {
 	got := Model{}

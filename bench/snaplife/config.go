@@ -12,7 +12,7 @@ type Config struct {
 	Steps int // and cycles, and removals, in a round
 }
 
-// Quick is a run of two or three minutes, Full one of an hour.
+// Quick is a run of two or three minutes, Full one of half an hour or more.
 var (
 	Quick = Config{age.Schedule{Days: 40, Stretches: 4, Cycles: 10, Retention: 100, Prune: 10, Opens: 5, Rounds: 5}, 20}
 	Full  = Config{age.Schedule{Days: 1000, Stretches: 20, Cycles: 10, Retention: 100, Prune: 50, Opens: 9, Rounds: 7}, 50}
@@ -60,6 +60,9 @@ var Measures = []age.Measure{
 	{ID: Size, Title: "disk space of all files", Unit: "B"},
 	{ID: AgeRate, Title: "operations while days are replayed, of each day", Unit: "/s", More: true},
 }
+
+// looked is how many committed snapshots are looked into, besides an active one.
+const looked = 5
 
 func about(c *Config) age.About {
 	return age.About{

@@ -13,7 +13,7 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"brief": brief, "spread": spread}).Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"brief": brief, "spread": spread, "plural": plural}).Parse(pageText))
 
 // brief is what comes before the brackets of a cell, spread what is in them.
 func brief(cell string) string {
@@ -24,6 +24,14 @@ func brief(cell string) string {
 func spread(cell string) string {
 	_, after, _ := strings.Cut(cell, " (")
 	return strings.TrimSuffix(after, ")")
+}
+
+// plural is a heading over several of what the noun names.
+func plural(noun string) string {
+	if noun == "" {
+		return ""
+	}
+	return strings.ToUpper(noun[:1]) + noun[1:] + "s"
 }
 
 // section is a measure on the page.

@@ -141,7 +141,7 @@ func TestTwo(t *testing.T) {
 	if n := len(age.Measures) + 1; all.plots != n || all.tables != n {
 		t.Errorf("%d plots, %d tables of %d measures", all.plots, all.tables, n)
 	}
-	for _, want := range []string{"The life of <stores>", "The life of snapshots", "snapshotter"} {
+	for _, want := range []string{"The life of <stores>", "The life of snapshots", "Stores", "Snapshotters", "snapshotter"} {
 		if !strings.Contains(all.text.String(), want) {
 			t.Errorf("no %q", want)
 		}

@@ -5,7 +5,7 @@
 // It needs root.
 //
 //	go run ./cmd/bench-age-snapshots                     # forty days, two or three minutes
-//	go run ./cmd/bench-age-snapshots -full               # a thousand days, an hour
+//	go run ./cmd/bench-age-snapshots -full               # a thousand days, half an hour or more
 //	go run ./cmd/bench-age-snapshots -json snaps.json    # for bench-age -html FILE -snapshots snaps.json
 package main
 
@@ -53,7 +53,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{config: snaplife.Quick}
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(stderr)
-	full := f.Bool("full", false, "a thousand days, with more rounds: an hour")
+	full := f.Bool("full", false, "a thousand days, with more rounds: half an hour or more")
 	setGiven := age.DefineFlags(f, (&snaplife.Config{}).Flags())
 	peers := f.String("peers", "", "names of snapshotters, with commas between; default: all")
 	f.StringVar(&o.dir, "dir", vfs.TempDir(), "where to put the stores, in a directory that is removed in the end")
