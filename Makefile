@@ -7,6 +7,7 @@ BENCH ?=
 BENCHFLAGS ?=
 BENCHTAGS ?=
 AGEFLAGS ?=
+SNAPSHOTFLAGS ?=
 DEMOFLAGS ?=
 PARTS ?=
 PROGRAMFLAGS ?=
@@ -111,8 +112,8 @@ bench-blob: ## blobs compared with SHA-256, pwrite, bbolt, files and, with DOLT=
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-age
-bench-age: ## days of a build worker's database on every embedded store, measured as they pass: ten minutes, or an hour and more (AGEFLAGS="-full -check -html results/lives.html")
-	$(call bench,bench-age,8,$(AGEFLAGS))
+bench-age: ## days of a build worker's database on every embedded store and, as root, of its snapshots beside containerd's, measured as they pass: ten minutes, or two hours (AGEFLAGS="-full -check -html results/lives.html" SNAPSHOTFLAGS="-peers holdfast")
+	SNAPSHOTFLAGS='$(SNAPSHOTFLAGS)' scripts/bench-age $(AGEFLAGS)
 
 .PHONY: bench-worker
 bench-worker: ## steps, pruning, and snapshots compared with containerd's overlay snapshotter, as root; which targets are met (BENCH="step prune snapshots" BENCHFLAGS=-json)

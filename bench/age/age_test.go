@@ -8,7 +8,7 @@ import (
 )
 
 func testLife() (*Life, Config) {
-	c := Config{Days: 9, Stretches: 3, Cycles: 3, Retention: 10, Prune: 5, Opens: 2, Rounds: 2, Commits: 100, Gets: 1}
+	c := Config{Schedule: Schedule{Days: 9, Stretches: 3, Cycles: 3, Retention: 10, Prune: 5, Opens: 2, Rounds: 2}, Commits: 100, Gets: 1}
 	return NewLife(c, []*trace.Trace{Synthetic(), Synthetic()}), c
 }
 

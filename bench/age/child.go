@@ -118,7 +118,7 @@ func (c *child) age() error {
 		return err
 	}
 	if known {
-		c.samples.add(AgeWrites, moved.written/float64(c.aged))
+		c.samples.Add(AgeWrites, moved.written/float64(c.aged))
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (c *child) days() error {
 		if err := c.life.Day(apply); err != nil {
 			return err
 		}
-		c.samples.add(AgeRate, float64(c.aged-before)/took.Seconds())
+		c.samples.Add(AgeRate, float64(c.aged-before)/took.Seconds())
 		if s, ok := c.store.(Nightly); ok {
 			if err := s.Night(); err != nil {
 				return fmt.Errorf("the night after day %d: %w", c.life.day, err)
@@ -161,11 +161,11 @@ func (c *child) open() (err error) {
 	if c.store, err = c.peer.Open(c.Dir, false); err != nil {
 		return fmt.Errorf("opening it: %w", err)
 	}
-	c.samples.add(Open, float64(time.Since(began)))
+	c.samples.Add(Open, float64(time.Since(began)))
 	began = time.Now()
 	if err := c.store.Apply(first); err != nil {
 		return fmt.Errorf("the first commit: %w", err)
 	}
-	c.samples.add(First, float64(time.Since(began)))
+	c.samples.Add(First, float64(time.Since(began)))
 	return nil
 }

@@ -1,56 +1,103 @@
 package age
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 
 	"holdfast/bench/age/trace"
 )
 
-// Config is what a life is like, and how much is measured.
-type Config struct {
+// Schedule is how a life passes, and how often is measured.
+type Schedule struct {
 	Days      int // of the life
 	Stretches int // after each of which is measured, besides on the first day
 	Cycles    int // of all traces, in a day
 	Retention int // cycles that are live, at most
 	Prune     int // every so many days all but the newest tenth of Retention is removed
 
-	Opens   int // processes that open the store and commit once
-	Rounds  int // of each of the other measures
-	Commits int // durable ones in a round
-	Gets    int // in a round
+	Opens  int // processes that open the store and commit once
+	Rounds int // of each of the other measures
+}
+
+// Config is what a life is like, and how much is measured.
+type Config struct {
+	Schedule
+	Commits int `json:",omitempty"` // durable ones in a round
+	Gets    int `json:",omitempty"` // in a round
 }
 
 // Quick is a run of five to ten minutes with recorded traces, Full one of an hour or more.
 var (
-	Quick = Config{Days: 100, Stretches: 5, Cycles: 20, Retention: 200, Prune: 20, Opens: 3, Rounds: 5, Commits: 60, Gets: 2000}
-	Full  = Config{Days: 1000, Stretches: 20, Cycles: 20, Retention: 200, Prune: 50, Opens: 5, Rounds: 7, Commits: 200, Gets: 20_000}
+	Quick = Config{Schedule{Days: 100, Stretches: 5, Cycles: 20, Retention: 200, Prune: 20, Opens: 3, Rounds: 5}, 60, 2000}
+	Full  = Config{Schedule{Days: 1000, Stretches: 20, Cycles: 20, Retention: 200, Prune: 50, Opens: 5, Rounds: 7}, 200, 20_000}
 )
 
-// Check says what is wrong with the configuration.
-func (c *Config) Check() error {
-	for _, n := range []struct {
-		flag  string
-		value int
-	}{
-		{"days", c.Days}, {"stretches", c.Stretches}, {"cycles", c.Cycles}, {"retention", c.Retention}, {"prune", c.Prune},
-		{"opens", c.Opens}, {"rounds", c.Rounds}, {"commits", c.Commits}, {"gets", c.Gets},
-	} {
-		if n.value < 1 {
-			return fmt.Errorf("-%s is %d; give a number of 1 or more", n.flag, n.value)
+// Flag is a number of a configuration that a command line may replace.
+type Flag struct {
+	Name, Usage string
+	Value       *int
+}
+
+// Flags are the numbers of a schedule.
+func (s *Schedule) Flags() []Flag {
+	return []Flag{
+		{"days", "days of the life", &s.Days},
+		{"stretches", "of days, after each of which is measured", &s.Stretches},
+		{"cycles", "in a day", &s.Cycles},
+		{"retention", "cycles that are live at most", &s.Retention},
+		{"prune", "every so many days all but a tenth of the retention is removed", &s.Prune},
+		{"opens", "how often each store is opened, in a stretch", &s.Opens},
+		{"rounds", "of each other measure, in a stretch", &s.Rounds},
+	}
+}
+
+// DefineFlags defines flags for the numbers of a configuration, and returns what sets those numbers of another one that
+// the command line gives, once f has parsed it. A flag such as -full may choose that one.
+func DefineFlags(f *flag.FlagSet, numbers []Flag) (set func(of []Flag)) {
+	for _, n := range numbers {
+		f.IntVar(n.Value, n.Name, 0, n.Usage)
+	}
+	return func(of []Flag) {
+		f.Visit(func(given *flag.Flag) {
+			for i, n := range numbers {
+				if n.Name == given.Name {
+					*of[i].Value = *n.Value
+				}
+			}
+		})
+	}
+}
+
+// Check says what is wrong with a schedule. flags are all numbers of the configuration that it is part of.
+func (s *Schedule) Check(flags []Flag) error {
+	for _, f := range flags {
+		if *f.Value < 1 {
+			return fmt.Errorf("-%s is %d; give a number of 1 or more", f.Name, *f.Value)
 		}
 	}
-	if c.Stretches >= c.Days {
-		return fmt.Errorf("%d stretches do not fit into %d days; give more -days, or fewer -stretches", c.Stretches, c.Days)
+	if s.Stretches >= s.Days {
+		return fmt.Errorf("%d stretches do not fit into %d days; give more -days, or fewer -stretches", s.Stretches, s.Days)
 	}
 	return nil
 }
 
+// Keep is how many cycles are left on a day on which is pruned.
+func (s *Schedule) Keep() int { return max(s.Retention/10, 1) }
+
+// Flags are the numbers of the configuration.
+func (c *Config) Flags() []Flag {
+	return append(c.Schedule.Flags(), Flag{"commits", "durable commits in a round", &c.Commits}, Flag{"gets", "reads in a round", &c.Gets})
+}
+
+// Check says what is wrong with the configuration.
+func (c *Config) Check() error { return c.Schedule.Check(c.Flags()) }
+
 // Measured are the days at whose end is measured: the first, and the last of each stretch.
-func (c *Config) Measured() []int {
+func (s *Schedule) Measured() []int {
 	days := []int{1}
-	for i := range c.Stretches {
-		if day := c.Days * (i + 1) / c.Stretches; day > 1 {
+	for i := range s.Stretches {
+		if day := s.Days * (i + 1) / s.Stretches; day > 1 {
 			days = append(days, day)
 		}
 	}
@@ -110,7 +157,7 @@ func (l *Life) Day(do func(tx []Op) error) error {
 		}
 	}
 	if l.day%l.config.Prune == 0 {
-		return l.keep(max(l.config.Retention/10, 1), do)
+		return l.keep(l.config.Keep(), do)
 	}
 	return nil
 }

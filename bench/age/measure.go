@@ -42,7 +42,7 @@ func (c *child) commits() error {
 	for round := range c.Config.Rounds {
 		txs := c.life.round(c.Stretch, round)
 		runtime.GC()
-		floor, err := bare(c.Dir, txs)
+		floor, err := Bare(c.Dir, sizes(txs))
 		if err != nil {
 			return fmt.Errorf("measuring the floor: %w", err)
 		}
@@ -58,16 +58,16 @@ func (c *child) commits() error {
 			return fmt.Errorf("round %d of commits: %w", round, err)
 		}
 		n := float64(len(txs))
-		c.samples.add(Rate, n/took.Seconds())
-		c.samples.add(P50, times[len(times)/2])
-		c.samples.add(P99, times[len(times)*99/100])
-		c.samples.add(FloorRate, 1e9/mean(floor))
-		c.samples.add(FloorP50, floor[len(floor)/2])
-		c.samples.add(FloorP99, floor[len(floor)*99/100])
-		c.samples.add(OverFloor, times[len(times)/2]/floor[len(floor)/2])
+		c.samples.Add(Rate, n/took.Seconds())
+		c.samples.Add(P50, times[len(times)/2])
+		c.samples.Add(P99, times[len(times)*99/100])
+		c.samples.Add(FloorRate, 1e9/mean(floor))
+		c.samples.Add(FloorP50, floor[len(floor)/2])
+		c.samples.Add(FloorP99, floor[len(floor)*99/100])
+		c.samples.Add(OverFloor, times[len(times)/2]/floor[len(floor)/2])
 		if known {
-			c.samples.add(Written, moved.written/n)
-			c.samples.add(Read, moved.read/n)
+			c.samples.Add(Written, moved.written/n)
+			c.samples.Add(Read, moved.read/n)
 		}
 	}
 	return nil
@@ -81,12 +81,12 @@ func mean(all []float64) float64 {
 	return sum / float64(len(all))
 }
 
-// timed calls do with each transaction, and returns what each took in ns, the shortest first.
-func timed(txs [][]Op, do func(tx []Op) error) ([]float64, error) {
-	times := make([]float64, len(txs))
-	for i, tx := range txs {
+// timed calls do with each of the list, and returns what each took in ns, the shortest first.
+func timed[T any](list []T, do func(T) error) ([]float64, error) {
+	times := make([]float64, len(list))
+	for i, v := range list {
 		began := time.Now()
-		if err := do(tx); err != nil {
+		if err := do(v); err != nil {
 			return nil, err
 		}
 		times[i] = float64(time.Since(began))
@@ -95,19 +95,25 @@ func timed(txs [][]Op, do func(tx []Op) error) ([]float64, error) {
 	return times, nil
 }
 
-// bare writes the bytes of keys and values of each transaction to a file that has the space, with a flush.
-func bare(dir string, txs [][]Op) (times []float64, err error) {
+// sizes are the bytes of keys and values of each transaction.
+func sizes(txs [][]Op) []int {
+	all := make([]int, len(txs))
+	for i, tx := range txs {
+		for _, op := range tx {
+			all[i] += len(op.Key) + len(op.Value)
+		}
+	}
+	return all
+}
+
+// Bare writes as many bytes as each of sizes says to a file in dir that has the space, and flushes it after each. It returns what each
+// took in ns, the shortest first: a floor of what is durable. There must be a size.
+func Bare(dir string, sizes []int) (times []float64, err error) {
 	f, err := os.CreateTemp(dir, "floor")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
-	sizes := make([]int, len(txs))
-	for i, tx := range txs {
-		for _, op := range tx {
-			sizes[i] += len(op.Key) + len(op.Value)
-		}
-	}
 	data := make([]byte, max(slices.Max(sizes), 1)) // the floor's, too
 	const places = 8
 	for range places {
@@ -119,9 +125,9 @@ func bare(dir string, txs [][]Op) (times []float64, err error) {
 		return nil, err
 	}
 	i := 0
-	return timed(txs, func([]Op) error {
+	return timed(sizes, func(size int) error {
 		i++
-		if _, err := f.WriteAt(data[:max(sizes[i-1], 1)], int64(i%places*len(data))); err != nil {
+		if _, err := f.WriteAt(data[:max(size, 1)], int64(i%places*len(data))); err != nil {
 			return err
 		}
 		return suite.Fdatasync(f)
@@ -167,7 +173,7 @@ func (c *child) gets(keys []Op) error {
 			return fmt.Errorf("reading the key %q: %w", keys[i].Key, err)
 		}
 	}
-	c.samples.add(Get, float64(time.Since(began))/float64(len(keys)))
+	c.samples.Add(Get, float64(time.Since(began))/float64(len(keys)))
 	return nil
 }
 
@@ -183,12 +189,12 @@ func (c *child) scan() error {
 	if err != nil {
 		return fmt.Errorf("scanning: %w", err)
 	}
-	c.samples.add(Scan, float64(took)/float64(n))
+	c.samples.Add(Scan, float64(took)/float64(n))
 	return nil
 }
 
-// allocated is how much of the disk the files in dir take.
-func allocated(dir string) (n int64, err error) {
+// Allocated is how much of the disk the files in dir take.
+func Allocated(dir string) (n int64, err error) {
 	err = filepath.Walk(dir, func(_ string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
 			n += suite.DiskBytes(info)

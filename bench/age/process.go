@@ -22,7 +22,7 @@ func memory(s Samples) {
 		}
 		fields := strings.Fields(rest)
 		if kib, err := strconv.ParseFloat(fields[0], 64); err == nil {
-			s.add(id, kib*1024)
+			s.Add(id, kib*1024)
 		}
 	}
 }

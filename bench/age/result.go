@@ -1,6 +1,7 @@
 package age
 
 import (
+	"runtime/debug"
 	"slices"
 )
 
@@ -59,13 +60,14 @@ var Measures = []Measure{
 // round, process, day or stretch. What a system does not tell is missing.
 type Samples map[string][]float64
 
-func (s Samples) add(id string, value float64) { s[id] = append(s[id], value) }
+// Add adds a number.
+func (s Samples) Add(id string, value float64) { s[id] = append(s[id], value) }
 
 // Stretch is what was measured of a peer at the end of a day.
 type Stretch struct {
 	Day     int     `json:"day"`
 	Cycles  int     `json:"cycles"` // live ones
-	Keys    int     `json:"keys"`   // with those that were measured
+	Keys    int     `json:"keys"`   // what About.Keys says, with those that were measured
 	Samples Samples `json:"samples"`
 }
 
@@ -82,8 +84,38 @@ type Version struct {
 	Version string `json:"version"`
 }
 
+// About says what a life is of, for the text around its figures.
+type About struct {
+	Title  string `json:"title,omitempty"`  // such as "The life of embedded stores"
+	Story  string `json:"story,omitempty"`  // what a life of this configuration is like, in sentences
+	Method string `json:"method,omitempty"` // how it is measured, in sentences
+	Peer   string `json:"peer,omitempty"`   // what a peer is, such as "store"
+	Cycles string `json:"of,omitempty"`     // what Stretch.Cycles counts, such as "cycles"
+	Keys   string `json:"holds,omitempty"`  // what Stretch.Keys counts, such as "keys"
+}
+
+// Versions are those of this program: of the modules among the ones that it is built of, of the repository and of Go.
+func Versions(modules ...string) (all []Version) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	for _, m := range info.Deps {
+		if slices.Contains(modules, m.Path) {
+			all = append(all, Version{Module: m.Path, Version: m.Version})
+		}
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			all = append(all, Version{Module: "this repository", Version: s.Value})
+		}
+	}
+	return append(all, Version{Module: "go", Version: info.GoVersion})
+}
+
 // Result is a run.
 type Result struct {
+	About    About      `json:"about"`
 	Command  string     `json:"command"`
 	Date     string     `json:"date"`
 	Machine  string     `json:"machine"`

@@ -16,18 +16,18 @@ import (
 	"holdfast/bench/suite"
 )
 
-// Select returns the peers of these names, in the order of the names; without names, all.
-func Select(peers []Peer, names []string) ([]Peer, error) {
-	if len(names) == 0 {
+// Select returns the peers of these names, with commas between, in the order of the names; without names, all.
+func Select[P any](peers []P, nameOf func(P) string, names string) ([]P, error) {
+	if names == "" {
 		return peers, nil
 	}
-	var chosen []Peer
-	for _, name := range names {
-		i := slices.IndexFunc(peers, func(p Peer) bool { return p.Name == name })
+	var chosen []P
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(peers, func(p P) bool { return nameOf(p) == name })
 		if i < 0 {
 			var all []string
 			for _, p := range peers {
-				all = append(all, fmt.Sprintf("%q", p.Name))
+				all = append(all, fmt.Sprintf("%q", nameOf(p)))
 			}
 			return nil, fmt.Errorf("there is no peer %q; there are %s", name, strings.Join(all, ", "))
 		}
@@ -52,6 +52,7 @@ func Run(ctx context.Context, dir string, c Config, peers []Peer, traces []*trac
 	for _, t := range traces {
 		r.Traces = append(r.Traces, t.Program)
 	}
+	r.About = about(&c, r.Traces)
 	for i, p := range peers {
 		r.Lives = append(r.Lives, PeerLife{Peer: p.Name, Note: p.Note})
 		if err := os.Mkdir(peerDir(dir, i), 0o700); err != nil {
@@ -84,6 +85,18 @@ func Run(ctx context.Context, dir string, c Config, peers []Peer, traces []*trac
 		}
 	}
 	return nil
+}
+
+func about(c *Config, traces []string) About {
+	return About{
+		Title: "The life of embedded stores", Peer: "store", Cycles: "cycles", Keys: "keys",
+		Story: fmt.Sprintf("%d days of %d cycles each, of %s; %d cycles are live at most, and every %d days all but %d are removed.",
+			c.Days, c.Cycles, strings.Join(traces, ", "), c.Retention, c.Prune, c.Keep()),
+		Method: "Days are replayed without flushes, with one at the end of each stretch. Then new processes measure the store, opened as a program opens it; " +
+			"its files are in the page cache as far as that has room. Dots are medians; in brackets are the lowest and the highest round. The floor of a " +
+			"durable commit, measured between its rounds, is a write of the bytes of its keys and values, and one flush, without a store. After each stretch " +
+			"all keys and values were compared with a model.",
+	}
 }
 
 func peerDir(dir string, i int) string { return filepath.Join(dir, fmt.Sprint("peer", i)) }
@@ -129,11 +142,11 @@ func runStretch(ctx context.Context, j job) (Samples, error) {
 	if err := add(doAge); err != nil {
 		return nil, err
 	}
-	size, err := allocated(j.Dir)
+	size, err := Allocated(j.Dir)
 	if err != nil {
 		return nil, err
 	}
-	all.add(Size, float64(size))
+	all.Add(Size, float64(size))
 	for j.Process = range j.Config.Opens - 1 {
 		if err := add(doOpen); err != nil {
 			return nil, err

@@ -84,7 +84,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var small = age.Config{Days: 2, Stretches: 1, Cycles: 2, Retention: 3, Prune: 50, Opens: 1, Rounds: 1, Commits: 5, Gets: 10}
+func nameOf(p age.Peer) string { return p.Name }
+
+var small = age.Config{Schedule: age.Schedule{Days: 2, Stretches: 1, Cycles: 2, Retention: 3, Prune: 50, Opens: 1, Rounds: 1}, Commits: 5, Gets: 10}
 
 var quiet = age.Watcher{Say: func(string) {}, Measured: func(*age.Result) error { return nil }}
 
@@ -102,7 +104,7 @@ func TestBadStores(t *testing.T) {
 		"kills itself":    {"day 1: the process to age it ended: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			peers, err := age.Select(badPeers, []string{name})
+			peers, err := age.Select(badPeers, nameOf, name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +124,7 @@ func TestBadStores(t *testing.T) {
 
 // TestUnknown: a peer that this program was not built with is named, and so are those that there are.
 func TestUnknown(t *testing.T) {
-	_, err := age.Select(badPeers, []string{"fails", "LMDB 7"})
+	_, err := age.Select(badPeers, nameOf, "fails,LMDB 7")
 	if err == nil || !strings.Contains(err.Error(), `no peer "LMDB 7"`) || !strings.Contains(err.Error(), `"keeps a bucket"`) {
 		t.Error(err)
 	}

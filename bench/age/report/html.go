@@ -2,6 +2,7 @@ package report
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"strings"
@@ -12,7 +13,7 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"brief": brief, "spread": spread}).Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"brief": brief, "spread": spread, "plural": plural}).Parse(pageText))
 
 // brief is what comes before the brackets of a cell, spread what is in them.
 func brief(cell string) string {
@@ -25,6 +26,14 @@ func spread(cell string) string {
 	return strings.TrimSuffix(after, ")")
 }
 
+// plural is a heading over several of what the noun names.
+func plural(noun string) string {
+	if noun == "" {
+		return ""
+	}
+	return strings.ToUpper(noun[:1]) + noun[1:] + "s"
+}
+
 // section is a measure on the page.
 type section struct {
 	ID    string
@@ -33,8 +42,23 @@ type section struct {
 	Best  []string
 }
 
-// HTML writes one page with all plots and tables, which needs no other file and no script.
-func HTML(w io.Writer, r *age.Result) error {
+// part is a result on the page.
+type part struct {
+	*age.Result
+	Story    string
+	Sections []section
+}
+
+// HTML writes one page with all plots and tables of the results, which needs no other file and no script.
+func HTML(w io.Writer, results ...*age.Result) error {
+	var parts []part
+	for i, r := range results {
+		parts = append(parts, newPart(i, r))
+	}
+	return page.Execute(w, parts)
+}
+
+func newPart(at int, r *age.Result) part {
 	tables := map[string]Table{}
 	for _, t := range Tables(r) {
 		tables[t.ID] = t
@@ -42,12 +66,12 @@ func HTML(w io.Writer, r *age.Result) error {
 	var sections []section
 	for _, m := range r.Measures {
 		if p, ok := newPlot(r, m); ok {
-			sections = append(sections, section{m.ID, p, tables[m.ID], best(r, m)})
+			id := m.ID
+			if at > 0 { // another result may have a measure of this name
+				id += fmt.Sprint("-", at+1)
+			}
+			sections = append(sections, section{id, p, tables[m.ID], best(r, m)})
 		}
 	}
-	return page.Execute(w, struct {
-		*age.Result
-		Story    string
-		Sections []section
-	}{r, Story(r), sections})
+	return part{r, Story(r), sections}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 // sample is a result with names that HTML has to escape. Its stores get worse by a factor of their own.
 func sample() *age.Result {
 	r := &age.Result{
+		About:   age.About{Title: "The life of <stores>", Story: "40 days of a <program> & \"more\".", Method: "As it is.", Peer: "store", Cycles: "cycles", Keys: "keys"},
 		Command: "bench-age -days 40", Date: "2026-11-28", Machine: "2 cores, linux/amd64, ext4", Load: "load 0.1 0.2 0.3",
 		Versions: []age.Version{{Module: "go.etcd.io/bbolt", Version: "v1.5.0"}, {Module: "go", Version: "go1.26"}},
 		Config:   age.Quick, Traces: []string{"containerd 2", "a <program> & \"more\""}, Measures: age.Measures,
@@ -42,10 +45,10 @@ func sample() *age.Result {
 	return r
 }
 
-func html(t *testing.T, r *age.Result) string {
+func html(t *testing.T, r ...*age.Result) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := HTML(&b, r); err != nil {
+	if err := HTML(&b, r...); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -106,6 +109,7 @@ func TestHTML(t *testing.T) {
 		t.Errorf("%d plots, %d tables, %d lines of %d measures", all.plots, all.tables, all.paths, n)
 	}
 	wants := []string{r.Command, r.Date, r.Machine, r.Load, "go.etcd.io/bbolt v1.5.0", "a <program> & \"more\"", "as it is & so <on>",
+		"The life of <stores>", "40 days of a <program> & \"more\". On day 1 20 cycles are live, with what is measured 8000 keys;", "As it is.",
 		"logarithmic", "day 40 / day 1", "floor on it", "stock <b> & 'map', day 1: 1 µs (990 ns–1.01 µs) to day 40: 21 µs"}
 	for _, m := range age.Measures {
 		wants = append(wants, m.Title)
@@ -125,6 +129,53 @@ func TestHTML(t *testing.T) {
 	}
 	if !strings.Contains(text, "prefers-color-scheme: dark") || !strings.Contains(text, `name="viewport"`) {
 		t.Error("no colours for dark pages, or none of a phone's width")
+	}
+}
+
+// TestTwo: a page of two results has all of both, and no name twice.
+func TestTwo(t *testing.T) {
+	other := sample()
+	other.About.Title, other.About.Peer, other.Measures = "The life of snapshots", "snapshotter", []age.Measure{{ID: age.Open, Title: "open", Unit: "ns"}}
+	text := html(t, sample(), other)
+	all := count(t, text)
+	if n := len(age.Measures) + 1; all.plots != n || all.tables != n {
+		t.Errorf("%d plots, %d tables of %d measures", all.plots, all.tables, n)
+	}
+	for _, want := range []string{"The life of <stores>", "The life of snapshots", "Stores", "Snapshotters", "snapshotter"} {
+		if !strings.Contains(all.text.String(), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if strings.Count(text, `id="open"`) != 1 || strings.Count(text, `id="open-2"`) != 1 {
+		t.Error("a section of each result has its own name")
+	}
+}
+
+// TestRead: what JSON has written is read, and what it has not is refused.
+func TestRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "age.json")
+	for _, c := range []struct{ text, want string }{
+		{"", "unexpected end"}, {"[]", "reading the result in " + file}, {"{}", "no result of a life"}, {`{"measures":[{}],"lives":[{}]}`, "no result of a life"},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v", c.text, err)
+		}
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(JSON(f, sample()), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Read(file); err != nil || !reflect.DeepEqual(r, sample()) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := Read(file + "none"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
 	}
 }
 

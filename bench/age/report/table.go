@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"holdfast/bench/age"
@@ -35,7 +36,7 @@ func Tables(r *age.Result) (all []Table) {
 				row = append(row, floor(life.Stretches[len(life.Stretches)-1], m))
 			}
 			t.Rows = append(t.Rows, append(row, ratio(first, last)))
-			t.Columns = columns(m, life)
+			t.Columns = columns(r.About.Peer, m, life)
 		}
 		if len(t.Rows) > 0 {
 			all = append(all, t)
@@ -51,9 +52,9 @@ func title(m age.Measure) string {
 	return m.Title
 }
 
-func columns(m age.Measure, life age.PeerLife) (all []string) {
+func columns(peer string, m age.Measure, life age.PeerLife) (all []string) {
 	last := fmt.Sprint("day ", life.Stretches[len(life.Stretches)-1].Day)
-	all = []string{"store"}
+	all = []string{peer}
 	for _, day := range []string{fmt.Sprint("day ", life.Stretches[0].Day), last} {
 		all = append(all, day)
 		if m.Floor != "" {
@@ -114,16 +115,14 @@ func Print(w io.Writer, r *age.Result) {
 
 // Story says in some sentences what the life was like.
 func Story(r *age.Result) string {
-	c := r.Config
-	story := fmt.Sprintf("%d days of %d cycles each, of %s; %d cycles are live at most, and every %d days all but %d are removed.",
-		c.Days, c.Cycles, strings.Join(r.Traces, ", "), c.Retention, c.Prune, max(c.Retention/10, 1))
 	if len(r.Lives) == 0 || len(r.Lives[0].Stretches) == 0 {
-		return story
+		return r.About.Story
 	}
 	all := r.Lives[0].Stretches
 	first, last := all[0], all[len(all)-1]
-	return story + fmt.Sprintf(" On day %d %d cycles are live, with what is measured %d keys; on day %d %d cycles, %d keys.",
-		first.Day, first.Cycles, first.Keys, last.Day, last.Cycles, last.Keys)
+	of, holds := r.About.Cycles, r.About.Keys
+	return r.About.Story + fmt.Sprintf(" On day %d %d %s are live, with what is measured %d %s; on day %d %d %s, %d %s.",
+		first.Day, first.Cycles, of, first.Keys, holds, last.Day, last.Cycles, of, last.Keys, holds)
 }
 
 // JSON writes the result.
@@ -131,6 +130,22 @@ func JSON(w io.Writer, r *age.Result) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
 	return e.Encode(r)
+}
+
+// Read reads a result that JSON has written, of which at least one day was measured.
+func Read(file string) (*age.Result, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r := &age.Result{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("reading the result in %s: %w", file, err)
+	}
+	if len(r.Measures) == 0 || len(r.Lives) == 0 || len(r.Lives[0].Stretches) == 0 {
+		return nil, fmt.Errorf("%s has no result of a life; give a file that was written with -json", file)
+	}
+	return r, nil
 }
 
 // tolerance is how much worse than on the first day counts as unchanged.

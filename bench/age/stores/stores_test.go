@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // small is a life with removals, a day on which an operator prunes, and another day after it.
-var small = age.Config{Days: 5, Stretches: 2, Cycles: 3, Retention: 5, Prune: 2, Opens: 2, Rounds: 2, Commits: 5, Gets: 50}
+var small = age.Config{Schedule: age.Schedule{Days: 5, Stretches: 2, Cycles: 3, Retention: 5, Prune: 2, Opens: 2, Rounds: 2}, Commits: 5, Gets: 50}
 
 // TestLife: all stores live a small life, in processes of their own, which compare them with the model, and
 // each measure has as many samples as it should.

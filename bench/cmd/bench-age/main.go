@@ -9,10 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,6 +16,7 @@ import (
 	"holdfast/bench/age"
 	"holdfast/bench/age/stores"
 	"holdfast/bench/age/traces"
+	"holdfast/bench/program"
 )
 
 func main() {
@@ -27,18 +24,5 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	os.Exit(exitCode(err, os.Stderr))
-}
-
-// exitCode says what is wrong, and returns the code with which the program ends.
-func exitCode(err error, stderr io.Writer) int {
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return 0
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "bench-age: interrupted; its files are removed")
-		return 130
-	}
-	fmt.Fprintln(stderr, "bench-age:", err)
-	return 1
+	os.Exit(program.ExitCode("bench-age", err, os.Stderr))
 }

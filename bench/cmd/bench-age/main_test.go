@@ -16,6 +16,7 @@ import (
 	"holdfast/bench/age"
 	"holdfast/bench/age/stores"
 	"holdfast/bench/age/traces"
+	"holdfast/bench/program"
 )
 
 // asProgram makes this test binary the program.
@@ -68,7 +69,14 @@ func TestRun(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	page, err := os.ReadFile(html)
-	if err != nil || !bytes.Contains(page, []byte("</html>")) {
+	if err != nil || !bytes.Contains(page, []byte("</html>")) || bytes.Count(page, []byte("<h1>")) != 1 {
+		t.Errorf("%v, %s", err, page)
+	}
+	// The page of another run has this result, too.
+	if err := run(context.Background(), append([]string{"-dir", dir, "-html", html, "-snapshots", asJSON, "-peers", "holdfast"}, tiny...), &stdout, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := os.ReadFile(html); err != nil || bytes.Count(page, []byte("<h1>")) != 2 {
 		t.Errorf("%v, %s", err, page)
 	}
 }
@@ -89,6 +97,7 @@ func TestWrong(t *testing.T) {
 		{"no such file or directory", []string{"-html", filepath.Join(dir, "none", "age.html")}},
 		{"no such file or directory", []string{"-dir", filepath.Join(dir, "none")}},
 		{"not defined: -peer", []string{"-peer", "stock"}},
+		{"no such file or directory", []string{"-snapshots", filepath.Join(dir, "none")}},
 	} {
 		var out, stderr bytes.Buffer
 		err := run(context.Background(), append([]string{"-dir", dir}, c.args...), &out, &stderr)
@@ -97,8 +106,13 @@ func TestWrong(t *testing.T) {
 		}
 	}
 	empty(t, dir)
+	var none bytes.Buffer
+	if err := run(context.Background(), []string{"-dir", dir, "-n", "-days", "50"}, &none, &none); err != nil || none.Len() > 0 {
+		t.Errorf("%v, %q", err, none.String())
+	}
+	empty(t, dir)
 	var said bytes.Buffer
-	if code := exitCode(errors.New("no"), &said); code != 1 || said.String() != "bench-age: no\n" {
+	if code := program.ExitCode("bench-age", errors.New("no"), &said); code != 1 || said.String() != "bench-age: no\n" {
 		t.Errorf("%d, %q", code, said.String())
 	}
 }
