@@ -88,10 +88,10 @@ page: ## the page of holdfastd serve in Debian's Chromium, as root: looked at, a
 	cd worker && $(GO) build -o ../bin/holdfastd ./cmd/holdfastd
 	cd test && $(GO) run ./cmd/page $(PAGEFLAGS)
 
-# bench runs a program of bench, built with the peers that can be had, in the directory bench, on a file system of as many GiB.
+# bench runs a program of bench, built with the peers that can be had, in the directory bench, on a file system of as many GiB (BENCHGIB=4).
 define bench
 	tags=$${BENCHTAGS-$$(scripts/bench-tags)} && cd bench && $(GO) build -tags "$$tags" -o ../bin/$(1) ./cmd/$(1)
-	cd bench && ../scripts/with-journal $(2) ../bin/$(1) $(3)
+	cd bench && ../scripts/with-journal $(or $(BENCHGIB),$(2)) ../bin/$(1) $(3)
 endef
 
 .PHONY: bench
