@@ -257,7 +257,7 @@ func (o *Owner) Stop(durable uint64) {
 	o.words.Store(wordStopped, 1)
 }
 
-// Figures replaces the document that is there for whoever watches the database. It can have
+// Figures replaces the owner's figures, a JSON document that watchers read. It can have
 // MaxFigures bytes.
 func (o *Owner) Figures(document []byte) error {
 	if len(document) > MaxFigures {
