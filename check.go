@@ -76,7 +76,8 @@ const maxFaults = 10_000
 // and returns all faults that it finds, up to 10,000, in a closed channel. Each
 // is a *CorruptError. It is safe while others write; if one has committed since the
 // transaction began, which pages are free is not checked. On a read-only
-// database opened without PreLoadFreelist it finds the free pages first.
+// database opened without PreLoadFreelist it finds the free pages first; on one from OpenShared it does
+// not check them.
 func (tx *Tx) Check(options ...CheckOption) <-chan error {
 	faults, err := tx.verify(context.Background(), options)
 	ch := make(chan error, len(faults)+1)
@@ -96,7 +97,7 @@ func (tx *Tx) Check(options ...CheckOption) <-chan error {
 // free is not checked. The error says why it could not look: the cause of ctx's
 // end, in which case the faults are those found until then, or that the database
 // is not open. On a read-only database opened without PreLoadFreelist
-// it finds the free pages first.
+// it finds the free pages first; on one from OpenShared it does not check them.
 func (db *DB) Verify(ctx context.Context, options ...CheckOption) ([]*CorruptError, error) {
 	tx, err := db.beginRead()
 	if err != nil {
@@ -144,13 +145,18 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		if config.progress != nil {
 			config.progress(done, uint64(in.Meta.HighWater))
 		}
-		cancelled = ctx.Err() != nil
+		cancelled = ctx.Err() != nil || tx.foreign != nil && tx.foreign.Live() != nil
 		return !cancelled
 	}
 	check.Run(in, func(damage *page.CorruptError) bool {
 		faults = append(faults, damage)
 		return len(faults) < maxFaults
 	})
+	if tx.foreign != nil {
+		if gone := tx.keep(tx.foreign.Confirm()); gone != nil {
+			return nil, gone // what looked like faults may be what another process writes
+		}
+	}
 	if cancelled {
 		return faults, context.Cause(ctx)
 	}
@@ -162,7 +168,7 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 
 // accountFor tells a check of the whole file which pages are free. damage is what it met in finding that out.
 func (tx *Tx) accountFor(in *check.Input) (damage *CorruptError, err error) {
-	if in.Start != 0 {
+	if in.Start != 0 || tx.foreign != nil { // of another process's database nothing is known but what the trees use
 		return nil, nil
 	}
 	free, err := tx.account()

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -61,11 +62,35 @@ func (tx *Tx) WriteTo(w io.Writer) (n int64, err error) {
 	}
 	// Pages that are free in this state may change while they are copied;
 	// they are not read in the copy.
-	rest := io.NewSectionReader(src, n, tx.Size()-n)
-	m, err := io.Copy(w, rest)
+	rest := io.Reader(io.NewSectionReader(src, n, tx.Size()-n))
+	if tx.foreign != nil {
+		rest = &confirmed{rest, tx}
+	}
+	m, err := io.CopyBuffer(struct{ io.Writer }{w}, rest, make([]byte, copyBytes))
 	n += m
 	if err == nil && n != tx.Size() {
 		err = fmt.Errorf("copy %s: %w: %d of %d bytes", tx.db.path, io.ErrUnexpectedEOF, n, tx.Size())
+	}
+	if tx.foreign != nil {
+		err = cmp.Or(tx.keep(tx.foreign.Confirm()), err)
+	}
+	return n, err
+}
+
+// copyBytes is how much is copied at a time.
+const copyBytes = 1 << 20
+
+// confirmed reads the file of a database that another process has open: what it has read counts if the process has not ended
+// meanwhile.
+type confirmed struct {
+	io.Reader
+	tx *Tx
+}
+
+func (c *confirmed) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if gone := c.tx.foreign.Live(); gone != nil {
+		return 0, c.tx.keep(gone)
 	}
 	return n, err
 }

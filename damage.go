@@ -46,7 +46,12 @@ func (d OnDamage) String() string {
 // Err is also the error of an Append after which the transaction can only be rolled back.
 // After the transaction has ended, when such calls answer nothing, it is ErrTxClosed, unless
 // there was damage.
+//
+// In a database from OpenShared nil says that what was read so far counts.
 func (tx *Tx) Err() error {
+	if tx.foreign != nil && !tx.ended.Load() {
+		_ = tx.keep(tx.foreign.Confirm())
+	}
 	if err := tx.damaged(); err != nil {
 		return err
 	}
@@ -64,6 +69,9 @@ func (tx *Tx) damaged() error {
 // keep remembers an error that reports damage, and returns it with the file's
 // name. Other errors it returns as they are.
 func (tx *Tx) keep(err error) error {
+	if err != nil && tx.foreign != nil {
+		return tx.keepForeign(err)
+	}
 	if err == nil || !isDamage(err) {
 		return err
 	}
@@ -72,6 +80,26 @@ func (tx *Tx) keep(err error) error {
 		tx.db.logger.Errorf("%v", named)
 	}
 	return named
+}
+
+// keepForeign is keep of a transaction on the database of another process.
+func (tx *Tx) keepForeign(err error) error {
+	err = tx.named(err)
+	if isDamage(err) || tx.foreign.Failed() {
+		tx.damage.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// named puts the file's name before an error that reports damage. What looks like damage to the database of another process
+// is none if that is gone, and the next one writes.
+func (tx *Tx) named(err error) error {
+	if tx.foreign != nil && err != nil {
+		if gone := tx.foreign.Confirm(); gone != nil {
+			return gone
+		}
+	}
+	return tx.db.corrupt(err)
 }
 
 // unsaid is called with what keep has returned by a call that has no error to return. looks

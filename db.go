@@ -74,7 +74,8 @@ type DB struct {
 	closing     sync.Mutex
 	vacuuming   chan struct{}    // holds one token, of the vacuum that runs
 	auto        *autovacuum.Auto // nil: it is off
-	shown       *statsfile.File  // nil: figures are not shown
+	shown       *statsfile.Shown // nil: figures are not shown
+	foreign     bool             // another process has it open, see OpenShared
 	waits       longwait.Waits
 }
 
@@ -129,8 +130,8 @@ func openFile(file vfs.File, options *Options, create bool) (*DB, error) {
 		db.auto = newAuto(db, *options.AutoVacuum)
 		db.auto.Arm()
 	}
-	if options.StatsDir != "" && !options.ReadOnly {
-		db.shown = db.showStats(options.StatsDir)
+	if !options.ReadOnly {
+		db.share(options)
 	}
 	db.logger.Infof("Opening db file (%s) successfully", db.path)
 	return db, nil
@@ -362,7 +363,11 @@ func (db *DB) beginRead() (*Tx, error) {
 	}
 	state := snap.Value()
 	tx := &Tx{db: db, snap: snap, state: state}
-	tx.buckets.Source = state.Image()
+	if tx.foreign = snap.Foreign(); tx.foreign != nil {
+		tx.buckets.Source = tx.foreign
+	} else {
+		tx.buckets.Source = state.Image()
+	}
 	return tx, nil
 }
 

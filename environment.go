@@ -11,6 +11,7 @@ import (
 
 	"holdfast/internal/duration"
 	"holdfast/internal/perfile"
+	"holdfast/internal/share"
 )
 
 // Variable is an environment variable that Open reads. Variables are for programs that
@@ -171,8 +172,18 @@ var variables = []Variable{
 			o.SettleDelay, err = positive(value)
 			return err
 		}},
+	{"HOLDFAST_SHARE", []string{"off", "on", "DIRECTORY"},
+		"other processes can read the open database, through a file in a directory; on: " + share.DefaultDirMeaning + " (Options.Share)",
+		func(o *Options, value string) error {
+			if o.Share != "" {
+				return nil
+			}
+			o.Share = value
+			_, err := o.shareDir()
+			return err
+		}},
 	{"HOLDFAST_STATS", []string{"DIRECTORY"},
-		"figures of the open database are shown in a file there, for holdfast top (Options.StatsDir)",
+		"as HOLDFAST_SHARE with a directory, which goes before it (Options.StatsDir)",
 		func(o *Options, value string) error {
 			if o.StatsDir == "" {
 				o.StatsDir = value

@@ -75,7 +75,7 @@ const (
 //	bbolt to find every commit, also after a crash   StrictCompat
 //	a program that mostly reads from end to end      ReadAhead
 //	messages: damage, what fails, writers that wait  Logger
-//	figures in holdfast top                          StatsDir
+//	reading it from other processes; holdfast top    Share
 //
 // Several can also be set from outside, in the environment: see Environment.
 type Options struct {
@@ -195,11 +195,17 @@ type Options struct {
 	// returned.
 	Logger Logger
 
-	// StatsDir is a directory, made if it is not there, in which a file with the figures
-	// of the database is replaced every second while it is open for writing, for
-	// "holdfast top" (see Snapshot). "": none. The environment variable HOLDFAST_STATS
-	// does the same.
+	// StatsDir is another name for Share, which goes before it, from before there was that. On systems where databases cannot be shared
+	// a file with the figures of the database is replaced there every second, for "holdfast top" (see Snapshot).
+	// The environment variable HOLDFAST_STATS does the same.
 	StatsDir string
+
+	// Share lets other processes read the database while it is open for writing: with OpenShared, and with the commands of
+	// holdfast, which also show its figures and readers. It is a directory (an absolute path), made if it is not there, in which the database gets a
+	// small file; "on" stands for DefaultShareDir. "off", and "" without StatsDir: it is not shared. Those who may read the
+	// database, by its user or group, can then keep its pages from being used again, as its own readers can. A database that cannot be shared is opened all
+	// the same, and the Logger told. The environment variable HOLDFAST_SHARE does the same. Linux.
+	Share string
 
 	// NoStatistics makes DB.Stats return zeroes. Counting costs next to
 	// nothing here; the field is for compatibility.
@@ -233,6 +239,9 @@ func (o *Options) validate() error {
 	}
 	if o.DurableBase && o.Durability == Periodic {
 		return errors.New("DurableBase does not go with Durability Periodic: each transaction would wait for the flush of the one before")
+	}
+	if _, err := o.shareDir(); err != nil {
+		return err
 	}
 	if o.AutoVacuum != nil {
 		return o.AutoVacuum.validate()

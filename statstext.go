@@ -52,8 +52,8 @@ func byteText[T int | int64](n T) string {
 	return strconv.FormatFloat(f, 'f', 1, 64) + " " + units[i:i+1] + "iB"
 }
 
-// share writes part of whole.
-func share(part, whole int) string {
+// partOf writes part of whole.
+func partOf(part, whole int) string {
 	return fmt.Sprintf("%.0f%%", 100*float64(part)/float64(max(whole, 1)))
 }
 
@@ -113,7 +113,7 @@ func (s BucketStats) String() string {
 	}
 	w.add(1, "%s in %s, depth %d", number(s.KeyN, "keys"), buckets, s.Depth)
 	pages := func(kind string, n, overflow, inuse, alloc int) {
-		w.add(int64(n), "%s and %d overflow: %s, %s of it filled", number(n, kind+" pages"), overflow, byteText(alloc), share(inuse, alloc))
+		w.add(int64(n), "%s and %d overflow: %s, %s of it filled", number(n, kind+" pages"), overflow, byteText(alloc), partOf(inuse, alloc))
 	}
 	pages("branch", s.BranchPageN, s.BranchOverflowN, s.BranchInuse, s.BranchAlloc)
 	pages("leaf", s.LeafPageN, s.LeafOverflowN, s.LeafInuse, s.LeafAlloc)

@@ -25,6 +25,7 @@ type Tx struct {
 	db      *DB
 	state   *pager.State
 	snap    pager.Snapshot // of a reading transaction
+	foreign *pager.Foreign // of one on the database of another process, see OpenShared
 	w       *writeTx       // of a writing transaction
 	buckets bucket.Tx
 	managed bool
@@ -416,9 +417,7 @@ func (tx *Tx) rollback() (ended bool, err error) {
 	}
 	if tx.w == nil {
 		tx.count()
-		err = tx.db.pager.Lost(tx.state)
-		tx.snap.Release()
-		return true, err
+		return true, tx.db.pager.End(tx.snap)
 	}
 	tx.takeEditStats()
 	tx.buckets.Edit.Reset(nil)

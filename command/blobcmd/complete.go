@@ -24,7 +24,7 @@ func completeStore(a *cli.App, cmd *cobra.Command) {
 			n.BucketFormat = f.Value.String()
 		}
 		quick := *a
-		quick.Timeout = cli.CompleteTimeout
+		quick.Timeout, quick.Quiet = cli.CompleteTimeout, true
 		c := &cli.Call{App: &quick, Cmd: cmd, Args: args}
 		err := quick.View(args[0], false, func(_ *cli.Database, tx *holdfast.Tx) error {
 			if len(args) == 1 {

@@ -33,17 +33,27 @@ type App struct {
 	Stock   bool // in bbolt's shape
 	JSON    bool
 	Timeout time.Duration
+	Quiet   bool // what is noted of files is left out
 
+	root     *cobra.Command
 	catching context.Context // ends when the process is asked to end; nil: such a signal ends the process at once
 }
 
 // NewRoot makes the command above all others, with the flags that all have.
 func (a *App) NewRoot(name, short string) *cobra.Command {
 	root := &cobra.Command{Use: name, Short: short}
+	a.root = root
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.JSON, "json", false, "print JSON with stable field names")
 	DurationVar(flags, &a.Timeout, "timeout", defaultTimeout, "how long to wait for a file that another process has locked; 0: for ever")
 	return root
+}
+
+// Note tells what there is to know of a file besides what the command prints.
+func (a *App) Note(file, what string) {
+	if !a.Quiet && a.root != nil {
+		fmt.Fprintf(a.root.ErrOrStderr(), "%s: note: %s\n", OneLine(file), what)
+	}
 }
 
 // Call is one run of a command.

@@ -55,7 +55,7 @@ func (a *App) bucketNames(files int) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		quick := *a
-		quick.Timeout = CompleteTimeout
+		quick.Timeout, quick.Quiet = CompleteTimeout, true
 		names, err := quick.namesIn(args[files-1], path, n.BucketFormat, begun)
 		if err != nil { // it cannot be told here; running the command tells
 			return nil, cobra.ShellCompDirectiveNoFileComp

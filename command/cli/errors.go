@@ -150,6 +150,10 @@ func (a *App) Explain(file string, err error) error {
 	case errors.Is(err, holdfast.ErrTimeout):
 		e.What = fmt.Sprintf("locked by another process for longer than %s%s", a.Timeout, holders(file))
 		e.Next = "stop that program, or wait longer with --timeout (a copy of a file in use is whole only if the program itself makes it, or a snapshot of the disk)"
+	case errors.Is(err, holdfast.ErrOwnerGone), errors.Is(err, holdfast.ErrReaderEnded), errors.Is(err, holdfast.ErrStopped):
+		e.Next = "run the command again; nothing that it printed of this file is to be trusted"
+	case errors.Is(err, holdfast.ErrTooManyReaders):
+		e.Next = fmt.Sprintf("see who they are: %s readers %s", a.Name(), ShellWord(file))
 	case errors.Is(err, holdfast.ErrVersionMismatch):
 		e.What = "a bbolt database of another format version than 2"
 		if err.Error() != holdfast.ErrVersionMismatch.Error() { // of Holdfast's part of it

@@ -33,10 +33,7 @@ func holders(file string) string {
 		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], inode) || f[4] == fmt.Sprint(os.Getpid()) {
 			continue
 		}
-		holder := "process " + f[4]
-		if comm, err := os.ReadFile("/proc/" + f[4] + "/comm"); err == nil {
-			holder += " (" + Quoted(strings.TrimSpace(string(comm))) + ")" // anybody can name a process
-		}
+		holder := "process " + f[4] + processName(f[4])
 		if !slices.Contains(found, holder) && len(found) < MaxNamed {
 			found = append(found, holder)
 		}
@@ -45,4 +42,13 @@ func holders(file string) string {
 		return ""
 	}
 	return ", held by " + strings.Join(found, " and ")
+}
+
+// processName is the name of a process, in parentheses, where the system tells.
+func processName(pid string) string {
+	comm, err := os.ReadFile("/proc/" + pid + "/comm")
+	if err != nil {
+		return ""
+	}
+	return " (" + Quoted(strings.TrimSpace(string(comm))) + ")" // anybody can name a process
 }

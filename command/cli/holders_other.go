@@ -5,3 +5,5 @@ package cli
 // holders names the processes that hold a lock on the file, where the system
 // tells. Here it does not.
 func holders(string) string { return "" }
+
+func processName(string) string { return "" }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,15 +73,49 @@ func (a *App) Open(path string, info fs.FileInfo, options *holdfast.Options) (*D
 	options.ReadAhead = true                  // most commands go through the file
 	options.OnDamage = holdfast.DamageIsError // all of them ask for it
 	options.OpenFile = d.openFile
+	var notShared error
+	if options.ReadOnly {
+		if notShared = a.openShared(d, options); notShared == nil {
+			return d, nil
+		}
+	}
 	err := a.AwaitLock(path, func(timeout time.Duration) (err error) {
 		options.Timeout = timeout
 		d.DB, err = hook.OpenDatabase(path, d.mode, options)
 		return err
 	})
 	if err != nil {
-		return nil, a.Explain(path, err)
+		return nil, a.Explain(path, a.inUse(path, err, notShared))
 	}
 	return d, nil
+}
+
+// openShared opens the database for reading through the process that has it open, if one does and shares it, and says so.
+func (a *App) openShared(d *Database, options *holdfast.Options) (err error) {
+	opts := *options
+	if d.DB, err = holdfast.OpenShared(d.FilePath, &opts); err != nil {
+		return err
+	}
+	pid, _ := d.SharedBy()
+	a.Note(d.FilePath, fmt.Sprintf("read through %s, which has it open", Process(pid)))
+	return nil
+}
+
+// inUse adds to the error of a file that is locked why it could not be read through the process that has it open.
+func (a *App) inUse(path string, err, notShared error) error {
+	if !errors.Is(err, holdfast.ErrTimeout) || notShared == nil {
+		return err
+	}
+	e := &FileError{File: path, What: fmt.Sprintf("locked by another process for longer than %s%s", a.Timeout, holders(path)), Err: err}
+	if errors.Is(notShared, holdfast.ErrNotShared) || errors.Is(notShared, errors.ErrUnsupported) {
+		return err
+	}
+	e.What += ", and not to be read through it: " + a.Plain(notShared)
+	e.Next = "stop that program, or wait longer with --timeout"
+	if errors.Is(notShared, fs.ErrPermission) {
+		e.Next = "run the command as a user who may, for example with sudo"
+	}
+	return e
 }
 
 // OpenMade opens the database at temp, which a command is making under a name that no other process
@@ -109,6 +144,12 @@ func (a *App) OpenMade(temp, path string, options *holdfast.Options) (*Database,
 		return nil, err
 	}
 	return d, nil
+}
+
+// InUse tells whether another process has the database open and changes it meanwhile.
+func (d *Database) InUse() bool {
+	_, shared := d.SharedBy()
+	return shared
 }
 
 // openFile opens the file of d.
@@ -154,6 +195,12 @@ func (a *App) ViewWith(path string, options *holdfast.Options, fn func(*Database
 		return tx.Err()
 	})
 	return a.Explain(path, errors.Join(err, d.Close()))
+}
+
+// Process names a process.
+func Process(pid int) string {
+	n := strconv.Itoa(pid)
+	return "process " + n + processName(n)
 }
 
 // Metas reads both meta pages of the open file.

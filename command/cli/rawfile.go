@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"holdfast"
 	"holdfast/internal/vfs"
 )
 
@@ -14,14 +15,64 @@ type RawFile struct {
 	*os.File
 	VFS  vfs.File // the same open file
 	Size int64    // bytes
+
+	through *Database    // the process that has it open; nil: none
+	held    *holdfast.Tx // keeps its pages
 }
 
-// Close gives the lock back too.
-func (f *RawFile) Close() error { return f.VFS.Close() }
+// Close gives the lock back too. If the file was read through the process that has it open, the error says whether
+// what was read is to be trusted.
+func (f *RawFile) Close() error {
+	err := f.VFS.Close()
+	if f.held != nil {
+		err = errors.Join(err, f.held.Rollback())
+	}
+	if f.through != nil {
+		err = errors.Join(err, f.through.Close())
+	}
+	return err
+}
+
+// InUse tells whether another process has the database open and changes it meanwhile.
+func (f *RawFile) InUse() bool { return f.through != nil }
+
+// hold has the process that has the database open keep the pages of its newest state.
+func (f *RawFile) hold(a *App, path string) error {
+	d := &Database{FilePath: path}
+	err := a.openShared(d, &holdfast.Options{OnDamage: holdfast.DamageIsError})
+	if err != nil {
+		return err
+	}
+	f.through = d
+	f.held, err = d.Begin(false)
+	return err
+}
 
 // OpenRaw opens the file at path for reading, with the lock that readers share if locked is
 // set. Its size is as it is then.
 func (a *App) OpenRaw(path string, locked bool) (*RawFile, error) {
+	return a.openRaw(path, func(f *RawFile) error {
+		if !locked {
+			return nil
+		}
+		return a.AwaitLock(path, func(timeout time.Duration) error { return f.VFS.Lock(false, timeout) })
+	})
+}
+
+// OpenInUse is OpenRaw of a file that is only looked at, page by page. Where a process has it open and shares it there is no
+// lock, but the pages of its newest state stay as they are until Close.
+func (a *App) OpenInUse(path string) (*RawFile, error) {
+	return a.openRaw(path, func(f *RawFile) error {
+		notShared := f.hold(a, path)
+		if notShared == nil {
+			return nil
+		}
+		err := a.AwaitLock(path, func(timeout time.Duration) error { return f.VFS.Lock(false, timeout) })
+		return a.inUse(path, err, notShared)
+	})
+}
+
+func (a *App) openRaw(path string, secure func(*RawFile) error) (*RawFile, error) {
 	f := &RawFile{}
 	var err error
 	f.VFS, err = vfs.OpenOS(path, os.O_RDONLY, 0, func(name string, flag int, mode os.FileMode) (file *os.File, err error) {
@@ -31,10 +82,7 @@ func (a *App) OpenRaw(path string, locked bool) (*RawFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if locked {
-		err = a.AwaitLock(path, func(timeout time.Duration) error { return f.VFS.Lock(false, timeout) })
-	}
-	if err == nil {
+	if err = secure(f); err == nil {
 		f.Size, err = f.VFS.Size()
 	}
 	if err == nil {

@@ -62,7 +62,7 @@ func (d *Database) freePages(m page.Meta) (*uint64, error) {
 // before; then the newest has no freelist page.
 func (d *Database) Newest(slots page.Slots) (m page.Meta, err error) {
 	m = slots.Meta[d.FileState().Slot]
-	if d.FileState().BboltBehind {
+	if d.FileState().BboltBehind || d.InUse() {
 		m.Freelist = page.NoFreelist
 	}
 	err = d.View(func(tx *holdfast.Tx) error {
@@ -117,6 +117,9 @@ type FaultReport struct {
 // Notes say what is odd about the metas of a file and yet no fault: a crash can leave
 // them so.
 func (d *Database) Notes(slots page.Slots) (notes []string) {
+	if d.InUse() { // one is written all the time
+		return nil
+	}
 	torn := false
 	for slot, err := range slots.Err {
 		if err != nil {

@@ -209,6 +209,9 @@ func findFaults(c *cli.Call, f checkFlags, r *checkReport) error {
 func quickFaults(c *cli.Call, _ checkFlags, r *checkReport) error {
 	r.Quick = &quickReport{}
 	return c.View(r.File, false, func(d *cli.Database, _ *holdfast.Tx) error {
+		if d.InUse() {
+			return &cli.FileError{File: r.File, What: "in use by another process, which writes to what a quick look is about", Next: "check all of it, without --quick", Err: errInUse}
+		}
 		if err := noteMetas(d, r); err != nil {
 			return err
 		}
@@ -223,6 +226,8 @@ func quickFaults(c *cli.Call, _ checkFlags, r *checkReport) error {
 		return nil
 	})
 }
+
+var errInUse = errors.New("the database is in use")
 
 // noPage is what a page number gives that the file does not have.
 func noPage(c *cli.Call, r *checkReport, id, pages uint64) error {
@@ -256,6 +261,10 @@ func notOfTree(d *cli.Database, tx *holdfast.Tx, id uint64) (what string, err er
 
 // noteMetas adds a note for a meta page that is not whole, and if the file could not be flushed.
 func noteMetas(d *cli.Database, r *checkReport) error {
+	if d.InUse() {
+		r.Notes = append(r.Notes, "in use by another process: one state of it was checked, and not which pages are free")
+		return nil
+	}
 	slots, err := d.Metas()
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ type infoReport struct {
 	Freelist  *uint64      `json:"freelist_page"`
 	FreePages *uint64      `json:"free_pages"`
 	Metas     []metaReport `json:"metas"`
+	InUseBy   *int         `json:"in_use_by,omitempty"` // process
 }
 
 type metaReport struct {
@@ -72,8 +73,13 @@ func info(d *cli.Database) (*infoReport, error) {
 		return nil, err
 	}
 	state := d.FileState()
+	var inUseBy *int
+	if pid, shared := d.SharedBy(); shared {
+		inUseBy = &pid
+	}
 	r := &infoReport{
-		File: d.FilePath, SizeBytes: d.FileSize, PageSize: d.Info().PageSize, HighWater: uint64(m.HighWater),
+		InUseBy: inUseBy,
+		File:    d.FilePath, SizeBytes: d.FileSize, PageSize: d.Info().PageSize, HighWater: uint64(m.HighWater),
 		RootPage: uint64(m.Root), RootSequence: m.Sequence, StateReport: cli.NewStateReport(state),
 	}
 	for slot, slotErr := range slots.Err {
@@ -118,7 +124,11 @@ func printInfo(c *cli.Call, r *infoReport) {
 	case r.Unreadable:
 		lines = append(lines, [2]string{"Last flush", c.Paint(cli.Yellow, "not known") + ": " + unread + "; " + cli.LastFlush})
 	}
-	lines = append(lines, [2]string{"bbolt finds", bboltText(c.App, &r.StateReport, r.File)})
+	if r.InUseBy != nil {
+		lines = append(lines, [2]string{"In use", fmt.Sprintf("by %s; bbolt, and programs that write, cannot open it until that has closed it", cli.Process(*r.InUseBy))})
+	} else {
+		lines = append(lines, [2]string{"bbolt finds", bboltText(c.App, &r.StateReport, r.File)})
+	}
 	if r.Unflushed {
 		lines = append(lines, [2]string{"Not flushed", cli.NotFlushed})
 	}

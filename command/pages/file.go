@@ -49,7 +49,7 @@ func withPages(c *cli.Call, path string, pageSize int, fn func(*pageFile) error)
 	if _, err := c.Look(path); err != nil {
 		return err
 	}
-	file, err := c.OpenRaw(path, true)
+	file, err := c.OpenInUse(path)
 	if err != nil {
 		return c.Explain(path, err)
 	}
@@ -230,6 +230,9 @@ func (f *pageFile) loadFree() {
 			return err
 		}
 		state := d.FileState()
+		if d.InUse() {
+			return nil // it would, too
+		}
 		if !state.FreeRecorded && (state.BboltBehind || slots.Meta[state.Slot].Freelist == page.NoFreelist) {
 			return nil // it would take a scan of the file
 		}

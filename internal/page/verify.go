@@ -35,6 +35,17 @@ func NewVerified(pages int, before *Verified, passes *atomic.Int64) *Verified {
 	return v
 }
 
+// Reset forgets all, and makes v one for the pages below pages. Nothing may use it meanwhile.
+func (v *Verified) Reset(pages int) {
+	words := (pages + 31) / 32
+	if cap(v.bits) < words {
+		v.bits = make([]atomic.Uint32, words+words/8)
+	} else {
+		clear(v.bits[:cap(v.bits)])
+	}
+	v.bits = v.bits[:words]
+}
+
 func (v *Verified) set(id ID) { v.bits[id/32].Or(1 << (id % 32)) }
 
 // Verifying is the image with seals verified, as v, which covers all its pages,

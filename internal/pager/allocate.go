@@ -63,6 +63,7 @@ func (w *WriteTx) wantsFreed(n uint64) bool {
 		return false
 	}
 	w.asked = true
+	p.letForeignGo()
 	p.states.SweepAll() // what readers have given up is free already
 	return p.awaitsFlush(w.on) && p.OldestReader().Since.IsZero() && much()
 }

@@ -37,6 +37,9 @@ type CloseOptions struct {
 // written or the list would be long for what was. A second Close does nothing. Nothing is
 // logged once Close has returned.
 func (p *Pager) Close(opts CloseOptions) error {
+	if p.foreign != nil {
+		return p.closeForeign()
+	}
 	defer p.byTimer.Wait() // without a lock: what logs may write to this database
 	p.takeTurn()
 	defer p.writer.Unlock()
@@ -63,11 +66,13 @@ func (p *Pager) Close(opts CloseOptions) error {
 			p.logf("close %s without a freelist page: %v", p.file.Name(), err)
 		}
 	}
+	ended := p.unshare() // no process waits for readers of another one
 	wait := p.states.Close()
 	p.draining = true
 	p.pipeline.Unlock()
 	wait()
 	p.pipeline.Lock()
+	errs = append(errs, ended)
 	if p.gen != nil {
 		errs = append(errs, p.gen.mapping.Close())
 		p.gen = nil

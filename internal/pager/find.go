@@ -41,6 +41,11 @@ type Finding struct {
 
 // Finding tells what opening has found.
 func (p *Pager) Finding() Finding {
+	if p.foreign != nil {
+		p.pipeline.Lock()
+		defer p.pipeline.Unlock()
+		return p.foreign.newest
+	}
 	f := &p.found
 	found := Finding{Tx: f.tx, Label: f.meta.Label, Slot: f.best, Trailing: f.trailing, Unfinished: f.unfinished, Unreadable: f.unreadable}
 	found.Unflushed = p.unflushed

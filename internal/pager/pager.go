@@ -105,9 +105,6 @@ func (s *State) Page(id page.ID) (page.Page, error) { return s.image.Page(id) }
 // Image is the state's bytes.
 func (s *State) Image() *page.Image { return &s.image }
 
-// Snapshot is a held state.
-type Snapshot = epoch.Guard[State]
-
 // Pager is an open file. Methods may be called concurrently.
 type Pager struct {
 	Early Early // set before a transaction begins
@@ -161,6 +158,9 @@ type Pager struct {
 	armed       bool             // it runs
 	lastWrite   time.Time
 	pace        pace
+
+	shared  sharing
+	foreign *foreign // nil: the database is this process's own
 
 	group  group // the leader's, and
 	leader leader
@@ -230,11 +230,14 @@ func (p *Pager) File() vfs.File { return p.file }
 
 // Begin holds the current state for a reader. No lock, no wait, no allocation.
 func (p *Pager) Begin() (Snapshot, error) {
+	if p.foreign != nil {
+		return p.beginForeign()
+	}
 	g, ok := p.states.Acquire()
 	if !ok {
-		return g, ErrDatabaseNotOpen
+		return Snapshot{}, ErrDatabaseNotOpen
 	}
-	return g, nil
+	return Snapshot{guard: g}, nil
 }
 
 // Lost is why state s must not be believed any more: it was visible and not durable
@@ -249,6 +252,9 @@ func (p *Pager) Lost(s *State) error {
 
 // Readers is the number of held snapshots and of snapshots ever held.
 func (p *Pager) Readers() (now int64, ever uint64) {
+	if p.foreign != nil {
+		return p.foreign.counts()
+	}
 	return p.states.Counts()
 }
 
@@ -335,6 +341,9 @@ type Accounting struct {
 
 // Account tells what the pages of state s are, which the caller holds.
 func (p *Pager) Account(s *State) (Accounting, error) {
+	if p.foreign != nil {
+		return p.accountForeign(s)
+	}
 	p.pipeline.Lock()
 	defer p.pipeline.Unlock()
 	if p.gen == nil { // not if Close waits for s
@@ -412,6 +421,9 @@ func (p *Pager) IsFree(id page.ID) (bool, error) {
 // LoadFree makes sure that the free pages are known. Only a read-only database
 // can lack them; s, which the caller holds, is its one state.
 func (p *Pager) LoadFree(s *State) error {
+	if p.foreign != nil { // see accountForeign
+		return nil
+	}
 	p.pipeline.Lock()
 	defer p.pipeline.Unlock()
 	if p.space != nil {

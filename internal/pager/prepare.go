@@ -143,6 +143,7 @@ func (p *Pager) beginWrite() (*WriteTx, error) {
 	if err := p.stoppedBy(); err != nil {
 		return nil, err
 	}
+	p.letForeignGo()
 	p.states.Sweep()
 	base, on := p.newest()
 	p.addToOverlay()

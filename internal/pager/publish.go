@@ -90,11 +90,13 @@ func (e env) Published(g *commit.Group[*Prepared]) {
 		// The pin of the last one is that of the state from now on.
 		p.discountLater(g.Members)
 		p.sum = w.sum
-		p.gen.states++
-		p.states.Publish(p.newState(w.state))
+		p.publish(w.state)
 		p.states.Sweep()
 		p.counts.Commits.Add(int64(n))
 		p.counts.Groups.Add(1)
+	}
+	if len(g.Members) == 0 {
+		p.tellDurable()
 	}
 	for _, pr := range g.Members {
 		pr.w.space.Recycle()
@@ -184,8 +186,8 @@ func (p *Pager) loseVisible() {
 	p.lostBase = &base
 	p.lost.Store(uint64(p.durable.Tx) + 1)
 	p.space.Pin(p.durable.Tx)
-	p.gen.states++
-	p.states.Publish(p.newState(p.durable))
+	p.stopShare(p.durable.Tx)
+	p.publish(p.durable)
 }
 
 // absorb notes that the first of a group's two flushes has made durable what was visible.

@@ -5,7 +5,7 @@ import "holdfast/internal/page"
 // rememberSeals prepares the newest generation for verifying seals, as far as
 // that was not done through the one before, which may be nil.
 func (p *Pager) rememberSeals(before *generation) {
-	if p.opts.NoSeals {
+	if p.opts.NoSeals || p.foreign != nil { // see Foreign
 		return
 	}
 	var seen *page.Verified

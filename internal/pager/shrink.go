@@ -166,6 +166,7 @@ func (p *Pager) Usage() (Usage, error) {
 	if p.space == nil || p.closed.Load() {
 		return Usage{}, ErrDatabaseNotOpen
 	}
+	p.letForeignGo()
 	p.states.SweepAll() // what readers have let go is free
 	p.updateGauges()
 	u := Usage{
@@ -185,6 +186,9 @@ func (p *Pager) Usage() (Usage, error) {
 // OldestReader is the oldest state with a reader; zero if that is the current
 // one. It waits for nothing.
 func (p *Pager) OldestReader() Held {
+	if p.foreign != nil { // its owner knows
+		return Held{}
+	}
 	s, replaced := p.states.OldestHeld()
 	current := p.states.Current()
 	if s == nil || current == nil {
@@ -289,6 +293,7 @@ func (p *Pager) end() (own, all int64) {
 			high = max(high, p.slots.Meta[slot].HighWater)
 		}
 	}
+	p.letForeignGo()
 	p.states.SweepAll()
 	for s := range p.states.All() {
 		high = max(high, s.Meta.HighWater)

@@ -15,11 +15,13 @@ import (
 // pagesBytes is how much the file of a test's database has.
 const pagesBytes = 64 * 4096
 
-// A share has the mode that its owner gave it, whatever the umask, and is gone with it.
+// A share can be written by those who may read the database, by its user and group, whatever the umask, and is gone with its owner.
 func TestCreate(t *testing.T) {
 	d := newDatabase(t)
+	must(t, os.Chmod(d.path, 0o644))
 	before := unix.Umask(0o077)
-	o, err := Create(d.dir, d.id, d.opened(t, os.O_RDWR), State{Tx: 1}, Options{Mode: 0o660})
+	file := d.opened(t, os.O_RDWR)
+	o, err := Create(d.dir, d.id, file, State{Tx: 1}, Options{Like: file})
 	unix.Umask(before)
 	must(t, err)
 	info, err := os.Stat(d.share())
@@ -71,7 +73,7 @@ func TestNoFile(t *testing.T) {
 			d := newDatabase(t)
 			must(t, os.Mkdir(d.dir, 0o755))
 			must(t, make(d))
-			_, err := Create(d.dir, d.id, d.opened(t, os.O_RDWR), State{}, Options{Mode: 0o600})
+			_, err := Create(d.dir, d.id, d.opened(t, os.O_RDWR), State{}, Options{})
 			if err == nil {
 				t.Error("a share was made over it")
 			}
@@ -116,7 +118,7 @@ func TestForeign(t *testing.T) {
 // A process that cannot write the database cannot pretend to own it.
 func TestTenureNeedsWriting(t *testing.T) {
 	d := newDatabase(t)
-	if _, err := Create(d.dir, d.id, d.opened(t, os.O_RDONLY), State{}, Options{Mode: 0o600}); !errors.Is(err, unix.EBADF) {
+	if _, err := Create(d.dir, d.id, d.opened(t, os.O_RDONLY), State{}, Options{}); !errors.Is(err, unix.EBADF) {
 		t.Fatalf("a database that is open for reading was shared (%v)", err)
 	}
 	if left, err := os.ReadDir(d.dir); err != nil || len(left) != 0 {

@@ -74,7 +74,7 @@ func (d *database) opened(t testing.TB, flag int) *vfs.OSFile {
 // owner shares state 1 until the test ends, or the owner is closed.
 func (d *database) owner(t testing.TB) *Owner {
 	t.Helper()
-	o, err := Create(d.dir, d.id, d.opened(t, os.O_RDWR), State{Tx: 1}, Options{Mode: 0o600})
+	o, err := Create(d.dir, d.id, d.opened(t, os.O_RDWR), State{Tx: 1}, Options{})
 	must(t, err)
 	t.Cleanup(func() {
 		if o.words.Len() > 0 {

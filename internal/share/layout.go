@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 )
 
 // Slots is how many readers a share can have at a time.
@@ -32,6 +34,17 @@ var (
 	// ErrForeign is wrapped when a file is no share of this database, version and machine.
 	ErrForeign = errors.New("not a share of this database on this machine")
 )
+
+// DefaultDirMeaning says what DefaultDir is.
+const DefaultDirMeaning = "/run/holdfast/share, or holdfast/share in XDG_RUNTIME_DIR for a user who is not root"
+
+// DefaultDir is where databases are shared that are given no directory.
+func DefaultDir() string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && os.Geteuid() != 0 {
+		return filepath.Join(dir, "holdfast", "share")
+	}
+	return "/run/holdfast/share"
+}
 
 // Identity says of which database a share is.
 type Identity struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -13,11 +14,11 @@ import (
 )
 
 // openFile opens a file for reading and writing that is neither a symbolic link nor anything but
-// a file. A new one gets the mode as it is.
-func openFile(path string, flag int, mode os.FileMode) (*vfs.OSFile, error) {
+// a file. A new one is given to those who may read what it is to be like.
+func openFile(path string, flag int, like Access) (*vfs.OSFile, error) {
 	// Without O_NONBLOCK a pipe would wait for its other end.
 	flag |= os.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	file, err := vfs.OpenOS(path, flag, mode, func(path string, flag int, mode os.FileMode) (*os.File, error) {
+	file, err := vfs.OpenOS(path, flag, 0o600, func(path string, flag int, mode os.FileMode) (*os.File, error) {
 		f, err := os.OpenFile(path, flag, mode)
 		if err != nil {
 			return nil, err
@@ -27,7 +28,7 @@ func openFile(path string, flag int, mode os.FileMode) (*vfs.OSFile, error) {
 			err = fmt.Errorf("%s: %w", path, ErrForeign)
 		}
 		if err == nil && flag&os.O_CREATE != 0 {
-			err = f.Chmod(mode)
+			err = give(f, info, like)
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -38,6 +39,28 @@ func openFile(path string, flag int, mode os.FileMode) (*vfs.OSFile, error) {
 		return nil, err
 	}
 	return file.(*vfs.OSFile), nil
+}
+
+// give makes a new file that of the user and the group who may read another one, as far as this process can.
+func give(f *os.File, info os.FileInfo, like Access) error {
+	mode, user, group := os.FileMode(0o600), -1, -1
+	if like != nil {
+		var of os.FileMode
+		var err error
+		if of, user, group, err = like.Access(); err != nil {
+			return err
+		}
+		if of&0o040 != 0 {
+			mode |= 0o060
+		}
+	}
+	now, ok := info.Sys().(*syscall.Stat_t)
+	if like != nil && ok && (int(now.Uid) != user || int(now.Gid) != group) {
+		if f.Chown(user, group) != nil && int(now.Gid) != group && f.Chown(-1, group) != nil {
+			mode = 0o600 // it would be that of another group
+		}
+	}
+	return f.Chmod(mode)
 }
 
 // bootID is another one after each boot, and on each machine. A directory may be seen by several

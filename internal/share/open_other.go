@@ -13,6 +13,6 @@ import (
 
 var errNotHere = fmt.Errorf("%w on %s: sharing needs Linux", errors.ErrUnsupported, runtime.GOOS)
 
-func openFile(string, int, os.FileMode) (*vfs.OSFile, error) { return nil, errNotHere }
+func openFile(string, int, Access) (*vfs.OSFile, error) { return nil, errNotHere }
 
 func bootID() (id [2]uint64, err error) { return id, errNotHere }

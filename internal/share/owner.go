@@ -26,12 +26,18 @@ type Database interface {
 
 // Options are those of Create.
 type Options struct {
-	// Mode is that of the share file: those who may write it can read the database through
-	// it. See the package's document on what else they can do.
-	Mode os.FileMode
+	// Like says whose the share file is to be: the user and the group who may read the database can write it, if
+	// it can be given to them, and so read the database through it. See the package's document on what else they can do. nil: its
+	// maker's alone.
+	Like Access
 	// Warn is called at most once, if sharing has ended because the share file cannot be read or
 	// written any more. It may be nil.
 	Warn func(error)
+}
+
+// Access is who may do what with the database; *vfs.OSFile is one.
+type Access interface {
+	Access() (mode os.FileMode, user, group int, err error)
 }
 
 // Owner is the owner's side of a share. Its methods can be called concurrently, except Close, which
@@ -79,7 +85,7 @@ func Create(dir string, id Identity, database Database, first State, opts Option
 	removeTemporary(dir, id)
 	o = &Owner{path: path, database: database, nonce: newNonce(), warn: opts.Warn, states: 2}
 	temporary := filepath.Join(dir, fmt.Sprintf("%s%016x", temporaryPrefix(id), o.nonce))
-	if o.file, err = openFile(temporary, os.O_CREATE|os.O_EXCL, opts.Mode); err != nil {
+	if o.file, err = openFile(temporary, os.O_CREATE|os.O_EXCL, opts.Like); err != nil {
 		return nil, err
 	}
 	words := [wordSlots]uint64{wordMagic: magic, wordVersion: version, wordSize: fileSize, wordNonce: o.nonce,
@@ -135,7 +141,7 @@ const dying = 100
 // database, so an owner can be there only for as long as it takes to die.
 func noOtherOwner(path string) error {
 	for range dying {
-		file, err := openFile(path, 0, 0)
+		file, err := openFile(path, 0, nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

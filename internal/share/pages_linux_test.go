@@ -149,7 +149,7 @@ func pagesOwner(d *database) error {
 	for c := range w.child {
 		w.child[c] = w.write(1)
 	}
-	w.o, err = Create(d.dir, d.id, file, w.writeRoot(), Options{Mode: 0o600})
+	w.o, err = Create(d.dir, d.id, file, w.writeRoot(), Options{})
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func stepOwner(d *database) error {
 	if err := file.Lock(true, 0); err != nil {
 		return err
 	}
-	o, err := Create(d.dir, d.id, file, State{Tx: 1}, Options{Mode: 0o600})
+	o, err := Create(d.dir, d.id, file, State{Tx: 1}, Options{})
 	if err != nil {
 		return err
 	}

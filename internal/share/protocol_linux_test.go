@@ -299,7 +299,7 @@ func TestShortened(t *testing.T) {
 					t.Error("slots do not count any more, and the tenure lasts")
 				}
 			}}
-			o, err := Create(d.dir, d.id, file, State{Tx: 1}, Options{Mode: 0o600, Warn: func(error) { warned++ }})
+			o, err := Create(d.dir, d.id, file, State{Tx: 1}, Options{Warn: func(error) { warned++ }})
 			must(t, err)
 			r := d.reader(t)
 			begin(t, r)
@@ -330,7 +330,7 @@ func TestShortened(t *testing.T) {
 // Nothing is reused if the tenure cannot be ended.
 func TestShortenedAndStuck(t *testing.T) {
 	d := newDatabase(t)
-	o, err := Create(d.dir, d.id, stuck{d.opened(t, os.O_RDWR)}, State{Tx: 1}, Options{Mode: 0o600})
+	o, err := Create(d.dir, d.id, stuck{d.opened(t, os.O_RDWR)}, State{Tx: 1}, Options{})
 	must(t, err)
 	must(t, os.Truncate(d.share(), 0))
 	for range 2 {

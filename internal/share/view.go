@@ -55,7 +55,7 @@ func Attach(dir string, id Identity) (*View, error) {
 
 // attach opens and maps the share at path, if it has an owner.
 func attach(path string) (v view, err error) {
-	if v.file, err = openFile(path, 0, 0); errors.Is(err, os.ErrNotExist) {
+	if v.file, err = openFile(path, 0, nil); errors.Is(err, os.ErrNotExist) {
 		return v, fmt.Errorf("%s: %w", path, ErrNoOwner)
 	} else if err != nil {
 		return v, err

@@ -1,5 +1,5 @@
-// Package statsfile shows figures of an open database in a file that is replaced at
-// intervals.
+// Package statsfile shows figures of an open database at intervals, and has the files in which they are shown where databases
+// cannot be shared (internal/share).
 package statsfile
 
 import (
@@ -41,14 +41,14 @@ func RealPath(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// File shows figures by a timer and no goroutine. A failure is told once in the log, and
+// Shown shows figures by a timer and no goroutine. A failure is told once, and
 // the database goes on.
-type File struct {
-	file     string
-	path     string // of the database
+type Shown struct {
 	interval time.Duration
 	figures  func() any
-	warn     func(format string, args ...any)
+	put      func(document []byte) error
+	remove   func() error
+	warn     func(error)
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -56,57 +56,77 @@ type File struct {
 	failed bool
 }
 
-// Start begins to show in dir, which it makes if there is none, what figures returns, as
-// JSON. figures is not called twice at a time.
-func Start(dir, path string, interval time.Duration, figures func() any, warn func(format string, args ...any)) (*File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	name, err := Name(dir, path)
-	if err != nil {
-		return nil, err
-	}
-	f := &File{file: name, path: path, interval: interval, figures: figures, warn: warn}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.timer = time.AfterFunc(interval, f.show)
-	f.write()
-	return f, nil
+// Start begins to give put what figures returns, as JSON. remove is called at the end. None of them is called twice at a time.
+func Start(interval time.Duration, figures func() any, put func(document []byte) error, remove func() error, warn func(error)) *Shown {
+	s := &Shown{interval: interval, figures: figures, put: put, remove: remove, warn: warn}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(interval, s.next)
+	s.show()
+	return s
 }
 
-func (f *File) show() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+func (s *Shown) next() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return
 	}
-	f.write()
-	f.timer.Reset(f.interval)
+	s.show()
+	s.timer.Reset(s.interval)
 }
 
-// write replaces the file as a whole: a reader sees figures that belong together. The
-// caller holds mu.
-func (f *File) write() {
-	data, err := json.Marshal(f.figures())
+// show is called with mu.
+func (s *Shown) show() {
+	document, err := json.Marshal(s.figures())
 	if err == nil {
-		temp := f.file + ".tmp" // one that a killed process has left is replaced by the next
-		if err = writeNew(temp, append(data, '\n')); err == nil {
-			err = os.Rename(temp, f.file)
-		}
-		if err != nil {
-			_ = os.Remove(temp)
-		}
+		err = s.put(append(document, '\n'))
 	}
-	if err != nil && !f.failed {
-		f.warn("the figures of %s are not shown: %v", f.path, err)
+	if err != nil && !s.failed {
+		s.warn(err)
 	}
-	f.failed = err != nil
+	s.failed = err != nil
+}
+
+// Stop ends it. It does nothing on nil.
+func (s *Shown) Stop() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.timer.Stop()
+	if err := s.remove(); err != nil {
+		s.warn(err)
+	}
+}
+
+// Make makes dir if there is none, and returns the file in it with the figures of the database at path.
+func Make(dir, path string) (file string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return Name(dir, path)
+}
+
+// Replace replaces a file as a whole: a reader sees figures that belong together.
+func Replace(file string, document []byte) error {
+	temp := file + ".tmp" // one that a killed process has left is replaced by the next
+	err := writeNew(temp, document)
+	if err == nil {
+		err = os.Rename(temp, file)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+	}
+	return err
 }
 
 // writeNew writes a file that it makes. In a directory to which others can write a link of
 // theirs may stand under its name, or a file of a process that was killed: it is removed.
 func writeNew(path string, data []byte) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := Remove(path); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
@@ -117,16 +137,10 @@ func writeNew(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Stop ends it and removes the file. It does nothing on a nil File.
-func (f *File) Stop() {
-	if f == nil {
-		return
+// Remove removes a file, if it is there.
+func Remove(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	f.timer.Stop()
-	if err := os.Remove(f.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		f.warn("remove the figures of %s: %v", f.path, err)
-	}
+	return nil
 }

@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -119,6 +120,15 @@ func (f *OSFile) Inode() (device, number uint64, err error) {
 		return err
 	})
 	return device, number, fileError("look at", f.Name(), err)
+}
+
+// Access is the permissions of the file, and the numbers of its user and group.
+func (f *OSFile) Access() (mode os.FileMode, user, group int, err error) {
+	err = f.control(func(fd uintptr) error {
+		mode, user, group, err = access(fd)
+		return err
+	})
+	return mode, user, group, fileError("look at", f.Name(), err)
 }
 
 // TryLockByte takes the lock of the byte at off, which need not exist, for this open file; false if

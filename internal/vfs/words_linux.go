@@ -2,7 +2,11 @@
 
 package vfs
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // This file does not build on 32-bit processors where sync/atomic may change 64 bits under a lock
 // of its own process.
@@ -11,6 +15,12 @@ func inode(fd uintptr) (device, number uint64, err error) {
 	var s unix.Stat_t
 	err = unix.Fstat(int(fd), &s)
 	return uint64(s.Dev), s.Ino, err //nolint:unconvert // 32 bits on some processors
+}
+
+func access(fd uintptr) (mode os.FileMode, user, group int, err error) {
+	var s unix.Stat_t
+	err = unix.Fstat(int(fd), &s)
+	return os.FileMode(s.Mode & 0o777), int(s.Uid), int(s.Gid), err
 }
 
 func mapWords(fd uintptr, n int) ([]byte, error) {

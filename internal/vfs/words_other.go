@@ -2,7 +2,11 @@
 
 package vfs
 
+import "os"
+
 func inode(uintptr) (device, number uint64, err error) { return 0, 0, errNoBytes }
+
+func access(uintptr) (mode os.FileMode, user, group int, err error) { return 0, 0, 0, errNoBytes }
 
 func mapWords(uintptr, int) ([]byte, error) { return nil, errNoBytes }
 
