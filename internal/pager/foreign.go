@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -184,19 +185,17 @@ func (p *Pager) openForeign(dir string) error {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	size, whole, err := page.FindPageSize(p.file)
-	if err != nil {
-		return p.wrap("read the metas of", err)
-	}
-	if !whole {
-		return p.noMeta()
-	}
-	p.pageSize = int(size)
-	id, err := identity(database, p.pageSize)
+	id, err := identity(database, 0)
 	if err != nil {
 		return err
 	}
 	p.foreign = &foreign{dir: dir, id: id, database: database, gone: make(chan struct{})}
+	r, err := p.foreign.living(nil)
+	if err != nil {
+		return p.wrap("read", err)
+	}
+	p.foreign.idle = append(p.foreign.idle, r)
+	p.pageSize = int(p.foreign.id.PageSize)
 	s, err := p.beginForeign() // to see that it can be done
 	if err != nil {
 		return err
@@ -235,7 +234,17 @@ func (fo *foreign) living(r *foreignReader) (*foreignReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	fo.owner.Store(reader.Owner())
+	pid, pageSize, err := reader.Owner()
+	if err == nil && fo.id.PageSize == 0 && (bits.OnesCount64(pageSize) != 1 || pageSize < page.MinPageSize || pageSize > page.MaxPageSize) {
+		err = fmt.Errorf("a page size of %d bytes: %w", pageSize, share.ErrForeign)
+	}
+	if err != nil {
+		return nil, errors.Join(err, reader.Close())
+	}
+	if fo.id.PageSize == 0 { // that of the first; the others' is the same
+		fo.id.PageSize = pageSize
+	}
+	fo.owner.Store(pid)
 	return &foreignReader{Reader: reader}, nil
 }
 

@@ -49,7 +49,7 @@ func DefaultDir() string {
 // Identity says of which database a share is.
 type Identity struct {
 	Dev, Ino uint64 // of its file
-	PageSize uint64 // in bytes
+	PageSize uint64 // in bytes; 0, of one that is looked for: any
 }
 
 // name is the name of the share's file.

@@ -70,12 +70,6 @@ func (r *Reader) take() (err error) {
 	return fmt.Errorf("%s: %w", r.file.Name(), ErrNoSlot)
 }
 
-// Owner is the process of the owner, as it sees itself.
-func (r *Reader) Owner() (pid uint64) {
-	defer r.words.CatchFault(debug.SetPanicOnFault(true), func(error) { pid = 0 })
-	return r.words.Load(wordPID)
-}
-
 // Slot is the number of the reader's slot.
 func (r *Reader) Slot() int { return r.slot }
 

@@ -44,7 +44,7 @@ func Attach(dir string, id Identity) (*View, error) {
 	v, err := attach(filepath.Join(dir, id.name()))
 	if err == nil {
 		err = v.check(func(head [headWords]uint64) bool {
-			return head[wordDev] == id.Dev && head[wordInode] == id.Ino && head[wordPages] == id.PageSize
+			return head[wordDev] == id.Dev && head[wordInode] == id.Ino && (head[wordPages] == id.PageSize || id.PageSize == 0)
 		})
 	}
 	if err != nil {
@@ -84,6 +84,12 @@ func (v *view) check(same func(head [headWords]uint64) bool) (err error) {
 		return fmt.Errorf("%s: %w", v.file.Name(), ErrForeign)
 	}
 	return nil
+}
+
+// Owner is the process of the owner, as it sees itself, and the database's page size in bytes. Either may be anything.
+func (v *view) Owner() (pid, pageSize uint64, err error) {
+	defer v.words.CatchFault(debug.SetPanicOnFault(true), v.gone(&err))
+	return v.words.Load(wordPID), v.words.Load(wordPages), nil
 }
 
 func (v *view) head() (head [headWords]uint64) {
