@@ -170,6 +170,11 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// change commits a change.
+func (w *town) change(db *holdfast.DB) error {
+	return db.Update(func(tx *holdfast.Tx) error { return changeIn(tx, w.random) })
+}
+
 // sound sees that the database is what some transaction has left, for both engines.
 func (w *town) sound() {
 	w.t.Helper()
@@ -199,18 +204,7 @@ func TestStoppedReader(t *testing.T) {
 	grow := func(n int) {
 		t.Helper()
 		for range n {
-			err := db.Update(func(tx *holdfast.Tx) error {
-				rows, err := tx.CreateBucketIfNotExists(rowsName)
-				if err != nil {
-					return err
-				}
-				sums, err := tx.CreateBucketIfNotExists(sumsName)
-				if err != nil {
-					return err
-				}
-				return change(rows, sums, w.random)
-			})
-			if err != nil {
+			if err := w.change(db); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -243,6 +237,32 @@ func TestStoppedReader(t *testing.T) {
 		return err == nil && counts["ended"] > 0
 	})
 	reader.Kill()
+}
+
+// TestDeadReader kills a reader in a transaction: what it held is free a moment later, though the owner commits nothing.
+func TestDeadReader(t *testing.T) {
+	w := newTown(t, 2)
+	db, err := holdfast.Open(w.file, 0o600, &holdfast.Options{Share: shareDir(w.file), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	reader := w.start("slow")
+	await(t, reader, func() bool {
+		if err := w.change(db); err != nil {
+			t.Fatal(err)
+		}
+		if db.Stats().OldestReader.Behind == 0 {
+			return false
+		}
+		reader.Kill()
+		return true
+	})
+	for begun := time.Now(); db.Stats().OldestReader.Behind > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("a dead reader holds: %v", db.Stats())
+		}
+	}
 }
 
 func grow1(grow func(int)) bool {

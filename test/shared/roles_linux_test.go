@@ -59,17 +59,7 @@ func own(file string, options *holdfast.Options) error {
 	}
 	random := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(time.Now().UnixNano())))
 	for n := 0; ; n++ {
-		err := db.Update(func(tx *holdfast.Tx) error {
-			rows, err := tx.CreateBucketIfNotExists(rowsName)
-			if err != nil {
-				return err
-			}
-			sums, err := tx.CreateBucketIfNotExists(sumsName)
-			if err != nil {
-				return err
-			}
-			return change(rows, sums, random)
-		})
+		err := db.Update(func(tx *holdfast.Tx) error { return changeIn(tx, random) })
 		if err == nil && options.NoSync && n%7 == 0 {
 			_, err = db.Vacuum(context.Background(), holdfast.VacuumOptions{})
 		}
@@ -82,6 +72,19 @@ func own(file string, options *holdfast.Options) error {
 			return err
 		}
 	}
+}
+
+// changeIn changes some rows in a transaction.
+func changeIn(tx *holdfast.Tx, random *rand.Rand) error {
+	rows, err := tx.CreateBucketIfNotExists(rowsName)
+	if err != nil {
+		return err
+	}
+	sums, err := tx.CreateBucketIfNotExists(sumsName)
+	if err != nil {
+		return err
+	}
+	return change(rows, sums, random)
 }
 
 // ownStock is own with bbolt.
@@ -222,4 +225,3 @@ func lines(log string) (map[string]int, error) {
 	}
 	return counts, nil
 }
-
