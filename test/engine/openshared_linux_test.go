@@ -41,6 +41,15 @@ func openReader(t testing.TB, path string, options holdfast.Options) *holdfast.D
 	return db
 }
 
+// beginShared begins a transaction that ends with the test, at the latest: Close waits for it.
+func beginShared(t testing.TB, db *holdfast.DB) *holdfast.Tx {
+	t.Helper()
+	tx, err := db.Begin(false)
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
 // fillShared writes n keys whose values have the same number.
 func fillShared(t testing.TB, db *holdfast.DB, n int, number byte) {
 	t.Helper()
@@ -96,8 +105,7 @@ func TestOpenShared(t *testing.T) {
 	if !reader.IsReadOnly() || reader.Path() != path || reader.FileState().Tx < 1 {
 		t.Errorf("it is %v, %+v", reader, reader.FileState())
 	}
-	tx, err := reader.Begin(false)
-	must(t, err)
+	tx := beginShared(t, reader)
 	for i := range 20 {
 		fillShared(t, owner, 2000+1000*i, byte(2+i))
 	}
@@ -109,12 +117,12 @@ func TestOpenShared(t *testing.T) {
 		return info.Size()
 	}
 	grown := size()
-	_, err = owner.Vacuum(context.Background(), holdfast.VacuumOptions{})
+	_, err := owner.Vacuum(context.Background(), holdfast.VacuumOptions{})
 	must(t, err)
 	must(t, sees(tx, 2000, 1))
 	must(t, tx.Err())
 	s := owner.Stats()
-	if s.OldestReader.Behind != 22 && s.OldestReader.Behind < 22 || s.OldestReader.Tx != uint64(tx.ID()) || s.PendingPageN == 0 {
+	if s.OldestReader.Behind < 22 || s.OldestReader.Tx != uint64(tx.ID()) || s.PendingPageN == 0 {
 		t.Errorf("the owner does not know of the reader: %v", s)
 	}
 	if size() < tx.Size() {
@@ -195,9 +203,8 @@ func TestOpenSharedOwnerGone(t *testing.T) {
 	owner := openOwner(t, path, holdfast.Options{NoSync: true})
 	fillShared(t, owner, 2000, 1)
 	reader := openReader(t, path, holdfast.Options{OnDamage: holdfast.DamagePanics})
-	tx, err := reader.Begin(false)
-	must(t, err)
-	err = reader.View(func(inner *holdfast.Tx) error {
+	tx := beginShared(t, reader)
+	err := reader.View(func(inner *holdfast.Tx) error {
 		must(t, sees(inner, 2000, 1))
 		done := make(chan error)
 		go func() { done <- owner.Close() }()
@@ -361,8 +368,7 @@ func TestOpenSharedStopped(t *testing.T) {
 	fillShared(t, owner, 100, 1)
 	must(t, owner.Sync())
 	reader := openReader(t, path, holdfast.Options{})
-	before, err := reader.Begin(false)
-	must(t, err)
+	before := beginShared(t, reader)
 	fillShared(t, owner, 100, 2)
 	err = reader.View(func(tx *holdfast.Tx) error {
 		must(t, sees(tx, 100, 2))
