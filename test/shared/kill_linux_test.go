@@ -159,7 +159,7 @@ func TestKilled(t *testing.T) {
 			for _, r := range w.readers {
 				w.kill(r)
 			}
-			t.Logf("%d steps: %v", steps, w.counts)
+			t.Logf("kills: %d steps, %v", steps, w.counts)
 			for _, kind := range []string{"whole", "gone", "(owners killed)"} {
 				if w.counts[kind] == 0 {
 					t.Errorf("%s: none; the test has seen nothing of it", kind)

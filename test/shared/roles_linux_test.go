@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -125,7 +126,7 @@ func isExpected(err error) bool {
 func openShared(file string) (*holdfast.DB, error) {
 	for {
 		db, err := holdfast.OpenShared(file, &holdfast.Options{Share: shareDir(file)})
-		if err == nil || !isExpected(err) {
+		if err == nil || !isExpected(err) && !errors.Is(err, fs.ErrNotExist) { // it may not have been made yet
 			return db, err
 		}
 		time.Sleep(time.Millisecond)
