@@ -62,6 +62,30 @@ func TestCreateReplaces(t *testing.T) {
 	}
 }
 
+// What killed owners of other databases left goes, and shares that live stay, whatever else is in the directory.
+func TestRemoveDead(t *testing.T) {
+	dead, alive, d := newDatabase(t), newDatabase(t), newDatabase(t)
+	dead.dir, alive.dir = d.dir, d.dir
+	o := dead.owner(t)
+	must(t, o.release())
+	alive.owner(t)
+	others := map[string][]byte{"12-34": nil, "12-35": make([]byte, fileSize), "etcd.json": make([]byte, fileSize)}
+	for name, content := range others {
+		must(t, os.WriteFile(filepath.Join(d.dir, name), content, 0o600))
+	}
+	d.owner(t)
+	if _, err := os.Stat(dead.share()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the dead one is left (%v)", err)
+	}
+	alive.reader(t)
+	if left, err := os.ReadDir(d.dir); err != nil || len(left) != len(others)+2 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
+	// One that lives, and was taken for dead a moment ago, gets its name back.
+	removeIfDead(alive.share())
+	alive.reader(t)
+}
+
 // What is no file is neither followed nor waited for, on both sides.
 func TestNoFile(t *testing.T) {
 	for name, make := range map[string]func(d *database) error{

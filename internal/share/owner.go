@@ -83,6 +83,7 @@ func Create(dir string, id Identity, database Database, first State, opts Option
 		return nil, err
 	}
 	removeTemporary(dir, id)
+	removeDead(dir, path)
 	o = &Owner{path: path, database: database, nonce: newNonce(), warn: opts.Warn, states: 2}
 	temporary := filepath.Join(dir, fmt.Sprintf("%s%016x", temporaryPrefix(id), o.nonce))
 	if o.file, err = openFile(temporary, os.O_CREATE|os.O_EXCL, opts.Like); err != nil {

@@ -97,6 +97,7 @@ type app struct {
 
 	namespace string // of those commands that have a flag for it
 	digests   bool   // of all that is committed
+	share     string // of its databases, see holdfast.Options
 	volatile  bool   // what is mounted to be written is flushed by the store alone
 }
 

@@ -41,6 +41,10 @@ sync = "commit"
 # digests is whether each snapshot gets a digest of its content, for holdfastd verify.
 digests = false
 
+# share is where other processes can read the databases of the store while it runs, as with "holdfast info" and "holdfast top": a
+# directory, or "on", which is /run/holdfast/share; "off": nowhere.
+share = "on"
+
 [steps]
 # concurrency is how many steps run at once, others wait; 0: as many as there are processors, four at least.
 concurrency = 0
@@ -103,6 +107,7 @@ type config struct {
 
 	Sync    string `toml:"sync"`
 	Digests bool   `toml:"digests"`
+	Share   string `toml:"share"`
 
 	Steps struct {
 		Concurrency int        `toml:"concurrency"`
@@ -266,6 +271,8 @@ func parseConfig(text string) (*config, error) {
 		return nil, errors.New("prune.interval is shorter than a second")
 	case c.Sync != syncCommit && c.Sync != syncDeferred:
 		return nil, fmt.Errorf("sync is %q, not %q or %q", c.Sync, syncCommit, syncDeferred)
+	case c.Share != "on" && c.Share != "off" && !filepath.IsAbs(c.Share):
+		return nil, fmt.Errorf("share is %q, not \"on\", \"off\" or an absolute path", c.Share)
 	}
 	return &c, errors.Join(c.HTTP.check(), checkClients(c.Containerd), checkRegistries(c.Registry), checkCaches(c.Cache))
 }

@@ -36,6 +36,7 @@ func TestConfig(t *testing.T) {
 		"[prune]\npolicy = 'missing'":      "missing",
 		"root = 3":                         "root",
 		"sync = 'never'":                   "sync",
+		"share = 'share'":                  "absolute path",
 		"[[containerd]]\nsocket = 'x.sock'\nnamespace = 'a'":                                                            "absolute",
 		"[[containerd]]\nsocket = '/x.sock'\nnamespace = '../a'":                                                        "namespace",
 		"[[containerd]]\nsocket = '/x.sock'\nnamespace = 'local'":                                                       "of steps",

@@ -64,7 +64,7 @@ func (c *clients) add(s *shared, at *sockets, cfg clientConfig) error {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		if services.Content, err = content.Open(filepath.Join(dir, cfg.Namespace+".db"), content.Options{Timeout: time.Second}); err != nil {
+		if services.Content, err = content.Open(filepath.Join(dir, cfg.Namespace+".db"), content.Options{Timeout: time.Second, Share: s.share}); err != nil {
 			return err
 		}
 		c.stores = append(c.stores, services.Content)

@@ -24,6 +24,7 @@ type shared struct {
 	page   string             // its address, with the token; "": there is none
 
 	digests bool                // each snapshot gets one
+	share   string              // of databases
 	mirrors map[string][]string // of registries
 }
 
@@ -40,8 +41,8 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 			err = errors.Join(err, s.close(c))
 		}
 	}()
-	c.keep, c.digests = int64(got.Disk.Keep), got.Digests
-	s.digests, s.mirrors = got.Digests, got.mirrors()
+	c.keep, c.digests, c.share = int64(got.Disk.Keep), got.Digests, got.Share
+	s.digests, s.mirrors, s.share = got.Digests, got.mirrors(), got.Share
 	if got.Sync == syncDeferred {
 		c.sync = snapshot.SyncDeferred
 	}
@@ -73,7 +74,7 @@ func (c *call) openShared(got *config) (s *shared, err error) {
 	if err = s.openCache(c, got, names); err != nil {
 		return s, err
 	}
-	s.runner, err = step.New(c.ctx, step.Options{Namespace: names, Mounts: s.mounts, Full: c.giveUp(s.room), Remote: s.remote(),
+	s.runner, err = step.New(c.ctx, step.Options{Namespace: names, Mounts: s.mounts, Full: c.giveUp(s.room), Remote: s.remote(), Share: c.share,
 		Concurrency: got.Steps.Concurrency, MaxOutput: int(got.Steps.MaxOutput), Logger: c.logger()})
 	if err == nil && s.cache != nil {
 		s.cache.Start(s.runner.RecordedOf)

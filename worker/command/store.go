@@ -196,7 +196,7 @@ func (c *call) openStore(there bool) (*snapshot.Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		o := snapshot.Options{Driver: d, Digests: c.digests, Sync: c.sync, Full: giveUp, Logger: c.logger()}
+		o := snapshot.Options{Driver: d, Digests: c.digests, Sync: c.sync, Share: c.share, Full: giveUp, Logger: c.logger()}
 		s, err := c.openUnlocked(root, o)
 		// A driver that is asked whether it works tries, which takes room. Another process does not have the store then.
 		if there && isFull(err) && giveUp() {

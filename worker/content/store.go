@@ -21,6 +21,8 @@ type Options struct {
 	Logger holdfast.Logger
 	// Timeout is how long Open waits for a file that another process has open; 0: for ever.
 	Timeout time.Duration
+	// Share is where other processes can read the store's file, as holdfast.Options.Share.
+	Share string
 }
 
 // Buckets of the file.
@@ -55,7 +57,7 @@ type Store struct {
 // Open opens the store in the file at path, which it makes if it is not there.
 func Open(path string, o Options) (*Store, error) {
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{
-		Timeout: o.Timeout, Logger: o.Logger, AutoVacuum: &holdfast.AutoVacuum{},
+		Timeout: o.Timeout, Logger: o.Logger, Share: o.Share, AutoVacuum: &holdfast.AutoVacuum{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("content store: %w", err)

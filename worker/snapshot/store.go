@@ -42,6 +42,9 @@ type Options struct {
 	// on the disk.
 	Durability holdfast.Durability
 
+	// Share is where other processes can read the metadata, as holdfast.Options.Share.
+	Share string
+
 	// Digests has every Commit be one with WithDigest.
 	Digests bool
 
@@ -175,7 +178,7 @@ func open(root string, options Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s.db, err = holdfast.Open(filepath.Join(root, metadataName), 0o600, &holdfast.Options{
-		Durability: options.Durability, AutoVacuum: &holdfast.AutoVacuum{MinBytes: vacuumBytes}, Timeout: time.Second})
+		Durability: options.Durability, Share: options.Share, AutoVacuum: &holdfast.AutoVacuum{MinBytes: vacuumBytes}, Timeout: time.Second})
 	if err != nil {
 		return nil, unreadable(filepath.Join(root, metadataName), err)
 	}

@@ -57,7 +57,7 @@ func shellWord(s string) string {
 // is of an earlier snapshot than the one that is there. No Runner of the store may be open. Unlike Lookup it does not ask whether the
 // snapshot is still there.
 func Recorded(t *snapshot.Namespace, id ID) (_ *Result, err error) {
-	results, err := openResults(t.Store().Root(), 0, nil)
+	results, err := openResults(t.Store().Root(), 0, "", nil)
 	if err != nil {
 		return nil, err
 	}

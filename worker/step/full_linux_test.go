@@ -21,7 +21,7 @@ func TestResultsOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	must(t, unix.Mount("full", dir, "tmpfs", 0, "size=1m"))
 	defer func() { must(t, unix.Unmount(dir, 0)) }()
-	r, err := openResults(dir, holdfast.Full, nil)
+	r, err := openResults(dir, holdfast.Full, "", nil)
 	must(t, err)
 	emergency := filepath.Join(dir, "emergency")
 	f, err := os.Create(emergency)

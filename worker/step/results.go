@@ -43,10 +43,10 @@ type results struct {
 	observe func(op string, keys int) // for tests
 }
 
-func openResults(root string, d holdfast.Durability, full func() bool) (*results, error) {
+func openResults(root string, d holdfast.Durability, share string, full func() bool) (*results, error) {
 	path := filepath.Join(root, resultsName)
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{
-		Durability: d, AutoVacuum: &holdfast.AutoVacuum{}, Timeout: time.Second})
+		Durability: d, Share: share, AutoVacuum: &holdfast.AutoVacuum{}, Timeout: time.Second})
 	if err != nil {
 		return nil, fmt.Errorf("step: opening %s: %w", path, damaged(err))
 	}

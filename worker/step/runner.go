@@ -59,6 +59,9 @@ type Options struct {
 	// Durability is when a result is on the disk, as for snapshot.Options.
 	Durability holdfast.Durability
 
+	// Share is where other processes can read the records of results, as holdfast.Options.Share.
+	Share string
+
 	// Full is called when a result could not be written down since the disk is full, as for snapshot.Options.
 	Full func() bool
 
@@ -212,7 +215,7 @@ func (r *Runner) open(ctx context.Context) error {
 		return fmt.Errorf("step: %w", err)
 	}
 	var err error
-	if r.results, err = openResults(r.store.Root(), r.opt.Durability, r.opt.Full); err != nil {
+	if r.results, err = openResults(r.store.Root(), r.opt.Durability, r.opt.Share, r.opt.Full); err != nil {
 		return err
 	}
 	if _, err = r.wayOf(&Step{}); err != nil {
