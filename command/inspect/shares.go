@@ -48,6 +48,9 @@ func shareDir(given, file string) (string, error) {
 
 // toShare says how a program is started so that it shares its databases in dir.
 func toShare(dir string) string {
+	if _, err := share.Attach(dir, share.Identity{}); errors.Is(err, errors.ErrUnsupported) {
+		return "HOLDFAST_STATS=" + cli.ShellWord(dir) + " in its environment"
+	}
 	if dir == holdfast.DefaultShareDir() {
 		return "HOLDFAST_SHARE=on in its environment"
 	}
@@ -65,7 +68,7 @@ func shareError(c *cli.Call, dir, what string, err error) error {
 		e.What = "no program has it open and shares it: the one that did ended without closing it, or can share it no more"
 	case errors.Is(err, share.ErrOwnerGone):
 		e.What = "the program that had it open has closed it, or has ended"
-	case errors.Is(err, share.ErrNoOwner), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, share.ErrNoOwner), errors.Is(err, fs.ErrNotExist), errors.Is(err, errors.ErrUnsupported):
 		e.What = "not shared in " + cli.OneLine(dir) + " by a program that has it open"
 		e.Next = "start that program with " + toShare(dir) + ", or say with --dir where it shares it"
 	case errors.Is(err, fs.ErrPermission):
