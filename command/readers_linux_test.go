@@ -161,6 +161,16 @@ func TestReadersIdle(t *testing.T) {
 	if all := readersOf(t, "big.db", dir); len(all) != 1 || all[0].Reading || all[0].Ended || all[0].PID != os.Getpid() {
 		t.Fatalf("%+v", all)
 	}
+	const own = "/proc/self/comm" // any process can give itself any name, and it is text
+	name, err := os.ReadFile(own)
+	check(t, err)
+	check(t, os.WriteFile(own, []byte("\x1b[31mred"), 0))
+	defer os.WriteFile(own, name, 0)
+	for _, args := range commandsOnShares {
+		onlyText(t, args, run(t, strings.Fields(strings.ReplaceAll(args, "sample.db", "big.db"))...))
+	}
+	wantIn(t, run(t, "readers", "big.db", "--dir", dir), 0, "\"\\x1b[31mred\"", "")
+	wantIn(t, run(t, "readers", "big.db", "--dir", dir, "--end", "7"), 1, "", "readers are process "+fmt.Sprint(os.Getpid())+" (\"\\x1b[31mred\")")
 	wantIn(t, run(t, "readers", "big.db", "--dir", dir), 0, "idle", "")
 	wantIn(t, run(t, "readers", "big.db", "--dir", dir, "--end", fmt.Sprint(os.Getpid()), "--json"), 0, `"reading": false,`, "")
 	commit(t, db)
