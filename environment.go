@@ -18,7 +18,7 @@ import (
 // cannot be given options, as those that use Holdfast in the place of bbolt.
 type Variable struct {
 	Name    string
-	Values  []string // that it can have, see also Canonical and For; a word in capitals stands for others: DURATION, DIRECTORY
+	Values  []string // that it can have, see also Canonical and For; a word in capitals stands for others: DURATION, DIRECTORY, PATH (absolute)
 	Meaning string   // what it does, with the field of Options that does the same
 
 	set func(o *Options, value string) error // value is one of Values, or stands for one
@@ -106,6 +106,7 @@ func (v *Variable) wrong(item perfile.Item) error {
 var placeholders = map[string]string{
 	"DURATION":  `a duration above zero: a number of seconds, or one with a unit such as "100ms", "90s" or "5m"`,
 	"DIRECTORY": "a directory",
+	"PATH":      "the absolute path of a directory",
 }
 
 func isPlaceholder(word string) bool { return placeholders[word] != "" }
@@ -172,7 +173,7 @@ var variables = []Variable{
 			o.SettleDelay, err = positive(value)
 			return err
 		}},
-	{"HOLDFAST_SHARE", []string{"off", "on", "DIRECTORY"},
+	{"HOLDFAST_SHARE", []string{"off", "on", "PATH"},
 		"other processes can read the open database, through a file in a directory; on: " + share.DefaultDirMeaning + " (Options.Share)",
 		func(o *Options, value string) error {
 			if o.Share != "" {

@@ -95,6 +95,7 @@ var noFile = map[string]string{
 	"help":       "takes none",
 	"completion": "takes none",
 	"top":        "reads figures, and not the database",
+	"readers":    "reads the share, and not the database",
 }
 
 // TestCallsComplete: no command is missing from the calls.

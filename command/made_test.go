@@ -3,6 +3,7 @@ package command_test
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,7 +33,8 @@ func makeInputs(t *testing.T) {
 // TestMadeInAnyEnvironment: what the environment says of open databases does not reach the
 // file that a command is making, but for whether there are seals.
 func TestMadeInAnyEnvironment(t *testing.T) {
-	values := map[string][]string{"DURATION": {"1ns", "1h"}, "DIRECTORY": {"figures"}}
+	shares := filepath.Join(t.TempDir(), "shares")
+	values := map[string][]string{"DURATION": {"1ns", "1h"}, "DIRECTORY": {"figures"}, "PATH": {shares}}
 	for _, c := range making {
 		t.Run(c.name, func(t *testing.T) {
 			makeInputs(t)
@@ -73,8 +75,10 @@ func TestMadeInAnyEnvironment(t *testing.T) {
 				}
 				t.Setenv(v.Name, "")
 			}
-			if _, err := os.Stat("figures"); err == nil {
-				t.Error("figures were shown of a file that nobody knows")
+			for _, dir := range []string{"figures", shares} {
+				if _, err := os.Stat(dir); err == nil {
+					t.Errorf("a file that nobody knows was shared in %s", dir)
+				}
 			}
 			t.Setenv("HOLDFAST_SEALS", "loud")
 			wantIn(t, run(t, strings.Fields(c.args)...), 1, "", `the environment variable HOLDFAST_SEALS is "loud"; it can be "off" or "on"`)

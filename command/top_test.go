@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"holdfast"
 	"holdfast/command"
+	"holdfast/command/cli"
 )
 
-// owner has a database open that shows its figures in dir.
+// owner has a database open that is shared in dir, or where the system cannot shows its figures there.
 func owner(t *testing.T, path, dir string) *holdfast.DB {
 	t.Helper()
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{StatsDir: dir, NoSync: true})
@@ -106,41 +108,89 @@ func (w *closing) Write(p []byte) (int, error) {
 
 func TestTopRefuses(t *testing.T) {
 	dir := withSample(t)
+	for _, name := range []string{"HOLDFAST_SHARE", "HOLDFAST_STATS"} {
+		t.Setenv(name, "")
+	}
 	check(t, os.Mkdir("figures", 0o755))
 	check(t, os.WriteFile("figures/other.json", []byte("{}"), 0o600))
 	check(t, os.WriteFile("figures/broken.json", []byte("{"), 0o600))
 	before := snapshot(t, dir)
+	in := func(dir string) string { // as the environment has it
+		if runtime.GOOS != "linux" {
+			return "HOLDFAST_STATS=" + cli.ShellWord(dir)
+		}
+		abs, err := filepath.Abs(dir)
+		check(t, err)
+		return "HOLDFAST_SHARE=" + cli.ShellWord(abs)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"top", "sample.db"}, 2, "no directory with figures: start the program with HOLDFAST_STATS=DIR"},
-		{[]string{"top", "sample.db", "--dir", "figures"}, 1, "sample.db: no figures of it in figures; start the program that has it open with HOLDFAST_STATS=figures"},
+		{[]string{"top", "sample.db"}, 1, "sample.db: not shared in " + holdfast.DefaultShareDir() + " by a program that has it open; start that program with HOLDFAST_S"},
+		{[]string{"top", "sample.db", "--dir", "figures"}, 1, "sample.db: not shared in figures by a program that has it open; start that program with " + in("figures") + " in its environment"},
 		{[]string{"top", "sampel.db", "--dir", "figures"}, 1, "sampel.db: no such file; there is sample.db"},
-		{[]string{"top", "1", "--dir", "figures"}, 1, "process 1: no figures of it in figures"},
-		{[]string{"top", "--dir", "nowhere"}, 1, "nowhere: no such directory; a program that is started with HOLDFAST_STATS=nowhere in its environment makes it"},
+		{[]string{"top", "1", "--dir", "figures"}, 1, "process 1: shares no database in figures; start it with " + in("figures")},
+		{[]string{"top", "--dir", "nowhere"}, 1, "nowhere: no such directory; a program that is started with " + in("nowhere") + " in its environment makes it"},
 		{[]string{"top", "1", "--dir", "nowhere"}, 1, "nowhere: no such directory; "},
 		{[]string{"top", "sample.db", "--dir", "figures", "--interval", "1ms"}, 2, "--interval is 1ms; give 10ms or more"},
 		{[]string{"top", "sample.db", "--dir", "figures", "--count", "-1"}, 2, "--count is -1"},
 	} {
 		wantIn(t, run(t, c.args...), c.code, "", c.want)
 	}
-	wantIn(t, run(t, "top", "--dir", "figures"), 0, "no database is shown in figures\n", "")
+	wantIn(t, run(t, "top", "--dir", "figures"), 0, "no database is shared in figures\n", "")
 	if after := snapshot(t, dir); after != before {
 		t.Errorf("files changed: before\n%s\nafter\n%s", before, after)
 	}
+}
+
+// TestTopOfFile: where databases cannot be shared, programs show their figures in files.
+func TestTopOfFile(t *testing.T) {
+	withSample(t)
+	check(t, os.Mkdir("figures", 0o755))
 	file, err := holdfast.StatsFile("figures", "sample.db")
 	check(t, err)
 	check(t, os.WriteFile(file, []byte(`{"Path":"sample.db"}`), 0o600))
 	wantIn(t, run(t, "top", "--dir", "figures"), 0, "sample.db  (not heard of for 10s)\n", "")
 	wantIn(t, run(t, "top", "sample.db", "--dir", "figures", "--count", "2", "--interval", "10ms"), 0, "", "sample.db: note: not heard of for 10s: its program was killed or stopped")
+	wantIn(t, run(t, "top", "sample.db", "--dir", "figures", "--count", "1", "--interval", "10ms", "--json"), 0, `"stale":true,`, "")
 	// What another user's program says reaches a terminal as text only.
 	check(t, os.WriteFile(file, []byte(`{"Path":"a\u001b[31m.db","Program":"/x/\u0007y","PID":1}`), 0o600))
 	wantIn(t, run(t, "top", "--dir", "figures"), 0, "\"\\ay\" ", "")
 	wantIn(t, run(t, "top", "--dir", "figures"), 0, " \"a\\x1b[31m.db\"  (not heard of", "")
 	check(t, os.WriteFile(file, []byte("no JSON"), 0o600))
 	wantIn(t, run(t, "top", "sample.db", "--dir", "figures"), 1, "", "does not hold figures of a database")
+}
+
+// TestTopDirectory: where a database is shared is also said by the environment, which can differ by file.
+func TestTopDirectory(t *testing.T) {
+	dir := workdir(t)
+	for _, name := range []string{"HOLDFAST_SHARE", "HOLDFAST_STATS"} {
+		t.Setenv(name, "")
+	}
+	owner(t, "a.db", "figures")
+	figures := filepath.Join(dir, "figures")
+	top := []string{"top", "a.db", "--count", "1", "--interval", "10ms"}
+	for _, c := range []struct {
+		share, stats string
+		code         int
+		errOut       string
+	}{
+		{figures, "", 0, ""},
+		{"off,a.db=" + figures, "", 0, ""},
+		{"", "figures", 0, ""},
+		{"off", "figures", 0, ""},
+		{figures, "elsewhere", 0, ""},
+		{"on", "figures", 1, "a.db: not shared in " + holdfast.DefaultShareDir()},
+		{"b.db=" + figures, "", 1, "a.db: not shared in " + holdfast.DefaultShareDir()},
+		{"figures", "", 2, `HOLDFAST_SHARE is "figures"; it can be "off", "on" or the absolute path of a directory`},
+	} {
+		t.Setenv("HOLDFAST_SHARE", c.share)
+		t.Setenv("HOLDFAST_STATS", c.stats)
+		wantIn(t, run(t, top...), c.code, "", c.errOut)
+	}
+	wantIn(t, run(t, append(top, "--dir", "figures")...), 0, "", "")
 }
 
 // TestEnv: a value that a variable cannot have is named, and the exit code tells.

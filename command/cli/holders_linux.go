@@ -46,9 +46,17 @@ func holders(file string) string {
 
 // processName is the name of a process, in parentheses, where the system tells.
 func processName(pid string) string {
+	name := programOf(pid)
+	if name == "" {
+		return ""
+	}
+	return " (" + Quoted(name) + ")" // anybody can name a process
+}
+
+func programOf(pid string) string {
 	comm, err := os.ReadFile("/proc/" + pid + "/comm")
 	if err != nil {
 		return ""
 	}
-	return " (" + Quoted(strings.TrimSpace(string(comm))) + ")" // anybody can name a process
+	return strings.TrimSpace(string(comm))
 }

@@ -7,3 +7,5 @@ package cli
 func holders(string) string { return "" }
 
 func processName(string) string { return "" }
+
+func programOf(string) string { return "" }

@@ -203,6 +203,9 @@ func Process(pid int) string {
 	return "process " + n + processName(n)
 }
 
+// Program is the name of the program that a process runs, as it is: any process can give itself any. "" where the system does not tell.
+func Program(pid int) string { return programOf(strconv.Itoa(pid)) }
+
 // Metas reads both meta pages of the open file.
 func (d *Database) Metas() (page.Slots, error) { return readMetas(d.File, d.Info().PageSize) }
 

@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"holdfast/command/cli"
+	"holdfast/internal/share"
 )
 
 // environOf is the environment with which the process was started.
@@ -40,4 +42,16 @@ func databasesOf(pid uint) ([]string, error) {
 	}
 	slices.Sort(found)
 	return found, nil
+}
+
+// identityOf is that of the share of the database at path, which need not be readable.
+func identityOf(path string) (id share.Identity, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return id, err
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		id.Dev, id.Ino = uint64(s.Dev), s.Ino //nolint:unconvert // 32 bits on some processors
+	}
+	return id, nil
 }

@@ -5,6 +5,9 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"os"
+
+	"holdfast/internal/share"
 )
 
 func environOf(uint) ([]string, error) {
@@ -14,4 +17,10 @@ func environOf(uint) ([]string, error) {
 func databasesOf(pid uint) ([]string, error) {
 	_, err := environOf(pid)
 	return nil, err
+}
+
+// identityOf is one without numbers: no database is shared.
+func identityOf(path string) (share.Identity, error) {
+	_, err := os.Stat(path)
+	return share.Identity{}, err
 }

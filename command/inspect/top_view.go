@@ -33,8 +33,21 @@ type rates struct {
 	VacuumFreed   int64     `json:"vacuum_freed_bytes"`
 	VacuumWaits   string    `json:"vacuum_waits"`
 	UptimeSeconds float64   `json:"uptime_seconds"`
+	Others        int       `json:"other_readers"`       // transactions of other processes
+	OldestOther   *reader   `json:"oldest_other_reader"` // of them; null if there are none
 
 	program string
+	shared  bool   // there is a share, in which others can read
+	why     string // what the program must be if it is stale
+}
+
+// addOthers adds who reads the database in other processes.
+func (r *rates) addOthers(s seen) {
+	r.Others, r.OldestOther = reading(s.others)
+	r.shared, r.why = s.file == "", "was killed or stopped"
+	if r.shared { // whose lock tells
+		r.why = "is stopped, or hangs"
+	}
 }
 
 // newRates compares two looks at the same database. One that was opened again in between
@@ -88,13 +101,17 @@ func (v *topView) show(r rates) error {
 		return nil
 	}
 	if v.lines%headerEvery == 0 {
-		fmt.Fprintf(v.Out, "%8s %9s %8s %8s %8s %10s %8s %7s %9s %9s %9s\n",
-			"TIME", "COMMITS/S", "P50", "P99", "FLUSH/S", "WRITTEN/S", "READS/S", "READERS", "FREE", "PENDING", "SIZE")
+		fmt.Fprintf(v.Out, "%8s %9s %8s %8s %8s %10s %8s %7s %7s %9s %9s %9s%s\n",
+			"TIME", "COMMITS/S", "P50", "P99", "FLUSH/S", "WRITTEN/S", "READS/S", "READERS", "OTHERS", "FREE", "PENDING", "SIZE", "  OLDEST OF OTHERS")
 	}
 	v.lines++
-	fmt.Fprintf(v.Out, "%8s %9s %8s %8s %8s %10s %8s %7d %9s %9s %9s\n",
+	oldest := ""
+	if o := r.OldestOther; o != nil {
+		oldest = fmt.Sprintf("  %s: %s", o.process(), o.state())
+	}
+	fmt.Fprintf(v.Out, "%8s %9s %8s %8s %8s %10s %8s %7d %7d %9s %9s %9s%s\n",
 		r.Time.Local().Format(time.TimeOnly), rate(r.Commits), r.latency(r.CommitP50), r.latency(r.CommitP99), rate(r.Flushes),
-		cli.Size(int64(r.Written)), rate(r.Begun), r.Readers, cli.Size(r.FreeBytes), cli.Size(r.PendingBytes), cli.Size(r.FileBytes))
+		cli.Size(int64(r.Written)), rate(r.Begun), r.Readers, r.Others, cli.Size(r.FreeBytes), cli.Size(r.PendingBytes), cli.Size(r.FileBytes), oldest)
 	return nil
 }
 
@@ -125,26 +142,42 @@ func (v *topView) draw(r rates) {
 		fmt.Fprintln(v.Out)
 	}
 	fmt.Fprintf(v.Out, "%s  %s\n", v.Paint(cli.Bold, cli.Quoted(r.File)), r.Time.Local().Format(time.TimeOnly))
-	cli.Rows(v.Out,
-		[2]string{"Process", fmt.Sprintf("%d, %s, open for %s", r.PID, cli.Quoted(r.program), time.Duration(r.UptimeSeconds)*time.Second)},
-		[2]string{"Commits", fmt.Sprintf("%s/s; half within %s, 99%% within %s", rate(r.Commits), r.latency(r.CommitP50), r.latency(r.CommitP99))},
-		[2]string{"Written", fmt.Sprintf("%s/s with %s flushes/s", cli.Size(int64(r.Written)), rate(r.Flushes))},
-		[2]string{"Readers", v.readers(r)},
-		[2]string{"File", fmt.Sprintf("%s; %s (%s) free, %s wait for readers", cli.Size(r.FileBytes), cli.Size(r.FreeBytes), cli.Percent(r.FreeBytes, r.FileBytes), cli.Size(r.PendingBytes))},
-		[2]string{"Vacuum", v.vacuumed(r)},
-	)
+	rows := [][2]string{
+		{"Process", fmt.Sprintf("%d, %s, open for %s", r.PID, cli.Quoted(r.program), time.Duration(r.UptimeSeconds)*time.Second)},
+		{"Commits", fmt.Sprintf("%s/s; half within %s, 99%% within %s", rate(r.Commits), r.latency(r.CommitP50), r.latency(r.CommitP99))},
+		{"Written", fmt.Sprintf("%s/s with %s flushes/s", cli.Size(int64(r.Written)), rate(r.Flushes))},
+		{"Readers", v.readers(r)},
+		{"File", fmt.Sprintf("%s; %s (%s) free, %s wait for readers", cli.Size(r.FileBytes), cli.Size(r.FreeBytes), cli.Percent(r.FreeBytes, r.FileBytes), cli.Size(r.PendingBytes))},
+		{"Vacuum", v.vacuumed(r)},
+	}
+	if r.shared {
+		rows = append(rows, [2]string{"Others", v.others(r)})
+	}
+	cli.Rows(v.Out, rows...)
 	if r.Stale {
-		fmt.Fprintln(v.Out, v.Paint(cli.Red, "no new figures for "+staleAfter.String()+": the process was killed, or stopped"))
+		fmt.Fprintln(v.Out, v.Paint(cli.Red, "no new figures for "+staleAfter.String()+": the process "+r.why))
 	}
 }
 
 func (v *topView) readers(r rates) string {
 	s := fmt.Sprintf("%s open, %s begun/s", cli.Count(r.Readers), rate(r.Begun))
-	if r.OldestBehind > 0 {
+	if r.OldestBehind > 0 && r.Readers > 0 { // it may be one of another process
 		s += v.Paint(cli.Yellow, fmt.Sprintf("; the oldest reads a state of %s ago, %s behind",
 			time.Duration(r.OldestAgeMS)*time.Millisecond, cli.Plural(r.OldestBehind, "commit")))
 	}
 	return s
+}
+
+// others are the readers in other processes.
+func (v *topView) others(r rates) string {
+	if r.OldestOther == nil {
+		return "no other process reads it"
+	}
+	text := fmt.Sprintf("the oldest, %s, reads %s", r.OldestOther.process(), r.OldestOther.state())
+	if r.OldestOther.Behind > 0 {
+		text = v.Paint(cli.Yellow, text)
+	}
+	return fmt.Sprintf("%s in other processes; %s", cli.Plural(r.Others, "transaction"), text)
 }
 
 func (v *topView) vacuumed(r rates) string {

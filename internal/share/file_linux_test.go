@@ -266,3 +266,26 @@ func BenchmarkPins(b *testing.B) {
 		}
 	})
 }
+
+// A share whose owner has closed the database is not there; that of one that died, or has given up, is and says so.
+func TestOwnerDied(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		d := newDatabase(t)
+		o := d.owner(t)
+		v, err := Attach(d.dir, d.id)
+		must(t, err)
+		must(t, v.Owned())
+		if closed {
+			must(t, o.Close())
+		} else {
+			must(t, o.release())
+		}
+		wants(t, "an owner", v.Owned(), ErrOwnerGone)
+		must(t, v.Close())
+		_, err = Attach(d.dir, d.id)
+		wants(t, "attach", err, ErrNoOwner)
+		if errors.Is(err, ErrOwnerDied) == closed {
+			t.Errorf("closed: %v, and attach: %v", closed, err)
+		}
+	}
+}

@@ -18,6 +18,9 @@ const MaxFigures = 56 << 10
 var (
 	// ErrNoOwner is wrapped when no process shares the database.
 	ErrNoOwner = errors.New("no process shares the database")
+	// ErrOwnerDied is wrapped, besides ErrNoOwner, when the last process that shared the database ended without closing it, or
+	// could not go on to share it.
+	ErrOwnerDied = fmt.Errorf("%w: the one that did ended without closing it, or can share it no more", ErrNoOwner)
 	// ErrOwned is wrapped when another process shares the database.
 	ErrOwned = errors.New("another process shares the database")
 	// ErrNoSlot is wrapped when as many readers as a share can have are there.

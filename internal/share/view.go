@@ -39,7 +39,7 @@ func (v *view) at(name string) {
 // Close, which must be the last call.
 type View struct{ view }
 
-// Attach opens the share of a database. Errors wrap ErrNoOwner and ErrForeign.
+// Attach opens the share of a database. Errors wrap ErrNoOwner, ErrOwnerDied, ErrForeign, and errors.ErrUnsupported.
 func Attach(dir string, id Identity) (*View, error) {
 	v, err := attach(filepath.Join(dir, id.name()))
 	if err == nil {
@@ -62,13 +62,30 @@ func attach(path string) (v view, err error) {
 	}
 	locked, err := v.file.ByteLocked(ownerByte)
 	if err != nil || !locked {
-		return v, cmp.Or(err, fmt.Errorf("%s: %w", path, ErrNoOwner))
+		return v, cmp.Or(err, fmt.Errorf("%s: %w", path, unowned(path)))
 	}
 	if size, err := v.file.Size(); err != nil || size != fileSize {
 		return v, cmp.Or(err, fmt.Errorf("%s has %d bytes: %w", path, size, ErrForeign))
 	}
 	v.words, err = v.file.MapWords(fileSize)
 	return v, err
+}
+
+// unowned is the error of a share whose lock no owner has: one that closes the database removes its share first.
+func unowned(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return ErrOwnerDied
+	}
+	return ErrNoOwner
+}
+
+// Owned is an error that wraps ErrOwnerGone if the owner has closed the database, or is dead, since Attach.
+func (v *View) Owned() error {
+	locked, err := v.file.ByteLocked(ownerByte)
+	if err != nil || !locked {
+		return cmp.Or(err, ErrOwnerGone)
+	}
+	return nil
 }
 
 // check looks at the head before anything else of the file is used.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,17 +11,44 @@ import (
 	"time"
 
 	"holdfast"
+	"holdfast/internal/share"
 )
 
-func snapshotOf(t *testing.T, file string) (s holdfast.Snapshot) {
+// figuresOf are the figures that a database shows in dir, in its share or where the system has none in a file; ok is false if
+// there are none.
+func figuresOf(t *testing.T, dir, path string) (s holdfast.Snapshot, ok bool) {
 	t.Helper()
-	must(t, json.Unmarshal(readFile(t, file), &s))
-	return s
+	file, err := holdfast.StatsFile(dir, path)
+	must(t, err)
+	document := readFile(t, file)
+	if runtime.GOOS == "linux" {
+		if document != nil {
+			t.Errorf("%s: figures are in a file, too", file)
+		}
+		list, err := share.List(dir)
+		must(t, err)
+		for _, info := range list {
+			v, err := share.Attach(dir, info.Identity)
+			must(t, err)
+			document, err = v.Figures()
+			must(t, errors.Join(err, v.Close()))
+			must(t, json.Unmarshal(document, &s))
+			if at, err := filepath.EvalSymlinks(path); err == nil && at == s.Path {
+				return s, true
+			}
+		}
+		return s, false
+	}
+	if document == nil {
+		return s, false
+	}
+	must(t, json.Unmarshal(document, &s))
+	return s, true
 }
 
-// TestStatsFile: a database that is open for writing shows its figures, and goes on
-// showing them, under a name that is the same by any path; closed it shows none.
-func TestStatsFile(t *testing.T) {
+// TestStatsDir: a database that is open for writing shows its figures in Options.StatsDir, and goes on
+// showing them; closed it shows none.
+func TestStatsDir(t *testing.T) {
 	path, dir := tempPath(t), filepath.Join(t.TempDir(), "deep", "er")
 	db, err := holdfast.Open(path, 0o600, &holdfast.Options{StatsDir: dir, PageSize: 1024})
 	must(t, err)
@@ -30,19 +58,18 @@ func TestStatsFile(t *testing.T) {
 		link = filepath.Join(t.TempDir(), "link")
 		must(t, os.Symlink(path, link))
 	}
-	file, err := holdfast.StatsFile(dir, link)
-	must(t, err)
-	first := snapshotOf(t, file)
-	if first.PID != os.Getpid() || first.PageSize != 1024 || first.FileSize != fileSize(t, path) || first.Stats.Commits != 0 ||
+	first, ok := figuresOf(t, dir, link)
+	if !ok || first.PID != os.Getpid() || first.PageSize != 1024 || first.FileSize != fileSize(t, path) || first.Stats.Commits != 0 ||
 		filepath.Base(first.Path) != filepath.Base(path) || !strings.Contains(first.Program, ".test") {
 		t.Errorf("%+v", first)
 	}
 	fill(t, db, 100, 10)
-	for snapshotOf(t, file).Stats.Commits == 0 { // ends when the timer has run out
+	now := first
+	for ; now.Stats.Commits == 0; now, _ = figuresOf(t, dir, path) { // ends when the timer has run out
 		time.Sleep(holdfast.StatsInterval / 20)
 	}
-	if s := snapshotOf(t, file); !s.Taken.After(first.Taken) || !s.Opened.Equal(first.Opened) || s.FileSize <= first.FileSize {
-		t.Errorf("first %+v\nthen %+v", first, s)
+	if !now.Taken.After(first.Taken) || !now.Opened.Equal(first.Opened) || now.FileSize <= first.FileSize {
+		t.Errorf("first %+v\nthen %+v", first, now)
 	}
 	must(t, db.Close())
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -52,38 +79,24 @@ func TestStatsFile(t *testing.T) {
 	reader, err := holdfast.Open(path, 0o600, &holdfast.Options{StatsDir: dir, ReadOnly: true})
 	must(t, err)
 	defer reader.Close()
-	if _, err := os.Stat(file); err == nil {
+	if _, ok := figuresOf(t, dir, path); ok {
 		t.Error("one that reads shows figures")
 	}
 }
 
-// A database with the longest name that there can be is shown too, and a link that was
-// put where the figures are written is not followed.
-func TestStatsFileNames(t *testing.T) {
+// A database with the longest name that there can be is shown too.
+func TestStatsOfLongName(t *testing.T) {
 	dir, path := t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("n", 250)+".db")
-	victim := filepath.Join(t.TempDir(), "victim")
-	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
-	open := func() *holdfast.DB {
-		db, err := holdfast.Open(path, 0o600, &holdfast.Options{StatsDir: dir})
-		must(t, err)
-		return db
-	}
-	must(t, open().Close())
-	file, err := holdfast.StatsFile(dir, path)
+	db, err := holdfast.Open(path, 0o600, &holdfast.Options{StatsDir: dir})
 	must(t, err)
-	must(t, os.Symlink(victim, file+".tmp"))
-	db := open()
 	defer db.Close()
-	if s := snapshotOf(t, file); s.PID != os.Getpid() {
+	if s, ok := figuresOf(t, dir, path); !ok || s.PID != os.Getpid() {
 		t.Errorf("%+v", s)
-	}
-	if got := string(readFile(t, victim)); got != "precious" {
-		t.Errorf("the file that a link leads to holds %q", got)
 	}
 }
 
 // A directory that is none, or is gone, does not matter, and is told once.
-func TestStatsFileCannotBeWritten(t *testing.T) {
+func TestStatsDirCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	log := &memoryLogger{}
@@ -91,7 +104,11 @@ func TestStatsFileCannotBeWritten(t *testing.T) {
 	must(t, err)
 	fill(t, db, 10, 10)
 	must(t, db.Close())
-	if n := strings.Count(log.text(), "are not shown in "+file); n != 1 {
+	told := "are not shown in " + file
+	if runtime.GOOS == "linux" {
+		told = "is not shared with other processes in " + file
+	}
+	if n := strings.Count(log.text(), told); n != 1 {
 		t.Errorf("told %d times:\n%s", n, log.text())
 	}
 }
@@ -99,7 +116,7 @@ func TestStatsFileCannotBeWritten(t *testing.T) {
 // TestEnvironmentVariables: each has values that are taken, and refuses others with a
 // message that names them.
 func TestEnvironmentVariables(t *testing.T) {
-	good := map[string]string{"DURATION": "20ms", "DIRECTORY": t.TempDir()}
+	good := map[string]string{"DURATION": "20ms", "DIRECTORY": t.TempDir(), "PATH": t.TempDir()}
 	last := ""
 	for _, v := range holdfast.Environment() {
 		if v.Name <= last || v.Meaning == "" || len(v.Values) == 0 {
@@ -139,9 +156,7 @@ func TestEnvironmentVariables(t *testing.T) {
 			t.Errorf("no %s in %s", want, log.text())
 		}
 	}
-	file, err := holdfast.StatsFile(dir, path)
-	must(t, err)
-	if s := snapshotOf(t, file); s.Path == "" {
+	if s, ok := figuresOf(t, dir, path); !ok || s.Path == "" {
 		t.Errorf("%+v", s)
 	}
 }
