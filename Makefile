@@ -101,6 +101,11 @@ bench: ## tables compared with bbolt and LMDB (BENCH="read readers write load ag
 bench-commit: ## commits and opening compared with bbolt, Pebble, SQLite; which targets are met (BENCH="emptied age opening writers relaxed readers seals free" BENCHFLAGS="-full -v -json")
 	$(call bench,bench-commit,$(if $(findstring -full,$(BENCHFLAGS)),32,4),$(BENCHFLAGS) $(BENCH))
 
+.PHONY: bench-share
+bench-share: ## what it costs that other processes read an open database, and a copy and a read by another process; which targets are met (BENCH="shared-cost shared-copy shared-get" BENCHFLAGS="-full -v -json")
+	cd command && $(GO) build -o ../bin/holdfast-measured ./holdfast
+	HOLDFAST_COMMAND=$(CURDIR)/bin/holdfast-measured && export HOLDFAST_COMMAND && cd bench && $(GO) build -o ../bin/bench-share ./cmd/bench-share && ../scripts/with-journal $(or $(BENCHGIB),8) ../bin/bench-share $(BENCHFLAGS) $(BENCH)
+
 .PHONY: bench-vacuum
 bench-vacuum: ## vacuum during reads and writes, and compacting; which targets are met (BENCH="vacuum-emptied vacuum-thinned vacuum-loose vacuum-offline" BENCHFLAGS="-full -v -json")
 	cd bench && $(GO) run ./cmd/bench-vacuum $(BENCHFLAGS) $(BENCH)

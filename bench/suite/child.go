@@ -19,10 +19,13 @@ const childVariable = "HOLDFAST_BENCH_CHILD"
 const childCommits = 10
 
 // RunChild does not return in a process that this package started. A program, or a
-// test binary, that runs the groups "opening" or "blob-memory" calls it before anything else.
+// test binary, that runs the groups "opening", "blob-memory" or of SharedGroups calls it before anything else.
 func RunChild() {
 	if job := os.Getenv(memoryVariable); job != "" {
 		exit(memoryChild(job))
+	}
+	if job := os.Getenv(foreignVariable); job != "" {
+		exit(foreignChild(job))
 	}
 	engine, path, ok := strings.Cut(os.Getenv(childVariable), "\n")
 	if !ok {

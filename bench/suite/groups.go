@@ -7,7 +7,7 @@ type Group struct {
 }
 
 // A new benchmark is a function of Config that gives a Table, in a file of its own, and a line in one of
-// these lists: of bench, bench-commit, bench-vacuum or bench-blob.
+// these lists: of bench, bench-commit, bench-share, bench-vacuum or bench-blob.
 
 // Groups are those of bench.
 var Groups = []Group{
@@ -31,6 +31,13 @@ var CommitGroups = []Group{
 	{"free", FreePages},
 	{"relaxed", Relaxed},
 	{"seals", Seals},
+}
+
+// SharedGroups are those about databases that other processes read. Each has targets.
+var SharedGroups = []Group{
+	{"shared-cost", SharedCost},
+	{"shared-copy", SharedCopy},
+	{"shared-get", SharedGet},
 }
 
 // VacuumGroups are those about vacuum. Each has targets.

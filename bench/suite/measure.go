@@ -61,6 +61,13 @@ var (
 	}
 )
 
+// SharedQuick and SharedFull are the same for the groups about databases that other processes read. The latter needs
+// 5 GiB of disk.
+var (
+	SharedQuick = Config{Keys: 200_000, Rounds: 5, Time: 200 * time.Millisecond, Emptied: 64 << 20}
+	SharedFull  = Config{Keys: 2_000_000, Rounds: 9, Time: time.Second, Emptied: 1 << 30}
+)
+
 // VacuumQuick and VacuumFull are the same for the groups about vacuum. The latter needs
 // 13 GiB of disk.
 var (

@@ -54,9 +54,14 @@ func (t *traffic) warm() error {
 	})
 }
 
-func (t *traffic) start() {
+// startWriter starts the writer alone.
+func (t *traffic) startWriter() {
 	t.began = time.Now()
 	t.workers.Go(func() { t.errs[trafficReaders] = t.write() })
+}
+
+func (t *traffic) start() {
+	t.startWriter()
 	for i := range trafficReaders {
 		t.workers.Go(func() { t.errs[i] = t.read(i) })
 	}
