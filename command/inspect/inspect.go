@@ -1,5 +1,6 @@
 // Package inspect has the commands that tell of a database and its keys, and change nothing: info, check, stats,
-// doctor, buckets, keys, get, top and env.
+// doctor, buckets, keys, get, top, env
+// and watch.
 package inspect
 
 import (
@@ -14,5 +15,7 @@ func Commands(a *cli.App) []*cobra.Command {
 	if a.Stock {
 		return all
 	}
-	return append(all, newTop(a), newEnv(a))
+	all = append(all, newTop(a), newEnv(a))
+	all = append(all, newWatch(a))
+	return all
 }
