@@ -177,8 +177,10 @@ func (w *watcher) open() (err error) {
 	w.owner = cli.Process(pid)
 	if err = w.begin(); err != nil {
 		w.close()
+		return err
 	}
-	return err
+	w.say("watching from transaction %d", w.print.last)
+	return nil
 }
 
 // begin begins with the owner's newest state.
