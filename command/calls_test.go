@@ -95,6 +95,7 @@ var noFile = map[string]string{
 	"help":       "takes none",
 	"completion": "takes none",
 	"top":        "reads figures, and not the database",
+	"watch":      "reads only what a program has open",
 }
 
 // TestCallsComplete: no command is missing from the calls.

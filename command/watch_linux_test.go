@@ -407,7 +407,7 @@ func identityOf(t *testing.T) share.Identity {
 	info, err := os.Stat("a.db")
 	check(t, err)
 	s := info.Sys().(*syscall.Stat_t)
-	return share.Identity{Dev: uint64(s.Dev), Ino: s.Ino}
+	return share.Identity{Dev: s.Dev, Ino: s.Ino}
 }
 
 // readersIn are those of a.db that hold a state.
