@@ -5,7 +5,6 @@ package share
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 
 	"holdfast/internal/vfs"
