@@ -10,6 +10,7 @@ import (
 	"holdfast/internal/hooks"
 	"holdfast/internal/longwait"
 	"holdfast/internal/pager"
+	"holdfast/internal/tree"
 	"holdfast/internal/vfs"
 )
 
@@ -30,6 +31,8 @@ func init() {
 	hooks.AutoVacuum = func(db any) *autovacuum.Auto { return db.(*DB).auto }
 	hooks.Waits = func(db any) *longwait.Waits { return &db.(*DB).waits }
 	hooks.State = func(tx any) (*pager.State, error) { return tx.(*Tx).state, tx.(*Tx).usable() }
+	hooks.Source = func(tx any) tree.Reader { return tx.(*Tx).buckets.Source }
+	hooks.Foreign = func(tx any) *pager.Foreign { return tx.(*Tx).foreign }
 	hooks.Writer = func(tx any) *pager.WriteTx {
 		if w := tx.(*Tx).w; w != nil {
 			return w.w

@@ -96,6 +96,7 @@ var noFile = map[string]string{
 	"completion": "takes none",
 	"top":        "reads figures, and not the database",
 	"readers":    "reads the share, and not the database",
+	"watch":      "reads only what a program has open",
 }
 
 // TestCallsComplete: no command is missing from the calls.

@@ -90,6 +90,17 @@ func (a *App) Open(path string, info fs.FileInfo, options *holdfast.Options) (*D
 	return d, nil
 }
 
+// ReadShared opens the database at path for reading through the process that has it open and shares it, and says so. The
+// error is not explained.
+func (a *App) ReadShared(path string) (*Database, error) {
+	d := &Database{FilePath: path}
+	err := a.openShared(d, &holdfast.Options{ReadOnly: true, OnDamage: holdfast.DamageIsError, OpenFile: d.openFile})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
 // openShared opens the database for reading through the process that has it open, if one does and shares it, and says so.
 func (a *App) openShared(d *Database, options *holdfast.Options) (err error) {
 	opts := *options

@@ -1,5 +1,5 @@
 // Package inspect has the commands that tell of a database and its keys, and change nothing: info, check, stats,
-// doctor, buckets, keys, get, top, readers and env.
+// doctor, buckets, keys, get, top, readers, watch and env.
 package inspect
 
 import (
@@ -14,5 +14,5 @@ func Commands(a *cli.App) []*cobra.Command {
 	if a.Stock {
 		return all
 	}
-	return append(all, newTop(a), newReaders(a), newEnv(a))
+	return append(all, newTop(a), newReaders(a), newWatch(a), newEnv(a))
 }

@@ -12,6 +12,7 @@ import (
 	"holdfast/internal/bucket"
 	"holdfast/internal/longwait"
 	"holdfast/internal/pager"
+	"holdfast/internal/tree"
 	"holdfast/internal/vfs"
 )
 
@@ -36,6 +37,12 @@ var (
 	// State is what the transaction sees. The error is that of a call on a transaction that
 	// has ended or can only be rolled back.
 	State func(tx any) (*pager.State, error)
+
+	// Source gives the pages that a read transaction sees.
+	Source func(tx any) tree.Reader
+
+	// Foreign is nil but for a transaction on the database of another process.
+	Foreign func(tx any) *pager.Foreign
 
 	// Writer is nil for a read transaction.
 	Writer func(tx any) *pager.WriteTx

@@ -96,6 +96,16 @@ func (f *Foreign) Confirm() error {
 	return nil
 }
 
+// Newest is the newest transaction of the owner of the state, and the newest that is durable. It says nothing
+// of whether the owner lives: Confirm does.
+func (f *Foreign) Newest() (newest, durable page.TxID, err error) {
+	s, err := f.r.State()
+	if err != nil {
+		return 0, 0, f.p.wrap("read", err)
+	}
+	return page.TxID(s.Tx), page.TxID(s.Durable), nil
+}
+
 // Failed tells whether it was not confirmed.
 func (f *Foreign) Failed() bool { return f.failed.Load() != nil }
 

@@ -25,6 +25,8 @@ type sharing struct {
 	pins   []uint64
 	reaper *time.Timer
 	armed  bool
+
+	durable uint64 // the newest transaction that is known to be
 }
 
 // heldState is a state that slots name, held for them.
@@ -84,6 +86,10 @@ func (p *Pager) shareState(s *State) share.State {
 		Tx: uint64(s.Tx), Root: uint64(s.Meta.Root), Sequence: s.Meta.Sequence, HighWater: uint64(s.Meta.HighWater),
 		Label: uint64(s.Meta.Label), Visible: p.visible != nil || p.unsynced > 0,
 	}
+	if p.unsynced == 0 {
+		p.shared.durable = uint64(p.durable.Tx)
+	}
+	t.Durable = p.shared.durable
 	if p.space != nil {
 		t.Free = p.space.FreeCount() + p.space.PendingCount()
 	}

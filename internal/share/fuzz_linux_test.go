@@ -94,7 +94,7 @@ func leavesNothing(t *testing.T, o *Owner) {
 	_, err := o.Reap()
 	must(t, err)
 	pins(t, o)
-	want := State{Tx: 5, Root: 6, Label: 7, Visible: true}
+	want := State{Tx: 5, Root: 6, Label: 7, Visible: true, Durable: 4}
 	o.Publish(want)
 	if !o.off.Load() {
 		s, err := o.state()

@@ -68,6 +68,7 @@ type State struct {
 	Slot      uint64 // of the meta that describes it
 	Label     uint64 // of that meta
 	Visible   bool   // not durable yet
+	Durable   uint64 // the newest transaction that is known to be durable
 }
 
 // MaxTx is the highest number of a transaction that can be shared.
@@ -97,7 +98,7 @@ const (
 
 	// The state: a sequence, odd while the rest is written, and the fields of State.
 	wordState   = 16
-	stateFields = 8
+	stateFields = 9
 
 	// Whether, and at which durable transaction, writing has stopped.
 	wordStopped   = 32
@@ -122,7 +123,7 @@ const (
 	fileSize = fileWords * 8
 
 	magic   = 0x31657261_68536448 // "HdShare1" where the lowest byte comes first
-	version = 1
+	version = 2
 )
 
 // slotWord is the place of a field of slot i.
@@ -140,13 +141,13 @@ func tenureByte(nonce uint64) int64 { return int64(1<<62 | nonce>>3) }
 
 // pack and unpack are the words of a state.
 func (s State) pack() [stateFields]uint64 {
-	w := [stateFields]uint64{s.Tx, s.Root, s.Sequence, s.HighWater, s.Free, s.Slot, s.Label}
+	w := [stateFields]uint64{s.Tx, s.Root, s.Sequence, s.HighWater, s.Free, s.Slot, s.Label, 0, s.Durable}
 	if s.Visible {
-		w[stateFields-1] = 1
+		w[7] = 1
 	}
 	return w
 }
 
 func unpack(w [stateFields]uint64) State {
-	return State{Tx: w[0], Root: w[1], Sequence: w[2], HighWater: w[3], Free: w[4], Slot: w[5], Label: w[6], Visible: w[7] != 0}
+	return State{Tx: w[0], Root: w[1], Sequence: w[2], HighWater: w[3], Free: w[4], Slot: w[5], Label: w[6], Visible: w[7] != 0, Durable: w[8]}
 }

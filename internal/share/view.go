@@ -158,7 +158,7 @@ func (v *view) state() (s State, err error) {
 }
 
 // State is the newest state that the owner has published.
-func (v *View) State() (s State, err error) {
+func (v *view) State() (s State, err error) {
 	defer v.words.CatchFault(debug.SetPanicOnFault(true), v.gone(&err))
 	return v.state()
 }
