@@ -132,7 +132,7 @@ func ownedDB(t *testing.T, options holdfast.Options) *holdfast.DB {
 	return db
 }
 
-func commit(t *testing.T, db *holdfast.DB, fn func(tx *holdfast.Tx) error) {
+func updateIn(t *testing.T, db *holdfast.DB, fn func(tx *holdfast.Tx) error) {
 	t.Helper()
 	check(t, db.Update(fn))
 }
@@ -153,24 +153,24 @@ func putIn(bucket, key, value string) func(tx *holdfast.Tx) error {
 func TestWatch(t *testing.T) {
 	shareHere(t)
 	db := ownedDB(t, holdfast.Options{})
-	commit(t, db, putIn("b", "old", "1"))
+	updateIn(t, db, putIn("b", "old", "1"))
 	w := startWatch(t, "--keys", "--values", "--count", "4")
 	w.until("watching from transaction")
-	commit(t, db, putIn("b", "k/ey", "2"))
+	updateIn(t, db, putIn("b", "k/ey", "2"))
 	wantLine(t, w.line(), " +1  new ", "keys +1 ~0 -0", "\n  + b/k/ey: 2\n")
-	commit(t, db, putIn("b", "old", "three"))
+	updateIn(t, db, putIn("b", "old", "three"))
 	w.untilPrinting(2)
 	if held := readersIn(t); len(held) != 1 {
 		t.Errorf("%d states are held while a line is not taken: %+v", len(held), held)
 	}
-	commit(t, db, func(tx *holdfast.Tx) error { return tx.DeleteBucket([]byte("b")) })
-	commit(t, db, putIn("c/d", "k", "\x00"))
+	updateIn(t, db, func(tx *holdfast.Tx) error { return tx.DeleteBucket([]byte("b")) })
+	updateIn(t, db, putIn("c/d", "k", "\x00"))
 	wantLine(t, w.line(), " +1  new ", "keys +0 ~1 -0", "\n  ~ b/old: 1 -> three\n")
 	wantLine(t, w.line(), " +2  new ", "keys +2 ~0 -3", "\n  - b/: a bucket\n  - b/k/ey: 2\n  - b/old: three\n", `
   + c\/d/: a bucket
   + c\/d/k: 00
 `)
-	commit(t, db, func(tx *holdfast.Tx) error { return tx.Bucket([]byte("c/d")).SetSequence(7) })
+	updateIn(t, db, func(tx *holdfast.Tx) error { return tx.Bucket([]byte("c/d")).SetSequence(7) })
 	wantLine(t, w.line(), `  ~ c\/d/: sequence 0 -> 7`)
 	w.end(0)
 }
@@ -186,10 +186,10 @@ type watchedPages struct {
 func TestWatchPages(t *testing.T) {
 	shareHere(t)
 	db := ownedDB(t, holdfast.Options{PageSize: 4096})
-	commit(t, db, putIn("b", "k", "v"))
+	updateIn(t, db, putIn("b", "k", "v"))
 	w := startWatch(t, "--json", "--count", "1")
 	w.until("watching from transaction")
-	commit(t, db, putIn("b", "long", strings.Repeat("v", 3*4096)))
+	updateIn(t, db, putIn("b", "long", strings.Repeat("v", 3*4096)))
 	var r struct {
 		Transactions  int
 		New           watchedPages
@@ -210,7 +210,7 @@ func TestWatchJSON(t *testing.T) {
 	db := ownedDB(t, holdfast.Options{})
 	w := startWatch(t, "--json", "--keys", "--values", "--max-keys", "3", "--count", "2")
 	w.until("watching from transaction")
-	commit(t, db, func(tx *holdfast.Tx) error {
+	updateIn(t, db, func(tx *holdfast.Tx) error {
 		for _, k := range []string{"1", "\xff", "line\nbreak"} {
 			if err := putIn("b", k, strings.Repeat("v", 5000))(tx); err != nil {
 				return err
@@ -249,7 +249,7 @@ func TestWatchJSON(t *testing.T) {
 		*c.New != (value{5000, strings.Repeat("v", 1024), "text", true}) {
 		t.Errorf("%s", line)
 	}
-	commit(t, db, func(tx *holdfast.Tx) error { return tx.Bucket([]byte("b")).Delete([]byte("\xff")) })
+	updateIn(t, db, func(tx *holdfast.Tx) error { return tx.Bucket([]byte("b")).Delete([]byte("\xff")) })
 	check(t, json.Unmarshal([]byte(w.line()), &r))
 	if c := r.Changes[0]; c.Change != "removed" || c.Key != "ff" || c.KeyEncoding != "hex" || c.Old == nil {
 		t.Errorf("%+v", r)
@@ -265,16 +265,16 @@ func TestWatchPeriodic(t *testing.T) {
 	check(t, db.Sync())
 	w := startWatch(t, "--keys")
 	w.until("watching from transaction")
-	commit(t, db, putIn("b", "1", ""))
+	updateIn(t, db, putIn("b", "1", ""))
 	w.until("is not durable yet") // it has looked often
-	commit(t, db, putIn("b", "2", ""))
+	updateIn(t, db, putIn("b", "2", ""))
 	select {
 	case l := <-w.lines:
 		t.Fatalf("a line of what is not durable: %s", l)
 	default:
 	}
 	check(t, db.Sync())
-	commit(t, db, putIn("b", "3", "")) // the newest is not durable
+	updateIn(t, db, putIn("b", "3", "")) // the newest is not durable
 	wantLine(t, w.line(), "+1", "  + b/1: 0 bytes")
 	check(t, db.Sync())
 	rest := w.line()
@@ -329,7 +329,7 @@ func TestWatchFollow(t *testing.T) {
 	for strings.Count(w.said(), "watching from transaction") < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	commit(t, db, putIn("b", "k", "v"))
+	updateIn(t, db, putIn("b", "k", "v"))
 	wantLine(t, w.line(), "  + b/k: 1 byte\n")
 	w.end(0)
 	if n := strings.Count(w.said(), "waiting for a program"); n != 2 {
@@ -350,7 +350,7 @@ func TestWatchEndedReader(t *testing.T) {
 		check(t, v.EndReader(r.Slot))
 	}
 	w.until("the reader was ended from outside: what was committed after transaction")
-	commit(t, db, putIn("b", "k", "v"))
+	updateIn(t, db, putIn("b", "k", "v"))
 	wantLine(t, w.line(), "+1", "  + b/k: 1 byte\n")
 	w.end(0)
 }
@@ -366,7 +366,7 @@ func TestWatchClosedPipe(t *testing.T) {
 	root.SetArgs([]string{"watch", "a.db", "--interval", "1ms"})
 	go func() { w.ended <- command.Execute(t.Context(), root) }()
 	w.until("watching from transaction")
-	commit(t, db, putIn("b", "k", "v"))
+	updateIn(t, db, putIn("b", "k", "v"))
 	w.end(0)
 	if strings.Contains(w.said(), "pipe") {
 		t.Errorf("it says %s", w.said())
