@@ -273,6 +273,10 @@ func (h *history) complete(w *pager.WriteTx) {
 		w.NoFlush()
 	}
 	root, err := h.edit(w, w)
+	if h.stopped && errors.Is(err, pager.ErrStopped) { // it wanted what the last commits have freed, and so a flush
+		_ = w.Rollback()
+		return
+	}
 	if err != nil {
 		h.fail("edit: %w", err)
 		return
