@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 	for _, p := range patches {
 		known[p.Name] = true
 		if !listed[p.Name] {
-			t.Errorf("docs/testing.md has no test that finds %s", p.Name)
+			t.Errorf("tests.txt has no test that finds %s", p.Name)
 		}
 		if !sentence.MatchString(p.Does) {
 			t.Errorf("%s does not begin with a sentence that says what it does, but with %q", p.Path, p.Does)
@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 	}
 	for name := range listed {
 		if !known[name] {
-			t.Errorf("docs/testing.md lists %s, which has no patch", name)
+			t.Errorf("tests.txt lists %s, which has no patch", name)
 		}
 	}
 	if len(known) < 150 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// mutant is a mutant, and one of the tests that find it by the list in docs/testing.md.
+// mutant is a mutant, and one of the tests that find it by the list in tests.txt.
 type mutant struct {
 	name string
 	dir  string   // of the tests' package, from the top
@@ -28,26 +28,23 @@ var usual = map[string][]string{
 	"TestEveryMoment": {"HOLDFAST_SEED=1", "HOLDFAST_HISTORIES=100"},
 }
 
-// table reads the list of mutants in docs/testing.md. A line that ends with a slash is the directory of the tests after
-// it; a test with all that it finds is an entry of one line or several.
+// table reads the list of mutants, tests.txt. A line that ends with a slash is the directory of the tests after it; a
+// test with all that it finds is an entry of one line or several.
 func table(t *testing.T) []mutant {
-	doc, err := os.ReadFile(filepath.Join(top, "docs", "testing.md"))
+	list, err := os.ReadFile("tests.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(doc), "\n## Mutants\n")
-	_, text, _ = strings.Cut(text, "\n```text\n")
-	text, _, _ = strings.Cut(text, "\n```\n")
 	var all []mutant
 	dir := ""
-	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\n  ", " "), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(strings.ReplaceAll(string(list), "\n  ", " ")), "\n") {
 		if name, ok := strings.CutSuffix(line, "/"); ok {
 			dir = packageDir(t, name)
 			continue
 		}
 		m := entry.FindStringSubmatch(line)
 		if m == nil {
-			t.Errorf("docs/testing.md has an entry that cannot be read: %s", line)
+			t.Errorf("tests.txt has an entry that cannot be read: %s", line)
 			continue
 		}
 		env := slices.Concat(usual[m[1]], strings.Fields(m[2])) // the later of two counts
@@ -65,6 +62,6 @@ func packageDir(t *testing.T, name string) string {
 			return dir
 		}
 	}
-	t.Fatalf("docs/testing.md names tests in %s, which is not a directory", name)
+	t.Fatalf("tests.txt names tests in %s, which is not a directory", name)
 	return ""
 }
