@@ -46,8 +46,9 @@ With --json an error is a line of JSON on standard error.
 
 Colours are used on a terminal only, and not if NO_COLOR is set.`
 
-// NewRootCommand makes the holdfast command with all that is below it.
-func NewRootCommand() *cobra.Command {
+// NewRootCommand makes the holdfast command with all that is below it, and with what more makes: commands whose libraries
+// programs that embed these need not depend on.
+func NewRootCommand(more ...func(*cli.App) *cobra.Command) *cobra.Command {
 	a := &cli.App{}
 	root := a.NewRoot("holdfast", "Look into, check and mend bbolt database files")
 	root.Long = rootHelp
@@ -55,6 +56,9 @@ func NewRootCommand() *cobra.Command {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	addCommands(a, root)
+	for _, newCommand := range more {
+		root.AddCommand(newCommand(a))
+	}
 	a.CompleteBuckets(root)
 	a.CompleteShells(root)
 	cli.NameArguments(root)

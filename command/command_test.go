@@ -18,6 +18,7 @@ import (
 
 	"holdfast"
 	"holdfast/command"
+	"holdfast/command/exporter"
 	"holdfast/internal/page"
 )
 
@@ -28,7 +29,7 @@ const asCommand = "HOLDFAST_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
-		os.Exit(command.Execute(context.Background(), command.NewRootCommand()))
+		os.Exit(command.Execute(context.Background(), newRoot()))
 	}
 	// Files are read whole, by the hundred, and little else is in use: the usual 100 collects for
 	// each, and takes half of all processor time.
@@ -60,7 +61,7 @@ func execute(root *cobra.Command, in string, args ...string) result {
 // run runs the holdfast command.
 func run(t *testing.T, args ...string) result {
 	t.Helper()
-	return execute(command.NewRootCommand(), "", args...)
+	return execute(newRoot(), "", args...)
 }
 
 // must runs the holdfast command, which has to succeed quietly.
@@ -216,7 +217,8 @@ func contextDone(t *testing.T) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-func newRoot() *cobra.Command { return command.NewRootCommand() }
+// newRoot has what the program has.
+func newRoot() *cobra.Command { return command.NewRootCommand(exporter.NewCommand) }
 
 // flagNames are the flags of a command, those of all commands among them.
 func flagNames(cmd *cobra.Command) (names []string) {

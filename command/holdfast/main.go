@@ -7,8 +7,9 @@ import (
 	"os"
 
 	"holdfast/command"
+	"holdfast/command/exporter"
 )
 
 func main() {
-	os.Exit(command.Execute(context.Background(), command.NewRootCommand()))
+	os.Exit(command.Execute(context.Background(), command.NewRootCommand(exporter.NewCommand)))
 }

@@ -58,6 +58,12 @@ type Identity struct {
 // name is the name of the share's file.
 func (id Identity) name() string { return fmt.Sprintf("%x-%x", id.Dev, id.Ino) }
 
+// ParseName is of which database a file in a directory of shares can be the share, by its name.
+func ParseName(name string) (id Identity, ok bool) {
+	_, err := fmt.Sscanf(name, "%x-%x", &id.Dev, &id.Ino)
+	return id, err == nil && id.name() == name
+}
+
 // State is what a reader needs to read the database as one transaction left it.
 type State struct {
 	Tx        uint64 // number of the transaction, at most MaxTx
