@@ -208,7 +208,7 @@ type Options struct {
 	Share string
 
 	// NoStatistics makes DB.Stats return zeroes. Counting costs next to
-	// nothing here; the field is for compatibility.
+	// nothing here; the field is for compatibility. What a shared database shows is not affected.
 	NoStatistics bool
 
 	// What bbolt has and Holdfast does not need.

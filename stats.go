@@ -266,6 +266,11 @@ func (db *DB) Stats() Stats {
 	if db.pager == nil || db.noStats {
 		return Stats{}
 	}
+	return db.figures()
+}
+
+// figures are those that are shown of a database that is shared, also with NoStatistics, which containerd sets.
+func (db *DB) figures() Stats {
 	c := db.pager.Counts()
 	free, pending := int(c.FreePages.Load()), int(c.PendingPages.Load())
 	now, ever := db.pager.Readers()

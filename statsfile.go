@@ -54,7 +54,7 @@ func (db *DB) show(put func(document []byte) error, remove func() error) {
 		shown.Program = program
 	}
 	figures := func() any {
-		shown.Taken, shown.Stats = time.Now(), db.Stats()
+		shown.Taken, shown.Stats = time.Now(), db.figures()
 		if info, err := os.Stat(path); err == nil {
 			shown.FileSize = info.Size()
 		}
