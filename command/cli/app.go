@@ -36,6 +36,7 @@ type App struct {
 	Quiet   bool // what is noted of files is left out
 
 	root     *cobra.Command
+	noted    map[string]bool // what Note has said
 	catching context.Context // ends when the process is asked to end; nil: such a signal ends the process at once
 }
 
@@ -49,11 +50,17 @@ func (a *App) NewRoot(name, short string) *cobra.Command {
 	return root
 }
 
-// Note tells what there is to know of a file besides what the command prints.
+// Note tells, once, what there is to know of a file besides what the command prints.
 func (a *App) Note(file, what string) {
-	if !a.Quiet && a.root != nil {
-		fmt.Fprintf(a.root.ErrOrStderr(), "%s: note: %s\n", OneLine(file), what)
+	line := fmt.Sprintf("%s: note: %s\n", OneLine(file), what)
+	if a.Quiet || a.root == nil || a.noted[line] {
+		return
 	}
+	if a.noted == nil {
+		a.noted = map[string]bool{}
+	}
+	a.noted[line] = true
+	fmt.Fprint(a.root.ErrOrStderr(), line)
 }
 
 // Call is one run of a command.

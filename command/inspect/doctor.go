@@ -79,10 +79,11 @@ type doctorReport struct {
 	CompactedBytes int64        `json:"compacted_bytes_estimate"`
 	GivenBackBytes int64        `json:"given_back_bytes_estimate"`
 	WorthIt        bool         `json:"compaction_advised"`
-	Program        string       `json:"program"`         // that keeps such a database; "" if it is not known
-	DiskFree       *int64       `json:"disk_free_bytes"` // of its disk; null where nothing is advised, or the system does not tell
-	Next           []string     `json:"next"`            // command lines, which work in place
-	NextCopy       []string     `json:"next_copy"`       // in place of them, if a copy is wanted
+	Program        string       `json:"program"`             // that keeps such a database; "" if it is not known
+	DiskFree       *int64       `json:"disk_free_bytes"`     // of its disk; null where nothing is advised, or the system does not tell
+	Next           []string     `json:"next"`                // command lines, which work in place
+	NextCopy       []string     `json:"next_copy"`           // in place of them, if a copy is wanted
+	InUseBy        *int         `json:"in_use_by,omitempty"` // process
 
 	program *program
 }
@@ -167,9 +168,13 @@ func (r *doctorReport) fill(c *cli.Call, d *cli.Database, tx *holdfast.Tx) error
 	if err != nil {
 		return err
 	}
-	r.Notes = append(r.Notes, d.Notes(slots)...)
 	stats, state := d.Stats(), d.FileState()
 	r.BboltBehind, r.Unflushed, r.FreeRecorded = state.BboltBehind, state.Unflushed, stats.OpenPath == holdfast.OpenedByRecord
+	if pid, shared := d.SharedBy(); shared { // which writes to what the notes are about
+		r.InUseBy, r.FreeRecorded = &pid, state.FreeRecorded
+	} else {
+		r.Notes = append(r.Notes, d.Notes(slots)...)
+	}
 	r.SizeBytes, r.PageSize = d.FileSize, int64(m.PageSize)
 	r.HighWater, r.FreePages = int64(m.HighWater), int64(stats.FreePageN+stats.PendingPageN)
 	if m.Freelist != page.NoFreelist {
@@ -187,18 +192,28 @@ func (r *doctorReport) fill(c *cli.Call, d *cli.Database, tx *holdfast.Tx) error
 	if err := r.fillTree(tx, root); err != nil {
 		return err
 	}
-	// What vacuum would do knows how elements fill pages: of values of a quarter of a
-	// page and more 90% of it is too much to hope for.
+	if err := r.fillVacuum(c, d); err != nil {
+		return err
+	}
+	if err := r.fillCommit(d, m, tx); err != nil {
+		return err
+	}
+	return r.checkAll(tx)
+}
+
+// fillVacuum has vacuum say what it would leave. It knows how elements fill pages: of values of a quarter of a
+// page and more 90% of it is too much to hope for. Only the process that has the file open can ask it.
+func (r *doctorReport) fillVacuum(c *cli.Call, d *cli.Database) error {
+	if d.InUse() {
+		return nil
+	}
 	found, err := d.Vacuum(c.Ctx, holdfast.VacuumOptions{DryRun: true})
 	if err != nil {
 		return err
 	}
 	r.CompactedBytes = min(max(r.CompactedBytes, found.Expected), r.SizeBytes)
 	r.GivenBackBytes = r.SizeBytes - r.CompactedBytes
-	if err := r.fillCommit(d, m, tx); err != nil {
-		return err
-	}
-	return r.checkAll(tx)
+	return nil
 }
 
 // metByCheck is damage that shows only when all of a file is checked: what can be read of it can

@@ -22,7 +22,10 @@ func printDoctor(c *cli.Call, r *doctorReport) {
 	lines = append(lines,
 		[2]string{"  Holds", fmt.Sprintf("%s in %s", cli.Plural(r.Keys, "key"), cli.Plural(r.Buckets, "bucket"))},
 		[2]string{"  Free list", r.freeListText()},
-		[2]string{"  Checked", "all pages in use, and what is recorded of free ones: no fault; " + r.Seals.String()})
+		[2]string{"  Checked", r.checkedText() + ": no fault; " + r.Seals.String()})
+	if r.InUseBy != nil {
+		lines = append(lines, [2]string{"  Open", fmt.Sprintf("in %s, through which it was read", cli.Process(*r.InUseBy))})
+	}
 	if r.BboltBehind {
 		lines = append(lines, [2]string{"  Not closed", c.Paint(cli.Yellow, "the last program to write it did not close it")})
 		lines = append(lines, [2]string{"", "bbolt finds " + bboltText(c.App, &cli.StateReport{BboltBehind: true}, r.File)})
@@ -38,6 +41,14 @@ func printDoctor(c *cli.Call, r *doctorReport) {
 	fmt.Fprintf(c.Out, "\n%s\n  would leave about %s and give back about %s (%s of the file)\n", c.Paint(cli.Bold, "Compaction"),
 		cli.Size(r.CompactedBytes), cli.Size(r.GivenBackBytes), cli.Percent(r.GivenBackBytes, r.SizeBytes))
 	printAdvice(c, r)
+}
+
+// checkedText says what was checked: which pages are free is known to the process that has the file open alone.
+func (r *doctorReport) checkedText() string {
+	if r.InUseBy != nil {
+		return "all pages in use"
+	}
+	return "all pages in use, and what is recorded of free ones"
 }
 
 // freeListText says how an opening for writing gets to know which pages

@@ -104,7 +104,7 @@ func printInfo(c *cli.Call, r *infoReport) {
 		{"Pages", fmt.Sprintf("%s up to the high-water mark (%s)", cli.Count(r.HighWater), cli.Size(int64(r.HighWater)*int64(r.PageSize)))},
 		{"Free pages", r.freeText()},
 		{"Root bucket", fmt.Sprintf("page %d, sequence %d", r.RootPage, r.RootSequence)},
-		{"Transaction", fmt.Sprintf("%d (bbolt's transaction id: %d)", r.Transaction, r.Label)},
+		{"Transaction", r.transactionText()},
 	}
 	unread := "what Holdfast wrote into the current meta page cannot be read"
 	for _, m := range r.Metas {
@@ -141,6 +141,14 @@ func bboltText(a *cli.App, s *cli.StateReport, file string) string {
 		return fmt.Sprintf("the state before the last flush; before you go back to bbolt, run: %s settle %s", a.Name(), cli.ShellWord(file))
 	}
 	return "the newest state"
+}
+
+// transactionText has bbolt's number too, if there is one: not of a state that a program shares, whose meta need not be there yet.
+func (r *infoReport) transactionText() string {
+	if r.InUseBy != nil {
+		return fmt.Sprint(r.Transaction)
+	}
+	return fmt.Sprintf("%d (bbolt's transaction id: %d)", r.Transaction, r.Label)
 }
 
 // freeText says how many pages are free, and how a program that opens the file for
