@@ -118,8 +118,12 @@ func (a *App) inUse(path string, err, notShared error) error {
 		return err
 	}
 	e := &FileError{File: path, What: fmt.Sprintf("locked by another process for longer than %s%s", a.Timeout, holders(path)), Err: err}
-	if errors.Is(notShared, holdfast.ErrNotShared) || errors.Is(notShared, errors.ErrUnsupported) {
+	switch {
+	case errors.Is(notShared, errors.ErrUnsupported):
 		return err
+	case errors.Is(notShared, holdfast.ErrNotShared):
+		e.Next = "stop that program, or wait longer with --timeout; a program on Holdfast can be read while it runs if it is started with HOLDFAST_SHARE=on in its environment"
+		return e
 	}
 	e.What += ", and not to be read through it: " + a.Plain(notShared)
 	e.Next = "stop that program, or wait longer with --timeout"

@@ -38,6 +38,10 @@ var sentinels = map[string]error{
 	"ErrStopped":            holdfast.ErrStopped,
 	"ErrUnreadable":         holdfast.ErrUnreadable,
 	"ErrTornCopy":           holdfast.ErrTornCopy,
+	"ErrNotShared":          holdfast.ErrNotShared,
+	"ErrOwnerGone":          holdfast.ErrOwnerGone,
+	"ErrReaderEnded":        holdfast.ErrReaderEnded,
+	"ErrTooManyReaders":     holdfast.ErrTooManyReaders,
 	"EISDIR":                syscall.EISDIR,
 	"fs.ErrNotExist":        fs.ErrNotExist,
 	"fs.ErrPermission":      fs.ErrPermission,
@@ -58,7 +62,7 @@ func TestErrorTable(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "errors.md"))
 	must(t, err)
 	cases := map[string]func(*errorRow){}
-	for _, some := range []map[string]func(*errorRow){openCases, freelistCases, treeCases, keyCases, endedCases, shortenedCases, sealCases, modeCases} {
+	for _, some := range []map[string]func(*errorRow){openCases, freelistCases, treeCases, keyCases, endedCases, shortenedCases, sharedCases, sealCases, modeCases} {
 		for id, c := range some {
 			if cases[id] != nil {
 				t.Fatalf("two cases %s", id)
