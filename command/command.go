@@ -30,10 +30,10 @@ import (
 const rootHelp = `holdfast works on database files of bbolt and Holdfast.
 
 Commands that only read share the file with other readers and change no byte of
-it. While a program has the file open for writing, no other can open it (those that only
-read can, if that program shares it: see readers --help), and while one reads it no
-other can write it: stop that program first. A copy of a file
-in use is whole only if the program makes it, or a snapshot of the disk.
+it. While a program has the file open for writing they read it through that program, if it is
+on Holdfast and was started with HOLDFAST_SHARE=on in its environment; "compact -o" then makes a
+backup. Otherwise no other can open the file, and while one reads it no other can write it: stop that
+program first. A copy of a file in use by other means is whole only if it is a snapshot of the disk.
 
 Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong, 3 check,
 doctor, blob check or surgery meta validate found damage, or salvage could not save

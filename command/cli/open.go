@@ -122,7 +122,7 @@ func (a *App) inUse(path string, err, notShared error) error {
 	case errors.Is(notShared, errors.ErrUnsupported):
 		return err
 	case errors.Is(notShared, holdfast.ErrNotShared):
-		e.Next = "stop that program, or wait longer with --timeout; a program on Holdfast can be read while it runs if it is started with HOLDFAST_SHARE=on in its environment"
+		e.Next = "stop that program, or wait longer with --timeout (a program on Holdfast can be read while it runs if it is started with HOLDFAST_SHARE=on in its environment)"
 		return e
 	}
 	e.What += ", and not to be read through it: " + a.Plain(notShared)
