@@ -26,8 +26,8 @@ type collector struct {
 
 type labels struct{ path, program string }
 
-func newCollector(dir string) *collector {
-	return &collector{dir: dir, log: log.Default(), seen: map[string]labels{}, told: map[string]string{}}
+func newCollector(dir string, logger *log.Logger) *collector {
+	return &collector{dir: dir, log: logger, seen: map[string]labels{}, told: map[string]string{}}
 }
 
 // figure is one that each database has.

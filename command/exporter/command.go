@@ -77,7 +77,7 @@ func run(c *cli.Call, f flags) error {
 	if err = errors.Join(err, c.Out.Flush()); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	return serve(ctx, l, newCollector(dir), log.New(c.Cmd.ErrOrStderr(), "holdfast exporter: ", 0), usual)
+	return serve(ctx, l, newCollector(dir, log.New(c.Cmd.ErrOrStderr(), "holdfast exporter: ", 0)), usual)
 }
 
 // listen begins to listen on an address of the command line.

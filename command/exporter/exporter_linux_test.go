@@ -59,9 +59,10 @@ func start(t *testing.T, dir string, of limits) *exporter {
 	l, err := listen(t.Context(), "127.0.0.1:0")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	x := &exporter{collector: newCollector(dir), address: l.Addr().String(), said: &strings.Builder{}}
+	said := &strings.Builder{}
+	x := &exporter{collector: newCollector(dir, log.New(said, "", 0)), address: l.Addr().String(), said: said}
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, l, x.collector, log.New(x.said, "", 0), of) }()
+	go func() { ended <- serve(ctx, l, x.collector, of) }()
 	done := false
 	x.end = func() error {
 		if done {

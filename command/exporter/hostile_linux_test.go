@@ -194,7 +194,7 @@ func FuzzFigures(f *testing.F) {
 // fixed collects one reading.
 type fixed struct{ *reading }
 
-func (f fixed) Describe(to chan<- *prometheus.Desc) { newCollector("").Describe(to) }
+func (f fixed) Describe(to chan<- *prometheus.Desc) { newCollector("", nil).Describe(to) }
 
 func (f fixed) Collect(to chan<- prometheus.Metric) {
 	f.metrics(func(m prometheus.Metric, err error) {

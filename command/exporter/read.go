@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -127,10 +128,10 @@ func (r *reading) decode(document []byte) error {
 	if err := json.Unmarshal(document, &r.Snapshot); err != nil {
 		return err
 	}
-	for what, text := range map[string]string{"path": r.Path, "program": r.Program} {
+	for _, label := range []struct{ what, text string }{{"path", r.Path}, {"program", r.Program}} {
 		bad := func(c rune) bool { return unicode.IsControl(c) || c == utf8.RuneError }
-		if text == "" || len(text) > maxLabel || slices.ContainsFunc([]rune(text), bad) {
-			return fmt.Errorf("the %s is empty, too long, or has characters that are not to be shown", what)
+		if label.text == "" || len(label.text) > maxLabel || strings.ContainsFunc(label.text, bad) {
+			return fmt.Errorf("the %s is empty, too long, or has characters that are not to be shown", label.what)
 		}
 	}
 	if !filepath.IsAbs(r.Path) {

@@ -29,15 +29,14 @@ var usual = limits{conns: 64, scrapes: 4, read: 5 * time.Second, write: 30 * tim
 const maxHeader = 16 << 10 // bytes
 
 // serve answers scrapes until ctx ends.
-func serve(ctx context.Context, l net.Listener, c *collector, logger *log.Logger, of limits) error {
-	c.log = logger
+func serve(ctx context.Context, l net.Listener, c *collector, of limits) error {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(c); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorLog: logger, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: of.scrapes, EnableOpenMetrics: true,
+		ErrorLog: c.log, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: of.scrapes, EnableOpenMetrics: true,
 	}))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
