@@ -3,8 +3,11 @@ package exporter
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,8 +21,17 @@ import (
 // hostile shares something that is no database, with any figures, until the test ends.
 func hostile(t *testing.T, dir, document string) *share.Owner {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
+	return shareFile(t, dir, newFile(t), document)
+}
+
+func newFile(t *testing.T) (path string) {
+	path = filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(path, make([]byte, 4096), 0o600))
+	return path
+}
+
+func shareFile(t *testing.T, dir, path, document string) *share.Owner {
+	t.Helper()
 	file, err := vfs.OpenOS(path, os.O_RDWR, 0, nil)
 	must(t, err)
 	f := file.(*vfs.OSFile)
@@ -131,32 +143,27 @@ func names(t *testing.T, dir string) []string {
 
 // TestSamePath: of two shares that say the same path the one that said so first stays, whatever their names are.
 func TestSamePath(t *testing.T) {
-	for range 4 { // the inodes are in any order
+	for _, swapped := range []bool{false, true} { // one of them is in the order of the names
 		dir := t.TempDir()
-		x := start(t, dir, usual)
+		c := newCollector(dir, log.New(io.Discard, "", 0))
+		files := []string{newFile(t), newFile(t)}
+		if swapped {
+			slices.Reverse(files)
+		}
 		commits := func(n int) string { return document(t, func(s *holdfast.Snapshot) { s.Stats.Commits = n }) }
-		first := hostile(t, dir, commits(1))
-		read := func() (float64, float64) {
-			c := x.collector
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			living, _, left := c.look()
-			if len(living) != 1 {
-				t.Fatal(living)
+		shows := func(n, left int) {
+			t.Helper()
+			living, _, l := c.look()
+			if len(living) != 1 || living[0].Stats.Commits != n || l != left {
+				t.Errorf("shown is %+v, %d are left out", living, l)
 			}
-			return float64(living[0].Stats.Commits), float64(left)
 		}
-		if n, left := read(); n != 1 || left != 0 {
-			t.Fatal(n, left)
-		}
-		hostile(t, dir, commits(2))
-		if n, left := read(); n != 1 || left != 1 {
-			t.Errorf("the share with %v commits is shown, %v are left out", n, left)
-		}
+		first := shareFile(t, dir, files[0], commits(1))
+		shows(1, 0)
+		shareFile(t, dir, files[1], commits(2))
+		shows(1, 1)
 		must(t, first.Close())
-		if n, left := read(); n != 2 || left != 0 {
-			t.Errorf("the share with %v commits is shown, %v are left out", n, left)
-		}
+		shows(2, 0)
 	}
 }
 
