@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -128,6 +129,42 @@ func TestHostileFiles(t *testing.T) {
 	}
 	if s := x.until(t, "holdfast_up good.db", 1); s.value(t, "holdfast_exporter_errors") != 3 {
 		t.Errorf("%v errors", s["holdfast_exporter_errors"])
+	}
+}
+
+// TestNeverWhole: shares that are being written for ever, or whose owners stand still in the middle of it, are left out, and
+// take the time of one.
+func TestNeverWhole(t *testing.T) {
+	dir := t.TempDir()
+	x := start(t, dir, usual)
+	text := document(t, func(s *holdfast.Snapshot) { s.Path = "/never whole" })
+	const many = 50
+	for range many {
+		hostile(t, dir, text)
+	}
+	for _, name := range names(t, dir) {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
+		must(t, err)
+		defer f.Close()
+		content, err := io.ReadAll(f)
+		must(t, err)
+		at := strings.Index(string(content), text) - 16 // the sequence, and the length
+		if at < 0 {
+			t.Fatal("the figures are elsewhere")
+		}
+		_, err = f.WriteAt([]byte{content[at] + 1}, int64(at)) // the lowest byte is the first, or the last: odd
+		must(t, err)
+		_, err = f.WriteAt([]byte{content[at+7] + 1}, int64(at+7))
+		must(t, err)
+	}
+	open(t, filepath.Join(t.TempDir(), "good.db"), dir)
+	began := time.Now()
+	s := x.until(t, "holdfast_up good.db", 1)
+	if got := s.value(t, "holdfast_exporter_errors"); got != many {
+		t.Errorf("%v errors", got)
+	}
+	if took := time.Since(began); took > many*time.Second/2 {
+		t.Errorf("it took %v", took)
 	}
 }
 
