@@ -12,13 +12,10 @@ import (
 	"fmt"
 	"log"
 	"net"
-	"os"
-	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
-	"holdfast"
 	"holdfast/command/cli"
 )
 
@@ -26,8 +23,7 @@ const help = `Show Prometheus what happens in the databases that programs share:
 figures of all in a directory, with the path of the database and the program as labels.
 
 A program shares its databases if it is started with HOLDFAST_SHARE=on in its environment (or with
-Options.Share). The directory is --dir, or that of HOLDFAST_SHARE or HOLDFAST_STATS here, or the
-one that "on" stands for. Run it as a user who may read the databases; none is opened.
+Options.Share). Run it as a user who may read the databases; none is opened.
 
 holdfast_up is 0 after the program was killed, until it has the database open again. What cannot be
 read, or is not what a database shows, is left out, counted in holdfast_exporter_errors and named on
@@ -49,13 +45,12 @@ func NewCommand(a *cli.App) *cobra.Command {
 		RunE:  a.Action(func(c *cli.Call) error { return run(c, f) }),
 	}
 	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9460", "address to listen on, as HOST:PORT")
-	cmd.Flags().StringVar(&f.dir, "dir", "", "directory in which programs share their databases")
-	_ = cmd.MarkFlagDirname("dir")
+	cli.AddShareDir(cmd, &f.dir)
 	return cmd
 }
 
 func run(c *cli.Call, f flags) error {
-	dir, err := f.directory()
+	dir, err := cli.ShareDir(f.dir, "")
 	if err != nil {
 		return err
 	}
@@ -95,25 +90,4 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 		return nil, &cli.FileError{File: address, What: "cannot listen there: " + what.Error(), Next: "give a free address of this machine with --listen HOST:PORT", Err: err}
 	}
 	return l, nil
-}
-
-// directory is where the databases are shared.
-func (f *flags) directory() (string, error) {
-	if f.dir != "" {
-		return filepath.Abs(f.dir)
-	}
-	for _, v := range holdfast.Environment() {
-		if v.Name != "HOLDFAST_SHARE" && v.Name != "HOLDFAST_STATS" { // the first of them goes before the other
-			continue
-		}
-		switch dir, err := v.For(os.Getenv(v.Name), ""); {
-		case err != nil:
-			return "", &cli.UsageError{Err: err}
-		case dir == "on":
-			return holdfast.DefaultShareDir(), nil
-		case dir != "" && dir != "off":
-			return filepath.Abs(dir)
-		}
-	}
-	return holdfast.DefaultShareDir(), nil
 }

@@ -63,7 +63,7 @@ func newReaders(a *cli.App) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE:  a.Action(func(c *cli.Call) error { return runReaders(c, f) }),
 	}
-	addShareDir(cmd, &f.dir)
+	cli.AddShareDir(cmd, &f.dir)
 	cmd.Flags().UintVar(&f.end, "end", 0, "end the readers of this process")
 	_ = cmd.RegisterFlagCompletionFunc("end", completeReaders)
 	return cmd
@@ -75,7 +75,7 @@ func completeReaders(cmd *cobra.Command, args []string, begun string) (names []s
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	given, _ := cmd.Flags().GetString("dir")
-	dir, err := shareDir(given, args[0])
+	dir, err := cli.ShareDir(given, args[0])
 	id, failed := identityOf(args[0])
 	if err = errors.Join(err, failed); err == nil {
 		err = attached(dir, id, func(v *share.View) error {
@@ -109,7 +109,7 @@ func runReaders(c *cli.Call, f readersFlags) error {
 	if c.Cmd.Flags().Changed("end") && f.end == 0 {
 		return cli.Usagef("--end is 0; give the number of a process")
 	}
-	dir, err := shareDir(f.dir, file)
+	dir, err := cli.ShareDir(f.dir, file)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func newTop(a *cli.App) *cobra.Command {
 		RunE:  a.Action(func(c *cli.Call) error { return runTop(c, f) }),
 	}
 	flags := cmd.Flags()
-	addShareDir(cmd, &f.dir)
+	cli.AddShareDir(cmd, &f.dir)
 	cli.DurationVar(flags, &f.interval, "interval", holdfast.StatsInterval, "time between two looks; figures are new once a second")
 	flags.IntVar(&f.count, "count", 0, "end after so many intervals; 0: on Ctrl-C")
 	return cmd
@@ -68,7 +68,7 @@ func runTop(c *cli.Call, f topFlags) (err error) {
 		return cli.Usagef("--count is %d; give 0 for no end, or more", f.count)
 	}
 	what := strings.Join(c.Args, "")
-	if f.dir, err = shareDir(f.dir, what); err != nil {
+	if f.dir, err = cli.ShareDir(f.dir, what); err != nil {
 		return err
 	}
 	if len(c.Args) == 0 {
