@@ -83,7 +83,7 @@ func (db *DB) SharedBy() (pid int, shared bool) {
 }
 
 // errShareDir is the error of an Options.Share that is neither a word nor a directory for all processes.
-var errShareDir = errors.New(`Share is to be "on", "off", or an absolute path`)
+var errShareDir = errors.New(`a Share that is not "on", "off" or an absolute path`)
 
 // shareDir is the directory in which the database is to be shared; "": in none.
 func (o *Options) shareDir() (string, error) {
@@ -99,7 +99,7 @@ func (o *Options) shareDir() (string, error) {
 		return "", nil
 	}
 	if !filepath.IsAbs(o.Share) {
-		return "", fmt.Errorf("%w; it is %q", errShareDir, o.Share)
+		return "", fmt.Errorf("%w: %q", errShareDir, o.Share)
 	}
 	return o.Share, nil
 }
