@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"holdfast"
 	"holdfast/internal/bridge"
@@ -106,4 +107,39 @@ func TestOpenSharedPagesEnded(t *testing.T) {
 	if err := tx.Rollback(); !errors.Is(err, holdfast.ErrReaderEnded) {
 		t.Errorf("Rollback: %v", err)
 	}
+}
+
+// What a database keeps for its next transaction counts no more once its owner has closed, or it was ended, between two of them: nothing
+// is wrong with the next one. No test had none open then.
+func TestOpenSharedIdle(t *testing.T) {
+	path := tempPath(t)
+	owner := openOwner(t, path, holdfast.Options{NoSync: true})
+	fillShared(t, owner, 10, 1)
+	reader := openReader(t, path, holdfast.Options{})
+	must(t, reader.View(func(tx *holdfast.Tx) error { return sees(tx, 10, 1) }))
+	endReaders(t, path)
+	must(t, reader.View(func(tx *holdfast.Tx) error { return sees(tx, 10, 1) }))
+	must(t, owner.Close())
+	owner = openOwner(t, path, holdfast.Options{NoSync: true})
+	fillShared(t, owner, 10, 2)
+	must(t, reader.View(func(tx *holdfast.Tx) error { return sees(tx, 10, 2) }))
+}
+
+// That a state has become durable is told though no transaction follows it.
+func TestOpenSharedDurable(t *testing.T) {
+	path := tempPath(t)
+	owner := openOwner(t, path, holdfast.Options{Durability: holdfast.Periodic, PeriodicDelay: time.Hour})
+	fillShared(t, owner, 10, 1)
+	must(t, owner.Sync())
+	reader := openReader(t, path, holdfast.Options{})
+	tx := beginShared(t, reader)
+	fillShared(t, owner, 10, 2)
+	for _, want := range []int{0, 1} {
+		newest, durable, err := bridge.Newest(tx)
+		if must(t, err); newest != tx.ID()+1 || durable != tx.ID()+want {
+			t.Errorf("the newest is %d, and %d durable, of one after %d", newest, durable, tx.ID())
+		}
+		must(t, owner.Sync())
+	}
+	must(t, tx.Rollback())
 }
