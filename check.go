@@ -152,10 +152,8 @@ func (tx *Tx) verify(ctx context.Context, options []CheckOption) ([]*CorruptErro
 		faults = append(faults, damage)
 		return len(faults) < maxFaults
 	})
-	if tx.foreign != nil {
-		if gone := tx.keep(tx.foreign.Confirm()); gone != nil {
-			return nil, gone // what looked like faults may be what another process writes
-		}
+	if gone := tx.confirmed(); gone != nil {
+		return nil, gone // what looked like faults may be what another process writes
 	}
 	if cancelled {
 		return faults, context.Cause(ctx)

@@ -71,10 +71,7 @@ func (tx *Tx) WriteTo(w io.Writer) (n int64, err error) {
 	if err == nil && n != tx.Size() {
 		err = fmt.Errorf("copy %s: %w: %d of %d bytes", tx.db.path, io.ErrUnexpectedEOF, n, tx.Size())
 	}
-	if tx.foreign != nil {
-		err = cmp.Or(tx.keep(tx.foreign.Confirm()), err)
-	}
-	return n, err
+	return n, cmp.Or(tx.confirmed(), err)
 }
 
 // copyBytes is how much is copied at a time.

@@ -91,6 +91,14 @@ func (tx *Tx) keepForeign(err error) error {
 	return err
 }
 
+// confirmed is the error of a transaction on the database of another process whose reading counts no more.
+func (tx *Tx) confirmed() error {
+	if tx.foreign == nil {
+		return nil
+	}
+	return tx.keep(tx.foreign.Confirm())
+}
+
 // named puts the file's name before an error that reports damage. What looks like damage to the database of another process
 // is none if that is gone, and the next one writes.
 func (tx *Tx) named(err error) error {

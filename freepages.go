@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 
@@ -87,11 +88,16 @@ func (tx *Tx) ForEachPage(fn func(PageRun) error) error {
 		in.Seals = &check.Seals{}
 	}
 	for r := range check.Layout(in, damage) {
+		if tx.foreign != nil {
+			if gone := tx.foreign.Live(); gone != nil {
+				return tx.keep(gone)
+			}
+		}
 		if err := fn(r); err != nil {
 			return err
 		}
 	}
-	return err
+	return cmp.Or(tx.confirmed(), err)
 }
 
 // freeSpace is what the transaction's pages are, besides the trees.
@@ -106,5 +112,5 @@ func (tx *Tx) freeSpace() (pager.Accounting, error) {
 	if err == nil && !space.Exact {
 		err = ErrNewerCommit
 	}
-	return space, err
+	return space, cmp.Or(tx.confirmed(), err)
 }

@@ -16,7 +16,7 @@ type RawFile struct {
 	VFS  vfs.File // the same open file
 	Size int64    // bytes
 
-	through *Database    // the process that has it open; nil: none
+	through *Database    // through the process that has it open; nil: it is read with the lock
 	held    *holdfast.Tx // keeps its pages
 }
 
@@ -24,17 +24,11 @@ type RawFile struct {
 // what was read is to be trusted.
 func (f *RawFile) Close() error {
 	err := f.VFS.Close()
-	if f.held != nil {
-		err = errors.Join(err, f.held.Rollback())
-	}
 	if f.through != nil {
-		err = errors.Join(err, f.through.Close())
+		err = errors.Join(err, f.held.Rollback(), f.through.Close())
 	}
 	return err
 }
-
-// InUse tells whether another process has the database open and changes it meanwhile.
-func (f *RawFile) InUse() bool { return f.through != nil }
 
 // hold has the process that has the database open keep the pages of its newest state.
 func (f *RawFile) hold(a *App, path string) error {
@@ -43,9 +37,12 @@ func (f *RawFile) hold(a *App, path string) error {
 	if err != nil {
 		return err
 	}
-	f.through = d
-	f.held, err = d.Begin(false)
-	return err
+	held, err := d.Begin(false)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	f.through, f.held = d, held
+	return nil
 }
 
 // OpenRaw opens the file at path for reading, with the lock that readers share if locked is

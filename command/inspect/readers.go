@@ -204,14 +204,11 @@ func endReaders(c *cli.Call, v *share.View, pid uint64) error {
 			already++
 			continue
 		}
-		same, err := stillThere(v, r)
-		if err == nil && same {
-			err = v.EndReader(r.Slot)
-		}
+		did, err := v.EndReader(share.ReaderInfo{Slot: r.Slot, PID: r.PID, Opened: r.Opened})
 		if err != nil {
 			return err
 		}
-		if same {
+		if did {
 			ended = append(ended, r)
 		}
 	}
@@ -231,14 +228,6 @@ func endReaders(c *cli.Call, v *share.View, pid uint64) error {
 			fmt.Fprintf(c.Out, "ended a reader of %s, %s\n", e.process(), did)
 		}
 	})
-}
-
-// stillThere tells whether the reader still has its slot.
-func stillThere(v *share.View, r reader) (bool, error) {
-	now, err := v.Readers()
-	return slices.ContainsFunc(now, func(n share.ReaderInfo) bool {
-		return n.Slot == r.Slot && n.PID == r.PID && n.Opened.Equal(r.Opened) && !n.Ended
-	}), err
 }
 
 // noReaders is the error if there was no reader of the process to be ended.

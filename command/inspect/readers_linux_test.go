@@ -57,26 +57,6 @@ func theReader(t *testing.T, v *share.View) reader {
 	return all[0]
 }
 
-// TestStillThere: a reader that has taken the slot since the readers were listed, also of the same process, is another one.
-func TestStillThere(t *testing.T) {
-	o, v, open := sharedFile(t)
-	defer o.Close()
-	first := open()
-	seen := theReader(t, v)
-	if same, err := stillThere(v, seen); !same || err != nil {
-		t.Errorf("the same reader: %v, %v", same, err)
-	}
-	must(t, first.Close())
-	second := open()
-	defer second.Close()
-	if first.Slot() != second.Slot() {
-		t.Fatal("it has another slot")
-	}
-	if same, err := stillThere(v, seen); same || err != nil {
-		t.Errorf("another reader: %v, %v", same, err)
-	}
-}
-
 // TestEndWithoutOwner: when the owner is gone meanwhile, nothing was ended, and that is said.
 func TestEndWithoutOwner(t *testing.T) {
 	o, v, open := sharedFile(t)

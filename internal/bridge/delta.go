@@ -15,7 +15,7 @@ import (
 var ErrNotForeign = errors.New("the database was not opened with OpenShared")
 
 // Newest is the number of the newest transaction of the process through which tx reads, and that of the newest one that is
-// known to be durable. The transaction need not have ended, nor be alive: its Err tells that.
+// known to be durable. The other process need not live any more: the Err of tx tells that. It fails once tx has ended.
 func Newest(tx *holdfast.Tx) (newest, durable int, err error) {
 	f := hooks.Foreign(tx)
 	if f == nil {

@@ -61,9 +61,9 @@ const confirmEach = 50 * time.Millisecond
 type Foreign struct {
 	State
 	p *Pager
-	r *foreignReader
 
-	confirming sync.Mutex // readers of one transaction
+	confirming sync.Mutex     // readers of one transaction, and its end
+	r          *foreignReader // nil after the end: it is the next transaction's, or closed
 	confirmed  atomic.Int64
 	failed     atomic.Pointer[error]
 }
@@ -87,6 +87,9 @@ func (f *Foreign) Confirm() error {
 	if err := f.failed.Load(); err != nil { // meanwhile
 		return *err
 	}
+	if f.r == nil {
+		return errForeignEnded
+	}
 	if err := f.r.Confirm(); err != nil {
 		err = lostState(f.p.wrap("read", err))
 		f.failed.Store(&err)
@@ -97,8 +100,13 @@ func (f *Foreign) Confirm() error {
 }
 
 // Newest is the newest transaction of the owner of the state, and the newest that is durable. It says nothing
-// of whether the owner lives: Confirm does.
+// of whether the owner lives: Confirm does. It fails after the end.
 func (f *Foreign) Newest() (newest, durable page.TxID, err error) {
+	f.confirming.Lock()
+	defer f.confirming.Unlock()
+	if f.r == nil {
+		return 0, 0, errForeignEnded
+	}
 	s, err := f.r.State()
 	if err != nil {
 		return 0, 0, f.p.wrap("read", err)
@@ -108,6 +116,9 @@ func (f *Foreign) Newest() (newest, durable page.TxID, err error) {
 
 // Failed tells whether it was not confirmed.
 func (f *Foreign) Failed() bool { return f.failed.Load() != nil }
+
+// errForeignEnded is the error of a state that was given back.
+var errForeignEnded = errors.New("the transaction has ended")
 
 // lostState makes of the share's error of a state that did not become durable one that is ErrStopped too, as for the owner's readers.
 func lostState(err error) error {
@@ -143,7 +154,11 @@ func (f *Foreign) Page(id page.ID) (page.Page, error) {
 
 // release gives the state back.
 func (f *Foreign) release() {
-	p, r := f.p, f.r
+	p := f.p
+	f.confirming.Lock()
+	r := f.r
+	f.r = nil
+	f.confirming.Unlock()
 	if err := r.End(); err != nil || f.failed.Load() != nil {
 		_ = r.Close() // its owner is gone, or has ended it
 		r = nil
@@ -229,7 +244,7 @@ func (p *Pager) beginForeign() (Snapshot, error) {
 		_ = r.Close()
 	}
 	p.foreign.left(nil)
-	return Snapshot{}, p.wrap("read", err)
+	return Snapshot{}, lostState(p.wrap("read", err))
 }
 
 // living is r, if it can begin a transaction, or a new reader.
@@ -329,8 +344,8 @@ func (fo *foreign) enter() (*foreignReader, error) {
 	return nil, nil
 }
 
-// maxIdleReaders is how many readers are kept for the next transactions, with their slots.
-const maxIdleReaders = 4
+// maxIdleReaders is how many readers are kept for the next transactions, with their slots, of which there are few.
+const maxIdleReaders = 1
 
 // counts are as Pager.Readers.
 func (fo *foreign) counts() (now int64, ever uint64) {

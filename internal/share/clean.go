@@ -3,6 +3,7 @@ package share
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,15 +42,24 @@ func isDead(path string) bool {
 	return err == nil && word(wordMagic) == magic && [2]uint64{word(wordBoot), word(wordBoot + 1)} == boot && !locked
 }
 
+// judged is called, in tests, when removeIfDead has decided.
+var judged = func() {}
+
 // removeIfDead removes a dead share. Its database may get an owner meanwhile, whose share has the same name: so it is moved away first,
-// and moved back if it lives.
+// and moved back if it lives. The name that it gets is used once: under one that others use too it could be the share of the
+// next owner, moved there since it was looked at.
 func removeIfDead(path string) {
-	away := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".dead")
+	away := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%016x.dead", filepath.Base(path), newNonce()))
 	if os.Rename(path, away) != nil {
 		return
 	}
-	if !isDead(away) {
-		_ = os.Link(away, path) // or there is a newer one
+	dead := isDead(away)
+	judged()
+	if !dead {
+		if err := os.Link(away, path); err != nil && !errors.Is(err, os.ErrExist) { // there is no newer one
+			_ = os.Rename(away, path) // a file system without links
+			return
+		}
 	}
 	_ = os.Remove(away)
 }

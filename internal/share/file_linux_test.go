@@ -86,6 +86,34 @@ func TestRemoveDead(t *testing.T) {
 	alive.reader(t)
 }
 
+// Two owners of other databases moved to the same name what one owner had left, and what the next one had just made: the first
+// removed the share of the one that lives, before the second could move it back.
+func TestRemoveDeadTwice(t *testing.T) {
+	d := newDatabase(t)
+	must(t, d.owner(t).release())
+	defer func() { judged = func() {} }()
+	moved, removed, ended := make(chan bool), make(chan bool), make(chan bool)
+	judged = func() { // by the first, which has found a dead one
+		judged = func() { // by the second, which had found a dead one, too
+			close(moved)
+			<-removed
+		}
+		d.owner(t)
+		go func() {
+			defer close(ended)
+			removeIfDead(d.share())
+		}()
+		<-moved
+	}
+	removeIfDead(d.share())
+	close(removed)
+	<-ended
+	d.reader(t)
+	if left, err := os.ReadDir(d.dir); err != nil || len(left) != 1 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
+}
+
 // What is no file is neither followed nor waited for, on both sides.
 func TestNoFile(t *testing.T) {
 	for name, make := range map[string]func(d *database) error{

@@ -103,6 +103,22 @@ func begin(t testing.TB, r *Reader) State {
 	return s
 }
 
+// ends ends a reader, seen from any side of the share.
+func ends(t testing.TB, v *view, r *Reader) {
+	t.Helper()
+	list, err := v.Readers()
+	must(t, err)
+	for _, i := range list {
+		if i.Slot == r.Slot() {
+			did, err := v.EndReader(i)
+			if must(t, err); did {
+				return
+			}
+		}
+	}
+	t.Fatalf("the reader in slot %d was not ended: %+v", r.Slot(), list)
+}
+
 // pins sees which transactions are held.
 func pins(t testing.TB, o *Owner, want ...uint64) {
 	t.Helper()

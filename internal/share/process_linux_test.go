@@ -228,7 +228,7 @@ func TestRandomKills(t *testing.T) {
 			readers[i] = d.child(t, "readers", "")
 			dead++
 		case round%4 == 3:
-			must(t, v.EndReader(i))
+			must(t, endsAny(&v.view, i))
 		}
 		time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond)
 		nonce := v.words.Load(wordNonce)

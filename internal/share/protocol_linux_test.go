@@ -124,7 +124,7 @@ func TestEndReader(t *testing.T) {
 	o, r, other := d.owner(t), d.reader(t), d.reader(t)
 	begin(t, r)
 	begin(t, other)
-	must(t, other.EndReader(r.Slot())) // any process that may write the share can
+	ends(t, &other.view, r) // any process that may write the share can
 	pins(t, o, 1)
 	wants(t, "Confirm", r.Confirm(), ErrEnded)
 	must(t, r.End())
@@ -145,9 +145,15 @@ func TestEndReader(t *testing.T) {
 	}
 	begin(t, again)
 	must(t, again.Confirm())
-	must(t, o.EndReader(50)) // it is free
+	// The one that has left is not there any more, nor is one in a slot that is free.
+	for _, gone := range []ReaderInfo{list[0], {Slot: 50}} {
+		if did, err := o.EndReader(gone); did || err != nil {
+			t.Errorf("%+v was ended: %t, %v", gone, did, err)
+		}
+	}
+	must(t, again.Confirm())
 	for _, slot := range []int{-1, Slots} {
-		if o.EndReader(slot) == nil {
+		if _, err := o.EndReader(ReaderInfo{Slot: slot}); err == nil {
 			t.Errorf("there is no slot %d", slot)
 		}
 	}
@@ -161,10 +167,53 @@ func TestEndReader(t *testing.T) {
 func TestEndReaderInBegin(t *testing.T) {
 	d := newDatabase(t)
 	o, r := d.owner(t), d.reader(t)
-	r.step = at("read", func() { must(t, o.EndReader(r.Slot())) })
+	r.step = at("read", func() { ends(t, &o.view, r) })
 	_, err := r.Begin()
 	wants(t, "Begin", err, ErrEnded)
 	pins(t, o)
+}
+
+// A reader was ended in the place of another one, which had left after the look at the slot. One that only goes on is ended where it is.
+func TestEndReaderOfNoOther(t *testing.T) {
+	d := newDatabase(t)
+	o, leaves := d.owner(t), d.reader(t)
+	begin(t, leaves)
+	list, err := o.Readers()
+	must(t, err)
+	var next *Reader
+	o.step = at("end", func() {
+		must(t, leaves.Close())
+		next = d.reader(t)
+		o.Publish(State{Tx: 2})
+		begin(t, next)
+	})
+	did, err := o.EndReader(list[0])
+	if must(t, err); did || next.Slot() != list[0].Slot {
+		t.Fatalf("ended: %t, in slot %d of %d", did, list[0].Slot, next.Slot())
+	}
+	must(t, next.Confirm())
+	if list, err = o.Readers(); err != nil || len(list) != 1 {
+		t.Fatalf("%+v (%v)", list, err)
+	}
+	o.step = at("end", func() { must(t, next.End()) })
+	if did, err = o.EndReader(list[0]); err != nil || !did {
+		t.Fatalf("ended: %t, %v", did, err)
+	}
+	wants(t, "Confirm", next.Confirm(), ErrEnded)
+	// One that never holds the same twice is not waited for.
+	restless := d.reader(t)
+	if list, err = o.Readers(); err != nil || len(list) != 2 {
+		t.Fatalf("%+v (%v)", list, err)
+	}
+	o.step = func(step string) {
+		if step == "end" && !restless.hold(restless.held^1) {
+			t.Error("ended before its time")
+		}
+	}
+	if did, err = o.EndReader(list[1]); err != nil || !did {
+		t.Fatalf("ended: %t, %v", did, err)
+	}
+	wants(t, "Confirm", restless.Confirm(), ErrEnded)
 }
 
 // A tenure ends with Close of the owner, with the next owner too, though the database's file stays open.
@@ -202,6 +251,7 @@ func TestStop(t *testing.T) {
 	o.Publish(State{Tx: 5, Visible: true})
 	begin(t, newer)
 	o.Stop(3)
+	impatient(t)
 	must(t, old.Confirm())
 	wants(t, "Confirm of what was visible", newer.Confirm(), ErrStopped)
 	_, err := late.Begin()
@@ -214,6 +264,20 @@ func TestStop(t *testing.T) {
 	must(t, late.Confirm())
 	must(t, newer.End())
 	must(t, newer.Confirm())
+}
+
+// A reader that began between Stop and the state that is to be read next got an error, as if it had read what was given up.
+func TestBeginWhileStopping(t *testing.T) {
+	d := newDatabase(t)
+	o, r := d.owner(t), d.reader(t)
+	o.Publish(State{Tx: 5, Visible: true})
+	o.Stop(3)
+	r.step = at("stopped", func() { o.Publish(State{Tx: 3}) })
+	if s := begin(t, r); s.Tx != 3 {
+		t.Errorf("transaction %d, and not 3", s.Tx)
+	}
+	must(t, r.Confirm())
+	pins(t, o, 3)
 }
 
 func TestSlotsFull(t *testing.T) {

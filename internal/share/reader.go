@@ -88,6 +88,7 @@ func (r *Reader) Begin() (s State, err error) {
 	defer r.words.CatchFault(debug.SetPanicOnFault(true), r.gone(&err))
 	r.words.Store(slotWord(r.slot, slotSince), uint64(time.Now().UnixNano()))
 	s, err = r.state()
+	var stopped error
 	for range tries {
 		if err != nil {
 			return State{}, errors.Join(err, r.End())
@@ -99,13 +100,15 @@ func (r *Reader) Begin() (s State, err error) {
 		r.at("held")
 		var newer State
 		if newer, err = r.state(); err == nil && newer.Tx == s.Tx {
-			if err = r.stopped(); err == nil {
+			if stopped = r.stopped(); stopped == nil {
 				return newer, nil
 			}
+			r.at("stopped")
+			time.Sleep(pause) // the owner publishes next what can be read
 		}
 		s = newer
 	}
-	return State{}, errors.Join(ErrBusy, r.End())
+	return State{}, errors.Join(cmp.Or(stopped, ErrBusy), r.End())
 }
 
 // Confirm returns nil if all that was read since Begin is of its state. Errors wrap ErrOwnerGone,

@@ -216,18 +216,31 @@ func (v *view) Readers() (list []ReaderInfo, err error) {
 
 func (v *view) time(word int) time.Time { return time.Unix(0, int64(v.words.Load(word))) }
 
-// EndReader ends the reader in a slot: from now on the slot pins nothing, and the reader can confirm
-// nothing more. If another reader has taken the slot meanwhile that one ends. It does nothing if the slot is free.
-func (v *view) EndReader(slot int) (err error) {
-	if slot < 0 || slot >= Slots {
-		return fmt.Errorf("end the reader in slot %d: slots are 0 to %d", slot, Slots-1)
+// EndReader ends a reader, if it has its slot still: from then on the slot pins nothing, and the reader can confirm
+// nothing more. It tells whether it did: not one that has left, or was ended. If in the same moment that one leaves, another
+// one takes its slot and holds the same, the other one ends.
+func (v *view) EndReader(r ReaderInfo) (did bool, err error) {
+	if r.Slot < 0 || r.Slot >= Slots {
+		return false, fmt.Errorf("end the reader in slot %d: slots are 0 to %d", r.Slot, Slots-1)
 	}
 	defer v.words.CatchFault(debug.SetPanicOnFault(true), v.gone(&err))
-	if v.inUse(slot) {
-		v.words.Store(slotWord(slot, slotHeld), ended)
+	word := slotWord(r.Slot, slotHeld)
+	for range endTries {
+		held := v.words.Load(word) // before the look at whose slot it is
+		if held == ended || !v.inUse(r.Slot) || v.words.Load(slotWord(r.Slot, slotPID)) != r.PID || !v.time(slotWord(r.Slot, slotOpened)).Equal(r.Opened) {
+			return false, nil
+		}
+		v.at("end")
+		if v.words.CompareAndSwap(word, held, ended) {
+			return true, nil
+		}
 	}
-	return nil
+	v.words.Store(word, ended)
+	return true, nil
 }
+
+// endTries is how often a reader that begins and ends all the time is waited for.
+const endTries = 1000
 
 // inUse tells whether the bit of slot i is set.
 func (v *view) inUse(i int) bool { return v.words.Load(wordInUse+i/64)>>(i%64)&1 != 0 }

@@ -252,7 +252,9 @@ func TestOpenSharedEnded(t *testing.T) {
 		if must(t, err); len(readers) != 1 || !readers[0].Holds || readers[0].Tx != uint64(tx.ID()) || readers[0].PID != uint64(os.Getpid()) {
 			t.Errorf("the readers are %+v", readers)
 		}
-		must(t, view.EndReader(readers[0].Slot))
+		if did, err := view.EndReader(readers[0]); err != nil || !did {
+			t.Errorf("ended: %t, %v", did, err)
+		}
 		fillShared(t, owner, 2000, 3)
 		if s := owner.Stats(); s.OldestReader.Behind > 1 {
 			t.Errorf("it holds pages: %v", s)

@@ -98,7 +98,7 @@ func (w *town) endOne() {
 	}
 	defer v.Close()
 	if readers, err := v.Readers(); err == nil && len(readers) > 0 {
-		if err := v.EndReader(readers[w.random.IntN(len(readers))].Slot); err == nil {
+		if did, err := v.EndReader(readers[w.random.IntN(len(readers))]); err == nil && did {
 			w.counts["(ended by hand)"]++
 		}
 	}
