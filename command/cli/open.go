@@ -82,6 +82,11 @@ func (a *App) Open(path string, info fs.FileInfo, options *holdfast.Options) (*D
 	err := a.AwaitLock(path, func(timeout time.Duration) (err error) {
 		options.Timeout = timeout
 		d.DB, err = hook.OpenDatabase(path, d.mode, options)
+		if options.ReadOnly && errors.Is(err, holdfast.ErrTimeout) { // who has it locked may share it by now
+			if notShared = a.openShared(d, options); notShared == nil {
+				return nil
+			}
+		}
 		return err
 	})
 	if err != nil {

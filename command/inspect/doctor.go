@@ -163,13 +163,10 @@ func (r *doctorReport) fill(c *cli.Call, d *cli.Database, tx *holdfast.Tx) error
 	if err != nil {
 		return err
 	}
-	m, err := d.Newest(slots)
-	if err != nil {
-		return err
-	}
+	m := d.Newest(slots, tx)
 	r.Notes = append(r.Notes, d.Notes(slots)...)
 	stats, state := d.Stats(), d.FileState()
-	r.BboltBehind, r.Unflushed, r.FreeRecorded = state.BboltBehind, state.Unflushed, stats.OpenPath == holdfast.OpenedByRecord
+	r.BboltBehind, r.Unflushed, r.FreeRecorded = state.BboltBehind, state.Unflushed, stats.OpenPath == holdfast.OpenedByRecord || d.InUse() && state.FreeRecorded
 	r.SizeBytes, r.PageSize = d.FileSize, int64(m.PageSize)
 	r.HighWater, r.FreePages = int64(m.HighWater), int64(stats.FreePageN+stats.PendingPageN)
 	if m.Freelist != page.NoFreelist {
