@@ -1,13 +1,17 @@
 package command_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"holdfast"
+	"holdfast/command"
 	"holdfast/command/internal/hook"
 )
 
@@ -60,3 +64,28 @@ func TestReadWhileOwnerOpens(t *testing.T) {
 	}
 	wantIn(t, run(t, "get", "a.db", "b", "k", "--timeout", "100ms"), 0, "v", "read through process")
 }
+
+// compact blamed the copy, and said no next step, when the program had closed the source since it was opened.
+func TestCompactOwnerClosed(t *testing.T) {
+	shareHere(t)
+	db := ownedDB(t, holdfast.Options{})
+	updateIn(t, db, putIn("b", "k", "v"))
+	root, said := command.NewRootCommand(), &strings.Builder{}
+	root.SetOut(io.Discard)
+	root.SetErr(writerFunc(func(p []byte) (int, error) {
+		check(t, db.Close()) // when the note is printed that the database is open; later it does nothing
+		return said.Write(p)
+	}))
+	root.SetArgs([]string{"compact", "-o", "copy.db", "a.db"})
+	const want = "a.db: the program that had it open, and through which it was to be read, has closed it, or has ended; run the command again"
+	if code := command.Execute(t.Context(), root); code != 1 || !strings.Contains(said.String(), "holdfast: "+want) {
+		t.Errorf("exit code %d, %s", code, said)
+	}
+	if _, err := os.Lstat("copy.db"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

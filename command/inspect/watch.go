@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,9 +152,18 @@ func (w *watcher) explain(err error) error {
 	case errors.Is(err, errors.ErrUnsupported):
 		e.What = "what another program commits can be watched on Linux only"
 	default:
+		if dir, failed := shareDir("", w.file); failed == nil && isIn(dir, err) {
+			return shareError(w.Call, dir, w.file, err)
+		}
 		return w.Explain(w.file, err)
 	}
 	return e
+}
+
+// isIn tells whether err is of a file in dir, or of dir.
+func isIn(dir string, err error) bool {
+	var of *fs.PathError
+	return errors.As(err, &of) && (of.Path == dir || filepath.Dir(of.Path) == dir)
 }
 
 // pause waits until the next look.
