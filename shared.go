@@ -21,7 +21,8 @@ var (
 	// ErrReaderEnded is wrapped when the reader was ended from outside ("holdfast readers --end"): what the transaction
 	// has read may be wrong. The next transaction is not affected.
 	ErrReaderEnded = share.ErrEnded
-	// ErrTooManyReaders is wrapped when as many transactions of other processes read the database as can: 126.
+	// ErrTooManyReaders is wrapped when as many transactions of other processes read the database as can: 126, with the
+	// places that each DB from OpenShared keeps until Close for its next transactions: one at first, four at most.
 	ErrTooManyReaders = share.ErrNoSlot
 )
 

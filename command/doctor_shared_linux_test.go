@@ -6,9 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"holdfast"
 	"holdfast/command"
@@ -63,6 +65,29 @@ func TestReadWhileOwnerOpens(t *testing.T) {
 		return opened(path, mode, options)
 	}
 	wantIn(t, run(t, "get", "a.db", "b", "k", "--timeout", "100ms"), 0, "v", "read through process")
+}
+
+// pages, too, which opens the file in a way of its own.
+func TestPagesWhileOwnerOpens(t *testing.T) {
+	shareHere(t)
+	t.Setenv("HOLDFAST_SHARE", "") // a program that shares nothing has it open
+	before := ownedDB(t, holdfast.Options{})
+	dir, err := filepath.Abs("share")
+	check(t, err)
+	t.Setenv("HOLDFAST_SHARE", dir)
+	ended := make(chan result, 1)
+	go func() { ended <- run(t, "pages", "a.db", "--timeout", "0") }()
+	time.Sleep(50 * time.Millisecond) // for it to wait; if it does not yet, this tests less
+	check(t, before.Close())
+	after := ownedDB(t, holdfast.Options{})
+	select {
+	case r := <-ended:
+		wantIn(t, r, 0, "meta", "")
+	case <-time.After(watchdog):
+		t.Error("it waits until the program that shares the file closes it")
+		check(t, after.Close())
+		<-ended
+	}
 }
 
 // compact blamed the copy, and said no next step, when the program had closed the source since it was opened.

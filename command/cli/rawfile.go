@@ -43,9 +43,12 @@ func (f *RawFile) hold(a *App, path string) error {
 	if err != nil {
 		return err
 	}
-	f.through = d
-	f.held, err = d.Begin(false)
-	return err
+	held, err := d.Begin(false)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	f.through, f.held = d, held
+	return nil
 }
 
 // OpenRaw opens the file at path for reading, with the lock that readers share if locked is
@@ -67,7 +70,15 @@ func (a *App) OpenInUse(path string) (*RawFile, error) {
 		if notShared == nil {
 			return nil
 		}
-		err := a.AwaitLock(path, func(timeout time.Duration) error { return f.VFS.Lock(false, timeout) })
+		err := a.AwaitLock(path, func(timeout time.Duration) error {
+			err := f.VFS.Lock(false, timeout)
+			if errors.Is(err, holdfast.ErrTimeout) { // who has it locked may share it by now
+				if notShared = f.hold(a, path); notShared == nil {
+					return nil
+				}
+			}
+			return err
+		})
 		return a.inUse(path, err, notShared)
 	})
 }
