@@ -21,7 +21,8 @@ var (
 	// ErrReaderEnded is wrapped when the reader was ended from outside ("holdfast readers --end"): what the transaction
 	// has read may be wrong. The next transaction is not affected.
 	ErrReaderEnded = share.ErrEnded
-	// ErrTooManyReaders is wrapped when as many transactions of other processes read the database as can: 126.
+	// ErrTooManyReaders is wrapped when as many transactions of other processes read the database as can: 126, with the
+	// places that each DB from OpenShared keeps until Close for its next transactions: one at first, four at most.
 	ErrTooManyReaders = share.ErrNoSlot
 )
 
@@ -35,7 +36,8 @@ func DefaultShareDir() string { return share.DefaultDir() }
 // What a transaction has read counts only once its end, View or Rollback, has returned nil, or Tx.Err has since it was read: the other
 // process may end at any time, and what the next one writes may be among what was read. Calls that
 // read pages look for that every 50 ms at least. Then, and when the reader was ended, they fail with an error
-// that wraps ErrOwnerGone or ErrReaderEnded; it is kept by the transaction as damage is (Tx.Err), and never a panic. If
+// that wraps ErrOwnerGone or ErrReaderEnded; it is kept by the transaction as damage is (Tx.Err), and is no panic. Those without an
+// error to return give nothing: Get nil, and Bucket nil, too. If
 // the other process could not make durable what was read, the error wraps ErrStopped. The DB itself
 // stays usable: the next transaction reads from whoever has the database open and shares it then, or fails with ErrNotShared.
 //

@@ -291,6 +291,8 @@ func TestReadersRefuses(t *testing.T) {
 // TestReadersNoPermission: what another user is told.
 func TestReadersNoPermission(t *testing.T) {
 	t.Chdir(publicDir(t))
+	share, err := filepath.Abs("share")
+	check(t, err)
 	check(t, os.Mkdir("closed", 0o700))
 	owner(t, "closed/a.db", "share")
 	owner(t, "b.db", "share")
@@ -309,6 +311,12 @@ func TestReadersNoPermission(t *testing.T) {
 		wantIn(t, as(append(args, "b.db")...), 1, "", "b.db: no permission to open its share in share"+sudo)
 	}
 	wantIn(t, as("top"), 1, "", "share: no permission to open the shares in it"+sudo)
+	// watch said that this user may not open b.db, whose mode lets everyone read it.
+	check(t, os.Chmod("b.db", 0o644))
+	watch := process(t, "watch", "b.db")
+	watch.Env = append(watch.Env, "HOLDFAST_SHARE="+share, "HOLDFAST_STATS=")
+	watch.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	wantIn(t, runProcess(t, watch), 1, "", "b.db: no permission to open its share in "+share+sudo)
 	// The share is for those who may read the database.
 	check(t, owner(t, "c.db", "share").Close())
 	check(t, os.Chown("c.db", 0, nobody))

@@ -150,10 +150,13 @@ func (a *App) Explain(file string, err error) error {
 	case errors.Is(err, holdfast.ErrTimeout):
 		e.What = fmt.Sprintf("locked by another process for longer than %s%s", a.Timeout, holders(file))
 		e.Next = "stop that program, or wait longer with --timeout (a copy of a file in use is whole only if the program itself makes it, or a snapshot of the disk)"
-	case errors.Is(err, holdfast.ErrOwnerGone), errors.Is(err, holdfast.ErrReaderEnded), errors.Is(err, holdfast.ErrStopped):
-		e.Next = "run the command again; nothing that it printed of this file is to be trusted"
 	case errors.Is(err, holdfast.ErrTooManyReaders):
 		e.Next = fmt.Sprintf("see who they are: %s readers %s", a.Name(), ShellWord(file))
+	case errors.Is(err, holdfast.ErrNotShared):
+		e.What = "the program that had it open, and through which it was to be read, has closed it, or has ended"
+		e.Next = "run the command again"
+	case IsOwnerLost(err):
+		e.Next = "run the command again; nothing that it printed of this file is to be trusted"
 	case errors.Is(err, holdfast.ErrVersionMismatch):
 		e.What = "a bbolt database of another format version than 2"
 		if err.Error() != holdfast.ErrVersionMismatch.Error() { // of Holdfast's part of it
@@ -191,6 +194,16 @@ func (a *App) Explain(file string, err error) error {
 		e.Next = "free some space on that disk and try again"
 	}
 	return e
+}
+
+// IsOwnerLost tells whether err says that a database can be read no more, or not yet, through the program that has it open.
+func IsOwnerLost(err error) bool {
+	for _, e := range []error{holdfast.ErrNotShared, holdfast.ErrOwnerGone, holdfast.ErrReaderEnded, holdfast.ErrStopped, holdfast.ErrTooManyReaders} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // errMetasGone is the damage of a file that no program takes for a database any more.

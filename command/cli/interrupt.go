@@ -26,16 +26,13 @@ func (c *Call) Interruptible() (context.Context, context.CancelFunc) {
 	}
 }
 
-// lockStep is how long the lock of a file is waited for at a time where a signal is to end that.
+// lockStep is how long the lock of a file is waited for at a time: then a signal may have ended that, or who has it shares the file.
 const lockStep = 100 * time.Millisecond
 
 // AwaitLock calls open, which takes the lock of the file at path and gets how long to wait for it, until --timeout
-// has passed. Opening a database knows no context: where the command catches the signals that end it, it waits
-// in steps, and a signal ends the wait.
+// has passed. Opening a database knows no context, so it waits in steps: where the command catches the signals that
+// end it, one ends the wait.
 func (a *App) AwaitLock(path string, open func(timeout time.Duration) error) error {
-	if a.catching == nil {
-		return open(a.Timeout)
-	}
 	for begin := time.Now(); ; {
 		step := lockStep
 		if a.Timeout > 0 {
@@ -45,7 +42,7 @@ func (a *App) AwaitLock(path string, open func(timeout time.Duration) error) err
 		switch {
 		case !errors.Is(err, holdfast.ErrTimeout):
 			return err
-		case a.catching.Err() != nil:
+		case a.catching != nil && a.catching.Err() != nil:
 			return &FileError{File: path, What: "interrupted while another process had it locked", Err: a.catching.Err()}
 		case a.Timeout > 0 && time.Since(begin) >= a.Timeout:
 			return err

@@ -82,6 +82,11 @@ func (a *App) Open(path string, info fs.FileInfo, options *holdfast.Options) (*D
 	err := a.AwaitLock(path, func(timeout time.Duration) (err error) {
 		options.Timeout = timeout
 		d.DB, err = hook.OpenDatabase(path, d.mode, options)
+		if options.ReadOnly && errors.Is(err, holdfast.ErrTimeout) { // who has it locked may share it by now
+			if notShared = a.openShared(d, options); notShared == nil {
+				return nil
+			}
+		}
 		return err
 	})
 	if err != nil {
@@ -122,7 +127,7 @@ func (a *App) inUse(path string, err, notShared error) error {
 	case errors.Is(notShared, errors.ErrUnsupported):
 		return err
 	case errors.Is(notShared, holdfast.ErrNotShared):
-		e.Next = "stop that program, or wait longer with --timeout (a program on Holdfast can be read while it runs if it is started with HOLDFAST_SHARE=on in its environment)"
+		e.Next = "stop that program, or wait longer with --timeout (a program on Holdfast can be read while it runs if it is started with HOLDFAST_SHARE=on in its environment; its log says if that failed)"
 		return e
 	}
 	e.What += ", and not to be read through it: " + a.Plain(notShared)

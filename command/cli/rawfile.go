@@ -64,7 +64,15 @@ func (a *App) OpenInUse(path string) (*RawFile, error) {
 		if notShared == nil {
 			return nil
 		}
-		err := a.AwaitLock(path, func(timeout time.Duration) error { return f.VFS.Lock(false, timeout) })
+		err := a.AwaitLock(path, func(timeout time.Duration) error {
+			err := f.VFS.Lock(false, timeout)
+			if errors.Is(err, holdfast.ErrTimeout) { // who has it locked may share it by now
+				if notShared = f.hold(a, path); notShared == nil {
+					return nil
+				}
+			}
+			return err
+		})
 		return a.inUse(path, err, notShared)
 	})
 }

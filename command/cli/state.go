@@ -33,7 +33,11 @@ func (d *Database) NewestFree() (m page.Meta, free *uint64, err error) {
 	if err != nil {
 		return m, nil, err
 	}
-	if m, err = d.Newest(slots); err != nil {
+	err = d.View(func(tx *holdfast.Tx) error {
+		m = d.Newest(slots, tx)
+		return nil
+	})
+	if err != nil {
 		return m, nil, err
 	}
 	free, err = d.freePages(m)
@@ -58,20 +62,20 @@ func (d *Database) freePages(m page.Meta) (*uint64, error) {
 	return &list.Free, nil
 }
 
-// Newest is the meta of the newest state. The current slot's own may be of the state
-// before; then the newest has no freelist page.
-func (d *Database) Newest(slots page.Slots) (m page.Meta, err error) {
-	m = slots.Meta[d.FileState().Slot]
+// Newest is the meta of the state of tx, which is the newest or, in a database that is in use, was so when tx began. The current
+// slot's own may be of the state before; then the newest has no freelist page.
+func (d *Database) Newest(slots page.Slots, tx *holdfast.Tx) page.Meta {
+	m := slots.Meta[d.FileState().Slot]
 	if d.FileState().BboltBehind || d.InUse() {
 		m.Freelist = page.NoFreelist
 	}
-	err = d.View(func(tx *holdfast.Tx) error {
-		root := tx.Cursor().Bucket()
-		m.Root, m.Sequence = root.RootPage(), root.Sequence()
-		m.HighWater = page.ID(tx.Size() / int64(m.PageSize))
-		return nil
-	})
-	return m, err
+	if d.InUse() { // the slot may be written while it is read
+		m.PageSize = uint32(d.Info().PageSize)
+	}
+	root := tx.Cursor().Bucket()
+	m.Root, m.Sequence = root.RootPage(), root.Sequence()
+	m.HighWater = page.ID(tx.Size() / int64(d.Info().PageSize))
+	return m
 }
 
 // FreelistHeader is what the header of a freelist page says.

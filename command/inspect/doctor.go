@@ -164,10 +164,7 @@ func (r *doctorReport) fill(c *cli.Call, d *cli.Database, tx *holdfast.Tx) error
 	if err != nil {
 		return err
 	}
-	m, err := d.Newest(slots)
-	if err != nil {
-		return err
-	}
+	m := d.Newest(slots, tx)
 	stats, state := d.Stats(), d.FileState()
 	r.BboltBehind, r.Unflushed, r.FreeRecorded = state.BboltBehind, state.Unflushed, stats.OpenPath == holdfast.OpenedByRecord
 	if pid, shared := d.SharedBy(); shared { // which writes to what the notes are about

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -147,13 +148,22 @@ func (w *watcher) explain(err error) error {
 	switch {
 	case errors.Is(err, holdfast.ErrNotShared):
 		e.What = "no program has it open and shares it"
-		e.Next = "start the program with HOLDFAST_SHARE=on in its environment, and give watch the same; or wait for it with --follow"
+		e.Next = "start the program with HOLDFAST_SHARE=on in its environment, and give watch the same (if it has that, its log says why it does not share); or wait for it with --follow"
 	case errors.Is(err, errors.ErrUnsupported):
 		e.What = "what another program commits can be watched on Linux only"
 	default:
+		if dir, failed := cli.ShareDir("", w.file); failed == nil && isIn(dir, err) {
+			return shareError(w.Call, dir, w.file, err)
+		}
 		return w.Explain(w.file, err)
 	}
 	return e
+}
+
+// isIn tells whether err is of a file in dir, or of dir.
+func isIn(dir string, err error) bool {
+	var of *fs.PathError
+	return errors.As(err, &of) && (of.Path == dir || filepath.Dir(of.Path) == dir)
 }
 
 // pause waits until the next look.

@@ -110,7 +110,7 @@ func compactTo(c *cli.Call, dst string, info fs.FileInfo, src *cli.Database, f c
 		}
 		return cli.FinishFile(temp, size, info, !f.noSync)
 	})
-	if cli.IsDamage(err) {
+	if cli.IsDamage(err) || cli.IsOwnerLost(err) {
 		return 0, c.Explain(src.FilePath, err)
 	}
 	return size, c.Explain(f.Path, err)

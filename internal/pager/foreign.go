@@ -179,7 +179,8 @@ type foreign struct {
 	database shareable
 
 	owner  atomic.Uint64 // its process
-	newest Finding       // of the newest transaction; by the pipeline's lock
+	newest Finding       // of the newest transaction; by the pipeline's lock, as
+	high   page.ID       // its high-water mark
 
 	mu    sync.Mutex
 	idle  []*foreignReader
@@ -319,6 +320,7 @@ func (p *Pager) mapForeign(f *Foreign, s share.State, size int64) error {
 	p.gen.states++
 	p.counts.FreePages.Store(int64(s.Free))
 	p.foreign.newest = Finding{Tx: f.Tx, Label: f.Meta.Label, Slot: int(s.Slot & 1), Recorded: true, FreePages: s.Free}
+	p.foreign.high = f.Meta.HighWater
 	f.State.gen = p.gen
 	f.State.image = page.NewImage(p.gen.mapping.Data(), p.pageSize, f.Meta.HighWater).Verifying(f.r.verified)
 	return nil

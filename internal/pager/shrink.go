@@ -134,6 +134,9 @@ func (p *Pager) UnusedBits() (bits []byte, reserved []page.Extent, err error) {
 func (p *Pager) CheckUsed(runs []page.Extent) error {
 	p.pipeline.Lock()
 	defer p.pipeline.Unlock()
+	if p.foreign != nil { // which pages are free is known to its owner
+		return nil
+	}
 	if p.space == nil || p.closed.Load() {
 		return ErrDatabaseNotOpen
 	}
@@ -163,6 +166,9 @@ type Held struct {
 func (p *Pager) Usage() (Usage, error) {
 	p.pipeline.Lock()
 	defer p.pipeline.Unlock()
+	if p.foreign != nil && !p.closed.Load() { // as its owner had it when the newest transaction began
+		return Usage{HighWater: p.foreign.high, Free: p.foreign.newest.FreePages, FileSize: p.fileSize}, nil
+	}
 	if p.space == nil || p.closed.Load() {
 		return Usage{}, ErrDatabaseNotOpen
 	}

@@ -43,12 +43,14 @@
 //
 // # Whom it trusts
 //
-// A process that may write the share file can make other readers return wrong answers, by writing any
-// state, and can keep a later owner from sharing, by locking what an owner locks. It cannot harm the
-// owner, which reads nothing from the file but the slots. What they hold keeps pages from being
-// reused, no more, and not once the lock of the slot is free. (A process that writes to its slot again
-// after it was ended has to be killed.) To shorten the file makes the owner's access fault: the owner
-// then ends its tenure, stops counting slots, and goes on without readers in other processes. Readers
-// check magic, version, size and the machine's boot before they use anything else, and a fault of
-// theirs is ErrOwnerGone. The mode of the file, given by the owner, says who may write it.
+// A process that may only read the database can keep a later owner from sharing it, by locking for
+// reading what a tenure locks for writing. A process that may write the share file can make other
+// readers return wrong answers, by writing any state, and can keep a later owner from sharing, by
+// locking what an owner locks. It cannot harm the owner, which reads nothing from the file but the
+// slots. What they hold keeps pages from being reused, no more, and not once the lock of the slot
+// is free. (A process that writes to its slot again after it was ended has to be killed.) To
+// shorten the file makes the owner's access fault: the owner then ends its tenure, stops counting
+// slots, and goes on without readers in other processes. Readers check magic, version, size and the
+// machine's boot before they use anything else, and a fault of theirs is ErrOwnerGone. The mode of
+// the file, given by the owner, says who may write it.
 package share

@@ -178,6 +178,21 @@ func TestTenureNeedsWriting(t *testing.T) {
 	}
 }
 
+// A process that could only read the database locked bytes of it, and the owner was told of another one that shares it.
+func TestTenureLocked(t *testing.T) {
+	d := newDatabase(t)
+	file, err := os.Open(d.path)
+	must(t, err)
+	defer file.Close()
+	lock := unix.Flock_t{Type: unix.F_RDLCK, Start: tenureByte(0)}
+	must(t, unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock))
+	_, err = Create(d.dir, d.id, d.opened(t, os.O_RDWR), State{}, Options{})
+	wants(t, "an owner", err, errLocked)
+	if left, err := os.ReadDir(d.dir); err != nil || len(left) != 0 {
+		t.Errorf("%v is left (%v)", left, err)
+	}
+}
+
 func TestFigures(t *testing.T) {
 	impatient(t)
 	d := newDatabase(t)

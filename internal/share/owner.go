@@ -124,16 +124,17 @@ func (o *Owner) begin(temporary string, words []uint64) error {
 	if o.info, err = os.Lstat(temporary); err != nil {
 		return err
 	}
-	for _, lock := range []struct {
-		of   Database
-		byte int64
-	}{{o.database, tenureByte(o.nonce)}, {o.file, ownerByte}} {
-		if ok, err := lock.of.TryLockByte(lock.byte); err != nil || !ok {
-			return cmp.Or(err, ErrOwned)
-		}
+	if ok, err := o.database.TryLockByte(tenureByte(o.nonce)); err != nil || !ok {
+		return cmp.Or(err, errLocked)
+	}
+	if ok, err := o.file.TryLockByte(ownerByte); err != nil || !ok {
+		return cmp.Or(err, ErrOwned)
 	}
 	return os.Rename(temporary, o.path)
 }
+
+// errLocked is the error of an owner who cannot begin a tenure. Who may only read the database can cause it, see the package's document.
+var errLocked = errors.New("another program has locked bytes of the database beyond its end (see /proc/locks)")
 
 // dying is how often noOtherOwner looks.
 const dying = 100

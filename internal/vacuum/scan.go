@@ -103,13 +103,15 @@ func (s *scan) piece() (err error) {
 	if err != nil {
 		return err
 	}
-	defer snap.Release()
 	s.snapshot = snap.Value()
-	defer func() { s.snapshot = nil }()
+	defer func() {
+		s.snapshot = nil
+		err = cmp.Or(s.p.End(snap), err) // the pages of a state that is lost are free, or another process writes them
+	}()
 	defer s.snapshot.Image().CatchFault(debug.SetPanicOnFault(true), &err)
 	s.targets, s.found, s.visited = s.targets[:0], 0, 0
 	s.most = max(s.most, 2*uint64(s.snapshot.Meta.HighWater)+maxReads)
-	tx := &bucket.Tx{Source: s.snapshot.Image()}
+	tx := &bucket.Tx{Source: source(snap)}
 	buckets := make([]bucket.Bucket, 1, 8)
 	buckets[0].OpenRoot(tx, s.snapshot.Meta.Root, s.snapshot.Meta.Sequence)
 	for i := 1; i < len(s.stack); i++ {
@@ -151,8 +153,15 @@ func (s *scan) piece() (err error) {
 		s.stack = append(s.stack, place{name: name})
 		buckets = append(buckets, *child)
 	}
-	err = s.audit()
-	return cmp.Or(s.p.Lost(s.snapshot), err) // the pages of a state that is lost are free
+	return s.audit()
+}
+
+// source is what a scan reads a state from.
+func source(snap pager.Snapshot) tree.Reader {
+	if f := snap.Foreign(); f != nil {
+		return f
+	}
+	return snap.Value().Image()
 }
 
 // audit is damage if a page that was met is free: what is written there would be damage to what it holds.

@@ -39,7 +39,8 @@ var sharedCases = map[string]func(*errorRow){
 				defer view.Close()
 				readers, err := view.Readers()
 				must(r, err)
-				return view.EndReader(readers[0].Slot)
+				_, err = view.EndReader(readers[0])
+				return err
 			})
 		})
 	},
