@@ -51,7 +51,8 @@ type Owner struct {
 	warn     func(error)
 
 	publishing, figuring sync.Mutex
-	states, figures      uint64 // sequences, which are not read back from the file
+	states, figures      uint64 // sequences, which are not read back from the file,
+	published            [stateFields]uint64
 
 	clearing sync.Mutex // serializes Reap
 
@@ -92,9 +93,8 @@ func Create(dir string, id Identity, database Database, first State, opts Option
 	words := [wordSlots]uint64{wordMagic: magic, wordVersion: version, wordSize: fileSize, wordNonce: o.nonce,
 		wordBoot: boot[0], wordBoot + 1: boot[1], wordDev: id.Dev, wordInode: id.Ino, wordPages: id.PageSize,
 		wordPID: uint64(os.Getpid()), wordSince: uint64(time.Now().UnixNano()), wordState: o.states}
-	for i, w := range first.pack() {
-		words[wordState+1+i] = w
-	}
+	o.published = first.pack()
+	copy(words[wordState+1:], o.published[:])
 	if err := o.begin(temporary, words[:]); err != nil {
 		return nil, errors.Join(err, os.Remove(temporary), database.UnlockByte(tenureByte(o.nonce)), o.release())
 	}
@@ -186,8 +186,11 @@ func (o *Owner) Publish(s State) {
 	o.at("publish")
 	o.words.Store(wordState, o.states+1)
 	for i, w := range s.pack() {
-		o.at("field")
-		o.words.Store(wordState+1+i, w)
+		if w != o.published[i] { // what is the same costs nothing
+			o.at("field")
+			o.words.Store(wordState+1+i, w)
+			o.published[i] = w
+		}
 	}
 	o.states += 2
 	o.words.Store(wordState, o.states)
