@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,7 +145,10 @@ func (w *watcher) say(format string, args ...any) {
 
 func (w *watcher) explain(err error) error {
 	e := &cli.FileError{File: w.file, Err: err}
+	var path *fs.PathError
 	switch {
+	case errors.Is(err, fs.ErrPermission) && errors.As(err, &path) && path.Path != w.file:
+		return shareError(w.Call, filepath.Dir(path.Path), w.file, err)
 	case errors.Is(err, holdfast.ErrNotShared):
 		e.What = "no program has it open and shares it"
 		e.Next = "start the program with HOLDFAST_SHARE=on in its environment, and give watch the same; or wait for it with --follow"
