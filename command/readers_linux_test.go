@@ -311,12 +311,17 @@ func TestReadersNoPermission(t *testing.T) {
 		wantIn(t, as(append(args, "b.db")...), 1, "", "b.db: no permission to open its share in share"+sudo)
 	}
 	wantIn(t, as("top"), 1, "", "share: no permission to open the shares in it"+sudo)
-	// watch said that this user may not open b.db, whose mode lets everyone read it.
+	// A file that all may read: it is the share that is closed to others.
 	check(t, os.Chmod("b.db", 0o644))
-	watch := process(t, "watch", "b.db")
-	watch.Env = append(watch.Env, "HOLDFAST_SHARE="+share, "HOLDFAST_STATS=")
-	watch.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	wantIn(t, runProcess(t, watch), 1, "", "b.db: no permission to open its share in "+share+sudo)
+	for args, want := range map[string]string{
+		"watch b.db":              "b.db: no permission to open its share in " + share + sudo,
+		"info b.db --timeout 1ms": ", and no permission to open its share" + sudo + ": the share is for the user and the group of the file, and root",
+	} {
+		cmd := process(t, strings.Fields(args)...)
+		cmd.Env = append(cmd.Env, "HOLDFAST_SHARE="+share)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		wantIn(t, runProcess(t, cmd), 1, "", want)
+	}
 	// The share is for those who may read the database.
 	check(t, owner(t, "c.db", "share").Close())
 	check(t, os.Chown("c.db", 0, nobody))

@@ -127,14 +127,16 @@ func (a *App) inUse(path string, err, notShared error) error {
 	case errors.Is(notShared, errors.ErrUnsupported):
 		return err
 	case errors.Is(notShared, holdfast.ErrNotShared):
-		e.Next = "stop that program, or wait longer with --timeout (a program on Holdfast can be read while it runs if it is started with HOLDFAST_SHARE=on in its environment; its log says if that failed)"
+		e.Next = "stop that program, or wait longer with --timeout (a program on Holdfast can be read while it runs if it is started with HOLDFAST_SHARE=on or a directory in its environment, and this command with the same)"
+		return e
+	}
+	if errors.Is(notShared, fs.ErrPermission) {
+		e.What += ", and no permission to open its share"
+		e.Next = "run the command as a user who may, for example with sudo: the share is for the user and the group of the file, and root"
 		return e
 	}
 	e.What += ", and not to be read through it: " + a.Plain(notShared)
 	e.Next = "stop that program, or wait longer with --timeout"
-	if errors.Is(notShared, fs.ErrPermission) {
-		e.Next = "run the command as a user who may, for example with sudo"
-	}
 	return e
 }
 

@@ -97,14 +97,14 @@ func CopyLeaf(buf []byte, id ID, from Page, end int) Encoder {
 }
 
 // SetValue changes the value of element i of a copied leaf page to one of the same
-// length.
-func (e *Encoder) SetValue(i int, value []byte) {
-	at := HeaderSize + i*LeafElementSize
-	h := e.buf[at : at+LeafElementSize]
-	start := at + int(order.Uint32(h[4:])) + int(order.Uint32(h[8:]))
-	if n := copy(e.buf[start:start+int(order.Uint32(h[12:]))], value); n != len(value) {
-		panic(fmt.Sprintf("page %d: a value of %d bytes takes the place of %d", e.id, len(value), n))
+// length. The error is that the page it was copied from has been changed from outside.
+func (e *Encoder) SetValue(i int, value []byte) error {
+	_, mid, end, _, ok := LeafBounds(e.buf[:e.data], HeaderSize+i*LeafElementSize)
+	if !ok || end-mid != uint64(len(value)) {
+		return Corruptf(e.id, "a value of %d bytes takes the place of another length", len(value))
 	}
+	copy(e.buf[mid:end], value)
+	return nil
 }
 
 // Finish ends the page: what lies past its content becomes zero, and if seal is

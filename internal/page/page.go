@@ -65,12 +65,22 @@ type Page struct {
 	count      int
 	leaf       bool
 	unverified bool
+	overflow   uint32 // as it was when the run was cut out: the file may be changed from outside
 }
 
 // Parse checks run as the branch or leaf page id: its number, its type, and
 // that the element array lies inside. What the elements point to is checked
 // when they are read. An inline page is parsed with the id 0.
 func Parse(run []byte, id ID) (Page, error) {
+	p, err := parse(run, id)
+	if err == nil {
+		p.overflow = order.Uint32(run[12:])
+	}
+	return p, err
+}
+
+// parse is Parse without overflow.
+func parse(run []byte, id ID) (Page, error) {
 	if len(run) < HeaderSize {
 		return Page{}, Corruptf(id, "page of %d bytes is shorter than its header", len(run))
 	}
@@ -98,7 +108,7 @@ func (p Page) IsLeaf() bool { return p.leaf }
 func (p Page) Count() int { return p.count }
 
 // Overflow is the number of pages after the first that belong to this one.
-func (p Page) Overflow() uint32 { return order.Uint32(p.buf[12:]) }
+func (p Page) Overflow() uint32 { return p.overflow }
 
 // Pages is the number of pages of the run: 1 + Overflow.
 func (p Page) Pages() uint64 { return uint64(p.Overflow()) + 1 }
@@ -308,12 +318,11 @@ func (p Page) Packed() (end int, ok bool) {
 	next := uint64(HeaderSize + p.count*LeafElementSize)
 	var last []byte
 	for i := range p.count {
-		key, value, _, ok := p.LeafAt(i)
-		if start, _ := p.bounds(i); !ok || start != next || i > 0 && bytes.Compare(last, key) >= 0 {
+		start, mid, stop, _, ok := LeafBounds(p.buf, HeaderSize+i*LeafElementSize)
+		if !ok || start != next || i > 0 && bytes.Compare(last, p.buf[start:mid]) >= 0 {
 			return 0, false
 		}
-		next += uint64(len(key) + len(value))
-		last = key
+		next, last = stop, p.buf[start:mid]
 	}
 	return int(next), true
 }
@@ -388,7 +397,7 @@ func (m *Image) Page(id ID) (Page, error) {
 	if order.Uint32(m.data[start+12:]) != 0 {
 		return m.UnsealedPage(id)
 	}
-	return Parse(m.data[start:end:end], id)
+	return parse(m.data[start:end:end], id)
 }
 
 // UnsealedPage is Page without a look at the seal.
@@ -403,7 +412,9 @@ func (m *Image) UnsealedPage(id ID) (Page, error) {
 		if err != nil {
 			return Page{}, err
 		}
-		return Parse(run, id)
+		p, err := parse(run, id)
+		p.overflow = over
+		return p, err
 	}
-	return Parse(m.data[start:end:end], id)
+	return parse(m.data[start:end:end], id)
 }

@@ -75,7 +75,7 @@ func (m *Image) firstPage(id ID) (Page, error) {
 		p.unverified = true
 		return p, nil
 	}
-	return m.verify(p)
+	return m.verify(p, id)
 }
 
 // Verify makes of an unverified page a verified one: it reads all of it.
@@ -83,14 +83,15 @@ func (m *Image) Verify(p Page) (Page, error) {
 	if !p.unverified {
 		return p, nil
 	}
-	if p.unverified = false; m.isVerified(p.ID()) {
+	id := p.ID()
+	if p.unverified = false; m.isVerified(id) {
 		return p, nil
 	}
-	return m.verify(p)
+	return m.verify(p, id)
 }
 
-func (m *Image) verify(p Page) (Page, error) {
-	id := p.ID()
+// verify verifies p, the page id, of which isVerified has just said no.
+func (m *Image) verify(p Page, id ID) (Page, error) {
 	m.verified.passes.Add(1)
 	if CheckSeal(p.buf, id) == WrongSeal {
 		return Page{}, WrongSealError(id)

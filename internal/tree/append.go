@@ -348,6 +348,9 @@ func (t *Tree) reopen(size int) error {
 		parent := g.path[len(g.path)-1]
 		n, err = t.editChild(parent, len(parent.items)-1)
 	}
+	if err == nil {
+		err = n.isLike(true, p.Count())
+	}
 	if err != nil {
 		return err
 	}

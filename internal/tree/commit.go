@@ -308,7 +308,7 @@ func (t *Tree) writeKids(n *node, fill float64, depth int) error {
 func (t *Tree) writeThinLeaf(n *node, depth int) (done bool, err error) {
 	end, ok := n.thin.Packed()
 	first, _, _, some := n.thin.LeafAt(0)
-	if !ok || !some || n.thin.End()+uint64(n.addedSize) > uint64(fullPage(t.edit.w.PageSize())) {
+	if !ok || !some || uint64(end)+uint64(n.addedSize) > uint64(fullPage(t.edit.w.PageSize())) {
 		return false, n.thicken()
 	}
 	if n.added > 0 {
@@ -317,7 +317,9 @@ func (t *Tree) writeThinLeaf(n *node, depth int) (done bool, err error) {
 	return true, t.writeCopy(n, first, depth == 0, func(buf []byte, id page.ID) (page.Encoder, error) {
 		enc := page.CopyLeaf(buf, id, n.thin, end)
 		for _, c := range n.changes {
-			enc.SetValue(c.index, c.value)
+			if err := enc.SetValue(c.index, c.value); err != nil {
+				return enc, err
+			}
 		}
 		return enc, nil
 	})

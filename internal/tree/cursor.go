@@ -359,10 +359,14 @@ func (c *Cursor) editHere() (*node, error) {
 	}
 	n, err := c.t.editRoot()
 	for i := range c.stack {
+		f := &c.stack[i]
+		if err == nil {
+			err = n.isLike(f.leaf(), f.count)
+		}
 		if err != nil {
 			return nil, err
 		}
-		c.stack[i].place = place{n: n}
+		f.place = place{n: n}
 		if i+1 < len(c.stack) {
 			n, err = c.t.editChild(n, c.stack[i].index)
 		}

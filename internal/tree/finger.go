@@ -185,7 +185,14 @@ func (t *Tree) editPointed() (*node, error) {
 	f := &t.work.finger
 	n, err := t.editRoot()
 	for depth := 0; depth < f.depth && err == nil; depth++ {
-		n, err = t.editChild(n, int(f.path[depth]))
+		i := int(f.path[depth])
+		if n.leaf || i >= n.count() {
+			return nil, n.isLike(false, i+1)
+		}
+		n, err = t.editChild(n, i)
+	}
+	if err == nil {
+		err = n.isLike(true, f.leaf.count())
 	}
 	if err != nil {
 		return nil, err

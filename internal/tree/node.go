@@ -91,6 +91,15 @@ func (n *node) open(p page.Page, full int) error {
 	return nil
 }
 
+// isLike is nil if n, made of a page that was looked at before, is a leaf or branch of as many elements as that was. Else
+// the file was changed from outside, and a place in that page is none in n.
+func (n *node) isLike(leaf bool, count int) error {
+	if n.leaf != leaf || n.count() != count {
+		return page.Corruptf(n.base, "has changed since it was read: something else writes to the file")
+	}
+	return nil
+}
+
 // thicken turns the elements of a thin node into items.
 func (n *node) thicken() error {
 	if !n.thin.Valid() {

@@ -338,7 +338,8 @@ func (t *Tree) put(key, value []byte, flags, refuse uint32) (bool, error) {
 	n := t.work.finger.leaf.n
 	if !known || n == nil {
 		var err error
-		if n, err = t.editLeaf(key); err == nil && !known {
+		n, err = t.editLeaf(key)
+		if err == nil && !(known && t.work.finger.searched) { // else it is the leaf of that search
 			i, exact, err = n.find(key)
 		}
 		if err != nil {
