@@ -113,8 +113,8 @@ func (c *Config) sharedViews(t *Table, engines []Engine, paths *[3]string) error
 // SharedCopy measures a copy of a database that a program writes to, made by another process, beside cp, which copies the same
 // bytes and no state of the database.
 func SharedCopy(c Config) (t Table, err error) {
-	const cp, hot, none = "cp", "holdfast, another process", "no copy"
-	t = Table{Columns: []string{none, cp, hot}, Peer: cp, Ours: hot}
+	const cp, hot, none, held = "cp", "holdfast, another process", "no copy", "no copy, a reader of its own"
+	t = Table{Columns: []string{none, held, cp, hot}, Peer: cp, Ours: hot}
 	path, err := c.path("shared-copy", "holdfast")
 	if err != nil {
 		return t, err
@@ -138,7 +138,10 @@ func SharedCopy(c Config) (t Table, err error) {
 	rate := Row{Workload: "copied", Unit: " MiB/s", More: true}
 	tail := Row{Workload: "durable one-key commits meanwhile, 99th percentile", Unit: "ns"}
 	copies := map[string]func(out string) error{
-		none: func(string) error { time.Sleep(c.Time); return nil },
+		none: func(string) error { time.Sleep(c.Time / 2); return nil },
+		held: func(string) error { // whose pages are not used again
+			return db.View(func(*holdfast.Tx) error { time.Sleep(c.Time / 2); return nil })
+		},
 		cp: func(out string) error {
 			return exec.Command("cp", "--reflink=never", path, out).Run()
 		},
@@ -171,6 +174,7 @@ func SharedCopy(c Config) (t Table, err error) {
 	}
 	rate.Cells, tail.Cells = cellsOf(rates), cellsOf(tails)
 	delete(rate.Cells, none)
+	delete(rate.Cells, held)
 	t.Rows = append(t.Rows, rate, tail)
 	t.ratioAtLeast("copy by another process", cp, rates[hot], rates[cp], copyLeast)
 	t.ratioAtMost("commits during it, 99th percentile", "without a copy", tails[hot], tails[none], copyTailMost)
