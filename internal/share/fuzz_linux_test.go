@@ -26,6 +26,8 @@ func FuzzShareFile(f *testing.F) {
 	f.Add(word(wordFigures+1, ended), word(wordSlots+slotWords, ended), uint32(fileSize-8))
 	f.Add(word(), word(), uint32(4096))
 	f.Add(word(), word(), uint32(1))
+	// A word that the owner did not write again, as it had not changed, was what another process had made of it.
+	f.Add(word(wordState+3, 77), word(), uint32(0))
 	f.Fuzz(func(t *testing.T, first, second []byte, size uint32) {
 		impatient(t)
 		d := newDatabase(t)
