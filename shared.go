@@ -39,7 +39,7 @@ func DefaultShareDir() string { return share.DefaultDir() }
 // that wraps ErrOwnerGone or ErrReaderEnded; it is kept by the transaction as damage is (Tx.Err), and is no panic. Those without an
 // error to return give nothing: Get nil, and Bucket nil, too. If
 // the other process could not make durable what was read, the error wraps ErrStopped. The DB itself
-// stays usable: the next transaction reads from whoever has the database open and shares it then, or fails with ErrNotShared.
+// stays usable: the next transaction reads through the process that shares the database then, or fails with ErrNotShared.
 //
 // Of options, which may be nil, Share is where to look (with "" in DefaultShareDir), and OpenFile, NoSeals, OnDamage, ReadAhead, MmapFlags,
 // Mlock, Logger and NoStatistics are as for Open; the others do not count. The environment variables HOLDFAST_* add to them. The directory,

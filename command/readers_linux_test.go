@@ -239,7 +239,7 @@ func TestTopOfKilled(t *testing.T) {
 	wantIn(t, run(t, "readers", "b.db", "--dir", dir), 0, "No other process reads it.", "")
 }
 
-// killing is an output that kills the process behind the first line, and waits for its end.
+// killing is a writer: at the first line it kills the process, and waits for its end.
 type killing struct {
 	p     *exec.Cmd
 	lines int

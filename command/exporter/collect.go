@@ -119,7 +119,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 
 func (r *reading) labels() labels { return labels{r.Path, filepath.Base(r.Program)} }
 
-// look reads all shares: those with an owner, those that an owner was seen of before and that nobody has removed, and how many are left out.
+// look reads all shares: those with an owner, those whose owner has died since an earlier look, if they are still there, and how many are left out.
 func (c *collector) look() (living []reading, dead []labels, left int) {
 	all, passed, err := readAll(c.dir)
 	left = passed

@@ -129,7 +129,7 @@ func readersOf(v *share.View) ([]reader, error) {
 		return nil, err
 	}
 	newest, err := v.State()
-	if err != nil && !errors.Is(err, share.ErrBusy) { // by a program that was stopped while it wrote: how far they are behind is not known
+	if err != nil && !errors.Is(err, share.ErrBusy) { // ErrBusy: the owner was stopped while it published, so how far they are behind is not known
 		return nil, err
 	}
 	readers := []reader{}

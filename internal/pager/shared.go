@@ -58,7 +58,7 @@ func (p *Pager) Share(dir string, warn func(error)) error {
 		return ErrDatabaseNotOpen
 	}
 	p.shared.owner, err = share.Create(dir, id, database, p.shareState(p.states.Current()), share.Options{Like: database, Warn: func(err error) {
-		p.byTimer.Add(1) // whoever called has the lock
+		p.byTimer.Add(1) // the caller of Warn has the lock
 		go func() {
 			defer p.byTimer.Done()
 			warn(err) // which may use the database

@@ -21,7 +21,7 @@ import (
 	"holdfast/internal/vfs"
 )
 
-// sharedPath is where a test's database is shared.
+// sharedDir is where a test's database is shared.
 func sharedDir(path string) string { return filepath.Join(filepath.Dir(path), "share") }
 
 // openOwner opens a database that is shared.
@@ -448,7 +448,7 @@ func TestOpenSharedHostile(t *testing.T) {
 				for range tx.Check() {
 				}
 				_, err := tx.WriteTo(io.Discard)
-				return errors.Join(err, sees2(tx))
+				return errors.Join(err, walkAll(tx))
 			})
 			_ = reader.FileState()
 			must(t, reader.Close())
@@ -457,8 +457,8 @@ func TestOpenSharedHostile(t *testing.T) {
 	}
 }
 
-// sees2 walks what there is.
-func sees2(tx *holdfast.Tx) error {
+// walkAll reads all buckets and keys.
+func walkAll(tx *holdfast.Tx) error {
 	return tx.ForEach(func(_ []byte, b *holdfast.Bucket) error {
 		if b == nil { // a key
 			return nil

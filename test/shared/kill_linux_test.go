@@ -21,8 +21,8 @@ import (
 // killFor is how long an ordinary run kills.
 const killFor = 25 * time.Second
 
-// town is a database with its processes.
-type town struct {
+// fixture is a database with its processes.
+type fixture struct {
 	t       *testing.T
 	file    string
 	random  *rand.Rand
@@ -32,11 +32,11 @@ type town struct {
 	started int
 }
 
-func newTown(t *testing.T, seed uint64) *town {
-	return &town{t: t, file: filepath.Join(t.TempDir(), "db"), random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
+func newFixture(t *testing.T, seed uint64) *fixture {
+	return &fixture{t: t, file: filepath.Join(t.TempDir(), "db"), random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
 }
 
-func (w *town) start(role string) *process.Process {
+func (w *fixture) start(role string) *process.Process {
 	w.t.Helper()
 	w.started++
 	p := &process.Process{
@@ -49,17 +49,17 @@ func (w *town) start(role string) *process.Process {
 	return p
 }
 
-// roleOf is a random one.
-func (w *town) one(roles ...string) string { return roles[w.random.IntN(len(roles))] }
+// one is a random one of some roles.
+func (w *fixture) one(roles ...string) string { return roles[w.random.IntN(len(roles))] }
 
-func (w *town) newOwner() {
+func (w *fixture) newOwner() {
 	w.owner = w.start(w.one("owner", "periodic", "vacuuming", "vacuuming", "bbolt"))
 }
 
-func (w *town) newReader() *process.Process { return w.start(w.one("reader", "slow", "copier")) }
+func (w *fixture) newReader() *process.Process { return w.start(w.one("reader", "slow", "copier")) }
 
 // stillRuns sees that a process has not ended by itself, which readers do that have read what is no state.
-func (w *town) stillRuns(p *process.Process) {
+func (w *fixture) stillRuns(p *process.Process) {
 	w.t.Helper()
 	if !p.Running() {
 		w.t.Fatalf("%s has ended: %s", p.Log, p.LastWords())
@@ -67,7 +67,7 @@ func (w *town) stillRuns(p *process.Process) {
 }
 
 // kill kills a process, after a look at what a reader has said.
-func (w *town) kill(p *process.Process) {
+func (w *fixture) kill(p *process.Process) {
 	w.t.Helper()
 	w.stillRuns(p)
 	p.Kill()
@@ -82,7 +82,7 @@ func (w *town) kill(p *process.Process) {
 }
 
 // endOne ends a reader through the share, as a person does.
-func (w *town) endOne() {
+func (w *fixture) endOne() {
 	file, err := vfs.OpenOS(w.file, os.O_RDONLY, 0, nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -105,7 +105,7 @@ func (w *town) endOne() {
 }
 
 // step does something to the processes.
-func (w *town) step() {
+func (w *fixture) step() {
 	w.t.Helper()
 	i := w.random.IntN(len(w.readers))
 	switch w.random.IntN(10) {
@@ -140,7 +140,7 @@ func TestKilled(t *testing.T) {
 	seeds, _ := soak.Seeds(t, uint64(time.Now().UnixNano()), 1)
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := newTown(t, seed)
+			w := newFixture(t, seed)
 			w.newOwner()
 			for range 3 {
 				w.readers = append(w.readers, w.newReader())
@@ -171,12 +171,12 @@ func TestKilled(t *testing.T) {
 }
 
 // change commits a change.
-func (w *town) change(db *holdfast.DB) error {
+func (w *fixture) change(db *holdfast.DB) error {
 	return db.Update(func(tx *holdfast.Tx) error { return changeIn(tx, w.random) })
 }
 
 // sound sees that the database is what some transaction has left, for both engines.
-func (w *town) sound() {
+func (w *fixture) sound() {
 	w.t.Helper()
 	db, err := holdfast.Open(w.file, 0o600, &holdfast.Options{Timeout: 10 * time.Second})
 	if err != nil {
@@ -195,7 +195,7 @@ func (w *town) sound() {
 // TestStoppedReader stops a reader in a transaction for a while: its pages stay, it is named, and when it is ended they are used
 // again, though it stands still.
 func TestStoppedReader(t *testing.T) {
-	w := newTown(t, 1)
+	w := newFixture(t, 1)
 	db, err := holdfast.Open(w.file, 0o600, &holdfast.Options{Share: shareDir(w.file), NoSync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestStoppedReader(t *testing.T) {
 	}
 	grow(50)
 	reader := w.start("slow")
-	await(t, reader, func() bool { return db.Stats().OldestReader.Behind > 0 || grow1(grow) })
+	await(t, reader, func() bool { return db.Stats().OldestReader.Behind > 0 || growOne(grow) })
 	if err := syscall.Kill(pidOf(t, w), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestStoppedReader(t *testing.T) {
 
 // TestDeadReader kills a reader in a transaction: what it held is free a moment later, though the owner commits nothing.
 func TestDeadReader(t *testing.T) {
-	w := newTown(t, 2)
+	w := newFixture(t, 2)
 	db, err := holdfast.Open(w.file, 0o600, &holdfast.Options{Share: shareDir(w.file), NoSync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -270,13 +270,13 @@ func TestDeadReader(t *testing.T) {
 	}
 }
 
-func grow1(grow func(int)) bool {
+func growOne(grow func(int)) bool {
 	grow(1)
 	return false
 }
 
 // readersOf are those of the share.
-func (w *town) readersOf(t *testing.T) []share.ReaderInfo {
+func (w *fixture) readersOf(t *testing.T) []share.ReaderInfo {
 	t.Helper()
 	list, err := share.List(shareDir(w.file))
 	if err != nil || len(list) != 1 {
@@ -295,7 +295,7 @@ func (w *town) readersOf(t *testing.T) []share.ReaderInfo {
 }
 
 // pidOf is the one reader that there is.
-func pidOf(t *testing.T, w *town) int {
+func pidOf(t *testing.T, w *fixture) int {
 	t.Helper()
 	readers := w.readersOf(t)
 	if len(readers) != 1 {
