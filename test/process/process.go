@@ -24,6 +24,8 @@ type Process struct {
 	Env    []string // besides that of this program
 	Log    string   // the file to which is added what it prints
 
+	Prepare func(*exec.Cmd) // changes how it starts, unless it is nil
+
 	cmd    *exec.Cmd
 	from   int64         // where the log of this start begins
 	exited chan struct{} // closed when it has ended
@@ -43,6 +45,9 @@ func (p *Process) Start() error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.SysProcAttr = dieWithParent()
+	if p.Prepare != nil {
+		p.Prepare(cmd)
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -38,10 +39,20 @@ func newFixture(t *testing.T, seed uint64) *fixture {
 
 func (w *fixture) start(role string) *process.Process {
 	w.t.Helper()
+	return w.startIn(0, role)
+}
+
+// confined are the namespaces of a container, as far as they matter here: each of its processes has another number outside.
+const confined = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
+
+// startIn starts a role in new namespaces.
+func (w *fixture) startIn(namespaces uintptr, role string) *process.Process {
+	w.t.Helper()
 	w.started++
 	p := &process.Process{
 		Binary: os.Args[0], Env: []string{roleVariable + "=" + role, fileVariable + "=" + w.file},
-		Log: filepath.Join(w.t.TempDir(), fmt.Sprintf("%s-%d.log", role, w.started)),
+		Log:     filepath.Join(w.t.TempDir(), fmt.Sprintf("%s-%d.log", role, w.started)),
+		Prepare: func(cmd *exec.Cmd) { cmd.SysProcAttr.Cloneflags = namespaces },
 	}
 	if err := p.Start(); err != nil {
 		w.t.Fatal(err)
@@ -53,10 +64,21 @@ func (w *fixture) start(role string) *process.Process {
 func (w *fixture) one(roles ...string) string { return roles[w.random.IntN(len(roles))] }
 
 func (w *fixture) newOwner() {
-	w.owner = w.start(w.one("owner", "periodic", "vacuuming", "vacuuming", "bbolt"))
+	w.owner = w.startIn(w.somewhere(), w.one("owner", "periodic", "vacuuming", "vacuuming", "bbolt"))
 }
 
-func (w *fixture) newReader() *process.Process { return w.start(w.one("reader", "slow", "copier")) }
+func (w *fixture) newReader() *process.Process {
+	return w.startIn(w.somewhere(), w.one("reader", "slow", "copier"))
+}
+
+// somewhere is in a container now and then, which only root can make.
+func (w *fixture) somewhere() uintptr {
+	if os.Geteuid() != 0 || w.random.IntN(3) > 0 {
+		return 0
+	}
+	w.counts["(confined)"]++
+	return confined
+}
 
 // stillRuns sees that a process has not ended by itself, which readers do that have read what is no state.
 func (w *fixture) stillRuns(p *process.Process) {
@@ -240,7 +262,17 @@ func TestStoppedReader(t *testing.T) {
 }
 
 // TestDeadReader kills a reader in a transaction: what it held is free a moment later, though the owner commits nothing.
-func TestDeadReader(t *testing.T) {
+func TestDeadReader(t *testing.T) { deadReader(t, 0) }
+
+// TestDeadReaderConfined is TestDeadReader with a reader that is process 1 of a container.
+func TestDeadReaderConfined(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a pid namespace")
+	}
+	deadReader(t, confined)
+}
+
+func deadReader(t *testing.T, namespaces uintptr) {
 	w := newFixture(t, 2)
 	db, err := holdfast.Open(w.file, 0o600, &holdfast.Options{Share: shareDir(w.file), NoSync: true})
 	if err != nil {
@@ -252,13 +284,16 @@ func TestDeadReader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reader := w.start("slow")
+	reader := w.startIn(namespaces, "slow")
 	await(t, reader, func() bool {
 		if err := w.change(db); err != nil {
 			t.Fatal(err)
 		}
 		if db.Stats().OldestReader.Behind == 0 {
 			return false
+		}
+		if inside := pidOf(t, w) == 1; inside != (namespaces != 0) {
+			t.Errorf("the reader calls itself %d", pidOf(t, w))
 		}
 		reader.Kill()
 		return true

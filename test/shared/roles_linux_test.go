@@ -182,7 +182,7 @@ func duplicate(file string) error {
 	if err != nil {
 		return err
 	}
-	out := fmt.Sprintf("%s.copy-%d", file, os.Getpid())
+	out := fmt.Sprintf("%s.copy-%d", file, time.Now().UnixNano()) // processes of several containers have one number
 	defer os.Remove(out)
 	for {
 		err := db.View(func(tx *holdfast.Tx) error { return tx.CopyFile(out, 0o600) })
