@@ -111,7 +111,7 @@ bench-vacuum: ## vacuum during reads and writes, and compacting; which targets a
 	cd bench && $(GO) run ./cmd/bench-vacuum $(BENCHFLAGS) $(BENCH)
 
 .PHONY: bench-blob
-bench-blob: ## blobs compared with SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt; which targets are met (BENCH="blob-write blob-bytes blob-rows blob-memory blob-read blob-remove" BENCHFLAGS="-full -v -json")
+bench-blob: ## blobs compared with SHA-256, pwrite, bbolt, files and, with DOLT=1, Dolt; which targets are met (BENCH="blob-write blob-bytes blob-rows blob-memory blob-read blob-remove blob-small" BENCHFLAGS="-full -v -json")
 	$(if $(DOLT),cd bench/dolt && $(GO) build -tags gms_pure_go -o ../../bin/bench-dolt .)
 	cd bench && HOLDFAST_DOLT=$(if $(DOLT),$(CURDIR)/bin/bench-dolt) $(GO) run ./cmd/bench-blob $(BENCHFLAGS) $(BENCH)
 

@@ -17,6 +17,7 @@ type BlobConfig struct {
 	Rows      int    // with small values
 	Sized     int    // rows with values of 100 B to 1 MB
 	Reads     int    // random ones
+	Small     int    // blobs of 1 kB
 	Dolt      string // the program made of bench/dolt; none: Dolt does not take part
 }
 
@@ -24,10 +25,10 @@ type BlobConfig struct {
 // quotes. The latter needs 4 GiB of disk.
 var (
 	BlobQuick = Config{Rounds: 3, Blobs: BlobConfig{
-		Written: 32 << 20, Amplified: 64 << 20, Large: 256 << 20, Rows: 200_000, Sized: 20_000, Reads: 1000,
+		Written: 32 << 20, Amplified: 64 << 20, Large: 256 << 20, Rows: 200_000, Sized: 20_000, Reads: 1000, Small: 100_000,
 	}}
 	BlobFull = Config{Rounds: 5, Blobs: BlobConfig{
-		Written: 256 << 20, Amplified: 1e9, Large: 1e9, Rows: 200_000, Sized: 200_000, Reads: 10_000,
+		Written: 256 << 20, Amplified: 1e9, Large: 1e9, Rows: 200_000, Sized: 200_000, Reads: 10_000, Small: 1_000_000,
 	}}
 )
 

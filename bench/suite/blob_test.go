@@ -20,7 +20,7 @@ import (
 // tinyBlobs is as small as the groups about blobs can be.
 func tinyBlobs(t *testing.T) Config {
 	return Config{Dir: t.TempDir(), Rounds: 1, Log: io.Discard, Blobs: BlobConfig{
-		Written: 1 << 20, Amplified: 2 << 20, Large: 3<<20 + 5, Rows: 2000, Sized: 200, Reads: 20,
+		Written: 1 << 20, Amplified: 2 << 20, Large: 3<<20 + 5, Rows: 2000, Sized: 200, Reads: 20, Small: 2000,
 	}}
 }
 

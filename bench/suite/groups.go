@@ -56,4 +56,5 @@ var BlobGroups = []Group{
 	{"blob-memory", BlobMemory},
 	{"blob-read", BlobRead},
 	{"blob-remove", BlobRemove},
+	{"blob-small", BlobSmall},
 }
