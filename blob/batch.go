@@ -290,12 +290,20 @@ func (s *Store) flush() error {
 	return nil
 }
 
-// flushBatch stores the leaves that were gathered. It settles nodes from the highest level
-// down, because a node that is not stored gives up its children, and stores them. Then it
-// settles leaves and brings the index up to date, in the order of its keys.
+// maxAsked is how many short leaves are all looked up in the index before their bytes are stored, at most.
+const maxAsked = 4 << 10
+
+// flushBatch settles nodes from the highest level
+// down, because a node that is not stored gives up its children, then leaves, and brings the index up to date, in the order
+// of its keys. The bytes of chunks are stored when they are settled; those of many short leaves before, so that the index is gone
+// through once.
 func (s *Store) flushBatch(b *batch) error {
-	if err := s.spill(b); err != nil {
-		return err
+	leaves := b.unspilled()
+	many := len(leaves) > maxAsked
+	if many {
+		if err := s.spill(b); err != nil {
+			return err
+		}
 	}
 	for level := b.maxLevel; level > 0; level-- {
 		for _, o := range b.sorted(level, level) {
@@ -307,11 +315,26 @@ func (s *Store) flushBatch(b *batch) error {
 	if err := s.pack(b, b.nodes); err != nil {
 		return err
 	}
+	if !many {
+		for _, o := range b.sorted(0, 0) {
+			if err := s.settle(b, int(o.at)); err != nil {
+				return err
+			}
+		}
+		if err := s.pack(b, leaves); err != nil {
+			return err
+		}
+	}
+	return s.updateIndex(b, many)
+}
+
+// updateIndex brings the index up to date; settles: leaves are not settled yet.
+func (s *Store) updateIndex(b *batch, settles bool) error {
 	list := b.sorted(0, maxLevel)
 	u := s.indexing(b)
 	for _, o := range list {
 		p := &b.entries[o.at]
-		if p.key.level == 0 {
+		if settles && p.key.level == 0 {
 			if err := s.settle(b, int(o.at)); err != nil {
 				return err
 			}
@@ -321,6 +344,18 @@ func (s *Store) flushBatch(b *batch) error {
 		}
 	}
 	return u.end()
+}
+
+// unspilled lists the short leaves that were gathered, and whose bytes are not stored yet.
+func (b *batch) unspilled() []int32 {
+	list := b.list[:0]
+	for i := b.spilled; i < len(b.entries); i++ {
+		if p := &b.entries[i]; p.key.level == 0 && p.state&(hasBytes|appended) == hasBytes {
+			list = append(list, int32(i))
+		}
+	}
+	b.list = list
+	return list
 }
 
 // makeRoom empties the arena.
@@ -340,13 +375,7 @@ func (s *Store) makeRoom(b *batch) error {
 // what turns out to be there is deleted again by the flush, as a long leaf is. A node needs its
 // bytes until it is settled, and its children before them, so it stays.
 func (s *Store) spill(b *batch) error {
-	list := b.list[:0]
-	for i := b.spilled; i < len(b.entries); i++ {
-		if p := &b.entries[i]; p.key.level == 0 && p.state&(hasBytes|appended) == hasBytes {
-			list = append(list, int32(i))
-		}
-	}
-	b.list = list
+	list := b.unspilled()
 	if err := s.skipStored(b, list); err != nil {
 		return err
 	}

@@ -73,8 +73,9 @@ func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) erro
 		c.o.Memory = 64 << 20
 	}
 	err := firstError(s.flush(), s.alone())
-	c.changes = s.changes
-	if s.tx.Writable() { // else several goroutines may use s, and nothing is merged
+	s.fresh()
+	c.changes, c.elsewhere = s.changes, s.elsewhere
+	if s.tx.Writable() { // else several goroutines may use s, and nothing is moved
 		s.checking = true
 		defer func() { s.checking = false }()
 	}
@@ -117,7 +118,8 @@ type checker struct {
 	strays []stray // of the window of bytes
 	loose  []spot  // to be looked at by tidy
 
-	changes uint64 // of the Store, when the check began
+	// Of the Store, when the check began.
+	changes, elsewhere uint64
 
 	gaps   map[string][]gap // of buckets, by their names
 	damage error            // of the file, that was met first

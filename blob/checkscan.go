@@ -230,8 +230,8 @@ func (r *recentScan) upTo(key []byte, fn func(b *holdfast.Bucket, key, v []byte,
 		if r.ended {
 			return twice, nil
 		}
-		if r.c.s.fresh() != r.b {
-			return twice, errChanged // another Store of the transaction has merged it
+		if r.c.s.fresh() != r.b || r.c.s.elsewhere != r.c.elsewhere {
+			return twice, errChanged // another Store of the transaction may have moved some of it
 		}
 		if err := r.read(); err != nil {
 			return twice, err

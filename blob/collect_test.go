@@ -22,10 +22,19 @@ func deleted(t testing.TB) (db *holdfast.DB, kept Ref) {
 		kept = must2(s.Put(random(1, 140*MinLeafSize)))
 		for _, p := range [][]byte{random(1, 200*MinLeafSize), random(2, 300*MinLeafSize), random(3, 5), random(4, MinLeafSize),
 			random(5, 50*MinLeafSize)} {
-			must(t, s.Delete(must2(s.Put(p))))
+			putDead(t, s, p)
 		}
 	})
 	return db, kept
+}
+
+// putDead leaves a blob that waits for Collect: one that is put and deleted at once leaves nothing.
+func putDead(t testing.TB, s *Store, p []byte) Ref {
+	t.Helper()
+	ref := value(t, must2(s.Put(p)), s.flush())
+	must(t, s.Delete(ref))
+	must(t, s.flush())
+	return ref
 }
 
 // only fails the test unless the store holds one blob and nothing else.
@@ -137,8 +146,7 @@ func TestCollectDamagedNodes(t *testing.T) {
 		if removed != 0 || more || !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrMissing) {
 			t.Errorf("%d, %v, %v", removed, more, err)
 		}
-		ref := must2(s.Put([]byte("more")))
-		must(t, s.Delete(ref))
+		putDead(t, s, []byte("more"))
 		removed, more, err = s.Collect(100)
 		if removed != 1 || !more || err != nil {
 			t.Errorf("%d, %v, %v", removed, more, err)

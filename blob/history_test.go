@@ -78,7 +78,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 		if err != nil {
 			return err
 		}
-		// In how large a store the history takes place: how often recent is merged depends on it.
+		// In how large a store the history takes place: how often entries leave recent depends on it.
 		return s.came([]uint64{0, 20, 200, farChunks}[rng.IntN(4)])
 	}))
 	for _, content := range someContents(rng, h.m) {
@@ -426,12 +426,12 @@ func (h *history) foresee() error {
 	return err
 }
 
-// sway has recent merged by the next flush, or the store seem to be of another size: so large that new
+// sway has entries of recent moved by the next flush, or the store seem to be of another size: so large that new
 // chunks come to recent, or to the large bucket beside it.
 func (h *history) sway() error {
 	if recent := h.s.fresh(); recent != nil && h.rng.IntN(2) == 0 {
-		h.note("to be merged")
-		return recent.SetSequence(1 << 50)
+		h.note("much is to be moved")
+		return recent.SetSequence(h.rng.Uint64()<<comeBits | 1<<47)
 	}
 	size := []uint64{0, 300, farChunks, 1 << 40}[h.rng.IntN(4)]
 	h.note("a store of %d chunks", size)

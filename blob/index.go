@@ -35,30 +35,48 @@ func missing(k *chunkKey) error {
 	return fmt.Errorf("chunk %v of level %d: %w", k.addr, k.level, ErrMissing)
 }
 
-// lookup finds a chunk; false if the store has none. What was gathered is flushed first.
+// lookup finds a chunk; false if the store has none. If something of it was gathered, all that was is flushed first.
 func (s *Store) lookup(k *chunkKey) (entry, bool, error) {
-	if err := s.flush(); err != nil {
-		return entry{}, false, err
+	if s.failed != nil {
+		return entry{}, false, s.failed
+	}
+	if s.batch != nil && s.batch.find(k) != nil {
+		if err := s.flush(); err != nil {
+			return entry{}, false, err
+		}
 	}
 	return s.probe(k)
 }
 
-// refer adds to the counts of a chunk that exists: ErrMissing if it does not. A count that
-// gets below zero is an error of the flush: look before with lookup.
-func (s *Store) refer(k *chunkKey, parents, users int64) error {
-	if err := s.writable(); err != nil {
-		return err
+// standing is lookup for a caller that wants the length and the counts only. What was gathered is counted in, and is
+// flushed only where that would not do: so a transaction that deletes many blobs changes the index once.
+func (s *Store) standing(k *chunkKey) (entry, bool, error) {
+	var p *pending
+	if s.batch != nil && s.failed == nil {
+		p = s.batch.find(k)
 	}
-	b, err := s.begin()
+	if p == nil {
+		return s.lookup(k)
+	}
+	e, found, err := s.probe(k)
 	if err != nil {
-		return err
+		return entry{}, false, err
 	}
-	if b.find(k) == nil {
-		if len(b.entries) >= maxPending {
-			if err := s.flush(); err != nil {
-				return err
-			}
-		}
+	came := p.state&hasBytes != 0
+	if !found {
+		e = entry{length: int(p.length)}
+	}
+	parents, users, leased := int64(e.parents)+p.parents, int64(e.users)+p.users, int64(e.leased)+int64(p.leased)
+	if !found && !came || came && k.level > 0 || found && e.lost() || min(parents, users, leased) < 0 {
+		return s.lookup(k)
+	}
+	e.parents, e.users, e.leased = uint64(parents), uint64(users), uint64(leased)
+	return e, true, nil
+}
+
+// refer adds to the counts of a chunk that exists: ErrMissing if it does not.
+func (s *Store) refer(k *chunkKey, parents, users int64) error {
+	if s.batch == nil || s.batch.find(k) == nil {
 		_, found, err := s.probe(k)
 		if err != nil {
 			return err
@@ -67,12 +85,25 @@ func (s *Store) refer(k *chunkKey, parents, users int64) error {
 			return missing(k)
 		}
 	}
+	return s.count(k, parents, users)
+}
+
+// count adds to the counts of a chunk that the caller has looked up. A count that gets below zero is an error of the flush.
+func (s *Store) count(k *chunkKey, parents, users int64) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	if s.batch != nil && len(s.batch.entries) >= maxPending && s.batch.find(k) == nil {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
 	return s.adjust(k, parents, users)
 }
 
-// lend adds n to the leases that hold a chunk, and so to its users. It is for a chunk that exists.
+// lend adds n to the leases that hold a chunk, and so to its users. The caller has looked the chunk up.
 func (s *Store) lend(k *chunkKey, n int32) error {
-	if err := s.refer(k, 0, int64(n)); err != nil {
+	if err := s.count(k, 0, int64(n)); err != nil {
 		return err
 	}
 	s.batch.find(k).leased += n

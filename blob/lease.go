@@ -92,7 +92,7 @@ func (l *Lease) Add(ref Ref) error {
 }
 
 func (l *Lease) add(ref Ref) error {
-	k, e, ok, err := l.s.root(ref)
+	k, e, ok, err := l.s.standingRoot(ref)
 	if err == nil && (!ok || e.dead()) {
 		err = fmt.Errorf("blob %v: %w", ref, ErrNotFound)
 	}
@@ -216,7 +216,7 @@ func (l *Lease) give(limit int) (given int, done bool, err error) {
 
 // unlease takes a lease from a chunk, which may be missing in a store that is damaged.
 func (s *Store) unlease(k *chunkKey) error {
-	e, ok, err := s.lookup(k)
+	e, ok, err := s.standing(k)
 	if err != nil || !ok || e.users == 0 || e.leased == 0 {
 		return err
 	}

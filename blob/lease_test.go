@@ -155,7 +155,7 @@ func leased(t testing.TB, live, ended, dead int) *holdfast.DB {
 		}
 		must(t, s.Delete(ref))
 		for i := range dead {
-			must(t, s.Delete(must2(s.Put(random(uint64(i), 50)))))
+			putDead(t, s, random(uint64(i), 50))
 		}
 	})
 	return db

@@ -296,7 +296,7 @@ var damages = []struct {
 	}},
 	{"entry of another chunk", ErrCorrupt, func(t *testing.T, s *Store, k *chunkKey, e *entry) {
 		other := chunkKey{addr: s.options.Algorithm.sum(random(1, 10))}
-		at, found, err := s.probe(&other)
+		at, found, err := s.lookup(&other)
 		must(t, err)
 		if !found {
 			t.Fatal("no other chunk")

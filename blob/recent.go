@@ -2,35 +2,38 @@ package blob
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
-	"math/bits"
+	"math"
 
 	"holdfast"
 )
 
 // The index is in two buckets. What comes to it comes in the order of hashes, so that
 // each new chunk changes another leaf of a large bucket. New chunks come to a small one, recent,
-// therefore, and are moved to the large one, index, together, when there are enough of them.
+// therefore, and are moved to the large one, index, in the order of their keys: each transaction that brings some
+// moves some, from where the one before has ended, so that none waits for more than it has brought.
 // A chunk is in one of the two; whatever else changes of it is changed where it is.
 //
-// Let a transaction bring k new chunks, with n in the large bucket and r in the small one. Each time all of
-// recent is written, some r/2 entries, and one time in r/k all of index. That is least for
-// r = sqrt(2nk). (This is the merging of two components of an LSM tree: O'Neil et al.,
-// The log-structured merge-tree, Acta Informatica 33, 1996.)
-//
-// A transaction that brings so few chunks that they come to less than one of some 200 pages of the large
-// bucket gains little or nothing by that: they go there at once, and it leaves recent alone, however much
-// larger ones have left in it. So a caller that puts one blob after a large import does not wait for a
-// merge. One that brings no chunk merges nothing either.
+// Let a transaction bring k new chunks, with n in the large bucket and r in the small one, and e in a page. Of the small one it
+// changes r/e pages or k, whichever is less. It moves k, which stand on a share k/r of the n/e pages of the large one. If k is
+// above n/e^2, that is least for r = sqrt(nk), else less with each more, but that there are branches too: a quarter of k for 4n/e.
+// (Two components of an LSM tree, with a rolling merge: O'Neil et al., The log-structured merge-tree, Acta Informatica 33, 1996.)
+// Without recent it is one page for each chunk, but not more than all n/e, and most branches above them.
+// So a transaction that brings fewer than n/5e^2 puts them into the large bucket, and leaves recent alone, however much
+// larger ones have left in it; so does one that brings more than n/5.
+// One that brings no chunk moves none either.
 //
 // Sequences count, for that estimate only: that of index what has come to it, that of dead what was
-// removed from it, that of recent what there is in that one. The first one also
-// tells other Stores of the same transaction that recent is another bucket now: it changes then.
+// removed from it, that of recent, in its lower bits, what there is in that one; in the upper ones stand the first two bytes of the
+// key at which the next move begins. The sequence of index
+// also tells other Stores of the same transaction that there is a bucket recent now: it changes then.
 
 // fresh gives the bucket of new chunks; nil if there is none.
 func (s *Store) fresh() *holdfast.Bucket {
 	if come := s.index.Sequence() & comeMask; come != s.known {
 		s.known = come
+		s.elsewhere++
 		s.recent = s.bucket.Bucket(recentName)
 	}
 	return s.recent
@@ -59,34 +62,22 @@ func (s *Store) came(n uint64) error {
 	return s.index.SetSequence(sequence&^comeMask | s.known)
 }
 
-// fewOf times the size of a page, in bytes, are the chunks in the large bucket of which a new one is one of few.
-const fewOf = 4
+// entryBytes is about what an entry takes of a page that is two thirds full.
+const entryBytes = 70
 
-// placing is what becomes of the new chunks of a transaction.
-type placing struct {
-	direct bool // they come to the large bucket
-	merge  bool // and so does recent
+// perPage is about how many entries a page has.
+func (s *Store) perPage() uint64 { return uint64(s.pageSize / entryBytes) }
+
+// large is about how many chunks are in the large bucket.
+func (s *Store) large() uint64 {
+	n := s.index.Sequence() & comeMask
+	return n - min(n, s.dead.Sequence())
 }
 
-// place decides it for a transaction that brings k new chunks in all, so many of them now.
-func (s *Store) place(coming, k uint64) placing {
-	n, r := s.index.Sequence()&comeMask, coming
-	n -= min(n, s.dead.Sequence())
-	if coming == 0 || k < n/uint64(fewOf*s.pageSize) {
-		return placing{direct: true}
-	}
-	if b := s.fresh(); b != nil {
-		if s.checking {
-			return placing{}
-		}
-		if r += b.Sequence(); r < coming {
-			return placing{direct: true, merge: true}
-		}
-	}
-	high, low := bits.Mul64(r, r)
-	limitHigh, limit := bits.Mul64(2*n, k)
-	worth := k > n/2 || high > limitHigh || high == limitHigh && low > limit
-	return placing{direct: worth, merge: worth}
+// direct tells whether new chunks go to the large bucket, of a transaction that brings k in all.
+func (s *Store) direct(k uint64) bool {
+	n, e := s.large(), s.perPage()
+	return k == 0 || k < n/(5*e*e) || k > n/5
 }
 
 // at gives the bucket in which the index has key, or belongs if it does not.
@@ -124,7 +115,7 @@ func (s *Store) unindex(key []byte) error {
 			if err := b.Delete(key); err != nil {
 				return err
 			}
-			counter, by = b, -min(b.Sequence(), 1)
+			counter, by = b, -min(b.Sequence()&comeMask, 1)
 		}
 	}
 	if err := s.index.Delete(key); err != nil { // where it is in both, of a damaged store, too
@@ -138,8 +129,8 @@ type indexing struct {
 	s      *Store
 	b      *batch
 	direct bool   // new chunks come to the large bucket
-	merge  *merge // nil: recent stays
-	came   uint64 // new chunks
+	coming uint64 // about how many new ones there are
+	came   uint64 // how many came
 }
 
 // indexing begins one. Nodes are settled, leaves are not.
@@ -150,12 +141,7 @@ func (s *Store) indexing(b *batch) *indexing {
 			coming++
 		}
 	}
-	place := s.place(coming, b.came+coming)
-	u := &indexing{s: s, b: b, direct: place.direct}
-	if from := s.fresh(); place.merge && from != nil {
-		u.merge = &merge{s: s, b: b, from: from}
-	}
-	return u
+	return &indexing{s: s, b: b, coming: coming, direct: s.direct(b.came + coming)}
 }
 
 // write is for a settled entry. They come in the order of their keys.
@@ -192,10 +178,7 @@ func (u *indexing) bucket(p *pending) (*holdfast.Bucket, error) {
 	if !known {
 		u.came++
 	}
-	switch {
-	case u.merge != nil:
-		return u.s.index, u.merge.to(u.s.key[:])
-	case p.state&inRecent != 0, !known && !u.direct:
+	if p.state&inRecent != 0 || !known && !u.direct {
 		return u.s.makeFresh()
 	}
 	return u.s.index, nil
@@ -203,83 +186,109 @@ func (u *indexing) bucket(p *pending) (*holdfast.Bucket, error) {
 
 // end is called when all entries are written.
 func (u *indexing) end() error {
+	s, k := u.s, u.b.came+u.coming
 	// Of a transaction that fills whole batches each counts for itself, since each is written early.
 	if u.b.came += u.came; len(u.b.entries) >= maxPending/2 {
 		u.b.came = 0
 	}
-	if u.merge != nil {
-		if err := u.merge.end(); err != nil {
+	switch {
+	case u.came == 0:
+		return nil
+	case u.direct:
+		return s.came(u.came)
+	}
+	recent := s.fresh()
+	if err := recent.SetSequence(recent.Sequence() + u.came); err != nil {
+		return err
+	}
+	if s.checking {
+		return nil
+	}
+	if err := s.move(u.b, k, 2*u.came); err != nil {
+		return fmt.Errorf("moving entries of the index: %w", err)
+	}
+	return nil
+}
+
+// mayWait is how many entries recent may have with transactions that bring k chunks.
+func (s *Store) mayWait(k uint64) uint64 {
+	n := s.large()
+	return max(uint64(math.Sqrt(float64(n)*float64(k))), 4*n/s.perPage())
+}
+
+// move moves as many entries to the large bucket as recent has too many of with transactions that bring k chunks, at most so
+// many.
+func (s *Store) move(b *batch, k, most uint64) error {
+	from := s.fresh()
+	r, limit := from.Sequence()&comeMask, s.mayWait(k)
+	most = min(most, r-min(r, limit))
+	m := mover{s: s, b: b, from: from}
+	m.next = binary.BigEndian.AppendUint16(nil, uint16(from.Sequence()>>comeBits))
+	for m.moved < most && !m.ended {
+		if err := m.some(most - m.moved); err != nil {
 			return err
 		}
 	}
-	if u.came == 0 {
-		return nil
+	at := uint64(0)
+	if !m.ended {
+		at = uint64(binary.BigEndian.Uint16(append(m.next, 0, 0)))
 	}
-	if u.direct {
-		return u.s.came(u.came)
+	if err := from.SetSequence(at<<comeBits | (r - min(r, m.moved))); err != nil {
+		return err
 	}
-	recent := u.s.fresh()
-	return recent.SetSequence(recent.Sequence() + u.came)
+	return s.came(m.moved)
 }
 
-// merge moves what is in recent to the large bucket. Both are gone through in the same order, so that
-// each leaf is changed once, also by who puts others there in between.
-type merge struct {
+// mover moves entries from recent to the large bucket.
+type mover struct {
 	s     *Store
 	b     *batch
 	from  *holdfast.Bucket
 	moved uint64
 
-	// What was read and is not moved yet, from at on. It is copied, since what a cursor gives would keep
-	// pages in place.
+	// What was read. It is copied, since what a cursor gives would keep pages in place.
 	piece []byte
 	list  []moving
-	at    int
 	next  []byte // where it goes on
-	ended bool
+	ended bool   // there is no more
 }
 
-// moving is where a key, and the value after it, end in a piece.
+// moving is where a key, and the value after it, lie in a piece.
 type moving struct{ begin, key, end int }
 
 // mergePiece is how many entries are read at a time.
 const mergePiece = 256
 
-// to moves what is not after key; nil: all.
-func (m *merge) to(key []byte) error {
-	for {
-		for ; m.at < len(m.list); m.at++ {
-			e := m.list[m.at]
-			k := m.piece[e.begin:e.key]
-			if key != nil && bytes.Compare(k, key) > 0 {
-				return nil
-			}
-			if err := m.s.index.Put(k, m.b.keep(m.piece[e.key:e.end])); err != nil {
-				return err
-			}
-			m.moved++
-			if err := m.s.spillPages(m.b); err != nil {
-				return err
-			}
+// some moves at most limit entries.
+func (m *mover) some(limit uint64) error {
+	if err := m.read(int(min(limit, mergePiece))); err != nil {
+		return err
+	}
+	for _, e := range m.list {
+		k := m.piece[e.begin:e.key]
+		if err := m.s.index.Put(k, m.b.keep(m.piece[e.key:e.end])); err != nil {
+			return err
 		}
-		if m.ended {
-			return nil
+		if err := m.from.Delete(k); err != nil {
+			return err
 		}
-		if err := m.read(); err != nil {
+		m.moved++
+		if err := m.s.spillPages(m.b); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// read takes up the next piece.
-func (m *merge) read() error {
-	m.piece, m.list, m.at, m.ended = m.piece[:0], m.list[:0], 0, true
+// read reads the next n entries.
+func (m *mover) read(n int) error {
+	m.piece, m.list, m.ended = m.piece[:0], m.list[:0], true
 	var unordered error
 	err := m.from.Scan(m.next, func(k, v []byte) bool {
 		if v == nil {
 			return true // a bucket, which has no meaning there
 		}
-		if len(m.list) == mergePiece {
+		if len(m.list) == n {
 			unordered = goesOn(m.next, k)
 			m.next, m.ended = append(m.next[:0], k...), false
 			return false
@@ -299,18 +308,6 @@ func goesOn(last, key []byte) error {
 		return corruptf("keys of the index are not in their order")
 	}
 	return nil
-}
-
-// end moves the rest, and takes recent away.
-func (m *merge) end() error {
-	if err := m.to(nil); err != nil {
-		return fmt.Errorf("merging the index: %w", err)
-	}
-	if err := m.s.bucket.DeleteBucket(recentName); err != nil {
-		return err
-	}
-	m.s.recent = nil
-	return m.s.came(m.moved + 1)
 }
 
 // indexCursor walks both buckets of the index as one.

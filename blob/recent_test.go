@@ -64,32 +64,36 @@ func TestRecent(t *testing.T) {
 		must(t, db.Update(func(tx *holdfast.Tx) error { return fn(openIn(tx)) }))
 	}
 	in(bring(many))
-	merged, last := 0, uint64(0)
+	moved, last := 0, uint64(many)
 	before := db.Stats().TxStats
 	for range times {
 		in(bring(few))
 		must(t, db.View(func(tx *holdfast.Tx) error {
 			s := openIn(tx)
 			n := entriesOf(s.recent)
-			if s.recent != nil && n != s.recent.Sequence() {
-				t.Errorf("recent has %d entries, and counts %d", n, s.recent.Sequence())
+			if s.recent != nil && n != s.recent.Sequence()&comeMask {
+				t.Errorf("recent has %d entries, and counts %d", n, s.recent.Sequence()&comeMask)
 			}
-			if large := entriesOf(s.index); n*n > 2*large*few {
+			large := entriesOf(s.index)
+			if n > s.mayWait(few)+2*few {
 				t.Errorf("%d entries in recent, with %d in the index", n, large)
 			}
-			if n < last {
-				merged++
+			if large > last+2*few {
+				t.Errorf("%d entries were moved at once", large-last)
 			}
-			last = n
+			if last > 0 && large > last {
+				moved++
+			}
+			last = large
 			return onlyOnce(s)
 		}))
 	}
 	after := db.Stats().TxStats
-	if merged < 3 {
-		t.Errorf("merged %d times", merged)
+	if moved < times/2 {
+		t.Errorf("entries were moved %d times", moved)
 	}
-	// The index has some 400 pages, and 100 keys come to some 85 of them. Half of recent, and a share of a
-	// merge, are less; beside them stand the pages of what was put.
+	// The index has some 400 pages, and 100 keys come to some 85 of them. Those of recent, and the share of the index to
+	// which 100 are moved, are less; beside them stand the pages of what was put.
 	if pages := float64(after.PageCount-before.PageCount) / times; pages > 65 {
 		t.Errorf("%.1f pages for each transaction", pages)
 	} else {
@@ -110,7 +114,7 @@ func TestRecent(t *testing.T) {
 	})
 }
 
-// One Store merges recent, and makes it anew, while another of the same transaction goes on with it.
+// One Store makes recent, and moves entries of it, while another of the same transaction goes on with it.
 func TestRecentOfTwoStores(t *testing.T) {
 	db := newStore(t, Options{})
 	var refs []Ref
@@ -132,17 +136,15 @@ func TestRecentOfTwoStores(t *testing.T) {
 		}
 		put(a, 100)
 		must(t, a.came(farChunks))
-		merges, last := 0, uint64(0)
+		moves, last := 0, uint64(0)
 		for i := range 60 {
 			if b := a.fresh(); b != nil && i%10 == 0 {
-				must(t, b.SetSequence(1<<50)) // so that it is merged
+				must(t, b.SetSequence(b.Sequence()&^comeMask|1<<47)) // so that some are moved
 			}
 			s := []*Store{a, b, b}[i%3]
 			put(s, 5)
-			if n := entriesOf(s.fresh()); n < last {
-				merges++
-				last = n
-			} else {
+			if n := entriesOf(s.index); n > last {
+				moves++
 				last = n
 			}
 			see(a)
@@ -151,15 +153,15 @@ func TestRecentOfTwoStores(t *testing.T) {
 				return err
 			}
 		}
-		if merges < 4 {
-			t.Errorf("merged %d times", merges)
+		if moves < 4 {
+			t.Errorf("entries were moved %d times", moves)
 		}
 		return nil
 	}))
 	view(t, db, func(s *Store) { must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(refs...)})) })
 }
 
-// What the sequences of a damaged store say decides when recent is merged, and nothing else.
+// What the sequences of a damaged store say decides what is moved, and nothing else.
 func TestRecentSequences(t *testing.T) {
 	for _, counts := range [][3]uint64{{1 << 63, 0, 1<<64 - 1}, {1<<64 - 2, 5, 1 << 63}, {7, 1 << 63, 1}, {0, 0, 1<<64 - 9}} {
 		db := newStore(t, Options{})
@@ -187,9 +189,9 @@ func TestRecentSequences(t *testing.T) {
 	}
 }
 
-// A transaction that brings no chunk, or few for so large a store, writes what it changes: it merges
+// A transaction that brings no chunk, or few for so large a store, writes what it changes: it moves
 // nothing, whatever a large one has left in recent.
-func TestSmallTransactionsMergeNothing(t *testing.T) {
+func TestSmallTransactionsMoveNothing(t *testing.T) {
 	db := newStore(t, Options{})
 	var refs []Ref
 	bring := func(n int) {
@@ -226,14 +228,14 @@ func TestSmallTransactionsMergeNothing(t *testing.T) {
 	bring(35_000)
 	view(t, db, func(s *Store) {
 		if n := entriesOf(s.recent); n > 20_000 {
-			t.Errorf("recent has %d entries: it is not merged", n)
+			t.Errorf("recent has %d entries: none are moved", n)
 		}
 		must(t, checkClean(s, CheckOptions{}))
 	})
 }
 
-// Chunks that come and go before they are merged leave the count of the large bucket as it is, by which it
-// is decided when to merge.
+// Chunks that come and go before they are moved leave the count of the large bucket as it is, by which it
+// is decided what to move.
 func TestRecentCounts(t *testing.T) {
 	db := newStore(t, Options{})
 	must(t, db.Update(func(tx *holdfast.Tx) error {
@@ -268,13 +270,13 @@ func TestRecentCounts(t *testing.T) {
 		if there, counted := entriesOf(s.index), s.index.Sequence()-s.dead.Sequence(); counted < there || counted > there+100 {
 			t.Errorf("%d are in the large bucket, and %d counted", there, counted)
 		}
-		if there, counted := entriesOf(s.recent), s.recent.Sequence(); there != counted {
+		if there, counted := entriesOf(s.recent), s.recent.Sequence()&comeMask; there != counted {
 			t.Errorf("%d are in recent, and %d counted", there, counted)
 		}
 	})
 }
 
-// A page of recent whose keys are in no order, which no version writes, is an error of the merge and of the
+// A page of recent whose keys are in no order, which no version writes, is an error of the move and of the
 // check: neither goes on for ever.
 func TestRecentUnordered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
@@ -313,11 +315,10 @@ func TestRecentUnordered(t *testing.T) {
 	}
 	err = db.Update(func(tx *holdfast.Tx) error {
 		s := openIn(tx)
-		must(t, s.fresh().SetSequence(1<<50))
-		_, err := s.Put([]byte("x"))
-		return err
+		must(t, s.fresh().SetSequence(1<<47))
+		return s.move(must2(s.begin()), 0, 1<<40)
 	})
-	if !errors.Is(err, ErrCorrupt) {
-		t.Errorf("merge: %v", err)
+	if damage := (*holdfast.CorruptError)(nil); !errors.Is(err, ErrCorrupt) && !errors.As(err, &damage) {
+		t.Errorf("move: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ func (s *Store) Has(ref Ref) (bool, error) {
 	if ref.inlined {
 		return true, nil
 	}
-	_, e, ok, err := s.root(ref)
+	_, e, ok, err := s.standingRoot(ref)
 	return ok && !e.dead(), err
 }
 
@@ -18,7 +18,7 @@ func (s *Store) Users(ref Ref) (uint64, error) {
 	if ref.inlined {
 		return 0, nil
 	}
-	_, e, ok, err := s.root(ref)
+	_, e, ok, err := s.standingRoot(ref)
 	if err != nil || !ok {
 		return 0, err
 	}
@@ -32,14 +32,14 @@ func (s *Store) Retain(ref Ref) error {
 	if ref.inlined {
 		return nil
 	}
-	k, e, ok, err := s.root(ref)
+	k, e, ok, err := s.standingRoot(ref)
 	if err != nil {
 		return err
 	}
 	if !ok || e.dead() {
 		return fmt.Errorf("retain blob %v: %w", ref, ErrNotFound)
 	}
-	return s.refer(&k, 0, 1)
+	return s.count(&k, 0, 1)
 }
 
 // Delete takes one user from a blob: one for each Put, Commit and Retain of it.
@@ -51,20 +51,29 @@ func (s *Store) Delete(ref Ref) error {
 	if ref.inlined {
 		return nil
 	}
-	k, e, ok, err := s.root(ref)
+	k, e, ok, err := s.standingRoot(ref)
 	if err != nil {
 		return err
 	}
 	if !ok || e.users <= e.leased {
 		return fmt.Errorf("delete blob %v: %w", ref, ErrNotFound)
 	}
-	return s.refer(&k, 0, -1)
+	return s.count(&k, 0, -1)
+}
+
+// standingRoot is root as standing is lookup.
+func (s *Store) standingRoot(ref Ref) (k chunkKey, e entry, ok bool, err error) {
+	return s.rootBy(ref, s.standing)
 }
 
 // root looks the root chunk of a reference up. A reference of another algorithm
 // or size than the stored chunk is an error. Where the content of a node is damaged its size
 // is not known, and not compared: what is damaged can still be deleted.
 func (s *Store) root(ref Ref) (k chunkKey, e entry, ok bool, err error) {
+	return s.rootBy(ref, s.lookup)
+}
+
+func (s *Store) rootBy(ref Ref, find func(k *chunkKey) (entry, bool, error)) (k chunkKey, e entry, ok bool, err error) {
 	if ref.IsZero() {
 		return k, e, false, fmt.Errorf("the zero reference: %w", ErrInvalidRef)
 	}
@@ -72,7 +81,7 @@ func (s *Store) root(ref Ref) (k chunkKey, e entry, ok bool, err error) {
 		return k, e, false, fmt.Errorf("blob %v: %w", ref, ErrAlgorithm)
 	}
 	k = ref.key()
-	e, ok, err = s.lookup(&k)
+	e, ok, err = find(&k)
 	if err != nil || !ok {
 		return k, e, false, err
 	}

@@ -96,15 +96,16 @@ var (
 
 // Store is a store of blobs as one transaction sees it.
 type Store struct {
-	options Options
-	tx      *holdfast.Tx
-	bucket  *holdfast.Bucket
-	leaves  *holdfast.Bucket // id -> bytes of a leaf
-	packs   *holdfast.Bucket // id -> bytes of a shorter chunk
-	index   *holdfast.Bucket // chunkKey -> entry
-	recent  *holdfast.Bucket // the same, of new chunks; nil: none. See recent.go
-	known   uint64           // sequence of index for which that is so
-	dead    *holdfast.Bucket // chunkKey of an unused chunk -> nothing
+	options   Options
+	tx        *holdfast.Tx
+	bucket    *holdfast.Bucket
+	leaves    *holdfast.Bucket // id -> bytes of a leaf
+	packs     *holdfast.Bucket // id -> bytes of a shorter chunk
+	index     *holdfast.Bucket // chunkKey -> entry
+	recent    *holdfast.Bucket // the same, of new chunks; nil: none. See recent.go
+	known     uint64           // sequence of index for which that is so
+	elsewhere uint64           // how often another Store of the transaction was seen to have added to the large bucket
+	dead      *holdfast.Bucket // chunkKey of an unused chunk -> nothing
 
 	seen     verified      // chunks that were verified
 	batch    *batch        // what is not in the buckets yet; nil: nothing
@@ -115,7 +116,7 @@ type Store struct {
 	value    [maxEntrySize]byte
 
 	pageSize int  // of the database
-	checking bool // Check reads the index in pieces: recent is not merged meanwhile
+	checking bool // Check reads the index in pieces: nothing is moved from recent meanwhile
 
 	verifies  bool   // VerifyStored
 	announced bool   // to other Stores, that something is unfinished
