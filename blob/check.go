@@ -83,7 +83,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) erro
 		err = s.writable()
 	}
 	for _, step := range []func() error{
-		c.survey, c.foreign, c.entries, c.seek, c.bytes, c.records, c.unreadable, c.counts, c.late, c.digests, s.flush,
+		c.survey, c.foreign, c.freed, c.entries, c.seek, c.bytes, c.records, c.unreadable, c.counts, c.late, c.digests, s.flush,
 	} {
 		if err == nil {
 			err = step()
@@ -120,6 +120,8 @@ type checker struct {
 
 	// Of the Store, when the check began.
 	changes, elsewhere uint64
+
+	waiting []freedID // bytes that wait for Collect, in their order
 
 	gaps   map[string][]gap // of buckets, by their names
 	damage error            // of the file, that was met first
@@ -207,7 +209,7 @@ func (c *checker) foreign() error {
 
 var storeNames = map[string]struct{}{
 	string(configName): {}, string(leavesName): {}, string(packsName): {}, string(indexName): {}, string(deadName): {}, string(recentName): {},
-	string(leasesName): {}, string(ingestsName): {}, string(digestsName): {},
+	string(leasesName): {}, string(ingestsName): {}, string(digestsName): {}, string(freedName): {},
 }
 
 // each calls fn with the entries of the index from key from on and before to, nil: to the

@@ -106,7 +106,7 @@ func (b *bytesOf) check(from uint64) error {
 		}
 	}
 	for i := range b.window {
-		if !b.window[i].named {
+		if h := &b.window[i]; !h.named && (b.o.Repair || !b.waits(spot{b.packed, h.id})) {
 			if err := b.leaked(&b.window[i]); err != nil {
 				return err
 			}

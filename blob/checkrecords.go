@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"holdfast"
@@ -322,4 +323,36 @@ func (c *checker) digest(b *holdfast.Bucket, key, v []byte) (k chunkKey, fault e
 		return k, err
 	}
 	return k, corruptf("key of %d bytes", len(key))
+}
+
+// freed reads whose bytes Collect has still to delete. A repair deletes them: it would take them for lost ones.
+func (c *checker) freed() error {
+	b, err := c.s.child(freedName)
+	if b == nil || err != nil {
+		return err
+	}
+	err = c.scan(string(freedName), b, nil, nil, func(key, v []byte) error {
+		if len(key) != 8 || v == nil || len(v)%8 != 0 {
+			return c.found(Malformed, chunkKey{}, c.o.Repair, "key %.100q in the bucket of what is to be deleted", key)
+		}
+		for ; len(v) > 0; v = v[8:] {
+			c.waiting = append(c.waiting, freedID(binary.LittleEndian.Uint64(v)))
+		}
+		return nil
+	})
+	slices.SortFunc(c.waiting, freedID.compare)
+	for c.o.Repair && err == nil && c.damage == nil {
+		var n int
+		if n, err = c.s.deleteNoted(maxWindow); n == 0 {
+			break
+		}
+	}
+	return err
+}
+
+// waits tells whether bytes wait for Collect.
+func (c *checker) waits(at spot) bool {
+	id, ok := idOf(&entry{packed: at.packed, id: at.id})
+	_, found := slices.BinarySearchFunc(c.waiting, id, freedID.compare)
+	return ok && found
 }

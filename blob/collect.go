@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"holdfast"
@@ -33,9 +34,21 @@ func (s *Store) Collect(limit int) (removed int, more bool, err error) {
 	return s.collect(&l, limit)
 }
 
+// collect is Collect, which goes on with a look.
 func (s *Store) collect(l *look, limit int) (removed int, more bool, err error) {
-	s.changes++
 	c := collector{s: s}
+	removed, more, err = s.collectSome(&c, l, limit)
+	slices.SortFunc(c.freed, freedID.compare)
+	for _, id := range c.freed {
+		if err := s.deleteFreed(id, false); err != nil {
+			return removed, false, err
+		}
+	}
+	return removed, more, err
+}
+
+func (s *Store) collectSome(c *collector, l *look, limit int) (removed int, more bool, err error) {
+	s.changes++
 	for given := 0; removed+given < limit; {
 		if err := c.some(limit - removed - given); err != nil {
 			return removed + c.removed, false, err
@@ -52,6 +65,13 @@ func (s *Store) collect(l *look, limit int) (removed int, more bool, err error) 
 			if given += e.steps; e.steps > 0 {
 				continue
 			}
+		}
+		n, err := s.deleteNoted(limit - removed - given)
+		if err != nil {
+			return removed, false, err
+		}
+		if given += n; n > 0 {
+			continue
 		}
 		if removed+given > 0 && len(c.skip) > 0 {
 			return removed, true, s.flush() // the next call tells of them
@@ -85,6 +105,7 @@ type collector struct {
 	at      *chunkKey // being worked at when it failed
 
 	batch []condemned
+	freed []freedID // whose bytes are still there
 }
 
 type condemned struct {
@@ -114,7 +135,7 @@ func (c *collector) some(limit int) error {
 		for i := range c.batch {
 			b := &c.batch[i]
 			c.at = &b.key
-			if err := c.s.remove(&b.key, &b.e); err != nil {
+			if err := c.remove(b); err != nil {
 				return fmt.Errorf("remove chunk %v: %w", b.key, err)
 			}
 			if err := c.s.forgetDigest(&b.key); err != nil {
@@ -125,6 +146,21 @@ func (c *collector) some(limit int) error {
 			c.nodes = c.nodes || b.key.level > 0
 		}
 		c.at = nil
+	}
+	return nil
+}
+
+// remove takes a chunk off the index, and notes where its bytes are.
+func (c *collector) remove(b *condemned) error {
+	id, ok := idOf(&b.e)
+	if !ok { // no store has so many
+		return c.s.remove(&b.key, &b.e)
+	}
+	if err := c.s.forget(&b.key); err != nil {
+		return err
+	}
+	if !b.e.lost() {
+		c.freed = append(c.freed, id)
 	}
 	return nil
 }
@@ -296,20 +332,23 @@ type collection struct {
 	stats CollectStats
 	done  bool
 	now   func() time.Time
+
+	begun   bool // it was looked whether an earlier one has left something
+	freeing freeing
+	frees   bool // it is time for that
+	deletes int  // bytes of how many chunks in a transaction
 }
 
 // transaction does a piece. Where the file itself is damaged the transaction is
 // lost, and the chunk that was met there is passed over by the next.
 func (r *collection) transaction() error {
+	before := *r
+	before.c.from = append([]byte(nil), r.c.from...)
 	var (
-		stats  = r.stats
-		before = r.c
-		look   = r.look
 		worked bool // else it has only looked
 		held   time.Duration
 		tx     *holdfast.Tx
 	)
-	before.from = append([]byte(nil), r.c.from...)
 	err := r.db.Update(func(t *holdfast.Tx) error {
 		begin := r.now()
 		tx = t
@@ -318,26 +357,16 @@ func (r *collection) transaction() error {
 			return err
 		}
 		r.c.s, r.done = s, false
-		n := r.batch
-		for none := look.count; !look.done() && n > 0 && (look.count == none || r.now().Sub(begin) < r.o.Hold); {
-			var e expired
-			if err := s.expireSome(&look, begin, n, &e); err != nil {
-				return err
-			}
-			stats.Leases += int64(e.leases)
-			stats.Ingests += int64(e.ingests)
-			n -= e.steps
+		if err := r.resume(s); err != nil {
+			return err
 		}
-		worked = look.done() || n < r.batch
-		// Something is done in any case, or it would never end.
-		for first := true; look.done() && n > 0 && !r.done && (first || r.now().Sub(begin) < r.o.Hold); first = false {
-			if err := r.c.some(min(n, collectPiece)); err != nil {
-				return err
-			}
-			stats.Chunks += int64(r.c.removed)
-			stats.Bytes += r.c.bytes
-			n -= r.c.removed
-			r.done = r.c.done()
+		if r.frees {
+			worked, err = true, r.free(begin)
+		} else {
+			worked, err = r.remove(begin)
+		}
+		if err != nil {
+			return err
 		}
 		if err := s.flush(); err != nil {
 			return err
@@ -345,30 +374,117 @@ func (r *collection) transaction() error {
 		held = r.now().Sub(begin)
 		return nil
 	})
+	r.c.s = nil
 	if err != nil {
-		return r.undo(before, err)
+		return r.undo(&before, err)
 	}
-	r.c.s, r.look = nil, look
 	held += tx.Stats().SpillTime
-	stats.Transactions++
-	stats.Longest = max(stats.Longest, held)
-	stats.Damaged, stats.FirstDamaged = len(r.c.skip), r.c.first
-	r.stats = stats
+	r.stats.Transactions++
+	r.stats.Longest = max(r.stats.Longest, held)
+	r.stats.Damaged, r.stats.FirstDamaged = len(r.c.skip)+len(r.freeing.skip), r.c.first
 	if worked {
 		r.adapt(held)
+	}
+	r.turn()
+	return nil
+}
+
+// resume takes up what an earlier Collect has left.
+func (r *collection) resume(s *Store) (err error) {
+	if r.begun {
+		return nil
+	}
+	f := &r.freeing
+	if f.ids, f.last, err = s.noted(maxWindow); err != nil {
+		return err
+	}
+	slices.SortFunc(f.ids, freedID.compare)
+	f.looks, r.frees = true, f.last != nil
+	r.begun = f.last == nil
+	return nil
+}
+
+// remove is a transaction that takes chunks off the index.
+func (r *collection) remove(begin time.Time) (worked bool, err error) {
+	s, n := r.c.s, r.batch
+	for none := r.look.count; !r.look.done() && n > 0 && (r.look.count == none || r.now().Sub(begin) < r.o.Hold); {
+		var e expired
+		if err := s.expireSome(&r.look, begin, n, &e); err != nil {
+			return false, err
+		}
+		r.stats.Leases += int64(e.leases)
+		r.stats.Ingests += int64(e.ingests)
+		n -= e.steps
+	}
+	worked = r.look.done() || n < r.batch
+	// Something is done in any case, or it would never end.
+	for first := true; r.look.done() && n > 0 && !r.c.done() && (first || r.now().Sub(begin) < r.o.Hold); first = false {
+		if err := r.c.some(min(n, collectPiece)); err != nil {
+			return false, err
+		}
+		r.stats.Chunks += int64(r.c.removed)
+		r.stats.Bytes += r.c.bytes
+		n -= r.c.removed
+	}
+	f := &r.freeing
+	if len(r.c.freed) > 0 {
+		f.last, err = s.noteFreed(r.c.freed)
+	}
+	f.ids = append(f.ids, r.c.freed...)
+	r.c.freed = r.c.freed[:0]
+	r.done = r.look.done() && r.c.done() && len(f.ids) == 0
+	return worked, err
+}
+
+// free is a transaction that deletes bytes.
+func (r *collection) free(begin time.Time) error {
+	for n := r.batch; n > 0; n -= collectPiece {
+		if err := r.freeing.some(r.c.s, min(n, collectPiece)); err != nil {
+			return err
+		}
+		if r.freeing.done() || r.now().Sub(begin) >= r.o.Hold {
+			break
+		}
 	}
 	return nil
 }
 
+// turn goes from one part of the work to the other when that is done.
+func (r *collection) turn() {
+	f := &r.freeing
+	was := r.frees
+	switch {
+	case !r.frees && len(f.ids) > 0 && (r.c.done() || len(f.ids) >= maxWindow):
+		slices.SortFunc(f.ids, freedID.compare)
+		f.at, f.looks, r.frees = 0, false, true
+	case r.frees && f.done():
+		f.ids, f.at, r.frees = f.ids[:0], 0, false
+		r.done = r.begun && r.look.done() && r.c.done()
+	}
+	if r.frees != was {
+		r.batch, r.deletes = max(r.deletes, collectPiece), r.batch
+	}
+}
+
 // undo goes back to where a transaction that failed began. Of a chunk that is damaged the next one knows: it passes over
 // it, and err is not returned.
-func (r *collection) undo(before collector, err error) error {
-	at := r.c.at
-	skip, first := r.c.skip, r.c.first
-	r.c, r.done = before, false
-	r.c.skip, r.c.first = skip, first
+func (r *collection) undo(before *collection, err error) error {
+	at, skip, first := r.c.at, r.c.skip, r.c.first
+	frees, freed, skipFreed := r.frees, r.freeing.at, r.freeing.skip
+	*r = *before
+	r.done = false
+	r.c.skip, r.c.first, r.freeing.skip = skip, first, skipFreed
 	var damage *holdfast.CorruptError
-	if at == nil || !errors.As(err, &damage) {
+	if !errors.As(err, &damage) {
+		return err
+	}
+	if frees {
+		if r.c.first == nil {
+			r.c.first = fmt.Errorf("deleting the bytes of a chunk: %w", err)
+		}
+		return r.freeing.pass(freed, err)
+	}
+	if at == nil {
 		return err
 	}
 	if _, again := r.c.skip[*at]; again {

@@ -188,6 +188,17 @@ func (s *Store) verify(k *chunkKey, e *entry, p []byte) bool {
 // remove deletes a chunk that is not used: its bytes, its entry and its mark in dead. Those
 // below a node are not touched.
 func (s *Store) remove(k *chunkKey, e *entry) error {
+	if err := s.forget(k); err != nil {
+		return err
+	}
+	if err := s.deleteBytes(e.packed, e.id); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+// forget is remove but for the bytes.
+func (s *Store) forget(k *chunkKey) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
@@ -199,9 +210,6 @@ func (s *Store) remove(k *chunkKey, e *entry) error {
 		if !found || !now.dead() {
 			return fmt.Errorf("removing chunk %v, which is in use", k.addr)
 		}
-	}
-	if err := s.deleteBytes(e.packed, e.id); err != nil {
-		return s.fail(err)
 	}
 	s.key = k.encode()
 	if err := s.unindex(s.key[:]); err != nil {
