@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"holdfast/internal/bridge"
 )
 
 // batch is what a transaction has gathered and not brought to the buckets yet: chunks
@@ -312,9 +314,12 @@ func (s *Store) flushBatch(b *batch) error {
 			}
 		}
 	}
+	// A node has a page for itself, which is read for it.
+	bridge.SetWide(s.packs, false)
 	if err := s.pack(b, b.nodes); err != nil {
 		return err
 	}
+	bridge.SetWide(s.packs, true)
 	if !many {
 		for _, o := range b.sorted(0, 0) {
 			if err := s.settle(b, int(o.at)); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 )
 
 // Chunking is how blobs are cut into leaves.
@@ -194,6 +195,9 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 			}
 			return nil, corruptf("bucket %q is missing", part.name)
 		}
+	}
+	if s.tx.Writable() {
+		bridge.SetWide(s.packs, true)
 	}
 	if config := b.Get(configName); config[len(configMagic)] == configPlain {
 		if err := s.checkLeafSize(); err != nil {

@@ -61,6 +61,7 @@ type Bucket struct {
 	children *children // nil: none; readers remember none
 	outer    any
 	fill     *float64 // in outer
+	wide     bool     // leaves may have several pages
 }
 
 // inlineShare is the part of a page that an inline bucket's page may take.
@@ -75,11 +76,17 @@ func (b *Bucket) OpenRoot(tx *Tx, root page.ID, sequence uint64) {
 // it stands the share of a page to fill when one is split.
 func (b *Bucket) SetOuter(o any, fill *float64) { b.outer, b.fill = o, fill }
 
+// SetWide says whether leaves get several pages where one would be filled badly, as long as b is open; see tree.WideFill.
+func (b *Bucket) SetWide(wide bool) { b.wide = wide }
+
 func (b *Bucket) fillShare() float64 {
-	if b.fill == nil {
+	switch {
+	case b.wide:
+		return tree.WideFill
+	case b.fill == nil:
 		return tree.DefaultFill
 	}
-	return *b.fill
+	return min(*b.fill, tree.FullFill)
 }
 
 // Changed tells whether the transaction changed b or a bucket below it.

@@ -58,6 +58,14 @@ const (
 	batchPages  = 16
 )
 
+// gathers is that for elements that are copied.
+func (g *edge) gathers() int {
+	if g.fill == WideFill {
+		return gatherPages + WideFill
+	}
+	return gatherPages
+}
+
 // gatherValues is for how many values of a page or more there is to be room: twice as many as
 // the splitter looks at, and some.
 const gatherValues = 2*maxGroup + 2
@@ -90,7 +98,7 @@ func (t *Tree) Append(a Appender, fill float64, key, value []byte) error {
 }
 
 // AppendStable is Append of an element whose key and value stay as they are until the transaction
-// ends. They are not copied. Pages are divided as Write divides a node to which all was appended.
+// ends. They are not copied. Pages are divided as Write divides a node to which all was appended, but with WideFill.
 func (t *Tree) AppendStable(a Appender, fill float64, key, value []byte, flags uint32) error {
 	if err := t.toEdge(a, fill, key); err != nil {
 		return err
@@ -312,7 +320,7 @@ func (t *Tree) appendSmall(it *item) error {
 	}
 	batch := batchPages
 	if it.gathered {
-		batch = gatherPages
+		batch = g.gathers()
 		it.key, it.value = g.keep(it.key, ps), g.keep(it.value, ps)
 	}
 	it.child = page.ID(t.edits)

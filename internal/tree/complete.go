@@ -154,7 +154,7 @@ func (t *Tree) completePage(leaf bool, items []item, size int) (item, error) {
 func (g *edge) keep(b []byte, pageSize int) []byte {
 	if len(b) > cap(g.memory)-len(g.memory) {
 		// What is there stays with the elements that lie in it.
-		size := min(max(2*cap(g.memory), minMemory), 2*gatherPages*pageSize+gatherValues*len(b))
+		size := min(max(2*cap(g.memory), minMemory), 2*g.gathers()*pageSize+gatherValues*len(b))
 		g.memory = make([]byte, 0, max(size, len(b)))
 		g.lent = false
 	}

@@ -17,7 +17,7 @@ type splitter struct {
 
 const (
 	minFill = 0.1
-	maxFill = 1.0
+	maxFill = FullFill
 
 	// roomyFill is the share that pages get when a node that was edited in the
 	// middle becomes more than two: what random inserts need next is room.
@@ -71,6 +71,12 @@ func bound(items []item, cuts []cut) []cut {
 // choose decides on the parts. One that is longer than a page holds at most
 // maxGroup items.
 func (s splitter) choose(n *node, cuts []cut) []cut {
+	if s.fill == WideFill {
+		if n.leaf {
+			return s.widen(n.items, cuts)
+		}
+		s.fill = DefaultFill
+	}
 	if s.fill != DefaultFill {
 		return s.splitAt(n, cuts, int(min(max(s.fill, minFill), maxFill)*float64(s.pageSize)))
 	}
@@ -93,6 +99,50 @@ func (s splitter) choose(n *node, cuts []cut) []cut {
 		from = c.end
 	}
 	return s.tail(n, cuts)
+}
+
+// maxWideWaste is the share, one in so many, of its pages that a leaf may leave empty and not be made longer.
+const maxWideWaste = 64
+
+// widen makes parts for WideFill.
+func (s splitter) widen(items []item, cuts []cut) []cut {
+	for from := 0; from < len(items); {
+		c := s.widePart(items, from)
+		cuts = append(cuts, c)
+		from = c.end
+	}
+	if len(cuts) == 0 {
+		cuts = append(cuts, cut{size: page.HeaderSize})
+	}
+	return cuts
+}
+
+// widePart is the part that begins with item from: of those that fill whole pages, with a seal, the first one that wastes little,
+// or else the one that wastes least.
+func (s splitter) widePart(items []item, from int) (best cut) {
+	waste := 2.0
+	size := page.HeaderSize
+	for i := from; i < len(items) && i-from < page.MaxCount; i++ {
+		size += itemSize(&items[i])
+		pages := (size + page.SealSize + s.pageSize - 1) / s.pageSize
+		if pages > WideFill && i > from {
+			break
+		}
+		if i+1 < len(items) && (size+itemSize(&items[i+1])+page.SealSize+s.pageSize-1)/s.pageSize == pages {
+			continue // the next one fits, too
+		}
+		w := 1 - float64(size)/float64(pages*s.pageSize)
+		if w < waste {
+			best, waste = cut{end: i + 1, size: size}, w
+		}
+		if w <= 1.0/maxWideWaste {
+			break
+		}
+	}
+	if best.end == 0 { // as many as a page can count
+		best = cut{end: min(from+page.MaxCount, len(items)), size: size}
+	}
+	return best
 }
 
 // tail sees to it that the last part of several has more than one element.

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"holdfast/internal/page"
@@ -14,7 +15,7 @@ func TestSplitKeepsOffsetsIn32Bits(t *testing.T) {
 		t.Skip("values of this size do not exist on a 32-bit processor")
 	}
 	value := make([]byte, 3<<29) // 1.5 GiB
-	for _, fill := range []float64{DefaultFill, 0.9} {
+	for _, fill := range []float64{DefaultFill, 0.9, WideFill} {
 		for count := 1; count < 9; count++ {
 			n := &node{leaf: true, size: page.HeaderSize}
 			for i := range count {
@@ -70,6 +71,47 @@ func TestNoSmallElementIsAlone(t *testing.T) {
 	for _, c := range (splitter{pageSize: 4096, fill: DefaultFill, append: true}).split(n, 0, nil) {
 		if c.size > 4096 {
 			t.Errorf("a run of %d bytes", c.size)
+		}
+	}
+}
+
+// Leaves with WideFill have as few pages as waste little, but not more than 16, or one element; the last may waste more.
+func TestWideLeaves(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		low, high int   // bytes of a value
+		waste     int64 // the share, one in so many, that may be wasted
+	}{{1, 20, 30}, {300, 300, 60}, {1000, 1000, 60}, {900, 1100, 50}, {1500, 3000, 20}, {1, 4000, 30}, {4000, 9000, 12}, {50_000, 200_000, 5}} {
+		n := &node{leaf: true, size: page.HeaderSize}
+		for i := range 2000 {
+			n.insert(i, item{key: fmt.Appendf(nil, "%08d", i), value: make([]byte, c.low+rng.IntN(c.high-c.low+1))})
+		}
+		from := 0
+		var used, taken int64
+		for _, part := range (splitter{pageSize: 4096, fill: WideFill}).split(n, 0, nil) {
+			size := page.HeaderSize
+			for i := from; i < part.end; i++ {
+				size += itemSize(&n.items[i])
+			}
+			pages := (size + 4095) / 4096
+			if size != part.size || part.end <= from || part.end-from > 1 && (pages > 16 || pages*4096-size < page.SealSize) {
+				t.Fatalf("%v: %d elements of %d bytes, said to be %d", c, part.end-from, size, part.size)
+			}
+			if from = part.end; from < 2000 {
+				used, taken = used+int64(size), taken+int64(pages)*4096
+			}
+		}
+		if from != 2000 || (taken-used)*c.waste > taken {
+			t.Errorf("%v: %d bytes take %d; parts end at %d", c, used, taken, from)
+		}
+	}
+	branch := &node{size: page.HeaderSize}
+	for i := range 3000 {
+		branch.insert(i, item{key: fmt.Appendf(nil, "%08d", i), child: page.ID(i + 2)})
+	}
+	for _, part := range (splitter{pageSize: 4096, fill: WideFill}).split(branch, 0, nil) {
+		if part.size > 4096 {
+			t.Errorf("a branch of %d bytes", part.size)
 		}
 	}
 }

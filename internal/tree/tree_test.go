@@ -205,8 +205,11 @@ func randomEdits(t *testing.T, pageSize int, seed uint64) {
 			t.Fatal(err)
 		}
 		fill := DefaultFill
-		if rng.IntN(3) == 0 {
+		switch rng.IntN(5) {
+		case 0, 1:
 			fill = rng.Float64()
+		case 2:
+			fill = WideFill
 		}
 		root, err := tr.Write(fill)
 		if err != nil {
