@@ -32,7 +32,7 @@ type batch struct {
 
 const (
 	maxArena   = 1 << 20 // it is to be in the processor's cache still when it is written
-	maxPending = 32 << 10
+	maxPending = 64 << 10
 	maxLong    = 8 << 10 // of chunks that are in their bucket already
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10

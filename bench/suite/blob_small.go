@@ -24,7 +24,7 @@ const (
 	smallSize   = 1000
 	fillerSize  = 64
 	fillersInTx = 100_000
-	deletesInTx = 10_000
+	deletesInTx = 50_000
 	randomInTx  = 100
 	randomTxs   = 400
 	singleTxs   = 200
@@ -34,7 +34,7 @@ const (
 const (
 	smallPut      = "put all, transactions of 16 MiB"
 	smallFile     = "file, of the content"
-	smallDelete   = "delete every second one, 10,000 in a transaction"
+	smallDelete   = "delete every second one, 50,000 in a transaction"
 	smallCollect  = "collect these"
 	smallGone     = "delete and collect"
 	smallWritten  = "bytes written by delete and collect, of what was deleted"
