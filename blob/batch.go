@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"holdfast"
 	"holdfast/internal/bridge"
 )
 
@@ -32,7 +33,8 @@ type batch struct {
 
 const (
 	maxArena   = 1 << 20 // it is to be in the processor's cache still when it is written
-	maxPending = 64 << 10
+	maxPending = 32 << 10
+	maxCounted = 64 << 10 // where only counts are changed
 	maxLong    = 8 << 10 // of chunks that are in their bucket already
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10
@@ -446,6 +448,7 @@ func (s *Store) pack(b *batch, list []int32) error {
 	id := s.packs.Sequence()
 	begin := id
 	small := false
+	put := s.isFew(b, list)
 	for _, i := range list {
 		p := &b.entries[i]
 		if p.state&(hasBytes|appended|stored|unchanged) != hasBytes {
@@ -453,14 +456,14 @@ func (s *Store) pack(b *batch, list []int32) error {
 		}
 		if int(p.length) < s.pageSize {
 			small = true
-		} else if err := s.packOne(b, p, &id); err != nil {
+		} else if err := s.packOne(b, p, &id, put); err != nil {
 			return err
 		}
 	}
 	for i := 0; small && i < len(list); i++ {
 		p := &b.entries[list[i]]
 		if p.state&(hasBytes|appended|stored|unchanged) == hasBytes && int(p.length) < s.pageSize {
-			if err := s.packOne(b, p, &id); err != nil {
+			if err := s.packOne(b, p, &id, put); err != nil {
 				return err
 			}
 		}
@@ -471,12 +474,40 @@ func (s *Store) pack(b *batch, list []int32) error {
 	return s.packs.SetSequence(id)
 }
 
-func (s *Store) packOne(b *batch, p *pending, id *uint64) error {
+// maxPut is how many bytes are put, and not appended: Append is for many, begins to write them before the commit, and so
+// waits until what was committed before is durable.
+const maxPut = 16 << 10
+
+// isFew tells whether the chunks in the list have so few bytes.
+func (s *Store) isFew(b *batch, list []int32) bool {
+	if len(b.nodes) > 0 { // which are to have pages of their own
+		return false
+	}
+	n := int32(0)
+	for _, i := range list {
+		if n += b.entries[i].length; n > maxPut {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) packOne(b *batch, p *pending, id *uint64, put bool) error {
 	if *id++; *id == 0 {
 		return errNoID
 	}
 	binary.BigEndian.PutUint64(s.key[:8], *id)
-	if err := s.packs.Append(s.key[:8], b.arena[p.at:p.at+p.length]); err != nil {
+	v := b.arena[p.at : p.at+p.length]
+	var err error
+	if put {
+		if _, used := s.packs.AppendValue(s.value[:0], s.key[:8]); used { // of a damaged store, as Append finds out
+			return holdfast.ErrUnordered
+		}
+		err = s.packs.Put(s.key[:8], b.keep(v))
+	} else {
+		err = s.packs.Append(s.key[:8], v)
+	}
+	if err != nil {
 		return err
 	}
 	p.id = *id

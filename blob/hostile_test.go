@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -299,4 +300,30 @@ func TestHostileChunks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The counter of ids of a store was set back. A few short blobs are put, not appended, and must not take the place of others.
+func TestCounterOfPacksSetBack(t *testing.T) {
+	db := newStore(t, Options{})
+	var refs []Ref
+	update(t, db, func(s *Store) {
+		for i := range 5 {
+			refs = append(refs, must2(s.Put(nthBlob(i))))
+		}
+	})
+	must(t, db.Update(func(tx *holdfast.Tx) error { return openIn(tx).packs.SetSequence(1) }))
+	err := db.Update(func(tx *holdfast.Tx) error {
+		_, err := openIn(tx).Put([]byte("another one"))
+		return err
+	})
+	if !errors.Is(err, holdfast.ErrUnordered) {
+		t.Errorf("put: %v", err)
+	}
+	view(t, db, func(s *Store) {
+		for i, ref := range refs {
+			if got := readAll(t, s, ref); !bytes.Equal(got, nthBlob(i)) {
+				t.Errorf("blob %d is %x", i, got)
+			}
+		}
+	})
 }

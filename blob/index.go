@@ -93,7 +93,7 @@ func (s *Store) count(k *chunkKey, parents, users int64) error {
 	if err := s.writable(); err != nil {
 		return err
 	}
-	if s.batch != nil && len(s.batch.entries) >= maxPending && s.batch.find(k) == nil {
+	if s.batch != nil && len(s.batch.entries) >= maxCounted && s.batch.find(k) == nil {
 		if err := s.flush(); err != nil {
 			return err
 		}
