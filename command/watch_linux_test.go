@@ -351,7 +351,7 @@ func TestWatchEndedReader(t *testing.T) {
 			t.Errorf("ended: %t, %v", did, err)
 		}
 	}
-	w.until("the reader was ended from outside: what was committed after transaction")
+	w.until("the reader was ended from outside; nothing was committed meanwhile")
 	updateIn(t, db, putIn("b", "k", "v"))
 	wantLine(t, w.line(), "+1", "  + b/k: 1 byte\n")
 	w.end(0)

@@ -133,6 +133,9 @@ func IsDamage(err error) bool {
 	return errors.As(err, &corrupt) || errors.Is(err, holdfast.ErrChecksum) || errors.Is(err, ErrDamage)
 }
 
+// lostNext is the next step after the loss of the process or the slot through which a file was read.
+const lostNext = "run the command again; nothing that it printed of this file is to be trusted"
+
 // Explain names the file in an error of opening or using it, and says the next
 // step where it is known. Errors that name it already pass.
 func (a *App) Explain(file string, err error) error {
@@ -155,8 +158,11 @@ func (a *App) Explain(file string, err error) error {
 	case errors.Is(err, holdfast.ErrNotShared):
 		e.What = "the program that had it open, and through which it was to be read, has closed it, or has ended"
 		e.Next = "run the command again"
+	case errors.Is(err, holdfast.ErrReaderEnded):
+		e.What = "the reader was ended from outside, as by holdfast readers --end"
+		e.Next = lostNext
 	case IsOwnerLost(err):
-		e.Next = "run the command again; nothing that it printed of this file is to be trusted"
+		e.Next = lostNext
 	case errors.Is(err, holdfast.ErrVersionMismatch):
 		e.What = "a bbolt database of another format version than 2"
 		if err.Error() != holdfast.ErrVersionMismatch.Error() { // of Holdfast's part of it

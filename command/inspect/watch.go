@@ -247,9 +247,12 @@ func (w *watcher) again(err error) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	if ended {
+	switch {
+	case ended && last == w.print.last:
+		w.say("the reader was ended from outside; nothing was committed meanwhile")
+	case ended:
 		w.say("the reader was ended from outside: what was committed after transaction %d, up to transaction %d, is not shown", last, w.print.last)
-	} else {
+	default:
 		w.say("writing has stopped, and transactions were lost; watching goes on from transaction %d", w.print.last)
 	}
 	return nil
