@@ -119,7 +119,7 @@ func TestReadersEnd(t *testing.T) {
 	check(t, p.Process.Signal(syscall.SIGCONT))
 	_, err = io.Copy(io.Discard, out)
 	check(t, err)
-	if err := p.Wait(); err == nil || p.ProcessState.ExitCode() != 1 || !strings.Contains(errOut.String(), "the reader was ended: what was read may be wrong") {
+	if err := p.Wait(); err == nil || p.ProcessState.ExitCode() != 1 || !strings.Contains(errOut.String(), "big.db: the reader was ended from outside, as by holdfast readers --end; run the command again") {
 		t.Errorf("%v: %s", err, errOut)
 	}
 	wantIn(t, run(t, "readers", "big.db", "--dir", dir), 0, "No other process reads it.\n", "")
