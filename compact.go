@@ -102,6 +102,7 @@ func (c *compaction) bucket(into *bucket.Bucket, outer *Bucket, name []byte, fro
 	if err := d.Begin(into, name, from.Sequence()); err != nil {
 		return err
 	}
+	d.SetWide(from.core.IsWide())
 	err := from.ForEach(func(k, v []byte) error {
 		if v == nil {
 			child := from.Bucket(k)

@@ -79,6 +79,9 @@ func (b *Bucket) SetOuter(o any, fill *float64) { b.outer, b.fill = o, fill }
 // SetWide says whether leaves get several pages where one would be filled badly, as long as b is open; see tree.WideFill.
 func (b *Bucket) SetWide(wide bool) { b.wide = wide }
 
+// IsWide tells whether b was written so, as far as its beginning shows.
+func (b *Bucket) IsWide() bool { return b.tree.IsWide() }
+
 func (b *Bucket) fillShare() float64 {
 	switch {
 	case b.wide:

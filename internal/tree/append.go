@@ -319,6 +319,9 @@ func (t *Tree) appendSmall(it *item) error {
 		return ErrTooLarge
 	}
 	batch := batchPages
+	if g.fill == WideFill {
+		batch += WideFill
+	}
 	if it.gathered {
 		batch = g.gathers()
 		it.key, it.value = g.keep(it.key, ps), g.keep(it.value, ps)

@@ -1,6 +1,10 @@
 package tree
 
-import "holdfast/internal/page"
+import (
+	"errors"
+
+	"holdfast/internal/page"
+)
 
 // Level is one page or node met by Walk.
 type Level struct {
@@ -158,4 +162,24 @@ func (t *Tree) walk(l *Level, visit func(*Level) error) error {
 		}
 	}
 	return nil
+}
+
+// wideSample is how many pages IsWide looks at.
+const wideSample = 256
+
+var errSeen = errors.New("enough was seen")
+
+// IsWide tells whether a leaf at the beginning of the tree is longer than a page though its elements are not: it was written with
+// WideFill. It is false where the tree cannot be read.
+func (t *Tree) IsWide() (wide bool) {
+	seen := 0
+	_ = t.Walk(func(l *Level) error {
+		_, pages := l.Base()
+		wide = l.IsLeaf() && pages > 1 && l.Count() > maxGroup
+		if seen++; wide || seen == wideSample {
+			return errSeen
+		}
+		return nil
+	})
+	return wide
 }
