@@ -118,14 +118,17 @@ func (s splitter) widen(items []item, cuts []cut) []cut {
 }
 
 // widePart is the part that begins with item from: of those that fill whole pages, with a seal, the first one that wastes little,
-// or else the one that wastes least.
+// or else the one that wastes least. An item of more than 16 pages is a part of its own.
 func (s splitter) widePart(items []item, from int) (best cut) {
 	waste := 2.0
 	size := page.HeaderSize
 	for i := from; i < len(items) && i-from < page.MaxCount; i++ {
 		size += itemSize(&items[i])
 		pages := (size + page.SealSize + s.pageSize - 1) / s.pageSize
-		if pages > WideFill && i > from {
+		if pages > WideFill {
+			if i == from {
+				return cut{end: i + 1, size: size}
+			}
 			break
 		}
 		if i+1 < len(items) && (size+itemSize(&items[i+1])+page.SealSize+s.pageSize-1)/s.pageSize == pages {
