@@ -67,7 +67,7 @@ func TestWideLeafOfHugeElementJoined(t *testing.T) {
 	for i := range 400 {
 		size := 2
 		if i%40 == 0 {
-			size = 17*512 + 100
+			size = 18*512 - 75 // room for one small element
 		}
 		set(i, size)
 	}
