@@ -35,7 +35,7 @@ const (
 	maxArena   = 1 << 20 // it is to be in the processor's cache still when it is written
 	maxPending = 32 << 10
 	maxCounted = 64 << 10 // where only counts are changed
-	maxLong    = 8 << 10 // of chunks that are in their bucket already
+	maxLong    = 8 << 10  // of chunks that are in their bucket already
 	// A chunk that is longer goes to its bucket at once.
 	maxGathered = 256 << 10
 	// maxProbed is how many of the short leaves that are spilled are looked up first; if they

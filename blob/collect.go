@@ -390,17 +390,16 @@ func (r *collection) transaction() error {
 }
 
 // resume takes up what an earlier Collect has left.
-func (r *collection) resume(s *Store) (err error) {
-	if r.begun {
+func (r *collection) resume(s *Store) error {
+	if r.begun || r.frees {
 		return nil
 	}
 	f := &r.freeing
-	if f.ids, f.last, err = s.noted(maxWindow); err != nil {
+	if err := f.take(s); err != nil {
 		return err
 	}
-	slices.SortFunc(f.ids, freedID.compare)
-	f.looks, r.frees = true, f.last != nil
-	r.begun = f.last == nil
+	r.frees = len(f.records) > 0
+	r.begun = !r.frees
 	return nil
 }
 
@@ -428,12 +427,15 @@ func (r *collection) remove(begin time.Time) (worked bool, err error) {
 	}
 	f := &r.freeing
 	if len(r.c.freed) > 0 {
-		f.last, err = s.noteFreed(r.c.freed)
+		noted, err := s.noteFreed(r.c.freed)
+		if err != nil {
+			return false, err
+		}
+		f.ids, f.records = append(f.ids, r.c.freed...), append(f.records, noted)
+		r.c.freed = r.c.freed[:0]
 	}
-	f.ids = append(f.ids, r.c.freed...)
-	r.c.freed = r.c.freed[:0]
 	r.done = r.look.done() && r.c.done() && len(f.ids) == 0
-	return worked, err
+	return worked, nil
 }
 
 // free is a transaction that deletes bytes.
@@ -454,11 +456,11 @@ func (r *collection) turn() {
 	f := &r.freeing
 	was := r.frees
 	switch {
-	case !r.frees && len(f.ids) > 0 && (r.c.done() || len(f.ids) >= maxWindow):
+	case !r.frees && len(f.ids) > 0 && (r.c.done() || f.full()):
 		slices.SortFunc(f.ids, freedID.compare)
 		f.at, f.looks, r.frees = 0, false, true
 	case r.frees && f.done():
-		f.ids, f.at, r.frees = f.ids[:0], 0, false
+		f.ids, f.records, f.at, r.frees = f.ids[:0], nil, 0, false
 		r.done = r.begun && r.look.done() && r.c.done()
 	}
 	if r.frees != was {
@@ -470,7 +472,7 @@ func (r *collection) turn() {
 // it, and err is not returned.
 func (r *collection) undo(before *collection, err error) error {
 	at, skip, first := r.c.at, r.c.skip, r.c.first
-	frees, freed, skipFreed := r.frees, r.freeing.at, r.freeing.skip
+	id, fails, skipFreed := r.freeing.failed, r.freeing.fails, r.freeing.skip
 	*r = *before
 	r.done = false
 	r.c.skip, r.c.first, r.freeing.skip = skip, first, skipFreed
@@ -478,11 +480,11 @@ func (r *collection) undo(before *collection, err error) error {
 	if !errors.As(err, &damage) {
 		return err
 	}
-	if frees {
+	if fails {
 		if r.c.first == nil {
 			r.c.first = fmt.Errorf("deleting the bytes of a chunk: %w", err)
 		}
-		return r.freeing.pass(freed, err)
+		return r.freeing.pass(id, err)
 	}
 	if at == nil {
 		return err

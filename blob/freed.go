@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -40,72 +41,94 @@ func (id freedID) compare(o freedID) int {
 	return cmp.Compare(id, o)
 }
 
-// maxWindow is how many ids are in memory at most, but for those of one record.
-const maxWindow = 512 << 10
+const (
+	maxWindow  = 512 << 10 // ids in memory at most, but for those of one record
+	maxRecords = 64 << 10  // records whose ids they are
+)
 
-// noteFreed writes ids down, and gives the key of the record.
-func (s *Store) noteFreed(ids []freedID) (key []byte, err error) {
-	if len(ids) == 0 {
-		return nil, nil
+// record is one of the bucket freed. Numbers are used again after the bucket has gone, which the Collect of another goroutine
+// may have deleted: a record is the same only if it begins with the same id.
+type record struct {
+	key   []byte
+	first freedID // 0: it has none
+}
+
+func recordOf(k, v []byte) record {
+	r := record{key: bytes.Clone(k)}
+	if len(v) >= 8 {
+		r.first = freedID(binary.LittleEndian.Uint64(v))
 	}
+	return r
+}
+
+// noteFreed writes ids, of which there is one at least, down.
+func (s *Store) noteFreed(ids []freedID) (record, error) {
 	b, err := s.bucket.CreateBucketIfNotExists(freedName)
 	if err != nil {
-		return nil, err
+		return record{}, err
 	}
 	number, err := b.NextSequence()
 	if err != nil {
-		return nil, err
+		return record{}, err
 	}
 	v := make([]byte, 0, 8*len(ids))
 	for _, id := range ids {
 		v = binary.LittleEndian.AppendUint64(v, uint64(id))
 	}
-	key = binary.BigEndian.AppendUint64(nil, number)
-	return key, b.Put(key, v)
+	r := recordOf(binary.BigEndian.AppendUint64(nil, number), v)
+	return r, b.Put(r.key, v)
 }
 
-// noted gives the ids that stand in the first records, of which there are at least limit if so many stand there, and the key of the
-// last of those. Of what is malformed, which Check reports,
-// there are none.
-func (s *Store) noted(limit int) (ids []freedID, last []byte, err error) {
+// noted reads records from key from on, until it has at least limit ids, maxRecords records, or all. Of what is malformed,
+// which Check reports, there are no ids.
+func (s *Store) noted(from []byte, limit int) (ids []freedID, records []record, err error) {
 	b, err := s.child(freedName)
 	if b == nil {
 		return nil, nil, err
 	}
-	err = b.Scan(nil, func(k, v []byte) bool {
+	var unordered error
+	err = b.Scan(from, func(k, v []byte) bool {
+		if n := len(records); n > 0 {
+			if unordered = goesOn(records[n-1].key, k); unordered != nil {
+				return false
+			}
+		}
+		records = append(records, recordOf(k, v))
 		for ; len(v) >= 8; v = v[8:] {
 			ids = append(ids, freedID(binary.LittleEndian.Uint64(v)))
 		}
-		last = append(last[:0], k...)
-		return len(ids) < limit
+		return len(ids) < limit && len(records) < maxRecords
 	})
-	return ids, last, errors.Join(err, s.tx.Err())
+	return ids, records, errors.Join(err, unordered, s.tx.Err())
 }
 
-// forgetNoted deletes the records up to the key last, and the bucket if nothing is left in it.
-func (s *Store) forgetNoted(last []byte) error {
+// forgetNoted deletes those of the records that are still there, and the bucket if nothing is left in it.
+func (s *Store) forgetNoted(records []record) (forgotten int, err error) {
 	b, err := s.child(freedName)
 	if b == nil {
-		return err
+		return 0, err
 	}
-	for {
-		k, v := b.Cursor().First()
-		switch {
+	for _, r := range records {
+		v := b.Get(r.key)
+		switch inner := v == nil && b.Bucket(r.key) != nil; {
 		case s.tx.Err() != nil:
-			return s.tx.Err()
-		case k == nil:
-			return s.bucket.DeleteBucket(freedName)
-		case string(k) > string(last):
-			return nil
-		case v == nil:
-			err = b.DeleteBucket(k)
+			return forgotten, s.tx.Err()
+		case inner:
+			err = b.DeleteBucket(r.key)
+		case v == nil || recordOf(nil, v).first != r.first:
+			continue
 		default:
-			err = b.Delete(k)
+			err = b.Delete(r.key)
 		}
 		if err != nil {
-			return err
+			return forgotten, err
 		}
+		forgotten++
 	}
+	if k, _ := b.Cursor().First(); k != nil || s.tx.Err() != nil {
+		return forgotten, s.tx.Err()
+	}
+	return forgotten, s.bucket.DeleteBucket(freedName)
 }
 
 // deleteFreed deletes bytes that no chunk has. looks: a repair may have given them to one, which is looked at first.
@@ -147,8 +170,8 @@ func (s *Store) isNamed(at spot) (bool, error) {
 
 // deleteNoted deletes what is noted, at least limit of it if there is so much. n is how many steps it took, 0: nothing is noted.
 func (s *Store) deleteNoted(limit int) (n int, err error) {
-	ids, last, err := s.noted(limit)
-	if err != nil || last == nil {
+	ids, records, err := s.noted(nil, limit)
+	if err != nil || len(records) == 0 {
 		return 0, err
 	}
 	slices.SortFunc(ids, freedID.compare)
@@ -157,7 +180,11 @@ func (s *Store) deleteNoted(limit int) (n int, err error) {
 			return 0, err
 		}
 	}
-	if err := s.forgetNoted(last); err != nil {
+	n, err = s.forgetNoted(records)
+	if err == nil && n < len(records) { // else the next call would meet them again
+		err = corruptf("keys of what is to be deleted are not in their order")
+	}
+	if err != nil {
 		return 0, s.fail(err)
 	}
 	return max(len(ids), 1), nil
@@ -165,11 +192,28 @@ func (s *Store) deleteNoted(limit int) (n int, err error) {
 
 // freeing deletes, in the order of their ids and in many transactions, bytes of chunks that are not in the index any more.
 type freeing struct {
-	ids   []freedID
-	at    int
-	last  []byte // key of the last record of them
-	looks bool   // they are of an earlier Collect
-	skip  map[freedID]error
+	ids     []freedID
+	at      int
+	records []record // of them
+	looks   bool     // they are of an earlier Collect
+	from    []byte   // where the next records of an earlier one begin
+	skip    map[freedID]error
+
+	failed freedID // could not be deleted, if fails
+	fails  bool
+}
+
+// take takes up the next ids that an earlier Collect has left; none: it has left no more.
+func (f *freeing) take(s *Store) (err error) {
+	if f.ids, f.records, err = s.noted(f.from, maxWindow); err != nil {
+		return err
+	}
+	slices.SortFunc(f.ids, freedID.compare)
+	f.at, f.looks = 0, true
+	if n := len(f.records); n > 0 {
+		f.from = append(bytes.Clone(f.records[n-1].key), 0)
+	}
+	return nil
 }
 
 // some deletes the bytes of at most n.
@@ -178,6 +222,7 @@ func (f *freeing) some(s *Store, n int) error {
 		id := f.ids[f.at]
 		if _, skip := f.skip[id]; !skip {
 			if err := s.deleteFreed(id, f.looks); err != nil {
+				f.failed, f.fails = id, true
 				return err
 			}
 		}
@@ -186,22 +231,23 @@ func (f *freeing) some(s *Store, n int) error {
 	if !f.done() {
 		return nil
 	}
-	return s.forgetNoted(f.last)
+	_, err := s.forgetNoted(f.records)
+	return err
 }
 
 func (f *freeing) done() bool { return f.at == len(f.ids) }
 
-// pass passes over the id at a place, whose bytes the file cannot give up, because of err.
-func (f *freeing) pass(at int, err error) error {
-	if at >= len(f.ids) {
-		return err
-	}
-	if _, again := f.skip[f.ids[at]]; again {
+// full tells whether no more is to be added before it is deleted.
+func (f *freeing) full() bool { return len(f.ids) >= maxWindow || len(f.records) >= maxRecords }
+
+// pass passes over an id, whose bytes the file cannot give up, because of err.
+func (f *freeing) pass(id freedID, err error) error {
+	if _, again := f.skip[id]; again {
 		return err
 	}
 	if f.skip == nil {
 		f.skip = map[freedID]error{}
 	}
-	f.skip[f.ids[at]] = err
+	f.skip[id] = err
 	return nil
 }
