@@ -95,3 +95,29 @@ func TestGatheredCounts(t *testing.T) {
 	})
 	view(t, db, func(s *Store) { must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf()})) })
 }
+
+// A Writer was given up after it had made a node: the node, which was gathered and nothing held, still counted as a parent of its
+// leaves, so that Has said that the store holds them, and Retain kept one.
+func TestGivenUpHoldsNothing(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		db := newStore(t, Options{LeafSize: MinLeafSize})
+		content := random(1, 130*MinLeafSize)
+		ref := Ref{algorithm: SHA256, addr: SHA256.sum(content[:MinLeafSize]), size: MinLeafSize}
+		update(t, db, func(s *Store) {
+			w := s.Writer()
+			must2(w.Write(content))
+			w.Abort()
+			if has && must2(s.Has(ref)) {
+				t.Error("the store holds a leaf of what was given up")
+			}
+			if err := s.Retain(ref); !errors.Is(err, ErrNotFound) {
+				t.Errorf("retain a leaf of what was given up: %v", err)
+			}
+		})
+		view(t, db, func(s *Store) {
+			if n := bytesIn(s); n > 0 {
+				t.Errorf("there are bytes of %d chunks", n)
+			}
+		})
+	}
+}
