@@ -163,3 +163,34 @@ func TestFreedUnordered(t *testing.T) {
 		return errors.New("not to be committed")
 	})
 }
+
+// The page of what Collect had noted was damaged: Check ended there with an error, or reported the bytes as those of no chunk. It
+// reports that page, and nothing else.
+func TestCheckDamagedFreed(t *testing.T) {
+	db, _, _, refs := stopped(t)
+	var v []byte
+	view(t, db, func(s *Store) {
+		for _, record := range s.bucket.Bucket(freedName).All() {
+			v = bytes.Clone(record)
+		}
+	})
+	path := db.Path()
+	must(t, db.Close())
+	file := must2(os.ReadFile(path))
+	file[bytes.LastIndex(file, v)+5] ^= 1
+	must(t, os.WriteFile(path, file, 0o600))
+	db = must2(holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true}))
+	defer db.Close()
+	view(t, db, func(s *Store) {
+		unreadable := 0
+		_, err := s.Check(context.Background(), CheckOptions{Data: true, Roots: rootsOf(refs...)}, func(p Problem) error {
+			if unreadable++; p.Kind != Unreadable {
+				t.Errorf("%+v", p)
+			}
+			return nil
+		})
+		if err != nil || unreadable == 0 {
+			t.Errorf("%d unreadable, %v", unreadable, err)
+		}
+	})
+}
