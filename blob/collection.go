@@ -92,7 +92,7 @@ func (r *collection) transaction() error {
 			return err
 		}
 		r.c.s, r.done = s, false
-		if err := r.resume(s); err != nil {
+		if err := firstError(r.freeing.begin(s), r.resume(s)); err != nil {
 			return err
 		}
 		if r.frees {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -46,42 +47,31 @@ const (
 	maxRecords = 64 << 10  // records whose ids they are
 )
 
-// record is one of the bucket freed. Numbers are used again after the bucket has gone, which the Collect of another goroutine
-// may have deleted: a record is the same only if it begins with the same id.
-type record struct {
-	key   []byte
-	first freedID // 0: it has none
-}
-
-func recordOf(k, v []byte) record {
-	r := record{key: bytes.Clone(k)}
-	if len(v) >= 8 {
-		r.first = freedID(binary.LittleEndian.Uint64(v))
-	}
-	return r
-}
-
-// noteFreed writes ids, of which there is one at least, down.
-func (s *Store) noteFreed(ids []freedID) (record, error) {
+// noteFreed writes ids down, and gives the key of the record. Numbers begin at random: so a Collect that looks for its records again
+// takes none for its own that another Collect has written after the bucket was deleted, or the whole store made anew.
+func (s *Store) noteFreed(ids []freedID) (key []byte, err error) {
 	b, err := s.bucket.CreateBucketIfNotExists(freedName)
+	if err == nil && b.Sequence() == 0 {
+		err = b.SetSequence(rand.Uint64() >> 1)
+	}
 	if err != nil {
-		return record{}, err
+		return nil, err
 	}
 	number, err := b.NextSequence()
 	if err != nil {
-		return record{}, err
+		return nil, err
 	}
 	v := make([]byte, 0, 8*len(ids))
 	for _, id := range ids {
 		v = binary.LittleEndian.AppendUint64(v, uint64(id))
 	}
-	r := recordOf(binary.BigEndian.AppendUint64(nil, number), v)
-	return r, b.Put(r.key, v)
+	key = binary.BigEndian.AppendUint64(nil, number)
+	return key, b.Put(key, v)
 }
 
-// noted reads records from key from on, until it has at least limit ids, maxRecords records, or all. Of what is malformed,
-// which Check reports, there are no ids.
-func (s *Store) noted(from []byte, limit int) (ids []freedID, records []record, err error) {
+// noted reads records from key from on, until it has at least limit ids, maxRecords records, or all, and gives their keys. Of what
+// is malformed, which Check reports, there are no ids.
+func (s *Store) noted(from []byte, limit int) (ids []freedID, records [][]byte, err error) {
 	b, err := s.child(freedName)
 	if b == nil {
 		return nil, nil, err
@@ -89,11 +79,11 @@ func (s *Store) noted(from []byte, limit int) (ids []freedID, records []record, 
 	var unordered error
 	err = b.Scan(from, func(k, v []byte) bool {
 		if n := len(records); n > 0 {
-			if unordered = goesOn(records[n-1].key, k); unordered != nil {
+			if unordered = goesOn(records[n-1], k); unordered != nil {
 				return false
 			}
 		}
-		records = append(records, recordOf(k, v))
+		records = append(records, bytes.Clone(k))
 		for ; len(v) >= 8; v = v[8:] {
 			ids = append(ids, freedID(binary.LittleEndian.Uint64(v)))
 		}
@@ -103,22 +93,22 @@ func (s *Store) noted(from []byte, limit int) (ids []freedID, records []record, 
 }
 
 // forgetNoted deletes those of the records that are still there, and the bucket if nothing is left in it.
-func (s *Store) forgetNoted(records []record) (forgotten int, err error) {
+func (s *Store) forgetNoted(records [][]byte) (forgotten int, err error) {
 	b, err := s.child(freedName)
 	if b == nil {
 		return 0, err
 	}
-	for _, r := range records {
-		v := b.Get(r.key)
-		switch inner := v == nil && b.Bucket(r.key) != nil; {
+	for _, key := range records {
+		v := b.Get(key)
+		switch inner := v == nil && b.Bucket(key) != nil; {
 		case s.tx.Err() != nil:
 			return forgotten, s.tx.Err()
 		case inner:
-			err = b.DeleteBucket(r.key)
-		case v == nil || recordOf(nil, v).first != r.first:
+			err = b.DeleteBucket(key)
+		case v == nil:
 			continue
 		default:
-			err = b.Delete(r.key)
+			err = b.Delete(key)
 		}
 		if err != nil {
 			return forgotten, err
@@ -194,7 +184,7 @@ func (s *Store) deleteNoted(limit int) (n int, err error) {
 type freeing struct {
 	ids     []freedID
 	at      int
-	records []record // of them
+	records [][]byte // keys of those in which they stand
 	looks   bool     // they are of an earlier Collect
 	from    []byte   // where the next records of an earlier one begin
 	skip    map[freedID]error
@@ -211,9 +201,25 @@ func (f *freeing) take(s *Store) (err error) {
 	slices.SortFunc(f.ids, freedID.compare)
 	f.at, f.looks = 0, true
 	if n := len(f.records); n > 0 {
-		f.from = append(bytes.Clone(f.records[n-1].key), 0)
+		f.from = append(bytes.Clone(f.records[n-1]), 0)
 	}
 	return nil
+}
+
+// begin begins a transaction. Where nothing is noted any more of what f has in memory, another Collect has deleted it, or the store is a
+// new one, with other bytes under these ids.
+func (f *freeing) begin(s *Store) error {
+	b, err := s.child(freedName)
+	if err != nil || len(f.records) == 0 {
+		return err
+	}
+	for _, key := range f.records {
+		if b != nil && (b.Get(key) != nil || b.Bucket(key) != nil) {
+			return nil
+		}
+	}
+	f.ids, f.records, f.at = f.ids[:0], nil, 0
+	return s.damage()
 }
 
 // some deletes the bytes of at most n.

@@ -51,7 +51,7 @@ func TestCollectForgetsItsOwn(t *testing.T) {
 func TestCollectsWithinEachOther(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		db, kept, _, refs := stopped(t)
+		db, kept, gone, refs := stopped(t)
 		next := uint64(10_000)
 		var collect func(depth int)
 		collect = func(depth int) {
@@ -77,6 +77,10 @@ func TestCollectsWithinEachOther(t *testing.T) {
 					cancel()
 				case act == 4:
 					update2(t, db, func(s *Store) { must3(s.Collect(1 + rng.IntN(30))) })
+				case act == 5: // what was removed comes again
+					update2(t, db, func(s *Store) { putDead(t, s, gone[rng.IntN(len(gone))]) })
+				case act == 6:
+					update2(t, db, func(s *Store) { problems(t, s, CheckOptions{Repair: true, Data: true}) })
 				}
 			}})
 			if err != nil && !errors.Is(err, context.Canceled) {
@@ -193,4 +197,47 @@ func TestCheckDamagedFreed(t *testing.T) {
 			t.Errorf("%d unreadable, %v", unreadable, err)
 		}
 	})
+}
+
+// Between two transactions of a Collect the store was deleted, and made anew. What the first one had in memory of ids are those of
+// other chunks then: it deleted their bytes.
+func TestCollectOfStoreMadeAnew(t *testing.T) {
+	for at, more := 1, true; more; at += 29 {
+		db, kept, _, refs := stopped(t)
+		update2(t, db, func(s *Store) {
+			for i := range uint64(200) {
+				putDead(t, s, random(3000+i, 300))
+			}
+		})
+		n := 0
+		_, err := Collect(context.Background(), db, openStoreOf, CollectOptions{Hold: 1, Progress: func(CollectStats) {
+			if n++; n != at {
+				return
+			}
+			must(t, db.Update(func(tx *holdfast.Tx) error {
+				must(t, tx.DeleteBucket(storeName))
+				s := must2(Create(must2(tx.CreateBucket(storeName)), Options{LeafSize: MinLeafSize}))
+				refs, kept = nil, nil
+				for i := range uint64(400) {
+					p := random(50_000+i, 300)
+					refs, kept = append(refs, must2(s.Put(p))), append(kept, p)
+				}
+				refs, kept = append(refs, must2(s.Put(random(7, 300*MinLeafSize)))), append(kept, random(7, 300*MinLeafSize))
+				for i := range uint64(30) {
+					putDead(t, s, random(60_000+i, 300))
+				}
+				return nil
+			}))
+			if at%2 == 0 {
+				return
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			_, _ = Collect(ctx, db, openStoreOf, CollectOptions{Progress: func(s CollectStats) { cancel() }})
+		}})
+		must(t, err)
+		must2(Collect(context.Background(), db, openStoreOf, CollectOptions{}))
+		tidied(t, db, refs, kept)
+		more = n >= at
+	}
 }
