@@ -37,6 +37,7 @@ type CollectStats struct {
 // in many small transactions, so that others can write in between. It ends early
 // with the context's error; what is left is freed by the next call, as after a
 // crash. Damaged chunks are passed over and counted: they are not an error.
+// Several calls may run at the same time.
 func Collect(ctx context.Context, db *holdfast.DB, open func(*holdfast.Tx) (*Store, error), o CollectOptions) (CollectStats, error) {
 	if o.Hold <= 0 {
 		o.Hold = 3 * time.Millisecond
@@ -68,10 +69,10 @@ type collection struct {
 	done  bool
 	now   func() time.Time
 
-	begun   bool // it was looked whether an earlier one has left something
+	begun   bool // nothing is left of earlier ones
 	freeing freeing
-	frees   bool // it is time for that
-	deletes int  // bytes of how many chunks in a transaction
+	frees   bool // transactions delete bytes; else they take chunks off the index
+	deletes int  // batch of the other kind of transaction
 }
 
 // transaction does a piece. Where the file itself is damaged the transaction is
@@ -186,7 +187,7 @@ func (r *collection) free(begin time.Time) error {
 	return nil
 }
 
-// turn goes from one part of the work to the other when that is done.
+// turn goes on with the other kind of transaction when one is done.
 func (r *collection) turn() {
 	f := &r.freeing
 	was := r.frees
@@ -203,8 +204,8 @@ func (r *collection) turn() {
 	}
 }
 
-// undo goes back to where a transaction that failed began. Of a chunk that is damaged the next one knows: it passes over
-// it, and err is not returned.
+// undo restores the state before a transaction that failed with err. If that is the damage of a chunk, the next transaction passes
+// over the chunk, and undo returns nil.
 func (r *collection) undo(before *collection, err error) error {
 	at, skip, first := r.c.at, r.c.skip, r.c.first
 	id, fails, skipFreed := r.freeing.failed, r.freeing.fails, r.freeing.skip

@@ -29,10 +29,9 @@ func (s *Store) flush() error {
 // maxAsked is how many short leaves are all looked up in the index before their bytes are stored, at most.
 const maxAsked = 4 << 10
 
-// flushBatch settles nodes from the highest level
-// down, because a node that is not stored gives up its children, then leaves, and brings the index up to date, in the order
-// of its keys. The bytes of chunks are stored when they are settled; those of many short leaves before, so that the index is gone
-// through once.
+// flushBatch settles nodes from the highest level down, because a node that is not stored gives up its children, then leaves, and
+// brings the index up to date in the order of its keys. It stores the bytes of chunks after it has settled them, but those of many
+// short leaves before: then it settles leaves while it goes through the index to change it, and goes through it once.
 func (s *Store) flushBatch(b *batch) error {
 	leaves := b.unspilled()
 	many := len(leaves) > maxAsked
@@ -67,7 +66,7 @@ func (s *Store) flushBatch(b *batch) error {
 	return s.updateIndex(b, many)
 }
 
-// updateIndex brings the index up to date; settles: leaves are not settled yet.
+// updateIndex brings the index up to date. settles: it settles leaves, too.
 func (s *Store) updateIndex(b *batch, settles bool) error {
 	list := b.sorted(0, maxLevel)
 	u := s.indexing(b)
@@ -206,13 +205,13 @@ func (s *Store) pack(b *batch, list []int32) error {
 	return s.packs.SetSequence(id)
 }
 
-// maxPut is how many bytes are put, and not appended: Append is for many, begins to write them before the commit, and so
-// waits until what was committed before is durable.
+// maxPut is up to how many bytes are put and not appended: Append begins to write before the commit, and so waits until what was
+// committed before is durable.
 const maxPut = 16 << 10
 
-// isFew tells whether the chunks in the list have so few bytes.
+// isFew tells whether the chunks in the list have at most maxPut bytes.
 func (s *Store) isFew(b *batch, list []int32) bool {
-	if len(b.nodes) > 0 { // which are to have pages of their own
+	if len(b.nodes) > 0 { // nodes get pages of their own by Append
 		return false
 	}
 	n := int32(0)
@@ -232,7 +231,7 @@ func (s *Store) packOne(b *batch, p *pending, id *uint64, put bool) error {
 	v := b.arena[p.at : p.at+p.length]
 	var err error
 	if put {
-		if _, used := s.packs.AppendValue(s.value[:0], s.key[:8]); used { // of a damaged store, as Append finds out
+		if _, used := s.packs.AppendValue(s.value[:0], s.key[:8]); used { // the counter of ids is damaged; Append has the same error
 			return holdfast.ErrUnordered
 		}
 		err = s.packs.Put(s.key[:8], b.keep(v))

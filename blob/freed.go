@@ -9,19 +9,21 @@ import (
 	"slices"
 )
 
-// Collect meets dead chunks in the order of their addresses, and their bytes lie in the order of their ids: deleted as they are
-// met, small ones would have each page of many written again for each chunk in it. So it takes chunks off the index first, in
-// many transactions, each of which writes down whose bytes it has left in the bucket freed, and then deletes those in
-// the order of their ids, in many more; in the last of them the bucket goes.
+// Collect finds dead chunks in the order of their addresses, but their bytes lie in the order of their ids. If it deleted the bytes of
+// small chunks as it finds them, each page would be written once for each of its chunks. So it first takes chunks off the index, in
+// many transactions, each of which notes the ids of their bytes in the bucket freed. Then it deletes the bytes in the order of the ids,
+// in many more transactions, the last of which deletes the notes.
 //
-// What stands there after a crash is done by the next Collect. Who has repaired the store meanwhile may have found
-// those bytes and given them to a chunk again, so it looks first at what they are. A repair of this version deletes them before
-// it looks for bytes that no chunk has. Ids are not used twice, so to delete one again deletes nothing.
+// After a crash the next Collect deletes what is noted. A repair by an older version, which does not know the bucket, may have given
+// such bytes to a chunk again, so that Collect looks first whether the index names them. A repair by this version deletes them
+// before it looks for bytes without a chunk. An id is never used twice, so deleting it again has no effect.
+//
+// Several calls of Collect may run at the same time.
 
-// freedName is the bucket of that: number -> ids, 8 bytes each. It is there only while there are some.
+// freedName is the bucket of the notes: number -> ids, 8 bytes each. It exists only while there are some.
 var freedName = []byte("freed")
 
-// freedID names the bytes of a chunk there: the id, and in the lowest bit whether they are packed.
+// freedID is an id in a note, shifted left by one; the lowest bit says whether the bytes are packed.
 type freedID uint64
 
 func idOf(e *entry) (id freedID, ok bool) {
@@ -121,7 +123,7 @@ func (s *Store) forgetNoted(records [][]byte) (forgotten int, err error) {
 	return forgotten, s.bucket.DeleteBucket(freedName)
 }
 
-// deleteFreed deletes bytes that no chunk has. looks: a repair may have given them to one, which is looked at first.
+// deleteFreed deletes bytes that no chunk has. looks: it verifies first that no repair has given them to a chunk.
 func (s *Store) deleteFreed(id freedID, looks bool) error {
 	at := id.spot()
 	if looks {
@@ -158,7 +160,7 @@ func (s *Store) isNamed(at spot) (bool, error) {
 	return false, nil
 }
 
-// deleteNoted deletes what is noted, at least limit of it if there is so much. n is how many steps it took, 0: nothing is noted.
+// deleteNoted deletes noted bytes, those of at least limit ids if there are so many. n is the number of steps, 0 if nothing is noted.
 func (s *Store) deleteNoted(limit int) (n int, err error) {
 	ids, records, err := s.noted(nil, limit)
 	if err != nil || len(records) == 0 {
@@ -180,7 +182,7 @@ func (s *Store) deleteNoted(limit int) (n int, err error) {
 	return max(len(ids), 1), nil
 }
 
-// freeing deletes, in the order of their ids and in many transactions, bytes of chunks that are not in the index any more.
+// freeing deletes the bytes of chunks that were taken off the index, in the order of their ids and in many transactions.
 type freeing struct {
 	ids     []freedID
 	at      int
@@ -206,8 +208,8 @@ func (f *freeing) take(s *Store) (err error) {
 	return nil
 }
 
-// begin begins a transaction. Where nothing is noted any more of what f has in memory, another Collect has deleted it, or the store is a
-// new one, with other bytes under these ids.
+// begin begins a transaction. If none of its notes is there any more, another Collect has deleted the bytes, or the store was deleted
+// and made anew, with other bytes under these ids: then f forgets them.
 func (f *freeing) begin(s *Store) error {
 	b, err := s.child(freedName)
 	if err != nil || len(f.records) == 0 {
