@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"holdfast"
@@ -265,3 +266,28 @@ func TestFreedOfMalformedEntry(t *testing.T) {
 }
 
 func value2(e entry, _ bool, err error) (entry, error) { return e, err }
+
+// Several goroutines collect while another one puts and deletes.
+func TestCollectsAtOnce(t *testing.T) {
+	db, kept, _, refs := stopped(t)
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			for range 4 {
+				if _, err := Collect(context.Background(), db, openStoreOf, CollectOptions{Hold: 1}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range uint64(40) {
+		update2(t, db, func(s *Store) {
+			for j := range uint64(10) {
+				putDead(t, s, random(100*i+j, 200))
+			}
+		})
+	}
+	group.Wait()
+	must2(Collect(context.Background(), db, openStoreOf, CollectOptions{}))
+	tidied(t, db, refs, kept)
+}
