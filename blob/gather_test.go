@@ -146,3 +146,27 @@ func TestGatheredAfterLoss(t *testing.T) {
 		}
 	})
 }
+
+// However many counts a transaction changes, a bounded number of them is gathered.
+func TestGatheredCountsAreBounded(t *testing.T) {
+	db := newStore(t, Options{})
+	var refs []Ref
+	update2(t, db, func(s *Store) {
+		for i := range maxCounted + 1000 {
+			refs = append(refs, must2(s.Put(nthBlob(i))))
+		}
+	})
+	update2(t, db, func(s *Store) {
+		for _, ref := range refs {
+			must(t, s.Delete(ref))
+		}
+		if n := len(s.batch.entries); n > 1000 {
+			t.Errorf("%d chunks are gathered", n)
+		}
+	})
+	view(t, db, func(s *Store) {
+		if u := must2(s.Usage()); int(u.Dead) != len(refs) {
+			t.Errorf("%+v", u)
+		}
+	})
+}
