@@ -208,10 +208,10 @@ func (r *collection) turn() {
 // over the chunk, and undo returns nil.
 func (r *collection) undo(before *collection, err error) error {
 	at, skip, first := r.c.at, r.c.skip, r.c.first
-	id, fails, skipFreed := r.freeing.failed, r.freeing.fails, r.freeing.skip
+	id, fails := r.freeing.failed, r.freeing.fails
 	*r = *before
 	r.done = false
-	r.c.skip, r.c.first, r.freeing.skip = skip, first, skipFreed
+	r.c.skip, r.c.first = skip, first
 	var damage *holdfast.CorruptError
 	if !errors.As(err, &damage) {
 		return err
