@@ -83,3 +83,24 @@ func TestWideLeafOfHugeElementJoined(t *testing.T) {
 	}
 	next()
 }
+
+// A wide leaf has no more elements than a page can count, however short they are.
+func TestWideLeafOfManyElements(t *testing.T) {
+	n := &node{leaf: true, size: page.HeaderSize}
+	for i := range 2*page.MaxCount + 5 {
+		n.push(&item{key: fmt.Appendf(nil, "%06d", i)})
+	}
+	for _, pageSize := range []int{64 << 10, 256 << 10, 4 << 20} {
+		from := 0
+		for _, part := range (splitter{pageSize: pageSize, fill: WideFill}).split(n, 0, nil) {
+			size := page.HeaderSize + (part.end-from)*itemSize(&n.items[0])
+			if part.end <= from || part.end-from > page.MaxCount || part.size != size {
+				t.Fatalf("pages of %d bytes: %d elements from %d on, of %d bytes", pageSize, part.end-from, from, part.size)
+			}
+			from = part.end
+		}
+		if from != len(n.items) {
+			t.Errorf("pages of %d bytes: %d elements in parts", pageSize, from)
+		}
+	}
+}
