@@ -325,8 +325,8 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 // they are, if that has none that are sound, or is not in the index; then it is dead for now, and counts finds
 // out who uses it.
 func (b *bytesOf) leaked(s *holding) error {
-	if len(b.gaps[string(indexName)])+len(b.gaps[string(recentName)]) > 0 {
-		return nil // it may be there that they are named
+	if len(b.gaps[string(indexName)])+len(b.gaps[string(recentName)])+len(b.gaps[string(freedName)]) > 0 {
+		return nil // it may be there that they are named, or said to be waiting
 	}
 	var k chunkKey
 	p, damage, err := b.readSum(s.id, &k.addr)

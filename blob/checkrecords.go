@@ -327,8 +327,8 @@ func (c *checker) digest(b *holdfast.Bucket, key, v []byte) (k chunkKey, fault e
 
 // freed reads whose bytes Collect has still to delete. A repair deletes them: it would take them for lost ones.
 func (c *checker) freed() error {
-	b, err := c.s.child(freedName)
-	if b == nil || err != nil {
+	b, err := c.recordsIn(freedName)
+	if b == nil {
 		return err
 	}
 	err = c.scan(string(freedName), b, nil, nil, func(key, v []byte) error {

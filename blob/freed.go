@@ -1,25 +1,29 @@
 package blob
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"slices"
 )
 
-// Collect meets dead chunks in the order of their addresses, and their bytes lie in the order of their ids: deleted as they are
-// met, small ones would have each page of many written again for each chunk in it. So it takes chunks off the index first, in
-// many transactions, each of which writes down whose bytes it has left in the bucket freed, and then deletes those in
-// the order of their ids, in many more; in the last of them the bucket goes.
+// Collect finds dead chunks in the order of their addresses, but their bytes lie in the order of their ids. If it deleted the bytes of
+// small chunks as it finds them, each page would be written once for each of its chunks. So it first takes chunks off the index, in
+// many transactions, each of which notes the ids of their bytes in the bucket freed. Then it deletes the bytes in the order of the ids,
+// in many more transactions, the last of which deletes the notes.
 //
-// What stands there after a crash is done by the next Collect. Who has repaired the store meanwhile may have found
-// those bytes and given them to a chunk again, so it looks first at what they are. A repair of this version deletes them before
-// it looks for bytes that no chunk has. Ids are not used twice, so to delete one again deletes nothing.
+// After a crash the next Collect deletes what is noted. A repair by an older version, which does not know the bucket, may have given
+// such bytes to a chunk again, so that Collect looks first whether the index names them. A repair by this version deletes them
+// before it looks for bytes without a chunk. An id is never used twice, so deleting it again has no effect.
+//
+// Several calls of Collect may run at the same time.
 
-// freedName is the bucket of that: number -> ids, 8 bytes each. It is there only while there are some.
+// freedName is the bucket of the notes: number -> ids, 8 bytes each. It exists only while there are some.
 var freedName = []byte("freed")
 
-// freedID names the bytes of a chunk there: the id, and in the lowest bit whether they are packed.
+// freedID is an id in a note, shifted left by one; the lowest bit says whether the bytes are packed.
 type freedID uint64
 
 func idOf(e *entry) (id freedID, ok bool) {
@@ -40,15 +44,18 @@ func (id freedID) compare(o freedID) int {
 	return cmp.Compare(id, o)
 }
 
-// maxWindow is how many ids are in memory at most, but for those of one record.
-const maxWindow = 512 << 10
+const (
+	maxWindow  = 512 << 10 // ids in memory at most, but for those of one record
+	maxRecords = 64 << 10  // records whose ids they are
+)
 
-// noteFreed writes ids down, and gives the key of the record.
+// noteFreed writes ids down, and gives the key of the record. Numbers begin at random: so a Collect that looks for its records again
+// takes none for its own that another Collect has written after the bucket was deleted, or the whole store made anew.
 func (s *Store) noteFreed(ids []freedID) (key []byte, err error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
 	b, err := s.bucket.CreateBucketIfNotExists(freedName)
+	if err == nil && b.Sequence() == 0 {
+		err = b.SetSequence(rand.Uint64() >> 1)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -64,51 +71,59 @@ func (s *Store) noteFreed(ids []freedID) (key []byte, err error) {
 	return key, b.Put(key, v)
 }
 
-// noted gives the ids that stand in the first records, of which there are at least limit if so many stand there, and the key of the
-// last of those. Of what is malformed, which Check reports,
-// there are none.
-func (s *Store) noted(limit int) (ids []freedID, last []byte, err error) {
+// noted reads records from key from on, until it has at least limit ids, maxRecords records, or all, and gives their keys. Of what
+// is malformed, which Check reports, there are no ids.
+func (s *Store) noted(from []byte, limit int) (ids []freedID, records [][]byte, err error) {
 	b, err := s.child(freedName)
 	if b == nil {
 		return nil, nil, err
 	}
-	err = b.Scan(nil, func(k, v []byte) bool {
+	var unordered error
+	err = b.Scan(from, func(k, v []byte) bool {
+		if n := len(records); n > 0 {
+			if unordered = goesOn(records[n-1], k); unordered != nil {
+				return false
+			}
+		}
+		records = append(records, bytes.Clone(k))
 		for ; len(v) >= 8; v = v[8:] {
 			ids = append(ids, freedID(binary.LittleEndian.Uint64(v)))
 		}
-		last = append(last[:0], k...)
-		return len(ids) < limit
+		return len(ids) < limit && len(records) < maxRecords
 	})
-	return ids, last, errors.Join(err, s.tx.Err())
+	return ids, records, errors.Join(err, unordered, s.tx.Err())
 }
 
-// forgetNoted deletes the records up to the key last, and the bucket if nothing is left in it.
-func (s *Store) forgetNoted(last []byte) error {
+// forgetNoted deletes those of the records that are still there, and the bucket if nothing is left in it.
+func (s *Store) forgetNoted(records [][]byte) (forgotten int, err error) {
 	b, err := s.child(freedName)
 	if b == nil {
-		return err
+		return 0, err
 	}
-	for {
-		k, v := b.Cursor().First()
-		switch {
+	for _, key := range records {
+		v := b.Get(key)
+		switch inner := v == nil && b.Bucket(key) != nil; {
 		case s.tx.Err() != nil:
-			return s.tx.Err()
-		case k == nil:
-			return s.bucket.DeleteBucket(freedName)
-		case string(k) > string(last):
-			return nil
+			return forgotten, s.tx.Err()
+		case inner:
+			err = b.DeleteBucket(key)
 		case v == nil:
-			err = b.DeleteBucket(k)
+			continue
 		default:
-			err = b.Delete(k)
+			err = b.Delete(key)
 		}
 		if err != nil {
-			return err
+			return forgotten, err
 		}
+		forgotten++
 	}
+	if k, _ := b.Cursor().First(); k != nil || s.tx.Err() != nil {
+		return forgotten, s.tx.Err()
+	}
+	return forgotten, s.bucket.DeleteBucket(freedName)
 }
 
-// deleteFreed deletes bytes that no chunk has. looks: a repair may have given them to one, which is looked at first.
+// deleteFreed deletes bytes that no chunk has. looks: it verifies first that no repair has given them to a chunk.
 func (s *Store) deleteFreed(id freedID, looks bool) error {
 	at := id.spot()
 	if looks {
@@ -145,10 +160,10 @@ func (s *Store) isNamed(at spot) (bool, error) {
 	return false, nil
 }
 
-// deleteNoted deletes what is noted, at least limit of it if there is so much. n is how many steps it took, 0: nothing is noted.
+// deleteNoted deletes noted bytes, those of at least limit ids if there are so many. n is the number of steps, 0 if nothing is noted.
 func (s *Store) deleteNoted(limit int) (n int, err error) {
-	ids, last, err := s.noted(limit)
-	if err != nil || last == nil {
+	ids, records, err := s.noted(nil, limit)
+	if err != nil || len(records) == 0 {
 		return 0, err
 	}
 	slices.SortFunc(ids, freedID.compare)
@@ -157,19 +172,56 @@ func (s *Store) deleteNoted(limit int) (n int, err error) {
 			return 0, err
 		}
 	}
-	if err := s.forgetNoted(last); err != nil {
+	n, err = s.forgetNoted(records)
+	if err == nil && n < len(records) { // else the next call would meet them again
+		err = corruptf("keys of what is to be deleted are not in their order")
+	}
+	if err != nil {
 		return 0, s.fail(err)
 	}
 	return max(len(ids), 1), nil
 }
 
-// freeing deletes, in the order of their ids and in many transactions, bytes of chunks that are not in the index any more.
+// freeing deletes the bytes of chunks that were taken off the index, in the order of their ids and in many transactions.
 type freeing struct {
-	ids   []freedID
-	at    int
-	last  []byte // key of the last record of them
-	looks bool   // they are of an earlier Collect
-	skip  map[freedID]error
+	ids     []freedID
+	at      int
+	records [][]byte // keys of those in which they stand
+	looks   bool     // they are of an earlier Collect
+	from    []byte   // where the next records of an earlier one begin
+	skip    map[freedID]error
+
+	failed freedID // could not be deleted, if fails
+	fails  bool
+}
+
+// take takes up the next ids that an earlier Collect has left; none: it has left no more.
+func (f *freeing) take(s *Store) (err error) {
+	if f.ids, f.records, err = s.noted(f.from, maxWindow); err != nil {
+		return err
+	}
+	slices.SortFunc(f.ids, freedID.compare)
+	f.at, f.looks = 0, true
+	if n := len(f.records); n > 0 {
+		f.from = append(bytes.Clone(f.records[n-1]), 0)
+	}
+	return nil
+}
+
+// begin begins a transaction. If none of its notes is there any more, another Collect has deleted the bytes, or the store was deleted
+// and made anew, with other bytes under these ids: then f forgets them.
+func (f *freeing) begin(s *Store) error {
+	b, err := s.child(freedName)
+	if err != nil || len(f.records) == 0 {
+		return err
+	}
+	for _, key := range f.records {
+		if b != nil && (b.Get(key) != nil || b.Bucket(key) != nil) {
+			return nil
+		}
+	}
+	f.ids, f.records, f.at = f.ids[:0], nil, 0
+	return s.damage()
 }
 
 // some deletes the bytes of at most n.
@@ -178,6 +230,7 @@ func (f *freeing) some(s *Store, n int) error {
 		id := f.ids[f.at]
 		if _, skip := f.skip[id]; !skip {
 			if err := s.deleteFreed(id, f.looks); err != nil {
+				f.failed, f.fails = id, true
 				return err
 			}
 		}
@@ -186,22 +239,23 @@ func (f *freeing) some(s *Store, n int) error {
 	if !f.done() {
 		return nil
 	}
-	return s.forgetNoted(f.last)
+	_, err := s.forgetNoted(f.records)
+	return err
 }
 
 func (f *freeing) done() bool { return f.at == len(f.ids) }
 
-// pass passes over the id at a place, whose bytes the file cannot give up, because of err.
-func (f *freeing) pass(at int, err error) error {
-	if at >= len(f.ids) {
-		return err
-	}
-	if _, again := f.skip[f.ids[at]]; again {
+// full tells whether no more is to be added before it is deleted.
+func (f *freeing) full() bool { return len(f.ids) >= maxWindow || len(f.records) >= maxRecords }
+
+// pass passes over an id, whose bytes the file cannot give up, because of err.
+func (f *freeing) pass(id freedID, err error) error {
+	if _, again := f.skip[id]; again {
 		return err
 	}
 	if f.skip == nil {
 		f.skip = map[freedID]error{}
 	}
-	f.skip[f.ids[at]] = err
+	f.skip[id] = err
 	return nil
 }

@@ -39,7 +39,7 @@ func stopped(t *testing.T) (db *holdfast.DB, kept, gone [][]byte, refs []Ref) {
 		}
 	}
 	view(t, db, func(s *Store) {
-		if ids, _ := must3(s.noted(1 << 20)); len(ids) < 240 {
+		if ids, _ := must3(s.noted(nil, 1<<20)); len(ids) < 240 {
 			t.Fatalf("%d ids are noted", len(ids))
 		}
 	})
@@ -124,7 +124,7 @@ func TestStoppedCollectAndRepair(t *testing.T) {
 	db, kept, gone, refs := stopped(t)
 	update(t, db, func(s *Store) {
 		c := checker{s: s, ctx: context.Background()}
-		ids, _ := must3(s.noted(1 << 20))
+		ids, _ := must3(s.noted(nil, 1<<20))
 		for _, id := range ids {
 			must(t, c.adopt(id.spot()))
 		}

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 	"time"
@@ -94,4 +95,78 @@ func TestGatheredCounts(t *testing.T) {
 		}
 	})
 	view(t, db, func(s *Store) { must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf()})) })
+}
+
+// A Writer was given up after it had made a node: the node, which was gathered and nothing held, still counted as a parent of its
+// leaves, so that Has said that the store holds them, and Retain kept one.
+func TestGivenUpHoldsNothing(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		db := newStore(t, Options{LeafSize: MinLeafSize})
+		content := random(1, 130*MinLeafSize)
+		ref := Ref{algorithm: SHA256, addr: SHA256.sum(content[:MinLeafSize]), size: MinLeafSize}
+		update(t, db, func(s *Store) {
+			w := s.Writer()
+			must2(w.Write(content))
+			w.Abort()
+			if has && must2(s.Has(ref)) {
+				t.Error("the store holds a leaf of what was given up")
+			}
+			if err := s.Retain(ref); !errors.Is(err, ErrNotFound) {
+				t.Errorf("retain a leaf of what was given up: %v", err)
+			}
+		})
+		view(t, db, func(s *Store) {
+			if n := bytesIn(s); n > 0 {
+				t.Errorf("there are bytes of %d chunks", n)
+			}
+		})
+	}
+}
+
+// The bytes of a chunk were lost, and its length in the index is wrong. What was put again counts, before and after the flush.
+func TestGatheredAfterLoss(t *testing.T) {
+	db := newStore(t, Options{})
+	content := random(1, 300)
+	update2(t, db, func(s *Store) {
+		ref := must2(s.Put(content))
+		must(t, s.flush())
+		k := ref.key()
+		must(t, s.putEntry(&k, &entry{packed: true, length: 7, users: 1}))
+		must2(s.Put(content))
+		if n := must2(s.Users(ref)); n != 2 {
+			t.Errorf("%d users", n)
+		}
+		must(t, s.Delete(ref))
+	})
+	// The bytes that were lost above are still there, so that Check has something to say of them.
+	view(t, db, func(s *Store) {
+		ref := Ref{algorithm: SHA256, addr: SHA256.sum(content), size: int64(len(content))}
+		if n := must2(s.Users(ref)); n != 1 || !bytes.Equal(readAll(t, s, ref), content) {
+			t.Errorf("%d users", n)
+		}
+	})
+}
+
+// However many counts a transaction changes, a bounded number of them is gathered.
+func TestGatheredCountsAreBounded(t *testing.T) {
+	db := newStore(t, Options{})
+	var refs []Ref
+	update2(t, db, func(s *Store) {
+		for i := range maxCounted + 1000 {
+			refs = append(refs, must2(s.Put(nthBlob(i))))
+		}
+	})
+	update2(t, db, func(s *Store) {
+		for _, ref := range refs {
+			must(t, s.Delete(ref))
+		}
+		if n := len(s.batch.entries); n > 1000 {
+			t.Errorf("%d chunks are gathered", n)
+		}
+	})
+	view(t, db, func(s *Store) {
+		if u := must2(s.Usage()); int(u.Dead) != len(refs) {
+			t.Errorf("%+v", u)
+		}
+	})
 }

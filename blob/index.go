@@ -67,7 +67,9 @@ func (s *Store) standing(k *chunkKey) (entry, bool, error) {
 		e = entry{length: int(p.length)}
 	}
 	parents, users, leased := int64(e.parents)+p.parents, int64(e.users)+p.users, int64(e.leased)+int64(p.leased)
-	if !found && !came || came && k.level > 0 || found && e.lost() || min(parents, users, leased) < 0 {
+	// A node that was gathered may not be stored in the end, and gives up its children then.
+	unsure := users == 0 && parents > 0 && len(s.batch.nodes) > 0
+	if !found && !came || came && k.level > 0 || found && e.lost() || min(parents, users, leased) < 0 || unsure {
 		return s.lookup(k)
 	}
 	e.parents, e.users, e.leased = uint64(parents), uint64(users), uint64(leased)

@@ -133,7 +133,7 @@ type indexing struct {
 	came   uint64 // how many came
 }
 
-// indexing begins one. Nodes are settled, leaves are not.
+// indexing begins one. Nodes are settled, leaves may not be.
 func (s *Store) indexing(b *batch) *indexing {
 	coming := uint64(0)
 	for i := range b.entries {

@@ -53,8 +53,8 @@ func GetUnsealed(b *holdfast.Bucket, key []byte) (value []byte, err error) {
 }
 
 // SetWide says whether leaves of the bucket get several pages where one would be filled badly: elements of 1 kB fill three quarters
-// of a page of 4 KiB. Each change of such a leaf writes all of it. It holds for what is appended, and for pages that a transaction
-// writes, as long as the bucket is open in that transaction; any version of the engine, and bbolt, reads and changes such leaves.
+// of a page of 4 KiB. Each change of such a leaf writes all of it. It applies to what is appended, and to pages that a transaction
+// writes, while the bucket is open in it. All versions of the engine, and bbolt, read and change such leaves.
 func SetWide(b *holdfast.Bucket, wide bool) { hooks.Bucket(b).SetWide(wide) }
 
 // Prefetch says that value, which the transaction has given, is about to be read as a

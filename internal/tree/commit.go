@@ -7,16 +7,6 @@ import (
 	"holdfast/internal/page"
 )
 
-// DefaultFill is the fill share that stands for "as Holdfast finds best".
-const DefaultFill = 0.5
-
-// FullFill is the largest fill share.
-const FullFill = 1.0
-
-// WideFill is the fill share that stands for leaves of as many pages, up to 16, as waste little: three elements of 1 kB fill three
-// quarters of a page of 4 KiB, and 63 of them 16 pages. Each edit of such a leaf writes all of it.
-const WideFill = 16.0
-
 // Merge prepares an edited tree for writing: nodes that have become too empty
 // are joined with a neighbour, branches with one child vanish. Call it once,
 // before Inline or Write.

@@ -2,6 +2,16 @@ package tree
 
 import "holdfast/internal/page"
 
+// DefaultFill is the fill share that stands for "as Holdfast finds best".
+const DefaultFill = 0.5
+
+// FullFill is the largest fill share.
+const FullFill = 1.0
+
+// WideFill is the fill share that stands for leaves of as many pages, up to 16, as waste little: three elements of 1 kB fill three
+// quarters of a page of 4 KiB, and 63 of them 16 pages. Each edit of such a leaf writes all of it.
+const WideFill = 16.0
+
 // cut ends one part of a node that is split.
 type cut struct {
 	end  int // index after its last item
@@ -118,14 +128,17 @@ func (s splitter) widen(items []item, cuts []cut) []cut {
 }
 
 // widePart is the part that begins with item from: of those that fill whole pages, with a seal, the first one that wastes little,
-// or else the one that wastes least.
+// or else the one that wastes least. An item of more than 16 pages is a part of its own.
 func (s splitter) widePart(items []item, from int) (best cut) {
 	waste := 2.0
 	size := page.HeaderSize
 	for i := from; i < len(items) && i-from < page.MaxCount; i++ {
 		size += itemSize(&items[i])
 		pages := (size + page.SealSize + s.pageSize - 1) / s.pageSize
-		if pages > WideFill && i > from {
+		if pages > WideFill {
+			if i == from {
+				return cut{end: i + 1, size: size}
+			}
 			break
 		}
 		if i+1 < len(items) && (size+itemSize(&items[i+1])+page.SealSize+s.pageSize-1)/s.pageSize == pages {
