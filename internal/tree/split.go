@@ -79,7 +79,7 @@ func bound(items []item, cuts []cut) []cut {
 }
 
 // choose decides on the parts. One that is longer than a page holds at most
-// maxGroup items.
+// maxGroup items, but with WideFill.
 func (s splitter) choose(n *node, cuts []cut) []cut {
 	if s.fill == WideFill {
 		if n.leaf {
