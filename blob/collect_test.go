@@ -179,6 +179,23 @@ func update2(t testing.TB, db *holdfast.DB, fn func(s *Store)) {
 	must(t, db.Update(func(tx *holdfast.Tx) error { fn(openIn(tx)); return nil }))
 }
 
+// flipIn closes db, flips a bit of content in its file, and opens it again.
+func flipIn(t *testing.T, db *holdfast.DB, content []byte, at int) *holdfast.DB {
+	t.Helper()
+	path := db.Path()
+	must(t, db.Close())
+	file := must2(os.ReadFile(path))
+	begin := bytes.Index(file, content)
+	if begin < 0 {
+		t.Fatal("the content is not in one piece in the file")
+	}
+	file[begin+at] ^= 1
+	must(t, os.WriteFile(path, file, 0o600))
+	db = must2(holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true}))
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // Where the file itself is damaged below dead chunks, those are passed over, in further
 // transactions, and all others go.
 func TestCollectDamagedFile(t *testing.T) {
@@ -196,14 +213,7 @@ func TestCollectDamagedFile(t *testing.T) {
 			}
 		}
 	})
-	path := db.Path()
-	must(t, db.Close())
-	file := must2(os.ReadFile(path))
-	at := bytes.Index(file, node)
-	file[at+200] ^= 1
-	must(t, os.WriteFile(path, file, 0o600))
-	db = must2(holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true}))
-	defer db.Close()
+	db = flipIn(t, db, node, 200)
 	stats, err := Collect(context.Background(), db, openStoreOf, CollectOptions{})
 	must(t, err)
 	var damage *holdfast.CorruptError

@@ -104,14 +104,7 @@ func TestStoppedCollectDamagedFile(t *testing.T) {
 			all = append(all, bytes.Clone(v))
 		}
 	})
-	path := db.Path()
-	must(t, db.Close())
-	file := must2(os.ReadFile(path))
-	at := bytes.Index(file, all[7])
-	file[at+20] ^= 1
-	must(t, os.WriteFile(path, file, 0o600))
-	db = must2(holdfast.Open(path, 0o600, &holdfast.Options{NoSync: true}))
-	defer db.Close()
+	db = flipIn(t, db, all[7], 20)
 	stats, err := Collect(context.Background(), db, openStoreOf, CollectOptions{})
 	must(t, err)
 	var damage *holdfast.CorruptError

@@ -17,7 +17,8 @@ import (
 //
 // Let a transaction bring k new chunks, with n in the large bucket and r in the small one, and e in a page. Of the small one it
 // changes r/e pages or k, whichever is less. It moves k, which stand on a share k/r of the n/e pages of the large one. If k is
-// above n/e^2, that is least for r = sqrt(nk), else less with each more, but that there are branches too: a quarter of k for 4n/e.
+// above n/e^2, the sum is least for r = sqrt(nk). Below, a larger r costs less until its branches count: with r = 4n/e, k are moved
+// to k/4 pages.
 // (Two components of an LSM tree, with a rolling merge: O'Neil et al., The log-structured merge-tree, Acta Informatica 33, 1996.)
 // Without recent it is one page for each chunk, but not more than all n/e, and most branches above them.
 // So a transaction that brings fewer than n/5e^2 puts them into the large bucket, and leaves recent alone, however much
@@ -216,8 +217,7 @@ func (s *Store) mayWait(k uint64) uint64 {
 	return max(uint64(math.Sqrt(float64(n)*float64(k))), 4*n/s.perPage())
 }
 
-// move moves as many entries to the large bucket as recent has too many of with transactions that bring k chunks, at most so
-// many.
+// move moves to the large bucket what recent has beyond mayWait(k), but at most as many entries as most says.
 func (s *Store) move(b *batch, k, most uint64) error {
 	from := s.fresh()
 	r, limit := from.Sequence()&comeMask, s.mayWait(k)

@@ -129,7 +129,8 @@ func readersOf(v *share.View) ([]reader, error) {
 		return nil, err
 	}
 	newest, err := v.State()
-	if err != nil && !errors.Is(err, share.ErrBusy) { // ErrBusy: the owner was stopped while it published, so how far they are behind is not known
+	// With ErrBusy, of an owner that is stopped, the readers are known, but not how far they are behind.
+	if err != nil && !errors.Is(err, share.ErrBusy) {
 		return nil, err
 	}
 	readers := []reader{}

@@ -9,8 +9,8 @@ import (
 	"holdfast/internal/page"
 )
 
-// A leaf with WideFill began with an element of more than 16 pages, in the last of which there was room for the next: the part
-// took all elements that followed, and its size was that of two of them, so that they were written over what lay behind.
+// A leaf with WideFill began with an element of more than 16 pages whose last page had room for the next one. The part then took
+// all following elements with the size of the first two, and the encoder wrote beyond its pages.
 func TestWideLeafOfHugeElement(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
