@@ -47,6 +47,7 @@ type fileSystem struct {
 	options   []string // of mkfs
 	fsck      bool     // it needs one after a cut
 	holdfast  bool     // stock bbolt loses commits there: Holdfast alone writes
+	alone     bool     // flushes are sure only while nothing else is written there (docs/design.md, A3)
 	unit      int64    // bytes that a disk must write as a whole, or not
 }
 
@@ -54,7 +55,7 @@ var fileSystems = []fileSystem{
 	{name: "ext4", kind: "ext4", mebibytes: 64, options: []string{"-F"}, unit: 512},
 	{
 		name: "ext4 without journal", kind: "ext4", mebibytes: 256, options: []string{"-F", "-O", "^has_journal"},
-		fsck: true, holdfast: true, unit: 4096,
+		fsck: true, holdfast: true, alone: true, unit: 4096,
 	},
 	{name: "xfs", kind: "xfs", mebibytes: 320, unit: 4096},
 	{name: "btrfs", kind: "btrfs", mebibytes: 256, unit: 512},
@@ -126,7 +127,7 @@ type cutDisk struct {
 	files   []*cutFile
 	counts  map[string]int
 
-	// mustCommit keeps the power on until a commit of the file in mode full was acknowledged.
+	// mustCommit keeps the power on until a commit of the first file was acknowledged.
 	mustCommit bool
 }
 
@@ -270,7 +271,7 @@ func (d *cutDisk) listen(m *vm.Machine, last bool) error {
 		if last || d.allJudged() != nil {
 			continue
 		}
-		if left--; left <= 0 && (!d.mustCommit || d.counts["acknowledged full"]+len(d.files[0].heard.before) > 0) {
+		if left--; left <= 0 && (!d.mustCommit || d.acknowledged()+len(d.files[0].heard.before) > 0) {
 			time.Sleep(time.Duration(d.rand.IntN(20)) * time.Millisecond)
 			m.Cut()
 		}
@@ -280,6 +281,9 @@ func (d *cutDisk) listen(m *vm.Machine, last bool) error {
 	}
 	return nil
 }
+
+// acknowledged is how many commits of the first file were, before the cuts so far.
+func (d *cutDisk) acknowledged() int { return d.counts["acknowledged "+d.files[0].name] }
 
 // hear takes in what was said in a machine, unless it is a fault, or makes no sense.
 func (d *cutDisk) hear(line string) bool {
@@ -353,7 +357,8 @@ func TestMachineMissesFlush(t *testing.T) {
 }
 
 // TestMachinePowerCut cuts the power of machines that commit, again and again on
-// one disk. What was acknowledged must be there, as the mode promises it.
+// one disk. What was acknowledged must be there, as the mode promises it. On ext4 without a journal it failed once with
+// three files: there the kernel leaves an inode out of one flush in some thousand while it writes another file.
 func TestMachinePowerCut(t *testing.T) {
 	cuts := 2
 	if soak.Duration(t) > 0 {
@@ -366,6 +371,10 @@ func TestMachinePowerCut(t *testing.T) {
 				againWith(t, seed)
 				counts := map[string]int{}
 				d := newCutDisk(t, fs, os.Args[0], seed, counts)
+				if fs.alone {
+					i := d.rand.IntN(len(d.files))
+					d.files = d.files[i : i+1]
+				}
 				for i := range cuts {
 					d.mustCommit = i == cuts-1
 					must(t, d.boot(false))
@@ -373,7 +382,7 @@ func TestMachinePowerCut(t *testing.T) {
 				}
 				must(t, d.boot(true))
 				t.Logf("%s: %v", fs.name, counts)
-				if counts["cuts"] != cuts || counts["acknowledged full"] == 0 {
+				if counts["cuts"] != cuts || d.acknowledged() == 0 {
 					t.Errorf("that is too little")
 				}
 			}
