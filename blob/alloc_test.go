@@ -99,9 +99,10 @@ func TestReadAllocations(t *testing.T) {
 func TestInlineAllocations(t *testing.T) {
 	db := newStore(t, Options{})
 	update(t, db, func(s *Store) {
+		s.InlineUpTo(len(Address{}))
 		p, row := random(1, len(Address{})), make([]byte, 0, 64)
 		if got := testing.AllocsPerRun(1000, func() {
-			ref, err := s.PutInline(p)
+			ref, err := s.Put(p)
 			must(t, err)
 			row, err = ref.AppendBinary(row[:0])
 			must(t, err)
@@ -109,7 +110,7 @@ func TestInlineAllocations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}); got > 0 {
-			t.Errorf("PutInline allocates %v times", got)
+			t.Errorf("Put allocates %v times", got)
 		}
 	})
 }

@@ -102,7 +102,7 @@ func TestDiff(t *testing.T) {
 							}
 						}
 						if len(b) <= MaxInline {
-							if got, want := diff(t, s, refs[i], must2(s.PutInline([]byte(b)))), naiveDiff(m, a, b, leaves[i], leaves[j]); !slices.Equal(got, want) {
+							if got, want := diff(t, s, refs[i], inlineRef(o.Algorithm, []byte(b))), naiveDiff(m, a, b, leaves[i], leaves[j]); !slices.Equal(got, want) {
 								t.Fatalf("%d bytes inline against %d: %v, want %v", len(b), len(a), got, want)
 							}
 						}

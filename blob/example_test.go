@@ -122,7 +122,7 @@ func ExampleRef_AppendBinary() {
 		if err != nil {
 			return err
 		}
-		ref, err := store.PutInline([]byte(strings.Repeat("picture ", 1000)))
+		ref, err := store.Put([]byte(strings.Repeat("picture ", 1000)))
 		if err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func ExampleStore_Check() {
 	defer remove()
 
 	inStore(db, func(store *blob.Store) error {
-		if _, err := store.Put([]byte("blob")); err != nil {
+		if _, err := store.Put(bytes.Repeat([]byte("blob"), 100)); err != nil {
 			return err
 		}
 		stats, err := store.Check(context.Background(), blob.CheckOptions{Data: true}, func(p blob.Problem) error {
@@ -167,5 +167,5 @@ func ExampleStore_Check() {
 		return err
 	})
 	// Output:
-	// 1 leaf, 4 bytes verified, 0 problems
+	// 1 leaf, 400 bytes verified, 0 problems
 }

@@ -92,7 +92,7 @@ func TestStat(t *testing.T) {
 		if want = (Stat{Size: 5, Leaves: 1, Chunks: 1, Stored: 5, Shared: 1, SharedBytes: 5, Users: 2}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		if got := must2(s.Stat(must2(s.PutInline([]byte("inline"))))); got != (Stat{Size: 6}) {
+		if got := must2(s.Stat(inlineRef(SHA256, []byte("inline")))); got != (Stat{Size: 6}) {
 			t.Errorf("%+v", got)
 		}
 		for range 2 {
@@ -117,7 +117,7 @@ func TestRetain(t *testing.T) {
 		must(t, s.Retain(ref))
 		must(t, s.Delete(ref))
 		must(t, s.Delete(ref))
-		inline := must2(s.PutInline([]byte("blob")))
+		inline := inlineRef(SHA256, []byte("blob"))
 		must(t, errors.Join(s.Retain(inline), s.Delete(inline)))
 		wrong := ref
 		wrong.size++

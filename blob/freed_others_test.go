@@ -133,7 +133,7 @@ func TestFreedUnordered(t *testing.T) {
 	options := &holdfast.Options{NoSync: true, NoSeals: true, PageSize: 4096}
 	db := must2(holdfast.Open(path, 0o600, options))
 	must(t, db.Update(func(tx *holdfast.Tx) error {
-		s := must2(Create(must2(tx.CreateBucket(storeName)), Options{}))
+		s := inChunks(must2(Create(must2(tx.CreateBucket(storeName)), Options{})))
 		b := must2(s.bucket.CreateBucket(freedName))
 		for _, key := range []string{"record 1", "record 2", "record 3", "record 4"} {
 			must(t, b.Put([]byte(key), bytes.Repeat([]byte{0}, 600)))
@@ -210,7 +210,7 @@ func TestCollectOfStoreMadeAnew(t *testing.T) {
 			}
 			must(t, db.Update(func(tx *holdfast.Tx) error {
 				must(t, tx.DeleteBucket(storeName))
-				s := must2(Create(must2(tx.CreateBucket(storeName)), Options{LeafSize: MinLeafSize}))
+				s := inChunks(must2(Create(must2(tx.CreateBucket(storeName)), Options{LeafSize: MinLeafSize})))
 				refs, kept = nil, nil
 				for i := range uint64(400) {
 					p := random(50_000+i, 300)

@@ -74,6 +74,12 @@ func openIn(tx *holdfast.Tx) *Store {
 	if err != nil {
 		panic(err)
 	}
+	return inChunks(s)
+}
+
+// inChunks has short values stored, too: most tests are of these.
+func inChunks(s *Store) *Store {
+	s.InlineUpTo(-1)
 	return s
 }
 

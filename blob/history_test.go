@@ -139,7 +139,11 @@ func (h *history) store(tx *holdfast.Tx) (*Store, error) {
 	for _, name := range h.places[1:] {
 		b = b.Bucket(name)
 	}
-	return Open(b)
+	s, err := Open(b)
+	if err == nil {
+		s.InlineUpTo(-1)
+	}
+	return s, err
 }
 
 func (h *history) content() *text { return h.contents[h.rng.IntN(len(h.contents))] }

@@ -256,7 +256,7 @@ func TestHostileChunks(t *testing.T) {
 			var ref Ref
 			must(t, db.Update(func(tx *holdfast.Tx) error {
 				b := must2(tx.CreateBucket(storeName))
-				s := must2(Create(b, o))
+				s := inChunks(must2(Create(b, o)))
 				ref = make(&forge{Store: s, t: t, next: 1 << 20})
 				return s.finish()
 			}))

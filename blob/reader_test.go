@@ -25,7 +25,8 @@ func TestReader(t *testing.T) {
 					var err error
 					ref, err = s.Put(data)
 					must(t, err)
-					inline, err = s.PutInline(data)
+					s.InlineUpTo(MaxInline)
+					inline, err = s.Put(data)
 					must(t, err)
 					r, err := s.Reader(ref)
 					must(t, err)
@@ -46,6 +47,48 @@ func TestReader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// How long a value is that Put keeps in the reference. A writer keeps none there.
+func TestInlineUpTo(t *testing.T) {
+	db := newStore(t, Options{})
+	update(t, db, func(s *Store) {
+		for _, c := range []struct {
+			set  func(*Store)
+			most int
+		}{
+			{func(*Store) {}, 255},
+			{func(s *Store) { s.InlineUpTo(-1) }, -1},
+			{func(s *Store) { s.InlineUpTo(0) }, 0},
+			{func(s *Store) { s.InlineUpTo(MaxInline + 1) }, MaxInline},
+		} {
+			s := must2(Open(s.bucket))
+			c.set(s)
+			for _, n := range []int{c.most, c.most + 1} {
+				if n < 0 {
+					continue
+				}
+				data := random(uint64(n), n)
+				ref := must2(s.Put(data))
+				if _, inline := ref.Inline(); inline != (n <= c.most) {
+					t.Errorf("%d bytes inline: %v, up to %d are", n, inline, c.most)
+				}
+				if got := readAll(t, s, ref); !bytes.Equal(got, data) {
+					t.Errorf("%d bytes are not read as they were put", n)
+				}
+			}
+			w := s.Writer()
+			must2(w.Write([]byte("short")))
+			if _, inline := must2(w.Commit()).Inline(); inline {
+				t.Error("a writer makes an inline reference")
+			}
+		}
+	})
+	view(t, db, func(s *Store) {
+		if _, err := s.Put(nil); !errors.Is(err, holdfast.ErrTxNotWritable) {
+			t.Errorf("Put in a reading transaction: %v", err)
+		}
+	})
 }
 
 // compareReaders does the same at random with r and a reader of data.

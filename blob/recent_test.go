@@ -290,7 +290,7 @@ func TestRecentUnordered(t *testing.T) {
 	var keys [][]byte
 	must(t, db.Update(func(tx *holdfast.Tx) error {
 		b := must2(tx.CreateBucket(storeName))
-		s := must2(Create(b, Options{}))
+		s := inChunks(must2(Create(b, Options{})))
 		must(t, s.came(farChunks))
 		for i := range 600 {
 			must2(s.Put(nthBlob(i)))

@@ -47,7 +47,7 @@ type Address [32]byte
 // String is the address in hexadecimal.
 func (a Address) String() string { return hex.EncodeToString(a[:]) }
 
-// MaxInline is the length in bytes of the longest value that PutInline keeps in
+// MaxInline is the length in bytes of the longest value that Store.Put can keep in
 // the reference itself.
 const MaxInline = 1 << 10
 

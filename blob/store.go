@@ -120,6 +120,7 @@ type Store struct {
 	checking bool // Check reads the index in pieces: nothing is moved from recent meanwhile
 
 	verifies  bool   // VerifyStored
+	inline    int    // InlineUpTo
 	announced bool   // to other Stores, that something is unfinished
 	changes   uint64 // how often something was begun to be changed
 
@@ -184,7 +185,7 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 		}
 		return nil, err
 	}
-	s := &Store{options: o, tx: b.Tx(), bucket: b, pageSize: b.Tx().DB().Info().PageSize}
+	s := &Store{options: o, tx: b.Tx(), bucket: b, pageSize: b.Tx().DB().Info().PageSize, inline: defaultInline}
 	for _, part := range []struct {
 		name   []byte
 		bucket **holdfast.Bucket
@@ -239,12 +240,16 @@ func IsStore(b *holdfast.Bucket) bool {
 func (s *Store) Options() Options { return s.options }
 
 // Put stores p as a blob and counts one use of it. p is not kept. A value that is
-// there already is not stored again.
+// there already is not stored again. A short one, of less than 256 bytes unless InlineUpTo says otherwise,
+// is copied into the Ref itself, and nothing is stored; one of at most 32 bytes costs no allocation.
 //
 // If there is more than one processor, a blob of four leaves or more is hashed on two.
 func (s *Store) Put(p []byte) (Ref, error) {
 	if err := s.writable(); err != nil {
 		return Ref{}, fmt.Errorf("storing a blob: %w", err)
+	}
+	if len(p) <= s.inline {
+		return inlineRef(s.options.Algorithm, p), nil
 	}
 	ref, err := s.putBytes(p)
 	if err != nil {
@@ -253,15 +258,13 @@ func (s *Store) Put(p []byte) (Ref, error) {
 	return ref, nil
 }
 
-// PutInline is Put for values that are mostly short: one of at most MaxInline
-// bytes is copied into the Ref itself, and nothing is stored. A value of at most 32 bytes costs no
-// allocation.
-func (s *Store) PutInline(p []byte) (Ref, error) {
-	if len(p) > MaxInline {
-		return s.Put(p)
-	}
-	return inlineRef(s.options.Algorithm, p), nil
-}
+// defaultInline: an entry of the index and the bytes of a chunk cost more than a value of that many bytes in its row, also
+// if it is there twice.
+const defaultInline = 255
+
+// InlineUpTo sets how many bytes the longest value has that Put keeps in the Ref itself: at most MaxInline, -1 for
+// none. It is 255 for each Store that is opened. Writers and ingests keep nothing in a Ref.
+func (s *Store) InlineUpTo(n int) { s.inline = min(n, MaxInline) }
 
 // deleted tells whether the bucket of the store has been deleted in this transaction.
 func (s *Store) deleted() bool {

@@ -102,8 +102,14 @@ func (s *blobRows) begin() (err error) {
 	s.own.reset()
 	s.rows = s.tx.Bucket(bucketName)
 	s.rows.FillPercent = 1
-	s.store, err = openStore(s.tx)
-	return err
+	if s.store, err = openStore(s.tx); err != nil {
+		return err
+	}
+	s.store.InlineUpTo(-1)
+	if s.inline {
+		s.store.InlineUpTo(blob.MaxInline)
+	}
+	return nil
 }
 
 // refSize is how many bytes a reference takes that has nothing inline.
@@ -119,11 +125,7 @@ func (s *blobRows) row(key uint64, value []byte, blobs [][]byte) error {
 	}
 	row := append(s.own.take(n), value...)
 	for _, b := range blobs {
-		put := s.store.Put
-		if s.inline {
-			put = s.store.PutInline
-		}
-		ref, err := put(b)
+		ref, err := s.store.Put(b)
 		if err == nil {
 			row, err = ref.AppendBinary(row)
 		}

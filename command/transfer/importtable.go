@@ -107,6 +107,9 @@ func (m *importer) beginTable(b *holdfast.Bucket, t *rows.Table) error {
 		if m.blobs, err = m.tableStore(path); err != nil {
 			return err
 		}
+		if m.blobs.InlineUpTo(-1); m.inline {
+			m.blobs.InlineUpTo(blob.MaxInline)
+		}
 		return t.Write(b)
 	}
 	at, err := m.Locate(m.r.File, m.tx, path)
@@ -129,11 +132,7 @@ func (m *importer) rowValue(t *rows.Table, r record) ([]byte, error) {
 		field := r.fields[i]
 		i++
 		if t.IsBlob(column) {
-			put := m.blobs.Put
-			if m.inline {
-				put = m.blobs.PutInline
-			}
-			ref, err := put(field)
+			ref, err := m.blobs.Put(field)
 			if err != nil {
 				return nil, err
 			}

@@ -131,7 +131,14 @@ func (r *blobRun) open(disk []byte) error {
 	return err
 }
 
-func storeOf(tx *holdfast.Tx) (*blob.Store, error) { return blob.Open(tx.Bucket([]byte("blobs"))) }
+// storeOf has short values stored, too: the model knows one reference of each content.
+func storeOf(tx *holdfast.Tx) (*blob.Store, error) {
+	s, err := blob.Open(tx.Bucket([]byte("blobs")))
+	if err == nil {
+		s.InlineUpTo(-1)
+	}
+	return s, err
+}
 
 // do runs the history. Until the store has been made, nothing is verified.
 func (r *blobRun) do() error {

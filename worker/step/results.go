@@ -234,7 +234,8 @@ func (r *results) putIn(tx *holdfast.Tx, id ID, rec *record, out []byte) error {
 		return err
 	}
 	if rec.output = (blob.Ref{}); out != nil {
-		if rec.output, err = store.PutInline(out); err != nil {
+		store.InlineUpTo(blob.MaxInline)
+		if rec.output, err = store.Put(out); err != nil {
 			return err
 		}
 	}
