@@ -384,7 +384,13 @@ func (db *DB) beginWrite(byHand bool) (*Tx, error) {
 		return nil, err
 	}
 	db.edit.Reset(w)
-	tx := &Tx{db: db, state: w.Base(), w: &writeTx{w: w}}
+	both := new(struct { // one allocation
+		tx Tx
+		w  writeTx
+	})
+	tx := &both.tx
+	tx.db, tx.state, tx.w = db, w.Base(), &both.w
+	tx.w.w = w
 	tx.buckets = bucket.Tx{Source: w, Writer: w, Edit: db.edit, Size: tx.Size()}
 	tx.w.root.tx = tx
 	tx.w.root.FillPercent = DefaultFillPercent

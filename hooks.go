@@ -39,6 +39,11 @@ func init() {
 		}
 		return nil
 	}
+	hooks.OnWritten = func(tx any, fn func()) {
+		if w := tx.(*Tx).w; w != nil {
+			w.onWritten = append(w.onWritten, fn)
+		}
+	}
 	hooks.Named = func(tx any, err error) error { return tx.(*Tx).named(err) }
 	hooks.BeginProbe = func(tx any) (hooks.Probe, error) { return tx.(*Tx).beginProbe() }
 	hooks.EndProbe = func(tx any, p hooks.Probe, recovered any) error { return tx.(*Tx).endProbe(p, recovered) }

@@ -141,6 +141,14 @@ func goroutine() string {
 	return string(head)
 }
 
+// written calls what may happen once nothing of the transaction's memory is needed any more: in no order with other
+// transactions, which costs less than OnCommit. Of a transaction that was rolled back, or changed nothing, it is not called.
+func (tx *Tx) written() {
+	for _, fn := range tx.w.onWritten {
+		fn()
+	}
+}
+
 // committed calls what OnCommit was given, in p's order; p is nil if that is nothing.
 func (tx *Tx) committed(p *place) {
 	if p == nil {
@@ -152,5 +160,43 @@ func (tx *Tx) committed(p *place) {
 	defer p.order.calling(goroutine())()
 	for _, fn := range tx.w.onCommit {
 		fn()
+	}
+}
+
+// BeforeCommit has fn called at the beginning of Commit, in the order of the calls,
+// before anything is written, also by Update and Batch. fn may change the database, and
+// call BeforeCommit again. If it returns an error the transaction is rolled back, and Commit
+// returns that; if it panics, the transaction is rolled back. It must not end the transaction
+// itself, and is not called if that is rolled back, or cannot be committed.
+func (tx *Tx) BeforeCommit(fn func() error) {
+	if tx.w != nil {
+		if tx.w.beforeCommit == nil {
+			tx.w.beforeCommit = tx.w.firstBefore[:0]
+		}
+		tx.w.beforeCommit = append(tx.w.beforeCommit, fn)
+	}
+}
+
+// runBeforeCommit calls what BeforeCommit was given.
+func (tx *Tx) runBeforeCommit() error {
+	for i := 0; i < len(tx.w.beforeCommit); i++ {
+		if err := tx.manage(func(*Tx) error { return tx.w.beforeCommit[i]() }); err != nil {
+			tx.w.hookFailed = true
+			return err
+		}
+	}
+	tx.w.beforeCommit = nil
+	return nil
+}
+
+// OnCommit has fn called after the transaction has committed and before Commit, Update or Batch
+// returns, in the order of the calls. See BeforeCommit.
+//
+// The functions of several transactions are called in the order in which these have
+// committed, one transaction after the other; but those of a transaction that such a function makes
+// itself at once, and later ones do not wait for functions that run for more than a second.
+func (tx *Tx) OnCommit(fn func()) {
+	if tx.w != nil {
+		tx.w.onCommit = append(tx.w.onCommit, fn)
 	}
 }

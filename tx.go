@@ -42,10 +42,12 @@ type writeTx struct {
 	root         Bucket
 	stats        TxStats
 	beforeCommit []func() error
-	hookFailed   bool // one of beforeCommit
+	firstBefore  [1]func() error // its memory, as a rule
+	hookFailed   bool            // one of beforeCommit
 	onCommit     []func()
-	changing     bool // in a call that changes something, or it was left by a panic
-	left         bool // an earlier such call was left by a panic
+	onWritten    []func() // see written
+	changing     bool     // in a call that changes something, or it was left by a panic
+	left         bool     // an earlier such call was left by a panic
 	appending    appending
 }
 
@@ -204,41 +206,6 @@ func (tx *Tx) ForEach(fn func(name []byte, b *Bucket) error) error {
 	})
 }
 
-// BeforeCommit has fn called at the beginning of Commit, in the order of the calls,
-// before anything is written, also by Update and Batch. fn may change the database, and
-// call BeforeCommit again. If it returns an error the transaction is rolled back, and Commit
-// returns that; if it panics, the transaction is rolled back. It must not end the transaction
-// itself, and is not called if that is rolled back, or cannot be committed.
-func (tx *Tx) BeforeCommit(fn func() error) {
-	if tx.w != nil {
-		tx.w.beforeCommit = append(tx.w.beforeCommit, fn)
-	}
-}
-
-// runBeforeCommit calls what BeforeCommit was given.
-func (tx *Tx) runBeforeCommit() error {
-	for i := 0; i < len(tx.w.beforeCommit); i++ {
-		if err := tx.manage(func(*Tx) error { return tx.w.beforeCommit[i]() }); err != nil {
-			tx.w.hookFailed = true
-			return err
-		}
-	}
-	tx.w.beforeCommit = nil
-	return nil
-}
-
-// OnCommit has fn called after the transaction has committed and before Commit, Update or Batch
-// returns, in the order of the calls. See BeforeCommit.
-//
-// The functions of several transactions are called in the order in which these have
-// committed, one transaction after the other; but those of a transaction that such a function makes
-// itself at once, and later ones do not wait for functions that run for more than a second.
-func (tx *Tx) OnCommit(fn func()) {
-	if tx.w != nil {
-		tx.w.onCommit = append(tx.w.onCommit, fn)
-	}
-}
-
 // Commit makes the changes of the transaction durable and visible and ends it.
 // If it returns an error nothing of it happened, with one exception: after an
 // error that wraps ErrStopped it is not known whether the file holds the commit,
@@ -292,6 +259,7 @@ func (tx *Tx) Commit() error {
 	}
 	tx.db.stats.latency.add(took)
 	tx.db.auto.Arm()
+	tx.written()
 	if tx.db.StrictMode {
 		tx.db.mustCheck()
 	}

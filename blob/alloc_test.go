@@ -68,6 +68,31 @@ func TestPutAllocations(t *testing.T) {
 	}
 }
 
+// A transaction with one small blob took 43 allocations, most of them to open the buckets of the store, and to
+// have memory given back in the order of the commits.
+func TestOnePutAllocations(t *testing.T) {
+	db := newStore(t, Options{})
+	data := random(1, 1000)
+	fresh := fresher(data)
+	put := func(count int) {
+		must(t, db.Update(func(tx *holdfast.Tx) error {
+			s := openIn(tx)
+			for range count {
+				fresh()
+				must2(s.Put(data))
+			}
+			return nil
+		}))
+	}
+	put(20_000)
+	const most = 20
+	if got := testing.AllocsPerRun(500, func() { put(1) }); got > most {
+		t.Errorf("%v allocations, at most %d are meant", got, most)
+	} else {
+		t.Logf("%v allocations", got)
+	}
+}
+
 func TestReadAllocations(t *testing.T) {
 	db := newStore(t, Options{})
 	data := random(1, 20_000_000)

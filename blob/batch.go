@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+
+	"holdfast/internal/bridge"
 )
 
 // batch is what a transaction has gathered and not brought to the buckets yet: chunks
@@ -18,6 +20,7 @@ type batch struct {
 	list     []int32 // scratch
 	maxLevel uint8
 	spaces   []workspace // that no Writer has now
+	moves    moverMemory // that no mover has now
 
 	long int // entries whose bytes are in a bucket already
 
@@ -53,7 +56,7 @@ func (s *Store) begin() (*batch, error) {
 	if s.batch == nil {
 		b := batches.Get().(*batch)
 		// A transaction that is rolled back leaves its batch to the garbage collector.
-		s.tx.OnCommit(func() {
+		bridge.OnWritten(s.tx, func() {
 			s.batch = nil
 			b.release()
 		})

@@ -135,14 +135,14 @@ type indexing struct {
 }
 
 // indexing begins one. Nodes are settled, leaves may not be.
-func (s *Store) indexing(b *batch) *indexing {
+func (s *Store) indexing(b *batch) indexing {
 	coming := uint64(0)
 	for i := range b.entries {
 		if b.entries[i].state&(hasBytes|stored|unchanged) == hasBytes {
 			coming++
 		}
 	}
-	return &indexing{s: s, b: b, coming: coming, direct: s.direct(b.came + coming)}
+	return indexing{s: s, b: b, coming: coming, direct: s.direct(b.came + coming)}
 }
 
 // write is for a settled entry. They come in the order of their keys.
@@ -222,8 +222,9 @@ func (s *Store) move(b *batch, k, most uint64) error {
 	from := s.fresh()
 	r, limit := from.Sequence()&comeMask, s.mayWait(k)
 	most = min(most, r-min(r, limit))
-	m := mover{s: s, b: b, from: from}
-	m.next = binary.BigEndian.AppendUint16(nil, uint16(from.Sequence()>>comeBits))
+	m := mover{s: s, b: b, from: from, moverMemory: b.moves}
+	m.next = binary.BigEndian.AppendUint16(m.next[:0], uint16(from.Sequence()>>comeBits))
+	defer func() { b.moves = m.moverMemory }()
 	for m.moved < most && !m.ended {
 		if err := m.some(most - m.moved); err != nil {
 			return err
@@ -245,12 +246,16 @@ type mover struct {
 	b     *batch
 	from  *holdfast.Bucket
 	moved uint64
+	ended bool // there is no more
 
-	// What was read. It is copied, since what a cursor gives would keep pages in place.
+	moverMemory
+}
+
+// moverMemory is what a mover has read. It is copied, since what a cursor gives would keep pages in place.
+type moverMemory struct {
 	piece []byte
 	list  []moving
 	next  []byte // where it goes on
-	ended bool   // there is no more
 }
 
 // moving is where a key, and the value after it, lie in a piece.

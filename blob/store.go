@@ -185,7 +185,7 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 		}
 		return nil, err
 	}
-	s := &Store{options: o, tx: b.Tx(), bucket: b, pageSize: b.Tx().DB().Info().PageSize, inline: defaultInline}
+	s := &Store{options: o, tx: b.Tx(), bucket: b, pageSize: bridge.PageSize(b.Tx().DB()), inline: defaultInline}
 	for _, part := range []struct {
 		name   []byte
 		bucket **holdfast.Bucket

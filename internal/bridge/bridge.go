@@ -52,6 +52,14 @@ func GetUnsealed(b *holdfast.Bucket, key []byte) (value []byte, err error) {
 	return value, nil
 }
 
+// OnWritten has fn called after the transaction has committed changes: then no memory is needed any more that it was
+// given as values. Otherwise than with Tx.OnCommit there is no order with other transactions. fn is not called if the
+// transaction is rolled back, or has changed nothing.
+func OnWritten(tx *holdfast.Tx, fn func()) { hooks.OnWritten(tx, fn) }
+
+// PageSize is the size of a page of the database.
+func PageSize(db *holdfast.DB) int { return hooks.Pager(db).PageSize() }
+
 // SetWide says whether leaves of the bucket get several pages where one would be filled badly: elements of 1 kB fill three quarters
 // of a page of 4 KiB. Each change of such a leaf writes all of it. It applies to what is appended, and to pages that a transaction
 // writes, while the bucket is open in it. All versions of the engine, and bbolt, read and change such leaves.

@@ -62,6 +62,8 @@ type Bucket struct {
 	outer    any
 	fill     *float64 // in outer
 	wide     bool     // leaves may have several pages
+
+	header [page.BucketHeaderSize]byte // memory of what write returns
 }
 
 // inlineShare is the part of a page that an inline bucket's page may take.

@@ -24,10 +24,11 @@ func TestChildren(t *testing.T) {
 		}
 		last := ""
 		for _, e := range c.sorted() {
-			if e.name <= last || want[e.name] != e.bucket {
-				t.Errorf("%d children: %q behind %q", n, e.name, last)
+			name := string(e.name)
+			if name <= last || want[name] != e.bucket {
+				t.Errorf("%d children: %q behind %q", n, name, last)
 			}
-			last = e.name
+			last = name
 		}
 		if len(c.sorted()) != len(want) {
 			t.Errorf("%d children: %d are left, want %d", n, len(c.sorted()), len(want))

@@ -28,7 +28,7 @@ func (b *Bucket) commitChildren() error {
 		if err != nil {
 			return err
 		}
-		if err := b.tree.Put([]byte(c.name), value, page.BucketFlag); err != nil {
+		if err := b.tree.Put(c.name, value, page.BucketFlag); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,8 @@ func (b *Bucket) write() ([]byte, error) {
 		return nil, err
 	}
 	h.Root = root
-	return encodeHeader(h, 0), nil
+	page.EncodeBucket(b.header[:], h)
+	return b.header[:], nil
 }
 
 func encodeHeader(h page.Bucket, room int) []byte {

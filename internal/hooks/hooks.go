@@ -47,6 +47,10 @@ var (
 	// Writer is nil for a read transaction.
 	Writer func(tx any) *pager.WriteTx
 
+	// OnWritten has fn called after the transaction has committed changes, when nothing of the memory
+	// is needed any more that it was given.
+	OnWritten func(tx any, fn func())
+
 	// Named puts the file's name before an error that reports damage.
 	Named func(tx any, err error) error
 
