@@ -24,7 +24,7 @@ const (
 	smallSize   = 1000
 	fillerSize  = 64
 	fillersInTx = 100_000
-	deletesInTx = 50_000
+	deletesInTx = 62_500
 	randomInTx  = 100
 	randomTxs   = 400
 	singleTxs   = 200

@@ -98,7 +98,7 @@ func TestMachineFlush(t *testing.T) {
 					m.Cut()
 				}
 			})
-			fs.mend(t, image)
+			must(t, fs.mend(t, image))
 			there := uint64(0)
 			o.Stop = true
 			run(o, func(_ *vm.Machine, _ string, n uint64) { there = n })

@@ -44,7 +44,7 @@ type snapshotDisk struct {
 }
 
 func (d *snapshotDisk) boot(round int, last bool) error {
-	d.fs.mend(d.t, d.image)
+	must(d.t, d.fs.mend(d.t, d.image))
 	c := newMachine(d.t, d.program)
 	said := filepath.Join(c.Dir, "said")
 	must(d.t, os.WriteFile(said, []byte(strings.Join(d.said, "")), 0o600))
