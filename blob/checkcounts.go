@@ -237,7 +237,7 @@ func (c *checker) compare(n *counting) error {
 
 // dying looks at the bytes of a chunk that turns out to be dead: they may be those of another one.
 func (c *checker) dying(k chunkKey, e *entry) {
-	p, err := c.s.data(e)
+	p, err := c.s.content(e)
 	if err != nil {
 		return
 	}

@@ -122,7 +122,7 @@ func (r *reclaim) goes(k *chunkKey, t taken) (bool, error) {
 		return false, err
 	}
 	r.chunks++
-	r.bytes += int64(e.length)
+	r.bytes += int64(e.size())
 	return true, nil
 }
 
