@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 
+	zip "github.com/klauspost/compress"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -59,7 +60,7 @@ var (
 	// An encoder takes some 1.5 MiB, and twice its window more for leaves of more than 128 KiB.
 	encoders = sync.Pool{New: func() any {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
-			zstd.WithSingleSegment(true), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+			zstd.WithSingleSegment(true), zstd.WithAllLitEntropyCompression(true), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 		if err != nil {
 			panic(err) // of options that do not depend on anything
 		}
@@ -75,9 +76,40 @@ var (
 	}}
 )
 
-// compress appends p to dst as a frame, and nothing if that does not pay. Bytes that cannot be compressed
-// take a hundredth of the time that their hash takes: the encoder notices.
+// A quick test spares bytes that are compressed already, or encrypted, the encoder: it looks at samples, and takes some 4 µs, a
+// twentieth of the time that the hash of a leaf of 64 KiB takes.
+const (
+	samples     = 4
+	sampleBytes = 1 << 10
+	// minEstimate is of what compress.Estimate gives for the best sample. Of text it is 0.5, of machine code 0.3 and more, of
+	// base64 0.21, of random bytes below 0.1; of nine in ten leaves of zip files below 0.2.
+	minEstimate = 0.2
+)
+
+// promises tells whether p may become shorter.
+func promises(p []byte) bool {
+	if len(p) <= samples*sampleBytes {
+		return zip.Estimate(p) >= minEstimate
+	}
+	for i := range samples {
+		at := (2*i + 1) * (len(p) - sampleBytes) / (2 * samples)
+		if zip.Estimate(p[at:at+sampleBytes]) >= minEstimate {
+			return true
+		}
+	}
+	return false
+}
+
+// compress appends p to dst as a frame, and nothing if that does not pay.
 func compress(dst, p []byte) []byte {
+	if !promises(p) {
+		return dst
+	}
+	return encode(dst, p)
+}
+
+// encode is compress of what promises to become shorter.
+func encode(dst, p []byte) []byte {
 	e := encoders.Get().(*zstd.Encoder)
 	frame := e.EncodeAll(p, dst)
 	encoders.Put(e)
@@ -266,22 +298,25 @@ const maxEncoders = 4
 // toFrames gives the lane that compresses leaves.
 func (h *hasher) toFrames() *lane {
 	if h.frameLane == nil {
-		h.frameLane = newLane(func(t *task) { *t.frame = compress((*t.frame)[:0], t.p) })
+		h.frameLane = newLane(func(t *task) { *t.frame = encode((*t.frame)[:0], t.p) })
 		h.frameLane.width = min(max(runtime.GOMAXPROCS(0)-1, 1), maxEncoders)
 	}
 	return h.frameLane
 }
 
 // storeFrame stores the oldest leaf in flight. It has those compressed meanwhile of which it is known
-// that they are not in the store: hashing is the faster part, and finds that out.
+// that they are not in the store.
 func (h *hasher) storeFrame(f *flight) error {
 	s := h.w.s
 	for ; h.hashed < h.inFlight; h.hashed++ {
 		next := &h.ring[(h.first+h.hashed)%laneDepth]
+		if next != f && !next.address.ready() {
+			break
+		}
 		if next.err = h.addresses.helped(&next.address); next.err != nil {
 			continue
 		}
-		if k := (chunkKey{addr: next.address.sum}); s.isNew(&k, len(next.p)) {
+		if k := (chunkKey{addr: next.address.sum}); next.address.promises && s.isNew(&k, len(next.p)) {
 			next.frame.frame = frames.Get().(*[]byte)
 			h.frames.start(&next.frame, next.p)
 		}
@@ -289,11 +324,17 @@ func (h *hasher) storeFrame(f *flight) error {
 	if err := firstError(f.err, h.frames.helped(&f.frame)); err != nil {
 		return err
 	}
-	if f.frame.frame == nil {
+	switch {
+	case !f.address.promises:
+		return h.w.store(f.address.sum, f.p, noFrame)
+	case f.frame.frame == nil:
 		return h.w.store(f.address.sum, f.p, nil)
 	}
 	return h.w.store(f.address.sum, f.p, *f.frame.frame)
 }
+
+// noFrame is that of a leaf that does not become shorter.
+var noFrame = []byte{}
 
 // frames are for leaves that are compressed and not stored yet.
 var frames = sync.Pool{New: func() any { p := []byte{}; return &p }}

@@ -52,7 +52,10 @@ func (w *Writer) hasher() *hasher {
 	h := w.hashing
 	if h == nil {
 		h = &hasher{w: w, digest: sha256.New()}
-		h.addressLane = newLane(func(t *task) { t.sum = h.algorithm.sum(t.p) })
+		h.addressLane = newLane(func(t *task) {
+			t.sum = h.algorithm.sum(t.p)
+			t.promises = h.frames != nil && promises(t.p)
+		})
 		h.digestLane = newLane(func(t *task) { h.digest.Write(t.p) })
 		w.hashing = h
 	}

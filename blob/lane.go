@@ -31,6 +31,7 @@ const laneDepth = 16
 type task struct {
 	p        []byte
 	sum      Address
+	promises bool    // p may become shorter by compression
 	frame    *[]byte // p as compressed, empty: that does not pay
 	panicked any     // what doing it ended with, if it panicked
 	done     chan struct{}
@@ -95,6 +96,17 @@ func (l *lane) helped(t *task) error {
 		}
 	}
 	return t.wait()
+}
+
+// ready tells whether the task is done, and wait would not wait.
+func (t *task) ready() bool {
+	select {
+	case <-t.done:
+		t.done <- struct{}{}
+		return true
+	default:
+		return false
+	}
 }
 
 // wait returns when the task is done, if it was started. Its error is that the bytes could not

@@ -203,6 +203,9 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 	}
 	if s.tx.Writable() {
 		bridge.SetWide(s.packs, true)
+		if o.Compression != NoCompression {
+			bridge.SetTight(s.packs)
+		}
 	}
 	if config := b.Get(configName); config[len(configMagic)] == configPlain {
 		if err := s.checkLeafSize(); err != nil {
