@@ -281,8 +281,8 @@ func (b *bytesOf) verify() error {
 			}
 			continue
 		}
-		is := b.whatIs(p, sum)
-		if s.key == is[0] || s.key == is[1] {
+		is := b.whatIs(spot{b.packed, s.id}, p, sum)
+		if s.said >= 0 && (s.key == is[0] || s.key == is[1]) {
 			if b.o.Repair && s.key != is[1] { // a leaf with the bytes of a node: its entry may have the wrong level
 				b.strays = append(b.strays, stray{owner: s.key, at: spot{b.packed, s.id}, is: is})
 			}
@@ -382,7 +382,7 @@ func (b *bytesOf) leaked(s *holding) error {
 	if err != nil {
 		return err
 	}
-	k = b.whatIs(p, k.addr)[1]
+	k = b.whatIs(spot{b.packed, s.id}, p, k.addr)[1]
 	if err := b.found(LeakedBytes, k, b.o.Repair, "%s %d of %d bytes", b.name(), s.id, s.length); err != nil || !b.o.Repair {
 		return err
 	}

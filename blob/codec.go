@@ -217,10 +217,8 @@ func parseEntry(b []byte) (entry, error) {
 	switch {
 	case len(b) != 0:
 		return entry{}, corruptf("entry of the index: %v", errLong)
-	case length > maxChunk:
-		return entry{}, corruptf("entry of the index: a chunk of %d bytes", length)
-	case stored >= length && stored > 0, stored > 0 && !isFrame(e.packed, e.id):
-		return entry{}, corruptf("entry of the index: a chunk of %d bytes, compressed to %d with number %d", length, stored, e.id)
+	case length > maxChunk || stored > maxChunk:
+		return entry{}, corruptf("entry of the index: a chunk of %d bytes, stored as %d", length, stored)
 	case e.parents > maxCount || e.users > maxCount || e.leased > maxLeased:
 		return entry{}, corruptf("entry of the index: counts of %d, %d and %d", e.parents, e.users, e.leased)
 	}

@@ -26,11 +26,11 @@ type stray struct {
 	done    bool
 }
 
-// whatIs gives what bytes of that address can be.
-func (c *checker) whatIs(p []byte, addr Address) (is [2]chunkKey) {
+// whatIs gives what bytes can be, of which that is the content, with that address.
+func (c *checker) whatIs(at spot, p []byte, addr Address) (is [2]chunkKey) {
 	is[0] = chunkKey{addr: addr}
 	is[1] = is[0]
-	if len(p) > 4 {
+	if len(p) > 4 && !c.s.isFrame(at.packed, at.id) {
 		if _, err := parseNode(p, p[4], c.s.options.shape()); err == nil {
 			is[1].level = p[4]
 		}
@@ -47,7 +47,7 @@ func (c *checker) isSound(k *chunkKey, e *entry) bool {
 	if k.level > 0 {
 		_, err = parseNode(p, k.level, c.s.options.shape())
 	}
-	return err == nil
+	return err == nil && (k.level == 0 || e.stored == 0)
 }
 
 // named calls fn with each chunk that something names: nodes that can be read, records, open Writers, and
@@ -287,7 +287,7 @@ func (c *checker) adopt(at spot) error {
 	case len(v) > maxChunk:
 		return b.Delete(id) // no chunk of any store
 	}
-	is := c.whatIs(p, c.s.options.Algorithm.sum(p))
+	is := c.whatIs(at, p, c.s.options.Algorithm.sum(p))
 	k := is[1]
 	e, ok, err := c.s.lookup(&k)
 	if err == nil && !ok && k.level > 0 {
