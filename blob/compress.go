@@ -276,6 +276,14 @@ func (r *Reader) giveSpare(x **expanded) {
 	}
 }
 
+// finish gives back the memory of Read, which has come to the end.
+func (r *Reader) finish() {
+	if r.content != nil {
+		r.content.release()
+		r.content, r.leaf = nil, nil
+	}
+}
+
 // compressGathered compresses those of the new chunks in the list that become shorter.
 func (s *Store) compressGathered(b *batch, list []int32) {
 	b.frames = b.frames[:0]

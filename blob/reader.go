@@ -25,6 +25,7 @@ type Reader struct {
 
 	content *expanded                // of the compressed leaf in which Read is
 	spare   atomic.Pointer[expanded] // of the one that ReadAt was in last
+
 	// The leaf that Read is in, in a reading transaction, and the node above it.
 	leaf      []byte
 	leafBegin int64
@@ -214,6 +215,7 @@ func (r *Reader) next() ([]byte, error) {
 // Read reads from where the last Read or Seek ended, at most to the end of a leaf.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.offset >= r.ref.size {
+		r.finish()
 		return 0, io.EOF
 	}
 	if len(p) == 0 {
@@ -270,6 +272,7 @@ func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
 			return written, io.ErrShortWrite
 		}
 	}
+	r.finish()
 	return written, nil
 }
 

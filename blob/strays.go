@@ -198,8 +198,8 @@ func (c *checker) putCopy(at spot, v []byte, compressed bool) (spot, error) {
 	return spot{at.packed, id}, err
 }
 
-// read gives bytes that are stored, and their content. What should be compressed and is not is put elsewhere before, where it is its
-// own content: a chunk of its own, whatever it was.
+// readAt gives bytes that are stored, and their content. What should be compressed and is not is put elsewhere before, where it is
+// its own content: a chunk of its own, whatever it was.
 func (c *checker) readAt(at spot) (_ spot, v, p []byte, err error) {
 	b := c.s.bytesBucket(at.packed)
 	v = b.Get(binary.BigEndian.AppendUint64(nil, at.id))
@@ -207,7 +207,8 @@ func (c *checker) readAt(at spot) (_ spot, v, p []byte, err error) {
 	if ok || v == nil {
 		return at, v, p, c.s.tx.Err()
 	}
-	to, err := c.putCopy(at, bytes.Clone(v), false)
+	v = bytes.Clone(v)
+	to, err := c.putCopy(at, v, false)
 	if err == nil {
 		err = b.Delete(binary.BigEndian.AppendUint64(nil, at.id))
 	}
