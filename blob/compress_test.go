@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"holdfast"
 )
 
@@ -430,6 +432,46 @@ func checkLeft(t *testing.T, db *holdfast.DB, most int) {
 				t.Errorf("%d chunks are left", n)
 			}
 		}
+	})
+}
+
+// A node that is compressed is damage, which a repair and a put mend: what walks over a tree need not think of memory.
+func TestCompressedNode(t *testing.T) {
+	db := newStore(t, Options{Compression: Zstd})
+	content := words(1, 500_000)
+	var ref Ref
+	must(t, commits(db, func(s *Store) error {
+		ref = must2(s.Put(content))
+		must(t, s.flush())
+		d := &damaged{Store: s, t: t}
+		b, id := d.bytesOf(ref.key())
+		e := encoders.Get().(*zstd.Encoder)
+		frame := e.EncodeAll(b.Get(id), nil)
+		odd, err := s.takeID(true, true)
+		must(t, err)
+		must(t, b.Delete(id))
+		d.change(ref.key(), func(e *entry) { e.id, e.stored = odd, len(frame) })
+		return b.Put(binary.BigEndian.AppendUint64(nil, odd), frame)
+	}))
+	view(t, db, func(s *Store) {
+		if err := reads(s, ref, content); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("it reads: %v", err)
+		}
+		if found, text := problems(t, s, CheckOptions{}); len(found) == 0 {
+			t.Errorf("Check finds nothing %s", text)
+		}
+	})
+	must(t, commits(db, func(s *Store) error {
+		problems(t, s, CheckOptions{Data: true, Repair: true, Discard: true, Roots: rootsOf(ref)})
+		return nil
+	}))
+	must(t, commits(db, func(s *Store) error {
+		_, err := s.Put(content)
+		return firstError(err, collectAll(s))
+	}))
+	view(t, db, func(s *Store) {
+		must(t, reads(s, ref, content))
+		must(t, checkClean(s, CheckOptions{Data: true, Roots: rootsOf(ref, ref)}))
 	})
 }
 
