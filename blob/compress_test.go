@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -433,6 +434,33 @@ func checkLeft(t *testing.T, db *holdfast.DB, most int) {
 			}
 		}
 	})
+}
+
+// An entry that says of bytes which are not compressed that they are is damage, which a repair mends: the bytes are sound.
+func TestEntrySaysCompressed(t *testing.T) {
+	for _, stored := range []int{1, 19_999, 20_000, 20_001} {
+		db := newStore(t, Options{Compression: Zstd})
+		content := noise(1, 20_000)
+		var ref Ref
+		must(t, commits(db, func(s *Store) error {
+			ref = must2(s.Put(content))
+			must(t, s.flush())
+			(&damaged{Store: s, t: t}).change(ref.key(), func(e *entry) { e.stored = stored })
+			return nil
+		}))
+		view(t, db, func(s *Store) {
+			if err := reads(s, ref, content); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("stored as %d bytes it reads: %v", stored, err)
+			}
+			if found, text := problems(t, s, CheckOptions{}); !slices.Equal(found, []ProblemKind{WrongLength}) {
+				t.Errorf("stored as %d bytes: %v, %s", stored, found, text)
+			}
+		})
+		must(t, commits(db, func(s *Store) error {
+			problems(t, s, CheckOptions{Repair: true, Roots: rootsOf(ref)})
+			return firstError(reads(reopened(t, s.tx), ref, content), checkClean(reopened(t, s.tx), CheckOptions{Data: true, Roots: rootsOf(ref)}))
+		}))
+	}
 }
 
 // A node that is compressed is damage, which a repair and a put mend: what walks over a tree need not think of memory.
