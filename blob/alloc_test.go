@@ -23,12 +23,14 @@ func TestPutAllocations(t *testing.T) {
 	for _, c := range []struct {
 		size, count int
 		concurrent  bool
-	}{{1e3, 20_000, false}, {1e4, 15_000, false}, {1e5, 3000, false}, {1e6, 300, false}, {1e7, 30, false}, {1e6, 300, true}, {1e7, 30, true}} {
-		t.Run(fmt.Sprintf("%d-%v", c.size, c.concurrent), func(t *testing.T) {
+		compression Compression
+	}{{1e3, 20_000, false, 0}, {1e4, 15_000, false, 0}, {1e5, 3000, false, 0}, {1e6, 300, false, 0}, {1e7, 30, false, 0}, {1e6, 300, true, 0}, {1e7, 30, true, 0},
+		{1e3, 20_000, false, Zstd}, {1e4, 5_000, false, Zstd}, {1e6, 100, false, Zstd}, {1e7, 30, true, Zstd}} {
+		t.Run(fmt.Sprintf("%d-%v-%v", c.size, c.concurrent, c.compression), func(t *testing.T) {
 			if strconv.IntSize == 32 && c.size*c.count > 1<<28 {
 				t.Skip("the mappings of a transaction of half a GiB have no room in the addresses of a 32-bit program")
 			}
-			db := newStore(t, Options{})
+			db := newStore(t, Options{Compression: c.compression})
 			data := random(1, c.size)
 			fresh := fresher(data)
 			fill := func(s *Store, w *Writer, count int) {
@@ -94,7 +96,13 @@ func TestOnePutAllocations(t *testing.T) {
 }
 
 func TestReadAllocations(t *testing.T) {
-	db := newStore(t, Options{})
+	for _, c := range []Compression{NoCompression, Zstd} {
+		t.Run(c.String(), func(t *testing.T) { readAllocations(t, Options{Compression: c}) })
+	}
+}
+
+func readAllocations(t *testing.T, o Options) {
+	db := newStore(t, o)
 	data := random(1, 20_000_000)
 	var ref Ref
 	update(t, db, func(s *Store) {
@@ -107,6 +115,12 @@ func TestReadAllocations(t *testing.T) {
 		must(t, err)
 		_, err = r.WriteTo(io.Discard)
 		must(t, err)
+		if got := testing.AllocsPerRun(10, func() {
+			must2(r.Seek(0, io.SeekStart))
+			must2(r.WriteTo(io.Discard))
+		}); got > 4 {
+			t.Errorf("WriteTo allocates %v times", got)
+		}
 		p := make([]byte, 4096)
 		if got := testing.AllocsPerRun(1000, func() {
 			at := rand.IntN(len(data) - len(p))

@@ -26,6 +26,8 @@ type batch struct {
 
 	came uint64 // new chunks that were brought to the index, see recent.go
 
+	frames []byte // leaves that were compressed, and are to be stored
+
 	slabs [][]byte // values given to the index, which must stay until the transaction has ended
 	slab  int      // in which there is room
 }
@@ -93,6 +95,9 @@ func (b *batch) release() {
 		b.slabs[i] = b.slabs[i][:0]
 	}
 	b.slab, b.came = 0, 0
+	if cap(b.frames) > maxKeptBuffer+maxArena {
+		b.frames = nil
+	}
 	batches.Put(b)
 }
 
@@ -145,9 +150,9 @@ var (
 	asParent = hold{parents: 1}
 )
 
-// add counts one more of h for the chunk k, whose bytes are p, which is not kept. fresh: it
-// was not known to be there, and its bytes came with it.
-func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
+// add counts one more of h for the chunk k, whose bytes are p, which is not kept. frame is p as
+// compressed, if that was tried, and empty if it does not pay. fresh: it was not known to be there, and its bytes came with it.
+func (s *Store) add(k *chunkKey, p, frame []byte, h hold) (fresh bool, err error) {
 	b, err := s.begin()
 	if err != nil {
 		return false, err
@@ -168,7 +173,7 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 			return false, err
 		}
 	}
-	long := len(p) > maxGathered || s.isLeaf(k, len(p))
+	long := s.isLong(k, len(p))
 	switch {
 	case len(b.entries) >= maxPending || long && b.long >= maxLong:
 		err = s.flush()
@@ -179,7 +184,7 @@ func (s *Store) add(k *chunkKey, p []byte, h hold) (fresh bool, err error) {
 	case err != nil:
 		return false, err
 	case long:
-		return s.addLong(b, k, p, h)
+		return s.addLong(b, k, p, frame, h)
 	}
 	e := b.insert(k)
 	if k.level > 0 {
@@ -205,7 +210,12 @@ func (s *Store) isLost(e *pending) (bool, error) {
 	return s.unsound(&e.key, &had)
 }
 
-// isLeaf tells whether a chunk belongs into the bucket of leaves.
+// isLong tells whether a chunk is not gathered.
+func (s *Store) isLong(k *chunkKey, length int) bool {
+	return length > maxGathered || s.isLeaf(k, length)
+}
+
+// isLeaf tells whether a chunk belongs into the bucket of leaves, unless it is compressed.
 func (s *Store) isLeaf(k *chunkKey, length int) bool {
 	if k.level > 0 {
 		return false
@@ -217,7 +227,7 @@ func (s *Store) isLeaf(k *chunkKey, length int) bool {
 }
 
 // addLong is add for a chunk that is not gathered: it goes to its bucket now.
-func (s *Store) addLong(b *batch, k *chunkKey, p []byte, h hold) (fresh bool, err error) {
+func (s *Store) addLong(b *batch, k *chunkKey, p, frame []byte, h hold) (fresh bool, err error) {
 	had, found, err := s.probe(k)
 	if err != nil {
 		return false, err
@@ -230,17 +240,22 @@ func (s *Store) addLong(b *batch, k *chunkKey, p []byte, h hold) (fresh bool, er
 	}
 	e := pending{parents: h.parents, users: h.users, length: int32(len(p))}
 	if !found || lost {
-		bucket := s.leaves
-		if !s.isLeaf(k, len(p)) {
-			bucket = s.packs
+		if frame == nil && s.compresses(k, len(p)) {
+			b.frames = compress(b.frames[:0], p)
+			frame = b.frames
+		}
+		if len(frame) > 0 {
+			p, e.stored = frame, int32(len(frame))
+		}
+		if e.stored > 0 || !s.isLeaf(k, len(p)) {
 			e.state = packed
 		}
 		e.state |= hasBytes | appended
-		if e.id, err = takeID(bucket); err != nil {
+		if e.id, err = s.takeID(e.state&packed != 0, e.stored > 0); err != nil {
 			return false, s.fail(err)
 		}
 		binary.BigEndian.PutUint64(s.key[:8], e.id)
-		if err := bucket.Append(s.key[:8], p); err != nil {
+		if err := s.bytesBucket(e.state&packed != 0).Append(s.key[:8], p); err != nil {
 			return false, s.fail(err)
 		}
 	}

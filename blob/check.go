@@ -37,7 +37,7 @@ type CheckOptions struct {
 // CheckStats tells what Check has seen.
 type CheckStats struct {
 	Leaves, Nodes int64 // in the index
-	Bytes         int64 // of these
+	Bytes         int64 // of these, before compression
 	Verified      int64 // bytes of them that were read and compared with their addresses
 	Dead          int64 // chunks that wait for Collect
 	Passes        int   // over all nodes

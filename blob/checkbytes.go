@@ -1,7 +1,9 @@
 package blob
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 
@@ -42,7 +44,8 @@ func (c *checker) drop(b *holdfast.Bucket, keys [][]byte, err error) error {
 // holding is a value of the bucket of leaves, or of that of packs.
 type holding struct {
 	id     uint64
-	length int
+	length int      // as it is stored
+	said   int      // of the content, as that says itself; -1: of no leaf that is compressed
 	key    chunkKey // that it belongs to
 	named  bool
 	dead   bool // as the index says
@@ -58,6 +61,8 @@ type bytesOf struct {
 	window []holding // in the order of ids
 	last   uint64    // id that belongs to the window
 	fixes  []func() error
+
+	expanded []byte // memory for the content of a compressed leaf
 }
 
 // bytes compares the bytes that are stored with those that the index names.
@@ -138,7 +143,7 @@ func (b *bytesOf) fill(from uint64) error {
 			b.last = b.window[limit-1].id
 			return errEnough
 		}
-		b.window = append(b.window, holding{id: binary.BigEndian.Uint64(key), length: len(v)})
+		b.window = append(b.window, b.s.holdingOf(spot{b.packed, binary.BigEndian.Uint64(key)}, v))
 		return nil
 	})
 	if err != nil {
@@ -191,7 +196,7 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 		return b.found(SharedBytes, k, b.o.Repair, "%s %d, which chunk %v has too", b.name(), e.id, s.key)
 	}
 	s.key, s.named, s.dead = k, true, e.dead()
-	if s.length == e.length {
+	if s.length == e.size() && s.said == e.length && (e.stored > 0) == b.s.isFrame(b.packed, e.id) {
 		return nil
 	}
 	p, damage, err := b.read(e.id)
@@ -201,13 +206,39 @@ func (b *bytesOf) entry(k chunkKey, e entry) error {
 	if err != nil {
 		return err
 	}
-	said := e.length
-	repaired := b.o.Repair && b.s.options.Algorithm.sum(p) == k.addr && len(p) <= maxChunk
+	was := e
+	repaired := b.o.Repair && b.s.options.Algorithm.sum(p) == k.addr && s.said == len(p) && len(p) <= maxChunk
 	if repaired {
-		e.length = len(p)
+		e.length, e.stored = len(p), 0
+		if b.s.isFrame(b.packed, e.id) {
+			e.stored = s.length
+		}
 		b.fixes = append(b.fixes, func() error { return b.s.putEntry(&k, &e) })
 	}
-	return b.found(WrongLength, k, repaired, "%s %d has %d bytes, and the index says %d", b.name(), e.id, s.length, said)
+	return b.found(WrongLength, k, repaired, "%s %d has %s, and the index says %s", b.name(), e.id, lengths(s.length, s.said), lengths(was.size(), was.length))
+}
+
+// holdingOf is a value of a bucket, of which nothing is known but what it says itself.
+func (s *Store) holdingOf(at spot, v []byte) holding {
+	h := holding{id: at.id, length: len(v), said: len(v)}
+	if s.isFrame(at.packed, at.id) {
+		var ok bool
+		if h.said, ok = s.contentLength(v); !ok {
+			h.said = -1
+		}
+	}
+	return h
+}
+
+// lengths writes how long something is.
+func lengths(stored, content int) string {
+	switch {
+	case stored == content:
+		return fmt.Sprintf("%d bytes", stored)
+	case content < 0:
+		return fmt.Sprintf("%d bytes that are no compressed leaf", stored)
+	}
+	return fmt.Sprintf("%d bytes, compressed to %d", content, stored)
 }
 
 func (b *bytesOf) name() string { return bytesWord(b.packed) }
@@ -250,8 +281,8 @@ func (b *bytesOf) verify() error {
 			}
 			continue
 		}
-		is := b.whatIs(p, sum)
-		if s.key == is[0] || s.key == is[1] {
+		is := b.whatIs(spot{b.packed, s.id}, p, sum)
+		if s.said >= 0 && (s.key == is[0] || s.key == is[1]) {
 			if b.o.Repair && s.key != is[1] { // a leaf with the bytes of a node: its entry may have the wrong level
 				b.strays = append(b.strays, stray{owner: s.key, at: spot{b.packed, s.id}, is: is})
 			}
@@ -271,19 +302,34 @@ func (b *bytesOf) verify() error {
 	return nil
 }
 
-// read gives bytes. damage: that of the file there.
+// read gives the content of bytes, until the next call. damage: that of the file there.
 func (b *bytesOf) read(id uint64) (p []byte, damage, err error) { return b.readSum(id, nil) }
 
 // readSum gives their address too.
 func (b *bytesOf) readSum(id uint64, sum *Address) (p []byte, damage, err error) {
 	damage, err = b.try(func() error {
 		p = b.bucket.Get(binary.BigEndian.AppendUint64(nil, id))
+		if at := (spot{b.packed, id}); b.s.isFrame(b.packed, id) && b.s.tx.Err() == nil {
+			var ok bool
+			if p, ok = b.s.contentAt(at, p, b.expanded); ok {
+				b.expanded = p
+			}
+		}
 		if sum != nil && b.s.tx.Err() == nil {
 			*sum = b.s.options.Algorithm.sum(p)
 		}
 		return nil
 	})
 	return p, damage, err
+}
+
+// stored gives bytes as they are stored.
+func (b *bytesOf) stored(id uint64) (v []byte, damage, err error) {
+	damage, err = b.try(func() error {
+		v = b.bucket.Get(binary.BigEndian.AppendUint64(nil, id))
+		return nil
+	})
+	return v, damage, err
 }
 
 // separate gives two chunks that share bytes their own: those that have the address of both a copy;
@@ -294,7 +340,8 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 		if err != nil || !ok {
 			return err
 		}
-		p, damage, err := b.read(e.id)
+		at := spot{b.packed, e.id}
+		p, damage, err := b.stored(e.id)
 		if damage != nil || err != nil {
 			return err
 		}
@@ -302,12 +349,11 @@ func (b *bytesOf) separate(first, second chunkKey) error {
 		switch {
 		case !sound:
 			b.loose = append(b.loose, spot{e.packed, e.id})
-			e.id = 0 // lost
+			e.id, e.stored = 0, 0 // lost
 		case k == &second:
 			// The first one may be sound too: level and address differ in the level only then.
-			if e.id, err = freshID(b.bucket); err == nil {
-				err = b.bucket.Put(binary.BigEndian.AppendUint64(nil, e.id), p)
-			}
+			at, err = b.putCopy(at, bytes.Clone(p), b.s.isFrame(at.packed, at.id))
+			e.id = at.id
 		default:
 			continue
 		}
@@ -336,7 +382,7 @@ func (b *bytesOf) leaked(s *holding) error {
 	if err != nil {
 		return err
 	}
-	k = b.whatIs(p, k.addr)[1]
+	k = b.whatIs(spot{b.packed, s.id}, p, k.addr)[1]
 	if err := b.found(LeakedBytes, k, b.o.Repair, "%s %d of %d bytes", b.name(), s.id, s.length); err != nil || !b.o.Repair {
 		return err
 	}
@@ -346,7 +392,7 @@ func (b *bytesOf) leaked(s *holding) error {
 // lose has a chunk that is in use, and whose bytes are not there, stored again when it is written
 // again.
 func (s *Store) lose(k *chunkKey, e *entry) error {
-	e.id = 0
+	e.id, e.stored = 0, 0
 	return s.putEntry(k, e)
 }
 

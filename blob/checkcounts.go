@@ -237,11 +237,11 @@ func (c *checker) compare(n *counting) error {
 
 // dying looks at the bytes of a chunk that turns out to be dead: they may be those of another one.
 func (c *checker) dying(k chunkKey, e *entry) {
-	p, err := c.s.data(e)
+	p, err := c.s.content(e)
 	if err != nil {
 		return
 	}
-	is := c.whatIs(p, c.s.options.Algorithm.sum(p))
+	is := c.whatIs(spot{e.packed, e.id}, p, c.s.options.Algorithm.sum(p))
 	if k != is[0] && k != is[1] {
 		c.strays = append(c.strays, stray{owner: k, at: spot{e.packed, e.id}, is: is})
 	}

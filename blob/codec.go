@@ -43,6 +43,7 @@ const (
 	configMagic   = "HFBS"
 	configPlain   = 1
 	configVersion = 2 // with a checksum
+	configPacking = 3 // and with compression
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -51,7 +52,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func appendConfig(b []byte, o Options) []byte {
 	begin := len(b)
 	b = append(b, configMagic...)
-	b = append(b, configVersion, byte(o.Algorithm), byte(o.Chunking), 0)
+	version := byte(configVersion) // what older programs can read as well
+	if o.Compression != NoCompression {
+		version = configPacking
+	}
+	b = append(b, version, byte(o.Algorithm), byte(o.Chunking), byte(o.Compression))
 	b = binary.LittleEndian.AppendUint32(b, uint32(o.LeafSize))
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[begin:], castagnoli))
 }
@@ -65,18 +70,21 @@ func parseConfig(b []byte) (Options, error) {
 		return Options{}, corruptf("configuration of %d bytes", len(b))
 	}
 	o := Options{
-		Algorithm: Algorithm(b[5]),
-		Chunking:  Chunking(b[6]),
-		LeafSize:  int(min(binary.LittleEndian.Uint32(b[8:]), MaxLeafSize+1)),
+		Algorithm:   Algorithm(b[5]),
+		Chunking:    Chunking(b[6]),
+		Compression: Compression(b[7]),
+		LeafSize:    int(min(binary.LittleEndian.Uint32(b[8:]), MaxLeafSize+1)),
 	}
 	last := binary.LittleEndian.Uint32(b[12:])
 	switch {
-	case b[4] != configVersion && b[4] != configPlain:
+	case b[4] < configPlain || b[4] > configPacking:
 		return Options{}, fmt.Errorf("%w: version %d of the format is unknown", ErrCorrupt, b[4])
-	case b[4] == configVersion && last != crc32.Checksum(b[:12], castagnoli):
+	case b[4] != configPlain && last != crc32.Checksum(b[:12], castagnoli):
 		return Options{}, corruptf("configuration: it does not have its checksum")
-	case b[7] != 0 || b[4] == configPlain && last != 0:
+	case b[4] != configPacking && b[7] != 0 || b[4] == configPlain && last != 0:
 		return Options{}, corruptf("configuration: reserved bytes are set")
+	case b[4] == configPacking && o.Compression == NoCompression:
+		return Options{}, corruptf("configuration: version %d without compression", b[4])
 	}
 	if err := o.check(); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -123,7 +131,8 @@ func parseKey(b []byte) (k chunkKey, err error) {
 type entry struct {
 	packed  bool   // in the bucket of short chunks, else in that of leaves
 	id      uint64 // its key there
-	length  int    // bytes
+	length  int    // bytes of content
+	stored  int    // bytes as which it is stored compressed; 0: it is not
 	parents uint64 // occurrences as a child in stored nodes
 	users   uint64 // references from outside: blobs that were put, and leases
 	leased  uint64 // of the users: leases
@@ -131,12 +140,13 @@ type entry struct {
 }
 
 const (
-	packedFlag = 1
-	leasedFlag = 2 // leased is not 0, and stands after users
+	packedFlag     = 1
+	leasedFlag     = 2 // leased is not 0, and stands after users
+	compressedFlag = 4 // stored is not 0, and stands after length
 )
 
 // maxEntrySize is the length in bytes of the longest encoded entry.
-const maxEntrySize = 1 + 5*binary.MaxVarintLen64
+const maxEntrySize = 1 + 6*binary.MaxVarintLen64
 
 func (e *entry) append(b []byte) []byte {
 	var flags byte
@@ -146,9 +156,15 @@ func (e *entry) append(b []byte) []byte {
 	if e.leased > 0 {
 		flags |= leasedFlag
 	}
+	if e.stored > 0 {
+		flags |= compressedFlag
+	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, e.id)
 	b = binary.AppendUvarint(b, uint64(e.length))
+	if e.stored > 0 {
+		b = binary.AppendUvarint(b, uint64(e.stored))
+	}
 	b = binary.AppendUvarint(b, e.parents)
 	b = binary.AppendUvarint(b, e.users)
 	if e.leased > 0 {
@@ -161,6 +177,14 @@ func (e *entry) append(b []byte) []byte {
 // are written again. Ids begin with 1.
 func (e *entry) lost() bool { return e.id == 0 }
 
+// size is how many bytes are stored of the chunk.
+func (e *entry) size() int {
+	if e.stored > 0 {
+		return e.stored
+	}
+	return e.length
+}
+
 func (e *entry) dead() bool { return e.parents == 0 && e.users == 0 }
 
 // parseEntry decodes a value of the index.
@@ -168,21 +192,22 @@ func parseEntry(b []byte) (entry, error) {
 	if len(b) == 0 {
 		return entry{}, corruptf("entry of the index: %v", errShort)
 	}
-	if b[0]&^(packedFlag|leasedFlag) != 0 {
-		return entry{}, corruptf("entry of the index: unknown flags %#x", b[0])
+	flags := b[0]
+	if flags&^(packedFlag|leasedFlag|compressedFlag) != 0 {
+		return entry{}, corruptf("entry of the index: unknown flags %#x", flags)
 	}
-	e := entry{packed: b[0]&packedFlag != 0}
-	leased := b[0]&leasedFlag != 0
+	e := entry{packed: flags&packedFlag != 0}
 	b = b[1:]
-	var length uint64
-	var err error
-	for _, field := range []*uint64{&e.id, &length, &e.parents, &e.users} {
-		if *field, b, err = uvarint(b); err != nil {
-			return entry{}, corruptf("entry of the index: %v", err)
+	var length, stored uint64
+	for _, field := range [...]struct {
+		flag  byte // with which it is there, and is not 0; 0: always
+		value *uint64
+	}{{0, &e.id}, {0, &length}, {compressedFlag, &stored}, {0, &e.parents}, {0, &e.users}, {leasedFlag, &e.leased}} {
+		if field.flag != 0 && flags&field.flag == 0 {
+			continue
 		}
-	}
-	if leased {
-		if e.leased, b, err = uvarint(b); err == nil && e.leased == 0 {
+		var err error
+		if *field.value, b, err = uvarint(b); err == nil && field.flag != 0 && *field.value == 0 {
 			err = errForm
 		}
 		if err != nil {
@@ -192,12 +217,12 @@ func parseEntry(b []byte) (entry, error) {
 	switch {
 	case len(b) != 0:
 		return entry{}, corruptf("entry of the index: %v", errLong)
-	case length > maxChunk:
-		return entry{}, corruptf("entry of the index: a chunk of %d bytes", length)
+	case length > maxChunk || stored > maxChunk:
+		return entry{}, corruptf("entry of the index: a chunk of %d bytes, stored as %d", length, stored)
 	case e.parents > maxCount || e.users > maxCount || e.leased > maxLeased:
 		return entry{}, corruptf("entry of the index: counts of %d, %d and %d", e.parents, e.users, e.leased)
 	}
-	e.length = int(length)
+	e.length, e.stored = int(length), int(stored)
 	return e, nil
 }
 

@@ -111,7 +111,7 @@ func TestCreateAndOpen(t *testing.T) {
 		must(t, err)
 		s, err := Create(nested, Options{})
 		must(t, err)
-		if want := (Options{SHA256, FixedSize, 16*4096 - 48}); s.Options() != want {
+		if want := (Options{Algorithm: SHA256, Chunking: FixedSize, LeafSize: 16*4096 - 48}); s.Options() != want {
 			t.Errorf("%+v, want %+v", s.Options(), want)
 		}
 		if _, err := Create(nested, Options{}); !errors.Is(err, ErrNotEmpty) {

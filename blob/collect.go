@@ -139,7 +139,7 @@ func (c *collector) some(limit int) error {
 				return err
 			}
 			c.removed++
-			c.bytes += int64(b.e.length)
+			c.bytes += int64(b.e.size())
 			c.nodes = c.nodes || b.key.level > 0
 		}
 		c.at = nil

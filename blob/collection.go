@@ -24,7 +24,7 @@ type CollectOptions struct {
 // CollectStats tells what Collect has done.
 type CollectStats struct {
 	Chunks       int64         // removed
-	Bytes        int64         // of these
+	Bytes        int64         // of these, as they were stored
 	Leases       int64         // blobs of expired leases that were given back, and such leases
 	Ingests      int64         // expired ones that were given up
 	Transactions int           // committed

@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -25,11 +26,11 @@ func TestRepairOfWrongKey(t *testing.T) {
 	}
 	for name, spoil := range wrong {
 		for _, o := range []CheckOptions{{}, {Data: true}, {Discard: true}, {Data: true, Discard: true}} {
-			for which := range 6 {
-				db := newStore(t, Options{LeafSize: MinLeafSize})
+			for which := range 12 {
+				db := newStore(t, Options{LeafSize: MinLeafSize, Compression: Compression(which % 2)})
 				must(t, db.Update(func(tx *holdfast.Tx) error {
 					d := someStore(t, openIn(tx), inEither)
-					k := d.wrongKeyed(which)
+					k := d.wrongKeyed(which / 2)
 					e := d.entry(k)
 					d.unlink(k)
 					bad := spoil(k)
@@ -95,10 +96,11 @@ var wreckages = []struct {
 	{"two entries swapped", func(h *wreck) {
 		a, b := h.anyChunk(), h.anyChunk()
 		ea, eb := h.entry(a), h.entry(b)
-		h.change(a, func(e *entry) { e.id, e.packed, e.length = eb.id, eb.packed, eb.length })
-		h.change(b, func(e *entry) { e.id, e.packed, e.length = ea.id, ea.packed, ea.length })
+		h.change(a, func(e *entry) { e.id, e.packed, e.length, e.stored = eb.id, eb.packed, eb.length, eb.stored })
+		h.change(b, func(e *entry) { e.id, e.packed, e.length, e.stored = ea.id, ea.packed, ea.length, ea.stored })
 	}},
 	{"length of an entry", func(h *wreck) { h.change(h.anyChunk(), func(e *entry) { e.length = h.rng.IntN(2000) }) }},
+	{"length as compressed", func(h *wreck) { h.change(h.anyChunk(), func(e *entry) { e.stored = h.rng.IntN(1000) }) }},
 	{"counts of an entry", func(h *wreck) {
 		h.change(h.anyChunk(), func(e *entry) { e.parents, e.users, e.leased = h.rng.Uint64N(3), h.rng.Uint64N(2), 0 })
 	}},
@@ -117,12 +119,12 @@ var wreckages = []struct {
 		if b, id := h.anyBytes(); b != nil {
 			p := bytes.Clone(b.Get(id))
 			must(h.t, b.Delete(id))
-			must(h.t, b.Put(nextID(b), p))
+			must(h.t, b.Put(h.nextID(b, id), p))
 		}
 	}},
 	{"bytes twice", func(h *wreck) {
 		if b, id := h.anyBytes(); b != nil {
-			must(h.t, b.Put(nextID(b), bytes.Clone(b.Get(id))))
+			must(h.t, b.Put(h.nextID(b, id), bytes.Clone(b.Get(id))))
 		}
 	}},
 }
@@ -154,12 +156,21 @@ func (h *wreck) anyBytes() (*holdfast.Bucket, []byte) {
 	return b, id
 }
 
+// nextID is an id of a bucket that is not in use, for the bytes that have the id.
+func (h *wreck) nextID(b *holdfast.Bucket, id []byte) []byte {
+	next, err := h.takeID(b == h.packs, h.isFrame(b == h.packs, binary.BigEndian.Uint64(id)))
+	must(h.t, err)
+	return binary.BigEndian.AppendUint64(nil, next)
+}
+
 // stored are the chunks whose bytes are somewhere in the store, whatever the index says.
 func (h *wreck) stored() map[Address][]byte {
 	all := map[Address][]byte{}
 	for _, b := range []*holdfast.Bucket{h.leaves, h.packs} {
-		for _, p := range b.All() {
-			all[h.options.Algorithm.sum(p)] = p
+		for id, v := range b.All() {
+			if p, ok := h.contentAt(spot{b == h.packs, binary.BigEndian.Uint64(id)}, v, nil); ok {
+				all[h.options.Algorithm.sum(p)] = p
+			}
 		}
 	}
 	return all
@@ -288,7 +299,7 @@ func TestDamageHistories(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 11))
-		db := newStore(t, Options{LeafSize: MinLeafSize})
+		db := newStore(t, Options{LeafSize: MinLeafSize, Compression: Compression(rng.IntN(2))})
 		must(t, db.Update(func(tx *holdfast.Tx) error {
 			if err := newWreck(t, tx, rng).run(); err != nil {
 				t.Errorf("HOLDFAST_BLOB_SEED=%d: %v", seed, err)

@@ -18,11 +18,12 @@ import (
 // What a goroutine beside reads then is an error of the Writer, which gives up the blob, and the
 // program goes on: the next blob is stored, and nothing of the first.
 func TestHashingAShortenedFile(t *testing.T) {
-	for _, digest := range []bool{false, true} {
+	for i, digest := range []bool{false, true, false, true} {
+		compression := Compression(i / 2)
 		for _, leaves := range []int{0, 5, 40} {
-			t.Run(fmt.Sprint(digest, leaves), func(t *testing.T) {
+			t.Run(fmt.Sprint(digest, compression, leaves), func(t *testing.T) {
 				src := newShortened(t)
-				db := newStore(t, Options{})
+				db := newStore(t, Options{Compression: compression})
 				var ref Ref
 				must(t, db.Update(func(tx *holdfast.Tx) error {
 					s := openIn(tx)

@@ -76,20 +76,21 @@ func TestStat(t *testing.T) {
 		// A leaf; a node of 126 of it and one of 3; a node of 126 of the former; the root.
 		want := Stat{Size: (126*126 + 3) * MinLeafSize, Level: 3, Leaves: 126*126 + 3, Nodes: 126 + 1 + 1 + 1,
 			Chunks: 5, Stored: MinLeafSize + 2*(16+126*32) + (16 + 3*32) + (16 + 2*32), Users: 1}
-		want.Shared, want.SharedBytes = 2, MinLeafSize+16+126*32
+		want.Shared, want.SharedBytes, want.Content = 2, MinLeafSize+16+126*32, want.Stored
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		other := must2(s.Put(append(random(2, 3*MinLeafSize), leaf...)))
 		got = must2(s.Stat(other))
 		want = Stat{Size: 4 * MinLeafSize, Level: 1, Leaves: 4, Nodes: 1, Chunks: 5, Stored: 4*MinLeafSize + 16 + 4*32, Shared: 1, SharedBytes: MinLeafSize, Users: 1}
+		want.Content = want.Stored
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		short := must2(s.Put([]byte("short")))
 		must(t, s.Retain(short))
 		got = must2(s.Stat(short))
-		if want = (Stat{Size: 5, Leaves: 1, Chunks: 1, Stored: 5, Shared: 1, SharedBytes: 5, Users: 2}); got != want {
+		if want = (Stat{Size: 5, Leaves: 1, Chunks: 1, Content: 5, Stored: 5, Shared: 1, SharedBytes: 5, Users: 2}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 		if got := must2(s.Stat(inlineRef(SHA256, []byte("inline")))); got != (Stat{Size: 6}) {
@@ -103,6 +104,7 @@ func TestStat(t *testing.T) {
 		}
 		u := must2(s.Usage())
 		wantUsage := Usage{Blobs: 2, Users: 2, Content: (126*126 + 3 + 4) * MinLeafSize, Leaves: 5, LeafBytes: 4*MinLeafSize + 5,
+			LeafContent: 4*MinLeafSize + 5, LiveContent: 4 * MinLeafSize,
 			Nodes: 5, NodeBytes: 2*(16+126*32) + 16 + 3*32 + 16 + 2*32 + 16 + 4*32, Packed: 6, Dead: 1, DeadBytes: 5}
 		if u != wantUsage {
 			t.Errorf("%+v, want %+v", u, wantUsage)

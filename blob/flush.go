@@ -176,6 +176,7 @@ func (s *Store) skip(p *pending) (bool, error) {
 // first those that get pages of their own, then those that share pages, which must follow each
 // other for that.
 func (s *Store) pack(b *batch, list []int32) error {
+	s.compressGathered(b, list)
 	id := s.packs.Sequence()
 	begin := id
 	small := false
@@ -185,7 +186,7 @@ func (s *Store) pack(b *batch, list []int32) error {
 		if p.state&(hasBytes|appended|stored|unchanged) != hasBytes {
 			continue
 		}
-		if int(p.length) < s.pageSize {
+		if p.size() < s.pageSize {
 			small = true
 		} else if err := s.packOne(b, p, &id, put); err != nil {
 			return err
@@ -193,7 +194,7 @@ func (s *Store) pack(b *batch, list []int32) error {
 	}
 	for i := 0; small && i < len(list); i++ {
 		p := &b.entries[list[i]]
-		if p.state&(hasBytes|appended|stored|unchanged) == hasBytes && int(p.length) < s.pageSize {
+		if p.state&(hasBytes|appended|stored|unchanged) == hasBytes && p.size() < s.pageSize {
 			if err := s.packOne(b, p, &id, put); err != nil {
 				return err
 			}
@@ -223,13 +224,16 @@ func (s *Store) isFew(b *batch, list []int32) bool {
 	return true
 }
 
-func (s *Store) packOne(b *batch, p *pending, id *uint64, put bool) error {
-	if *id++; *id == 0 {
-		return errNoID
+func (s *Store) packOne(b *batch, p *pending, id *uint64, put bool) (err error) {
+	if *id, err = s.idAfter(*id, true, p.stored > 0); err != nil {
+		return err
 	}
 	binary.BigEndian.PutUint64(s.key[:8], *id)
-	v := b.arena[p.at : p.at+p.length]
-	var err error
+	from := b.arena
+	if p.stored > 0 {
+		from = b.frames
+	}
+	v := from[p.at : int(p.at)+p.size()]
 	if put {
 		if _, used := s.packs.AppendValue(s.value[:0], s.key[:8]); used { // the counter of ids is damaged; Append has the same error
 			return holdfast.ErrUnordered

@@ -139,10 +139,11 @@ func (s *Store) deleteFreed(id freedID, looks bool) error {
 
 // isNamed tells whether the index names the bytes there, for what they are.
 func (s *Store) isNamed(at spot) (bool, error) {
-	p := s.bytesBucket(at.packed).Get(binary.BigEndian.AppendUint64(nil, at.id))
-	if p == nil {
+	v := s.bytesBucket(at.packed).Get(binary.BigEndian.AppendUint64(nil, at.id))
+	if v == nil {
 		return false, s.tx.Err()
 	}
+	p, _ := s.contentAt(at, v, nil)
 	levels := []uint8{0}
 	if len(p) > 4 && p[4] > 0 && p[4] <= maxLevel {
 		levels = append(levels, p[4])

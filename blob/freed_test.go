@@ -14,7 +14,12 @@ import (
 // of gone are still there, those of kept are in use.
 func stopped(t *testing.T) (db *holdfast.DB, kept, gone [][]byte, refs []Ref) {
 	t.Helper()
-	db = newStore(t, Options{LeafSize: MinLeafSize})
+	return stoppedIn(t, Options{LeafSize: MinLeafSize})
+}
+
+func stoppedIn(t *testing.T, o Options) (db *holdfast.DB, kept, gone [][]byte, refs []Ref) {
+	t.Helper()
+	db = newStore(t, o)
 	update(t, db, func(s *Store) {
 		for i := range uint64(40) {
 			kept, gone = append(kept, random(2*i, 300)), append(gone, random(2*i+1, 300))
@@ -121,7 +126,13 @@ func TestStoppedCollect(t *testing.T) {
 // A repair of another version, which does not know what is noted, gives such bytes to chunks again, and they may be put again then: the next
 // Collect must not delete them.
 func TestStoppedCollectAndRepair(t *testing.T) {
-	db, kept, gone, refs := stopped(t)
+	for _, c := range []Compression{NoCompression, Zstd} {
+		t.Run(c.String(), func(t *testing.T) { stoppedCollectAndRepair(t, Options{LeafSize: MinLeafSize, Compression: c}) })
+	}
+}
+
+func stoppedCollectAndRepair(t *testing.T, o Options) {
+	db, kept, gone, refs := stoppedIn(t, o)
 	update(t, db, func(s *Store) {
 		c := checker{s: s, ctx: context.Background()}
 		ids, _ := must3(s.noted(nil, 1<<20))

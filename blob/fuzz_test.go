@@ -78,7 +78,8 @@ func FuzzConfig(f *testing.F) {
 }
 
 func FuzzEntry(f *testing.F) {
-	for _, e := range []entry{{}, {packed: true, id: 7, length: 100, parents: 3, users: 1}, {id: math.MaxUint64, length: maxChunk, parents: maxCount, users: maxCount, leased: maxLeased}, {id: 1, users: 3, leased: 2}} {
+	for _, e := range []entry{{}, {packed: true, id: 7, length: 100, parents: 3, users: 1}, {id: math.MaxUint64, length: maxChunk, parents: maxCount, users: maxCount, leased: maxLeased}, {id: 1, users: 3, leased: 2},
+		{packed: true, id: 9, length: 65_488, stored: 20_000, parents: 1, users: 1, leased: 1}} {
 		f.Add(e.append(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -5,21 +5,24 @@ import (
 	"hash"
 )
 
-// hasher computes the addresses and the digest of leaves concurrently with the goroutine that
+// hasher computes the addresses and the digest of leaves, and compresses them, concurrently with the goroutine that
 // stores them. Leaves are in flight, in their order, until they are stored.
 type hasher struct {
 	w                       *Writer
 	addressLane, digestLane *lane
+	frameLane               *lane
 	digest                  hash.Hash // used by the lane of digests
 
 	begun     bool // the blob; these are of it:
 	algorithm Algorithm
 	addresses *lane // nil: computed by the caller
 	digests   *lane // nil: no digest
+	frames    *lane // nil: leaves are not compressed here
 
 	ring     [laneDepth]flight
 	first    int
 	inFlight int
+	hashed   int      // of these, whose addresses are known
 	lent     bool     // the last leaf pushed is in the caller's memory
 	current  int      // the arena that is being filled, w.leaf
 	arenas   [2]arena // for leaves that come in pieces
@@ -30,6 +33,8 @@ type flight struct {
 	p       []byte
 	address task
 	digest  task
+	frame   task
+	err     error // of address
 	stored  bool
 	arena   int // in which it is; -1: in the caller's memory
 }
@@ -47,15 +52,21 @@ func (w *Writer) hasher() *hasher {
 	h := w.hashing
 	if h == nil {
 		h = &hasher{w: w, digest: sha256.New()}
-		h.addressLane = newLane(func(t *task) { t.sum = h.algorithm.sum(t.p) })
+		h.addressLane = newLane(func(t *task) {
+			t.sum = h.algorithm.sum(t.p)
+			t.promises = h.frames != nil && promises(t.p)
+		})
 		h.digestLane = newLane(func(t *task) { h.digest.Write(t.p) })
 		w.hashing = h
 	}
 	if !h.begun {
-		h.begun, h.addresses, h.digests = true, nil, nil
+		h.begun, h.addresses, h.digests, h.frames = true, nil, nil, nil
 		h.algorithm = w.s.options.Algorithm
 		if w.concurrent {
 			h.addresses = h.addressLane
+			if w.s.options.Compression != NoCompression {
+				h.frames = h.toFrames()
+			}
 		}
 		if w.wantsDigest() {
 			h.digests = h.digestLane
@@ -73,7 +84,7 @@ func (h *hasher) push(p []byte, lent bool) error {
 		}
 	}
 	f := &h.ring[(h.first+h.inFlight)%laneDepth]
-	f.p, f.stored, f.arena = p, false, -1
+	f.p, f.err, f.stored, f.arena = p, nil, false, -1
 	h.inFlight++
 	h.lent = lent
 	if h.addresses != nil {
@@ -115,12 +126,15 @@ func (h *hasher) store(f *flight) error {
 	}
 	f.stored = true
 	if h.addresses == nil {
-		return h.w.store(h.algorithm.sum(f.p), f.p)
+		return h.w.store(h.algorithm.sum(f.p), f.p, nil)
+	}
+	if h.frames != nil {
+		return h.storeFrame(f)
 	}
 	if err := h.addresses.helped(&f.address); err != nil {
 		return err
 	}
-	return h.w.store(f.address.sum, f.p)
+	return h.w.store(f.address.sum, f.p, nil)
 }
 
 // pop stores the oldest leaf, and waits until its memory is free.
@@ -132,13 +146,15 @@ func (h *hasher) pop() error {
 
 // release waits until a leaf is not read any more.
 func (h *hasher) release(f *flight) error {
-	err := firstError(f.address.wait(), f.digest.wait())
+	err := firstError(f.address.wait(), f.digest.wait(), f.frame.wait())
 	f.p = nil
+	f.frame.releaseFrame()
 	if f.arena >= 0 {
 		h.arenas[f.arena].busy = false
 	}
 	h.first = (h.first + 1) % laneDepth
 	h.inFlight--
+	h.hashed = max(h.hashed-1, 0)
 	return err
 }
 
@@ -199,7 +215,7 @@ func (w *Writer) only(p []byte) error {
 			w.sum = sha256.Sum256(p)
 		}
 	}
-	return w.store(addr, p)
+	return w.store(addr, p, nil)
 }
 
 // sumUp makes the digest of the leaves that were pushed that of the blob.

@@ -10,7 +10,9 @@ func (s *Store) unsound(k *chunkKey, e *entry) (bool, error) {
 	if e.lost() || !s.verifies {
 		return e.lost(), nil
 	}
-	if _, err := s.loadEntry(k, e); err == nil {
+	x := takeExpanded()
+	defer x.release()
+	if _, err := s.loadWith(k, e, &x); err == nil {
 		return false, nil
 	}
 	return true, s.damage()

@@ -23,6 +23,8 @@ var histories = []Options{
 	{LeafSize: MinLeafSize, Algorithm: BLAKE3, Chunking: FixedSize},
 	{LeafSize: MinLeafSize, Algorithm: SHA256, Chunking: FastCDC},
 	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize},
+	{LeafSize: 3000, Algorithm: SHA256, Chunking: FixedSize, Compression: Zstd},
+	{LeafSize: MinLeafSize, Algorithm: BLAKE3, Chunking: FastCDC, Compression: Zstd},
 }
 
 // Random histories against a model. After each commit the counts of each chunk are compared,

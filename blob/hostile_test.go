@@ -31,6 +31,9 @@ func (f *forge) chunk(level uint8, p []byte, parents, users uint64) chunkKey {
 		f.t.Fatalf("chunk %v is there already, or %v", k, err)
 	}
 	f.next++
+	if f.options.Compression != NoCompression { // what is not compressed has even ids
+		f.next += f.next % 2
+	}
 	e := entry{packed: level > 0 || len(p) < f.options.LeafSize, id: f.next, length: len(p), parents: parents, users: users}
 	must(f.t, f.bytesBucket(e.packed).Put(binary.BigEndian.AppendUint64(nil, e.id), p))
 	must(f.t, f.bytesBucket(e.packed).SetSequence(e.id))

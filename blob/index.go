@@ -112,7 +112,7 @@ func (s *Store) lend(k *chunkKey, n int32) error {
 	return nil
 }
 
-// data gives the bytes of a chunk as they are stored, not verified. They are valid as
+// data gives the bytes of a chunk as they are stored, compressed perhaps, and not verified. They are valid as
 // long as the transaction.
 func (s *Store) data(e *entry) ([]byte, error) {
 	var key [8]byte
@@ -124,8 +124,11 @@ func (s *Store) data(e *entry) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("bytes %d: %w", e.id, ErrMissing)
 	}
-	if len(p) != e.length {
-		return nil, corruptf("chunk has %d bytes, not %d", len(p), e.length)
+	if len(p) != e.size() {
+		return nil, corruptf("chunk has %d bytes, not %d", len(p), e.size())
+	}
+	if compressed := e.stored > 0; compressed != s.isFrame(e.packed, e.id) {
+		return nil, corruptf("chunk is compressed: %v, by its number: %v", compressed, !compressed)
 	}
 	return p, nil
 }
@@ -137,7 +140,7 @@ func (s *Store) bytesBucket(packed bool) *holdfast.Bucket {
 	return s.leaves
 }
 
-// load gives the bytes of a chunk, verified against its address.
+// load gives the content of a chunk, verified against its address.
 func (s *Store) load(k *chunkKey) ([]byte, error) {
 	e, found, err := s.lookup(k)
 	if err != nil {
@@ -150,6 +153,9 @@ func (s *Store) load(k *chunkKey) ([]byte, error) {
 }
 
 func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
+	if e.stored > 0 {
+		return s.loadCompressed(k, e, new(expanded))
+	}
 	if p := s.unsealed(e); p != nil && s.verify(k, e, p) {
 		return p, nil
 	}
@@ -167,7 +173,7 @@ func (s *Store) unsealed(e *entry) []byte {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], e.id)
 	p, err := bridge.GetUnsealed(s.bytesBucket(e.packed), key[:])
-	if err != nil || len(p) != e.length {
+	if err != nil || len(p) != e.size() || (e.stored > 0) != s.isFrame(e.packed, e.id) {
 		return nil
 	}
 	return p
@@ -241,7 +247,7 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 		return s.put.putAll(p)
 	}
 	k := chunkKey{addr: s.options.Algorithm.sum(p)}
-	if _, err := s.add(&k, p, asUser); err != nil {
+	if _, err := s.add(&k, p, nil, asUser); err != nil {
 		return Ref{}, err
 	}
 	return Ref{algorithm: s.options.Algorithm, addr: k.addr, size: int64(len(p))}, nil
@@ -251,11 +257,24 @@ func (s *Store) putBytes(p []byte) (Ref, error) {
 // of lost bytes.
 var errNoID = corruptf("the counter of ids is used up")
 
-// takeID gives a new id of a bucket.
-func takeID(b *holdfast.Bucket) (uint64, error) {
-	id, err := b.NextSequence()
-	if err == nil && id == 0 {
-		err = errNoID
+// takeID gives a new id of a bucket, for bytes that are compressed or not.
+func (s *Store) takeID(isPacked, compressed bool) (uint64, error) {
+	b := s.bytesBucket(isPacked)
+	id, err := s.idAfter(b.Sequence(), isPacked, compressed)
+	if err == nil {
+		err = b.SetSequence(id)
 	}
 	return id, err
+}
+
+// idAfter is the next id after id. In a store with compression that of a frame is odd, and of other bytes in packs even.
+func (s *Store) idAfter(id uint64, isPacked, compressed bool) (uint64, error) {
+	next := id + 1
+	if isPacked && s.options.Compression != NoCompression && isFrame(isPacked, next) != compressed {
+		next++
+	}
+	if next <= id {
+		return 0, errNoID
+	}
+	return next, nil
 }

@@ -9,17 +9,18 @@ import (
 	"holdfast"
 )
 
-// lane does one thing to tasks, begun in their order, in a goroutine that ends when there
+// lane does one thing to tasks, begun in their order, in a goroutine, or several, that ends when there
 // is nothing to do: so none is left by a blob that is never finished.
 type lane struct {
-	run func() // loop, made once, since each use of a method as a value allocates
-	do  func(*task)
+	run   func() // loop, made once, since each use of a method as a value allocates
+	do    func(*task)
+	width int // how many goroutines, at most
 
 	mu      sync.Mutex
 	queue   [laneDepth]*task
 	first   int
 	waiting int
-	running bool
+	running int
 }
 
 // laneDepth is how many tasks there can be at a time.
@@ -30,12 +31,14 @@ const laneDepth = 16
 type task struct {
 	p        []byte
 	sum      Address
-	panicked any // what doing it ended with, if it panicked
+	promises bool    // p may become shorter by compression
+	frame    *[]byte // p as compressed, empty: that does not pay
+	panicked any     // what doing it ended with, if it panicked
 	done     chan struct{}
 }
 
 func newLane(do func(*task)) *lane {
-	l := &lane{do: do}
+	l := &lane{do: do, width: 1}
 	l.run = l.loop
 	return l
 }
@@ -49,8 +52,10 @@ func (l *lane) start(t *task, p []byte) {
 	l.mu.Lock()
 	l.queue[(l.first+l.waiting)%laneDepth] = t
 	l.waiting++
-	begin := !l.running
-	l.running = true
+	begin := l.running < l.width
+	if begin {
+		l.running++
+	}
 	l.mu.Unlock()
 	if begin {
 		go l.run()
@@ -93,6 +98,17 @@ func (l *lane) helped(t *task) error {
 	return t.wait()
 }
 
+// ready tells whether the task is done, and wait would not wait.
+func (t *task) ready() bool {
+	select {
+	case <-t.done:
+		t.done <- struct{}{}
+		return true
+	default:
+		return false
+	}
+}
+
 // wait returns when the task is done, if it was started. Its error is that the bytes could not
 // be read: they are mapped, and their file has been shortened.
 func (t *task) wait() error {
@@ -119,7 +135,9 @@ func (l *lane) loop() {
 		if !l.help() {
 			l.mu.Lock()
 			more := l.waiting > 0
-			l.running = more
+			if !more {
+				l.running--
+			}
 			l.mu.Unlock()
 			if !more {
 				return

@@ -47,6 +47,7 @@ func TestFlippedConfig(t *testing.T) {
 // leaves, so there too a flipped bit is noticed, in a store with fixed leaves.
 func TestPlainConfig(t *testing.T) {
 	for _, o := range small {
+		o.Compression = NoCompression
 		update2(t, newStore(t, o), func(s *Store) {
 			plain := plainConfig(s.options)
 			for _, empty := range []bool{true, false} {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 
 	"holdfast"
@@ -21,6 +22,9 @@ type Reader struct {
 	offset int64 // of Read
 	nodes  nodeCache
 	order  sequence
+
+	content *expanded                // of the compressed leaf in which Read is
+	spare   atomic.Pointer[expanded] // of the one that ReadAt was in last
 
 	// The leaf that Read is in, in a reading transaction, and the node above it.
 	leaf      []byte
@@ -110,8 +114,9 @@ func (r *Reader) Address() Address { return r.ref.Address() }
 func (r *Reader) Ref() Ref { return r.ref }
 
 // find gives the leaf with the byte at offset, which is below the size, verified, and where
-// in the blob it begins. above is where to look first, and becomes the node above the leaf.
-func (r *Reader) find(offset int64, above *nodeAt) (leaf []byte, begin int64, err error) {
+// in the blob it begins. above is where to look first, and becomes the node above the leaf; x is where the content of a
+// compressed one is, or comes to.
+func (r *Reader) find(offset int64, above *nodeAt, x **expanded) (leaf []byte, begin int64, err error) {
 	if r.ref.inlined {
 		return r.ref.value(), 0, nil
 	}
@@ -130,7 +135,7 @@ func (r *Reader) find(offset int64, above *nodeAt) (leaf []byte, begin int64, er
 		*above = nodeAt{n, begin}
 		k, size, begin = above.child(offset)
 	}
-	leaf, err = r.leafOf(&k, size, r.ref.size-begin-size)
+	leaf, err = r.leafOf(&k, size, r.ref.size-begin-size, x)
 	if err == nil && int64(len(leaf)) != size {
 		err = corruptf("leaf of %d bytes where one of %d should be", len(leaf), size)
 	}
@@ -171,8 +176,10 @@ func (r *Reader) ReadAt(p []byte, offset int64) (n int, err error) {
 		return 0, errOffset
 	}
 	var above nodeAt
+	x := r.takeSpare()
+	defer r.giveSpare(&x)
 	for offset < r.ref.size && n < len(p) {
-		leaf, begin, err := r.find(offset, &above)
+		leaf, begin, err := r.find(offset, &above, &x)
 		if err != nil {
 			return n, err
 		}
@@ -194,7 +201,8 @@ func (r *Reader) next() ([]byte, error) {
 	if r.s.tx.Writable() { // a chunk may be removed while the reader is in use
 		r.above = nodeAt{}
 	}
-	leaf, begin, err := r.find(r.offset, &r.above)
+	r.leaf = nil // its memory may be that of the next one
+	leaf, begin, err := r.find(r.offset, &r.above, &r.content)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +215,7 @@ func (r *Reader) next() ([]byte, error) {
 // Read reads from where the last Read or Seek ended, at most to the end of a leaf.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.offset >= r.ref.size {
+		r.finish()
 		return 0, io.EOF
 	}
 	if len(p) == 0 {
@@ -263,6 +272,7 @@ func (r *Reader) WriteTo(w io.Writer) (written int64, err error) {
 			return written, io.ErrShortWrite
 		}
 	}
+	r.finish()
 	return written, nil
 }
 

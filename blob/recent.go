@@ -156,7 +156,7 @@ func (u *indexing) write(p *pending) error {
 	if err != nil {
 		return err
 	}
-	e := entry{packed: p.state&packed != 0, id: p.id, length: int(p.length),
+	e := entry{packed: p.state&packed != 0, id: p.id, length: int(p.length), stored: int(p.stored),
 		parents: uint64(p.parents), users: uint64(p.users), leased: uint64(p.leased)}
 	if err := to.Put(s.key[:], u.b.value(&e)); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 
 // Reclaimable tells what Collect would remove if first a user of each of refs were deleted, as often
 // as it stands there, and the ingests of these names were given up: what waits for Collect now, and what
-// leases and ingests hold that have expired, is included. It changes nothing, reads the nodes that would go and the
-// index, and keeps some 100 bytes for each such node. An Ingest that is open in the transaction holds what it stands
+// leases and ingests hold that have expired, is included. bytes are those that are stored, compressed perhaps. It changes
+// nothing, reads the nodes that would go and the index, and keeps some 100 bytes for each such node. An Ingest that is open in the transaction holds what it stands
 // on: that is not counted, though its name be given. ErrNotFound if a blob has not so many users that could be deleted,
 // or there is no such ingest.
 func (s *Store) Reclaimable(refs []Ref, ingests ...string) (chunks, bytes int64, err error) {
@@ -122,7 +122,7 @@ func (r *reclaim) goes(k *chunkKey, t taken) (bool, error) {
 		return false, err
 	}
 	r.chunks++
-	r.bytes += int64(e.length)
+	r.bytes += int64(e.size())
 	return true, nil
 }
 

@@ -118,11 +118,11 @@ func (r *Reader) prepared(k *chunkKey, e *entry, rest int64) []byte {
 }
 
 // leafOf gives a leaf of size bytes, verified, after which the blob has rest.
-func (r *Reader) leafOf(k *chunkKey, size, rest int64) ([]byte, error) {
+func (r *Reader) leafOf(k *chunkKey, size, rest int64, x **expanded) ([]byte, error) {
 	s := r.s
 	// In a writing transaction what was found may be removed while the reader is in use.
 	if s.tx.Writable() || !s.isLeaf(k, int(size)) {
-		return s.load(k)
+		return s.loadContent(k, x)
 	}
 	if id, ok := r.order.guess(&k.addr); ok {
 		e := entry{id: id, length: int(size)}
@@ -145,5 +145,5 @@ func (r *Reader) leafOf(k *chunkKey, size, rest int64) ([]byte, error) {
 			return p, nil
 		}
 	}
-	return s.loadEntry(k, &e)
+	return s.loadWith(k, &e, x)
 }

@@ -20,7 +20,7 @@ func (s *Store) settle(b *batch, i int) error {
 		p.settleAs(&e)
 		p.heal(true)
 		p.state = came.state | p.state&(wasDead|inLarge|inRecent)
-		p.id, p.length = came.id, came.length
+		p.id, p.length, p.stored = came.id, came.length, came.stored
 		if err := p.checkCounts(); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (p *pending) settleAs(e *entry) {
 	if p.parents == 0 && p.users == 0 && p.leased == 0 {
 		p.state |= unchanged
 	}
-	p.id, p.length = e.id, int32(e.length)
+	p.id, p.length, p.stored = e.id, int32(e.length), int32(e.stored)
 	p.parents += int64(e.parents)
 	p.users += int64(e.users)
 	p.leased += int32(e.leased)

@@ -15,9 +15,10 @@ type Stat struct {
 	// Of the chunks of the tree, each counted once:
 
 	Chunks      int64 // how many
-	Stored      int64 // their bytes
+	Content     int64 // their bytes
+	Stored      int64 // these as they are stored, compressed perhaps
 	Shared      int64 // how many occur more than once, here or in other blobs, or have users besides
-	SharedBytes int64
+	SharedBytes int64 // of these, as they are stored
 
 	Users uint64 // of the blob, leases included
 }
@@ -137,10 +138,11 @@ func (w *statWalk) chunk(k *chunkKey) error {
 		return fmt.Errorf("chunk %v: %w", k, ErrMissing)
 	}
 	w.stat.Chunks++
-	w.stat.Stored += int64(e.length)
+	w.stat.Content += int64(e.length)
+	w.stat.Stored += int64(e.size())
 	if e.parents+e.users > 1 {
 		w.stat.Shared++
-		w.stat.SharedBytes += int64(e.length)
+		w.stat.SharedBytes += int64(e.size())
 	}
 	return nil
 }
@@ -164,17 +166,20 @@ type Usage struct {
 	Users   uint64 // of all these
 	Content int64  // bytes of the blobs, each counted once
 
-	Leaves     int64 // chunks stored
-	LeafBytes  int64
-	Nodes      int64
-	NodeBytes  int64
-	Packed     int64 // of these chunks, how many are shorter than a leaf and lie together
-	Dead       int64 // and how many wait for Collect
-	DeadBytes  int64
-	Leases     int
-	Ingests    int
-	Digests    int64
-	Unreadable int64 // entries of the index, or nodes of blobs, that are damaged
+	Leaves      int64 // chunks stored
+	LeafBytes   int64 // as they are stored
+	LeafContent int64 // of these leaves, before compression
+	LiveContent int64 // of those that are not dead
+	Compressed  int64 // how many of the leaves are
+	Nodes       int64
+	NodeBytes   int64
+	Packed      int64 // of these chunks, how many are shorter than a leaf and lie together
+	Dead        int64 // and how many wait for Collect
+	DeadBytes   int64
+	Leases      int
+	Ingests     int
+	Digests     int64
+	Unreadable  int64 // entries of the index, or nodes of blobs, that are damaged
 }
 
 // Usage adds up what is in the store. It reads the whole index, and the root of each blob.
@@ -215,7 +220,14 @@ func (s *Store) Usage() (Usage, error) {
 func (u *Usage) chunk(k *chunkKey, e *entry) {
 	if k.level == 0 {
 		u.Leaves++
-		u.LeafBytes += int64(e.length)
+		u.LeafBytes += int64(e.size())
+		u.LeafContent += int64(e.length)
+		if e.stored > 0 {
+			u.Compressed++
+		}
+		if !e.dead() {
+			u.LiveContent += int64(e.length)
+		}
 	} else {
 		u.Nodes++
 		u.NodeBytes += int64(e.length)
@@ -225,7 +237,7 @@ func (u *Usage) chunk(k *chunkKey, e *entry) {
 	}
 	if e.dead() {
 		u.Dead++
-		u.DeadBytes += int64(e.length)
+		u.DeadBytes += int64(e.size())
 	}
 }
 

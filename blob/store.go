@@ -51,6 +51,9 @@ type Options struct {
 	// LeafSize is the size of a leaf, the chunk size, in bytes, from MinLeafSize to MaxLeafSize. 0:
 	// as many bytes as fill 16 pages with their element.
 	LeafSize int
+	// Compression is how leaves are stored; 0: as they are. It changes no Ref. Older versions refuse to open a
+	// store with compression.
+	Compression Compression
 }
 
 // defaultLeafSize is the size of leaves that, with all that stands around them in
@@ -79,6 +82,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("%w: unknown hash function %d", ErrOptions, o.Algorithm)
 	case o.Chunking != FixedSize && o.Chunking != FastCDC:
 		return fmt.Errorf("%w: unknown chunking %d", ErrOptions, o.Chunking)
+	case o.Compression > Zstd:
+		return fmt.Errorf("%w: unknown compression %d", ErrOptions, o.Compression)
 	case o.LeafSize < MinLeafSize || o.LeafSize > MaxLeafSize:
 		return fmt.Errorf("%w: leaf size %d is not between %d and %d", ErrOptions, o.LeafSize, MinLeafSize, MaxLeafSize)
 	}
@@ -199,6 +204,9 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 	}
 	if s.tx.Writable() {
 		bridge.SetWide(s.packs, true)
+		if o.Compression != NoCompression {
+			bridge.SetTight(s.packs)
+		}
 	}
 	if config := b.Get(configName); config[len(configMagic)] == configPlain {
 		if err := s.checkLeafSize(); err != nil {

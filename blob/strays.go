@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-
-	"holdfast"
 )
 
 // A repair deletes bytes only where it has just read the same ones at another place that the index names
@@ -28,11 +26,11 @@ type stray struct {
 	done    bool
 }
 
-// whatIs gives what bytes of that address can be.
-func (c *checker) whatIs(p []byte, addr Address) (is [2]chunkKey) {
+// whatIs gives what bytes can be, of which that is the content, with that address.
+func (c *checker) whatIs(at spot, p []byte, addr Address) (is [2]chunkKey) {
 	is[0] = chunkKey{addr: addr}
 	is[1] = is[0]
-	if len(p) > 4 {
+	if len(p) > 4 && !c.s.isFrame(at.packed, at.id) {
 		if _, err := parseNode(p, p[4], c.s.options.shape()); err == nil {
 			is[1].level = p[4]
 		}
@@ -42,14 +40,14 @@ func (c *checker) whatIs(p []byte, addr Address) (is [2]chunkKey) {
 
 // isSound tells whether a chunk has the bytes of its address.
 func (c *checker) isSound(k *chunkKey, e *entry) bool {
-	p, err := c.s.data(e)
+	p, err := c.s.content(e)
 	if err != nil || c.s.options.Algorithm.sum(p) != k.addr {
 		return false
 	}
 	if k.level > 0 {
 		_, err = parseNode(p, k.level, c.s.options.shape())
 	}
-	return err == nil
+	return err == nil && (k.level == 0 || e.stored == 0)
 }
 
 // named calls fn with each chunk that something names: nodes that can be read, records, open Writers, and
@@ -188,11 +186,33 @@ func (c *checker) rehomeOne(s *stray, wanted map[chunkKey]bool) error {
 func (c *checker) copyOf(at spot) (spot, error) {
 	b := c.s.bytesBucket(at.packed)
 	p := bytes.Clone(b.Get(binary.BigEndian.AppendUint64(nil, at.id)))
-	id, err := freshID(b)
+	return c.putCopy(at, p, c.s.isFrame(at.packed, at.id))
+}
+
+// putCopy puts bytes into the bucket in which those at a place are, for what is compressed or not.
+func (c *checker) putCopy(at spot, v []byte, compressed bool) (spot, error) {
+	id, err := c.s.freshID(at.packed, compressed)
 	if err == nil {
-		err = b.Put(binary.BigEndian.AppendUint64(nil, id), p)
+		err = c.s.bytesBucket(at.packed).Put(binary.BigEndian.AppendUint64(nil, id), v)
 	}
 	return spot{at.packed, id}, err
+}
+
+// readAt gives bytes that are stored, and their content. What should be compressed and is not is put elsewhere before, where it is
+// its own content: a chunk of its own, whatever it was.
+func (c *checker) readAt(at spot) (_ spot, v, p []byte, err error) {
+	b := c.s.bytesBucket(at.packed)
+	v = b.Get(binary.BigEndian.AppendUint64(nil, at.id))
+	p, ok := c.s.contentAt(at, v, nil)
+	if ok || v == nil {
+		return at, v, p, c.s.tx.Err()
+	}
+	v = bytes.Clone(v)
+	to, err := c.putCopy(at, v, false)
+	if err == nil {
+		err = b.Delete(binary.BigEndian.AppendUint64(nil, at.id))
+	}
+	return to, v, v, err
 }
 
 // takeAway takes bytes off a chunk that has them and is not what they are. They are looked at again.
@@ -217,9 +237,12 @@ func (c *checker) give(k *chunkKey, at spot) error {
 	if ok && !e.lost() {
 		c.loose = append(c.loose, spot{e.packed, e.id})
 	}
-	p := c.s.bytesBucket(at.packed).Get(binary.BigEndian.AppendUint64(nil, at.id))
+	at, v, p, err := c.readAt(at)
+	if err != nil {
+		return err
+	}
 	c.given++
-	e.packed, e.id, e.length = at.packed, at.id, len(p)
+	c.s.entryAt(&e, at, v, len(p))
 	if err := c.s.putEntry(k, &e); err != nil || ok {
 		return err
 	}
@@ -256,16 +279,16 @@ func (c *checker) tidy() error {
 
 // adopt finds out whose bytes are that the index does not name.
 func (c *checker) adopt(at spot) error {
+	at, v, p, err := c.readAt(at)
 	b := c.s.bytesBucket(at.packed)
 	id := binary.BigEndian.AppendUint64(nil, at.id)
-	p := b.Get(id)
 	switch {
-	case p == nil:
-		return c.s.tx.Err()
-	case len(p) > maxChunk:
+	case err != nil || v == nil:
+		return err
+	case len(v) > maxChunk:
 		return b.Delete(id) // no chunk of any store
 	}
-	is := c.whatIs(p, c.s.options.Algorithm.sum(p))
+	is := c.whatIs(at, p, c.s.options.Algorithm.sum(p))
 	k := is[1]
 	e, ok, err := c.s.lookup(&k)
 	if err == nil && !ok && k.level > 0 {
@@ -326,8 +349,9 @@ func (c *checker) takeOff(k *chunkKey, e *entry) error {
 	return c.s.setMark(k, false)
 }
 
-// freshID is an id of a bucket that is not in use, whatever its counter says.
-func freshID(b *holdfast.Bucket) (uint64, error) {
+// freshID is an id of a bucket that is not in use, whatever its counter says, for bytes that are compressed or not.
+func (s *Store) freshID(isPacked, compressed bool) (uint64, error) {
+	b := s.bytesBucket(isPacked)
 	if last, _ := b.Cursor().Last(); len(last) == 8 {
 		if id := binary.BigEndian.Uint64(last); id > b.Sequence() {
 			if err := b.SetSequence(id); err != nil {
@@ -335,5 +359,5 @@ func freshID(b *holdfast.Bucket) (uint64, error) {
 			}
 		}
 	}
-	return takeID(b)
+	return s.takeID(isPacked, compressed)
 }

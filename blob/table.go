@@ -13,12 +13,21 @@ type pending struct {
 	key    chunkKey
 	state  pendingState
 	length int32
-	at     int32  // where its bytes are in the arena
+	at     int32  // where its bytes are in the arena, or in that of compressed ones
 	leased int32  // see below
+	stored int32  // bytes as which it is compressed; 0: it is not
 	id     uint64 // once it has one
 
 	// What is to be added to the counts, and to leased; from its settling on, these.
 	parents, users int64
+}
+
+// size is how many bytes are, or will be, stored of it.
+func (p *pending) size() int {
+	if p.stored > 0 {
+		return int(p.stored)
+	}
+	return int(p.length)
 }
 
 type pendingState uint16

@@ -252,13 +252,13 @@ func (w *Writer) add(p []byte, lent bool) error {
 	if !lent {
 		w.leaf = w.leaf[:0]
 	}
-	return w.store(w.s.options.Algorithm.sum(p), p)
+	return w.store(w.s.options.Algorithm.sum(p), p, nil)
 }
 
-// store stores a leaf whose address is known.
-func (w *Writer) store(addr Address, p []byte) error {
+// store stores a leaf whose address is known, and its frame if that was made; see Store.add.
+func (w *Writer) store(addr Address, p, frame []byte) error {
 	k := chunkKey{addr: addr}
-	if _, err := w.s.add(&k, p, asParent); err != nil {
+	if _, err := w.s.add(&k, p, frame, asParent); err != nil {
 		return err
 	}
 	return w.tree.push(k, int64(len(p)))

@@ -111,7 +111,7 @@ func TestBlobGolden(t *testing.T) {
 // files and from pipes, in stores of each kind.
 func TestBlobRoundTrip(t *testing.T) {
 	command.SmallPuts(t, 10_000) // less than what is read at a time: each read is a transaction
-	for _, kind := range []string{"--algorithm sha256", "--algorithm blake3", "--chunking fastcdc"} {
+	for _, kind := range []string{"--algorithm sha256", "--algorithm blake3", "--chunking fastcdc", "--compress zstd"} {
 		t.Run(kind, func(t *testing.T) {
 			workdir(t)
 			var refs []string
@@ -209,10 +209,12 @@ func TestBlobRefuses(t *testing.T) {
 		{"put plain.db a/b short", 1, "a bucket has this name with the slash in it: give it as 'a\\/b'\n"},
 		{"put blobs.db store short --algorithm blake3", 1, "blobs.db: store store has --algorithm sha256, and not blake3; that stays as it was created; give another store\n"},
 		{"put blobs.db store short --chunking fastcdc", 1, "store has --chunking fixed, and not fastcdc"},
+		{"put blobs.db store short --compress zstd", 1, "store has --compress none, and not zstd"},
 		{"put blobs.db store short --leaf-size 8KiB", 1, "store has --leaf-size 4096, and not 8KiB"},
 		{"put blobs.db store short --leaf-size 1", 2, "--leaf-size 1: outside of 1KiB to 16MiB"},
 		{"put blobs.db store short --algorithm md5", 2, "--algorithm: unknown hash md5; there are sha256, blake3"},
 		{"put blobs.db store short --chunking rabin", 2, "--chunking: rabin is no way to cut; there are fixed, fastcdc"},
+		{"put blobs.db store short --compress gzip", 2, "--compress: unknown compression gzip; there are none, zstd"},
 		{"put blobs.db store - short -", 2, "standard input is given 2 times, and can be read once"},
 		{"get blobs.db store " + ref + " -o -", 2, "-o -: get writes a file; \"blob cat\" writes to standard output"}, // it had made a file named -
 		{"put blobs.db store short --expect 12", 2, `"12" is not a SHA-256 digest`},
@@ -511,7 +513,7 @@ func TestBlobDamage(t *testing.T) {
 	change(t, "blobs.db", func(tx *holdfast.Tx) error {
 		b := tx.Bucket([]byte("store"))
 		config := bytes.Clone(b.Get([]byte("store")))
-		config[4]++
+		config[4] = 0xff
 		return b.Put([]byte("store"), config)
 	})
 	for _, args := range []string{"ls", "stat", "gc", "check", "put", "check --repair"} {

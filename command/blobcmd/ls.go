@@ -98,7 +98,8 @@ type blobStatReport struct {
 	Leaves      int64  `json:"leaves"`
 	Nodes       int64  `json:"nodes"`
 	Chunks      int64  `json:"chunks"` // different ones
-	Stored      int64  `json:"stored_bytes"`
+	Content     int64  `json:"chunks_bytes"`
+	Stored      int64  `json:"stored_bytes"` // of these, compressed perhaps
 	Shared      int64  `json:"shared_chunks"`
 	SharedBytes int64  `json:"shared_bytes"`
 	Users       uint64 `json:"users"`
@@ -115,7 +116,7 @@ func blobStat(c *cli.Call, f cli.StoreName) error {
 			return err
 		}
 		r := blobStatReport{File: b.file, Store: cli.PathNames(b.path), Level: s.Level, Leaves: s.Leaves, Nodes: s.Nodes, Chunks: s.Chunks,
-			Stored: s.Stored, Shared: s.Shared, SharedBytes: s.SharedBytes, Users: s.Users}
+			Content: s.Content, Stored: s.Stored, Shared: s.Shared, SharedBytes: s.SharedBytes, Users: s.Users}
 		if r.refReport, err = b.report(ref); err != nil {
 			return err
 		}
@@ -130,7 +131,7 @@ func blobStat(c *cli.Call, f cli.StoreName) error {
 			{"Reference", r.Reference},
 			{"Size", cli.SizeExactly(r.Bytes)},
 			{"Tree", fmt.Sprintf("%s and %s above them", leavesText(r.Leaves), cli.Plural(r.Nodes, "node"))},
-			{"Stored", fmt.Sprintf("%s in %s", cli.SizeExactly(r.Stored), cli.Plural(r.Chunks, "different chunk"))},
+			{"Stored", fmt.Sprintf("%s in %s%s", cli.SizeExactly(r.Stored), cli.Plural(r.Chunks, "different chunk"), ratioText(r.Stored, r.Content))},
 			{"Shared", fmt.Sprintf("%s in %s that others use too, or this blob more than once", cli.Size(r.SharedBytes), cli.Plural(r.Shared, "chunk"))},
 			{"Users", cli.Count(r.Users)},
 		}...)
@@ -145,11 +146,15 @@ type storeStatReport struct {
 	Algorithm  string         `json:"algorithm"`
 	Chunking   string         `json:"chunking"`
 	LeafSize   int            `json:"leaf_bytes"`
+	Compress   string         `json:"compression"`
 	Blobs      int64          `json:"blobs"`
 	Users      uint64         `json:"users"`
 	Content    int64          `json:"content_bytes"` // of the blobs, each counted once
 	Leaves     int64          `json:"leaves"`
-	LeafBytes  int64          `json:"leaves_bytes"`
+	LeafBytes  int64          `json:"leaves_bytes"`         // as they are stored
+	Expanded   int64          `json:"leaves_content_bytes"` // before compression
+	Live       int64          `json:"live_content_bytes"`   // of those that are not dead
+	Compressed int64          `json:"compressed_leaves"`
 	Nodes      int64          `json:"nodes"`
 	NodeBytes  int64          `json:"nodes_bytes"`
 	Packed     int64          `json:"packed_chunks"`
@@ -206,8 +211,8 @@ func (b *blobs) storeStat() (*storeStatReport, error) {
 		return nil, err
 	}
 	o := b.Options()
-	r := &storeStatReport{File: b.file, Store: cli.PathNames(b.path), Algorithm: o.Algorithm.String(), Chunking: o.Chunking.String(), LeafSize: o.LeafSize,
-		Blobs: u.Blobs, Users: u.Users, Content: u.Content, Leaves: u.Leaves, LeafBytes: u.LeafBytes, Nodes: u.Nodes, NodeBytes: u.NodeBytes,
+	r := &storeStatReport{File: b.file, Store: cli.PathNames(b.path), Algorithm: o.Algorithm.String(), Chunking: o.Chunking.String(), LeafSize: o.LeafSize, Compress: o.Compression.String(),
+		Blobs: u.Blobs, Users: u.Users, Content: u.Content, Leaves: u.Leaves, LeafBytes: u.LeafBytes, Expanded: u.LeafContent, Live: u.LiveContent, Compressed: u.Compressed, Nodes: u.Nodes, NodeBytes: u.NodeBytes,
 		Packed: u.Packed, Dead: u.Dead, DeadBytes: u.DeadBytes, Digests: u.Digests, Unreadable: u.Unreadable,
 		Ingests: []ingestReport{}, Leases: []leaseReport{}}
 	for in, err := range b.Ingests() {
@@ -227,14 +232,21 @@ func (b *blobs) storeStat() (*storeStatReport, error) {
 
 func printStoreStat(c *cli.Call, b *blobs, r *storeStatReport) {
 	stored := r.LeafBytes + r.NodeBytes
+	compression := ""
+	if r.Compress != blob.NoCompression.String() {
+		compression = ", compressed with " + r.Compress
+	}
 	lines := [][2]string{
 		{"Store", fmt.Sprintf("%s in %s", cli.PathText(b.path), r.File)},
-		{"Options", fmt.Sprintf("%s, %s leaves of %s", r.Algorithm, r.Chunking, cli.SizeExactly(int64(r.LeafSize)))},
+		{"Options", fmt.Sprintf("%s, %s leaves of %s%s", r.Algorithm, r.Chunking, cli.SizeExactly(int64(r.LeafSize)), compression)},
 		{"Blobs", fmt.Sprintf("%s with %s", cli.Count(r.Blobs), cli.Plural(r.Users, "user"))},
 		{"Content", cli.SizeExactly(r.Content)},
 		{"Stored", fmt.Sprintf("%s: %s (%s) and %s (%s)", cli.SizeExactly(stored), leavesText(r.Leaves), cli.Size(r.LeafBytes), cli.Plural(r.Nodes, "node"), cli.Size(r.NodeBytes))},
 	}
-	if saved := r.Content - (stored - r.DeadBytes - r.NodeBytes); saved > 0 {
+	if r.Compressed > 0 {
+		lines = append(lines, [2]string{"Compressed", fmt.Sprintf("%s of the leaves%s", cli.Count(r.Compressed), ratioText(r.LeafBytes, r.Expanded))})
+	}
+	if saved := r.Content - r.Live; saved > 0 {
 		lines = append(lines, [2]string{"Shared", fmt.Sprintf("%s, %s of the content, is there once where blobs have it more often", cli.Size(saved), cli.Percent(saved, r.Content))})
 	}
 	if r.Dead > 0 {
@@ -258,6 +270,14 @@ func printStoreStat(c *cli.Call, b *blobs, r *storeStatReport) {
 		lines = append(lines, [2]string{"Damaged", fmt.Sprintf("%s cannot be read: %s", cli.Plural(r.Unreadable, "chunk"), b.line("check"))})
 	}
 	cli.Rows(c.Out, lines...)
+}
+
+// ratioText writes how much of the content the bytes are that are stored compressed.
+func ratioText(stored, content int64) string {
+	if stored == content {
+		return ""
+	}
+	return fmt.Sprintf(", %s of the %s before compression", cli.Percent(stored, content), cli.Size(content))
 }
 
 // leavesText writes n leaves.

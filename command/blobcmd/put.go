@@ -18,8 +18,8 @@ import (
 )
 
 const blobPutHelp = `Store files, or standard input (- or no SOURCE), each as a blob of which put prints the digest. The
-store, and the file of the database, are created with --create only; --algorithm, --chunking and --leaf-size are for
-a new store, and stay as they are.
+store, and the file of the database, are created with --create only; --algorithm, --chunking, --leaf-size and --compress
+are for a new store, and stay as they are.
 
 What is in the store already, or a part of it, is not stored again, and not read either: with --verify it is,
 and what of it is damaged or missing is stored again. A blob that is put twice has two users, and is removed
@@ -38,6 +38,7 @@ nothing is stored.`
 type blobPutFlags struct {
 	cli.StoreName
 	algorithm, chunking        string
+	compress                   string
 	leafSize                   int64
 	create, quiet, replace     bool
 	verify                     bool
@@ -80,6 +81,7 @@ func newBlobPut(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.create, "create", false, "create the file, the store, and the bucket of --into, if they do not exist")
 	flags.StringVar(&f.algorithm, "algorithm", "sha256", "of a new store, the hash: sha256|blake3")
 	flags.StringVar(&f.chunking, "chunking", "fixed", "of a new store, how blobs are cut, by length or by content: fixed|fastcdc")
+	flags.StringVar(&f.compress, "compress", "none", "of a new store, how what is stored is compressed, if that pays: none|zstd")
 	cli.SizeRangeVar(flags, &f.leafSize, "leaf-size", 0, blob.MinLeafSize, blob.MaxLeafSize, "of a new store, the length of the pieces; default: what fills 16 pages, 65488 bytes")
 	flags.StringVar(&f.expect, "expect", "", "refuse a source that has not this SHA-256")
 	flags.StringVar(&f.into, "into", "", "path of a bucket in which a row gets the reference")
@@ -221,6 +223,8 @@ func (p *putter) storeOptions() error {
 		return cli.Usagef("--algorithm: unknown hash %s; there are sha256, blake3", cli.Shorten(f.algorithm))
 	case f.chunking != "fixed" && f.chunking != "fastcdc":
 		return cli.Usagef("--chunking: %s is no way to cut; there are fixed, fastcdc", cli.Shorten(f.chunking))
+	case f.compress != "none" && f.compress != "zstd":
+		return cli.Usagef("--compress: unknown compression %s; there are none, zstd", cli.Shorten(f.compress))
 	}
 	p.options = blob.Options{Algorithm: blob.SHA256, Chunking: blob.FixedSize}
 	if f.algorithm == "blake3" {
@@ -228,6 +232,9 @@ func (p *putter) storeOptions() error {
 	}
 	if f.chunking == "fastcdc" {
 		p.options.Chunking = blob.FastCDC
+	}
+	if f.compress == "zstd" {
+		p.options.Compression = blob.Zstd
 	}
 	p.options.LeafSize = int(f.leafSize)
 	return nil
@@ -325,6 +332,8 @@ func (p *putter) sameOptions(has blob.Options) error {
 		return wrong("algorithm", has.Algorithm.String(), p.f.algorithm)
 	case changed("chunking") && has.Chunking != p.options.Chunking:
 		return wrong("chunking", has.Chunking.String(), p.f.chunking)
+	case changed("compress") && has.Compression != p.options.Compression:
+		return wrong("compress", has.Compression.String(), p.f.compress)
 	case p.options.LeafSize != 0 && has.LeafSize != p.options.LeafSize:
 		return wrong("leaf-size", fmt.Sprint(has.LeafSize), size.Text(p.f.leafSize))
 	}

@@ -65,6 +65,10 @@ func PageSize(db *holdfast.DB) int { return hooks.Pager(db).PageSize() }
 // writes, while the bucket is open in it. All versions of the engine, and bbolt, read and change such leaves.
 func SetWide(b *holdfast.Bucket, wide bool) { hooks.Bucket(b).SetWide(wide) }
 
+// SetTight says that elements of more than a page, too, share pages where SetWide says so, if they are appended: each is copied once
+// more, and their pages have a few percent less unused.
+func SetTight(b *holdfast.Bucket) { hooks.Bucket(b).SetTight() }
+
 // Prefetch says that value, which the transaction has given, is about to be read as a
 // whole, and then perhaps the next ahead bytes of the file, as where appended values
 // follow each other. It is a hint: it changes no result, and damage is left to the reads.

@@ -62,6 +62,7 @@ type Bucket struct {
 	outer    any
 	fill     *float64 // in outer
 	wide     bool     // leaves may have several pages
+	tight    bool     // and so may those of elements of more than a page
 
 	header [page.BucketHeaderSize]byte // memory of what write returns
 }
@@ -81,11 +82,17 @@ func (b *Bucket) SetOuter(o any, fill *float64) { b.outer, b.fill = o, fill }
 // SetWide says whether leaves get several pages where one would be filled badly, as long as b is open; see tree.WideFill.
 func (b *Bucket) SetWide(wide bool) { b.wide = wide }
 
+// SetTight says that elements of more than a page that are appended share pages where SetWide has said that others do; see
+// tree.TightFill.
+func (b *Bucket) SetTight() { b.tight = true }
+
 // IsWide tells whether b was written so, as far as its beginning shows.
 func (b *Bucket) IsWide() bool { return b.tree.IsWide() }
 
 func (b *Bucket) fillShare() float64 {
 	switch {
+	case b.wide && b.tight:
+		return tree.TightFill
 	case b.wide:
 		return tree.WideFill
 	case b.fill == nil:

@@ -60,7 +60,7 @@ const (
 
 // gathers is that for elements that are copied.
 func (g *edge) gathers() int {
-	if g.fill == WideFill {
+	if g.fill >= WideFill {
 		return gatherPages + WideFill
 	}
 	return gatherPages
@@ -196,7 +196,11 @@ func (t *Tree) alone(key, value []byte) bool {
 	}
 	used := int64(page.HeaderSize+page.LeafElementSize+len(key)) + int64(len(value))
 	taken := (used + ps - 1) / ps * ps
-	return (taken-used)*maxLoneWaste <= taken
+	waste := int64(maxLoneWaste)
+	if t.edge.fill == TightFill && taken < WideFill*ps {
+		waste = maxWideWaste
+	}
+	return (taken-used)*waste <= taken
 }
 
 // findLast finds the last key.
@@ -319,7 +323,7 @@ func (t *Tree) appendSmall(it *item) error {
 		return ErrTooLarge
 	}
 	batch := batchPages
-	if g.fill == WideFill {
+	if g.fill >= WideFill {
 		batch += WideFill
 	}
 	if it.gathered {

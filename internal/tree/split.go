@@ -12,6 +12,10 @@ const FullFill = 1.0
 // quarters of a page of 4 KiB, and 63 of them 16 pages. Each edit of such a leaf writes all of it.
 const WideFill = 16.0
 
+// TightFill is WideFill for elements that are appended and have some pages each: those share runs, too, that would leave more than
+// one byte in 64 of their own pages empty. Each is copied once more for that.
+const TightFill = 17.0
+
 // cut ends one part of a node that is split.
 type cut struct {
 	end  int // index after its last item
@@ -81,7 +85,7 @@ func bound(items []item, cuts []cut) []cut {
 // choose decides on the parts. One that is longer than a page holds at most
 // maxGroup items, but with WideFill.
 func (s splitter) choose(n *node, cuts []cut) []cut {
-	if s.fill == WideFill {
+	if s.fill >= WideFill {
 		if n.leaf {
 			return s.widen(n.items, cuts)
 		}

@@ -36,6 +36,7 @@ var blobMinimums = map[string]int{
 	"collected afterwards": 300,
 	"new chunks apart":     500,
 	"moved":                15,
+	"compressed":           1000,
 }
 
 // TestBlobPowerCut runs random histories of a store of blobs, cuts the power at the boundaries between calls
@@ -107,10 +108,16 @@ func newBlobRun(seed uint64, tally *soak.Tally) *blobRun {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	r := &blobRun{rng: rng, tally: tally, verifying: rand.New(rand.NewPCG(seed, 12)), refs: map[string]blob.Ref{}}
 	r.options = blob.Options{LeafSize: blob.MinLeafSize, Algorithm: blob.Algorithm(1 + rng.IntN(2)), Chunking: blob.Chunking(1 + rng.IntN(2))}
+	text := seed%2 == 0 // of some stores leaves are compressed
+	if text {
+		r.options.Compression = blob.Zstd
+	}
 	r.acked = blobState{map[string]int{}, map[string]string{}, map[string]string{}, map[string]int{}}
 	base := make([]byte, 160<<10)
 	for i := range base {
-		base[i] = byte(rng.Uint32())
+		if base[i] = byte(rng.Uint32()); text && i/5000%4 > 0 {
+			base[i] = 'a' + base[i]%16
+		}
 	}
 	for _, size := range []int{0, 10, 1 << 10, 5000, 20 << 10, 126 << 10, 130 << 10, 160 << 10} {
 		r.contents = append(r.contents, string(base[:size]))
@@ -185,6 +192,9 @@ func (r *blobRun) note(feature, format string, args ...any) {
 func (r *blobRun) step() error {
 	r.mu.Lock()
 	r.features, r.calls, r.cut = nil, 0, 0
+	if r.options.Compression != blob.NoCompression {
+		r.features = append(r.features, "compressed")
+	}
 	if r.rng.IntN(4) == 0 {
 		r.cut = 1 + r.rng.IntN(6)
 	}
