@@ -24,6 +24,14 @@ func (r Ref) Root() Chunk { return Chunk{r.Address(), r.level, r.size} }
 // MaxChunk is the length in bytes of the longest chunk of a store with these options.
 func (o Options) MaxChunk() int { return max(int(o.shape().maxLeaf()), maxNodeSize) }
 
+// MinLeaf is the length in bytes of the shortest leaf of a blob but for its last one.
+func (o Options) MinLeaf() int {
+	if o.Chunking == FastCDC {
+		return o.LeafSize / maxSpread
+	}
+	return o.LeafSize
+}
+
 // CheckRef tells whether a store with these options can have a blob of that reference: ErrInvalidRef,
 // ErrAlgorithm.
 func (o Options) CheckRef(r Ref) error {

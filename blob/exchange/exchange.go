@@ -28,7 +28,7 @@ type Options struct {
 	// All has Pull receive all blobs that have users in the peer's store.
 	All bool
 	// Find has Pull receive blobs by the first digits, in hexadecimal, of their address or their SHA-256
-	// (blob.Store.Find). Each must lead to one blob.
+	// (blob.Store.Find): MinDigits or more. Each must lead to one blob.
 	Find []string
 	// ReadOnly has Serve refuse what is pushed.
 	ReadOnly bool
@@ -39,6 +39,9 @@ type Options struct {
 	// Progress is called now and then with what was done so far.
 	Progress func(Stats)
 }
+
+// MinDigits is how many digits a blob is looked for by at least.
+const MinDigits = 7
 
 // DefaultKeep is Options.Keep unless it is set.
 const DefaultKeep = 7 * 24 * time.Hour

@@ -57,6 +57,7 @@ type step struct {
 	chunk  blob.Chunk
 	offset int64 // in the blob
 	slot   *slot // nil: the store has it
+	err    error // why the blob is given up
 }
 
 type stepKind uint8
@@ -65,6 +66,7 @@ const (
 	stepChunk stepKind = iota
 	stepEnd            // all of the blob is there
 	stepReset          // what is stored of it cannot be gone on with
+	stepFail           // it is given up
 )
 
 func newSink(s *session) *sink {
@@ -127,7 +129,7 @@ var (
 // find adds to what is asked for the blobs of which the first digits are known.
 func (k *sink) find() error {
 	for _, digits := range k.o.Find {
-		if len(digits) > 2*len(blob.Address{}) || strings.Trim(strings.ToLower(digits), "0123456789abcdef") != "" {
+		if len(digits) < MinDigits || len(digits) > 2*len(blob.Address{}) || strings.Trim(strings.ToLower(digits), "0123456789abcdef") != "" {
 			return local(fmt.Errorf("%.70q: %w", digits, blob.ErrInvalidRef))
 		}
 		refs, err := k.list(kindFind, digits)

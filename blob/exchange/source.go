@@ -132,6 +132,9 @@ func (s *source) answer(err error) error {
 const maxFound = 16
 
 func (s *source) find(digits []byte) error {
+	if len(digits) < MinDigits {
+		return protocolf("it looks for blobs by %d digits", len(digits))
+	}
 	var found []blob.Ref
 	err := s.view(func(store *blob.Store) (err error) {
 		found, err = store.Find(string(digits))

@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"slices"
+
 	"holdfast/blob"
 )
 
@@ -41,8 +43,11 @@ func (w *walk) pass() {
 // enter goes on to the children of the next chunk.
 func (w *walk) enter(children []blob.Chunk) {
 	l := &w.stack[len(w.stack)-1]
-	delete(w.nodes, l.children[0])
+	c := l.children[0]
 	l.children = l.children[1:]
+	if !slices.Contains(l.children, c) { // as in a blob of zeros
+		delete(w.nodes, c)
+	}
 	w.stack = append(w.stack, level{children})
 }
 
@@ -103,6 +108,9 @@ func (k *sink) planNext(store *blob.Store, t *transfer) ([]*slot, error) {
 		w.ended = true
 		k.add(t, stepReset, blob.Chunk{}, nil)
 		return nil, nil
+	case w.offset+c.Size < t.ref.Size() && c.Size < int64(k.options.MinLeaf()):
+		k.giveUp(t, errOther)
+		return nil, nil
 	}
 	has, err := store.HasChunk(*c)
 	if err != nil {
@@ -121,7 +129,7 @@ func (k *sink) add(t *transfer, kind stepKind, c blob.Chunk, s *slot) {
 	if s != nil {
 		s.uses++
 	}
-	k.steps = append(k.steps, step{t, t.round, kind, c, t.walk.offset, s})
+	k.steps = append(k.steps, step{t: t, round: t.round, kind: kind, chunk: c, offset: t.walk.offset, slot: s})
 }
 
 // want has a leaf asked for, once while it is in the plan.
@@ -162,11 +170,24 @@ func (k *sink) planNode(store *blob.Store, t *transfer, c *blob.Chunk) ([]*slot,
 			return nil, nil
 		}
 	}
+	// Nodes that are alike could not be appended as they are, and there would be no end of work with a tree of a few.
+	if w.offset+c.Size < t.ref.Size() && !v.Full() {
+		k.giveUp(t, errOther)
+		return nil, nil
+	}
 	w.enter(v.Children())
 	if v.Level == 1 {
 		return nil, nil
 	}
 	return k.nodesBelow(store, t)
+}
+
+// giveUp plans that a blob is given up. What was planned of it before is written.
+func (k *sink) giveUp(t *transfer, err error) {
+	if !t.walk.ended {
+		t.walk.ended = true
+		k.steps = append(k.steps, step{t: t, round: t.round, kind: stepFail, err: err})
+	}
 }
 
 // nodesBelow are the nodes that the store does not have of those that the walk is about to come to. They are asked for
@@ -244,24 +265,20 @@ func (k *sink) askNodes(nodes []*slot) error {
 		return err
 	}
 	for _, s := range nodes {
+		if s.err == nil {
+			k.stats.Chunks++
+			k.stats.ChunkBytes += int64(len(s.data.Bytes()))
+		}
 		for _, t := range k.queue {
 			switch {
 			case t.ref.Root() != s.chunk && t != k.queue[0]:
 				continue
 			case s.err != nil:
-				k.lack(t, s)
+				k.giveUp(t, s.err)
 			default:
 				t.walk.nodes[s.chunk] = s.data
 			}
 		}
 	}
 	return nil
-}
-
-// lack gives up a blob of which the sender does not have a node. What was planned of it before is written.
-func (k *sink) lack(t *transfer, s *slot) {
-	if !t.walk.ended {
-		t.walk.ended = true
-		k.add(t, stepChunk, s.chunk, &slot{chunk: s.chunk, request: s.request, err: s.err, uses: 1})
-	}
 }

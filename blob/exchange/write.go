@@ -78,6 +78,10 @@ func (w *writing) step(s *step) error {
 		w.fail(t, s.slot.err)
 		return nil
 	}
+	if s.kind == stepFail {
+		w.fail(t, s.err)
+		return nil
+	}
 	if t.ref.Level() == 0 {
 		return w.leaf(s)
 	}
