@@ -243,8 +243,8 @@ func (s *session) connect(to direction) error {
 func (s *session) setLease() error {
 	o := &s.o
 	switch {
-	case o.Lease == "" || len(o.Lease) > maxLease:
-		return fmt.Errorf("%w: the id of the lease has %d bytes, and needs 1 to %d", blob.ErrOptions, len(o.Lease), maxLease)
+	case o.Lease == "" || len(o.Lease) > MaxLease:
+		return fmt.Errorf("%w: the id of the lease has %d bytes, and needs 1 to %d", blob.ErrOptions, len(o.Lease), MaxLease)
 	case o.Keep < 0:
 		return fmt.Errorf("%w: kept for %v", blob.ErrOptions, o.Keep)
 	case o.Keep == 0:
@@ -262,7 +262,8 @@ func (s *session) accept() (direction, error) {
 		return 0, err
 	}
 	if err := alike(s.options, h.store); err != nil {
-		return 0, local(err)
+		own := hello{direction: h.direction, store: s.options} // so it knows the reason
+		return 0, firstError(s.conn.send(kindHello, own.append(nil)), err)
 	}
 	if h.direction == push {
 		if s.o.ReadOnly {
@@ -284,12 +285,12 @@ func (s *session) accept() (direction, error) {
 
 // greeting reads the peer's.
 func (s *session) greeting() (hello, error) {
-	k, n, err := s.conn.header(helloSize + maxLease)
+	k, n, err := s.conn.header(helloSize + MaxLease)
+	if errors.Is(err, ErrProtocol) || err == nil && k != kindHello {
+		return hello{}, errGreeting
+	}
 	if err != nil {
 		return hello{}, err
-	}
-	if k != kindHello {
-		return hello{}, protocolf("it does not greet as one")
 	}
 	b, err := s.conn.body(n)
 	if err != nil {
@@ -317,17 +318,25 @@ func (s *session) reason(err error) error {
 
 // done counts a blob, and tells of it.
 func (s *session) done(ref blob.Ref, err error) {
-	if err == nil {
+	switch {
+	case err == nil:
 		s.stats.Blobs++
 		s.stats.Bytes += ref.Size()
-	} else {
+	case s.serves:
 		s.stats.Failed++
-		if !s.serves && len(s.errs) < maxErrors {
-			s.errs = append(s.errs, fmt.Errorf("blob %v: %w", ref, err))
-		}
+	default:
+		s.failed(fmt.Errorf("blob %v: %w", ref, err))
 	}
 	if s.o.Blob != nil {
 		s.o.Blob(ref, err)
+	}
+}
+
+// failed counts a blob that is not known.
+func (s *session) failed(err error) {
+	s.stats.Failed++
+	if len(s.errs) < maxErrors {
+		s.errs = append(s.errs, err)
 	}
 }
 

@@ -14,6 +14,8 @@ const (
 	version = 1
 )
 
+var errGreeting = protocolf("it does not begin with the greeting of one")
+
 // direction is where the blobs go.
 type direction byte
 
@@ -34,8 +36,8 @@ type hello struct {
 
 const (
 	helloSize = len(magic) + 1 + 1 + 1 + 1 + 4 + 8 + 8
-	// maxLease is the length in bytes of the longest id of a lease that can hold what is received.
-	maxLease = 1 << 10
+	// MaxLease is the length in bytes of the longest id of a lease that can hold what is received.
+	MaxLease = 1 << 10
 )
 
 func (h *hello) append(b []byte) []byte {
@@ -50,10 +52,10 @@ func (h *hello) append(b []byte) []byte {
 func parseHello(b []byte) (h hello, err error) {
 	switch {
 	case len(b) < len(magic)+1 || string(b[:len(magic)]) != magic:
-		return h, protocolf("it does not greet as one")
+		return h, errGreeting
 	case b[len(magic)] != version:
 		return h, protocolf("it speaks version %d, and this program version %d", b[len(magic)], version)
-	case len(b) < helloSize || len(b) > helloSize+maxLease:
+	case len(b) < helloSize || len(b) > helloSize+MaxLease:
 		return h, protocolf("a greeting of %d bytes", len(b))
 	}
 	b = b[len(magic)+1:]

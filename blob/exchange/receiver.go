@@ -23,7 +23,8 @@ var errBroken = errors.New("it has not arrived")
 type slot struct {
 	chunk   blob.Chunk
 	request *request
-	uses    int // by steps that are not written yet
+	t       *transfer // of a node: the blob that needs it
+	uses    int       // of a leaf: by steps that are not written yet
 	data    blob.VerifiedChunk
 	err     error
 }
@@ -152,6 +153,9 @@ func parseRefs(b []byte) (refs []blob.Ref, err error) {
 		var ref blob.Ref
 		if err := ref.UnmarshalBinary(b[:n]); err != nil {
 			return nil, protocolf("%v", err)
+		}
+		if _, inline := ref.Inline(); inline {
+			return nil, protocolf("an inline reference, of which nothing needs to be sent")
 		}
 		refs = append(refs, ref)
 		b = b[n:]

@@ -130,18 +130,20 @@ var (
 func (k *sink) find() error {
 	for _, digits := range k.o.Find {
 		if len(digits) < MinDigits || len(digits) > 2*len(blob.Address{}) || strings.Trim(strings.ToLower(digits), "0123456789abcdef") != "" {
-			return local(fmt.Errorf("%.70q: %w", digits, blob.ErrInvalidRef))
+			k.failed(fmt.Errorf("%.70q are not %d hexadecimal digits or more: %w", digits, MinDigits, blob.ErrInvalidRef))
+			continue
 		}
 		refs, err := k.list(kindFind, digits)
-		if err == nil && len(refs) == 0 {
-			err = errNone
-		} else if len(refs) > 1 {
-			err = errSeveral
+		switch {
+		case err != nil:
+			return err
+		case len(refs) == 0:
+			k.failed(fmt.Errorf("%s: %w", digits, errNone))
+		case len(refs) > 1:
+			k.failed(fmt.Errorf("%s: %w", digits, errSeveral))
+		default:
+			k.given = append(k.given[:len(k.given):len(k.given)], refs[0])
 		}
-		if err != nil {
-			return fmt.Errorf("%.70q: %w", digits, err)
-		}
-		k.given = append(k.given, refs[0])
 	}
 	return nil
 }
@@ -291,6 +293,10 @@ func (k *sink) drop(n int) {
 		if s.uses--; s.uses == 0 {
 			k.buffered -= s.chunk.Size
 			delete(k.asked, s.chunk)
+			if s.err == nil {
+				k.stats.Chunks++
+				k.stats.ChunkBytes += s.chunk.Size
+			}
 		}
 	}
 	rest := copy(k.steps, k.steps[n:])
@@ -304,9 +310,9 @@ func (k *sink) finish(t *transfer) error {
 	if !k.offered {
 		return nil
 	}
-	b, err := t.ref.MarshalBinary()
-	if err != nil || len(b) > 0xff {
-		return protocolf("it offers reference %v", t.ref)
+	b, err := t.ref.MarshalBinary() // of MaxRefSize at most: no inline one is offered
+	if err != nil {
+		return local(err)
 	}
 	text := ""
 	if t.err != nil {

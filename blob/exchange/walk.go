@@ -205,7 +205,7 @@ func (k *sink) nodesBelow(store *blob.Store, t *transfer) (nodes []*slot, err er
 			return nil, err
 		}
 		if !has {
-			nodes = append(nodes, &slot{chunk: c})
+			nodes = append(nodes, &slot{chunk: c, t: t})
 		}
 	}
 	return nodes, nil
@@ -214,7 +214,7 @@ func (k *sink) nodesBelow(store *blob.Store, t *transfer) (nodes []*slot, err er
 // rootsWith is the slot of a node that is needed, which is the root of the first blob in the queue, with those of
 // the roots of the others that are needed, too.
 func (k *sink) rootsWith(store *blob.Store, c blob.Chunk) ([]*slot, error) {
-	nodes := []*slot{{chunk: c}}
+	nodes := []*slot{{chunk: c, t: k.queue[0]}}
 	if len(k.queue[0].walk.stack) > 1 {
 		return nodes, nil
 	}
@@ -228,7 +228,7 @@ func (k *sink) rootsWith(store *blob.Store, c blob.Chunk) ([]*slot, error) {
 			return nil, err
 		}
 		if !has {
-			nodes = append(nodes, &slot{chunk: root})
+			nodes = append(nodes, &slot{chunk: root, t: t})
 		}
 	}
 	return nodes, nil
@@ -265,20 +265,13 @@ func (k *sink) askNodes(nodes []*slot) error {
 		return err
 	}
 	for _, s := range nodes {
-		if s.err == nil {
-			k.stats.Chunks++
-			k.stats.ChunkBytes += int64(len(s.data.Bytes()))
+		if s.err != nil {
+			k.giveUp(s.t, s.err)
+			continue
 		}
-		for _, t := range k.queue {
-			switch {
-			case t.ref.Root() != s.chunk && t != k.queue[0]:
-				continue
-			case s.err != nil:
-				k.giveUp(t, s.err)
-			default:
-				t.walk.nodes[s.chunk] = s.data
-			}
-		}
+		s.t.walk.nodes[s.chunk] = s.data
+		k.stats.Chunks++
+		k.stats.ChunkBytes += int64(len(s.data.Bytes()))
 	}
 	return nil
 }

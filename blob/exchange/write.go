@@ -42,12 +42,6 @@ func (k *sink) write(steps []step) error {
 	}
 	k.stats.Transactions++
 	k.stats.Reused += w.reused
-	for i := range steps {
-		if s := steps[i].slot; s != nil && s.err == nil && s.uses == 1 {
-			k.stats.Chunks++
-			k.stats.ChunkBytes += s.chunk.Size
-		}
-	}
 	for _, t := range w.ended {
 		if err := k.finish(t); err != nil {
 			return err
@@ -88,16 +82,15 @@ func (w *writing) step(s *step) error {
 	if err := w.ingest(t); err != nil || t.done {
 		return err
 	}
-	if w.in.Offset() != s.offset {
-		w.replan(t, w.in.Offset(), false)
-		return nil
-	}
-	switch {
-	case s.kind == stepReset:
+	switch at := w.in.Offset(); {
+	case s.kind == stepReset && at == t.start:
 		err := w.in.Abort()
 		w.t, w.in = nil, nil
 		w.replan(t, 0, false)
 		return err
+	case at != s.offset || s.kind == stepReset:
+		w.replan(t, at, false)
+		return nil
 	case s.kind == stepEnd:
 		return w.commit(t)
 	case s.slot != nil:
