@@ -45,6 +45,7 @@ type transfer struct {
 	round  int  // of the walk: what earlier ones have planned is left out
 	leaves bool // a chunk could not be appended that was planned so: its first leaf is received, and no node appended
 	again  int  // rounds without progress
+	kept   bool // there is an ingest
 	done   bool
 	err    error
 }
@@ -222,7 +223,7 @@ func ingestName(lease, ref string) string { return "exchange " + lease + " " + r
 func (t *transfer) begin(lease string, unfinished map[string]int64) {
 	text, _ := t.ref.AppendText(nil) // it was checked
 	t.name = ingestName(lease, string(text))
-	t.start = unfinished[t.name]
+	t.start, t.kept = unfinished[t.name]
 	t.walk.begin(t.ref)
 }
 

@@ -171,7 +171,7 @@ func (w *writing) ingest(t *transfer) (err error) {
 		if w.in, err = w.store.Ingest(t.name, o); err != nil {
 			return fmt.Errorf("%w; drop it with Abort, or exchange with another lease", err)
 		}
-		w.t = t
+		w.t, t.kept = t, true
 		return nil
 	}
 	if err := w.lease.Add(t.ref); err != nil {
@@ -179,7 +179,7 @@ func (w *writing) ingest(t *transfer) (err error) {
 	}
 	t.done = true
 	w.ended = append(w.ended, t)
-	if t.start == 0 {
+	if !t.kept {
 		return nil
 	}
 	in, err := w.store.Ingest(t.name, o) // of what had arrived

@@ -339,6 +339,8 @@ func newBlobServe(a *cli.App) *cobra.Command {
 	return cmd
 }
 
+var errPeerGone = errors.New("the peer has gone")
+
 // stdio is standard input and output as one connection.
 type stdio struct {
 	io.Reader
@@ -366,5 +368,8 @@ func blobServe(c *cli.Call, f serveFlags) error {
 		o.Expires = time.Now().Add(f.leaseFor)
 	}
 	err = exchange.Serve(c.Ctx, stdio{in, out}, x.db.DB, storeOf(c, x.file, x.path), o)
+	if isBrokenPipe(err) { // of what is usually no error
+		err = &cli.FileError{File: x.file, What: errPeerGone.Error(), Next: "what has arrived is kept", Err: errPeerGone}
+	}
 	return explainBlob(c, x.file, errors.Join(err, x.db.Close()))
 }

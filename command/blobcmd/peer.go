@@ -3,7 +3,6 @@ package blobcmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -98,7 +97,7 @@ func (x *exchanger) explain(ctx context.Context, err, peerErr error) error {
 	case errors.Is(err, exchange.ErrDifferentStores):
 		return &cli.FileError{File: x.file, What: exchange.ErrDifferentStores.Error() + ": " + cli.BriefPath(x.path) + " and the other one", Err: err,
 			Next: "see them with blob stat; put what blob cat writes into the other store, or receive into a new store (--create)"}
-	case errors.As(err, &known):
+	case errors.As(err, &known) && !isBrokenPipe(err):
 		return err
 	case x.peer.db != nil && peerErr != nil && !errors.Is(peerErr, exchange.ErrPeer) && !errors.Is(peerErr, io.EOF) && !errors.Is(peerErr, io.ErrClosedPipe):
 		return explainBlob(x.Call, x.peer.file, peerErr)
@@ -107,7 +106,8 @@ func (x *exchanger) explain(ctx context.Context, err, peerErr error) error {
 		if peerErr != nil {
 			what += ": " + peerErr.Error()
 		}
-		return &cli.FileError{File: x.file, What: what, Next: again, Err: fmt.Errorf("%w: %w", errEnded, err)}
+		// A broken pipe is not in it: that would be one of standard output, which is no error.
+		return &cli.FileError{File: x.file, What: what, Next: again, Err: errEnded}
 	case errors.Is(err, exchange.ErrProtocol):
 		return &cli.FileError{File: x.file, What: err.Error(), Err: err,
 			Next: "give to --exec what runs \"blob serve\" of the same version, and writes nothing else to its output"}
