@@ -49,7 +49,7 @@ func TestBlobExchangeExec(t *testing.T) {
 // sound, and the next exchange sends the rest only.
 func TestBlobExchangeKilled(t *testing.T) {
 	workdir(t)
-	big := random(3, 80<<20)
+	big := random(3, 120<<20)
 	check(t, os.WriteFile("big", big, 0o600))
 	must(t, "blob", "put", "a.db", "store", "big", "--create")
 	check(t, os.WriteFile("small", nil, 0o600))
@@ -59,7 +59,7 @@ func TestBlobExchangeKilled(t *testing.T) {
 		cmd := process(t, "blob", "push", "a.db", "store", "--all", "--exec", "echo $$ >pid; "+"exec env "+serveLine(t, file+" store"))
 		check(t, cmd.Start())
 		empty := fileSize(t, file)
-		for begin := time.Now(); fileSize(t, file) < empty+(20<<20); {
+		for begin := time.Now(); fileSize(t, file) < empty+(50<<20); {
 			if time.Sleep(time.Millisecond); time.Since(begin) > time.Minute {
 				t.Fatal("nothing arrives")
 			}
