@@ -75,6 +75,8 @@ func TestBlobExchange(t *testing.T) {
 	}
 	received(t, "pulled.db", "store", a, b, short)
 
+	must(t, "blob", "pull", "pulled.db", "store", "--all", "--from", "new.db", "--from-store", "deep/copy", "--keep-unfinished", "1h")
+
 	// Released, nothing of it stays.
 	must(t, "blob", "rm", "pulled.db", "store", "--lease", "mine", "--lease", "exchange")
 	if stat := must(t, "blob", "stat", "pulled.db", "store"); !strings.Contains(stat, "0 with 0 users") || strings.Contains(stat, "Lease") {

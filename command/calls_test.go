@@ -57,7 +57,6 @@ var calls = []aCall{
 	{args: "blob rm BAD store REF --dry-run", root: notInStock},
 	{args: "blob push BAD store --all --to OUT --create", root: notInStock},
 	{args: "blob pull OUT store --all --from BAD --create", root: notInStock},
-	{args: "blob serve BAD store --read-only", root: notInStock},
 
 	{args: "page BAD LEAF"},
 	{args: "page BAD --all"},
@@ -84,9 +83,6 @@ var calls = []aCall{
 	{args: "blob put BAD store in.csv", writes: true, root: notInStock},
 	{args: "blob rm BAD store REF", writes: true, root: notInStock},
 	{args: "blob gc BAD store", writes: true, root: notInStock},
-	{args: "blob push GOOD store --all --to BAD", writes: true, root: notInStock},
-	{args: "blob pull BAD store --all --from GOOD", writes: true, root: notInStock},
-	{args: "blob serve BAD store", writes: true, root: notInStock},
 	{args: "vacuum BAD", writes: true, root: notInStock},
 	{args: "reseal BAD", writes: true},
 	{args: "settle BAD", writes: true},
