@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"holdfast"
-	"holdfast/blob"
 )
 
 // contents are blobs of all forms: none, short, of one leaf, and of several levels with fixed leaves of 1 KiB.
@@ -46,6 +45,9 @@ func TestExchange(t *testing.T) {
 					again := good(t, to, from, into, refs, lease("L"))
 					if again.stats.ChunkBytes != 0 || again.received > 4000 {
 						t.Errorf("again: %+v, %d bytes read", again.stats, again.received)
+					}
+					if to == pull && again.stats.Whole != int64(len(refs)) {
+						t.Errorf("%d blobs were found to be whole", again.stats.Whole)
 					}
 					for i, ref := range refs {
 						holds(t, into, ref, all[i], 1)
@@ -105,5 +107,4 @@ func TestDifferentStores(t *testing.T) {
 			}
 		}
 	}
-	_ = blob.SHA256
 }

@@ -84,6 +84,8 @@ func TestHostileSender(t *testing.T) {
 	must(t, err)
 	level, err := blob.ParseRef("sha256-tree:" + refs[0].Address().String() + ":70000:9")
 	must(t, err)
+	longer, err := blob.ParseRef("sha256-tree:" + refs[1].Address().String() + ":3001:1")
+	must(t, err)
 	var root []byte
 	view(t, other, func(s *blob.Store) error {
 		p, err := s.Chunk(refs[1].Address(), 1)
@@ -117,6 +119,7 @@ func TestHostileSender(t *testing.T) {
 		{"a node for a leaf", [][]byte{short, chunk(0, root)}, ErrProtocol},
 		{"a leaf for a node", [][]byte{refFrame(refs[1]), chunk(0, leaf)}, blob.ErrCorrupt},
 		{"a node with a wrong child", [][]byte{refFrame(refs[1]), chunk(0, flipped(root))}, blob.ErrCorrupt},
+		{"a node of another size", [][]byte{refFrame(longer), chunk(0, root)}, blob.ErrCorrupt},
 		{"leaves in the wrong order", [][]byte{refFrame(refs[1]), chunk(0, root), chunk(0, tree[1024:2048]), chunk(0, tree[:1024]), chunk(0, tree[2048:])}, blob.ErrCorrupt},
 		{"a leaf that is not asked for", [][]byte{refFrame(refs[1]), chunk(0, root), chunk(0, leaf)}, ErrProtocol},
 		{"it gives up", [][]byte{frame(kindFail, []byte("no\x1b[31m"))}, ErrPeer},
@@ -294,6 +297,27 @@ func TestLyingTree(t *testing.T) {
 			sound(t, db)
 		}
 	}
+}
+
+// TestOtherCut: a blob of one leaf that a store would have cut by its content into more is refused, and nothing is left of it.
+func TestOtherCut(t *testing.T) {
+	db := newStore(t, kinds[2])
+	var o blob.Options
+	view(t, db, func(s *blob.Store) error { o = s.Options(); return nil })
+	content := random(6, 4*o.LeafSize)
+	one := put(t, newStore(t, blob.Options{Algorithm: o.Algorithm}), content)[0]
+	here, there := net.Pipe()
+	go serveChunks(there, o, one, map[blob.Address][]byte{one.Address(): content})
+	var failed error
+	must(t, Serve(t.Context(), here, db, open, Options{Blob: func(_ blob.Ref, err error) { failed = err }}))
+	if !errors.Is(failed, errOther) || len(leased(t, db, "hostile")) > 0 {
+		t.Error(failed)
+	}
+	collect(t, db)
+	if n := chunks(t, db); n != 0 {
+		t.Errorf("%d chunks are left", n)
+	}
+	sound(t, db)
 }
 
 // lyingTree makes the chunks of such a tree.

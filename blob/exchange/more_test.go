@@ -125,82 +125,87 @@ func (p *pausing) Read(b []byte) (int, error) {
 	return n, err
 }
 
+var meanwhileContent = random(1, 200<<10)
+
+// meanwhile are changes of a store to which that content is being copied.
+var meanwhile = map[string]func(s *blob.Store, ref blob.Ref) error{
+	"removed": func(s *blob.Store, _ blob.Ref) error { // what is planned to be there
+		for ref, err := range s.Roots() {
+			if err == nil && ref.Size() == 100<<10 {
+				err = s.Delete(ref)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for more := true; more; {
+			var err error
+			if _, more, err = s.Collect(1000); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"put": func(s *blob.Store, _ blob.Ref) error {
+		ref, err := s.Put(meanwhileContent)
+		if err != nil {
+			return err
+		}
+		l, err := s.Lease("other", lease("").Expires)
+		if err != nil {
+			return err
+		}
+		return errors.Join(l.Add(ref), s.Delete(ref))
+	},
+	"dropped": func(s *blob.Store, ref blob.Ref) error {
+		for in := range s.Ingests() {
+			g, err := s.Ingest(in.Name, blob.IngestOptions{})
+			if err == nil {
+				err = g.Abort()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"another": func(s *blob.Store, ref blob.Ref) error { // exchange has got further
+		for in := range s.Ingests() {
+			g, err := s.Ingest(in.Name, blob.IngestOptions{})
+			if err == nil {
+				_, err = g.Write(meanwhileContent[g.Offset() : g.Offset()+10<<10])
+			}
+			if err == nil {
+				err = g.Save()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"other form": func(s *blob.Store, ref blob.Ref) error { // what cannot be gone on with
+		for in := range s.Ingests() {
+			g, err := s.Ingest(in.Name, blob.IngestOptions{})
+			if err == nil {
+				_, err = g.Write(meanwhileContent[g.Offset() : g.Offset()+100])
+			}
+			if err == nil {
+				err = g.Save()
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
 // TestMeanwhile changes the receiving store during an exchange: what was planned does not hold any more.
 func TestMeanwhile(t *testing.T) {
 	smallBounds(t, 20_000, 40_000, 5000)
-	content := random(1, 200<<10)
-	for name, change := range map[string]func(s *blob.Store, ref blob.Ref) error{
-		"removed": func(s *blob.Store, _ blob.Ref) error { // what is planned to be there
-			for ref, err := range s.Roots() {
-				if err == nil && ref.Size() == 100<<10 {
-					err = s.Delete(ref)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			for more := true; more; {
-				var err error
-				if _, more, err = s.Collect(1000); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		"put": func(s *blob.Store, _ blob.Ref) error {
-			ref, err := s.Put(content)
-			if err != nil {
-				return err
-			}
-			l, err := s.Lease("other", lease("").Expires)
-			if err != nil {
-				return err
-			}
-			return errors.Join(l.Add(ref), s.Delete(ref))
-		},
-		"dropped": func(s *blob.Store, ref blob.Ref) error {
-			for in := range s.Ingests() {
-				g, err := s.Ingest(in.Name, blob.IngestOptions{})
-				if err == nil {
-					err = g.Abort()
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		"another": func(s *blob.Store, ref blob.Ref) error { // exchange has got further
-			for in := range s.Ingests() {
-				g, err := s.Ingest(in.Name, blob.IngestOptions{})
-				if err == nil {
-					_, err = g.Write(content[g.Offset() : g.Offset()+10<<10])
-				}
-				if err == nil {
-					err = g.Save()
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		"other form": func(s *blob.Store, ref blob.Ref) error { // what cannot be gone on with
-			for in := range s.Ingests() {
-				g, err := s.Ingest(in.Name, blob.IngestOptions{})
-				if err == nil {
-					_, err = g.Write(content[g.Offset() : g.Offset()+100])
-				}
-				if err == nil {
-					err = g.Save()
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	} {
+	content := meanwhileContent
+	for name, change := range meanwhile {
 		for _, at := range []int64{3000, 70_000, 120_000} {
 			from, into := newStore(t, kinds[0]), newStore(t, kinds[0])
 			refs := put(t, from, content)
