@@ -195,6 +195,12 @@ func history(t *testing.T, kind blob.Options, seed uint64) {
 		live[at] = append(live[at], ref)
 		contents[ref] = last
 	}
+	released(t, dbs, live, contents)
+}
+
+// released releases the lease in both stores; what is left is what was put.
+func released(t *testing.T, dbs [2]*holdfast.DB, live [2][]blob.Ref, contents map[blob.Ref][]byte) {
+	t.Helper()
 	for i, db := range dbs {
 		for ref := range leased(t, db, "L") {
 			n := uint64(1)

@@ -131,27 +131,31 @@ func TestHostileSender(t *testing.T) {
 		{"damaged", [][]byte{refFrame(refs[1]), chunk(statusDamaged, nil), refFrame()}, nil},
 		{"a leaf is missing", [][]byte{refFrame(refs[1]), chunk(0, root), chunk(0, tree[:1024]), chunk(statusMissing, nil), chunk(0, tree[2048:]), refFrame()}, nil},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			db := newStore(t, kind)
-			failed := 0
-			err := against(t, db, Options{Blob: func(_ blob.Ref, err error) {
-				if err != nil {
-					failed++
-				} else {
-					t.Error("a blob is held")
-				}
-			}}, func(w io.Writer) {
-				send(w, append([][]byte{greeting(push, kind)}, c.frames...)...)
-			})
-			if !errors.Is(err, c.want) || c.want == nil && (err != nil || failed != 1) {
-				t.Errorf("%v, and %d blobs failed", err, failed)
-			}
-			if err != nil && strings.Contains(err.Error(), "\x1b") {
-				t.Errorf("control characters of the peer in %q", err)
-			}
-			sound(t, db)
-		})
+		t.Run(c.name, func(t *testing.T) { hostileSender(t, kind, c.frames, c.want) })
 	}
+}
+
+// hostileSender has a peer send these messages after a good greeting.
+func hostileSender(t *testing.T, kind blob.Options, frames [][]byte, want error) {
+	t.Helper()
+	db := newStore(t, kind)
+	failed := 0
+	err := against(t, db, Options{Blob: func(_ blob.Ref, err error) {
+		if err != nil {
+			failed++
+		} else {
+			t.Error("a blob is held")
+		}
+	}}, func(w io.Writer) {
+		send(w, append([][]byte{greeting(push, kind)}, frames...)...)
+	})
+	if !errors.Is(err, want) || want == nil && (err != nil || failed != 1) {
+		t.Errorf("%v, and %d blobs failed", err, failed)
+	}
+	if err != nil && strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("control characters of the peer in %q", err)
+	}
+	sound(t, db)
 }
 
 func flipped(p []byte) []byte {
