@@ -1,4 +1,5 @@
-// Package blobcmd has the command blob, with those below it: put, get, cat, ls, rm, stat, diff, check and gc.
+// Package blobcmd has the command blob, with those below it: put, get, cat, ls, rm, stat, diff, check,
+// gc, push, pull and serve.
 package blobcmd
 
 import (
@@ -27,7 +28,7 @@ them of a row, or by the row that "put --into" gave the reference to: BUCKET/KEY
 func NewCommand(a *cli.App) *cobra.Command {
 	cmd := cli.Group("blob", "Store files of any size, and get them out again", blobHelp)
 	cmd.AddCommand(newBlobPut(a), newBlobGet(a), newBlobCat(a), newBlobLs(a), newBlobRm(a),
-		newBlobStat(a), newBlobDiff(a), newBlobCheck(a), newBlobGC(a))
+		newBlobStat(a), newBlobDiff(a), newBlobCheck(a), newBlobGC(a), newBlobPush(a), newBlobPull(a), newBlobServe(a))
 	for _, child := range cmd.Commands() {
 		completeStore(a, child)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,13 +23,14 @@ no more users than you have put.
 Space is freed in small transactions. An interruption does not matter: what is left is freed by the next
 rm or gc. The file gets shorter by "holdfast vacuum".
 
---unfinished drops a put that was interrupted, by the name that it was given. --dry-run says
+--unfinished drops a put that was interrupted, by the name that it was given; --lease releases a lease, as of push and
+pull, with what it holds. --dry-run says
 how much would be freed, with what gc would free now, and opens the file for reading.`
 
 type blobRmFlags struct {
 	cli.StoreName
-	dryRun     bool
-	unfinished []string
+	dryRun             bool
+	unfinished, leases []string
 }
 
 type blobRmReport struct {
@@ -37,7 +39,9 @@ type blobRmReport struct {
 	DryRun  bool           `json:"dry_run"`
 	Blobs   []removed      `json:"blobs"`
 	Dropped []ingestReport `json:"unfinished"`
-	Freed   *freed         `json:"freed,omitempty"`
+	// Released are leases.
+	Released []leaseReport `json:"released,omitempty"`
+	Freed    *freed        `json:"freed,omitempty"`
 }
 
 // removed is a blob that lost a user.
@@ -64,7 +68,10 @@ func newBlobRm(a *cli.App) *cobra.Command {
 		Short: "Remove blobs, and free what is not used any more",
 		Long:  blobRmHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 2 && len(f.unfinished) == 0 {
+			switch {
+			case len(f.leases) > 0 && f.dryRun:
+				return cli.Usagef("--lease is not for --dry-run; blob stat shows leases")
+			case len(args) == 2 && len(f.unfinished)+len(f.leases) == 0:
 				return cli.Usagef("REF is missing")
 			}
 			return cobra.MinimumNArgs(2)(cmd, args)
@@ -74,6 +81,7 @@ func newBlobRm(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be freed")
 	flags.StringArrayVar(&f.unfinished, "unfinished", nil, "drop the unfinished put of this name; can be given several times")
+	flags.StringArrayVar(&f.leases, "lease", nil, "release the lease of this id; can be given several times")
 	f.AddStoreFlag(cmd)
 	return cmd
 }
@@ -142,7 +150,43 @@ func removeBlobs(c *cli.Call, b *blobs, f blobRmFlags, r *blobRmReport) error {
 		}
 		r.Blobs = append(r.Blobs, e)
 	}
+	if err := b.releaseLeases(f, r); err != nil {
+		return err
+	}
 	return b.dropIngests(f, r)
+}
+
+// releaseLeases releases leases.
+func (b *blobs) releaseLeases(f blobRmFlags, r *blobRmReport) error {
+	for _, id := range f.leases {
+		var ids []string
+		found := false
+		for l, err := range b.Leases() {
+			if err != nil {
+				return err
+			}
+			ids = append(ids, cli.OneLine(l.ID))
+			if l.ID == id {
+				found = true
+				r.Released = append(r.Released, leaseReport{ID: l.ID, Expires: timeText(l.Expires), Blobs: l.Blobs})
+			}
+		}
+		if !found {
+			e := &cli.FileError{File: b.file, What: fmt.Sprintf("no lease %s in %s", cli.Shorten(id), cli.BriefPath(b.path)), Next: "there are none", Err: errNoBlob}
+			if len(ids) > 0 {
+				e.Next = cli.Shorten(cli.ThereIs(ids[:min(len(ids), cli.MaxNamed)]))
+			}
+			return e
+		}
+		l, err := b.Lease(id, time.Time{})
+		if err == nil {
+			err = l.Release()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropIngests drops unfinished puts.
@@ -243,6 +287,9 @@ func printRemoved(c *cli.Call, r *blobRmReport) {
 	}
 	for _, in := range r.Dropped {
 		fmt.Fprintf(c.Out, "unfinished put %s of %s so far %s\n", cli.OneLine(in.Name), cli.Size(in.Bytes), did)
+	}
+	for _, l := range r.Released {
+		fmt.Fprintf(c.Out, "lease %s of %s released\n", cli.OneLine(l.ID), cli.Plural(l.Blobs, "blob"))
 	}
 	switch {
 	case r.DryRun:

@@ -97,7 +97,8 @@ func (a *App) Action(fn func(*Call) error) func(*cobra.Command, []string) error 
 }
 
 // named are flags whose value names something.
-var named = []string{"into", "name", "resume", "output", "input", "value-file", "store", "expect", "blob-columns", "key-column", "value-column"}
+var named = []string{"into", "name", "resume", "output", "input", "value-file", "store", "expect", "blob-columns", "key-column", "value-column",
+	"to", "to-store", "from", "from-store", "exec", "lease"}
 
 // emptyFlags is an error of the command line if one of named was given without a name, as by a variable of a shell
 // that is not set: that is not as if it were not given.

@@ -1,0 +1,117 @@
+package command_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+// makeExchange makes blobs.db with a store, as makeBlobs does, and how blob get names what is in it.
+func makeExchange(t *testing.T) (a, b []byte) {
+	t.Helper()
+	workdir(t)
+	a, b, _ = makeBlobs(t)
+	return a, b
+}
+
+// received is an error unless the store in the file has the blobs of makeBlobs.
+func received(t *testing.T, file, store string, contents ...[]byte) {
+	t.Helper()
+	must(t, "blob", "check", "--data", file, store)
+	for _, p := range contents {
+		ref := refOf(t, file, store, len(p))
+		if got := must(t, "blob", "cat", file, store, ref); got != string(p) {
+			t.Errorf("%s: blob %s has other content", file, ref)
+		}
+	}
+}
+
+// refOf is the reference of the blob that has so many bytes.
+func refOf(t *testing.T, file, store string, size int) string {
+	t.Helper()
+	var list struct {
+		Blobs []struct {
+			Reference string `json:"reference"`
+			Bytes     int    `json:"bytes"`
+		} `json:"blobs"`
+	}
+	check(t, json.Unmarshal([]byte(must(t, "blob", "ls", file, store, "--json")), &list))
+	for _, e := range list.Blobs {
+		if e.Bytes == size {
+			return e.Reference
+		}
+	}
+	t.Fatalf("%s: no blob of %d bytes", file, size)
+	return ""
+}
+
+// TestBlobExchange copies blobs between two files, both ways.
+func TestBlobExchange(t *testing.T) {
+	a, b := makeExchange(t)
+	short := []byte("a short one")
+	wantIn(t, run(t, "blob", "push", "blobs.db", "store", "--all", "--to", "new.db"), 1, "", "new.db: no such file; --create makes it")
+	first := must(t, "blob", "push", "blobs.db", "store", "--all", "--to", "new.db", "--to-store", "deep/copy", "--create")
+	if !strings.Contains(first, "3 blobs of") || !strings.Contains(first, "held by the lease exchange") || !strings.Contains(first, "created the store") {
+		t.Error(first)
+	}
+	received(t, "new.db", "deep/copy", a, b, short)
+	again := must(t, "blob", "push", "blobs.db", "store", "--all", "--to", "new.db", "--to-store", "deep/copy")
+	if !strings.Contains(again, "; 0 bytes in 0 chunks came over") {
+		t.Error(again)
+	}
+	must(t, "blob", "pull", "pulled.db", "store", digestOf(a), digestOf(short), "--from", "blobs.db", "--create", "--lease", "mine", "--lease-for", "1h")
+	received(t, "pulled.db", "store", a, short)
+	if stat := must(t, "blob", "stat", "pulled.db", "store"); !strings.Contains(stat, "mine of 2 blobs until 2") {
+		t.Error(stat)
+	}
+	var r struct {
+		Blobs, Bytes, Failed, Chunks int64
+		Created                      bool `json:"created_store"`
+	}
+	check(t, json.Unmarshal([]byte(must(t, "blob", "pull", "pulled.db", "store", "--all", "--from", "blobs.db", "--json")), &r))
+	if r.Blobs != 3 || r.Chunks == 0 || r.Chunks > 4 || r.Failed != 0 || r.Created {
+		t.Errorf("%+v", r)
+	}
+	received(t, "pulled.db", "store", a, b, short)
+
+	must(t, "blob", "pull", "pulled.db", "store", "--all", "--from", "new.db", "--from-store", "deep/copy", "--keep-unfinished", "1h")
+
+	// Released, nothing of it stays.
+	must(t, "blob", "rm", "pulled.db", "store", "--lease", "mine", "--lease", "exchange")
+	if stat := must(t, "blob", "stat", "pulled.db", "store"); !strings.Contains(stat, "0 with 0 users") || strings.Contains(stat, "Lease") {
+		t.Error(stat)
+	}
+	wantIn(t, run(t, "blob", "rm", "pulled.db", "store", "--lease", "nix"), 1, "", "no lease nix")
+}
+
+// TestBlobExchangeUsage: what the command line gets wrong, and how to go on.
+func TestBlobExchangeUsage(t *testing.T) {
+	makeExchange(t)
+	must(t, "blob", "put", "cut.db", "store", "short", "--create", "--chunking", "fastcdc")
+	for _, c := range []struct {
+		args, want string
+		code       int
+	}{
+		{"push blobs.db store --to x.db", "give the blobs, or --all", 2},
+		{"push blobs.db store --all sha256:1234567 --to x.db", "give the blobs, or --all", 2},
+		{"push blobs.db store --all", "give the other store with --to or with --exec", 2},
+		{"pull blobs.db store --all --from a --exec b", "give the other store with --from or with --exec", 2},
+		{"push blobs.db store --all --exec x --create", "--create and --to-store are for --to", 2},
+		{"push blobs.db store --all --to blobs.db", "are one file", 2},
+		{"push blobs.db store --all --to x.db --keep-unfinished 0s", "give a second or more", 2},
+		{"push blobs.db store --all --to x.db --lease=", "--lease is given with an empty value", 2},
+		{"push blobs.db nix --all --to cut.db", "nix", 1},
+		{"push blobs.db store --all --to cut.db --to-store nix", "nix", 1},
+		{"push blobs.db store 1234567 --to cut.db", "no blob 1234567", 1},
+		{"push blobs.db store --all --to cut.db", "different hash functions, chunking or leaf sizes", 1},
+		{"pull blobs.db store row/key --exec true", "a digest is wanted", 2},
+		{"serve blobs.db store --lease-for 1h", "--lease-for is for --lease", 2},
+		{"serve blobs.db store", "serve: reading from the peer: EOF", 1},
+	} {
+		wantIn(t, run(t, append([]string{"blob"}, strings.Fields(c.args)...)...), c.code, "", c.want)
+	}
+	if _, err := os.Stat("x.db"); err == nil {
+		t.Error("x.db was made")
+	}
+}
