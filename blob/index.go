@@ -173,20 +173,6 @@ func (s *Store) unsealed(e *entry) []byte {
 	return p
 }
 
-// verify tells whether p, the bytes of the entry e, has the address in k. It is
-// computed once.
-func (s *Store) verify(k *chunkKey, e *entry, p []byte) bool {
-	seen := s.seen.of(e)
-	if seen.has(e.id, &k.addr) {
-		return true
-	}
-	if s.options.Algorithm.sum(p) != k.addr {
-		return false
-	}
-	seen.add(e.id, &k.addr)
-	return true
-}
-
 // remove deletes a chunk that is not used: its bytes, its entry and its mark in dead. Those
 // below a node are not touched.
 func (s *Store) remove(k *chunkKey, e *entry) error {

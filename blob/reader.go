@@ -89,6 +89,7 @@ func (r *Reader) check() error {
 	if n.size != ref.size {
 		return fmt.Errorf("%w: it has %d bytes, not %d", ErrInvalidRef, n.size, ref.size)
 	}
+	r.remember(&k, &n)
 	return nil
 }
 
@@ -143,8 +144,7 @@ func (r *Reader) find(offset int64, above *nodeAt) (leaf []byte, begin int64, er
 // node gives a node of the tree, verified.
 func (r *Reader) node(k *chunkKey) (node, error) {
 	// In a writing transaction a chunk may be removed while the reader is in use.
-	cached := !r.s.tx.Writable()
-	if cached {
+	if !r.s.tx.Writable() {
 		if n, ok := r.nodes.get(k); ok {
 			return n, r.s.ended()
 		}
@@ -154,10 +154,16 @@ func (r *Reader) node(k *chunkKey) (node, error) {
 		return node{}, err
 	}
 	n, err := parseNode(p, k.level, r.s.options.shape())
-	if err == nil && cached {
-		r.nodes.put(k, &n, r.ref.size/(fixedFanout*int64(r.s.options.LeafSize)))
+	if err == nil {
+		r.remember(k, &n)
 	}
 	return n, err
+}
+
+func (r *Reader) remember(k *chunkKey, n *node) {
+	if !r.s.tx.Writable() {
+		r.nodes.put(k, n, r.ref.size/(fixedFanout*int64(r.s.options.LeafSize)))
+	}
 }
 
 var (

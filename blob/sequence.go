@@ -109,7 +109,10 @@ func (r *Reader) guessed(k *chunkKey, e *entry, rest int64) (leaf []byte) {
 // prepared gives the bytes of a leaf, not verified, and ready for being read.
 func (r *Reader) prepared(k *chunkKey, e *entry, rest int64) []byte {
 	p := r.s.unsealed(e)
-	if len(p) > 0 && !r.s.seen.of(e).has(e.id, &k.addr) {
+	if len(p) == 0 {
+		return p
+	}
+	if m := r.s.memory(k, e, p); !m.has() {
 		if ahead, ok := r.order.window(e.id, len(p), rest); ok {
 			bridge.Prefetch(r.s.tx, p, ahead)
 		}

@@ -70,6 +70,27 @@ func Prefetch(tx *holdfast.Tx, value []byte, ahead int) {
 	}
 }
 
+// Mark is a place for what was found out about a value.
+type Mark = page.Mark
+
+// MarkOf gives the place for what is to be, or was, found out about a value that tx has given, as found says in at most 40
+// bytes: a mark for the same bytes in the same place of the file, and the same found, in whatever transaction since the
+// database was opened, until the page on which value begins is written again. The place is obtained before value is looked
+// at. Marks can be forgotten at any time. tx is one for which Remembers says yes.
+func MarkOf(tx *holdfast.Tx, value, found []byte) Mark {
+	state, err := hooks.State(tx)
+	if err != nil {
+		return Mark{}
+	}
+	return state.Mark(value, found)
+}
+
+// Remembers tells whether marks are kept of what tx reads: not if it writes, nor on the database of another process.
+func Remembers(tx *holdfast.Tx) bool {
+	state, err := hooks.State(tx)
+	return err == nil && !tx.Writable() && state.Remembers()
+}
+
 // LeaveFreelist has Close leave a freelist page though nothing is committed before.
 func LeaveFreelist(db *holdfast.DB) { hooks.Pager(db).LeaveFreelist() }
 
