@@ -11,9 +11,10 @@ import (
 	"holdfast"
 )
 
-// Reader reads a blob. Each chunk is verified against its address when it is
-// first touched in this Store; a mismatch is a *CorruptError, and nothing of the chunk
-// is handed out. ReadAt may be called by several goroutines at once in a
+// Reader reads a blob. Each chunk is verified against its address when it is first read since
+// the database was opened, or since its bytes were written; in a transaction that writes, and
+// on the database of another process (holdfast.OpenShared), in this Store. A mismatch is a
+// *CorruptError, and nothing of the chunk is handed out. ReadAt may be called by several goroutines at once in a
 // reading transaction; Read, Seek and WriteTo are for one.
 type Reader struct {
 	s      *Store
