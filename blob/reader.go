@@ -21,7 +21,7 @@ type Reader struct {
 	ref    Ref
 	offset int64 // of Read
 	nodes  nodeCache
-	order  sequence
+	order  *sequence
 
 	// The leaf that Read is in, in a reading transaction, and the node above it.
 	leaf      []byte
@@ -50,9 +50,18 @@ func (t *nodeAt) child(offset int64) (k chunkKey, size, begin int64) {
 // blob, ErrAlgorithm if ref is of another hash function, ErrInvalidRef if the
 // address leads to a blob of another size.
 func (s *Store) Reader(ref Ref) (*Reader, error) {
-	r := &Reader{s: s, ref: ref}
-	if err := r.check(); err != nil {
+	r, err := s.reader(ref, new(sequence))
+	if err != nil {
 		return nil, fmt.Errorf("opening blob %v: %w", ref, err)
+	}
+	return r, nil
+}
+
+// reader is Reader with what is known of the order in which the blob is read.
+func (s *Store) reader(ref Ref, order *sequence) (*Reader, error) {
+	r := &Reader{s: s, ref: ref, order: order}
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
