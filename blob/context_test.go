@@ -63,6 +63,12 @@ func TestWithContext(t *testing.T) {
 	if offset != 150_001 {
 		t.Errorf("%d bytes were kept", offset)
 	}
+	// An error that comes of it is the context's, as of a connection that context.AfterFunc has closed.
+	ctx, cancel = context.WithCancel(context.Background())
+	closed := readerFunc(func([]byte) (int, error) { cancel(); return 3, errPlanted })
+	if n, err := WithContext(ctx, closed).Read(make([]byte, 3)); n != 3 || err != context.Canceled {
+		t.Errorf("%d, %v", n, err)
+	}
 	// The end of a reader counts, though the context is done meanwhile.
 	ctx, cancel = context.WithTimeout(context.Background(), time.Hour)
 	if n, err := WithContext(ctx, readerFunc(func([]byte) (int, error) { cancel(); return 0, io.EOF })).Read(nil); n != 0 || err != io.EOF {

@@ -53,8 +53,10 @@ func TestDetachedReader(t *testing.T) {
 					if n, err := r.ReadAt(p, -1); n != 0 || !errors.Is(err, errOffset) {
 						t.Errorf("ReadAt(-1): %d, %v", n, err)
 					}
-					if n, err := r.ReadAt(p, int64(size)); n != 0 || err != io.EOF {
-						t.Errorf("ReadAt at the end: %d, %v", n, err)
+					for _, past := range []int{0, 5} {
+						if n, err := r.ReadAt(p, int64(size+past)); n != 0 || err != io.EOF {
+							t.Errorf("ReadAt %d bytes past the end: %d, %v", past, n, err)
+						}
 					}
 					if n := db.Stats().OpenTxN; n != 0 || r.Size() != int64(size) || r.Ref() != ref {
 						t.Errorf("%d transactions are open, size %d, %v", n, r.Size(), r.Ref())
@@ -64,6 +66,27 @@ func TestDetachedReader(t *testing.T) {
 		})
 	}
 }
+
+// A writer that could read is written to, in pieces of WriteTo's own.
+func TestDetachedReaderPieces(t *testing.T) {
+	db := newStore(t, small[0])
+	data := random(1, 2*detachedBuffer+5)
+	var ref Ref
+	update(t, db, func(s *Store) { ref = must2(s.Put(data)) })
+	w := readingWriter{}
+	if n, err := openDetached(t, db, ref).WriteTo(&w); n != int64(len(data)) || err != nil || !slices.Equal(w.pieces, []int{detachedBuffer, detachedBuffer, 5}) {
+		t.Errorf("%d, %v, in %d", n, err, w.pieces)
+	}
+}
+
+type readingWriter struct{ pieces []int }
+
+func (w *readingWriter) Write(p []byte) (int, error) {
+	w.pieces = append(w.pieces, len(p))
+	return len(p), nil
+}
+
+func (w *readingWriter) ReadFrom(io.Reader) (int64, error) { return 0, errPlanted }
 
 // The blob is deleted and stored again elsewhere, and the reader goes on; it is removed, in part or whole, and the reader says so.
 func TestDetachedReaderFindsByContent(t *testing.T) {
@@ -102,7 +125,7 @@ func TestDetachedReaderFindsByContent(t *testing.T) {
 	}
 	all := make([]byte, len(data))
 	n, err := r.ReadAt(all, 0)
-	says(err, ErrMissing, "at offset 130976")
+	says(err, ErrMissing, "at offset 130976: blob")
 	if n != 2*65488 || !bytes.Equal(all[:n], data[:n]) {
 		t.Errorf("%d bytes before it", n)
 	}
@@ -239,10 +262,11 @@ func TestDetachedReaderDamage(t *testing.T) {
 	}
 	fails := false
 	r := must2(OpenReader(context.Background(), db, func(tx *holdfast.Tx) (*Store, error) {
+		s, err := openStoreOf(tx)
 		if fails {
 			tx.Bucket([]byte("other")).KeepDamage().Get([]byte("k"))
 		}
-		return openStoreOf(tx)
+		return s, err
 	}, ref))
 	fails = true
 	var page *holdfast.CorruptError
