@@ -166,7 +166,11 @@ func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
 func (s *Store) unsealed(e *entry) []byte {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], e.id)
-	p, err := bridge.GetUnsealed(s.bytesBucket(e.packed), key[:])
+	length := e.length
+	if e.packed { // among others
+		length = 0
+	}
+	p, err := bridge.GetUnsealed(s.bytesBucket(e.packed), key[:], length)
 	if err != nil || len(p) != e.length {
 		return nil
 	}

@@ -31,7 +31,10 @@ func Open(file vfs.File, options *holdfast.Options) (*holdfast.DB, error) {
 // Damage is the error, and is not kept in Tx.Err: the caller may have asked for a value
 // that it need not have. If there is any, or the value turns out to be wrong, Get says what
 // is wrong with its page. The error is holdfast.ErrTxClosed after the end of the transaction.
-func GetUnsealed(b *holdfast.Bucket, key []byte) (value []byte, err error) {
+//
+// The value probably has length bytes, alone on its pages, and all of it is going to be read: with the first page of the run the
+// system begins to read so many more. A length of 0 is not known.
+func GetUnsealed(b *holdfast.Bucket, key []byte, length int) (value []byte, err error) {
 	tx := b.Tx()
 	state, err := hooks.State(tx)
 	if err != nil {
@@ -42,7 +45,11 @@ func GetUnsealed(b *holdfast.Bucket, key []byte) (value []byte, err error) {
 		return value, tx.Err()
 	}
 	defer state.Image().CatchFault(debug.SetPanicOnFault(true), &err)
-	value, flags, ok, err := hooks.Bucket(b).LookupUnsealed(key)
+	var ahead func(page.ID)
+	if length > 0 && state.Remembers() {
+		ahead = func(id page.ID) { state.Ahead(id, length) }
+	}
+	value, flags, ok, err := hooks.Bucket(b).LookupUnsealed(key, ahead)
 	if err != nil {
 		return nil, hooks.Named(tx, err)
 	}

@@ -22,10 +22,12 @@ type Marks struct {
 type markTables struct {
 	written [writtenGroups]atomic.Uint64 // by the number of the group, modulo
 	marks   [markSlots]atomic.Uint64
+	first   [firstSlots]atomic.Uint64 // see First
 }
 
 const (
 	markSlots     = 1 << 18 // with values of 64 KiB, 8 GiB of the file have one for each
+	firstSlots    = 1 << 16
 	groupPages    = 16
 	writtenGroups = 1 << 15 // 2 GiB of the file, with pages of 4 KiB, have one for each group
 )
@@ -52,17 +54,32 @@ var markSeed = maphash.MakeSeed()
 // maxFound is how many bytes say at most what was found out.
 const maxFound = 40
 
+// First tells whether it is called for page id for the first time, or for the first time after another page that takes its place.
+func (m *Marks) First(id ID) bool {
+	slot := &m.load().first[uint64(id)*0x9e3779b97f4a7c15>>48%firstSlots]
+	if slot.Load() == uint64(id) {
+		return false
+	}
+	slot.Store(uint64(id))
+	return true
+}
+
+func (m *Marks) load() *markTables {
+	t := m.tables.Load()
+	if t == nil {
+		m.tables.CompareAndSwap(nil, new(markTables))
+		t = m.tables.Load()
+	}
+	return t
+}
+
 // At is the mark of the value of length bytes that begins with byte at of the file, on page first. found says what is to be,
 // or was, found out about it, in maxFound bytes at most. The caller holds a state to which the value belongs.
 func (m *Marks) At(at uint64, length int, first ID, found []byte) Mark {
 	if length <= 0 || len(found) > maxFound {
 		return Mark{}
 	}
-	t := m.tables.Load()
-	if t == nil {
-		m.tables.CompareAndSwap(nil, new(markTables))
-		t = m.tables.Load()
-	}
+	t := m.load()
 	var b [24 + maxFound]byte
 	binary.LittleEndian.PutUint64(b[:], at)
 	binary.LittleEndian.PutUint64(b[8:], uint64(length))

@@ -93,3 +93,24 @@ func TestMarksConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+func TestMarksFirst(t *testing.T) {
+	var m Marks
+	for id := FirstDataPage; id < 5000; id += 16 {
+		if !m.First(id) || m.First(id) {
+			t.Fatalf("page %d", id)
+		}
+	}
+	again := 0
+	for id := FirstDataPage; id < 5000; id += 16 {
+		if m.First(id) {
+			again++
+		}
+	}
+	if again > 20 {
+		t.Errorf("%d of 313 pages were forgotten", again)
+	}
+	if !m.First(1<<63 + 5) {
+		t.Error("a page far away")
+	}
+}
