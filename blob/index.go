@@ -150,7 +150,7 @@ func (s *Store) load(k *chunkKey) ([]byte, error) {
 }
 
 func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
-	if p := s.unsealed(e); p != nil && s.verify(k, e, p) {
+	if p := s.unsealed(e, !e.packed); p != nil && s.verify(k, e, p) {
 		return p, nil
 	}
 	// Whatever is wrong with it, the page may tell more.
@@ -162,13 +162,13 @@ func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
 }
 
 // unsealed is data, but that the seals of long leaves are not verified, for the bytes are going to be
-// verified by their hash; nil if there is anything wrong with them.
-func (s *Store) unsealed(e *entry) []byte {
+// verified by their hash. alone: the system may read them at once, for they are alone on their pages. nil if there is anything wrong with them.
+func (s *Store) unsealed(e *entry, alone bool) []byte {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], e.id)
-	length := e.length
-	if e.packed { // among others
-		length = 0
+	length := 0
+	if alone {
+		length = e.length
 	}
 	p, err := bridge.GetUnsealed(s.bytesBucket(e.packed), key[:], length)
 	if err != nil || len(p) != e.length {

@@ -99,7 +99,7 @@ func (r *Reader) guessed(k *chunkKey, e *entry, rest int64) (leaf []byte) {
 			leaf = nil
 		}
 	}()
-	p := r.prepared(k, e, rest)
+	p := r.prepared(k, e, rest, false) // it was prefetched with those before
 	if p == nil || !r.s.verify(k, e, p) {
 		return nil
 	}
@@ -107,8 +107,8 @@ func (r *Reader) guessed(k *chunkKey, e *entry, rest int64) (leaf []byte) {
 }
 
 // prepared gives the bytes of a leaf, not verified, and ready for being read.
-func (r *Reader) prepared(k *chunkKey, e *entry, rest int64) []byte {
-	p := r.s.unsealed(e)
+func (r *Reader) prepared(k *chunkKey, e *entry, rest int64, alone bool) []byte {
+	p := r.s.unsealed(e, alone)
 	if len(p) == 0 {
 		return p
 	}
@@ -144,7 +144,7 @@ func (r *Reader) leafOf(k *chunkKey, size, rest int64) ([]byte, error) {
 	}
 	if !e.packed {
 		r.order.found(&k.addr, e.id)
-		if p := r.prepared(k, &e, rest); p != nil && s.verify(k, &e, p) {
+		if p := r.prepared(k, &e, rest, true); p != nil && s.verify(k, &e, p) {
 			return p, nil
 		}
 	}
