@@ -98,7 +98,7 @@ func TestVerifiedMark(t *testing.T) {
 		p := must2(s.loadEntry(&k, &e))
 		other := k
 		other.addr[20] ^= 1
-		if s.verify(&other, &e, p) {
+		if s.verify(&other, &e, p, p) {
 			t.Error("bytes pass as those of another address, whose first 8 bytes are the same")
 		}
 	})

@@ -68,6 +68,9 @@ type CheckStats struct {
 // what has no meaning, is deleted. On a file that is damaged itself nothing is repaired: problems are
 // reported, and the error of Check is the first damage.
 func (s *Store) Check(ctx context.Context, o CheckOptions, fn func(Problem) error) (CheckStats, error) {
+	if !s.tx.Writable() {
+		s = s.unverified()
+	}
 	c := checker{s: s, ctx: ctx, o: o, fn: fn}
 	if c.o.Memory <= 0 {
 		c.o.Memory = 64 << 20

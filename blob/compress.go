@@ -199,7 +199,7 @@ func (s *Store) loadCompressed(k *chunkKey, e *entry, x *expanded) ([]byte, erro
 		return x.p, nil
 	}
 	x.whole = false
-	if frame := s.unsealed(e); frame != nil && s.expand(e, frame, x) == nil && s.verify(k, e, x.p) {
+	if frame := s.unsealed(e, false); frame != nil && s.expand(e, frame, x) == nil && s.verify(k, e, frame, x.p) {
 		x.addr, x.whole = k.addr, true
 		return x.p, nil
 	}
@@ -211,7 +211,7 @@ func (s *Store) loadCompressed(k *chunkKey, e *entry, x *expanded) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	if !s.verify(k, e, x.p) {
+	if !s.verify(k, e, frame, x.p) {
 		return nil, corruptf("chunk has the address %v", s.options.Algorithm.sum(x.p))
 	}
 	x.addr, x.whole = k.addr, true

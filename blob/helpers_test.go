@@ -77,6 +77,13 @@ func openIn(tx *holdfast.Tx) *Store {
 	return inChunks(s)
 }
 
+// putInline is Put for a value that the reference holds if it can.
+func putInline(s *Store, p []byte) Ref {
+	s.InlineUpTo(MaxInline)
+	defer s.InlineUpTo(-1)
+	return must2(s.Put(p))
+}
+
 // inChunks has short values stored, too: most tests are of these.
 func inChunks(s *Store) *Store {
 	s.InlineUpTo(-1)

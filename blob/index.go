@@ -156,41 +156,31 @@ func (s *Store) loadEntry(k *chunkKey, e *entry) ([]byte, error) {
 	if e.stored > 0 {
 		return s.loadCompressed(k, e, new(expanded))
 	}
-	if p := s.unsealed(e); p != nil && s.verify(k, e, p) {
+	if p := s.unsealed(e, !e.packed); p != nil && s.verify(k, e, p, p) {
 		return p, nil
 	}
 	// Whatever is wrong with it, the page may tell more.
 	p, err := s.data(e)
-	if err == nil && !s.verify(k, e, p) {
+	if err == nil && !s.verify(k, e, p, p) {
 		return nil, corruptf("chunk has the address %v", s.options.Algorithm.sum(p))
 	}
 	return p, err
 }
 
 // unsealed is data, but that the seals of long leaves are not verified, for the bytes are going to be
-// verified by their hash; nil if there is anything wrong with them.
-func (s *Store) unsealed(e *entry) []byte {
+// verified by their hash. alone: the system may read them at once, for they are alone on their pages. nil if there is anything wrong with them.
+func (s *Store) unsealed(e *entry, alone bool) []byte {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], e.id)
-	p, err := bridge.GetUnsealed(s.bytesBucket(e.packed), key[:])
+	length := 0
+	if alone {
+		length = e.size()
+	}
+	p, err := bridge.GetUnsealed(s.bytesBucket(e.packed), key[:], length)
 	if err != nil || len(p) != e.size() || (e.stored > 0) != s.isFrame(e.packed, e.id) {
 		return nil
 	}
 	return p
-}
-
-// verify tells whether p, the bytes of the entry e, has the address in k. It is
-// computed once.
-func (s *Store) verify(k *chunkKey, e *entry, p []byte) bool {
-	seen := s.seen.of(e)
-	if seen.has(e.id, &k.addr) {
-		return true
-	}
-	if s.options.Algorithm.sum(p) != k.addr {
-		return false
-	}
-	seen.add(e.id, &k.addr)
-	return true
 }
 
 // remove deletes a chunk that is not used: its bytes, its entry and its mark in dead. Those

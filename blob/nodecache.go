@@ -11,6 +11,7 @@ import (
 type nodeCache struct {
 	mu    sync.Mutex
 	slots []cachedNode // a power of two
+	puts  int
 }
 
 type cachedNode struct {
@@ -36,12 +37,23 @@ func (c *nodeCache) get(k *chunkKey) (node, bool) {
 	return s.node, s.node.level > 0 && s.key == *k
 }
 
-// put remembers a node of a blob that has some count nodes.
+// put remembers a node of a blob that has some count nodes. The cache begins small, for readers of one piece.
 func (c *nodeCache) put(k *chunkKey, n *node, count int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.slots == nil {
-		c.slots = make([]cachedNode, 1<<bits.Len64(uint64(min(4*count+3, maxCachedNodes-1))))
+	if c.puts++; c.puts > len(c.slots) && len(c.slots) < c.limit(count) {
+		old := c.slots
+		c.slots = make([]cachedNode, max(4, 4*len(old)))
+		for i := range old {
+			if old[i].node.level > 0 {
+				*c.slot(&old[i].key) = old[i]
+			}
+		}
 	}
 	*c.slot(k) = cachedNode{*k, *n}
+}
+
+// limit is how many slots a blob that has some count nodes is worth.
+func (c *nodeCache) limit(count int64) int {
+	return 1 << bits.Len64(uint64(min(4*count+3, maxCachedNodes-1)))
 }

@@ -12,16 +12,17 @@ import (
 	"holdfast"
 )
 
-// Reader reads a blob. Each chunk is verified against its address when it is
-// first touched in this Store; a mismatch is a *CorruptError, and nothing of the chunk
-// is handed out. ReadAt may be called by several goroutines at once in a
+// Reader reads a blob. Each chunk is verified against its address when it is first read since
+// the database was opened, or since its bytes were written; in a transaction that writes, and
+// on the database of another process (holdfast.OpenShared), in this Store. A mismatch is a
+// *CorruptError, and nothing of the chunk is handed out. ReadAt may be called by several goroutines at once in a
 // reading transaction; Read, Seek and WriteTo are for one.
 type Reader struct {
 	s      *Store
 	ref    Ref
 	offset int64 // of Read
 	nodes  nodeCache
-	order  sequence
+	order  *sequence
 
 	content *expanded                // of the compressed leaf in which Read is
 	spare   atomic.Pointer[expanded] // of the one that ReadAt was in last
@@ -53,9 +54,18 @@ func (t *nodeAt) child(offset int64) (k chunkKey, size, begin int64) {
 // blob, ErrAlgorithm if ref is of another hash function, ErrInvalidRef if the
 // address leads to a blob of another size.
 func (s *Store) Reader(ref Ref) (*Reader, error) {
-	r := &Reader{s: s, ref: ref}
-	if err := r.check(); err != nil {
+	r, err := s.reader(ref, new(sequence))
+	if err != nil {
 		return nil, fmt.Errorf("opening blob %v: %w", ref, err)
+	}
+	return r, nil
+}
+
+// reader is Reader with what is known of the order in which the blob is read.
+func (s *Store) reader(ref Ref, order *sequence) (*Reader, error) {
+	r := &Reader{s: s, ref: ref, order: order}
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
@@ -93,6 +103,7 @@ func (r *Reader) check() error {
 	if n.size != ref.size {
 		return fmt.Errorf("%w: it has %d bytes, not %d", ErrInvalidRef, n.size, ref.size)
 	}
+	r.remember(&k, &n)
 	return nil
 }
 
@@ -148,8 +159,7 @@ func (r *Reader) find(offset int64, above *nodeAt, x **expanded) (leaf []byte, b
 // node gives a node of the tree, verified.
 func (r *Reader) node(k *chunkKey) (node, error) {
 	// In a writing transaction a chunk may be removed while the reader is in use.
-	cached := !r.s.tx.Writable()
-	if cached {
+	if !r.s.tx.Writable() {
 		if n, ok := r.nodes.get(k); ok {
 			return n, r.s.ended()
 		}
@@ -159,10 +169,16 @@ func (r *Reader) node(k *chunkKey) (node, error) {
 		return node{}, err
 	}
 	n, err := parseNode(p, k.level, r.s.options.shape())
-	if err == nil && cached {
-		r.nodes.put(k, &n, r.ref.size/(fixedFanout*int64(r.s.options.LeafSize)))
+	if err == nil {
+		r.remember(k, &n)
 	}
 	return n, err
+}
+
+func (r *Reader) remember(k *chunkKey, n *node) {
+	if !r.s.tx.Writable() {
+		r.nodes.put(k, n, r.ref.size/(fixedFanout*int64(r.s.options.LeafSize)))
+	}
 }
 
 var (

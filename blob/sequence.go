@@ -99,17 +99,20 @@ func (r *Reader) guessed(k *chunkKey, e *entry, rest int64) (leaf []byte) {
 			leaf = nil
 		}
 	}()
-	p := r.prepared(k, e, rest)
-	if p == nil || !r.s.verify(k, e, p) {
+	p := r.prepared(k, e, rest, false) // it was prefetched with those before
+	if p == nil || !r.s.verify(k, e, p, p) {
 		return nil
 	}
 	return p
 }
 
 // prepared gives the bytes of a leaf, not verified, and ready for being read.
-func (r *Reader) prepared(k *chunkKey, e *entry, rest int64) []byte {
-	p := r.s.unsealed(e)
-	if len(p) > 0 && !r.s.seen.of(e).has(e.id, &k.addr) {
+func (r *Reader) prepared(k *chunkKey, e *entry, rest int64, alone bool) []byte {
+	p := r.s.unsealed(e, alone)
+	if len(p) == 0 {
+		return p
+	}
+	if m := r.s.memory(k, e, p); !m.has() {
 		if ahead, ok := r.order.window(e.id, len(p), rest); ok {
 			bridge.Prefetch(r.s.tx, p, ahead)
 		}
@@ -141,7 +144,7 @@ func (r *Reader) leafOf(k *chunkKey, size, rest int64, x **expanded) ([]byte, er
 	}
 	if !e.packed {
 		r.order.found(&k.addr, e.id)
-		if p := r.prepared(k, &e, rest); p != nil && s.verify(k, &e, p) {
+		if p := r.prepared(k, &e, rest, true); p != nil && s.verify(k, &e, p, p) {
 			return p, nil
 		}
 	}

@@ -113,7 +113,8 @@ type Store struct {
 	elsewhere uint64           // how often another Store of the transaction was seen to have added to the large bucket
 	dead      *holdfast.Bucket // chunkKey of an unused chunk -> nothing
 
-	seen     verified      // chunks that were verified
+	marks    bool          // the database remembers which chunks were verified
+	seen     verified      // else this does
 	batch    *batch        // what is not in the buckets yet; nil: nothing
 	finishes bool          // finish is going to be called before the commit
 	open     *Writer       // list of the writers with unfinished blobs
@@ -202,7 +203,7 @@ func openStore(b *holdfast.Bucket) (*Store, error) {
 			return nil, corruptf("bucket %q is missing", part.name)
 		}
 	}
-	if s.tx.Writable() {
+	if s.marks = bridge.Remembers(s.tx); s.tx.Writable() {
 		bridge.SetWide(s.packs, true)
 		if o.Compression != NoCompression {
 			bridge.SetTight(s.packs)

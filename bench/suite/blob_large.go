@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -239,6 +240,22 @@ func (l *largeBlob) readAt(p []byte, offset int64) error {
 }
 
 func (l *largeBlob) close() error { return errors.Join(l.tx.Rollback(), l.db.Close()) }
+
+// detachedBlob is a largeBlob that reads parts in transactions of their own.
+type detachedBlob struct {
+	*largeBlob
+	r *blob.DetachedReader
+}
+
+func (l *largeBlob) detached() (large, error) {
+	r, err := blob.OpenReader(context.Background(), l.db, openStore, l.r.Ref())
+	return &detachedBlob{l, r}, err
+}
+
+func (d *detachedBlob) readAt(p []byte, offset int64) error {
+	_, err := d.r.ReadAt(p, offset)
+	return err
+}
 
 type largeStock struct {
 	db *bbolt.DB

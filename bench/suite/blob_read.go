@@ -140,6 +140,7 @@ const (
 	randomCold  = "4 KiB at random, not in memory"
 	randomFirst = "4 KiB at random, in memory, first time since opening"
 	randomAgain = "4 KiB at random, the same again"
+	randomAlone = "4 KiB at random, the same again, a transaction for each"
 )
 
 func (r *largeReads) random(t *Table) error {
@@ -156,7 +157,7 @@ func (r *largeReads) random(t *Table) error {
 	if _, err := byTurns(r.c.Rounds, runners); err != nil {
 		return err
 	}
-	for _, row := range []string{randomCold, randomFirst, randomAgain} {
+	for _, row := range []string{randomCold, randomFirst, randomAgain, randomAlone} {
 		for _, part := range []string{", median", ", 99th percentile"} {
 			cells := cellsOf(r.times[row+part])
 			if row == randomCold && !dropped {
@@ -198,6 +199,12 @@ func (r *largeReads) randomly(k largeKind) (cold bool, err error) {
 	err = r.times4K(randomFirst, k.name, l, p, all)
 	if err == nil {
 		err = r.times4K(randomAgain, k.name, l, p, all)
+	}
+	if b, ok := l.(*largeBlob); ok && err == nil {
+		var d large
+		if d, err = b.detached(); err == nil {
+			err = r.times4K(randomAlone, k.name, d, p, all)
+		}
 	}
 	// Most of the parts are on pages of their own.
 	return after-before >= int64(len(all))*length/2, errors.Join(err, l.close())

@@ -31,7 +31,10 @@ func Open(file vfs.File, options *holdfast.Options) (*holdfast.DB, error) {
 // Damage is the error, and is not kept in Tx.Err: the caller may have asked for a value
 // that it need not have. If there is any, or the value turns out to be wrong, Get says what
 // is wrong with its page. The error is holdfast.ErrTxClosed after the end of the transaction.
-func GetUnsealed(b *holdfast.Bucket, key []byte) (value []byte, err error) {
+//
+// The value probably has length bytes, alone on its pages, and all of it is going to be read: with the first page of the run the
+// system begins to read so many more. A length of 0 is not known.
+func GetUnsealed(b *holdfast.Bucket, key []byte, length int) (value []byte, err error) {
 	tx := b.Tx()
 	state, err := hooks.State(tx)
 	if err != nil {
@@ -42,7 +45,11 @@ func GetUnsealed(b *holdfast.Bucket, key []byte) (value []byte, err error) {
 		return value, tx.Err()
 	}
 	defer state.Image().CatchFault(debug.SetPanicOnFault(true), &err)
-	value, flags, ok, err := hooks.Bucket(b).LookupUnsealed(key)
+	var ahead func(page.ID)
+	if length > 0 && state.Remembers() {
+		ahead = func(id page.ID) { state.Ahead(id, length) }
+	}
+	value, flags, ok, err := hooks.Bucket(b).LookupUnsealed(key, ahead)
 	if err != nil {
 		return nil, hooks.Named(tx, err)
 	}
@@ -80,6 +87,27 @@ func Prefetch(tx *holdfast.Tx, value []byte, ahead int) {
 	if state, err := hooks.State(tx); err == nil {
 		state.Prefetch(value, ahead)
 	}
+}
+
+// Mark is a place for what was found out about a value.
+type Mark = page.Mark
+
+// MarkOf gives the place for what is to be, or was, found out about a value that tx has given, as found says in at most 40
+// bytes: a mark for the same bytes in the same place of the file, and the same found, in whatever transaction since the
+// database was opened, until the page on which value begins is written again. The place is obtained before value is looked
+// at. Marks can be forgotten at any time. tx is one for which Remembers says yes.
+func MarkOf(tx *holdfast.Tx, value, found []byte) Mark {
+	state, err := hooks.State(tx)
+	if err != nil {
+		return Mark{}
+	}
+	return state.Mark(value, found)
+}
+
+// Remembers tells whether marks are kept of what tx reads: not if it writes, nor on the database of another process.
+func Remembers(tx *holdfast.Tx) bool {
+	state, err := hooks.State(tx)
+	return err == nil && !tx.Writable() && state.Remembers()
 }
 
 // LeaveFreelist has Close leave a freelist page though nothing is committed before.

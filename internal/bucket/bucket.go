@@ -219,9 +219,10 @@ func (b *Bucket) Lookup(key []byte) (value []byte, flags uint32, ok bool, err er
 	return b.tree.Lookup(key)
 }
 
-// LookupUnsealed is Lookup, in a reading transaction, for a caller that verifies the value itself.
-func (b *Bucket) LookupUnsealed(key []byte) (value []byte, flags uint32, ok bool, err error) {
-	return b.tree.LookupUnsealed(key)
+// LookupUnsealed is Lookup, in a reading transaction, for a caller that verifies the value itself. For ahead, see
+// tree.LookupUnsealed.
+func (b *Bucket) LookupUnsealed(key []byte, ahead func(page.ID)) (value []byte, flags uint32, ok bool, err error) {
+	return b.tree.LookupUnsealed(key, ahead)
 }
 
 // Get finds key, a bucket or not.

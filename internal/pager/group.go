@@ -266,6 +266,7 @@ func (p *Pager) writeRuns(runs []run) (failed page.TxID, err error) {
 			next += page.ID(len(r.bytes)) / ps
 		}
 		err := p.file.WriteVec(vec, int64(runs[from].id)*int64(ps))
+		p.marks.Written(runs[from].id, uint64(next-runs[from].id))
 		clear(vec)
 		p.leader.vec = vec
 		if err != nil {

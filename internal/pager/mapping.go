@@ -13,6 +13,7 @@ import (
 type generation struct {
 	mapping  vfs.Mapping
 	verified *page.Verified // the seals of its pages; nil: they are not verified
+	marks    *page.Marks    // of values in the file; nil: there are none
 	states   int
 	newest   bool
 }
@@ -104,6 +105,9 @@ func (p *Pager) remap(need int64) error {
 	}
 	old := p.gen
 	p.gen = &generation{mapping: m, newest: true}
+	if p.foreign == nil { // it is written elsewhere: see State.Mark
+		p.gen.marks = &p.marks
+	}
 	p.rememberSeals(old)
 	if old != nil {
 		old.newest = false

@@ -49,7 +49,7 @@ func TestEveryMoment(t *testing.T) {
 	t.Log(total)
 	for _, what := range []string{"kill", "power", "stock", "reader", "trailing", "not finished", "two prepared", "prepared while written",
 		"aborted", "no room for a meta", "stopped", "Periodic, behind", "freelist", "log run", "scan", "ends in a call", "streamed", "streamed and given up",
-		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared past the cut", "sum"} {
+		"lowered", "lowered and aborted", "cut off", "reader of what is lowered", "prepared past the cut", "sum", "marked", "marked, written again"} {
 		if total[what] < 10 && !chosen {
 			t.Errorf("%s: %d times, the test tests little", what, total[what])
 		}
@@ -92,6 +92,7 @@ type history struct {
 	failNext  string // "page", "meta", "cut": the next one fails; "flush": that of the next meta; "room": of a meta, which changes nothing
 	lying     bool   // the next flush fails
 	held      []*holding
+	marked    marked
 	shrinks   bool // the file becomes shorter now and then: see moments_shrink_test.go
 	low       bool // transactions take the first free pages
 	big       bool // and long runs

@@ -384,6 +384,7 @@ func (h *history) look() {
 	case n < h.durable: // also of the last flush before writing stopped
 		h.fail("%d is read, %d is durable", n, h.durable)
 	}
+	h.remembers()
 	for _, r := range h.held {
 		if err := h.Lost(r.snap.Value()); err != nil {
 			if !h.stopped || r.n <= h.durable || !errors.Is(err, pager.ErrStopped) {

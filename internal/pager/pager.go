@@ -174,6 +174,7 @@ type Pager struct {
 	closed    atomic.Bool // set while the writer lock is held
 	buffers   bufferPool
 	counts    Counts
+	marks     page.Marks
 }
 
 // Counts are running totals and gauges, for statistics.

@@ -247,7 +247,8 @@ func (s *Stream) WriteLeaf(key, value []byte, sealed bool) (page.ID, uint64, err
 		}
 	}()
 	l.vec = [3][]byte{l.head, value, l.tail[end:]}
-	if err = p.file.WriteVec(l.vec[:], int64(id)*int64(p.pageSize)); err != nil {
+	err = p.file.WriteVec(l.vec[:], int64(id)*int64(p.pageSize))
+	if p.marks.Written(id, pages); err != nil {
 		err = fmt.Errorf("write %d pages: %w", pages, err)
 	} else {
 		p.counts.Writes.Add(1)

@@ -237,9 +237,28 @@ func (t *Tree) Lookup(key []byte) (value []byte, flags uint32, ok bool, err erro
 }
 
 // LookupUnsealed is Lookup, but that the seal of a long leaf is not verified if that was put
-// off. It is for trees that are not edited.
-func (t *Tree) LookupUnsealed(key []byte) (value []byte, flags uint32, ok bool, err error) {
-	return t.lookup(key, false)
+// off. It is for trees that are not edited. ahead, if it is not nil, is called with each page below the root before it is read.
+func (t *Tree) LookupUnsealed(key []byte, ahead func(page.ID)) (value []byte, flags uint32, ok bool, err error) {
+	if ahead == nil || t.edit != nil || t.root == 0 {
+		return t.lookup(key, false)
+	}
+	p, err := t.src.Page(t.root)
+	for depth := 0; err == nil && !p.IsLeaf() && p.Count() > 0 && depth < maxDepth; depth++ {
+		i, exact, failed := p.Search(key)
+		if failed != nil {
+			return nil, 0, false, failed
+		}
+		if !exact && i > 0 {
+			i--
+		}
+		id := p.Child(i)
+		ahead(id)
+		p, err = t.src.Page(id)
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	return t.lookupFrom(p, key, false) // it is the leaf, or damage
 }
 
 // lookup is Lookup; verify says that the value is used.

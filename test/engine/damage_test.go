@@ -293,7 +293,7 @@ func TestDamageIsReturned(t *testing.T) {
 			return b.Scan(nil, func(_, _ []byte) bool { return true })
 		},
 		"GetUnsealed": func(_ *holdfast.Tx, b *holdfast.Bucket) error {
-			_, err := bridge.GetUnsealed(b, sampleKey(0))
+			_, err := bridge.GetUnsealed(b, sampleKey(0), 0)
 			return err
 		},
 		"Probe": func(tx *holdfast.Tx, b *holdfast.Bucket) error {

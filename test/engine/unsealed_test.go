@@ -24,7 +24,7 @@ func TestGetUnsealed(t *testing.T) {
 		b := tx.Bucket(other)
 		looked := db.Stats().SealsVerified
 		for range 2 {
-			v, err := bridge.GetUnsealed(b, key)
+			v, err := bridge.GetUnsealed(b, key, 0)
 			if err != nil || len(v) == 0 || v[0] != 'E' || bytes.Count(v[1:], []byte("x")) != len(v)-2 {
 				t.Errorf("%d bytes, %v", len(v), err)
 			}
@@ -44,7 +44,7 @@ func TestGetUnsealed(t *testing.T) {
 		t.Error(err)
 	}
 	if err := db.Update(func(tx *holdfast.Tx) error {
-		_, err := bridge.GetUnsealed(tx.Bucket(other), key)
+		_, err := bridge.GetUnsealed(tx.Bucket(other), key, 0)
 		return err
 	}); !isWrongSeal(err) {
 		t.Errorf("in a writing transaction: %v", err)
@@ -54,18 +54,18 @@ func TestGetUnsealed(t *testing.T) {
 	get := func(tx *holdfast.Tx) { tx.Bucket(other).Get(key) }
 	unsealed := func(tx *holdfast.Tx) {
 		for name, want := range map[string]string{"f": "small", "g": "", "": ""} {
-			if v, err := bridge.GetUnsealed(tx.Bucket(other), []byte(name)); string(v) != want || err != nil {
+			if v, err := bridge.GetUnsealed(tx.Bucket(other), []byte(name), 0); string(v) != want || err != nil {
 				t.Errorf("%q: %q %v", name, v, err)
 			}
 		}
-		if v, err := bridge.GetUnsealed(tx.Bucket([]byte("b")), []byte("in")); v != nil || err != nil {
+		if v, err := bridge.GetUnsealed(tx.Bucket([]byte("b")), []byte("in"), 0); v != nil || err != nil {
 			t.Errorf("a bucket: %q %v", v, err)
 		}
-		if v, err := bridge.GetUnsealed(tx.Bucket(other), key); err != nil || !bytes.Equal(v, tx.Bucket(other).Get(key)) {
+		if v, err := bridge.GetUnsealed(tx.Bucket(other), key, 0); err != nil || !bytes.Equal(v, tx.Bucket(other).Get(key)) {
 			t.Errorf("%d bytes, %v", len(v), err)
 		}
 	}
-	passes(db, func(tx *holdfast.Tx) { _, _ = bridge.GetUnsealed(tx.Bucket(other), key) })
+	passes(db, func(tx *holdfast.Tx) { _, _ = bridge.GetUnsealed(tx.Bucket(other), key, 0) })
 	if n := passes(db, get); n != 1 {
 		t.Errorf("after GetUnsealed, Get looks at %d seals", n)
 	}
@@ -93,7 +93,7 @@ func TestGetUnsealedDamage(t *testing.T) {
 		c.change(damaged)
 		db, _ := openSealed(t, damaged, &holdfast.Options{ReadOnly: true})
 		must(t, db.View(func(tx *holdfast.Tx) error {
-			v, err := bridge.GetUnsealed(tx.Bucket([]byte("other")), []byte(c.key))
+			v, err := bridge.GetUnsealed(tx.Bucket([]byte("other")), []byte(c.key), 0)
 			var damage *holdfast.CorruptError
 			if v != nil || !errors.As(err, &damage) || damage.Page < 2 {
 				t.Errorf("%s: %d bytes, %v", what, len(v), err)
@@ -105,7 +105,7 @@ func TestGetUnsealedDamage(t *testing.T) {
 	tx, err := db.Begin(false)
 	must(t, err)
 	b := tx.Bucket([]byte("other"))
-	v, err := bridge.GetUnsealed(b, []byte("e"))
+	v, err := bridge.GetUnsealed(b, []byte("e"), 0)
 	must(t, err)
 	for _, ahead := range []int{-1 << 31, -1, 0, 1, 1 << 20, 1<<31 - 1} {
 		for _, p := range [][]byte{v, v[:1], v[len(v)-1:], nil, make([]byte, 100)} {
@@ -113,7 +113,7 @@ func TestGetUnsealedDamage(t *testing.T) {
 		}
 	}
 	must(t, tx.Rollback())
-	if _, err := bridge.GetUnsealed(b, []byte("e")); !errors.Is(err, holdfast.ErrTxClosed) {
+	if _, err := bridge.GetUnsealed(b, []byte("e"), 0); !errors.Is(err, holdfast.ErrTxClosed) {
 		t.Error(err)
 	}
 	bridge.Prefetch(tx, []byte("anything"), 0)

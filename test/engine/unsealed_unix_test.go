@@ -25,12 +25,12 @@ func TestShortenedUnderPrefetch(t *testing.T) {
 	data := readFile(t, path)
 	shorten := func(tx *holdfast.Tx) {
 		b := tx.Bucket([]byte("b"))
-		v, err := bridge.GetUnsealed(b, []byte("a"))
+		v, err := bridge.GetUnsealed(b, []byte("a"), 0)
 		must(t, err)
 		must(t, os.Truncate(path, int64(2*size)))
 		bridge.Prefetch(tx, v, 0)
 		bridge.Prefetch(tx, v[:10], 1<<30)
-		_, err = bridge.GetUnsealed(b, []byte("b"))
+		_, err = bridge.GetUnsealed(b, []byte("b"), 0)
 		wantUnreadable(t, "GetUnsealed", err)
 		if err := tx.Err(); err != nil {
 			t.Error(err)
