@@ -57,6 +57,9 @@ func reference(root *cobra.Command) string {
 				common.WriteString(f.does)
 			}
 		}
+		if cmd.Parent() == root && cmd.Name() == "bench" {
+			also, own, does = "", "", ", with the flags of `bbolt bench`"
+		}
 		if also != "" {
 			also = ", with `" + also[1:] + "`"
 		}

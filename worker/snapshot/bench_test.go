@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkCycle is the metadata's part of preparing, committing and removing a snapshot, in a small store and in a
-// large one: see docs/decisions/004-metadata-of-snapshots.md.
+// large one: see bench/results/decisions.md.
 func BenchmarkCycle(b *testing.B) {
 	for _, n := range []int{10, 33787} {
 		s := open(b, b.TempDir(), snapshot.Options{Durability: holdfast.None, Driver: nothing{}})
