@@ -27,6 +27,7 @@ func (k *sink) write(steps []step) error {
 		if w.store, err = k.open(tx); err != nil {
 			return err
 		}
+		w.store.InlineUpTo(-1) // what is put has another reference
 		if w.lease, err = w.store.Lease(k.o.Lease, k.o.Expires); err != nil {
 			return err
 		}
