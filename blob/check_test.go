@@ -333,7 +333,7 @@ func TestCheckDamage(t *testing.T) {
 // reopened is another Store: it does not remember what was verified.
 func reopened(t testing.TB, tx *holdfast.Tx) *Store {
 	t.Helper()
-	return value(t, must2(Open(tx.Bucket(storeName))), nil)
+	return inChunks(value(t, must2(Open(tx.Bucket(storeName))), nil))
 }
 
 // readable are the blobs that can be read whole.

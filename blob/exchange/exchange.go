@@ -230,12 +230,17 @@ func (s *session) connect(to direction) error {
 			own.expires = max(s.o.Expires.Unix(), 1)
 		}
 	}
-	if err := s.conn.send(kindHello, own.append(nil)); err != nil {
-		return s.reason(err)
-	}
+	sent := s.conn.send(kindHello, own.append(nil))
+	// What has not taken the greeting may have said something before: that tells more than a broken pipe.
 	h, err := s.greeting()
+	if sent != nil && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrPeer) {
+		return sent
+	}
 	if err != nil {
 		return err
+	}
+	if sent != nil {
+		return sent
 	}
 	if h.direction != to {
 		return protocolf("it answers with another direction")

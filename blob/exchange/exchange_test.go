@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"holdfast"
+	"holdfast/blob"
 )
 
 // contents are blobs of all forms: none, short, of one leaf, and of several levels with fixed leaves of 1 KiB.
@@ -27,7 +28,12 @@ func TestExchange(t *testing.T) {
 					if small {
 						smallBounds(t, 10_000, 20_000, 3000)
 					}
-					from, into := newStore(t, kind), newStore(t, kind)
+					other := kind
+					other.Compression = blob.Zstd // changes no address
+					from, into := newStore(t, kind), newStore(t, other)
+					if to == pull {
+						from, into = into, from
+					}
 					all := contents()
 					refs := put(t, from, all...)
 					out := good(t, to, from, into, refs, lease("L"))

@@ -62,7 +62,8 @@ type Auto struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer
-	armed   bool
+	armed   bool // it looks again
+	looking bool // it finds out what is free
 	closed  bool
 	cancel  context.CancelFunc // of the run in progress; nil: none is
 	ended   *sync.Cond
@@ -106,8 +107,8 @@ func (a *Auto) arm() {
 		return
 	}
 	a.armed = true
-	if a.cancel != nil {
-		return // when the run has ended
+	if a.looking || a.cancel != nil {
+		return // when that has ended
 	}
 	if a.timer == nil {
 		a.timer = time.AfterFunc(a.opts.Interval, a.Look)
@@ -157,19 +158,30 @@ func (a *Auto) Stats() Stats {
 // Look is called by the timer. It asks nothing of the database, and tells the log nothing,
 // with mu held: a caller that wants statistics takes it.
 func (a *Auto) Look() {
+	a.mu.Lock()
+	a.armed, a.looking = false, true // what is committed from here on may not be among what Usage sees
+	a.mu.Unlock()
 	u, err := a.env.Usage()
 	now, total := time.Now(), a.env.Busy()
 	a.mu.Lock()
-	a.armed = false
+	a.looking = false
 	// Several who wait at once do not make it more than all of the time: MaxBusy 1 is never exceeded.
 	busy := min(1, float64(total-a.busy)/float64(max(now.Sub(a.looked), 1)))
 	a.looked, a.busy = now, total
-	if a.closed || err != nil {
+	if a.closed {
 		a.mu.Unlock()
 		return
 	}
-	due, named := a.due(u, busy)
+	var due bool
+	var named string
+	if err == nil {
+		due, named = a.due(u, busy)
+	}
 	if !due {
+		if a.armed {
+			a.armed = false
+			a.arm()
+		}
 		if named != "" {
 			a.warn(named)
 		}

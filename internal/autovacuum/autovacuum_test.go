@@ -247,3 +247,34 @@ func TestStopWaitsForTheLog(t *testing.T) {
 		t.Error("Stop has returned while the log was told something")
 	}
 }
+
+// A commit that freed much, just after a look had seen how much was free, had not armed it again, since it was armed
+// still: nothing was vacuumed until the next commit.
+func TestCommitDuringLook(t *testing.T) {
+	for _, failed := range []error{nil, errors.New("no usage")} {
+		d := database{free: 1}
+		a := d.auto(t)
+		a.opts.Interval = 20 * time.Millisecond
+		vacuumed := make(chan bool)
+		a.env.Vacuum = func(context.Context) (Done, error) {
+			close(vacuumed)
+			return Done{}, nil
+		}
+		usage := a.env.Usage
+		a.env.Usage = func() (pager.Usage, error) {
+			u, _ := usage()
+			if d.free == 500 {
+				return u, nil
+			}
+			d.free = 500
+			a.Arm()
+			return u, failed
+		}
+		a.Arm() // its timer looks
+		select {
+		case <-vacuumed:
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing is vacuumed")
+		}
+	}
+}
