@@ -157,7 +157,14 @@ func createBlobs(path string) (*holdfast.DB, error) {
 	return db, nil
 }
 
-func openStore(tx *holdfast.Tx) (*blob.Store, error) { return blob.Open(tx.Bucket(blobsName)) }
+// openStore opens the store such that short values are stored, too, and not kept in the reference.
+func openStore(tx *holdfast.Tx) (*blob.Store, error) {
+	s, err := blob.Open(tx.Bucket(blobsName))
+	if err == nil {
+		s.InlineUpTo(-1)
+	}
+	return s, err
+}
 
 // largeReader gives size bytes whose every chunk is new. It is the same for the same size.
 type largeReader struct {

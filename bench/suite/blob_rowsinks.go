@@ -105,7 +105,6 @@ func (s *blobRows) begin() (err error) {
 	if s.store, err = openStore(s.tx); err != nil {
 		return err
 	}
-	s.store.InlineUpTo(-1)
 	if s.inline {
 		s.store.InlineUpTo(blob.MaxInline)
 	}
