@@ -34,7 +34,7 @@ const (
 const (
 	smallPut      = "put all, transactions of 16 MiB"
 	smallFile     = "file, of the content"
-	smallDelete   = "delete every second one, 50,000 in a transaction"
+	smallDelete   = "delete every second one, 62,500 in a transaction"
 	smallCollect  = "collect these"
 	smallGone     = "delete and collect"
 	smallWritten  = "bytes written by delete and collect, of what was deleted"
