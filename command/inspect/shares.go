@@ -129,7 +129,7 @@ func readersOf(v *share.View) ([]reader, error) {
 		return nil, err
 	}
 	newest, err := v.State()
-	// With ErrBusy, of an owner that is stopped, the readers are known, but not how far they are behind.
+	// With ErrBusy the owner is stopped: its readers are known, but not how many transactions are newer than what they read.
 	if err != nil && !errors.Is(err, share.ErrBusy) {
 		return nil, err
 	}
