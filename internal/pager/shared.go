@@ -101,20 +101,23 @@ func (p *Pager) shareState(s *State) share.State {
 
 // publish makes s current, for readers of this process and of others. The caller holds the pipeline's lock.
 func (p *Pager) publish(s State) {
-	if p.shared.owner != nil {
-		p.shared.owner.Publish(p.shareState(&s))
-		p.holdForeign(p.states.Current())
+	if sh := &p.shared; sh.owner != nil {
+		pins, err := sh.owner.PublishThenPins(p.shareState(&s), sh.pins[:0])
+		p.holdForeign(p.states.Current(), pins, err)
 	}
 	p.gen.states++
 	p.states.Publish(p.newState(s))
 }
 
-// holdForeign holds the current state, which is about to be replaced, if a slot names it, and lets go what none does.
-func (p *Pager) holdForeign(current *State) {
-	sh := &p.shared
-	p.readSlotsOfReaders()
-	tx := uint64(current.Tx)
-	if slices.Contains(sh.pins, tx) && !slices.ContainsFunc(sh.held, func(h heldState) bool { return h.tx == tx }) {
+// holdForeign holds the current state, which is about to be replaced, if a slot names it, and lets go what none does. It is
+// given what the share's owner says of the slots after the next state was published.
+func (p *Pager) holdForeign(current *State, pins []uint64, err error) {
+	p.letGoUnnamed(pins, err)
+	if len(pins) == 0 {
+		return
+	}
+	sh, tx := &p.shared, uint64(current.Tx)
+	if slices.Contains(pins, tx) && !slices.ContainsFunc(sh.held, func(h heldState) bool { return h.tx == tx }) {
 		if guard, ok := p.states.Acquire(); ok {
 			sh.held = append(sh.held, heldState{tx, guard})
 			p.reapLater()
@@ -122,16 +125,18 @@ func (p *Pager) holdForeign(current *State) {
 	}
 }
 
-// readSlotsOfReaders asks what readers of other processes hold, and lets go what none does.
-func (p *Pager) readSlotsOfReaders() {
+// letGoUnnamed lets go what no slot names.
+func (p *Pager) letGoUnnamed(pins []uint64, err error) {
 	sh := &p.shared
-	var err error
-	if sh.pins, err = sh.owner.Pins(sh.pins[:0]); err != nil {
+	if sh.pins = pins; err != nil {
 		_ = p.stop(err) // what they hold is not known, and no page may be reused
 		return
 	}
+	if len(sh.held) == 0 {
+		return
+	}
 	sh.held = slices.DeleteFunc(sh.held, func(h heldState) bool {
-		gone := !slices.Contains(sh.pins, h.tx)
+		gone := !slices.Contains(pins, h.tx)
 		if gone {
 			h.guard.Release()
 		}
@@ -142,8 +147,8 @@ func (p *Pager) readSlotsOfReaders() {
 // letForeignGo lets go the states that no reader of another process holds any more. It is called before states are
 // swept, by who holds the pipeline's lock.
 func (p *Pager) letForeignGo() {
-	if len(p.shared.held) > 0 {
-		p.readSlotsOfReaders()
+	if sh := &p.shared; len(sh.held) > 0 {
+		p.letGoUnnamed(sh.owner.Pins(sh.pins[:0]))
 	}
 }
 

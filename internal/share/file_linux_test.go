@@ -264,8 +264,9 @@ func TestCost(t *testing.T) {
 	begin(t, r)
 	room := make([]uint64, 0, Slots)
 	for name, call := range map[string]func(){
-		"Publish": func() { o.Publish(State{Tx: 2}) },
-		"Pins":    func() { _, _ = o.Pins(room) },
+		"Publish":         func() { o.Publish(State{Tx: 2}) },
+		"PublishThenPins": func() { _, _ = o.PublishThenPins(State{Tx: 3}, room) },
+		"Pins":            func() { _, _ = o.Pins(room) },
 	} {
 		if n := testing.AllocsPerRun(100, call); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)

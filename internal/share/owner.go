@@ -41,7 +41,7 @@ type Access interface {
 }
 
 // Owner is the owner's side of a share. Its methods can be called concurrently, except Close, which
-// must be the last call. Pins and Publish are ordered by their caller.
+// must be the last call; but of Publish, Pins and PublishThenPins the caller makes one call at a time.
 type Owner struct {
 	view
 	path     string
@@ -50,8 +50,8 @@ type Owner struct {
 	nonce    uint64
 	warn     func(error)
 
-	publishing, figuring sync.Mutex
-	states, figures      uint64 // sequences, which are not read back from the file
+	figuring        sync.Mutex
+	states, figures uint64 // sequences, which are not read back from the file
 
 	clearing sync.Mutex // serializes Reap
 
@@ -180,9 +180,11 @@ func (o *Owner) Publish(s State) {
 	if o.off.Load() {
 		return
 	}
-	o.publishing.Lock()
-	defer o.publishing.Unlock()
 	defer o.words.CatchFault(debug.SetPanicOnFault(true), o.lost)
+	o.publish(&s)
+}
+
+func (o *Owner) publish(s *State) {
 	o.at("publish")
 	o.words.Store(wordState, o.states+1)
 	for i, w := range s.pack() {
@@ -202,7 +204,13 @@ func (o *Owner) Publish(s State) {
 //
 // An error says that the share cannot be read, and its tenure not be ended: nothing may be reused
 // until Close. While no reader is there it is two loads.
-func (o *Owner) Pins(dst []uint64) (pins []uint64, err error) {
+func (o *Owner) Pins(dst []uint64) ([]uint64, error) { return o.pinsAfter(nil, dst) }
+
+// PublishThenPins is Publish, then Pins, in less time.
+func (o *Owner) PublishThenPins(s State, dst []uint64) ([]uint64, error) { return o.pinsAfter(&s, dst) }
+
+// pinsAfter publishes s, if there is one, and appends to dst what readers hold then.
+func (o *Owner) pinsAfter(s *State, dst []uint64) (pins []uint64, err error) {
 	if o.off.Load() {
 		return dst, o.stuck
 	}
@@ -212,6 +220,9 @@ func (o *Owner) Pins(dst []uint64) (pins []uint64, err error) {
 		o.lost(fault)
 		pins, err = dst[:before], o.stuck
 	})
+	if s != nil {
+		o.publish(s)
+	}
 	for word, mask := range inUseMasks {
 		for used := o.words.Load(wordInUse+word) & mask; used != 0; used &= used - 1 {
 			held := o.words.Load(slotWord(word*64+bits.TrailingZeros64(used), slotHeld))

@@ -347,11 +347,12 @@ func (c counted) UnlockByte(off int64) error {
 // Whoever may write the share can shorten it. The owner ends its tenure, and then no slot counts.
 func TestShortened(t *testing.T) {
 	calls := map[string]func(*Owner){
-		"Publish": func(o *Owner) { o.Publish(State{Tx: 2}) },
-		"Pins":    func(o *Owner) { _, _ = o.Pins(nil) },
-		"Reap":    func(o *Owner) { _, _ = o.Reap() },
-		"Stop":    func(o *Owner) { o.Stop(1) },
-		"Figures": func(o *Owner) { _ = o.Figures([]byte("{}")) },
+		"Publish":         func(o *Owner) { o.Publish(State{Tx: 2}) },
+		"Pins":            func(o *Owner) { _, _ = o.Pins(nil) },
+		"PublishThenPins": func(o *Owner) { _, _ = o.PublishThenPins(State{Tx: 2}, nil) },
+		"Reap":            func(o *Owner) { _, _ = o.Reap() },
+		"Stop":            func(o *Owner) { o.Stop(1) },
+		"Figures":         func(o *Owner) { _ = o.Figures([]byte("{}")) },
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
