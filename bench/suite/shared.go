@@ -76,7 +76,7 @@ func (c *Config) sharedCommits(t *Table, engines []Engine, paths *[3]string, noS
 		}
 		who = "1 writer, durable"
 	}
-	rates, _, err := c.committing(t, who, 1, s.runners(c.Time), flush)
+	rates, err := c.committingSideBySide(t, who, &s, flush)
 	if err = errors.Join(err, stop()); err != nil {
 		return err
 	}

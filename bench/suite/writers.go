@@ -194,12 +194,7 @@ func Writers(c Config) (Table, error) {
 // committing adds the rows of n writers, who being written before each, and
 // returns the rates and the 99th percentiles of each round.
 func (c *Config) committing(t *Table, who string, n int, all []commitRunner, flush time.Duration) (rates, p99 map[string][]sample, err error) {
-	rows := []Row{
-		{Workload: who + ": commits", Unit: "/s", More: true, Flush: flush},
-		{Workload: who + ": `Update`, median", Unit: "ns"},
-		{Workload: who + ": `Update`, 99th percentile", Unit: "ns"},
-	}
-	p50, p99 := map[string][]sample{}, map[string][]sample{}
+	rounds := newCommitRounds()
 	var runners []runner
 	for _, r := range all {
 		runners = append(runners, runner{r.name, func() (sample, error) {
@@ -207,21 +202,39 @@ func (c *Config) committing(t *Table, who string, n int, all []commitRunner, flu
 			if err != nil {
 				return sample{}, err
 			}
-			slices.Sort(run.times)
-			p50[r.name] = append(p50[r.name], sample{float64(perMille(run.times, 500)), -1})
-			p99[r.name] = append(p99[r.name], sample{float64(perMille(run.times, 990)), -1})
+			rounds.add(r.name, run)
 			return sample{run.rate, -1}, nil
 		}})
 	}
 	c.logf("measuring: %s", who)
-	if rates, err = byTurns(c.Rounds, runners); err != nil {
+	if _, err = byTurns(c.Rounds, runners); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", who, err)
 	}
-	for i, samples := range []map[string][]sample{rates, p50, p99} {
-		rows[i].Cells = cellsOf(samples)
+	t.Rows = append(t.Rows, rounds.rows(who, flush)...)
+	return rounds.rates, rounds.p99, nil
+}
+
+// commitRounds are samples of committers, one of each a round: commits a second, and the median and the 99th percentile of a
+// commit.
+type commitRounds struct{ rates, p50, p99 map[string][]sample }
+
+func newCommitRounds() *commitRounds {
+	return &commitRounds{map[string][]sample{}, map[string][]sample{}, map[string][]sample{}}
+}
+
+func (r *commitRounds) add(name string, run commitRun) {
+	slices.Sort(run.times)
+	r.rates[name] = append(r.rates[name], sample{run.rate, -1})
+	r.p50[name] = append(r.p50[name], sample{float64(perMille(run.times, 500)), -1})
+	r.p99[name] = append(r.p99[name], sample{float64(perMille(run.times, 990)), -1})
+}
+
+func (r *commitRounds) rows(who string, flush time.Duration) []Row {
+	return []Row{
+		{Workload: who + ": commits", Unit: "/s", More: true, Flush: flush, Cells: cellsOf(r.rates)},
+		{Workload: who + ": `Update`, median", Unit: "ns", Cells: cellsOf(r.p50)},
+		{Workload: who + ": `Update`, 99th percentile", Unit: "ns", Cells: cellsOf(r.p99)},
 	}
-	t.Rows = append(t.Rows, rows...)
-	return rates, p99, nil
 }
 
 // writersTargets adds what was promised of n writers.
