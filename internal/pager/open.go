@@ -7,9 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"holdfast/internal/commit"
 	"holdfast/internal/epoch"
-	"holdfast/internal/extension"
 	"holdfast/internal/page"
 	"holdfast/internal/space"
 	"holdfast/internal/vfs"
@@ -216,8 +214,7 @@ func (p *Pager) loadRecord() {
 	if f.free == nil {
 		return
 	}
-	read := func(r extension.Run) ([]byte, error) { return p.readRun(r, f.meta.HighWater) }
-	sp, rec, err := commit.ReadRecord(f.free, f.meta, p.pageSize, p.record.Hasher, read)
+	sp, rec, err := p.readRecord(f.free, f.meta)
 	if err != nil {
 		p.logf("%s: what is recorded of its free pages is not believed: %v", p.file.Name(), err)
 		return

@@ -202,6 +202,9 @@ func (f *Inject) Identity() uint64 { return f.file.Identity() }
 // DropCache is forwarded: it is advice, and its failure changes nothing.
 func (f *Inject) DropCache(off, n int64) error { return f.file.DropCache(off, n) }
 
+// Prefetch is forwarded.
+func (f *Inject) Prefetch(off, n int64) { f.file.Prefetch(off, n) }
+
 // Map is a KindMap. The mapping it returns is injected into as well.
 func (f *Inject) Map(length int64, opts MapOptions) (Mapping, error) {
 	if err := f.before(KindMap, 0, length); err != nil {

@@ -242,6 +242,9 @@ func (f *memFile) Identity() uint64 { return 0 }
 // DropCache has nothing to do: there is no device.
 func (f *memFile) DropCache(int64, int64) error { return nil }
 
+// Prefetch has nothing to do either.
+func (f *memFile) Prefetch(int64, int64) {}
+
 func (f *memFile) Map(length int64, _ MapOptions) (Mapping, error) {
 	f.mem.mu.Lock()
 	defer f.mem.mu.Unlock()

@@ -173,6 +173,13 @@ func (f *OSFile) DropCache(off, n int64) error {
 	return fileError("drop the cache of", f.Name(), f.dropCache(off, n))
 }
 
+// Prefetch begins to read a part of the file, on Linux.
+func (f *OSFile) Prefetch(off, n int64) {
+	if off >= 0 && n > 0 {
+		f.prefetchFile(off, n)
+	}
+}
+
 // Map maps the first length bytes and advises random access.
 func (f *OSFile) Map(length int64, opts MapOptions) (Mapping, error) {
 	data, err := f.mapData(length, opts)

@@ -94,7 +94,9 @@ const prefetchPiece = 128 << 10
 // is the usual case.) MADV_POPULATE_READ would map them too, but page by page: it reads a
 // page that is not cached by itself, and maps others more slowly than faults do, which
 // map what is cached around.
-func (f *OSFile) prefetch(_ []byte, off, n int64) {
+func (f *OSFile) prefetch(_ []byte, off, n int64) { f.prefetchFile(off, n) }
+
+func (f *OSFile) prefetchFile(off, n int64) {
 	_ = f.lend(func(fd uintptr) {
 		var b [1]byte
 		read, err := unix.Preadv2(int(fd), [][]byte{b[:]}, off+n-1, unix.RWF_NOWAIT)

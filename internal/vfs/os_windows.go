@@ -68,6 +68,8 @@ func unmap(data []byte) error {
 
 func (f *OSFile) prefetch([]byte, int64, int64) {}
 
+func (f *OSFile) prefetchFile(int64, int64) {}
+
 func pin(data []byte) error {
 	if len(data) == 0 {
 		return nil

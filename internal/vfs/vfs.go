@@ -73,6 +73,9 @@ type File interface {
 	// forgotten too. After a failed flush the memory may hold what the device
 	// does not. Where a system cannot, it does nothing.
 	DropCache(off, n int64) error
+	// Prefetch begins to read n bytes from off on that are not in memory, and does not wait for them. It
+	// is a hint, as Mapping.Prefetch is.
+	Prefetch(off, n int64)
 	// Map maps the first length bytes read-only and shared: later writes
 	// through the file show in it. If MapBeyondEnd is true length may exceed
 	// the file's size; bytes past the end must not be touched until the

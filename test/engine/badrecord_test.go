@@ -4,11 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"holdfast"
+	"holdfast/internal/bridge"
 	"holdfast/internal/extension"
 	"holdfast/internal/page"
+	"holdfast/internal/vfs"
 )
 
 // Extensions that are whole and not to be believed, or not to be believed in the
@@ -160,4 +163,56 @@ func reachOver(logs []extension.Run) []extension.Run {
 	}
 	a.Pages = uint32(b.Start-a.Start) + 1
 	return logs
+}
+
+// openAsks notes where a file is dropped from the cache, asked for, and read.
+type openAsks struct {
+	vfs.File
+	calls []string
+}
+
+func (a *openAsks) DropCache(off, n int64) error {
+	a.calls = append(a.calls, fmt.Sprint("drop ", off))
+	return a.File.DropCache(off, n)
+}
+
+func (a *openAsks) Prefetch(off, n int64) {
+	a.calls = append(a.calls, fmt.Sprint("ask ", off))
+	a.File.Prefetch(off, n)
+}
+
+func (a *openAsks) ReadAt(p []byte, off int64) (int, error) {
+	a.calls = append(a.calls, fmt.Sprint("read ", off))
+	return a.File.ReadAt(p, off)
+}
+
+// An old file took longer to open than a young one, by a read of the disk for each of up to nine runs in which its free
+// pages are recorded. All are dropped from the cache, then asked for, and then the first is read.
+func TestOpenAsksForRecord(t *testing.T) {
+	f := newTrailed(t, 1024, 300, func(e *extension.Extension) bool { return len(e.Free.Logs) > 1 && e.Free.Snapshot.Pages > 0 })
+	mem := vfs.NewMem("mem")
+	_, err := mem.Open().WriteAt(f.data, 0)
+	must(t, err)
+	a := &openAsks{File: exactFile{mem.Open()}}
+	db, err := bridge.Open(a, &holdfast.Options{SettleDelay: -1})
+	must(t, err)
+	calls := slices.Clone(a.calls)
+	if how := db.Stats().OpenPath; how != holdfast.OpenedByRecord {
+		t.Fatalf("opened by %s", how)
+	}
+	must(t, db.Close())
+	_, e := f.read(f.data, f.slot)
+	runs := append(slices.Clone(e.Free.Logs), e.Free.Snapshot)
+	asked := slices.DeleteFunc(slices.Clone(calls), func(call string) bool { return !strings.HasPrefix(call, "ask ") })
+	if len(asked) != len(runs) {
+		t.Fatalf("%d runs, asked for are %q", len(runs), asked)
+	}
+	first, last := slices.Index(calls, asked[0]), slices.Index(calls, asked[len(asked)-1])
+	for _, r := range runs {
+		at := fmt.Sprint(" ", int64(r.Start)*int64(f.size))
+		drop, ask := slices.Index(calls, "drop"+at), slices.Index(calls, "ask"+at)
+		if drop < 0 || drop > first || ask < 0 || !slices.Contains(calls[last:], "read"+at) {
+			t.Errorf("run at %d: %q", r.Start, calls)
+		}
+	}
 }
