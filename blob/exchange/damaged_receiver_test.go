@@ -85,3 +85,24 @@ func spoil(t *testing.T, db *holdfast.DB, root blob.Chunk, level uint8, first bo
 		return errors.New("there is no such chunk")
 	}))
 }
+
+// A store that was served had one blob whose root was damaged. A Pull of all its blobs got none of them: the listing failed. It gets the
+// others now, and the error.
+func TestPullAllOfDamaged(t *testing.T) {
+	from, into := newStore(t, kinds[0]), newStore(t, kinds[0])
+	contents := [][]byte{random(1, 100), random(2, 200<<10), random(4, 5000), random(5, 50<<10)}
+	refs := put(t, from, contents...)
+	spoil(t, from, refs[2].Root(), 1, false)
+	o := lease("L")
+	o.All = true
+	out := exchange(t, pull, from, into, nil, o, -1)
+	if !errors.Is(out.err, ErrPeer) || !errors.Is(out.serveErr, blob.ErrCorrupt) || out.stats.Blobs != 3 {
+		t.Errorf("%v, %v, %+v", out.err, out.serveErr, out.stats)
+	}
+	for i, ref := range refs {
+		if i != 2 {
+			holds(t, into, ref, contents[i], 1)
+		}
+	}
+	sound(t, into)
+}
