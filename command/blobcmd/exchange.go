@@ -284,7 +284,7 @@ func (x *exchanger) exchange(ctx context.Context) error {
 	}
 	stop := x.progress(what, &done)
 	stats, err := run(ctx, conn, x.db.DB, storeOf(x.Call, x.file, x.path), x.refs, o)
-	peerErr := end()
+	peerErr := end(err != nil)
 	stop()
 	x.r.Blobs, x.r.Bytes, x.r.Chunks, x.r.ChunkBytes = stats.Blobs, stats.Bytes, stats.Chunks, stats.ChunkBytes
 	x.r.Failed += stats.Failed
