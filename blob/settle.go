@@ -42,6 +42,9 @@ func (s *Store) settle(b *batch, i int) error {
 	case found:
 	case p.parents == 0 && p.users == 0:
 		p.state |= unchanged
+		if err := s.forgetDigest(&p.key); err != nil { // of a blob that was deleted before it was stored
+			return err
+		}
 	default:
 		return nil
 	}

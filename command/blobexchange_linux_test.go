@@ -101,3 +101,13 @@ func jsonNumber(t *testing.T, text, field string) (n int64) {
 	check(t, err)
 	return n
 }
+
+// A command closed its output and did not end: the exchange had failed, and waited for it.
+func TestBlobExchangeLingering(t *testing.T) {
+	makeExchange(t)
+	begin := time.Now()
+	wantIn(t, run(t, "blob", "push", "blobs.db", "store", "--all", "--exec", "exec >&-; sleep 60"), 1, "", "blobs.db: the command that serves the other store has ended")
+	if d := time.Since(begin); d > 30*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}

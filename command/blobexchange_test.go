@@ -1,10 +1,15 @@
 package command_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
+
+	"holdfast"
 )
 
 // makeExchange makes blobs.db with a store, as makeBlobs does, and how blob get names what is in it.
@@ -113,5 +118,42 @@ func TestBlobExchangeUsage(t *testing.T) {
 	}
 	if _, err := os.Stat("x.db"); err == nil {
 		t.Error("x.db was made")
+	}
+}
+
+// The root of one blob was damaged, and no other one was copied by --all.
+func TestBlobExchangePastDamage(t *testing.T) {
+	a, b := makeExchange(t)
+	change(t, "blobs.db", func(tx *holdfast.Tx) error {
+		packs := tx.Bucket([]byte("store")).Bucket([]byte("packs"))
+		for k, v := range packs.All() {
+			if bytes.HasPrefix(v, []byte("HFN1")) && binary.LittleEndian.Uint64(v[8:]) == uint64(len(a)) {
+				bad := bytes.Clone(v)
+				bad[len(bad)-1] ^= 1
+				return packs.Put(bytes.Clone(k), bad)
+			}
+		}
+		return errors.New("no such node")
+	})
+	for _, c := range []string{"push blobs.db store --all --to pushed.db --create", "pull pulled.db store --all --from blobs.db --create"} {
+		args := strings.Fields(c)
+		r := run(t, append([]string{"blob"}, args...)...)
+		wantIn(t, r, 1, "2 blobs of", "blobs.db: ")
+		wantIn(t, r, 1, "1 blob not copied", "holdfast blob check --data blobs.db store")
+		received(t, args[0]+"ed.db", "store", b, []byte("a short one"))
+	}
+}
+
+// TestBlobFileNames: what a name has that is not text comes to no terminal.
+func TestBlobFileNames(t *testing.T) {
+	makeExchange(t)
+	const file = "x\x1b[31m\r.db"
+	for _, args := range [][]string{
+		{"put", file, "store", "short", "--create"}, {"ls", file, "store"}, {"stat", file, "store"}, {"check", file, "store"}, {"gc", file, "store"},
+		{"push", "blobs.db", "store", "--all", "--to", file}, {"pull", file, "store", "--all", "--from", "blobs.db"}, {"rm", file, "store", "--lease", "nix"},
+	} {
+		if r := run(t, append([]string{"blob"}, args...)...); strings.ContainsAny(r.out+r.errOut, "\x1b\r") {
+			t.Errorf("%s: %q, %q", args[0], r.out, r.errOut)
+		}
 	}
 }

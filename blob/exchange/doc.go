@@ -15,7 +15,8 @@
 // delay of the connection does not bound the rate. It knows the address, level and size of
 // each chunk that it asks for from the reference or from a node that it has verified, and
 // compares what arrives with them before it stores any of it. So a peer that lies, or data
-// that is damaged on the way, is an error, and nothing else.
+// that is damaged on the way, is an error, and nothing else. A chunk of its own store that the
+// receiver has to read, and finds damaged, it asks for, too, and stores again.
 //
 // A blob that is there in whole is held by the lease of Options.Lease, which is its only new user: retain
 // it, or name it in a row, and then release the lease. What has arrived of a blob is an ingest

@@ -18,6 +18,7 @@ type sink struct {
 	offered bool       // the peer says what is to be received
 
 	unfinished map[string]int64 // ingests of this lease, and how far they have come
+	mends      bool             // a chunk was found to be damaged: what is written is compared with what is stored
 
 	queue    []*transfer          // blobs that are not planned to the end
 	window   []*slot              // leaves to be asked for

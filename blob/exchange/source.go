@@ -15,6 +15,7 @@ type source struct {
 	refs    []blob.Ref // that it offers
 	all     bool       // it offers all that there are
 	listed  bool       // which are in refs
+	unknown error      // of one whose reference cannot be told
 	pending map[blob.Ref]int
 	buf     []byte // bytes of chunks
 	sizes   []int  // of those in buf; negative: a status
@@ -84,18 +85,10 @@ func (s *source) end() error {
 func (s *source) offer() error {
 	if s.all && !s.listed {
 		s.listed = true
-		err := s.view(func(store *blob.Store) error {
-			for ref, err := range store.Roots() {
-				if err != nil {
-					return err
-				}
-				s.refs = append(s.refs, ref)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+		s.unknown = s.list()
+	}
+	if len(s.refs) == 0 && s.unknown != nil {
+		return s.unknown
 	}
 	n := min(len(s.refs), maxRefs)
 	some := s.refs[:n]
@@ -106,6 +99,19 @@ func (s *source) offer() error {
 		}
 	}
 	return s.send(some)
+}
+
+// list lists all blobs of the store. An error of one, or of a page of the file, is that of the exchange when the others are there.
+func (s *source) list() error {
+	return s.view(func(store *blob.Store) (unknown error) {
+		for ref, err := range store.Roots() {
+			if err == nil {
+				s.refs = append(s.refs, ref)
+			}
+			unknown = firstError(unknown, err)
+		}
+		return unknown
+	})
 }
 
 func (s *source) send(refs []blob.Ref) error {

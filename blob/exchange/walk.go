@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"errors"
 	"slices"
 
 	"holdfast/blob"
@@ -150,7 +151,7 @@ func (k *sink) planNode(store *blob.Store, t *transfer, c *blob.Chunk) ([]*slot,
 	w := &t.walk
 	v, arrived := w.nodes[*c]
 	if !arrived {
-		has, err := store.HasChunk(*c)
+		has, err := k.hasNode(store, *c)
 		if err != nil {
 			return nil, err
 		}
@@ -182,6 +183,29 @@ func (k *sink) planNode(store *blob.Store, t *transfer, c *blob.Chunk) ([]*slot,
 	return k.nodesBelow(store, t)
 }
 
+// hasNode tells whether the store has a node. One that is damaged it has not.
+func (k *sink) hasNode(store *blob.Store, c blob.Chunk) (bool, error) {
+	has, err := store.HasChunk(c)
+	if err == nil && !has {
+		err = k.look(store, c)
+	}
+	return has, err
+}
+
+// look finds out whether a chunk that is to be received is stored, and damaged. The index would be believed, and the bytes that come
+// given up.
+func (k *sink) look(store *blob.Store, c blob.Chunk) error {
+	_, err := store.Chunk(c.Address, c.Level)
+	switch {
+	case err == nil || errors.Is(err, blob.ErrMissing):
+		return nil
+	case errors.Is(err, blob.ErrCorrupt):
+		k.mends = true
+		return nil
+	}
+	return err
+}
+
 // giveUp plans that a blob is given up. What was planned of it before is written.
 func (k *sink) giveUp(t *transfer, err error) {
 	if !t.walk.ended {
@@ -200,7 +224,7 @@ func (k *sink) nodesBelow(store *blob.Store, t *transfer) (nodes []*slot, err er
 			continue
 		}
 		seen[c] = true
-		has, err := store.HasChunk(c)
+		has, err := k.hasNode(store, c)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +247,7 @@ func (k *sink) rootsWith(store *blob.Store, c blob.Chunk) ([]*slot, error) {
 		if _, arrived := t.walk.nodes[root]; arrived || root.Level == 0 || t.err != nil || len(t.walk.stack) != 1 || len(nodes) == maxRoots {
 			continue
 		}
-		has, err := store.HasChunk(root)
+		has, err := k.hasNode(store, root)
 		if err != nil {
 			return nil, err
 		}

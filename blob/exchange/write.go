@@ -28,6 +28,7 @@ func (k *sink) write(steps []step) error {
 			return err
 		}
 		w.store.InlineUpTo(-1) // what is put has another reference
+		w.store.VerifyStored(k.mends)
 		if w.lease, err = w.store.Lease(k.o.Lease, k.o.Expires); err != nil {
 			return err
 		}
@@ -103,6 +104,9 @@ func (w *writing) step(s *step) error {
 		return err
 	}
 	if !ok { // it was removed meanwhile
+		if err := w.look(w.store, s.chunk); err != nil {
+			return err
+		}
 		w.replan(t, s.offset, true)
 		return nil
 	}
@@ -141,6 +145,7 @@ func (w *writing) leaf(s *step) error {
 		p = s.slot.data.Bytes()
 	} else if p, err = w.store.Chunk(s.chunk.Address, 0); err != nil {
 		if errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrCorrupt) {
+			w.mends = w.mends || !errors.Is(err, blob.ErrMissing)
 			w.replan(t, 0, true)
 			return nil
 		}

@@ -109,6 +109,7 @@ type exchanger struct {
 	refs   []blob.Ref
 	find   []string // digits of blobs that the peer looks for
 	total  int64    // bytes of the refs
+	lost   error    // of a blob of --all whose reference cannot be told
 	r      exchangeReport
 }
 
@@ -123,7 +124,9 @@ func (x *exchanger) run() error {
 	}
 	err := x.open()
 	if err == nil {
-		err = x.exchange(ctx)
+		if err = x.exchange(ctx); err == nil {
+			err = x.lost
+		}
 	}
 	for _, d := range []*cli.Database{x.db, x.peer.db} {
 		if d != nil {
@@ -208,8 +211,11 @@ func (x *exchanger) resolve() error {
 			if !x.f.all {
 				break
 			}
-			if err != nil {
-				return err
+			if err != nil { // the others are copied
+				if x.r.Failed++; x.lost == nil {
+					x.lost = explainBlob(x.Call, file, err)
+				}
+				continue
 			}
 			x.add(ref)
 		}
@@ -278,9 +284,10 @@ func (x *exchanger) exchange(ctx context.Context) error {
 	}
 	stop := x.progress(what, &done)
 	stats, err := run(ctx, conn, x.db.DB, storeOf(x.Call, x.file, x.path), x.refs, o)
-	peerErr := end()
+	peerErr := end(err != nil)
 	stop()
-	x.r.Blobs, x.r.Bytes, x.r.Failed, x.r.Chunks, x.r.ChunkBytes = stats.Blobs, stats.Bytes, stats.Failed, stats.Chunks, stats.ChunkBytes
+	x.r.Blobs, x.r.Bytes, x.r.Chunks, x.r.ChunkBytes = stats.Blobs, stats.Bytes, stats.Chunks, stats.ChunkBytes
+	x.r.Failed += stats.Failed
 	if x.Made = x.file; x.pushes {
 		x.Made = x.peer.file
 	}

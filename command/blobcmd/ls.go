@@ -237,7 +237,7 @@ func printStoreStat(c *cli.Call, b *blobs, r *storeStatReport) {
 		compression = ", compressed with " + r.Compress
 	}
 	lines := [][2]string{
-		{"Store", fmt.Sprintf("%s in %s", cli.PathText(b.path), r.File)},
+		{"Store", fmt.Sprintf("%s in %s", cli.PathText(b.path), cli.OneLine(r.File))},
 		{"Options", fmt.Sprintf("%s, %s leaves of %s%s", r.Algorithm, r.Chunking, cli.SizeExactly(int64(r.LeafSize)), compression)},
 		{"Blobs", fmt.Sprintf("%s with %s", cli.Count(r.Blobs), cli.Plural(r.Users, "user"))},
 		{"Content", cli.SizeExactly(r.Content)},

@@ -30,8 +30,11 @@ func storeOf(c *cli.Call, file string, path [][]byte) exchange.Open {
 	return func(tx *holdfast.Tx) (*blob.Store, error) { return store(c.App, file, tx, path) }
 }
 
+// failedDelay is for how long a command is waited for with which the exchange has failed.
+const failedDelay = 3 * time.Second
+
 // connect begins what serves the peer's store. end ends it, with its error; nothing may use the connection then.
-func (p *peer) connect(ctx context.Context, c *cli.Call) (conn io.ReadWriteCloser, end func() error, err error) {
+func (p *peer) connect(ctx context.Context, c *cli.Call) (conn io.ReadWriteCloser, end func(failed bool) error, err error) {
 	if p.db != nil {
 		here, there := net.Pipe()
 		served := make(chan error, 1)
@@ -39,8 +42,14 @@ func (p *peer) connect(ctx context.Context, c *cli.Call) (conn io.ReadWriteClose
 			served <- exchange.Serve(ctx, there, p.db.DB, storeOf(c, p.file, p.path), exchange.Options{})
 			_ = there.Close() // a pipe in memory
 		}()
-		return here, func() error { _ = here.Close(); return <-served }, nil
+		return here, func(bool) error { _ = here.Close(); return <-served }, nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			cancel()
+		}
+	}()
 	cmd := shell(ctx, p.flags.exec)
 	cmd.Stderr = c.Cmd.ErrOrStderr()
 	cmd.WaitDelay = 5 * time.Second // for what it has begun, and has its output
@@ -56,8 +65,12 @@ func (p *peer) connect(ctx context.Context, c *cli.Call) (conn io.ReadWriteClose
 		return nil, nil, &cli.FileError{File: p.flags.exec, What: "cannot be run: " + err.Error(), Err: err}
 	}
 	pipes := &pipes{out, in}
-	return pipes, func() error {
+	return pipes, func(failed bool) error {
+		defer cancel()
 		_ = pipes.Close() // it has been closed if there was an error
+		if failed {
+			defer time.AfterFunc(failedDelay, cancel).Stop()
+		}
 		return cmd.Wait()
 	}, nil
 }

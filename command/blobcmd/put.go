@@ -355,7 +355,7 @@ func (p *putter) print() error {
 		return p.PrintJSON(p.r)
 	}
 	if p.r.CreatedFile {
-		fmt.Fprintf(p.Out, "created the database %s\n", p.file)
+		fmt.Fprintf(p.Out, "created the database %s\n", cli.OneLine(p.file))
 	}
 	if p.r.CreatedStore {
 		fmt.Fprintf(p.Out, "created the store %s\n", cli.PathText(p.path))

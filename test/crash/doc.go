@@ -12,7 +12,8 @@
 // commit and after a clean close. While the power stays on, readers go on to see
 // what they saw, and no page waits for a reader if there is none.
 //
-// TestBlobPowerCut (blob_test.go) does the same for a store of blobs, with histories of its own.
+// TestBlobPowerCut (blob_test.go) does the same for a store of blobs, TestExchangePowerCut for one that receives blobs, with
+// histories of their own.
 //
 // A history is a Script: text, made up from a seed. One that fails is cut down
 // to what is needed to fail, and printed. A test of one fixed history is written like
