@@ -85,8 +85,14 @@ func KeyOf(c Cipher) (*Key, error) {
 	return k, nil
 }
 
-// Format writes nothing of the key.
-func (k *Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("blob.Key")) }
+// Format writes nothing of the key but whether there is one.
+func (k *Key) Format(f fmt.State, _ rune) {
+	text := "blob.Key"
+	if k == nil {
+		text = "no key"
+	}
+	_, _ = f.Write([]byte(text)) // what prints has the error
+}
 
 // ID tells keys apart: it is the same for the same secret. Neither is anything else learnt from it, nor is it in a file.
 func (k *Key) ID() [32]byte { return k.id }
